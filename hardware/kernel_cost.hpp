@@ -1,0 +1,53 @@
+// Op -> task: a fixed latency and the demands on the resources of the rank that runs it. hardware/README.md [H1]-[H3].
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "hardware/collectives/collective.hpp"
+#include "hardware/system.hpp"
+#include "sim/engine.hpp"
+
+namespace shardline {
+
+/// Resources of one rank. A class of symmetric ranks is played by one representative.
+enum class RankResource : ResourceId { tensor, memory, exponentials, nvlink, network, count };
+
+struct OpCost {
+  Seconds latency;              // kernels and message latencies
+  Flops tensor;                 // bf16-equivalent operations, see machine_of_rank
+  Bytes memory;                 // HBM traffic
+  Flops exponentials;
+  Bytes port;                   // through the NVLink or network port, scaled to the port's own rate
+  RankResource port_resource = RankResource::nvlink;
+  Algorithm algorithm = Algorithm::none;
+};
+
+/// Prices ops on a system. Holds a cache of group paths: one object per thread.
+class CostModel {
+ public:
+  explicit CostModel(const System& system, AllReduceRule rule = AllReduceRule::fastest);
+
+  OpCost price(const Op& op);
+  /// Time with the rank to itself: latency + max over resources [H1].
+  Seconds alone(const OpCost& cost) const;
+
+  /// A machine with the resources of `ranks` ranks; resource r of rank i has id i * RankResource::count + r.
+  Machine machine(int ranks = 1) const;
+
+  const System& system() const { return *system_; }
+  const GroupFabric& group(Group group);
+
+ private:
+  const System* system_;
+  std::shared_ptr<const Fabric> fabric_;
+  AllReduceRule rule_;
+  FlopsPerSecond tensor_rate_;
+  BytesPerSecond nvlink_rate_, network_rate_;
+  std::unordered_map<std::uint64_t, GroupFabric> groups_;
+  std::uint64_t last_key_ = ~std::uint64_t{0};
+  const GroupFabric* last_group_ = nullptr;
+};
+
+}  // namespace shardline

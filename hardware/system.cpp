@@ -1,0 +1,130 @@
+#include "hardware/system.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+namespace shardline {
+
+namespace {
+
+constexpr double kMost = std::numeric_limits<double>::max();
+
+// A peak of zero would be a division by zero later; a latency may be zero.
+template <class Q>
+Q positive(const Reader& r) { return r.quantity<Q>(Q(std::numeric_limits<double>::min()), Q(kMost)); }
+
+double fraction(const Reader& r) { return r.number(0.01, 1.0); }
+
+System read_system(Document& document) {
+  System s;
+  const Reader r = document.root();
+  s.name = r.at("name").text();
+  if (const auto summary = r.find("summary")) s.summary = summary->text();
+  s.device = read_device(r.at("device"));
+  s.fabric = read_fabric(r.at("fabric"));
+  if (s.fabric.nvlink.switches == 0 && s.fabric.gpus_per_node > 1) {
+    r.at("fabric").fault("fabric.nvlink is required where a node has several GPUs");
+  }
+  if (!s.fabric.network.present && s.fabric.nodes > 1) {
+    r.at("fabric").fault("fabric.network is required where there are several nodes");
+  }
+  r.no_other_keys();
+  document.finish();
+  return s;
+}
+
+}  // namespace
+
+Device read_device(const Reader& r) {
+  Device d;
+  d.name = r.at("name").text();
+  if (const auto source = r.find("source")) d.source = source->text();
+  const Reader memory = r.at("memory");
+  d.memory = positive<Bytes>(memory.at("capacity"));
+  d.memory_bandwidth = positive<BytesPerSecond>(memory.at("bandwidth"));
+  d.memory_efficiency = fraction(memory.at("efficiency"));
+  d.usable_memory = fraction(memory.at("usable"));
+  memory.no_other_keys();
+
+  const Reader compute = r.at("compute");
+  int units = 0;
+  for (const Dtype t : {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp32}) {
+    if (const auto peak = compute.find(to_string(t))) {
+      d.peak[static_cast<std::size_t>(t)] = positive<FlopsPerSecond>(*peak);
+      ++units;
+    }
+  }
+  if (units == 0) compute.fault("device.compute needs the peak of at least one of fp4, fp8, bf16, fp32");
+  d.exponentials = positive<FlopsPerSecond>(compute.at("exponentials"));
+  d.compute_efficiency = fraction(compute.at("efficiency"));
+  compute.no_other_keys();
+
+  d.kernel_cost = r.at("kernel_cost").quantity<Seconds>(Seconds(0), Seconds(1));
+  r.no_other_keys();
+  return d;
+}
+
+FabricSpec read_fabric(const Reader& r) {
+  FabricSpec f;
+  f.nodes = static_cast<int>(r.at("nodes").integer(1, 4096));
+  f.gpus_per_node = static_cast<int>(r.at("gpus_per_node").integer(1, 1024));
+  if (static_cast<long long>(f.nodes) * f.gpus_per_node > 8192) r.fault("a fabric has at most 8192 GPUs");
+  if (const auto nvlink = r.find("nvlink")) {
+    f.nvlink.switches = static_cast<int>(nvlink->at("switches").integer(1, 64));
+    f.nvlink.bandwidth = positive<BytesPerSecond>(nvlink->at("bandwidth"));
+    f.nvlink.latency = nvlink->at("latency").quantity<Seconds>(Seconds(0), Seconds(1));
+    f.nvlink.efficiency = fraction(nvlink->at("efficiency"));
+    if (const auto multicast = nvlink->find("multicast")) f.nvlink.multicast = multicast->boolean();
+    nvlink->no_other_keys();
+  }
+  if (const auto network = r.find("network")) {
+    NetworkSpec& n = f.network;
+    n.present = true;
+    n.bandwidth = positive<BytesPerSecond>(network->at("bandwidth"));
+    n.latency = network->at("latency").quantity<Seconds>(Seconds(0), Seconds(1));
+    n.efficiency = fraction(network->at("efficiency"));
+    n.host_link = positive<BytesPerSecond>(network->at("host_link"));
+    if (const auto v = network->find("gpus_per_nic")) n.gpus_per_nic = static_cast<int>(v->integer(1, 64));
+    if (const auto v = network->find("rail_optimised")) n.rail_optimised = v->boolean();
+    if (const auto v = network->find("nodes_per_leaf")) n.nodes_per_leaf = static_cast<int>(v->integer(1, 4096));
+    if (const auto v = network->find("oversubscription")) n.oversubscription = v->number(1, 64);
+    if (const auto v = network->find("spine_latency")) n.spine_latency = v->quantity<Seconds>(Seconds(0), Seconds(1));
+    network->no_other_keys();
+  }
+  r.no_other_keys();
+  return f;
+}
+
+System parse_system(const std::string& file_name, const std::string& text) {
+  Document document = Document::parse(file_name, text);
+  return read_system(document);
+}
+
+System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir) {
+  const std::filesystem::path path(name_or_path);
+  if (path.has_parent_path() || path.extension() == ".yaml" || path.extension() == ".yml") {
+    Document document = Document::load(path);
+    return read_system(document);
+  }
+  const std::vector<std::string> names = system_names(catalog_dir);
+  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
+    throw UserError({Diagnostic{{}, "unknown system " + name_or_path, expected_one_of(name_or_path, names)}});
+  }
+  Document document = Document::load(catalog_dir / (name_or_path + ".yaml"));
+  return read_system(document);
+}
+
+std::vector<std::string> system_names(const std::filesystem::path& catalog_dir) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(catalog_dir, error)) {
+    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+  }
+  if (error) throw UserError("cannot read the folder " + catalog_dir.string() + ": " + error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace shardline

@@ -1,0 +1,145 @@
+#include "models/schedule.hpp"
+
+#include <array>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+std::string_view to_string(Dtype d) {
+  constexpr std::array<std::string_view, 4> names{"fp4", "fp8", "bf16", "fp32"};
+  return names[static_cast<std::size_t>(d)];
+}
+
+std::string_view to_string(OpKind k) {
+  constexpr std::array<std::string_view, 10> names{"gemm",       "attend",     "merge",      "elementwise",
+                                                   "send_recv",  "all_reduce", "all_gather", "reduce_scatter",
+                                                   "all_to_all", "compress"};
+  return names[static_cast<std::size_t>(k)];
+}
+
+std::string_view to_string(Part p) {
+  constexpr std::array<std::string_view, 9> names{"qkv", "attention", "exchange", "out_proj", "attention_sum",
+                                                  "ffn", "ffn_sum",   "head",     "hop"};
+  return names[static_cast<std::size_t>(p)];
+}
+
+Flops flops(const Op& op) {
+  if (op.kind == OpKind::gemm) return Flops(2 * op.gemm.rows * op.gemm.k * op.gemm.n);
+  if (op.kind == OpKind::attend) {
+    const AttendShape& a = op.attend;
+    return Flops(2 * a.requests * a.q_heads * (a.qk_dim + a.v_dim) * a.kv_tokens);
+  }
+  return Flops(0);
+}
+
+Flops exponentials(const Op& op) {
+  if (op.kind != OpKind::attend) return Flops(0);
+  return Flops(op.attend.requests * op.attend.q_heads * op.attend.kv_tokens);
+}
+
+Bytes weight_bytes(const Op& op) {
+  if (op.kind != OpKind::gemm) return Bytes(0);
+  return Bytes(op.gemm.copies * op.gemm.k * op.gemm.n * bytes_per_element(op.dtype));
+}
+
+Bytes kv_bytes(const Op& op) {
+  if (op.kind != OpKind::attend) return Bytes(0);
+  return Bytes(op.attend.requests * op.attend.kv_tokens * op.attend.kv_elements *
+               bytes_per_element(op.dtype));
+}
+
+void Schedule::clear() {
+  ops.clear();
+  dependencies.clear();
+  blocks.clear();
+  stages.clear();
+  ranks_per_stage = 1;
+  in_flight = 1;
+}
+
+void ScheduleBuilder::begin_block(const char* name, int repeat, bool handoff) {
+  const auto at = static_cast<OpIndex>(s_.ops.size());
+  s_.blocks.push_back({name, at, at, repeat, handoff});
+  explicit_dependencies_ = false;
+}
+
+void ScheduleBuilder::end_block() {
+  s_.blocks.back().last = static_cast<OpIndex>(s_.ops.size());
+  SL_CHECK(s_.blocks.back().last > s_.blocks.back().first, "a block has at least one op");
+}
+
+void ScheduleBuilder::end_stage(int copies) {
+  const auto end = static_cast<std::uint32_t>(s_.blocks.size());
+  s_.stages.push_back({first_block_of_stage_, end, copies});
+  first_block_of_stage_ = end;
+}
+
+void ScheduleBuilder::after(std::span<const OpIndex> dependencies) {
+  next_dependencies_.assign(dependencies.begin(), dependencies.end());
+  explicit_dependencies_ = true;
+}
+
+OpIndex ScheduleBuilder::add(Op op) {
+  const auto index = static_cast<OpIndex>(s_.ops.size());
+  op.first_dependency = static_cast<std::uint32_t>(s_.dependencies.size());
+  if (explicit_dependencies_) {
+    s_.dependencies.insert(s_.dependencies.end(), next_dependencies_.begin(), next_dependencies_.end());
+    explicit_dependencies_ = false;
+  } else if (index > s_.blocks.back().first) {
+    s_.dependencies.push_back(index - 1);
+  }
+  op.dependency_count = static_cast<std::uint32_t>(s_.dependencies.size()) - op.first_dependency;
+  s_.ops.push_back(op);
+  return index;
+}
+
+OpIndex ScheduleBuilder::gemm(const char* name, Part part, Dtype weights, Dtype math, GemmShape shape,
+                              double launches) {
+  Op op;
+  op.kind = OpKind::gemm;
+  op.part = part;
+  op.dtype = weights;
+  op.math = math;
+  op.name = name;
+  op.launches = launches;
+  op.gemm = shape;
+  return add(op);
+}
+
+OpIndex ScheduleBuilder::attend(const char* name, Dtype kv, Dtype math, AttendShape shape, double launches) {
+  Op op;
+  op.kind = OpKind::attend;
+  op.part = Part::attention;
+  op.dtype = kv;
+  op.math = math;
+  op.name = name;
+  op.launches = launches;
+  op.attend = shape;
+  return add(op);
+}
+
+OpIndex ScheduleBuilder::elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape,
+                                     double launches) {
+  Op op;
+  op.kind = kind;
+  op.part = part;
+  op.name = name;
+  op.launches = launches;
+  op.elementwise = shape;
+  return add(op);
+}
+
+OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Group group, Bytes bytes) {
+  if (group.size == 1 && kind != OpKind::send_recv) return previous();
+  Op op;
+  op.kind = kind;
+  op.part = part;
+  op.lane = Lane::communication;
+  op.name = name;
+  op.group = group;
+  op.exchange = {bytes.value};
+  return add(op);
+}
+
+}  // namespace shardline

@@ -1,0 +1,112 @@
+#include "planner/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <vector>
+
+namespace shardline {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kStrategyNames{"tensor", "pipeline", "dp_ep", "kv_shard", "helix"};
+
+struct Field {
+  std::string_view key;
+  int Plan::*member;
+  int absent;  // value that is not printed
+};
+
+constexpr std::array<Field, 10> kFields{{{"pp", &Plan::pp, 1},
+                                         {"dp", &Plan::dp, 1},
+                                         {"kvp", &Plan::kvp, 1},
+                                         {"tpa", &Plan::tpa, 1},
+                                         {"ep", &Plan::ep, 1},
+                                         {"tpf", &Plan::tpf, 1},
+                                         {"dense_tp", &Plan::dense_tp, 0},
+                                         {"chunks", &Plan::chunks, 1},
+                                         {"in_flight", &Plan::in_flight, 1},
+                                         {"batch", &Plan::batch, 0}}};
+
+[[noreturn]] void fail(std::string what, std::vector<std::string> details = {}) {
+  throw UserError({Diagnostic{{}, std::move(what), std::move(details)}});
+}
+
+}  // namespace
+
+std::string_view to_string(StrategyId id) { return kStrategyNames[static_cast<std::size_t>(id)]; }
+
+std::string to_string(const Plan& plan) {
+  std::string text(to_string(plan.strategy));
+  char separator = ':';
+  for (const Field& f : kFields) {
+    const int value = plan.*(f.member);
+    // As many microbatches as stages is what parse_plan assumes.
+    const int absent = f.member == &Plan::in_flight ? plan.pp : f.absent;
+    if (value == absent) continue;
+    text += fmt::format("{}{}={}", separator, f.key, value);
+    separator = ',';
+  }
+  if (plan.value_up != ValueUp::none) {
+    text += plan.value_up == ValueUp::before ? ",value_up=before" : ",value_up=after";
+  }
+  return text;
+}
+
+Plan parse_plan(std::string_view text) {
+  const std::string_view whole = text;
+  const auto colon = text.find(':');
+  const std::string name(text.substr(0, colon));
+  Plan plan;
+  std::size_t s = 0;
+  while (s < kStrategyNames.size() && kStrategyNames[s] != name) ++s;
+  if (s == kStrategyNames.size()) {
+    const std::vector<std::string> names(kStrategyNames.begin(), kStrategyNames.end());
+    fail(fmt::format("plan \"{}\": unknown strategy {}", whole, name), expected_one_of(name, names));
+  }
+  plan.strategy = static_cast<StrategyId>(s);
+  text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
+  bool in_flight_given = false;
+  std::vector<std::string> seen;
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    text = item.size() == text.size() ? std::string_view{} : text.substr(item.size() + 1);
+    const auto equals = item.find('=');
+    if (equals == std::string_view::npos) {
+      fail(fmt::format("plan \"{}\": found \"{}\"", whole, item), {"expected key=value, for instance kvp=8"});
+    }
+    const std::string key(item.substr(0, equals));
+    const std::string_view value = item.substr(equals + 1);
+    for (const std::string& other : seen) {
+      if (other == key) fail(fmt::format("plan \"{}\": {} is given twice", whole, key));
+    }
+    seen.push_back(key);
+    if (key == "value_up") {
+      if (value != "before" && value != "after") {
+        fail(fmt::format("plan \"{}\": value_up={}", whole, value), {"expected one of: before, after"});
+      }
+      plan.value_up = value == "before" ? ValueUp::before : ValueUp::after;
+      continue;
+    }
+    std::size_t f = 0;
+    while (f < kFields.size() && kFields[f].key != key) ++f;
+    if (f == kFields.size()) {
+      std::vector<std::string> names;
+      for (const Field& field : kFields) names.emplace_back(field.key);
+      names.emplace_back("value_up");
+      fail(fmt::format("plan \"{}\": unknown key {}", whole, key), expected_one_of(key, names));
+    }
+    int number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc{} || end != value.data() + value.size() || number < 1 || number > 1'000'000) {
+      fail(fmt::format("plan \"{}\": {}={}", whole, key, value), {"expected an integer from 1 to 1000000"});
+    }
+    plan.*(kFields[f].member) = number;
+    in_flight_given = in_flight_given || key == "in_flight";
+  }
+  if (!in_flight_given) plan.in_flight = plan.pp;
+  return plan;
+}
+
+}  // namespace shardline

@@ -1,0 +1,191 @@
+#include "planner/search.hpp"
+
+#include <oneapi/tbb/enumerable_thread_specific.h>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/parallel_for.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace shardline {
+
+namespace {
+
+// One plan with its feasible range of batches, as indices into options.batches.
+struct Candidate {
+  Plan plan;
+  std::size_t first = 0, last = 0;  // [first, last)
+  std::uint64_t order = 0;          // of its first batch among all configurations
+};
+
+struct CandidateResult {
+  Frontier frontier{Metric::ttl, Metric::ttl};
+  SearchCounts counts;
+  std::vector<Point> all;
+};
+
+class CandidateSearch {
+ public:
+  CandidateSearch(const Case& c, const SearchOptions& o, const Candidate& candidate, const Frontier& known, Evaluator& evaluator,
+             CandidateResult& out)
+      : case_(c), options_(o), candidate_(candidate), known_(known), evaluator_(evaluator), out_(out), plan_(candidate.plan) {}
+
+  void run() {
+    if (candidate_.first < candidate_.last) range(candidate_.first, candidate_.last);
+  }
+
+ private:
+  Point point_at(std::size_t i, Seconds ttl) {
+    plan_.batch = options_.batches[i];
+    return Point{plan_, ttl, memory_use(case_, plan_).total()};
+  }
+
+  // [first, last): TTL, memory and users rise with the batch, so (TTL and memory of the smallest, users of the largest)
+  // is at least as good as every member. Off the frontier with that corner: off it with all of them [P7].
+  void range(std::size_t first, std::size_t last) {
+    if (options_.prune) {
+      plan_.batch = options_.batches[first];
+      Point corner{plan_, evaluator_.bound(plan_), Bytes(0)};
+      ++out_.counts.bounds;
+      if (options_.ttl_budget > Seconds(0) && corner.ttl > options_.ttl_budget) {
+        out_.counts.pruned += last - first;
+        return;
+      }
+      if (options_.x == Metric::memory || options_.y == Metric::memory) corner.memory = memory_use(case_, plan_).total();
+      corner.plan.batch = options_.batches[last - 1];
+      const double x = score(options_.x, corner), y = score(options_.y, corner);
+      if (known_.dominates(x, y) || out_.frontier.dominates(x, y)) {
+        out_.counts.pruned += last - first;
+        return;
+      }
+    }
+    if (last - first == 1 || !options_.prune) {
+      for (std::size_t i = first; i < last; ++i) simulate(i);
+      return;
+    }
+    const std::size_t middle = first + (last - first + 1) / 2;
+    range(middle, last);  // large batches first: their points rule out most
+    range(first, middle);
+  }
+
+  void simulate(std::size_t i) {
+    plan_.batch = options_.batches[i];
+    const Seconds ttl = evaluator_.simulate(plan_);
+    ++out_.counts.simulated;
+    if (options_.ttl_budget > Seconds(0) && ttl > options_.ttl_budget) {
+      ++out_.counts.over_budget;
+      return;
+    }
+    const Point p = point_at(i, ttl);
+    out_.frontier.add(p, candidate_.order + (i - candidate_.first));
+    if (options_.keep_all) out_.all.push_back(p);
+  }
+
+  const Case& case_;
+  const SearchOptions& options_;
+  const Candidate& candidate_;
+  const Frontier& known_;
+  Evaluator& evaluator_;
+  CandidateResult& out_;
+  Plan plan_;
+};
+
+void add_counts(SearchCounts& to, const SearchCounts& from) {
+  to.simulated += from.simulated;
+  to.bounds += from.bounds;
+  to.pruned += from.pruned;
+  to.over_budget += from.over_budget;
+}
+
+std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& o, SearchResult& result) {
+  std::vector<Candidate> candidates;
+  std::vector<Plan> plans;
+  for (const StrategyId id : o.strategies) {
+    for (const int gpus : o.gpus) {
+      if (gpus > c.system.gpus()) continue;
+      plans.clear();
+      strategy(id).enumerate(c, gpus, o.space, plans);
+      for (const Plan& plan : plans) {
+        Candidate u{plan, 0, 0, result.counts.configurations};
+        const auto begin = o.batches.begin();
+        u.first = static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), plan.chunks) - begin);
+        if (u.first == o.batches.size()) continue;
+        const int fit = largest_batch(c, plan, o.batches.back());
+        u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit) - begin);
+        u.last = std::max(u.last, u.first);
+        const std::uint64_t valid = o.batches.size() - u.first;
+        const std::uint64_t misfits = valid - (u.last - u.first);
+        result.counts.configurations += valid;
+        result.counts.infeasible += misfits;
+        ++result.counts.plans;
+        if (misfits > 0) {
+          Plan smallest = plan;
+          smallest.batch = 1;
+          const bool weights = memory_use(c, smallest).weights > c.system.device.memory * c.system.device.usable_memory;
+          result.rejected[weights ? "weights alone exceed memory" : "weights and KV exceed memory"] += misfits;
+        }
+        candidates.push_back(u);
+      }
+    }
+  }
+  return candidates;
+}
+
+}  // namespace
+
+Frontier SearchResult::overall() const {
+  Frontier f(x, y);
+  for (const auto& [id, frontier] : frontiers) f.merge(frontier);
+  return f;
+}
+
+Frontier SearchResult::of(const std::vector<StrategyId>& ids) const {
+  Frontier f(x, y);
+  for (const StrategyId id : ids) {
+    const auto it = frontiers.find(id);
+    if (it != frontiers.end()) f.merge(it->second);
+  }
+  return f;
+}
+
+SearchResult search(const Case& c, const SearchOptions& given,
+                    const std::function<bool(std::uint64_t, std::uint64_t)>& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  SearchOptions o = given;
+  if (o.keep_all) o.prune = false;
+  SearchResult result;
+  result.x = o.x;
+  result.y = o.y;
+  const std::vector<Candidate> candidates = enumerate_candidates(c, o, result);
+  for (const StrategyId id : o.strategies) result.frontiers.emplace(id, Frontier(o.x, o.y));
+
+  const std::size_t threads = o.threads > 0 ? static_cast<std::size_t>(o.threads)
+                                            : oneapi::tbb::global_control::active_value(
+                                                  oneapi::tbb::global_control::max_allowed_parallelism);
+  const oneapi::tbb::global_control limit(oneapi::tbb::global_control::max_allowed_parallelism, threads);
+  oneapi::tbb::enumerable_thread_specific<Evaluator> evaluators([&] { return Evaluator(c, o.all_reduce); });
+
+  // Waves: every candidate of a wave sees the frontier as it stood before the wave, so what is pruned does not depend on
+  // which thread was first.
+  std::vector<CandidateResult> wave;
+  for (std::size_t begin = 0; begin < candidates.size();) {
+    const std::size_t end = std::min(candidates.size(), begin + std::clamp<std::size_t>(begin / 8, 16, 512));
+    wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}});
+    oneapi::tbb::parallel_for(begin, end, [&](std::size_t i) {
+      const Frontier& known = result.frontiers.at(candidates[i].plan.strategy);
+      CandidateSearch(c, o, candidates[i], known, evaluators.local(), wave[i - begin]).run();
+    });
+    for (std::size_t i = begin; i < end; ++i) {
+      CandidateResult& r = wave[i - begin];
+      result.frontiers.at(candidates[i].plan.strategy).merge(r.frontier);
+      add_counts(result.counts, r.counts);
+      result.all.insert(result.all.end(), r.all.begin(), r.all.end());
+    }
+    begin = end;
+    if (progress && !progress(begin, candidates.size())) break;
+  }
+  result.counts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace shardline

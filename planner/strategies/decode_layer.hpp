@@ -1,0 +1,50 @@
+// The pieces of one decode layer that the strategies share: shapes per rank, and ops in order. A strategy decides who
+// exchanges what with whom; the arithmetic of a layer stands here once.
+#pragma once
+
+#include "models/schedule.hpp"
+#include "planner/case.hpp"
+#include "planner/plan.hpp"
+
+namespace shardline {
+
+/// Elements held by one rank.
+struct LayerWeights {
+  double attention = 0;
+  double dense_ffn = 0;
+  double expert_ffn = 0;  // experts, shared experts and router
+};
+
+/// Query heads of one rank: ceil(Q / TPA).
+int local_q_heads(const Case& c, const Plan& plan);
+/// Cached elements per token, layer and rank: 2*ceil(K/TPA)*h, or kv_lora + rope for MLA whatever TPA is.
+double kv_elements_per_token(const Case& c, const Plan& plan);
+LayerWeights layer_weights(const Case& c, const Plan& plan);
+Bytes activation_bytes(const Case& c, const Plan& plan);  // [P4]
+Bytes buffer_bytes(const Case& c, const Plan& plan);      // [P5]
+
+/// Bytes of one query head's partial output and log-sum-exp (two float32, as TensorRT-LLM sends them).
+double partial_output_bytes(const Case& c, const Plan& plan);
+
+/// Ranks that share the output projection, and the all-reduces after attention and FFN.
+int out_proj_ranks(const Plan& plan);
+int dense_ffn_ranks(const Plan& plan);
+
+/// Query, key and value projections, rotary embedding, KV append; repeated on every KV shard.
+void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& plan);
+
+/// Attention over this rank's KV shard with the exchange of partial outputs over the KVP ranks. plan.chunks > 1: the
+/// exchange of one chunk of requests overlaps the attention of the next (HOP-B).
+void add_attention(ScheduleBuilder& b, const Case& c, const Plan& plan, OpKind exchange);
+
+/// Output projection over out_proj_ranks() and the all-reduce.
+void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& plan);
+
+void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& plan);
+void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& plan);
+
+/// All stages of a decode step: layers (attention with `exchange` between KV shards, then the FFN), LM head on the last
+/// stage, hand-off between stages.
+void build_decode(Schedule& schedule, const Case& c, const Plan& plan, OpKind exchange);
+
+}  // namespace shardline

@@ -1,0 +1,70 @@
+// Helix: KV split by sequence over KVP ranks and by heads over TPA; the QKV projection is repeated on every KVP rank;
+// partial outputs and their log-sum-exps are exchanged all-to-all over query heads; then all KVP x TPA ranks regroup as
+// TP for the output projection and as TPF x EP for the FFN. HOP-B overlaps a chunk's exchange with the next chunk's
+// attention. Composes with PP (stages of Helix) and DP (several attention groups, experts over all).
+#include "planner/strategies/decode_layer.hpp"
+#include "planner/strategies/table.hpp"
+
+namespace shardline {
+
+namespace {
+
+void with_chunks(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
+  const bool mla = c.model.attention.kind == AttentionKind::mla;
+  for (const ValueUp v : {ValueUp::before, ValueUp::after}) {
+    if (!mla && v == ValueUp::after) continue;
+    p.value_up = mla ? v : ValueUp::none;
+    for (const int chunks : space.chunks) {
+      p.chunks = p.batch = chunks;  // the smallest batch that has so many chunks
+      out.push_back(p);
+    }
+  }
+}
+
+void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
+  std::vector<Plan> splits;
+  for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
+    if (gpus % pp != 0 || pp > c.model.layers) continue;
+    const int ranks = gpus / pp;
+    for (const int dp : divisors(ranks)) {
+      if (dp > 1 && (pp > 1 || !has_experts(c.model) || ranks > c.model.experts)) continue;
+      for (const int tpa : divisors(ranks / dp)) {
+        if (tpa > c.model.attention.q_heads) continue;
+        if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
+        Plan p;
+        p.strategy = StrategyId::helix;
+        p.pp = p.in_flight = pp;
+        p.dp = dp;
+        p.tpa = tpa;
+        p.kvp = ranks / dp / tpa;
+        if (p.kvp < 2 || p.kvp > c.context) continue;
+        splits.clear();
+        if (dp > 1) {
+          p.ep = ranks;
+          splits.push_back(p);
+          p.dense_tp = p.group();
+          if (c.model.dense_layers > 0) splits.push_back(p);
+        } else {
+          with_expert_splits(c, p, ranks, splits);
+        }
+        for (const Plan& s : splits) with_chunks(c, s, space, out);
+      }
+    }
+  }
+}
+
+std::optional<std::string> check(const Case&, const Plan& p) {
+  if (p.kvp < 2) return "helix needs kvp of at least 2; with kvp 1 it is tensor, pipeline or dp_ep";
+  if (p.dp > 1 && p.pp > 1) return "helix composes with pp or with dp, not with both";
+  if (p.dp > 1 && p.tpf > 1) return "helix with dp spreads whole experts over all ranks: tpf must be 1";
+  return std::nullopt;
+}
+
+void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, OpKind::all_to_all); }
+
+}  // namespace
+
+const Strategy kHelix{StrategyId::helix, "helix", "KV-sharded attention, GPUs regrouped for projection and FFN",
+                      "arXiv 2507.07120", enumerate, check, lower};
+
+}  // namespace shardline

@@ -1,0 +1,10 @@
+// Every strategy, one symbol per file.
+#pragma once
+
+#include "planner/strategy.hpp"
+
+namespace shardline {
+
+extern const Strategy kTensor, kPipeline, kDpEp, kKvShard, kHelix;
+
+}  // namespace shardline

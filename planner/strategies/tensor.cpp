@@ -1,0 +1,31 @@
+// Tensor parallelism: every matrix and the heads are split over all GPUs. Beyond the KV heads, KV is replicated and its
+// reads stop shrinking. Two all-reduces a layer. Experts are split by EP x TPF with tokens replicated, so they need no
+// dispatch. Ignored: overlap of the all-reduces with computation.
+#include "planner/strategies/decode_layer.hpp"
+#include "planner/strategies/table.hpp"
+
+namespace shardline {
+
+namespace {
+
+void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& out) {
+  Plan p;
+  p.strategy = StrategyId::tensor;
+  p.tpa = gpus;
+  if (gpus > c.model.attention.q_heads) return;
+  with_expert_splits(c, p, gpus, out);
+}
+
+std::optional<std::string> check(const Case&, const Plan& p) {
+  if (p.pp > 1 || p.dp > 1 || p.kvp > 1 || p.in_flight > 1) return "tensor uses tpa, tpf and ep only";
+  return std::nullopt;
+}
+
+void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, OpKind::all_to_all); }
+
+}  // namespace
+
+const Strategy kTensor{StrategyId::tensor, "tensor", "TP: heads, FFN and projections split over all GPUs",
+                       "arXiv 1909.08053", enumerate, check, lower};
+
+}  // namespace shardline

@@ -1,0 +1,84 @@
+#include "planner/strategy.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "planner/strategies/decode_layer.hpp"
+#include "planner/strategies/table.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr std::array<const Strategy*, 5> kStrategies{&kTensor, &kPipeline, &kDpEp, &kKvShard, &kHelix};
+
+}  // namespace
+
+std::span<const Strategy* const> strategies() { return kStrategies; }
+
+const Strategy& strategy(StrategyId id) { return *kStrategies[static_cast<std::size_t>(id)]; }
+
+const Strategy& strategy(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Strategy* s : kStrategies) {
+    if (name == s->name) return *s;
+    names.emplace_back(s->name);
+  }
+  throw UserError({Diagnostic{{}, "unknown strategy " + name, expected_one_of(name, names)}});
+}
+
+std::vector<int> divisors(int n) {
+  std::vector<int> d;
+  for (int i = 1; i <= n; ++i) {
+    if (n % i == 0) d.push_back(i);
+  }
+  return d;
+}
+
+void with_expert_splits(const Case& c, Plan plan, int ranks, std::vector<Plan>& out) {
+  for (const int ep : has_experts(c.model) ? divisors(ranks) : std::vector<int>{1}) {
+    plan.ep = ep;
+    plan.tpf = ranks / ep;
+    if (has_experts(c.model) && (ep > c.model.experts || plan.tpf > c.model.expert_inner)) continue;
+    out.push_back(plan);
+  }
+}
+
+std::optional<std::string> check_plan(const Case& c, const Plan& p) {
+  const Model& m = c.model;
+  const auto too_many = [](const char* what, long long have, const char* of, long long limit) {
+    return fmt::format("{} {} exceeds {} {}", what, have, of, limit);
+  };
+  const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.tpa;
+  if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());
+  if (p.pp > m.layers) return too_many("pp", p.pp, "the number of layers", m.layers);
+  if (p.tpa > m.attention.q_heads) return too_many("tpa", p.tpa, "the number of query heads", m.attention.q_heads);
+  if (p.kvp > c.context) return too_many("kvp", p.kvp, "the context", c.context);
+  if (p.chunks > p.batch) return too_many("chunks", p.chunks, "the batch", p.batch);
+  if (p.chunks > 1 && p.kvp == 1) return std::string("chunks needs kvp above 1: there is no exchange to overlap");
+  if ((p.value_up != ValueUp::none) != (m.attention.kind == AttentionKind::mla && p.kvp > 1 &&
+                                        p.strategy == StrategyId::helix)) {
+    return std::string("value_up (before or after) is needed for Helix with MLA and kvp above 1, and only there");
+  }
+  if (has_experts(m)) {
+    if (p.ep > m.experts) return too_many("ep", p.ep, "the number of experts", m.experts);
+    if (p.tpf > m.expert_inner) return too_many("tpf", p.tpf, "the expert width", m.expert_inner);
+  } else if (p.ep > 1) {
+    return std::string("ep needs a model with experts");
+  }
+  const int ffn_ranks = p.strategy == StrategyId::kv_shard ? p.tpa : p.ranks_per_stage();
+  if (p.ep * p.tpf != ffn_ranks) {
+    return fmt::format("ep*tpf is {} but {} ranks share the FFN", p.ep * p.tpf, ffn_ranks);
+  }
+  if (p.dense_tp > 0 && p.dense_tp != p.group() && p.dense_tp != p.ranks_per_stage()) {
+    return fmt::format("dense_tp is {}; it must be kvp*tpa = {} or all {} ranks of a stage", p.dense_tp, p.group(),
+                       p.ranks_per_stage());
+  }
+  if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
+    return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
+  }
+  return strategy(p.strategy).check(c, p);
+}
+
+}  // namespace shardline

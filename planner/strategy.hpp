@@ -1,0 +1,47 @@
+// A strategy is a row of one explicit table. A new one touches its file, the table, CMake and one scenario.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/schedule.hpp"
+#include "planner/case.hpp"
+#include "planner/plan.hpp"
+
+namespace shardline {
+
+/// Which plans a sweep looks at, apart from GPU counts and batches.
+struct SearchSpace {
+  std::vector<int> chunks{1};      // HOP-B chunk counts to try; 1 is off
+  std::vector<int> stages;         // pipeline stages to try; empty: every divisor of the GPU count
+  bool duplicate_kv = false;       // let TPA exceed the KV heads in sequence-sharded strategies
+};
+
+struct Strategy {
+  StrategyId id;
+  const char* name;
+  const char* summary;
+  const char* source;
+  /// Appends all plans for exactly `gpus` GPUs, batch 1, in a fixed order. Every one passes check.
+  void (*enumerate)(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out);
+  /// Rules of this strategy beyond the common ones: the reason why a plan is impossible.
+  std::optional<std::string> (*check)(const Case& c, const Plan& plan);
+  void (*lower)(Schedule& schedule, const Case& c, const Plan& plan);
+};
+
+std::span<const Strategy* const> strategies();
+const Strategy& strategy(StrategyId id);
+/// Throws UserError with did-you-mean.
+const Strategy& strategy(const std::string& name);
+
+/// Why the plan cannot be run on the case (degrees that do not multiply out, more GPUs than there are, ...), or nothing.
+std::optional<std::string> check_plan(const Case& c, const Plan& plan);
+
+/// Divisors of n, ascending.
+std::vector<int> divisors(int n);
+/// Appends `plan` with every (EP, TPF) that multiplies to `ranks`; EP is 1 for dense models.
+void with_expert_splits(const Case& c, Plan plan, int ranks, std::vector<Plan>& out);
+
+}  // namespace shardline

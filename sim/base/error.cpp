@@ -1,0 +1,168 @@
+#include "sim/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace shardline {
+namespace {
+
+constexpr int kWidest = 100;  // terminal cells of source shown
+
+/// One character of a source line, ready to print.
+struct Glyph {
+  std::string text;
+  int cells = 1;
+};
+
+bool within(char32_t c, char32_t low, char32_t high) { return c >= low && c <= high; }
+
+/// Controls, and the bidirectional marks that could make a message read differently from the file.
+bool harmful(char32_t c) {
+  return c < 0x20 || within(c, 0x7f, 0x9f) || within(c, 0x200e, 0x200f) || within(c, 0x2028, 0x202e) ||
+         within(c, 0x2066, 0x2069) || c == 0xfeff;
+}
+
+int cells_of(char32_t c) {
+  if (within(c, 0x300, 0x36f) || within(c, 0x200b, 0x200d) || within(c, 0xfe00, 0xfe0f)) return 0;
+  const bool wide = within(c, 0x1100, 0x115f) || within(c, 0x2e80, 0xa4cf) || within(c, 0xac00, 0xd7a3) ||
+                    within(c, 0xf900, 0xfaff) || within(c, 0xfe30, 0xfe6f) || within(c, 0xff00, 0xff60) ||
+                    within(c, 0x1f300, 0x1faff) || within(c, 0x20000, 0x3fffd);
+  return wide ? 2 : 1;
+}
+
+/// Decodes one UTF-8 character at the front of `text` and removes it; a bad byte becomes '?'.
+Glyph take(std::string_view& text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  const std::size_t length = first < 0x80 ? 1 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  char32_t c = length == 1 ? first : first & (0xffU >> (length + 1));
+  bool good = length == 1 || (first >= 0xc2 && first <= 0xf4 && text.size() >= length);
+  for (std::size_t i = 1; good && i < length; ++i) {
+    good = (byte(i) & 0xc0) == 0x80;
+    c = (c << 6) | (byte(i) & 0x3fU);
+  }
+  const std::string_view bytes = text.substr(0, good ? length : 1);
+  text.remove_prefix(bytes.size());
+  if (c == '\t' && good) return {" ", 1};
+  if (!good || harmful(c)) return {"?", 1};
+  return {std::string(bytes), cells_of(c)};
+}
+
+std::string harmless(std::string_view text) {
+  std::string out;
+  while (!text.empty()) out += take(text).text;
+  return out;
+}
+
+/// The source line, cut around the caret where it is too wide, and the caret below it.
+std::string source_and_caret(const Location& where) {
+  std::vector<Glyph> line;
+  for (std::string_view rest = where.source_line; !rest.empty();) line.push_back(take(rest));
+  const int first = std::max(where.source_column, 1);
+  const int caret = std::clamp(where.column - first, 0, static_cast<int>(line.size()));
+  const auto width = [&](int begin, int end) {
+    int cells = 0;
+    for (int i = begin; i < end; ++i) cells += line[static_cast<std::size_t>(i)].cells;
+    return cells;
+  };
+  int begin = 0;
+  int end = static_cast<int>(line.size());
+  if (width(begin, end) > kWidest) {
+    begin = caret;
+    while (begin > 0 && width(begin - 1, caret) <= kWidest / 2) --begin;
+    end = begin;
+    while (end < static_cast<int>(line.size()) && width(begin, end + 1) <= kWidest) ++end;
+  }
+  std::string source = begin > 0 || first > 1 ? "..." : "";
+  const std::size_t pad = source.size() + static_cast<std::size_t>(width(begin, caret));
+  for (int i = begin; i < end; ++i) source += line[static_cast<std::size_t>(i)].text;
+  if (end < static_cast<int>(line.size()) || where.source_cut) source += "...";
+  while (!source.empty() && source.back() == ' ') source.pop_back();
+  return fmt::format("  {}\n  {:>{}}\n", source, '^', pad + 1);
+}
+
+std::string message_of(std::span<const Diagnostic> diagnostics) {
+  std::string out;
+  for (const Diagnostic& d : diagnostics) out += to_string(d);
+  return out;
+}
+
+std::vector<Diagnostic> placeless(std::string message) {
+  std::vector<Diagnostic> out(1);
+  out[0].what = std::move(message);
+  return out;
+}
+
+/// Damerau-Levenshtein distance (optimal string alignment), or `limit` + 1 where it is greater.
+std::size_t distance(std::string_view a, std::string_view b, std::size_t limit) {
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > limit) return limit + 1;
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) above[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return std::min(above[b.size()], limit + 1);
+}
+
+}  // namespace
+
+std::string to_string(const Diagnostic& diagnostic) {
+  const Location& where = diagnostic.where;
+  std::string out;
+  if (!where.file.empty()) out += fmt::format("{}:", harmless(where.file));
+  if (where.line > 0) out += fmt::format("{}:{}:", where.line, where.column);
+  if (!out.empty()) out += ' ';
+  out += fmt::format("{}\n", harmless(diagnostic.what));
+  if (where.line > 0 && !where.source_line.empty()) out += source_and_caret(where);
+  for (const std::string& detail : diagnostic.details) out += fmt::format("{}\n", harmless(detail));
+  return out;
+}
+
+UserError::UserError(std::vector<Diagnostic> diagnostics)
+    : std::runtime_error(message_of(diagnostics)), diagnostics_(std::move(diagnostics)) {}
+
+UserError::UserError(std::string message) : UserError(placeless(std::move(message))) {}
+
+std::string nearest_name(std::string_view name, std::span<const std::string> names) {
+  constexpr std::size_t kLongest = 200;  // nobody mistypes a longer name, and the distance is quadratic
+  if (name.size() > kLongest) return {};
+  const std::size_t limit = name.size() / 3;
+  std::size_t least = limit + 1;
+  std::string best;
+  for (const std::string& candidate : names) {
+    const std::size_t d = distance(name, candidate, limit);
+    if (d < least) {
+      least = d;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::vector<std::string> expected_one_of(std::string_view found, std::span<const std::string> names) {
+  if (names.empty()) return {};
+  std::string list;
+  for (const std::string& name : names) list += fmt::format("{}{}", list.empty() ? "" : ", ", name);
+  std::vector<std::string> out{"expected one of: " + list};
+  if (const std::string near = nearest_name(found, names); !near.empty())
+    out.push_back(fmt::format("did you mean {}?", near));
+  return out;
+}
+
+void check_failed(const char* condition, const char* file, int line, const std::string& message) {
+  throw std::logic_error(
+      fmt::format("{}:{}: internal check failed: {} ({})", file, line, message, condition));
+}
+
+}  // namespace shardline

@@ -1,0 +1,96 @@
+// Internal to reader.cpp: the located tree behind Reader.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/base/error.hpp"
+#include "sim/base/yaml_text.hpp"
+
+namespace shardline::detail {
+
+constexpr std::size_t kMostFaults = 200;
+
+enum class Kind { absent, null, scalar, sequence, map };
+
+/// Children are owned by YamlText; strings point into it too.
+struct YamlNode {
+  Kind kind = Kind::absent;
+  bool quoted = false;    // also block scalars
+  bool own_place = true;  // false: faults of the whole node point at its key (or else its parent)
+  bool open = false;      // still being read; an alias of it would be a cycle
+  mutable bool read = false;
+  mutable bool all_allowed = false;
+  int height = 0;         // levels below this node
+  std::size_t index = 0;  // among its siblings
+  Place place;
+  Place key_place{-1, 0};  // line -1: not the child of a mapping
+  std::string_view key;
+  std::string_view scalar;
+  const YamlNode* parent = nullptr;
+  const YamlNode* alias = nullptr;  // the alias through which this copy is reached (itself for the alias)
+  int anchor_line = 0;              // of an alias: where its value stands
+  std::vector<const YamlNode*> children;
+  std::unique_ptr<std::unordered_map<std::string_view, const YamlNode*>> by_key;
+  mutable std::vector<std::string> asked;  // names a getter wanted, in order
+};
+
+struct Fault {
+  Place place;
+  std::string what;
+  std::vector<std::string> details;
+};
+
+struct YamlText {
+  explicit YamlText(SourceText s) : source(std::move(s)) {}
+
+  SourceText source;
+  std::deque<YamlNode> nodes;
+  std::deque<std::string> strings;
+  const YamlNode* root = nullptr;
+  YamlNode absent;
+  std::vector<Fault> faults;
+  std::set<std::tuple<int, int, std::string>> known;  // a getter called twice faults once
+  std::size_t unlisted = 0;
+
+  void add_fault(Place place, std::string what, std::vector<std::string> details) {
+    if (!known.emplace(place.line, place.column, what).second) return;
+    if (faults.size() < kMostFaults) {
+      faults.push_back({place, std::move(what), std::move(details)});
+    } else {
+      ++unlisted;
+      known.erase({place.line, place.column, what});
+    }
+  }
+};
+
+inline Place place_of(const YamlNode& node) {
+  const YamlNode* n = &node;
+  while (!n->own_place && n->key_place.line < 0 && n->parent != nullptr) n = n->parent;
+  return n->own_place || n->key_place.line < 0 ? n->place : n->key_place;
+}
+
+inline std::string path_of(const YamlNode& node) {
+  std::vector<const YamlNode*> chain;
+  for (const YamlNode* n = &node; n->parent != nullptr; n = n->parent) chain.push_back(n);
+  std::string out;
+  for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
+    if ((*it)->key_place.line < 0) {
+      out += fmt::format("[{}]", (*it)->index);
+    } else {
+      out += (out.empty() ? "" : ".") + shortened((*it)->key);
+    }
+  }
+  return out;
+}
+
+}  // namespace shardline::detail

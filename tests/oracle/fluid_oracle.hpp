@@ -1,0 +1,15 @@
+// A slow, obvious second implementation of the engine's rules, for tests.
+#pragma once
+
+#include "sim/machine.hpp"
+#include "sim/task_graph.hpp"
+#include "sim/timeline.hpp"
+
+namespace shardline {
+
+/// Plays the graph by stepping from one end to the next; at each step all rates are filled anew, naively,
+/// over all active tasks, in progress per second (not normalised to speeds as the engine does) and in long
+/// double.
+Timeline fluid_oracle(const TaskGraph& graph, const Machine& machine);
+
+}  // namespace shardline

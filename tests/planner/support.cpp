@@ -1,0 +1,16 @@
+#include "tests/planner/support.hpp"
+
+#include "models/catalog.hpp"
+
+namespace shardline {
+
+std::filesystem::path source_path(const std::string& relative) {
+  return std::filesystem::path(SHARDLINE_SOURCE_DIR) / relative;
+}
+
+Case decode_case(const std::string& model, const std::string& system, long long context) {
+  return make_case(load_model(model, source_path("models/catalog")), load_system(system, source_path("hardware/catalog")),
+                   Precision{}, context, 16, Routing{});
+}
+
+}  // namespace shardline

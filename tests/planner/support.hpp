@@ -1,0 +1,17 @@
+// Shared by the planner's tests.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "planner/evaluate.hpp"
+
+namespace shardline {
+
+/// Path inside the source tree.
+std::filesystem::path source_path(const std::string& relative);
+
+/// A catalogue model on a catalogue system with FP4 everywhere, uniform routing and mean expert load.
+Case decode_case(const std::string& model, const std::string& system, long long context);
+
+}  // namespace shardline

@@ -1,0 +1,120 @@
+#include "sim/base/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace shardline {
+namespace {
+
+Diagnostic at(int line, int column, std::string source) {
+  Diagnostic d;
+  d.where.file = "t.yaml";
+  d.where.line = line;
+  d.where.column = column;
+  d.where.source_line = std::move(source);
+  d.what = "wrong";
+  return d;
+}
+
+TEST(Error, WholeMessage) {
+  Diagnostic d = at(2, 3, "  kv_paralel: 8");
+  d.what = "unknown key plan.kv_paralel";
+  d.details = {"expected one of: kv_parallel, tp_attention", "did you mean kv_parallel?"};
+  EXPECT_EQ(to_string(d),
+            "t.yaml:2:3: unknown key plan.kv_paralel\n"
+            "    kv_paralel: 8\n"
+            "    ^\n"
+            "expected one of: kv_parallel, tp_attention\n"
+            "did you mean kv_parallel?\n");
+}
+
+TEST(Error, WithoutPlace) {
+  EXPECT_STREQ(UserError("no such file").what(), "no such file\n");
+  Diagnostic d = at(0, 0, "");
+  EXPECT_EQ(to_string(d), "t.yaml: wrong\n");
+}
+
+TEST(Error, CarriesEveryFault) {
+  const UserError error({at(1, 1, "a"), at(2, 1, "b")});
+  EXPECT_EQ(error.diagnostics().size(), 2U);
+  EXPECT_STREQ(error.what(), "t.yaml:1:1: wrong\n  a\n  ^\nt.yaml:2:1: wrong\n  b\n  ^\n");
+}
+
+TEST(Error, CaretStandsUnderTheColumn) {
+  EXPECT_EQ(to_string(at(1, 3, "\tab")), "t.yaml:1:3: wrong\n   ab\n    ^\n");    // a tab is one cell
+  EXPECT_EQ(to_string(at(1, 4, "é: x")), "t.yaml:1:4: wrong\n  é: x\n     ^\n");  // two bytes, one cell
+  EXPECT_EQ(to_string(at(1, 4, "漢: x")),
+            "t.yaml:1:4: wrong\n  漢: x\n      ^\n");  // one character, two cells
+  EXPECT_EQ(to_string(at(1, 3, "a\xcc\x81x")),
+            "t.yaml:1:3: wrong\n  a\xcc\x81x\n   ^\n");                        // a combining accent
+  EXPECT_EQ(to_string(at(1, 99, "ab")), "t.yaml:1:99: wrong\n  ab\n    ^\n");  // never far off the line
+}
+
+TEST(Error, NothingHarmfulIsPrinted) {
+  EXPECT_EQ(to_string(at(1, 1, "a\x1b[31m\xff\xe2\x80\xae")), "t.yaml:1:1: wrong\n  a?[31m??\n  ^\n");
+  Diagnostic d = at(1, 1, "a");
+  d.what = "line\nbreak";
+  d.details = {"be\al"};
+  EXPECT_EQ(to_string(d), "t.yaml:1:1: line?break\n  a\n  ^\nbe?l\n");
+}
+
+TEST(Error, LongLinesAreCutAroundTheCaret) {
+  const std::string line = std::string(300, 'x') + "!" + std::string(300, 'y');
+  EXPECT_EQ(to_string(at(1, 301, line)),
+            "t.yaml:1:301: wrong\n"
+            "  ..." +
+                std::string(50, 'x') + "!" + std::string(49, 'y') +
+                "...\n"
+                "  " +
+                std::string(53, ' ') + "^\n");
+  EXPECT_EQ(to_string(at(1, 1, std::string(101, 'x'))),
+            "t.yaml:1:1: wrong\n  " + std::string(100, 'x') + "...\n  ^\n");
+  EXPECT_EQ(to_string(at(1, 1, std::string(100, 'x'))),
+            "t.yaml:1:1: wrong\n  " + std::string(100, 'x') + "\n  ^\n");
+  Diagnostic part = at(1, 1001, "abc");
+  part.where.source_column = 1000;
+  part.where.source_cut = true;
+  EXPECT_EQ(to_string(part), "t.yaml:1:1001: wrong\n  ...abc...\n      ^\n");
+}
+
+TEST(Error, NearestName) {
+  const std::vector<std::string> names = {"kv_parallel", "tp_attention", "ring", "gpus"};
+  EXPECT_EQ(nearest_name("kv_paralel", names), "kv_parallel");
+  EXPECT_EQ(nearest_name("rign", names), "ring");  // a transposition is one edit
+  EXPECT_EQ(nearest_name("gups", names), "gpus");
+  EXPECT_EQ(nearest_name("rinngg", names), "ring");  // two of six
+  EXPECT_EQ(nearest_name("xing", names), "ring");    // one of four
+  EXPECT_EQ(nearest_name("xyng", names), "");        // two of four
+  EXPECT_EQ(nearest_name("ri", names), "");
+  EXPECT_EQ(nearest_name("", names), "");
+  EXPECT_EQ(nearest_name("ring", names), "ring");
+  EXPECT_EQ(nearest_name("abc", {}), "");
+  const std::vector<std::string> tied = {"abx", "aby"};
+  EXPECT_EQ(nearest_name("abz", tied), "abx");  // the first of equals
+  EXPECT_EQ(nearest_name(std::string(1'000'000, 'x'), names), "");
+}
+
+TEST(Error, ExpectedOneOf) {
+  const std::vector<std::string> names = {"helix", "ring"};
+  EXPECT_EQ(expected_one_of("helx", names),
+            (std::vector<std::string>{"expected one of: helix, ring", "did you mean helix?"}));
+  EXPECT_EQ(expected_one_of("zzz", names), std::vector<std::string>{"expected one of: helix, ring"});
+  EXPECT_TRUE(expected_one_of("a", {}).empty());
+}
+
+TEST(Error, CheckNamesItsCondition) {
+  SL_CHECK(1 + 1 == 2, "arithmetic holds");
+  try {
+    SL_CHECK(1 + 1 == 3, "arithmetic fails");
+    FAIL() << "the check passed";
+  } catch (const std::logic_error& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("internal check failed: arithmetic fails (1 + 1 == 3)"), std::string::npos) << what;
+    EXPECT_NE(what.find("error_test.cpp:"), std::string::npos) << what;
+  }
+}
+
+}  // namespace
+}  // namespace shardline
