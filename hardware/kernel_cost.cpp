@@ -7,8 +7,25 @@
 
 namespace shardline {
 
-CostModel::CostModel(const System& system, AllReduceRule rule)
-    : system_(&system), fabric_(std::make_shared<Fabric>(system.fabric)), rule_(rule) {
+namespace {
+
+std::uint64_t key_of(Group g) { return (static_cast<std::uint64_t>(g.size) << 32) | static_cast<std::uint32_t>(g.stride); }
+
+}  // namespace
+
+GroupFabric FabricCache::group(Group g) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = groups_.find(key_of(g)); it != groups_.end()) return it->second;
+  }
+  // Computed outside the lock: two threads may do it twice, with the same result.
+  const GroupFabric paths = group_fabric(fabric_, g);
+  const std::lock_guard lock(mutex_);
+  return groups_.emplace(key_of(g), paths).first->second;
+}
+
+CostModel::CostModel(const System& system, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
+    : system_(&system), cache_(cache ? std::move(cache) : std::make_shared<FabricCache>(system.fabric)), rule_(rule) {
   const Device& d = system.device;
   tensor_rate_ = *std::max_element(d.peak.begin(), d.peak.end()) * d.compute_efficiency;
   nvlink_rate_ = system.fabric.nvlink.switches > 0
@@ -20,10 +37,10 @@ CostModel::CostModel(const System& system, AllReduceRule rule)
 }
 
 const GroupFabric& CostModel::group(Group g) {
-  const std::uint64_t key = (static_cast<std::uint64_t>(g.size) << 32) | static_cast<std::uint32_t>(g.stride);
+  const std::uint64_t key = key_of(g);
   if (key == last_key_) return *last_group_;
   auto it = groups_.find(key);
-  if (it == groups_.end()) it = groups_.emplace(key, group_fabric(*fabric_, g)).first;
+  if (it == groups_.end()) it = groups_.emplace(key, cache_->group(g)).first;
   last_key_ = key;
   last_group_ = &it->second;
   return it->second;

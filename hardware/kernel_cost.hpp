@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -24,10 +25,24 @@ struct OpCost {
   Algorithm algorithm = Algorithm::none;
 };
 
-/// Prices ops on a system. Holds a cache of group paths: one object per thread.
+/// The fabric of a system and what its groups get, computed on first use. Safe to share between threads.
+class FabricCache {
+ public:
+  explicit FabricCache(const FabricSpec& spec) : fabric_(spec) {}
+  const Fabric& fabric() const { return fabric_; }
+  GroupFabric group(Group group);
+
+ private:
+  Fabric fabric_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, GroupFabric> groups_;
+};
+
+/// Prices ops on a system. One object per thread; `cache` may be shared by several and must be of the same fabric.
 class CostModel {
  public:
-  explicit CostModel(const System& system, AllReduceRule rule = AllReduceRule::fastest);
+  explicit CostModel(const System& system, AllReduceRule rule = AllReduceRule::fastest,
+                     std::shared_ptr<FabricCache> cache = nullptr);
 
   OpCost price(const Op& op);
   /// Time with the rank to itself: latency + max over resources [H1].
@@ -41,7 +56,7 @@ class CostModel {
 
  private:
   const System* system_;
-  std::shared_ptr<const Fabric> fabric_;
+  std::shared_ptr<FabricCache> cache_;
   AllReduceRule rule_;
   FlopsPerSecond tensor_rate_;
   BytesPerSecond nvlink_rate_, network_rate_;

@@ -1,5 +1,7 @@
 #include "hardware/system.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -9,11 +11,12 @@ namespace shardline {
 
 namespace {
 
+constexpr long long kMostGpus = 8192;
 constexpr double kMost = std::numeric_limits<double>::max();
 
-// A peak of zero would be a division by zero later; a latency may be zero.
+// Zero would be a division by zero later; a latency may be zero.
 template <class Q>
-Q positive(const Reader& r) { return r.quantity<Q>(Q(std::numeric_limits<double>::min()), Q(kMost)); }
+Q positive(const Reader& r) { return r.quantity<Q>(Q(1), Q(kMost)); }
 
 double fraction(const Reader& r) { return r.number(0.01, 1.0); }
 
@@ -70,7 +73,8 @@ FabricSpec read_fabric(const Reader& r) {
   FabricSpec f;
   f.nodes = static_cast<int>(r.at("nodes").integer(1, 4096));
   f.gpus_per_node = static_cast<int>(r.at("gpus_per_node").integer(1, 1024));
-  if (static_cast<long long>(f.nodes) * f.gpus_per_node > 8192) r.fault("a fabric has at most 8192 GPUs");
+  const long long gpus = static_cast<long long>(f.nodes) * f.gpus_per_node;
+  if (gpus > kMostGpus) r.fault(fmt::format("fabric has {} GPUs: at most {} are possible", gpus, kMostGpus));
   if (const auto nvlink = r.find("nvlink")) {
     f.nvlink.switches = static_cast<int>(nvlink->at("switches").integer(1, 64));
     f.nvlink.bandwidth = positive<BytesPerSecond>(nvlink->at("bandwidth"));
@@ -110,7 +114,9 @@ System load_system(const std::string& name_or_path, const std::filesystem::path&
   }
   const std::vector<std::string> names = system_names(catalog_dir);
   if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
-    throw UserError({Diagnostic{{}, "unknown system " + name_or_path, expected_one_of(name_or_path, names)}});
+    std::vector<std::string> details = expected_one_of(name_or_path, names);
+    details.push_back("or the path of a .yaml file");
+    throw UserError({Diagnostic{{}, "unknown system " + name_or_path, std::move(details)}});
   }
   Document document = Document::load(catalog_dir / (name_or_path + ".yaml"));
   return read_system(document);

@@ -69,13 +69,14 @@ Fabric::Fabric(const FabricSpec& spec) : spec_(spec) {
     for (int node = 0; node < spec.nodes; ++node) {
       for (int n = 0; n < nics_per_node; ++n) {
         const Vertex nic = boost::add_vertex(FabricVertex{VertexKind::nic, node * nics_per_node + n}, graph_);
-        // The host links carry no latency of their own: net.latency is measured GPU to GPU.
+        // net.latency is measured GPU to GPU. It sits on the host links, or GPUs that share a NIC would reach each
+        // other through it in no time.
         for (int g = n * net.gpus_per_nic; g < std::min((n + 1) * net.gpus_per_nic, spec.gpus_per_node); ++g) {
-          connect(Vertex(node * spec.gpus_per_node + g), nic, net.host_link, Seconds(0));
+          connect(Vertex(node * spec.gpus_per_node + g), nic, net.host_link, net.latency / 2.0);
         }
         const int rail = net.rail_optimised ? n : 0;
         connect(nic, leaves[static_cast<std::size_t>((node / nodes_per_leaf) * rails + rail)],
-                net.bandwidth * net.efficiency, net.latency / 2.0);
+                net.bandwidth * net.efficiency, Seconds(0));
       }
     }
   }
@@ -84,7 +85,7 @@ Fabric::Fabric(const FabricSpec& spec) : spec_(spec) {
   // Edges come in pairs of equal latency, so distances from a GPU are also distances to it.
   distance_.resize(static_cast<std::size_t>(count));
   order_.resize(static_cast<std::size_t>(count));
-  std::vector<double> weight;
+  latency_.resize(static_cast<std::size_t>(count));
   for (int g = 0; g < count; ++g) {
     std::vector<Ticks> d(boost::num_vertices(graph_), std::numeric_limits<Ticks>::max());
     // One extra tick per hop keeps routes short where latencies are zero, and every hop strictly closer.
@@ -99,6 +100,15 @@ Fabric::Fabric(const FabricSpec& spec) : spec_(spec) {
     std::vector<Vertex> order(d.size());
     std::iota(order.begin(), order.end(), Vertex(0));
     std::stable_sort(order.begin(), order.end(), [&](Vertex a, Vertex b) { return d[a] > d[b]; });
+    std::vector<Seconds> latency(d.size(), Seconds(0));
+    for (auto v = order.rbegin(); v != order.rend(); ++v) {
+      for (const Arc& arc : arcs_[*v]) {
+        if (d[*v] != d[arc.to] + arc.latency + 1) continue;
+        latency[*v] = edges_[arc.edge].latency + latency[arc.to];
+        break;
+      }
+    }
+    latency_[static_cast<std::size_t>(g)] = std::move(latency);
     distance_[static_cast<std::size_t>(g)] = std::move(d);
     order_[static_cast<std::size_t>(g)] = std::move(order);
   }
@@ -138,13 +148,12 @@ Route Fabric::route(int from_gpu, int to_gpu) const {
   SL_CHECK(from_gpu >= 0 && to_gpu >= 0 && from_gpu < gpus() && to_gpu < gpus(), "both ends are GPUs of the fabric");
   const auto& d = distances_to(to_gpu);
   Route r;
-  r.latency = Seconds(0);
+  r.latency = latency(from_gpu, to_gpu);
   for (Vertex v = Vertex(from_gpu);;) {
     r.vertices.push_back(v);
     if (v == Vertex(to_gpu)) break;
     const auto next = std::find_if(arcs_[v].begin(), arcs_[v].end(),
                                    [&](const Arc& arc) { return d[v] == d[arc.to] + arc.latency + 1; });
-    r.latency += edges_[next->edge].latency;
     v = next->to;
   }
   std::vector<double> load(edges_.size(), 0.0);
@@ -162,8 +171,10 @@ GroupPaths Fabric::paths(Group group) const {
   std::vector<double> pairwise(edges_.size(), 0.0), ring(edges_.size(), 0.0);
   const int span = group.size * group.stride;
   std::vector<std::pair<int, double>> sources;
-  for (int start = 0; start + span <= gpus(); start += span) {
-    for (int offset = 0; offset < group.stride; ++offset) {
+  // Each edge of an NVLink domain touches one GPU, so groups inside one never share an edge: one group tells all.
+  const bool inside = span <= spec_.gpus_per_node;
+  for (int start = 0; start + span <= (inside ? span : gpus()); start += span) {
+    for (int offset = 0; offset < (inside ? 1 : group.stride); ++offset) {
       const auto gpu = [&](int member) { return start + offset + member * group.stride; };
       for (int to = 0; to < group.size; ++to) {
         sources.clear();
@@ -178,19 +189,25 @@ GroupPaths Fabric::paths(Group group) const {
   p.pairwise = narrowest(pairwise);
   p.ring = narrowest(ring);
 
-  std::vector<int> members(static_cast<std::size_t>(spec_.nodes), 0);
-  const auto hops_free = [&](int a, int b) { return route(a, b).latency; };
-  for (int a = 0; a < group.size; ++a) {
-    const int gpu = a * group.stride;
-    ++members[static_cast<std::size_t>(gpu / spec_.gpus_per_node)];
-    p.neighbour_latency = std::max(p.neighbour_latency, hops_free(gpu, ((a + 1) % group.size) * group.stride));
-    for (int b = a + 1; b < group.size; ++b) p.latency = std::max(p.latency, hops_free(gpu, b * group.stride));
+  // A group that straddles nodes slows the others down, so the worst of all groups counts, as for the rates.
+  p.members_per_node = -1;
+  for (int start = 0; start + span <= (inside ? span : gpus()); start += span) {
+    for (int offset = 0; offset < (inside ? 1 : group.stride); ++offset) {
+      const auto gpu = [&](int member) { return start + offset + member * group.stride; };
+      std::vector<int> members(static_cast<std::size_t>(spec_.nodes), 0);
+      for (int a = 0; a < group.size; ++a) {
+        ++members[static_cast<std::size_t>(gpu(a) / spec_.gpus_per_node)];
+        p.neighbour_latency = std::max(p.neighbour_latency, latency(gpu(a), gpu((a + 1) % group.size)));
+        for (int b = a + 1; b < group.size; ++b) p.latency = std::max(p.latency, latency(gpu(a), gpu(b)));
+      }
+      const int most = *std::max_element(members.begin(), members.end());
+      p.one_node = p.one_node && most == group.size;
+      const bool equal = std::all_of(members.begin(), members.end(), [&](int m) { return m == 0 || m == most; }) &&
+                         (p.members_per_node == -1 || p.members_per_node == most);
+      p.members_per_node = equal ? most : 0;
+    }
   }
-  const int most = *std::max_element(members.begin(), members.end());
-  p.one_node = most == group.size;
   p.multicast = p.one_node && spec_.nvlink.multicast;
-  const bool equal = std::all_of(members.begin(), members.end(), [&](int m) { return m == 0 || m == most; });
-  p.members_per_node = equal ? most : 0;
   return p;
 }
 

@@ -88,6 +88,11 @@ class Fabric {
   /// Shortest route by latency; equal ones are used in equal shares.
   Route route(int from_gpu, int to_gpu) const;
 
+  /// One-way latency of route(from, to).
+  Seconds latency(int from_gpu, int to_gpu) const {
+    return latency_[static_cast<std::size_t>(to_gpu)][static_cast<std::size_t>(from_gpu)];
+  }
+
   /// group.size * group.stride must not exceed gpus().
   GroupPaths paths(Group group) const;
 
@@ -105,6 +110,7 @@ class Fabric {
   FabricSpec spec_;
   FabricGraph graph_;
   std::vector<std::vector<Ticks>> distance_;                       // per target GPU
+  std::vector<std::vector<Seconds>> latency_;                      // of the first shortest route, per target GPU
   std::vector<std::vector<FabricGraph::vertex_descriptor>> order_;  // per target, farthest first
   std::vector<FabricEdge> edges_;                                  // by edge index
   struct Arc { FabricGraph::vertex_descriptor to; std::uint32_t edge; Ticks latency; };

@@ -80,8 +80,13 @@ void ScheduleBuilder::after(std::span<const OpIndex> dependencies) {
   explicit_dependencies_ = true;
 }
 
-OpIndex ScheduleBuilder::add(Op op) {
+Op& ScheduleBuilder::add(OpKind kind, Part part, const char* name, double launches) {
   const auto index = static_cast<OpIndex>(s_.ops.size());
+  Op& op = s_.ops.emplace_back();
+  op.kind = kind;
+  op.part = part;
+  op.name = name;
+  op.launches = launches;
   op.first_dependency = static_cast<std::uint32_t>(s_.dependencies.size());
   if (explicit_dependencies_) {
     s_.dependencies.insert(s_.dependencies.end(), next_dependencies_.begin(), next_dependencies_.end());
@@ -90,56 +95,39 @@ OpIndex ScheduleBuilder::add(Op op) {
     s_.dependencies.push_back(index - 1);
   }
   op.dependency_count = static_cast<std::uint32_t>(s_.dependencies.size()) - op.first_dependency;
-  s_.ops.push_back(op);
-  return index;
+  return op;
 }
 
 OpIndex ScheduleBuilder::gemm(const char* name, Part part, Dtype weights, Dtype math, GemmShape shape,
                               double launches) {
-  Op op;
-  op.kind = OpKind::gemm;
-  op.part = part;
+  Op& op = add(OpKind::gemm, part, name, launches);
   op.dtype = weights;
   op.math = math;
-  op.name = name;
-  op.launches = launches;
   op.gemm = shape;
-  return add(op);
+  return previous();
 }
 
 OpIndex ScheduleBuilder::attend(const char* name, Dtype kv, Dtype math, AttendShape shape, double launches) {
-  Op op;
-  op.kind = OpKind::attend;
-  op.part = Part::attention;
+  Op& op = add(OpKind::attend, Part::attention, name, launches);
   op.dtype = kv;
   op.math = math;
-  op.name = name;
-  op.launches = launches;
   op.attend = shape;
-  return add(op);
+  return previous();
 }
 
 OpIndex ScheduleBuilder::elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape,
                                      double launches) {
-  Op op;
-  op.kind = kind;
-  op.part = part;
-  op.name = name;
-  op.launches = launches;
-  op.elementwise = shape;
-  return add(op);
+  add(kind, part, name, launches).elementwise = shape;
+  return previous();
 }
 
 OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Group group, Bytes bytes) {
-  if (group.size == 1 && kind != OpKind::send_recv) return previous();
-  Op op;
-  op.kind = kind;
-  op.part = part;
+  if (group.size == 1) return previous();
+  Op& op = add(kind, part, name, 1);
   op.lane = Lane::communication;
-  op.name = name;
   op.group = group;
   op.exchange = {bytes.value};
-  return add(op);
+  return previous();
 }
 
 }  // namespace shardline

@@ -161,7 +161,7 @@ class ScheduleBuilder {
   OpIndex previous() const { return static_cast<OpIndex>(s_.ops.size()) - 1; }
 
  private:
-  OpIndex add(Op op);
+  Op& add(OpKind kind, Part part, const char* name, double launches);
   Schedule& s_;
   std::uint32_t first_block_of_stage_ = 0;
   bool explicit_dependencies_ = false;

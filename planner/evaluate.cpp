@@ -11,7 +11,8 @@ Metrics metrics(Seconds ttl, const Plan& plan) {
   return m;
 }
 
-Evaluator::Evaluator(const Case& c, AllReduceRule rule) : case_(&c), cost_(c.system, rule), scratch_(cost_) {}
+Evaluator::Evaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
+    : case_(&c), cost_(c.system, rule, std::move(cache)), scratch_(cost_) {}
 
 Seconds Evaluator::simulate(const Plan& plan) {
   strategy(plan.strategy).lower(schedule_, *case_, plan);

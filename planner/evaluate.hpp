@@ -23,7 +23,8 @@ Metrics metrics(Seconds ttl, const Plan& plan);
 /// Simulates or bounds plans of one case. Keeps its scratch memory: one object per thread.
 class Evaluator {
  public:
-  explicit Evaluator(const Case& c, AllReduceRule rule = AllReduceRule::fastest);
+  explicit Evaluator(const Case& c, AllReduceRule rule = AllReduceRule::fastest,
+                     std::shared_ptr<FabricCache> cache = nullptr);
 
   /// TTL by event simulation. The plan must pass check.
   Seconds simulate(const Plan& plan);

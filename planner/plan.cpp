@@ -29,6 +29,8 @@ constexpr std::array<Field, 10> kFields{{{"pp", &Plan::pp, 1},
                                          {"in_flight", &Plan::in_flight, 1},
                                          {"batch", &Plan::batch, 0}}};
 
+constexpr int kMost = 1'000'000;  // of any degree, and of the GPUs of a plan
+
 [[noreturn]] void fail(std::string what, std::vector<std::string> details = {}) {
   throw UserError({Diagnostic{{}, std::move(what), std::move(details)}});
 }
@@ -63,15 +65,19 @@ Plan parse_plan(std::string_view text) {
   while (s < kStrategyNames.size() && kStrategyNames[s] != name) ++s;
   if (s == kStrategyNames.size()) {
     const std::vector<std::string> names(kStrategyNames.begin(), kStrategyNames.end());
-    fail(fmt::format("plan \"{}\": unknown strategy {}", whole, name), expected_one_of(name, names));
+    fail(fmt::format("plan \"{}\": unknown strategy \"{}\"", whole, name), expected_one_of(name, names));
   }
   plan.strategy = static_cast<StrategyId>(s);
   text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
+  if (colon != std::string_view::npos && text.empty()) {
+    fail(fmt::format("plan \"{}\" ends after the colon", whole), {"expected key=value, for instance kvp=8"});
+  }
   bool in_flight_given = false;
   std::vector<std::string> seen;
   while (!text.empty()) {
     const std::string_view item = text.substr(0, text.find(','));
     text = item.size() == text.size() ? std::string_view{} : text.substr(item.size() + 1);
+    if (text.empty() && whole.back() == ',') fail(fmt::format("plan \"{}\" ends with a comma", whole));
     const auto equals = item.find('=');
     if (equals == std::string_view::npos) {
       fail(fmt::format("plan \"{}\": found \"{}\"", whole, item), {"expected key=value, for instance kvp=8"});
@@ -95,17 +101,21 @@ Plan parse_plan(std::string_view text) {
       std::vector<std::string> names;
       for (const Field& field : kFields) names.emplace_back(field.key);
       names.emplace_back("value_up");
-      fail(fmt::format("plan \"{}\": unknown key {}", whole, key), expected_one_of(key, names));
+      fail(fmt::format("plan \"{}\": unknown key \"{}\"", whole, key), expected_one_of(key, names));
     }
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc{} || end != value.data() + value.size() || number < 1 || number > 1'000'000) {
-      fail(fmt::format("plan \"{}\": {}={}", whole, key, value), {"expected an integer from 1 to 1000000"});
+    if (error != std::errc{} || end != value.data() + value.size() || number < 1 || number > kMost) {
+      fail(fmt::format("plan \"{}\": {}={}", whole, key, value), {fmt::format("expected an integer from 1 to {}", kMost)});
     }
     plan.*(kFields[f].member) = number;
     in_flight_given = in_flight_given || key == "in_flight";
   }
   if (!in_flight_given) plan.in_flight = plan.pp;
+  const auto product = [](int a, int b, int c, int d) { return 1.0 * a * b * c * d; };
+  if (product(plan.pp, plan.dp, plan.kvp, plan.tpa) > kMost || product(plan.ep, plan.tpf, 1, 1) > kMost) {
+    fail(fmt::format("plan \"{}\" is for more than {} GPUs", whole, kMost));
+  }
   return plan;
 }
 

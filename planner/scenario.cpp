@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <sstream>
 
 #include "models/catalog.hpp"
 
@@ -14,18 +15,30 @@ namespace {
 
 constexpr int kLargestBatch = 65536;
 
-std::optional<Dtype> read_dtype(const Reader& r) {
-  static const std::vector<std::string> names{"fp4", "fp8", "bf16", "fp32"};
-  return static_cast<Dtype>(r.one_of(names));
+// Reader::one_of, but nothing where it recorded a fault: a first name in its place would cause faults that are none.
+std::optional<std::size_t> choice(const Reader& r, const std::vector<std::string>& names) {
+  const std::size_t i = r.one_of(names);
+  return r.is_scalar() && r.text() == names[i] ? std::optional(i) : std::nullopt;
 }
 
-Precision read_precision(const Reader& r) {
+// False if the value is none of the names.
+bool read_dtype(const Reader& map, std::string_view key, Dtype& out) {
+  static const std::vector<std::string> names{"fp4", "fp8", "bf16", "fp32"};
+  const auto v = map.find(key);
+  if (!v) return true;
+  const auto i = choice(*v, names);
+  if (i) out = static_cast<Dtype>(*i);
+  return i.has_value();
+}
+
+// Sets `math_known` to whether the arithmetic type could be read.
+Precision read_precision(const Reader& r, bool& math_known) {
   Precision p;
-  if (const auto v = r.find("weights")) p.weights = *read_dtype(*v);
-  if (const auto v = r.find("kv")) p.kv = *read_dtype(*v);
-  if (const auto v = r.find("math")) p.math = *read_dtype(*v);
-  if (const auto v = r.find("activations")) p.activations = *read_dtype(*v);
-  if (const auto v = r.find("dispatch")) p.dispatch = *read_dtype(*v);
+  read_dtype(r, "weights", p.weights);
+  read_dtype(r, "kv", p.kv);
+  math_known = r.is_map() && read_dtype(r, "math", p.math);
+  read_dtype(r, "activations", p.activations);
+  read_dtype(r, "dispatch", p.dispatch);
   r.no_other_keys();
   return p;
 }
@@ -33,17 +46,24 @@ Precision read_precision(const Reader& r) {
 // A list, or {from, to} with an optional step: `double` or a number to add.
 std::vector<int> read_counts(const Reader& r, int highest) {
   std::vector<int> out;
+  bool reversed = false;
   if (r.is_sequence()) {
     for (const Reader& item : r.items()) out.push_back(static_cast<int>(item.integer(1, highest)));
   } else if (r.is_map()) {
     const auto from = static_cast<int>(r.at("from").integer(1, highest));
     const auto to = static_cast<int>(r.at("to").integer(1, highest));
-    if (from > to) r.fault(fmt::format("{} runs from {} to {}: from must not exceed to", r.path(), from, to));
+    reversed = from > to;
+    if (reversed) r.fault(fmt::format("{} runs from {} to {}: from must not exceed to", r.path(), from, to));
     int step = 1;
     bool doubles = false;
     if (const auto s = r.find("step")) {
-      if (s->is_scalar() && s->text() == "double") doubles = true;
-      else step = static_cast<int>(s->integer(1, highest));
+      const bool number = s->is_scalar() && s->text().find_first_of("0123456789") != std::string::npos;
+      if (number || !s->is_scalar()) {
+        step = static_cast<int>(s->integer(1, highest));
+      } else {
+        doubles = true;
+        if (s->text() != "double") s->fault(fmt::format("{}: expected an integer or double, found {}", s->path(), s->text()));
+      }
     }
     r.no_other_keys();
     for (int n = from; n <= to; n = doubles ? 2 * n : n + step) out.push_back(n);
@@ -52,7 +72,7 @@ std::vector<int> read_counts(const Reader& r, int highest) {
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
-  if (out.empty()) r.fault(r.path() + " is empty", {"expected a number, a list of numbers or {from: 1, to: 64}"});
+  if (out.empty() && !reversed) r.fault(r.path() + " is empty", {"expected a number, a list of numbers or {from: 1, to: 64}"});
   return out;
 }
 
@@ -61,18 +81,25 @@ std::vector<StrategyId> read_strategies(const Reader& r) {
   for (const Strategy* s : strategies()) names.emplace_back(s->name);
   std::vector<StrategyId> out;
   for (const Reader& item : r.items()) {
-    const StrategyId id = strategies()[item.one_of(names)]->id;
+    const auto i = choice(item, names);
+    if (!i) continue;
+    const StrategyId id = strategies()[*i]->id;
     if (std::find(out.begin(), out.end(), id) != out.end()) item.fault("strategy " + item.text() + " is listed twice");
     out.push_back(id);
   }
-  if (out.empty()) r.fault(r.path() + " is empty", {"expected a list of strategies"});
+  if (r.is_sequence() && r.items().empty()) r.fault(r.path() + " is empty", expected_one_of("", names));
   return out;
 }
 
 Routing read_routing(const Reader& r) {
   Routing routing;
-  routing.kind = r.at("kind").one_of({"uniform", "zipf"}) == 0 ? RoutingKind::uniform : RoutingKind::zipf;
-  if (routing.kind == RoutingKind::zipf) routing.skew = r.at("skew").number(0, kLargestSkew);
+  const auto kind = choice(r.at("kind"), {"uniform", "zipf"});
+  if (kind == 1u) {
+    routing.kind = RoutingKind::zipf;
+    routing.skew = r.at("skew").number(0, kLargestSkew);
+  } else if (const auto skew = r.find("skew"); skew && kind) {
+    skew->fault("routing.skew is for kind: zipf; every expert is as popular as the others with kind: uniform");
+  }
   if (const auto v = r.find("load")) {
     routing.load = v->one_of({"mean", "busiest"}) == 0 ? ExpertLoad::mean : ExpertLoad::busiest;
   }
@@ -96,9 +123,11 @@ void read_search(const Reader& root, SearchOptions& o, int system_gpus) {
         v->one_of({"fastest", "one_shot", "two_shot", "ring", "tree", "nvls"}));
   }
   if (const auto v = root.find("pareto")) {
-    o.x = static_cast<Metric>(v->at("x").one_of(metric_names()));
-    o.y = static_cast<Metric>(v->at("y").one_of(metric_names()));
-    if (o.x == o.y) v->fault("pareto.x and pareto.y are the same metric");
+    const auto x = choice(v->at("x"), metric_names());
+    const auto y = choice(v->at("y"), metric_names());
+    if (x) o.x = static_cast<Metric>(*x);
+    if (y) o.y = static_cast<Metric>(*y);
+    if (x && x == y) v->fault("pareto.x and pareto.y are the same metric");
     v->no_other_keys();
   }
   if (const auto v = root.find("constraints")) {
@@ -113,10 +142,15 @@ Comparison read_comparison(const Reader& root, const SearchOptions& o) {
     c.candidate = read_strategies(v->at("candidate"));
     c.baseline = read_strategies(v->at("baseline"));
     v->no_other_keys();
-    for (const auto& list : {c.candidate, c.baseline}) {
-      for (const StrategyId id : list) {
-        if (std::find(o.strategies.begin(), o.strategies.end(), id) == o.strategies.end()) {
-          v->fault(fmt::format("compare names {}, which strategies does not list", to_string(id)));
+    // A strategy that could not be read may be the one that is missing.
+    if (root.at("strategies").items().size() != o.strategies.size()) return c;
+    for (const Reader& list : {v->at("candidate"), v->at("baseline")}) {
+      for (const Reader& item : list.is_sequence() ? list.items() : std::vector<Reader>{}) {
+        const auto named = [&](StrategyId id) { return to_string(id) == item.text(); };
+        const auto known = [&](const Strategy* strategy) { return strategy->name == item.text(); };
+        if (!item.is_scalar() || std::none_of(strategies().begin(), strategies().end(), known)) continue;
+        if (std::none_of(o.strategies.begin(), o.strategies.end(), named)) {
+          item.fault(fmt::format("compare names {}, which strategies does not list", item.text()));
         }
       }
     }
@@ -127,13 +161,21 @@ Comparison read_comparison(const Reader& root, const SearchOptions& o) {
 // An error while loading a named model or system is reported where the scenario names it.
 template <class Load>
 auto load_at(const Reader& r, Load load) -> std::optional<decltype(load(r.text()))> {
+  const std::string name = r.text();
+  if (name.empty()) {
+    if (r.is_scalar()) r.fault(r.path() + " is empty");
+    return std::nullopt;
+  }
   try {
-    return load(r.text());
+    return load(name);
   } catch (const UserError& e) {
     if (e.diagnostics().size() == 1 && e.diagnostics()[0].where.line == 0) {
       r.fault(e.diagnostics()[0].what, e.diagnostics()[0].details);
     } else {
-      r.fault(r.text() + " has faults of its own", {e.what()});
+      std::vector<std::string> lines;
+      std::istringstream what(e.what());
+      for (std::string line; std::getline(what, line);) lines.push_back("  " + line);
+      r.fault(r.text() + " has faults of its own", std::move(lines));
     }
     return std::nullopt;
   }
@@ -153,7 +195,16 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   const auto system =
       load_at(root.at("system"), [&](const std::string& name) { return load_system(name, catalogs.systems); });
   std::vector<Model> models;
-  for (const Reader& r : root.at("models").items()) {
+  const Reader list = root.at("models");
+  if (list.is_sequence() && list.items().empty()) list.fault("models is empty", {"expected a list of models"});
+  std::vector<std::string> named;
+  for (const Reader& r : list.items()) {
+    if (!r.is_scalar()) {
+      r.fault(r.path() + ": expected the name of a model or a file");
+      continue;
+    }
+    if (std::find(named.begin(), named.end(), r.text()) != named.end()) r.fault("model " + r.text() + " is listed twice");
+    named.push_back(r.text());
     if (auto m = load_at(r, [&](const std::string& name) { return load_model(name, catalogs.models); })) {
       models.push_back(std::move(*m));
     }
@@ -161,18 +212,24 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   const long long context = root.at("context").tokens(1, 1'000'000'000);
   int block = 16;
   if (const auto v = root.find("kv_block")) block = static_cast<int>(v->tokens(1, 1'000'000));
-  const Precision precision = root.has("precision") ? read_precision(root.at("precision")) : Precision{};
-  const Routing routing = root.has("routing") ? read_routing(root.at("routing")) : Routing{};
+  bool math_known = true;
+  const auto precision_at = root.find("precision");
+  const Precision precision = precision_at ? read_precision(*precision_at, math_known) : Precision{};
+  const auto routing_at = root.find("routing");
+  const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
   SearchOptions options;
   read_search(root, options, system ? system->gpus() : std::numeric_limits<int>::max());
   const Comparison comparison = read_comparison(root, options);
-  if (system) {
-    for (const auto& [what, dtype] : {std::pair{"math", precision.math}}) {
-      if (system->device.achieved(dtype) <= FlopsPerSecond(0)) {
-        const Reader at = root.has("precision") ? root.at("precision") : root;
-        at.fault(fmt::format("precision.{} is {}, which {} has no peak for", what, to_string(dtype), system->device.name));
-      }
+  if (system && math_known && system->device.achieved(precision.math) <= FlopsPerSecond(0)) {
+    const auto given = precision_at ? precision_at->find("math") : std::nullopt;
+    std::string units;
+    for (const Dtype t : {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp32}) {
+      if (system->device.achieved(t) > FlopsPerSecond(0)) units += fmt::format("{}{}", units.empty() ? "" : ", ", to_string(t));
     }
+    (given ? *given : precision_at ? *precision_at : root)
+        .fault(fmt::format("precision.math is {}{}, which {} has no unit for", to_string(precision.math),
+                           given ? "" : " where it is not given", system->device.name),
+               {"expected one of: " + units});
   }
   root.no_other_keys();
   document.finish();

@@ -163,7 +163,8 @@ SearchResult search(const Case& c, const SearchOptions& given,
                                             : oneapi::tbb::global_control::active_value(
                                                   oneapi::tbb::global_control::max_allowed_parallelism);
   const oneapi::tbb::global_control limit(oneapi::tbb::global_control::max_allowed_parallelism, threads);
-  oneapi::tbb::enumerable_thread_specific<Evaluator> evaluators([&] { return Evaluator(c, o.all_reduce); });
+  const auto cache = std::make_shared<FabricCache>(c.system.fabric);
+  oneapi::tbb::enumerable_thread_specific<Evaluator> evaluators([&] { return Evaluator(c, o.all_reduce, cache); });
 
   // Waves: every candidate of a wave sees the frontier as it stood before the wave, so what is pruned does not depend on
   // which thread was first.

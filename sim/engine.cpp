@@ -77,7 +77,9 @@ bool Engine::replay(Timeline& out) {
     const double end = drain + alone(task);
     for (const Demand& demand : graph_->demands(task)) {
       Pool& used = pools_[demand.resource];
-      if (used.run == run_ && drain < used.free_at) return false;
+      const bool shared = used.run == run_ && drain < used.free_at;
+      const bool lost = !(drain < end);  // work below the clock's resolution: coincidence is undecided
+      if (shared || lost) return false;
       used.run = run_;
       used.free_at = end;
     }

@@ -37,10 +37,11 @@ CollectiveTime all_reduce(const GroupFabric& g, Bytes bytes, AllReduceRule rule)
   // Loads and stores, and multicast, work inside one NVLink domain only.
   if (g.whole.one_node && allowed(AllReduceRule::one_shot)) take_faster(best, one_shot_all_reduce(g, bytes));
   if (g.whole.one_node && allowed(AllReduceRule::two_shot)) take_faster(best, two_shot_all_reduce(g, bytes));
-  if (g.whole.multicast && allowed(AllReduceRule::nvls)) take_faster(best, nvls_all_reduce(g, bytes));
+  if (allowed(AllReduceRule::ring)) take_faster(best, ring_all_reduce(g, bytes));
   if (allowed(AllReduceRule::tree)) take_faster(best, tree_all_reduce(g, bytes));
+  if (g.whole.multicast && allowed(AllReduceRule::nvls)) take_faster(best, nvls_all_reduce(g, bytes));
   if (g.hierarchical && rule == AllReduceRule::fastest) take_faster(best, hierarchical_all_reduce(g, bytes));
-  if (allowed(AllReduceRule::ring) || best.algorithm == Algorithm::none) take_faster(best, ring_all_reduce(g, bytes));
+  if (best.algorithm == Algorithm::none) best = ring_all_reduce(g, bytes);
   return best;
 }
 

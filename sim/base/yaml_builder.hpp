@@ -297,7 +297,8 @@ inline std::string readable(const std::string& message) {
   std::string what = readable(error.msg);
   const std::string_view line = text.source.line(place.line);
   const std::size_t indent = std::min(line.find_first_not_of(" \t"), line.size());
-  if (const std::size_t tab = line.substr(0, indent).find('\t'); tab != line.npos) {
+  const bool flow = text.source.flow() || error.msg.ends_with("flow not found");
+  if (const std::size_t tab = line.substr(0, indent).find('\t'); !flow && tab != line.npos) {
     place.column = static_cast<int>(tab);
     what = "tab in indentation: YAML indents with spaces";
   }
@@ -306,14 +307,14 @@ inline std::string readable(const std::string& message) {
     what = fmt::format("unknown alias {}", shortened(at.substr(0, at.find_first_of(" \t\n,]}"))));
   if (at.find_first_not_of(" \t\n") == at.npos) {
     place = text.source.last_place();
-    what = error.msg.ends_with("flow not found") ? "the text ends before } or ]" : what;
+    if (error.msg.ends_with("flow not found")) what = "the text ends before } or ]";
   }
   throw UserError({Diagnostic{text.source.location(place), fmt::format("syntax error: {}", what), {}}});
 }
 
 /// Reads `text` into its tree; throws UserError for syntax errors and for an empty document.
 inline void build_tree(YamlText& text) {
-  std::istringstream input(text.source.parsable());
+  std::istringstream input(text.source.text());
   TreeBuilder builder(text);
   try {
     YAML::Parser parser(input);

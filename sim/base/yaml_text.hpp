@@ -112,27 +112,13 @@ class SourceText {
     return out;
   }
 
-  /// For yaml-cpp, which rejects tabs between the tokens of JSON: they become spaces, so that positions stay.
-  std::string parsable() const {
-    std::string out = text_;
-    const std::size_t begin = out.find_first_not_of(" \t\n");
-    if (begin == std::string::npos || (out[begin] != '{' && out[begin] != '[')) return out;
-    char quote = 0;
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const char c = out[i];
-      if (quote != 0) {
-        if (c == '\\' && quote == '"') {
-          ++i;
-        } else if (c == quote) {
-          quote = 0;
-        }
-      } else if (c == '"') {
-        quote = c;
-      } else if (c == '\t') {
-        out[i] = ' ';
-      }
-    }
-    return out;
+  /// For the parser: its marks fit Place.
+  const std::string& text() const { return text_; }
+
+  /// JSON, or YAML that is one flow collection: indentation means nothing there.
+  bool flow() const {
+    const std::size_t begin = text_.find_first_not_of(" \t\n");
+    return begin != std::string::npos && (text_[begin] == '{' || text_[begin] == '[');
   }
 
   /// Just after the last character that is not blank.
@@ -160,7 +146,7 @@ class SourceText {
     throw UserError({Diagnostic{location(place(offset_in_text)), std::move(what), {}}});
   }
 
-  // yaml-cpp takes the byte 0x04 for the end of the file, and guesses UTF-16 from NUL bytes.
+  // yaml-cpp takes control characters and invalid UTF-8 as text, and guesses UTF-16 from NUL bytes.
   void check_characters() const {
     for (std::size_t i = 0; i < text_.size();) {
       const auto c = static_cast<unsigned char>(text_[i]);

@@ -2,11 +2,18 @@
 #pragma once
 
 #include <filesystem>
+#include <ostream>
 #include <string>
 
 #include "planner/evaluate.hpp"
 
 namespace shardline {
+
+template <int T, int B, int F>
+void PrintTo(Quantity<T, B, F> q, std::ostream* out) {
+  out->precision(17);
+  *out << q.value;
+}
 
 /// Path inside the source tree.
 std::filesystem::path source_path(const std::string& relative);

@@ -77,7 +77,7 @@ TEST(ReaderSyntax, SyntaxErrors) {
   EXPECT_EQ(syntax_of("a: ]\n"),
             error(1, 4, "syntax error: closing bracket that matches no open one", "a: ]"));
   EXPECT_EQ(syntax_of("a: [1, 2\n"), error(1, 9, "syntax error: the text ends before } or ]", "a: [1, 2"));
-  EXPECT_EQ(syntax_of("a: [1 \"b\"]\n"), error(1, 7, "syntax error: expected , or ] here", "a: [1 \"b\"]"));
+  EXPECT_EQ(syntax_of("a: [\"b\" 1]\n"), error(1, 9, "syntax error: expected , or ] here", "a: [\"b\" 1]"));
   EXPECT_EQ(syntax_of("a: {b: 1]\n"),
             error(1, 9, "syntax error: closing bracket that matches no open one", "a: {b: 1]"));
   EXPECT_EQ(
@@ -213,6 +213,14 @@ TEST(ReaderSyntax, Json) {
                  "config.json:4:11: theta: expected an integer, found 10000.0\n"
                  "   \"theta\": 10000.0,\n            ^\n");
   }
+}
+
+TEST(ReaderSyntax, TabsInJson) {
+  for (const std::string text : {"\t{\"a\": 1}", "{\"a\": 1}\t\n\t", "{\"a\": 1\t,\t\"b\"\t:\ttrue\t}",
+                                 "{\ta\t:\t1\t}", "\n\t\n{\n\t\"a\":\n\t\t{\n\t\t\"b\": 1\n\t\t}\n}\n"})
+    EXPECT_EQ(syntax_of(text), "");
+  EXPECT_EQ(syntax_of("{\n\t\"a\": 1\n\t\"b\": 2\n}\n"),
+            "t.yaml:3:5: syntax error: expected , or } here\n   \"b\": 2\n      ^\n");
 }
 
 TEST(ReaderSyntax, Files) {

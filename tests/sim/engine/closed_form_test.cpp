@@ -114,6 +114,45 @@ TEST(ClosedForm, ALateFlowSlowsTheFirst) {
   EXPECT_EQ(t.spans[1].end, Seconds(6));  // 4 s at half speed, then 1 s of work alone
 }
 
+/// Neighbours that fit beside a task come and go without touching a bit of its end.
+TEST(ClosedForm, ATaskThatIsNeverSlowedEndsToTheBit) {
+  Machine m;
+  const ResourceId memory = m.add("memory", BytesPerSecond(1));
+  const ResourceId tensor = m.add("tensor", FlopsPerSecond(3));
+  const ResourceId link = m.add("link", BytesPerSecond(0.1));
+  TaskGraph g;
+  g.add(Seconds(0.1), {Demand::on(memory, Bytes(0.3)), Demand::on(tensor, Flops(3.1))}, {});
+  for (int i = 0; i < 20; ++i) {
+    std::vector<TaskId> before;
+    if (i > 0) before = {static_cast<TaskId>(i)};
+    g.add(Seconds(0.01),
+          {Demand::on(memory, Bytes(0.0013 * (i + 1))), Demand::on(link, Bytes(0.0013 * (i + 1)))}, before);
+  }
+  Engine engine;
+  Timeline t;
+  engine.run(g, m, t);
+  EXPECT_FALSE(engine.replayed());
+  EXPECT_EQ(t.spans[0].end, Seconds(0.1) + Flops(3.1) / FlopsPerSecond(3));
+}
+
+/// Flows that arrive in turn, with just the work that lets all end together but for rounding: one end, one
+/// bit.
+TEST(ClosedForm, RoundingDoesNotSplitOneEndIntoMany) {
+  for (int step = 1; step <= 40; ++step) {
+    Machine m;
+    const ResourceId link = m.add("link", BytesPerSecond(1));
+    TaskGraph g;
+    double service = 0;  // that the first flow has had when flow i arrives
+    for (int i = 0; i < 5; ++i) {
+      const double arrival = 0.01 * step * i;
+      if (i > 0) service += 0.01 * step / i;
+      g.add(Seconds(arrival), {Demand::on(link, Bytes(2 - service))}, {});
+    }
+    const Timeline t = simulate(g, m);
+    for (const Span& span : t.spans) EXPECT_EQ(span.end, t.spans[0].end) << "step " << step;
+  }
+}
+
 TEST(ClosedForm, PipelineOverTwoLanes) {
   constexpr int kChunks = 17;
   const std::vector<std::pair<double, double>> cases = {{2, 3}, {3, 2}, {2, 2}};

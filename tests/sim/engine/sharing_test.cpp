@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
 #include <vector>
 
 #include "sim/engine.hpp"
+#include "tests/sim/engine/random_case.hpp"
 
 namespace shardline {
 namespace {
@@ -38,16 +41,42 @@ TEST(FairShare, ATaskHeldElsewhereLeavesItsShare) {
 }
 
 TEST(FairShare, TasksThatFitTogetherRunAtFullSpeed) {
-  FairShare f;
-  f.add_task(1);
-  f.add_claim(0, 1);
-  f.add_claim(2, 0.3);
-  f.add_task(700);  // any weight
-  f.add_claim(1, 1);
-  f.add_claim(2, 0.6);
-  const auto speeds = f.solve();
-  EXPECT_EQ(speeds[0], 1);
-  EXPECT_EQ(speeds[1], 1);
+  for (const double weight : {1.0, 49.0, 700.0, 1e-9 / 3}) {  // 49 * (1 / 49) is not 1
+    FairShare f;
+    f.add_task(1);
+    f.add_claim(0, 1);
+    f.add_claim(2, 0.3);
+    f.add_task(weight);
+    f.add_claim(1, 1);
+    f.add_claim(2, 0.6);
+    const auto speeds = f.solve();
+    EXPECT_EQ(speeds[0], 1);
+    EXPECT_EQ(speeds[1], 1);
+  }
+}
+
+/// A resource filled all but for rounding leaves the next task at least the level reached, never less than
+/// nothing.
+TEST(FairShare, LevelsNeverFallThroughRounding) {
+  std::mt19937_64 rng(7);
+  for (int round = 0; round < 2000; ++round) {
+    FairShare f;
+    double total = 0;
+    const int tasks = uniform(rng, 2, 9);
+    for (int i = 0; i < tasks; ++i) {
+      const double weight = spread(rng, 2);
+      total += weight;
+      f.add_task(weight);
+      f.add_claim(0, 1);
+      f.add_claim(1, 1 - 0x1p-53);
+    }
+    f.add_task(1);
+    f.add_claim(1, 1e-17);
+    f.add_claim(2, 1);
+    const auto speeds = f.solve();
+    EXPECT_GE(speeds.back(), std::min(1.0, 1 / total) * (1 - 1e-12));
+    for (const double speed : speeds) EXPECT_LE(speed, 1);
+  }
 }
 
 TEST(FairShare, IsReusable) {

@@ -1,0 +1,43 @@
+// The shardline commands. Each parses nothing: it takes options, calls the libraries and prints.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/scenario.hpp"
+
+namespace shardline::cli {
+
+/// Where the catalogues are: $SHARDLINE_DATA, else the installed or source tree.
+Catalogs catalogs();
+
+/// What made a result: command line, version.
+struct Provenance {
+  std::string command, version;
+};
+
+struct SweepOptions {
+  std::string scenario;
+  std::string out;                     // empty: no files
+  std::optional<std::string> ttl;      // "20 ms"
+  std::optional<double> tokens_per_user;
+  std::optional<double> users;
+  bool all = false;                    // write all.csv (no pruning)
+  bool exhaustive = false;
+  int threads = 0;
+};
+int sweep(const SweepOptions& options, const Provenance& made_by);
+
+struct SimulateOptions {
+  std::string scenario, plan, model, out;
+};
+int simulate(const SimulateOptions& options, const Provenance& made_by);
+
+int list(const std::string& what);
+int validate(const std::string& what, bool sensitivity);
+
+/// A scenario by path, or by the name of a shipped one. Throws UserError.
+Scenario scenario_named(const std::string& name_or_path);
+
+}  // namespace shardline::cli

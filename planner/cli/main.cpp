@@ -1,0 +1,81 @@
+// shardline: parse the command line, call one function, turn faults into exit codes
+// (0 fine, 1 our bug, 2 bad input, 3 no plan fits).
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "planner/cli/commands.hpp"
+#include "reports/atomic_file.hpp"
+#include "sim/base/error.hpp"
+
+namespace {
+
+using namespace shardline;
+
+int run(int argc, char** argv) {
+  CLI::App app{"Simulates and plans how to shard long-context LLM serving over GPUs."};
+  app.set_version_flag("--version", "shardline " SHARDLINE_VERSION);
+  app.require_subcommand(1);
+  app.footer("Example:\n  shardline sweep helix_gb200_1m -o out/helix");
+
+  cli::Provenance made_by{"", SHARDLINE_VERSION};
+  for (int i = 0; i < argc; ++i) made_by.command += (i > 0 ? " " : "") + std::string(i > 0 ? argv[i] : "shardline");
+
+  cli::SweepOptions sweep;
+  CLI::App* s = app.add_subcommand("sweep", "Simulate every valid plan and batch; show the Pareto frontier");
+  s->add_option("scenario", sweep.scenario, "Scenario file, or the name of a shipped scenario")->required();
+  s->add_option("-o,--out", sweep.out, "Folder for frontier.csv, plots and page (none: print only)");
+  s->add_option("--ttl", sweep.ttl, "Your token-to-token latency target, for instance \"20 ms\"");
+  s->add_option("--tokens-per-user", sweep.tokens_per_user, "Your target in tokens/s/user")->check(CLI::PositiveNumber);
+  s->add_option("--users", sweep.users, "Users to serve at once")->check(CLI::PositiveNumber);
+  s->add_flag("--all", sweep.all, "Also write all.csv with every simulated configuration");
+  s->add_flag("--exhaustive", sweep.exhaustive, "Simulate every feasible configuration, without pruning");
+  s->add_option("--threads", sweep.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
+  s->footer("Example:\n  shardline sweep helix_gb200_1m --ttl \"10 ms\" -o out/helix");
+
+  cli::SimulateOptions simulate;
+  CLI::App* m = app.add_subcommand("simulate", "Simulate one plan: breakdown, memory, timeline");
+  m->add_option("scenario", simulate.scenario, "Scenario file, or the name of a shipped scenario")->required();
+  m->add_option("--plan", simulate.plan, "Plan text, as sweep prints it")->required();
+  m->add_option("--model", simulate.model, "Which model of the scenario (default: the first)");
+  m->add_option("-o,--out", simulate.out, "Folder for the Perfetto trace and the timeline picture");
+  m->footer("Example:\n  shardline simulate helix_gb200_1m --model llama-3.1-405b --plan helix:kvp=8,tpa=8,tpf=64,batch=4 -o out/plan");
+
+  std::string what;
+  CLI::App* l = app.add_subcommand("list", "List models, systems, strategies or scenarios");
+  l->add_option("what", what, "models, systems, strategies or scenarios")->required();
+  l->footer("Example:\n  shardline list models");
+
+  std::string paper;
+  bool sensitivity = true;
+  CLI::App* v = app.add_subcommand("validate", "Compare with published figures, side by side");
+  v->add_option("paper", paper, "helix")->required();
+  v->add_flag("!--no-sensitivity", sensitivity, "Leave out the sensitivity of each ratio to the parameters");
+  v->footer("Example:\n  shardline validate helix");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  catch_interrupts();
+  if (s->parsed()) return cli::sweep(sweep, made_by);
+  if (m->parsed()) return cli::simulate(simulate, made_by);
+  if (l->parsed()) return cli::list(what);
+  return cli::validate(paper, sensitivity);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const UserError& e) {
+    std::fputs(e.what(), stderr);
+    return 2;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "shardline: internal error: {}\nPlease report this with the command line and files used.\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,283 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/cli/commands.hpp"
+#include "planner/compare.hpp"
+#include "planner/deploy.hpp"
+#include "reports/atomic_file.hpp"
+#include "reports/json.hpp"
+#include "reports/page.hpp"
+#include "reports/plot.hpp"
+#include "reports/table.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+std::string count(std::uint64_t n) {
+  std::string s = std::to_string(n);
+  for (auto i = static_cast<std::ptrdiff_t>(s.size()) - 3; i > 0; i -= 3) s.insert(static_cast<std::size_t>(i), 1, ' ');
+  return s;
+}
+
+std::vector<std::string> plan_row(const std::string& first, const Point& p) {
+  const Metrics m = metrics(p.ttl, p.plan);
+  return {first,
+          to_string(p.ttl),
+          fmt::format("{:.1f}", m.tokens_per_s_user),
+          fmt::format("{:.2f}", m.tokens_per_s_gpu),
+          fmt::format("{:.0f}", m.users),
+          std::to_string(p.plan.gpus()),
+          to_string(p.memory, 3),
+          to_string(p.plan)};
+}
+
+Table plan_table(const char* first) {
+  return Table({first, "TTL", "tokens/s/user", "tokens/s/GPU", "users", "GPUs", "memory/GPU", "plan"});
+}
+
+void print_counts(const SearchResult& r) {
+  const SearchCounts& c = r.counts;
+  const std::uint64_t covered = c.configurations - c.infeasible;
+  fmt::print("  {} configurations ({} plans x batches): {} do not fit", count(c.configurations), count(c.plans),
+             count(c.infeasible));
+  std::string separator = " (";
+  for (const auto& [reason, n] : r.rejected) {
+    fmt::print("{}{}: {}", separator, reason, count(n));
+    separator = ", ";
+  }
+  fmt::print("{}\n  {} evaluated: {} simulated by events, {} ruled out by {} bounds; {:.2f} s, {:.0f} configurations/s\n\n",
+             r.rejected.empty() ? "" : ")", count(covered), count(c.simulated), count(c.pruned), count(c.bounds), c.seconds,
+             static_cast<double>(covered) / c.seconds);
+}
+
+void print_budgets(const std::vector<Point>& frontier) {
+  const auto fastest = std::min_element(frontier.begin(), frontier.end(), [](const Point& a, const Point& b) { return a.ttl < b.ttl; });
+  Table t = plan_table("TTL budget");
+  const Point* last = nullptr;
+  for (const double factor : {1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0}) {
+    const Point* best = best_within(frontier, fastest->ttl * factor);
+    if (best == nullptr || best == last) continue;
+    last = best;
+    t.add(plan_row(to_string(fastest->ttl * factor), *best));
+  }
+  fmt::print("  Best plan per TTL budget\n{}\n", t.text());
+}
+
+struct Target {
+  Seconds ttl{0};
+  double users = 0;
+  bool given() const { return ttl > Seconds(0) || users > 0; }
+};
+
+Target read_target(const SweepOptions& o) {
+  Target t;
+  if (o.ttl) {
+    const auto parsed = parse_quantity<Seconds>(*o.ttl);
+    if (const auto* fault = std::get_if<std::string>(&parsed)) throw UserError("--ttl " + *o.ttl + ": " + *fault);
+    t.ttl = std::get<Seconds>(parsed);
+    if (t.ttl <= Seconds(0)) throw UserError("--ttl " + *o.ttl + ": expected a positive time");
+  }
+  if (o.tokens_per_user) {
+    const Seconds ttl(1 / *o.tokens_per_user);
+    t.ttl = t.ttl > Seconds(0) ? std::min(t.ttl, ttl) : ttl;
+  }
+  if (o.users) t.users = *o.users;
+  return t;
+}
+
+// The answer centred on what the user asked for. False if no plan meets it.
+bool print_target(const std::vector<Point>& frontier, const Target& target) {
+  std::vector<const Point*> meeting;
+  for (const Point& p : frontier) {
+    if ((target.ttl == Seconds(0) || p.ttl <= target.ttl) && static_cast<double>(p.plan.users()) >= target.users) {
+      meeting.push_back(&p);
+    }
+  }
+  std::string asked;
+  if (target.ttl > Seconds(0)) asked += " TTL at most " + to_string(target.ttl);
+  if (target.users > 0) asked += fmt::format("{} at least {:.0f} users", asked.empty() ? "" : ",", target.users);
+  fmt::print("  Your target:{}\n", asked);
+  if (meeting.empty()) {
+    fmt::print("  no plan of the frontier meets it\n\n");
+    return false;
+  }
+  std::sort(meeting.begin(), meeting.end(), [](const Point* a, const Point* b) {
+    return value(Metric::tokens_per_s_gpu, *a) > value(Metric::tokens_per_s_gpu, *b);
+  });
+  Table t = plan_table("rank");
+  for (std::size_t i = 0; i < std::min<std::size_t>(meeting.size(), 5); ++i) t.add(plan_row(std::to_string(i + 1), *meeting[i]));
+  fmt::print("{}\n", t.text());
+  return true;
+}
+
+void print_gain(const Gain& g) {
+  fmt::print("  Gain of the candidate over the baseline: interactivity {:.3f}x; tokens/s/GPU at the same TTL budget:\n", g.interactivity);
+  Table t({"budget over the baseline's lowest TTL", "gain"});
+  for (const GainPoint& p : g.curve) {
+    for (const double slack : {0.0, 0.05, 0.10, 0.25, 0.33, 0.50, 0.75, 1.0}) {
+      if (std::abs(p.slack - slack) < 1e-9) t.add({fmt::format("+{:.0f} %", 100 * slack), fmt::format("{:.2f}x", p.gain)});
+    }
+  }
+  t.add({"geometric mean of +0 to +100 %", fmt::format("{:.2f}x", g.geometric_mean)});
+  fmt::print("{}\n", t.text());
+}
+
+std::string points_csv(const std::vector<Point>& points, const SearchResult* families) {
+  std::string out = csv_line({"strategy", "plan", "gpus", "batch", "users", "ttl_ms", "tokens_per_s_user", "tokens_per_s_gpu",
+                              "memory_gb_per_gpu", "pp", "dp", "kvp", "tpa", "ep", "tpf", "chunks", "on_frontier"});
+  const auto on_frontier = [&](const Point& p) {
+    if (families == nullptr) return true;
+    const auto overall = families->overall();
+    return !overall.dominates(score(families->x, p), score(families->y, p));
+  };
+  for (const Point& p : points) {
+    const Metrics m = metrics(p.ttl, p.plan);
+    out += csv_line({std::string(to_string(p.plan.strategy)), to_string(p.plan), std::to_string(p.plan.gpus()),
+                     std::to_string(p.plan.batch), std::to_string(p.plan.users()), number_text(p.ttl.value * 1e3),
+                     number_text(m.tokens_per_s_user), number_text(m.tokens_per_s_gpu), number_text(p.memory.value / 1e9),
+                     std::to_string(p.plan.pp), std::to_string(p.plan.dp), std::to_string(p.plan.kvp), std::to_string(p.plan.tpa),
+                     std::to_string(p.plan.ep), std::to_string(p.plan.tpf), std::to_string(p.plan.chunks),
+                     on_frontier(p) ? "1" : "0"});
+  }
+  return out;
+}
+
+std::string axis_label(Metric m) {
+  switch (m) {
+    case Metric::tokens_per_s_user: return "tokens/s/user";
+    case Metric::tokens_per_s_gpu: return "tokens/s/GPU";
+    case Metric::ttl: return "TTL (s)";
+    case Metric::users: return "users";
+    case Metric::gpus: return "GPUs";
+    case Metric::memory: return "memory per GPU (B)";
+  }
+  return "";
+}
+
+Plot frontier_plot(const Study& study, const SearchResult& r, const Provenance& made_by) {
+  Plot plot;
+  plot.title = study.title;
+  plot.x_label = axis_label(r.x);
+  plot.y_label = axis_label(r.y);
+  plot.log_y = true;
+  plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
+  for (const StrategyId id : study.search.strategies) {
+    PlotSeries s{std::string(to_string(id)), PlotStyle::line_points, {}};
+    for (const Point& p : r.frontiers.at(id).points()) s.points.emplace_back(value(r.x, p), value(r.y, p));
+    if (!s.points.empty()) plot.series.push_back(std::move(s));
+  }
+  return plot;
+}
+
+Page frontier_page(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by) {
+  Page page;
+  page.title = study.title;
+  page.scenario = o.scenario;
+  page.command = made_by.command;
+  page.version = made_by.version;
+  page.summary = fmt::format("{} configurations, {} feasible. Each strategy's own Pareto frontier.", count(r.counts.configurations),
+                             count(r.counts.configurations - r.counts.infeasible));
+  const Frontier overall = r.overall();
+  for (const auto& [id, frontier] : r.frontiers) {
+    for (const Point& p : frontier.points()) {
+      const Metrics m = metrics(p.ttl, p.plan);
+      page.points.push_back({std::string(to_string(id)), to_string(p.plan),
+                             fmt::format("shardline simulate {} --model {} --plan {}", o.scenario, study.study.model.name, to_string(p.plan)),
+                             p.plan.gpus(), p.plan.batch, p.plan.users(), p.ttl.value * 1e3, m.tokens_per_s_user, m.tokens_per_s_gpu,
+                             p.memory.value / 1e9, !overall.dominates(score(r.x, p), score(r.y, p))});
+    }
+  }
+  return page;
+}
+
+void write_picture(const Plot& plot, const std::filesystem::path& stem) {
+  for (const char* kind : {"svg", "png"}) {
+    std::filesystem::path file = stem;
+    file += std::string(".") + kind;
+    const Rendered picture = render(plot, kind);
+    if (picture.error.empty()) write_file(file, picture.bytes);
+    else fmt::print("  no {}: {}\n", file.string(), picture.error);
+  }
+}
+
+void write_results(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by) {
+  const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
+  make_output_folder(folder);
+  std::vector<Point> every;
+  for (const auto& [id, frontier] : r.frontiers) {
+    const auto points = frontier.points();
+    every.insert(every.end(), points.begin(), points.end());
+  }
+  write_file(folder / "frontier.csv", points_csv(every, &r));
+  if (o.all) write_file(folder / "all.csv", points_csv(r.all, &r));
+  write_file(folder / "frontier.html", page_html(frontier_page(study, r, o, made_by)));
+  write_picture(frontier_plot(study, r, made_by), folder / "frontier");
+  const auto candidate = r.of(study.compare.candidate).points(), baseline = r.of(study.compare.baseline).points();
+  if (!candidate.empty() && !baseline.empty()) {
+    Plot plot;
+    plot.title = study.title + ": gain over the baseline";
+    plot.x_label = "TTL budget over the baseline's lowest TTL (%)";
+    plot.y_label = "gain in tokens/s/GPU";
+    plot.log_y = true;
+    plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
+    PlotSeries s{"candidate / baseline", PlotStyle::steps, {}};
+    for (const GainPoint& g : gain(candidate, baseline).curve) s.points.emplace_back(100 * g.slack, g.gain);
+    plot.series.push_back(std::move(s));
+    write_picture(plot, folder / "gain");
+  }
+  const SearchCounts& c = r.counts;
+  write_file(folder / "run.json",
+             fmt::format("{{\n  \"command\": {},\n  \"version\": {},\n  \"scenario\": {},\n  \"study\": {},\n  \"configurations\": {},\n"
+                         "  \"infeasible\": {},\n  \"simulated\": {},\n  \"pruned\": {}\n}}\n",
+                         json_string(made_by.command), json_string(made_by.version), json_string(o.scenario), json_string(study.title),
+                         c.configurations, c.infeasible, c.simulated, c.pruned));
+  fmt::print("  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, gain.png, gain.svg, run.json{}\n\n", folder.string(),
+             o.all ? ", all.csv" : "");
+}
+
+bool on_default_axes(const SearchResult& r) {
+  return r.x == Metric::tokens_per_s_user && r.y == Metric::tokens_per_s_gpu;
+}
+
+}  // namespace
+
+int sweep(const SweepOptions& o, const Provenance& made_by) {
+  const Scenario scenario = scenario_named(o.scenario);
+  const Target target = read_target(o);
+  if (!o.out.empty()) make_output_folder(o.out);
+  bool any = false, met = true;
+  for (const Study& study : scenario.studies) {
+    SearchOptions options = study.search;
+    options.threads = o.threads;
+    options.prune = !o.exhaustive && !o.all;
+    options.keep_all = o.all;
+    SearchResult r;
+    {
+      Progress progress(study.study.model.name, Progress::terminal());
+      r = search(study.study, options, [&](std::uint64_t done, std::uint64_t total) {
+        progress.show(done, total);
+        return !interrupted();
+      });
+    }
+    if (interrupted()) throw UserError("interrupted; nothing was written for " + study.title);
+    fmt::print("{}\n", study.title);
+    print_counts(r);
+    const std::vector<Point> frontier = r.overall().points();
+    if (frontier.empty()) {
+      fmt::print("  no plan fits\n\n");
+      continue;
+    }
+    any = true;
+    if (target.given()) met = print_target(frontier, target) && met;
+    print_budgets(frontier);
+    const auto candidate = r.of(study.compare.candidate).points(), baseline = r.of(study.compare.baseline).points();
+    if (on_default_axes(r) && !candidate.empty() && !baseline.empty()) print_gain(gain(candidate, baseline));
+    if (!o.out.empty()) write_results(study, r, o, made_by);
+  }
+  return any && met ? 0 : 3;
+}
+
+}  // namespace shardline::cli

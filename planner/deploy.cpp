@@ -1,0 +1,61 @@
+#include "planner/deploy.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/strategies/decode_layer.hpp"
+
+namespace shardline {
+
+namespace {
+
+Deployment tensorrt_llm(const Case& c, const Plan& p) {
+  Deployment d{"TensorRT-LLM", {}, {}};
+  // With attention DP the engine counts the whole stage as tensor parallel.
+  const int tp = p.dp > 1 ? p.dp * p.tpa : p.tpa;
+  d.lines.push_back(fmt::format("tensor_parallel_size: {}", tp));
+  if (p.pp > 1) d.lines.push_back(fmt::format("pipeline_parallel_size: {}", p.pp));
+  if (has_experts(c.model)) {
+    d.lines.push_back(fmt::format("moe_expert_parallel_size: {}", p.ep));
+    d.lines.push_back(fmt::format("moe_tensor_parallel_size: {}", p.tpf));
+  }
+  if (p.dp > 1) d.lines.emplace_back("enable_attention_dp: true");
+  if (p.kvp > 1) {
+    d.lines.push_back(fmt::format("context_parallel_size: {}", p.kvp));
+    d.lines.push_back(fmt::format("cp_config: {{cp_type: HELIX, tokens_per_block: {}}}", c.kv_block));
+    d.lines.push_back(fmt::format("kv_cache_config: {{tokens_per_block: {}}}", c.kv_block));
+    d.notes.emplace_back("generation servers of a disaggregated deployment only");
+    if (c.model.attention.kind != AttentionKind::mla) {
+      d.notes.emplace_back("its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
+    }
+    if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
+    if (p.chunks > 1) d.notes.emplace_back("HOP-B is not implemented there: expect the TTL of chunks=1");
+  }
+  d.lines.push_back(fmt::format("max_batch_size: {}", p.batch));
+  if (p.dp > 1 && p.tpa > 1) {
+    d.notes.emplace_back("its attention DP gives every GPU a request; a TP group inside each DP rank is not documented");
+  }
+  return d;
+}
+
+Deployment vllm(const Case& c, const Plan& p) {
+  Deployment d{"vLLM", {}, {}};
+  std::string line = fmt::format("vllm serve MODEL --tensor-parallel-size {}", p.tpa);
+  if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
+  if (p.dp > 1) line += fmt::format(" --data-parallel-size {}", p.dp);
+  if (p.ep > 1) line += " --enable-expert-parallel";
+  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight, c.context);
+  d.lines.push_back(std::move(line));
+  if (p.ep > 1 && p.tpf > 1) d.notes.emplace_back("expert parallelism there spans all GPUs (tpf=1)");
+  return d;
+}
+
+}  // namespace
+
+std::vector<Deployment> deployments(const Case& c, const Plan& p) {
+  std::vector<Deployment> out;
+  if (p.strategy != StrategyId::kv_shard) out.push_back(tensorrt_llm(c, p));
+  if (p.kvp == 1) out.push_back(vllm(c, p));
+  return out;
+}
+
+}  // namespace shardline

@@ -1,0 +1,355 @@
+#include "reports/plot.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+#include "reports/json.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Okabe and Ito's colours, distinct for colour-blind readers; yellow, the faintest on white, last.
+constexpr std::array kColors{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442"};
+constexpr std::array kMarks{7, 5, 9, 13, 11, 6, 4, 8};  // gnuplot point types with distinct shapes
+constexpr int kWidth = 1200, kHeight = 800;
+
+using Points = std::vector<std::pair<double, double>>;
+
+// Single quotes: no escapes, no substitution of `commands`. Lines are joined by an expression.
+std::string literal(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') out += "''";
+    else if (c == '\n') out += "'.\"\\n\".'";
+    else out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + "'";
+}
+
+// Continuation bytes of UTF-8 take no room.
+std::size_t letters(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// Breaks at spaces so that no line has more than `width` letters, unless one word has.
+std::string wrapped(const std::string& text, std::size_t width) {
+  std::istringstream words(text);
+  std::string out, line, word;
+  while (words >> word) {
+    if (!line.empty() && letters(line) + 1 + letters(word) > width) {
+      out += line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return out + line;
+}
+
+template <class T>
+std::size_t index_of(std::vector<T>& seen, const T& item) {
+  const auto it = std::find(seen.begin(), seen.end(), item);
+  if (it != seen.end()) return static_cast<std::size_t>(it - seen.begin());
+  seen.push_back(item);
+  return seen.size() - 1;
+}
+
+std::string preamble(const std::string& terminal, const std::string& output_file, int height) {
+  SL_CHECK(terminal == "svg" || terminal == "png", "the picture format is svg or png");
+  std::string out = "set encoding utf8\n";
+  const std::string size = fmt::format("size {},{} noenhanced", kWidth, height);
+  if (terminal == "svg") {
+    out += fmt::format("set terminal svg {} font 'DejaVu Sans,16' background '#ffffff'\n", size);
+  } else {
+    out += "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {\n";
+    out += fmt::format("  set terminal pngcairo {} font 'DejaVu Sans,13' background '#ffffff'\n", size);
+    out += "} else {\n";
+    out += fmt::format("  set terminal png truecolor {} font 'DejaVuSans,13' background '#ffffff'\n}}\n", size);
+  }
+  // A leading bar would make gnuplot open a pipe.
+  const std::string file = output_file.starts_with('|') ? "./" + output_file : output_file;
+  return out + "set output " + literal(file) + "\n";
+}
+
+std::string title_line(const std::string& title) {
+  return title.empty() ? "" : "set title " + literal(wrapped(title, 90)) + " noenhanced font ',17'\n";
+}
+
+std::string axis_label(char axis, const std::string& text) {
+  return text.empty() ? "" : fmt::format("set {}label {} noenhanced\n", axis, literal(text));
+}
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+  void add(double v) { low = std::min(low, v), high = std::max(high, v); }
+  // Where `v` lies, 0 to 1.
+  double place(double v, bool log) const {
+    if (!(high > low)) return 0.5;
+    return log ? std::log(v / low) / std::log(high / low) : (v - low) / (high - low);
+  }
+};
+
+// gnuplot labels powers of ten only, which leaves a short logarithmic axis bare.
+std::string log_axis(char axis, const Range& r) {
+  const double low = r.low / 1.15, high = r.high * 1.15;
+  const double decades = std::log10(high / low);
+  const int step = decades > 12 ? static_cast<int>(decades / 6) : 1;
+  std::string tics;
+  const int last = static_cast<int>(std::floor(std::log10(high)));
+  for (int e = static_cast<int>(std::floor(std::log10(low))); e <= last; e += step) {
+    for (const int m : {1, 2, 3, 5, 7}) {
+      if ((m == 2 || m == 5) && decades > 3) continue;
+      if ((m == 3 || m == 7) && decades > 1) continue;
+      const double v = m * std::pow(10.0, e);
+      if (v < low || v > high) continue;
+      tics += fmt::format("{}{:.10g}", tics.empty() ? "" : ", ", v);
+    }
+  }
+  std::string out = fmt::format("set logscale {} 10\nset {}range [{:.10g}:{:.10g}]\n", axis, axis, low, high);
+  if (!tics.empty()) out += fmt::format("set {}tics ({})\n", axis, tics);
+  return out;
+}
+
+std::string axis_range(char axis, const Range& r, bool log) {
+  std::string out;
+  if (log) out = log_axis(axis, r);
+  else if (r.low >= 0 && r.low <= 0.5 * r.high) out = fmt::format("set {}range [0:*]\n", axis);
+  const bool long_numbers = r.high >= 1e6 || (log && r.low < 1e-4);
+  return out + fmt::format("set format {} '{}'\n", axis, long_numbers ? "%.1s%c" : "%.10g");
+}
+
+// The legend goes into a corner that no curve enters, or beside the plot.
+std::string key_place(const std::vector<Points>& curves, const std::vector<std::string>& names, const Range& x,
+                      const Range& y, const Plot& plot) {
+  std::size_t longest = 0;
+  for (const std::string& name : names) longest = std::max(longest, letters(name));
+  const double width = 0.09 + 0.0095 * static_cast<double>(longest);
+  const double height = 0.05 + 0.042 * static_cast<double>(names.size());
+  struct Corner { const char* place; bool right, top; };
+  for (const Corner corner : {Corner{"right top", true, true}, Corner{"left top", false, true},
+                              Corner{"right bottom", true, false}, Corner{"left bottom", false, false}}) {
+    const auto inside = [&](double u, double v) {
+      return (corner.right ? u > 1 - width : u < width) && (corner.top ? v > 1 - height : v < height);
+    };
+    bool free = width < 0.6 && height < 0.6;
+    for (const Points& curve : curves) {
+      for (std::size_t i = 0; i < curve.size() && free; ++i) {
+        const auto& from = curve[i == 0 ? 0 : i - 1];
+        const double u0 = x.place(from.first, plot.log_x), v0 = y.place(from.second, plot.log_y);
+        const double u1 = x.place(curve[i].first, plot.log_x), v1 = y.place(curve[i].second, plot.log_y);
+        for (int k = 0; k <= 16 && free; ++k)
+          free = !inside(u0 + (u1 - u0) * k / 16, v0 + (v1 - v0) * k / 16);
+      }
+    }
+    if (free) return fmt::format("set key inside {} vertical Left reverse noenhanced samplen 2\n", corner.place);
+  }
+  return "set key outside right top vertical Left reverse noenhanced samplen 2\n";
+}
+
+Points staircase(const Points& corners) {
+  Points out;
+  for (const auto& corner : corners) {
+    if (!out.empty()) out.emplace_back(out.back().first, corner.second);
+    out.push_back(corner);
+  }
+  return out;
+}
+
+const char* with_style(PlotStyle style) {
+  switch (style) {
+    case PlotStyle::line: return "lines";
+    case PlotStyle::points: return "points";
+    case PlotStyle::steps: return "fsteps";
+    case PlotStyle::line_points: return "linespoints";
+  }
+  return "lines";
+}
+
+std::string footnote_lines(const std::string& text) {
+  if (text.empty()) return "";
+  const std::string lines = wrapped(text, 150);
+  const auto count = 1 + std::count(lines.begin(), lines.end(), '\n');
+  return fmt::format("set bmargin {}\nset label 1 {} at screen 0.01, screen {:.4f} left noenhanced font ',10'\n",
+                     4 + count, literal(lines), 0.018 * static_cast<double>(count));
+}
+
+// Removes itself; empty name when it could not be made.
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    std::error_code error;
+    const auto folder = std::filesystem::temp_directory_path(error);
+    if (error) return;
+    name_ = (folder / "shardline-XXXXXX").string();
+    const int descriptor = mkstemp(name_.data());
+    if (descriptor < 0) name_.clear();
+    else close(descriptor);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    if (!name_.empty()) unlink(name_.c_str());
+  }
+  const std::string& name() const { return name_; }
+  std::string text() const {
+    std::ostringstream out;
+    out << std::ifstream(name_, std::ios::binary).rdbuf();
+    return std::move(out).str();
+  }
+
+ private:
+  std::string name_;
+};
+
+// The exit status, or the reason why gnuplot did not start.
+std::optional<std::string> run_gnuplot(const TemporaryFile& script, const TemporaryFile& log) {
+  std::string program = "gnuplot", defaults = "--default-settings", file = script.name();
+  const std::array<char*, 4> arguments{program.data(), defaults.data(), file.data(), nullptr};
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, log.name().c_str(), O_WRONLY | O_TRUNC, 0);
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, "gnuplot", &files, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  if (error == ENOENT) return "gnuplot was not found in PATH; install the Debian package gnuplot-nox";
+  if (error != 0) return fmt::format("gnuplot did not start: {}", std::strerror(error));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return fmt::format("waiting for gnuplot failed: {}", std::strerror(errno));
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
+  return "gnuplot failed: " + log.text();
+}
+
+template <class Picture>
+Rendered render_picture(const Picture& picture, const std::string& terminal) {
+  const TemporaryFile script, output, log;
+  if (script.name().empty() || output.name().empty() || log.name().empty())
+    return {{}, "no temporary file can be made; is TMPDIR writable?"};
+  std::ofstream out(script.name(), std::ios::binary);
+  out << gnuplot_script(picture, terminal, output.name());
+  out.close();
+  if (!out) return {{}, fmt::format("cannot write {}", script.name())};
+  if (auto error = run_gnuplot(script, log)) return {{}, *error};
+  Rendered rendered{output.text(), {}};
+  if (rendered.bytes.empty()) rendered.error = "gnuplot drew nothing: " + log.text();
+  return rendered;
+}
+
+std::string empty_plot(const char* text) {
+  return fmt::format("unset key\nset xrange [0:1]\nset yrange [0:1]\n"
+                     "set label 2 '{}' at graph 0.5, graph 0.5 center\nplot NaN notitle\n", text);
+}
+
+}  // namespace
+
+std::string gnuplot_script(const Plot& plot, const std::string& terminal, const std::string& output_file) {
+  Range x, y;
+  std::vector<Points> curves;
+  std::vector<std::string> names;
+  std::string data, commands;
+  for (const PlotSeries& series : plot.series) {
+    Points kept;
+    for (const auto& [px, py] : series.points)
+      if (std::isfinite(px) && std::isfinite(py) && (px > 0 || !plot.log_x) && (py > 0 || !plot.log_y))
+        kept.emplace_back(px, py);
+    if (kept.empty()) continue;
+    std::stable_sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    data += fmt::format("$s{} << EOD\n", curves.size());
+    for (const auto& [px, py] : kept) {
+      x.add(px), y.add(py);
+      data += number_text(px) + " " + number_text(py) + "\n";
+    }
+    data += "EOD\n";
+    const std::size_t known = names.size();
+    const std::size_t color = index_of(names, series.name);
+    const bool titled = color == known && !series.name.empty();
+    commands += fmt::format("{} $s{} using 1:2 with {} lc rgb '{}'", commands.empty() ? "plot" : ", \\\n    ",
+                            curves.size(), with_style(series.style), kColors[color % kColors.size()]);
+    if (series.style != PlotStyle::points) commands += " lw 2.5";
+    if (series.style == PlotStyle::points || series.style == PlotStyle::line_points)
+      commands += fmt::format(" pt {} ps 1.1", kMarks[color % kMarks.size()]);
+    commands += titled ? " title " + literal(series.name) : " notitle";
+    curves.push_back(series.style == PlotStyle::steps ? staircase(kept) : std::move(kept));
+  }
+  std::string out = preamble(terminal, output_file, kHeight) + title_line(plot.title);
+  out += axis_label('x', plot.x_label) + axis_label('y', plot.y_label) + footnote_lines(plot.footnote);
+  out += "set grid lc rgb '#dddddd' lt 1\nset border 3 lc rgb '#444444'\nset tics nomirror out\n";
+  if (curves.empty()) return out + empty_plot("no data");
+  out += axis_range('x', x, plot.log_x) + axis_range('y', y, plot.log_y) + key_place(curves, names, x, y, plot);
+  return out + data + commands + "\n";
+}
+
+std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, const std::string& output_file) {
+  std::vector<std::string> lanes, kinds;
+  Range x;
+  for (const GanttSpan& span : gantt.spans) {
+    if (!std::isfinite(span.start) || !std::isfinite(span.end)) continue;
+    index_of(lanes, span.lane), index_of(kinds, span.kind);
+    x.add(span.start), x.add(span.end);
+  }
+  const int count = static_cast<int>(lanes.size());
+  std::string out = preamble(terminal, output_file, std::clamp(240 + 90 * count, 360, 1600)) + title_line(gantt.title);
+  out += axis_label('x', gantt.x_label) + "set grid xtics lc rgb '#dddddd' lt 1\nset border 3 lc rgb '#444444'\n";
+  out += "set tics nomirror out\n";
+  if (lanes.empty()) return out + empty_plot("no data");
+  if (!(x.high > x.low)) x.high = x.low + 1;
+
+  std::size_t longest = 0;
+  std::string names;
+  for (int i = 0; i < count; ++i) {
+    const std::string& lane = lanes[static_cast<std::size_t>(i)];
+    longest = std::max(longest, letters(lane));
+    names += fmt::format("{}{} {}", i == 0 ? "" : ", ", literal(lane), count - 1 - i);
+  }
+  out += fmt::format("set ytics ({}) noenhanced\nset yrange [-0.6:{}.6]\nset xrange [{:.10g}:{:.10g}]\n", names,
+                     count - 1, x.low, x.high);
+  out += "set format x '%.10g'\nset style fill solid 0.6 border lc rgb '#ffffff'\n";
+  out += "set key bmargin center horizontal Left reverse noenhanced samplen 1\n";
+
+  const double per_pixel = (x.high - x.low) / (kWidth - 60.0 - 10.0 * static_cast<double>(longest));
+  std::vector<std::string> bars(kinds.size());
+  for (const GanttSpan& span : gantt.spans) {
+    if (!std::isfinite(span.start) || !std::isfinite(span.end)) continue;
+    const double y = count - 1 - static_cast<double>(index_of(lanes, span.lane));
+    const double middle = (span.start + span.end) / 2;
+    bars[index_of(kinds, span.kind)] +=
+        fmt::format("{0} {1} {2} {3} {4:g} {5:g}\n", number_text(middle), number_text(y), number_text(span.start),
+                    number_text(span.end), y - 0.36, y + 0.36);
+    if (!span.label.empty() && span.end - span.start >= per_pixel * (9.0 * static_cast<double>(letters(span.label)) + 8))
+      out += fmt::format("set label {} at {}, {} center noenhanced front font ',11'\n", literal(span.label),
+                         number_text(middle), number_text(y));
+  }
+  std::string commands;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    out += fmt::format("$k{} << EOD\n{}EOD\n", i, bars[i]);
+    commands += fmt::format("{} $k{} using 1:2:3:4:5:6 with boxxyerror lc rgb '{}'{} title {}",
+                            i == 0 ? "plot" : ", \\\n    ", i, kColors[i % kColors.size()],
+                            i < kColors.size() ? "" : " fill pattern 1", literal(kinds[i]));
+  }
+  return out + commands + "\n";
+}
+
+Rendered render(const Plot& plot, const std::string& terminal) { return render_picture(plot, terminal); }
+Rendered render(const Gantt& gantt, const std::string& terminal) { return render_picture(gantt, terminal); }
+
+}  // namespace shardline

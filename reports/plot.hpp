@@ -1,0 +1,57 @@
+// Pictures drawn by gnuplot: curves and frontiers, and a Gantt chart of one step. The same data gives the same script.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardline {
+
+/// `steps` is a descending staircase (a frontier): between two points it has the height of the right one.
+enum class PlotStyle : std::uint8_t { line, points, steps, line_points };
+
+/// Curves are drawn in ascending x. Points that are not finite, or not positive on a logarithmic axis, are left out.
+struct PlotSeries {
+  std::string name;
+  PlotStyle style = PlotStyle::line;
+  std::vector<std::pair<double, double>> points;
+};
+
+/// Two series of one name share a colour and one legend entry, so a staircase and its points read as one.
+struct Plot {
+  std::string title, x_label, y_label;
+  bool log_x = false, log_y = false;
+  std::vector<PlotSeries> series;
+  std::string footnote;
+};
+
+/// One bar, in microseconds. The kind gives the colour; the label is shown where the bar is wide enough.
+struct GanttSpan {
+  std::string lane;
+  double start = 0, end = 0;
+  std::string kind, label;
+};
+
+/// Lanes run from top to bottom and kinds through the legend, both in order of first appearance.
+struct Gantt {
+  std::string title, x_label;
+  std::vector<GanttSpan> spans;
+};
+
+/// The script that draws into `output_file`. `terminal` is "svg" or "png" (1200x800; a Gantt chart's height follows its
+/// lanes). All texts are taken literally: gnuplot's mark-up and shell substitution are off.
+std::string gnuplot_script(const Plot& plot, const std::string& terminal, const std::string& output_file);
+std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, const std::string& output_file);
+
+/// The picture file's bytes, or why there is none; exactly one of the two is empty.
+struct Rendered {
+  std::string bytes;
+  std::string error;  // names the Debian package when gnuplot is absent
+};
+
+/// Runs the gnuplot found in PATH. Leaves no temporary file behind.
+Rendered render(const Plot& plot, const std::string& terminal);
+Rendered render(const Gantt& gantt, const std::string& terminal);
+
+}  // namespace shardline

@@ -1,0 +1,77 @@
+#include "reports/table.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace shardline {
+
+namespace {
+
+bool numeric(const std::string& cell) {
+  return !cell.empty() && (std::isdigit(static_cast<unsigned char>(cell.front())) != 0 ||
+                           ((cell.front() == '-' || cell.front() == '+') && cell.size() > 1));
+}
+
+// Columns of the terminal that a UTF-8 text takes, for the few symbols we print.
+std::size_t width(const std::string& s) {
+  return static_cast<std::size_t>(
+      std::count_if(s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
+std::string Table::text(const std::string& indent) const {
+  std::size_t columns = 0;
+  for (const auto& row : rows_) columns = std::max(columns, row.size());
+  std::vector<std::size_t> widths(columns, 0);
+  std::vector<bool> right(columns, rows_.size() > 1);
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    for (std::size_t c = 0; c < rows_[r].size(); ++c) {
+      widths[c] = std::max(widths[c], width(rows_[r][c]));
+      if (r > 0 && !rows_[r][c].empty() && !numeric(rows_[r][c])) right[c] = false;
+    }
+  }
+  std::string out;
+  for (const auto& row : rows_) {
+    std::string line = indent;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const std::string pad(widths[c] - width(row[c]), ' ');
+      line += right[c] ? pad + row[c] : row[c] + pad;
+      if (c + 1 < row.size()) line += "  ";
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+bool Progress::terminal() { return isatty(STDERR_FILENO) == 1; }
+
+Progress::Progress(std::string what, bool enabled)
+    : what_(std::move(what)), enabled_(enabled), start_(std::chrono::steady_clock::now()), last_(start_) {}
+
+Progress::~Progress() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+}
+
+void Progress::show(std::uint64_t done, std::uint64_t total) {
+  if (!enabled_ || total == 0) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_ < std::chrono::milliseconds(100)) return;
+  last_ = now;
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const double rate = static_cast<double>(done) / seconds;
+  constexpr int kWidth = 24;
+  const auto filled = static_cast<std::size_t>(kWidth * done / total);
+  std::fputs(fmt::format("\r\033[K{} [{}{}] {}/{} plans, {:.0f} plans/s, {:.0f} s left", what_,
+                         std::string(filled, '#'), std::string(kWidth - filled, '.'), done, total, rate,
+                         static_cast<double>(total - done) / rate)
+                 .c_str(),
+             stderr);
+  shown_ = true;
+}
+
+}  // namespace shardline

@@ -1,0 +1,123 @@
+// Mutated scenarios, systems and plans give a UserError or a usable value, never anything else. Seeds are fixed.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "hardware/kernel_cost.hpp"
+#include "planner/memory.hpp"
+#include "planner/scenario.hpp"
+#include "planner/strategy.hpp"
+#include "tests/planner/support.hpp"
+#include "tests/support/files.hpp"
+#include "tests/support/mutator.hpp"
+
+namespace shardline {
+namespace {
+
+constexpr int kMutants = 6000;
+
+const std::vector<std::string>& words() {
+  static const std::vector<std::string> kWords{
+      "tokens", "1M tokens", "us",     "GB/s", "gpus",  "batch", "helix", "tensor",   "kvp=",  "tpa=8", "batch=0",
+      "from",   "double",    "zipf",   "skew", "model", "fp8",   "0.5",   "value_up", "after", "=",     ":",
+      "1Ki",    "[helix]",   "8192,1", "nan",  "inf",   "ttl",   "ring",  "compare",  "GB",    "64"};
+  return kWords;
+}
+
+std::vector<std::string> texts_in(const std::string& folder) {
+  std::vector<std::string> texts;
+  for (const auto& file : testing::files_in(source_path(folder), ".yaml")) texts.push_back(testing::read_file(file));
+  return texts;
+}
+
+/// `read` throws UserError, or returns and has checked what it read. `least_valid` of the mutants must be valid.
+void fuzz(const std::vector<std::string>& texts, int least_valid, const std::function<void(const std::string&)>& read) {
+  ASSERT_FALSE(texts.empty());
+  int valid = 0;
+  for (std::uint64_t seed = 0; seed < kMutants; ++seed) {
+    testing::Mutator mutator(seed, words());
+    const std::string& base = texts[mutator.below(texts.size())];
+    const std::string text = mutator.mutate(base, texts[mutator.below(texts.size())]);
+    SCOPED_TRACE(seed);
+    try {
+      read(text);
+      ++valid;
+    } catch (const UserError& e) {
+      EXPECT_GT(std::string_view(e.what()).size(), 5u);
+      EXPECT_FALSE(e.diagnostics().empty());
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << e.what() << "\n" << text;
+    }
+  }
+  // Mutants on both sides of the line, or the test shows nothing.
+  EXPECT_GE(valid, least_valid);
+  EXPECT_LE(valid, kMutants * 9 / 10);
+}
+
+TEST(Fuzz, Scenario) {
+  std::vector<std::string> texts = texts_in("scenarios");
+  texts.push_back(
+      "name: dense\nsystem: h100-hgx\nmodels: [llama-3.1-8b, llama-7b]\ncontext: 128Ki tokens\n"
+      "precision: {weights: fp8, kv: bf16, math: fp8}\nstrategies: [tensor, kv_shard]\ngpus: [1, 2, 4, 8]\n"
+      "batch: {from: 1, to: 64, step: double}\npipeline_stages: [1, 2]\nall_reduce: ring\n"
+      "constraints: {ttl: 50 ms}\nduplicate_kv: true\npareto: {x: ttl, y: users}\n");
+  const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"), source_path("scenarios")};
+  fuzz(texts, kMutants / 50, [&](const std::string& text) {
+    const Scenario s = parse_scenario("fuzz", text, catalogs);
+    EXPECT_FALSE(s.studies.empty());
+    for (const Study& study : s.studies) {
+      EXPECT_FALSE(study.search.strategies.empty());
+      ASSERT_FALSE(study.search.gpus.empty());
+      EXPECT_GE(study.search.gpus.front(), 1);
+      EXPECT_LE(study.search.gpus.back(), study.study.system.gpus());
+      ASSERT_FALSE(study.search.batches.empty());
+      EXPECT_GE(study.search.batches.front(), 1);
+      EXPECT_GE(study.study.context, 1);
+      EXPECT_GT(study.study.system.device.achieved(study.study.precision.math).value, 0);
+    }
+  });
+}
+
+TEST(Fuzz, System) {
+  fuzz(texts_in("hardware/catalog"), kMutants / 50, [](const std::string& text) {
+    const System s = parse_system("fuzz", text);
+    EXPECT_GE(s.gpus(), 1);
+    EXPECT_GT(s.device.achieved_memory().value, 0);
+    if (s.gpus() > 32) return;  // the fabric below is cubic in the GPUs
+    const Fabric fabric(s.fabric);
+    for (int size = 2; size <= s.gpus(); size *= 2) {
+      const GroupFabric g = group_fabric(fabric, {size, 1});
+      for (const OpKind kind : {OpKind::all_reduce, OpKind::all_gather, OpKind::all_to_all, OpKind::send_recv}) {
+        const double t = collective(kind, g, Bytes(1e6)).total().value;
+        EXPECT_TRUE(std::isfinite(t) && t > 0) << t;
+      }
+    }
+  });
+}
+
+TEST(Fuzz, Plan) {
+  const std::vector<Case> cases{decode_case("deepseek-r1", "gb200-nvl72", 1'000'000),
+                                decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000)};
+  const std::vector<std::string> texts{"tensor:tpa=8,tpf=8,batch=4",
+                                       "pipeline:pp=4,tpa=8,tpf=8,in_flight=4,batch=2",
+                                       "dp_ep:dp=32,tpa=2,ep=64,dense_tp=2,batch=16",
+                                       "kv_shard:kvp=8,tpa=8,tpf=8,batch=1",
+                                       "helix:kvp=8,tpa=8,tpf=64,chunks=2,batch=4",
+                                       "helix:kvp=64,ep=16,tpf=4,batch=32,value_up=before"};
+  int checked = 0;
+  fuzz(texts, kMutants / 50, [&](const std::string& text) {
+    const Plan plan = parse_plan(text);
+    EXPECT_EQ(parse_plan(to_string(plan)), plan) << to_string(plan);
+    EXPECT_EQ(to_string(parse_plan(to_string(plan))), to_string(plan));
+    for (const Case& c : cases) {
+      if (check_plan(c, plan)) continue;  // a reason is a result
+      ++checked;
+      EXPECT_GT(memory_use(c, plan).total().value, 0) << to_string(plan);
+    }
+  });
+  EXPECT_GT(checked, 50);
+}
+
+}  // namespace
+}  // namespace shardline

@@ -1,0 +1,132 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "planner/compare.hpp"
+#include "planner/search.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+SearchOptions options(std::vector<int> gpus, int batches) {
+  SearchOptions o;
+  for (const Strategy* s : strategies()) o.strategies.push_back(s->id);
+  o.gpus = std::move(gpus);
+  o.batches.resize(static_cast<std::size_t>(batches));
+  std::iota(o.batches.begin(), o.batches.end(), 1);
+  o.space.chunks = {1, 4};
+  return o;
+}
+
+void expect_same(const std::vector<Point>& a, const std::vector<Point>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(to_string(a[i].plan), to_string(b[i].plan));
+    EXPECT_EQ(a[i].ttl, b[i].ttl);  // same bits
+    EXPECT_EQ(a[i].memory, b[i].memory);
+  }
+}
+
+void expect_same(const SearchResult& a, const SearchResult& b) {
+  for (const auto& [id, frontier] : a.frontiers) {
+    SCOPED_TRACE(to_string(id));
+    expect_same(frontier.points(), b.frontiers.at(id).points());
+  }
+  expect_same(a.overall().points(), b.overall().points());
+}
+
+TEST(Search, PrunedEqualsExhaustiveOnEveryPairOfMetrics) {
+  const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
+  for (const auto& [x, y] : {std::pair{Metric::tokens_per_s_user, Metric::tokens_per_s_gpu}, std::pair{Metric::ttl, Metric::users},
+                             std::pair{Metric::gpus, Metric::tokens_per_s_user}, std::pair{Metric::memory, Metric::tokens_per_s_gpu}}) {
+    SearchOptions o = options({1, 6, 8, 16, 32, 48, 64}, 64);
+    o.x = x;
+    o.y = y;
+    const SearchResult pruned = search(c, o);
+    o.prune = false;
+    const SearchResult exhaustive = search(c, o);
+    expect_same(pruned, exhaustive);
+    EXPECT_LT(pruned.counts.simulated, exhaustive.counts.simulated);
+    EXPECT_EQ(exhaustive.counts.simulated, exhaustive.counts.configurations - exhaustive.counts.infeasible);
+    EXPECT_EQ(pruned.counts.simulated + pruned.counts.pruned, exhaustive.counts.simulated);
+  }
+}
+
+TEST(Search, SameBitsForAnyNumberOfThreads) {
+  const Case c = decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000);
+  SearchOptions o = options({8, 16, 24, 32, 64}, 64);
+  o.threads = 1;
+  const SearchResult one = search(c, o);
+  for (const int threads : {2, 5}) {
+    o.threads = threads;
+    const SearchResult many = search(c, o);
+    expect_same(one, many);
+    EXPECT_EQ(one.counts.simulated, many.counts.simulated);
+    EXPECT_EQ(one.counts.bounds, many.counts.bounds);
+  }
+}
+
+TEST(Search, FrontierIsThatOfPlainDominance) {
+  const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
+  SearchOptions o = options({8, 16}, 24);
+  o.keep_all = true;
+  const SearchResult r = search(c, o);
+  ASSERT_GT(r.all.size(), 500u);
+  std::size_t on_frontier = 0;
+  for (const Point& p : r.all) {
+    bool beaten = false;
+    for (const Point& q : r.all) {
+      const double dx = score(o.x, q) - score(o.x, p), dy = score(o.y, q) - score(o.y, p);
+      beaten = beaten || (dx >= 0 && dy >= 0 && (dx > 0 || dy > 0));
+    }
+    const auto overall = r.overall();
+    EXPECT_EQ(overall.dominates(score(o.x, p), score(o.y, p)), beaten);
+    on_frontier += beaten ? 0 : 1;
+  }
+  // Equal points appear once.
+  EXPECT_LE(r.overall().size(), on_frontier);
+  EXPECT_GT(r.overall().size(), 5u);
+}
+
+TEST(Search, CountsAddUp) {
+  const Case c = decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000);
+  const SearchResult r = search(c, options({1, 2, 4, 8}, 16));
+  std::uint64_t rejected = 0;
+  for (const auto& [reason, n] : r.rejected) rejected += n;
+  EXPECT_EQ(rejected, r.counts.infeasible);
+  EXPECT_GT(r.rejected.at("weights alone exceed memory"), 0u);  // 203 GB on one GPU
+  EXPECT_EQ(r.counts.simulated + r.counts.pruned + r.counts.infeasible, r.counts.configurations);
+}
+
+TEST(Search, TtlBudgetKeepsOnlyPlansWithin) {
+  const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
+  SearchOptions o = options({16, 64}, 64);
+  const auto free = search(c, o).overall().points();
+  o.ttl_budget = free[free.size() / 2].ttl;
+  const auto bound = search(c, o).overall().points();
+  std::vector<Point> expected;
+  for (const Point& p : free) {
+    if (p.ttl <= o.ttl_budget) expected.push_back(p);
+  }
+  expect_same(bound, expected);
+}
+
+TEST(Search, StopsWhenToldTo) {
+  const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
+  int calls = 0;
+  search(c, options({64}, 8), [&](std::uint64_t, std::uint64_t) { return ++calls < 2; });
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(Compare, GainOfAFrontierOverItselfIsOne) {
+  const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
+  const auto f = search(c, options({16, 64}, 64)).overall().points();
+  const Gain g = gain(f, f);
+  EXPECT_EQ(g.interactivity, 1);
+  EXPECT_NEAR(g.geometric_mean, 1, 1e-12);
+  for (const GainPoint& p : g.curve) EXPECT_EQ(p.gain, 1);
+}
+
+}  // namespace
+}  // namespace shardline

@@ -1,0 +1,264 @@
+// Every row of the strategy table, on every model kind: what enumerate gives passes check, work is conserved, bounds
+// are bounds, time and memory rise with the batch, and folding changes nothing.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "planner/evaluate.hpp"
+#include "sim/fold.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+SearchSpace wide_space() {
+  SearchSpace s;
+  s.chunks = {1, 2, 3, 8};
+  s.duplicate_kv = true;
+  return s;
+}
+
+// A model of few layers keeps unfolded graphs small; widths stay those of the real one.
+Case small_case(const std::string& model, long long context = 100'000) {
+  Case c = decode_case(model, "gb200-nvl72", context);
+  c.model.layers = 5;
+  c.model.dense_layers = has_experts(c.model) ? std::min(c.model.dense_layers, 2) : 5;
+  return c;
+}
+
+const std::vector<std::string> kModels{"deepseek-r1", "llama-3.1-405b", "qwen3-235b-a22b", "falcon-7b"};
+
+template <class F>
+void for_every_plan(const Case& c, const std::vector<int>& gpus, F f) {
+  for (const Strategy* s : strategies()) {
+    for (const int n : gpus) {
+      std::vector<Plan> plans;
+      s->enumerate(c, n, wide_space(), plans);
+      for (const Plan& p : plans) {
+        SCOPED_TRACE(to_string(p));
+        f(*s, n, p);
+      }
+    }
+  }
+}
+
+TEST(Strategies, EnumeratedPlansPassCheckAndUseTheGpus) {
+  for (const std::string& model : kModels) {
+    SCOPED_TRACE(model);
+    const Case c = small_case(model);
+    std::size_t count = 0;
+    for_every_plan(c, {1, 2, 6, 8, 64, 72}, [&](const Strategy& s, int n, const Plan& p) {
+      ++count;
+      EXPECT_EQ(p.strategy, s.id);
+      EXPECT_EQ(p.gpus(), n);
+      EXPECT_EQ(check_plan(c, p).value_or(""), "");
+      EXPECT_EQ(parse_plan(to_string(p)), p);
+    });
+    EXPECT_GT(count, 50u);
+  }
+}
+
+TEST(Strategies, TableRowsMatchTheirIds) {
+  for (const Strategy* s : strategies()) {
+    EXPECT_EQ(to_string(s->id), s->name);
+    EXPECT_EQ(&strategy(std::string(s->name)), s);
+    EXPECT_EQ(&strategy(s->id), s);
+  }
+}
+
+// FLOPs of one pass over all ranks and stages.
+double total_flops(const Schedule& s) {
+  double sum = 0;
+  for (const Stage& stage : s.stages) {
+    for (std::uint32_t b = stage.first; b < stage.last; ++b) {
+      for (OpIndex i = s.blocks[b].first; i < s.blocks[b].last; ++i) {
+        sum += flops(s.ops[i]).value * s.blocks[b].repeat * stage.copies;
+      }
+    }
+  }
+  return sum * s.ranks_per_stage;
+}
+
+TEST(Strategies, AllRanksTogetherDoAtLeastTheUsefulWork) {
+  for (const std::string& model : kModels) {
+    SCOPED_TRACE(model);
+    const Case c = small_case(model);
+    Schedule schedule;
+    for_every_plan(c, {1, 4, 8, 64}, [&](const Strategy& s, int, const Plan& p) {
+      s.lower(schedule, c, p);
+      const double tokens = static_cast<double>(p.batch) * p.dp;
+      const double useful = tokens * flops_per_token(c.model, static_cast<double>(c.context)).value;
+      EXPECT_GE(total_flops(schedule), useful * (1 - 1e-12));
+    });
+  }
+}
+
+TEST(Strategies, EvenShardingDoesExactlyTheUsefulWork) {
+  // Llama-405B divides evenly over 8 = TPA: no replication anywhere.
+  const Case c = small_case("llama-3.1-405b", 131'072);
+  Plan p;
+  p.tpa = p.tpf = 8;
+  p.batch = 4;
+  Schedule schedule;
+  strategy(p.strategy).lower(schedule, c, p);
+  EXPECT_NEAR(total_flops(schedule) / (4 * flops_per_token(c.model, 131'072).value), 1, 1e-12);
+}
+
+TEST(Strategies, KvBytesOfAllRanksAreTheCache) {
+  // Every cached token is read once: sum over KVP ranks and heads, with KV heads divided evenly.
+  const Case c = small_case("llama-3.1-405b", 100'001);
+  for (const int kvp : {1, 2, 4, 8}) {
+    double elements = 0;
+    for (int r = 0; r < kvp; ++r) elements += static_cast<double>(kv_tokens_on_shard(c.context, kvp, 16, r));
+    EXPECT_EQ(elements, 100'001) << kvp;
+  }
+  for (const long long tokens : {1LL, 15LL, 16LL, 17LL, 999'999LL}) {
+    for (const int shards : {1, 3, 8, 64}) {
+      for (const int block : {1, 16, 32}) {
+        long long sum = 0, most = 0, least = tokens;
+        for (int r = 0; r < shards; ++r) {
+          const long long n = kv_tokens_on_shard(tokens, shards, block, r);
+          sum += n;
+          most = std::max(most, n);
+          least = std::min(least, n);
+        }
+        EXPECT_EQ(sum, tokens);
+        EXPECT_LE(most - least, block);
+        EXPECT_EQ(most, kv_tokens_on_shard(tokens, shards, block, 0));  // the shard that costs charge
+      }
+    }
+  }
+}
+
+TEST(Strategies, RoundRobinOwnersAreThoseOfTheTokenRule) {
+  // Token t lives on rank (t div 16) mod KVP: count them one by one.
+  for (const int shards : {1, 4, 7}) {
+    std::vector<long long> owned(static_cast<std::size_t>(shards), 0);
+    for (long long t = 0; t < 1000; ++t) {
+      for (int r = 0; r < shards; ++r) EXPECT_EQ(kv_tokens_on_shard(t, shards, 16, r), owned[static_cast<std::size_t>(r)]);
+      ++owned[static_cast<std::size_t>((t / 16) % shards)];
+    }
+  }
+}
+
+TEST(Strategies, BoundNeverExceedsTheSimulation) {
+  for (const std::string& model : kModels) {
+    SCOPED_TRACE(model);
+    const Case c = small_case(model);
+    Evaluator e(c);
+    for_every_plan(c, {2, 8, 48}, [&](const Strategy&, int, Plan p) {
+      for (const int batch : {p.chunks, 7, 64}) {
+        if (batch < p.chunks) continue;
+        p.batch = batch;
+        const Seconds bound = e.bound(p), simulated = e.simulate(p);
+        EXPECT_LE(bound, simulated);
+        EXPECT_GT(bound, simulated * 0.5);  // and is worth computing
+      }
+    });
+  }
+}
+
+TEST(Strategies, TimeAndMemoryRiseWithTheBatch) {
+  for (const std::string& model : kModels) {
+    SCOPED_TRACE(model);
+    const Case c = small_case(model);
+    Evaluator e(c);
+    for_every_plan(c, {1, 4, 16, 64}, [&](const Strategy&, int, Plan p) {
+      Seconds ttl, bound;
+      Bytes memory;
+      for (int batch = p.chunks; batch <= 300; batch += 1 + batch / 4) {
+        p.batch = batch;
+        const Seconds t = e.simulate(p), b = e.bound(p);
+        const Bytes m = memory_use(c, p).total();
+        EXPECT_GE(t, ttl);
+        EXPECT_GE(b, bound);
+        EXPECT_GE(m, memory);
+        ttl = t;
+        bound = b;
+        memory = m;
+      }
+    });
+  }
+}
+
+TEST(Strategies, FoldedEqualsUnfolded) {
+  for (const std::string& model : kModels) {
+    SCOPED_TRACE(model);
+    const Case c = small_case(model);
+    CostModel cost(c.system);
+    PassScratch scratch(cost);
+    Schedule schedule;
+    for_every_plan(c, {1, 4, 12}, [&](const Strategy& s, int n, Plan p) {
+      p.batch = std::max(p.chunks, 5);
+      s.lower(schedule, c, p);
+      const PassTime folded = simulate_pass(schedule, cost, scratch);
+      TaskGraph graph;
+      lower_unfolded(schedule, cost, graph);
+      const Timeline unfolded = simulate(graph, cost.machine(n));
+      EXPECT_NEAR(unfolded.makespan() / folded.latency, 1, 1e-12);
+    });
+  }
+}
+
+TEST(Strategies, PipelinePeriodIsThatOfCirculatingMicrobatches) {
+  // Stages as single tasks with their real times, `pp` microbatches for many tokens: the period settles at token_time.
+  const Case c = small_case("llama-3.1-405b");
+  for (const int pp : {2, 3, 5}) {
+    SCOPED_TRACE(pp);
+    Plan p;
+    p.strategy = StrategyId::pipeline;
+    p.pp = p.in_flight = pp;
+    p.tpa = p.tpf = 4;
+    p.batch = 2;
+    Evaluator e(c);
+    const Seconds ttl = e.simulate(p);
+    const Schedule schedule = e.schedule();
+    PassScratch scratch(e.cost());
+    std::vector<Seconds> busy, hop;
+    for (const Stage& stage : schedule.stages) {
+      Schedule one = schedule;
+      one.stages = {{stage.first, stage.last, 1}};
+      const PassTime t = simulate_pass(one, e.cost(), scratch);
+      for (int k = 0; k < stage.copies; ++k) busy.push_back(t.busiest), hop.push_back(t.latency - t.busiest);
+    }
+    ASSERT_EQ(busy.size(), static_cast<std::size_t>(pp));
+    TaskGraph graph;
+    std::vector<TaskId> last_of_stage(busy.size(), 0), last_of_batch(busy.size(), 0);
+    std::vector<bool> used(busy.size(), false);
+    const int rounds = 40;
+    Seconds start_of_last, end_of_last;
+    std::vector<TaskId> ends;
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t s = 0; s < busy.size(); ++s) {
+        for (std::size_t m = 0; m < busy.size(); ++m) {
+          std::vector<TaskId> deps;
+          if (round > 0 || s > 0) deps.push_back(last_of_batch[m]);
+          if (used[s]) deps.push_back(last_of_stage[s]);
+          last_of_stage[s] = graph.add(busy[s], {}, deps);
+          used[s] = true;
+          last_of_batch[m] = graph.add(hop[s], {}, {last_of_stage[s]});
+        }
+      }
+      ends.push_back(last_of_batch[0]);
+    }
+    const Timeline t = simulate(graph, Machine{});
+    const Seconds period = (t.spans[ends.back()].end - t.spans[ends[ends.size() - 21]].end) / 20.0;
+    EXPECT_NEAR(period / ttl, 1, 1e-9);
+  }
+}
+
+TEST(Strategies, FasterHardwareIsNeverSlower) {
+  const Case slow = small_case("deepseek-r1");
+  Case fast = slow;
+  fast.system.device.memory_bandwidth *= 1.5;
+  fast.system.fabric.nvlink.bandwidth *= 2.0;
+  fast.system.device.kernel_cost *= 0.5;
+  Evaluator a(slow), b(fast);
+  for_every_plan(slow, {8, 16}, [&](const Strategy&, int, Plan p) {
+    p.batch = std::max(p.chunks, 16);
+    EXPECT_LT(b.simulate(p), a.simulate(p));
+  });
+}
+
+}  // namespace
+}  // namespace shardline
