@@ -85,7 +85,7 @@ class Fabric {
   const FabricGraph& graph() const { return graph_; }
   int gpus() const { return spec_.nodes * spec_.gpus_per_node; }
 
-  /// Shortest route by latency; equal ones are used in equal shares.
+  /// Shortest route by latency. Where equally short ways part, they share in proportion to their next links' bandwidth.
   Route route(int from_gpu, int to_gpu) const;
 
   /// One-way latency of route(from, to).

@@ -61,11 +61,12 @@ svg.mark { width: 13px; height: 13px; flex: none; vertical-align: -1px; margin-r
 #toast { left: 50%; bottom: 24px; transform: translateX(-50%); background: var(--ink); color: #fff; border: 0;
   overflow-wrap: anywhere; max-width: 80vw; }
 [hidden] { display: none !important; }
-@media (max-width: 900px) { body { padding: 14px 14px 40px; } th, td { padding: 4px 7px; } }
+@media (max-width: 900px) { body { padding: 14px 14px 40px; } table { font-size: 12.5px; } th, td { padding: 4px 5px; }
+  th { white-space: normal; } td.plan { min-width: 110px; } }
 )css";
 
-// Debian ships Vega's modules without the bundle that joins them, and their browser branch overwrites one global
-// object; their AMD branch names what it needs, so a loader of a few lines serves.
+// Debian ships Vega's modules without the bundle that joins them, and their browser branch overwrites one
+// global object; their AMD branch names what it needs, so a loader of a few lines serves.
 constexpr std::string_view kLoader = R"js(
 const vegaModules = {}, vegaLoaded = {};
 let vegaNext = '';
@@ -82,7 +83,7 @@ function vegaLoad(name) {
 }
 )js";
 
-constexpr std::string_view kBody = R"html(
+constexpr std::string_view kControls = R"html(
 <div class="controls">
 <div id="strategies"><span class="name">Strategies</span></div>
 <div><span class="name">GPUs</span><label>from <select id="gpus-min"></select></label>
@@ -91,7 +92,9 @@ constexpr std::string_view kBody = R"html(
 <label><input type="checkbox" id="log-y">y</label></div>
 <div><button type="button" id="reset">Reset</button><span id="count" class="name"></span></div>
 </div>
-<div id="chart"></div>
+<div id="chart">)html";
+
+constexpr std::string_view kTable = R"html(</div>
 <p class="hint" id="hint" hidden>Coloured steps: frontier of each strategy among the plans shown. Dashed: frontier of
 all plans shown. Ringed: on the frontier of the whole sweep. Click a point to copy its simulate command.</p>
 <h2>Frontier of the plans shown</h2>
@@ -113,7 +116,7 @@ const color = s => COLORS[s % COLORS.length], shape = s => SHAPES[s % SHAPES.len
 const show = v => v === null ? '\u2013' : Math.abs(v) >= 1000 ? Math.round(v).toLocaleString('en-US')
   : String(+v.toPrecision(4));
 const COLUMNS = [['strategy', 'Strategy'], ['plan', 'Plan'], ['gpus', 'GPUs'], ['batch', 'Batch'], ['users', 'Users'],
-  ['ttl', 'TTL (ms)'], ['x', 'Tokens/s/user'], ['y', 'Tokens/s/GPU'], ['memory', 'GB/GPU']];
+  ['ttl', 'TTL (ms)'], ['x', 'Tokens/s per user'], ['y', 'Tokens/s per GPU'], ['memory', 'GB per GPU']];
 const isText = key => key === 'strategy' || key === 'plan';
 let sortKey = 'x', sortDown = false, view = null, shown = points;
 
@@ -283,11 +286,20 @@ std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -303,10 +315,10 @@ std::string data_json(const std::vector<PagePoint>& points) {
     const auto known = std::find(strategies.begin(), strategies.end(), p.strategy);
     const auto index = known - strategies.begin();
     if (known == strategies.end()) strategies.push_back(p.strategy);
-    rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{}]", rows.empty() ? "" : ",\n", index, json_string(p.plan),
-                        json_string(p.command), p.gpus, p.batch, p.users, number_or_null(p.ttl_ms),
-                        number_or_null(p.tokens_per_s_user), number_or_null(p.tokens_per_s_gpu),
-                        number_or_null(p.memory_gb), p.frontier ? 1 : 0);
+    rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{}]", rows.empty() ? "" : ",\n", index,
+                        json_string(p.plan), json_string(p.command), p.gpus, p.batch, p.users,
+                        number_or_null(p.ttl_ms), number_or_null(p.tokens_per_s_user),
+                        number_or_null(p.tokens_per_s_gpu), number_or_null(p.memory_gb), p.frontier ? 1 : 0);
   }
   std::string names;
   for (const std::string& name : strategies) names += (names.empty() ? "" : ",") + json_string(name);
@@ -322,10 +334,12 @@ std::optional<std::string> vega_scripts(const std::vector<std::filesystem::path>
     std::ostringstream text;
     if (!in || !(text << in.rdbuf())) return std::nullopt;
     std::string module = std::move(text).str();
-    module.resize(std::min(module.size(), module.find("//# sourceMappingURL")));  // a reference to a file not there
+    module.resize(
+        std::min(module.size(), module.find("//# sourceMappingURL")));  // a reference to a file not there
     if (module.find("</script") != std::string::npos) return std::nullopt;
     const std::string name = file.filename().string();
-    out += fmt::format("<script>vegaNext = {};\n{}</script>\n", json_string(name.substr(0, name.find('.'))), module);
+    out += fmt::format("<script>vegaNext = {};\n{}</script>\n", json_string(name.substr(0, name.find('.'))),
+                       module);
   }
   return out + R"js(<script>
 /* Vega: copyright UW Interactive Data Lab, BSD 3-Clause license. */
@@ -343,8 +357,10 @@ std::string header(const Page& page) {
   const auto row = [&](std::string_view name, std::string_view html) {
     out += fmt::format("<dt>{}</dt><dd>{}</dd>\n", name, html);
   };
-  if (page.scenario.find('\n') == std::string::npos) row("Scenario", "<code>" + escaped(page.scenario) + "</code>");
-  else row("Scenario", "<details><summary>show</summary><pre>" + escaped(page.scenario) + "</pre></details>");
+  if (page.scenario.find('\n') == std::string::npos)
+    row("Scenario", "<code>" + escaped(page.scenario) + "</code>");
+  else
+    row("Scenario", "<details><summary>show</summary><pre>" + escaped(page.scenario) + "</pre></details>");
   row("Command", "<code>" + escaped(page.command) + "</code>");
   row("Version", "<code>" + escaped(page.version) + "</code>");
   return out + "</dl>\n";
@@ -364,13 +380,17 @@ std::string page_html(const Page& page, const std::vector<std::filesystem::path>
   const auto scripts = vega_scripts(vega);
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-  out += "<title>" + escaped(page.title) + "</title>\n<style>" + std::string(kStyle) + "</style>\n</head>\n<body>\n";
+  out += "<title>" + escaped(page.title) + "</title>\n<style>" + std::string(kStyle) +
+         "</style>\n</head>\n<body>\n";
   out += header(page);
-  out += kBody;
+  out += kControls;
   if (!scripts) {
-    out += "<p class=\"note\" id=\"no-vega\">The chart needs Vega: install the Debian package libjs-vega, configure "
-           "and build shardline again, then write this page again. Filters and table work without it.</p>\n";
+    out +=
+        "<p class=\"note\">The chart needs Vega: install the Debian package libjs-vega, configure and build "
+        "shardline "
+        "again, then write this page again. Filters and table work without it.</p>";
   }
+  out += kTable;
   out += "<script type=\"application/json\" id=\"data\">" + data_json(page.points) + "</script>\n";
   out += scripts.value_or("");
   return out + "<script>\"use strict\";" + std::string(kScript) + "</script>\n</body>\n</html>\n";

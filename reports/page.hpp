@@ -1,5 +1,5 @@
-// The interactive page of a sweep: every plan in one chart, with filters and a table of the frontier. One file that
-// opens without a network.
+// The interactive page of a sweep: every plan in one chart, with filters and a table of the frontier. One
+// file that opens without a network.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,11 @@ struct PagePoint {
   std::string command;  // simulates this plan; a click copies it
   int gpus = 0;
   long long batch = 0, users = 0;
-  double ttl_ms = 0;              // time between two tokens of one user
-  double tokens_per_s_user = 0;   // the chart's x axis
-  double tokens_per_s_gpu = 0;    // the chart's y axis
-  double memory_gb = 0;           // per GPU
-  bool frontier = false;          // on the overall frontier; drawn with a ring
+  double ttl_ms = 0;             // time between two tokens of one user
+  double tokens_per_s_user = 0;  // the chart's x axis
+  double tokens_per_s_gpu = 0;   // the chart's y axis
+  double memory_gb = 0;          // per GPU
+  bool frontier = false;         // on the overall frontier; drawn with a ring
 };
 
 /// Texts are plain, never HTML. A scenario of several lines is shown folded.
@@ -30,8 +30,8 @@ struct Page {
 /// Vega's module files as found when this program was configured; empty without Debian's libjs-vega.
 std::vector<std::filesystem::path> vega_files();
 
-/// The page as HTML with Vega's modules inlined. When one of `vega` cannot be read, or there is none, the page keeps
-/// its filters and table, and says which Debian package the chart needs.
+/// The page as HTML with Vega's modules inlined. When one of `vega` cannot be read, or there is none, the
+/// page keeps its filters and table, and says which Debian package the chart needs.
 std::string page_html(const Page& page, const std::vector<std::filesystem::path>& vega);
 std::string page_html(const Page& page);
 

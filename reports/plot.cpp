@@ -26,7 +26,8 @@ namespace shardline {
 namespace {
 
 // Okabe and Ito's colours, distinct for colour-blind readers; yellow, the faintest on white, last.
-constexpr std::array kColors{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442"};
+constexpr std::array kColors{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                             "#56B4E9", "#E69F00", "#000000", "#F0E442"};
 constexpr std::array kMarks{7, 5, 9, 13, 11, 6, 4, 8};  // gnuplot point types with distinct shapes
 constexpr int kWidth = 1200, kHeight = 800;
 
@@ -36,17 +37,20 @@ using Points = std::vector<std::pair<double, double>>;
 std::string literal(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
-    if (c == '\'') out += "''";
-    else if (c == '\n') out += "'.\"\\n\".'";
-    else out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    if (c == '\'')
+      out += "''";
+    else if (c == '\n')
+      out += "'.\"\\n\".'";
+    else
+      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return out + "'";
 }
 
 // Continuation bytes of UTF-8 take no room.
 std::size_t letters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 // Breaks at spaces so that no line has more than `width` letters, unless one word has.
@@ -81,7 +85,8 @@ std::string preamble(const std::string& terminal, const std::string& output_file
     out += "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {\n";
     out += fmt::format("  set terminal pngcairo {} font 'DejaVu Sans,13' background '#ffffff'\n", size);
     out += "} else {\n";
-    out += fmt::format("  set terminal png truecolor {} font 'DejaVuSans,13' background '#ffffff'\n}}\n", size);
+    out +=
+        fmt::format("  set terminal png truecolor {} font 'DejaVuSans,13' background '#ffffff'\n}}\n", size);
   }
   // A leading bar would make gnuplot open a pipe.
   const std::string file = output_file.starts_with('|') ? "./" + output_file : output_file;
@@ -107,43 +112,71 @@ struct Range {
   }
 };
 
-// gnuplot labels powers of ten only, which leaves a short logarithmic axis bare.
-std::string log_axis(char axis, const Range& r) {
-  const double low = r.low / 1.15, high = r.high * 1.15;
-  const double decades = std::log10(high / low);
-  const int step = decades > 12 ? static_cast<int>(decades / 6) : 1;
-  std::string tics;
-  const int last = static_cast<int>(std::floor(std::log10(high)));
-  for (int e = static_cast<int>(std::floor(std::log10(low))); e <= last; e += step) {
-    for (const int m : {1, 2, 3, 5, 7}) {
-      if ((m == 2 || m == 5) && decades > 3) continue;
-      if ((m == 3 || m == 7) && decades > 1) continue;
-      const double v = m * std::pow(10.0, e);
-      if (v < low || v > high) continue;
-      tics += fmt::format("{}{:.10g}", tics.empty() ? "" : ", ", v);
-    }
-  }
-  std::string out = fmt::format("set logscale {} 10\nset {}range [{:.10g}:{:.10g}]\n", axis, axis, low, high);
-  if (!tics.empty()) out += fmt::format("set {}tics ({})\n", axis, tics);
-  return out;
+std::string tic_text(double v, bool prefixed) {
+  if (!prefixed || v == 0) return fmt::format("{:.6g}", v);
+  const int group = std::clamp(static_cast<int>(std::floor(std::log10(std::abs(v)) / 3 + 1e-9)), 0, 4);
+  constexpr std::array kPrefixes{"", "k", "M", "G", "T"};
+  return fmt::format("{:.6g}{}", v / std::pow(1000.0, group), kPrefixes[static_cast<std::size_t>(group)]);
 }
 
-std::string axis_range(char axis, const Range& r, bool log) {
-  std::string out;
-  if (log) out = log_axis(axis, r);
-  else if (r.low >= 0 && r.low <= 0.5 * r.high) out = fmt::format("set {}range [0:*]\n", axis);
-  const bool long_numbers = r.high >= 1e6 || (log && r.low < 1e-4);
-  return out + fmt::format("set format {} '{}'\n", axis, long_numbers ? "%.1s%c" : "%.10g");
+// Own marks on both kinds of axis: gnuplot labels only the powers of ten of a logarithmic one.
+std::vector<double> log_tics(double low, double high) {
+  std::vector<double> tics;
+  const double decades = std::log10(high / low);
+  const int step = decades > 10 ? static_cast<int>(decades / 5) : 1;
+  for (int e = static_cast<int>(std::floor(std::log10(low))); e <= std::log10(high); e += step) {
+    for (const int m : {1, 2, 3, 5, 7}) {
+      const bool wanted = m == 1 || decades <= 1 || (decades <= 3 && (m == 2 || m == 5));
+      const double v = m * std::pow(10.0, e);
+      if (wanted && v >= low && v <= high) tics.push_back(v);
+    }
+  }
+  return tics;
+}
+
+std::vector<double> linear_tics(double low, double high) {
+  const double rough = (high - low) / 7;
+  const double decade = std::pow(10.0, std::floor(std::log10(rough)));
+  const double step = decade * (rough > 5 * decade ? 10 : rough > 2 * decade ? 5 : rough > decade ? 2 : 1);
+  std::vector<double> tics;
+  const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
+  for (double k = first; k <= last; ++k) tics.push_back(k * step);
+  return tics;
+}
+
+std::string axis_scale(char axis, const Range& r, bool log) {
+  double low = r.low, high = r.high;
+  std::vector<double> tics;
+  if (log) {
+    low /= 1.15, high *= 1.15;
+    tics = log_tics(low, high);
+  } else {
+    if (low >= 0 && low <= 0.5 * high) low = 0;
+    if (!(high - low > 1e-9 * std::abs(high))) {
+      const double margin = high == 0 ? 1 : 0.1 * std::abs(high);
+      low -= margin, high += margin;
+    }
+    tics = linear_tics(low, high);
+    low = tics.front(), high = tics.back();
+  }
+  std::string list;
+  for (const double v : tics)
+    list += fmt::format("{}'{}' {:.10g}", list.empty() ? "" : ", ", tic_text(v, r.high >= 1e5), v);
+  return fmt::format("{}set {}range [{:.10g}:{:.10g}]\nset {}tics ({})\n",
+                     log ? fmt::format("set logscale {} 10\n", axis) : "", axis, low, high, axis, list);
 }
 
 // The legend goes into a corner that no curve enters, or beside the plot.
-std::string key_place(const std::vector<Points>& curves, const std::vector<std::string>& names, const Range& x,
-                      const Range& y, const Plot& plot) {
+std::string key_place(const std::vector<Points>& curves, const std::vector<std::string>& names,
+                      const Range& x, const Range& y, const Plot& plot) {
   std::size_t longest = 0;
   for (const std::string& name : names) longest = std::max(longest, letters(name));
   const double width = 0.09 + 0.0095 * static_cast<double>(longest);
   const double height = 0.05 + 0.042 * static_cast<double>(names.size());
-  struct Corner { const char* place; bool right, top; };
+  struct Corner {
+    const char* place;
+    bool right, top;
+  };
   for (const Corner corner : {Corner{"right top", true, true}, Corner{"left top", false, true},
                               Corner{"right bottom", true, false}, Corner{"left bottom", false, false}}) {
     const auto inside = [&](double u, double v) {
@@ -159,7 +192,8 @@ std::string key_place(const std::vector<Points>& curves, const std::vector<std::
           free = !inside(u0 + (u1 - u0) * k / 16, v0 + (v1 - v0) * k / 16);
       }
     }
-    if (free) return fmt::format("set key inside {} vertical Left reverse noenhanced samplen 2\n", corner.place);
+    if (free)
+      return fmt::format("set key inside {} vertical Left reverse noenhanced samplen 2\n", corner.place);
   }
   return "set key outside right top vertical Left reverse noenhanced samplen 2\n";
 }
@@ -175,10 +209,14 @@ Points staircase(const Points& corners) {
 
 const char* with_style(PlotStyle style) {
   switch (style) {
-    case PlotStyle::line: return "lines";
-    case PlotStyle::points: return "points";
-    case PlotStyle::steps: return "fsteps";
-    case PlotStyle::line_points: return "linespoints";
+    case PlotStyle::line:
+      return "lines";
+    case PlotStyle::points:
+      return "points";
+    case PlotStyle::steps:
+      return "fsteps";
+    case PlotStyle::line_points:
+      return "linespoints";
   }
   return "lines";
 }
@@ -187,8 +225,9 @@ std::string footnote_lines(const std::string& text) {
   if (text.empty()) return "";
   const std::string lines = wrapped(text, 150);
   const auto count = 1 + std::count(lines.begin(), lines.end(), '\n');
-  return fmt::format("set bmargin {}\nset label 1 {} at screen 0.01, screen {:.4f} left noenhanced font ',10'\n",
-                     4 + count, literal(lines), 0.018 * static_cast<double>(count));
+  return fmt::format(
+      "set bmargin {}\nset label 1 {} at screen 0.01, screen {:.4f} left noenhanced font ',10'\n", 4 + count,
+      literal(lines), 0.018 * static_cast<double>(count));
 }
 
 // Removes itself; empty name when it could not be made.
@@ -200,8 +239,10 @@ class TemporaryFile {
     if (error) return;
     name_ = (folder / "shardline-XXXXXX").string();
     const int descriptor = mkstemp(name_.data());
-    if (descriptor < 0) name_.clear();
-    else close(descriptor);
+    if (descriptor < 0)
+      name_.clear();
+    else
+      close(descriptor);
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -256,8 +297,10 @@ Rendered render_picture(const Picture& picture, const std::string& terminal) {
 }
 
 std::string empty_plot(const char* text) {
-  return fmt::format("unset key\nset xrange [0:1]\nset yrange [0:1]\n"
-                     "set label 2 '{}' at graph 0.5, graph 0.5 center\nplot NaN notitle\n", text);
+  return fmt::format(
+      "unset key\nset xrange [0:1]\nset yrange [0:1]\n"
+      "set label 2 '{}' at graph 0.5, graph 0.5 center\nplot NaN notitle\n",
+      text);
 }
 
 }  // namespace
@@ -266,6 +309,7 @@ std::string gnuplot_script(const Plot& plot, const std::string& terminal, const 
   Range x, y;
   std::vector<Points> curves;
   std::vector<std::string> names;
+  std::vector<std::string> lines, marks;  // by name: how its legend entry is drawn
   std::string data, commands;
   for (const PlotSeries& series : plot.series) {
     Points kept;
@@ -273,29 +317,38 @@ std::string gnuplot_script(const Plot& plot, const std::string& terminal, const 
       if (std::isfinite(px) && std::isfinite(py) && (px > 0 || !plot.log_x) && (py > 0 || !plot.log_y))
         kept.emplace_back(px, py);
     if (kept.empty()) continue;
-    std::stable_sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::stable_sort(kept.begin(), kept.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     data += fmt::format("$s{} << EOD\n", curves.size());
     for (const auto& [px, py] : kept) {
       x.add(px), y.add(py);
       data += number_text(px) + " " + number_text(py) + "\n";
     }
     data += "EOD\n";
-    const std::size_t known = names.size();
     const std::size_t color = index_of(names, series.name);
-    const bool titled = color == known && !series.name.empty();
+    lines.resize(names.size()), marks.resize(names.size());
+    if (series.style != PlotStyle::points) lines[color] = " lw 2.5";
+    if (series.style == PlotStyle::points || series.style == PlotStyle::line_points)
+      marks[color] = fmt::format(" pt {} ps 1.1", kMarks[color % kMarks.size()]);
     commands += fmt::format("{} $s{} using 1:2 with {} lc rgb '{}'", commands.empty() ? "plot" : ", \\\n    ",
                             curves.size(), with_style(series.style), kColors[color % kColors.size()]);
-    if (series.style != PlotStyle::points) commands += " lw 2.5";
-    if (series.style == PlotStyle::points || series.style == PlotStyle::line_points)
-      commands += fmt::format(" pt {} ps 1.1", kMarks[color % kMarks.size()]);
-    commands += titled ? " title " + literal(series.name) : " notitle";
+    if (series.style != PlotStyle::points) commands += lines[color];
+    if (series.style == PlotStyle::points || series.style == PlotStyle::line_points) commands += marks[color];
+    commands += " notitle";
     curves.push_back(series.style == PlotStyle::steps ? staircase(kept) : std::move(kept));
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
+    const char* style = marks[i].empty() ? "lines" : lines[i].empty() ? "points" : "linespoints";
+    commands += fmt::format(", \\\n     keyentry with {} lc rgb '{}'{}{} title {}", style,
+                            kColors[i % kColors.size()], lines[i], marks[i], literal(names[i]));
   }
   std::string out = preamble(terminal, output_file, kHeight) + title_line(plot.title);
   out += axis_label('x', plot.x_label) + axis_label('y', plot.y_label) + footnote_lines(plot.footnote);
   out += "set grid lc rgb '#dddddd' lt 1\nset border 3 lc rgb '#444444'\nset tics nomirror out\n";
   if (curves.empty()) return out + empty_plot("no data");
-  out += axis_range('x', x, plot.log_x) + axis_range('y', y, plot.log_y) + key_place(curves, names, x, y, plot);
+  out +=
+      axis_scale('x', x, plot.log_x) + axis_scale('y', y, plot.log_y) + key_place(curves, names, x, y, plot);
   return out + data + commands + "\n";
 }
 
@@ -308,34 +361,39 @@ std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, cons
     x.add(span.start), x.add(span.end);
   }
   const int count = static_cast<int>(lanes.size());
-  std::string out = preamble(terminal, output_file, std::clamp(240 + 90 * count, 360, 1600)) + title_line(gantt.title);
-  out += axis_label('x', gantt.x_label) + "set grid xtics lc rgb '#dddddd' lt 1\nset border 3 lc rgb '#444444'\n";
+  std::string out =
+      preamble(terminal, output_file, std::clamp(240 + 90 * count, 360, 1600)) + title_line(gantt.title);
+  out += axis_label('x', gantt.x_label) +
+         "set grid xtics lc rgb '#dddddd' lt 1\nset border 3 lc rgb '#444444'\n";
   out += "set tics nomirror out\n";
   if (lanes.empty()) return out + empty_plot("no data");
   if (!(x.high > x.low)) x.high = x.low + 1;
 
-  std::size_t longest = 0;
+  std::size_t longest = 0, longest_kind = 0;
+  for (const std::string& kind : kinds) longest_kind = std::max(longest_kind, letters(kind));
   std::string names;
   for (int i = 0; i < count; ++i) {
     const std::string& lane = lanes[static_cast<std::size_t>(i)];
     longest = std::max(longest, letters(lane));
     names += fmt::format("{}{} {}", i == 0 ? "" : ", ", literal(lane), count - 1 - i);
   }
-  out += fmt::format("set ytics ({}) noenhanced\nset yrange [-0.6:{}.6]\nset xrange [{:.10g}:{:.10g}]\n", names,
-                     count - 1, x.low, x.high);
+  out += fmt::format("set ytics ({}) noenhanced\nset yrange [-0.6:{}.6]\nset xrange [{:.10g}:{:.10g}]\n",
+                     names, count - 1, x.low, x.high);
   out += "set format x '%.10g'\nset style fill solid 0.6 border lc rgb '#ffffff'\n";
-  out += "set key bmargin center horizontal Left reverse noenhanced samplen 1\n";
+  out += "set key outside right top vertical Left reverse noenhanced samplen 1\n";
 
-  const double per_pixel = (x.high - x.low) / (kWidth - 60.0 - 10.0 * static_cast<double>(longest));
+  const double per_pixel =
+      (x.high - x.low) / (kWidth - 130.0 - 10.0 * static_cast<double>(longest + longest_kind));
   std::vector<std::string> bars(kinds.size());
   for (const GanttSpan& span : gantt.spans) {
     if (!std::isfinite(span.start) || !std::isfinite(span.end)) continue;
     const double y = count - 1 - static_cast<double>(index_of(lanes, span.lane));
     const double middle = (span.start + span.end) / 2;
     bars[index_of(kinds, span.kind)] +=
-        fmt::format("{0} {1} {2} {3} {4:g} {5:g}\n", number_text(middle), number_text(y), number_text(span.start),
-                    number_text(span.end), y - 0.36, y + 0.36);
-    if (!span.label.empty() && span.end - span.start >= per_pixel * (9.0 * static_cast<double>(letters(span.label)) + 8))
+        fmt::format("{0} {1} {2} {3} {4:g} {5:g}\n", number_text(middle), number_text(y),
+                    number_text(span.start), number_text(span.end), y - 0.36, y + 0.36);
+    if (!span.label.empty() &&
+        span.end - span.start >= per_pixel * (7.4 * static_cast<double>(letters(span.label)) + 5))
       out += fmt::format("set label {} at {}, {} center noenhanced front font ',11'\n", literal(span.label),
                          number_text(middle), number_text(y));
   }

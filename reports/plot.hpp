@@ -1,4 +1,5 @@
-// Pictures drawn by gnuplot: curves and frontiers, and a Gantt chart of one step. The same data gives the same script.
+// Pictures drawn by gnuplot: curves and frontiers, and a Gantt chart of one step. The same data gives the
+// same script.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace shardline {
 /// `steps` is a descending staircase (a frontier): between two points it has the height of the right one.
 enum class PlotStyle : std::uint8_t { line, points, steps, line_points };
 
-/// Curves are drawn in ascending x. Points that are not finite, or not positive on a logarithmic axis, are left out.
+/// Curves are drawn in ascending x. Points that are not finite, or not positive on a logarithmic axis, are
+/// left out.
 struct PlotSeries {
   std::string name;
   PlotStyle style = PlotStyle::line;
@@ -39,8 +41,8 @@ struct Gantt {
   std::vector<GanttSpan> spans;
 };
 
-/// The script that draws into `output_file`. `terminal` is "svg" or "png" (1200x800; a Gantt chart's height follows its
-/// lanes). All texts are taken literally: gnuplot's mark-up and shell substitution are off.
+/// The script that draws into `output_file`. `terminal` is "svg" or "png" (1200x800; a Gantt chart's height
+/// follows its lanes). All texts are taken literally: gnuplot's mark-up and shell substitution are off.
 std::string gnuplot_script(const Plot& plot, const std::string& terminal, const std::string& output_file);
 std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, const std::string& output_file);
 

@@ -1,0 +1,223 @@
+// The cost of single ops [H1]-[H3], and of blocks of them [H16], [H17], by closed forms of the device's figures.
+#include "hardware/kernel_cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include "hardware/lowering.hpp"
+#include "tests/hardware/support.hpp"
+
+namespace shardline {
+namespace {
+
+constexpr double kFlops = 10e15 * 0.70, kMemory = 8e12 * 0.85, kExp = 5e12, kKernel = 2.5e-6;  // gb200-nvl72
+constexpr double kPort = 900e9 * 0.80, kHop = 4e-6;
+
+const System& gb200() {
+  static const System s = testing::catalog_system("gb200-nvl72");
+  return s;
+}
+const System& h100() {
+  static const System s = testing::catalog_system("h100-hgx");
+  return s;
+}
+
+/// The only op of a schedule that `add` builds.
+template <class Add>
+Op only_op(Add add) {
+  Schedule s;
+  ScheduleBuilder b(s);
+  b.begin_block("block", 1);
+  add(b);
+  b.end_block();
+  b.end_stage(1);
+  return s.ops.front();
+}
+
+Op gemm(double rows, double k, double n, double copies, Dtype weights, Dtype math, double launches = 1) {
+  return only_op([&](ScheduleBuilder& b) {
+    b.gemm("gemm", Part::ffn, weights, math, {rows, k, n, copies}, launches);
+  });
+}
+
+Seconds alone(CostModel& m, const Op& op) { return m.alone(m.price(op)); }
+
+TEST(KernelCost, H1H2GemmIsARoofline) {
+  CostModel m(gb200());
+  for (const double rows : {1.0, 64.0, 512.0, 4096.0, 65536.0}) {
+    const double bytes = 8192.0 * 28672 * 0.5, ops = 2 * rows * 8192 * 28672;
+    const double expected = kKernel + std::max(bytes / kMemory, ops / kFlops);
+    EXPECT_NEAR(alone(m, gemm(rows, 8192, 28672, 1, Dtype::fp4, Dtype::fp4)).value / expected, 1.0, 1e-12) << rows;
+  }
+  // Both sides of the ridge are met: 0.5 bytes and 2 rows operations per weight.
+  const double ridge = kFlops / kMemory * 0.5 / 2;
+  EXPECT_GT(ridge, 64);
+  EXPECT_LT(ridge, 4096);
+}
+
+TEST(KernelCost, H2EveryExpertThatIsVisitedIsRead) {
+  CostModel m(gb200());
+  const OpCost c = m.price(gemm(64, 7168, 2048, 5, Dtype::fp4, Dtype::fp4));
+  EXPECT_DOUBLE_EQ(c.memory.value, 5 * 7168.0 * 2048 * 0.5);
+  EXPECT_NEAR(c.tensor.value, 2 * 64 * 7168.0 * 2048, 1);  // rows are all pairs, whatever expert they go to
+}
+
+TEST(KernelCost, H2ArithmeticRunsAtItsOwnRateAndBytesAtTheirWidth) {
+  CostModel m(gb200());
+  const double rows = 1e5;  // compute-bound
+  const double ops = 2 * rows * 4096 * 4096;
+  EXPECT_NEAR(alone(m, gemm(rows, 4096, 4096, 1, Dtype::fp4, Dtype::bf16)).value / (kKernel + ops / (2.5e15 * 0.70)),
+              1.0, 1e-12);
+  EXPECT_NEAR(alone(m, gemm(rows, 4096, 4096, 1, Dtype::fp8, Dtype::fp8)).value / (kKernel + ops / (5e15 * 0.70)), 1.0,
+              1e-12);
+  EXPECT_NEAR(alone(m, gemm(1, 4096, 4096, 1, Dtype::bf16, Dtype::bf16)).value / (kKernel + 4096.0 * 4096 * 2 / kMemory),
+              1.0, 1e-12);
+}
+
+TEST(KernelCost, H2AttentionReadsItsCacheMultipliesAndExponentiates) {
+  CostModel m(gb200());
+  struct Row {
+    AttendShape shape;
+    const char* bound;
+  };
+  const Row rows[] = {
+      {{4, 16, 128, 128, 125e3, 2 * 128}, "memory"},     // grouped: few queries per cached head
+      {{4, 128, 576, 512, 125e3, 576}, "memory"},        // absorbed MLA, just below the ridge
+      {{4, 256, 576, 512, 125e3, 576}, "tensor"},        // twice its heads
+      {{4, 4096, 1, 1, 125e3, 1}, "exponentials"},       // many heads of no width
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.bound);
+    const AttendShape& a = row.shape;
+    const Op op = only_op([&](ScheduleBuilder& b) { b.attend("attend", Dtype::fp4, Dtype::fp4, a); });
+    const double bytes = a.requests * a.kv_tokens * a.kv_elements * 0.5 / kMemory;
+    const double ops = 2 * a.requests * a.q_heads * (a.qk_dim + a.v_dim) * a.kv_tokens / kFlops;
+    const double exponentials = a.requests * a.q_heads * a.kv_tokens / kExp;
+    const double most = std::max({bytes, ops, exponentials});
+    EXPECT_EQ(most == bytes ? "memory" : most == ops ? "tensor" : "exponentials", std::string(row.bound));
+    EXPECT_NEAR(alone(m, op).value / (kKernel + most), 1.0, 1e-12);
+  }
+}
+
+TEST(KernelCost, H1LaunchesCount) {
+  CostModel m(gb200());
+  for (const double launches : {0.25, 1.0, 3.0}) {
+    EXPECT_NEAR(m.price(gemm(1, 64, 64, 1, Dtype::fp4, Dtype::fp4, launches)).latency.value, launches * kKernel, 1e-18);
+  }
+  // Elementwise kernels are all launch.
+  const Op norm = only_op([](ScheduleBuilder& b) {
+    b.elementwise("norm", Part::qkv, OpKind::elementwise, {64, 16384}, 2);
+  });
+  EXPECT_NEAR(alone(m, norm).value, 2 * kKernel, 1e-18);
+}
+
+TEST(KernelCost, H3ExchangesAddTheirCollective) {
+  CostModel m(gb200());
+  const Op op = only_op([](ScheduleBuilder& b) {
+    b.exchange("sum", Part::ffn_sum, OpKind::all_to_all, {8, 1}, Bytes(1e6));
+  });
+  const OpCost c = m.price(op);
+  EXPECT_EQ(c.port_resource, RankResource::nvlink);
+  EXPECT_EQ(c.algorithm, Algorithm::direct);
+  EXPECT_NEAR(m.alone(c).value / (kKernel + kHop + 1e6 / kPort), 1.0, 1e-12);
+}
+
+TEST(KernelCost, H3AcrossNodesTheNetworkPortIsBusyForTheDrainTime) {
+  CostModel m(h100());
+  for (const Group g : {Group{2, 8}, Group{16, 1}, Group{32, 1}}) {
+    for (const OpKind kind : {OpKind::all_reduce, OpKind::all_gather, OpKind::all_to_all, OpKind::send_recv}) {
+      const Op op = only_op([&](ScheduleBuilder& b) { b.exchange("x", Part::exchange, kind, g, Bytes(3e6)); });
+      const OpCost c = m.price(op);
+      EXPECT_EQ(c.port_resource, RankResource::network);
+      const CollectiveTime t = collective(kind, m.group(g), Bytes(3e6));
+      EXPECT_NEAR(m.alone(c).value / (kKernel + t.total().value), 1.0, 1e-12) << to_string(kind);
+      EXPECT_EQ(c.algorithm, t.algorithm);
+    }
+  }
+}
+
+TEST(KernelCost, AlgorithmRuleIsObeyed) {
+  CostModel m(gb200(), AllReduceRule::ring);
+  const Op op = only_op([](ScheduleBuilder& b) {
+    b.exchange("sum", Part::ffn_sum, OpKind::all_reduce, {8, 1}, Bytes(1e3));
+  });
+  EXPECT_EQ(m.price(op).algorithm, Algorithm::ring);
+  EXPECT_NEAR(alone(m, op).value / (kKernel + 14 * kHop + 1e3 * 2 * 7 / 8 / kPort), 1.0, 1e-12);
+}
+
+TEST(KernelCost, ArithmeticWithoutAUnitIsRefused) {
+  CostModel m(h100());
+  EXPECT_THROW(m.price(gemm(1, 64, 64, 1, Dtype::fp4, Dtype::fp4)), std::logic_error);
+  EXPECT_NO_THROW(m.price(gemm(1, 64, 64, 1, Dtype::fp4, Dtype::fp8)));  // FP4 weights, FP8 arithmetic
+}
+
+TEST(KernelCost, ACachedGroupIsTheGroup) {
+  CostModel m(h100());
+  for (int round = 0; round < 2; ++round) {
+    for (const Group g : {Group{2, 1}, Group{8, 1}, Group{2, 8}, Group{1 << 6, 1}}) {
+      const GroupFabric fresh = group_fabric(Fabric(h100().fabric), g);
+      EXPECT_EQ(m.group(g).size, g.size);
+      EXPECT_EQ(m.group(g).whole.pairwise, fresh.whole.pairwise);
+      EXPECT_EQ(m.group(g).whole.latency, fresh.whole.latency);
+    }
+  }
+}
+
+/// A layer: gemm, exchange, gemm; `repeat` layers on ranks of one group of eight.
+Schedule layers(int repeat, int copies) {
+  Schedule s;
+  ScheduleBuilder b(s);
+  b.begin_block("layer", repeat);
+  b.gemm("up", Part::ffn, Dtype::fp4, Dtype::fp4, {4, 8192, 3584, 1});
+  b.gemm("down", Part::ffn, Dtype::fp4, Dtype::fp4, {4, 3584, 8192, 1});
+  b.exchange("sum", Part::ffn_sum, OpKind::all_reduce, {8, 1}, Bytes(4 * 8192 * 2));
+  b.end_block();
+  b.end_stage(copies);
+  s.ranks_per_stage = 8;
+  return s;
+}
+
+TEST(KernelCost, H16H17AChainOfOpsTakesTheSumOfTheirTimes) {
+  CostModel m(gb200());
+  PassScratch scratch(m);
+  std::vector<double> ends;
+  const Schedule s = layers(10, 1);
+  double sum = 0;
+  for (const Op& op : s.ops) sum += 10 * alone(m, op).value;
+  EXPECT_NEAR(simulate_pass(s, m, scratch).latency.value / sum, 1.0, 1e-12);
+  EXPECT_NEAR(bound_pass(s, m, ends).latency.value / sum, 1.0, 1e-12);
+  const PassTime four = simulate_pass(layers(10, 4), m, scratch);
+  EXPECT_NEAR(four.latency.value / (4 * sum), 1.0, 1e-12);
+  EXPECT_NEAR(four.busiest.value / sum, 1.0, 1e-12);
+}
+
+TEST(KernelCost, H16FoldedAndUnfoldedAgree) {
+  CostModel m(gb200());
+  PassScratch scratch(m);
+  const Schedule s = layers(3, 2);
+  TaskGraph graph;
+  lower_unfolded(s, m, graph);
+  Timeline timeline;
+  Engine engine;
+  engine.run(graph, m.machine(16), timeline);
+  EXPECT_NEAR(timeline.makespan() / simulate_pass(s, m, scratch).latency, 1.0, 1e-12);
+}
+
+TEST(KernelCost, H17OpsThatShareAResourceAreSlowerThanTheBound) {
+  CostModel m(gb200());
+  PassScratch scratch(m);
+  std::vector<double> ends;
+  Schedule s;
+  ScheduleBuilder b(s);
+  b.begin_block("two", 1);
+  b.exchange("first", Part::exchange, OpKind::all_to_all, {8, 1}, Bytes(64e6));
+  b.after({});
+  b.exchange("second", Part::exchange, OpKind::all_to_all, {8, 1}, Bytes(64e6));
+  b.end_block();
+  b.end_stage(1);
+  const double one = alone(m, s.ops[0]).value;
+  EXPECT_NEAR(bound_pass(s, m, ends).latency.value / one, 1.0, 1e-12);
+  EXPECT_NEAR(simulate_pass(s, m, scratch).latency.value / (2 * one), 1.0, 1e-12);  // the lane runs in order
+}
+
+}  // namespace
+}  // namespace shardline

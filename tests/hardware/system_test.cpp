@@ -1,0 +1,112 @@
+// The system catalogue: every file loads, and its figures are those of the datasheets it names.
+#include "hardware/system.hpp"
+
+#include <gtest/gtest.h>
+
+#include "sim/base/error.hpp"
+#include "tests/hardware/support.hpp"
+
+namespace shardline {
+namespace {
+
+double peak(const System& s, Dtype t) { return s.device.peak[static_cast<std::size_t>(t)].value; }
+
+TEST(Systems, EveryCatalogueSystemLoadsAndIsComplete) {
+  const auto names = system_names(testing::system_catalog());
+  EXPECT_GE(names.size(), 8u);
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    const System s = testing::catalog_system(name);
+    EXPECT_EQ(s.name, name);
+    EXPECT_FALSE(s.summary.empty());
+    EXPECT_FALSE(s.device.name.empty());
+    EXPECT_GT(s.device.source.size(), 40u) << "figures need a source";
+    EXPECT_GT(s.device.memory, gigabytes(1));
+    EXPECT_GT(s.device.achieved_memory().value, 1e11);
+    EXPECT_LE(s.device.achieved_memory(), s.device.memory_bandwidth);
+    EXPECT_GT(s.device.achieved(Dtype::bf16).value, 1e13);
+    EXPECT_LE(s.device.achieved(Dtype::bf16).value, peak(s, Dtype::bf16));
+    EXPECT_GT(s.device.exponentials.value, 1e11);
+    EXPECT_GT(s.device.usable_memory, 0.5);
+    EXPECT_LT(s.device.usable_memory, 1.0);
+    EXPECT_GT(s.device.kernel_cost, microseconds(0.1));
+    EXPECT_LT(s.device.kernel_cost, microseconds(50));
+    EXPECT_EQ(s.gpus(), s.fabric.nodes * s.fabric.gpus_per_node);
+    EXPECT_GT(s.fabric.nvlink.bandwidth.value, 0);
+    EXPECT_GT(s.fabric.nvlink.latency.value, 0);
+    // A narrower type is never slower.
+    double before = 0;
+    for (const Dtype t : {Dtype::fp32, Dtype::bf16, Dtype::fp8, Dtype::fp4}) {
+      if (peak(s, t) == 0) continue;
+      EXPECT_GE(peak(s, t), before);
+      before = peak(s, t);
+    }
+    // A node's links are faster than what leaves it.
+    if (s.fabric.nodes > 1) {
+      EXPECT_GT(s.fabric.nvlink.bandwidth, s.fabric.network.bandwidth);
+    }
+  }
+}
+
+TEST(Systems, DatasheetFigures) {
+  const System gb200 = testing::catalog_system("gb200-nvl72");
+  EXPECT_EQ(gb200.gpus(), 72);
+  EXPECT_EQ(gb200.device.memory, gigabytes(186));
+  EXPECT_DOUBLE_EQ(gb200.device.memory_bandwidth.value, 8e12);
+  EXPECT_DOUBLE_EQ(peak(gb200, Dtype::fp4), 10e15);
+  EXPECT_DOUBLE_EQ(peak(gb200, Dtype::bf16), 2.5e15);
+  EXPECT_DOUBLE_EQ(gb200.fabric.nvlink.bandwidth.value, 1.8e12 / 2);  // both directions on the datasheet
+  EXPECT_FALSE(gb200.fabric.network.present);
+
+  const System h100 = testing::catalog_system("h100-hgx");
+  EXPECT_EQ(h100.device.memory, gigabytes(80));
+  EXPECT_DOUBLE_EQ(h100.device.memory_bandwidth.value, 3.35e12);
+  EXPECT_DOUBLE_EQ(peak(h100, Dtype::fp8), 1979e12);
+  EXPECT_DOUBLE_EQ(peak(h100, Dtype::bf16), 989e12);
+  EXPECT_EQ(peak(h100, Dtype::fp4), 0);  // no such unit
+  EXPECT_DOUBLE_EQ(h100.fabric.nvlink.bandwidth.value, 900e9 / 2);
+  EXPECT_DOUBLE_EQ(h100.fabric.network.bandwidth.value, 400e9 / 8);
+  EXPECT_NEAR(h100.device.exponentials.value, 132 * 16 * 1.83e9, 0.02 * 3.9e12);  // SMs x per clock x clock
+
+  const System h200 = testing::catalog_system("h200-hgx");
+  EXPECT_EQ(h200.device.memory, gigabytes(141));
+  EXPECT_DOUBLE_EQ(h200.device.memory_bandwidth.value, 4.8e12);
+  EXPECT_EQ(h200.device.peak, h100.device.peak);
+
+  const System a100 = testing::catalog_system("a100-sxm");
+  EXPECT_DOUBLE_EQ(peak(a100, Dtype::bf16), 312e12);
+  EXPECT_DOUBLE_EQ(a100.device.memory_bandwidth.value, 2.039e12);
+  EXPECT_EQ(peak(a100, Dtype::fp8), 0);
+  EXPECT_FALSE(a100.fabric.nvlink.multicast);
+
+  const System gti = testing::catalog_system("h100-gti"), gtt = testing::catalog_system("h100-gtt");
+  EXPECT_NEAR(gti.fabric.network.bandwidth.value * gti.fabric.network.efficiency, 3e9, 1e6);  // as reported
+  EXPECT_DOUBLE_EQ(gtt.fabric.network.bandwidth.value, 50e9);
+}
+
+TEST(Systems, UnknownNamesAreAnsweredWithTheNearest) {
+  try {
+    load_system("h100_hgx", testing::system_catalog());
+    FAIL() << "no error";
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(),
+                 "unknown system h100_hgx\n"
+                 "expected one of: a100-sxm, b200-hgx, gb200-nvl72, gb300-nvl72, h100-gti, h100-gtt, h100-hgx, "
+                 "h200-hgx\n"
+                 "did you mean h100-hgx?\n"
+                 "or the path of a .yaml file\n");
+  }
+  EXPECT_THROW(load_system("no/such/system.yaml", testing::system_catalog()), UserError);
+  EXPECT_THROW(system_names(testing::system_catalog() / "nowhere"), UserError);
+}
+
+TEST(Systems, AFileLoadsAsACatalogueNameDoes) {
+  const auto path = testing::system_catalog() / "h100-hgx.yaml";
+  const System file = load_system(path.string(), "/nowhere"), text = parse_system("t", testing::read_file(path));
+  EXPECT_EQ(file.name, "h100-hgx");
+  EXPECT_EQ(text.device.memory_bandwidth, file.device.memory_bandwidth);
+  EXPECT_EQ(text.fabric.network.latency, file.fabric.network.latency);
+}
+
+}  // namespace
+}  // namespace shardline
