@@ -73,6 +73,11 @@ Seconds CostModel::alone(const OpCost& c) const {
                                c.exponentials / system_->device.exponentials, c.port / port});
 }
 
+Seconds CostModel::time(const Op& op) {
+  if (op.kind == OpKind::elementwise || op.kind == OpKind::merge) return system_->device.kernel_cost * op.launches;
+  return alone(price(op));
+}
+
 Machine CostModel::machine(int ranks) const {
   Machine m;
   for (int r = 0; r < ranks; ++r) {

@@ -47,6 +47,8 @@ class CostModel {
   OpCost price(const Op& op);
   /// Time with the rank to itself: latency + max over resources [H1].
   Seconds alone(const OpCost& cost) const;
+  /// alone(price(op)), without the way through the demands where there are none.
+  Seconds time(const Op& op);
 
   /// A machine with the resources of `ranks` ranks; resource r of rank i has id i * RankResource::count + r.
   Machine machine(int ranks = 1) const;

@@ -79,7 +79,7 @@ PassTime bound_pass(const Schedule& schedule, CostModel& cost, std::vector<doubl
         const Op& op = schedule.ops[i];
         double start = 0;
         for (const OpIndex d : schedule.dependencies_of(op)) start = std::max(start, ends[d - block.first]);
-        const double end = start + cost.alone(cost.price(op)).value;
+        const double end = start + cost.time(op).value;
         ends[i - block.first] = end;
         makespan = std::max(makespan, end);
       }

@@ -16,7 +16,9 @@ constexpr double kMost = std::numeric_limits<double>::max();
 
 // Zero would be a division by zero later; a latency may be zero.
 template <class Q>
-Q positive(const Reader& r) { return r.quantity<Q>(Q(1), Q(kMost)); }
+Q positive(const Reader& r) {
+  return r.quantity<Q>(Q(1), Q(kMost));
+}
 
 double fraction(const Reader& r) { return r.number(0.01, 1.0); }
 
@@ -92,9 +94,11 @@ FabricSpec read_fabric(const Reader& r) {
     n.host_link = positive<BytesPerSecond>(network->at("host_link"));
     if (const auto v = network->find("gpus_per_nic")) n.gpus_per_nic = static_cast<int>(v->integer(1, 64));
     if (const auto v = network->find("rail_optimised")) n.rail_optimised = v->boolean();
-    if (const auto v = network->find("nodes_per_leaf")) n.nodes_per_leaf = static_cast<int>(v->integer(1, 4096));
+    if (const auto v = network->find("nodes_per_leaf"))
+      n.nodes_per_leaf = static_cast<int>(v->integer(1, 4096));
     if (const auto v = network->find("oversubscription")) n.oversubscription = v->number(1, 64);
-    if (const auto v = network->find("spine_latency")) n.spine_latency = v->quantity<Seconds>(Seconds(0), Seconds(1));
+    if (const auto v = network->find("spine_latency"))
+      n.spine_latency = v->quantity<Seconds>(Seconds(0), Seconds(1));
     network->no_other_keys();
   }
   r.no_other_keys();

@@ -106,7 +106,8 @@ Plan parse_plan(std::string_view text) {
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size() || number < 1 || number > kMost) {
-      fail(fmt::format("plan \"{}\": {}={}", whole, key, value), {fmt::format("expected an integer from 1 to {}", kMost)});
+      fail(fmt::format("plan \"{}\": {}={}", whole, key, value),
+           {fmt::format("expected an integer from 1 to {}", kMost)});
     }
     plan.*(kFields[f].member) = number;
     in_flight_given = in_flight_given || key == "in_flight";

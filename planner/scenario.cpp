@@ -15,7 +15,8 @@ namespace {
 
 constexpr int kLargestBatch = 65536;
 
-// Reader::one_of, but nothing where it recorded a fault: a first name in its place would cause faults that are none.
+// Reader::one_of, but nothing where it recorded a fault: a first name in its place would cause faults that
+// are none.
 std::optional<std::size_t> choice(const Reader& r, const std::vector<std::string>& names) {
   const std::size_t i = r.one_of(names);
   return r.is_scalar() && r.text() == names[i] ? std::optional(i) : std::nullopt;
@@ -62,7 +63,8 @@ std::vector<int> read_counts(const Reader& r, int highest) {
         step = static_cast<int>(s->integer(1, highest));
       } else {
         doubles = true;
-        if (s->text() != "double") s->fault(fmt::format("{}: expected an integer or double, found {}", s->path(), s->text()));
+        if (s->text() != "double")
+          s->fault(fmt::format("{}: expected an integer or double, found {}", s->path(), s->text()));
       }
     }
     r.no_other_keys();
@@ -72,7 +74,8 @@ std::vector<int> read_counts(const Reader& r, int highest) {
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
-  if (out.empty() && !reversed) r.fault(r.path() + " is empty", {"expected a number, a list of numbers or {from: 1, to: 64}"});
+  if (out.empty() && !reversed)
+    r.fault(r.path() + " is empty", {"expected a number, a list of numbers or {from: 1, to: 64}"});
   return out;
 }
 
@@ -84,7 +87,8 @@ std::vector<StrategyId> read_strategies(const Reader& r) {
     const auto i = choice(item, names);
     if (!i) continue;
     const StrategyId id = strategies()[*i]->id;
-    if (std::find(out.begin(), out.end(), id) != out.end()) item.fault("strategy " + item.text() + " is listed twice");
+    if (std::find(out.begin(), out.end(), id) != out.end())
+      item.fault("strategy " + item.text() + " is listed twice");
     out.push_back(id);
   }
   if (r.is_sequence() && r.items().empty()) r.fault(r.path() + " is empty", expected_one_of("", names));
@@ -98,7 +102,8 @@ Routing read_routing(const Reader& r) {
     routing.kind = RoutingKind::zipf;
     routing.skew = r.at("skew").number(0, kLargestSkew);
   } else if (const auto skew = r.find("skew"); skew && kind) {
-    skew->fault("routing.skew is for kind: zipf; every expert is as popular as the others with kind: uniform");
+    skew->fault(
+        "routing.skew is for kind: zipf; every expert is as popular as the others with kind: uniform");
   }
   if (const auto v = r.find("load")) {
     routing.load = v->one_of({"mean", "busiest"}) == 0 ? ExpertLoad::mean : ExpertLoad::busiest;
@@ -119,8 +124,8 @@ void read_search(const Reader& root, SearchOptions& o, int system_gpus) {
   if (const auto v = root.find("duplicate_kv")) o.space.duplicate_kv = v->boolean();
   if (const auto v = root.find("hopb_chunks")) o.space.chunks = read_counts(*v, 4096);
   if (const auto v = root.find("all_reduce")) {
-    o.all_reduce = static_cast<AllReduceRule>(
-        v->one_of({"fastest", "one_shot", "two_shot", "ring", "tree", "nvls"}));
+    o.all_reduce =
+        static_cast<AllReduceRule>(v->one_of({"fastest", "one_shot", "two_shot", "ring", "tree", "nvls"}));
   }
   if (const auto v = root.find("pareto")) {
     const auto x = choice(v->at("x"), metric_names());
@@ -192,18 +197,20 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   const Reader root = document.root();
   s.name = root.at("name").text();
   if (const auto v = root.find("summary")) s.summary = v->text();
-  const auto system =
-      load_at(root.at("system"), [&](const std::string& name) { return load_system(name, catalogs.systems); });
+  const auto system = load_at(root.at("system"),
+                              [&](const std::string& name) { return load_system(name, catalogs.systems); });
   std::vector<Model> models;
   const Reader list = root.at("models");
-  if (list.is_sequence() && list.items().empty()) list.fault("models is empty", {"expected a list of models"});
+  if (list.is_sequence() && list.items().empty())
+    list.fault("models is empty", {"expected a list of models"});
   std::vector<std::string> named;
   for (const Reader& r : list.items()) {
     if (!r.is_scalar()) {
       r.fault(r.path() + ": expected the name of a model or a file");
       continue;
     }
-    if (std::find(named.begin(), named.end(), r.text()) != named.end()) r.fault("model " + r.text() + " is listed twice");
+    if (std::find(named.begin(), named.end(), r.text()) != named.end())
+      r.fault("model " + r.text() + " is listed twice");
     named.push_back(r.text());
     if (auto m = load_at(r, [&](const std::string& name) { return load_model(name, catalogs.models); })) {
       models.push_back(std::move(*m));
@@ -224,9 +231,12 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
     const auto given = precision_at ? precision_at->find("math") : std::nullopt;
     std::string units;
     for (const Dtype t : {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp32}) {
-      if (system->device.achieved(t) > FlopsPerSecond(0)) units += fmt::format("{}{}", units.empty() ? "" : ", ", to_string(t));
+      if (system->device.achieved(t) > FlopsPerSecond(0))
+        units += fmt::format("{}{}", units.empty() ? "" : ", ", to_string(t));
     }
-    (given ? *given : precision_at ? *precision_at : root)
+    (given          ? *given
+     : precision_at ? *precision_at
+                    : root)
         .fault(fmt::format("precision.math is {}{}, which {} has no unit for", to_string(precision.math),
                            given ? "" : " where it is not given", system->device.name),
                {"expected one of: " + units});
@@ -235,7 +245,8 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   document.finish();
   for (Model& m : models) {
     const std::string title = fmt::format("{} on {}, {}", m.name, system->name, tokens_text(context));
-    s.studies.push_back({make_case(std::move(m), *system, precision, context, block, routing), options, comparison, title});
+    s.studies.push_back(
+        {make_case(std::move(m), *system, precision, context, block, routing), options, comparison, title});
   }
   return s;
 }

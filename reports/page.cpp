@@ -30,20 +30,20 @@ p { margin: 0 0 8px; overflow-wrap: anywhere; }
 code, pre { font: 12.5px/1.45 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; overflow-wrap: anywhere; }
 pre { margin: 6px 0 0; padding: 10px; background: var(--tint); overflow: auto; max-height: 300px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 1px 14px; margin: 6px 0 14px; font-size: 13.5px; }
-dt { color: var(--soft); } dd { margin: 0; min-width: 0; }
+dd { margin: 0; min-width: 0; }
 summary { cursor: pointer; }
 .controls { display: flex; flex-wrap: wrap; gap: 8px 26px; padding: 10px 14px; background: var(--tint);
   border: 1px solid var(--line); border-radius: 8px; font-size: 14px; }
 .controls > div { display: flex; flex-wrap: wrap; align-items: center; gap: 5px 13px; }
 .controls label { display: inline-flex; align-items: center; gap: 5px; cursor: pointer; }
 .controls input { margin: 0; accent-color: var(--accent); }
-.name { color: var(--soft); }
+.name, dt, .hint { color: var(--soft); }
 button, select { font: inherit; font-size: 13px; color: inherit; background: #fff; border: 1px solid #c3cad3;
   border-radius: 5px; padding: 2px 8px; cursor: pointer; }
 button:hover { border-color: var(--accent); color: var(--accent); }
 #chart { margin-top: 14px; min-width: 0; overflow: hidden; }
 .note { padding: 12px 14px; background: #fff6e5; border: 1px solid #f0d9a8; border-radius: 8px; }
-.hint { color: var(--soft); font-size: 13px; margin: 2px 0 0; }
+.hint { font-size: 13px; margin: 2px 0 0; }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 th, td { padding: 5px 10px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
@@ -110,8 +110,7 @@ const points = data.points.map(r => ({s: r[0], strategy: data.strategies[r[0]], 
 points.sort((a, b) => a.ring - b.ring);  // rings are drawn last, on top
 const COLORS = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000', '#B8A500'];
 const SHAPES = ['M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z', 'M-.85,-.85H.85V.85H-.85Z', 'M0,-1.1L1,.8H-1Z',
-  'M0,-1.15L1,0L0,1.15L-1,0Z', 'M0,1.1L1,-.8H-1Z',
-  'M-.4,-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z'];
+  'M0,-1.15L1,0L0,1.15L-1,0Z', 'M0,1.1L1,-.8H-1Z', 'M-.4,-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z'];
 const color = s => COLORS[s % COLORS.length], shape = s => SHAPES[s % SHAPES.length];
 const show = v => v === null ? '\u2013' : Math.abs(v) >= 1000 ? Math.round(v).toLocaleString('en-US')
   : String(+v.toPrecision(4));
@@ -330,8 +329,8 @@ std::optional<std::string> vega_scripts(const std::vector<std::filesystem::path>
   if (files.empty()) return std::nullopt;
   std::string out = "<script>\"use strict\";" + std::string(kLoader) + "</script>\n";
   for (const auto& file : files) {
-    std::ifstream in(file, std::ios::binary);
     std::ostringstream text;
+    std::ifstream in(file, std::ios::binary);
     if (!in || !(text << in.rdbuf())) return std::nullopt;
     std::string module = std::move(text).str();
     module.resize(
@@ -347,7 +346,9 @@ try {
   Object.assign(vegaLoad('vega-dataflow').transforms, vegaLoad('vega-transforms'), vegaLoad('vega-view-transforms'),
     vegaLoad('vega-encode'));
   window.vega = {View: vegaLoad('vega-view').View, parse: vegaLoad('vega-parser').parse};
-} catch (error) { console.error(error); }
+} catch (error) {
+  document.getElementById('chart').textContent = 'No chart: ' + error.message + '; reinstall libjs-vega and build again';
+}
 </script>
 )js";
 }
@@ -382,13 +383,11 @@ std::string page_html(const Page& page, const std::vector<std::filesystem::path>
   out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
   out += "<title>" + escaped(page.title) + "</title>\n<style>" + std::string(kStyle) +
          "</style>\n</head>\n<body>\n";
-  out += header(page);
-  out += kControls;
+  out += header(page) + std::string(kControls);
   if (!scripts) {
     out +=
-        "<p class=\"note\">The chart needs Vega: install the Debian package libjs-vega, configure and build "
-        "shardline "
-        "again, then write this page again. Filters and table work without it.</p>";
+        "<p class=\"note\">The chart needs Vega: install the Debian package libjs-vega, configure and build ";
+    out += "shardline again, then write this page again. Filters and table work without it.</p>";
   }
   out += kTable;
   out += "<script type=\"application/json\" id=\"data\">" + data_json(page.points) + "</script>\n";

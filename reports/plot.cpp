@@ -29,6 +29,7 @@ namespace {
 constexpr std::array kColors{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                              "#56B4E9", "#E69F00", "#000000", "#F0E442"};
 constexpr std::array kMarks{7, 5, 9, 13, 11, 6, 4, 8};  // gnuplot point types with distinct shapes
+constexpr std::array kStyles{"lines", "points", "fsteps", "linespoints"};  // in the order of PlotStyle
 constexpr int kWidth = 1200, kHeight = 800;
 
 using Points = std::vector<std::pair<double, double>>;
@@ -82,19 +83,27 @@ std::string preamble(const std::string& terminal, const std::string& output_file
   if (terminal == "svg") {
     out += fmt::format("set terminal svg {} font 'DejaVu Sans,16' background '#ffffff'\n", size);
   } else {
-    out += "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {\n";
-    out += fmt::format("  set terminal pngcairo {} font 'DejaVu Sans,13' background '#ffffff'\n", size);
-    out += "} else {\n";
-    out +=
-        fmt::format("  set terminal png truecolor {} font 'DejaVuSans,13' background '#ffffff'\n}}\n", size);
+    out += fmt::format(
+        "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {{\n"
+        "  set terminal pngcairo {0} font 'DejaVu Sans,13' background '#ffffff'\n}} else {{\n"
+        "  set terminal png truecolor {0} font 'DejaVuSans,13' background '#ffffff'\n}}\n",
+        size);
   }
+  // Marks of one size in both formats, whose units differ.
+  out += terminal == "svg" ? "set pointsize 0.7\n" : "set pointsize 1.5\n";
   // A leading bar would make gnuplot open a pipe.
   const std::string file = output_file.starts_with('|') ? "./" + output_file : output_file;
   return out + "set output " + literal(file) + "\n";
 }
 
-std::string title_line(const std::string& title) {
-  return title.empty() ? "" : "set title " + literal(wrapped(title, 90)) + " noenhanced font ',17'\n";
+// The SVG terminal counts in pixels, the others in points.
+std::string font(const std::string& terminal, int points) {
+  return fmt::format("font ',{}'", terminal == "svg" ? points * 4 / 3 : points);
+}
+
+std::string title_line(const std::string& title, const std::string& terminal) {
+  if (title.empty()) return "";
+  return fmt::format("set title {} noenhanced {}\n", literal(wrapped(title, 90)), font(terminal, 17));
 }
 
 std::string axis_label(char axis, const std::string& text) {
@@ -135,9 +144,12 @@ std::vector<double> log_tics(double low, double high) {
 }
 
 std::vector<double> linear_tics(double low, double high) {
-  const double rough = (high - low) / 7;
+  const double rough = (high - low) / 9;
   const double decade = std::pow(10.0, std::floor(std::log10(rough)));
-  const double step = decade * (rough > 5 * decade ? 10 : rough > 2 * decade ? 5 : rough > decade ? 2 : 1);
+  const double step = decade * (rough > 5 * decade     ? 10
+                                : rough > 2.5 * decade ? 5
+                                : rough > 2 * decade   ? 2.5
+                                                       : 2);
   std::vector<double> tics;
   const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
   for (double k = first; k <= last; ++k) tics.push_back(k * step);
@@ -166,6 +178,8 @@ std::string axis_scale(char axis, const Range& r, bool log) {
                      log ? fmt::format("set logscale {} 10\n", axis) : "", axis, low, high, axis, list);
 }
 
+constexpr const char* kKeyBeside = "set key outside right top vertical Left reverse noenhanced samplen 2\n";
+
 // The legend goes into a corner that no curve enters, or beside the plot.
 std::string key_place(const std::vector<Points>& curves, const std::vector<std::string>& names,
                       const Range& x, const Range& y, const Plot& plot) {
@@ -173,14 +187,10 @@ std::string key_place(const std::vector<Points>& curves, const std::vector<std::
   for (const std::string& name : names) longest = std::max(longest, letters(name));
   const double width = 0.09 + 0.0095 * static_cast<double>(longest);
   const double height = 0.05 + 0.042 * static_cast<double>(names.size());
-  struct Corner {
-    const char* place;
-    bool right, top;
-  };
-  for (const Corner corner : {Corner{"right top", true, true}, Corner{"left top", false, true},
-                              Corner{"right bottom", true, false}, Corner{"left bottom", false, false}}) {
+  for (const std::string corner : {"right top", "left top", "right bottom", "left bottom"}) {
     const auto inside = [&](double u, double v) {
-      return (corner.right ? u > 1 - width : u < width) && (corner.top ? v > 1 - height : v < height);
+      return (corner.starts_with("right") ? u > 1 - width : u < width) &&
+             (corner.ends_with("top") ? v > 1 - height : v < height);
     };
     bool free = width < 0.6 && height < 0.6;
     for (const Points& curve : curves) {
@@ -192,10 +202,9 @@ std::string key_place(const std::vector<Points>& curves, const std::vector<std::
           free = !inside(u0 + (u1 - u0) * k / 16, v0 + (v1 - v0) * k / 16);
       }
     }
-    if (free)
-      return fmt::format("set key inside {} vertical Left reverse noenhanced samplen 2\n", corner.place);
+    if (free) return fmt::format("set key inside {} vertical Left reverse noenhanced samplen 2\n", corner);
   }
-  return "set key outside right top vertical Left reverse noenhanced samplen 2\n";
+  return kKeyBeside;
 }
 
 Points staircase(const Points& corners) {
@@ -207,27 +216,13 @@ Points staircase(const Points& corners) {
   return out;
 }
 
-const char* with_style(PlotStyle style) {
-  switch (style) {
-    case PlotStyle::line:
-      return "lines";
-    case PlotStyle::points:
-      return "points";
-    case PlotStyle::steps:
-      return "fsteps";
-    case PlotStyle::line_points:
-      return "linespoints";
-  }
-  return "lines";
-}
-
-std::string footnote_lines(const std::string& text) {
+std::string footnote_lines(const std::string& text, const std::string& terminal) {
   if (text.empty()) return "";
   const std::string lines = wrapped(text, 150);
   const auto count = 1 + std::count(lines.begin(), lines.end(), '\n');
-  return fmt::format(
-      "set bmargin {}\nset label 1 {} at screen 0.01, screen {:.4f} left noenhanced font ',10'\n", 4 + count,
-      literal(lines), 0.018 * static_cast<double>(count));
+  return fmt::format("set bmargin {}\nset label 1 {} at screen 0.01, screen {:.4f} left noenhanced {}\n",
+                     4 + count, literal(lines), 0.006 + 0.018 * static_cast<double>(count),
+                     font(terminal, 10));
 }
 
 // Removes itself; empty name when it could not be made.
@@ -239,10 +234,7 @@ class TemporaryFile {
     if (error) return;
     name_ = (folder / "shardline-XXXXXX").string();
     const int descriptor = mkstemp(name_.data());
-    if (descriptor < 0)
-      name_.clear();
-    else
-      close(descriptor);
+    if (descriptor < 0 || close(descriptor) != 0) name_.clear();
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -260,7 +252,7 @@ class TemporaryFile {
   std::string name_;
 };
 
-// The exit status, or the reason why gnuplot did not start.
+// Nothing when gnuplot ended well, else the reason.
 std::optional<std::string> run_gnuplot(const TemporaryFile& script, const TemporaryFile& log) {
   std::string program = "gnuplot", defaults = "--default-settings", file = script.name();
   const std::array<char*, 4> arguments{program.data(), defaults.data(), file.data(), nullptr};
@@ -296,20 +288,16 @@ Rendered render_picture(const Picture& picture, const std::string& terminal) {
   return rendered;
 }
 
-std::string empty_plot(const char* text) {
-  return fmt::format(
-      "unset key\nset xrange [0:1]\nset yrange [0:1]\n"
-      "set label 2 '{}' at graph 0.5, graph 0.5 center\nplot NaN notitle\n",
-      text);
-}
+constexpr const char* kNoData =
+    "unset key\nset xrange [0:1]\nset yrange [0:1]\n"
+    "set label 2 'no data' at graph 0.5, graph 0.5 center\nplot NaN notitle\n";
 
 }  // namespace
 
 std::string gnuplot_script(const Plot& plot, const std::string& terminal, const std::string& output_file) {
   Range x, y;
   std::vector<Points> curves;
-  std::vector<std::string> names;
-  std::vector<std::string> lines, marks;  // by name: how its legend entry is drawn
+  std::vector<std::string> names, lines, marks;  // the last two: how a name's legend entry is drawn
   std::string data, commands;
   for (const PlotSeries& series : plot.series) {
     Points kept;
@@ -327,14 +315,14 @@ std::string gnuplot_script(const Plot& plot, const std::string& terminal, const 
     data += "EOD\n";
     const std::size_t color = index_of(names, series.name);
     lines.resize(names.size()), marks.resize(names.size());
-    if (series.style != PlotStyle::points) lines[color] = " lw 2.5";
-    if (series.style == PlotStyle::points || series.style == PlotStyle::line_points)
-      marks[color] = fmt::format(" pt {} ps 1.1", kMarks[color % kMarks.size()]);
-    commands += fmt::format("{} $s{} using 1:2 with {} lc rgb '{}'", commands.empty() ? "plot" : ", \\\n    ",
-                            curves.size(), with_style(series.style), kColors[color % kColors.size()]);
-    if (series.style != PlotStyle::points) commands += lines[color];
-    if (series.style == PlotStyle::points || series.style == PlotStyle::line_points) commands += marks[color];
-    commands += " notitle";
+    const bool lined = series.style != PlotStyle::points;
+    const bool marked = series.style == PlotStyle::points || series.style == PlotStyle::line_points;
+    if (lined) lines[color] = " lw 2.5";
+    if (marked) marks[color] = fmt::format(" pt {}", kMarks[color % kMarks.size()]);
+    commands += fmt::format("{} $s{} using 1:2 with {} lc rgb '{}'{}{} notitle",
+                            commands.empty() ? "plot" : ", \\\n    ", curves.size(),
+                            kStyles[static_cast<std::size_t>(series.style)], kColors[color % kColors.size()],
+                            lined ? lines[color] : "", marked ? marks[color] : "");
     curves.push_back(series.style == PlotStyle::steps ? staircase(kept) : std::move(kept));
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -343,10 +331,11 @@ std::string gnuplot_script(const Plot& plot, const std::string& terminal, const 
     commands += fmt::format(", \\\n     keyentry with {} lc rgb '{}'{}{} title {}", style,
                             kColors[i % kColors.size()], lines[i], marks[i], literal(names[i]));
   }
-  std::string out = preamble(terminal, output_file, kHeight) + title_line(plot.title);
-  out += axis_label('x', plot.x_label) + axis_label('y', plot.y_label) + footnote_lines(plot.footnote);
+  std::string out = preamble(terminal, output_file, kHeight) + title_line(plot.title, terminal);
+  out +=
+      axis_label('x', plot.x_label) + axis_label('y', plot.y_label) + footnote_lines(plot.footnote, terminal);
   out += "set grid lc rgb '#dddddd' lt 1\nset border 3 lc rgb '#444444'\nset tics nomirror out\n";
-  if (curves.empty()) return out + empty_plot("no data");
+  if (curves.empty()) return out + kNoData;
   out +=
       axis_scale('x', x, plot.log_x) + axis_scale('y', y, plot.log_y) + key_place(curves, names, x, y, plot);
   return out + data + commands + "\n";
@@ -361,12 +350,11 @@ std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, cons
     x.add(span.start), x.add(span.end);
   }
   const int count = static_cast<int>(lanes.size());
-  std::string out =
-      preamble(terminal, output_file, std::clamp(240 + 90 * count, 360, 1600)) + title_line(gantt.title);
-  out += axis_label('x', gantt.x_label) +
-         "set grid xtics lc rgb '#dddddd' lt 1\nset border 3 lc rgb '#444444'\n";
-  out += "set tics nomirror out\n";
-  if (lanes.empty()) return out + empty_plot("no data");
+  std::string out = preamble(terminal, output_file, std::clamp(240 + 90 * count, 360, 1600)) +
+                    title_line(gantt.title, terminal);
+  out += axis_label('x', gantt.x_label) + "set grid xtics lc rgb '#dddddd' lt 1\n";
+  out += "set border 3 lc rgb '#444444'\nset tics nomirror out\n";
+  if (lanes.empty()) return out + kNoData;
   if (!(x.high > x.low)) x.high = x.low + 1;
 
   std::size_t longest = 0, longest_kind = 0;
@@ -379,8 +367,7 @@ std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, cons
   }
   out += fmt::format("set ytics ({}) noenhanced\nset yrange [-0.6:{}.6]\nset xrange [{:.10g}:{:.10g}]\n",
                      names, count - 1, x.low, x.high);
-  out += "set format x '%.10g'\nset style fill solid 0.6 border lc rgb '#ffffff'\n";
-  out += "set key outside right top vertical Left reverse noenhanced samplen 1\n";
+  out += "set format x '%.10g'\nset style fill solid 0.6 border lc rgb '#ffffff'\n" + std::string(kKeyBeside);
 
   const double per_pixel =
       (x.high - x.low) / (kWidth - 130.0 - 10.0 * static_cast<double>(longest + longest_kind));
@@ -394,8 +381,8 @@ std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, cons
                     number_text(span.start), number_text(span.end), y - 0.36, y + 0.36);
     if (!span.label.empty() &&
         span.end - span.start >= per_pixel * (7.4 * static_cast<double>(letters(span.label)) + 5))
-      out += fmt::format("set label {} at {}, {} center noenhanced front font ',11'\n", literal(span.label),
-                         number_text(middle), number_text(y));
+      out += fmt::format("set label {} at {}, {} center noenhanced front {}\n", literal(span.label),
+                         number_text(middle), number_text(y), font(terminal, 11));
   }
   std::string commands;
   for (std::size_t i = 0; i < kinds.size(); ++i) {

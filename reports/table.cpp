@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 
 namespace shardline {
@@ -58,7 +59,8 @@ Progress::~Progress() {
 }
 
 void Progress::show(std::uint64_t done, std::uint64_t total) {
-  if (!enabled_ || total == 0) return;
+  if (!enabled_ || done == 0 || total == 0) return;
+  done = std::min(done, total);
   const auto now = std::chrono::steady_clock::now();
   if (now - last_ < std::chrono::milliseconds(100)) return;
   last_ = now;

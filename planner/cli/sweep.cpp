@@ -107,14 +107,30 @@ bool print_target(const std::vector<Point>& frontier, const Target& target) {
   std::sort(meeting.begin(), meeting.end(), [](const Point* a, const Point* b) {
     return value(Metric::tokens_per_s_gpu, *a) > value(Metric::tokens_per_s_gpu, *b);
   });
+  // Neighbouring batches of one plan are one answer: the best of each sharding is shown.
   Table t = plan_table("rank");
-  for (std::size_t i = 0; i < std::min<std::size_t>(meeting.size(), 5); ++i) t.add(plan_row(std::to_string(i + 1), *meeting[i]));
+  std::vector<Plan> shown;
+  for (const Point* p : meeting) {
+    Plan sharding = p->plan;
+    sharding.batch = sharding.chunks = 1;
+    if (std::find(shown.begin(), shown.end(), sharding) != shown.end()) continue;
+    shown.push_back(sharding);
+    t.add(plan_row(std::to_string(shown.size()), *p));
+    if (shown.size() == 5) break;
+  }
   fmt::print("{}\n", t.text());
   return true;
 }
 
-void print_gain(const Gain& g) {
-  fmt::print("  Gain of the candidate over the baseline: interactivity {:.3f}x; tokens/s/GPU at the same TTL budget:\n", g.interactivity);
+std::string names(const std::vector<StrategyId>& ids) {
+  std::string out;
+  for (const StrategyId id : ids) out += (out.empty() ? "" : ", ") + std::string(to_string(id));
+  return out;
+}
+
+void print_gain(const Gain& g, const Comparison& compare) {
+  fmt::print("  Best of {} over best of {}:\n  {:.3f}x the interactivity (tokens/s/user); tokens/s/GPU at the same TTL budget:\n",
+             names(compare.candidate), names(compare.baseline), g.interactivity);
   Table t({"budget over the baseline's lowest TTL", "gain"});
   for (const GainPoint& p : g.curve) {
     for (const double slack : {0.0, 0.05, 0.10, 0.25, 0.33, 0.50, 0.75, 1.0}) {
@@ -274,7 +290,7 @@ int sweep(const SweepOptions& o, const Provenance& made_by) {
     if (target.given()) met = print_target(frontier, target) && met;
     print_budgets(frontier);
     const auto candidate = r.of(study.compare.candidate).points(), baseline = r.of(study.compare.baseline).points();
-    if (on_default_axes(r) && !candidate.empty() && !baseline.empty()) print_gain(gain(candidate, baseline));
+    if (on_default_axes(r) && !candidate.empty() && !baseline.empty()) print_gain(gain(candidate, baseline), study.compare);
     if (!o.out.empty()) write_results(study, r, o, made_by);
   }
   return any && met ? 0 : 3;

@@ -43,19 +43,23 @@ TEST(Collective, H6ToH14InOneDomain) {
       SCOPED_TRACE(std::to_string(n) + " ranks, " + std::to_string(s) + " bytes");
       const Bytes bytes(s);
       const double most = (n - 1.0) / n;
-      expect_time(ring_all_reduce(g, bytes), Algorithm::ring, 2 * (n - 1) * kLatency, 2 * most * s / kPort);  // H6
-      expect_time(ring_all_gather(g, bytes), Algorithm::ring, (n - 1) * kLatency, (n - 1) * s / kPort);       // H7
-      expect_time(ring_reduce_scatter(g, bytes), Algorithm::ring, (n - 1) * kLatency, most * s / kPort);      // H7
+      expect_time(ring_all_reduce(g, bytes), Algorithm::ring, 2 * (n - 1) * kLatency,
+                  2 * most * s / kPort);                                                                 // H6
+      expect_time(ring_all_gather(g, bytes), Algorithm::ring, (n - 1) * kLatency, (n - 1) * s / kPort);  // H7
+      expect_time(ring_reduce_scatter(g, bytes), Algorithm::ring, (n - 1) * kLatency,
+                  most * s / kPort);  // H7
       int depth = 0;
       while ((1 << depth) < n) ++depth;
-      expect_time(tree_all_reduce(g, bytes), Algorithm::tree, 2 * depth * kLatency, 2 * s / kPort);            // H8
-      expect_time(one_shot_all_reduce(g, bytes), Algorithm::one_shot, kLatency, (n - 1) * s / kPort);          // H9
-      expect_time(two_shot_all_reduce(g, bytes), Algorithm::two_shot, 2 * kLatency, 2 * most * s / kPort);     // H10
-      expect_time(direct_all_gather(g, bytes), Algorithm::direct, kLatency, (n - 1) * s / kPort);              // H11
-      expect_time(direct_reduce_scatter(g, bytes), Algorithm::direct, kLatency, most * s / kPort);             // H11
-      expect_time(direct_all_to_all(g, bytes), Algorithm::direct, kLatency, s / kPort);                        // H12
-      expect_time(send_recv(g, bytes), Algorithm::direct, kLatency, s / kPort);                                // H13
-      expect_time(nvls_all_reduce(g, bytes), Algorithm::nvls, 2 * kLatency, (1 + 1.0 / n) * s / kPort);        // H14
+      expect_time(tree_all_reduce(g, bytes), Algorithm::tree, 2 * depth * kLatency, 2 * s / kPort);    // H8
+      expect_time(one_shot_all_reduce(g, bytes), Algorithm::one_shot, kLatency, (n - 1) * s / kPort);  // H9
+      expect_time(two_shot_all_reduce(g, bytes), Algorithm::two_shot, 2 * kLatency,
+                  2 * most * s / kPort);                                                            // H10
+      expect_time(direct_all_gather(g, bytes), Algorithm::direct, kLatency, (n - 1) * s / kPort);   // H11
+      expect_time(direct_reduce_scatter(g, bytes), Algorithm::direct, kLatency, most * s / kPort);  // H11
+      expect_time(direct_all_to_all(g, bytes), Algorithm::direct, kLatency, s / kPort);             // H12
+      expect_time(send_recv(g, bytes), Algorithm::direct, kLatency, s / kPort);                     // H13
+      expect_time(nvls_all_reduce(g, bytes), Algorithm::nvls, 2 * kLatency,
+                  (1 + 1.0 / n) * s / kPort);  // H14
     }
   }
 }
@@ -67,7 +71,8 @@ TEST(Collective, H6H7H12H13AcrossNodes) {
   expect_time(ring_all_gather(g, Bytes(s)), Algorithm::ring, 15 * far, 15 * s / kNic);
   expect_time(direct_all_to_all(g, Bytes(s)), Algorithm::direct, far, s / pairwise);
   expect_time(tree_all_reduce(g, Bytes(s)), Algorithm::tree, 8 * far, 2 * s / pairwise);
-  expect_time(send_recv(group_fabric(cluster(), {2, 8}), Bytes(s)), Algorithm::direct, kNetworkLatency, s / kNic);
+  expect_time(send_recv(group_fabric(cluster(), {2, 8}), Bytes(s)), Algorithm::direct, kNetworkLatency,
+              s / kNic);
 }
 
 TEST(Collective, H15HierarchicalIsTheSumOfItsThreePhases) {
@@ -87,9 +92,10 @@ TEST(Collective, H15HierarchicalIsTheSumOfItsThreePhases) {
 
 TEST(Collective, LoadsStoresAndMulticastStayInsideADomain) {
   const GroupFabric inside = group_fabric(cluster(), {8, 1}), across = group_fabric(cluster(), {16, 1});
-  const std::vector<std::pair<AllReduceRule, Algorithm>> pinned{{AllReduceRule::one_shot, Algorithm::one_shot},
-                                                                {AllReduceRule::two_shot, Algorithm::two_shot},
-                                                                {AllReduceRule::nvls, Algorithm::nvls}};
+  const std::vector<std::pair<AllReduceRule, Algorithm>> pinned{
+      {AllReduceRule::one_shot, Algorithm::one_shot},
+      {AllReduceRule::two_shot, Algorithm::two_shot},
+      {AllReduceRule::nvls, Algorithm::nvls}};
   for (const auto& [rule, algorithm] : pinned) {
     EXPECT_EQ(collective(OpKind::all_reduce, inside, Bytes(1e6), rule).algorithm, algorithm);
     EXPECT_EQ(collective(OpKind::all_reduce, across, Bytes(1e6), rule).algorithm, Algorithm::ring);
@@ -138,7 +144,8 @@ TEST(Collective, SmallMessagesGoOneShotAndLargeOnesReduceInTheSwitch) {
 TEST(Collective, TiesGoToTheEarlierAlgorithm) {
   // Three ranks: two-shot moves 2 * 2/3 and NVLS 1 + 1/3 of the buffer, with the same latency.
   const GroupFabric g = group_fabric(nvl72(), {3, 1});
-  EXPECT_NEAR(two_shot_all_reduce(g, Bytes(1e9)).total() / nvls_all_reduce(g, Bytes(1e9)).total(), 1.0, 1e-12);
+  EXPECT_NEAR(two_shot_all_reduce(g, Bytes(1e9)).total() / nvls_all_reduce(g, Bytes(1e9)).total(), 1.0,
+              1e-12);
   // No bytes and no latency: all are equal.
   FabricSpec free = hgx(2);
   free.nvlink.latency = Seconds(0);
@@ -146,11 +153,14 @@ TEST(Collective, TiesGoToTheEarlierAlgorithm) {
             Algorithm::one_shot);
   EXPECT_EQ(collective(OpKind::all_gather, group_fabric(Fabric(free), {8, 1}), Bytes(0)).algorithm,
             Algorithm::direct);
+  free.network.latency = free.network.spine_latency = Seconds(0);
+  EXPECT_EQ(collective(OpKind::all_reduce, group_fabric(Fabric(free), {2, 8}), Bytes(0)).algorithm,
+            Algorithm::ring);
 }
 
 TEST(Collective, TimeRisesWithBytesAndGroupSize) {
-  const std::vector<OpKind> kinds{OpKind::all_reduce, OpKind::all_gather, OpKind::reduce_scatter, OpKind::all_to_all,
-                                  OpKind::send_recv};
+  const std::vector<OpKind> kinds{OpKind::all_reduce, OpKind::all_gather, OpKind::reduce_scatter,
+                                  OpKind::all_to_all, OpKind::send_recv};
   for (const Fabric* f : {&nvl72(), &cluster()}) {
     for (const OpKind kind : kinds) {
       SCOPED_TRACE(to_string(kind));
@@ -169,7 +179,8 @@ TEST(Collective, TimeRisesWithBytesAndGroupSize) {
       for (const double s : {1e3, 1e6, 1e9}) {
         Seconds before;
         for (int n = 2; n <= 8; n *= 2) {
-          const Seconds now = collective(OpKind::all_reduce, group_fabric(*f, {n, 1}), Bytes(s), rule).total();
+          const Seconds now =
+              collective(OpKind::all_reduce, group_fabric(*f, {n, 1}), Bytes(s), rule).total();
           EXPECT_GE(now, before) << n << " ranks, " << s << " bytes";
           before = now;
         }
@@ -206,7 +217,8 @@ TEST(Collective, WireBytesAreConserved) {
 
 TEST(Collective, OnlyCommunicationHasATime) {
   const GroupFabric g = group_fabric(nvl72(), {2, 1});
-  for (const OpKind kind : {OpKind::gemm, OpKind::attend, OpKind::merge, OpKind::elementwise, OpKind::compress}) {
+  for (const OpKind kind :
+       {OpKind::gemm, OpKind::attend, OpKind::merge, OpKind::elementwise, OpKind::compress}) {
     EXPECT_THROW(collective(kind, g, Bytes(1)), std::logic_error) << to_string(kind);
   }
 }

@@ -1,4 +1,5 @@
-// The cost of single ops [H1]-[H3], and of blocks of them [H16], [H17], by closed forms of the device's figures.
+// The cost of single ops [H1]-[H3], and of blocks of them [H16], [H17], by closed forms of the device's
+// figures.
 #include "hardware/kernel_cost.hpp"
 
 #include <gtest/gtest.h>
@@ -46,7 +47,8 @@ TEST(KernelCost, H1H2GemmIsARoofline) {
   for (const double rows : {1.0, 64.0, 512.0, 4096.0, 65536.0}) {
     const double bytes = 8192.0 * 28672 * 0.5, ops = 2 * rows * 8192 * 28672;
     const double expected = kKernel + std::max(bytes / kMemory, ops / kFlops);
-    EXPECT_NEAR(alone(m, gemm(rows, 8192, 28672, 1, Dtype::fp4, Dtype::fp4)).value / expected, 1.0, 1e-12) << rows;
+    EXPECT_NEAR(alone(m, gemm(rows, 8192, 28672, 1, Dtype::fp4, Dtype::fp4)).value / expected, 1.0, 1e-12)
+        << rows;
   }
   // Both sides of the ridge are met: 0.5 bytes and 2 rows operations per weight.
   const double ridge = kFlops / kMemory * 0.5 / 2;
@@ -65,11 +67,14 @@ TEST(KernelCost, H2ArithmeticRunsAtItsOwnRateAndBytesAtTheirWidth) {
   CostModel m(gb200());
   const double rows = 1e5;  // compute-bound
   const double ops = 2 * rows * 4096 * 4096;
-  EXPECT_NEAR(alone(m, gemm(rows, 4096, 4096, 1, Dtype::fp4, Dtype::bf16)).value / (kKernel + ops / (2.5e15 * 0.70)),
-              1.0, 1e-12);
-  EXPECT_NEAR(alone(m, gemm(rows, 4096, 4096, 1, Dtype::fp8, Dtype::fp8)).value / (kKernel + ops / (5e15 * 0.70)), 1.0,
-              1e-12);
-  EXPECT_NEAR(alone(m, gemm(1, 4096, 4096, 1, Dtype::bf16, Dtype::bf16)).value / (kKernel + 4096.0 * 4096 * 2 / kMemory),
+  EXPECT_NEAR(
+      alone(m, gemm(rows, 4096, 4096, 1, Dtype::fp4, Dtype::bf16)).value / (kKernel + ops / (2.5e15 * 0.70)),
+      1.0, 1e-12);
+  EXPECT_NEAR(
+      alone(m, gemm(rows, 4096, 4096, 1, Dtype::fp8, Dtype::fp8)).value / (kKernel + ops / (5e15 * 0.70)),
+      1.0, 1e-12);
+  EXPECT_NEAR(alone(m, gemm(1, 4096, 4096, 1, Dtype::bf16, Dtype::bf16)).value /
+                  (kKernel + 4096.0 * 4096 * 2 / kMemory),
               1.0, 1e-12);
 }
 
@@ -80,10 +85,10 @@ TEST(KernelCost, H2AttentionReadsItsCacheMultipliesAndExponentiates) {
     const char* bound;
   };
   const Row rows[] = {
-      {{4, 16, 128, 128, 125e3, 2 * 128}, "memory"},     // grouped: few queries per cached head
-      {{4, 128, 576, 512, 125e3, 576}, "memory"},        // absorbed MLA, just below the ridge
-      {{4, 256, 576, 512, 125e3, 576}, "tensor"},        // twice its heads
-      {{4, 4096, 1, 1, 125e3, 1}, "exponentials"},       // many heads of no width
+      {{4, 16, 128, 128, 125e3, 2 * 128}, "memory"},  // grouped: few queries per cached head
+      {{4, 128, 576, 512, 125e3, 576}, "memory"},     // absorbed MLA, just below the ridge
+      {{4, 256, 576, 512, 125e3, 576}, "tensor"},     // twice its heads
+      {{4, 4096, 1, 1, 125e3, 1}, "exponentials"},    // many heads of no width
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.bound);
@@ -101,7 +106,8 @@ TEST(KernelCost, H2AttentionReadsItsCacheMultipliesAndExponentiates) {
 TEST(KernelCost, H1LaunchesCount) {
   CostModel m(gb200());
   for (const double launches : {0.25, 1.0, 3.0}) {
-    EXPECT_NEAR(m.price(gemm(1, 64, 64, 1, Dtype::fp4, Dtype::fp4, launches)).latency.value, launches * kKernel, 1e-18);
+    EXPECT_NEAR(m.price(gemm(1, 64, 64, 1, Dtype::fp4, Dtype::fp4, launches)).latency.value,
+                launches * kKernel, 1e-18);
   }
   // Elementwise kernels are all launch.
   const Op norm = only_op([](ScheduleBuilder& b) {
@@ -124,8 +130,10 @@ TEST(KernelCost, H3ExchangesAddTheirCollective) {
 TEST(KernelCost, H3AcrossNodesTheNetworkPortIsBusyForTheDrainTime) {
   CostModel m(h100());
   for (const Group g : {Group{2, 8}, Group{16, 1}, Group{32, 1}}) {
-    for (const OpKind kind : {OpKind::all_reduce, OpKind::all_gather, OpKind::all_to_all, OpKind::send_recv}) {
-      const Op op = only_op([&](ScheduleBuilder& b) { b.exchange("x", Part::exchange, kind, g, Bytes(3e6)); });
+    for (const OpKind kind :
+         {OpKind::all_reduce, OpKind::all_gather, OpKind::all_to_all, OpKind::send_recv}) {
+      const Op op =
+          only_op([&](ScheduleBuilder& b) { b.exchange("x", Part::exchange, kind, g, Bytes(3e6)); });
       const OpCost c = m.price(op);
       EXPECT_EQ(c.port_resource, RankResource::network);
       const CollectiveTime t = collective(kind, m.group(g), Bytes(3e6));

@@ -89,12 +89,13 @@ TEST(Systems, UnknownNamesAreAnsweredWithTheNearest) {
     load_system("h100_hgx", testing::system_catalog());
     FAIL() << "no error";
   } catch (const UserError& e) {
-    EXPECT_STREQ(e.what(),
-                 "unknown system h100_hgx\n"
-                 "expected one of: a100-sxm, b200-hgx, gb200-nvl72, gb300-nvl72, h100-gti, h100-gtt, h100-hgx, "
-                 "h200-hgx\n"
-                 "did you mean h100-hgx?\n"
-                 "or the path of a .yaml file\n");
+    EXPECT_STREQ(
+        e.what(),
+        "unknown system h100_hgx\n"
+        "expected one of: a100-sxm, b200-hgx, gb200-nvl72, gb300-nvl72, h100-gti, h100-gtt, h100-hgx, "
+        "h200-hgx\n"
+        "did you mean h100-hgx?\n"
+        "or the path of a .yaml file\n");
   }
   EXPECT_THROW(load_system("no/such/system.yaml", testing::system_catalog()), UserError);
   EXPECT_THROW(system_names(testing::system_catalog() / "nowhere"), UserError);
@@ -102,7 +103,8 @@ TEST(Systems, UnknownNamesAreAnsweredWithTheNearest) {
 
 TEST(Systems, AFileLoadsAsACatalogueNameDoes) {
   const auto path = testing::system_catalog() / "h100-hgx.yaml";
-  const System file = load_system(path.string(), "/nowhere"), text = parse_system("t", testing::read_file(path));
+  const System file = load_system(path.string(), "/nowhere"),
+               text = parse_system("t", testing::read_file(path));
   EXPECT_EQ(file.name, "h100-hgx");
   EXPECT_EQ(text.device.memory_bandwidth, file.device.memory_bandwidth);
   EXPECT_EQ(text.fabric.network.latency, file.fabric.network.latency);

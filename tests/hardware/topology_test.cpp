@@ -1,4 +1,5 @@
-// Routes and shares of the fabric graph, against figures of its links and against an oracle that splits flows itself.
+// Routes and shares of the fabric graph, against figures of its links and against an oracle that splits flows
+// itself.
 #include "hardware/topology.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,8 @@ std::string kinds(const Fabric& f, const Route& r) {
   return out;
 }
 
-void expect_route(const Fabric& f, int from, int to, const std::string& way, double latency, double bottleneck) {
+void expect_route(const Fabric& f, int from, int to, const std::string& way, double latency,
+                  double bottleneck) {
   SCOPED_TRACE(std::to_string(from) + " to " + std::to_string(to));
   const Route r = f.route(from, to);
   EXPECT_EQ(kinds(f, r), way);
@@ -58,7 +60,8 @@ TEST(Topology, ASlowSpineIsAvoidedThroughNvlink) {
   const Fabric f(spec);
   const Route r = f.route(0, 9);
   EXPECT_NEAR(r.latency.value, kNetworkLatency + kNvlinkLatency, 1e-15);
-  // NVLink first or the rail first: the ways share in proportion to their first link, and one NIC carries each.
+  // NVLink first or the rail first: the ways share in proportion to their first link, and one NIC carries
+  // each.
   const double nvlink_first = kNvlink / (kNvlink + testing::kHost);
   EXPECT_NEAR(r.bottleneck.value / (kNic / nvlink_first), 1.0, 1e-12);
 }
@@ -165,14 +168,15 @@ TEST(Topology, PlacementInsideASymmetricDomainDoesNotMatter) {
   }
 }
 
-/// Splits flows by its own rule book: all-pairs distances by relaxation, then shares edge by edge from the source.
+/// Splits flows by its own rule book: all-pairs distances by relaxation, then shares edge by edge from the
+/// source.
 class Oracle {
  public:
   explicit Oracle(const Fabric& f) : g_(f.graph()) {
     const std::size_t n = boost::num_vertices(g_);
     for (const auto e : boost::make_iterator_range(boost::edges(g_))) {
-      edges_.push_back({boost::source(e, g_), boost::target(e, g_), std::llround(g_[e].latency.value * 1e15) + 1,
-                        g_[e].bandwidth.value});
+      edges_.push_back({boost::source(e, g_), boost::target(e, g_),
+                        std::llround(g_[e].latency.value * 1e15) + 1, g_[e].bandwidth.value});
     }
     to_.assign(n, std::vector<long long>(n, kFar));
     for (std::size_t t = 0; t < n; ++t) {
@@ -188,7 +192,8 @@ class Oracle {
 
   /// Adds one unit of flow; checks that it is conserved at every vertex.
   void send(std::size_t from, std::size_t to, double amount, std::vector<double>& load) const {
-    std::map<long long, std::map<std::size_t, double>, std::greater<>> front{{to_[to][from], {{from, amount}}}};
+    std::map<long long, std::map<std::size_t, double>, std::greater<>> front{
+        {to_[to][from], {{from, amount}}}};
     std::vector<double> in(to_.size(), 0.0), out(to_.size(), 0.0);
     while (!front.empty() && front.begin()->first > 0) {
       const auto vertices = front.begin()->second;
@@ -244,13 +249,16 @@ TEST(Topology, H4H5SharesConserveFlowAndAgreeWithTheOracle) {
   for (const FabricSpec& spec : {hgx(2), slow_spine, shared, oversubscribed()}) {
     const Fabric f(spec);
     const Oracle oracle(f);
-    for (const Group g : {Group{2, 1}, Group{8, 1}, Group{16, 1}, Group{2, 8}, Group{4, 4}, Group{3, 3}, Group{5, 2}}) {
+    for (const Group g :
+         {Group{2, 1}, Group{8, 1}, Group{16, 1}, Group{2, 8}, Group{4, 4}, Group{3, 3}, Group{5, 2}}) {
       SCOPED_TRACE(std::to_string(g.size) + "/" + std::to_string(g.stride));
       std::vector<double> pairwise(oracle.edges(), 0.0), ring(oracle.edges(), 0.0);
       const int span = g.size * g.stride;
       for (int start = 0; start + span <= f.gpus(); start += span) {
         for (int offset = 0; offset < g.stride; ++offset) {
-          const auto gpu = [&](int m) { return static_cast<std::size_t>(start + offset + m % g.size * g.stride); };
+          const auto gpu = [&](int m) {
+            return static_cast<std::size_t>(start + offset + m % g.size * g.stride);
+          };
           for (int a = 0; a < g.size; ++a) {
             oracle.send(gpu(a), gpu(a + 1), 1.0, ring);
             for (int b = 0; b < g.size; ++b) {

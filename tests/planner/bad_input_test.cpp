@@ -1,5 +1,5 @@
-// Every file in tests/bad/scenario, tests/bad/system and tests/bad/plan fails with exactly the message in its .expected
-// file. Scenarios are read from their own folder, so that they can name files beside them.
+// Every file in tests/bad/scenario, tests/bad/system and tests/bad/plan fails with exactly the message in its
+// .expected file. Scenarios are read from their own folder, so that they can name files beside them.
 #include "tests/support/bad_input.hpp"
 
 #include "planner/scenario.hpp"

@@ -1,0 +1,191 @@
+#include "reports/plot.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace shardline {
+namespace {
+
+// Sets an environment variable and puts the old value back.
+class Environment {
+ public:
+  Environment(const char* name, const std::string& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    setenv(name, value.c_str(), 1);
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() {
+    if (old_.empty())
+      unsetenv(name_);
+    else
+      setenv(name_, old_.c_str(), 1);
+  }
+
+ private:
+  const char* name_;
+  std::string old_;
+};
+
+// A new folder that the pictures' temporary files go to.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "plot-test-XXXXXX").string()) {
+    if (mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "no temporary folder";
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+bool gnuplot_installed() { return std::system("command -v gnuplot >/dev/null 2>&1") == 0; }
+
+Plot frontier() {
+  return {
+      .title = "Frontier",
+      .x_label = "tokens/s/user",
+      .y_label = "tokens/s/GPU",
+      .series = {{"helix", PlotStyle::steps, {{30, 10}, {10, 30}}}, {"helix", PlotStyle::points, {{10, 30}}}},
+      .footnote = "made up"};
+}
+
+Gantt step() {
+  return {.title = "Step",
+          .x_label = "time (us)",
+          .spans = {{"compute", 0, 90, "gemm", "qkv"},
+                    {"communication", 90, 100, "all_to_all", "too long here"}}};
+}
+
+const std::string kPreamble =
+    "set encoding utf8\n"
+    "set terminal svg size 1200,800 noenhanced font 'DejaVu Sans,16' background '#ffffff'\n"
+    "set pointsize 0.7\n"
+    "set output 'out.svg'\n";
+
+TEST(Plot, FrontierScript) {
+  EXPECT_EQ(gnuplot_script(frontier(), "svg", "out.svg"),
+            kPreamble +
+                "set title 'Frontier' noenhanced font ',22'\n"
+                "set xlabel 'tokens/s/user' noenhanced\n"
+                "set ylabel 'tokens/s/GPU' noenhanced\n"
+                "set bmargin 5\n"
+                "set label 1 'made up' at screen 0.01, screen 0.0240 left noenhanced font ',13'\n"
+                "set grid lc rgb '#dddddd' lt 1\n"
+                "set border 3 lc rgb '#444444'\n"
+                "set tics nomirror out\n"
+                "set xrange [0:30]\n"
+                "set xtics ('0' 0, '5' 5, '10' 10, '15' 15, '20' 20, '25' 25, '30' 30)\n"
+                "set yrange [0:30]\n"
+                "set ytics ('0' 0, '5' 5, '10' 10, '15' 15, '20' 20, '25' 25, '30' 30)\n"
+                "set key inside right top vertical Left reverse noenhanced samplen 2\n"
+                "$s0 << EOD\n10 30\n30 10\nEOD\n"
+                "$s1 << EOD\n10 30\nEOD\n"
+                "plot $s0 using 1:2 with fsteps lc rgb '#0072B2' lw 2.5 notitle, \\\n"
+                "     $s1 using 1:2 with points lc rgb '#0072B2' pt 7 notitle, \\\n"
+                "     keyentry with linespoints lc rgb '#0072B2' lw 2.5 pt 7 title 'helix'\n");
+}
+
+TEST(Plot, GanttScriptLabelsWideBarsOnly) {
+  const std::string script = gnuplot_script(step(), "svg", "out.svg");
+  EXPECT_NE(script.find("set ytics ('compute' 1, 'communication' 0) noenhanced\n"), std::string::npos);
+  EXPECT_NE(script.find("set label 'qkv' at 45, 1 center"), std::string::npos);
+  EXPECT_EQ(script.find("too long here"), std::string::npos);
+  EXPECT_NE(script.find("$k1 << EOD\n95 0 90 100 -0.36 0.36\nEOD\n"), std::string::npos);
+  EXPECT_NE(script.find("title 'gemm', \\\n"), std::string::npos);
+  EXPECT_NE(script.find("title 'all_to_all'\n"), std::string::npos);
+}
+
+TEST(Plot, TextsAreTakenLiterally) {
+  Plot plot = frontier();
+  plot.title = "it's `id` \"{x}\"_y\\n";
+  plot.x_label = "two\nlines";
+  plot.series[0].name = "@macro\t^2";
+  const std::string script = gnuplot_script(plot, "png", "|rm it's");
+  EXPECT_NE(script.find("set title 'it''s `id` \"{x}\"_y\\n' noenhanced"), std::string::npos);
+  EXPECT_NE(script.find("set xlabel 'two'.\"\\n\".'lines' noenhanced\n"), std::string::npos);
+  EXPECT_NE(script.find("title '@macro ^2'"), std::string::npos);
+  EXPECT_NE(script.find("set output './|rm it''s'\n"), std::string::npos);
+}
+
+TEST(Plot, LogarithmicAxesDropWhatTheyCannotShow) {
+  Plot plot = frontier();
+  plot.log_x = plot.log_y = true;
+  const double infinity = std::numeric_limits<double>::infinity();
+  plot.series = {
+      {"a", PlotStyle::line, {{1e3, 1}, {0, 5}, {5, -1}, {infinity, 2}, {3, std::nan("")}, {1e6, 2}}}};
+  const std::string script = gnuplot_script(plot, "svg", "out.svg");
+  EXPECT_NE(script.find("$s0 << EOD\n1000 1\n1e+06 2\nEOD\n"), std::string::npos) << script;
+  EXPECT_NE(script.find("set logscale x 10\n"), std::string::npos);
+  EXPECT_NE(script.find("set xtics ('1k' 1000, '10k' 10000, '100k' 100000, '1M' 1000000)\n"),
+            std::string::npos);
+  EXPECT_NE(script.find("set ytics ('1' 1, '2' 2)\n"), std::string::npos);
+}
+
+TEST(Plot, LegendLeavesCurvesAlone) {
+  Plot plot = frontier();
+  plot.series = {{"a", PlotStyle::line, {{0, 0}, {1, 0.5}, {2, 2}}}};
+  EXPECT_NE(gnuplot_script(plot, "svg", "f").find("set key inside left top "), std::string::npos);
+  plot.series = {{"a", PlotStyle::line, {{0, 1}, {0, 0}, {1, 0}, {1, 1}}}};
+  plot.series.push_back({"b", PlotStyle::line, {{0, 0}, {1, 1}}});
+  plot.series.push_back({"c", PlotStyle::line, {{0, 1}, {1, 0}}});
+  EXPECT_NE(gnuplot_script(plot, "svg", "f").find("set key outside right top "), std::string::npos);
+}
+
+TEST(Plot, DrawsSvgAndPng) {
+  if (!gnuplot_installed()) GTEST_SKIP() << "needs gnuplot (Debian package gnuplot-nox)";
+  const TemporaryFolder folder;
+  const Environment temporary("TMPDIR", folder.path());
+  Plot hostile = frontier();
+  hostile.title = "it's `touch " + folder.path() + "/ran` \"{x}\"_y\\";
+  const Rendered svg = render(hostile, "svg");
+  EXPECT_EQ(svg.error, "");
+  EXPECT_NE(svg.bytes.find("<svg"), std::string::npos);
+  EXPECT_NE(svg.bytes.find("{x}"), std::string::npos);
+  EXPECT_NE(svg.bytes.find("made up"), std::string::npos);
+  EXPECT_EQ(render(hostile, "svg").bytes, svg.bytes);
+  Plot single;
+  single.series = {{"a", PlotStyle::points, {{0, 0}}}};
+  for (const Rendered& png : {render(frontier(), "png"), render(step(), "png"), render(Plot{}, "png"),
+                              render(Gantt{}, "png"), render(single, "png")}) {
+    EXPECT_EQ(png.error, "");
+    EXPECT_EQ(png.bytes.substr(0, 8), "\x89PNG\r\n\x1a\n");
+    EXPECT_GT(png.bytes.size(), 3000U);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Plot, MissingOrFailingGnuplotIsAnError) {
+  const TemporaryFolder folder, programs;
+  const Environment temporary("TMPDIR", folder.path());
+  const Environment path("PATH", programs.path());
+  const Rendered missing = render(frontier(), "svg");
+  EXPECT_EQ(missing.bytes, "");
+  EXPECT_EQ(missing.error, "gnuplot was not found in PATH; install the Debian package gnuplot-nox");
+
+  const std::string fake = programs.path() + "/gnuplot";
+  std::ofstream(fake) << "#!/bin/sh\necho broken font >&2\nexit 3\n";
+  std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
+  EXPECT_EQ(render(step(), "svg").error, "gnuplot failed: broken font\n");
+
+  std::ofstream(fake) << "#!/bin/sh\nexit 0\n";
+  EXPECT_EQ(render(step(), "svg").error, "gnuplot drew nothing: ");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Plot, UnwritableTemporaryFolderIsAnError) {
+  const Environment temporary("TMPDIR", "/dev/null/none");
+  EXPECT_EQ(render(frontier(), "svg").error, "no temporary file can be made; is TMPDIR writable?");
+}
+
+}  // namespace
+}  // namespace shardline

@@ -1,5 +1,6 @@
-// Every file of a folder of tests/bad fails with exactly the message in its .expected file. A different message is
-// written to the build folder (SHARDLINE_BINARY_DIR) as FOLDER.NAME.new, never into the source tree.
+// Every file of a folder of tests/bad fails with exactly the message in its .expected file. A different
+// message is written to the build folder (SHARDLINE_BINARY_DIR) as FOLDER.NAME.new, never into the source
+// tree.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +30,8 @@ inline void expect_messages(const std::string& folder, const std::string& extens
     const auto fresh =
         std::filesystem::path(SHARDLINE_BINARY_DIR) / (folder + "." + file.stem().string() + ".new");
     std::ofstream(fresh, std::ios::binary) << message;
-    ADD_FAILURE() << "differs from " << expected.filename() << "; the message is in " << fresh << ":\n" << message;
+    ADD_FAILURE() << "differs from " << expected.filename() << "; the message is in " << fresh << ":\n"
+                  << message;
   }
 }
 

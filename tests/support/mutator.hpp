@@ -23,7 +23,41 @@ class Mutator {
 
  private:
   std::string piece() {
-    static const std::vector<std::string> kPieces = {"0", "-1", "010", "1e308", "9223372036854775808", "nan", "null", "~", "{}", "[]", "[[", "\"", "'", ": ", "\n", "  ", "\t", "&a ", "*a", "!!int ", "<<: ", "- ", "? ", "#", "%", "true", std::string(1, '\0'), "\xff", "\xef\xbb\xbf", "65536", "131072", "1.5", ",", "}", "]"};
+    static const std::vector<std::string> kPieces = {"0",
+                                                     "-1",
+                                                     "010",
+                                                     "1e308",
+                                                     "9223372036854775808",
+                                                     "nan",
+                                                     "null",
+                                                     "~",
+                                                     "{}",
+                                                     "[]",
+                                                     "[[",
+                                                     "\"",
+                                                     "'",
+                                                     ": ",
+                                                     "\n",
+                                                     "  ",
+                                                     "\t",
+                                                     "&a ",
+                                                     "*a",
+                                                     "!!int ",
+                                                     "<<: ",
+                                                     "- ",
+                                                     "? ",
+                                                     "#",
+                                                     "%",
+                                                     "true",
+                                                     std::string(1, '\0'),
+                                                     "\xff",
+                                                     "\xef\xbb\xbf",
+                                                     "65536",
+                                                     "131072",
+                                                     "1.5",
+                                                     ",",
+                                                     "}",
+                                                     "]"};
     const std::size_t i = below(kPieces.size() + words_.size());
     return i < kPieces.size() ? kPieces[i] : words_[i - kPieces.size()];
   }

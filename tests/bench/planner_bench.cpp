@@ -1,0 +1,95 @@
+// Configurations per second: closed-form bounds and event simulations apart, and whole frontiers.
+#include <benchmark/benchmark.h>
+
+#include <numeric>
+
+#include "models/catalog.hpp"
+#include "planner/search.hpp"
+
+namespace shardline {
+namespace {
+
+const std::filesystem::path kRoot(SHARDLINE_SOURCE_DIR);
+
+Case study(const char* model) {
+  return make_case(load_model(model, kRoot / "models/catalog"), load_system("gb200-nvl72", kRoot / "hardware/catalog"),
+                   Precision{}, 1'000'000, 16, Routing{});
+}
+
+const char* name_of(int model) { return model == 0 ? "llama-3.1-405b" : "deepseek-r1"; }
+
+// Every plan of the space at a few batches, so that caches see the mix a sweep sees.
+std::vector<Plan> plans(const Case& c) {
+  std::vector<Plan> out;
+  SearchSpace space;
+  for (const Strategy* s : strategies()) {
+    for (int gpus = 1; gpus <= 64; ++gpus) s->enumerate(c, gpus, space, out);
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) out[i].batch = 1 + static_cast<int>(i * 7 % 64);
+  return out;
+}
+
+void BM_EventSimulation(benchmark::State& state) {  // goal: 50 000 configurations/s/core
+  const Case c = study(name_of(static_cast<int>(state.range(0))));
+  const std::vector<Plan> all = plans(c);
+  Evaluator e(c);
+  for (const Plan& p : all) e.simulate(p);  // fills the cache of group paths
+  std::size_t i = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(e.simulate(all[i]));
+    i = i + 1 == all.size() ? 0 : i + 1;
+  }
+  state.SetItemsProcessed(state.iterations());
+  state.SetLabel(c.model.name);
+}
+BENCHMARK(BM_EventSimulation)->Arg(0)->Arg(1);
+
+void BM_Bound(benchmark::State& state) {  // goal: 1 000 000 bounds/s/core
+  const Case c = study(name_of(static_cast<int>(state.range(0))));
+  const std::vector<Plan> all = plans(c);
+  Evaluator e(c);
+  for (const Plan& p : all) e.bound(p);
+  std::size_t i = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(e.bound(all[i]));
+    i = i + 1 == all.size() ? 0 : i + 1;
+  }
+  state.SetItemsProcessed(state.iterations());
+  state.SetLabel(c.model.name);
+}
+BENCHMARK(BM_Bound)->Arg(0)->Arg(1);
+
+// N = 1..64, PP dividing N, every batch 1..256, ceiling sharding, HOP-B off and on, both models.
+void BM_Frontier(benchmark::State& state) {  // goal: both models in 2 s on 2 cores
+  const Case c[2] = {study("llama-3.1-405b"), study("deepseek-r1")};
+  SearchOptions o;
+  for (const Strategy* s : strategies()) o.strategies.push_back(s->id);
+  o.gpus.resize(64);
+  std::iota(o.gpus.begin(), o.gpus.end(), 1);
+  o.batches.resize(static_cast<std::size_t>(state.range(1)));
+  std::iota(o.batches.begin(), o.batches.end(), 1);
+  o.prune = state.range(0) != 0;
+  std::uint64_t configurations = 0, simulated = 0, bounds = 0, feasible = 0;
+  for (auto _ : state) {
+    configurations = simulated = bounds = feasible = 0;
+    for (const Case& each : c) {
+      const SearchResult r = search(each, o);
+      configurations += r.counts.configurations;
+      feasible += r.counts.configurations - r.counts.infeasible;
+      simulated += r.counts.simulated;
+      bounds += r.counts.bounds;
+    }
+  }
+  state.counters["configurations"] = static_cast<double>(configurations);
+  state.counters["feasible"] = static_cast<double>(feasible);
+  state.counters["simulated"] = static_cast<double>(simulated);
+  state.counters["bounds"] = static_cast<double>(bounds);
+  state.SetItemsProcessed(static_cast<std::int64_t>(configurations) * state.iterations());
+  state.SetLabel(o.prune ? "pruned" : "exhaustive");
+}
+BENCHMARK(BM_Frontier)->ArgsProduct({{1, 0}, {64, 256, 1024}})->Unit(benchmark::kMillisecond)->UseRealTime()->MeasureProcessCPUTime();
+
+}  // namespace
+}  // namespace shardline
+
+BENCHMARK_MAIN();

@@ -1,0 +1,187 @@
+#include "reports/atomic_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class AtomicFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "shardline_reports.XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override {
+    chmod(folder_.c_str(), 0700);
+    fs::remove_all(folder_);
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const auto& entry : fs::directory_iterator(folder_)) out.push_back(entry.path().filename().string());
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+  static std::string read(const fs::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+  fs::path folder_;
+};
+
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+// Runs `f` in a child (limits, users and signals stay there); true if it returned true.
+template <class F>
+bool in_child(F f) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    bool good = false;
+    try {
+      good = f();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+    }
+    std::_Exit(good ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_F(AtomicFile, WritesWholeTextAndNothingElse) {
+  const std::string text = std::string("a\0b\r\n", 5) + std::string(1 << 20, 'x');
+  write_file(folder_ / "out.csv", text);
+  EXPECT_EQ(read(folder_ / "out.csv"), text);
+  EXPECT_THAT(names(), ElementsAre("out.csv"));
+}
+
+TEST_F(AtomicFile, EmptyText) {
+  write_file(folder_ / "out.csv", "");
+  EXPECT_TRUE(fs::exists(folder_ / "out.csv"));
+  EXPECT_EQ(read(folder_ / "out.csv"), "");
+}
+
+TEST_F(AtomicFile, ReplacesAnOlderFile) {
+  write_file(folder_ / "out.csv", "old, and longer");
+  write_file(folder_ / "out.csv", "new");
+  EXPECT_EQ(read(folder_ / "out.csv"), "new");
+  EXPECT_THAT(names(), ElementsAre("out.csv"));
+}
+
+TEST_F(AtomicFile, PermissionsFollowTheMask) {
+  const mode_t before = umask(027);
+  write_file(folder_ / "out.csv", "x");
+  EXPECT_EQ(umask(before), mode_t{027});
+  struct stat s {};
+  ASSERT_EQ(stat((folder_ / "out.csv").c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, mode_t{0640});
+}
+
+TEST_F(AtomicFile, MissingFolderIsNamed) {
+  const fs::path file = folder_ / "none" / "out.csv";
+  const std::string error = error_of([&] { write_file(file, "x"); });
+  EXPECT_THAT(error, HasSubstr(file.string()));
+  EXPECT_THAT(error, HasSubstr("No such file or directory"));
+}
+
+TEST_F(AtomicFile, TargetIsAFolder) {
+  fs::create_directory(folder_ / "out.csv");
+  EXPECT_THAT(error_of([&] { write_file(folder_ / "out.csv", "x"); }), HasSubstr("Is a directory"));
+  EXPECT_THAT(names(), ElementsAre("out.csv"));
+}
+
+TEST_F(AtomicFile, NoRoomLeavesTheOldFileAndNoTemporary) {
+  write_file(folder_ / "out.csv", "old");
+  EXPECT_TRUE(in_child([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{4096, 4096};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return false;
+    const std::string error = error_of([&] { write_file(folder_ / "out.csv", std::string(10000, 'x')); });
+    return error.find("File too large") != std::string::npos && error.find("out.csv") != std::string::npos;
+  }));
+  EXPECT_EQ(read(folder_ / "out.csv"), "old");
+  EXPECT_THAT(names(), ElementsAre("out.csv"));
+}
+
+TEST_F(AtomicFile, ReadOnlyFolder) {
+  ASSERT_EQ(chmod(folder_.c_str(), 0555), 0);
+  EXPECT_TRUE(in_child([&] {
+    // Root writes everywhere.
+    if (geteuid() == 0 && setuid(65534) != 0) return false;
+    return error_of([&] { write_file(folder_ / "out.csv", "x"); }).find("Permission denied") !=
+               std::string::npos &&
+           error_of([&] { make_output_folder(folder_); }).find("Permission denied") != std::string::npos &&
+           error_of([&] { make_output_folder(folder_ / "a"); }).find("Permission denied") !=
+               std::string::npos;
+  }));
+  EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(AtomicFile, InterruptLeavesNoFile) {
+  EXPECT_TRUE(in_child([&] {
+    catch_interrupts();
+    if (interrupted()) return false;
+    std::raise(SIGINT);
+    if (!interrupted()) return false;
+    return error_of([&] { write_file(folder_ / "out.csv", "x"); }).find("interrupted") != std::string::npos;
+  }));
+  EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(AtomicFile, SecondInterruptEndsTheProgram) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    catch_interrupts();
+    std::raise(SIGINT);
+    std::raise(SIGINT);
+    std::_Exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGINT);
+}
+
+TEST_F(AtomicFile, OutputFolderWithParents) {
+  make_output_folder(folder_ / "a" / "b");
+  make_output_folder(folder_ / "a" / "b");
+  EXPECT_TRUE(fs::is_directory(folder_ / "a" / "b"));
+}
+
+TEST_F(AtomicFile, OutputFolderIsAFile) {
+  write_file(folder_ / "x", "");
+  EXPECT_THAT(error_of([&] { make_output_folder(folder_ / "x"); }), HasSubstr((folder_ / "x").string()));
+  EXPECT_THAT(error_of([&] { make_output_folder(folder_ / "x" / "y"); }), HasSubstr("Not a directory"));
+}
+
+}  // namespace
+}  // namespace shardline
