@@ -181,9 +181,12 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const Provenance& 
   plot.log_y = true;
   plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
   for (const StrategyId id : study.search.strategies) {
-    PlotSeries s{std::string(to_string(id)), PlotStyle::line_points, {}};
+    PlotSeries s{std::string(to_string(id)), PlotStyle::steps, {}};
     for (const Point& p : r.frontiers.at(id).points()) s.points.emplace_back(value(r.x, p), value(r.y, p));
-    if (!s.points.empty()) plot.series.push_back(std::move(s));
+    if (s.points.empty()) continue;
+    plot.series.push_back(s);
+    s.style = PlotStyle::points;  // same name, same colour
+    plot.series.push_back(std::move(s));
   }
   return plot;
 }
@@ -237,10 +240,14 @@ void write_results(const Study& study, const SearchResult& r, const SweepOptions
     plot.title = study.title + ": gain over the baseline";
     plot.x_label = "TTL budget over the baseline's lowest TTL (%)";
     plot.y_label = "gain in tokens/s/GPU";
-    plot.log_y = true;
     plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
     PlotSeries s{"candidate / baseline", PlotStyle::steps, {}};
-    for (const GainPoint& g : gain(candidate, baseline).curve) s.points.emplace_back(100 * g.slack, g.gain);
+    double most = 1;
+    for (const GainPoint& g : gain(candidate, baseline).curve) {
+      s.points.emplace_back(100 * g.slack, g.gain);
+      most = std::max(most, g.gain);
+    }
+    plot.log_y = most > 5;
     plot.series.push_back(std::move(s));
     write_picture(plot, folder / "gain");
   }

@@ -143,6 +143,22 @@ TEST(KernelCost, H3AcrossNodesTheNetworkPortIsBusyForTheDrainTime) {
   }
 }
 
+TEST(KernelCost, TimeIsThatOfThePricedOp) {
+  CostModel m(gb200());
+  Schedule s;
+  ScheduleBuilder b(s);
+  b.begin_block("all", 1);
+  b.gemm("gemm", Part::ffn, Dtype::fp4, Dtype::fp4, {8, 4096, 4096, 1});
+  b.attend("attend", Dtype::fp8, Dtype::fp8, {2, 16, 128, 128, 1e5, 256});
+  for (const OpKind kind : {OpKind::elementwise, OpKind::merge, OpKind::compress}) {
+    b.elementwise("pointwise", Part::qkv, kind, {8, 4096}, 1.5);
+  }
+  b.exchange("sum", Part::ffn_sum, OpKind::all_reduce, {8, 1}, Bytes(1e5));
+  b.end_block();
+  b.end_stage(1);
+  for (const Op& op : s.ops) EXPECT_EQ(m.time(op), alone(m, op)) << op.name;
+}
+
 TEST(KernelCost, AlgorithmRuleIsObeyed) {
   CostModel m(gb200(), AllReduceRule::ring);
   const Op op = only_op([](ScheduleBuilder& b) {
