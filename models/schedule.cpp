@@ -12,7 +12,7 @@ std::string_view to_string(Dtype d) {
 }
 
 std::string_view to_string(OpKind k) {
-  constexpr std::array<std::string_view, 10> names{"gemm",       "attend",     "merge",      "elementwise",
+  constexpr std::array<std::string_view, kOpKinds> names{"gemm",       "attend",     "merge",      "elementwise",
                                                    "send_recv",  "all_reduce", "all_gather", "reduce_scatter",
                                                    "all_to_all", "compress"};
   return names[static_cast<std::size_t>(k)];

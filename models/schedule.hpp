@@ -3,6 +3,7 @@
 // bytes follow from their shapes by geometry (models/README.md [G1]-[G5]).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -31,6 +32,7 @@ enum class OpKind : std::uint8_t {
   all_to_all,
   compress
 };
+inline constexpr std::size_t kOpKinds = 10;
 std::string_view to_string(OpKind kind);
 constexpr bool is_communication(OpKind k) { return k >= OpKind::send_recv && k <= OpKind::all_to_all; }
 

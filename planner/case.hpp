@@ -24,6 +24,7 @@ struct Case {
   Precision precision;
   long long context = 0;      // cached tokens per request
   int kv_block = 16;          // tokens that round-robin KV concatenation keeps together (Helix, section 2.3)
+  Bytes memory_limit{0};      // per GPU, all kinds together; 0: the device's capacity
   std::shared_ptr<const ExpertRouting> routing;  // null for dense models
 };
 

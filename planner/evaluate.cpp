@@ -42,6 +42,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
       for (const TaskId t : path) {
         const Op& op = s.ops[block.first + t];
         b.parts[static_cast<std::size_t>(op.part)] += length(t) * times;
+        b.kinds[static_cast<std::size_t>(op.kind)] += length(t) * times;
         if (is_communication(op.kind)) on_path += length(t);
       }
       Seconds all;

@@ -45,7 +45,9 @@ class Evaluator {
 
 /// Time of one token by part of the layer, and how much communication was hidden.
 struct Breakdown {
-  std::array<Seconds, static_cast<std::size_t>(Part::count)> parts{};  // along the critical path; sums to pass latency
+  // Along the critical path; each array sums to the pass latency.
+  std::array<Seconds, static_cast<std::size_t>(Part::count)> parts{};
+  std::array<Seconds, kOpKinds> kinds{};
   Seconds exposed_communication;  // on the critical path
   Seconds hidden_communication;   // busy, but not on it
   Seconds waiting;                // TTL minus the pass: a microbatch waits for the slowest stage

@@ -10,7 +10,7 @@
 namespace shardline {
 
 Case make_case(Model model, System system, Precision precision, long long context, int kv_block, Routing routing) {
-  Case c{std::move(model), std::move(system), precision, context, kv_block, nullptr};
+  Case c{std::move(model), std::move(system), precision, context, kv_block, Bytes(0), nullptr};
   if (has_experts(c.model)) {
     c.routing = std::make_shared<const ExpertRouting>(c.model.experts, c.model.experts_per_token, routing);
   }
@@ -48,9 +48,18 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
   return use;
 }
 
+namespace {
+
+Bytes limit_of(const Case& c) {
+  const Bytes memory = c.system.device.memory;
+  return c.memory_limit > Bytes(0) ? std::min(memory, c.memory_limit) : memory;
+}
+
+}  // namespace
+
 bool fits(const Case& c, const MemoryUse& use) {
   const Device& d = c.system.device;
-  return use.weights + use.kv <= d.memory * d.usable_memory && use.total() <= d.memory;
+  return use.weights + use.kv <= d.memory * d.usable_memory && use.total() <= limit_of(c);
 }
 
 std::optional<std::string> does_not_fit(const Case& c, const MemoryUse& use) {
@@ -61,7 +70,7 @@ std::optional<std::string> does_not_fit(const Case& c, const MemoryUse& use) {
                        to_string(d.memory * d.usable_memory), to_string(use.weights), to_string(use.kv));
   }
   return fmt::format("needs {} of {} per GPU: weights {}, KV {}, activations {}, communication buffers {}",
-                     to_string(use.total()), to_string(d.memory), to_string(use.weights), to_string(use.kv),
+                     to_string(use.total()), to_string(limit_of(c)), to_string(use.weights), to_string(use.kv),
                      to_string(use.activations), to_string(use.buffers));
 }
 

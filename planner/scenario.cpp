@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <sstream>
@@ -112,6 +113,30 @@ Routing read_routing(const Reader& r) {
   return routing;
 }
 
+struct Constraints {
+  Seconds ttl{0};
+  Bytes memory{0};
+};
+
+Constraints read_constraints(const Reader& r) {
+  Constraints c;
+  if (const auto v = r.find("ttl")) c.ttl = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
+  if (const auto v = r.find("memory")) c.memory = v->quantity<Bytes>(Bytes(1e6), Bytes(1e15));
+  r.no_other_keys();
+  return c;
+}
+
+std::vector<DegreeRange> read_degrees(const Reader& r) {
+  static constexpr std::array<std::pair<const char*, int Plan::*>, 6> kDegrees{
+      {{"pp", &Plan::pp}, {"dp", &Plan::dp}, {"kvp", &Plan::kvp}, {"tpa", &Plan::tpa}, {"ep", &Plan::ep}, {"tpf", &Plan::tpf}}};
+  std::vector<DegreeRange> out;
+  for (const auto& [name, member] : kDegrees) {
+    if (const auto v = r.find(name)) out.push_back({member, read_counts(*v, 8192)});
+  }
+  r.no_other_keys();
+  return out;
+}
+
 void read_search(const Reader& root, SearchOptions& o, int system_gpus) {
   o.strategies = read_strategies(root.at("strategies"));
   const Reader gpus = root.at("gpus");
@@ -121,6 +146,7 @@ void read_search(const Reader& root, SearchOptions& o, int system_gpus) {
   }
   o.batches = read_counts(root.at("batch"), kLargestBatch);
   if (const auto v = root.find("pipeline_stages")) o.space.stages = read_counts(*v, 4096);
+  if (const auto v = root.find("degrees")) o.space.degrees = read_degrees(*v);
   if (const auto v = root.find("duplicate_kv")) o.space.duplicate_kv = v->boolean();
   if (const auto v = root.find("hopb_chunks")) o.space.chunks = read_counts(*v, 4096);
   if (const auto v = root.find("all_reduce")) {
@@ -133,10 +159,6 @@ void read_search(const Reader& root, SearchOptions& o, int system_gpus) {
     if (x) o.x = static_cast<Metric>(*x);
     if (y) o.y = static_cast<Metric>(*y);
     if (x && x == y) v->fault("pareto.x and pareto.y are the same metric");
-    v->no_other_keys();
-  }
-  if (const auto v = root.find("constraints")) {
-    if (const auto ttl = v->find("ttl")) o.ttl_budget = ttl->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
     v->no_other_keys();
   }
 }
@@ -227,6 +249,9 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   SearchOptions options;
   read_search(root, options, system ? system->gpus() : std::numeric_limits<int>::max());
   const Comparison comparison = read_comparison(root, options);
+  const auto constraints_at = root.find("constraints");
+  const Constraints constraints = constraints_at ? read_constraints(*constraints_at) : Constraints{};
+  options.ttl_budget = constraints.ttl;
   if (system && math_known && system->device.achieved(precision.math) <= FlopsPerSecond(0)) {
     const auto given = precision_at ? precision_at->find("math") : std::nullopt;
     std::string units;
@@ -247,6 +272,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
     const std::string title = fmt::format("{} on {}, {}", m.name, system->name, tokens_text(context));
     s.studies.push_back(
         {make_case(std::move(m), *system, precision, context, block, routing), options, comparison, title});
+    s.studies.back().study.memory_limit = constraints.memory;
   }
   return s;
 }

@@ -18,9 +18,30 @@ struct Candidate {
   std::uint64_t order = 0;          // of its first batch among all configurations
 };
 
+using Clock = std::chrono::steady_clock;
+
+// Times every 64th call, so that measuring does not slow what it measures; never the first, which fills caches.
+struct Sample {
+  double seconds = 0;
+  std::uint64_t timed = 0, calls = 32;
+
+  template <class F>
+  Seconds operator()(F f) {
+    if (calls++ % 64 != 0) return f();
+    const auto start = Clock::now();
+    const Seconds result = f();
+    seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    ++timed;
+    return result;
+  }
+  void operator+=(const Sample& o) { seconds += o.seconds, timed += o.timed; }
+  double rate() const { return timed >= 16 ? static_cast<double>(timed) / seconds : 0; }
+};
+
 struct CandidateResult {
   Frontier frontier{Metric::ttl, Metric::ttl};
   SearchCounts counts;
+  Sample simulations, bounds;
   std::vector<Point> all;
 };
 
@@ -45,7 +66,7 @@ class CandidateSearch {
   void range(std::size_t first, std::size_t last) {
     if (options_.prune) {
       plan_.batch = options_.batches[first];
-      Point corner{plan_, evaluator_.bound(plan_), Bytes(0)};
+      Point corner{plan_, out_.bounds([&] { return evaluator_.bound(plan_); }), Bytes(0)};
       ++out_.counts.bounds;
       if (options_.ttl_budget > Seconds(0) && corner.ttl > options_.ttl_budget) {
         out_.counts.pruned += last - first;
@@ -70,7 +91,7 @@ class CandidateSearch {
 
   void simulate(std::size_t i) {
     plan_.batch = options_.batches[i];
-    const Seconds ttl = evaluator_.simulate(plan_);
+    const Seconds ttl = out_.simulations([&] { return evaluator_.simulate(plan_); });
     ++out_.counts.simulated;
     if (options_.ttl_budget > Seconds(0) && ttl > options_.ttl_budget) {
       ++out_.counts.over_budget;
@@ -97,6 +118,12 @@ void add_counts(SearchCounts& to, const SearchCounts& from) {
   to.over_budget += from.over_budget;
 }
 
+bool within(const Plan& plan, const std::vector<DegreeRange>& ranges) {
+  return std::all_of(ranges.begin(), ranges.end(), [&](const DegreeRange& r) {
+    return std::binary_search(r.values.begin(), r.values.end(), plan.*(r.degree));
+  });
+}
+
 std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& o, SearchResult& result) {
   std::vector<Candidate> candidates;
   std::vector<Plan> plans;
@@ -106,6 +133,7 @@ std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& 
       plans.clear();
       strategy(id).enumerate(c, gpus, o.space, plans);
       for (const Plan& plan : plans) {
+        if (!within(plan, o.space.degrees)) continue;
         Candidate u{plan, 0, 0, result.counts.configurations};
         const auto begin = o.batches.begin();
         u.first = static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), plan.chunks) - begin);
@@ -150,7 +178,7 @@ Frontier SearchResult::of(const std::vector<StrategyId>& ids) const {
 
 SearchResult search(const Case& c, const SearchOptions& given,
                     const std::function<bool(std::uint64_t, std::uint64_t)>& progress) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   SearchOptions o = given;
   if (o.keep_all) o.prune = false;
   SearchResult result;
@@ -169,9 +197,10 @@ SearchResult search(const Case& c, const SearchOptions& given,
   // Waves: every candidate of a wave sees the frontier as it stood before the wave, so what is pruned does not depend on
   // which thread was first.
   std::vector<CandidateResult> wave;
+  Sample simulations, bounds;
   for (std::size_t begin = 0; begin < candidates.size();) {
     const std::size_t end = std::min(candidates.size(), begin + std::clamp<std::size_t>(begin / 8, 16, 512));
-    wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}});
+    wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}, {}, {}});
     oneapi::tbb::parallel_for(begin, end, [&](std::size_t i) {
       const Frontier& known = result.frontiers.at(candidates[i].plan.strategy);
       CandidateSearch(c, o, candidates[i], known, evaluators.local(), wave[i - begin]).run();
@@ -180,12 +209,16 @@ SearchResult search(const Case& c, const SearchOptions& given,
       CandidateResult& r = wave[i - begin];
       result.frontiers.at(candidates[i].plan.strategy).merge(r.frontier);
       add_counts(result.counts, r.counts);
+      simulations += r.simulations;
+      bounds += r.bounds;
       result.all.insert(result.all.end(), r.all.begin(), r.all.end());
     }
     begin = end;
     if (progress && !progress(begin, candidates.size())) break;
   }
-  result.counts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.counts.simulations_per_second = simulations.rate();
+  result.counts.bounds_per_second = bounds.rate();
+  result.counts.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return result;
 }
 

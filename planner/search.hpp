@@ -30,6 +30,8 @@ struct SearchCounts {
   std::uint64_t pruned = 0;         // ruled out without simulation
   std::uint64_t over_budget = 0;    // simulated, above the TTL budget
   double seconds = 0;               // wall clock
+  // Per core, from a sample of the calls; 0 if there were too few.
+  double simulations_per_second = 0, bounds_per_second = 0;
 };
 
 struct SearchResult {

@@ -12,11 +12,18 @@
 
 namespace shardline {
 
+/// The values that one degree of a plan may take.
+struct DegreeRange {
+  int Plan::*degree;
+  std::vector<int> values;  // ascending
+};
+
 /// Which plans a sweep looks at, apart from GPU counts and batches.
 struct SearchSpace {
   std::vector<int> chunks{1};      // HOP-B chunk counts to try; 1 is off
   std::vector<int> stages;         // pipeline stages to try; empty: every divisor of the GPU count
   bool duplicate_kv = false;       // let TPA exceed the KV heads in sequence-sharded strategies
+  std::vector<DegreeRange> degrees; // plans outside any of them are left out
 };
 
 struct Strategy {

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "planner/cli/commands.hpp"
 #include "planner/deploy.hpp"
 #include "planner/evaluate.hpp"
@@ -37,6 +39,13 @@ void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const 
   }
   if (b.waiting > Seconds(1e-12)) time.add({"waiting for a stage", to_string(b.waiting), percent(b.waiting.value, b.ttl.value)});
   fmt::print("{}\n", time.text());
+  Table kinds({"op kind on the critical path", "time", "share of TTL"});
+  for (std::size_t k = 0; k < b.kinds.size(); ++k) {
+    if (b.kinds[k] > Seconds(0)) {
+      kinds.add({std::string(to_string(static_cast<OpKind>(k))), to_string(b.kinds[k]), percent(b.kinds[k].value, b.ttl.value)});
+    }
+  }
+  fmt::print("{}\n", kinds.text());
   Table communication({"communication", "time", "share of TTL"});
   communication.add({"exposed", to_string(b.exposed_communication), percent(b.exposed_communication.value, b.ttl.value)});
   communication.add({"hidden", to_string(b.hidden_communication), percent(b.hidden_communication.value, b.ttl.value)});
@@ -49,6 +58,20 @@ void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const 
     memory.add({name, to_string(bytes), percent(bytes.value, capacity.value)});
   }
   fmt::print("{}\n", memory.text());
+}
+
+// Every kind of collective of the plan once, with the algorithm that was fastest.
+void print_collectives(Evaluator& e) {
+  Table t({"collective", "kind", "ranks", "stride", "algorithm", "time"});
+  std::vector<std::string> shown;
+  for (const Op& op : e.schedule().ops) {
+    if (!is_communication(op.kind) || std::find(shown.begin(), shown.end(), op.name) != shown.end()) continue;
+    shown.emplace_back(op.name);
+    const OpCost c = e.cost().price(op);
+    t.add({op.name, std::string(to_string(op.kind)), std::to_string(op.group.size), std::to_string(op.group.stride),
+           std::string(to_string(c.algorithm)), to_string(e.cost().alone(c))});
+  }
+  if (!shown.empty()) fmt::print("{}\n", t.text());
 }
 
 // One repetition of each block of each stage type, back to back.
@@ -129,6 +152,7 @@ int simulate(const SimulateOptions& o, const Provenance&) {
   Evaluator e(study.study, study.search.all_reduce);
   const Breakdown b = break_down(e, plan);
   print_plan(study, plan, b, use);
+  print_collectives(e);
   for (const Deployment& d : deployments(study.study, plan)) {
     fmt::print("  {}:\n", d.engine);
     for (const std::string& line : d.lines) fmt::print("    {}\n", line);

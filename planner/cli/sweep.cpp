@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "planner/cli/commands.hpp"
@@ -48,20 +49,40 @@ void print_counts(const SearchResult& r) {
     fmt::print("{}{}: {}", separator, reason, count(n));
     separator = ", ";
   }
-  fmt::print("{}\n  {} evaluated: {} simulated by events, {} ruled out by {} bounds; {:.2f} s, {:.0f} configurations/s\n\n",
+  fmt::print("{}\n  {} evaluated: {} simulated by events, {} ruled out by {} bounds; {:.2f} s, {:.0f} configurations/s\n",
              r.rejected.empty() ? "" : ")", count(covered), count(c.simulated), count(c.pruned), count(c.bounds), c.seconds,
              static_cast<double>(covered) / c.seconds);
+  if (c.simulations_per_second > 0 && c.bounds_per_second > 0) {
+    fmt::print("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second, c.bounds_per_second);
+  }
+  fmt::print("\n");
+}
+
+constexpr std::array<double, 8> kBudgets{1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0};  // x the lowest TTL
+
+Seconds lowest_ttl(const std::vector<Point>& frontier) {
+  return std::min_element(frontier.begin(), frontier.end(), [](const Point& a, const Point& b) { return a.ttl < b.ttl; })->ttl;
+}
+
+// The best plan of each budget, without repetition.
+std::vector<const Point*> budget_plans(const std::vector<Point>& frontier) {
+  std::vector<const Point*> out;
+  for (const double factor : kBudgets) {
+    const Point* best = best_within(frontier, lowest_ttl(frontier) * factor);
+    if (out.empty() || best != out.back()) out.push_back(best);
+  }
+  return out;
 }
 
 void print_budgets(const std::vector<Point>& frontier) {
-  const auto fastest = std::min_element(frontier.begin(), frontier.end(), [](const Point& a, const Point& b) { return a.ttl < b.ttl; });
   Table t = plan_table("TTL budget");
   const Point* last = nullptr;
-  for (const double factor : {1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0}) {
-    const Point* best = best_within(frontier, fastest->ttl * factor);
-    if (best == nullptr || best == last) continue;
+  for (const double factor : kBudgets) {
+    const Seconds budget = lowest_ttl(frontier) * factor;
+    const Point* best = best_within(frontier, budget);
+    if (best == last) continue;
     last = best;
-    t.add(plan_row(to_string(fastest->ttl * factor), *best));
+    t.add(plan_row(to_string(budget), *best));
   }
   fmt::print("  Best plan per TTL budget\n{}\n", t.text());
 }
@@ -222,6 +243,20 @@ void write_picture(const Plot& plot, const std::filesystem::path& stem) {
   }
 }
 
+// Flags for the plans of print_budgets.
+std::string launch_text(const Study& study, const std::vector<Point>& frontier) {
+  std::string out = study.title + "\n";
+  for (const Point* p : budget_plans(frontier)) {
+    out += fmt::format("\n{}   TTL {}, {} users on {} GPUs\n", to_string(p->plan), to_string(p->ttl), p->plan.users(), p->plan.gpus());
+    for (const Deployment& d : deployments(study.study, p->plan)) {
+      out += "  " + d.engine + "\n";
+      for (const std::string& line : d.lines) out += "    " + line + "\n";
+      for (const std::string& note : d.notes) out += "    # " + note + "\n";
+    }
+  }
+  return out;
+}
+
 void write_results(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by) {
   const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
   make_output_folder(folder);
@@ -232,6 +267,7 @@ void write_results(const Study& study, const SearchResult& r, const SweepOptions
   }
   write_file(folder / "frontier.csv", points_csv(every, &r));
   if (o.all) write_file(folder / "all.csv", points_csv(r.all, &r));
+  write_file(folder / "launch.txt", launch_text(study, r.overall().points()));
   write_file(folder / "frontier.html", page_html(frontier_page(study, r, o, made_by)));
   write_picture(frontier_plot(study, r, made_by), folder / "frontier");
   const auto candidate = r.of(study.compare.candidate).points(), baseline = r.of(study.compare.baseline).points();
@@ -257,7 +293,7 @@ void write_results(const Study& study, const SearchResult& r, const SweepOptions
                          "  \"infeasible\": {},\n  \"simulated\": {},\n  \"pruned\": {}\n}}\n",
                          json_string(made_by.command), json_string(made_by.version), json_string(o.scenario), json_string(study.title),
                          c.configurations, c.infeasible, c.simulated, c.pruned));
-  fmt::print("  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, gain.png, gain.svg, run.json{}\n\n", folder.string(),
+  fmt::print("  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, gain.png, gain.svg, launch.txt, run.json{}\n\n", folder.string(),
              o.all ? ", all.csv" : "");
 }
 

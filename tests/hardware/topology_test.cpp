@@ -153,6 +153,10 @@ TEST(Topology, AGroupThatStraddlesNodesCountsForAll) {
   EXPECT_NEAR(p.latency.value, kNetworkLatency + kSpineLatency, 1e-15);
   EXPECT_EQ(f.paths({4, 3}).members_per_node, 0);  // 0 3 6 | 9
   EXPECT_EQ(f.paths({1, 1}).latency, Seconds(0));
+  // 0 5 and the last group, 24 29, lie in one node; 4 9 between them does not.
+  const GroupPaths pairs = Fabric(hgx(4)).paths({2, 5});
+  EXPECT_FALSE(pairs.one_node);
+  EXPECT_EQ(pairs.members_per_node, 0);
 }
 
 TEST(Topology, PlacementInsideASymmetricDomainDoesNotMatter) {
