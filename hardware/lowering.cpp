@@ -22,7 +22,9 @@ std::size_t demands_of(const OpCost& c, ResourceId base, std::array<Demand, 4>& 
   return n;
 }
 
-Sharing sharing_of(const Op& op) { return is_communication(op.kind) ? Sharing::equal_rate : Sharing::equal_slowdown; }
+Sharing sharing_of(const Op& op) {
+  return is_communication(op.kind) ? Sharing::equal_rate : Sharing::equal_slowdown;
+}
 
 }  // namespace
 
@@ -39,7 +41,8 @@ void lower_block(const Schedule& schedule, const Block& block, CostModel& cost, 
     for (const OpIndex d : own) deps[n++] = d - block.first;
     auto& previous = last_of_lane[static_cast<std::size_t>(op.lane)];
     const auto id = static_cast<std::int64_t>(i - block.first);
-    if (previous >= 0 && std::find(deps.begin(), deps.begin() + n, static_cast<TaskId>(previous)) == deps.begin() + n) {
+    if (previous >= 0 &&
+        std::find(deps.begin(), deps.begin() + n, static_cast<TaskId>(previous)) == deps.begin() + n) {
       deps[n++] = static_cast<TaskId>(previous);
     }
     previous = id;
@@ -49,51 +52,56 @@ void lower_block(const Schedule& schedule, const Block& block, CostModel& cost, 
   }
 }
 
-PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
-  PassTime pass;
-  for (const Stage& stage : schedule.stages) {
-    Seconds all, busy;
-    for (std::uint32_t b = stage.first; b < stage.last; ++b) {
-      const Block& block = schedule.blocks[b];
-      lower_block(schedule, block, cost, scratch.graph);
-      scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
-      const Seconds t = scratch.timeline.makespan() * static_cast<double>(block.repeat);
-      all += t;
-      if (!block.handoff) busy += t;
-    }
-    pass.latency += all * static_cast<double>(stage.copies);
-    pass.busiest = std::max(pass.busiest, busy);
-  }
-  return pass;
-}
+namespace {
 
-PassTime bound_pass(const Schedule& schedule, CostModel& cost, std::vector<double>& ends) {
+// Blocks end in barriers, so a pass is the sum of its blocks' makespans [H16].
+PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans) {
   PassTime pass;
   for (const Stage& stage : schedule.stages) {
     double all = 0, busy = 0;
-    for (std::uint32_t b = stage.first; b < stage.last; ++b) {
-      const Block& block = schedule.blocks[b];
-      ends.resize(block.last - block.first);
-      double makespan = 0;
-      for (OpIndex i = block.first; i < block.last; ++i) {
-        const Op& op = schedule.ops[i];
-        double start = 0;
-        for (const OpIndex d : schedule.dependencies_of(op)) start = std::max(start, ends[d - block.first]);
-        const double end = start + cost.time(op).value;
-        ends[i - block.first] = end;
-        makespan = std::max(makespan, end);
+    for (const Repeat& repeat : schedule.program_of(stage)) {
+      for (const BlockIndex b : schedule.blocks_of(repeat)) {
+        const double t = makespans[b] * repeat.times;
+        all += t;
+        if (!schedule.blocks[b].handoff) busy += t;
       }
-      all += makespan * block.repeat;
-      if (!block.handoff) busy += makespan * block.repeat;
     }
     pass.latency += Seconds(all * stage.copies);
     pass.busiest = std::max(pass.busiest, Seconds(busy));
   }
-  // The engine adds the same times in another order; the margin keeps its rounding above the bound.
-  constexpr double kRounding = 1 - 1e-12;
-  pass.latency *= kRounding;
-  pass.busiest *= kRounding;
   return pass;
+}
+
+}  // namespace
+
+PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
+  scratch.makespans.clear();
+  for (const Block& block : schedule.blocks) {
+    lower_block(schedule, block, cost, scratch.graph);
+    scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
+    scratch.makespans.push_back(scratch.timeline.makespan().value);
+  }
+  return add_up(schedule, scratch.makespans);
+}
+
+PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
+  scratch.makespans.clear();
+  std::vector<double>& ends = scratch.ends;
+  for (const Block& block : schedule.blocks) {
+    ends.resize(block.last - block.first);
+    double makespan = 0;
+    for (OpIndex i = block.first; i < block.last; ++i) {
+      const Op& op = schedule.ops[i];
+      double start = 0;
+      for (const OpIndex d : schedule.dependencies_of(op)) start = std::max(start, ends[d - block.first]);
+      const double end = start + cost.time(op).value;
+      ends[i - block.first] = end;
+      makespan = std::max(makespan, end);
+    }
+    // The engine adds the same times in another order; the margin keeps its rounding above the bound.
+    scratch.makespans.push_back(makespan * (1 - 1e-12));
+  }
+  return add_up(schedule, scratch.makespans);
 }
 
 Seconds token_time(const Schedule& schedule, const PassTime& pass) {
@@ -108,15 +116,17 @@ void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph)
   std::vector<TaskId> deps, joins;
   // Per local rank: tasks that everything of the next block waits for.
   std::vector<std::vector<TaskId>> barrier(static_cast<std::size_t>(ranks));
-  std::vector<std::vector<TaskId>> done;   // [local rank][op of the block]
+  std::vector<std::vector<TaskId>> done;  // [local rank][op of the block]
   std::vector<std::array<std::int64_t, 2>> last_of_lane;
 
   int stage_index = 0;
   for (const Stage& stage : schedule.stages) {
     for (int copy = 0; copy < stage.copies; ++copy, ++stage_index) {
-      for (std::uint32_t b = stage.first; b < stage.last; ++b) {
-        const Block& block = schedule.blocks[b];
-        for (int repetition = 0; repetition < block.repeat; ++repetition) {
+      for (const Repeat& repeat : schedule.program_of(stage)) {
+        for (std::size_t step = 0;
+             step < schedule.blocks_of(repeat).size() * static_cast<std::size_t>(repeat.times); ++step) {
+          const Block& block =
+              schedule.blocks[schedule.blocks_of(repeat)[step % schedule.blocks_of(repeat).size()]];
           done.assign(static_cast<std::size_t>(ranks), {});
           last_of_lane.assign(static_cast<std::size_t>(ranks), {-1, -1});
           const auto own_dependencies = [&](const Op& op, std::size_t r, std::vector<TaskId>& out) {
@@ -141,13 +151,16 @@ void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph)
                   own_dependencies(op, static_cast<std::size_t>(base + m * op.group.stride), deps);
                 }
                 const TaskId join = graph.add(Seconds(0), {}, deps);
-                for (int m = 0; m < op.group.size; ++m) joins[static_cast<std::size_t>(base + m * op.group.stride)] = join;
+                for (int m = 0; m < op.group.size; ++m)
+                  joins[static_cast<std::size_t>(base + m * op.group.stride)] = join;
               }
             }
             for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
               deps.clear();
-              if (joined) deps.push_back(joins[r]);
-              else own_dependencies(op, r, deps);
+              if (joined)
+                deps.push_back(joins[r]);
+              else
+                own_dependencies(op, r, deps);
               const auto rank = static_cast<ResourceId>(stage_index * ranks) + static_cast<ResourceId>(r);
               const std::size_t n = demands_of(c, rank * resources, demands);
               const TaskId id = graph.add(c.latency, {demands.data(), n}, deps, sharing_of(op), i);

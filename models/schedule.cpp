@@ -12,9 +12,9 @@ std::string_view to_string(Dtype d) {
 }
 
 std::string_view to_string(OpKind k) {
-  constexpr std::array<std::string_view, kOpKinds> names{"gemm",       "attend",     "merge",      "elementwise",
-                                                   "send_recv",  "all_reduce", "all_gather", "reduce_scatter",
-                                                   "all_to_all", "compress"};
+  constexpr std::array<std::string_view, kOpKinds> names{
+      "gemm",       "attend",     "merge",          "elementwise", "send_recv",
+      "all_reduce", "all_gather", "reduce_scatter", "all_to_all",  "compress"};
   return names[static_cast<std::size_t>(k)];
 }
 
@@ -53,26 +53,47 @@ void Schedule::clear() {
   ops.clear();
   dependencies.clear();
   blocks.clear();
+  order.clear();
+  program.clear();
   stages.clear();
   ranks_per_stage = 1;
   in_flight = 1;
 }
 
-void ScheduleBuilder::begin_block(const char* name, int repeat, bool handoff) {
+std::vector<double> executions(const Schedule& schedule) {
+  std::vector<double> times(schedule.blocks.size(), 0.0);
+  for (const Stage& stage : schedule.stages) {
+    for (const Repeat& repeat : schedule.program_of(stage)) {
+      for (const BlockIndex b : schedule.blocks_of(repeat))
+        times[b] += static_cast<double>(repeat.times) * stage.copies;
+    }
+  }
+  return times;
+}
+
+void ScheduleBuilder::begin_block(const char* name, bool handoff) {
   const auto at = static_cast<OpIndex>(s_.ops.size());
-  s_.blocks.push_back({name, at, at, repeat, handoff});
+  s_.blocks.push_back({name, at, at, handoff});
   explicit_dependencies_ = false;
 }
 
-void ScheduleBuilder::end_block() {
+BlockIndex ScheduleBuilder::end_block() {
   s_.blocks.back().last = static_cast<OpIndex>(s_.ops.size());
   SL_CHECK(s_.blocks.back().last > s_.blocks.back().first, "a block has at least one op");
+  return static_cast<BlockIndex>(s_.blocks.size()) - 1;
+}
+
+void ScheduleBuilder::run(std::initializer_list<BlockIndex> blocks, int times) {
+  if (times == 0) return;
+  const auto first = static_cast<std::uint32_t>(s_.order.size());
+  s_.order.insert(s_.order.end(), blocks);
+  s_.program.push_back({first, static_cast<std::uint32_t>(s_.order.size()), times});
 }
 
 void ScheduleBuilder::end_stage(int copies) {
-  const auto end = static_cast<std::uint32_t>(s_.blocks.size());
-  s_.stages.push_back({first_block_of_stage_, end, copies});
-  first_block_of_stage_ = end;
+  const auto end = static_cast<std::uint32_t>(s_.program.size());
+  s_.stages.push_back({program_of_stage_, end, copies});
+  program_of_stage_ = end;
 }
 
 void ScheduleBuilder::after(std::span<const OpIndex> dependencies) {

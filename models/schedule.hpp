@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -112,16 +113,22 @@ Flops exponentials(const Op& op);  // [G3] attend b*q*S
 Bytes weight_bytes(const Op& op);  // [G4] gemm copies*k*n*dtype
 Bytes kv_bytes(const Op& op);      // [G5] attend b*S*elements*dtype
 
-/// Consecutive ops that end in a barrier: no op of the next block (or repetition) starts before all ops of
-/// this one ended. Identical layers are one block with a repeat count.
+using BlockIndex = std::uint32_t;
+
+/// Consecutive ops that end in a barrier: no op of the block that runs next starts before all ops of this one ended.
 struct Block {
   const char* name = "";
   OpIndex first = 0, last = 0;  // [first, last)
-  int repeat = 1;
-  bool handoff = false;  // sends to the next stage: the stage may take its next microbatch meanwhile
+  bool handoff = false;         // sends to the next stage: the stage may take its next microbatch meanwhile
 };
 
-/// Blocks [first, last) run by one pipeline stage. `copies` stages are alike.
+/// order[first, last) run one after the other, `times` times: identical layers are stored once.
+struct Repeat {
+  std::uint32_t first = 0, last = 0;
+  int times = 1;
+};
+
+/// program[first, last) run by one pipeline stage. `copies` consecutive stages are alike.
 struct Stage {
   std::uint32_t first = 0, last = 0;
   int copies = 1;
@@ -132,24 +139,33 @@ class Schedule {
   std::vector<Op> ops;
   std::vector<OpIndex> dependencies;  // CSR; indices into ops, within the op's block and smaller than its own
   std::vector<Block> blocks;
-  std::vector<Stage> stages;  // at least one
+  std::vector<BlockIndex> order;
+  std::vector<Repeat> program;
+  std::vector<Stage> stages;          // at least one
   int ranks_per_stage = 1;
-  int in_flight = 1;  // microbatches circulating through the stages
+  int in_flight = 1;                  // microbatches circulating through the stages
 
   void clear();
   std::span<const OpIndex> dependencies_of(const Op& op) const {
     return {dependencies.data() + op.first_dependency, op.dependency_count};
   }
+  std::span<const BlockIndex> blocks_of(const Repeat& r) const { return {order.data() + r.first, r.last - r.first}; }
+  std::span<const Repeat> program_of(const Stage& s) const { return {program.data() + s.first, s.last - s.first}; }
 };
+
+/// How often each block runs while one microbatch passes all stages.
+std::vector<double> executions(const Schedule& schedule);
 
 /// Appends ops to a Schedule. Each op depends on the previous one unless told otherwise.
 class ScheduleBuilder {
  public:
   explicit ScheduleBuilder(Schedule& schedule) : s_(schedule) { s_.clear(); }
 
-  void begin_block(const char* name, int repeat, bool handoff = false);
-  void end_block();
-  void end_stage(int copies);
+  void begin_block(const char* name, bool handoff = false);
+  BlockIndex end_block();
+  /// Lets the current stage run these blocks in turn, `times` times; nothing if `times` is 0.
+  void run(std::initializer_list<BlockIndex> blocks, int times = 1);
+  void end_stage(int copies = 1);
 
   /// After `dependencies`, or after the previous op of the block if none are given.
   OpIndex gemm(const char* name, Part part, Dtype weights, Dtype math, GemmShape shape, double launches = 1);
@@ -165,7 +181,7 @@ class ScheduleBuilder {
  private:
   Op& add(OpKind kind, Part part, const char* name, double launches);
   Schedule& s_;
-  std::uint32_t first_block_of_stage_ = 0;
+  std::uint32_t program_of_stage_ = 0;
   bool explicit_dependencies_ = false;
   std::vector<OpIndex> next_dependencies_;
 };

@@ -40,7 +40,6 @@ class Evaluator {
   CostModel cost_;
   PassScratch scratch_;
   Schedule schedule_;
-  std::vector<double> ends_;
 };
 
 /// Time of one token by part of the layer, and how much communication was hidden.

@@ -24,37 +24,45 @@ const Study& study_of(const Scenario& s, const std::string& model) {
   throw UserError({Diagnostic{{}, "the scenario has no model " + model, expected_one_of(model, names)}});
 }
 
-std::string percent(double part, double whole) { return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0); }
+std::string percent(double part, double whole) {
+  return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0);
+}
 
 void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const MemoryUse& use) {
   const Metrics m = metrics(b.ttl, plan);
   fmt::print("{}\n{}\n\n", study.title, to_string(plan));
-  fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n\n", to_string(b.ttl),
-             m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
+  fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n\n",
+             to_string(b.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
   Table time({"part of a token", "time", "share of TTL"});
   for (std::size_t p = 0; p < b.parts.size(); ++p) {
     if (b.parts[p] > Seconds(0)) {
-      time.add({std::string(to_string(static_cast<Part>(p))), to_string(b.parts[p]), percent(b.parts[p].value, b.ttl.value)});
+      time.add({std::string(to_string(static_cast<Part>(p))), to_string(b.parts[p]),
+                percent(b.parts[p].value, b.ttl.value)});
     }
   }
-  if (b.waiting > Seconds(1e-12)) time.add({"waiting for a stage", to_string(b.waiting), percent(b.waiting.value, b.ttl.value)});
+  if (b.waiting > Seconds(1e-12))
+    time.add({"waiting for a stage", to_string(b.waiting), percent(b.waiting.value, b.ttl.value)});
   fmt::print("{}\n", time.text());
   Table kinds({"op kind on the critical path", "time", "share of TTL"});
   for (std::size_t k = 0; k < b.kinds.size(); ++k) {
     if (b.kinds[k] > Seconds(0)) {
-      kinds.add({std::string(to_string(static_cast<OpKind>(k))), to_string(b.kinds[k]), percent(b.kinds[k].value, b.ttl.value)});
+      kinds.add({std::string(to_string(static_cast<OpKind>(k))), to_string(b.kinds[k]),
+                 percent(b.kinds[k].value, b.ttl.value)});
     }
   }
   fmt::print("{}\n", kinds.text());
   Table communication({"communication", "time", "share of TTL"});
-  communication.add({"exposed", to_string(b.exposed_communication), percent(b.exposed_communication.value, b.ttl.value)});
-  communication.add({"hidden", to_string(b.hidden_communication), percent(b.hidden_communication.value, b.ttl.value)});
+  communication.add(
+      {"exposed", to_string(b.exposed_communication), percent(b.exposed_communication.value, b.ttl.value)});
+  communication.add(
+      {"hidden", to_string(b.hidden_communication), percent(b.hidden_communication.value, b.ttl.value)});
   fmt::print("{}\n", communication.text());
   const Bytes capacity = study.study.system.device.memory;
   Table memory({"memory per GPU", "size", "share of HBM"});
-  for (const auto& [name, bytes] : {std::pair{"weights", use.weights}, std::pair{"KV cache", use.kv},
-                                    std::pair{"activations", use.activations}, std::pair{"communication buffers", use.buffers},
-                                    std::pair{"total", use.total()}}) {
+  for (const auto& [name, bytes] :
+       {std::pair{"weights", use.weights}, std::pair{"KV cache", use.kv},
+        std::pair{"activations", use.activations}, std::pair{"communication buffers", use.buffers},
+        std::pair{"total", use.total()}}) {
     memory.add({name, to_string(bytes), percent(bytes.value, capacity.value)});
   }
   fmt::print("{}\n", memory.text());
@@ -68,13 +76,14 @@ void print_collectives(Evaluator& e) {
     if (!is_communication(op.kind) || std::find(shown.begin(), shown.end(), op.name) != shown.end()) continue;
     shown.emplace_back(op.name);
     const OpCost c = e.cost().price(op);
-    t.add({op.name, std::string(to_string(op.kind)), std::to_string(op.group.size), std::to_string(op.group.stride),
-           std::string(to_string(c.algorithm)), to_string(e.cost().alone(c))});
+    t.add({op.name, std::string(to_string(op.kind)), std::to_string(op.group.size),
+           std::to_string(op.group.stride), std::string(to_string(c.algorithm)),
+           to_string(e.cost().alone(c))});
   }
   if (!shown.empty()) fmt::print("{}\n", t.text());
 }
 
-// One repetition of each block of each stage type, back to back.
+// One run of each block, back to back.
 void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const std::string& out) {
   e.simulate(plan);
   const Schedule& s = e.schedule();
@@ -84,36 +93,40 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
   Gantt gantt{to_string(plan) + ": one of each block, " + study.title, "time (us)", {}};
   const auto lane_name = [](Lane lane) { return lane == Lane::compute ? "compute" : "communication"; };
   Seconds at;
-  for (std::size_t stage = 0; stage < s.stages.size(); ++stage) {
-    const auto process = static_cast<int>(stage);
-    names.processes.push_back({process, fmt::format("stage type {} (x{}), representative rank", stage, s.stages[stage].copies)});
-    for (const Lane lane : {Lane::compute, Lane::communication}) {
-      names.lanes.push_back({{process, static_cast<int>(lane)}, lane_name(lane)});
-    }
-    for (std::uint32_t b = s.stages[stage].first; b < s.stages[stage].last; ++b) {
-      const Block& block = s.blocks[b];
-      lower_block(s, block, e.cost(), scratch.graph);
-      scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
-      for (OpIndex i = block.first; i < block.last; ++i) {
-        const Op& op = s.ops[i];
-        const Span& span = scratch.timeline.spans[i - block.first];
-        if (span.end == span.start) continue;
-        const OpCost c = e.cost().price(op);
-        TraceEvent event{process, static_cast<int>(op.lane), op.name, std::string(to_string(op.kind)), at + span.start,
-                         span.end - span.start, {{"block", fmt::format("{} x{}", block.name, block.repeat)},
-                                                 {"part", std::string(to_string(op.part))}}};
-        if (flops(op) > Flops(0)) event.arguments.emplace_back("flops", to_string(flops(op)));
-        if (c.memory > Bytes(0)) event.arguments.emplace_back("HBM bytes", to_string(c.memory));
-        if (is_communication(op.kind)) {
-          event.arguments.emplace_back("algorithm", std::string(to_string(c.algorithm)));
-          event.arguments.emplace_back("group", fmt::format("{} ranks, stride {}", op.group.size, op.group.stride));
-        }
-        events.push_back(event);
-        gantt.spans.push_back({lane_name(op.lane), (at + span.start).value * 1e6, (at + span.end).value * 1e6,
-                               std::string(to_string(op.kind)), op.name});
+  names.processes.push_back({0, "representative rank, one run of each block"});
+  for (const Lane lane : {Lane::compute, Lane::communication}) {
+    names.lanes.push_back({{0, static_cast<int>(lane)}, lane_name(lane)});
+  }
+  const std::vector<double> runs = executions(s);
+  for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
+    const Block& block = s.blocks[b];
+    lower_block(s, block, e.cost(), scratch.graph);
+    scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
+    for (OpIndex i = block.first; i < block.last; ++i) {
+      const Op& op = s.ops[i];
+      const Span& span = scratch.timeline.spans[i - block.first];
+      if (span.end == span.start) continue;
+      const OpCost c = e.cost().price(op);
+      TraceEvent event{0,
+                       static_cast<int>(op.lane),
+                       op.name,
+                       std::string(to_string(op.kind)),
+                       at + span.start,
+                       span.end - span.start,
+                       {{"block", fmt::format("{}, {} runs per token", block.name, runs[b])},
+                        {"part", std::string(to_string(op.part))}}};
+      if (flops(op) > Flops(0)) event.arguments.emplace_back("flops", to_string(flops(op)));
+      if (c.memory > Bytes(0)) event.arguments.emplace_back("HBM bytes", to_string(c.memory));
+      if (is_communication(op.kind)) {
+        event.arguments.emplace_back("algorithm", std::string(to_string(c.algorithm)));
+        event.arguments.emplace_back("group",
+                                     fmt::format("{} ranks, stride {}", op.group.size, op.group.stride));
       }
-      at += scratch.timeline.makespan();
+      events.push_back(event);
+      gantt.spans.push_back({lane_name(op.lane), (at + span.start).value * 1e6, (at + span.end).value * 1e6,
+                             std::string(to_string(op.kind)), op.name});
     }
+    at += scratch.timeline.makespan();
   }
   make_output_folder(out);
   const std::filesystem::path folder(out);
@@ -142,7 +155,8 @@ int simulate(const SimulateOptions& o, const Provenance&) {
     return p;
   }();
   if (const auto reason = check_plan(study.study, plan)) {
-    throw UserError(fmt::format("plan {} is impossible for {}: {}", to_string(plan), study.study.model.name, *reason));
+    throw UserError(
+        fmt::format("plan {} is impossible for {}: {}", to_string(plan), study.study.model.name, *reason));
   }
   const MemoryUse use = memory_use(study.study, plan);
   if (const auto reason = does_not_fit(study.study, use)) {

@@ -114,14 +114,16 @@ double largest_loss(const std::vector<Point>& with, const std::vector<Point>& wi
 Seconds ideal_overlap(Evaluator& e, const Plan& plan) {
   Seconds ttl = e.simulate(plan);
   const Schedule& s = e.schedule();
-  for (const Block& b : s.blocks) {
+  const std::vector<double> runs = executions(s);
+  for (BlockIndex index = 0; index < s.blocks.size(); ++index) {
+    const Block& b = s.blocks[index];
     Seconds attend, exchange;
     for (OpIndex i = b.first; i < b.last; ++i) {
       const OpCost c = e.cost().price(s.ops[i]);
       if (s.ops[i].kind == OpKind::attend) attend += e.cost().alone(c) - c.latency;
       if (s.ops[i].part == Part::exchange) exchange += e.cost().alone(c);
     }
-    ttl -= std::min(attend, exchange) * b.repeat;
+    ttl -= std::min(attend, exchange) * runs[index];
   }
   return ttl;
 }

@@ -68,9 +68,10 @@ LayerWeights layer_weights(const Case& c, const Plan& p) {
   w.dense_ffn = (up + 1) * h * share(m.ffn_inner, dense_ffn_ranks(p));
   if (has_experts(m)) {
     const int shared_ranks = p.dp > 1 ? p.group() : p.ep * p.tpf;
-    w.expert_ffn = share(m.experts, p.ep) * (up + 1) * h * share(m.expert_inner, p.tpf) +
-                   (up + 1) * h * share(static_cast<double>(m.shared_experts) * m.expert_inner, shared_ranks) +
-                   h * m.experts;
+    w.expert_ffn =
+        share(m.experts, p.ep) * (up + 1) * h * share(m.expert_inner, p.tpf) +
+        (up + 1) * h * share(static_cast<double>(m.shared_experts) * m.expert_inner, shared_ranks) +
+        h * m.experts;
   }
   return w;
 }
@@ -146,7 +147,8 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
 
   const int chunks = p.chunks;
   const bool value_up_first = mla(c) && p.value_up != ValueUp::after;
-  // One persistent kernel signals each chunk: its launch is paid before the first, and W_UV, kept in L2, is read once.
+  // One persistent kernel signals each chunk: its launch is paid before the first, and W_UV, kept in L2, is
+  // read once.
   const double part = 1.0 / chunks;
   const double per_request = q * partial_output_bytes(c, p);
   const double wire = exchange == OpKind::all_to_all ? per_request * (p.kvp - 1) / p.kvp : per_request;
@@ -158,7 +160,8 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
     if (i > 0) b.after(std::span(&last_compute, 1));
     last_compute = b.attend("attend", t.kv, t.math, shape, launches);
     if (!mla(c)) {
-      last_compute = b.elementwise("merge splits", Part::attention, OpKind::merge, {requests, q * a.head_dim}, launches);
+      last_compute =
+          b.elementwise("merge splits", Part::attention, OpKind::merge, {requests, q * a.head_dim}, launches);
     }
     if (value_up_first) {
       last_compute = b.gemm("value up", Part::attention, t.weights, t.math,
@@ -186,7 +189,8 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
 
 void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const double rows = p.batch, h = c.model.hidden;
-  b.gemm("out projection", Part::out_proj, c.precision.weights, c.precision.math, {rows, out_proj_width(c, p), h});
+  b.gemm("out projection", Part::out_proj, c.precision.weights, c.precision.math,
+         {rows, out_proj_width(c, p), h});
   b.exchange("attention all-reduce", Part::attention_sum, OpKind::all_reduce, {out_proj_ranks(p), 1},
              Bytes(rows * h * activation(c)));
 }
@@ -202,10 +206,12 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   b.elementwise("ffn activation", Part::ffn, OpKind::elementwise, {rows, inner});
   b.gemm("ffn down", Part::ffn, t.weights, t.math, {rows, inner, h});
   if (gather) {
-    b.exchange("ffn reduce-scatter", Part::ffn_sum, OpKind::reduce_scatter, {ranks, 1}, Bytes(rows * h * activation(c)));
+    b.exchange("ffn reduce-scatter", Part::ffn_sum, OpKind::reduce_scatter, {ranks, 1},
+               Bytes(rows * h * activation(c)));
     b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1}, group_tokens / p.group());
   } else {
-    b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {ranks, 1}, Bytes(rows * h * activation(c)));
+    b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {ranks, 1},
+               Bytes(rows * h * activation(c)));
   }
 }
 
@@ -221,7 +227,8 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   b.gemm("router", Part::ffn, t.weights, t.math, {own, h, double(m.experts)});
   b.elementwise("top-k", Part::ffn, OpKind::elementwise, {own, double(m.experts)});
   b.elementwise("permute", Part::ffn, OpKind::elementwise, {pairs, h});
-  // Tokens per rank times expert groups that a token visits; a rank's own group counts as sent, at most 1/EP too much.
+  // Tokens per rank times expert groups that a token visits; a rank's own group counts as sent, at most 1/EP
+  // too much.
   const double sent = own / p.group() * h * c.routing->groups_hit(p.ep);
   if (p.dp > 1) {
     b.exchange("dispatch", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1},
@@ -229,17 +236,20 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   }
   b.gemm("experts up", Part::ffn, t.weights, t.math, {pairs, h, up * inner, distinct});
   // Shared experts run as further groups of the same grouped GEMM: no launch of their own.
-  if (m.shared_experts > 0) b.gemm("shared experts up", Part::ffn, t.weights, t.math, {own, h, up * shared}, 0);
+  if (m.shared_experts > 0)
+    b.gemm("shared experts up", Part::ffn, t.weights, t.math, {own, h, up * shared}, 0);
   b.elementwise("expert activation", Part::ffn, OpKind::elementwise, {pairs, inner});
   b.gemm("experts down", Part::ffn, t.weights, t.math, {pairs, inner, h, distinct});
   if (m.shared_experts > 0) b.gemm("shared experts down", Part::ffn, t.weights, t.math, {own, shared, h}, 0);
   b.elementwise("unpermute", Part::ffn, OpKind::elementwise, {pairs, h});
   if (p.dp > 1) {
-    b.exchange("combine", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1}, Bytes(sent * activation(c)));
+    b.exchange("combine", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1},
+               Bytes(sent * activation(c)));
     b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
                Bytes(own / p.group() * h * activation(c)));
   } else {
-    b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p.ep * p.tpf, 1}, Bytes(own * h * activation(c)));
+    b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p.ep * p.tpf, 1},
+               Bytes(own * h * activation(c)));
   }
 }
 
@@ -250,31 +260,41 @@ void build_decode(Schedule& schedule, const Case& c, const Plan& p, OpKind excha
   schedule.ranks_per_stage = p.ranks_per_stage();
   schedule.in_flight = p.in_flight;
   const double tokens = static_cast<double>(p.batch) * p.dp;
+
+  // Both halves of a layer end where their ranks meet (or, alone, in the order of one rank): each is a block.
+  b.begin_block("attention");
+  add_qkv(b, c, p);
+  add_attention(b, c, p, exchange);
+  add_out_proj(b, c, p);
+  const BlockIndex attention = b.end_block();
+  BlockIndex dense = 0, experts = 0, hand_off = 0;
+  if (c.model.dense_layers > 0) {
+    b.begin_block("dense FFN");
+    add_dense_ffn(b, c, p);
+    dense = b.end_block();
+  }
+  if (c.model.dense_layers < c.model.layers) {
+    b.begin_block("expert FFN");
+    add_expert_ffn(b, c, p);
+    experts = b.end_block();
+  }
+  b.begin_block("head");
+  b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
+         {tokens, double(c.model.hidden), share(c.model.vocab, p.ranks_per_stage())});
+  // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
+  b.exchange("pick token", Part::head, OpKind::all_gather, {p.ranks_per_stage(), 1}, Bytes(0));
+  const BlockIndex head = b.end_block();
+  if (p.pp > 1) {
+    b.begin_block("hand-off", true);
+    b.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()},
+               Bytes(tokens * c.model.hidden * activation(c) / p.ranks_per_stage()));
+    hand_off = b.end_block();
+  }
   for (const StageLayers& s : stages) {
-    for (const bool experts : {false, true}) {
-      const int count = experts ? s.experts : s.dense;
-      if (count == 0) continue;
-      b.begin_block(experts ? "expert layer" : "dense layer", count);
-      add_qkv(b, c, p);
-      add_attention(b, c, p, exchange);
-      add_out_proj(b, c, p);
-      experts ? add_expert_ffn(b, c, p) : add_dense_ffn(b, c, p);
-      b.end_block();
-    }
-    if (s.last) {
-      b.begin_block("head", 1);
-      b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
-             {tokens, double(c.model.hidden), share(c.model.vocab, p.ranks_per_stage())});
-      // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
-      b.exchange("pick token", Part::head, OpKind::all_gather, {p.ranks_per_stage(), 1}, Bytes(0));
-      b.end_block();
-    }
-    if (p.pp > 1) {
-      b.begin_block("hand-off", 1, true);
-      b.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()},
-                 Bytes(tokens * c.model.hidden * activation(c) / p.ranks_per_stage()));
-      b.end_block();
-    }
+    b.run({attention, dense}, s.dense);
+    b.run({attention, experts}, s.experts);
+    if (s.last) b.run({head});
+    if (p.pp > 1) b.run({hand_off});
     b.end_stage(s.copies);
   }
 }

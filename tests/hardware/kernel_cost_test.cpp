@@ -27,10 +27,10 @@ template <class Add>
 Op only_op(Add add) {
   Schedule s;
   ScheduleBuilder b(s);
-  b.begin_block("block", 1);
+  b.begin_block("block");
   add(b);
-  b.end_block();
-  b.end_stage(1);
+  b.run({b.end_block()});
+  b.end_stage();
   return s.ops.front();
 }
 
@@ -147,15 +147,15 @@ TEST(KernelCost, TimeIsThatOfThePricedOp) {
   CostModel m(gb200());
   Schedule s;
   ScheduleBuilder b(s);
-  b.begin_block("all", 1);
+  b.begin_block("all");
   b.gemm("gemm", Part::ffn, Dtype::fp4, Dtype::fp4, {8, 4096, 4096, 1});
   b.attend("attend", Dtype::fp8, Dtype::fp8, {2, 16, 128, 128, 1e5, 256});
   for (const OpKind kind : {OpKind::elementwise, OpKind::merge, OpKind::compress}) {
     b.elementwise("pointwise", Part::qkv, kind, {8, 4096}, 1.5);
   }
   b.exchange("sum", Part::ffn_sum, OpKind::all_reduce, {8, 1}, Bytes(1e5));
-  b.end_block();
-  b.end_stage(1);
+  b.run({b.end_block()});
+  b.end_stage();
   for (const Op& op : s.ops) EXPECT_EQ(m.time(op), alone(m, op)) << op.name;
 }
 
@@ -190,11 +190,11 @@ TEST(KernelCost, ACachedGroupIsTheGroup) {
 Schedule layers(int repeat, int copies) {
   Schedule s;
   ScheduleBuilder b(s);
-  b.begin_block("layer", repeat);
+  b.begin_block("layer");
   b.gemm("up", Part::ffn, Dtype::fp4, Dtype::fp4, {4, 8192, 3584, 1});
   b.gemm("down", Part::ffn, Dtype::fp4, Dtype::fp4, {4, 3584, 8192, 1});
   b.exchange("sum", Part::ffn_sum, OpKind::all_reduce, {8, 1}, Bytes(4 * 8192 * 2));
-  b.end_block();
+  b.run({b.end_block()}, repeat);
   b.end_stage(copies);
   s.ranks_per_stage = 8;
   return s;
@@ -203,12 +203,11 @@ Schedule layers(int repeat, int copies) {
 TEST(KernelCost, H16H17AChainOfOpsTakesTheSumOfTheirTimes) {
   CostModel m(gb200());
   PassScratch scratch(m);
-  std::vector<double> ends;
   const Schedule s = layers(10, 1);
   double sum = 0;
   for (const Op& op : s.ops) sum += 10 * alone(m, op).value;
   EXPECT_NEAR(simulate_pass(s, m, scratch).latency.value / sum, 1.0, 1e-12);
-  EXPECT_NEAR(bound_pass(s, m, ends).latency.value / sum, 1.0, 1e-12);
+  EXPECT_NEAR(bound_pass(s, m, scratch).latency.value / sum, 1.0, 1e-12);
   const PassTime four = simulate_pass(layers(10, 4), m, scratch);
   EXPECT_NEAR(four.latency.value / (4 * sum), 1.0, 1e-12);
   EXPECT_NEAR(four.busiest.value / sum, 1.0, 1e-12);
@@ -229,17 +228,16 @@ TEST(KernelCost, H16FoldedAndUnfoldedAgree) {
 TEST(KernelCost, H17OpsThatShareAResourceAreSlowerThanTheBound) {
   CostModel m(gb200());
   PassScratch scratch(m);
-  std::vector<double> ends;
   Schedule s;
   ScheduleBuilder b(s);
-  b.begin_block("two", 1);
+  b.begin_block("two");
   b.exchange("first", Part::exchange, OpKind::all_to_all, {8, 1}, Bytes(64e6));
   b.after({});
   b.exchange("second", Part::exchange, OpKind::all_to_all, {8, 1}, Bytes(64e6));
-  b.end_block();
-  b.end_stage(1);
+  b.run({b.end_block()});
+  b.end_stage();
   const double one = alone(m, s.ops[0]).value;
-  EXPECT_NEAR(bound_pass(s, m, ends).latency.value / one, 1.0, 1e-12);
+  EXPECT_NEAR(bound_pass(s, m, scratch).latency.value / one, 1.0, 1e-12);
   EXPECT_NEAR(simulate_pass(s, m, scratch).latency.value / (2 * one), 1.0, 1e-12);  // the lane runs in order
 }
 

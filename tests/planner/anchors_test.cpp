@@ -76,8 +76,9 @@ double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRul
   if (plan.pp == 1) {
     Seconds ttl = e.simulate(plan);
     for (const Op& op : e.schedule().ops) {
+      // Blocks: attention, dense FFN, ...
       const bool dense_gather = std::string_view(op.name) == "gather group" && plan.dense_tp == 0 &&
-                                &op < &e.schedule().ops[e.schedule().blocks.front().last];
+                                &op < &e.schedule().ops[e.schedule().blocks[1].last];
       if (dense_gather) ttl -= e.cost().alone(e.cost().price(op)) * c.model.dense_layers;
     }
     return ttl.value;

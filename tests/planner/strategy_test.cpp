@@ -69,12 +69,9 @@ TEST(Strategies, TableRowsMatchTheirIds) {
 // FLOPs of one pass over all ranks and stages.
 double total_flops(const Schedule& s) {
   double sum = 0;
-  for (const Stage& stage : s.stages) {
-    for (std::uint32_t b = stage.first; b < stage.last; ++b) {
-      for (OpIndex i = s.blocks[b].first; i < s.blocks[b].last; ++i) {
-        sum += flops(s.ops[i]).value * s.blocks[b].repeat * stage.copies;
-      }
-    }
+  const std::vector<double> runs = executions(s);
+  for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
+    for (OpIndex i = s.blocks[b].first; i < s.blocks[b].last; ++i) sum += flops(s.ops[i]).value * runs[b];
   }
   return sum * s.ranks_per_stage;
 }
