@@ -342,10 +342,15 @@ Document Document::load(const std::filesystem::path& file) {
     const bool there = std::filesystem::exists(file, ignored);
     throw UserError("cannot read " + file.string() + (there ? "" : ": no such file"));
   }
-  std::string text(detail::kLargestText + 1, '\0');  // one byte too many tells that the file is too large
-  input.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (input.bad()) throw UserError("cannot read " + file.string());
-  text.resize(static_cast<std::size_t>(input.gcount()));
+  // In growing pieces, since devices and pipes have no size; one byte too many tells that the file is too large.
+  std::string text;
+  for (std::size_t piece = 16384; input && text.size() <= detail::kLargestText; piece *= 2) {
+    const std::size_t had = text.size();
+    text.resize(std::min(had + piece, detail::kLargestText + 1));
+    input.read(text.data() + had, static_cast<std::streamsize>(text.size() - had));
+    if (input.bad()) throw UserError("cannot read " + file.string());
+    text.resize(had + static_cast<std::size_t>(input.gcount()));
+  }
   return parse(file.string(), std::move(text));
 }
 

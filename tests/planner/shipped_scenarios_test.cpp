@@ -1,0 +1,43 @@
+// Every scenario of the folder runs as shipped.
+#include <gtest/gtest.h>
+
+#include "planner/compare.hpp"
+#include "planner/scenario.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
+  const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"), source_path("scenarios")};
+  int count = 0;
+  std::uint64_t configurations = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(catalogs.scenarios)) {
+    if (entry.path().extension() != ".yaml") continue;
+    SCOPED_TRACE(entry.path().filename().string());
+    const Scenario scenario = load_scenario(entry.path(), catalogs);
+    EXPECT_FALSE(scenario.summary.empty());
+    for (const Study& study : scenario.studies) {
+      SCOPED_TRACE(study.title);
+      const SearchResult r = search(study.study, study.search);
+      configurations += r.counts.configurations;
+      const auto points = r.overall().points();
+      ASSERT_FALSE(points.empty());
+      for (const Point& p : points) {
+        EXPECT_EQ(check_plan(study.study, p.plan).value_or(""), "");
+        EXPECT_TRUE(fits(study.study, memory_use(study.study, p.plan)));
+      }
+      if (!study.compare.candidate.empty()) {
+        const Gain g = gain(r.of(study.compare.candidate).points(), r.of(study.compare.baseline).points());
+        EXPECT_GE(g.interactivity, 1);  // the candidate contains the baseline in every shipped scenario
+        EXPECT_GE(g.geometric_mean, 1);
+      }
+    }
+    ++count;
+  }
+  EXPECT_GE(count, 4);
+  EXPECT_GT(configurations, 1'000'000u);
+}
+
+}  // namespace
+}  // namespace shardline
