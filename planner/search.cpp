@@ -1,11 +1,10 @@
 #include "planner/search.hpp"
 
-#include <oneapi/tbb/enumerable_thread_specific.h>
-#include <oneapi/tbb/global_control.h>
-#include <oneapi/tbb/parallel_for.h>
-
 #include <algorithm>
 #include <chrono>
+#include <thread>
+
+#include "planner/parallel.hpp"
 
 namespace shardline {
 
@@ -20,7 +19,8 @@ struct Candidate {
 
 using Clock = std::chrono::steady_clock;
 
-// Times every 64th call, so that measuring does not slow what it measures; never the first, which fills caches.
+// Times every 64th call, so that measuring does not slow what it measures; never the first, which fills
+// caches.
 struct Sample {
   double seconds = 0;
   std::uint64_t timed = 0, calls = 32;
@@ -47,9 +47,15 @@ struct CandidateResult {
 
 class CandidateSearch {
  public:
-  CandidateSearch(const Case& c, const SearchOptions& o, const Candidate& candidate, const Frontier& known, Evaluator& evaluator,
-             CandidateResult& out)
-      : case_(c), options_(o), candidate_(candidate), known_(known), evaluator_(evaluator), out_(out), plan_(candidate.plan) {}
+  CandidateSearch(const Case& c, const SearchOptions& o, const Candidate& candidate, const Frontier& known,
+                  Evaluator& evaluator, CandidateResult& out)
+      : case_(c),
+        options_(o),
+        candidate_(candidate),
+        known_(known),
+        evaluator_(evaluator),
+        out_(out),
+        plan_(candidate.plan) {}
 
   void run() {
     if (candidate_.first < candidate_.last) range(candidate_.first, candidate_.last);
@@ -61,8 +67,9 @@ class CandidateSearch {
     return Point{plan_, ttl, memory_use(case_, plan_).total()};
   }
 
-  // [first, last): TTL, memory and users rise with the batch, so (TTL and memory of the smallest, users of the largest)
-  // is at least as good as every member. Off the frontier with that corner: off it with all of them [P7].
+  // [first, last): TTL, memory and users rise with the batch, so (TTL and memory of the smallest, users of
+  // the largest) is at least as good as every member. Off the frontier with that corner: off it with all of
+  // them [P7].
   void range(std::size_t first, std::size_t last) {
     if (options_.prune) {
       plan_.batch = options_.batches[first];
@@ -72,7 +79,8 @@ class CandidateSearch {
         out_.counts.pruned += last - first;
         return;
       }
-      if (options_.x == Metric::memory || options_.y == Metric::memory) corner.memory = memory_use(case_, plan_).total();
+      if (options_.x == Metric::memory || options_.y == Metric::memory)
+        corner.memory = memory_use(case_, plan_).total();
       corner.plan.batch = options_.batches[last - 1];
       const double x = score(options_.x, corner), y = score(options_.y, corner);
       if (known_.dominates(x, y) || out_.frontier.dominates(x, y)) {
@@ -149,8 +157,10 @@ std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& 
         if (misfits > 0) {
           Plan smallest = plan;
           smallest.batch = 1;
-          const bool weights = memory_use(c, smallest).weights > c.system.device.memory * c.system.device.usable_memory;
-          result.rejected[weights ? "weights alone exceed memory" : "weights and KV exceed memory"] += misfits;
+          const bool weights =
+              memory_use(c, smallest).weights > c.system.device.memory * c.system.device.usable_memory;
+          result.rejected[weights ? "weights alone exceed memory" : "weights and KV exceed memory"] +=
+              misfits;
         }
         candidates.push_back(u);
       }
@@ -188,22 +198,23 @@ SearchResult search(const Case& c, const SearchOptions& given,
   for (const StrategyId id : o.strategies) result.frontiers.emplace(id, Frontier(o.x, o.y));
 
   const std::size_t threads = o.threads > 0 ? static_cast<std::size_t>(o.threads)
-                                            : oneapi::tbb::global_control::active_value(
-                                                  oneapi::tbb::global_control::max_allowed_parallelism);
-  const oneapi::tbb::global_control limit(oneapi::tbb::global_control::max_allowed_parallelism, threads);
+                                            : std::max<std::size_t>(1, std::thread::hardware_concurrency());
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
-  oneapi::tbb::enumerable_thread_specific<Evaluator> evaluators([&] { return Evaluator(c, o.all_reduce, cache); });
+  std::vector<std::unique_ptr<Evaluator>> evaluators;
+  for (std::size_t slot = 0; slot < threads; ++slot) {
+    evaluators.push_back(std::make_unique<Evaluator>(c, o.all_reduce, cache));
+  }
 
-  // Waves: every candidate of a wave sees the frontier as it stood before the wave, so what is pruned does not depend on
-  // which thread was first.
+  // Waves: every candidate of a wave sees the frontier as it stood before the wave, so what is pruned does
+  // not depend on which thread was first.
   std::vector<CandidateResult> wave;
   Sample simulations, bounds;
   for (std::size_t begin = 0; begin < candidates.size();) {
     const std::size_t end = std::min(candidates.size(), begin + std::clamp<std::size_t>(begin / 8, 16, 512));
     wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}, {}, {}});
-    oneapi::tbb::parallel_for(begin, end, [&](std::size_t i) {
+    parallel_for(begin, end, threads, [&](std::size_t i, std::size_t slot) {
       const Frontier& known = result.frontiers.at(candidates[i].plan.strategy);
-      CandidateSearch(c, o, candidates[i], known, evaluators.local(), wave[i - begin]).run();
+      CandidateSearch(c, o, candidates[i], known, *evaluators[slot], wave[i - begin]).run();
     });
     for (std::size_t i = begin; i < end; ++i) {
       CandidateResult& r = wave[i - begin];
