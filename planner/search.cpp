@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "planner/parallel.hpp"
@@ -150,9 +151,16 @@ std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& 
         u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit) - begin);
         u.last = std::max(u.last, u.first);
         const std::uint64_t valid = o.batches.size() - u.first;
+        const double least_batch = std::ceil(o.least_users / (static_cast<double>(plan.in_flight) * plan.dp));
+        const auto enough = static_cast<std::size_t>(
+            std::lower_bound(begin, o.batches.end(), least_batch, [](int b, double least) { return b < least; }) -
+            begin);
+        const std::uint64_t idle = std::clamp(enough, u.first, u.last) - u.first;
         const std::uint64_t misfits = valid - (u.last - u.first);
         result.counts.configurations += valid;
-        result.counts.infeasible += misfits;
+        result.counts.infeasible += misfits + idle;
+        if (idle > 0) result.rejected["fewer users than asked"] += idle;
+        u.first += idle;
         ++result.counts.plans;
         if (misfits > 0) {
           Plan smallest = plan;

@@ -16,6 +16,7 @@ struct SearchOptions {
   AllReduceRule all_reduce = AllReduceRule::fastest;
   Metric x = Metric::tokens_per_s_user, y = Metric::tokens_per_s_gpu;
   Seconds ttl_budget{0};   // plans above it do not count; 0: none
+  double least_users = 0;    // plans that serve fewer do not count
   bool prune = true;       // skip what a bound proves to be off the frontier of its strategy
   bool keep_all = false;   // keep every simulated point (implies no pruning)
   int threads = 0;         // 0: all cores
@@ -24,7 +25,7 @@ struct SearchOptions {
 struct SearchCounts {
   std::uint64_t plans = 0;          // plans (all degrees, chunks) before the batch is chosen
   std::uint64_t configurations = 0; // plans x batches that pass check
-  std::uint64_t infeasible = 0;     // of these, not fitting memory
+  std::uint64_t infeasible = 0;     // of these, not fitting memory or serving too few users
   std::uint64_t simulated = 0;      // by events
   std::uint64_t bounds = 0;         // closed forms evaluated
   std::uint64_t pruned = 0;         // ruled out without simulation

@@ -67,7 +67,7 @@ int list(const std::string& what) {
     for (const std::string& name : scenario_names()) t.add({name, scenario_named(name).summary});
     fmt::print("{}", t.text());
   } else {
-    throw UserError({Diagnostic{{}, "unknown list " + what, expected_one_of(what, kinds)}});
+    throw UserError({Diagnostic{{}, "nothing to list is called " + what, expected_one_of(what, kinds)}});
   }
   return 0;
 }

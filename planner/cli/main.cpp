@@ -13,6 +13,26 @@ namespace {
 
 using namespace shardline;
 
+// CLI11's own message spells out the largest double.
+const CLI::Validator kPositive(
+    [](std::string& text) {
+      double value = 0;
+      const bool number = CLI::detail::lexical_cast(text, value);
+      return number && value > 0 ? std::string{} : "expected a positive number, found " + text;
+    },
+    "POSITIVE");
+
+// CLI11 says of a misspelt command only that a command is required.
+void refuse_unknown_command(int argc, char** argv, const CLI::App& app) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands({})) {
+    if (sub->get_name() == argv[1]) return;
+    names.push_back(sub->get_name());
+  }
+  throw UserError({Diagnostic{{}, std::string("unknown command ") + argv[1], expected_one_of(argv[1], names)}});
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Simulates and plans how to shard long-context LLM serving over GPUs."};
   app.set_version_flag("--version", "shardline " SHARDLINE_VERSION);
@@ -27,8 +47,8 @@ int run(int argc, char** argv) {
   s->add_option("scenario", sweep.scenario, "Scenario file, or the name of a shipped scenario")->required();
   s->add_option("-o,--out", sweep.out, "Folder for frontier.csv, plots and page (none: print only)");
   s->add_option("--ttl", sweep.ttl, "Your token-to-token latency target, for instance \"20 ms\"");
-  s->add_option("--tokens-per-user", sweep.tokens_per_user, "Your target in tokens/s/user")->check(CLI::PositiveNumber);
-  s->add_option("--users", sweep.users, "Users to serve at once")->check(CLI::PositiveNumber);
+  s->add_option("--tokens-per-user", sweep.tokens_per_user, "Your target in tokens/s/user")->check(kPositive);
+  s->add_option("--users", sweep.users, "Users to serve at once, at least")->check(kPositive);
   s->add_flag("--all", sweep.all, "Also write all.csv with every simulated configuration");
   s->add_flag("--exhaustive", sweep.exhaustive, "Simulate every feasible configuration, without pruning");
   s->add_option("--threads", sweep.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
@@ -48,12 +68,13 @@ int run(int argc, char** argv) {
   l->footer("Example:\n  shardline list models");
 
   std::string paper;
-  bool sensitivity = true;
+  bool no_sensitivity = false;
   CLI::App* v = app.add_subcommand("validate", "Compare with published figures, side by side");
   v->add_option("paper", paper, "helix")->required();
-  v->add_flag("!--no-sensitivity", sensitivity, "Leave out the sensitivity of each ratio to the parameters");
+  v->add_flag("--no-sensitivity", no_sensitivity, "Leave out the sensitivity of each ratio to the parameters");
   v->footer("Example:\n  shardline validate helix");
 
+  refuse_unknown_command(argc, argv, app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -63,7 +84,7 @@ int run(int argc, char** argv) {
   if (s->parsed()) return cli::sweep(sweep, made_by);
   if (m->parsed()) return cli::simulate(simulate, made_by);
   if (l->parsed()) return cli::list(what);
-  return cli::validate(paper, sensitivity);
+  return cli::validate(paper, !no_sensitivity);
 }
 
 }  // namespace

@@ -109,20 +109,19 @@ Target read_target(const SweepOptions& o) {
   return t;
 }
 
-// The answer centred on what the user asked for. False if no plan meets it.
+// The answer centred on what the user asked for (the search left out plans with too few users). False if no plan meets
+// it.
 bool print_target(const std::vector<Point>& frontier, const Target& target) {
   std::vector<const Point*> meeting;
   for (const Point& p : frontier) {
-    if ((target.ttl == Seconds(0) || p.ttl <= target.ttl) && static_cast<double>(p.plan.users()) >= target.users) {
-      meeting.push_back(&p);
-    }
+    if (target.ttl == Seconds(0) || p.ttl <= target.ttl) meeting.push_back(&p);
   }
   std::string asked;
   if (target.ttl > Seconds(0)) asked += " TTL at most " + to_string(target.ttl);
   if (target.users > 0) asked += fmt::format("{} at least {:.0f} users", asked.empty() ? "" : ",", target.users);
   fmt::print("  Your target:{}\n", asked);
   if (meeting.empty()) {
-    fmt::print("  no plan of the frontier meets it\n\n");
+    fmt::print("  no plan meets it\n\n");
     return false;
   }
   std::sort(meeting.begin(), meeting.end(), [](const Point* a, const Point* b) {
@@ -313,6 +312,7 @@ int sweep(const SweepOptions& o, const Provenance& made_by) {
     options.threads = o.threads;
     options.prune = !o.exhaustive && !o.all;
     options.keep_all = o.all;
+    options.least_users = target.users;
     SearchResult r;
     {
       Progress progress(study.study.model.name, Progress::terminal());
@@ -326,7 +326,7 @@ int sweep(const SweepOptions& o, const Provenance& made_by) {
     print_counts(r);
     const std::vector<Point> frontier = r.overall().points();
     if (frontier.empty()) {
-      fmt::print("  no plan fits\n\n");
+      fmt::print("  {}\n\n", target.users > 0 ? "no plan that fits serves so many users" : "no plan fits");
       continue;
     }
     any = true;

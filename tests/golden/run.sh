@@ -16,7 +16,7 @@ PATH=$(dirname "$(realpath "$binary")"):$PATH
 cp "$(dirname "$golden")"/*.yaml "$work"
 cd "$work"
 
-without_timings() { sed -E 's|; [0-9.]+ s, [0-9]+ configurations/s$|; SECONDS, RATE|'; }
+without_timings() { sed -E 's|; [0-9.]+ s, [0-9]+ configurations/s$|; SECONDS, RATE|; /^  per core: /d'; }
 
 grep '^\$ shardline' "$golden" > commands || { echo "no command line in $golden"; exit 1; }
 while IFS= read -r line; do

@@ -1,0 +1,73 @@
+#!/bin/bash
+# What a sweep leaves on disk: all files, the same bytes for any number of threads, and nothing half-written after a full
+# disk, an impossible folder or Ctrl-C. Usage: output_files.sh BINARY
+set -euo pipefail
+export LC_ALL=C
+binary=$(realpath "$1")
+small=$(realpath "$(dirname "$0")/small.yaml")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() { echo "FAILED: $*"; exit 1; }
+files() { find "$1" -type f | sort; }
+expect_code() {  # expected code, command...
+  local expected=$1 code=0
+  shift
+  "$@" > stdout 2> stderr < /dev/null || code=$?
+  [ "$code" -eq "$expected" ] || { cat stdout stderr; fail "exit $code instead of $expected: $*"; }
+}
+
+expect_code 0 "$binary" sweep "$small" -o one --threads 1 --all
+wanted="all.csv frontier.csv frontier.html launch.txt run.json"
+if command -v gnuplot > /dev/null; then wanted="$wanted frontier.png frontier.svg gain.png gain.svg"
+else echo "skipped: pictures (gnuplot is not installed)"; fi
+for model in deepseek-r1 llama-3.1-405b; do
+  [ "$(ls one/$model | sort | tr '\n' ' ')" = "$(echo $wanted | tr ' ' '\n' | sort | tr '\n' ' ')" ] || fail "files of $model: $(ls one/$model)"
+  for file in $wanted; do [ -s "one/$model/$file" ] || fail "$file is empty"; done
+done
+head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,tpa,ep,tpf,chunks,on_frontier' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
+grep -q '"command": "shardline sweep ' one/deepseek-r1/run.json || fail "run.json lacks the command"
+for threads in 2 3; do
+  expect_code 0 "$binary" sweep "$small" -o many --threads $threads --all
+  for model in deepseek-r1 llama-3.1-405b; do
+    for file in frontier.csv all.csv launch.txt; do cmp one/$model/$file many/$model/$file || fail "$file depends on threads"; done
+  done
+done
+
+# Every point of frontier.csv is in all.csv.
+cut -d, -f2-6 one/llama-3.1-405b/frontier.csv | sed 1d | sort > frontier.keys
+grep -oE '"[^"]*",[0-9]+,[0-9]+,[0-9]+,[0-9.]+' one/llama-3.1-405b/frontier.csv | sort > frontier.keys
+grep -oE '"[^"]*",[0-9]+,[0-9]+,[0-9]+,[0-9.]+' one/llama-3.1-405b/all.csv | sort > all.keys
+[ -s frontier.keys ] || fail "no rows"
+[ -z "$(comm -23 frontier.keys all.keys)" ] || fail "a frontier point is not among all points"
+
+# An output folder below a file, and a file in place of the folder.
+touch taken
+expect_code 2 "$binary" sweep "$small" -o taken/below
+grep -q 'taken' stderr || fail "the message does not name the path: $(cat stderr)"
+expect_code 2 "$binary" sweep "$small" -o taken
+[ "$(stat -c %s taken)" -eq 0 ] || fail "the file was touched"
+
+# A full disk: files may grow to 8 KiB, frontier.html is larger. SIGXFSZ is ignored, as on a full disk the write fails.
+code=0
+( trap '' XFSZ; ulimit -f 8; exec "$binary" sweep "$small" -o full ) > stdout 2> stderr < /dev/null || code=$?
+[ "$code" -eq 2 ] || { cat stderr; fail "exit $code on a full disk"; }
+grep -q 'cannot write' stderr || fail "message on a full disk: $(cat stderr)"
+for file in $(files full); do
+  case "$file" in *.csv | *.html | *.txt | *.json | *.png | *.svg) ;; *) fail "left behind: $file" ;; esac
+  cmp -s "$file" "one/${file#full/}" || [ "${file##*/}" = run.json ] || fail "half-written: $file"
+done
+
+# Ctrl-C in the middle of a long sweep.
+"$binary" sweep helix_gb200_1m --exhaustive --all -o broken > stdout 2> stderr < /dev/null &
+pid=$!
+sleep 0.4
+kill -INT $pid
+code=0
+wait $pid || code=$?
+[ "$code" -ne 0 ] && [ "$code" -ne 1 ] || { cat stdout stderr; fail "exit $code after Ctrl-C"; }
+for file in $(files broken); do
+  case "$file" in *.csv | *.html | *.txt | *.json | *.png | *.svg) ;; *) fail "left behind after Ctrl-C: $file" ;; esac
+done
+echo "output files are whole"

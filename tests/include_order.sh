@@ -1,0 +1,64 @@
+#!/bin/bash
+# Includes point left only: sim < models < hardware < {planner, calibrate} < reports < planner/cli; reports sees sim
+# only; cuda_probe sees sim/base, models and calibrate; nobody includes cuda_probe; sim/base includes itself only.
+# Usage: include_order.sh ROOT. Checks first, on a made-up tree, that each kind of forbidden arrow is found.
+set -euo pipefail
+
+allowed() {  # folder -> regex of folders it may include
+  case "$1" in
+    sim/base) echo '^sim/base$' ;;
+    sim) echo '^sim(/base)?$' ;;
+    models) echo '^(sim(/base)?|models)$' ;;
+    hardware) echo '^(sim(/base)?|models|hardware)$' ;;
+    planner) echo '^(sim(/base)?|models|hardware|planner)$' ;;
+    calibrate) echo '^(sim(/base)?|models|hardware|calibrate)$' ;;
+    reports) echo '^(sim(/base)?|reports)$' ;;
+    planner/cli) echo '^(sim(/base)?|models|hardware|planner|calibrate|reports|planner/cli)$' ;;
+    cuda_probe) echo '^(sim/base|models|calibrate|cuda_probe)$' ;;
+  esac
+}
+
+layer() {  # path -> folder of the order
+  case "$1" in
+    sim/base/*) echo sim/base ;;
+    planner/cli/*) echo planner/cli ;;
+    */*) echo "${1%%/*}" ;;
+    *) echo "?" ;;
+  esac
+}
+
+check() {
+  local root=$1 bad=0 file included from to
+  while IFS=: read -r file included; do
+    file=${file#"$root"/}
+    from=$(layer "$file") to=$(layer "$included")
+    if ! [[ $to =~ $(allowed "$from") ]]; then
+      echo "$file includes $included: $from must not see $to"
+      bad=1
+    fi
+  done < <(cd "$root" && find sim models hardware planner calibrate reports cuda_probe -type f \
+             \( -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 2>/dev/null |
+             xargs -0 -r grep -HoE '^#include "[^"]+"' | sed -E 's/#include "([^"]+)"/\1/')
+  return $bad
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for arrow in sim/a.cpp:models/m.hpp sim/base/a.cpp:sim/b.hpp models/a.cpp:hardware/h.hpp hardware/a.hpp:planner/p.hpp \
+             planner/a.cpp:reports/r.hpp planner/a.cpp:calibrate/c.hpp calibrate/a.cpp:planner/p.hpp \
+             reports/a.cpp:planner/p.hpp planner/cli/a.cpp:cuda_probe/k.hpp cuda_probe/a.cu:hardware/h.hpp; do
+  rm -rf "${work:?}"/*
+  mkdir -p "$work/sim" "$work/models" "$work/hardware" "$work/planner" "$work/calibrate" "$work/reports" "$work/cuda_probe"
+  mkdir -p "$work/$(dirname "${arrow%%:*}")"
+  echo "#include \"${arrow##*:}\"" > "$work/${arrow%%:*}"
+  if check "$work" > /dev/null; then
+    echo "self-test: $arrow was not found"
+    exit 1
+  fi
+done
+rm -rf "${work:?}"/*
+mkdir -p "$work/planner/cli" "$work/sim/base"
+echo '#include "reports/table.hpp"' > "$work/planner/cli/a.cpp"
+check "$work" > /dev/null || { echo "self-test: an allowed arrow was refused"; exit 1; }
+
+check "$1" && echo "includes point left only"
