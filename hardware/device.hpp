@@ -12,15 +12,15 @@ namespace shardline {
 
 struct Device {
   std::string name;
-  std::string source;                   // of the figures below
-  Bytes memory;                         // HBM capacity
-  BytesPerSecond memory_bandwidth;      // HBM peak
-  std::array<FlopsPerSecond, 4> peak;   // dense tensor-core peak per Dtype; zero: no such unit
-  FlopsPerSecond exponentials;          // special-function units
-  double memory_efficiency = 1;         // achieved fraction of HBM peak
-  double compute_efficiency = 1;        // achieved fraction of tensor-core peak
-  double usable_memory = 1;             // fraction of HBM that weights and KV may fill
-  Seconds kernel_cost;                  // per kernel: launch, ramp and tail
+  std::string source;                  // of the figures below
+  Bytes memory;                        // HBM capacity
+  BytesPerSecond memory_bandwidth;     // HBM peak
+  std::array<FlopsPerSecond, 4> peak;  // dense tensor-core peak per Dtype; zero: no such unit
+  FlopsPerSecond exponentials;         // special-function units
+  double memory_efficiency = 1;        // achieved fraction of HBM peak
+  double compute_efficiency = 1;       // achieved fraction of tensor-core peak
+  double usable_memory = 1;            // fraction of HBM that weights and KV may fill
+  Seconds kernel_cost;                 // per kernel: launch, ramp and tail
 
   FlopsPerSecond achieved(Dtype math) const {
     return peak[static_cast<std::size_t>(math)] * compute_efficiency;

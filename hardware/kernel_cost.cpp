@@ -9,7 +9,9 @@ namespace shardline {
 
 namespace {
 
-std::uint64_t key_of(Group g) { return (static_cast<std::uint64_t>(g.size) << 32) | static_cast<std::uint32_t>(g.stride); }
+std::uint64_t key_of(Group g) {
+  return (static_cast<std::uint64_t>(g.size) << 32) | static_cast<std::uint32_t>(g.stride);
+}
 
 }  // namespace
 
@@ -25,7 +27,9 @@ GroupFabric FabricCache::group(Group g) {
 }
 
 CostModel::CostModel(const System& system, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
-    : system_(&system), cache_(cache ? std::move(cache) : std::make_shared<FabricCache>(system.fabric)), rule_(rule) {
+    : system_(&system),
+      cache_(cache ? std::move(cache) : std::make_shared<FabricCache>(system.fabric)),
+      rule_(rule) {
   const Device& d = system.device;
   tensor_rate_ = *std::max_element(d.peak.begin(), d.peak.end()) * d.compute_efficiency;
   nvlink_rate_ = system.fabric.nvlink.switches > 0
@@ -74,7 +78,8 @@ Seconds CostModel::alone(const OpCost& c) const {
 }
 
 Seconds CostModel::time(const Op& op) {
-  if (op.kind == OpKind::elementwise || op.kind == OpKind::merge) return system_->device.kernel_cost * op.launches;
+  if (op.kind == OpKind::elementwise || op.kind == OpKind::merge)
+    return system_->device.kernel_cost * op.launches;
   return alone(price(op));
 }
 

@@ -1,4 +1,5 @@
-// Op -> task: a fixed latency and the demands on the resources of the rank that runs it. hardware/README.md [H1]-[H3].
+// Op -> task: a fixed latency and the demands on the resources of the rank that runs it. hardware/README.md
+// [H1]-[H3].
 #pragma once
 
 #include <memory>
@@ -16,11 +17,11 @@ namespace shardline {
 enum class RankResource : ResourceId { tensor, memory, exponentials, nvlink, network, count };
 
 struct OpCost {
-  Seconds latency;              // kernels and message latencies
-  Flops tensor;                 // bf16-equivalent operations, see machine_of_rank
-  Bytes memory;                 // HBM traffic
+  Seconds latency;  // kernels and message latencies
+  Flops tensor;     // bf16-equivalent operations, see machine_of_rank
+  Bytes memory;     // HBM traffic
   Flops exponentials;
-  Bytes port;                   // through the NVLink or network port, scaled to the port's own rate
+  Bytes port;  // through the NVLink or network port, scaled to the port's own rate
   RankResource port_resource = RankResource::nvlink;
   Algorithm algorithm = Algorithm::none;
 };
@@ -38,7 +39,8 @@ class FabricCache {
   std::unordered_map<std::uint64_t, GroupFabric> groups_;
 };
 
-/// Prices ops on a system. One object per thread; `cache` may be shared by several and must be of the same fabric.
+/// Prices ops on a system. One object per thread; `cache` may be shared by several and must be of the same
+/// fabric.
 class CostModel {
  public:
   explicit CostModel(const System& system, AllReduceRule rule = AllReduceRule::fastest,

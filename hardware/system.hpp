@@ -21,7 +21,8 @@ struct System {
 /// Reads a system document. Throws UserError with every fault.
 System parse_system(const std::string& file_name, const std::string& text);
 
-/// `name_or_path` is a catalogue name or a path to a .yaml file. Throws UserError (unknown names with did-you-mean).
+/// `name_or_path` is a catalogue name or a path to a .yaml file. Throws UserError (unknown names with
+/// did-you-mean).
 System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir);
 
 /// Names in `catalog_dir`, sorted.

@@ -42,11 +42,12 @@ Fabric::Fabric(const FabricSpec& spec) : spec_(spec) {
   // Half of a one-way latency sits on each edge of a GPU-switch-GPU route.
   for (int node = 0; node < spec.nodes; ++node) {
     for (int s = 0; s < spec.nvlink.switches; ++s) {
-      const Vertex v = boost::add_vertex(
-          FabricVertex{VertexKind::nvswitch, node * spec.nvlink.switches + s}, graph_);
+      const Vertex v =
+          boost::add_vertex(FabricVertex{VertexKind::nvswitch, node * spec.nvlink.switches + s}, graph_);
       for (int g = 0; g < spec.gpus_per_node; ++g) {
         connect(Vertex(node * spec.gpus_per_node + g), v,
-                spec.nvlink.bandwidth * (spec.nvlink.efficiency / spec.nvlink.switches), spec.nvlink.latency / 2.0);
+                spec.nvlink.bandwidth * (spec.nvlink.efficiency / spec.nvlink.switches),
+                spec.nvlink.latency / 2.0);
       }
     }
   }
@@ -58,20 +59,23 @@ Fabric::Fabric(const FabricSpec& spec) : spec_(spec) {
     const int pods = (spec.nodes + nodes_per_leaf - 1) / nodes_per_leaf;
     const int rails = net.rail_optimised ? nics_per_node : 1;
     std::vector<Vertex> leaves;
-    for (int l = 0; l < pods * rails; ++l) leaves.push_back(boost::add_vertex(FabricVertex{VertexKind::leaf, l}, graph_));
+    for (int l = 0; l < pods * rails; ++l)
+      leaves.push_back(boost::add_vertex(FabricVertex{VertexKind::leaf, l}, graph_));
     if (leaves.size() > 1) {
       const Vertex spine = boost::add_vertex(FabricVertex{VertexKind::spine, 0}, graph_);
       const double down = static_cast<double>(nodes_per_leaf) * nics_per_node / rails;
       for (const Vertex leaf : leaves) {
-        connect(leaf, spine, net.bandwidth * (net.efficiency * down / net.oversubscription), net.spine_latency / 2.0);
+        connect(leaf, spine, net.bandwidth * (net.efficiency * down / net.oversubscription),
+                net.spine_latency / 2.0);
       }
     }
     for (int node = 0; node < spec.nodes; ++node) {
       for (int n = 0; n < nics_per_node; ++n) {
         const Vertex nic = boost::add_vertex(FabricVertex{VertexKind::nic, node * nics_per_node + n}, graph_);
-        // net.latency is measured GPU to GPU. It sits on the host links, or GPUs that share a NIC would reach each
-        // other through it in no time.
-        for (int g = n * net.gpus_per_nic; g < std::min((n + 1) * net.gpus_per_nic, spec.gpus_per_node); ++g) {
+        // net.latency is measured GPU to GPU. It sits on the host links, or GPUs that share a NIC would reach
+        // each other through it in no time.
+        for (int g = n * net.gpus_per_nic; g < std::min((n + 1) * net.gpus_per_nic, spec.gpus_per_node);
+             ++g) {
           connect(Vertex(node * spec.gpus_per_node + g), nic, net.host_link, net.latency / 2.0);
         }
         const int rail = net.rail_optimised ? n : 0;
@@ -91,11 +95,13 @@ Fabric::Fabric(const FabricSpec& spec) : spec_(spec) {
     // One extra tick per hop keeps routes short where latencies are zero, and every hop strictly closer.
     boost::dijkstra_shortest_paths(
         graph_, Vertex(g),
-        boost::distance_map(boost::make_iterator_property_map(d.begin(), boost::get(boost::vertex_index, graph_)))
+        boost::distance_map(
+            boost::make_iterator_property_map(d.begin(), boost::get(boost::vertex_index, graph_)))
             .weight_map(boost::make_function_property_map<FabricGraph::edge_descriptor>(
                 [this](const FabricGraph::edge_descriptor& e) { return ticks(graph_[e].latency) + 1; })));
     for (int other = 0; other < count; ++other) {
-      SL_CHECK(d[static_cast<std::size_t>(other)] != std::numeric_limits<Ticks>::max(), "every GPU reaches every other");
+      SL_CHECK(d[static_cast<std::size_t>(other)] != std::numeric_limits<Ticks>::max(),
+               "every GPU reaches every other");
     }
     std::vector<Vertex> order(d.size());
     std::iota(order.begin(), order.end(), Vertex(0));
@@ -118,7 +124,8 @@ const std::vector<Fabric::Ticks>& Fabric::distances_to(int gpu) const {
   return distance_[static_cast<std::size_t>(gpu)];
 }
 
-void Fabric::add_load(int target, const std::vector<std::pair<int, double>>& sources, std::vector<double>& load) const {
+void Fabric::add_load(int target, const std::vector<std::pair<int, double>>& sources,
+                      std::vector<double>& load) const {
   const auto& d = distances_to(target);
   std::vector<double> through(arcs_.size(), 0.0);
   for (const auto& [gpu, amount] : sources) through[static_cast<std::size_t>(gpu)] += amount;
@@ -145,7 +152,8 @@ BytesPerSecond Fabric::narrowest(const std::vector<double>& load) const {
 }
 
 Route Fabric::route(int from_gpu, int to_gpu) const {
-  SL_CHECK(from_gpu >= 0 && to_gpu >= 0 && from_gpu < gpus() && to_gpu < gpus(), "both ends are GPUs of the fabric");
+  SL_CHECK(from_gpu >= 0 && to_gpu >= 0 && from_gpu < gpus() && to_gpu < gpus(),
+           "both ends are GPUs of the fabric");
   const auto& d = distances_to(to_gpu);
   Route r;
   r.latency = latency(from_gpu, to_gpu);
@@ -163,7 +171,8 @@ Route Fabric::route(int from_gpu, int to_gpu) const {
 }
 
 GroupPaths Fabric::paths(Group group) const {
-  SL_CHECK(group.size >= 1 && group.stride >= 1 && group.size * group.stride <= gpus(), "the group fits the fabric");
+  SL_CHECK(group.size >= 1 && group.stride >= 1 && group.size * group.stride <= gpus(),
+           "the group fits the fabric");
   GroupPaths p;
   p.pairwise = p.ring = BytesPerSecond(std::numeric_limits<double>::infinity());
   if (group.size == 1) return p;
@@ -171,7 +180,8 @@ GroupPaths Fabric::paths(Group group) const {
   std::vector<double> pairwise(edges_.size(), 0.0), ring(edges_.size(), 0.0);
   const int span = group.size * group.stride;
   std::vector<std::pair<int, double>> sources;
-  // Each edge of an NVLink domain touches one GPU, so groups inside one never share an edge: one group tells all.
+  // Each edge of an NVLink domain touches one GPU, so groups inside one never share an edge: one group tells
+  // all.
   const bool inside = span <= spec_.gpus_per_node;
   for (int start = 0; start + span <= (inside ? span : gpus()); start += span) {
     for (int offset = 0; offset < (inside ? 1 : group.stride); ++offset) {
@@ -202,8 +212,9 @@ GroupPaths Fabric::paths(Group group) const {
       }
       const int most = *std::max_element(members.begin(), members.end());
       p.one_node = p.one_node && most == group.size;
-      const bool equal = std::all_of(members.begin(), members.end(), [&](int m) { return m == 0 || m == most; }) &&
-                         (p.members_per_node == -1 || p.members_per_node == most);
+      const bool equal =
+          std::all_of(members.begin(), members.end(), [&](int m) { return m == 0 || m == most; }) &&
+          (p.members_per_node == -1 || p.members_per_node == most);
       p.members_per_node = equal ? most : 0;
     }
   }

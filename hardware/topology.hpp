@@ -1,5 +1,6 @@
-// The fabric as a graph of GPUs, NVSwitches, NICs, leaf and spine switches. Routes, latencies and the bandwidth that
-// a group of ranks gets follow from the graph and from where the ranks sit. The only user of Boost.Graph.
+// The fabric as a graph of GPUs, NVSwitches, NICs, leaf and spine switches. Routes, latencies and the
+// bandwidth that a group of ranks gets follow from the graph and from where the ranks sit. The only user of
+// Boost.Graph.
 #pragma once
 
 #include <boost/graph/adjacency_list.hpp>
@@ -14,24 +15,24 @@
 namespace shardline {
 
 struct NvlinkSpec {
-  int switches = 0;            // per node; a GPU has an equal share of its links to each
-  BytesPerSecond bandwidth;    // per GPU and direction
-  Seconds latency;             // GPU to GPU, with the synchronisation of one step
-  double efficiency = 1;       // achieved fraction of the bandwidth
-  bool multicast = false;      // NVLS: the switches reduce and multicast
+  int switches = 0;          // per node; a GPU has an equal share of its links to each
+  BytesPerSecond bandwidth;  // per GPU and direction
+  Seconds latency;           // GPU to GPU, with the synchronisation of one step
+  double efficiency = 1;     // achieved fraction of the bandwidth
+  bool multicast = false;    // NVLS: the switches reduce and multicast
 };
 
 struct NetworkSpec {
   bool present = false;
-  BytesPerSecond bandwidth;    // per NIC and direction
-  Seconds latency;             // GPU to GPU through one leaf, with the synchronisation of one step
+  BytesPerSecond bandwidth;  // per NIC and direction
+  Seconds latency;           // GPU to GPU through one leaf, with the synchronisation of one step
   double efficiency = 1;
   int gpus_per_nic = 1;
-  BytesPerSecond host_link;    // GPU to NIC (PCIe or C2C)
-  bool rail_optimised = true;  // one leaf per local GPU index; else one leaf per `nodes_per_leaf` nodes
-  int nodes_per_leaf = 0;      // 0: one leaf reaches all nodes
-  double oversubscription = 1; // leaf downlink over uplink bandwidth
-  Seconds spine_latency;       // added when a route climbs to a spine switch
+  BytesPerSecond host_link;     // GPU to NIC (PCIe or C2C)
+  bool rail_optimised = true;   // one leaf per local GPU index; else one leaf per `nodes_per_leaf` nodes
+  int nodes_per_leaf = 0;       // 0: one leaf reaches all nodes
+  double oversubscription = 1;  // leaf downlink over uplink bandwidth
+  Seconds spine_latency;        // added when a route climbs to a spine switch
 };
 
 struct FabricSpec {
@@ -56,7 +57,8 @@ struct FabricEdge {
   Seconds latency;
 };
 
-using FabricGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, FabricVertex, FabricEdge>;
+using FabricGraph =
+    boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, FabricVertex, FabricEdge>;
 
 /// A route and its narrowest edge.
 struct Route {
@@ -67,13 +69,13 @@ struct Route {
 
 /// What a group of ranks gets when every such group of the machine communicates at once.
 struct GroupPaths {
-  bool one_node = true;             // all members share an NVLink domain
-  bool multicast = false;           // ... whose switches can reduce and multicast
-  int members_per_node = 1;         // 0 if nodes hold unequal numbers
-  Seconds latency;                  // largest route latency between two members
-  Seconds neighbour_latency;        // largest between ring neighbours
-  BytesPerSecond pairwise;          // per rank when each sends equally to all others [H4]
-  BytesPerSecond ring;              // per rank when each sends to its successor only [H5]
+  bool one_node = true;       // all members share an NVLink domain
+  bool multicast = false;     // ... whose switches can reduce and multicast
+  int members_per_node = 1;   // 0 if nodes hold unequal numbers
+  Seconds latency;            // largest route latency between two members
+  Seconds neighbour_latency;  // largest between ring neighbours
+  BytesPerSecond pairwise;    // per rank when each sends equally to all others [H4]
+  BytesPerSecond ring;        // per rank when each sends to its successor only [H5]
 };
 
 class Fabric {
@@ -85,7 +87,8 @@ class Fabric {
   const FabricGraph& graph() const { return graph_; }
   int gpus() const { return spec_.nodes * spec_.gpus_per_node; }
 
-  /// Shortest route by latency. Where equally short ways part, they share in proportion to their next links' bandwidth.
+  /// Shortest route by latency. Where equally short ways part, they share in proportion to their next links'
+  /// bandwidth.
   Route route(int from_gpu, int to_gpu) const;
 
   /// One-way latency of route(from, to).
@@ -102,18 +105,23 @@ class Fabric {
  private:
   using Ticks = std::int64_t;  // femtoseconds: equal routes compare equal
   const std::vector<Ticks>& distances_to(int gpu) const;
-  void add_load(int target, const std::vector<std::pair<int, double>>& sources, std::vector<double>& load) const;
+  void add_load(int target, const std::vector<std::pair<int, double>>& sources,
+                std::vector<double>& load) const;
   void connect(FabricGraph::vertex_descriptor a, FabricGraph::vertex_descriptor b, BytesPerSecond bandwidth,
                Seconds latency);
   BytesPerSecond narrowest(const std::vector<double>& load) const;
 
   FabricSpec spec_;
   FabricGraph graph_;
-  std::vector<std::vector<Ticks>> distance_;                       // per target GPU
-  std::vector<std::vector<Seconds>> latency_;                      // of the first shortest route, per target GPU
+  std::vector<std::vector<Ticks>> distance_;   // per target GPU
+  std::vector<std::vector<Seconds>> latency_;  // of the first shortest route, per target GPU
   std::vector<std::vector<FabricGraph::vertex_descriptor>> order_;  // per target, farthest first
-  std::vector<FabricEdge> edges_;                                  // by edge index
-  struct Arc { FabricGraph::vertex_descriptor to; std::uint32_t edge; Ticks latency; };
+  std::vector<FabricEdge> edges_;                                   // by edge index
+  struct Arc {
+    FabricGraph::vertex_descriptor to;
+    std::uint32_t edge;
+    Ticks latency;
+  };
   std::vector<std::vector<Arc>> arcs_;  // flat copy of the graph for the inner loops
 };
 

@@ -115,7 +115,8 @@ Bytes kv_bytes(const Op& op);      // [G5] attend b*S*elements*dtype
 
 using BlockIndex = std::uint32_t;
 
-/// Consecutive ops that end in a barrier: no op of the block that runs next starts before all ops of this one ended.
+/// Consecutive ops that end in a barrier: no op of the block that runs next starts before all ops of this one
+/// ended.
 struct Block {
   const char* name = "";
   OpIndex first = 0, last = 0;  // [first, last)
@@ -141,16 +142,20 @@ class Schedule {
   std::vector<Block> blocks;
   std::vector<BlockIndex> order;
   std::vector<Repeat> program;
-  std::vector<Stage> stages;          // at least one
+  std::vector<Stage> stages;  // at least one
   int ranks_per_stage = 1;
-  int in_flight = 1;                  // microbatches circulating through the stages
+  int in_flight = 1;  // microbatches circulating through the stages
 
   void clear();
   std::span<const OpIndex> dependencies_of(const Op& op) const {
     return {dependencies.data() + op.first_dependency, op.dependency_count};
   }
-  std::span<const BlockIndex> blocks_of(const Repeat& r) const { return {order.data() + r.first, r.last - r.first}; }
-  std::span<const Repeat> program_of(const Stage& s) const { return {program.data() + s.first, s.last - s.first}; }
+  std::span<const BlockIndex> blocks_of(const Repeat& r) const {
+    return {order.data() + r.first, r.last - r.first};
+  }
+  std::span<const Repeat> program_of(const Stage& s) const {
+    return {program.data() + s.first, s.last - s.first};
+  }
 };
 
 /// How often each block runs while one microbatch passes all stages.

@@ -10,7 +10,8 @@ const Point* best_within(const std::vector<Point>& frontier, Seconds ttl) {
   const Point* best = nullptr;
   for (const Point& p : frontier) {
     if (p.ttl > ttl) continue;
-    if (best == nullptr || value(Metric::tokens_per_s_gpu, p) > value(Metric::tokens_per_s_gpu, *best)) best = &p;
+    if (best == nullptr || value(Metric::tokens_per_s_gpu, p) > value(Metric::tokens_per_s_gpu, *best))
+      best = &p;
   }
   return best;
 }

@@ -25,14 +25,16 @@ Deployment tensorrt_llm(const Case& c, const Plan& p) {
     d.lines.push_back(fmt::format("kv_cache_config: {{tokens_per_block: {}}}", c.kv_block));
     d.notes.emplace_back("generation servers of a disaggregated deployment only");
     if (c.model.attention.kind != AttentionKind::mla) {
-      d.notes.emplace_back("its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
+      d.notes.emplace_back(
+          "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
     }
     if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
     if (p.chunks > 1) d.notes.emplace_back("HOP-B is not implemented there: expect the TTL of chunks=1");
   }
   d.lines.push_back(fmt::format("max_batch_size: {}", p.batch));
   if (p.dp > 1 && p.tpa > 1) {
-    d.notes.emplace_back("its attention DP gives every GPU a request; a TP group inside each DP rank is not documented");
+    d.notes.emplace_back(
+        "its attention DP gives every GPU a request; a TP group inside each DP rank is not documented");
   }
   return d;
 }

@@ -15,8 +15,8 @@ struct Deployment {
   std::vector<std::string> notes;  // what the engine lacks for this plan, or does differently
 };
 
-/// Every engine that can run the plan. TensorRT-LLM: docs/source/features/helix.md and the LLM API's parallel sizes;
-/// vLLM: serving/expert_parallel_deployment and context parallelism documentation.
+/// Every engine that can run the plan. TensorRT-LLM: docs/source/features/helix.md and the LLM API's parallel
+/// sizes; vLLM: serving/expert_parallel_deployment and context parallelism documentation.
 std::vector<Deployment> deployments(const Case& c, const Plan& plan);
 
 }  // namespace shardline

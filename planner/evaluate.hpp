@@ -12,10 +12,10 @@ namespace shardline {
 
 /// What a sweep compares. All follow from the token time, the users and the memory.
 struct Metrics {
-  Seconds ttl;                    // token-to-token latency of one user
-  double users = 0;               // requests served at once
-  double tokens_per_s_user = 0;   // 1 / TTL
-  double tokens_per_s_gpu = 0;    // users / (TTL * GPUs)
+  Seconds ttl;                   // token-to-token latency of one user
+  double users = 0;              // requests served at once
+  double tokens_per_s_user = 0;  // 1 / TTL
+  double tokens_per_s_gpu = 0;   // users / (TTL * GPUs)
 };
 
 Metrics metrics(Seconds ttl, const Plan& plan);

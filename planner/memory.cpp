@@ -9,7 +9,8 @@
 
 namespace shardline {
 
-Case make_case(Model model, System system, Precision precision, long long context, int kv_block, Routing routing) {
+Case make_case(Model model, System system, Precision precision, long long context, int kv_block,
+               Routing routing) {
   Case c{std::move(model), std::move(system), precision, context, kv_block, Bytes(0), nullptr};
   if (has_experts(c.model)) {
     c.routing = std::make_shared<const ExpertRouting>(c.model.experts, c.model.experts_per_token, routing);
@@ -27,8 +28,10 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
   thread_local std::vector<StageLayers> stages;
   stage_layers(c.model, plan.pp, stages);
   const LayerWeights w = layer_weights(c, plan);
-  const double vocab = std::ceil(static_cast<double>(c.model.vocab) / plan.ranks_per_stage()) * c.model.hidden;
-  const double kv_per_layer = static_cast<double>(plan.in_flight) * plan.batch * kv_elements_per_token(c, plan) *
+  const double vocab =
+      std::ceil(static_cast<double>(c.model.vocab) / plan.ranks_per_stage()) * c.model.hidden;
+  const double kv_per_layer = static_cast<double>(plan.in_flight) * plan.batch *
+                              kv_elements_per_token(c, plan) *
                               static_cast<double>(kv_tokens_on_shard(c.context, plan.kvp, c.kv_block, 0));
   MemoryUse use;
   for (const StageLayers& s : stages) {
@@ -70,8 +73,8 @@ std::optional<std::string> does_not_fit(const Case& c, const MemoryUse& use) {
                        to_string(d.memory * d.usable_memory), to_string(use.weights), to_string(use.kv));
   }
   return fmt::format("needs {} of {} per GPU: weights {}, KV {}, activations {}, communication buffers {}",
-                     to_string(use.total()), to_string(limit_of(c)), to_string(use.weights), to_string(use.kv),
-                     to_string(use.activations), to_string(use.buffers));
+                     to_string(use.total()), to_string(limit_of(c)), to_string(use.weights),
+                     to_string(use.kv), to_string(use.activations), to_string(use.buffers));
 }
 
 int largest_batch(const Case& c, Plan plan, int limit) {

@@ -5,8 +5,8 @@
 namespace shardline {
 
 const std::vector<std::string>& metric_names() {
-  static const std::vector<std::string> names{"tokens_per_s_user", "tokens_per_s_gpu", "ttl",
-                                              "users",             "gpus",             "memory"};
+  static const std::vector<std::string> names{
+      "tokens_per_s_user", "tokens_per_s_gpu", "ttl", "users", "gpus", "memory"};
   return names;
 }
 
@@ -16,12 +16,18 @@ bool maximised(Metric m) {
 
 double value(Metric m, const Point& p) {
   switch (m) {
-    case Metric::tokens_per_s_user: return 1 / p.ttl.value;
-    case Metric::tokens_per_s_gpu: return static_cast<double>(p.plan.users()) / (p.ttl.value * p.plan.gpus());
-    case Metric::ttl: return p.ttl.value;
-    case Metric::users: return static_cast<double>(p.plan.users());
-    case Metric::gpus: return p.plan.gpus();
-    case Metric::memory: return p.memory.value;
+    case Metric::tokens_per_s_user:
+      return 1 / p.ttl.value;
+    case Metric::tokens_per_s_gpu:
+      return static_cast<double>(p.plan.users()) / (p.ttl.value * p.plan.gpus());
+    case Metric::ttl:
+      return p.ttl.value;
+    case Metric::users:
+      return static_cast<double>(p.plan.users());
+    case Metric::gpus:
+      return p.plan.gpus();
+    case Metric::memory:
+      return p.memory.value;
   }
   return 0;
 }
@@ -31,7 +37,8 @@ double score(Metric m, const Point& p) { return maximised(m) ? value(m, p) : -va
 bool Frontier::add(const Point& point, std::uint64_t order) {
   Entry e{score(x_, point), score(y_, point), order, point};
   // First entry whose x is not worse.
-  auto at = std::lower_bound(entries_.begin(), entries_.end(), e.x, [](const Entry& a, double x) { return a.x < x; });
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), e.x,
+                             [](const Entry& a, double x) { return a.x < x; });
   if (at != entries_.end() && at->y >= e.y) {
     if (at->x != e.x || at->y != e.y || at->order <= e.order) return false;
     *at = e;

@@ -22,7 +22,8 @@ struct Point {
 
 double value(Metric metric, const Point& point);
 
-/// The points that no other point beats on both metrics. Of equal points the first (in insertion order of plans) stays.
+/// The points that no other point beats on both metrics. Of equal points the first (in insertion order of
+/// plans) stays.
 class Frontier {
  public:
   Frontier(Metric x, Metric y) : x_(x), y_(y) {}

@@ -1,4 +1,5 @@
-// A plan: one way to shard one decode step. Its canonical text ("helix:kvp=8,tpa=8,tpf=64,batch=4") parses back.
+// A plan: one way to shard one decode step. Its canonical text ("helix:kvp=8,tpa=8,tpf=64,batch=4") parses
+// back.
 #pragma once
 
 #include <string>
@@ -10,23 +11,25 @@ namespace shardline {
 
 enum class StrategyId : unsigned char { tensor, pipeline, dp_ep, kv_shard, helix };
 
-/// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every KVP rank
-/// holds all of W_UV and sends v_dim values per head) or after it (W_UV sharded, kv_lora values per head sent).
+/// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
+/// KVP rank holds all of W_UV and sends v_dim values per head) or after it (W_UV sharded, kv_lora values per
+/// head sent).
 enum class ValueUp : unsigned char { none, before, after };
 
 struct Plan {
   StrategyId strategy = StrategyId::tensor;
-  int pp = 1;        // pipeline stages
-  int dp = 1;        // attention data-parallel groups
-  int kvp = 1;       // KV (sequence) shards
-  int tpa = 1;       // tensor parallelism of attention
-  int ep = 1;        // expert-parallel groups
-  int tpf = 1;       // tensor parallelism inside a dense FFN or an expert
-  int dense_tp = 0;  // ranks that share a dense FFN; 0: all ranks of the stage, or of the attention group in kv_shard
+  int pp = 1;   // pipeline stages
+  int dp = 1;   // attention data-parallel groups
+  int kvp = 1;  // KV (sequence) shards
+  int tpa = 1;  // tensor parallelism of attention
+  int ep = 1;   // expert-parallel groups
+  int tpf = 1;  // tensor parallelism inside a dense FFN or an expert
+  int dense_tp =
+      0;  // ranks that share a dense FFN; 0: all ranks of the stage, or of the attention group in kv_shard
   ValueUp value_up = ValueUp::none;
-  int chunks = 1;    // HOP-B: chunks of requests whose exchange overlaps the next chunk's attention; 1: off
-  int in_flight = 1; // microbatches circulating through the stages
-  int batch = 1;     // requests per attention group and microbatch
+  int chunks = 1;     // HOP-B: chunks of requests whose exchange overlaps the next chunk's attention; 1: off
+  int in_flight = 1;  // microbatches circulating through the stages
+  int batch = 1;      // requests per attention group and microbatch
 
   int ranks_per_stage() const { return dp * kvp * tpa; }
   int group() const { return kvp * tpa; }  // ranks that serve one request's attention
@@ -41,7 +44,8 @@ std::string_view to_string(StrategyId id);
 /// Canonical text: every degree above 1, then batch, in a fixed order.
 std::string to_string(const Plan& plan);
 
-/// Parses canonical text. Throws UserError naming the bad key or value, the expected form and the nearest name.
+/// Parses canonical text. Throws UserError naming the bad key or value, the expected form and the nearest
+/// name.
 Plan parse_plan(std::string_view text);
 
 }  // namespace shardline

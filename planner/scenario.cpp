@@ -127,8 +127,12 @@ Constraints read_constraints(const Reader& r) {
 }
 
 std::vector<DegreeRange> read_degrees(const Reader& r) {
-  static constexpr std::array<std::pair<const char*, int Plan::*>, 6> kDegrees{
-      {{"pp", &Plan::pp}, {"dp", &Plan::dp}, {"kvp", &Plan::kvp}, {"tpa", &Plan::tpa}, {"ep", &Plan::ep}, {"tpf", &Plan::tpf}}};
+  static constexpr std::array<std::pair<const char*, int Plan::*>, 6> kDegrees{{{"pp", &Plan::pp},
+                                                                                {"dp", &Plan::dp},
+                                                                                {"kvp", &Plan::kvp},
+                                                                                {"tpa", &Plan::tpa},
+                                                                                {"ep", &Plan::ep},
+                                                                                {"tpf", &Plan::tpf}}};
   std::vector<DegreeRange> out;
   for (const auto& [name, member] : kDegrees) {
     if (const auto v = r.find(name)) out.push_back({member, read_counts(*v, 8192)});

@@ -152,9 +152,10 @@ std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& 
         u.last = std::max(u.last, u.first);
         const std::uint64_t valid = o.batches.size() - u.first;
         const double least_batch = std::ceil(o.least_users / (static_cast<double>(plan.in_flight) * plan.dp));
-        const auto enough = static_cast<std::size_t>(
-            std::lower_bound(begin, o.batches.end(), least_batch, [](int b, double least) { return b < least; }) -
-            begin);
+        const auto enough =
+            static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), least_batch,
+                                                      [](int b, double least) { return b < least; }) -
+                                     begin);
         const std::uint64_t idle = std::clamp(enough, u.first, u.last) - u.first;
         const std::uint64_t misfits = valid - (u.last - u.first);
         result.counts.configurations += valid;

@@ -18,8 +18,8 @@ void stage_layers(const Model& model, int stages, std::vector<StageLayers>& out)
     layers.first = s == 0;
     layers.last = s == stages - 1;
     begin += count;
-    if (!out.empty() && !layers.last && out.back().dense == layers.dense && out.back().experts == layers.experts &&
-        !out.back().first) {
+    if (!out.empty() && !layers.last && out.back().dense == layers.dense &&
+        out.back().experts == layers.experts && !out.back().first) {
       ++out.back().copies;
     } else {
       out.push_back(layers);

@@ -53,13 +53,16 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.tpa;
   if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());
   if (p.pp > m.layers) return too_many("pp", p.pp, "the number of layers", m.layers);
-  if (p.tpa > m.attention.q_heads) return too_many("tpa", p.tpa, "the number of query heads", m.attention.q_heads);
+  if (p.tpa > m.attention.q_heads)
+    return too_many("tpa", p.tpa, "the number of query heads", m.attention.q_heads);
   if (p.kvp > c.context) return too_many("kvp", p.kvp, "the context", c.context);
   if (p.chunks > p.batch) return too_many("chunks", p.chunks, "the batch", p.batch);
-  if (p.chunks > 1 && p.kvp == 1) return std::string("chunks needs kvp above 1: there is no exchange to overlap");
-  if ((p.value_up != ValueUp::none) != (m.attention.kind == AttentionKind::mla && p.kvp > 1 &&
-                                        p.strategy == StrategyId::helix)) {
-    return std::string("value_up (before or after) is needed for Helix with MLA and kvp above 1, and only there");
+  if (p.chunks > 1 && p.kvp == 1)
+    return std::string("chunks needs kvp above 1: there is no exchange to overlap");
+  if ((p.value_up != ValueUp::none) !=
+      (m.attention.kind == AttentionKind::mla && p.kvp > 1 && p.strategy == StrategyId::helix)) {
+    return std::string(
+        "value_up (before or after) is needed for Helix with MLA and kvp above 1, and only there");
   }
   if (has_experts(m)) {
     if (p.ep > m.experts) return too_many("ep", p.ep, "the number of experts", m.experts);
@@ -72,8 +75,8 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("ep*tpf is {} but {} ranks share the FFN", p.ep * p.tpf, ffn_ranks);
   }
   if (p.dense_tp > 0 && p.dense_tp != p.group() && p.dense_tp != p.ranks_per_stage()) {
-    return fmt::format("dense_tp is {}; it must be kvp*tpa = {} or all {} ranks of a stage", p.dense_tp, p.group(),
-                       p.ranks_per_stage());
+    return fmt::format("dense_tp is {}; it must be kvp*tpa = {} or all {} ranks of a stage", p.dense_tp,
+                       p.group(), p.ranks_per_stage());
   }
   if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);

@@ -20,10 +20,10 @@ struct DegreeRange {
 
 /// Which plans a sweep looks at, apart from GPU counts and batches.
 struct SearchSpace {
-  std::vector<int> chunks{1};      // HOP-B chunk counts to try; 1 is off
-  std::vector<int> stages;         // pipeline stages to try; empty: every divisor of the GPU count
-  bool duplicate_kv = false;       // let TPA exceed the KV heads in sequence-sharded strategies
-  std::vector<DegreeRange> degrees; // plans outside any of them are left out
+  std::vector<int> chunks{1};        // HOP-B chunk counts to try; 1 is off
+  std::vector<int> stages;           // pipeline stages to try; empty: every divisor of the GPU count
+  bool duplicate_kv = false;         // let TPA exceed the KV heads in sequence-sharded strategies
+  std::vector<DegreeRange> degrees;  // plans outside any of them are left out
 };
 
 struct Strategy {
@@ -43,7 +43,8 @@ const Strategy& strategy(StrategyId id);
 /// Throws UserError with did-you-mean.
 const Strategy& strategy(const std::string& name);
 
-/// Why the plan cannot be run on the case (degrees that do not multiply out, more GPUs than there are, ...), or nothing.
+/// Why the plan cannot be run on the case (degrees that do not multiply out, more GPUs than there are, ...),
+/// or nothing.
 std::optional<std::string> check_plan(const Case& c, const Plan& plan);
 
 /// Divisors of n, ascending.

@@ -75,7 +75,8 @@ void write_file(const std::filesystem::path& file, std::string_view text) {
   // mkstemp makes private files; results are meant to be shared as any other file.
   const mode_t mask = umask(0);
   umask(mask);
-  if (fchmod(temporary.descriptor(), 0666 & ~mask) != 0 || fsync(temporary.descriptor()) != 0) fail(file, errno);
+  if (fchmod(temporary.descriptor(), 0666 & ~mask) != 0 || fsync(temporary.descriptor()) != 0)
+    fail(file, errno);
   if (!temporary.close()) fail(file, errno);
   if (std::rename(temporary.name().c_str(), file.c_str()) != 0) fail(file, errno);
   temporary.keep();
@@ -84,8 +85,10 @@ void write_file(const std::filesystem::path& file, std::string_view text) {
 void make_output_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw UserError(fmt::format("cannot create the folder {}: {}", folder.string(), error.message()));
-  if (!std::filesystem::is_directory(folder)) throw UserError(folder.string() + " exists and is not a folder");
+  if (error)
+    throw UserError(fmt::format("cannot create the folder {}: {}", folder.string(), error.message()));
+  if (!std::filesystem::is_directory(folder))
+    throw UserError(folder.string() + " exists and is not a folder");
   if (access(folder.c_str(), W_OK | X_OK) != 0) fail(folder, errno);
 }
 

@@ -20,7 +20,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// "412003 of 3800800 plans, 402k/s, 8 s left" with a bar, on standard error; silent when that is no terminal.
+/// "412003 of 3800800 plans, 402k/s, 8 s left" with a bar, on standard error; silent when that is no
+/// terminal.
 class Progress {
  public:
   explicit Progress(std::string what, bool enabled);

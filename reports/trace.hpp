@@ -10,7 +10,7 @@
 namespace shardline {
 
 struct TraceEvent {
-  int process = 0;      // shown as one group: a pipeline stage or rank
+  int process = 0;  // shown as one group: a pipeline stage or rank
   int lane = 0;
   std::string name, category;
   Seconds start, duration;

@@ -50,7 +50,8 @@ CollectiveTime all_reduce(const GroupFabric& g, Bytes bytes, AllReduceRule rule)
 CollectiveTime collective(OpKind kind, const GroupFabric& g, Bytes bytes, AllReduceRule rule) {
   CollectiveTime best;
   switch (kind) {
-    case OpKind::all_reduce: return all_reduce(g, bytes, rule);
+    case OpKind::all_reduce:
+      return all_reduce(g, bytes, rule);
     case OpKind::all_gather:
       take_faster(best, direct_all_gather(g, bytes));
       take_faster(best, ring_all_gather(g, bytes));
@@ -59,9 +60,12 @@ CollectiveTime collective(OpKind kind, const GroupFabric& g, Bytes bytes, AllRed
       take_faster(best, direct_reduce_scatter(g, bytes));
       take_faster(best, ring_reduce_scatter(g, bytes));
       return best;
-    case OpKind::all_to_all: return direct_all_to_all(g, bytes);
-    case OpKind::send_recv: return send_recv(g, bytes);
-    default: break;
+    case OpKind::all_to_all:
+      return direct_all_to_all(g, bytes);
+    case OpKind::send_recv:
+      return send_recv(g, bytes);
+    default:
+      break;
   }
   SL_CHECK(is_communication(kind), "only communication ops have a collective time");
   return best;

@@ -41,12 +41,13 @@ CollectiveTime one_shot_all_reduce(const GroupFabric& g, Bytes bytes);  // [H9]
 CollectiveTime two_shot_all_reduce(const GroupFabric& g, Bytes bytes);  // [H10]
 CollectiveTime direct_all_gather(const GroupFabric& g, Bytes bytes);    // [H11]
 CollectiveTime direct_reduce_scatter(const GroupFabric& g, Bytes bytes);
-CollectiveTime direct_all_to_all(const GroupFabric& g, Bytes bytes);    // [H12]
-CollectiveTime send_recv(const GroupFabric& g, Bytes bytes);            // [H13]
-CollectiveTime nvls_all_reduce(const GroupFabric& g, Bytes bytes);      // [H14]
+CollectiveTime direct_all_to_all(const GroupFabric& g, Bytes bytes);        // [H12]
+CollectiveTime send_recv(const GroupFabric& g, Bytes bytes);                // [H13]
+CollectiveTime nvls_all_reduce(const GroupFabric& g, Bytes bytes);          // [H14]
 CollectiveTime hierarchical_all_reduce(const GroupFabric& g, Bytes bytes);  // [H15]
 
-/// The fastest available algorithm (ties to the earlier one of the enumeration). `kind` must be a communication.
+/// The fastest available algorithm (ties to the earlier one of the enumeration). `kind` must be a
+/// communication.
 CollectiveTime collective(OpKind kind, const GroupFabric& g, Bytes bytes,
                           AllReduceRule rule = AllReduceRule::fastest);
 

@@ -1,5 +1,5 @@
-// Reduce-scatter inside each node, all-reduce of the shards across nodes (one ring per local rank, on its own rail),
-// all-gather inside each node.
+// Reduce-scatter inside each node, all-reduce of the shards across nodes (one ring per local rank, on its own
+// rail), all-gather inside each node.
 #include "hardware/collectives/collective.hpp"
 
 namespace shardline {

@@ -1,5 +1,5 @@
-// Direct algorithms: every rank reads from or writes to every other at once. Loads and stores over NVLink, or grouped
-// send/recv where a network lies between.
+// Direct algorithms: every rank reads from or writes to every other at once. Loads and stores over NVLink, or
+// grouped send/recv where a network lies between.
 #include "hardware/collectives/collective.hpp"
 
 namespace shardline {

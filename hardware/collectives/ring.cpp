@@ -1,11 +1,13 @@
-// Ring algorithms: each rank talks to its successor only, in lock step. The choice of NCCL for large messages.
+// Ring algorithms: each rank talks to its successor only, in lock step. The choice of NCCL for large
+// messages.
 #include "hardware/collectives/collective.hpp"
 
 namespace shardline {
 
 CollectiveTime ring_all_reduce(const GroupFabric& g, Bytes bytes) {
   const double n = g.size;
-  return {Algorithm::ring, g.whole.neighbour_latency * (2 * (n - 1)), bytes * (2 * (n - 1) / n), g.whole.ring};
+  return {Algorithm::ring, g.whole.neighbour_latency * (2 * (n - 1)), bytes * (2 * (n - 1) / n),
+          g.whole.ring};
 }
 
 CollectiveTime ring_all_gather(const GroupFabric& g, Bytes bytes) {

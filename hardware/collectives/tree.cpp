@@ -1,5 +1,5 @@
-// Pipelined double binary tree: every rank is an inner node of one of two trees, so both directions of its port carry
-// the whole buffer once up and once down.
+// Pipelined double binary tree: every rank is an inner node of one of two trees, so both directions of its
+// port carry the whole buffer once up and once down.
 #include <cmath>
 
 #include "hardware/collectives/collective.hpp"

@@ -19,11 +19,11 @@ struct Provenance {
 
 struct SweepOptions {
   std::string scenario;
-  std::string out;                     // empty: no files
-  std::optional<std::string> ttl;      // "20 ms"
+  std::string out;                 // empty: no files
+  std::optional<std::string> ttl;  // "20 ms"
   std::optional<double> tokens_per_user;
   std::optional<double> users;
-  bool all = false;                    // write all.csv (no pruning)
+  bool all = false;  // write all.csv (no pruning)
   bool exhaustive = false;
   int threads = 0;
 };

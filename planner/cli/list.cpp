@@ -36,7 +36,8 @@ Scenario scenario_named(const std::string& name_or_path) {
   if (path.has_extension() || path.has_parent_path()) return load_scenario(path, catalogs());
   const auto names = scenario_names();
   if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
-    throw UserError({Diagnostic{{}, "unknown scenario " + name_or_path, expected_one_of(name_or_path, names)}});
+    throw UserError(
+        {Diagnostic{{}, "unknown scenario " + name_or_path, expected_one_of(name_or_path, names)}});
   }
   return load_scenario(catalogs().scenarios / (name_or_path + ".yaml"), catalogs());
 }
@@ -55,7 +56,8 @@ int list(const std::string& what) {
     Table t({"system", "GPUs", "HBM per GPU", "HBM bandwidth", "summary"});
     for (const std::string& name : system_names(catalogs().systems)) {
       const System s = load_system(name, catalogs().systems);
-      t.add({name, std::to_string(s.gpus()), to_string(s.device.memory), to_string(s.device.memory_bandwidth), s.summary});
+      t.add({name, std::to_string(s.gpus()), to_string(s.device.memory), to_string(s.device.memory_bandwidth),
+             s.summary});
     }
     fmt::print("{}", t.text());
   } else if (what == "strategies") {

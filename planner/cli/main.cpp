@@ -30,7 +30,8 @@ void refuse_unknown_command(int argc, char** argv, const CLI::App& app) {
     if (sub->get_name() == argv[1]) return;
     names.push_back(sub->get_name());
   }
-  throw UserError({Diagnostic{{}, std::string("unknown command ") + argv[1], expected_one_of(argv[1], names)}});
+  throw UserError(
+      {Diagnostic{{}, std::string("unknown command ") + argv[1], expected_one_of(argv[1], names)}});
 }
 
 int run(int argc, char** argv) {
@@ -40,7 +41,8 @@ int run(int argc, char** argv) {
   app.footer("Example:\n  shardline sweep helix_gb200_1m -o out/helix");
 
   cli::Provenance made_by{"", SHARDLINE_VERSION};
-  for (int i = 0; i < argc; ++i) made_by.command += (i > 0 ? " " : "") + std::string(i > 0 ? argv[i] : "shardline");
+  for (int i = 0; i < argc; ++i)
+    made_by.command += (i > 0 ? " " : "") + std::string(i > 0 ? argv[i] : "shardline");
 
   cli::SweepOptions sweep;
   CLI::App* s = app.add_subcommand("sweep", "Simulate every valid plan and batch; show the Pareto frontier");
@@ -56,11 +58,14 @@ int run(int argc, char** argv) {
 
   cli::SimulateOptions simulate;
   CLI::App* m = app.add_subcommand("simulate", "Simulate one plan: breakdown, memory, timeline");
-  m->add_option("scenario", simulate.scenario, "Scenario file, or the name of a shipped scenario")->required();
+  m->add_option("scenario", simulate.scenario, "Scenario file, or the name of a shipped scenario")
+      ->required();
   m->add_option("--plan", simulate.plan, "Plan text, as sweep prints it")->required();
   m->add_option("--model", simulate.model, "Which model of the scenario (default: the first)");
   m->add_option("-o,--out", simulate.out, "Folder for the Perfetto trace and the timeline picture");
-  m->footer("Example:\n  shardline simulate helix_gb200_1m --model llama-3.1-405b --plan helix:kvp=8,tpa=8,tpf=64,batch=4 -o out/plan");
+  m->footer(
+      "Example:\n  shardline simulate helix_gb200_1m --model llama-3.1-405b --plan "
+      "helix:kvp=8,tpa=8,tpf=64,batch=4 -o out/plan");
 
   std::string what;
   CLI::App* l = app.add_subcommand("list", "List models, systems, strategies or scenarios");
@@ -71,7 +76,8 @@ int run(int argc, char** argv) {
   bool no_sensitivity = false;
   CLI::App* v = app.add_subcommand("validate", "Compare with published figures, side by side");
   v->add_option("paper", paper, "helix")->required();
-  v->add_flag("--no-sensitivity", no_sensitivity, "Leave out the sensitivity of each ratio to the parameters");
+  v->add_flag("--no-sensitivity", no_sensitivity,
+              "Leave out the sensitivity of each ratio to the parameters");
   v->footer("Example:\n  shardline validate helix");
 
   refuse_unknown_command(argc, argv, app);
@@ -96,7 +102,9 @@ int main(int argc, char** argv) {
     std::fputs(e.what(), stderr);
     return 2;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "shardline: internal error: {}\nPlease report this with the command line and files used.\n", e.what());
+    fmt::print(stderr,
+               "shardline: internal error: {}\nPlease report this with the command line and files used.\n",
+               e.what());
     return 1;
   }
 }

@@ -19,7 +19,8 @@ namespace {
 
 std::string count(std::uint64_t n) {
   std::string s = std::to_string(n);
-  for (auto i = static_cast<std::ptrdiff_t>(s.size()) - 3; i > 0; i -= 3) s.insert(static_cast<std::size_t>(i), 1, ' ');
+  for (auto i = static_cast<std::ptrdiff_t>(s.size()) - 3; i > 0; i -= 3)
+    s.insert(static_cast<std::size_t>(i), 1, ' ');
   return s;
 }
 
@@ -42,18 +43,21 @@ Table plan_table(const char* first) {
 void print_counts(const SearchResult& r) {
   const SearchCounts& c = r.counts;
   const std::uint64_t covered = c.configurations - c.infeasible;
-  fmt::print("  {} configurations ({} plans x batches): {} do not fit", count(c.configurations), count(c.plans),
-             count(c.infeasible));
+  fmt::print("  {} configurations ({} plans x batches): {} do not fit", count(c.configurations),
+             count(c.plans), count(c.infeasible));
   std::string separator = " (";
   for (const auto& [reason, n] : r.rejected) {
     fmt::print("{}{}: {}", separator, reason, count(n));
     separator = ", ";
   }
-  fmt::print("{}\n  {} evaluated: {} simulated by events, {} ruled out by {} bounds; {:.2f} s, {:.0f} configurations/s\n",
-             r.rejected.empty() ? "" : ")", count(covered), count(c.simulated), count(c.pruned), count(c.bounds), c.seconds,
-             static_cast<double>(covered) / c.seconds);
+  fmt::print(
+      "{}\n  {} evaluated: {} simulated by events, {} ruled out by {} bounds; {:.2f} s, {:.0f} "
+      "configurations/s\n",
+      r.rejected.empty() ? "" : ")", count(covered), count(c.simulated), count(c.pruned), count(c.bounds),
+      c.seconds, static_cast<double>(covered) / c.seconds);
   if (c.simulations_per_second > 0 && c.bounds_per_second > 0) {
-    fmt::print("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second, c.bounds_per_second);
+    fmt::print("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second,
+               c.bounds_per_second);
   }
   fmt::print("\n");
 }
@@ -61,7 +65,9 @@ void print_counts(const SearchResult& r) {
 constexpr std::array<double, 8> kBudgets{1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0};  // x the lowest TTL
 
 Seconds lowest_ttl(const std::vector<Point>& frontier) {
-  return std::min_element(frontier.begin(), frontier.end(), [](const Point& a, const Point& b) { return a.ttl < b.ttl; })->ttl;
+  return std::min_element(frontier.begin(), frontier.end(),
+                          [](const Point& a, const Point& b) { return a.ttl < b.ttl; })
+      ->ttl;
 }
 
 // The best plan of each budget, without repetition.
@@ -97,7 +103,8 @@ Target read_target(const SweepOptions& o) {
   Target t;
   if (o.ttl) {
     const auto parsed = parse_quantity<Seconds>(*o.ttl);
-    if (const auto* fault = std::get_if<std::string>(&parsed)) throw UserError("--ttl " + *o.ttl + ": " + *fault);
+    if (const auto* fault = std::get_if<std::string>(&parsed))
+      throw UserError("--ttl " + *o.ttl + ": " + *fault);
     t.ttl = std::get<Seconds>(parsed);
     if (t.ttl <= Seconds(0)) throw UserError("--ttl " + *o.ttl + ": expected a positive time");
   }
@@ -109,8 +116,8 @@ Target read_target(const SweepOptions& o) {
   return t;
 }
 
-// The answer centred on what the user asked for (the search left out plans with too few users). False if no plan meets
-// it.
+// The answer centred on what the user asked for (the search left out plans with too few users). False if no
+// plan meets it.
 bool print_target(const std::vector<Point>& frontier, const Target& target) {
   std::vector<const Point*> meeting;
   for (const Point& p : frontier) {
@@ -118,7 +125,8 @@ bool print_target(const std::vector<Point>& frontier, const Target& target) {
   }
   std::string asked;
   if (target.ttl > Seconds(0)) asked += " TTL at most " + to_string(target.ttl);
-  if (target.users > 0) asked += fmt::format("{} at least {:.0f} users", asked.empty() ? "" : ",", target.users);
+  if (target.users > 0)
+    asked += fmt::format("{} at least {:.0f} users", asked.empty() ? "" : ",", target.users);
   fmt::print("  Your target:{}\n", asked);
   if (meeting.empty()) {
     fmt::print("  no plan meets it\n\n");
@@ -149,12 +157,15 @@ std::string names(const std::vector<StrategyId>& ids) {
 }
 
 void print_gain(const Gain& g, const Comparison& compare) {
-  fmt::print("  Best of {} over best of {}:\n  {:.3f}x the interactivity (tokens/s/user); tokens/s/GPU at the same TTL budget:\n",
-             names(compare.candidate), names(compare.baseline), g.interactivity);
+  fmt::print(
+      "  Best of {} over best of {}:\n  {:.3f}x the interactivity (tokens/s/user); tokens/s/GPU at the same "
+      "TTL budget:\n",
+      names(compare.candidate), names(compare.baseline), g.interactivity);
   Table t({"budget over the baseline's lowest TTL", "gain"});
   for (const GainPoint& p : g.curve) {
     for (const double slack : {0.0, 0.05, 0.10, 0.25, 0.33, 0.50, 0.75, 1.0}) {
-      if (std::abs(p.slack - slack) < 1e-9) t.add({fmt::format("+{:.0f} %", 100 * slack), fmt::format("{:.2f}x", p.gain)});
+      if (std::abs(p.slack - slack) < 1e-9)
+        t.add({fmt::format("+{:.0f} %", 100 * slack), fmt::format("{:.2f}x", p.gain)});
     }
   }
   t.add({"geometric mean of +0 to +100 %", fmt::format("{:.2f}x", g.geometric_mean)});
@@ -162,8 +173,9 @@ void print_gain(const Gain& g, const Comparison& compare) {
 }
 
 std::string points_csv(const std::vector<Point>& points, const SearchResult* families) {
-  std::string out = csv_line({"strategy", "plan", "gpus", "batch", "users", "ttl_ms", "tokens_per_s_user", "tokens_per_s_gpu",
-                              "memory_gb_per_gpu", "pp", "dp", "kvp", "tpa", "ep", "tpf", "chunks", "on_frontier"});
+  std::string out = csv_line({"strategy", "plan", "gpus", "batch", "users", "ttl_ms", "tokens_per_s_user",
+                              "tokens_per_s_gpu", "memory_gb_per_gpu", "pp", "dp", "kvp", "tpa", "ep", "tpf",
+                              "chunks", "on_frontier"});
   const auto on_frontier = [&](const Point& p) {
     if (families == nullptr) return true;
     const auto overall = families->overall();
@@ -171,24 +183,31 @@ std::string points_csv(const std::vector<Point>& points, const SearchResult* fam
   };
   for (const Point& p : points) {
     const Metrics m = metrics(p.ttl, p.plan);
-    out += csv_line({std::string(to_string(p.plan.strategy)), to_string(p.plan), std::to_string(p.plan.gpus()),
-                     std::to_string(p.plan.batch), std::to_string(p.plan.users()), number_text(p.ttl.value * 1e3),
-                     number_text(m.tokens_per_s_user), number_text(m.tokens_per_s_gpu), number_text(p.memory.value / 1e9),
-                     std::to_string(p.plan.pp), std::to_string(p.plan.dp), std::to_string(p.plan.kvp), std::to_string(p.plan.tpa),
-                     std::to_string(p.plan.ep), std::to_string(p.plan.tpf), std::to_string(p.plan.chunks),
-                     on_frontier(p) ? "1" : "0"});
+    out += csv_line({std::string(to_string(p.plan.strategy)), to_string(p.plan),
+                     std::to_string(p.plan.gpus()), std::to_string(p.plan.batch),
+                     std::to_string(p.plan.users()), number_text(p.ttl.value * 1e3),
+                     number_text(m.tokens_per_s_user), number_text(m.tokens_per_s_gpu),
+                     number_text(p.memory.value / 1e9), std::to_string(p.plan.pp), std::to_string(p.plan.dp),
+                     std::to_string(p.plan.kvp), std::to_string(p.plan.tpa), std::to_string(p.plan.ep),
+                     std::to_string(p.plan.tpf), std::to_string(p.plan.chunks), on_frontier(p) ? "1" : "0"});
   }
   return out;
 }
 
 std::string axis_label(Metric m) {
   switch (m) {
-    case Metric::tokens_per_s_user: return "tokens/s/user";
-    case Metric::tokens_per_s_gpu: return "tokens/s/GPU";
-    case Metric::ttl: return "TTL (s)";
-    case Metric::users: return "users";
-    case Metric::gpus: return "GPUs";
-    case Metric::memory: return "memory per GPU (B)";
+    case Metric::tokens_per_s_user:
+      return "tokens/s/user";
+    case Metric::tokens_per_s_gpu:
+      return "tokens/s/GPU";
+    case Metric::ttl:
+      return "TTL (s)";
+    case Metric::users:
+      return "users";
+    case Metric::gpus:
+      return "GPUs";
+    case Metric::memory:
+      return "memory per GPU (B)";
   }
   return "";
 }
@@ -211,22 +230,26 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const Provenance& 
   return plot;
 }
 
-Page frontier_page(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by) {
+Page frontier_page(const Study& study, const SearchResult& r, const SweepOptions& o,
+                   const Provenance& made_by) {
   Page page;
   page.title = study.title;
   page.scenario = o.scenario;
   page.command = made_by.command;
   page.version = made_by.version;
-  page.summary = fmt::format("{} configurations, {} feasible. Each strategy's own Pareto frontier.", count(r.counts.configurations),
-                             count(r.counts.configurations - r.counts.infeasible));
+  page.summary =
+      fmt::format("{} configurations, {} feasible. Each strategy's own Pareto frontier.",
+                  count(r.counts.configurations), count(r.counts.configurations - r.counts.infeasible));
   const Frontier overall = r.overall();
   for (const auto& [id, frontier] : r.frontiers) {
     for (const Point& p : frontier.points()) {
       const Metrics m = metrics(p.ttl, p.plan);
       page.points.push_back({std::string(to_string(id)), to_string(p.plan),
-                             fmt::format("shardline simulate {} --model {} --plan {}", o.scenario, study.study.model.name, to_string(p.plan)),
-                             p.plan.gpus(), p.plan.batch, p.plan.users(), p.ttl.value * 1e3, m.tokens_per_s_user, m.tokens_per_s_gpu,
-                             p.memory.value / 1e9, !overall.dominates(score(r.x, p), score(r.y, p))});
+                             fmt::format("shardline simulate {} --model {} --plan {}", o.scenario,
+                                         study.study.model.name, to_string(p.plan)),
+                             p.plan.gpus(), p.plan.batch, p.plan.users(), p.ttl.value * 1e3,
+                             m.tokens_per_s_user, m.tokens_per_s_gpu, p.memory.value / 1e9,
+                             !overall.dominates(score(r.x, p), score(r.y, p))});
     }
   }
   return page;
@@ -237,8 +260,10 @@ void write_picture(const Plot& plot, const std::filesystem::path& stem) {
     std::filesystem::path file = stem;
     file += std::string(".") + kind;
     const Rendered picture = render(plot, kind);
-    if (picture.error.empty()) write_file(file, picture.bytes);
-    else fmt::print("  no {}: {}\n", file.string(), picture.error);
+    if (picture.error.empty())
+      write_file(file, picture.bytes);
+    else
+      fmt::print("  no {}: {}\n", file.string(), picture.error);
   }
 }
 
@@ -246,7 +271,8 @@ void write_picture(const Plot& plot, const std::filesystem::path& stem) {
 std::string launch_text(const Study& study, const std::vector<Point>& frontier) {
   std::string out = study.title + "\n";
   for (const Point* p : budget_plans(frontier)) {
-    out += fmt::format("\n{}   TTL {}, {} users on {} GPUs\n", to_string(p->plan), to_string(p->ttl), p->plan.users(), p->plan.gpus());
+    out += fmt::format("\n{}   TTL {}, {} users on {} GPUs\n", to_string(p->plan), to_string(p->ttl),
+                       p->plan.users(), p->plan.gpus());
     for (const Deployment& d : deployments(study.study, p->plan)) {
       out += "  " + d.engine + "\n";
       for (const std::string& line : d.lines) out += "    " + line + "\n";
@@ -256,7 +282,8 @@ std::string launch_text(const Study& study, const std::vector<Point>& frontier) 
   return out;
 }
 
-void write_results(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by) {
+void write_results(const Study& study, const SearchResult& r, const SweepOptions& o,
+                   const Provenance& made_by) {
   const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
   make_output_folder(folder);
   std::vector<Point> every;
@@ -269,7 +296,8 @@ void write_results(const Study& study, const SearchResult& r, const SweepOptions
   write_file(folder / "launch.txt", launch_text(study, r.overall().points()));
   write_file(folder / "frontier.html", page_html(frontier_page(study, r, o, made_by)));
   write_picture(frontier_plot(study, r, made_by), folder / "frontier");
-  const auto candidate = r.of(study.compare.candidate).points(), baseline = r.of(study.compare.baseline).points();
+  const auto candidate = r.of(study.compare.candidate).points(),
+             baseline = r.of(study.compare.baseline).points();
   if (!candidate.empty() && !baseline.empty()) {
     Plot plot;
     plot.title = study.title + ": gain over the baseline";
@@ -288,12 +316,15 @@ void write_results(const Study& study, const SearchResult& r, const SweepOptions
   }
   const SearchCounts& c = r.counts;
   write_file(folder / "run.json",
-             fmt::format("{{\n  \"command\": {},\n  \"version\": {},\n  \"scenario\": {},\n  \"study\": {},\n  \"configurations\": {},\n"
+             fmt::format("{{\n  \"command\": {},\n  \"version\": {},\n  \"scenario\": {},\n  \"study\": "
+                         "{},\n  \"configurations\": {},\n"
                          "  \"infeasible\": {},\n  \"simulated\": {},\n  \"pruned\": {}\n}}\n",
-                         json_string(made_by.command), json_string(made_by.version), json_string(o.scenario), json_string(study.title),
-                         c.configurations, c.infeasible, c.simulated, c.pruned));
-  fmt::print("  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, gain.png, gain.svg, launch.txt, run.json{}\n\n", folder.string(),
-             o.all ? ", all.csv" : "");
+                         json_string(made_by.command), json_string(made_by.version), json_string(o.scenario),
+                         json_string(study.title), c.configurations, c.infeasible, c.simulated, c.pruned));
+  fmt::print(
+      "  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, gain.png, gain.svg, launch.txt, "
+      "run.json{}\n\n",
+      folder.string(), o.all ? ", all.csv" : "");
 }
 
 bool on_default_axes(const SearchResult& r) {
@@ -332,8 +363,10 @@ int sweep(const SweepOptions& o, const Provenance& made_by) {
     any = true;
     if (target.given()) met = print_target(frontier, target) && met;
     print_budgets(frontier);
-    const auto candidate = r.of(study.compare.candidate).points(), baseline = r.of(study.compare.baseline).points();
-    if (on_default_axes(r) && !candidate.empty() && !baseline.empty()) print_gain(gain(candidate, baseline), study.compare);
+    const auto candidate = r.of(study.compare.candidate).points(),
+               baseline = r.of(study.compare.baseline).points();
+    if (on_default_axes(r) && !candidate.empty() && !baseline.empty())
+      print_gain(gain(candidate, baseline), study.compare);
     if (!o.out.empty()) write_results(study, r, o, made_by);
   }
   return any && met ? 0 : 3;

@@ -8,12 +8,13 @@
 namespace shardline {
 
 Seconds Figure1::kv_read(double tpa, double kvp, double context) const {
-  return Bytes(batch * 2 * std::ceil(kv_heads / tpa) * head_dim * (context / kvp) * bytes_per_value) / bandwidth;
+  return Bytes(batch * 2 * std::ceil(kv_heads / tpa) * head_dim * (context / kvp) * bytes_per_value) /
+         bandwidth;
 }
 
 Seconds Figure1::weight_read(double tpa, double tpf) const {
-  const double elements = 2 * hidden * (q_heads / tpa) * head_dim + 2 * hidden * std::ceil(kv_heads / tpa) * head_dim +
-                          3 * hidden * ffn / tpf;
+  const double elements = 2 * hidden * (q_heads / tpa) * head_dim +
+                          2 * hidden * std::ceil(kv_heads / tpa) * head_dim + 3 * hidden * ffn / tpf;
   return Bytes(elements * bytes_per_value) / bandwidth;
 }
 
@@ -21,7 +22,9 @@ double Figure1::crossover(double tpa, double tpf, double kvp) const {
   return weight_read(tpa, tpf) / (kv_read(tpa, kvp, 1.0));
 }
 
-double lockstep_time(double requests, double attend, double exchange) { return requests * (attend + exchange); }
+double lockstep_time(double requests, double attend, double exchange) {
+  return requests * (attend + exchange);
+}
 
 double hopb_time(int requests, double attend, double exchange) {
   TaskGraph graph;
@@ -54,35 +57,51 @@ std::vector<PublishedRow> figure1_rows() {
   const Figure1 f;
   std::vector<PublishedRow> rows;
   const auto us = [](Seconds t) { return t.value * 1e6; };
-  struct Left { double tp, kv_1e6, kv_2p20, weights; };
+  struct Left {
+    double tp, kv_1e6, kv_2p20, weights;
+  };
   for (const Left& r : {Left{1, 1024, 1073.741824, 236.978176}, Left{2, 512, 536.870912, 118.489088},
                         Left{4, 256, 268.435456, 59.244544}, Left{8, 128, 134.217728, 29.622272},
                         Left{16, 128, 134.217728, 14.942208}, Left{32, 128, 134.217728, 7.602176},
                         Left{64, 128, 134.217728, 3.93216}}) {
-    rows.push_back(exact_row(fmt::format("left TP{} KV read, S=1e6, us", r.tp), r.kv_1e6, us(f.kv_read(r.tp, 1, 1e6))));
-    rows.push_back(exact_row(fmt::format("left TP{} KV read, S=2^20, us", r.tp), r.kv_2p20, us(f.kv_read(r.tp, 1, 1048576))));
-    rows.push_back(exact_row(fmt::format("left TP{} weight read, us", r.tp), r.weights, us(f.weight_read(r.tp, r.tp))));
+    rows.push_back(
+        exact_row(fmt::format("left TP{} KV read, S=1e6, us", r.tp), r.kv_1e6, us(f.kv_read(r.tp, 1, 1e6))));
+    rows.push_back(exact_row(fmt::format("left TP{} KV read, S=2^20, us", r.tp), r.kv_2p20,
+                             us(f.kv_read(r.tp, 1, 1048576))));
+    rows.push_back(
+        exact_row(fmt::format("left TP{} weight read, us", r.tp), r.weights, us(f.weight_read(r.tp, r.tp))));
   }
-  struct Middle { double s, kv; };
-  for (const Middle& r : {Middle{10000, 1.28}, Middle{100000, 12.8}, Middle{231424, 29.622272}, Middle{1000000, 128},
-                          Middle{2000000, 256}, Middle{4000000, 512}, Middle{8000000, 1024}, Middle{10000000, 1280}}) {
+  struct Middle {
+    double s, kv;
+  };
+  for (const Middle& r :
+       {Middle{10000, 1.28}, Middle{100000, 12.8}, Middle{231424, 29.622272}, Middle{1000000, 128},
+        Middle{2000000, 256}, Middle{4000000, 512}, Middle{8000000, 1024}, Middle{10000000, 1280}}) {
     rows.push_back(exact_row(fmt::format("middle S={} KV read, us", r.s), r.kv, us(f.kv_read(8, 1, r.s))));
   }
   rows.push_back(exact_row("middle weight read at TP8, us", 29.622272, us(f.weight_read(8, 8))));
-  struct Right { double kvp, kv_1e6, kv_2p20, weights; };
+  struct Right {
+    double kvp, kv_1e6, kv_2p20, weights;
+  };
   for (const Right& r : {Right{1, 128, 134.217728, 29.622272}, Right{2, 64, 67.108864, 17.03936},
                          Right{4, 32, 33.554432, 10.747904}, Right{8, 16, 16.777216, 7.602176},
                          Right{16, 8, 8.388608, 6.029312}, Right{32, 4, 4.194304, 5.24288},
                          Right{64, 2, 2.097152, 4.849664}}) {
-    rows.push_back(exact_row(fmt::format("right KVP{} KV read, S=1e6, us", r.kvp), r.kv_1e6, us(f.kv_read(8, r.kvp, 1e6))));
-    rows.push_back(exact_row(fmt::format("right KVP{} KV read, S=2^20, us", r.kvp), r.kv_2p20, us(f.kv_read(8, r.kvp, 1048576))));
-    rows.push_back(exact_row(fmt::format("right KVP{} weight read, us", r.kvp), r.weights, us(f.weight_read(8, 8 * r.kvp))));
+    rows.push_back(exact_row(fmt::format("right KVP{} KV read, S=1e6, us", r.kvp), r.kv_1e6,
+                             us(f.kv_read(8, r.kvp, 1e6))));
+    rows.push_back(exact_row(fmt::format("right KVP{} KV read, S=2^20, us", r.kvp), r.kv_2p20,
+                             us(f.kv_read(8, r.kvp, 1048576))));
+    rows.push_back(exact_row(fmt::format("right KVP{} weight read, us", r.kvp), r.weights,
+                             us(f.weight_read(8, 8 * r.kvp))));
   }
   rows.push_back(exact_row("crossover context at TP8, tokens", 231424, f.crossover(8, 8, 1)));
   rows.push_back(exact_row("crossover context at TP64, tokens", 30720, f.crossover(64, 64, 1)));
-  rows.push_back(exact_row("KV + weights at TP1, S=2^20, us", 1310.72, us(f.kv_read(1, 1, 1048576) + f.weight_read(1, 1))));
-  rows.push_back(exact_row("KV + weights at TP8, S=2^20, us", 163.84, us(f.kv_read(8, 1, 1048576) + f.weight_read(8, 8))));
-  rows.push_back(exact_row("weight read at TPA8, TPF infinite, us", 4.456448, us(f.weight_read(8, INFINITY))));
+  rows.push_back(exact_row("KV + weights at TP1, S=2^20, us", 1310.72,
+                           us(f.kv_read(1, 1, 1048576) + f.weight_read(1, 1))));
+  rows.push_back(exact_row("KV + weights at TP8, S=2^20, us", 163.84,
+                           us(f.kv_read(8, 1, 1048576) + f.weight_read(8, 8))));
+  rows.push_back(
+      exact_row("weight read at TPA8, TPF infinite, us", 4.456448, us(f.weight_read(8, INFINITY))));
   return rows;
 }
 
@@ -106,7 +125,8 @@ Seconds fastest_at(const std::vector<Point>& frontier, double tokens_per_s_gpu) 
 
 double largest_loss(const std::vector<Point>& with, const std::vector<Point>& without) {
   double loss = 0;
-  for (const Point& p : without) loss = std::max(loss, 1 - fastest_at(with, value(Metric::tokens_per_s_gpu, p)) / p.ttl);
+  for (const Point& p : without)
+    loss = std::max(loss, 1 - fastest_at(with, value(Metric::tokens_per_s_gpu, p)) / p.ttl);
   return loss;
 }
 

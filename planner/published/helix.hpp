@@ -9,7 +9,8 @@
 
 namespace shardline {
 
-/// Figure 1 (Appendix A): reads of one layer of a dense GQA model on one GPU, KV in full, weights by TPA and TPF.
+/// Figure 1 (Appendix A): reads of one layer of a dense GQA model on one GPU, KV in full, weights by TPA and
+/// TPF.
 struct Figure1 {
   double batch = 8, q_heads = 128, kv_heads = 8, head_dim = 128, hidden = 16384, ffn = 65536;
   double bytes_per_value = 0.5;
@@ -37,12 +38,12 @@ std::vector<PublishedRow> figure3_rows();
 
 /// The frontier ratios of one model under one setting.
 struct FrontierRatios {
-  double interactivity = 0;        // max tokens/s/user over the baseline's
-  double throughput = 0;           // tokens/s/GPU at the baseline's lowest TTL
-  double users = 0;                // users on 64 GPUs within the TTL of TP64 at batch 1, over its one
-  double geometric_mean = 0;       // tokens/s/GPU over budgets of 1 to 2 x the baseline's lowest TTL
-  double hopb_off = 0;             // largest loss of tokens/s/user at equal tokens/s/GPU without HOP-B
-  double hopb_ideal = 0;           // the same against a perfect overlap of attention and exchange
+  double interactivity = 0;   // max tokens/s/user over the baseline's
+  double throughput = 0;      // tokens/s/GPU at the baseline's lowest TTL
+  double users = 0;           // users on 64 GPUs within the TTL of TP64 at batch 1, over its one
+  double geometric_mean = 0;  // tokens/s/GPU over budgets of 1 to 2 x the baseline's lowest TTL
+  double hopb_off = 0;        // largest loss of tokens/s/user at equal tokens/s/GPU without HOP-B
+  double hopb_ideal = 0;      // the same against a perfect overlap of attention and exchange
   Seconds baseline_ttl, candidate_ttl;
   std::string baseline_plan, candidate_plan;
 };
@@ -51,9 +52,9 @@ FrontierRatios frontier_ratios(const Study& study);
 /// A parameter changed from its default, for the sensitivity table.
 struct Setting {
   std::string name;
-  double latency_factor = 1;     // NVLink step latency
-  double memory_factor = 1;      // achieved HBM bandwidth
-  double kernel_factor = 1;      // kernel cost
+  double latency_factor = 1;  // NVLink step latency
+  double memory_factor = 1;   // achieved HBM bandwidth
+  double kernel_factor = 1;   // kernel cost
   AllReduceRule all_reduce = AllReduceRule::fastest;
 };
 std::vector<Setting> sensitivity_settings();

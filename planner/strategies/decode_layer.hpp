@@ -1,5 +1,5 @@
-// The pieces of one decode layer that the strategies share: shapes per rank, and ops in order. A strategy decides who
-// exchanges what with whom; the arithmetic of a layer stands here once.
+// The pieces of one decode layer that the strategies share: shapes per rank, and ops in order. A strategy
+// decides who exchanges what with whom; the arithmetic of a layer stands here once.
 #pragma once
 
 #include "models/schedule.hpp"
@@ -33,8 +33,8 @@ int dense_ffn_ranks(const Plan& plan);
 /// Query, key and value projections, rotary embedding, KV append; repeated on every KV shard.
 void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& plan);
 
-/// Attention over this rank's KV shard with the exchange of partial outputs over the KVP ranks. plan.chunks > 1: the
-/// exchange of one chunk of requests overlaps the attention of the next (HOP-B).
+/// Attention over this rank's KV shard with the exchange of partial outputs over the KVP ranks. plan.chunks >
+/// 1: the exchange of one chunk of requests overlaps the attention of the next (HOP-B).
 void add_attention(ScheduleBuilder& b, const Case& c, const Plan& plan, OpKind exchange);
 
 /// Output projection over out_proj_ranks() and the all-reduce.
@@ -43,8 +43,8 @@ void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& plan);
 void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& plan);
 void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& plan);
 
-/// All stages of a decode step: layers (attention with `exchange` between KV shards, then the FFN), LM head on the last
-/// stage, hand-off between stages.
+/// All stages of a decode step: layers (attention with `exchange` between KV shards, then the FFN), LM head
+/// on the last stage, hand-off between stages.
 void build_decode(Schedule& schedule, const Case& c, const Plan& plan, OpKind exchange);
 
 }  // namespace shardline

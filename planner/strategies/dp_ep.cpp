@@ -1,6 +1,7 @@
-// Attention data parallelism with expert parallelism, as DeepSeek serves its models: each group of TPA ranks holds its
-// own requests and a whole copy of the attention weights; experts are spread over all ranks; tokens travel to their
-// experts (dispatch) and back (combine). Dense layers either run within a group or, tokens gathered, over all ranks.
+// Attention data parallelism with expert parallelism, as DeepSeek serves its models: each group of TPA ranks
+// holds its own requests and a whole copy of the attention weights; experts are spread over all ranks; tokens
+// travel to their experts (dispatch) and back (combine). Dense layers either run within a group or, tokens
+// gathered, over all ranks.
 #include "planner/strategies/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -35,7 +36,12 @@ void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, Op
 
 }  // namespace
 
-const Strategy kDpEp{StrategyId::dp_ep, "dp_ep", "data-parallel attention, experts over all GPUs",
-                     "arXiv 2412.19437, section 3.4", enumerate, check, lower};
+const Strategy kDpEp{StrategyId::dp_ep,
+                     "dp_ep",
+                     "data-parallel attention, experts over all GPUs",
+                     "arXiv 2412.19437, section 3.4",
+                     enumerate,
+                     check,
+                     lower};
 
 }  // namespace shardline

@@ -1,7 +1,8 @@
-// Helix: KV split by sequence over KVP ranks and by heads over TPA; the QKV projection is repeated on every KVP rank;
-// partial outputs and their log-sum-exps are exchanged all-to-all over query heads; then all KVP x TPA ranks regroup as
-// TP for the output projection and as TPF x EP for the FFN. HOP-B overlaps a chunk's exchange with the next chunk's
-// attention. Composes with PP (stages of Helix) and DP (several attention groups, experts over all).
+// Helix: KV split by sequence over KVP ranks and by heads over TPA; the QKV projection is repeated on every
+// KVP rank; partial outputs and their log-sum-exps are exchanged all-to-all over query heads; then all KVP x
+// TPA ranks regroup as TP for the output projection and as TPF x EP for the FFN. HOP-B overlaps a chunk's
+// exchange with the next chunk's attention. Composes with PP (stages of Helix) and DP (several attention
+// groups, experts over all).
 #include "planner/strategies/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -64,7 +65,12 @@ void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, Op
 
 }  // namespace
 
-const Strategy kHelix{StrategyId::helix, "helix", "KV-sharded attention, GPUs regrouped for projection and FFN",
-                      "arXiv 2507.07120", enumerate, check, lower};
+const Strategy kHelix{StrategyId::helix,
+                      "helix",
+                      "KV-sharded attention, GPUs regrouped for projection and FFN",
+                      "arXiv 2507.07120",
+                      enumerate,
+                      check,
+                      lower};
 
 }  // namespace shardline

@@ -1,5 +1,6 @@
-// Vanilla KV parallelism (Medha): the KV cache of a request is split by sequence over KVP groups; TP is the same for
-// attention and FFN, so the FFN is replicated over the groups. Every rank gathers all partial outputs, exposed.
+// Vanilla KV parallelism (Medha): the KV cache of a request is split by sequence over KVP groups; TP is the
+// same for attention and FFN, so the FFN is replicated over the groups. Every rank gathers all partial
+// outputs, exposed.
 #include "planner/strategies/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -30,7 +31,12 @@ void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, Op
 
 }  // namespace
 
-const Strategy kKvShard{StrategyId::kv_shard, "kv_shard", "Medha: KV split by sequence, TP tied, exchange exposed",
-                        "arXiv 2409.17264", enumerate, check, lower};
+const Strategy kKvShard{StrategyId::kv_shard,
+                        "kv_shard",
+                        "Medha: KV split by sequence, TP tied, exchange exposed",
+                        "arXiv 2409.17264",
+                        enumerate,
+                        check,
+                        lower};
 
 }  // namespace shardline

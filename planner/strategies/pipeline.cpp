@@ -1,5 +1,6 @@
-// Tensor parallelism inside pipeline stages. As many microbatches circulate as there are stages, so every stage works
-// all the time and a token takes max(one microbatch's way through all stages, microbatches x slowest stage).
+// Tensor parallelism inside pipeline stages. As many microbatches circulate as there are stages, so every
+// stage works all the time and a token takes max(one microbatch's way through all stages, microbatches x
+// slowest stage).
 #include "planner/strategies/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -27,7 +28,12 @@ void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, Op
 
 }  // namespace
 
-const Strategy kPipeline{StrategyId::pipeline, "pipeline", "TP inside PP stages, one microbatch in flight per stage",
-                         "arXiv 2104.04473", enumerate, check, lower};
+const Strategy kPipeline{StrategyId::pipeline,
+                         "pipeline",
+                         "TP inside PP stages, one microbatch in flight per stage",
+                         "arXiv 2104.04473",
+                         enumerate,
+                         check,
+                         lower};
 
 }  // namespace shardline

@@ -1,6 +1,6 @@
-// Tensor parallelism: every matrix and the heads are split over all GPUs. Beyond the KV heads, KV is replicated and its
-// reads stop shrinking. Two all-reduces a layer. Experts are split by EP x TPF with tokens replicated, so they need no
-// dispatch. Ignored: overlap of the all-reduces with computation.
+// Tensor parallelism: every matrix and the heads are split over all GPUs. Beyond the KV heads, KV is
+// replicated and its reads stop shrinking. Two all-reduces a layer. Experts are split by EP x TPF with tokens
+// replicated, so they need no dispatch. Ignored: overlap of the all-reduces with computation.
 #include "planner/strategies/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -25,7 +25,12 @@ void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, Op
 
 }  // namespace
 
-const Strategy kTensor{StrategyId::tensor, "tensor", "TP: heads, FFN and projections split over all GPUs",
-                       "arXiv 1909.08053", enumerate, check, lower};
+const Strategy kTensor{StrategyId::tensor,
+                       "tensor",
+                       "TP: heads, FFN and projections split over all GPUs",
+                       "arXiv 1909.08053",
+                       enumerate,
+                       check,
+                       lower};
 
 }  // namespace shardline

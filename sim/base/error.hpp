@@ -1,5 +1,5 @@
-// User errors are located and complete; internal errors say which condition failed. Infeasible plans are results,
-// not errors, and do not pass through here.
+// User errors are located and complete; internal errors say which condition failed. Infeasible plans are
+// results, not errors, and do not pass through here.
 #pragma once
 
 #include <span>
@@ -41,7 +41,8 @@ class UserError : public std::runtime_error {
   std::vector<Diagnostic> diagnostics_;
 };
 
-/// The nearest of `names` to `name` within a third of its length in edits (transpositions count one), or empty.
+/// The nearest of `names` to `name` within a third of its length in edits (transpositions count one), or
+/// empty.
 std::string nearest_name(std::string_view name, std::span<const std::string> names);
 
 /// "expected one of: a, b, c" and, where a name is near, "did you mean b?".
@@ -53,7 +54,7 @@ std::vector<std::string> expected_one_of(std::string_view found, std::span<const
 }  // namespace shardline
 
 /// An internal invariant; failing is our bug (exit code 1). The message states the condition being checked.
-#define SL_CHECK(condition, message)                                               \
-  do {                                                                             \
+#define SL_CHECK(condition, message)                                                        \
+  do {                                                                                      \
     if (!(condition)) ::shardline::check_failed(#condition, __FILE__, __LINE__, (message)); \
   } while (false)

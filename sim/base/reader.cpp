@@ -342,7 +342,8 @@ Document Document::load(const std::filesystem::path& file) {
     const bool there = std::filesystem::exists(file, ignored);
     throw UserError("cannot read " + file.string() + (there ? "" : ": no such file"));
   }
-  // In growing pieces, since devices and pipes have no size; one byte too many tells that the file is too large.
+  // In growing pieces, since devices and pipes have no size; one byte too many tells that the file is too
+  // large.
   std::string text;
   for (std::size_t piece = 16384; input && text.size() <= detail::kLargestText; piece *= 2) {
     const std::size_t had = text.size();

@@ -1,7 +1,7 @@
 // A located, closed-world view of a YAML (or JSON) text over yaml-cpp's event parser.
 //
-// yaml-cpp 0.7 keeps the first of duplicate keys, reads 010 as 8, gives missing nodes no position and an alias its
-// anchor's; the tree here is built from parser events so that each of these is caught and located.
+// yaml-cpp 0.7 keeps the first of duplicate keys, reads 010 as 8, gives missing nodes no position and an
+// alias its anchor's; the tree here is built from parser events so that each of these is caught and located.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct YamlNode;
 struct YamlText;
 }  // namespace detail
 
-/// A view of one node. All getters record a fault and return a harmless value when the input is wrong, so that one
-/// run reports every fault of a file; call Document::finish() before trusting any value.
+/// A view of one node. All getters record a fault and return a harmless value when the input is wrong, so
+/// that one run reports every fault of a file; call Document::finish() before trusting any value.
 class Reader {
  public:
   bool is_map() const;

@@ -10,8 +10,8 @@
 
 namespace shardline {
 
-/// A double with dimension time^T * bytes^B * operations^F. Operations are floating-point operations on a tensor
-/// unit, or exponentials on a special-function unit.
+/// A double with dimension time^T * bytes^B * operations^F. Operations are floating-point operations on a
+/// tensor unit, or exponentials on a special-function unit.
 template <int T, int B, int F>
 struct Quantity {
   double value = 0;
@@ -21,9 +21,18 @@ struct Quantity {
 
   constexpr auto operator<=>(const Quantity&) const = default;
   constexpr Quantity operator-() const { return Quantity(-value); }
-  constexpr Quantity& operator+=(Quantity o) { value += o.value; return *this; }
-  constexpr Quantity& operator-=(Quantity o) { value -= o.value; return *this; }
-  constexpr Quantity& operator*=(double k) { value *= k; return *this; }
+  constexpr Quantity& operator+=(Quantity o) {
+    value += o.value;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity o) {
+    value -= o.value;
+    return *this;
+  }
+  constexpr Quantity& operator*=(double k) {
+    value *= k;
+    return *this;
+  }
   friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value + b.value); }
   friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value - b.value); }
   friend constexpr Quantity operator*(Quantity a, double k) { return Quantity(a.value * k); }
@@ -33,11 +42,13 @@ struct Quantity {
 
 /// A ratio of equal dimensions is a plain number.
 template <int T, int B, int F>
-constexpr double operator/(Quantity<T, B, F> a, Quantity<T, B, F> b) { return a.value / b.value; }
+constexpr double operator/(Quantity<T, B, F> a, Quantity<T, B, F> b) {
+  return a.value / b.value;
+}
 
 template <int T1, int B1, int F1, int T2, int B2, int F2>
-  requires(T1 != T2 || B1 != B2 || F1 != F2)
-constexpr auto operator/(Quantity<T1, B1, F1> a, Quantity<T2, B2, F2> b) {
+requires(T1 != T2 || B1 != B2 || F1 != F2) constexpr auto operator/(Quantity<T1, B1, F1> a,
+                                                                    Quantity<T2, B2, F2> b) {
   return Quantity<T1 - T2, B1 - B2, F1 - F2>(a.value / b.value);
 }
 
@@ -51,7 +62,9 @@ constexpr auto operator*(Quantity<T1, B1, F1> a, Quantity<T2, B2, F2> b) {
 }
 
 template <int T, int B, int F>
-constexpr auto operator/(double k, Quantity<T, B, F> a) { return Quantity<-T, -B, -F>(k / a.value); }
+constexpr auto operator/(double k, Quantity<T, B, F> a) {
+  return Quantity<-T, -B, -F>(k / a.value);
+}
 
 using Seconds = Quantity<1, 0, 0>;
 using PerSecond = Quantity<-1, 0, 0>;
@@ -65,9 +78,9 @@ constexpr Seconds milliseconds(double v) { return Seconds(v * 1e-3); }
 constexpr Bytes gigabytes(double v) { return Bytes(v * 1e9); }
 constexpr BytesPerSecond gigabytes_per_second(double v) { return BytesPerSecond(v * 1e9); }
 
-/// Reads "4 us", "900 GB/s", "186 GB", "10 PFLOP/s", "5 Texp/s" (SI prefixes k M G T P; Ki Mi Gi Ti for bytes;
-/// "Gb/s" is gigabits). A missing or foreign unit is an error; the string alternative says what was expected.
-/// Defined for Seconds, Bytes, BytesPerSecond, Flops, FlopsPerSecond.
+/// Reads "4 us", "900 GB/s", "186 GB", "10 PFLOP/s", "5 Texp/s" (SI prefixes k M G T P; Ki Mi Gi Ti for
+/// bytes; "Gb/s" is gigabits). A missing or foreign unit is an error; the string alternative says what was
+/// expected. Defined for Seconds, Bytes, BytesPerSecond, Flops, FlopsPerSecond.
 template <class Q>
 std::variant<Q, std::string> parse_quantity(std::string_view text);
 

@@ -12,8 +12,9 @@ namespace {
 const std::filesystem::path kRoot(SHARDLINE_SOURCE_DIR);
 
 Case study(const char* model) {
-  return make_case(load_model(model, kRoot / "models/catalog"), load_system("gb200-nvl72", kRoot / "hardware/catalog"),
-                   Precision{}, 1'000'000, 16, Routing{});
+  return make_case(load_model(model, kRoot / "models/catalog"),
+                   load_system("gb200-nvl72", kRoot / "hardware/catalog"), Precision{}, 1'000'000, 16,
+                   Routing{});
 }
 
 const char* name_of(int model) { return model == 0 ? "llama-3.1-405b" : "deepseek-r1"; }
@@ -87,7 +88,11 @@ void BM_Frontier(benchmark::State& state) {  // goal: both models in 2 s on 2 co
   state.SetItemsProcessed(static_cast<std::int64_t>(configurations) * state.iterations());
   state.SetLabel(o.prune ? "pruned" : "exhaustive");
 }
-BENCHMARK(BM_Frontier)->ArgsProduct({{1, 0}, {64, 256, 1024}})->Unit(benchmark::kMillisecond)->UseRealTime()->MeasureProcessCPUTime();
+BENCHMARK(BM_Frontier)
+    ->ArgsProduct({{1, 0}, {64, 256, 1024}})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime()
+    ->MeasureProcessCPUTime();
 
 }  // namespace
 }  // namespace shardline

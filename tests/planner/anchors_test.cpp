@@ -1,5 +1,6 @@
-// Agreement with an independent implementation: 180 decode steps computed by a closed-form Python prototype from the
-// equations of planner/README.md (tests/published/helix_anchors.csv). They test the equations' coding, not the paper.
+// Agreement with an independent implementation: 180 decode steps computed by a closed-form Python prototype
+// from the equations of planner/README.md (tests/published/helix_anchors.csv). They test the equations'
+// coding, not the paper.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -70,8 +71,9 @@ AllReduceRule rule_of(const Anchor& a) {
   return a.setting.starts_with("mean_nvls") ? AllReduceRule::nvls : AllReduceRule::fastest;
 }
 
-// Where the prototype does less than we do: it charges every pipeline stage as the largest one, with the LM head once;
-// and after a dense FFN over several attention groups it leaves the tokens scattered, where we gather them.
+// Where the prototype does less than we do: it charges every pipeline stage as the largest one, with the LM
+// head once; and after a dense FFN over several attention groups it leaves the tokens scattered, where we
+// gather them.
 double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRule rule) {
   if (plan.pp == 1) {
     Seconds ttl = e.simulate(plan);

@@ -34,12 +34,18 @@ Plan plan(const char* text) { return parse_plan(text); }
 
 TEST(Helix, LargestBatchesThatFit) {
   // Weights and KV in 95 % of 186 GB, KV split evenly.
-  Case llama = decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000), r1 = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
+  Case llama = decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000),
+       r1 = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
   llama.kv_block = r1.kv_block = 1;
-  struct Row { const Case* c; const char* text; int largest; };
-  for (const Row& row : {Row{&llama, "tensor:tpa=8,tpf=8", 9}, Row{&llama, "tensor:tpa=64,tpf=64", 10},
-                         Row{&llama, "helix:kvp=8,tpa=8,tpf=64", 85}, Row{&r1, "tensor:tpa=64,tpf=64", 9},
-                         Row{&r1, "dp_ep:dp=64,ep=64", 9}, Row{&r1, "helix:kvp=64,tpf=64,value_up=before", 616}}) {
+  struct Row {
+    const Case* c;
+    const char* text;
+    int largest;
+  };
+  for (const Row& row :
+       {Row{&llama, "tensor:tpa=8,tpf=8", 9}, Row{&llama, "tensor:tpa=64,tpf=64", 10},
+        Row{&llama, "helix:kvp=8,tpa=8,tpf=64", 85}, Row{&r1, "tensor:tpa=64,tpf=64", 9},
+        Row{&r1, "dp_ep:dp=64,ep=64", 9}, Row{&r1, "helix:kvp=64,tpf=64,value_up=before", 616}}) {
     SCOPED_TRACE(row.text);
     ASSERT_EQ(check_plan(*row.c, plan(row.text)).value_or(""), "");
     EXPECT_EQ(largest_batch(*row.c, plan(row.text), 4096), row.largest);
@@ -66,13 +72,15 @@ TEST(Helix, ExchangeDoesNotDependOnContext) {
   const Plan p = plan("helix:kvp=8,tpa=8,tpf=64,batch=4");
   const Seconds at_1m = part_time(decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000), p, Part::exchange);
   EXPECT_GT(at_1m, Seconds(0));
-  EXPECT_NEAR(part_time(decode_case("llama-3.1-405b", "gb200-nvl72", 8'000'000), p, Part::exchange) / at_1m, 1, 1e-12);
+  EXPECT_NEAR(part_time(decode_case("llama-3.1-405b", "gb200-nvl72", 8'000'000), p, Part::exchange) / at_1m,
+              1, 1e-12);
 }
 
 TEST(Helix, BreakdownSumsToTheTokenTime) {
   const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
-  for (const char* text : {"helix:kvp=8,tpf=8,chunks=4,batch=16,value_up=before", "tensor:tpa=16,ep=16,batch=3",
-                           "pipeline:pp=3,tpa=4,ep=4,batch=2", "dp_ep:dp=16,ep=16,batch=2"}) {
+  for (const char* text :
+       {"helix:kvp=8,tpf=8,chunks=4,batch=16,value_up=before", "tensor:tpa=16,ep=16,batch=3",
+        "pipeline:pp=3,tpa=4,ep=4,batch=2", "dp_ep:dp=16,ep=16,batch=2"}) {
     SCOPED_TRACE(text);
     Evaluator e(c);
     const Breakdown b = break_down(e, plan(text));
@@ -99,7 +107,8 @@ TEST(Helix, OverlapHidesVolumeButNotTheLastMessage) {
 TEST(Plan, TextRoundTripsAndDefaultsAreLeftOut) {
   EXPECT_EQ(to_string(plan("pipeline:pp=4,tpa=8,tpf=8,batch=2")), "pipeline:pp=4,tpa=8,tpf=8,batch=2");
   EXPECT_EQ(plan("pipeline:pp=4,tpa=8,tpf=8").in_flight, 4);
-  EXPECT_EQ(to_string(plan("pipeline:pp=4,in_flight=1,tpa=8,tpf=8")), "pipeline:pp=4,tpa=8,tpf=8,in_flight=1,batch=1");
+  EXPECT_EQ(to_string(plan("pipeline:pp=4,in_flight=1,tpa=8,tpf=8")),
+            "pipeline:pp=4,tpa=8,tpf=8,in_flight=1,batch=1");
   EXPECT_EQ(to_string(plan("tensor")), "tensor:batch=1");
 }
 

@@ -38,8 +38,10 @@ void expect_same(const SearchResult& a, const SearchResult& b) {
 
 TEST(Search, PrunedEqualsExhaustiveOnEveryPairOfMetrics) {
   const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
-  for (const auto& [x, y] : {std::pair{Metric::tokens_per_s_user, Metric::tokens_per_s_gpu}, std::pair{Metric::ttl, Metric::users},
-                             std::pair{Metric::gpus, Metric::tokens_per_s_user}, std::pair{Metric::memory, Metric::tokens_per_s_gpu}}) {
+  for (const auto& [x, y] :
+       {std::pair{Metric::tokens_per_s_user, Metric::tokens_per_s_gpu}, std::pair{Metric::ttl, Metric::users},
+        std::pair{Metric::gpus, Metric::tokens_per_s_user},
+        std::pair{Metric::memory, Metric::tokens_per_s_gpu}}) {
     SearchOptions o = options({1, 6, 8, 16, 32, 48, 64}, 64);
     o.x = x;
     o.y = y;

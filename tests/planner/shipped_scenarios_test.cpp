@@ -9,7 +9,8 @@ namespace shardline {
 namespace {
 
 TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
-  const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"), source_path("scenarios")};
+  const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
+                          source_path("scenarios")};
   int count = 0;
   std::uint64_t configurations = 0;
   for (const auto& entry : std::filesystem::directory_iterator(catalogs.scenarios)) {

@@ -1,5 +1,5 @@
-// Every row of the strategy table, on every model kind: what enumerate gives passes check, work is conserved, bounds
-// are bounds, time and memory rise with the batch, and folding changes nothing.
+// Every row of the strategy table, on every model kind: what enumerate gives passes check, work is conserved,
+// bounds are bounds, time and memory rise with the batch, and folding changes nothing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -132,7 +132,8 @@ TEST(Strategies, RoundRobinOwnersAreThoseOfTheTokenRule) {
   for (const int shards : {1, 4, 7}) {
     std::vector<long long> owned(static_cast<std::size_t>(shards), 0);
     for (long long t = 0; t < 1000; ++t) {
-      for (int r = 0; r < shards; ++r) EXPECT_EQ(kv_tokens_on_shard(t, shards, 16, r), owned[static_cast<std::size_t>(r)]);
+      for (int r = 0; r < shards; ++r)
+        EXPECT_EQ(kv_tokens_on_shard(t, shards, 16, r), owned[static_cast<std::size_t>(r)]);
       ++owned[static_cast<std::size_t>((t / 16) % shards)];
     }
   }
@@ -198,7 +199,8 @@ TEST(Strategies, FoldedEqualsUnfolded) {
 }
 
 TEST(Strategies, PipelinePeriodIsThatOfCirculatingMicrobatches) {
-  // Stages as single tasks with their real times, `pp` microbatches for many tokens: the period settles at token_time.
+  // Stages as single tasks with their real times, `pp` microbatches for many tokens: the period settles at
+  // token_time.
   const Case c = small_case("llama-3.1-405b");
   for (const int pp : {2, 3, 5}) {
     SCOPED_TRACE(pp);

@@ -9,8 +9,8 @@ std::filesystem::path source_path(const std::string& relative) {
 }
 
 Case decode_case(const std::string& model, const std::string& system, long long context) {
-  return make_case(load_model(model, source_path("models/catalog")), load_system(system, source_path("hardware/catalog")),
-                   Precision{}, context, 16, Routing{});
+  return make_case(load_model(model, source_path("models/catalog")),
+                   load_system(system, source_path("hardware/catalog")), Precision{}, context, 16, Routing{});
 }
 
 }  // namespace shardline
