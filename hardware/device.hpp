@@ -19,6 +19,9 @@ struct Device {
   FlopsPerSecond exponentials;         // special-function units
   double memory_efficiency = 1;        // achieved fraction of HBM peak
   double compute_efficiency = 1;       // achieved fraction of tensor-core peak
+  double attention_efficiency = 0;     // ... of long flash-attention kernels; 0: compute_efficiency
+  double tile_efficiency = 0;          // ... of one wave of attention tiles; 0: attention_efficiency
+  int sms = 0;                         // 0: attention tiles are not rounded to waves
   double usable_memory = 1;            // fraction of HBM that weights and KV may fill
   Seconds kernel_cost;                 // per kernel: launch, ramp and tail
 
@@ -26,9 +29,21 @@ struct Device {
     return peak[static_cast<std::size_t>(math)] * compute_efficiency;
   }
   BytesPerSecond achieved_memory() const { return memory_bandwidth * memory_efficiency; }
+  double attention() const { return attention_efficiency > 0 ? attention_efficiency : compute_efficiency; }
+  double tile() const { return tile_efficiency > 0 ? tile_efficiency : attention(); }
+};
+
+/// What an engine's host side adds where it launches kernel by kernel (prefill); zero under CUDA graphs.
+struct Runtime {
+  Seconds ring_step;         // launch and synchronisation of one iteration of ring attention
+  Seconds send_recv;         // added to a message between nodes
+  Seconds all_to_all;        // added to an all-to-all between nodes
+  Seconds persistent_layer;  // per layer where new tokens join a cache kept from earlier turns
+  Bytes persistent_traffic;  // copies of one such token, per layer
 };
 
 /// Reads the `device` mapping of a system file; faults are recorded in the document.
 Device read_device(const Reader& reader);
+Runtime read_runtime(const Reader& reader);
 
 }  // namespace shardline

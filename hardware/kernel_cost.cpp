@@ -1,6 +1,7 @@
 #include "hardware/kernel_cost.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "sim/base/error.hpp"
@@ -11,6 +12,17 @@ namespace {
 
 std::uint64_t key_of(Group g) {
   return (static_cast<std::uint64_t>(g.size) << 32) | static_cast<std::uint32_t>(g.stride);
+}
+
+// Fraction of peak of a prefill attention kernel: whole waves of tiles at the tile's own rate, and never
+// above the rate that long kernels sustain [H18].
+double tile_rate(const Device& d, const AttendShape& a) {
+  if (d.sms == 0) return d.attention();
+  const double tiles = a.tiles * a.q_heads;
+  const double waves = std::ceil(tiles / d.sms);
+  // Tiles that are not full take as long as full ones; a wave that is not full as long as a full one.
+  const double used = a.q_rows * a.q_heads / (waves * d.sms * kTileRows);
+  return std::min(d.attention(), d.tile() * used);
 }
 
 }  // namespace
@@ -55,18 +67,32 @@ OpCost CostModel::price(const Op& op) {
   OpCost c;
   c.latency = d.kernel_cost * op.launches;
   if (op.kind == OpKind::gemm || op.kind == OpKind::attend) {
-    const FlopsPerSecond rate = d.achieved(op.math);
+    FlopsPerSecond rate = d.achieved(op.math);
     SL_CHECK(rate > FlopsPerSecond(0), "the device has a unit for the arithmetic of every op");
+    if (op.kind == OpKind::attend && op.shape.attend.tiles > 0) {
+      rate = d.peak[static_cast<std::size_t>(op.math)] * tile_rate(d, op.shape.attend);
+    }
     c.tensor = flops(op) * (tensor_rate_ / rate);
     c.memory = op.kind == OpKind::gemm ? weight_bytes(op) : kv_bytes(op);
     c.exponentials = exponentials(op);
   } else if (is_communication(op.kind)) {
-    const CollectiveTime t = collective(op.kind, group(op.group), Bytes(op.exchange.bytes), rule_);
+    const CollectiveTime t = collective(op.kind, group(op.group), Bytes(op.shape.exchange.bytes), rule_);
     c.latency += t.latency;
     c.algorithm = t.algorithm;
+    if (op.drive == Drive::eager && !last_group_->whole.one_node) {
+      if (op.kind == OpKind::send_recv) c.latency += system_->runtime.send_recv;
+      if (op.kind == OpKind::all_to_all) c.latency += system_->runtime.all_to_all;
+    }
     const bool inside = last_group_->whole.one_node;
     c.port_resource = inside ? RankResource::nvlink : RankResource::network;
     c.port = t.wire * ((inside ? nvlink_rate_ : network_rate_) / t.rate);
+  } else {
+    c.memory = Bytes(op.shape.elementwise.bytes);
+    if (op.drive == Drive::ring_step) c.latency += system_->runtime.ring_step;
+    if (op.drive == Drive::persistent_kv) {
+      c.latency += system_->runtime.persistent_layer;
+      c.memory = system_->runtime.persistent_traffic * op.shape.elementwise.rows;
+    }
   }
   return c;
 }
@@ -78,7 +104,8 @@ Seconds CostModel::alone(const OpCost& c) const {
 }
 
 Seconds CostModel::time(const Op& op) {
-  if (op.kind == OpKind::elementwise || op.kind == OpKind::merge)
+  const bool plain = op.kind == OpKind::elementwise || op.kind == OpKind::merge;
+  if (plain && op.drive == Drive::graph && op.shape.elementwise.bytes == 0)
     return system_->device.kernel_cost * op.launches;
   return alone(price(op));
 }

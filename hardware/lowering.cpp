@@ -74,7 +74,43 @@ PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans) 
 
 }  // namespace
 
+namespace {
+
+PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
+  lower_unfolded(schedule, cost, scratch.graph, Players::classes, &scratch.stages);
+  int count = 0;
+  for (const Stage& stage : schedule.stages) count += stage.copies;
+  count *= players(schedule, Players::classes);
+  if (scratch.wide_players != count) {
+    scratch.wide = cost.machine(count);
+    scratch.wide_players = count;
+  }
+  scratch.engine.run(scratch.graph, scratch.wide, scratch.timeline);
+  PassTime pass;
+  pass.latency = scratch.timeline.makespan();
+  std::vector<bool> handoff(schedule.ops.size(), false);
+  for (const Block& b : schedule.blocks) {
+    for (OpIndex op = b.first; op < b.last; ++op) handoff[op] = b.handoff;
+  }
+  // While a stage hands over, it may take its next microbatch.
+  for (std::size_t i = 0; i < scratch.stages.size(); ++i) {
+    const std::size_t end = i + 1 < scratch.stages.size() ? scratch.stages[i + 1] : scratch.graph.size();
+    Seconds first = pass.latency, last;
+    for (TaskId t = scratch.stages[i]; t < end; ++t) {
+      const std::uint32_t tag = scratch.graph.tag(t);
+      if (tag != kJoinTag && handoff[tag % schedule.ops.size()]) continue;
+      first = std::min(first, scratch.timeline.spans[t].start);
+      last = std::max(last, scratch.timeline.spans[t].end);
+    }
+    pass.busiest = std::max(pass.busiest, last - first);
+  }
+  return pass;
+}
+
+}  // namespace
+
 PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
+  if (schedule.classes > 1) return play_classes(schedule, cost, scratch);
   scratch.makespans.clear();
   for (const Block& block : schedule.blocks) {
     lower_block(schedule, block, cost, scratch.graph);
@@ -85,90 +121,198 @@ PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& s
 }
 
 PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
-  scratch.makespans.clear();
   std::vector<double>& ends = scratch.ends;
-  for (const Block& block : schedule.blocks) {
-    ends.resize(block.last - block.first);
-    double makespan = 0;
-    for (OpIndex i = block.first; i < block.last; ++i) {
-      const Op& op = schedule.ops[i];
-      double start = 0;
-      for (const OpIndex d : schedule.dependencies_of(op)) start = std::max(start, ends[d - block.first]);
-      const double end = start + cost.time(op).value;
-      ends[i - block.first] = end;
-      makespan = std::max(makespan, end);
+  PassTime bound;
+  for (int k = 0; k < schedule.classes; ++k) {
+    scratch.makespans.clear();
+    for (const Block& block : schedule.blocks) {
+      ends.resize(block.last - block.first);
+      double makespan = 0;
+      for (OpIndex i = block.first; i < block.last; ++i) {
+        const Op& op = schedule.ops[i];
+        double start = 0;
+        for (const OpIndex d : schedule.dependencies_of(op)) start = std::max(start, ends[d - block.first]);
+        const Seconds own = op.variants == kAlike ? cost.time(op) : cost.time(schedule.op_of_class(i, k));
+        const double end = start + own.value;
+        ends[i - block.first] = end;
+        makespan = std::max(makespan, end);
+      }
+      // The engine adds the same times in another order; the margin keeps its rounding above the bound.
+      scratch.makespans.push_back(makespan * (1 - 1e-12));
     }
-    // The engine adds the same times in another order; the margin keeps its rounding above the bound.
-    scratch.makespans.push_back(makespan * (1 - 1e-12));
+    const PassTime own = add_up(schedule, scratch.makespans);
+    bound.latency = std::max(bound.latency, own.latency);
+    bound.busiest = std::max(bound.busiest, own.busiest);
   }
-  return add_up(schedule, scratch.makespans);
+  return bound;
 }
 
 Seconds token_time(const Schedule& schedule, const PassTime& pass) {
   return steady_period(pass.latency, pass.busiest, schedule.in_flight);
 }
 
-void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph) {
-  graph.clear();
-  const int ranks = schedule.ranks_per_stage;
-  const auto resources = static_cast<ResourceId>(RankResource::count);
-  std::array<Demand, 4> demands;
-  std::vector<TaskId> deps, joins;
-  // Per local rank: tasks that everything of the next block waits for.
-  std::vector<std::vector<TaskId>> barrier(static_cast<std::size_t>(ranks));
-  std::vector<std::vector<TaskId>> done;  // [local rank][op of the block]
-  std::vector<std::array<std::int64_t, 2>> last_of_lane;
+int players(const Schedule& schedule, Players who) {
+  return who == Players::ranks ? schedule.ranks_per_stage : schedule.classes;
+}
 
-  int stage_index = 0;
+namespace {
+
+// Builds the graph of all players of all stages.
+class Unfolder {
+ public:
+  Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who)
+      : s_(schedule), graph_(graph), who_(who), players_(static_cast<std::size_t>(players(schedule, who))) {
+    barrier_.resize(players_);
+    lanes_.resize(players_);
+    groups_.resize(s_.ops.size());
+    for (OpIndex i = 0; i < s_.ops.size(); ++i) {
+      for (int k = 0; k < s_.classes; ++k) costs_.push_back(cost.price(s_.op_of_class(i, k)));
+      const Block& block = *std::find_if(s_.blocks.begin(), s_.blocks.end(),
+                                         [&](const Block& b) { return i >= b.first && i < b.last; });
+      if (is_communication(s_.ops[i].kind) && !block.handoff) groups_[i] = player_groups(s_.ops[i].group);
+    }
+  }
+
+  void stage() { ++stage_; }
+
+  void block(const Block& b) {
+    done_.assign(players_ * (b.last - b.first), 0);
+    lanes_.assign(players_, {kNone, kNone});
+    for (OpIndex i = b.first; i < b.last; ++i) {
+      if (groups_[i].empty()) {
+        for (std::size_t p = 0; p < players_; ++p) {
+          deps_.clear();
+          wait_for(b, i, p);
+          finish(b, i, p, add(i, p));
+        }
+      } else if (s_.ops[i].kind == OpKind::send_recv) {
+        ring(b, i);
+      } else {
+        meeting(b, i);
+      }
+    }
+    for (std::size_t p = 0; p < players_; ++p) {
+      barrier_[p].clear();
+      for (const TaskId last : lanes_[p]) {
+        if (last != kNone) barrier_[p].push_back(last);
+      }
+    }
+  }
+
+ private:
+  static constexpr TaskId kNone = ~TaskId{0};
+
+  std::size_t player_of(int rank) const {
+    return static_cast<std::size_t>(who_ == Players::ranks ? rank : s_.class_of(rank));
+  }
+
+  // The groups in terms of players, each once; none where a group is one player.
+  std::vector<std::vector<std::size_t>> player_groups(Group g) const {
+    std::vector<std::vector<std::size_t>> out;
+    std::vector<bool> seen(players_, false);
+    const int span = g.size * g.stride;
+    SL_CHECK(s_.ranks_per_stage % span == 0, "groups tile the ranks of a stage");
+    for (int base = 0; base < s_.ranks_per_stage; ++base) {
+      if (base % span >= g.stride || seen[player_of(base)]) continue;
+      std::vector<std::size_t> members;
+      for (int m = 0; m < g.size; ++m) {
+        const std::size_t p = player_of(base + m * g.stride);
+        if (std::find(members.begin(), members.end(), p) == members.end()) members.push_back(p);
+        seen[p] = true;
+      }
+      out.push_back(std::move(members));
+    }
+    if (std::all_of(out.begin(), out.end(), [](const auto& m) { return m.size() == 1; })) out.clear();
+    return out;
+  }
+
+  void wait_for(const Block& b, OpIndex i, std::size_t p) {
+    const auto list = s_.dependencies_of(s_.ops[i]);
+    for (const OpIndex d : list) deps_.push_back(done_[p * (b.last - b.first) + d - b.first]);
+    const TaskId previous = lanes_[p][static_cast<std::size_t>(s_.ops[i].lane)];
+    if (previous != kNone) deps_.push_back(previous);
+    if (list.empty() && previous == kNone) deps_.insert(deps_.end(), barrier_[p].begin(), barrier_[p].end());
+  }
+
+  TaskId add(OpIndex i, std::size_t p) {
+    const int rank_class = who_ == Players::ranks ? s_.class_of(static_cast<int>(p)) : static_cast<int>(p);
+    const OpCost& c = costs_[i * static_cast<std::size_t>(s_.classes) + static_cast<std::size_t>(rank_class)];
+    const auto resources = static_cast<ResourceId>(RankResource::count);
+    const auto rank = static_cast<ResourceId>(static_cast<std::size_t>(stage_) * players_ + p);
+    std::array<Demand, 4> demands;
+    const std::size_t n = demands_of(c, rank * resources, demands);
+    return graph_.add(c.latency, {demands.data(), n}, deps_, sharing_of(s_.ops[i]),
+                      static_cast<std::uint32_t>(p * s_.ops.size() + i));
+  }
+
+  TaskId join() { return graph_.add(Seconds(0), {}, deps_, Sharing::equal_slowdown, kJoinTag); }
+
+  void finish(const Block& b, OpIndex i, std::size_t p, TaskId task) {
+    done_[p * (b.last - b.first) + i - b.first] = task;
+    lanes_[p][static_cast<std::size_t>(s_.ops[i].lane)] = task;
+  }
+
+  // Player p sends to the next of its group; its op ends when it has sent and received.
+  void ring(const Block& b, OpIndex i) {
+    for (const auto& members : groups_[i]) {
+      std::vector<TaskId> sent;
+      for (std::size_t m = 0; m < members.size(); ++m) {
+        deps_.clear();
+        wait_for(b, i, members[m]);
+        wait_for(b, i, members[(m + 1) % members.size()]);
+        sent.push_back(add(i, members[m]));
+      }
+      for (std::size_t m = 0; m < members.size(); ++m) {
+        deps_.assign({sent[m], sent[(m + members.size() - 1) % members.size()]});
+        finish(b, i, members[m], join());
+      }
+    }
+  }
+
+  void meeting(const Block& b, OpIndex i) {
+    for (const auto& members : groups_[i]) {
+      deps_.clear();
+      for (const std::size_t p : members) wait_for(b, i, p);
+      deps_.assign({join()});
+      std::vector<TaskId> own;
+      for (const std::size_t p : members) own.push_back(add(i, p));
+      if (s_.ops[i].variants == kAlike) {
+        for (std::size_t m = 0; m < members.size(); ++m) finish(b, i, members[m], own[m]);
+        continue;
+      }
+      deps_ = own;
+      const TaskId all = join();
+      for (const std::size_t p : members) finish(b, i, p, all);
+    }
+  }
+
+  const Schedule& s_;
+  TaskGraph& graph_;
+  Players who_;
+  std::size_t players_;
+  int stage_ = -1;
+  std::vector<OpCost> costs_;                                  // [op][class]
+  std::vector<std::vector<std::vector<std::size_t>>> groups_;  // [op][group][member]
+  std::vector<std::vector<TaskId>> barrier_;                   // [player]: what its next block waits for
+  std::vector<std::array<TaskId, 2>> lanes_;                   // [player]: last task of each lane
+  std::vector<TaskId> done_;                                   // [player][op of the block]
+  std::vector<TaskId> deps_;
+};
+
+}  // namespace
+
+void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who,
+                    std::vector<TaskId>* stages) {
+  graph.clear();
+  if (stages) stages->clear();
+  Unfolder unfolder(schedule, cost, graph, who);
   for (const Stage& stage : schedule.stages) {
-    for (int copy = 0; copy < stage.copies; ++copy, ++stage_index) {
+    for (int copy = 0; copy < stage.copies; ++copy) {
+      unfolder.stage();
+      if (stages) stages->push_back(static_cast<TaskId>(graph.size()));
       for (const Repeat& repeat : schedule.program_of(stage)) {
-        for (std::size_t step = 0;
-             step < schedule.blocks_of(repeat).size() * static_cast<std::size_t>(repeat.times); ++step) {
-          const Block& block =
-              schedule.blocks[schedule.blocks_of(repeat)[step % schedule.blocks_of(repeat).size()]];
-          done.assign(static_cast<std::size_t>(ranks), {});
-          last_of_lane.assign(static_cast<std::size_t>(ranks), {-1, -1});
-          const auto own_dependencies = [&](const Op& op, std::size_t r, std::vector<TaskId>& out) {
-            const auto list = schedule.dependencies_of(op);
-            for (const OpIndex d : list) out.push_back(done[r][d - block.first]);
-            const std::int64_t previous = last_of_lane[r][static_cast<std::size_t>(op.lane)];
-            if (previous >= 0) out.push_back(static_cast<TaskId>(previous));
-            if (list.empty() && previous < 0) out.insert(out.end(), barrier[r].begin(), barrier[r].end());
-          };
-          for (OpIndex i = block.first; i < block.last; ++i) {
-            const Op& op = schedule.ops[i];
-            const OpCost c = cost.price(op);
-            joins.assign(static_cast<std::size_t>(ranks), 0);
-            const bool joined = is_communication(op.kind) && op.kind != OpKind::send_recv;
-            if (joined) {
-              SL_CHECK(ranks % (op.group.size * op.group.stride) == 0, "groups tile the ranks of a stage");
-              const int span = op.group.size * op.group.stride;
-              for (int base = 0; base < ranks; ++base) {
-                if ((base % span) >= op.group.stride) continue;
-                deps.clear();
-                for (int m = 0; m < op.group.size; ++m) {
-                  own_dependencies(op, static_cast<std::size_t>(base + m * op.group.stride), deps);
-                }
-                const TaskId join = graph.add(Seconds(0), {}, deps);
-                for (int m = 0; m < op.group.size; ++m)
-                  joins[static_cast<std::size_t>(base + m * op.group.stride)] = join;
-              }
-            }
-            for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
-              deps.clear();
-              if (joined)
-                deps.push_back(joins[r]);
-              else
-                own_dependencies(op, r, deps);
-              const auto rank = static_cast<ResourceId>(stage_index * ranks) + static_cast<ResourceId>(r);
-              const std::size_t n = demands_of(c, rank * resources, demands);
-              const TaskId id = graph.add(c.latency, {demands.data(), n}, deps, sharing_of(op), i);
-              done[r].push_back(id);
-              last_of_lane[r][static_cast<std::size_t>(op.lane)] = id;
-            }
-          }
-          for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) barrier[r] = done[r];
+        for (int t = 0; t < repeat.times; ++t) {
+          for (const BlockIndex b : schedule.blocks_of(repeat)) unfolder.block(schedule.blocks[b]);
         }
       }
     }

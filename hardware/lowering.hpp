@@ -10,12 +10,20 @@ namespace shardline {
 /// block.first+i. Lanes run in order: an op also waits for the previous op of its lane.
 void lower_block(const Schedule& schedule, const Block& block, CostModel& cost, TaskGraph& graph);
 
-/// Every rank of every stage, every repetition of every block, for one pass of one microbatch. Collectives
-/// start when all members of their group are ready. Task tags are rank * ops + op. Used to prove folding and
-/// for small systems.
-void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph);
+/// Whom lower_unfolded plays: every rank, or one rank of each class (exact where ranks of a class are alike).
+enum class Players : std::uint8_t { ranks, classes };
+int players(const Schedule& schedule, Players who);
 
-/// Folded pass time of one microbatch: sum of makespans over all runs of its blocks [H16].
+/// Every stage, every repetition of every block, for one pass of one microbatch. A collective starts when all
+/// members of its group are ready; a message of a ring when its two ends are. Blocks end in a barrier on each
+/// rank alone, so lag travels from layer to layer. Tags are player * ops + op, kJoinTag for joins without
+/// work. `stages`, if given, receives the first task of each stage.
+inline constexpr std::uint32_t kJoinTag = ~std::uint32_t{0};
+void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who = Players::ranks,
+                    std::vector<TaskId>* stages = nullptr);
+
+/// Pass time of one microbatch: the sum of makespans over all runs of its blocks [H16]; where ranks are of
+/// several classes, the makespan of lower_unfolded by classes [H19].
 struct PassTime {
   Seconds latency;  // one microbatch through all stages
   Seconds busiest;  // stage that is occupied longest by one microbatch
@@ -29,6 +37,9 @@ struct PassScratch {
   Machine machine;
   std::vector<double> makespans;  // of the schedule's blocks
   std::vector<double> ends;
+  std::vector<TaskId> stages;
+  Machine wide;  // of `wide_players` ranks
+  int wide_players = 0;
   explicit PassScratch(const CostModel& cost) : machine(cost.machine()) {}
 };
 

@@ -29,6 +29,7 @@ System read_system(Document& document) {
   if (const auto summary = r.find("summary")) s.summary = summary->text();
   s.device = read_device(r.at("device"));
   s.fabric = read_fabric(r.at("fabric"));
+  if (const auto runtime = r.find("runtime")) s.runtime = read_runtime(*runtime);
   if (s.fabric.nvlink.switches == 0 && s.fabric.gpus_per_node > 1) {
     r.at("fabric").fault("fabric.nvlink is required where a node has several GPUs");
   }
@@ -64,11 +65,29 @@ Device read_device(const Reader& r) {
   if (units == 0) compute.fault("device.compute needs the peak of at least one of fp4, fp8, bf16, fp32");
   d.exponentials = positive<FlopsPerSecond>(compute.at("exponentials"));
   d.compute_efficiency = fraction(compute.at("efficiency"));
+  if (const auto v = compute.find("attention_efficiency")) d.attention_efficiency = fraction(*v);
+  if (const auto v = compute.find("tile_efficiency")) d.tile_efficiency = fraction(*v);
+  if (const auto v = compute.find("sms")) d.sms = static_cast<int>(v->integer(1, 4096));
   compute.no_other_keys();
 
   d.kernel_cost = r.at("kernel_cost").quantity<Seconds>(Seconds(0), Seconds(1));
   r.no_other_keys();
   return d;
+}
+
+Runtime read_runtime(const Reader& r) {
+  Runtime t;
+  const auto seconds = [&](const char* key, Seconds& out) {
+    if (const auto v = r.find(key)) out = v->quantity<Seconds>(Seconds(0), Seconds(1));
+  };
+  seconds("ring_step", t.ring_step);
+  seconds("send_recv", t.send_recv);
+  seconds("all_to_all", t.all_to_all);
+  seconds("persistent_layer", t.persistent_layer);
+  if (const auto v = r.find("persistent_traffic"))
+    t.persistent_traffic = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
+  r.no_other_keys();
+  return t;
 }
 
 FabricSpec read_fabric(const Reader& r) {
@@ -99,6 +118,15 @@ FabricSpec read_fabric(const Reader& r) {
     if (const auto v = network->find("oversubscription")) n.oversubscription = v->number(1, 64);
     if (const auto v = network->find("spine_latency"))
       n.spine_latency = v->quantity<Seconds>(Seconds(0), Seconds(1));
+    if (const auto p2p = network->find("send_recv")) {
+      n.send_recv_extra = p2p->at("latency").quantity<Seconds>(Seconds(0), Seconds(1)) - n.latency;
+      n.send_recv_share = fraction(p2p->at("efficiency")) / n.efficiency;
+      p2p->no_other_keys();
+    }
+    if (const auto all = network->find("all_to_all")) {
+      n.all_to_all_extra = all->at("latency").quantity<Seconds>(Seconds(0), Seconds(1)) - n.latency;
+      all->no_other_keys();
+    }
     network->no_other_keys();
   }
   r.no_other_keys();

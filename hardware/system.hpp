@@ -15,6 +15,7 @@ struct System {
   std::string summary;
   Device device;
   FabricSpec fabric;
+  Runtime runtime;
   int gpus() const { return fabric.nodes * fabric.gpus_per_node; }
 };
 

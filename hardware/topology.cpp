@@ -219,6 +219,15 @@ GroupPaths Fabric::paths(Group group) const {
     }
   }
   p.multicast = p.one_node && spec_.nvlink.multicast;
+  p.send_recv = p.neighbour_latency;
+  p.all_to_all = p.latency;
+  if (!p.one_node) {
+    // Between nodes each step is a point-to-point message, with that path's own latency and bandwidth.
+    const NetworkSpec& n = spec_.network;
+    p.send_recv += n.send_recv_extra;
+    p.all_to_all += n.all_to_all_extra;
+    p.ring = p.ring * n.send_recv_share;
+  }
   return p;
 }
 

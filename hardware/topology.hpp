@@ -33,6 +33,10 @@ struct NetworkSpec {
   int nodes_per_leaf = 0;       // 0: one leaf reaches all nodes
   double oversubscription = 1;  // leaf downlink over uplink bandwidth
   Seconds spine_latency;        // added when a route climbs to a spine switch
+  // Beside those of a collective's step: grouped send/recv takes longer, and one message to one peer does not
+  // fill a NIC as messages to many do.
+  Seconds send_recv_extra, all_to_all_extra;
+  double send_recv_share = 1;  // of the bandwidth above that a ring of messages gets
 };
 
 struct FabricSpec {
@@ -76,6 +80,8 @@ struct GroupPaths {
   Seconds neighbour_latency;  // largest between ring neighbours
   BytesPerSecond pairwise;    // per rank when each sends equally to all others [H4]
   BytesPerSecond ring;        // per rank when each sends to its successor only [H5]
+  Seconds send_recv;          // neighbour_latency, of a send and receive
+  Seconds all_to_all;         // latency, of an all-to-all
 };
 
 class Fabric {

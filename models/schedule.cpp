@@ -25,28 +25,27 @@ std::string_view to_string(Part p) {
 }
 
 Flops flops(const Op& op) {
-  if (op.kind == OpKind::gemm) return Flops(2 * op.gemm.rows * op.gemm.k * op.gemm.n);
+  if (op.kind == OpKind::gemm) return Flops(2 * op.shape.gemm.rows * op.shape.gemm.k * op.shape.gemm.n);
   if (op.kind == OpKind::attend) {
-    const AttendShape& a = op.attend;
-    return Flops(2 * a.requests * a.q_heads * (a.qk_dim + a.v_dim) * a.kv_tokens);
+    const AttendShape& a = op.shape.attend;
+    return Flops(2 * a.pairs * a.q_heads * (a.qk_dim + a.v_dim));
   }
   return Flops(0);
 }
 
 Flops exponentials(const Op& op) {
   if (op.kind != OpKind::attend) return Flops(0);
-  return Flops(op.attend.requests * op.attend.q_heads * op.attend.kv_tokens);
+  return Flops(op.shape.attend.pairs * op.shape.attend.q_heads);
 }
 
 Bytes weight_bytes(const Op& op) {
   if (op.kind != OpKind::gemm) return Bytes(0);
-  return Bytes(op.gemm.copies * op.gemm.k * op.gemm.n * bytes_per_element(op.dtype));
+  return Bytes(op.shape.gemm.copies * op.shape.gemm.k * op.shape.gemm.n * bytes_per_element(op.dtype));
 }
 
 Bytes kv_bytes(const Op& op) {
   if (op.kind != OpKind::attend) return Bytes(0);
-  return Bytes(op.attend.requests * op.attend.kv_tokens * op.attend.kv_elements *
-               bytes_per_element(op.dtype));
+  return Bytes(op.shape.attend.kv_rows * op.shape.attend.kv_elements * bytes_per_element(op.dtype));
 }
 
 void Schedule::clear() {
@@ -58,6 +57,38 @@ void Schedule::clear() {
   stages.clear();
   ranks_per_stage = 1;
   in_flight = 1;
+  classes = class_stride = 1;
+  variants.clear();
+  if (flow) flow->clear();
+}
+
+Op Schedule::op_of_class(OpIndex i, int rank_class) const {
+  Op op = ops[i];
+  if (op.variants != kAlike) op.shape = variants[op.variants + static_cast<std::uint32_t>(rank_class)];
+  return op;
+}
+
+bool equal(OpKind kind, const Shape& x, const Shape& y) {
+  switch (kind) {
+    case OpKind::gemm: {
+      const GemmShape &a = x.gemm, &b = y.gemm;
+      return a.rows == b.rows && a.k == b.k && a.n == b.n && a.copies == b.copies;
+    }
+    case OpKind::attend: {
+      const AttendShape &a = x.attend, &b = y.attend;
+      return a.q_heads == b.q_heads && a.qk_dim == b.qk_dim && a.v_dim == b.v_dim && a.pairs == b.pairs &&
+             a.kv_rows == b.kv_rows && a.kv_elements == b.kv_elements && a.q_rows == b.q_rows &&
+             a.tiles == b.tiles;
+    }
+    case OpKind::merge:
+    case OpKind::elementwise:
+    case OpKind::compress: {
+      const ElementwiseShape &a = x.elementwise, &b = y.elementwise;
+      return a.rows == b.rows && a.width == b.width && a.bytes == b.bytes;
+    }
+    default:
+      return x.exchange.bytes == y.exchange.bytes;
+  }
 }
 
 std::vector<double> executions(const Schedule& schedule) {
@@ -69,6 +100,30 @@ std::vector<double> executions(const Schedule& schedule) {
     }
   }
   return times;
+}
+
+void ScheduleBuilder::set_classes(int classes, int stride) {
+  SL_CHECK(s_.ops.empty(), "classes are set before the first op");
+  s_.classes = classes;
+  s_.class_stride = stride;
+}
+
+void ScheduleBuilder::fold_classes() {
+  for (const Op& op : s_.ops) {
+    if (op.variants != kAlike) return;
+  }
+  s_.classes = s_.class_stride = 1;
+}
+
+void ScheduleBuilder::vary(std::span<const Shape> shapes) {
+  Op& op = s_.ops.back();
+  SL_CHECK(static_cast<int>(shapes.size()) == s_.classes, "one shape per class");
+  op.shape = shapes.front();
+  bool alike = true;
+  for (const Shape& shape : shapes) alike = alike && equal(op.kind, shape, shapes.front());
+  if (alike) return;
+  op.variants = static_cast<std::uint32_t>(s_.variants.size());
+  s_.variants.insert(s_.variants.end(), shapes.begin(), shapes.end());
 }
 
 void ScheduleBuilder::begin_block(const char* name, bool handoff) {
@@ -108,6 +163,7 @@ Op& ScheduleBuilder::add(OpKind kind, Part part, const char* name, double launch
   op.part = part;
   op.name = name;
   op.launches = launches;
+  op.drive = drive_;
   op.first_dependency = static_cast<std::uint32_t>(s_.dependencies.size());
   if (explicit_dependencies_) {
     s_.dependencies.insert(s_.dependencies.end(), next_dependencies_.begin(), next_dependencies_.end());
@@ -124,7 +180,7 @@ OpIndex ScheduleBuilder::gemm(const char* name, Part part, Dtype weights, Dtype 
   Op& op = add(OpKind::gemm, part, name, launches);
   op.dtype = weights;
   op.math = math;
-  op.gemm = shape;
+  op.shape.gemm = shape;
   return previous();
 }
 
@@ -132,13 +188,13 @@ OpIndex ScheduleBuilder::attend(const char* name, Dtype kv, Dtype math, AttendSh
   Op& op = add(OpKind::attend, Part::attention, name, launches);
   op.dtype = kv;
   op.math = math;
-  op.attend = shape;
+  op.shape.attend = shape;
   return previous();
 }
 
 OpIndex ScheduleBuilder::elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape,
                                      double launches) {
-  add(kind, part, name, launches).elementwise = shape;
+  add(kind, part, name, launches).shape.elementwise = shape;
   return previous();
 }
 
@@ -147,7 +203,7 @@ OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Grou
   Op& op = add(kind, part, name, 1);
   op.lane = Lane::communication;
   op.group = group;
-  op.exchange = {bytes.value};
+  op.shape.exchange = {bytes.value};
   return previous();
 }
 

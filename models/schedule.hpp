@@ -1,15 +1,18 @@
-// A Schedule is plain data: the operations of one decode step on one representative rank of each symmetric
-// class, in blocks that repeat. The same ops are timed (hardware/kernel_cost), computed and run; FLOPs and
-// bytes follow from their shapes by geometry (models/README.md [G1]-[G5]).
+// A Schedule is plain data: the operations of one decode step or prefill, the same list on every rank, in
+// blocks that repeat. Ranks that hold unequal work form classes with shapes of their own. The same ops are
+// timed (hardware/kernel_cost), computed and run; FLOPs and bytes follow from their shapes by geometry
+// (models/README.md [G1]-[G7]).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "models/dataflow.hpp"
 #include "sim/base/units.hpp"
 
 namespace shardline {
@@ -69,15 +72,19 @@ struct GemmShape {
   double rows = 0, k = 0, n = 0, copies = 1;
 };
 
-/// One query token of each request against `kv_tokens` cached tokens held by this rank.
+/// Query rows against the rows of a KV cache that this rank reads, all requests together.
 struct AttendShape {
-  double requests = 0, q_heads = 0, qk_dim = 0, v_dim = 0;
-  double kv_tokens = 0;
+  double q_heads = 0, qk_dim = 0, v_dim = 0;
+  double pairs = 0;        // (query, key) pairs of one head that the causal mask leaves
+  double kv_rows = 0;      // cached tokens read once by each KV head
   double kv_elements = 0;  // read per cached token: 2*ceil(K/TPA)*h (GQA), kv_lora + rope (MLA)
+  double q_rows = 0;
+  double tiles = 0;  // query tiles of one head [T2]; 0: decode, the kernel splits the cache instead
 };
 
+/// `rows` x `width` elements; `bytes` is what the kernel reads and writes in HBM (0: not charged).
 struct ElementwiseShape {
-  double rows = 0, width = 0;
+  double rows = 0, width = 0, bytes = 0;
 };
 
 /// `wire` bytes leave this rank for all_to_all and send_recv. For all_reduce and reduce_scatter it is the
@@ -87,31 +94,47 @@ struct ExchangeShape {
   double bytes = 0;
 };
 
+union Shape {
+  GemmShape gemm;
+  AttendShape attend;
+  ElementwiseShape elementwise;
+  ExchangeShape exchange;
+  Shape() : attend{} {}
+  explicit Shape(const GemmShape& s) : gemm(s) {}
+  explicit Shape(const AttendShape& s) : attend(s) {}
+  explicit Shape(const ElementwiseShape& s) : elementwise(s) {}
+  explicit Shape(const ExchangeShape& s) : exchange(s) {}
+};
+/// Whether two shapes of an op of this kind are the same.
+bool equal(OpKind kind, const Shape& a, const Shape& b);
+
+/// How a host drives an op. graph: replayed from a CUDA graph. eager: launched kernel by kernel, which adds
+/// the system's runtime costs to messages; ring_step and persistent_kv are host work of such engines.
+enum class Drive : std::uint8_t { graph, eager, ring_step, persistent_kv };
+
 using OpIndex = std::uint32_t;
+
+inline constexpr std::uint32_t kAlike = ~std::uint32_t{0};
 
 struct Op {
   OpKind kind = OpKind::gemm;
   Part part = Part::qkv;
   Lane lane = Lane::compute;
+  Drive drive = Drive::graph;
   Dtype dtype = Dtype::bf16;  // of weights (gemm) or KV (attend): sets bytes; arithmetic runs at `math`
   Dtype math = Dtype::bf16;
   const char* name = "";
-  double launches = 1;  // kernels; a fraction where one persistent kernel serves several chunks
-  Group group;          // communication only
-  union {
-    GemmShape gemm;
-    AttendShape attend;
-    ElementwiseShape elementwise;
-    ExchangeShape exchange;
-  };
+  double launches = 1;              // kernels; a fraction where one persistent kernel serves several chunks
+  Group group;                      // communication only
+  Shape shape;                      // of class 0
+  std::uint32_t variants = kAlike;  // shapes of all classes: Schedule::variants[variants + class]
   std::uint32_t first_dependency = 0, dependency_count = 0;
-  Op() : gemm{} {}
 };
 
-Flops flops(const Op& op);         // [G1] gemm 2*rows*k*n, [G2] attend 2*b*q*(qk+v)*S
-Flops exponentials(const Op& op);  // [G3] attend b*q*S
+Flops flops(const Op& op);         // [G1] gemm 2*rows*k*n, [G2] attend 2*pairs*q*(qk+v)
+Flops exponentials(const Op& op);  // [G3] attend pairs*q
 Bytes weight_bytes(const Op& op);  // [G4] gemm copies*k*n*dtype
-Bytes kv_bytes(const Op& op);      // [G5] attend b*S*elements*dtype
+Bytes kv_bytes(const Op& op);      // [G5] attend kv_rows*elements*dtype
 
 using BlockIndex = std::uint32_t;
 
@@ -145,8 +168,16 @@ class Schedule {
   std::vector<Stage> stages;  // at least one
   int ranks_per_stage = 1;
   int in_flight = 1;  // microbatches circulating through the stages
+  // Rank r is of class (r / class_stride) % classes. Ranks of one class have equal shapes throughout.
+  int classes = 1, class_stride = 1;
+  std::vector<Shape> variants;
+  // Set before lowering: the strategy describes its data flow too, for executors.
+  std::shared_ptr<Dataflow> flow;
 
-  void clear();
+  void clear();  // keeps `flow` set, emptied
+  int class_of(int rank) const { return rank / class_stride % classes; }
+  /// The op with the shape of a class.
+  Op op_of_class(OpIndex op, int rank_class) const;
   std::span<const OpIndex> dependencies_of(const Op& op) const {
     return {dependencies.data() + op.first_dependency, op.dependency_count};
   }
@@ -166,6 +197,14 @@ class ScheduleBuilder {
  public:
   explicit ScheduleBuilder(Schedule& schedule) : s_(schedule) { s_.clear(); }
 
+  /// Ranks r, r + stride, ... of a stage are of unequal work, in `classes` classes. Call first.
+  void set_classes(int classes, int stride);
+  /// Drops classes again if no op has unequal shapes. Call last.
+  void fold_classes();
+  /// Gives the last op one shape per class.
+  void vary(std::span<const Shape> shapes);
+  void drive(Drive how) { drive_ = how; }  // of the ops that follow
+
   void begin_block(const char* name, bool handoff = false);
   BlockIndex end_block();
   /// Lets the current stage run these blocks in turn, `times` times; nothing if `times` is 0.
@@ -182,12 +221,15 @@ class ScheduleBuilder {
   /// Replaces the dependencies of the next op.
   void after(std::span<const OpIndex> dependencies);
   OpIndex previous() const { return static_cast<OpIndex>(s_.ops.size()) - 1; }
+  Op& last() { return s_.ops.back(); }
+  Dataflow* flow() const { return s_.flow.get(); }
 
  private:
   Op& add(OpKind kind, Part part, const char* name, double launches);
   Schedule& s_;
   std::uint32_t program_of_stage_ = 0;
   bool explicit_dependencies_ = false;
+  Drive drive_ = Drive::graph;
   std::vector<OpIndex> next_dependencies_;
 };
 

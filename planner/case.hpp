@@ -1,12 +1,15 @@
-// What is to be served, on what: everything about a decode step but the plan.
+// What is to be served, on what: everything about a decode step or a prefill but the plan.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "hardware/system.hpp"
 #include "models/model.hpp"
 #include "models/routing.hpp"
 #include "models/schedule.hpp"
+#include "planner/sharding.hpp"
 
 namespace shardline {
 
@@ -16,6 +19,18 @@ struct Precision {
   Dtype math = Dtype::fp4;          // tensor-core arithmetic
   Dtype activations = Dtype::bf16;  // residual stream and messages
   Dtype dispatch = Dtype::fp4;      // tokens sent to experts
+  // Of the feed-forward part, where they differ from `weights` and `math`.
+  std::optional<Dtype> ffn_weights, ffn_math;
+  Dtype weights_of_ffn() const { return ffn_weights.value_or(weights); }
+  Dtype math_of_ffn() const { return ffn_math.value_or(math); }
+};
+
+enum class Phase : unsigned char { decode, prefill };
+
+/// Which kernels the engine fuses.
+struct Kernels {
+  bool separate_elementwise = false;  // norms, residual additions and quantization are kernels of their own
+  bool fused_split_merge = false;     // the decode kernel merges its KV splits itself
 };
 
 struct Case {
@@ -26,6 +41,14 @@ struct Case {
   int kv_block = 16;      // tokens that round-robin KV concatenation keeps together (Helix, section 2.3)
   Bytes memory_limit{0};  // per GPU, all kinds together; 0: the device's capacity
   std::shared_ptr<const ExpertRouting> routing;  // null for dense models
+  Phase phase = Phase::decode;
+  std::vector<Request> requests;  // prefill: sequences of one batch entry; the plan's batch repeats them
+  std::shared_ptr<const Placement> placement;  // of the cached tokens; null: each prefilled in one turn
+  bool persistent_kv = false;                  // prefill: new tokens join a cache kept from earlier turns
+  Kernels kernels;
+
+  long long fresh_tokens() const;  // of one batch entry
+  long long longest() const;       // tokens of the longest sequence; `context` for a decode step
 };
 
 /// Builds the routing tables of `model`.

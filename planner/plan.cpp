@@ -10,7 +10,9 @@ namespace shardline {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kStrategyNames{"tensor", "pipeline", "dp_ep", "kv_shard", "helix"};
+constexpr std::array<std::string_view, kStrategyIds> kStrategyNames{
+    "tensor",       "pipeline",    "dp_ep",       "kv_shard",     "helix",
+    "ring_pass_kv", "ring_pass_q", "ring_decode", "allgather_kv", "ulysses"};
 
 struct Field {
   std::string_view key;
@@ -18,9 +20,10 @@ struct Field {
   int absent;  // value that is not printed
 };
 
-constexpr std::array<Field, 10> kFields{{{"pp", &Plan::pp, 1},
+constexpr std::array<Field, 11> kFields{{{"pp", &Plan::pp, 1},
                                          {"dp", &Plan::dp, 1},
                                          {"kvp", &Plan::kvp, 1},
+                                         {"cp", &Plan::cp, 1},
                                          {"tpa", &Plan::tpa, 1},
                                          {"ep", &Plan::ep, 1},
                                          {"tpf", &Plan::tpf, 1},
@@ -113,8 +116,7 @@ Plan parse_plan(std::string_view text) {
     in_flight_given = in_flight_given || key == "in_flight";
   }
   if (!in_flight_given) plan.in_flight = plan.pp;
-  const auto product = [](int a, int b, int c, int d) { return 1.0 * a * b * c * d; };
-  if (product(plan.pp, plan.dp, plan.kvp, plan.tpa) > kMost || product(plan.ep, plan.tpf, 1, 1) > kMost) {
+  if (1.0 * plan.pp * plan.dp * plan.kvp * plan.cp * plan.tpa > kMost || 1.0 * plan.ep * plan.tpf > kMost) {
     fail(fmt::format("plan \"{}\" is for more than {} GPUs", whole, kMost));
   }
   return plan;

@@ -9,7 +9,19 @@
 
 namespace shardline {
 
-enum class StrategyId : unsigned char { tensor, pipeline, dp_ep, kv_shard, helix };
+enum class StrategyId : unsigned char {
+  tensor,
+  pipeline,
+  dp_ep,
+  kv_shard,
+  helix,
+  ring_pass_kv,
+  ring_pass_q,
+  ring_decode,
+  allgather_kv,
+  ulysses
+};
+inline constexpr int kStrategyIds = 10;
 
 /// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
 /// KVP rank holds all of W_UV and sends v_dim values per head) or after it (W_UV sharded, kv_lora values per
@@ -21,6 +33,7 @@ struct Plan {
   int pp = 1;   // pipeline stages
   int dp = 1;   // attention data-parallel groups
   int kvp = 1;  // KV (sequence) shards
+  int cp = 1;   // context-parallel ranks: each holds part of the tokens, and all weights of its TP rank
   int tpa = 1;  // tensor parallelism of attention
   int ep = 1;   // expert-parallel groups
   int tpf = 1;  // tensor parallelism inside a dense FFN or an expert
@@ -31,8 +44,8 @@ struct Plan {
   int in_flight = 1;  // microbatches circulating through the stages
   int batch = 1;      // requests per attention group and microbatch
 
-  int ranks_per_stage() const { return dp * kvp * tpa; }
-  int group() const { return kvp * tpa; }  // ranks that serve one request's attention
+  int ranks_per_stage() const { return dp * kvp * cp * tpa; }
+  int group() const { return kvp * cp * tpa; }  // ranks that serve one request's attention
   int gpus() const { return pp * ranks_per_stage(); }
   long long users() const { return static_cast<long long>(in_flight) * dp * batch; }
 

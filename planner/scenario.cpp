@@ -9,19 +9,16 @@
 #include <sstream>
 
 #include "models/catalog.hpp"
+#include "planner/scenario_parts.hpp"
 
 namespace shardline {
+
+using scenario_parts::choice;
+using scenario_parts::read_counts;
 
 namespace {
 
 constexpr int kLargestBatch = 65536;
-
-// Reader::one_of, but nothing where it recorded a fault: a first name in its place would cause faults that
-// are none.
-std::optional<std::size_t> choice(const Reader& r, const std::vector<std::string>& names) {
-  const std::size_t i = r.one_of(names);
-  return r.is_scalar() && r.text() == names[i] ? std::optional(i) : std::nullopt;
-}
 
 // False if the value is none of the names.
 bool read_dtype(const Reader& map, std::string_view key, Dtype& out) {
@@ -41,53 +38,27 @@ Precision read_precision(const Reader& r, bool& math_known) {
   math_known = r.is_map() && read_dtype(r, "math", p.math);
   read_dtype(r, "activations", p.activations);
   read_dtype(r, "dispatch", p.dispatch);
+  Dtype ffn = p.weights;
+  if (r.is_map() && r.has("ffn_weights") && read_dtype(r, "ffn_weights", ffn)) p.ffn_weights = ffn;
+  if (r.is_map() && r.has("ffn_math") && read_dtype(r, "ffn_math", ffn)) p.ffn_math = ffn;
+  if (r.is_map()) {
+    r.find("ffn_weights");
+    r.find("ffn_math");
+  }
   r.no_other_keys();
   return p;
 }
 
-// A list, or {from, to} with an optional step: `double` or a number to add.
-std::vector<int> read_counts(const Reader& r, int highest) {
-  std::vector<int> out;
-  bool reversed = false;
-  if (r.is_sequence()) {
-    for (const Reader& item : r.items()) out.push_back(static_cast<int>(item.integer(1, highest)));
-  } else if (r.is_map()) {
-    const auto from = static_cast<int>(r.at("from").integer(1, highest));
-    const auto to = static_cast<int>(r.at("to").integer(1, highest));
-    reversed = from > to;
-    if (reversed) r.fault(fmt::format("{} runs from {} to {}: from must not exceed to", r.path(), from, to));
-    int step = 1;
-    bool doubles = false;
-    if (const auto s = r.find("step")) {
-      const bool number = s->is_scalar() && s->text().find_first_of("0123456789") != std::string::npos;
-      if (number || !s->is_scalar()) {
-        step = static_cast<int>(s->integer(1, highest));
-      } else {
-        doubles = true;
-        if (s->text() != "double")
-          s->fault(fmt::format("{}: expected an integer or double, found {}", s->path(), s->text()));
-      }
-    }
-    r.no_other_keys();
-    for (int n = from; n <= to; n = doubles ? 2 * n : n + step) out.push_back(n);
-  } else {
-    out.push_back(static_cast<int>(r.integer(1, highest)));
-  }
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
-  if (out.empty() && !reversed)
-    r.fault(r.path() + " is empty", {"expected a number, a list of numbers or {from: 1, to: 64}"});
-  return out;
-}
-
-std::vector<StrategyId> read_strategies(const Reader& r) {
+std::vector<StrategyId> read_strategies(const Reader& r, Phase phase) {
   std::vector<std::string> names;
-  for (const Strategy* s : strategies()) names.emplace_back(s->name);
+  for (const Strategy* s : strategies()) {
+    if (phase == Phase::decode ? s->decodes : s->prefills) names.emplace_back(s->name);
+  }
   std::vector<StrategyId> out;
   for (const Reader& item : r.items()) {
     const auto i = choice(item, names);
     if (!i) continue;
-    const StrategyId id = strategies()[*i]->id;
+    const StrategyId id = strategy(names[*i]).id;
     if (std::find(out.begin(), out.end(), id) != out.end())
       item.fault("strategy " + item.text() + " is listed twice");
     out.push_back(id);
@@ -127,9 +98,10 @@ Constraints read_constraints(const Reader& r) {
 }
 
 std::vector<DegreeRange> read_degrees(const Reader& r) {
-  static constexpr std::array<std::pair<const char*, int Plan::*>, 6> kDegrees{{{"pp", &Plan::pp},
+  static constexpr std::array<std::pair<const char*, int Plan::*>, 7> kDegrees{{{"pp", &Plan::pp},
                                                                                 {"dp", &Plan::dp},
                                                                                 {"kvp", &Plan::kvp},
+                                                                                {"cp", &Plan::cp},
                                                                                 {"tpa", &Plan::tpa},
                                                                                 {"ep", &Plan::ep},
                                                                                 {"tpf", &Plan::tpf}}};
@@ -141,8 +113,8 @@ std::vector<DegreeRange> read_degrees(const Reader& r) {
   return out;
 }
 
-void read_search(const Reader& root, SearchOptions& o, int system_gpus) {
-  o.strategies = read_strategies(root.at("strategies"));
+void read_search(const Reader& root, SearchOptions& o, int system_gpus, Phase phase) {
+  o.strategies = read_strategies(root.at("strategies"), phase);
   const Reader gpus = root.at("gpus");
   o.gpus = read_counts(gpus, 8192);
   if (!o.gpus.empty() && o.gpus.back() > system_gpus) {
@@ -167,11 +139,11 @@ void read_search(const Reader& root, SearchOptions& o, int system_gpus) {
   }
 }
 
-Comparison read_comparison(const Reader& root, const SearchOptions& o) {
+Comparison read_comparison(const Reader& root, const SearchOptions& o, Phase phase) {
   Comparison c;
   if (const auto v = root.find("compare")) {
-    c.candidate = read_strategies(v->at("candidate"));
-    c.baseline = read_strategies(v->at("baseline"));
+    c.candidate = read_strategies(v->at("candidate"), phase);
+    c.baseline = read_strategies(v->at("baseline"), phase);
     v->no_other_keys();
     // A strategy that could not be read may be the one that is missing.
     if (root.at("strategies").items().size() != o.strategies.size()) return c;
@@ -218,6 +190,20 @@ std::string tokens_text(long long tokens) {
   return fmt::format("{} tokens", tokens);
 }
 
+// ", 1M tokens", ", prefill of 1Mi tokens", ", prefill of 6400 tokens after 121600 cached" or ", prefill of 7
+// sequences, 52Ki tokens".
+std::string workload_text(Phase phase, long long context, const std::vector<Request>& requests) {
+  if (phase == Phase::decode) return ", " + tokens_text(context);
+  if (requests.empty()) return "";
+  long long fresh = 0, cached = 0;
+  for (const Request& r : requests) fresh += r.fresh, cached += r.cached;
+  std::string text = ", prefill of ";
+  if (requests.size() > 1) text += fmt::format("{} sequences, ", requests.size());
+  text += tokens_text(fresh);
+  if (cached > 0) text += fmt::format(" after {} cached", tokens_text(cached));
+  return text;
+}
+
 Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   Scenario s;
   const Reader root = document.root();
@@ -242,7 +228,47 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
       models.push_back(std::move(*m));
     }
   }
-  const long long context = root.at("context").tokens(1, 1'000'000'000);
+  const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
+  Study asked;
+  if (const auto v = root.find("conversation")) {
+    asked.question = Question::conversation;
+    asked.conversation = scenario_parts::read_conversation(*v, system_gpus);
+  }
+  if (const auto v = root.find("thresholds")) {
+    if (root.has("conversation"))
+      v->fault("a scenario asks for a conversation or for thresholds, not for both");
+    asked.question = Question::thresholds;
+    asked.thresholds = scenario_parts::read_thresholds(*v, system_gpus);
+  }
+  Phase phase = Phase::decode;
+  if (asked.question != Question::sweep) phase = Phase::prefill;
+  if (const auto v = root.find("phase")) {
+    const auto i = choice(*v, {"decode", "prefill"});
+    if (i && asked.question != Question::sweep)
+      v->fault("phase is for sweeps: a conversation has both, thresholds are of prefill");
+    if (i == 1u) phase = Phase::prefill;
+  }
+  long long context = 0;
+  std::vector<Request> requests;
+  if (phase == Phase::decode) {
+    context = root.at("context").tokens(1, scenario_parts::kLongest);
+    if (const auto v = root.find("requests"))
+      v->fault("requests are for phase: prefill; a decode step has a context");
+  } else {
+    if (const auto v = root.find("context")) v->fault("context is for phase: decode; a prefill has requests");
+    if (asked.question == Question::sweep) {
+      requests = scenario_parts::read_requests(root.at("requests"));
+    } else if (const auto v = root.find("requests")) {
+      v->fault("requests are for sweeps: a conversation has turns, thresholds have a grid");
+    }
+  }
+  bool persistent = asked.question != Question::sweep;
+  if (const auto v = root.find("persistent_kv")) {
+    persistent = v->boolean();
+    if (phase == Phase::decode) v->fault("persistent_kv is for prefill");
+  }
+  const auto kernels_at = root.find("kernels");
+  const Kernels kernels = kernels_at ? scenario_parts::read_kernels(*kernels_at) : Kernels{};
   int block = 16;
   if (const auto v = root.find("kv_block")) block = static_cast<int>(v->tokens(1, 1'000'000));
   bool math_known = true;
@@ -251,8 +277,15 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   const auto routing_at = root.find("routing");
   const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
   SearchOptions options;
-  read_search(root, options, system ? system->gpus() : std::numeric_limits<int>::max());
-  const Comparison comparison = read_comparison(root, options);
+  if (asked.question == Question::sweep) {
+    read_search(root, options, system_gpus, phase);
+  } else {
+    for (const char* key :
+         {"strategies", "gpus", "batch", "pipeline_stages", "degrees", "pareto", "compare"}) {
+      if (const auto v = root.find(key)) v->fault(fmt::format("{} is for sweeps", key));
+    }
+  }
+  const Comparison comparison = read_comparison(root, options, phase);
   const auto constraints_at = root.find("constraints");
   const Constraints constraints = constraints_at ? read_constraints(*constraints_at) : Constraints{};
   options.ttl_budget = constraints.ttl;
@@ -273,10 +306,17 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   root.no_other_keys();
   document.finish();
   for (Model& m : models) {
-    const std::string title = fmt::format("{} on {}, {}", m.name, system->name, tokens_text(context));
-    s.studies.push_back(
-        {make_case(std::move(m), *system, precision, context, block, routing), options, comparison, title});
-    s.studies.back().study.memory_limit = constraints.memory;
+    Study study = asked;
+    study.title = fmt::format("{} on {}{}", m.name, system->name, workload_text(phase, context, requests));
+    study.study = make_case(std::move(m), *system, precision, context, block, routing);
+    study.study.memory_limit = constraints.memory;
+    study.study.phase = phase;
+    study.study.requests = requests;
+    study.study.persistent_kv = persistent;
+    study.study.kernels = kernels;
+    study.search = options;
+    study.compare = comparison;
+    s.studies.push_back(std::move(study));
   }
   return s;
 }

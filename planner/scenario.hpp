@@ -14,12 +14,35 @@ struct Comparison {
   std::vector<StrategyId> candidate, baseline;
 };
 
+/// What a scenario asks. sweep: the best plans of a decode step or a prefill.
+enum class Question : unsigned char { sweep, conversation, thresholds };
+
+/// A conversation: each turn appends `fresh` tokens (prefill) and is answered with `output` tokens (decode).
+struct Turn {
+  long long fresh = 0, output = 0;
+};
+struct Conversation {
+  int cp = 1, tpa = 1;
+  std::vector<Turn> turns;
+};
+
+/// When to pass KV and when Q: ring sizes, and the grid of new tokens T and miss rates T/(T+P).
+struct ThresholdGrid {
+  std::vector<int> cp;
+  int tpa = 1;
+  long long fresh_from = 0, fresh_to = 0, total_to = 0;  // T; P + T at most
+  int fresh_points = 33, miss_points = 33, test_points = 2000;
+};
+
 /// One model of a scenario with everything that its search needs.
 struct Study {
   Case study;
   SearchOptions search;
   Comparison compare;
   std::string title;  // "DeepSeek-R1 on gb200-nvl72, 1M tokens"
+  Question question = Question::sweep;
+  Conversation conversation;
+  ThresholdGrid thresholds;
 };
 
 struct Scenario {

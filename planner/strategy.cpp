@@ -11,7 +11,9 @@ namespace shardline {
 
 namespace {
 
-constexpr std::array<const Strategy*, 5> kStrategies{&kTensor, &kPipeline, &kDpEp, &kKvShard, &kHelix};
+constexpr std::array<const Strategy*, kStrategyIds> kStrategies{
+    &kTensor,     &kPipeline,  &kDpEp,       &kKvShard,     &kHelix,
+    &kRingPassKv, &kRingPassQ, &kRingDecode, &kAllgatherKv, &kUlysses};
 
 }  // namespace
 
@@ -50,12 +52,21 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   const auto too_many = [](const char* what, long long have, const char* of, long long limit) {
     return fmt::format("{} {} exceeds {} {}", what, have, of, limit);
   };
-  const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.tpa;
+  const Strategy& s = strategy(p.strategy);
+  if (c.phase == Phase::decode ? !s.decodes : !s.prefills) {
+    return fmt::format("{} is a strategy for {}", s.name, s.decodes ? "decoding" : "prefill");
+  }
+  if (p.cp > 1 && !s.context_parallel) return fmt::format("{} does not use cp", s.name);
+  if (s.context_parallel && (p.kvp > 1 || p.dp > 1 || p.chunks > 1)) {
+    return fmt::format("{} uses pp, cp, tpa, ep and tpf only", s.name);
+  }
+  const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.cp * p.tpa;
   if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());
   if (p.pp > m.layers) return too_many("pp", p.pp, "the number of layers", m.layers);
   if (p.tpa > m.attention.q_heads)
     return too_many("tpa", p.tpa, "the number of query heads", m.attention.q_heads);
-  if (p.kvp > c.context) return too_many("kvp", p.kvp, "the context", c.context);
+  if (p.kvp > c.longest()) return too_many("kvp", p.kvp, "the context", c.longest());
+  if (p.cp > c.longest()) return too_many("cp", p.cp, "the context", c.longest());
   if (p.chunks > p.batch) return too_many("chunks", p.chunks, "the batch", p.batch);
   if (p.chunks > 1 && p.kvp == 1)
     return std::string("chunks needs kvp above 1: there is no exchange to overlap");
@@ -70,8 +81,11 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   } else if (p.ep > 1) {
     return std::string("ep needs a model with experts");
   }
-  const int ffn_ranks = p.strategy == StrategyId::kv_shard ? p.tpa : p.ranks_per_stage();
-  if (p.ep * p.tpf != ffn_ranks) {
+  const bool replicated = p.strategy == StrategyId::kv_shard || s.context_parallel;
+  const int ffn_ranks = replicated ? p.tpa : p.ranks_per_stage();
+  // Context-parallel ranks hold whole copies of the FFN, or share its experts.
+  const bool shared_experts = s.context_parallel && p.ep * p.tpf == p.cp * p.tpa && p.tpf <= p.tpa;
+  if (p.ep * p.tpf != ffn_ranks && !shared_experts) {
     return fmt::format("ep*tpf is {} but {} ranks share the FFN", p.ep * p.tpf, ffn_ranks);
   }
   if (p.dense_tp > 0 && p.dense_tp != p.group() && p.dense_tp != p.ranks_per_stage()) {
@@ -81,7 +95,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
   }
-  return strategy(p.strategy).check(c, p);
+  return s.check(c, p);
 }
 
 }  // namespace shardline

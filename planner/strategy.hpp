@@ -31,6 +31,8 @@ struct Strategy {
   const char* name;
   const char* summary;
   const char* source;
+  bool decodes, prefills;  // phases it is for
+  bool context_parallel;   // shards tokens over plan.cp ranks
   /// Appends all plans for exactly `gpus` GPUs, batch 1, in a fixed order. Every one passes check.
   void (*enumerate)(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out);
   /// Rules of this strategy beyond the common ones: the reason why a plan is impossible.

@@ -7,8 +7,8 @@
 namespace shardline {
 
 std::string_view to_string(Algorithm a) {
-  constexpr std::array<std::string_view, 8> names{"none", "direct", "one-shot", "two-shot",
-                                                  "ring", "tree",   "nvls",     "hierarchical"};
+  constexpr std::array<std::string_view, 9> names{"none", "direct", "one-shot",     "two-shot", "ring",
+                                                  "tree", "nvls",   "hierarchical", "rails"};
   return names[static_cast<std::size_t>(a)];
 }
 
@@ -41,6 +41,7 @@ CollectiveTime all_reduce(const GroupFabric& g, Bytes bytes, AllReduceRule rule)
   if (allowed(AllReduceRule::tree)) take_faster(best, tree_all_reduce(g, bytes));
   if (g.whole.multicast && allowed(AllReduceRule::nvls)) take_faster(best, nvls_all_reduce(g, bytes));
   if (g.hierarchical && rule == AllReduceRule::fastest) take_faster(best, hierarchical_all_reduce(g, bytes));
+  if (g.hierarchical && rule == AllReduceRule::fastest) take_faster(best, rails_all_reduce(g, bytes));
   if (best.algorithm == Algorithm::none) best = ring_all_reduce(g, bytes);
   return best;
 }

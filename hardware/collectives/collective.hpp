@@ -7,7 +7,7 @@
 
 namespace shardline {
 
-enum class Algorithm : std::uint8_t { none, direct, one_shot, two_shot, ring, tree, nvls, hierarchical };
+enum class Algorithm : std::uint8_t { none, direct, one_shot, two_shot, ring, tree, nvls, hierarchical, rails };
 std::string_view to_string(Algorithm algorithm);
 
 /// time = latency + wire / rate. Without the kernel cost, which kernel_cost adds.
@@ -34,6 +34,7 @@ enum class AllReduceRule : std::uint8_t { fastest, one_shot, two_shot, ring, tre
 
 // One file each: ring.cpp, tree.cpp, pairwise.cpp, nvls.cpp, hierarchical.cpp. `bytes` as in ExchangeShape.
 CollectiveTime ring_all_reduce(const GroupFabric& g, Bytes bytes);      // [H6]
+CollectiveTime rails_all_reduce(const GroupFabric& g, Bytes bytes);     // [H6]
 CollectiveTime ring_all_gather(const GroupFabric& g, Bytes bytes);      // [H7]
 CollectiveTime ring_reduce_scatter(const GroupFabric& g, Bytes bytes);  // [H7]
 CollectiveTime tree_all_reduce(const GroupFabric& g, Bytes bytes);      // [H8]

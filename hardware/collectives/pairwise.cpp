@@ -24,11 +24,11 @@ CollectiveTime direct_reduce_scatter(const GroupFabric& g, Bytes bytes) {
 }
 
 CollectiveTime direct_all_to_all(const GroupFabric& g, Bytes bytes) {
-  return {Algorithm::direct, g.whole.latency, bytes, g.whole.pairwise};
+  return {Algorithm::direct, g.whole.all_to_all, bytes, g.whole.pairwise};
 }
 
 CollectiveTime send_recv(const GroupFabric& g, Bytes bytes) {
-  return {Algorithm::direct, g.whole.neighbour_latency, bytes, g.whole.ring};
+  return {Algorithm::direct, g.whole.send_recv, bytes, g.whole.ring};
 }
 
 }  // namespace shardline

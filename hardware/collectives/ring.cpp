@@ -1,5 +1,7 @@
 // Ring algorithms: each rank talks to its successor only, in lock step. The choice of NCCL for large
 // messages.
+#include <algorithm>
+
 #include "hardware/collectives/collective.hpp"
 
 namespace shardline {
@@ -8,6 +10,14 @@ CollectiveTime ring_all_reduce(const GroupFabric& g, Bytes bytes) {
   const double n = g.size;
   return {Algorithm::ring, g.whole.neighbour_latency * (2 * (n - 1)), bytes * (2 * (n - 1) / n),
           g.whole.ring};
+}
+
+CollectiveTime rails_all_reduce(const GroupFabric& g, Bytes bytes) {
+  const double n = g.size, local = g.whole.members_per_node, nodes = n / local;
+  const Seconds latency =
+      g.inside.neighbour_latency * (2 * (local - 1)) + g.across.neighbour_latency * (2 * (nodes - 1));
+  return {Algorithm::rails, latency, bytes * (2 * (n - 1) / n),
+          std::min(g.inside.ring, g.across.ring * local)};
 }
 
 CollectiveTime ring_all_gather(const GroupFabric& g, Bytes bytes) {

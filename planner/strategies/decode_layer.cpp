@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "planner/stages.hpp"
+#include "planner/strategies/context_step.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -28,8 +29,21 @@ double value_up_heads(const Case& c, const Plan& p) {
   return p.value_up == ValueUp::after ? static_cast<double>(q) / p.kvp : q;
 }
 
-double tokens_of_ffn(const Plan& p, int ranks) {
-  return static_cast<double>(p.batch) * (ranks > p.group() ? p.dp : 1);
+// New tokens of one rank: context-parallel ranks deal out the batch.
+double rows_of(const Plan& p) { return share(p.batch, p.cp); }
+
+// Ranks of a stage that share one token's matrices.
+int stage_ranks(const Plan& p) { return p.ranks_per_stage() / p.cp; }
+
+double tokens_of_ffn(const Plan& p, int ranks) { return rows_of(p) * (ranks > p.group() ? p.dp : 1); }
+
+// Kernels of their own where the engine does not fuse them into their neighbours.
+void separate(ScheduleBuilder& b, const Case& c, const char* name, Part part, double rows, double width) {
+  if (c.kernels.separate_elementwise) b.elementwise(name, part, OpKind::elementwise, {rows, width});
+}
+void quantize(ScheduleBuilder& b, const Case& c, double rows, double width) {
+  if (bytes_per_element(c.precision.math_of_ffn()) < activation(c))
+    separate(b, c, "quantize", Part::ffn, rows, width);
 }
 
 }  // namespace
@@ -42,11 +56,13 @@ double kv_elements_per_token(const Case& c, const Plan& p) {
   return 2.0 * ((a.kv_heads + p.tpa - 1) / p.tpa) * a.head_dim;
 }
 
-int out_proj_ranks(const Plan& p) { return p.strategy == StrategyId::kv_shard ? p.tpa : p.group(); }
+int out_proj_ranks(const Plan& p) {
+  return p.strategy == StrategyId::kv_shard || p.cp > 1 ? p.tpa : p.group();
+}
 
 int dense_ffn_ranks(const Plan& p) {
   if (p.dense_tp > 0) return p.dense_tp;
-  return p.strategy == StrategyId::kv_shard ? p.tpa : p.ranks_per_stage();
+  return p.strategy == StrategyId::kv_shard || p.cp > 1 ? p.tpa : p.ranks_per_stage();
 }
 
 LayerWeights layer_weights(const Case& c, const Plan& p) {
@@ -67,7 +83,7 @@ LayerWeights layer_weights(const Case& c, const Plan& p) {
   const double up = matrices(m);
   w.dense_ffn = (up + 1) * h * share(m.ffn_inner, dense_ffn_ranks(p));
   if (has_experts(m)) {
-    const int shared_ranks = p.dp > 1 ? p.group() : p.ep * p.tpf;
+    const int shared_ranks = p.dp > 1 ? p.group() : p.cp > 1 ? p.tpa : p.ep * p.tpf;
     w.expert_ffn =
         share(m.experts, p.ep) * (up + 1) * h * share(m.expert_inner, p.tpf) +
         (up + 1) * h * share(static_cast<double>(m.shared_experts) * m.expert_inner, shared_ranks) +
@@ -113,7 +129,8 @@ Bytes buffer_bytes(const Case& c, const Plan& p) {
 void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
   const Precision& t = c.precision;
-  const double rows = p.batch, h = c.model.hidden, q = local_q_heads(c, p);
+  const double rows = rows_of(p), h = c.model.hidden, q = local_q_heads(c, p);
+  separate(b, c, "norm", Part::qkv, rows, h);
   if (!mla(c)) {
     const double kv = kv_elements_per_token(c, p);
     b.gemm("qkv", Part::qkv, t.weights, t.math, {rows, h, q * a.head_dim + kv});
@@ -135,6 +152,15 @@ void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
 }
 
 void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange) {
+  if (p.cp > 1) {
+    ContextStep step(b, c, p, decode_layout(p.batch, c.context, p.cp, 0), true);
+    if (step.flow()) {
+      step.declare_slots();
+      step.bind_attention();
+    }
+    attend_pass_q(step);
+    return;
+  }
   const Attention& a = c.model.attention;
   const Precision& t = c.precision;
   const double q = local_q_heads(c, p);
@@ -142,7 +168,7 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
   shape.q_heads = q;
   shape.qk_dim = mla(c) ? a.kv_lora_rank + a.rope_dim : a.head_dim;
   shape.v_dim = mla(c) ? a.kv_lora_rank : a.head_dim;
-  shape.kv_tokens = static_cast<double>(kv_tokens_on_shard(c.context, p.kvp, c.kv_block, 0));
+  const auto kv_tokens = static_cast<double>(kv_tokens_on_shard(c.context, p.kvp, c.kv_block, 0));
   shape.kv_elements = kv_elements_per_token(c, p);
 
   const int chunks = p.chunks;
@@ -156,12 +182,13 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
   for (int i = 0; i < chunks; ++i) {
     const double requests = p.batch / chunks + (i < p.batch % chunks ? 1 : 0);
     const double launches = i == 0 ? 1 : 0;
-    shape.requests = requests;
+    shape.q_rows = requests;
+    shape.pairs = shape.kv_rows = requests * kv_tokens;
     if (i > 0) b.after(std::span(&last_compute, 1));
     last_compute = b.attend("attend", t.kv, t.math, shape, launches);
     if (!mla(c)) {
-      last_compute =
-          b.elementwise("merge splits", Part::attention, OpKind::merge, {requests, q * a.head_dim}, launches);
+      last_compute = b.elementwise("merge splits", Part::attention, OpKind::merge, {requests, q * a.head_dim},
+                                   c.kernels.fused_split_merge ? 0 : launches);
     }
     if (value_up_first) {
       last_compute = b.gemm("value up", Part::attention, t.weights, t.math,
@@ -188,11 +215,12 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
 }
 
 void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& p) {
-  const double rows = p.batch, h = c.model.hidden;
+  const double rows = rows_of(p), h = c.model.hidden;
   b.gemm("out projection", Part::out_proj, c.precision.weights, c.precision.math,
          {rows, out_proj_width(c, p), h});
   b.exchange("attention all-reduce", Part::attention_sum, OpKind::all_reduce, {out_proj_ranks(p), 1},
              Bytes(rows * h * activation(c)));
+  separate(b, c, "residual", Part::attention_sum, rows, h);
 }
 
 void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
@@ -201,10 +229,13 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const bool gather = ranks > p.group();  // spans attention groups: tokens of all of them are needed
   const double rows = tokens_of_ffn(p, ranks), h = c.model.hidden, inner = share(c.model.ffn_inner, ranks);
   const Bytes group_tokens(p.batch * h * activation(c));
+  separate(b, c, "norm", Part::ffn, rows, h);
+  quantize(b, c, rows, h);
   if (gather) b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p.dp, p.group()}, group_tokens);
-  b.gemm("ffn up", Part::ffn, t.weights, t.math, {rows, h, matrices(c.model) * inner});
+  b.gemm("ffn up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {rows, h, matrices(c.model) * inner});
   b.elementwise("ffn activation", Part::ffn, OpKind::elementwise, {rows, inner});
-  b.gemm("ffn down", Part::ffn, t.weights, t.math, {rows, inner, h});
+  quantize(b, c, rows, inner);
+  b.gemm("ffn down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {rows, inner, h});
   if (gather) {
     b.exchange("ffn reduce-scatter", Part::ffn_sum, OpKind::reduce_scatter, {ranks, 1},
                Bytes(rows * h * activation(c)));
@@ -213,17 +244,20 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
     b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {ranks, 1},
                Bytes(rows * h * activation(c)));
   }
+  separate(b, c, "residual", Part::ffn_sum, rows, h);
 }
 
 void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const Model& m = c.model;
   const Precision& t = c.precision;
-  const double h = m.hidden, own = p.batch, up = matrices(m);
-  const auto all = static_cast<long long>(p.batch) * p.dp;
+  const double h = m.hidden, own = rows_of(p), up = matrices(m);
+  const auto all = static_cast<long long>(own) * p.dp;
   const double distinct = c.routing->distinct_experts(p.ep, all), pairs = c.routing->pairs(p.ep, all);
   const double inner = share(m.expert_inner, p.tpf);
   const int shared_ranks = p.dp > 1 ? p.group() : p.ep * p.tpf;
   const double shared = share(static_cast<double>(m.shared_experts) * m.expert_inner, shared_ranks);
+  separate(b, c, "norm", Part::ffn, own, h);
+  quantize(b, c, own, h);
   b.gemm("router", Part::ffn, t.weights, t.math, {own, h, double(m.experts)});
   b.elementwise("top-k", Part::ffn, OpKind::elementwise, {own, double(m.experts)});
   b.elementwise("permute", Part::ffn, OpKind::elementwise, {pairs, h});
@@ -234,13 +268,14 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
     b.exchange("dispatch", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1},
                Bytes(sent * bytes_per_element(t.dispatch)));
   }
-  b.gemm("experts up", Part::ffn, t.weights, t.math, {pairs, h, up * inner, distinct});
+  b.gemm("experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {pairs, h, up * inner, distinct});
   // Shared experts run as further groups of the same grouped GEMM: no launch of their own.
   if (m.shared_experts > 0)
-    b.gemm("shared experts up", Part::ffn, t.weights, t.math, {own, h, up * shared}, 0);
+    b.gemm("shared experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {own, h, up * shared}, 0);
   b.elementwise("expert activation", Part::ffn, OpKind::elementwise, {pairs, inner});
-  b.gemm("experts down", Part::ffn, t.weights, t.math, {pairs, inner, h, distinct});
-  if (m.shared_experts > 0) b.gemm("shared experts down", Part::ffn, t.weights, t.math, {own, shared, h}, 0);
+  b.gemm("experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {pairs, inner, h, distinct});
+  if (m.shared_experts > 0)
+    b.gemm("shared experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {own, shared, h}, 0);
   b.elementwise("unpermute", Part::ffn, OpKind::elementwise, {pairs, h});
   if (p.dp > 1) {
     b.exchange("combine", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1},
@@ -259,7 +294,8 @@ void build_decode(Schedule& schedule, const Case& c, const Plan& p, OpKind excha
   ScheduleBuilder b(schedule);
   schedule.ranks_per_stage = p.ranks_per_stage();
   schedule.in_flight = p.in_flight;
-  const double tokens = static_cast<double>(p.batch) * p.dp;
+  if (p.cp > 1) b.set_classes(p.cp, p.tpa);
+  const double tokens = rows_of(p) * p.dp;
 
   // Both halves of a layer end where their ranks meet (or, alone, in the order of one rank): each is a block.
   b.begin_block("attention");
@@ -280,14 +316,14 @@ void build_decode(Schedule& schedule, const Case& c, const Plan& p, OpKind excha
   }
   b.begin_block("head");
   b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
-         {tokens, double(c.model.hidden), share(c.model.vocab, p.ranks_per_stage())});
+         {tokens, double(c.model.hidden), share(c.model.vocab, stage_ranks(p))});
   // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
-  b.exchange("pick token", Part::head, OpKind::all_gather, {p.ranks_per_stage(), 1}, Bytes(0));
+  b.exchange("pick token", Part::head, OpKind::all_gather, {stage_ranks(p), 1}, Bytes(0));
   const BlockIndex head = b.end_block();
   if (p.pp > 1) {
     b.begin_block("hand-off", true);
     b.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()},
-               Bytes(tokens * c.model.hidden * activation(c) / p.ranks_per_stage()));
+               Bytes(tokens * c.model.hidden * activation(c) / stage_ranks(p)));
     hand_off = b.end_block();
   }
   for (const StageLayers& s : stages) {
@@ -297,6 +333,7 @@ void build_decode(Schedule& schedule, const Case& c, const Plan& p, OpKind excha
     if (p.pp > 1) b.run({hand_off});
     b.end_stage(s.copies);
   }
+  if (p.cp > 1) b.fold_classes();
 }
 
 }  // namespace shardline

@@ -10,6 +10,7 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& out) {
+  if (c.phase != Phase::decode) return;
   if (!has_experts(c.model) || gpus > c.model.experts) return;
   for (const int tpa : divisors(gpus)) {
     if (tpa == gpus || tpa > c.model.attention.q_heads) continue;
@@ -40,6 +41,9 @@ const Strategy kDpEp{StrategyId::dp_ep,
                      "dp_ep",
                      "data-parallel attention, experts over all GPUs",
                      "arXiv 2412.19437, section 3.4",
+                     true,
+                     false,
+                     false,
                      enumerate,
                      check,
                      lower};

@@ -23,6 +23,7 @@ void with_chunks(const Case& c, Plan p, const SearchSpace& space, std::vector<Pl
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
+  if (c.phase != Phase::decode) return;
   std::vector<Plan> splits;
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
     if (gpus % pp != 0 || pp > c.model.layers) continue;
@@ -69,6 +70,9 @@ const Strategy kHelix{StrategyId::helix,
                       "helix",
                       "KV-sharded attention, GPUs regrouped for projection and FFN",
                       "arXiv 2507.07120",
+                      true,
+                      false,
+                      false,
                       enumerate,
                       check,
                       lower};

@@ -9,6 +9,7 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
+  if (c.phase != Phase::decode) return;
   for (const int tpa : divisors(gpus)) {
     if (tpa == gpus || tpa > c.model.attention.q_heads || gpus / tpa > c.context) continue;
     if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
@@ -35,6 +36,9 @@ const Strategy kKvShard{StrategyId::kv_shard,
                         "kv_shard",
                         "Medha: KV split by sequence, TP tied, exchange exposed",
                         "arXiv 2409.17264",
+                        true,
+                        false,
+                        false,
                         enumerate,
                         check,
                         lower};

@@ -1,6 +1,7 @@
 // Tensor parallelism inside pipeline stages. As many microbatches circulate as there are stages, so every
 // stage works all the time and a token takes max(one microbatch's way through all stages, microbatches x
 // slowest stage).
+#include "planner/strategies/context_step.hpp"
 #include "planner/strategies/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -24,7 +25,18 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, OpKind::all_to_all); }
+void attend_here(ContextStep& s) {
+  const auto own = [](int k) { return k; };
+  s.attend("attend", {own, own, s.q, s.kv, s.out, s.out_lse});
+}
+
+void lower(Schedule& s, const Case& c, const Plan& p) {
+  if (c.phase == Phase::prefill) {
+    build_prefill(s, c, p, false, attend_here);
+  } else {
+    build_decode(s, c, p, OpKind::all_to_all);
+  }
+}
 
 }  // namespace
 
@@ -32,6 +44,9 @@ const Strategy kPipeline{StrategyId::pipeline,
                          "pipeline",
                          "TP inside PP stages, one microbatch in flight per stage",
                          "arXiv 2104.04473",
+                         true,
+                         true,
+                         false,
                          enumerate,
                          check,
                          lower};

@@ -5,6 +5,7 @@
 
 namespace shardline {
 
-extern const Strategy kTensor, kPipeline, kDpEp, kKvShard, kHelix;
+extern const Strategy kTensor, kPipeline, kDpEp, kKvShard, kHelix, kRingPassKv, kRingPassQ, kRingDecode,
+    kAllgatherKv, kUlysses;
 
 }  // namespace shardline

@@ -1,6 +1,7 @@
 // Tensor parallelism: every matrix and the heads are split over all GPUs. Beyond the KV heads, KV is
 // replicated and its reads stop shrinking. Two all-reduces a layer. Experts are split by EP x TPF with tokens
 // replicated, so they need no dispatch. Ignored: overlap of the all-reduces with computation.
+#include "planner/strategies/context_step.hpp"
 #include "planner/strategies/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -21,7 +22,18 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, OpKind::all_to_all); }
+void attend_here(ContextStep& s) {
+  const auto own = [](int k) { return k; };
+  s.attend("attend", {own, own, s.q, s.kv, s.out, s.out_lse});
+}
+
+void lower(Schedule& s, const Case& c, const Plan& p) {
+  if (c.phase == Phase::prefill) {
+    build_prefill(s, c, p, false, attend_here);
+  } else {
+    build_decode(s, c, p, OpKind::all_to_all);
+  }
+}
 
 }  // namespace
 
@@ -29,6 +41,9 @@ const Strategy kTensor{StrategyId::tensor,
                        "tensor",
                        "TP: heads, FFN and projections split over all GPUs",
                        "arXiv 1909.08053",
+                       true,
+                       true,
+                       false,
                        enumerate,
                        check,
                        lower};

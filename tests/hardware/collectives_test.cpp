@@ -102,7 +102,9 @@ TEST(Collective, LoadsStoresAndMulticastStayInsideADomain) {
   }
   for (const double s : {1e3, 1e6, 1e9}) {
     const Algorithm a = collective(OpKind::all_reduce, across, Bytes(s)).algorithm;
-    EXPECT_TRUE(a == Algorithm::ring || a == Algorithm::tree || a == Algorithm::hierarchical) << to_string(a);
+    EXPECT_TRUE(a == Algorithm::ring || a == Algorithm::tree || a == Algorithm::hierarchical ||
+                a == Algorithm::rails)
+        << to_string(a);
   }
   // A100 switches cannot reduce.
   const Fabric a100(testing::catalog_system("a100-sxm").fabric);
@@ -120,6 +122,7 @@ TEST(Collective, TheFastestWinsAndIsNamed) {
       if (g.whole.one_node) all.push_back(two_shot_all_reduce(g, Bytes(s)));
       if (g.whole.multicast) all.push_back(nvls_all_reduce(g, Bytes(s)));
       if (g.hierarchical) all.push_back(hierarchical_all_reduce(g, Bytes(s)));
+      if (g.hierarchical) all.push_back(rails_all_reduce(g, Bytes(s)));
       const CollectiveTime chosen = collective(OpKind::all_reduce, g, Bytes(s));
       bool named = false;
       for (const CollectiveTime& t : all) {

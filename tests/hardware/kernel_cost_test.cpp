@@ -85,18 +85,18 @@ TEST(KernelCost, H2AttentionReadsItsCacheMultipliesAndExponentiates) {
     const char* bound;
   };
   const Row rows[] = {
-      {{4, 16, 128, 128, 125e3, 2 * 128}, "memory"},  // grouped: few queries per cached head
-      {{4, 128, 576, 512, 125e3, 576}, "memory"},     // absorbed MLA, just below the ridge
-      {{4, 256, 576, 512, 125e3, 576}, "tensor"},     // twice its heads
-      {{4, 4096, 1, 1, 125e3, 1}, "exponentials"},    // many heads of no width
+      {{16, 128, 128, 5e5, 5e5, 2 * 128, 4, 0}, "memory"},  // grouped: few queries per cached head
+      {{128, 576, 512, 5e5, 5e5, 576, 4, 0}, "memory"},     // absorbed MLA, just below the ridge
+      {{256, 576, 512, 5e5, 5e5, 576, 4, 0}, "tensor"},     // twice its heads
+      {{4096, 1, 1, 5e5, 5e5, 1, 4, 0}, "exponentials"},    // many heads of no width
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.bound);
     const AttendShape& a = row.shape;
     const Op op = only_op([&](ScheduleBuilder& b) { b.attend("attend", Dtype::fp4, Dtype::fp4, a); });
-    const double bytes = a.requests * a.kv_tokens * a.kv_elements * 0.5 / kMemory;
-    const double ops = 2 * a.requests * a.q_heads * (a.qk_dim + a.v_dim) * a.kv_tokens / kFlops;
-    const double exponentials = a.requests * a.q_heads * a.kv_tokens / kExp;
+    const double bytes = a.kv_rows * a.kv_elements * 0.5 / kMemory;
+    const double ops = 2 * a.pairs * a.q_heads * (a.qk_dim + a.v_dim) / kFlops;
+    const double exponentials = a.pairs * a.q_heads / kExp;
     const double most = std::max({bytes, ops, exponentials});
     EXPECT_EQ(most == bytes ? "memory" : most == ops ? "tensor" : "exponentials", std::string(row.bound));
     EXPECT_NEAR(alone(m, op).value / (kKernel + most), 1.0, 1e-12);
@@ -111,7 +111,7 @@ TEST(KernelCost, H1LaunchesCount) {
   }
   // Elementwise kernels are all launch.
   const Op norm = only_op([](ScheduleBuilder& b) {
-    b.elementwise("norm", Part::qkv, OpKind::elementwise, {64, 16384}, 2);
+    b.elementwise("norm", Part::qkv, OpKind::elementwise, {64, 16384, 0}, 2);
   });
   EXPECT_NEAR(alone(m, norm).value, 2 * kKernel, 1e-18);
 }

@@ -1,0 +1,69 @@
+#include "models/tokens.hpp"
+
+#include <algorithm>
+
+namespace shardline {
+
+namespace {
+
+// Pairs of queries [a, b) and keys [c, d) with key <= query, of one sequence.
+double interval_pairs(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
+  if (a >= b || c >= d || b <= c) return 0;
+  // Queries from d-1 on see all keys; those between c and d-1 see a growing triangle.
+  const std::int64_t full_from = std::max(a, d - 1);
+  double pairs = 0;
+  if (full_from < b) pairs += static_cast<double>(b - full_from) * static_cast<double>(d - c);
+  const std::int64_t low = std::max(a, c), high = std::min(b, full_from);
+  if (low < high) {
+    const auto first = static_cast<double>(low - c + 1), last = static_cast<double>(high - c);
+    pairs += (first + last) * static_cast<double>(high - low) / 2;
+  }
+  return pairs;
+}
+
+}  // namespace
+
+std::int64_t rows(TokenView tokens) {
+  std::int64_t n = 0;
+  for (const Interval& i : tokens) n += i.size();
+  return n;
+}
+
+std::int64_t real_rows(TokenView tokens) {
+  std::int64_t n = 0;
+  for (const Interval& i : tokens) n += i.request == kPadding ? 0 : i.size();
+  return n;
+}
+
+double causal_pairs(TokenView queries, TokenView keys) {
+  double pairs = 0;
+  for (const Interval& q : queries) {
+    if (q.request == kPadding) continue;
+    for (const Interval& k : keys) {
+      if (k.request == q.request) pairs += interval_pairs(q.begin, q.end, k.begin, k.end);
+    }
+  }
+  return pairs;
+}
+
+std::int64_t query_tiles(TokenView queries) {
+  std::int64_t n = 0;
+  for (const Interval& q : queries) n += q.request == kPadding ? 0 : (q.size() + kTileRows - 1) / kTileRows;
+  return n;
+}
+
+void compact(Tokens& tokens) {
+  std::size_t n = 0;
+  for (const Interval& i : tokens) {
+    if (i.size() == 0) continue;
+    if (n > 0 && tokens[n - 1].request == i.request && tokens[n - 1].end == i.begin &&
+        i.request != kPadding) {
+      tokens[n - 1].end = i.end;
+    } else {
+      tokens[n++] = i;
+    }
+  }
+  tokens.resize(n);
+}
+
+}  // namespace shardline

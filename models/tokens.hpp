@@ -1,0 +1,41 @@
+// Which tokens a rank holds: intervals of positions, per request. Everything that causal attention costs
+// follows from them by counting (models/README.md [T1]-[T3]).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace shardline {
+
+/// Positions [begin, end) of one request's sequence, in rows of a tensor.
+struct Interval {
+  std::int32_t request = 0;  // kPadding: rows that only fill a message up
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+  bool operator==(const Interval&) const = default;
+};
+inline constexpr std::int32_t kPadding = -1;
+
+/// Rows of a tensor, in order.
+using Tokens = std::vector<Interval>;
+using TokenView = std::span<const Interval>;
+
+/// Rows, padding included.
+std::int64_t rows(TokenView tokens);
+/// Rows without padding.
+std::int64_t real_rows(TokenView tokens);
+
+/// [T1] Pairs (q, k) of equal request with position(k) <= position(q); padding takes part in none. Exact
+/// below 2^53.
+double causal_pairs(TokenView queries, TokenView keys);
+
+/// Query rows of one tile of a prefill attention kernel (FlashAttention-3 on Hopper: 128).
+inline constexpr int kTileRows = 128;
+/// [T2] Tiles of kTileRows query rows that a flash kernel cuts the intervals into, one interval at a time.
+std::int64_t query_tiles(TokenView queries);
+
+/// Joins neighbours that continue each other; drops empty intervals.
+void compact(Tokens& tokens);
+
+}  // namespace shardline

@@ -1,0 +1,130 @@
+#include "planner/scenario_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace shardline::scenario_parts {
+
+namespace {
+
+// Ring sizes and TP of questions that name their plan themselves.
+int read_tpa(const Reader& r, int cp, int system_gpus) {
+  const auto tpa = static_cast<int>(r.at("tpa").integer(1, 1024));
+  if (static_cast<long long>(tpa) * cp > system_gpus) {
+    r.fault(fmt::format("{}: cp x tpa is {} GPUs but the system has {}", r.path(),
+                        static_cast<long long>(tpa) * cp, system_gpus));
+  }
+  return tpa;
+}
+
+}  // namespace
+
+std::optional<std::size_t> choice(const Reader& r, const std::vector<std::string>& names) {
+  const std::size_t i = r.one_of(names);
+  return r.is_scalar() && r.text() == names[i] ? std::optional(i) : std::nullopt;
+}
+
+std::vector<int> read_counts(const Reader& r, int highest) {
+  std::vector<int> out;
+  bool reversed = false;
+  if (r.is_sequence()) {
+    for (const Reader& item : r.items()) out.push_back(static_cast<int>(item.integer(1, highest)));
+  } else if (r.is_map()) {
+    const auto from = static_cast<int>(r.at("from").integer(1, highest));
+    const auto to = static_cast<int>(r.at("to").integer(1, highest));
+    reversed = from > to;
+    if (reversed) r.fault(fmt::format("{} runs from {} to {}: from must not exceed to", r.path(), from, to));
+    int step = 1;
+    bool doubles = false;
+    if (const auto s = r.find("step")) {
+      const bool number = s->is_scalar() && s->text().find_first_of("0123456789") != std::string::npos;
+      if (number || !s->is_scalar()) {
+        step = static_cast<int>(s->integer(1, highest));
+      } else {
+        doubles = true;
+        if (s->text() != "double")
+          s->fault(fmt::format("{}: expected an integer or double, found {}", s->path(), s->text()));
+      }
+    }
+    r.no_other_keys();
+    for (int n = from; n <= to; n = doubles ? 2 * n : n + step) out.push_back(n);
+  } else {
+    out.push_back(static_cast<int>(r.integer(1, highest)));
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  if (out.empty() && !reversed)
+    r.fault(r.path() + " is empty", {"expected a number, a list of numbers or {from: 1, to: 64}"});
+  return out;
+}
+
+Kernels read_kernels(const Reader& r) {
+  Kernels k;
+  if (const auto v = r.find("elementwise")) k.separate_elementwise = choice(*v, {"fused", "separate"}) == 1u;
+  if (const auto v = r.find("split_merge")) k.fused_split_merge = choice(*v, {"separate", "fused"}) == 1u;
+  r.no_other_keys();
+  return k;
+}
+
+std::vector<Request> read_requests(const Reader& r) {
+  std::vector<Request> out;
+  if (r.is_sequence() && r.items().empty())
+    r.fault(r.path() + " is empty", {"expected a list of {new: 128Ki tokens}"});
+  for (const Reader& item : r.items()) {
+    Request q;
+    q.fresh = item.at("new").tokens(1, kLongest);
+    if (const auto v = item.find("cached")) q.cached = v->tokens(0, kLongest);
+    const long long count = item.has("count") ? item.at("count").integer(1, 4096) : 1;
+    item.find("count");
+    item.no_other_keys();
+    if (out.size() + static_cast<std::size_t>(count) > 4096) {
+      r.fault("requests has more than 4096 sequences");
+      break;
+    }
+    out.insert(out.end(), static_cast<std::size_t>(count), q);
+  }
+  return out;
+}
+
+Conversation read_conversation(const Reader& r, int system_gpus) {
+  Conversation c;
+  c.cp = static_cast<int>(r.at("cp").integer(2, 1024));
+  c.tpa = read_tpa(r, c.cp, system_gpus);
+  const Reader turns = r.at("turns");
+  if (turns.is_sequence() && turns.items().empty())
+    turns.fault(turns.path() + " is empty", {"expected a list of {new: 8Ki tokens, output: 512 tokens}"});
+  for (const Reader& item : turns.items()) {
+    Turn t;
+    t.fresh = item.at("new").tokens(1, kLongest);
+    if (const auto v = item.find("output")) t.output = v->tokens(0, 1'000'000);
+    item.no_other_keys();
+    c.turns.push_back(t);
+  }
+  r.no_other_keys();
+  return c;
+}
+
+ThresholdGrid read_thresholds(const Reader& r, int system_gpus) {
+  ThresholdGrid g;
+  g.cp = read_counts(r.at("cp"), 1024);
+  if (!g.cp.empty() && g.cp.front() < 2) r.at("cp").fault("thresholds.cp: a ring has at least 2 ranks");
+  g.tpa = read_tpa(r, g.cp.empty() ? 1 : g.cp.back(), system_gpus);
+  const Reader fresh = r.at("new_tokens");
+  g.fresh_from = fresh.at("from").tokens(1, kLongest);
+  g.fresh_to = fresh.at("to").tokens(1, kLongest);
+  fresh.no_other_keys();
+  g.total_to = r.at("longest").tokens(1, kLongest);
+  if (g.fresh_from >= g.fresh_to) fresh.fault("thresholds.new_tokens: from must be below to");
+  if (g.fresh_to > g.total_to) fresh.fault("thresholds.new_tokens: to must not exceed longest");
+  const auto points = [&](const char* key, int& out, int most) {
+    if (const auto v = r.find(key)) out = static_cast<int>(v->integer(2, most));
+  };
+  points("new_token_points", g.fresh_points, 256);
+  points("miss_rate_points", g.miss_points, 256);
+  points("test_points", g.test_points, 100'000);
+  r.no_other_keys();
+  return g;
+}
+
+}  // namespace shardline::scenario_parts

@@ -1,0 +1,291 @@
+#include "planner/strategies/context_step.hpp"
+
+#include <array>
+#include <cmath>
+
+#include "planner/strategy.hpp"
+
+namespace shardline {
+
+LocalHeads prefill_heads(const Case& c, const Plan& p) {
+  const Attention& a = c.model.attention;
+  const int q = (a.q_heads + p.tpa - 1) / p.tpa;
+  if (a.kind == AttentionKind::mla) return {q, q, a.nope_dim + a.rope_dim, a.v_dim};
+  return {q, (a.kv_heads + p.tpa - 1) / p.tpa, a.head_dim, a.head_dim};
+}
+
+std::vector<Request> batch_requests(const Case& c, const Plan& p) {
+  std::vector<Request> all;
+  for (int i = 0; i < p.batch; ++i) all.insert(all.end(), c.requests.begin(), c.requests.end());
+  return all;
+}
+
+double prefill_rows(const Case& c, const Plan& p) {
+  double most = 0;
+  for (const Request& r : c.requests) most += std::ceil(static_cast<double>(r.fresh) / p.cp);
+  return most * p.batch;
+}
+
+ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Plan& plan, ContextLayout l,
+                         bool pad_queries)
+    : b(builder),
+      c(study),
+      p(plan),
+      layout(std::move(l)),
+      heads(prefill_heads(study, plan)),
+      prefill(study.phase == Phase::prefill),
+      pad_(pad_queries) {
+  for (const Tokens& list : layout.fresh) rows_.push_back(static_cast<double>(real_rows(list)));
+  shapes_.resize(rows_.size());
+}
+
+int ContextStep::first_kv(int t) const {
+  const Attention& a = c.model.attention;
+  const int kv_heads = a.kind == AttentionKind::mla ? a.q_heads : a.kv_heads;
+  return first_q(t) * kv_heads / a.q_heads;
+}
+
+std::vector<RequestRows> ContextStep::request_rows(int k) const {
+  std::vector<RequestRows> list;
+  RequestRows at;
+  for (int r = 0; r < layout.requests; ++r) {
+    const auto i = static_cast<std::size_t>(k * layout.requests + r);
+    at.count = layout.fresh_count[i];
+    list.push_back(at);
+    list.back().key += layout.cached_count[i];
+    at.token += at.count;
+    at.query += pad_ ? layout.query_rows[static_cast<std::size_t>(r)] : at.count;
+    at.key += layout.key_rows[static_cast<std::size_t>(r)];
+  }
+  return list;
+}
+
+void ContextStep::declare_slots() {
+  q = per_query("q", heads.q * heads.qk, act_bytes());
+  kv = message("kv", layout.key_message, heads.kv_width(), kv_bytes());
+  out = per_query("out", heads.q * heads.v, act_bytes());
+  out_lse = per_query("lse", heads.q, 4);
+}
+
+void ContextStep::bind_attention() {
+  Dataflow& f = *flow();
+  for (int k = 0; k < p.cp; ++k) {
+    const TokensId query_list = f.tokens(queries(k)), key_list = f.tokens(keys(k));
+    for (int t = 0; t < p.tpa; ++t) {
+      const int r = rank(k, t);
+      const std::int64_t h = first_q(t), g = first_kv(t), width = heads.qk + heads.v;
+      f.inputs.push_back({q, r, Whole::query, query_list, f.range(h * heads.qk, (h + heads.q) * heads.qk)});
+      f.inputs.push_back({kv, r, Whole::kv, key_list, f.range(g * width, (g + heads.kv) * width)});
+      f.outputs.push_back(
+          {out, r, Whole::attention_output, query_list, f.range(h * heads.v, (h + heads.q) * heads.v)});
+    }
+  }
+}
+
+SlotId ContextStep::uneven(const char* name, const std::function<long long(int)>& row_count, double columns,
+                           double bytes) const {
+  if (!flow()) return 0;
+  const SlotId slot = flow()->slot(name, bytes);
+  for (int k = 0; k < p.cp; ++k) {
+    for (int t = 0; t < p.tpa; ++t)
+      flow()->size(slot, rank(k, t), row_count(k), static_cast<std::int64_t>(columns));
+  }
+  return slot;
+}
+
+SlotId ContextStep::message(const char* name, long long row_count, double columns, double bytes) const {
+  return uneven(
+      name, [&](int) { return row_count; }, columns, bytes);
+}
+
+SlotId ContextStep::per_query(const char* name, double columns, double bytes) const {
+  return uneven(
+      name, [&](int k) { return shardline::rows(queries(k)); }, columns, bytes);
+}
+
+Region ContextStep::all_queries(SlotId slot, int k, double columns) const {
+  return whole(slot, shardline::rows(queries(k)), columns);
+}
+
+void ContextStep::vary(const std::function<Shape(int)>& shape) {
+  for (int k = 0; k < p.cp; ++k) shapes_[index(k)] = shape(k);
+  b.vary(shapes_);
+}
+
+namespace {
+
+AttendShape attend_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys, bool prefill) {
+  AttendShape s;
+  s.q_heads = h.q;
+  s.qk_dim = h.qk;
+  s.v_dim = h.v;
+  s.pairs = causal_pairs(queries, keys);
+  s.kv_rows = static_cast<double>(real_rows(keys));
+  s.kv_elements = h.kv_width();
+  s.q_rows = static_cast<double>(real_rows(queries));
+  s.tiles = prefill ? static_cast<double>(query_tiles(queries)) : 0;
+  return s;
+}
+
+}  // namespace
+
+OpIndex ContextStep::attend_lists(const char* name, const std::function<const Tokens&(int)>& query_list,
+                                  const std::function<const Tokens&(int)>& key_list, const LocalHeads& h,
+                                  const std::function<std::vector<Region>(int)>& regions) {
+  // Flash-Decoding merges the splits of its KV in a kernel of its own unless the engine fuses it.
+  const OpIndex op =
+      b.attend(name, c.precision.kv, c.precision.math, {}, prefill || c.kernels.fused_split_merge ? 1 : 2);
+  vary([&](int k) { return Shape(attend_shape(h, query_list(k), key_list(k), prefill)); });
+  if (Dataflow* f = flow()) {
+    for (int k = 0; k < p.cp; ++k) {
+      Action action;
+      action.queries = f->tokens(query_list(k));
+      action.keys = f->tokens(key_list(k));
+      action.heads = h.q;
+      action.kv_heads = h.kv;
+      action.qk_dim = h.qk;
+      action.v_dim = h.v;
+      const std::vector<Region> r = regions(k);
+      for (int t = 0; t < p.tpa; ++t) {
+        action.rank = rank(k, t);
+        f->act(op, action, r);
+      }
+    }
+  }
+  return op;
+}
+
+OpIndex ContextStep::attend(const char* name, const Attend& a) {
+  return attend_lists(
+      name, [&](int k) -> const Tokens& { return queries(a.queries_of(k)); },
+      [&](int k) -> const Tokens& { return keys(a.keys_of(k)); }, heads,
+      [&](int k) {
+        const long long n = shardline::rows(queries(a.queries_of(k)));
+        return std::vector<Region>{whole(a.query, n, heads.q * heads.qk),
+                                   whole(a.key, layout.key_message, heads.kv_width()),
+                                   whole(a.out, n, heads.q * heads.v), whole(a.lse, n, heads.q)};
+      });
+}
+
+OpIndex ContextStep::pass_on(const char* name, SlotId source, SlotId target, long long row_count,
+                             double columns, double element_bytes) {
+  const OpIndex op = b.exchange(name, Part::exchange, OpKind::send_recv, {p.cp, p.tpa},
+                                Bytes(static_cast<double>(row_count) * columns * element_bytes));
+  if (Dataflow* f = flow()) {
+    for (int k = 0; k < p.cp; ++k) {
+      for (int t = 0; t < p.tpa; ++t) {
+        f->move(op, {rank(k, t), rank((k + 1) % p.cp, t), whole(source, row_count, columns),
+                     whole(target, row_count, columns)});
+      }
+    }
+  }
+  return op;
+}
+
+OpIndex ContextStep::end_iteration(std::span<const OpIndex> after) {
+  b.drive(prefill ? Drive::ring_step : Drive::graph);
+  b.after(after);
+  const OpIndex op = b.elementwise("end of iteration", Part::exchange, OpKind::elementwise, {}, 0);
+  b.drive(prefill ? Drive::eager : Drive::graph);
+  return op;
+}
+
+OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId, SlotId>>& partials) {
+  const double width = heads.q * heads.v;
+  const OpIndex op = b.elementwise(name, Part::exchange, OpKind::merge, {}, 1);
+  vary([&](int k) {
+    const double n = rows_[index(k)];
+    // Reads every partial output, writes one.
+    const double bytes = prefill ? n * width * act_bytes() * static_cast<double>(partials.size() + 1) : 0;
+    return Shape(ElementwiseShape{n, width, bytes});
+  });
+  if (Dataflow* f = flow()) {
+    std::vector<Region> regions;
+    for (int k = 0; k < p.cp; ++k) {
+      regions.clear();
+      for (const auto& [o, lse] : partials) {
+        regions.push_back(all_queries(o, k, width));
+        regions.push_back(all_queries(lse, k, heads.q));
+      }
+      regions.push_back(all_queries(out, k, width));
+      regions.push_back(all_queries(out_lse, k, heads.q));
+      Action action;
+      action.function = Function::merge;
+      action.heads = heads.q;
+      action.v_dim = heads.v;
+      for (int t = 0; t < p.tpa; ++t) {
+        action.rank = rank(k, t);
+        f->act(op, action, regions);
+      }
+    }
+  }
+  return op;
+}
+
+double cache_shards(const Case& c, const Plan& p) {
+  if (p.strategy != StrategyId::ulysses) return p.cp;
+  // Kept by heads: ranks beyond the KV heads hold copies.
+  return std::min(p.cp, prefill_heads(c, p).kv);
+}
+
+Bytes prefill_activation_bytes(const Case& c, const Plan& p) {
+  const Model& m = c.model;
+  const LocalHeads h = prefill_heads(c, p);
+  const double rows = prefill_rows(c, p), act = bytes_per_element(c.precision.activations);
+  const double inner = 2 * std::ceil(static_cast<double>(m.ffn_inner) / p.tpa);
+  double widest = std::max(h.q * (h.qk + h.v) + h.kv_width(), inner);
+  if (has_experts(m)) {
+    const double spread = p.ep * p.tpf > p.tpa ? p.cp : 1;
+    const double pairs = c.routing->pairs(p.ep, static_cast<long long>(rows * spread));
+    widest = std::max(widest,
+                      pairs / rows * 2 * (std::ceil(static_cast<double>(m.expert_inner) / p.tpf) + m.hidden));
+  }
+  return Bytes(rows * act * (2.0 * m.hidden + widest));
+}
+
+Bytes prefill_buffer_bytes(const Case& c, const Plan& p) {
+  const LocalHeads h = prefill_heads(c, p);
+  const double act = bytes_per_element(c.precision.activations), kv = bytes_per_element(c.precision.kv);
+  const double rows = prefill_rows(c, p);
+  double cached = 0;
+  for (const Request& r : c.requests) cached += std::ceil(static_cast<double>(r.cached) / p.cp) * p.batch;
+  const double key_message = (cached + rows) * h.kv_width() * kv;
+  const double partial = rows * h.q * (h.v * act + 4);
+  switch (p.strategy) {
+    case StrategyId::ring_pass_kv:
+      return Bytes(2 * key_message + partial);
+    case StrategyId::ring_pass_q:
+      return Bytes(2 * rows * h.q * h.qk * act + 2 * partial * p.cp);
+    case StrategyId::allgather_kv:
+      return Bytes(key_message * p.cp);
+    case StrategyId::ulysses:
+      return Bytes(2 * rows * (h.q * (h.qk + h.v) * act + h.kv_width() * kv));
+    default:
+      return Bytes(2 * rows * c.model.hidden * act);
+  }
+}
+
+void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
+                       std::vector<Plan>& out) {
+  for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
+    if (gpus % pp != 0 || pp > c.model.layers) continue;
+    const int ranks = gpus / pp;
+    for (const int tpa : divisors(ranks)) {
+      if (tpa > c.model.attention.q_heads || ranks / tpa < 2 || ranks / tpa > c.longest()) continue;
+      if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
+      Plan p;
+      p.strategy = id;
+      p.pp = p.in_flight = pp;
+      p.tpa = tpa;
+      p.cp = ranks / tpa;
+      std::vector<Plan> splits;
+      with_expert_splits(c, p, tpa, splits);
+      if (has_experts(c.model)) with_expert_splits(c, p, ranks, splits);
+      for (const Plan& split : splits) {
+        if (split.tpf <= tpa && !strategy(id).check(c, split)) out.push_back(split);
+      }
+    }
+  }
+}
+
+}  // namespace shardline

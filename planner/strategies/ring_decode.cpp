@@ -1,0 +1,38 @@
+// Batched ring pass-Q decode (arXiv 2411.01783, Algorithm 4): the KV cache stays sharded over the
+// context-parallel ranks; the new tokens of a batch are dealt out to them, padded to a multiple, and travel
+// round the ring as queries.
+#include "planner/strategies/context_step.hpp"
+#include "planner/strategies/decode_layer.hpp"
+#include "planner/strategies/table.hpp"
+
+namespace shardline {
+
+namespace {
+
+void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
+  if (c.phase == Phase::decode) enumerate_context(c, gpus, space, StrategyId::ring_decode, out);
+}
+
+std::optional<std::string> check(const Case& c, const Plan& p) {
+  if (p.cp < 2) return "ring_decode needs cp of at least 2; with cp 1 it is tensor or pipeline";
+  if (p.ep * p.tpf != p.tpa) return "ring_decode replicates the FFN over cp: ep*tpf must be tpa";
+  if (c.model.attention.kind == AttentionKind::mla) return "ring_decode does not support MLA: use helix";
+  return std::nullopt;
+}
+
+void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, OpKind::all_to_all); }
+
+}  // namespace
+
+const Strategy kRingDecode{StrategyId::ring_decode,
+                           "ring_decode",
+                           "context parallelism: queries of a batch travel round a ring",
+                           "arXiv 2411.01783",
+                           true,
+                           false,
+                           true,
+                           enumerate,
+                           check,
+                           lower};
+
+}  // namespace shardline

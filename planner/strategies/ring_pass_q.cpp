@@ -1,0 +1,101 @@
+// Ring pass-Q (arXiv 2411.01783, Algorithm 3): keys and values stay; queries travel round the ring. A rank
+// ends with partial outputs of everyone's queries, which an all-to-all brings home with their log-sum-exps.
+#include <array>
+
+#include "planner/strategies/context_step.hpp"
+#include "planner/strategies/table.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Partial outputs go home: the piece of iteration j travels j ranks back.
+OpIndex send_home(ContextStep& s, const std::vector<std::pair<SlotId, SlotId>>& pieces,
+                  const std::vector<std::pair<SlotId, SlotId>>& home) {
+  const int n = s.p.cp;
+  const double width = s.heads.q * s.heads.v;
+  const long long rows = s.layout.query_message;
+  const double bytes = static_cast<double>(rows) * (width * s.act_bytes() + 4.0 * s.heads.q);
+  const OpIndex op = s.b.exchange("send partial outputs home", Part::exchange, OpKind::all_to_all,
+                                  {n, s.p.tpa}, Bytes((n - 1) * bytes));
+  Dataflow* f = s.flow();
+  for (int j = 1; f && j < n; ++j) {
+    const auto i = static_cast<std::size_t>(j);
+    for (int k = 0; k < n; ++k) {
+      for (int t = 0; t < s.p.tpa; ++t) {
+        const int from = s.rank(k, t), to = s.rank(s.behind(k, j), t);
+        f->move(op, {from, to, s.whole(pieces[i].first, rows, width), s.whole(home[i].first, rows, width)});
+        f->move(op, {from, to, s.whole(pieces[i].second, rows, s.heads.q),
+                     s.whole(home[i].second, rows, s.heads.q)});
+      }
+    }
+  }
+  return op;
+}
+
+}  // namespace
+
+void attend_pass_q(ContextStep& s) {
+  const int n = s.p.cp;
+  const double q_width = s.heads.q * s.heads.qk, out_width = s.heads.q * s.heads.v;
+  const long long rows = s.layout.query_message;
+  const std::array<SlotId, 2> received{s.message("Q received, even", rows, q_width, s.act_bytes()),
+                                       s.message("Q received, odd", rows, q_width, s.act_bytes())};
+  std::vector<std::pair<SlotId, SlotId>> pieces, home;
+  for (int j = 0; j < n; ++j) {
+    pieces.emplace_back(s.message("piece", rows, out_width, s.act_bytes()),
+                        s.message("piece lse", rows, s.heads.q, 4));
+    home.push_back(j == 0 ? pieces[0]
+                          : std::pair(s.message("home", rows, out_width, s.act_bytes()),
+                                      s.message("home lse", rows, s.heads.q, 4)));
+  }
+  OpIndex begin = s.b.previous();
+  for (int j = 0; j < n; ++j) {
+    const SlotId held = j == 0 ? s.q : received[static_cast<std::size_t>((j - 1) % 2)];
+    OpIndex sent = begin;
+    if (j + 1 < n) {
+      s.b.after({&begin, 1});
+      sent =
+          s.pass_on("pass Q", held, received[static_cast<std::size_t>(j % 2)], rows, q_width, s.act_bytes());
+    }
+    // A decode step is one captured stream: its short messages do not overlap its short kernels (Table 8).
+    s.b.after(s.prefill || j + 1 == n ? std::span(&begin, 1) : std::span(&sent, 1));
+    const auto i = static_cast<std::size_t>(j);
+    const OpIndex computed =
+        s.attend("attend", {[&](int k) { return s.behind(k, j); }, [](int k) { return k; }, held, s.kv,
+                            pieces[i].first, pieces[i].second});
+    const OpIndex both[2] = {computed, sent};
+    begin = s.end_iteration({both, j + 1 < n ? 2u : 1u});
+  }
+  s.b.after({&begin, 1});
+  send_home(s, pieces, home);
+  s.merge("merge", home);
+}
+
+namespace {
+
+void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
+  if (c.phase == Phase::prefill) enumerate_context(c, gpus, space, StrategyId::ring_pass_q, out);
+}
+
+std::optional<std::string> check(const Case&, const Plan& p) {
+  if (p.cp < 2) return "ring_pass_q needs cp of at least 2; with cp 1 it is tensor or pipeline";
+  return std::nullopt;
+}
+
+void lower(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, true, attend_pass_q); }
+
+}  // namespace
+
+const Strategy kRingPassQ{StrategyId::ring_pass_q,
+                          "ring_pass_q",
+                          "context parallelism: queries travel round a ring",
+                          "arXiv 2411.01783",
+                          false,
+                          true,
+                          true,
+                          enumerate,
+                          check,
+                          lower};
+
+}  // namespace shardline

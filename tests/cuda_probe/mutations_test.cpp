@@ -1,0 +1,76 @@
+// Every way to break a schedule is found.
+#include "cuda_probe/executor_cpu/mutations.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "cuda_probe/executor_cpu/check.hpp"
+#include "tests/cuda_probe/schedules.hpp"
+
+namespace shardline {
+namespace {
+
+using testing::all_made;
+using testing::Made;
+
+constexpr int kTries = 6;
+
+bool is_charge(const Mutation& m) { return std::string(m.name).starts_with("charged_"); }
+
+TEST(Mutations, EachIsFoundWhereverItApplies) {
+  const std::vector<Made> all = all_made();
+  EXPECT_GE(mutations().size(), 20u);
+  for (const Mutation& mutation : mutations()) {
+    int applied = 0, by_values = 0;
+    for (const Made& made : all) {
+      for (int i = 0; i < kTries; ++i) {
+        SCOPED_TRACE(std::string(mutation.name) + ", " + made.name + ", seed " + std::to_string(i));
+        std::mt19937_64 random(static_cast<std::uint64_t>(i));
+        Schedule broken = deep_copy(made.schedule);
+        if (!mutation.apply(broken, random)) break;
+        ++applied;
+        EXPECT_FALSE(check(broken, made.problem).passed());
+        by_values += !check(broken, made.problem, {.hazards = false, .charges = false}).passed();
+      }
+    }
+    EXPECT_GT(applied, 0) << mutation.name << " applies to no schedule";
+    // Charges are no values; all else shows in the numbers (or cannot be run), also without looking at
+    // charges.
+    EXPECT_EQ(by_values, is_charge(mutation) ? 0 : applied) << mutation.name;
+  }
+}
+
+TEST(Mutations, NamesAreUniqueAndExplained) {
+  std::set<std::string> names;
+  for (const Mutation& m : mutations()) {
+    EXPECT_TRUE(names.insert(m.name).second) << m.name;
+    EXPECT_FALSE(std::string(m.what).empty());
+  }
+}
+
+TEST(Mutations, ACopyHasItsOwnDataFlow) {
+  for (const Made& made : all_made()) {
+    for (const Mutation& mutation : mutations()) {
+      std::mt19937_64 random(1);
+      Schedule broken = deep_copy(made.schedule);
+      mutation.apply(broken, random);
+    }
+    SCOPED_TRACE(made.name);
+    EXPECT_TRUE(check(made.schedule, made.problem).passed());
+  }
+}
+
+TEST(Mutations, NothingToBreakChangesNothing) {
+  Schedule s;
+  s.flow = std::make_shared<Dataflow>();
+  for (const Mutation& mutation : mutations()) {
+    std::mt19937_64 random(1);
+    EXPECT_FALSE(mutation.apply(s, random)) << mutation.name;
+  }
+}
+
+}  // namespace
+}  // namespace shardline

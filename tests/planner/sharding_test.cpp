@@ -1,0 +1,187 @@
+// Token shards of context parallelism: every pair once, balance, padding.
+#include "planner/sharding.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace shardline {
+namespace {
+
+long long draw(std::mt19937_64& random, long long low, long long high) {
+  return low + static_cast<long long>(random() % static_cast<std::uint64_t>(high - low + 1));
+}
+
+TEST(Tokens, T1CausalPairsAgreeWithCounting) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 500; ++round) {
+    Tokens queries, keys;
+    for (Tokens* list : {&queries, &keys}) {
+      for (int i = 0; i < 3; ++i) {
+        const long long begin = draw(random, 0, 20);
+        const auto request = static_cast<std::int32_t>(draw(random, kPadding, 1));
+        list->push_back({request, begin, begin + draw(random, 0, 12)});
+      }
+    }
+    double count = 0;
+    for (const Interval& q : queries) {
+      for (const Interval& k : keys) {
+        if (q.request == kPadding || q.request != k.request) continue;
+        for (auto a = q.begin; a < q.end; ++a) {
+          for (auto b = k.begin; b < k.end; ++b) count += b <= a ? 1 : 0;
+        }
+      }
+    }
+    EXPECT_EQ(causal_pairs(queries, keys), count);
+  }
+}
+
+TEST(Tokens, T2TilesRoundUpIntervalByInterval) {
+  EXPECT_EQ(query_tiles(Tokens{{0, 0, 128}, {0, 500, 629}, {kPadding, 0, 1000}, {1, 3, 4}}), 1 + 2 + 1);
+}
+
+TEST(Sharding, C1ChunksOfARankAreIAnd2NMinus1MinusI) {
+  const ContextLayout l = context_layout({{0, 80}}, 4, nullptr);
+  EXPECT_EQ(l.fresh[0], (Tokens{{0, 0, 10}, {0, 70, 80}}));
+  EXPECT_EQ(l.fresh[1], (Tokens{{0, 10, 20}, {0, 60, 70}}));
+  EXPECT_EQ(l.fresh[3], (Tokens{{0, 30, 40}, {0, 40, 50}}));
+}
+
+// A conversation of random turns, then a step: what each rank computes of it.
+struct History {
+  Placement placement;
+  std::vector<Request> requests;
+};
+
+History random_history(std::mt19937_64& random, int ranks) {
+  const auto count = static_cast<int>(draw(random, 1, 3));
+  History h{Placement(ranks, count), {}};
+  for (int b = 0; b < count; ++b) {
+    for (long long turns = draw(random, 0, 4); turns > 0; --turns) {
+      h.placement.prefill(b, draw(random, 0, 37));
+      h.placement.decode(b, draw(random, 0, 9));
+    }
+    h.requests.push_back({h.placement.length(b), draw(random, 1, 45)});
+  }
+  return h;
+}
+
+TEST(Sharding, C1C2C3EveryPairOfTheCausalMaskIsComputedOnceAfterAnyHistory) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 200; ++round) {
+    const auto ranks = static_cast<int>(draw(random, 1, 6));
+    const History h = random_history(random, ranks);
+    const ContextLayout l = context_layout(h.requests, ranks, &h.placement);
+    for (std::size_t b = 0; b < h.requests.size(); ++b) {
+      const auto total = static_cast<std::size_t>(h.requests[b].cached + h.requests[b].fresh);
+      std::vector<int> seen(total * total, 0);
+      for (const Tokens& queries : l.queries) {
+        for (const Tokens& keys : l.keys) {
+          for (const Interval& q : queries) {
+            for (const Interval& k : keys) {
+              if (q.request != static_cast<int>(b) || k.request != q.request) continue;
+              for (auto x = q.begin; x < q.end; ++x) {
+                for (auto y = k.begin; y < k.end && y <= x; ++y)
+                  ++seen[static_cast<std::size_t>(x) * total + static_cast<std::size_t>(y)];
+              }
+            }
+          }
+        }
+      }
+      for (std::size_t x = 0; x < total; ++x) {
+        for (std::size_t y = 0; y < total; ++y) {
+          const bool wanted = static_cast<long long>(x) >= h.requests[b].cached && y <= x;
+          ASSERT_EQ(seen[x * total + y], wanted ? 1 : 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(Sharding, KvStaysBalancedWithinOneTokenAfterAnyHistory) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 300; ++round) {
+    const auto ranks = static_cast<int>(draw(random, 1, 9));
+    const History h = random_history(random, ranks);
+    for (int b = 0; b < h.placement.requests(); ++b) {
+      long long least = h.placement.count(0, b), most = least, sum = 0;
+      for (int r = 0; r < ranks; ++r) {
+        EXPECT_EQ(rows(h.placement.held(r, b)), h.placement.count(r, b));
+        least = std::min(least, h.placement.count(r, b));
+        most = std::max(most, h.placement.count(r, b));
+        sum += h.placement.count(r, b);
+      }
+      EXPECT_LE(most - least, 1);
+      EXPECT_EQ(sum, h.placement.length(b));
+    }
+  }
+}
+
+TEST(Sharding, ComputeOfAFullPrefillIsBalanced) {
+  for (const int ranks : {2, 3, 8, 16}) {
+    for (const long long tokens :
+         {32LL * ranks, 1000LL * ranks, 1000LL * ranks + 1, 999LL * ranks + 7, 5LL}) {
+      const ContextLayout l = context_layout({{0, tokens}}, ranks, nullptr);
+      double least = 1e300, most = 0, sum = 0;
+      for (int r = 0; r < ranks; ++r) {
+        double pairs = 0;
+        for (const Tokens& keys : l.keys) pairs += causal_pairs(l.fresh[static_cast<std::size_t>(r)], keys);
+        least = std::min(least, pairs);
+        most = std::max(most, pairs);
+        sum += pairs;
+      }
+      const auto t = static_cast<double>(tokens);
+      EXPECT_EQ(sum, t * (t + 1) / 2);
+      if (tokens % (2 * ranks) == 0) {
+        EXPECT_EQ(least, most) << ranks << " " << tokens;
+      } else {
+        // A rank has at most two tokens more than another, and each chunk starts at most 2N tokens later.
+        EXPECT_LE(most - least, 2 * t + 2 * ranks * (t / ranks + 2)) << ranks << " " << tokens;
+      }
+    }
+  }
+}
+
+TEST(Sharding, MessagesArePaddedToTheLongestCacheAndTheShareOfNewTokens) {
+  std::mt19937_64 random(4);
+  for (int round = 0; round < 200; ++round) {
+    const auto ranks = static_cast<int>(draw(random, 1, 7));
+    const History h = random_history(random, ranks);
+    const ContextLayout l = context_layout(h.requests, ranks, &h.placement);
+    long long message = 0, queries = 0;
+    for (std::size_t b = 0; b < h.requests.size(); ++b) {
+      long long cached = 0;
+      for (int r = 0; r < ranks; ++r) cached = std::max(cached, h.placement.count(r, static_cast<int>(b)));
+      const long long share = (h.requests[b].fresh + ranks - 1) / ranks;
+      EXPECT_EQ(l.query_rows[b], share);
+      message += cached + share;
+      queries += share;
+    }
+    EXPECT_EQ(l.key_message, message);
+    EXPECT_EQ(l.query_message, queries);
+    for (int r = 0; r < ranks; ++r) {
+      EXPECT_EQ(rows(l.keys[static_cast<std::size_t>(r)]), message);
+      EXPECT_EQ(rows(l.queries[static_cast<std::size_t>(r)]), queries);
+    }
+  }
+}
+
+TEST(Sharding, DecodeDealsOutItsBatchAndPadsToAMultiple) {
+  const ContextLayout l = decode_layout(5, 1000, 4, 3);
+  EXPECT_EQ(l.query_message, 2);
+  EXPECT_EQ(l.key_message, 5 * 250);
+  std::vector<int> asked(5, 0);
+  for (int r = 0; r < 4; ++r) {
+    EXPECT_EQ(rows(l.queries[static_cast<std::size_t>(r)]), 2);
+    for (const Interval& i : l.queries[static_cast<std::size_t>(r)]) {
+      if (i.request == kPadding) continue;
+      EXPECT_EQ((i.request + 3) % 4, r);
+      EXPECT_EQ(i, (Interval{i.request, 999, 1000}));
+      ++asked[static_cast<std::size_t>(i.request)];
+    }
+  }
+  EXPECT_EQ(asked, std::vector<int>(5, 1));
+}
+
+}  // namespace
+}  // namespace shardline
