@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "sim/base/error.hpp"
 #include "sim/fold.hpp"
@@ -76,36 +77,7 @@ PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans) 
 
 namespace {
 
-PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
-  lower_unfolded(schedule, cost, scratch.graph, Players::classes, &scratch.stages);
-  int count = 0;
-  for (const Stage& stage : schedule.stages) count += stage.copies;
-  count *= players(schedule, Players::classes);
-  if (scratch.wide_players != count) {
-    scratch.wide = cost.machine(count);
-    scratch.wide_players = count;
-  }
-  scratch.engine.run(scratch.graph, scratch.wide, scratch.timeline);
-  PassTime pass;
-  pass.latency = scratch.timeline.makespan();
-  std::vector<bool> handoff(schedule.ops.size(), false);
-  for (const Block& b : schedule.blocks) {
-    for (OpIndex op = b.first; op < b.last; ++op) handoff[op] = b.handoff;
-  }
-  // While a stage hands over, it may take its next microbatch.
-  for (std::size_t i = 0; i < scratch.stages.size(); ++i) {
-    const std::size_t end = i + 1 < scratch.stages.size() ? scratch.stages[i + 1] : scratch.graph.size();
-    Seconds first = pass.latency, last;
-    for (TaskId t = scratch.stages[i]; t < end; ++t) {
-      const std::uint32_t tag = scratch.graph.tag(t);
-      if (tag != kJoinTag && handoff[tag % schedule.ops.size()]) continue;
-      first = std::min(first, scratch.timeline.spans[t].start);
-      last = std::max(last, scratch.timeline.spans[t].end);
-    }
-    pass.busiest = std::max(pass.busiest, last - first);
-  }
-  return pass;
-}
+PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch);
 
 }  // namespace
 
@@ -174,6 +146,20 @@ class Unfolder {
   }
 
   void stage() { ++stage_; }
+
+  /// Lets the next block start on each player at its own time.
+  void release(const std::vector<double>& at) {
+    stage_ = 0;
+    for (std::size_t p = 0; p < players_; ++p)
+      barrier_[p].assign({graph_.add(Seconds(at[p]), {}, {}, Sharing::equal_slowdown, kJoinTag)});
+  }
+  /// When each player has ended the last block.
+  void ends(const Timeline& timeline, std::vector<double>& at) const {
+    at.assign(players_, 0);
+    for (std::size_t p = 0; p < players_; ++p) {
+      for (const TaskId t : barrier_[p]) at[p] = std::max(at[p], timeline.spans[t].end.value);
+    }
+  }
 
   void block(const Block& b) {
     done_.assign(players_ * (b.last - b.first), 0);
@@ -301,15 +287,12 @@ class Unfolder {
 
 }  // namespace
 
-void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who,
-                    std::vector<TaskId>* stages) {
+void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who) {
   graph.clear();
-  if (stages) stages->clear();
   Unfolder unfolder(schedule, cost, graph, who);
   for (const Stage& stage : schedule.stages) {
     for (int copy = 0; copy < stage.copies; ++copy) {
       unfolder.stage();
-      if (stages) stages->push_back(static_cast<TaskId>(graph.size()));
       for (const Repeat& repeat : schedule.program_of(stage)) {
         for (int t = 0; t < repeat.times; ++t) {
           for (const BlockIndex b : schedule.blocks_of(repeat)) unfolder.block(schedule.blocks[b]);
@@ -318,5 +301,66 @@ void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph,
     }
   }
 }
+
+namespace {
+
+// A block ends in a barrier on each player alone, so all that one block tells the next is when each player is
+// free. Once a layer leaves those times as far apart as it found them, so will all that follow [H19].
+PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
+  Unfolder unfolder(schedule, cost, scratch.graph, Players::classes);
+  const int count = players(schedule, Players::classes);
+  if (scratch.wide_players != count) {
+    scratch.wide = cost.machine(count);
+    scratch.wide_players = count;
+  }
+  std::vector<double>&at = scratch.ends, &before = scratch.makespans;
+  at.assign(static_cast<std::size_t>(count), 0);
+  double base = 0;  // of `at`: times stay small, so that rounding does
+  const auto rebase = [&] {
+    const double least = *std::min_element(at.begin(), at.end());
+    for (double& t : at) t -= least;
+    base += least;
+  };
+  const auto latest = [&] { return base + *std::max_element(at.begin(), at.end()); };
+  const auto play = [&](const Block& block) {
+    scratch.graph.clear();
+    unfolder.release(at);
+    unfolder.block(block);
+    scratch.engine.run(scratch.graph, scratch.wide, scratch.timeline);
+    unfolder.ends(scratch.timeline, at);
+  };
+  PassTime pass;
+  for (const Stage& stage : schedule.stages) {
+    for (int copy = 0; copy < stage.copies; ++copy) {
+      rebase();
+      const double start = base;
+      double end = base;
+      for (const Repeat& repeat : schedule.program_of(stage)) {
+        for (int t = 0; t < repeat.times; ++t) {
+          rebase();
+          before = at;
+          const double begun = base;
+          for (const BlockIndex b : schedule.blocks_of(repeat)) {
+            play(schedule.blocks[b]);
+            if (!schedule.blocks[b].handoff) end = latest();
+          }
+          rebase();
+          const double period = base - begun;
+          const auto same = [&](double x, double y) { return std::abs(x - y) <= 1e-14 * period; };
+          if (!std::equal(at.begin(), at.end(), before.begin(), same)) continue;
+          const double rest = period * (repeat.times - 1 - t);
+          base += rest;
+          end += rest;
+          break;
+        }
+      }
+      pass.busiest = std::max(pass.busiest, Seconds(end - start));
+    }
+  }
+  pass.latency = Seconds(latest());
+  return pass;
+}
+
+}  // namespace
 
 }  // namespace shardline

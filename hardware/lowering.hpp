@@ -17,10 +17,10 @@ int players(const Schedule& schedule, Players who);
 /// Every stage, every repetition of every block, for one pass of one microbatch. A collective starts when all
 /// members of its group are ready; a message of a ring when its two ends are. Blocks end in a barrier on each
 /// rank alone, so lag travels from layer to layer. Tags are player * ops + op, kJoinTag for joins without
-/// work. `stages`, if given, receives the first task of each stage.
+/// work.
 inline constexpr std::uint32_t kJoinTag = ~std::uint32_t{0};
-void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who = Players::ranks,
-                    std::vector<TaskId>* stages = nullptr);
+void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph,
+                    Players who = Players::ranks);
 
 /// Pass time of one microbatch: the sum of makespans over all runs of its blocks [H16]; where ranks are of
 /// several classes, the makespan of lower_unfolded by classes [H19].
@@ -37,7 +37,6 @@ struct PassScratch {
   Machine machine;
   std::vector<double> makespans;  // of the schedule's blocks
   std::vector<double> ends;
-  std::vector<TaskId> stages;
   Machine wide;  // of `wide_players` ranks
   int wide_players = 0;
   explicit PassScratch(const CostModel& cost) : machine(cost.machine()) {}

@@ -27,15 +27,17 @@ struct Extent {
   std::int64_t rows = 0, columns = 0;
 };
 
-/// The whole (unsharded) matrices that inputs are cut from and outputs belong to. Rows of the first four and
-/// of the outputs are tokens; columns: query [head][qk_dim]; kv [kv head][qk_dim keys, then v_dim values], or
-/// MLA's latent and rotary key; latent_value_up [head][kv_lora] x v_dim; qkv_weight is D x [query columns, kv
-/// columns]; up_weight D x [gate, up]. Weights are one layer's.
+/// The whole (unsharded) matrices that inputs are cut from and outputs belong to. Rows of the first six are
+/// tokens. Columns: query [head][qk_dim]; kv [kv head][qk_dim keys, then v_dim values], or MLA's latent and
+/// rotary key; attention_output [head][v_dim], for MLA [head][kv_lora]; value_output, MLA after its value
+/// up-projection. qkv_weight is D x [query columns, kv columns]; up_weight D x [gate, up]; value_up_weight
+/// [head][kv_lora] x width of a value. Weights are one layer's.
 enum class Whole : std::uint8_t {
   hidden,
   query,
   kv,
-  attention_output,  // [head][v_dim]
+  attention_output,
+  value_output,
   layer_output,
   qkv_weight,
   out_weight,
@@ -45,7 +47,8 @@ enum class Whole : std::uint8_t {
   count
 };
 
-/// A slot of a rank holds these rows x columns of a whole matrix. Row lists of weights use request 0.
+/// A slot of a rank holds these rows x columns of a whole matrix, all of it. Row lists of weights use request
+/// 0. Every slot of a rank has one extent.
 struct Binding {
   SlotId slot = 0;
   int rank = 0;
@@ -64,7 +67,9 @@ struct Region {
 struct Move {
   int from = 0, to = 0;
   Region source, target;
-  bool add = false;  // add to the target instead of overwriting it (reductions)
+  // Reductions: add to the target, which holds the rank's own part. All sources are read before any target
+  // is written.
+  bool add = false;
 };
 
 /// What a rank computes. Regions in order:
@@ -88,7 +93,8 @@ struct Action {
   int kv_heads = 1;                // attend: of this rank; 0: MLA (keys are the latent row, values its start)
 };
 
-/// Parts of one op: computing ops have actions, communication has moves (all of its group, all ranks).
+/// Parts of one op: computing ops have actions, communication has moves (all of its group, all ranks); no op has
+/// both.
 struct OpFlow {
   std::uint32_t first_action = 0, actions = 0;
   std::uint32_t first_move = 0, moves = 0;

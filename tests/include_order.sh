@@ -1,6 +1,7 @@
 #!/bin/bash
 # Includes point left only: sim < models < hardware < {planner, calibrate} < reports < planner/cli; reports sees sim
-# only; cuda_probe sees sim/base, models and calibrate; nobody includes cuda_probe; sim/base includes itself only.
+# only; cuda_probe sees sim/base, models and calibrate; planner/cli alone sees its CPU executor, and nobody the rest;
+# sim/base includes itself only.
 # Usage: include_order.sh ROOT. Checks first, on a made-up tree, that each kind of forbidden arrow is found.
 set -euo pipefail
 
@@ -13,8 +14,8 @@ allowed() {  # folder -> regex of folders it may include
     planner) echo '^(sim(/base)?|models|hardware|planner)$' ;;
     calibrate) echo '^(sim(/base)?|models|hardware|calibrate)$' ;;
     reports) echo '^(sim(/base)?|reports)$' ;;
-    planner/cli) echo '^(sim(/base)?|models|hardware|planner|calibrate|reports|planner/cli)$' ;;
-    cuda_probe) echo '^(sim/base|models|calibrate|cuda_probe)$' ;;
+    planner/cli) echo '^(sim(/base)?|models|hardware|planner|calibrate|reports|planner/cli|cuda_probe/executor_cpu)$' ;;
+    cuda_probe | cuda_probe/executor_cpu) echo '^(sim/base|models|calibrate|cuda_probe(/executor_cpu)?)$' ;;
   esac
 }
 
@@ -22,6 +23,7 @@ layer() {  # path -> folder of the order
   case "$1" in
     sim/base/*) echo sim/base ;;
     planner/cli/*) echo planner/cli ;;
+    cuda_probe/executor_cpu/*) echo cuda_probe/executor_cpu ;;
     */*) echo "${1%%/*}" ;;
     *) echo "?" ;;
   esac
@@ -46,7 +48,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for arrow in sim/a.cpp:models/m.hpp sim/base/a.cpp:sim/b.hpp models/a.cpp:hardware/h.hpp hardware/a.hpp:planner/p.hpp \
              planner/a.cpp:reports/r.hpp planner/a.cpp:calibrate/c.hpp calibrate/a.cpp:planner/p.hpp \
-             reports/a.cpp:planner/p.hpp planner/cli/a.cpp:cuda_probe/k.hpp cuda_probe/a.cu:hardware/h.hpp; do
+             reports/a.cpp:planner/p.hpp planner/a.cpp:cuda_probe/executor_cpu/e.hpp planner/cli/a.cpp:cuda_probe/k.hpp cuda_probe/a.cu:hardware/h.hpp; do
   rm -rf "${work:?}"/*
   mkdir -p "$work/sim" "$work/models" "$work/hardware" "$work/planner" "$work/calibrate" "$work/reports" "$work/cuda_probe"
   mkdir -p "$work/$(dirname "${arrow%%:*}")"

@@ -37,6 +37,12 @@ int simulate(const SimulateOptions& options, const Provenance& made_by);
 int list(const std::string& what);
 int validate(const std::string& what, bool sensitivity);
 
+struct VerifyOptions {
+  std::string strategy = "all";
+  bool mutations = false;  // also break schedules and see that each is found
+};
+int verify(const VerifyOptions& options);
+
 /// A scenario by path, or by the name of a shipped one. Throws UserError.
 Scenario scenario_named(const std::string& name_or_path);
 

@@ -80,6 +80,14 @@ int run(int argc, char** argv) {
               "Leave out the sensitivity of each ratio to the parameters");
   v->footer("Example:\n  shardline validate helix");
 
+  cli::VerifyOptions verify;
+  CLI::App* y =
+      app.add_subcommand("verify", "Run strategies on real tensors and compare with plain attention");
+  y->add_option("strategy", verify.strategy, "A strategy, or all (default)");
+  y->add_flag("--mutations", verify.mutations,
+              "Also break their schedules, and see that each fault is found");
+  y->footer("Example:\n  shardline verify ring_pass_kv --mutations");
+
   refuse_unknown_command(argc, argv, app);
   try {
     app.parse(argc, argv);
@@ -89,6 +97,7 @@ int run(int argc, char** argv) {
   catch_interrupts();
   if (s->parsed()) return cli::sweep(sweep, made_by);
   if (m->parsed()) return cli::simulate(simulate, made_by);
+  if (y->parsed()) return cli::verify(verify);
   if (l->parsed()) return cli::list(what);
   return cli::validate(paper, !no_sensitivity);
 }

@@ -5,6 +5,7 @@
 
 #include "planner/stages.hpp"
 #include "planner/strategies/context_step.hpp"
+#include "planner/strategies/decode_flow.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -179,13 +180,16 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
   const double per_request = q * partial_output_bytes(c, p);
   const double wire = exchange == OpKind::all_to_all ? per_request * (p.kvp - 1) / p.kvp : per_request;
   OpIndex last_compute = b.previous(), last_exchange = 0;
-  for (int i = 0; i < chunks; ++i) {
-    const double requests = p.batch / chunks + (i < p.batch % chunks ? 1 : 0);
+  DecodeFlow flow(b, c, p, local_q_heads(c, p));
+  for (int i = 0, first = 0, count = 0; i < chunks; ++i, first += count) {
+    count = p.batch / chunks + (i < p.batch % chunks ? 1 : 0);
+    const double requests = count;
     const double launches = i == 0 ? 1 : 0;
     shape.q_rows = requests;
     shape.pairs = shape.kv_rows = requests * kv_tokens;
     if (i > 0) b.after(std::span(&last_compute, 1));
     last_compute = b.attend("attend", t.kv, t.math, shape, launches);
+    flow.attend(first, count);
     if (!mla(c)) {
       last_compute = b.elementwise("merge splits", Part::attention, OpKind::merge, {requests, q * a.head_dim},
                                    c.kernels.fused_split_merge ? 0 : launches);
@@ -193,6 +197,7 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
     if (value_up_first) {
       last_compute = b.gemm("value up", Part::attention, t.weights, t.math,
                             {requests * q, double(a.kv_lora_rank), double(a.v_dim), q * part}, launches);
+      flow.value_up_before(first, count);
     }
     if (p.kvp > 1) {
       if (chunks > 1) {
@@ -201,17 +206,21 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
       }
       last_exchange = b.exchange("exchange partial outputs", Part::exchange, exchange, {p.kvp, p.tpa},
                                  Bytes(requests * wire));
+      flow.exchange(exchange, first, count);
     }
   }
   if (p.kvp > 1) {
     // Fused with the receiving side of the exchange: no launch of its own.
     b.elementwise("merge shards", Part::exchange, OpKind::merge, {double(p.batch), q * shape.v_dim}, 0);
+    flow.merge();
   }
   if (mla(c) && !value_up_first) {
     const double heads = value_up_heads(c, p);
     b.gemm("value up", Part::attention, t.weights, t.math,
            {p.batch * heads, double(a.kv_lora_rank), double(a.v_dim), heads});
+    flow.value_up_after();
   }
+  flow.finish();
 }
 
 void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& p) {

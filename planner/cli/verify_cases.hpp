@@ -1,0 +1,28 @@
+// Small cases on which every strategy is run on real tensors and compared with plain attention.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cuda_probe/executor_cpu/check.hpp"
+#include "planner/strategy.hpp"
+
+namespace shardline::cli {
+
+struct VerifyCase {
+  std::string what;  // "GQA 8/2 heads, 3 sequences, ..."
+  Case study;
+  Plan plan;
+  Problem problem;
+  bool charges = true;  // false: costs charge the fullest rank, others do less
+};
+
+/// Attention kinds x ranks x batches x even, uneven and variable lengths x cached tokens and histories of
+/// turns, as far as the strategy takes them. Fixed order.
+std::vector<VerifyCase> verify_cases(const Strategy& strategy);
+
+/// The schedule of a case with its data flow.
+Schedule verify_schedule(const VerifyCase& c);
+Check run_case(const VerifyCase& c);
+
+}  // namespace shardline::cli

@@ -1,0 +1,71 @@
+// Every strategy of the table, run on real tensors: exact, charged as executed, and broken schedules found.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "cuda_probe/executor_cpu/mutations.hpp"
+#include "planner/cli/verify_cases.hpp"
+
+namespace shardline {
+namespace {
+
+class EveryStrategy : public ::testing::TestWithParam<const Strategy*> {};
+
+TEST_P(EveryStrategy, EqualsPlainAttentionAndChargesWhatItDoes) {
+  const auto cases = cli::verify_cases(*GetParam());
+  EXPECT_GE(cases.size(), 40u);
+  for (const cli::VerifyCase& c : cases) {
+    SCOPED_TRACE(c.what);
+    const Check result = cli::run_case(c);
+    EXPECT_TRUE(result.passed(1e-12, 1e-5)) << result.max_error_double << " " << result.max_error_float << " "
+                                            << (result.faults.empty() ? "" : result.faults.front());
+    EXPECT_GT(result.counts.pairs, 0u);
+  }
+}
+
+// The grid of a strategy that shards must hold what the claim of exactness is about.
+TEST_P(EveryStrategy, GridHasUnevenLengthsSeveralSequencesAndHistories) {
+  const Strategy& s = *GetParam();
+  int uneven = 0, sequences = 0, cached = 0, histories = 0;
+  for (const cli::VerifyCase& c : cli::verify_cases(s)) {
+    uneven += c.what.find("41 tokens") != std::string::npos || c.what.find("45 tokens") != std::string::npos;
+    sequences += c.problem.lengths.size() > 1;
+    cached += !c.study.requests.empty() && c.study.requests.front().cached > 0;
+    histories += c.study.placement != nullptr;
+  }
+  EXPECT_GT(uneven, 0);
+  EXPECT_GT(sequences, 0);
+  if (s.prefills) {
+    EXPECT_GT(cached, 0);
+    EXPECT_GT(histories, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, EveryStrategy,
+                         ::testing::ValuesIn(strategies().begin(), strategies().end()),
+                         [](const auto& param) { return std::string(param.param->name); });
+
+TEST(Strategies, EveryMutationOfTheirSchedulesIsFound) {
+  ASSERT_GE(mutations().size(), 20u);
+  std::map<std::string, int> tried;
+  for (const Strategy* s : strategies()) {
+    const auto cases = cli::verify_cases(*s);
+    for (std::size_t i = 0; i < cases.size(); i += 1 + cases.size() / 7) {
+      if (!cases[i].charges) continue;
+      const Schedule whole = cli::verify_schedule(cases[i]);
+      for (const Mutation& m : mutations()) {
+        if (tried[m.name] >= 8) continue;
+        Schedule broken = deep_copy(whole);
+        std::mt19937_64 random(i);
+        if (!m.apply(broken, random)) continue;
+        ++tried[m.name];
+        EXPECT_FALSE(check(broken, cases[i].problem).passed(1e-12, 1e-5)) << m.name << ": " << cases[i].what;
+      }
+    }
+  }
+  for (const Mutation& m : mutations()) EXPECT_GT(tried[m.name], 0) << m.name << " fits no schedule";
+}
+
+}  // namespace
+}  // namespace shardline
