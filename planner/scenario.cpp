@@ -89,9 +89,10 @@ struct Constraints {
   Bytes memory{0};
 };
 
-Constraints read_constraints(const Reader& r) {
+Constraints read_constraints(const Reader& r, Phase phase) {
   Constraints c;
-  if (const auto v = r.find("ttl")) c.ttl = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
+  if (const auto v = r.find(phase == Phase::decode ? "ttl" : "ttft"))
+    c.ttl = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
   if (const auto v = r.find("memory")) c.memory = v->quantity<Bytes>(Bytes(1e6), Bytes(1e15));
   r.no_other_keys();
   return c;
@@ -129,11 +130,21 @@ void read_search(const Reader& root, SearchOptions& o, int system_gpus, Phase ph
     o.all_reduce =
         static_cast<AllReduceRule>(v->one_of({"fastest", "one_shot", "two_shot", "ring", "tree", "nvls"}));
   }
+  // A prefill has no tokens per second and user; its time is the one to the first token.
+  std::vector<std::string> metrics = metric_names();
+  std::vector<Metric> meaning;
+  for (std::size_t i = 0; i < metrics.size(); ++i) meaning.push_back(static_cast<Metric>(i));
+  if (phase == Phase::prefill) {
+    metrics = {"ttft", "gpus", "requests_per_s_gpu", "requests", "memory"};
+    meaning = {Metric::ttl, Metric::gpus, Metric::tokens_per_s_gpu, Metric::users, Metric::memory};
+    o.x = Metric::gpus;
+    o.y = Metric::ttl;
+  }
   if (const auto v = root.find("pareto")) {
-    const auto x = choice(v->at("x"), metric_names());
-    const auto y = choice(v->at("y"), metric_names());
-    if (x) o.x = static_cast<Metric>(*x);
-    if (y) o.y = static_cast<Metric>(*y);
+    const auto x = choice(v->at("x"), metrics);
+    const auto y = choice(v->at("y"), metrics);
+    if (x) o.x = meaning[*x];
+    if (y) o.y = meaning[*y];
     if (x && x == y) v->fault("pareto.x and pareto.y are the same metric");
     v->no_other_keys();
   }
@@ -186,6 +197,7 @@ auto load_at(const Reader& r, Load load) -> std::optional<decltype(load(r.text()
 
 std::string tokens_text(long long tokens) {
   if (tokens % 1'000'000 == 0) return fmt::format("{}M tokens", tokens / 1'000'000);
+  if (tokens % (1 << 20) == 0) return fmt::format("{}Mi tokens", tokens >> 20);
   if (tokens % 1024 == 0) return fmt::format("{}Ki tokens", tokens / 1024);
   return fmt::format("{} tokens", tokens);
 }
@@ -287,7 +299,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   }
   const Comparison comparison = read_comparison(root, options, phase);
   const auto constraints_at = root.find("constraints");
-  const Constraints constraints = constraints_at ? read_constraints(*constraints_at) : Constraints{};
+  const Constraints constraints = constraints_at ? read_constraints(*constraints_at, phase) : Constraints{};
   options.ttl_budget = constraints.ttl;
   if (system && math_known && system->device.achieved(precision.math) <= FlopsPerSecond(0)) {
     const auto given = precision_at ? precision_at->find("math") : std::nullopt;

@@ -31,7 +31,8 @@ struct ThresholdGrid {
   std::vector<int> cp;
   int tpa = 1;
   long long fresh_from = 0, fresh_to = 0, total_to = 0;  // T; P + T at most
-  int fresh_points = 33, miss_points = 33, test_points = 2000;
+  double lowest_miss_rate = 0;                           // of T/(T+P)
+  int fresh_per_octave = 4, miss_per_octave = 2, test_points = 2000;
 };
 
 /// One model of a scenario with everything that its search needs.

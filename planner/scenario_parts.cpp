@@ -118,11 +118,13 @@ ThresholdGrid read_thresholds(const Reader& r, int system_gpus) {
   if (g.fresh_from >= g.fresh_to) fresh.fault("thresholds.new_tokens: from must be below to");
   if (g.fresh_to > g.total_to) fresh.fault("thresholds.new_tokens: to must not exceed longest");
   const auto points = [&](const char* key, int& out, int most) {
-    if (const auto v = r.find(key)) out = static_cast<int>(v->integer(2, most));
+    if (const auto v = r.find(key)) out = static_cast<int>(v->integer(1, most));
   };
-  points("new_token_points", g.fresh_points, 256);
-  points("miss_rate_points", g.miss_points, 256);
+  points("new_tokens_per_octave", g.fresh_per_octave, 64);
+  points("miss_rate_per_octave", g.miss_per_octave, 64);
   points("test_points", g.test_points, 100'000);
+  g.lowest_miss_rate = static_cast<double>(g.fresh_from) / static_cast<double>(g.total_to);
+  if (const auto v = r.find("lowest_miss_rate")) g.lowest_miss_rate = v->number(1e-6, 0.5);
   r.no_other_keys();
   return g;
 }

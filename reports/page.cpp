@@ -115,7 +115,7 @@ const color = s => COLORS[s % COLORS.length], shape = s => SHAPES[s % SHAPES.len
 const show = v => v === null ? '\u2013' : Math.abs(v) >= 1000 ? Math.round(v).toLocaleString('en-US')
   : String(+v.toPrecision(4));
 const COLUMNS = [['strategy', 'Strategy'], ['plan', 'Plan'], ['gpus', 'GPUs'], ['batch', 'Batch'], ['users', 'Users'],
-  ['ttl', 'TTL (ms)'], ['x', 'Tokens/s per user'], ['y', 'Tokens/s per GPU'], ['memory', 'GB per GPU']];
+  ['ttl', data.labels[0]], ['x', data.labels[1]], ['y', data.labels[2]], ['memory', 'GB per GPU']];
 const isText = key => key === 'strategy' || key === 'plan';
 let sortKey = 'x', sortDown = false, view = null, shown = points;
 
@@ -192,7 +192,7 @@ function spec(logX, logY) {
     scales: [
       {name: 'x', type: logX ? 'log' : 'linear', range: 'width', domain: {signal: 'xd'}, zero: false, nice: false},
       {name: 'y', type: logY ? 'log' : 'linear', range: 'height', domain: {signal: 'yd'}, zero: false, nice: false}],
-    axes: [axis('x', 'bottom', 'Tokens per second per user'), axis('y', 'left', 'Tokens per second per GPU')],
+    axes: [axis('x', 'bottom', data.labels[1]), axis('y', 'left', data.labels[2])],
     marks: [
       {type: 'group', interactive: false, from: {facet: {name: 'steps_of', data: 'steps', groupby: 's'}},
         encode: {update: {width: {signal: 'width'}, height: {signal: 'height'}}},
@@ -307,10 +307,10 @@ std::string escaped(std::string_view text) {
 std::string number_or_null(double value) { return std::isfinite(value) ? number_text(value) : "null"; }
 
 // Columns by position, because five thousand plans would repeat every name.
-std::string data_json(const std::vector<PagePoint>& points) {
+std::string data_json(const Page& page) {
   std::vector<std::string> strategies;
   std::string rows;
-  for (const PagePoint& p : points) {
+  for (const PagePoint& p : page.points) {
     const auto known = std::find(strategies.begin(), strategies.end(), p.strategy);
     const auto index = known - strategies.begin();
     if (known == strategies.end()) strategies.push_back(p.strategy);
@@ -321,7 +321,9 @@ std::string data_json(const std::vector<PagePoint>& points) {
   }
   std::string names;
   for (const std::string& name : strategies) names += (names.empty() ? "" : ",") + json_string(name);
-  return "{\"strategies\":[" + names + "],\n\"points\":[\n" + rows + "\n]}";
+  return fmt::format("{{\"labels\":[{},{},{}],\"strategies\":[{}],\n\"points\":[\n{}\n]}}",
+                     json_string(page.time_label), json_string(page.x_label), json_string(page.y_label),
+                     names, rows);
 }
 
 // The modules as script elements, or nothing when one of them is missing.
@@ -390,7 +392,7 @@ std::string page_html(const Page& page, const std::vector<std::filesystem::path>
     out += "shardline again, then write this page again. Filters and table work without it.</p>";
   }
   out += kTable;
-  out += "<script type=\"application/json\" id=\"data\">" + data_json(page.points) + "</script>\n";
+  out += "<script type=\"application/json\" id=\"data\">" + data_json(page) + "</script>\n";
   out += scripts.value_or("");
   return out + "<script>\"use strict\";" + std::string(kScript) + "</script>\n</body>\n</html>\n";
 }

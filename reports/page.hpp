@@ -14,8 +14,8 @@ struct PagePoint {
   std::string command;  // simulates this plan; a click copies it
   int gpus = 0;
   long long batch = 0, users = 0;
-  double ttl_ms = 0;             // time between two tokens of one user
-  double tokens_per_s_user = 0;  // the chart's x axis
+  double ttl_ms = 0;             // time between two tokens of one user; prefill: time to first token
+  double tokens_per_s_user = 0;  // the chart's x axis; more is better on both
   double tokens_per_s_gpu = 0;   // the chart's y axis
   double memory_gb = 0;          // per GPU
   bool frontier = false;         // on the overall frontier; drawn with a ring
@@ -25,6 +25,8 @@ struct PagePoint {
 struct Page {
   std::string title, summary, scenario, command, version;
   std::vector<PagePoint> points;
+  std::string time_label = "TTL (ms)", x_label = "Tokens per second per user",
+              y_label = "Tokens per second per GPU";
 };
 
 /// Vega's module files as found when this program was configured; empty without Debian's libjs-vega.

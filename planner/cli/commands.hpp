@@ -20,7 +20,8 @@ struct Provenance {
 struct SweepOptions {
   std::string scenario;
   std::string out;                 // empty: no files
-  std::optional<std::string> ttl;  // "20 ms"
+  std::optional<std::string> ttl;   // "20 ms"
+  std::optional<std::string> ttft;  // "80 s", prefill
   std::optional<double> tokens_per_user;
   std::optional<double> users;
   bool all = false;  // write all.csv (no pruning)
@@ -36,6 +37,19 @@ int simulate(const SimulateOptions& options, const Provenance& made_by);
 
 int list(const std::string& what);
 int validate(const std::string& what, bool sensitivity);
+
+struct ThresholdsOptions {
+  std::string scenario, out;
+  int threads = 0;
+};
+/// When to pass KV and when Q: rules, lookup table, regret.
+int thresholds(const ThresholdsOptions& options, const Provenance& made_by);
+
+struct ConversationOptions {
+  std::string scenario, out;
+};
+/// TTFT and TTIT of every turn.
+int conversation(const ConversationOptions& options, const Provenance& made_by);
 
 struct VerifyOptions {
   std::string strategy = "all";

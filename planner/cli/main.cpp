@@ -49,6 +49,7 @@ int run(int argc, char** argv) {
   s->add_option("scenario", sweep.scenario, "Scenario file, or the name of a shipped scenario")->required();
   s->add_option("-o,--out", sweep.out, "Folder for frontier.csv, plots and page (none: print only)");
   s->add_option("--ttl", sweep.ttl, "Your token-to-token latency target, for instance \"20 ms\"");
+  s->add_option("--ttft", sweep.ttft, "Your time-to-first-token target (prefill), for instance \"80 s\"");
   s->add_option("--tokens-per-user", sweep.tokens_per_user, "Your target in tokens/s/user")->check(kPositive);
   s->add_option("--users", sweep.users, "Users to serve at once, at least")->check(kPositive);
   s->add_flag("--all", sweep.all, "Also write all.csv with every simulated configuration");
@@ -80,6 +81,24 @@ int run(int argc, char** argv) {
               "Leave out the sensitivity of each ratio to the parameters");
   v->footer("Example:\n  shardline validate helix");
 
+  cli::ThresholdsOptions thresholds;
+  CLI::App* t =
+      app.add_subcommand("thresholds", "When ring attention should pass KV and when Q: rules, table, regret");
+  t->add_option("scenario", thresholds.scenario,
+                "Scenario file with thresholds, or the name of a shipped one")
+      ->required();
+  t->add_option("-o,--out", thresholds.out, "Folder for the table (C++17 header, JSON, CSV) and plots");
+  t->add_option("--threads", thresholds.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
+  t->footer("Example:\n  shardline thresholds thresholds_gtt -o out/thresholds");
+
+  cli::ConversationOptions conversation;
+  CLI::App* n = app.add_subcommand("conversation", "TTFT and TTIT of every turn of a conversation");
+  n->add_option("scenario", conversation.scenario,
+                "Scenario file with a conversation, or the name of a shipped one")
+      ->required();
+  n->add_option("-o,--out", conversation.out, "Folder for turns.csv and the plot");
+  n->footer("Example:\n  shardline conversation conversation_405b_128k -o out/conversation");
+
   cli::VerifyOptions verify;
   CLI::App* y =
       app.add_subcommand("verify", "Run strategies on real tensors and compare with plain attention");
@@ -97,6 +116,8 @@ int run(int argc, char** argv) {
   catch_interrupts();
   if (s->parsed()) return cli::sweep(sweep, made_by);
   if (m->parsed()) return cli::simulate(simulate, made_by);
+  if (t->parsed()) return cli::thresholds(thresholds, made_by);
+  if (n->parsed()) return cli::conversation(conversation, made_by);
   if (y->parsed()) return cli::verify(verify);
   if (l->parsed()) return cli::list(what);
   return cli::validate(paper, !no_sensitivity);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "planner/cli/commands.hpp"
+#include "planner/cli/sweep_parts.hpp"
 #include "planner/compare.hpp"
 #include "planner/deploy.hpp"
 #include "reports/atomic_file.hpp"
@@ -16,13 +17,6 @@
 namespace shardline::cli {
 
 namespace {
-
-std::string count(std::uint64_t n) {
-  std::string s = std::to_string(n);
-  for (auto i = static_cast<std::ptrdiff_t>(s.size()) - 3; i > 0; i -= 3)
-    s.insert(static_cast<std::size_t>(i), 1, ' ');
-  return s;
-}
 
 std::vector<std::string> plan_row(const std::string& first, const Point& p) {
   const Metrics m = metrics(p.ttl, p.plan);
@@ -38,28 +32,6 @@ std::vector<std::string> plan_row(const std::string& first, const Point& p) {
 
 Table plan_table(const char* first) {
   return Table({first, "TTL", "tokens/s/user", "tokens/s/GPU", "users", "GPUs", "memory/GPU", "plan"});
-}
-
-void print_counts(const SearchResult& r) {
-  const SearchCounts& c = r.counts;
-  const std::uint64_t covered = c.configurations - c.infeasible;
-  fmt::print("  {} configurations ({} plans x batches): {} do not fit", count(c.configurations),
-             count(c.plans), count(c.infeasible));
-  std::string separator = " (";
-  for (const auto& [reason, n] : r.rejected) {
-    fmt::print("{}{}: {}", separator, reason, count(n));
-    separator = ", ";
-  }
-  fmt::print(
-      "{}\n  {} evaluated: {} simulated by events, {} ruled out by {} bounds; {:.2f} s, {:.0f} "
-      "configurations/s\n",
-      r.rejected.empty() ? "" : ")", count(covered), count(c.simulated), count(c.pruned), count(c.bounds),
-      c.seconds, static_cast<double>(covered) / c.seconds);
-  if (c.simulations_per_second > 0 && c.bounds_per_second > 0) {
-    fmt::print("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second,
-               c.bounds_per_second);
-  }
-  fmt::print("\n");
 }
 
 constexpr std::array<double, 8> kBudgets{1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0};  // x the lowest TTL
@@ -114,6 +86,19 @@ Target read_target(const SweepOptions& o) {
   }
   if (o.users) t.users = *o.users;
   return t;
+}
+
+// A target of the other phase would silently mean nothing.
+void require_target(const Study& study, const SweepOptions& o) {
+  if (study.question != Question::sweep) {
+    throw UserError(fmt::format("{} is no sweep: run shardline {}", o.scenario,
+                                study.question == Question::thresholds ? "thresholds" : "conversation"));
+  }
+  if (study.study.phase == Phase::decode && o.ttft)
+    throw UserError("--ttft is for prefill scenarios; this one decodes: use --ttl");
+  if (study.study.phase == Phase::prefill && (o.ttl || o.tokens_per_user || o.users))
+    throw UserError(
+        "--ttl, --tokens-per-user and --users are for decode scenarios; this one is a prefill: use --ttft");
 }
 
 // The answer centred on what the user asked for (the search left out plans with too few users). False if no
@@ -194,42 +179,6 @@ std::string points_csv(const std::vector<Point>& points, const SearchResult* fam
   return out;
 }
 
-std::string axis_label(Metric m) {
-  switch (m) {
-    case Metric::tokens_per_s_user:
-      return "tokens/s/user";
-    case Metric::tokens_per_s_gpu:
-      return "tokens/s/GPU";
-    case Metric::ttl:
-      return "TTL (s)";
-    case Metric::users:
-      return "users";
-    case Metric::gpus:
-      return "GPUs";
-    case Metric::memory:
-      return "memory per GPU (B)";
-  }
-  return "";
-}
-
-Plot frontier_plot(const Study& study, const SearchResult& r, const Provenance& made_by) {
-  Plot plot;
-  plot.title = study.title;
-  plot.x_label = axis_label(r.x);
-  plot.y_label = axis_label(r.y);
-  plot.log_y = true;
-  plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
-  for (const StrategyId id : study.search.strategies) {
-    PlotSeries s{std::string(to_string(id)), PlotStyle::steps, {}};
-    for (const Point& p : r.frontiers.at(id).points()) s.points.emplace_back(value(r.x, p), value(r.y, p));
-    if (s.points.empty()) continue;
-    plot.series.push_back(s);
-    s.style = PlotStyle::points;  // same name, same colour
-    plot.series.push_back(std::move(s));
-  }
-  return plot;
-}
-
 Page frontier_page(const Study& study, const SearchResult& r, const SweepOptions& o,
                    const Provenance& made_by) {
   Page page;
@@ -253,18 +202,6 @@ Page frontier_page(const Study& study, const SearchResult& r, const SweepOptions
     }
   }
   return page;
-}
-
-void write_picture(const Plot& plot, const std::filesystem::path& stem) {
-  for (const char* kind : {"svg", "png"}) {
-    std::filesystem::path file = stem;
-    file += std::string(".") + kind;
-    const Rendered picture = render(plot, kind);
-    if (picture.error.empty())
-      write_file(file, picture.bytes);
-    else
-      fmt::print("  no {}: {}\n", file.string(), picture.error);
-  }
 }
 
 // Flags for the plans of print_budgets.
@@ -339,6 +276,7 @@ int sweep(const SweepOptions& o, const Provenance& made_by) {
   if (!o.out.empty()) make_output_folder(o.out);
   bool any = false, met = true;
   for (const Study& study : scenario.studies) {
+    require_target(study, o);
     SearchOptions options = study.search;
     options.threads = o.threads;
     options.prune = !o.exhaustive && !o.all;
@@ -355,6 +293,12 @@ int sweep(const SweepOptions& o, const Provenance& made_by) {
     if (interrupted()) throw UserError("interrupted; nothing was written for " + study.title);
     fmt::print("{}\n", study.title);
     print_counts(r);
+    if (study.study.phase == Phase::prefill) {
+      const bool fine = report_prefill(study, r, o, made_by);
+      any = any || !r.overall().points().empty();
+      met = met && fine;
+      continue;
+    }
     const std::vector<Point> frontier = r.overall().points();
     if (frontier.empty()) {
       fmt::print("  {}\n\n", target.users > 0 ? "no plan that fits serves so many users" : "no plan fits");

@@ -85,14 +85,27 @@ TEST(Fuzz, Scenario) {
     const Scenario s = parse_scenario("fuzz", text, catalogs);
     EXPECT_FALSE(s.studies.empty());
     for (const Study& study : s.studies) {
+      EXPECT_GT(study.study.system.device.achieved(study.study.precision.math).value, 0);
+      if (study.question == Question::thresholds) {
+        const ThresholdGrid& g = study.thresholds;
+        ASSERT_FALSE(g.cp.empty());
+        EXPECT_LE(g.cp.back() * g.tpa, study.study.system.gpus());
+        EXPECT_LT(g.fresh_from, g.fresh_to);
+        continue;
+      }
+      if (study.question == Question::conversation) {
+        EXPECT_FALSE(study.conversation.turns.empty());
+        EXPECT_LE(study.conversation.cp * study.conversation.tpa, study.study.system.gpus());
+        continue;
+      }
       EXPECT_FALSE(study.search.strategies.empty());
       ASSERT_FALSE(study.search.gpus.empty());
       EXPECT_GE(study.search.gpus.front(), 1);
       EXPECT_LE(study.search.gpus.back(), study.study.system.gpus());
       ASSERT_FALSE(study.search.batches.empty());
       EXPECT_GE(study.search.batches.front(), 1);
-      EXPECT_GE(study.study.context, 1);
-      EXPECT_GT(study.study.system.device.achieved(study.study.precision.math).value, 0);
+      EXPECT_GE(study.study.longest(), 1);
+      EXPECT_EQ(study.study.requests.empty(), study.study.phase == Phase::decode);
     }
   });
 }

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "planner/compare.hpp"
+#include "planner/conversation.hpp"
+#include "planner/ring_timing.hpp"
 #include "planner/scenario.hpp"
 #include "tests/planner/support.hpp"
 
@@ -20,6 +22,30 @@ TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
     EXPECT_FALSE(scenario.summary.empty());
     for (const Study& study : scenario.studies) {
       SCOPED_TRACE(study.title);
+      if (study.question == Question::thresholds) {
+        // The table answers as the simulator does wherever it was derived.
+        const ThresholdGrid& g = study.thresholds;
+        const RingTimer time = ring_timer(study.study, g.tpa, 2);
+        for (const int n : g.cp) {
+          const LookupGrid grid = LookupGrid::covering(n, g.fresh_from, g.fresh_to, g.lowest_miss_rate,
+                                                       g.fresh_per_octave, g.miss_per_octave);
+          const RefinedTable r = refined_table(grid, n, g.total_to, time);
+          std::vector<TokenSplit> known;
+          for (const RingPoint& point : r.points) known.push_back({point.fresh, point.cached});
+          const auto tests =
+              time(n, test_points({g.fresh_from, g.fresh_to, g.lowest_miss_rate, g.total_to}, n, 500, known));
+          const Regret worst =
+              regret(tests, [&](int, long long t, long long cached) { return r.table.pass_kv(t, cached); });
+          EXPECT_LT(worst.mean, 0.002) << n;
+          EXPECT_LT(worst.worst, 0.02) << n;
+        }
+        continue;
+      }
+      if (study.question == Question::conversation) {
+        const auto turns = converse(study);
+        EXPECT_EQ(turns.size(), study.conversation.turns.size());
+        continue;
+      }
       const SearchResult r = search(study.study, study.search);
       configurations += r.counts.configurations;
       const auto points = r.overall().points();

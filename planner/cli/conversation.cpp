@@ -1,0 +1,95 @@
+#include "planner/conversation.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/cli/commands.hpp"
+#include "planner/cli/sweep_parts.hpp"
+#include "reports/atomic_file.hpp"
+#include "reports/json.hpp"
+#include "reports/table.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+void print(const Study& study, const std::vector<TurnTime>& turns) {
+  const Conversation& talk = study.conversation;
+  fmt::print("{}: conversation on CP{} x TP{}, {} GPUs, one user\n", study.title, talk.cp, talk.tpa,
+             talk.cp * talk.tpa);
+  Table t({"turn", "new tokens", "cached", "KV hit rate", "variant", "TTFT", "other variant", "output tokens",
+           "TTIT first", "TTIT last", "whole turn", "KV/GPU"});
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const TurnTime& turn = turns[i];
+    const Seconds other = turn.kv_chosen ? turn.pass_q : turn.pass_kv;
+    t.add({std::to_string(i + 1), std::to_string(turn.fresh), std::to_string(turn.cached),
+           fmt::format("{:.1f} %", 100 * turn.hit_rate()), turn.kv_chosen ? "pass-KV" : "pass-Q",
+           to_string(turn.ttft()), fmt::format("{:+.1f} %", 100 * (other / turn.ttft() - 1)),
+           std::to_string(turn.output), turn.output > 0 ? to_string(turn.first_ttit) : "",
+           turn.output > 0 ? to_string(turn.last_ttit) : "", to_string(turn.answer),
+           to_string(turn.kv_per_gpu, 3)});
+  }
+  fmt::print("{}", t.text());
+  Seconds chosen, kv, q;
+  for (const TurnTime& turn : turns) {
+    chosen += turn.ttft();
+    kv += turn.pass_kv;
+    q += turn.pass_q;
+  }
+  fmt::print("  all TTFTs: {} with the variant chosen per turn, {} always pass-KV, {} always pass-Q\n\n",
+             to_string(chosen), to_string(kv), to_string(q));
+}
+
+std::string csv(const std::vector<TurnTime>& turns) {
+  std::string out = csv_line({"turn", "new_tokens", "cached_tokens", "kv_hit_rate", "variant", "ttft_s",
+                              "pass_kv_s", "pass_q_s", "output_tokens", "ttit_first_ms", "ttit_last_ms",
+                              "turn_s", "kv_gb_per_gpu", "tokens_fullest_rank", "tokens_emptiest_rank"});
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const TurnTime& t = turns[i];
+    out += csv_line(
+        {std::to_string(i + 1), std::to_string(t.fresh), std::to_string(t.cached), number_text(t.hit_rate()),
+         t.kv_chosen ? "pass_kv" : "pass_q", number_text(t.ttft().value), number_text(t.pass_kv.value),
+         number_text(t.pass_q.value), std::to_string(t.output), number_text(t.first_ttit.value * 1e3),
+         number_text(t.last_ttit.value * 1e3), number_text(t.answer.value),
+         number_text(t.kv_per_gpu.value / 1e9), std::to_string(t.fullest), std::to_string(t.emptiest)});
+  }
+  return out;
+}
+
+Plot plot(const Study& study, const std::vector<TurnTime>& turns, const Provenance& made_by) {
+  Plot p;
+  p.title = study.title + ": TTFT by turn";
+  p.x_label = "turn";
+  p.y_label = "TTFT (s)";
+  p.log_y = true;
+  p.footnote = "shardline " + made_by.version + ": " + made_by.command;
+  PlotSeries kv{"pass-KV", PlotStyle::line_points, {}}, q{"pass-Q", PlotStyle::line_points, {}};
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    kv.points.emplace_back(static_cast<double>(i + 1), turns[i].pass_kv.value);
+    q.points.emplace_back(static_cast<double>(i + 1), turns[i].pass_q.value);
+  }
+  p.series = {kv, q};
+  return p;
+}
+
+}  // namespace
+
+int conversation(const ConversationOptions& o, const Provenance& made_by) {
+  const Scenario scenario = scenario_named(o.scenario);
+  if (!o.out.empty()) make_output_folder(o.out);
+  for (const Study& study : scenario.studies) {
+    if (study.question != Question::conversation)
+      throw UserError(o.scenario + " has no conversation: run shardline " +
+                      (study.question == Question::thresholds ? "thresholds" : "sweep"));
+    const std::vector<TurnTime> turns = converse(study);
+    print(study, turns);
+    if (o.out.empty()) continue;
+    const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
+    make_output_folder(folder);
+    write_file(folder / "turns.csv", csv(turns));
+    write_picture(plot(study, turns, made_by), folder / "ttft");
+    fmt::print("  wrote {}: turns.csv, ttft.png, ttft.svg\n\n", folder.string());
+  }
+  return 0;
+}
+
+}  // namespace shardline::cli

@@ -1,0 +1,66 @@
+#include "planner/ring_timing.hpp"
+
+#include <memory>
+#include <thread>
+
+#include "planner/evaluate.hpp"
+#include "planner/parallel.hpp"
+
+namespace shardline {
+
+namespace {
+
+// One thread's copy of the case, whose request changes from point to point.
+struct Worker {
+  Case study;
+  Evaluator evaluator;
+  Worker(const Case& c, std::shared_ptr<FabricCache> cache)
+      : study(c), evaluator(study, AllReduceRule::fastest, std::move(cache)) {}
+};
+
+Plan ring_plan(StrategyId id, int ranks, int tpa) {
+  Plan p;
+  p.strategy = id;
+  p.cp = ranks;
+  p.tpa = p.tpf = tpa;
+  return p;
+}
+
+}  // namespace
+
+RingTimer ring_timer(const Case& c, int tpa, int threads) {
+  const std::size_t count =
+      threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  const auto cache = std::make_shared<FabricCache>(c.system.fabric);
+  return [&c, tpa, count, cache](int ranks, std::span<const TokenSplit> splits) {
+    std::vector<RingPoint> out(splits.size());
+    std::vector<std::unique_ptr<Worker>> workers(count);
+    const Plan kv = ring_plan(StrategyId::ring_pass_kv, ranks, tpa),
+               q = ring_plan(StrategyId::ring_pass_q, ranks, tpa);
+    parallel_for(0, splits.size(), count, [&](std::size_t i, std::size_t slot) {
+      if (!workers[slot]) workers[slot] = std::make_unique<Worker>(c, cache);
+      Worker& w = *workers[slot];
+      w.study.requests = {{splits[i].cached, splits[i].fresh}};
+      out[i] = {ranks, splits[i].fresh, splits[i].cached, w.evaluator.simulate(kv), w.evaluator.simulate(q)};
+    });
+    return out;
+  };
+}
+
+RingSetting ring_setting(const Case& c, int tpa, bool achieved) {
+  const Device& d = c.system.device;
+  RingSetting s;
+  s.q_heads = c.model.attention.q_heads;
+  s.kv_heads = c.model.attention.kv_heads;
+  s.element_bytes = bytes_per_element(c.precision.kv);
+  s.compute = d.peak[static_cast<std::size_t>(c.precision.math)] * (achieved ? d.attention() : 1.0) * tpa;
+  const FabricSpec& f = c.system.fabric;
+  // Rings of several nodes cross the network; inside one NVLink domain they do not.
+  const bool inside = f.nodes == 1 || !f.network.present;
+  const BytesPerSecond link = inside ? f.nvlink.bandwidth : f.network.bandwidth;
+  const double share = inside ? f.nvlink.efficiency : f.network.efficiency * f.network.send_recv_share;
+  s.bandwidth = link * (achieved ? share : 1.0) * tpa;
+  return s;
+}
+
+}  // namespace shardline

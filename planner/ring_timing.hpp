@@ -1,0 +1,17 @@
+// Both variants of ring attention timed by events, on many requests at once.
+#pragma once
+
+#include "planner/case.hpp"
+#include "planner/thresholds.hpp"
+
+namespace shardline {
+
+/// Prefills of one request each on `ranks` context-parallel ranks of `tpa` GPUs. `c` is a prefill case and
+/// must outlive the timer; its requests are ignored. Results do not depend on the threads (0: all cores).
+RingTimer ring_timer(const Case& c, int tpa, int threads);
+
+/// What the paper's formulas see of a case: one rank is a node of `tpa` GPUs. `achieved`: sustained attention
+/// and achieved message bandwidth instead of peaks.
+RingSetting ring_setting(const Case& c, int tpa, bool achieved);
+
+}  // namespace shardline
