@@ -51,10 +51,38 @@ Deployment vllm(const Case& c, const Plan& p) {
   return d;
 }
 
+// vLLM names both sizes; its prefill gathers KV (RFC vllm-project/vllm#25749), its decode exchanges partial
+// outputs all-to-all.
+Deployment context_parallel(const Case& c, const Plan& p) {
+  Deployment d{"vLLM", {}, {}};
+  std::string line = fmt::format("vllm serve MODEL --tensor-parallel-size {}", p.tpa);
+  if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
+  line +=
+      fmt::format(" --{}-context-parallel-size {}", c.phase == Phase::prefill ? "prefill" : "decode", p.cp);
+  if (p.ep > 1) line += " --enable-expert-parallel";
+  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight, c.longest());
+  d.lines.push_back(std::move(line));
+  if (c.phase == Phase::prefill) {
+    d.notes.emplace_back("not every attention backend supports prefill context parallelism yet");
+    if (p.strategy != StrategyId::allgather_kv)
+      d.notes.emplace_back(
+          "it gathers KV (allgather_kv); no released engine documents this variant: expect allgather_kv's "
+          "TTFT");
+  } else {
+    d.notes.emplace_back(
+        "it shards KV inside the tensor-parallel group and does not pass queries round a ring");
+  }
+  return d;
+}
+
 }  // namespace
 
 std::vector<Deployment> deployments(const Case& c, const Plan& p) {
   std::vector<Deployment> out;
+  if (p.cp > 1) {
+    out.push_back(context_parallel(c, p));
+    return out;
+  }
   if (p.strategy != StrategyId::kv_shard) out.push_back(tensorrt_llm(c, p));
   if (p.kvp == 1) out.push_back(vllm(c, p));
   return out;

@@ -1,5 +1,7 @@
 #include "planner/evaluate.hpp"
 
+#include <algorithm>
+
 namespace shardline {
 
 Metrics metrics(Seconds ttl, const Plan& plan) {
@@ -24,10 +26,46 @@ Seconds Evaluator::bound(const Plan& plan) {
   return token_time(schedule_, bound_pass(schedule_, cost_, scratch_));
 }
 
+namespace {
+
+// Ranks of several classes wait for one another across layers: all of them are played, and the critical path
+// may change rank at every message.
+void break_down_classes(Evaluator& evaluator, const Schedule& s, Breakdown& b) {
+  TaskGraph graph;
+  lower_unfolded(s, evaluator.cost(), graph, Players::classes);
+  int count = 0;
+  for (const Stage& stage : s.stages) count += stage.copies;
+  const Timeline timeline = simulate(graph, evaluator.cost().machine(count * players(s, Players::classes)));
+  const auto length = [&](TaskId t) { return timeline.spans[t].end - timeline.spans[t].start; };
+  const auto op_of = [&](TaskId t) -> const Op* {
+    return graph.tag(t) == kJoinTag ? nullptr : &s.ops[graph.tag(t) % s.ops.size()];
+  };
+  for (const TaskId t : critical_path(graph, timeline)) {
+    const Op* op = op_of(t);
+    if (!op) continue;
+    b.parts[static_cast<std::size_t>(op->part)] += length(t);
+    b.kinds[static_cast<std::size_t>(op->kind)] += length(t);
+    if (is_communication(op->kind)) b.exposed_communication += length(t);
+  }
+  Seconds all;  // of the average rank
+  for (TaskId t = 0; t < graph.size(); ++t) {
+    const Op* op = op_of(t);
+    if (op && is_communication(op->kind)) all += length(t) / static_cast<double>(s.classes);
+  }
+  b.hidden_communication = std::max(Seconds(0), all - b.exposed_communication);
+  b.waiting = b.ttl - timeline.makespan();
+}
+
+}  // namespace
+
 Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   Breakdown b;
   b.ttl = evaluator.simulate(plan);
   const Schedule& s = evaluator.schedule();
+  if (s.classes > 1) {
+    break_down_classes(evaluator, s, b);
+    return b;
+  }
   PassScratch scratch(evaluator.cost());
   Seconds pass;
   const std::vector<double> runs = executions(s);

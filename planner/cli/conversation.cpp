@@ -77,9 +77,7 @@ int conversation(const ConversationOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario);
   if (!o.out.empty()) make_output_folder(o.out);
   for (const Study& study : scenario.studies) {
-    if (study.question != Question::conversation)
-      throw UserError(o.scenario + " has no conversation: run shardline " +
-                      (study.question == Question::thresholds ? "thresholds" : "sweep"));
+    require_question(study, o.scenario, Question::conversation);
     const std::vector<TurnTime> turns = converse(study);
     print(study, turns);
     if (o.out.empty()) continue;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/cli/commands.hpp"
+#include "planner/cli/sweep_parts.hpp"
 #include "planner/deploy.hpp"
 #include "planner/evaluate.hpp"
 #include "reports/atomic_file.hpp"
@@ -30,10 +30,21 @@ std::string percent(double part, double whole) {
 
 void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const MemoryUse& use) {
   const Metrics m = metrics(b.ttl, plan);
+  const bool prefill = study.study.phase == Phase::prefill;
+  const std::string share = prefill ? "share of TTFT" : "share of TTL";
   fmt::print("{}\n{}\n\n", study.title, to_string(plan));
-  fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n\n",
-             to_string(b.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
-  Table time({"part of a token", "time", "share of TTL"});
+  if (prefill) {
+    const double at_once = m.users * static_cast<double>(study.study.requests.size());
+    fmt::print(
+        "  TTFT {}   {:.1f} new tokens/s/GPU   {:.1f} GPU-seconds/request   {:.0f} requests on {} GPUs\n\n",
+        to_string(b.ttl),
+        m.users * static_cast<double>(study.study.fresh_tokens()) / (b.ttl.value * plan.gpus()),
+        b.ttl.value * plan.gpus() / at_once, at_once, plan.gpus());
+  } else {
+    fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n\n",
+               to_string(b.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
+  }
+  Table time({prefill ? "part of a prefill" : "part of a token", "time", share});
   for (std::size_t p = 0; p < b.parts.size(); ++p) {
     if (b.parts[p] > Seconds(0)) {
       time.add({std::string(to_string(static_cast<Part>(p))), to_string(b.parts[p]),
@@ -43,7 +54,7 @@ void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const 
   if (b.waiting > Seconds(1e-12))
     time.add({"waiting for a stage", to_string(b.waiting), percent(b.waiting.value, b.ttl.value)});
   fmt::print("{}\n", time.text());
-  Table kinds({"op kind on the critical path", "time", "share of TTL"});
+  Table kinds({"op kind on the critical path", "time", share});
   for (std::size_t k = 0; k < b.kinds.size(); ++k) {
     if (b.kinds[k] > Seconds(0)) {
       kinds.add({std::string(to_string(static_cast<OpKind>(k))), to_string(b.kinds[k]),
@@ -51,7 +62,7 @@ void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const 
     }
   }
   fmt::print("{}\n", kinds.text());
-  Table communication({"communication", "time", "share of TTL"});
+  Table communication({"communication", "time", share});
   communication.add(
       {"exposed", to_string(b.exposed_communication), percent(b.exposed_communication.value, b.ttl.value)});
   communication.add(
@@ -83,14 +94,72 @@ void print_collectives(Evaluator& e) {
   if (!shown.empty()) fmt::print("{}\n", t.text());
 }
 
+void write_files(const TraceNames& names, const std::vector<TraceEvent>& events, const Gantt& gantt,
+                 const std::string& out) {
+  make_output_folder(out);
+  const std::filesystem::path folder(out);
+  write_file(folder / "trace.json", trace_json(names, events));
+  fmt::print("  wrote {} (open in ui.perfetto.dev)\n", (folder / "trace.json").string());
+  for (const char* kind : {"svg", "png"}) {
+    const Rendered picture = render(gantt, kind);
+    const auto file = folder / (std::string("timeline.") + kind);
+    if (!picture.error.empty()) {
+      fmt::print("  no {}: {}\n", file.string(), picture.error);
+      continue;
+    }
+    write_file(file, picture.bytes);
+    fmt::print("  wrote {}\n", file.string());
+  }
+}
+
+// One run of each block on one rank of every class: lag and messages between them show.
+void collect_ranks(Evaluator& e, TraceNames& names, std::vector<TraceEvent>& events, Gantt& gantt) {
+  Schedule once = e.schedule();
+  for (Repeat& r : once.program) r.times = 1;
+  for (Stage& stage : once.stages) stage.copies = 1;
+  TaskGraph graph;
+  lower_unfolded(once, e.cost(), graph, Players::classes);
+  const Timeline timeline =
+      simulate(graph, e.cost().machine(static_cast<int>(once.stages.size()) * once.classes));
+  constexpr int kShown = 4;  // ranks of the picture; the trace has them all
+  for (int k = 0; k < once.classes; ++k)
+    names.processes.push_back({k, fmt::format("context-parallel rank {}", k)});
+  for (TaskId t = 0; t < graph.size(); ++t) {
+    if (graph.tag(t) == kJoinTag) continue;
+    const auto k = static_cast<int>(graph.tag(t) / once.ops.size());
+    const Op op = once.op_of_class(static_cast<OpIndex>(graph.tag(t) % once.ops.size()), k);
+    const Span& span = timeline.spans[t];
+    if (span.end == span.start) continue;
+    TraceEvent event{k,
+                     static_cast<int>(op.lane),
+                     op.name,
+                     std::string(to_string(op.kind)),
+                     span.start,
+                     span.end - span.start,
+                     {{"part", std::string(to_string(op.part))}}};
+    if (flops(op) > Flops(0)) event.arguments.emplace_back("flops", to_string(flops(op)));
+    events.push_back(event);
+    if (k < kShown) {
+      gantt.spans.push_back({fmt::format("rank {} {}", k, op.lane == Lane::compute ? "compute" : "messages"),
+                             span.start.value * 1e6, span.end.value * 1e6, std::string(to_string(op.kind)),
+                             op.name});
+    }
+  }
+}
+
 // One run of each block, back to back.
 void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const std::string& out) {
   e.simulate(plan);
   const Schedule& s = e.schedule();
-  PassScratch scratch(e.cost());
   TraceNames names;
   std::vector<TraceEvent> events;
   Gantt gantt{to_string(plan) + ": one of each block, " + study.title, "time (us)", {}};
+  if (s.classes > 1) {
+    collect_ranks(e, names, events, gantt);
+    write_files(names, events, gantt, out);
+    return;
+  }
+  PassScratch scratch(e.cost());
   const auto lane_name = [](Lane lane) { return lane == Lane::compute ? "compute" : "communication"; };
   Seconds at;
   names.processes.push_back({0, "representative rank, one run of each block"});
@@ -128,20 +197,7 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
     }
     at += scratch.timeline.makespan();
   }
-  make_output_folder(out);
-  const std::filesystem::path folder(out);
-  write_file(folder / "trace.json", trace_json(names, events));
-  fmt::print("  wrote {} (open in ui.perfetto.dev)\n", (folder / "trace.json").string());
-  for (const char* kind : {"svg", "png"}) {
-    const Rendered picture = render(gantt, kind);
-    const auto file = folder / (std::string("timeline.") + kind);
-    if (!picture.error.empty()) {
-      fmt::print("  no {}: {}\n", file.string(), picture.error);
-      continue;
-    }
-    write_file(file, picture.bytes);
-    fmt::print("  wrote {}\n", file.string());
-  }
+  write_files(names, events, gantt, out);
 }
 
 }  // namespace
@@ -149,6 +205,7 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
 int simulate(const SimulateOptions& o, const Provenance&) {
   const Scenario scenario = scenario_named(o.scenario);
   const Study& study = study_of(scenario, o.model);
+  require_question(study, o.scenario, Question::sweep);
   const Plan plan = [&] {
     Plan p = parse_plan(o.plan);
     if (p.chunks > p.batch) p.batch = p.chunks;

@@ -73,13 +73,8 @@ struct Target {
 
 Target read_target(const SweepOptions& o) {
   Target t;
-  if (o.ttl) {
-    const auto parsed = parse_quantity<Seconds>(*o.ttl);
-    if (const auto* fault = std::get_if<std::string>(&parsed))
-      throw UserError("--ttl " + *o.ttl + ": " + *fault);
-    t.ttl = std::get<Seconds>(parsed);
-    if (t.ttl <= Seconds(0)) throw UserError("--ttl " + *o.ttl + ": expected a positive time");
-  }
+  if (o.ttl) t.ttl = time_target("--ttl", *o.ttl);
+  if (o.ttft) time_target("--ttft", *o.ttft);
   if (o.tokens_per_user) {
     const Seconds ttl(1 / *o.tokens_per_user);
     t.ttl = t.ttl > Seconds(0) ? std::min(t.ttl, ttl) : ttl;
@@ -90,10 +85,7 @@ Target read_target(const SweepOptions& o) {
 
 // A target of the other phase would silently mean nothing.
 void require_target(const Study& study, const SweepOptions& o) {
-  if (study.question != Question::sweep) {
-    throw UserError(fmt::format("{} is no sweep: run shardline {}", o.scenario,
-                                study.question == Question::thresholds ? "thresholds" : "conversation"));
-  }
+  require_question(study, o.scenario, Question::sweep);
   if (study.study.phase == Phase::decode && o.ttft)
     throw UserError("--ttft is for prefill scenarios; this one decodes: use --ttl");
   if (study.study.phase == Phase::prefill && (o.ttl || o.tokens_per_user || o.users))

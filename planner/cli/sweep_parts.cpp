@@ -13,6 +13,24 @@ std::string count(std::uint64_t n) {
   return s;
 }
 
+Seconds time_target(const std::string& flag, const std::string& text) {
+  const auto parsed = parse_quantity<Seconds>(text);
+  if (const auto* fault = std::get_if<std::string>(&parsed))
+    throw UserError(flag + " " + text + ": " + *fault);
+  const Seconds time = std::get<Seconds>(parsed);
+  if (time <= Seconds(0)) throw UserError(flag + " " + text + ": expected a positive time");
+  return time;
+}
+
+void require_question(const Study& study, const std::string& scenario, Question wanted) {
+  if (study.question == wanted) return;
+  const auto command = [](Question q) {
+    return q == Question::sweep ? "sweep" : q == Question::thresholds ? "thresholds" : "conversation";
+  };
+  throw UserError(
+      fmt::format("{} asks for another answer: run shardline {}", scenario, command(study.question)));
+}
+
 void print_counts(const SearchResult& r) {
   const SearchCounts& c = r.counts;
   const std::uint64_t covered = c.configurations - c.infeasible;
@@ -66,10 +84,13 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const Provenance& 
   plot.log_x = r.x == Metric::gpus;
   plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
   for (const StrategyId id : study.search.strategies) {
-    PlotSeries s{std::string(to_string(id)), PlotStyle::steps, {}};
+    // Along GPU counts a curve; along other metrics any point stands for all that it beats.
+    PlotSeries s{
+        std::string(to_string(id)), r.x == Metric::gpus ? PlotStyle::line_points : PlotStyle::steps, {}};
     for (const Point& p : r.frontiers.at(id).points()) s.points.emplace_back(value(r.x, p), value(r.y, p));
     if (s.points.empty()) continue;
     plot.series.push_back(s);
+    if (r.x == Metric::gpus) continue;
     s.style = PlotStyle::points;  // same name, same colour
     plot.series.push_back(std::move(s));
   }

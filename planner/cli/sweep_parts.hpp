@@ -12,6 +12,10 @@ namespace shardline::cli {
 
 /// "1 392 155"
 std::string count(std::uint64_t n);
+/// A positive time given as `flag text`. Throws UserError.
+Seconds time_target(const std::string& flag, const std::string& text);
+/// Throws UserError, naming the right command, unless the study asks `wanted`.
+void require_question(const Study& study, const std::string& scenario, Question wanted);
 void print_counts(const SearchResult& r);
 /// Each strategy's own frontier.
 Plot frontier_plot(const Study& study, const SearchResult& r, const Provenance& made_by);

@@ -166,12 +166,7 @@ bool report_prefill(const Study& study, const SearchResult& r, const SweepOption
     return false;
   }
   bool met = true;
-  if (o.ttft) {
-    const auto parsed = parse_quantity<Seconds>(*o.ttft);
-    if (const auto* fault = std::get_if<std::string>(&parsed))
-      throw UserError("--ttft " + *o.ttft + ": " + *fault);
-    met = print_target(study, frontier, std::get<Seconds>(parsed));
-  }
+  if (o.ttft) met = print_target(study, frontier, time_target("--ttft", *o.ttft));
   print_frontier(study, frontier);
   print_strategies(study, r);
   if (o.out.empty()) return met;

@@ -245,9 +245,7 @@ int thresholds(const ThresholdsOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario);
   if (!o.out.empty()) make_output_folder(o.out);
   for (const Study& study : scenario.studies) {
-    if (study.question != Question::thresholds)
-      throw UserError(o.scenario + " has no thresholds: run shardline " +
-                      (study.question == Question::conversation ? "conversation" : "sweep"));
+    require_question(study, o.scenario, Question::thresholds);
     if (study.study.model.attention.kind == AttentionKind::mla)
       throw UserError(study.study.model.name +
                       ": thresholds compare messages of GQA models; MLA passes a latent");

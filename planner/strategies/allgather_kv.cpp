@@ -24,7 +24,7 @@ void attention(ContextStep& s) {
   }
   Tokens keys;
   for (int k = 0; k < n; ++k) keys.insert(keys.end(), s.keys(k).begin(), s.keys(k).end());
-  s.attend_lists(
+  const OpIndex computed = s.attend_lists(
       "attend", [&](int k) -> const Tokens& { return s.queries(k); },
       [&](int) -> const Tokens& { return keys; }, s.heads,
       [&](int k) {
@@ -32,6 +32,7 @@ void attention(ContextStep& s) {
             s.all_queries(s.q, k, s.heads.q * s.heads.qk), s.whole(all, rows * n, width),
             s.all_queries(s.out, k, s.heads.q * s.heads.v), s.all_queries(s.out_lse, k, s.heads.q)};
       });
+  s.end_iteration({&computed, 1});
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {

@@ -83,13 +83,15 @@ void attention(ContextStep& s) {
       }
     }
   }
-  s.attend_lists(
+  const OpIndex computed = s.attend_lists(
       "attend", [&](int) -> const Tokens& { return queries; }, [&](int) -> const Tokens& { return keys; },
       u.own,
       [&](int) {
         return std::vector<Region>{s.whole(q, fresh, q_width), s.whole(kv, cached + fresh, kv_width),
                                    s.whole(out, fresh, out_width), s.whole(lse, fresh, u.own.q)};
       });
+  const OpIndex ended = s.end_iteration({&computed, 1});
+  s.b.after({&ended, 1});
   const OpIndex to_tokens =
       s.b.exchange("heads to tokens", Part::exchange, OpKind::all_to_all, {n, s.p.tpa}, Bytes(0));
   s.vary([&](int k) {
