@@ -99,7 +99,7 @@ union Shape {
   AttendShape attend;
   ElementwiseShape elementwise;
   ExchangeShape exchange;
-  Shape() : attend{} {}
+  Shape() : exchange{} {}  // the others are set whole
   explicit Shape(const GemmShape& s) : gemm(s) {}
   explicit Shape(const AttendShape& s) : attend(s) {}
   explicit Shape(const ElementwiseShape& s) : elementwise(s) {}
@@ -129,6 +129,7 @@ struct Op {
   Shape shape;                      // of class 0
   std::uint32_t variants = kAlike;  // shapes of all classes: Schedule::variants[variants + class]
   std::uint32_t first_dependency = 0, dependency_count = 0;
+  Op() {}  // not defaulted: that would first fill all of it with zeros
 };
 
 Flops flops(const Op& op);         // [G1] gemm 2*rows*k*n, [G2] attend 2*pairs*q*(qk+v)

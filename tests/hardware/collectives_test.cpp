@@ -113,6 +113,16 @@ TEST(Collective, LoadsStoresAndMulticastStayInsideADomain) {
   EXPECT_NE(collective(OpKind::all_reduce, old, Bytes(1e9)).algorithm, Algorithm::nvls);
 }
 
+TEST(Collective, RailsCarryARingOverEveryNic) {
+  const GroupFabric g = group_fabric(cluster(), {16, 1});  // two nodes of eight
+  const CollectiveTime one = ring_all_reduce(g, Bytes(1e9)), eight = rails_all_reduce(g, Bytes(1e9));
+  EXPECT_EQ(one.wire, eight.wire);
+  EXPECT_NEAR(eight.rate / std::min(g.inside.ring, g.across.ring * 8.0), 1, 1e-12);
+  EXPECT_NEAR(eight.latency / (g.inside.neighbour_latency * 14.0 + g.across.neighbour_latency * 2.0), 1,
+              1e-12);
+  EXPECT_GT(eight.rate, one.rate);
+}
+
 TEST(Collective, TheFastestWinsAndIsNamed) {
   for (const Group group : {Group{2, 1}, Group{4, 1}, Group{8, 1}, Group{16, 1}, Group{32, 1}, Group{2, 8}}) {
     const GroupFabric g = group_fabric(cluster(), group);

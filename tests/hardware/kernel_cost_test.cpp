@@ -103,6 +103,27 @@ TEST(KernelCost, H2AttentionReadsItsCacheMultipliesAndExponentiates) {
   }
 }
 
+TEST(KernelCost, H18PrefillAttentionRunsInWholeWaves) {
+  System s = gb200();
+  s.device.sms = 100;
+  s.device.attention_efficiency = 0.5;
+  s.device.tile_efficiency = 0.6;
+  const double peak = s.device.peak[static_cast<std::size_t>(Dtype::bf16)].value;
+  CostModel m(s);
+  const auto time = [&](double rows, double tiles) {
+    const AttendShape a{10, 128, 128, rows * 50'000, 50'000, 256, rows, tiles};
+    const Op op = only_op([&](ScheduleBuilder& b) { b.attend("attend", Dtype::bf16, Dtype::bf16, a); });
+    return alone(m, op).value - kKernel;
+  };
+  const auto ops = [](double rows) { return 4 * 10 * 128.0 * rows * 50'000; };
+  // 10 heads x 10 tiles fill one wave of 100: the tile's rate would be 0.6, long kernels sustain 0.5.
+  EXPECT_NEAR(time(1280, 10) / (ops(1280) / (0.5 * peak)), 1, 1e-12);
+  // One row more begins a second wave; 60 tiles take as long as 100, and half-filled tiles as full ones.
+  EXPECT_NEAR(time(1281, 11) / (2 * ops(1280) / (0.6 * peak)), 1, 1e-12);
+  EXPECT_NEAR(time(768, 6) / (ops(1280) / (0.6 * peak)), 1, 1e-12);
+  EXPECT_NEAR(time(640, 10) / (ops(1280) / (0.6 * peak)), 1, 1e-12);
+}
+
 TEST(KernelCost, H1LaunchesCount) {
   CostModel m(gb200());
   for (const double launches : {0.25, 1.0, 3.0}) {
