@@ -21,6 +21,16 @@ double interval_pairs(std::int64_t a, std::int64_t b, std::int64_t c, std::int64
   return pairs;
 }
 
+bool requests_ascend(TokenView tokens) {
+  std::int32_t last = 0;
+  for (const Interval& i : tokens) {
+    if (i.request == kPadding) continue;
+    if (i.request < last) return false;
+    last = i.request;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::int64_t rows(TokenView tokens) {
@@ -37,9 +47,16 @@ std::int64_t real_rows(TokenView tokens) {
 
 double causal_pairs(TokenView queries, TokenView keys) {
   double pairs = 0;
+  const bool grouped = requests_ascend(queries) && requests_ascend(keys);
+  std::size_t first = 0;  // keys before it are of earlier requests, or padding
   for (const Interval& q : queries) {
     if (q.request == kPadding) continue;
-    for (const Interval& k : keys) {
+    if (grouped) {
+      while (first < keys.size() && keys[first].request < q.request) ++first;
+    }
+    for (std::size_t i = first; i < keys.size(); ++i) {
+      const Interval& k = keys[i];
+      if (grouped && k.request > q.request) break;
       if (k.request == q.request) pairs += interval_pairs(q.begin, q.end, k.begin, k.end);
     }
   }

@@ -25,8 +25,7 @@ struct PagePoint {
 struct Page {
   std::string title, summary, scenario, command, version;
   std::vector<PagePoint> points;
-  std::string time_label = "TTL (ms)", x_label = "Tokens per second per user",
-              y_label = "Tokens per second per GPU";
+  std::string time_label = "TTL (ms)", x_label = "Tokens/s per user", y_label = "Tokens/s per GPU";
 };
 
 /// Vega's module files as found when this program was configured; empty without Debian's libjs-vega.

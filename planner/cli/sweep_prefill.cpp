@@ -126,8 +126,8 @@ Page page(const Study& study, const SearchResult& r, const SweepOptions& o, cons
       fmt::format("{} configurations, {} feasible. Each strategy's own Pareto frontier.",
                   count(r.counts.configurations), count(r.counts.configurations - r.counts.infeasible));
   page.time_label = "TTFT (ms)";
-  page.x_label = "New tokens per second per request";
-  page.y_label = "New tokens per second per GPU";
+  page.x_label = "New tokens/s per request";
+  page.y_label = "New tokens/s per GPU";
   const Frontier overall = r.overall();
   for (const Point& p : every_point(r)) {
     const double tokens = new_tokens(study, p.plan);

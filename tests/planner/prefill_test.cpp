@@ -154,6 +154,28 @@ TEST(Prefill, C5AUniformRingTakesTheTimeOfItsClosedForm) {
   }
 }
 
+double bytes_of(const Schedule& s, const char* name) {
+  for (const Op& op : s.ops) {
+    if (std::string(op.name) == name) return op.shape.exchange.bytes;
+  }
+  return 0;
+}
+
+// Equation 1: messages are equal where the miss rate is 2 N_KV / N_H.
+TEST(Prefill, QueryAndKvMessagesHaveTheRatioOfEquation1) {
+  for (const long long fresh : {160LL, 16'000LL, 160'000LL}) {
+    const Case c = prefill_case("llama-3.1-405b", {{160'000 - fresh, fresh}});
+    Schedule kv, q;
+    strategy(StrategyId::ring_pass_kv).lower(kv, c, parse_plan("ring_pass_kv:cp=8,tpa=8,tpf=8,batch=1"));
+    strategy(StrategyId::ring_pass_q).lower(q, c, parse_plan("ring_pass_q:cp=8,tpa=8,tpf=8,batch=1"));
+    const double miss = static_cast<double>(fresh) / 160'000;
+    EXPECT_NEAR(bytes_of(q, "pass Q") / bytes_of(kv, "pass KV") / (miss * 128 / (2 * 8)), 1, 1e-12);
+    // Partial outputs and their log-sum-exps of everyone else's queries: 16 heads, BF16 and float32.
+    const double home = 7 * static_cast<double>(fresh) / 8 * 16 * (128 * 2 + 4);
+    EXPECT_EQ(bytes_of(q, "send partial outputs home"), home);
+  }
+}
+
 TEST(Prefill, TimeRisesWithNewAndCachedTokensAndFallsWithFasterParts) {
   Case c = prefill_case("llama-3.1-405b", {{0, 0}});
   Case fast = c;

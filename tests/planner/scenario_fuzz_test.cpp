@@ -129,14 +129,21 @@ TEST(Fuzz, System) {
 }
 
 TEST(Fuzz, Plan) {
-  const std::vector<Case> cases{decode_case("deepseek-r1", "gb200-nvl72", 1'000'000),
-                                decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000)};
+  std::vector<Case> cases{decode_case("deepseek-r1", "gb200-nvl72", 1'000'000),
+                          decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000)};
+  cases.push_back(cases.back());
+  cases.back().phase = Phase::prefill;
+  cases.back().requests = {{1000, 777}, {0, 3}};
   const std::vector<std::string> texts{"tensor:tpa=8,tpf=8,batch=4",
                                        "pipeline:pp=4,tpa=8,tpf=8,in_flight=4,batch=2",
                                        "dp_ep:dp=32,tpa=2,ep=64,dense_tp=2,batch=16",
                                        "kv_shard:kvp=8,tpa=8,tpf=8,batch=1",
                                        "helix:kvp=8,tpa=8,tpf=64,chunks=2,batch=4",
-                                       "helix:kvp=64,ep=16,tpf=4,batch=32,value_up=before"};
+                                       "helix:kvp=64,ep=16,tpf=4,batch=32,value_up=before",
+                                       "ring_pass_kv:cp=8,tpa=8,tpf=8,batch=1",
+                                       "ring_decode:pp=2,cp=4,tpa=8,tpf=8,batch=3",
+                                       "ulysses:cp=4,tpa=2,tpf=2,batch=1"};
+  Schedule schedule;
   int checked = 0;
   fuzz(texts, kMutants / 50, [&](const std::string& text) {
     const Plan plan = parse_plan(text);
@@ -146,6 +153,9 @@ TEST(Fuzz, Plan) {
       if (check_plan(c, plan)) continue;  // a reason is a result
       ++checked;
       EXPECT_GT(memory_use(c, plan).total().value, 0) << to_string(plan);
+      if (plan.batch > 8 || plan.gpus() > 128) continue;
+      strategy(plan.strategy).lower(schedule, c, plan);
+      EXPECT_FALSE(schedule.ops.empty());
     }
   });
   EXPECT_GT(checked, 50);

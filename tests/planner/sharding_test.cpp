@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace shardline {
@@ -22,6 +23,11 @@ TEST(Tokens, T1CausalPairsAgreeWithCounting) {
         const auto request = static_cast<std::int32_t>(draw(random, kPadding, 1));
         list->push_back({request, begin, begin + draw(random, 0, 12)});
       }
+    }
+    if (round % 2 == 0) {  // as schedules have them
+      const auto by_request = [](const Interval& a, const Interval& b) { return a.request < b.request; };
+      std::stable_sort(queries.begin(), queries.end(), by_request);
+      std::stable_sort(keys.begin(), keys.end(), by_request);
     }
     double count = 0;
     for (const Interval& q : queries) {
@@ -137,6 +143,18 @@ TEST(Sharding, ComputeOfAFullPrefillIsBalanced) {
       } else {
         // A rank has at most two tokens more than another, and each chunk starts at most 2N tokens later.
         EXPECT_LE(most - least, 2 * t + 2 * ranks * (t / ranks + 2)) << ranks << " " << tokens;
+      }
+    }
+  }
+}
+
+TEST(Sharding, PairsOfTwoRanksAreTwoSquaresOfAChunk) {
+  const int ranks = 6;
+  for (const double chunk : {1.0, 7.0, 128.0}) {
+    const ContextLayout l = context_layout({{0, static_cast<long long>(chunk) * 2 * ranks}}, ranks, nullptr);
+    for (std::size_t i = 0; i < ranks; ++i) {
+      for (std::size_t j = 0; j < ranks; ++j) {
+        EXPECT_EQ(causal_pairs(l.fresh[i], l.keys[j]), 2 * chunk * chunk + (i == j ? chunk : 0));
       }
     }
   }
