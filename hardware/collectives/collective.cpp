@@ -41,6 +41,8 @@ CollectiveTime all_reduce(const GroupFabric& g, Bytes bytes, AllReduceRule rule)
   if (allowed(AllReduceRule::tree)) take_faster(best, tree_all_reduce(g, bytes));
   if (g.whole.multicast && allowed(AllReduceRule::nvls)) take_faster(best, nvls_all_reduce(g, bytes));
   if (g.hierarchical && rule == AllReduceRule::fastest) take_faster(best, hierarchical_all_reduce(g, bytes));
+  if (g.hierarchical && rule == AllReduceRule::fastest)
+    take_faster(best, hierarchical_one_shot_all_reduce(g, bytes));
   if (g.hierarchical && rule == AllReduceRule::fastest) take_faster(best, rails_all_reduce(g, bytes));
   if (best.algorithm == Algorithm::none) best = ring_all_reduce(g, bytes);
   return best;

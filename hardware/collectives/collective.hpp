@@ -7,7 +7,17 @@
 
 namespace shardline {
 
-enum class Algorithm : std::uint8_t { none, direct, one_shot, two_shot, ring, tree, nvls, hierarchical, rails };
+enum class Algorithm : std::uint8_t {
+  none,
+  direct,
+  one_shot,
+  two_shot,
+  ring,
+  tree,
+  nvls,
+  hierarchical,
+  rails
+};
 std::string_view to_string(Algorithm algorithm);
 
 /// time = latency + wire / rate. Without the kernel cost, which kernel_cost adds.
@@ -42,10 +52,11 @@ CollectiveTime one_shot_all_reduce(const GroupFabric& g, Bytes bytes);  // [H9]
 CollectiveTime two_shot_all_reduce(const GroupFabric& g, Bytes bytes);  // [H10]
 CollectiveTime direct_all_gather(const GroupFabric& g, Bytes bytes);    // [H11]
 CollectiveTime direct_reduce_scatter(const GroupFabric& g, Bytes bytes);
-CollectiveTime direct_all_to_all(const GroupFabric& g, Bytes bytes);        // [H12]
-CollectiveTime send_recv(const GroupFabric& g, Bytes bytes);                // [H13]
-CollectiveTime nvls_all_reduce(const GroupFabric& g, Bytes bytes);          // [H14]
-CollectiveTime hierarchical_all_reduce(const GroupFabric& g, Bytes bytes);  // [H15]
+CollectiveTime direct_all_to_all(const GroupFabric& g, Bytes bytes);                 // [H12]
+CollectiveTime send_recv(const GroupFabric& g, Bytes bytes);                         // [H13]
+CollectiveTime nvls_all_reduce(const GroupFabric& g, Bytes bytes);                   // [H14]
+CollectiveTime hierarchical_all_reduce(const GroupFabric& g, Bytes bytes);           // [H15]
+CollectiveTime hierarchical_one_shot_all_reduce(const GroupFabric& g, Bytes bytes);  // [H15]
 
 /// The fastest available algorithm (ties to the earlier one of the enumeration). `kind` must be a
 /// communication.

@@ -36,7 +36,13 @@ struct SimulateOptions {
 int simulate(const SimulateOptions& options, const Provenance& made_by);
 
 int list(const std::string& what);
-int validate(const std::string& what, bool sensitivity);
+struct ValidateOptions {
+  std::string paper;
+  bool sensitivity = true;  // helix
+  std::string truth, out;   // context_parallel: a file of published figures (empty: the shipped one), a folder
+};
+int validate(const ValidateOptions& options, const Provenance& made_by);
+int validate_context(const std::string& truth_file, const std::string& out, const Provenance& made_by);
 
 struct ThresholdsOptions {
   std::string scenario, out;

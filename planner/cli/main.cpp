@@ -73,13 +73,17 @@ int run(int argc, char** argv) {
   l->add_option("what", what, "models, systems, strategies or scenarios")->required();
   l->footer("Example:\n  shardline list models");
 
-  std::string paper;
+  cli::ValidateOptions validate;
   bool no_sensitivity = false;
   CLI::App* v = app.add_subcommand("validate", "Compare with published figures, side by side");
-  v->add_option("paper", paper, "helix")->required();
+  v->add_option("paper", validate.paper, "helix or context_parallel")->required();
   v->add_flag("--no-sensitivity", no_sensitivity,
-              "Leave out the sensitivity of each ratio to the parameters");
-  v->footer("Example:\n  shardline validate helix");
+              "Leave out the sensitivity of each ratio to the parameters (helix)");
+  v->add_option("--truth", validate.truth,
+                "File of published or measured times (context_parallel; default: the paper's)");
+  v->add_option("-o,--out", validate.out,
+                "Folder for every compared value as CSV and the plot (context_parallel)");
+  v->footer("Example:\n  shardline validate context_parallel -o out/validation");
 
   cli::ThresholdsOptions thresholds;
   CLI::App* t =
@@ -120,7 +124,8 @@ int run(int argc, char** argv) {
   if (n->parsed()) return cli::conversation(conversation, made_by);
   if (y->parsed()) return cli::verify(verify);
   if (l->parsed()) return cli::list(what);
-  return cli::validate(paper, !no_sensitivity);
+  validate.sensitivity = !no_sensitivity;
+  return cli::validate(validate, made_by);
 }
 
 }  // namespace

@@ -47,10 +47,9 @@ void print_kv_identity() {
 
 }  // namespace
 
-int validate(const std::string& what, bool sensitivity) {
-  if (what != "helix")
-    throw UserError(
-        {Diagnostic{{}, "unknown paper " + what, expected_one_of(what, std::vector<std::string>{"helix"})}});
+namespace {
+
+int validate_helix(bool sensitivity) {
   fmt::print("Helix Parallelism, arXiv 2507.07120v1\n\n");
   print_rows("Figure 1: reads of one layer (Appendix A)", figure1_rows());
   print_rows("Figure 3: HOP-B, 8 requests, attention 2.0 and exchange 1.2 units each", figure3_rows());
@@ -127,6 +126,21 @@ int validate(const std::string& what, bool sensitivity) {
       "  when that TTL moves by 1 %. The geometric mean over budgets of 1 to 2 times that TTL is the stabler "
       "figure.\n");
   return 0;
+}
+
+}  // namespace
+
+int validate(const ValidateOptions& o, const Provenance& made_by) {
+  const std::vector<std::string> papers{"helix", "context_parallel"};
+  if (o.paper == "context_parallel") {
+    if (!o.sensitivity) throw UserError("--no-sensitivity is for validate helix");
+    return validate_context(o.truth, o.out, made_by);
+  }
+  if (o.paper != "helix")
+    throw UserError({Diagnostic{{}, "unknown paper " + o.paper, expected_one_of(o.paper, papers)}});
+  if (!o.truth.empty() || !o.out.empty())
+    throw UserError("--truth and --out are for validate context_parallel");
+  return validate_helix(o.sensitivity);
 }
 
 }  // namespace shardline::cli

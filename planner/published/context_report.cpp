@@ -20,7 +20,7 @@ constexpr const char* kGtt = "h100-gtt";
 constexpr const char* kGti = "h100-gti";
 constexpr long long k128K = 131072;
 
-// PHYSICS: see README.md, "Accuracy to reach".
+// README.md, "Goals".
 constexpr std::array<GoalSpec, kGoals> kGoalSpecs{
     {{"TTFT, context parallelism and one node", 0.01, 0.025, "", 0},
      {"TTFT, tensor parallelism over nodes", 0.04, 0.08, "", 0},
@@ -122,9 +122,11 @@ std::vector<WinnerRow> winners(const ContextTruth& truth, std::span<const Compar
     const ComparedValue &kv = values[i], &q = values[i + 1];
     if (kv.table != Id::table4 || kv.row != q.row || kv.column != Column::pass_kv) continue;
     const TruthRow& row = table->rows[kv.row];
-    WinnerRow w{i, kv.published <= q.published, kv.ours <= q.ours, 0,
-                row.fitted(Column::pass_kv) && row.fitted(Column::pass_q)};
+    WinnerRow w;
     w.row = kv.row;
+    w.published_pass_kv = kv.published <= q.published;
+    w.our_pass_kv = kv.ours <= q.ours;
+    w.calibration = row.fitted(Column::pass_kv) && row.fitted(Column::pass_q);
     w.regret = (w.our_pass_kv ? kv : q).published / std::min(kv.published, q.published) - 1;
     out.push_back(w);
   }

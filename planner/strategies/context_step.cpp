@@ -224,7 +224,8 @@ OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId,
 
 double cache_shards(const Case& c, const Plan& p) {
   if (p.strategy != StrategyId::ulysses) return p.cp;
-  // Kept by heads: ranks beyond the KV heads hold copies.
+  // Kept by heads: ranks beyond the KV heads hold copies, and all heads share MLA's latents.
+  if (c.model.attention.kind == AttentionKind::mla) return 1;
   return std::min(p.cp, prefill_heads(c, p).kv);
 }
 

@@ -113,6 +113,17 @@ TEST(Collective, LoadsStoresAndMulticastStayInsideADomain) {
   EXPECT_NE(collective(OpKind::all_reduce, old, Bytes(1e9)).algorithm, Algorithm::nvls);
 }
 
+TEST(Collective, H15ShortMessagesGoOneShotInsideAndWholeAcross) {
+  const GroupFabric g = group_fabric(cluster(), {16, 1});
+  for (const double s : {1e3, 1e6}) {
+    const CollectiveTime t = hierarchical_one_shot_all_reduce(g, Bytes(s));
+    const Seconds inside = one_shot_all_reduce(group_fabric(cluster(), {8, 1}), Bytes(s)).total(),
+                  across = ring_all_reduce(group_fabric(cluster(), {2, 8}), Bytes(s)).total();
+    EXPECT_NEAR(t.total() / (inside + across), 1, 1e-12);
+    EXPECT_EQ(t.total() < hierarchical_all_reduce(g, Bytes(s)).total(), s < 1e4);
+  }
+}
+
 TEST(Collective, RailsCarryARingOverEveryNic) {
   const GroupFabric g = group_fabric(cluster(), {16, 1});  // two nodes of eight
   const CollectiveTime one = ring_all_reduce(g, Bytes(1e9)), eight = rails_all_reduce(g, Bytes(1e9));
@@ -132,6 +143,7 @@ TEST(Collective, TheFastestWinsAndIsNamed) {
       if (g.whole.one_node) all.push_back(two_shot_all_reduce(g, Bytes(s)));
       if (g.whole.multicast) all.push_back(nvls_all_reduce(g, Bytes(s)));
       if (g.hierarchical) all.push_back(hierarchical_all_reduce(g, Bytes(s)));
+      if (g.hierarchical) all.push_back(hierarchical_one_shot_all_reduce(g, Bytes(s)));
       if (g.hierarchical) all.push_back(rails_all_reduce(g, Bytes(s)));
       const CollectiveTime chosen = collective(OpKind::all_reduce, g, Bytes(s));
       bool named = false;
