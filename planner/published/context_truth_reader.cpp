@@ -265,7 +265,8 @@ class TruthReader {
     }
     const std::string system = read_system(r.at("system"));
     table.unit = read_unit(r.at("unit"));
-    for (const char* key : {"title", "at", "repeat", "note"}) r.find(key);
+    for (const char* key : {"title", "at", "repeat", "note", "parallelism"}) r.find(key);
+    if (id == Id::table6 || id == Id::table7) r.find("tokens");
     if (id == Id::table4) read_claims(r);
     const Reader rows = r.at("rows");
     if (rows.is_sequence() && rows.items().empty()) rows.fault(rows.path() + " is empty");
