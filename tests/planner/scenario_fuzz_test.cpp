@@ -7,6 +7,7 @@
 
 #include "hardware/kernel_cost.hpp"
 #include "planner/memory.hpp"
+#include "planner/published/context_truth.hpp"
 #include "planner/scenario.hpp"
 #include "planner/strategy.hpp"
 #include "tests/planner/support.hpp"
@@ -126,6 +127,23 @@ TEST(Fuzz, System) {
       }
     }
   });
+}
+
+TEST(Fuzz, PublishedTables) {
+  const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
+                          source_path("scenarios")};
+  fuzz({testing::read_file(source_path("planner/published/context_parallel.yaml"))}, kMutants / 50,
+       [&](const std::string& text) {
+         const ContextTruth t = parse_context_truth("fuzz", text, catalogs);
+         for (const TruthTable& table : t.tables) {
+           EXPECT_FALSE(table.rows.empty());
+           for (const TruthRow& row : table.rows) {
+             EXPECT_GE(row.tokens, 1);
+             EXPECT_GE(row.batch, 1);
+             for (const auto& time : row.times) EXPECT_GE(time.value_or(Seconds(0)), Seconds(0));
+           }
+         }
+       });
 }
 
 TEST(Fuzz, Plan) {
