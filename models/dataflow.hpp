@@ -93,8 +93,8 @@ struct Action {
   int kv_heads = 1;                // attend: of this rank; 0: MLA (keys are the latent row, values its start)
 };
 
-/// Parts of one op: computing ops have actions, communication has moves (all of its group, all ranks); no op has
-/// both.
+/// Parts of one op: computing ops have actions, communication has moves (all of its group, all ranks); no op
+/// has both.
 struct OpFlow {
   std::uint32_t first_action = 0, actions = 0;
   std::uint32_t first_move = 0, moves = 0;

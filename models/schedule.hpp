@@ -72,7 +72,8 @@ struct GemmShape {
   double rows = 0, k = 0, n = 0, copies = 1;
 };
 
-/// Query rows against the rows of a KV cache that this rank reads, all requests together. Padding is not counted.
+/// Query rows against the rows of a KV cache that this rank reads, all requests together. Padding is not
+/// counted.
 struct AttendShape {
   double q_heads = 0, qk_dim = 0, v_dim = 0;
   double pairs = 0;        // (query, key) pairs of one head that the causal mask leaves

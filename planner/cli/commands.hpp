@@ -19,7 +19,7 @@ struct Provenance {
 
 struct SweepOptions {
   std::string scenario;
-  std::string out;                 // empty: no files
+  std::string out;                  // empty: no files
   std::optional<std::string> ttl;   // "20 ms"
   std::optional<std::string> ttft;  // "80 s", prefill
   std::optional<double> tokens_per_user;
@@ -39,7 +39,7 @@ int list(const std::string& what);
 struct ValidateOptions {
   std::string paper;
   bool sensitivity = true;  // helix
-  std::string truth, out;   // context_parallel: a file of published figures (empty: the shipped one), a folder
+  std::string truth, out;  // context_parallel: a file of published figures (empty: the shipped one), a folder
 };
 int validate(const ValidateOptions& options, const Provenance& made_by);
 int validate_context(const std::string& truth_file, const std::string& out, const Provenance& made_by);

@@ -34,12 +34,11 @@ TEST(Page, HoldsHeaderAndEveryPlan) {
   for (const char* text : {"Two plans", "<code>scenarios/decode.yaml</code>",
                            "<code>shardline sweep scenarios/decode.yaml</code>", "<code>0.1.0</code>"})
     EXPECT_NE(html.find(text), std::string::npos) << text;
-  EXPECT_NE(
-      html.find("{\"labels\":[\"TTL (ms)\",\"Tokens/s per user\",\"Tokens/s per GPU\"],"
-                "\"strategies\":[\"helix\",\"medha\"],\n\"points\":[\n"
-                "[0,\"tp 8, kvp 8\",\"shardline simulate a\",64,8,8,5.5,181.25,90,120,1],\n"
-                "[1,\"tp 8, kvp 4\",\"shardline simulate b\",32,4,4,10,100,null,80,0]\n]}</script>"),
-      std::string::npos);
+  EXPECT_NE(html.find("{\"labels\":[\"TTL (ms)\",\"Tokens/s per user\",\"Tokens/s per GPU\"],"
+                      "\"strategies\":[\"helix\",\"medha\"],\n\"points\":[\n"
+                      "[0,\"tp 8, kvp 8\",\"shardline simulate a\",64,8,8,5.5,181.25,90,120,1],\n"
+                      "[1,\"tp 8, kvp 4\",\"shardline simulate b\",32,4,4,10,100,null,80,0]\n]}</script>"),
+            std::string::npos);
   EXPECT_EQ(html, page_html(two_plans()));
 }
 
