@@ -111,9 +111,11 @@ Bytes prefill_buffer_bytes(const Case& c, const Plan& p);      // [P5]
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
                    void (*attention)(ContextStep&));
 
-// Attention of the strategies that others share.
-void attend_pass_kv(ContextStep& s);
+/// Queries round the ring, also those of a decode step.
 void attend_pass_q(ContextStep& s);
+
+/// Both phases of strategies that keep each request's tokens together (tensor, pipeline).
+void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p);
 
 /// Plans of a context-parallel strategy: every pp, cp >= 2, tpa and split of the experts.
 struct SearchSpace;

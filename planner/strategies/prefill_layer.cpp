@@ -329,6 +329,23 @@ class Layer {
 
 }  // namespace
 
+namespace {
+
+void attend_own(ContextStep& s) {
+  const auto own = [](int k) { return k; };
+  s.attend("attend", {own, own, s.q, s.kv, s.out, s.out_lse});
+}
+
+}  // namespace
+
+void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p) {
+  if (c.phase == Phase::prefill) {
+    build_prefill(schedule, c, p, false, attend_own);
+  } else {
+    build_decode(schedule, c, p, OpKind::all_to_all);
+  }
+}
+
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
                    void (*attention)(ContextStep&)) {
   std::vector<StageLayers> stages;

@@ -8,6 +8,8 @@
 
 namespace shardline {
 
+namespace {
+
 void attend_pass_kv(ContextStep& s) {
   const int n = s.p.cp;
   const double kv_width = s.heads.kv_width(), out_width = s.heads.q * s.heads.v;
@@ -38,8 +40,6 @@ void attend_pass_kv(ContextStep& s) {
     begin = s.end_iteration({both, j + 1 < n ? 2u : 1u});
   }
 }
-
-namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   if (c.phase == Phase::prefill) enumerate_context(c, gpus, space, StrategyId::ring_pass_kv, out);

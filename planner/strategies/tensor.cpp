@@ -2,7 +2,6 @@
 // replicated and its reads stop shrinking. Two all-reduces a layer. Experts are split by EP x TPF with tokens
 // replicated, so they need no dispatch. Ignored: overlap of the all-reduces with computation.
 #include "planner/strategies/context_step.hpp"
-#include "planner/strategies/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -22,18 +21,7 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   return std::nullopt;
 }
 
-void attend_here(ContextStep& s) {
-  const auto own = [](int k) { return k; };
-  s.attend("attend", {own, own, s.q, s.kv, s.out, s.out_lse});
-}
-
-void lower(Schedule& s, const Case& c, const Plan& p) {
-  if (c.phase == Phase::prefill) {
-    build_prefill(s, c, p, false, attend_here);
-  } else {
-    build_decode(s, c, p, OpKind::all_to_all);
-  }
-}
+void lower(Schedule& s, const Case& c, const Plan& p) { lower_unsharded(s, c, p); }
 
 }  // namespace
 
