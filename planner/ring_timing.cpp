@@ -47,7 +47,7 @@ RingTimer ring_timer(const Case& c, int tpa, int threads) {
   };
 }
 
-RingSetting ring_setting(const Case& c, int tpa, bool achieved) {
+RingSetting ring_setting(const Case& c, int ranks, int tpa, bool achieved) {
   const Device& d = c.system.device;
   RingSetting s;
   s.q_heads = c.model.attention.q_heads;
@@ -55,8 +55,7 @@ RingSetting ring_setting(const Case& c, int tpa, bool achieved) {
   s.element_bytes = bytes_per_element(c.precision.kv);
   s.compute = d.peak[static_cast<std::size_t>(c.precision.math)] * (achieved ? d.attention() : 1.0) * tpa;
   const FabricSpec& f = c.system.fabric;
-  // Rings of several nodes cross the network; inside one NVLink domain they do not.
-  const bool inside = f.nodes == 1 || !f.network.present;
+  const bool inside = ranks * tpa <= f.gpus_per_node;
   const BytesPerSecond link = inside ? f.nvlink.bandwidth : f.network.bandwidth;
   const double share = inside ? f.nvlink.efficiency : f.network.efficiency * f.network.send_recv_share;
   s.bandwidth = link * (achieved ? share : 1.0) * tpa;

@@ -10,8 +10,9 @@ namespace shardline {
 /// must outlive the timer; its requests are ignored. Results do not depend on the threads (0: all cores).
 RingTimer ring_timer(const Case& c, int tpa, int threads);
 
-/// What the paper's formulas see of a case: one rank is a node of `tpa` GPUs. `achieved`: sustained attention
-/// and achieved message bandwidth instead of peaks.
-RingSetting ring_setting(const Case& c, int tpa, bool achieved);
+/// What the paper's formulas see of a case: one rank is `tpa` GPUs, messages cross the network unless rings
+/// of up to `ranks` ranks fit a node. `achieved`: sustained attention and achieved message bandwidth instead
+/// of peaks.
+RingSetting ring_setting(const Case& c, int ranks, int tpa, bool achieved);
 
 }  // namespace shardline

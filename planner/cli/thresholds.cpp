@@ -56,8 +56,8 @@ void derive(const Study& study, int threads, Derived& d) {
     for (const RingPoint& p : r.points) known.push_back({p.fresh, p.cached});
     d.tests.push_back(time(n, test_points(range_of(g), n, static_cast<std::size_t>(g.test_points), known)));
   }
-  const RingSetting peak = ring_setting(study.study, g.tpa, false),
-                    achieved = ring_setting(study.study, g.tpa, true);
+  const RingSetting peak = ring_setting(study.study, g.cp.back(), g.tpa, false),
+                    achieved = ring_setting(study.study, g.cp.back(), g.tpa, true);
   const auto analytic = [](AnalyticRule (*make)(const RingSetting&, int), RingSetting s) {
     return [make, s](int n, long long t, long long p) { return make(s, n).pass_kv(t, p); };
   };
@@ -96,7 +96,7 @@ void print(const Study& study, const Derived& d) {
         g.cp[i], d.tests[i].size(), kv, d.tables[i].bytes(), d.empirical[i].alpha(), d.empirical[i].beta(),
         d.empirical[i].gamma());
     for (const bool achieved : {false, true}) {
-      const AnalyticRule a = algorithm_5(ring_setting(study.study, g.tpa, achieved), g.cp[i]);
+      const AnalyticRule a = algorithm_5(ring_setting(study.study, g.cp.back(), g.tpa, achieved), g.cp[i]);
       fmt::print(
           "    {} rates: Q message smaller below {:.1f} % miss rate (Eq. 1), KV hidden from T = {:.0f} (Eq. "
           "2), Q hidden "
@@ -125,7 +125,7 @@ ThresholdLine plain(const EmpiricalRule& r) {
 ThresholdRules rules_of(const Study& study, const Derived& d, const Provenance& made_by) {
   const ThresholdGrid& g = study.thresholds;
   const Precision& p = study.study.precision;
-  const AnalyticRule a = algorithm_5(ring_setting(study.study, g.tpa, true), g.cp.front());
+  const AnalyticRule a = algorithm_5(ring_setting(study.study, g.cp.back(), g.tpa, true), g.cp.front());
   ThresholdRules out;
   out.provenance = {study.study.model.name,
                     fmt::format("{}, TP{} in each rank", study.study.system.name, g.tpa),

@@ -35,12 +35,15 @@ TEST(RingTiming, IsThatOfSinglePlansForAnyNumberOfThreads) {
 }
 
 TEST(RingTiming, SettingIsThatOfANodeOfEightGpus) {
-  const RingSetting peak = ring_setting(gtt_case(), 8, false), achieved = ring_setting(gtt_case(), 8, true);
+  const RingSetting peak = ring_setting(gtt_case(), 16, 8, false),
+                    achieved = ring_setting(gtt_case(), 16, 8, true);
   EXPECT_NEAR(peak.compute.value, 8 * 800e12, 1);
   EXPECT_NEAR(peak.bandwidth.value, 8 * 50e9, 1);
   EXPECT_NEAR(achieved.compute.value, 8 * 800e12 * 0.7215, 1e3);
   EXPECT_NEAR(achieved.bandwidth.value, 8 * 50e9 * 0.554, 1);
   EXPECT_EQ(algorithm_1(peak, 4).message_ratio, 0.125);
+  // Rings that fit a node do not cross the network.
+  EXPECT_NEAR(ring_setting(gtt_case(), 4, 2, true).bandwidth.value, 2 * 450e9 * 0.89, 1);
 }
 
 Study talk(std::vector<Turn> turns, int cp = 4) {
