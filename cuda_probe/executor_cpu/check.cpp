@@ -74,7 +74,20 @@ void check_groups(Check& check, const Schedule& s) {
   }
 }
 
-void check_charges(Check& check, const Schedule& s, const RunResult<double>& run) {
+Count most(const RunResult<double>& run, OpIndex op) {
+  Count most;
+  for (int rank = 0; rank < run.ranks; ++rank) {
+    const Count& c = run.count(op, rank);
+    most.pairs = std::max(most.pairs, c.pairs);
+    most.query_rows = std::max(most.query_rows, c.query_rows);
+    most.kv_elements = std::max(most.kv_elements, c.kv_elements);
+    most.multiply_adds = std::max(most.multiply_adds, c.multiply_adds);
+    most.bytes = std::max(most.bytes, c.bytes);
+  }
+  return most;
+}
+
+void check_charges(Check& check, const Schedule& s, const RunResult<double>& run, Charges rule) {
   std::vector<bool> runs(s.ops.size(), false);
   for (const BlockIndex b : block_order(s)) {
     for (OpIndex op = s.blocks[b].first; op < s.blocks[b].last; ++op) runs[op] = true;
@@ -82,6 +95,10 @@ void check_charges(Check& check, const Schedule& s, const RunResult<double>& run
   for (OpIndex op = 0; op < s.ops.size(); ++op) {
     const bool described = op < s.flow->ops.size() && s.flow->ops[op].actions + s.flow->ops[op].moves > 0;
     if (!described || !runs[op]) continue;
+    if (rule == Charges::fullest_rank) {
+      compare_charges(check, s, op, 0, most(run, op));
+      continue;
+    }
     for (int rank = 0; rank < run.ranks; ++rank) compare_charges(check, s, op, rank, run.count(op, rank));
   }
   check_groups(check, s);
@@ -262,7 +279,7 @@ Check check(const Schedule& s, const Problem& p, const CheckOptions& options) {
     const Tensors<double> want = reference(p);
     const std::vector<RunOptions> orders = all_orders(p);
     const RunResult<double> run = run_all<double>(s, p, want, orders, check, check.max_error_double);
-    if (options.charges) check_charges(check, s, run);
+    if (options.charges != Charges::none) check_charges(check, s, run, options.charges);
     for (const Count& c : run.counts) {
       check.counts.pairs += c.pairs;
       check.counts.query_rows += c.query_rows;

@@ -25,9 +25,12 @@ struct Check {
   }
 };
 
+/// fullest_rank: the charge of an op is the most that any rank does, not what each does.
+enum class Charges : std::uint8_t { none, every_rank, fullest_rank };
+
 struct CheckOptions {
   bool hazards = true;  // look for missing dependencies also without running
-  bool charges = true;  // compare shapes with what was done
+  Charges charges = Charges::every_rank;
 };
 
 /// Runs the data flow in double in every Order (random: three seeds) and in float, on the inputs of

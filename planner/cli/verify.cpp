@@ -28,7 +28,7 @@ bool print_mutations(const std::vector<const Strategy*>& chosen) {
       const std::vector<VerifyCase> cases = verify_cases(*s);
       for (std::size_t i = 0; i < cases.size() && here < 2; i += 1 + cases.size() / 40) {
         if (interrupted()) throw UserError("interrupted");
-        if (!cases[i].charges) continue;
+        if (cases[i].charges != Charges::every_rank) continue;
         Schedule broken = deep_copy(verify_schedule(cases[i]));
         std::mt19937_64 random(i);
         if (!m.apply(broken, random)) continue;

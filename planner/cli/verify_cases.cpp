@@ -141,7 +141,8 @@ void add_decode(const Strategy& s, const Heads& h, long long context, Plan p, st
   const int requests = p.dp * p.batch;
   v.problem = problem_of(v.study, std::vector<long long>(static_cast<std::size_t>(requests), context));
   for (int r = 0; r < requests; ++r) v.problem.expected_queries.push_back({r, context - 1, context});
-  v.charges = s.context_parallel || context % (static_cast<long long>(v.study.kv_block) * p.kvp) == 0;
+  const bool even = s.context_parallel || context % (static_cast<long long>(v.study.kv_block) * p.kvp) == 0;
+  if (!even) v.charges = Charges::fullest_rank;
   v.what = fmt::format("{}, {} tokens, {}", h.name, context, to_string(p));
   out.push_back(std::move(v));
 }

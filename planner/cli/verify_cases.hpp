@@ -14,7 +14,7 @@ struct VerifyCase {
   Case study;
   Plan plan;
   Problem problem;
-  bool charges = true;  // false: costs charge the fullest rank, others do less
+  Charges charges = Charges::every_rank;  // where a context does not divide, costs charge the fullest rank
 };
 
 /// Attention kinds x ranks x batches x even, uneven and variable lengths x cached tokens and histories of

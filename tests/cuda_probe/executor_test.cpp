@@ -248,7 +248,7 @@ TEST(Executor, WhatNobodyWroteIsSeen) {
   Made m = all_made()[1];
   Dataflow& f = *m.schedule.flow;
   for (Move& move : f.moves) move.source.rows = move.target.rows = 0;
-  const Check c = check(m.schedule, m.problem, {.hazards = false, .charges = false});
+  const Check c = check(m.schedule, m.problem, {.hazards = false, .charges = Charges::none});
   EXPECT_TRUE(std::isinf(c.max_error_double));
   EXPECT_NE(c.worst.find("nan"), std::string::npos) << c.worst;
 }

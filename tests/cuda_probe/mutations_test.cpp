@@ -33,7 +33,7 @@ TEST(Mutations, EachIsFoundWhereverItApplies) {
         if (!mutation.apply(broken, random)) break;
         ++applied;
         EXPECT_FALSE(check(broken, made.problem).passed());
-        by_values += !check(broken, made.problem, {.hazards = false, .charges = false}).passed();
+        by_values += !check(broken, made.problem, {.hazards = false, .charges = Charges::none}).passed();
       }
     }
     EXPECT_GT(applied, 0) << mutation.name << " applies to no schedule";
