@@ -365,10 +365,9 @@ void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_qu
   if (c.model.dense_layers > 0) dense = layer.dense_block();
   if (c.model.dense_layers < c.model.layers) experts = layer.expert_block();
   b.begin_block("head");
-  // Only the last token of each sequence is turned into logits.
+  // Only the last token of each sequence is turned into logits, by the TP group that holds it.
   b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
-         {static_cast<double>(requests.size()), double(c.model.hidden),
-          share(c.model.vocab, p.ranks_per_stage())});
+         {static_cast<double>(requests.size()), double(c.model.hidden), share(c.model.vocab, p.tpa)});
   const BlockIndex head = b.end_block();
   if (p.pp > 1) {
     b.begin_block("hand-off", true);
