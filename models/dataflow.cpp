@@ -72,16 +72,4 @@ double Dataflow::bytes_out(std::uint32_t op, int rank) const {
   return bytes;
 }
 
-double Dataflow::bytes_in(std::uint32_t op, int rank) const {
-  double bytes = 0;
-  if (op >= ops.size()) return 0;
-  for (std::uint32_t i = 0; i < ops[op].moves; ++i) {
-    const Move& m = moves[ops[op].first_move + i];
-    if (m.to != rank || m.from == rank) continue;
-    bytes += static_cast<double>(m.source.rows) * static_cast<double>(m.source.columns) *
-             slots[m.source.slot].element_bytes;
-  }
-  return bytes;
-}
-
 }  // namespace shardline

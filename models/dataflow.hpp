@@ -130,9 +130,8 @@ class Dataflow {
   void act(std::uint32_t op, Action action, std::span<const Region> action_regions);
   void move(std::uint32_t op, const Move& move);
 
-  /// Bytes that leave `rank` in op `op`, and that come in from others; copies inside a rank are free.
+  /// Bytes that leave `rank` for others in op `op`; copies inside a rank are free.
   double bytes_out(std::uint32_t op, int rank) const;
-  double bytes_in(std::uint32_t op, int rank) const;
 };
 
 }  // namespace shardline

@@ -223,7 +223,6 @@ class ScheduleBuilder {
   /// Replaces the dependencies of the next op.
   void after(std::span<const OpIndex> dependencies);
   OpIndex previous() const { return static_cast<OpIndex>(s_.ops.size()) - 1; }
-  Op& last() { return s_.ops.back(); }
   Dataflow* flow() const { return s_.flow.get(); }
 
  private:

@@ -47,6 +47,17 @@ RingTimer ring_timer(const Case& c, int tpa, int threads) {
   };
 }
 
+DerivedTable derive_table(const ThresholdGrid& g, int ranks, const RingTimer& time) {
+  const LookupGrid grid = LookupGrid::covering(ranks, g.fresh_from, g.fresh_to, g.lowest_miss_rate,
+                                               g.fresh_per_octave, g.miss_per_octave);
+  RefinedTable refined = refined_table(grid, ranks, g.total_to, time);
+  std::vector<TokenSplit> known;
+  for (const RingPoint& p : refined.points) known.push_back({p.fresh, p.cached});
+  const TokenRange range{g.fresh_from, g.fresh_to, g.lowest_miss_rate, g.total_to};
+  const auto tests = test_points(range, ranks, static_cast<std::size_t>(g.test_points), known);
+  return {std::move(refined), time(ranks, tests)};
+}
+
 RingSetting ring_setting(const Case& c, int ranks, int tpa, bool achieved) {
   const Device& d = c.system.device;
   RingSetting s;

@@ -57,6 +57,8 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("{} is a strategy for {}", s.name, s.decodes ? "decoding" : "prefill");
   }
   if (p.cp > 1 && !s.context_parallel) return fmt::format("{} does not use cp", s.name);
+  if (s.context_parallel && p.cp < 2)
+    return fmt::format("{} needs cp of at least 2; with cp 1 it is tensor or pipeline", s.name);
   if (s.context_parallel && (p.kvp > 1 || p.dp > 1 || p.chunks > 1)) {
     return fmt::format("{} uses pp, cp, tpa, ep and tpf only", s.name);
   }

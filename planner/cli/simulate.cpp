@@ -112,6 +112,32 @@ void write_files(const TraceNames& names, const std::vector<TraceEvent>& events,
   }
 }
 
+using TraceArguments = std::vector<std::pair<std::string, std::string>>;
+
+TraceEvent trace_event(Evaluator& e, const Op& op, int process, const Span& span, Seconds offset,
+                       TraceArguments arguments) {
+  const OpCost c = e.cost().price(op);
+  arguments.emplace_back("part", std::string(to_string(op.part)));
+  if (flops(op) > Flops(0)) arguments.emplace_back("flops", to_string(flops(op)));
+  if (c.memory > Bytes(0)) arguments.emplace_back("HBM bytes", to_string(c.memory));
+  if (is_communication(op.kind)) {
+    arguments.emplace_back("algorithm", std::string(to_string(c.algorithm)));
+    arguments.emplace_back("group", fmt::format("{} ranks, stride {}", op.group.size, op.group.stride));
+  }
+  return {process,
+          static_cast<int>(op.lane),
+          op.name,
+          std::string(to_string(op.kind)),
+          offset + span.start,
+          span.end - span.start,
+          std::move(arguments)};
+}
+
+void name_lanes(TraceNames& names, int process) {
+  names.lanes.push_back({{process, static_cast<int>(Lane::compute)}, "compute"});
+  names.lanes.push_back({{process, static_cast<int>(Lane::communication)}, "communication"});
+}
+
 // One run of each block on one rank of every class: lag and messages between them show.
 void collect_ranks(Evaluator& e, TraceNames& names, std::vector<TraceEvent>& events, Gantt& gantt) {
   Schedule once = e.schedule();
@@ -122,23 +148,17 @@ void collect_ranks(Evaluator& e, TraceNames& names, std::vector<TraceEvent>& eve
   const Timeline timeline =
       simulate(graph, e.cost().machine(static_cast<int>(once.stages.size()) * once.classes));
   constexpr int kShown = 4;  // ranks of the picture; the trace has them all
-  for (int k = 0; k < once.classes; ++k)
+  for (int k = 0; k < once.classes; ++k) {
     names.processes.push_back({k, fmt::format("context-parallel rank {}", k)});
+    name_lanes(names, k);
+  }
   for (TaskId t = 0; t < graph.size(); ++t) {
     if (graph.tag(t) == kJoinTag) continue;
     const auto k = static_cast<int>(graph.tag(t) / once.ops.size());
     const Op op = once.op_of_class(static_cast<OpIndex>(graph.tag(t) % once.ops.size()), k);
     const Span& span = timeline.spans[t];
     if (span.end == span.start) continue;
-    TraceEvent event{k,
-                     static_cast<int>(op.lane),
-                     op.name,
-                     std::string(to_string(op.kind)),
-                     span.start,
-                     span.end - span.start,
-                     {{"part", std::string(to_string(op.part))}}};
-    if (flops(op) > Flops(0)) event.arguments.emplace_back("flops", to_string(flops(op)));
-    events.push_back(event);
+    events.push_back(trace_event(e, op, k, span, Seconds(0), {}));
     if (k < kShown) {
       gantt.spans.push_back({fmt::format("rank {} {}", k, op.lane == Lane::compute ? "compute" : "messages"),
                              span.start.value * 1e6, span.end.value * 1e6, std::string(to_string(op.kind)),
@@ -163,9 +183,7 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
   const auto lane_name = [](Lane lane) { return lane == Lane::compute ? "compute" : "communication"; };
   Seconds at;
   names.processes.push_back({0, "representative rank, one run of each block"});
-  for (const Lane lane : {Lane::compute, Lane::communication}) {
-    names.lanes.push_back({{0, static_cast<int>(lane)}, lane_name(lane)});
-  }
+  name_lanes(names, 0);
   const std::vector<double> runs = executions(s);
   for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
     const Block& block = s.blocks[b];
@@ -175,23 +193,8 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
       const Op& op = s.ops[i];
       const Span& span = scratch.timeline.spans[i - block.first];
       if (span.end == span.start) continue;
-      const OpCost c = e.cost().price(op);
-      TraceEvent event{0,
-                       static_cast<int>(op.lane),
-                       op.name,
-                       std::string(to_string(op.kind)),
-                       at + span.start,
-                       span.end - span.start,
-                       {{"block", fmt::format("{}, {} runs per token", block.name, runs[b])},
-                        {"part", std::string(to_string(op.part))}}};
-      if (flops(op) > Flops(0)) event.arguments.emplace_back("flops", to_string(flops(op)));
-      if (c.memory > Bytes(0)) event.arguments.emplace_back("HBM bytes", to_string(c.memory));
-      if (is_communication(op.kind)) {
-        event.arguments.emplace_back("algorithm", std::string(to_string(c.algorithm)));
-        event.arguments.emplace_back("group",
-                                     fmt::format("{} ranks, stride {}", op.group.size, op.group.stride));
-      }
-      events.push_back(event);
+      events.push_back(trace_event(e, op, 0, span, at,
+                                   {{"block", fmt::format("{}, {} runs per pass", block.name, runs[b])}}));
       gantt.spans.push_back({lane_name(op.lane), (at + span.start).value * 1e6, (at + span.end).value * 1e6,
                              std::string(to_string(op.kind)), op.name});
     }

@@ -29,10 +29,6 @@ struct Derived {
   std::vector<Rule> rules;
 };
 
-TokenRange range_of(const ThresholdGrid& g) {
-  return {g.fresh_from, g.fresh_to, g.lowest_miss_rate, g.total_to};
-}
-
 std::size_t index_of(const ThresholdGrid& g, int ranks) {
   return static_cast<std::size_t>(std::find(g.cp.begin(), g.cp.end(), ranks) - g.cp.begin());
 }
@@ -44,17 +40,13 @@ void derive(const Study& study, int threads, Derived& d) {
   for (std::size_t i = 0; i < g.cp.size(); ++i) {
     if (interrupted()) throw UserError("interrupted; nothing was written");
     progress.show(i, g.cp.size());
-    const int n = g.cp[i];
-    const LookupGrid grid = LookupGrid::covering(n, g.fresh_from, g.fresh_to, g.lowest_miss_rate,
-                                                 g.fresh_per_octave, g.miss_per_octave);
-    d.refined.push_back(refined_table(grid, n, g.total_to, time));
+    DerivedTable derived = derive_table(g, g.cp[i], time);
+    d.refined.push_back(std::move(derived.refined));
+    d.tests.push_back(std::move(derived.tests));
     const RefinedTable& r = d.refined.back();
     d.tables.push_back(r.table);
     // The probes cluster where the choice jumps; the fit is of the grid.
     d.empirical.push_back(fit_empirical(std::span(r.points).first(r.grid_points)));
-    std::vector<TokenSplit> known;
-    for (const RingPoint& p : r.points) known.push_back({p.fresh, p.cached});
-    d.tests.push_back(time(n, test_points(range_of(g), n, static_cast<std::size_t>(g.test_points), known)));
   }
   const RingSetting peak = ring_setting(study.study, g.cp.back(), g.tpa, false),
                     achieved = ring_setting(study.study, g.cp.back(), g.tpa, true);

@@ -43,8 +43,6 @@ class ContextModel {
   /// Floating-point operations of a prefill as Appendix A counts them: 2 W T + 1/2 4 T^2 D layers.
   Flops appendix_a_flops(long long fresh) const;
   const Model& model() const { return model_; }
-  const System& system() const { return system_; }
-  int gpus(const ContextPlan& plan) const { return plan.cp * plan.tpa; }
 
  private:
   Case prefill(long long cached, long long fresh, bool persistent) const;

@@ -268,6 +268,7 @@ Bytes prefill_buffer_bytes(const Case& c, const Plan& p) {
 
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
                        std::vector<Plan>& out) {
+  if (c.phase == Phase::decode ? !strategy(id).decodes : !strategy(id).prefills) return;
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
     if (gpus % pp != 0 || pp > c.model.layers) continue;
     const int ranks = gpus / pp;

@@ -117,7 +117,8 @@ void attend_pass_q(ContextStep& s);
 /// Both phases of strategies that keep each request's tokens together (tensor, pipeline).
 void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p);
 
-/// Plans of a context-parallel strategy: every pp, cp >= 2, tpa and split of the experts.
+/// Plans of a context-parallel strategy: every pp, cp >= 2, tpa and split of the experts; none for a case of
+/// a phase that it is not for.
 struct SearchSpace;
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
                        std::vector<Plan>& out);

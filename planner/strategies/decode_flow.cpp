@@ -18,6 +18,23 @@ std::pair<int, int> DecodeFlow::slice(int k) const {
   return {heads_ * k / p_.kvp, heads_ * (k + 1) / p_.kvp};
 }
 
+Tokens DecodeFlow::queries(int d, int first, int count) const {
+  Tokens list;
+  for (int i = first; i < first + count; ++i) list.push_back({d * p_.batch + i, c_.context - 1, c_.context});
+  return list;
+}
+
+Tokens DecodeFlow::keys(int d, int k, int first, int count) const {
+  Tokens list;
+  for (int i = first; i < first + count; ++i) {
+    for (Interval block : shards_[static_cast<std::size_t>(k)]) {
+      block.request = d * p_.batch + i;
+      list.push_back(block);
+    }
+  }
+  return list;
+}
+
 SlotId DecodeFlow::slot(const char* name, int width_per_head, double bytes, bool sliced) {
   const SlotId s = b_.flow()->slot(name, bytes);
   for_each_rank([&](int r, int, int k, int) {
@@ -40,12 +57,12 @@ DecodeFlow::DecodeFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, i
   const double act = bytes_per_element(c.precision.activations);
   Dataflow& f = *b_.flow();
   // Block i of a sequence lies on shard i mod KVP.
-  std::vector<Tokens> shard(static_cast<std::size_t>(p.kvp));
+  shards_.resize(static_cast<std::size_t>(p.kvp));
   for (long long at = 0; at < c.context; at += c.kv_block) {
     const auto k = static_cast<std::size_t>(at / c.kv_block % p.kvp);
-    shard[k].push_back({0, at, std::min(at + c.kv_block, c.context)});
+    shards_[k].push_back({0, at, std::min(at + c.kv_block, c.context)});
   }
-  for (const Tokens& list : shard) kv_rows_.push_back(rows(list));
+  for (const Tokens& list : shards_) kv_rows_.push_back(rows(list));
 
   q_ = slot("q", qk_, act, false);
   out_ = slot("partial out", v_, act, false);
@@ -55,19 +72,11 @@ DecodeFlow::DecodeFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, i
   width_ = v_;
   for_each_rank([&](int r, int d, int k, int t) {
     f.size(kv_, r, p.batch * kv_rows_[static_cast<std::size_t>(k)], kv_width_);
-    Tokens queries, keys;
-    for (int i = 0; i < p.batch; ++i) {
-      const int request = d * p.batch + i;
-      queries.push_back({request, c.context - 1, c.context});
-      for (Interval block : shard[static_cast<std::size_t>(k)]) {
-        block.request = request;
-        keys.push_back(block);
-      }
-    }
     const std::int64_t h = static_cast<std::int64_t>(t) * heads_;
     const std::int64_t g = mla ? 0 : h * a.kv_heads / a.q_heads * (qk_ + v_);
-    f.inputs.push_back({q_, r, Whole::query, f.tokens(queries), f.range(h * qk_, (h + heads_) * qk_)});
-    f.inputs.push_back({kv_, r, Whole::kv, f.tokens(keys), f.range(g, g + kv_width_)});
+    f.inputs.push_back(
+        {q_, r, Whole::query, f.tokens(queries(d, 0, p.batch)), f.range(h * qk_, (h + heads_) * qk_)});
+    f.inputs.push_back({kv_, r, Whole::kv, f.tokens(keys(d, k, 0, p.batch)), f.range(g, g + kv_width_)});
   });
   if (mla && p.value_up != ValueUp::after) {
     up_ = a.v_dim;
@@ -85,17 +94,9 @@ void DecodeFlow::attend(int first, int count) {
   action.qk_dim = qk_;
   action.v_dim = v_;
   for_each_rank([&](int r, int d, int k, int) {
-    Tokens queries, keys;
-    for (int i = first; i < first + count; ++i) {
-      const int request = d * p_.batch + i;
-      queries.push_back({request, c_.context - 1, c_.context});
-      for (long long at = static_cast<long long>(k) * c_.kv_block; at < c_.context;
-           at += static_cast<long long>(p_.kvp) * c_.kv_block)
-        keys.push_back({request, at, std::min(at + c_.kv_block, c_.context)});
-    }
     action.rank = r;
-    action.queries = f.tokens(queries);
-    action.keys = f.tokens(keys);
+    action.queries = f.tokens(queries(d, first, count));
+    action.keys = f.tokens(keys(d, k, first, count));
     const std::int64_t per_request = kv_rows_[static_cast<std::size_t>(k)];
     f.act(b_.previous(), action,
           std::array{Region{q_, first, count, 0, heads_ * qk_},
@@ -207,10 +208,9 @@ void DecodeFlow::finish() {
   for_each_rank([&](int r, int d, int k, int t) {
     const auto [first, last] = slice(k);
     const std::int64_t h = static_cast<std::int64_t>(t) * heads_;
-    Tokens tokens;
-    for (int i = 0; i < p_.batch; ++i) tokens.push_back({d * p_.batch + i, c_.context - 1, c_.context});
     f.outputs.push_back({result_, r, up_ > 0 ? Whole::value_output : Whole::attention_output,
-                         f.tokens(tokens), f.range((h + first) * width_, (h + last) * width_)});
+                         f.tokens(queries(d, 0, p_.batch)),
+                         f.range((h + first) * width_, (h + last) * width_)});
   });
 }
 

@@ -31,6 +31,10 @@ class DecodeFlow {
   int rank(int dp, int kvp, int tp) const { return (dp * p_.kvp + kvp) * p_.tpa + tp; }
   // Heads [first, second) of a rank's own that KV shard k merges.
   std::pair<int, int> slice(int k) const;
+  // The new tokens of requests [first, first + count) of attention group d, and what KV shard k holds of
+  // them.
+  Tokens queries(int d, int first, int count) const;
+  Tokens keys(int d, int k, int first, int count) const;
   SlotId slot(const char* name, int width_per_head, double bytes, bool sliced);
 
   ScheduleBuilder& b_;
@@ -39,7 +43,8 @@ class DecodeFlow {
   int heads_, kv_heads_, qk_, v_, up_ = 0;
   bool sliced_ = false;  // after an all_to_all
   std::int64_t kv_width_ = 0;
-  std::vector<std::int64_t> kv_rows_;  // per KV shard, of one request
+  std::vector<Tokens> shards_;         // per KV shard, of one request
+  std::vector<std::int64_t> kv_rows_;  // their lengths
   SlotId q_ = 0, kv_ = 0, out_ = 0, lse_ = 0, result_ = 0, weight_ = 0;
   int width_ = 0;                        // of a head in result_
   std::vector<SlotId> from_, from_lse_;  // partial outputs received, by KV shard of the sender

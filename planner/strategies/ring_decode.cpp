@@ -10,11 +10,10 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  if (c.phase == Phase::decode) enumerate_context(c, gpus, space, StrategyId::ring_decode, out);
+  enumerate_context(c, gpus, space, StrategyId::ring_decode, out);
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
-  if (p.cp < 2) return "ring_decode needs cp of at least 2; with cp 1 it is tensor or pipeline";
   if (p.ep * p.tpf != p.tpa) return "ring_decode replicates the FFN over cp: ep*tpf must be tpa";
   if (c.model.attention.kind == AttentionKind::mla) return "ring_decode does not support MLA: use helix";
   return std::nullopt;

@@ -112,12 +112,11 @@ void attention(ContextStep& s) {
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  if (c.phase == Phase::prefill) enumerate_context(c, gpus, space, StrategyId::ulysses, out);
+  enumerate_context(c, gpus, space, StrategyId::ulysses, out);
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
   const LocalHeads h = prefill_heads(c, p);
-  if (p.cp < 2) return "ulysses needs cp of at least 2; with cp 1 it is tensor or pipeline";
   if (c.model.attention.q_heads % p.tpa != 0 || h.q % p.cp != 0)
     return "ulysses needs cp*tpa to divide the query heads";
   if (h.kv % p.cp != 0 && p.cp % h.kv != 0)

@@ -27,15 +27,10 @@ TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
         const ThresholdGrid& g = study.thresholds;
         const RingTimer time = ring_timer(study.study, g.tpa, 2);
         for (const int n : g.cp) {
-          const LookupGrid grid = LookupGrid::covering(n, g.fresh_from, g.fresh_to, g.lowest_miss_rate,
-                                                       g.fresh_per_octave, g.miss_per_octave);
-          const RefinedTable r = refined_table(grid, n, g.total_to, time);
-          std::vector<TokenSplit> known;
-          for (const RingPoint& point : r.points) known.push_back({point.fresh, point.cached});
-          const auto tests =
-              time(n, test_points({g.fresh_from, g.fresh_to, g.lowest_miss_rate, g.total_to}, n, 500, known));
-          const Regret worst =
-              regret(tests, [&](int, long long t, long long cached) { return r.table.pass_kv(t, cached); });
+          const DerivedTable derived = derive_table(g, n, time);
+          const LookupTable& table = derived.refined.table;
+          const Regret worst = regret(
+              derived.tests, [&](int, long long t, long long cached) { return table.pass_kv(t, cached); });
           EXPECT_LT(worst.mean, 0.002) << n;
           EXPECT_LT(worst.worst, 0.02) << n;
         }
