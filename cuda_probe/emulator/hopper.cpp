@@ -1,0 +1,200 @@
+#include <cstring>
+
+#include "cuda_probe/emulator/block.hpp"
+#include "cuda_probe/kernels/bf16.hpp"
+
+namespace shardline::emulator {
+
+namespace {
+
+PhaseBarrier& barrier_at(Block& b, const std::uint64_t* p) {
+  const auto found = b.phases.find(p);
+  if (found == b.phases.end()) b.fail("a barrier in shared memory was not initialised");
+  return found->second;
+}
+
+void settle(Block& b, PhaseBarrier& p) {
+  if (p.pending > 0 || p.bytes != 0) return;
+  ++p.phase;
+  p.pending = p.count;
+  b.wake(p.waiting);
+}
+
+/// The 128-byte swizzle: 16-byte pieces XORed with the row of 128 bytes they are in.
+std::uint32_t swizzled(std::uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
+
+struct Operand {
+  std::uint32_t start, leading, stride;
+};
+
+Operand decode(Block& b, std::uint64_t d) {
+  if (d >> 62 != 1) b.fail("wgmma: a descriptor without the 128-byte swizzle is not emulated");
+  if ((d >> 49 & 7) != 0) b.fail("wgmma: a descriptor with a base offset is not emulated");
+  return {static_cast<std::uint32_t>(d & 0x3fff) * 16, static_cast<std::uint32_t>(d >> 16 & 0x3fff) * 16,
+          static_cast<std::uint32_t>(d >> 32 & 0x3fff) * 16};
+}
+
+float value_at(const Block& b, std::uint32_t address) {
+  Bf16 v;
+  std::memcpy(&v, b.at(swizzled(address), 2, "wgmma"), 2);
+  return to_float(v);
+}
+
+}  // namespace
+
+void barrier_init(std::uint64_t* barrier, int count) {
+  Block& b = Block::current();
+  b.check_shared(barrier, 8, "barrier_init");
+  b.phases[barrier] = {count, count, 0, 0, {}};
+}
+
+void barrier_arrive(std::uint64_t* barrier, std::uint32_t expected_bytes) {
+  Block& b = Block::current();
+  PhaseBarrier& p = barrier_at(b, barrier);
+  if (p.pending == 0) b.fail("more arrivals at a barrier than it counts");
+  p.bytes += expected_bytes;
+  --p.pending;
+  settle(b, p);
+}
+
+void barrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
+  Block& b = Block::current();
+  PhaseBarrier& p = barrier_at(b, barrier);
+  while ((p.phase & 1) == parity) {
+    p.waiting.push_back(b.self().id);
+    b.sleep("barrier_wait");
+  }
+}
+
+void tensor_copy(void* to, const TensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2) {
+  Block& b = Block::current();
+  const TensorMap m = *map;
+  const std::size_t row_bytes = m.box[0] * 2, rows = m.box[1] * m.box[2];
+  const std::uint32_t start = b.address_of(to);
+  b.check_shared(to, rows * row_bytes, "copy_tensor");
+  if (start % 1024 != 0 || row_bytes != 128)
+    b.fail("copy_tensor: only boxes of 128 bytes x rows at multiples of 1024 bytes are emulated");
+  barrier_at(b, barrier);
+  b.counts.bytes_async += static_cast<double>(rows * row_bytes);
+  const auto work = [&b, m, start, barrier, c0, c1, c2] {
+    for (std::uint32_t z = 0; z < m.box[2]; ++z) {
+      for (std::uint32_t y = 0; y < m.box[1]; ++y) {
+        for (std::uint32_t x = 0; x < m.box[0]; ++x) {
+          const std::int64_t at[3] = {c0 + std::int64_t{x}, c1 + std::int64_t{y}, c2 + std::int64_t{z}};
+          bool inside = true;
+          std::size_t offset = 0;
+          for (std::size_t i = 0; i < 3; ++i) {
+            inside = inside && at[i] >= 0 && at[i] < static_cast<std::int64_t>(m.size[i]);
+            offset += static_cast<std::size_t>(at[i]) * m.stride[i];
+          }
+          Bf16 v{0};
+          if (inside) std::memcpy(&v, static_cast<const std::byte*>(m.base) + offset, 2);
+          const std::uint32_t place = start + ((z * m.box[1] + y) * m.box[0] + x) * 2;
+          std::memcpy(b.at(swizzled(place), 2, "copy_tensor"), &v, 2);
+        }
+      }
+    }
+    PhaseBarrier& p = barrier_at(b, barrier);
+    p.bytes -= static_cast<std::int64_t>(m.box[0]) * 2 * m.box[1] * m.box[2];
+    settle(b, p);
+  };
+  if (b.options.late) {
+    b.later(work);
+  } else {
+    work();
+  }
+}
+
+void Block::finish(Product& p) {
+  if (p.done) return;
+  p.done = true;
+  const Operand b = decode(*this, p.b_descriptor);
+  std::vector<float> columns(static_cast<std::size_t>(p.columns) * 16), rows(64 * 16);
+  for (std::uint32_t n = 0; n < static_cast<std::uint32_t>(p.columns); ++n) {
+    for (std::uint32_t k = 0; k < 16; ++k) {
+      const std::uint32_t address =
+          p.b_rows_are_k ? b.start + n / 64 * b.leading + n % 64 * 2 + k / 8 * b.stride + k % 8 * 128
+                         : b.start + n / 8 * b.stride + n % 8 * 128 + k * 2;
+      columns[n * 16 + k] = value_at(*this, address);
+    }
+  }
+  for (std::uint32_t m = 0; m < 64; ++m) {
+    for (std::uint32_t k = 0; k < 16; ++k) {
+      if (p.a.empty()) {
+        const Operand a = decode(*this, p.a_descriptor);
+        rows[m * 16 + k] = value_at(*this, a.start + m / 8 * a.stride + m % 8 * 128 + k * 2);
+      } else {
+        const std::uint32_t lane = m / 16 * 32 + m % 8 * 4 + k % 8 / 2;
+        const std::uint32_t word = p.a[lane][m % 16 / 8 + 2 * (k / 8)];
+        rows[m * 16 + k] = to_float({static_cast<std::uint16_t>(word >> (16 * (k % 2)))});
+      }
+    }
+  }
+  for (std::uint32_t t = 0; t < 128; ++t) {
+    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(p.columns) / 2; ++i) {
+      const std::uint32_t m = t / 32 * 16 + t % 32 / 4 + 8 * (i % 4 / 2), n = i / 4 * 8 + t % 4 * 2 + i % 2;
+      float sum = 0;
+      for (std::uint32_t k = 0; k < 16; ++k) sum += rows[m * 16 + k] * columns[n * 16 + k];
+      p.d[t][i] = (p.accumulate ? p.d[t][i] : 0) + sum;
+    }
+  }
+  counts.mma_flops += 2.0 * 64 * 16 * p.columns;
+}
+
+void wgmma(float* d, const std::uint32_t* a, std::uint64_t a_descriptor, std::uint64_t b_descriptor,
+           int columns, bool b_rows_are_k, bool accumulate) {
+  struct Part {
+    float* d;
+    const std::uint32_t* a;
+    std::uint64_t a_descriptor, b_descriptor;
+    int columns;
+    bool b_rows_are_k, accumulate;
+  } mine{d, a, a_descriptor, b_descriptor, columns, b_rows_are_k, accumulate};
+  Block& block = Block::current();
+  Thread& t = block.self();
+  if (!t.fenced) block.fail("wgmma without wgmma_fence since the last commit");
+  ++t.products;
+  block.meet(128, "wgmma", &mine, [&block, &t](std::vector<void*>& parts) {
+    const Part& first = *static_cast<Part*>(parts[0]);
+    Product p{
+        {}, {}, first.a_descriptor, first.b_descriptor, first.columns, first.b_rows_are_k, first.accumulate};
+    for (void* each : parts) {
+      const Part& one = *static_cast<Part*>(each);
+      if (one.a_descriptor != p.a_descriptor || one.b_descriptor != p.b_descriptor ||
+          one.columns != p.columns || one.b_rows_are_k != p.b_rows_are_k || one.accumulate != p.accumulate)
+        block.fail("wgmma: threads of a warpgroup differ in descriptors or forms");
+      p.d.push_back(one.d);
+      if (one.a != nullptr) p.a.push_back(one.a);
+    }
+    Warpgroup& group = block.warpgroups[static_cast<std::size_t>(t.id / 128)];
+    group.products.push_back(std::move(p));
+    if (!block.options.late) block.finish(group.products.back());
+  });
+}
+
+void wgmma_fence() { Block::current().self().fenced = true; }
+
+void wgmma_commit() {
+  Thread& t = Block::current().self();
+  t.product_groups.push_back(t.products);
+  t.fenced = false;
+}
+
+void wgmma_wait(int pending) {
+  Block& block = Block::current();
+  Thread& t = block.self();
+  const auto groups = static_cast<int>(t.product_groups.size());
+  if (groups <= pending) return;
+  const std::int64_t until = t.product_groups[static_cast<std::size_t>(groups - pending - 1)];
+  Warpgroup& group = block.warpgroups[static_cast<std::size_t>(t.id / 128)];
+  for (std::int64_t i = group.retired; i < until; ++i)
+    block.finish(group.products[static_cast<std::size_t>(i - group.retired)]);
+  while (!group.products.empty() && group.products.front().done) {
+    group.products.pop_front();
+    ++group.retired;
+  }
+}
+
+void proxy_fence() {}
+
+}  // namespace shardline::emulator
