@@ -134,7 +134,7 @@ void Engine::play(Timeline& out) {
     if (events_.empty()) break;
     now_ = events_.top().time;
     while (!events_.empty() && events_.top().time == now_) {
-      const Event event = events_.top();
+      const HeapEvent event = events_.top();
       events_.pop();
       Flow& flow = flows_[event.task];
       if (flow.ticket != event.ticket) continue;

@@ -9,7 +9,7 @@
 namespace shardline {
 
 /// At `time` something happens to `task`, unless a later event took its place: `ticket` tells.
-struct Event {
+struct HeapEvent {
   double time;
   std::uint32_t task;
   std::uint32_t ticket;
@@ -19,10 +19,10 @@ struct Event {
 class EventHeap {
  public:
   bool empty() const { return events_.empty(); }
-  const Event& top() const { return events_.front(); }
+  const HeapEvent& top() const { return events_.front(); }
   void clear() { events_.clear(); }
 
-  void push(Event event) {
+  void push(HeapEvent event) {
     std::size_t hole = events_.size();
     events_.push_back(event);
     while (hole > 0) {
@@ -35,7 +35,7 @@ class EventHeap {
   }
 
   void pop() {
-    const Event last = events_.back();
+    const HeapEvent last = events_.back();
     events_.pop_back();
     if (events_.empty()) return;
     const std::size_t size = events_.size();
@@ -54,11 +54,11 @@ class EventHeap {
   }
 
  private:
-  static bool before(const Event& a, const Event& b) {
+  static bool before(const HeapEvent& a, const HeapEvent& b) {
     return a.time < b.time || (a.time == b.time && a.task < b.task);
   }
 
-  std::vector<Event> events_;
+  std::vector<HeapEvent> events_;
 };
 
 }  // namespace shardline

@@ -38,6 +38,13 @@ SL_DEVICE std::uint64_t columns_descriptor(std::uint32_t address, int tile_bytes
 
 using TensorMap = CUtensorMap;
 
+/// The swizzle counts from multiples of 1024 bytes of the shared window; a kernel asks for this many more.
+inline constexpr int kSwizzleSlack = 1024;
+SL_DEVICE std::byte* swizzle_base(std::byte* dynamic) {
+  const std::uint32_t past = shared_address(dynamic) % kSwizzleSlack;
+  return dynamic + (past == 0 ? 0 : kSwizzleSlack - past);
+}
+
 /// One thread; then fence_barriers() and a barrier of the block.
 SL_DEVICE void barrier_init(std::uint64_t* barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count)

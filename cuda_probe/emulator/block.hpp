@@ -98,8 +98,13 @@ class Block {
   std::uint32_t address_of(const void* p) const;
   std::byte* at(std::uint32_t address, std::size_t size, const char* what) const;
 
-  void later(std::function<void()> work) { async_.push_back(std::move(work)); }
+  /// Work that ends when a thread waits for `barrier`, or nothing else can go on.
+  void later(const PhaseBarrier& barrier, std::function<void()> work) {
+    async_.push_back({&barrier, std::move(work)});
+  }
   void finish(Product& p);
+  /// The oldest copies of a thread that it has not waited for; false: there are none.
+  static bool finish_copies(Thread& t);
 
   Grid grid;
   Options options;
@@ -113,13 +118,18 @@ class Block {
   bool join(Meeting& m, int size, const char* what, void* part);
   void leave(Meeting& m);
   int choose();
+  bool finish_async();
   void resume(Thread& t);
 
   std::byte* shared_;
   std::mt19937_64& random_;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Meeting> warps_, groups_;
-  std::vector<std::function<void()>> async_;
+  struct Async {
+    const PhaseBarrier* barrier;
+    std::function<void()> work;
+  };
+  std::vector<Async> async_;
   boost::context::fiber main_;
   int running_ = -1;
   bool stopping_ = false;

@@ -51,6 +51,7 @@ void Block::fail(const std::string& what) const {
 
 void Block::sleep(const char* what) {
   Thread& t = self();
+  if (options.order == ThreadOrder::random && random_() % 16 == 0) finish_copies(t);
   t.ready = false;
   t.waits_for = what;
 #if defined(__SANITIZE_ADDRESS__)
@@ -118,6 +119,21 @@ int Block::choose() {
   return ready[random_() % ready.size()];
 }
 
+// What nobody waits for stays under way as long as anything else can happen.
+bool Block::finish_async() {
+  if (async_.empty()) return false;
+  std::vector<std::size_t> wanted;
+  for (std::size_t i = 0; i < async_.size(); ++i) {
+    if (!async_[i].barrier->waiting.empty()) wanted.push_back(i);
+  }
+  if (wanted.empty()) wanted.push_back(0);
+  const std::size_t which = wanted[options.order == ThreadOrder::random ? random_() % wanted.size() : 0];
+  const std::function<void()> work = std::move(async_[which].work);
+  async_.erase(async_.begin() + static_cast<std::ptrdiff_t>(which));
+  work();
+  return true;
+}
+
 void Block::resume(Thread& t) {
   running_ = t.id;
 #if defined(__SANITIZE_ADDRESS__)
@@ -157,24 +173,14 @@ void Block::run(const std::function<void(std::byte*)>& body) {
           return std::move(main_);
         });
   }
-  const auto finish_one = [&](std::size_t which) {
-    const std::function<void()> work = std::move(async_[which]);
-    async_.erase(async_.begin() + static_cast<std::ptrdiff_t>(which));
-    work();
-  };
   try {
     while (!error_) {
-      const bool random = options.order == ThreadOrder::random;
-      if (random && !async_.empty() && random_() % 64 == 0) finish_one(random_() % async_.size());
       const int next = choose();
       if (next >= 0) {
         resume(*threads_[static_cast<std::size_t>(next)]);
         continue;
       }
-      if (!async_.empty()) {
-        finish_one(random ? random_() % async_.size() : 0);
-        continue;
-      }
+      if (finish_async()) continue;
       const auto stuck =
           std::find_if(threads_.begin(), threads_.end(), [](const auto& t) { return !t->done; });
       if (stuck == threads_.end()) break;

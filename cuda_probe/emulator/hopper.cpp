@@ -99,7 +99,7 @@ void tensor_copy(void* to, const TensorMap* map, std::uint64_t* barrier, int c0,
     settle(b, p);
   };
   if (b.options.late) {
-    b.later(work);
+    b.later(barrier_at(b, barrier), work);
   } else {
     work();
   }

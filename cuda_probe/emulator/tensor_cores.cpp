@@ -111,12 +111,21 @@ void commit_copies() {
   t.open_copies.clear();
 }
 
-void wait_copies(int pending) {
-  Thread& t = Block::current().self();
-  while (static_cast<int>(t.copy_groups.size()) > pending) {
+bool Block::finish_copies(Thread& t) {
+  if (!t.copy_groups.empty()) {
     for (const AsyncCopy& c : t.copy_groups.front()) perform(c);
     t.copy_groups.pop_front();
+    return true;
   }
+  for (const AsyncCopy& c : t.open_copies) perform(c);
+  const bool some = !t.open_copies.empty();
+  t.open_copies.clear();
+  return some;
+}
+
+void wait_copies(int pending) {
+  Thread& t = Block::current().self();
+  while (static_cast<int>(t.copy_groups.size()) > pending) Block::finish_copies(t);
 }
 
 }  // namespace shardline::emulator

@@ -75,7 +75,8 @@ struct MlaDecodeArguments {
   const std::int32_t* kv_rows;
   const std::int32_t* pages;
   std::int32_t most_pages, page_rows;
-  Bf16* out;  // [sequence][head][512]
+  std::int64_t cache_rows;  // of kv in all; rows below it may be read, whatever they hold
+  Bf16* out;                // [sequence][head][512]
   std::int64_t out_row, out_head;
   float* lse;
   std::int64_t lse_row;

@@ -8,26 +8,25 @@
 #include "cuda_probe/kernels/attention.hpp"
 #include "cuda_probe/kernels/elementwise.hpp"
 #include "cuda_probe/kernels/merge.hpp"
+#include "cuda_probe/kernels/splits.hpp"
 
 namespace shardline {
 
 /// Which instructions a prefill uses; automatic: the best that the device has.
 enum class PrefillPath : std::uint8_t { automatic, mma, wgmma };
+/// The same of an MLA decode; up to 16 heads automatic is mma.
+enum class MlaDecodePath : std::uint8_t { automatic, mma, wgmma };
 
 cudaError_t prefill(const PrefillArguments& arguments, cudaStream_t stream,
                     PrefillPath path = PrefillPath::automatic);
 /// Both launch a second kernel that merges the splits where there are several.
 cudaError_t decode(const DecodeArguments& arguments, cudaStream_t stream);
-cudaError_t mla_decode(const MlaDecodeArguments& arguments, cudaStream_t stream);
+cudaError_t mla_decode(const MlaDecodeArguments& arguments, cudaStream_t stream,
+                       MlaDecodePath path = MlaDecodePath::automatic);
 cudaError_t merge(const MergeArguments& arguments, cudaStream_t stream);
 cudaError_t compress(const CompressArguments& arguments, cudaStream_t stream);
 cudaError_t rms_norm(const RowArguments& arguments, cudaStream_t stream);
 cudaError_t swiglu(const RowArguments& arguments, cudaStream_t stream);
 cudaError_t add(const RowArguments& arguments, cudaStream_t stream);
-
-/// Splits of the cache that fill a device of `sms` multiprocessors: what the callers of decode() and
-/// mla_decode() should ask for.
-int decode_splits(std::int64_t longest_kv, int sequences, int kv_heads, int sms);
-int mla_decode_splits(std::int64_t longest_kv, int sequences, int q_heads, int sms);
 
 }  // namespace shardline

@@ -1,7 +1,5 @@
 #include "cuda_probe/kernels/launch_parts.hpp"
 
-#include <mutex>
-
 namespace shardline {
 
 cudaError_t compute_capability(int* capability) {

@@ -32,5 +32,7 @@ cudaError_t tile_map(CUtensorMap* map, const Bf16* base, std::int64_t columns, s
                      std::int64_t heads, std::int64_t row, std::int64_t head, int box_rows);
 
 cudaError_t prefill_wgmma(const PrefillArguments& a, cudaStream_t stream);
+/// Without the merge of the splits. Needs compute capability 9.0 and cache_rows > 0.
+cudaError_t mla_decode_wgmma(const MlaDecodeArguments& a, cudaStream_t stream);
 
 }  // namespace shardline

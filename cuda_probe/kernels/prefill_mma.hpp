@@ -68,7 +68,7 @@ struct PrefillMma {
     }
     SL_UNROLL
     for (int band = 0; band < kBands; ++band) softmax[band].finish();
-    sync_threads();  // q's place is free
+    // q's place is free: a barrier followed the last scores.
     write(a, q, o, softmax, scale, first_row, head);
   }
 

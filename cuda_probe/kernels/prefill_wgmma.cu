@@ -1,7 +1,4 @@
 // Compiled for sm_90a only.
-#include <cstring>
-#include <mutex>
-
 #include "cuda_probe/kernels/launch_parts.hpp"
 #include "cuda_probe/kernels/prefill_wgmma.hpp"
 
@@ -13,9 +10,7 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     prefill_wgmma_kernel(const __grid_constant__ typename Kernel::Arguments x) {
   extern __shared__ std::byte dynamic[];
-  // The swizzle counts from multiples of 1024 bytes of the shared window.
-  const std::uint32_t past = device::shared_address(dynamic) % 1024;
-  Kernel::run(x, dynamic + (past == 0 ? 0 : 1024 - past));
+  Kernel::run(x, device::swizzle_base(dynamic));
 }
 
 template <int QkDim, int VDim>
@@ -29,7 +24,7 @@ cudaError_t start(const PrefillArguments& a, cudaStream_t stream) {
   if (error == cudaSuccess)
     error = tile_map(&x.v, a.v, VDim, a.kv_rows, a.kv_heads, a.kv_row, a.kv_head, kKeyTile);
   if (error != cudaSuccess) return error;
-  constexpr int kBytes = Kernel::kSharedBytes + 1024;
+  constexpr int kBytes = Kernel::kSharedBytes + device::kSwizzleSlack;
   error = allow_shared(prefill_wgmma_kernel<Kernel>, kBytes);
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(a.q_heads), static_cast<unsigned>(prefill_tiles(a)));

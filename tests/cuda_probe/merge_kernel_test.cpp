@@ -1,9 +1,11 @@
 // The merge kernel's own code, thread by thread, on the CPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "cuda_probe/kernels/merge.hpp"
@@ -114,6 +116,86 @@ TEST(MergeKernel, EachThreadWritesItsOwnEightValues) {
     for (std::size_t i = 0; i < one.out_lse.size(); ++i) {
       EXPECT_EQ(one.out_lse[i] == -7, i * 8 != static_cast<std::size_t>(thread));
     }
+  }
+}
+
+// Rows of parts and results far apart, each by another stride: as those of wider matrices.
+TEST(MergeKernel, RowsMayLieApart) {
+  const Merge whole(3, 5, 3, 64, 4);
+  Merge dense = whole;
+  const std::size_t width = 3 * 64;
+  std::vector<std::vector<Bf16>> outputs;
+  std::vector<std::vector<float>> lses;
+  MergeArguments a = whole.a;
+  const auto spread = [](const auto& from, std::size_t row, std::size_t stride, auto fill) {
+    std::vector<std::decay_t<decltype(fill)>> to(5 * stride, fill);
+    for (std::size_t i = 0; i < from.size(); ++i) to[i / row * stride + i % row] = from[i];
+    return to;
+  };
+  for (std::size_t p = 0; p < 3; ++p) {
+    a.output_row[p] = static_cast<std::int64_t>(width + 8 * (p + 1));
+    a.lse_row[p] = static_cast<std::int64_t>(3 + p);
+    outputs.push_back(spread(whole.outputs[p], width, width + 8 * (p + 1), Bf16{0x7fc0}));
+    lses.push_back(spread(whole.lses[p], 3, 3 + p, 1e30f));
+    a.outputs[p] = outputs.back().data();
+    a.lses[p] = lses.back().data();
+    dense.a.outputs[p] = dense.outputs[p].data();
+    dense.a.lses[p] = dense.lses[p].data();
+  }
+  dense.a.out = dense.out.data();
+  dense.a.out_lse = dense.out_lse.data();
+  dense.run();
+  std::vector<Bf16> out(5 * (width + 40), Bf16{0x1234});
+  std::vector<float> out_lse(5 * 7, -7);
+  a.out = out.data();
+  a.out_row = static_cast<std::int64_t>(width + 40);
+  a.out_lse = out_lse.data();
+  a.out_lse_row = 7;
+  for (std::int64_t i = 0; i < merge_threads(a); ++i) merge_thread(a, i);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t row = i / (width + 40), column = i % (width + 40);
+    EXPECT_EQ(out[i].bits, column < width ? dense.out[row * width + column].bits : 0x1234);
+  }
+  for (std::size_t i = 0; i < out_lse.size(); ++i)
+    EXPECT_EQ(out_lse[i], i % 7 < 3 ? dense.out_lse[i / 7 * 3 + i % 7] : -7);
+}
+
+// As the kernel does: the threads of a block all read before one writes.
+TEST(MergeKernel, InPlaceOnceTheThreadsOfAHeadHaveRead) {
+  EXPECT_TRUE(merges_in_place(64));
+  EXPECT_TRUE(merges_in_place(512));
+  EXPECT_FALSE(merges_in_place(192)) << "a head would span blocks";
+  EXPECT_FALSE(merges_in_place(4096));
+  Merge apart(2, 7, 5, 128, 6), in_place(2, 7, 5, 128, 6);
+  apart.run();
+  MergeArguments& a = in_place.a;
+  a.out = in_place.outputs[0].data();
+  a.out_lse = in_place.lses[0].data();
+  const std::int64_t threads = merge_threads(a);
+  for (std::int64_t first = 0; first < threads; first += kMergeBlock) {
+    std::vector<MergePiece> pieces;
+    const std::int64_t last = std::min(first + kMergeBlock, threads);
+    for (std::int64_t i = first; i < last; ++i) pieces.push_back(merge_read(a, i));
+    for (std::int64_t i = first; i < last; ++i)
+      merge_write(a, i, pieces[static_cast<std::size_t>(i - first)]);
+  }
+  for (std::size_t i = 0; i < apart.out.size(); ++i)
+    EXPECT_EQ(in_place.outputs[0][i].bits, apart.out[i].bits);
+  EXPECT_EQ(in_place.lses[0], apart.out_lse);
+}
+
+// Places beyond 32 bits take another way than those below.
+TEST(MergeKernel, PlacesOfThreadsDoNotOverflow) {
+  MergeArguments a{};
+  a.rows = std::int64_t{1} << 31;
+  a.heads = 96;
+  a.head_dim = 128;
+  const std::int64_t last = merge_threads(a) - 1;
+  for (const std::int64_t index : {std::int64_t{0}, std::int64_t{0xffffffff}, std::int64_t{1} << 32, last}) {
+    const MergePlace at = merge_place(a, index);
+    EXPECT_EQ((at.row * 96 + at.head) * 16 + at.piece, index);
+    EXPECT_LT(at.head, 96);
+    EXPECT_LT(at.piece, 16);
   }
 }
 
