@@ -166,11 +166,11 @@ View<Scalar> Executor<Scalar>::view(OpIndex op, int rank, const Region& r) {
 }
 
 template <class Scalar>
-Matrix<Scalar> Executor<Scalar>::whole_part(const Binding& b) const {
-  const Matrix<Scalar>& whole = tensors_[b.whole];
-  const TokenView row_list = flow_.token_list(b.rows), column_list = flow_.token_list(b.columns);
+Matrix<Scalar> input_part(const Dataflow& flow, const Tensors<Scalar>& tensors, const Binding& b) {
+  const Matrix<Scalar>& whole = tensors[b.whole];
+  const TokenView row_list = flow.token_list(b.rows), column_list = flow.token_list(b.columns);
   const auto fail_binding = [&](const std::string& what) {
-    throw ExecutionError(std::string("input '") + flow_.slots[b.slot].name + "', rank " +
+    throw ExecutionError(std::string("input '") + flow.slots[b.slot].name + "', rank " +
                          std::to_string(b.rank) + ": " + what);
   };
   Matrix<Scalar> part =
@@ -180,10 +180,10 @@ Matrix<Scalar> Executor<Scalar>::whole_part(const Binding& b) const {
     if (i.request != kPadding) {
       const auto request = static_cast<std::size_t>(i.request);
       const bool tokens = rows_are_tokens(b.whole);
-      if (tokens && (i.request < 0 || request + 1 >= tensors_.first_row.size()))
+      if (tokens && (i.request < 0 || request + 1 >= tensors.first_row.size()))
         fail_binding("no such request");
-      const std::int64_t first = tokens ? tensors_.first_row[request] : 0;
-      const std::int64_t end = tokens ? tensors_.first_row[request + 1] : whole.rows();
+      const std::int64_t first = tokens ? tensors.first_row[request] : 0;
+      const std::int64_t end = tokens ? tensors.first_row[request + 1] : whole.rows();
       if (i.begin < 0 || i.end < i.begin || first + i.end > end)
         fail_binding("rows [" + std::to_string(i.begin) + ", " + std::to_string(i.end) + ") lie outside " +
                      std::to_string(end - first));
@@ -215,7 +215,7 @@ void Executor<Scalar>::allocate() {
   }
   for (const Binding& b : flow_.inputs) {
     Matrix<Scalar>& m = slot(b.slot, b.rank);
-    Matrix<Scalar> part = whole_part(b);
+    Matrix<Scalar> part = input_part(flow_, tensors_, b);
     if (part.rows() != m.rows() || part.cols() != m.cols())
       throw ExecutionError(std::string("input '") + flow_.slots[b.slot].name + "', rank " +
                            std::to_string(b.rank) + ": " + std::to_string(part.rows()) + " x " +
@@ -312,6 +312,8 @@ RunResult<Scalar> Executor<Scalar>::run(const RunOptions& options) {
   return result;
 }
 
+template Matrix<double> input_part(const Dataflow&, const Tensors<double>&, const Binding&);
+template Matrix<float> input_part(const Dataflow&, const Tensors<float>&, const Binding&);
 template class Executor<double>;
 template class Executor<float>;
 

@@ -65,6 +65,11 @@ std::vector<BlockIndex> block_order(const Schedule& schedule);
 /// Ops that `op` waits for on each rank: its dependencies and the op before it on its lane, each once.
 std::vector<OpIndex> predecessors(const Schedule& schedule, const Block& block, OpIndex op);
 
+/// What an input's slot holds at first; padding rows are 1e30. Throws ExecutionError if the binding names
+/// rows or columns that the matrix does not have.
+template <class Scalar>
+Matrix<Scalar> input_part(const Dataflow& flow, const Tensors<Scalar>& tensors, const Binding& binding);
+
 /// Runs each block once, one after the other. Inside a block an op of a rank starts when the ops it depends
 /// on and the op before it on its lane have ended there; a communication op is one event of all ranks, which
 /// reads all sources before it writes any target. Ops without data flow do nothing, but keep their place in
@@ -82,7 +87,6 @@ class Executor {
   Matrix<Scalar>& slot(SlotId id, int rank);
   View<Scalar> view(OpIndex op, int rank, const Region& region);
   void allocate();
-  Matrix<Scalar> whole_part(const Binding& binding) const;
   void run_block(const Block& block, const RunOptions& options);
   void compute(OpIndex op, int rank, const RunOptions& options);
   void act(OpIndex op, const Action& action, const RunOptions& options);
@@ -98,6 +102,8 @@ class Executor {
   std::vector<Count> counts_;
 };
 
+extern template Matrix<double> input_part(const Dataflow&, const Tensors<double>&, const Binding&);
+extern template Matrix<float> input_part(const Dataflow&, const Tensors<float>&, const Binding&);
 extern template class Executor<double>;
 extern template class Executor<float>;
 

@@ -16,32 +16,30 @@ constexpr Heads kHeads[] = {{"MHA 8/8 heads", AttentionKind::gqa, 8, 8},
                             {"MQA 8/1 heads", AttentionKind::gqa, 8, 1},
                             {"MLA 8 heads", AttentionKind::mla, 8, 1}};
 
-constexpr int kHidden = 12, kInner = 16, kHeadDim = 4;
-
-Model small_model(const Heads& h) {
+Model small_model(const Heads& h, const CaseSizes& z) {
   Model m;
   m.name = "small";
   m.layers = m.dense_layers = 2;
-  m.hidden = kHidden;
-  m.ffn_inner = kInner;
+  m.hidden = z.hidden;
+  m.ffn_inner = z.inner;
   m.vocab = 32;
   m.attention.kind = h.kind;
   m.attention.q_heads = h.q;
   m.attention.kv_heads = h.kv;
   if (h.kind == AttentionKind::mla) {
-    m.attention.kv_lora_rank = 6;
-    m.attention.rope_dim = 2;
-    m.attention.nope_dim = 3;
-    m.attention.v_dim = 4;
+    m.attention.kv_lora_rank = z.kv_lora;
+    m.attention.rope_dim = z.rope;
+    m.attention.nope_dim = z.nope;
+    m.attention.v_dim = z.mla_v;
   } else {
-    m.attention.head_dim = kHeadDim;
+    m.attention.head_dim = z.head_dim;
   }
   return m;
 }
 
-Case small_case(const Heads& h) {
+Case small_case(const Heads& h, const CaseSizes& z) {
   Case c;
-  c.model = small_model(h);
+  c.model = small_model(h, z);
   c.system.fabric.nodes = 64;
   c.system.fabric.gpus_per_node = 8;
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
@@ -86,9 +84,10 @@ std::shared_ptr<const Placement> turns(const std::vector<Request>& requests, int
   return placement;
 }
 
-void add_prefill(const Strategy& s, const Heads& h, const Workload& w, Plan p, std::vector<VerifyCase>& out) {
+void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Workload& w, Plan p,
+                 std::vector<VerifyCase>& out) {
   VerifyCase v;
-  v.study = small_case(h);
+  v.study = small_case(h, z);
   v.study.phase = Phase::prefill;
   v.study.requests = w.requests;
   if (w.history) v.study.placement = turns(w.requests, p.cp);
@@ -111,16 +110,17 @@ void add_prefill(const Strategy& s, const Heads& h, const Workload& w, Plan p, s
   v.problem.expected_queries = expected;
   // Without a cache, and with an attention that starts from the hidden state, a whole layer is run.
   if (!cached && h.kind == AttentionKind::gqa) {
-    v.problem.hidden = kHidden;
-    v.problem.ffn_inner = kInner;
+    v.problem.hidden = z.hidden;
+    v.problem.ffn_inner = z.inner;
   }
   v.what = fmt::format("{}, {}, {}", h.name, w.name, to_string(p));
   out.push_back(std::move(v));
 }
 
-void add_decode(const Strategy& s, const Heads& h, long long context, Plan p, std::vector<VerifyCase>& out) {
+void add_decode(const Strategy& s, const Heads& h, const CaseSizes& z, long long context, Plan p,
+                std::vector<VerifyCase>& out) {
   VerifyCase v;
-  v.study = small_case(h);
+  v.study = small_case(h, z);
   v.study.context = context;
   p.strategy = s.id;
   p.in_flight = p.pp;
@@ -149,7 +149,7 @@ void add_decode(const Strategy& s, const Heads& h, long long context, Plan p, st
 
 }  // namespace
 
-std::vector<VerifyCase> verify_cases(const Strategy& s) {
+std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
   const Workload workloads[] = {
       {"48 tokens", {{0, 48}}},
       {"41 tokens", {{0, 41}}},
@@ -171,7 +171,7 @@ std::vector<VerifyCase> verify_cases(const Strategy& s) {
             p.pp = s.id == StrategyId::pipeline ? 2 : 1;
             p.batch = w.requests.size() == 1 && tpa == 2 ? 2 : 1;
             if (w.history) p.batch = 1;
-            add_prefill(s, h, w, p, out);
+            add_prefill(s, h, z, w, p, out);
           }
         }
       }
@@ -189,14 +189,14 @@ std::vector<VerifyCase> verify_cases(const Strategy& s) {
             // Slices of the heads must be even for the charge to be that of every rank.
             if (s.id == StrategyId::helix && 8 / tpa % shards != 0) continue;
             if (s.id != StrategyId::helix) {
-              add_decode(s, h, context, p, out);
+              add_decode(s, h, z, context, p, out);
               continue;
             }
             for (const int chunks : {1, 2, 3}) {
               p.chunks = chunks;
               for (const ValueUp up : {ValueUp::none, ValueUp::before, ValueUp::after}) {
                 p.value_up = up;
-                add_decode(s, h, context, p, out);
+                add_decode(s, h, z, context, p, out);
               }
             }
           }

@@ -9,6 +9,12 @@
 
 namespace shardline::cli {
 
+/// Widths of the small models. The defaults are the least that show every mistake; kernels of GPUs need more.
+struct CaseSizes {
+  int hidden = 12, inner = 16, head_dim = 4;
+  int kv_lora = 6, rope = 2, nope = 3, mla_v = 4;  // MLA
+};
+
 struct VerifyCase {
   std::string what;  // "GQA 8/2 heads, 3 sequences, ..."
   Case study;
@@ -19,7 +25,7 @@ struct VerifyCase {
 
 /// Attention kinds x ranks x batches x even, uneven and variable lengths x cached tokens and histories of
 /// turns, as far as the strategy takes them. Fixed order.
-std::vector<VerifyCase> verify_cases(const Strategy& strategy);
+std::vector<VerifyCase> verify_cases(const Strategy& strategy, const CaseSizes& sizes = {});
 
 /// The schedule of a case with its data flow.
 Schedule verify_schedule(const VerifyCase& c);

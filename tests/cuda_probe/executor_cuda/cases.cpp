@@ -1,0 +1,70 @@
+#include "tests/cuda_probe/executor_cuda/cases.hpp"
+
+#include <cstring>
+
+#include "cuda_probe/transport/loopback.hpp"
+
+namespace shardline::testing {
+
+cli::CaseSizes device_sizes() {
+  cli::CaseSizes z;
+  z.hidden = 64;
+  z.inner = 32;
+  z.head_dim = 64;
+  z.kv_lora = 512;
+  z.rope = 64;
+  z.nope = 128;
+  z.mla_v = 128;
+  return z;
+}
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> out;
+  for (const Strategy* s : strategies()) out.emplace_back(s->name);
+  return out;
+}
+
+std::vector<cli::VerifyCase> sampled(const std::string& name, std::size_t count) {
+  const std::vector<cli::VerifyCase> all = cli::verify_cases(strategy(name), device_sizes());
+  std::vector<cli::VerifyCase> chosen;
+  for (std::size_t i = 0; i < count; ++i) chosen.push_back(all[(2 * i + 1) * all.size() / (2 * count)]);
+  return chosen;
+}
+
+Inputs::Inputs(const Problem& problem) : tensors(rounded_to_bf16(reference(problem))) {}
+
+RunResult<float> Inputs::on_cpu(const Schedule& schedule) const {
+  return Executor<float>(schedule, tensors).run();
+}
+
+DeviceResult on_emulated(const Schedule& schedule, const Inputs& inputs, const EmulatedOptions& gpu_options,
+                         const DeviceOptions& options) {
+  EmulatedGpu gpu(gpu_options);
+  LoopbackTransport transport(gpu, ranks_of(schedule));
+  Lanes lanes(transport);
+  return DeviceExecutor(schedule, inputs.tensors, lanes, options).run();
+}
+
+bool same_bits(const DeviceResult& a, const DeviceResult& b) {
+  if (a.outputs.size() != b.outputs.size()) return false;
+  for (std::size_t i = 0; i < a.outputs.size(); ++i) {
+    const Matrix<float>&x = a.outputs[i].values, &y = b.outputs[i].values;
+    if (x.rows() != y.rows() || x.cols() != y.cols() ||
+        std::memcmp(x.data(), y.data(), sizeof(float) * static_cast<std::size_t>(x.size())) != 0)
+      return false;
+  }
+  return true;
+}
+
+std::string describe(const DeviceCheck& check) {
+  std::string text;
+  for (const std::string& fault : check.faults) text += fault + "\n";
+  for (const OutputCheck& o : check.outputs) {
+    if (o.error > o.allowed)
+      text +=
+          o.worst + ": error " + std::to_string(o.error) + ", allowed " + std::to_string(o.allowed) + "\n";
+  }
+  return text;
+}
+
+}  // namespace shardline::testing
