@@ -20,8 +20,8 @@ using enum ColumnKind;
 
 constexpr std::array kGemmTypes{"bf16", "fp8", "fp8_block", "nvfp4"};
 constexpr std::array kTypes{"bf16", "fp16", "fp8"};
-constexpr std::array kScopes{"kernel", "module"};
-constexpr std::array kNcclOps{"all_reduce", "all_gather", "reduce_scatter", "alltoall"};
+constexpr std::array kScopes{"kernel", "module", "kernel_paged"};
+constexpr std::array kNcclOps{"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"};
 constexpr std::array kBmmOps{"mla_gen_pre", "mla_gen_post"};
 constexpr std::array kPhases{"prepare", "dispatch", "combine", "combine_low_precision"};
 
@@ -83,6 +83,13 @@ constexpr std::array kAllToAll{ColumnSpec{"implementation", name},
 constexpr std::array kMerge{ColumnSpec{"rows"}, ColumnSpec{"heads"}, ColumnSpec{"head_dim"},
                             ColumnSpec{"parts"}, ColumnSpec{"dtype", name, kTypes}};
 constexpr std::array kCopy{ColumnSpec{"copied_bytes"}};
+constexpr std::array kRead{ColumnSpec{"read_bytes"}};
+constexpr std::array kWrite{ColumnSpec{"written_bytes"}};
+constexpr std::array kRingLanes{"attend", "message", "both"};
+constexpr std::array kRing{
+    ColumnSpec{"transport", name}, ColumnSpec{"gpus"},       ColumnSpec{"ring_q_rows"},
+    ColumnSpec{"ring_kv_rows"},    ColumnSpec{"heads_q"},    ColumnSpec{"heads_kv"},
+    ColumnSpec{"head_dim"},        ColumnSpec{"ring_bytes"}, ColumnSpec{"lane", name, kRingLanes}};
 constexpr std::array kLaunch{ColumnSpec{"kernels"}, ColumnSpec{"mode", name}};
 constexpr std::array kPeer{ColumnSpec{"transport", name}, ColumnSpec{"peer_bytes"}};
 
@@ -99,8 +106,11 @@ constexpr std::array kFamilies{
     FamilySpec{"alltoall", "dispatch and combine of experts", kAllToAll},
     FamilySpec{"merge", "partial attention outputs by log-sum-exp", kMerge},
     FamilySpec{"hbm_copy", "device copy, bytes read and as many written", kCopy},
+    FamilySpec{"hbm_read", "device memory read once", kRead},
+    FamilySpec{"hbm_write", "device memory written once", kWrite},
     FamilySpec{"launch", "empty kernels", kLaunch},
     FamilySpec{"p2p", "one message to one peer", kPeer},
+    FamilySpec{"ring", "a step of ring attention: attend, message, both at once", kRing},
 };
 
 constexpr std::array kSampled{"median_us", "p10_us", "p90_us", "samples"};

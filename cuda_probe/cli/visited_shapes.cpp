@@ -1,0 +1,224 @@
+#include "cuda_probe/cli/visited_shapes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "models/catalog.hpp"
+#include "planner/memory.hpp"
+#include "planner/strategy.hpp"
+
+namespace shardline::probe_cli {
+
+namespace {
+
+std::int64_t whole(double v) { return static_cast<std::int64_t>(std::ceil(v - 1e-9)); }
+std::int64_t padded(double v) { return (whole(v) + 15) / 16 * 16; }
+
+std::int64_t rounded_rows(double v) {
+  const std::int64_t rows = std::max<std::int64_t>(1, whole(v));
+  if (rows <= 8) return rows;
+  std::int64_t power = 16;
+  while (power < rows) power *= 2;
+  return power;
+}
+
+class Collector {
+ public:
+  void add(const Case& c, const Plan& plan) {
+    strategy(plan.strategy).lower(schedule_, c, plan);
+    for (OpIndex i = 0; i < schedule_.ops.size(); ++i) {
+      const int classes = schedule_.ops[i].variants == kAlike ? 1 : schedule_.classes;
+      for (int k = 0; k < classes; ++k) add(schedule_.op_of_class(i, k), c, plan);
+    }
+  }
+
+  ShapeLists lists() const {
+    ShapeLists out;
+    out.gemm.assign(gemm_.begin(), gemm_.end());
+    out.prefill.assign(prefill_.begin(), prefill_.end());
+    out.decode.assign(decode_.begin(), decode_.end());
+    out.mla.assign(mla_.begin(), mla_.end());
+    out.merge.assign(merge_.begin(), merge_.end());
+    return out;
+  }
+
+ private:
+  void add(const Op& op, const Case& c, const Plan& plan) {
+    if (op.kind == OpKind::gemm) {
+      const GemmShape& g = op.shape.gemm;
+      if (g.copies == 1 && g.rows > 0) gemm_.insert({rounded_rows(g.rows), padded(g.n), padded(g.k)});
+    } else if (op.kind == OpKind::attend) {
+      add(op.shape.attend, c, plan);
+    } else if (op.kind == OpKind::merge) {
+      const ElementwiseShape& m = op.shape.elementwise;
+      const int parts = std::max(plan.kvp, plan.cp);
+      const int dim =
+          c.model.attention.kind == AttentionKind::mla ? c.model.attention.v_dim : c.model.attention.head_dim;
+      if (parts > 1 && m.rows > 0 && m.width >= dim)
+        merge_.insert({rounded_rows(m.rows), static_cast<int>(whole(m.width / dim)), dim, parts});
+    }
+  }
+
+  void add(const AttendShape& a, const Case& c, const Plan& plan) {
+    if (a.q_rows < 1 || a.kv_rows < 1) return;
+    const bool mla = c.model.attention.kind == AttentionKind::mla;
+    const auto heads = static_cast<int>(whole(a.q_heads));
+    const int kv_heads = mla ? 1 : static_cast<int>(whole(a.kv_elements / (2 * a.qk_dim)));
+    if (a.tiles > 0) {
+      if (mla) return;  // expanded keys are wider than values: no column says so
+      const double batch =
+          std::max(1.0, static_cast<double>(plan.batch) *
+                            static_cast<double>(std::max<std::size_t>(1, c.requests.size())));
+      const std::int64_t fresh = std::max<std::int64_t>(1, whole(a.q_rows / batch));
+      const std::int64_t cached = std::max<std::int64_t>(0, whole(a.kv_rows / batch) - fresh);
+      prefill_.insert({whole(batch), fresh, cached, heads, kv_heads, static_cast<int>(a.qk_dim)});
+      return;
+    }
+    const std::int64_t kv = std::max<std::int64_t>(1, whole(a.kv_rows / a.q_rows));
+    if (mla) {
+      mla_.insert({whole(a.q_rows), kv, heads});
+    } else {
+      decode_.insert({whole(a.q_rows), kv, heads, kv_heads, static_cast<int>(a.qk_dim)});
+    }
+  }
+
+  Schedule schedule_;
+  std::set<GemmCase> gemm_;
+  std::set<PrefillCase> prefill_;
+  std::set<DecodeCase> decode_;
+  std::set<MlaCase> mla_;
+  std::set<MergeCase> merge_;
+};
+
+bool within(const Plan& plan, const std::vector<DegreeRange>& ranges) {
+  return std::all_of(ranges.begin(), ranges.end(), [&](const DegreeRange& r) {
+    return std::binary_search(r.values.begin(), r.values.end(), plan.*(r.degree));
+  });
+}
+
+void add_sweep(Collector& out, const Case& c, const SearchOptions& o) {
+  std::vector<Plan> plans;
+  SearchSpace space = o.space;
+  space.chunks = {1};
+  // Pipeline stages repeat what one stage does, so plans that differ in them alone are one.
+  std::set<std::tuple<StrategyId, int, int, int, int, int, int, int, ValueUp, int>> seen;
+  for (const StrategyId id : o.strategies) {
+    for (const int gpus : o.gpus) {
+      if (gpus > c.system.gpus()) continue;
+      plans.clear();
+      strategy(id).enumerate(c, gpus, space, plans);
+      for (Plan plan : plans) {
+        if (!within(plan, o.space.degrees)) continue;
+        const int fit = largest_batch(c, plan, o.batches.back());
+        for (const int batch : o.batches) {
+          const bool power = (batch & (batch - 1)) == 0;
+          if (batch > fit || !(power || batch == fit)) continue;
+          plan.batch = batch;
+          if (seen.emplace(plan.strategy, plan.dp, plan.kvp, plan.cp, plan.tpa, plan.ep, plan.tpf,
+                           plan.dense_tp, plan.value_up, batch)
+                  .second)
+            out.add(c, plan);
+        }
+      }
+    }
+  }
+}
+
+Plan ring_plan(StrategyId id, int cp, int tpa) {
+  Plan p;
+  p.strategy = id;
+  p.cp = cp;
+  p.tpa = p.tpf = tpa;
+  return p;
+}
+
+void add_prefill(Collector& out, Case c, int cp, int tpa, Request request) {
+  c.requests = {request};
+  c.placement = nullptr;
+  for (const StrategyId id : {StrategyId::ring_pass_kv, StrategyId::ring_pass_q}) {
+    const Plan plan = ring_plan(id, cp, tpa);
+    if (!check_plan(c, plan)) out.add(c, plan);
+  }
+}
+
+void add_thresholds(Collector& out, const Study& study) {
+  const ThresholdGrid& g = study.thresholds;
+  for (const int cp : g.cp) {
+    for (long long fresh = g.fresh_from; fresh <= g.fresh_to; fresh *= 4) {
+      for (const double miss : {1.0, 0.3, 0.1, 0.03, 0.01}) {
+        const auto cached = static_cast<long long>(static_cast<double>(fresh) * (1 / miss - 1));
+        if (cached + fresh <= g.total_to) add_prefill(out, study.study, cp, g.tpa, {cached, fresh});
+      }
+    }
+  }
+}
+
+void add_conversation(Collector& out, const Study& study) {
+  const Conversation& talk = study.conversation;
+  Case decode = study.study;
+  decode.phase = Phase::decode;
+  decode.requests.clear();
+  long long cached = 0;
+  for (const Turn& turn : talk.turns) {
+    add_prefill(out, study.study, talk.cp, talk.tpa, {cached, turn.fresh});
+    cached += turn.fresh + turn.output;
+    decode.context = cached;
+    const Plan plan = ring_plan(StrategyId::ring_decode, talk.cp, talk.tpa);
+    if (turn.output > 0 && !check_plan(decode, plan)) out.add(decode, plan);
+  }
+}
+
+std::vector<std::filesystem::path> scenario_files(const Catalogs& catalogs) {
+  std::vector<std::filesystem::path> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(catalogs.scenarios, error)) {
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  if (files.empty()) throw UserError("no scenarios in " + catalogs.scenarios.string());
+  return files;
+}
+
+}  // namespace
+
+ShapeLists visited_shapes(const Catalogs& catalogs) {
+  Collector out;
+  std::set<std::string> swept;
+  std::vector<Study> decodes;
+  for (const auto& file : scenario_files(catalogs)) {
+    for (const Study& study : load_scenario(file, catalogs).studies) {
+      if (study.question == Question::thresholds) {
+        add_thresholds(out, study);
+      } else if (study.question == Question::conversation) {
+        add_conversation(out, study);
+      } else {
+        add_sweep(out, study.study, study.search);
+        swept.insert(study.study.model.name);
+        if (study.study.phase == Phase::decode) decodes.push_back(study);
+      }
+    }
+  }
+  if (decodes.empty()) return out.lists();
+  const Study& first = decodes.front();
+  for (const std::string& name : catalog_names(catalogs.models)) {
+    if (swept.contains(name)) continue;
+    Model model = load_model(name, catalogs.models);
+    // A context that the model was made for.
+    const long long context =
+        model.max_context > 0 ? std::min(first.study.context, model.max_context) : first.study.context;
+    const Case c = make_case(std::move(model), first.study.system, first.study.precision, context,
+                             first.study.kv_block, Routing{});
+    add_sweep(out, c, first.search);
+  }
+  return out.lists();
+}
+
+ShapeLists chosen_shapes(ShapeLists v, const ShapeBudget& budget) {
+  return {spread(std::move(v.gemm), budget.gemm), spread(std::move(v.prefill), budget.prefill),
+          spread(std::move(v.decode), budget.decode), spread(std::move(v.mla), budget.mla),
+          spread(std::move(v.merge), budget.merge)};
+}
+
+}  // namespace shardline::probe_cli
