@@ -47,6 +47,8 @@ std::vector<cli::VerifyCase> cases_of(const Strategy& s, std::size_t most) {
   return chosen;
 }
 
+constexpr const char* kInterrupted = "interrupted";
+
 struct Tally {
   std::size_t run = 0, failed = 0;
   double error = 0, share = 0;
@@ -107,17 +109,27 @@ int execute_cases(const ExecuteOptions& o, Transport& transport) {
   }
   fmt::print("Strategies run on {}, {} ranks over {}, against the CPU executor on the same bfloat16 inputs\n",
              transport.gpu(0).name(), transport.ranks(), transport.name());
+  std::fflush(stdout);
   Lanes lanes(transport);
   Table table({"strategy", "cases", "largest error", "of allowed", "left out", "result"});
   std::vector<std::string> notes, faults;
+  std::string stopped;  // by a device that failed, or by hand: what ran is still told
   for (const Strategy* s : chosen) {
+    if (!stopped.empty()) break;
     Tally tally;
     Progress progress(s->name, Progress::terminal());
     const std::vector<cli::VerifyCase> cases = cases_of(*s, o.cases);
-    for (std::size_t i = 0; i < cases.size(); ++i) {
-      if (interrupted()) throw UserError("interrupted");
+    for (std::size_t i = 0; i < cases.size() && stopped.empty(); ++i) {
+      if (interrupted()) {
+        stopped = kInterrupted;
+        break;
+      }
       progress.show(i, cases.size());
-      run_case(cases[i], o, lanes, tally);
+      try {
+        run_case(cases[i], o, lanes, tally);
+      } catch (const GpuError& e) {
+        stopped = fmt::format("{}, {}: {}", s->name, cases[i].what, e.what());
+      }
     }
     int left_out = 0;
     for (const auto& [why, count] : tally.left_out) {
@@ -127,15 +139,19 @@ int execute_cases(const ExecuteOptions& o, Transport& transport) {
     faults.insert(faults.end(), tally.faults.begin(), tally.faults.end());
     table.add({s->name, std::to_string(tally.run), fmt::format("{:.1e}", tally.error),
                fmt::format("{:.0f} %", 100 * tally.share), std::to_string(left_out),
-               tally.failed > 0 ? fmt::format("{} failed", tally.failed)
-               : tally.run > 0  ? "equal"
-                                : "not run"});
+               !stopped.empty()   ? "stopped"
+               : tally.failed > 0 ? fmt::format("{} failed", tally.failed)
+               : tally.run > 0    ? "equal"
+                                  : "not run"});
   }
   fmt::print("{}", table.text());
   for (const std::string& note : notes) fmt::print("  {}\n", note);
   constexpr std::size_t kShown = 40;
   for (std::size_t i = 0; i < std::min(faults.size(), kShown); ++i) fmt::print("  {}\n", faults[i]);
   if (faults.size() > kShown) fmt::print("  ... and {} more lines\n", faults.size() - kShown);
+  std::fflush(stdout);
+  if (stopped == kInterrupted) throw UserError(stopped);
+  if (!stopped.empty()) throw GpuError(stopped);
   return faults.empty() ? 0 : 1;
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <fstream>
 
 #include "cuda_probe/cli/commands.hpp"
 #include "reports/atomic_file.hpp"
@@ -39,6 +40,7 @@ int run(const RunArguments& a, const Catalogs& catalogs) {
     roof = copy;
     fmt::print("{}, driver {}; copies {} of device memory (read and written)\n\n", d.gpu, d.driver,
                to_string(copy));
+    std::fflush(stdout);
   };
   listener.progress = [&](const Probe& p, std::size_t done, std::size_t of) {
     if (terminal)
@@ -48,7 +50,11 @@ int run(const RunArguments& a, const Catalogs& catalogs) {
     fmt::print("{}", f.summary(roof));
     if (!a.out.empty() && f.table().size() > 0) {
       const std::filesystem::path file = table_file(a.out, families, f.table().family->name);
-      write_file(file, f.csv(head));
+      if (interrupted()) {  // write_file would refuse; what was measured is worth keeping
+        std::ofstream(file) << f.csv(head);
+      } else {
+        write_file(file, f.csv(head));
+      }
       fmt::print("  wrote {}\n", file.string());
     }
     fmt::print("\n");
@@ -56,7 +62,7 @@ int run(const RunArguments& a, const Catalogs& catalogs) {
   };
   listener.interrupted = interrupted;
   run_probes(o, chosen_shapes(visited_shapes(catalogs)), listener);
-  if (interrupted()) throw UserError("interrupted; tables that were complete are written");
+  if (interrupted()) throw UserError("interrupted; tables hold what was measured so far");
   return 0;
 }
 

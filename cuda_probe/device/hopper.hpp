@@ -126,7 +126,7 @@ SL_DEVICE void hold(std::uint32_t (&registers)[N]) {
 using TensorMap = emulator::TensorMap;
 
 SL_DEVICE void barrier_init(std::uint64_t* barrier, int count) { emulator::barrier_init(barrier, count); }
-SL_DEVICE void fence_barriers() {}
+SL_DEVICE void fence_barriers() { emulator::barrier_fence(); }
 SL_DEVICE void barrier_arrive(std::uint64_t* barrier) { emulator::barrier_arrive(barrier, 0); }
 SL_DEVICE void barrier_expect(std::uint64_t* barrier, std::uint32_t bytes) {
   emulator::barrier_arrive(barrier, bytes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/context/fiber.hpp>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -31,6 +32,7 @@ struct PhaseBarrier {
   int count = 0, pending = 0;
   std::int64_t bytes = 0;
   std::uint32_t phase = 0;
+  bool fenced = false;  // the copy engine knows it
   std::vector<int> waiting;
 };
 
@@ -45,7 +47,8 @@ struct Product {
   std::vector<const std::uint32_t*> a;
   std::uint64_t a_descriptor, b_descriptor;
   int columns;
-  bool b_rows_are_k, accumulate, done = false;
+  bool b_rows_are_k, accumulate;
+  bool done[4] = {};  // per warp: each multiplies its own 16 rows
 };
 
 struct Warpgroup {
@@ -98,11 +101,24 @@ class Block {
   std::uint32_t address_of(const void* p) const;
   std::byte* at(std::uint32_t address, std::size_t size, const char* what) const;
 
+  // The copy engine and wgmma see shared memory as it was at the last fence_for_async, and what the engine
+  // itself wrote.
+  void fence_async() {
+    if (grid.shared_bytes > 0) std::memcpy(async_view_.data(), shared_, grid.shared_bytes);
+  }
+  void write_async(std::uint32_t address, const void* from, std::size_t size);
+  /// Fails where the last write was an ordinary one without a fence since.
+  const std::byte* read_async(std::uint32_t address, std::size_t size, const char* what) const;
+
+  /// Whether the next copy is given to later(); in random order some copies end when they are issued, while
+  /// products are still under way.
+  bool ends_late() { return options.late && (options.order != ThreadOrder::random || random_() % 2 == 0); }
   /// Work that ends when a thread waits for `barrier`, or nothing else can go on.
   void later(const PhaseBarrier& barrier, std::function<void()> work) {
     async_.push_back({&barrier, std::move(work)});
   }
-  void finish(Product& p);
+  /// The rows of warp `warp` of the warpgroup.
+  void finish(Product& p, std::uint32_t warp);
   /// The oldest copies of a thread that it has not waited for; false: there are none.
   static bool finish_copies(Thread& t);
 
@@ -122,6 +138,7 @@ class Block {
   void resume(Thread& t);
 
   std::byte* shared_;
+  std::vector<std::byte> async_view_;
   std::mt19937_64& random_;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Meeting> warps_, groups_;

@@ -37,6 +37,7 @@ Block::Block(const Grid& g, const Options& o, int x, int y, int z, std::byte* sh
   warps_.resize(static_cast<std::size_t>(g.threads + 31) / 32);
   groups_.resize(static_cast<std::size_t>(g.threads + 127) / 128);
   warpgroups.resize(groups_.size());
+  async_view_.assign(shared, shared + g.shared_bytes);
 }
 
 Block& Block::current() {
@@ -105,6 +106,19 @@ std::byte* Block::at(std::uint32_t address, std::size_t size, const char* what) 
   if (address < kSharedBase) fail(std::string(what) + ": address outside shared memory");
   std::byte* p = shared_ + (address - kSharedBase);
   check_shared(p, size, what);
+  return p;
+}
+
+void Block::write_async(std::uint32_t address, const void* from, std::size_t size) {
+  std::byte* p = at(address, size, "copy_tensor");
+  std::memcpy(p, from, size);
+  std::memcpy(async_view_.data() + (p - shared_), from, size);
+}
+
+const std::byte* Block::read_async(std::uint32_t address, std::size_t size, const char* what) const {
+  const std::byte* p = at(address, size, what);
+  if (std::memcmp(p, async_view_.data() + (p - shared_), size) != 0)
+    fail(std::string(what) + ": reads what was written without fence_for_async, or too early");
   return p;
 }
 
@@ -180,10 +194,13 @@ void Block::run(const std::function<void(std::byte*)>& body) {
         resume(*threads_[static_cast<std::size_t>(next)]);
         continue;
       }
-      if (finish_async()) continue;
       const auto stuck =
           std::find_if(threads_.begin(), threads_.end(), [](const auto& t) { return !t->done; });
-      if (stuck == threads_.end()) break;
+      if (stuck == threads_.end()) {
+        if (!async_.empty()) fail("the block ended before its tensor copies");
+        break;
+      }
+      if (finish_async()) continue;
       running_ = (*stuck)->id;
       fail(std::string("waits for ever in ") + (*stuck)->waits_for);
     }

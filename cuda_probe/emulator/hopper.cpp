@@ -7,6 +7,8 @@ namespace shardline::emulator {
 
 namespace {
 
+constexpr std::int64_t kMostBytes = (1 << 20) - 1;
+
 PhaseBarrier& barrier_at(Block& b, const std::uint64_t* p) {
   const auto found = b.phases.find(p);
   if (found == b.phases.end()) b.fail("a barrier in shared memory was not initialised");
@@ -36,7 +38,7 @@ Operand decode(Block& b, std::uint64_t d) {
 
 float value_at(const Block& b, std::uint32_t address) {
   Bf16 v;
-  std::memcpy(&v, b.at(swizzled(address), 2, "wgmma"), 2);
+  std::memcpy(&v, b.read_async(swizzled(address), 2, "wgmma"), 2);
   return to_float(v);
 }
 
@@ -45,7 +47,11 @@ float value_at(const Block& b, std::uint32_t address) {
 void barrier_init(std::uint64_t* barrier, int count) {
   Block& b = Block::current();
   b.check_shared(barrier, 8, "barrier_init");
-  b.phases[barrier] = {count, count, 0, 0, {}};
+  b.phases[barrier] = {count, count, 0, 0, false, {}};
+}
+
+void barrier_fence() {
+  for (auto& [place, barrier] : Block::current().phases) barrier.fenced = true;
 }
 
 void barrier_arrive(std::uint64_t* barrier, std::uint32_t expected_bytes) {
@@ -53,6 +59,7 @@ void barrier_arrive(std::uint64_t* barrier, std::uint32_t expected_bytes) {
   PhaseBarrier& p = barrier_at(b, barrier);
   if (p.pending == 0) b.fail("more arrivals at a barrier than it counts");
   p.bytes += expected_bytes;
+  if (p.bytes > kMostBytes) b.fail("a phase of a barrier counts at most 2^20 - 1 bytes");
   --p.pending;
   settle(b, p);
 }
@@ -74,7 +81,11 @@ void tensor_copy(void* to, const TensorMap* map, std::uint64_t* barrier, int c0,
   b.check_shared(to, rows * row_bytes, "copy_tensor");
   if (start % 1024 != 0 || row_bytes != 128)
     b.fail("copy_tensor: only boxes of 128 bytes x rows at multiples of 1024 bytes are emulated");
-  barrier_at(b, barrier);
+  if (reinterpret_cast<std::uintptr_t>(m.base) % 16 != 0 || m.stride[1] % 16 != 0 || m.stride[2] % 16 != 0 ||
+      m.box[1] > 256 || m.box[2] > 256)
+    b.fail("copy_tensor: a map of strides of 16 bytes and boxes of at most 256 is required");
+  if (!barrier_at(b, barrier).fenced)
+    b.fail("copy_tensor: no fence_barriers since the barrier was initialised");
   b.counts.bytes_async += static_cast<double>(rows * row_bytes);
   const auto work = [&b, m, start, barrier, c0, c1, c2] {
     for (std::uint32_t z = 0; z < m.box[2]; ++z) {
@@ -90,7 +101,7 @@ void tensor_copy(void* to, const TensorMap* map, std::uint64_t* barrier, int c0,
           Bf16 v{0};
           if (inside) std::memcpy(&v, static_cast<const std::byte*>(m.base) + offset, 2);
           const std::uint32_t place = start + ((z * m.box[1] + y) * m.box[0] + x) * 2;
-          std::memcpy(b.at(swizzled(place), 2, "copy_tensor"), &v, 2);
+          b.write_async(swizzled(place), &v, 2);
         }
       }
     }
@@ -98,16 +109,17 @@ void tensor_copy(void* to, const TensorMap* map, std::uint64_t* barrier, int c0,
     p.bytes -= static_cast<std::int64_t>(m.box[0]) * 2 * m.box[1] * m.box[2];
     settle(b, p);
   };
-  if (b.options.late) {
+  if (b.ends_late()) {
     b.later(barrier_at(b, barrier), work);
   } else {
     work();
   }
 }
 
-void Block::finish(Product& p) {
-  if (p.done) return;
-  p.done = true;
+// A warp's own wait ends its own part only: the others may still read their operands.
+void Block::finish(Product& p, std::uint32_t warp) {
+  if (p.done[warp]) return;
+  p.done[warp] = true;
   const Operand b = decode(*this, p.b_descriptor);
   std::vector<float> columns(static_cast<std::size_t>(p.columns) * 16), rows(64 * 16);
   for (std::uint32_t n = 0; n < static_cast<std::uint32_t>(p.columns); ++n) {
@@ -118,7 +130,7 @@ void Block::finish(Product& p) {
       columns[n * 16 + k] = value_at(*this, address);
     }
   }
-  for (std::uint32_t m = 0; m < 64; ++m) {
+  for (std::uint32_t m = warp * 16; m < warp * 16 + 16; ++m) {
     for (std::uint32_t k = 0; k < 16; ++k) {
       if (p.a.empty()) {
         const Operand a = decode(*this, p.a_descriptor);
@@ -130,7 +142,7 @@ void Block::finish(Product& p) {
       }
     }
   }
-  for (std::uint32_t t = 0; t < 128; ++t) {
+  for (std::uint32_t t = warp * 32; t < warp * 32 + 32; ++t) {
     for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(p.columns) / 2; ++i) {
       const std::uint32_t m = t / 32 * 16 + t % 32 / 4 + 8 * (i % 4 / 2), n = i / 4 * 8 + t % 4 * 2 + i % 2;
       float sum = 0;
@@ -138,7 +150,7 @@ void Block::finish(Product& p) {
       p.d[t][i] = (p.accumulate ? p.d[t][i] : 0) + sum;
     }
   }
-  counts.mma_flops += 2.0 * 64 * 16 * p.columns;
+  counts.mma_flops += 2.0 * 16 * 16 * p.columns;
 }
 
 void wgmma(float* d, const std::uint32_t* a, std::uint64_t a_descriptor, std::uint64_t b_descriptor,
@@ -168,7 +180,7 @@ void wgmma(float* d, const std::uint32_t* a, std::uint64_t a_descriptor, std::ui
     }
     Warpgroup& group = block.warpgroups[static_cast<std::size_t>(t.id / 128)];
     group.products.push_back(std::move(p));
-    if (!block.options.late) block.finish(group.products.back());
+    for (std::uint32_t w = 0; w < 4 && !block.options.late; ++w) block.finish(group.products.back(), w);
   });
 }
 
@@ -182,19 +194,23 @@ void wgmma_commit() {
 
 void wgmma_wait(int pending) {
   Block& block = Block::current();
+  // .sync.aligned; and what lanes did before it may have effects while the product still runs.
+  block.meet(32, "wgmma_wait", nullptr, [](std::vector<void*>&) {});
   Thread& t = block.self();
   const auto groups = static_cast<int>(t.product_groups.size());
   if (groups <= pending) return;
   const std::int64_t until = t.product_groups[static_cast<std::size_t>(groups - pending - 1)];
   Warpgroup& group = block.warpgroups[static_cast<std::size_t>(t.id / 128)];
   for (std::int64_t i = group.retired; i < until; ++i)
-    block.finish(group.products[static_cast<std::size_t>(i - group.retired)]);
-  while (!group.products.empty() && group.products.front().done) {
+    block.finish(group.products[static_cast<std::size_t>(i - group.retired)],
+                 static_cast<std::uint32_t>(t.id % 128 / 32));
+  const auto all = [](const bool(&done)[4]) { return done[0] && done[1] && done[2] && done[3]; };
+  while (!group.products.empty() && all(group.products.front().done)) {
     group.products.pop_front();
     ++group.retired;
   }
 }
 
-void proxy_fence() {}
+void proxy_fence() { Block::current().fence_async(); }
 
 }  // namespace shardline::emulator

@@ -77,6 +77,7 @@ struct TensorMap {
   std::uint32_t box[3] = {1, 1, 1};     // elements; box[0] * 2 bytes <= 128
 };
 void barrier_init(std::uint64_t* barrier, int count);
+void barrier_fence();
 void barrier_arrive(std::uint64_t* barrier, std::uint32_t expected_bytes);
 void barrier_wait(std::uint64_t* barrier, std::uint32_t parity);
 void tensor_copy(void* to, const TensorMap* map, std::uint64_t* barrier, int c0, int c1, int c2);

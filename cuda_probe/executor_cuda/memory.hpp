@@ -15,7 +15,12 @@ class RankMemory {
  public:
   explicit RankMemory(Transport& transport) : transport_(transport) {}
   ~RankMemory() {
-    for (const auto& [rank, memory] : all_) transport_.gpu(rank).release(memory);
+    for (const auto& [rank, memory] : all_) {
+      try {
+        transport_.gpu(rank).release(memory);
+      } catch (const GpuError&) {  // of a device that failed before, which was told then
+      }
+    }
   }
   RankMemory(const RankMemory&) = delete;
   RankMemory& operator=(const RankMemory&) = delete;

@@ -20,8 +20,10 @@ cudaError_t tile_map(CUtensorMap* map, const Bf16* base, std::int64_t columns, s
     cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, 12000, cudaEnableDefault,
                                          &result) != cudaSuccess ||
-        result != cudaDriverEntryPointSuccess)
+        result != cudaDriverEntryPointSuccess) {
       address = nullptr;
+      cudaGetLastError();  // else the next launch would report it
+    }
     return reinterpret_cast<Encode>(address);
   }();
   if (encode == nullptr) return cudaErrorNotSupported;

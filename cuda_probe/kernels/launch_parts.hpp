@@ -22,8 +22,10 @@ cudaError_t compute_capability(int* capability);
 /// Above 48 KiB a kernel must be allowed its shared memory, on each device.
 template <class Kernel>
 cudaError_t allow_shared(Kernel* kernel, int bytes) {
-  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                 cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error != cudaSuccess) cudaGetLastError();  // else the next launch would report it
+  return error;
 }
 
 /// Map of [heads][rows][columns] in bfloat16 with boxes of 64 columns x box_rows rows of one head, 128-byte

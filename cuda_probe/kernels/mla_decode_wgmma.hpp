@@ -51,10 +51,12 @@ struct MlaDecodeWgmma {
     const int rows = x.a.kv_rows[block_z()];
     const int tiles = (rows + kKeys - 1) / kKeys, each = (tiles + x.a.splits - 1) / x.a.splits;
     const Part part{rows, min(tiles, each * block_y()), min(tiles, each * (block_y() + 1))};
-    if (thread() < 128) {
+    // From lane 0, so that the compiler knows it to be the same in all lanes.
+    const int group = shuffle(thread() / 128, 0);
+    if (group == 0) {
       give_registers<24>();
       if (thread() == 0) produce(x, shared, barriers, part);
-    } else if (thread() < 256) {
+    } else if (group == 1) {
       take_registers<240>();
       lead(x.a, shared, barriers, part);
     } else {

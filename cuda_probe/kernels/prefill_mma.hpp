@@ -19,7 +19,8 @@ struct PrefillMma {
   /// `shared`: kSharedBytes, aligned to 16. Grid: [query heads][query tiles].
   SL_DEVICE static void run(const Arguments& a, std::byte* shared) {
     using namespace device;
-    const int tile = a.order[block_y()], head = block_x(), kv_head = head / (a.q_heads / a.kv_heads);
+    const auto [tile, head] = prefill_parts::work_of_block<QkDim, VDim>(a);
+    const int kv_head = head / (a.q_heads / a.kv_heads);
     const int first_row = tile * kQueryTile;
     const float scale = a.scale * kLog2E;
     auto* q = reinterpret_cast<Bf16*>(shared + kQAt);

@@ -12,6 +12,33 @@ namespace shardline::prefill_parts {
 
 using namespace device;
 
+/// What a block works on.
+struct Work {
+  int tile, head;
+};
+
+/// Of block `number` of q_heads * tiles; the tile as its place in PrefillArguments::order. Blocks start in
+/// the order of their numbers: heads in sections that share `kv_together` heads of keys and values go one
+/// section after the other, so that these stay in the L2 cache (as in FlashAttention-3's scheduler); within a
+/// section the heaviest tiles of all its heads are first.
+SL_BOTH Work work_of(int number, int q_heads, int kv_heads, int tiles, int kv_together) {
+  const int most = q_heads / kv_heads * kv_together;
+  const int first = number / (most * tiles) * most, in_section = number - first * tiles;
+  const int heads = q_heads - first < most ? q_heads - first : most;
+  return {in_section / heads, first + in_section % heads};
+}
+
+/// Grid: [query heads][query tiles].
+template <int QkDim, int VDim>
+SL_DEVICE Work work_of_block(const PrefillArguments& a) {
+  constexpr int kRows = (32 << 20) / (2 * (QkDim + VDim));  // of one head; of 40 to 60 MB of L2
+  const int together = a.kv_rows > 0 ? kRows / a.kv_rows : a.kv_heads;
+  const Work w = work_of(block_y() * a.q_heads + block_x(), a.q_heads, a.kv_heads,
+                         (a.q_rows + kQueryTile - 1) / kQueryTile,
+                         together < 1 ? 1 : (together < a.kv_heads ? together : a.kv_heads));
+  return {a.order[w.tile], w.head};
+}
+
 /// The key tiles of a query tile, in order.
 struct KeyTiles {
   const KeyRun *run, *end;
@@ -82,15 +109,20 @@ struct Softmax {
   }
 };
 
-/// Scores of keys that a row does not see become -infinity. `codes`: of the first of the columns.
+/// Scores of keys that a row does not see become -infinity. `codes`: of the first of the columns, aligned
+/// to 8 bytes.
 template <int N>
 SL_DEVICE void mask(float (&s)[N], const std::int32_t* codes, const Visible (&rows)[2]) {
-  const std::int32_t* mine = codes + 2 * (lane() % 4);
+  struct alignas(8) Two {
+    std::int32_t code[2];
+  };
+  const Two* mine = reinterpret_cast<const Two*>(codes) + lane() % 4;
   SL_UNROLL
   for (int j = 0; j < N / 4; ++j) {
+    const Two two = mine[4 * j];
     SL_UNROLL
     for (int i = 0; i < 2; ++i) {
-      const std::int32_t code = mine[8 * j + i];
+      const std::int32_t code = two.code[i];
       if (code < rows[0].low || code > rows[0].high) s[4 * j + i] = -INFINITY;
       if (code < rows[1].low || code > rows[1].high) s[4 * j + 2 + i] = -INFINITY;
     }

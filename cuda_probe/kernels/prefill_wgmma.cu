@@ -18,14 +18,15 @@ cudaError_t start(const PrefillArguments& a, cudaStream_t stream) {
   using Kernel = PrefillWgmma<QkDim, VDim>;
   typename Kernel::Arguments x;
   x.a = a;
-  cudaError_t error = tile_map(&x.q, a.q, QkDim, a.q_rows, a.q_heads, a.q_row, a.q_head, kQueryTile);
+  constexpr int kBytes = Kernel::kSharedBytes + device::kSwizzleSlack;
+  // First: it makes the device's context this thread's, without which there are no maps.
+  cudaError_t error = allow_shared(prefill_wgmma_kernel<Kernel>, kBytes);
+  if (error == cudaSuccess)
+    error = tile_map(&x.q, a.q, QkDim, a.q_rows, a.q_heads, a.q_row, a.q_head, kQueryTile);
   if (error == cudaSuccess)
     error = tile_map(&x.k, a.k, QkDim, a.kv_rows, a.kv_heads, a.kv_row, a.kv_head, kKeyTile);
   if (error == cudaSuccess)
     error = tile_map(&x.v, a.v, VDim, a.kv_rows, a.kv_heads, a.kv_row, a.kv_head, kKeyTile);
-  if (error != cudaSuccess) return error;
-  constexpr int kBytes = Kernel::kSharedBytes + device::kSwizzleSlack;
-  error = allow_shared(prefill_wgmma_kernel<Kernel>, kBytes);
   if (error != cudaSuccess) return error;
   const dim3 grid(static_cast<unsigned>(a.q_heads), static_cast<unsigned>(prefill_tiles(a)));
   prefill_wgmma_kernel<Kernel><<<grid, Kernel::kThreads, kBytes, stream>>>(x);

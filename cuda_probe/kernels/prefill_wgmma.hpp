@@ -47,13 +47,15 @@ struct PrefillWgmma {
       fence_barriers();
     }
     sync_threads();
-    const int tile = x.a.order[block_y()], head = block_x();
-    if (thread() < 128) {
+    const auto [tile, head] = prefill_parts::work_of_block<QkDim, VDim>(x.a);
+    // From lane 0, so that the compiler knows it, and descriptors, to be the same in all lanes.
+    const int group = shuffle(thread() / 128, 0);
+    if (group == 0) {
       give_registers<24>();
       if (thread() == 0) produce(x, shared, barriers, tile, head);
     } else {
       take_registers<240>();
-      consume(x, shared, barriers, tile, head, thread() / 128 - 1);
+      consume(x, shared, barriers, tile, head, group - 1);
     }
   }
 
@@ -70,21 +72,30 @@ struct PrefillWgmma {
       copy_tensor(shared + c * kChunkBytes, &x.q, &b->q, 64 * c, tile * kQueryTile, head);
     int stage = 0;
     std::uint32_t parity = 1;  // the first pass over the ring finds it free
-    for (; !tiles.done(); tiles.next(kKeyTile)) {
+    const auto copy_keys = [&] {
       barrier_wait(&b->k_free[stage], parity);
       barrier_expect(&b->k_full[stage], kQkBytes);
       for (int c = 0; c < QkDim / 64; ++c)
         copy_tensor(shared + kKAt + stage * kQkBytes + c * kChunkBytes, &x.k, &b->k_full[stage], 64 * c,
                     tiles.first, kv_head);
-      barrier_wait(&b->v_free[stage], parity);
-      barrier_expect(&b->v_full[stage], kVBytes);
-      for (int c = 0; c < VDim / 64; ++c)
-        copy_tensor(shared + kVAt + stage * kVBytes + c * kChunkBytes, &x.v, &b->v_full[stage], 64 * c,
-                    tiles.first, kv_head);
+    };
+    copy_keys();
+    for (bool more = true; more;) {
+      const int v_stage = stage, v_first = tiles.first;
+      const std::uint32_t v_parity = parity;
       if (++stage == kStages) {
         stage = 0;
         parity ^= 1;
       }
+      tiles.next(kKeyTile);
+      more = !tiles.done();
+      // Consumers need the next keys before these values, and give their place back earlier.
+      if (more) copy_keys();
+      barrier_wait(&b->v_free[v_stage], v_parity);
+      barrier_expect(&b->v_full[v_stage], kVBytes);
+      for (int c = 0; c < VDim / 64; ++c)
+        copy_tensor(shared + kVAt + v_stage * kVBytes + c * kChunkBytes, &x.v, &b->v_full[v_stage], 64 * c,
+                    v_first, kv_head);
     }
   }
 

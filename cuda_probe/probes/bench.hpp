@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <functional>
@@ -109,7 +110,8 @@ class ProbeRun {
   Bench& bench;
 
   /// Calls measure_one for each shape until time runs out. Shapes that are Unsupported are counted by reason
-  /// and noted in `out`.
+  /// and noted in `out`. Any other failure ends the probe: noted too, and kept for failure(), so that what
+  /// was measured before is not lost.
   template <class C, class F>
   void each(FamilyResult& out, const std::vector<C>& shapes, F measure_one) {
     const std::size_t n = quick_ ? std::min<std::size_t>(kQuickShapes, shapes.size()) : shapes.size();
@@ -122,19 +124,31 @@ class ProbeRun {
         measure_one(shapes[done]);
       } catch (const Unsupported& e) {
         ++refused[e.what()];
+      } catch (const std::exception& e) {
+        failure_ = fmt::format("{}, {}: {}", probe_.name, text_of(shapes[done]), e.what());
+        out.note("failed: " + failure_);
+        break;
       }
     }
     progress(n, n);
     for (const auto& [why, count] : refused) out.note(std::to_string(count) + " shapes left out: " + why);
-    out.out_of_time(n - done, n);
+    out.unmeasured(n - done, n, !failure_.empty() ? "failed" : interrupted() ? "interrupted" : "out of time");
   }
   void finish(const FamilyResult& family) { listener_.done(family); }
+  /// Probe, shape and error that ended each(); empty: none.
+  const std::string& failure() const { return failure_; }
 
  private:
   static constexpr std::size_t kQuickShapes = 6;
+  static std::string text_of(std::int64_t shape) { return std::to_string(shape); }
+  template <class C>
+  static std::string text_of(const C& shape) {
+    return to_string(shape);
+  }
+  bool interrupted() const { return listener_.interrupted && listener_.interrupted(); }
+  // A failed device stays failed: a probe of two parts does not go on.
   bool over() const {
-    return std::chrono::steady_clock::now() >= deadline_ ||
-           (listener_.interrupted && listener_.interrupted());
+    return std::chrono::steady_clock::now() >= deadline_ || interrupted() || !failure_.empty();
   }
   void progress(std::size_t done, std::size_t of) const {
     if (listener_.progress) listener_.progress(probe_, done, of);
@@ -144,6 +158,7 @@ class ProbeRun {
   const RunListener& listener_;
   bool quick_;
   std::chrono::steady_clock::time_point deadline_;
+  std::string failure_;
 };
 
 /// The probes. Each fills its families and hands them to the probe_run.

@@ -37,12 +37,19 @@ NcclRanks::NcclRanks(Bench& bench) : bench_(bench) {
 }
 
 NcclRanks::~NcclRanks() {
+  // After an error a communicator must be aborted: destroying it would wait for work that never ends.
+  bool failed = false;
   for (int r = 0; r < size(); ++r) {
+    ncclResult_t state = ncclSuccess;
     cudaSetDevice(device(r));
-    if (static_cast<std::size_t>(r) < streams_.size()) cudaStreamSynchronize(stream(r));
-    if (comm(r) != nullptr) ncclCommDestroy(comm(r));
-    if (r > 0 && static_cast<std::size_t>(r) < streams_.size()) cudaStreamDestroy(stream(r));
+    failed = failed || cudaGetLastError() != cudaSuccess ||
+             ncclCommGetAsyncError(comm(r), &state) != ncclSuccess || state != ncclSuccess;
   }
+  for (int r = 0; r < size() && !failed; ++r) failed = cudaStreamSynchronize(stream(r)) != cudaSuccess;
+  ncclGroupStart();
+  for (const ncclComm_t c : comms_) failed ? ncclCommAbort(c) : ncclCommDestroy(c);
+  ncclGroupEnd();
+  for (int r = 1; r < size(); ++r) cudaStreamDestroy(stream(r));
   cudaSetDevice(bench_.device());
 }
 
@@ -57,31 +64,32 @@ void enqueue(const NcclRanks& ranks, const std::string& op, std::size_t count,
              const std::vector<std::unique_ptr<DeviceMemory>>& to) {
   const auto n = static_cast<std::size_t>(ranks.size());
   const std::size_t part = std::max<std::size_t>(1, count / n);
-  SL_NCCL(ncclGroupStart());
-  for (int r = 0; r < ranks.size(); ++r) {
-    const auto i = static_cast<std::size_t>(r);
-    const void* send = from[i]->get();
-    void* receive = to[i]->get();
-    const ncclComm_t comm = ranks.comm(r);
-    const cudaStream_t stream = ranks.stream(r);
-    if (op == "all_reduce") {
-      SL_NCCL(ncclAllReduce(send, receive, count, ncclBfloat16, ncclSum, comm, stream));
-    } else if (op == "all_gather") {
-      SL_NCCL(ncclAllGather(send, receive, part, ncclBfloat16, comm, stream));
-    } else if (op == "reduce_scatter") {
-      SL_NCCL(ncclReduceScatter(send, receive, part, ncclBfloat16, ncclSum, comm, stream));
-    } else if (op == "alltoall") {
-      for (int peer = 0; peer < ranks.size(); ++peer) {
-        const std::size_t at = static_cast<std::size_t>(peer) * part * 2;
-        SL_NCCL(ncclSend(static_cast<const char*>(send) + at, part, ncclBfloat16, peer, comm, stream));
-        SL_NCCL(ncclRecv(static_cast<char*>(receive) + at, part, ncclBfloat16, peer, comm, stream));
+  grouped([&] {
+    for (int r = 0; r < ranks.size(); ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      const void* send = from[i]->get();
+      void* receive = to[i]->get();
+      const ncclComm_t comm = ranks.comm(r);
+      const cudaStream_t stream = ranks.stream(r);
+      if (op == "all_reduce") {
+        SL_NCCL(ncclAllReduce(send, receive, count, ncclBfloat16, ncclSum, comm, stream));
+      } else if (op == "all_gather") {
+        SL_NCCL(ncclAllGather(send, receive, part, ncclBfloat16, comm, stream));
+      } else if (op == "reduce_scatter") {
+        SL_NCCL(ncclReduceScatter(send, receive, part, ncclBfloat16, ncclSum, comm, stream));
+      } else if (op == "alltoall") {
+        for (int peer = 0; peer < ranks.size(); ++peer) {
+          const std::size_t at = static_cast<std::size_t>(peer) * part * 2;
+          SL_NCCL(ncclSend(static_cast<const char*>(send) + at, part, ncclBfloat16, peer, comm, stream));
+          SL_NCCL(ncclRecv(static_cast<char*>(receive) + at, part, ncclBfloat16, peer, comm, stream));
+        }
+      } else {
+        const int next = (r + 1) % ranks.size(), last = (r + ranks.size() - 1) % ranks.size();
+        SL_NCCL(ncclSend(send, count, ncclBfloat16, next, comm, stream));
+        SL_NCCL(ncclRecv(receive, count, ncclBfloat16, last, comm, stream));
       }
-    } else {
-      SL_NCCL(ncclSend(send, count, ncclBfloat16, (r + 1) % ranks.size(), comm, stream));
-      SL_NCCL(ncclRecv(receive, count, ncclBfloat16, (r + ranks.size() - 1) % ranks.size(), comm, stream));
     }
-  }
-  SL_NCCL(ncclGroupEnd());
+  });
 }
 
 void synchronize(const NcclRanks& ranks) {
@@ -133,7 +141,7 @@ void probe_collective(ProbeRun& probe_run) {
   FamilyResult out("nccl");
   out.note(
       "GPUs of this machine, one process; calls follow one another on warm buffers, timed on the first GPU; "
-      "message_bytes as nccl-tests counts them");
+      "message_bytes as nccl-tests counts them, GB/s its algorithm bandwidth");
   try {
     const NcclRanks ranks(probe_run.bench);
     if (ranks.size() == 1) out.note("one GPU: only messages to itself");

@@ -55,6 +55,10 @@ struct CudnnAttention::Library {
 
 namespace {
 
+constexpr const char* kLibrary = "libcudnn.so.9";
+
+std::string version_text(std::size_t v) { return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100); }
+
 // Identifiers of the graph's own tensors.
 enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kScale, kLowest, kShift, kFirstVirtual };
 
@@ -238,14 +242,13 @@ struct CudnnAttention::Plan {
 
 CudnnAttention::CudnnAttention() : library_(std::make_unique<Library>()) {
   Library& l = *library_;
-  l.file = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  l.file = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (l.file == nullptr) {
-    missing_ = "libcudnn.so.9 was not found";
+    missing_ = fmt::format("{} was not found", kLibrary);
   } else if (!l.load_all()) {
-    missing_ = "libcudnn.so.9 lacks its graph interface";
+    missing_ = fmt::format("{} lacks its graph interface", kLibrary);
   } else {
-    const std::size_t v = l.version();
-    version_ = fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
+    version_ = version_text(l.version());
     const cudnnStatus_t status = l.create(&l.handle);
     if (status != CUDNN_STATUS_SUCCESS) missing_ = fmt::format("cuDNN does not start: {}", l.error(status));
   }
@@ -254,7 +257,7 @@ CudnnAttention::CudnnAttention() : library_(std::make_unique<Library>()) {
 CudnnAttention::~CudnnAttention() {
   plan_.reset();
   if (library_->handle != nullptr) library_->destroy(library_->handle);
-  if (library_->file != nullptr) dlclose(library_->file);
+  // The library stays loaded: it does not survive being loaded again beside a live context.
 }
 
 void CudnnAttention::plan(const PrefillCase& shape) {
@@ -290,6 +293,15 @@ void CudnnAttention::run(const void* q, const void* k, const void* v, void* out,
   l.require(status, "attention");
 }
 
+std::string cudnn_version() {
+  // Without a handle: making one takes long.
+  void* const file = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  const auto version = file == nullptr
+                           ? nullptr
+                           : reinterpret_cast<decltype(&::cudnnGetVersion)>(dlsym(file, "cudnnGetVersion"));
+  return version == nullptr ? fmt::format("none: {} was not found", kLibrary) : version_text(version());
+}
+
 }  // namespace shardline
 
 #else
@@ -303,16 +315,8 @@ CudnnAttention::~CudnnAttention() = default;
 void CudnnAttention::plan(const PrefillCase&) { throw Unsupported("no cuDNN"); }
 std::size_t CudnnAttention::workspace() const { return 0; }
 void CudnnAttention::run(const void*, const void*, const void*, void*, void*, cudaStream_t) {}
+std::string cudnn_version() { return "none: built without cuDNN's headers"; }
 
 }  // namespace shardline
 
 #endif
-
-namespace shardline {
-
-std::string cudnn_version() {
-  const CudnnAttention cudnn;
-  return cudnn.missing().empty() ? cudnn.version() : "none: " + cudnn.missing();
-}
-
-}  // namespace shardline

@@ -14,7 +14,8 @@ namespace {
 
 void require(cublasStatus_t status, const char* call, int line) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+      status == CUBLAS_STATUS_ARCH_MISMATCH)
     throw Unsupported(fmt::format("cuBLASLt: {}", cublasLtGetStatusString(status)));
   throw GpuError(fmt::format("{}:{}: {}: {}", __FILE__, line, call, cublasLtGetStatusName(status)));
 }
@@ -169,8 +170,8 @@ void probe_gemm(ProbeRun& probe_run, const std::vector<GemmCase>& shapes) {
   FamilyResult out("gemm");
   out.note(
       "kernel cublaslt: its heuristic's first choice, 32 MiB of workspace, bf16 output; fp8: E4M3, a scale "
-      "per "
-      "tensor, fast accumulation; nvfp4: a scale per 16 values; activations are not quantized in the time");
+      "per tensor, fast accumulation; nvfp4: a scale per 16 values; activations are not quantized in the "
+      "time");
   for (const Type& t : kTypes) {
     if (b.capability() < t.capability)
       out.note(fmt::format("no {}: compute capability {}.{}, needs {}.{}", t.name, b.properties().major,

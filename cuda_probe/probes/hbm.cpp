@@ -36,6 +36,8 @@ BytesPerSecond copy_bandwidth(Bench& b) {
 void probe_hbm(ProbeRun& probe_run) {
   Bench& b = probe_run.bench;
   FamilyResult copies("hbm_copy"), reads("hbm_read"), writes("hbm_write");
+  for (FamilyResult* f : {&copies, &writes})
+    f->note("what is written stays in the L2 cache where that holds it: memory shows at sizes well above");
   probe_run.each(copies, copy_sizes(), [&](std::int64_t bytes) {
     copies.add({{"copied_bytes", bytes}}, copy(b, bytes), {Flops(0), Bytes(2 * d(bytes))});
     b.clear();

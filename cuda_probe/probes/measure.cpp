@@ -19,7 +19,8 @@ Seconds median_of(std::span<const Seconds> samples) {
   return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0;
 }
 
-std::size_t warm_up(const MeasureRule& rule, const TakeSample& take) {
+// Times of the warm-up.
+std::vector<Seconds> warm_up(const MeasureRule& rule, const TakeSample& take) {
   std::vector<Seconds> taken;
   Seconds spent{0};
   do {
@@ -32,7 +33,7 @@ std::size_t warm_up(const MeasureRule& rule, const TakeSample& take) {
       if (std::abs(last / before - 1) <= rule.settled) break;
     }
   } while (taken.size() < rule.most_warm_up && spent < rule.warm_up_budget);
-  return taken.size();
+  return taken;
 }
 
 }  // namespace
@@ -40,34 +41,37 @@ std::size_t warm_up(const MeasureRule& rule, const TakeSample& take) {
 Measured measure(const MeasureRule& rule, const TakeSample& take) {
   SL_CHECK(rule.window >= 1, "a window holds a sample");
   Measured out;
-  out.warm_up = warm_up(rule, take);
+  const std::vector<Seconds> warm = warm_up(rule, take);
+  out.warm_up = warm.size();
+  StoppingRule stop = rule.stop;
+  if (warm.back() > rule.long_call) stop.least = std::min(stop.least, rule.least_of_long);
 
   std::vector<Reading> kept;
-  Sampler sampler(rule.stop);
+  Sampler sampler(stop);
   double highest = 0;
+  const auto slow = [&](const Reading& k) {
+    return k.clock > 0 && !k.capped && k.clock < rule.lowest_clock * highest;
+  };
   while (out.stop == Stop::no) {
     const Reading r = take();
     if (r.clock > highest) {
       highest = r.clock;
       // Samples that now count as slow are taken back.
-      const auto slow = [&](const Reading& k) {
-        return k.clock > 0 && k.clock < rule.lowest_clock * highest;
-      };
       const auto removed = std::erase_if(kept, slow);
       if (removed > 0) {
         out.discarded += removed;
-        sampler = Sampler(rule.stop);
+        sampler = Sampler(stop);
         for (const Reading& k : kept) sampler.add(k.time);
       }
     }
-    if (r.throttled || (r.clock > 0 && r.clock < rule.lowest_clock * highest)) {
+    if (r.throttled || slow(r)) {
       ++out.discarded;
     } else {
       kept.push_back(r);
       sampler.add(r.time);
     }
     const std::size_t all = out.discarded + kept.size();
-    if (all >= rule.stop.least &&
+    if (all >= stop.least &&
         static_cast<double>(out.discarded) > rule.most_discarded * static_cast<double>(all)) {
       out.dropped =
           fmt::format("{} of {} samples were taken while the device was throttled", out.discarded, all);
@@ -92,12 +96,14 @@ Measured measure(const MeasureRule& rule, const TakeSample& take) {
 
 std::string to_string(const MeasureRule& r) {
   return fmt::format(
-      "until half the median's {:g} % interval is {:g} % of it; {} to {} samples, {} at most; warm-up until "
-      "medians of {} agree to {:g} %, {} samples or {} at most; samples below {:g} % of the highest clock or "
-      "throttled are discarded, shapes with over {:g} % of these dropped",
+      "until half the median's {:g} % interval is {:g} % of it; {} to {} samples, {} at most, calls above {} "
+      "{} samples at least; warm-up until medians of {} agree to {:g} %, {} samples or {} at most; samples "
+      "below {:g} % of the highest clock (but for the power limit) or throttled are discarded, shapes with "
+      "over {:g} % of these dropped",
       100 * r.stop.confidence, 100 * r.stop.relative_error, r.stop.least, r.stop.most,
-      to_string(r.stop.budget), r.window, 100 * r.settled, r.most_warm_up, to_string(r.warm_up_budget),
-      100 * r.lowest_clock, 100 * r.most_discarded);
+      to_string(r.stop.budget), to_string(r.long_call), std::min(r.stop.least, r.least_of_long), r.window,
+      100 * r.settled, r.most_warm_up, to_string(r.warm_up_budget), 100 * r.lowest_clock,
+      100 * r.most_discarded);
 }
 
 Seconds share_of(Seconds budget, Seconds spent, std::span<const double> weights) {

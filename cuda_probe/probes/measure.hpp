@@ -15,6 +15,7 @@ struct Reading {
   Seconds time;
   double clock = 0;        // of the multiprocessors in MHz; 0: unknown
   bool throttled = false;  // slowed down by heat, by the power brake or by other hardware protection
+  bool capped = false;     // the power limit holds the clock down
 };
 using TakeSample = std::function<Reading()>;
 
@@ -25,8 +26,11 @@ struct MeasureRule {
   std::size_t window = 3, most_warm_up = 30;
   double settled = 0.05;
   Seconds warm_up_budget{0.1};
+  // Calls longer than `long_call` need `least_of_long` samples only: few shapes would take all the time.
+  Seconds long_call{0.03};
+  std::size_t least_of_long = 5;
   // A sample is discarded where the device was throttled or its clock below this part of the highest that
-  // any sample of the shape saw (power caps move clocks less and stay: engines live with them too).
+  // any sample of the shape saw, unless the power limit is why: engines live with that too.
   double lowest_clock = 0.75;
   double most_discarded = 0.5;  // part of all samples beyond which the shape is dropped
 };

@@ -31,14 +31,16 @@ struct Nvml::Library {
 namespace {
 
 constexpr int kSmClock = 1, kMemoryClock = 2;
-constexpr unsigned long long kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20, kHardwareThermal = 0x40,
-                             kPowerBrake = 0x80;
+constexpr unsigned long long kPowerCap = 0x4, kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20,
+                             kHardwareThermal = 0x40, kPowerBrake = 0x80;
 
 }  // namespace
 
 bool is_throttled(unsigned long long reasons) {
   return (reasons & (kHardwareSlowdown | kSoftwareThermal | kHardwareThermal | kPowerBrake)) != 0;
 }
+
+bool is_power_capped(unsigned long long reasons) { return (reasons & kPowerCap) != 0; }
 
 Nvml::Nvml(const std::string& bus_id) : library_(std::make_unique<Library>()) {
   Library& l = *library_;
@@ -108,8 +110,10 @@ Nvml::State Nvml::state() const {
   unsigned mhz = 0;
   if (library_->clock != nullptr && library_->clock(device_, kSmClock, &mhz) == 0) s.clock = mhz;
   unsigned long long reasons = 0;
-  if (library_->reasons != nullptr && library_->reasons(device_, &reasons) == 0)
+  if (library_->reasons != nullptr && library_->reasons(device_, &reasons) == 0) {
     s.throttled = is_throttled(reasons);
+    s.capped = is_power_capped(reasons);
+  }
   return s;
 }
 

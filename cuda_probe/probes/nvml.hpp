@@ -10,6 +10,8 @@ namespace shardline {
 
 /// Bits of NVML's clock event reasons that mean: slower than the workload and the power limit allow.
 bool is_throttled(unsigned long long reasons);
+/// The bit that means: slower because of the power limit.
+bool is_power_capped(unsigned long long reasons);
 
 class Nvml {
  public:
@@ -26,7 +28,7 @@ class Nvml {
 
   struct State {
     double clock = 0;  // MHz; 0: unknown
-    bool throttled = false;
+    bool throttled = false, capped = false;
   };
   State state() const;
 

@@ -86,8 +86,8 @@ void FamilyResult::note(std::string text) {
   notes_.push_back(std::move(text));
 }
 
-void FamilyResult::out_of_time(std::size_t left, std::size_t of) {
-  if (left > 0) note(fmt::format("out of time: {} of {} shapes were not measured", left, of));
+void FamilyResult::unmeasured(std::size_t left, std::size_t of, const std::string& why) {
+  if (left > 0) note(fmt::format("{}: {} of {} shapes were not measured", why, left, of));
 }
 
 std::string FamilyResult::csv(const std::vector<std::pair<std::string, std::string>>& provenance) const {

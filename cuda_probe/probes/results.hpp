@@ -33,8 +33,8 @@ class FamilyResult {
   void add(std::initializer_list<Cell> cells, const Measured& measured, Amount amount);
   /// Something that the reader of the table must know: shown, and written into its head.
   void note(std::string text);
-  /// Shapes that were not measured because time ran out.
-  void out_of_time(std::size_t left, std::size_t of);
+  /// Shapes that were not measured; `why`: "out of time".
+  void unmeasured(std::size_t left, std::size_t of, const std::string& why);
 
   const MeasurementTable& table() const { return table_; }
   const std::vector<Amount>& amounts() const { return amounts_; }

@@ -36,13 +36,13 @@ Route through_nccl(const NcclRanks& ranks) {
   out.send = [&ranks](const std::vector<const void*>& from, const std::vector<void*>& to, std::size_t bytes,
                       const std::vector<cudaStream_t>& streams) {
     const int n = ranks.size();
-    SL_NCCL(ncclGroupStart());
-    for (int r = 0; r < n; ++r) {
-      const auto i = static_cast<std::size_t>(r);
-      SL_NCCL(ncclSend(from[i], bytes, ncclInt8, (r + 1) % n, ranks.comm(r), streams[i]));
-      SL_NCCL(ncclRecv(to[i], bytes, ncclInt8, (r + n - 1) % n, ranks.comm(r), streams[i]));
-    }
-    SL_NCCL(ncclGroupEnd());
+    grouped([&] {
+      for (int r = 0; r < n; ++r) {
+        const auto i = static_cast<std::size_t>(r);
+        SL_NCCL(ncclSend(from[i], bytes, ncclInt8, (r + 1) % n, ranks.comm(r), streams[i]));
+        SL_NCCL(ncclRecv(to[i], bytes, ncclInt8, (r + n - 1) % n, ranks.comm(r), streams[i]));
+      }
+    });
   };
   return out;
 }

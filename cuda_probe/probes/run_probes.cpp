@@ -87,15 +87,32 @@ void run_probes(const ProbeOptions& o, const ShapeLists& shapes, const RunListen
   bench.rule() = rule_of(o);
   listener.start(describe(bench), bench.rule(), copy_bandwidth(bench));
   std::vector<double> shares;
+  std::vector<std::string> failures;
   for (const Probe* p : o.probes) shares.push_back(p->share);
   for (std::size_t i = 0; i < o.probes.size(); ++i) {
-    if (listener.interrupted && listener.interrupted()) return;
+    if (listener.interrupted && listener.interrupted()) break;
     const Seconds share = share_of(o.budget, spent(), std::span<const double>(shares).subspan(i));
     const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                              std::chrono::duration<double>(share.value));
     ProbeRun probe_run(bench, *o.probes[i], listener, o.quick, deadline);
-    run_one(probe_run, o.probes[i]->name, shapes);
+    try {
+      run_one(probe_run, o.probes[i]->name, shapes);
+      if (!probe_run.failure().empty()) failures.push_back(probe_run.failure());
+    } catch (const UserError&) {  // of who listens: a full disk
+      throw;
+    } catch (const std::exception& e) {
+      failures.push_back(fmt::format("{}: {}", o.probes[i]->name, e.what()));
+    }
+    cudaSetDevice(o.device);
+    cudaGetLastError();
+    if (const cudaError_t status = cudaDeviceSynchronize(); status != cudaSuccess) {
+      if (i + 1 < o.probes.size())
+        failures.push_back(fmt::format("the device answers no more ({}): {} probes were not run",
+                                       cudaGetErrorName(status), o.probes.size() - i - 1));
+      break;
+    }
   }
+  if (!failures.empty()) throw GpuError(fmt::format("{}", fmt::join(failures, "\n  ")));
 }
 
 }  // namespace shardline

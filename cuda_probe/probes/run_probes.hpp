@@ -31,7 +31,8 @@ std::optional<std::string> no_device();
 /// Why a GPU of that number cannot be had, where there are others.
 std::optional<std::string> no_such_device(int device);
 
-/// Throws GpuError where the device fails. Never changes a setting of a GPU.
+/// Never changes a setting of a GPU. A probe that fails keeps what it measured, and the next one runs where
+/// the device still answers; throws GpuError with all failures at the end.
 void run_probes(const ProbeOptions& options, const ShapeLists& shapes, const RunListener& listener);
 
 }  // namespace shardline

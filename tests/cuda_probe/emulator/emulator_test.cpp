@@ -226,5 +226,71 @@ TEST(Emulator, TensorCopyAndWarpgroupProducts) {
   }
 }
 
+// Ordinary writes reach wgmma by a fence only.
+TEST(Emulator, ProductsNeedAFenceAfterOrdinaryWrites) {
+  const auto with = [](bool fence) {
+    return error_of({1, 1, 1, 128, 16384}, [&](std::byte* shared) {
+      for (int i = thread(); i < 16384 / 4; i += 128)
+        reinterpret_cast<std::uint32_t*>(shared)[i] = 0x3f803f80u;
+      if (fence) fence_for_async();
+      sync_threads();
+      float d[32];
+      wgmma_fence();
+      wgmma<false>(d, rows_descriptor(shared_address(shared)), rows_descriptor(shared_address(shared) + 8192),
+                   false);
+      wgmma_commit();
+      wgmma_wait<0>();
+      EXPECT_EQ(d[0], 16);
+    });
+  };
+  EXPECT_EQ(with(true), "");
+  EXPECT_NE(with(false).find("fence_for_async"), std::string::npos);
+}
+
+// What one warp has waited for another may still read.
+TEST(Emulator, AWaitIsOfOneWarpOnly) {
+  const auto with = [](bool meet) {
+    return error_of({1, 1, 1, 128, 16384}, [&](std::byte* shared) {
+      for (int i = thread(); i < 16384 / 4; i += 128)
+        reinterpret_cast<std::uint32_t*>(shared)[i] = 0x3f803f80u;
+      fence_for_async();
+      sync_threads();
+      float d[32];
+      wgmma_fence();
+      wgmma<false>(d, rows_descriptor(shared_address(shared)), rows_descriptor(shared_address(shared) + 8192),
+                   false);
+      wgmma_commit();
+      wgmma_wait<0>();
+      if (meet) sync_threads();
+      if (warp() == 0) reinterpret_cast<std::uint32_t*>(shared + 8192)[lane()] = 0;
+    });
+  };
+  EXPECT_EQ(with(true), "");
+  EXPECT_NE(with(false), "");
+}
+
+TEST(Emulator, FindsMisuseOfCopies) {
+  alignas(16) static const Bf16 matrix[64 * 8] = {};
+  const TensorMap map{matrix, {64, 8, 1}, {2, 128, 1024}, {64, 8, 1}};
+  const auto with = [&](bool fence, bool wait) {
+    return error_of({1, 1, 1, 32, 1024 + 64}, [&](std::byte* shared) {
+      auto* barrier = reinterpret_cast<std::uint64_t*>(shared + 1024);
+      if (thread() == 0) {
+        barrier_init(barrier, 1);
+        if (fence) fence_barriers();
+      }
+      sync_threads();
+      if (thread() == 0) {
+        barrier_expect(barrier, 1024);
+        copy_tensor(shared, &map, barrier, 0, 0, 0);
+      }
+      if (wait) barrier_wait(barrier, 0);
+    });
+  };
+  EXPECT_EQ(with(true, true), "");
+  EXPECT_NE(with(false, true).find("fence_barriers"), std::string::npos);
+  EXPECT_NE(with(true, false).find("ended before"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace shardline

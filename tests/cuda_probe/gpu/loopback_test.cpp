@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "cuda_probe/executor_cuda/memory.hpp"
 #include "cuda_probe/gpu/emulated_gpu.hpp"
 #include "tests/cuda_probe/gpu/collective_cases.hpp"
 #include "tests/cuda_probe/gpu/device_data.hpp"
@@ -148,6 +149,20 @@ TEST(Loopback, GathersFloat32) {
                        streams);
   EXPECT_EQ(x.get(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(y.get(), x.get());
+}
+
+// A device that failed refuses to free, too; what it said first must reach the user.
+TEST(RankMemory, GoesQuietlyWhereTheDeviceRefuses) {
+  EmulatedGpu gpu;
+  LoopbackTransport transport(gpu, 2);
+  {
+    RankMemory memory(transport);
+    void* const lost = memory.allocate(1, 64);
+    memory.allocate(0, 64);
+    gpu.release(lost);
+    EXPECT_THROW(gpu.release(lost), GpuError);
+  }
+  EXPECT_NO_THROW(gpu.synchronize());
 }
 
 }  // namespace

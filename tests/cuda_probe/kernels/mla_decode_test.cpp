@@ -17,7 +17,7 @@ namespace {
 struct Problem {
   const char* name;
   int heads = 1, splits = 1, page_rows = 0;  // page_rows 0: contiguous
-  std::vector<int> lengths = {0, 1, 31, 33, 200};
+  std::vector<int> lengths = {0, 1, 31, 33, 400};
 };
 
 constexpr int kWidth = kLatent + kRotary;

@@ -3,6 +3,8 @@
 // The emulator first: it decides what device code means.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "cuda_probe/kernels/attend_plan.hpp"
 #include "cuda_probe/kernels/prefill_mma.hpp"
 #include "cuda_probe/kernels/prefill_wgmma.hpp"
@@ -180,7 +182,8 @@ TYPED_TEST(Prefill, EqualsPlainAttention) {
 }
 
 TYPED_TEST(Prefill, OrderOfThreadsAndCopiesDoesNotMatter) {
-  const Problem p{"", {{0, 100, 250}}, {{0, 0, 300}}, 2, 1};
+  // Seven key tiles: each stage is used again and again, and its parity comes round twice.
+  const Problem p{"", {{0, 650, 800}}, {{0, 0, 800}}, 2, 1};
   Attention<typename TypeParam::Kernel, TypeParam::kQk, TypeParam::kV> attention(p);
   attention.run({});
   const auto want = attention.bits();
@@ -189,6 +192,25 @@ TYPED_TEST(Prefill, OrderOfThreadsAndCopiesDoesNotMatter) {
     for (const bool late : {true, false}) {
       attention.run({order, 7, late});
       EXPECT_EQ(attention.bits(), want) << static_cast<int>(order) << late;
+    }
+  }
+}
+
+// Each block has its own (tile, head); no section ends before all its tiles, heaviest first, have begun.
+TEST(PrefillBlocks, CoverAllWorkInSections) {
+  for (const auto& [q_heads, kv_heads, tiles, together] : std::vector<std::array<int, 4>>{
+           {8, 2, 5, 2}, {8, 2, 5, 1}, {12, 6, 3, 4}, {1, 1, 7, 1}, {5, 5, 1, 2}}) {
+    std::set<std::pair<int, int>> seen;
+    int tile = 0, section = 0;
+    for (int number = 0; number < q_heads * tiles; ++number) {
+      const auto w = prefill_parts::work_of(number, q_heads, kv_heads, tiles, together);
+      ASSERT_TRUE(w.tile >= 0 && w.tile < tiles && w.head >= 0 && w.head < q_heads) << number;
+      EXPECT_TRUE(seen.insert({w.tile, w.head}).second) << number;
+      const int now = w.head / (q_heads / kv_heads * together);
+      EXPECT_GE(now, section);
+      EXPECT_TRUE(now > section || w.tile >= tile) << number;
+      section = now;
+      tile = w.tile;
     }
   }
 }

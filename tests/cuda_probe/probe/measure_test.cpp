@@ -64,7 +64,7 @@ TEST(Measure, LongCallsStopWhenTheBudgetIsSpent) {
   std::mt19937_64 random(6);
   const Measured m = measure({}, calls([&](int) { return steady(4e5 * (1 + uniform(random))); }));
   EXPECT_EQ(m.stop, Stop::out_of_budget);
-  EXPECT_EQ(m.samples, StoppingRule{}.least);
+  EXPECT_EQ(m.samples, MeasureRule{}.least_of_long);
   EXPECT_EQ(m.warm_up, 1u);  // one sample took more than the warm-up may
 }
 
@@ -116,6 +116,30 @@ TEST(Measure, ClocksUnderAPowerCapAreKept) {
   EXPECT_EQ(m.lowest_clock, 1600);
 }
 
+TEST(Measure, ThePowerLimitMayLowerTheClockToAnyDepth) {
+  const auto lowered = [](bool capped) {
+    return calls([capped](int i) {
+      return i < 9 ? steady(10) : Reading{microseconds(16), 1200, false, capped};
+    });
+  };
+  MeasureRule rule;
+  rule.stop.least = 20;
+  const Measured kept = measure(rule, lowered(true));
+  EXPECT_EQ(kept.discarded, 0u);
+  EXPECT_DOUBLE_EQ(kept.median.value, 16e-6);
+  EXPECT_EQ(kept.lowest_clock, 1200);
+  EXPECT_FALSE(measure(rule, lowered(false)).valid());
+}
+
+TEST(Measure, OnlyLongCallsNeedFewerSamples) {
+  MeasureRule rule;
+  rule.long_call = microseconds(100);
+  EXPECT_EQ(measure(rule, calls([](int) { return steady(101); })).samples, rule.least_of_long);
+  EXPECT_EQ(measure(rule, calls([](int) { return steady(99); })).samples, rule.stop.least);
+  rule.stop.least = 3;
+  EXPECT_EQ(measure(rule, calls([](int) { return steady(101); })).samples, 3u);
+}
+
 TEST(Measure, UnknownClocksDiscardNothing) {
   const Measured m = measure({}, calls([](int) { return Reading{microseconds(10), 0, false}; }));
   EXPECT_EQ(m.discarded, 0u);
@@ -164,6 +188,8 @@ TEST(Throttling, PowerCapAndIdleAreNotProtection) {
   for (const unsigned long long fine : {0x0, 0x1, 0x2, 0x4, 0x10, 0x100, 0x5})
     EXPECT_FALSE(is_throttled(fine));
   for (const unsigned long long bad : {0x8, 0x20, 0x40, 0x80, 0x44}) EXPECT_TRUE(is_throttled(bad));
+  for (const unsigned long long capped : {0x4, 0x5, 0x44}) EXPECT_TRUE(is_power_capped(capped));
+  for (const unsigned long long free : {0x0, 0x1, 0x8, 0x20}) EXPECT_FALSE(is_power_capped(free));
 }
 
 TEST(Nvml, WithoutADeviceEverythingIsUnknown) {

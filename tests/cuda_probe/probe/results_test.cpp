@@ -89,8 +89,8 @@ TEST(FamilyResult, TroubleIsNotedInTheHead) {
   drifted.drift = 0.07;
   f.add({{"m", 2}, {"n", 16}, {"k", 16}, {"dtype", "bf16"}, {"kernel", "cublaslt"}}, drifted, {});
   f.note("two\nlines");
-  f.out_of_time(3, 8);
-  f.out_of_time(0, 8);
+  f.unmeasured(3, 8, "out of time");
+  f.unmeasured(0, 8, "out of time");
   const MeasurementTable t = parse_measurements("gemm.csv", f.csv({}));
   EXPECT_EQ(t.size(), 3u);  // the dropped one is not a row
   std::string all;
