@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "planner/evaluate.hpp"
-#include "planner/parallel.hpp"
+#include "sim/base/parallel.hpp"
 
 namespace shardline {
 

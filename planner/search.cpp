@@ -5,7 +5,7 @@
 #include <cmath>
 #include <thread>
 
-#include "planner/parallel.hpp"
+#include "sim/base/parallel.hpp"
 
 namespace shardline {
 
