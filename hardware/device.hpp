@@ -22,6 +22,7 @@ struct Device {
   double attention_efficiency = 0;     // ... of long flash-attention kernels; 0: compute_efficiency
   double tile_efficiency = 0;          // ... of one wave of attention tiles; 0: attention_efficiency
   int sms = 0;                         // 0: attention tiles are not rounded to waves
+  int multiprocessors = 0;             // for the forms of hardware/forms; 0: as sms
   double usable_memory = 1;            // fraction of HBM that weights and KV may fill
   Seconds kernel_cost;                 // per kernel: launch, ramp and tail
 

@@ -22,7 +22,30 @@ Q positive(const Reader& r) {
 
 double fraction(const Reader& r) { return r.number(0.01, 1.0); }
 
-System read_system(Document& document) {
+/// The mapping itself, a shipped calibration's name, or the path of a file beside this one.
+Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
+                           const std::filesystem::path& catalog_dir) {
+  if (r.is_map()) return read_calibration(r);
+  const std::filesystem::path name(r.text());
+  const bool path = name.has_parent_path() || name.has_extension();
+  const std::filesystem::path shipped = catalog_dir.parent_path() / "calibrations";
+  if (!path && !std::filesystem::exists(shipped / (name.string() + ".yaml"))) {
+    std::vector<std::string> details;
+    if (!catalog_dir.empty()) details = expected_one_of(name.string(), system_names(shipped));
+    details.emplace_back("or a path ending in .yaml, or the mapping itself");
+    r.fault("unknown calibration " + name.string(), std::move(details));
+    return {};
+  }
+  Document document = Document::load(path ? folder / name : shipped / (name.string() + ".yaml"));
+  const Reader root = document.root();
+  Calibration c = read_calibration(root.at("calibration"));
+  root.no_other_keys();
+  document.finish();
+  return c;
+}
+
+System read_system(Document& document, const std::filesystem::path& folder,
+                   const std::filesystem::path& catalog_dir) {
   System s;
   const Reader r = document.root();
   s.name = r.at("name").text();
@@ -30,6 +53,8 @@ System read_system(Document& document) {
   s.device = read_device(r.at("device"));
   s.fabric = read_fabric(r.at("fabric"));
   if (const auto runtime = r.find("runtime")) s.runtime = read_runtime(*runtime);
+  if (const auto calibration = r.find("calibration"))
+    s.calibration = calibration_of(*calibration, folder, catalog_dir);
   if (s.fabric.nvlink.switches == 0 && s.fabric.gpus_per_node > 1) {
     r.at("fabric").fault("fabric.nvlink is required where a node has several GPUs");
   }
@@ -70,6 +95,7 @@ Device read_device(const Reader& r) {
   if (const auto v = compute.find("sms")) d.sms = static_cast<int>(v->integer(1, 4096));
   compute.no_other_keys();
 
+  if (const auto v = r.find("multiprocessors")) d.multiprocessors = static_cast<int>(v->integer(1, 4096));
   d.kernel_cost = r.at("kernel_cost").quantity<Seconds>(Seconds(0), Seconds(1));
   r.no_other_keys();
   return d;
@@ -133,25 +159,28 @@ FabricSpec read_fabric(const Reader& r) {
   return f;
 }
 
-System parse_system(const std::string& file_name, const std::string& text) {
+System parse_system(const std::string& file_name, const std::string& text,
+                    const std::filesystem::path& catalog_dir) {
   Document document = Document::parse(file_name, text);
-  return read_system(document);
+  return read_system(document, std::filesystem::path(file_name).parent_path(), catalog_dir);
 }
 
-System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir) {
+std::filesystem::path system_file(const std::string& name_or_path, const std::filesystem::path& catalog_dir) {
   const std::filesystem::path path(name_or_path);
-  if (path.has_parent_path() || path.extension() == ".yaml" || path.extension() == ".yml") {
-    Document document = Document::load(path);
-    return read_system(document);
-  }
+  if (path.has_parent_path() || path.extension() == ".yaml" || path.extension() == ".yml") return path;
   const std::vector<std::string> names = system_names(catalog_dir);
   if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
     std::vector<std::string> details = expected_one_of(name_or_path, names);
     details.push_back("or the path of a .yaml file");
     throw UserError({Diagnostic{{}, "unknown system " + name_or_path, std::move(details)}});
   }
-  Document document = Document::load(catalog_dir / (name_or_path + ".yaml"));
-  return read_system(document);
+  return catalog_dir / (name_or_path + ".yaml");
+}
+
+System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir) {
+  const std::filesystem::path file = system_file(name_or_path, catalog_dir);
+  Document document = Document::load(file);
+  return read_system(document, file.parent_path(), catalog_dir);
 }
 
 std::vector<std::string> system_names(const std::filesystem::path& catalog_dir) {

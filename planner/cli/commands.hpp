@@ -63,6 +63,21 @@ struct VerifyOptions {
 };
 int verify(const VerifyOptions& options);
 
+struct CalibrateArguments {
+  std::vector<std::string> measurements;  // files or folders
+  std::string system, out, plots, source;
+  int folds = 4, threads = 0;
+  bool parameters = false;  // also print them
+  bool part = false;        // write the calibration alone
+};
+int calibrate(const CalibrateArguments& arguments, const Provenance& made_by);
+
+struct EvaluateArguments {
+  std::vector<std::string> measurements;
+  std::string system, csv;
+};
+int evaluate(const EvaluateArguments& arguments, const Provenance& made_by);
+
 /// A scenario by path, or by the name of a shipped one. Throws UserError.
 Scenario scenario_named(const std::string& name_or_path);
 

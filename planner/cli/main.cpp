@@ -111,6 +111,32 @@ int run(int argc, char** argv) {
               "Also break their schedules, and see that each fault is found");
   y->footer("Example:\n  shardline verify ring_pass_kv --mutations");
 
+  cli::CalibrateArguments calibrate;
+  CLI::App* c = app.add_subcommand("calibrate", "Fit the cost of kernels and collectives to measurements");
+  c->add_option("measurements", calibrate.measurements,
+                "Tables (.csv) of shardline-probe or of others, or folders of them")
+      ->required();
+  c->add_option("--system", calibrate.system, "System that was measured: a name or a file")->required();
+  c->add_option("-o,--out", calibrate.out, "System file to write, with what was fitted");
+  c->add_option("--plots", calibrate.plots, "Folder for predicted against measured");
+  c->add_option("--source", calibrate.source, "Where the measurements come from (default: the files' names)");
+  c->add_option("--folds", calibrate.folds, "Parts of the shapes that are withheld in turn (default: 4)")
+      ->check(CLI::Range(2, 100));
+  c->add_flag("--parameters", calibrate.parameters,
+              "Also print every parameter with its confidence interval");
+  c->add_flag("--part", calibrate.part,
+              "Write what was fitted alone, for `calibration: FILE` in a system file");
+  c->add_option("--threads", calibrate.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
+  c->footer("Example:\n  shardline calibrate measurements/h200 --system h200-hgx -o h200-mine.yaml");
+
+  cli::EvaluateArguments evaluate;
+  CLI::App* ev =
+      app.add_subcommand("evaluate", "Predict measured rows with a calibrated system; fits nothing");
+  ev->add_option("measurements", evaluate.measurements, "Tables (.csv), or folders of them")->required();
+  ev->add_option("--system", evaluate.system, "Calibrated system: a name or a file")->required();
+  ev->add_option("--csv", evaluate.csv, "File for every row, measured and predicted");
+  ev->footer("Example:\n  shardline evaluate measurements/h200 --system h200-mine.yaml --csv rows.csv");
+
   refuse_unknown_command(argc, argv, app);
   try {
     app.parse(argc, argv);
@@ -123,6 +149,8 @@ int run(int argc, char** argv) {
   if (t->parsed()) return cli::thresholds(thresholds, made_by);
   if (n->parsed()) return cli::conversation(conversation, made_by);
   if (y->parsed()) return cli::verify(verify);
+  if (c->parsed()) return cli::calibrate(calibrate, made_by);
+  if (ev->parsed()) return cli::evaluate(evaluate, made_by);
   if (l->parsed()) return cli::list(what);
   validate.sensitivity = !no_sensitivity;
   return cli::validate(validate, made_by);

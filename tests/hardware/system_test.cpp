@@ -103,11 +103,48 @@ TEST(Systems, UnknownNamesAreAnsweredWithTheNearest) {
 
 TEST(Systems, AFileLoadsAsACatalogueNameDoes) {
   const auto path = testing::system_catalog() / "h100-hgx.yaml";
-  const System file = load_system(path.string(), "/nowhere"),
-               text = parse_system("t", testing::read_file(path));
+  const System file = load_system(path.string(), testing::system_catalog()),
+               text = parse_system("t", testing::read_file(path), testing::system_catalog());
   EXPECT_EQ(file.name, "h100-hgx");
   EXPECT_EQ(text.device.memory_bandwidth, file.device.memory_bandwidth);
   EXPECT_EQ(text.fabric.network.latency, file.fabric.network.latency);
+  EXPECT_EQ(text.calibration.fits.size(), file.calibration.fits.size());
+}
+
+TEST(Systems, ShippedCalibrationsAreOfKnownOriginAndPlausible) {
+  int calibrated = 0;
+  for (const std::string& name : system_names(testing::system_catalog())) {
+    const System s = load_system(name, testing::system_catalog());
+    if (s.calibration.empty()) continue;
+    ++calibrated;
+    EXPECT_NE(s.calibration.source.find("Apache-2.0"), std::string::npos) << name;
+    EXPECT_EQ(s.calibration.hash.size(), 16u);
+    for (const KernelFit& f : s.calibration.fits) {
+      SCOPED_TRACE(name + " " + f.form->family);
+      FormContext context;
+      EXPECT_TRUE(f.form->context(f.words, s, context));
+      EXPECT_LE(f.corrected.median, f.alone.median + f.alone.p90);
+      EXPECT_LT(f.corrected.median, 0.15);
+      for (std::size_t i = 0; i < f.parameters.size(); ++i) {
+        EXPECT_GE(f.parameters[i], f.form->parameters[i].low * (1 - 1e-5));
+        EXPECT_LE(f.parameters[i], f.form->parameters[i].high * (1 + 1e-5));
+      }
+    }
+  }
+  EXPECT_EQ(calibrated, 4);
+}
+
+TEST(Systems, AnUnknownCalibrationIsLocated) {
+  std::string text = testing::read_file(testing::system_catalog() / "h100-hgx.yaml");
+  text.replace(text.find("calibration: h100-hgx"), 21, "calibration: h100-hgy");
+  try {
+    parse_system("t.yaml", text, testing::system_catalog());
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("t.yaml:"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("unknown calibration h100-hgy"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("did you mean h100-hgx"), std::string::npos) << e.what();
+  }
 }
 
 }  // namespace

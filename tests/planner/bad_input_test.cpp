@@ -32,7 +32,11 @@ TEST(BadInput, Scenario) {
   });
 }
 
-TEST(BadInput, System) { testing::expect_messages("system", ".yaml", 15, parse_system); }
+TEST(BadInput, System) {
+  testing::expect_messages("system", ".yaml", 16, [](const std::string& name, const std::string& text) {
+    parse_system(name, text, SHARDLINE_SOURCE_DIR "/hardware/catalog");
+  });
+}
 
 TEST(BadInput, Plan) {
   testing::expect_messages("plan", ".txt", 15, [](const std::string&, const std::string& text) {

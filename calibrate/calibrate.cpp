@@ -1,0 +1,151 @@
+#include "calibrate/calibrate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "calibrate/rows.hpp"
+#include "sim/base/parallel.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr std::size_t kRowsPerParameter = 4;
+
+struct Work {
+  const Form* form;
+  std::vector<std::string> words;
+  FitRows rows;
+};
+
+KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o) {
+  KernelFit f;
+  f.form = w.form;
+  f.words = w.words;
+  FormContext context;
+  w.form->context(w.words, system, context);
+  const CrossValidation v = cross_validate(*w.form, context, w.rows, o.folds, o.fit);
+  f.roofline = v.roofline;
+  f.alone = v.form;
+  f.corrected = v.form;
+  const FitResult result = fit(*w.form, context, w.rows, o.fit);
+  f.parameters = result.parameters;
+  f.low = result.low;
+  f.high = result.high;
+  if (v.corrected.rows > 0 && v.corrected.median + v.corrected.p90 < v.form.median + v.form.p90) {
+    f.correction = fit_correction(*w.form, context, w.rows, f.parameters, v.smoothing, o.fit);
+    f.corrected = v.corrected;
+  }
+  const std::size_t axes = w.form->axes.size();
+  f.range_low.assign(axes, HUGE_VAL);
+  f.range_high.assign(axes, -HUGE_VAL);
+  double at[kMostAxes];
+  for (std::size_t i = 0; i < w.rows.size(); ++i) {
+    w.form->coordinates(w.rows.x(i), context, at);
+    for (std::size_t a = 0; a < axes; ++a) {
+      f.range_low[a] = std::min(f.range_low[a], at[a]);
+      f.range_high[a] = std::max(f.range_high[a], at[a]);
+    }
+  }
+  return f;
+}
+
+}  // namespace
+
+Calibrated calibrate(const System& system, std::span<const MeasurementTable> tables,
+                     const CalibrateOptions& o) {
+  Calibrated out;
+  std::map<std::pair<std::string, std::vector<std::string>>, Work> work;
+  for (const MeasurementTable& table : tables) {
+    const Form* form = find_form(table.family->name);
+    if (form == nullptr) {
+      out.notes.push_back(fmt::format("{}: no form, {} rows left out", table.family->name, table.size()));
+      continue;
+    }
+    VariantRows rows = rows_of(*form, system, table);
+    if (rows.left_out > 0)
+      out.notes.push_back(fmt::format("{}: {} rows left out (shapes or types that its form is not for)",
+                                      table.family->name, rows.left_out));
+    for (auto& [words, r] : rows.variants) {
+      Work& w = work[{form->family, words}];
+      w.form = form;
+      w.words = words;
+      w.rows.width = r.width;
+      w.rows.numbers.insert(w.rows.numbers.end(), r.numbers.begin(), r.numbers.end());
+      w.rows.seconds.insert(w.rows.seconds.end(), r.seconds.begin(), r.seconds.end());
+    }
+  }
+  std::vector<const Work*> list;
+  for (const auto& [key, w] : work) {
+    const std::size_t needed = kRowsPerParameter * w.form->parameters.size();
+    if (w.rows.size() < needed) {
+      out.notes.push_back(fmt::format("{} {}: {} rows are too few for a fit, {} are needed", w.form->family,
+                                      variant_name(w.words), w.rows.size(), needed));
+      continue;
+    }
+    list.push_back(&w);
+  }
+  if (list.empty()) throw UserError("no table has rows that a cost form can be fitted to");
+  out.calibration.fits.resize(list.size());
+  const std::size_t threads =
+      o.threads > 0 ? static_cast<std::size_t>(o.threads) : std::max(1u, std::thread::hardware_concurrency());
+  parallel_for(0, list.size(), threads,
+               [&](std::size_t i, std::size_t) { out.calibration.fits[i] = fit_one(system, *list[i], o); });
+  return out;
+}
+
+Evaluation evaluate(const System& system, const Calibration& calibration,
+                    std::span<const MeasurementTable> tables) {
+  Evaluation out;
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const MeasurementTable& table = tables[t];
+    const Form* form = find_form(table.family->name);
+    std::map<std::string, std::size_t> without;
+    if (form == nullptr) {
+      out.notes.push_back(
+          fmt::format("{}: no form, {} rows not predicted", table.family->name, table.size()));
+      continue;
+    }
+    std::vector<const std::vector<double>*> numbers;
+    std::vector<const std::vector<std::string>*> words;
+    for (const char* column : form->numbers) numbers.push_back(&table.number(column));
+    for (const char* column : form->words) words.push_back(&table.word(column));
+    std::vector<double> x(numbers.size());
+    std::vector<std::string> variant(words.size());
+    for (std::size_t row = 0; row < table.size(); ++row) {
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = (*numbers[i])[row];
+      for (std::size_t i = 0; i < variant.size(); ++i) variant[i] = (*words[i])[row];
+      const auto found =
+          std::find_if(calibration.fits.begin(), calibration.fits.end(),
+                       [&](const KernelFit& f) { return f.form == form && f.words == variant; });
+      FormContext context;
+      if (found == calibration.fits.end() || !form->covers(x) || !form->context(variant, system, context)) {
+        ++without[variant_name(variant)];
+        continue;
+      }
+      out.rows.push_back({t, row, static_cast<std::size_t>(found - calibration.fits.begin()),
+                          table.median[row].value,
+                          predict(*form, context, found->parameters, found->correction, x),
+                          found->extrapolates(x, context)});
+    }
+    for (const auto& [name, count] : without)
+      out.notes.push_back(
+          fmt::format("{} {}: {} rows not predicted: no fit, or shapes that the form is not for", table.family->name, name, count));
+  }
+  return out;
+}
+
+std::string hash_of(std::span<const std::string> texts) {
+  std::uint64_t h = 14695981039346656037ull;
+  for (const std::string& text : texts) {
+    for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+    h = (h ^ 0x100) * 1099511628211ull;  // where one ends counts too
+  }
+  return fmt::format("{:016x}", h);
+}
+
+}  // namespace shardline

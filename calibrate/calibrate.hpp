@@ -1,0 +1,51 @@
+// From tables of measurements to fitted cost forms with known errors, and back: what a calibrated system
+// predicts for each measured row.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/fit.hpp"
+#include "calibrate/measurement.hpp"
+#include "hardware/calibration.hpp"
+#include "hardware/system.hpp"
+
+namespace shardline {
+
+struct CalibrateOptions {
+  int folds = 4;
+  int threads = 0;  // 0: all cores; the result does not depend on it
+  FitOptions fit;
+};
+
+/// A measured row and what is predicted for it.
+struct PredictedRow {
+  std::size_t table = 0, row = 0;      // of the tables given
+  std::size_t fit = 0;                 // of the calibration
+  double measured = 0, predicted = 0;  // seconds
+  bool extrapolated = false;
+};
+
+struct Calibrated {
+  Calibration calibration;
+  std::vector<std::string> notes;  // what was left out, and why
+};
+
+/// Fits every variant of every family that has a form. A correction is kept only where it lowers the held-out
+/// error. `tables` of one family are joined. Throws UserError if no table has a form.
+Calibrated calibrate(const System& system, std::span<const MeasurementTable> tables,
+                     const CalibrateOptions& options = {});
+
+struct Evaluation {
+  std::vector<PredictedRow> rows;
+  std::vector<std::string> notes;  // families and variants without a fit, with their rows
+};
+/// Predicts every row of every table that the calibration has a fit for. Fits nothing.
+Evaluation evaluate(const System& system, const Calibration& calibration,
+                    std::span<const MeasurementTable> tables);
+
+/// 64 bits of FNV-1a over the texts, as 16 hexadecimal digits.
+std::string hash_of(std::span<const std::string> texts);
+
+}  // namespace shardline

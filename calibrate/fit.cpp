@@ -1,0 +1,256 @@
+#include "calibrate/fit.hpp"
+
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+namespace shardline {
+
+namespace {
+
+using Vector = Eigen::VectorXd;
+using Matrix = Eigen::MatrixXd;
+
+/// Square up to `outlier`, linear beyond (Huber): the loss, and the weight that gives it as a square.
+double loss_of(double residual, double outlier) {
+  const double r = std::abs(residual);
+  return r <= outlier ? r * r : 2 * outlier * r - outlier * outlier;
+}
+double weight_of(double residual, double outlier) {
+  const double r = std::abs(residual);
+  return r <= outlier ? 1 : outlier / r;
+}
+
+struct Problem {
+  const Form& form;
+  const FormContext& context;
+  const FitRows& rows;
+  double outlier;
+  Vector low, high;  // logarithms
+
+  Vector residuals(const Vector& logs) const {
+    std::vector<double> p(form.parameters.size());
+    for (std::size_t i = 0; i < p.size(); ++i) p[i] = std::exp(logs(static_cast<Eigen::Index>(i)));
+    Vector r(static_cast<Eigen::Index>(rows.size()));
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      r(static_cast<Eigen::Index>(i)) = std::log(form.seconds(rows.x(i), context, p) / rows.seconds[i]);
+    return r;
+  }
+  double loss(const Vector& r) const {
+    double sum = 0;
+    for (Eigen::Index i = 0; i < r.size(); ++i) sum += loss_of(r(i), outlier);
+    return std::isfinite(sum) ? sum / static_cast<double>(r.size()) : HUGE_VAL;
+  }
+  /// One-sided differences, into the box.
+  Matrix jacobian(const Vector& logs, const Vector& r) const {
+    constexpr double kStep = 1e-5;
+    Matrix j(r.size(), logs.size());
+    for (Eigen::Index i = 0; i < logs.size(); ++i) {
+      Vector moved = logs;
+      const double step = logs(i) + kStep <= high(i) ? kStep : -kStep;
+      moved(i) += step;
+      j.col(i) = (residuals(moved) - r) / step;
+    }
+    return j;
+  }
+};
+
+Matrix normal_matrix(const Matrix& j, const Vector& weights) {
+  return j.transpose() * weights.asDiagonal() * j;
+}
+
+Vector weights_of(const Vector& r, double outlier) {
+  Vector w(r.size());
+  for (Eigen::Index i = 0; i < r.size(); ++i) w(i) = weight_of(r(i), outlier);
+  return w;
+}
+
+/// 95 % intervals from the curvature at the solution; parameters at a bound are not shared out to others.
+void intervals(const Problem& problem, const Vector& logs, FitResult& out) {
+  const Vector r = problem.residuals(logs);
+  const Matrix j = problem.jacobian(logs, r);
+  const Vector w = weights_of(r, problem.outlier);
+  Matrix a = normal_matrix(j, w);
+  const Eigen::Index n = a.rows();
+  std::vector<bool> bound(static_cast<std::size_t>(n));
+  for (Eigen::Index i = 0; i < n; ++i) {
+    bound[static_cast<std::size_t>(i)] =
+        logs(i) <= problem.low(i) + 1e-9 || logs(i) >= problem.high(i) - 1e-9 || !(a(i, i) > 0);
+    if (bound[static_cast<std::size_t>(i)]) {
+      a.row(i).setZero();
+      a.col(i).setZero();
+      a(i, i) = 1;
+    }
+  }
+  const double freedom = std::max(1.0, static_cast<double>(r.size() - n));
+  const double variance = (w.array() * r.array().square()).sum() / freedom;
+  const Matrix covariance = variance * a.ldlt().solve(Matrix::Identity(n, n));
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const double at = std::exp(logs(i));
+    const double half =
+        bound[static_cast<std::size_t>(i)] ? 0 : 1.96 * std::sqrt(std::max(0.0, covariance(i, i)));
+    out.low.push_back(std::max(std::exp(problem.low(i)), at * std::exp(-half)));
+    out.high.push_back(std::min(std::exp(problem.high(i)), at * std::exp(half)));
+  }
+}
+
+}  // namespace
+
+FitRows FitRows::only(std::span<const std::size_t> which) const {
+  FitRows out;
+  out.width = width;
+  for (const std::size_t i : which) {
+    const auto row = x(i);
+    out.numbers.insert(out.numbers.end(), row.begin(), row.end());
+    out.seconds.push_back(seconds[i]);
+  }
+  return out;
+}
+
+FitResult fit(const Form& form, const FormContext& context, const FitRows& rows, const FitOptions& options) {
+  const auto n = static_cast<Eigen::Index>(form.parameters.size());
+  if (rows.size() < form.parameters.size()) throw std::invalid_argument("fewer rows than parameters");
+  Problem problem{form, context, rows, options.outlier, Vector(n), Vector(n)};
+  Vector logs(n);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const FormParameter& p = form.parameters[static_cast<std::size_t>(i)];
+    problem.low(i) = std::log(p.low);
+    problem.high(i) = std::log(p.high);
+    logs(i) = std::log(p.start);
+  }
+  FitResult out;
+  Vector r = problem.residuals(logs);
+  double loss = problem.loss(r), damping = 1e-2;
+  int idle = 0;
+  while (out.steps < options.most_steps && idle < 2) {
+    ++out.steps;
+    const Matrix j = problem.jacobian(logs, r);
+    const Vector w = weights_of(r, options.outlier);
+    const Matrix a = normal_matrix(j, w);
+    const Vector g = j.transpose() * (w.array() * r.array()).matrix();
+    bool better = false;
+    for (int trial = 0; trial < 12 && !better; ++trial) {
+      Matrix damped = a;
+      for (Eigen::Index i = 0; i < n; ++i) damped(i, i) += damping * std::max(a(i, i), 1e-12);
+      Vector step = -damped.ldlt().solve(g);
+      // A step of more than a factor of e is outside of what the derivatives know.
+      step = step.cwiseMax(-1.0).cwiseMin(1.0);
+      const Vector moved = (logs + step).cwiseMax(problem.low).cwiseMin(problem.high);
+      const Vector moved_r = problem.residuals(moved);
+      const double moved_loss = problem.loss(moved_r);
+      if (moved_loss < loss) {
+        idle = moved_loss > loss * (1 - options.tolerance) ? idle + 1 : 0;
+        logs = moved;
+        r = moved_r;
+        loss = moved_loss;
+        damping = std::max(damping / 5, 1e-9);
+        better = true;
+      } else {
+        damping = std::min(damping * 4, 1e9);
+      }
+    }
+    if (!better) break;
+  }
+  out.loss = loss;
+  for (Eigen::Index i = 0; i < n; ++i) out.parameters.push_back(std::exp(logs(i)));
+  intervals(problem, logs, out);
+  return out;
+}
+
+FitError summarise(std::span<const double> predicted, std::span<const double> measured) {
+  FitError out;
+  out.rows = predicted.size();
+  if (predicted.empty()) return out;
+  std::vector<double> absolute(predicted.size()), relative(predicted.size());
+  for (std::size_t i = 0; i < predicted.size(); ++i) {
+    relative[i] = predicted[i] / measured[i] - 1;
+    absolute[i] = std::abs(relative[i]);
+  }
+  const auto quantile = [](std::vector<double>& v, double q) {
+    std::sort(v.begin(), v.end());
+    const double at = q * static_cast<double>(v.size() - 1);
+    const auto i = static_cast<std::size_t>(at);
+    const double next = v[std::min(i + 1, v.size() - 1)];
+    return v[i] + (at - static_cast<double>(i)) * (next - v[i]);
+  };
+  out.median = quantile(absolute, 0.5);
+  out.p90 = quantile(absolute, 0.9);
+  out.worst = absolute.back();
+  out.bias = quantile(relative, 0.5);
+  return out;
+}
+
+int fold_of(std::span<const double> x, int folds, std::uint64_t seed) {
+  // FNV-1a over the bits, then mixed: neighbours must not fall into folds in turn.
+  std::uint64_t h = 14695981039346656037ull ^ seed;
+  for (const double v : x) {
+    const auto bits = std::bit_cast<std::uint64_t>(v);
+    for (int i = 0; i < 64; i += 8) h = (h ^ (bits >> i & 0xff)) * 1099511628211ull;
+  }
+  h ^= h >> 33;
+  h *= 0xff51afd7ed558ccdull;
+  h ^= h >> 33;
+  return static_cast<int>(h % static_cast<std::uint64_t>(folds));
+}
+
+namespace {
+
+/// t0 + max(work / (e_c peak), traffic / (e_m bandwidth)): what every form is compared with.
+constexpr FormParameter kRoofline[] = {
+    {"t0", "us", 0.01, 5, 1e4}, {"e_compute", "1", 1e-3, 0.6, 2}, {"e_memory", "1", 1e-3, 0.7, 2}};
+
+thread_local const Form* roofline_of = nullptr;
+
+double roofline_seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  const double rate = c.bandwidth;
+  return p[0] * 1e-6 + std::max(c.flops > 0 ? roofline_of->work(x, c) / (p[1] * c.flops) : 0,
+                                roofline_of->traffic(x, c) / (p[2] * rate));
+}
+
+}  // namespace
+
+CrossValidation cross_validate(const Form& form, const FormContext& context, const FitRows& rows, int folds,
+                               const FitOptions& options) {
+  constexpr double kSmoothing[] = {0.3, 3, 30};
+  Form roofline = form;
+  roofline.parameters = kRoofline;
+  roofline.seconds = roofline_seconds;
+  roofline_of = &form;
+  std::vector<double> measured, by_roofline, by_form, by_correction[std::size(kSmoothing)];
+  for (int fold = 0; fold < folds; ++fold) {
+    std::vector<std::size_t> inside, outside;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      (fold_of(rows.x(i), folds) == fold ? outside : inside).push_back(i);
+    if (outside.empty()) continue;
+    const FitRows seen = rows.only(inside), unseen = rows.only(outside);
+    if (seen.size() < std::max(form.parameters.size(), std::size(kRoofline))) continue;
+    const FitResult base = fit(roofline, context, seen, options), own = fit(form, context, seen, options);
+    for (std::size_t i = 0; i < unseen.size(); ++i) {
+      measured.push_back(unseen.seconds[i]);
+      by_roofline.push_back(roofline.seconds(unseen.x(i), context, base.parameters));
+      by_form.push_back(form.seconds(unseen.x(i), context, own.parameters));
+    }
+    for (std::size_t s = 0; s < std::size(kSmoothing); ++s) {
+      const Correction c = fit_correction(form, context, seen, own.parameters, kSmoothing[s], options);
+      for (std::size_t i = 0; i < unseen.size(); ++i)
+        by_correction[s].push_back(predict(form, context, own.parameters, c, unseen.x(i)));
+    }
+  }
+  CrossValidation out;
+  out.roofline = summarise(by_roofline, measured);
+  out.form = summarise(by_form, measured);
+  for (std::size_t s = 0; s < std::size(kSmoothing); ++s) {
+    const FitError e = summarise(by_correction[s], measured);
+    if (s == 0 || e.median + e.p90 < out.corrected.median + out.corrected.p90) {
+      out.corrected = e;
+      out.smoothing = kSmoothing[s];
+    }
+  }
+  return out;
+}
+
+}  // namespace shardline

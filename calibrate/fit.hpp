@@ -1,0 +1,61 @@
+// Parameters of a cost form from measured rows: robust least squares of the relative error, solved by
+// Levenberg-Marquardt on the parameters' logarithms; and a smooth correction on top. calibrate/README.md
+// [F1]-[F4].
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hardware/calibration.hpp"
+
+namespace shardline {
+
+/// Rows of one variant: x of row i is numbers[i * width, (i + 1) * width).
+struct FitRows {
+  std::size_t width = 0;
+  std::vector<double> numbers;
+  std::vector<double> seconds;
+  std::size_t size() const { return seconds.size(); }
+  std::span<const double> x(std::size_t i) const { return std::span(numbers).subspan(i * width, width); }
+  FitRows only(std::span<const std::size_t> rows) const;
+};
+
+struct FitOptions {
+  double outlier = 0.15;  // relative error from which on a row counts only linearly
+  int most_steps = 60;
+  double tolerance = 1e-5;  // smallest relative gain of a step that counts
+};
+
+struct FitResult {
+  std::vector<double> parameters;
+  std::vector<double> low, high;  // 95 % confidence, linearised; at a bound: the bound
+  double loss = 0;                // mean robust square
+  int steps = 0;
+};
+
+/// [F1] Deterministic. At least as many rows as parameters, else throws std::invalid_argument.
+FitResult fit(const Form& form, const FormContext& context, const FitRows& rows,
+              const FitOptions& options = {});
+
+/// [F2] Ridge and squared second differences of neighbours times `smoothing` against squared residuals; rows
+/// count as in fit().
+Correction fit_correction(const Form& form, const FormContext& context, const FitRows& rows,
+                          std::span<const double> parameters, double smoothing,
+                          const FitOptions& options = {});
+
+FitError summarise(std::span<const double> predicted, std::span<const double> measured);
+
+/// [F3] Fold of a shape: the same for equal shapes on every machine.
+int fold_of(std::span<const double> x, int folds, std::uint64_t seed = 0);
+
+/// [F4] Errors on rows that the fit has not seen, all folds together.
+struct CrossValidation {
+  FitError roofline, form, corrected;
+  double smoothing = 0;  // that did best; corrected is that one's
+};
+CrossValidation cross_validate(const Form& form, const FormContext& context, const FitRows& rows,
+                               int folds = 4, const FitOptions& options = {});
+
+}  // namespace shardline

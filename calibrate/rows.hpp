@@ -1,0 +1,24 @@
+// Measured tables as rows of a form: one set per variant.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "calibrate/fit.hpp"
+#include "calibrate/measurement.hpp"
+
+namespace shardline {
+
+/// Words of the variant (Form::words) -> its rows. Rows that the form is not meant for, or of a variant
+/// without a context on this system, are counted in `left_out`.
+struct VariantRows {
+  std::map<std::vector<std::string>, FitRows> variants;
+  std::size_t left_out = 0;
+};
+VariantRows rows_of(const Form& form, const System& system, const MeasurementTable& table);
+
+/// "bf16 torch_flow"
+std::string variant_name(const std::vector<std::string>& words);
+
+}  // namespace shardline

@@ -1,0 +1,239 @@
+// calibrate: cost forms from measurements. evaluate: predictions beside measurements.
+#include "calibrate/calibrate.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "calibrate/rows.hpp"
+#include "planner/cli/commands.hpp"
+#include "reports/atomic_file.hpp"
+#include "reports/plot.hpp"
+#include "reports/table.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr std::size_t kPlotted = 1500;  // points per variant
+
+struct Tables {
+  std::vector<MeasurementTable> tables;
+  std::vector<std::string> names, texts;
+};
+
+// Files, and all .csv of folders, in the order of their names.
+Tables load_tables(const std::vector<std::string>& paths) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& p : paths) {
+    if (!std::filesystem::is_directory(p)) {
+      files.emplace_back(p);
+      continue;
+    }
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(p)) {
+      if (entry.path().extension() == ".csv") found.push_back(entry.path());
+    }
+    if (found.empty()) throw UserError("no .csv files in " + p);
+    std::sort(found.begin(), found.end());
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  Tables out;
+  for (const auto& file : files) {
+    out.tables.push_back(load_measurements(file));
+    out.names.push_back(file.filename().string());
+    std::ifstream in(file, std::ios::binary);
+    out.texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  return out;
+}
+
+std::string error_cell(const FitError& e) {
+  return e.rows == 0 ? "-" : fmt::format("{:.1f} / {:.1f}", 100 * e.median, 100 * e.p90);
+}
+
+// Reproducible where SOURCE_DATE_EPOCH says when it is.
+std::string today() {
+  const char* fixed = std::getenv("SOURCE_DATE_EPOCH");
+  const std::time_t now = fixed != nullptr ? static_cast<std::time_t>(std::atoll(fixed)) : std::time(nullptr);
+  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(now));
+}
+
+std::string display(const KernelFit& f) {
+  return fmt::format("{} {}", f.form->family, variant_name(f.words));
+}
+
+void write_plots(const std::filesystem::path& folder, const Calibration& c,
+                 const std::vector<PredictedRow>& rows) {
+  std::map<std::string, Plot> agreement, residual;
+  std::vector<std::size_t> of_fit(c.fits.size());
+  for (const PredictedRow& r : rows) ++of_fit[r.fit];
+  std::vector<std::size_t> seen(c.fits.size());
+  std::map<std::size_t, std::pair<PlotSeries, PlotSeries>> series;
+  for (const PredictedRow& r : rows) {
+    const std::size_t every = (of_fit[r.fit] + kPlotted - 1) / kPlotted;
+    if (seen[r.fit]++ % every != 0) continue;
+    auto& [a, b] = series[r.fit];
+    a.name = b.name = variant_name(c.fits[r.fit].words);
+    a.style = b.style = PlotStyle::points;
+    a.points.emplace_back(r.measured * 1e6, r.predicted * 1e6);
+    b.points.emplace_back(r.measured * 1e6, r.predicted / r.measured);
+  }
+  for (auto& [fit, pair] : series) {
+    const std::string family = c.fits[fit].form->family;
+    agreement[family].series.push_back(std::move(pair.first));
+    residual[family].series.push_back(std::move(pair.second));
+  }
+  make_output_folder(folder);
+  for (auto* plots : {&agreement, &residual}) {
+    const bool first = plots == &agreement;
+    for (auto& [family, plot] : *plots) {
+      plot.title =
+          fmt::format("{}: {}", family, first ? "predicted and measured" : "predicted over measured");
+      plot.x_label = "measured, us";
+      plot.y_label = first ? "predicted, us" : "predicted / measured";
+      plot.log_x = plot.log_y = true;
+      plot.footnote = c.source;
+      for (const char* terminal : {"svg", "png"}) {
+        const Rendered picture = render(plot, terminal);
+        if (!picture.error.empty()) {
+          fmt::print("  no plots: {}\n", picture.error);
+          return;
+        }
+        write_file(folder / fmt::format("{}-{}.{}", family, first ? "agreement" : "residual", terminal),
+                   picture.bytes);
+      }
+    }
+  }
+}
+
+// The system's own text without its calibration, which stands last or is followed by another top-level key.
+std::string without_calibration(const std::string& text) {
+  std::string out;
+  bool inside = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    if (line.rfind("calibration:", 0) == 0) {
+      inside = true;
+    } else if (!line.empty() && line[0] != ' ' && line[0] != '\n' && line[0] != '#') {
+      inside = false;
+    }
+    if (!inside) out += line;
+    at = end;
+  }
+  if (!out.empty() && out.back() != '\n') out += '\n';
+  return out;
+}
+
+void print_notes(const std::vector<std::string>& notes) {
+  for (const std::string& n : notes) fmt::print("  {}\n", n);
+}
+
+}  // namespace
+
+int calibrate(const CalibrateArguments& a, const Provenance& made_by) {
+  const std::filesystem::path file = system_file(a.system, catalogs().systems);
+  const System system = load_system(a.system, catalogs().systems);
+  const Tables tables = load_tables(a.measurements);
+  CalibrateOptions options;
+  options.folds = a.folds;
+  options.threads = a.threads;
+  Calibrated result = shardline::calibrate(system, tables.tables, options);
+  Calibration& c = result.calibration;
+  std::string names;
+  for (const std::string& n : tables.names) names += (names.empty() ? "" : ", ") + n;
+  c.source = a.source.empty() ? names : a.source;
+  c.hash = hash_of(tables.texts);
+  c.date = today();
+  c.version = made_by.version;
+
+  fmt::print("{}: cost forms fitted to {} tables\n", system.name, tables.tables.size());
+  fmt::print("  error on shapes that the fit has not seen ({} folds): median / 90th percentile, %\n",
+             a.folds);
+  Table t({"operation", "rows", "roofline", "form", "form and correction", "worst, %", "knots"});
+  for (const KernelFit& f : c.fits)
+    t.add({display(f), fmt::format("{}", f.alone.rows), error_cell(f.roofline), error_cell(f.alone),
+           error_cell(f.corrected), fmt::format("{:.0f}", 100 * f.corrected.worst),
+           fmt::format("{}", f.correction.values.size())});
+  fmt::print("{}", t.text());
+  if (a.parameters) {
+    Table p({"operation", "parameter", "value", "95 % from", "to", "unit"});
+    for (const KernelFit& f : c.fits) {
+      for (std::size_t i = 0; i < f.parameters.size(); ++i)
+        p.add({display(f), f.form->parameters[i].name, fmt::format("{:.4g}", f.parameters[i]),
+               fmt::format("{:.4g}", f.low[i]), fmt::format("{:.4g}", f.high[i]),
+               f.form->parameters[i].unit});
+    }
+    fmt::print("\n{}", p.text());
+  }
+  print_notes(result.notes);
+  if (!a.out.empty()) {
+    std::ifstream in(file, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    const std::string whole = without_calibration(text) + calibration_yaml(c);
+    parse_system(a.out, whole);  // what is written can be read
+    const std::string all =
+        a.part ? "# Written by shardline calibrate; fitted to measurements, not edited by hand.\n" +
+                     calibration_yaml(c)
+               : whole;
+    const std::filesystem::path out(a.out);
+    if (out.has_parent_path()) make_output_folder(out.parent_path());
+    write_file(out, all);
+    fmt::print("  wrote {}\n", a.out);
+  }
+  if (!a.plots.empty()) {
+    write_plots(a.plots, c, evaluate(system, c, tables.tables).rows);
+    fmt::print("  plots in {}\n", a.plots);
+  }
+  return 0;
+}
+
+int evaluate(const EvaluateArguments& a, const Provenance&) {
+  const System system = load_system(a.system, catalogs().systems);
+  if (system.calibration.empty())
+    throw UserError("system " + a.system + " has no calibration: make one with shardline calibrate");
+  const Tables tables = load_tables(a.measurements);
+  const Evaluation result = shardline::evaluate(system, system.calibration, tables.tables);
+  fmt::print("{}: calibrated on {} ({}, {})\n", system.name, system.calibration.source,
+             system.calibration.hash, system.calibration.date);
+  Table t({"operation", "rows", "median error, %", "90th percentile, %", "worst, %", "bias, %",
+           "extrapolated rows"});
+  for (std::size_t i = 0; i < system.calibration.fits.size(); ++i) {
+    std::vector<double> predicted, measured;
+    std::size_t outside = 0;
+    for (const PredictedRow& r : result.rows) {
+      if (r.fit != i) continue;
+      predicted.push_back(r.predicted);
+      measured.push_back(r.measured);
+      outside += r.extrapolated ? 1 : 0;
+    }
+    if (predicted.empty()) continue;
+    const FitError e = summarise(predicted, measured);
+    t.add({display(system.calibration.fits[i]), fmt::format("{}", e.rows),
+           fmt::format("{:.1f}", 100 * e.median), fmt::format("{:.1f}", 100 * e.p90),
+           fmt::format("{:.0f}", 100 * e.worst), fmt::format("{:+.1f}", 100 * e.bias),
+           fmt::format("{}", outside)});
+  }
+  fmt::print("{}", t.text());
+  print_notes(result.notes);
+  if (a.csv.empty()) return 0;
+  std::string csv = "file,row,operation,measured_us,predicted_us,error_percent,extrapolated\n";
+  for (const PredictedRow& r : result.rows)
+    csv += fmt::format("{},{},{},{:.6g},{:.6g},{:.3f},{}\n", tables.names[r.table], r.row + 1,
+                       display(system.calibration.fits[r.fit]), r.measured * 1e6, r.predicted * 1e6,
+                       100 * (r.predicted / r.measured - 1), r.extrapolated ? "yes" : "no");
+  write_file(a.csv, csv);
+  fmt::print("  wrote {}\n", a.csv);
+  return 0;
+}
+
+}  // namespace shardline::cli

@@ -1,0 +1,250 @@
+#include "calibrate/fit.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "calibrate/calibrate.hpp"
+#include "hardware/system.hpp"
+
+namespace shardline {
+namespace {
+
+// t0 + x / rate, times what `bend` makes of it: a form whose truth is known.
+constexpr const char* kNumbers[] = {"x", "y"};
+constexpr FormParameter kParameters[] = {{"t0", "us", 0.1, 1, 100}, {"rate", "1/us", 0.1, 30, 1e4}};
+constexpr FormAxis kAxes[] = {{"x", 1}, {"y", 1}};
+
+Form line_form() {
+  Form f{};
+  f.family = "line";
+  f.numbers = kNumbers;
+  f.parameters = kParameters;
+  f.axes = kAxes;
+  f.covers = [](std::span<const double>) { return true; };
+  f.seconds = [](std::span<const double> x, const FormContext&, std::span<const double> p) {
+    return (p[0] + x[0] / p[1]) * 1e-6;
+  };
+  f.work = [](std::span<const double> x, const FormContext&) { return x[0]; };
+  f.traffic = [](std::span<const double> x, const FormContext&) { return x[0]; };
+  f.coordinates = [](std::span<const double> x, const FormContext&, double* out) {
+    out[0] = std::log2(x[0]);
+    out[1] = std::log2(x[1]);
+  };
+  return f;
+}
+
+struct Truth {
+  double t0 = 3, rate = 50, noise = 0.01, bend = 0;
+  double outliers = 0;  // share of rows three times as slow
+};
+
+FitRows rows_from(const Truth& t, std::size_t count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
+  FitRows out;
+  out.width = 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double x = std::exp2(14 * uniform()), y = std::exp2(6 * uniform());
+    double noise = -6;
+    for (int k = 0; k < 12; ++k) noise += uniform();
+    double time = (t.t0 + x / t.rate) * std::exp(t.noise * noise + t.bend * std::sin(std::log2(y)));
+    if (uniform() < t.outliers) time *= 3;
+    out.numbers.push_back(x);
+    out.numbers.push_back(y);
+    out.seconds.push_back(time * 1e-6);
+  }
+  return out;
+}
+
+FormContext rates() {
+  FormContext c;
+  c.flops = c.bandwidth = 1e9;
+  return c;
+}
+
+TEST(Fit, FindsTheParametersWithinTheirIntervals) {
+  int inside = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const FitResult f = fit(line_form(), rates(), rows_from({}, 200, seed));
+    EXPECT_NEAR(f.parameters[0], 3, 0.02);
+    EXPECT_NEAR(f.parameters[1], 50, 0.5);
+    inside += f.low[0] <= 3 && 3 <= f.high[0] && f.low[1] <= 50 && 50 <= f.high[1] ? 1 : 0;
+    EXPECT_LT(f.high[0] - f.low[0], 0.05);
+  }
+  // Two intervals of 95 %: both hold in about 36 of 40; fewer than 30 has a chance below 1e-3.
+  EXPECT_GE(inside, 30);
+}
+
+TEST(Fit, FewSlowRowsDoNotMoveIt) {
+  Truth t;
+  t.outliers = 0.05;
+  const FitResult f = fit(line_form(), rates(), rows_from(t, 1000, 1));
+  EXPECT_NEAR(f.parameters[0], 3, 0.05);
+  EXPECT_NEAR(f.parameters[1], 50, 1);
+}
+
+TEST(Fit, IsTheSameEachTimeAndStaysInsideTheBounds) {
+  Truth t;
+  t.t0 = 0.01;  // below the bound
+  const FitRows rows = rows_from(t, 200, 2);
+  const FitResult a = fit(line_form(), rates(), rows), b = fit(line_form(), rates(), rows);
+  EXPECT_EQ(a.parameters, b.parameters);
+  EXPECT_DOUBLE_EQ(a.parameters[0], 0.1);
+  EXPECT_THROW(fit(line_form(), rates(), rows_from(t, 1, 2)), std::invalid_argument);
+}
+
+TEST(FitCorrection, LearnsWhatTheFormLeaves) {
+  Truth t;
+  t.bend = 0.3;
+  const Form form = line_form();
+  const FitRows seen = rows_from(t, 3000, 3), unseen = rows_from(t, 1000, 4);
+  const FitResult f = fit(form, rates(), seen);
+  const Correction c = fit_correction(form, rates(), seen, f.parameters, 0.3);
+  std::vector<double> plain, corrected;
+  for (std::size_t i = 0; i < unseen.size(); ++i) {
+    plain.push_back(form.seconds(unseen.x(i), rates(), f.parameters));
+    corrected.push_back(predict(form, rates(), f.parameters, c, unseen.x(i)));
+  }
+  EXPECT_GT(summarise(plain, unseen.seconds).median, 0.12);
+  EXPECT_LT(summarise(corrected, unseen.seconds).median, 0.03);
+}
+
+TEST(FitCorrection, IsConstantBeyondItsRange) {
+  Truth t;
+  t.bend = 0.3;
+  const Form form = line_form();
+  const FitRows rows = rows_from(t, 500, 5);
+  const Correction c = fit_correction(form, rates(), rows, std::vector<double>{3, 50}, 1);
+  const double edge[] = {c.first[0] + c.step[0] * (c.knots[0] - 1), 3}, far[] = {edge[0] + 40, 3};
+  EXPECT_DOUBLE_EQ(c.at(edge), c.at(far));
+  const double low[] = {c.first[0], c.first[1]}, below[] = {-100, -100};
+  EXPECT_DOUBLE_EQ(c.at(low), c.at(below));
+}
+
+TEST(FoldOf, SpreadsShapesEvenlyAndKeepsEqualOnesTogether) {
+  std::vector<int> count(4, 0);
+  for (int m = 1; m <= 64; ++m) {
+    for (int n = 1; n <= 64; ++n) {
+      const double x[] = {static_cast<double>(m), static_cast<double>(64 * n)};
+      const int fold = fold_of(x, 4);
+      EXPECT_EQ(fold, fold_of(x, 4));
+      ++count[static_cast<std::size_t>(fold)];
+    }
+  }
+  for (const int c : count) EXPECT_NEAR(c, 1024, 5 * std::sqrt(1024 * 0.75));
+}
+
+// Shapes that only the tested part holds must not be known to the fit: a correction that has seen them would
+// leave no error.
+TEST(CrossValidate, TestsOnShapesThatTheFitHasNotSeen) {
+  std::mt19937_64 random(6);
+  FitRows rows;
+  rows.width = 2;
+  for (int i = 0; i < 1500; ++i) {  // a lottery: nothing to learn from other shapes
+    const double x = std::exp2(static_cast<double>(i % 15)), y = std::exp2(static_cast<double>(i / 15) / 16);
+    rows.numbers.push_back(x);
+    rows.numbers.push_back(y);
+    rows.seconds.push_back((3 + x / 50) * 1e-6 * (random() % 2 == 0 ? 1.4 : 1 / 1.4));
+  }
+  const CrossValidation v = cross_validate(line_form(), rates(), rows);
+  EXPECT_EQ(v.form.rows, 1500u);
+  EXPECT_GT(v.corrected.median, 0.25);
+}
+
+TEST(Summarise, Quantiles) {
+  const FitError e = summarise(std::vector<double>{1.1, 0.8, 2.0, 1.0}, std::vector<double>{1, 1, 1, 1});
+  EXPECT_NEAR(e.median, 0.15, 1e-12);
+  EXPECT_NEAR(e.p90, 0.2 + 0.7 * 0.8, 1e-12);
+  EXPECT_NEAR(e.worst, 1.0, 1e-12);
+  EXPECT_NEAR(e.bias, 0.05, 1e-12);
+  EXPECT_EQ(summarise({}, {}).rows, 0u);
+}
+
+System small_system() { return load_system("h100-hgx", SHARDLINE_SOURCE_DIR "/hardware/catalog"); }
+
+// Rows of a GEMM whose time is known, at 1 % noise.
+std::string gemm_table(int rows) {
+  std::mt19937_64 random(7);
+  std::string text = "m,n,k,dtype,kernel,latency_us\n";
+  std::set<std::string> seen;
+  while (static_cast<int>(seen.size()) < rows) {
+    const auto size = [&](int most) { return 1LL << random() % static_cast<unsigned>(most); };
+    const long long m = size(14) + static_cast<long long>(random() % 3), n = 64 * size(9), k = 64 * size(9);
+    const double work = 2e-6 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    const double us = 4 + work / 700e6 * (1 + 0.01 * (static_cast<double>(random() % 200) / 100 - 1));
+    const std::string shape = std::to_string(m) + "," + std::to_string(n) + "," + std::to_string(k);
+    if (seen.insert(shape).second) text += shape + ",bf16,mine," + std::to_string(us) + "\n";
+  }
+  return text;
+}
+
+TEST(Calibrate, IsTheSameForAnyNumberOfThreadsAndSurvivesItsFile) {
+  const System system = small_system();
+  const std::vector<MeasurementTable> tables{parse_measurements("a.csv", gemm_table(600))};
+  CalibrateOptions one, four;
+  one.threads = 1;
+  four.threads = 4;
+  Calibrated a = calibrate(system, tables, one);
+  const Calibrated b = calibrate(system, tables, four);
+  ASSERT_EQ(a.calibration.fits.size(), 1u);
+  a.calibration.source = "a \"quoted\" table";
+  a.calibration.hash = "0123";
+  a.calibration.date = "2026-01-01";
+  a.calibration.version = "1";
+  EXPECT_EQ(a.calibration.fits[0].parameters, b.calibration.fits[0].parameters);
+  EXPECT_EQ(a.calibration.fits[0].correction.values, b.calibration.fits[0].correction.values);
+
+  Document document = Document::parse("c.yaml", calibration_yaml(a.calibration));
+  const Reader root = document.root();
+  const Calibration back = read_calibration(root.at("calibration"));
+  document.finish();
+  EXPECT_EQ(back.source, a.calibration.source);
+  ASSERT_EQ(back.fits.size(), 1u);
+  for (std::size_t i = 0; i < back.fits[0].parameters.size(); ++i)
+    EXPECT_NEAR(back.fits[0].parameters[i] / a.calibration.fits[0].parameters[i], 1, 1e-5);
+  const Evaluation x = evaluate(system, a.calibration, tables), y = evaluate(system, back, tables);
+  ASSERT_EQ(x.rows.size(), 600u);
+  ASSERT_EQ(y.rows.size(), 600u);
+  for (std::size_t i = 0; i < 600; ++i) {
+    EXPECT_NEAR(y.rows[i].predicted / x.rows[i].predicted, 1, 2e-3);
+    EXPECT_FALSE(x.rows[i].extrapolated);
+  }
+}
+
+TEST(Calibrate, SaysWhatItLeavesOut) {
+  const System system = small_system();
+  const std::vector<MeasurementTable> few{parse_measurements("a.csv", gemm_table(5))};
+  EXPECT_THROW(calibrate(system, few), UserError);
+  std::vector<MeasurementTable> two{parse_measurements("a.csv", gemm_table(600)),
+                                    parse_measurements("b.csv", "copied_bytes,latency_us\n1,1\n2,2\n")};
+  EXPECT_THAT(calibrate(system, two).notes, testing::ElementsAre("hbm_copy: no form, 2 rows left out"));
+}
+
+TEST(Evaluate, MarksShapesOutsideOfWhatWasFitted) {
+  const System system = small_system();
+  const std::vector<MeasurementTable> tables{parse_measurements("a.csv", gemm_table(600))};
+  const Calibrated c = calibrate(system, tables);
+  const std::vector<MeasurementTable> other{parse_measurements(
+      "b.csv",
+      "m,n,k,dtype,kernel,latency_us\n64,1024,1024,bf16,mine,5\n1000000,1024,1024,bf16,mine,5\n"
+      "64,1024,1024,fp8,mine,5\n")};
+  const Evaluation e = evaluate(system, c.calibration, other);
+  ASSERT_EQ(e.rows.size(), 2u);
+  EXPECT_FALSE(e.rows[0].extrapolated);
+  EXPECT_TRUE(e.rows[1].extrapolated);
+  EXPECT_THAT(e.notes, testing::ElementsAre("gemm fp8 mine: 1 rows not predicted: no fit, or shapes that the form is not for"));
+}
+
+TEST(HashOf, DependsOnEveryByteAndOnWhereFilesEnd) {
+  const std::vector<std::string> a{"ab", "c"}, b{"a", "bc"}, c{"ab", "d"};
+  EXPECT_NE(hash_of(a), hash_of(b));
+  EXPECT_NE(hash_of(a), hash_of(c));
+  EXPECT_EQ(hash_of(a).size(), 16u);
+}
+
+}  // namespace
+}  // namespace shardline

@@ -1,0 +1,94 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "calibrate/fit.hpp"
+#include "hardware/forms/forms.hpp"
+
+namespace shardline {
+
+namespace {
+
+FormContext device() {
+  FormContext c;
+  c.flops = 989e12;
+  c.bandwidth = 3.35e12;
+  c.sms = 132;
+  return c;
+}
+
+/// Rows of `truth` with 1 % noise, and whether the fit finds it again.
+void expect_recovery(const Form& form, const FormContext& c, const std::vector<std::vector<double>>& shapes,
+                     const std::vector<double>& truth) {
+  ASSERT_EQ(truth.size(), form.parameters.size());
+  std::mt19937_64 rng(3);
+  FitRows rows;
+  rows.width = form.numbers.size();
+  for (const std::vector<double>& x : shapes) {
+    double noise = -6;
+    for (int i = 0; i < 12; ++i) noise += static_cast<double>(rng() >> 11) * 0x1p-53;
+    rows.numbers.insert(rows.numbers.end(), x.begin(), x.end());
+    rows.seconds.push_back(form.seconds(x, c, truth) * std::exp(0.01 * noise));
+  }
+  const FitResult found = fit(form, c, rows);
+  for (std::size_t i = 0; i < truth.size(); ++i) {
+    SCOPED_TRACE(form.parameters[i].name);
+    // Twice the interval: with so many parameters some of them lie outside of 95 %.
+    const double half = std::log(found.high[i] / found.low[i]) / 2;
+    EXPECT_LE(std::abs(std::log(found.parameters[i] / truth[i])), 2 * half + 1e-6);
+    EXPECT_LE(half, 0.25);
+    EXPECT_LT(found.parameters[i], form.parameters[i].high);
+    EXPECT_GT(found.parameters[i], form.parameters[i].low);
+  }
+  std::vector<double> predicted;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    predicted.push_back(form.seconds(rows.x(i), c, found.parameters));
+  EXPECT_LT(summarise(predicted, rows.seconds).median, 0.01);
+}
+
+TEST(FormsDecodeFit, H23ParametersAreFoundAgain) {
+  std::vector<std::vector<double>> shapes;
+  for (double batch = 1; batch <= 2048; batch *= 4) {
+    for (double kv = 2; kv <= 131072; kv *= 2) {
+      for (const double heads_kv : {1.0, 4.0, 16.0}) {
+        for (const double group : {1.0, 4.0, 16.0}) {
+          for (const double dim : {64.0, 128.0}) {
+            if (batch * heads_kv * kv * dim > 0x1p31) continue;
+            shapes.push_back({batch, kv, heads_kv * group, heads_kv, dim, 0});
+          }
+        }
+      }
+      shapes.push_back({batch, kv, 32, 4, 128, 256});
+    }
+  }
+  expect_recovery(kAttentionDecodeForm, device(), shapes,
+                  {4, 4.5, 25, 300, 16, 9, 6.5, 1.5, 15, 1500, 12, 15, 0.9, 35, 300, 5, 0.6, 20, 5});
+}
+
+TEST(FormsDecodeFit, H25ParametersAreFoundAgain) {
+  std::vector<std::vector<double>> shapes;
+  for (double batch = 1; batch <= 1024; batch *= 2) {
+    for (double kv = 2; kv <= 131072; kv *= 2) {
+      for (double heads = 1; heads <= 128; heads *= 2) {
+        if (batch * kv <= 0x1p24) shapes.push_back({batch, kv, heads});
+      }
+    }
+  }
+  FormContext module = device();
+  module.a_bytes = 2;
+  expect_recovery(kMlaDecodeForm, module, shapes, {20, 7, 1.5, 40, 500, 8, 70, 0.92, 0.6, 40, 0.75, 0.5});
+}
+
+TEST(FormsDecodeFit, H26ParametersAreFoundAgain) {
+  std::vector<std::vector<double>> shapes;
+  for (double tokens = 1; tokens <= 32768; tokens *= 2) {
+    for (double heads = 1; heads <= 128; heads *= 2) shapes.push_back({tokens, heads});
+  }
+  expect_recovery(kMlaBmmForm, device(), shapes, {4, 30, 20, 0.8, 0.25});
+}
+
+}  // namespace
+
+}  // namespace shardline

@@ -1,0 +1,321 @@
+// [H41]-[H44] Forms of collectives, of dispatch and combine, and of experts: closed values, limits, and
+// shapes far beyond any measurement.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "hardware/forms/forms.hpp"
+#include "tests/hardware/support.hpp"
+
+namespace shardline {
+namespace {
+
+using Words = std::vector<std::string>;
+using Numbers = std::vector<double>;
+
+FormContext context_of(const Form& form, const Words& words, const char* system = "h100-hgx") {
+  FormContext c;
+  EXPECT_TRUE(form.context(words, testing::catalog_system(system), c)) << form.family;
+  return c;
+}
+Numbers starts(const Form& form) {
+  Numbers p;
+  for (const FormParameter& one : form.parameters) p.push_back(one.start);
+  return p;
+}
+
+struct Case {
+  const Form* form;
+  Words words;
+  Numbers low, high;  // of each coordinate of x, equal: fixed
+  const char* system = "h100-hgx";
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> out;
+  for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"})
+    out.push_back({&kNcclForm, {op}, {2, 1}, {512, 1e12}});
+  out.push_back({&kAllreduceForm, {"trtllm_auto", "bf16"}, {2, 1}, {512, 1e12}});
+  // gpus, nodes, tokens, hidden, topk, experts, sms
+  for (const char* phase : {"dispatch", "combine"}) {
+    out.push_back({&kAlltoallForm,
+                   {"deepep_ll", phase, "fp8"},
+                   {64, 8, 1, 512, 1, 64, 0},
+                   {64, 8, 1e6, 16384, 32, 1024, 0}});
+    out.push_back({&kAlltoallForm,
+                   {"deepep_normal", phase, "fp8"},
+                   {64, 8, 1, 512, 1, 64, 20},
+                   {64, 8, 1e6, 16384, 32, 1024, 20}});
+    out.push_back({&kAlltoallForm,
+                   {"trtllm_nvlink_two_sided", phase, "nvfp4"},
+                   {72, 18, 1, 512, 1, 72, 0},
+                   {72, 18, 1e6, 16384, 32, 1152, 0},
+                   "gb200-nvl72"});
+  }
+  out.push_back({&kAlltoallForm,
+                 {"trtllm_nvlink_two_sided", "prepare", "bf16"},
+                 {64, 16, 1, 512, 1, 64, 0},
+                 {64, 16, 1e6, 16384, 32, 1024, 0},
+                 "gb200-nvl72"});
+  // tokens, hidden, inter, topk, experts, tp, ep
+  for (const char* routing : {"balanced", "power_law_1.2"}) {
+    for (const char* kernel : {"torch_flow_cutlass", "torch_flow_nongated"})
+      out.push_back({&kMoeForm,
+                     {kernel, "fp8", routing},
+                     {1, 512, 256, 1, 64, 1, 1},
+                     {1e6, 16384, 32768, 32, 64, 1, 1}});
+    out.push_back({&kMoeForm,
+                   {"deepgemm", "fp8_block", routing},
+                   {1, 512, 256, 1, 512, 1, 64},
+                   {1e6, 16384, 32768, 32, 512, 1, 64}});
+    out.push_back({&kMoeForm,
+                   {"torch_flow_cutlass", "nvfp4", routing},
+                   {1, 512, 256, 1, 256, 1, 256},
+                   {1e6, 16384, 32768, 32, 256, 1, 256},
+                   "gb200-nvl72"});
+  }
+  return out;
+}
+
+TEST(CollectiveForms, H41ToH44AreInTheTableAndConsistent) {
+  for (const Form* f : {&kNcclForm, &kAllreduceForm, &kAlltoallForm, &kMoeForm}) {
+    const Form* found = find_form(f->family);
+    ASSERT_NE(found, nullptr) << f->family;
+    EXPECT_EQ(found->seconds, f->seconds);
+    EXPECT_LE(f->axes.size(), kMostAxes);
+    for (const FormParameter& p : f->parameters) {
+      EXPECT_GT(p.low, 0) << p.name;
+      EXPECT_LT(p.low, p.start) << p.name;
+      EXPECT_LT(p.start, p.high) << p.name;
+    }
+  }
+}
+
+// Every coordinate of x alone, in steps of a third of a doubling, with parameters at their starts and near
+// both bounds.
+TEST(CollectiveForms, H41ToH44PositiveFiniteAndNeverFasterForMore) {
+  for (const Case& one : cases()) {
+    const FormContext c = context_of(*one.form, one.words, one.system);
+    for (const double part : {0.0, 0.3, 0.5, 0.7, 1.0}) {
+      Numbers p = starts(*one.form);
+      if (part != 0.5) {
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          const FormParameter& b = one.form->parameters[i];
+          p[i] = b.low * std::pow(b.high / b.low, part);
+        }
+      }
+      for (std::size_t i = 0; i < one.low.size(); ++i) {
+        if (one.low[i] == one.high[i]) continue;
+        Numbers x = one.low;
+        for (std::size_t k = 0; k < x.size(); ++k) x[k] = std::floor(std::sqrt(one.low[k] * one.high[k]));
+        double before = 0;
+        for (double v = one.low[i]; v <= one.high[i]; v *= std::cbrt(2.0)) {
+          x[i] = v;
+          // Of the experts themselves only the number in a rank's hands counts; see the tests below.
+          if (std::string(one.form->numbers[i]) == "experts") continue;
+          ASSERT_TRUE(one.form->covers(x));
+          const double t = one.form->seconds(x, c, p);
+          ASSERT_TRUE(std::isfinite(t) && t > 0);
+          ASSERT_GE(t, before * (1 - 1e-12)) << one.form->family << ' ' << one.words[0] << ' '
+                                             << one.form->numbers[i] << " = " << v << ", part " << part;
+          before = t;
+          double at[kMostAxes];
+          one.form->coordinates(x, c, at);
+          for (std::size_t a = 0; a < one.form->axes.size(); ++a) ASSERT_TRUE(std::isfinite(at[a]));
+        }
+      }
+    }
+  }
+}
+
+// t0, alpha, fill, e_link
+TEST(NcclForm, H41ClosedValues) {
+  const Numbers p{3, 0.5, 4, 0.8};
+  const FormContext c = context_of(kNcclForm, {"all_reduce"});
+  EXPECT_EQ(c.link, 450e9);
+  EXPECT_EQ(c.bandwidth, c.link);
+  EXPECT_EQ(c.flops, 0);
+  // 14 steps of 8 GPUs; 1.75 MB through a port, and the root of 1.75 MB x 4 MB.
+  const Numbers x{8, 1e6};
+  EXPECT_DOUBLE_EQ(kNcclForm.traffic(x, c), 1.75e6);
+  EXPECT_NEAR(kNcclForm.seconds(x, c, p), 10e-6 + (1.75e6 + std::sqrt(7.0) * 1e6) / 360e9, 1e-15);
+  // Seven steps and half of the bytes.
+  for (const char* op : {"all_gather", "reduce_scatter", "alltoall"}) {
+    const FormContext half = context_of(kNcclForm, {op});
+    EXPECT_NEAR(kNcclForm.seconds(x, half, p), 6.5e-6 + (0.875e6 + std::sqrt(3.5) * 1e6) / 360e9, 1e-15)
+        << op;
+  }
+  // To the next GPU: one step, the whole buffer, however many GPUs.
+  const FormContext send = context_of(kNcclForm, {"sendrecv"});
+  EXPECT_NEAR(kNcclForm.seconds(x, send, p), 3.5e-6 + 3e6 / 360e9, 1e-15);
+  EXPECT_DOUBLE_EQ(kNcclForm.seconds(Numbers{2, 1e6}, send, p), kNcclForm.seconds(Numbers{64, 1e6}, send, p));
+}
+
+TEST(NcclForm, H41TinyIsLatencyAndHugeIsTheLink) {
+  const Numbers p{3, 0.5, 1, 0.8};
+  for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "alltoall"}) {
+    const FormContext c = context_of(kNcclForm, {op});
+    const double crossings = std::string(op) == "all_reduce" ? 2 : 1;
+    EXPECT_NEAR(kNcclForm.seconds(Numbers{4, 1e-6}, c, p), 3e-6 + 0.5e-6 * 3 * crossings, 1e-11) << op;
+    for (const double gpus : {2.0, 8.0, 72.0, 512.0}) {
+      const Numbers x{gpus, 1e13};
+      const double bus = kNcclForm.traffic(x, c) / kNcclForm.seconds(x, c, p);
+      EXPECT_NEAR(bus / (0.8 * 450e9), 1, 1e-3) << op << ' ' << gpus;
+    }
+  }
+}
+
+TEST(NcclForm, H41ATreeBoundsTheStepsOfManyGpus) {
+  const Numbers p{3, 1, 1e-3, 0.8};
+  const FormContext reduce = context_of(kNcclForm, {"all_reduce"}),
+                    gather = context_of(kNcclForm, {"all_gather"});
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{8, 1}, reduce, p), 17e-6, 1e-9);
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{64, 1}, reduce, p), 39e-6, 1e-9);
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{64, 1}, gather, p), 66e-6, 1e-9);
+}
+
+TEST(AllreduceForm, H42OneShotThenTheLibrary) {
+  const Numbers p{2, 0.5, 0.5, 256, 1e-4, 0.8};
+  const FormContext c = context_of(kAllreduceForm, {"trtllm_auto", "bf16"});
+  EXPECT_NEAR(kAllreduceForm.seconds(Numbers{8, 1}, c, p), 3.5e-6, 1e-9);
+  // Two GPUs read as much either way; the faster way has the rate.
+  EXPECT_NEAR(kAllreduceForm.seconds(Numbers{2, 450e3}, c, {{2.0, 0.5, 1.0, 256, 1e-4, 0.1}}), 3.5e-6, 1e-8);
+  for (const double gpus : {4.0, 8.0, 72.0}) {
+    const Numbers x{gpus, 1e13};
+    EXPECT_NEAR(kAllreduceForm.traffic(x, c) / kAllreduceForm.seconds(x, c, p) / (0.8 * 450e9), 1, 1e-3);
+  }
+  // One-shot reads 7 buffers where two-shot moves 1.75.
+  const double small = kAllreduceForm.seconds(Numbers{8, 1e5}, c, {{2.0, 0.5, 0.5, 256, 100, 0.8}});
+  EXPECT_NEAR(small, 3.5e-6 + 7e5 / 225e9, 2e-8);
+}
+
+// gpus, nodes, tokens, hidden, topk, experts, sms
+TEST(AlltoallForm, H43BytesPerToken) {
+  const FormContext rank = context_of(kAlltoallForm, {"deepep_normal", "combine", "bf16"});
+  const FormContext expert = context_of(kAlltoallForm, {"deepep_ll", "dispatch", "fp8"});
+  // One expert per token of 8 ranks: 7 of 8 tokens leave.
+  EXPECT_NEAR(kAlltoallForm.traffic(Numbers{8, 1, 1, 1000, 1, 64, 20}, rank), 2000 * 7. / 8, 1e-9);
+  EXPECT_NEAR(kAlltoallForm.traffic(Numbers{8, 1, 1, 1000, 1, 64, 0}, expert), 1031.25 * 7 / 8, 1e-9);
+  // All experts: all other ranks, once; or as many times as they have experts.
+  EXPECT_NEAR(kAlltoallForm.traffic(Numbers{8, 1, 1, 1000, 64, 64, 20}, rank), 2000 * 7, 1e-6);
+  EXPECT_NEAR(kAlltoallForm.traffic(Numbers{8, 1, 1, 1000, 64, 64, 0}, expert), 1031.25 * 56, 1e-6);
+  // Without replacement: two of eight experts on eight ranks touch two.
+  EXPECT_NEAR(kAlltoallForm.traffic(Numbers{8, 1, 1, 1000, 2, 8, 20}, rank), 2000 * 2 * 7. / 8, 1e-9);
+  EXPECT_EQ(rank.flops, 0);
+}
+
+TEST(AlltoallForm, H43NetworkAndNvlinkAreApart) {
+  // t0, alpha, flag, row, token, sender, e_link, e_network
+  const Numbers p{10, 5, 0.01, 1e-3, 0.01, 500, 0.5, 0.8};
+  const FormContext c = context_of(kAlltoallForm, {"deepep_ll", "combine", "bf16"});
+  const Numbers inside{8, 1, 1e6, 7168, 8, 256, 0}, across{64, 8, 1e6, 7168, 8, 256, 0};
+  const double row = 2. * 7168 * 1e6 * 8;
+  EXPECT_NEAR(kAlltoallForm.seconds(inside, c, p) / (row * 7 / 8 / (0.5 * 450e9)), 1, 0.15);
+  EXPECT_NEAR(kAlltoallForm.seconds(across, c, p) / (row * 7 / 8 / (0.8 * 50e9)), 1, 0.01);
+  Numbers faster = p;
+  faster[7] = 0.4;
+  EXPECT_DOUBLE_EQ(kAlltoallForm.seconds(inside, c, faster), kAlltoallForm.seconds(inside, c, p));
+  EXPECT_NEAR(kAlltoallForm.seconds(across, c, faster) / kAlltoallForm.seconds(across, c, p), 2, 0.01);
+  // Three doublings of nodes, one token.
+  const Numbers one_in{8, 1, 1, 64, 1, 8, 0}, one_out{64, 8, 1, 64, 1, 8, 0};
+  EXPECT_NEAR(kAlltoallForm.seconds(one_out, c, p) - kAlltoallForm.seconds(one_in, c, p), 15e-6, 1e-7);
+}
+
+TEST(AlltoallForm, H43NodesOfOneDomainAreNoBoundary) {
+  const FormContext c = context_of(kAlltoallForm, {"trtllm_nvlink_two_sided", "dispatch", "bf16"});
+  EXPECT_EQ(c.network, 0);
+  const Numbers p = starts(kAlltoallForm);
+  EXPECT_DOUBLE_EQ(kAlltoallForm.seconds(Numbers{64, 16, 1e4, 7168, 8, 256, 0}, c, p),
+                   kAlltoallForm.seconds(Numbers{64, 1, 1e4, 7168, 8, 256, 0}, c, p));
+}
+
+TEST(AlltoallForm, H43FewSendersAreTheLimit) {
+  const Numbers p{10, 5, 0.01, 1e-3, 0.01, 10, 1, 1};
+  const FormContext c = context_of(kAlltoallForm, {"deepep_normal", "combine", "bf16"});
+  const double four = kAlltoallForm.seconds(Numbers{8, 1, 1e6, 7168, 8, 256, 4}, c, p);
+  const double eight = kAlltoallForm.seconds(Numbers{8, 1, 1e6, 7168, 8, 256, 8}, c, p);
+  EXPECT_NEAR(four / eight, 2, 0.01);
+}
+
+TEST(AlltoallForm, H43PrepareIsLatencyAndTokens) {
+  const Numbers p{10, 2, 5, 1, 7, 1, 0.05, 0.05};
+  const FormContext c =
+      context_of(kAlltoallForm, {"trtllm_nvlink_two_sided", "prepare", "bf16"}, "gb200-nvl72");
+  EXPECT_NEAR(kAlltoallForm.seconds(Numbers{64, 16, 1000, 7168, 8, 256, 0}, c, p), 22e-6 + 7e-6, 1e-12);
+}
+
+// tokens, hidden, inter, topk, experts, tp, ep; t0, e_compute, e_memory, e_rows, e_tokens, step, expert,
+// uneven
+TEST(MoeForm, H44LargeIsAFractionOfPeakAndSmallIsWeights) {
+  const Numbers p{5, 0.6, 0.8, 1, 1, 0.01, 0.1, 0.5};
+  const FormContext c = context_of(kMoeForm, {"torch_flow_cutlass", "bf16", "balanced"});
+  EXPECT_EQ(c.flops, 989e12);
+  const Numbers large{1e6, 7168, 16384, 8, 64, 1, 1};
+  EXPECT_DOUBLE_EQ(kMoeForm.work(large, c), 6. * 8e6 * 7168 * 16384);
+  const double time = kMoeForm.seconds(large, c, p);
+  EXPECT_LT(kMoeForm.work(large, c) / time, 0.6 * 989e12);
+  EXPECT_GT(kMoeForm.work(large, c) / time, 0.55 * 989e12);
+  // 16 tokens of 8 touch all 64 experts once each; their weights at 80 % of HBM, the padding hidden behind.
+  const Numbers small{8, 7168, 16384, 8, 64, 1, 1};
+  const double weights = 3. * 64 * 7168 * 16384 * 2 / (0.8 * 3.35e12);
+  EXPECT_NEAR(kMoeForm.seconds(small, c, p) / weights, 1, 0.02);
+  // Half of the tokens, half of the experts.
+  EXPECT_NEAR(kMoeForm.seconds(Numbers{4, 7168, 16384, 8, 64, 1, 1}, c, p) / weights, 0.5, 0.02);
+  // No more experts than there are, though tokens double.
+  EXPECT_NEAR(kMoeForm.seconds(Numbers{16, 7168, 16384, 8, 64, 1, 1}, c, p) / weights, 1, 0.02);
+  // A tiny expert: launches.
+  EXPECT_NEAR(kMoeForm.seconds(Numbers{1, 64, 64, 1, 1, 1, 1}, c, p), 5e-6, 1e-7);
+}
+
+TEST(MoeForm, H44TwoMatricesWithoutAGate) {
+  const FormContext gated = context_of(kMoeForm, {"torch_flow_cutlass", "bf16", "balanced"});
+  const FormContext plain = context_of(kMoeForm, {"torch_flow_nongated", "bf16", "balanced"});
+  const Numbers x{1e5, 4096, 4096, 8, 64, 1, 1};
+  EXPECT_DOUBLE_EQ(kMoeForm.work(x, gated) / kMoeForm.work(x, plain), 1.5);
+}
+
+TEST(MoeForm, H44SkewLoadsTheBusiestRank) {
+  const FormContext even = context_of(kMoeForm, {"torch_flow_cutlass", "fp8", "balanced"});
+  const FormContext skew = context_of(kMoeForm, {"torch_flow_cutlass", "fp8", "power_law_1.2"});
+  Numbers p{5, 0.6, 0.8, 1, 1, 0.01, 0.1, 1e-9};
+  const auto ratio = [&](double ep) {
+    const Numbers x{65536, 7168, 2048, 8, 256, 1, ep};
+    return kMoeForm.seconds(x, skew, p) / kMoeForm.seconds(x, even, p);
+  };
+  EXPECT_NEAR(ratio(8), 1, 1e-6);
+  p[7] = 0.5;
+  // One rank has everything; with more ranks the busiest is further above the mean.
+  EXPECT_NEAR(ratio(1), 1, 1e-9);
+  EXPECT_GT(ratio(8), 1.1);
+  EXPECT_GT(ratio(32), ratio(8));
+  EXPECT_GT(ratio(128), ratio(32));
+  // Long rows: all but launches and the pass over all tokens is proportional to them.
+  const double tokens = 1 << 24, ep = 16, constant = 5e-6 + 4 * tokens * 7168 / 3.35e12;
+  const Numbers x{tokens, 7168, 2048, 8, 256, 1, ep};
+  const double spread = std::sqrt((0.5 * std::log(2 + tokens) + 0.3) / 16);
+  EXPECT_NEAR((kMoeForm.seconds(x, skew, p) - constant) / (kMoeForm.seconds(x, even, p) - constant),
+              1 + 0.5 * spread * std::sqrt(2 * std::log(ep)), 1e-4);
+  // Never more than all tokens for each expert held.
+  p[7] = 5;
+  const Numbers half{65536, 7168, 2048, 1, 2, 1, 2}, all{65536, 7168, 2048, 1, 1, 1, 1};
+  EXPECT_NEAR(kMoeForm.seconds(half, skew, p) / kMoeForm.seconds(all, even, p), 1, 1e-12);
+}
+
+TEST(MoeForm, H44ShardingDividesTheWork) {
+  const FormContext c = context_of(kMoeForm, {"torch_flow_cutlass", "fp8_block", "balanced"});
+  EXPECT_EQ(c.flops, 1979e12);
+  EXPECT_EQ(c.b_bytes, 1);
+  const Numbers whole{4096, 7168, 2048, 8, 256, 1, 1}, tensor{4096, 7168, 2048, 8, 256, 8, 1},
+      expert{4096, 7168, 2048, 8, 256, 1, 8};
+  EXPECT_DOUBLE_EQ(kMoeForm.work(whole, c), 8 * kMoeForm.work(tensor, c));
+  EXPECT_DOUBLE_EQ(kMoeForm.work(whole, c), 8 * kMoeForm.work(expert, c));
+  const Numbers p = starts(kMoeForm);
+  EXPECT_LT(kMoeForm.seconds(tensor, c, p), kMoeForm.seconds(whole, c, p));
+  EXPECT_LT(kMoeForm.seconds(expert, c, p), kMoeForm.seconds(whole, c, p));
+}
+
+}  // namespace
+}  // namespace shardline

@@ -1,0 +1,280 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "hardware/forms/forms.hpp"
+#include "hardware/forms/prefill.hpp"
+#include "tests/hardware/support.hpp"
+
+namespace shardline {
+namespace {
+
+using testing::catalog_system;
+
+/// A device on which one block of 2 x 128 dims takes a microsecond of an SM, and half of one for
+/// exponentials.
+FormContext round_device() {
+  FormContext c;
+  c.sms = 100;
+  c.flops = 100 * 2 * 128 * 128 * 256 * 1e6;
+  c.exponentials = 100 * 128 * 128 * 2e6;
+  c.bandwidth = 1e12;
+  return c;
+}
+
+PrefillShape shape(double batch, double rows, double cached, double heads_q, double heads_kv,
+                   double window = 0) {
+  PrefillShape s;
+  s.batch = batch;
+  s.rows = rows;
+  s.cached = cached;
+  s.heads_q = heads_q;
+  s.heads_kv = heads_kv;
+  s.qk_dim = s.v_dim = 128;
+  s.window = window;
+  return s;
+}
+
+std::vector<double> start(const Form& form) {
+  std::vector<double> p;
+  for (const FormParameter& f : form.parameters) p.push_back(f.start);
+  return p;
+}
+
+FormContext context_of(const Form& form, const std::vector<std::string>& words,
+                       const char* system = "h100-hgx") {
+  FormContext c;
+  EXPECT_TRUE(form.context(words, catalog_system(system), c));
+  c.sms = 132;
+  return c;
+}
+const std::vector<std::string> kTrt{"bf16", "bf16", "torch_flow"};
+
+TEST(FormsPrefill, H30CountsBlocksTileByTile) {
+  const FormContext c = round_device();
+  for (const double rows : {128., 256., 640., 8192.}) {
+    for (const double cached : {0., 128., 1000., 65536.}) {
+      for (const double window : {0., 128., 1000., 1024., 100000.}) {
+        double blocks = 0, longest = 0;
+        const int tiles = static_cast<int>(rows / 128);
+        for (int i = 0; i < tiles; ++i) {
+          const double end = std::ceil((cached + 128 * (i + 1)) / 128);
+          // One block before the first whose keys the window holds.
+          const double begin =
+              window > 0 ? std::floor(std::max(0.0, cached + 128 * i - window + 1 - 128) / 128) : 0;
+          blocks += end - begin;
+          longest = std::max(longest, end - begin);
+        }
+        const PrefillWork w = prefill_work(shape(3, rows, cached, 8, 2, window), PrefillKernel::with_rope, c);
+        EXPECT_NEAR(w.blocks, 24 * blocks, 1e-9 * w.blocks) << rows << " " << cached << " " << window;
+        EXPECT_NEAR(w.longest, longest, 1e-9 * longest) << rows << " " << cached << " " << window;
+        EXPECT_EQ(w.tiles, 24 * tiles);
+      }
+    }
+  }
+}
+
+TEST(FormsPrefill, H30ShortTilesCostHalf) {
+  const FormContext c = round_device();
+  const auto work = [&](double rows) {
+    return prefill_work(shape(1, rows, 0, 1, 1), PrefillKernel::with_rope, c);
+  };
+  EXPECT_DOUBLE_EQ(work(128).blocks, 1);
+  EXPECT_DOUBLE_EQ(work(64).blocks, 0.25);  // half the rows, half the keys
+  EXPECT_DOUBLE_EQ(work(192).blocks, 2);    // 1 + 2 / 2
+  EXPECT_DOUBLE_EQ(work(193).blocks, 3);    // 1 + 2
+}
+
+TEST(FormsPrefill, H30PackedHeadsShareTiles) {
+  const FormContext c = round_device();
+  // 16 tokens of 8 heads fill one tile of each KV head.
+  const PrefillWork packed = prefill_work(shape(2, 16, 0, 32, 4), PrefillKernel::packed, c);
+  EXPECT_DOUBLE_EQ(packed.tiles, 2 * 4);
+  const PrefillWork plain = prefill_work(shape(2, 16, 0, 32, 4), PrefillKernel::plain, c);
+  EXPECT_DOUBLE_EQ(plain.tiles, 2 * 32);
+  // Long prompts: as many tiles, but the diagonal is finer.
+  const PrefillWork a = prefill_work(shape(1, 4096, 0, 8, 1), PrefillKernel::packed, c);
+  const PrefillWork b = prefill_work(shape(1, 4096, 0, 8, 1), PrefillKernel::plain, c);
+  EXPECT_DOUBLE_EQ(a.tiles, b.tiles);
+  EXPECT_NEAR(a.blocks, b.blocks, 0.02 * b.blocks);
+  double exact = 0;
+  for (int i = 0; i < 256; ++i) exact += std::ceil(16. * (i + 1) / 128);
+  EXPECT_NEAR(a.blocks, exact, 1);  // rounding is counted at its mean
+}
+
+TEST(FormsPrefill, H30BytesOfKernelsWithAndWithoutRope) {
+  FormContext c = round_device();
+  c.a_bytes = c.b_bytes = 1;
+  const PrefillShape s = shape(2, 100, 50, 8, 2);
+  const PrefillWork plain = prefill_work(s, PrefillKernel::plain, c);
+  EXPECT_DOUBLE_EQ(plain.query_bytes, 200 * 8 * 128 * (1 + 2));
+  EXPECT_DOUBLE_EQ(plain.cache_bytes, 300 * 2 * 2 * 128);
+  const PrefillWork rope = prefill_work(s, PrefillKernel::with_rope, c);
+  EXPECT_DOUBLE_EQ(rope.query_bytes, 200 * 8 * 128 * (2 + 1 + 1 + 2));
+  EXPECT_DOUBLE_EQ(rope.cache_bytes, 100 * 2 * 2 * 128 + 200 * 2 * 2 * 128 * (2 + 1));
+}
+
+TEST(FormsPrefill, H30SchedulesGiveTheSameWork) {
+  const FormContext c = round_device();
+  for (const double rows : {128., 1024., 131072.}) {
+    for (const double cached : {0., 4096., 1048576.}) {
+      const PrefillShape s = shape(1, rows, cached, 16, 4);
+      AttendShape a;
+      a.q_heads = 16;
+      a.qk_dim = a.v_dim = 128;
+      a.kv_elements = 2 * 4 * 128;
+      a.pairs = prefill_pairs(s);
+      a.kv_rows = rows + cached;
+      a.q_rows = rows;
+      a.tiles = rows / 128;
+      const PrefillWork exact = prefill_work(s, PrefillKernel::with_rope, c);
+      const PrefillWork w = prefill_work(a, PrefillKernel::with_rope, c);
+      EXPECT_EQ(w.tiles, exact.tiles);
+      EXPECT_NEAR(w.blocks, exact.blocks, exact.blocks / 128) << rows << " " << cached;
+      EXPECT_NEAR(w.longest, exact.longest, 0.01 * exact.longest + 0.01) << rows << " " << cached;
+      EXPECT_DOUBLE_EQ(w.query_bytes, exact.query_bytes);
+      EXPECT_DOUBLE_EQ(w.cache_bytes, exact.cache_bytes);
+    }
+  }
+  EXPECT_EQ(prefill_work(AttendShape{}, PrefillKernel::with_rope, c).blocks, 0);
+}
+
+TEST(FormsPrefill, H30PairsOfAWindow) {
+  for (const double cached : {0., 5., 40.}) {
+    for (const double window : {0., 1., 8., 30., 100.}) {
+      double pairs = 0;
+      for (int i = 0; i < 33; ++i) pairs += window > 0 ? std::min(cached + i + 1, window) : cached + i + 1;
+      EXPECT_DOUBLE_EQ(prefill_pairs(shape(1, 33, cached, 1, 1, window)), pairs) << cached << " " << window;
+    }
+  }
+}
+
+TEST(FormsPrefill, H31ClosedForm) {
+  const FormContext c = round_device();
+  //                              t0 mma exp cta pace tail query cache token throttle
+  const std::array<double, 10> p{10, 1, 1, 3, 2, 0.5, 0.5, 0.25, 0.1, 0.1};
+  PrefillWork w;
+  w.blocks = 5000;
+  w.tiles = 400;
+  w.longest = 20;
+  w.block_dims = 256;
+  w.tokens = 2000;
+  w.query_bytes = 1e6;
+  w.cache_bytes = 2e6;
+  const double block = std::pow(1 + std::pow(0.5, 4), 0.25);  // us
+  const double mean = (400 * 3 + 5000 * block) / 100, alone = 3 + 20 * block * 2;
+  EXPECT_GT(mean, alone);
+  const double us = 10 + mean + 0.5 * alone + 2000 * 0.1 / 100 + 1 / 0.5 + 2 / 0.25;
+  EXPECT_NEAR(prefill_seconds(w, c, p), us * 1e-6 * (1 + 0.1 * us / (us + 20000)), 1e-12);
+}
+
+TEST(FormsPrefill, H31Limits) {
+  const Form& form = *find_form("attention_prefill");
+  const FormContext c = context_of(form, kTrt);
+  const std::vector<double> p = start(form);
+  // Two tokens of one head: the fixed costs alone.
+  const std::array<double, 7> tiny{1, 2, 0, 1, 1, 128, 0};
+  EXPECT_GT(form.seconds(tiny, c, p), p[0] * 1e-6);
+  EXPECT_LT(form.seconds(tiny, c, p), (p[0] + 5) * 1e-6);
+  // A million tokens: the achieved fraction of the peak under the throttled clock.
+  const std::array<double, 7> huge{1, 1048576, 0, 64, 8, 128, 0};
+  const double block = std::pow(std::pow(2. * 128 * 128 * 256 * c.sms / (p[1] * c.flops), 4) +
+                                    std::pow(128. * 128 * c.sms / (p[2] * c.exponentials), 4),
+                                0.25);
+  const double blocks = 64. * 8192 * 8193 / 2;
+  EXPECT_NEAR(form.seconds(huge, c, p) / (blocks * block / c.sms * (1 + p[9])), 1, 0.02);
+  // Few rows after a prefix of a million tokens are a pass over it.
+  std::vector<double> cool = p;
+  cool[9] = 0.001;
+  const std::array<double, 7> long_prefix{1, 16, 1048576, 64, 8, 128, 0},
+      half_prefix{1, 16, 524288, 64, 8, 128, 0};
+  EXPECT_NEAR(form.seconds(long_prefix, c, cool) / form.seconds(half_prefix, c, cool), 2, 0.02);
+}
+
+TEST(FormsPrefill, H31PositiveAndMonotone) {
+  const Form& form = *find_form("attention_prefill");
+  for (const char* kernel : {"torch_flow", "fa3", "vllm_flash_attn"}) {
+    const FormContext c = context_of(form, {"bf16", "bf16", kernel});
+    const std::vector<double> p = start(form);
+    for (const double batch : {1., 64.}) {
+      for (const double heads_q : {8., 64., 128.}) {
+        for (const double cached : {0., 128. * 1024, 4. * 1024 * 1024}) {
+          double before = 0;
+          for (double rows = 2; rows < 5e6; rows = std::ceil(rows * 1.3)) {
+            const std::array<double, 7> x{batch, rows, cached, heads_q, 8, 128, 0};
+            const double t = form.seconds(x, c, p);
+            ASSERT_TRUE(std::isfinite(t) && t > 0);
+            EXPECT_GE(t, before * (1 - 1e-12))
+                << kernel << " " << batch << " " << heads_q << " " << cached << " " << rows;
+            before = t;
+            for (const std::size_t axis : {0u, 2u, 5u}) {
+              std::array<double, 7> more{batch, rows, cached, heads_q, 8, 128, 0};
+              more[axis] = more[axis] * 2 + (axis == 2 ? 128 : 0);
+              EXPECT_GT(form.seconds(more, c, p), t) << kernel << " axis " << axis;
+            }
+            // A window never costs more than a block per tile.
+            const std::array<double, 7> all{batch, rows, cached, heads_q, 8, 128, 0};
+            std::array<double, 7> windowed = all;
+            windowed[6] = 1024;
+            EXPECT_LE(form.seconds(windowed, c, p), t * (1 + 1e-12));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(FormsPrefill, ContextsFollowTheDataTypes) {
+  const Form& form = *find_form("attention_prefill");
+  EXPECT_EQ(context_of(form, kTrt).flops, 989e12);
+  EXPECT_EQ(context_of(form, {"bf16", "fp8", "torch_flow"}).flops, 1979e12);
+  EXPECT_EQ(context_of(form, {"fp8", "fp8", "fa3"}).b_bytes, 1);
+  FormContext c;
+  EXPECT_FALSE(form.context(std::vector<std::string>{"fp8", "fp8", "fa3"}, catalog_system("a100-sxm"), c));
+  const Form& mla = *find_form("mla_prefill");
+  EXPECT_EQ(context_of(mla, {"kernel", "bf16", "fp8", ""}, "a100-sxm").flops, 312e12);
+  EXPECT_FALSE(mla.context(std::vector<std::string>{"module", "bf16", "bf16", "nvfp4"},
+                           catalog_system("h100-hgx"), c));
+}
+
+TEST(FormsPrefill, H32ModuleIsAttentionAndProjections) {
+  const Form& form = *find_form("mla_prefill");
+  const FormContext kernel = context_of(form, {"kernel", "bf16", "bf16", ""});
+  const FormContext module = context_of(form, {"module", "bf16", "bf16", "bf16"});
+  std::vector<double> p = start(form);
+  p[6] = 1;  // bytes at the peak, as in a module
+  const std::array<double, 3> x{4, 2048, 16};
+  const double down = 7168. * 2112, per_head = 1536. * 192 + 512. * 256 + 128. * 7168;
+  const double rows = 4 * 2048;
+  const double want = 2 * rows * (down / p[7] + 16 * per_head / p[8]) / 989e12 +
+                      2 * (down + 16 * per_head) / (p[9] * 3.35e12);
+  EXPECT_NEAR(form.seconds(x, module, p) - form.seconds(x, kernel, p), want, 1e-6 * want);
+  EXPECT_DOUBLE_EQ(form.work(x, module) - form.work(x, kernel), 2 * rows * (down + 16 * per_head));
+}
+
+TEST(FormsPrefill, H32PositiveAndMonotone) {
+  const Form& form = *find_form("mla_prefill");
+  for (const auto& words :
+       {std::vector<std::string>{"kernel", "bf16", "fp8", ""}, {"module", "bf16", "bf16", "fp8_block"}}) {
+    const FormContext c = context_of(form, words);
+    const std::vector<double> p = start(form);
+    for (const double heads : {1., 16., 128.}) {
+      double before = 0;
+      for (double rows = 1; rows < 5e6; rows = std::ceil(rows * 1.5)) {
+        const std::array<double, 3> x{2, rows, heads}, more{2, rows, heads * 2}, larger{4, rows, heads};
+        const double t = form.seconds(x, c, p);
+        ASSERT_TRUE(std::isfinite(t) && t > 0);
+        EXPECT_GE(t, before);
+        EXPECT_GT(form.seconds(more, c, p), t);
+        EXPECT_GT(form.seconds(larger, c, p), t);
+        before = t;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardline
