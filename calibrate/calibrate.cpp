@@ -134,7 +134,8 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
     }
     for (const auto& [name, count] : without)
       out.notes.push_back(
-          fmt::format("{} {}: {} rows not predicted: no fit, or shapes that the form is not for", table.family->name, name, count));
+          fmt::format("{} {}: {} rows not predicted: no fit, or shapes that the form is not for",
+                      table.family->name, name, count));
   }
   return out;
 }

@@ -10,11 +10,6 @@
 
 namespace shardline {
 
-void require_nccl(ncclResult_t result, const char* call, const char* file, int line) {
-  if (result == ncclSuccess) return;
-  throw GpuError(fmt::format("{}:{}: {}: {}", file, line, call, ncclGetErrorString(result)));
-}
-
 NcclRanks::NcclRanks(Bench& bench) : bench_(bench) {
   devices_.push_back(bench.device());
   for (int d = 0; d < cuda_devices(); ++d) {

@@ -10,26 +10,9 @@
 #include "cuda_probe/probes/bench.hpp"
 
 #ifdef SHARDLINE_HAVE_NCCL
-#include <nccl.h>
+#include "cuda_probe/transport/nccl_call.hpp"
 
 namespace shardline {
-
-/// Throws GpuError.
-void require_nccl(ncclResult_t result, const char* call, const char* file, int line);
-#define SL_NCCL(call) ::shardline::require_nccl((call), #call, __FILE__, __LINE__)
-
-/// Calls of one group. Ends it in every case: NCCL would otherwise collect all calls to come.
-template <class Calls>
-void grouped(Calls calls) {
-  SL_NCCL(ncclGroupStart());
-  try {
-    calls();
-  } catch (...) {
-    ncclGroupEnd();
-    throw;
-  }
-  SL_NCCL(ncclGroupEnd());
-}
 
 /// Rank 0 is the bench's device. With one GPU, it is alone.
 class NcclRanks {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cuda_probe/transport/checks.hpp"
+#include "cuda_probe/transport/nccl_call.hpp"
 
 namespace shardline {
 
@@ -13,31 +14,17 @@ namespace {
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 13, 0), "ncclGetLastError came with NCCL 2.13");
 
-void require(ncclResult_t result, const char* call, int line, ncclComm_t communicator = nullptr) {
-  if (result == ncclSuccess) return;
-  const char* last = ncclGetLastError(communicator);
-  throw GpuError(fmt::format("{}:{}: {}: {}{}{}", __FILE__, line, call, ncclGetErrorString(result),
-                             last != nullptr && *last != '\0' ? ": " : "", last != nullptr ? last : ""));
-}
-
-#define SL_NCCL(call) require((call), #call, __LINE__)
-
-/// Ends the group in every case: NCCL would otherwise collect all calls to come.
-template <class Calls>
-void grouped(Calls calls) {
-  SL_NCCL(ncclGroupStart());
-  try {
-    calls();
-  } catch (...) {
-    ncclGroupEnd();
-    throw;
-  }
-  SL_NCCL(ncclGroupEnd());
-}
-
 ncclDataType_t type_of(Number number) { return number == Number::bf16 ? ncclBfloat16 : ncclFloat32; }
 
 }  // namespace
+
+void require_nccl(ncclResult_t result, const char* call, const char* file, int line,
+                  ncclComm_t communicator) {
+  if (result == ncclSuccess) return;
+  const char* last = ncclGetLastError(communicator);
+  throw GpuError(fmt::format("{}:{}: {}: {}{}{}", file, line, call, ncclGetErrorString(result),
+                             last != nullptr && *last != '\0' ? ": " : "", last != nullptr ? last : ""));
+}
 
 NcclTransport::NcclTransport(std::vector<CudaGpu*> gpus, int first, int ranks, Broadcast broadcast)
     : gpus_(std::move(gpus)), first_(first), ranks_(ranks), broadcast_(std::move(broadcast)) {
@@ -159,7 +146,7 @@ void NcclTransport::collective(const char* name, std::span<const int> group, std
   grouped([&] {
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (!local(group[i])) continue;
-      require(start(i, c[i], device(group[i]).handle(streams[i])), name, __LINE__, c[i]);
+      require_nccl(start(i, c[i], device(group[i]).handle(streams[i])), name, __FILE__, __LINE__, c[i]);
     }
   });
   check();

@@ -13,7 +13,7 @@ constexpr const char* kWords[] = {"dtype_compute", "dtype_kv", "kernel"};
 constexpr FormAxis kAxes[] = {{"keys", 2.5}, {"tiles", 1.6}, {"group", 2}, {"head_dim", 2}};
 
 // A form without links keeps the kernel there.
-PrefillKernel kernel_of(const FormContext& c) { return static_cast<PrefillKernel>(c.network); }
+PrefillKernel kernel_of(const FormContext& c) { return static_cast<PrefillKernel>(c.variant[0]); }
 
 PrefillShape shape_of(std::span<const double> x) {
   PrefillShape s;
@@ -36,7 +36,7 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   const PrefillKernel kernel = words[2] == "fa3"               ? PrefillKernel::packed
                                : words[2] == "vllm_flash_attn" ? PrefillKernel::plain
                                                                : PrefillKernel::with_rope;
-  out.network = static_cast<double>(kernel);
+  out.variant[0] = static_cast<double>(kernel);
   return out.flops > 0;
 }
 // One new token is decode: another kernel.

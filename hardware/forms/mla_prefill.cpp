@@ -31,8 +31,8 @@ constexpr double kHidden = 7168, kQueryRank = 1536, kLatent = 512, kRotary = 64,
 
 // A form without links keeps the projections' peak there (0: a kernel alone); a_bytes is of attention,
 // b_bytes of the cache and network of the weights.
-double projections(const FormContext& c) { return c.link; }
-double weight_bytes(const FormContext& c) { return c.network; }
+double projections(const FormContext& c) { return c.variant[0]; }
+double weight_bytes(const FormContext& c) { return c.variant[1]; }
 
 PrefillShape shape_of(std::span<const double> x) {
   PrefillShape s;
@@ -54,12 +54,11 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   out = form_context(system, fp8 ? Dtype::fp8 : Dtype::bf16);
   out.a_bytes = fp8 ? 1 : 2;
   out.b_bytes = words[2] == "fp8" ? 1 : 2;
-  out.link = out.network = 0;
   if (words[0] == "module") {
     const Dtype math = words[3] == "nvfp4" ? Dtype::fp4 : words[3] == "fp8_block" ? Dtype::fp8 : Dtype::bf16;
-    out.link = form_context(system, math).flops;
-    out.network = math == Dtype::fp4 ? 0.5 + 1.0 / 16 : bytes_per_element(math);
-    if (out.link <= 0) return false;
+    out.variant[0] = form_context(system, math).flops;
+    out.variant[1] = math == Dtype::fp4 ? 0.5 + 1.0 / 16 : bytes_per_element(math);
+    if (out.variant[0] <= 0) return false;
   }
   return out.flops > 0 && (words[0] == "kernel" || words[0] == "module");
 }

@@ -28,9 +28,9 @@ constexpr FormParameter kParameters[] = {
 };
 constexpr FormAxis kAxes[] = {{"rows_per_expert", 2}, {"matrix", 2}, {"experts", 2}};
 
-// What the variant's words say, in fields that experts have no other use for.
-double matrices(const FormContext& c) { return c.network; }  // 3: gated, 2: not
-bool skewed(const FormContext& c) { return c.link > 0; }     // experts' loads follow a power law
+// What the variant's words say.
+double matrices(const FormContext& c) { return c.variant[0]; }  // 3: gated, 2: not
+bool skewed(const FormContext& c) { return c.variant[1] > 0; }  // experts' loads follow a power law
 
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
   const std::string& kernel = words[0];
@@ -43,8 +43,8 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   out = form_context(system, math);
   out.b_bytes = fp4 ? 0.5 + 1.0 / 16 : fp8 ? 1 : 2;
   out.a_bytes = dtype == "nvfp4" ? 0.5 + 1.0 / 16 : math == Dtype::fp8 ? 1 : 2;
-  out.network = kernel.find("nongated") != std::string::npos ? 2 : 3;
-  out.link = words[2].starts_with("power_law") ? 1 : 0;
+  out.variant[0] = kernel.find("nongated") != std::string::npos ? 2 : 3;
+  out.variant[1] = words[2].starts_with("power_law") ? 1 : 0;
   return out.flops > 0;
 }
 bool covers(std::span<const double> x) { return x[kEp] <= x[kExperts] && x[kTopk] <= x[kExperts]; }

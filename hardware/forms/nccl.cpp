@@ -19,17 +19,17 @@ constexpr FormParameter kParameters[] = {
 };
 constexpr FormAxis kAxes[] = {{"gpus", 1}, {"message_bytes", 1}};
 
-// The variant's op as numbers, in fields that a collective has no other use for.
-double crossings(const FormContext& c) { return c.a_bytes; }  // of the port by each part of the buffer
-double kept(const FormContext& c) { return c.b_bytes; }       // parts of the n that stay at home
+// The variant's op as numbers.
+double crossings(const FormContext& c) { return c.variant[0]; }  // of the port by each part of the buffer
+double kept(const FormContext& c) { return c.variant[1]; }       // parts of the n that stay at home
 
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
   out = form_context(system, Dtype::bf16);
   out.flops = 0;
   out.bandwidth = out.link;
   const std::string& op = words[0];
-  out.a_bytes = op == "all_reduce" ? 2 : 1;
-  out.b_bytes = op == "sendrecv" ? 0 : 1;
+  out.variant[0] = op == "all_reduce" ? 2 : 1;
+  out.variant[1] = op == "sendrecv" ? 0 : 1;
   return out.link > 0;
 }
 bool covers(std::span<const double> x) { return x[0] >= 2; }

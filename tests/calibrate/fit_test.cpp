@@ -236,7 +236,9 @@ TEST(Evaluate, MarksShapesOutsideOfWhatWasFitted) {
   ASSERT_EQ(e.rows.size(), 2u);
   EXPECT_FALSE(e.rows[0].extrapolated);
   EXPECT_TRUE(e.rows[1].extrapolated);
-  EXPECT_THAT(e.notes, testing::ElementsAre("gemm fp8 mine: 1 rows not predicted: no fit, or shapes that the form is not for"));
+  EXPECT_THAT(e.notes,
+              testing::ElementsAre(
+                  "gemm fp8 mine: 1 rows not predicted: no fit, or shapes that the form is not for"));
 }
 
 TEST(HashOf, DependsOnEveryByteAndOnWhereFilesEnd) {

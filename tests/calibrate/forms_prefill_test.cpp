@@ -52,7 +52,7 @@ FormContext device() {
 
 TEST(PrefillFormFit, H31RecoversItsParametersFromNoisyRows) {
   FormContext c = device();
-  c.network = static_cast<double>(PrefillKernel::with_rope);
+  c.variant[0] = static_cast<double>(PrefillKernel::with_rope);
   // t0, e_mma, e_exp, t_cta, pace, tail, e_query, e_cache, t_token, throttle
   const std::vector<double> truth{11, 0.66, 0.5, 2.8, 1.4, 0.7, 0.8, 0.5, 0.2, 0.15};
   ASSERT_EQ(truth.size(), kAttentionPrefillForm.parameters.size());
@@ -76,8 +76,8 @@ TEST(PrefillFormFit, H31RecoversItsParametersFromNoisyRows) {
 
 TEST(PrefillFormFit, H32RecoversItsParametersFromNoisyRows) {
   FormContext c = device();
-  c.link = 989e12;
-  c.network = 2;
+  c.variant[0] = 989e12;
+  c.variant[1] = 2;
   // t0, e_attend, t_cta, pace, tail, throttle, e_bytes (idle in a module), e_down, e_heads, e_weight
   const std::vector<double> truth{30, 0.6, 3, 1.5, 0.5, 0.3, 0.6, 0.5, 0.8, 0.7};
   ASSERT_EQ(truth.size(), kMlaPrefillForm.parameters.size());
