@@ -14,6 +14,7 @@ namespace {
 constexpr double kMost = std::numeric_limits<double>::max();
 constexpr std::size_t kMostKnots = 10000;
 constexpr double kThousandths = 1000;
+constexpr double kRangeRounding = 1e-3;  // doublings: files hold six digits
 
 std::vector<double> numbers(const Reader& r, std::size_t count, double lowest, double highest) {
   const std::vector<Reader> items = r.items();
@@ -156,7 +157,7 @@ bool KernelFit::extrapolates(std::span<const double> x, const FormContext& conte
   double at[kMostAxes];
   form->coordinates(x, context, at);
   for (std::size_t a = 0; a < form->axes.size(); ++a) {
-    if (at[a] < range_low[a] - 1e-9 || at[a] > range_high[a] + 1e-9) return true;
+    if (at[a] < range_low[a] - kRangeRounding || at[a] > range_high[a] + kRangeRounding) return true;
   }
   return false;
 }

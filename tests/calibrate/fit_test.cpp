@@ -212,6 +212,7 @@ TEST(Calibrate, IsTheSameForAnyNumberOfThreadsAndSurvivesItsFile) {
   for (std::size_t i = 0; i < 600; ++i) {
     EXPECT_NEAR(y.rows[i].predicted / x.rows[i].predicted, 1, 2e-3);
     EXPECT_FALSE(x.rows[i].extrapolated);
+    EXPECT_FALSE(y.rows[i].extrapolated);
   }
 }
 
