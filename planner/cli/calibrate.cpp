@@ -24,6 +24,7 @@ namespace shardline::cli {
 namespace {
 
 constexpr std::size_t kPlotted = 1500;  // points per variant
+constexpr std::size_t kVariantsPerPlot = 8;
 
 struct Tables {
   std::vector<MeasurementTable> tables;
@@ -87,8 +88,13 @@ void write_plots(const std::filesystem::path& folder, const Calibration& c,
     a.points.emplace_back(r.measured * 1e6, r.predicted * 1e6);
     b.points.emplace_back(r.measured * 1e6, r.predicted / r.measured);
   }
+  std::map<std::string, std::size_t> variants;
+  for (const auto& [fit, pair] : series) ++variants[c.fits[fit].form->family];
   for (auto& [fit, pair] : series) {
-    const std::string family = c.fits[fit].form->family;
+    // A legend holds a few variants; of many, those of each kernel (the first word) have a picture.
+    std::string family = c.fits[fit].form->family;
+    if (variants[family] > kVariantsPerPlot && !c.fits[fit].words.empty())
+      family += "-" + c.fits[fit].words[0];
     agreement[family].series.push_back(std::move(pair.first));
     residual[family].series.push_back(std::move(pair.second));
   }
