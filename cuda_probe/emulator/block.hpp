@@ -58,6 +58,7 @@ struct Warpgroup {
 
 struct Thread {
   int id = 0;
+  void* stack = nullptr;  // lowest byte of the fibre's
   boost::context::fiber fiber;
   bool done = false, ready = true;
   const char* waits_for = "";

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <numeric>
 
 #include "cuda_probe/emulator/block.hpp"
@@ -20,6 +22,20 @@ constexpr std::uint32_t kSharedBase = 1024;
 thread_local Block* block_now = nullptr;
 
 struct Stopped {};
+
+/// Tells the thread where its stack lies: AddressSanitizer must know.
+struct StackAllocator {
+  Thread* thread;
+  boost::context::stack_context allocate() {
+    thread->stack = std::malloc(kStackBytes);
+    if (thread->stack == nullptr) throw std::bad_alloc();
+    boost::context::stack_context c;
+    c.size = kStackBytes;
+    c.sp = static_cast<char*>(thread->stack) + kStackBytes;
+    return c;
+  }
+  void deallocate(boost::context::stack_context& c) { std::free(static_cast<char*>(c.sp) - c.size); }
+};
 
 // AddressSanitizer must be told of each change of stacks.
 struct StackNote {
@@ -152,7 +168,7 @@ void Block::resume(Thread& t) {
   running_ = t.id;
 #if defined(__SANITIZE_ADDRESS__)
   void* fake = nullptr;
-  __sanitizer_start_switch_fiber(&fake, nullptr, 0);
+  __sanitizer_start_switch_fiber(&fake, t.stack, kStackBytes);
 #endif
   t.fiber = std::move(t.fiber).resume();
 #if defined(__SANITIZE_ADDRESS__)
@@ -168,8 +184,7 @@ void Block::run(const std::function<void(std::byte*)>& body) {
     Thread* t = threads_.back().get();
     t->id = i;
     t->fiber = boost::context::fiber(
-        std::allocator_arg, boost::context::fixedsize_stack(kStackBytes),
-        [this, t, &body](boost::context::fiber&& back) {
+        std::allocator_arg, StackAllocator{t}, [this, t, &body](boost::context::fiber&& back) {
 #if defined(__SANITIZE_ADDRESS__)
           __sanitizer_finish_switch_fiber(nullptr, &StackNote::main_stack, &StackNote::main_size);
 #endif
