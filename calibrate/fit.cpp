@@ -199,16 +199,29 @@ int fold_of(std::span<const double> x, int folds, std::uint64_t seed) {
 
 namespace {
 
-/// t0 + max(work / (e_c peak), traffic / (e_m bandwidth)): what every form is compared with.
+/// t0 + max(work / (e_c peak), traffic / (e_m bandwidth)), what every form is compared with; x: work,
+/// traffic.
 constexpr FormParameter kRoofline[] = {
     {"t0", "us", 0.01, 5, 1e4}, {"e_compute", "1", 1e-3, 0.6, 2}, {"e_memory", "1", 1e-3, 0.7, 2}};
 
-thread_local const Form* roofline_of = nullptr;
+Form roofline_form() {
+  Form f{};
+  f.parameters = kRoofline;
+  f.seconds = [](std::span<const double> x, const FormContext& c, std::span<const double> p) {
+    return p[0] * 1e-6 + std::max(c.flops > 0 ? x[0] / (p[1] * c.flops) : 0, x[1] / (p[2] * c.bandwidth));
+  };
+  return f;
+}
 
-double roofline_seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  const double rate = c.bandwidth;
-  return p[0] * 1e-6 + std::max(c.flops > 0 ? roofline_of->work(x, c) / (p[1] * c.flops) : 0,
-                                roofline_of->traffic(x, c) / (p[2] * rate));
+FitRows roofline_rows(const Form& form, const FormContext& context, const FitRows& rows) {
+  FitRows out;
+  out.width = 2;
+  out.seconds = rows.seconds;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    out.numbers.push_back(form.work(rows.x(i), context));
+    out.numbers.push_back(form.traffic(rows.x(i), context));
+  }
+  return out;
 }
 
 }  // namespace
@@ -216,10 +229,8 @@ double roofline_seconds(std::span<const double> x, const FormContext& c, std::sp
 CrossValidation cross_validate(const Form& form, const FormContext& context, const FitRows& rows, int folds,
                                const FitOptions& options) {
   constexpr double kSmoothing[] = {0.3, 3, 30};
-  Form roofline = form;
-  roofline.parameters = kRoofline;
-  roofline.seconds = roofline_seconds;
-  roofline_of = &form;
+  const Form roofline = roofline_form();
+  const FitRows plain = roofline_rows(form, context, rows);
   std::vector<double> measured, by_roofline, by_form, by_correction[std::size(kSmoothing)];
   for (int fold = 0; fold < folds; ++fold) {
     std::vector<std::size_t> inside, outside;
@@ -228,10 +239,11 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
     if (outside.empty()) continue;
     const FitRows seen = rows.only(inside), unseen = rows.only(outside);
     if (seen.size() < std::max(form.parameters.size(), std::size(kRoofline))) continue;
-    const FitResult base = fit(roofline, context, seen, options), own = fit(form, context, seen, options);
+    const FitResult base = fit(roofline, context, plain.only(inside), options),
+                    own = fit(form, context, seen, options);
     for (std::size_t i = 0; i < unseen.size(); ++i) {
       measured.push_back(unseen.seconds[i]);
-      by_roofline.push_back(roofline.seconds(unseen.x(i), context, base.parameters));
+      by_roofline.push_back(roofline.seconds(plain.x(outside[i]), context, base.parameters));
       by_form.push_back(form.seconds(unseen.x(i), context, own.parameters));
     }
     for (std::size_t s = 0; s < std::size(kSmoothing); ++s) {
