@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <fstream>
-#include <limits>
-#include <optional>
 #include <sstream>
 #include <unordered_map>
+
+#include "calibrate/aiconfigurator.hpp"
+#include "calibrate/csv.hpp"
 
 namespace shardline {
 
@@ -114,52 +113,19 @@ constexpr std::array kFamilies{
 };
 
 constexpr std::array kSampled{"median_us", "p10_us", "p90_us", "samples"};
-constexpr std::size_t kMostFaults = 50;
-constexpr double kMostCount = 9007199254740992.0;  // integers are exact up to here
-
-struct Cell {
-  std::string_view text;
-  int column;  // one-based, in its line
-};
-
-std::vector<Cell> cells_of(std::string_view line) {
-  std::vector<Cell> out;
-  for (std::size_t at = 0;;) {
-    const std::size_t comma = line.find(',', at);
-    const std::size_t end = comma == std::string_view::npos ? line.size() : comma;
-    std::size_t first = at, last = end;
-    while (first < last && (line[first] == ' ' || line[first] == '\t')) ++first;
-    while (last > first && (line[last - 1] == ' ' || line[last - 1] == '\t')) --last;
-    out.push_back({line.substr(first, last - first), static_cast<int>(first) + 1});
-    if (comma == std::string_view::npos) return out;
-    at = comma + 1;
-  }
-}
 
 class Parser {
  public:
-  Parser(const std::string& file, const std::string& text) : file_(file) {
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find('\n', at), text.size());
-      std::string_view line(text.data() + at, end - at);
-      if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-      lines_.push_back(line);
-      at = end + 1;
-    }
-  }
+  explicit Parser(CsvText& text) : text_(text) {}
 
-  MeasurementTable run() {
-    std::size_t header = 0;
-    while (header < lines_.size() && (lines_[header].empty() || lines_[header][0] == '#'))
-      note(lines_[header++]);
-    if (header == lines_.size()) throw UserError(file_ + " has no header line");
+  MeasurementTable run(std::size_t header) {
     read_header(header);
-    finish();  // without its columns no row means anything
-    for (std::size_t i = header + 1; i < lines_.size() && faults_.size() < kMostFaults; ++i) {
-      if (!lines_[i].empty()) read_row(i);
+    text_.finish();  // without its columns no row means anything
+    for (std::size_t i = header + 1; i < text_.lines().size() && !text_.hopeless(); ++i) {
+      if (!text_.lines()[i].empty()) read_row(i);
     }
-    if (table_.size() == 0 && faults_.empty()) throw UserError(file_ + " has no rows");
-    finish();
+    if (table_.size() == 0 && text_.faults() == 0) throw UserError(text_.file() + " has no rows");
+    text_.finish();
     return std::move(table_);
   }
 
@@ -169,32 +135,10 @@ class Parser {
     int shape = -1, time = -1;  // time: index into kSampled; 0 for latency_us
   };
 
-  void note(std::string_view line) {
-    const std::size_t colon = line.find(": ");
-    if (line.size() < 2 || colon == std::string_view::npos) return;
-    const std::size_t first = line.find_first_not_of("# ");
-    if (first < colon)
-      table_.provenance.emplace_back(line.substr(first, colon - first), line.substr(colon + 2));
-  }
-
-  void fault(std::size_t line, int column, std::string what, std::vector<std::string> details = {}) {
-    Location where;
-    where.file = file_;
-    where.line = static_cast<int>(line) + 1;
-    where.column = column;
-    where.source_line = std::string(lines_[line].substr(0, 200));
-    where.source_cut = lines_[line].size() > 200;
-    faults_.push_back({where, std::move(what), std::move(details)});
-  }
-
-  void finish() {
-    if (!faults_.empty()) throw UserError(std::move(faults_));
-  }
-
   void read_header(std::size_t line) {
-    const std::vector<Cell> cells = cells_of(lines_[line]);
+    const std::vector<CsvCell> cells = csv_cells(text_.lines()[line]);
     const auto has = [&](std::string_view wanted) {
-      return std::any_of(cells.begin(), cells.end(), [&](const Cell& c) { return c.text == wanted; });
+      return std::any_of(cells.begin(), cells.end(), [&](const CsvCell& c) { return c.text == wanted; });
     };
     // The family that shares most columns, and of those the one that lacks fewest.
     std::pair<int, int> best{0, 0};
@@ -210,8 +154,8 @@ class Parser {
     if (table_.family == nullptr) {
       std::vector<std::string> names;
       for (const FamilySpec& f : kFamilies) names.emplace_back(f.name);
-      fault(line, 1, "no column of any family of measurements",
-            {"families: " + fmt::format("{}", fmt::join(names, ", "))});
+      text_.fault(line, 1, "no column of any family of measurements",
+                  {"families: " + fmt::format("{}", fmt::join(names, ", "))});
       return;
     }
     sampled_ = std::any_of(kSampled.begin(), kSampled.end(), has);
@@ -221,16 +165,17 @@ class Parser {
       if (sampled_ || std::string_view(c) == kSampled[0]) expected.emplace_back(sampled_ ? c : "latency_us");
     }
     std::vector<bool> seen(expected.size(), false);
-    for (const Cell& c : cells) {
+    for (const CsvCell& c : cells) {
       const auto at =
           static_cast<std::size_t>(std::find(expected.begin(), expected.end(), c.text) - expected.begin());
       if (at == expected.size()) {
-        fault(line, c.column, fmt::format("unknown column {} in a table of {}", c.text, table_.family->name),
-              expected_one_of(c.text, expected));
+        text_.fault(line, c.column,
+                    fmt::format("unknown column {} in a table of {}", c.text, table_.family->name),
+                    expected_one_of(c.text, expected));
         roles_.push_back({});
         continue;
       }
-      if (seen[at]) fault(line, c.column, fmt::format("column {} stands twice", c.text));
+      if (seen[at]) text_.fault(line, c.column, fmt::format("column {} stands twice", c.text));
       seen[at] = true;
       const auto shapes = table_.family->columns.size();
       roles_.push_back(at < shapes ? Role{static_cast<int>(at), -1}
@@ -238,73 +183,58 @@ class Parser {
     }
     for (std::size_t i = 0; i < expected.size(); ++i) {
       if (!seen[i])
-        fault(line, 1, fmt::format("missing column {} in a table of {}", expected[i], table_.family->name));
+        text_.fault(line, 1,
+                    fmt::format("missing column {} in a table of {}", expected[i], table_.family->name));
     }
     table_.numbers.resize(table_.family->columns.size());
     table_.words.resize(table_.family->columns.size());
   }
 
-  std::optional<double> number(std::size_t line, const Cell& c, std::string_view what, double lowest,
-                               bool integer) {
-    double v = 0;
-    const auto [end, error] = std::from_chars(c.text.data(), c.text.data() + c.text.size(), v);
-    if (error != std::errc{} || end != c.text.data() + c.text.size() || !std::isfinite(v)) {
-      fault(line, c.column, fmt::format("{}: expected a number, found \"{}\"", what, c.text));
-      return std::nullopt;
-    }
-    if (v < lowest || v > kMostCount || (integer && v != std::floor(v))) {
-      fault(line, c.column,
-            fmt::format("{}: expected {}, found {}", what,
-                        integer ? fmt::format("an integer from {:.0f}", lowest) : "a positive time", c.text));
-      return std::nullopt;
-    }
-    return v;
-  }
-
   void read_row(std::size_t line) {
-    const std::vector<Cell> cells = cells_of(lines_[line]);
+    const std::vector<CsvCell> cells = csv_cells(text_.lines()[line]);
     if (cells.size() != roles_.size()) {
-      fault(line, 1, fmt::format("{} cells, but {} columns", cells.size(), roles_.size()));
+      text_.fault(line, 1, fmt::format("{} cells, but {} columns", cells.size(), roles_.size()));
       return;
     }
-    const std::size_t before = faults_.size();
+    const std::size_t before = text_.faults();
     const auto columns = table_.family->columns;
     std::vector<double> numbers(columns.size(), 0);
     std::vector<std::string> words(columns.size());
     std::array<double, 4> times{0, 0, 0, 0};
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      const Cell& c = cells[i];
+      const CsvCell& c = cells[i];
       if (roles_[i].time >= 0) {
         const auto t = static_cast<std::size_t>(roles_[i].time);
-        const auto v = number(line, c, sampled_ ? kSampled[t] : "latency_us",
-                              t == 3 ? 1 : std::numeric_limits<double>::min(), t == 3);
-        times[t] = v.value_or(1);
+        const char* what = sampled_ ? kSampled[t] : "latency_us";
+        times[t] = (t == 3 ? text_.integer(line, c, what, 1) : text_.time(line, c, what)).value_or(1);
         continue;
       }
       const auto s = static_cast<std::size_t>(roles_[i].shape);
       const ColumnSpec& spec = columns[s];
       if (spec.kind == count || spec.kind == size) {
-        numbers[s] = number(line, c, spec.name, spec.kind == count ? 1 : 0, true).value_or(1);
+        numbers[s] = text_.integer(line, c, spec.name, spec.kind == count ? 1 : 0).value_or(1);
         continue;
       }
       words[s] = std::string(c.text);
-      if (c.text.empty() && spec.kind == name) fault(line, c.column, fmt::format("{} is empty", spec.name));
+      if (c.text.empty() && spec.kind == name)
+        text_.fault(line, c.column, fmt::format("{} is empty", spec.name));
       if (!c.text.empty() && !spec.words.empty() &&
           std::none_of(spec.words.begin(), spec.words.end(), [&](const char* w) { return c.text == w; })) {
-        fault(line, c.column, fmt::format("{}: unknown name {}", spec.name, c.text),
-              expected_one_of(c.text, std::vector<std::string>(spec.words.begin(), spec.words.end())));
+        text_.fault(line, c.column, fmt::format("{}: unknown name {}", spec.name, c.text),
+                    expected_one_of(c.text, std::vector<std::string>(spec.words.begin(), spec.words.end())));
       }
     }
-    if (sampled_ && faults_.size() == before && !(times[1] <= times[0] && times[0] <= times[2]))
-      fault(
+    if (sampled_ && text_.faults() == before && !(times[1] <= times[0] && times[0] <= times[2]))
+      text_.fault(
           line, 1,
           fmt::format("p10_us {} <= median_us {} <= p90_us {} does not hold", times[1], times[0], times[2]));
-    if (faults_.size() != before) return;
+    if (text_.faults() != before) return;
     std::string key;
     for (std::size_t i = 0; i < columns.size(); ++i) key += fmt::format("{}|{}|", numbers[i], words[i]);
     const auto [at, fresh] = shapes_.emplace(std::move(key), line);
     if (!fresh) {
-      fault(line, 1, fmt::format("the shape of line {} again", at->second + 1), {"expected each shape once"});
+      text_.fault(line, 1, fmt::format("the shape of line {} again", at->second + 1),
+                  {"expected each shape once"});
       return;
     }
     for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -321,14 +251,20 @@ class Parser {
     table_.samples.push_back(sampled_ ? static_cast<std::int64_t>(times[3]) : 0);
   }
 
-  const std::string& file_;
-  std::vector<std::string_view> lines_;
+  CsvText& text_;
   std::vector<Role> roles_;  // of the file's columns
   bool sampled_ = false;     // median and percentiles, not one value
   MeasurementTable table_;
   std::unordered_map<std::string, std::size_t> shapes_;  // line of each shape
-  std::vector<Diagnostic> faults_;
 };
+
+// "# key: value"
+void read_provenance(std::string_view line, std::vector<std::pair<std::string, std::string>>& out) {
+  const std::size_t colon = line.find(": ");
+  if (line.size() < 2 || colon == std::string_view::npos) return;
+  const std::size_t first = line.find_first_not_of("# ");
+  if (first < colon) out.emplace_back(line.substr(first, colon - first), line.substr(colon + 2));
+}
 
 std::size_t column_index(const FamilySpec& f, std::string_view column) {
   const auto at =
@@ -366,7 +302,17 @@ const std::vector<std::string>& MeasurementTable::word(std::string_view column) 
 }
 
 MeasurementTable parse_measurements(const std::string& file_name, const std::string& text) {
-  return Parser(file_name, text).run();
+  CsvText csv(file_name, text);
+  const auto& lines = csv.lines();
+  std::vector<std::pair<std::string, std::string>> provenance;
+  std::size_t header = 0;
+  while (header < lines.size() && (lines[header].empty() || lines[header][0] == '#'))
+    read_provenance(lines[header++], provenance);
+  if (header == lines.size()) throw UserError(file_name + " has no header line");
+  MeasurementTable table =
+      is_aiconfigurator(lines[header]) ? read_aiconfigurator(csv, header) : Parser(csv).run(header);
+  table.provenance.insert(table.provenance.begin(), provenance.begin(), provenance.end());
+  return table;
 }
 
 MeasurementTable load_measurements(const std::filesystem::path& file) {

@@ -41,6 +41,7 @@ struct MeasurementTable {
   std::vector<std::vector<std::string>> words;                  // likewise for names
   std::vector<Seconds> median, low, high;                       // low and high: 10th and 90th percentile
   std::vector<std::int64_t> samples;  // 0: one published value, low and high equal the median
+  std::vector<std::string> notes;     // what the reader left out or joined, with counts
 
   std::size_t size() const { return median.size(); }
   /// The column's values; SL_CHECKs its name and kind.
@@ -51,7 +52,8 @@ struct MeasurementTable {
 /// Reads one table: lines "# key: value" (provenance), a header line, then rows of comma-separated cells. The
 /// columns, in any order, name the family; the time is `latency_us`, or `median_us`, `p10_us`, `p90_us` and
 /// `samples`. Throws UserError with every fault, located: unknown, missing and doubled columns, other units,
-/// wrong numbers of cells, values out of range, rows of equal shape, percentiles out of order.
+/// wrong numbers of cells, values out of range, rows of equal shape, percentiles out of order. A table whose
+/// columns are those of AIConfigurator is read by read_aiconfigurator.
 MeasurementTable parse_measurements(const std::string& file_name, const std::string& text);
 MeasurementTable load_measurements(const std::filesystem::path& file);
 

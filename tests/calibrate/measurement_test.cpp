@@ -77,7 +77,7 @@ TEST(Measurements, ColumnsComeInAnyOrderAndOneTimeIsEnough) {
 }
 
 TEST(Measurements, BadFilesAreRefusedWithTheirPlaces) {
-  testing::expect_messages("measurement", ".csv", 14, [](const std::string& name, const std::string& text) {
+  testing::expect_messages("measurement", ".csv", 25, [](const std::string& name, const std::string& text) {
     parse_measurements(name, text);
   });
 }

@@ -1,0 +1,91 @@
+#include "calibrate/csv.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace shardline {
+
+namespace {
+
+constexpr std::size_t kMostFaults = 50;
+
+}  // namespace
+
+std::vector<CsvCell> csv_cells(std::string_view line, CsvStyle style) {
+  std::vector<CsvCell> out;
+  for (std::size_t at = 0;;) {
+    std::size_t first = std::min(line.find_first_not_of(" \t", at), line.size());
+    std::size_t past = at;  // of the quotes; a comma before it separates nothing
+    const bool quoted = style == CsvStyle::quotes && first < line.size() && line[first] == '"';
+    if (quoted) {
+      const std::size_t close = line.find('"', first + 1);
+      if (close != std::string_view::npos) past = close;
+    }
+    const std::size_t comma = line.find(',', past);
+    std::size_t last = std::min(comma, line.size());
+    first = std::min(first, last);
+    while (last > first && (line[last - 1] == ' ' || line[last - 1] == '\t')) --last;
+    const int column = static_cast<int>(first) + 1;
+    if (quoted && last - first >= 2 && line[last - 1] == '"') {
+      ++first;
+      --last;
+    }
+    out.push_back({line.substr(first, last - first), column});
+    if (comma == std::string_view::npos) return out;
+    at = comma + 1;
+  }
+}
+
+CsvText::CsvText(const std::string& file, const std::string& text) : file_(file) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line(text.data() + at, end - at);
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    lines_.push_back(line);
+    at = end + 1;
+  }
+}
+
+void CsvText::fault(std::size_t line, int column, std::string what, std::vector<std::string> details) {
+  Location where;
+  where.file = file_;
+  where.line = static_cast<int>(line) + 1;
+  where.column = column;
+  where.source_line = std::string(lines_[line].substr(0, 200));
+  where.source_cut = lines_[line].size() > 200;
+  faults_.push_back({where, std::move(what), std::move(details)});
+}
+
+bool CsvText::hopeless() const { return faults_.size() >= kMostFaults; }
+
+void CsvText::finish() {
+  if (!faults_.empty()) throw UserError(std::move(faults_));
+}
+
+std::optional<double> CsvText::number(std::size_t line, const CsvCell& c, std::string_view what) {
+  double v = 0;
+  const auto [end, error] = std::from_chars(c.text.data(), c.text.data() + c.text.size(), v);
+  if (error == std::errc{} && end == c.text.data() + c.text.size() && std::isfinite(v)) return v;
+  fault(line, c.column, fmt::format("{}: expected a number, found \"{}\"", what, c.text));
+  return std::nullopt;
+}
+
+std::optional<double> CsvText::integer(std::size_t line, const CsvCell& c, std::string_view what,
+                                       double lowest) {
+  const auto v = number(line, c, what);
+  if (!v || (*v >= lowest && *v <= kMostCount && *v == std::floor(*v))) return v;
+  fault(line, c.column, fmt::format("{}: expected an integer from {:.0f}, found {}", what, lowest, c.text));
+  return std::nullopt;
+}
+
+std::optional<double> CsvText::time(std::size_t line, const CsvCell& c, std::string_view what) {
+  const auto v = number(line, c, what);
+  if (!v || (*v > 0 && *v <= kMostCount)) return v;
+  fault(line, c.column, fmt::format("{}: expected a positive time, found {}", what, c.text));
+  return std::nullopt;
+}
+
+}  // namespace shardline

@@ -1,0 +1,384 @@
+// reports/accuracy.md: its numbers from hand-made calibrations, and that the committed file is current.
+#include "planner/cli/accuracy.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <sstream>
+
+#include "calibrate/calibrate.hpp"
+#include "tests/support/files.hpp"
+
+namespace shardline::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::filesystem::path kCatalog = SHARDLINE_SOURCE_DIR "/hardware/catalog";
+const std::filesystem::path kReport = SHARDLINE_SOURCE_DIR "/reports/accuracy.md";
+
+FitError error(double median, double p90) { return {100, median, p90, 2 * p90, 0.01}; }
+
+KernelFit made(const char* family, std::vector<std::string> words, FitError corrected) {
+  KernelFit f;
+  f.form = find_form(family);
+  f.words = std::move(words);
+  f.roofline = error(0.3, 0.6);
+  f.alone = error(0.1, 0.2);
+  f.corrected = corrected;
+  for (const FormParameter& p : f.form->parameters) {
+    f.parameters.push_back(p.start);
+    f.low.push_back(p.start);
+    f.high.push_back(p.start);
+  }
+  f.range_low.assign(f.form->axes.size(), 0);
+  f.range_high.assign(f.form->axes.size(), 10);
+  return f;
+}
+
+System made_system(std::vector<KernelFit> fits) {
+  System s = load_system("h100-hgx", kCatalog);
+  s.name = "made";
+  s.calibration = {};
+  s.calibration.source = "invented";
+  s.calibration.hash = "0123";
+  s.calibration.date = "2026-01-01";
+  s.calibration.version = "1";
+  s.calibration.fits = std::move(fits);
+  return s;
+}
+
+/// The cells of every line of `text` that is a table row with `first` in its first cell.
+std::vector<std::vector<std::string>> rows_with(const std::string& text, const std::string& first) {
+  std::vector<std::vector<std::string>> out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("|")) continue;
+    std::vector<std::string> cells;
+    std::istringstream in(line.substr(1));
+    for (std::string cell; std::getline(in, cell, '|');) {
+      const std::size_t from = cell.find_first_not_of(' '), to = cell.find_last_not_of(' ');
+      cells.push_back(from == std::string::npos ? "" : cell.substr(from, to - from + 1));
+    }
+    if (!cells.empty() && cells[0] == first) out.push_back(cells);
+  }
+  return out;
+}
+
+TEST(Accuracy, EveryFormHasAGoalAndEveryAxisAMeaning) {
+  EXPECT_EQ(accuracy_goals().size(), forms().size());
+  for (const Form& form : forms()) {
+    SCOPED_TRACE(form.family);
+    EXPECT_GT(accuracy_goal(form.family).median, 0);
+    for (std::size_t a = 0; a < form.axes.size(); ++a) EXPECT_FALSE(axis_meaning(form, a).empty());
+  }
+  EXPECT_THROW(accuracy_goal("nothing"), std::logic_error);
+}
+
+TEST(Accuracy, BothNumbersMustMeetTheGoal) {
+  const AccuracyGoal goal{"", "", 0.05, 0.15};
+  EXPECT_EQ(verdict(error(0.05, 0.15), goal), Verdict::met);
+  EXPECT_EQ(verdict(error(0.0501, 0.15), goal), Verdict::missed);
+  EXPECT_EQ(verdict(error(0.05, 0.1501), goal), Verdict::missed);
+  EXPECT_EQ(verdict(FitError{}, goal), Verdict::unknown);
+}
+
+// Goals of gemm 5/15, of moe 10/35.
+TEST(Accuracy, TheWorstVariantIsTheOneFarthestFromItsGoal) {
+  Calibration c;
+  c.fits = {made("moe", {"a"}, error(0.09, 0.30)),         made("gemm", {"bf16", "x"}, error(0.04, 0.10)),
+            made("gemm", {"fp8", "x"}, error(0.02, 0.16)), made("gemm", {"nvfp4", "x"}, error(0.01, 0.03)),
+            made("gemm", {"fp8", "y"}, FitError{}),        made("moe", {"b"}, error(0.02, 0.05))};
+  const std::vector<FamilyAccuracy> families = accuracy_by_family(c);
+  ASSERT_EQ(families.size(), 2u);
+  EXPECT_STREQ(families[0].goal->family, "gemm");
+  EXPECT_EQ(families[0].fits.size(), 4u);
+  EXPECT_EQ(families[0].best, &c.fits[3]);
+  EXPECT_EQ(families[0].worst, &c.fits[2]);  // by its 90th percentile; the first has the larger median
+  EXPECT_EQ(families[0].missed, 1u);
+  EXPECT_EQ(families[1].best, &c.fits[5]);
+  EXPECT_EQ(families[1].worst, &c.fits[0]);
+  EXPECT_EQ(families[1].missed, 0u);
+}
+
+TEST(Accuracy, WhatMissesItsGoalIsMarkedEverywhere) {
+  const std::vector<System> systems{made_system(
+      {made("gemm", {"bf16", "x"}, error(0.04, 0.10)), made("gemm", {"fp8", "x"}, error(0.0504, 0.12)),
+       made("nccl", {"all_reduce"}, error(0.01, 0.02)), made("nccl", {"all_gather"}, FitError{})})};
+  const std::string text = accuracy_report(systems, {});
+  const auto gemm = rows_with(text, "GEMM");
+  ASSERT_FALSE(gemm.empty());
+  EXPECT_THAT(gemm[0], ElementsAre("GEMM", "5/15", "4.0/10.0 to 5.0/12.0 !1"));
+  EXPECT_THAT(rows_with(text, "NCCL collectives")[0], ElementsAre("NCCL collectives", "6/20", "1.0/2.0"));
+  EXPECT_THAT(rows_with(text, "MoE experts")[0], ElementsAre("MoE experts", "10/35", "-"));
+  EXPECT_THAT(text, HasSubstr("4 variants: 2 meet their goal, 1 miss it, 1 have no held-out rows:\n"));
+  const auto named = rows_with(text, "made");
+  ASSERT_GE(named.size(), 1u);
+  EXPECT_THAT(named[0], ElementsAre("made", "GEMM", "fp8 x", "5.04/12.00", "5/15"));
+  ASSERT_EQ(rows_with(text, "fp8 x").size(), 1u);
+  EXPECT_EQ(rows_with(text, "fp8 x")[0][7], "MISSED");
+  EXPECT_EQ(rows_with(text, "bf16 x")[0][7], "met");
+  EXPECT_EQ(rows_with(text, "all_gather")[0][7], "unknown");
+}
+
+TEST(Accuracy, WhereAllGoalsAreMetNothingIsMarked) {
+  const std::string text =
+      accuracy_report(std::vector<System>{made_system({made("gemm", {"bf16", "x"}, error(0.04, 0.10))})}, {});
+  EXPECT_THAT(text, HasSubstr("1 variants: 1 meet their goal, 0 miss it.\n"));
+  EXPECT_THAT(text, Not(HasSubstr("MISSED")));
+}
+
+TEST(Accuracy, RangesAreInPlainUnits) {
+  KernelFit nccl = made("nccl", {"all_reduce"}, error(0.01, 0.02));
+  nccl.range_low = {1, 8};
+  nccl.range_high = {3, 30};
+  KernelFit decode = made("attention_decode", {"bf16", "bf16", "x"}, error(0.01, 0.02));
+  decode.range_low = {0, 1, -2, 7};         // a group of one lies apart
+  decode.range_high = {15.8074, 17, 5, 7};  // 57344, as its six digits tell
+  KernelFit moe = made("moe", {"x"}, error(0.01, 0.02));
+  moe.range_low = {-2, 20, 0};
+  moe.range_high = {10, 24.8074, 7};  // 29 360 128
+  const std::string text = accuracy_report(std::vector<System>{made_system({nccl, decode, moe})}, {});
+  const auto last = [&](const std::string& variant, std::size_t count) {
+    const auto row = rows_with(text, variant).at(0);
+    return std::vector<std::string>(row.end() - static_cast<std::ptrdiff_t>(count), row.end());
+  };
+  EXPECT_THAT(last("all_reduce", 2), ElementsAre("2 to 8", "256 B to 1 GiB"));
+  EXPECT_THAT(last("bf16 bf16 x", 4), ElementsAre("1 to 57344", "2 to 131072", "1 to 32", "128"));
+  EXPECT_THAT(last("x", 3), ElementsAre("0.25 to 1024", "1.049 M to 29.36 M", "1 to 128"));
+}
+
+/// A table whose errors are known: times are predictions over 1 + e.
+MeasurementTable gemm_table(const System& system, const std::string& dtype,
+                            const std::vector<double>& errors) {
+  std::string text = "m,n,k,dtype,kernel,latency_us\n";
+  for (std::size_t i = 0; i < errors.size(); ++i)
+    text += std::to_string(64 * (i + 1)) + ",4096,4096," + dtype + ",torch_flow,1\n";
+  std::vector<MeasurementTable> tables{parse_measurements("t.csv", text)};
+  const Evaluation e = evaluate(system, system.calibration, tables);
+  EXPECT_EQ(e.rows.size(), errors.size());
+  for (const PredictedRow& r : e.rows) tables[0].median[r.row] = Seconds(r.predicted / (1 + errors[r.row]));
+  return tables[0];
+}
+
+TEST(AccuracyOfTables, PoolsTheRowsOfAllVariants) {
+  MeasuredTables m;
+  m.system = load_system("h100-hgx", kCatalog);
+  m.hash = "other";
+  m.tables = {gemm_table(m.system, "bf16", {0.01, 0.02, 0.03}), gemm_table(m.system, "fp8", {0.04, -0.50})};
+  // Errors 1, 2, 3, 4, 50 %: median 3, 90th percentile 4 + 0.6 (50 - 4) = 31.6, bias 2.
+  EXPECT_THAT(rows_with(measured_section(std::vector<MeasuredTables>{m}), "GEMM"),
+              ElementsAre(ElementsAre("GEMM", "h100-hgx", "new", "5", "0", "0", "3.0/31.6", "50", "+2.0",
+                                      "5/15 MISSED")));
+  m.borrowed = true;
+  m.tables.pop_back();
+  EXPECT_THAT(rows_with(measured_section(std::vector<MeasuredTables>{m}), "GEMM"),
+              ElementsAre(ElementsAre("GEMM", "h100-hgx", "new", "3", "0", "0", "2.0/2.8", "3", "+2.0",
+                                      "10/30 met")));
+  m.hash = m.system.calibration.hash;  // what was fitted is held to no goal
+  EXPECT_EQ(rows_with(measured_section(std::vector<MeasuredTables>{m}), "GEMM").at(0).back(), "-");
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(AccuracyOfTables, FoldersAreMatchedWithSystemsByTheirHash) {
+  const std::filesystem::path folder = std::filesystem::path(SHARDLINE_BINARY_DIR) / "accuracy";
+  std::filesystem::remove_all(folder);
+  const std::string table = "m,n,k,dtype,kernel,latency_us\n64,64,64,bf16,torch_flow,5\n";
+  for (const char* sub : {"known", "strange"}) {
+    std::filesystem::create_directories(folder / sub);
+    std::ofstream(folder / sub / "gemm.csv") << table << (*sub == 's' ? "1,1,1,bf16,torch_flow,5\n" : "");
+  }
+  std::vector<System> own{load_system("h100-hgx", kCatalog), load_system("h200-hgx", kCatalog)};
+  const auto read = [&](std::vector<std::string> arguments) {
+    std::vector<std::string> notes;
+    const auto out = measured_tables(arguments, kCatalog, own, notes);
+    return std::pair{out, notes};
+  };
+  EXPECT_THAT(error_of([&] { read({folder.string()}); }),
+              HasSubstr("holds tables that a shipped calibration was fitted to\nname other tables by their "
+                        "system: --measurements SYSTEM=FOLDER\n"));
+  own[1].calibration.hash = hash_of(std::vector<std::string>{table});
+  const auto [found, notes] = read({folder.string()});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].system.name, "h200-hgx");
+  EXPECT_TRUE(found[0].fitted());
+  EXPECT_EQ(found[0].tables.size(), 1u);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], HasSubstr("strange: left out"));
+
+  const std::string strange = "h100-hgx=" + (folder / "strange").string();
+  const auto [both, none] = read({folder.string(), strange});
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].system.name, "h100-hgx");  // by name
+  EXPECT_FALSE(both[0].fitted());
+  EXPECT_EQ(both[0].tables[0].size(), 2u);
+  EXPECT_EQ(error_of([&] { read({strange, strange}); }), "measurements of h100-hgx are given twice\n");
+  EXPECT_THAT(error_of([&] { read({"h100-hgy=" + folder.string()}); }), HasSubstr("did you mean h100-hgx?"));
+  EXPECT_THAT(error_of([&] { read({"h100-hgx=" + folder.string()}); }), HasSubstr("no .csv files in "));
+  EXPECT_THAT(error_of([&] { read({(folder / "nowhere").string()}); }), HasSubstr("cannot read the folder "));
+}
+
+TEST(AccuracyOfTables, BorrowedCalibrationsAreNamedAndCountAsNobodysOwn) {
+  const std::filesystem::path folder = std::filesystem::path(SHARDLINE_BINARY_DIR) / "borrowed";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "calibrations");
+  std::filesystem::create_directories(folder / "catalog");
+  std::filesystem::copy(kCatalog.parent_path() / "calibrations/a100-sxm.yaml", folder / "calibrations");
+  const std::string text = testing::read_file(kCatalog / "a100-sxm.yaml");
+  const auto write = [&](const std::string& name, const std::string& calibration) {
+    const std::string body = text.substr(text.find('\n'), text.find("\ncalibration:") - text.find('\n') + 1);
+    std::ofstream(folder / "catalog" / (name + ".yaml")) << "name: " << name << body << calibration;
+  };
+  write("a100-sxm", "calibration: a100-sxm\n");
+  write("b", "calibration: a100-sxm\n");
+  write("c", "");
+  const std::vector<System> own = calibrated_systems(folder / "catalog");
+  ASSERT_EQ(own.size(), 1u);
+  EXPECT_EQ(own[0].name, "a100-sxm");
+  const auto borrowed = borrowed_calibrations(folder / "catalog", own);
+  ASSERT_EQ(borrowed.size(), 1u);
+  EXPECT_THAT(accuracy_report(own, borrowed),
+              HasSubstr("\nb borrows the calibration of a100-sxm: its own errors are not known.\n"));
+  std::ofstream(folder / "gemm.csv") << "m,n,k,dtype,kernel,latency_us\n64,64,64,bf16,sglang,5\n";
+  std::vector<std::string> notes;
+  const std::vector<std::string> argument{"b=" + folder.string()};
+  EXPECT_TRUE(measured_tables(argument, folder / "catalog", own, notes).at(0).borrowed);
+  const std::vector<std::string> without{"c=" + folder.string()};
+  EXPECT_EQ(error_of([&] { measured_tables(without, folder / "catalog", own, notes); }),
+            "system c has no calibration: make one with shardline calibrate\n");
+}
+
+std::vector<System> shipped() { return calibrated_systems(kCatalog); }
+
+std::string current_report() {
+  const std::vector<System> systems = shipped();
+  return accuracy_report(systems, borrowed_calibrations(kCatalog, systems));
+}
+
+/// Leaves what is current beside the program where it differs.
+void expect_current(const std::string& committed, const std::string& current) {
+  if (committed == current) return;
+  const std::filesystem::path made = std::filesystem::path(SHARDLINE_BINARY_DIR) / "accuracy.md.new";
+  std::ofstream(made) << current;
+  std::istringstream a(committed), b(current);
+  std::string x, y;
+  int line = 0;
+  do {
+    ++line;
+    x = y = "(end)";
+    std::getline(a, x);
+    std::getline(b, y);
+  } while (x == y && (a || b));
+  ADD_FAILURE() << "reports/accuracy.md differs from line " << line << " on:\n  " << x << "\nis now\n  " << y
+                << "\nWhat is current: " << made << "\nMake it anew as it says under To reproduce.";
+}
+
+TEST(AccuracyReport, AgreesWithTheCalibrations) {
+  const std::string committed = testing::read_file(kReport);
+  const std::size_t measured = committed.find(kMeasuredHeading);
+  ASSERT_NE(measured, std::string::npos) << "reports/accuracy.md was made without --measurements";
+  expect_current(committed.substr(0, measured), current_report());
+  // The rest needs the tables; that it was made with the calibrations of now is seen without.
+  const std::vector<System> systems = shipped();
+  const auto tables = committed.substr(measured);
+  for (const System& s : systems) {
+    const auto rows = rows_with(tables, s.name);
+    ASSERT_FALSE(rows.empty()) << s.name;
+    EXPECT_THAT(rows[0],
+                ElementsAre(s.name, s.calibration.hash, fits_hash(s.calibration), "those it was fitted to"));
+  }
+  EXPECT_EQ(committed.find("/work"), std::string::npos);
+}
+
+TEST(AccuracyReport, EveryRowOfATableHasAsManyCells) {
+  std::istringstream lines(testing::read_file(kReport));
+  std::ptrdiff_t columns = 0;
+  int tables = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::ptrdiff_t bars = std::count(line.begin(), line.end(), '|');
+    if (!line.starts_with("|")) {
+      EXPECT_LE(line.size(), 120u) << line;
+      columns = 0;
+      continue;
+    }
+    tables += columns == 0 ? 1 : 0;
+    if (columns == 0) columns = bars;
+    EXPECT_EQ(bars, columns) << line;
+  }
+  EXPECT_GT(tables, 20);
+}
+
+/// The tables that every shipped calibration was fitted to, or why they are not at hand.
+struct Published {
+  std::vector<MeasuredTables> tables;
+  std::string missing;
+};
+Published published() {
+  Published out;
+  const char* folder = std::getenv("SHARDLINE_MEASUREMENTS");
+  if (folder == nullptr) {
+    out.missing = "SHARDLINE_MEASUREMENTS names no folder of tables";
+    return out;
+  }
+  const std::vector<System> systems = shipped();
+  std::vector<std::string> notes;
+  try {
+    out.tables = measured_tables(std::vector<std::string>{folder}, kCatalog, systems, notes);
+  } catch (const UserError& e) {
+    out.missing = e.what();
+  }
+  for (const System& s : systems) {
+    if (std::none_of(out.tables.begin(), out.tables.end(),
+                     [&](const MeasuredTables& m) { return m.system.name == s.name; }))
+      out.missing += "no tables with the hash of " + s.name + "'s calibration in SHARDLINE_MEASUREMENTS; ";
+  }
+  return out;
+}
+
+TEST(PublishedAccuracy, TheWholeReportIsReproduced) {
+  const Published p = published();
+  if (!p.missing.empty()) GTEST_SKIP() << p.missing;
+  expect_current(testing::read_file(kReport), current_report() + measured_section(p.tables));
+}
+
+// Small families of every system, and all of the smallest system.
+TEST(PublishedAccuracy, ShippedCalibrationsAreReproducedToTheLastDigit) {
+  const Published p = published();
+  if (!p.missing.empty()) GTEST_SKIP() << p.missing;
+  const std::set<std::string> small{"allreduce", "mla_bmm", "nccl"};
+  std::size_t fits = 0;
+  for (const MeasuredTables& m : p.tables) {
+    SCOPED_TRACE(m.system.name);
+    const bool whole = m.system.name == "a100-sxm";
+    const auto chosen = [&](const char* family) { return whole || small.contains(family); };
+    std::vector<MeasurementTable> tables;
+    for (const MeasurementTable& t : m.tables) {
+      if (chosen(t.family->name)) tables.push_back(t);
+    }
+    Calibration shipped_fits = m.system.calibration;
+    std::erase_if(shipped_fits.fits, [&](const KernelFit& f) { return !chosen(f.form->family); });
+    Calibration anew = shipped_fits;
+    anew.fits = calibrate(m.system, tables).calibration.fits;
+    EXPECT_EQ(calibration_yaml(anew), calibration_yaml(shipped_fits));
+    fits += anew.fits.size();
+  }
+  EXPECT_GT(fits, 30u);
+}
+
+}  // namespace
+}  // namespace shardline::cli
