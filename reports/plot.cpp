@@ -1,20 +1,11 @@
 #include "reports/plot.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <optional>
 #include <sstream>
 #include <string_view>
 
@@ -28,8 +19,10 @@ namespace {
 // Okabe and Ito's colours, distinct for colour-blind readers; yellow, the faintest on white, last.
 constexpr std::array kColors{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                              "#56B4E9", "#E69F00", "#000000", "#F0E442"};
-constexpr std::array kMarks{7, 5, 9, 13, 11, 6, 4, 8};  // gnuplot point types with distinct shapes
-constexpr std::array kStyles{"lines", "points", "fsteps", "linespoints"};  // in the order of PlotStyle
+constexpr std::array kMarks{7, 5, 9, 13, 11, 15, 8, 10};  // gnuplot point types with distinct shapes
+// In the order of PlotStyle.
+constexpr std::array kStyles{"lines", "points", "fsteps", "linespoints", "points", "points", "points"};
+constexpr const char* kGrey = "#777777";
 constexpr int kWidth = 1200, kHeight = 800;
 
 using Points = std::vector<std::pair<double, double>>;
@@ -225,79 +218,61 @@ std::string footnote_lines(const std::string& text, const std::string& terminal)
                      font(terminal, 10));
 }
 
-// Removes itself; empty name when it could not be made.
-class TemporaryFile {
- public:
-  TemporaryFile() {
-    std::error_code error;
-    const auto folder = std::filesystem::temp_directory_path(error);
-    if (error) return;
-    name_ = (folder / "shardline-XXXXXX").string();
-    const int descriptor = mkstemp(name_.data());
-    if (descriptor < 0 || close(descriptor) != 0) name_.clear();
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (!name_.empty()) unlink(name_.c_str());
-  }
-  const std::string& name() const { return name_; }
-  std::string text() const {
-    std::ostringstream out;
-    out << std::ifstream(name_, std::ios::binary).rdbuf();
-    return std::move(out).str();
-  }
-
- private:
-  std::string name_;
-};
-
-// Nothing when gnuplot ended well, else the reason.
-std::optional<std::string> run_gnuplot(const TemporaryFile& script, const TemporaryFile& log) {
-  std::string program = "gnuplot", defaults = "--default-settings", file = script.name();
-  const std::array<char*, 4> arguments{program.data(), defaults.data(), file.data(), nullptr};
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, log.name().c_str(), O_WRONLY | O_TRUNC, 0);
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, "gnuplot", &files, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  if (error == ENOENT) return "gnuplot was not found in PATH; install the Debian package gnuplot-nox";
-  if (error != 0) return fmt::format("gnuplot did not start: {}", std::strerror(error));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return fmt::format("waiting for gnuplot failed: {}", std::strerror(errno));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
-  return "gnuplot failed: " + log.text();
-}
-
-template <class Picture>
-Rendered render_picture(const Picture& picture, const std::string& terminal) {
-  const TemporaryFile script, output, log;
-  if (script.name().empty() || output.name().empty() || log.name().empty())
-    return {{}, "no temporary file can be made; is TMPDIR writable?"};
-  std::ofstream out(script.name(), std::ios::binary);
-  out << gnuplot_script(picture, terminal, output.name());
-  out.close();
-  if (!out) return {{}, fmt::format("cannot write {}", script.name())};
-  if (auto error = run_gnuplot(script, log)) return {{}, *error};
-  Rendered rendered{output.text(), {}};
-  if (rendered.bytes.empty()) rendered.error = "gnuplot drew nothing: " + log.text();
-  return rendered;
-}
-
 constexpr const char* kNoData =
     "unset key\nset xrange [0:1]\nset yrange [0:1]\n"
     "set label 2 'no data' at graph 0.5, graph 0.5 center\nplot NaN notitle\n";
+
+constexpr bool has_line(PlotStyle style) {
+  return style == PlotStyle::line || style == PlotStyle::steps || style == PlotStyle::line_points;
+}
+
+// How the series of one name are drawn.
+struct LegendEntry {
+  std::string color, line, mark;
+
+  // `colored`: how many names have a colour of their own so far.
+  void draw(PlotStyle style, std::size_t& colored) {
+    const bool grey = style >= PlotStyle::open_points;
+    if (color.empty()) {
+      index_ = grey ? 0 : colored++;
+      color = grey ? kGrey : kColors[index_ % kColors.size()];
+    }
+    if (has_line(style)) line = " lw 2.5";
+    if (grey)
+      mark = style == PlotStyle::open_points ? " pt 6" : style == PlotStyle::open_squares ? " pt 4" : " pt 2";
+    else if (style == PlotStyle::points || style == PlotStyle::line_points)
+      mark = fmt::format(" pt {}", kMarks[index_ % kMarks.size()]);
+  }
+
+ private:
+  std::size_t index_ = 0;
+};
+
+// The line y = x and what lies a part `band` below and above it.
+std::string diagonal_data(double low, double high, double band) {
+  std::string out = "$diagonal << EOD\n";
+  for (const double v : {low, high})
+    out += fmt::format("{:.10g} {:.10g} {:.10g}\n", v, v * (1 - band), v * (1 + band));
+  return out + "EOD\n";
+}
+
+const std::string kDiagonalCurves =
+    "plot $diagonal using 1:2:3 with filledcurves fc rgb '#e6eef5' notitle, \\\n"
+    "     $diagonal using 1:1 with lines lc rgb '#8899aa' lw 1.5 notitle, \\\n    ";
+
+std::string diagonal_entry(const std::string& name) {
+  if (name.empty()) return "";
+  return fmt::format(", \\\n     keyentry with lines lc rgb '#8899aa' lw 1.5 title {}", literal(name));
+}
 
 }  // namespace
 
 std::string gnuplot_script(const Plot& plot, const std::string& terminal, const std::string& output_file) {
   Range x, y;
   std::vector<Points> curves;
-  std::vector<std::string> names, lines, marks;  // the last two: how a name's legend entry is drawn
+  std::vector<std::string> names;
+  std::vector<LegendEntry> entries;
+  std::size_t colored = 0;
   std::string data, commands;
   for (const PlotSeries& series : plot.series) {
     Points kept;
@@ -313,29 +288,38 @@ std::string gnuplot_script(const Plot& plot, const std::string& terminal, const 
       data += number_text(px) + " " + number_text(py) + "\n";
     }
     data += "EOD\n";
-    const std::size_t color = index_of(names, series.name);
-    lines.resize(names.size()), marks.resize(names.size());
-    const bool lined = series.style != PlotStyle::points;
-    const bool marked = series.style == PlotStyle::points || series.style == PlotStyle::line_points;
-    if (lined) lines[color] = " lw 2.5";
-    if (marked) marks[color] = fmt::format(" pt {}", kMarks[color % kMarks.size()]);
+    const std::size_t i = index_of(names, series.name);
+    entries.resize(names.size());
+    const bool marked = series.style != PlotStyle::line && series.style != PlotStyle::steps;
+    entries[i].draw(series.style, colored);
     commands += fmt::format("{} $s{} using 1:2 with {} lc rgb '{}'{}{} notitle",
                             commands.empty() ? "plot" : ", \\\n    ", curves.size(),
-                            kStyles[static_cast<std::size_t>(series.style)], kColors[color % kColors.size()],
-                            lined ? lines[color] : "", marked ? marks[color] : "");
+                            kStyles[static_cast<std::size_t>(series.style)], entries[i].color,
+                            has_line(series.style) ? entries[i].line : "", marked ? entries[i].mark : "");
     curves.push_back(series.style == PlotStyle::steps ? staircase(kept) : std::move(kept));
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) continue;
-    const char* style = marks[i].empty() ? "lines" : lines[i].empty() ? "points" : "linespoints";
-    commands += fmt::format(", \\\n     keyentry with {} lc rgb '{}'{}{} title {}", style,
-                            kColors[i % kColors.size()], lines[i], marks[i], literal(names[i]));
+    const LegendEntry& e = entries[i];
+    const char* style = e.mark.empty() ? "lines" : e.line.empty() ? "points" : "linespoints";
+    commands += fmt::format(", \\\n     keyentry with {} lc rgb '{}'{}{} title {}", style, e.color, e.line,
+                            e.mark, literal(names[i]));
   }
   std::string out = preamble(terminal, output_file, kHeight) + title_line(plot.title, terminal);
   out +=
       axis_label('x', plot.x_label) + axis_label('y', plot.y_label) + footnote_lines(plot.footnote, terminal);
   out += "set grid lc rgb '#dddddd' lt 1\nset border 3 lc rgb '#444444'\nset tics nomirror out\n";
   if (curves.empty()) return out + kNoData;
+  if (plot.diagonal) {
+    x.add(y.low), x.add(y.high);
+    y = x;
+    const double margin = plot.log_x ? 1.15 : 1;  // that of axis_scale()
+    const double low = x.low / margin, high = x.high * margin;
+    data += diagonal_data(low, high, plot.diagonal->band);
+    commands = kDiagonalCurves + commands.substr(4) + diagonal_entry(plot.diagonal->name);
+    if (!plot.diagonal->name.empty()) names.push_back(plot.diagonal->name);
+    curves.push_back({{low, low}, {high, high}});
+  }
   out +=
       axis_scale('x', x, plot.log_x) + axis_scale('y', y, plot.log_y) + key_place(curves, names, x, y, plot);
   return out + data + commands + "\n";
@@ -393,8 +377,5 @@ std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, cons
   }
   return out + commands + "\n";
 }
-
-Rendered render(const Plot& plot, const std::string& terminal) { return render_picture(plot, terminal); }
-Rendered render(const Gantt& gantt, const std::string& terminal) { return render_picture(gantt, terminal); }
 
 }  // namespace shardline

@@ -3,14 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace shardline {
 
-/// `steps` is a descending staircase (a frontier): between two points it has the height of the right one.
-enum class PlotStyle : std::uint8_t { line, points, steps, line_points };
+/// `steps` is a descending staircase (a frontier): between two points it has the height of the right one. The
+/// last three are grey marks, for points that count for less than coloured ones.
+enum class PlotStyle : std::uint8_t { line, points, steps, line_points, open_points, open_squares, crosses };
 
 /// Curves are drawn in ascending x. Points that are not finite, or not positive on a logarithmic axis, are
 /// left out.
@@ -20,12 +22,20 @@ struct PlotSeries {
   std::vector<std::pair<double, double>> points;
 };
 
+/// The line y = x and the area up to a part `band` above and below it, behind the series. Both axes then span
+/// the same range, and are logarithmic or linear alike.
+struct Diagonal {
+  double band = 0.1;
+  std::string name;  // legend entry; empty: none
+};
+
 /// Two series of one name share a colour and one legend entry, so a staircase and its points read as one.
 struct Plot {
   std::string title, x_label, y_label;
   bool log_x = false, log_y = false;
   std::vector<PlotSeries> series;
   std::string footnote;
+  std::optional<Diagonal> diagonal{};
 };
 
 /// One bar, in microseconds. The kind gives the colour; the label is shown where the bar is wide enough.

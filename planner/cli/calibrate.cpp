@@ -181,6 +181,7 @@ int calibrate(const CalibrateArguments& a, const Provenance& made_by) {
     }
     fmt::print("\n{}", p.text());
   }
+  for (const MeasurementTable& read : tables.tables) print_notes(read.notes);
   print_notes(result.notes);
   if (!a.out.empty()) {
     std::ifstream in(file, std::ios::binary);
@@ -230,6 +231,7 @@ int evaluate(const EvaluateArguments& a, const Provenance&) {
            fmt::format("{}", outside)});
   }
   fmt::print("{}", t.text());
+  for (const MeasurementTable& read : tables.tables) print_notes(read.notes);
   print_notes(result.notes);
   if (a.csv.empty()) return 0;
   std::string csv = "file,row,operation,measured_us,predicted_us,error_percent,extrapolated\n";

@@ -37,9 +37,11 @@ int simulate(const SimulateOptions& options, const Provenance& made_by);
 
 int list(const std::string& what);
 struct ValidateOptions {
-  std::string paper;
+  std::string paper = "all";
   bool sensitivity = true;  // helix
-  std::string truth, out;  // context_parallel: a file of published figures (empty: the shipped one), a folder
+  std::string truth;        // context_parallel: a file of published figures (empty: the shipped one)
+  std::string out;          // all: a folder (empty: out/validation); context_parallel: a folder, or none
+  int threads = 0;
 };
 int validate(const ValidateOptions& options, const Provenance& made_by);
 int validate_context(const std::string& truth_file, const std::string& out, const Provenance& made_by);
@@ -77,6 +79,13 @@ struct EvaluateArguments {
   std::string system, csv;
 };
 int evaluate(const EvaluateArguments& arguments, const Provenance& made_by);
+
+struct AccuracyArguments {
+  std::vector<std::string> measurements;  // SYSTEM=FOLDER, or a folder of a folder per system
+  std::string out, plots;                 // out empty: printed
+};
+/// How far every shipped calibration is from measurements, as Markdown (reports/accuracy.md).
+int accuracy(const AccuracyArguments& arguments);
 
 /// A scenario by path, or by the name of a shipped one. Throws UserError.
 Scenario scenario_named(const std::string& name_or_path);

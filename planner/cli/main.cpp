@@ -76,14 +76,17 @@ int run(int argc, char** argv) {
   cli::ValidateOptions validate;
   bool no_sensitivity = false;
   CLI::App* v = app.add_subcommand("validate", "Compare with published figures, side by side");
-  v->add_option("paper", validate.paper, "helix or context_parallel")->required();
+  v->add_option("paper", validate.paper,
+                "helix, context_parallel or all (default): one report on every paper");
   v->add_flag("--no-sensitivity", no_sensitivity,
-              "Leave out the sensitivity of each ratio to the parameters (helix)");
+              "Leave out the sensitivity of each ratio to the parameters (helix, all)");
   v->add_option("--truth", validate.truth,
                 "File of published or measured times (context_parallel; default: the paper's)");
   v->add_option("-o,--out", validate.out,
-                "Folder for every compared value as CSV and the plot (context_parallel)");
-  v->footer("Example:\n  shardline validate context_parallel -o out/validation");
+                "Folder for validation.md and plots (all; default: out/validation), or CSV and plot "
+                "(context_parallel)");
+  v->add_option("--threads", validate.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
+  v->footer("Example:\n  shardline validate all -o out/validation");
 
   cli::ThresholdsOptions thresholds;
   CLI::App* t =
@@ -137,6 +140,14 @@ int run(int argc, char** argv) {
   ev->add_option("--csv", evaluate.csv, "File for every row, measured and predicted");
   ev->footer("Example:\n  shardline evaluate measurements/h200 --system h200-mine.yaml --csv rows.csv");
 
+  cli::AccuracyArguments accuracy;
+  CLI::App* ac = app.add_subcommand("accuracy", "How far every shipped calibration is from measurements");
+  ac->add_option("-o,--out", accuracy.out, "File for the report, in Markdown (default: print it)");
+  ac->add_option("--measurements", accuracy.measurements,
+                 "Also errors over all rows: a folder with a folder of tables per system, or SYSTEM=FOLDER");
+  ac->add_option("--plots", accuracy.plots, "Folder for pictures, two per system");
+  ac->footer("Example:\n  shardline accuracy --measurements measurements -o reports/accuracy.md");
+
   refuse_unknown_command(argc, argv, app);
   try {
     app.parse(argc, argv);
@@ -151,6 +162,7 @@ int run(int argc, char** argv) {
   if (y->parsed()) return cli::verify(verify);
   if (c->parsed()) return cli::calibrate(calibrate, made_by);
   if (ev->parsed()) return cli::evaluate(evaluate, made_by);
+  if (ac->parsed()) return cli::accuracy(accuracy);
   if (l->parsed()) return cli::list(what);
   validate.sensitivity = !no_sensitivity;
   return cli::validate(validate, made_by);

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "planner/published/context_truth.hpp"
+#include "planner/published/paper_report.hpp"
 
 namespace shardline {
 
@@ -25,10 +26,6 @@ struct ContextTimes {
 /// ContextModel's answers; one model per system.
 ContextTimes simulated_times(const Catalogs& catalogs);
 
-/// Whether a value tests the model: `excluded` is a held-out value that a stated goal leaves out; `repeated`
-/// has the value of the same measurement in an earlier table.
-enum class Standing : unsigned char { held_out, excluded, repeated, calibration };
-
 /// Groups of values with a goal of their own; `none`: other systems than the paper's.
 enum class GoalGroup : unsigned char { cp_ttft, tp_ttft, table4, table5, ttit, parts, whole, none };
 inline constexpr std::size_t kGoals = static_cast<std::size_t>(GoalGroup::none);
@@ -45,13 +42,7 @@ struct ComparedValue {
   std::optional<double> error() const;
 };
 
-/// Absolute relative errors.
-struct ErrorSummary {
-  std::size_t count = 0;
-  double median = 0, largest = 0;
-};
-/// Of the values that `counts` picks and that have an error; the median of an even count is the mean of the
-/// middle two.
+/// Of the values that `counts` picks and that have an error.
 ErrorSummary error_summary(std::span<const ComparedValue> values,
                            const std::function<bool(const ComparedValue&)>& counts);
 
@@ -60,6 +51,7 @@ struct GoalSpec {
   double median, largest;
   const char* excluded;     // what is left out, or empty
   double excluded_largest;  // a goal for those values, or 0
+  const char* why_excluded;
 };
 const GoalSpec& goal(GoalGroup group);
 

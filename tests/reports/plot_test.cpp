@@ -105,6 +105,33 @@ TEST(Plot, GanttScriptLabelsWideBarsOnly) {
   EXPECT_NE(script.find("title 'all_to_all'\n"), std::string::npos);
 }
 
+TEST(Plot, DiagonalSharesOneRangeAndLiesBehind) {
+  Plot plot;
+  plot.log_x = plot.log_y = true;
+  plot.diagonal = Diagonal{0.1, "equal"};
+  plot.series = {{"fitted", PlotStyle::open_points, {{20, 30}}},
+                 {"left out", PlotStyle::crosses, {{5, 6}}},
+                 {"before", PlotStyle::open_squares, {{5, 7}}},
+                 {"new", PlotStyle::points, {{2, 3}, {50, 10}}}};
+  const std::string script = gnuplot_script(plot, "svg", "out.svg");
+  EXPECT_NE(script.find("set xrange [1.739130435:57.5]"), std::string::npos) << script;
+  EXPECT_NE(script.find("set yrange [1.739130435:57.5]"), std::string::npos) << script;
+  // Each line: x, x - 10 %, x + 10 %.
+  EXPECT_NE(script.find("$diagonal << EOD\n1.739130435 1.565217391 1.913043478\n57.5 51.75 63.25\nEOD\n"),
+            std::string::npos)
+      << script;
+  EXPECT_NE(script.find("plot $diagonal using 1:2:3 with filledcurves fc rgb '#e6eef5' notitle, \\\n"
+                        "     $diagonal using 1:1 with lines lc rgb '#8899aa' lw 1.5 notitle, \\\n"
+                        "     $s0 using 1:2 with points lc rgb '#777777' pt 6 notitle, \\\n"
+                        "     $s1 using 1:2 with points lc rgb '#777777' pt 2 notitle, \\\n"
+                        "     $s2 using 1:2 with points lc rgb '#777777' pt 4 notitle, \\\n"
+                        "     $s3 using 1:2 with points lc rgb '#0072B2' pt 7 notitle, \\\n"),
+            std::string::npos)
+      << script;
+  EXPECT_NE(script.find("keyentry with lines lc rgb '#8899aa' lw 1.5 title 'equal'\n"), std::string::npos);
+  EXPECT_NE(script.find("set key inside left top"), std::string::npos) << script;
+}
+
 TEST(Plot, TextsAreTakenLiterally) {
   Plot plot = frontier();
   plot.title = "it's `id` \"{x}\"_y\\n";

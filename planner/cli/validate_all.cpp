@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+
+#include "planner/cli/validate_parts.hpp"
+#include "reports/atomic_file.hpp"
+#include "reports/json.hpp"
+#include "reports/table.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr const char* kPictures = "validation";  // folder of pictures, beside the document
+
+std::string values_csv(const std::vector<PaperReport>& reports) {
+  std::string out = csv_line(
+      {"paper", "group", "table", "value", "unit", "published", "ours", "error", "standing", "assumed"});
+  for (const PaperReport& r : reports) {
+    for (const PaperPoint& p : r.points)
+      out += csv_line({r.id, p.group, p.series, p.label, p.unit, fmt::format("{:.12g}", p.published),
+                       number_text(p.ours), number_text(p.error()), to_string(p.standing),
+                       p.assumed ? number_text(*p.assumed) : ""});
+  }
+  return out;
+}
+
+}  // namespace
+
+int validate_all(const PaperOptions& options, const std::filesystem::path& folder,
+                 const Provenance& made_by) {
+  const std::filesystem::path pictures = folder / kPictures;
+  make_output_folder(folder);
+  make_output_folder(pictures);
+  const std::vector<PaperReport> reports = all_papers(options);
+
+  const auto rows = summary_rows(reports, false);
+  Table t(rows.front());
+  for (std::size_t i = 1; i < rows.size(); ++i) t.add(rows[i]);
+  fmt::print(
+      "Predicted against published; median and largest error of the values that were not fitted\n{}{}\n",
+      t.text(), goals_line(reports));
+
+  std::vector<std::string> drawn;
+  std::string files = "validation.md";
+  for (const PaperReport& r : reports) {
+    const std::string name = r.id + ".png";
+    const Rendered picture =
+        render(scatter_plot(r, "shardline " + made_by.version + ": shardline validate all"), "png");
+    if (!picture.error.empty()) {
+      fmt::print("  no {}: {}\n", (pictures / name).string(), picture.error);
+      continue;
+    }
+    write_file(pictures / name, picture.bytes);
+    drawn.push_back(r.id);
+    files += fmt::format(", {}/{}", kPictures, name);
+  }
+  write_file(pictures / "values.csv", values_csv(reports));
+  write_file(folder / "validation.md", validation_markdown(reports, made_by.version, kPictures, drawn));
+  fmt::print("wrote {}: {}, {}/values.csv\n", folder.string(), files, kPictures);
+  return 0;
+}
+
+}  // namespace shardline::cli

@@ -1,0 +1,75 @@
+#include "planner/cli/validate_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "reports/table.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+std::string item_text(const PaperItem& item) {
+  if (!item.rows.empty()) {
+    Table t(item.rows.front());
+    for (std::size_t i = 1; i < item.rows.size(); ++i) t.add(item.rows[i]);
+    return t.text();
+  }
+  const std::string indent(item.indent, ' ');
+  std::string out = indent;
+  for (const char c : item.text) {
+    if (c == '\n')
+      out += "\n" + indent;
+    else if (c == '\t')
+      out += "   ";
+    else
+      out += c;
+  }
+  return out + "\n";
+}
+
+std::string items_text(const std::vector<PaperItem>& items) {
+  std::string out;
+  for (const PaperItem& item : items) out += item_text(item);
+  return out;
+}
+
+}  // namespace
+
+std::string terminal_text(const PaperReport& report) {
+  std::string out = fmt::format("{}, {}\n{}", report.title, report.source, items_text(report.intro));
+  for (const PaperSection& s : report.sections) out += "\n" + s.title + "\n" + items_text(s.items);
+  return out;
+}
+
+Plot scatter_plot(const PaperReport& report, const std::string& footnote) {
+  Plot p;
+  p.title = report.title + ": predicted against published";
+  p.x_label = "published (unit: legend)";
+  p.y_label = "shardline";
+  p.log_x = p.log_y = true;
+  p.footnote = footnote;
+  p.diagonal = Diagonal{0.1, "equal, and 10 % above and below"};
+  std::vector<PlotSeries> held_out;
+  PlotSeries fitted{"fitted: no prediction", PlotStyle::open_points, {}};
+  PlotSeries left_out{"left out of a goal", PlotStyle::crosses, {}};
+  PlotSeries assumed{"held out, with assumed parameters", PlotStyle::open_squares, {}};
+  for (const PaperPoint& v : report.points) {
+    if (v.assumed && *v.assumed != v.ours) assumed.points.emplace_back(v.published, *v.assumed);
+    if (v.standing == Standing::calibration) fitted.points.emplace_back(v.published, v.ours);
+    if (v.standing == Standing::excluded) left_out.points.emplace_back(v.published, v.ours);
+    if (v.standing != Standing::held_out) continue;
+    const std::string name = fmt::format("{} ({})", v.series, v.unit);
+    if (held_out.empty() || held_out.back().name != name) held_out.push_back({name, PlotStyle::points, {}});
+    held_out.back().points.emplace_back(v.published, v.ours);
+  }
+  // Grey marks first: a prediction on the same place stays visible.
+  for (PlotSeries* s : {&fitted, &left_out, &assumed}) {
+    if (!s->points.empty()) p.series.push_back(std::move(*s));
+  }
+  p.series.insert(p.series.end(), held_out.begin(), held_out.end());
+  return p;
+}
+
+}  // namespace shardline::cli

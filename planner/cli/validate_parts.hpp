@@ -1,0 +1,22 @@
+// What `validate` of one paper and of all have in common.
+#pragma once
+
+#include <string>
+
+#include "planner/cli/commands.hpp"
+#include "planner/published/papers.hpp"
+#include "reports/plot.hpp"
+
+namespace shardline::cli {
+
+/// Every table and note, for a terminal.
+std::string terminal_text(const PaperReport& report);
+
+/// Predicted against published, both in the units of the legend, with the diagonal and +-10 %. Fitted values
+/// and those left out have marks of their own; values that follow from others are not shown.
+Plot scatter_plot(const PaperReport& report, const std::string& footnote);
+
+/// Writes validation.md, a plot per paper and every value; prints the summary.
+int validate_all(const PaperOptions& options, const std::filesystem::path& folder, const Provenance& made_by);
+
+}  // namespace shardline::cli

@@ -1,0 +1,35 @@
+#include "planner/published/papers.hpp"
+
+#include <array>
+
+#include "planner/published/context_paper.hpp"
+#include "planner/published/helix_report.hpp"
+
+namespace shardline {
+
+namespace {
+
+PaperReport helix(const PaperOptions& o) {
+  const Scenario scenario = load_scenario(o.catalogs.scenarios / "validate_helix.yaml", o.catalogs);
+  return helix_report(scenario, {o.sensitivity, o.both_costs, o.threads, o.go_on});
+}
+
+PaperReport context_parallel(const PaperOptions& o) {
+  const ContextTruth truth = context_truth_of("", o.catalogs);
+  return context_paper(truth, context_report(truth, simulated_times(o.catalogs), o.go_on), "");
+}
+
+}  // namespace
+
+std::span<const Paper> papers() {
+  static constexpr std::array kPapers{Paper{"helix", helix}, Paper{"context_parallel", context_parallel}};
+  return kPapers;
+}
+
+std::vector<PaperReport> all_papers(const PaperOptions& options) {
+  std::vector<PaperReport> out;
+  for (const Paper& p : papers()) out.push_back(p.report(options));
+  return out;
+}
+
+}  // namespace shardline
