@@ -156,7 +156,11 @@ std::string quoted(const std::string& s) {
 bool KernelFit::extrapolates(std::span<const double> x, const FormContext& context) const {
   double at[kMostAxes];
   form->coordinates(x, context, at);
-  for (std::size_t a = 0; a < form->axes.size(); ++a) {
+  return outside(std::span(at, form->axes.size()));
+}
+
+bool KernelFit::outside(std::span<const double> at) const {
+  for (std::size_t a = 0; a < at.size(); ++a) {
     if (at[a] < range_low[a] - kRangeRounding || at[a] > range_high[a] + kRangeRounding) return true;
   }
   return false;

@@ -28,6 +28,8 @@ struct KernelFit {
 
   /// Whether the shape lies outside of what the fit has seen, on any axis.
   bool extrapolates(std::span<const double> x, const FormContext& context) const;
+  /// The same from the form's coordinates.
+  bool outside(std::span<const double> coordinates) const;
 };
 
 struct Calibration {
@@ -35,6 +37,7 @@ struct Calibration {
   std::string hash;    // of the measured tables
   std::string date, version;
   std::vector<KernelFit> fits;
+  std::string like;  // the shipped calibration of another system that these are from; empty: of this one
   bool empty() const { return fits.empty(); }
 };
 

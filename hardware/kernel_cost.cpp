@@ -1,6 +1,7 @@
 #include "hardware/kernel_cost.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -10,7 +11,10 @@ namespace shardline {
 
 namespace {
 
-std::uint64_t key_of(Group g) {
+constexpr int kKnownBits = 13;
+constexpr std::size_t kKnown = std::size_t{1} << kKnownBits;
+
+std::uint64_t group_key(Group g) {
   return (static_cast<std::uint64_t>(g.size) << 32) | static_cast<std::uint32_t>(g.stride);
 }
 
@@ -30,12 +34,12 @@ double tile_rate(const Device& d, const AttendShape& a) {
 GroupFabric FabricCache::group(Group g) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto it = groups_.find(key_of(g)); it != groups_.end()) return it->second;
+    if (const auto it = groups_.find(group_key(g)); it != groups_.end()) return it->second;
   }
   // Computed outside the lock: two threads may do it twice, with the same result.
   const GroupFabric paths = group_fabric(fabric_, g);
   const std::lock_guard lock(mutex_);
-  return groups_.emplace(key_of(g), paths).first->second;
+  return groups_.emplace(group_key(g), paths).first->second;
 }
 
 CostModel::CostModel(const System& system, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
@@ -50,10 +54,16 @@ CostModel::CostModel(const System& system, AllReduceRule rule, std::shared_ptr<F
   network_rate_ = system.fabric.network.present
                       ? system.fabric.network.bandwidth * system.fabric.network.efficiency
                       : BytesPerSecond(1);
+  if (!system.calibration.empty()) {
+    fitted_.emplace(system);
+    floor_.emplace(system, Pricing::floor);
+    known_.resize(kKnown);
+    known_floors_.resize(kKnown);
+  }
 }
 
 const GroupFabric& CostModel::group(Group g) {
-  const std::uint64_t key = key_of(g);
+  const std::uint64_t key = group_key(g);
   if (key == last_key_) return *last_group_;
   auto it = groups_.find(key);
   if (it == groups_.end()) it = groups_.emplace(key, cache_->group(g)).first;
@@ -62,7 +72,108 @@ const GroupFabric& CostModel::group(Group g) {
   return it->second;
 }
 
+namespace {
+
+bool elementwise(const Op& op) {
+  return op.kind == OpKind::elementwise || op.kind == OpKind::merge || op.kind == OpKind::compress;
+}
+
+}  // namespace
+
+template <class Value, class Find>
+const Value& CostModel::remember(std::vector<Known<Value>>& all, const Op& op, Find find) {
+  const Key key = key_of(op);
+  std::uint64_t hash = 0;
+  for (const std::uint64_t word : key) hash = (std::rotl(hash, 5) ^ word) * 0x9E3779B97F4A7C15;
+  Known<Value>& known = all[hash >> (64 - kKnownBits)];
+  if (known.key != key) {
+    known.value = find();
+    known.key = key;
+  }
+  return known.value;
+}
+
 OpCost CostModel::price(const Op& op) {
+  if (!fitted_) return by_parameters(op);
+  if (elementwise(op)) return by_measurement(op);
+  return remember(known_, op, [&] { return by_measurement(op); });
+}
+
+Seconds CostModel::floor(const Op& op) {
+  if (!fitted_) return time(op);
+  const auto find = [&] {
+    const std::optional<FittedPrice> p = fitted_price(*floor_, op);
+    return p ? p->time : alone(by_parameters(op));
+  };
+  return elementwise(op) ? find() : remember(known_floors_, op, find);
+}
+
+CostModel::Key CostModel::key_of(const Op& op) {
+  Key key{};
+  const auto word = [](double v) { return std::bit_cast<std::uint64_t>(v); };
+  key[0] = 1 + (static_cast<std::uint64_t>(op.kind) << 8) + (static_cast<std::uint64_t>(op.part) << 16) +
+           (static_cast<std::uint64_t>(op.drive) << 24) + (static_cast<std::uint64_t>(op.dtype) << 32) +
+           (static_cast<std::uint64_t>(op.math) << 40);
+  key[1] = word(op.launches);
+  if (op.kind == OpKind::gemm) {
+    const GemmShape& g = op.shape.gemm;
+    const ExpertShape& e = g.experts;
+    const double v[] = {g.rows, g.k, g.n, g.copies, e.held, e.tokens, e.hidden, e.inner, e.matrices};
+    std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
+  } else if (op.kind == OpKind::attend) {
+    const AttendShape& a = op.shape.attend;
+    const double v[] = {a.q_heads, a.qk_dim, a.v_dim, a.pairs, a.kv_rows, a.kv_elements, a.q_rows, a.tiles};
+    std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
+  } else {
+    const ExchangeShape& x = op.shape.exchange;
+    const double v[] = {x.bytes, x.rows, x.width, x.topk, x.experts};
+    std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
+    key[8] = group_key(op.group);
+    key[9] = (x.combine ? 256U : 0U) + static_cast<unsigned>(x.dispatched);
+  }
+  return key;
+}
+
+// The demands of the op, in the time that was measured: what they do not explain is latency, and where they
+// explain more, they are met faster than the parameters say.
+OpCost CostModel::lasting(OpCost c, Seconds time) const {
+  c.latency = Seconds(0);
+  const Seconds busy = alone(c);
+  if (busy > time) {
+    const double faster = time / busy;
+    c.tensor = c.tensor * faster;
+    c.memory = c.memory * faster;
+    c.exponentials = c.exponentials * faster;
+    c.port = c.port * faster;
+  } else {
+    c.latency = time - busy;
+  }
+  return c;
+}
+
+std::optional<FittedPrice> CostModel::fitted_price(const CalibratedCost& by, const Op& op) {
+  const bool exchange = is_communication(op.kind);
+  // A pinned algorithm is a question about algorithms, which fits do not tell apart.
+  if (op.kind == OpKind::all_reduce && rule_ != AllReduceRule::fastest) return std::nullopt;
+  std::optional<FittedPrice> p = by.price(op, exchange ? &group(op.group) : nullptr);
+  if (p && exchange && op.drive == Drive::eager && !last_group_->whole.one_node) {
+    if (op.kind == OpKind::send_recv) p->time += system_->runtime.send_recv;
+    if (op.kind == OpKind::all_to_all) p->time += system_->runtime.all_to_all;
+  }
+  return p;
+}
+
+OpCost CostModel::by_measurement(const Op& op) {
+  const std::optional<FittedPrice> p = fitted_price(*fitted_, op);
+  OpCost c = by_parameters(op);
+  if (!p) return c;
+  c = lasting(c, p->time);
+  c.algorithm = Algorithm::none;
+  c.basis = p->basis;
+  return c;
+}
+
+OpCost CostModel::by_parameters(const Op& op) {
   const Device& d = system_->device;
   OpCost c;
   c.latency = d.kernel_cost * op.launches;
@@ -94,6 +205,8 @@ OpCost CostModel::price(const Op& op) {
       c.memory = system_->runtime.persistent_traffic * op.shape.elementwise.rows;
     }
   }
+  if (c.latency + c.tensor / tensor_rate_ + c.memory / d.achieved_memory() <= Seconds(0) && c.port.value == 0)
+    c.basis = Basis::none;
   return c;
 }
 
@@ -105,7 +218,7 @@ Seconds CostModel::alone(const OpCost& c) const {
 
 Seconds CostModel::time(const Op& op) {
   const bool plain = op.kind == OpKind::elementwise || op.kind == OpKind::merge;
-  if (plain && op.drive == Drive::graph && op.shape.elementwise.bytes == 0)
+  if (!fitted_ && plain && op.drive == Drive::graph && op.shape.elementwise.bytes == 0)
     return system_->device.kernel_cost * op.launches;
   return alone(price(op));
 }

@@ -2,11 +2,14 @@
 // [H1]-[H3].
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "hardware/calibrated_cost.hpp"
 #include "hardware/collectives/collective.hpp"
 #include "hardware/system.hpp"
 #include "sim/engine.hpp"
@@ -24,6 +27,7 @@ struct OpCost {
   Bytes port;  // through the NVLink or network port, scaled to the port's own rate
   RankResource port_resource = RankResource::nvlink;
   Algorithm algorithm = Algorithm::none;
+  Basis basis = Basis::assumed;
 };
 
 /// The fabric of a system and what its groups get, computed on first use. Safe to share between threads.
@@ -39,7 +43,8 @@ class FabricCache {
   std::unordered_map<std::uint64_t, GroupFabric> groups_;
 };
 
-/// Prices ops on a system. One object per thread; `cache` may be shared by several and must be of the same
+/// Prices ops on a system: by its calibration where it has one that covers the op [H50], else by its
+/// parameters [H2], [H3]. One object per thread; `cache` may be shared by several and must be of the same
 /// fabric.
 class CostModel {
  public:
@@ -51,6 +56,8 @@ class CostModel {
   Seconds alone(const OpCost& cost) const;
   /// alone(price(op)), without the way through the demands where there are none.
   Seconds time(const Op& op);
+  /// Not above time() of this op or of any with more tokens [H57].
+  Seconds floor(const Op& op);
 
   /// A machine with the resources of `ranks` ranks; resource r of rank i has id i * RankResource::count + r.
   Machine machine(int ranks = 1) const;
@@ -59,6 +66,22 @@ class CostModel {
   const GroupFabric& group(Group group);
 
  private:
+  static constexpr std::size_t kKeyWords = 12;
+  using Key = std::array<std::uint64_t, kKeyWords>;
+  template <class Value>
+  struct Known {
+    Key key{};
+    Value value;
+  };
+  static Key key_of(const Op& op);
+
+  OpCost by_parameters(const Op& op);
+  std::optional<FittedPrice> fitted_price(const CalibratedCost& by, const Op& op);
+  OpCost by_measurement(const Op& op);
+  OpCost lasting(OpCost cost, Seconds time) const;
+  template <class Value, class Find>
+  static const Value& remember(std::vector<Known<Value>>& known, const Op& op, Find find);
+
   const System* system_;
   std::shared_ptr<FabricCache> cache_;
   AllReduceRule rule_;
@@ -67,6 +90,10 @@ class CostModel {
   std::unordered_map<std::uint64_t, GroupFabric> groups_;
   std::uint64_t last_key_ = ~std::uint64_t{0};
   const GroupFabric* last_group_ = nullptr;
+  std::optional<CalibratedCost> fitted_, floor_;
+  // Direct-mapped: forms take longer than a look.
+  std::vector<Known<OpCost>> known_;
+  std::vector<Known<Seconds>> known_floors_;
 };
 
 }  // namespace shardline

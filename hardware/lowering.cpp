@@ -92,7 +92,10 @@ PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& s
   return add_up(schedule, scratch.makespans);
 }
 
-PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
+namespace {
+
+template <class Time>
+PassTime longest_path(const Schedule& schedule, PassScratch& scratch, Time time) {
   std::vector<double>& ends = scratch.ends;
   PassTime bound;
   for (int k = 0; k < schedule.classes; ++k) {
@@ -104,7 +107,7 @@ PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scra
         const Op& op = schedule.ops[i];
         double start = 0;
         for (const OpIndex d : schedule.dependencies_of(op)) start = std::max(start, ends[d - block.first]);
-        const Seconds own = op.variants == kAlike ? cost.time(op) : cost.time(schedule.op_of_class(i, k));
+        const Seconds own = op.variants == kAlike ? time(op) : time(schedule.op_of_class(i, k));
         const double end = start + own.value;
         ends[i - block.first] = end;
         makespan = std::max(makespan, end);
@@ -117,6 +120,16 @@ PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scra
     bound.busiest = std::max(bound.busiest, own.busiest);
   }
   return bound;
+}
+
+}  // namespace
+
+PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
+  return longest_path(schedule, scratch, [&](const Op& op) { return cost.time(op); });
+}
+
+PassTime floor_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
+  return longest_path(schedule, scratch, [&](const Op& op) { return cost.floor(op); });
 }
 
 Seconds token_time(const Schedule& schedule, const PassTime& pass) {

@@ -47,6 +47,8 @@ PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& s
 /// Lower bound of simulate_pass by the longest path with every resource to itself: no engine, no contention
 /// [H17].
 PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch);
+/// The same by CostModel::floor: also below the bound of the schedule with more tokens.
+PassTime floor_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch);
 
 /// Steady-state time per token of one microbatch [S: steady_period].
 Seconds token_time(const Schedule& schedule, const PassTime& pass);

@@ -22,18 +22,26 @@ Q positive(const Reader& r) {
 
 double fraction(const Reader& r) { return r.number(0.01, 1.0); }
 
-/// The mapping itself, a shipped calibration's name, or the path of a file beside this one.
+/// The mapping itself, {like: another system's}, a shipped calibration's name, or the path of a file beside
+/// this one.
 Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
                            const std::filesystem::path& catalog_dir) {
-  if (r.is_map()) return read_calibration(r);
-  const std::filesystem::path name(r.text());
+  std::string like;
+  if (r.is_map() && r.has("like")) {
+    like = r.at("like").text();
+    r.no_other_keys();
+  } else if (r.is_map()) {
+    return read_calibration(r);
+  }
+  const Reader named = like.empty() ? r : r.at("like");
+  const std::filesystem::path name(named.text());
   const bool path = name.has_parent_path() || name.has_extension();
   const std::filesystem::path shipped = catalog_dir.parent_path() / "calibrations";
   if (!path && !std::filesystem::exists(shipped / (name.string() + ".yaml"))) {
     std::vector<std::string> details;
     if (!catalog_dir.empty()) details = expected_one_of(name.string(), system_names(shipped));
     details.emplace_back("or a path ending in .yaml, or the mapping itself");
-    r.fault("unknown calibration " + name.string(), std::move(details));
+    named.fault("unknown calibration " + name.string(), std::move(details));
     return {};
   }
   Document document = Document::load(path ? folder / name : shipped / (name.string() + ".yaml"));
@@ -41,6 +49,7 @@ Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
   Calibration c = read_calibration(root.at("calibration"));
   root.no_other_keys();
   document.finish();
+  c.like = std::move(like);
   return c;
 }
 

@@ -72,7 +72,7 @@ bool equal(OpKind kind, const Shape& x, const Shape& y) {
   switch (kind) {
     case OpKind::gemm: {
       const GemmShape &a = x.gemm, &b = y.gemm;
-      return a.rows == b.rows && a.k == b.k && a.n == b.n && a.copies == b.copies;
+      return a.rows == b.rows && a.k == b.k && a.n == b.n && a.copies == b.copies && a.experts == b.experts;
     }
     case OpKind::attend: {
       const AttendShape &a = x.attend, &b = y.attend;
@@ -87,7 +87,7 @@ bool equal(OpKind kind, const Shape& x, const Shape& y) {
       return a.rows == b.rows && a.width == b.width && a.bytes == b.bytes;
     }
     default:
-      return x.exchange.bytes == y.exchange.bytes;
+      return x.exchange == y.exchange;
   }
 }
 
@@ -193,18 +193,28 @@ OpIndex ScheduleBuilder::attend(const char* name, Dtype kv, Dtype math, AttendSh
 }
 
 OpIndex ScheduleBuilder::elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape,
-                                     double launches) {
-  add(kind, part, name, launches).shape.elementwise = shape;
+                                     double launches, Within within) {
+  Op& op = add(kind, part, name, launches);
+  op.within = within;
+  op.shape.elementwise = shape;
   return previous();
 }
 
-OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Group group, Bytes bytes) {
+OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Group group, ExchangeShape shape,
+                                  Dtype type) {
   if (group.size == 1) return previous();
   Op& op = add(kind, part, name, 1);
   op.lane = Lane::communication;
   op.group = group;
-  op.shape.exchange = {bytes.value};
+  op.dtype = op.math = type;
+  op.shape.exchange = shape;
   return previous();
+}
+
+OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Group group, Bytes bytes) {
+  ExchangeShape shape;
+  shape.bytes = bytes.value;
+  return exchange(name, part, kind, group, shape, Dtype::bf16);
 }
 
 }  // namespace shardline

@@ -66,10 +66,18 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
+/// Experts of a rank, where a GEMM is one of those of its feed-forward layer: held (not only visited), tokens
+/// of the group before they are routed, width of one expert on this rank, matrices of one expert.
+struct ExpertShape {
+  double held = 0, tokens = 0, hidden = 0, inner = 0, matrices = 0;
+  bool operator==(const ExpertShape&) const = default;
+};
+
 /// [rows, k] x [k, n]. With experts: `copies` distinct matrices are read and `rows` (token, expert) pairs
 /// computed.
 struct GemmShape {
   double rows = 0, k = 0, n = 0, copies = 1;
+  ExpertShape experts = {};  // held = 0: no grouped GEMM
 };
 
 /// Query rows against the rows of a KV cache that this rank reads, all requests together. Padding is not
@@ -93,6 +101,12 @@ struct ElementwiseShape {
 /// links.
 struct ExchangeShape {
   double bytes = 0;
+  // All-to-all of rows: how many this rank has, and elements of one. With experts, each goes to the ranks of
+  // `topk` of them (dispatch) or comes back (combine); else a part of each goes to every rank.
+  double rows = 0, width = 0, topk = 0, experts = 0;
+  bool combine = false;
+  Dtype dispatched = Dtype::bf16;  // type of the rows on their way to the experts
+  bool operator==(const ExchangeShape&) const = default;
 };
 
 union Shape {
@@ -113,6 +127,9 @@ bool equal(OpKind kind, const Shape& a, const Shape& b);
 /// the system's runtime costs to messages; ring_step and persistent_kv are host work of such engines.
 enum class Drive : std::uint8_t { graph, eager, ring_step, persistent_kv };
 
+/// The kernel beside it that may do an elementwise op's work too, and whose measured time then holds it.
+enum class Within : std::uint8_t { own, gemm, prefill_attention, decode_attention, decode_merge, experts };
+
 using OpIndex = std::uint32_t;
 
 inline constexpr std::uint32_t kAlike = ~std::uint32_t{0};
@@ -122,6 +139,7 @@ struct Op {
   Part part = Part::qkv;
   Lane lane = Lane::compute;
   Drive drive = Drive::graph;
+  Within within = Within::own;
   Dtype dtype = Dtype::bf16;  // of weights (gemm) or KV (attend): sets bytes; arithmetic runs at `math`
   Dtype math = Dtype::bf16;
   const char* name = "";
@@ -216,9 +234,11 @@ class ScheduleBuilder {
   /// After `dependencies`, or after the previous op of the block if none are given.
   OpIndex gemm(const char* name, Part part, Dtype weights, Dtype math, GemmShape shape, double launches = 1);
   OpIndex attend(const char* name, Dtype kv, Dtype math, AttendShape shape, double launches = 1);
-  OpIndex elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape, double launches = 1);
-  /// A collective over one rank is dropped; returns the previous op then.
+  OpIndex elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape, double launches = 1,
+                      Within within = Within::own);
+  /// A collective over one rank is dropped; returns the previous op then. `type` of what is sent.
   OpIndex exchange(const char* name, Part part, OpKind kind, Group group, Bytes bytes);
+  OpIndex exchange(const char* name, Part part, OpKind kind, Group group, ExchangeShape shape, Dtype type);
 
   /// Replaces the dependencies of the next op.
   void after(std::span<const OpIndex> dependencies);

@@ -221,8 +221,11 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   const Reader root = document.root();
   s.name = root.at("name").text();
   if (const auto v = root.find("summary")) s.summary = v->text();
-  const auto system = load_at(root.at("system"),
-                              [&](const std::string& name) { return load_system(name, catalogs.systems); });
+  auto system = load_at(root.at("system"),
+                        [&](const std::string& name) { return load_system(name, catalogs.systems); });
+  if (const auto v = root.find("costs")) {
+    if (choice(*v, {"calibrated", "parameters"}) == 1u && system) system->calibration = {};
+  }
   std::vector<Model> models;
   const Reader list = root.at("models");
   if (list.is_sequence() && list.items().empty())

@@ -68,13 +68,15 @@ class CandidateSearch {
     return Point{plan_, ttl, memory_use(case_, plan_).total()};
   }
 
-  // [first, last): TTL, memory and users rise with the batch, so (TTL and memory of the smallest, users of
-  // the largest) is at least as good as every member. Off the frontier with that corner: off it with all of
-  // them [P7].
+  // [first, last): the floor of the TTL, memory and users rise with the batch, so (TTL and memory of the
+  // smallest, users of the largest) is at least as good as every member. Off the frontier with that corner:
+  // off it with all of them [P7].
   void range(std::size_t first, std::size_t last) {
     if (options_.prune) {
       plan_.batch = options_.batches[first];
-      Point corner{plan_, out_.bounds([&] { return evaluator_.bound(plan_); }), Bytes(0)};
+      const bool alone = last - first == 1;
+      const auto least = [&] { return alone ? evaluator_.bound(plan_) : evaluator_.floor(plan_); };
+      Point corner{plan_, out_.bounds(least), Bytes(0)};
       ++out_.counts.bounds;
       if (options_.ttl_budget > Seconds(0) && corner.ttl > options_.ttl_budget) {
         out_.counts.pruned += last - first;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "hardware/forms/forms.hpp"
+#include "hardware/forms/moe.hpp"
 
 namespace shardline {
 
@@ -49,59 +50,64 @@ bool context(std::span<const std::string> words, const System& system, FormConte
 }
 bool covers(std::span<const double> x) { return x[kEp] <= x[kExperts] && x[kTopk] <= x[kExperts]; }
 
-struct Load {
-  double experts, rows, active;  // of this rank: held, (token, expert) pairs, experts with at least one
-};
-Load load(std::span<const double> x, const FormContext& c, double uneven) {
-  Load l;
-  l.experts = std::max(1.0, x[kExperts] / x[kEp]);
+double width(std::span<const double> x) { return x[kInter] / x[kTp]; }
+MoeLoad load(std::span<const double> x, const FormContext& c, double uneven) {
+  MoeLoad l;
+  l.tokens = x[kTokens];
+  l.hidden = x[kHidden];
+  l.width = width(x);
+  l.held = std::max(1.0, x[kExperts] / x[kEp]);
   const double pairs = x[kTokens] * x[kTopk], mean = pairs / x[kEp];
   l.rows = mean;
   if (skewed(c)) {
     // Loads uniform in their logarithm between 1 and a share: their variance, and the largest of ep sums.
     const double span = std::log(2 + x[kTokens]);
-    const double spread = std::sqrt((0.5 * span + 0.3) / l.experts);
+    const double spread = std::sqrt((0.5 * span + 0.3) / l.held);
     l.rows *= 1 + uneven * spread * std::sqrt(2 * std::log(x[kEp]));
   }
-  l.rows = std::clamp(l.rows, std::min(1.0, pairs), x[kTokens] * std::min(x[kTopk], l.experts));
-  const double per = l.rows / l.experts;
+  l.rows = std::clamp(l.rows, std::min(1.0, pairs), x[kTokens] * std::min(x[kTopk], l.held));
+  const double per = l.rows / l.held;
   // Balanced routing deals them out in turn, else they fall where they fall.
   const double share = skewed(c) ? -std::expm1(-per) : std::min(1.0, per);
-  l.active = std::clamp(l.experts * share, std::min(1.0, l.rows), std::min(l.experts, std::max(1.0, l.rows)));
+  l.active = std::clamp(l.held * share, std::min(1.0, l.rows), std::min(l.held, std::max(1.0, l.rows)));
   return l;
 }
-double width(std::span<const double> x) { return x[kInter] / x[kTp]; }
-
 double work(std::span<const double> x, const FormContext& c) {
   return 2 * matrices(c) * load(x, c, 0).rows * x[kHidden] * width(x);
 }
 double traffic(std::span<const double> x, const FormContext& c) {
-  const Load l = load(x, c, 0);
+  const MoeLoad l = load(x, c, 0);
   return matrices(c) * l.active * x[kHidden] * width(x) * c.b_bytes +
          2 * l.rows * x[kHidden] * (c.a_bytes + 2);
 }
 double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  const Load l = load(x, c, p[7]);
-  const double per = l.rows / l.active;
-  const double padded = l.active * std::sqrt(per * per + kTile * kTile);
-  const double matrix = x[kHidden] * width(x);
-  const double compute = 2 * matrices(c) * padded * matrix / (p[1] * c.flops);
-  const double weights = matrices(c) * l.active * matrix * c.b_bytes / (p[2] * c.bandwidth);
-  const double rows = l.rows * x[kHidden] * (2 * c.a_bytes + 4) / (p[3] * c.bandwidth);
-  const double tokens = x[kTokens] * x[kHidden] * 4 / (p[4] * c.bandwidth);
-  const double chain = p[5] * 1e-9 * (x[kHidden] + width(x)) / 64;
-  const double c2 = compute * compute, w2 = weights * weights;
-  const double gemms = std::sqrt(std::sqrt(c2 * c2 + w2 * w2));
-  return p[0] * 1e-6 + p[6] * 1e-9 * l.experts + chain + gemms + rows + tokens;
+  return moe_seconds(load(x, c, p[7]), c, p);
 }
 void coordinates(std::span<const double> x, const FormContext& c, double* out) {
-  const Load l = load(x, c, 0);
-  out[0] = std::log2(l.rows / l.experts);
-  out[1] = std::log2(x[kHidden] * width(x));
-  out[2] = std::log2(l.experts);
+  moe_coordinates(load(x, c, 0), out);
 }
 
 }  // namespace
+
+double moe_seconds(const MoeLoad& l, const FormContext& c, std::span<const double> p) {
+  const double per = l.rows / l.active;
+  const double padded = l.active * std::sqrt(per * per + kTile * kTile);
+  const double matrix = l.hidden * l.width;
+  const double compute = 2 * matrices(c) * padded * matrix / (p[1] * c.flops);
+  const double weights = matrices(c) * l.active * matrix * c.b_bytes / (p[2] * c.bandwidth);
+  const double rows = l.rows * l.hidden * (2 * c.a_bytes + 4) / (p[3] * c.bandwidth);
+  const double tokens = l.tokens * l.hidden * 4 / (p[4] * c.bandwidth);
+  const double chain = p[5] * 1e-9 * (l.hidden + l.width) / 64;
+  const double c2 = compute * compute, w2 = weights * weights;
+  const double gemms = std::sqrt(std::sqrt(c2 * c2 + w2 * w2));
+  return p[0] * 1e-6 + p[6] * 1e-9 * l.held + chain + gemms + rows + tokens;
+}
+
+void moe_coordinates(const MoeLoad& l, double* out) {
+  out[0] = std::log2(l.rows / l.held);
+  out[1] = std::log2(l.hidden * l.width);
+  out[2] = std::log2(l.held);
+}
 
 const Form kMoeForm{"moe",   "H44",  kNumbers, kWords, kParameters, kAxes,
                     context, covers, seconds,  work,   traffic,     coordinates};

@@ -59,6 +59,10 @@ inline constexpr FormParameter kPrefillParameters[] = {
 /// [H31] p as kPrefillParameters; the rest of p is not looked at.
 double prefill_seconds(const PrefillWork& work, const FormContext& context, std::span<const double> p);
 
+/// [H32] Attention of MLA with expanded keys and values (192 and 128 dims), without its projections; p as the
+/// form's.
+double mla_prefill_seconds(const AttendShape& shape, const FormContext& context, std::span<const double> p);
+
 /// log2 of: keys that a row sees (tokens of a sequence without a cached prefix), tiles.
 void prefill_coordinates(double pairs, double rows, double tiles, double* out);
 /// (query, key) pairs of one head of one sequence that mask and window leave.

@@ -39,12 +39,14 @@ int stage_ranks(const Plan& p) { return p.ranks_per_stage() / p.cp; }
 double tokens_of_ffn(const Plan& p, int ranks) { return rows_of(p) * (ranks > p.group() ? p.dp : 1); }
 
 // Kernels of their own where the engine does not fuse them into their neighbours.
-void separate(ScheduleBuilder& b, const Case& c, const char* name, Part part, double rows, double width) {
-  if (c.kernels.separate_elementwise) b.elementwise(name, part, OpKind::elementwise, {rows, width});
+void separate(ScheduleBuilder& b, const Case& c, const char* name, Part part, double rows, double width,
+              Within within = Within::own) {
+  if (c.kernels.separate_elementwise)
+    b.elementwise(name, part, OpKind::elementwise, {rows, width}, 1, within);
 }
 void quantize(ScheduleBuilder& b, const Case& c, double rows, double width) {
   if (bytes_per_element(c.precision.math_of_ffn()) < activation(c))
-    separate(b, c, "quantize", Part::ffn, rows, width);
+    separate(b, c, "quantize", Part::ffn, rows, width, Within::gemm);
 }
 
 }  // namespace
@@ -135,7 +137,8 @@ void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
   if (!mla(c)) {
     const double kv = kv_elements_per_token(c, p);
     b.gemm("qkv", Part::qkv, t.weights, t.math, {rows, h, q * a.head_dim + kv});
-    b.elementwise("rope and KV append", Part::qkv, OpKind::elementwise, {rows, q * a.head_dim + kv});
+    b.elementwise("rope and KV append", Part::qkv, OpKind::elementwise, {rows, q * a.head_dim + kv}, 1,
+                  Within::decode_attention);
     return;
   }
   const double q_dim = a.nope_dim + a.rope_dim, latent = a.kv_lora_rank + a.rope_dim;
@@ -147,9 +150,9 @@ void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
     b.gemm("q and kv down", Part::qkv, t.weights, t.math, {rows, h, q * q_dim + latent});
     b.elementwise("kv norm", Part::qkv, OpKind::elementwise, {rows, latent});
   }
-  b.elementwise("rope", Part::qkv, OpKind::elementwise, {rows, q * a.rope_dim});
+  b.elementwise("rope", Part::qkv, OpKind::elementwise, {rows, q * a.rope_dim}, 1, Within::decode_attention);
   b.gemm("q absorb", Part::qkv, t.weights, t.math, {rows * q, double(a.nope_dim), double(a.kv_lora_rank), q});
-  b.elementwise("KV append", Part::qkv, OpKind::elementwise, {rows, latent});
+  b.elementwise("KV append", Part::qkv, OpKind::elementwise, {rows, latent}, 1, Within::decode_attention);
 }
 
 void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange) {
@@ -192,7 +195,7 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
     flow.attend(first, count);
     if (!mla(c)) {
       last_compute = b.elementwise("merge splits", Part::attention, OpKind::merge, {requests, q * a.head_dim},
-                                   c.kernels.fused_split_merge ? 0 : launches);
+                                   c.kernels.fused_split_merge ? 0 : launches, Within::decode_merge);
     }
     if (value_up_first) {
       last_compute = b.gemm("value up", Part::attention, t.weights, t.math,
@@ -204,8 +207,11 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
         const OpIndex both[2] = {last_compute, last_exchange};
         b.after(std::span(both, i == 0 ? 1 : 2));
       }
+      ExchangeShape partials;
+      partials.bytes = requests * wire;
+      partials.rows = requests;
       last_exchange = b.exchange("exchange partial outputs", Part::exchange, exchange, {p.kvp, p.tpa},
-                                 Bytes(requests * wire));
+                                 partials, c.precision.activations);
       flow.exchange(exchange, first, count);
     }
   }
@@ -240,15 +246,27 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const Bytes group_tokens(p.batch * h * activation(c));
   separate(b, c, "norm", Part::ffn, rows, h);
   quantize(b, c, rows, h);
-  if (gather) b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p.dp, p.group()}, group_tokens);
+  // Tokens are rows: an engine's own kernels handle them one by one.
+  const auto sent = [&](double bytes, double tokens) {
+    ExchangeShape s;
+    s.bytes = bytes;
+    s.rows = tokens;
+    return s;
+  };
+  const Dtype type = c.precision.activations;
+  if (gather) {
+    b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p.dp, p.group()},
+               sent(group_tokens.value, p.batch), type);
+  }
   b.gemm("ffn up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {rows, h, matrices(c.model) * inner});
   b.elementwise("ffn activation", Part::ffn, OpKind::elementwise, {rows, inner});
   quantize(b, c, rows, inner);
   b.gemm("ffn down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {rows, inner, h});
   if (gather) {
     b.exchange("ffn reduce-scatter", Part::ffn_sum, OpKind::reduce_scatter, {ranks, 1},
-               Bytes(rows * h * activation(c)));
-    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1}, group_tokens / p.group());
+               sent(rows * h * activation(c), rows / ranks), type);
+    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
+               sent(group_tokens.value / p.group(), double(p.batch) / p.group()), type);
   } else {
     b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {ranks, 1},
                Bytes(rows * h * activation(c)));
@@ -268,27 +286,41 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   separate(b, c, "norm", Part::ffn, own, h);
   quantize(b, c, own, h);
   b.gemm("router", Part::ffn, t.weights, t.math, {own, h, double(m.experts)});
-  b.elementwise("top-k", Part::ffn, OpKind::elementwise, {own, double(m.experts)});
-  b.elementwise("permute", Part::ffn, OpKind::elementwise, {pairs, h});
+  const auto fused = [&](const char* name, double rows, double width) {
+    b.elementwise(name, Part::ffn, OpKind::elementwise, {rows, width}, 1, Within::experts);
+  };
+  fused("top-k", own, m.experts);
+  fused("permute", pairs, h);
   // Tokens per rank times expert groups that a token visits; a rank's own group counts as sent, at most 1/EP
   // too much.
   const double sent = own / p.group() * h * c.routing->groups_hit(p.ep);
+  ExchangeShape routed;
+  routed.rows = own / p.group();
+  routed.width = h;
+  routed.topk = m.experts_per_token;
+  routed.experts = m.experts;
+  routed.dispatched = t.dispatch;
   if (p.dp > 1) {
-    b.exchange("dispatch", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1},
-               Bytes(sent * bytes_per_element(t.dispatch)));
+    routed.bytes = sent * bytes_per_element(t.dispatch);
+    b.exchange("dispatch", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1}, routed, t.dispatch);
   }
-  b.gemm("experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {pairs, h, up * inner, distinct});
+  const ExpertShape experts{share(m.experts, p.ep), static_cast<double>(all), h, inner, up + 1};
+  b.gemm("experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(),
+         {pairs, h, up * inner, distinct, experts});
   // Shared experts run as further groups of the same grouped GEMM: no launch of their own.
   if (m.shared_experts > 0)
     b.gemm("shared experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {own, h, up * shared}, 0);
-  b.elementwise("expert activation", Part::ffn, OpKind::elementwise, {pairs, inner});
-  b.gemm("experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {pairs, inner, h, distinct});
+  fused("expert activation", pairs, inner);
+  b.gemm("experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(),
+         {pairs, inner, h, distinct, experts});
   if (m.shared_experts > 0)
     b.gemm("shared experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {own, shared, h}, 0);
-  b.elementwise("unpermute", Part::ffn, OpKind::elementwise, {pairs, h});
+  fused("unpermute", pairs, h);
   if (p.dp > 1) {
-    b.exchange("combine", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1},
-               Bytes(sent * activation(c)));
+    routed.bytes = sent * activation(c);
+    routed.combine = true;
+    b.exchange("combine", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1}, routed,
+               c.precision.activations);
     b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
                Bytes(own / p.group() * h * activation(c)));
   } else {

@@ -97,36 +97,43 @@ class Layer {
     b.begin_block("expert FFN");
     elementwise("norm", Part::ffn, 2 * h_ * act_);
     gemm("router", Part::ffn, h_, m.experts, t.weights, t.math);
-    elementwise("top-k", Part::ffn, m.experts * act_);
-    b.elementwise("permute", Part::ffn, OpKind::elementwise, {});
+    elementwise("top-k", Part::ffn, m.experts * act_, Within::experts);
+    b.elementwise("permute", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
     s_.vary([&](int k) { return Shape(ElementwiseShape{pairs(k), h_, 2 * pairs(k) * h_ * act_}); });
     const double per_token = h_ * c.routing->groups_hit(p.ep) / p.tpa;
-    const auto send = [&](const char* name, double bytes) {
-      b.exchange(name, Part::ffn_sum, OpKind::all_to_all, {p.cp * p.tpa, 1}, Bytes(0));
-      s_.vary([&](int k) { return Shape(ExchangeShape{row(k) * per_token * bytes}); });
+    const auto send = [&](const char* name, Dtype type, bool back) {
+      b.exchange(name, Part::ffn_sum, OpKind::all_to_all, {p.cp * p.tpa, 1}, ExchangeShape{}, type);
+      s_.vary([&](int k) {
+        return Shape(ExchangeShape{row(k) * per_token * bytes_per_element(type), row(k) / p.tpa, h_,
+                                   double(m.experts_per_token), double(m.experts), back, t.dispatch});
+      });
     };
-    if (spread) send("dispatch", bytes_per_element(t.dispatch));
+    if (spread) send("dispatch", t.dispatch, false);
     quantize(h_);
     const auto grouped = [&](const char* name, double k_dim, double n) {
       b.gemm(name, Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {});
       s_.vary([&](int k) {
-        return Shape(GemmShape{pairs(k), k_dim, n, c.routing->distinct_experts(p.ep, tokens(k))});
+        return Shape(GemmShape{pairs(k),
+                               k_dim,
+                               n,
+                               c.routing->distinct_experts(p.ep, tokens(k)),
+                               {share(m.experts, p.ep), double(tokens(k)), h_, inner, up + 1}});
       });
     };
     grouped("experts up", h_, up * inner);
     if (m.shared_experts > 0)
       gemm("shared experts up", Part::ffn, h_, up * shared, t.weights_of_ffn(), t.math_of_ffn());
-    b.elementwise("expert activation", Part::ffn, OpKind::elementwise, {});
+    b.elementwise("expert activation", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
     s_.vary([&](int k) {
       return Shape(ElementwiseShape{pairs(k), inner, pairs(k) * (up + 1) * inner * act_});
     });
     grouped("experts down", inner, h_);
     if (m.shared_experts > 0)
       gemm("shared experts down", Part::ffn, shared, h_, t.weights_of_ffn(), t.math_of_ffn());
-    b.elementwise("unpermute", Part::ffn, OpKind::elementwise, {});
+    b.elementwise("unpermute", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
     s_.vary([&](int k) { return Shape(ElementwiseShape{pairs(k), h_, 2 * pairs(k) * h_ * act_}); });
     if (spread) {
-      send("combine", act_);
+      send("combine", c.precision.activations, true);
       b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p.tpa, 1}, Bytes(0));
       if (p.tpa > 1) s_.vary([&](int k) { return Shape(ExchangeShape{row(k) / p.tpa * h_ * act_}); });
     } else {
@@ -139,8 +146,8 @@ class Layer {
  private:
   double row(int k) const { return s_.rows()[static_cast<std::size_t>(k)]; }
 
-  void elementwise(const char* name, Part part, double bytes_per_row) {
-    s_.b.elementwise(name, part, OpKind::elementwise, {});
+  void elementwise(const char* name, Part part, double bytes_per_row, Within within = Within::own) {
+    s_.b.elementwise(name, part, OpKind::elementwise, {}, 1, within);
     s_.vary([&](int k) { return Shape(ElementwiseShape{row(k), h_, row(k) * bytes_per_row}); });
   }
 
@@ -152,7 +159,7 @@ class Layer {
   // Arithmetic narrower than the residual stream needs a kernel that scales and rounds its input.
   void quantize(double width) {
     const double to = bytes_per_element(s_.c.precision.math_of_ffn());
-    if (to < act_) elementwise("quantize", Part::ffn, width * (act_ + to));
+    if (to < act_) elementwise("quantize", Part::ffn, width * (act_ + to), Within::gemm);
   }
 
   void all_reduce(const char* name, Part part, SlotId slot) {
@@ -179,7 +186,8 @@ class Layer {
     if (a.kind == AttentionKind::gqa) {
       gemm("qkv", Part::qkv, h_, q * a.head_dim + width, w, m);
       project_flow();
-      elementwise("rope and KV append", Part::qkv, 2 * (q * a.head_dim + width / 2) * act_);
+      elementwise("rope and KV append", Part::qkv, 2 * (q * a.head_dim + width / 2) * act_,
+                  Within::prefill_attention);
       return;
     }
     const double latent = a.kv_lora_rank + a.rope_dim, q_width = q * s_.heads.qk;
@@ -191,7 +199,8 @@ class Layer {
       gemm("q and kv down", Part::qkv, h_, q_width + latent, w, m);
       elementwise("kv norm", Part::qkv, 2 * latent * act_);
     }
-    elementwise("rope and KV append", Part::qkv, 2 * (q * a.rope_dim + latent) * act_);
+    elementwise("rope and KV append", Part::qkv, 2 * (q * a.rope_dim + latent) * act_,
+                Within::prefill_attention);
     // The cache holds latents: keys and values of cached and new tokens are expanded before they are used.
     s_.b.gemm("kv up", Part::qkv, w, m, {});
     s_.vary([&](int k) {
