@@ -31,7 +31,8 @@ struct Extent {
 /// tokens. Columns: query [head][qk_dim]; kv [kv head][qk_dim keys, then v_dim values], or MLA's latent and
 /// rotary key; attention_output [head][v_dim], for MLA [head][kv_lora]; value_output, MLA after its value
 /// up-projection. qkv_weight is D x [query columns, kv columns]; up_weight D x [gate, up]; value_up_weight
-/// [head][kv_lora] x width of a value. Weights are one layer's.
+/// [head][kv_lora] x width of a value. Retaining heads (arXiv 2502.12085): retaining_up_weight [query
+/// columns, kv columns] x width, retaining_down_weight width x KV heads. Weights are one layer's.
 enum class Whole : std::uint8_t {
   hidden,
   query,
@@ -44,6 +45,8 @@ enum class Whole : std::uint8_t {
   up_weight,
   down_weight,
   value_up_weight,
+  retaining_up_weight,
+  retaining_down_weight,
   count
 };
 
@@ -81,6 +84,11 @@ enum class Function : std::uint8_t {
   swiglu,         // [gate, up] -> silu(gate) * up
   rms_norm,       // input -> input / sqrt(mean(input^2) + 1e-6)
   add,            // a, b -> a + b
+  silu,           // x -> x / (1 + exp(-x))
+  // scores [rows, kv_heads], kv [rows, kv_heads * (qk_dim + v_dim)] -> the rows of each KV head with the
+  // highest scores, as many as the output has, in their order. Of equal scores the first are kept; a NaN is
+  // the lowest.
+  compress,
 };
 
 struct Action {
@@ -89,8 +97,8 @@ struct Action {
   std::uint32_t first_region = 0, regions = 0;
   TokensId queries = 0, keys = 0;  // attend: the rows' positions
   int heads = 1;                   // attend, merge, gemm_per_head: query heads of this rank
-  int qk_dim = 0, v_dim = 0;       // attend, merge (v_dim)
-  int kv_heads = 1;                // attend: of this rank; 0: MLA (keys are the latent row, values its start)
+  int qk_dim = 0, v_dim = 0;       // attend, compress, merge (v_dim)
+  int kv_heads = 1;  // attend, compress: of this rank; 0: MLA (keys are the latent row, values its start)
 };
 
 /// Parts of one op: computing ops have actions, communication has moves (all of its group, all ranks); no op

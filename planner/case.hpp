@@ -9,6 +9,7 @@
 #include "models/model.hpp"
 #include "models/routing.hpp"
 #include "models/schedule.hpp"
+#include "planner/plan.hpp"
 #include "planner/sharding.hpp"
 
 namespace shardline {
@@ -33,6 +34,14 @@ struct Kernels {
   bool fused_split_merge = false;     // the decode kernel merges its KV splits itself
 };
 
+/// Sizes of strategies that leave part of the attention out, in tokens; nothing: a rule of the strategy.
+struct Approximate {
+  std::optional<int> anchor, passing;
+  int query = 0;
+  int retaining_width = 1024;
+  int vertical = 1000, slash = 6096, estimate = 64;
+};
+
 struct Case {
   Model model;
   System system;
@@ -46,6 +55,8 @@ struct Case {
   std::shared_ptr<const Placement> placement;  // of the cached tokens; null: each prefilled in one turn
   bool persistent_kv = false;                  // prefill: new tokens join a cache kept from earlier turns
   Kernels kernels;
+  Approximate approximate;                 // for the enumeration of approximate plans
+  ShardOrder layout = ShardOrder::zigzag;  // for that of rings
 
   long long fresh_tokens() const;  // of one batch entry
   long long longest() const;       // tokens of the longest sequence; `context` for a decode step

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/strategies/decode_layer.hpp"
+#include "planner/strategy.hpp"
 
 namespace shardline {
 
@@ -79,6 +80,8 @@ Deployment context_parallel(const Case& c, const Plan& p) {
 
 std::vector<Deployment> deployments(const Case& c, const Plan& p) {
   std::vector<Deployment> out;
+  // No released engine documents APB, StarAttention or vertical-slash sparsity as a flag.
+  if (!strategy(p.strategy).exact) return out;
   if (p.cp > 1) {
     out.push_back(context_parallel(c, p));
     return out;

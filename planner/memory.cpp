@@ -7,6 +7,7 @@
 #include "planner/stages.hpp"
 #include "planner/strategies/context_step.hpp"
 #include "planner/strategies/decode_layer.hpp"
+#include "planner/strategies/host_blocks.hpp"
 
 namespace shardline {
 
@@ -63,7 +64,8 @@ double kv_tokens_on_rank(const Case& c, const Plan& plan) {
 MemoryUse memory_use(const Case& c, const Plan& plan) {
   thread_local std::vector<StageLayers> stages;
   stage_layers(c.model, plan.pp, stages);
-  const LayerWeights w = layer_weights(c, plan);
+  LayerWeights w = layer_weights(c, plan);
+  w.attention += retaining_weights(c, plan);
   const double vocab =
       std::ceil(static_cast<double>(c.model.vocab) * plan.cp / plan.ranks_per_stage()) * c.model.hidden;
   const double kv_per_layer =

@@ -11,8 +11,8 @@ namespace shardline {
 namespace {
 
 constexpr std::array<std::string_view, kStrategyIds> kStrategyNames{
-    "tensor",       "pipeline",    "dp_ep",       "kv_shard",     "helix",
-    "ring_pass_kv", "ring_pass_q", "ring_decode", "allgather_kv", "ulysses"};
+    "tensor",      "pipeline",     "dp_ep",   "kv_shard", "helix", "ring_pass_kv", "ring_pass_q",
+    "ring_decode", "allgather_kv", "ulysses", "apb",      "star",  "sparse"};
 
 struct Field {
   std::string_view key;
@@ -20,7 +20,7 @@ struct Field {
   int absent;  // value that is not printed
 };
 
-constexpr std::array<Field, 11> kFields{{{"pp", &Plan::pp, 1},
+constexpr std::array<Field, 18> kFields{{{"pp", &Plan::pp, 1},
                                          {"dp", &Plan::dp, 1},
                                          {"kvp", &Plan::kvp, 1},
                                          {"cp", &Plan::cp, 1},
@@ -30,7 +30,14 @@ constexpr std::array<Field, 11> kFields{{{"pp", &Plan::pp, 1},
                                          {"dense_tp", &Plan::dense_tp, 0},
                                          {"chunks", &Plan::chunks, 1},
                                          {"in_flight", &Plan::in_flight, 1},
-                                         {"batch", &Plan::batch, 0}}};
+                                         {"batch", &Plan::batch, 0},
+                                         {"anchor", &Plan::anchor, 0},
+                                         {"passing", &Plan::passing, 0},
+                                         {"query", &Plan::query, 0},
+                                         {"retaining", &Plan::retaining, 0},
+                                         {"vertical", &Plan::vertical, 0},
+                                         {"slash", &Plan::slash, 0},
+                                         {"estimate", &Plan::estimate, 0}}};
 
 constexpr int kMost = 1'000'000;  // of any degree, and of the GPUs of a plan
 
@@ -56,6 +63,7 @@ std::string to_string(const Plan& plan) {
   if (plan.value_up != ValueUp::none) {
     text += plan.value_up == ValueUp::before ? ",value_up=before" : ",value_up=after";
   }
+  if (plan.layout == ShardOrder::contiguous) text += ",layout=contiguous";
   return text;
 }
 
@@ -98,12 +106,20 @@ Plan parse_plan(std::string_view text) {
       plan.value_up = value == "before" ? ValueUp::before : ValueUp::after;
       continue;
     }
+    if (key == "layout") {
+      if (value != "zigzag" && value != "contiguous") {
+        fail(fmt::format("plan \"{}\": layout={}", whole, value), {"expected one of: zigzag, contiguous"});
+      }
+      plan.layout = value == "zigzag" ? ShardOrder::zigzag : ShardOrder::contiguous;
+      continue;
+    }
     std::size_t f = 0;
     while (f < kFields.size() && kFields[f].key != key) ++f;
     if (f == kFields.size()) {
       std::vector<std::string> names;
       for (const Field& field : kFields) names.emplace_back(field.key);
       names.emplace_back("value_up");
+      names.emplace_back("layout");
       fail(fmt::format("plan \"{}\": unknown key \"{}\"", whole, key), expected_one_of(key, names));
     }
     int number = 0;

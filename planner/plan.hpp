@@ -19,14 +19,21 @@ enum class StrategyId : unsigned char {
   ring_pass_q,
   ring_decode,
   allgather_kv,
-  ulysses
+  ulysses,
+  apb,
+  star,
+  sparse
 };
-inline constexpr int kStrategyIds = 10;
+inline constexpr int kStrategyIds = 13;
 
 /// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
 /// KVP rank holds all of W_UV and sends v_dim values per head) or after it (W_UV sharded, kv_lora values per
 /// head sent).
 enum class ValueUp : unsigned char { none, before, after };
+
+/// Which new tokens of a sequence a context-parallel rank takes: two chunks that balance the causal mask
+/// ([C1]), or one block.
+enum class ShardOrder : unsigned char { zigzag, contiguous };
 
 struct Plan {
   StrategyId strategy = StrategyId::tensor;
@@ -43,6 +50,15 @@ struct Plan {
   int chunks = 1;     // HOP-B: chunks of requests whose exchange overlaps the next chunk's attention; 1: off
   int in_flight = 1;  // microbatches circulating through the stages
   int batch = 1;      // requests per attention group and microbatch
+  ShardOrder layout = ShardOrder::zigzag;
+  // Approximate strategies; 0: not used. In tokens, but `retaining`.
+  int anchor = 0;     // apb: first tokens of the document that every later host repeats
+  int passing = 0;    // apb: tokens per host whose KV goes to the hosts after it
+  int query = 0;      // apb, star: query tokens in front of the anchor
+  int retaining = 0;  // apb: inner width of the heads that score tokens
+  int vertical = 0;   // sparse: columns that every later query sees
+  int slash = 0;      // sparse: diagonals, so last tokens that a query sees
+  int estimate = 0;   // sparse: last queries that choose both
 
   int ranks_per_stage() const { return dp * kvp * cp * tpa; }
   int group() const { return kvp * cp * tpa; }  // ranks that serve one request's attention

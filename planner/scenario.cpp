@@ -284,6 +284,16 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   }
   const auto kernels_at = root.find("kernels");
   const Kernels kernels = kernels_at ? scenario_parts::read_kernels(*kernels_at) : Kernels{};
+  Approximate approximate;
+  if (const auto v = root.find("approximate")) {
+    approximate = scenario_parts::read_approximate(*v);
+    if (phase == Phase::decode) v->fault("approximate is for prefill");
+  }
+  ShardOrder layout = ShardOrder::zigzag;
+  if (const auto v = root.find("layout")) {
+    if (choice(*v, {"zigzag", "contiguous"}) == 1u) layout = ShardOrder::contiguous;
+    if (phase == Phase::decode) v->fault("layout is for prefill");
+  }
   int block = 16;
   if (const auto v = root.find("kv_block")) block = static_cast<int>(v->tokens(1, 1'000'000));
   bool math_known = true;
@@ -295,8 +305,8 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   if (asked.question == Question::sweep) {
     read_search(root, options, system_gpus, phase);
   } else {
-    for (const char* key :
-         {"strategies", "gpus", "batch", "pipeline_stages", "degrees", "pareto", "compare"}) {
+    for (const char* key : {"strategies", "gpus", "batch", "pipeline_stages", "degrees", "pareto", "compare",
+                            "approximate", "layout"}) {
       if (const auto v = root.find(key)) v->fault(fmt::format("{} is for sweeps", key));
     }
   }
@@ -329,6 +339,8 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
     study.study.requests = requests;
     study.study.persistent_kv = persistent;
     study.study.kernels = kernels;
+    study.study.approximate = approximate;
+    study.study.layout = layout;
     study.search = options;
     study.compare = comparison;
     s.studies.push_back(std::move(study));

@@ -87,6 +87,23 @@ std::vector<Request> read_requests(const Reader& r) {
   return out;
 }
 
+Approximate read_approximate(const Reader& r) {
+  Approximate a;
+  const auto tokens = [&](const char* key, int least) -> std::optional<int> {
+    const auto v = r.find(key);
+    return v ? std::optional(static_cast<int>(v->tokens(least, 1'000'000))) : std::nullopt;
+  };
+  a.anchor = tokens("anchor", 1);
+  a.passing = tokens("passing", 1);
+  a.query = tokens("query", 0).value_or(a.query);
+  if (const auto v = r.find("retaining_width")) a.retaining_width = static_cast<int>(v->integer(1, 65536));
+  a.vertical = tokens("vertical", 1).value_or(a.vertical);
+  a.slash = tokens("slash", 1).value_or(a.slash);
+  a.estimate = tokens("estimate", 1).value_or(a.estimate);
+  r.no_other_keys();
+  return a;
+}
+
 Conversation read_conversation(const Reader& r, int system_gpus) {
   Conversation c;
   c.cp = static_cast<int>(r.at("cp").integer(2, 1024));

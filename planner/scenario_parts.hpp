@@ -18,6 +18,7 @@ std::vector<int> read_counts(const Reader& r, int highest);
 
 Kernels read_kernels(const Reader& r);
 std::vector<Request> read_requests(const Reader& r);
+Approximate read_approximate(const Reader& r);
 Conversation read_conversation(const Reader& r, int system_gpus);
 ThresholdGrid read_thresholds(const Reader& r, int system_gpus);
 

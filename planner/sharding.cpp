@@ -47,6 +47,19 @@ void Placement::prefill(int request, long long fresh) {
   lengths_[static_cast<std::size_t>(request)] = at;
 }
 
+void Placement::prefill_blocks(int request, long long fresh) {
+  const auto first = static_cast<std::size_t>(request) * static_cast<std::size_t>(ranks_);
+  long long at = lengths_[static_cast<std::size_t>(request)];
+  for (int r = 0; r < ranks_; ++r) {
+    const auto i = first + static_cast<std::size_t>(r);
+    const long long end = at + fresh / ranks_ + (r < fresh % ranks_ ? 1 : 0);
+    if (at < end) held_[i].push_back({request, at, end});
+    counts_[i] += end - at;
+    at = end;
+  }
+  lengths_[static_cast<std::size_t>(request)] = at;
+}
+
 void Placement::decode(int request, long long tokens) {
   const auto first = static_cast<std::size_t>(request) * static_cast<std::size_t>(ranks_);
   long long at = lengths_[static_cast<std::size_t>(request)];
@@ -106,7 +119,9 @@ ContextLayout lay_out(int ranks, int requests, const std::vector<Tokens>& fresh,
 
 }  // namespace
 
-ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before) {
+ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
+                             ShardOrder layout) {
+  const auto append_tokens = layout == ShardOrder::zigzag ? &Placement::prefill : &Placement::prefill_blocks;
   const auto count = static_cast<int>(requests.size());
   Placement after(ranks, count);
   if (before) {
@@ -117,11 +132,11 @@ ContextLayout context_layout(const std::vector<Request>& requests, int ranks, co
   std::vector<long long> cached;
   for (int b = 0; b < count; ++b) {
     const Request& r = requests[static_cast<std::size_t>(b)];
-    if (!before) after.prefill(b, r.cached);
+    if (!before) (after.*append_tokens)(b, r.cached);
     SL_CHECK(after.length(b) == r.cached, "the placement holds the cached tokens");
   }
   Placement joined = after;
-  for (int b = 0; b < count; ++b) joined.prefill(b, requests[static_cast<std::size_t>(b)].fresh);
+  for (int b = 0; b < count; ++b) (joined.*append_tokens)(b, requests[static_cast<std::size_t>(b)].fresh);
   for (int r = 0; r < ranks; ++r) {
     for (int b = 0; b < count; ++b) {
       const long long first = requests[static_cast<std::size_t>(b)].cached;

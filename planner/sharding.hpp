@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/tokens.hpp"
+#include "planner/plan.hpp"
 
 namespace shardline {
 
@@ -21,6 +22,8 @@ class Placement {
   /// [C1] Appends `fresh` tokens to a request in 2N chunks: rank i takes chunks i and 2N-1-i. Chunks differ
   /// by one token at most; the longer ones go to the ranks that hold least of the request.
   void prefill(int request, long long fresh);
+  /// Appends `fresh` tokens in N blocks, rank i takes block i; the longer ones come first.
+  void prefill_blocks(int request, long long fresh);
   /// [C2] Appends `tokens` tokens one by one, each to the rank that holds least of the request (round robin
   /// from there on).
   void decode(int request, long long tokens);
@@ -52,11 +55,14 @@ struct ContextLayout {
   std::vector<long long> fresh_count, cached_count;  // [rank * requests + request]
   std::vector<long long> query_rows, key_rows;       // per request, padded: the same on all ranks
   long long query_message = 0, key_message = 0;      // their sums: rows of one message
+  // Per rank, where results are of other tokens than `fresh` or not wanted; empty: of `fresh`.
+  std::vector<Tokens> results;
 };
 
 /// [C3] `before`: placement of the cached tokens, null if they were prefilled in one turn each. Their numbers
 /// must be those of `requests`.
-ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before);
+ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
+                             ShardOrder layout = ShardOrder::zigzag);
 
 /// One new token of each of `batch` requests, at position context - 1 of its own cache of `context` tokens;
 /// request b is asked on rank (b + offset) mod ranks (Algorithm 4).

@@ -12,8 +12,8 @@ namespace shardline {
 namespace {
 
 constexpr std::array<const Strategy*, kStrategyIds> kStrategies{
-    &kTensor,     &kPipeline,  &kDpEp,       &kKvShard,     &kHelix,
-    &kRingPassKv, &kRingPassQ, &kRingDecode, &kAllgatherKv, &kUlysses};
+    &kTensor,     &kPipeline,    &kDpEp,    &kKvShard, &kHelix, &kRingPassKv, &kRingPassQ,
+    &kRingDecode, &kAllgatherKv, &kUlysses, &kApb,     &kStar,  &kSparse};
 
 }  // namespace
 
@@ -28,6 +28,11 @@ const Strategy& strategy(const std::string& name) {
     names.emplace_back(s->name);
   }
   throw UserError({Diagnostic{{}, "unknown strategy " + name, expected_one_of(name, names)}});
+}
+
+double attention_computed(const Case& c, const Plan& plan) {
+  const Strategy& s = strategy(plan.strategy);
+  return s.computed ? s.computed(c, plan) : 1;
 }
 
 std::vector<int> divisors(int n) {
@@ -46,6 +51,29 @@ void with_expert_splits(const Case& c, Plan plan, int ranks, std::vector<Plan>& 
     out.push_back(plan);
   }
 }
+
+namespace {
+
+// A size that the plan's strategy does not read would silently mean nothing.
+std::optional<std::string> unused_sizes(const Plan& p) {
+  struct Size {
+    const char* name;
+    int value;
+    bool used;
+  };
+  const bool apb = p.strategy == StrategyId::apb, star = p.strategy == StrategyId::star;
+  const bool sparse = p.strategy == StrategyId::sparse;
+  for (const Size& s :
+       {Size{"anchor", p.anchor, apb}, Size{"passing", p.passing, apb}, Size{"query", p.query, apb || star},
+        Size{"retaining", p.retaining, apb}, Size{"vertical", p.vertical, sparse},
+        Size{"slash", p.slash, sparse}, Size{"estimate", p.estimate, sparse}}) {
+    if (s.value > 0 && !s.used)
+      return fmt::format("{} is not a size of {}", s.name, strategy(p.strategy).name);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   const Model& m = c.model;
@@ -97,6 +125,9 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
   }
+  if (p.layout == ShardOrder::contiguous && p.strategy != StrategyId::ring_pass_kv)
+    return fmt::format("layout=contiguous is for ring_pass_kv, not {}", s.name);
+  if (const auto reason = unused_sizes(p)) return reason;
   return s.check(c, p);
 }
 

@@ -38,12 +38,18 @@ struct Strategy {
   /// Rules of this strategy beyond the common ones: the reason why a plan is impossible.
   std::optional<std::string> (*check)(const Case& c, const Plan& plan);
   void (*lower)(Schedule& schedule, const Case& c, const Plan& plan);
+  bool exact = true;  // computes the same function as one device does
+  /// Approximate strategies: part of the exact mask's (query, key) pairs that is computed.
+  double (*computed)(const Case& c, const Plan& plan) = nullptr;
 };
 
 std::span<const Strategy* const> strategies();
 const Strategy& strategy(StrategyId id);
 /// Throws UserError with did-you-mean.
 const Strategy& strategy(const std::string& name);
+
+/// Part of the exact attention's (query, key) pairs that the plan computes; 1 for exact strategies.
+double attention_computed(const Case& c, const Plan& plan);
 
 /// Why the plan cannot be run on the case (degrees that do not multiply out, more GPUs than there are, ...),
 /// or nothing.

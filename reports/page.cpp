@@ -106,7 +106,7 @@ constexpr std::string_view kScript = R"js(
 const byId = id => document.getElementById(id);
 const data = JSON.parse(byId('data').textContent);
 const points = data.points.map(r => ({s: r[0], strategy: data.strategies[r[0]], plan: r[1], command: r[2], gpus: r[3],
-  batch: r[4], users: r[5], ttl: r[6], x: r[7], y: r[8], memory: r[9], ring: r[10] === 1}));
+  batch: r[4], users: r[5], ttl: r[6], x: r[7], y: r[8], memory: r[9], ring: r[10] === 1, computed: r[11]}));
 points.sort((a, b) => a.ring - b.ring);  // rings are drawn last, on top
 const COLORS = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000', '#B8A500'];
 const SHAPES = ['M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z', 'M-.85,-.85H.85V.85H-.85Z', 'M0,-1.1L1,.8H-1Z',
@@ -116,6 +116,7 @@ const show = v => v === null ? '\u2013' : Math.abs(v) >= 1000 ? Math.round(v).to
   : String(+v.toPrecision(4));
 const COLUMNS = [['strategy', 'Strategy'], ['plan', 'Plan'], ['gpus', 'GPUs'], ['batch', 'Batch'], ['users', 'Users'],
   ['ttl', data.labels[0]], ['x', data.labels[1]], ['y', data.labels[2]], ['memory', 'GB per GPU']];
+if (points.some(p => p.computed !== undefined)) COLUMNS.splice(1, 0, ['computed', 'Attention computed']);
 const isText = key => key === 'strategy' || key === 'plan';
 let sortKey = 'x', sortDown = false, view = null, shown = points;
 
@@ -310,14 +311,17 @@ std::string number_or_null(double value) { return std::isfinite(value) ? number_
 std::string data_json(const Page& page) {
   std::vector<std::string> strategies;
   std::string rows;
+  const bool approximate = std::any_of(page.points.begin(), page.points.end(),
+                                       [](const PagePoint& p) { return p.attention_computed != 1; });
   for (const PagePoint& p : page.points) {
     const auto known = std::find(strategies.begin(), strategies.end(), p.strategy);
     const auto index = known - strategies.begin();
     if (known == strategies.end()) strategies.push_back(p.strategy);
-    rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{}]", rows.empty() ? "" : ",\n", index,
+    rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{}{}]", rows.empty() ? "" : ",\n", index,
                         json_string(p.plan), json_string(p.command), p.gpus, p.batch, p.users,
                         number_or_null(p.ttl_ms), number_or_null(p.tokens_per_s_user),
-                        number_or_null(p.tokens_per_s_gpu), number_or_null(p.memory_gb), p.frontier ? 1 : 0);
+                        number_or_null(p.tokens_per_s_gpu), number_or_null(p.memory_gb), p.frontier ? 1 : 0,
+                        approximate ? "," + number_or_null(p.attention_computed) : "");
   }
   std::string names;
   for (const std::string& name : strategies) names += (names.empty() ? "" : ",") + json_string(name);

@@ -14,11 +14,12 @@ struct PagePoint {
   std::string command;  // simulates this plan; a click copies it
   int gpus = 0;
   long long batch = 0, users = 0;
-  double ttl_ms = 0;             // time between two tokens of one user; prefill: time to first token
-  double tokens_per_s_user = 0;  // the chart's x axis; more is better on both
-  double tokens_per_s_gpu = 0;   // the chart's y axis
-  double memory_gb = 0;          // per GPU
-  bool frontier = false;         // on the overall frontier; drawn with a ring
+  double ttl_ms = 0;              // time between two tokens of one user; prefill: time to first token
+  double tokens_per_s_user = 0;   // the chart's x axis; more is better on both
+  double tokens_per_s_gpu = 0;    // the chart's y axis
+  double memory_gb = 0;           // per GPU
+  bool frontier = false;          // on the overall frontier; drawn with a ring
+  double attention_computed = 1;  // part of the exact attention; a column where one is below 1
 };
 
 /// Texts are plain, never HTML. A scenario of several lines is shown folded.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -155,6 +156,16 @@ std::string wrong_shape(const Action& a, TokenView queries, TokenView keys, std:
     case Function::add:
       if (v.size() != 3) return wanted(v.size(), "a, b, output");
       return same(v[0], v[1]) && same(v[0], v[2]) ? std::string() : "needs equal shapes";
+    case Function::silu:
+      if (v.size() != 2) return wanted(v.size(), "input, output");
+      return same(v[0], v[1]) ? std::string() : "needs equal shapes";
+    case Function::compress:
+      if (v.size() != 3) return wanted(v.size(), "scores, kv, kept kv");
+      if (a.kv_heads < 1 || v[0].cols() != a.kv_heads) return "has scores of other heads";
+      if (v[1].cols() != a.kv_heads * (a.qk_dim + a.v_dim) || v[2].cols() != v[1].cols())
+        return "has a kv region of the wrong width";
+      if (v[0].rows() != v[1].rows()) return "has other scores than rows";
+      return v[2].rows() <= v[1].rows() ? std::string() : "keeps more rows than there are";
   }
   return "is of no known function";
 }
@@ -228,6 +239,37 @@ void merge(const Action& a, std::span<View<Scalar>> v) {
   v[partials + 1] = lse;
 }
 
+namespace {
+
+/// Rows with the `keep` highest scores, ascending.
+template <class Scalar>
+std::vector<Eigen::Index> highest(const View<Scalar>& scores, Eigen::Index head, Eigen::Index keep) {
+  std::vector<Eigen::Index> order(static_cast<std::size_t>(scores.rows()));
+  std::iota(order.begin(), order.end(), Eigen::Index{0});
+  std::stable_sort(order.begin(), order.end(), [&](Eigen::Index i, Eigen::Index j) {
+    const Scalar x = scores(i, head), y = scores(j, head);
+    return std::isnan(y) ? !std::isnan(x) : x > y;
+  });
+  order.resize(static_cast<std::size_t>(keep));
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+template <class Scalar>
+void compress(const Action& a, std::span<View<Scalar>> v) {
+  const Eigen::Index width = a.qk_dim + a.v_dim;
+  Matrix<Scalar> out(v[2].rows(), v[2].cols());
+  for (Eigen::Index head = 0; head < a.kv_heads; ++head) {
+    const std::vector<Eigen::Index> kept = highest(v[0], head, out.rows());
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      out.row(static_cast<Eigen::Index>(i)).segment(head * width, width) =
+          v[1].row(kept[i]).segment(head * width, width);
+  }
+  v[2] = out;
+}
+
+}  // namespace
+
 template <class Scalar>
 double simple_function(const Action& a, std::span<View<Scalar>> v) {
   switch (a.function) {
@@ -263,6 +305,14 @@ double simple_function(const Action& a, std::span<View<Scalar>> v) {
       v[2] = out;
       return 0;
     }
+    case Function::silu: {
+      const Matrix<Scalar> out = v[0].array() / (Scalar(1) + (-v[0].array()).exp());
+      v[1] = out;
+      return 0;
+    }
+    case Function::compress:
+      compress<Scalar>(a, v);
+      return 0;
     default:
       return 0;
   }

@@ -70,7 +70,9 @@ class Liveness {
   void mark(OpIndex op, const Action& a, std::size_t i, const std::vector<bool>& rows_live) {
     const auto regions = flow_.regions_of(a);
     View<char> input = view(a.rank, regions[i]);
-    const bool weight = i == 1 && (a.function == Function::gemm || a.function == Function::gemm_per_head);
+    // Every row of a choice may decide which rows are chosen.
+    const bool weight = a.function == Function::compress ||
+                        (i == 1 && (a.function == Function::gemm || a.function == Function::gemm_per_head));
     const bool keys = i == 1 && a.function == Function::attend;
     const bool attend = a.function == Function::attend;
     const std::vector<bool> seen =

@@ -105,14 +105,24 @@ Tensors<double> reference(const Problem& p) {
   if (p.hidden == 0) {
     t[Whole::query] = random_matrix(random, tokens, query_columns, 1);
     t[Whole::kv] = random_matrix(random, tokens, kv_columns, 1);
+    if (p.blocks.hosts > 0) {
+      copy_anchors(p, t[Whole::query]);
+      copy_anchors(p, t[Whole::kv]);
+    }
   } else {
     t[Whole::hidden] = random_matrix(random, tokens, p.hidden, 1);
+    if (p.blocks.hosts > 0) copy_anchors(p, t[Whole::hidden]);
     t[Whole::qkv_weight] = weight(random, p.hidden, query_columns + kv_columns);
     const Matrix<double> qkv = rms_norm(t[Whole::hidden]) * t[Whole::qkv_weight];
     t[Whole::query] = qkv.leftCols(query_columns);
     t[Whole::kv] = qkv.rightCols(kv_columns);
   }
-  t[Whole::attention_output] = plain_attention(p, t[Whole::query], t[Whole::kv]);
+  if (p.blocks.retaining > 0) {
+    t[Whole::retaining_up_weight] = weight(random, query_columns + kv_columns, p.blocks.retaining);
+    t[Whole::retaining_down_weight] = weight(random, p.blocks.retaining, p.kv_heads);
+  }
+  t[Whole::attention_output] =
+      p.blocks.hosts > 0 ? block_attention(p, t) : plain_attention(p, t[Whole::query], t[Whole::kv]);
   Matrix<double> heads = t[Whole::attention_output];
   if (p.value_up > 0) {
     t[Whole::value_up_weight] = weight(random, p.q_heads * p.v_dim, p.value_up);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cuda_probe/executor_cpu/block_reference.hpp"
 #include "cuda_probe/executor_cpu/tensors.hpp"
 
 namespace shardline {
@@ -19,13 +20,15 @@ struct Problem {
   std::vector<std::int64_t> lengths;  // tokens of each request, cached ones included
   Tokens expected_queries;            // tokens whose outputs must be there; empty: all
   std::uint64_t seed = 1;
-  double scale = 0;  // of the scores; 0: 1/sqrt(qk_dim)
+  double scale = 0;             // of the scores; 0: 1/sqrt(qk_dim)
+  BlockDefinition blocks = {};  // of an approximate attention
 };
 
 /// Inputs made of normal random numbers (the same bits everywhere), and from them by loops over positions
 /// attention_output and, where hidden and ffn_inner are set, layer_output. With hidden, query and kv follow
 /// from hidden: x -> rms_norm -> qkv_weight -> attention (-> value_up_weight per head) -> out_weight -> + x
-/// -> rms_norm -> up_weight -> swiglu -> down_weight -> + . No rotary embedding.
+/// -> rms_norm -> up_weight -> swiglu -> down_weight -> + . No rotary embedding. With blocks, attention is
+/// that of block_attention().
 Tensors<double> reference(const Problem& problem);
 
 /// Causal softmax attention of every token over its own request, [head][v_dim] as Whole::attention_output.

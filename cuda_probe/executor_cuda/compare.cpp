@@ -47,7 +47,10 @@ class Roundings {
       case Function::swiglu:
         return raise(r[1].slot, a.rank, 2 * of(0) + 1);
       case Function::rms_norm:
+      case Function::silu:
         return raise(r[1].slot, a.rank, of(0) + 1);
+      case Function::compress:
+        return raise(r[2].slot, a.rank, of(1));
     }
   }
 

@@ -52,6 +52,9 @@ std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<con
       return {{n, r[0].columns}, {n, r[0].columns}};
     case Function::add:
       return {{n, r[0].columns}, {n, r[0].columns}, {n, r[0].columns}};
+    case Function::silu:
+    case Function::compress:
+      break;
   }
   return {};
 }
@@ -280,6 +283,8 @@ AttendKernel attend_kernel(const Dataflow& flow, const Action& a) {
 }
 
 std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a) {
+  if (a.function == Function::silu || a.function == Function::compress)
+    return "scores or compresses KV, which this executor does not do";
   const auto r = flow.regions_of(a);
   const std::vector<Shape2d> wanted = r.empty() ? std::vector<Shape2d>{} : shapes(flow, a, r);
   if (wanted.empty() || wanted.size() != r.size()) return "has " + std::to_string(r.size()) + " regions";
@@ -337,6 +342,8 @@ Launch plan_action(const Dataflow& flow, const Layout& layout, const Action& a, 
     case Function::swiglu:
     case Function::rms_norm:
     case Function::add:
+    case Function::silu:
+    case Function::compress:
       break;
   }
   const Block2d &last = b.back(), &second = b[1];

@@ -61,8 +61,9 @@ int list(const std::string& what) {
     }
     fmt::print("{}", t.text());
   } else if (what == "strategies") {
-    Table t({"strategy", "summary", "source"});
-    for (const Strategy* s : strategies()) t.add({s->name, s->summary, s->source});
+    Table t({"strategy", "results", "summary", "source"});
+    for (const Strategy* s : strategies())
+      t.add({s->name, s->exact ? "exact" : "approximate", s->summary, s->source});
     fmt::print("{}", t.text());
   } else if (what == "scenarios") {
     Table t({"scenario", "summary"});

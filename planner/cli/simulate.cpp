@@ -44,6 +44,11 @@ void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const 
     fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n\n",
                to_string(b.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
   }
+  if (!strategy(plan.strategy).exact) {
+    fmt::print(
+        "  APPROXIMATE: other results than exact attention; {} of its (query, key) pairs are computed\n\n",
+        computed_text(study, plan));
+  }
   Table time({prefill ? "part of a prefill" : "part of a token", "time", share});
   for (std::size_t p = 0; p < b.parts.size(); ++p) {
     if (b.parts[p] > Seconds(0)) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reports/atomic_file.hpp"
 
 namespace shardline::cli {
@@ -29,6 +31,19 @@ void require_question(const Study& study, const std::string& scenario, Question 
   };
   throw UserError(
       fmt::format("{} asks for another answer: run shardline {}", scenario, command(study.question)));
+}
+
+bool any_approximate(const Study& study) {
+  const auto& ids = study.search.strategies;
+  return std::any_of(ids.begin(), ids.end(), [](StrategyId id) { return !strategy(id).exact; });
+}
+
+std::string label(StrategyId id) {
+  return std::string(to_string(id)) + (strategy(id).exact ? "" : " (approximate)");
+}
+
+std::string computed_text(const Study& study, const Plan& plan) {
+  return fmt::format("{:.1f} %", 100 * attention_computed(study.study, plan));
 }
 
 void print_counts(const SearchResult& r) {
@@ -85,8 +100,7 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const Provenance& 
   plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
   for (const StrategyId id : study.search.strategies) {
     // Along GPU counts a curve; along other metrics any point stands for all that it beats.
-    PlotSeries s{
-        std::string(to_string(id)), r.x == Metric::gpus ? PlotStyle::line_points : PlotStyle::steps, {}};
+    PlotSeries s{label(id), r.x == Metric::gpus ? PlotStyle::line_points : PlotStyle::steps, {}};
     for (const Point& p : r.frontiers.at(id).points()) s.points.emplace_back(value(r.x, p), value(r.y, p));
     if (s.points.empty()) continue;
     plot.series.push_back(s);

@@ -16,6 +16,12 @@ std::string count(std::uint64_t n);
 Seconds time_target(const std::string& flag, const std::string& text);
 /// Throws UserError, naming the right command, unless the study asks `wanted`.
 void require_question(const Study& study, const std::string& scenario, Question wanted);
+/// Whether one of the strategies is not exact: tables and files then have a column for it.
+bool any_approximate(const Study& study);
+/// "apb (approximate)"; of an exact strategy, its name.
+std::string label(StrategyId id);
+/// "28.9 %" of the exact attention's pairs.
+std::string computed_text(const Study& study, const Plan& plan);
 void print_counts(const SearchResult& r);
 /// Each strategy's own frontier.
 Plot frontier_plot(const Study& study, const SearchResult& r, const Provenance& made_by);

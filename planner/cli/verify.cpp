@@ -14,6 +14,22 @@ namespace {
 
 constexpr double kDoubleLimit = 1e-12, kFloatLimit = 1e-5;
 
+// Largest and smallest distance of the definition to exact attention over the cases of a strategy.
+std::string distance(const Strategy& s, const std::vector<VerifyCase>& cases) {
+  if (s.exact || cases.empty()) return "";
+  double least = 1e300, most = 0;
+  for (std::size_t i = 0; i < cases.size(); i += 1 + cases.size() / 20) {
+    const double d = distance_to_exact(cases[i].problem);
+    least = std::min(least, d);
+    most = std::max(most, d);
+  }
+  return fmt::format("{:.2f} to {:.2f}", least, most);
+}
+
+const char* result(const Strategy& s, bool none) {
+  return none ? "timed only" : s.exact ? "exact" : "APPROXIMATE: equals its definition";
+}
+
 std::string count(double n) { return n < 1e5 ? fmt::format("{:.0f}", n) : fmt::format("{:.3g}", n); }
 
 // How many of the ways to break the strategy's schedules are found. Each is tried on the first cases that
@@ -54,7 +70,12 @@ int verify(const VerifyOptions& o) {
     chosen.push_back(&strategy(o.strategy));
   }
   fmt::print("Strategies run on real tensors, over in-process ranks, against attention on one device\n");
-  Table t({"strategy", "cases", "error (double)", "error (float)", "(q, k) pairs", "messages", "result"});
+  const bool approximate =
+      std::any_of(chosen.begin(), chosen.end(), [](const Strategy* s) { return !s->exact; });
+  std::vector<std::string> header{"strategy",     "cases",    "error (double)", "error (float)",
+                                  "(q, k) pairs", "messages", "result"};
+  if (approximate) header.emplace_back("distance to exact");
+  Table t(header);
   std::vector<std::string> faults;
   for (const Strategy* s : chosen) {
     const std::vector<VerifyCase> cases = verify_cases(*s);
@@ -74,13 +95,24 @@ int verify(const VerifyOptions& o) {
       faults.push_back(cases[i].what + (c.worst.empty() ? "" : ": " + c.worst));
       for (const std::string& fault : c.faults) faults.push_back("  " + fault);
     }
-    t.add({s->name, std::to_string(cases.size()), fmt::format("{:.1e}", in_double),
-           fmt::format("{:.1e}", in_float), count(pairs), count(messages),
-           failed == 0 ? "exact" : fmt::format("{} failed", failed)});
+    std::vector<std::string> row{s->name,
+                                 std::to_string(cases.size()),
+                                 fmt::format("{:.1e}", in_double),
+                                 fmt::format("{:.1e}", in_float),
+                                 count(pairs),
+                                 count(messages),
+                                 failed == 0 ? result(*s, cases.empty()) : fmt::format("{} failed", failed)};
+    if (approximate) row.push_back(distance(*s, cases));
+    t.add(row);
   }
   fmt::print("{}", t.text());
   fmt::print("  limits: {:.0e} in double, {:.0e} in float; FLOPs, KV reads and bytes equal those charged\n\n",
              kDoubleLimit, kFloatLimit);
+  if (approximate) {
+    fmt::print(
+        "  distance to exact: |output - exact attention| / |exact attention|, root mean squares over random "
+        "tokens\n\n");
+  }
   constexpr std::size_t kShown = 40;
   for (std::size_t i = 0; i < std::min(faults.size(), kShown); ++i) fmt::print("  {}\n", faults[i]);
   if (faults.size() > kShown) fmt::print("  ... and {} more lines\n", faults.size() - kShown);

@@ -84,6 +84,25 @@ std::shared_ptr<const Placement> turns(const std::vector<Request>& requests, int
   return placement;
 }
 
+// What APB or Star are compared with: documents, their queries, and anchors as requests of their own.
+void define_blocks(VerifyCase& v) {
+  const Plan& plan = v.plan;
+  Problem& p = v.problem;
+  p.blocks = {plan.cp, plan.anchor, plan.passing, plan.query, plan.passing > 0 ? plan.retaining : 0};
+  p.expected_queries.clear();
+  std::vector<std::int64_t> anchors;
+  for (std::int64_t& length : p.lengths) {
+    const auto r = static_cast<std::int32_t>(anchors.size());
+    p.expected_queries.push_back({r, 0, length});
+    anchors.push_back(anchor_length(p.blocks, length));
+    length += plan.query;
+  }
+  for (const std::int64_t length : anchors) {
+    p.expected_queries.push_back({static_cast<std::int32_t>(p.lengths.size()), 0, length});
+    p.lengths.push_back(length);
+  }
+}
+
 void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Workload& w, Plan p,
                  std::vector<VerifyCase>& out) {
   VerifyCase v;
@@ -113,8 +132,30 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
     v.problem.hidden = z.hidden;
     v.problem.ffn_inner = z.inner;
   }
+  if (!s.exact) define_blocks(v);
   v.what = fmt::format("{}, {}, {}", h.name, w.name, to_string(p));
   out.push_back(std::move(v));
+}
+
+void add_blocks(const Strategy& s, const Heads& h, const CaseSizes& z, const Workload& w, Plan p,
+                std::vector<VerifyCase>& out) {
+  if (s.id == StrategyId::star) {
+    for (const int query : {0, 3}) {
+      p.query = query;
+      add_prefill(s, h, z, w, p, out);
+    }
+    return;
+  }
+  struct Sizes {
+    int anchor, passing, query;
+  };
+  for (const Sizes& n : {Sizes{1, 1, 0}, Sizes{4, 2, 3}, Sizes{2, 5, 1}}) {
+    p.anchor = n.anchor;
+    p.passing = n.passing;
+    p.query = n.query;
+    p.retaining = z.retaining;
+    add_prefill(s, h, z, w, p, out);
+  }
 }
 
 void add_decode(const Strategy& s, const Heads& h, const CaseSizes& z, long long context, Plan p,
@@ -150,6 +191,7 @@ void add_decode(const Strategy& s, const Heads& h, const CaseSizes& z, long long
 }  // namespace
 
 std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
+  if (s.id == StrategyId::sparse) return {};  // timed only
   const Workload workloads[] = {
       {"48 tokens", {{0, 48}}},
       {"41 tokens", {{0, 41}}},
@@ -171,7 +213,13 @@ std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
             p.pp = s.id == StrategyId::pipeline ? 2 : 1;
             p.batch = w.requests.size() == 1 && tpa == 2 ? 2 : 1;
             if (w.history) p.batch = 1;
-            add_prefill(s, h, z, w, p, out);
+            if (s.exact) {
+              add_prefill(s, h, z, w, p, out);
+              p.layout = ShardOrder::contiguous;
+              if (s.id == StrategyId::ring_pass_kv) add_prefill(s, h, z, w, p, out);
+            } else {
+              add_blocks(s, h, z, w, p, out);
+            }
           }
         }
       }

@@ -3,6 +3,8 @@
 #include <array>
 #include <cmath>
 
+#include "planner/strategies/decode_layer.hpp"
+#include "planner/strategies/host_blocks.hpp"
 #include "planner/strategy.hpp"
 
 namespace shardline {
@@ -22,7 +24,9 @@ std::vector<Request> batch_requests(const Case& c, const Plan& p) {
 
 double prefill_rows(const Case& c, const Plan& p) {
   double most = 0;
-  for (const Request& r : c.requests) most += std::ceil(static_cast<double>(r.fresh) / p.cp);
+  for (const Request& r : c.requests) {
+    most += std::ceil(static_cast<double>(r.fresh) / p.cp) + static_cast<double>(anchor_rows(r, p));
+  }
   return most * p.batch;
 }
 
@@ -71,13 +75,14 @@ void ContextStep::bind_attention() {
   Dataflow& f = *flow();
   for (int k = 0; k < p.cp; ++k) {
     const TokensId query_list = f.tokens(queries(k)), key_list = f.tokens(keys(k));
+    const TokensId result_list = f.tokens(results(k));
     for (int t = 0; t < p.tpa; ++t) {
       const int r = rank(k, t);
       const std::int64_t h = first_q(t), g = first_kv(t), width = heads.qk + heads.v;
       f.inputs.push_back({q, r, Whole::query, query_list, f.range(h * heads.qk, (h + heads.q) * heads.qk)});
       f.inputs.push_back({kv, r, Whole::kv, key_list, f.range(g * width, (g + heads.kv) * width)});
       f.outputs.push_back(
-          {out, r, Whole::attention_output, query_list, f.range(h * heads.v, (h + heads.q) * heads.v)});
+          {out, r, Whole::attention_output, result_list, f.range(h * heads.v, (h + heads.q) * heads.v)});
     }
   }
 }
@@ -129,29 +134,52 @@ AttendShape attend_shape(const LocalHeads& h, const Tokens& queries, const Token
 
 }  // namespace
 
+OpIndex ContextStep::add_attend(const char* name) {
+  // Flash-Decoding merges the splits of its KV in a kernel of its own unless the engine fuses it.
+  return b.attend(name, c.precision.kv, c.precision.math, {}, prefill || c.kernels.fused_split_merge ? 1 : 2);
+}
+
+void ContextStep::attend_flow(OpIndex op, int k, const Tokens& query_list, const Tokens& key_list,
+                              const LocalHeads& h, const std::vector<Region>& regions) {
+  Action action;
+  action.queries = flow()->tokens(query_list);
+  action.keys = flow()->tokens(key_list);
+  action.heads = h.q;
+  action.kv_heads = h.kv;
+  action.qk_dim = h.qk;
+  action.v_dim = h.v;
+  for (int t = 0; t < p.tpa; ++t) {
+    action.rank = rank(k, t);
+    flow()->act(op, action, regions);
+  }
+}
+
+OpIndex ContextStep::attend_parts(const char* name,
+                                  const std::function<std::vector<AttendPart>(int)>& parts) {
+  const OpIndex op = add_attend(name);
+  vary([&](int k) {
+    AttendShape sum = attend_shape(heads, {}, {}, prefill);
+    for (const AttendPart& part : parts(k)) {
+      const AttendShape s = attend_shape(heads, part.queries, part.keys, prefill);
+      sum.pairs += s.pairs;
+      sum.kv_rows += s.kv_rows;
+      sum.q_rows += s.q_rows;
+      sum.tiles += s.tiles;
+    }
+    return Shape(sum);
+  });
+  for (int k = 0; flow() && k < p.cp; ++k) {
+    for (const AttendPart& part : parts(k)) attend_flow(op, k, part.queries, part.keys, heads, part.regions);
+  }
+  return op;
+}
+
 OpIndex ContextStep::attend_lists(const char* name, const std::function<const Tokens&(int)>& query_list,
                                   const std::function<const Tokens&(int)>& key_list, const LocalHeads& h,
                                   const std::function<std::vector<Region>(int)>& regions) {
-  // Flash-Decoding merges the splits of its KV in a kernel of its own unless the engine fuses it.
-  const OpIndex op =
-      b.attend(name, c.precision.kv, c.precision.math, {}, prefill || c.kernels.fused_split_merge ? 1 : 2);
+  const OpIndex op = add_attend(name);
   vary([&](int k) { return Shape(attend_shape(h, query_list(k), key_list(k), prefill)); });
-  if (Dataflow* f = flow()) {
-    for (int k = 0; k < p.cp; ++k) {
-      Action action;
-      action.queries = f->tokens(query_list(k));
-      action.keys = f->tokens(key_list(k));
-      action.heads = h.q;
-      action.kv_heads = h.kv;
-      action.qk_dim = h.qk;
-      action.v_dim = h.v;
-      const std::vector<Region> r = regions(k);
-      for (int t = 0; t < p.tpa; ++t) {
-        action.rank = rank(k, t);
-        f->act(op, action, r);
-      }
-    }
-  }
+  for (int k = 0; flow() && k < p.cp; ++k) attend_flow(op, k, query_list(k), key_list(k), h, regions(k));
   return op;
 }
 
@@ -259,6 +287,8 @@ Bytes prefill_buffer_bytes(const Case& c, const Plan& p) {
       return Bytes(2 * rows * h.q * h.qk * act + 2 * partial * p.cp);
     case StrategyId::allgather_kv:
       return Bytes(key_message * p.cp);
+    case StrategyId::apb:
+      return passing_buffer_bytes(c, p);
     case StrategyId::ulysses:
       return Bytes(2 * rows * (h.q * (h.qk + h.v) * act + h.kv_width() * kv));
     default:
@@ -266,8 +296,25 @@ Bytes prefill_buffer_bytes(const Case& c, const Plan& p) {
   }
 }
 
+namespace {
+
+void attend_own(ContextStep& s) {
+  const auto own = [](int k) { return k; };
+  s.attend("attend", {own, own, s.q, s.kv, s.out, s.out_lse});
+}
+
+}  // namespace
+
+void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p) {
+  if (c.phase == Phase::prefill) {
+    build_prefill(schedule, c, p, false, attend_own);
+  } else {
+    build_decode(schedule, c, p, OpKind::all_to_all);
+  }
+}
+
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
-                       std::vector<Plan>& out) {
+                       std::vector<Plan>& out, void (*complete)(const Case&, Plan&)) {
   if (c.phase == Phase::decode ? !strategy(id).decodes : !strategy(id).prefills) return;
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
     if (gpus % pp != 0 || pp > c.model.layers) continue;
@@ -280,6 +327,7 @@ void enumerate_context(const Case& c, int gpus, const SearchSpace& space, Strate
       p.pp = p.in_flight = pp;
       p.tpa = tpa;
       p.cp = ranks / tpa;
+      if (complete) complete(c, p);
       std::vector<Plan> splits;
       with_expert_splits(c, p, tpa, splits);
       if (has_experts(c.model)) with_expert_splits(c, p, ranks, splits);

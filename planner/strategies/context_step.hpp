@@ -43,6 +43,10 @@ class ContextStep {
   /// New tokens per context-parallel rank: rows of all ops but attention.
   const std::vector<double>& rows() const { return rows_; }
   const Tokens& queries(int k) const { return pad_ ? layout.queries[index(k)] : layout.fresh[index(k)]; }
+  /// Tokens of the rows of `out`, and of the layer's.
+  const Tokens& results(int k) const {
+    return layout.results.empty() ? queries(k) : layout.results[index(k)];
+  }
   const Tokens& keys(int k) const { return layout.keys[index(k)]; }
   /// The rank in rank `k`'s ring that is `steps` behind it.
   int behind(int k, int steps) const { return ((k - steps) % p.cp + p.cp) % p.cp; }
@@ -85,6 +89,12 @@ class ContextStep {
   OpIndex attend_lists(const char* name, const std::function<const Tokens&(int)>& query_list,
                        const std::function<const Tokens&(int)>& key_list, const LocalHeads& h,
                        const std::function<std::vector<Region>(int)>& regions);
+  /// One kernel per rank that attends several groups of queries, each over keys of its own.
+  struct AttendPart {
+    Tokens queries, keys;         // positions decide the mask
+    std::vector<Region> regions;  // of Function::attend
+  };
+  OpIndex attend_parts(const char* name, const std::function<std::vector<AttendPart>(int)>& parts);
   /// Every rank sends `source` to the next of its ring, which receives it in `target`.
   OpIndex pass_on(const char* name, SlotId source, SlotId target, long long row_count, double columns,
                   double element_bytes);
@@ -96,6 +106,9 @@ class ContextStep {
   void vary(const std::function<Shape(int)>& shape);
 
  private:
+  OpIndex add_attend(const char* name);
+  void attend_flow(OpIndex op, int k, const Tokens& queries, const Tokens& keys, const LocalHeads& h,
+                   const std::vector<Region>& regions);
   static std::size_t index(int k) { return static_cast<std::size_t>(k); }
   bool pad_;
   std::vector<double> rows_;
@@ -110,6 +123,9 @@ Bytes prefill_buffer_bytes(const Case& c, const Plan& p);      // [P5]
 /// All stages of a prefill with the attention of a strategy.
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
                    void (*attention)(ContextStep&));
+/// The same, of tokens laid out by the caller.
+void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries,
+                   void (*attention)(ContextStep&));
 
 /// Queries round the ring, also those of a decode step.
 void attend_pass_q(ContextStep& s);
@@ -118,9 +134,9 @@ void attend_pass_q(ContextStep& s);
 void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p);
 
 /// Plans of a context-parallel strategy: every pp, cp >= 2, tpa and split of the experts; none for a case of
-/// a phase that it is not for.
+/// a phase that it is not for. `complete` sets what else a plan of the strategy has.
 struct SearchSpace;
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
-                       std::vector<Plan>& out);
+                       std::vector<Plan>& out, void (*complete)(const Case&, Plan&) = nullptr);
 
 }  // namespace shardline

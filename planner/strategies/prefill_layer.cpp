@@ -314,6 +314,7 @@ class Layer {
     const TokensId all = f.range(0, d);
     for (int k = 0; k < s_.p.cp; ++k) {
       const TokensId tokens = f.tokens(s_.layout.fresh[static_cast<std::size_t>(k)]);
+      const TokensId results = f.tokens(s_.results(k));
       for (int t = 0; t < s_.p.tpa; ++t) {
         const int r = s_.rank(k, t);
         const std::int64_t q = s_.first_q(t) * h.qk, kv = q_all + s_.first_kv(t) * (h.qk + h.v);
@@ -324,7 +325,7 @@ class Layer {
         f.inputs.push_back({slots_.w_out, r, Whole::out_weight, f.range(q, q + h.q * h.v), all});
         f.inputs.push_back({slots_.w_up, r, Whole::up_weight, all, f.tokens(up)});
         f.inputs.push_back({slots_.w_down, r, Whole::down_weight, f.range(t * i, (t + 1) * i), all});
-        f.outputs.push_back({slots_.result, r, Whole::layer_output, tokens, all});
+        f.outputs.push_back({slots_.result, r, Whole::layer_output, results, all});
       }
     }
   }
@@ -338,24 +339,15 @@ class Layer {
 
 }  // namespace
 
-namespace {
-
-void attend_own(ContextStep& s) {
-  const auto own = [](int k) { return k; };
-  s.attend("attend", {own, own, s.q, s.kv, s.out, s.out_lse});
-}
-
-}  // namespace
-
-void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p) {
-  if (c.phase == Phase::prefill) {
-    build_prefill(schedule, c, p, false, attend_own);
-  } else {
-    build_decode(schedule, c, p, OpKind::all_to_all);
-  }
-}
-
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
+                   void (*attention)(ContextStep&)) {
+  // A placement is of one batch entry: with more, each was prefilled in one turn.
+  const Placement* before = p.batch == 1 ? c.placement.get() : nullptr;
+  build_prefill(schedule, c, p, context_layout(batch_requests(c, p), p.cp, before, p.layout), pad_queries,
+                attention);
+}
+
+void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries,
                    void (*attention)(ContextStep&)) {
   std::vector<StageLayers> stages;
   stage_layers(c.model, p.pp, stages);
@@ -364,10 +356,7 @@ void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_qu
   schedule.in_flight = p.in_flight;
   b.set_classes(p.cp, p.tpa);
   b.drive(Drive::eager);
-  const std::vector<Request> requests = batch_requests(c, p);
-  // A placement is of one batch entry: with more, each was prefilled in one turn.
-  const Placement* before = p.batch == 1 ? c.placement.get() : nullptr;
-  ContextStep step(b, c, p, context_layout(requests, p.cp, before), pad_queries);
+  ContextStep step(b, c, p, std::move(layout), pad_queries);
   Layer layer(step, attention);
   const BlockIndex attend = layer.attention_block();
   BlockIndex dense = 0, experts = 0, hand_off = 0;
@@ -376,7 +365,8 @@ void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_qu
   b.begin_block("head");
   // Only the last token of each sequence is turned into logits, by the TP group that holds it.
   b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
-         {static_cast<double>(requests.size()), double(c.model.hidden), share(c.model.vocab, p.tpa)});
+         {static_cast<double>(batch_requests(c, p).size()), double(c.model.hidden),
+          share(c.model.vocab, p.tpa)});
   const BlockIndex head = b.end_block();
   if (p.pp > 1) {
     b.begin_block("hand-off", true);

@@ -42,7 +42,8 @@ void attend_pass_kv(ContextStep& s) {
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, StrategyId::ring_pass_kv, out);
+  enumerate_context(c, gpus, space, StrategyId::ring_pass_kv, out,
+                    [](const Case& study, Plan& p) { p.layout = study.layout; });
 }
 
 std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }

@@ -1,0 +1,99 @@
+// Vertical-slash sparse prefill in the manner of MInference (arXiv 2407.02490), one rank or TP: the last
+// queries attend to everything and choose, per head, columns that all queries see and diagonals. APPROXIMATE,
+// and so is its cost: every head keeps as many columns and diagonals (MInference fits them per head), each
+// diagonal is one key per query (its kernel rounds to blocks), and choosing is charged by the scores that it
+// writes and reads. No data flow: which columns are kept depends on the numbers.
+#include <cmath>
+
+#include "planner/strategies/context_step.hpp"
+#include "planner/strategies/table.hpp"
+
+namespace shardline {
+
+namespace {
+
+double triangle(double n) { return n * (n + 1) / 2; }
+
+// Pairs of queries [cached, cached + fresh) that see at most `width` keys each.
+double pairs(const Request& r, double width) {
+  const auto from = static_cast<double>(r.cached), to = from + static_cast<double>(r.fresh);
+  const auto upto = [&](double n) {
+    return n <= width ? triangle(n) : triangle(width) + (n - width) * width;
+  };
+  return upto(to) - upto(from);
+}
+
+double width(const Plan& p) { return static_cast<double>(p.vertical) + p.slash; }
+
+void attention(ContextStep& s) {
+  const LocalHeads& h = s.heads;
+  AttendShape all;
+  all.q_heads = h.q;
+  all.qk_dim = h.qk;
+  all.v_dim = h.v;
+  all.kv_elements = h.kv_width();
+  AttendShape estimate = all;
+  for (const Request& r : batch_requests(s.c, s.p)) {
+    const auto keys = static_cast<double>(r.cached + r.fresh);
+    const double last = std::min(static_cast<double>(s.p.estimate), static_cast<double>(r.fresh));
+    all.pairs += pairs(r, width(s.p));
+    all.q_rows += static_cast<double>(r.fresh);
+    all.tiles += std::ceil(static_cast<double>(r.fresh) / kTileRows);
+    all.kv_rows += keys;
+    estimate.pairs += triangle(keys) - triangle(keys - last);
+    estimate.q_rows += last;
+    estimate.tiles += std::ceil(last / kTileRows);
+    estimate.kv_rows += keys;
+  }
+  s.b.attend("estimate", s.c.precision.kv, s.c.precision.math, estimate);
+  // Scores in float32, written once, read for the columns and for the diagonals.
+  s.b.elementwise("choose columns and diagonals", Part::attention, OpKind::elementwise,
+                  {estimate.q_rows, estimate.q_heads, 3 * 4 * estimate.pairs * estimate.q_heads}, 3);
+  s.b.attend("attend", s.c.precision.kv, s.c.precision.math, all);
+}
+
+void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& out) {
+  if (c.phase == Phase::decode || gpus > c.model.attention.q_heads) return;
+  Plan p;
+  p.strategy = StrategyId::sparse;
+  p.tpa = gpus;
+  p.vertical = c.approximate.vertical;
+  p.slash = c.approximate.slash;
+  p.estimate = c.approximate.estimate;
+  with_expert_splits(c, p, gpus, out);
+}
+
+std::optional<std::string> check(const Case&, const Plan& p) {
+  if (p.pp > 1 || p.dp > 1 || p.kvp > 1 || p.in_flight > 1) return "sparse uses tpa, tpf and ep only";
+  if (p.vertical < 1 || p.slash < 1 || p.estimate < 1)
+    return "sparse needs vertical, slash and estimate, for instance vertical=1000,slash=6096,estimate=64";
+  return std::nullopt;
+}
+
+void lower(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attention); }
+
+double computed(const Case& c, const Plan& p) {
+  double some = 0, exact = 0;
+  for (const Request& r : c.requests) {
+    some += pairs(r, width(p));
+    exact += pairs(r, static_cast<double>(r.cached + r.fresh));
+  }
+  return some / exact;
+}
+
+}  // namespace
+
+const Strategy kSparse{.id = StrategyId::sparse,
+                       .name = "sparse",
+                       .summary = "TP with some columns and diagonals of the attention",
+                       .source = "after arXiv 2407.02490",
+                       .decodes = false,
+                       .prefills = true,
+                       .context_parallel = false,
+                       .enumerate = enumerate,
+                       .check = check,
+                       .lower = lower,
+                       .exact = false,
+                       .computed = computed};
+
+}  // namespace shardline
