@@ -41,6 +41,9 @@ struct Runtime {
   Seconds all_to_all;        // added to an all-to-all between nodes
   Seconds persistent_layer;  // per layer where new tokens join a cache kept from earlier turns
   Bytes persistent_traffic;  // copies of one such token, per layer
+  Seconds distribute;        // once per prefill that several context-parallel ranks share
+  Bytes retaining_traffic;   // APB: copies of one scored token around the retaining heads, per layer
+  double passes = 1;         // HBM traffic of elementwise work over that of one fused kernel
 };
 
 /// Reads the `device` mapping of a system file; faults are recorded in the document.

@@ -121,6 +121,10 @@ Runtime read_runtime(const Reader& r) {
   seconds("persistent_layer", t.persistent_layer);
   if (const auto v = r.find("persistent_traffic"))
     t.persistent_traffic = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
+  seconds("distribute", t.distribute);
+  if (const auto v = r.find("retaining_traffic"))
+    t.retaining_traffic = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
+  if (const auto v = r.find("passes")) t.passes = v->number(1, 100);
   r.no_other_keys();
   return t;
 }

@@ -124,8 +124,9 @@ union Shape {
 bool equal(OpKind kind, const Shape& a, const Shape& b);
 
 /// How a host drives an op. graph: replayed from a CUDA graph. eager: launched kernel by kernel, which adds
-/// the system's runtime costs to messages; ring_step and persistent_kv are host work of such engines.
-enum class Drive : std::uint8_t { graph, eager, ring_step, persistent_kv };
+/// the system's runtime costs to messages; ring_step, persistent_kv and distribute are host work of such
+/// engines.
+enum class Drive : std::uint8_t { graph, eager, ring_step, persistent_kv, distribute };
 
 /// The kernel beside it that may do an elementwise op's work too, and whose measured time then holds it.
 enum class Within : std::uint8_t { own, gemm, prefill_attention, decode_attention, decode_merge, experts };

@@ -77,11 +77,11 @@ int run(int argc, char** argv) {
   bool no_sensitivity = false;
   CLI::App* v = app.add_subcommand("validate", "Compare with published figures, side by side");
   v->add_option("paper", validate.paper,
-                "helix, context_parallel or all (default): one report on every paper");
+                "helix, context_parallel, apb or all (default): one report on every paper");
   v->add_flag("--no-sensitivity", no_sensitivity,
               "Leave out the sensitivity of each ratio to the parameters (helix, all)");
   v->add_option("--truth", validate.truth,
-                "File of published or measured times (context_parallel; default: the paper's)");
+                "File of published or measured times (context_parallel, apb; default: the paper's)");
   v->add_option("-o,--out", validate.out,
                 "Folder for validation.md and plots (all; default: out/validation), or CSV and plot "
                 "(context_parallel)");

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "planner/cli/validate_parts.hpp"
+#include "planner/published/apb_paper.hpp"
 #include "reports/atomic_file.hpp"
 
 namespace shardline::cli {
@@ -20,7 +21,7 @@ PaperOptions paper_options(const ValidateOptions& o) {
 
 int validate(const ValidateOptions& o, const Provenance& made_by) {
   if (o.paper == "all") {
-    if (!o.truth.empty()) throw UserError("--truth is for validate context_parallel");
+    if (!o.truth.empty()) throw UserError("--truth is for validate context_parallel and apb");
     PaperOptions options = paper_options(o);
     options.both_costs = true;
     return validate_all(options, o.out.empty() ? "out/validation" : o.out, made_by);
@@ -28,6 +29,12 @@ int validate(const ValidateOptions& o, const Provenance& made_by) {
   if (o.paper == "context_parallel") {
     if (!o.sensitivity) throw UserError("--no-sensitivity is for validate helix");
     return validate_context(o.truth, o.out, made_by);
+  }
+  if (o.paper == "apb") {
+    if (!o.sensitivity || !o.out.empty()) throw UserError("validate apb takes --truth only");
+    const ApbTruth truth = load_apb_truth(o.truth, catalogs());
+    fmt::print("{}", terminal_text(apb_paper(truth, catalogs(), [] { return !interrupted(); })));
+    return 0;
   }
   std::vector<std::string> names;
   for (const Paper& p : papers()) {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "planner/published/apb_paper.hpp"
 #include "planner/published/context_paper.hpp"
 #include "planner/published/helix_report.hpp"
 
@@ -19,10 +20,15 @@ PaperReport context_parallel(const PaperOptions& o) {
   return context_paper(truth, context_report(truth, simulated_times(o.catalogs), o.go_on), "");
 }
 
+PaperReport apb(const PaperOptions& o) {
+  return apb_paper(load_apb_truth("", o.catalogs), o.catalogs, o.go_on);
+}
+
 }  // namespace
 
 std::span<const Paper> papers() {
-  static constexpr std::array kPapers{Paper{"helix", helix}, Paper{"context_parallel", context_parallel}};
+  static constexpr std::array kPapers{Paper{"helix", helix}, Paper{"context_parallel", context_parallel},
+                                      Paper{"apb", apb}};
   return kPapers;
 }
 

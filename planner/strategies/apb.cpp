@@ -97,6 +97,16 @@ class Passing {
 
   // The first matrix is split by rows over TP, as its input is.
   void score() {
+    const Bytes copies = s_.c.system.runtime.retaining_traffic;
+    if (copies > Bytes(0)) {
+      s_.b.elementwise("retaining input", Part::attention, OpKind::elementwise, {}, 1);
+      s_.vary([&](int host) {
+        const auto n = static_cast<double>(local_rows(host));
+        // As measured, whatever passes other kernels take.
+        return Shape(
+            ElementwiseShape{n, q_width_ + kv_width_, n * copies.value / s_.c.system.runtime.passes});
+      });
+    }
     const OpIndex up = gemm("retaining up", q_width_ + kv_width_, width_);
     for (int k = 0; s_.flow() && k < s_.p.cp; ++k) {
       const long long n = local_rows(k);

@@ -367,6 +367,11 @@ void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayo
   b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
          {static_cast<double>(batch_requests(c, p).size()), double(c.model.hidden),
           share(c.model.vocab, p.tpa)});
+  if (p.cp > 1 && c.system.runtime.distribute > Seconds(0)) {
+    b.drive(Drive::distribute);
+    b.elementwise("hand out the document", Part::hop, OpKind::elementwise, {}, 0);
+    b.drive(Drive::eager);
+  }
   const BlockIndex head = b.end_block();
   if (p.pp > 1) {
     b.begin_block("hand-off", true);

@@ -1,0 +1,90 @@
+#include "planner/published/apb_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "models/catalog.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr int kHosts = 8;
+constexpr Precision kPrecision{Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+
+// The part of the paper's profile that an op of a layer belongs to.
+ApbColumn part_of(const Op& op) {
+  const std::string_view name = op.name;
+  if (name.starts_with("retaining") || op.kind == OpKind::compress) return ApbColumn::retaining_head;
+  // ring-flash-attention merges where it communicates.
+  if (is_communication(op.kind) || op.kind == OpKind::merge) return ApbColumn::communication;
+  if (op.kind == OpKind::attend) return ApbColumn::attention;
+  if (name == "qkv") return ApbColumn::qkv;
+  if (name == "out projection") return ApbColumn::o_proj;
+  if (name.starts_with("ffn")) return ApbColumn::ffn;
+  return ApbColumn::others;
+}
+
+}  // namespace
+
+Plan apb_plan(ApbMethod method, long long tokens, bool long_context) {
+  static constexpr std::array<StrategyId, kApbMethods> kIds{StrategyId::tensor,  StrategyId::sparse,
+                                                            StrategyId::ulysses, StrategyId::ring_pass_kv,
+                                                            StrategyId::star,    StrategyId::apb};
+  Plan p;
+  p.strategy = kIds[static_cast<std::size_t>(method)];
+  if (method == ApbMethod::minference) {
+    const Approximate a;
+    p.vertical = a.vertical;
+    p.slash = a.slash;
+    p.estimate = a.estimate;
+  }
+  if (method == ApbMethod::flash || method == ApbMethod::minference) return p;
+  p.cp = kHosts;
+  if (method == ApbMethod::ring) p.layout = ShardOrder::contiguous;
+  if (method == ApbMethod::apb) {
+    const auto block = static_cast<int>(tokens / kHosts);
+    p.anchor = std::min(block / 4, long_context ? 4096 : 8192);
+    p.passing = long_context ? std::min(block / 8, 2048) : block / 8;
+    p.retaining = 1024;
+  }
+  return p;
+}
+
+ApbModel::ApbModel(const std::string& system, const Catalogs& catalogs)
+    : catalogs_(catalogs), system_(load_system(system, catalogs.systems)) {}
+
+const ApbTimes& ApbModel::times(const std::string& model, ApbMethod method, long long tokens,
+                                bool long_context) {
+  const std::tuple key(model, method, tokens, long_context);
+  if (const auto at = known_.find(key); at != known_.end()) return at->second;
+  Case c = make_case(load_model(model, catalogs_.models), system_, kPrecision, 0, 16, Routing{});
+  c.phase = Phase::prefill;
+  c.requests = {{0, tokens}};
+  const Plan plan = apb_plan(method, tokens, long_context);
+  if (const auto reason = check_plan(c, plan))
+    throw UserError(fmt::format("plan {} is impossible for {}: {}", to_string(plan), model, *reason));
+  ApbTimes t;
+  Evaluator e(c);
+  t.prefill = e.simulate(plan);
+  const Schedule& s = e.schedule();
+  for (int k = 0; k < s.classes; ++k) {
+    std::array<Seconds, kApbParts> parts{};
+    for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
+      if (std::string_view(s.blocks[b].name) == "head") continue;
+      for (OpIndex i = s.blocks[b].first; i < s.blocks[b].last; ++i)
+        parts[static_cast<std::size_t>(part_of(s.ops[i]))] += e.cost().time(s.op_of_class(i, k));
+    }
+    for (std::size_t p = 0; p < parts.size(); ++p) t.parts[p] = std::max(t.parts[p], parts[p]);
+  }
+  // A layer is what one more adds to the whole.
+  Case twice = c;
+  twice.model.layers *= 2;
+  twice.model.dense_layers *= 2;
+  t.block = (Evaluator(twice).simulate(plan) - t.prefill) / static_cast<double>(c.model.layers);
+  return known_.emplace(key, t).first->second;
+}
+
+}  // namespace shardline

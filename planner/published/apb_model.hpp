@@ -1,0 +1,34 @@
+// What a published table of APB asks of the simulator: prefills by method, whole and by part of a layer.
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "planner/evaluate.hpp"
+#include "planner/published/apb_truth.hpp"
+
+namespace shardline {
+
+struct ApbTimes {
+  std::array<Seconds, kApbParts> parts;  // of one layer, each the slowest rank's
+  Seconds block;                         // one layer, parts overlapped as they are
+  Seconds prefill;
+};
+
+/// Sizes of APB for a document over eight hosts. `long_context`: those of appendix E.5 (Table 14).
+Plan apb_plan(ApbMethod method, long long tokens, bool long_context);
+
+/// Times of prefills on one system; each is simulated once.
+class ApbModel {
+ public:
+  ApbModel(const std::string& system, const Catalogs& catalogs);
+
+  const ApbTimes& times(const std::string& model, ApbMethod method, long long tokens, bool long_context);
+
+ private:
+  Catalogs catalogs_;
+  System system_;
+  std::map<std::tuple<std::string, ApbMethod, long long, bool>, ApbTimes> known_;
+};
+
+}  // namespace shardline
