@@ -13,7 +13,7 @@ namespace shardline::cli {
 /// Widths of the small models. The defaults are the least that show every mistake; kernels of GPUs need more.
 struct CaseSizes {
   int hidden = 12, inner = 16, head_dim = 4;
-  int retaining = 10;                              // width of retaining heads
+  int retaining = 16;                              // width of retaining heads
   int kv_lora = 6, rope = 2, nope = 3, mla_v = 4;  // MLA
 };
 

@@ -60,7 +60,6 @@ class ApbReader {
         out_.not_compared.push_back(key);
       }
     }
-    if (out_.values.empty() && out_.over_flash == 0) root.fault("nothing to compare: no table has a value");
   }
 
  private:
@@ -217,6 +216,8 @@ ApbTruth read(Document document, const Catalogs& catalogs, std::vector<Mark>& ma
   ApbTruth truth;
   ApbReader reader(catalogs, truth);
   reader.read(document.root());
+  if (truth.values.empty() && !document.faulty())
+    document.root().fault("nothing to compare: no table has a value");
   document.finish();
   marks = std::move(reader.marks);
   return truth;

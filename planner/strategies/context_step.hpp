@@ -43,7 +43,7 @@ class ContextStep {
   /// New tokens per context-parallel rank: rows of all ops but attention.
   const std::vector<double>& rows() const { return rows_; }
   const Tokens& queries(int k) const { return pad_ ? layout.queries[index(k)] : layout.fresh[index(k)]; }
-  /// Tokens of the rows of `out`, and of the layer's.
+  /// Tokens that the rows of `out` are results of.
   const Tokens& results(int k) const {
     return layout.results.empty() ? queries(k) : layout.results[index(k)];
   }

@@ -314,7 +314,7 @@ class Layer {
     const TokensId all = f.range(0, d);
     for (int k = 0; k < s_.p.cp; ++k) {
       const TokensId tokens = f.tokens(s_.layout.fresh[static_cast<std::size_t>(k)]);
-      const TokensId results = f.tokens(s_.results(k));
+      const TokensId results = s_.layout.results.empty() ? tokens : f.tokens(s_.results(k));
       for (int t = 0; t < s_.p.tpa; ++t) {
         const int r = s_.rank(k, t);
         const std::int64_t q = s_.first_q(t) * h.qk, kv = q_all + s_.first_kv(t) * (h.qk + h.v);

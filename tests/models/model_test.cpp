@@ -24,7 +24,8 @@ TEST(Model, M3ParameterCountsArePublishedOnes) {
       {"falcon-7b", 6921720704, 6.9},       {"llama-3.1-8b", 8030261248, 8.0},
       {"llama-3.1-70b", 70553706496, 70.6}, {"llama-3.1-405b", 405853388800, 405.9},
       {"deepseek-r1", 671026419200, 37.6},  {"qwen3-235b-a22b", 235093634560, 22.2},
-      {"kimi-k2", 1026408232448, 32.9},
+      {"kimi-k2", 1026408232448, 32.9},     {"llama-3-8b-1m", 8030261248, 8.0},
+      {"qwen-2.5-14b", 14770033664, 14.8},  {"yi-34b-200k", 34388917248, 34.4},
   };
   for (const Published& row : rows) {
     SCOPED_TRACE(row.name);

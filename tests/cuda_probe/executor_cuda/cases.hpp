@@ -13,6 +13,7 @@ namespace shardline::testing {
 
 /// The least widths that every kernel takes.
 cli::CaseSizes device_sizes();
+/// Of those that device executors can run.
 std::vector<std::string> strategy_names();
 /// About `count` cases of each kind of heads that the strategy has, spread over the grid.
 std::vector<cli::VerifyCase> sampled(const std::string& strategy, std::size_t count);

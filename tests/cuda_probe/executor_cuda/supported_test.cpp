@@ -45,6 +45,13 @@ TEST(DeviceSupported, EveryCaseOfEveryStrategyHasKernels) {
   }
 }
 
+TEST(DeviceSupported, RefusesToChooseRows) {
+  for (const cli::VerifyCase& c : cli::verify_cases(strategy("apb"), device_sizes()))
+    EXPECT_EQ(unsupported(cli::verify_schedule(c)).value_or(""),
+              "op 'retaining activation' scores or compresses KV, which this executor does not do")
+        << c.what;
+}
+
 TEST(DeviceSupported, RefusesRegionsOutsideSlotsAndOutputsOverInputs) {
   const Schedule whole = cli::verify_schedule(some_case("ring_pass_kv"));
   Schedule s = whole;
