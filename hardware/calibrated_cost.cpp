@@ -62,10 +62,17 @@ std::string_view to_string(Basis b) {
   return names[static_cast<std::size_t>(b)];
 }
 
-// Of several kernels the one with most measured shapes; '*' stands for any word.
+// Of several kernels a preferred one, else that with most measured shapes; '*' stands for any word.
 CalibratedCost::Use CalibratedCost::use(const char* family,
                                         std::initializer_list<std::string_view> words) const {
   Use best;
+  const std::vector<std::string>& prefer = system_->calibration.prefer;
+  const auto preferred = [&](const KernelFit& f) {
+    return std::find_first_of(f.words.begin(), f.words.end(), prefer.begin(), prefer.end()) != f.words.end();
+  };
+  const auto before = [&](const KernelFit& a, const KernelFit& b) {
+    return preferred(a) != preferred(b) ? preferred(a) : a.alone.rows > b.alone.rows;
+  };
   for (const KernelFit& f : system_->calibration.fits) {
     if (f.form->family != std::string_view(family)) continue;
     bool same = true;
@@ -74,7 +81,7 @@ CalibratedCost::Use CalibratedCost::use(const char* family,
       same = same && (w == "*" || f.words[i] == w);
       ++i;
     }
-    if (!same || (best && best.fit->alone.rows >= f.alone.rows)) continue;
+    if (!same || (best && !before(f, *best.fit))) continue;
     Use u;
     if (!f.form->context(f.words, *system_, u.context)) continue;
     u.fit = &f;
@@ -182,10 +189,7 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
   if (const Use& g = gemm_[at(Dtype::bf16)][at(Dtype::bf16)]) {
     const double smallest[] = {1, 64, 64};
     kernel_ = of(g, smallest).time;
-    for (std::size_t p = 0; p < g.parameters.size(); ++p) {
-      if (std::string_view(g.fit->form->parameters[p].name) == "e_memory")
-        memory_ = system.device.memory_bandwidth * g.parameters[p];
-    }
+    memory_ = system.device.memory_bandwidth * parameter(g, "e_memory");
   }
 }
 
@@ -194,6 +198,12 @@ bool CalibratedCost::better(const FittedPrice& one, const std::optional<FittedPr
   if (!other) return true;
   if (pricing_ == Pricing::floor || one.basis == other->basis) return one.time < other->time;
   return one.basis < other->basis;
+}
+
+double CalibratedCost::parameter(const Use& u, std::string_view name) {
+  const auto named = [&](const FormParameter& p) { return p.name == name; };
+  const auto all = u.fit->form->parameters;
+  return u.parameters[static_cast<std::size_t>(std::find_if(all.begin(), all.end(), named) - all.begin())];
 }
 
 Basis CalibratedCost::basis(const Use& u, bool outside) const {
@@ -245,7 +255,11 @@ std::optional<FittedPrice> CalibratedCost::gemm(const Op& op) const {
   if (!u) return std::nullopt;
   // Several matrices side by side do the work, and read the bytes, of one as wide as all of them.
   const double x[] = {g.rows / g.copies, g.n * g.copies, g.k};
-  return of(u, x, op, op.launches);
+  if (op.launches > 0) return of(u, x, op, op.launches);
+  // Part of another kernel, whose pipeline it fills further: work and bytes at the fit's rates.
+  const double compute = flops(op).value / (u.context.flops * parameter(u, "e_compute"));
+  const double memory = weight_bytes(op).value / (u.context.bandwidth * parameter(u, "e_memory"));
+  return FittedPrice{Seconds(std::max(compute, memory)), worse(Basis::fitted, basis(u, false))};
 }
 
 std::optional<FittedPrice> CalibratedCost::experts(const Op& op) const {

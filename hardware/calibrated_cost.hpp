@@ -64,6 +64,7 @@ class CalibratedCost {
   FittedPrice of(const Use& use, std::span<const double> x) const;
   FittedPrice of(const Use& use, std::span<const double> x, const Op& op, double launches) const;
   Basis basis(const Use& use, bool outside) const;
+  static double parameter(const Use& use, std::string_view name);
   double first(const Use& use) const { return use.parameters[0] * 1e-6; }
 
   std::optional<FittedPrice> gemm(const Op& op) const;

@@ -38,6 +38,7 @@ struct Calibration {
   std::string date, version;
   std::vector<KernelFit> fits;
   std::string like;  // the shipped calibration of another system that these are from; empty: of this one
+  std::vector<std::string> prefer;  // kernels to use where several were measured; else the best measured one
   bool empty() const { return fits.empty(); }
 };
 

@@ -27,8 +27,12 @@ double fraction(const Reader& r) { return r.number(0.01, 1.0); }
 Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
                            const std::filesystem::path& catalog_dir) {
   std::string like;
+  std::vector<std::string> prefer;
   if (r.is_map() && r.has("like")) {
     like = r.at("like").text();
+    if (const auto v = r.find("prefer")) {
+      for (const Reader& kernel : v->items()) prefer.push_back(kernel.text());
+    }
     r.no_other_keys();
   } else if (r.is_map()) {
     return read_calibration(r);
@@ -49,6 +53,23 @@ Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
   Calibration c = read_calibration(root.at("calibration"));
   root.no_other_keys();
   document.finish();
+  for (std::size_t i = 0; i < prefer.size(); ++i) {
+    const auto has = [&](const KernelFit& f) {
+      return std::find(f.words.begin(), f.words.end(), prefer[i]) != f.words.end();
+    };
+    if (std::none_of(c.fits.begin(), c.fits.end(), has)) {
+      std::vector<std::string> known;
+      for (const KernelFit& f : c.fits) {
+        for (std::size_t w = 0; w < f.words.size(); ++w) {
+          if (f.form->words[w] == std::string_view("kernel")) known.push_back(f.words[w]);
+        }
+      }
+      std::sort(known.begin(), known.end());
+      known.erase(std::unique(known.begin(), known.end()), known.end());
+      r.at("prefer").items()[i].fault("no fit is of kernel " + prefer[i], expected_one_of(prefer[i], known));
+    }
+  }
+  c.prefer = std::move(prefer);
   c.like = std::move(like);
   return c;
 }
