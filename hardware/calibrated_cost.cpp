@@ -292,19 +292,27 @@ std::optional<FittedPrice> CalibratedCost::experts(const Op& op) const {
 std::optional<FittedPrice> CalibratedCost::decode(const Op& op) const {
   const AttendShape& a = op.shape.attend;
   if (!(a.q_rows > 0 && a.kv_rows > 0)) return FittedPrice{Seconds(0), Basis::none};
-  const double length = a.kv_rows / a.q_rows, launches = std::min(1.0, op.launches);  // merges its splits too
+  const double length = a.kv_rows / a.q_rows, rows = a.kernel_rows > 0 ? a.kernel_rows : a.q_rows;
   constexpr double kRank = 512, kLatent = 576;
-  if (a.qk_dim == kLatent && a.v_dim == kRank) {
-    const Use& u = mla_decode_[at(op.dtype)];
-    if (!u) return std::nullopt;
-    const double x[] = {a.q_rows, length, a.q_heads};
-    return of(u, x, op, launches);
-  }
-  const Use& u = decode_[at(op.dtype)];
+  const bool mla = a.qk_dim == kLatent && a.v_dim == kRank;
+  const Use& u = (mla ? mla_decode_ : decode_)[at(op.dtype)];
   const double heads_kv = a.kv_elements / (a.qk_dim + a.v_dim);
-  const double x[] = {a.q_rows, length, a.q_heads, heads_kv, a.qk_dim, 0};
-  if (!u || a.qk_dim != a.v_dim || !u.fit->form->covers(std::span(x))) return std::nullopt;
-  return of(u, x, op, launches);
+  const double gqa[] = {rows, length, a.q_heads, heads_kv, a.qk_dim, 0};
+  const double latent[] = {rows, length, a.q_heads};
+  const auto x = mla ? std::span<const double>(latent) : std::span<const double>(gqa);
+  if (!u || (!mla && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
+  FittedPrice p = of(u, x);
+  double share = a.q_rows / rows;
+  if (pricing_ == Pricing::floor && a.kernel_rows > 0) {
+    // The smallest share of any batch from this one on: chunks differ by one row at most.
+    const double whole = std::floor(rows / a.chunks);
+    share = whole / (a.chunks * (whole + 1) - 1);
+  }
+  // The measured kernel merges its splits too: no second launch.
+  const double launches = std::min(1.0, op.launches);
+  const double seconds = (p.time.value - first(u)) * share + launches * first(u);
+  p.time = Seconds(std::max(seconds, least(op, u.context)));
+  return p;
 }
 
 std::optional<FittedPrice> CalibratedCost::prefill(const Op& op) const {

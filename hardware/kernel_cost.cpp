@@ -122,7 +122,8 @@ CostModel::Key CostModel::key_of(const Op& op) {
     std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
   } else if (op.kind == OpKind::attend) {
     const AttendShape& a = op.shape.attend;
-    const double v[] = {a.q_heads, a.qk_dim, a.v_dim, a.pairs, a.kv_rows, a.kv_elements, a.q_rows, a.tiles};
+    const double v[] = {a.q_heads,     a.qk_dim, a.v_dim, a.pairs,       a.kv_rows,
+                        a.kv_elements, a.q_rows, a.tiles, a.kernel_rows, a.chunks};
     std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
   } else {
     const ExchangeShape& x = op.shape.exchange;

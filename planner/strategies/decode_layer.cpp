@@ -176,6 +176,8 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
   shape.kv_elements = kv_elements_per_token(c, p);
 
   const int chunks = p.chunks;
+  shape.kernel_rows = chunks > 1 ? p.batch : 0;
+  shape.chunks = chunks;
   const bool value_up_first = mla(c) && p.value_up != ValueUp::after;
   // One persistent kernel signals each chunk: its launch is paid before the first, and W_UV, kept in L2, is
   // read once.
