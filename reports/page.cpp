@@ -88,6 +88,7 @@ constexpr std::string_view kControls = R"html(
 <div id="strategies"><span class="name">Strategies</span></div>
 <div><span class="name">GPUs</span><label>from <select id="gpus-min"></select></label>
 <label>to <select id="gpus-max"></select></label></div>
+<div id="rests"><label><span class="name">Extrapolated or assumed</span> <select id="unmeasured"></select></label></div>
 <div><span class="name">Logarithmic</span><label><input type="checkbox" id="log-x">x</label>
 <label><input type="checkbox" id="log-y">y</label></div>
 <div><button type="button" id="reset">Reset</button><span id="count" class="name"></span></div>
@@ -96,7 +97,8 @@ constexpr std::string_view kControls = R"html(
 
 constexpr std::string_view kTable = R"html(</div>
 <p class="hint" id="hint" hidden>Coloured steps: frontier of each strategy among the plans shown. Dashed: frontier of
-all plans shown. Ringed: on the frontier of the whole sweep. Click a point to copy its simulate command.</p>
+all plans shown. Ringed: on the frontier of the whole sweep.<span id="open-hint"> Open: more than half of the time is
+extrapolated or assumed.</span> Click a point to copy its simulate command.</p>
 <h2>Frontier of the plans shown</h2>
 <div class="scroll"><table><thead><tr id="head"></tr></thead><tbody id="rows"></tbody></table></div>
 <div id="tip" hidden></div><div id="toast" role="status" hidden></div>
@@ -106,7 +108,9 @@ constexpr std::string_view kScript = R"js(
 const byId = id => document.getElementById(id);
 const data = JSON.parse(byId('data').textContent);
 const points = data.points.map(r => ({s: r[0], strategy: data.strategies[r[0]], plan: r[1], command: r[2], gpus: r[3],
-  batch: r[4], users: r[5], ttl: r[6], x: r[7], y: r[8], memory: r[9], ring: r[10] === 1}));
+  batch: r[4], users: r[5], ttl: r[6], x: r[7], y: r[8], memory: r[9], ring: r[10] === 1,
+  measured: r[11], fitted: r[12], extrapolated: r[13], assumed: r[14], unmeasured: r[13] + r[14],
+  open: r[13] + r[14] > 50}));
 points.sort((a, b) => a.ring - b.ring);  // rings are drawn last, on top
 const COLORS = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000', '#B8A500'];
 const SHAPES = ['M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z', 'M-.85,-.85H.85V.85H-.85Z', 'M0,-1.1L1,.8H-1Z',
@@ -116,6 +120,11 @@ const show = v => v === null ? '\u2013' : Math.abs(v) >= 1000 ? Math.round(v).to
   : String(+v.toPrecision(4));
 const COLUMNS = [['strategy', 'Strategy'], ['plan', 'Plan'], ['gpus', 'GPUs'], ['batch', 'Batch'], ['users', 'Users'],
   ['ttl', data.labels[0]], ['x', data.labels[1]], ['y', data.labels[2]], ['memory', 'GB per GPU']];
+// Parts of the time, in percent. Columns where they tell plans apart; the box beside a point has them all.
+const SHARES = [['measured', 'Measured, %'], ['fitted', 'Fitted, %'], ['extrapolated', 'Extrapolated, %'],
+  ['assumed', 'Assumed, %']];
+const rated = points.some(p => p.assumed < 100 && p.measured + p.fitted + p.unmeasured > 0);
+if (rated) COLUMNS.push(...SHARES.slice(2).filter(([key]) => key === 'extrapolated' || points.some(p => p[key] >= .5)));
 const isText = key => key === 'strategy' || key === 'plan';
 let sortKey = 'x', sortDown = false, view = null, shown = points;
 
@@ -164,7 +173,8 @@ function tip(event, p) {
   box.hidden = !p;
   if (!p) return;
   const list = element('dl');
-  for (const [key, name] of COLUMNS) if (key !== 'plan') list.append(element('dt', name),
+  const named = COLUMNS.filter(([key]) => key !== 'plan' && !SHARES.some(s => s[0] === key));
+  for (const [key, name] of [...named, ...SHARES.filter(([key]) => p[key] > 0)]) list.append(element('dt', name),
     element('dd', isText(key) ? p[key] : show(p[key])));
   box.replaceChildren(element('b', p.plan), list);
   const {width, height} = box.getBoundingClientRect();
@@ -199,11 +209,11 @@ function spec(logX, logY) {
         marks: [line({stroke: {field: 'color'}, strokeWidth: {value: 1.8}}, {data: 'steps_of'})]},
       line({stroke: {value: '#1c2430'}, strokeWidth: {value: 1.3}, strokeDash: {value: [5, 4]}}, {data: 'best'}),
       {type: 'symbol', from: {data: 'points'}, encode: {update: {...at, shape: {field: 'shape'}, fill: {field: 'color'},
-        size: [{test: 'datum.ring', value: 95}, {value: 34}], fillOpacity: [{test: 'datum.ring', value: 1}, {value: .6}],
-        stroke: [{test: 'datum.ring', value: '#1c2430'}, {value: null}], strokeWidth: {value: 1.6},
+        size: [{test: 'datum.ring', value: 95}, {value: 34}], fillOpacity: [{test: 'datum.open', value: .12}, {test: 'datum.ring', value: 1}, {value: .6}],
+        stroke: [{test: 'datum.open', field: 'color'}, {test: 'datum.ring', value: '#1c2430'}, {value: null}], strokeWidth: {value: 1.6},
         cursor: {value: 'pointer'}, tooltip: {signal: 'datum'}}}}]};
 }
-const drawn = p => ({s: p.s, x: p.x, y: p.y, ring: p.ring, color: color(p.s), shape: shape(p.s), point: p});
+const drawn = p => ({s: p.s, x: p.x, y: p.y, ring: p.ring, open: p.open, color: color(p.s), shape: shape(p.s), point: p});
 function draw(rebuild) {
   if (!window.vega) return;
   const logX = byId('log-x').checked, logY = byId('log-y').checked;
@@ -239,7 +249,8 @@ function table() {
 function update(rebuild) {
   const on = new Set([...document.querySelectorAll('#strategies input')].filter(i => i.checked).map(i => +i.value));
   const low = +byId('gpus-min').value, high = +byId('gpus-max').value;
-  shown = points.filter(p => on.has(p.s) && p.gpus >= low && p.gpus <= high);
+  const most = +byId('unmeasured').value;
+  shown = points.filter(p => on.has(p.s) && p.gpus >= low && p.gpus <= high && p.unmeasured <= most);
   byId('count').textContent = shown.length.toLocaleString('en-US') + ' of ' + points.length.toLocaleString('en-US') + ' plans';
   table();
   try { draw(rebuild); } catch (error) { console.error(error); }
@@ -255,11 +266,17 @@ function start() {
     byId(id).append(...counts.map(n => element('option', n)));
     byId(id).onchange = () => update(false);
   }
+  for (const [most, text] of [[101, 'any'], [75, 'at most 75 %'], [50, 'at most 50 %'], [25, 'at most 25 %'],
+    [10, 'at most 10 %'], [.5, 'none']]) byId('unmeasured').append(Object.assign(element('option', text), {value: most}));
+  byId('unmeasured').onchange = () => update(false);
+  byId('rests').hidden = !rated;
+  byId('open-hint').hidden = !points.some(p => p.open);
   byId('log-x').onchange = byId('log-y').onchange = () => update(true);
   const reset = () => {
     document.querySelectorAll('#strategies input').forEach(i => { i.checked = true; });
     byId('gpus-min').selectedIndex = 0;
     byId('gpus-max').selectedIndex = counts.length - 1;
+    byId('unmeasured').selectedIndex = 0;
     byId('log-x').checked = byId('log-y').checked = false;
     update(true);
   };
@@ -314,10 +331,11 @@ std::string data_json(const Page& page) {
     const auto known = std::find(strategies.begin(), strategies.end(), p.strategy);
     const auto index = known - strategies.begin();
     if (known == strategies.end()) strategies.push_back(p.strategy);
-    rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{}]", rows.empty() ? "" : ",\n", index,
-                        json_string(p.plan), json_string(p.command), p.gpus, p.batch, p.users,
-                        number_or_null(p.ttl_ms), number_or_null(p.tokens_per_s_user),
-                        number_or_null(p.tokens_per_s_gpu), number_or_null(p.memory_gb), p.frontier ? 1 : 0);
+    rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{},{:.3g},{:.3g},{:.3g},{:.3g}]",
+                        rows.empty() ? "" : ",\n", index, json_string(p.plan), json_string(p.command), p.gpus,
+                        p.batch, p.users, number_or_null(p.ttl_ms), number_or_null(p.tokens_per_s_user),
+                        number_or_null(p.tokens_per_s_gpu), number_or_null(p.memory_gb), p.frontier ? 1 : 0,
+                        100 * p.measured, 100 * p.fitted, 100 * p.extrapolated, 100 * p.assumed);
   }
   std::string names;
   for (const std::string& name : strategies) names += (names.empty() ? "" : ",") + json_string(name);
@@ -366,6 +384,7 @@ std::string header(const Page& page) {
     row("Scenario", "<details><summary>show</summary><pre>" + escaped(page.scenario) + "</pre></details>");
   row("Command", "<code>" + escaped(page.command) + "</code>");
   row("Version", "<code>" + escaped(page.version) + "</code>");
+  if (!page.costs.empty()) row("Costs", escaped(page.costs));
   return out + "</dl>\n";
 }
 
