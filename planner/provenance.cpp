@@ -48,7 +48,9 @@ std::vector<Shares> shares_of(const Case& c, AllReduceRule rule, std::span<const
 
 std::string costs_text(const System& s) {
   const Calibration& c = s.calibration;
-  if (c.empty()) return fmt::format("assumptions of the system file of {}, no calibration", s.name);
+  if (c.empty())
+    return fmt::format("assumptions of the system file of {}, {}", s.name,
+                       c.source.empty() ? "which has no calibration" : "without its calibration");
   const std::string from = fmt::format("{} ({})", c.source, c.date);
   if (c.like.empty()) return fmt::format("fitted to measurements of {}: {}", s.name, from);
   return fmt::format("extrapolated to {} from measurements of {}: {}", s.name, c.like, from);

@@ -227,7 +227,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
     const auto i = choice(*v, {"calibrated", "parameters"});
     if (i && !costs) costs = static_cast<Costs>(*i);
   }
-  if (system && costs == Costs::parameters) system->calibration = {};
+  if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
   std::vector<Model> models;
   const Reader list = root.at("models");
   if (list.is_sequence() && list.items().empty())

@@ -28,7 +28,7 @@ struct PagePoint {
 struct Page {
   std::string title, summary, scenario, command, version;
   std::vector<PagePoint> points;
-  std::string costs;  // where they are from, in a line; empty: not said
+  std::string costs{};  // where they are from, in a line; empty: not said
   std::string time_label = "TTL (ms)", x_label = "Tokens/s per user", y_label = "Tokens/s per GPU";
 };
 

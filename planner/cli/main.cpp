@@ -24,9 +24,10 @@ const CLI::Validator kPositive(
 
 void add_costs(CLI::App* command, std::string& costs) {
   command
-      ->add_option("--costs", costs,
-                   "calibrated (fitted to measurements, where the system has any) or parameters (default: as "
-                   "the scenario says)")
+      ->add_option(
+          "--costs", costs,
+          "Costs fitted to measurements (calibrated) or of the system file (parameters); default: the "
+          "scenario's")
       ->check(CLI::IsMember({"calibrated", "parameters"}));
 }
 

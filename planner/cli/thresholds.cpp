@@ -111,8 +111,8 @@ void print(const Study& study, const Derived& d) {
           a.all_to_all_tokens * g.cp[i]);
     }
     if (!study.study.system.calibration.empty())
-      fmt::print("    times of {} of these requests: {}\n", std::min<std::size_t>(kRated, d.tests[i].size()),
-                 rests_on(d.shares[i]));
+      fmt::print("    what the time of {} of these requests rests on: {}\n",
+                 std::min<std::size_t>(kRated, d.tests[i].size()), rests_on(d.shares[i]));
     Table t({"rule", "right", "mean regret", "p99", "worst", "worst at T", "P"});
     for (const Rule& rule : d.rules) {
       const Regret r = regret(d.tests[i], rule.choice);

@@ -35,6 +35,15 @@ for threads in 2 3; do
   done
 done
 
+# What the time of a plan rests on adds up to all of it.
+for file in one/*/frontier.csv one/*/all.csv; do
+  awk -F, 'NR > 1 { s = $NF + $(NF-1) + $(NF-2) + $(NF-3); n++; if (s < 0.999999999 || s > 1.000000001) bad++; if ($(NF-3) > 0) m++ }
+    END { exit !(n > 0 && m > 0 && !bad) }' "$file" || fail "shares of $file"
+done
+expect_code 0 "$binary" sweep "$small" -o assumed --costs parameters
+grep -q '"calibration_hash": null' assumed/deepseek-r1/run.json || fail "run.json names a calibration that is not used"
+sed 1d assumed/deepseek-r1/frontier.csv | grep -qv ',0,0,0,1$' && fail "parameters alone are assumptions"
+
 # Every point of frontier.csv is in all.csv.
 cut -d, -f2-6 one/llama-3.1-405b/frontier.csv | sed 1d | sort > frontier.keys
 grep -oE '"[^"]*",[0-9]+,[0-9]+,[0-9]+,[0-9.]+' one/llama-3.1-405b/frontier.csv | sort > frontier.keys

@@ -5,9 +5,11 @@
 
 #include <functional>
 #include <set>
+#include <tuple>
 
 #include "planner/conversation.hpp"
 #include "planner/ring_timing.hpp"
+#include "planner/scenario.hpp"
 #include "planner/search.hpp"
 #include "tests/planner/support.hpp"
 
@@ -97,8 +99,6 @@ TEST(Provenance, WithoutACalibrationAllIsAssumed) {
       if (c.system.device.achieved(Dtype::fp4) <= FlopsPerSecond(0))
         c.precision = {Dtype::fp8, Dtype::fp8, Dtype::fp8, Dtype::bf16, Dtype::fp8, {}, {}};
       every_kind(c, [](const Breakdown& b) { EXPECT_NEAR(shares(b).assumed, 1, 1e-12); });
-      EXPECT_EQ(costs_text(c.system),
-                "assumptions of the system file of " + c.system.name + ", no calibration");
     }
   }
 }
@@ -138,6 +138,38 @@ TEST(Provenance, ALongCacheOnOneRankIsExtrapolatedAndItsShardsAreMeasured) {
   // No kernel was measured with a cache of FP4.
   c.precision.kv = Dtype::fp4;
   EXPECT_EQ(basis_of_attention(e, "helix:kvp=32,tpf=32,batch=4,value_up=after"), Basis::extrapolated);
+}
+
+// An option of the command line goes before the file; either way the text says so.
+TEST(Provenance, ParametersAloneLeaveTheCalibrationOut) {
+  const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
+                          source_path("scenarios")};
+  const auto system_of = [&](const std::string& system, const std::string& line, std::optional<Costs> costs) {
+    const std::string text = "name: t\nsystem: " + system + "\n" + line +
+                             "models: [llama-3.1-8b]\ncontext: 128Ki tokens\n"
+                             "precision: {weights: fp8, kv: fp8, math: fp8, dispatch: fp8}\n"
+                             "strategies: [tensor]\ngpus: [1]\nbatch: [1]\n";
+    return parse_scenario("t.yaml", text, catalogs, costs).studies.at(0).study.system;
+  };
+  const std::string parameters = "costs: parameters\n", calibrated = "costs: calibrated\n";
+  for (const auto& [line, option, used] : std::vector<std::tuple<std::string, std::optional<Costs>, bool>>{
+           {"", {}, true},
+           {calibrated, {}, true},
+           {parameters, {}, false},
+           {parameters, Costs::calibrated, true},
+           {calibrated, Costs::parameters, false},
+           {"", Costs::parameters, false}}) {
+    const System s = system_of("h200-hgx", line, option);
+    EXPECT_EQ(s.calibration.empty(), !used) << line;
+    if (used) {
+      EXPECT_EQ(costs_text(s), "fitted to measurements of h200-hgx: " + s.calibration.source + " (" +
+                                   s.calibration.date + ")");
+    } else {
+      EXPECT_EQ(costs_text(s), "assumptions of the system file of h200-hgx, without its calibration");
+    }
+  }
+  EXPECT_EQ(costs_text(system_of("h100-gtt", "", Costs::calibrated)),
+            "assumptions of the system file of h100-gtt, which has no calibration");
 }
 
 TEST(Provenance, SharesOfManyPlansAreThoseOfEach) {
