@@ -121,8 +121,8 @@ const show = v => v === null ? '\u2013' : Math.abs(v) >= 1000 ? Math.round(v).to
 const COLUMNS = [['strategy', 'Strategy'], ['plan', 'Plan'], ['gpus', 'GPUs'], ['batch', 'Batch'], ['users', 'Users'],
   ['ttl', data.labels[0]], ['x', data.labels[1]], ['y', data.labels[2]], ['memory', 'GB per GPU']];
 // Parts of the time, in percent. Columns where they tell plans apart; the box beside a point has them all.
-const SHARES = [['measured', 'Measured, %'], ['fitted', 'Fitted, %'], ['extrapolated', 'Extrapolated, %'],
-  ['assumed', 'Assumed, %']];
+const SHARES = [['measured', 'Measured %'], ['fitted', 'Fitted %'], ['extrapolated', 'Extrap. %'],
+  ['assumed', 'Assumed %']];
 const rated = points.some(p => p.assumed < 100 && p.measured + p.fitted + p.unmeasured > 0);
 if (rated) COLUMNS.push(...SHARES.slice(2).filter(([key]) => key === 'extrapolated' || points.some(p => p[key] >= .5)));
 const isText = key => key === 'strategy' || key === 'plan';
@@ -323,6 +323,9 @@ std::string escaped(std::string_view text) {
 
 std::string number_or_null(double value) { return std::isfinite(value) ? number_text(value) : "null"; }
 
+// To a tenth.
+std::string percent(double share) { return number_or_null(std::round(1000 * share) / 10); }
+
 // Columns by position, because five thousand plans would repeat every name.
 std::string data_json(const Page& page) {
   std::vector<std::string> strategies;
@@ -331,11 +334,11 @@ std::string data_json(const Page& page) {
     const auto known = std::find(strategies.begin(), strategies.end(), p.strategy);
     const auto index = known - strategies.begin();
     if (known == strategies.end()) strategies.push_back(p.strategy);
-    rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{},{:.3g},{:.3g},{:.3g},{:.3g}]",
-                        rows.empty() ? "" : ",\n", index, json_string(p.plan), json_string(p.command), p.gpus,
-                        p.batch, p.users, number_or_null(p.ttl_ms), number_or_null(p.tokens_per_s_user),
+    rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]", rows.empty() ? "" : ",\n", index,
+                        json_string(p.plan), json_string(p.command), p.gpus, p.batch, p.users,
+                        number_or_null(p.ttl_ms), number_or_null(p.tokens_per_s_user),
                         number_or_null(p.tokens_per_s_gpu), number_or_null(p.memory_gb), p.frontier ? 1 : 0,
-                        100 * p.measured, 100 * p.fitted, 100 * p.extrapolated, 100 * p.assumed);
+                        percent(p.measured), percent(p.fitted), percent(p.extrapolated), percent(p.assumed));
   }
   std::string names;
   for (const std::string& name : strategies) names += (names.empty() ? "" : ",") + json_string(name);
