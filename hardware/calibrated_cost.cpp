@@ -212,7 +212,7 @@ Basis CalibratedCost::basis(const Use& u, bool outside) const {
 
 FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x) const {
   return {Seconds(predict(*u.fit->form, u.context, u.parameters, u.correction, x)),
-          basis(u, u.fit->extrapolates(x, u.context))};
+          basis(u, u.fit->extrapolates(x, u.context)), u.fit};
 }
 
 // Without its launch where another op has paid it.
@@ -283,7 +283,7 @@ std::optional<FittedPrice> CalibratedCost::experts(const Op& op) const {
     if (op.dtype != op.math) context.b_bytes = stored_bytes(op.dtype);
     const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
     const FittedPrice p{Seconds(std::max(whole * share, least(op, context))),
-                        basis(u, op.dtype != op.math || u.fit->outside(axes))};
+                        basis(u, op.dtype != op.math || u.fit->outside(axes)), u.fit};
     if (better(p, best)) best = p;
   }
   return best;
@@ -336,7 +336,7 @@ std::optional<FittedPrice> CalibratedCost::prefill(const Op& op) const {
   const std::span axes(where, u.fit->form->axes.size());
   seconds *= std::exp(u.correction.at(axes));
   seconds = std::max(seconds + (op.launches - 1) * first(u), least(op, u.context));
-  FittedPrice p{Seconds(seconds), basis(u, u.fit->outside(axes))};
+  FittedPrice p{Seconds(seconds), basis(u, u.fit->outside(axes)), u.fit};
   // Only whole sequences were measured: no cached prefix, no block of a ring.
   if (a.kv_rows != a.q_rows) p.basis = worse(p.basis, Basis::fitted);
   return p;

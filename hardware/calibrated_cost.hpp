@@ -25,6 +25,7 @@ std::string_view to_string(Basis basis);
 struct FittedPrice {
   Seconds time;
   Basis basis = Basis::measured;
+  const KernelFit* fit = nullptr;  // that the time is from; none where it follows from several
 };
 
 /// exact: what the forms say. floor: at most what they say of this op or of one with more tokens [H57];

@@ -26,6 +26,8 @@ struct KernelFit {
   Correction correction;
   FitError roofline, alone, corrected;  // on rows that the fit had not seen
 
+  /// "nccl all_reduce": the family and the words of the variant.
+  std::string name() const;
   /// Whether the shape lies outside of what the fit has seen, on any axis.
   bool extrapolates(std::span<const double> x, const FormContext& context) const;
   /// The same from the form's coordinates.

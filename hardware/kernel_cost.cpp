@@ -171,6 +171,7 @@ OpCost CostModel::by_measurement(const Op& op) {
   c = lasting(c, p->time);
   c.algorithm = Algorithm::none;
   c.basis = p->basis;
+  c.fit = p->fit;
   return c;
 }
 

@@ -216,7 +216,7 @@ std::string workload_text(Phase phase, long long context, const std::vector<Requ
   return text;
 }
 
-Scenario read_scenario(Document& document, const Catalogs& catalogs) {
+Scenario read_scenario(Document& document, const Catalogs& catalogs, std::optional<Costs> costs) {
   Scenario s;
   const Reader root = document.root();
   s.name = root.at("name").text();
@@ -224,8 +224,10 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   auto system = load_at(root.at("system"),
                         [&](const std::string& name) { return load_system(name, catalogs.systems); });
   if (const auto v = root.find("costs")) {
-    if (choice(*v, {"calibrated", "parameters"}) == 1u && system) system->calibration = {};
+    const auto i = choice(*v, {"calibrated", "parameters"});
+    if (i && !costs) costs = static_cast<Costs>(*i);
   }
+  if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
   std::vector<Model> models;
   const Reader list = root.at("models");
   if (list.is_sequence() && list.items().empty())
@@ -338,16 +340,18 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
 
 }  // namespace
 
-Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs) {
+Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs,
+                       std::optional<Costs> costs) {
   Document document = Document::load(file);
-  Scenario s = read_scenario(document, catalogs);
+  Scenario s = read_scenario(document, catalogs, costs);
   s.file = file;
   return s;
 }
 
-Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs) {
+Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs,
+                        std::optional<Costs> costs) {
   Document document = Document::parse(name, text);
-  return read_scenario(document, catalogs);
+  return read_scenario(document, catalogs, costs);
 }
 
 }  // namespace shardline

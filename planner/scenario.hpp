@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ struct Study {
   ThresholdGrid thresholds;
 };
 
+/// Whose costs: of the system's calibration, or of its parameters alone.
+enum class Costs : unsigned char { calibrated, parameters };
+
 struct Scenario {
   std::string name, summary;
   std::filesystem::path file;
@@ -56,8 +60,11 @@ struct Catalogs {
   std::filesystem::path models, systems, scenarios;
 };
 
-/// Throws UserError with every fault of the file (and of the models and systems it names).
-Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs);
-Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs);
+/// Throws UserError with every fault of the file (and of the models and systems it names). `costs` goes
+/// before what the file says.
+Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs,
+                       std::optional<Costs> costs = {});
+Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs,
+                        std::optional<Costs> costs = {});
 
 }  // namespace shardline

@@ -22,6 +22,15 @@ const CLI::Validator kPositive(
     },
     "POSITIVE");
 
+void add_costs(CLI::App* command, std::string& costs) {
+  command
+      ->add_option(
+          "--costs", costs,
+          "Costs fitted to measurements (calibrated) or of the system file (parameters); default: the "
+          "scenario's")
+      ->check(CLI::IsMember({"calibrated", "parameters"}));
+}
+
 // CLI11 says of a misspelt command only that a command is required.
 void refuse_unknown_command(int argc, char** argv, const CLI::App& app) {
   if (argc < 2 || argv[1][0] == '-') return;
@@ -55,6 +64,7 @@ int run(int argc, char** argv) {
   s->add_flag("--all", sweep.all, "Also write all.csv with every simulated configuration");
   s->add_flag("--exhaustive", sweep.exhaustive, "Simulate every feasible configuration, without pruning");
   s->add_option("--threads", sweep.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
+  add_costs(s, sweep.costs);
   s->footer("Example:\n  shardline sweep helix_gb200_1m --ttl \"10 ms\" -o out/helix");
 
   cli::SimulateOptions simulate;
@@ -63,6 +73,7 @@ int run(int argc, char** argv) {
       ->required();
   m->add_option("--plan", simulate.plan, "Plan text, as sweep prints it")->required();
   m->add_option("--model", simulate.model, "Which model of the scenario (default: the first)");
+  add_costs(m, simulate.costs);
   m->add_option("-o,--out", simulate.out, "Folder for the Perfetto trace and the timeline picture");
   m->footer(
       "Example:\n  shardline simulate helix_gb200_1m --model llama-3.1-405b --plan "
@@ -94,6 +105,7 @@ int run(int argc, char** argv) {
   t->add_option("scenario", thresholds.scenario,
                 "Scenario file with thresholds, or the name of a shipped one")
       ->required();
+  add_costs(t, thresholds.costs);
   t->add_option("-o,--out", thresholds.out, "Folder for the table (C++17 header, JSON, CSV) and plots");
   t->add_option("--threads", thresholds.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
   t->footer("Example:\n  shardline thresholds thresholds_gtt -o out/thresholds");
@@ -103,6 +115,7 @@ int run(int argc, char** argv) {
   n->add_option("scenario", conversation.scenario,
                 "Scenario file with a conversation, or the name of a shipped one")
       ->required();
+  add_costs(n, conversation.costs);
   n->add_option("-o,--out", conversation.out, "Folder for turns.csv and the plot");
   n->footer("Example:\n  shardline conversation conversation_405b_128k -o out/conversation");
 
