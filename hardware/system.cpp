@@ -26,15 +26,12 @@ double fraction(const Reader& r) { return r.number(0.01, 1.0); }
 /// this one.
 Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
                            const std::filesystem::path& catalog_dir) {
-  std::string like;
-  if (r.is_map() && r.has("like")) {
-    like = r.at("like").text();
-    r.no_other_keys();
-  } else if (r.is_map()) {
-    return read_calibration(r);
-  }
-  const Reader named = like.empty() ? r : r.at("like");
+  const bool borrowed = r.is_map() && r.has("like");
+  if (r.is_map() && !borrowed) return read_calibration(r);
+  const Reader named = borrowed ? r.at("like") : r;
   const std::filesystem::path name(named.text());
+  if (borrowed) r.no_other_keys();
+  if (!named.is_scalar()) return {};  // text() has said so
   const bool path = name.has_parent_path() || name.has_extension();
   const std::filesystem::path shipped = catalog_dir.parent_path() / "calibrations";
   if (!path && !std::filesystem::exists(shipped / (name.string() + ".yaml"))) {
@@ -49,7 +46,7 @@ Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
   Calibration c = read_calibration(root.at("calibration"));
   root.no_other_keys();
   document.finish();
-  c.like = std::move(like);
+  if (borrowed) c.like = name.string();
   return c;
 }
 
