@@ -10,7 +10,6 @@ namespace shardline {
 
 namespace {
 
-constexpr std::size_t kDtypes = 4;
 constexpr double kColdCache = 2;     // MB: a layer's cache is not in L2 when its turn comes
 constexpr double kExchangeSms = 24;  // that an engine sets apart for dispatch and combine
 
