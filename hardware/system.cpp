@@ -26,19 +26,17 @@ double fraction(const Reader& r) { return r.number(0.01, 1.0); }
 /// this one.
 Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
                            const std::filesystem::path& catalog_dir) {
-  std::string like;
+  const bool borrowed = r.is_map() && r.has("like");
+  if (r.is_map() && !borrowed) return read_calibration(r);
+  const Reader named = borrowed ? r.at("like") : r;
   std::vector<std::string> prefer;
-  if (r.is_map() && r.has("like")) {
-    like = r.at("like").text();
-    if (const auto v = r.find("prefer")) {
-      for (const Reader& kernel : v->items()) prefer.push_back(kernel.text());
-    }
-    r.no_other_keys();
-  } else if (r.is_map()) {
-    return read_calibration(r);
+  const auto preferred = borrowed ? r.find("prefer") : std::nullopt;
+  if (preferred) {
+    for (const Reader& kernel : preferred->items()) prefer.push_back(kernel.text());
   }
-  const Reader named = like.empty() ? r : r.at("like");
   const std::filesystem::path name(named.text());
+  if (borrowed) r.no_other_keys();
+  if (!named.is_scalar()) return {};  // text() has said so
   const bool path = name.has_parent_path() || name.has_extension();
   const std::filesystem::path shipped = catalog_dir.parent_path() / "calibrations";
   if (!path && !std::filesystem::exists(shipped / (name.string() + ".yaml"))) {
@@ -66,11 +64,11 @@ Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
       }
       std::sort(known.begin(), known.end());
       known.erase(std::unique(known.begin(), known.end()), known.end());
-      r.at("prefer").items()[i].fault("no fit is of kernel " + prefer[i], expected_one_of(prefer[i], known));
+      preferred->items()[i].fault("no fit is of kernel " + prefer[i], expected_one_of(prefer[i], known));
     }
   }
   c.prefer = std::move(prefer);
-  c.like = std::move(like);
+  if (borrowed) c.like = name.string();
   return c;
 }
 

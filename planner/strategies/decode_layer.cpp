@@ -323,8 +323,11 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
     routed.combine = true;
     b.exchange("combine", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1}, routed,
                c.precision.activations);
-    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
-               Bytes(own / p.group() * h * activation(c)));
+    ExchangeShape group;
+    group.bytes = own / p.group() * h * activation(c);
+    group.rows = own / p.group();
+    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1}, group,
+               c.precision.activations);
   } else {
     b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p.ep * p.tpf, 1},
                Bytes(own * h * activation(c)));
