@@ -364,7 +364,10 @@ void build_decode(Schedule& schedule, const Case& c, const Plan& p, OpKind excha
   b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
          {tokens, double(c.model.hidden), share(c.model.vocab, stage_ranks(p))});
   // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
-  b.exchange("pick token", Part::head, OpKind::all_gather, {stage_ranks(p), 1}, Bytes(0));
+  ExchangeShape best;
+  best.rows = tokens;
+  b.exchange("pick token", Part::head, OpKind::all_gather, {stage_ranks(p), 1}, best,
+             c.precision.activations);
   const BlockIndex head = b.end_block();
   if (p.pp > 1) {
     b.begin_block("hand-off", true);

@@ -79,9 +79,21 @@ TEST(CalibratedCost, H51LaunchesCountAsT0) {
   const System& h100 = system_named("h100-hgx");
   const double one = fitted(h100, "gemm", {"bf16", "torch_flow"}, {8, 7168, 4096});
   const double t0 = parameter(h100, "gemm", {"bf16", "torch_flow"}, "t0") * 1e-6;
-  for (const double launches : {0.0, 0.25, 3.0})
+  for (const double launches : {0.25, 1.0, 3.0})
     expect_price(h100, gemm_op({8, 4096, 7168, 1}, Dtype::bf16, Dtype::bf16, launches),
                  one + (launches - 1) * t0, Basis::measured);
+  // Without a launch it is part of another kernel: its work and bytes at the fit's rates.
+  const double rate = parameter(h100, "gemm", {"bf16", "torch_flow"}, "e_memory");
+  expect_price(h100, gemm_op({8, 4096, 7168, 1}, Dtype::bf16, Dtype::bf16, 0),
+               2.0 * 4096 * 7168 / (rate * h100.device.memory_bandwidth.value), Basis::fitted);
+  // A part of a kernel that signals each of its parts costs its share of it.
+  Op part = decode_op(4, 30'000, 32, 8, 128, Dtype::bf16, 0);
+  part.shape.attend.kernel_rows = 16;
+  part.shape.attend.chunks = 4;
+  const double kernel =
+      fitted(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, {16, 30'000, 32, 8, 128, 0});
+  const double launch = parameter(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, "t0") * 1e-6;
+  expect_price(h100, part, (kernel - launch) / 4, Basis::measured);
   // Attention of one query head per KV head is another kernel, with a launch of its own.
   for (const double heads_kv : {8.0, 32.0}) {
     const double whole =
