@@ -100,6 +100,13 @@ std::vector<double> PartitionTable::ratios(long long context) const {
 }
 
 std::vector<long long> PartitionTable::partition(long long context, long long granularity) const {
+  const auto above =
+      std::find_if(rows_.begin(), rows_.end(), [&](const Row& r) { return r.context >= context; });
+  if (above != rows_.end() && above->context - context < granularity) {
+    std::vector<long long> out = partition_of({above->context, ranks_, granularity}, above->ratios);
+    out.back() -= above->context - context;
+    return out;
+  }
   return partition_of({context, ranks_, granularity}, ratios(context));
 }
 

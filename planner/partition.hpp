@@ -73,7 +73,8 @@ struct PartitionResult {
 struct PartitionBound {
   Seconds period;  // least possible largest loop or message of a chain: a layer cannot pass faster
   Seconds ttft;    // with it, and the least that filling and draining the chain takes
-  Seconds ideal;   // Eq. 3: TTFT(1)/2 (1/p + 1/p^2), messages free and kernels ideally divisible
+  Seconds alone;   // TTFT(1): one rank with the whole context
+  Seconds ideal;   // Eq. 3: TTFT(1)/2 (1/p + 1/p^2), messages free and attention of whole rectangles alone
 };
 
 struct PartitionSearch {
@@ -114,7 +115,9 @@ class PartitionTable {
   /// Between the neighbouring rows linearly in the context, beyond the first and last as these. At least one
   /// row.
   std::vector<double> ratios(long long context) const;
-  /// partition_of(ratios): a row's own partition at its context, if it was of this granularity.
+  /// A row's own partition at its context, if it was of this granularity. Less than a granule below a row:
+  /// the row's, its last part cut, as kernels that work in whole tiles take the same time. Else
+  /// partition_of(ratios).
   std::vector<long long> partition(long long context, long long granularity) const;
 
   int ranks() const { return ranks_; }

@@ -92,7 +92,7 @@ class Chain {
   std::uint64_t evaluations_ = 0;
 };
 
-Ends ends_of(const PartitionProblem& problem, const std::vector<long long>& partition) {
+Ends ends_of(const PartitionProblem& problem, std::span<const long long> partition) {
   Ends ends;
   long long sum = 0;
   for (const long long tokens : partition) ends.push_back((sum += tokens) / problem.granularity);
@@ -243,7 +243,8 @@ SearchedPartition best_partition(const ChainCost& cost, const PartitionProblem& 
   out.bound.ttft = proof.bound;
   const ChainStep alone = cost.step(problem.context, problem.context);
   const double p = problem.ranks;
-  out.bound.ideal = ((alone.project + alone.rest) * cost.layers + cost.tail) * ((1 / p + 1 / (p * p)) / 2);
+  out.bound.alone = (alone.project + alone.rest) * cost.layers + cost.tail;
+  out.bound.ideal = out.bound.alone * ((1 / p + 1 / (p * p)) / 2);
   // Ranks were priced one by one, whole chains by the exact evaluator.
   const auto ranks = static_cast<std::uint64_t>(problem.ranks);
   const auto chains = [&] { return (costs.priced() + ranks - 1) / ranks; };
