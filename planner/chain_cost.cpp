@@ -21,12 +21,13 @@ class Layers {
     case_.placement = nullptr;
     const LocalHeads heads = prefill_heads(case_, plan_);
     row_bytes_ = heads.kv_width() * bytes_per_element(c.precision.kv);
+    if (ranks == 1) return;
     ScheduleBuilder b(schedule_);
     b.drive(Drive::eager);
     b.begin_block("send");
     b.exchange("pass prefix", Part::exchange, OpKind::send_recv, {ranks, tpa}, Bytes(0));
     b.end_block();
-    if (ranks > 1) send_ = schedule_.ops.front();
+    send_ = schedule_.ops.front();
   }
 
   Seconds project(long long tokens) { return parts(tokens).project; }

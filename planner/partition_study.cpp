@@ -49,13 +49,17 @@ PartitionStudy::Loss PartitionStudy::loss() const {
   return out;
 }
 
+void require_room(const PartitionGrid& grid, int ranks) {
+  if (grid.contexts.front() / grid.granularity < ranks)
+    throw UserError(fmt::format("{} tokens are too few for {} ranks with at least {} each",
+                                grid.contexts.front(), ranks, grid.granularity));
+}
+
 PartitionStudy study_partitions(const Case& c, const PartitionGrid& grid, int ranks, int threads,
                                 const EvaluatorFactory& exact) {
   SL_CHECK(!grid.contexts.empty() && grid.spacing > 0 && grid.granularity > 0,
            "a partition grid has contexts");
-  if (grid.contexts.front() / grid.granularity < ranks)
-    throw UserError(fmt::format("{} tokens are too few for {} ranks with at least {} each",
-                                grid.contexts.front(), ranks, grid.granularity));
+  require_room(grid, ranks);
   PartitionStudy out{PartitionTable(ranks), lengths(grid)};
   const std::size_t count =
       threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());

@@ -37,9 +37,12 @@ struct PartitionStudy {
 /// each.
 using EvaluatorFactory = std::function<ChainEvaluator(int ranks, long long context)>;
 
+/// Throws UserError if the shortest context is too short for `ranks` parts of the grid's granularity.
+void require_room(const PartitionGrid& grid, int ranks);
+
 /// The table has a row every grid.spacing tokens from the first to the last context, and is judged at the
-/// quarters between any two rows. Results do not depend on the threads (0: all cores). Throws UserError if a
-/// context is too short for `ranks` parts of the grid's granularity.
+/// quarters between any two rows. Results do not depend on the threads (0: all cores). Needs
+/// require_room().
 PartitionStudy study_partitions(const Case& c, const PartitionGrid& grid, int ranks, int threads,
                                 const EvaluatorFactory& exact = {});
 

@@ -9,10 +9,10 @@ namespace shardline::scenario_parts {
 namespace {
 
 // Ring sizes and TP of questions that name their plan themselves.
-int read_tpa(const Reader& r, int cp, int system_gpus) {
+int read_tpa(const Reader& r, int cp, int system_gpus, const char* ranks = "cp") {
   const auto tpa = static_cast<int>(r.at("tpa").integer(1, 1024));
   if (static_cast<long long>(tpa) * cp > system_gpus) {
-    r.fault(fmt::format("{}: cp x tpa is {} GPUs but the system has {}", r.path(),
+    r.fault(fmt::format("{}: {} x tpa is {} GPUs but the system has {}", r.path(), ranks,
                         static_cast<long long>(tpa) * cp, system_gpus));
   }
   return tpa;
@@ -144,8 +144,12 @@ std::vector<long long> read_contexts(const Reader& r) {
     if (from > to) r.fault(fmt::format("{} runs from {} to {}: from must not exceed to", r.path(), from, to));
     for (long long n = from; n <= to && out.size() <= kMostContexts; n += step) out.push_back(n);
   } else {
-    for (const Reader& item : r.items()) out.push_back(item.tokens(1, kLongest));
-    if (r.is_sequence() && out.empty())
+    for (const Reader& item : r.items()) {
+      const long long n = item.tokens(1, kLongest);
+      // What could not be read is no short context.
+      if (item.is_scalar() && std::holds_alternative<long long>(parse_tokens(item.text()))) out.push_back(n);
+    }
+    if (r.is_sequence() && r.items().empty())
       r.fault(r.path() + " is empty", {"expected a list such as [4Ki tokens, 8Ki tokens]"});
   }
   if (out.size() > kMostContexts)
@@ -166,7 +170,7 @@ PartitionGrid read_partition(const Reader& r, int system_gpus) {
   if (!g.processes.empty() && g.processes.front() < 2)
     processes.fault("partition.processes: a chain has at least 2 ranks");
   if (r.has("tpa")) {
-    g.tpa = read_tpa(r, most, system_gpus);
+    g.tpa = read_tpa(r, most, system_gpus, "processes");
   } else if (r.find("tpa"); most > system_gpus) {
     processes.fault(
         fmt::format("partition.processes reaches {} but the system has {} GPUs", most, system_gpus));
@@ -179,7 +183,7 @@ PartitionGrid read_partition(const Reader& r, int system_gpus) {
     contexts.fault(fmt::format("partition.contexts: {} tokens are too few for {} ranks with at least {} each",
                                g.contexts.front(), most, g.granularity));
   if ((g.contexts.back() - g.contexts.front()) / g.spacing >= kMostRows)
-    r.fault(fmt::format("partition: a row every {} tokens makes more than {}", g.spacing, kMostRows));
+    r.fault(fmt::format("partition: a row every {} tokens makes more than {} rows", g.spacing, kMostRows));
   return g;
 }
 

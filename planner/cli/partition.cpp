@@ -150,6 +150,7 @@ int partition(const PartitionOptions& o, const Provenance& made_by) {
     PartitionGrid& grid = study.partition;
     if (o.granularity) grid.granularity = *o.granularity;
     if (o.spacing) grid.spacing = spacing_of(*o.spacing, grid);
+    require_room(grid, grid.processes.back());
     fmt::print(
         "{}: partitions of a KV-Runahead chain, ranks of {} GPU{}, boundaries at multiples of {} tokens\n\n",
         study.title, grid.tpa, grid.tpa == 1 ? "" : "s", grid.granularity);

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "models/catalog.hpp"
-#include "planner/chain_cost.hpp"
+#include "planner/partition_study.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -153,6 +153,173 @@ TEST(Partition, K5InterpolatedPartitionOfThePaper) {
   // Figure 6a: two processes at 16k, found to strides of some hundred tokens.
   EXPECT_NEAR(static_cast<double>(best_partition(published_machine(), {16384, 2, 1}).best.tokens[0]), 9728,
               100);
+}
+
+TEST(Partition, K4BruteForceOfThePaperAtEverySpeedOfTheLink) {
+  for (const double link : {300.0, 10.0, 1.0, 0.2}) {
+    SCOPED_TRACE(link);
+    const ChainCost cost = published_machine(gigabytes_per_second(link));
+    for (const int ranks : {2, 3, 4}) {
+      const PartitionProblem p{8192, ranks, 256};
+      Seconds least(1e18);
+      std::vector<long long> parts;
+      every_partition(p, parts, [&] { least = std::min(least, chain_time(cost, parts)); });
+      const SearchedPartition s = best_partition(cost, p);
+      EXPECT_TRUE(s.best.proven);
+      EXPECT_NEAR(s.best.ttft / least, 1, 1e-12);
+    }
+  }
+}
+
+TEST(Partition, K3GridSearchNeverBeatsOurs) {
+  for (const int ranks : {2, 3, 4, 6, 12}) {
+    for (const long long context : {4096, 10000, 16384}) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, " << context);
+      const PartitionProblem p{context, ranks, 64};
+      const ChainCost cost = published_machine();
+      const SearchedPartition ours = best_partition(cost, p);
+      const PartitionResult grid = grid_search(cost, p);
+      EXPECT_TRUE(ours.best.proven);
+      EXPECT_GE(grid.ttft, ours.best.ttft);
+      EXPECT_LE(grid.ttft, chain_time(cost, even_partition(p)));
+      EXPECT_LE(ours.bound.ttft, ours.best.ttft);
+      EXPECT_LE(ours.bound.ideal, ours.best.ttft);
+      EXPECT_EQ(chain_time(cost, grid.tokens), grid.ttft);
+    }
+  }
+  // "about 33 h" at one second each.
+  EXPECT_NEAR(published_search_cost({16384, 8, 1}) / 3600, 33, 1);
+}
+
+TEST(Partition, K4MoreRanksAreFasterWhereMessagesAreFast) {
+  for (const long long context : {4096, 16384, 65536}) {
+    Seconds before(1e18);
+    for (const int ranks : {1, 2, 3, 4, 6, 8, 12, 16}) {
+      const Seconds now = best_partition(published_machine(), {context, ranks, 16}).best.ttft;
+      EXPECT_LT(now, before) << context << " on " << ranks;
+      before = now;
+    }
+  }
+}
+
+TEST(Partition, K4TheExactEvaluatorDecides) {
+  const PartitionProblem p{4096, 3, 64};
+  const ChainCost cost = published_machine();
+  int calls = 0;
+  // Something that the closed form knows nothing of: the first rank is slower with every token over 1024.
+  const ChainEvaluator exact = [&](std::span<const long long> parts) {
+    ++calls;
+    return chain_time(cost, parts) + Seconds(1e-3) * static_cast<double>(std::max(0LL, parts[0] - 1024));
+  };
+  const SearchedPartition closed = best_partition(cost, p), s = best_partition(cost, p, {exact, 0});
+  EXPECT_GT(calls, 10);
+  EXPECT_FALSE(s.best.proven);
+  EXPECT_EQ(s.best.ttft, exact(s.best.tokens));
+  EXPECT_LT(s.best.ttft, exact(closed.best.tokens));
+  EXPECT_EQ(grid_search(cost, p, exact).ttft, exact(grid_search(cost, p, exact).tokens));
+}
+
+TEST(Partition, K5InterpolationIsExactInItsRowsAndWithinThePapersLoss) {
+  for (const int ranks : {2, 4, 8}) {
+    for (const long long granularity : {1, 64}) {
+      const ChainCost cost = published_machine();
+      PartitionTable table(ranks);
+      std::vector<std::vector<long long>> rows;
+      for (long long n = 4096; n <= 16384; n += 4096) {
+        rows.push_back(best_partition(cost, {n, ranks, granularity}).best.tokens);
+        table.add(n, rows.back());
+      }
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        EXPECT_EQ(table.partition(4096 * static_cast<long long>(i + 1), granularity), rows[i]);
+      // Section 5: KVR-P within 1.1 % (4 ranks) and 1.3 % (8 ranks) of KVR-S. Parts of whole granules jump.
+      for (long long n = 4096; n < 16384 && granularity == 1; n += 512) {
+        const Seconds searched = best_partition(cost, {n, ranks, 1}).best.ttft;
+        EXPECT_LE(chain_time(cost, table.partition(n, 1)) / searched, 1.013) << ranks << " ranks, " << n;
+      }
+    }
+  }
+}
+
+TEST(Partition, K5BeyondItsRowsAndJustBelowThem) {
+  PartitionTable table(2);
+  table.add(1024, std::vector<long long>{640, 384});
+  table.add(2048, std::vector<long long>{1536, 512});
+  EXPECT_THAT(table.partition(512, 64), ElementsAre(320, 192));
+  EXPECT_THAT(table.partition(4096, 64), ElementsAre(3072, 1024));
+  EXPECT_THAT(table.partition(1536, 64), ElementsAre(1088, 448));
+  EXPECT_THAT(table.partition(2048 - 63, 64), ElementsAre(1536, 449));  // the row's, cut
+  EXPECT_THAT(partition_of({10, 3, 3}, std::vector<double>{0.98, 0.01, 0.01}), ElementsAre(3, 3, 4));
+}
+
+Case llama_on_a100() {
+  Case c =
+      make_case(load_model("llama-7b", source_path("models/catalog")),
+                load_system("a100-sxm", source_path("hardware/catalog")),
+                {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}, 0, 16, Routing{});
+  c.phase = Phase::prefill;
+  return c;
+}
+
+TEST(Partition, K6OneRankIsAPrefillByEvents) {
+  Case c = llama_on_a100();
+  for (const int tpa : {1, 4}) {
+    for (const long long context : {100, 4096, 10000}) {
+      c.requests = {{0, context}};
+      Plan plan;
+      plan.tpa = plan.tpf = tpa;
+      Evaluator e(c);
+      const std::vector<long long> all{context};
+      EXPECT_NEAR(chain_time(chain_cost(c, 1, tpa), all) / e.simulate(plan), 1, 1e-12);
+    }
+  }
+  // A rank with a prefix does the work of one whose prefix is cached.
+  c.requests = {{3072, 1024}};
+  Evaluator e(c);
+  const ChainCost cost = chain_cost(c, 4, 1);
+  const ChainStep s = cost.step(1024, 4096);
+  EXPECT_NEAR((s.loop() * cost.layers + cost.tail) / e.simulate(Plan{}), 1, 1e-12);
+}
+
+TEST(Partition, K6PricesNeverFallBetweenWholeTiles) {
+  const ChainCost cost = chain_cost(llama_on_a100(), 4, 1);
+  for (long long c = 128; c < 8192; c += 128) {
+    for (const long long s : {c, c + 1024, 16384LL}) {
+      const ChainStep a = cost.step(c, s);
+      for (const ChainStep& b : {cost.step(c, s + 128), cost.step(c + 128, s + 128)}) {
+        EXPECT_LE(a.loop(), b.loop()) << c << " of " << s;
+        EXPECT_LE(a.project, b.project);
+        EXPECT_LE(a.send, b.send);
+      }
+    }
+  }
+}
+
+TEST(Partition, K6BruteForceOnACalibratedSystem) {
+  const ChainCost cost = chain_cost(llama_on_a100(), 4, 1);
+  const PartitionProblem p{4096, 4, 128};
+  Seconds least(1e18);
+  std::vector<long long> parts;
+  every_partition(p, parts, [&] { least = std::min(least, chain_time(cost, parts)); });
+  const SearchedPartition s = best_partition(cost, p);
+  EXPECT_TRUE(s.best.proven);
+  EXPECT_NEAR(s.best.ttft / least, 1, 1e-12);
+}
+
+TEST(Partition, SameForAnyNumberOfThreads) {
+  PartitionGrid grid;
+  grid.contexts = {2048, 5000, 8192};
+  grid.processes = {4};
+  const Case c = llama_on_a100();
+  const PartitionStudy one = study_partitions(c, grid, 4, 1), three = study_partitions(c, grid, 4, 3);
+  ASSERT_EQ(one.cells.size(), three.cells.size());
+  ASSERT_EQ(one.cells.size(), 10u);  // 2048, 6144, 8192 and the quarters between; 5000
+  for (std::size_t i = 0; i < one.cells.size(); ++i) {
+    EXPECT_EQ(one.cells[i].searched.best.tokens, three.cells[i].searched.best.tokens);
+    EXPECT_EQ(one.cells[i].searched.best.ttft, three.cells[i].searched.best.ttft);
+    EXPECT_EQ(one.cells[i].searched.best.evaluations, three.cells[i].searched.best.evaluations);
+    EXPECT_EQ(one.cells[i].interpolated, three.cells[i].interpolated);
+  }
+  EXPECT_THROW(study_partitions(c, grid, 17, 1), UserError);
 }
 
 }  // namespace
