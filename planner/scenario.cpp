@@ -257,12 +257,18 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
     asked.question = Question::thresholds;
     asked.thresholds = scenario_parts::read_thresholds(*v, system_gpus);
   }
+  if (const auto v = root.find("partition")) {
+    if (root.has("conversation") || root.has("thresholds"))
+      v->fault("a scenario asks for partitions, for a conversation or for thresholds, for one of them");
+    asked.question = Question::partition;
+    asked.partition = scenario_parts::read_partition(*v, system_gpus);
+  }
   Phase phase = Phase::decode;
   if (asked.question != Question::sweep) phase = Phase::prefill;
   if (const auto v = root.find("phase")) {
     const auto i = choice(*v, {"decode", "prefill"});
     if (i && asked.question != Question::sweep)
-      v->fault("phase is for sweeps: a conversation has both, thresholds are of prefill");
+      v->fault("phase is for sweeps: a conversation has both, thresholds and partitions are of prefill");
     if (i == 1u) phase = Phase::prefill;
   }
   long long context = 0;
@@ -276,10 +282,12 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
     if (asked.question == Question::sweep) {
       requests = scenario_parts::read_requests(root.at("requests"));
     } else if (const auto v = root.find("requests")) {
-      v->fault("requests are for sweeps: a conversation has turns, thresholds have a grid");
+      v->fault(
+          "requests are for sweeps: a conversation has turns, thresholds have a grid, partitions have "
+          "contexts");
     }
   }
-  bool persistent = asked.question != Question::sweep;
+  bool persistent = asked.question == Question::conversation || asked.question == Question::thresholds;
   if (const auto v = root.find("persistent_kv")) {
     persistent = v->boolean();
     if (phase == Phase::decode) v->fault("persistent_kv is for prefill");

@@ -16,7 +16,7 @@ struct Comparison {
 };
 
 /// What a scenario asks. sweep: the best plans of a decode step or a prefill.
-enum class Question : unsigned char { sweep, conversation, thresholds };
+enum class Question : unsigned char { sweep, conversation, thresholds, partition };
 
 /// A conversation: each turn appends `fresh` tokens (prefill) and is answered with `output` tokens (decode).
 struct Turn {
@@ -36,6 +36,15 @@ struct ThresholdGrid {
   int fresh_per_octave = 4, miss_per_octave = 2, test_points = 2000;
 };
 
+/// Contexts that a KV-Runahead chain of some numbers of ranks is to share out.
+struct PartitionGrid {
+  std::vector<long long> contexts;  // ascending
+  std::vector<int> processes;       // ranks of a chain
+  int tpa = 1;                      // GPUs of a rank
+  long long granularity = 128;      // boundaries are multiples of it
+  long long spacing = 4096;         // of the lookup table's rows
+};
+
 /// One model of a scenario with everything that its search needs.
 struct Study {
   Case study;
@@ -45,6 +54,7 @@ struct Study {
   Question question = Question::sweep;
   Conversation conversation;
   ThresholdGrid thresholds;
+  PartitionGrid partition;
 };
 
 /// Whose costs: of the system's calibration, or of its parameters alone.

@@ -54,6 +54,15 @@ struct ThresholdsOptions {
 /// When to pass KV and when Q: rules, lookup table, regret.
 int thresholds(const ThresholdsOptions& options, const Provenance& made_by);
 
+struct PartitionOptions {
+  std::string scenario, out;
+  std::optional<std::string> spacing;  // "2Ki tokens"; the scenario's if none
+  std::optional<long long> granularity;
+  int threads = 0;
+};
+/// How many tokens each rank of a KV-Runahead chain takes, and the lookup table.
+int partition(const PartitionOptions& options, const Provenance& made_by);
+
 struct ConversationOptions {
   std::string scenario, costs, out;
 };

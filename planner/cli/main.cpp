@@ -110,6 +110,22 @@ int run(int argc, char** argv) {
   t->add_option("--threads", thresholds.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
   t->footer("Example:\n  shardline thresholds thresholds_gtt -o out/thresholds");
 
+  cli::PartitionOptions partition;
+  CLI::App* k = app.add_subcommand("partition", "How many tokens each rank of a KV-Runahead chain takes");
+  k->add_option("scenario", partition.scenario,
+                "Scenario file with a partition, or the name of a shipped one")
+      ->required();
+  k->add_option("-o,--out", partition.out,
+                "Folder for the lookup table (JSON), all lengths (CSV) and the plot");
+  k->add_option(
+      "--spacing", partition.spacing,
+      "Between the rows of the lookup table, for instance \"2Ki tokens\" (default: the scenario's)");
+  k->add_option("--granularity", partition.granularity,
+                "Boundaries are multiples of so many tokens (default: the scenario's)")
+      ->check(CLI::Range(1, 1'000'000));
+  k->add_option("--threads", partition.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
+  k->footer("Example:\n  shardline partition partition_llama7b_a100 -o out/partition");
+
   cli::ConversationOptions conversation;
   CLI::App* n = app.add_subcommand("conversation", "TTFT and TTIT of every turn of a conversation");
   n->add_option("scenario", conversation.scenario,
@@ -171,6 +187,7 @@ int run(int argc, char** argv) {
   if (s->parsed()) return cli::sweep(sweep, made_by);
   if (m->parsed()) return cli::simulate(simulate, made_by);
   if (t->parsed()) return cli::thresholds(thresholds, made_by);
+  if (k->parsed()) return cli::partition(partition, made_by);
   if (n->parsed()) return cli::conversation(conversation, made_by);
   if (y->parsed()) return cli::verify(verify);
   if (c->parsed()) return cli::calibrate(calibrate, made_by);

@@ -28,7 +28,10 @@ Seconds time_target(const std::string& flag, const std::string& text) {
 void require_question(const Study& study, const std::string& scenario, Question wanted) {
   if (study.question == wanted) return;
   const auto command = [](Question q) {
-    return q == Question::sweep ? "sweep" : q == Question::thresholds ? "thresholds" : "conversation";
+    return q == Question::sweep        ? "sweep"
+           : q == Question::thresholds ? "thresholds"
+           : q == Question::partition  ? "partition"
+                                       : "conversation";
   };
   throw UserError(
       fmt::format("{} asks for another answer: run shardline {}", scenario, command(study.question)));
