@@ -21,5 +21,6 @@ std::vector<Request> read_requests(const Reader& r);
 Approximate read_approximate(const Reader& r);
 Conversation read_conversation(const Reader& r, int system_gpus);
 ThresholdGrid read_thresholds(const Reader& r, int system_gpus);
+PartitionGrid read_partition(const Reader& r, int system_gpus);
 
 }  // namespace shardline::scenario_parts

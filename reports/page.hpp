@@ -14,11 +14,14 @@ struct PagePoint {
   std::string command;  // simulates this plan; a click copies it
   int gpus = 0;
   long long batch = 0, users = 0;
-  double ttl_ms = 0;              // time between two tokens of one user; prefill: time to first token
-  double tokens_per_s_user = 0;   // the chart's x axis; more is better on both
-  double tokens_per_s_gpu = 0;    // the chart's y axis
-  double memory_gb = 0;           // per GPU
-  bool frontier = false;          // on the overall frontier; drawn with a ring
+  double ttl_ms = 0;             // time between two tokens of one user; prefill: time to first token
+  double tokens_per_s_user = 0;  // the chart's x axis; more is better on both
+  double tokens_per_s_gpu = 0;   // the chart's y axis
+  double memory_gb = 0;          // per GPU
+  bool frontier = false;         // on the overall frontier; drawn with a ring
+  // Parts of the time by what it rests on: they add up to 1, or are all 0 where that is not known. Open
+  // marks: more than half is extrapolated or assumed.
+  double measured = 0, fitted = 0, extrapolated = 0, assumed = 0;
   double attention_computed = 1;  // part of the exact attention; a column where one is below 1
 };
 
@@ -26,6 +29,7 @@ struct PagePoint {
 struct Page {
   std::string title, summary, scenario, command, version;
   std::vector<PagePoint> points;
+  std::string costs{};  // where they are from, in a line; empty: not said
   std::string time_label = "TTL (ms)", x_label = "Tokens/s per user", y_label = "Tokens/s per GPU";
 };
 
