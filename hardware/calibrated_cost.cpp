@@ -217,7 +217,10 @@ std::optional<FittedPrice> CalibratedCost::price(const Op& op, const GroupFabric
     case OpKind::gemm:
       return op.shape.gemm.experts.held > 0 ? experts(op) : gemm(op);
     case OpKind::attend:
+      if (op.shape.attend.rectangle) return std::nullopt;
       return op.shape.attend.tiles > 0 ? prefill(op) : decode(op);
+    case OpKind::launch:
+      return std::nullopt;
     case OpKind::merge:
     case OpKind::elementwise:
     case OpKind::compress:

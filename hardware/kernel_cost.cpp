@@ -122,7 +122,8 @@ CostModel::Key CostModel::key_of(const Op& op) {
     std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
   } else if (op.kind == OpKind::attend) {
     const AttendShape& a = op.shape.attend;
-    const double v[] = {a.q_heads, a.qk_dim, a.v_dim, a.pairs, a.kv_rows, a.kv_elements, a.q_rows, a.tiles};
+    const double v[] = {a.q_heads, a.qk_dim,           a.v_dim, a.pairs, a.kv_rows, a.kv_elements, a.q_rows,
+                        a.tiles,   double(a.rectangle)};
     std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
   } else {
     const ExchangeShape& x = op.shape.exchange;
@@ -176,11 +177,15 @@ OpCost CostModel::by_measurement(const Op& op) {
 OpCost CostModel::by_parameters(const Op& op) {
   const Device& d = system_->device;
   OpCost c;
+  if (op.drive == Drive::host_layer) {
+    c.latency = system_->runtime.host_layer * op.launches;
+    return c;
+  }
   c.latency = d.kernel_cost * op.launches;
   if (op.kind == OpKind::gemm || op.kind == OpKind::attend) {
     FlopsPerSecond rate = d.achieved(op.math);
     SL_CHECK(rate > FlopsPerSecond(0), "the device has a unit for the arithmetic of every op");
-    if (op.kind == OpKind::attend && op.shape.attend.tiles > 0) {
+    if (op.kind == OpKind::attend && op.shape.attend.tiles > 0 && !op.shape.attend.rectangle) {
       rate = d.peak[static_cast<std::size_t>(op.math)] * tile_rate(d, op.shape.attend);
     }
     c.tensor = flops(op) * (tensor_rate_ / rate);

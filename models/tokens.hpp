@@ -30,6 +30,9 @@ std::int64_t real_rows(TokenView tokens);
 /// below 2^53.
 double causal_pairs(TokenView queries, TokenView keys);
 
+/// Pairs (q, k) of equal request, whatever their positions: what a matrix product of both computes.
+double all_pairs(TokenView queries, TokenView keys);
+
 /// Query rows of one tile of a prefill attention kernel (FlashAttention-3 on Hopper: 128).
 inline constexpr int kTileRows = 128;
 /// [T2] Tiles of kTileRows query rows that a flash kernel cuts the intervals into, one interval at a time.

@@ -85,11 +85,12 @@ std::shared_ptr<const Placement> turns(const std::vector<Request>& requests, int
 }
 
 void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Workload& w, Plan p,
-                 std::vector<VerifyCase>& out) {
+                 std::vector<VerifyCase>& out, AttentionKernel kernel = AttentionKernel::flash) {
   VerifyCase v;
   v.study = small_case(h, z);
   v.study.phase = Phase::prefill;
   v.study.requests = w.requests;
+  v.study.kernels.attention = kernel;
   if (w.history) v.study.placement = turns(w.requests, p.cp);
   p.strategy = s.id;
   p.tpf = p.tpa;
@@ -113,8 +114,18 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
     v.problem.hidden = z.hidden;
     v.problem.ffn_inner = z.inner;
   }
-  v.what = fmt::format("{}, {}, {}", h.name, w.name, to_string(p));
+  const char* eager = kernel == AttentionKernel::eager ? ", eager" : "";
+  v.what = fmt::format("{}, {}{}, {}", h.name, w.name, eager, to_string(p));
   out.push_back(std::move(v));
+}
+
+// Parts in the ratio of ranks : ranks - 1 : ... : 1; the first takes the rest.
+std::vector<long long> falling_partition(long long tokens, int ranks) {
+  std::vector<long long> parts;
+  for (int k = 0; k < ranks; ++k) parts.push_back(tokens * 2 * (ranks - k) / (ranks * (ranks + 1)));
+  for (int k = 1; k < ranks; ++k) tokens -= parts[static_cast<std::size_t>(k)];
+  parts.front() = tokens;
+  return parts;
 }
 
 void add_decode(const Strategy& s, const Heads& h, const CaseSizes& z, long long context, Plan p,
@@ -172,6 +183,12 @@ std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
             p.batch = w.requests.size() == 1 && tpa == 2 ? 2 : 1;
             if (w.history) p.batch = 1;
             add_prefill(s, h, z, w, p, out);
+            if (s.id != StrategyId::kv_runahead && s.id != StrategyId::tsp) continue;
+            if (cp == 3) add_prefill(s, h, z, w, p, out, AttentionKernel::eager);
+            if (s.id != StrategyId::kv_runahead || w.requests.size() > 1) continue;
+            p.partition = falling_partition(w.requests.front().fresh, cp);
+            for (const AttentionKernel kernel : {AttentionKernel::flash, AttentionKernel::eager})
+              add_prefill(s, h, z, w, p, out, kernel);
           }
         }
       }

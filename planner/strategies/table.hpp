@@ -6,6 +6,6 @@
 namespace shardline {
 
 extern const Strategy kTensor, kPipeline, kDpEp, kKvShard, kHelix, kRingPassKv, kRingPassQ, kRingDecode,
-    kAllgatherKv, kUlysses;
+    kAllgatherKv, kUlysses, kKvRunahead, kTsp;
 
 }  // namespace shardline
