@@ -230,6 +230,7 @@ OpIndex ScheduleBuilder::hop(const char* name, Part part, Group group, int sende
 }
 
 OpIndex ScheduleBuilder::launch(const char* name, double share) {
+  after({});
   Op& op = add(OpKind::launch, Part::host, name, share);
   op.lane = Lane::host;
   op.drive = Drive::host_layer;

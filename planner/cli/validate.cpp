@@ -20,7 +20,7 @@ PaperOptions paper_options(const ValidateOptions& o) {
 
 int validate(const ValidateOptions& o, const Provenance& made_by) {
   if (o.paper == "all") {
-    if (!o.truth.empty()) throw UserError("--truth is for validate context_parallel");
+    if (!o.truth.empty()) throw UserError("--truth is for validate context_parallel and kv_runahead");
     PaperOptions options = paper_options(o);
     options.both_costs = true;
     return validate_all(options, o.out.empty() ? "out/validation" : o.out, made_by);
@@ -29,12 +29,14 @@ int validate(const ValidateOptions& o, const Provenance& made_by) {
     if (!o.sensitivity) throw UserError("--no-sensitivity is for validate helix");
     return validate_context(o.truth, o.out, made_by);
   }
+  if (o.paper == "kv_runahead" && (!o.truth.empty() || !o.out.empty()))
+    return validate_chain(o.truth, o.out, made_by);
   std::vector<std::string> names;
   for (const Paper& p : papers()) {
     names.emplace_back(p.id);
     if (o.paper != p.id) continue;
     if (!o.truth.empty() || !o.out.empty())
-      throw UserError("--truth and --out are for validate context_parallel");
+      throw UserError("--truth and --out are for validate context_parallel and kv_runahead");
     fmt::print("{}", terminal_text(p.report(paper_options(o))));
     return 0;
   }

@@ -4,6 +4,7 @@
 
 #include "planner/published/context_paper.hpp"
 #include "planner/published/helix_report.hpp"
+#include "planner/published/kv_runahead_paper.hpp"
 
 namespace shardline {
 
@@ -19,10 +20,15 @@ PaperReport context_parallel(const PaperOptions& o) {
   return context_paper(truth, context_report(truth, simulated_times(o.catalogs), o.go_on), "");
 }
 
+PaperReport kv_runahead(const PaperOptions& o) {
+  return chain_paper(chain_truth_of("", o.catalogs), o.catalogs, o.go_on);
+}
+
 }  // namespace
 
 std::span<const Paper> papers() {
-  static constexpr std::array kPapers{Paper{"helix", helix}, Paper{"context_parallel", context_parallel}};
+  static constexpr std::array kPapers{Paper{"helix", helix}, Paper{"context_parallel", context_parallel},
+                                      Paper{"kv_runahead", kv_runahead}};
   return kPapers;
 }
 

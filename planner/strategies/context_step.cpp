@@ -192,6 +192,11 @@ void ContextStep::attend_gathered() {
         flow()->move(op, {rank(k, t), rank(to, t), whole(kv, row_count, width), target});
     }
   }
+  if (c.kernels.attention == AttentionKernel::eager) {
+    const double n = static_cast<double>(row_count) * p.cp;
+    b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise,
+                  {n, width, 2 * n * width * kv_bytes()});
+  }
   Tokens gathered;
   for (int k = 0; k < p.cp; ++k) gathered.insert(gathered.end(), keys(k).begin(), keys(k).end());
   const OpIndex computed = attend_lists(
