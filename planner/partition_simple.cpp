@@ -52,16 +52,16 @@ class Search {
     if (best_.parts.empty() || t < best_.ttft.value) best_ = {parts, Seconds(t), 0};
   }
 
-  // Moves every boundary by `stride` either way while that is faster.
+  // Gives `stride` tokens of any part to any other while that is faster.
   void refine(long long stride) {
     for (bool better = true; better;) {
       better = false;
-      for (std::size_t k = 0; k + 1 < best_.parts.size(); ++k) {
-        for (const long long by : {stride, -stride}) {
+      for (std::size_t from = 0; from < best_.parts.size(); ++from) {
+        for (std::size_t to = 0; to < best_.parts.size(); ++to) {
+          if (from == to || best_.parts[from] <= stride) continue;
           Parts parts = best_.parts;
-          parts[k] += by;
-          parts[k + 1] -= by;
-          if (parts[k] < 1 || parts[k + 1] < 1) continue;
+          parts[from] -= stride;
+          parts[to] += stride;
           const Seconds before = best_.ttft;
           consider(parts);
           better = better || best_.ttft < before;

@@ -173,6 +173,7 @@ class ChainReader {
       for (const Reader& item : v->items()) p.ratios.push_back(item.number(1e-6, 1));
     }
     if (const auto v = r.find("boundaries")) {
+      p.coarse = true;
       double before = -1;
       for (const Reader& item : v->items()) {
         const auto at = static_cast<double>(item.integer(0, p.context));

@@ -34,6 +34,7 @@ struct ChainPartition {
   long long context = 0;
   std::vector<double> ratios;
   std::vector<long long> between;
+  bool coarse = false;  // given as boundaries, which lie on the grid of a search
 };
 
 /// What eager kernels and the host of a model need, beside the system's own parameters.
