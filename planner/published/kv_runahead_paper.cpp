@@ -265,11 +265,9 @@ class Builder {
     }
     if (const ErrorSummary e = errors_of(paper_, kSpeedups, Standing::derived); e.count > 0)
       paper_.groups.push_back({kSpeedups, Standing::derived, e});
-    if (!truth_.partitions.empty()) {
-      PaperGroup g{kRatios};
-      g.errors.count = errors_of(paper_, kRatios, Standing::held_out).count;
-      g.finding = fmt::format("farthest {:.4f}", farthest_);
-      g.goal = fmt::format("within {:g}", kRatioGoal);
+    if (errors_of(paper_, kRatios, Standing::held_out).count > 0) {
+      PaperGroup g{kRatios, Standing::held_out, errors_of(paper_, kRatios, Standing::held_out)};
+      g.goal = fmt::format("each within {:g}", kRatioGoal);
       g.verdict = farthest_ <= kRatioGoal ? Verdict::met : Verdict::missed;
       paper_.groups.push_back(std::move(g));
     }

@@ -276,6 +276,17 @@ OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId,
   return op;
 }
 
+const Placement* cached_placement(const Case& c, const Plan& p) {
+  // A placement is of one batch entry: with more, each was prefilled in one turn.
+  return p.batch == 1 ? c.placement.get() : nullptr;
+}
+
+void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
+                   void (*attention)(ContextStep&)) {
+  build_prefill(schedule, c, p, context_layout(batch_requests(c, p), p.cp, cached_placement(c, p)),
+                pad_queries, attention);
+}
+
 double cache_shards(const Case& c, const Plan& p) {
   if (p.strategy == StrategyId::kv_runahead) return 1;  // the last rank ends with all of it
   if (p.strategy != StrategyId::ulysses) return p.cp;

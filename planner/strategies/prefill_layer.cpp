@@ -353,17 +353,6 @@ class Layer {
 
 }  // namespace
 
-const Placement* cached_placement(const Case& c, const Plan& p) {
-  // A placement is of one batch entry: with more, each was prefilled in one turn.
-  return p.batch == 1 ? c.placement.get() : nullptr;
-}
-
-void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
-                   void (*attention)(ContextStep&)) {
-  build_prefill(schedule, c, p, context_layout(batch_requests(c, p), p.cp, cached_placement(c, p)),
-                pad_queries, attention);
-}
-
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries,
                    void (*attention)(ContextStep&)) {
   std::vector<StageLayers> stages;

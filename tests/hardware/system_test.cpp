@@ -89,13 +89,13 @@ TEST(Systems, UnknownNamesAreAnsweredWithTheNearest) {
     load_system("h100_hgx", testing::system_catalog());
     FAIL() << "no error";
   } catch (const UserError& e) {
-    EXPECT_STREQ(
-        e.what(),
-        "unknown system h100_hgx\n"
-        "expected one of: a100-sxm, b200-hgx, gb200-nvl72, gb300-nvl72, h100-gti, h100-gtt, h100-hgx, "
-        "h200-hgx\n"
-        "did you mean h100-hgx?\n"
-        "or the path of a .yaml file\n");
+    EXPECT_STREQ(e.what(),
+                 "unknown system h100_hgx\n"
+                 "expected one of: a100-hf-eager, a100-hf-eager-10g, a100-hf-eager-1g, a100-sxm, b200-hgx, "
+                 "gb200-nvl72, gb300-nvl72, h100-gti, h100-gtt, h100-hgx, "
+                 "h200-hgx\n"
+                 "did you mean h100-hgx?\n"
+                 "or the path of a .yaml file\n");
   }
   EXPECT_THROW(load_system("no/such/system.yaml", testing::system_catalog()), UserError);
   EXPECT_THROW(system_names(testing::system_catalog() / "nowhere"), UserError);

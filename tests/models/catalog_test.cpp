@@ -18,9 +18,10 @@ std::string error_of(const std::string& name_or_path) {
 }
 
 TEST(Catalog, NamesAreSortedFileNames) {
-  const std::vector<std::string> names = {"deepseek-r1", "falcon-1b",      "falcon-7b",      "kimi-k2",
-                                          "llama-13b",   "llama-3.1-405b", "llama-3.1-70b",  "llama-3.1-8b",
-                                          "llama-30b",   "llama-7b",       "qwen3-235b-a22b"};
+  const std::vector<std::string> names = {"deepseek-r1",    "falcon-1b",      "falcon-7b",     "kimi-k2",
+                                          "llama-13b",      "llama-3.1-405b", "llama-3.1-70b", "llama-3.1-8b",
+                                          "llama-30b",      "llama-7b",       "llama-7b-gqa8", "llama-7b-mqa",
+                                          "qwen3-235b-a22b"};
   EXPECT_EQ(catalog_names(testing::catalog_dir()), names);
 }
 
@@ -55,7 +56,7 @@ TEST(Catalog, UnknownNameListsTheCatalogue) {
             "unknown model llama-3.1-40b\n"
             "expected one of: deepseek-r1, falcon-1b, falcon-7b, kimi-k2, llama-13b, llama-3.1-405b, "
             "llama-3.1-70b, "
-            "llama-3.1-8b, llama-30b, llama-7b, qwen3-235b-a22b\n"
+            "llama-3.1-8b, llama-30b, llama-7b, llama-7b-gqa8, llama-7b-mqa, qwen3-235b-a22b\n"
             "did you mean llama-3.1-405b?\n"
             "or the path of a .yaml file, a config.json or a folder that holds one\n");
 }
