@@ -10,31 +10,21 @@ namespace shardline {
 
 namespace {
 
-constexpr std::size_t kDtypes = 4;
-constexpr double kShortestMessage = 256;  // bytes: shorter ones were not measured and cost as much
-constexpr double kColdCache = 2;          // MB: a layer's cache is not in L2 when its turn comes
-constexpr double kExchangeSms = 24;       // that an engine sets apart for dispatch and combine
+constexpr double kColdCache = 2;     // MB: a layer's cache is not in L2 when its turn comes
+constexpr double kExchangeSms = 24;  // that an engine sets apart for dispatch and combine
 
 std::size_t at(Dtype t) { return static_cast<std::size_t>(t); }
 
 // With the scales of its blocks, as the fits count FP4.
 double stored_bytes(Dtype t) { return t == Dtype::fp4 ? 0.5 + 1.0 / 16 : bytes_per_element(t); }
 
-// No kernel is faster than the peaks of the device, whatever a form says far from its measurements, or with
-// operands that stayed in L2.
-double least(const Op& op, const FormContext& c) {
-  const Bytes read = op.kind == OpKind::gemm ? weight_bytes(op) : kv_bytes(op);
-  // Attention over a narrow cache may compute at twice the rate that its form counts with.
-  const double faster = op.kind == OpKind::attend && op.dtype != Dtype::bf16 ? 2 : 1;
-  return std::max(flops(op).value / (faster * c.flops), read.value / c.bandwidth);
-}
-
 bool rotates(const KernelFit& f) { return f.words[2].starts_with("torch_flow"); }
 
 // Axes of a form that grow with the tokens of an op.
 std::vector<std::size_t> growing_axes(std::string_view family) {
   if (family == "nccl" || family == "allreduce") return {1};
-  if (family == "alltoall") return {0, 1};
+  // More keys per sequence, or more sequences; more rows, or longer ones.
+  if (family == "attention_prefill" || family == "mla_prefill" || family == "alltoall") return {0, 1};
   return {0};
 }
 
@@ -52,8 +42,6 @@ void lower(Correction& c, const std::vector<std::size_t>& axes) {
   }
 }
 
-Basis worse(Basis a, Basis b) { return std::max(a, b); }
-
 }  // namespace
 
 std::string_view to_string(Basis b) {
@@ -62,10 +50,17 @@ std::string_view to_string(Basis b) {
   return names[static_cast<std::size_t>(b)];
 }
 
-// Of several kernels the one with most measured shapes; '*' stands for any word.
+// Of several kernels a preferred one, else that with most measured shapes; '*' stands for any word.
 CalibratedCost::Use CalibratedCost::use(const char* family,
                                         std::initializer_list<std::string_view> words) const {
   Use best;
+  const std::vector<std::string>& prefer = system_->calibration.prefer;
+  const auto preferred = [&](const KernelFit& f) {
+    return std::find_first_of(f.words.begin(), f.words.end(), prefer.begin(), prefer.end()) != f.words.end();
+  };
+  const auto before = [&](const KernelFit& a, const KernelFit& b) {
+    return preferred(a) != preferred(b) ? preferred(a) : a.alone.rows > b.alone.rows;
+  };
   for (const KernelFit& f : system_->calibration.fits) {
     if (f.form->family != std::string_view(family)) continue;
     bool same = true;
@@ -74,7 +69,7 @@ CalibratedCost::Use CalibratedCost::use(const char* family,
       same = same && (w == "*" || f.words[i] == w);
       ++i;
     }
-    if (!same || (best && best.fit->alone.rows >= f.alone.rows)) continue;
+    if (!same || (best && !before(f, *best.fit))) continue;
     Use u;
     if (!f.form->context(f.words, *system_, u.context)) continue;
     u.fit = &f;
@@ -143,6 +138,11 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
       const Use m = use("mla_prefill", {"kernel", "*", cache, "*"});
       prefill_[at(math)][at(stored)] = narrowed(p, stored, known);
       mla_prefill_[at(math)][at(stored)] = narrowed(m, stored, known);
+      // No kernel of these computes in FP4.
+      const Dtype rate = bf16 ? Dtype::bf16 : Dtype::fp8;
+      const char* type = bf16 ? "bf16" : "fp8";
+      absorb_[at(math)][at(stored)] = narrowed(use("mla_bmm", {"mla_gen_pre", type}), stored, rate);
+      expand_[at(math)][at(stored)] = narrowed(use("mla_bmm", {"mla_gen_post", type}), stored, rate);
     }
   }
   for (const Dtype stored : kKinds) {
@@ -150,8 +150,6 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
     const Dtype known = stored == Dtype::bf16 ? Dtype::bf16 : Dtype::fp8;
     decode_[at(stored)] = narrowed(use("attention_decode", {"*", cache, "*"}), stored, known);
     mla_decode_[at(stored)] = narrowed(use("mla_decode", {"kernel", "*", cache, "*"}), stored, known);
-    absorb_[at(stored)] = narrowed(use("mla_bmm", {"mla_gen_pre", cache}), stored, known);
-    expand_[at(stored)] = narrowed(use("mla_bmm", {"mla_gen_post", cache}), stored, known);
   }
   all_reduce_ = use("nccl", {"all_reduce"});
   engine_all_reduce_ = use("allreduce", {"*", "*"});
@@ -159,13 +157,13 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
   reduce_scatter_ = use("nccl", {"reduce_scatter"});
   all_to_all_ = use("nccl", {"alltoall"});
   send_recv_ = use("nccl", {"sendrecv"});
-  for (const char* name : {"trtllm_nvlink_two_sided", "deepep_ll", "deepep_normal"}) {
+  for (const std::string name :
+       {"trtllm_nvlink_two_sided", "deepep_ll", "deepep_normal", "deepep_v050_ll", "deepep_v050_normal"}) {
     for (const Dtype type : kKinds) {
       const char* own = type == Dtype::fp4 ? "nvfp4" : type == Dtype::fp8 ? "fp8" : "bf16";
       Exchange e;
-      e.name = name;
       e.dispatched = type;
-      e.sms = e.name == "deepep_normal" ? kExchangeSms : 0;
+      e.sms = name.ends_with("_normal") ? kExchangeSms : 0;
       for (const char* word : {own, "fp8", "bf16", "nvfp4"}) {
         if (e.dispatch) break;
         e.prepare = use("alltoall", {name, "prepare", word});
@@ -182,10 +180,7 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
   if (const Use& g = gemm_[at(Dtype::bf16)][at(Dtype::bf16)]) {
     const double smallest[] = {1, 64, 64};
     kernel_ = of(g, smallest).time;
-    for (std::size_t p = 0; p < g.parameters.size(); ++p) {
-      if (std::string_view(g.fit->form->parameters[p].name) == "e_memory")
-        memory_ = system.device.memory_bandwidth * g.parameters[p];
-    }
+    memory_ = system.device.memory_bandwidth * std::min(1.0, parameter(g, "e_memory"));
   }
 }
 
@@ -196,19 +191,36 @@ bool CalibratedCost::better(const FittedPrice& one, const std::optional<FittedPr
   return one.basis < other->basis;
 }
 
+double CalibratedCost::parameter(const Use& u, std::string_view name) {
+  const auto named = [&](const FormParameter& p) { return p.name == name; };
+  const auto all = u.fit->form->parameters;
+  return u.parameters[static_cast<std::size_t>(std::find_if(all.begin(), all.end(), named) - all.begin())];
+}
+
 Basis CalibratedCost::basis(const Use& u, bool outside) const {
   return outside || u.altered || borrowed_ ? Basis::extrapolated : Basis::measured;
 }
 
 FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x) const {
   return {Seconds(predict(*u.fit->form, u.context, u.parameters, u.correction, x)),
-          basis(u, u.fit->extrapolates(x, u.context))};
+          basis(u, u.fit->extrapolates(x, u.context)), u.fit};
 }
 
-// Without its launch where another op has paid it.
-FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x, const Op& op, double launches) const {
+// No kernel is faster than the peaks of the device, whatever a form says far from its measurements, or with
+// operands that stayed in L2.
+double CalibratedCost::least(const Op& op, const FormContext& c) const {
+  const bool attend = op.kind == OpKind::attend;
+  double peak = c.flops;
+  // Forms of attention count with the BF16 peak where kernels over a narrow cache may compute in FP8.
+  if (attend && op.dtype != Dtype::bf16) peak = std::max(peak, system_->device.peak[at(Dtype::fp8)].value);
+  return std::max(flops(op).value / peak, (attend ? kv_bytes(op) : weight_bytes(op)).value / c.bandwidth);
+}
+
+// Without its launch, of t0 us, where another op has paid it.
+FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x, const Op& op, double launches,
+                               double t0) const {
   FittedPrice p = of(u, x);
-  p.time = Seconds(std::max(p.time.value + (launches - 1) * first(u), least(op, u.context)));
+  p.time = Seconds(std::max(p.time.value + (launches - 1) * t0 * 1e-6, least(op, u.context)));
   return p;
 }
 
@@ -240,15 +252,20 @@ std::optional<FittedPrice> CalibratedCost::gemm(const Op& op) const {
   const bool batched = op.part == Part::qkv || op.part == Part::attention;
   const bool absorb = g.k == kWidth && g.n == kRank, expand = g.k == kRank && g.n == kWidth;
   if (batched && (absorb || expand)) {
-    const Use& u = (absorb ? absorb_ : expand_)[at(op.math == Dtype::bf16 ? Dtype::bf16 : op.dtype)];
+    const Use& u = (absorb ? absorb_ : expand_)[at(op.math)][at(op.dtype)];
     const double x[] = {g.rows / g.copies, g.copies};
-    if (u) return of(u, x, op, op.launches);
+    if (u) return of(u, x, op, op.launches, u.parameters[0]);
   }
   const Use& u = gemm_[at(op.math)][at(op.dtype)];
   if (!u) return std::nullopt;
   // Several matrices side by side do the work, and read the bytes, of one as wide as all of them.
   const double x[] = {g.rows / g.copies, g.n * g.copies, g.k};
-  return of(u, x, op, op.launches);
+  if (op.launches > 0) return of(u, x, op, op.launches, u.parameters[0]);
+  // Part of another kernel, whose pipeline it fills further: work and bytes at the fit's rates.
+  const double compute = flops(op).value / (u.context.flops * std::min(1.0, parameter(u, "e_compute")));
+  const double memory =
+      weight_bytes(op).value / (u.context.bandwidth * std::min(1.0, parameter(u, "e_memory")));
+  return FittedPrice{Seconds(std::max(compute, memory)), worse(Basis::fitted, basis(u, false)), u.fit};
 }
 
 std::optional<FittedPrice> CalibratedCost::experts(const Op& op) const {
@@ -272,7 +289,7 @@ std::optional<FittedPrice> CalibratedCost::experts(const Op& op) const {
     if (op.dtype != op.math) context.b_bytes = stored_bytes(op.dtype);
     const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
     const FittedPrice p{Seconds(std::max(whole * share, least(op, context))),
-                        basis(u, op.dtype != op.math || u.fit->outside(axes))};
+                        basis(u, op.dtype != op.math || u.fit->outside(axes)), u.fit};
     if (better(p, best)) best = p;
   }
   return best;
@@ -280,26 +297,38 @@ std::optional<FittedPrice> CalibratedCost::experts(const Op& op) const {
 
 std::optional<FittedPrice> CalibratedCost::decode(const Op& op) const {
   const AttendShape& a = op.shape.attend;
-  if (!(a.q_rows > 0 && a.kv_rows > 0)) return FittedPrice{Seconds(0), Basis::none};
-  const double length = a.kv_rows / a.q_rows, launches = std::min(1.0, op.launches);  // merges its splits too
+  if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
+  const double length = a.pairs / a.q_rows, rows = a.kernel_rows > 0 ? a.kernel_rows : a.q_rows;
   constexpr double kRank = 512, kLatent = 576;
-  if (a.qk_dim == kLatent && a.v_dim == kRank) {
-    const Use& u = mla_decode_[at(op.dtype)];
-    if (!u) return std::nullopt;
-    const double x[] = {a.q_rows, length, a.q_heads};
-    return of(u, x, op, launches);
-  }
-  const Use& u = decode_[at(op.dtype)];
+  constexpr std::size_t kOfOneHead = 6;  // t0_mha: a query head per KV head is another kernel
+  const bool mla = a.qk_dim == kLatent && a.v_dim == kRank;
+  const Use& u = (mla ? mla_decode_ : decode_)[at(op.dtype)];
   const double heads_kv = a.kv_elements / (a.qk_dim + a.v_dim);
-  const double x[] = {a.q_rows, length, a.q_heads, heads_kv, a.qk_dim, 0};
-  if (!u || a.qk_dim != a.v_dim || !u.fit->form->covers(std::span(x))) return std::nullopt;
-  return of(u, x, op, launches);
+  const double gqa[] = {rows, length, a.q_heads, heads_kv, a.qk_dim, 0};
+  const double latent[] = {rows, length, a.q_heads};
+  const auto x = mla ? std::span<const double>(latent) : std::span<const double>(gqa);
+  if (!u || (!mla && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
+  FittedPrice p = of(u, x);
+  double share = a.q_rows / rows;
+  if (pricing_ == Pricing::floor && a.kernel_rows > 0) {
+    // The smallest share of any batch from this one on: chunks differ by one row at most.
+    const double whole = std::floor(rows / a.chunks);
+    share = whole / (a.chunks * (whole + 1) - 1);
+  }
+  // The measured kernel merges its splits too: no second launch.
+  const double launches = std::min(1.0, op.launches);
+  const double t0 = u.parameters[!mla && a.q_heads == heads_kv ? kOfOneHead : 0] * 1e-6;
+  const double seconds = (p.time.value - t0) * share + launches * t0;
+  p.time = Seconds(std::max(seconds, least(op, u.context)));
+  return p;
 }
 
 std::optional<FittedPrice> CalibratedCost::prefill(const Op& op) const {
   const AttendShape& a = op.shape.attend;
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
   const bool mla = a.qk_dim != a.v_dim;
+  constexpr double kQk = 192, kV = 128;  // the form counts bytes with these
+  if (mla && (a.qk_dim != kQk || a.v_dim != kV)) return std::nullopt;
   const Use& u = (mla ? mla_prefill_ : prefill_)[at(op.math)][at(op.dtype)];
   if (!u) return std::nullopt;
   double where[kMostAxes];
@@ -316,10 +345,10 @@ std::optional<FittedPrice> CalibratedCost::prefill(const Op& op) const {
   }
   const std::span axes(where, u.fit->form->axes.size());
   seconds *= std::exp(u.correction.at(axes));
-  seconds = std::max(seconds + (op.launches - 1) * first(u), least(op, u.context));
-  FittedPrice p{Seconds(seconds), basis(u, u.fit->outside(axes))};
-  // Only whole sequences were measured: no cached prefix, no block of a ring.
-  if (a.kv_rows != a.q_rows) p.basis = worse(p.basis, Basis::fitted);
+  seconds = std::max(seconds + (op.launches - 1) * u.parameters[0] * 1e-6, least(op, u.context));
+  FittedPrice p{Seconds(seconds), basis(u, u.fit->outside(axes)), u.fit};
+  // No cached prefix and no block of a ring was measured.
+  if (!a.whole) p.basis = worse(p.basis, Basis::fitted);
   return p;
 }
 
@@ -351,83 +380,6 @@ std::optional<FittedPrice> CalibratedCost::elementwise(const Op& op) const {
   if (kernel_ <= Seconds(0)) return std::nullopt;
   const Seconds time = kernel_ * op.launches + Bytes(op.shape.elementwise.bytes) / memory_;
   return FittedPrice{time, time > Seconds(0) ? borrowed_ ? Basis::extrapolated : Basis::fitted : Basis::none};
-}
-
-std::optional<FittedPrice> CalibratedCost::collective(const Op& op, const GroupFabric& group) const {
-  const double n = group.size, bytes = op.shape.exchange.bytes;
-  std::optional<FittedPrice> best;
-  const auto consider = [&](const Use& u, std::span<const double> x, Basis at_best = Basis::measured) {
-    if (!u) return;
-    FittedPrice p = of(u, x);
-    p.basis = worse(p.basis, at_best);
-    if (better(p, best)) best = p;
-  };
-  // The engine's kernels of dispatch and combine, where every row goes to, or comes from, every rank.
-  const auto engine = [&](double row_bytes, bool combine) {
-    const double rows = std::max(1.0, op.shape.exchange.rows);
-    for (const Exchange& e : exchanges_) {
-      if (op.drive != Drive::graph || e.dispatched != Dtype::bf16 || !e.prepare) continue;
-      const double x[] = {n, 1, rows, row_bytes / rows / 2, n, n, e.sms};
-      consider(combine ? e.combine : e.dispatch, std::span(x), Basis::fitted);
-    }
-  };
-  const auto message = [&](double size) { return std::array{n, std::max(size, kShortestMessage)}; };
-  switch (op.kind) {
-    case OpKind::all_reduce:
-      consider(engine_all_reduce_, message(bytes));
-      consider(all_reduce_, message(bytes));
-      break;
-    case OpKind::all_gather:
-      consider(all_gather_, message(bytes * n));
-      engine(std::max(bytes, kShortestMessage / n), false);
-      break;
-    case OpKind::reduce_scatter:
-      consider(reduce_scatter_, message(bytes));
-      engine(std::max(bytes, kShortestMessage) / n, true);
-      break;
-    case OpKind::all_to_all:
-      consider(all_to_all_, message(bytes * n / (n - 1)));
-      engine(std::max(bytes, kShortestMessage) / (n - 1), false);
-      break;
-    case OpKind::send_recv:
-      if (send_recv_) {
-        consider(send_recv_, message(bytes));
-      } else if (all_to_all_) {
-        // Two ranks that exchange halves send each other one message.
-        best = of(all_to_all_, std::array{2.0, std::max(2 * bytes, kShortestMessage)});
-        best->basis = worse(best->basis, Basis::fitted);
-      }
-      break;
-    default:
-      break;
-  }
-  return best;
-}
-
-std::optional<FittedPrice> CalibratedCost::exchange(const Op& op, const GroupFabric& group) const {
-  const ExchangeShape& s = op.shape.exchange;
-  const double members = group.whole.one_node ? group.size : group.whole.members_per_node;
-  const double nodes = group.whole.one_node ? 1 : std::max(1.0, group.size / std::max(1.0, members));
-  const double x[] = {double(group.size), nodes, std::max(1.0, s.rows), s.width, s.topk, s.experts, 0};
-  std::optional<FittedPrice> best;
-  Seconds least_time(HUGE_VAL);
-  for (const Exchange& e : exchanges_) {
-    // An implementation inside a domain has no way out of it.
-    if (e.dispatched != s.dispatched || (nodes > 1 && e.dispatch.context.network <= 0)) continue;
-    std::array<double, 7> own{};
-    std::copy(std::begin(x), std::end(x), own.begin());
-    own[6] = e.sms;
-    FittedPrice there = of(e.dispatch, own);
-    if (e.prepare) there.time += of(e.prepare, own).time;
-    FittedPrice back = of(e.combine, own);
-    const FittedPrice own_part = s.combine ? back : there;
-    // Both directions are of one implementation.
-    const Seconds judged = pricing_ == Pricing::floor ? own_part.time : back.time + there.time;
-    if (judged >= least_time) continue;
-    least_time = judged;
-    best = own_part;
-  }
-  return best;
 }
 
 }  // namespace shardline

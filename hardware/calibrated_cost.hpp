@@ -1,4 +1,4 @@
-// Ops priced by the fitted cost forms of a system. hardware/README.md [H50]-[H56].
+// Ops priced by the fitted cost forms of a system. hardware/README.md [H50]-[H57].
 #pragma once
 
 #include <array>
@@ -21,10 +21,12 @@ enum class Basis : std::uint8_t {
 };
 inline constexpr std::size_t kBases = 5;
 std::string_view to_string(Basis basis);
+constexpr Basis worse(Basis a, Basis b) { return a > b ? a : b; }
 
 struct FittedPrice {
   Seconds time;
   Basis basis = Basis::measured;
+  const KernelFit* fit = nullptr;  // that the time is from; none where it follows from several
 };
 
 /// exact: what the forms say. floor: at most what they say of this op or of one with more tokens [H57];
@@ -51,7 +53,6 @@ class CalibratedCost {
     explicit operator bool() const { return fit != nullptr; }
   };
   struct Exchange {  // one implementation of dispatch and combine
-    std::string name;
     Use prepare, dispatch, combine;
     Dtype dispatched = Dtype::bf16;
     double sms = 0;
@@ -62,9 +63,10 @@ class CalibratedCost {
   void add_experts(Dtype math);
   Use narrowed(const Use& from, Dtype stored, Dtype known) const;
   FittedPrice of(const Use& use, std::span<const double> x) const;
-  FittedPrice of(const Use& use, std::span<const double> x, const Op& op, double launches) const;
+  FittedPrice of(const Use& use, std::span<const double> x, const Op& op, double launches, double t0) const;
+  double least(const Op& op, const FormContext& context) const;
   Basis basis(const Use& use, bool outside) const;
-  double first(const Use& use) const { return use.parameters[0] * 1e-6; }
+  static double parameter(const Use& use, std::string_view name);
 
   std::optional<FittedPrice> gemm(const Op& op) const;
   std::optional<FittedPrice> experts(const Op& op) const;
@@ -81,9 +83,9 @@ class CalibratedCost {
   Pricing pricing_;
   bool borrowed_;
   // By arithmetic, then by what is stored.
-  std::array<ByDtype, 4> gemm_, prefill_, mla_prefill_;
+  std::array<ByDtype, 4> gemm_, prefill_, mla_prefill_, absorb_, expand_;
   std::array<std::vector<Use>, 4> gated_experts_, plain_experts_;  // by arithmetic; kernels to choose from
-  ByDtype decode_, mla_decode_, absorb_, expand_;                  // by what is stored
+  ByDtype decode_, mla_decode_;                                    // by what is stored
   Use all_reduce_, engine_all_reduce_, all_gather_, reduce_scatter_, all_to_all_, send_recv_;
   std::vector<Exchange> exchanges_;
   Seconds kernel_{0};  // floor of a kernel; zero: unknown

@@ -153,6 +153,12 @@ std::string quoted(const std::string& s) {
 
 }  // namespace
 
+std::string KernelFit::name() const {
+  std::string out(form->family);
+  for (const std::string& word : words) out += word.empty() ? "" : " " + word;
+  return out;
+}
+
 bool KernelFit::extrapolates(std::span<const double> x, const FormContext& context) const {
   double at[kMostAxes];
   form->coordinates(x, context, at);

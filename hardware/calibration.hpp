@@ -26,6 +26,8 @@ struct KernelFit {
   Correction correction;
   FitError roofline, alone, corrected;  // on rows that the fit had not seen
 
+  /// "nccl all_reduce": the family and the words of the variant.
+  std::string name() const;
   /// Whether the shape lies outside of what the fit has seen, on any axis.
   bool extrapolates(std::span<const double> x, const FormContext& context) const;
   /// The same from the form's coordinates.
@@ -38,6 +40,7 @@ struct Calibration {
   std::string date, version;
   std::vector<KernelFit> fits;
   std::string like;  // the shipped calibration of another system that these are from; empty: of this one
+  std::vector<std::string> prefer;  // kernels to use where several were measured; else the best measured one
   bool empty() const { return fits.empty(); }
 };
 

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int kKnownBits = 13;
 constexpr std::size_t kKnown = std::size_t{1} << kKnownBits;
+// A floor stays one where sums of times that are equal in theory round apart.
+constexpr double kRounding = 1 - 1e-12;
 
 std::uint64_t group_key(Group g) {
   return (static_cast<std::uint64_t>(g.size) << 32) | static_cast<std::uint32_t>(g.stride);
@@ -103,7 +105,7 @@ Seconds CostModel::floor(const Op& op) {
   if (!fitted_) return time(op);
   const auto find = [&] {
     const std::optional<FittedPrice> p = fitted_price(*floor_, op);
-    return p ? p->time : alone(by_parameters(op));
+    return p ? p->time * kRounding : alone(by_parameters(op));
   };
   return elementwise(op) ? find() : remember(known_floors_, op, find);
 }
@@ -122,9 +124,11 @@ CostModel::Key CostModel::key_of(const Op& op) {
     std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
   } else if (op.kind == OpKind::attend) {
     const AttendShape& a = op.shape.attend;
-    const double v[] = {a.q_heads, a.qk_dim,           a.v_dim, a.pairs, a.kv_rows, a.kv_elements, a.q_rows,
-                        a.tiles,   double(a.rectangle)};
+    const double v[] = {a.q_heads,     a.qk_dim, a.v_dim, a.pairs,       a.kv_rows,
+                        a.kv_elements, a.q_rows, a.tiles, a.kernel_rows, a.chunks};
     std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
+    key[0] += a.whole ? std::uint64_t{1} << 56 : 0;
+    key[0] += a.rectangle ? std::uint64_t{1} << 57 : 0;
   } else {
     const ExchangeShape& x = op.shape.exchange;
     const double v[] = {x.bytes, x.rows, x.width, x.topk, x.experts};
@@ -171,6 +175,7 @@ OpCost CostModel::by_measurement(const Op& op) {
   c = lasting(c, p->time);
   c.algorithm = Algorithm::none;
   c.basis = p->basis;
+  c.fit = p->fit;
   return c;
 }
 

@@ -28,6 +28,7 @@ struct OpCost {
   RankResource port_resource = RankResource::nvlink;
   Algorithm algorithm = Algorithm::none;
   Basis basis = Basis::assumed;
+  const KernelFit* fit = nullptr;  // of the system's calibration, where the time is from one
 };
 
 /// The fabric of a system and what its groups get, computed on first use. Safe to share between threads.

@@ -26,15 +26,17 @@ double fraction(const Reader& r) { return r.number(0.01, 1.0); }
 /// this one.
 Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
                            const std::filesystem::path& catalog_dir) {
-  std::string like;
-  if (r.is_map() && r.has("like")) {
-    like = r.at("like").text();
-    r.no_other_keys();
-  } else if (r.is_map()) {
-    return read_calibration(r);
+  const bool borrowed = r.is_map() && r.has("like");
+  if (r.is_map() && !borrowed) return read_calibration(r);
+  const Reader named = borrowed ? r.at("like") : r;
+  std::vector<std::string> prefer;
+  const auto preferred = borrowed ? r.find("prefer") : std::nullopt;
+  if (preferred) {
+    for (const Reader& kernel : preferred->items()) prefer.push_back(kernel.text());
   }
-  const Reader named = like.empty() ? r : r.at("like");
   const std::filesystem::path name(named.text());
+  if (borrowed) r.no_other_keys();
+  if (!named.is_scalar()) return {};  // text() has said so
   const bool path = name.has_parent_path() || name.has_extension();
   const std::filesystem::path shipped = catalog_dir.parent_path() / "calibrations";
   if (!path && !std::filesystem::exists(shipped / (name.string() + ".yaml"))) {
@@ -49,7 +51,24 @@ Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
   Calibration c = read_calibration(root.at("calibration"));
   root.no_other_keys();
   document.finish();
-  c.like = std::move(like);
+  for (std::size_t i = 0; i < prefer.size(); ++i) {
+    const auto has = [&](const KernelFit& f) {
+      return std::find(f.words.begin(), f.words.end(), prefer[i]) != f.words.end();
+    };
+    if (std::none_of(c.fits.begin(), c.fits.end(), has)) {
+      std::vector<std::string> known;
+      for (const KernelFit& f : c.fits) {
+        for (std::size_t w = 0; w < f.words.size(); ++w) {
+          if (f.form->words[w] == std::string_view("kernel")) known.push_back(f.words[w]);
+        }
+      }
+      std::sort(known.begin(), known.end());
+      known.erase(std::unique(known.begin(), known.end()), known.end());
+      preferred->items()[i].fault("no fit is of kernel " + prefer[i], expected_one_of(prefer[i], known));
+    }
+  }
+  c.prefer = std::move(prefer);
+  if (borrowed) c.like = name.string();
   return c;
 }
 

@@ -84,7 +84,8 @@ bool equal(OpKind kind, const Shape& x, const Shape& y) {
       const AttendShape &a = x.attend, &b = y.attend;
       return a.q_heads == b.q_heads && a.qk_dim == b.qk_dim && a.v_dim == b.v_dim && a.pairs == b.pairs &&
              a.kv_rows == b.kv_rows && a.kv_elements == b.kv_elements && a.q_rows == b.q_rows &&
-             a.tiles == b.tiles && a.rectangle == b.rectangle;
+             a.tiles == b.tiles && a.rectangle == b.rectangle && a.whole == b.whole &&
+             a.kernel_rows == b.kernel_rows && a.chunks == b.chunks;
     }
     case OpKind::merge:
     case OpKind::elementwise:

@@ -95,10 +95,13 @@ struct AttendShape {
   double kv_rows = 0;      // cached tokens read once by each KV head
   double kv_elements = 0;  // read per cached token: 2*ceil(K/TPA)*h (GQA), kv_lora + rope (MLA)
   double q_rows = 0;
-  double tiles = 0;  // query tiles of one head [T2]; 0: decode, the kernel splits the cache instead
+  double tiles = 0;    // query tiles of one head [T2]; 0: decode, the kernel splits the cache instead
+  bool whole = false;  // as many pairs as whole sequences of q_rows: no cached prefix, no block of a ring
   // A matrix product of all queries and all keys of a request: `pairs` are those, not the mask's, and scores
   // lie in memory, where an op of their own rewrites them.
   bool rectangle = false;
+  // Of the one kernel that signals the end of each of `chunks` parts, of which this op is one; 0: its own.
+  double kernel_rows = 0, chunks = 1;
 };
 
 /// `rows` x `width` elements; `bytes` is what the kernel reads and writes in HBM (0: not charged).

@@ -74,6 +74,19 @@ double all_pairs(TokenView queries, TokenView keys) {
   return pairs;
 }
 
+double own_pairs(TokenView queries) {
+  std::vector<double> rows_of;
+  for (const Interval& q : queries) {
+    if (q.request == kPadding) continue;
+    const auto request = static_cast<std::size_t>(q.request);
+    if (request >= rows_of.size()) rows_of.resize(request + 1);
+    rows_of[request] += static_cast<double>(q.size());
+  }
+  double pairs = 0;
+  for (const double n : rows_of) pairs += n * (n + 1) / 2;
+  return pairs;
+}
+
 std::int64_t query_tiles(TokenView queries) {
   std::int64_t n = 0;
   for (const Interval& q : queries) n += q.request == kPadding ? 0 : (q.size() + kTileRows - 1) / kTileRows;

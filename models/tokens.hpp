@@ -30,6 +30,9 @@ std::int64_t real_rows(TokenView tokens);
 /// below 2^53.
 double causal_pairs(TokenView queries, TokenView keys);
 
+/// The same if each request's queries were a whole sequence, in their order: n (n + 1) / 2 of n tokens.
+double own_pairs(TokenView queries);
+
 /// Pairs (q, k) of equal request, whatever their positions: what a matrix product of both computes.
 double all_pairs(TokenView queries, TokenView keys);
 

@@ -47,6 +47,7 @@ std::vector<TurnTime> converse(const Study& study) {
     t.pass_q = prefills.simulate(q);
     t.kv_chosen = t.pass_kv <= t.pass_q;
     t.answer = t.ttft();
+    t.shares = shares_of(prefills, t.kv_chosen ? kv : q);
     cache = std::make_shared<Placement>(*cache);
     cache->prefill(0, turn.fresh);
     if (turn.output > 0) {
@@ -58,6 +59,8 @@ std::vector<TurnTime> converse(const Study& study) {
       require(answer, decode, out.size());
       t.last_ttit = decodes.simulate(decode);
       t.answer += (t.first_ttit + t.last_ttit) * (static_cast<double>(turn.output - 1) / 2);
+      t.shares = t.shares * (t.ttft() / t.answer);
+      t.shares += shares_of(decodes, decode) * (1 - t.ttft() / t.answer);
       cache->decode(0, turn.output);
     }
     t.fullest = t.emptiest = cache->count(0, 0);

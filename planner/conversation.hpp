@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "planner/evaluate.hpp"
+#include "planner/provenance.hpp"
 #include "planner/scenario.hpp"
 
 namespace shardline {
@@ -15,6 +15,7 @@ struct TurnTime {
   bool kv_chosen = true;                        // the faster one; a tie goes to pass-KV
   Seconds first_ttit, last_ttit;        // of the first and the last token of the answer; 0 without one
   Seconds answer;                       // TTFT and all tokens of the answer
+  Shares shares;                        // of the turn's whole time
   Bytes kv_per_gpu;                     // when the answer is complete
   long long fullest = 0, emptiest = 0;  // cached tokens per context-parallel rank then
 

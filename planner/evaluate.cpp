@@ -48,8 +48,9 @@ void break_down_classes(Evaluator& evaluator, const Schedule& s, Breakdown& b) {
   for (const TaskId t : critical_path(graph, timeline)) {
     const Op* op = op_of(t);
     if (!op) continue;
-    b.parts[static_cast<std::size_t>(op->part)] += length(t);
-    b.kinds[static_cast<std::size_t>(op->kind)] += length(t);
+    const auto player = static_cast<int>(graph.tag(t) / s.ops.size());
+    const auto index = static_cast<OpIndex>(graph.tag(t) % s.ops.size());
+    b.add(*op, evaluator.cost().price(s.op_of_class(index, player)), length(t));
     if (is_communication(op->kind)) b.exposed_communication += length(t);
   }
   Seconds all;  // of the average rank
@@ -62,6 +63,14 @@ void break_down_classes(Evaluator& evaluator, const Schedule& s, Breakdown& b) {
 }
 
 }  // namespace
+
+void Breakdown::add(const Op& op, const OpCost& cost, Seconds time) {
+  const auto part = static_cast<std::size_t>(op.part), basis = static_cast<std::size_t>(cost.basis);
+  parts[part] += time;
+  kinds[static_cast<std::size_t>(op.kind)] += time;
+  bases[basis] += time;
+  basis_parts[basis][part] += time;
+}
 
 Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   Breakdown b;
@@ -85,8 +94,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
     Seconds on_path;
     for (const TaskId t : path) {
       const Op& op = s.ops[block.first + t];
-      b.parts[static_cast<std::size_t>(op.part)] += length(t) * runs[i];
-      b.kinds[static_cast<std::size_t>(op.kind)] += length(t) * runs[i];
+      b.add(op, evaluator.cost().price(op), length(t) * runs[i]);
       if (is_communication(op.kind)) on_path += length(t);
     }
     Seconds all;

@@ -49,10 +49,16 @@ struct Breakdown {
   // Along the critical path; each array sums to the pass latency.
   std::array<Seconds, static_cast<std::size_t>(Part::count)> parts{};
   std::array<Seconds, kOpKinds> kinds{};
+  std::array<Seconds, kBases> bases{};  // what the time rests on
+  std::array<std::array<Seconds, static_cast<std::size_t>(Part::count)>, kBases>
+      basis_parts{};              // the same, by part
   Seconds exposed_communication;  // on the critical path
   Seconds hidden_communication;   // busy, but not on it
   Seconds waiting;                // TTL minus the pass: a microbatch waits for the slowest stage
   Seconds ttl;
+
+  /// `time` of an op on the critical path.
+  void add(const Op& op, const OpCost& cost, Seconds time);
 };
 Breakdown break_down(Evaluator& evaluator, const Plan& plan);
 

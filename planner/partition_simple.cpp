@@ -94,7 +94,7 @@ class Search {
 
 }  // namespace
 
-FoundPartition best_partition(Evaluator& evaluator, Plan plan) {
+FoundPartition best_partition_by_events(Evaluator& evaluator, Plan plan) {
   const long long tokens = evaluator.study().requests.front().fresh;
   const int ranks = plan.cp;
   Search search(evaluator, std::move(plan));

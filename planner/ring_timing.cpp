@@ -47,6 +47,27 @@ RingTimer ring_timer(const Case& c, int tpa, int threads) {
   };
 }
 
+Shares ring_shares(const Case& c, int ranks, int tpa, std::span<const RingPoint> requests, int samples,
+                   int threads) {
+  if (c.system.calibration.empty()) return {0, 0, 0, 1};
+  const std::size_t count =
+      threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t picked = std::min(requests.size(), static_cast<std::size_t>(samples));
+  const auto cache = std::make_shared<FabricCache>(c.system.fabric);
+  std::vector<std::unique_ptr<Worker>> workers(count);
+  std::vector<Shares> found(2 * picked);
+  parallel_for(0, found.size(), count, [&](std::size_t i, std::size_t slot) {
+    if (!workers[slot]) workers[slot] = std::make_unique<Worker>(c, cache);
+    const RingPoint& p = requests[i / 2 * requests.size() / picked];
+    workers[slot]->study.requests = {{p.cached, p.fresh}};
+    const StrategyId id = i % 2 == 0 ? StrategyId::ring_pass_kv : StrategyId::ring_pass_q;
+    found[i] = shares_of(workers[slot]->evaluator, ring_plan(id, ranks, tpa));
+  });
+  Shares mean;
+  for (const Shares& s : found) mean += s * (1 / static_cast<double>(found.size()));
+  return mean;
+}
+
 DerivedTable derive_table(const ThresholdGrid& g, int ranks, const RingTimer& time) {
   const LookupGrid grid = LookupGrid::covering(ranks, g.fresh_from, g.fresh_to, g.lowest_miss_rate,
                                                g.fresh_per_octave, g.miss_per_octave);

@@ -1,6 +1,7 @@
 // Both variants of ring attention timed by events, on many requests at once.
 #pragma once
 
+#include "planner/provenance.hpp"
 #include "planner/scenario.hpp"
 #include "planner/thresholds.hpp"
 
@@ -9,6 +10,10 @@ namespace shardline {
 /// Prefills of one request each on `ranks` context-parallel ranks of `tpa` GPUs. `c` is a prefill case and
 /// must outlive the timer; its requests are ignored. Results do not depend on the threads (0: all cores).
 RingTimer ring_timer(const Case& c, int tpa, int threads);
+
+/// What the time of both variants rests on, over up to `samples` of the requests, evenly picked.
+Shares ring_shares(const Case& c, int ranks, int tpa, std::span<const RingPoint> requests, int samples,
+                   int threads);
 
 /// The lookup table of one ring size, and requests that it was not derived from, timed.
 struct DerivedTable {

@@ -216,7 +216,7 @@ std::string workload_text(Phase phase, long long context, const std::vector<Requ
   return text;
 }
 
-Scenario read_scenario(Document& document, const Catalogs& catalogs) {
+Scenario read_scenario(Document& document, const Catalogs& catalogs, std::optional<Costs> costs) {
   Scenario s;
   const Reader root = document.root();
   s.name = root.at("name").text();
@@ -224,8 +224,10 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
   auto system = load_at(root.at("system"),
                         [&](const std::string& name) { return load_system(name, catalogs.systems); });
   if (const auto v = root.find("costs")) {
-    if (choice(*v, {"calibrated", "parameters"}) == 1u && system) system->calibration = {};
+    const auto i = choice(*v, {"calibrated", "parameters"});
+    if (i && !costs) costs = static_cast<Costs>(*i);
   }
+  if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
   std::vector<Model> models;
   const Reader list = root.at("models");
   if (list.is_sequence() && list.items().empty())
@@ -255,12 +257,18 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
     asked.question = Question::thresholds;
     asked.thresholds = scenario_parts::read_thresholds(*v, system_gpus);
   }
+  if (const auto v = root.find("partition")) {
+    if (root.has("conversation") || root.has("thresholds"))
+      v->fault("a scenario asks for partitions, for a conversation or for thresholds, for one of them");
+    asked.question = Question::partition;
+    asked.partition = scenario_parts::read_partition(*v, system_gpus);
+  }
   Phase phase = Phase::decode;
   if (asked.question != Question::sweep) phase = Phase::prefill;
   if (const auto v = root.find("phase")) {
     const auto i = choice(*v, {"decode", "prefill"});
     if (i && asked.question != Question::sweep)
-      v->fault("phase is for sweeps: a conversation has both, thresholds are of prefill");
+      v->fault("phase is for sweeps: a conversation has both, thresholds and partitions are of prefill");
     if (i == 1u) phase = Phase::prefill;
   }
   long long context = 0;
@@ -274,10 +282,12 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
     if (asked.question == Question::sweep) {
       requests = scenario_parts::read_requests(root.at("requests"));
     } else if (const auto v = root.find("requests")) {
-      v->fault("requests are for sweeps: a conversation has turns, thresholds have a grid");
+      v->fault(
+          "requests are for sweeps: a conversation has turns, thresholds have a grid, partitions have "
+          "contexts");
     }
   }
-  bool persistent = asked.question != Question::sweep;
+  bool persistent = asked.question == Question::conversation || asked.question == Question::thresholds;
   if (const auto v = root.find("persistent_kv")) {
     persistent = v->boolean();
     if (phase == Phase::decode) v->fault("persistent_kv is for prefill");
@@ -338,16 +348,18 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs) {
 
 }  // namespace
 
-Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs) {
+Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs,
+                       std::optional<Costs> costs) {
   Document document = Document::load(file);
-  Scenario s = read_scenario(document, catalogs);
+  Scenario s = read_scenario(document, catalogs, costs);
   s.file = file;
   return s;
 }
 
-Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs) {
+Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs,
+                        std::optional<Costs> costs) {
   Document document = Document::parse(name, text);
-  return read_scenario(document, catalogs);
+  return read_scenario(document, catalogs, costs);
 }
 
 }  // namespace shardline

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ struct Comparison {
 };
 
 /// What a scenario asks. sweep: the best plans of a decode step or a prefill.
-enum class Question : unsigned char { sweep, conversation, thresholds };
+enum class Question : unsigned char { sweep, conversation, thresholds, partition };
 
 /// A conversation: each turn appends `fresh` tokens (prefill) and is answered with `output` tokens (decode).
 struct Turn {
@@ -35,6 +36,15 @@ struct ThresholdGrid {
   int fresh_per_octave = 4, miss_per_octave = 2, test_points = 2000;
 };
 
+/// Contexts that a KV-Runahead chain of some numbers of ranks is to share out.
+struct PartitionGrid {
+  std::vector<long long> contexts;  // ascending
+  std::vector<int> processes;       // ranks of a chain
+  int tpa = 1;                      // GPUs of a rank
+  long long granularity = 128;      // boundaries are multiples of it
+  long long spacing = 4096;         // of the lookup table's rows
+};
+
 /// One model of a scenario with everything that its search needs.
 struct Study {
   Case study;
@@ -44,7 +54,11 @@ struct Study {
   Question question = Question::sweep;
   Conversation conversation;
   ThresholdGrid thresholds;
+  PartitionGrid partition;
 };
+
+/// Whose costs: of the system's calibration, or of its parameters alone.
+enum class Costs : unsigned char { calibrated, parameters };
 
 struct Scenario {
   std::string name, summary;
@@ -56,8 +70,11 @@ struct Catalogs {
   std::filesystem::path models, systems, scenarios;
 };
 
-/// Throws UserError with every fault of the file (and of the models and systems it names).
-Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs);
-Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs);
+/// Throws UserError with every fault of the file (and of the models and systems it names). `costs` goes
+/// before what the file says.
+Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs,
+                       std::optional<Costs> costs = {});
+Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs,
+                        std::optional<Costs> costs = {});
 
 }  // namespace shardline

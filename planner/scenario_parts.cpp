@@ -9,10 +9,10 @@ namespace shardline::scenario_parts {
 namespace {
 
 // Ring sizes and TP of questions that name their plan themselves.
-int read_tpa(const Reader& r, int cp, int system_gpus) {
+int read_tpa(const Reader& r, int cp, int system_gpus, const char* ranks = "cp") {
   const auto tpa = static_cast<int>(r.at("tpa").integer(1, 1024));
   if (static_cast<long long>(tpa) * cp > system_gpus) {
-    r.fault(fmt::format("{}: cp x tpa is {} GPUs but the system has {}", r.path(),
+    r.fault(fmt::format("{}: {} x tpa is {} GPUs but the system has {}", r.path(), ranks,
                         static_cast<long long>(tpa) * cp, system_gpus));
   }
   return tpa;
@@ -133,6 +133,64 @@ ThresholdGrid read_thresholds(const Reader& r, int system_gpus) {
   g.lowest_miss_rate = static_cast<double>(g.fresh_from) / static_cast<double>(g.total_to);
   if (const auto v = r.find("lowest_miss_rate")) g.lowest_miss_rate = v->number(1e-6, 0.5);
   r.no_other_keys();
+  return g;
+}
+
+namespace {
+
+constexpr std::size_t kMostContexts = 256;
+constexpr long long kMostRows = 1024;  // of a lookup table
+
+// A list of token counts, or {from, to, step}. Ascending, each once.
+std::vector<long long> read_contexts(const Reader& r) {
+  std::vector<long long> out;
+  if (r.is_map()) {
+    const long long from = r.at("from").tokens(1, kLongest), to = r.at("to").tokens(1, kLongest);
+    const long long step = r.at("step").tokens(1, kLongest);
+    r.no_other_keys();
+    if (from > to) r.fault(fmt::format("{} runs from {} to {}: from must not exceed to", r.path(), from, to));
+    for (long long n = from; n <= to && out.size() <= kMostContexts; n += step) out.push_back(n);
+  } else {
+    for (const Reader& item : r.items()) {
+      const long long n = item.tokens(1, kLongest);
+      // What could not be read is no short context.
+      if (item.is_scalar() && std::holds_alternative<long long>(parse_tokens(item.text()))) out.push_back(n);
+    }
+    if (r.is_sequence() && r.items().empty())
+      r.fault(r.path() + " is empty", {"expected a list such as [4Ki tokens, 8Ki tokens]"});
+  }
+  if (out.size() > kMostContexts)
+    r.fault(fmt::format("{} has more than {} lengths", r.path(), kMostContexts));
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace
+
+PartitionGrid read_partition(const Reader& r, int system_gpus) {
+  PartitionGrid g;
+  const Reader contexts = r.at("contexts"), processes = r.at("processes");
+  g.contexts = read_contexts(contexts);
+  g.processes = read_counts(processes, 1024);
+  const int most = g.processes.empty() ? 1 : g.processes.back();
+  if (!g.processes.empty() && g.processes.front() < 2)
+    processes.fault("partition.processes: a chain has at least 2 ranks");
+  if (r.has("tpa")) {
+    g.tpa = read_tpa(r, most, system_gpus, "processes");
+  } else if (r.find("tpa"); most > system_gpus) {
+    processes.fault(
+        fmt::format("partition.processes reaches {} but the system has {} GPUs", most, system_gpus));
+  }
+  if (const auto v = r.find("granularity")) g.granularity = v->tokens(1, 1'000'000);
+  if (const auto v = r.find("spacing")) g.spacing = v->tokens(1, kLongest);
+  r.no_other_keys();
+  if (g.contexts.empty()) return g;
+  if (g.contexts.front() / g.granularity < most)
+    contexts.fault(fmt::format("partition.contexts: {} tokens are too few for {} ranks with at least {} each",
+                               g.contexts.front(), most, g.granularity));
+  if ((g.contexts.back() - g.contexts.front()) / g.spacing >= kMostRows)
+    r.fault(fmt::format("partition: a row every {} tokens makes more than {} rows", g.spacing, kMostRows));
   return g;
 }
 

@@ -20,5 +20,6 @@ Kernels read_kernels(const Reader& r);
 std::vector<Request> read_requests(const Reader& r);
 Conversation read_conversation(const Reader& r, int system_gpus);
 ThresholdGrid read_thresholds(const Reader& r, int system_gpus);
+PartitionGrid read_partition(const Reader& r, int system_gpus);
 
 }  // namespace shardline::scenario_parts

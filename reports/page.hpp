@@ -19,12 +19,16 @@ struct PagePoint {
   double tokens_per_s_gpu = 0;   // the chart's y axis
   double memory_gb = 0;          // per GPU
   bool frontier = false;         // on the overall frontier; drawn with a ring
+  // Parts of the time by what it rests on: they add up to 1, or are all 0 where that is not known. Open
+  // marks: more than half is extrapolated or assumed.
+  double measured = 0, fitted = 0, extrapolated = 0, assumed = 0;
 };
 
 /// Texts are plain, never HTML. A scenario of several lines is shown folded.
 struct Page {
   std::string title, summary, scenario, command, version;
   std::vector<PagePoint> points;
+  std::string costs{};  // where they are from, in a line; empty: not said
   std::string time_label = "TTL (ms)", x_label = "Tokens/s per user", y_label = "Tokens/s per GPU";
 };
 

@@ -355,12 +355,12 @@ std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, cons
 
   const double per_pixel =
       (x.high - x.low) / (kWidth - 130.0 - 10.0 * static_cast<double>(longest + longest_kind));
-  std::vector<std::string> bars(kinds.size());
+  std::vector<std::array<std::string, 2>> bars(kinds.size());  // and the pale ones
   for (const GanttSpan& span : gantt.spans) {
     if (!std::isfinite(span.start) || !std::isfinite(span.end)) continue;
     const double y = count - 1 - static_cast<double>(index_of(lanes, span.lane));
     const double middle = (span.start + span.end) / 2;
-    bars[index_of(kinds, span.kind)] +=
+    bars[index_of(kinds, span.kind)][span.pale ? 1 : 0] +=
         fmt::format("{0} {1} {2} {3} {4:g} {5:g}\n", number_text(middle), number_text(y),
                     number_text(span.start), number_text(span.end), y - 0.36, y + 0.36);
     if (!span.label.empty() &&
@@ -369,12 +369,28 @@ std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, cons
                          number_text(middle), number_text(y), font(terminal, 11));
   }
   std::string commands;
+  bool any_pale = false;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
-    out += fmt::format("$k{} << EOD\n{}EOD\n", i, bars[i]);
-    commands += fmt::format("{} $k{} using 1:2:3:4:5:6 with boxxyerror lc rgb '{}'{} title {}",
-                            i == 0 ? "plot" : ", \\\n    ", i, kColors[i % kColors.size()],
-                            i < kColors.size() ? "" : " fill pattern 1", literal(kinds[i]));
+    const char* color = kColors[i % kColors.size()];
+    bool titled = false;
+    for (const bool pale : {false, true}) {
+      if (bars[i][pale].empty()) continue;
+      const std::string block = fmt::format("$k{}{}", i, pale ? "pale" : "");
+      out += fmt::format("{} << EOD\n{}EOD\n", block, bars[i][pale]);
+      commands += fmt::format("{} {} using 1:2:3:4:5:6 with boxxyerror lc rgb '{}'{} {}",
+                              commands.empty() ? "plot" : ", \\\n    ", block, color,
+                              pale                 ? fmt::format(" fill solid 0.15 border lc rgb '{}'", color)
+                              : i < kColors.size() ? ""
+                                                   : " fill pattern 1",
+                              titled ? "notitle" : "title " + literal(kinds[i]));
+      titled = true;
+      any_pale = any_pale || pale;
+    }
   }
+  if (any_pale && !gantt.pale.empty())
+    commands += fmt::format(
+        ", \\\n     keyentry with boxes lc rgb '{0}' fill solid 0.15 border lc rgb '{0}' title {1}", kGrey,
+        literal(gantt.pale));
   return out + commands + "\n";
 }
 

@@ -11,7 +11,8 @@
 namespace shardline {
 
 /// `steps` is a descending staircase (a frontier): between two points it has the height of the right one. The
-/// last three are grey marks, for points that count for less than coloured ones.
+/// last three are marks for points that count for less than others: of the colour of the series before of the
+/// same name, else grey.
 enum class PlotStyle : std::uint8_t { line, points, steps, line_points, open_points, open_squares, crosses };
 
 /// Curves are drawn in ascending x. Points that are not finite, or not positive on a logarithmic axis, are
@@ -38,17 +39,20 @@ struct Plot {
   std::optional<Diagonal> diagonal{};
 };
 
-/// One bar, in microseconds. The kind gives the colour; the label is shown where the bar is wide enough.
+/// One bar, in microseconds. The kind gives the colour; the label is shown where the bar is wide enough. Pale
+/// bars are little filled.
 struct GanttSpan {
   std::string lane;
   double start = 0, end = 0;
   std::string kind, label;
+  bool pale = false;
 };
 
 /// Lanes run from top to bottom and kinds through the legend, both in order of first appearance.
 struct Gantt {
   std::string title, x_label;
   std::vector<GanttSpan> spans;
+  std::string pale{};  // what pale bars mean: a legend entry, if there are any
 };
 
 /// The script that draws into `output_file`. `terminal` is "svg" or "png" (1200x800; a Gantt chart's height

@@ -193,7 +193,7 @@ ShapeLists visited_shapes(const Catalogs& catalogs) {
         add_thresholds(out, study);
       } else if (study.question == Question::conversation) {
         add_conversation(out, study);
-      } else {
+      } else if (study.question == Question::sweep) {
         add_sweep(out, study.study, study.search);
         swept.insert(study.study.model.name);
         if (study.study.phase == Phase::decode) decodes.push_back(study);

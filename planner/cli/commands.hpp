@@ -19,6 +19,7 @@ struct Provenance {
 
 struct SweepOptions {
   std::string scenario;
+  std::string costs;                // calibrated or parameters; empty: as the scenario says
   std::string out;                  // empty: no files
   std::optional<std::string> ttl;   // "20 ms"
   std::optional<std::string> ttft;  // "80 s", prefill
@@ -31,7 +32,7 @@ struct SweepOptions {
 int sweep(const SweepOptions& options, const Provenance& made_by);
 
 struct SimulateOptions {
-  std::string scenario, plan, model, out;
+  std::string scenario, costs, plan, model, out;
 };
 int simulate(const SimulateOptions& options, const Provenance& made_by);
 
@@ -47,14 +48,23 @@ int validate(const ValidateOptions& options, const Provenance& made_by);
 int validate_context(const std::string& truth_file, const std::string& out, const Provenance& made_by);
 
 struct ThresholdsOptions {
-  std::string scenario, out;
+  std::string scenario, costs, out;
   int threads = 0;
 };
 /// When to pass KV and when Q: rules, lookup table, regret.
 int thresholds(const ThresholdsOptions& options, const Provenance& made_by);
 
-struct ConversationOptions {
+struct PartitionOptions {
   std::string scenario, out;
+  std::optional<std::string> spacing;  // "2Ki tokens"; the scenario's if none
+  std::optional<long long> granularity;
+  int threads = 0;
+};
+/// How many tokens each rank of a KV-Runahead chain takes, and the lookup table.
+int partition(const PartitionOptions& options, const Provenance& made_by);
+
+struct ConversationOptions {
+  std::string scenario, costs, out;
 };
 /// TTFT and TTIT of every turn.
 int conversation(const ConversationOptions& options, const Provenance& made_by);
@@ -87,7 +97,8 @@ struct AccuracyArguments {
 /// How far every shipped calibration is from measurements, as Markdown (reports/accuracy.md).
 int accuracy(const AccuracyArguments& arguments);
 
-/// A scenario by path, or by the name of a shipped one. Throws UserError.
-Scenario scenario_named(const std::string& name_or_path);
+/// A scenario by path, or by the name of a shipped one, with the costs of an option `--costs`. Throws
+/// UserError.
+Scenario scenario_named(const std::string& name_or_path, const std::string& costs = "");
 
 }  // namespace shardline::cli

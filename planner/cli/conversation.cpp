@@ -16,19 +16,21 @@ void print(const Study& study, const std::vector<TurnTime>& turns) {
   const Conversation& talk = study.conversation;
   fmt::print("{}: conversation on CP{} x TP{}, {} GPUs, one user\n", study.title, talk.cp, talk.tpa,
              talk.cp * talk.tpa);
-  Table t({"turn", "new tokens", "cached", "KV hit rate", "variant", "TTFT", "other variant", "output tokens",
-           "TTIT first", "TTIT last", "whole turn", "KV/GPU"});
+  const ShareColumns shown(study.study.system, turns, [](const TurnTime& t) { return t.shares; });
+  Table t(shown.header({"turn", "new tokens", "cached", "KV hit rate", "variant", "TTFT", "other variant",
+                        "output tokens", "TTIT first", "TTIT last", "whole turn", "KV/GPU"}));
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const TurnTime& turn = turns[i];
     const Seconds other = turn.kv_chosen ? turn.pass_q : turn.pass_kv;
-    t.add({std::to_string(i + 1), std::to_string(turn.fresh), std::to_string(turn.cached),
-           fmt::format("{:.1f} %", 100 * turn.hit_rate()), turn.kv_chosen ? "pass-KV" : "pass-Q",
-           to_string(turn.ttft()), fmt::format("{:+.1f} %", 100 * (other / turn.ttft() - 1)),
-           std::to_string(turn.output), turn.output > 0 ? to_string(turn.first_ttit) : "",
-           turn.output > 0 ? to_string(turn.last_ttit) : "", to_string(turn.answer),
-           to_string(turn.kv_per_gpu, 3)});
+    t.add(shown.cells({std::to_string(i + 1), std::to_string(turn.fresh), std::to_string(turn.cached),
+                       fmt::format("{:.1f} %", 100 * turn.hit_rate()), turn.kv_chosen ? "pass-KV" : "pass-Q",
+                       to_string(turn.ttft()), fmt::format("{:+.1f} %", 100 * (other / turn.ttft() - 1)),
+                       std::to_string(turn.output), turn.output > 0 ? to_string(turn.first_ttit) : "",
+                       turn.output > 0 ? to_string(turn.last_ttit) : "", to_string(turn.answer),
+                       to_string(turn.kv_per_gpu, 3)},
+                      turn.shares));
   }
-  fmt::print("{}", t.text());
+  fmt::print("{}  costs: {}\n", t.text(), costs_text(study.study.system));
   Seconds chosen, kv, q;
   for (const TurnTime& turn : turns) {
     chosen += turn.ttft();
@@ -40,17 +42,32 @@ void print(const Study& study, const std::vector<TurnTime>& turns) {
 }
 
 std::string csv(const std::vector<TurnTime>& turns) {
-  std::string out = csv_line({"turn", "new_tokens", "cached_tokens", "kv_hit_rate", "variant", "ttft_s",
-                              "pass_kv_s", "pass_q_s", "output_tokens", "ttit_first_ms", "ttit_last_ms",
-                              "turn_s", "kv_gb_per_gpu", "tokens_fullest_rank", "tokens_emptiest_rank"});
+  std::vector<std::string> header{
+      "turn",         "new_tokens", "cached_tokens", "kv_hit_rate",         "variant",
+      "ttft_s",       "pass_kv_s",  "pass_q_s",      "output_tokens",       "ttit_first_ms",
+      "ttit_last_ms", "turn_s",     "kv_gb_per_gpu", "tokens_fullest_rank", "tokens_emptiest_rank"};
+  header.insert(header.end(), share_columns().begin(), share_columns().end());
+  std::string out = csv_line(header);
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const TurnTime& t = turns[i];
-    out += csv_line(
-        {std::to_string(i + 1), std::to_string(t.fresh), std::to_string(t.cached), number_text(t.hit_rate()),
-         t.kv_chosen ? "pass_kv" : "pass_q", number_text(t.ttft().value), number_text(t.pass_kv.value),
-         number_text(t.pass_q.value), std::to_string(t.output), number_text(t.first_ttit.value * 1e3),
-         number_text(t.last_ttit.value * 1e3), number_text(t.answer.value),
-         number_text(t.kv_per_gpu.value / 1e9), std::to_string(t.fullest), std::to_string(t.emptiest)});
+    std::vector<std::string> cells{std::to_string(i + 1),
+                                   std::to_string(t.fresh),
+                                   std::to_string(t.cached),
+                                   number_text(t.hit_rate()),
+                                   t.kv_chosen ? "pass_kv" : "pass_q",
+                                   number_text(t.ttft().value),
+                                   number_text(t.pass_kv.value),
+                                   number_text(t.pass_q.value),
+                                   std::to_string(t.output),
+                                   number_text(t.first_ttit.value * 1e3),
+                                   number_text(t.last_ttit.value * 1e3),
+                                   number_text(t.answer.value),
+                                   number_text(t.kv_per_gpu.value / 1e9),
+                                   std::to_string(t.fullest),
+                                   std::to_string(t.emptiest)};
+    const auto shares = share_cells(t.shares);
+    cells.insert(cells.end(), shares.begin(), shares.end());
+    out += csv_line(cells);
   }
   return out;
 }
@@ -74,7 +91,7 @@ Plot plot(const Study& study, const std::vector<TurnTime>& turns, const Provenan
 }  // namespace
 
 int conversation(const ConversationOptions& o, const Provenance& made_by) {
-  const Scenario scenario = scenario_named(o.scenario);
+  const Scenario scenario = scenario_named(o.scenario, o.costs);
   if (!o.out.empty()) make_output_folder(o.out);
   for (const Study& study : scenario.studies) {
     require_question(study, o.scenario, Question::conversation);

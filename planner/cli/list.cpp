@@ -31,15 +31,17 @@ Catalogs catalogs() {
   return {root / "models/catalog", root / "hardware/catalog", root / "scenarios"};
 }
 
-Scenario scenario_named(const std::string& name_or_path) {
+Scenario scenario_named(const std::string& name_or_path, const std::string& costs) {
+  std::optional<Costs> given;
+  if (!costs.empty()) given = costs == "parameters" ? Costs::parameters : Costs::calibrated;
   const std::filesystem::path path(name_or_path);
-  if (path.has_extension() || path.has_parent_path()) return load_scenario(path, catalogs());
+  if (path.has_extension() || path.has_parent_path()) return load_scenario(path, catalogs(), given);
   const auto names = scenario_names();
   if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
     throw UserError(
         {Diagnostic{{}, "unknown scenario " + name_or_path, expected_one_of(name_or_path, names)}});
   }
-  return load_scenario(catalogs().scenarios / (name_or_path + ".yaml"), catalogs());
+  return load_scenario(catalogs().scenarios / (name_or_path + ".yaml"), catalogs(), given);
 }
 
 int list(const std::string& what) {
@@ -53,10 +55,13 @@ int list(const std::string& what) {
     }
     fmt::print("{}", t.text());
   } else if (what == "systems") {
-    Table t({"system", "GPUs", "HBM per GPU", "HBM bandwidth", "summary"});
+    Table t({"system", "GPUs", "HBM per GPU", "HBM bandwidth", "calibration", "summary"});
     for (const std::string& name : system_names(catalogs().systems)) {
       const System s = load_system(name, catalogs().systems);
       t.add({name, std::to_string(s.gpus()), to_string(s.device.memory), to_string(s.device.memory_bandwidth),
+             s.calibration.empty()        ? "none"
+             : s.calibration.like.empty() ? "own"
+                                          : "like " + s.calibration.like,
              s.summary});
     }
     fmt::print("{}", t.text());

@@ -22,6 +22,15 @@ const CLI::Validator kPositive(
     },
     "POSITIVE");
 
+void add_costs(CLI::App* command, std::string& costs) {
+  command
+      ->add_option(
+          "--costs", costs,
+          "Costs fitted to measurements (calibrated) or of the system file (parameters); default: the "
+          "scenario's")
+      ->check(CLI::IsMember({"calibrated", "parameters"}));
+}
+
 // CLI11 says of a misspelt command only that a command is required.
 void refuse_unknown_command(int argc, char** argv, const CLI::App& app) {
   if (argc < 2 || argv[1][0] == '-') return;
@@ -55,6 +64,7 @@ int run(int argc, char** argv) {
   s->add_flag("--all", sweep.all, "Also write all.csv with every simulated configuration");
   s->add_flag("--exhaustive", sweep.exhaustive, "Simulate every feasible configuration, without pruning");
   s->add_option("--threads", sweep.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
+  add_costs(s, sweep.costs);
   s->footer("Example:\n  shardline sweep helix_gb200_1m --ttl \"10 ms\" -o out/helix");
 
   cli::SimulateOptions simulate;
@@ -63,6 +73,7 @@ int run(int argc, char** argv) {
       ->required();
   m->add_option("--plan", simulate.plan, "Plan text, as sweep prints it")->required();
   m->add_option("--model", simulate.model, "Which model of the scenario (default: the first)");
+  add_costs(m, simulate.costs);
   m->add_option("-o,--out", simulate.out, "Folder for the Perfetto trace and the timeline picture");
   m->footer(
       "Example:\n  shardline simulate helix_gb200_1m --model llama-3.1-405b --plan "
@@ -94,15 +105,33 @@ int run(int argc, char** argv) {
   t->add_option("scenario", thresholds.scenario,
                 "Scenario file with thresholds, or the name of a shipped one")
       ->required();
+  add_costs(t, thresholds.costs);
   t->add_option("-o,--out", thresholds.out, "Folder for the table (C++17 header, JSON, CSV) and plots");
   t->add_option("--threads", thresholds.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
   t->footer("Example:\n  shardline thresholds thresholds_gtt -o out/thresholds");
+
+  cli::PartitionOptions partition;
+  CLI::App* k = app.add_subcommand("partition", "How many tokens each rank of a KV-Runahead chain takes");
+  k->add_option("scenario", partition.scenario,
+                "Scenario file with a partition, or the name of a shipped one")
+      ->required();
+  k->add_option("-o,--out", partition.out,
+                "Folder for the lookup table (JSON), all lengths (CSV) and the plot");
+  k->add_option(
+      "--spacing", partition.spacing,
+      "Between the rows of the lookup table, for instance \"2Ki tokens\" (default: the scenario's)");
+  k->add_option("--granularity", partition.granularity,
+                "Boundaries are multiples of so many tokens (default: the scenario's)")
+      ->check(CLI::Range(1, 1'000'000));
+  k->add_option("--threads", partition.threads, "Threads (default: all cores)")->check(CLI::Range(1, 1024));
+  k->footer("Example:\n  shardline partition partition_llama7b_a100 -o out/partition");
 
   cli::ConversationOptions conversation;
   CLI::App* n = app.add_subcommand("conversation", "TTFT and TTIT of every turn of a conversation");
   n->add_option("scenario", conversation.scenario,
                 "Scenario file with a conversation, or the name of a shipped one")
       ->required();
+  add_costs(n, conversation.costs);
   n->add_option("-o,--out", conversation.out, "Folder for turns.csv and the plot");
   n->footer("Example:\n  shardline conversation conversation_405b_128k -o out/conversation");
 
@@ -158,6 +187,7 @@ int run(int argc, char** argv) {
   if (s->parsed()) return cli::sweep(sweep, made_by);
   if (m->parsed()) return cli::simulate(simulate, made_by);
   if (t->parsed()) return cli::thresholds(thresholds, made_by);
+  if (k->parsed()) return cli::partition(partition, made_by);
   if (n->parsed()) return cli::conversation(conversation, made_by);
   if (y->parsed()) return cli::verify(verify);
   if (c->parsed()) return cli::calibrate(calibrate, made_by);

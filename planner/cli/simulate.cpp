@@ -5,6 +5,7 @@
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/deploy.hpp"
 #include "planner/evaluate.hpp"
+#include "planner/provenance.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
 #include "reports/table.hpp"
@@ -26,6 +27,29 @@ const Study& study_of(const Scenario& s, const std::string& model) {
 
 std::string percent(double part, double whole) {
   return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0);
+}
+
+// The parts of a layer that some time falls on, the longest first.
+std::string parts_of(const std::array<Seconds, static_cast<std::size_t>(Part::count)>& times) {
+  std::vector<std::pair<double, Part>> parts;
+  for (std::size_t p = 0; p < times.size(); ++p) {
+    if (times[p] > Seconds(0)) parts.emplace_back(-times[p].value, static_cast<Part>(p));
+  }
+  std::sort(parts.begin(), parts.end());
+  std::string out;
+  for (const auto& [time, part] : parts) out += fmt::format("{}{}", out.empty() ? "" : ", ", to_string(part));
+  return out;
+}
+
+void print_bases(const System& system, const Breakdown& b, const std::string& share) {
+  Table t({"what the time rests on", "time", share, "parts"});
+  for (std::size_t i = 0; i < kBases; ++i) {
+    if (b.bases[i] > Seconds(0)) {
+      t.add({std::string(to_string(static_cast<Basis>(i))), to_string(b.bases[i]),
+             percent(b.bases[i].value, b.ttl.value), parts_of(b.basis_parts[i])});
+    }
+  }
+  fmt::print("{}  costs: {}\n\n", t.text(), costs_text(system));
 }
 
 void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const MemoryUse& use) {
@@ -68,6 +92,7 @@ void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const 
   communication.add(
       {"hidden", to_string(b.hidden_communication), percent(b.hidden_communication.value, b.ttl.value)});
   fmt::print("{}\n", communication.text());
+  print_bases(study.study.system, b, share);
   const Bytes capacity = study.study.system.device.memory;
   Table memory({"memory per GPU", "size", "share of HBM"});
   for (const auto& [name, bytes] :
@@ -79,17 +104,24 @@ void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const 
   fmt::print("{}\n", memory.text());
 }
 
-// Every kind of collective of the plan once, with the algorithm that was fastest.
+// What a message was priced as: the algorithm that was fastest, or the library or engine that was measured.
+std::string algorithm_of(const OpCost& c) {
+  if (!c.fit) return std::string(to_string(c.algorithm));
+  const bool nccl = c.fit->form->family == std::string_view("nccl");
+  return (nccl ? "NCCL " : "") + c.fit->words.front();
+}
+
+// Every kind of collective of the plan once.
 void print_collectives(Evaluator& e) {
-  Table t({"collective", "kind", "ranks", "stride", "algorithm", "time"});
+  Table t({"collective", "kind", "ranks", "stride", "algorithm", "time", "basis"});
   std::vector<std::string> shown;
   for (const Op& op : e.schedule().ops) {
     if (!is_communication(op.kind) || std::find(shown.begin(), shown.end(), op.name) != shown.end()) continue;
     shown.emplace_back(op.name);
     const OpCost c = e.cost().price(op);
     t.add({op.name, std::string(to_string(op.kind)), std::to_string(op.group.size),
-           std::to_string(op.group.stride), std::string(to_string(c.algorithm)),
-           to_string(e.cost().alone(c))});
+           std::to_string(op.group.stride), algorithm_of(c), to_string(e.cost().alone(c)),
+           std::string(to_string(c.basis))});
   }
   if (!shown.empty()) fmt::print("{}\n", t.text());
 }
@@ -120,8 +152,17 @@ TraceEvent trace_event(Evaluator& e, const Op& op, int process, const Span& span
   arguments.emplace_back("part", std::string(to_string(op.part)));
   if (flops(op) > Flops(0)) arguments.emplace_back("flops", to_string(flops(op)));
   if (c.memory > Bytes(0)) arguments.emplace_back("HBM bytes", to_string(c.memory));
+  arguments.emplace_back("basis", std::string(to_string(c.basis)));
+  if (c.fit) {
+    arguments.emplace_back("fit", c.fit->name());
+  }
+  if (c.fit && c.basis == Basis::measured) {
+    const FitError& error = c.fit->correction.empty() ? c.fit->alone : c.fit->corrected;
+    arguments.emplace_back("error of the fit",
+                           fmt::format("median {:.1f} %, p90 {:.1f} %", 100 * error.median, 100 * error.p90));
+  }
   if (is_communication(op.kind)) {
-    arguments.emplace_back("algorithm", std::string(to_string(c.algorithm)));
+    arguments.emplace_back("algorithm", algorithm_of(c));
     arguments.emplace_back("group", fmt::format("{} ranks, stride {}", op.group.size, op.group.stride));
   }
   return {process,
@@ -131,6 +172,11 @@ TraceEvent trace_event(Evaluator& e, const Op& op, int process, const Span& span
           offset + span.start,
           span.end - span.start,
           std::move(arguments)};
+}
+
+// Where nothing was measured, bars would all be pale.
+bool unmeasured(Evaluator& e, const Op& op) {
+  return !e.study().system.calibration.empty() && e.cost().price(op).basis >= Basis::extrapolated;
 }
 
 void name_lanes(TraceNames& names, int process, const Schedule& s) {
@@ -165,7 +211,7 @@ void collect_ranks(Evaluator& e, TraceNames& names, std::vector<TraceEvent>& eve
     if (k < kShown) {
       const std::string lane(is_communication(op.kind) ? "messages" : to_string(op.lane));
       gantt.spans.push_back({fmt::format("rank {} {}", k, lane), span.start.value * 1e6, span.end.value * 1e6,
-                             std::string(to_string(op.kind)), op.name});
+                             std::string(to_string(op.kind)), op.name, unmeasured(e, op)});
     }
   }
 }
@@ -176,7 +222,7 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
   const Schedule& s = e.schedule();
   TraceNames names;
   std::vector<TraceEvent> events;
-  Gantt gantt{to_string(plan) + ": one of each block, " + study.title, "time (us)", {}};
+  Gantt gantt{to_string(plan) + ": one of each block, " + study.title, "time (us)", {}, "pale: beyond data"};
   if (s.classes > 1 || s.detached) {
     collect_ranks(e, names, events, gantt);
     write_files(names, events, gantt, out);
@@ -199,7 +245,7 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
       events.push_back(trace_event(e, op, 0, span, at,
                                    {{"block", fmt::format("{}, {} runs per pass", block.name, runs[b])}}));
       gantt.spans.push_back({lane_name(op.lane), (at + span.start).value * 1e6, (at + span.end).value * 1e6,
-                             std::string(to_string(op.kind)), op.name});
+                             std::string(to_string(op.kind)), op.name, unmeasured(e, op)});
     }
     at += scratch.timeline.makespan();
   }
@@ -209,7 +255,7 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
 }  // namespace
 
 int simulate(const SimulateOptions& o, const Provenance&) {
-  const Scenario scenario = scenario_named(o.scenario);
+  const Scenario scenario = scenario_named(o.scenario, o.costs);
   const Study& study = study_of(scenario, o.model);
   require_question(study, o.scenario, Question::sweep);
   const Plan plan = [&] {

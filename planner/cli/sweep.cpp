@@ -26,12 +26,11 @@ std::vector<std::string> plan_row(const std::string& first, const Point& p) {
           fmt::format("{:.2f}", m.tokens_per_s_gpu),
           fmt::format("{:.0f}", m.users),
           std::to_string(p.plan.gpus()),
-          to_string(p.memory, 3),
-          to_string(p.plan)};
+          to_string(p.memory, 3)};
 }
 
-Table plan_table(const char* first) {
-  return Table({first, "TTL", "tokens/s/user", "tokens/s/GPU", "users", "GPUs", "memory/GPU", "plan"});
+PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* first) {
+  return {study, rated, {first, "TTL", "tokens/s/user", "tokens/s/GPU", "users", "GPUs", "memory/GPU"}};
 }
 
 constexpr std::array<double, 8> kBudgets{1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0};  // x the lowest TTL
@@ -52,15 +51,15 @@ std::vector<const Point*> budget_plans(const std::vector<Point>& frontier) {
   return out;
 }
 
-void print_budgets(const std::vector<Point>& frontier) {
-  Table t = plan_table("TTL budget");
+void print_budgets(const Study& study, const RatedPoints& rated, const std::vector<Point>& frontier) {
+  PlanTable t = plan_table(study, rated, "TTL budget");
   const Point* last = nullptr;
   for (const double factor : kBudgets) {
     const Seconds budget = lowest_ttl(frontier) * factor;
     const Point* best = best_within(frontier, budget);
     if (best == last) continue;
     last = best;
-    t.add(plan_row(to_string(budget), *best));
+    t.add(plan_row(to_string(budget), *best), best->plan);
   }
   fmt::print("  Best plan per TTL budget\n{}\n", t.text());
 }
@@ -95,7 +94,8 @@ void require_target(const Study& study, const SweepOptions& o) {
 
 // The answer centred on what the user asked for (the search left out plans with too few users). False if no
 // plan meets it.
-bool print_target(const std::vector<Point>& frontier, const Target& target) {
+bool print_target(const Study& study, const RatedPoints& rated, const std::vector<Point>& frontier,
+                  const Target& target) {
   std::vector<const Point*> meeting;
   for (const Point& p : frontier) {
     if (target.ttl == Seconds(0) || p.ttl <= target.ttl) meeting.push_back(&p);
@@ -113,14 +113,14 @@ bool print_target(const std::vector<Point>& frontier, const Target& target) {
     return value(Metric::tokens_per_s_gpu, *a) > value(Metric::tokens_per_s_gpu, *b);
   });
   // Neighbouring batches of one plan are one answer: the best of each sharding is shown.
-  Table t = plan_table("rank");
+  PlanTable t = plan_table(study, rated, "rank");
   std::vector<Plan> shown;
   for (const Point* p : meeting) {
     Plan sharding = p->plan;
     sharding.batch = sharding.chunks = 1;
     if (std::find(shown.begin(), shown.end(), sharding) != shown.end()) continue;
     shown.push_back(sharding);
-    t.add(plan_row(std::to_string(shown.size()), *p));
+    t.add(plan_row(std::to_string(shown.size()), *p), p->plan);
     if (shown.size() == 5) break;
   }
   fmt::print("{}\n", t.text());
@@ -149,49 +149,71 @@ void print_gain(const Gain& g, const Comparison& compare) {
   fmt::print("{}\n", t.text());
 }
 
-std::string points_csv(const std::vector<Point>& points, const SearchResult* families) {
-  std::string out = csv_line({"strategy", "plan", "gpus", "batch", "users", "ttl_ms", "tokens_per_s_user",
-                              "tokens_per_s_gpu", "memory_gb_per_gpu", "pp", "dp", "kvp", "tpa", "ep", "tpf",
-                              "chunks", "on_frontier"});
+std::string points_csv(const RatedPoints& rated, const SearchResult* families) {
+  std::vector<std::string> header{"strategy",
+                                  "plan",
+                                  "gpus",
+                                  "batch",
+                                  "users",
+                                  "ttl_ms",
+                                  "tokens_per_s_user",
+                                  "tokens_per_s_gpu",
+                                  "memory_gb_per_gpu",
+                                  "pp",
+                                  "dp",
+                                  "kvp",
+                                  "tpa",
+                                  "ep",
+                                  "tpf",
+                                  "chunks",
+                                  "on_frontier"};
+  header.insert(header.end(), share_columns().begin(), share_columns().end());
+  std::string out = csv_line(header);
   const auto on_frontier = [&](const Point& p) {
     if (families == nullptr) return true;
     const auto overall = families->overall();
     return !overall.dominates(score(families->x, p), score(families->y, p));
   };
-  for (const Point& p : points) {
+  for (std::size_t i = 0; i < rated.points.size(); ++i) {
+    const Point& p = rated.points[i];
     const Metrics m = metrics(p.ttl, p.plan);
-    out += csv_line({std::string(to_string(p.plan.strategy)), to_string(p.plan),
-                     std::to_string(p.plan.gpus()), std::to_string(p.plan.batch),
-                     std::to_string(p.plan.users()), number_text(p.ttl.value * 1e3),
-                     number_text(m.tokens_per_s_user), number_text(m.tokens_per_s_gpu),
-                     number_text(p.memory.value / 1e9), std::to_string(p.plan.pp), std::to_string(p.plan.dp),
-                     std::to_string(p.plan.kvp), std::to_string(p.plan.tpa), std::to_string(p.plan.ep),
-                     std::to_string(p.plan.tpf), std::to_string(p.plan.chunks), on_frontier(p) ? "1" : "0"});
+    std::vector<std::string> row{std::string(to_string(p.plan.strategy)),
+                                 to_string(p.plan),
+                                 std::to_string(p.plan.gpus()),
+                                 std::to_string(p.plan.batch),
+                                 std::to_string(p.plan.users()),
+                                 number_text(p.ttl.value * 1e3),
+                                 number_text(m.tokens_per_s_user),
+                                 number_text(m.tokens_per_s_gpu),
+                                 number_text(p.memory.value / 1e9),
+                                 std::to_string(p.plan.pp),
+                                 std::to_string(p.plan.dp),
+                                 std::to_string(p.plan.kvp),
+                                 std::to_string(p.plan.tpa),
+                                 std::to_string(p.plan.ep),
+                                 std::to_string(p.plan.tpf),
+                                 std::to_string(p.plan.chunks),
+                                 on_frontier(p) ? "1" : "0"};
+    const auto shares = share_cells(rated.shares[i]);
+    row.insert(row.end(), shares.begin(), shares.end());
+    out += csv_line(row);
   }
   return out;
 }
 
-Page frontier_page(const Study& study, const SearchResult& r, const SweepOptions& o,
+Page frontier_page(const Study& study, const SearchResult& r, const RatedPoints& rated, const SweepOptions& o,
                    const Provenance& made_by) {
-  Page page;
-  page.title = study.title;
-  page.scenario = o.scenario;
-  page.command = made_by.command;
-  page.version = made_by.version;
-  page.summary =
-      fmt::format("{} configurations, {} feasible. Each strategy's own Pareto frontier.",
-                  count(r.counts.configurations), count(r.counts.configurations - r.counts.infeasible));
+  Page page = page_of(study, r, o, made_by);
   const Frontier overall = r.overall();
-  for (const auto& [id, frontier] : r.frontiers) {
-    for (const Point& p : frontier.points()) {
-      const Metrics m = metrics(p.ttl, p.plan);
-      page.points.push_back({std::string(to_string(id)), to_string(p.plan),
-                             fmt::format("shardline simulate {} --model {} --plan {}", o.scenario,
-                                         study.study.model.name, to_string(p.plan)),
-                             p.plan.gpus(), p.plan.batch, p.plan.users(), p.ttl.value * 1e3,
-                             m.tokens_per_s_user, m.tokens_per_s_gpu, p.memory.value / 1e9,
-                             !overall.dominates(score(r.x, p), score(r.y, p))});
-    }
+  for (std::size_t i = 0; i < rated.points.size(); ++i) {
+    const Point& p = rated.points[i];
+    const Shares& from = rated.shares[i];
+    const Metrics m = metrics(p.ttl, p.plan);
+    page.points.push_back({std::string(to_string(p.plan.strategy)), to_string(p.plan),
+                           simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch, p.plan.users(),
+                           p.ttl.value * 1e3, m.tokens_per_s_user, m.tokens_per_s_gpu, p.memory.value / 1e9,
+                           !overall.dominates(score(r.x, p), score(r.y, p)), from.measured, from.fitted,
+                           from.extrapolated, from.assumed});
   }
   return page;
 }
@@ -211,20 +233,15 @@ std::string launch_text(const Study& study, const std::vector<Point>& frontier) 
   return out;
 }
 
-void write_results(const Study& study, const SearchResult& r, const SweepOptions& o,
+void write_results(const Study& study, const SearchResult& r, const RatedPoints& rated, const SweepOptions& o,
                    const Provenance& made_by) {
   const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
   make_output_folder(folder);
-  std::vector<Point> every;
-  for (const auto& [id, frontier] : r.frontiers) {
-    const auto points = frontier.points();
-    every.insert(every.end(), points.begin(), points.end());
-  }
-  write_file(folder / "frontier.csv", points_csv(every, &r));
-  if (o.all) write_file(folder / "all.csv", points_csv(r.all, &r));
+  write_file(folder / "frontier.csv", points_csv(rated, &r));
+  if (o.all) write_file(folder / "all.csv", points_csv(rate(study, r.all, o.threads), &r));
   write_file(folder / "launch.txt", launch_text(study, r.overall().points()));
-  write_file(folder / "frontier.html", page_html(frontier_page(study, r, o, made_by)));
-  write_picture(frontier_plot(study, r, made_by), folder / "frontier");
+  write_file(folder / "frontier.html", page_html(frontier_page(study, r, rated, o, made_by)));
+  write_picture(frontier_plot(study, r, rated, made_by), folder / "frontier");
   const auto candidate = r.of(study.compare.candidate).points(),
              baseline = r.of(study.compare.baseline).points();
   if (!candidate.empty() && !baseline.empty()) {
@@ -243,13 +260,7 @@ void write_results(const Study& study, const SearchResult& r, const SweepOptions
     plot.series.push_back(std::move(s));
     write_picture(plot, folder / "gain");
   }
-  const SearchCounts& c = r.counts;
-  write_file(folder / "run.json",
-             fmt::format("{{\n  \"command\": {},\n  \"version\": {},\n  \"scenario\": {},\n  \"study\": "
-                         "{},\n  \"configurations\": {},\n"
-                         "  \"infeasible\": {},\n  \"simulated\": {},\n  \"pruned\": {}\n}}\n",
-                         json_string(made_by.command), json_string(made_by.version), json_string(o.scenario),
-                         json_string(study.title), c.configurations, c.infeasible, c.simulated, c.pruned));
+  write_file(folder / "run.json", run_json(study, r, o, made_by));
   fmt::print(
       "  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, gain.png, gain.svg, launch.txt, "
       "run.json{}\n\n",
@@ -263,7 +274,7 @@ bool on_default_axes(const SearchResult& r) {
 }  // namespace
 
 int sweep(const SweepOptions& o, const Provenance& made_by) {
-  const Scenario scenario = scenario_named(o.scenario);
+  const Scenario scenario = scenario_named(o.scenario, o.costs);
   const Target target = read_target(o);
   if (!o.out.empty()) make_output_folder(o.out);
   bool any = false, met = true;
@@ -297,13 +308,14 @@ int sweep(const SweepOptions& o, const Provenance& made_by) {
       continue;
     }
     any = true;
-    if (target.given()) met = print_target(frontier, target) && met;
-    print_budgets(frontier);
+    const RatedPoints rated = rate_frontiers(study, r, o.threads);
+    if (target.given()) met = print_target(study, rated, frontier, target) && met;
+    print_budgets(study, rated, frontier);
     const auto candidate = r.of(study.compare.candidate).points(),
                baseline = r.of(study.compare.baseline).points();
     if (on_default_axes(r) && !candidate.empty() && !baseline.empty())
       print_gain(gain(candidate, baseline), study.compare);
-    if (!o.out.empty()) write_results(study, r, o, made_by);
+    if (!o.out.empty()) write_results(study, r, rated, o, made_by);
   }
   return any && met ? 0 : 3;
 }

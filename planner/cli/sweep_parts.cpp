@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reports/atomic_file.hpp"
+#include "reports/json.hpp"
 
 namespace shardline::cli {
 
@@ -25,7 +28,10 @@ Seconds time_target(const std::string& flag, const std::string& text) {
 void require_question(const Study& study, const std::string& scenario, Question wanted) {
   if (study.question == wanted) return;
   const auto command = [](Question q) {
-    return q == Question::sweep ? "sweep" : q == Question::thresholds ? "thresholds" : "conversation";
+    return q == Question::sweep        ? "sweep"
+           : q == Question::thresholds ? "thresholds"
+           : q == Question::partition  ? "partition"
+                                       : "conversation";
   };
   throw UserError(
       fmt::format("{} asks for another answer: run shardline {}", scenario, command(study.question)));
@@ -53,6 +59,99 @@ void print_counts(const SearchResult& r) {
   fmt::print("\n");
 }
 
+const Shares& RatedPoints::of(const Plan& plan) const {
+  const auto at = std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.plan == plan; });
+  SL_CHECK(at != points.end(), "every plan that is shown was rated");
+  return shares[static_cast<std::size_t>(at - points.begin())];
+}
+
+RatedPoints rate(const Study& study, std::vector<Point> points, int threads) {
+  std::vector<Plan> plans;
+  for (const Point& p : points) plans.push_back(p.plan);
+  return {std::move(points), shares_of(study.study, study.search.all_reduce, plans, threads)};
+}
+
+RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int threads) {
+  std::vector<Point> all;
+  for (const auto& [id, frontier] : r.frontiers) {
+    const auto points = frontier.points();
+    all.insert(all.end(), points.begin(), points.end());
+  }
+  return rate(study, std::move(all), threads);
+}
+
+void PlanTable::add(std::vector<std::string> cells, const Plan& plan) {
+  rows_.push_back({std::move(cells), plan});
+}
+
+std::vector<std::string> ShareColumns::header(std::vector<std::string> names) const {
+  if (calibrated_) names.emplace_back("extrapolated");
+  if (assumed_) names.emplace_back("assumed");
+  return names;
+}
+
+std::vector<std::string> ShareColumns::cells(std::vector<std::string> row, const Shares& shares) const {
+  if (calibrated_) row.push_back(fmt::format("{:.0f} %", 100 * shares.extrapolated));
+  if (assumed_) row.push_back(fmt::format("{:.0f} %", 100 * shares.assumed));
+  return row;
+}
+
+std::string PlanTable::text() const {
+  const System& system = study_.study.system;
+  const ShareColumns shown(system, rows_, [&](const Row& row) { return rated_.of(row.plan); });
+  std::vector<std::string> header = shown.header(header_);
+  header.emplace_back("plan");
+  Table t(header);
+  for (const Row& row : rows_) {
+    std::vector<std::string> cells = shown.cells(row.cells, rated_.of(row.plan));
+    cells.push_back(to_string(row.plan));
+    t.add(std::move(cells));
+  }
+  return t.text() + "  costs: " + costs_text(system) + "\n";
+}
+
+const std::vector<std::string>& share_columns() {
+  static const std::vector<std::string> names{"measured_share", "fitted_share", "extrapolated_share",
+                                              "assumed_share"};
+  return names;
+}
+
+std::vector<std::string> share_cells(const Shares& s) {
+  return {number_text(s.measured), number_text(s.fitted), number_text(s.extrapolated),
+          number_text(s.assumed)};
+}
+
+Page page_of(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by) {
+  Page page;
+  page.title = study.title;
+  page.scenario = o.scenario;
+  page.command = made_by.command;
+  page.version = made_by.version;
+  page.costs = costs_text(study.study.system);
+  page.summary =
+      fmt::format("{} configurations, {} feasible. Each strategy's own Pareto frontier.",
+                  count(r.counts.configurations), count(r.counts.configurations - r.counts.infeasible));
+  return page;
+}
+
+std::string simulate_command(const Study& study, const SweepOptions& o, const Plan& plan) {
+  return fmt::format("shardline simulate {} --model {}{} --plan {}", o.scenario, study.study.model.name,
+                     o.costs.empty() ? "" : " --costs " + o.costs, to_string(plan));
+}
+
+std::string run_json(const Study& study, const SearchResult& r, const SweepOptions& o,
+                     const Provenance& made_by) {
+  const SearchCounts& c = r.counts;
+  const Calibration& by = study.study.system.calibration;
+  return fmt::format(
+      "{{\n  \"command\": {},\n  \"version\": {},\n  \"scenario\": {},\n  \"study\": {},\n"
+      "  \"costs\": {},\n  \"calibration_hash\": {},\n"
+      "  \"configurations\": {},\n  \"infeasible\": {},\n  \"simulated\": {},\n  \"pruned\": {}\n}}\n",
+      json_string(made_by.command), json_string(made_by.version), json_string(o.scenario),
+      json_string(study.title), json_string(costs_text(study.study.system)),
+      by.empty() ? "null" : json_string(by.hash), c.configurations, c.infeasible, c.simulated, c.pruned);
+}
+
 namespace {
 
 std::string axis_label(Metric m, Phase phase) {
@@ -75,25 +174,33 @@ std::string axis_label(Metric m, Phase phase) {
 
 }  // namespace
 
-Plot frontier_plot(const Study& study, const SearchResult& r, const Provenance& made_by) {
+Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints& rated,
+                   const Provenance& made_by) {
   Plot plot;
   plot.title = study.title;
   plot.x_label = axis_label(r.x, study.study.phase);
   plot.y_label = axis_label(r.y, study.study.phase);
   plot.log_y = true;
   plot.log_x = r.x == Metric::gpus;
-  plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
+  plot.footnote = fmt::format("shardline {}: {}; costs: {}", made_by.version, made_by.command,
+                              costs_text(study.study.system));
+  bool any_open = false;
   for (const StrategyId id : study.search.strategies) {
     // Along GPU counts a curve; along other metrics any point stands for all that it beats.
-    PlotSeries s{
-        std::string(to_string(id)), r.x == Metric::gpus ? PlotStyle::line_points : PlotStyle::steps, {}};
-    for (const Point& p : r.frontiers.at(id).points()) s.points.emplace_back(value(r.x, p), value(r.y, p));
-    if (s.points.empty()) continue;
-    plot.series.push_back(s);
-    if (r.x == Metric::gpus) continue;
-    s.style = PlotStyle::points;  // same name, same colour
-    plot.series.push_back(std::move(s));
+    const std::string name(to_string(id));
+    PlotSeries line{name, r.x == Metric::gpus ? PlotStyle::line : PlotStyle::steps, {}},
+        open{name, PlotStyle::open_points, {}}, filled{name, PlotStyle::points, {}};
+    for (const Point& p : r.frontiers.at(id).points()) {
+      line.points.emplace_back(value(r.x, p), value(r.y, p));
+      (rated.of(p.plan).unmeasured() > 0.5 ? open : filled).points.push_back(line.points.back());
+    }
+    any_open = any_open || !open.points.empty();
+    // The legend shows the mark that comes last.
+    for (PlotSeries* s : {&line, &open, &filled}) {
+      if (!s->points.empty()) plot.series.push_back(std::move(*s));
+    }
   }
+  if (any_open) plot.footnote += "; open marks: more than half of the time extrapolated or assumed";
   return plot;
 }
 

@@ -5,8 +5,11 @@
 #include <string>
 
 #include "planner/cli/commands.hpp"
+#include "planner/provenance.hpp"
 #include "planner/search.hpp"
+#include "reports/page.hpp"
 #include "reports/plot.hpp"
+#include "reports/table.hpp"
 
 namespace shardline::cli {
 
@@ -17,8 +20,67 @@ Seconds time_target(const std::string& flag, const std::string& text);
 /// Throws UserError, naming the right command, unless the study asks `wanted`.
 void require_question(const Study& study, const std::string& scenario, Question wanted);
 void print_counts(const SearchResult& r);
-/// Each strategy's own frontier.
-Plot frontier_plot(const Study& study, const SearchResult& r, const Provenance& made_by);
+
+/// Points with what their time rests on.
+struct RatedPoints {
+  std::vector<Point> points;
+  std::vector<Shares> shares;
+  const Shares& of(const Plan& plan) const;  // of one of the points
+};
+RatedPoints rate(const Study& study, std::vector<Point> points, int threads);
+/// Those of each strategy's own frontier.
+RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int threads);
+
+/// Columns of a table that say which part of the time of each row was not measured: none where costs are not
+/// calibrated, one more where some are assumed.
+class ShareColumns {
+ public:
+  template <class Rows, class SharesOf>
+  ShareColumns(const System& system, const Rows& rows, SharesOf shares_of)
+      : calibrated_(!system.calibration.empty()) {
+    constexpr double kShown = 0.005;  // less is 0 %
+    for (const auto& row : rows) assumed_ = assumed_ || (calibrated_ && shares_of(row).assumed >= kShown);
+  }
+  std::vector<std::string> header(std::vector<std::string> names) const;
+  std::vector<std::string> cells(std::vector<std::string> row, const Shares& shares) const;
+
+ private:
+  bool calibrated_, assumed_ = false;
+};
+
+/// A table of plans. Where costs are calibrated, columns say which part of each plan's time is not; a line
+/// below says where they are from.
+class PlanTable {
+ public:
+  /// `header` without the plan, which is the last column.
+  PlanTable(const Study& study, const RatedPoints& rated, std::vector<std::string> header)
+      : study_(study), rated_(rated), header_(std::move(header)) {}
+  void add(std::vector<std::string> cells, const Plan& plan);
+  std::string text() const;
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    Plan plan;
+  };
+  const Study& study_;
+  const RatedPoints& rated_;
+  std::vector<std::string> header_;
+  std::vector<Row> rows_;
+};
+
+/// Columns of a CSV file, and their cells.
+const std::vector<std::string>& share_columns();
+std::vector<std::string> share_cells(const Shares& shares);
+/// What pages and run.json say of the command, the search and the costs.
+Page page_of(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by);
+/// The command that simulates a plan.
+std::string simulate_command(const Study& study, const SweepOptions& o, const Plan& plan);
+std::string run_json(const Study& study, const SearchResult& r, const SweepOptions& o,
+                     const Provenance& made_by);
+/// Each strategy's own frontier. Open marks: most of the time is extrapolated or assumed.
+Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints& rated,
+                   const Provenance& made_by);
 /// `stem`.svg and `stem`.png, or a line that says why there is none.
 void write_picture(const Plot& plot, const std::filesystem::path& stem);
 

@@ -21,23 +21,20 @@ double requests(const Study& s, const Plan& p) {
   return static_cast<double>(s.study.requests.size()) * static_cast<double>(p.users());
 }
 
-std::vector<std::string> row(const Study& s, const std::string& first, const Point& p) {
+std::vector<std::string> row(const Study& s, const Point& p) {
   const double tokens_per_s = new_tokens(s, p.plan) / p.ttl.value;
-  return {first,
-          to_string(p.ttl),
+  return {std::to_string(p.plan.gpus()), to_string(p.ttl),
           fmt::format("{:.1f}", tokens_per_s / p.plan.gpus()),
-          fmt::format("{:.1f}", p.ttl.value * p.plan.gpus() / requests(s, p.plan)),
-          to_string(p.memory, 3),
-          to_string(p.plan)};
+          fmt::format("{:.1f}", p.ttl.value * p.plan.gpus() / requests(s, p.plan)), to_string(p.memory, 3)};
 }
 
-Table table(const char* first) {
-  return Table({first, "TTFT", "new tokens/s/GPU", "GPU-seconds/request", "memory/GPU", "plan"});
+PlanTable table(const Study& s, const RatedPoints& rated) {
+  return {s, rated, {"GPUs", "TTFT", "new tokens/s/GPU", "GPU-seconds/request", "memory/GPU"}};
 }
 
-void print_frontier(const Study& study, const std::vector<Point>& frontier) {
-  Table t = table("GPUs");
-  for (const Point& p : frontier) t.add(row(study, std::to_string(p.plan.gpus()), p));
+void print_frontier(const Study& study, const RatedPoints& rated, const std::vector<Point>& frontier) {
+  PlanTable t = table(study, rated);
+  for (const Point& p : frontier) t.add(row(study, p), p.plan);
   fmt::print("  {}\n{}\n",
              study.search.x == Metric::gpus && study.search.y == Metric::ttl
                  ? "Lowest TTFT by GPUs, where more GPUs lower it"
@@ -67,7 +64,8 @@ void print_strategies(const Study& study, const SearchResult& r) {
              t.text());
 }
 
-bool print_target(const Study& study, const std::vector<Point>& frontier, Seconds ttft) {
+bool print_target(const Study& study, const RatedPoints& rated, const std::vector<Point>& frontier,
+                  Seconds ttft) {
   std::vector<Point> meeting;
   for (const Point& p : frontier) {
     if (p.ttl <= ttft) meeting.push_back(p);
@@ -79,65 +77,75 @@ bool print_target(const Study& study, const std::vector<Point>& frontier, Second
   }
   std::stable_sort(meeting.begin(), meeting.end(),
                    [](const Point& a, const Point& b) { return a.plan.gpus() < b.plan.gpus(); });
-  Table t = table("GPUs");
+  PlanTable t = table(study, rated);
   for (std::size_t i = 0; i < std::min<std::size_t>(5, meeting.size()); ++i)
-    t.add(row(study, std::to_string(meeting[i].plan.gpus()), meeting[i]));
+    t.add(row(study, meeting[i]), meeting[i].plan);
   fmt::print("{}\n", t.text());
   return true;
-}
-
-std::vector<Point> every_point(const SearchResult& r) {
-  std::vector<Point> out;
-  for (const auto& [id, frontier] : r.frontiers) {
-    const auto points = frontier.points();
-    out.insert(out.end(), points.begin(), points.end());
-  }
-  return out;
 }
 
 bool on_frontier(const SearchResult& r, const Frontier& overall, const Point& p) {
   return !overall.dominates(score(r.x, p), score(r.y, p));
 }
 
-std::string csv(const Study& study, const SearchResult& r, const std::vector<Point>& points) {
-  std::string out = csv_line({"strategy", "plan", "gpus", "batch", "ttft_s", "new_tokens_per_s_gpu",
-                              "gpu_seconds_per_request", "memory_gb_per_gpu", "pp", "cp", "tpa", "ep", "tpf",
-                              "on_frontier"});
+std::string csv(const Study& study, const SearchResult& r, const RatedPoints& rated) {
+  std::vector<std::string> header{"strategy",
+                                  "plan",
+                                  "gpus",
+                                  "batch",
+                                  "ttft_s",
+                                  "new_tokens_per_s_gpu",
+                                  "gpu_seconds_per_request",
+                                  "memory_gb_per_gpu",
+                                  "pp",
+                                  "cp",
+                                  "tpa",
+                                  "ep",
+                                  "tpf",
+                                  "on_frontier"};
+  header.insert(header.end(), share_columns().begin(), share_columns().end());
+  std::string out = csv_line(header);
   const Frontier overall = r.overall();
-  for (const Point& p : points) {
-    out += csv_line({std::string(to_string(p.plan.strategy)), to_string(p.plan),
-                     std::to_string(p.plan.gpus()), std::to_string(p.plan.batch), number_text(p.ttl.value),
-                     number_text(new_tokens(study, p.plan) / p.ttl.value / p.plan.gpus()),
-                     number_text(p.ttl.value * p.plan.gpus() / requests(study, p.plan)),
-                     number_text(p.memory.value / 1e9), std::to_string(p.plan.pp), std::to_string(p.plan.cp),
-                     std::to_string(p.plan.tpa), std::to_string(p.plan.ep), std::to_string(p.plan.tpf),
-                     on_frontier(r, overall, p) ? "1" : "0"});
+  for (std::size_t i = 0; i < rated.points.size(); ++i) {
+    const Point& p = rated.points[i];
+    std::vector<std::string> cells{std::string(to_string(p.plan.strategy)),
+                                   to_string(p.plan),
+                                   std::to_string(p.plan.gpus()),
+                                   std::to_string(p.plan.batch),
+                                   number_text(p.ttl.value),
+                                   number_text(new_tokens(study, p.plan) / p.ttl.value / p.plan.gpus()),
+                                   number_text(p.ttl.value * p.plan.gpus() / requests(study, p.plan)),
+                                   number_text(p.memory.value / 1e9),
+                                   std::to_string(p.plan.pp),
+                                   std::to_string(p.plan.cp),
+                                   std::to_string(p.plan.tpa),
+                                   std::to_string(p.plan.ep),
+                                   std::to_string(p.plan.tpf),
+                                   on_frontier(r, overall, p) ? "1" : "0"};
+    const auto shares = share_cells(rated.shares[i]);
+    cells.insert(cells.end(), shares.begin(), shares.end());
+    out += csv_line(cells);
   }
   return out;
 }
 
-Page page(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by) {
-  Page page;
-  page.title = study.title;
-  page.scenario = o.scenario;
-  page.command = made_by.command;
-  page.version = made_by.version;
-  page.summary =
-      fmt::format("{} configurations, {} feasible. Each strategy's own Pareto frontier.",
-                  count(r.counts.configurations), count(r.counts.configurations - r.counts.infeasible));
+Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, const SweepOptions& o,
+          const Provenance& made_by) {
+  Page page = page_of(study, r, o, made_by);
   page.time_label = "TTFT (ms)";
   page.x_label = "New tokens/s per request";
   page.y_label = "New tokens/s per GPU";
   const Frontier overall = r.overall();
-  for (const Point& p : every_point(r)) {
+  for (std::size_t i = 0; i < rated.points.size(); ++i) {
+    const Point& p = rated.points[i];
+    const Shares& from = rated.shares[i];
     const double tokens = new_tokens(study, p.plan);
     page.points.push_back({std::string(to_string(p.plan.strategy)), to_string(p.plan),
-                           fmt::format("shardline simulate {} --model {} --plan {}", o.scenario,
-                                       study.study.model.name, to_string(p.plan)),
-                           p.plan.gpus(), p.plan.batch, p.plan.users(), p.ttl.value * 1e3,
-                           tokens / requests(study, p.plan) / p.ttl.value,
+                           simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch, p.plan.users(),
+                           p.ttl.value * 1e3, tokens / requests(study, p.plan) / p.ttl.value,
                            tokens / p.ttl.value / p.plan.gpus(), p.memory.value / 1e9,
-                           on_frontier(r, overall, p)});
+                           on_frontier(r, overall, p), from.measured, from.fitted, from.extrapolated,
+                           from.assumed});
   }
   return page;
 }
@@ -165,26 +173,20 @@ bool report_prefill(const Study& study, const SearchResult& r, const SweepOption
     fmt::print("  no plan fits\n\n");
     return false;
   }
+  const RatedPoints rated = rate_frontiers(study, r, o.threads);
   bool met = true;
-  if (o.ttft) met = print_target(study, frontier, time_target("--ttft", *o.ttft));
-  print_frontier(study, frontier);
+  if (o.ttft) met = print_target(study, rated, frontier, time_target("--ttft", *o.ttft));
+  print_frontier(study, rated, frontier);
   print_strategies(study, r);
   if (o.out.empty()) return met;
   const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
   make_output_folder(folder);
-  write_file(folder / "frontier.csv", csv(study, r, every_point(r)));
-  if (o.all) write_file(folder / "all.csv", csv(study, r, r.all));
+  write_file(folder / "frontier.csv", csv(study, r, rated));
+  if (o.all) write_file(folder / "all.csv", csv(study, r, rate(study, r.all, o.threads)));
   write_file(folder / "launch.txt", launch_text(study, frontier));
-  write_file(folder / "frontier.html", page_html(page(study, r, o, made_by)));
-  write_picture(frontier_plot(study, r, made_by), folder / "frontier");
-  const SearchCounts& c = r.counts;
-  write_file(
-      folder / "run.json",
-      fmt::format(
-          "{{\n  \"command\": {},\n  \"version\": {},\n  \"scenario\": {},\n  \"study\": {},\n"
-          "  \"configurations\": {},\n  \"infeasible\": {},\n  \"simulated\": {},\n  \"pruned\": {}\n}}\n",
-          json_string(made_by.command), json_string(made_by.version), json_string(o.scenario),
-          json_string(study.title), c.configurations, c.infeasible, c.simulated, c.pruned));
+  write_file(folder / "frontier.html", page_html(page(study, r, rated, o, made_by)));
+  write_picture(frontier_plot(study, r, rated, made_by), folder / "frontier");
+  write_file(folder / "run.json", run_json(study, r, o, made_by));
   fmt::print(
       "  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, launch.txt, run.json{}\n\n",
       folder.string(), o.all ? ", all.csv" : "");

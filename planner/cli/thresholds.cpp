@@ -15,6 +15,8 @@ namespace shardline::cli {
 
 namespace {
 
+constexpr int kRated = 16;  // requests whose time is broken down: that takes longer than timing them
+
 struct Rule {
   std::string name;
   RingChoice choice;
@@ -26,6 +28,7 @@ struct Derived {
   std::vector<EmpiricalRule> empirical;
   std::vector<RefinedTable> refined;
   std::vector<std::vector<RingPoint>> tests;  // by CP size, off the grid
+  std::vector<Shares> shares;                 // by CP size, of the time of some of them
   std::vector<Rule> rules;
 };
 
@@ -43,6 +46,7 @@ void derive(const Study& study, int threads, Derived& d) {
     DerivedTable derived = derive_table(g, g.cp[i], time);
     d.refined.push_back(std::move(derived.refined));
     d.tests.push_back(std::move(derived.tests));
+    d.shares.push_back(ring_shares(study.study, g.cp[i], g.tpa, d.tests.back(), kRated, threads));
     const RefinedTable& r = d.refined.back();
     d.tables.push_back(r.table);
     // The probes cluster where the choice jumps; the fit is of the grid.
@@ -69,6 +73,16 @@ void derive(const Study& study, int threads, Derived& d) {
 
 std::string percent(double v) { return fmt::format("{:.3f} %", 100 * v); }
 
+// "80.0 % measured, 20.0 % extrapolated"
+std::string rests_on(const Shares& s) {
+  std::string out;
+  for (const auto& [name, share] :
+       {std::pair{"measured", s.measured}, std::pair{"fitted", s.fitted},
+        std::pair{"extrapolated", s.extrapolated}, std::pair{"assumed", s.assumed}})
+    if (share >= 0.0005) out += fmt::format("{}{:.1f} % {}", out.empty() ? "" : ", ", 100 * share, name);
+  return out;
+}
+
 void print(const Study& study, const Derived& d) {
   const ThresholdGrid& g = study.thresholds;
   fmt::print("{}: pass KV or pass Q, rings of {} GPUs each\n", study.title, g.tpa);
@@ -76,8 +90,8 @@ void print(const Study& study, const Derived& d) {
   for (std::size_t i = 0; i < g.cp.size(); ++i) timed += d.refined[i].points.size() + d.tests[i].size();
   fmt::print(
       "  {} requests timed by events, both variants; every rule judged on requests it was not derived "
-      "from\n\n",
-      count(timed));
+      "from\n  costs: {}\n\n",
+      count(timed), costs_text(study.study.system));
   for (std::size_t i = 0; i < g.cp.size(); ++i) {
     const std::size_t kv = static_cast<std::size_t>(
         std::count_if(d.tests[i].begin(), d.tests[i].end(), [](const RingPoint& p) { return p.kv_wins(); }));
@@ -96,6 +110,9 @@ void print(const Study& study, const Derived& d) {
           achieved ? "achieved" : "peak", 100 * a.message_ratio, a.kv_hidden_tokens * g.cp[i],
           a.all_to_all_tokens * g.cp[i]);
     }
+    if (!study.study.system.calibration.empty())
+      fmt::print("    what the time of {} of these requests rests on: {}\n",
+                 std::min<std::size_t>(kRated, d.tests[i].size()), rests_on(d.shares[i]));
     Table t({"rule", "right", "mean regret", "p99", "worst", "worst at T", "P"});
     for (const Rule& rule : d.rules) {
       const Regret r = regret(d.tests[i], rule.choice);
@@ -120,7 +137,8 @@ ThresholdRules rules_of(const Study& study, const Derived& d, const Provenance& 
   const AnalyticRule a = algorithm_5(ring_setting(study.study, g.cp.back(), g.tpa, true), g.cp.front());
   ThresholdRules out;
   out.provenance = {study.study.model.name,
-                    fmt::format("{}, TP{} in each rank", study.study.system.name, g.tpa),
+                    fmt::format("{}, TP{} in each rank; costs: {}", study.study.system.name, g.tpa,
+                                costs_text(study.study.system)),
                     made_by.version,
                     made_by.command,
                     fmt::format("T from {} to {} tokens, T/(T+P) from {:.4g} to 1, T+P up to {} tokens",
@@ -242,7 +260,7 @@ void write(const Study& study, const Derived& d, const ThresholdsOptions& o, con
 }  // namespace
 
 int thresholds(const ThresholdsOptions& o, const Provenance& made_by) {
-  const Scenario scenario = scenario_named(o.scenario);
+  const Scenario scenario = scenario_named(o.scenario, o.costs);
   if (!o.out.empty()) make_output_folder(o.out);
   for (const Study& study : scenario.studies) {
     require_question(study, o.scenario, Question::thresholds);

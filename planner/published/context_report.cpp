@@ -321,10 +321,12 @@ ContextReport context_report(const ContextTruth& truth, const ContextTimes& time
   return report;
 }
 
-ContextTimes simulated_times(const Catalogs& catalogs) {
+ContextTimes simulated_times(const Catalogs& catalogs, const std::map<std::string, std::string>& instead) {
   const auto models = std::make_shared<std::map<std::string, ContextModel>>();
-  const auto of = [models, catalogs](const std::string& system) -> const ContextModel& {
-    return models->try_emplace(system, system, catalogs).first->second;
+  const auto of = [models, catalogs, instead](const std::string& system) -> const ContextModel& {
+    const auto other = instead.find(system);
+    const std::string& name = other == instead.end() ? system : other->second;
+    return models->try_emplace(name, name, catalogs).first->second;
   };
   ContextTimes t;
   t.ttft = [of](const std::string& system, const ContextPlan& p, long long cached, long long fresh,

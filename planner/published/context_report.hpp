@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 
 #include "planner/published/context_truth.hpp"
@@ -23,8 +24,9 @@ struct ContextTimes {
       decode_parts;
   std::function<Flops(long long fresh)> prefill_flops;
 };
-/// ContextModel's answers; one model per system.
-ContextTimes simulated_times(const Catalogs& catalogs);
+/// ContextModel's answers; one model per system. `instead`: systems to take in place of others.
+ContextTimes simulated_times(const Catalogs& catalogs,
+                             const std::map<std::string, std::string>& instead = {});
 
 /// Groups of values with a goal of their own; `none`: other systems than the paper's.
 enum class GoalGroup : unsigned char { cp_ttft, tp_ttft, table4, table5, ttit, parts, whole, none };

@@ -49,14 +49,16 @@ struct FrontierRatios {
 };
 FrontierRatios frontier_ratios(const Study& study);
 
-/// A parameter changed from its default, for the sensitivity table.
+/// Costs as the system's calibration measured them, or as its parameters assume, one of them changed.
 struct Setting {
   std::string name;
+  bool measured = false;
   double latency_factor = 1;  // NVLink step latency
   double memory_factor = 1;   // achieved HBM bandwidth
   double kernel_factor = 1;   // kernel cost
   AllReduceRule all_reduce = AllReduceRule::fastest;
 };
+/// Measured costs, assumed parameters, then each of those varied.
 std::vector<Setting> sensitivity_settings();
 Study with_setting(Study study, const Setting& setting);
 

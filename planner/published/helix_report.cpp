@@ -194,6 +194,44 @@ void add_claims(PaperReport& report, const ModelRatios& m) {
   }
 }
 
+// Measured by NVIDIA: TensorRT-LLM tech blog 21, DeepSeek-R1 FP4 at 1M tokens on GB300 NVL72, "up to".
+constexpr std::array kSilicon{
+    HelixClaim{"interactivity, measured", 1.8, &Ratios::interactivity, false, 0, 0},
+    HelixClaim{"concurrency at equal TTL, measured", 32, &Ratios::throughput, false, 0, 0}};
+
+void add_silicon(PaperReport& report, const Study& study, const std::vector<ModelRatios::Row>& costs) {
+  Rows table{{"costs", "interactivity", "tokens/s/GPU at equal TTL", "users on 64 GPUs", "geomean 1-2x TTL"}};
+  table.push_back({"TensorRT-LLM on GB300, up to", "1.800", "32.000 (concurrency)", "", ""});
+  for (const ModelRatios::Row& r : costs) {
+    const Ratios& q = r.ratios;
+    table.push_back({r.name, fmt::format("{:.3f}", q.interactivity), fmt::format("{:.3f}", q.throughput),
+                     fmt::format("{:.3f}", q.users), fmt::format("{:.3f}", q.geometric_mean)});
+  }
+  PaperSection s{study.title + ": measured by NVIDIA (TensorRT-LLM tech blog 21)",
+                 {PaperItem(std::move(table))}};
+  for (const ModelRatios::Row& r : costs) s.items.emplace_back(r.name + ": " + plans(r.ratios));
+  s.items.emplace_back(
+      "Costs of GB300 are GB200's at GB300's peaks: every op is extrapolated. The blog states neither its "
+      "baseline's\nplans nor the precision of its cache; ours is FP8. Its gains are \"up to\".");
+  report.sections.push_back(s);
+  for (const HelixClaim& c : kSilicon) {
+    const double ours = costs.back().ratios.*(c.ours);
+    PaperPoint p{std::string("TensorRT-LLM on GB300, ") + c.name,
+                 "GB300 silicon",
+                 c.name,
+                 "x",
+                 c.published,
+                 ours,
+                 Standing::held_out};
+    if (costs.size() > 1) p.assumed = costs.front().ratios.*(c.ours);
+    report.points.push_back(p);
+    PaperGroup g{p.group, Standing::held_out, errors_of(report, p.group, Standing::held_out)};
+    g.verdict = Verdict::open;
+    g.reason = "costs extrapolated from GB200; baseline and cache precision not published";
+    report.groups.push_back(g);
+  }
+}
+
 PaperSection reasons() {
   return {
       "Why some published figures lie outside:",
@@ -257,22 +295,29 @@ PaperReport helix_report(const Scenario& scenario, const HelixOptions& options) 
   for (Study study : scenario.studies) {
     study.search.threads = options.threads;
     ModelRatios m{study, helix_claims(study.study.model.name), {}, {}};
-    const auto settings = sensitivity_settings();
-    for (std::size_t i = 0; i < settings.size() && (options.sensitivity || i == 0); ++i) {
-      const Study changed = with_setting(study, settings[i]);
-      m.settings.push_back({settings[i].name, ratios(changed, changed.study.system)});
+    const bool measured = !study.study.system.calibration.empty();
+    for (const Setting& setting : sensitivity_settings()) {
+      if (setting.measured && !measured) continue;
+      if (m.settings.size() > (measured ? 1U : 0U) && !options.sensitivity) break;
+      const Study changed = with_setting(study, setting);
+      m.settings.push_back({setting.name, ratios(changed, changed.study.system)});
     }
-    if (options.both_costs) {
-      const auto costs = helix_costs(study.study.system);
-      for (std::size_t i = 0; i < costs.size(); ++i) {
-        const bool as_shipped = i + 1 == costs.size();
-        m.costs.push_back(
-            {costs[i].name, as_shipped ? m.settings.front().ratios : ratios(study, costs[i].system)});
-      }
-    }
+    // What was assumed before, then what is measured.
+    if (options.both_costs && measured) m.costs = {m.settings[1], m.settings[0]};
+    if (options.both_costs && !measured) m.costs = {m.settings[0]};
     add_claims(report, m);
     if (options.both_costs) report.sections.push_back(costs_section(m));
     report.sections.push_back(settings_section(m));
+  }
+  if (options.silicon != nullptr) {
+    const Study& study = options.silicon->studies.front();
+    std::vector<ModelRatios::Row> costs;
+    for (const HelixCosts& c : helix_costs(study.study.system)) {
+      Study own = study;
+      own.search.threads = options.threads;
+      costs.push_back({c.name, ratios(own, c.system)});
+    }
+    add_silicon(report, study, costs);
   }
   report.sections.push_back(reasons());
   return report;

@@ -43,6 +43,7 @@ struct HelixOptions {
   bool both_costs = false;  // also the claims under each of helix_costs()
   int threads = 0;          // 0: all cores
   std::function<bool()> go_on;
+  const Scenario* silicon = nullptr;  // the setting of TensorRT-LLM's measured runs; null: not compared
 };
 /// `scenario` holds the studies that are compared. Throws UserError if `go_on` returns false.
 PaperReport helix_report(const Scenario& scenario, const HelixOptions& options);

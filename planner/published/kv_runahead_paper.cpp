@@ -101,7 +101,7 @@ const FoundPartition& ChainModel::searched(const std::string& model, long long c
   if (const auto reason = check_plan(c, plan))
     throw UserError(to_string(plan) + " is impossible: " + *reason);
   Evaluator e(c);
-  return found_.emplace(key, best_partition(e, plan)).first->second;
+  return found_.emplace(key, best_partition_by_events(e, plan)).first->second;
 }
 
 Seconds ChainModel::ttft(const std::string& model, long long context, int gpus, double network,

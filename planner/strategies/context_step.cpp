@@ -131,6 +131,7 @@ AttendShape attend_shape(const LocalHeads& h, const Tokens& queries, const Token
   s.kv_elements = h.kv_width();
   s.q_rows = static_cast<double>(real_rows(queries));
   s.tiles = prefill ? static_cast<double>(query_tiles(queries)) : 0;
+  s.whole = prefill && s.kv_rows == s.q_rows && s.pairs == own_pairs(queries);
   return s;
 }
 

@@ -176,6 +176,8 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
   shape.kv_elements = kv_elements_per_token(c, p);
 
   const int chunks = p.chunks;
+  shape.kernel_rows = chunks > 1 ? p.batch : 0;
+  shape.chunks = chunks;
   const bool value_up_first = mla(c) && p.value_up != ValueUp::after;
   // One persistent kernel signals each chunk: its launch is paid before the first, and W_UV, kept in L2, is
   // read once.
@@ -321,8 +323,11 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
     routed.combine = true;
     b.exchange("combine", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1}, routed,
                c.precision.activations);
-    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
-               Bytes(own / p.group() * h * activation(c)));
+    ExchangeShape group;
+    group.bytes = own / p.group() * h * activation(c);
+    group.rows = own / p.group();
+    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1}, group,
+               c.precision.activations);
   } else {
     b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p.ep * p.tpf, 1},
                Bytes(own * h * activation(c)));
@@ -359,7 +364,10 @@ void build_decode(Schedule& schedule, const Case& c, const Plan& p, OpKind excha
   b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
          {tokens, double(c.model.hidden), share(c.model.vocab, stage_ranks(p))});
   // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
-  b.exchange("pick token", Part::head, OpKind::all_gather, {stage_ranks(p), 1}, Bytes(0));
+  ExchangeShape best;
+  best.rows = tokens;
+  b.exchange("pick token", Part::head, OpKind::all_gather, {stage_ranks(p), 1}, best,
+             c.precision.activations);
   const BlockIndex head = b.end_block();
   if (p.pp > 1) {
     b.begin_block("hand-off", true);

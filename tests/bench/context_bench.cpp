@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "models/catalog.hpp"
+#include "planner/chain_cost.hpp"
 #include "planner/evaluate.hpp"
 #include "planner/ring_timing.hpp"
 
@@ -64,6 +65,22 @@ void BM_ThresholdsGrid(benchmark::State& state) {  // goal: 5 s
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(splits.size()));
 }
 BENCHMARK(BM_ThresholdsGrid)->Arg(4)->Arg(16)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// A searched and proven partition of 128Ki tokens over a chain; prices already known, and not.
+void BM_Partition(benchmark::State& state) {  // goal: 10 ms
+  const Case c = prefill(1);
+  const int ranks = static_cast<int>(state.range(0));
+  ChainCost cost = chain_cost(c, ranks, 1);
+  SearchedPartition s;
+  for (auto _ : state) {
+    if (state.range(1) == 0) cost = chain_cost(c, ranks, 1);
+    s = best_partition(cost, {128 << 10, ranks, 128});
+  }
+  state.SetLabel(s.best.proven ? "proven" : "found");
+  state.counters["gap"] = s.best.ttft / s.bound.ttft - 1;
+  state.counters["chains"] = static_cast<double>(s.best.evaluations);
+}
+BENCHMARK(BM_Partition)->ArgsProduct({{8, 64}, {0, 1}})->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace shardline

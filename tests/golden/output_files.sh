@@ -26,7 +26,7 @@ for model in deepseek-r1 llama-3.1-405b; do
   [ "$(ls one/$model | sort | tr '\n' ' ')" = "$(echo $wanted | tr ' ' '\n' | sort | tr '\n' ' ')" ] || fail "files of $model: $(ls one/$model)"
   for file in $wanted; do [ -s "one/$model/$file" ] || fail "$file is empty"; done
 done
-head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,tpa,ep,tpf,chunks,on_frontier' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
+head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,tpa,ep,tpf,chunks,on_frontier,measured_share,fitted_share,extrapolated_share,assumed_share' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
 grep -q '"command": "shardline sweep ' one/deepseek-r1/run.json || fail "run.json lacks the command"
 for threads in 2 3; do
   expect_code 0 "$binary" sweep "$small" -o many --threads $threads --all
@@ -34,6 +34,15 @@ for threads in 2 3; do
     for file in frontier.csv all.csv launch.txt; do cmp one/$model/$file many/$model/$file || fail "$file depends on threads"; done
   done
 done
+
+# What the time of a plan rests on adds up to all of it.
+for file in one/*/frontier.csv one/*/all.csv; do
+  awk -F, 'NR > 1 { s = $NF + $(NF-1) + $(NF-2) + $(NF-3); n++; if (s < 0.999999999 || s > 1.000000001) bad++; if ($(NF-3) > 0) m++ }
+    END { exit !(n > 0 && m > 0 && !bad) }' "$file" || fail "shares of $file"
+done
+expect_code 0 "$binary" sweep "$small" -o assumed --costs parameters
+grep -q '"calibration_hash": null' assumed/deepseek-r1/run.json || fail "run.json names a calibration that is not used"
+sed 1d assumed/deepseek-r1/frontier.csv | grep -qv ',0,0,0,1$' && fail "parameters alone are assumptions"
 
 # Every point of frontier.csv is in all.csv.
 cut -d, -f2-6 one/llama-3.1-405b/frontier.csv | sed 1d | sort > frontier.keys

@@ -1,11 +1,11 @@
-// The cost of single ops [H1]-[H3], and of blocks of them [H16], [H17], by closed forms of the device's
-// figures.
+// The cost of single ops by a system's parameters [H1]-[H3], [H18], and of blocks of them [H16], [H17], by
+// closed forms of the device's figures.
 #include "hardware/kernel_cost.hpp"
 
 #include <gtest/gtest.h>
 
 #include "hardware/lowering.hpp"
-#include "tests/hardware/support.hpp"
+#include "tests/hardware/ops.hpp"
 
 namespace shardline {
 namespace {
@@ -14,30 +14,18 @@ constexpr double kFlops = 10e15 * 0.70, kMemory = 8e12 * 0.85, kExp = 5e12, kKer
 constexpr double kPort = 900e9 * 0.80, kHop = 4e-6;
 
 const System& gb200() {
-  static const System s = testing::catalog_system("gb200-nvl72");
+  static const System s = testing::by_parameters(testing::catalog_system("gb200-nvl72"));
   return s;
 }
 const System& h100() {
-  static const System s = testing::catalog_system("h100-hgx");
+  static const System s = testing::by_parameters(testing::catalog_system("h100-hgx"));
   return s;
 }
 
-/// The only op of a schedule that `add` builds.
-template <class Add>
-Op only_op(Add add) {
-  Schedule s;
-  ScheduleBuilder b(s);
-  b.begin_block("block");
-  add(b);
-  b.run({b.end_block()});
-  b.end_stage();
-  return s.ops.front();
-}
+using testing::only_op;
 
 Op gemm(double rows, double k, double n, double copies, Dtype weights, Dtype math, double launches = 1) {
-  return only_op([&](ScheduleBuilder& b) {
-    b.gemm("gemm", Part::ffn, weights, math, {rows, k, n, copies}, launches);
-  });
+  return testing::gemm_op({rows, k, n, copies}, weights, math, launches);
 }
 
 Seconds alone(CostModel& m, const Op& op) { return m.alone(m.price(op)); }

@@ -92,7 +92,7 @@ TEST(Systems, UnknownNamesAreAnsweredWithTheNearest) {
     EXPECT_STREQ(e.what(),
                  "unknown system h100_hgx\n"
                  "expected one of: a100-hf-eager, a100-hf-eager-10g, a100-hf-eager-1g, a100-sxm, b200-hgx, "
-                 "gb200-nvl72, gb300-nvl72, h100-gti, h100-gtt, h100-hgx, "
+                 "gb200-nvl72, gb300-nvl72, h100-gti, h100-gtt, h100-gtt-measured, h100-hgx, "
                  "h200-hgx\n"
                  "did you mean h100-hgx?\n"
                  "or the path of a .yaml file\n");
@@ -112,11 +112,11 @@ TEST(Systems, AFileLoadsAsACatalogueNameDoes) {
 }
 
 TEST(Systems, ShippedCalibrationsAreOfKnownOriginAndPlausible) {
-  int calibrated = 0;
+  int own = 0, borrowed = 0;
   for (const std::string& name : system_names(testing::system_catalog())) {
     const System s = load_system(name, testing::system_catalog());
     if (s.calibration.empty()) continue;
-    ++calibrated;
+    (s.calibration.like.empty() ? own : borrowed) += 1;
     EXPECT_NE(s.calibration.source.find("Apache-2.0"), std::string::npos) << name;
     EXPECT_EQ(s.calibration.hash.size(), 16u);
     for (const KernelFit& f : s.calibration.fits) {
@@ -131,7 +131,32 @@ TEST(Systems, ShippedCalibrationsAreOfKnownOriginAndPlausible) {
       }
     }
   }
-  EXPECT_EQ(calibrated, 4);
+  EXPECT_EQ(own, 4);
+  EXPECT_EQ(borrowed, 3);
+}
+
+TEST(Systems, BorrowedCalibrationsAreThoseOfTheSystemTheyName) {
+  for (const char* name : {"gb300-nvl72", "b200-hgx"}) {
+    SCOPED_TRACE(name);
+    const System s = testing::catalog_system(name), from = testing::catalog_system("gb200-nvl72");
+    EXPECT_EQ(s.calibration.like, "gb200-nvl72");
+    EXPECT_EQ(s.calibration.hash, from.calibration.hash);
+    ASSERT_EQ(s.calibration.fits.size(), from.calibration.fits.size());
+    for (std::size_t i = 0; i < s.calibration.fits.size(); ++i) {
+      const KernelFit &a = s.calibration.fits[i], &b = from.calibration.fits[i];
+      EXPECT_EQ(a.form, b.form);
+      EXPECT_EQ(a.words, b.words);
+      EXPECT_EQ(a.parameters, b.parameters);
+      EXPECT_EQ(a.range_low, b.range_low);
+      EXPECT_EQ(a.range_high, b.range_high);
+      EXPECT_EQ(a.correction.values, b.correction.values);
+    }
+    // Of the same generation, so that parts of peaks may carry over.
+    EXPECT_NEAR(s.device.memory_bandwidth / from.device.memory_bandwidth, 1, 0.1);
+    EXPECT_NEAR(peak(s, Dtype::bf16) / peak(from, Dtype::bf16), 1, 0.15);
+    EXPECT_NEAR(double(s.device.multiprocessors) / from.device.multiprocessors, 1, 0.05);
+    EXPECT_EQ(s.fabric.nvlink.bandwidth, from.fabric.nvlink.bandwidth);
+  }
 }
 
 TEST(Systems, AnUnknownCalibrationIsLocated) {

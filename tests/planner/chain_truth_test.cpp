@@ -99,7 +99,7 @@ TEST(Partition, TheSearchFindsTheBestOfAllPartitions) {
     plan.strategy = StrategyId::kv_runahead;
     plan.cp = 3;
     Evaluator e(c);
-    const FoundPartition found = best_partition(e, plan);
+    const FoundPartition found = best_partition_by_events(e, plan);
     double best = 1e300;
     for (long long i = 250; i < 30'000; i += 250) {
       for (long long j = 250; i + j < 30'000; j += 250) {

@@ -94,6 +94,15 @@ TEST(Fuzz, Scenario) {
         EXPECT_LT(g.fresh_from, g.fresh_to);
         continue;
       }
+      if (study.question == Question::partition) {
+        const PartitionGrid& g = study.partition;
+        ASSERT_FALSE(g.contexts.empty());
+        ASSERT_FALSE(g.processes.empty());
+        EXPECT_GE(g.processes.front(), 2);
+        EXPECT_LE(g.processes.back() * g.tpa, study.study.system.gpus());
+        EXPECT_GE(g.contexts.front() / g.granularity, g.processes.back());
+        continue;
+      }
       if (study.question == Question::conversation) {
         EXPECT_FALSE(study.conversation.turns.empty());
         EXPECT_LE(study.conversation.cp * study.conversation.tpa, study.study.system.gpus());

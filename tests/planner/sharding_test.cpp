@@ -42,6 +42,14 @@ TEST(Tokens, T1CausalPairsAgreeWithCounting) {
   }
 }
 
+TEST(Tokens, OwnPairsAreThoseOfWholeSequences) {
+  EXPECT_EQ(own_pairs(Tokens{{0, 0, 10}, {1, 0, 3}}), 55 + 6);
+  EXPECT_EQ(own_pairs(Tokens{{1, 7, 10}, {kPadding, 0, 5}, {0, 4, 6}, {1, 20, 21}}), 10 + 3);
+  // The shards of a zigzag see of their own keys what a sequence of their rows does.
+  const ContextLayout l = context_layout({{0, 80}}, 4, nullptr);
+  for (const Tokens& own : l.fresh) EXPECT_EQ(own_pairs(own), causal_pairs(own, own));
+}
+
 TEST(Tokens, T2TilesRoundUpIntervalByInterval) {
   EXPECT_EQ(query_tiles(Tokens{{0, 0, 128}, {0, 500, 629}, {kPadding, 0, 1000}, {1, 3, 4}}), 1 + 2 + 1);
 }

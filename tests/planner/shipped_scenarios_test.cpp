@@ -3,6 +3,7 @@
 
 #include "planner/compare.hpp"
 #include "planner/conversation.hpp"
+#include "planner/partition_study.hpp"
 #include "planner/ring_timing.hpp"
 #include "planner/scenario.hpp"
 #include "tests/planner/support.hpp"
@@ -33,6 +34,18 @@ TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
               derived.tests, [&](int, long long t, long long cached) { return table.pass_kv(t, cached); });
           EXPECT_LT(worst.mean, 0.002) << n;
           EXPECT_LT(worst.worst, 0.02) << n;
+        }
+        continue;
+      }
+      if (study.question == Question::partition) {
+        for (const int ranks : study.partition.processes) {
+          for (const PartitionCell& cell : study_partitions(study.study, study.partition, ranks, 2).cells) {
+            EXPECT_TRUE(cell.searched.best.proven) << ranks << " ranks, " << cell.context;
+            EXPECT_LE(cell.searched.bound.ttft, cell.searched.best.ttft);
+            EXPECT_LE(cell.searched.best.ttft, cell.even);
+            EXPECT_LE(cell.searched.best.ttft, cell.interpolated_ttft);
+            EXPECT_EQ(cell.grid.has_value(), cell.asked);
+          }
         }
         continue;
       }

@@ -18,7 +18,8 @@ Page two_plans() {
           .command = "shardline sweep scenarios/decode.yaml",
           .version = "0.1.0",
           .points = {
-              {"helix", "tp 8, kvp 8", "shardline simulate a", 64, 8, 8, 5.5, 181.25, 90, 120, true},
+              {"helix", "tp 8, kvp 8", "shardline simulate a", 64, 8, 8, 5.5, 181.25, 90, 120, true, 0.25,
+               0.125, 0.5, 0.125},
               {"medha", "tp 8, kvp 4", "shardline simulate b", 32, 4, 4, 10, 100, std::nan(""), 80, false}}};
 }
 
@@ -34,11 +35,12 @@ TEST(Page, HoldsHeaderAndEveryPlan) {
   for (const char* text : {"Two plans", "<code>scenarios/decode.yaml</code>",
                            "<code>shardline sweep scenarios/decode.yaml</code>", "<code>0.1.0</code>"})
     EXPECT_NE(html.find(text), std::string::npos) << text;
-  EXPECT_NE(html.find("{\"labels\":[\"TTL (ms)\",\"Tokens/s per user\",\"Tokens/s per GPU\"],"
-                      "\"strategies\":[\"helix\",\"medha\"],\n\"points\":[\n"
-                      "[0,\"tp 8, kvp 8\",\"shardline simulate a\",64,8,8,5.5,181.25,90,120,1],\n"
-                      "[1,\"tp 8, kvp 4\",\"shardline simulate b\",32,4,4,10,100,null,80,0]\n]}</script>"),
-            std::string::npos);
+  EXPECT_NE(
+      html.find("{\"labels\":[\"TTL (ms)\",\"Tokens/s per user\",\"Tokens/s per GPU\"],"
+                "\"strategies\":[\"helix\",\"medha\"],\n\"points\":[\n"
+                "[0,\"tp 8, kvp 8\",\"shardline simulate a\",64,8,8,5.5,181.25,90,120,1,25,12.5,50,12.5],\n"
+                "[1,\"tp 8, kvp 4\",\"shardline simulate b\",32,4,4,10,100,null,80,0,0,0,0,0]\n]}</script>"),
+      std::string::npos);
   EXPECT_EQ(html, page_html(two_plans()));
 }
 
@@ -61,6 +63,14 @@ TEST(Page, HostileTextsStayText) {
   EXPECT_EQ(count(html, "<!--"), 0U);
   EXPECT_EQ(count(html, "<script"), 2U);  // the data and the page's own
   EXPECT_EQ(count(html, "</script"), 2U);
+}
+
+TEST(Page, SaysWhereCostsAreFrom) {
+  Page page = two_plans();
+  EXPECT_EQ(page_html(page, {}).find("<dt>Costs</dt>"), std::string::npos);
+  page.costs = "fitted to <measurements>";
+  EXPECT_NE(page_html(page, {}).find("<dt>Costs</dt><dd>fitted to &lt;measurements&gt;</dd>"),
+            std::string::npos);
 }
 
 TEST(Page, ScenarioOfSeveralLinesIsFolded) {

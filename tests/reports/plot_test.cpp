@@ -105,6 +105,52 @@ TEST(Plot, GanttScriptLabelsWideBarsOnly) {
   EXPECT_NE(script.find("title 'all_to_all'\n"), std::string::npos);
 }
 
+TEST(Plot, PaleBarsHaveTheColourOfTheirKindAndALegendEntry) {
+  Gantt gantt;
+  gantt.spans = {{"compute", 0, 5, "gemm", ""},
+                 {"compute", 5, 9, "gemm", "", true},
+                 {"messages", 9, 10, "send_recv", "", true}};
+  gantt.pale = "pale: guessed";
+  const std::string script = gnuplot_script(gantt, "svg", "out.svg");
+  EXPECT_NE(script.find("$k0 << EOD\n2.5 1 0 5 0.64 1.36\nEOD\n$k0pale << EOD\n7 1 5 9 0.64 1.36\nEOD\n"),
+            std::string::npos)
+      << script;
+  EXPECT_EQ(script.find("$k1 << EOD"), std::string::npos);
+  EXPECT_NE(script.find("plot $k0 using 1:2:3:4:5:6 with boxxyerror lc rgb '#0072B2' title 'gemm', \\\n"
+                        "     $k0pale using 1:2:3:4:5:6 with boxxyerror lc rgb '#0072B2' fill solid 0.15 "
+                        "border lc rgb '#0072B2' notitle, \\\n"
+                        "     $k1pale using 1:2:3:4:5:6 with boxxyerror lc rgb '#D55E00' fill solid 0.15 "
+                        "border lc rgb '#D55E00' title 'send_recv', \\\n"
+                        "     keyentry with boxes lc rgb '#777777' fill solid 0.15 border lc rgb '#777777' "
+                        "title 'pale: guessed'\n"),
+            std::string::npos)
+      << script;
+  for (GanttSpan& span : gantt.spans) span.pale = false;
+  EXPECT_EQ(gnuplot_script(gantt, "svg", "out.svg").find("guessed"), std::string::npos);
+  if (gnuplot_installed()) {
+    gantt.spans[1].pale = true;
+    EXPECT_EQ(render(gantt, "svg").error, "");
+  }
+}
+
+TEST(Plot, OpenMarksHaveTheColourOfTheirName) {
+  Plot plot;
+  plot.series = {{"helix", PlotStyle::steps, {{1, 3}, {2, 2}, {3, 1}}},
+                 {"helix", PlotStyle::open_points, {{3, 1}}},
+                 {"helix", PlotStyle::points, {{1, 3}, {2, 2}}},
+                 {"medha", PlotStyle::steps, {{1, 2}}},
+                 {"medha", PlotStyle::open_points, {{1, 2}}}};
+  const std::string script = gnuplot_script(plot, "svg", "out.svg");
+  EXPECT_NE(script.find("$s1 using 1:2 with points lc rgb '#0072B2' pt 6 notitle"), std::string::npos)
+      << script;
+  EXPECT_NE(script.find("$s4 using 1:2 with points lc rgb '#D55E00' pt 6 notitle"), std::string::npos)
+      << script;
+  EXPECT_NE(script.find("keyentry with linespoints lc rgb '#0072B2' lw 2.5 pt 7 title 'helix'"),
+            std::string::npos);
+  EXPECT_NE(script.find("keyentry with linespoints lc rgb '#D55E00' lw 2.5 pt 6 title 'medha'"),
+            std::string::npos);
+}
+
 TEST(Plot, DiagonalSharesOneRangeAndLiesBehind) {
   Plot plot;
   plot.log_x = plot.log_y = true;

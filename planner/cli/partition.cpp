@@ -1,0 +1,170 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/cli/sweep_parts.hpp"
+#include "planner/partition_study.hpp"
+#include "reports/atomic_file.hpp"
+#include "reports/partition_tables.hpp"
+#include "reports/table.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr int kShownRanks = 8;
+constexpr long long kMostRows = 1024;
+
+std::string percent(double v) { return fmt::format("{:.2f} %", 100 * v); }
+std::string over(Seconds time, Seconds least) { return percent(time / least - 1); }
+
+// The first ranks of long chains; files hold all.
+std::string shortened(std::string text, int ranks) {
+  if (ranks <= kShownRanks) return text;
+  std::size_t at = 0;
+  for (int i = 0; i < kShownRanks; ++i) at = text.find('/', at) + 1;
+  return text.substr(0, at) + "...";
+}
+
+void print(const PartitionStudy& s) {
+  const int p = s.table.ranks();
+  fmt::print("  {} ranks\n", p);
+  Table t({"context", "TTFT", "speedup", "even", "loss", "interpolated: loss", "grid search: loss",
+           "over bound", "chains priced", "by grid", "published", "best", "partition", "ratios"});
+  for (const PartitionCell& c : s.cells) {
+    if (!c.asked) continue;
+    const PartitionResult& best = c.searched.best;
+    t.add({std::to_string(c.context), to_string(best.ttft),
+           fmt::format("{:.2f}x", c.searched.bound.alone / best.ttft), to_string(c.even),
+           over(c.even, best.ttft), c.in_table ? "a row" : over(c.interpolated_ttft, best.ttft),
+           over(c.grid->ttft, best.ttft), over(best.ttft, c.searched.bound.ttft), count(best.evaluations),
+           count(c.grid->evaluations),
+           count(static_cast<std::uint64_t>(published_search_cost({c.context, p, 1}))),
+           best.proven ? "proven" : "found", shortened(partition_text(best.tokens), p),
+           shortened(ratios_text(best.tokens), p)});
+  }
+  fmt::print("{}", t.text());
+  const PartitionStudy::Loss loss = s.loss();
+  if (loss.lengths > 0)
+    fmt::print(
+        "  interpolated between {} rows, {} lengths: slower than searched by {} on average, by {} at most "
+        "({} "
+        "tokens)\n",
+        s.table.rows().size(), loss.lengths, percent(loss.mean), percent(loss.worst), loss.worst_at);
+  fmt::print("\n");
+}
+
+void add_rows(const PartitionStudy& s, std::vector<PartitionRow>& rows) {
+  for (const PartitionCell& c : s.cells) {
+    PartitionRow r;
+    r.ranks = s.table.ranks();
+    r.context = c.context;
+    r.in_table = c.in_table;
+    r.tokens = c.searched.best.tokens;
+    r.interpolated = c.interpolated;
+    r.ttft = c.searched.best.ttft;
+    r.even = c.even;
+    r.interpolated_ttft = c.interpolated_ttft;
+    r.bound = c.searched.bound.ttft;
+    r.ideal = c.searched.bound.ideal;
+    r.alone = c.searched.bound.alone;
+    r.proven = c.searched.best.proven;
+    r.evaluations = c.searched.best.evaluations;
+    if (c.grid) {
+      r.grid_search = c.grid->ttft;
+      r.grid_evaluations = c.grid->evaluations;
+    }
+    rows.push_back(std::move(r));
+  }
+}
+
+Plot plot_of(const Study& study, const std::vector<PartitionStudy>& all, const Provenance& made_by) {
+  Plot plot;
+  plot.title = study.title + ": TTFT of a KV-Runahead chain";
+  plot.x_label = "context (tokens)";
+  plot.y_label = "TTFT (s)";
+  plot.log_y = true;
+  plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
+  for (const PartitionStudy& s : all) {
+    const int p = s.table.ranks();
+    PlotSeries even{fmt::format("{} ranks, even", p), PlotStyle::open_points, {}};
+    PlotSeries searched{fmt::format("{} ranks, searched", p), PlotStyle::line_points, {}};
+    PlotSeries share{fmt::format("1 rank, over {}", p), PlotStyle::line, {}};
+    for (const PartitionCell& c : s.cells) {
+      const auto x = static_cast<double>(c.context);
+      even.points.emplace_back(x, c.even.value);
+      searched.points.emplace_back(x, c.searched.best.ttft.value);
+      share.points.emplace_back(x, c.searched.bound.alone.value / p);
+    }
+    plot.series.insert(plot.series.end(), {searched, even, share});
+  }
+  return plot;
+}
+
+void write(const Study& study, const std::vector<PartitionStudy>& all, const std::string& out,
+           const Provenance& made_by) {
+  const std::filesystem::path folder = std::filesystem::path(out) / study.study.model.name;
+  make_output_folder(folder);
+  const Precision& p = study.study.precision;
+  const PartitionProvenance provenance{
+      study.study.model.name,
+      study.study.system.name,
+      made_by.version,
+      made_by.command,
+      fmt::format("weights {}, KV cache {}, activations {}", to_string(p.weights), to_string(p.kv),
+                  to_string(p.activations)),
+      study.partition.tpa,
+      study.partition.granularity,
+      study.partition.spacing};
+  std::vector<PartitionRow> rows;
+  for (const PartitionStudy& s : all) add_rows(s, rows);
+  write_file(folder / "partition.csv", partition_csv(provenance, rows));
+  write_file(folder / "partition.json", partition_json(provenance, rows));
+  write_picture(plot_of(study, all, made_by), folder / "ttft");
+  fmt::print("  wrote {}: partition.csv, partition.json, ttft.png (and .svg)\n\n", folder.string());
+}
+
+long long spacing_of(const std::string& text, const PartitionGrid& grid) {
+  const auto parsed = parse_tokens(text);
+  if (const auto* fault = std::get_if<std::string>(&parsed))
+    throw UserError("--spacing " + text + ": " + *fault);
+  const long long spacing = std::get<long long>(parsed);
+  const long long least = (grid.contexts.back() - grid.contexts.front()) / kMostRows + 1;
+  if (spacing < least)
+    throw UserError(
+        fmt::format("--spacing {}: expected at least {} tokens, so that the table has no more than {} rows",
+                    text, least, kMostRows));
+  return spacing;
+}
+
+}  // namespace
+
+int partition(const PartitionOptions& o, const Provenance& made_by) {
+  Scenario scenario = scenario_named(o.scenario);
+  if (!o.out.empty()) make_output_folder(o.out);
+  for (Study& study : scenario.studies) {
+    require_question(study, o.scenario, Question::partition);
+    if (study.study.model.attention.kind == AttentionKind::mla)
+      throw UserError(study.study.model.name +
+                      ": a chain passes keys and values of GQA models; MLA has a latent");
+    PartitionGrid& grid = study.partition;
+    if (o.granularity) grid.granularity = *o.granularity;
+    if (o.spacing) grid.spacing = spacing_of(*o.spacing, grid);
+    require_room(grid, grid.processes.back());
+    fmt::print(
+        "{}: partitions of a KV-Runahead chain, ranks of {} GPU{}, boundaries at multiples of {} tokens\n\n",
+        study.title, grid.tpa, grid.tpa == 1 ? "" : "s", grid.granularity);
+    std::vector<PartitionStudy> all;
+    Progress progress(study.study.model.name, Progress::terminal());
+    for (const int ranks : grid.processes) {
+      if (interrupted()) throw UserError("interrupted; nothing was written");
+      progress.show(all.size(), grid.processes.size());
+      all.push_back(study_partitions(study.study, grid, ranks, o.threads));
+      print(all.back());
+    }
+    if (!o.out.empty()) write(study, all, o.out, made_by);
+  }
+  return 0;
+}
+
+}  // namespace shardline::cli

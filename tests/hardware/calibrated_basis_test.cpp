@@ -1,0 +1,146 @@
+// What prices rest on, and calibrations that are borrowed: hardware/README.md, "What a price rests on".
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "hardware/forms/forms.hpp"
+#include "sim/base/error.hpp"
+#include "tests/hardware/ops.hpp"
+
+namespace shardline {
+namespace {
+
+using testing::catalog_system, testing::decode_op, testing::elementwise_op, testing::exchange_op,
+    testing::gemm_op, testing::mla_decode_op, testing::prefill_op, testing::whole_sequences;
+
+struct Row {
+  const char* what;
+  Op op;
+  Basis basis;
+};
+
+void expect_bases(const System& s, const std::vector<Row>& rows) {
+  CostModel m(s);
+  for (const Row& row : rows)
+    EXPECT_EQ(to_string(m.price(row.op).basis), to_string(row.basis)) << s.name << ": " << row.what;
+}
+
+Op with_cached(double rows, double cached) {
+  AttendShape a = whole_sequences(1, rows, 32, 8, 128, 128);
+  a.pairs += rows * cached;
+  a.kv_rows += cached;
+  a.whole = cached == 0;
+  return prefill_op(a, Dtype::bf16, Dtype::bf16);
+}
+
+TEST(CalibratedCost, BasisOfComputation) {
+  constexpr Dtype kFp4 = Dtype::fp4, kFp8 = Dtype::fp8, kBf16 = Dtype::bf16;
+  expect_bases(
+      catalog_system("h100-hgx"),
+      {
+          {"a measured GEMM", gemm_op({64, 4096, 4096, 1}, kBf16, kBf16), Basis::measured},
+          {"the largest m", gemm_op({32768, 4096, 4096, 1}, kBf16, kBf16), Basis::measured},
+          {"more rows", gemm_op({33000, 4096, 4096, 1}, kBf16, kBf16), Basis::extrapolated},
+          {"a wider one", gemm_op({64, 4096, 70000, 1}, kBf16, kBf16), Basis::extrapolated},
+          {"a narrow one", gemm_op({64, 4096, 16, 1}, kBf16, kBf16), Basis::extrapolated},
+          {"FP4 weights", gemm_op({64, 4096, 4096, 1}, kFp4, kFp8), Basis::extrapolated},
+          {"FP8 weights, BF16 arithmetic", gemm_op({64, 4096, 4096, 1}, kFp8, kBf16), Basis::extrapolated},
+          {"no rows", gemm_op({0, 4096, 4096, 1}, kBf16, kBf16), Basis::none},
+          {"decode at 128K", decode_op(8, 131'072, 32, 8, 128, kFp8), Basis::measured},
+          {"decode at 1M", decode_op(8, 1e6, 32, 8, 128, kFp8), Basis::extrapolated},
+          {"an FP4 cache", decode_op(8, 10'000, 32, 8, 128, kFp4), Basis::extrapolated},
+          {"40 query heads per KV head", decode_op(8, 10'000, 40, 1, 128, kBf16), Basis::assumed},
+          {"heads of width 100", decode_op(8, 10'000, 32, 8, 100, kBf16), Basis::measured},
+          {"heads of width 32", decode_op(8, 10'000, 32, 8, 32, kBf16), Basis::extrapolated},
+          {"MLA at 128K", mla_decode_op(8, 131'072, 16, kBf16), Basis::measured},
+          {"MLA at 1M", mla_decode_op(8, 1e6, 16, kBf16), Basis::extrapolated},
+          {"whole sequences", with_cached(8192, 0), Basis::measured},
+          {"a cached prefix", with_cached(4096, 4096), Basis::fitted},
+          {"a long prefix", with_cached(4096, 100'000), Basis::extrapolated},
+          {"long sequences", with_cached(40'000, 0), Basis::extrapolated},
+          {"a kernel of its own", elementwise_op({64, 4096, 1e6}), Basis::fitted},
+      });
+  // Latent attention of other widths has no form.
+  expect_bases(
+      catalog_system("h100-hgx"),
+      {{"192 and 96", prefill_op(whole_sequences(1, 4096, 16, 16, 192, 96), kBf16, kBf16), Basis::assumed},
+       {"192 and 128", prefill_op(whole_sequences(1, 4096, 16, 16, 192, 128), kBf16, kBf16),
+        Basis::measured}});
+  expect_bases(
+      catalog_system("a100-sxm"),
+      {{"experts without a gate", testing::experts_op(true, {8, 64, 4096, 2048, 2}, 64, 8, kBf16, kBf16),
+        Basis::assumed},
+       {"experts", testing::experts_op(true, {8, 64, 4096, 2048, 3}, 64, 8, kBf16, kBf16), Basis::measured}});
+}
+
+TEST(CalibratedCost, BasisOfCommunication) {
+  const Op gather = exchange_op(OpKind::all_gather, {8, 1}, 1e5),
+           far = exchange_op(OpKind::all_gather, {16, 1}, 1e5);
+  expect_bases(catalog_system("h100-hgx"),
+               {{"inside a node", gather, Basis::measured},
+                {"over two nodes", far, Basis::assumed},
+                {"messages of 8 GB", exchange_op(OpKind::all_gather, {8, 1}, 1e9), Basis::extrapolated},
+                {"send and receive", exchange_op(OpKind::send_recv, {4, 1}, 1e5), Basis::fitted},
+                {"send between nodes", exchange_op(OpKind::send_recv, {4, 8}, 1e5), Basis::assumed}});
+  expect_bases(catalog_system("gb200-nvl72"),
+               {{"4 GPUs", exchange_op(OpKind::all_gather, {4, 1}, 1e5), Basis::measured},
+                {"8 GPUs were not measured", gather, Basis::extrapolated}});
+}
+
+TEST(CalibratedCost, BasisWithoutACalibrationOrAgainstItIsAssumed) {
+  System plain = testing::by_parameters(catalog_system("h100-hgx"));
+  const Op gemm = gemm_op({64, 4096, 4096, 1}, Dtype::bf16, Dtype::bf16);
+  expect_bases(plain, {{"no calibration", gemm, Basis::assumed}});
+  // A pinned algorithm is one that fits do not tell apart.
+  const System s = catalog_system("h100-hgx");
+  CostModel ring(s, AllReduceRule::ring), ring_of_parameters(plain, AllReduceRule::ring);
+  const Op sum = exchange_op(OpKind::all_reduce, {8, 1}, 1e5);
+  EXPECT_EQ(ring.price(sum).basis, Basis::assumed);
+  EXPECT_EQ(ring.price(sum).algorithm, Algorithm::ring);
+  EXPECT_EQ(ring.time(sum), ring_of_parameters.time(sum));
+}
+
+TEST(CalibratedCost, LikeAnotherSystemTakesItsFitsAndOwnPeaks) {
+  for (const char* name : {"gb300-nvl72", "b200-hgx"}) {
+    SCOPED_TRACE(name);
+    const System s = catalog_system(name), from = catalog_system("gb200-nvl72");
+    CostModel own(s), other(from);
+    std::size_t unlike = 0;
+    for (const double rows : {1.0, 300.0, 8192.0}) {
+      const Op op = gemm_op({rows, 7168, 4096, 1}, Dtype::fp4, Dtype::fp4);
+      EXPECT_EQ(own.price(op).basis, Basis::extrapolated);
+      unlike += own.time(op) != other.time(op) ? 1 : 0;
+      // The form with the lender's parameters and the borrower's peaks.
+      for (const KernelFit& f : from.calibration.fits) {
+        if (f.form != &kGemmForm || f.words[0] != "nvfp4") continue;
+        FormContext context;
+        ASSERT_TRUE(f.form->context(f.words, s, context));
+        EXPECT_EQ(context.flops, s.device.peak[static_cast<std::size_t>(Dtype::fp4)].value);
+        const double x[] = {rows, 4096, 7168};
+        EXPECT_NEAR(own.time(op).value / predict(*f.form, context, f.parameters, f.correction, x), 1, 1e-12);
+      }
+    }
+    EXPECT_GE(unlike, 2u);
+    EXPECT_EQ(own.price(elementwise_op({64, 4096, 0})).basis, Basis::extrapolated);
+    EXPECT_EQ(own.price(exchange_op(OpKind::all_gather, {4, 1}, 1e5)).basis, Basis::extrapolated);
+  }
+}
+
+TEST(CalibratedCost, LikeAnotherSystemWithItsPeaksIsThatSystem) {
+  const System from = catalog_system("h100-hgx");
+  std::string text = testing::read_file(testing::system_catalog() / "h100-hgx.yaml");
+  const std::string named = "calibration: h100-hgx";
+  text.replace(text.find(named), named.size(), "calibration: {like: h100-hgx}");
+  const System same = parse_system("t.yaml", text, testing::system_catalog());
+  CostModel a(from), b(same);
+  for (const Op& op :
+       {gemm_op({64, 4096, 4096, 1}, Dtype::fp8, Dtype::fp8), decode_op(8, 100'000, 32, 8, 128, Dtype::bf16),
+        exchange_op(OpKind::all_reduce, {8, 1}, 1e6), elementwise_op({64, 4096, 1e6})}) {
+    EXPECT_EQ(a.time(op), b.time(op));
+    EXPECT_NE(a.price(op).basis, Basis::extrapolated);
+    EXPECT_EQ(b.price(op).basis, Basis::extrapolated);
+  }
+}
+
+}  // namespace
+}  // namespace shardline

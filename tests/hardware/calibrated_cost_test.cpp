@@ -1,0 +1,350 @@
+// Prices by fitted cost forms [H50]-[H56]: equal to the forms themselves, with what they rest on.
+#include "hardware/calibrated_cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "sim/base/error.hpp"
+#include "tests/hardware/ops.hpp"
+
+namespace shardline {
+namespace {
+
+using testing::catalog_system, testing::decode_op, testing::elementwise_op, testing::exchange_op,
+    testing::experts_op, testing::gemm_op, testing::mla_decode_op, testing::prefill_op, testing::routed_op,
+    testing::whole_sequences;
+
+const System& system_named(const std::string& name) {
+  static std::map<std::string, System> all;
+  const auto it = all.find(name);
+  return it != all.end() ? it->second : all.emplace(name, catalog_system(name)).first->second;
+}
+
+/// What the shipped fit of a variant says of a shape, with a cold L2.
+double fitted(const System& s, const char* family, const std::vector<std::string>& words,
+              std::vector<double> x) {
+  for (const KernelFit& f : s.calibration.fits) {
+    if (f.form->family != std::string_view(family) || f.words != words) continue;
+    FormContext context;
+    EXPECT_TRUE(f.form->context(f.words, s, context));
+    std::vector<double> parameters = f.parameters;
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      if (f.form->parameters[p].name == std::string_view("l2")) parameters[p] = std::min(parameters[p], 2.0);
+    }
+    return predict(*f.form, context, parameters, f.correction, x);
+  }
+  ADD_FAILURE() << s.name << " has no such fit of " << family;
+  return 0;
+}
+double parameter(const System& s, const char* family, const std::vector<std::string>& words,
+                 std::string_view name) {
+  for (const KernelFit& f : s.calibration.fits) {
+    if (f.form->family != std::string_view(family) || f.words != words) continue;
+    for (std::size_t p = 0; p < f.parameters.size(); ++p) {
+      if (f.form->parameters[p].name == name) return f.parameters[p];
+    }
+  }
+  ADD_FAILURE() << name;
+  return 0;
+}
+
+void expect_price(const System& s, const Op& op, double seconds, Basis basis, double within = 1e-12) {
+  CostModel m(s);
+  EXPECT_NEAR(m.time(op).value / seconds, 1, within) << s.name;
+  EXPECT_EQ(to_string(m.price(op).basis), to_string(basis)) << s.name;
+}
+
+TEST(CalibratedCost, H51GemmsCostWhatTheirFitSays) {
+  const System& h100 = system_named("h100-hgx");
+  const System& gb200 = system_named("gb200-nvl72");
+  for (const double m : {1.0, 48.0, 500.0, 8192.0}) {
+    SCOPED_TRACE(m);
+    const GemmShape s{m, 4096, 7168, 1};
+    const std::vector<double> x{m, 7168, 4096};
+    expect_price(h100, gemm_op(s, Dtype::bf16, Dtype::bf16), fitted(h100, "gemm", {"bf16", "torch_flow"}, x),
+                 Basis::measured);
+    expect_price(h100, gemm_op(s, Dtype::fp8, Dtype::fp8), fitted(h100, "gemm", {"fp8", "torch_flow"}, x),
+                 Basis::measured);
+    expect_price(gb200, gemm_op(s, Dtype::fp4, Dtype::fp4), fitted(gb200, "gemm", {"nvfp4", "torch_flow"}, x),
+                 Basis::measured);
+  }
+  // 16 matrices side by side are one as wide as all of them.
+  expect_price(h100, gemm_op({16 * 32.0, 256, 192, 16}, Dtype::bf16, Dtype::bf16),
+               fitted(h100, "gemm", {"bf16", "torch_flow"}, {32, 16 * 192.0, 256}), Basis::measured);
+}
+
+TEST(CalibratedCost, H51LaunchesCountAsT0) {
+  const System& h100 = system_named("h100-hgx");
+  const double one = fitted(h100, "gemm", {"bf16", "torch_flow"}, {8, 7168, 4096});
+  const double t0 = parameter(h100, "gemm", {"bf16", "torch_flow"}, "t0") * 1e-6;
+  for (const double launches : {0.25, 1.0, 3.0})
+    expect_price(h100, gemm_op({8, 4096, 7168, 1}, Dtype::bf16, Dtype::bf16, launches),
+                 one + (launches - 1) * t0, Basis::measured);
+  // Without a launch it is part of another kernel: its work and bytes at the fit's rates.
+  const double rate = parameter(h100, "gemm", {"bf16", "torch_flow"}, "e_memory");
+  expect_price(h100, gemm_op({8, 4096, 7168, 1}, Dtype::bf16, Dtype::bf16, 0),
+               2.0 * 4096 * 7168 / (rate * h100.device.memory_bandwidth.value), Basis::fitted);
+  // A part of a kernel that signals each of its parts costs its share of it.
+  Op part = decode_op(4, 30'000, 32, 8, 128, Dtype::bf16, 0);
+  part.shape.attend.kernel_rows = 16;
+  part.shape.attend.chunks = 4;
+  const double kernel =
+      fitted(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, {16, 30'000, 32, 8, 128, 0});
+  const double launch = parameter(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, "t0") * 1e-6;
+  expect_price(h100, part, (kernel - launch) / 4, Basis::measured);
+  // Attention of one query head per KV head is another kernel, with a launch of its own.
+  for (const double heads_kv : {8.0, 32.0}) {
+    const double whole =
+        fitted(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, {4, 30'000, 32, heads_kv, 128, 0});
+    const char* name = heads_kv == 32 ? "t0_mha" : "t0";
+    const double own = parameter(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, name) * 1e-6;
+    expect_price(h100, decode_op(4, 30'000, 32, heads_kv, 128, Dtype::bf16, 0), whole - own, Basis::measured);
+    expect_price(h100, decode_op(4, 30'000, 32, heads_kv, 128, Dtype::bf16, 2), whole, Basis::measured);
+  }
+}
+
+TEST(CalibratedCost, H51AbsorbProductsHaveAForm) {
+  const System& h200 = system_named("h200-hgx");
+  for (const double tokens : {1.0, 64.0, 1000.0}) {
+    const double heads = 32;
+    expect_price(h200, gemm_op({tokens * heads, 128, 512, heads}, Dtype::bf16, Dtype::bf16, 1, Part::qkv),
+                 fitted(h200, "mla_bmm", {"mla_gen_pre", "bf16"}, {tokens, heads}), Basis::measured);
+    expect_price(h200, gemm_op({tokens * heads, 512, 128, heads}, Dtype::fp8, Dtype::fp8, 1, Part::attention),
+                 fitted(h200, "mla_bmm", {"mla_gen_post", "fp8"}, {tokens, heads}), Basis::measured);
+  }
+  // Weights of a type that was not measured with this arithmetic.
+  CostModel m(h200);
+  for (const auto& [weights, math] : {std::pair(Dtype::fp8, Dtype::bf16), std::pair(Dtype::fp4, Dtype::bf16),
+                                      std::pair(Dtype::bf16, Dtype::fp8)}) {
+    const Op op = gemm_op({64 * 32.0, 128, 512, 32}, weights, math, 1, Part::qkv);
+    EXPECT_EQ(m.price(op).basis, Basis::extrapolated);
+  }
+}
+
+TEST(CalibratedCost, H52DecodeAttentionCostsWhatItsFitSays) {
+  for (const char* name : {"h100-hgx", "h200-hgx", "gb200-nvl72"}) {
+    const System& s = system_named(name);
+    for (const double batch : {1.0, 16.0, 256.0}) {
+      expect_price(
+          s, decode_op(batch, 8000, 32, 4, 128, Dtype::bf16),
+          fitted(s, "attention_decode", {"bf16", "bf16", "torch_flow"}, {batch, 8000, 32, 4, 128, 0}),
+          Basis::measured);
+      expect_price(s, decode_op(batch, 8000, 32, 4, 128, Dtype::fp8),
+                   fitted(s, "attention_decode", {"bf16", "fp8", "torch_flow"}, {batch, 8000, 32, 4, 128, 0}),
+                   Basis::measured);
+      expect_price(s, mla_decode_op(batch, 30'000, 16, Dtype::fp8),
+                   fitted(s, "mla_decode", {"kernel", "bf16", "fp8", ""}, {batch, 30'000, 16}),
+                   Basis::measured);
+    }
+  }
+}
+
+TEST(CalibratedCost, H52QueriesOfSomeRequestsSeeTheirOwnKeys) {
+  // Ring decode: the queries of 2 of 8 requests visit a rank that holds 1000 tokens of each.
+  const System& s = system_named("h100-hgx");
+  Op op = decode_op(2, 1000, 32, 4, 128, Dtype::bf16);
+  op.shape.attend.kv_rows = 8 * 1000;
+  expect_price(s, op, fitted(s, "attention_decode", {"bf16", "bf16", "torch_flow"}, {2, 1000, 32, 4, 128, 0}),
+               Basis::measured);
+}
+
+TEST(CalibratedCost, H53PrefillCostsWhatItsFitSays) {
+  // A schedule counts pairs and tiles, the form whole blocks: within 1 % of each other [H30].
+  constexpr double kCounting = 0.01;
+  for (const char* name : {"h100-hgx", "gb200-nvl72"}) {
+    const System& s = system_named(name);
+    for (const double rows : {512.0, 2048.0, 16384.0}) {
+      SCOPED_TRACE(rows);
+      expect_price(
+          s, prefill_op(whole_sequences(2, rows, 32, 8, 128, 128), Dtype::bf16, Dtype::bf16),
+          fitted(s, "attention_prefill", {"bf16", "bf16", "torch_flow"}, {2, rows, 0, 32, 8, 128, 0}),
+          Basis::measured, kCounting);
+      expect_price(s, prefill_op(whole_sequences(2, rows, 16, 16, 192, 128), Dtype::bf16, Dtype::bf16),
+                   fitted(s, "mla_prefill", {"kernel", "bf16", "bf16", ""}, {2, rows, 16}), Basis::measured,
+                   kCounting);
+    }
+  }
+}
+
+// Balanced routing: `tokens` x `topk` pairs over `ep` ranks.
+Op balanced(bool up, double tokens, double topk, double experts, double ep, double hidden, double inner,
+            Dtype type) {
+  const double held = experts / ep, pairs = tokens * topk / ep;
+  return experts_op(up, {held, tokens, hidden, inner, 3}, pairs, std::min(held, pairs), type, type);
+}
+
+TEST(CalibratedCost, H54ExpertsShareTheTimeOfTheirWholeLayer) {
+  struct Row {
+    const char* system;
+    Dtype type;
+    std::vector<std::pair<const char*, const char*>> kernels;  // that were measured with the shape below
+  };
+  const Row rows[] = {
+      {"h100-hgx", Dtype::bf16, {{"torch_flow_cutlass", "bf16"}}},
+      {"h200-hgx", Dtype::fp8, {{"torch_flow_cutlass", "fp8"}, {"torch_flow_cutlass", "fp8_block"}}},
+      {"gb200-nvl72", Dtype::fp4, {{"torch_flow_cutlass", "nvfp4"}, {"torch_flow_min_latency", "nvfp4"}}},
+  };
+  for (const Row& row : rows) {
+    const System& s = system_named(row.system);
+    CostModel m(s);
+    for (const double tokens : {8.0, 256.0, 4096.0}) {
+      SCOPED_TRACE(tokens);
+      double fastest = HUGE_VAL;
+      for (const auto& [kernel, type] : row.kernels)
+        fastest = std::min(fastest,
+                           fitted(s, "moe", {kernel, type, "balanced"}, {tokens, 7168, 2048, 8, 256, 1, 8}));
+      const Op up = balanced(true, tokens, 8, 256, 8, 7168, 2048, row.type),
+               down = balanced(false, tokens, 8, 256, 8, 7168, 2048, row.type);
+      EXPECT_NEAR((m.time(up) + m.time(down)).value / fastest, 1, 1e-12);
+      EXPECT_NEAR(m.time(up) / m.time(down), 2, 1e-12);
+      EXPECT_EQ(m.price(up).basis, Basis::measured);
+    }
+  }
+}
+
+TEST(CalibratedCost, H55CollectivesCostWhatTheirFitSays) {
+  for (const char* name : {"a100-sxm", "h100-hgx", "h200-hgx"}) {
+    const System& s = system_named(name);
+    for (const double n : {2.0, 4.0, 8.0}) {
+      const Group g{static_cast<int>(n), 1};
+      for (const double bytes : {4096.0, 1e6, 1e8}) {
+        const auto nccl = [&](const char* op, double buffer) { return fitted(s, "nccl", {op}, {n, buffer}); };
+        expect_price(s, exchange_op(OpKind::all_gather, g, bytes / n), nccl("all_gather", bytes),
+                     Basis::measured);
+        expect_price(s, exchange_op(OpKind::reduce_scatter, g, bytes), nccl("reduce_scatter", bytes),
+                     Basis::measured);
+        // What leaves a rank is all of its buffer but its own part.
+        expect_price(s, exchange_op(OpKind::all_to_all, g, bytes * (n - 1) / n), nccl("alltoall", bytes),
+                     Basis::measured);
+        expect_price(
+            s, exchange_op(OpKind::all_reduce, g, bytes),
+            std::min(nccl("all_reduce", bytes), fitted(s, "allreduce", {"trtllm_auto", "bf16"}, {n, bytes})),
+            Basis::measured);
+        // Not measured: as two ranks that exchange halves of an all-to-all.
+        if (2 * bytes > 5e8) continue;
+        expect_price(s, exchange_op(OpKind::send_recv, g, bytes),
+                     fitted(s, "nccl", {"alltoall"}, {2, 2 * bytes}), Basis::fitted);
+      }
+    }
+  }
+}
+
+TEST(CalibratedCost, H55KernelsOfDispatchAlsoGatherFewTokens) {
+  const System& s = system_named("gb200-nvl72");
+  const double n = 16, tokens = 4, width = 2048;
+  ExchangeShape shape;
+  shape.bytes = tokens * width * 2;
+  shape.rows = tokens;
+  const double kernel =
+      fitted(s, "alltoall", {"trtllm_nvlink_two_sided", "dispatch", "bf16"}, {n, 1, tokens, width, n, n, 0});
+  expect_price(s, exchange_op(OpKind::all_gather, {16, 1}, shape), kernel, Basis::fitted);
+  // Without rows there is nothing for them to handle.
+  const Op plain = exchange_op(OpKind::all_gather, {16, 1}, shape.bytes);
+  expect_price(s, plain, fitted(s, "nccl", {"all_gather"}, {n, shape.bytes * n}), Basis::extrapolated);
+}
+
+/// Dispatch (with preparation) and combine of each implementation that a system has fits of.
+std::vector<std::pair<double, double>> implementations(const System& s, const std::string& type,
+                                                       const std::vector<std::string>& names,
+                                                       std::vector<double> x) {
+  std::vector<std::pair<double, double>> all;
+  for (const std::string& name : names) {
+    x[6] = name.ends_with("normal") ? 24 : 0;
+    const bool nvlink = name.find("nvlink") != std::string::npos;
+    double there = fitted(s, "alltoall", {name, "dispatch", type}, x);
+    if (nvlink) there += fitted(s, "alltoall", {name, "prepare", type}, x);
+    all.emplace_back(there, fitted(s, "alltoall", {name, "combine", nvlink ? type : "bf16"}, x));
+  }
+  return all;
+}
+
+TEST(CalibratedCost, H55DispatchAndCombineAreOfOneImplementation) {
+  struct Row {
+    const char* system;
+    Dtype type;
+    const char* word;
+    std::vector<std::string> names;
+    int gpus;
+  };
+  const Row rows[] = {
+      {"h100-hgx",
+       Dtype::fp8,
+       "fp8",
+       {"deepep_ll", "deepep_normal", "deepep_v050_ll", "deepep_v050_normal"},
+       8},
+      {"gb200-nvl72", Dtype::fp4, "nvfp4", {"trtllm_nvlink_two_sided"}, 16},
+  };
+  for (const Row& row : rows) {
+    const System& s = system_named(row.system);
+    CostModel m(s);
+    const Group g{row.gpus, 1};
+    for (double tokens = 1; tokens <= 65536; tokens *= 2) {
+      SCOPED_TRACE(tokens);
+      const double there = m.time(routed_op(g, tokens, 7168, 8, 256, false, row.type)).value;
+      const double back = m.time(routed_op(g, tokens, 7168, 8, 256, true, row.type)).value;
+      bool one = false;
+      for (const auto& [d, c] :
+           implementations(s, row.word, row.names, {double(row.gpus), 1, tokens, 7168, 8, 256, 0}))
+        one = one || (std::abs(there / d - 1) < 1e-12 && std::abs(back / c - 1) < 1e-12);
+      EXPECT_TRUE(one) << there << " " << back;
+    }
+  }
+  // Between nodes the one that was measured there.
+  const System& h100 = system_named("h100-hgx");
+  CostModel m(h100);
+  const Op far = routed_op({32, 1}, 64, 7168, 8, 256, false, Dtype::fp8);
+  EXPECT_EQ(m.price(far).basis, Basis::measured);
+  EXPECT_NEAR(m.time(far).value / fitted(h100, "alltoall", {"deepep_v050_ll", "dispatch", "fp8"},
+                                         {32, 4, 64, 7168, 8, 256, 0}),
+              1, 1e-12);
+}
+
+TEST(CalibratedCost, H56ElementwiseKernelsCostALaunchAndTheirBytes) {
+  const System& s = system_named("h100-hgx");
+  const double kernel = fitted(s, "gemm", {"bf16", "torch_flow"}, {1, 64, 64});
+  const double rate = 3.35e12 * parameter(s, "gemm", {"bf16", "torch_flow"}, "e_memory");
+  for (const OpKind kind : {OpKind::elementwise, OpKind::merge, OpKind::compress}) {
+    expect_price(s, elementwise_op({64, 8192, 0}, 1, Within::own, kind), kernel, Basis::fitted);
+    expect_price(s, elementwise_op({64, 8192, 3e6}, 2, Within::own, kind), 2 * kernel + 3e6 / rate,
+                 Basis::fitted);
+  }
+  CostModel m(s);
+  EXPECT_EQ(m.price(elementwise_op({64, 8192, 0}, 0)).basis, Basis::none);
+}
+
+TEST(CalibratedCost, H56KernelsThatHoldAnElementwiseOpPayForIt) {
+  struct Row {
+    const char* system;
+    std::vector<Within> held, own;
+  };
+  const Row rows[] = {
+      {"gb200-nvl72",
+       {Within::gemm, Within::prefill_attention, Within::decode_attention, Within::decode_merge,
+        Within::experts},
+       {Within::own}},
+      // Kernels of an attention library do not rotate; without narrow types nothing is quantised.
+      {"a100-sxm",
+       {Within::decode_merge, Within::experts},
+       {Within::own, Within::gemm, Within::prefill_attention, Within::decode_attention}},
+  };
+  for (const Row& row : rows) {
+    CostModel m(system_named(row.system));
+    const auto op = [](Within w) { return elementwise_op({64, 8192, 1e6}, 1, w); };
+    for (const Within w : row.held) {
+      EXPECT_EQ(m.time(op(w)), Seconds(0)) << row.system << " " << static_cast<int>(w);
+      EXPECT_EQ(m.price(op(w)).basis, Basis::none);
+      EXPECT_EQ(m.floor(op(w)), Seconds(0));
+    }
+    for (const Within w : row.own) EXPECT_EQ(m.time(op(w)), m.time(op(Within::own))) << static_cast<int>(w);
+    EXPECT_GT(m.time(op(Within::own)), microseconds(1));
+  }
+  // Without a calibration every one is a kernel.
+  CostModel m(testing::by_parameters(system_named("gb200-nvl72")));
+  for (int w = 0; w <= static_cast<int>(Within::experts); ++w)
+    EXPECT_GE(m.time(elementwise_op({64, 8192, 0}, 1, static_cast<Within>(w))), microseconds(2));
+}
+
+}  // namespace
+}  // namespace shardline

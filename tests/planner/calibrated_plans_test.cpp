@@ -1,0 +1,212 @@
+// Plans priced by fitted forms: floors and bounds of every strategy, pruning, and the way back to parameters.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+
+#include "models/catalog.hpp"
+#include "planner/scenario.hpp"
+#include "planner/search.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+const char* const kCalibrated[] = {"a100-sxm",    "b200-hgx", "gb200-nvl72",
+                                   "gb300-nvl72", "h100-hgx", "h200-hgx"};
+
+Precision supported(const System& s) {
+  Precision p;
+  for (const Dtype t : {Dtype::fp4, Dtype::fp8, Dtype::bf16}) {
+    if (s.device.peak[static_cast<std::size_t>(t)].value == 0) continue;
+    p.weights = p.math = t;
+    p.kv = t == Dtype::bf16 ? Dtype::bf16 : Dtype::fp8;
+    break;
+  }
+  return p;
+}
+
+Case small_case(const std::string& model, const std::string& system, long long context) {
+  const System s = load_system(system, source_path("hardware/catalog"));
+  Case c =
+      make_case(load_model(model, source_path("models/catalog")), s, supported(s), context, 16, Routing{});
+  c.model.layers = 5;
+  c.model.dense_layers = has_experts(c.model) ? std::min(c.model.dense_layers, 2) : 5;
+  return c;
+}
+
+SearchSpace wide_space() {
+  SearchSpace s;
+  s.chunks = {1, 3};
+  s.duplicate_kv = true;
+  return s;
+}
+
+/// Floors below bounds of larger batches, bounds below simulations, on some of the plans of every strategy.
+void expect_bounds(const Case& c, const std::vector<int>& gpus, int most, unsigned seed) {
+  const std::size_t plans_each = c.phase == Phase::prefill ? 3 : 12;  // per strategy and number of GPUs
+  Evaluator e(c);
+  std::mt19937 random(seed);
+  for (const Strategy* s : strategies()) {
+    for (const int n : gpus) {
+      std::vector<Plan> plans;
+      s->enumerate(c, n, wide_space(), plans);
+      std::shuffle(plans.begin(), plans.end(), random);
+      plans.resize(std::min(plans.size(), plans_each));
+      for (Plan p : plans) {
+        std::vector<int> batches{std::max(1, p.chunks)};
+        while (batches.back() < most)
+          batches.push_back(batches.back() + 1 + static_cast<int>(random() % 2) * batches.back());
+        std::vector<Seconds> floors;
+        for (const int batch : batches) {
+          p.batch = batch;
+          if (check_plan(c, p)) continue;
+          SCOPED_TRACE(to_string(p));
+          floors.push_back(e.floor(p));
+          const Seconds bound = e.bound(p), simulated = e.simulate(p);
+          for (const Seconds floor : floors) ASSERT_LE(floor, bound);
+          ASSERT_LE(bound, simulated * (1 + 1e-12));
+          EXPECT_GT(bound, simulated * 0.5);
+        }
+      }
+    }
+  }
+}
+
+TEST(CalibratedPlans, H57FloorsAreBelowBoundsOfLargerBatches) {
+  unsigned seed = 1;
+  for (const char* system : kCalibrated) {
+    for (const char* model : {"deepseek-r1", "qwen3-235b-a22b", "llama-3.1-405b", "falcon-7b"}) {
+      SCOPED_TRACE(std::string(model) + " on " + system);
+      expect_bounds(small_case(model, system, 100'000), {1, 8, 16}, 200, ++seed);
+    }
+  }
+}
+
+TEST(CalibratedPlans, H57FloorsOfPrefillAreBelowBoundsOfLargerBatches) {
+  unsigned seed = 100;
+  for (const char* system : {"gb200-nvl72", "h100-hgx", "a100-sxm"}) {
+    for (const char* model : {"deepseek-r1", "qwen3-235b-a22b", "llama-3.1-405b"}) {
+      for (const std::vector<Request>& requests :
+           {std::vector<Request>{{0, 6000}}, {{0, 1000}, {30'000, 700}}, {{100'000, 64}}}) {
+        SCOPED_TRACE(std::string(model) + " on " + system);
+        Case c = small_case(model, system, 0);
+        c.phase = Phase::prefill;
+        c.requests = requests;
+        expect_bounds(c, {1, 8}, 6, ++seed);
+      }
+    }
+  }
+}
+
+TEST(CalibratedPlans, BlocksOfARingAreNoWholeSequences) {
+  Case c = small_case("llama-3.1-405b", "h100-hgx", 0);
+  c.phase = Phase::prefill;
+  c.requests = {{0, 16'384}};
+  CostModel cost(c.system);
+  Schedule s;
+  for (const StrategyId id : {StrategyId::ring_pass_kv, StrategyId::ring_pass_q, StrategyId::ulysses}) {
+    Plan p;
+    p.strategy = id;
+    p.cp = 4;
+    p.tpa = p.tpf = 2;
+    strategy(id).lower(s, c, p);
+    std::vector<Basis> bases;
+    for (const Op& op : s.ops) {
+      if (op.kind == OpKind::attend) bases.push_back(cost.price(op).basis);
+    }
+    // A rank's own block costs as a whole sequence of its rows, and Ulysses attends to whole ones.
+    ASSERT_EQ(bases.size(), id == StrategyId::ulysses ? 1u : 4u);
+    for (std::size_t j = 0; j < bases.size(); ++j)
+      EXPECT_EQ(bases[j], j == 0 ? Basis::measured : Basis::fitted) << to_string(id) << " " << j;
+  }
+}
+
+SearchOptions options(std::vector<int> gpus, int batches) {
+  SearchOptions o;
+  for (const Strategy* s : strategies()) o.strategies.push_back(s->id);
+  o.gpus = std::move(gpus);
+  o.batches.resize(static_cast<std::size_t>(batches));
+  std::iota(o.batches.begin(), o.batches.end(), 1);
+  o.space.chunks = {1, 4};
+  return o;
+}
+
+void expect_same(const SearchResult& a, const SearchResult& b) {
+  ASSERT_EQ(a.frontiers.size(), b.frontiers.size());
+  for (const auto& [id, frontier] : a.frontiers) {
+    SCOPED_TRACE(to_string(id));
+    const auto one = frontier.points(), two = b.frontiers.at(id).points();
+    ASSERT_EQ(one.size(), two.size());
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      EXPECT_EQ(to_string(one[i].plan), to_string(two[i].plan));
+      EXPECT_EQ(one[i].ttl, two[i].ttl);  // same bits
+      EXPECT_EQ(one[i].memory, two[i].memory);
+    }
+  }
+}
+
+TEST(CalibratedPlans, PrunedEqualsExhaustiveOnEveryPairOfMetrics) {
+  for (const auto& [model, system] :
+       {std::pair("deepseek-r1", "gb200-nvl72"), std::pair("llama-3.1-405b", "h200-hgx"),
+        std::pair("qwen3-235b-a22b", "gb300-nvl72")}) {
+    SCOPED_TRACE(system);
+    const Case c = small_case(model, system, 500'000);
+    ASSERT_FALSE(c.system.calibration.empty());
+    for (const auto& [x, y] :
+         {std::pair{Metric::tokens_per_s_user, Metric::tokens_per_s_gpu},
+          std::pair{Metric::ttl, Metric::users}, std::pair{Metric::gpus, Metric::tokens_per_s_user},
+          std::pair{Metric::memory, Metric::tokens_per_s_gpu}}) {
+      SearchOptions o = options({1, 6, 8, 16, 32}, 48);
+      o.x = x;
+      o.y = y;
+      const SearchResult pruned = search(c, o);
+      o.prune = false;
+      const SearchResult exhaustive = search(c, o);
+      expect_same(pruned, exhaustive);
+      EXPECT_LT(pruned.counts.simulated, exhaustive.counts.simulated);
+      EXPECT_EQ(pruned.counts.simulated + pruned.counts.pruned, exhaustive.counts.simulated);
+    }
+  }
+}
+
+TEST(CalibratedPlans, SameBitsForAnyNumberOfThreads) {
+  const Case c = small_case("deepseek-r1", "gb200-nvl72", 500'000);
+  SearchOptions o = options({8, 16, 32}, 48);
+  o.threads = 1;
+  const SearchResult one = search(c, o);
+  for (const int threads : {2, 5}) {
+    o.threads = threads;
+    const SearchResult many = search(c, o);
+    expect_same(one, many);
+    EXPECT_EQ(one.counts.simulated, many.counts.simulated);
+    EXPECT_EQ(one.counts.bounds, many.counts.bounds);
+  }
+}
+
+TEST(CalibratedPlans, CostsByParametersAreThoseOfTheSystemWithoutItsCalibration) {
+  const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
+                          source_path("scenarios")};
+  const std::string head = "name: t\nsystem: gb200-nvl72\n", rest = R"(models: [deepseek-r1]
+context: 131072 tokens
+precision: {weights: fp4, kv: fp8, math: fp4, activations: bf16, dispatch: fp8}
+strategies: [helix, dp_ep, kv_shard]
+gpus: [8]
+batch: {from: 1, to: 24}
+)";
+  const Study by_parameters =
+                  parse_scenario("t.yaml", head + "costs: parameters\n" + rest, catalogs).studies[0],
+              calibrated = parse_scenario("t.yaml", head + "costs: calibrated\n" + rest, catalogs).studies[0],
+              by_default = parse_scenario("t.yaml", head + rest, catalogs).studies[0];
+  Study emptied = calibrated;
+  emptied.study.system.calibration = {};
+  expect_same(search(by_parameters.study, by_parameters.search), search(emptied.study, emptied.search));
+  expect_same(search(by_default.study, by_default.search), search(calibrated.study, calibrated.search));
+  const auto fitted = search(calibrated.study, calibrated.search).overall().points(),
+             assumed = search(emptied.study, emptied.search).overall().points();
+  ASSERT_FALSE(fitted.empty());
+  EXPECT_NE(fitted.front().ttl, assumed.front().ttl);
+}
+
+}  // namespace
+}  // namespace shardline
