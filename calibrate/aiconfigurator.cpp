@@ -43,8 +43,8 @@ void Row::leave_out(std::string reason) {
   if (left_out.empty()) left_out = std::move(reason);
 }
 
-void Row::add(const char* family, double microseconds, std::initializer_list<Field> fields) {
-  made.push_back({family, microseconds, fields});
+void Row::add(const char* family, double microseconds, std::vector<Field> fields) {
+  made.push_back({family, microseconds, std::move(fields)});
 }
 
 }  // namespace aiconfigurator

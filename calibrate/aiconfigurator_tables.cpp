@@ -102,35 +102,21 @@ void read_attention(Row& r) {
   const bool prefill = r.word("op_name") == "context_attention";
   // SGLang's name of FlashAttention-3.
   const std::string kernel(r.word("kernel_source") == "flash_attention" ? "fa3" : r.word("kernel_source"));
-  const Field heads_q{"heads_q", r.number("num_heads")},
-      heads_kv{"heads_kv", r.number("num_key_value_heads")}, batch{"batch", r.number("batch_size")},
-      head_dim{"head_dim", r.number("head_dim")}, window{"window", r.number("window_size")},
-      compute{"dtype_compute", r.named("attn_dtype", kAttentionTypes)},
-      kv{"dtype_kv", r.named("kv_cache_dtype", kAttentionTypes)};
+  std::vector<Field> fields{{"batch", r.number("batch_size")},
+                            {"heads_q", r.number("num_heads")},
+                            {"heads_kv", r.number("num_key_value_heads")},
+                            {"head_dim", r.number("head_dim")},
+                            {"window", r.number("window_size")},
+                            {"dtype_compute", r.named("attn_dtype", kAttentionTypes)},
+                            {"dtype_kv", r.named("kv_cache_dtype", kAttentionTypes)},
+                            {"kernel", kernel}};
   if (prefill) {
-    r.add("attention_prefill", r.number("latency"),
-          {batch,
-           {"seq_q", r.number("isl")},
-           {"kv_cached", r.number("step")},
-           heads_q,
-           heads_kv,
-           head_dim,
-           window,
-           compute,
-           kv,
-           {"kernel", kernel}});
+    fields.push_back({"seq_q", r.number("isl")});
+    fields.push_back({"kv_cached", r.number("step")});
   } else {
-    r.add("attention_decode", r.number("latency"),
-          {batch,
-           {"kv_len", r.number("isl") + r.number("step")},
-           heads_q,
-           heads_kv,
-           head_dim,
-           window,
-           compute,
-           kv,
-           {"kernel", kernel}});
+    fields.push_back({"kv_len", r.number("isl") + r.number("step")});
   }
+  r.add(prefill ? "attention_prefill" : "attention_decode", r.number("latency"), std::move(fields));
 }
 
 // SGLang's wide-EP collectors write a module of type fp8_block under the kernels' op_name: left out.

@@ -49,7 +49,7 @@ struct Row {
   /// Our name for the word of `column`; if it is none of `names` the row is left out.
   std::string named(std::string_view column, std::span<const Name> names);
   void leave_out(std::string reason);
-  void add(const char* family, double microseconds, std::initializer_list<Field> fields);
+  void add(const char* family, double microseconds, std::vector<Field> fields);
 
   std::vector<std::string_view> columns;
   std::vector<double> numbers;

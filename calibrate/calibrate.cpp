@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <thread>
 
@@ -147,6 +149,30 @@ std::string hash_of(std::span<const std::string> texts) {
     h = (h ^ 0x100) * 1099511628211ull;  // where one ends counts too
   }
   return fmt::format("{:016x}", h);
+}
+
+std::string hash_of_files(std::span<const std::filesystem::path> files) {
+  std::vector<std::string> texts;
+  for (const std::filesystem::path& file : files) {
+    std::ifstream in(file, std::ios::binary);
+    texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  return hash_of(texts);
+}
+
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::vector<std::filesystem::path> out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) out.push_back(entry.path());
+  if (error) throw UserError("cannot read the folder " + folder.string() + ": " + error.message());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<std::filesystem::path> csv_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> out = entries_of(folder);
+  std::erase_if(out, [](const std::filesystem::path& p) { return p.extension() != ".csv"; });
+  return out;
 }
 
 }  // namespace shardline

@@ -2,6 +2,7 @@
 // predicts for each measured row.
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,5 +48,12 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
 
 /// 64 bits of FNV-1a over the texts, as 16 hexadecimal digits.
 std::string hash_of(std::span<const std::string> texts);
+/// The same over the bytes of files.
+std::string hash_of_files(std::span<const std::filesystem::path> files);
+
+/// What a folder holds, in the order of the names. Throws UserError.
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
+/// The .csv files among them.
+std::vector<std::filesystem::path> csv_files(const std::filesystem::path& folder);
 
 }  // namespace shardline

@@ -11,7 +11,7 @@ namespace shardline {
 namespace {
 
 constexpr double kColdCache = 2;     // MB: a layer's cache is not in L2 when its turn comes
-constexpr double kExchangeSms = 24;  // that an engine sets apart for dispatch and combine
+constexpr double kExchangeSms = 24;  // set apart for dispatch and combine, as in DeepEP's own example
 
 std::size_t at(Dtype t) { return static_cast<std::size_t>(t); }
 
@@ -229,7 +229,10 @@ std::optional<FittedPrice> CalibratedCost::price(const Op& op, const GroupFabric
     case OpKind::gemm:
       return op.shape.gemm.experts.held > 0 ? experts(op) : gemm(op);
     case OpKind::attend:
+      if (op.shape.attend.rectangle) return std::nullopt;
       return op.shape.attend.tiles > 0 ? prefill(op) : decode(op);
+    case OpKind::launch:
+      return std::nullopt;
     case OpKind::merge:
     case OpKind::elementwise:
     case OpKind::compress:
@@ -306,12 +309,9 @@ std::optional<FittedPrice> CalibratedCost::decode(const Op& op) const {
   const auto x = mla ? std::span<const double>(latent) : std::span<const double>(gqa);
   if (!u || (!mla && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
   FittedPrice p = of(u, x);
-  double share = a.q_rows / rows;
-  if (pricing_ == Pricing::floor && a.kernel_rows > 0) {
-    // The smallest share of any batch from this one on: chunks differ by one row at most.
-    const double whole = std::floor(rows / a.chunks);
-    share = whole / (a.chunks * (whole + 1) - 1);
-  }
+  // Chunks that are a row longer come first, so the first k of n never take less than k/n of the kernel: all
+  // that a path through the schedule, which enters at the first, can contain.
+  const double share = pricing_ == Pricing::floor && a.kernel_rows > 0 ? 1 / a.chunks : a.q_rows / rows;
   // The measured kernel merges its splits too: no second launch.
   const double launches = std::min(1.0, op.launches);
   const double t0 = u.parameters[!mla && a.q_heads == heads_kv ? kOfOneHead : 0] * 1e-6;

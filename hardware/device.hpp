@@ -41,6 +41,8 @@ struct Runtime {
   Seconds all_to_all;        // added to an all-to-all between nodes
   Seconds persistent_layer;  // per layer where new tokens join a cache kept from earlier turns
   Bytes persistent_traffic;  // copies of one such token, per layer
+  Seconds host_layer;        // a host's time to launch one layer; it runs ahead of its GPU
+  Seconds host_gather;       // ... and for each member of a gather, whose pieces are copied one by one
   Seconds distribute;        // once per prefill that several context-parallel ranks share
   Bytes retaining_traffic;   // APB: copies of one scored token around the retaining heads, per layer
   double passes = 1;         // HBM traffic of elementwise work over that of one fused kernel

@@ -128,6 +128,7 @@ CostModel::Key CostModel::key_of(const Op& op) {
                         a.kv_elements, a.q_rows, a.tiles, a.kernel_rows, a.chunks};
     std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
     key[0] += a.whole ? std::uint64_t{1} << 56 : 0;
+    key[0] += a.rectangle ? std::uint64_t{1} << 57 : 0;
   } else {
     const ExchangeShape& x = op.shape.exchange;
     const double v[] = {x.bytes, x.rows, x.width, x.topk, x.experts};
@@ -181,11 +182,15 @@ OpCost CostModel::by_measurement(const Op& op) {
 OpCost CostModel::by_parameters(const Op& op) {
   const Device& d = system_->device;
   OpCost c;
+  if (op.drive == Drive::host_layer) {
+    c.latency = system_->runtime.host_layer * op.launches;
+    return c;
+  }
   c.latency = d.kernel_cost * op.launches;
   if (op.kind == OpKind::gemm || op.kind == OpKind::attend) {
     FlopsPerSecond rate = d.achieved(op.math);
     SL_CHECK(rate > FlopsPerSecond(0), "the device has a unit for the arithmetic of every op");
-    if (op.kind == OpKind::attend && op.shape.attend.tiles > 0) {
+    if (op.kind == OpKind::attend && op.shape.attend.tiles > 0 && !op.shape.attend.rectangle) {
       rate = d.peak[static_cast<std::size_t>(op.math)] * tile_rate(d, op.shape.attend);
     }
     c.tensor = flops(op) * (tensor_rate_ / rate);

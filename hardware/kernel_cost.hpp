@@ -57,7 +57,8 @@ class CostModel {
   Seconds alone(const OpCost& cost) const;
   /// alone(price(op)), without the way through the demands where there are none.
   Seconds time(const Op& op);
-  /// Not above time() of this op or of any with more tokens [H57].
+  /// Not above time() of this op or of any with more tokens; of the parts of one kernel, the first ones
+  /// together [H57].
   Seconds floor(const Op& op);
 
   /// A machine with the resources of `ranks` ranks; resource r of rank i has id i * RankResource::count + r.

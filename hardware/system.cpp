@@ -138,6 +138,8 @@ Runtime read_runtime(const Reader& r) {
   seconds("send_recv", t.send_recv);
   seconds("all_to_all", t.all_to_all);
   seconds("persistent_layer", t.persistent_layer);
+  seconds("host_layer", t.host_layer);
+  seconds("host_gather", t.host_gather);
   if (const auto v = r.find("persistent_traffic"))
     t.persistent_traffic = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
   seconds("distribute", t.distribute);

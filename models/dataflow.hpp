@@ -99,6 +99,7 @@ struct Action {
   int heads = 1;                   // attend, merge, gemm_per_head: query heads of this rank
   int qk_dim = 0, v_dim = 0;       // attend, compress, merge (v_dim)
   int kv_heads = 1;  // attend, compress: of this rank; 0: MLA (keys are the latent row, values its start)
+  bool rectangle = false;  // attend: all pairs of a request are multiplied, and masked afterwards
 };
 
 /// Parts of one op: computing ops have actions, communication has moves (all of its group, all ranks); no op

@@ -13,14 +13,19 @@ std::string_view to_string(Dtype d) {
 
 std::string_view to_string(OpKind k) {
   constexpr std::array<std::string_view, kOpKinds> names{
-      "gemm",       "attend",     "merge",          "elementwise", "send_recv",
-      "all_reduce", "all_gather", "reduce_scatter", "all_to_all",  "compress"};
+      "gemm",       "attend",         "merge",      "elementwise", "send_recv", "all_reduce",
+      "all_gather", "reduce_scatter", "all_to_all", "compress",    "launch"};
   return names[static_cast<std::size_t>(k)];
 }
 
+std::string_view to_string(Lane l) {
+  constexpr std::array<std::string_view, kLanes> names{"compute", "communication", "send", "host"};
+  return names[static_cast<std::size_t>(l)];
+}
+
 std::string_view to_string(Part p) {
-  constexpr std::array<std::string_view, 9> names{"qkv", "attention", "exchange", "out_proj", "attention_sum",
-                                                  "ffn", "ffn_sum",   "head",     "hop"};
+  constexpr std::array<std::string_view, static_cast<std::size_t>(Part::count)> names{
+      "qkv", "attention", "exchange", "out_proj", "attention_sum", "ffn", "ffn_sum", "head", "hop", "host"};
   return names[static_cast<std::size_t>(p)];
 }
 
@@ -58,6 +63,7 @@ void Schedule::clear() {
   ranks_per_stage = 1;
   in_flight = 1;
   classes = class_stride = 1;
+  detached = false;
   variants.clear();
   if (flow) flow->clear();
 }
@@ -78,11 +84,12 @@ bool equal(OpKind kind, const Shape& x, const Shape& y) {
       const AttendShape &a = x.attend, &b = y.attend;
       return a.q_heads == b.q_heads && a.qk_dim == b.qk_dim && a.v_dim == b.v_dim && a.pairs == b.pairs &&
              a.kv_rows == b.kv_rows && a.kv_elements == b.kv_elements && a.q_rows == b.q_rows &&
-             a.tiles == b.tiles && a.whole == b.whole && a.kernel_rows == b.kernel_rows &&
-             a.chunks == b.chunks;
+             a.tiles == b.tiles && a.rectangle == b.rectangle && a.whole == b.whole &&
+             a.kernel_rows == b.kernel_rows && a.chunks == b.chunks;
     }
     case OpKind::merge:
     case OpKind::elementwise:
+    case OpKind::launch:
     case OpKind::compress: {
       const ElementwiseShape &a = x.elementwise, &b = y.elementwise;
       return a.rows == b.rows && a.width == b.width && a.bytes == b.bytes;
@@ -111,7 +118,7 @@ void ScheduleBuilder::set_classes(int classes, int stride) {
 
 void ScheduleBuilder::fold_classes() {
   for (const Op& op : s_.ops) {
-    if (op.variants != kAlike) return;
+    if (op.variants != kAlike || op.member != kEveryMember) return;
   }
   s_.classes = s_.class_stride = 1;
 }
@@ -210,6 +217,33 @@ OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Grou
   op.dtype = op.math = type;
   op.shape.exchange = shape;
   return previous();
+}
+
+OpIndex ScheduleBuilder::hop(const char* name, Part part, Group group, int sender) {
+  SL_CHECK(sender >= 0 && sender + 1 < group.size, "a hop goes from one member of its group to the next");
+  Op& op = add(OpKind::send_recv, part, name, 1);
+  op.lane = Lane::send;
+  op.group = group;
+  op.member = sender;
+  op.shape.exchange = {};
+  s_.detached = true;
+  return previous();
+}
+
+OpIndex ScheduleBuilder::launch(const char* name, double share) {
+  after({});
+  Op& op = add(OpKind::launch, Part::host, name, share);
+  op.lane = Lane::host;
+  op.drive = Drive::host_layer;
+  op.shape.elementwise = {};
+  s_.detached = true;
+  return previous();
+}
+
+void ScheduleBuilder::only(Group group, int member) {
+  SL_CHECK(!is_communication(s_.ops.back().kind), "messages are of groups");
+  s_.ops.back().group = group;
+  s_.ops.back().member = member;
 }
 
 OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Group group, Bytes bytes) {

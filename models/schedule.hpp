@@ -34,9 +34,10 @@ enum class OpKind : std::uint8_t {
   all_gather,
   reduce_scatter,
   all_to_all,
-  compress
+  compress,
+  launch  // a host enqueues kernels of its rank
 };
-inline constexpr std::size_t kOpKinds = 10;
+inline constexpr std::size_t kOpKinds = 11;
 std::string_view to_string(OpKind kind);
 constexpr bool is_communication(OpKind k) { return k >= OpKind::send_recv && k <= OpKind::all_to_all; }
 
@@ -51,12 +52,18 @@ enum class Part : std::uint8_t {
   ffn_sum,
   head,
   hop,
+  host,
   count
 };
 std::string_view to_string(Part part);
 
-/// In-order queue of a rank. Ops on different lanes overlap where their dependencies allow.
-enum class Lane : std::uint8_t { compute, communication };
+/// In-order queue of a rank. Ops on different lanes overlap where their dependencies allow. The last two are
+/// detached: the end of a block does not wait for them, and they go on beside the blocks that follow, in
+/// order among themselves. send: the way out to the next rank of a chain. host: what launches kernels.
+enum class Lane : std::uint8_t { compute, communication, send, host };
+inline constexpr std::size_t kLanes = 4;
+constexpr bool is_detached(Lane l) { return l >= Lane::send; }
+std::string_view to_string(Lane lane);
 
 /// Ranks base, base+stride, ..., base+(size-1)*stride. Ranks of one pipeline stage are numbered
 /// (dp * KVP + kvp) * TPA + tpa, so that the most communicative groups are the nearest.
@@ -90,6 +97,9 @@ struct AttendShape {
   double q_rows = 0;
   double tiles = 0;    // query tiles of one head [T2]; 0: decode, the kernel splits the cache instead
   bool whole = false;  // as many pairs as whole sequences of q_rows: no cached prefix, no block of a ring
+  // A matrix product of all queries and all keys of a request: `pairs` are those, not the mask's, and scores
+  // lie in memory, where an op of their own rewrites them.
+  bool rectangle = false;
   // Of the one kernel that signals the end of each of `chunks` parts, of which this op is one; 0: its own.
   double kernel_rows = 0, chunks = 1;
 };
@@ -128,8 +138,8 @@ bool equal(OpKind kind, const Shape& a, const Shape& b);
 
 /// How a host drives an op. graph: replayed from a CUDA graph. eager: launched kernel by kernel, which adds
 /// the system's runtime costs to messages; ring_step, persistent_kv and distribute are host work of such
-/// engines.
-enum class Drive : std::uint8_t { graph, eager, ring_step, persistent_kv, distribute };
+/// engines. host_layer: the host's time to launch the share of a layer that Op::launches says.
+enum class Drive : std::uint8_t { graph, eager, ring_step, persistent_kv, host_layer, distribute };
 
 /// The kernel beside it that may do an elementwise op's work too, and whose measured time then holds it.
 enum class Within : std::uint8_t { own, gemm, prefill_attention, decode_attention, decode_merge, experts };
@@ -137,6 +147,7 @@ enum class Within : std::uint8_t { own, gemm, prefill_attention, decode_attentio
 using OpIndex = std::uint32_t;
 
 inline constexpr std::uint32_t kAlike = ~std::uint32_t{0};
+inline constexpr int kEveryMember = -1;
 
 struct Op {
   OpKind kind = OpKind::gemm;
@@ -147,8 +158,11 @@ struct Op {
   Dtype dtype = Dtype::bf16;  // of weights (gemm) or KV (attend): sets bytes; arithmetic runs at `math`
   Dtype math = Dtype::bf16;
   const char* name = "";
-  double launches = 1;              // kernels; a fraction where one persistent kernel serves several chunks
-  Group group;                      // communication only
+  double launches = 1;  // kernels; a fraction where one persistent kernel serves several chunks
+  Group group;          // communication, and ops of one member
+  // The member of each group that alone runs this op. Of a send_recv, it sends to the member after it, on
+  // Lane::send: the message holds up neither end, and later ops wait for it on the receiver alone.
+  int member = kEveryMember;
   Shape shape;                      // of class 0
   std::uint32_t variants = kAlike;  // shapes of all classes: Schedule::variants[variants + class]
   std::uint32_t first_dependency = 0, dependency_count = 0;
@@ -160,10 +174,22 @@ Flops exponentials(const Op& op);  // [G3] attend pairs*q
 Bytes weight_bytes(const Op& op);  // [G4] gemm copies*k*n*dtype
 Bytes kv_bytes(const Op& op);      // [G5] attend kv_rows*elements*dtype
 
+constexpr int member_of(Group g, int rank) { return rank / g.stride % g.size; }
+/// Whether the op is a message of one member alone.
+inline bool is_hop(const Op& op) { return op.kind == OpKind::send_recv && op.member != kEveryMember; }
+/// Whether `rank` does something in the op, or sends the message that it is.
+inline bool takes_part(const Op& op, int rank) {
+  return op.member == kEveryMember || member_of(op.group, rank) == op.member;
+}
+/// Whether later ops of `rank` that depend on this one have something to wait for.
+inline bool binds(const Op& op, int rank) {
+  return is_hop(op) ? member_of(op.group, rank) == op.member + 1 : takes_part(op, rank);
+}
+
 using BlockIndex = std::uint32_t;
 
 /// Consecutive ops that end in a barrier: no op of the block that runs next starts before all ops of this one
-/// ended.
+/// ended, those on detached lanes apart.
 struct Block {
   const char* name = "";
   OpIndex first = 0, last = 0;  // [first, last)
@@ -194,6 +220,7 @@ class Schedule {
   int in_flight = 1;  // microbatches circulating through the stages
   // Rank r is of class (r / class_stride) % classes. Ranks of one class have equal shapes throughout.
   int classes = 1, class_stride = 1;
+  bool detached = false;  // some op is on a detached lane
   std::vector<Shape> variants;
   // Set before lowering: the strategy describes its data flow too, for executors.
   std::shared_ptr<Dataflow> flow;
@@ -243,8 +270,14 @@ class ScheduleBuilder {
   /// A collective over one rank is dropped; returns the previous op then. `type` of what is sent.
   OpIndex exchange(const char* name, Part part, OpKind kind, Group group, Bytes bytes);
   OpIndex exchange(const char* name, Part part, OpKind kind, Group group, ExchangeShape shape, Dtype type);
+  /// Member `sender` of each group sends to the one after it, and goes on at once.
+  OpIndex hop(const char* name, Part part, Group group, int sender);
+  /// The host of each rank launches this share of a layer's kernels, as soon as it has launched all before.
+  OpIndex launch(const char* name, double share);
+  /// Lets member `member` of each group run the last op alone.
+  void only(Group group, int member);
 
-  /// Replaces the dependencies of the next op.
+  /// Replaces the dependencies of the next op. None: it starts with its block.
   void after(std::span<const OpIndex> dependencies);
   OpIndex previous() const { return static_cast<OpIndex>(s_.ops.size()) - 1; }
   Dataflow* flow() const { return s_.flow.get(); }

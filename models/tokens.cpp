@@ -63,6 +63,17 @@ double causal_pairs(TokenView queries, TokenView keys) {
   return pairs;
 }
 
+double all_pairs(TokenView queries, TokenView keys) {
+  double pairs = 0;
+  for (const Interval& q : queries) {
+    if (q.request == kPadding) continue;
+    for (const Interval& k : keys) {
+      if (k.request == q.request) pairs += static_cast<double>(q.size()) * static_cast<double>(k.size());
+    }
+  }
+  return pairs;
+}
+
 double own_pairs(TokenView queries) {
   std::vector<double> rows_of;
   for (const Interval& q : queries) {

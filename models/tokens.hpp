@@ -33,6 +33,9 @@ double causal_pairs(TokenView queries, TokenView keys);
 /// The same if each request's queries were a whole sequence, in their order: n (n + 1) / 2 of n tokens.
 double own_pairs(TokenView queries);
 
+/// Pairs (q, k) of equal request, whatever their positions: what a matrix product of both computes.
+double all_pairs(TokenView queries, TokenView keys);
+
 /// Query rows of one tile of a prefill attention kernel (FlashAttention-3 on Hopper: 128).
 inline constexpr int kTileRows = 128;
 /// [T2] Tiles of kTileRows query rows that a flash kernel cuts the intervals into, one interval at a time.

@@ -28,10 +28,16 @@ struct Precision {
 
 enum class Phase : unsigned char { decode, prefill };
 
-/// Which kernels the engine fuses.
+/// flash: exactly the pairs of the causal mask, scores stay on chip. eager: a matrix product of all queries
+/// with all keys of their request; scores are written to memory and rewritten there by mask and softmax.
+enum class AttentionKernel : unsigned char { flash, eager };
+
+/// Which kernels the engine has, and which it fuses.
 struct Kernels {
   bool separate_elementwise = false;  // norms, residual additions and quantization are kernels of their own
   bool fused_split_merge = false;     // the decode kernel merges its KV splits itself
+  AttentionKernel attention = AttentionKernel::flash;  // of prefills
+  Bytes score_traffic{0};  // eager: HBM bytes that the kernels between both products move per score
 };
 
 /// Sizes of strategies that leave part of the attention out, in tokens; nothing: a rule of the strategy.

@@ -36,9 +36,12 @@ class Layers {
     Op attend = p.attend;
     AttendShape& a = attend.shape.attend;
     const auto c = static_cast<double>(tokens), s = static_cast<double>(prefix);
-    a.pairs = c * (s - c) + c * (c + 1) / 2;
+    a.pairs = a.rectangle ? c * s : c * (s - c) + c * (c + 1) / 2;
     a.kv_rows = s;
-    return p.rest + cost_.time(attend);
+    if (!a.rectangle) return p.rest + cost_.time(attend);
+    Op scores = p.scores;
+    scores.shape.elementwise.bytes *= s / c;
+    return p.rest + cost_.time(attend) + cost_.time(scores);
   }
   Seconds send(long long prefix) {
     if (send_.group.size == 1) return Seconds(0);
@@ -50,7 +53,7 @@ class Layers {
  private:
   struct Parts {
     Seconds project, rest, tail;
-    Op attend;
+    Op attend, scores;  // scores: what rewrites those that lie in memory [C11]
   };
 
   const Parts& parts(long long tokens) {
@@ -66,9 +69,11 @@ class Layers {
       bool before = std::string_view(block.name) == "attention";
       for (OpIndex o = block.first; o < block.last; ++o) {
         const Op& op = schedule_.ops[o];
+        if (op.kind == OpKind::launch) continue;
         if (op.kind == OpKind::attend) {
           p.attend = op;
           before = false;
+          if (op.shape.attend.rectangle) p.scores = schedule_.ops[++o];
         } else if (head) {
           p.tail += cost_.time(op);
         } else {

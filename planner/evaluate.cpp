@@ -76,7 +76,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   Breakdown b;
   b.ttl = evaluator.simulate(plan);
   const Schedule& s = evaluator.schedule();
-  if (s.classes > 1) {
+  if (s.classes > 1 || s.detached) {
     break_down_classes(evaluator, s, b);
     return b;
   }

@@ -1,6 +1,7 @@
 #include "planner/plan.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <charconv>
@@ -11,8 +12,9 @@ namespace shardline {
 namespace {
 
 constexpr std::array<std::string_view, kStrategyIds> kStrategyNames{
-    "tensor",      "pipeline",     "dp_ep",   "kv_shard", "helix", "ring_pass_kv", "ring_pass_q",
-    "ring_decode", "allgather_kv", "ulysses", "apb",      "star",  "sparse"};
+    "tensor",       "pipeline",    "dp_ep",       "kv_shard",     "helix",
+    "ring_pass_kv", "ring_pass_q", "ring_decode", "allgather_kv", "ulysses",
+    "kv_runahead",  "tsp",         "apb",         "star",         "sparse"};
 
 struct Field {
   std::string_view key;
@@ -45,6 +47,25 @@ constexpr int kMost = 1'000'000;  // of any degree, and of the GPUs of a plan
   throw UserError({Diagnostic{{}, std::move(what), std::move(details)}});
 }
 
+constexpr long long kLongestPart = 1'000'000'000;
+
+std::vector<long long> parse_partition(std::string_view plan, std::string_view value) {
+  std::vector<long long> parts;
+  for (std::string_view rest = value;;) {
+    const std::string_view item = rest.substr(0, rest.find('/'));
+    long long number = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), number);
+    if (error != std::errc{} || end != item.data() + item.size() || number < 1 || number > kLongestPart) {
+      fail(fmt::format("plan \"{}\": partition={}", plan, value),
+           {fmt::format("expected the tokens of each rank, 1 to {}, for instance 3584/2611/2150/1895",
+                        kLongestPart)});
+    }
+    parts.push_back(number);
+    if (item.size() == rest.size()) return parts;
+    rest.remove_prefix(item.size() + 1);
+  }
+}
+
 }  // namespace
 
 std::string_view to_string(StrategyId id) { return kStrategyNames[static_cast<std::size_t>(id)]; }
@@ -64,6 +85,8 @@ std::string to_string(const Plan& plan) {
     text += plan.value_up == ValueUp::before ? ",value_up=before" : ",value_up=after";
   }
   if (plan.layout == ShardOrder::contiguous) text += ",layout=contiguous";
+  if (!plan.partition.empty())
+    text += fmt::format("{}partition={}", separator, fmt::join(plan.partition, "/"));
   return text;
 }
 
@@ -113,6 +136,10 @@ Plan parse_plan(std::string_view text) {
       plan.layout = value == "zigzag" ? ShardOrder::zigzag : ShardOrder::contiguous;
       continue;
     }
+    if (key == "partition") {
+      plan.partition = parse_partition(whole, value);
+      continue;
+    }
     std::size_t f = 0;
     while (f < kFields.size() && kFields[f].key != key) ++f;
     if (f == kFields.size()) {
@@ -120,6 +147,7 @@ Plan parse_plan(std::string_view text) {
       for (const Field& field : kFields) names.emplace_back(field.key);
       names.emplace_back("value_up");
       names.emplace_back("layout");
+      names.emplace_back("partition");
       fail(fmt::format("plan \"{}\": unknown key \"{}\"", whole, key), expected_one_of(key, names));
     }
     int number = 0;

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/base/error.hpp"
 
@@ -20,11 +21,13 @@ enum class StrategyId : unsigned char {
   ring_decode,
   allgather_kv,
   ulysses,
+  kv_runahead,
+  tsp,
   apb,
   star,
   sparse
 };
-inline constexpr int kStrategyIds = 13;
+inline constexpr int kStrategyIds = 15;
 
 /// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
 /// KVP rank holds all of W_UV and sends v_dim values per head) or after it (W_UV sharded, kv_lora values per
@@ -50,6 +53,7 @@ struct Plan {
   int chunks = 1;     // HOP-B: chunks of requests whose exchange overlaps the next chunk's attention; 1: off
   int in_flight = 1;  // microbatches circulating through the stages
   int batch = 1;      // requests per attention group and microbatch
+  std::vector<long long> partition;  // tokens of a sequence per context-parallel rank; empty: equal parts
   ShardOrder layout = ShardOrder::zigzag;
   // Approximate strategies; 0: not used. In tokens, but `retaining`.
   int anchor = 0;     // apb: first tokens of the document that every later host repeats
@@ -70,7 +74,7 @@ struct Plan {
 
 std::string_view to_string(StrategyId id);
 
-/// Canonical text: every degree above 1, then batch, in a fixed order.
+/// Canonical text: every degree above 1, then batch, in a fixed order; a partition as 3584/2611/2150/1895.
 std::string to_string(const Plan& plan);
 
 /// Parses canonical text. Throws UserError naming the bad key or value, the expected form and the nearest

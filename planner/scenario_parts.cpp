@@ -63,6 +63,13 @@ Kernels read_kernels(const Reader& r) {
   Kernels k;
   if (const auto v = r.find("elementwise")) k.separate_elementwise = choice(*v, {"fused", "separate"}) == 1u;
   if (const auto v = r.find("split_merge")) k.fused_split_merge = choice(*v, {"separate", "fused"}) == 1u;
+  if (const auto v = r.find("attention"))
+    k.attention = choice(*v, {"flash", "eager"}) == 1u ? AttentionKernel::eager : AttentionKernel::flash;
+  if (const auto v = r.find("score_traffic")) {
+    k.score_traffic = v->quantity<Bytes>(Bytes(0), Bytes(1000));
+    if (k.attention == AttentionKernel::flash)
+      v->fault("kernels.score_traffic is for attention: eager; flash kernels keep scores on chip");
+  }
   r.no_other_keys();
   return k;
 }

@@ -47,17 +47,15 @@ void Placement::prefill(int request, long long fresh) {
   lengths_[static_cast<std::size_t>(request)] = at;
 }
 
-void Placement::prefill_blocks(int request, long long fresh) {
+void Placement::append(int request, const std::vector<long long>& counts) {
+  SL_CHECK(static_cast<int>(counts.size()) == ranks_, "every rank has a count");
   const auto first = static_cast<std::size_t>(request) * static_cast<std::size_t>(ranks_);
-  long long at = lengths_[static_cast<std::size_t>(request)];
-  for (int r = 0; r < ranks_; ++r) {
-    const auto i = first + static_cast<std::size_t>(r);
-    const long long end = at + fresh / ranks_ + (r < fresh % ranks_ ? 1 : 0);
-    if (at < end) held_[i].push_back({request, at, end});
-    counts_[i] += end - at;
-    at = end;
+  long long& at = lengths_[static_cast<std::size_t>(request)];
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (counts[r] > 0) held_[first + r].push_back({request, at, at + counts[r]});
+    counts_[first + r] += counts[r];
+    at += counts[r];
   }
-  lengths_[static_cast<std::size_t>(request)] = at;
 }
 
 void Placement::decode(int request, long long tokens) {
@@ -119,9 +117,12 @@ ContextLayout lay_out(int ranks, int requests, const std::vector<Tokens>& fresh,
 
 }  // namespace
 
-ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
-                             ShardOrder layout) {
-  const auto append_tokens = layout == ShardOrder::zigzag ? &Placement::prefill : &Placement::prefill_blocks;
+namespace {
+
+// `add(joined, request, fresh)` appends the new tokens of a request to the cached ones.
+template <class Add>
+ContextLayout joined_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
+                            Add add) {
   const auto count = static_cast<int>(requests.size());
   Placement after(ranks, count);
   if (before) {
@@ -132,11 +133,11 @@ ContextLayout context_layout(const std::vector<Request>& requests, int ranks, co
   std::vector<long long> cached;
   for (int b = 0; b < count; ++b) {
     const Request& r = requests[static_cast<std::size_t>(b)];
-    if (!before) (after.*append_tokens)(b, r.cached);
+    if (!before && r.cached > 0) add(after, b, r.cached);
     SL_CHECK(after.length(b) == r.cached, "the placement holds the cached tokens");
   }
   Placement joined = after;
-  for (int b = 0; b < count; ++b) (joined.*append_tokens)(b, requests[static_cast<std::size_t>(b)].fresh);
+  for (int b = 0; b < count; ++b) add(joined, b, requests[static_cast<std::size_t>(b)].fresh);
   for (int r = 0; r < ranks; ++r) {
     for (int b = 0; b < count; ++b) {
       const long long first = requests[static_cast<std::size_t>(b)].cached;
@@ -153,6 +154,48 @@ ContextLayout context_layout(const std::vector<Request>& requests, int ranks, co
     }
   }
   return lay_out(ranks, count, fresh, keys, cached);
+}
+
+}  // namespace
+
+ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before) {
+  return joined_layout(requests, ranks, before,
+                       [](Placement& p, int request, long long fresh) { p.prefill(request, fresh); });
+}
+
+std::vector<long long> interval_counts(long long fresh, int ranks, const std::vector<long long>& partition) {
+  if (!partition.empty()) return partition;
+  std::vector<long long> counts(static_cast<std::size_t>(ranks), fresh / ranks);
+  for (std::size_t r = 0; r < static_cast<std::size_t>(fresh % ranks); ++r) ++counts[r];
+  return counts;
+}
+
+ContextLayout interval_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
+                              const std::vector<long long>& partition) {
+  return joined_layout(requests, ranks, before, [&](Placement& p, int request, long long fresh) {
+    p.append(request, interval_counts(fresh, ranks, partition));
+  });
+}
+
+ContextLayout chain_layout(const std::vector<Request>& requests, int ranks,
+                           const std::vector<long long>& partition) {
+  ContextLayout l = interval_layout(requests, ranks, nullptr, partition);
+  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
+    Tokens& keys = l.keys[r];
+    keys.clear();
+    long long row = 0;
+    for (std::size_t b = 0; b < requests.size(); ++b) {
+      const long long fresh = l.fresh_count[r * requests.size() + b];
+      long long before = 0;
+      for (std::size_t earlier = 0; earlier < r; ++earlier)
+        before += l.fresh_count[earlier * requests.size() + b];
+      l.first_key.push_back(row + before);
+      if (before > 0) keys.push_back({kPadding, 0, before});
+      if (fresh > 0) keys.push_back({static_cast<std::int32_t>(b), before, before + fresh});
+      row += before + fresh;
+    }
+  }
+  return l;
 }
 
 ContextLayout decode_layout(int batch, long long context, int ranks, int offset) {

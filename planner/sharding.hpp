@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "models/tokens.hpp"
-#include "planner/plan.hpp"
 
 namespace shardline {
 
@@ -22,8 +21,8 @@ class Placement {
   /// [C1] Appends `fresh` tokens to a request in 2N chunks: rank i takes chunks i and 2N-1-i. Chunks differ
   /// by one token at most; the longer ones go to the ranks that hold least of the request.
   void prefill(int request, long long fresh);
-  /// Appends `fresh` tokens in N blocks, rank i takes block i; the longer ones come first.
-  void prefill_blocks(int request, long long fresh);
+  /// Appends an interval of `counts[i]` tokens for each rank i, in order.
+  void append(int request, const std::vector<long long>& counts);
   /// [C2] Appends `tokens` tokens one by one, each to the rank that holds least of the request (round robin
   /// from there on).
   void decode(int request, long long tokens);
@@ -54,15 +53,28 @@ struct ContextLayout {
   std::vector<Tokens> keys;     // cached and new tokens, each request padded to max_i(P_i) + max_i(T_i)
   std::vector<long long> fresh_count, cached_count;  // [rank * requests + request]
   std::vector<long long> query_rows, key_rows;       // per request, padded: the same on all ranks
-  long long query_message = 0, key_message = 0;      // their sums: rows of one message
+  std::vector<long long> first_key;  // as fresh_count: row of the request's first new key; empty: [C3]
+  long long query_message = 0, key_message = 0;  // their sums: rows of one message
   // Per rank, where results are of other tokens than `fresh` or not wanted; empty: of `fresh`.
   std::vector<Tokens> results;
 };
 
 /// [C3] `before`: placement of the cached tokens, null if they were prefilled in one turn each. Their numbers
 /// must be those of `requests`.
-ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
-                             ShardOrder layout = ShardOrder::zigzag);
+ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before);
+
+/// Tokens of each rank where rank i takes the i-th interval of a request: `partition`, or equal parts, the
+/// longer ones first.
+std::vector<long long> interval_counts(long long fresh, int ranks, const std::vector<long long>& partition);
+
+/// Each rank has one interval of each request's new tokens; cached tokens lie where `before` says.
+ContextLayout interval_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
+                              const std::vector<long long>& partition);
+
+/// [C10] Intervals of requests without cached tokens; the keys of a rank are those of its own interval behind
+/// room (padding) for those of all ranks before it.
+ContextLayout chain_layout(const std::vector<Request>& requests, int ranks,
+                           const std::vector<long long>& partition);
 
 /// One new token of each of `batch` requests, at position context - 1 of its own cache of `context` tokens;
 /// request b is asked on rank (b + offset) mod ranks (Algorithm 4).

@@ -12,8 +12,8 @@ namespace shardline {
 namespace {
 
 constexpr std::array<const Strategy*, kStrategyIds> kStrategies{
-    &kTensor,     &kPipeline,    &kDpEp,    &kKvShard, &kHelix, &kRingPassKv, &kRingPassQ,
-    &kRingDecode, &kAllgatherKv, &kUlysses, &kApb,     &kStar,  &kSparse};
+    &kTensor,      &kPipeline, &kDpEp,       &kKvShard, &kHelix, &kRingPassKv, &kRingPassQ, &kRingDecode,
+    &kAllgatherKv, &kUlysses,  &kKvRunahead, &kTsp,     &kApb,   &kStar,       &kSparse};
 
 }  // namespace
 
@@ -90,6 +90,8 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (s.context_parallel && (p.kvp > 1 || p.dp > 1 || p.chunks > 1)) {
     return fmt::format("{} uses pp, cp, tpa, ep and tpf only", s.name);
   }
+  if (!p.partition.empty() && p.strategy != StrategyId::kv_runahead)
+    return fmt::format("{} does not use a partition: its ranks share tokens as it needs", s.name);
   const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.cp * p.tpa;
   if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());
   if (p.pp > m.layers) return too_many("pp", p.pp, "the number of layers", m.layers);
@@ -127,6 +129,9 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   }
   if (p.layout == ShardOrder::contiguous && p.strategy != StrategyId::ring_pass_kv)
     return fmt::format("layout=contiguous is for ring_pass_kv, not {}", s.name);
+  if (!s.exact && c.phase == Phase::prefill && c.kernels.attention == AttentionKernel::eager)
+    return fmt::format("kernels.attention: eager is not for {}, whose kernel never multiplies masked pairs",
+                       s.name);
   if (const auto reason = unused_sizes(p)) return reason;
   return s.check(c, p);
 }

@@ -98,7 +98,7 @@ LaneTimes print_ops(const Schedule& s, const DeviceResult& run, CostModel& cost)
   for (const BlockIndex b : block_order(s)) {
     for (OpIndex op = s.blocks[b].first; op < s.blocks[b].last && op < s.flow->ops.size(); ++op) {
       if (s.flow->ops[op].actions + s.flow->ops[op].moves == 0) continue;
-      const auto lane = static_cast<std::size_t>(s.ops[op].lane);
+      const std::size_t lane = s.ops[op].lane == Lane::compute ? 0 : 1;
       Seconds longest, start = run.time(op, 0).start;
       for (int r = 0; r < run.ranks; ++r) {
         const OpTime& t = run.time(op, r);
@@ -108,9 +108,8 @@ LaneTimes print_ops(const Schedule& s, const DeviceResult& run, CostModel& cost)
       }
       const Seconds model = simulated(s, op, cost);
       all.simulated[lane] += model;
-      table.add({s.ops[op].name, lane == 0 ? "compute" : "communication", to_string(start),
-                 to_string(longest), to_string(model),
-                 model > Seconds(0) ? fmt::format("{:.2f}", longest / model) : "-"});
+      table.add({s.ops[op].name, std::string(to_string(s.ops[op].lane)), to_string(start), to_string(longest),
+                 to_string(model), model > Seconds(0) ? fmt::format("{:.2f}", longest / model) : "-"});
     }
   }
   for (std::size_t lane = 0; lane < 2; ++lane)

@@ -54,6 +54,7 @@ std::vector<Node> nodes_of(const Schedule& s, const Block& block, int ranks) {
         continue;
       }
       for (int r = 0; r < ranks; ++r) {
+        if (!waits_for(s, op, before, r)) continue;
         nodes[node(before, r)].next.push_back(node(op, r));
         ++nodes[node(op, r)].waits_for;
       }
@@ -121,6 +122,10 @@ std::vector<OpIndex> predecessors(const Schedule& s, const Block& block, OpIndex
     throw ExecutionError("op " + std::to_string(op) + " '" + s.ops[op].name +
                          "' depends on an op that is not before it in its block");
   return out;
+}
+
+bool waits_for(const Schedule& s, OpIndex op, OpIndex before, int rank) {
+  return takes_part(s.ops[op], rank) && binds(s.ops[before], rank);
 }
 
 template <class Scalar>
@@ -235,7 +240,8 @@ void Executor<Scalar>::act(OpIndex op, const Action& a, const RunOptions& option
   Count& c = count(op, a.rank);
   if (a.function == Function::attend) {
     const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(a.qk_dim));
-    c.pairs += a.heads * attend<Scalar>(a, queries, keys, scale, views);
+    const double seen = attend<Scalar>(a, queries, keys, scale, views);
+    c.pairs += a.heads * (a.rectangle ? all_pairs(queries, keys) : seen);
     c.query_rows += a.heads * static_cast<double>(real_rows(queries));
     c.kv_elements += static_cast<double>(real_rows(keys)) * static_cast<double>(views[1].cols());
   } else if (a.function == Function::merge) {

@@ -33,7 +33,7 @@ struct RunOptions {
 
 /// What one rank did in one op.
 struct Count {
-  double pairs = 0;          // visible (query, key) pairs, summed over query heads
+  double pairs = 0;  // visible (query, key) pairs, or all where a product takes them all; summed over heads
   double query_rows = 0;     // without padding, summed over query heads
   double kv_elements = 0;    // of the rows read, without padding
   double multiply_adds = 0;  // of gemms; padding rows count
@@ -64,6 +64,9 @@ int ranks_of(const Schedule& schedule);
 std::vector<BlockIndex> block_order(const Schedule& schedule);
 /// Ops that `op` waits for on each rank: its dependencies and the op before it on its lane, each once.
 std::vector<OpIndex> predecessors(const Schedule& schedule, const Block& block, OpIndex op);
+/// Whether a rank's part of `op` waits for its predecessor `before` there: ops of one member have no part on
+/// other ranks, and the message of one member binds its receiver alone.
+bool waits_for(const Schedule& schedule, OpIndex op, OpIndex before, int rank);
 
 /// What an input's slot holds at first; padding rows are 1e30. Throws ExecutionError if the binding names
 /// rows or columns that the matrix does not have.

@@ -1,5 +1,6 @@
 #include "cuda_probe/executor_cpu/hazards.hpp"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -46,14 +47,15 @@ Accesses accesses_of(const Dataflow& flow, const Block& block) {
   return out;
 }
 
-/// [op][earlier op] of a block: whether the earlier one must have ended. On every rank alike, since a way
-/// through other ranks passes the same ops.
-std::vector<std::vector<bool>> order_of(const Schedule& s, const Block& block) {
+/// [op][earlier op] of a block: whether the earlier one must have ended on a rank. A way through other ranks
+/// passes the same ops, so that one rank tells all, unless some op is of one member.
+std::vector<std::vector<bool>> order_of(const Schedule& s, const Block& block, int rank) {
   const std::size_t n = block.last - block.first;
   std::vector<std::vector<bool>> after(n, std::vector<bool>(n, false));
   for (OpIndex op = block.first; op < block.last; ++op) {
     auto& mine = after[op - block.first];
     for (const OpIndex before : predecessors(s, block, op)) {
+      if (!waits_for(s, op, before, rank)) continue;
       const auto& theirs = after[before - block.first];
       mine[before - block.first] = true;
       for (std::size_t i = 0; i < n; ++i) mine[i] = mine[i] || theirs[i];
@@ -68,9 +70,13 @@ std::vector<Hazard> hazards(const Schedule& s) {
   std::vector<Hazard> found;
   for (const BlockIndex b : block_order(s)) {
     const Block& block = s.blocks[b];
-    const auto after = order_of(s, block);
+    const auto one_member = [&](const Op& op) { return op.member != kEveryMember; };
+    const bool alike = std::none_of(s.ops.begin() + block.first, s.ops.begin() + block.last, one_member);
+    std::vector<std::vector<std::vector<bool>>> orders;
+    for (int r = 0; r < (alike ? 1 : ranks_of(s)); ++r) orders.push_back(order_of(s, block, r));
     std::map<std::tuple<OpIndex, OpIndex, int>, SlotId> pairs;
     for (const auto& [place, list] : accesses_of(*s.flow, block)) {
+      const auto& after = orders[alike ? 0 : static_cast<std::size_t>(place.first)];
       for (std::size_t j = 0; j < list.size(); ++j) {
         for (std::size_t i = 0; i < j; ++i) {
           const Access &x = list[i], &y = list[j];

@@ -9,7 +9,8 @@ namespace shardline {
 
 namespace {
 
-constexpr Lane kLanes[] = {Lane::compute, Lane::communication};
+constexpr Lane kAllLanes[] = {Lane::compute, Lane::communication, Lane::send, Lane::host};
+constexpr Lane kOfBlocks[] = {Lane::compute, Lane::communication};
 
 /// Throws unless the schedule can run on the transport.
 const Schedule& runnable(const Schedule& s, const Transport& transport) {
@@ -154,7 +155,7 @@ void DeviceExecutor::start() {
         static_cast<std::size_t>(std::find(devices_.begin(), devices_.end(), &gpu) - devices_.begin());
     if (!recorded[device]) gpu.record(began_[device], lanes_.stream(r, Lane::compute));
     recorded[device] = true;
-    for (const Lane lane : kLanes) gpu.wait(lanes_.stream(r, lane), began_[device]);
+    for (const Lane lane : kAllLanes) gpu.wait(lanes_.stream(r, lane), began_[device]);
   }
 }
 
@@ -165,7 +166,7 @@ void DeviceExecutor::enqueue_op(const Block& block, OpIndex op) {
   for (int r = 0; r < ranks_; ++r) {
     if (!local(r)) continue;
     for (const OpIndex b : before) {
-      if (schedule_.ops[b].lane != lane)
+      if (schedule_.ops[b].lane != lane && waits_for(schedule_, op, b, r))
         transport_.gpu(r).wait(lanes_.stream(r, lane), ops_[b].end[static_cast<std::size_t>(r)]);
     }
     transport_.gpu(r).record(plan.start[static_cast<std::size_t>(r)], lanes_.stream(r, lane));
@@ -186,8 +187,8 @@ void DeviceExecutor::end_block() {
     if (!local(r)) continue;
     Gpu& gpu = transport_.gpu(r);
     const std::array<Event, 2>& end = block_end_[static_cast<std::size_t>(r)];
-    for (std::size_t lane = 0; lane < 2; ++lane) gpu.record(end[lane], lanes_.stream(r, kLanes[lane]));
-    for (std::size_t lane = 0; lane < 2; ++lane) gpu.wait(lanes_.stream(r, kLanes[lane]), end[1 - lane]);
+    for (std::size_t lane = 0; lane < 2; ++lane) gpu.record(end[lane], lanes_.stream(r, kOfBlocks[lane]));
+    for (std::size_t lane = 0; lane < 2; ++lane) gpu.wait(lanes_.stream(r, kOfBlocks[lane]), end[1 - lane]);
   }
 }
 

@@ -41,9 +41,9 @@ Tensors<float> rounded_to_bf16(const Tensors<double>& tensors);
 
 /// Each block runs once, one after the other. Each rank has one stream per lane; ops wait for each other as
 /// the schedule says (dependencies, order of a lane, ends of blocks), by events only: the host waits at the
-/// end of a run. Slots are bfloat16 (log-sum-exps float32), begin as NaN, and padding rows of inputs hold
-/// 1e30, as do padding rows of keys: kernels multiply them by zero. Messages of an op are one grouped
-/// exchange, or a collective.
+/// end of a run. A chain's message takes the send lane of both its ends. Slots are bfloat16 (log-sum-exps
+/// float32), begin as NaN, and padding rows of inputs hold 1e30, as do padding rows of keys: kernels multiply
+/// them by zero. Messages of an op are one grouped exchange, or a collective.
 class DeviceExecutor {
  public:
   /// Allocates and uploads all that the run needs beside its inputs. All are kept by reference; the lanes'

@@ -38,7 +38,7 @@ class Lanes {
 
  private:
   struct Rank {
-    Stream streams[2];  // unused for ranks of other processes
+    Stream streams[kLanes];  // unused for ranks of other processes
     std::vector<Event> events;
     std::size_t used = 0;
   };

@@ -19,31 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the order of their names. Faults of the file system end in a UserError.
-std::vector<fs::path> entries(const fs::path& folder) {
-  std::error_code error;
-  std::vector<fs::path> out;
-  for (const auto& entry : fs::directory_iterator(folder, error)) out.push_back(entry.path());
-  if (error) throw UserError("cannot read the folder " + folder.string() + ": " + error.message());
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-std::vector<fs::path> csv_files(const fs::path& folder) {
-  std::vector<fs::path> out = entries(folder);
-  std::erase_if(out, [](const fs::path& p) { return p.extension() != ".csv"; });
-  return out;
-}
-
-std::string hash_of_files(const std::vector<fs::path>& files) {
-  std::vector<std::string> texts;
-  for (const fs::path& file : files) {
-    std::ifstream in(file, std::ios::binary);
-    texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-  }
-  return hash_of(texts);
-}
-
 MeasuredTables load_measured(const System& system, const fs::path& folder) {
   const std::vector<fs::path> files = csv_files(folder);
   if (files.empty()) throw UserError("no .csv files in " + folder.string());
@@ -139,7 +114,7 @@ std::vector<MeasuredTables> measured_tables(std::span<const std::string> argumen
       continue;
     }
     std::size_t matched = 0;
-    for (const fs::path& sub : entries(argument)) {
+    for (const fs::path& sub : entries_of(argument)) {
       if (!fs::is_directory(sub, error)) continue;
       const std::vector<fs::path> files = csv_files(sub);
       if (files.empty()) continue;

@@ -28,7 +28,8 @@ constexpr std::size_t kVariantsPerPlot = 8;
 
 struct Tables {
   std::vector<MeasurementTable> tables;
-  std::vector<std::string> names, texts;
+  std::vector<std::string> names;
+  std::string hash;
 };
 
 // Files, and all .csv of folders, in the order of their names.
@@ -39,20 +40,15 @@ Tables load_tables(const std::vector<std::string>& paths) {
       files.emplace_back(p);
       continue;
     }
-    std::vector<std::filesystem::path> found;
-    for (const auto& entry : std::filesystem::directory_iterator(p)) {
-      if (entry.path().extension() == ".csv") found.push_back(entry.path());
-    }
+    const std::vector<std::filesystem::path> found = csv_files(p);
     if (found.empty()) throw UserError("no .csv files in " + p);
-    std::sort(found.begin(), found.end());
     files.insert(files.end(), found.begin(), found.end());
   }
   Tables out;
+  out.hash = hash_of_files(files);
   for (const auto& file : files) {
     out.tables.push_back(load_measurements(file));
     out.names.push_back(file.filename().string());
-    std::ifstream in(file, std::ios::binary);
-    out.texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
   }
   return out;
 }
@@ -158,7 +154,7 @@ int calibrate(const CalibrateArguments& a, const Provenance& made_by) {
   std::string names;
   for (const std::string& n : tables.names) names += (names.empty() ? "" : ", ") + n;
   c.source = a.source.empty() ? names : a.source;
-  c.hash = hash_of(tables.texts);
+  c.hash = tables.hash;
   c.date = today();
   c.version = made_by.version;
 

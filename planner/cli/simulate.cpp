@@ -184,9 +184,12 @@ bool unmeasured(Evaluator& e, const Op& op) {
   return !e.study().system.calibration.empty() && e.cost().price(op).basis >= Basis::extrapolated;
 }
 
-void name_lanes(TraceNames& names, int process) {
-  names.lanes.push_back({{process, static_cast<int>(Lane::compute)}, "compute"});
-  names.lanes.push_back({{process, static_cast<int>(Lane::communication)}, "communication"});
+void name_lanes(TraceNames& names, int process, const Schedule& s) {
+  for (const Lane lane : {Lane::compute, Lane::communication, Lane::send, Lane::host}) {
+    const bool used = std::any_of(s.ops.begin(), s.ops.end(), [&](const Op& op) { return op.lane == lane; });
+    if (!is_detached(lane) || used)
+      names.lanes.push_back({{process, static_cast<int>(lane)}, std::string(to_string(lane))});
+  }
 }
 
 // One run of each block on one rank of every class: lag and messages between them show.
@@ -201,7 +204,7 @@ void collect_ranks(Evaluator& e, TraceNames& names, std::vector<TraceEvent>& eve
   constexpr int kShown = 4;  // ranks of the picture; the trace has them all
   for (int k = 0; k < once.classes; ++k) {
     names.processes.push_back({k, fmt::format("context-parallel rank {}", k)});
-    name_lanes(names, k);
+    name_lanes(names, k, once);
   }
   for (TaskId t = 0; t < graph.size(); ++t) {
     if (graph.tag(t) == kJoinTag) continue;
@@ -211,9 +214,9 @@ void collect_ranks(Evaluator& e, TraceNames& names, std::vector<TraceEvent>& eve
     if (span.end == span.start) continue;
     events.push_back(trace_event(e, op, k, span, Seconds(0), {}));
     if (k < kShown) {
-      gantt.spans.push_back({fmt::format("rank {} {}", k, op.lane == Lane::compute ? "compute" : "messages"),
-                             span.start.value * 1e6, span.end.value * 1e6, std::string(to_string(op.kind)),
-                             op.name, unmeasured(e, op)});
+      const std::string lane(is_communication(op.kind) ? "messages" : to_string(op.lane));
+      gantt.spans.push_back({fmt::format("rank {} {}", k, lane), span.start.value * 1e6, span.end.value * 1e6,
+                             std::string(to_string(op.kind)), op.name, unmeasured(e, op)});
     }
   }
 }
@@ -225,7 +228,7 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
   TraceNames names;
   std::vector<TraceEvent> events;
   Gantt gantt{to_string(plan) + ": one of each block, " + study.title, "time (us)", {}, "pale: beyond data"};
-  if (s.classes > 1) {
+  if (s.classes > 1 || s.detached) {
     collect_ranks(e, names, events, gantt);
     write_files(names, events, gantt, out);
     return;
@@ -234,7 +237,7 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
   const auto lane_name = [](Lane lane) { return lane == Lane::compute ? "compute" : "communication"; };
   Seconds at;
   names.processes.push_back({0, "representative rank, one run of each block"});
-  name_lanes(names, 0);
+  name_lanes(names, 0, s);
   const std::vector<double> runs = executions(s);
   for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
     const Block& block = s.blocks[b];

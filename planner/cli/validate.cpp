@@ -21,7 +21,7 @@ PaperOptions paper_options(const ValidateOptions& o) {
 
 int validate(const ValidateOptions& o, const Provenance& made_by) {
   if (o.paper == "all") {
-    if (!o.truth.empty()) throw UserError("--truth is for validate context_parallel and apb");
+    if (!o.truth.empty()) throw UserError("--truth is for validate context_parallel, kv_runahead and apb");
     PaperOptions options = paper_options(o);
     options.both_costs = true;
     return validate_all(options, o.out.empty() ? "out/validation" : o.out, made_by);
@@ -30,6 +30,8 @@ int validate(const ValidateOptions& o, const Provenance& made_by) {
     if (!o.sensitivity) throw UserError("--no-sensitivity is for validate helix");
     return validate_context(o.truth, o.out, made_by);
   }
+  if (o.paper == "kv_runahead" && (!o.truth.empty() || !o.out.empty()))
+    return validate_chain(o.truth, o.out, made_by);
   if (o.paper == "apb") {
     if (!o.sensitivity || !o.out.empty()) throw UserError("validate apb takes --truth only");
     const ApbTruth truth = load_apb_truth(o.truth, catalogs());
@@ -41,7 +43,7 @@ int validate(const ValidateOptions& o, const Provenance& made_by) {
     names.emplace_back(p.id);
     if (o.paper != p.id) continue;
     if (!o.truth.empty() || !o.out.empty())
-      throw UserError("--truth and --out are for validate context_parallel");
+      throw UserError("--truth and --out are for validate context_parallel and kv_runahead");
     fmt::print("{}", terminal_text(p.report(paper_options(o))));
     return 0;
   }

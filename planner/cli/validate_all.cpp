@@ -11,18 +11,6 @@ namespace {
 
 constexpr const char* kPictures = "validation";  // folder of pictures, beside the document
 
-std::string values_csv(const std::vector<PaperReport>& reports) {
-  std::string out = csv_line(
-      {"paper", "group", "table", "value", "unit", "published", "ours", "error", "standing", "assumed"});
-  for (const PaperReport& r : reports) {
-    for (const PaperPoint& p : r.points)
-      out += csv_line({r.id, p.group, p.series, p.label, p.unit, fmt::format("{:.12g}", p.published),
-                       number_text(p.ours), number_text(p.error()), to_string(p.standing),
-                       p.assumed ? number_text(*p.assumed) : ""});
-  }
-  return out;
-}
-
 }  // namespace
 
 int validate_all(const PaperOptions& options, const std::filesystem::path& folder,

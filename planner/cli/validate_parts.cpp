@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "reports/json.hpp"
 #include "reports/table.hpp"
 
 namespace shardline::cli {
@@ -40,6 +41,18 @@ std::string items_text(const std::vector<PaperItem>& items) {
 std::string terminal_text(const PaperReport& report) {
   std::string out = fmt::format("{}, {}\n{}", report.title, report.source, items_text(report.intro));
   for (const PaperSection& s : report.sections) out += "\n" + s.title + "\n" + items_text(s.items);
+  return out;
+}
+
+std::string values_csv(std::span<const PaperReport> reports) {
+  std::string out = csv_line(
+      {"paper", "group", "table", "value", "unit", "published", "ours", "error", "standing", "assumed"});
+  for (const PaperReport& r : reports) {
+    for (const PaperPoint& p : r.points)
+      out += csv_line({r.id, p.group, p.series, p.label, p.unit, fmt::format("{:.12g}", p.published),
+                       number_text(p.ours), number_text(p.error()), to_string(p.standing),
+                       p.assumed ? number_text(*p.assumed) : ""});
+  }
   return out;
 }
 

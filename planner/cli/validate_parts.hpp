@@ -12,9 +12,16 @@ namespace shardline::cli {
 /// Every table and note, for a terminal.
 std::string terminal_text(const PaperReport& report);
 
+/// Every value of the reports, a line each.
+std::string values_csv(std::span<const PaperReport> reports);
+
 /// Predicted against published, both in the units of the legend, with the diagonal and +-10 %. Fitted values
 /// and those left out have marks of their own; values that follow from others are not shown.
 Plot scatter_plot(const PaperReport& report, const std::string& footnote);
+
+/// `truth`: a file of measurements in place of the shipped ones, or empty. With a folder `out`, writes
+/// kv_runahead.csv and a plot.
+int validate_chain(const std::string& truth, const std::string& out, const Provenance& made_by);
 
 /// Writes validation.md, a plot per paper and every value; prints the summary.
 int validate_all(const PaperOptions& options, const std::filesystem::path& folder, const Provenance& made_by);

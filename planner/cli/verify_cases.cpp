@@ -104,11 +104,12 @@ void define_blocks(VerifyCase& v) {
 }
 
 void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Workload& w, Plan p,
-                 std::vector<VerifyCase>& out) {
+                 std::vector<VerifyCase>& out, AttentionKernel kernel = AttentionKernel::flash) {
   VerifyCase v;
   v.study = small_case(h, z);
   v.study.phase = Phase::prefill;
   v.study.requests = w.requests;
+  v.study.kernels.attention = kernel;
   if (w.history) v.study.placement = turns(w.requests, p.cp);
   p.strategy = s.id;
   p.tpf = p.tpa;
@@ -133,7 +134,8 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
     v.problem.ffn_inner = z.inner;
   }
   if (!s.exact) define_blocks(v);
-  v.what = fmt::format("{}, {}, {}", h.name, w.name, to_string(p));
+  const char* eager = kernel == AttentionKernel::eager ? ", eager" : "";
+  v.what = fmt::format("{}, {}{}, {}", h.name, w.name, eager, to_string(p));
   out.push_back(std::move(v));
 }
 
@@ -156,6 +158,15 @@ void add_blocks(const Strategy& s, const Heads& h, const CaseSizes& z, const Wor
     p.retaining = z.retaining;
     add_prefill(s, h, z, w, p, out);
   }
+}
+
+// Parts in the ratio of ranks : ranks - 1 : ... : 1; the first takes the rest.
+std::vector<long long> falling_partition(long long tokens, int ranks) {
+  std::vector<long long> parts;
+  for (int k = 0; k < ranks; ++k) parts.push_back(tokens * 2 * (ranks - k) / (ranks * (ranks + 1)));
+  for (int k = 1; k < ranks; ++k) tokens -= parts[static_cast<std::size_t>(k)];
+  parts.front() = tokens;
+  return parts;
 }
 
 void add_decode(const Strategy& s, const Heads& h, const CaseSizes& z, long long context, Plan p,
@@ -213,13 +224,21 @@ std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
             p.pp = s.id == StrategyId::pipeline ? 2 : 1;
             p.batch = w.requests.size() == 1 && tpa == 2 ? 2 : 1;
             if (w.history) p.batch = 1;
-            if (s.exact) {
-              add_prefill(s, h, z, w, p, out);
-              p.layout = ShardOrder::contiguous;
-              if (s.id == StrategyId::ring_pass_kv) add_prefill(s, h, z, w, p, out);
-            } else {
+            if (!s.exact) {
               add_blocks(s, h, z, w, p, out);
+              continue;
             }
+            add_prefill(s, h, z, w, p, out);
+            if (s.id == StrategyId::ring_pass_kv) {
+              p.layout = ShardOrder::contiguous;
+              add_prefill(s, h, z, w, p, out);
+            }
+            if (s.id != StrategyId::kv_runahead && s.id != StrategyId::tsp) continue;
+            if (cp == 3) add_prefill(s, h, z, w, p, out, AttentionKernel::eager);
+            if (s.id != StrategyId::kv_runahead || w.requests.size() > 1) continue;
+            p.partition = falling_partition(w.requests.front().fresh, cp);
+            for (const AttentionKernel kernel : {AttentionKernel::flash, AttentionKernel::eager})
+              add_prefill(s, h, z, w, p, out, kernel);
           }
         }
       }

@@ -5,6 +5,7 @@
 #include "planner/published/apb_paper.hpp"
 #include "planner/published/context_paper.hpp"
 #include "planner/published/helix_report.hpp"
+#include "planner/published/kv_runahead_paper.hpp"
 
 namespace shardline {
 
@@ -27,6 +28,10 @@ PaperReport context_parallel(const PaperOptions& o) {
   return paper;
 }
 
+PaperReport kv_runahead(const PaperOptions& o) {
+  return chain_paper(chain_truth_of("", o.catalogs), o.catalogs, o.go_on);
+}
+
 PaperReport apb(const PaperOptions& o) {
   return apb_paper(load_apb_truth("", o.catalogs), o.catalogs, o.go_on);
 }
@@ -35,7 +40,7 @@ PaperReport apb(const PaperOptions& o) {
 
 std::span<const Paper> papers() {
   static constexpr std::array kPapers{Paper{"helix", helix}, Paper{"context_parallel", context_parallel},
-                                      Paper{"apb", apb}};
+                                      Paper{"kv_runahead", kv_runahead}, Paper{"apb", apb}};
   return kPapers;
 }
 

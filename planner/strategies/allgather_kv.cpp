@@ -7,41 +7,15 @@ namespace shardline {
 
 namespace {
 
-void attention(ContextStep& s) {
-  const int n = s.p.cp;
-  const double width = s.heads.kv_width();
-  const long long rows = s.layout.key_message;
-  const SlotId all = s.message("all KV", rows * n, width, s.kv_bytes());
-  const OpIndex op = s.b.exchange("gather KV", Part::exchange, OpKind::all_gather, {n, s.p.tpa},
-                                  Bytes(static_cast<double>(rows) * width * s.kv_bytes()));
-  for (int k = 0; s.flow() && k < n; ++k) {
-    for (int to = 0; to < n; ++to) {
-      Region target = s.whole(all, rows, width);
-      target.row = k * rows;
-      for (int t = 0; t < s.p.tpa; ++t)
-        s.flow()->move(op, {s.rank(k, t), s.rank(to, t), s.whole(s.kv, rows, width), target});
-    }
-  }
-  Tokens keys;
-  for (int k = 0; k < n; ++k) keys.insert(keys.end(), s.keys(k).begin(), s.keys(k).end());
-  const OpIndex computed = s.attend_lists(
-      "attend", [&](int k) -> const Tokens& { return s.queries(k); },
-      [&](int) -> const Tokens& { return keys; }, s.heads,
-      [&](int k) {
-        return std::vector<Region>{
-            s.all_queries(s.q, k, s.heads.q * s.heads.qk), s.whole(all, rows * n, width),
-            s.all_queries(s.out, k, s.heads.q * s.heads.v), s.all_queries(s.out_lse, k, s.heads.q)};
-      });
-  s.end_iteration({&computed, 1});
-}
-
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   enumerate_context(c, gpus, space, StrategyId::allgather_kv, out);
 }
 
 std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attention); }
+void lower(Schedule& s, const Case& c, const Plan& p) {
+  build_prefill(s, c, p, false, [](ContextStep& step) { step.attend_gathered(); });
+}
 
 }  // namespace
 

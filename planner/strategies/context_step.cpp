@@ -1,5 +1,6 @@
 #include "planner/strategies/context_step.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -25,7 +26,9 @@ std::vector<Request> batch_requests(const Case& c, const Plan& p) {
 double prefill_rows(const Case& c, const Plan& p) {
   double most = 0;
   for (const Request& r : c.requests) {
-    most += std::ceil(static_cast<double>(r.fresh) / p.cp) + static_cast<double>(anchor_rows(r, p));
+    const double even = std::ceil(static_cast<double>(r.fresh) / p.cp);
+    most += p.partition.empty() ? even : double(*std::max_element(p.partition.begin(), p.partition.end()));
+    most += static_cast<double>(anchor_rows(r, p));
   }
   return most * p.batch;
 }
@@ -56,7 +59,7 @@ std::vector<RequestRows> ContextStep::request_rows(int k) const {
     const auto i = static_cast<std::size_t>(k * layout.requests + r);
     at.count = layout.fresh_count[i];
     list.push_back(at);
-    list.back().key += layout.cached_count[i];
+    list.back().key = layout.first_key.empty() ? at.key + layout.cached_count[i] : layout.first_key[i];
     at.token += at.count;
     at.query += pad_ ? layout.query_rows[static_cast<std::size_t>(r)] : at.count;
     at.key += layout.key_rows[static_cast<std::size_t>(r)];
@@ -66,7 +69,8 @@ std::vector<RequestRows> ContextStep::request_rows(int k) const {
 
 void ContextStep::declare_slots() {
   q = per_query("q", heads.q * heads.qk, act_bytes());
-  kv = message("kv", layout.key_message, heads.kv_width(), kv_bytes());
+  kv = uneven(
+      "kv", [&](int k) { return shardline::rows(keys(k)); }, heads.kv_width(), kv_bytes());
   out = per_query("out", heads.q * heads.v, act_bytes());
   out_lse = per_query("lse", heads.q, 4);
 }
@@ -119,12 +123,14 @@ void ContextStep::vary(const std::function<Shape(int)>& shape) {
 
 namespace {
 
-AttendShape attend_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys, bool prefill) {
+AttendShape attend_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys, bool prefill,
+                         bool rectangle) {
   AttendShape s;
+  s.rectangle = rectangle;
   s.q_heads = h.q;
   s.qk_dim = h.qk;
   s.v_dim = h.v;
-  s.pairs = causal_pairs(queries, keys);
+  s.pairs = rectangle ? all_pairs(queries, keys) : causal_pairs(queries, keys);
   s.kv_rows = static_cast<double>(real_rows(keys));
   s.kv_elements = h.kv_width();
   s.q_rows = static_cast<double>(real_rows(queries));
@@ -136,13 +142,16 @@ AttendShape attend_shape(const LocalHeads& h, const Tokens& queries, const Token
 }  // namespace
 
 OpIndex ContextStep::add_attend(const char* name) {
-  // Flash-Decoding merges the splits of its KV in a kernel of its own unless the engine fuses it.
-  return b.attend(name, c.precision.kv, c.precision.math, {}, prefill || c.kernels.fused_split_merge ? 1 : 2);
+  // Eager attention is two matrix products; Flash-Decoding merges the splits of its KV in a kernel of its own
+  // unless the engine fuses it.
+  const bool one = prefill ? c.kernels.attention != AttentionKernel::eager : c.kernels.fused_split_merge;
+  return b.attend(name, c.precision.kv, c.precision.math, {}, one ? 1 : 2);
 }
 
 void ContextStep::attend_flow(OpIndex op, int k, const Tokens& query_list, const Tokens& key_list,
                               const LocalHeads& h, const std::vector<Region>& regions) {
   Action action;
+  action.rectangle = prefill && c.kernels.attention == AttentionKernel::eager;
   action.queries = flow()->tokens(query_list);
   action.keys = flow()->tokens(key_list);
   action.heads = h.q;
@@ -159,9 +168,9 @@ OpIndex ContextStep::attend_parts(const char* name,
                                   const std::function<std::vector<AttendPart>(int)>& parts) {
   const OpIndex op = add_attend(name);
   vary([&](int k) {
-    AttendShape sum = attend_shape(heads, {}, {}, prefill);
+    AttendShape sum = attend_shape(heads, {}, {}, prefill, false);
     for (const AttendPart& part : parts(k)) {
-      const AttendShape s = attend_shape(heads, part.queries, part.keys, prefill);
+      const AttendShape s = attend_shape(heads, part.queries, part.keys, prefill, false);
       sum.pairs += s.pairs;
       sum.kv_rows += s.kv_rows;
       sum.q_rows += s.q_rows;
@@ -178,10 +187,56 @@ OpIndex ContextStep::attend_parts(const char* name,
 OpIndex ContextStep::attend_lists(const char* name, const std::function<const Tokens&(int)>& query_list,
                                   const std::function<const Tokens&(int)>& key_list, const LocalHeads& h,
                                   const std::function<std::vector<Region>(int)>& regions) {
+  const bool eager = prefill && c.kernels.attention == AttentionKernel::eager;
   const OpIndex op = add_attend(name);
-  vary([&](int k) { return Shape(attend_shape(h, query_list(k), key_list(k), prefill)); });
+  vary([&](int k) { return Shape(attend_shape(h, query_list(k), key_list(k), prefill, eager)); });
   for (int k = 0; flow() && k < p.cp; ++k) attend_flow(op, k, query_list(k), key_list(k), h, regions(k));
-  return op;
+  if (!eager) return op;
+  // Scale, mask, softmax in float32, back to the type of the values: one kernel each.
+  const OpIndex passes = b.elementwise("mask and softmax", Part::attention, OpKind::elementwise, {}, 4);
+  vary([&](int k) {
+    const double scores = all_pairs(query_list(k), key_list(k)) * h.q;
+    return Shape(ElementwiseShape{static_cast<double>(real_rows(query_list(k))), static_cast<double>(h.q),
+                                  scores * c.kernels.score_traffic.value});
+  });
+  return passes;
+}
+
+void ContextStep::attend_gathered() {
+  const double width = heads.kv_width();
+  const long long row_count = layout.key_message;
+  const SlotId all = message("all KV", row_count * p.cp, width, kv_bytes());
+  const Runtime& host = c.system.runtime;
+  if (host.host_layer > Seconds(0) && host.host_gather > Seconds(0)) {
+    const OpIndex own = b.previous();
+    const OpIndex ready[2] = {own, b.launch("launch gather", host.host_gather / host.host_layer * p.cp)};
+    b.after(ready);
+  }
+  const OpIndex op = b.exchange("gather KV", Part::exchange, OpKind::all_gather, {p.cp, p.tpa},
+                                Bytes(static_cast<double>(row_count) * width * kv_bytes()));
+  for (int k = 0; flow() && k < p.cp; ++k) {
+    for (int to = 0; to < p.cp; ++to) {
+      Region target = whole(all, row_count, width);
+      target.row = k * row_count;
+      for (int t = 0; t < p.tpa; ++t)
+        flow()->move(op, {rank(k, t), rank(to, t), whole(kv, row_count, width), target});
+    }
+  }
+  if (c.kernels.attention == AttentionKernel::eager) {
+    const double n = static_cast<double>(row_count) * p.cp;
+    b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise,
+                  {n, width, 2 * n * width * kv_bytes()});
+  }
+  Tokens gathered;
+  for (int k = 0; k < p.cp; ++k) gathered.insert(gathered.end(), keys(k).begin(), keys(k).end());
+  const OpIndex computed = attend_lists(
+      "attend", [&](int k) -> const Tokens& { return queries(k); },
+      [&](int) -> const Tokens& { return gathered; }, heads,
+      [&](int k) {
+        return std::vector<Region>{all_queries(q, k, heads.q * heads.qk), whole(all, row_count * p.cp, width),
+                                   all_queries(out, k, heads.q * heads.v), all_queries(out_lse, k, heads.q)};
+      });
+  end_iteration({&computed, 1});
 }
 
 OpIndex ContextStep::attend(const char* name, const Attend& a) {
@@ -251,7 +306,23 @@ OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId,
   return op;
 }
 
+const Placement* cached_placement(const Case& c, const Plan& p) {
+  // A placement is of one batch entry: with more, each was prefilled in one turn.
+  return p.batch == 1 ? c.placement.get() : nullptr;
+}
+
+void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
+                   void (*attention)(ContextStep&)) {
+  const std::vector<Request> requests = batch_requests(c, p);
+  const Placement* before = cached_placement(c, p);
+  build_prefill(schedule, c, p,
+                p.layout == ShardOrder::contiguous ? interval_layout(requests, p.cp, before, {})
+                                                   : context_layout(requests, p.cp, before),
+                pad_queries, attention);
+}
+
 double cache_shards(const Case& c, const Plan& p) {
+  if (p.strategy == StrategyId::kv_runahead) return 1;  // the last rank ends with all of it
   if (p.strategy != StrategyId::ulysses) return p.cp;
   // Kept by heads: ranks beyond the KV heads hold copies, and all heads share MLA's latents.
   if (c.model.attention.kind == AttentionKind::mla) return 1;
@@ -270,7 +341,12 @@ Bytes prefill_activation_bytes(const Case& c, const Plan& p) {
     widest = std::max(widest,
                       pairs / rows * 2 * (std::ceil(static_cast<double>(m.expert_inner) / p.tpf) + m.hidden));
   }
-  return Bytes(rows * act * (2.0 * m.hidden + widest));
+  double scores = 0;  // eager: of one sequence at a time, beside their float32 softmax
+  if (c.kernels.attention == AttentionKernel::eager) {
+    for (const Request& r : c.requests)
+      scores = std::max(scores, rows / p.batch * static_cast<double>(r.cached + r.fresh) * h.q * (act + 4));
+  }
+  return Bytes(rows * act * (2.0 * m.hidden + widest) + scores);
 }
 
 Bytes prefill_buffer_bytes(const Case& c, const Plan& p) {
@@ -287,6 +363,7 @@ Bytes prefill_buffer_bytes(const Case& c, const Plan& p) {
     case StrategyId::ring_pass_q:
       return Bytes(2 * rows * h.q * h.qk * act + 2 * partial * p.cp);
     case StrategyId::allgather_kv:
+    case StrategyId::tsp:
       return Bytes(key_message * p.cp);
     case StrategyId::apb:
       return passing_buffer_bytes(c, p);
@@ -294,23 +371,6 @@ Bytes prefill_buffer_bytes(const Case& c, const Plan& p) {
       return Bytes(2 * rows * (h.q * (h.qk + h.v) * act + h.kv_width() * kv));
     default:
       return Bytes(2 * rows * c.model.hidden * act);
-  }
-}
-
-namespace {
-
-void attend_own(ContextStep& s) {
-  const auto own = [](int k) { return k; };
-  s.attend("attend", {own, own, s.q, s.kv, s.out, s.out_lse});
-}
-
-}  // namespace
-
-void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p) {
-  if (c.phase == Phase::prefill) {
-    build_prefill(schedule, c, p, false, attend_own);
-  } else {
-    build_decode(schedule, c, p, OpKind::all_to_all);
   }
 }
 

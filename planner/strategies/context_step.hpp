@@ -98,6 +98,8 @@ class ContextStep {
   /// Every rank sends `source` to the next of its ring, which receives it in `target`.
   OpIndex pass_on(const char* name, SlotId source, SlotId target, long long row_count, double columns,
                   double element_bytes);
+  /// All ranks gather all keys and values, then attend once.
+  void attend_gathered();
   /// End of one iteration of the ring, where an eager engine waits for its kernels and messages.
   OpIndex end_iteration(std::span<const OpIndex> after);
   /// Merges partial outputs by their log-sum-exps: pairs of slots -> out.
@@ -120,12 +122,13 @@ double cache_shards(const Case& c, const Plan& p);
 Bytes prefill_activation_bytes(const Case& c, const Plan& p);  // [P4]
 Bytes prefill_buffer_bytes(const Case& c, const Plan& p);      // [P5]
 
-/// All stages of a prefill with the attention of a strategy.
+/// All stages of a prefill with the attention of a strategy, by default in the shards of [C1].
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
                    void (*attention)(ContextStep&));
-/// The same, of tokens laid out by the caller.
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries,
                    void (*attention)(ContextStep&));
+/// Where the cached tokens of a plan's whole batch lie; null: each was prefilled in one turn.
+const Placement* cached_placement(const Case& c, const Plan& p);
 
 /// Queries round the ring, also those of a decode step.
 void attend_pass_q(ContextStep& s);

@@ -1,5 +1,5 @@
 // Documents cut into one block per host, with an anchor in front of every later block: what APB (arXiv
-// 2502.12085) and StarAttention (arXiv 2411.17116) have in common. planner/README.md [C10].
+// 2502.12085) and StarAttention (arXiv 2411.17116) have in common. planner/README.md [C14].
 #pragma once
 
 #include "planner/strategies/context_step.hpp"

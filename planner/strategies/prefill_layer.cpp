@@ -40,7 +40,7 @@ class Layer {
 
   BlockIndex attention_block() {
     ScheduleBuilder& b = s_.b;
-    b.begin_block("attention");
+    begin("attention");
     elementwise("norm", Part::qkv, 2 * h_ * act_);
     act(Function::rms_norm, {slots_.x, slots_.normed});
     project();
@@ -54,7 +54,7 @@ class Layer {
     gemm("out projection", Part::out_proj, width, h_, s_.c.precision.weights, s_.c.precision.math);
     act_rows(Function::gemm, s_.out, slots_.w_out, slots_.projected, width, h_);
     all_reduce("attention all-reduce", Part::attention_sum, slots_.projected);
-    elementwise("residual", Part::attention_sum, 3 * h_ * act_);
+    residual(Part::attention_sum);
     act(Function::add, {slots_.x, slots_.projected, slots_.middle});
     return b.end_block();
   }
@@ -63,7 +63,7 @@ class Layer {
     ScheduleBuilder& b = s_.b;
     const Precision& t = s_.c.precision;
     const double up = matrices(s_.c.model) * inner_;
-    b.begin_block("dense FFN");
+    begin("dense FFN");
     elementwise("norm", Part::ffn, 2 * h_ * act_);
     act(Function::rms_norm, {slots_.middle, slots_.normed});
     quantize(h_);
@@ -75,7 +75,7 @@ class Layer {
     gemm("ffn down", Part::ffn, inner_, h_, t.weights_of_ffn(), t.math_of_ffn());
     act_rows(Function::gemm, slots_.inner, slots_.w_down, slots_.down, inner_, h_);
     all_reduce("ffn all-reduce", Part::ffn_sum, slots_.down);
-    elementwise("residual", Part::ffn_sum, 3 * h_ * act_);
+    residual(Part::ffn_sum);
     act(Function::add, {slots_.middle, slots_.down, slots_.result});
     return b.end_block();
   }
@@ -94,7 +94,7 @@ class Layer {
     const double shared = share(static_cast<double>(m.shared_experts) * m.expert_inner, p.tpa);
     const auto tokens = [&](int k) { return static_cast<long long>(spread ? all : row(k)); };
     const auto pairs = [&](int k) { return c.routing->pairs(p.ep, tokens(k)); };
-    b.begin_block("expert FFN");
+    begin("expert FFN");
     elementwise("norm", Part::ffn, 2 * h_ * act_);
     gemm("router", Part::ffn, h_, m.experts, t.weights, t.math);
     elementwise("top-k", Part::ffn, m.experts * act_, Within::experts);
@@ -139,11 +139,25 @@ class Layer {
     } else {
       all_reduce("ffn all-reduce", Part::ffn_sum, 0);
     }
-    elementwise("residual", Part::ffn_sum, 3 * h_ * act_);
+    residual(Part::ffn_sum);
     return b.end_block();
   }
 
  private:
+  // A host that launches kernel by kernel is half a layer in each block, and runs ahead of its GPU.
+  void begin(const char* name) {
+    s_.b.begin_block(name);
+    if (s_.c.system.runtime.host_layer == Seconds(0)) return;
+    launch_ = s_.b.launch("launch kernels", 0.5);
+    s_.b.after({});
+  }
+
+  void residual(Part part) {
+    const OpIndex both[2] = {s_.b.previous(), launch_};
+    if (s_.c.system.runtime.host_layer > Seconds(0)) s_.b.after(both);
+    elementwise("residual", part, 3 * h_ * act_);
+  }
+
   double row(int k) const { return s_.rows()[static_cast<std::size_t>(k)]; }
 
   void elementwise(const char* name, Part part, double bytes_per_row, Within within = Within::own) {
@@ -334,18 +348,11 @@ class Layer {
   void (*attention_)(ContextStep&);
   double h_, act_, inner_;
   bool cached_ = false, whole_ = false;
+  OpIndex launch_ = 0;  // of the block's kernels, by the host
   LayerSlots slots_{};
 };
 
 }  // namespace
-
-void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
-                   void (*attention)(ContextStep&)) {
-  // A placement is of one batch entry: with more, each was prefilled in one turn.
-  const Placement* before = p.batch == 1 ? c.placement.get() : nullptr;
-  build_prefill(schedule, c, p, context_layout(batch_requests(c, p), p.cp, before, p.layout), pad_queries,
-                attention);
-}
 
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries,
                    void (*attention)(ContextStep&)) {
@@ -356,6 +363,7 @@ void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayo
   schedule.in_flight = p.in_flight;
   b.set_classes(p.cp, p.tpa);
   b.drive(Drive::eager);
+  const auto sequences = static_cast<double>(layout.requests);
   ContextStep step(b, c, p, std::move(layout), pad_queries);
   Layer layer(step, attention);
   const BlockIndex attend = layer.attention_block();
@@ -365,8 +373,7 @@ void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayo
   b.begin_block("head");
   // Only the last token of each sequence is turned into logits, by the TP group that holds it.
   b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
-         {static_cast<double>(batch_requests(c, p).size()), double(c.model.hidden),
-          share(c.model.vocab, p.tpa)});
+         {sequences, double(c.model.hidden), share(c.model.vocab, p.tpa)});
   if (p.cp > 1 && c.system.runtime.distribute > Seconds(0)) {
     b.drive(Drive::distribute);
     b.elementwise("hand out the document", Part::hop, OpKind::elementwise, {}, 0);

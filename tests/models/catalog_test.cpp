@@ -18,10 +18,10 @@ std::string error_of(const std::string& name_or_path) {
 }
 
 TEST(Catalog, NamesAreSortedFileNames) {
-  const std::vector<std::string> names = {
-      "deepseek-r1",   "falcon-1b",      "falcon-7b",       "kimi-k2",      "llama-13b",
-      "llama-3-8b-1m", "llama-3.1-405b", "llama-3.1-70b",   "llama-3.1-8b", "llama-30b",
-      "llama-7b",      "qwen-2.5-14b",   "qwen3-235b-a22b", "yi-34b-200k"};
+  const std::vector<std::string> names = {"deepseek-r1",  "falcon-1b",     "falcon-7b",       "kimi-k2",
+                                          "llama-13b",    "llama-3-8b-1m", "llama-3.1-405b",  "llama-3.1-70b",
+                                          "llama-3.1-8b", "llama-30b",     "llama-7b",        "llama-7b-gqa8",
+                                          "llama-7b-mqa", "qwen-2.5-14b",  "qwen3-235b-a22b", "yi-34b-200k"};
   EXPECT_EQ(catalog_names(testing::catalog_dir()), names);
 }
 
@@ -57,7 +57,8 @@ TEST(Catalog, UnknownNameListsTheCatalogue) {
             "expected one of: deepseek-r1, falcon-1b, falcon-7b, kimi-k2, llama-13b, llama-3-8b-1m, "
             "llama-3.1-405b, "
             "llama-3.1-70b, "
-            "llama-3.1-8b, llama-30b, llama-7b, qwen-2.5-14b, qwen3-235b-a22b, yi-34b-200k\n"
+            "llama-3.1-8b, llama-30b, llama-7b, llama-7b-gqa8, llama-7b-mqa, qwen-2.5-14b, qwen3-235b-a22b, "
+            "yi-34b-200k\n"
             "did you mean llama-3.1-405b?\n"
             "or the path of a .yaml file, a config.json or a folder that holds one\n");
 }

@@ -280,6 +280,16 @@ TEST(Partition, K6OneRankIsAPrefillByEvents) {
   EXPECT_NEAR((s.loop() * cost.layers + cost.tail) / e.simulate(Plan{}), 1, 1e-12);
 }
 
+TEST(Partition, K6ScoresInMemory) {
+  Case c = llama_on_a100();
+  c.kernels.attention = AttentionKernel::eager;
+  c.kernels.score_traffic = Bytes(24);
+  c.requests = {{3072, 1024}};
+  Evaluator e(c);
+  const ChainCost cost = chain_cost(c, 4, 1);
+  EXPECT_NEAR((cost.step(1024, 4096).loop() * cost.layers + cost.tail) / e.simulate(Plan{}), 1, 1e-12);
+}
+
 TEST(Partition, K6PricesNeverFallBetweenWholeTiles) {
   const ChainCost cost = chain_cost(llama_on_a100(), 4, 1);
   for (long long c = 128; c < 8192; c += 128) {

@@ -68,7 +68,7 @@ TEST(Readme, PlansParseAndAreCanonical) {
   for (std::string line; std::getline(lines, line); ++count) {
     EXPECT_EQ(to_string(parse_plan(line)), line);
   }
-  EXPECT_EQ(count, 7);
+  EXPECT_EQ(count, 8);
 }
 
 TEST(Readme, SystemParses) {

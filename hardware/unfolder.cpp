@@ -1,0 +1,210 @@
+#include "hardware/unfolder.hpp"
+
+#include <algorithm>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+int players(const Schedule& schedule, Players who) {
+  return who == Players::ranks ? schedule.ranks_per_stage : schedule.classes;
+}
+
+std::vector<std::vector<std::size_t>> player_groups(const Schedule& s, Group g, Players who) {
+  const auto player_of = [&](int rank) {
+    return static_cast<std::size_t>(who == Players::ranks ? rank : s.class_of(rank));
+  };
+  std::vector<std::vector<std::size_t>> out;
+  std::vector<bool> seen(static_cast<std::size_t>(players(s, who)), false);
+  const int span = g.size * g.stride;
+  SL_CHECK(s.ranks_per_stage % span == 0, "groups tile the ranks of a stage");
+  for (int base = 0; base < s.ranks_per_stage; ++base) {
+    if (base % span >= g.stride || seen[player_of(base)]) continue;
+    std::vector<std::size_t> members;
+    for (int m = 0; m < g.size; ++m) {
+      const std::size_t p = player_of(base + m * g.stride);
+      if (std::find(members.begin(), members.end(), p) == members.end()) members.push_back(p);
+      seen[p] = true;
+    }
+    out.push_back(std::move(members));
+  }
+  if (std::all_of(out.begin(), out.end(), [](const auto& m) { return m.size() == 1; })) out.clear();
+  return out;
+}
+
+Unfolder::Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who)
+    : s_(schedule), graph_(graph), who_(who), players_(static_cast<std::size_t>(players(schedule, who))) {
+  barrier_.resize(players_);
+  lanes_.resize(players_, kIdle);
+  groups_.resize(s_.ops.size());
+  for (OpIndex i = 0; i < s_.ops.size(); ++i) {
+    for (int k = 0; k < s_.classes; ++k) costs_.push_back(cost.price(s_.op_of_class(i, k)));
+    const Block& block = *std::find_if(s_.blocks.begin(), s_.blocks.end(),
+                                       [&](const Block& b) { return i >= b.first && i < b.last; });
+    if (is_communication(s_.ops[i].kind) && !block.handoff)
+      groups_[i] = player_groups(s_, s_.ops[i].group, who_);
+  }
+}
+
+void Unfolder::stage() {
+  ++stage_;
+  lanes_.assign(players_, kIdle);
+}
+
+void Unfolder::release(const State& state) {
+  stage_ = 0;
+  const auto at = [&](double time) {
+    return graph_.add(Seconds(time), {}, {}, Sharing::equal_slowdown, kJoinTag);
+  };
+  for (std::size_t p = 0; p < players_; ++p) {
+    barrier_[p].assign({at(state.at[p])});
+    for (std::size_t l = 0; l < kLanes; ++l)
+      lanes_[p][l] = state.tails[p][l] < 0 ? kNone : at(state.tails[p][l]);
+  }
+}
+
+void Unfolder::ends(const Timeline& timeline, State& state) const {
+  state.at.assign(players_, 0);
+  for (std::size_t p = 0; p < players_; ++p) {
+    for (const TaskId t : barrier_[p]) state.at[p] = std::max(state.at[p], timeline.spans[t].end.value);
+    for (std::size_t l = 0; l < kLanes; ++l) {
+      const bool used = is_detached(static_cast<Lane>(l)) && lanes_[p][l] != kNone;
+      state.tails[p][l] = used ? timeline.spans[lanes_[p][l]].end.value : -1;
+    }
+  }
+}
+
+std::vector<TaskId> Unfolder::barriers() const {
+  std::vector<TaskId> all;
+  for (const auto& of_player : barrier_) all.insert(all.end(), of_player.begin(), of_player.end());
+  return all;
+}
+
+void Unfolder::block(const Block& b) {
+  done_.assign(players_ * (b.last - b.first), kNone);
+  for (auto& lanes : lanes_) {
+    for (std::size_t l = 0; l < kLanes; ++l) {
+      if (!is_detached(static_cast<Lane>(l))) lanes[l] = kNone;
+    }
+  }
+  for (OpIndex i = b.first; i < b.last; ++i) {
+    if (is_hop(s_.ops[i])) {
+      hop(b, i);
+    } else if (groups_[i].empty()) {
+      for (std::size_t p = 0; p < players_; ++p) {
+        if (!takes_part(s_.ops[i], rank_of(p))) continue;
+        deps_.clear();
+        wait_for(b, i, p);
+        finish(b, i, p, add(i, p));
+      }
+    } else if (s_.ops[i].kind == OpKind::send_recv) {
+      ring(b, i);
+    } else {
+      meeting(b, i);
+    }
+  }
+  for (std::size_t p = 0; p < players_; ++p) {
+    barrier_[p].clear();
+    for (std::size_t l = 0; l < kLanes; ++l) {
+      if (!is_detached(static_cast<Lane>(l)) && lanes_[p][l] != kNone) barrier_[p].push_back(lanes_[p][l]);
+    }
+  }
+}
+
+int Unfolder::rank_of(std::size_t player) const {
+  return static_cast<int>(player) * (who_ == Players::ranks ? 1 : s_.class_stride);
+}
+
+void Unfolder::wait_for(const Block& b, OpIndex i, std::size_t p) {
+  const auto list = s_.dependencies_of(s_.ops[i]);
+  for (const OpIndex d : list) {
+    const TaskId task = done_[p * (b.last - b.first) + d - b.first];
+    if (task != kNone) deps_.push_back(task);
+  }
+  const TaskId previous = lanes_[p][static_cast<std::size_t>(s_.ops[i].lane)];
+  if (previous != kNone) deps_.push_back(previous);
+  if (list.empty() && previous == kNone) deps_.insert(deps_.end(), barrier_[p].begin(), barrier_[p].end());
+}
+
+TaskId Unfolder::add(OpIndex i, std::size_t p) {
+  const int rank_class = who_ == Players::ranks ? s_.class_of(static_cast<int>(p)) : static_cast<int>(p);
+  const OpCost& c = costs_[i * static_cast<std::size_t>(s_.classes) + static_cast<std::size_t>(rank_class)];
+  const auto resources = static_cast<ResourceId>(RankResource::count);
+  const auto rank = static_cast<ResourceId>(static_cast<std::size_t>(stage_) * players_ + p);
+  std::array<Demand, 4> demands;
+  const std::size_t n = demands_of(c, rank * resources, demands);
+  return graph_.add(c.latency, {demands.data(), n}, deps_, sharing_of(s_.ops[i]),
+                    static_cast<std::uint32_t>(p * s_.ops.size() + i));
+}
+
+TaskId Unfolder::join() { return graph_.add(Seconds(0), {}, deps_, Sharing::equal_slowdown, kJoinTag); }
+
+void Unfolder::finish(const Block& b, OpIndex i, std::size_t p, TaskId task) {
+  done_[p * (b.last - b.first) + i - b.first] = task;
+  lanes_[p][static_cast<std::size_t>(s_.ops[i].lane)] = task;
+}
+
+// One member sends, in the order of its sends, and goes on; the next of its group waits where it needs what
+// comes. Receives are posted ahead.
+void Unfolder::hop(const Block& b, OpIndex i) {
+  for (const auto& members : groups_[i]) {
+    const auto sender = static_cast<std::size_t>(s_.ops[i].member);
+    const std::size_t from = members[sender], to = members[sender + 1];
+    deps_.clear();
+    wait_for(b, i, from);
+    const TaskId sent = add(i, from);
+    lanes_[from][static_cast<std::size_t>(Lane::send)] = sent;
+    done_[to * (b.last - b.first) + i - b.first] = sent;
+  }
+}
+
+// Player p sends to the next of its group; its op ends when it has sent and received.
+void Unfolder::ring(const Block& b, OpIndex i) {
+  for (const auto& members : groups_[i]) {
+    std::vector<TaskId> sent;
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      deps_.clear();
+      wait_for(b, i, members[m]);
+      wait_for(b, i, members[(m + 1) % members.size()]);
+      sent.push_back(add(i, members[m]));
+    }
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      deps_.assign({sent[m], sent[(m + members.size() - 1) % members.size()]});
+      finish(b, i, members[m], join());
+    }
+  }
+}
+
+void Unfolder::meeting(const Block& b, OpIndex i) {
+  for (const auto& members : groups_[i]) {
+    deps_.clear();
+    for (const std::size_t p : members) wait_for(b, i, p);
+    deps_.assign({join()});
+    std::vector<TaskId> own;
+    for (const std::size_t p : members) own.push_back(add(i, p));
+    if (s_.ops[i].variants == kAlike) {
+      for (std::size_t m = 0; m < members.size(); ++m) finish(b, i, members[m], own[m]);
+      continue;
+    }
+    deps_ = own;
+    const TaskId all = join();
+    for (const std::size_t p : members) finish(b, i, p, all);
+  }
+}
+
+void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who) {
+  graph.clear();
+  Unfolder unfolder(schedule, cost, graph, who);
+  for (const Stage& stage : schedule.stages) {
+    for (int copy = 0; copy < stage.copies; ++copy) {
+      unfolder.stage();
+      for (const Repeat& repeat : schedule.program_of(stage)) {
+        for (int t = 0; t < repeat.times; ++t) {
+          for (const BlockIndex b : schedule.blocks_of(repeat)) unfolder.block(schedule.blocks[b]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace shardline

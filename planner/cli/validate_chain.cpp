@@ -1,0 +1,24 @@
+#include <fmt/format.h>
+
+#include "planner/cli/sweep_parts.hpp"
+#include "planner/cli/validate_parts.hpp"
+#include "planner/published/kv_runahead_paper.hpp"
+#include "reports/atomic_file.hpp"
+
+namespace shardline::cli {
+
+int validate_chain(const std::string& truth_file, const std::string& out, const Provenance& made_by) {
+  const ChainTruth truth = chain_truth_of(truth_file, catalogs());
+  if (!out.empty()) make_output_folder(out);
+  const PaperReport paper = chain_paper(truth, catalogs(), [] { return !interrupted(); });
+  fmt::print("{}", terminal_text(paper));
+  if (out.empty()) return 0;
+  const std::filesystem::path folder(out);
+  write_file(folder / "kv_runahead.csv", values_csv({&paper, 1}));
+  write_picture(scatter_plot(paper, "shardline " + made_by.version + ": " + made_by.command),
+                folder / "kv_runahead");
+  fmt::print("wrote {}: kv_runahead.csv, kv_runahead.png, kv_runahead.svg\n", folder.string());
+  return 0;
+}
+
+}  // namespace shardline::cli

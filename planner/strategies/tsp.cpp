@@ -1,0 +1,35 @@
+// TSP, the baseline of KV-Runahead (arXiv 2405.05329, section 3): tensor and sequence parallelism over equal
+// intervals of the tokens; keys and values of all of them are gathered in every layer. The last interval sees
+// most keys, and has most work where attention is exact.
+#include "planner/strategies/context_step.hpp"
+#include "planner/strategies/table.hpp"
+
+namespace shardline {
+
+namespace {
+
+void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
+  enumerate_context(c, gpus, space, StrategyId::tsp, out);
+}
+
+std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }
+
+void lower(Schedule& s, const Case& c, const Plan& p) {
+  build_prefill(s, c, p, interval_layout(batch_requests(c, p), p.cp, cached_placement(c, p), {}), false,
+                [](ContextStep& step) { step.attend_gathered(); });
+}
+
+}  // namespace
+
+const Strategy kTsp{StrategyId::tsp,
+                    "tsp",
+                    "context parallelism: equal intervals, KV gathered, then one attention",
+                    "arXiv 2405.05329",
+                    false,
+                    true,
+                    true,
+                    enumerate,
+                    check,
+                    lower};
+
+}  // namespace shardline

@@ -1,0 +1,116 @@
+// Published tables of KV-Runahead: what is read, what counts, and that the report follows from its points.
+#include <gtest/gtest.h>
+
+#include "planner/published/kv_runahead_paper.hpp"
+#include "tests/planner/support.hpp"
+#include "tests/support/bad_input.hpp"
+
+namespace shardline {
+namespace {
+
+Catalogs catalogs() {
+  return {source_path("models/catalog"), source_path("hardware/catalog"), source_path("scenarios")};
+}
+
+TEST(ChainTruth, BadInput) {
+  ::shardline::testing::expect_messages(
+      "chain_truth", ".yaml", 3,
+      [](const std::string& name, const std::string& text) { parse_chain_truth(name, text, catalogs()); });
+}
+
+constexpr const char* kMine = R"(
+table1:
+  unit: ms
+  columns: [model, context, gpus, tsp, kvr_e, kvr_s, speedup]
+  rows:
+    - [llama-7b, 1024, 4, 107, 100, 97, 1.1]
+    - [llama-13b, 4096, 8, 300, 300, null, 1.1]
+    - [falcon-7b, 4096, 2, 300, 300, 280, 1.1]
+    - [llama-30b, 8192, 4, 2000, 2000, 1500, 1.1]
+table3:
+  unit: s
+  model: llama-7b
+  columns: [context, base_1gpu, gpu2_10GBps, gpu4_1GBps]
+  rows:
+    - [4096, 0.65, 0.4, 0.9]
+)";
+
+TEST(ChainTruth, ValuesOfAnyModelAreReadAndMarked) {
+  const ChainTruth shipped = chain_truth_of("", catalogs());
+  EXPECT_EQ(shipped.values.size(), 2u * 20 + 2 * 6 + 5 * 2);
+  std::size_t fitted = 0;
+  for (const ChainValue& v : shipped.values) fitted += v.calibration;
+  EXPECT_EQ(fitted, 6u);  // of 8 marks: two are of rows that are not in the file
+  ChainTruth mine = parse_chain_truth("mine.yaml", kMine, catalogs());
+  ASSERT_EQ(mine.values.size(), 3u + 2 + 3 + 3 + 3);
+  EXPECT_EQ(mine.values[1].method, ChainMethod::kvr_even);
+  EXPECT_DOUBLE_EQ(mine.values[0].time.value, 0.107);
+  EXPECT_EQ(mine.values.back().gpus, 4);
+  EXPECT_EQ(mine.values.back().network, 1);
+  EXPECT_FALSE(mine.machine);
+}
+
+TEST(ChainTruth, ModelsOfAnyNameHaveCosts) {
+  const ChainTruth shipped = chain_truth_of("", catalogs());
+  EXPECT_EQ(shipped.machine->of("llama-13b"), shipped.machine->of("llama-7b"));
+  EXPECT_NE(shipped.machine->of("falcon-7b"), shipped.machine->of("falcon-1b"));
+  EXPECT_EQ(shipped.machine->of("deepseek-r1"), nullptr);
+}
+
+TEST(ChainPaper, SummariesFollowFromThePoints) {
+  ChainTruth truth = parse_chain_truth("mine.yaml", kMine, catalogs());
+  truth.machine = chain_truth_of("", catalogs()).machine;
+  const PaperReport report = chain_paper(truth, catalogs());
+  std::size_t points = 0;
+  for (const PaperGroup& g : report.groups) {
+    const ErrorSummary e = errors_of(report, g.name, g.counted);
+    if (!g.finding.empty()) continue;
+    EXPECT_EQ(e.count, g.errors.count) << g.name;
+    EXPECT_EQ(e.median, g.errors.median) << g.name;
+    EXPECT_EQ(e.largest, g.errors.largest) << g.name;
+    points += g.errors.count + g.fitted;
+  }
+  EXPECT_EQ(points, report.points.size());
+  // A searched partition is never slower than equal parts.
+  double even = 0;
+  for (const PaperPoint& p : report.points) {
+    if (p.label.ends_with("kvr_e")) even = p.ours;
+    if (p.label.ends_with("kvr_s")) {
+      EXPECT_LE(p.ours, even) << p.label;
+    }
+  }
+}
+
+TEST(ChainPaper, AnInterruptIsAnError) {
+  EXPECT_THROW(chain_paper(chain_truth_of("", catalogs()), catalogs(), [] { return false; }), UserError);
+}
+
+TEST(Partition, TheSearchFindsTheBestOfAllPartitions) {
+  Case c = decode_case("llama-7b", "a100-sxm", 0);
+  c.system.calibration = {};
+  c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+  c.phase = Phase::prefill;
+  c.model.layers = c.model.dense_layers = 3;
+  for (const AttentionKernel kernel : {AttentionKernel::flash, AttentionKernel::eager}) {
+    c.kernels.attention = kernel;
+    c.kernels.score_traffic = Bytes(kernel == AttentionKernel::eager ? 27 : 0);
+    c.requests = {{0, 30'000}};
+    Plan plan;
+    plan.strategy = StrategyId::kv_runahead;
+    plan.cp = 3;
+    Evaluator e(c);
+    const FoundPartition found = best_partition_by_events(e, plan);
+    double best = 1e300;
+    for (long long i = 250; i < 30'000; i += 250) {
+      for (long long j = 250; i + j < 30'000; j += 250) {
+        plan.partition = {i, j, 30'000 - i - j};
+        best = std::min(best, e.simulate(plan).value);
+      }
+    }
+    EXPECT_LE(found.ttft.value, best * 1.002);
+    EXPECT_LT(found.evaluations, 1000);
+  }
+}
+
+}  // namespace
+}  // namespace shardline
