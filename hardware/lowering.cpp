@@ -54,6 +54,16 @@ void lower_block(const Schedule& schedule, const Block& block, CostModel& cost, 
 // Blocks end in barriers, so a pass is the sum of its blocks' makespans [H16].
 PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans) {
   PassTime pass;
+  if (schedule.rounds > 1) {
+    double busy = 0;
+    for (const RoundTime& r : play_rounds(schedule, makespans)) {
+      busy = r.round == 0 ? 0 : busy;
+      busy += (r.end - r.start).value;
+      pass.latency = r.sent;
+      pass.busiest = std::max(pass.busiest, Seconds(busy));
+    }
+    return pass;
+  }
   for (const Stage& stage : schedule.stages) {
     double all = 0, busy = 0;
     for (const Repeat& repeat : schedule.program_of(stage)) {
@@ -78,6 +88,73 @@ PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& s
     scratch.makespans.push_back(scratch.timeline.makespan().value);
   }
   return add_up(schedule, scratch.makespans);
+}
+
+std::vector<RoundTime> play_rounds(const Schedule& schedule, const std::vector<double>& makespans) {
+  std::vector<RoundTime> out;
+  const auto rounds = static_cast<std::size_t>(schedule.rounds);
+  std::vector<double> busy(rounds), hand_off(rounds), arrived(rounds, 0);
+  int index = 0;
+  for (const Stage& stage : schedule.stages) {
+    busy.assign(rounds, 0);
+    hand_off.assign(rounds, 0);
+    for (const Repeat& repeat : schedule.program_of(stage)) {
+      for (const BlockIndex b : schedule.blocks_of(repeat)) {
+        auto& sum = schedule.blocks[b].handoff ? hand_off : busy;
+        sum[static_cast<std::size_t>(repeat.round)] += makespans[b] * repeat.times;
+      }
+    }
+    for (int copy = 0; copy < stage.copies; ++copy, ++index) {
+      double free = 0, link_free = 0;
+      for (std::size_t r = 0; r < rounds; ++r) {
+        const double start = std::max(free, arrived[r]);
+        free = start + busy[r];
+        link_free = std::max(free, link_free) + hand_off[r];
+        arrived[r] = link_free;
+        out.push_back({index, static_cast<int>(r), Seconds(start), Seconds(free), Seconds(link_free)});
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<double> executions_on_path(const Schedule& schedule, const std::vector<RoundTime>& rounds) {
+  std::vector<const Stage*> stages;
+  for (const Stage& s : schedule.stages) stages.insert(stages.end(), static_cast<std::size_t>(s.copies), &s);
+  std::vector<double> times(schedule.blocks.size(), 0);
+  const auto add = [&](const RoundTime& at, bool handoff) {
+    for (const Repeat& repeat : schedule.program_of(*stages[static_cast<std::size_t>(at.stage)])) {
+      if (repeat.round != at.round) continue;
+      for (const BlockIndex b : schedule.blocks_of(repeat)) {
+        if (schedule.blocks[b].handoff == handoff) times[b] += repeat.times;
+      }
+    }
+  };
+  // Backwards from the end: what each round waited for, in its stage or on its link.
+  const auto cell = [&](int stage, int round) -> const RoundTime& {
+    return rounds[static_cast<std::size_t>(stage * schedule.rounds + round)];
+  };
+  RoundTime at = rounds.back();
+  for (bool sending = true;;) {
+    add(at, sending);
+    if (sending) {
+      const bool queued = at.round > 0 && cell(at.stage, at.round - 1).sent > at.end;
+      if (queued) {
+        at = cell(at.stage, at.round - 1);
+      } else {
+        sending = false;
+      }
+      continue;
+    }
+    if (at.round > 0 && cell(at.stage, at.round - 1).end == at.start) {
+      at = cell(at.stage, at.round - 1);
+    } else if (at.stage > 0) {
+      at = cell(at.stage - 1, at.round);
+      sending = true;
+    } else {
+      return times;
+    }
+  }
 }
 
 Seconds token_time(const Schedule& schedule, const PassTime& pass) {

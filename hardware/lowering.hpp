@@ -44,6 +44,18 @@ struct PassScratch {
 
 PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch);
 
+/// What one stage does in one round: when it starts and ends, and when the next stage has what it sends.
+struct RoundTime {
+  int stage = 0;  // copies counted
+  int round = 0;
+  Seconds start, end, sent;
+};
+/// [H20] Every stage and round of a pass, stage by stage, from the makespans of the blocks. Of schedules
+/// whose ranks are all alike.
+std::vector<RoundTime> play_rounds(const Schedule& schedule, const std::vector<double>& makespans);
+/// How often each block lies on the longest path through these rounds.
+std::vector<double> executions_on_path(const Schedule& schedule, const std::vector<RoundTime>& rounds);
+
 /// Lower bound of simulate_pass by the longest path with every resource to itself: no engine, no contention
 /// [H17].
 PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch);

@@ -38,9 +38,17 @@ Unfolder::Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, 
   lanes_.resize(players_, kIdle);
   groups_.resize(s_.ops.size());
   for (OpIndex i = 0; i < s_.ops.size(); ++i) {
-    for (int k = 0; k < s_.classes; ++k) costs_.push_back(cost.price(s_.op_of_class(i, k)));
     const Block& block = *std::find_if(s_.blocks.begin(), s_.blocks.end(),
                                        [&](const Block& b) { return i >= b.first && i < b.last; });
+    for (int k = 0; k < s_.classes; ++k) {
+      costs_.push_back(cost.price(s_.op_of_class(i, k)));
+      // Beside the next round, whose collectives it leaves alone [H20].
+      if (s_.rounds > 1 && block.handoff) {
+        const Seconds alone = cost.alone(costs_.back());
+        costs_.back() = OpCost{};
+        costs_.back().latency = alone;
+      }
+    }
     if (is_communication(s_.ops[i].kind) && !block.handoff)
       groups_[i] = player_groups(s_, s_.ops[i].group, who_);
   }
@@ -78,6 +86,11 @@ std::vector<TaskId> Unfolder::barriers() const {
   std::vector<TaskId> all;
   for (const auto& of_player : barrier_) all.insert(all.end(), of_player.begin(), of_player.end());
   return all;
+}
+
+void Unfolder::wait_also(const Barriers& others) {
+  for (std::size_t p = 0; p < others.size(); ++p)
+    barrier_[p].insert(barrier_[p].end(), others[p].begin(), others[p].end());
 }
 
 void Unfolder::block(const Block& b) {
@@ -192,9 +205,49 @@ void Unfolder::meeting(const Block& b, OpIndex i) {
   }
 }
 
+namespace {
+
+// [H20] A stage goes on with its next round while it hands on the one before.
+void lower_rounds(const Schedule& schedule, Unfolder& unfolder) {
+  std::vector<Unfolder::Barriers> arrived(static_cast<std::size_t>(schedule.rounds));
+  for (const Stage& stage : schedule.stages) {
+    for (int copy = 0; copy < stage.copies; ++copy) {
+      unfolder.stage();
+      Unfolder::Barriers done(unfolder.waits().size()), sent = done;
+      auto repeat = schedule.program_of(stage).begin();
+      for (int round = 0; round < schedule.rounds; ++round) {
+        Unfolder::Barriers& from_before = arrived[static_cast<std::size_t>(round)];
+        unfolder.wait_only(done);
+        unfolder.wait_also(from_before);
+        bool handing_on = false;
+        for (; repeat != schedule.program_of(stage).end() && repeat->round == round; ++repeat) {
+          for (int t = 0; t < repeat->times; ++t) {
+            for (const BlockIndex b : schedule.blocks_of(*repeat)) {
+              if (schedule.blocks[b].handoff && !handing_on) {
+                done = unfolder.waits();
+                unfolder.wait_also(sent);
+                handing_on = true;
+              }
+              unfolder.block(schedule.blocks[b]);
+            }
+          }
+        }
+        if (!handing_on) done = unfolder.waits();
+        sent = from_before = unfolder.waits();
+      }
+    }
+  }
+}
+
+}  // namespace
+
 void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who) {
   graph.clear();
   Unfolder unfolder(schedule, cost, graph, who);
+  if (schedule.rounds > 1) {
+    lower_rounds(schedule, unfolder);
+    return;
+  }
   for (const Stage& stage : schedule.stages) {
     for (int copy = 0; copy < stage.copies; ++copy) {
       unfolder.stage();

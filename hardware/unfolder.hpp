@@ -9,7 +9,7 @@
 
 namespace shardline {
 
-/// The sum of the blocks' makespans over a pass.
+/// The sum of the blocks' makespans over a pass; with several rounds, of those on its longest path [H20].
 PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans);
 std::size_t demands_of(const OpCost& cost, ResourceId base, std::array<Demand, 4>& out);
 Sharing sharing_of(const Op& op);
@@ -42,6 +42,12 @@ class Unfolder {
 
   void block(const Block& b);
 
+  /// What the next block of each player waits for.
+  using Barriers = std::vector<std::vector<TaskId>>;
+  const Barriers& waits() const { return barrier_; }
+  void wait_also(const Barriers& others);
+  void wait_only(const Barriers& these) { barrier_ = these; }
+
  private:
   static constexpr TaskId kNone = ~TaskId{0};
   static constexpr std::array<TaskId, kLanes> kIdle{kNone, kNone, kNone, kNone};
@@ -62,9 +68,9 @@ class Unfolder {
   int stage_ = -1;
   std::vector<OpCost> costs_;                                  // [op][class]
   std::vector<std::vector<std::vector<std::size_t>>> groups_;  // [op][group][member]
-  std::vector<std::vector<TaskId>> barrier_;                   // [player]: what its next block waits for
-  std::vector<std::array<TaskId, kLanes>> lanes_;              // [player]: last task of each lane
-  std::vector<TaskId> done_;                                   // [player][op of the block]
+  Barriers barrier_;
+  std::vector<std::array<TaskId, kLanes>> lanes_;  // [player]: last task of each lane
+  std::vector<TaskId> done_;                       // [player][op of the block]
   std::vector<TaskId> deps_;
 };
 

@@ -62,6 +62,7 @@ void Schedule::clear() {
   stages.clear();
   ranks_per_stage = 1;
   in_flight = 1;
+  rounds = 1;
   classes = class_stride = 1;
   detached = false;
   variants.clear();
@@ -150,10 +151,18 @@ void ScheduleBuilder::run(std::initializer_list<BlockIndex> blocks, int times) {
   if (times == 0) return;
   const auto first = static_cast<std::uint32_t>(s_.order.size());
   s_.order.insert(s_.order.end(), blocks);
-  s_.program.push_back({first, static_cast<std::uint32_t>(s_.order.size()), times});
+  s_.program.push_back({first, static_cast<std::uint32_t>(s_.order.size()), times, round_});
+}
+
+void ScheduleBuilder::round(int round) {
+  SL_CHECK(round == 0 || round == round_ + 1, "rounds follow one another");
+  round_ = round;
+  s_.rounds = std::max(s_.rounds, round + 1);
 }
 
 void ScheduleBuilder::end_stage(int copies) {
+  SL_CHECK(round_ == s_.rounds - 1, "all stages have the same rounds");
+  round_ = 0;
   const auto end = static_cast<std::uint32_t>(s_.program.size());
   s_.stages.push_back({program_of_stage_, end, copies});
   program_of_stage_ = end;

@@ -200,6 +200,7 @@ struct Block {
 struct Repeat {
   std::uint32_t first = 0, last = 0;
   int times = 1;
+  int round = 0;
 };
 
 /// program[first, last) run by one pipeline stage. `copies` consecutive stages are alike.
@@ -218,6 +219,10 @@ class Schedule {
   std::vector<Stage> stages;  // at least one
   int ranks_per_stage = 1;
   int in_flight = 1;  // microbatches circulating through the stages
+  // Parts of a microbatch that follow one another through the stages (chunks of a prefill). Each stage has as
+  // many, in order; a stage starts one when it has ended the one before and the stage before has handed it
+  // on.
+  int rounds = 1;
   // Rank r is of class (r / class_stride) % classes. Ranks of one class have equal shapes throughout.
   int classes = 1, class_stride = 1;
   bool detached = false;  // some op is on a detached lane
@@ -258,6 +263,8 @@ class ScheduleBuilder {
 
   void begin_block(const char* name, bool handoff = false);
   BlockIndex end_block();
+  /// The runs that follow are of the stage's round `round`: 0, 1, ...
+  void round(int round);
   /// Lets the current stage run these blocks in turn, `times` times; nothing if `times` is 0.
   void run(std::initializer_list<BlockIndex> blocks, int times = 1);
   void end_stage(int copies = 1);
@@ -286,6 +293,7 @@ class ScheduleBuilder {
   Op& add(OpKind kind, Part part, const char* name, double launches);
   Schedule& s_;
   std::uint32_t program_of_stage_ = 0;
+  int round_ = 0;
   bool explicit_dependencies_ = false;
   Drive drive_ = Drive::graph;
   std::vector<OpIndex> next_dependencies_;

@@ -9,6 +9,11 @@ namespace shardline {
 
 namespace {
 
+// Of all requests in one forward pass.
+long long chunk_tokens(const Case& c, const Plan& p) {
+  return static_cast<long long>(p.prefill_chunk) * p.batch * static_cast<long long>(c.requests.size());
+}
+
 Deployment tensorrt_llm(const Case& c, const Plan& p) {
   Deployment d{"TensorRT-LLM", {}, {}};
   // With attention DP the engine counts the whole stage as tensor parallel.
@@ -33,6 +38,10 @@ Deployment tensorrt_llm(const Case& c, const Plan& p) {
     if (p.chunks > 1) d.notes.emplace_back("HOP-B is not implemented there: expect the TTL of chunks=1");
   }
   d.lines.push_back(fmt::format("max_batch_size: {}", p.batch));
+  if (p.prefill_chunk > 0) {
+    d.lines.emplace_back("enable_chunked_prefill: true");
+    d.lines.push_back(fmt::format("max_num_tokens: {}", chunk_tokens(c, p)));
+  }
   if (p.dp > 1 && p.tpa > 1) {
     d.notes.emplace_back(
         "its attention DP gives every GPU a request; a TP group inside each DP rank is not documented");
@@ -46,9 +55,29 @@ Deployment vllm(const Case& c, const Plan& p) {
   if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
   if (p.dp > 1) line += fmt::format(" --data-parallel-size {}", p.dp);
   if (p.ep > 1) line += " --enable-expert-parallel";
-  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight, c.context);
+  const bool prefill = c.phase == Phase::prefill;
+  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight,
+                      prefill ? c.longest() : c.context);
+  if (p.prefill_chunk > 0) {
+    line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", chunk_tokens(c, p));
+  }
   d.lines.push_back(std::move(line));
   if (p.ep > 1 && p.tpf > 1) d.notes.emplace_back("expert parallelism there spans all GPUs (tpf=1)");
+  return d;
+}
+
+// Its stages take different chunks of one request at the same time
+// (docs.sglang.io/advanced_features/pipeline_parallelism.html).
+Deployment sglang(const Case& c, const Plan& p) {
+  Deployment d{"SGLang", {}, {}};
+  std::string line = fmt::format("python3 -m sglang.launch_server --model-path MODEL --tp-size {}", p.tpa);
+  if (p.pp > 1) line += fmt::format(" --pp-size {}", p.pp);
+  if (p.ep > 1) line += fmt::format(" --ep-size {}", p.ep);
+  line += fmt::format(" --chunked-prefill-size {} --context-length {}", chunk_tokens(c, p), c.longest());
+  d.lines.push_back(std::move(line));
+  if (p.pp > 1)
+    d.notes.emplace_back(
+        "--enable-dynamic-chunking shortens later chunks: expect a TTFT at or below this one");
   return d;
 }
 
@@ -88,6 +117,7 @@ std::vector<Deployment> deployments(const Case& c, const Plan& p) {
   }
   if (p.strategy != StrategyId::kv_shard) out.push_back(tensorrt_llm(c, p));
   if (p.kvp == 1) out.push_back(vllm(c, p));
+  if (p.prefill_chunk > 0) out.push_back(sglang(c, p));
   return out;
 }
 

@@ -82,7 +82,11 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   }
   PassScratch scratch(evaluator.cost());
   Seconds pass;
-  const std::vector<double> runs = executions(s);
+  std::vector<double> runs = executions(s);
+  if (s.rounds > 1) {
+    simulate_pass(s, evaluator.cost(), scratch);
+    runs = executions_on_path(s, play_rounds(s, scratch.makespans));
+  }
   for (BlockIndex i = 0; i < s.blocks.size(); ++i) {
     const Block& block = s.blocks[i];
     lower_block(s, block, evaluator.cost(), scratch.graph);

@@ -6,7 +6,7 @@ namespace shardline {
 
 const std::vector<std::string>& metric_names() {
   static const std::vector<std::string> names{
-      "tokens_per_s_user", "tokens_per_s_gpu", "ttl", "users", "gpus", "memory"};
+      "tokens_per_s_user", "tokens_per_s_gpu", "ttl", "users", "gpus", "memory", "gpu_seconds"};
   return names;
 }
 
@@ -28,6 +28,8 @@ double value(Metric m, const Point& p) {
       return p.plan.gpus();
     case Metric::memory:
       return p.memory.value;
+    case Metric::gpu_seconds:
+      return p.ttl.value * p.plan.gpus() / static_cast<double>(p.plan.users());
   }
   return 0;
 }

@@ -9,7 +9,16 @@
 
 namespace shardline {
 
-enum class Metric : std::uint8_t { tokens_per_s_user, tokens_per_s_gpu, ttl, users, gpus, memory };
+/// gpu_seconds: of one batch entry, so of one request where an entry is one.
+enum class Metric : std::uint8_t {
+  tokens_per_s_user,
+  tokens_per_s_gpu,
+  ttl,
+  users,
+  gpus,
+  memory,
+  gpu_seconds
+};
 const std::vector<std::string>& metric_names();
 /// Higher is better (else lower is).
 bool maximised(Metric metric);

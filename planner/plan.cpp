@@ -22,7 +22,7 @@ struct Field {
   int absent;  // value that is not printed
 };
 
-constexpr std::array<Field, 18> kFields{{{"pp", &Plan::pp, 1},
+constexpr std::array<Field, 19> kFields{{{"pp", &Plan::pp, 1},
                                          {"dp", &Plan::dp, 1},
                                          {"kvp", &Plan::kvp, 1},
                                          {"cp", &Plan::cp, 1},
@@ -33,6 +33,7 @@ constexpr std::array<Field, 18> kFields{{{"pp", &Plan::pp, 1},
                                          {"chunks", &Plan::chunks, 1},
                                          {"in_flight", &Plan::in_flight, 1},
                                          {"batch", &Plan::batch, 0},
+                                         {"prefill_chunk", &Plan::prefill_chunk, 0},
                                          {"anchor", &Plan::anchor, 0},
                                          {"passing", &Plan::passing, 0},
                                          {"query", &Plan::query, 0},

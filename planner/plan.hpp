@@ -53,6 +53,7 @@ struct Plan {
   int chunks = 1;     // HOP-B: chunks of requests whose exchange overlaps the next chunk's attention; 1: off
   int in_flight = 1;  // microbatches circulating through the stages
   int batch = 1;      // requests per attention group and microbatch
+  int prefill_chunk = 0;             // tokens of a request that pass the layers at a time; 0: all of them
   std::vector<long long> partition;  // tokens of a sequence per context-parallel rank; empty: equal parts
   ShardOrder layout = ShardOrder::zigzag;
   // Approximate strategies; 0: not used. In tokens, but `retaining`.

@@ -125,6 +125,10 @@ void read_search(const Reader& root, SearchOptions& o, int system_gpus, Phase ph
   if (const auto v = root.find("pipeline_stages")) o.space.stages = read_counts(*v, 4096);
   if (const auto v = root.find("degrees")) o.space.degrees = read_degrees(*v);
   if (const auto v = root.find("duplicate_kv")) o.space.duplicate_kv = v->boolean();
+  if (const auto v = root.find("prefill_chunks")) {
+    o.space.prefill_chunks = scenario_parts::read_chunks(*v);
+    if (phase == Phase::decode) v->fault("prefill_chunks is for prefill");
+  }
   if (const auto v = root.find("hopb_chunks")) o.space.chunks = read_counts(*v, 4096);
   if (const auto v = root.find("all_reduce")) {
     o.all_reduce =
@@ -135,8 +139,9 @@ void read_search(const Reader& root, SearchOptions& o, int system_gpus, Phase ph
   std::vector<Metric> meaning;
   for (std::size_t i = 0; i < metrics.size(); ++i) meaning.push_back(static_cast<Metric>(i));
   if (phase == Phase::prefill) {
-    metrics = {"ttft", "gpus", "requests_per_s_gpu", "requests", "memory"};
-    meaning = {Metric::ttl, Metric::gpus, Metric::tokens_per_s_gpu, Metric::users, Metric::memory};
+    metrics = {"ttft", "gpus", "gpu_seconds", "requests_per_s_gpu", "requests", "memory"};
+    meaning = {Metric::ttl,   Metric::gpus,  Metric::gpu_seconds, Metric::tokens_per_s_gpu,
+               Metric::users, Metric::memory};
     o.x = Metric::gpus;
     o.y = Metric::ttl;
   }
@@ -315,8 +320,8 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   if (asked.question == Question::sweep) {
     read_search(root, options, system_gpus, phase);
   } else {
-    for (const char* key : {"strategies", "gpus", "batch", "pipeline_stages", "degrees", "pareto", "compare",
-                            "approximate", "layout"}) {
+    for (const char* key : {"strategies", "gpus", "batch", "pipeline_stages", "prefill_chunks", "degrees",
+                            "pareto", "compare", "approximate", "layout"}) {
       if (const auto v = root.find(key)) v->fault(fmt::format("{} is for sweeps", key));
     }
   }

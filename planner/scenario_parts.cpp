@@ -25,6 +25,20 @@ std::optional<std::size_t> choice(const Reader& r, const std::vector<std::string
   return r.is_scalar() && r.text() == names[i] ? std::optional(i) : std::nullopt;
 }
 
+std::vector<int> read_chunks(const Reader& r) {
+  constexpr long long kMost = 1'000'000;
+  std::vector<int> out;
+  if (r.is_sequence()) {
+    for (const Reader& item : r.items()) out.push_back(static_cast<int>(item.tokens(1, kMost)));
+    if (out.empty()) r.fault(r.path() + " is empty", {"expected a list as [8Ki tokens, 32Ki tokens]"});
+  } else {
+    out.push_back(static_cast<int>(r.tokens(1, kMost)));
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
 std::vector<int> read_counts(const Reader& r, int highest) {
   std::vector<int> out;
   bool reversed = false;

@@ -16,6 +16,9 @@ std::optional<std::size_t> choice(const Reader& r, const std::vector<std::string
 /// One count, a list, or {from, to} with an optional step: `double` or a number to add. Ascending, each once.
 std::vector<int> read_counts(const Reader& r, int highest);
 
+/// One number of tokens or a list: ascending, each once.
+std::vector<int> read_chunks(const Reader& r);
+
 Kernels read_kernels(const Reader& r);
 std::vector<Request> read_requests(const Reader& r);
 Approximate read_approximate(const Reader& r);

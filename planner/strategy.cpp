@@ -73,7 +73,23 @@ std::optional<std::string> unused_sizes(const Plan& p) {
   return std::nullopt;
 }
 
+long long longest_fresh(const Case& c) {
+  long long longest = 0;
+  for (const Request& r : c.requests) longest = std::max(longest, r.fresh);
+  return longest;
+}
+
 }  // namespace
+
+void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std::vector<Plan>& out) {
+  if (c.phase != Phase::prefill || c.system.runtime.host_layer > Seconds(0)) return;
+  plan.in_flight = 1;
+  for (const int chunk : space.prefill_chunks) {
+    if (chunk >= longest_fresh(c)) continue;
+    plan.prefill_chunk = chunk;
+    out.push_back(plan);
+  }
+}
 
 std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   const Model& m = c.model;
@@ -126,6 +142,18 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   }
   if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
+  }
+  if (p.prefill_chunk > 0) {
+    if (c.phase != Phase::prefill || (p.strategy != StrategyId::tensor && p.strategy != StrategyId::pipeline))
+      return fmt::format("prefill_chunk is for prefill by tensor or pipeline, not {}{}", s.name,
+                         c.phase == Phase::decode ? " in decoding" : "");
+    if (p.in_flight > 1)
+      return std::string("prefill_chunk needs in_flight=1: chunks of one microbatch fill the stages");
+    if (p.prefill_chunk >= longest_fresh(c))
+      return too_many("prefill_chunk", p.prefill_chunk, "all new tokens but one,", longest_fresh(c) - 1);
+    if (c.system.runtime.host_layer > Seconds(0))
+      return std::string(
+          "prefill_chunk is not for systems with runtime.host_layer, where hosts launch whole layers");
   }
   if (p.layout == ShardOrder::contiguous && p.strategy != StrategyId::ring_pass_kv)
     return fmt::format("layout=contiguous is for ring_pass_kv, not {}", s.name);

@@ -21,6 +21,7 @@ struct DegreeRange {
 /// Which plans a sweep looks at, apart from GPU counts and batches.
 struct SearchSpace {
   std::vector<int> chunks{1};        // HOP-B chunk counts to try; 1 is off
+  std::vector<int> prefill_chunks;   // tokens per chunk to try, beside whole requests
   std::vector<int> stages;           // pipeline stages to try; empty: every divisor of the GPU count
   bool duplicate_kv = false;         // let TPA exceed the KV heads in sequence-sharded strategies
   std::vector<DegreeRange> degrees;  // plans outside any of them are left out
@@ -54,6 +55,10 @@ double attention_computed(const Case& c, const Plan& plan);
 /// Why the plan cannot be run on the case (degrees that do not multiply out, more GPUs than there are, ...),
 /// or nothing.
 std::optional<std::string> check_plan(const Case& c, const Plan& plan);
+
+/// Appends `plan` with each of these chunks that is shorter than the longest request, one microbatch in
+/// flight.
+void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std::vector<Plan>& out);
 
 /// Divisors of n, ascending.
 std::vector<int> divisors(int n);

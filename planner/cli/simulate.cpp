@@ -221,6 +221,37 @@ void collect_ranks(Evaluator& e, TraceNames& names, std::vector<TraceEvent>& eve
   }
 }
 
+// Every stage and chunk: how the chunks of a prefill fill the pipeline.
+void collect_rounds(Evaluator& e, TraceNames& names, std::vector<TraceEvent>& events, Gantt& gantt) {
+  PassScratch scratch(e.cost());
+  const Schedule& s = e.schedule();
+  simulate_pass(s, e.cost(), scratch);
+  constexpr int kShown = 16;  // stages of the picture; the trace has them all
+  gantt.pale.clear();
+  for (const RoundTime& r : play_rounds(s, scratch.makespans)) {
+    if (r.round == 0) {
+      names.processes.push_back({r.stage, fmt::format("stage {}", r.stage)});
+      name_lanes(names, r.stage, s);
+    }
+    const std::string chunk = fmt::format("chunk {}", r.round);
+    events.push_back(
+        {r.stage, static_cast<int>(Lane::compute), chunk, "layers", r.start, r.end - r.start, {}});
+    if (r.sent > r.end) {
+      events.push_back({r.stage,
+                        static_cast<int>(Lane::communication),
+                        chunk + " to the next stage",
+                        "hand-off",
+                        r.end,
+                        r.sent - r.end,
+                        {}});
+    }
+    if (r.stage < kShown) {
+      gantt.spans.push_back({fmt::format("stage {}", r.stage), r.start.value * 1e6, r.end.value * 1e6,
+                             r.round % 2 == 0 ? "even chunk" : "odd chunk", chunk, false});
+    }
+  }
+}
+
 // One run of each block, back to back.
 void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const std::string& out) {
   e.simulate(plan);
@@ -228,6 +259,12 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
   TraceNames names;
   std::vector<TraceEvent> events;
   Gantt gantt{to_string(plan) + ": one of each block, " + study.title, "time (us)", {}, "pale: beyond data"};
+  if (s.rounds > 1) {
+    gantt.title = to_string(plan) + ": chunks, " + study.title;
+    collect_rounds(e, names, events, gantt);
+    write_files(names, events, gantt, out);
+    return;
+  }
   if (s.classes > 1 || s.detached) {
     collect_ranks(e, names, events, gantt);
     write_files(names, events, gantt, out);

@@ -181,6 +181,8 @@ std::string axis_label(Metric m, Phase phase) {
       return "GPUs";
     case Metric::memory:
       return "memory per GPU (B)";
+    case Metric::gpu_seconds:
+      return phase == Phase::decode ? "GPU-seconds/token" : "GPU-seconds/request";
   }
   return "";
 }
@@ -194,7 +196,11 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
   plot.x_label = axis_label(r.x, study.study.phase);
   plot.y_label = axis_label(r.y, study.study.phase);
   plot.log_y = true;
-  plot.log_x = r.x == Metric::gpus;
+  plot.log_x = r.x == Metric::gpus || r.x == Metric::gpu_seconds;
+  const auto shown = [&](Metric m, const Point& p) {
+    const bool entry = m == Metric::gpu_seconds && !study.study.requests.empty();
+    return value(m, p) / (entry ? static_cast<double>(study.study.requests.size()) : 1);
+  };
   plot.footnote = fmt::format("shardline {}: {}; costs: {}", made_by.version, made_by.command,
                               costs_text(study.study.system));
   bool any_open = false;
@@ -204,7 +210,7 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
     PlotSeries line{name, r.x == Metric::gpus ? PlotStyle::line : PlotStyle::steps, {}},
         open{name, PlotStyle::open_points, {}}, filled{name, PlotStyle::points, {}};
     for (const Point& p : r.frontiers.at(id).points()) {
-      line.points.emplace_back(value(r.x, p), value(r.y, p));
+      line.points.emplace_back(shown(r.x, p), shown(r.y, p));
       (rated.of(p.plan).unmeasured() > 0.5 ? open : filled).points.push_back(line.points.back());
     }
     any_open = any_open || !open.points.empty();

@@ -39,10 +39,10 @@ PlanTable table(const Study& s, const RatedPoints& rated) {
   return {s, rated, header};
 }
 
-// Fewest GPUs first.
+// Lowest cost first.
 std::vector<Point> points_of(const SearchResult& r, const std::vector<StrategyId>& ids) {
   std::vector<Point> out = r.of(ids).points();
-  if (r.x == Metric::gpus) std::reverse(out.begin(), out.end());
+  if (!maximised(r.x)) std::reverse(out.begin(), out.end());
   return out;
 }
 
@@ -61,6 +61,8 @@ void print_frontier(const Study& study, const RatedPoints& rated, const std::vec
   fmt::print("  {}{}\n{}\n",
              study.search.x == Metric::gpus && study.search.y == Metric::ttl
                  ? "Lowest TTFT by GPUs, where more GPUs lower it"
+             : study.search.x == Metric::gpu_seconds && study.search.y == Metric::ttl
+                 ? "Pareto frontier of TTFT and GPU-seconds per request"
                  : "Pareto frontier",
              of, t.text());
 }
@@ -73,8 +75,29 @@ void print_frontiers(const Study& study, const RatedPoints& rated, const SearchR
   print_frontier(study, rated, points_of(r, study.search.strategies), "; approximate strategies too");
 }
 
+// What each strategy can do at best, and what it costs.
+void print_bests(const Study& study, const SearchResult& r) {
+  Table t({"strategy", "lowest TTFT", "GPUs", "GPU-seconds/request", "least GPU-seconds/request", "TTFT",
+           "GPUs"});
+  const auto cost = [&](const Point& p) {
+    return fmt::format("{:.1f}", p.ttl.value * p.plan.gpus() / requests(study, p.plan));
+  };
+  for (const StrategyId id : study.search.strategies) {
+    const auto points = points_of(r, {id});
+    if (points.empty()) {
+      t.add({label(id), "does not fit", "", "", "", "", ""});
+      continue;
+    }
+    const Point &cheap = points.front(), &fast = points.back();
+    t.add({label(id), to_string(fast.ttl), std::to_string(fast.plan.gpus()), cost(fast), cost(cheap),
+           to_string(cheap.ttl), std::to_string(cheap.plan.gpus())});
+  }
+  fmt::print("  Each strategy by itself\n{}\n", t.text());
+}
+
 // One strategy per column: which ring variant or baseline wins at which size.
 void print_strategies(const Study& study, const SearchResult& r) {
+  if (r.x == Metric::gpu_seconds && r.y == Metric::ttl) return print_bests(study, r);
   if (r.x != Metric::gpus || r.y != Metric::ttl || study.search.strategies.size() < 2) return;
   std::vector<std::string> header{"GPUs"};
   for (const StrategyId id : study.search.strategies) header.emplace_back(label(id));

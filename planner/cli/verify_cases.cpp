@@ -113,7 +113,7 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
   if (w.history) v.study.placement = turns(w.requests, p.cp);
   p.strategy = s.id;
   p.tpf = p.tpa;
-  p.in_flight = p.pp;
+  p.in_flight = p.prefill_chunk > 0 ? 1 : p.pp;
   v.plan = p;
   if (check_plan(v.study, p)) return;
   std::vector<long long> lengths;
@@ -128,8 +128,9 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
   }
   v.problem = problem_of(v.study, lengths);
   v.problem.expected_queries = expected;
-  // Without a cache, and with an attention that starts from the hidden state, a whole layer is run.
-  if (!cached && h.kind == AttentionKind::gqa) {
+  // Without a cache, and with an attention that starts from the hidden state, a whole layer is run. All
+  // chunks but the first have a cache.
+  if (!cached && p.prefill_chunk == 0 && h.kind == AttentionKind::gqa) {
     v.problem.hidden = z.hidden;
     v.problem.ffn_inner = z.inner;
   }
@@ -233,6 +234,11 @@ std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
               p.layout = ShardOrder::contiguous;
               add_prefill(s, h, z, w, p, out);
             }
+            for (const int chunk : {7, 16}) {
+              p.prefill_chunk = chunk;
+              if (!s.context_parallel) add_prefill(s, h, z, w, p, out);
+            }
+            p.prefill_chunk = 0;
             if (s.id != StrategyId::kv_runahead && s.id != StrategyId::tsp) continue;
             if (cp == 3) add_prefill(s, h, z, w, p, out, AttentionKernel::eager);
             if (s.id != StrategyId::kv_runahead || w.requests.size() > 1) continue;

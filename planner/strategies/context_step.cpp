@@ -26,7 +26,9 @@ std::vector<Request> batch_requests(const Case& c, const Plan& p) {
 double prefill_rows(const Case& c, const Plan& p) {
   double most = 0;
   for (const Request& r : c.requests) {
-    const double even = std::ceil(static_cast<double>(r.fresh) / p.cp);
+    const double even = p.prefill_chunk > 0
+                            ? static_cast<double>(std::min<long long>(r.fresh, p.prefill_chunk))
+                            : std::ceil(static_cast<double>(r.fresh) / p.cp);
     most += p.partition.empty() ? even : double(*std::max_element(p.partition.begin(), p.partition.end()));
     most += static_cast<double>(anchor_rows(r, p));
   }

@@ -122,11 +122,19 @@ double cache_shards(const Case& c, const Plan& p);
 Bytes prefill_activation_bytes(const Case& c, const Plan& p);  // [P4]
 Bytes prefill_buffer_bytes(const Case& c, const Plan& p);      // [P5]
 
+/// [C4] The blocks of one layer, whose FFN is dense or of experts; 0 for what the model has not.
+struct PrefillBlocks {
+  BlockIndex attend = 0, dense = 0, experts = 0;
+};
+PrefillBlocks add_prefill_blocks(ContextStep& step, void (*attention)(ContextStep&));
+
 /// All stages of a prefill with the attention of a strategy, by default in the shards of [C1].
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
                    void (*attention)(ContextStep&));
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries,
                    void (*attention)(ContextStep&));
+/// [C17] The same, `p.prefill_chunk` tokens of each request at a time.
+void build_chunked_prefill(Schedule& schedule, const Case& c, const Plan& p, void (*attention)(ContextStep&));
 /// Where the cached tokens of a plan's whole batch lie; null: each was prefilled in one turn.
 const Placement* cached_placement(const Case& c, const Plan& p);
 

@@ -1,6 +1,6 @@
 // Tensor parallelism inside pipeline stages. As many microbatches circulate as there are stages, so every
 // stage works all the time and a token takes max(one microbatch's way through all stages, microbatches x
-// slowest stage).
+// slowest stage). A prefill in chunks fills the stages with the chunks of one request instead [C17].
 #include "planner/strategies/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -15,7 +15,10 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
     p.strategy = StrategyId::pipeline;
     p.pp = p.in_flight = pp;
     p.tpa = gpus / pp;
-    with_expert_splits(c, p, p.tpa, out);
+    std::vector<Plan> splits;
+    with_expert_splits(c, p, p.tpa, splits);
+    out.insert(out.end(), splits.begin(), splits.end());
+    for (const Plan& split : splits) with_prefill_chunks(c, split, space, out);
   }
 }
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 
-#include "planner/stages.hpp"
 #include "planner/strategies/context_step.hpp"
 #include "planner/strategies/decode_layer.hpp"
 
@@ -29,8 +28,8 @@ class Layer {
         inner_(share(s_.c.model.ffn_inner, s_.p.tpa)) {
     const Model& m = s_.c.model;
     cached_ = false;
-    for (const Request& r : s_.c.requests) cached_ = cached_ || r.cached > 0;
-    whole_ = s_.flow() && !cached_ && m.attention.kind == AttentionKind::gqa && !has_experts(m) &&
+    for (const long long count : s_.layout.cached_count) cached_ = cached_ || count > 0;
+    whole_ = s_.flow() && !cached_ && s_.p.prefill_chunk == 0 && m.attention.kind == AttentionKind::gqa && !has_experts(m) &&
              m.ffn_kind == FfnKind::gated;
     if (s_.flow()) {
       s_.declare_slots();
@@ -354,49 +353,13 @@ class Layer {
 
 }  // namespace
 
-void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries,
-                   void (*attention)(ContextStep&)) {
-  std::vector<StageLayers> stages;
-  stage_layers(c.model, p.pp, stages);
-  ScheduleBuilder b(schedule);
-  schedule.ranks_per_stage = p.ranks_per_stage();
-  schedule.in_flight = p.in_flight;
-  b.set_classes(p.cp, p.tpa);
-  b.drive(Drive::eager);
-  const auto sequences = static_cast<double>(layout.requests);
-  ContextStep step(b, c, p, std::move(layout), pad_queries);
+PrefillBlocks add_prefill_blocks(ContextStep& step, void (*attention)(ContextStep&)) {
   Layer layer(step, attention);
-  const BlockIndex attend = layer.attention_block();
-  BlockIndex dense = 0, experts = 0, hand_off = 0;
-  if (c.model.dense_layers > 0) dense = layer.dense_block();
-  if (c.model.dense_layers < c.model.layers) experts = layer.expert_block();
-  b.begin_block("head");
-  // Only the last token of each sequence is turned into logits, by the TP group that holds it.
-  b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
-         {sequences, double(c.model.hidden), share(c.model.vocab, p.tpa)});
-  if (p.cp > 1 && c.system.runtime.distribute > Seconds(0)) {
-    b.drive(Drive::distribute);
-    b.elementwise("hand out the document", Part::hop, OpKind::elementwise, {}, 0);
-    b.drive(Drive::eager);
-  }
-  const BlockIndex head = b.end_block();
-  if (p.pp > 1) {
-    b.begin_block("hand-off", true);
-    b.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()}, Bytes(0));
-    step.vary([&](int k) {
-      return Shape(ExchangeShape{step.rows()[static_cast<std::size_t>(k)] * c.model.hidden *
-                                 step.act_bytes() / p.tpa});
-    });
-    hand_off = b.end_block();
-  }
-  for (const StageLayers& s : stages) {
-    b.run({attend, dense}, s.dense);
-    b.run({attend, experts}, s.experts);
-    if (s.last) b.run({head});
-    if (p.pp > 1) b.run({hand_off});
-    b.end_stage(s.copies);
-  }
-  b.fold_classes();
+  PrefillBlocks blocks;
+  blocks.attend = layer.attention_block();
+  if (step.c.model.dense_layers > 0) blocks.dense = layer.dense_block();
+  if (step.c.model.dense_layers < step.c.model.layers) blocks.experts = layer.expert_block();
+  return blocks;
 }
 
 }  // namespace shardline

@@ -8,12 +8,15 @@ namespace shardline {
 
 namespace {
 
-void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& out) {
+void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   Plan p;
   p.strategy = StrategyId::tensor;
   p.tpa = gpus;
   if (gpus > c.model.attention.q_heads) return;
-  with_expert_splits(c, p, gpus, out);
+  std::vector<Plan> splits;
+  with_expert_splits(c, p, gpus, splits);
+  out.insert(out.end(), splits.begin(), splits.end());
+  for (const Plan& split : splits) with_prefill_chunks(c, split, space, out);
 }
 
 std::optional<std::string> check(const Case&, const Plan& p) {

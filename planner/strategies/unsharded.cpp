@@ -14,7 +14,9 @@ void attend_own(ContextStep& s) {
 }  // namespace
 
 void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p) {
-  if (c.phase == Phase::prefill) {
+  if (p.prefill_chunk > 0) {
+    build_chunked_prefill(schedule, c, p, attend_own);
+  } else if (c.phase == Phase::prefill) {
     build_prefill(schedule, c, p, false, attend_own);
   } else {
     build_decode(schedule, c, p, OpKind::all_to_all);

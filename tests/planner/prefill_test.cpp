@@ -23,6 +23,7 @@ template <class F>
 void for_every_plan(const Case& c, const std::vector<int>& gpus, F f) {
   SearchSpace space;
   space.duplicate_kv = true;
+  space.prefill_chunks = {700, 20'000};
   for (const Strategy* s : strategies()) {
     for (const int n : gpus) {
       std::vector<Plan> plans;
@@ -70,11 +71,13 @@ TEST(Prefill, AttentionOfAllRanksIsTheCausalMask) {
         if (!strategy.exact || c.model.attention.q_heads % p.tpa != 0) return;  // heads are rounded up
         strategy.lower(s, c, p);
         double pairs = 0;
-        for (OpIndex i = s.blocks[0].first; i < s.blocks[0].last; ++i) {
-          if (s.ops[i].kind != OpKind::attend) continue;
-          for (int r = 0; r < s.ranks_per_stage; ++r) {
-            const AttendShape a = s.op_of_class(i, s.class_of(r)).shape.attend;
-            pairs += a.pairs * a.q_heads;
+        for (const Block& b : s.blocks) {  // one attention block a chunk
+          for (OpIndex i = b.first; i < b.last; ++i) {
+            if (s.ops[i].kind != OpKind::attend) continue;
+            for (int r = 0; r < s.ranks_per_stage; ++r) {
+              const AttendShape a = s.op_of_class(i, s.class_of(r)).shape.attend;
+              pairs += a.pairs * a.q_heads;
+            }
           }
         }
         EXPECT_DOUBLE_EQ(pairs, wanted * c.model.attention.q_heads);
