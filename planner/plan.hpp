@@ -31,6 +31,10 @@ inline constexpr int kStrategyIds = 12;
 /// head sent).
 enum class ValueUp : unsigned char { none, before, after };
 
+/// Of a plan without a partition. searched: whoever compares plans looks for the best one; a schedule takes
+/// equal parts.
+enum class Parts : unsigned char { searched, even };
+
 struct Plan {
   StrategyId strategy = StrategyId::tensor;
   int pp = 1;   // pipeline stages
@@ -46,7 +50,8 @@ struct Plan {
   int chunks = 1;     // HOP-B: chunks of requests whose exchange overlaps the next chunk's attention; 1: off
   int in_flight = 1;  // microbatches circulating through the stages
   int batch = 1;      // requests per attention group and microbatch
-  std::vector<long long> partition;  // tokens of a sequence per context-parallel rank; empty: equal parts
+  std::vector<long long> partition;  // tokens of a sequence per context-parallel rank; empty: see `parts`
+  Parts parts = Parts::searched;
 
   int ranks_per_stage() const { return dp * kvp * cp * tpa; }
   int group() const { return kvp * cp * tpa; }  // ranks that serve one request's attention
@@ -58,7 +63,8 @@ struct Plan {
 
 std::string_view to_string(StrategyId id);
 
-/// Canonical text: every degree above 1, then batch, in a fixed order; a partition as 3584/2611/2150/1895.
+/// Canonical text: every degree above 1, then batch, in a fixed order; a partition as 3584/2611/2150/1895 or
+/// even.
 std::string to_string(const Plan& plan);
 
 /// Parses canonical text. Throws UserError naming the bad key or value, the expected form and the nearest

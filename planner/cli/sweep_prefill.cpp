@@ -46,13 +46,19 @@ void print_frontier(const Study& study, const RatedPoints& rated, const std::vec
 void print_strategies(const Study& study, const SearchResult& r) {
   if (r.x != Metric::gpus || r.y != Metric::ttl || study.search.strategies.size() < 2) return;
   std::vector<std::string> header{"GPUs"};
-  for (const StrategyId id : study.search.strategies) header.emplace_back(to_string(id));
+  std::vector<std::vector<Point>> columns;
+  for (const StrategyId id : study.search.strategies) {
+    header.emplace_back(to_string(id));
+    columns.push_back(r.frontiers.at(id).points());
+    if (id != StrategyId::kv_runahead || r.even.points().empty()) continue;
+    header.emplace_back("kv_runahead, even parts");
+    columns.push_back(r.even.points());
+  }
   Table t(header);
   for (const int gpus : study.search.gpus) {
     std::vector<std::string> cells{std::to_string(gpus)};
     bool any = false;
-    for (const StrategyId id : study.search.strategies) {
-      const auto points = r.frontiers.at(id).points();
+    for (const std::vector<Point>& points : columns) {
       const auto at =
           std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.plan.gpus() == gpus; });
       cells.push_back(at == points.end() ? "" : to_string(at->ttl));
