@@ -52,6 +52,7 @@ void print_counts(const SearchResult& r) {
       "configurations/s\n",
       r.rejected.empty() ? "" : ")", count(covered), count(c.simulated), count(c.pruned), count(c.bounds),
       c.seconds, static_cast<double>(covered) / c.seconds);
+  if (c.partitions > 0) fmt::print("  {} chains priced in search of partitions\n", count(c.partitions));
   if (c.simulations_per_second > 0 && c.bounds_per_second > 0) {
     fmt::print("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second,
                c.bounds_per_second);
