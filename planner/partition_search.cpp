@@ -257,7 +257,7 @@ SearchedPartition best_partition(const ChainCost& cost, const PartitionProblem& 
   const Seconds even_time = exactly.time();
   exactly.start(chain.ends());
   if (even_time < exactly.time()) exactly.start(even);
-  refine(exactly, problem.ranks, std::max(1LL, largest_stride(problem) / 16));
+  refine(exactly, problem.ranks, std::max(1LL, largest_stride(problem) / 2));
   constexpr double kRounding = 1e-12;  // events add the same costs in another order
   out.best = {costs.partition(exactly.ends()), exactly.time(), chains() + exactly.evaluations(),
               proof.complete && exactly.time() <= chain.time() * (1 + kRounding)};

@@ -8,7 +8,7 @@
 namespace shardline {
 
 long long partition_granule(long long context, int ranks) {
-  constexpr long long kTile = 128, kPerRank = 256;
+  constexpr long long kTile = 128, kPerRank = 1024;
   long long granule = 1;
   while (granule < kTile && context / (2 * granule * ranks) >= kPerRank) granule *= 2;
   return granule;

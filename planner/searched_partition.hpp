@@ -7,8 +7,8 @@
 
 namespace shardline {
 
-/// The largest power of two, up to 128 (a tile of attention kernels), of which an equal part has 256 or more;
-/// 1 at least.
+/// The largest power of two, up to 128 (a tile of attention kernels), of which an equal part has 1024 or
+/// more; 1 at least. So a boundary is off by 0.1 % of a part at most.
 long long partition_granule(long long context, int ranks);
 
 /// Whether `plan` leaves its partition open and could have one: of kv_runahead, on sequences of equal length.

@@ -176,8 +176,8 @@ TEST(SearchedPartition, EqualPartsHaveAText) {
 
 TEST(SearchedPartition, GranulesAreTilesWhereRanksAreLong) {
   EXPECT_EQ(partition_granule(1 << 20, 8), 128);
-  EXPECT_EQ(partition_granule(128 << 10, 8), 64);
-  EXPECT_EQ(partition_granule(16 << 10, 8), 8);
+  EXPECT_EQ(partition_granule(128 << 10, 8), 16);
+  EXPECT_EQ(partition_granule(16 << 10, 8), 2);
   EXPECT_EQ(partition_granule(1000, 8), 1);
   EXPECT_EQ(partition_granule(8, 8), 1);
 }
