@@ -14,20 +14,26 @@ namespace {
 class Layers {
  public:
   Layers(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCache> cache)
-      : case_(c), cost_(case_.system, AllReduceRule::fastest, std::move(cache)) {
-    SL_CHECK(c.model.attention.kind == AttentionKind::gqa, "a chain passes keys and values of GQA");
+      : case_(c), cost_(case_.system, AllReduceRule::fastest, std::move(cache)), chain_(ranks > 1) {
     plan_.tpa = plan_.tpf = tpa;
     case_.phase = Phase::prefill;
     case_.placement = nullptr;
     const LocalHeads heads = prefill_heads(case_, plan_);
     row_bytes_ = heads.kv_width() * bytes_per_element(c.precision.kv);
-    if (ranks == 1) return;
+    if (!chain_) return;
     ScheduleBuilder b(schedule_);
     b.drive(Drive::eager);
     b.begin_block("send");
     b.exchange("pass prefix", Part::exchange, OpKind::send_recv, {ranks, tpa}, Bytes(0));
     b.end_block();
-    send_ = schedule_.ops.front();
+    b.begin_block("join");
+    b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise, {});
+    b.drive(Drive::ring_step);
+    b.elementwise("end of iteration", Part::exchange, OpKind::elementwise, {}, 0);
+    b.end_block();
+    send_ = schedule_.ops[0];
+    join_ = schedule_.ops[1];
+    turn_ = cost_.time(schedule_.ops[2]);
   }
 
   Seconds project(long long tokens) { return parts(tokens).project; }
@@ -38,6 +44,9 @@ class Layers {
     const auto c = static_cast<double>(tokens), s = static_cast<double>(prefix);
     a.pairs = a.rectangle ? c * s : c * (s - c) + c * (c + 1) / 2;
     a.kv_rows = s;
+    a.whole = tokens == prefix;
+    // A rank of a chain has one interval of the sequence, one alone two.
+    if (chain_) a.tiles = static_cast<double>(query_tiles(Tokens{{0, prefix - tokens, prefix}}));
     if (!a.rectangle) return p.rest + cost_.time(attend);
     Op scores = p.scores;
     scores.shape.elementwise.bytes *= s / c;
@@ -48,7 +57,13 @@ class Layers {
     send_.shape.exchange.bytes = static_cast<double>(prefix) * row_bytes_;
     return cost_.time(send_);
   }
+  Seconds join(long long prefix) {
+    const double n = static_cast<double>(prefix), width = row_bytes_ / bytes_per_element(case_.precision.kv);
+    join_.shape.elementwise = {n, width, 2 * n * row_bytes_};
+    return cost_.time(join_);
+  }
   Seconds tail() { return parts(1).tail; }
+  Seconds turn() const { return turn_; }
 
  private:
   struct Parts {
@@ -87,9 +102,11 @@ class Layers {
   Case case_;
   Plan plan_;
   CostModel cost_;
+  bool chain_;
   Schedule schedule_;
   double row_bytes_ = 0;
-  Op send_;
+  Op send_, join_;
+  Seconds turn_{0};
   std::unordered_map<long long, Parts> known_;
 };
 
@@ -100,6 +117,10 @@ ChainCost chain_cost(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCa
   ChainCost out;
   out.layers = c.model.layers;
   out.tail = layers->tail();
+  out.host = c.system.runtime.host_layer;
+  out.turn = layers->turn();
+  if (ranks > 1 && c.kernels.attention == AttentionKernel::eager)
+    out.join = [layers](long long, long long prefix) { return layers->join(prefix); };
   out.project = [layers](long long tokens) { return layers->project(tokens); };
   out.rest = [layers](long long tokens, long long prefix) { return layers->rest(tokens, prefix); };
   out.send = [layers](long long prefix) { return layers->send(prefix); };

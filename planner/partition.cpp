@@ -9,8 +9,8 @@
 namespace shardline {
 
 ChainStep ChainCost::step(long long tokens, long long prefix) const {
-  return {project(tokens), join && prefix > tokens ? join(tokens, prefix) : Seconds(0), rest(tokens, prefix),
-          send(prefix)};
+  return {project(tokens), join && prefix > tokens ? join(tokens, prefix) : Seconds(0),
+          rest(tokens, prefix) + turn, send(prefix), host};
 }
 
 Seconds chain_time(std::span<const ChainStep> steps, int layers) {

@@ -5,6 +5,7 @@
 // Everywhere: rank i of p holds `tokens` c_i of the context, and `prefix` S_i = c_0 + ... + c_i.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -21,15 +22,18 @@ struct ChainStep {
   Seconds join;     // k: puts them behind those it received
   Seconds rest;     // r: attention and all that follows
   Seconds send;     // x: the joined prefix on the link to the next rank
+  Seconds host{};   // h: until the rank's host has launched it
 
-  /// Time from one layer's joined prefix to the next one's, on a rank that waits for nobody.
-  Seconds loop() const { return project + join + rest; }
+  /// Time from one layer's joined prefix to the next one's, on a rank that waits for no other.
+  Seconds loop() const { return std::max(project + join + rest, host); }
 };
 
 /// Costs of a chain, all layers alike. None may fall when its tokens or its prefix grow: searches rely on it.
 struct ChainCost {
   int layers = 1;
-  Seconds tail;  // of the last rank, after its last layer
+  Seconds tail;    // of the last rank, after its last layer
+  Seconds host{};  // of a layer, on any rank
+  Seconds turn{};  // beside a layer's kernels where ranks communicate; part of `rest` of a step
   std::function<Seconds(long long tokens)> project;
   std::function<Seconds(long long tokens, long long prefix)> join;  // empty: nothing is joined
   std::function<Seconds(long long tokens, long long prefix)> rest;
@@ -66,7 +70,7 @@ struct PartitionResult {
   std::vector<long long> tokens;
   Seconds ttft;                   // by the evaluator
   std::uint64_t evaluations = 0;  // whole chains priced; where ranks are priced one by one, p of them are one
-  bool proven = false;            // no partition of this granularity has a smaller closed form
+  bool proven = false;            // no partition of this granularity has a smaller closed form than `ttft`
 };
 
 /// [K2] What no partition of this granularity can beat.
@@ -78,7 +82,7 @@ struct PartitionBound {
 };
 
 struct PartitionSearch {
-  ChainEvaluator exact;             // empty: the closed form
+  ChainEvaluator exact;             // empty: the closed form. Its result is never slower than even parts
   std::uint64_t proof = 1'500'000;  // most steps of the proof; 0: none
 };
 

@@ -241,9 +241,9 @@ SearchedPartition best_partition(const ChainCost& cost, const PartitionProblem& 
   const Proof proof = prove(costs, period.least, chain.ends(), chain.time(), search.proof);
   if (!proof.better.empty()) chain.start(proof.better);
   out.bound.ttft = proof.bound;
-  const ChainStep alone = cost.step(problem.context, problem.context);
   const double p = problem.ranks;
-  out.bound.alone = (alone.project + alone.rest) * cost.layers + cost.tail;
+  const Seconds layer = cost.project(problem.context) + cost.rest(problem.context, problem.context);
+  out.bound.alone = std::max(layer, cost.host) * cost.layers + cost.tail;
   out.bound.ideal = out.bound.alone * ((1 / p + 1 / (p * p)) / 2);
   // Ranks were priced one by one, whole chains by the exact evaluator.
   const auto ranks = static_cast<std::uint64_t>(problem.ranks);
@@ -253,9 +253,14 @@ SearchedPartition best_partition(const ChainCost& cost, const PartitionProblem& 
     return out;
   }
   Chain exactly(costs, search.exact);
+  exactly.start(even);
+  const Seconds even_time = exactly.time();
   exactly.start(chain.ends());
-  refine(exactly, problem.ranks, std::max(1LL, largest_stride(problem) / 16));
-  out.best = {costs.partition(exactly.ends()), exactly.time(), chains() + exactly.evaluations(), false};
+  if (even_time < exactly.time()) exactly.start(even);
+  refine(exactly, problem.ranks, std::max(1LL, largest_stride(problem) / 2));
+  constexpr double kRounding = 1e-12;  // events add the same costs in another order
+  out.best = {costs.partition(exactly.ends()), exactly.time(), chains() + exactly.evaluations(),
+              proof.complete && exactly.time() <= chain.time() * (1 + kRounding)};
   return out;
 }
 

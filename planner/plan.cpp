@@ -57,9 +57,10 @@ std::vector<long long> parse_partition(std::string_view plan, std::string_view v
     long long number = 0;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), number);
     if (error != std::errc{} || end != item.data() + item.size() || number < 1 || number > kLongestPart) {
-      fail(fmt::format("plan \"{}\": partition={}", plan, value),
-           {fmt::format("expected the tokens of each rank, 1 to {}, for instance 3584/2611/2150/1895",
-                        kLongestPart)});
+      fail(
+          fmt::format("plan \"{}\": partition={}", plan, value),
+          {fmt::format("expected even, or the tokens of each rank, 1 to {}, for instance 3584/2611/2150/1895",
+                       kLongestPart)});
     }
     parts.push_back(number);
     if (item.size() == rest.size()) return parts;
@@ -88,6 +89,8 @@ std::string to_string(const Plan& plan) {
   if (plan.layout == ShardOrder::contiguous) text += ",layout=contiguous";
   if (!plan.partition.empty())
     text += fmt::format("{}partition={}", separator, fmt::join(plan.partition, "/"));
+  else if (plan.parts == Parts::even)
+    text += fmt::format("{}partition=even", separator);
   return text;
 }
 
@@ -138,7 +141,10 @@ Plan parse_plan(std::string_view text) {
       continue;
     }
     if (key == "partition") {
-      plan.partition = parse_partition(whole, value);
+      if (value == "even")
+        plan.parts = Parts::even;
+      else
+        plan.partition = parse_partition(whole, value);
       continue;
     }
     std::size_t f = 0;

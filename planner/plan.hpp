@@ -37,6 +37,9 @@ enum class ValueUp : unsigned char { none, before, after };
 /// Which new tokens of a sequence a context-parallel rank takes: two chunks that balance the causal mask
 /// ([C1]), or one block.
 enum class ShardOrder : unsigned char { zigzag, contiguous };
+/// Of a plan without a partition. searched: whoever compares plans looks for the best one; a schedule takes
+/// equal parts.
+enum class Parts : unsigned char { searched, even };
 
 struct Plan {
   StrategyId strategy = StrategyId::tensor;
@@ -54,7 +57,8 @@ struct Plan {
   int in_flight = 1;  // microbatches circulating through the stages
   int batch = 1;      // requests per attention group and microbatch
   int prefill_chunk = 0;             // tokens of a request that pass the layers at a time; 0: all of them
-  std::vector<long long> partition;  // tokens of a sequence per context-parallel rank; empty: equal parts
+  std::vector<long long> partition;  // tokens of a sequence per context-parallel rank; empty: see `parts`
+  Parts parts = Parts::searched;
   ShardOrder layout = ShardOrder::zigzag;
   // Approximate strategies; 0: not used. In tokens, but `retaining`.
   int anchor = 0;     // apb: first tokens of the document that every later host repeats
@@ -75,7 +79,8 @@ struct Plan {
 
 std::string_view to_string(StrategyId id);
 
-/// Canonical text: every degree above 1, then batch, in a fixed order; a partition as 3584/2611/2150/1895.
+/// Canonical text: every degree above 1, then batch, in a fixed order; a partition as 3584/2611/2150/1895 or
+/// even.
 std::string to_string(const Plan& plan);
 
 /// Parses canonical text. Throws UserError naming the bad key or value, the expected form and the nearest

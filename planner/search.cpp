@@ -5,6 +5,7 @@
 #include <cmath>
 #include <thread>
 
+#include "planner/searched_partition.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -16,6 +17,7 @@ struct Candidate {
   Plan plan;
   std::size_t first = 0, last = 0;  // [first, last)
   std::uint64_t order = 0;          // of its first batch among all configurations
+  bool baseline = false;            // equal parts of a chain whose searched parts are a candidate too
 };
 
 using Clock = std::chrono::steady_clock;
@@ -49,17 +51,22 @@ struct CandidateResult {
 class CandidateSearch {
  public:
   CandidateSearch(const Case& c, const SearchOptions& o, const Candidate& candidate, const Frontier& known,
-                  Evaluator& evaluator, CandidateResult& out)
+                  Evaluator& evaluator, std::shared_ptr<FabricCache> cache, CandidateResult& out)
       : case_(c),
         options_(o),
         candidate_(candidate),
         known_(known),
         evaluator_(evaluator),
+        cache_(std::move(cache)),
         out_(out),
         plan_(candidate.plan) {}
 
   void run() {
-    if (candidate_.first < candidate_.last) range(candidate_.first, candidate_.last);
+    if (candidate_.first == candidate_.last) return;
+    if (takes_partition(case_, plan_))
+      for (std::size_t i = candidate_.first; i < candidate_.last; ++i) searched(i);
+    else
+      range(candidate_.first, candidate_.last);
   }
 
  private:
@@ -100,9 +107,27 @@ class CandidateSearch {
     range(first, middle);
   }
 
+  // Each batch has a partition of its own, which no bound of equal parts rules out.
+  void searched(std::size_t i) {
+    plan_.batch = options_.batches[i];
+    const PartitionResult found = searched_partition(evaluator_, plan_, cache_);
+    out_.counts.partitions += found.evaluations;
+    plan_.partition = found.tokens;
+    // A longer first part may not fit where equal ones do.
+    if (!does_not_fit(case_, memory_use(case_, plan_))) {
+      simulated(i, found.ttft);
+    } else {
+      ++out_.counts.infeasible;
+    }
+    plan_.partition.clear();
+  }
+
   void simulate(std::size_t i) {
     plan_.batch = options_.batches[i];
-    const Seconds ttl = out_.simulations([&] { return evaluator_.simulate(plan_); });
+    simulated(i, out_.simulations([&] { return evaluator_.simulate(plan_); }));
+  }
+
+  void simulated(std::size_t i, Seconds ttl) {
     ++out_.counts.simulated;
     if (options_.ttl_budget > Seconds(0) && ttl > options_.ttl_budget) {
       ++out_.counts.over_budget;
@@ -118,6 +143,7 @@ class CandidateSearch {
   const Candidate& candidate_;
   const Frontier& known_;
   Evaluator& evaluator_;
+  std::shared_ptr<FabricCache> cache_;
   CandidateResult& out_;
   Plan plan_;
 };
@@ -127,6 +153,8 @@ void add_counts(SearchCounts& to, const SearchCounts& from) {
   to.bounds += from.bounds;
   to.pruned += from.pruned;
   to.over_budget += from.over_budget;
+  to.infeasible += from.infeasible;
+  to.partitions += from.partitions;
 }
 
 bool within(const Plan& plan, const std::vector<DegreeRange>& ranges) {
@@ -143,9 +171,15 @@ std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& 
       if (gpus > c.system.gpus()) continue;
       plans.clear();
       strategy(id).enumerate(c, gpus, o.space, plans);
+      const std::size_t searched = plans.size();
+      for (std::size_t i = 0; i < searched; ++i) {
+        if (!takes_partition(c, plans[i])) continue;
+        plans.push_back(plans[i]);
+        plans.back().parts = Parts::even;
+      }
       for (const Plan& plan : plans) {
         if (!within(plan, o.space.degrees)) continue;
-        Candidate u{plan, 0, 0, result.counts.configurations};
+        Candidate u{plan, 0, 0, result.counts.configurations, plan.parts == Parts::even};
         const auto begin = o.batches.begin();
         u.first = static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), plan.chunks) - begin);
         if (u.first == o.batches.size()) continue;
@@ -207,6 +241,10 @@ SearchResult search(const Case& c, const SearchOptions& given,
   result.y = o.y;
   const std::vector<Candidate> candidates = enumerate_candidates(c, o, result);
   for (const StrategyId id : o.strategies) result.frontiers.emplace(id, Frontier(o.x, o.y));
+  result.even = Frontier(o.x, o.y);
+  const auto frontier_of = [&](const Candidate& u) -> Frontier& {
+    return u.baseline ? result.even : result.frontiers.at(u.plan.strategy);
+  };
 
   const std::size_t threads = o.threads > 0 ? static_cast<std::size_t>(o.threads)
                                             : std::max<std::size_t>(1, std::thread::hardware_concurrency());
@@ -224,13 +262,14 @@ SearchResult search(const Case& c, const SearchOptions& given,
     const std::size_t end = std::min(candidates.size(), begin + std::clamp<std::size_t>(begin / 8, 16, 512));
     wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}, {}, {}});
     parallel_for(begin, end, threads, [&](std::size_t i, std::size_t slot) {
-      const Frontier& known = result.frontiers.at(candidates[i].plan.strategy);
-      CandidateSearch(c, o, candidates[i], known, *evaluators[slot], wave[i - begin]).run();
+      const Frontier& known = frontier_of(candidates[i]);
+      CandidateSearch(c, o, candidates[i], known, *evaluators[slot], cache, wave[i - begin]).run();
     });
     for (std::size_t i = begin; i < end; ++i) {
       CandidateResult& r = wave[i - begin];
-      result.frontiers.at(candidates[i].plan.strategy).merge(r.frontier);
+      frontier_of(candidates[i]).merge(r.frontier);
       add_counts(result.counts, r.counts);
+      if (r.counts.infeasible > 0) result.rejected["weights and KV exceed memory"] += r.counts.infeasible;
       simulations += r.simulations;
       bounds += r.bounds;
       result.all.insert(result.all.end(), r.all.begin(), r.all.end());

@@ -30,13 +30,16 @@ struct SearchCounts {
   std::uint64_t bounds = 0;          // closed forms evaluated
   std::uint64_t pruned = 0;          // ruled out without simulation
   std::uint64_t over_budget = 0;     // simulated, above the TTL budget
+  std::uint64_t partitions = 0;      // chains priced in search of partitions [C13]
   double seconds = 0;                // wall clock
   // Per core, from a sample of the calls; 0 if there were too few.
   double simulations_per_second = 0, bounds_per_second = 0;
 };
 
 struct SearchResult {
-  std::map<StrategyId, Frontier> frontiers;       // of each strategy by itself
+  std::map<StrategyId, Frontier> frontiers;  // of each strategy by itself
+  // Of kv_runahead with equal parts, beside the searched ones; with a searched partition none is slower.
+  Frontier even{Metric::tokens_per_s_user, Metric::tokens_per_s_gpu};
   std::map<std::string, std::uint64_t> rejected;  // infeasible configurations by reason
   SearchCounts counts;
   std::vector<Point> all;  // keep_all, in enumeration order

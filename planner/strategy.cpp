@@ -106,7 +106,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (s.context_parallel && (p.kvp > 1 || p.dp > 1 || p.chunks > 1)) {
     return fmt::format("{} uses pp, cp, tpa, ep and tpf only", s.name);
   }
-  if (!p.partition.empty() && p.strategy != StrategyId::kv_runahead)
+  if ((!p.partition.empty() || p.parts == Parts::even) && p.strategy != StrategyId::kv_runahead)
     return fmt::format("{} does not use a partition: its ranks share tokens as it needs", s.name);
   const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.cp * p.tpa;
   if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());

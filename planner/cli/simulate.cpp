@@ -6,6 +6,7 @@
 #include "planner/deploy.hpp"
 #include "planner/evaluate.hpp"
 #include "planner/provenance.hpp"
+#include "planner/searched_partition.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
 #include "reports/table.hpp"
@@ -300,7 +301,7 @@ int simulate(const SimulateOptions& o, const Provenance&) {
   const Scenario scenario = scenario_named(o.scenario, o.costs);
   const Study& study = study_of(scenario, o.model);
   require_question(study, o.scenario, Question::sweep);
-  const Plan plan = [&] {
+  Plan plan = [&] {
     Plan p = parse_plan(o.plan);
     if (p.chunks > p.batch) p.batch = p.chunks;
     return p;
@@ -309,12 +310,13 @@ int simulate(const SimulateOptions& o, const Provenance&) {
     throw UserError(
         fmt::format("plan {} is impossible for {}: {}", to_string(plan), study.study.model.name, *reason));
   }
+  Evaluator e(study.study, study.search.all_reduce);
+  if (takes_partition(study.study, plan)) plan.partition = searched_partition(e, plan).tokens;
   const MemoryUse use = memory_use(study.study, plan);
   if (const auto reason = does_not_fit(study.study, use)) {
     fmt::print(stderr, "{} does not fit {}: {}\n", to_string(plan), study.study.system.name, *reason);
     return 3;
   }
-  Evaluator e(study.study, study.search.all_reduce);
   const Breakdown b = break_down(e, plan);
   print_plan(study, plan, b, use);
   print_collectives(e);

@@ -65,6 +65,7 @@ void print_counts(const SearchResult& r) {
       "configurations/s\n",
       r.rejected.empty() ? "" : ")", count(covered), count(c.simulated), count(c.pruned), count(c.bounds),
       c.seconds, static_cast<double>(covered) / c.seconds);
+  if (c.partitions > 0) fmt::print("  {} chains priced in search of partitions\n", count(c.partitions));
   if (c.simulations_per_second > 0 && c.bounds_per_second > 0) {
     fmt::print("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second,
                c.bounds_per_second);
@@ -90,6 +91,8 @@ RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int thread
     const auto points = frontier.points();
     all.insert(all.end(), points.begin(), points.end());
   }
+  const auto even = r.even.points();
+  all.insert(all.end(), even.begin(), even.end());
   return rate(study, std::move(all), threads);
 }
 
@@ -204,12 +207,11 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
   plot.footnote = fmt::format("shardline {}: {}; costs: {}", made_by.version, made_by.command,
                               costs_text(study.study.system));
   bool any_open = false;
-  for (const StrategyId id : study.search.strategies) {
+  const auto add = [&](const std::string& name, const Frontier& frontier) {
     // Along GPU counts a curve; along other metrics any point stands for all that it beats.
-    const std::string name(label(id));
     PlotSeries line{name, r.x == Metric::gpus ? PlotStyle::line : PlotStyle::steps, {}},
         open{name, PlotStyle::open_points, {}}, filled{name, PlotStyle::points, {}};
-    for (const Point& p : r.frontiers.at(id).points()) {
+    for (const Point& p : frontier.points()) {
       line.points.emplace_back(shown(r.x, p), shown(r.y, p));
       (rated.of(p.plan).unmeasured() > 0.5 ? open : filled).points.push_back(line.points.back());
     }
@@ -218,7 +220,9 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
     for (PlotSeries* s : {&line, &open, &filled}) {
       if (!s->points.empty()) plot.series.push_back(std::move(*s));
     }
-  }
+  };
+  for (const StrategyId id : study.search.strategies) add(label(id), r.frontiers.at(id));
+  add("kv_runahead, even parts", r.even);
   if (any_open) plot.footnote += "; open marks: more than half of the time extrapolated or assumed";
   return plot;
 }

@@ -34,7 +34,7 @@ struct RatedPoints {
   const Shares& of(const Plan& plan) const;  // of one of the points
 };
 RatedPoints rate(const Study& study, std::vector<Point> points, int threads);
-/// Those of each strategy's own frontier.
+/// Those of each strategy's own frontier, and of kv_runahead with equal parts.
 RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int threads);
 
 /// Columns of a table that say which part of the time of each row was not measured: none where costs are not

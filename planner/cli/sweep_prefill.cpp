@@ -82,16 +82,15 @@ void print_bests(const Study& study, const SearchResult& r) {
   const auto cost = [&](const Point& p) {
     return fmt::format("{:.1f}", p.ttl.value * p.plan.gpus() / requests(study, p.plan));
   };
-  for (const StrategyId id : study.search.strategies) {
-    const auto points = points_of(r, {id});
-    if (points.empty()) {
-      t.add({label(id), "does not fit", "", "", "", "", ""});
-      continue;
-    }
+  const auto add = [&](const std::string& name, std::vector<Point> points) {
+    if (points.empty()) return t.add({name, "does not fit", "", "", "", "", ""});
+    if (!maximised(r.x)) std::reverse(points.begin(), points.end());
     const Point &cheap = points.front(), &fast = points.back();
-    t.add({label(id), to_string(fast.ttl), std::to_string(fast.plan.gpus()), cost(fast), cost(cheap),
+    t.add({name, to_string(fast.ttl), std::to_string(fast.plan.gpus()), cost(fast), cost(cheap),
            to_string(cheap.ttl), std::to_string(cheap.plan.gpus())});
-  }
+  };
+  for (const StrategyId id : study.search.strategies) add(label(id), r.frontiers.at(id).points());
+  if (!r.even.points().empty()) add("kv_runahead, even parts", r.even.points());
   fmt::print("  Each strategy by itself\n{}\n", t.text());
 }
 
@@ -100,13 +99,19 @@ void print_strategies(const Study& study, const SearchResult& r) {
   if (r.x == Metric::gpu_seconds && r.y == Metric::ttl) return print_bests(study, r);
   if (r.x != Metric::gpus || r.y != Metric::ttl || study.search.strategies.size() < 2) return;
   std::vector<std::string> header{"GPUs"};
-  for (const StrategyId id : study.search.strategies) header.emplace_back(label(id));
+  std::vector<std::vector<Point>> columns;
+  for (const StrategyId id : study.search.strategies) {
+    header.emplace_back(label(id));
+    columns.push_back(r.frontiers.at(id).points());
+    if (id != StrategyId::kv_runahead || r.even.points().empty()) continue;
+    header.emplace_back("kv_runahead, even parts");
+    columns.push_back(r.even.points());
+  }
   Table t(header);
   for (const int gpus : study.search.gpus) {
     std::vector<std::string> cells{std::to_string(gpus)};
     bool any = false;
-    for (const StrategyId id : study.search.strategies) {
-      const auto points = r.frontiers.at(id).points();
+    for (const std::vector<Point>& points : columns) {
       const auto at =
           std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.plan.gpus() == gpus; });
       cells.push_back(at == points.end() ? "" : to_string(at->ttl));

@@ -21,6 +21,7 @@ Plan plan_of(int gpus, ChainMethod method) {
                : method == ChainMethod::tsp ? StrategyId::tsp
                                             : StrategyId::kv_runahead;
   p.cp = gpus;
+  if (p.strategy == StrategyId::kv_runahead && method == ChainMethod::kvr_even) p.parts = Parts::even;
   return p;
 }
 
@@ -92,8 +93,8 @@ Case ChainModel::study(const std::string& model, long long context, double netwo
   return c;
 }
 
-const FoundPartition& ChainModel::searched(const std::string& model, long long context, int gpus,
-                                           double network) {
+const PartitionResult& ChainModel::searched(const std::string& model, long long context, int gpus,
+                                            double network) {
   const std::string key = fmt::format("{} {} {} {}", model, context, gpus, network);
   if (const auto it = found_.find(key); it != found_.end()) return it->second;
   const Case c = study(model, context, network);
@@ -101,7 +102,7 @@ const FoundPartition& ChainModel::searched(const std::string& model, long long c
   if (const auto reason = check_plan(c, plan))
     throw UserError(to_string(plan) + " is impossible: " + *reason);
   Evaluator e(c);
-  return found_.emplace(key, best_partition_by_events(e, plan)).first->second;
+  return found_.emplace(key, searched_partition(e, plan)).first->second;
 }
 
 Seconds ChainModel::ttft(const std::string& model, long long context, int gpus, double network,
@@ -194,7 +195,7 @@ class Builder {
 
   std::vector<double> ratios(const std::string& model, long long context, int gpus) {
     std::vector<double> out;
-    for (const long long part : model_.searched(model, context, gpus, 0).parts)
+    for (const long long part : model_.searched(model, context, gpus, 0).tokens)
       out.push_back(static_cast<double>(part) / static_cast<double>(context));
     return out;
   }

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "planner/partition_simple.hpp"
 #include "planner/published/kv_runahead_truth.hpp"
 #include "planner/published/paper_report.hpp"
+#include "planner/searched_partition.hpp"
 
 namespace shardline {
 
@@ -19,14 +19,14 @@ class ChainModel {
   /// Throws UserError where the machine has no such network or not enough GPUs.
   Seconds ttft(const std::string& model, long long context, int gpus, double network, ChainMethod method);
   /// KVR-S.
-  const FoundPartition& searched(const std::string& model, long long context, int gpus, double network);
+  const PartitionResult& searched(const std::string& model, long long context, int gpus, double network);
 
  private:
   Case study(const std::string& model, long long context, double network) const;
 
   ChainMachine machine_;
   Catalogs catalogs_;
-  std::map<std::string, FoundPartition> found_;  // by measurement
+  std::map<std::string, PartitionResult> found_;  // by measurement
 };
 
 /// Throws UserError with every row that is impossible, or if `go_on` returns false.
