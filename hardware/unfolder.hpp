@@ -20,9 +20,14 @@ std::vector<std::vector<std::size_t>> player_groups(const Schedule& schedule, Gr
 /// simulate_pass() for schedules whose ranks are of several classes or that have detached lanes [H19].
 PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch);
 
+/// How the members of a collective move: each through its own port at its own pace, or all at the pace of the
+/// slowest, as one task [H58].
+enum class Meeting : std::uint8_t { apart, in_step };
+
 class Unfolder {
  public:
-  Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who);
+  Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who,
+           Meeting meeting = Meeting::apart);
 
   /// A new stage: its ranks, links and hosts are its own, and start when the stage before has handed over.
   void stage();
@@ -54,10 +59,14 @@ class Unfolder {
   void hop(const Block& b, OpIndex i);
   void ring(const Block& b, OpIndex i);
   void meeting(const Block& b, OpIndex i);
+  TaskId add_in_step(OpIndex i, const std::vector<std::size_t>& members);
+  const OpCost& cost(OpIndex i, std::size_t p) const;
+  ResourceId first_resource(std::size_t p) const;
 
   const Schedule& s_;
   TaskGraph& graph_;
   Players who_;
+  Meeting meeting_;
   std::size_t players_;
   int stage_ = -1;
   std::vector<OpCost> costs_;                                  // [op][class]
@@ -66,6 +75,7 @@ class Unfolder {
   std::vector<std::array<TaskId, kLanes>> lanes_;              // [player]: last task of each lane
   std::vector<TaskId> done_;                                   // [player][op of the block]
   std::vector<TaskId> deps_;
+  std::vector<Demand> demands_;
 };
 
 }  // namespace shardline
