@@ -221,9 +221,10 @@ void Unfolder::meeting(const Block& b, OpIndex i) {
   }
 }
 
-void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who) {
+void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who,
+                    Meeting meeting) {
   graph.clear();
-  Unfolder unfolder(schedule, cost, graph, who);
+  Unfolder unfolder(schedule, cost, graph, who, meeting);
   for (const Stage& stage : schedule.stages) {
     for (int copy = 0; copy < stage.copies; ++copy) {
       unfolder.stage();

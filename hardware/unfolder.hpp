@@ -20,10 +20,6 @@ std::vector<std::vector<std::size_t>> player_groups(const Schedule& schedule, Gr
 /// simulate_pass() for schedules whose ranks are of several classes or that have detached lanes [H19].
 PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch);
 
-/// How the members of a collective move: each through its own port at its own pace, or all at the pace of the
-/// slowest, as one task [H58].
-enum class Meeting : std::uint8_t { apart, in_step };
-
 class Unfolder {
  public:
   Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who,

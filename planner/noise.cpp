@@ -1,11 +1,12 @@
 #include "planner/noise.hpp"
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
+
+#include "sim/base/parallel.hpp"
 
 namespace shardline {
 
@@ -41,13 +42,17 @@ NoiseEffect noise_effect(Evaluator& evaluator, const Plan& plan, const NoiseSpec
   }
   const NoisyPass pass(evaluator.schedule(), evaluator.cost());
   std::vector<Seconds> times(seeds);
-  tbb::task_arena arena(threads > 0 ? threads : tbb::task_arena::automatic);
-  arena.execute([&] {
-    tbb::parallel_for(std::size_t{0}, seeds, [&](std::size_t i) {
-      thread_local Engine engine;
-      thread_local Timeline timeline;
-      times[i] = token_time(evaluator.schedule(), pass.run(traffic(pass.gpus(), i), engine, timeline));
-    });
+  const std::size_t count =
+      threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  struct Scratch {
+    Engine engine;
+    Timeline timeline;
+  };
+  std::vector<Scratch> scratch(count);
+  parallel_for(0, seeds, count, [&](std::size_t i, std::size_t slot) {
+    const Background beside = traffic(pass.gpus(), i);
+    times[i] =
+        token_time(evaluator.schedule(), pass.run(beside, scratch[slot].engine, scratch[slot].timeline));
   });
   return noise_effect(quiet, std::move(times));
 }
