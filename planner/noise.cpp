@@ -10,6 +10,12 @@
 
 namespace shardline {
 
+namespace {
+
+constexpr double kRounding = 1e-11;
+
+}  // namespace
+
 NoiseEffect noise_effect(Seconds quiet, std::vector<Seconds> times) {
   NoiseEffect out;
   out.quiet = quiet;
@@ -54,6 +60,10 @@ NoiseEffect noise_effect(Evaluator& evaluator, const Plan& plan, const NoiseSpec
     times[i] =
         token_time(evaluator.schedule(), pass.run(beside, scratch[slot].engine, scratch[slot].timeline));
   });
+  // Bursts that change nothing: the same sum, in another order.
+  for (Seconds& t : times) {
+    if (std::abs(t / quiet - 1) < kRounding) t = quiet;
+  }
   return noise_effect(quiet, std::move(times));
 }
 
