@@ -20,10 +20,11 @@ NoiseEffect noise_effect(Seconds quiet, std::vector<Seconds> times) {
   NoiseEffect out;
   out.quiet = quiet;
   const auto n = static_cast<double>(times.size());
-  double sum = 0, squares = 0;
-  for (const Seconds t : times) sum += t.value;
-  for (const Seconds t : times) squares += (t.value - sum / n) * (t.value - sum / n);
-  out.mean = Seconds(sum / n);
+  // Sums of differences: times that all equal the quiet one lose exactly nothing.
+  double lost = 0, squares = 0;
+  for (const Seconds t : times) lost += (t - quiet).value;
+  out.mean = quiet + Seconds(lost / n);
+  for (const Seconds t : times) squares += (t - out.mean).value * (t - out.mean).value;
   out.deviation = Seconds(times.size() > 1 ? std::sqrt(squares / (n - 1)) : 0);
   out.least = *std::min_element(times.begin(), times.end());
   out.most = *std::max_element(times.begin(), times.end());

@@ -96,7 +96,7 @@ TEST(Noise, H58SameBitsForAnyThreadsAndSeedsCountOn) {
 TEST(Noise, H58MoreTrafficCostsMore) {
   const Case c = paper_case(8192);
   Evaluator e(c);
-  for (const char* text : {"tsp:cp=8", "kv_runahead:cp=8", "tensor:tpa=8,tpf=8", "ring_pass_kv:cp=8"}) {
+  for (const char* text : {"tsp:cp=8", "kv_runahead:cp=8", "tensor:tpa=8,tpf=8", "ulysses:cp=8"}) {
     SCOPED_TRACE(text);
     const Plan p = parse_plan(text);
     double before = 0;
