@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 
 #include "sim/base/error.hpp"
 
@@ -138,24 +139,26 @@ void Engine::prepare_background() {
       if (clocks_[i].on()) beside_[r] += source.flows;
     }
   }
-  next_burst_ = std::numeric_limits<double>::infinity();
-  for (const BurstClock& clock : clocks_) next_burst_ = std::min(next_burst_, clock.until());
+  next_bursts_.clear();
+  for (std::uint32_t i = 0; i < clocks_.size(); ++i) next_bursts_.emplace_back(clocks_[i].until(), i);
+  std::make_heap(next_bursts_.begin(), next_bursts_.end(), std::greater<>());
 }
 
 // Bursts that begin or end now.
 void Engine::pass_bursts() {
-  next_burst_ = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < clocks_.size(); ++i) {
+  while (next_bursts_.front().first <= now_) {
+    std::pop_heap(next_bursts_.begin(), next_bursts_.end(), std::greater<>());
+    auto& [time, i] = next_bursts_.back();
     BurstClock& clock = clocks_[i];
-    while (clock.until() <= now_) {
-      clock.advance();
-      const BurstSource& source = background_->sources()[i];
-      for (const ResourceId r : source.resources) {
-        beside_[r] += clock.on() ? source.flows : -source.flows;
-        if (r < pools_.size() && pools_[r].run == run_) changed_.push_back(r);
-      }
+    clock.advance();
+    time = clock.until();
+    const BurstSource& source = background_->sources()[i];
+    for (const ResourceId r : source.resources) {
+      beside_[r] += clock.on() ? source.flows : -source.flows;
+      const bool used = r < pools_.size() && pools_[r].run == run_ && pools_[r].first != kNone;
+      if (used) changed_.push_back(r);
     }
-    next_burst_ = std::min(next_burst_, clock.until());
+    std::push_heap(next_bursts_.begin(), next_bursts_.end(), std::greater<>());
   }
 }
 
@@ -179,9 +182,9 @@ void Engine::play(Timeline& out) {
     changed_.clear();
     while (!events_.empty() && flows_[events_.top().task].ticket != events_.top().ticket) events_.pop();
     if (events_.empty()) break;
-    if (background_ != nullptr && next_burst_ <= events_.top().time) {
+    if (background_ != nullptr && next_bursts_.front().first <= events_.top().time) {
       // Ends at this very instant come in the next turn: until then no time passes.
-      now_ = next_burst_;
+      now_ = next_bursts_.front().first;
       pass_bursts();
       continue;
     }

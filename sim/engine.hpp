@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/background.hpp"
@@ -128,9 +129,9 @@ class Engine {
   std::vector<ResourceId> territory_;  // their resources
   FairShare fair_share_;
   EventHeap events_;
-  std::vector<BurstClock> clocks_;  // of the background's sources
-  std::vector<int> beside_;         // flows of the background now, per resource
-  double next_burst_ = 0;           // when one begins or ends
+  std::vector<BurstClock> clocks_;                             // of the background's sources
+  std::vector<int> beside_;                                    // flows of the background now, per resource
+  std::vector<std::pair<double, std::uint32_t>> next_bursts_;  // heap: when a source begins or ends one
 };
 
 /// One run of a fresh engine. For many runs keep an Engine.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
 
@@ -40,7 +41,10 @@ void print_noise(const NoiseSpec& noise, const NoiseEffect& e) {
 std::vector<NoisyPlan> noisy_plans(const Study& study, const std::vector<Plan>& plans, int threads) {
   Evaluator e(study.study, study.search.all_reduce);
   std::vector<NoisyPlan> out;
-  for (const Plan& p : plans) out.push_back({p, noise_effect(e, p, *study.noise, threads)});
+  for (const Plan& p : plans) {
+    if (interrupted()) break;
+    out.push_back({p, noise_effect(e, p, *study.noise, threads)});
+  }
   return out;
 }
 

@@ -22,6 +22,7 @@ struct NoisyPlan {
   Plan plan;
   NoiseEffect effect;
 };
+/// Fewer than `plans` if interrupted.
 std::vector<NoisyPlan> noisy_plans(const Study& study, const std::vector<Plan>& plans, int threads);
 void print_noisy_plans(const NoiseSpec& noise, const std::vector<NoisyPlan>& plans);
 std::string noise_csv(const NoiseSpec& noise, const std::vector<NoisyPlan>& plans);
