@@ -13,14 +13,17 @@ void lower_block(const Schedule& schedule, const Block& block, CostModel& cost, 
 /// Whom lower_unfolded plays: every rank, or one rank of each class (exact where ranks of a class are alike).
 enum class Players : std::uint8_t { ranks, classes };
 int players(const Schedule& schedule, Players who);
+/// How the members of a collective move: each through its own port at its own pace, or all at the pace of the
+/// slowest, as one task [H58] that has the tag of the first member.
+enum class Meeting : std::uint8_t { apart, in_step };
 
 /// Every stage, every repetition of every block, for one pass of one microbatch. A collective starts when all
 /// members of its group are ready; a message of a ring when its two ends are. Blocks end in a barrier on each
 /// rank alone, so lag travels from layer to layer. Tags are player * ops + op, kJoinTag for joins without
 /// work.
 inline constexpr std::uint32_t kJoinTag = ~std::uint32_t{0};
-void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph,
-                    Players who = Players::ranks);
+void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who = Players::ranks,
+                    Meeting meeting = Meeting::apart);
 
 /// Pass time of one microbatch: the sum of makespans over all runs of its blocks [H16]; where ranks are of
 /// several classes, the makespan of lower_unfolded by classes [H19].

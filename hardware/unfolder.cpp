@@ -32,8 +32,12 @@ std::vector<std::vector<std::size_t>> player_groups(const Schedule& s, Group g, 
   return out;
 }
 
-Unfolder::Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who)
-    : s_(schedule), graph_(graph), who_(who), players_(static_cast<std::size_t>(players(schedule, who))) {
+Unfolder::Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who, Meeting meeting)
+    : s_(schedule),
+      graph_(graph),
+      who_(who),
+      meeting_(meeting),
+      players_(static_cast<std::size_t>(players(schedule, who))) {
   barrier_.resize(players_);
   lanes_.resize(players_, kIdle);
   groups_.resize(s_.ops.size());
@@ -139,15 +143,35 @@ void Unfolder::wait_for(const Block& b, OpIndex i, std::size_t p) {
   if (list.empty() && previous == kNone) deps_.insert(deps_.end(), barrier_[p].begin(), barrier_[p].end());
 }
 
-TaskId Unfolder::add(OpIndex i, std::size_t p) {
+const OpCost& Unfolder::cost(OpIndex i, std::size_t p) const {
   const int rank_class = who_ == Players::ranks ? s_.class_of(static_cast<int>(p)) : static_cast<int>(p);
-  const OpCost& c = costs_[i * static_cast<std::size_t>(s_.classes) + static_cast<std::size_t>(rank_class)];
-  const auto resources = static_cast<ResourceId>(RankResource::count);
+  return costs_[i * static_cast<std::size_t>(s_.classes) + static_cast<std::size_t>(rank_class)];
+}
+
+ResourceId Unfolder::first_resource(std::size_t p) const {
   const auto rank = static_cast<ResourceId>(static_cast<std::size_t>(stage_) * players_ + p);
+  return rank * static_cast<ResourceId>(RankResource::count);
+}
+
+TaskId Unfolder::add(OpIndex i, std::size_t p) {
+  const OpCost& c = cost(i, p);
   std::array<Demand, 4> demands;
-  const std::size_t n = demands_of(c, rank * resources, demands);
+  const std::size_t n = demands_of(c, first_resource(p), demands);
   return graph_.add(c.latency, {demands.data(), n}, deps_, sharing_of(s_.ops[i]),
                     static_cast<std::uint32_t>(p * s_.ops.size() + i));
+}
+
+TaskId Unfolder::add_in_step(OpIndex i, const std::vector<std::size_t>& members) {
+  demands_.clear();
+  Seconds latency;
+  for (const std::size_t p : members) {
+    std::array<Demand, 4> own;
+    const std::size_t n = demands_of(cost(i, p), first_resource(p), own);
+    demands_.insert(demands_.end(), own.begin(), own.begin() + static_cast<std::ptrdiff_t>(n));
+    latency = std::max(latency, cost(i, p).latency);
+  }
+  return graph_.add(latency, demands_, deps_, sharing_of(s_.ops[i]),
+                    static_cast<std::uint32_t>(members.front() * s_.ops.size() + i));
 }
 
 TaskId Unfolder::join() { return graph_.add(Seconds(0), {}, deps_, Sharing::equal_slowdown, kJoinTag); }
@@ -193,6 +217,11 @@ void Unfolder::meeting(const Block& b, OpIndex i) {
     deps_.clear();
     for (const std::size_t p : members) wait_for(b, i, p);
     deps_.assign({join()});
+    if (meeting_ == Meeting::in_step) {
+      const TaskId together = add_in_step(i, members);
+      for (const std::size_t p : members) finish(b, i, p, together);
+      continue;
+    }
     std::vector<TaskId> own;
     for (const std::size_t p : members) own.push_back(add(i, p));
     if (s_.ops[i].variants == kAlike) {
@@ -241,9 +270,10 @@ void lower_rounds(const Schedule& schedule, Unfolder& unfolder) {
 
 }  // namespace
 
-void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who) {
+void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who,
+                    Meeting meeting) {
   graph.clear();
-  Unfolder unfolder(schedule, cost, graph, who);
+  Unfolder unfolder(schedule, cost, graph, who, meeting);
   if (schedule.rounds > 1) {
     lower_rounds(schedule, unfolder);
     return;

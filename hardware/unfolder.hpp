@@ -22,7 +22,8 @@ PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& sc
 
 class Unfolder {
  public:
-  Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who);
+  Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who,
+           Meeting meeting = Meeting::apart);
 
   /// A new stage: its ranks, links and hosts are its own, and start when the stage before has handed over.
   void stage();
@@ -60,10 +61,14 @@ class Unfolder {
   void hop(const Block& b, OpIndex i);
   void ring(const Block& b, OpIndex i);
   void meeting(const Block& b, OpIndex i);
+  TaskId add_in_step(OpIndex i, const std::vector<std::size_t>& members);
+  const OpCost& cost(OpIndex i, std::size_t p) const;
+  ResourceId first_resource(std::size_t p) const;
 
   const Schedule& s_;
   TaskGraph& graph_;
   Players who_;
+  Meeting meeting_;
   std::size_t players_;
   int stage_ = -1;
   std::vector<OpCost> costs_;                                  // [op][class]
@@ -72,6 +77,7 @@ class Unfolder {
   std::vector<std::array<TaskId, kLanes>> lanes_;  // [player]: last task of each lane
   std::vector<TaskId> done_;                       // [player][op of the block]
   std::vector<TaskId> deps_;
+  std::vector<Demand> demands_;
 };
 
 }  // namespace shardline

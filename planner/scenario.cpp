@@ -325,6 +325,14 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
       if (const auto v = root.find(key)) v->fault(fmt::format("{} is for sweeps", key));
     }
   }
+  if (const auto v = root.find("noise")) {
+    asked.noise = scenario_parts::read_noise(*v);
+    if (phase == Phase::decode || asked.question != Question::sweep)
+      v->fault("noise is for sweeps of phase: prefill");
+    if (system && asked.noise->links == NoiseLinks::network && system->fabric.nodes == 1)
+      v->fault(fmt::format("noise.links is network, but {} is one node", system->name),
+               {"expected one of: nvlink, all"});
+  }
   const Comparison comparison = read_comparison(root, options, phase);
   const auto constraints_at = root.find("constraints");
   const Constraints constraints = constraints_at ? read_constraints(*constraints_at, phase) : Constraints{};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "hardware/noise.hpp"
 #include "planner/search.hpp"
 
 namespace shardline {
@@ -55,6 +56,7 @@ struct Study {
   Conversation conversation;
   ThresholdGrid thresholds;
   PartitionGrid partition;
+  std::optional<NoiseSpec> noise;  // sweeps of prefills: also price plans beside other traffic
 };
 
 /// Whose costs: of the system's calibration, or of its parameters alone.

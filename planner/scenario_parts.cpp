@@ -88,6 +88,22 @@ Kernels read_kernels(const Reader& r) {
   return k;
 }
 
+NoiseSpec read_noise(const Reader& r) {
+  NoiseSpec n;
+  if (const auto v = r.find("links")) {
+    const auto i = choice(*v, {"nvlink", "network", "all"});
+    if (i) n.links = static_cast<NoiseLinks>(*i);
+  }
+  n.load = r.at("load").number(0, 0.99);
+  if (const auto v = r.find("burst")) n.burst = v->quantity<Seconds>(Seconds(1e-6), Seconds(1e3));
+  if (const auto v = r.find("flows")) n.flows = static_cast<int>(v->integer(1, 1000));
+  if (const auto v = r.find("pairs")) n.pairs = static_cast<int>(v->integer(1, 8192));
+  if (const auto v = r.find("seeds")) n.seeds = static_cast<int>(v->integer(1, 4096));
+  if (const auto v = r.find("seed")) n.seed = static_cast<std::uint64_t>(v->integer(0, kLargestSeed));
+  r.no_other_keys();
+  return n;
+}
+
 std::vector<Request> read_requests(const Reader& r) {
   std::vector<Request> out;
   if (r.is_sequence() && r.items().empty())

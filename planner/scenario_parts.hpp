@@ -7,6 +7,7 @@
 
 namespace shardline::scenario_parts {
 
+inline constexpr long long kLargestSeed = 1'000'000'000'000'000;
 inline constexpr long long kLongest = 1'000'000'000;  // tokens of any sequence
 
 /// Reader::one_of, but nothing where it recorded a fault: a first name in its place would cause faults that
@@ -24,6 +25,7 @@ std::vector<Request> read_requests(const Reader& r);
 Approximate read_approximate(const Reader& r);
 Conversation read_conversation(const Reader& r, int system_gpus);
 ThresholdGrid read_thresholds(const Reader& r, int system_gpus);
+NoiseSpec read_noise(const Reader& r);
 PartitionGrid read_partition(const Reader& r, int system_gpus);
 
 }  // namespace shardline::scenario_parts

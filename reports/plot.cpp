@@ -16,9 +16,11 @@ namespace shardline {
 
 namespace {
 
-// Okabe and Ito's colours, distinct for colour-blind readers; yellow, the faintest on white, last.
-constexpr std::array kColors{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
-                             "#56B4E9", "#E69F00", "#000000", "#F0E442"};
+// Okabe and Ito's colours, distinct for colour-blind readers; yellow, the faintest on white, last. Then four
+// of Paul Tol's muted ones, whose lines are dashed.
+constexpr std::array kColors{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00",
+                             "#000000", "#F0E442", "#882255", "#44AA99", "#999933", "#332288"};
+constexpr std::size_t kSolid = 8;
 constexpr std::array kMarks{7, 5, 9, 13, 11, 15, 8, 10};  // gnuplot point types with distinct shapes
 // In the order of PlotStyle.
 constexpr std::array kStyles{"lines", "points", "fsteps", "linespoints", "points", "points", "points"};
@@ -237,7 +239,7 @@ struct LegendEntry {
       index_ = grey ? 0 : colored++;
       color = grey ? kGrey : kColors[index_ % kColors.size()];
     }
-    if (has_line(style)) line = " lw 2.5";
+    if (has_line(style)) line = index_ % kColors.size() < kSolid ? " lw 2.5" : " lw 2.5 dt 2";
     if (grey)
       mark = style == PlotStyle::open_points ? " pt 6" : style == PlotStyle::open_squares ? " pt 4" : " pt 2";
     else if (style == PlotStyle::points || style == PlotStyle::line_points)

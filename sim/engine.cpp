@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 
 #include "sim/base/error.hpp"
 
@@ -15,6 +16,7 @@ constexpr double kRoundingRest = 1e-15;  // of a task's work; less than this lef
 
 void Engine::run(const TaskGraph& graph, const Machine& machine, Timeline& out) {
   rates_ = nullptr;
+  background_ = nullptr;
   execute(graph, machine, out);
 }
 
@@ -22,6 +24,15 @@ void Engine::run(const TaskGraph& graph, const Machine& machine, Timeline& out,
                  std::vector<RateChange>& rates) {
   rates.clear();
   rates_ = &rates;
+  background_ = nullptr;
+  execute(graph, machine, out);
+}
+
+void Engine::run(const TaskGraph& graph, const Machine& machine, const Background& background, Timeline& out,
+                 std::vector<RateChange>* rates) {
+  if (rates != nullptr) rates->clear();
+  rates_ = rates;
+  background_ = background.empty() ? nullptr : &background;
   execute(graph, machine, out);
 }
 
@@ -32,7 +43,7 @@ void Engine::execute(const TaskGraph& graph, const Machine& machine, Timeline& o
   ++run_;
   if (pools_.size() < graph.resource_bound()) pools_.resize(graph.resource_bound());
   out.spans.resize(graph.size());
-  replayed_ = method_ == Method::automatic && rates_ == nullptr && replay(out);
+  replayed_ = method_ == Method::automatic && rates_ == nullptr && background_ == nullptr && replay(out);
   if (replayed_) return;
   ++run_;
   play(out);
@@ -115,8 +126,47 @@ void Engine::prepare() {
   done_ = 0;
 }
 
+void Engine::prepare_background() {
+  if (background_ == nullptr) return;
+  clocks_.clear();
+  beside_.assign(machine_->size(), 0);
+  for (std::size_t i = 0; i < background_->sources().size(); ++i) {
+    const BurstSource& source = background_->sources()[i];
+    clocks_.emplace_back(*background_, i);
+    for (const ResourceId r : source.resources) {
+      SL_CHECK(r < machine_->size() && machine_->unit(r) == Unit::bytes,
+               "background traffic is on pipes of the machine");
+      if (clocks_[i].on()) beside_[r] += source.flows;
+    }
+  }
+  next_bursts_.clear();
+  for (std::uint32_t i = 0; i < clocks_.size(); ++i) next_bursts_.emplace_back(clocks_[i].until(), i);
+  std::make_heap(next_bursts_.begin(), next_bursts_.end(), std::greater<>());
+}
+
+// Bursts that begin or end now.
+void Engine::pass_bursts() {
+  while (next_bursts_.front().first <= now_) {
+    std::pop_heap(next_bursts_.begin(), next_bursts_.end(), std::greater<>());
+    auto& [time, i] = next_bursts_.back();
+    BurstClock& clock = clocks_[i];
+    clock.advance();
+    time = clock.until();
+    const BurstSource& source = background_->sources()[i];
+    for (const ResourceId r : source.resources) {
+      beside_[r] += clock.on() ? source.flows : -source.flows;
+      const bool used = r < pools_.size() && pools_[r].run == run_ && pools_[r].first != kNone;
+      if (used) changed_.push_back(r);
+    }
+    std::push_heap(next_bursts_.begin(), next_bursts_.end(), std::greater<>());
+  }
+}
+
+int Engine::flows_beside(ResourceId resource) const { return background_ == nullptr ? 0 : beside_[resource]; }
+
 void Engine::play(Timeline& out) {
   prepare();
+  prepare_background();
   for (TaskId task = 0; task < graph_->size(); ++task) {
     if (flows_[task].pending == 0) ready_.push_back(task);
   }
@@ -132,6 +182,12 @@ void Engine::play(Timeline& out) {
     changed_.clear();
     while (!events_.empty() && flows_[events_.top().task].ticket != events_.top().ticket) events_.pop();
     if (events_.empty()) break;
+    if (background_ != nullptr && next_bursts_.front().first <= events_.top().time) {
+      // Ends at this very instant come in the next turn: until then no time passes.
+      now_ = next_bursts_.front().first;
+      pass_bursts();
+      continue;
+    }
     now_ = events_.top().time;
     while (!events_.empty() && events_.top().time == now_) {
       const HeapEvent event = events_.top();
@@ -222,7 +278,8 @@ void Engine::share(ResourceId seed) {
   const Pool& start = pools_[seed];
   if (start.visit == visit_ || start.first == kNone) return;
   collect(seed);
-  if (group_.size() == 1) {
+  const auto shared = [&](ResourceId resource) { return flows_beside(resource) > 0; };
+  if (group_.size() == 1 && std::none_of(territory_.begin(), territory_.end(), shared)) {
     set_speed(group_.front(), 1);
   } else {
     solve();
@@ -270,6 +327,13 @@ void Engine::solve() {
     for (const Claim& claim : claims(task)) {
       if (claim.size > 0) fair_share_.add_claim(pools_[claim.resource].local, claim.size);
     }
+  }
+  for (const ResourceId resource : territory_) {
+    const int flows = flows_beside(resource);
+    if (flows == 0) continue;
+    // As equal_rate tasks on this pipe alone would have it [S4].
+    fair_share_.add_task(flows * (machine_->fastest_pipe().value / machine_->capacity(resource)));
+    fair_share_.add_claim(pools_[resource].local, 1);
   }
   const std::span<const double> speeds = fair_share_.solve();
   for (std::size_t i = 0; i < group_.size(); ++i) set_speed(group_[i], speeds[i]);

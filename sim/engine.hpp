@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "sim/background.hpp"
 #include "sim/event_heap.hpp"
 #include "sim/machine.hpp"
 #include "sim/sharing.hpp"
@@ -38,6 +40,10 @@ class Engine {
   void run(const TaskGraph& graph, const Machine& machine, Timeline& out);
   /// Also lists every change of a rate, in order of time. Plays events.
   void run(const TaskGraph& graph, const Machine& machine, Timeline& out, std::vector<RateChange>& rates);
+  /// With the bursts of `background` [S10], whose resources are the machine's pipes (checked). Without any,
+  /// the same bits as without a background.
+  void run(const TaskGraph& graph, const Machine& machine, const Background& background, Timeline& out,
+           std::vector<RateChange>* rates = nullptr);
 
   /// Whether the last run was a replay [S5].
   bool replayed() const { return replayed_; }
@@ -83,6 +89,9 @@ class Engine {
   double alone(TaskId task) const;
   double weight(TaskId task, double alone_time) const;
   Pool& pool(ResourceId resource);
+  void prepare_background();
+  void pass_bursts();
+  int flows_beside(ResourceId resource) const;
 
   void start(TaskId task, Timeline& out);
   void begin_work(TaskId task, Timeline& out);
@@ -99,8 +108,9 @@ class Engine {
 
   Method method_;
   bool replayed_ = false;
-  const TaskGraph* graph_ = nullptr;  // these three are valid during a run only
+  const TaskGraph* graph_ = nullptr;  // these four are valid during a run only
   const Machine* machine_ = nullptr;
+  const Background* background_ = nullptr;  // null without bursts
   std::vector<RateChange>* rates_ = nullptr;
   std::uint64_t run_ = 0;
   double now_ = 0;
@@ -119,6 +129,9 @@ class Engine {
   std::vector<ResourceId> territory_;  // their resources
   FairShare fair_share_;
   EventHeap events_;
+  std::vector<BurstClock> clocks_;                             // of the background's sources
+  std::vector<int> beside_;                                    // flows of the background now, per resource
+  std::vector<std::pair<double, std::uint32_t>> next_bursts_;  // heap: when a source begins or ends one
 };
 
 /// One run of a fresh engine. For many runs keep an Engine.

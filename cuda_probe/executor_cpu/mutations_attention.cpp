@@ -191,6 +191,24 @@ bool kv_head_count(Schedule& s, Random& random) {
   });
 }
 
+namespace {
+
+std::vector<std::pair<std::int32_t, std::int64_t>> one_by_one(TokenView tokens) {
+  std::vector<std::pair<std::int32_t, std::int64_t>> out;
+  for (const Interval& i : tokens) {
+    for (std::int64_t t = i.begin; t < i.end; ++t) out.emplace_back(i.request, t);
+  }
+  return out;
+}
+
+// A later chunk of a prefill holds the same keys first.
+bool begins_with(TokenView longer, TokenView shorter) {
+  const auto a = one_by_one(longer), b = one_by_one(shorter);
+  return a.size() >= b.size() && std::equal(b.begin(), b.end(), a.begin());
+}
+
+}  // namespace
+
 bool other_buffer(Schedule& s, Random& random) {
   const Dataflow& flow = *s.flow;
   return change_regions(s, random, Function::attend,
@@ -199,6 +217,9 @@ bool other_buffer(Schedule& s, Random& random) {
                           return at_random(flow.actions.size(), random, [&](std::size_t j) {
                             const Action& b = flow.actions[j];
                             if (j == i || b.function != Function::attend || b.rank != a.rank) return false;
+                            const bool chunk = flow.regions_of(b)[1].slot != regions[1].slot;
+                            if (chunk && begins_with(flow.token_list(b.keys), flow.token_list(a.keys)))
+                              return false;
                             Region other = flow.regions_of(b)[1];
                             other.rows = regions[1].rows;
                             if (other == regions[1] || !fits(flow, a.rank, other)) return false;

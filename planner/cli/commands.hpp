@@ -33,6 +33,7 @@ int sweep(const SweepOptions& options, const Provenance& made_by);
 
 struct SimulateOptions {
   std::string scenario, costs, plan, model, out;
+  std::optional<long long> noise_seed;  // the first, in place of the scenario's
 };
 int simulate(const SimulateOptions& options, const Provenance& made_by);
 

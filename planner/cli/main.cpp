@@ -74,6 +74,9 @@ int run(int argc, char** argv) {
   m->add_option("--plan", simulate.plan, "Plan text, as sweep prints it")->required();
   m->add_option("--model", simulate.model, "Which model of the scenario (default: the first)");
   add_costs(m, simulate.costs);
+  m->add_option("--noise-seed", simulate.noise_seed,
+                "First seed of the scenario's background traffic, and the one that the trace shows")
+      ->check(CLI::Range(0LL, 1'000'000'000'000'000LL));
   m->add_option("-o,--out", simulate.out, "Folder for the Perfetto trace and the timeline picture");
   m->footer(
       "Example:\n  shardline simulate helix_gb200_1m --model llama-3.1-405b --plan "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/cli/noise_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/deploy.hpp"
 #include "planner/evaluate.hpp"
@@ -193,33 +194,52 @@ void name_lanes(TraceNames& names, int process, const Schedule& s) {
   }
 }
 
-// One run of each block on one rank of every class: lag and messages between them show.
-void collect_ranks(Evaluator& e, TraceNames& names, std::vector<TraceEvent>& events, Gantt& gantt) {
+// Members of the collective that a task of `player` stands for.
+std::vector<int> members_of(const Op& op, int player, bool in_step) {
+  if (!in_step || !is_communication(op.kind) || op.kind == OpKind::send_recv) return {player};
+  std::vector<int> out;
+  const int first = player - player / op.group.stride % op.group.size * op.group.stride;
+  for (int m = 0; m < op.group.size; ++m) out.push_back(first + m * op.group.stride);
+  return out;
+}
+
+// One run of each block on one rank of every class, or on every rank beside the traffic of others: lag and
+// messages between them show.
+void collect_ranks(Evaluator& e, const std::optional<NoiseSpec>& noise, TraceNames& names,
+                   std::vector<TraceEvent>& events, Gantt& gantt) {
   Schedule once = e.schedule();
   for (Repeat& r : once.program) r.times = 1;
   for (Stage& stage : once.stages) stage.copies = 1;
+  const int ranks = players(once, noise ? Players::ranks : Players::classes);
+  const int all = static_cast<int>(once.stages.size()) * ranks;
   TaskGraph graph;
-  lower_unfolded(once, e.cost(), graph, Players::classes);
-  const Timeline timeline =
-      simulate(graph, e.cost().machine(static_cast<int>(once.stages.size()) * once.classes));
+  lower_unfolded(once, e.cost(), graph, noise ? Players::ranks : Players::classes,
+                 noise ? Meeting::in_step : Meeting::apart);
+  const Background background =
+      noise ? background_of(*noise, e.study().system.fabric, all, noise->seed) : Background();
+  Timeline timeline;
+  Engine().run(graph, e.cost().machine(all), background, timeline);
   constexpr int kShown = 4;  // ranks of the picture; the trace has them all
-  for (int k = 0; k < once.classes; ++k) {
+  for (int k = 0; k < ranks; ++k) {
     names.processes.push_back({k, fmt::format("context-parallel rank {}", k)});
     name_lanes(names, k, once);
   }
   for (TaskId t = 0; t < graph.size(); ++t) {
     if (graph.tag(t) == kJoinTag) continue;
-    const auto k = static_cast<int>(graph.tag(t) / once.ops.size());
-    const Op op = once.op_of_class(static_cast<OpIndex>(graph.tag(t) % once.ops.size()), k);
+    const auto player = static_cast<int>(graph.tag(t) / once.ops.size());
+    const auto index = static_cast<OpIndex>(graph.tag(t) % once.ops.size());
     const Span& span = timeline.spans[t];
     if (span.end == span.start) continue;
-    events.push_back(trace_event(e, op, k, span, Seconds(0), {}));
-    if (k < kShown) {
+    for (const int k : members_of(once.ops[index], player, noise.has_value())) {
+      const Op op = once.op_of_class(index, noise ? once.class_of(k) : k);
+      events.push_back(trace_event(e, op, k, span, Seconds(0), {}));
+      if (k >= kShown) continue;
       const std::string lane(is_communication(op.kind) ? "messages" : to_string(op.lane));
       gantt.spans.push_back({fmt::format("rank {} {}", k, lane), span.start.value * 1e6, span.end.value * 1e6,
                              std::string(to_string(op.kind)), op.name, unmeasured(e, op)});
     }
   }
+  if (noise) add_bursts(background, timeline.makespan(), ranks, kShown, names, events, gantt);
 }
 
 // Every stage and chunk: how the chunks of a prefill fill the pipeline.
@@ -247,7 +267,7 @@ void collect_rounds(Evaluator& e, TraceNames& names, std::vector<TraceEvent>& ev
                         {}});
     }
     if (r.stage < kShown) {
-      gantt.spans.push_back({fmt::format("stage {}", r.stage), r.start.value * 1e6, r.end.value * 1e6,
+      gantt.spans.push_back({fmt::format("stage {}", r.stage), r.start.value, r.end.value,
                              r.round % 2 == 0 ? "even chunk" : "odd chunk", chunk, false});
     }
   }
@@ -260,14 +280,15 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
   TraceNames names;
   std::vector<TraceEvent> events;
   Gantt gantt{to_string(plan) + ": one of each block, " + study.title, "time (us)", {}, "pale: beyond data"};
-  if (s.rounds > 1) {
+  if (s.rounds > 1 && !study.noise) {
     gantt.title = to_string(plan) + ": chunks, " + study.title;
+    gantt.x_label = "time (s)";
     collect_rounds(e, names, events, gantt);
     write_files(names, events, gantt, out);
     return;
   }
-  if (s.classes > 1 || s.detached) {
-    collect_ranks(e, names, events, gantt);
+  if (s.classes > 1 || s.detached || study.noise) {
+    collect_ranks(e, study.noise, names, events, gantt);
     write_files(names, events, gantt, out);
     return;
   }
@@ -299,8 +320,12 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
 
 int simulate(const SimulateOptions& o, const Provenance&) {
   const Scenario scenario = scenario_named(o.scenario, o.costs);
-  const Study& study = study_of(scenario, o.model);
+  Study study = study_of(scenario, o.model);
   require_question(study, o.scenario, Question::sweep);
+  if (o.noise_seed) {
+    if (!study.noise) throw UserError("--noise-seed: scenario " + scenario.name + " has no noise");
+    study.noise->seed = static_cast<std::uint64_t>(*o.noise_seed);
+  }
   Plan plan = [&] {
     Plan p = parse_plan(o.plan);
     if (p.chunks > p.batch) p.batch = p.chunks;
@@ -320,6 +345,7 @@ int simulate(const SimulateOptions& o, const Provenance&) {
   const Breakdown b = break_down(e, plan);
   print_plan(study, plan, b, use);
   print_collectives(e);
+  if (study.noise) print_noise(*study.noise, noise_effect(e, plan, *study.noise, 0));
   for (const Deployment& d : deployments(study.study, plan)) {
     fmt::print("  {}:\n", d.engine);
     for (const std::string& line : d.lines) fmt::print("    {}\n", line);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "planner/cli/noise_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/deploy.hpp"
 #include "reports/atomic_file.hpp"
@@ -252,18 +253,26 @@ bool report_prefill(const Study& study, const SearchResult& r, const SweepOption
   if (o.ttft) met = print_target(study, rated, frontier, time_target("--ttft", *o.ttft));
   print_frontiers(study, rated, r);
   print_strategies(study, r);
+  std::vector<NoisyPlan> noisy;
+  if (study.noise) {
+    std::vector<Plan> plans;
+    for (const Point& p : rated.points) plans.push_back(p.plan);
+    noisy = noisy_plans(study, plans, o.threads);
+    print_noisy_plans(*study.noise, noisy);
+  }
   if (o.out.empty()) return met;
   const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
   make_output_folder(folder);
   write_file(folder / "frontier.csv", csv(study, r, rated));
   if (o.all) write_file(folder / "all.csv", csv(study, r, rate(study, r.all, o.threads)));
+  if (study.noise) write_file(folder / "noise.csv", noise_csv(*study.noise, noisy));
   write_file(folder / "launch.txt", launch_text(study, frontier));
   write_file(folder / "frontier.html", page_html(page(study, r, rated, o, made_by)));
   write_picture(frontier_plot(study, r, rated, made_by), folder / "frontier");
   write_file(folder / "run.json", run_json(study, r, o, made_by));
   fmt::print(
-      "  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, launch.txt, run.json{}\n\n",
-      folder.string(), o.all ? ", all.csv" : "");
+      "  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, launch.txt, run.json{}{}\n\n",
+      folder.string(), o.all ? ", all.csv" : "", study.noise ? ", noise.csv" : "");
   return met;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "models/catalog.hpp"
+#include "planner/published/kv_runahead_noise.hpp"
 
 namespace shardline {
 
@@ -280,6 +281,7 @@ class Builder {
           "step is";
       paper_.groups.push_back(std::move(g));
     }
+    if (truth_.noise) add_chain_noise(*truth_.noise, model_, go_on_, paper_);
     Rows rows = summary_rows({&paper_, 1}, true);
     for (auto& row : rows) row.erase(row.begin());
     paper_.sections.push_back({"Summary against the goals", {PaperItem(std::move(rows))}});

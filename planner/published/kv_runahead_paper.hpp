@@ -21,9 +21,10 @@ class ChainModel {
   /// KVR-S.
   const PartitionResult& searched(const std::string& model, long long context, int gpus, double network);
 
- private:
+  /// One prefill of `context` tokens.
   Case study(const std::string& model, long long context, double network) const;
 
+ private:
   ChainMachine machine_;
   Catalogs catalogs_;
   std::map<std::string, PartitionResult> found_;  // by measurement

@@ -51,6 +51,7 @@ class ChainReader {
       if (root.find(key)) out_.not_compared.emplace_back(key);
     }
     if (const auto v = root.find("machine")) read_machine(*v);
+    if (const auto v = root.find("noise")) read_noise(*v);
     for (const char* key : {"table1", "table2", "table3"}) {
       if (const auto v = root.find(key)) read_table(key, *v);
     }
@@ -93,6 +94,30 @@ class ChainReader {
     }
     r.no_other_keys();
     out_.machine = std::move(m);
+  }
+
+  void read_noise(const Reader& r) {
+    ChainNoise n;
+    r.find("place");
+    n.model = read_model(r.at("model"));
+    for (const Reader& item : r.at("contexts").items())
+      n.contexts.push_back(item.integer(64, scenario_parts::kLongest));
+    if (n.contexts.empty()) r.fault("noise.contexts is empty");
+    n.gpus = static_cast<int>(r.at("gpus").integer(2, 64));
+    n.traffic = scenario_parts::read_noise(r.at("traffic"));
+    n.tsp_average = r.at("tsp_average").number(0, 10);
+    n.tsp_most = r.at("tsp_most").number(1e-3, 10);
+    n.even_most = r.at("kvr_e_most").number(1e-3, 10);
+    n.searched_most = r.at("kvr_s_most").number(1e-3, 10);
+    if (const auto v = r.find("speedups")) {
+      for (const Reader& item : v->items()) {
+        n.speedups.push_back({static_cast<int>(item.at("gpus").integer(2, 64)),
+                              item.at("quiet").number(0, 10), item.at("noisy").number(0, 10)});
+        item.no_other_keys();
+      }
+    }
+    r.no_other_keys();
+    out_.noise = std::move(n);
   }
 
   void read_table(const std::string& table, const Reader& r) {
@@ -262,7 +287,10 @@ ChainTruth chain_truth_of(const std::string& file, const Catalogs& catalogs) {
   const ChainTruth shipped = load_chain_truth(
       catalogs.models.parent_path().parent_path() / "planner/published/kv_runahead.yaml", catalogs);
   ChainTruth truth = file.empty() ? shipped : load_chain_truth(file, catalogs);
-  if (!truth.machine) truth.machine = shipped.machine;
+  if (!truth.machine) {
+    truth.machine = shipped.machine;
+    if (!truth.noise) truth.noise = shipped.noise;
+  }
   mark(truth, shipped.fitted);
   mark(truth, truth.fitted);
   return truth;

@@ -50,9 +50,26 @@ struct ChainMachine {
   const ChainModelCosts* of(const std::string& model) const;
 };
 
+/// What is published of times beside other traffic: losses as parts of the quiet time. The traffic's strength
+/// is not published.
+struct ChainNoise {
+  std::string model;
+  std::vector<long long> contexts;
+  NoiseSpec traffic;
+  int gpus = 8;                                           // that the losses are compared on
+  double tsp_average = 0;                                 // above
+  double tsp_most = 0, even_most = 0, searched_most = 0;  // at most
+  struct Speedup {
+    int gpus = 0;
+    double quiet = 0, noisy = 0;  // of KVR-S over TSP, the best of all contexts, less 1
+  };
+  std::vector<Speedup> speedups;
+};
+
 struct ChainTruth {
   std::string file;
   std::optional<ChainMachine> machine;
+  std::optional<ChainNoise> noise;
   std::vector<ChainValue> values;
   std::vector<ChainPartition> partitions;
   std::vector<std::string> fitted;        // measurement() of marked values

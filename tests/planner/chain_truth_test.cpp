@@ -81,6 +81,28 @@ TEST(ChainPaper, SummariesFollowFromThePoints) {
   }
 }
 
+// The robustness experiment: goals follow from the losses, and no traffic is no loss.
+TEST(ChainPaper, NoiseIsJudgedByItsLosses) {
+  ChainTruth truth = parse_chain_truth("mine.yaml", kMine, catalogs());
+  truth.machine = chain_truth_of("", catalogs()).machine;
+  EXPECT_FALSE(chain_truth_of("", catalogs()).noise->speedups.empty());
+  truth.noise = chain_truth_of("", catalogs()).noise;
+  truth.noise->contexts = {8192};
+  truth.noise->traffic.seeds = 2;
+  const auto verdicts = [&] {
+    std::vector<Verdict> out;
+    for (const PaperGroup& g : chain_paper(truth, catalogs()).groups) {
+      if (g.name == "Noise: what TSP loses" || g.name == "Noise: what KVR loses") out.push_back(g.verdict);
+    }
+    return out;
+  };
+  EXPECT_EQ(verdicts(), (std::vector{Verdict::explained, Verdict::met}));
+  truth.noise->searched_most = 0.01;
+  EXPECT_EQ(verdicts(), (std::vector{Verdict::explained, Verdict::missed}));
+  truth.noise->traffic.load = 0;  // then KVR does not lose less than TSP either
+  EXPECT_EQ(verdicts(), (std::vector{Verdict::missed, Verdict::missed}));
+}
+
 TEST(ChainPaper, AnInterruptIsAnError) {
   EXPECT_THROW(chain_paper(chain_truth_of("", catalogs()), catalogs(), [] { return false; }), UserError);
 }

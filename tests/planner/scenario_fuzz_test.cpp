@@ -115,6 +115,14 @@ TEST(Fuzz, Scenario) {
       ASSERT_FALSE(study.search.batches.empty());
       EXPECT_GE(study.search.batches.front(), 1);
       EXPECT_GE(study.study.longest(), 1);
+      if (study.noise) {
+        EXPECT_EQ(study.study.phase, Phase::prefill);
+        EXPECT_GE(study.noise->load, 0);
+        EXPECT_LT(study.noise->load, 1);
+        EXPECT_GT(study.noise->burst, Seconds(0));
+        EXPECT_GE(study.noise->flows, 1);
+        EXPECT_GE(study.noise->seeds, 1);
+      }
       EXPECT_EQ(study.study.requests.empty(), study.study.phase == Phase::decode);
     }
   });

@@ -1,0 +1,35 @@
+// Background traffic in what simulate and sweep print and write.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/noise.hpp"
+#include "planner/scenario.hpp"
+#include "reports/plot.hpp"
+#include "reports/trace.hpp"
+
+namespace shardline::cli {
+
+/// "1 flow each way between neighbours on NVLink, 50 % of the time in bursts of 1 ms; seeds 1 to 16"
+std::string noise_text(const NoiseSpec& noise);
+
+/// The table of one plan.
+void print_noise(const NoiseSpec& noise, const NoiseEffect& effect);
+
+/// One row per plan.
+struct NoisyPlan {
+  Plan plan;
+  NoiseEffect effect;
+};
+/// Fewer than `plans` if interrupted.
+std::vector<NoisyPlan> noisy_plans(const Study& study, const std::vector<Plan>& plans, int threads);
+void print_noisy_plans(const NoiseSpec& noise, const std::vector<NoisyPlan>& plans);
+std::string noise_csv(const NoiseSpec& noise, const std::vector<NoisyPlan>& plans);
+
+/// Bursts of one seed until `end`, on a lane of their own beside each of `gpus` ranks; of the first
+/// `pictured` ranks also in the picture.
+void add_bursts(const Background& background, Seconds end, int gpus, int pictured, TraceNames& names,
+                std::vector<TraceEvent>& events, Gantt& gantt);
+
+}  // namespace shardline::cli
