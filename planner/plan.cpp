@@ -72,13 +72,19 @@ std::vector<long long> parse_partition(std::string_view plan, std::string_view v
 
 std::string_view to_string(StrategyId id) { return kStrategyNames[static_cast<std::size_t>(id)]; }
 
+namespace {
+
+// One microbatch per stage, or chunks of a single one. What a plan's text leaves out.
+int usual_in_flight(const Plan& plan) { return plan.prefill_chunk > 0 ? 1 : plan.pp; }
+
+}  // namespace
+
 std::string to_string(const Plan& plan) {
   std::string text(to_string(plan.strategy));
   char separator = ':';
   for (const Field& f : kFields) {
     const int value = plan.*(f.member);
-    // As many microbatches as stages is what parse_plan assumes.
-    const int absent = f.member == &Plan::in_flight ? plan.pp : f.absent;
+    const int absent = f.member == &Plan::in_flight ? usual_in_flight(plan) : f.absent;
     if (value == absent) continue;
     text += fmt::format("{}{}={}", separator, f.key, value);
     separator = ',';
@@ -166,7 +172,7 @@ Plan parse_plan(std::string_view text) {
     plan.*(kFields[f].member) = number;
     in_flight_given = in_flight_given || key == "in_flight";
   }
-  if (!in_flight_given) plan.in_flight = plan.pp;
+  if (!in_flight_given) plan.in_flight = usual_in_flight(plan);
   if (1.0 * plan.pp * plan.dp * plan.kvp * plan.cp * plan.tpa > kMost || 1.0 * plan.ep * plan.tpf > kMost) {
     fail(fmt::format("plan \"{}\" is for more than {} GPUs", whole, kMost));
   }

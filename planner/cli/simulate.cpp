@@ -62,7 +62,7 @@ void print_plan(const Study& study, const Plan& plan, const Breakdown& b, const 
   if (prefill) {
     const double at_once = m.users * static_cast<double>(study.study.requests.size());
     fmt::print(
-        "  TTFT {}   {:.1f} new tokens/s/GPU   {:.1f} GPU-seconds/request   {:.0f} requests on {} GPUs\n\n",
+        "  TTFT {}   {:.1f} new tokens/s/GPU   {:.4g} GPU-seconds/request   {:.0f} requests on {} GPUs\n\n",
         to_string(b.ttl),
         m.users * static_cast<double>(study.study.fresh_tokens()) / (b.ttl.value * plan.gpus()),
         b.ttl.value * plan.gpus() / at_once, at_once, plan.gpus());

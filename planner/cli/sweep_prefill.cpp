@@ -26,7 +26,7 @@ std::vector<std::string> row(const Study& s, const Point& p) {
   const double tokens_per_s = new_tokens(s, p.plan) / p.ttl.value;
   std::vector<std::string> cells{
       std::to_string(p.plan.gpus()), to_string(p.ttl), fmt::format("{:.1f}", tokens_per_s / p.plan.gpus()),
-      fmt::format("{:.1f}", p.ttl.value * p.plan.gpus() / requests(s, p.plan)), to_string(p.memory, 3)};
+      fmt::format("{:.4g}", p.ttl.value * p.plan.gpus() / requests(s, p.plan)), to_string(p.memory, 3)};
   if (any_approximate(s)) {
     cells.push_back(computed_text(s, p.plan));
     if (!strategy(p.plan.strategy).exact) cells.back() += " APPROXIMATE";
@@ -81,10 +81,10 @@ void print_bests(const Study& study, const SearchResult& r) {
   Table t({"strategy", "lowest TTFT", "GPUs", "GPU-seconds/request", "least GPU-seconds/request", "TTFT",
            "GPUs"});
   const auto cost = [&](const Point& p) {
-    return fmt::format("{:.1f}", p.ttl.value * p.plan.gpus() / requests(study, p.plan));
+    return fmt::format("{:.4g}", p.ttl.value * p.plan.gpus() / requests(study, p.plan));
   };
   const auto add = [&](const std::string& name, std::vector<Point> points) {
-    if (points.empty()) return t.add({name, "does not fit", "", "", "", "", ""});
+    if (points.empty()) return t.add({name, "none fits", "", "", "", "", ""});
     if (!maximised(r.x)) std::reverse(points.begin(), points.end());
     const Point &cheap = points.front(), &fast = points.back();
     t.add({name, to_string(fast.ttl), std::to_string(fast.plan.gpus()), cost(fast), cost(cheap),

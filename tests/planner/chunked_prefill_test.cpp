@@ -161,7 +161,7 @@ TEST(ChunkedPrefill, PlansThatCannotBeAreRefused) {
   EXPECT_EQ(reason("tensor:prefill_chunk=10000"), "prefill_chunk 10000 exceeds all new tokens but one, 9999");
   EXPECT_EQ(reason("ring_pass_kv:cp=2,prefill_chunk=100"),
             "prefill_chunk is for prefill by tensor or pipeline, not ring_pass_kv");
-  EXPECT_EQ(reason("pipeline:pp=2,prefill_chunk=100"),
+  EXPECT_EQ(reason("pipeline:pp=2,in_flight=2,prefill_chunk=100"),
             "prefill_chunk needs in_flight=1: chunks of one microbatch fill the stages");
   Case hosts = c;
   hosts.system.runtime.host_layer = Seconds(3e-3);
