@@ -11,9 +11,10 @@ const data = JSON.parse(byId('data').textContent);
 const points = data.points.map(r => ({s: r[0], strategy: data.strategies[r[0]], plan: r[1], command: r[2], gpus: r[3],
   batch: r[4], users: r[5], ttl: r[6], x: r[7], y: r[8], memory: r[9], ring: r[10] === 1,
   measured: r[11], fitted: r[12], extrapolated: r[13], assumed: r[14], unmeasured: r[13] + r[14],
-  open: r[13] + r[14] > 50, computed: r[15]}));
+  open: r[13] + r[14] > 50, computed: r[15] === undefined ? r[15] : 100 * r[15]}));
 points.sort((a, b) => a.ring - b.ring);  // rings are drawn last, on top
-const COLORS = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000', '#B8A500'];
+const COLORS = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000', '#B8A500',
+  '#882255', '#44AA99', '#999933', '#332288'];
 const SHAPES = ['M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z', 'M-.85,-.85H.85V.85H-.85Z', 'M0,-1.1L1,.8H-1Z',
   'M0,-1.15L1,0L0,1.15L-1,0Z', 'M0,1.1L1,-.8H-1Z', 'M-.4,-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z'];
 const color = s => COLORS[s % COLORS.length], shape = s => SHAPES[s % SHAPES.length];
@@ -21,7 +22,7 @@ const show = v => v === null ? '\u2013' : Math.abs(v) >= 1000 ? Math.round(v).to
   : String(+v.toPrecision(4));
 const COLUMNS = [['strategy', 'Strategy'], ['plan', 'Plan'], ['gpus', 'GPUs'], ['batch', 'Batch'], ['users', 'Users'],
   ['ttl', data.labels[0]], ['x', data.labels[1]], ['y', data.labels[2]], ['memory', 'GB per GPU']];
-if (points.some(p => p.computed !== undefined)) COLUMNS.splice(1, 0, ['computed', 'Attention computed']);
+if (points.some(p => p.computed !== undefined)) COLUMNS.splice(1, 0, ['computed', 'Attention %']);
 // Parts of the time, in percent. Columns where they tell plans apart; the box beside a point has them all.
 const SHARES = [['measured', 'Measured %'], ['fitted', 'Fitted %'], ['extrapolated', 'Extrap. %'],
   ['assumed', 'Assumed %']];

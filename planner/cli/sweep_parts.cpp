@@ -46,6 +46,10 @@ std::string label(StrategyId id) {
   return std::string(to_string(id)) + (strategy(id).exact ? "" : " (approximate)");
 }
 
+std::string label(const Plan& plan) {
+  return label(plan.strategy) + (plan.parts == Parts::even && plan.partition.empty() ? ", even parts" : "");
+}
+
 std::string computed_text(const Study& study, const Plan& plan) {
   return fmt::format("{:.1f} %", 100 * attention_computed(study.study, plan));
 }

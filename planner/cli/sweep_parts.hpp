@@ -23,6 +23,8 @@ void require_question(const Study& study, const std::string& scenario, Question 
 bool any_approximate(const Study& study);
 /// "apb (approximate)"; of an exact strategy, its name.
 std::string label(StrategyId id);
+/// The same, and whether a chain that could be shared out by search has equal parts.
+std::string label(const Plan& plan);
 /// "28.9 %" of the exact attention's pairs.
 std::string computed_text(const Study& study, const Plan& plan);
 void print_counts(const SearchResult& r);

@@ -217,7 +217,7 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
     const Shares& from = rated.shares[i];
     const double tokens = new_tokens(study, p.plan);
     page.points.push_back(
-        {label(p.plan.strategy), to_string(p.plan), simulate_command(study, o, p.plan), p.plan.gpus(),
+        {label(p.plan), to_string(p.plan), simulate_command(study, o, p.plan), p.plan.gpus(),
          p.plan.batch, p.plan.users(), p.ttl.value * 1e3, tokens / requests(study, p.plan) / p.ttl.value,
          tokens / p.ttl.value / p.plan.gpus(), p.memory.value / 1e9, best.holds(p), from.measured,
          from.fitted, from.extrapolated, from.assumed, attention_computed(study.study, p.plan)});
