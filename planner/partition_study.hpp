@@ -41,7 +41,8 @@ using EvaluatorFactory = std::function<ChainEvaluator(int ranks, long long conte
 void require_room(const PartitionGrid& grid, int ranks);
 
 /// The table has a row every grid.spacing tokens from the first to the last context, and is judged at the
-/// quarters between any two rows. Results do not depend on the threads (0: all cores). Needs
+/// quarters between any two rows; with grid.max_loss, rows are added halfway between two that lose more, down
+/// to the granularity. Results do not depend on the threads (0: all cores). Needs
 /// require_room().
 PartitionStudy study_partitions(const Case& c, const PartitionGrid& grid, int ranks, int threads,
                                 const EvaluatorFactory& exact = {});

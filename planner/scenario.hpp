@@ -44,6 +44,7 @@ struct PartitionGrid {
   int tpa = 1;                      // GPUs of a rank
   long long granularity = 128;      // boundaries are multiples of it
   long long spacing = 4096;         // of the lookup table's rows
+  std::optional<double> max_loss;   // by interpolation; above it rows are added between
 };
 
 /// One model of a scenario with everything that its search needs.

@@ -231,6 +231,7 @@ PartitionGrid read_partition(const Reader& r, int system_gpus) {
   }
   if (const auto v = r.find("granularity")) g.granularity = v->tokens(1, 1'000'000);
   if (const auto v = r.find("spacing")) g.spacing = v->tokens(1, kLongest);
+  if (const auto v = r.find("max_loss")) g.max_loss = v->number(0, 1);
   r.no_other_keys();
   if (g.contexts.empty()) return g;
   if (g.contexts.front() / g.granularity < most)

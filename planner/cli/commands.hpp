@@ -58,6 +58,7 @@ int thresholds(const ThresholdsOptions& options, const Provenance& made_by);
 struct PartitionOptions {
   std::string scenario, out;
   std::optional<std::string> spacing;  // "2Ki tokens"; the scenario's if none
+  std::optional<double> max_loss;      // the scenario's if none
   std::optional<long long> granularity;
   int threads = 0;
 };

@@ -123,6 +123,9 @@ int run(int argc, char** argv) {
   k->add_option(
       "--spacing", partition.spacing,
       "Between the rows of the lookup table, for instance \"2Ki tokens\" (default: the scenario's)");
+  k->add_option("--max-loss", partition.max_loss,
+                "Add rows until interpolation loses at most this: 0.013 is 1.3 % (default: the scenario's)")
+      ->check(CLI::Range(0.0, 1.0));
   k->add_option("--granularity", partition.granularity,
                 "Boundaries are multiples of so many tokens (default: the scenario's)")
       ->check(CLI::Range(1, 1'000'000));

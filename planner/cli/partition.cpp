@@ -31,7 +31,7 @@ std::string shortened(std::string text, int ranks) {
   return text.substr(0, at) + "...";
 }
 
-void print(const PartitionStudy& s) {
+void print(const PartitionStudy& s, std::optional<double> max_loss) {
   const int p = s.table.ranks();
   fmt::print("  {} ranks\n", p);
   Table t({"context", "TTFT", "speedup", "even", "loss", "interpolated: loss", "grid search: loss",
@@ -53,9 +53,12 @@ void print(const PartitionStudy& s) {
   if (loss.lengths > 0)
     fmt::print(
         "  interpolated between {} rows, {} lengths: slower than searched by {} on average, by {} at most "
-        "({} "
-        "tokens)\n",
-        s.table.rows().size(), loss.lengths, percent(loss.mean), percent(loss.worst), loss.worst_at);
+        "({} tokens){}\n",
+        s.table.rows().size(), loss.lengths, percent(loss.mean), percent(loss.worst), loss.worst_at,
+        max_loss && loss.worst > *max_loss
+            ? fmt::format("; above {}, with rows at every multiple of the granularity there",
+                          percent(*max_loss))
+            : "");
   fmt::print("\n");
 }
 
@@ -155,6 +158,7 @@ int partition(const PartitionOptions& o, const Provenance& made_by) {
     PartitionGrid& grid = study.partition;
     if (o.granularity) grid.granularity = *o.granularity;
     if (o.spacing) grid.spacing = spacing_of(*o.spacing, grid);
+    if (o.max_loss) grid.max_loss = o.max_loss;
     require_room(grid, grid.processes.back());
     fmt::print(
         "{}: partitions of a KV-Runahead chain, ranks of {} GPU{}, boundaries at multiples of {} tokens\n\n",
@@ -166,7 +170,7 @@ int partition(const PartitionOptions& o, const Provenance& made_by) {
       if (interrupted()) throw UserError("interrupted; nothing was written");
       progress.show(all.size(), grid.processes.size());
       all.push_back(study_partitions(study.study, grid, ranks, o.threads, events));
-      print(all.back());
+      print(all.back(), grid.max_loss);
     }
     if (!o.out.empty()) write(study, all, o.out, made_by);
   }

@@ -334,5 +334,36 @@ TEST(Partition, SameForAnyNumberOfThreads) {
   EXPECT_THROW(study_partitions(c, grid, 17, 1), UserError);
 }
 
+TEST(Partition, K5RowsAreAddedUntilInterpolationLosesNoMore) {
+  PartitionGrid grid;
+  grid.contexts = {4096, 16384};
+  grid.processes = {4};
+  const Case c = llama_on_a100();
+  const PartitionStudy coarse = study_partitions(c, grid, 4, 2);
+  EXPECT_GT(coarse.loss().worst, 0.03);
+  std::size_t rows = coarse.table.rows().size();
+  for (const double most : {0.03, 0.013}) {
+    grid.max_loss = most;
+    const PartitionStudy fine = study_partitions(c, grid, 4, 2);
+    EXPECT_LE(fine.loss().worst, most);
+    EXPECT_GT(fine.table.rows().size(), rows);
+    rows = fine.table.rows().size();
+    long long last = 0;
+    for (const PartitionCell& cell : fine.cells) {
+      EXPECT_GT(cell.context, last);  // each once, ascending
+      last = cell.context;
+      EXPECT_EQ(cell.interpolated, fine.table.partition(cell.context, grid.granularity));
+      if (!cell.in_table) continue;
+      EXPECT_EQ(cell.interpolated, cell.searched.best.tokens);
+    }
+  }
+  // Asked for more than tables can give, rows end where two are a granule apart.
+  grid.contexts = {2048, 3072};
+  grid.max_loss = 0;
+  const PartitionStudy finest = study_partitions(c, grid, 4, 2);
+  EXPECT_GT(finest.table.rows().size(), 2u);
+  for (const PartitionTable::Row& row : finest.table.rows()) EXPECT_EQ(row.context % grid.granularity, 0);
+}
+
 }  // namespace
 }  // namespace shardline
