@@ -46,6 +46,9 @@ struct PassScratch {
 };
 
 PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch);
+/// Whether simulate_pass plays all layers of all classes in one graph, and not layer by layer until they
+/// repeat [H19].
+bool plays_all_layers(const Schedule& schedule);
 
 /// What one stage does in one round: when it starts and ends, and when the next stage has what it sends.
 struct RoundTime {

@@ -7,17 +7,6 @@ namespace shardline {
 
 namespace {
 
-// Messages of chains outlast their block. Where collectives use the same ports, blocks cannot be played one
-// by one.
-bool ports_are_shared(const Schedule& s) {
-  bool hops = false, others = false;
-  for (const Op& op : s.ops) {
-    if (!is_communication(op.kind)) continue;
-    (is_hop(op) ? hops : others) = true;
-  }
-  return hops && others;
-}
-
 double latest_of(const std::vector<TaskId>& tasks, const Timeline& timeline) {
   double last = 0;
   for (const TaskId t : tasks) last = std::max(last, timeline.spans[t].end.value);
@@ -70,11 +59,22 @@ PassTime play_whole(const Schedule& schedule, CostModel& cost, PassScratch& scra
 
 }  // namespace
 
+// Messages of chains outlast their block. Where collectives use the same ports, blocks cannot be played one
+// by one.
+bool plays_all_layers(const Schedule& s) {
+  bool hops = false, others = false;
+  for (const Op& op : s.ops) {
+    if (!is_communication(op.kind)) continue;
+    (is_hop(op) ? hops : others) = true;
+  }
+  return hops && others;
+}
+
 // A block ends in a barrier on each player alone, so all that one block tells the next is when each player
 // and its detached lanes are free. Once a layer leaves those times as far apart as it found them, so will all
 // that follow [H19].
 PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
-  if (ports_are_shared(schedule)) return play_whole(schedule, cost, scratch);
+  if (plays_all_layers(schedule)) return play_whole(schedule, cost, scratch);
   Unfolder unfolder(schedule, cost, scratch.graph, Players::classes);
   const int count = players(schedule, Players::classes);
   ready_machine(cost, scratch, count);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -84,6 +85,7 @@ struct PartitionBound {
 struct PartitionSearch {
   ChainEvaluator exact;             // empty: the closed form. Its result is never slower than even parts
   std::uint64_t proof = 1'500'000;  // most steps of the proof; 0: none
+  std::uint64_t most_exact = std::numeric_limits<std::uint64_t>::max();  // chains the evaluator is asked for
 };
 
 /// [K3] The paper's search: from the even partition, all neighbours at a stride, the best taken until none is

@@ -105,16 +105,17 @@ long long largest_stride(const PartitionProblem& p) {
   return stride;
 }
 
-// Coordinate descent at halving strides.
-void refine(Chain& chain, int ranks, long long stride) {
+// Coordinate descent at halving strides, until the chain has been priced `most` times.
+void refine(Chain& chain, int ranks, long long stride,
+            std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) {
   const auto boundaries = static_cast<std::size_t>(ranks - 1);
   for (; stride > 0; stride /= 2) {
     bool better = true;
     for (int pass = 0; better && pass < 64; ++pass) {
       better = false;
       const auto move = [&](std::size_t first, std::size_t last) {
-        while (chain.improve(first, last, -stride)) better = true;
-        while (chain.improve(first, last, stride)) better = true;
+        while (chain.evaluations() < most && chain.improve(first, last, -stride)) better = true;
+        while (chain.evaluations() < most && chain.improve(first, last, stride)) better = true;
       };
       for (std::size_t first = 0; first < boundaries; ++first) {
         move(first, first);
@@ -257,7 +258,7 @@ SearchedPartition best_partition(const ChainCost& cost, const PartitionProblem& 
   const Seconds even_time = exactly.time();
   exactly.start(chain.ends());
   if (even_time < exactly.time()) exactly.start(even);
-  refine(exactly, problem.ranks, std::max(1LL, largest_stride(problem) / 2));
+  refine(exactly, problem.ranks, std::max(1LL, largest_stride(problem) / 2), search.most_exact);
   constexpr double kRounding = 1e-12;  // events add the same costs in another order
   out.best = {costs.partition(exactly.ends()), exactly.time(), chains() + exactly.evaluations(),
               proof.complete && exactly.time() <= chain.time() * (1 + kRounding)};

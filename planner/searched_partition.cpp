@@ -66,6 +66,21 @@ EvaluatorFactory simulated_chains(const Case& c, int tpa) {
   };
 }
 
+namespace {
+
+// [C13] So many that a search ends within seconds also where one chain is millions of tasks.
+std::uint64_t affordable_chains(const Schedule& s) {
+  if (!plays_all_layers(s)) return std::numeric_limits<std::uint64_t>::max();
+  constexpr double kTasks = 4e6;
+  double tasks = 0;
+  const std::vector<double> runs = executions(s);
+  for (std::size_t b = 0; b < runs.size(); ++b)
+    tasks += runs[b] * static_cast<double>(s.blocks[b].last - s.blocks[b].first) * s.classes;
+  return static_cast<std::uint64_t>(std::max(16.0, kTasks / tasks));
+}
+
+}  // namespace
+
 PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
                                    std::shared_ptr<FabricCache> cache) {
   const Case& c = evaluator.study();
@@ -73,9 +88,10 @@ PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
   const long long context = c.requests.front().fresh;
   const PartitionProblem problem{context, plan.cp, partition_granule(context, plan.cp)};
   // No proof: it is of the closed form, and its bound is not asked for.
-  return best_partition(chain_cost(c, plan.cp, plan.tpa, std::move(cache)), problem,
-                        {simulated_chain(evaluator, plan), 0})
-      .best;
+  PartitionSearch search{simulated_chain(evaluator, plan), 0};
+  search.exact(even_partition(problem));  // is asked for again, and is known then
+  search.most_exact = affordable_chains(evaluator.schedule());
+  return best_partition(chain_cost(c, plan.cp, plan.tpa, std::move(cache)), problem, search).best;
 }
 
 }  // namespace shardline

@@ -84,7 +84,7 @@ void print_bests(const Study& study, const SearchResult& r) {
     return fmt::format("{:.4g}", p.ttl.value * p.plan.gpus() / requests(study, p.plan));
   };
   const auto add = [&](const std::string& name, std::vector<Point> points) {
-    if (points.empty()) return t.add({name, "none fits", "", "", "", "", ""});
+    if (points.empty()) return t.add({name, "no plan", "", "", "", "", ""});
     if (!maximised(r.x)) std::reverse(points.begin(), points.end());
     const Point &cheap = points.front(), &fast = points.back();
     t.add({name, to_string(fast.ttl), std::to_string(fast.plan.gpus()), cost(fast), cost(cheap),
@@ -217,8 +217,8 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
     const Shares& from = rated.shares[i];
     const double tokens = new_tokens(study, p.plan);
     page.points.push_back(
-        {label(p.plan), to_string(p.plan), simulate_command(study, o, p.plan), p.plan.gpus(),
-         p.plan.batch, p.plan.users(), p.ttl.value * 1e3, tokens / requests(study, p.plan) / p.ttl.value,
+        {label(p.plan), to_string(p.plan), simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch,
+         p.plan.users(), p.ttl.value * 1e3, tokens / requests(study, p.plan) / p.ttl.value,
          tokens / p.ttl.value / p.plan.gpus(), p.memory.value / 1e9, best.holds(p), from.measured,
          from.fitted, from.extrapolated, from.assumed, attention_computed(study.study, p.plan)});
   }
