@@ -375,8 +375,7 @@ std::optional<FittedPrice> CalibratedCost::elementwise(const Op& op) const {
   if (op.drive != Drive::graph && op.drive != Drive::eager) return std::nullopt;
   if (absorbed(op.within)) return FittedPrice{Seconds(0), Basis::none};
   if (kernel_ <= Seconds(0)) return std::nullopt;
-  const double passes = op.drive == Drive::eager ? system_->runtime.passes : 1;
-  const Seconds time = kernel_ * op.launches + Bytes(op.shape.elementwise.bytes) * passes / memory_;
+  const Seconds time = kernel_ * op.launches + Bytes(op.shape.elementwise.bytes) / memory_;
   return FittedPrice{time, time > Seconds(0) ? borrowed_ ? Basis::extrapolated : Basis::fitted : Basis::none};
 }
 

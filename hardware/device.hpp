@@ -34,6 +34,11 @@ struct Device {
   double tile() const { return tile_efficiency > 0 ? tile_efficiency : attention(); }
 };
 
+/// HBM traffic of elementwise work over that of one fused kernel, where an engine launches several (prefill).
+struct Passes {
+  double norm = 1, rotary = 1, residual = 1, activation = 1, merge = 1;
+};
+
 /// What an engine's host side adds where it launches kernel by kernel (prefill); zero under CUDA graphs.
 struct Runtime {
   Seconds ring_step;         // launch and synchronisation of one iteration of ring attention
@@ -45,7 +50,7 @@ struct Runtime {
   Seconds host_gather;       // ... and for each member of a gather, whose pieces are copied one by one
   Seconds distribute;        // once per prefill that several context-parallel ranks share
   Bytes retaining_traffic;   // APB: copies of one scored token around the retaining heads, per layer
-  double passes = 1;         // HBM traffic of elementwise work over that of one fused kernel
+  Passes passes;
 };
 
 /// Reads the `device` mapping of a system file; faults are recorded in the document.

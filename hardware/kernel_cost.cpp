@@ -208,7 +208,7 @@ OpCost CostModel::by_parameters(const Op& op) {
     c.port_resource = inside ? RankResource::nvlink : RankResource::network;
     c.port = t.wire * ((inside ? nvlink_rate_ : network_rate_) / t.rate);
   } else {
-    c.memory = Bytes(op.shape.elementwise.bytes) * (op.drive == Drive::eager ? system_->runtime.passes : 1);
+    c.memory = Bytes(op.shape.elementwise.bytes);
     if (op.drive == Drive::distribute) c.latency += system_->runtime.distribute;
     if (op.drive == Drive::ring_step) c.latency += system_->runtime.ring_step;
     if (op.drive == Drive::persistent_kv) {

@@ -129,6 +129,20 @@ Device read_device(const Reader& r) {
   return d;
 }
 
+Passes read_passes(const Reader& r) {
+  Passes p;
+  const auto times = [&](const char* key, double& out) {
+    if (const auto v = r.find(key)) out = v->number(1, 100);
+  };
+  times("norm", p.norm);
+  times("rotary", p.rotary);
+  times("residual", p.residual);
+  times("activation", p.activation);
+  times("merge", p.merge);
+  r.no_other_keys();
+  return p;
+}
+
 Runtime read_runtime(const Reader& r) {
   Runtime t;
   const auto seconds = [&](const char* key, Seconds& out) {
@@ -145,7 +159,7 @@ Runtime read_runtime(const Reader& r) {
   seconds("distribute", t.distribute);
   if (const auto v = r.find("retaining_traffic"))
     t.retaining_traffic = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
-  if (const auto v = r.find("passes")) t.passes = v->number(1, 100);
+  if (const auto v = r.find("passes")) t.passes = read_passes(*v);
   r.no_other_keys();
   return t;
 }

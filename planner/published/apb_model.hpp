@@ -10,8 +10,8 @@
 namespace shardline {
 
 struct ApbTimes {
-  std::array<Seconds, kApbParts> parts;  // of one layer, each the slowest rank's
-  Seconds block;                         // one layer, parts overlapped as they are
+  std::array<Seconds, kApbParts> parts;  // of one layer, each the slowest rank's and its barriers
+  Seconds block;                         // one layer between barriers: their sum
   Seconds prefill;
 };
 
@@ -23,12 +23,13 @@ class ApbModel {
  public:
   ApbModel(const std::string& system, const Catalogs& catalogs);
 
-  const ApbTimes& times(const std::string& model, ApbMethod method, long long tokens, bool long_context);
+  const ApbTimes& times(const std::string& model, ApbMethod method, long long tokens, bool long_context,
+                        int batch = 1);
 
  private:
   Catalogs catalogs_;
   System system_;
-  std::map<std::tuple<std::string, ApbMethod, long long, bool>, ApbTimes> known_;
+  std::map<std::tuple<std::string, ApbMethod, long long, bool, int>, ApbTimes> known_;
 };
 
 }  // namespace shardline

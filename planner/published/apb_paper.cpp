@@ -29,6 +29,8 @@ bool sparse(const ApbValue& v) { return v.method == ApbMethod::minference; }
 const GroupSpec kGroups[] = {
     {"MINFERENCE", sparse, 0, 0, "", nothing,
      "its columns and diagonals differ by head, and its kernels were not measured: an approximation of it"},
+    {"Speed of further tasks", [](const ApbValue& v) { return !v.task.empty(); }, 0, 0, "", nothing,
+     "their lengths and output tokens are not known: those of the first task are assumed"},
     {"Table 16: parts of a layer", profile, 0.02, 0.05, "communication and others",
      [](const ApbValue& v) { return v.column == ApbColumn::communication || v.column == ApbColumn::others; },
      "the paper measures messages between barriers, which hold the wait for the slowest rank; others are "
@@ -36,19 +38,20 @@ const GroupSpec kGroups[] = {
      "small kernels"},
     {"Table 16: whole layer", [](const ApbValue& v) { return v.column == ApbColumn::block; }, 0.015, 0.035,
      "", nothing, ""},
-    {"Table 13: prefill", [](const ApbValue& v) { return v.table == "table13"; }, 0.01, 0.04, "", nothing,
-     ""},
-    {"Table 14: prefill", [](const ApbValue& v) { return v.table == "table14"; }, 0.02, 0.06, "APB at 128K",
-     [](const ApbValue& v) { return v.method == ApbMethod::apb && v.tokens == 131'072; },
+    {"Table 13: prefill", [](const ApbValue& v) { return base_table(v.table) == "table13"; }, 0.01, 0.04, "",
+     nothing, ""},
+    {"Table 14: prefill", [](const ApbValue& v) { return base_table(v.table) == "table14"; }, 0.02, 0.06,
+     "APB at 128K", [](const ApbValue& v) { return v.method == ApbMethod::apb && v.tokens == 131'072; },
      "2.79 s, where 32 layers of Table 16 are 2.57 s"},
-    {"Table 15: speed", [](const ApbValue& v) { return v.table == "table15"; }, 0.03, 0.06,
+    {"Table 15: speed", [](const ApbValue& v) { return base_table(v.table) == "table15"; }, 0.03, 0.06,
      "RingAttn on Yi-34B, StarAttn on Llama",
      [](const ApbValue& v) {
        return (v.method == ApbMethod::ring && v.model == "yi-34b-200k") ||
               (v.method == ApbMethod::star && v.model == "llama-3.1-8b");
      },
      "two machines; contradicts Table 18"},
-    {"Table 18: speed", [](const ApbValue& v) { return v.table == "table18"; }, 0, 0, "", nothing, ""},
+    {"Table 18: speed", [](const ApbValue& v) { return base_table(v.table) == "table18"; }, 0, 0, "", nothing,
+     ""},
     {"Other prefills", [](const ApbValue&) { return true; }, 0, 0, "", nothing, ""},
 };
 
@@ -57,9 +60,7 @@ const GroupSpec& group_of(const ApbValue& v) {
                        [&](const GroupSpec& g) { return g.holds(v); });
 }
 
-std::string table_name(const std::string& id) {
-  return id.starts_with("table") ? "Table " + id.substr(5) : id;
-}
+std::string table_name(const std::string& id) { return "Table " + id.substr(5); }
 
 std::string length_text(long long n) {
   return n % 1024 == 0 ? fmt::format("{}K", n / 1024) : std::to_string(n);
@@ -73,11 +74,11 @@ struct Compared {
 };
 
 double ours(ApbModel& model, const ApbValue& v, Seconds generation) {
-  const ApbTimes& t = model.times(v.model, v.method, v.tokens, v.table == "table14");
+  const ApbTimes& t = model.times(v.model, v.method, v.tokens, base_table(v.table) == "table14", v.batch);
   if (v.column < ApbColumn::block) return t.parts[static_cast<std::size_t>(v.column)].value;
   if (v.column == ApbColumn::block) return t.block.value;
   if (v.column == ApbColumn::prefill) return t.prefill.value;
-  return static_cast<double>(v.tokens) / (t.prefill + generation).value;
+  return static_cast<double>(v.batch * v.tokens) / (t.prefill + generation).value;
 }
 
 std::vector<Compared> compare(const ApbTruth& truth, ApbModel& model, const std::function<bool()>& go_on) {
@@ -99,6 +100,14 @@ const ApbTable& table_of(const ApbTruth& truth, const std::string& id) {
                        [&](const ApbTable& t) { return t.id == id; });
 }
 
+// "speed", "speed QA1, batch 4".
+std::string what(const ApbValue& v) {
+  std::string text = to_string(v.column);
+  if (!v.task.empty()) text += " " + v.task;
+  if (v.batch > 1) text += fmt::format(", batch {}", v.batch);
+  return text;
+}
+
 std::string number(double v) { return fmt::format("{:.{}f}", v, v < 1 ? 3 : v < 100 ? 2 : v < 1000 ? 1 : 0); }
 
 PaperSection section(const ApbTable& table, const std::vector<Compared>& all) {
@@ -111,9 +120,8 @@ PaperSection section(const ApbTable& table, const std::vector<Compared>& all) {
     const char* mark = c.standing == Standing::calibration ? "*"
                        : c.standing == Standing::excluded  ? "x"
                                                            : "";
-    rows.push_back({v.model, to_string(v.method), length_text(v.tokens), to_string(v.column),
-                    number(v.published / unit), number(c.ours / unit),
-                    fmt::format("{:+.1f}{}", 100 * c.error(), mark)});
+    rows.push_back({v.model, to_string(v.method), length_text(v.tokens), what(v), number(v.published / unit),
+                    number(c.ours / unit), fmt::format("{:+.1f}{}", 100 * c.error(), mark)});
     if (c.standing == Standing::held_out) errors.push_back(c.error());
   }
   PaperSection s{fmt::format("{}: {}", table_name(table.id), table.title), {PaperItem(std::move(rows))}};
@@ -133,8 +141,8 @@ void add_points(PaperReport& paper, const ApbTruth& truth, const std::vector<Com
         c.standing == Standing::excluded ? fmt::format("{}, left out: {}", g.name, g.out) : g.name;
     paper.points.push_back(
         {name, table_name(v.table),
-         fmt::format("{} {} {} {}", v.model, to_string(v.method), length_text(v.tokens), to_string(v.column)),
-         table.unit, v.published / unit, c.ours / unit, c.standing});
+         fmt::format("{} {} {} {}", v.model, to_string(v.method), length_text(v.tokens), what(v)), table.unit,
+         v.published / unit, c.ours / unit, c.standing});
   }
 }
 
@@ -171,7 +179,7 @@ constexpr const char* kHeadline = "Headline: speed of APB over a baseline";
 // Speeds as Table 18's: 128K over FlashAttn, 512K over the others.
 void add_headline(PaperReport& paper, const ApbTruth& truth, ApbModel& model) {
   const auto speed = [&](ApbMethod method, long long tokens) {
-    ApbValue v{"table18", "llama-3-8b-1m", method, ApbColumn::speed, tokens};
+    const ApbValue v{"table18", "llama-3-8b-1m", "", method, ApbColumn::speed, tokens};
     return ours(model, v, truth.generation);
   };
   Rows rows{{"claim", "published", "ours", "%", "of prefill times alone"}};

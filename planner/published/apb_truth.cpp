@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "models/catalog.hpp"
-#include "planner/published/context_truth.hpp"
 #include "planner/scenario_parts.hpp"
 #include "sim/base/reader.hpp"
 
@@ -19,6 +18,20 @@ constexpr std::array<const char*, kApbMethods> kMethods{"FLASHATTN", "MINFERENCE
 constexpr std::array<const char*, 10> kColumns{
     "qkv", "retaining_head", "communication", "attention", "o_proj",
     "ffn", "others",         "block",         "prefill",   "speed"};
+
+// The paper's tables with speeds or what follows from them. The first four are compared where they give
+// times.
+constexpr std::array<const char*, 9> kTables{"table5",  "table8",  "table9",  "table12", "table13",
+                                             "table14", "table15", "table16", "table18"};
+
+// "131072", "128K".
+std::optional<long long> length(const std::string& text) {
+  const bool kilo = text.ends_with('K');
+  const std::string digits = kilo ? text.substr(0, text.size() - 1) : text;
+  if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
+  return std::stoll(digits) * (kilo ? 1024 : 1);
+}
 
 template <class Id, std::size_t N>
 std::optional<Id> named(const std::array<const char*, N>& names, const std::string& text) {
@@ -34,7 +47,8 @@ struct Mark {
   long long tokens = 0;            // 0: every length
   std::vector<ApbColumn> columns;  // empty: every column
   bool operator()(const ApbValue& v) const {
-    return v.table == table && v.method == method && (tokens == 0 || tokens == v.tokens) &&
+    return base_table(v.table) == table && v.method == method && v.batch == 1 && v.task.empty() &&
+           (tokens == 0 || tokens == v.tokens) &&
            (columns.empty() || std::find(columns.begin(), columns.end(), v.column) != columns.end());
   }
 };
@@ -48,7 +62,7 @@ class ApbReader {
   void read(const Reader& root) {
     for (const std::string& key : root.is_map() ? root.keys() : std::vector<std::string>{}) {
       const Reader at = root.at(key);
-      if (key.starts_with("table") && at.is_map() && at.has("rows")) {
+      if (is_table(at, key)) {
         read_table(key, at);
       } else if (key == "headline") {
         read_headline(at);
@@ -67,7 +81,26 @@ class ApbReader {
     ApbMethod method;
     std::string model;
     long long tokens = 0;
+    int batch = 1;
   };
+
+  // Faults for a table that the paper does not have, and for a name that is nearly a table's.
+  bool is_table(const Reader& at, const std::string& key) const {
+    static const std::vector<std::string> names(kTables.begin(), kTables.end());
+    const std::string base = base_table(key);
+    const auto known = std::find(names.begin(), names.end(), base);
+    if (known != names.end()) {
+      if (!at.is_map() || !at.has("rows")) return false;
+      return known - names.begin() >= 4 || (at.has("unit") && is_unit(at.at("unit").text()));
+    }
+    if (base.starts_with("table") || !nearest_name(key, names).empty())
+      at.fault("the paper has no " + key + " with times", expected_one_of(base, names));
+    return false;
+  }
+
+  static bool is_unit(const std::string& text) {
+    return text == "s" || text == "ms" || text == "us" || text.starts_with("tok");
+  }
 
   bool is_model(const std::string& text) const {
     return std::find(models_.begin(), models_.end(), text) != models_.end();
@@ -102,12 +135,12 @@ class ApbReader {
 
   void read_table(const std::string& id, const Reader& at) {
     table_ = {id, at.has("title") ? at.at("title").text() : id, "", 1};
-    const bool speeds = id == "table15" || id == "table18";
-    table_.unit = at.has("unit") ? at.at("unit").text() : speeds ? "tok/s" : id == "table16" ? "ms" : "s";
+    const std::string base = base_table(id);
+    const bool speeds = base == "table15" || base == "table18";
+    table_.unit = at.has("unit") ? at.at("unit").text() : speeds ? "tok/s" : base == "table16" ? "ms" : "s";
     rate_ = table_.unit.starts_with("tok");
-    if (!rate_)
-      table_.scale =
-          unit_seconds(std::vector<std::string>{"s", "ms", "us"}[at.at("unit").one_of({"s", "ms", "us"})]);
+    if (at.has("unit") && !is_unit(table_.unit)) at.at("unit").one_of({"s", "ms", "us", "tok/s"});
+    if (!rate_) table_.scale = table_.unit == "us" ? 1e-6 : table_.unit == "ms" ? 1e-3 : 1;
     Row row{ApbMethod::apb, at.has("model") ? at.at("model").text() : "llama-3.1-8b", 131'072};
     columns_.clear();
     lengths_.clear();
@@ -120,6 +153,7 @@ class ApbReader {
         lengths_.push_back(n.integer(1, scenario_parts::kLongest));
       row.tokens = lengths_.empty() ? row.tokens : lengths_.front();
     }
+    if (at.has("batch")) row.batch = batch_of(at.at("batch"));
     at.allow_other_keys();
     const std::size_t before = out_.values.size();
     read_rows(at.at("rows"), row);
@@ -147,7 +181,38 @@ class ApbReader {
     }
   }
 
+  static int batch_of(const Reader& at) { return static_cast<int>(at.integer(1, 1024)); }
+
+  // A list as long as `columns`, one of which is "method".
+  void read_tuple(const Reader& item, Row row) {
+    const auto cells = item.items();
+    const auto at_column = [&](const char* name) {
+      const auto it = std::find(columns_.begin(), columns_.end(), name);
+      return it == columns_.end() ? columns_.size() : static_cast<std::size_t>(it - columns_.begin());
+    };
+    if (cells.size() != columns_.size() || at_column("method") == columns_.size())
+      return item.fault("a row that is a list needs `columns` as many, one of them method");
+    const std::string name = cells[at_column("method")].text();
+    const auto method = named<ApbMethod>(kMethods, name);
+    if (!method) return out_.not_compared.push_back(table_.id + ": " + name);
+    row.method = *method;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::string& column = columns_[i];
+      if (column == "model") row.model = cells[i].text();
+      if (column == "tokens" || column == "n") row.tokens = cells[i].integer(1, scenario_parts::kLongest);
+      if (column == "batch") row.batch = batch_of(cells[i]);
+    }
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (!is_key(columns_[i])) add(cells[i], columns_[i], row);
+    }
+  }
+
+  static bool is_key(const std::string& name) {
+    return name == "method" || name == "model" || name == "tokens" || name == "n" || name == "batch";
+  }
+
   void read_listed(const Reader& item, Row row) {
+    if (item.is_sequence()) return read_tuple(item, row);
     const std::string name = item.at("method").text();
     const auto method = named<ApbMethod>(kMethods, name);
     if (!method) return out_.not_compared.push_back(table_.id + ": " + name);
@@ -156,8 +221,9 @@ class ApbReader {
     for (const char* key : {"tokens", "n"}) {
       if (item.has(key)) row.tokens = item.at(key).integer(1, scenario_parts::kLongest);
     }
+    if (item.has("batch")) row.batch = batch_of(item.at("batch"));
     for (const std::string& key : item.keys()) {
-      if (key != "method" && key != "model" && key != "tokens" && key != "n") add(item.at(key), key, row);
+      if (!is_key(key)) add(item.at(key), key, row);
     }
   }
 
@@ -182,12 +248,17 @@ class ApbReader {
   }
 
   void add(const Reader& at, const std::string& label, const Row& row) {
-    ApbValue v{table_.id, row.model, row.method, rate_ ? ApbColumn::speed : ApbColumn::prefill, row.tokens};
+    ApbValue v{table_.id,  row.model, "", row.method, rate_ ? ApbColumn::speed : ApbColumn::prefill,
+               row.tokens, row.batch};
     if (const auto column = named<ApbColumn>(kColumns, label)) {
       v.column = *column;
     } else if (is_model(label)) {
       v.model = label;
-    } else if (!label.empty() && label != "SG1" && label != "time" && label != "ttft") {
+    } else if (const auto tokens = length(label)) {
+      v.tokens = *tokens;
+    } else if (rate_ && !label.empty()) {
+      if (label != "SG1") v.task = label;
+    } else if (!label.empty() && label != "time" && label != "ttft" && label != "prefill_time") {
       const std::string what = table_.id + ": " + label;
       if (std::find(out_.not_compared.begin(), out_.not_compared.end(), what) == out_.not_compared.end())
         out_.not_compared.push_back(what);
@@ -242,6 +313,8 @@ ApbTruth complete(ApbTruth truth, std::vector<Mark> marks, const Catalogs& catal
 }
 
 }  // namespace
+
+std::string base_table(const std::string& id) { return id.substr(0, id.find('_')); }
 
 const char* to_string(ApbMethod m) { return kMethods[static_cast<std::size_t>(m)]; }
 const char* to_string(ApbColumn c) { return kColumns[static_cast<std::size_t>(c)]; }

@@ -32,13 +32,18 @@ inline constexpr std::size_t kApbParts = 7;  // those before block
 const char* to_string(ApbColumn column);
 
 struct ApbValue {
-  std::string table, model;  // "table14", "llama-3-8b-1m"
+  std::string table, model;  // "table14" (or "table14_mine"), "llama-3-8b-1m"
+  std::string task;          // of a speed; empty: the first of RULER, SG1
   ApbMethod method = ApbMethod::apb;
   ApbColumn column = ApbColumn::prefill;
-  long long tokens = 0;
+  long long tokens = 0;  // of each of `batch` documents
+  int batch = 1;
   double published = 0;  // seconds; tokens per second for speeds
   bool calibration = false;
 };
+
+/// "table14" of "table14_mine".
+std::string base_table(const std::string& id);
 
 struct ApbTable {
   std::string id, title, unit;
@@ -54,8 +59,8 @@ struct ApbTruth {
   std::vector<std::string> not_compared;
 };
 
-/// Throws UserError with every fault. Marks of the shipped file hold for every file, and so do its
-/// generation and headline.
+/// Throws UserError with every fault, also for a table that the paper does not have. Marks of the shipped
+/// file hold for every file, and so do its generation and headline.
 ApbTruth parse_apb_truth(const std::string& name, const std::string& text, const Catalogs& catalogs);
 /// Empty: the shipped file.
 ApbTruth load_apb_truth(const std::string& file, const Catalogs& catalogs);

@@ -102,9 +102,7 @@ class Passing {
       s_.b.elementwise("retaining input", Part::attention, OpKind::elementwise, {}, 1);
       s_.vary([&](int host) {
         const auto n = static_cast<double>(local_rows(host));
-        // As measured, whatever passes other kernels take.
-        return Shape(
-            ElementwiseShape{n, q_width_ + kv_width_, n * copies.value / s_.c.system.runtime.passes});
+        return Shape(ElementwiseShape{n, q_width_ + kv_width_, n * copies.value});
       });
     }
     const OpIndex up = gemm("retaining up", q_width_ + kv_width_, width_);

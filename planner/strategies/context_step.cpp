@@ -269,7 +269,9 @@ OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId,
   vary([&](int k) {
     const double n = rows_[index(k)];
     // Reads every partial output, writes one.
-    const double bytes = prefill ? n * width * act_bytes() * static_cast<double>(partials.size() + 1) : 0;
+    const double bytes = prefill ? n * width * act_bytes() * static_cast<double>(partials.size() + 1) *
+                                       c.system.runtime.passes.merge
+                                 : 0;
     return Shape(ElementwiseShape{n, width, bytes});
   });
   if (Dataflow* f = flow()) {

@@ -40,7 +40,7 @@ class Layer {
   BlockIndex attention_block() {
     ScheduleBuilder& b = s_.b;
     begin("attention");
-    elementwise("norm", Part::qkv, 2 * h_ * act_);
+    elementwise("norm", Part::qkv, 2 * h_ * act_ * passes().norm);
     act(Function::rms_norm, {slots_.x, slots_.normed});
     project();
     if (s_.c.persistent_kv) {
@@ -63,12 +63,12 @@ class Layer {
     const Precision& t = s_.c.precision;
     const double up = matrices(s_.c.model) * inner_;
     begin("dense FFN");
-    elementwise("norm", Part::ffn, 2 * h_ * act_);
+    elementwise("norm", Part::ffn, 2 * h_ * act_ * passes().norm);
     act(Function::rms_norm, {slots_.middle, slots_.normed});
     quantize(h_);
     gemm("ffn up", Part::ffn, h_, up, t.weights_of_ffn(), t.math_of_ffn());
     act_rows(Function::gemm, slots_.normed, slots_.w_up, slots_.gate_up, h_, up);
-    elementwise("ffn activation", Part::ffn, (up + inner_) * act_);
+    elementwise("ffn activation", Part::ffn, (up + inner_) * act_ * passes().activation);
     act(Function::swiglu, {slots_.gate_up, slots_.inner});
     quantize(inner_);
     gemm("ffn down", Part::ffn, inner_, h_, t.weights_of_ffn(), t.math_of_ffn());
@@ -94,7 +94,7 @@ class Layer {
     const auto tokens = [&](int k) { return static_cast<long long>(spread ? all : row(k)); };
     const auto pairs = [&](int k) { return c.routing->pairs(p.ep, tokens(k)); };
     begin("expert FFN");
-    elementwise("norm", Part::ffn, 2 * h_ * act_);
+    elementwise("norm", Part::ffn, 2 * h_ * act_ * passes().norm);
     gemm("router", Part::ffn, h_, m.experts, t.weights, t.math);
     elementwise("top-k", Part::ffn, m.experts * act_, Within::experts);
     b.elementwise("permute", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
@@ -124,7 +124,8 @@ class Layer {
       gemm("shared experts up", Part::ffn, h_, up * shared, t.weights_of_ffn(), t.math_of_ffn());
     b.elementwise("expert activation", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
     s_.vary([&](int k) {
-      return Shape(ElementwiseShape{pairs(k), inner, pairs(k) * (up + 1) * inner * act_});
+      return Shape(
+          ElementwiseShape{pairs(k), inner, pairs(k) * (up + 1) * inner * act_ * passes().activation});
     });
     grouped("experts down", inner, h_);
     if (m.shared_experts > 0)
@@ -154,8 +155,10 @@ class Layer {
   void residual(Part part) {
     const OpIndex both[2] = {s_.b.previous(), launch_};
     if (s_.c.system.runtime.host_layer > Seconds(0)) s_.b.after(both);
-    elementwise("residual", part, 3 * h_ * act_);
+    elementwise("residual", part, 3 * h_ * act_ * passes().residual);
   }
+
+  const Passes& passes() const { return s_.c.system.runtime.passes; }
 
   double row(int k) const { return s_.rows()[static_cast<std::size_t>(k)]; }
 
@@ -199,7 +202,7 @@ class Layer {
     if (a.kind == AttentionKind::gqa) {
       gemm("qkv", Part::qkv, h_, q * a.head_dim + width, w, m);
       project_flow();
-      elementwise("rope and KV append", Part::qkv, 2 * (q * a.head_dim + width / 2) * act_,
+      elementwise("rope and KV append", Part::qkv, 2 * (q * a.head_dim + width / 2) * act_ * passes().rotary,
                   Within::prefill_attention);
       return;
     }
@@ -212,7 +215,7 @@ class Layer {
       gemm("q and kv down", Part::qkv, h_, q_width + latent, w, m);
       elementwise("kv norm", Part::qkv, 2 * latent * act_);
     }
-    elementwise("rope and KV append", Part::qkv, 2 * (q * a.rope_dim + latent) * act_,
+    elementwise("rope and KV append", Part::qkv, 2 * (q * a.rope_dim + latent) * act_ * passes().rotary,
                 Within::prefill_attention);
     // The cache holds latents: keys and values of cached and new tokens are expanded before they are used.
     s_.b.gemm("kv up", Part::qkv, w, m, {});
