@@ -1,11 +1,12 @@
-// Times of decode steps from those of their blocks, each computed once for all plans and batches that share it.
+// Times of decode steps from those of their blocks, each computed once for all plans and batches that share
+// it.
 #pragma once
 
 #include <unordered_map>
 #include <vector>
 
-#include "planner/strategies/decode_layer.hpp"
 #include "planner/evaluate.hpp"
+#include "planner/strategies/decode_layer.hpp"
 
 namespace shardline {
 

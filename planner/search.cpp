@@ -80,31 +80,40 @@ class CandidateSearch {
   }
 
   // The floor of one batch, with its memory, is also below all larger batches. So it is at least as good as
-  // any of them with the users of the largest, and where that is beaten, so are they all [P7]: one floor rules
-  // out as many batches as it can, and the next is of the first batch it cannot.
+  // any of them with the users of the largest, and where that is beaten, so are they all [P7]: one floor
+  // rules out as many batches as it can, and the next is of the first batch it cannot.
   void range(std::size_t first, std::size_t last) {
     if (!options_.prune) {
       for (std::size_t i = first; i < last; ++i) simulate(i);
       return;
     }
     left_.clear();
+    bool by_floor = true;  // whether a floor is likely to rule out the next batch
+    double depth = 1;      // of the floor, as part of the bound
     while (first < last) {
-      Point corner = least(first, [&] { return times_.floor(plan_.batch); });
-      if (over_budget(corner.ttl)) {
-        out_.counts.pruned += last - first;
-        break;
+      Seconds floor;
+      if (by_floor) {
+        Point corner = least(first, [&] { return times_.floor(plan_.batch); });
+        floor = corner.ttl;
+        if (over_budget(floor)) {
+          out_.counts.pruned += last - first;
+          break;
+        }
+        const std::size_t next = beaten_until(corner, first, last);
+        if (next > first) {
+          out_.counts.pruned += next - first;
+          first = next;
+          continue;
+        }
       }
-      const std::size_t next = beaten_until(corner, first, last);
-      if (next > first) {
-        out_.counts.pruned += next - first;
-        first = next;
-        continue;
-      }
-      corner = least(first, [&] { return times_.bound(plan_.batch); });
+      Point corner = least(first, [&] { return times_.bound(plan_.batch); });
+      if (by_floor) depth = floor / corner.ttl;
       if (over_budget(corner.ttl) || beaten(corner, first))
         ++out_.counts.pruned;
       else
         left_.push_back({first, corner});
+      corner.ttl = corner.ttl * depth;
+      by_floor = beaten(corner, first);
       ++first;
     }
     // Large batches first: their points rule out most.

@@ -385,8 +385,7 @@ void add_decode_block(ScheduleBuilder& b, const Case& c, const Plan& v, DecodeBl
     case DecodeBlock::attention:
       b.begin_block("attention");
       add_qkv(b, c, v);
-      add_attention(b, c, v,
-                    v.strategy == StrategyId::kv_shard ? OpKind::all_gather : OpKind::all_to_all);
+      add_attention(b, c, v, v.strategy == StrategyId::kv_shard ? OpKind::all_gather : OpKind::all_to_all);
       add_out_proj(b, c, v);
       break;
     case DecodeBlock::dense_ffn:
