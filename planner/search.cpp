@@ -271,6 +271,19 @@ std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& 
   return candidates;
 }
 
+// A sample of all candidates goes first: what it finds rules out most of the rest. The stride shares no
+// factor with the counts of chunks and degrees that enumeration runs through.
+std::vector<std::size_t> turns(std::size_t count, bool sample_first) {
+  const std::size_t stride = sample_first ? 31 : 1;
+  std::vector<std::size_t> turn;
+  turn.reserve(count);
+  for (std::size_t i = 0; i < count; i += stride) turn.push_back(i);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i % stride != 0) turn.push_back(i);
+  }
+  return turn;
+}
+
 }  // namespace
 
 Frontier SearchResult::overall() const {
@@ -317,19 +330,21 @@ SearchResult search(const Case& c, const SearchOptions& given,
 
   // Waves: every candidate of a wave sees the frontier as it stood before the wave, so what is pruned does
   // not depend on which thread was first.
+  const std::vector<std::size_t> turn = turns(candidates.size(), o.prune);
   std::vector<CandidateResult> wave;
   Sample simulations, bounds;
   for (std::size_t begin = 0; begin < candidates.size();) {
     const std::size_t end = std::min(candidates.size(), begin + std::clamp<std::size_t>(begin / 8, 16, 512));
     wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}, {}, {}});
     parallel_for(begin, end, threads, [&](std::size_t i, std::size_t slot) {
-      const Frontier& known = frontier_of(candidates[i]);
+      const Frontier& known = frontier_of(candidates[turn[i]]);
       Worker& own = *workers[slot];
-      CandidateSearch(c, o, candidates[i], known, own.evaluator, own.times, cache, wave[i - begin]).run();
+      CandidateSearch(c, o, candidates[turn[i]], known, own.evaluator, own.times, cache, wave[i - begin])
+          .run();
     });
     for (std::size_t i = begin; i < end; ++i) {
       CandidateResult& r = wave[i - begin];
-      frontier_of(candidates[i]).merge(r.frontier);
+      frontier_of(candidates[turn[i]]).merge(r.frontier);
       add_counts(result.counts, r.counts);
       if (r.counts.infeasible > 0) result.rejected["weights and KV exceed memory"] += r.counts.infeasible;
       simulations += r.simulations;
