@@ -4,7 +4,7 @@ namespace shardline {
 
 namespace {
 
-constexpr int kKnownBits = 17;
+constexpr int kKnownBits = 19;
 constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
 
 }  // namespace
@@ -60,7 +60,9 @@ Seconds BlockTimes::time(Kind kind, int batch) {
 double BlockTimes::block_time(Kind kind, const Part& part, int batch) {
   const int own = part.view.batch * batch;  // several groups together have more
   const std::uint64_t key = part.id << 32 | static_cast<std::uint32_t>(own);
-  Known& known = known_[(key * kMix) >> (64 - kKnownBits)];
+  // Batches of one view lie side by side.
+  Known& known =
+      known_[((part.id * kMix >> (64 - kKnownBits)) + static_cast<std::uint32_t>(own)) & (known_.size() - 1)];
   if (known.key != key) {
     known.key = key;
     known.times.fill(kUnknown);

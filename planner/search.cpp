@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 #include "planner/block_times.hpp"
@@ -23,11 +24,10 @@ struct Candidate {
 
 using Clock = std::chrono::steady_clock;
 
-// Times every 64th call, so that measuring does not slow what it measures; never the first, which fills
-// caches.
+// Times every 64th call, so that measuring does not slow what it measures.
 struct Sample {
   double seconds = 0;
-  std::uint64_t timed = 0, calls = 32;
+  std::uint64_t timed = 0, calls = 0;
 
   template <class F>
   Seconds operator()(F f) {
@@ -91,23 +91,25 @@ class CandidateSearch {
     bool by_floor = true;  // whether a floor is likely to rule out the next batch
     double depth = 1;      // of the floor, as part of the bound
     while (first < last) {
-      Seconds floor;
-      if (by_floor) {
-        Point corner = least(first, [&] { return times_.floor(plan_.batch); });
-        floor = corner.ttl;
-        if (over_budget(floor)) {
+      std::optional<Point> low;
+      if (by_floor && last - first > 1) {
+        low = least(first, [&] { return times_.floor(plan_.batch); });
+        if (over_budget(low->ttl)) {
           out_.counts.pruned += last - first;
           break;
         }
-        const std::size_t next = beaten_until(corner, first, last);
+        const std::size_t next = beaten_until(*low, first, last);
         if (next > first) {
           out_.counts.pruned += next - first;
           first = next;
           continue;
         }
       }
-      Point corner = least(first, [&] { return times_.bound(plan_.batch); });
-      if (by_floor) depth = floor / corner.ttl;
+      // Only fitted costs have floors of their own.
+      Point corner = low && case_.system.calibration.empty()
+                         ? *low
+                         : least(first, [&] { return times_.bound(plan_.batch); });
+      if (low) depth = low->ttl / corner.ttl;
       if (over_budget(corner.ttl) || beaten(corner, first))
         ++out_.counts.pruned;
       else
@@ -154,7 +156,7 @@ class CandidateSearch {
       high = low + (low - first);
     }
     high = std::min(high, last + 1);
-    // beaten with low - 1, not with high - 1
+    // Beaten with the users of low - 1, not with those of high - 1.
     while (high - low > 1) {
       const std::size_t middle = low + (high - low) / 2;
       (beaten(corner, middle - 1) ? low : high) = middle;
@@ -336,6 +338,10 @@ SearchResult search(const Case& c, const SearchOptions& given,
   for (std::size_t begin = 0; begin < candidates.size();) {
     const std::size_t end = std::min(candidates.size(), begin + std::clamp<std::size_t>(begin / 8, 16, 512));
     wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}, {}, {}});
+    for (std::size_t i = begin; i < end; ++i) {
+      wave[i - begin].simulations.calls = i;
+      wave[i - begin].bounds.calls = i;
+    }
     parallel_for(begin, end, threads, [&](std::size_t i, std::size_t slot) {
       const Frontier& known = frontier_of(candidates[turn[i]]);
       Worker& own = *workers[slot];
