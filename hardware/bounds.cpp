@@ -7,11 +7,28 @@ namespace shardline {
 
 namespace {
 
-// Blocks of a class one after the other, without what is on detached lanes: those go on beside them, and are
+// Longest path through a block without what is on detached lanes: those go on beside the blocks, and are
 // bounded each by itself.
+template <class Own>
+double longest_path(const Schedule& schedule, const Block& block, int rank, PassScratch& scratch, Own own) {
+  std::vector<double>& ends = scratch.ends;
+  ends.assign(block.last - block.first, 0);
+  double makespan = 0;
+  for (OpIndex i = block.first; i < block.last; ++i) {
+    const Op& op = schedule.ops[i];
+    if (is_detached(op.lane) || !takes_part(op, rank)) continue;
+    double start = 0;
+    for (const OpIndex d : schedule.dependencies_of(op)) start = std::max(start, ends[d - block.first]);
+    ends[i - block.first] = start + own(i);
+    makespan = std::max(makespan, ends[i - block.first]);
+  }
+  // The engine adds the same times in another order; the margin keeps its rounding above the bound.
+  return makespan * (1 - 1e-12);
+}
+
+// Blocks of a class one after the other.
 template <class Time>
 PassTime longest_path(const Schedule& schedule, PassScratch& scratch, Time time) {
-  std::vector<double>& ends = scratch.ends;
   PassTime bound;
   for (int k = 0; k < schedule.classes; ++k) {
     const int rank = k * schedule.class_stride;
@@ -25,20 +42,8 @@ PassTime longest_path(const Schedule& schedule, PassScratch& scratch, Time time)
       bound.busiest = std::max(bound.busiest, pass.busiest);
     };
     scratch.makespans.clear();
-    for (const Block& block : schedule.blocks) {
-      ends.assign(block.last - block.first, 0);
-      double makespan = 0;
-      for (OpIndex i = block.first; i < block.last; ++i) {
-        const Op& op = schedule.ops[i];
-        if (is_detached(op.lane) || !takes_part(op, rank)) continue;
-        double start = 0;
-        for (const OpIndex d : schedule.dependencies_of(op)) start = std::max(start, ends[d - block.first]);
-        ends[i - block.first] = start + own(i);
-        makespan = std::max(makespan, ends[i - block.first]);
-      }
-      // The engine adds the same times in another order; the margin keeps its rounding above the bound.
-      scratch.makespans.push_back(makespan * (1 - 1e-12));
-    }
+    for (const Block& block : schedule.blocks)
+      scratch.makespans.push_back(longest_path(schedule, block, rank, scratch, own));
     add();
     for (const Lane lane : {Lane::send, Lane::host}) {
       if (!schedule.detached) continue;
@@ -161,6 +166,16 @@ PassTime bound_of(const Schedule& schedule, PassScratch& scratch, Time time) {
 }
 
 }  // namespace
+
+double bound_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch) {
+  return longest_path(schedule, block, 0, scratch,
+                      [&](OpIndex i) { return cost.time(schedule.ops[i]).value; });
+}
+
+double floor_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch) {
+  return longest_path(schedule, block, 0, scratch,
+                      [&](OpIndex i) { return cost.floor(schedule.ops[i]).value; });
+}
 
 PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
   return bound_of(schedule, scratch, [&](const Op& op) { return cost.time(op); });

@@ -309,14 +309,20 @@ std::optional<FittedPrice> CalibratedCost::decode(const Op& op) const {
   const auto x = mla ? std::span<const double>(latent) : std::span<const double>(gqa);
   if (!u || (!mla && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
   FittedPrice p = of(u, x);
-  // Chunks that are a row longer come first, so the first k of n never take less than k/n of the kernel: all
-  // that a path through the schedule, which enters at the first, can contain.
-  const double share = pricing_ == Pricing::floor && a.kernel_rows > 0 ? 1 / a.chunks : a.q_rows / rows;
   // The measured kernel merges its splits too: no second launch.
   const double launches = std::min(1.0, op.launches);
   const double t0 = u.parameters[!mla && a.q_heads == heads_kv ? kOfOneHead : 0] * 1e-6;
-  const double seconds = (p.time.value - t0) * share + launches * t0;
-  p.time = Seconds(std::max(seconds, least(op, u.context)));
+  const double work = p.time.value - t0, peak = least(op, u.context);
+  if (pricing_ == Pricing::floor && a.kernel_rows > 0) {
+    // Chunks that are a row longer come first, so the first k of n never take less than k/n of the kernel:
+    // all that a path through the schedule, which enters at the first, can contain. Of a chunk's own rows
+    // nothing may count, or the longer ones together with n-k equal parts were more than the kernel.
+    const double whole = peak * rows / a.q_rows;
+    p.time = Seconds(std::max(work, whole) / a.chunks +
+                     launches * std::max(0.0, t0 - std::max(0.0, whole - work)));
+    return p;
+  }
+  p.time = Seconds(std::max(work * (a.q_rows / rows) + launches * t0, peak));
   return p;
 }
 

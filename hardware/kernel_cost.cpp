@@ -86,9 +86,9 @@ template <class Value, class Find>
 const Value& CostModel::remember(std::vector<Known<Value>>& all, const Op& op, Find find) {
   const Key key = key_of(op);
   std::uint64_t hash = 0;
-  for (const std::uint64_t word : key) hash = (std::rotl(hash, 5) ^ word) * 0x9E3779B97F4A7C15;
+  for (std::size_t i = 0; i < key.used; ++i) hash = (std::rotl(hash, 5) ^ key.words[i]) * 0x9E3779B97F4A7C15;
   Known<Value>& known = all[hash >> (64 - kKnownBits)];
-  if (known.key != key) {
+  if (!(known.key == key)) {
     known.value = find();
     known.key = key;
   }
@@ -110,32 +110,43 @@ Seconds CostModel::floor(const Op& op) {
   return elementwise(op) ? find() : remember(known_floors_, op, find);
 }
 
+bool CostModel::Key::operator==(const Key& other) const {
+  if (used != other.used) return false;
+  for (std::size_t i = 0; i < used; ++i) {
+    if (words[i] != other.words[i]) return false;
+  }
+  return true;
+}
+
 CostModel::Key CostModel::key_of(const Op& op) {
-  Key key{};
-  const auto word = [](double v) { return std::bit_cast<std::uint64_t>(v); };
-  key[0] = 1 + (static_cast<std::uint64_t>(op.kind) << 8) + (static_cast<std::uint64_t>(op.part) << 16) +
-           (static_cast<std::uint64_t>(op.drive) << 24) + (static_cast<std::uint64_t>(op.dtype) << 32) +
-           (static_cast<std::uint64_t>(op.math) << 40);
-  key[1] = word(op.launches);
+  Key key;
+  std::uint64_t kind =
+      1 + (static_cast<std::uint64_t>(op.kind) << 8) + (static_cast<std::uint64_t>(op.part) << 16) +
+      (static_cast<std::uint64_t>(op.drive) << 24) + (static_cast<std::uint64_t>(op.dtype) << 32) +
+      (static_cast<std::uint64_t>(op.math) << 40);
+  key.used = 1;
+  const auto add = [&](auto... values) {
+    ((key.words[key.used++] = std::bit_cast<std::uint64_t>(values)), ...);
+  };
+  add(op.launches);
   if (op.kind == OpKind::gemm) {
     const GemmShape& g = op.shape.gemm;
     const ExpertShape& e = g.experts;
-    const double v[] = {g.rows, g.k, g.n, g.copies, e.held, e.tokens, e.hidden, e.inner, e.matrices};
-    std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
+    add(g.rows, g.k, g.n, g.copies);
+    if (e.held != 0) add(e.held, e.tokens, e.hidden, e.inner, e.matrices);
   } else if (op.kind == OpKind::attend) {
     const AttendShape& a = op.shape.attend;
-    const double v[] = {a.q_heads,     a.qk_dim, a.v_dim, a.pairs,       a.kv_rows,
-                        a.kv_elements, a.q_rows, a.tiles, a.kernel_rows, a.chunks};
-    std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
-    key[0] += a.whole ? std::uint64_t{1} << 56 : 0;
-    key[0] += a.rectangle ? std::uint64_t{1} << 57 : 0;
+    add(a.q_heads, a.qk_dim, a.v_dim, a.pairs, a.kv_rows, a.kv_elements, a.q_rows, a.tiles, a.kernel_rows,
+        a.chunks);
+    kind += a.whole ? std::uint64_t{1} << 56 : 0;
+    kind += a.rectangle ? std::uint64_t{1} << 57 : 0;
   } else {
     const ExchangeShape& x = op.shape.exchange;
-    const double v[] = {x.bytes, x.rows, x.width, x.topk, x.experts};
-    std::transform(std::begin(v), std::end(v), key.begin() + 2, word);
-    key[8] = group_key(op.group);
-    key[9] = (x.combine ? 256U : 0U) + static_cast<unsigned>(x.dispatched);
+    add(x.bytes, x.rows, x.width, x.topk, x.experts, group_key(op.group));
+    kind += x.combine ? std::uint64_t{1} << 56 : 0;
+    kind += static_cast<std::uint64_t>(x.dispatched) << 48;
   }
+  key.words[0] = kind;
   return key;
 }
 

@@ -69,7 +69,12 @@ class CostModel {
 
  private:
   static constexpr std::size_t kKeyWords = 12;
-  using Key = std::array<std::uint64_t, kKeyWords>;
+  // Of the words only those that the kind of op has, which the first one tells.
+  struct Key {
+    std::array<std::uint64_t, kKeyWords> words;
+    std::size_t used = 0;
+    bool operator==(const Key& other) const;
+  };
   template <class Value>
   struct Known {
     Key key{};

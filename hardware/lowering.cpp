@@ -79,13 +79,17 @@ PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans) 
   return pass;
 }
 
+double simulate_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch) {
+  lower_block(schedule, block, cost, scratch.graph);
+  scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
+  return scratch.timeline.makespan().value;
+}
+
 PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
   if (schedule.classes > 1 || schedule.detached) return play_classes(schedule, cost, scratch);
   scratch.makespans.clear();
   for (const Block& block : schedule.blocks) {
-    lower_block(schedule, block, cost, scratch.graph);
-    scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
-    scratch.makespans.push_back(scratch.timeline.makespan().value);
+    scratch.makespans.push_back(simulate_block(schedule, block, cost, scratch));
   }
   return add_up(schedule, scratch.makespans);
 }

@@ -50,6 +50,15 @@ PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& s
 /// repeat [H19].
 bool plays_all_layers(const Schedule& schedule);
 
+/// The sum of the blocks' makespans over a pass; with several rounds, of those on its longest path [H20].
+PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans);
+
+/// Makespan of one block, in seconds, where ranks are alike and no lane is detached: what simulate_pass()
+/// adds up, and likewise bound_pass() and floor_pass().
+double simulate_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch);
+double bound_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch);
+double floor_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch);
+
 /// What one stage does in one round: when it starts and ends, and when the next stage has what it sends.
 struct RoundTime {
   int stage = 0;  // copies counted

@@ -9,8 +9,6 @@
 
 namespace shardline {
 
-/// The sum of the blocks' makespans over a pass; with several rounds, of those on its longest path [H20].
-PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans);
 std::size_t demands_of(const OpCost& cost, ResourceId base, std::array<Demand, 4>& out);
 Sharing sharing_of(const Op& op);
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <thread>
 
+#include "planner/block_times.hpp"
 #include "planner/searched_partition.hpp"
 #include "sim/base/parallel.hpp"
 
@@ -22,11 +24,10 @@ struct Candidate {
 
 using Clock = std::chrono::steady_clock;
 
-// Times every 64th call, so that measuring does not slow what it measures; never the first, which fills
-// caches.
+// Times every 64th call, so that measuring does not slow what it measures.
 struct Sample {
   double seconds = 0;
-  std::uint64_t timed = 0, calls = 32;
+  std::uint64_t timed = 0, calls = 0;
 
   template <class F>
   Seconds operator()(F f) {
@@ -51,18 +52,21 @@ struct CandidateResult {
 class CandidateSearch {
  public:
   CandidateSearch(const Case& c, const SearchOptions& o, const Candidate& candidate, const Frontier& known,
-                  Evaluator& evaluator, std::shared_ptr<FabricCache> cache, CandidateResult& out)
+                  Evaluator& evaluator, BlockTimes& times, std::shared_ptr<FabricCache> cache,
+                  CandidateResult& out)
       : case_(c),
         options_(o),
         candidate_(candidate),
         known_(known),
         evaluator_(evaluator),
+        times_(times),
         cache_(std::move(cache)),
         out_(out),
         plan_(candidate.plan) {}
 
   void run() {
     if (candidate_.first == candidate_.last) return;
+    times_.start(plan_);
     if (takes_partition(case_, plan_))
       for (std::size_t i = candidate_.first; i < candidate_.last; ++i) searched(i);
     else
@@ -75,36 +79,89 @@ class CandidateSearch {
     return Point{plan_, ttl, memory_use(case_, plan_).total()};
   }
 
-  // [first, last): the floor of the TTL, memory and users rise with the batch, so (TTL and memory of the
-  // smallest, users of the largest) is at least as good as every member. Off the frontier with that corner:
-  // off it with all of them [P7].
+  // The floor of one batch, with its memory, is also below all larger batches. So it is at least as good as
+  // any of them with the users of the largest, and where that is beaten, so are they all [P7]: one floor
+  // rules out as many batches as it can, and the next is of the first batch it cannot.
   void range(std::size_t first, std::size_t last) {
-    if (options_.prune) {
-      plan_.batch = options_.batches[first];
-      const bool alone = last - first == 1;
-      const auto least = [&] { return alone ? evaluator_.bound(plan_) : evaluator_.floor(plan_); };
-      Point corner{plan_, out_.bounds(least), Bytes(0)};
-      ++out_.counts.bounds;
-      if (options_.ttl_budget > Seconds(0) && corner.ttl > options_.ttl_budget) {
-        out_.counts.pruned += last - first;
-        return;
-      }
-      if (options_.x == Metric::memory || options_.y == Metric::memory)
-        corner.memory = memory_use(case_, plan_).total();
-      corner.plan.batch = options_.batches[last - 1];
-      const double x = score(options_.x, corner), y = score(options_.y, corner);
-      if (known_.dominates(x, y) || out_.frontier.dominates(x, y)) {
-        out_.counts.pruned += last - first;
-        return;
-      }
-    }
-    if (last - first == 1 || !options_.prune) {
+    if (!options_.prune) {
       for (std::size_t i = first; i < last; ++i) simulate(i);
       return;
     }
-    const std::size_t middle = first + (last - first + 1) / 2;
-    range(middle, last);  // large batches first: their points rule out most
-    range(first, middle);
+    left_.clear();
+    bool by_floor = true;  // whether a floor is likely to rule out the next batch
+    double depth = 1;      // of the floor, as part of the bound
+    while (first < last) {
+      std::optional<Point> low;
+      if (by_floor && last - first > 1) {
+        low = least(first, [&] { return times_.floor(plan_.batch); });
+        if (over_budget(low->ttl)) {
+          out_.counts.pruned += last - first;
+          break;
+        }
+        const std::size_t next = beaten_until(*low, first, last);
+        if (next > first) {
+          out_.counts.pruned += next - first;
+          first = next;
+          continue;
+        }
+      }
+      // Only fitted costs have floors of their own.
+      Point corner = low && case_.system.calibration.empty()
+                         ? *low
+                         : least(first, [&] { return times_.bound(plan_.batch); });
+      if (low) depth = low->ttl / corner.ttl;
+      if (over_budget(corner.ttl) || beaten(corner, first))
+        ++out_.counts.pruned;
+      else
+        left_.push_back({first, corner});
+      corner.ttl = corner.ttl * depth;
+      by_floor = beaten(corner, first);
+      ++first;
+    }
+    // Large batches first: their points rule out most.
+    for (auto l = left_.rbegin(); l != left_.rend(); ++l) {
+      if (beaten(l->second, l->first))
+        ++out_.counts.pruned;
+      else
+        simulate(l->first);
+    }
+  }
+
+  template <class F>
+  Point least(std::size_t i, F time) {
+    plan_.batch = options_.batches[i];
+    ++out_.counts.bounds;
+    Point p{plan_, out_.bounds(time), Bytes(0)};
+    if (options_.x == Metric::memory || options_.y == Metric::memory)
+      p.memory = memory_use(case_, plan_).total();
+    return p;
+  }
+
+  bool over_budget(Seconds ttl) const {
+    return options_.ttl_budget > Seconds(0) && ttl > options_.ttl_budget;
+  }
+
+  // Whether a known point beats this one with the users of batch i.
+  bool beaten(Point& corner, std::size_t i) const {
+    corner.plan.batch = options_.batches[i];
+    const double x = score(options_.x, corner), y = score(options_.y, corner);
+    return known_.dominates(x, y) || out_.frontier.dominates(x, y);
+  }
+
+  // The first batch, or last, with whose users it is not beaten.
+  std::size_t beaten_until(Point& corner, std::size_t first, std::size_t last) const {
+    std::size_t low = first, high = first + 1;  // all before low are beaten
+    while (high <= last && beaten(corner, high - 1)) {
+      low = high;
+      high = low + (low - first);
+    }
+    high = std::min(high, last + 1);
+    // Beaten with the users of low - 1, not with those of high - 1.
+    while (high - low > 1) {
+      const std::size_t middle = low + (high - low) / 2;
+      (beaten(corner, middle - 1) ? low : high) = middle;
+    }
+    return low;
   }
 
   // Each batch has a partition of its own, which no bound of equal parts rules out.
@@ -124,7 +181,7 @@ class CandidateSearch {
 
   void simulate(std::size_t i) {
     plan_.batch = options_.batches[i];
-    simulated(i, out_.simulations([&] { return evaluator_.simulate(plan_); }));
+    simulated(i, out_.simulations([&] { return times_.simulate(plan_.batch); }));
   }
 
   void simulated(std::size_t i, Seconds ttl) {
@@ -143,9 +200,11 @@ class CandidateSearch {
   const Candidate& candidate_;
   const Frontier& known_;
   Evaluator& evaluator_;
+  BlockTimes& times_;
   std::shared_ptr<FabricCache> cache_;
   CandidateResult& out_;
   Plan plan_;
+  std::vector<std::pair<std::size_t, Point>> left_;
 };
 
 void add_counts(SearchCounts& to, const SearchCounts& from) {
@@ -214,6 +273,19 @@ std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& 
   return candidates;
 }
 
+// A sample of all candidates goes first: what it finds rules out most of the rest. The stride shares no
+// factor with the counts of chunks and degrees that enumeration runs through.
+std::vector<std::size_t> turns(std::size_t count, bool sample_first) {
+  const std::size_t stride = sample_first ? 31 : 1;
+  std::vector<std::size_t> turn;
+  turn.reserve(count);
+  for (std::size_t i = 0; i < count; i += stride) turn.push_back(i);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i % stride != 0) turn.push_back(i);
+  }
+  return turn;
+}
+
 }  // namespace
 
 Frontier SearchResult::overall() const {
@@ -249,25 +321,36 @@ SearchResult search(const Case& c, const SearchOptions& given,
   const std::size_t threads = o.threads > 0 ? static_cast<std::size_t>(o.threads)
                                             : std::max<std::size_t>(1, std::thread::hardware_concurrency());
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
-  std::vector<std::unique_ptr<Evaluator>> evaluators;
-  for (std::size_t slot = 0; slot < threads; ++slot) {
-    evaluators.push_back(std::make_unique<Evaluator>(c, o.all_reduce, cache));
-  }
+  struct Worker {
+    Evaluator evaluator;
+    BlockTimes times;
+    Worker(const Case& study, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared)
+        : evaluator(study, options.all_reduce, shared), times(evaluator) {}
+  };
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (std::size_t slot = 0; slot < threads; ++slot) workers.push_back(std::make_unique<Worker>(c, o, cache));
 
   // Waves: every candidate of a wave sees the frontier as it stood before the wave, so what is pruned does
   // not depend on which thread was first.
+  const std::vector<std::size_t> turn = turns(candidates.size(), o.prune);
   std::vector<CandidateResult> wave;
   Sample simulations, bounds;
   for (std::size_t begin = 0; begin < candidates.size();) {
     const std::size_t end = std::min(candidates.size(), begin + std::clamp<std::size_t>(begin / 8, 16, 512));
     wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}, {}, {}});
+    for (std::size_t i = begin; i < end; ++i) {
+      wave[i - begin].simulations.calls = i;
+      wave[i - begin].bounds.calls = i;
+    }
     parallel_for(begin, end, threads, [&](std::size_t i, std::size_t slot) {
-      const Frontier& known = frontier_of(candidates[i]);
-      CandidateSearch(c, o, candidates[i], known, *evaluators[slot], cache, wave[i - begin]).run();
+      const Frontier& known = frontier_of(candidates[turn[i]]);
+      Worker& own = *workers[slot];
+      CandidateSearch(c, o, candidates[turn[i]], known, own.evaluator, own.times, cache, wave[i - begin])
+          .run();
     });
     for (std::size_t i = begin; i < end; ++i) {
       CandidateResult& r = wave[i - begin];
-      frontier_of(candidates[i]).merge(r.frontier);
+      frontier_of(candidates[turn[i]]).merge(r.frontier);
       add_counts(result.counts, r.counts);
       if (r.counts.infeasible > 0) result.rejected["weights and KV exceed memory"] += r.counts.infeasible;
       simulations += r.simulations;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/stages.hpp"
 #include "planner/strategies/context_step.hpp"
 #include "planner/strategies/decode_flow.hpp"
 #include "sim/base/error.hpp"
@@ -32,9 +31,6 @@ double value_up_heads(const Case& c, const Plan& p) {
 
 // New tokens of one rank: context-parallel ranks deal out the batch.
 double rows_of(const Plan& p) { return share(p.batch, p.cp); }
-
-// Ranks of a stage that share one token's matrices.
-int stage_ranks(const Plan& p) { return p.ranks_per_stage() / p.cp; }
 
 double tokens_of_ffn(const Plan& p, int ranks) { return rows_of(p) * (ranks > p.group() ? p.dp : 1); }
 
@@ -332,57 +328,6 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
     b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p.ep * p.tpf, 1},
                Bytes(own * h * activation(c)));
   }
-}
-
-void build_decode(Schedule& schedule, const Case& c, const Plan& p, OpKind exchange) {
-  thread_local std::vector<StageLayers> stages;
-  stage_layers(c.model, p.pp, stages);
-  ScheduleBuilder b(schedule);
-  schedule.ranks_per_stage = p.ranks_per_stage();
-  schedule.in_flight = p.in_flight;
-  if (p.cp > 1) b.set_classes(p.cp, p.tpa);
-  const double tokens = rows_of(p) * p.dp;
-
-  // Both halves of a layer end where their ranks meet (or, alone, in the order of one rank): each is a block.
-  b.begin_block("attention");
-  add_qkv(b, c, p);
-  add_attention(b, c, p, exchange);
-  add_out_proj(b, c, p);
-  const BlockIndex attention = b.end_block();
-  BlockIndex dense = 0, experts = 0, hand_off = 0;
-  if (c.model.dense_layers > 0) {
-    b.begin_block("dense FFN");
-    add_dense_ffn(b, c, p);
-    dense = b.end_block();
-  }
-  if (c.model.dense_layers < c.model.layers) {
-    b.begin_block("expert FFN");
-    add_expert_ffn(b, c, p);
-    experts = b.end_block();
-  }
-  b.begin_block("head");
-  b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
-         {tokens, double(c.model.hidden), share(c.model.vocab, stage_ranks(p))});
-  // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
-  ExchangeShape best;
-  best.rows = tokens;
-  b.exchange("pick token", Part::head, OpKind::all_gather, {stage_ranks(p), 1}, best,
-             c.precision.activations);
-  const BlockIndex head = b.end_block();
-  if (p.pp > 1) {
-    b.begin_block("hand-off", true);
-    b.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()},
-               Bytes(tokens * c.model.hidden * activation(c) / stage_ranks(p)));
-    hand_off = b.end_block();
-  }
-  for (const StageLayers& s : stages) {
-    b.run({attention, dense}, s.dense);
-    b.run({attention, experts}, s.experts);
-    if (s.last) b.run({head});
-    if (p.pp > 1) b.run({hand_off});
-    b.end_stage(s.copies);
-  }
-  if (p.cp > 1) b.fold_classes();
 }
 
 }  // namespace shardline

@@ -2,6 +2,8 @@
 // decides who exchanges what with whom; the arithmetic of a layer stands here once.
 #pragma once
 
+#include <array>
+
 #include "models/schedule.hpp"
 #include "planner/case.hpp"
 #include "planner/plan.hpp"
@@ -43,8 +45,30 @@ void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& plan);
 void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& plan);
 void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& plan);
 
-/// All stages of a decode step: layers (attention with `exchange` between KV shards, then the FFN), LM head
+/// A decode step is made of these, each a block of the schedule, in this order.
+enum class DecodeBlock : std::uint8_t { attention, dense_ffn, expert_ffn, head, hand_off };
+inline constexpr std::size_t kDecodeBlocks = 5;
+
+/// Those that a plan has.
+class DecodeBlocks {
+ public:
+  void add(DecodeBlock b) { blocks_[size_++] = b; }
+  const DecodeBlock* begin() const { return blocks_.data(); }
+  const DecodeBlock* end() const { return blocks_.data() + size_; }
+
+ private:
+  std::array<DecodeBlock, kDecodeBlocks> blocks_{};
+  std::size_t size_ = 0;
+};
+DecodeBlocks decode_blocks(const Case& c, const Plan& plan);
+
+/// All of the plan that the block depends on: equal views have equal blocks, since build_decode() lowers
+/// views. Under context parallelism the plan itself.
+Plan decode_view(const Plan& plan, DecodeBlock block);
+void add_decode_block(ScheduleBuilder& b, const Case& c, const Plan& view, DecodeBlock block);
+
+/// All stages of a decode step: layers (attention with an exchange between KV shards, then the FFN), LM head
 /// on the last stage, hand-off between stages.
-void build_decode(Schedule& schedule, const Case& c, const Plan& plan, OpKind exchange);
+void build_decode(Schedule& schedule, const Case& c, const Plan& plan);
 
 }  // namespace shardline

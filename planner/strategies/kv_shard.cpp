@@ -28,7 +28,7 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, OpKind::all_gather); }
+void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p); }
 
 }  // namespace
 

@@ -19,7 +19,7 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p, OpKind::all_to_all); }
+void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p); }
 
 }  // namespace
 

@@ -19,7 +19,7 @@ void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p) {
   } else if (c.phase == Phase::prefill) {
     build_prefill(schedule, c, p, false, attend_own);
   } else {
-    build_decode(schedule, c, p, OpKind::all_to_all);
+    build_decode(schedule, c, p);
   }
 }
 

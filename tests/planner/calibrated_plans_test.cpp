@@ -99,6 +99,39 @@ TEST(CalibratedPlans, H57FloorsOfPrefillAreBelowBoundsOfLargerBatches) {
   }
 }
 
+// One kernel in chunks: chunks that a batch does not divide evenly are of unequal length.
+TEST(CalibratedPlans, H57FloorsOfChunkedHelixAreBelowAllLargerBatches) {
+  std::mt19937 random(57);
+  for (const auto& [model, system] :
+       {std::pair("deepseek-r1", "gb200-nvl72"), std::pair("llama-3.1-405b", "gb200-nvl72"),
+        std::pair("llama-3.1-405b", "h200-hgx")}) {
+    SCOPED_TRACE(std::string(model) + " on " + system);
+    const Case c = small_case(model, system, 1'000'000);
+    Evaluator e(c);
+    SearchSpace space;
+    space.chunks = {2, 4, 8, 16, 32};
+    std::vector<Plan> plans;
+    for (const int gpus : {8, 12, 44, 64}) {
+      if (gpus <= c.system.gpus()) strategy(StrategyId::helix).enumerate(c, gpus, space, plans);
+    }
+    std::shuffle(plans.begin(), plans.end(), random);
+    plans.resize(std::min<std::size_t>(plans.size(), 40));
+    ASSERT_FALSE(plans.empty());
+    for (Plan p : plans) {
+      SCOPED_TRACE(to_string(p));
+      const int first = p.chunks;
+      double highest = 0;  // of all floors up to this batch
+      for (int batch = first; batch <= first + 80; ++batch) {
+        p.batch = batch;
+        highest = std::max(highest, e.floor(p).value);
+        const Seconds simulated = e.simulate(p);
+        ASSERT_LE(highest, simulated.value) << batch;
+        EXPECT_GT(highest, 0.6 * simulated.value) << batch;
+      }
+    }
+  }
+}
+
 TEST(CalibratedPlans, BlocksOfARingAreNoWholeSequences) {
   Case c = small_case("llama-3.1-405b", "h100-hgx", 0);
   c.phase = Phase::prefill;

@@ -1,0 +1,120 @@
+// Times of plans from those of their blocks: the evaluator's own, to the bit, and blocks that views decide.
+#include "planner/block_times.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "models/catalog.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+// Plans of every strategy for decode steps, some of each, in an order in which blocks come back.
+std::vector<Plan> some_plans(const Case& c, const std::vector<int>& gpus, std::size_t each) {
+  SearchSpace space;
+  space.chunks = {1, 2, 3, 8};
+  space.duplicate_kv = true;
+  std::vector<Plan> all;
+  for (const Strategy* s : strategies()) {
+    for (const int n : gpus) {
+      std::vector<Plan> plans;
+      s->enumerate(c, n, space, plans);
+      std::shuffle(plans.begin(), plans.end(), std::mt19937(7));
+      plans.resize(std::min(plans.size(), each));
+      all.insert(all.end(), plans.begin(), plans.end());
+    }
+  }
+  return all;
+}
+
+Case study(const std::string& model, bool calibrated) {
+  Case c = decode_case(model, "gb200-nvl72", 1'000'000);
+  if (!calibrated) c.system.calibration = {};
+  return c;
+}
+
+void expect_same_times(const Case& c, const std::vector<int>& gpus, std::size_t each) {
+  Evaluator direct(c), other(c);
+  BlockTimes times(other);
+  for (const Plan& plan : some_plans(c, gpus, each)) {
+    Plan p = plan;
+    times.start(p);
+    for (const int batch : {p.chunks, p.chunks + 1, 24, 7 * p.chunks}) {
+      p.batch = batch;
+      if (check_plan(c, p)) continue;
+      SCOPED_TRACE(to_string(p));
+      ASSERT_EQ(times.floor(batch), direct.floor(p));
+      ASSERT_EQ(times.bound(batch), direct.bound(p));
+      ASSERT_EQ(times.simulate(batch), direct.simulate(p));
+    }
+  }
+}
+
+TEST(BlockTimes, AreTheEvaluatorsToTheBit) {
+  for (const char* model : {"deepseek-r1", "llama-3.1-405b", "qwen3-235b-a22b"}) {
+    for (const bool calibrated : {false, true}) {
+      SCOPED_TRACE(std::string(model) + (calibrated ? ", calibrated" : ", by parameters"));
+      expect_same_times(study(model, calibrated), {1, 8, 24, 64}, 40);
+    }
+  }
+}
+
+TEST(BlockTimes, PrefillsAreTheEvaluatorsToTheBit) {
+  Case c = study("llama-3.1-405b", true);
+  c.phase = Phase::prefill;
+  c.requests = {{0, 8192}};
+  expect_same_times(c, {8}, 4);
+}
+
+void expect_same_ops(const Schedule& a, const Schedule& b) {
+  ASSERT_EQ(a.ops.size(), b.ops.size());
+  EXPECT_EQ(a.dependencies, b.dependencies);
+  for (std::size_t i = 0; i < a.ops.size(); ++i) {
+    const Op &x = a.ops[i], &y = b.ops[i];
+    SCOPED_TRACE(x.name);
+    EXPECT_STREQ(x.name, y.name);
+    EXPECT_EQ(x.kind, y.kind);
+    EXPECT_EQ(x.part, y.part);
+    EXPECT_EQ(x.lane, y.lane);
+    EXPECT_EQ(x.within, y.within);
+    EXPECT_EQ(x.dtype, y.dtype);
+    EXPECT_EQ(x.math, y.math);
+    EXPECT_EQ(x.launches, y.launches);
+    EXPECT_EQ(x.group, y.group);
+    EXPECT_TRUE(equal(x.kind, x.shape, y.shape));
+  }
+}
+
+// A view that lost a field which its block reads would change every schedule, so the whole plan is lowered
+// beside it.
+TEST(BlockTimes, ViewsHoldAllThatABlockReads) {
+  for (const char* model : {"deepseek-r1", "llama-3.1-405b", "qwen3-235b-a22b", "falcon-7b"}) {
+    SCOPED_TRACE(model);
+    const Case c = study(model, false);
+    std::set<std::string> views;
+    std::size_t blocks = 0;
+    for (Plan p : some_plans(c, {1, 6, 8, 16, 48, 64}, 60)) {
+      if (p.cp > 1) continue;
+      p.batch = p.chunks + 6;
+      SCOPED_TRACE(to_string(p));
+      for (const DecodeBlock block : decode_blocks(c, p)) {
+        Schedule whole, part;
+        ScheduleBuilder a(whole), b(part);
+        const Plan view = decode_view(p, block);
+        add_decode_block(a, c, p, block);
+        add_decode_block(b, c, view, block);
+        expect_same_ops(whole, part);
+        ++blocks;
+        views.insert(std::to_string(static_cast<int>(block)) + to_string(view));
+      }
+    }
+    EXPECT_GT(blocks, 200u);
+    EXPECT_LT(views.size() * 5, blocks * 4);  // plans do share blocks
+  }
+}
+
+}  // namespace
+}  // namespace shardline
