@@ -103,7 +103,7 @@ void add_sweep(Collector& out, const Case& c, const SearchOptions& o) {
   SearchSpace space = o.space;
   space.chunks = {1};
   // Pipeline stages repeat what one stage does, so plans that differ in them alone are one.
-  std::set<std::tuple<StrategyId, int, int, int, int, int, int, int, ValueUp, int>> seen;
+  std::set<std::tuple<StrategyId, int, int, int, int, int, int, int, ValueUp, int, int>> seen;
   for (const StrategyId id : o.strategies) {
     for (const int gpus : o.gpus) {
       if (gpus > c.system.gpus()) continue;
@@ -117,7 +117,7 @@ void add_sweep(Collector& out, const Case& c, const SearchOptions& o) {
           if (batch > fit || !(power || batch == fit)) continue;
           plan.batch = batch;
           if (seen.emplace(plan.strategy, plan.dp, plan.kvp, plan.cp, plan.tpa, plan.ep, plan.tpf,
-                           plan.dense_tp, plan.value_up, batch)
+                           plan.dense_tp, plan.value_up, plan.prefill_chunk, batch)
                   .second)
             out.add(c, plan);
         }

@@ -8,7 +8,7 @@ namespace shardline::probe_cli {
 
 /// How many shapes of each kind are kept, after spread().
 struct ShapeBudget {
-  std::size_t gemm = 1024, prefill = 160, decode = 384, mla = 128, merge = 96;
+  std::size_t gemm = 1024, prefill = 448, decode = 384, mla = 128, merge = 96;
 };
 
 /// Every plan that fits memory of every sweep in the scenarios folder, with each catalogue model that has no
