@@ -8,6 +8,7 @@
 
 #include "models/catalog.hpp"
 #include "planner/published/kv_runahead_noise.hpp"
+#include "planner/published/kv_runahead_scaling.hpp"
 
 namespace shardline {
 
@@ -281,6 +282,7 @@ class Builder {
           "step is";
       paper_.groups.push_back(std::move(g));
     }
+    add_chain_scaling(truth_, ours_, model_, paper_);
     if (truth_.noise) add_chain_noise(*truth_.noise, model_, go_on_, paper_);
     Rows rows = summary_rows({&paper_, 1}, true);
     for (auto& row : rows) row.erase(row.begin());

@@ -103,6 +103,24 @@ TEST(ChainPaper, NoiseIsJudgedByItsLosses) {
   EXPECT_EQ(verdicts(), (std::vector{Verdict::missed, Verdict::missed}));
 }
 
+TEST(ChainPaper, WhetherMoreGpusPayIsComparedStepByStep) {
+  ChainTruth truth = chain_truth_of("", catalogs());
+  truth.noise.reset();
+  truth.partitions.clear();
+  std::erase_if(truth.values, [](const ChainValue& v) { return v.table != "table3"; });
+  const auto judged = [&] {
+    for (const PaperGroup& g : chain_paper(truth, catalogs()).groups) {
+      if (g.name == "More GPUs pay or not") return std::pair(g.finding, g.verdict);
+    }
+    return std::pair(std::string("no group"), Verdict::none);
+  };
+  EXPECT_EQ(judged(), std::pair(std::string("8 of 8 right"), Verdict::met));
+  for (ChainValue& v : truth.values) {
+    if (v.context == 8192 && v.gpus == 4 && v.network == 10) v.time = Seconds(1.5);  // slower than on 2
+  }
+  EXPECT_EQ(judged(), std::pair(std::string("7 of 8 right"), Verdict::missed));
+}
+
 TEST(ChainPaper, AnInterruptIsAnError) {
   EXPECT_THROW(chain_paper(chain_truth_of("", catalogs()), catalogs(), [] { return false; }), UserError);
 }
