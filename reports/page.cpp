@@ -152,9 +152,9 @@ std::string data_json(const Page& page) {
   }
   std::string names;
   for (const std::string& name : strategies) names += (names.empty() ? "" : ",") + json_string(name);
-  return fmt::format("{{\"labels\":[{},{},{}],\"strategies\":[{}],\n\"points\":[\n{}\n]}}",
+  return fmt::format("{{\"labels\":[{},{},{},{}],\"strategies\":[{}],\n\"points\":[\n{}\n]}}",
                      json_string(page.time_label), json_string(page.x_label), json_string(page.y_label),
-                     names, rows);
+                     json_string(page.users_label), names, rows);
 }
 
 // The modules as script elements, or nothing when one of them is missing.

@@ -31,6 +31,7 @@ struct Page {
   std::vector<PagePoint> points;
   std::string costs{};  // where they are from, in a line; empty: not said
   std::string time_label = "TTL (ms)", x_label = "Tokens/s per user", y_label = "Tokens/s per GPU";
+  std::string users_label = "Users";
 };
 
 /// Vega's module files as found when this program was configured; empty without Debian's libjs-vega.

@@ -20,7 +20,7 @@ const SHAPES = ['M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z', 'M-.85,-.85H.85V.85H-.85Z'
 const color = s => COLORS[s % COLORS.length], shape = s => SHAPES[s % SHAPES.length];
 const show = v => v === null ? '\u2013' : Math.abs(v) >= 1000 ? Math.round(v).toLocaleString('en-US')
   : String(+v.toPrecision(4));
-const COLUMNS = [['strategy', 'Strategy'], ['plan', 'Plan'], ['gpus', 'GPUs'], ['batch', 'Batch'], ['users', 'Users'],
+const COLUMNS = [['strategy', 'Strategy'], ['plan', 'Plan'], ['gpus', 'GPUs'], ['batch', 'Batch'], ['users', data.labels[3]],
   ['ttl', data.labels[0]], ['x', data.labels[1]], ['y', data.labels[2]], ['memory', 'GB per GPU']];
 if (points.some(p => p.computed !== undefined)) COLUMNS.splice(1, 0, ['computed', 'Attention %']);
 // Parts of the time, in percent. Columns where they tell plans apart; the box beside a point has them all.

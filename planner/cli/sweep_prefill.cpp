@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -209,6 +210,7 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
           const Provenance& made_by) {
   Page page = page_of(study, r, o, made_by);
   page.time_label = "TTFT (ms)";
+  page.users_label = "Requests";
   page.x_label = "New tokens/s per request";
   page.y_label = "New tokens/s per GPU";
   const Best best(study, r);
@@ -216,11 +218,12 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
     const Point& p = rated.points[i];
     const Shares& from = rated.shares[i];
     const double tokens = new_tokens(study, p.plan);
-    page.points.push_back(
-        {label(p.plan), to_string(p.plan), simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch,
-         p.plan.users(), p.ttl.value * 1e3, tokens / requests(study, p.plan) / p.ttl.value,
-         tokens / p.ttl.value / p.plan.gpus(), p.memory.value / 1e9, best.holds(p), from.measured,
-         from.fitted, from.extrapolated, from.assumed, attention_computed(study.study, p.plan)});
+    page.points.push_back({label(p.plan), to_string(p.plan), simulate_command(study, o, p.plan),
+                           p.plan.gpus(), p.plan.batch, std::llround(requests(study, p.plan)),
+                           p.ttl.value * 1e3, tokens / requests(study, p.plan) / p.ttl.value,
+                           tokens / p.ttl.value / p.plan.gpus(), p.memory.value / 1e9, best.holds(p),
+                           from.measured, from.fitted, from.extrapolated, from.assumed,
+                           attention_computed(study.study, p.plan)});
   }
   return page;
 }
