@@ -25,6 +25,12 @@ inline constexpr std::uint32_t kJoinTag = ~std::uint32_t{0};
 void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who = Players::ranks,
                     Meeting meeting = Meeting::apart);
 
+/// Tasks of an unfolded graph: what a stage waits for first, and what its last block before the hand-off ends
+/// with.
+struct StageMarks {
+  std::vector<TaskId> first, last;
+};
+
 /// Pass time of one microbatch: the sum of makespans over all runs of its blocks [H16]; where ranks are of
 /// several classes, the makespan of lower_unfolded by classes [H19].
 struct PassTime {

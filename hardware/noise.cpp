@@ -66,39 +66,13 @@ NoisyPass::NoisyPass(const Schedule& schedule, CostModel& cost) {
   gpus_ = stages * players(schedule, Players::ranks);
   machine_ = cost.machine(gpus_);
   Unfolder unfolder(schedule, cost, graph_, Players::ranks, Meeting::in_step);
-  for (const Stage& stage : schedule.stages) {
-    for (int copy = 0; copy < stage.copies; ++copy) {
-      Marks& marks = stages_.emplace_back();
-      marks.first = unfolder.barriers();
-      unfolder.stage();
-      for (const Repeat& repeat : schedule.program_of(stage)) {
-        for (int t = 0; t < repeat.times; ++t) {
-          for (const BlockIndex b : schedule.blocks_of(repeat)) {
-            unfolder.block(schedule.blocks[b]);
-            if (!schedule.blocks[b].handoff) marks.last = unfolder.barriers();
-          }
-        }
-      }
-    }
-  }
+  stages_ = unfold_stages(schedule, unfolder);
   end_ = unfolder.barriers();
 }
 
 PassTime NoisyPass::run(const Background& background, Engine& engine, Timeline& timeline) const {
   engine.run(graph_, machine_, background, timeline);
-  const auto latest = [&](const std::vector<TaskId>& tasks) {
-    Seconds last;
-    for (const TaskId t : tasks) last = std::max(last, timeline.spans[t].end);
-    return last;
-  };
-  PassTime pass;
-  pass.latency = latest(end_);
-  for (const Marks& m : stages_) {
-    Seconds first = latest(m.first);
-    for (const TaskId t : m.first) first = std::min(first, timeline.spans[t].end);
-    pass.busiest = std::max(pass.busiest, latest(m.last) - first);
-  }
-  return pass;
+  return pass_of(stages_, end_, timeline);
 }
 
 }  // namespace shardline

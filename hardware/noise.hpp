@@ -42,13 +42,10 @@ class NoisyPass {
   static constexpr std::size_t kMostTasks = 20'000'000;
 
  private:
-  struct Marks {
-    std::vector<TaskId> first, last;  // what a stage waits for, what ends it
-  };
   int gpus_ = 1;
   TaskGraph graph_;
   Machine machine_;
-  std::vector<Marks> stages_;
+  std::vector<StageMarks> stages_;
   std::vector<TaskId> end_;
 };
 

@@ -7,12 +7,6 @@ namespace shardline {
 
 namespace {
 
-double latest_of(const std::vector<TaskId>& tasks, const Timeline& timeline) {
-  double last = 0;
-  for (const TaskId t : tasks) last = std::max(last, timeline.spans[t].end.value);
-  return last;
-}
-
 void ready_machine(CostModel& cost, PassScratch& scratch, int count) {
   if (scratch.wide_players == count) return;
   scratch.wide = cost.machine(count);
@@ -26,35 +20,10 @@ PassTime play_whole(const Schedule& schedule, CostModel& cost, PassScratch& scra
   ready_machine(cost, scratch, stages * players(schedule, Players::classes));
   scratch.graph.clear();
   Unfolder unfolder(schedule, cost, scratch.graph, Players::classes);
-  struct Marks {
-    std::vector<TaskId> first, last;
-  };
-  std::vector<Marks> of_stages;
-  for (const Stage& stage : schedule.stages) {
-    for (int copy = 0; copy < stage.copies; ++copy) {
-      Marks& marks = of_stages.emplace_back();
-      marks.first = unfolder.barriers();
-      unfolder.stage();
-      for (const Repeat& repeat : schedule.program_of(stage)) {
-        for (int t = 0; t < repeat.times; ++t) {
-          for (const BlockIndex b : schedule.blocks_of(repeat)) {
-            unfolder.block(schedule.blocks[b]);
-            if (!schedule.blocks[b].handoff) marks.last = unfolder.barriers();
-          }
-        }
-      }
-    }
-  }
+  const std::vector<StageMarks> marks = unfold_stages(schedule, unfolder);
   const std::vector<TaskId> end = unfolder.barriers();
   scratch.engine.run(scratch.graph, scratch.wide, scratch.timeline);
-  PassTime pass;
-  pass.latency = Seconds(latest_of(end, scratch.timeline));
-  for (const Marks& m : of_stages) {
-    double first = latest_of(m.first, scratch.timeline);
-    for (const TaskId t : m.first) first = std::min(first, scratch.timeline.spans[t].end.value);
-    pass.busiest = std::max(pass.busiest, Seconds(latest_of(m.last, scratch.timeline) - first));
-  }
-  return pass;
+  return pass_of(marks, end, scratch.timeline);
 }
 
 }  // namespace

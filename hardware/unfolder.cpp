@@ -234,20 +234,20 @@ void Unfolder::meeting(const Block& b, OpIndex i) {
   }
 }
 
-namespace {
-
-// [H20] A stage goes on with its next round while it hands on the one before.
-void lower_rounds(const Schedule& schedule, Unfolder& unfolder) {
+std::vector<StageMarks> unfold_stages(const Schedule& schedule, Unfolder& unfolder) {
+  std::vector<StageMarks> out;
   std::vector<Unfolder::Barriers> arrived(static_cast<std::size_t>(schedule.rounds));
   for (const Stage& stage : schedule.stages) {
     for (int copy = 0; copy < stage.copies; ++copy) {
       unfolder.stage();
+      StageMarks& marks = out.emplace_back();
       Unfolder::Barriers done(unfolder.waits().size()), sent = done;
       auto repeat = schedule.program_of(stage).begin();
       for (int round = 0; round < schedule.rounds; ++round) {
         Unfolder::Barriers& from_before = arrived[static_cast<std::size_t>(round)];
         unfolder.wait_only(done);
         unfolder.wait_also(from_before);
+        if (round == 0) marks.first = unfolder.barriers();
         bool handing_on = false;
         for (; repeat != schedule.program_of(stage).end() && repeat->round == round; ++repeat) {
           for (int t = 0; t < repeat->times; ++t) {
@@ -264,30 +264,35 @@ void lower_rounds(const Schedule& schedule, Unfolder& unfolder) {
         if (!handing_on) done = unfolder.waits();
         sent = from_before = unfolder.waits();
       }
+      for (const auto& of_player : done)
+        marks.last.insert(marks.last.end(), of_player.begin(), of_player.end());
     }
   }
+  return out;
 }
 
-}  // namespace
+PassTime pass_of(const std::vector<StageMarks>& stages, const std::vector<TaskId>& end,
+                 const Timeline& timeline) {
+  const auto latest = [&](const std::vector<TaskId>& tasks) {
+    Seconds last;
+    for (const TaskId t : tasks) last = std::max(last, timeline.spans[t].end);
+    return last;
+  };
+  PassTime pass;
+  pass.latency = latest(end);
+  for (const StageMarks& m : stages) {
+    Seconds first = latest(m.first);
+    for (const TaskId t : m.first) first = std::min(first, timeline.spans[t].end);
+    pass.busiest = std::max(pass.busiest, latest(m.last) - first);
+  }
+  return pass;
+}
 
 void lower_unfolded(const Schedule& schedule, CostModel& cost, TaskGraph& graph, Players who,
                     Meeting meeting) {
   graph.clear();
   Unfolder unfolder(schedule, cost, graph, who, meeting);
-  if (schedule.rounds > 1) {
-    lower_rounds(schedule, unfolder);
-    return;
-  }
-  for (const Stage& stage : schedule.stages) {
-    for (int copy = 0; copy < stage.copies; ++copy) {
-      unfolder.stage();
-      for (const Repeat& repeat : schedule.program_of(stage)) {
-        for (int t = 0; t < repeat.times; ++t) {
-          for (const BlockIndex b : schedule.blocks_of(repeat)) unfolder.block(schedule.blocks[b]);
-        }
-      }
-    }
-  }
+  unfold_stages(schedule, unfolder);
 }
 
 }  // namespace shardline

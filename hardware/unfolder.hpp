@@ -78,4 +78,11 @@ class Unfolder {
   std::vector<Demand> demands_;
 };
 
+/// Every stage, round and repetition of every block. A stage goes on with its next round while it hands on
+/// the one before [H20].
+std::vector<StageMarks> unfold_stages(const Schedule& schedule, Unfolder& unfolder);
+/// `end`: what the last block ends with.
+PassTime pass_of(const std::vector<StageMarks>& stages, const std::vector<TaskId>& end,
+                 const Timeline& timeline);
+
 }  // namespace shardline
