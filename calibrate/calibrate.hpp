@@ -9,8 +9,8 @@
 
 #include "calibrate/fit.hpp"
 #include "calibrate/measurement.hpp"
-#include "hardware/calibration.hpp"
-#include "hardware/system.hpp"
+#include "hardware/cost/calibration.hpp"
+#include "hardware/machine/system.hpp"
 
 namespace shardline {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "hardware/calibration.hpp"
+#include "hardware/cost/calibration.hpp"
 
 namespace shardline {
 

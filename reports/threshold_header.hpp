@@ -1,5 +1,5 @@
 // The rules "pass KV or pass Q" as a C++17 header without dependencies, for serving engines. The structs here
-// repeat what planner/thresholds.hpp decided; the header decides the same on every request.
+// repeat what planner/studies/thresholds.hpp decided; the header decides the same on every request.
 #pragma once
 
 #include <cstdint>

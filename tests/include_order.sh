@@ -1,6 +1,7 @@
 #!/bin/bash
 # Includes point left only: sim < models < hardware < {planner, calibrate} < reports < planner/cli; reports sees sim
-# only; cuda_probe sees sim/base, models and calibrate; planner/cli alone sees its CPU executor, and nobody the rest;
+# only; calibrate/validate sees planner and calibrate, and planner/cli alone sees it; cuda_probe sees sim/base, models and
+# calibrate, its execute/verify also the planner; planner/cli sees its execute/ but for the GPU, and nobody the rest;
 # cuda_probe/cli stands above them all, and nobody includes it; sim/base includes itself only.
 # Usage: include_order.sh ROOT. Checks first, on a made-up tree, that each kind of forbidden arrow is found.
 set -euo pipefail
@@ -13,10 +14,14 @@ allowed() {  # folder -> regex of folders it may include
     hardware) echo '^(sim(/base)?|models|hardware)$' ;;
     planner) echo '^(sim(/base)?|models|hardware|planner)$' ;;
     calibrate) echo '^(sim(/base)?|models|hardware|calibrate)$' ;;
+    calibrate/validate) echo '^(sim(/base)?|models|hardware|planner|calibrate(/validate)?)$' ;;
     reports) echo '^(sim(/base)?|reports)$' ;;
-    planner/cli) echo '^(sim(/base)?|models|hardware|planner|calibrate|reports|planner/cli|cuda_probe/executor_cpu)$' ;;
-    cuda_probe/cli) echo '^(sim(/base)?|models|hardware|planner(/cli)?|calibrate|reports|cuda_probe(/executor_cpu|/cli)?)$' ;;
-    cuda_probe | cuda_probe/executor_cpu) echo '^(sim/base|models|calibrate|cuda_probe(/executor_cpu)?)$' ;;
+    planner/cli) echo '^(sim(/base)?|models|hardware|planner(/cli)?|calibrate(/validate)?|reports|cuda_probe/execute/(core|cpu|verify))$' ;;
+    cuda_probe/execute/core) echo '^(sim/base|models|cuda_probe/execute/core)$' ;;
+    cuda_probe/execute/cpu) echo '^(sim/base|models|cuda_probe/execute/(core|cpu))$' ;;
+    cuda_probe/execute/verify) echo '^(sim/base|models|hardware|planner|cuda_probe/execute/(core|cpu|verify))$' ;;
+    cuda_probe/cli) echo '^(sim(/base)?|models|hardware|planner(/cli)?|calibrate|reports|cuda_probe(/execute/(core|cpu|verify)|/cli)?)$' ;;
+    cuda_probe) echo '^(sim/base|models|calibrate|cuda_probe(/execute/(core|cpu))?)$' ;;
   esac
 }
 
@@ -24,7 +29,10 @@ layer() {  # path -> folder of the order
   case "$1" in
     sim/base/*) echo sim/base ;;
     planner/cli/*) echo planner/cli ;;
-    cuda_probe/executor_cpu/*) echo cuda_probe/executor_cpu ;;
+    calibrate/validate/*) echo calibrate/validate ;;
+    cuda_probe/execute/core/*) echo cuda_probe/execute/core ;;
+    cuda_probe/execute/cpu/*) echo cuda_probe/execute/cpu ;;
+    cuda_probe/execute/verify/*) echo cuda_probe/execute/verify ;;
     cuda_probe/cli/*) echo cuda_probe/cli ;;
     */*) echo "${1%%/*}" ;;
     *) echo "?" ;;
@@ -50,8 +58,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for arrow in sim/a.cpp:models/m.hpp sim/base/a.cpp:sim/b.hpp models/a.cpp:hardware/h.hpp hardware/a.hpp:planner/p.hpp \
              planner/a.cpp:reports/r.hpp planner/a.cpp:calibrate/c.hpp calibrate/a.cpp:planner/p.hpp \
-             reports/a.cpp:planner/p.hpp planner/a.cpp:cuda_probe/executor_cpu/e.hpp planner/cli/a.cpp:cuda_probe/k.hpp cuda_probe/a.cu:hardware/h.hpp \
-             cuda_probe/a.cpp:cuda_probe/cli/c.hpp planner/cli/a.cpp:cuda_probe/cli/c.hpp cuda_probe/executor_cuda/a.cpp:planner/p.hpp; do
+             reports/a.cpp:planner/p.hpp planner/a.cpp:cuda_probe/execute/cpu/e.hpp planner/a.cpp:calibrate/validate/v.hpp calibrate/a.cpp:calibrate/validate/v.hpp planner/cli/a.cpp:cuda_probe/k.hpp cuda_probe/a.cu:hardware/h.hpp \
+             cuda_probe/a.cpp:cuda_probe/cli/c.hpp planner/cli/a.cpp:cuda_probe/cli/c.hpp cuda_probe/execute/cuda/a.cpp:planner/p.hpp; do
   rm -rf "${work:?}"/*
   mkdir -p "$work/sim" "$work/models" "$work/hardware" "$work/planner" "$work/calibrate" "$work/reports" "$work/cuda_probe"
   mkdir -p "$work/$(dirname "${arrow%%:*}")"
@@ -65,7 +73,7 @@ rm -rf "${work:?}"/*
 mkdir -p "$work/planner/cli" "$work/sim/base"
 echo '#include "reports/table.hpp"' > "$work/planner/cli/a.cpp"
 mkdir -p "$work/cuda_probe/cli"
-for seen in planner/plan.hpp planner/cli/verify_cases.hpp hardware/kernel_cost.hpp cuda_probe/gpu/gpu.hpp; do
+for seen in planner/plan/plan.hpp planner/strategies/verify_cases.hpp hardware/cost/kernel_cost.hpp cuda_probe/gpu/gpu.hpp; do
   echo "#include \"$seen\"" >> "$work/cuda_probe/cli/a.cpp"
 done
 check "$work" > /dev/null || { echo "self-test: an allowed arrow was refused"; exit 1; }

@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <map>
 
-#include "cuda_probe/executor_cuda/compare.hpp"
-#include "cuda_probe/executor_cuda/supported.hpp"
+#include "cuda_probe/execute/cuda/compare.hpp"
+#include "cuda_probe/execute/cuda/supported.hpp"
+#include "cuda_probe/execute/verify/verify_cases.hpp"
 #include "cuda_probe/gpu/emulated_gpu.hpp"
 #include "cuda_probe/transport/loopback.hpp"
-#include "planner/cli/verify_cases.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
 

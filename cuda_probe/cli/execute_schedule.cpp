@@ -8,11 +8,11 @@
 
 #include "cuda_probe/cli/execute.hpp"
 #include "cuda_probe/cli/random_inputs.hpp"
-#include "cuda_probe/executor_cuda/compare.hpp"
-#include "cuda_probe/executor_cuda/supported.hpp"
-#include "hardware/kernel_cost.hpp"
+#include "cuda_probe/execute/cuda/compare.hpp"
+#include "cuda_probe/execute/cuda/supported.hpp"
+#include "hardware/cost/kernel_cost.hpp"
 #include "planner/cli/commands.hpp"
-#include "planner/strategy.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "reports/table.hpp"
 
 namespace shardline::probe_cli {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda_probe/executor_cpu/tensors.hpp"
+#include "cuda_probe/execute/core/tensors.hpp"
 
 namespace shardline::probe_cli {
 

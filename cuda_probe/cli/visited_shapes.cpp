@@ -5,9 +5,9 @@
 #include <set>
 #include <tuple>
 
-#include "models/catalog.hpp"
-#include "planner/memory.hpp"
-#include "planner/strategy.hpp"
+#include "models/model/catalog.hpp"
+#include "planner/search/memory.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline::probe_cli {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda_probe/probes/shapes.hpp"
-#include "planner/scenario.hpp"
+#include "planner/scenario/scenario.hpp"
 
 namespace shardline::probe_cli {
 

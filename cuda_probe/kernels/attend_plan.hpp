@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cuda_probe/kernels/attention.hpp"
-#include "models/tokens.hpp"
+#include "models/ir/tokens.hpp"
 
 namespace shardline {
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "hardware/topology.hpp"
+#include "hardware/machine/topology.hpp"
 
 namespace shardline {
 

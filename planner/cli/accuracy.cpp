@@ -1,5 +1,5 @@
 // accuracy: how far calibrated costs are from measurements, as one report.
-#include "planner/cli/accuracy.hpp"
+#include "calibrate/validate/accuracy.hpp"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/scenario.hpp"
+#include "planner/scenario/scenario.hpp"
 
 namespace shardline::cli {
 

@@ -1,4 +1,4 @@
-#include "planner/conversation.hpp"
+#include "planner/studies/conversation.hpp"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "models/catalog.hpp"
+#include "models/model/catalog.hpp"
 #include "planner/cli/commands.hpp"
 #include "reports/table.hpp"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/noise.hpp"
-#include "planner/scenario.hpp"
+#include "planner/scenario/scenario.hpp"
+#include "planner/search/noise.hpp"
 #include "reports/plot.hpp"
 #include "reports/trace.hpp"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "planner/cli/sweep_parts.hpp"
-#include "planner/searched_partition.hpp"
+#include "planner/studies/searched_partition.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/partition_tables.hpp"
 #include "reports/table.hpp"

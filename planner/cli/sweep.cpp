@@ -6,8 +6,8 @@
 
 #include "planner/cli/commands.hpp"
 #include "planner/cli/sweep_parts.hpp"
-#include "planner/compare.hpp"
-#include "planner/deploy.hpp"
+#include "planner/engines/deploy.hpp"
+#include "planner/search/compare.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
 #include "reports/page.hpp"

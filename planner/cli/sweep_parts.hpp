@@ -5,8 +5,8 @@
 #include <string>
 
 #include "planner/cli/commands.hpp"
-#include "planner/provenance.hpp"
-#include "planner/search.hpp"
+#include "planner/search/provenance.hpp"
+#include "planner/search/search.hpp"
 #include "reports/page.hpp"
 #include "reports/plot.hpp"
 #include "reports/table.hpp"

@@ -6,7 +6,7 @@
 
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
-#include "planner/deploy.hpp"
+#include "planner/engines/deploy.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
 #include "reports/page.hpp"

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "planner/cli/sweep_parts.hpp"
-#include "planner/ring_timing.hpp"
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
+#include "planner/studies/ring_timing.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
 #include "reports/threshold_header.hpp"

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
+#include "calibrate/validate/apb_paper.hpp"
 #include "planner/cli/validate_parts.hpp"
-#include "planner/published/apb_paper.hpp"
 #include "reports/atomic_file.hpp"
 
 namespace shardline::cli {

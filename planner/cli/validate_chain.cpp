@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include "calibrate/validate/kv_runahead_paper.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/cli/validate_parts.hpp"
-#include "planner/published/kv_runahead_paper.hpp"
 #include "reports/atomic_file.hpp"
 
 namespace shardline::cli {

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "calibrate/validate/papers.hpp"
 #include "planner/cli/commands.hpp"
-#include "planner/published/papers.hpp"
 #include "reports/plot.hpp"
 
 namespace shardline::cli {

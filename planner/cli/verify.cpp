@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "cuda_probe/executor_cpu/mutations.hpp"
+#include "cuda_probe/execute/cpu/mutations.hpp"
+#include "cuda_probe/execute/verify/verify_cases.hpp"
 #include "planner/cli/commands.hpp"
-#include "planner/cli/verify_cases.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
 

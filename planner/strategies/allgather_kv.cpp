@@ -1,6 +1,6 @@
 // All-gather pass-KV, as in Llama 3's training (arXiv 2407.21783, section 3.3.2): every rank gathers all keys
 // and values, then attends once. Nothing overlaps; every rank needs room for the whole KV of a layer.
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

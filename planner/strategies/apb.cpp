@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "planner/strategies/host_blocks.hpp"
+#include "planner/layers/host_blocks.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

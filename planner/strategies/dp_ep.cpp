@@ -2,7 +2,7 @@
 // holds its own requests and a whole copy of the attention weights; experts are spread over all ranks; tokens
 // travel to their experts (dispatch) and back (combine). Dense layers either run within a group or, tokens
 // gathered, over all ranks.
-#include "planner/strategies/decode_layer.hpp"
+#include "planner/layers/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

@@ -3,7 +3,7 @@
 // TPA ranks regroup as TP for the output projection and as TPF x EP for the FFN. HOP-B overlaps a chunk's
 // exchange with the next chunk's attention. Composes with PP (stages of Helix) and DP (several attention
 // groups, experts over all).
-#include "planner/strategies/decode_layer.hpp"
+#include "planner/layers/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

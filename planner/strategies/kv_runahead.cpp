@@ -4,7 +4,7 @@
 // that are cached already.
 #include <fmt/format.h>
 
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

@@ -1,7 +1,7 @@
 // Vanilla KV parallelism (Medha): the KV cache of a request is split by sequence over KVP groups; TP is the
 // same for attention and FFN, so the FFN is replicated over the groups. Every rank gathers all partial
 // outputs, exposed.
-#include "planner/strategies/decode_layer.hpp"
+#include "planner/layers/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

@@ -1,7 +1,7 @@
 // Tensor parallelism inside pipeline stages. As many microbatches circulate as there are stages, so every
 // stage works all the time and a token takes max(one microbatch's way through all stages, microbatches x
 // slowest stage). A prefill in chunks fills the stages with the chunks of one request instead [C17].
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

@@ -1,8 +1,8 @@
 // Batched ring pass-Q decode (arXiv 2411.01783, Algorithm 4): the KV cache stays sharded over the
 // context-parallel ranks; the new tokens of a batch are dealt out to them, padded to a multiple, and travel
 // round the ring as queries.
-#include "planner/strategies/context_step.hpp"
-#include "planner/strategies/decode_layer.hpp"
+#include "planner/layers/context_step.hpp"
+#include "planner/layers/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

@@ -3,7 +3,7 @@
 // buffers; the message that leaves in iteration j overlaps the attention of iteration j.
 #include <array>
 
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

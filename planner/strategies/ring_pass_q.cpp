@@ -2,7 +2,7 @@
 // ends with partial outputs of everyone's queries, which an all-to-all brings home with their log-sum-exps.
 #include <array>
 
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

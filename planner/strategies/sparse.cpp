@@ -5,7 +5,7 @@
 // writes and reads. No data flow: which columns are kept depends on the numbers.
 #include <cmath>
 
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

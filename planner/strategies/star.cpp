@@ -1,7 +1,7 @@
 // StarAttention, phase 1 (arXiv 2411.17116): every host but the first puts the first block of the document in
 // front of its own and attends to both, exchanging nothing. APPROXIMATE: a host sees no block between the
 // two. Ignored: phase 2 (the query over all caches).
-#include "planner/strategies/host_blocks.hpp"
+#include "planner/layers/host_blocks.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

@@ -1,7 +1,7 @@
 // Every strategy, one symbol per file.
 #pragma once
 
-#include "planner/strategy.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 

@@ -1,7 +1,7 @@
 // Tensor parallelism: every matrix and the heads are split over all GPUs. Beyond the KV heads, KV is
 // replicated and its reads stop shrinking. Two all-reduces a layer. Experts are split by EP x TPF with tokens
 // replicated, so they need no dispatch. Ignored: overlap of the all-reduces with computation.
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

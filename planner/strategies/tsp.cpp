@@ -1,7 +1,7 @@
 // TSP, the baseline of KV-Runahead (arXiv 2405.05329, section 3): tensor and sequence parallelism over equal
 // intervals of the tokens; keys and values of all of them are gathered in every layer. The last interval sees
 // most keys, and has most work where attention is exact.
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

@@ -1,7 +1,7 @@
 // DeepSpeed-Ulysses (arXiv 2309.14509): an all-to-all turns shards of tokens into shards of heads, attention
 // runs on whole sequences, and a second all-to-all turns its output back. Where there are fewer KV heads than
 // ranks, a KV head goes to several of them. The cache is kept by heads, so cached tokens are not sent.
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {

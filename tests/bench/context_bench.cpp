@@ -4,10 +4,10 @@
 
 #include <filesystem>
 
-#include "models/catalog.hpp"
-#include "planner/chain_cost.hpp"
-#include "planner/evaluate.hpp"
-#include "planner/ring_timing.hpp"
+#include "models/model/catalog.hpp"
+#include "planner/search/evaluate.hpp"
+#include "planner/studies/chain_cost.hpp"
+#include "planner/studies/ring_timing.hpp"
 
 namespace shardline {
 namespace {

@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "sim/engine.hpp"
-#include "sim/fold.hpp"
+#include "sim/engine/engine.hpp"
+#include "sim/engine/fold.hpp"
 
 namespace shardline {
 namespace {

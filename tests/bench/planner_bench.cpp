@@ -3,8 +3,8 @@
 
 #include <numeric>
 
-#include "models/catalog.hpp"
-#include "planner/search.hpp"
+#include "models/model/catalog.hpp"
+#include "planner/search/search.hpp"
 
 namespace shardline {
 namespace {

@@ -1,5 +1,5 @@
 // reports/accuracy.md: its numbers from hand-made calibrations, and that the committed file is current.
-#include "planner/cli/accuracy.hpp"
+#include "calibrate/validate/accuracy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

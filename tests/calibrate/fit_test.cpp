@@ -8,7 +8,7 @@
 #include <set>
 
 #include "calibrate/calibrate.hpp"
-#include "hardware/system.hpp"
+#include "hardware/machine/system.hpp"
 
 namespace shardline {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "calibrate/fit.hpp"
-#include "hardware/forms/forms.hpp"
+#include "hardware/cost/forms/forms.hpp"
 #include "tests/support/files.hpp"
 
 namespace shardline {

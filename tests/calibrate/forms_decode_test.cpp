@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "calibrate/fit.hpp"
-#include "hardware/forms/forms.hpp"
+#include "hardware/cost/forms/forms.hpp"
 
 namespace shardline {
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "calibrate/fit.hpp"
-#include "hardware/forms/forms.hpp"
+#include "hardware/cost/forms/forms.hpp"
 
 namespace shardline {
 namespace {

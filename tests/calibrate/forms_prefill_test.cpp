@@ -5,8 +5,8 @@
 #include <random>
 
 #include "calibrate/fit.hpp"
-#include "hardware/forms/forms.hpp"
-#include "hardware/forms/prefill.hpp"
+#include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/prefill.hpp"
 
 namespace shardline {
 namespace {

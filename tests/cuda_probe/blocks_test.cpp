@@ -8,10 +8,10 @@
 #include <limits>
 #include <random>
 
-#include "cuda_probe/executor_cpu/check.hpp"
-#include "cuda_probe/executor_cpu/functions.hpp"
+#include "cuda_probe/execute/cpu/check.hpp"
+#include "cuda_probe/execute/cpu/functions.hpp"
+#include "cuda_probe/execute/verify/verify_cases.hpp"
 #include "cuda_probe/kernels/compress_kernel.hpp"
-#include "planner/cli/verify_cases.hpp"
 
 namespace shardline {
 namespace {

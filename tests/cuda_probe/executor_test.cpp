@@ -1,6 +1,6 @@
 // The executor and its reference: hand-made schedules compute what one device computes, and faults are
 // located.
-#include "cuda_probe/executor_cpu/executor.hpp"
+#include "cuda_probe/execute/cpu/executor.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 #include <memory>
 #include <random>
 
-#include "cuda_probe/executor_cpu/check.hpp"
-#include "cuda_probe/executor_cpu/functions.hpp"
-#include "cuda_probe/executor_cpu/hazards.hpp"
-#include "cuda_probe/executor_cpu/mutations.hpp"
+#include "cuda_probe/execute/cpu/check.hpp"
+#include "cuda_probe/execute/cpu/functions.hpp"
+#include "cuda_probe/execute/cpu/hazards.hpp"
+#include "cuda_probe/execute/cpu/mutations.hpp"
 #include "tests/cuda_probe/schedules.hpp"
 
 namespace shardline {

@@ -1,5 +1,5 @@
 // Every way to break a schedule is found.
-#include "cuda_probe/executor_cpu/mutations.hpp"
+#include "cuda_probe/execute/cpu/mutations.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "cuda_probe/executor_cpu/check.hpp"
+#include "cuda_probe/execute/cpu/check.hpp"
 #include "tests/cuda_probe/schedules.hpp"
 
 namespace shardline {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda_probe/executor_cpu/reference.hpp"
-#include "models/schedule.hpp"
+#include "cuda_probe/execute/cpu/reference.hpp"
+#include "models/ir/schedule.hpp"
 
 namespace shardline::testing {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <random>
 
-#include "cuda_probe/executor_cpu/mutations.hpp"
-#include "planner/cli/verify_cases.hpp"
+#include "cuda_probe/execute/cpu/mutations.hpp"
+#include "cuda_probe/execute/verify/verify_cases.hpp"
 
 namespace shardline {
 namespace {

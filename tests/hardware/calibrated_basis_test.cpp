@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "hardware/forms/forms.hpp"
+#include "hardware/cost/forms/forms.hpp"
 #include "sim/base/error.hpp"
 #include "tests/hardware/ops.hpp"
 

@@ -1,5 +1,5 @@
 // Prices by fitted cost forms [H50]-[H56]: equal to the forms themselves, with what they rest on.
-#include "hardware/calibrated_cost.hpp"
+#include "hardware/cost/calibrated_cost.hpp"
 
 #include <gtest/gtest.h>
 

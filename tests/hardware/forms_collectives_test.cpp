@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "hardware/forms/forms.hpp"
+#include "hardware/cost/forms/forms.hpp"
 #include "tests/hardware/support.hpp"
 
 namespace shardline {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "hardware/forms/forms.hpp"
+#include "hardware/cost/forms/forms.hpp"
 #include "tests/hardware/support.hpp"
 
 namespace shardline {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "hardware/forms/forms.hpp"
-#include "hardware/forms/prefill.hpp"
+#include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/prefill.hpp"
 #include "tests/hardware/support.hpp"
 
 namespace shardline {

@@ -1,10 +1,10 @@
 // The cost of single ops by a system's parameters [H1]-[H3], [H18], and of blocks of them [H16], [H17], by
 // closed forms of the device's figures.
-#include "hardware/kernel_cost.hpp"
+#include "hardware/cost/kernel_cost.hpp"
 
 #include <gtest/gtest.h>
 
-#include "hardware/lowering.hpp"
+#include "hardware/timing/lowering.hpp"
 #include "tests/hardware/ops.hpp"
 
 namespace shardline {

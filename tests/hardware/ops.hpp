@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "hardware/kernel_cost.hpp"
+#include "hardware/cost/kernel_cost.hpp"
 #include "tests/hardware/support.hpp"
 
 namespace shardline::testing {

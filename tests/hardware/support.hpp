@@ -1,7 +1,7 @@
 // Systems and fabrics that the tests of this folder use.
 #pragma once
 
-#include "hardware/system.hpp"
+#include "hardware/machine/system.hpp"
 #include "tests/support/files.hpp"
 
 namespace shardline::testing {

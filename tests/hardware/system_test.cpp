@@ -1,5 +1,5 @@
 // The system catalogue: every file loads, and its figures are those of the datasheets it names.
-#include "hardware/system.hpp"
+#include "hardware/machine/system.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Routes and shares of the fabric graph, against figures of its links and against an oracle that splits flows
 // itself.
-#include "hardware/topology.hpp"
+#include "hardware/machine/topology.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // Every file in tests/bad/model and tests/bad/config fails with exactly the message in its .expected file.
 #include "tests/support/bad_input.hpp"
 
-#include "models/catalog.hpp"
-#include "models/hf_config.hpp"
+#include "models/model/catalog.hpp"
+#include "models/model/hf_config.hpp"
 
 namespace shardline {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/catalog.hpp"
+#include "models/model/catalog.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <functional>
 
-#include "models/catalog.hpp"
-#include "models/hf_config.hpp"
+#include "models/model/catalog.hpp"
+#include "models/model/hf_config.hpp"
 #include "sim/base/error.hpp"
 #include "tests/models/files.hpp"
 #include "tests/support/mutator.hpp"

@@ -1,8 +1,8 @@
-#include "models/model.hpp"
+#include "models/model/model.hpp"
 
 #include <gtest/gtest.h>
 
-#include "models/catalog.hpp"
+#include "models/model/catalog.hpp"
 #include "sim/base/error.hpp"
 #include "tests/models/files.hpp"
 

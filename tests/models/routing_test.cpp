@@ -1,4 +1,4 @@
-#include "models/routing.hpp"
+#include "models/model/routing.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // A slow, obvious second implementation of the engine's rules, for tests.
 #pragma once
 
-#include "sim/machine.hpp"
-#include "sim/task_graph.hpp"
-#include "sim/timeline.hpp"
+#include "sim/engine/machine.hpp"
+#include "sim/engine/task_graph.hpp"
+#include "sim/engine/timeline.hpp"
 
 namespace shardline {
 

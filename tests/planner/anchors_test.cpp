@@ -7,8 +7,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "models/catalog.hpp"
-#include "planner/evaluate.hpp"
+#include "models/model/catalog.hpp"
+#include "planner/search/evaluate.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

@@ -1,5 +1,5 @@
 // Published tables of APB: what is read, what counts, and that fitted values are met.
-#include "planner/published/apb_paper.hpp"
+#include "calibrate/validate/apb_paper.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 
-#include "models/catalog.hpp"
-#include "planner/published/apb_model.hpp"
+#include "calibrate/validate/apb_model.hpp"
+#include "models/model/catalog.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

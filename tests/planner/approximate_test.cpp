@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "planner/evaluate.hpp"
+#include "planner/search/evaluate.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

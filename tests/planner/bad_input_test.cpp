@@ -2,7 +2,7 @@
 // .expected file. Scenarios are read from their own folder, so that they can name files beside them.
 #include "tests/support/bad_input.hpp"
 
-#include "planner/scenario.hpp"
+#include "planner/scenario/scenario.hpp"
 
 namespace shardline {
 namespace {

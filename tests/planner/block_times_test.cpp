@@ -1,12 +1,12 @@
 // Times of plans from those of their blocks: the evaluator's own, to the bit, and blocks that views decide.
-#include "planner/block_times.hpp"
+#include "planner/search/block_times.hpp"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <set>
 
-#include "models/catalog.hpp"
+#include "models/model/catalog.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

@@ -4,9 +4,9 @@
 #include <numeric>
 #include <random>
 
-#include "models/catalog.hpp"
-#include "planner/scenario.hpp"
-#include "planner/search.hpp"
+#include "models/model/catalog.hpp"
+#include "planner/scenario/scenario.hpp"
+#include "planner/search/search.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

@@ -1,7 +1,7 @@
 // Published tables of KV-Runahead: what is read, what counts, and that the report follows from its points.
 #include <gtest/gtest.h>
 
-#include "planner/published/kv_runahead_paper.hpp"
+#include "calibrate/validate/kv_runahead_paper.hpp"
 #include "tests/planner/support.hpp"
 #include "tests/support/bad_input.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <random>
 
-#include "planner/evaluate.hpp"
-#include "planner/provenance.hpp"
+#include "planner/search/evaluate.hpp"
+#include "planner/search/provenance.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

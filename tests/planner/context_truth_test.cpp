@@ -1,6 +1,6 @@
 // Published tables: what is read from them, what is left out of the error, and the arithmetic of the report
 // on invented times. The last tests use the simulator.
-#include "planner/published/context_report.hpp"
+#include "calibrate/validate/context_report.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ Catalogs catalogs() {
 }
 
 ContextTruth shipped() {
-  return load_context_truth(source_path("planner/published/context_parallel.yaml"), catalogs());
+  return load_context_truth(source_path("calibrate/validate/context_parallel.yaml"), catalogs());
 }
 
 ContextTruth parse(const std::string& text) { return parse_context_truth("t.yaml", text, catalogs()); }
@@ -199,7 +199,7 @@ TEST(ContextTruth, RowsOfEveryKind) {
 }
 
 TEST(ContextTruth, ReadmeExampleParses) {
-  const std::string readme = ::shardline::testing::read_file(source_path("planner/published/README.md"));
+  const std::string readme = ::shardline::testing::read_file(source_path("calibrate/validate/README.md"));
   const std::size_t begin = readme.find("```yaml\n") + 8;
   std::string text = readme.substr(begin, readme.find("```\n", begin) - begin);
   text.replace(text.find("mine/h100.yaml"), 14, "h100-gtt");  // the reader's own file

@@ -1,9 +1,9 @@
 // Ring variants timed on many requests, and conversations made of them.
-#include "planner/conversation.hpp"
+#include "planner/studies/conversation.hpp"
 
 #include <gtest/gtest.h>
 
-#include "planner/ring_timing.hpp"
+#include "planner/studies/ring_timing.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

@@ -1,7 +1,7 @@
 // Exact identities of arXiv 2507.07120 and of the models and system it is evaluated on.
 #include <gtest/gtest.h>
 
-#include "planner/published/helix.hpp"
+#include "calibrate/validate/helix.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "planner/evaluate.hpp"
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
+#include "planner/search/evaluate.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

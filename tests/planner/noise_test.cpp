@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/noise.hpp"
+#include "planner/search/noise.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

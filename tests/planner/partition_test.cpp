@@ -1,5 +1,5 @@
 // Closed form, searches and lookup table of KV-Runahead partitions. Equations [K1]-[K5].
-#include "planner/partition.hpp"
+#include "planner/studies/partition.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <numeric>
 #include <random>
 
-#include "models/catalog.hpp"
-#include "planner/partition_study.hpp"
+#include "models/model/catalog.hpp"
+#include "planner/studies/partition_study.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

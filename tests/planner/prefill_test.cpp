@@ -1,8 +1,8 @@
 // Prefill strategies: work is conserved, folding changes nothing, rings take the time of their closed form.
 #include <gtest/gtest.h>
 
-#include "planner/evaluate.hpp"
-#include "planner/strategies/context_step.hpp"
+#include "planner/layers/context_step.hpp"
+#include "planner/search/evaluate.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

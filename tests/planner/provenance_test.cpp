@@ -1,5 +1,5 @@
 // What predictions rest on: shares of every strategy and plan, on systems with and without a calibration.
-#include "planner/provenance.hpp"
+#include "planner/search/provenance.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <set>
 #include <tuple>
 
-#include "planner/conversation.hpp"
-#include "planner/ring_timing.hpp"
-#include "planner/scenario.hpp"
-#include "planner/search.hpp"
+#include "planner/scenario/scenario.hpp"
+#include "planner/search/search.hpp"
+#include "planner/studies/conversation.hpp"
+#include "planner/studies/ring_timing.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "planner/scenario.hpp"
+#include "planner/scenario/scenario.hpp"
 #include "tests/planner/support.hpp"
 #include "tests/support/files.hpp"
 

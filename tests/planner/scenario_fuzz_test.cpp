@@ -5,11 +5,11 @@
 #include <cmath>
 #include <functional>
 
-#include "hardware/kernel_cost.hpp"
-#include "planner/memory.hpp"
-#include "planner/published/context_truth.hpp"
-#include "planner/scenario.hpp"
-#include "planner/strategy.hpp"
+#include "calibrate/validate/context_truth.hpp"
+#include "hardware/cost/kernel_cost.hpp"
+#include "planner/scenario/scenario.hpp"
+#include "planner/search/memory.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "tests/planner/support.hpp"
 #include "tests/support/files.hpp"
 #include "tests/support/mutator.hpp"
@@ -149,7 +149,7 @@ TEST(Fuzz, System) {
 TEST(Fuzz, PublishedTables) {
   const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
                           source_path("scenarios")};
-  fuzz({testing::read_file(source_path("planner/published/context_parallel.yaml"))}, kMutants / 50,
+  fuzz({testing::read_file(source_path("calibrate/validate/context_parallel.yaml"))}, kMutants / 50,
        [&](const std::string& text) {
          const ContextTruth t = parse_context_truth("fuzz", text, catalogs);
          for (const TruthTable& table : t.tables) {

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "planner/compare.hpp"
-#include "planner/search.hpp"
+#include "planner/search/compare.hpp"
+#include "planner/search/search.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

@@ -1,14 +1,14 @@
 // The one search of partitions: what a study, a sweep and `simulate` say of a plan is the same number.
-#include "planner/searched_partition.hpp"
+#include "planner/studies/searched_partition.hpp"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>
 
-#include "hardware/system.hpp"
-#include "models/catalog.hpp"
-#include "planner/search.hpp"
+#include "hardware/machine/system.hpp"
+#include "models/model/catalog.hpp"
+#include "planner/search/search.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

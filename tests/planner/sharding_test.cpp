@@ -1,5 +1,5 @@
 // Token shards of context parallelism: every pair once, balance, padding.
-#include "planner/sharding.hpp"
+#include "planner/plan/sharding.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // Every scenario of the folder runs as shipped.
 #include <gtest/gtest.h>
 
-#include "planner/compare.hpp"
-#include "planner/conversation.hpp"
-#include "planner/partition_study.hpp"
-#include "planner/ring_timing.hpp"
-#include "planner/scenario.hpp"
+#include "planner/scenario/scenario.hpp"
+#include "planner/search/compare.hpp"
+#include "planner/studies/conversation.hpp"
+#include "planner/studies/partition_study.hpp"
+#include "planner/studies/ring_timing.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "planner/evaluate.hpp"
-#include "sim/fold.hpp"
+#include "planner/search/evaluate.hpp"
+#include "sim/engine/fold.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

@@ -1,6 +1,6 @@
 #include "tests/planner/support.hpp"
 
-#include "models/catalog.hpp"
+#include "models/model/catalog.hpp"
 
 namespace shardline {
 

@@ -5,7 +5,7 @@
 #include <ostream>
 #include <string>
 
-#include "planner/evaluate.hpp"
+#include "planner/search/evaluate.hpp"
 
 namespace shardline {
 

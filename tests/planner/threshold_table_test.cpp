@@ -5,7 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "planner/thresholds.hpp"
+#include "planner/studies/thresholds.hpp"
 
 namespace shardline {
 namespace {

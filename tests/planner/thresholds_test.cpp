@@ -1,4 +1,4 @@
-#include "planner/thresholds.hpp"
+#include "planner/studies/thresholds.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,9 +8,9 @@
 #include <set>
 #include <sstream>
 
-#include "planner/published/context_paper.hpp"
-#include "planner/published/helix_report.hpp"
-#include "planner/published/papers.hpp"
+#include "calibrate/validate/context_paper.hpp"
+#include "calibrate/validate/helix_report.hpp"
+#include "calibrate/validate/papers.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {

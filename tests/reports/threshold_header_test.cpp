@@ -13,7 +13,7 @@
 #include <sstream>
 #include <vector>
 
-#include "planner/thresholds.hpp"
+#include "planner/studies/thresholds.hpp"
 #include "reports/threshold_tables.hpp"
 #include "sim/base/reader.hpp"
 

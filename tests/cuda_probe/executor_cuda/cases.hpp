@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "cuda_probe/executor_cuda/compare.hpp"
-#include "cuda_probe/executor_cuda/supported.hpp"
+#include "cuda_probe/execute/cuda/compare.hpp"
+#include "cuda_probe/execute/cuda/supported.hpp"
+#include "cuda_probe/execute/verify/verify_cases.hpp"
 #include "cuda_probe/gpu/emulated_gpu.hpp"
-#include "planner/cli/verify_cases.hpp"
 
 namespace shardline::testing {
 

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "cuda_probe/executor_cuda/collective.hpp"
+#include "cuda_probe/execute/cuda/collective.hpp"
 #include "tests/cuda_probe/executor_cuda/messages.hpp"
 
 namespace shardline::testing {

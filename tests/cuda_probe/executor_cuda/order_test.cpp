@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "cuda_probe/executor_cpu/mutations.hpp"
+#include "cuda_probe/execute/cpu/mutations.hpp"
 #include "cuda_probe/transport/loopback.hpp"
 #include "tests/cuda_probe/executor_cuda/cases.hpp"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda_probe/gpu/gpu.hpp"
-#include "models/tokens.hpp"
+#include "models/ir/tokens.hpp"
 
 namespace shardline {
 

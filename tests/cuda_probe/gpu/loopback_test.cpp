@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "cuda_probe/executor_cuda/memory.hpp"
+#include "cuda_probe/execute/cuda/memory.hpp"
 #include "cuda_probe/gpu/emulated_gpu.hpp"
 #include "tests/cuda_probe/gpu/collective_cases.hpp"
 #include "tests/cuda_probe/gpu/device_data.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/engine.hpp"
+#include "sim/engine/engine.hpp"
 
 namespace shardline {
 namespace {

@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "sim/engine.hpp"
+#include "sim/engine/engine.hpp"
 #include "tests/sim/engine/random_case.hpp"
 
 namespace shardline {

@@ -1,11 +1,11 @@
-#include "sim/fold.hpp"
+#include "sim/engine/fold.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "sim/engine.hpp"
+#include "sim/engine/engine.hpp"
 #include "tests/sim/engine/random_case.hpp"
 
 namespace shardline {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "sim/engine.hpp"
+#include "sim/engine/engine.hpp"
 #include "tests/sim/engine/random_case.hpp"
 
 namespace shardline {

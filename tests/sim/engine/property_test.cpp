@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "sim/engine.hpp"
+#include "sim/engine/engine.hpp"
 #include "tests/sim/engine/allocations.hpp"
 #include "tests/sim/engine/random_case.hpp"
 

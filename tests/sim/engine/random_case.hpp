@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "sim/machine.hpp"
-#include "sim/task_graph.hpp"
+#include "sim/engine/machine.hpp"
+#include "sim/engine/task_graph.hpp"
 
 namespace shardline {
 

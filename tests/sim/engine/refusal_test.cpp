@@ -3,8 +3,8 @@
 #include <limits>
 #include <stdexcept>
 
-#include "sim/engine.hpp"
-#include "sim/fold.hpp"
+#include "sim/engine/engine.hpp"
+#include "sim/engine/fold.hpp"
 
 namespace shardline {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/sharing.hpp"
+#include "sim/engine/sharing.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "sim/engine.hpp"
+#include "sim/engine/engine.hpp"
 #include "tests/sim/engine/random_case.hpp"
 
 namespace shardline {

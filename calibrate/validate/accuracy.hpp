@@ -1,0 +1,90 @@
+// How far calibrated costs are from measurements: goals, errors per family and the text of
+// reports/accuracy.md. Equations: calibrate/README.md [F3], [F4].
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calibrate/measurement.hpp"
+#include "hardware/machine/system.hpp"
+
+namespace shardline::cli {
+
+/// What is aimed at for each variant of a family: held-out absolute errors, as parts of the measured time.
+struct AccuracyGoal {
+  const char* family;
+  const char* title;
+  double median, p90;
+  bool collective = false;
+};
+/// One per form, in the order of the report.
+std::span<const AccuracyGoal> accuracy_goals();
+/// SL_CHECKs that the family has one.
+const AccuracyGoal& accuracy_goal(std::string_view family);
+/// Of a system whose calibration is borrowed from another one.
+inline constexpr AccuracyGoal kBorrowedGoal{"", "any, calibration borrowed from another system", 0.10, 0.30};
+
+/// What an axis of a form counts, in words; SL_CHECKs that it is known.
+std::string_view axis_meaning(const Form& form, std::size_t axis);
+
+/// unknown: no row was held out.
+enum class Verdict : std::uint8_t { met, missed, unknown };
+/// An error equal to the goal meets it.
+Verdict verdict(const FitError& error, const AccuracyGoal& goal);
+
+/// The variants of one family, by their errors of form and correction. Worst: that which is farthest from the
+/// goal, in median or 90th percentile, relative to it; so if any misses the goal, the worst does. Variants of
+/// unknown error are neither best nor worst; null if all are.
+struct FamilyAccuracy {
+  const AccuracyGoal* goal = nullptr;
+  std::vector<const KernelFit*> fits;  // in the order of the calibration, which must live on
+  const KernelFit* best = nullptr;
+  const KernelFit* worst = nullptr;
+  std::size_t missed = 0;
+};
+/// Families with a fit, in the order of accuracy_goals().
+std::vector<FamilyAccuracy> accuracy_by_family(const Calibration& calibration);
+
+/// Systems of the catalogue with a calibration of their own: one of their name is in calibrations/ beside it.
+std::vector<System> calibrated_systems(const std::filesystem::path& catalog_dir);
+
+/// A system of the catalogue that uses the calibration of another.
+struct BorrowedCalibration {
+  std::string system, from;
+};
+/// Found by the hash of tables that calibrations carry.
+std::vector<BorrowedCalibration> borrowed_calibrations(const std::filesystem::path& catalog_dir,
+                                                       std::span<const System> own);
+
+/// Tables measured on one system.
+struct MeasuredTables {
+  System system;          // with a calibration
+  bool borrowed = false;  // the calibration is another system's
+  std::string hash;       // hash_of() their texts
+  std::vector<MeasurementTable> tables;
+  /// Whether the calibration was fitted to these very tables.
+  bool fitted() const { return hash == system.calibration.hash; }
+};
+
+/// Each argument is SYSTEM=FOLDER (SYSTEM: a catalogue name or a file; FOLDER: its .csv are read), or a
+/// folder whose subfolders are matched with the systems `own` by the hash of tables that each calibration
+/// carries. `notes`: subfolders of no calibration. Throws UserError.
+std::vector<MeasuredTables> measured_tables(std::span<const std::string> arguments,
+                                            const std::filesystem::path& catalog_dir,
+                                            std::span<const System> own, std::vector<std::string>& notes);
+
+/// The report as far as the calibrations alone tell it. The same bytes for the same calibrations.
+std::string accuracy_report(std::span<const System> systems, std::span<const BorrowedCalibration> borrowed);
+
+inline constexpr std::string_view kMeasuredHeading = "## Every measured row";
+/// What follows accuracy_report() where tables are given: errors over all their rows, pooled per family.
+std::string measured_section(std::span<const MeasuredTables> measured);
+
+/// Identifies what was fitted: changes with any digit that a calibration file holds.
+std::string fits_hash(const Calibration& calibration);
+
+}  // namespace shardline::cli

@@ -1,0 +1,112 @@
+#include <algorithm>
+
+#include "calibrate/validate/accuracy.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr AccuracyGoal kGoals[] = {
+    {"gemm", "GEMM", 0.05, 0.15},
+    {"attention_prefill", "prefill attention", 0.05, 0.15},
+    {"attention_decode", "decode attention", 0.06, 0.20},
+    {"mla_prefill", "MLA prefill", 0.06, 0.20},
+    {"mla_decode", "MLA decode", 0.06, 0.20},
+    {"mla_bmm", "MLA absorb products", 0.06, 0.20},
+    {"moe", "MoE experts", 0.10, 0.35},
+    {"nccl", "NCCL collectives", 0.06, 0.20, true},
+    {"allreduce", "engine's all-reduce", 0.06, 0.20, true},
+    {"alltoall", "all-to-all", 0.06, 0.20, true},
+};
+
+struct AxisMeaning {
+  const char* family;
+  const char* axis;
+  const char* meaning;
+};
+constexpr AxisMeaning kAxisMeanings[] = {
+    {"gemm", "m", "rows (tokens)"},
+    {"gemm", "n", "columns"},
+    {"gemm", "k", "inner dimension"},
+    {"attention_prefill", "keys", "length of a causal prompt with as many keys per query"},
+    {"attention_prefill", "tiles", "tiles of 128 query rows, over sequences and heads"},
+    {"attention_prefill", "group", "query heads per KV head"},
+    {"attention_prefill", "head_dim", "width of a head"},
+    {"attention_decode", "ctas", "sequences times KV heads"},
+    {"attention_decode", "tokens", "cached tokens that a sequence reads (at most its window)"},
+    {"attention_decode", "group", "query heads per KV head (1 is another kernel)"},
+    {"attention_decode", "head_dim", "width of a head"},
+    {"mla_prefill", "keys", "length of a causal prompt with as many keys per query"},
+    {"mla_prefill", "tiles", "tiles of 128 query rows, over sequences and heads"},
+    {"mla_prefill", "heads", "heads of the rank"},
+    {"mla_decode", "batch", "sequences"},
+    {"mla_decode", "kv_len", "cached tokens per sequence"},
+    {"mla_decode", "heads", "heads of the rank"},
+    {"mla_bmm", "tokens", "tokens"},
+    {"mla_bmm", "heads", "heads of the rank"},
+    {"moe", "rows_per_expert", "token rows per expert on the busiest rank"},
+    {"moe", "matrix", "weights of one matrix of an expert on the rank"},
+    {"moe", "experts", "experts of the rank"},
+    {"nccl", "gpus", "GPUs"},
+    {"nccl", "message_bytes", "the larger of send and receive buffer"},
+    {"allreduce", "gpus", "GPUs"},
+    {"allreduce", "message_bytes", "buffer"},
+    {"alltoall", "tokens_per_rank", "tokens of a rank"},
+    {"alltoall", "bytes_per_token", "bytes that a rank makes of one token, over all its copies"},
+    {"alltoall", "senders", "SMs or thread blocks that send (1: not limited)"},
+    {"alltoall", "gpus", "GPUs"},
+};
+
+// How far the error is from the goal: above 1 it is missed.
+double distance(const FitError& e, const AccuracyGoal& g) {
+  return std::max(e.median / g.median, e.p90 / g.p90);
+}
+
+}  // namespace
+
+std::span<const AccuracyGoal> accuracy_goals() { return kGoals; }
+
+const AccuracyGoal& accuracy_goal(std::string_view family) {
+  const auto* const found =
+      std::find_if(std::begin(kGoals), std::end(kGoals), [&](const auto& g) { return family == g.family; });
+  SL_CHECK(found != std::end(kGoals), "every family with a form has a goal");
+  return *found;
+}
+
+std::string_view axis_meaning(const Form& form, std::size_t axis) {
+  const std::string_view name = form.axes[axis].name;
+  const auto* const found = std::find_if(
+      std::begin(kAxisMeanings), std::end(kAxisMeanings),
+      [&](const AxisMeaning& a) { return std::string_view(form.family) == a.family && name == a.axis; });
+  SL_CHECK(found != std::end(kAxisMeanings), "every axis of a form is explained");
+  return found->meaning;
+}
+
+Verdict verdict(const FitError& e, const AccuracyGoal& g) {
+  if (e.rows == 0) return Verdict::unknown;
+  return e.median <= g.median && e.p90 <= g.p90 ? Verdict::met : Verdict::missed;
+}
+
+std::vector<FamilyAccuracy> accuracy_by_family(const Calibration& c) {
+  for (const KernelFit& f : c.fits) accuracy_goal(f.form->family);
+  std::vector<FamilyAccuracy> out;
+  for (const AccuracyGoal& goal : kGoals) {
+    FamilyAccuracy a;
+    a.goal = &goal;
+    for (const KernelFit& f : c.fits) {
+      if (f.form->family != std::string_view(goal.family)) continue;
+      a.fits.push_back(&f);
+      const Verdict v = verdict(f.corrected, goal);
+      if (v == Verdict::unknown) continue;
+      a.missed += v == Verdict::missed ? 1 : 0;
+      const double far = distance(f.corrected, goal);
+      if (a.best == nullptr || far < distance(a.best->corrected, goal)) a.best = &f;
+      if (a.worst == nullptr || far > distance(a.worst->corrected, goal)) a.worst = &f;
+    }
+    if (!a.fits.empty()) out.push_back(std::move(a));
+  }
+  return out;
+}
+
+}  // namespace shardline::cli

@@ -1,0 +1,337 @@
+// The text of reports/accuracy.md.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "calibrate/calibrate.hpp"
+#include "calibrate/rows.hpp"
+#include "calibrate/validate/accuracy.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr std::size_t kWidth = 120;
+
+using Row = std::vector<std::string>;
+
+// Aligned, so that it reads well as it stands; columns of numbers to the right.
+std::string markdown(const std::vector<Row>& rows) {
+  const std::size_t columns = rows.front().size();
+  std::vector<std::size_t> widths(columns, 3);
+  std::vector<bool> right(columns, true);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      const std::string& cell = rows[r][c];
+      widths[c] = std::max(widths[c], cell.size());
+      if (r > 0 && (cell.empty() || std::string_view("0123456789+-").find(cell[0]) == std::string_view::npos))
+        right[c] = false;
+    }
+  }
+  std::string out;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::size_t c = 0; c < columns; ++c)
+      out += right[c] ? fmt::format("| {:>{}} ", rows[r][c], widths[c])
+                      : fmt::format("| {:<{}} ", rows[r][c], widths[c]);
+    out += "|\n";
+    if (r > 0) continue;
+    for (std::size_t c = 0; c < columns; ++c)
+      out += fmt::format("|{}{}", std::string(widths[c] + 1, '-'), right[c] ? ":" : "-");
+    out += "|\n";
+  }
+  return out + "\n";
+}
+
+// A paragraph, broken at spaces.
+std::string paragraph(const std::string& text) {
+  std::istringstream words(text);
+  std::string out, line;
+  for (std::string word; words >> word;) {
+    if (!line.empty() && line.size() + 1 + word.size() > kWidth) {
+      out += line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return out + line + "\n\n";
+}
+
+std::string error_text(const FitError& e) {
+  return e.rows == 0 ? "-" : fmt::format("{:.1f}/{:.1f}", 100 * e.median, 100 * e.p90);
+}
+std::string goal_text(const AccuracyGoal& g) {
+  return fmt::format("{:.0f}/{:.0f}", 100 * g.median, 100 * g.p90);
+}
+std::string worst_text(const FitError& e) { return e.rows == 0 ? "-" : fmt::format("{:.0f}", 100 * e.worst); }
+std::string bias_text(const FitError& e) {
+  if (e.rows == 0) return "-";
+  const double tenths = std::round(1000 * e.bias);
+  return tenths == 0 ? "0.0" : fmt::format("{:+.1f}", tenths / 10);
+}
+std::string verdict_text(Verdict v) {
+  return v == Verdict::met ? "met" : v == Verdict::missed ? "MISSED" : "unknown";
+}
+
+// Ranges hold six digits of a logarithm: among the integers that this leaves open, the roundest.
+double roundest(double v) {
+  const double open = 4e-5 * v;
+  for (double step = 1 << 20; step >= 1; step /= 2) {
+    const double near = step * std::round(v / step);
+    if (near > 0 && std::abs(near - v) <= open) return near;
+  }
+  return v;
+}
+
+std::string quantity(double v, bool bytes) {
+  v = roundest(v);
+  if (bytes) {
+    static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    std::size_t unit = 0;
+    for (; v >= 1024 && unit + 1 < std::size(kUnits); ++unit) v /= 1024;
+    return fmt::format("{:.4g} {}", v, kUnits[unit]);
+  }
+  if (v >= 1e6) return fmt::format("{:.4g} M", v / 1e6);
+  return v == std::round(v) ? fmt::format("{:.0f}", v) : fmt::format("{:.3g}", v);
+}
+
+std::string range_text(const KernelFit& f, std::size_t axis) {
+  const std::string_view name = f.form->axes[axis].name;
+  const bool bytes = name.find("bytes") != std::string_view::npos;
+  // Decode without groups lies apart from all others, at a quarter.
+  const double least = name == "group" ? 1 : 0;
+  const std::string low = quantity(std::max(least, std::exp2(f.range_low[axis])), bytes);
+  const std::string high = quantity(std::max(least, std::exp2(f.range_high[axis])), bytes);
+  return low == high ? low : low + " to " + high;
+}
+
+std::string cell_of(const FamilyAccuracy& a) {
+  if (a.worst == nullptr) return "unknown";
+  std::string out = error_text(a.best->corrected);
+  if (a.best != a.worst) out += " to " + error_text(a.worst->corrected);
+  return a.missed > 0 ? fmt::format("{} !{}", out, a.missed) : out;
+}
+
+std::string glance(std::span<const System> systems) {
+  std::vector<std::vector<FamilyAccuracy>> all;
+  std::vector<Row> table{{"Operation", "Goal"}}, missed{{"System", "Operation", "Variant", "Error", "Goal"}};
+  std::size_t variants = 0, unknown = 0;
+  for (const System& s : systems) {
+    table[0].push_back(s.name);
+    all.push_back(accuracy_by_family(s.calibration));
+    variants += s.calibration.fits.size();
+    for (const FamilyAccuracy& a : all.back()) {
+      for (const KernelFit* f : a.fits) {
+        const Verdict v = verdict(f->corrected, *a.goal);
+        unknown += v == Verdict::unknown ? 1 : 0;
+        if (v == Verdict::missed)
+          missed.push_back({s.name, a.goal->title, variant_name(f->words),
+                            fmt::format("{:.2f}/{:.2f}", 100 * f->corrected.median, 100 * f->corrected.p90),
+                            goal_text(*a.goal)});
+      }
+    }
+  }
+  for (const AccuracyGoal& goal : accuracy_goals()) {
+    Row row{goal.title, goal_text(goal)};
+    for (const auto& families : all) {
+      const auto found = std::find_if(families.begin(), families.end(),
+                                      [&](const FamilyAccuracy& a) { return a.goal == &goal; });
+      row.push_back(found == families.end() ? "-" : cell_of(*found));
+    }
+    table.push_back(std::move(row));
+  }
+  std::string out = "## At a glance\n\n";
+  out += paragraph(R"(
+Errors on shapes that the fit had not seen, median/90th percentile in % of the measured time. A
+family has one fit per variant (data type, kernel, operation); shown are its best and its worst
+variant, worst being farthest from the goal. `!3`: three variants miss the goal. `-`: not measured.)");
+  out += markdown(table);
+  const std::size_t above = missed.size() - 1;
+  out += paragraph(fmt::format(
+      "{} variants: {} meet their goal, {} miss it{}{}", variants, variants - above - unknown, above,
+      unknown > 0 ? fmt::format(", {} have no held-out rows", unknown) : "", above > 0 ? ":" : "."));
+  if (above > 0) out += markdown(missed);
+  return out;
+}
+
+std::string provenance(std::span<const System> systems, std::span<const BorrowedCalibration> borrowed) {
+  std::string out = "## What was measured\n\n";
+  std::vector<Row> table{{"System", "GPU", "Variants", "Rows", "Tables", "Fits", "Date", "Version"}};
+  std::vector<std::pair<std::string, std::string>> sources;
+  for (const System& s : systems) {
+    const Calibration& c = s.calibration;
+    std::size_t rows = 0;
+    for (const KernelFit& f : c.fits) rows += f.corrected.rows;
+    table.push_back({s.name, s.device.name, fmt::format("{}", c.fits.size()), fmt::format("{}", rows), c.hash,
+                     fits_hash(c), c.date, c.version});
+    const auto known =
+        std::find_if(sources.begin(), sources.end(), [&](const auto& p) { return p.first == c.source; });
+    if (known == sources.end()) {
+      sources.emplace_back(c.source, s.name);
+    } else {
+      known->second += ", " + s.name;
+    }
+  }
+  out += markdown(table);
+  out += paragraph(R"(
+Tables: hash of the measured tables. Fits: hash of what was fitted to them. Rows: those of the fits;
+shapes that a form is not meant for are left out. Version: of shardline, which made the fits.)");
+  for (const auto& [source, names] : sources)
+    out += paragraph(fmt::format("Source of {}: {}.", names, source));
+  for (const BorrowedCalibration& b : borrowed)
+    out += paragraph(
+        fmt::format("{} borrows the calibration of {}: its own errors are not known.", b.system, b.from));
+  return out;
+}
+
+std::string method() {
+  std::string out = "## How the errors are made\n\n";
+  out += paragraph(R"(
+By cross-validation over shapes: the shapes of a variant are dealt into folds (four, unless
+calibrate was told otherwise) by a hash of their numbers; each fold in turn is withheld, everything
+is fitted to the others, and the errors of all withheld rows are taken together.)");
+  out += paragraph(R"(
+What this tests is interpolation: shapes between those of the table, on the same GPU, library and
+version. It does not test shapes beyond the table; the ranges below say where that begins. The errors
+are somewhat optimistic: the forms were chosen while they were in view, and they also decide how
+smooth a correction is and whether there is one. They are errors of single calls in a loop, not of a
+whole model.)");
+  out += paragraph(R"(
+Columns below: *roofline* is `t0 + max(operations / (e_c peak), bytes / (e_m bandwidth))`, fitted
+and withheld in the same way; *form* is the cost form of `hardware/cost/forms/README.md`; *corrected* is
+the form times a smooth factor, kept only where it helps, and is what predictions use; *worst* and
+*bias* (median of the signed error) are of the corrected form. Equations: `calibrate/README.md`.)");
+  out += "## Goals\n\n";
+  out += paragraph(R"(
+What the project set itself after a first look at the same data, for shapes not used in the fit:
+about what a formula with a table of its residuals reached there. Both numbers must hold, unrounded.)");
+  std::vector<Row> goals{{"Operation", "Median, %", "90th percentile, %"}};
+  const auto add = [&](const AccuracyGoal& g) {
+    goals.push_back({g.title, fmt::format("{:.0f}", 100 * g.median), fmt::format("{:.0f}", 100 * g.p90)});
+  };
+  for (const AccuracyGoal& g : accuracy_goals()) add(g);
+  add(kBorrowedGoal);
+  out += markdown(goals);
+  out += "## To reproduce\n\n";
+  out +=
+      "```\n"
+      "shardline calibrate FOLDER/SUBFOLDER --system SYSTEM --part -o hardware/calibrations/SYSTEM.yaml\n"
+      "shardline accuracy --measurements FOLDER -o reports/accuracy.md\n"
+      "```\n\n";
+  out += paragraph(R"(
+FOLDER has a subfolder of tables per system (`calibrate/README.md`); `accuracy` recognises each by
+the hash above. `--measurements SYSTEM=FOLDER` compares a system with other tables. Without
+`--measurements` the last section is left out.)");
+  return out;
+}
+
+std::string axes(std::span<const System> systems) {
+  std::vector<Row> table{{"Operation", "Column", "Counts"}};
+  for (const AccuracyGoal& goal : accuracy_goals()) {
+    const Form* form = find_form(goal.family);
+    const bool used = std::any_of(systems.begin(), systems.end(), [&](const System& s) {
+      return std::any_of(s.calibration.fits.begin(), s.calibration.fits.end(),
+                         [&](const KernelFit& f) { return f.form == form; });
+    });
+    for (std::size_t a = 0; used && a < form->axes.size(); ++a)
+      table.push_back({goal.title, form->axes[a].name, std::string(axis_meaning(*form, a))});
+  }
+  return "## Ranges of shapes\n\n" + paragraph(R"(
+The last columns of the tables below: the least and the largest that the measured shapes had. Beyond
+them a prediction is the form's extrapolation, with the correction of the nearest edge; `evaluate`
+marks it so.)") +
+         markdown(table);
+}
+
+std::string details(const System& s) {
+  std::string out = fmt::format("## {}\n\n", s.name);
+  for (const FamilyAccuracy& a : accuracy_by_family(s.calibration)) {
+    out += fmt::format("### {}: {}, goal {}\n\n", s.name, a.goal->title, goal_text(*a.goal));
+    Row header{"Variant", "Rows", "Roofline", "Form", "Corrected", "Worst", "Bias", "Goal"};
+    const Form& form = *a.fits.front()->form;
+    for (const FormAxis& axis : form.axes) header.emplace_back(axis.name);
+    std::vector<Row> table{header};
+    for (const KernelFit* f : a.fits) {
+      Row row{variant_name(f->words),   fmt::format("{}", f->corrected.rows),
+              error_text(f->roofline),  error_text(f->alone),
+              error_text(f->corrected), worst_text(f->corrected),
+              bias_text(f->corrected),  verdict_text(verdict(f->corrected, *a.goal))};
+      for (std::size_t i = 0; i < form.axes.size(); ++i) row.push_back(range_text(*f, i));
+      table.push_back(std::move(row));
+    }
+    out += markdown(table);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string fits_hash(const Calibration& c) { return hash_of(std::vector<std::string>{calibration_yaml(c)}); }
+
+std::string accuracy_report(std::span<const System> systems, std::span<const BorrowedCalibration> borrowed) {
+  std::string out = "# Accuracy of calibrated costs\n\n";
+  out += paragraph(R"(
+How far predicted times of single kernels and collectives are from measured ones, for every system
+of the catalogue that has a calibration of its own. Written by `shardline accuracy`, not edited by
+hand; a test compares it with the calibrations.)");
+  out += glance(systems) + provenance(systems, borrowed) + method() + axes(systems);
+  for (const System& s : systems) out += details(s);
+  return out;
+}
+
+std::string measured_section(std::span<const MeasuredTables> measured) {
+  std::string out = fmt::format("{}\n\n", kMeasuredHeading);
+  out += paragraph(R"(
+Predictions of the calibrations above for every row of the tables given, all variants of a family
+together. Tables that a calibration was fitted to are not held out: their errors are below those
+above, and are held to no goal. Left out: rows without a fit, or of shapes that the form is not
+meant for (`hardware/cost/forms/README.md`). Outside: rows beyond the range of shapes that was fitted.)");
+  std::vector<Row> tables{{"System", "Tables", "Fits", "Tables are"}};
+  std::vector<Row> table{
+      {"Operation", "System", "Tables", "Rows", "Left out", "Outside", "Error", "Worst", "Bias", "Goal"}};
+  std::vector<Evaluation> evaluations;
+  std::vector<std::string> without;
+  for (const MeasuredTables& m : measured) {
+    tables.push_back({m.system.name, m.hash, fits_hash(m.system.calibration),
+                      m.fitted()   ? "those it was fitted to"
+                      : m.borrowed ? "new, calibration borrowed from another system"
+                                   : "new"});
+    evaluations.push_back(evaluate(m.system, m.system.calibration, m.tables));
+    for (const MeasurementTable& t : m.tables) {
+      if (find_form(t.family->name) == nullptr)
+        without.push_back(fmt::format("{}: {}, {} rows", m.system.name, t.family->name, t.size()));
+    }
+  }
+  for (const AccuracyGoal& family_goal : accuracy_goals()) {
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      const MeasuredTables& m = measured[i];
+      const Form* form = find_form(family_goal.family);
+      const AccuracyGoal& goal = m.borrowed ? kBorrowedGoal : family_goal;
+      std::vector<double> predicted, times;
+      std::size_t outside = 0, all = 0;
+      for (const MeasurementTable& t : m.tables) all += find_form(t.family->name) == form ? t.size() : 0;
+      for (const PredictedRow& r : evaluations[i].rows) {
+        if (m.system.calibration.fits[r.fit].form != form) continue;
+        predicted.push_back(r.predicted);
+        times.push_back(r.measured);
+        outside += r.extrapolated ? 1 : 0;
+      }
+      if (all == 0) continue;
+      const FitError e = summarise(predicted, times);
+      table.push_back({family_goal.title, m.system.name, m.fitted() ? "fitted" : "new",
+                       fmt::format("{}", e.rows), fmt::format("{}", all - e.rows), fmt::format("{}", outside),
+                       error_text(e), worst_text(e), bias_text(e),
+                       m.fitted() ? "-" : goal_text(goal) + " " + verdict_text(verdict(e, goal))});
+    }
+  }
+  out += markdown(tables) + markdown(table);
+  if (!without.empty()) {
+    std::string list;
+    for (const std::string& w : without) list += (list.empty() ? "" : "; ") + w;
+    out += paragraph("Families without a form, not predicted: " + list + ".");
+  }
+  return out;
+}
+
+}  // namespace shardline::cli

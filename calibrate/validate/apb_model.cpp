@@ -1,0 +1,108 @@
+#include "calibrate/validate/apb_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "models/model/catalog.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr int kHosts = 8;
+constexpr Precision kPrecision{Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+
+// The part of the paper's profile that an op of a layer belongs to, as the barriers of its code stand: the
+// second norm and residual are inside of "ffn", merges inside of "attention", the choice of what is passed
+// on between two parts.
+ApbColumn part_of(const Op& op, std::string_view block) {
+  const std::string_view name = op.name;
+  if (is_communication(op.kind)) return ApbColumn::communication;
+  if (block.ends_with("FFN")) return ApbColumn::ffn;
+  if (name.starts_with("retaining")) return ApbColumn::retaining_head;
+  if (op.kind == OpKind::attend || op.kind == OpKind::merge) return ApbColumn::attention;
+  if (name == "qkv") return ApbColumn::qkv;
+  if (name == "out projection") return ApbColumn::o_proj;
+  return ApbColumn::others;
+}
+
+// What dist.barrier() is under NCCL: an all-reduce of one number.
+Op barrier_of(int hosts) {
+  Op op;
+  op.kind = OpKind::all_reduce;
+  op.drive = Drive::eager;
+  op.group = {hosts, 1};
+  op.shape = Shape(ExchangeShape{4});
+  return op;
+}
+
+}  // namespace
+
+Plan apb_plan(ApbMethod method, long long tokens, bool long_context) {
+  static constexpr std::array<StrategyId, kApbMethods> kIds{StrategyId::tensor,  StrategyId::sparse,
+                                                            StrategyId::ulysses, StrategyId::ring_pass_kv,
+                                                            StrategyId::star,    StrategyId::apb};
+  Plan p;
+  p.strategy = kIds[static_cast<std::size_t>(method)];
+  if (method == ApbMethod::minference) {
+    const Approximate a;
+    p.vertical = a.vertical;
+    p.slash = a.slash;
+    p.estimate = a.estimate;
+  }
+  if (method == ApbMethod::flash || method == ApbMethod::minference) return p;
+  p.cp = kHosts;
+  if (method == ApbMethod::ring) p.layout = ShardOrder::contiguous;
+  if (method == ApbMethod::apb) {
+    const auto block = static_cast<int>(tokens / kHosts);
+    p.anchor = std::min(block / 4, long_context ? 4096 : 8192);
+    p.passing = long_context ? std::min(block / 8, 2048) : block / 8;
+    p.retaining = 1024;
+  }
+  return p;
+}
+
+ApbModel::ApbModel(const std::string& system, const Catalogs& catalogs)
+    : catalogs_(catalogs), system_(load_system(system, catalogs.systems)) {}
+
+const ApbTimes& ApbModel::times(const std::string& model, ApbMethod method, long long tokens,
+                                bool long_context, int batch) {
+  const std::tuple key(model, method, tokens, long_context, batch);
+  if (const auto at = known_.find(key); at != known_.end()) return at->second;
+  Case c = make_case(load_model(model, catalogs_.models), system_, kPrecision, 0, 16, Routing{});
+  c.phase = Phase::prefill;
+  c.requests.assign(static_cast<std::size_t>(batch), {0, tokens});
+  const Plan plan = apb_plan(method, tokens, long_context);
+  if (const auto reason = check_plan(c, plan))
+    throw UserError(fmt::format("plan {} is impossible for {}: {}", to_string(plan), model, *reason));
+  ApbTimes t;
+  Evaluator e(c);
+  t.prefill = e.simulate(plan);
+  const Schedule& s = e.schedule();
+  const Seconds barrier = plan.cp > 1 ? e.cost().time(barrier_of(plan.cp)) : Seconds(0);
+  for (int k = 0; k < s.classes; ++k) {
+    std::array<Seconds, kApbParts> parts{};
+    for (const ApbColumn once :
+         {ApbColumn::qkv, ApbColumn::retaining_head, ApbColumn::o_proj, ApbColumn::ffn}) {
+      if (once != ApbColumn::retaining_head || plan.retaining > 0)
+        parts[static_cast<std::size_t>(once)] = barrier;
+    }
+    for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
+      if (std::string_view(s.blocks[b].name) == "head") continue;
+      for (OpIndex i = s.blocks[b].first; i < s.blocks[b].last; ++i) {
+        const OpKind kind = s.ops[i].kind;
+        Seconds& part = parts[static_cast<std::size_t>(part_of(s.ops[i], s.blocks[b].name))];
+        part += e.cost().time(s.op_of_class(i, k));
+        if (kind == OpKind::attend || is_communication(kind)) part += barrier;
+      }
+    }
+    for (std::size_t p = 0; p < parts.size(); ++p) t.parts[p] = std::max(t.parts[p], parts[p]);
+  }
+  // Barriers stand around the messages too, so nothing hides them.
+  for (const Seconds part : t.parts) t.block += part;
+  return known_.emplace(key, t).first->second;
+}
+
+}  // namespace shardline

@@ -1,0 +1,53 @@
+#include "calibrate/validate/papers.hpp"
+
+#include <array>
+
+#include "calibrate/validate/apb_paper.hpp"
+#include "calibrate/validate/context_paper.hpp"
+#include "calibrate/validate/helix_report.hpp"
+#include "calibrate/validate/kv_runahead_paper.hpp"
+
+namespace shardline {
+
+namespace {
+
+PaperReport helix(const PaperOptions& o) {
+  const Scenario scenario = load_scenario(o.catalogs.scenarios / "validate_helix.yaml", o.catalogs);
+  const Scenario silicon = load_scenario(o.catalogs.scenarios / "r1_gb300_1m.yaml", o.catalogs);
+  return helix_report(scenario, {o.sensitivity, o.both_costs, o.threads, o.go_on, &silicon});
+}
+
+PaperReport context_parallel(const PaperOptions& o) {
+  const ContextTruth truth = context_truth_of("", o.catalogs);
+  const ContextReport solved = context_report(truth, simulated_times(o.catalogs), o.go_on);
+  PaperReport paper = context_paper(truth, solved, "");
+  if (o.both_costs) {
+    const ContextTimes measured = simulated_times(o.catalogs, {{"h100-gtt", "h100-gtt-measured"}});
+    paper.sections.push_back(measured_kernels_section(solved, context_report(truth, measured, o.go_on)));
+  }
+  return paper;
+}
+
+PaperReport kv_runahead(const PaperOptions& o) {
+  return chain_paper(chain_truth_of("", o.catalogs), o.catalogs, o.go_on);
+}
+
+PaperReport apb(const PaperOptions& o) {
+  return apb_paper(load_apb_truth("", o.catalogs), o.catalogs, o.go_on);
+}
+
+}  // namespace
+
+std::span<const Paper> papers() {
+  static constexpr std::array kPapers{Paper{"helix", helix}, Paper{"context_parallel", context_parallel},
+                                      Paper{"kv_runahead", kv_runahead}, Paper{"apb", apb}};
+  return kPapers;
+}
+
+std::vector<PaperReport> all_papers(const PaperOptions& options) {
+  std::vector<PaperReport> out;
+  for (const Paper& p : papers()) out.push_back(p.report(options));
+  return out;
+}
+
+}  // namespace shardline

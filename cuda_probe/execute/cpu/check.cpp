@@ -1,0 +1,306 @@
+#include "cuda_probe/execute/cpu/check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <sstream>
+#include <type_traits>
+
+#include "cuda_probe/execute/cpu/hazards.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr double kExact = 1e-9;
+
+std::string at_op(const Schedule& s, OpIndex op, int rank) {
+  return "op " + std::to_string(op) + " '" + s.ops[op].name + "', rank " + std::to_string(rank) + ": ";
+}
+
+std::string text(double x) {
+  std::ostringstream out;
+  out.precision(15);
+  out << x;
+  return out.str();
+}
+
+// ---- what was done against what is charged
+
+/// Ratio of the bytes that leave a rank to ExchangeShape::bytes.
+double share_leaving(const Op& op) {
+  const double n = op.group.size;
+  if (op.kind == OpKind::all_gather || op.kind == OpKind::all_reduce) return n - 1;
+  return op.kind == OpKind::reduce_scatter ? (n - 1) / n : 1;
+}
+
+void compare(Check& check, const std::string& place, const char* what, double done, double charged) {
+  if (std::abs(done - charged) <= kExact * std::max(std::abs(done), std::abs(charged))) return;
+  check.faults.push_back(place + text(done) + " " + what + ", " + text(charged) + " charged");
+}
+
+void compare_charges(Check& check, const Schedule& s, OpIndex index, int rank, const Count& done) {
+  const Op op = s.op_of_class(index, s.class_of(rank));
+  const std::string place = at_op(s, index, rank);
+  const AttendShape attend = op.kind == OpKind::attend ? op.shape.attend : AttendShape{};
+  const GemmShape gemm = op.kind == OpKind::gemm ? op.shape.gemm : GemmShape{};
+  // Pairs and rows are charged for one head; heads may be split among actions.
+  const double heads = std::max(attend.q_heads, 1.0);
+  compare(check, place, "pairs executed", done.pairs / heads, attend.pairs * attend.q_heads / heads);
+  compare(check, place, "query rows executed", done.query_rows / heads,
+          attend.q_rows * attend.q_heads / heads);
+  const double elements = std::max(attend.kv_elements, 1.0);
+  compare(check, place, "kv rows read", done.kv_elements / elements,
+          attend.kv_rows * attend.kv_elements / elements);
+  compare(check, place, "multiply-adds executed", done.multiply_adds, gemm.rows * gemm.k * gemm.n);
+  const double bytes = is_communication(op.kind) ? op.shape.exchange.bytes * share_leaving(op) : 0;
+  compare(check, place, "bytes sent", done.bytes, bytes);
+}
+
+void check_groups(Check& check, const Schedule& s) {
+  const auto group_of = [](const Group& g, int rank) {
+    return std::pair{rank / (g.size * g.stride), rank % g.stride};
+  };
+  for (OpIndex op = 0; op < s.ops.size() && op < s.flow->ops.size(); ++op) {
+    const Group& g = s.ops[op].group;
+    if (g.size < 2) continue;
+    const OpFlow& part = s.flow->ops[op];
+    for (std::uint32_t i = 0; i < part.moves; ++i) {
+      const Move& m = s.flow->moves[part.first_move + i];
+      if (group_of(g, m.from) == group_of(g, m.to)) continue;
+      check.faults.push_back(at_op(s, op, m.from) + "a message to rank " + std::to_string(m.to) +
+                             " leaves its group");
+    }
+  }
+}
+
+Count most(const RunResult<double>& run, OpIndex op) {
+  Count most;
+  for (int rank = 0; rank < run.ranks; ++rank) {
+    const Count& c = run.count(op, rank);
+    most.pairs = std::max(most.pairs, c.pairs);
+    most.query_rows = std::max(most.query_rows, c.query_rows);
+    most.kv_elements = std::max(most.kv_elements, c.kv_elements);
+    most.multiply_adds = std::max(most.multiply_adds, c.multiply_adds);
+    most.bytes = std::max(most.bytes, c.bytes);
+  }
+  return most;
+}
+
+void check_charges(Check& check, const Schedule& s, const RunResult<double>& run, Charges rule) {
+  std::vector<bool> runs(s.ops.size(), false);
+  for (const BlockIndex b : block_order(s)) {
+    for (OpIndex op = s.blocks[b].first; op < s.blocks[b].last; ++op) runs[op] = true;
+  }
+  for (OpIndex op = 0; op < s.ops.size(); ++op) {
+    const bool described = op < s.flow->ops.size() && s.flow->ops[op].actions + s.flow->ops[op].moves > 0;
+    if (!described || !runs[op]) continue;
+    if (rule == Charges::fullest_rank) {
+      compare_charges(check, s, op, 0, most(run, op));
+      continue;
+    }
+    for (int rank = 0; rank < run.ranks; ++rank) compare_charges(check, s, op, rank, run.count(op, rank));
+  }
+  check_groups(check, s);
+}
+
+// ---- outputs against the reference
+
+class Comparison {
+ public:
+  Comparison(const Schedule& s, const Problem& p, const Tensors<double>& want) : s_(s), p_(p), want_(want) {}
+
+  double error() const { return error_; }
+  const std::string& worst() const { return worst_; }
+
+  template <class Scalar>
+  void add(const Output<Scalar>& output, std::vector<std::string>& faults) {
+    const Binding& b = output.binding;
+    const Matrix<double>& want = want_[b.whole];
+    const TokenView tokens = s_.flow->token_list(b.rows), columns = s_.flow->token_list(b.columns);
+    const std::string place =
+        "output '" + std::string(s_.flow->slots[b.slot].name) + "', rank " + std::to_string(b.rank);
+    if (output.values.rows() != rows(tokens) || output.values.cols() != rows(columns)) {
+      faults.push_back(place + ": slot and binding differ in size");
+      return;
+    }
+    if (want.size() == 0) {
+      faults.push_back(place + ": the problem has no such output");
+      return;
+    }
+    auto& covered = covered_[static_cast<std::size_t>(b.whole)];
+    if (covered.size() == 0) covered.setZero(want.rows(), want.cols());
+    Eigen::Index row = 0;
+    for (const Interval& i : tokens) {
+      if (i.request == kPadding) {
+        row += i.size();
+        continue;
+      }
+      for (std::int64_t position = i.begin; position < i.end; ++position, ++row) {
+        const Eigen::Index token = row_of(i.request, position);
+        if (token < 0) {
+          faults.push_back(place + ": no position " + std::to_string(position) + " in request " +
+                           std::to_string(i.request));
+          return;
+        }
+        Eigen::Index at = 0;
+        for (const Interval& c : columns) {
+          for (std::int64_t column = c.begin; column < c.end; ++column, ++at) {
+            if (column < 0 || column >= want.cols()) {
+              faults.push_back(place + ": no column " + std::to_string(column));
+              return;
+            }
+            covered(token, column) = 1;
+            const double scale = want.row(token).cwiseAbs().maxCoeff();
+            const double got = static_cast<double>(output.values(row, at));
+            take(std::abs(got - want(token, column)) / scale, got, want(token, column),
+                 place + ", request " + std::to_string(i.request) + ", position " + std::to_string(position) +
+                     ", column " + std::to_string(column));
+          }
+        }
+      }
+    }
+  }
+
+  /// A fault for each whole matrix of which expected elements are missing.
+  void coverage(std::vector<std::string>& faults) const {
+    Tokens expected = p_.expected_queries;
+    if (expected.empty()) {
+      for (std::size_t r = 0; r < p_.lengths.size(); ++r)
+        expected.push_back({static_cast<std::int32_t>(r), 0, p_.lengths[r]});
+    }
+    bool any = false;
+    for (const auto& covered : covered_) {
+      if (covered.size() == 0) continue;
+      any = true;
+      std::int64_t missing = 0;
+      std::string first;
+      for (const Interval& i : expected) {
+        for (std::int64_t position = i.begin; position < i.end; ++position) {
+          const Eigen::Index token = row_of(i.request, position);
+          for (Eigen::Index column = 0; column < covered.cols(); ++column) {
+            if (token >= 0 && covered(token, column) != 0) continue;
+            if (missing++ == 0)
+              first = "request " + std::to_string(i.request) + ", position " + std::to_string(position) +
+                      ", column " + std::to_string(column);
+          }
+        }
+      }
+      if (missing > 0)
+        faults.push_back(std::to_string(missing) +
+                         " output elements that no rank gives, the first: " + first);
+    }
+    if (!any) faults.push_back("no output is bound");
+  }
+
+ private:
+  Eigen::Index row_of(std::int32_t request, std::int64_t position) const {
+    const auto r = static_cast<std::size_t>(request);
+    if (request < 0 || r >= p_.lengths.size() || position < 0 || position >= p_.lengths[r]) return -1;
+    return want_.first_row[r] + position;
+  }
+
+  void take(double error, double got, double want, const std::string& place) {
+    if (error <= error_) return;  // false for NaN
+    error_ = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+    worst_ = place + ": " + text(got) + ", should be " + text(want);
+  }
+
+  const Schedule& s_;
+  const Problem& p_;
+  const Tensors<double>& want_;
+  std::array<Matrix<char>, static_cast<std::size_t>(Whole::count)> covered_;
+  double error_ = 0;
+  std::string worst_;
+};
+
+template <class Scalar>
+bool same_bits(const Schedule& s, const RunResult<Scalar>& a, const RunResult<Scalar>& b) {
+  for (std::size_t o = 0; o < a.outputs.size(); ++o) {
+    const Matrix<Scalar>&x = a.outputs[o].values, &y = b.outputs[o].values;
+    Eigen::Index row = 0;
+    for (const Interval& i : s.flow->token_list(a.outputs[o].binding.rows)) {
+      const Eigen::Index end = std::min(row + i.size(), x.rows());
+      for (; row < end; ++row) {
+        const std::size_t bytes = sizeof(Scalar) * static_cast<std::size_t>(x.cols());
+        if (i.request != kPadding && std::memcmp(&x(row, 0), &y(row, 0), bytes) != 0) return false;
+      }
+    }
+  }
+  return true;
+}
+
+std::vector<RunOptions> all_orders(const Problem& p) {
+  std::vector<RunOptions> all;
+  for (const Order o :
+       {Order::by_index, Order::latest_ready_first, Order::communication_first, Order::compute_first})
+    all.push_back({o, 1, p.scale});
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) all.push_back({Order::random, seed, p.scale});
+  return all;
+}
+
+/// Runs in each order; the errors and faults of all of them. Returns the first run.
+template <class Scalar>
+RunResult<Scalar> run_all(const Schedule& s, const Problem& p, const Tensors<double>& want,
+                          std::span<const RunOptions> orders, Check& check, double& max_error) {
+  const Tensors<Scalar> inputs = want.cast<Scalar>();
+  Executor<Scalar> executor(s, inputs);
+  RunResult<Scalar> first;
+  double error = 0;
+  for (const RunOptions& options : orders) {
+    RunResult<Scalar> run = executor.run(options);
+    const std::size_t before = check.faults.size();
+    Comparison comparison(s, p, want);
+    for (const auto& output : run.outputs) comparison.add(output, check.faults);
+    comparison.coverage(check.faults);
+    if (comparison.error() >= error) {
+      error = comparison.error();
+      if (std::is_same_v<Scalar, double>) check.worst = comparison.worst();
+    }
+    // Faults of outputs are the same in every order.
+    const bool stop = check.faults.size() > before;
+    if (&options == orders.data()) {
+      first = std::move(run);
+    } else if (!same_bits(s, first, run)) {
+      check.faults.push_back("results change with the order of ops: " +
+                             std::string(to_string(options.order)));
+    }
+    if (stop) break;
+  }
+  max_error = error;
+  return first;
+}
+
+}  // namespace
+
+Check check(const Schedule& s, const Problem& p, const CheckOptions& options) {
+  Check check;
+  try {
+    const Tensors<double> want = reference(p);
+    const std::vector<RunOptions> orders = all_orders(p);
+    const RunResult<double> run = run_all<double>(s, p, want, orders, check, check.max_error_double);
+    if (options.charges != Charges::none) check_charges(check, s, run, options.charges);
+    for (const Count& c : run.counts) {
+      check.counts.pairs += c.pairs;
+      check.counts.query_rows += c.query_rows;
+      check.counts.kv_elements += c.kv_elements;
+      check.counts.multiply_adds += c.multiply_adds;
+      check.counts.bytes += c.bytes;
+      check.counts.messages += c.messages;
+    }
+    for (OpIndex op = 0; op < s.ops.size(); ++op) {
+      const bool described = op < s.flow->ops.size() && s.flow->ops[op].actions + s.flow->ops[op].moves > 0;
+      if (!described) ++check.timed_only;
+    }
+    if (options.hazards) {
+      for (const Hazard& h : hazards(s)) check.faults.push_back(to_string(s, h));
+    }
+    Check single;
+    run_all<float>(s, p, want, std::span(orders).first(1), single, check.max_error_float);
+  } catch (const ExecutionError& error) {
+    check.faults.push_back(error.what());
+  }
+  return check;
+}
+
+}  // namespace shardline

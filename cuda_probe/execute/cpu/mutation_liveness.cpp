@@ -1,0 +1,115 @@
+// Which messages matter: walks the data flow backwards from the outputs.
+#include <map>
+
+#include "cuda_probe/execute/cpu/executor.hpp"
+#include "cuda_probe/execute/cpu/functions.hpp"
+#include "cuda_probe/execute/cpu/mutation_places.hpp"
+
+namespace shardline::mutation {
+
+namespace {
+
+class Liveness {
+ public:
+  explicit Liveness(const Dataflow& flow) : flow_(flow), useful_(flow.moves.size(), false) {
+    for (const Extent& e : flow.extents) live_[{e.slot, e.rank}].setZero(e.rows, e.columns);
+    for (const Binding& b : flow.outputs) {
+      Matrix<char>& m = live_[{b.slot, b.rank}];
+      Eigen::Index row = 0;
+      for (const Interval& i : flow.token_list(b.rows)) {
+        if (i.request != kPadding) m.middleRows(row, i.size()).setOnes();
+        row += i.size();
+      }
+    }
+  }
+
+  void before(OpIndex op) {
+    const OpFlow& part = flow_.ops[op];
+    moves(part);
+    for (std::uint32_t i = part.actions; i-- > 0;) act(op, flow_.actions[part.first_action + i]);
+  }
+  const std::vector<bool>& useful() const { return useful_; }
+
+ private:
+  View<char> view(int rank, const Region& r) {
+    return live_[{r.slot, rank}].block(r.row, r.column, r.rows, r.columns);
+  }
+
+  void moves(const OpFlow& part) {
+    std::vector<Matrix<char>> targets;
+    for (std::uint32_t i = 0; i < part.moves; ++i) {
+      const Move& m = flow_.moves[part.first_move + i];
+      targets.push_back(view(m.to, m.target));
+      useful_[part.first_move + i] = (targets.back().array() != 0).any();
+    }
+    for (std::uint32_t i = 0; i < part.moves; ++i) {
+      const Move& m = flow_.moves[part.first_move + i];
+      if (!m.add) view(m.to, m.target).setZero();
+    }
+    for (std::uint32_t i = 0; i < part.moves; ++i) {
+      const Move& m = flow_.moves[part.first_move + i];
+      View<char> source = view(m.from, m.source);
+      source = source.cwiseMax(targets[i]).eval();
+    }
+  }
+
+  void act(OpIndex op, const Action& a) {
+    const auto regions = flow_.regions_of(a);
+    const std::size_t inputs = regions.size() - results(a.function);
+    std::vector<bool> rows_live(static_cast<std::size_t>(regions.back().rows), false);
+    for (std::size_t i = inputs; i < regions.size(); ++i) {
+      View<char> result = view(a.rank, regions[i]);
+      for (std::size_t row = 0; row < rows_live.size(); ++row)
+        rows_live[row] = rows_live[row] || (result.row(static_cast<Eigen::Index>(row)).array() != 0).any();
+      result.setZero();
+    }
+    for (std::size_t i = 0; i < inputs; ++i) mark(op, a, i, rows_live);
+  }
+
+  /// Input i of an action whose results matter in these rows.
+  void mark(OpIndex op, const Action& a, std::size_t i, const std::vector<bool>& rows_live) {
+    const auto regions = flow_.regions_of(a);
+    View<char> input = view(a.rank, regions[i]);
+    // Every row of a choice may decide which rows are chosen.
+    const bool weight = a.function == Function::compress ||
+                        (i == 1 && (a.function == Function::gemm || a.function == Function::gemm_per_head));
+    const bool keys = i == 1 && a.function == Function::attend;
+    const bool attend = a.function == Function::attend;
+    const std::vector<bool> seen =
+        attend ? mask(flow_.token_list(a.queries), flow_.token_list(a.keys)) : std::vector<bool>{};
+    const std::size_t width = attend ? static_cast<std::size_t>(regions[1].rows) : 0;
+    for (std::size_t row = 0; row < rows_live.size(); ++row) {
+      if (!rows_live[row]) continue;
+      const auto at = static_cast<Eigen::Index>(row);
+      // What saw nothing has no weight in a merge; that it saw nothing has to be known.
+      if (a.function == Function::merge && i % 2 == 0) {
+        const Region& r = regions[i + 1];
+        if (!contributes(flow_, op, a.rank, {r.slot, r.row + at, 1, r.column, r.columns})) continue;
+      }
+      if (weight) input.setOnes();
+      if (!weight && !attend) input.row(at).setOnes();
+      for (std::size_t k = 0; k < width; ++k) {
+        if (seen[row * width + k]) input.row(keys ? static_cast<Eigen::Index>(k) : at).setOnes();
+      }
+    }
+  }
+
+  const Dataflow& flow_;
+  std::map<std::pair<SlotId, int>, Matrix<char>> live_;
+  std::vector<bool> useful_;
+};
+
+}  // namespace
+
+std::vector<bool> useful_moves(const Schedule& s) {
+  Liveness liveness(*s.flow);
+  const std::vector<BlockIndex> blocks = block_order(s);
+  for (auto b = blocks.rbegin(); b != blocks.rend(); ++b) {
+    for (OpIndex op = s.blocks[*b].last; op-- > s.blocks[*b].first;) {
+      if (op < s.flow->ops.size()) liveness.before(op);
+    }
+  }
+  return liveness.useful();
+}
+
+}  // namespace shardline::mutation

@@ -1,0 +1,78 @@
+// For mutations.cpp: places of a schedule, and the mutations that change one kind of place each.
+#pragma once
+
+#include <cstddef>
+#include <numeric>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "models/ir/schedule.hpp"
+
+namespace shardline::mutation {
+
+using Random = std::mt19937_64;
+
+/// Calls attempt(i) for i of [0, n) in random order until one returns true; returns whether one did.
+template <class Attempt>
+bool at_random(std::size_t n, Random& random, Attempt attempt) {
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (std::size_t left = n; left > 0; --left) {
+    std::swap(order[left - 1], order[random() % left]);
+    if (attempt(order[left - 1])) return true;
+  }
+  return false;
+}
+
+inline Tokens copy(const Dataflow& flow, TokensId id) {
+  const TokenView list = flow.token_list(id);
+  return {list.begin(), list.end()};
+}
+
+/// For each row of the queries and each of the keys, whether the one may see the other.
+std::vector<bool> mask(TokenView queries, TokenView keys);
+bool sees_nothing(TokenView queries, TokenView keys);
+
+/// Of action or move i: its op.
+OpIndex op_of_action(const Dataflow& flow, std::size_t action);
+OpIndex op_of_move(const Dataflow& flow, std::size_t move);
+const Extent* extent_of(const Dataflow& flow, SlotId slot, int rank);
+bool fits(const Dataflow& flow, int rank, const Region& region);
+
+/// False if this region, as op `before` finds it, comes from attends none of whose queries there see a key.
+bool contributes(const Dataflow& flow, OpIndex before, int rank, const Region& region);
+
+/// For each message: whether any number that it brings has an effect on an output (on tokens, not padding).
+std::vector<bool> useful_moves(const Schedule& s);
+
+// Attention.
+bool query_positions_shifted(Schedule& s, Random& random);
+bool key_positions_shifted(Schedule& s, Random& random);
+bool mask_lost(Schedule& s, Random& random);
+bool padding_as_real(Schedule& s, Random& random);
+bool keys_as_padding(Schedule& s, Random& random);
+bool queries_as_padding(Schedule& s, Random& random);
+bool wrong_request(Schedule& s, Random& random);
+bool keys_reordered(Schedule& s, Random& random);
+bool kv_owners_swapped(Schedule& s, Random& random);
+bool key_forgotten(Schedule& s, Random& random);
+bool kv_row_offset(Schedule& s, Random& random);
+bool head_offset(Schedule& s, Random& random);
+bool kv_head_count(Schedule& s, Random& random);
+bool other_buffer(Schedule& s, Random& random);
+bool merge_forgets(Schedule& s, Random& random);
+bool merge_twice(Schedule& s, Random& random);
+bool merge_wrong_lse(Schedule& s, Random& random);
+
+// Messages.
+bool message_dropped(Schedule& s, Random& random);
+bool wrong_sender(Schedule& s, Random& random);
+bool message_row_offset(Schedule& s, Random& random);
+bool message_lands_off(Schedule& s, Random& random);
+bool contribution_dropped(Schedule& s, Random& random);
+bool contribution_twice(Schedule& s, Random& random);
+bool contribution_overwrites(Schedule& s, Random& random);
+bool pieces_exchanged(Schedule& s, Random& random);
+
+}  // namespace shardline::mutation

@@ -1,0 +1,212 @@
+#include "cuda_probe/execute/cpu/mutations.hpp"
+
+#include <array>
+#include <memory>
+
+#include "cuda_probe/execute/cpu/executor.hpp"
+#include "cuda_probe/execute/cpu/hazards.hpp"
+#include "cuda_probe/execute/cpu/mutation_places.hpp"
+
+namespace shardline {
+
+namespace {
+
+using mutation::at_random;
+using mutation::Random;
+
+bool same_list(const Dataflow& flow, TokensId a, TokensId b) {
+  return mutation::copy(flow, a) == mutation::copy(flow, b);
+}
+
+bool input_exchanged(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.inputs.size(), random, [&](std::size_t i) {
+    return at_random(flow.inputs.size(), random, [&](std::size_t j) {
+      Binding &a = flow.inputs[i], &b = flow.inputs[j];
+      // Attention does not care where keys are that all queries see.
+      if (a.slot != b.slot || a.whole != b.whole || a.whole == Whole::kv) return false;
+      if (rows(flow.token_list(a.rows)) != rows(flow.token_list(b.rows)) ||
+          rows(flow.token_list(a.columns)) != rows(flow.token_list(b.columns)) ||
+          (same_list(flow, a.rows, b.rows) && same_list(flow, a.columns, b.columns)))
+        return false;
+      std::swap(a.rows, b.rows);
+      std::swap(a.columns, b.columns);
+      return true;
+    });
+  });
+}
+
+bool output_shifted(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.outputs.size(), random, [&](std::size_t i) {
+    Tokens tokens = mutation::copy(flow, flow.outputs[i].rows);
+    return at_random(tokens.size(), random, [&](std::size_t j) {
+      if (tokens[j].request == kPadding || tokens[j].size() == 0) return false;
+      const std::int64_t by = tokens[j].begin > 0 ? -1 : 1;
+      tokens[j].begin += by;
+      tokens[j].end += by;
+      flow.outputs[i].rows = flow.tokens(tokens);
+      return true;
+    });
+  });
+}
+
+bool residual_twice(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    const Action& a = flow.actions[i];
+    if (a.function != Function::add || a.regions != 3) return false;
+    Region* regions = flow.regions.data() + a.first_region;
+    if (regions[0] == regions[1]) return false;
+    regions[0] = regions[1];
+    return true;
+  });
+}
+
+// ---- order
+
+bool dependency_dropped(Schedule& s, Random& random) {
+  const std::size_t before = hazards(s).size();
+  return at_random(s.ops.size(), random, [&](std::size_t i) {
+    return at_random(s.ops[i].dependency_count, random, [&](std::size_t d) {
+      Schedule changed = s;
+      Op& op = changed.ops[i];
+      // The last takes the place of the dropped one; the list of another op is not touched.
+      std::swap(changed.dependencies[op.first_dependency + d],
+                changed.dependencies[op.first_dependency + op.dependency_count - 1]);
+      --op.dependency_count;
+      // A dependency that others imply may go.
+      if (hazards(changed).size() <= before) return false;
+      s = changed;
+      return true;
+    });
+  });
+}
+
+bool buffers_collapsed(Schedule& s, Random& random) {
+  return at_random(s.flow->moves.size(), random, [&](std::size_t i) {
+    const SlotId one = s.flow->moves[i].source.slot, other = s.flow->moves[i].target.slot;
+    if (one == other) return false;
+    Schedule changed = deep_copy(s);
+    Dataflow& flow = *changed.flow;
+    for (const Extent& e : flow.extents) {
+      if (e.slot != other) continue;
+      const Extent* mine = mutation::extent_of(flow, one, e.rank);
+      if (mine == nullptr || mine->rows != e.rows || mine->columns != e.columns) return false;
+    }
+    const auto replace = [&](Region& r) {
+      if (r.slot == other) r.slot = one;
+    };
+    for (Region& r : flow.regions) replace(r);
+    for (Move& m : flow.moves) {
+      replace(m.source);
+      replace(m.target);
+    }
+    if (hazards(changed).size() <= hazards(s).size()) return false;
+    *s.flow = flow;
+    return true;
+  });
+}
+
+// ---- charges
+
+/// The shape of the class of a rank that does something in op `i`.
+Shape& charged_shape(Schedule& s, OpIndex i, int rank) {
+  Op& op = s.ops[i];
+  if (op.variants == kAlike) return op.shape;
+  return s.variants[op.variants + static_cast<std::uint32_t>(s.class_of(rank))];
+}
+
+template <class Change>
+bool change_charge(Schedule& s, Random& random, OpKind kind, Change change) {
+  const Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    const OpIndex op = mutation::op_of_action(flow, i);
+    if (s.ops[op].kind != kind) return false;
+    change(charged_shape(s, op, flow.actions[i].rank));
+    return true;
+  });
+}
+
+bool charged_pairs(Schedule& s, Random& random) {
+  return change_charge(s, random, OpKind::attend, [](Shape& shape) { shape.attend.pairs += 1; });
+}
+
+bool charged_query_rows(Schedule& s, Random& random) {
+  return change_charge(s, random, OpKind::attend, [](Shape& shape) { shape.attend.q_rows += 1; });
+}
+
+bool charged_kv_rows(Schedule& s, Random& random) {
+  return change_charge(s, random, OpKind::attend, [](Shape& shape) { shape.attend.kv_rows += 1; });
+}
+
+bool charged_gemm(Schedule& s, Random& random) {
+  return change_charge(s, random, OpKind::gemm, [](Shape& shape) { shape.gemm.n += 1; });
+}
+
+bool charged_bytes(Schedule& s, Random& random) {
+  const Dataflow& flow = *s.flow;
+  return at_random(flow.moves.size(), random, [&](std::size_t i) {
+    const OpIndex op = mutation::op_of_move(flow, i);
+    if (!is_communication(s.ops[op].kind)) return false;
+    charged_shape(s, op, flow.moves[i].from).exchange.bytes += 1;
+    return true;
+  });
+}
+
+constexpr std::array kMutations{
+    Mutation{"query_positions_shifted", "an attend takes its queries for the next tokens",
+             mutation::query_positions_shifted},
+    Mutation{"key_positions_shifted", "an attend takes its keys for the next tokens",
+             mutation::key_positions_shifted},
+    Mutation{"mask_lost", "queries see the keys behind them", mutation::mask_lost},
+    Mutation{"padding_as_real", "padding keys are attended to", mutation::padding_as_real},
+    Mutation{"keys_as_padding", "tokens are taken for padding keys", mutation::keys_as_padding},
+    Mutation{"queries_as_padding", "tokens are taken for padding queries", mutation::queries_as_padding},
+    Mutation{"wrong_request", "keys are taken for another request's", mutation::wrong_request},
+    Mutation{"keys_reordered", "two pieces of the keys change places in the list", mutation::keys_reordered},
+    Mutation{"kv_owners_swapped", "two attends exchange the positions of their keys",
+             mutation::kv_owners_swapped},
+    Mutation{"key_forgotten", "the last key is left out", mutation::key_forgotten},
+    Mutation{"kv_row_offset", "an attend reads KV one row off", mutation::kv_row_offset},
+    Mutation{"head_offset", "an attend reads the queries of the next heads", mutation::head_offset},
+    Mutation{"kv_head_count", "an attend has another number of KV heads", mutation::kv_head_count},
+    Mutation{"other_buffer", "an attend reads the buffer of another step", mutation::other_buffer},
+    Mutation{"merge_forgets", "a merge leaves out a partial result", mutation::merge_forgets},
+    Mutation{"merge_twice", "a merge takes one partial result twice, in place of another",
+             mutation::merge_twice},
+    Mutation{"merge_wrong_lse", "a merge weighs a partial result with the lse of another",
+             mutation::merge_wrong_lse},
+    Mutation{"message_dropped", "a message is not sent", mutation::message_dropped},
+    Mutation{"wrong_sender", "two messages of a group come from each other's sender", mutation::wrong_sender},
+    Mutation{"message_row_offset", "a message takes its rows one off", mutation::message_row_offset},
+    Mutation{"message_lands_off", "a message is written one row off", mutation::message_lands_off},
+    Mutation{"contribution_dropped", "a sum lacks the part of one rank", mutation::contribution_dropped},
+    Mutation{"contribution_twice", "a sum counts the part of one rank twice", mutation::contribution_twice},
+    Mutation{"contribution_overwrites", "a part replaces the sum it belongs to",
+             mutation::contribution_overwrites},
+    Mutation{"pieces_exchanged", "a rank exchanges two pieces of an all-to-all", mutation::pieces_exchanged},
+    Mutation{"input_exchanged", "two ranks hold each other's queries, activations or weights",
+             input_exchanged},
+    Mutation{"output_shifted", "outputs are taken for those of the token beside", output_shifted},
+    Mutation{"residual_twice", "a residual is added to itself", residual_twice},
+    Mutation{"dependency_dropped", "an op does not wait for one that it needs", dependency_dropped},
+    Mutation{"buffers_collapsed", "one buffer where two are needed", buffers_collapsed},
+    Mutation{"charged_pairs", "the charge has one pair more", charged_pairs},
+    Mutation{"charged_query_rows", "the charge has one query more", charged_query_rows},
+    Mutation{"charged_kv_rows", "the charge has one cached token more", charged_kv_rows},
+    Mutation{"charged_gemm", "the charge has one column more", charged_gemm},
+    Mutation{"charged_bytes", "the charge has one byte more", charged_bytes},
+};
+
+}  // namespace
+
+std::span<const Mutation> mutations() { return kMutations; }
+
+Schedule deep_copy(const Schedule& schedule) {
+  Schedule copy = schedule;
+  if (schedule.flow) copy.flow = std::make_shared<Dataflow>(*schedule.flow);
+  return copy;
+}
+
+}  // namespace shardline

@@ -1,0 +1,128 @@
+#include "cuda_probe/execute/cpu/mutation_places.hpp"
+
+namespace shardline::mutation {
+
+namespace {
+
+bool empty(const Move& m) { return m.source.rows == 0 || m.source.columns == 0; }
+
+/// Moves that matter: what they bring has an effect, and is not of attends that saw nothing, whose results
+/// are alike.
+std::vector<bool> moves_that_matter(const Schedule& s) {
+  const Dataflow& flow = *s.flow;
+  std::vector<bool> matter = useful_moves(s);
+  for (std::size_t i = 0; i < matter.size(); ++i) {
+    const Move& m = flow.moves[i];
+    matter[i] = matter[i] && contributes(flow, op_of_move(flow, i), m.from, m.source);
+  }
+  return matter;
+}
+
+/// A move that matters.
+template <class Change>
+bool change_move(Schedule& s, Random& random, Change change) {
+  Dataflow& flow = *s.flow;
+  const std::vector<bool> useful = moves_that_matter(s);
+  return at_random(flow.moves.size(), random,
+                   [&](std::size_t i) { return useful[i] && change(flow.moves[i]); });
+}
+
+/// Two moves of one op, one of which matters.
+template <class Change>
+bool change_moves(Schedule& s, Random& random, Change change) {
+  Dataflow& flow = *s.flow;
+  const std::vector<bool> useful = moves_that_matter(s);
+  return at_random(flow.ops.size(), random, [&](std::size_t op) {
+    const OpFlow& part = flow.ops[op];
+    return at_random(part.moves, random, [&](std::size_t i) {
+      return at_random(part.moves, random, [&](std::size_t j) {
+        Move &a = flow.moves[part.first_move + i], &b = flow.moves[part.first_move + j];
+        return i != j && useful[part.first_move + i] && !empty(b) && change(s.ops[op], a, b);
+      });
+    });
+  });
+}
+
+bool same_group(const Group& g, int a, int b) {
+  return g.size > 1 && a / (g.size * g.stride) == b / (g.size * g.stride) && a % g.stride == b % g.stride;
+}
+
+void drop(Move& m) { m.source.rows = m.target.rows = 0; }
+
+bool shift_row(const Dataflow& flow, int rank, Region& r) {
+  Region moved = r;
+  ++moved.row;
+  if (!fits(flow, rank, moved)) moved.row -= 2;
+  if (!fits(flow, rank, moved)) return false;
+  r = moved;
+  return true;
+}
+
+}  // namespace
+
+bool message_dropped(Schedule& s, Random& random) {
+  return change_move(s, random, [](Move& m) {
+    if (m.from == m.to) return false;
+    drop(m);
+    return true;
+  });
+}
+
+bool wrong_sender(Schedule& s, Random& random) {
+  return change_moves(s, random, [](const Op& op, Move& a, Move& b) {
+    // Contributions to one sum may be exchanged.
+    if (a.from == b.from || !same_group(op.group, a.from, b.from) || ((a.add || b.add) && a.to == b.to))
+      return false;
+    std::swap(a.from, b.from);
+    return true;
+  });
+}
+
+bool message_row_offset(Schedule& s, Random& random) {
+  return change_move(s, random, [&](Move& m) { return shift_row(*s.flow, m.from, m.source); });
+}
+
+bool message_lands_off(Schedule& s, Random& random) {
+  return change_move(s, random, [&](Move& m) { return shift_row(*s.flow, m.to, m.target); });
+}
+
+bool contribution_dropped(Schedule& s, Random& random) {
+  return change_move(s, random, [](Move& m) {
+    if (!m.add) return false;
+    drop(m);
+    return true;
+  });
+}
+
+bool contribution_twice(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  const std::vector<bool> useful = moves_that_matter(s);
+  return at_random(flow.moves.size(), random, [&](std::size_t i) {
+    const Move m = flow.moves[i];
+    if (!m.add || !useful[i]) return false;
+    const OpIndex op = op_of_move(flow, i);
+    flow.moves.insert(flow.moves.begin() + static_cast<std::ptrdiff_t>(i), m);
+    for (OpFlow& part : flow.ops) {
+      if (part.moves > 0 && part.first_move > i) ++part.first_move;
+    }
+    ++flow.ops[op].moves;
+    return true;
+  });
+}
+
+bool contribution_overwrites(Schedule& s, Random& random) {
+  return change_move(s, random, [](Move& m) { return std::exchange(m.add, false); });
+}
+
+bool pieces_exchanged(Schedule& s, Random& random) {
+  return change_moves(s, random, [](const Op& op, Move& a, Move& b) {
+    const Region &x = a.source, &y = b.source;
+    if (op.kind != OpKind::all_to_all || a.from != b.from || x == y || x.rows != y.rows ||
+        x.columns != y.columns)
+      return false;
+    std::swap(a.source, b.source);
+    return true;
+  });
+}
+
+}  // namespace shardline::mutation

@@ -1,0 +1,145 @@
+#include "cuda_probe/execute/cpu/reference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+namespace {
+
+/// Sum of twelve uniform numbers: near enough to a normal one, and exact, so that no library's rounding
+/// shows.
+double normal(std::mt19937_64& random) {
+  std::int64_t sum = 0;
+  for (int draw = 0; draw < 3; ++draw) {
+    const std::uint64_t bits = random();
+    for (int i = 0; i < 64; i += 16) sum += static_cast<std::int64_t>(bits >> i & 0xffff);
+  }
+  return (static_cast<double>(sum) - 6.0 * 65535.0) / 65536.0;
+}
+
+Matrix<double> random_matrix(std::mt19937_64& random, Eigen::Index row_count, Eigen::Index columns,
+                             double size) {
+  Matrix<double> m(row_count, columns);
+  for (Eigen::Index i = 0; i < m.size(); ++i) m.data()[i] = size * normal(random);
+  return m;
+}
+
+/// Rows of a weight keep the size of what is multiplied with them.
+Matrix<double> weight(std::mt19937_64& random, Eigen::Index row_count, Eigen::Index columns) {
+  return random_matrix(random, row_count, columns, 1 / std::sqrt(static_cast<double>(row_count)));
+}
+
+Matrix<double> rms_norm(const Matrix<double>& x) {
+  Matrix<double> out = x;
+  for (Eigen::Index row = 0; row < x.rows(); ++row) {
+    double squares = 0;
+    for (Eigen::Index i = 0; i < x.cols(); ++i) squares += x(row, i) * x(row, i);
+    out.row(row) /= std::sqrt(squares / static_cast<double>(x.cols()) + 1e-6);
+  }
+  return out;
+}
+
+Matrix<double> swiglu(const Matrix<double>& x) {
+  Matrix<double> out(x.rows(), x.cols() / 2);
+  for (Eigen::Index row = 0; row < out.rows(); ++row) {
+    for (Eigen::Index i = 0; i < out.cols(); ++i) {
+      const double gate = x(row, i);
+      out(row, i) = gate / (1 + std::exp(-gate)) * x(row, out.cols() + i);
+    }
+  }
+  return out;
+}
+
+/// Attention of the token in row `row` over rows [first, row], one head.
+void attend_token(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv, Eigen::Index first,
+                  Eigen::Index row, int head, Matrix<double>& out) {
+  const bool latent = p.kv_heads == 0;
+  const int kv_head = latent ? 0 : head / (p.q_heads / p.kv_heads);
+  const Eigen::Index key = latent ? 0 : kv_head * (p.qk_dim + p.v_dim);
+  const Eigen::Index value = latent ? 0 : key + p.qk_dim;
+  const double scale = p.scale > 0 ? p.scale : 1 / std::sqrt(static_cast<double>(p.qk_dim));
+  std::vector<double> scores;
+  for (Eigen::Index k = first; k <= row; ++k) {
+    double score = 0;
+    for (int i = 0; i < p.qk_dim; ++i) score += query(row, head * p.qk_dim + i) * kv(k, key + i);
+    scores.push_back(score * scale);
+  }
+  const double high = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (double& score : scores) sum += score = std::exp(score - high);
+  for (int i = 0; i < p.v_dim; ++i) {
+    double mean = 0;
+    for (Eigen::Index k = first; k <= row; ++k)
+      mean += scores[static_cast<std::size_t>(k - first)] * kv(k, value + i);
+    out(row, head * p.v_dim + i) = mean / sum;
+  }
+}
+
+}  // namespace
+
+Matrix<double> plain_attention(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv) {
+  Matrix<double> out(query.rows(), p.q_heads * p.v_dim);
+  Eigen::Index first = 0;
+  for (const std::int64_t length : p.lengths) {
+    for (Eigen::Index row = first; row < first + length; ++row) {
+      for (int head = 0; head < p.q_heads; ++head) attend_token(p, query, kv, first, row, head, out);
+    }
+    first += length;
+  }
+  return out;
+}
+
+Tensors<double> reference(const Problem& p) {
+  SL_CHECK(p.kv_heads == 0 || p.q_heads % p.kv_heads == 0, "KV heads divide query heads");
+  SL_CHECK(p.kv_heads > 0 || p.v_dim <= p.qk_dim, "latent values are part of the key");
+  Tensors<double> t;
+  t.first_row.assign(1, 0);
+  for (const std::int64_t length : p.lengths) t.first_row.push_back(t.first_row.back() + length);
+  const Eigen::Index tokens = t.first_row.back(), query_columns = p.q_heads * p.qk_dim;
+  const Eigen::Index kv_columns = p.kv_heads == 0 ? p.qk_dim : p.kv_heads * (p.qk_dim + p.v_dim);
+  std::mt19937_64 random(p.seed);
+  if (p.hidden == 0) {
+    t[Whole::query] = random_matrix(random, tokens, query_columns, 1);
+    t[Whole::kv] = random_matrix(random, tokens, kv_columns, 1);
+    if (p.blocks.hosts > 0) {
+      copy_anchors(p, t[Whole::query]);
+      copy_anchors(p, t[Whole::kv]);
+    }
+  } else {
+    t[Whole::hidden] = random_matrix(random, tokens, p.hidden, 1);
+    if (p.blocks.hosts > 0) copy_anchors(p, t[Whole::hidden]);
+    t[Whole::qkv_weight] = weight(random, p.hidden, query_columns + kv_columns);
+    const Matrix<double> qkv = rms_norm(t[Whole::hidden]) * t[Whole::qkv_weight];
+    t[Whole::query] = qkv.leftCols(query_columns);
+    t[Whole::kv] = qkv.rightCols(kv_columns);
+  }
+  if (p.blocks.retaining > 0) {
+    t[Whole::retaining_up_weight] = weight(random, query_columns + kv_columns, p.blocks.retaining);
+    t[Whole::retaining_down_weight] = weight(random, p.blocks.retaining, p.kv_heads);
+  }
+  t[Whole::attention_output] =
+      p.blocks.hosts > 0 ? block_attention(p, t) : plain_attention(p, t[Whole::query], t[Whole::kv]);
+  Matrix<double> heads = t[Whole::attention_output];
+  if (p.value_up > 0) {
+    t[Whole::value_up_weight] = weight(random, p.q_heads * p.v_dim, p.value_up);
+    heads.resize(tokens, p.q_heads * p.value_up);
+    for (Eigen::Index h = 0; h < p.q_heads; ++h)
+      heads.middleCols(h * p.value_up, p.value_up) =
+          t[Whole::attention_output].middleCols(h * p.v_dim, p.v_dim) *
+          t[Whole::value_up_weight].middleRows(h * p.v_dim, p.v_dim);
+    t[Whole::value_output] = heads;
+  }
+  if (p.hidden == 0 || p.ffn_inner == 0) return t;
+  t[Whole::out_weight] = weight(random, heads.cols(), p.hidden);
+  t[Whole::up_weight] = weight(random, p.hidden, 2 * p.ffn_inner);
+  t[Whole::down_weight] = weight(random, p.ffn_inner, p.hidden);
+  const Matrix<double> middle = t[Whole::hidden] + heads * t[Whole::out_weight];
+  t[Whole::layer_output] = middle + swiglu(rms_norm(middle) * t[Whole::up_weight]) * t[Whole::down_weight];
+  return t;
+}
+
+}  // namespace shardline

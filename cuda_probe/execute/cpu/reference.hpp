@@ -1,0 +1,37 @@
+// Plain attention and one plain transformer layer on one device: what every data flow has to reproduce.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda_probe/execute/core/tensors.hpp"
+#include "cuda_probe/execute/cpu/block_reference.hpp"
+
+namespace shardline {
+
+/// Sizes of a small model and the requests it serves. Positions of a request begin at 0.
+struct Problem {
+  int q_heads = 1;
+  int kv_heads = 1;  // 0: MLA in absorbed form; a row of kv is the key, its first v_dim columns the value
+  int qk_dim = 4, v_dim = 4;          // MLA: kv_lora + rope, kv_lora
+  int value_up = 0;                   // MLA: width of a head after value_up_weight; 0: no such step
+  int hidden = 0;                     // 0: attention only, query and kv are random
+  int ffn_inner = 0;                  // 0: no layer output
+  std::vector<std::int64_t> lengths;  // tokens of each request, cached ones included
+  Tokens expected_queries;            // tokens whose outputs must be there; empty: all
+  std::uint64_t seed = 1;
+  double scale = 0;             // of the scores; 0: 1/sqrt(qk_dim)
+  BlockDefinition blocks = {};  // of an approximate attention
+};
+
+/// Inputs made of normal random numbers (the same bits everywhere), and from them by loops over positions
+/// attention_output and, where hidden and ffn_inner are set, layer_output. With hidden, query and kv follow
+/// from hidden: x -> rms_norm -> qkv_weight -> attention (-> value_up_weight per head) -> out_weight -> + x
+/// -> rms_norm -> up_weight -> swiglu -> down_weight -> + . No rotary embedding. With blocks, attention is
+/// that of block_attention().
+Tensors<double> reference(const Problem& problem);
+
+/// Causal softmax attention of every token over its own request, [head][v_dim] as Whole::attention_output.
+Matrix<double> plain_attention(const Problem& problem, const Matrix<double>& query, const Matrix<double>& kv);
+
+}  // namespace shardline

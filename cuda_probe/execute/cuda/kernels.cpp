@@ -1,0 +1,358 @@
+#include "cuda_probe/execute/cuda/kernels.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "cuda_probe/execute/cpu/functions.hpp"
+#include "cuda_probe/kernels/attend_plan.hpp"
+#include "cuda_probe/kernels/splits.hpp"
+
+namespace shardline {
+
+namespace {
+
+using Shape2d = std::pair<std::int64_t, std::int64_t>;
+
+std::int64_t kv_columns(const Action& a) {
+  return a.kv_heads == 0 ? a.qk_dim : static_cast<std::int64_t>(a.kv_heads) * (a.qk_dim + a.v_dim);
+}
+
+/// Shapes that the regions must have, from those that may vary; empty: of another number of regions.
+std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<const Region> r) {
+  const std::int64_t heads = a.heads, n = r.empty() ? 0 : r[0].rows;
+  switch (a.function) {
+    case Function::attend: {
+      const std::int64_t q = rows(flow.token_list(a.queries)), k = rows(flow.token_list(a.keys));
+      return {{q, heads * a.qk_dim}, {k, kv_columns(a)}, {q, heads * a.v_dim}, {q, heads}};
+    }
+    case Function::merge: {
+      if (r.size() < 4 || r.size() % 2 != 0) return {};
+      std::vector<Shape2d> all;
+      for (std::size_t i = 0; i < r.size(); i += 2) {
+        all.push_back({n, heads * a.v_dim});
+        all.push_back({n, heads});
+      }
+      return all;
+    }
+    case Function::gemm:
+      if (r.size() != 3) return {};
+      return {{n, r[1].rows}, {r[1].rows, r[2].columns}, {n, r[2].columns}};
+    case Function::gemm_per_head:
+      if (r.size() != 3) return {};
+      return {{n, r[1].rows}, {r[1].rows, r[1].columns}, {n, heads * r[1].columns}};
+    case Function::swiglu:
+      if (r.size() != 2) return {};
+      return {{n, 2 * r[1].columns}, {n, r[1].columns}};
+    case Function::rms_norm:
+      return {{n, r[0].columns}, {n, r[0].columns}};
+    case Function::add:
+      return {{n, r[0].columns}, {n, r[0].columns}, {n, r[0].columns}};
+    case Function::silu:
+    case Function::compress:
+      break;
+  }
+  return {};
+}
+
+bool is_lse(Function f, std::size_t region) {
+  return f == Function::attend ? region == 3 : f == Function::merge && region % 2 == 1;
+}
+
+/// Plans number the positions of all requests one after the other, in 31 bits.
+bool too_long(TokenView queries, TokenView keys) {
+  std::map<std::int32_t, std::int64_t> end;
+  for (const TokenView list : {queries, keys}) {
+    for (const Interval& i : list) {
+      if (i.request != kPadding) end[i.request] = std::max(end[i.request], i.end);
+    }
+  }
+  std::int64_t sum = 0;
+  for (const auto& [request, positions] : end) {
+    if (positions > std::numeric_limits<std::int32_t>::max() - sum) return true;
+    sum += positions;
+  }
+  return false;
+}
+
+std::string wrong_heads(const Dataflow& flow, const Action& a) {
+  const auto text = [](int x) { return std::to_string(x); };
+  if (a.heads < 1) return "has no heads";
+  if (a.function == Function::gemm_per_head) return "";
+  if (a.function == Function::merge)
+    return a.v_dim % 8 == 0 && a.v_dim > 0 ? "" : "has head_dim " + text(a.v_dim);
+  if (a.kv_heads < 0 || (a.kv_heads > 0 && a.heads % a.kv_heads != 0))
+    return "has KV heads that do not divide its query heads";
+  const std::string widths = "has heads of " + text(a.qk_dim) + " and " + text(a.v_dim);
+  if (a.kv_heads == 0) {
+    if (a.qk_dim != kLatent + kRotary || a.v_dim != kLatent) return widths + ", the MLA kernel 576 and 512";
+    if (a.heads > 128) return "has " + text(a.heads) + " heads, the MLA kernel at most 128";
+    if (!cache_rows(flow.token_list(a.queries), flow.token_list(a.keys)))
+      return "is MLA's absorbed form of more than one query row per request";
+    return "";
+  }
+  if (attend_kernel(flow, a) == AttendKernel::decode) return "";
+  const std::array<std::pair<int, int>, 3> known{{{64, 64}, {128, 128}, {192, 128}}};
+  if (std::find(known.begin(), known.end(), std::pair{a.qk_dim, a.v_dim}) == known.end())
+    return widths + ", the kernels 64 and 64, 128 and 128, or 192 and 128";
+  if (too_long(flow.token_list(a.queries), flow.token_list(a.keys)))
+    return "has positions that exceed 31 bits together";
+  return "";
+}
+
+/// Whether this output may lie where that input does.
+bool in_place(const Action& a, std::span<const Region> r, std::size_t input, std::size_t output) {
+  if (r[input].slot != r[output].slot || r[input].row != r[output].row || r[input].column != r[output].column)
+    return false;
+  if (a.function == Function::merge) return input % 2 == output % 2 && merges_in_place(a.v_dim);
+  return a.function == Function::rms_norm || a.function == Function::add || a.function == Function::swiglu;
+}
+
+struct Attend {
+  const Dataflow& flow;
+  const Action& action;
+  Block2d q, kv, out, lse;
+  float scale;
+  Gpu& gpu;
+  RankMemory& memory;
+
+  Launch prefill() const {
+    const AttendPlan plan = plan_attend(flow.token_list(action.queries), flow.token_list(action.keys));
+    const int r = action.rank;
+    PrefillArguments p{};
+    p.q = q.bf16();
+    p.k = kv.bf16();
+    p.v = kv.bf16() + action.qk_dim;
+    p.q_row = q.pitch;
+    p.q_head = action.qk_dim;
+    p.kv_row = kv.pitch;
+    p.kv_head = action.qk_dim + action.v_dim;
+    p.out_row = out.pitch;
+    p.out_head = action.v_dim;
+    p.out = out.bf16();
+    p.lse = lse.fp32();
+    p.lse_row = lse.pitch;
+    p.q_rows = static_cast<std::int32_t>(q.rows);
+    p.kv_rows = static_cast<std::int32_t>(kv.rows);
+    p.q_heads = action.heads;
+    p.kv_heads = action.kv_heads;
+    p.qk_dim = action.qk_dim;
+    p.v_dim = action.v_dim;
+    p.scale = scale;
+    p.visible = memory.upload(r, plan.visible);
+    p.codes = memory.upload(r, plan.codes);
+    p.runs = memory.upload(r, plan.runs);
+    p.run_begin = memory.upload(r, plan.run_begin);
+    p.order = memory.upload(r, plan.order);
+    return [p](Gpu& on, Stream stream) { on.prefill(stream, p); };
+  }
+
+  /// What the arguments of both decode kernels share.
+  template <class Arguments>
+  void fill(Arguments& d, int (*splits)(std::int64_t, int, int, int), int heads) const {
+    const CacheRows cache = *cache_rows(flow.token_list(action.queries), flow.token_list(action.keys));
+    const int r = action.rank;
+    d.q = q.bf16();
+    d.q_row = q.pitch;
+    d.q_head = action.qk_dim;
+    d.kv_row = kv.pitch;
+    d.kv_begin = memory.upload(r, cache.begin);
+    d.kv_rows = memory.upload(r, cache.count);
+    d.out = out.bf16();
+    d.out_row = out.pitch;
+    d.out_head = action.v_dim;
+    d.lse = lse.fp32();
+    d.lse_row = lse.pitch;
+    d.sequences = static_cast<std::int32_t>(q.rows);
+    d.q_heads = action.heads;
+    d.scale = scale;
+    const std::int32_t longest =
+        cache.count.empty() ? 0 : *std::max_element(cache.count.begin(), cache.count.end());
+    d.splits = splits(longest, d.sequences, heads, gpu.multiprocessors());
+    if (d.splits == 1) return;
+    const auto cells = static_cast<std::size_t>(d.splits * q.rows * action.heads);
+    d.partial_out = memory.allocate_of<float>(r, cells * static_cast<std::size_t>(action.v_dim));
+    d.partial_lse = memory.allocate_of<float>(r, cells);
+  }
+
+  Launch decode() const {
+    DecodeArguments d{};
+    fill(d, decode_splits, action.kv_heads);
+    d.k = kv.bf16();
+    d.v = kv.bf16() + action.qk_dim;
+    d.kv_head = action.qk_dim + action.v_dim;
+    d.kv_heads = action.kv_heads;
+    d.head_dim = action.qk_dim;
+    return [d](Gpu& on, Stream stream) { on.decode(stream, d); };
+  }
+
+  Launch latent_decode() const {
+    MlaDecodeArguments d{};
+    fill(d, mla_decode_splits, action.heads);
+    d.kv = kv.bf16();
+    d.cache_rows = kv.rows;
+    return [d](Gpu& on, Stream stream) { on.mla_decode(stream, d); };
+  }
+};
+
+Launch plan_merge(const Action& a, std::span<const Block2d> b) {
+  const std::size_t parts = b.size() / 2 - 1;
+  MergeArguments m{};
+  m.parts = static_cast<int>(parts);
+  for (std::size_t i = 0; i < parts; ++i) {
+    m.outputs[i] = b[2 * i].bf16();
+    m.output_row[i] = b[2 * i].pitch;
+    m.lses[i] = b[2 * i + 1].fp32();
+    m.lse_row[i] = b[2 * i + 1].pitch;
+  }
+  m.rows = b[0].rows;
+  m.heads = a.heads;
+  m.head_dim = a.v_dim;
+  m.out = b[2 * parts].bf16();
+  m.out_row = b[2 * parts].pitch;
+  m.out_lse = b[2 * parts + 1].fp32();
+  m.out_lse_row = b[2 * parts + 1].pitch;
+  return [m](Gpu& gpu, Stream stream) { gpu.merge(stream, m); };
+}
+
+Launch plan_gemm(const Action& a, std::span<const Block2d> b) {
+  GemmArguments g{};
+  g.a = b[0].bf16();
+  g.w = b[1].bf16();
+  g.out = b[2].bf16();
+  g.batches = a.function == Function::gemm_per_head ? a.heads : 1;
+  g.rows = b[0].rows;
+  g.k = b[0].columns / g.batches;
+  g.n = b[1].columns;
+  g.a_row = b[0].pitch;
+  g.w_row = b[1].pitch;
+  g.out_row = b[2].pitch;
+  g.a_batch = g.k;
+  g.w_batch = g.k * g.w_row;
+  g.out_batch = g.n;
+  return [g](Gpu& gpu, Stream stream) { gpu.gemm(stream, g); };
+}
+
+}  // namespace
+
+std::optional<CacheRows> cache_rows(TokenView queries, TokenView keys) {
+  struct Keys {
+    std::int64_t begin = 0, end = 0, last_position = -1;
+  };
+  std::map<std::int32_t, Keys> caches;
+  std::int64_t row = 0;
+  for (const Interval& i : keys) {
+    if (i.request != kPadding && i.size() > 0) {
+      const auto [at, first] = caches.try_emplace(i.request, Keys{row, row, -1});
+      Keys& cache = at->second;
+      if (cache.end != row) return std::nullopt;
+      cache.end = row + i.size();
+      cache.last_position = std::max(cache.last_position, i.end - 1);
+    }
+    row += i.size();
+  }
+  CacheRows out;
+  std::set<std::int32_t> seen;
+  for (const Interval& i : queries) {
+    const bool padding = i.request == kPadding;
+    if (!padding && i.size() > 1) return std::nullopt;
+    for (std::int64_t p = i.begin; p < i.end; ++p) {
+      const auto cache = padding ? caches.end() : caches.find(i.request);
+      if (!padding) {
+        if (!seen.insert(i.request).second) return std::nullopt;
+      }
+      const bool none = cache == caches.end();
+      if (!none && cache->second.last_position > p) return std::nullopt;
+      out.begin.push_back(none ? 0 : cache->second.begin);
+      out.count.push_back(none ? 0 : static_cast<std::int32_t>(cache->second.end - cache->second.begin));
+    }
+  }
+  return out;
+}
+
+AttendKernel attend_kernel(const Dataflow& flow, const Action& a) {
+  if (a.kv_heads == 0) return AttendKernel::latent_decode;
+  const bool widths = a.qk_dim == a.v_dim && (a.qk_dim == 64 || a.qk_dim == 128);
+  if (widths && a.heads / a.kv_heads <= 64 && cache_rows(flow.token_list(a.queries), flow.token_list(a.keys)))
+    return AttendKernel::decode;
+  return AttendKernel::prefill;
+}
+
+std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a) {
+  if (a.function == Function::silu || a.function == Function::compress)
+    return "scores or compresses KV, which this executor does not do";
+  const auto r = flow.regions_of(a);
+  const std::vector<Shape2d> wanted = r.empty() ? std::vector<Shape2d>{} : shapes(flow, a, r);
+  if (wanted.empty() || wanted.size() != r.size()) return "has " + std::to_string(r.size()) + " regions";
+  const bool headed = a.function == Function::attend || a.function == Function::merge ||
+                      a.function == Function::gemm_per_head;
+  if (headed) {
+    const std::string wrong = wrong_heads(flow, a);
+    if (!wrong.empty()) return wrong;
+    if (a.function == Function::gemm_per_head && r[1].rows % a.heads != 0)
+      return "has weights whose rows its heads do not divide";
+    if (a.function == Function::gemm_per_head && r[1].rows / a.heads % kRowUnit != 0)
+      return "has a width that is no multiple of 8";
+    if (a.function == Function::merge && r.size() / 2 - 1 > kMostParts) return "merges more than 64 parts";
+  }
+  const std::size_t inputs = r.size() - results(a.function);
+  for (std::size_t i = 0; i < r.size(); ++i) {
+    if (!layout.inside(a.rank, r[i])) return "has a region outside its slot";
+    if (Shape2d{r[i].rows, r[i].columns} != wanted[i]) return "has regions that do not fit each other";
+    const bool lse = is_lse(a.function, i);
+    if (layout.number(r[i].slot) != (lse ? Number::fp32 : Number::bf16))
+      return "uses log-sum-exps as other numbers";
+    if (!lse && (r[i].column % kRowUnit != 0 || r[i].columns % kRowUnit != 0))
+      return "has a width that is no multiple of 8";
+    if (lse && a.function == Function::attend && r[i].column % 4 != 0)
+      return "has log-sum-exps that begin at an odd column";
+    for (std::size_t input = 0; i >= inputs && input < inputs; ++input) {
+      if (overlap(r[i], r[input]) && !in_place(a, r, input, i)) return "overwrites what it reads";
+    }
+    for (std::size_t other = inputs; i >= inputs && other < i; ++other) {
+      if (overlap(r[i], r[other])) return "has two outputs in one place";
+    }
+  }
+  return "";
+}
+
+Launch plan_action(const Dataflow& flow, const Layout& layout, const Action& a, double scale, Gpu& gpu,
+                   RankMemory& memory) {
+  std::vector<Block2d> b;
+  for (const Region& r : flow.regions_of(a)) b.push_back(layout.block(a.rank, r));
+  if (b[0].rows == 0) return [](Gpu&, Stream) {};
+  switch (a.function) {
+    case Function::attend: {
+      const double used = scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(a.qk_dim));
+      const Attend attend{flow, a, b[0], b[1], b[2], b[3], static_cast<float>(used), gpu, memory};
+      const AttendKernel kernel = attend_kernel(flow, a);
+      return kernel == AttendKernel::prefill  ? attend.prefill()
+             : kernel == AttendKernel::decode ? attend.decode()
+                                              : attend.latent_decode();
+    }
+    case Function::merge:
+      return plan_merge(a, b);
+    case Function::gemm:
+    case Function::gemm_per_head:
+      return plan_gemm(a, b);
+    case Function::swiglu:
+    case Function::rms_norm:
+    case Function::add:
+    case Function::silu:
+    case Function::compress:
+      break;
+  }
+  const Block2d &last = b.back(), &second = b[1];
+  const bool adds = a.function == Function::add;
+  const RowArguments row{b[0].bf16(), adds ? second.bf16() : nullptr, last.bf16(), last.rows, last.columns,
+                         b[0].pitch,  adds ? second.pitch : 0,        last.pitch};
+  if (adds) return [row](Gpu& on, Stream stream) { on.add(stream, row); };
+  if (a.function == Function::swiglu) return [row](Gpu& on, Stream stream) { on.swiglu(stream, row); };
+  return [row](Gpu& on, Stream stream) { on.rms_norm(stream, row); };
+}
+
+}  // namespace shardline

@@ -1,0 +1,388 @@
+#include "hardware/cost/calibrated_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/moe.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr double kColdCache = 2;     // MB: a layer's cache is not in L2 when its turn comes
+constexpr double kExchangeSms = 24;  // set apart for dispatch and combine, as in DeepEP's own example
+
+std::size_t at(Dtype t) { return static_cast<std::size_t>(t); }
+
+// With the scales of its blocks, as the fits count FP4.
+double stored_bytes(Dtype t) { return t == Dtype::fp4 ? 0.5 + 1.0 / 16 : bytes_per_element(t); }
+
+bool rotates(const KernelFit& f) { return f.words[2].starts_with("torch_flow"); }
+
+// Axes of a form that grow with the tokens of an op.
+std::vector<std::size_t> growing_axes(std::string_view family) {
+  if (family == "nccl" || family == "allreduce") return {1};
+  // More keys per sequence, or more sequences; more rows, or longer ones.
+  if (family == "attention_prefill" || family == "mla_prefill" || family == "alltoall") return {0, 1};
+  return {0};
+}
+
+// Each knot becomes the least of those from it on along the axes: what lies between two knots is then below
+// all that follows, too.
+void lower(Correction& c, const std::vector<std::size_t>& axes) {
+  if (c.empty()) return;
+  for (const std::size_t axis : axes) {
+    std::size_t stride = 1;
+    for (std::size_t a = axis + 1; a < c.knots.size(); ++a) stride *= static_cast<std::size_t>(c.knots[a]);
+    const auto knots = static_cast<std::size_t>(c.knots[axis]);
+    for (std::size_t i = c.values.size(); i-- > 0;) {
+      if (i / stride % knots + 1 < knots) c.values[i] = std::min(c.values[i], c.values[i + stride]);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Basis b) {
+  constexpr std::array<std::string_view, kBases> names{"none", "measured", "fitted", "extrapolated",
+                                                       "assumed"};
+  return names[static_cast<std::size_t>(b)];
+}
+
+// Of several kernels a preferred one, else that with most measured shapes; '*' stands for any word.
+CalibratedCost::Use CalibratedCost::use(const char* family,
+                                        std::initializer_list<std::string_view> words) const {
+  Use best;
+  const std::vector<std::string>& prefer = system_->calibration.prefer;
+  const auto preferred = [&](const KernelFit& f) {
+    return std::find_first_of(f.words.begin(), f.words.end(), prefer.begin(), prefer.end()) != f.words.end();
+  };
+  const auto before = [&](const KernelFit& a, const KernelFit& b) {
+    return preferred(a) != preferred(b) ? preferred(a) : a.alone.rows > b.alone.rows;
+  };
+  for (const KernelFit& f : system_->calibration.fits) {
+    if (f.form->family != std::string_view(family)) continue;
+    bool same = true;
+    std::size_t i = 0;
+    for (const std::string_view w : words) {
+      same = same && (w == "*" || f.words[i] == w);
+      ++i;
+    }
+    if (!same || (best && !before(f, *best.fit))) continue;
+    Use u;
+    if (!f.form->context(f.words, *system_, u.context)) continue;
+    u.fit = &f;
+    u.parameters = f.parameters;
+    u.correction = f.correction;
+    if (pricing_ == Pricing::floor) lower(u.correction, growing_axes(family));
+    for (std::size_t p = 0; p < f.parameters.size(); ++p) {
+      const std::string_view name = f.form->parameters[p].name;
+      if (name == "l2") u.parameters[p] = std::min(u.parameters[p], kColdCache);
+      // Padding falls where tokens fill it: all else rises with them.
+      if (name == "pad" && pricing_ == Pricing::floor) u.parameters[p] = 0;
+    }
+    best = std::move(u);
+  }
+  return best;
+}
+
+CalibratedCost::Use CalibratedCost::narrowed(const Use& from, Dtype stored, Dtype known) const {
+  Use u = from;
+  if (u && stored != known) {
+    u.context.b_bytes = stored_bytes(stored);
+    u.altered = true;
+  }
+  return u;
+}
+
+// Routing with equal loads tells most about the kernel; how unequal they are, the schedule says.
+void CalibratedCost::add_experts(Dtype math) {
+  std::vector<std::string_view> types{"nvfp4"};
+  if (math == Dtype::fp8) types = {"fp8", "fp8_block"};
+  if (math == Dtype::bf16) types = {"bf16"};
+  for (const std::string_view type : types) {
+    for (const KernelFit& f : system_->calibration.fits) {
+      if (f.form->family != std::string_view("moe") || f.words[1] != type) continue;
+      const bool plain = f.words[0].find("nongated") != std::string::npos;
+      std::vector<Use>& all = (plain ? plain_experts_ : gated_experts_)[at(math)];
+      const auto same = [&](const Use& u) {
+        return u.fit->words[0] == f.words[0] && u.fit->words[1] == f.words[1];
+      };
+      if (std::any_of(all.begin(), all.end(), same)) continue;
+      Use u = use("moe", {f.words[0], type, "balanced"});
+      if (!u) u = use("moe", {f.words[0], type, "*"});
+      if (u) all.push_back(std::move(u));
+    }
+  }
+}
+
+CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
+    : system_(&system), pricing_(pricing), borrowed_(!system.calibration.like.empty()) {
+  constexpr Dtype kKinds[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16};
+  for (const Dtype math : kKinds) {
+    const bool bf16 = math == Dtype::bf16;
+    Use plain = bf16 ? use("gemm", {"bf16", "*"}) : math == Dtype::fp4 ? use("gemm", {"nvfp4", "*"}) : Use{};
+    if (math == Dtype::fp8) plain = use("gemm", {"fp8", "*"});
+    if (math == Dtype::fp8 && !plain) plain = use("gemm", {"fp8_block", "*"});
+    add_experts(math);
+    for (const Dtype stored : kKinds) {
+      gemm_[at(math)][at(stored)] = narrowed(plain, stored, math);
+    }
+    // Kernels whose cache is FP8 compute in it.
+    for (const Dtype stored : kKinds) {
+      const char* cache = stored == Dtype::bf16 ? "bf16" : "fp8";
+      const Dtype known = stored == Dtype::bf16 ? Dtype::bf16 : Dtype::fp8;
+      Use p = use("attention_prefill", {bf16 ? "bf16" : "fp8", cache, "*"});
+      if (!p) p = use("attention_prefill", {"*", cache, "*"});
+      const Use m = use("mla_prefill", {"kernel", "*", cache, "*"});
+      prefill_[at(math)][at(stored)] = narrowed(p, stored, known);
+      mla_prefill_[at(math)][at(stored)] = narrowed(m, stored, known);
+      // No kernel of these computes in FP4.
+      const Dtype rate = bf16 ? Dtype::bf16 : Dtype::fp8;
+      const char* type = bf16 ? "bf16" : "fp8";
+      absorb_[at(math)][at(stored)] = narrowed(use("mla_bmm", {"mla_gen_pre", type}), stored, rate);
+      expand_[at(math)][at(stored)] = narrowed(use("mla_bmm", {"mla_gen_post", type}), stored, rate);
+    }
+  }
+  for (const Dtype stored : kKinds) {
+    const char* cache = stored == Dtype::bf16 ? "bf16" : "fp8";
+    const Dtype known = stored == Dtype::bf16 ? Dtype::bf16 : Dtype::fp8;
+    decode_[at(stored)] = narrowed(use("attention_decode", {"*", cache, "*"}), stored, known);
+    mla_decode_[at(stored)] = narrowed(use("mla_decode", {"kernel", "*", cache, "*"}), stored, known);
+  }
+  all_reduce_ = use("nccl", {"all_reduce"});
+  engine_all_reduce_ = use("allreduce", {"*", "*"});
+  all_gather_ = use("nccl", {"all_gather"});
+  reduce_scatter_ = use("nccl", {"reduce_scatter"});
+  all_to_all_ = use("nccl", {"alltoall"});
+  send_recv_ = use("nccl", {"sendrecv"});
+  for (const std::string name :
+       {"trtllm_nvlink_two_sided", "deepep_ll", "deepep_normal", "deepep_v050_ll", "deepep_v050_normal"}) {
+    for (const Dtype type : kKinds) {
+      const char* own = type == Dtype::fp4 ? "nvfp4" : type == Dtype::fp8 ? "fp8" : "bf16";
+      Exchange e;
+      e.dispatched = type;
+      e.sms = name.ends_with("_normal") ? kExchangeSms : 0;
+      for (const char* word : {own, "fp8", "bf16", "nvfp4"}) {
+        if (e.dispatch) break;
+        e.prepare = use("alltoall", {name, "prepare", word});
+        e.dispatch = use("alltoall", {name, "dispatch", word});
+        e.combine = use("alltoall", {name, "combine", word});
+        e.dispatch.altered = std::string_view(word) != own;
+      }
+      if (!e.combine) e.combine = use("alltoall", {name, "combine", "bf16"});
+      if (!e.dispatch || !e.combine) continue;
+      if (e.dispatch.altered) e.dispatch.context.a_bytes = stored_bytes(type);
+      exchanges_.push_back(std::move(e));
+    }
+  }
+  if (const Use& g = gemm_[at(Dtype::bf16)][at(Dtype::bf16)]) {
+    const double smallest[] = {1, 64, 64};
+    kernel_ = of(g, smallest).time;
+    memory_ = system.device.memory_bandwidth * std::min(1.0, parameter(g, "e_memory"));
+  }
+}
+
+// The engine takes the fastest kernel; one whose measurements cover the shape comes before one whose do not.
+bool CalibratedCost::better(const FittedPrice& one, const std::optional<FittedPrice>& other) const {
+  if (!other) return true;
+  if (pricing_ == Pricing::floor || one.basis == other->basis) return one.time < other->time;
+  return one.basis < other->basis;
+}
+
+double CalibratedCost::parameter(const Use& u, std::string_view name) {
+  const auto named = [&](const FormParameter& p) { return p.name == name; };
+  const auto all = u.fit->form->parameters;
+  return u.parameters[static_cast<std::size_t>(std::find_if(all.begin(), all.end(), named) - all.begin())];
+}
+
+Basis CalibratedCost::basis(const Use& u, bool outside) const {
+  return outside || u.altered || borrowed_ ? Basis::extrapolated : Basis::measured;
+}
+
+FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x) const {
+  return {Seconds(predict(*u.fit->form, u.context, u.parameters, u.correction, x)),
+          basis(u, u.fit->extrapolates(x, u.context)), u.fit};
+}
+
+// No kernel is faster than the peaks of the device, whatever a form says far from its measurements, or with
+// operands that stayed in L2.
+double CalibratedCost::least(const Op& op, const FormContext& c) const {
+  const bool attend = op.kind == OpKind::attend;
+  double peak = c.flops;
+  // Forms of attention count with the BF16 peak where kernels over a narrow cache may compute in FP8.
+  if (attend && op.dtype != Dtype::bf16) peak = std::max(peak, system_->device.peak[at(Dtype::fp8)].value);
+  return std::max(flops(op).value / peak, (attend ? kv_bytes(op) : weight_bytes(op)).value / c.bandwidth);
+}
+
+// Without its launch, of t0 us, where another op has paid it.
+FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x, const Op& op, double launches,
+                               double t0) const {
+  FittedPrice p = of(u, x);
+  p.time = Seconds(std::max(p.time.value + (launches - 1) * t0 * 1e-6, least(op, u.context)));
+  return p;
+}
+
+std::optional<FittedPrice> CalibratedCost::price(const Op& op, const GroupFabric* group) const {
+  switch (op.kind) {
+    case OpKind::gemm:
+      return op.shape.gemm.experts.held > 0 ? experts(op) : gemm(op);
+    case OpKind::attend:
+      if (op.shape.attend.rectangle) return std::nullopt;
+      return op.shape.attend.tiles > 0 ? prefill(op) : decode(op);
+    case OpKind::launch:
+      return std::nullopt;
+    case OpKind::merge:
+    case OpKind::elementwise:
+    case OpKind::compress:
+      return elementwise(op);
+    default:
+      return group->whole.one_node && op.shape.exchange.experts == 0 ? collective(op, *group)
+             : op.shape.exchange.experts > 0                         ? exchange(op, *group)
+                                                                     : std::nullopt;
+  }
+}
+
+std::optional<FittedPrice> CalibratedCost::gemm(const Op& op) const {
+  const GemmShape& g = op.shape.gemm;
+  // Rows and columns of nothing are not launched.
+  if (!(g.rows > 0 && g.n > 0 && g.k > 0)) return FittedPrice{Seconds(0), Basis::none};
+  constexpr double kWidth = 128, kRank = 512;
+  const bool batched = op.part == Part::qkv || op.part == Part::attention;
+  const bool absorb = g.k == kWidth && g.n == kRank, expand = g.k == kRank && g.n == kWidth;
+  if (batched && (absorb || expand)) {
+    const Use& u = (absorb ? absorb_ : expand_)[at(op.math)][at(op.dtype)];
+    const double x[] = {g.rows / g.copies, g.copies};
+    if (u) return of(u, x, op, op.launches, u.parameters[0]);
+  }
+  const Use& u = gemm_[at(op.math)][at(op.dtype)];
+  if (!u) return std::nullopt;
+  // Several matrices side by side do the work, and read the bytes, of one as wide as all of them.
+  const double x[] = {g.rows / g.copies, g.n * g.copies, g.k};
+  if (op.launches > 0) return of(u, x, op, op.launches, u.parameters[0]);
+  // Part of another kernel, whose pipeline it fills further: work and bytes at the fit's rates.
+  const double compute = flops(op).value / (u.context.flops * std::min(1.0, parameter(u, "e_compute")));
+  const double memory =
+      weight_bytes(op).value / (u.context.bandwidth * std::min(1.0, parameter(u, "e_memory")));
+  return FittedPrice{Seconds(std::max(compute, memory)), worse(Basis::fitted, basis(u, false)), u.fit};
+}
+
+std::optional<FittedPrice> CalibratedCost::experts(const Op& op) const {
+  const GemmShape& g = op.shape.gemm;
+  const ExpertShape& e = g.experts;
+  MoeLoad load;
+  load.tokens = e.tokens;
+  load.hidden = e.hidden;
+  load.width = e.inner;
+  load.held = e.held;
+  load.rows = std::max(g.rows, 1e-3);
+  load.active = std::max(g.copies, 1e-3);
+  double where[kMostAxes];
+  moe_coordinates(load, where);
+  // The forms are of the whole layer; each product gets its share of the arithmetic.
+  const double share = g.k * g.n / (e.matrices * e.hidden * e.inner);
+  std::optional<FittedPrice> best;
+  for (const Use& u : (e.matrices > 2 ? gated_experts_ : plain_experts_)[at(op.math)]) {
+    const std::span axes(where, u.fit->form->axes.size());
+    FormContext context = u.context;
+    if (op.dtype != op.math) context.b_bytes = stored_bytes(op.dtype);
+    const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
+    const FittedPrice p{Seconds(std::max(whole * share, least(op, context))),
+                        basis(u, op.dtype != op.math || u.fit->outside(axes)), u.fit};
+    if (better(p, best)) best = p;
+  }
+  return best;
+}
+
+std::optional<FittedPrice> CalibratedCost::decode(const Op& op) const {
+  const AttendShape& a = op.shape.attend;
+  if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
+  const double length = a.pairs / a.q_rows, rows = a.kernel_rows > 0 ? a.kernel_rows : a.q_rows;
+  constexpr double kRank = 512, kLatent = 576;
+  constexpr std::size_t kOfOneHead = 6;  // t0_mha: a query head per KV head is another kernel
+  const bool mla = a.qk_dim == kLatent && a.v_dim == kRank;
+  const Use& u = (mla ? mla_decode_ : decode_)[at(op.dtype)];
+  const double heads_kv = a.kv_elements / (a.qk_dim + a.v_dim);
+  const double gqa[] = {rows, length, a.q_heads, heads_kv, a.qk_dim, 0};
+  const double latent[] = {rows, length, a.q_heads};
+  const auto x = mla ? std::span<const double>(latent) : std::span<const double>(gqa);
+  if (!u || (!mla && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
+  FittedPrice p = of(u, x);
+  // The measured kernel merges its splits too: no second launch.
+  const double launches = std::min(1.0, op.launches);
+  const double t0 = u.parameters[!mla && a.q_heads == heads_kv ? kOfOneHead : 0] * 1e-6;
+  const double work = p.time.value - t0, peak = least(op, u.context);
+  if (pricing_ == Pricing::floor && a.kernel_rows > 0) {
+    // Chunks that are a row longer come first, so the first k of n never take less than k/n of the kernel:
+    // all that a path through the schedule, which enters at the first, can contain. Of a chunk's own rows
+    // nothing may count, or the longer ones together with n-k equal parts were more than the kernel.
+    const double whole = peak * rows / a.q_rows;
+    p.time = Seconds(std::max(work, whole) / a.chunks +
+                     launches * std::max(0.0, t0 - std::max(0.0, whole - work)));
+    return p;
+  }
+  p.time = Seconds(std::max(work * (a.q_rows / rows) + launches * t0, peak));
+  return p;
+}
+
+std::optional<FittedPrice> CalibratedCost::prefill(const Op& op) const {
+  const AttendShape& a = op.shape.attend;
+  if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
+  const bool mla = a.qk_dim != a.v_dim;
+  constexpr double kQk = 192, kV = 128;  // the form counts bytes with these
+  if (mla && (a.qk_dim != kQk || a.v_dim != kV)) return std::nullopt;
+  const Use& u = (mla ? mla_prefill_ : prefill_)[at(op.math)][at(op.dtype)];
+  if (!u) return std::nullopt;
+  double where[kMostAxes];
+  prefill_coordinates(a.pairs, a.q_rows, a.tiles * a.q_heads, where);
+  double seconds = 0;
+  if (mla) {
+    where[2] = std::log2(a.q_heads);
+    seconds = mla_prefill_seconds(a, u.context, u.parameters);
+  } else {
+    where[2] = std::log2(std::max(1.0, a.q_heads * (a.qk_dim + a.v_dim) / a.kv_elements));
+    where[3] = std::log2(a.qk_dim);
+    const auto kernel = static_cast<PrefillKernel>(u.context.variant[0]);
+    seconds = prefill_seconds(prefill_work(a, kernel, u.context), u.context, u.parameters);
+  }
+  const std::span axes(where, u.fit->form->axes.size());
+  seconds *= std::exp(u.correction.at(axes));
+  seconds = std::max(seconds + (op.launches - 1) * u.parameters[0] * 1e-6, least(op, u.context));
+  FittedPrice p{Seconds(seconds), basis(u, u.fit->outside(axes)), u.fit};
+  // No cached prefix and no block of a ring was measured.
+  if (!a.whole) p.basis = worse(p.basis, Basis::fitted);
+  return p;
+}
+
+bool CalibratedCost::absorbed(Within within) const {
+  const auto any = [](const auto& uses, auto holds) {
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& u) { return u && holds(*u.fit); });
+  };
+  const auto yes = [](const KernelFit&) { return true; };
+  switch (within) {
+    case Within::own:
+      return false;
+    case Within::gemm:
+      return any(gemm_[at(Dtype::fp8)], yes) || any(gemm_[at(Dtype::fp4)], yes);
+    case Within::prefill_attention:
+      return any(prefill_[at(Dtype::bf16)], rotates);
+    case Within::decode_attention:
+      return any(decode_, rotates);
+    case Within::decode_merge:
+      return any(decode_, yes);
+    case Within::experts:
+      return any(gated_experts_[at(Dtype::bf16)], yes);
+  }
+  return false;
+}
+
+std::optional<FittedPrice> CalibratedCost::elementwise(const Op& op) const {
+  if (op.drive != Drive::graph && op.drive != Drive::eager) return std::nullopt;
+  if (absorbed(op.within)) return FittedPrice{Seconds(0), Basis::none};
+  if (kernel_ <= Seconds(0)) return std::nullopt;
+  const Seconds time = kernel_ * op.launches + Bytes(op.shape.elementwise.bytes) / memory_;
+  return FittedPrice{time, time > Seconds(0) ? borrowed_ ? Basis::extrapolated : Basis::fitted : Basis::none};
+}
+
+}  // namespace shardline

@@ -1,0 +1,95 @@
+// Ops priced by the fitted cost forms of a system. hardware/README.md [H50]-[H57].
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "hardware/collectives/collective.hpp"
+#include "hardware/cost/forms/prefill.hpp"
+#include "hardware/machine/system.hpp"
+
+namespace shardline {
+
+/// What a price rests on, the best first.
+enum class Basis : std::uint8_t {
+  none,          // nothing is charged
+  measured,      // a fitted form, within the shapes that were measured on this system
+  fitted,        // fitted parameters of this system, for an op that was not measured itself
+  extrapolated,  // a fitted form outside of those shapes, or another system's fit
+  assumed,       // the system file's parameters alone
+};
+inline constexpr std::size_t kBases = 5;
+std::string_view to_string(Basis basis);
+constexpr Basis worse(Basis a, Basis b) { return a > b ? a : b; }
+
+struct FittedPrice {
+  Seconds time;
+  Basis basis = Basis::measured;
+  const KernelFit* fit = nullptr;  // that the time is from; none where it follows from several
+};
+
+/// exact: what the forms say. floor: at most what they say of this op or of one with more tokens [H57];
+/// fitted times themselves need not rise with the tokens.
+enum class Pricing : std::uint8_t { exact, floor };
+
+class CalibratedCost {
+ public:
+  /// Keeps a reference to the system, whose calibration must not be empty.
+  explicit CalibratedCost(const System& system, Pricing pricing = Pricing::exact);
+
+  /// Nothing where no form covers the op: it is then priced by the system file's parameters. `group` of
+  /// communication.
+  std::optional<FittedPrice> price(const Op& op, const GroupFabric* group) const;
+
+ private:
+  // A fit with the context it is used in.
+  struct Use {
+    const KernelFit* fit = nullptr;
+    FormContext context;
+    std::vector<double> parameters;
+    Correction correction;
+    bool altered = false;  // used for a data type that was not measured
+    explicit operator bool() const { return fit != nullptr; }
+  };
+  struct Exchange {  // one implementation of dispatch and combine
+    Use prepare, dispatch, combine;
+    Dtype dispatched = Dtype::bf16;
+    double sms = 0;
+  };
+  using ByDtype = std::array<Use, 4>;
+
+  Use use(const char* family, std::initializer_list<std::string_view> words) const;
+  void add_experts(Dtype math);
+  Use narrowed(const Use& from, Dtype stored, Dtype known) const;
+  FittedPrice of(const Use& use, std::span<const double> x) const;
+  FittedPrice of(const Use& use, std::span<const double> x, const Op& op, double launches, double t0) const;
+  double least(const Op& op, const FormContext& context) const;
+  Basis basis(const Use& use, bool outside) const;
+  static double parameter(const Use& use, std::string_view name);
+
+  std::optional<FittedPrice> gemm(const Op& op) const;
+  std::optional<FittedPrice> experts(const Op& op) const;
+  std::optional<FittedPrice> decode(const Op& op) const;
+  std::optional<FittedPrice> prefill(const Op& op) const;
+  std::optional<FittedPrice> elementwise(const Op& op) const;
+  std::optional<FittedPrice> collective(const Op& op, const GroupFabric& group) const;
+  std::optional<FittedPrice> exchange(const Op& op, const GroupFabric& group) const;
+  bool absorbed(Within within) const;
+
+  bool better(const FittedPrice& one, const std::optional<FittedPrice>& other) const;
+
+  const System* system_;
+  Pricing pricing_;
+  bool borrowed_;
+  // By arithmetic, then by what is stored.
+  std::array<ByDtype, 4> gemm_, prefill_, mla_prefill_, absorb_, expand_;
+  std::array<std::vector<Use>, 4> gated_experts_, plain_experts_;  // by arithmetic; kernels to choose from
+  ByDtype decode_, mla_decode_;                                    // by what is stored
+  Use all_reduce_, engine_all_reduce_, all_gather_, reduce_scatter_, all_to_all_, send_recv_;
+  std::vector<Exchange> exchanges_;
+  Seconds kernel_{0};  // floor of a kernel; zero: unknown
+  BytesPerSecond memory_{0};
+};
+
+}  // namespace shardline

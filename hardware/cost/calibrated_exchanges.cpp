@@ -1,0 +1,97 @@
+// Collectives, dispatch and combine by fitted forms. hardware/README.md [H55].
+#include <algorithm>
+#include <cmath>
+
+#include "hardware/cost/calibrated_cost.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr double kShortestMessage = 256;  // bytes: shorter ones were not measured and cost as much
+
+}  // namespace
+
+std::optional<FittedPrice> CalibratedCost::collective(const Op& op, const GroupFabric& group) const {
+  const double n = group.size, bytes = op.shape.exchange.bytes;
+  std::optional<FittedPrice> best;
+  const auto consider = [&](const Use& u, std::span<const double> x, Basis at_best = Basis::measured) {
+    if (!u) return;
+    FittedPrice p = of(u, x);
+    p.basis = worse(p.basis, at_best);
+    if (better(p, best)) best = p;
+  };
+  // The engine's kernels of dispatch and combine, where every row goes to, or comes from, every rank.
+  const auto engine = [&](double row_bytes, bool combine) {
+    if (op.drive != Drive::graph || op.shape.exchange.rows <= 0) return;
+    const double rows = std::max(1.0, op.shape.exchange.rows);
+    const double width = std::max(row_bytes / rows, kShortestMessage) / 2;
+    for (const Exchange& e : exchanges_) {
+      if (e.dispatched != Dtype::bf16 || !e.prepare) continue;
+      const double x[] = {n, 1, rows, width, n, n, e.sms};
+      consider(combine ? e.combine : e.dispatch, std::span(x), Basis::fitted);
+    }
+  };
+  const auto message = [&](double size) { return std::array{n, std::max(size, kShortestMessage)}; };
+  switch (op.kind) {
+    case OpKind::all_reduce:
+      consider(engine_all_reduce_, message(bytes));
+      consider(all_reduce_, message(bytes));
+      break;
+    case OpKind::all_gather:
+      consider(all_gather_, message(bytes * n));
+      engine(bytes, false);
+      break;
+    case OpKind::reduce_scatter:
+      consider(reduce_scatter_, message(bytes));
+      engine(bytes / n, true);
+      break;
+    case OpKind::all_to_all:
+      consider(all_to_all_, message(bytes * n / (n - 1)));
+      engine(bytes / (n - 1), false);
+      break;
+    case OpKind::send_recv:
+      if (send_recv_) {
+        consider(send_recv_, message(bytes));
+      } else if (all_to_all_) {
+        // Two ranks that exchange halves send each other one message.
+        best = of(all_to_all_, std::array{2.0, std::max(2 * bytes, kShortestMessage)});
+        best->basis = worse(best->basis, Basis::fitted);
+      }
+      break;
+    default:
+      break;
+  }
+  return best;
+}
+
+std::optional<FittedPrice> CalibratedCost::exchange(const Op& op, const GroupFabric& group) const {
+  const ExchangeShape& s = op.shape.exchange;
+  const double members = group.whole.one_node ? group.size : group.whole.members_per_node;
+  const double nodes = group.whole.one_node ? 1 : std::max(1.0, group.size / std::max(1.0, members));
+  const double x[] = {double(group.size), nodes, std::max(1.0, s.rows), s.width, s.topk, s.experts, 0};
+  std::optional<FittedPrice> best, both;
+  for (const Exchange& e : exchanges_) {
+    // An implementation inside a domain has no way out of it.
+    if (e.dispatched != s.dispatched || (nodes > 1 && e.dispatch.context.network <= 0)) continue;
+    std::array<double, 7> own{};
+    std::copy(std::begin(x), std::end(x), own.begin());
+    own[6] = e.sms;
+    FittedPrice there = of(e.dispatch, own);
+    if (e.prepare) {
+      const FittedPrice prepared = of(e.prepare, own);
+      there = {there.time + prepared.time, worse(there.basis, prepared.basis)};
+    }
+    const FittedPrice back = of(e.combine, own);
+    const FittedPrice one = s.combine ? back : there;
+    // Both directions are of one implementation.
+    const FittedPrice judged{there.time + back.time, worse(there.basis, back.basis)};
+    if (!better(pricing_ == Pricing::floor ? one : judged, pricing_ == Pricing::floor ? best : both))
+      continue;
+    both = judged;
+    best = one;
+  }
+  return best;
+}
+
+}  // namespace shardline

@@ -1,0 +1,241 @@
+#include "hardware/cost/calibration.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+namespace shardline {
+
+namespace {
+
+constexpr double kMost = std::numeric_limits<double>::max();
+constexpr std::size_t kMostKnots = 10000;
+constexpr double kThousandths = 1000;
+constexpr double kRangeRounding = 1e-3;  // doublings: files hold six digits
+
+std::vector<double> numbers(const Reader& r, std::size_t count, double lowest, double highest) {
+  const std::vector<Reader> items = r.items();
+  std::vector<double> out;
+  for (const Reader& item : items) out.push_back(item.number(lowest, highest));
+  if (items.size() != count) {
+    r.fault(fmt::format("{} values, but {} are needed", items.size(), count));
+    out.resize(count, lowest);
+  }
+  return out;
+}
+
+/// Integers separated by blanks, in thousandths.
+std::vector<double> thousandths(const Reader& r, std::size_t count) {
+  const std::string text = r.text();
+  std::vector<double> out;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    if (*at == ' ' || *at == '\n') {
+      ++at;
+      continue;
+    }
+    int value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || (next < end && *next != ' ' && *next != '\n')) {
+      r.fault(fmt::format("\"{}\" is no integer", std::string(at, std::find(at, end, ' '))));
+      return std::vector<double>(count, 0);
+    }
+    out.push_back(value / kThousandths);
+    at = next;
+  }
+  if (out.size() != count) {
+    r.fault(fmt::format("{} values, but the knots make {}", out.size(), count));
+    out.assign(count, 0);
+  }
+  return out;
+}
+
+FitError read_error(const Reader& r) {
+  FitError e;
+  e.rows = static_cast<std::size_t>(r.at("rows").integer(0, 1'000'000'000));
+  e.median = r.at("median").number(0, kMost);
+  e.p90 = r.at("p90").number(0, kMost);
+  e.worst = r.at("worst").number(0, kMost);
+  e.bias = r.at("bias").number(-1, kMost);
+  r.no_other_keys();
+  return e;
+}
+
+Correction read_correction(const Reader& r, std::size_t axes) {
+  Correction c;
+  c.smoothing = r.at("smoothing").number(0, kMost);
+  c.first = numbers(r.at("first"), axes, -100, 100);
+  c.step = numbers(r.at("step"), axes, 1e-6, 100);
+  std::size_t all = 1;
+  for (const double k : numbers(r.at("knots"), axes, 1, static_cast<double>(kMostKnots))) {
+    c.knots.push_back(static_cast<int>(k));
+    all = std::min(all * static_cast<std::size_t>(k), kMostKnots + 1);
+  }
+  if (all > kMostKnots) {
+    r.fault(fmt::format("more than {} knots", kMostKnots));
+    return {};
+  }
+  c.values = thousandths(r.at("values"), all);
+  r.no_other_keys();
+  return c;
+}
+
+KernelFit read_fit(const Reader& r) {
+  KernelFit f;
+  std::vector<std::string> names;
+  for (const Form& form : forms()) names.emplace_back(form.family);
+  f.form = &forms()[std::min(r.at("family").one_of(names), names.size() - 1)];
+  if (r.at("family").text() != f.form->family) {  // what follows depends on it
+    r.allow_other_keys();
+    return f;
+  }
+  if (const auto variant = r.find("variant")) {
+    for (const char* word : f.form->words) {
+      const auto w = variant->find(word);
+      f.words.push_back(w ? w->text() : "");
+    }
+    variant->no_other_keys();
+  } else {
+    f.words.resize(f.form->words.size());
+  }
+  const Reader parameters = r.at("parameters");
+  for (const FormParameter& p : f.form->parameters) {
+    const Reader one = parameters.at(p.name);
+    const std::vector<double> v = numbers(one, 3, 0, kMost);  // value, low, high
+    if (one.items().size() == 3 && (!(v[0] > 0) || v[1] > v[0] || v[2] < v[0]))
+      one.fault("expected [value, low, high], low <= value <= high");
+    f.parameters.push_back(v[0]);
+    f.low.push_back(v[1]);
+    f.high.push_back(v[2]);
+  }
+  parameters.no_other_keys();
+  const std::size_t axes = f.form->axes.size();
+  const Reader range = r.at("range");
+  for (std::size_t a = 0; a < axes; ++a) {
+    const std::vector<double> v = numbers(range.at(f.form->axes[a].name), 2, -100, 100);
+    f.range_low.push_back(v[0]);
+    f.range_high.push_back(v[1]);
+  }
+  range.no_other_keys();
+  const Reader error = r.at("error");
+  f.roofline = read_error(error.at("roofline"));
+  f.alone = read_error(error.at("form"));
+  f.corrected = read_error(error.at("corrected"));
+  error.no_other_keys();
+  if (const auto c = r.find("correction")) f.correction = read_correction(*c, axes);
+  r.no_other_keys();
+  return f;
+}
+
+std::string list(const std::vector<double>& values) {
+  std::string out;
+  for (const double v : values) out += fmt::format("{}{:.6g}", out.empty() ? "" : ", ", v);
+  return "[" + out + "]";
+}
+
+std::string error_text(const FitError& e) {
+  return fmt::format("{{rows: {}, median: {:.4g}, p90: {:.4g}, worst: {:.4g}, bias: {:.4g}}}", e.rows,
+                     e.median, e.p90, e.worst, e.bias);
+}
+
+std::string quoted(const std::string& s) {
+  std::string out = "\"";
+  for (const char c : s) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+std::string KernelFit::name() const {
+  std::string out(form->family);
+  for (const std::string& word : words) out += word.empty() ? "" : " " + word;
+  return out;
+}
+
+bool KernelFit::extrapolates(std::span<const double> x, const FormContext& context) const {
+  double at[kMostAxes];
+  form->coordinates(x, context, at);
+  return outside(std::span(at, form->axes.size()));
+}
+
+bool KernelFit::outside(std::span<const double> at) const {
+  for (std::size_t a = 0; a < at.size(); ++a) {
+    if (at[a] < range_low[a] - kRangeRounding || at[a] > range_high[a] + kRangeRounding) return true;
+  }
+  return false;
+}
+
+Calibration read_calibration(const Reader& r) {
+  Calibration c;
+  c.source = r.at("source").text();
+  c.hash = r.at("hash").text();
+  c.date = r.at("date").text();
+  c.version = r.at("version").text();
+  for (const Reader& item : r.at("fits").items()) {
+    c.fits.push_back(read_fit(item));
+    const KernelFit& last = c.fits.back();
+    const auto same = [&](const KernelFit& f) { return f.form == last.form && f.words == last.words; };
+    if (std::count_if(c.fits.begin(), c.fits.end(), same) > 1)
+      item.fault("this family and variant stand here twice");
+  }
+  r.no_other_keys();
+  return c;
+}
+
+std::string calibration_yaml(const Calibration& c) {
+  std::string out =
+      fmt::format("calibration:\n  source: {}\n  hash: {}\n  date: {}\n  version: {}\n  fits:\n",
+                  quoted(c.source), quoted(c.hash), quoted(c.date), quoted(c.version));
+  for (const KernelFit& f : c.fits) {
+    out += fmt::format("    - family: {}\n", f.form->family);
+    std::string variant;
+    for (std::size_t i = 0; i < f.words.size(); ++i)
+      variant += fmt::format("{}{}: {}", variant.empty() ? "" : ", ", f.form->words[i], quoted(f.words[i]));
+    if (!variant.empty()) out += fmt::format("      variant: {{{}}}\n", variant);
+    out += "      parameters:  # value, 95 % confidence\n";
+    for (std::size_t i = 0; i < f.parameters.size(); ++i)
+      out += fmt::format(
+          "        {}: {}  # {}\n", f.form->parameters[i].name,
+          list({f.parameters[i], std::min(f.low[i], f.parameters[i]), std::max(f.high[i], f.parameters[i])}),
+          f.form->parameters[i].unit);
+    std::string range;
+    for (std::size_t a = 0; a < f.range_low.size(); ++a)
+      range += fmt::format("{}{}: {}", range.empty() ? "" : ", ", f.form->axes[a].name,
+                           list({f.range_low[a], f.range_high[a]}));
+    out += fmt::format("      range: {{{}}}  # log2\n", range);
+    out += fmt::format(
+        "      error:  # on rows that the fit had not seen\n        roofline: {}\n        form: {}\n        "
+        "corrected: {}\n",
+        error_text(f.roofline), error_text(f.alone), error_text(f.corrected));
+    if (f.correction.empty()) continue;
+    std::string knots, values;
+    for (const int k : f.correction.knots) knots += fmt::format("{}{}", knots.empty() ? "" : ", ", k);
+    std::size_t column = 0;
+    for (const double v : f.correction.values) {
+      const std::string text = fmt::format("{}", std::lround(v * kThousandths));
+      if (column + text.size() > 100) {
+        values += "\n          ";
+        column = 0;
+      } else if (!values.empty()) {
+        values += " ";
+      }
+      values += text;
+      column += text.size() + 1;
+    }
+    out += fmt::format(
+        "      correction:  # ln(measured / form) in thousandths\n        smoothing: {:.6g}\n        first: "
+        "{}\n"
+        "        step: {}\n        knots: [{}]\n        values: >-\n          {}\n",
+        f.correction.smoothing, list(f.correction.first), list(f.correction.step), knots, values);
+  }
+  return out;
+}
+
+}  // namespace shardline

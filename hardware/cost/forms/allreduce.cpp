@@ -1,0 +1,56 @@
+// An engine's own all-reduce inside one NVLink domain. hardware/README.md [H42].
+#include <cmath>
+#include <string>
+
+#include "hardware/cost/forms/forms.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr const char* kNumbers[] = {"gpus", "message_bytes"};
+constexpr const char* kWords[] = {"implementation", "dtype"};
+constexpr FormParameter kParameters[] = {
+    {"t0", "us", 0.5, 3, 30},             // launch, flags
+    {"alpha", "us", 0.01, 0.3, 5},        // per doubling of the group
+    {"e_one_shot", "1", 0.05, 0.6, 1.5},  // of the link, everyone reads everything
+    {"switch", "MB", 0.02, 4, 256},       // read by a GPU, from which the library is called instead
+    {"fill", "MB", 1e-4, 1, 100},         // library: bytes in flight while its pipeline fills
+    {"e_two_shot", "1", 0.1, 0.85, 1.5},  // library: of the link
+};
+constexpr FormAxis kAxes[] = {{"gpus", 1}, {"message_bytes", 1}};
+
+bool context(std::span<const std::string>, const System& system, FormContext& out) {
+  out = form_context(system, Dtype::bf16);
+  out.flops = 0;
+  out.bandwidth = out.link;
+  return out.link > 0;
+}
+bool covers(std::span<const double> x) { return x[0] >= 2; }
+double work(std::span<const double>, const FormContext&) { return 0; }
+double traffic(std::span<const double> x, const FormContext&) { return 2 * (x[0] - 1) / x[0] * x[1]; }
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  constexpr double kSharp = 6;
+  const double latency = p[0] + p[1] * std::log2(x[0]);
+  const double all = (x[0] - 1) * x[1];
+  const double beyond = all / (p[3] * 1e6);
+  const double quick = all / c.link * 1e6 / p[2] * (1 + beyond * beyond * beyond * beyond);
+  const double wire = traffic(x, c) / c.link;
+  const double fill = std::sqrt(wire * p[4] * 1e6 / c.link) * 1e6;
+  const double bulk = (wire * 1e6 + fill) / p[5];
+  const double ratio = quick / bulk;
+  const double least = ratio < 1 ? quick * std::pow(1 + std::pow(ratio, kSharp), -1 / kSharp)
+                                 : bulk * std::pow(1 + std::pow(ratio, -kSharp), -1 / kSharp);
+  return 1e-6 * (latency + least);
+}
+void coordinates(std::span<const double> x, const FormContext&, double* out) {
+  out[0] = std::log2(x[0]);
+  out[1] = std::log2(x[1]);
+}
+
+}  // namespace
+
+const Form kAllreduceForm{"allreduce", "H42",  kNumbers, kWords, kParameters, kAxes,
+                          context,     covers, seconds,  work,   traffic,     coordinates};
+
+}  // namespace shardline

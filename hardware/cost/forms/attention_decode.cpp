@@ -1,0 +1,92 @@
+// Decode attention with grouped or multi-head key/value heads: one new token per sequence. hardware/README.md
+// [H23].
+#include <algorithm>
+#include <cmath>
+
+#include "hardware/cost/forms/forms.hpp"
+
+namespace shardline {
+
+namespace {
+
+enum : std::size_t { kBatch, kKvLen, kHeadsQ, kHeadsKv, kHeadDim, kWindow };
+constexpr const char* kNumbers[] = {"batch", "kv_len", "heads_q", "heads_kv", "head_dim", "window"};
+constexpr const char* kWords[] = {"dtype_compute", "dtype_kv", "kernel"};
+
+// Once for groups of query heads, once for one query head per key/value head: another kernel.
+enum : std::size_t { kT0, kStart, kToken, kChunk, kSerial, kCompute, kPerKernel };
+enum : std::size_t { kMemory, kL2, kFew, kGroup, kWide, kSkip, kRepack };
+constexpr FormParameter kParameters[] = {
+    {"t0", "us", 0.5, 7, 50},         // launch
+    {"start", "us", 0.1, 2, 30},      // of a thread block
+    {"token", "ns", 0.1, 8, 300},     // of one token in one thread block
+    {"chunk", "1", 4, 800, 1e6},      // tokens from which on a sequence is split
+    {"serial", "us", 0.1, 10, 60},    // until an SM's loads overlap
+    {"compute", "ns", 0.05, 5, 200},  // of one token on one SM, up to 8 query heads
+    {"t0_mha", "us", 0.5, 7, 50},    {"start_mha", "us", 0.1, 2, 30},   {"token_mha", "ns", 0.1, 8, 300},
+    {"chunk_mha", "1", 4, 800, 1e6}, {"serial_mha", "us", 0.1, 10, 60}, {"compute_mha", "ns", 0.05, 5, 200},
+    {"e_memory", "1", 0.3, 0.9, 1},   // of the HBM peak
+    {"l2", "MB", 2, 30, 300},         // of cache that is still there from the call before
+    {"few", "1", 20, 500, 10000},     // tokens of an SM at which half of `serial` is reached
+    {"group", "1", 0.1, 4, 100},      // rows of query heads beyond 8 that double a start, in eights
+    {"wide", "1", 0.01, 0.5, 100},    // part of start and token that goes with the head's width
+    {"skip", "us", 0.02, 0.3, 100},   // thread blocks that find their tokens before the window
+    {"repack", "us", 0.02, 0.3, 30},  // query heads reordered where there are several sequences and groups
+};
+constexpr FormAxis kAxes[] = {{"ctas", 2.5}, {"tokens", 2.5}, {"group", 3}, {"head_dim", 2}};
+constexpr double kMostGroup = 32;  // beyond it another kernel, 10 to 40 times slower
+constexpr double kTileRows = 8, kSkipTokens = 1024;
+
+double square(double v) { return v * v; }
+double tokens(std::span<const double> x) {
+  return x[kWindow] > 0 ? std::min(x[kKvLen], x[kWindow]) : x[kKvLen];
+}
+
+bool context(std::span<const std::string> words, const System& system, FormContext& out) {
+  out = form_context(system, Dtype::bf16);
+  out.b_bytes = words[1] == "fp8" ? 1 : 2;
+  return out.flops > 0 && words[0] == "bf16" && (words[1] == "bf16" || words[1] == "fp8");
+}
+bool covers(std::span<const double> x) { return x[kHeadsQ] <= kMostGroup * x[kHeadsKv]; }
+double work(std::span<const double> x, const FormContext&) {
+  return 4 * x[kBatch] * x[kHeadsQ] * x[kHeadDim] * tokens(x);
+}
+double traffic(std::span<const double> x, const FormContext& c) {
+  return 2 * x[kBatch] * x[kHeadDim] * (x[kHeadsKv] * tokens(x) * c.b_bytes + x[kHeadsQ] * c.a_bytes);
+}
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  const double group = x[kHeadsQ] / x[kHeadsKv];
+  const bool mha = x[kHeadsQ] == x[kHeadsKv];
+  const auto own = p.subspan(mha ? kPerKernel : kT0, kPerKernel), all = p.subspan(2 * kPerKernel);
+  const double n = tokens(x), ctas = x[kBatch] * x[kHeadsKv], waves = ctas / c.sms, per_sm = waves * n;
+  const double dim = x[kHeadDim] / 128, wide = (1 + all[kWide] * dim) / (1 + all[kWide]);
+  const double rows = std::sqrt(square(kTileRows) + square(group)) / kTileRows;
+
+  const double start = own[kStart] * wide * (1 + (rows - 1) / all[kGroup]);
+  const double later_starts = start * (std::sqrt(1 + square(waves)) - 1);
+  const double chain = own[kToken] * 1e-3 * wide * n / (1 + n / own[kChunk]);
+  const double bytes = traffic(x, c), beyond = square(square(bytes / (all[kL2] * 1e6)));
+  const double memory = bytes * beyond / (1 + beyond) / (all[kMemory] * c.bandwidth) * 1e6;
+  const double compute = own[kCompute] * 1e-3 * per_sm * rows * dim;
+  const double serial = own[kSerial] * square(per_sm) / (square(per_sm) + square(all[kFew]));
+  const double stream = std::sqrt(std::hypot(square(memory), square(compute))) + serial;
+  const double outside = ctas * (x[kKvLen] - n) / (c.sms * kSkipTokens);
+  const double repack = !mha && x[kBatch] > 1 && x[kHeadsKv] > 1 ? all[kRepack] : 0;
+  return 1e-6 * (own[kT0] + start + repack + all[kSkip] * outside / (1 + outside) +
+                 std::sqrt(square(later_starts) + square(stream) + square(chain)));
+}
+void coordinates(std::span<const double> x, const FormContext&, double* out) {
+  out[0] = std::log2(x[kBatch] * x[kHeadsKv]);
+  out[1] = std::log2(tokens(x));
+  // Apart from groups, so that the correction of one kernel does not lean on the other.
+  out[2] = x[kHeadsQ] == x[kHeadsKv] ? -2 : std::log2(x[kHeadsQ] / x[kHeadsKv]);
+  out[3] = std::log2(x[kHeadDim]);
+}
+
+}  // namespace
+
+const Form kAttentionDecodeForm{
+    "attention_decode", "H23", kNumbers, kWords, kParameters, kAxes, context, covers, seconds, work, traffic,
+    coordinates};
+
+}  // namespace shardline

@@ -1,0 +1,35 @@
+// A smooth factor on top of a cost form.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "hardware/cost/forms/form.hpp"
+
+namespace shardline {
+
+/// log(measured / form) on a grid over the form's axes, linear between knots, constant beyond them.
+struct Correction {
+  std::vector<double> first, step;  // per axis, log2
+  std::vector<int> knots;           // per axis
+  std::vector<double> values;       // last axis fastest; empty: none
+  double smoothing = 0;
+  bool empty() const { return values.empty(); }
+  /// Natural logarithm of the factor; one coordinate per axis.
+  double at(std::span<const double> coordinates) const;
+};
+
+/// Knots that a point lies between, two per axis, and their weights.
+struct CorrectionCorners {
+  std::array<int, 1 << kMostAxes> knot;
+  std::array<double, 1 << kMostAxes> weight;
+  int count = 0;
+};
+CorrectionCorners correction_corners(const Correction& c, std::span<const double> coordinates);
+
+/// Form times correction, in seconds.
+double predict(const Form& form, const FormContext& context, std::span<const double> parameters,
+               const Correction& correction, std::span<const double> x);
+
+}  // namespace shardline

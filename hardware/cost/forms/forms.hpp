@@ -1,0 +1,23 @@
+// One form per file; the table of all is in forms.cpp.
+#pragma once
+
+#include "hardware/cost/forms/form.hpp"
+#include "hardware/machine/system.hpp"
+
+namespace shardline {
+
+extern const Form kGemmForm;
+extern const Form kAttentionDecodeForm;
+extern const Form kMlaDecodeForm;
+extern const Form kMlaBmmForm;
+extern const Form kAttentionPrefillForm;
+extern const Form kMlaPrefillForm;
+extern const Form kNcclForm;
+extern const Form kAllreduceForm;
+extern const Form kAlltoallForm;
+extern const Form kMoeForm;
+
+/// Rates of a system for arithmetic in `math`; elements of two bytes.
+FormContext form_context(const System& system, Dtype math);
+
+}  // namespace shardline

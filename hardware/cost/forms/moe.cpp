@@ -1,0 +1,115 @@
+// Grouped expert GEMMs of one rank, with the permutation of their tokens. hardware/README.md [H44].
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/moe.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Rows that an expert's tokens are padded to. Not fitted: few tokens cost the same per expert whether weights
+// or padded rows limit them, so no measurement of one device tells tile from achieved bandwidth.
+constexpr double kTile = 64;
+
+enum : std::size_t { kTokens, kHidden, kInter, kTopk, kExperts, kTp, kEp };
+constexpr const char* kNumbers[] = {"tokens", "hidden", "inter", "topk", "experts", "tp", "ep"};
+constexpr const char* kWords[] = {"kernel", "dtype", "routing"};
+constexpr FormParameter kParameters[] = {
+    {"t0", "us", 2, 20, 200},          // launches of the whole chain
+    {"e_compute", "1", 0.05, 0.6, 1},  // of the tensor peak
+    {"e_memory", "1", 0.05, 0.7, 1},   // of HBM, reading weights
+    {"e_rows", "1", 0.02, 0.4, 1},     // of HBM, moving the rank's rows to their experts and back
+    {"e_tokens", "1", 0.01, 0.4, 1},   // of HBM, passing over all tokens of the group
+    {"step", "ns", 0.01, 5, 300},      // per 64 elements of the inner dimension, one tile after the other
+    {"expert", "ns", 0.1, 20, 2000},   // per expert of the rank
+    {"uneven", "1", 0.01, 0.5, 5},     // how much of the imbalance of random loads arises
+};
+constexpr FormAxis kAxes[] = {{"rows_per_expert", 2}, {"matrix", 2}, {"experts", 2}};
+
+// What the variant's words say.
+double matrices(const FormContext& c) { return c.variant[0]; }  // 3: gated, 2: not
+bool skewed(const FormContext& c) { return c.variant[1] > 0; }  // experts' loads follow a power law
+
+bool context(std::span<const std::string> words, const System& system, FormContext& out) {
+  const std::string& kernel = words[0];
+  const std::string& dtype = words[1];
+  const bool fp4 = dtype == "nvfp4" || dtype.find("mxfp4") != std::string::npos;
+  const bool fp8 = dtype.starts_with("fp8");
+  Dtype math = Dtype::bf16;
+  if (fp8 || dtype.find("w4a8") != std::string::npos) math = Dtype::fp8;
+  if (dtype == "nvfp4") math = Dtype::fp4;
+  out = form_context(system, math);
+  out.b_bytes = fp4 ? 0.5 + 1.0 / 16 : fp8 ? 1 : 2;
+  out.a_bytes = dtype == "nvfp4" ? 0.5 + 1.0 / 16 : math == Dtype::fp8 ? 1 : 2;
+  out.variant[0] = kernel.find("nongated") != std::string::npos ? 2 : 3;
+  out.variant[1] = words[2].starts_with("power_law") ? 1 : 0;
+  return out.flops > 0;
+}
+bool covers(std::span<const double> x) { return x[kEp] <= x[kExperts] && x[kTopk] <= x[kExperts]; }
+
+double width(std::span<const double> x) { return x[kInter] / x[kTp]; }
+MoeLoad load(std::span<const double> x, const FormContext& c, double uneven) {
+  MoeLoad l;
+  l.tokens = x[kTokens];
+  l.hidden = x[kHidden];
+  l.width = width(x);
+  l.held = std::max(1.0, x[kExperts] / x[kEp]);
+  const double pairs = x[kTokens] * x[kTopk], mean = pairs / x[kEp];
+  l.rows = mean;
+  if (skewed(c)) {
+    // Loads uniform in their logarithm between 1 and a share: their variance, and the largest of ep sums.
+    const double span = std::log(2 + x[kTokens]);
+    const double spread = std::sqrt((0.5 * span + 0.3) / l.held);
+    l.rows *= 1 + uneven * spread * std::sqrt(2 * std::log(x[kEp]));
+  }
+  l.rows = std::clamp(l.rows, std::min(1.0, pairs), x[kTokens] * std::min(x[kTopk], l.held));
+  const double per = l.rows / l.held;
+  // Balanced routing deals them out in turn, else they fall where they fall.
+  const double share = skewed(c) ? -std::expm1(-per) : std::min(1.0, per);
+  l.active = std::clamp(l.held * share, std::min(1.0, l.rows), std::min(l.held, std::max(1.0, l.rows)));
+  return l;
+}
+double work(std::span<const double> x, const FormContext& c) {
+  return 2 * matrices(c) * load(x, c, 0).rows * x[kHidden] * width(x);
+}
+double traffic(std::span<const double> x, const FormContext& c) {
+  const MoeLoad l = load(x, c, 0);
+  return matrices(c) * l.active * x[kHidden] * width(x) * c.b_bytes +
+         2 * l.rows * x[kHidden] * (c.a_bytes + 2);
+}
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  return moe_seconds(load(x, c, p[7]), c, p);
+}
+void coordinates(std::span<const double> x, const FormContext& c, double* out) {
+  moe_coordinates(load(x, c, 0), out);
+}
+
+}  // namespace
+
+double moe_seconds(const MoeLoad& l, const FormContext& c, std::span<const double> p) {
+  const double per = l.rows / l.active;
+  const double padded = l.active * std::sqrt(per * per + kTile * kTile);
+  const double matrix = l.hidden * l.width;
+  const double compute = 2 * matrices(c) * padded * matrix / (p[1] * c.flops);
+  const double weights = matrices(c) * l.active * matrix * c.b_bytes / (p[2] * c.bandwidth);
+  const double rows = l.rows * l.hidden * (2 * c.a_bytes + 4) / (p[3] * c.bandwidth);
+  const double tokens = l.tokens * l.hidden * 4 / (p[4] * c.bandwidth);
+  const double chain = p[5] * 1e-9 * (l.hidden + l.width) / 64;
+  const double c2 = compute * compute, w2 = weights * weights;
+  const double gemms = std::sqrt(std::sqrt(c2 * c2 + w2 * w2));
+  return p[0] * 1e-6 + p[6] * 1e-9 * l.held + chain + gemms + rows + tokens;
+}
+
+void moe_coordinates(const MoeLoad& l, double* out) {
+  out[0] = std::log2(l.rows / l.held);
+  out[1] = std::log2(l.hidden * l.width);
+  out[2] = std::log2(l.held);
+}
+
+const Form kMoeForm{"moe",   "H44",  kNumbers, kWords, kParameters, kAxes,
+                    context, covers, seconds,  work,   traffic,     coordinates};
+
+}  // namespace shardline

@@ -1,0 +1,22 @@
+// What a rank's experts do in one layer, and how long it takes.
+#pragma once
+
+#include <span>
+
+#include "hardware/cost/forms/form.hpp"
+
+namespace shardline {
+
+struct MoeLoad {
+  double tokens = 0;             // of the group, before they are routed
+  double hidden = 0, width = 0;  // of the model, of one expert on this rank
+  double held = 1;               // experts of this rank
+  double rows = 0;               // its (token, expert) pairs
+  double active = 1;             // its experts with at least one
+};
+
+/// [H44] Seconds of the whole layer; p in the order of the form's parameters, `uneven` not looked at.
+double moe_seconds(const MoeLoad& load, const FormContext& context, std::span<const double> p);
+void moe_coordinates(const MoeLoad& load, double* out);
+
+}  // namespace shardline

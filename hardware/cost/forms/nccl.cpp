@@ -1,0 +1,60 @@
+// NCCL collectives inside one NVLink domain. hardware/README.md [H41].
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "hardware/cost/forms/forms.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr const char* kNumbers[] = {"gpus", "message_bytes"};
+constexpr const char* kWords[] = {"op"};
+constexpr FormParameter kParameters[] = {
+    {"t0", "us", 1, 6, 60},          // launch, first flag
+    {"alpha", "us", 0.02, 0.8, 10},  // per step
+    {"fill", "MB", 1e-3, 4, 200},    // bytes through the port while chunks and channels grow with the message
+    {"e_link", "1", 0.1, 0.8, 1.2},  // of the port's rate, huge messages; above 1 by reduction in the switch
+};
+constexpr FormAxis kAxes[] = {{"gpus", 1}, {"message_bytes", 1}};
+
+// The variant's op as numbers.
+double crossings(const FormContext& c) { return c.variant[0]; }  // of the port by each part of the buffer
+double kept(const FormContext& c) { return c.variant[1]; }       // parts of the n that stay at home
+
+bool context(std::span<const std::string> words, const System& system, FormContext& out) {
+  out = form_context(system, Dtype::bf16);
+  out.flops = 0;
+  out.bandwidth = out.link;
+  const std::string& op = words[0];
+  out.variant[0] = op == "all_reduce" ? 2 : 1;
+  out.variant[1] = op == "sendrecv" ? 0 : 1;
+  return out.link > 0;
+}
+bool covers(std::span<const double> x) { return x[0] >= 2; }
+double work(std::span<const double>, const FormContext&) { return 0; }
+double traffic(std::span<const double> x, const FormContext& c) {
+  return crossings(c) * (x[0] - kept(c)) / x[0] * x[1];
+}
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  // A ring (all-to-all: a message to each); of many GPUs a tree reduces sooner; a level of it costs three
+  // steps each way.
+  double steps = kept(c) > 0 ? crossings(c) * (x[0] - 1) : 1;
+  if (crossings(c) > 1) steps = std::min(steps, 6 * std::log2(x[0]));
+  const double wire = traffic(x, c) / c.link;
+  const double latency = p[0] + p[1] * steps;
+  const double fill = std::sqrt(wire * p[2] * 1e6 / c.link) * 1e6;
+  return 1e-6 * (latency + (wire * 1e6 + fill) / p[3]);
+}
+void coordinates(std::span<const double> x, const FormContext&, double* out) {
+  out[0] = std::log2(x[0]);
+  out[1] = std::log2(x[1]);
+}
+
+}  // namespace
+
+const Form kNcclForm{"nccl",  "H41",  kNumbers, kWords, kParameters, kAxes,
+                     context, covers, seconds,  work,   traffic,     coordinates};
+
+}  // namespace shardline

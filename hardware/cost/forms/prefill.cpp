@@ -1,0 +1,130 @@
+#include "hardware/cost/forms/prefill.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace shardline {
+
+namespace {
+
+constexpr double kBlock = 128;
+/// Warp groups work on 64 rows, so a short tile costs half.
+constexpr double kHalf = 64;
+/// Time constant of power management.
+constexpr double kPowerSeconds = 0.02;
+
+double whole_blocks(double keys) { return keys <= kHalf ? 0.5 : std::ceil(keys / kBlock); }
+
+void add_bytes(PrefillWork& w, PrefillKernel kernel, const FormContext& c, const PrefillShape& s, double rows,
+               double cache_rows) {
+  const bool rope = kernel == PrefillKernel::with_rope;
+  const double q = rows * s.heads_q * s.qk_dim, out = rows * s.heads_q * s.v_dim;
+  const double element = s.heads_kv * (s.qk_dim + s.v_dim);
+  w.tokens = rows;
+  w.query_bytes = q * (rope ? 2 + 2 * c.a_bytes : c.a_bytes) + 2 * out;
+  // With RoPE new keys and values are read and written; attention then finds them in L2.
+  const double read = rope ? std::max(0.0, cache_rows - rows) : cache_rows;
+  w.cache_bytes = element * (read * c.b_bytes + (rope ? rows * (2 + c.b_bytes) : 0));
+}
+
+}  // namespace
+
+PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const FormContext& c) {
+  // Heads that share a tile make it taller: `group` rows per token.
+  const bool packed = kernel == PrefillKernel::packed || (kernel == PrefillKernel::plain && s.rows == 1);
+  const double group = packed ? s.heads_q / s.heads_kv : 1;
+  const double heads = s.heads_q / group, rows = s.rows * group;
+  const double tokens = kBlock / group;  // per tile
+  const double tiles = std::ceil(rows / kBlock), full = tiles - 1;
+  const double height = rows - full * kBlock <= kHalf ? 0.5 : 1;  // of the last tile
+
+  // Tile i ends at key cached + (i + 1) tokens: sum of these, rounded up to blocks. Rounding is exact where a
+  // tile has a block's length, and half the difference on average where it is shorter.
+  const double slack = (kBlock - tokens) / 2;
+  double sum =
+      full * (std::ceil(s.cached / kBlock) + slack / kBlock) + tokens / kBlock * full * (full + 1) / 2;
+  double last = whole_blocks(s.cached + s.rows);
+  if (s.window > 0) {
+    // Blocks left of the window are skipped. The window's edge is not aligned to blocks, which costs one
+    // more.
+    const double edge = s.cached - s.window + 1 - kBlock;  // of tile 0
+    const double first = std::max(0.0, std::ceil(-edge / tokens));
+    const double many = full - first;
+    if (many > 0) {
+      const double cut = edge / kBlock - std::floor(edge / kBlock);
+      const double loss = group > 1 ? slack / kBlock : cut;
+      sum -= std::max(0.0, many * (edge / kBlock - loss) + tokens / kBlock * many * (first + full - 1) / 2);
+    }
+    last -= std::floor(std::max(0.0, edge + full * tokens) / kBlock);
+  }
+  PrefillWork w;
+  w.blocks = s.batch * heads * (sum + height * last);
+  w.tiles = s.batch * heads * tiles;
+  w.longest = height * last;
+  if (full > 0) {
+    double longest = std::ceil(s.cached / kBlock) + (slack + tokens * full) / kBlock;
+    if (s.window > 0)
+      longest -= std::floor(std::max(0.0, s.cached - s.window + 1 - kBlock + (full - 1) * tokens) / kBlock);
+    w.longest = std::max(w.longest, longest);
+  }
+  w.block_dims = s.qk_dim + s.v_dim;
+  add_bytes(w, kernel, c, s, s.batch * s.rows, s.batch * (s.cached + s.rows));
+  return w;
+}
+
+PrefillWork prefill_work(const AttendShape& a, PrefillKernel kernel, const FormContext& c) {
+  PrefillShape s;
+  s.heads_q = a.q_heads;
+  s.qk_dim = a.qk_dim;
+  s.v_dim = a.v_dim;
+  s.heads_kv = a.kv_elements / (a.qk_dim + a.v_dim);
+  PrefillWork w;
+  if (a.tiles <= 0 || a.q_rows <= 0) return w;
+  // Tiles that are not full take as long as full ones.
+  const double height = a.q_rows <= kHalf * a.tiles ? 0.5 : 1;
+  const double fill = std::max(1.0, height * kBlock * a.tiles / a.q_rows);
+  const double blocks = a.pairs * fill / (kBlock * kBlock) + height * a.tiles / 2;
+  const double mean = blocks / a.tiles;
+  w.blocks = blocks * a.q_heads;
+  w.tiles = a.tiles * a.q_heads;
+  w.longest = std::max(mean, std::min(2 * mean - height, height * std::ceil(a.kv_rows / kBlock)));
+  w.block_dims = a.qk_dim + a.v_dim;
+  if (kernel == PrefillKernel::packed) {
+    const double group = std::max(1.0, a.q_heads / s.heads_kv);
+    const double rows = std::min(w.tiles, std::max(a.q_rows * a.q_heads / kBlock, w.tiles / group));
+    w.blocks *= rows / w.tiles;
+    w.tiles = rows;
+  }
+  add_bytes(w, kernel, c, s, a.q_rows, a.kv_rows);
+  return w;
+}
+
+double prefill_seconds(const PrefillWork& w, const FormContext& c, std::span<const double> p) {
+  const double mma = 2 * kBlock * kBlock * w.block_dims * c.sms / (p[1] * c.flops);
+  const double exponentials = kBlock * kBlock * c.sms / (p[2] * c.exponentials);
+  // Overlap of both, smooth where they are equal: a norm of order 4.
+  const double m2 = mma * mma, e2 = exponentials * exponentials;
+  const double block = std::sqrt(std::sqrt(m2 * m2 + e2 * e2));
+  const double start = p[3] * 1e-6;
+  const double mean = (w.tiles * start + w.blocks * block) / c.sms;
+  const double alone = start + w.longest * block * p[4];
+  const double t = p[0] * 1e-6 + std::max(mean, alone) + p[5] * std::min(mean, alone) +
+                   w.tokens * p[8] * 1e-6 / c.sms +
+                   (w.query_bytes / p[6] + w.cache_bytes / p[7]) / c.bandwidth;
+  return t * (1 + p[9] * t / (t + kPowerSeconds));
+}
+
+double prefill_pairs(const PrefillShape& s) {
+  const double rows = s.rows, all = rows * s.cached + rows * (rows + 1) / 2;
+  if (s.window <= 0) return all;
+  // Row i sees min(cached + i + 1, window) keys.
+  const double growing = std::clamp(s.window - s.cached, 0.0, rows);
+  return growing * s.cached + growing * (growing + 1) / 2 + (rows - growing) * s.window;
+}
+
+void prefill_coordinates(double pairs, double rows, double tiles, double* out) {
+  out[0] = std::log2(std::max(1.0, 2 * pairs / rows - 1));
+  out[1] = std::log2(tiles);
+}
+
+}  // namespace shardline

@@ -1,0 +1,71 @@
+// What a flash attention kernel does in prefill, and how long it takes; shared by the forms of GQA and MLA.
+#pragma once
+
+#include <span>
+
+#include "hardware/cost/forms/form.hpp"
+#include "models/ir/schedule.hpp"
+
+namespace shardline {
+
+/// `batch` sequences of `rows` new tokens after `cached` ones. A sliding
+/// window of `window` tokens limits what is seen (0: everything before).
+struct PrefillShape {
+  double batch = 0, rows = 0, cached = 0, heads_q = 0, heads_kv = 0;
+  double qk_dim = 0, v_dim = 0;
+  double window = 0;
+};
+
+/// [H30] of all heads and sequences. A block is 128 query rows by 128 keys, a tile the blocks of 128 query
+/// rows, done by one CTA.
+struct PrefillWork {
+  double blocks = 0;
+  double tiles = 0;
+  double longest = 0;      // blocks of the longest tile
+  double block_dims = 0;   // qk + v
+  double tokens = 0;       // new ones
+  double query_bytes = 0;  // HBM traffic of queries and outputs
+  double cache_bytes = 0;  // ... of keys and values
+};
+
+/// What kernels differ in beyond their parameters.
+enum class PrefillKernel {
+  with_rope,  // rotates queries and keys and writes the cache before it attends (TRT-LLM)
+  plain,      // attends only; a single new token's heads share a tile (FlashAttention-2)
+  packed,     // attends only; the query heads of a KV head share tiles (FlashAttention-3)
+};
+
+/// Exact count of whole blocks, the causal diagonal's included, in constant time.
+PrefillWork prefill_work(const PrefillShape& shape, PrefillKernel kernel, const FormContext& context);
+/// The same from what a schedule knows: pairs and tiles of intervals of any length. Exact in pairs; the
+/// diagonal costs half a block per tile, and the longest tile is that of one causal triangle or of the whole
+/// cache.
+PrefillWork prefill_work(const AttendShape& shape, PrefillKernel kernel, const FormContext& context);
+
+/// Parameters of prefill_seconds(), in its order.
+inline constexpr FormParameter kPrefillParameters[] = {
+    {"t0", "us", 0.1, 10, 100},         // launch, and what else a call costs before any work
+    {"e_mma", "1", 0.05, 0.7, 2},       // achieved fraction of the tensor peak
+    {"e_exp", "1", 0.02, 0.6, 2},       // ... of the exponentials'
+    {"t_cta", "us", 0.01, 2, 50},       // start and end of a tile
+    {"pace", "1", 0.1, 1, 10},          // a block's time in a CTA that is alone over that of a full device
+    {"tail", "1", 0.001, 0.5, 2},       // part of the shorter of mean SM and longest tile that is not hidden
+    {"e_query", "1", 0.02, 0.6, 5},     // achieved fraction of HBM peak, queries and outputs
+    {"e_cache", "1", 0.02, 0.6, 5},     // ... keys and values
+    {"t_token", "us", 0.001, 0.1, 10},  // an SM's, for a new token whatever its heads: pages, positions
+    {"throttle", "1", 0.001, 0.1, 1},   // slowdown of long kernels, where power limits the clock
+};
+
+/// [H31] p as kPrefillParameters; the rest of p is not looked at.
+double prefill_seconds(const PrefillWork& work, const FormContext& context, std::span<const double> p);
+
+/// [H32] Attention of MLA with expanded keys and values (192 and 128 dims), without its projections; p as the
+/// form's.
+double mla_prefill_seconds(const AttendShape& shape, const FormContext& context, std::span<const double> p);
+
+/// log2 of: keys that a row sees (tokens of a sequence without a cached prefix), tiles.
+void prefill_coordinates(double pairs, double rows, double tiles, double* out);
+/// (query, key) pairs of one head of one sequence that mask and window leave.
+double prefill_pairs(const PrefillShape& shape);
+
+}  // namespace shardline

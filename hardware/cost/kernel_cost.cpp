@@ -1,0 +1,261 @@
+#include "hardware/cost/kernel_cost.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr int kKnownBits = 13;
+constexpr std::size_t kKnown = std::size_t{1} << kKnownBits;
+// A floor stays one where sums of times that are equal in theory round apart.
+constexpr double kRounding = 1 - 1e-12;
+
+std::uint64_t group_key(Group g) {
+  return (static_cast<std::uint64_t>(g.size) << 32) | static_cast<std::uint32_t>(g.stride);
+}
+
+// Fraction of peak of a prefill attention kernel: whole waves of tiles at the tile's own rate, and never
+// above the rate that long kernels sustain [H18].
+double tile_rate(const Device& d, const AttendShape& a) {
+  if (d.sms == 0) return d.attention();
+  const double tiles = a.tiles * a.q_heads;
+  const double waves = std::ceil(tiles / d.sms);
+  // Tiles that are not full take as long as full ones; a wave that is not full as long as a full one.
+  const double used = a.q_rows * a.q_heads / (waves * d.sms * kTileRows);
+  return std::min(d.attention(), d.tile() * used);
+}
+
+}  // namespace
+
+GroupFabric FabricCache::group(Group g) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = groups_.find(group_key(g)); it != groups_.end()) return it->second;
+  }
+  // Computed outside the lock: two threads may do it twice, with the same result.
+  const GroupFabric paths = group_fabric(fabric_, g);
+  const std::lock_guard lock(mutex_);
+  return groups_.emplace(group_key(g), paths).first->second;
+}
+
+CostModel::CostModel(const System& system, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
+    : system_(&system),
+      cache_(cache ? std::move(cache) : std::make_shared<FabricCache>(system.fabric)),
+      rule_(rule) {
+  const Device& d = system.device;
+  tensor_rate_ = *std::max_element(d.peak.begin(), d.peak.end()) * d.compute_efficiency;
+  nvlink_rate_ = system.fabric.nvlink.switches > 0
+                     ? system.fabric.nvlink.bandwidth * system.fabric.nvlink.efficiency
+                     : BytesPerSecond(1);
+  network_rate_ = system.fabric.network.present
+                      ? system.fabric.network.bandwidth * system.fabric.network.efficiency
+                      : BytesPerSecond(1);
+  if (!system.calibration.empty()) {
+    fitted_.emplace(system);
+    floor_.emplace(system, Pricing::floor);
+    known_.resize(kKnown);
+    known_floors_.resize(kKnown);
+  }
+}
+
+const GroupFabric& CostModel::group(Group g) {
+  const std::uint64_t key = group_key(g);
+  if (key == last_key_) return *last_group_;
+  auto it = groups_.find(key);
+  if (it == groups_.end()) it = groups_.emplace(key, cache_->group(g)).first;
+  last_key_ = key;
+  last_group_ = &it->second;
+  return it->second;
+}
+
+namespace {
+
+bool elementwise(const Op& op) {
+  return op.kind == OpKind::elementwise || op.kind == OpKind::merge || op.kind == OpKind::compress;
+}
+
+}  // namespace
+
+template <class Value, class Find>
+const Value& CostModel::remember(std::vector<Known<Value>>& all, const Op& op, Find find) {
+  const Key key = key_of(op);
+  std::uint64_t hash = 0;
+  for (std::size_t i = 0; i < key.used; ++i) hash = (std::rotl(hash, 5) ^ key.words[i]) * 0x9E3779B97F4A7C15;
+  Known<Value>& known = all[hash >> (64 - kKnownBits)];
+  if (!(known.key == key)) {
+    known.value = find();
+    known.key = key;
+  }
+  return known.value;
+}
+
+OpCost CostModel::price(const Op& op) {
+  if (!fitted_) return by_parameters(op);
+  if (elementwise(op)) return by_measurement(op);
+  return remember(known_, op, [&] { return by_measurement(op); });
+}
+
+Seconds CostModel::floor(const Op& op) {
+  if (!fitted_) return time(op);
+  const auto find = [&] {
+    const std::optional<FittedPrice> p = fitted_price(*floor_, op);
+    return p ? p->time * kRounding : alone(by_parameters(op));
+  };
+  return elementwise(op) ? find() : remember(known_floors_, op, find);
+}
+
+bool CostModel::Key::operator==(const Key& other) const {
+  if (used != other.used) return false;
+  for (std::size_t i = 0; i < used; ++i) {
+    if (words[i] != other.words[i]) return false;
+  }
+  return true;
+}
+
+CostModel::Key CostModel::key_of(const Op& op) {
+  Key key;
+  std::uint64_t kind =
+      1 + (static_cast<std::uint64_t>(op.kind) << 8) + (static_cast<std::uint64_t>(op.part) << 16) +
+      (static_cast<std::uint64_t>(op.drive) << 24) + (static_cast<std::uint64_t>(op.dtype) << 32) +
+      (static_cast<std::uint64_t>(op.math) << 40);
+  key.used = 1;
+  const auto add = [&](auto... values) {
+    ((key.words[key.used++] = std::bit_cast<std::uint64_t>(values)), ...);
+  };
+  add(op.launches);
+  if (op.kind == OpKind::gemm) {
+    const GemmShape& g = op.shape.gemm;
+    const ExpertShape& e = g.experts;
+    add(g.rows, g.k, g.n, g.copies);
+    if (e.held != 0) add(e.held, e.tokens, e.hidden, e.inner, e.matrices);
+  } else if (op.kind == OpKind::attend) {
+    const AttendShape& a = op.shape.attend;
+    add(a.q_heads, a.qk_dim, a.v_dim, a.pairs, a.kv_rows, a.kv_elements, a.q_rows, a.tiles, a.kernel_rows,
+        a.chunks);
+    kind += a.whole ? std::uint64_t{1} << 56 : 0;
+    kind += a.rectangle ? std::uint64_t{1} << 57 : 0;
+  } else {
+    const ExchangeShape& x = op.shape.exchange;
+    add(x.bytes, x.rows, x.width, x.topk, x.experts, group_key(op.group));
+    kind += x.combine ? std::uint64_t{1} << 56 : 0;
+    kind += static_cast<std::uint64_t>(x.dispatched) << 48;
+  }
+  key.words[0] = kind;
+  return key;
+}
+
+// The demands of the op, in the time that was measured: what they do not explain is latency, and where they
+// explain more, they are met faster than the parameters say.
+OpCost CostModel::lasting(OpCost c, Seconds time) const {
+  c.latency = Seconds(0);
+  const Seconds busy = alone(c);
+  if (busy > time) {
+    const double faster = time / busy;
+    c.tensor = c.tensor * faster;
+    c.memory = c.memory * faster;
+    c.exponentials = c.exponentials * faster;
+    c.port = c.port * faster;
+  } else {
+    c.latency = time - busy;
+  }
+  return c;
+}
+
+std::optional<FittedPrice> CostModel::fitted_price(const CalibratedCost& by, const Op& op) {
+  const bool exchange = is_communication(op.kind);
+  // A pinned algorithm is a question about algorithms, which fits do not tell apart.
+  if (op.kind == OpKind::all_reduce && rule_ != AllReduceRule::fastest) return std::nullopt;
+  std::optional<FittedPrice> p = by.price(op, exchange ? &group(op.group) : nullptr);
+  if (p && exchange && op.drive == Drive::eager && !last_group_->whole.one_node) {
+    if (op.kind == OpKind::send_recv) p->time += system_->runtime.send_recv;
+    if (op.kind == OpKind::all_to_all) p->time += system_->runtime.all_to_all;
+  }
+  return p;
+}
+
+OpCost CostModel::by_measurement(const Op& op) {
+  const std::optional<FittedPrice> p = fitted_price(*fitted_, op);
+  OpCost c = by_parameters(op);
+  if (!p) return c;
+  c = lasting(c, p->time);
+  c.algorithm = Algorithm::none;
+  c.basis = p->basis;
+  c.fit = p->fit;
+  return c;
+}
+
+OpCost CostModel::by_parameters(const Op& op) {
+  const Device& d = system_->device;
+  OpCost c;
+  if (op.drive == Drive::host_layer) {
+    c.latency = system_->runtime.host_layer * op.launches;
+    return c;
+  }
+  c.latency = d.kernel_cost * op.launches;
+  if (op.kind == OpKind::gemm || op.kind == OpKind::attend) {
+    FlopsPerSecond rate = d.achieved(op.math);
+    SL_CHECK(rate > FlopsPerSecond(0), "the device has a unit for the arithmetic of every op");
+    if (op.kind == OpKind::attend && op.shape.attend.tiles > 0 && !op.shape.attend.rectangle) {
+      rate = d.peak[static_cast<std::size_t>(op.math)] * tile_rate(d, op.shape.attend);
+    }
+    c.tensor = flops(op) * (tensor_rate_ / rate);
+    c.memory = op.kind == OpKind::gemm ? weight_bytes(op) : kv_bytes(op);
+    c.exponentials = exponentials(op);
+  } else if (is_communication(op.kind)) {
+    const CollectiveTime t = collective(op.kind, group(op.group), Bytes(op.shape.exchange.bytes), rule_);
+    c.latency += t.latency;
+    c.algorithm = t.algorithm;
+    if (op.drive == Drive::eager && !last_group_->whole.one_node) {
+      if (op.kind == OpKind::send_recv) c.latency += system_->runtime.send_recv;
+      if (op.kind == OpKind::all_to_all) c.latency += system_->runtime.all_to_all;
+    }
+    const bool inside = last_group_->whole.one_node;
+    c.port_resource = inside ? RankResource::nvlink : RankResource::network;
+    c.port = t.wire * ((inside ? nvlink_rate_ : network_rate_) / t.rate);
+  } else {
+    c.memory = Bytes(op.shape.elementwise.bytes);
+    if (op.drive == Drive::distribute) c.latency += system_->runtime.distribute;
+    if (op.drive == Drive::ring_step) c.latency += system_->runtime.ring_step;
+    if (op.drive == Drive::persistent_kv) {
+      c.latency += system_->runtime.persistent_layer;
+      c.memory = system_->runtime.persistent_traffic * op.shape.elementwise.rows;
+    }
+  }
+  if (c.latency + c.tensor / tensor_rate_ + c.memory / d.achieved_memory() <= Seconds(0) && c.port.value == 0)
+    c.basis = Basis::none;
+  return c;
+}
+
+Seconds CostModel::alone(const OpCost& c) const {
+  const BytesPerSecond port = c.port_resource == RankResource::nvlink ? nvlink_rate_ : network_rate_;
+  return c.latency + std::max({c.tensor / tensor_rate_, c.memory / system_->device.achieved_memory(),
+                               c.exponentials / system_->device.exponentials, c.port / port});
+}
+
+Seconds CostModel::time(const Op& op) {
+  const bool plain = op.kind == OpKind::elementwise || op.kind == OpKind::merge;
+  if (!fitted_ && plain && op.drive == Drive::graph && op.shape.elementwise.bytes == 0)
+    return system_->device.kernel_cost * op.launches;
+  return alone(price(op));
+}
+
+Machine CostModel::machine(int ranks) const {
+  Machine m;
+  for (int r = 0; r < ranks; ++r) {
+    const std::string prefix = ranks == 1 ? "" : "rank " + std::to_string(r) + " ";
+    m.add(prefix + "tensor", tensor_rate_);
+    m.add(prefix + "memory", system_->device.achieved_memory());
+    m.add(prefix + "exponentials", system_->device.exponentials);
+    m.add(prefix + "nvlink", nvlink_rate_);
+    m.add(prefix + "network", network_rate_);
+  }
+  return m;
+}
+
+}  // namespace shardline

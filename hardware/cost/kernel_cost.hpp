@@ -1,0 +1,106 @@
+// Op -> task: a fixed latency and the demands on the resources of the rank that runs it. hardware/README.md
+// [H1]-[H3].
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "hardware/collectives/collective.hpp"
+#include "hardware/cost/calibrated_cost.hpp"
+#include "hardware/machine/system.hpp"
+#include "sim/engine/engine.hpp"
+
+namespace shardline {
+
+/// Resources of one rank. A class of symmetric ranks is played by one representative.
+enum class RankResource : ResourceId { tensor, memory, exponentials, nvlink, network, count };
+
+struct OpCost {
+  Seconds latency;  // kernels and message latencies
+  Flops tensor;     // bf16-equivalent operations, see machine_of_rank
+  Bytes memory;     // HBM traffic
+  Flops exponentials;
+  Bytes port;  // through the NVLink or network port, scaled to the port's own rate
+  RankResource port_resource = RankResource::nvlink;
+  Algorithm algorithm = Algorithm::none;
+  Basis basis = Basis::assumed;
+  const KernelFit* fit = nullptr;  // of the system's calibration, where the time is from one
+};
+
+/// The fabric of a system and what its groups get, computed on first use. Safe to share between threads.
+class FabricCache {
+ public:
+  explicit FabricCache(const FabricSpec& spec) : fabric_(spec) {}
+  const Fabric& fabric() const { return fabric_; }
+  GroupFabric group(Group group);
+
+ private:
+  Fabric fabric_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, GroupFabric> groups_;
+};
+
+/// Prices ops on a system: by its calibration where it has one that covers the op [H50], else by its
+/// parameters [H2], [H3]. One object per thread; `cache` may be shared by several and must be of the same
+/// fabric.
+class CostModel {
+ public:
+  explicit CostModel(const System& system, AllReduceRule rule = AllReduceRule::fastest,
+                     std::shared_ptr<FabricCache> cache = nullptr);
+
+  OpCost price(const Op& op);
+  /// Time with the rank to itself: latency + max over resources [H1].
+  Seconds alone(const OpCost& cost) const;
+  /// alone(price(op)), without the way through the demands where there are none.
+  Seconds time(const Op& op);
+  /// Not above time() of this op or of any with more tokens; of the parts of one kernel, the first ones
+  /// together [H57].
+  Seconds floor(const Op& op);
+
+  /// A machine with the resources of `ranks` ranks; resource r of rank i has id i * RankResource::count + r.
+  Machine machine(int ranks = 1) const;
+
+  const System& system() const { return *system_; }
+  const GroupFabric& group(Group group);
+
+ private:
+  static constexpr std::size_t kKeyWords = 12;
+  // Of the words only those that the kind of op has, which the first one tells.
+  struct Key {
+    std::array<std::uint64_t, kKeyWords> words;
+    std::size_t used = 0;
+    bool operator==(const Key& other) const;
+  };
+  template <class Value>
+  struct Known {
+    Key key{};
+    Value value;
+  };
+  static Key key_of(const Op& op);
+
+  OpCost by_parameters(const Op& op);
+  std::optional<FittedPrice> fitted_price(const CalibratedCost& by, const Op& op);
+  OpCost by_measurement(const Op& op);
+  OpCost lasting(OpCost cost, Seconds time) const;
+  template <class Value, class Find>
+  static const Value& remember(std::vector<Known<Value>>& known, const Op& op, Find find);
+
+  const System* system_;
+  std::shared_ptr<FabricCache> cache_;
+  AllReduceRule rule_;
+  FlopsPerSecond tensor_rate_;
+  BytesPerSecond nvlink_rate_, network_rate_;
+  std::unordered_map<std::uint64_t, GroupFabric> groups_;
+  std::uint64_t last_key_ = ~std::uint64_t{0};
+  const GroupFabric* last_group_ = nullptr;
+  std::optional<CalibratedCost> fitted_, floor_;
+  // Direct-mapped: forms take longer than a look.
+  std::vector<Known<OpCost>> known_;
+  std::vector<Known<Seconds>> known_floors_;
+};
+
+}  // namespace shardline

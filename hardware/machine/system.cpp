@@ -1,0 +1,245 @@
+#include "hardware/machine/system.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+namespace shardline {
+
+namespace {
+
+constexpr long long kMostGpus = 8192;
+constexpr double kMost = std::numeric_limits<double>::max();
+
+// Zero would be a division by zero later; a latency may be zero.
+template <class Q>
+Q positive(const Reader& r) {
+  return r.quantity<Q>(Q(1), Q(kMost));
+}
+
+double fraction(const Reader& r) { return r.number(0.01, 1.0); }
+
+/// The mapping itself, {like: another system's}, a shipped calibration's name, or the path of a file beside
+/// this one.
+Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
+                           const std::filesystem::path& catalog_dir) {
+  const bool borrowed = r.is_map() && r.has("like");
+  if (r.is_map() && !borrowed) return read_calibration(r);
+  const Reader named = borrowed ? r.at("like") : r;
+  std::vector<std::string> prefer;
+  const auto preferred = borrowed ? r.find("prefer") : std::nullopt;
+  if (preferred) {
+    for (const Reader& kernel : preferred->items()) prefer.push_back(kernel.text());
+  }
+  const std::filesystem::path name(named.text());
+  if (borrowed) r.no_other_keys();
+  if (!named.is_scalar()) return {};  // text() has said so
+  const bool path = name.has_parent_path() || name.has_extension();
+  const std::filesystem::path shipped = catalog_dir.parent_path() / "calibrations";
+  if (!path && !std::filesystem::exists(shipped / (name.string() + ".yaml"))) {
+    std::vector<std::string> details;
+    if (!catalog_dir.empty()) details = expected_one_of(name.string(), system_names(shipped));
+    details.emplace_back("or a path ending in .yaml, or the mapping itself");
+    named.fault("unknown calibration " + name.string(), std::move(details));
+    return {};
+  }
+  Document document = Document::load(path ? folder / name : shipped / (name.string() + ".yaml"));
+  const Reader root = document.root();
+  Calibration c = read_calibration(root.at("calibration"));
+  root.no_other_keys();
+  document.finish();
+  for (std::size_t i = 0; i < prefer.size(); ++i) {
+    const auto has = [&](const KernelFit& f) {
+      return std::find(f.words.begin(), f.words.end(), prefer[i]) != f.words.end();
+    };
+    if (std::none_of(c.fits.begin(), c.fits.end(), has)) {
+      std::vector<std::string> known;
+      for (const KernelFit& f : c.fits) {
+        for (std::size_t w = 0; w < f.words.size(); ++w) {
+          if (f.form->words[w] == std::string_view("kernel")) known.push_back(f.words[w]);
+        }
+      }
+      std::sort(known.begin(), known.end());
+      known.erase(std::unique(known.begin(), known.end()), known.end());
+      preferred->items()[i].fault("no fit is of kernel " + prefer[i], expected_one_of(prefer[i], known));
+    }
+  }
+  c.prefer = std::move(prefer);
+  if (borrowed) c.like = name.string();
+  return c;
+}
+
+System read_system(Document& document, const std::filesystem::path& folder,
+                   const std::filesystem::path& catalog_dir) {
+  System s;
+  const Reader r = document.root();
+  s.name = r.at("name").text();
+  if (const auto summary = r.find("summary")) s.summary = summary->text();
+  s.device = read_device(r.at("device"));
+  s.fabric = read_fabric(r.at("fabric"));
+  if (const auto runtime = r.find("runtime")) s.runtime = read_runtime(*runtime);
+  if (const auto calibration = r.find("calibration"))
+    s.calibration = calibration_of(*calibration, folder, catalog_dir);
+  if (s.fabric.nvlink.switches == 0 && s.fabric.gpus_per_node > 1) {
+    r.at("fabric").fault("fabric.nvlink is required where a node has several GPUs");
+  }
+  if (!s.fabric.network.present && s.fabric.nodes > 1) {
+    r.at("fabric").fault("fabric.network is required where there are several nodes");
+  }
+  r.no_other_keys();
+  document.finish();
+  return s;
+}
+
+}  // namespace
+
+Device read_device(const Reader& r) {
+  Device d;
+  d.name = r.at("name").text();
+  if (const auto source = r.find("source")) d.source = source->text();
+  const Reader memory = r.at("memory");
+  d.memory = positive<Bytes>(memory.at("capacity"));
+  d.memory_bandwidth = positive<BytesPerSecond>(memory.at("bandwidth"));
+  d.memory_efficiency = fraction(memory.at("efficiency"));
+  d.usable_memory = fraction(memory.at("usable"));
+  memory.no_other_keys();
+
+  const Reader compute = r.at("compute");
+  int units = 0;
+  for (const Dtype t : {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp32}) {
+    if (const auto peak = compute.find(to_string(t))) {
+      d.peak[static_cast<std::size_t>(t)] = positive<FlopsPerSecond>(*peak);
+      ++units;
+    }
+  }
+  if (units == 0) compute.fault("device.compute needs the peak of at least one of fp4, fp8, bf16, fp32");
+  d.exponentials = positive<FlopsPerSecond>(compute.at("exponentials"));
+  d.compute_efficiency = fraction(compute.at("efficiency"));
+  if (const auto v = compute.find("attention_efficiency")) d.attention_efficiency = fraction(*v);
+  if (const auto v = compute.find("tile_efficiency")) d.tile_efficiency = fraction(*v);
+  if (const auto v = compute.find("sms")) d.sms = static_cast<int>(v->integer(1, 4096));
+  compute.no_other_keys();
+
+  if (const auto v = r.find("multiprocessors")) d.multiprocessors = static_cast<int>(v->integer(1, 4096));
+  d.kernel_cost = r.at("kernel_cost").quantity<Seconds>(Seconds(0), Seconds(1));
+  r.no_other_keys();
+  return d;
+}
+
+Passes read_passes(const Reader& r) {
+  Passes p;
+  const auto times = [&](const char* key, double& out) {
+    if (const auto v = r.find(key)) out = v->number(1, 100);
+  };
+  times("norm", p.norm);
+  times("rotary", p.rotary);
+  times("residual", p.residual);
+  times("activation", p.activation);
+  times("merge", p.merge);
+  r.no_other_keys();
+  return p;
+}
+
+Runtime read_runtime(const Reader& r) {
+  Runtime t;
+  const auto seconds = [&](const char* key, Seconds& out) {
+    if (const auto v = r.find(key)) out = v->quantity<Seconds>(Seconds(0), Seconds(1));
+  };
+  seconds("ring_step", t.ring_step);
+  seconds("send_recv", t.send_recv);
+  seconds("all_to_all", t.all_to_all);
+  seconds("persistent_layer", t.persistent_layer);
+  seconds("host_layer", t.host_layer);
+  seconds("host_gather", t.host_gather);
+  if (const auto v = r.find("persistent_traffic"))
+    t.persistent_traffic = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
+  seconds("distribute", t.distribute);
+  if (const auto v = r.find("retaining_traffic"))
+    t.retaining_traffic = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
+  if (const auto v = r.find("passes")) t.passes = read_passes(*v);
+  r.no_other_keys();
+  return t;
+}
+
+FabricSpec read_fabric(const Reader& r) {
+  FabricSpec f;
+  f.nodes = static_cast<int>(r.at("nodes").integer(1, 4096));
+  f.gpus_per_node = static_cast<int>(r.at("gpus_per_node").integer(1, 1024));
+  const long long gpus = static_cast<long long>(f.nodes) * f.gpus_per_node;
+  if (gpus > kMostGpus) r.fault(fmt::format("fabric has {} GPUs: at most {} are possible", gpus, kMostGpus));
+  if (const auto nvlink = r.find("nvlink")) {
+    f.nvlink.switches = static_cast<int>(nvlink->at("switches").integer(1, 64));
+    f.nvlink.bandwidth = positive<BytesPerSecond>(nvlink->at("bandwidth"));
+    f.nvlink.latency = nvlink->at("latency").quantity<Seconds>(Seconds(0), Seconds(1));
+    f.nvlink.efficiency = fraction(nvlink->at("efficiency"));
+    if (const auto multicast = nvlink->find("multicast")) f.nvlink.multicast = multicast->boolean();
+    nvlink->no_other_keys();
+  }
+  if (const auto network = r.find("network")) {
+    NetworkSpec& n = f.network;
+    n.present = true;
+    n.bandwidth = positive<BytesPerSecond>(network->at("bandwidth"));
+    n.latency = network->at("latency").quantity<Seconds>(Seconds(0), Seconds(1));
+    n.efficiency = fraction(network->at("efficiency"));
+    n.host_link = positive<BytesPerSecond>(network->at("host_link"));
+    if (const auto v = network->find("gpus_per_nic")) n.gpus_per_nic = static_cast<int>(v->integer(1, 64));
+    if (const auto v = network->find("rail_optimised")) n.rail_optimised = v->boolean();
+    if (const auto v = network->find("nodes_per_leaf"))
+      n.nodes_per_leaf = static_cast<int>(v->integer(1, 4096));
+    if (const auto v = network->find("oversubscription")) n.oversubscription = v->number(1, 64);
+    if (const auto v = network->find("spine_latency"))
+      n.spine_latency = v->quantity<Seconds>(Seconds(0), Seconds(1));
+    if (const auto p2p = network->find("send_recv")) {
+      n.send_recv_extra = p2p->at("latency").quantity<Seconds>(Seconds(0), Seconds(1)) - n.latency;
+      n.send_recv_share = fraction(p2p->at("efficiency")) / n.efficiency;
+      p2p->no_other_keys();
+    }
+    if (const auto all = network->find("all_to_all")) {
+      n.all_to_all_extra = all->at("latency").quantity<Seconds>(Seconds(0), Seconds(1)) - n.latency;
+      all->no_other_keys();
+    }
+    network->no_other_keys();
+  }
+  r.no_other_keys();
+  return f;
+}
+
+System parse_system(const std::string& file_name, const std::string& text,
+                    const std::filesystem::path& catalog_dir) {
+  Document document = Document::parse(file_name, text);
+  return read_system(document, std::filesystem::path(file_name).parent_path(), catalog_dir);
+}
+
+std::filesystem::path system_file(const std::string& name_or_path, const std::filesystem::path& catalog_dir) {
+  const std::filesystem::path path(name_or_path);
+  if (path.has_parent_path() || path.extension() == ".yaml" || path.extension() == ".yml") return path;
+  const std::vector<std::string> names = system_names(catalog_dir);
+  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
+    std::vector<std::string> details = expected_one_of(name_or_path, names);
+    details.push_back("or the path of a .yaml file");
+    throw UserError({Diagnostic{{}, "unknown system " + name_or_path, std::move(details)}});
+  }
+  return catalog_dir / (name_or_path + ".yaml");
+}
+
+System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir) {
+  const std::filesystem::path file = system_file(name_or_path, catalog_dir);
+  Document document = Document::load(file);
+  return read_system(document, file.parent_path(), catalog_dir);
+}
+
+std::vector<std::string> system_names(const std::filesystem::path& catalog_dir) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(catalog_dir, error)) {
+    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+  }
+  if (error) throw UserError("cannot read the folder " + catalog_dir.string() + ": " + error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace shardline

@@ -1,0 +1,39 @@
+// A system is a device and a fabric of such devices, read from YAML (hardware/catalog or a user's file).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "hardware/cost/calibration.hpp"
+#include "hardware/machine/device.hpp"
+#include "hardware/machine/topology.hpp"
+
+namespace shardline {
+
+struct System {
+  std::string name;
+  std::string summary;
+  Device device;
+  FabricSpec fabric;
+  Runtime runtime;
+  Calibration calibration;  // empty: costs follow from the parameters above alone
+  int gpus() const { return fabric.nodes * fabric.gpus_per_node; }
+};
+
+/// Reads a system document. Shipped calibrations that it names are those beside `catalog_dir`. Throws
+/// UserError with every fault.
+System parse_system(const std::string& file_name, const std::string& text,
+                    const std::filesystem::path& catalog_dir = {});
+
+/// `name_or_path` is a catalogue name or a path to a .yaml file. Throws UserError (unknown names with
+/// did-you-mean).
+System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir);
+
+/// The file that load_system() reads for this name.
+std::filesystem::path system_file(const std::string& name_or_path, const std::filesystem::path& catalog_dir);
+
+/// Names in `catalog_dir`, sorted.
+std::vector<std::string> system_names(const std::filesystem::path& catalog_dir);
+
+}  // namespace shardline

@@ -1,0 +1,134 @@
+// The fabric as a graph of GPUs, NVSwitches, NICs, leaf and spine switches. Routes, latencies and the
+// bandwidth that a group of ranks gets follow from the graph and from where the ranks sit. The only user of
+// Boost.Graph.
+#pragma once
+
+#include <boost/graph/adjacency_list.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/ir/schedule.hpp"
+#include "sim/base/reader.hpp"
+#include "sim/base/units.hpp"
+
+namespace shardline {
+
+struct NvlinkSpec {
+  int switches = 0;          // per node; a GPU has an equal share of its links to each
+  BytesPerSecond bandwidth;  // per GPU and direction
+  Seconds latency;           // GPU to GPU, with the synchronisation of one step
+  double efficiency = 1;     // achieved fraction of the bandwidth
+  bool multicast = false;    // NVLS: the switches reduce and multicast
+};
+
+struct NetworkSpec {
+  bool present = false;
+  BytesPerSecond bandwidth;  // per NIC and direction
+  Seconds latency;           // GPU to GPU through one leaf, with the synchronisation of one step
+  double efficiency = 1;
+  int gpus_per_nic = 1;
+  BytesPerSecond host_link;     // GPU to NIC (PCIe or C2C)
+  bool rail_optimised = true;   // one leaf per local GPU index; else one leaf per `nodes_per_leaf` nodes
+  int nodes_per_leaf = 0;       // 0: one leaf reaches all nodes
+  double oversubscription = 1;  // leaf downlink over uplink bandwidth
+  Seconds spine_latency;        // added when a route climbs to a spine switch
+  // Beside those of a collective's step: grouped send/recv takes longer, and one message to one peer does not
+  // fill a NIC as messages to many do.
+  Seconds send_recv_extra, all_to_all_extra;
+  double send_recv_share = 1;  // of the bandwidth above that a ring of messages gets
+};
+
+struct FabricSpec {
+  int nodes = 1;
+  int gpus_per_node = 1;
+  NvlinkSpec nvlink;
+  NetworkSpec network;
+};
+
+FabricSpec read_fabric(const Reader& reader);
+
+enum class VertexKind : std::uint8_t { gpu, nvswitch, nic, leaf, spine };
+std::string_view to_string(VertexKind kind);
+
+struct FabricVertex {
+  VertexKind kind = VertexKind::gpu;
+  int index = 0;  // GPUs: the rank that sits there
+};
+
+struct FabricEdge {
+  BytesPerSecond bandwidth;  // achieved, one direction
+  Seconds latency;
+};
+
+using FabricGraph =
+    boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, FabricVertex, FabricEdge>;
+
+/// A route and its narrowest edge.
+struct Route {
+  std::vector<FabricGraph::vertex_descriptor> vertices;  // both GPUs included
+  Seconds latency;
+  BytesPerSecond bottleneck;  // of all parallel shortest routes together
+};
+
+/// What a group of ranks gets when every such group of the machine communicates at once.
+struct GroupPaths {
+  bool one_node = true;       // all members share an NVLink domain
+  bool multicast = false;     // ... whose switches can reduce and multicast
+  int members_per_node = 1;   // 0 if nodes hold unequal numbers
+  Seconds latency;            // largest route latency between two members
+  Seconds neighbour_latency;  // largest between ring neighbours
+  BytesPerSecond pairwise;    // per rank when each sends equally to all others [H4]
+  BytesPerSecond ring;        // per rank when each sends to its successor only [H5]
+  Seconds send_recv;          // neighbour_latency, of a send and receive
+  Seconds all_to_all;         // latency, of an all-to-all
+};
+
+class Fabric {
+ public:
+  /// SL_CHECKs a positive GPU count and connected GPUs.
+  explicit Fabric(const FabricSpec& spec);
+
+  const FabricSpec& spec() const { return spec_; }
+  const FabricGraph& graph() const { return graph_; }
+  int gpus() const { return spec_.nodes * spec_.gpus_per_node; }
+
+  /// Shortest route by latency. Where equally short ways part, they share in proportion to their next links'
+  /// bandwidth.
+  Route route(int from_gpu, int to_gpu) const;
+
+  /// One-way latency of route(from, to).
+  Seconds latency(int from_gpu, int to_gpu) const {
+    return latency_[static_cast<std::size_t>(to_gpu)][static_cast<std::size_t>(from_gpu)];
+  }
+
+  /// group.size * group.stride must not exceed gpus().
+  GroupPaths paths(Group group) const;
+
+  /// Smallest total bandwidth between two halves of the first `gpus` GPUs (even split in rank order).
+  BytesPerSecond bisection(int gpus) const;
+
+ private:
+  using Ticks = std::int64_t;  // femtoseconds: equal routes compare equal
+  const std::vector<Ticks>& distances_to(int gpu) const;
+  void add_load(int target, const std::vector<std::pair<int, double>>& sources,
+                std::vector<double>& load) const;
+  void connect(FabricGraph::vertex_descriptor a, FabricGraph::vertex_descriptor b, BytesPerSecond bandwidth,
+               Seconds latency);
+  BytesPerSecond narrowest(const std::vector<double>& load) const;
+
+  FabricSpec spec_;
+  FabricGraph graph_;
+  std::vector<std::vector<Ticks>> distance_;   // per target GPU
+  std::vector<std::vector<Seconds>> latency_;  // of the first shortest route, per target GPU
+  std::vector<std::vector<FabricGraph::vertex_descriptor>> order_;  // per target, farthest first
+  std::vector<FabricEdge> edges_;                                   // by edge index
+  struct Arc {
+    FabricGraph::vertex_descriptor to;
+    std::uint32_t edge;
+    Ticks latency;
+  };
+  std::vector<std::vector<Arc>> arcs_;  // flat copy of the graph for the inner loops
+};
+
+}  // namespace shardline

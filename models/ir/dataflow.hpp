@@ -1,0 +1,146 @@
+// What the ops of a schedule read and write, rank by rank: enough to run its attention path on real tensors.
+// Built beside the ops when Schedule::flow is set; timing does not need it. Executors know no strategy: all
+// they follow stands here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "models/ir/tokens.hpp"
+
+namespace shardline {
+
+using SlotId = std::uint32_t;
+using TokensId = std::uint32_t;  // of Dataflow::token_lists
+
+/// A matrix of numbers that every rank holds one of; sizes may differ between ranks (see Extent).
+struct Slot {
+  const char* name = "";
+  double element_bytes = 2;  // what one element costs in a message
+};
+
+/// Size of a slot on one rank.
+struct Extent {
+  SlotId slot = 0;
+  int rank = 0;
+  std::int64_t rows = 0, columns = 0;
+};
+
+/// The whole (unsharded) matrices that inputs are cut from and outputs belong to. Rows of the first six are
+/// tokens. Columns: query [head][qk_dim]; kv [kv head][qk_dim keys, then v_dim values], or MLA's latent and
+/// rotary key; attention_output [head][v_dim], for MLA [head][kv_lora]; value_output, MLA after its value
+/// up-projection. qkv_weight is D x [query columns, kv columns]; up_weight D x [gate, up]; value_up_weight
+/// [head][kv_lora] x width of a value. Retaining heads (arXiv 2502.12085): retaining_up_weight [query
+/// columns, kv columns] x width, retaining_down_weight width x KV heads. Weights are one layer's.
+enum class Whole : std::uint8_t {
+  hidden,
+  query,
+  kv,
+  attention_output,
+  value_output,
+  layer_output,
+  qkv_weight,
+  out_weight,
+  up_weight,
+  down_weight,
+  value_up_weight,
+  retaining_up_weight,
+  retaining_down_weight,
+  count
+};
+
+/// A slot of a rank holds these rows x columns of a whole matrix, all of it. Row lists of weights use request
+/// 0. Every slot of a rank has one extent.
+struct Binding {
+  SlotId slot = 0;
+  int rank = 0;
+  Whole whole = Whole::hidden;
+  TokensId rows = 0, columns = 0;
+};
+
+/// Rows [row, row + rows) x columns [column, column + columns) of a slot.
+struct Region {
+  SlotId slot = 0;
+  std::int64_t row = 0, rows = 0, column = 0, columns = 0;
+  bool operator==(const Region&) const = default;
+};
+
+/// One message, or a local copy where from == to. Both regions have the same shape.
+struct Move {
+  int from = 0, to = 0;
+  Region source, target;
+  // Reductions: add to the target, which holds the rank's own part. All sources are read before any target
+  // is written.
+  bool add = false;
+};
+
+/// What a rank computes. Regions in order:
+enum class Function : std::uint8_t {
+  attend,  // query, kv -> output, lse (one column per head; natural logarithm). Causal by position.
+  merge,   // (output, lse) pairs -> output, lse: arXiv 2411.01783, Equation 4. lse of no pairs: -infinity
+  gemm,    // input, weight -> output = input * weight
+  gemm_per_head,  // input [rows, heads * k], weight [heads * k, n] -> output [rows, heads * n]
+  swiglu,         // [gate, up] -> silu(gate) * up
+  rms_norm,       // input -> input / sqrt(mean(input^2) + 1e-6)
+  add,            // a, b -> a + b
+  silu,           // x -> x / (1 + exp(-x))
+  // scores [rows, kv_heads], kv [rows, kv_heads * (qk_dim + v_dim)] -> the rows of each KV head with the
+  // highest scores, as many as the output has, in their order. Of equal scores the first are kept; a NaN is
+  // the lowest.
+  compress,
+};
+
+struct Action {
+  int rank = 0;
+  Function function = Function::attend;
+  std::uint32_t first_region = 0, regions = 0;
+  TokensId queries = 0, keys = 0;  // attend: the rows' positions
+  int heads = 1;                   // attend, merge, gemm_per_head: query heads of this rank
+  int qk_dim = 0, v_dim = 0;       // attend, compress, merge (v_dim)
+  int kv_heads = 1;  // attend, compress: of this rank; 0: MLA (keys are the latent row, values its start)
+  bool rectangle = false;  // attend: all pairs of a request are multiplied, and masked afterwards
+};
+
+/// Parts of one op: computing ops have actions, communication has moves (all of its group, all ranks); no op
+/// has both.
+struct OpFlow {
+  std::uint32_t first_action = 0, actions = 0;
+  std::uint32_t first_move = 0, moves = 0;
+};
+
+class Dataflow {
+ public:
+  std::vector<Slot> slots;
+  std::vector<Extent> extents;
+  std::vector<Binding> inputs, outputs;
+  std::vector<Action> actions;
+  std::vector<Region> regions;
+  std::vector<Move> moves;
+  std::vector<OpFlow> ops;  // parallel to Schedule::ops; empty parts for ops that are timed only
+  std::vector<Interval> intervals;
+  std::vector<std::uint32_t> token_begin{0};  // list i is intervals[token_begin[i], token_begin[i + 1])
+
+  void clear();
+  SlotId slot(const char* name, double element_bytes);
+  /// Declares the size of a slot on a rank.
+  void size(SlotId slot, int rank, std::int64_t rows, std::int64_t columns);
+  TokensId tokens(TokenView list);
+  /// Columns [begin, end).
+  TokensId range(std::int64_t begin, std::int64_t end);
+  TokenView token_list(TokensId id) const {
+    return {intervals.data() + token_begin[id], token_begin[id + 1] - token_begin[id]};
+  }
+  std::span<const Region> regions_of(const Action& a) const {
+    return {regions.data() + a.first_region, a.regions};
+  }
+
+  /// Appends to the parts of op `op`. Parts of one op must be added without those of another between them.
+  void act(std::uint32_t op, Action action, std::span<const Region> action_regions);
+  void move(std::uint32_t op, const Move& move);
+
+  /// Bytes that leave `rank` for others in op `op`; copies inside a rank are free.
+  double bytes_out(std::uint32_t op, int rank) const;
+};
+
+}  // namespace shardline

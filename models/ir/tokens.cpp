@@ -1,0 +1,110 @@
+#include "models/ir/tokens.hpp"
+
+#include <algorithm>
+
+namespace shardline {
+
+namespace {
+
+// Pairs of queries [a, b) and keys [c, d) with key <= query, of one sequence.
+double interval_pairs(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
+  if (a >= b || c >= d || b <= c) return 0;
+  // Queries from d-1 on see all keys; those between c and d-1 see a growing triangle.
+  const std::int64_t full_from = std::max(a, d - 1);
+  double pairs = 0;
+  if (full_from < b) pairs += static_cast<double>(b - full_from) * static_cast<double>(d - c);
+  const std::int64_t low = std::max(a, c), high = std::min(b, full_from);
+  if (low < high) {
+    const auto first = static_cast<double>(low - c + 1), last = static_cast<double>(high - c);
+    pairs += (first + last) * static_cast<double>(high - low) / 2;
+  }
+  return pairs;
+}
+
+bool requests_ascend(TokenView tokens) {
+  std::int32_t last = 0;
+  for (const Interval& i : tokens) {
+    if (i.request == kPadding) continue;
+    if (i.request < last) return false;
+    last = i.request;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::int64_t rows(TokenView tokens) {
+  std::int64_t n = 0;
+  for (const Interval& i : tokens) n += i.size();
+  return n;
+}
+
+std::int64_t real_rows(TokenView tokens) {
+  std::int64_t n = 0;
+  for (const Interval& i : tokens) n += i.request == kPadding ? 0 : i.size();
+  return n;
+}
+
+double causal_pairs(TokenView queries, TokenView keys) {
+  double pairs = 0;
+  const bool grouped = requests_ascend(queries) && requests_ascend(keys);
+  std::size_t first = 0;  // keys before it are of earlier requests, or padding
+  for (const Interval& q : queries) {
+    if (q.request == kPadding) continue;
+    if (grouped) {
+      while (first < keys.size() && keys[first].request < q.request) ++first;
+    }
+    for (std::size_t i = first; i < keys.size(); ++i) {
+      const Interval& k = keys[i];
+      if (grouped && k.request > q.request) break;
+      if (k.request == q.request) pairs += interval_pairs(q.begin, q.end, k.begin, k.end);
+    }
+  }
+  return pairs;
+}
+
+double all_pairs(TokenView queries, TokenView keys) {
+  double pairs = 0;
+  for (const Interval& q : queries) {
+    if (q.request == kPadding) continue;
+    for (const Interval& k : keys) {
+      if (k.request == q.request) pairs += static_cast<double>(q.size()) * static_cast<double>(k.size());
+    }
+  }
+  return pairs;
+}
+
+double own_pairs(TokenView queries) {
+  std::vector<double> rows_of;
+  for (const Interval& q : queries) {
+    if (q.request == kPadding) continue;
+    const auto request = static_cast<std::size_t>(q.request);
+    if (request >= rows_of.size()) rows_of.resize(request + 1);
+    rows_of[request] += static_cast<double>(q.size());
+  }
+  double pairs = 0;
+  for (const double n : rows_of) pairs += n * (n + 1) / 2;
+  return pairs;
+}
+
+std::int64_t query_tiles(TokenView queries) {
+  std::int64_t n = 0;
+  for (const Interval& q : queries) n += q.request == kPadding ? 0 : (q.size() + kTileRows - 1) / kTileRows;
+  return n;
+}
+
+void compact(Tokens& tokens) {
+  std::size_t n = 0;
+  for (const Interval& i : tokens) {
+    if (i.size() == 0) continue;
+    if (n > 0 && tokens[n - 1].request == i.request && tokens[n - 1].end == i.begin &&
+        i.request != kPadding) {
+      tokens[n - 1].end = i.end;
+    } else {
+      tokens[n++] = i;
+    }
+  }
+  tokens.resize(n);
+}
+
+}  // namespace shardline

@@ -1,0 +1,179 @@
+#include "models/model/catalog.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+
+#include "models/model/hf_config.hpp"
+#include "sim/base/error.hpp"
+#include "sim/base/reader.hpp"
+
+namespace shardline {
+namespace {
+
+namespace fs = std::filesystem;
+
+int count(const Reader& at, std::int64_t highest, std::int64_t lowest = 1) {
+  return static_cast<int>(at.integer(lowest, highest));
+}
+
+int optional_count(const Reader& map, std::string_view key, std::int64_t highest, std::int64_t lowest = 1) {
+  const auto at = map.find(key);
+  return at ? count(*at, highest, lowest) : 0;
+}
+
+bool optional_flag(const Reader& map, std::string_view key) {
+  const auto at = map.find(key);
+  return at && at->boolean();
+}
+
+template <class E>
+E optional_choice(const Reader& map, std::string_view key, const std::vector<std::string>& names) {
+  const auto at = map.find(key);
+  return at ? static_cast<E>(at->one_of(names)) : E{};
+}
+
+std::string required_text(const Reader& at) {
+  std::string text = at.text();
+  if (at.is_scalar() && text.empty()) at.fault(at.path() + " is empty");
+  return text;
+}
+
+void read_attention(const Reader& at, Model& m) {
+  Attention& a = m.attention;
+  a.kind = static_cast<AttentionKind>(at.at("kind").one_of({"gqa", "mla"}));
+  a.q_heads = count(at.at("q_heads"), limits::kHeads);
+  if (a.kind == AttentionKind::gqa) {
+    a.kv_heads = count(at.at("kv_heads"), limits::kHeads);
+    a.head_dim = count(at.at("head_dim"), limits::kWidth);
+    m.qk_norm = optional_flag(at, "qk_norm");
+    m.attention_bias = optional_choice<AttentionBias>(at, "bias", {"none", "qkv", "all"});
+  } else {
+    a.kv_heads = 1;
+    a.q_lora_rank = optional_count(at, "q_lora_rank", limits::kWidth);
+    a.kv_lora_rank = count(at.at("kv_lora_rank"), limits::kWidth);
+    a.rope_dim = count(at.at("rope_dim"), limits::kWidth);
+    a.nope_dim = count(at.at("nope_dim"), limits::kWidth);
+    a.v_dim = count(at.at("v_dim"), limits::kWidth);
+  }
+  at.no_other_keys();
+}
+
+void read_ffn(const Reader& at, Model& m) {
+  m.ffn_kind = static_cast<FfnKind>(at.at("kind").one_of({"gated", "plain"}));
+  m.ffn_inner = optional_count(at, "inner", limits::kWidth);
+  m.ffn_bias = optional_flag(at, "bias");
+  at.no_other_keys();
+}
+
+void read_moe(const Reader& at, Model& m) {
+  m.dense_layers = optional_count(at, "first_dense_layers", limits::kLayers, 0);
+  m.experts = count(at.at("experts"), limits::kExperts);
+  m.experts_per_token = count(at.at("experts_per_token"), limits::kExperts);
+  m.shared_experts = optional_count(at, "shared_experts", limits::kExperts, 0);
+  m.expert_inner = count(at.at("inner"), limits::kWidth);
+  m.router_bias = optional_flag(at, "router_bias");
+  at.no_other_keys();
+}
+
+/// The deepest node that exists on `path` ("moe.experts_per_token"), so that a rule's fault points at its
+/// field.
+Reader locate(Reader at, std::string_view path) {
+  while (!path.empty()) {
+    const auto dot = std::min(path.find('.'), path.size());
+    const auto next = at.is_map() ? at.find(path.substr(0, dot)) : std::nullopt;
+    if (!next) break;
+    at = *next;
+    path.remove_prefix(std::min(dot + 1, path.size()));
+  }
+  return at;
+}
+
+Model read_model(const Document& document) {
+  const Reader root = document.root();
+  Model m;
+  m.name = required_text(root.at("name"));
+  m.source = required_text(root.at("source"));
+  if (const auto notes = root.find("notes")) {
+    for (const Reader& note : notes->items()) m.notes.push_back(required_text(note));
+  }
+  m.layers = count(root.at("layers"), limits::kLayers);
+  m.hidden = count(root.at("hidden"), limits::kWidth);
+  m.vocab = count(root.at("vocab"), limits::kVocab);
+  m.max_context = root.at("max_context").tokens(1, limits::kContext);
+  m.norm = optional_choice<NormKind>(root, "norm", {"rms", "layer"});
+  m.tied_embeddings = optional_flag(root, "tied_embeddings");
+  m.parallel_attention_ffn = optional_flag(root, "parallel_attention_ffn");
+  read_attention(root.at("attention"), m);
+  read_ffn(root.at("ffn"), m);
+  if (const auto moe = root.find("moe")) {
+    read_moe(*moe, m);
+  } else {
+    m.dense_layers = m.layers;
+  }
+  root.no_other_keys();
+  document.finish();  // rules between fields need sound fields
+  for (const ModelFault& fault : check(m)) locate(root, fault.field).fault(fault.field + ": " + fault.what);
+  document.finish();
+  return m;
+}
+
+bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
+
+[[noreturn]] void throw_unknown(const std::string& name, const fs::path& catalog_dir) {
+  Diagnostic d;
+  d.what = fmt::format("unknown model {}", name);
+  d.details = expected_one_of(name, catalog_names(catalog_dir));
+  d.details.push_back("or the path of a .yaml file, a config.json or a folder that holds one");
+  throw UserError(std::vector<Diagnostic>{std::move(d)});
+}
+
+}  // namespace
+
+std::vector<std::string> catalog_names(const fs::path& catalog_dir) {
+  std::error_code error;
+  fs::directory_iterator entries(catalog_dir, error);
+  if (error) {
+    throw UserError(
+        fmt::format("cannot read the model catalogue {}: {}", catalog_dir.string(), error.message()));
+  }
+  std::vector<std::string> names;
+  for (; entries != fs::directory_iterator(); entries.increment(error)) {
+    if (entries->path().extension() == ".yaml") names.push_back(entries->path().stem().string());
+    if (error) break;
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Model parse_model(const std::string& file, const std::string& text) {
+  return read_model(Document::parse(file, text));
+}
+
+Model load_model(const std::string& name_or_path, const fs::path& catalog_dir) {
+  const fs::path path(name_or_path);
+  const bool plain_name = path.filename() == path && !is_yaml(path) && path.extension() != ".json";
+  if (plain_name) {
+    const auto names = catalog_names(catalog_dir);
+    if (std::binary_search(names.begin(), names.end(), name_or_path)) {
+      return read_model(Document::load(catalog_dir / (name_or_path + ".yaml")));
+    }
+  }
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    if (!fs::exists(path / "config.json", error)) {
+      throw UserError(fmt::format("{}: the folder holds no config.json", name_or_path));
+    }
+    return load_hf_config(path / "config.json");
+  }
+  if (plain_name) throw_unknown(name_or_path, catalog_dir);
+  if (!fs::exists(path, error)) throw UserError(fmt::format("{}: no such file or folder", name_or_path));
+  if (is_yaml(path)) return read_model(Document::load(path));
+  if (path.extension() == ".json") return load_hf_config(path);
+  throw UserError(
+      fmt::format("{}: a model is a .yaml file, a .json file or a folder with a config.json", name_or_path));
+}
+
+}  // namespace shardline

@@ -1,0 +1,124 @@
+#include "planner/engines/deploy.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/layers/decode_layer.hpp"
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Of all requests in one forward pass.
+long long chunk_tokens(const Case& c, const Plan& p) {
+  return static_cast<long long>(p.prefill_chunk) * p.batch * static_cast<long long>(c.requests.size());
+}
+
+Deployment tensorrt_llm(const Case& c, const Plan& p) {
+  Deployment d{"TensorRT-LLM", {}, {}};
+  // With attention DP the engine counts the whole stage as tensor parallel.
+  const int tp = p.dp > 1 ? p.dp * p.tpa : p.tpa;
+  d.lines.push_back(fmt::format("tensor_parallel_size: {}", tp));
+  if (p.pp > 1) d.lines.push_back(fmt::format("pipeline_parallel_size: {}", p.pp));
+  if (has_experts(c.model)) {
+    d.lines.push_back(fmt::format("moe_expert_parallel_size: {}", p.ep));
+    d.lines.push_back(fmt::format("moe_tensor_parallel_size: {}", p.tpf));
+  }
+  if (p.dp > 1) d.lines.emplace_back("enable_attention_dp: true");
+  if (p.kvp > 1) {
+    d.lines.push_back(fmt::format("context_parallel_size: {}", p.kvp));
+    d.lines.push_back(fmt::format("cp_config: {{cp_type: HELIX, tokens_per_block: {}}}", c.kv_block));
+    d.lines.push_back(fmt::format("kv_cache_config: {{tokens_per_block: {}}}", c.kv_block));
+    d.notes.emplace_back("generation servers of a disaggregated deployment only");
+    if (c.model.attention.kind != AttentionKind::mla) {
+      d.notes.emplace_back(
+          "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
+    }
+    if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
+    if (p.chunks > 1) d.notes.emplace_back("HOP-B is not implemented there: expect the TTL of chunks=1");
+  }
+  d.lines.push_back(fmt::format("max_batch_size: {}", p.batch));
+  if (p.prefill_chunk > 0) {
+    d.lines.emplace_back("enable_chunked_prefill: true");
+    d.lines.push_back(fmt::format("max_num_tokens: {}", chunk_tokens(c, p)));
+  }
+  if (p.dp > 1 && p.tpa > 1) {
+    d.notes.emplace_back(
+        "its attention DP gives every GPU a request; a TP group inside each DP rank is not documented");
+  }
+  return d;
+}
+
+Deployment vllm(const Case& c, const Plan& p) {
+  Deployment d{"vLLM", {}, {}};
+  std::string line = fmt::format("vllm serve MODEL --tensor-parallel-size {}", p.tpa);
+  if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
+  if (p.dp > 1) line += fmt::format(" --data-parallel-size {}", p.dp);
+  if (p.ep > 1) line += " --enable-expert-parallel";
+  const bool prefill = c.phase == Phase::prefill;
+  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight,
+                      prefill ? c.longest() : c.context);
+  if (p.prefill_chunk > 0) {
+    line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", chunk_tokens(c, p));
+  }
+  d.lines.push_back(std::move(line));
+  if (p.ep > 1 && p.tpf > 1) d.notes.emplace_back("expert parallelism there spans all GPUs (tpf=1)");
+  return d;
+}
+
+// Its stages take different chunks of one request at the same time
+// (docs.sglang.io/advanced_features/pipeline_parallelism.html).
+Deployment sglang(const Case& c, const Plan& p) {
+  Deployment d{"SGLang", {}, {}};
+  std::string line = fmt::format("python3 -m sglang.launch_server --model-path MODEL --tp-size {}", p.tpa);
+  if (p.pp > 1) line += fmt::format(" --pp-size {}", p.pp);
+  if (p.ep > 1) line += fmt::format(" --ep-size {}", p.ep);
+  line += fmt::format(" --chunked-prefill-size {} --context-length {}", chunk_tokens(c, p), c.longest());
+  d.lines.push_back(std::move(line));
+  if (p.pp > 1)
+    d.notes.emplace_back(
+        "--enable-dynamic-chunking shortens later chunks: expect a TTFT at or below this one");
+  return d;
+}
+
+// vLLM names both sizes; its prefill gathers KV (RFC vllm-project/vllm#25749), its decode exchanges partial
+// outputs all-to-all.
+Deployment context_parallel(const Case& c, const Plan& p) {
+  Deployment d{"vLLM", {}, {}};
+  std::string line = fmt::format("vllm serve MODEL --tensor-parallel-size {}", p.tpa);
+  if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
+  line +=
+      fmt::format(" --{}-context-parallel-size {}", c.phase == Phase::prefill ? "prefill" : "decode", p.cp);
+  if (p.ep > 1) line += " --enable-expert-parallel";
+  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight, c.longest());
+  d.lines.push_back(std::move(line));
+  if (c.phase == Phase::prefill) {
+    d.notes.emplace_back("not every attention backend supports prefill context parallelism yet");
+    if (p.strategy != StrategyId::allgather_kv)
+      d.notes.emplace_back(
+          "it gathers KV (allgather_kv); no released engine documents this variant: expect allgather_kv's "
+          "TTFT");
+  } else {
+    d.notes.emplace_back(
+        "it shards KV inside the tensor-parallel group and does not pass queries round a ring");
+  }
+  return d;
+}
+
+}  // namespace
+
+std::vector<Deployment> deployments(const Case& c, const Plan& p) {
+  std::vector<Deployment> out;
+  // No released engine documents APB, StarAttention or vertical-slash sparsity as a flag.
+  if (!strategy(p.strategy).exact) return out;
+  if (p.cp > 1) {
+    out.push_back(context_parallel(c, p));
+    return out;
+  }
+  if (p.strategy != StrategyId::kv_shard) out.push_back(tensorrt_llm(c, p));
+  if (p.kvp == 1) out.push_back(vllm(c, p));
+  if (p.prefill_chunk > 0) out.push_back(sglang(c, p));
+  return out;
+}
+
+}  // namespace shardline

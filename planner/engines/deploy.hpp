@@ -1,0 +1,22 @@
+// The launch flags of a serving engine that runs a plan.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/plan/case.hpp"
+#include "planner/plan/plan.hpp"
+
+namespace shardline {
+
+struct Deployment {
+  std::string engine;              // "TensorRT-LLM" or "vLLM"
+  std::vector<std::string> lines;  // a command line or YAML lines
+  std::vector<std::string> notes;  // what the engine lacks for this plan, or does differently
+};
+
+/// Every engine that can run the plan. TensorRT-LLM: docs/source/features/helix.md and the LLM API's parallel
+/// sizes; vLLM: serving/expert_parallel_deployment and context parallelism documentation.
+std::vector<Deployment> deployments(const Case& c, const Plan& plan);
+
+}  // namespace shardline

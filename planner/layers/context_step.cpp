@@ -1,0 +1,340 @@
+#include "planner/layers/context_step.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "planner/layers/decode_layer.hpp"
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline {
+
+LocalHeads prefill_heads(const Case& c, const Plan& p) {
+  const Attention& a = c.model.attention;
+  const int q = (a.q_heads + p.tpa - 1) / p.tpa;
+  if (a.kind == AttentionKind::mla) return {q, q, a.nope_dim + a.rope_dim, a.v_dim};
+  return {q, (a.kv_heads + p.tpa - 1) / p.tpa, a.head_dim, a.head_dim};
+}
+
+std::vector<Request> batch_requests(const Case& c, const Plan& p) {
+  std::vector<Request> all;
+  for (int i = 0; i < p.batch; ++i) all.insert(all.end(), c.requests.begin(), c.requests.end());
+  return all;
+}
+
+ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Plan& plan, ContextLayout l,
+                         bool pad_queries)
+    : b(builder),
+      c(study),
+      p(plan),
+      layout(std::move(l)),
+      heads(prefill_heads(study, plan)),
+      prefill(study.phase == Phase::prefill),
+      pad_(pad_queries) {
+  for (const Tokens& list : layout.fresh) rows_.push_back(static_cast<double>(real_rows(list)));
+  shapes_.resize(rows_.size());
+}
+
+int ContextStep::first_kv(int t) const {
+  const Attention& a = c.model.attention;
+  const int kv_heads = a.kind == AttentionKind::mla ? a.q_heads : a.kv_heads;
+  return first_q(t) * kv_heads / a.q_heads;
+}
+
+std::vector<RequestRows> ContextStep::request_rows(int k) const {
+  std::vector<RequestRows> list;
+  RequestRows at;
+  for (int r = 0; r < layout.requests; ++r) {
+    const auto i = static_cast<std::size_t>(k * layout.requests + r);
+    at.count = layout.fresh_count[i];
+    list.push_back(at);
+    list.back().key = layout.first_key.empty() ? at.key + layout.cached_count[i] : layout.first_key[i];
+    at.token += at.count;
+    at.query += pad_ ? layout.query_rows[static_cast<std::size_t>(r)] : at.count;
+    at.key += layout.key_rows[static_cast<std::size_t>(r)];
+  }
+  return list;
+}
+
+void ContextStep::declare_slots() {
+  q = per_query("q", heads.q * heads.qk, act_bytes());
+  kv = uneven(
+      "kv", [&](int k) { return shardline::rows(keys(k)); }, heads.kv_width(), kv_bytes());
+  out = per_query("out", heads.q * heads.v, act_bytes());
+  out_lse = per_query("lse", heads.q, 4);
+}
+
+void ContextStep::bind_attention() {
+  Dataflow& f = *flow();
+  for (int k = 0; k < p.cp; ++k) {
+    const TokensId query_list = f.tokens(queries(k)), key_list = f.tokens(keys(k));
+    const TokensId result_list = f.tokens(results(k));
+    for (int t = 0; t < p.tpa; ++t) {
+      const int r = rank(k, t);
+      const std::int64_t h = first_q(t), g = first_kv(t), width = heads.qk + heads.v;
+      f.inputs.push_back({q, r, Whole::query, query_list, f.range(h * heads.qk, (h + heads.q) * heads.qk)});
+      f.inputs.push_back({kv, r, Whole::kv, key_list, f.range(g * width, (g + heads.kv) * width)});
+      f.outputs.push_back(
+          {out, r, Whole::attention_output, result_list, f.range(h * heads.v, (h + heads.q) * heads.v)});
+    }
+  }
+}
+
+SlotId ContextStep::uneven(const char* name, const std::function<long long(int)>& row_count, double columns,
+                           double bytes) const {
+  if (!flow()) return 0;
+  const SlotId slot = flow()->slot(name, bytes);
+  for (int k = 0; k < p.cp; ++k) {
+    for (int t = 0; t < p.tpa; ++t)
+      flow()->size(slot, rank(k, t), row_count(k), static_cast<std::int64_t>(columns));
+  }
+  return slot;
+}
+
+SlotId ContextStep::message(const char* name, long long row_count, double columns, double bytes) const {
+  return uneven(
+      name, [&](int) { return row_count; }, columns, bytes);
+}
+
+SlotId ContextStep::per_query(const char* name, double columns, double bytes) const {
+  return uneven(
+      name, [&](int k) { return shardline::rows(queries(k)); }, columns, bytes);
+}
+
+Region ContextStep::all_queries(SlotId slot, int k, double columns) const {
+  return whole(slot, shardline::rows(queries(k)), columns);
+}
+
+void ContextStep::vary(const std::function<Shape(int)>& shape) {
+  for (int k = 0; k < p.cp; ++k) shapes_[index(k)] = shape(k);
+  b.vary(shapes_);
+}
+
+namespace {
+
+AttendShape attend_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys, bool prefill,
+                         bool rectangle) {
+  AttendShape s;
+  s.rectangle = rectangle;
+  s.q_heads = h.q;
+  s.qk_dim = h.qk;
+  s.v_dim = h.v;
+  s.pairs = rectangle ? all_pairs(queries, keys) : causal_pairs(queries, keys);
+  s.kv_rows = static_cast<double>(real_rows(keys));
+  s.kv_elements = h.kv_width();
+  s.q_rows = static_cast<double>(real_rows(queries));
+  s.tiles = prefill ? static_cast<double>(query_tiles(queries)) : 0;
+  s.whole = prefill && s.kv_rows == s.q_rows && s.pairs == own_pairs(queries);
+  return s;
+}
+
+}  // namespace
+
+OpIndex ContextStep::add_attend(const char* name) {
+  // Eager attention is two matrix products; Flash-Decoding merges the splits of its KV in a kernel of its own
+  // unless the engine fuses it.
+  const bool one = prefill ? c.kernels.attention != AttentionKernel::eager : c.kernels.fused_split_merge;
+  return b.attend(name, c.precision.kv, c.precision.math, {}, one ? 1 : 2);
+}
+
+void ContextStep::attend_flow(OpIndex op, int k, const Tokens& query_list, const Tokens& key_list,
+                              const LocalHeads& h, const std::vector<Region>& regions) {
+  Action action;
+  action.rectangle = prefill && c.kernels.attention == AttentionKernel::eager;
+  action.queries = flow()->tokens(query_list);
+  action.keys = flow()->tokens(key_list);
+  action.heads = h.q;
+  action.kv_heads = h.kv;
+  action.qk_dim = h.qk;
+  action.v_dim = h.v;
+  for (int t = 0; t < p.tpa; ++t) {
+    action.rank = rank(k, t);
+    flow()->act(op, action, regions);
+  }
+}
+
+OpIndex ContextStep::attend_parts(const char* name,
+                                  const std::function<std::vector<AttendPart>(int)>& parts) {
+  const OpIndex op = add_attend(name);
+  vary([&](int k) {
+    AttendShape sum = attend_shape(heads, {}, {}, prefill, false);
+    for (const AttendPart& part : parts(k)) {
+      const AttendShape s = attend_shape(heads, part.queries, part.keys, prefill, false);
+      sum.pairs += s.pairs;
+      sum.kv_rows += s.kv_rows;
+      sum.q_rows += s.q_rows;
+      sum.tiles += s.tiles;
+    }
+    return Shape(sum);
+  });
+  for (int k = 0; flow() && k < p.cp; ++k) {
+    for (const AttendPart& part : parts(k)) attend_flow(op, k, part.queries, part.keys, heads, part.regions);
+  }
+  return op;
+}
+
+OpIndex ContextStep::attend_lists(const char* name, const std::function<const Tokens&(int)>& query_list,
+                                  const std::function<const Tokens&(int)>& key_list, const LocalHeads& h,
+                                  const std::function<std::vector<Region>(int)>& regions) {
+  const bool eager = prefill && c.kernels.attention == AttentionKernel::eager;
+  const OpIndex op = add_attend(name);
+  vary([&](int k) { return Shape(attend_shape(h, query_list(k), key_list(k), prefill, eager)); });
+  for (int k = 0; flow() && k < p.cp; ++k) attend_flow(op, k, query_list(k), key_list(k), h, regions(k));
+  if (!eager) return op;
+  // Scale, mask, softmax in float32, back to the type of the values: one kernel each.
+  const OpIndex passes = b.elementwise("mask and softmax", Part::attention, OpKind::elementwise, {}, 4);
+  vary([&](int k) {
+    const double scores = all_pairs(query_list(k), key_list(k)) * h.q;
+    return Shape(ElementwiseShape{static_cast<double>(real_rows(query_list(k))), static_cast<double>(h.q),
+                                  scores * c.kernels.score_traffic.value});
+  });
+  return passes;
+}
+
+void ContextStep::attend_gathered() {
+  const double width = heads.kv_width();
+  const long long row_count = layout.key_message;
+  const SlotId all = message("all KV", row_count * p.cp, width, kv_bytes());
+  const Runtime& host = c.system.runtime;
+  if (host.host_layer > Seconds(0) && host.host_gather > Seconds(0)) {
+    const OpIndex own = b.previous();
+    const OpIndex ready[2] = {own, b.launch("launch gather", host.host_gather / host.host_layer * p.cp)};
+    b.after(ready);
+  }
+  const OpIndex op = b.exchange("gather KV", Part::exchange, OpKind::all_gather, {p.cp, p.tpa},
+                                Bytes(static_cast<double>(row_count) * width * kv_bytes()));
+  for (int k = 0; flow() && k < p.cp; ++k) {
+    for (int to = 0; to < p.cp; ++to) {
+      Region target = whole(all, row_count, width);
+      target.row = k * row_count;
+      for (int t = 0; t < p.tpa; ++t)
+        flow()->move(op, {rank(k, t), rank(to, t), whole(kv, row_count, width), target});
+    }
+  }
+  if (c.kernels.attention == AttentionKernel::eager) {
+    const double n = static_cast<double>(row_count) * p.cp;
+    b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise,
+                  {n, width, 2 * n * width * kv_bytes()});
+  }
+  Tokens gathered;
+  for (int k = 0; k < p.cp; ++k) gathered.insert(gathered.end(), keys(k).begin(), keys(k).end());
+  const OpIndex computed = attend_lists(
+      "attend", [&](int k) -> const Tokens& { return queries(k); },
+      [&](int) -> const Tokens& { return gathered; }, heads,
+      [&](int k) {
+        return std::vector<Region>{all_queries(q, k, heads.q * heads.qk), whole(all, row_count * p.cp, width),
+                                   all_queries(out, k, heads.q * heads.v), all_queries(out_lse, k, heads.q)};
+      });
+  end_iteration({&computed, 1});
+}
+
+OpIndex ContextStep::attend(const char* name, const Attend& a) {
+  return attend_lists(
+      name, [&](int k) -> const Tokens& { return queries(a.queries_of(k)); },
+      [&](int k) -> const Tokens& { return keys(a.keys_of(k)); }, heads,
+      [&](int k) {
+        const long long n = shardline::rows(queries(a.queries_of(k)));
+        return std::vector<Region>{whole(a.query, n, heads.q * heads.qk),
+                                   whole(a.key, layout.key_message, heads.kv_width()),
+                                   whole(a.out, n, heads.q * heads.v), whole(a.lse, n, heads.q)};
+      });
+}
+
+OpIndex ContextStep::pass_on(const char* name, SlotId source, SlotId target, long long row_count,
+                             double columns, double element_bytes) {
+  const OpIndex op = b.exchange(name, Part::exchange, OpKind::send_recv, {p.cp, p.tpa},
+                                Bytes(static_cast<double>(row_count) * columns * element_bytes));
+  if (Dataflow* f = flow()) {
+    for (int k = 0; k < p.cp; ++k) {
+      for (int t = 0; t < p.tpa; ++t) {
+        f->move(op, {rank(k, t), rank((k + 1) % p.cp, t), whole(source, row_count, columns),
+                     whole(target, row_count, columns)});
+      }
+    }
+  }
+  return op;
+}
+
+OpIndex ContextStep::end_iteration(std::span<const OpIndex> after) {
+  b.drive(prefill ? Drive::ring_step : Drive::graph);
+  b.after(after);
+  const OpIndex op = b.elementwise("end of iteration", Part::exchange, OpKind::elementwise, {}, 0);
+  b.drive(prefill ? Drive::eager : Drive::graph);
+  return op;
+}
+
+OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId, SlotId>>& partials) {
+  const double width = heads.q * heads.v;
+  const OpIndex op = b.elementwise(name, Part::exchange, OpKind::merge, {}, 1);
+  vary([&](int k) {
+    const double n = rows_[index(k)];
+    // Reads every partial output, writes one.
+    const double bytes = prefill ? n * width * act_bytes() * static_cast<double>(partials.size() + 1) *
+                                       c.system.runtime.passes.merge
+                                 : 0;
+    return Shape(ElementwiseShape{n, width, bytes});
+  });
+  if (Dataflow* f = flow()) {
+    std::vector<Region> regions;
+    for (int k = 0; k < p.cp; ++k) {
+      regions.clear();
+      for (const auto& [o, lse] : partials) {
+        regions.push_back(all_queries(o, k, width));
+        regions.push_back(all_queries(lse, k, heads.q));
+      }
+      regions.push_back(all_queries(out, k, width));
+      regions.push_back(all_queries(out_lse, k, heads.q));
+      Action action;
+      action.function = Function::merge;
+      action.heads = heads.q;
+      action.v_dim = heads.v;
+      for (int t = 0; t < p.tpa; ++t) {
+        action.rank = rank(k, t);
+        f->act(op, action, regions);
+      }
+    }
+  }
+  return op;
+}
+
+const Placement* cached_placement(const Case& c, const Plan& p) {
+  // A placement is of one batch entry: with more, each was prefilled in one turn.
+  return p.batch == 1 ? c.placement.get() : nullptr;
+}
+
+void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
+                   void (*attention)(ContextStep&)) {
+  const std::vector<Request> requests = batch_requests(c, p);
+  const Placement* before = cached_placement(c, p);
+  build_prefill(schedule, c, p,
+                p.layout == ShardOrder::contiguous ? interval_layout(requests, p.cp, before, {})
+                                                   : context_layout(requests, p.cp, before),
+                pad_queries, attention);
+}
+
+void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
+                       std::vector<Plan>& out, void (*complete)(const Case&, Plan&)) {
+  if (c.phase == Phase::decode ? !strategy(id).decodes : !strategy(id).prefills) return;
+  for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
+    if (gpus % pp != 0 || pp > c.model.layers) continue;
+    const int ranks = gpus / pp;
+    for (const int tpa : divisors(ranks)) {
+      if (tpa > c.model.attention.q_heads || ranks / tpa < 2 || ranks / tpa > c.longest()) continue;
+      if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
+      Plan p;
+      p.strategy = id;
+      p.pp = p.in_flight = pp;
+      p.tpa = tpa;
+      p.cp = ranks / tpa;
+      if (complete) complete(c, p);
+      std::vector<Plan> splits;
+      with_expert_splits(c, p, tpa, splits);
+      if (has_experts(c.model)) with_expert_splits(c, p, ranks, splits);
+      for (const Plan& split : splits) {
+        if (split.tpf <= tpa && !strategy(id).check(c, split)) out.push_back(split);
+      }
+    }
+  }
+}
+
+}  // namespace shardline

@@ -1,0 +1,153 @@
+// A prefill (or a decode step under context parallelism) while it is lowered: the layer around attention
+// once, and the pieces of attention that the strategies put together. Shapes and data flow of an op stand
+// side by side, so that what is timed is what executors run.
+#pragma once
+
+#include <functional>
+
+#include "planner/plan/case.hpp"
+#include "planner/plan/plan.hpp"
+
+namespace shardline {
+
+/// Heads of one rank. MLA is expanded: every query head has its own key and value.
+struct LocalHeads {
+  int q = 0, kv = 0, qk = 0, v = 0;
+  double kv_width() const { return static_cast<double>(kv) * (qk + v); }
+};
+LocalHeads prefill_heads(const Case& c, const Plan& p);
+
+/// Sequences of a plan's whole batch, as Case::requests `batch` times.
+std::vector<Request> batch_requests(const Case& c, const Plan& p);
+
+/// Most rows that one rank computes outside attention.
+double prefill_rows(const Case& c, const Plan& p);
+
+/// Rows of one request among a rank's new tokens, queries and keys (its first new one).
+struct RequestRows {
+  long long count = 0, token = 0, query = 0, key = 0;
+};
+
+class ContextStep {
+ public:
+  /// `pad_queries`: the query message has equal rows on all ranks.
+  ContextStep(ScheduleBuilder& builder, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries);
+
+  ScheduleBuilder& b;
+  const Case& c;
+  const Plan& p;
+  const ContextLayout layout;
+  const LocalHeads heads;
+  const bool prefill;
+
+  /// New tokens per context-parallel rank: rows of all ops but attention.
+  const std::vector<double>& rows() const { return rows_; }
+  const Tokens& queries(int k) const { return pad_ ? layout.queries[index(k)] : layout.fresh[index(k)]; }
+  /// Tokens that the rows of `out` are results of.
+  const Tokens& results(int k) const {
+    return layout.results.empty() ? queries(k) : layout.results[index(k)];
+  }
+  const Tokens& keys(int k) const { return layout.keys[index(k)]; }
+  /// The rank in rank `k`'s ring that is `steps` behind it.
+  int behind(int k, int steps) const { return ((k - steps) % p.cp + p.cp) % p.cp; }
+  int rank(int k, int t) const { return k * p.tpa + t; }
+
+  std::vector<RequestRows> request_rows(int k) const;
+  /// First global query and KV head of TP rank t.
+  int first_q(int t) const { return t * heads.q; }
+  int first_kv(int t) const;
+
+  /// Declares the four slots below. Call first when flow() is set.
+  void declare_slots();
+  /// Queries, keys and values are inputs, the attention output is the output.
+  void bind_attention();
+
+  // Slots of the data flow; meaningful only while flow() is set.
+  Dataflow* flow() const { return b.flow(); }
+  SlotId q = 0, kv = 0, out = 0, out_lse = 0;
+  double act_bytes() const { return bytes_per_element(c.precision.activations); }
+  double kv_bytes() const { return bytes_per_element(c.precision.kv); }
+  /// A slot of equal size on all ranks, for messages.
+  SlotId message(const char* name, long long row_count, double columns, double bytes) const;
+  /// A slot with `row_count(k)` rows on the ranks of k.
+  SlotId uneven(const char* name, const std::function<long long(int)>& row_count, double columns,
+                double bytes) const;
+  /// A slot with as many rows as each rank's queries.
+  SlotId per_query(const char* name, double columns, double bytes) const;
+  Region whole(SlotId slot, long long row_count, double columns) const {
+    return {slot, 0, row_count, 0, static_cast<std::int64_t>(columns)};
+  }
+  Region all_queries(SlotId slot, int k, double columns) const;
+
+  /// Attention of the queries of `queries_of(k)` over the keys of `keys_of(k)` on every rank k.
+  struct Attend {
+    std::function<int(int)> queries_of, keys_of;
+    SlotId query, key, out, lse;
+  };
+  OpIndex attend(const char* name, const Attend& a);
+  /// attend() for queries and keys that are no rank's own list; the regions come from the caller.
+  OpIndex attend_lists(const char* name, const std::function<const Tokens&(int)>& query_list,
+                       const std::function<const Tokens&(int)>& key_list, const LocalHeads& h,
+                       const std::function<std::vector<Region>(int)>& regions);
+  /// One kernel per rank that attends several groups of queries, each over keys of its own.
+  struct AttendPart {
+    Tokens queries, keys;         // positions decide the mask
+    std::vector<Region> regions;  // of Function::attend
+  };
+  OpIndex attend_parts(const char* name, const std::function<std::vector<AttendPart>(int)>& parts);
+  /// Every rank sends `source` to the next of its ring, which receives it in `target`.
+  OpIndex pass_on(const char* name, SlotId source, SlotId target, long long row_count, double columns,
+                  double element_bytes);
+  /// All ranks gather all keys and values, then attend once.
+  void attend_gathered();
+  /// End of one iteration of the ring, where an eager engine waits for its kernels and messages.
+  OpIndex end_iteration(std::span<const OpIndex> after);
+  /// Merges partial outputs by their log-sum-exps: pairs of slots -> out.
+  OpIndex merge(const char* name, const std::vector<std::pair<SlotId, SlotId>>& partials);
+  /// One shape per context-parallel rank for the op just added.
+  void vary(const std::function<Shape(int)>& shape);
+
+ private:
+  OpIndex add_attend(const char* name);
+  void attend_flow(OpIndex op, int k, const Tokens& queries, const Tokens& keys, const LocalHeads& h,
+                   const std::vector<Region>& regions);
+  static std::size_t index(int k) { return static_cast<std::size_t>(k); }
+  bool pad_;
+  std::vector<double> rows_;
+  std::vector<Shape> shapes_;
+};
+
+/// Context-parallel ranks over which one KV head's cache is spread.
+double cache_shards(const Case& c, const Plan& p);
+Bytes prefill_activation_bytes(const Case& c, const Plan& p);  // [P4]
+Bytes prefill_buffer_bytes(const Case& c, const Plan& p);      // [P5]
+
+/// [C4] The blocks of one layer, whose FFN is dense or of experts; 0 for what the model has not.
+struct PrefillBlocks {
+  BlockIndex attend = 0, dense = 0, experts = 0;
+};
+PrefillBlocks add_prefill_blocks(ContextStep& step, void (*attention)(ContextStep&));
+
+/// All stages of a prefill with the attention of a strategy, by default in the shards of [C1].
+void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
+                   void (*attention)(ContextStep&));
+void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries,
+                   void (*attention)(ContextStep&));
+/// [C17] The same, `p.prefill_chunk` tokens of each request at a time.
+void build_chunked_prefill(Schedule& schedule, const Case& c, const Plan& p, void (*attention)(ContextStep&));
+/// Where the cached tokens of a plan's whole batch lie; null: each was prefilled in one turn.
+const Placement* cached_placement(const Case& c, const Plan& p);
+
+/// Queries round the ring, also those of a decode step.
+void attend_pass_q(ContextStep& s);
+
+/// Both phases of strategies that keep each request's tokens together (tensor, pipeline).
+void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p);
+
+/// Plans of a context-parallel strategy: every pp, cp >= 2, tpa and split of the experts; none for a case of
+/// a phase that it is not for. `complete` sets what else a plan of the strategy has.
+struct SearchSpace;
+void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
+                       std::vector<Plan>& out, void (*complete)(const Case&, Plan&) = nullptr);
+
+}  // namespace shardline

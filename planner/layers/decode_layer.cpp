@@ -1,0 +1,333 @@
+#include "planner/layers/decode_layer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/layers/context_step.hpp"
+#include "planner/layers/decode_flow.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+namespace {
+
+double share(double whole, int parts) { return std::ceil(whole / parts); }
+bool mla(const Case& c) { return c.model.attention.kind == AttentionKind::mla; }
+double matrices(const Model& m) { return m.ffn_kind == FfnKind::gated ? 2 : 1; }  // up-projections
+double activation(const Case& c) { return bytes_per_element(c.precision.activations); }
+
+// Width of a rank's slice of the concatenated heads that enters the output projection.
+double out_proj_width(const Case& c, const Plan& p) {
+  const Attention& a = c.model.attention;
+  const double heads = local_q_heads(c, p) * static_cast<double>(mla(c) ? a.v_dim : a.head_dim);
+  return share(heads, out_proj_ranks(p) / p.tpa);
+}
+
+// Heads whose W_UV this rank applies.
+double value_up_heads(const Case& c, const Plan& p) {
+  const int q = local_q_heads(c, p);
+  return p.value_up == ValueUp::after ? static_cast<double>(q) / p.kvp : q;
+}
+
+// New tokens of one rank: context-parallel ranks deal out the batch.
+double rows_of(const Plan& p) { return share(p.batch, p.cp); }
+
+double tokens_of_ffn(const Plan& p, int ranks) { return rows_of(p) * (ranks > p.group() ? p.dp : 1); }
+
+// Kernels of their own where the engine does not fuse them into their neighbours.
+void separate(ScheduleBuilder& b, const Case& c, const char* name, Part part, double rows, double width,
+              Within within = Within::own) {
+  if (c.kernels.separate_elementwise)
+    b.elementwise(name, part, OpKind::elementwise, {rows, width}, 1, within);
+}
+void quantize(ScheduleBuilder& b, const Case& c, double rows, double width) {
+  if (bytes_per_element(c.precision.math_of_ffn()) < activation(c))
+    separate(b, c, "quantize", Part::ffn, rows, width, Within::gemm);
+}
+
+}  // namespace
+
+int local_q_heads(const Case& c, const Plan& p) { return (c.model.attention.q_heads + p.tpa - 1) / p.tpa; }
+
+double kv_elements_per_token(const Case& c, const Plan& p) {
+  const Attention& a = c.model.attention;
+  if (mla(c)) return a.kv_lora_rank + a.rope_dim;
+  return 2.0 * ((a.kv_heads + p.tpa - 1) / p.tpa) * a.head_dim;
+}
+
+int out_proj_ranks(const Plan& p) {
+  return p.strategy == StrategyId::kv_shard || p.cp > 1 ? p.tpa : p.group();
+}
+
+int dense_ffn_ranks(const Plan& p) {
+  if (p.dense_tp > 0) return p.dense_tp;
+  return p.strategy == StrategyId::kv_shard || p.cp > 1 ? p.tpa : p.ranks_per_stage();
+}
+
+LayerWeights layer_weights(const Case& c, const Plan& p) {
+  const Model& m = c.model;
+  const Attention& a = m.attention;
+  const double h = m.hidden;
+  const double q = local_q_heads(c, p);
+  LayerWeights w;
+  if (mla(c)) {
+    const double q_dim = a.nope_dim + a.rope_dim;
+    const double query = a.q_lora_rank > 0 ? h * a.q_lora_rank + a.q_lora_rank * q * q_dim : h * q * q_dim;
+    w.attention = query + h * (a.kv_lora_rank + a.rope_dim) + q * a.nope_dim * a.kv_lora_rank +
+                  value_up_heads(c, p) * a.v_dim * a.kv_lora_rank;
+  } else {
+    w.attention = h * (q * a.head_dim + kv_elements_per_token(c, p));
+  }
+  w.attention += out_proj_width(c, p) * h;
+  const double up = matrices(m);
+  w.dense_ffn = (up + 1) * h * share(m.ffn_inner, dense_ffn_ranks(p));
+  if (has_experts(m)) {
+    const int shared_ranks = p.dp > 1 ? p.group() : p.cp > 1 ? p.tpa : p.ep * p.tpf;
+    w.expert_ffn =
+        share(m.experts, p.ep) * (up + 1) * h * share(m.expert_inner, p.tpf) +
+        (up + 1) * h * share(static_cast<double>(m.shared_experts) * m.expert_inner, shared_ranks) +
+        h * m.experts;
+  }
+  return w;
+}
+
+double partial_output_bytes(const Case& c, const Plan& p) {
+  const Attention& a = c.model.attention;
+  const int width = !mla(c) ? a.head_dim : p.value_up == ValueUp::after ? a.kv_lora_rank : a.v_dim;
+  return width * activation(c) + 8;
+}
+
+Bytes activation_bytes(const Case& c, const Plan& p) {
+  const Model& m = c.model;
+  const double b = p.batch, all = b * p.dp;
+  const double q = local_q_heads(c, p);
+  const double attend_width =
+      mla(c) ? q * (2.0 * m.attention.kv_lora_rank + m.attention.rope_dim) : 2.0 * q * m.attention.head_dim;
+  const double dense_width = 2 * share(m.ffn_inner, dense_ffn_ranks(p));
+  double widest = std::max(b * attend_width, tokens_of_ffn(p, dense_ffn_ranks(p)) * dense_width);
+  if (has_experts(m)) {
+    widest = std::max(widest, c.routing->pairs(p.ep, static_cast<long long>(all)) * 2 *
+                                  (share(m.expert_inner, p.tpf) + m.hidden));
+  }
+  const double head = all * share(m.vocab, p.ranks_per_stage());
+  return Bytes(activation(c) * (2 * all * m.hidden + std::max(widest, head)));
+}
+
+Bytes buffer_bytes(const Case& c, const Plan& p) {
+  const double b = p.batch, all = b * p.dp;
+  double largest = 0;
+  if (p.ranks_per_stage() > 1 || p.pp > 1) largest = b * c.model.hidden * activation(c);
+  if (p.kvp > 1) {
+    const double partial = b * local_q_heads(c, p) * partial_output_bytes(c, p);
+    largest = std::max(largest, p.strategy == StrategyId::kv_shard ? partial * p.kvp : partial);
+  }
+  if (p.dp > 1) largest = std::max(largest, all * c.model.hidden * activation(c));
+  return Bytes(2 * largest);  // send and receive
+}
+
+void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  const Attention& a = c.model.attention;
+  const Precision& t = c.precision;
+  const double rows = rows_of(p), h = c.model.hidden, q = local_q_heads(c, p);
+  separate(b, c, "norm", Part::qkv, rows, h);
+  if (!mla(c)) {
+    const double kv = kv_elements_per_token(c, p);
+    b.gemm("qkv", Part::qkv, t.weights, t.math, {rows, h, q * a.head_dim + kv});
+    b.elementwise("rope and KV append", Part::qkv, OpKind::elementwise, {rows, q * a.head_dim + kv}, 1,
+                  Within::decode_attention);
+    return;
+  }
+  const double q_dim = a.nope_dim + a.rope_dim, latent = a.kv_lora_rank + a.rope_dim;
+  if (a.q_lora_rank > 0) {
+    b.gemm("q and kv down", Part::qkv, t.weights, t.math, {rows, h, a.q_lora_rank + latent});
+    b.elementwise("q and kv norm", Part::qkv, OpKind::elementwise, {rows, a.q_lora_rank + latent});
+    b.gemm("q up", Part::qkv, t.weights, t.math, {rows, double(a.q_lora_rank), q * q_dim});
+  } else {
+    b.gemm("q and kv down", Part::qkv, t.weights, t.math, {rows, h, q * q_dim + latent});
+    b.elementwise("kv norm", Part::qkv, OpKind::elementwise, {rows, latent});
+  }
+  b.elementwise("rope", Part::qkv, OpKind::elementwise, {rows, q * a.rope_dim}, 1, Within::decode_attention);
+  b.gemm("q absorb", Part::qkv, t.weights, t.math, {rows * q, double(a.nope_dim), double(a.kv_lora_rank), q});
+  b.elementwise("KV append", Part::qkv, OpKind::elementwise, {rows, latent}, 1, Within::decode_attention);
+}
+
+void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange) {
+  if (p.cp > 1) {
+    ContextStep step(b, c, p, decode_layout(p.batch, c.context, p.cp, 0), true);
+    if (step.flow()) {
+      step.declare_slots();
+      step.bind_attention();
+    }
+    attend_pass_q(step);
+    return;
+  }
+  const Attention& a = c.model.attention;
+  const Precision& t = c.precision;
+  const double q = local_q_heads(c, p);
+  AttendShape shape;
+  shape.q_heads = q;
+  shape.qk_dim = mla(c) ? a.kv_lora_rank + a.rope_dim : a.head_dim;
+  shape.v_dim = mla(c) ? a.kv_lora_rank : a.head_dim;
+  const auto kv_tokens = static_cast<double>(kv_tokens_on_shard(c.context, p.kvp, c.kv_block, 0));
+  shape.kv_elements = kv_elements_per_token(c, p);
+
+  const int chunks = p.chunks;
+  shape.kernel_rows = chunks > 1 ? p.batch : 0;
+  shape.chunks = chunks;
+  const bool value_up_first = mla(c) && p.value_up != ValueUp::after;
+  // One persistent kernel signals each chunk: its launch is paid before the first, and W_UV, kept in L2, is
+  // read once.
+  const double part = 1.0 / chunks;
+  const double per_request = q * partial_output_bytes(c, p);
+  const double wire = exchange == OpKind::all_to_all ? per_request * (p.kvp - 1) / p.kvp : per_request;
+  OpIndex last_compute = b.previous(), last_exchange = 0;
+  DecodeFlow flow(b, c, p, local_q_heads(c, p));
+  for (int i = 0, first = 0, count = 0; i < chunks; ++i, first += count) {
+    count = p.batch / chunks + (i < p.batch % chunks ? 1 : 0);
+    const double requests = count;
+    const double launches = i == 0 ? 1 : 0;
+    shape.q_rows = requests;
+    shape.pairs = shape.kv_rows = requests * kv_tokens;
+    if (i > 0) b.after(std::span(&last_compute, 1));
+    last_compute = b.attend("attend", t.kv, t.math, shape, launches);
+    flow.attend(first, count);
+    if (!mla(c)) {
+      last_compute = b.elementwise("merge splits", Part::attention, OpKind::merge, {requests, q * a.head_dim},
+                                   c.kernels.fused_split_merge ? 0 : launches, Within::decode_merge);
+    }
+    if (value_up_first) {
+      last_compute = b.gemm("value up", Part::attention, t.weights, t.math,
+                            {requests * q, double(a.kv_lora_rank), double(a.v_dim), q * part}, launches);
+      flow.value_up_before(first, count);
+    }
+    if (p.kvp > 1) {
+      if (chunks > 1) {
+        const OpIndex both[2] = {last_compute, last_exchange};
+        b.after(std::span(both, i == 0 ? 1 : 2));
+      }
+      ExchangeShape partials;
+      partials.bytes = requests * wire;
+      partials.rows = requests;
+      last_exchange = b.exchange("exchange partial outputs", Part::exchange, exchange, {p.kvp, p.tpa},
+                                 partials, c.precision.activations);
+      flow.exchange(exchange, first, count);
+    }
+  }
+  if (p.kvp > 1) {
+    // Fused with the receiving side of the exchange: no launch of its own.
+    b.elementwise("merge shards", Part::exchange, OpKind::merge, {double(p.batch), q * shape.v_dim}, 0);
+    flow.merge();
+  }
+  if (mla(c) && !value_up_first) {
+    const double heads = value_up_heads(c, p);
+    b.gemm("value up", Part::attention, t.weights, t.math,
+           {p.batch * heads, double(a.kv_lora_rank), double(a.v_dim), heads});
+    flow.value_up_after();
+  }
+  flow.finish();
+}
+
+void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  const double rows = rows_of(p), h = c.model.hidden;
+  b.gemm("out projection", Part::out_proj, c.precision.weights, c.precision.math,
+         {rows, out_proj_width(c, p), h});
+  b.exchange("attention all-reduce", Part::attention_sum, OpKind::all_reduce, {out_proj_ranks(p), 1},
+             Bytes(rows * h * activation(c)));
+  separate(b, c, "residual", Part::attention_sum, rows, h);
+}
+
+void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  const Precision& t = c.precision;
+  const int ranks = dense_ffn_ranks(p);
+  const bool gather = ranks > p.group();  // spans attention groups: tokens of all of them are needed
+  const double rows = tokens_of_ffn(p, ranks), h = c.model.hidden, inner = share(c.model.ffn_inner, ranks);
+  const Bytes group_tokens(p.batch * h * activation(c));
+  separate(b, c, "norm", Part::ffn, rows, h);
+  quantize(b, c, rows, h);
+  // Tokens are rows: an engine's own kernels handle them one by one.
+  const auto sent = [&](double bytes, double tokens) {
+    ExchangeShape s;
+    s.bytes = bytes;
+    s.rows = tokens;
+    return s;
+  };
+  const Dtype type = c.precision.activations;
+  if (gather) {
+    b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p.dp, p.group()},
+               sent(group_tokens.value, p.batch), type);
+  }
+  b.gemm("ffn up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {rows, h, matrices(c.model) * inner});
+  b.elementwise("ffn activation", Part::ffn, OpKind::elementwise, {rows, inner});
+  quantize(b, c, rows, inner);
+  b.gemm("ffn down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {rows, inner, h});
+  if (gather) {
+    b.exchange("ffn reduce-scatter", Part::ffn_sum, OpKind::reduce_scatter, {ranks, 1},
+               sent(rows * h * activation(c), rows / ranks), type);
+    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
+               sent(group_tokens.value / p.group(), double(p.batch) / p.group()), type);
+  } else {
+    b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {ranks, 1},
+               Bytes(rows * h * activation(c)));
+  }
+  separate(b, c, "residual", Part::ffn_sum, rows, h);
+}
+
+void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  const Model& m = c.model;
+  const Precision& t = c.precision;
+  const double h = m.hidden, own = rows_of(p), up = matrices(m);
+  const auto all = static_cast<long long>(own) * p.dp;
+  const double distinct = c.routing->distinct_experts(p.ep, all), pairs = c.routing->pairs(p.ep, all);
+  const double inner = share(m.expert_inner, p.tpf);
+  const int shared_ranks = p.dp > 1 ? p.group() : p.ep * p.tpf;
+  const double shared = share(static_cast<double>(m.shared_experts) * m.expert_inner, shared_ranks);
+  separate(b, c, "norm", Part::ffn, own, h);
+  quantize(b, c, own, h);
+  b.gemm("router", Part::ffn, t.weights, t.math, {own, h, double(m.experts)});
+  const auto fused = [&](const char* name, double rows, double width) {
+    b.elementwise(name, Part::ffn, OpKind::elementwise, {rows, width}, 1, Within::experts);
+  };
+  fused("top-k", own, m.experts);
+  fused("permute", pairs, h);
+  // Tokens per rank times expert groups that a token visits; a rank's own group counts as sent, at most 1/EP
+  // too much.
+  const double sent = own / p.group() * h * c.routing->groups_hit(p.ep);
+  ExchangeShape routed;
+  routed.rows = own / p.group();
+  routed.width = h;
+  routed.topk = m.experts_per_token;
+  routed.experts = m.experts;
+  routed.dispatched = t.dispatch;
+  if (p.dp > 1) {
+    routed.bytes = sent * bytes_per_element(t.dispatch);
+    b.exchange("dispatch", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1}, routed, t.dispatch);
+  }
+  const ExpertShape experts{share(m.experts, p.ep), static_cast<double>(all), h, inner, up + 1};
+  b.gemm("experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(),
+         {pairs, h, up * inner, distinct, experts});
+  // Shared experts run as further groups of the same grouped GEMM: no launch of their own.
+  if (m.shared_experts > 0)
+    b.gemm("shared experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {own, h, up * shared}, 0);
+  fused("expert activation", pairs, inner);
+  b.gemm("experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(),
+         {pairs, inner, h, distinct, experts});
+  if (m.shared_experts > 0)
+    b.gemm("shared experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {own, shared, h}, 0);
+  fused("unpermute", pairs, h);
+  if (p.dp > 1) {
+    routed.bytes = sent * activation(c);
+    routed.combine = true;
+    b.exchange("combine", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1}, routed,
+               c.precision.activations);
+    ExchangeShape group;
+    group.bytes = own / p.group() * h * activation(c);
+    group.rows = own / p.group();
+    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1}, group,
+               c.precision.activations);
+  } else {
+    b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p.ep * p.tpf, 1},
+               Bytes(own * h * activation(c)));
+  }
+}
+
+}  // namespace shardline

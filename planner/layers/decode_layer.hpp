@@ -1,0 +1,74 @@
+// The pieces of one decode layer that the strategies share: shapes per rank, and ops in order. A strategy
+// decides who exchanges what with whom; the arithmetic of a layer stands here once.
+#pragma once
+
+#include <array>
+
+#include "models/ir/schedule.hpp"
+#include "planner/plan/case.hpp"
+#include "planner/plan/plan.hpp"
+
+namespace shardline {
+
+/// Elements held by one rank.
+struct LayerWeights {
+  double attention = 0;
+  double dense_ffn = 0;
+  double expert_ffn = 0;  // experts, shared experts and router
+};
+
+/// Query heads of one rank: ceil(Q / TPA).
+int local_q_heads(const Case& c, const Plan& plan);
+/// Cached elements per token, layer and rank: 2*ceil(K/TPA)*h, or kv_lora + rope for MLA whatever TPA is.
+double kv_elements_per_token(const Case& c, const Plan& plan);
+LayerWeights layer_weights(const Case& c, const Plan& plan);
+Bytes activation_bytes(const Case& c, const Plan& plan);  // [P4]
+Bytes buffer_bytes(const Case& c, const Plan& plan);      // [P5]
+
+/// Bytes of one query head's partial output and log-sum-exp (two float32, as TensorRT-LLM sends them).
+double partial_output_bytes(const Case& c, const Plan& plan);
+
+/// Ranks that share the output projection, and the all-reduces after attention and FFN.
+int out_proj_ranks(const Plan& plan);
+int dense_ffn_ranks(const Plan& plan);
+
+/// Query, key and value projections, rotary embedding, KV append; repeated on every KV shard.
+void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& plan);
+
+/// Attention over this rank's KV shard with the exchange of partial outputs over the KVP ranks. plan.chunks >
+/// 1: the exchange of one chunk of requests overlaps the attention of the next (HOP-B).
+void add_attention(ScheduleBuilder& b, const Case& c, const Plan& plan, OpKind exchange);
+
+/// Output projection over out_proj_ranks() and the all-reduce.
+void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& plan);
+
+void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& plan);
+void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& plan);
+
+/// A decode step is made of these, each a block of the schedule, in this order.
+enum class DecodeBlock : std::uint8_t { attention, dense_ffn, expert_ffn, head, hand_off };
+inline constexpr std::size_t kDecodeBlocks = 5;
+
+/// Those that a plan has.
+class DecodeBlocks {
+ public:
+  void add(DecodeBlock b) { blocks_[size_++] = b; }
+  const DecodeBlock* begin() const { return blocks_.data(); }
+  const DecodeBlock* end() const { return blocks_.data() + size_; }
+
+ private:
+  std::array<DecodeBlock, kDecodeBlocks> blocks_{};
+  std::size_t size_ = 0;
+};
+DecodeBlocks decode_blocks(const Case& c, const Plan& plan);
+
+/// All of the plan that the block depends on: equal views have equal blocks, since build_decode() lowers
+/// views. Under context parallelism the plan itself.
+Plan decode_view(const Plan& plan, DecodeBlock block);
+void add_decode_block(ScheduleBuilder& b, const Case& c, const Plan& view, DecodeBlock block);
+
+/// All stages of a decode step: layers (attention with an exchange between KV shards, then the FFN), LM head
+/// on the last stage, hand-off between stages.
+void build_decode(Schedule& schedule, const Case& c, const Plan& plan);
+
+}  // namespace shardline

@@ -1,0 +1,130 @@
+// A decode step from its blocks, each lowered from what it depends on.
+#include <cmath>
+
+#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/stages.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Ranks of a stage that share one token's matrices.
+int stage_ranks(const Plan& p) { return p.ranks_per_stage() / p.cp; }
+
+// New tokens of one rank, all attention groups together: context-parallel ranks deal out the batch.
+double tokens_of_stage(const Plan& p) { return std::ceil(static_cast<double>(p.batch) / p.cp) * p.dp; }
+
+}  // namespace
+
+DecodeBlocks decode_blocks(const Case& c, const Plan& p) {
+  DecodeBlocks blocks;
+  blocks.add(DecodeBlock::attention);
+  if (c.model.dense_layers > 0) blocks.add(DecodeBlock::dense_ffn);
+  if (c.model.dense_layers < c.model.layers) blocks.add(DecodeBlock::expert_ffn);
+  blocks.add(DecodeBlock::head);
+  if (p.pp > 1) blocks.add(DecodeBlock::hand_off);
+  return blocks;
+}
+
+// Fields that a block does not read are left at their defaults, so that it cannot depend on them.
+Plan decode_view(const Plan& p, DecodeBlock block) {
+  if (p.cp > 1) return p;
+  Plan v;
+  v.batch = p.batch;
+  switch (block) {
+    case DecodeBlock::attention:
+      v.strategy = p.strategy == StrategyId::kv_shard ? StrategyId::kv_shard : StrategyId::helix;
+      v.kvp = p.kvp;
+      v.tpa = p.tpa;
+      v.value_up = p.value_up;
+      v.chunks = p.chunks;
+      break;
+    case DecodeBlock::dense_ffn:
+      v.dense_tp = dense_ffn_ranks(p);
+      v.kvp = p.group();
+      v.dp = v.dense_tp > p.group() ? p.dp : 1;
+      break;
+    case DecodeBlock::expert_ffn:
+      v.dp = p.dp;
+      v.kvp = p.dp > 1 ? p.group() : 1;
+      v.ep = p.ep;
+      v.tpf = p.tpf;
+      break;
+    case DecodeBlock::hand_off:
+      v.pp = p.pp;
+      [[fallthrough]];
+    case DecodeBlock::head:
+      v.batch = p.batch * p.dp;
+      v.kvp = p.ranks_per_stage();
+      break;
+  }
+  return v;
+}
+
+void add_decode_block(ScheduleBuilder& b, const Case& c, const Plan& v, DecodeBlock block) {
+  const double tokens = tokens_of_stage(v);
+  switch (block) {
+    case DecodeBlock::attention:
+      b.begin_block("attention");
+      add_qkv(b, c, v);
+      add_attention(b, c, v, v.strategy == StrategyId::kv_shard ? OpKind::all_gather : OpKind::all_to_all);
+      add_out_proj(b, c, v);
+      break;
+    case DecodeBlock::dense_ffn:
+      b.begin_block("dense FFN");
+      add_dense_ffn(b, c, v);
+      break;
+    case DecodeBlock::expert_ffn:
+      b.begin_block("expert FFN");
+      add_expert_ffn(b, c, v);
+      break;
+    case DecodeBlock::head: {
+      b.begin_block("head");
+      b.gemm(
+          "lm head", Part::head, c.precision.weights, c.precision.math,
+          {tokens, double(c.model.hidden), std::ceil(static_cast<double>(c.model.vocab) / stage_ranks(v))});
+      // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
+      ExchangeShape best;
+      best.rows = tokens;
+      b.exchange("pick token", Part::head, OpKind::all_gather, {stage_ranks(v), 1}, best,
+                 c.precision.activations);
+      break;
+    }
+    case DecodeBlock::hand_off:
+      b.begin_block("hand-off", true);
+      b.exchange(
+          "hand-off", Part::hop, OpKind::send_recv, {v.pp, v.ranks_per_stage()},
+          Bytes(tokens * c.model.hidden * bytes_per_element(c.precision.activations) / stage_ranks(v)));
+      break;
+  }
+  b.end_block();
+}
+
+void build_decode(Schedule& schedule, const Case& c, const Plan& p) {
+  thread_local std::vector<StageLayers> stages;
+  stage_layers(c.model, p.pp, stages);
+  ScheduleBuilder b(schedule);
+  schedule.ranks_per_stage = p.ranks_per_stage();
+  schedule.in_flight = p.in_flight;
+  if (p.cp > 1) b.set_classes(p.cp, p.tpa);
+
+  // Both halves of a layer end where their ranks meet (or, alone, in the order of one rank): each is a block.
+  std::array<BlockIndex, kDecodeBlocks> at{};
+  for (const DecodeBlock block : decode_blocks(c, p)) {
+    at[static_cast<std::size_t>(block)] = static_cast<BlockIndex>(schedule.blocks.size());
+    // Data flow is of all ranks.
+    add_decode_block(b, c, b.flow() ? p : decode_view(p, block), block);
+  }
+  const auto index = [&](DecodeBlock block) { return at[static_cast<std::size_t>(block)]; };
+  const BlockIndex attention = index(DecodeBlock::attention);
+  for (const StageLayers& s : stages) {
+    b.run({attention, index(DecodeBlock::dense_ffn)}, s.dense);
+    b.run({attention, index(DecodeBlock::expert_ffn)}, s.experts);
+    if (s.last) b.run({index(DecodeBlock::head)});
+    if (p.pp > 1) b.run({index(DecodeBlock::hand_off)});
+    b.end_stage(s.copies);
+  }
+  if (p.cp > 1) b.fold_classes();
+}
+
+}  // namespace shardline

@@ -1,0 +1,45 @@
+// Documents cut into one block per host, with an anchor in front of every later block: what APB (arXiv
+// 2502.12085) and StarAttention (arXiv 2411.17116) have in common. planner/README.md [C14].
+#pragma once
+
+#include "planner/layers/context_step.hpp"
+
+namespace shardline {
+
+/// Tokens of the document that host `host` has: the longer blocks come first.
+Interval host_block(const Request& r, int request, int hosts, int host);
+
+/// Rows of one anchor, its query included; 0 for strategies without one.
+long long anchor_rows(const Request& r, const Plan& p);
+
+/// Why the plan cannot cut these requests into blocks with anchors, or nothing.
+std::optional<std::string> check_blocks(const Case& c, const Plan& p);
+
+/// A prefill whose hosts attend as `attention` says.
+///
+/// On every host the rows are those of all anchors, then those of all local blocks, request by request; the
+/// KV slot has p.cp * p.passing more rows per request for the KV that hosts pass on. As tokens of results,
+/// anchors are sequences of their own, numbered after all requests: their rows are no row of the document.
+void build_blocks(Schedule& schedule, const Case& c, const Plan& p, void (*attention)(ContextStep&));
+
+/// First row of the passed KV in the KV slot.
+long long first_passed_row(const ContextStep& s);
+/// First row of a host's local queries among its query rows.
+long long first_local_query(const ContextStep& s, int host);
+/// First row of a request's local KV in the KV slot, which is the same on all hosts.
+long long first_local_key(const ContextStep& s, int request);
+
+/// One kernel: anchors see themselves; local queries see the anchor, what earlier hosts passed, and their own
+/// block up to themselves.
+OpIndex attend_blocks(ContextStep& s);
+
+/// Part of the exact (query, key) pairs of a document that its local queries see; a passed token that the
+/// anchor holds too counts twice.
+double blocks_computed(const Case& c, const Plan& p);
+
+/// Weights of one layer's retaining heads on one rank.
+double retaining_weights(const Case& c, const Plan& p);
+/// APB: the KV that all hosts pass on.
+Bytes passing_buffer_bytes(const Case& c, const Plan& p);
+
+}  // namespace shardline

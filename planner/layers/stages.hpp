@@ -1,0 +1,21 @@
+// Which layers a pipeline stage holds.
+#pragma once
+
+#include <vector>
+
+#include "models/model/model.hpp"
+
+namespace shardline {
+
+struct StageLayers {
+  int dense = 0;    // layers with a dense FFN
+  int experts = 0;  // layers with experts
+  bool first = false, last = false;
+  int copies = 1;  // consecutive stages that are alike
+};
+
+/// Layers in order over `stages` stages, the first (layers mod stages) of them holding one more. Alike
+/// neighbours are folded. stages <= layers. `out` is reused.
+void stage_layers(const Model& model, int stages, std::vector<StageLayers>& out);
+
+}  // namespace shardline

@@ -1,0 +1,79 @@
+// What is to be served, on what: everything about a decode step or a prefill but the plan.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "hardware/machine/system.hpp"
+#include "models/ir/schedule.hpp"
+#include "models/model/model.hpp"
+#include "models/model/routing.hpp"
+#include "planner/plan/plan.hpp"
+#include "planner/plan/sharding.hpp"
+
+namespace shardline {
+
+struct Precision {
+  Dtype weights = Dtype::fp4;
+  Dtype kv = Dtype::fp4;
+  Dtype math = Dtype::fp4;          // tensor-core arithmetic
+  Dtype activations = Dtype::bf16;  // residual stream and messages
+  Dtype dispatch = Dtype::fp4;      // tokens sent to experts
+  // Of the feed-forward part, where they differ from `weights` and `math`.
+  std::optional<Dtype> ffn_weights, ffn_math;
+  Dtype weights_of_ffn() const { return ffn_weights.value_or(weights); }
+  Dtype math_of_ffn() const { return ffn_math.value_or(math); }
+};
+
+enum class Phase : unsigned char { decode, prefill };
+
+/// flash: exactly the pairs of the causal mask, scores stay on chip. eager: a matrix product of all queries
+/// with all keys of their request; scores are written to memory and rewritten there by mask and softmax.
+enum class AttentionKernel : unsigned char { flash, eager };
+
+/// Which kernels the engine has, and which it fuses.
+struct Kernels {
+  bool separate_elementwise = false;  // norms, residual additions and quantization are kernels of their own
+  bool fused_split_merge = false;     // the decode kernel merges its KV splits itself
+  AttentionKernel attention = AttentionKernel::flash;  // of prefills
+  Bytes score_traffic{0};  // eager: HBM bytes that the kernels between both products move per score
+};
+
+/// Sizes of strategies that leave part of the attention out, in tokens; nothing: a rule of the strategy.
+struct Approximate {
+  std::optional<int> anchor, passing;
+  int query = 0;
+  int retaining_width = 1024;
+  int vertical = 1000, slash = 6096, estimate = 64;
+};
+
+struct Case {
+  Model model;
+  System system;
+  Precision precision;
+  long long context = 0;  // cached tokens per request
+  int kv_block = 16;      // tokens that round-robin KV concatenation keeps together (Helix, section 2.3)
+  Bytes memory_limit{0};  // per GPU, all kinds together; 0: the device's capacity
+  std::shared_ptr<const ExpertRouting> routing;  // null for dense models
+  Phase phase = Phase::decode;
+  std::vector<Request> requests;  // prefill: sequences of one batch entry; the plan's batch repeats them
+  std::shared_ptr<const Placement> placement;  // of the cached tokens; null: each prefilled in one turn
+  bool persistent_kv = false;                  // prefill: new tokens join a cache kept from earlier turns
+  Kernels kernels;
+  Approximate approximate;                 // for the enumeration of approximate plans
+  ShardOrder layout = ShardOrder::zigzag;  // for that of rings
+
+  long long fresh_tokens() const;  // of one batch entry
+  long long longest() const;       // tokens of the longest sequence; `context` for a decode step
+};
+
+/// Builds the routing tables of `model`.
+Case make_case(Model model, System system, Precision precision, long long context, int kv_block,
+               Routing routing);
+
+/// Tokens on rank `shard` of `shards` after `tokens` tokens were appended round robin in blocks [P1]:
+/// block*(T div (block*shards)) + clamp(T mod (block*shards) - block*shard, 0, block).
+long long kv_tokens_on_shard(long long tokens, int shards, int block, int shard);
+
+}  // namespace shardline

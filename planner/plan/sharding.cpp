@@ -1,0 +1,238 @@
+#include "planner/plan/sharding.hpp"
+
+#include <algorithm>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+Placement::Placement(int ranks, int requests)
+    : ranks_(ranks),
+      lengths_(static_cast<std::size_t>(requests), 0),
+      held_(static_cast<std::size_t>(requests) * static_cast<std::size_t>(ranks)),
+      counts_(held_.size(), 0) {
+  SL_CHECK(ranks >= 1 && requests >= 0, "a placement has ranks");
+}
+
+void Placement::prefill(int request, long long fresh) {
+  const auto first = static_cast<std::size_t>(request) * static_cast<std::size_t>(ranks_);
+  const long long chunks = 2LL * ranks_;
+  const long long size = fresh / chunks;
+  // Longer chunks: one token each, to whoever holds least; among equals to whoever got fewer.
+  std::vector<int> extra(static_cast<std::size_t>(ranks_), 0);
+  for (long long rest = fresh % chunks; rest > 0; --rest) {
+    int best = -1;
+    for (int r = 0; r < ranks_; ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      if (extra[i] == 2) continue;
+      const auto key = [&](int rank) {
+        const auto k = static_cast<std::size_t>(rank);
+        return std::pair(counts_[first + k] + extra[k], extra[k]);
+      };
+      if (best < 0 || key(r) < key(best)) best = r;
+    }
+    ++extra[static_cast<std::size_t>(best)];
+  }
+  long long at = lengths_[static_cast<std::size_t>(request)];
+  for (long long chunk = 0; chunk < chunks; ++chunk) {
+    const auto rank = static_cast<std::size_t>(chunk < ranks_ ? chunk : chunks - 1 - chunk);
+    const bool longer = chunk < ranks_ ? extra[rank] >= 1 : extra[rank] == 2;
+    const long long end = at + size + (longer ? 1 : 0);
+    Tokens& held = held_[first + rank];
+    // Chunks that meet in the middle stay apart: kernels tile each by itself.
+    if (at < end) held.push_back({request, at, end});
+    counts_[first + rank] += end - at;
+    at = end;
+  }
+  lengths_[static_cast<std::size_t>(request)] = at;
+}
+
+void Placement::append(int request, const std::vector<long long>& counts) {
+  SL_CHECK(static_cast<int>(counts.size()) == ranks_, "every rank has a count");
+  const auto first = static_cast<std::size_t>(request) * static_cast<std::size_t>(ranks_);
+  long long& at = lengths_[static_cast<std::size_t>(request)];
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (counts[r] > 0) held_[first + r].push_back({request, at, at + counts[r]});
+    counts_[first + r] += counts[r];
+    at += counts[r];
+  }
+}
+
+void Placement::decode(int request, long long tokens) {
+  const auto first = static_cast<std::size_t>(request) * static_cast<std::size_t>(ranks_);
+  long long at = lengths_[static_cast<std::size_t>(request)];
+  for (long long t = 0; t < tokens; ++t, ++at) {
+    const auto begin = counts_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto rank = static_cast<std::size_t>(std::min_element(begin, begin + ranks_) - begin);
+    held_[first + rank].push_back({request, at, at + 1});
+    compact(held_[first + rank]);
+    ++counts_[first + rank];
+  }
+  lengths_[static_cast<std::size_t>(request)] = at;
+}
+
+namespace {
+
+// Appends `tokens` and padding up to `padded` rows.
+void append(Tokens& list, const Tokens& tokens, long long padded) {
+  list.insert(list.end(), tokens.begin(), tokens.end());
+  const long long missing = padded - rows(tokens);
+  if (missing > 0) list.push_back({kPadding, 0, missing});
+}
+
+ContextLayout lay_out(int ranks, int requests, const std::vector<Tokens>& fresh,
+                      const std::vector<Tokens>& keys, const std::vector<long long>& cached) {
+  ContextLayout l;
+  l.ranks = ranks;
+  l.requests = requests;
+  l.cached_count = cached;
+  for (int b = 0; b < requests; ++b) {
+    long long most_fresh = 0, most_keys = 0, most_cached = 0;
+    for (int r = 0; r < ranks; ++r) {
+      const auto i = static_cast<std::size_t>(r * requests + b);
+      most_fresh = std::max(most_fresh, static_cast<long long>(rows(fresh[i])));
+      most_keys = std::max(most_keys, static_cast<long long>(rows(keys[i])));
+      most_cached = std::max(most_cached, cached[i]);
+    }
+    l.query_rows.push_back(most_fresh);
+    // Lengths are known before the ranks' sums are: the paper pads to the sum of both maxima.
+    l.key_rows.push_back(std::max(most_keys, most_cached + most_fresh));
+    l.query_message += l.query_rows.back();
+    l.key_message += l.key_rows.back();
+  }
+  l.fresh.resize(static_cast<std::size_t>(ranks));
+  l.queries.resize(l.fresh.size());
+  l.keys.resize(l.fresh.size());
+  for (std::size_t r = 0; r < l.fresh.size(); ++r) {
+    for (std::size_t b = 0; b < static_cast<std::size_t>(requests); ++b) {
+      const std::size_t i = r * static_cast<std::size_t>(requests) + b;
+      l.fresh_count.push_back(rows(fresh[i]));
+      append(l.fresh[r], fresh[i], 0);
+      append(l.queries[r], fresh[i], l.query_rows[b]);
+      append(l.keys[r], keys[i], l.key_rows[b]);
+    }
+  }
+  return l;
+}
+
+}  // namespace
+
+namespace {
+
+// `add(joined, request, fresh)` appends the new tokens of a request to the cached ones.
+template <class Add>
+ContextLayout joined_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
+                            Add add) {
+  const auto count = static_cast<int>(requests.size());
+  Placement after(ranks, count);
+  if (before) {
+    SL_CHECK(before->ranks() == ranks && before->requests() == count, "the placement is of this case");
+    after = *before;
+  }
+  std::vector<Tokens> fresh, keys;
+  std::vector<long long> cached;
+  for (int b = 0; b < count; ++b) {
+    const Request& r = requests[static_cast<std::size_t>(b)];
+    if (!before && r.cached > 0) add(after, b, r.cached);
+    SL_CHECK(after.length(b) == r.cached, "the placement holds the cached tokens");
+  }
+  Placement joined = after;
+  for (int b = 0; b < count; ++b) add(joined, b, requests[static_cast<std::size_t>(b)].fresh);
+  for (int r = 0; r < ranks; ++r) {
+    for (int b = 0; b < count; ++b) {
+      const long long first = requests[static_cast<std::size_t>(b)].cached;
+      Tokens own;
+      for (Interval i : joined.held(r, b)) {
+        i.begin = std::max<std::int64_t>(i.begin, first);
+        if (i.begin < i.end) own.push_back(i);
+      }
+      Tokens all = after.held(r, b);
+      all.insert(all.end(), own.begin(), own.end());
+      cached.push_back(after.count(r, b));
+      fresh.push_back(std::move(own));
+      keys.push_back(std::move(all));
+    }
+  }
+  return lay_out(ranks, count, fresh, keys, cached);
+}
+
+}  // namespace
+
+ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before) {
+  return joined_layout(requests, ranks, before,
+                       [](Placement& p, int request, long long fresh) { p.prefill(request, fresh); });
+}
+
+std::vector<long long> interval_counts(long long fresh, int ranks, const std::vector<long long>& partition) {
+  if (!partition.empty()) return partition;
+  std::vector<long long> counts(static_cast<std::size_t>(ranks), fresh / ranks);
+  for (std::size_t r = 0; r < static_cast<std::size_t>(fresh % ranks); ++r) ++counts[r];
+  return counts;
+}
+
+ContextLayout interval_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
+                              const std::vector<long long>& partition) {
+  return joined_layout(requests, ranks, before, [&](Placement& p, int request, long long fresh) {
+    p.append(request, interval_counts(fresh, ranks, partition));
+  });
+}
+
+ContextLayout chain_layout(const std::vector<Request>& requests, int ranks,
+                           const std::vector<long long>& partition) {
+  ContextLayout l = interval_layout(requests, ranks, nullptr, partition);
+  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
+    Tokens& keys = l.keys[r];
+    keys.clear();
+    long long row = 0;
+    for (std::size_t b = 0; b < requests.size(); ++b) {
+      const long long fresh = l.fresh_count[r * requests.size() + b];
+      long long before = 0;
+      for (std::size_t earlier = 0; earlier < r; ++earlier)
+        before += l.fresh_count[earlier * requests.size() + b];
+      l.first_key.push_back(row + before);
+      if (before > 0) keys.push_back({kPadding, 0, before});
+      if (fresh > 0) keys.push_back({static_cast<std::int32_t>(b), before, before + fresh});
+      row += before + fresh;
+    }
+  }
+  return l;
+}
+
+ContextLayout decode_layout(int batch, long long context, int ranks, int offset) {
+  Placement cache(ranks, 1);
+  cache.prefill(0, context);
+  std::vector<Tokens> fresh, keys;
+  std::vector<long long> cached;
+  for (int r = 0; r < ranks; ++r) {
+    for (int b = 0; b < batch; ++b) {
+      Tokens list = cache.held(r, 0);
+      for (Interval& i : list) i.request = b;
+      cached.push_back(rows(list));
+      keys.push_back(std::move(list));
+      fresh.emplace_back();
+      if ((b + offset) % ranks == r) fresh.back().push_back({b, context - 1, context});
+    }
+  }
+  ContextLayout l = lay_out(ranks, batch, fresh, keys, cached);
+  // Queries are padded to a multiple of the ranks over the whole batch, not request by request; keys are all
+  // cached already.
+  l.query_message = (batch + ranks - 1) / ranks;
+  for (std::size_t r = 0; r < l.queries.size(); ++r) {
+    l.queries[r].clear();
+    append(l.queries[r], l.fresh[r], l.query_message);
+  }
+  l.key_message = 0;
+  for (std::size_t b = 0; b < l.key_rows.size(); ++b) {
+    l.query_rows[b] = 1;
+    l.key_rows[b] = (context + ranks - 1) / ranks;
+    l.key_message += l.key_rows[b];
+  }
+  for (std::size_t r = 0; r < l.keys.size(); ++r) {
+    l.keys[r].clear();
+    for (std::size_t b = 0; b < static_cast<std::size_t>(batch); ++b)
+      append(l.keys[r], keys[r * static_cast<std::size_t>(batch) + b], l.key_rows[b]);
+  }
+  return l;
+}
+
+}  // namespace shardline

@@ -1,0 +1,83 @@
+// Which rank holds which tokens under context parallelism. planner/README.md [C1]-[C3].
+#pragma once
+
+#include <vector>
+
+#include "models/ir/tokens.hpp"
+
+namespace shardline {
+
+/// One sequence of a prefill: `cached` tokens (P) are in the KV cache, `fresh` ones (T) are to be computed.
+struct Request {
+  long long cached = 0, fresh = 0;
+  bool operator==(const Request&) const = default;
+};
+
+/// The KV cache of some requests, spread over ranks by a history of turns.
+class Placement {
+ public:
+  explicit Placement(int ranks, int requests);
+
+  /// [C1] Appends `fresh` tokens to a request in 2N chunks: rank i takes chunks i and 2N-1-i. Chunks differ
+  /// by one token at most; the longer ones go to the ranks that hold least of the request.
+  void prefill(int request, long long fresh);
+  /// Appends an interval of `counts[i]` tokens for each rank i, in order.
+  void append(int request, const std::vector<long long>& counts);
+  /// [C2] Appends `tokens` tokens one by one, each to the rank that holds least of the request (round robin
+  /// from there on).
+  void decode(int request, long long tokens);
+
+  int ranks() const { return ranks_; }
+  int requests() const { return static_cast<int>(lengths_.size()); }
+  long long length(int request) const { return lengths_[static_cast<std::size_t>(request)]; }
+  /// Positions of a request on a rank, ascending within each turn.
+  const Tokens& held(int rank, int request) const {
+    return held_[static_cast<std::size_t>(request * ranks_ + rank)];
+  }
+  long long count(int rank, int request) const {
+    return counts_[static_cast<std::size_t>(request * ranks_ + rank)];
+  }
+
+ private:
+  int ranks_;
+  std::vector<long long> lengths_;
+  std::vector<Tokens> held_;  // [request][rank]
+  std::vector<long long> counts_;
+};
+
+/// A prefill or decode step spread over ranks, with what the messages of a ring carry.
+struct ContextLayout {
+  int ranks = 1, requests = 1;
+  std::vector<Tokens> fresh;    // per rank: new tokens of all requests, in order; no padding
+  std::vector<Tokens> queries;  // the same, each request padded to the longest share of a rank
+  std::vector<Tokens> keys;     // cached and new tokens, each request padded to max_i(P_i) + max_i(T_i)
+  std::vector<long long> fresh_count, cached_count;  // [rank * requests + request]
+  std::vector<long long> query_rows, key_rows;       // per request, padded: the same on all ranks
+  std::vector<long long> first_key;  // as fresh_count: row of the request's first new key; empty: [C3]
+  long long query_message = 0, key_message = 0;  // their sums: rows of one message
+  // Per rank, where results are of other tokens than `fresh` or not wanted; empty: of `fresh`.
+  std::vector<Tokens> results;
+};
+
+/// [C3] `before`: placement of the cached tokens, null if they were prefilled in one turn each. Their numbers
+/// must be those of `requests`.
+ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before);
+
+/// Tokens of each rank where rank i takes the i-th interval of a request: `partition`, or equal parts, the
+/// longer ones first.
+std::vector<long long> interval_counts(long long fresh, int ranks, const std::vector<long long>& partition);
+
+/// Each rank has one interval of each request's new tokens; cached tokens lie where `before` says.
+ContextLayout interval_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
+                              const std::vector<long long>& partition);
+
+/// [C10] Intervals of requests without cached tokens; the keys of a rank are those of its own interval behind
+/// room (padding) for those of all ranks before it.
+ContextLayout chain_layout(const std::vector<Request>& requests, int ranks,
+                           const std::vector<long long>& partition);
+
+/// One new token of each of `batch` requests, at position context - 1 of its own cache of `context` tokens;
+/// request b is asked on rank (b + offset) mod ranks (Algorithm 4).
+ContextLayout decode_layout(int batch, long long context, int ranks, int offset);
+
+}  // namespace shardline

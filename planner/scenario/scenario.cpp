@@ -1,0 +1,390 @@
+#include "planner/scenario/scenario.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+#include "models/model/catalog.hpp"
+#include "planner/scenario/scenario_parts.hpp"
+
+namespace shardline {
+
+using scenario_parts::choice;
+using scenario_parts::read_counts;
+
+namespace {
+
+constexpr int kLargestBatch = 65536;
+
+// False if the value is none of the names.
+bool read_dtype(const Reader& map, std::string_view key, Dtype& out) {
+  static const std::vector<std::string> names{"fp4", "fp8", "bf16", "fp32"};
+  const auto v = map.find(key);
+  if (!v) return true;
+  const auto i = choice(*v, names);
+  if (i) out = static_cast<Dtype>(*i);
+  return i.has_value();
+}
+
+// Sets `math_known` to whether the arithmetic type could be read.
+Precision read_precision(const Reader& r, bool& math_known) {
+  Precision p;
+  read_dtype(r, "weights", p.weights);
+  read_dtype(r, "kv", p.kv);
+  math_known = r.is_map() && read_dtype(r, "math", p.math);
+  read_dtype(r, "activations", p.activations);
+  read_dtype(r, "dispatch", p.dispatch);
+  Dtype ffn = p.weights;
+  if (r.is_map() && r.has("ffn_weights") && read_dtype(r, "ffn_weights", ffn)) p.ffn_weights = ffn;
+  if (r.is_map() && r.has("ffn_math") && read_dtype(r, "ffn_math", ffn)) p.ffn_math = ffn;
+  if (r.is_map()) {
+    r.find("ffn_weights");
+    r.find("ffn_math");
+  }
+  r.no_other_keys();
+  return p;
+}
+
+std::vector<StrategyId> read_strategies(const Reader& r, Phase phase) {
+  std::vector<std::string> names;
+  for (const Strategy* s : strategies()) {
+    if (phase == Phase::decode ? s->decodes : s->prefills) names.emplace_back(s->name);
+  }
+  std::vector<StrategyId> out;
+  for (const Reader& item : r.items()) {
+    const auto i = choice(item, names);
+    if (!i) continue;
+    const StrategyId id = strategy(names[*i]).id;
+    if (std::find(out.begin(), out.end(), id) != out.end())
+      item.fault("strategy " + item.text() + " is listed twice");
+    out.push_back(id);
+  }
+  if (r.is_sequence() && r.items().empty()) r.fault(r.path() + " is empty", expected_one_of("", names));
+  return out;
+}
+
+Routing read_routing(const Reader& r) {
+  Routing routing;
+  const auto kind = choice(r.at("kind"), {"uniform", "zipf"});
+  if (kind == 1u) {
+    routing.kind = RoutingKind::zipf;
+    routing.skew = r.at("skew").number(0, kLargestSkew);
+  } else if (const auto skew = r.find("skew"); skew && kind) {
+    skew->fault(
+        "routing.skew is for kind: zipf; every expert is as popular as the others with kind: uniform");
+  }
+  if (const auto v = r.find("load")) {
+    routing.load = v->one_of({"mean", "busiest"}) == 0 ? ExpertLoad::mean : ExpertLoad::busiest;
+  }
+  r.no_other_keys();
+  return routing;
+}
+
+struct Constraints {
+  Seconds ttl{0};
+  Bytes memory{0};
+};
+
+Constraints read_constraints(const Reader& r, Phase phase) {
+  Constraints c;
+  if (const auto v = r.find(phase == Phase::decode ? "ttl" : "ttft"))
+    c.ttl = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
+  if (const auto v = r.find("memory")) c.memory = v->quantity<Bytes>(Bytes(1e6), Bytes(1e15));
+  r.no_other_keys();
+  return c;
+}
+
+std::vector<DegreeRange> read_degrees(const Reader& r) {
+  static constexpr std::array<std::pair<const char*, int Plan::*>, 7> kDegrees{{{"pp", &Plan::pp},
+                                                                                {"dp", &Plan::dp},
+                                                                                {"kvp", &Plan::kvp},
+                                                                                {"cp", &Plan::cp},
+                                                                                {"tpa", &Plan::tpa},
+                                                                                {"ep", &Plan::ep},
+                                                                                {"tpf", &Plan::tpf}}};
+  std::vector<DegreeRange> out;
+  for (const auto& [name, member] : kDegrees) {
+    if (const auto v = r.find(name)) out.push_back({member, read_counts(*v, 8192)});
+  }
+  r.no_other_keys();
+  return out;
+}
+
+void read_search(const Reader& root, SearchOptions& o, int system_gpus, Phase phase) {
+  o.strategies = read_strategies(root.at("strategies"), phase);
+  const Reader gpus = root.at("gpus");
+  o.gpus = read_counts(gpus, 8192);
+  if (!o.gpus.empty() && o.gpus.back() > system_gpus) {
+    gpus.fault(fmt::format("gpus reaches {} but the system has {}", o.gpus.back(), system_gpus));
+  }
+  o.batches = read_counts(root.at("batch"), kLargestBatch);
+  if (const auto v = root.find("pipeline_stages")) o.space.stages = read_counts(*v, 4096);
+  if (const auto v = root.find("degrees")) o.space.degrees = read_degrees(*v);
+  if (const auto v = root.find("duplicate_kv")) o.space.duplicate_kv = v->boolean();
+  if (const auto v = root.find("prefill_chunks")) {
+    o.space.prefill_chunks = scenario_parts::read_chunks(*v);
+    if (phase == Phase::decode) v->fault("prefill_chunks is for prefill");
+  }
+  if (const auto v = root.find("hopb_chunks")) o.space.chunks = read_counts(*v, 4096);
+  if (const auto v = root.find("all_reduce")) {
+    o.all_reduce =
+        static_cast<AllReduceRule>(v->one_of({"fastest", "one_shot", "two_shot", "ring", "tree", "nvls"}));
+  }
+  // A prefill has no tokens per second and user; its time is the one to the first token.
+  std::vector<std::string> metrics = metric_names();
+  std::vector<Metric> meaning;
+  for (std::size_t i = 0; i < metrics.size(); ++i) meaning.push_back(static_cast<Metric>(i));
+  if (phase == Phase::prefill) {
+    metrics = {"ttft", "gpus", "gpu_seconds", "requests_per_s_gpu", "requests", "memory"};
+    meaning = {Metric::ttl,   Metric::gpus,  Metric::gpu_seconds, Metric::tokens_per_s_gpu,
+               Metric::users, Metric::memory};
+    o.x = Metric::gpus;
+    o.y = Metric::ttl;
+  }
+  if (const auto v = root.find("pareto")) {
+    const auto x = choice(v->at("x"), metrics);
+    const auto y = choice(v->at("y"), metrics);
+    if (x) o.x = meaning[*x];
+    if (y) o.y = meaning[*y];
+    if (x && x == y) v->fault("pareto.x and pareto.y are the same metric");
+    v->no_other_keys();
+  }
+}
+
+Comparison read_comparison(const Reader& root, const SearchOptions& o, Phase phase) {
+  Comparison c;
+  if (const auto v = root.find("compare")) {
+    c.candidate = read_strategies(v->at("candidate"), phase);
+    c.baseline = read_strategies(v->at("baseline"), phase);
+    v->no_other_keys();
+    // A strategy that could not be read may be the one that is missing.
+    if (root.at("strategies").items().size() != o.strategies.size()) return c;
+    for (const Reader& list : {v->at("candidate"), v->at("baseline")}) {
+      for (const Reader& item : list.is_sequence() ? list.items() : std::vector<Reader>{}) {
+        const auto named = [&](StrategyId id) { return to_string(id) == item.text(); };
+        const auto known = [&](const Strategy* strategy) { return strategy->name == item.text(); };
+        if (!item.is_scalar() || std::none_of(strategies().begin(), strategies().end(), known)) continue;
+        if (std::none_of(o.strategies.begin(), o.strategies.end(), named)) {
+          item.fault(fmt::format("compare names {}, which strategies does not list", item.text()));
+        }
+      }
+    }
+  }
+  return c;
+}
+
+// An error while loading a named model or system is reported where the scenario names it.
+template <class Load>
+auto load_at(const Reader& r, Load load) -> std::optional<decltype(load(r.text()))> {
+  const std::string name = r.text();
+  if (name.empty()) {
+    if (r.is_scalar()) r.fault(r.path() + " is empty");
+    return std::nullopt;
+  }
+  try {
+    return load(name);
+  } catch (const UserError& e) {
+    if (e.diagnostics().size() == 1 && e.diagnostics()[0].where.line == 0) {
+      r.fault(e.diagnostics()[0].what, e.diagnostics()[0].details);
+    } else {
+      std::vector<std::string> lines;
+      std::istringstream what(e.what());
+      for (std::string line; std::getline(what, line);) lines.push_back("  " + line);
+      r.fault(r.text() + " has faults of its own", std::move(lines));
+    }
+    return std::nullopt;
+  }
+}
+
+std::string tokens_text(long long tokens) {
+  if (tokens % 1'000'000 == 0) return fmt::format("{}M tokens", tokens / 1'000'000);
+  if (tokens % (1 << 20) == 0) return fmt::format("{}Mi tokens", tokens >> 20);
+  if (tokens % 1024 == 0) return fmt::format("{}Ki tokens", tokens / 1024);
+  return fmt::format("{} tokens", tokens);
+}
+
+// ", 1M tokens", ", prefill of 1Mi tokens", ", prefill of 6400 tokens after 121600 cached" or ", prefill of 7
+// sequences, 52Ki tokens".
+std::string workload_text(Phase phase, long long context, const std::vector<Request>& requests) {
+  if (phase == Phase::decode) return ", " + tokens_text(context);
+  if (requests.empty()) return "";
+  long long fresh = 0, cached = 0;
+  for (const Request& r : requests) fresh += r.fresh, cached += r.cached;
+  std::string text = ", prefill of ";
+  if (requests.size() > 1) text += fmt::format("{} sequences, ", requests.size());
+  text += tokens_text(fresh);
+  if (cached > 0) text += fmt::format(" after {} cached", tokens_text(cached));
+  return text;
+}
+
+Scenario read_scenario(Document& document, const Catalogs& catalogs, std::optional<Costs> costs) {
+  Scenario s;
+  const Reader root = document.root();
+  s.name = root.at("name").text();
+  if (const auto v = root.find("summary")) s.summary = v->text();
+  auto system = load_at(root.at("system"),
+                        [&](const std::string& name) { return load_system(name, catalogs.systems); });
+  if (const auto v = root.find("costs")) {
+    const auto i = choice(*v, {"calibrated", "parameters"});
+    if (i && !costs) costs = static_cast<Costs>(*i);
+  }
+  if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
+  std::vector<Model> models;
+  const Reader list = root.at("models");
+  if (list.is_sequence() && list.items().empty())
+    list.fault("models is empty", {"expected a list of models"});
+  std::vector<std::string> named;
+  for (const Reader& r : list.items()) {
+    if (!r.is_scalar()) {
+      r.fault(r.path() + ": expected the name of a model or a file");
+      continue;
+    }
+    if (std::find(named.begin(), named.end(), r.text()) != named.end())
+      r.fault("model " + r.text() + " is listed twice");
+    named.push_back(r.text());
+    if (auto m = load_at(r, [&](const std::string& name) { return load_model(name, catalogs.models); })) {
+      models.push_back(std::move(*m));
+    }
+  }
+  const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
+  Study asked;
+  if (const auto v = root.find("conversation")) {
+    asked.question = Question::conversation;
+    asked.conversation = scenario_parts::read_conversation(*v, system_gpus);
+  }
+  if (const auto v = root.find("thresholds")) {
+    if (root.has("conversation"))
+      v->fault("a scenario asks for a conversation or for thresholds, not for both");
+    asked.question = Question::thresholds;
+    asked.thresholds = scenario_parts::read_thresholds(*v, system_gpus);
+  }
+  if (const auto v = root.find("partition")) {
+    if (root.has("conversation") || root.has("thresholds"))
+      v->fault("a scenario asks for partitions, for a conversation or for thresholds, for one of them");
+    asked.question = Question::partition;
+    asked.partition = scenario_parts::read_partition(*v, system_gpus);
+  }
+  Phase phase = Phase::decode;
+  if (asked.question != Question::sweep) phase = Phase::prefill;
+  if (const auto v = root.find("phase")) {
+    const auto i = choice(*v, {"decode", "prefill"});
+    if (i && asked.question != Question::sweep)
+      v->fault("phase is for sweeps: a conversation has both, thresholds and partitions are of prefill");
+    if (i == 1u) phase = Phase::prefill;
+  }
+  long long context = 0;
+  std::vector<Request> requests;
+  if (phase == Phase::decode) {
+    context = root.at("context").tokens(1, scenario_parts::kLongest);
+    if (const auto v = root.find("requests"))
+      v->fault("requests are for phase: prefill; a decode step has a context");
+  } else {
+    if (const auto v = root.find("context")) v->fault("context is for phase: decode; a prefill has requests");
+    if (asked.question == Question::sweep) {
+      requests = scenario_parts::read_requests(root.at("requests"));
+    } else if (const auto v = root.find("requests")) {
+      v->fault(
+          "requests are for sweeps: a conversation has turns, thresholds have a grid, partitions have "
+          "contexts");
+    }
+  }
+  bool persistent = asked.question == Question::conversation || asked.question == Question::thresholds;
+  if (const auto v = root.find("persistent_kv")) {
+    persistent = v->boolean();
+    if (phase == Phase::decode) v->fault("persistent_kv is for prefill");
+  }
+  const auto kernels_at = root.find("kernels");
+  const Kernels kernels = kernels_at ? scenario_parts::read_kernels(*kernels_at) : Kernels{};
+  Approximate approximate;
+  if (const auto v = root.find("approximate")) {
+    approximate = scenario_parts::read_approximate(*v);
+    if (phase == Phase::decode) v->fault("approximate is for prefill");
+  }
+  ShardOrder layout = ShardOrder::zigzag;
+  if (const auto v = root.find("layout")) {
+    if (choice(*v, {"zigzag", "contiguous"}) == 1u) layout = ShardOrder::contiguous;
+    if (phase == Phase::decode) v->fault("layout is for prefill");
+  }
+  int block = 16;
+  if (const auto v = root.find("kv_block")) block = static_cast<int>(v->tokens(1, 1'000'000));
+  bool math_known = true;
+  const auto precision_at = root.find("precision");
+  const Precision precision = precision_at ? read_precision(*precision_at, math_known) : Precision{};
+  const auto routing_at = root.find("routing");
+  const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
+  SearchOptions options;
+  if (asked.question == Question::sweep) {
+    read_search(root, options, system_gpus, phase);
+  } else {
+    for (const char* key : {"strategies", "gpus", "batch", "pipeline_stages", "prefill_chunks", "degrees",
+                            "pareto", "compare", "approximate", "layout"}) {
+      if (const auto v = root.find(key)) v->fault(fmt::format("{} is for sweeps", key));
+    }
+  }
+  if (const auto v = root.find("noise")) {
+    asked.noise = scenario_parts::read_noise(*v);
+    if (phase == Phase::decode || asked.question != Question::sweep)
+      v->fault("noise is for sweeps of phase: prefill");
+    if (system && asked.noise->links == NoiseLinks::network && system->fabric.nodes == 1)
+      v->fault(fmt::format("noise.links is network, but {} is one node", system->name),
+               {"expected one of: nvlink, all"});
+  }
+  const Comparison comparison = read_comparison(root, options, phase);
+  const auto constraints_at = root.find("constraints");
+  const Constraints constraints = constraints_at ? read_constraints(*constraints_at, phase) : Constraints{};
+  options.ttl_budget = constraints.ttl;
+  if (system && math_known && system->device.achieved(precision.math) <= FlopsPerSecond(0)) {
+    const auto given = precision_at ? precision_at->find("math") : std::nullopt;
+    std::string units;
+    for (const Dtype t : {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp32}) {
+      if (system->device.achieved(t) > FlopsPerSecond(0))
+        units += fmt::format("{}{}", units.empty() ? "" : ", ", to_string(t));
+    }
+    (given          ? *given
+     : precision_at ? *precision_at
+                    : root)
+        .fault(fmt::format("precision.math is {}{}, which {} has no unit for", to_string(precision.math),
+                           given ? "" : " where it is not given", system->device.name),
+               {"expected one of: " + units});
+  }
+  root.no_other_keys();
+  document.finish();
+  for (Model& m : models) {
+    Study study = asked;
+    study.title = fmt::format("{} on {}{}", m.name, system->name, workload_text(phase, context, requests));
+    study.study = make_case(std::move(m), *system, precision, context, block, routing);
+    study.study.memory_limit = constraints.memory;
+    study.study.phase = phase;
+    study.study.requests = requests;
+    study.study.persistent_kv = persistent;
+    study.study.kernels = kernels;
+    study.study.approximate = approximate;
+    study.study.layout = layout;
+    study.search = options;
+    study.compare = comparison;
+    s.studies.push_back(std::move(study));
+  }
+  return s;
+}
+
+}  // namespace
+
+Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs,
+                       std::optional<Costs> costs) {
+  Document document = Document::load(file);
+  Scenario s = read_scenario(document, catalogs, costs);
+  s.file = file;
+  return s;
+}
+
+Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs,
+                        std::optional<Costs> costs) {
+  Document document = Document::parse(name, text);
+  return read_scenario(document, catalogs, costs);
+}
+
+}  // namespace shardline

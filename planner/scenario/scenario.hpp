@@ -1,0 +1,83 @@
+// A scenario file: what to serve, on what, and which plans to look at. Schema: scenarios/README.md.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hardware/timing/noise.hpp"
+#include "planner/search/search.hpp"
+
+namespace shardline {
+
+/// Two groups of strategies whose frontiers are compared.
+struct Comparison {
+  std::vector<StrategyId> candidate, baseline;
+};
+
+/// What a scenario asks. sweep: the best plans of a decode step or a prefill.
+enum class Question : unsigned char { sweep, conversation, thresholds, partition };
+
+/// A conversation: each turn appends `fresh` tokens (prefill) and is answered with `output` tokens (decode).
+struct Turn {
+  long long fresh = 0, output = 0;
+};
+struct Conversation {
+  int cp = 1, tpa = 1;
+  std::vector<Turn> turns;
+};
+
+/// When to pass KV and when Q: ring sizes, and the grid of new tokens T and miss rates T/(T+P).
+struct ThresholdGrid {
+  std::vector<int> cp;
+  int tpa = 1;
+  long long fresh_from = 0, fresh_to = 0, total_to = 0;  // T; P + T at most
+  double lowest_miss_rate = 0;                           // of T/(T+P)
+  int fresh_per_octave = 4, miss_per_octave = 2, test_points = 2000;
+};
+
+/// Contexts that a KV-Runahead chain of some numbers of ranks is to share out.
+struct PartitionGrid {
+  std::vector<long long> contexts;  // ascending
+  std::vector<int> processes;       // ranks of a chain
+  int tpa = 1;                      // GPUs of a rank
+  long long granularity = 128;      // boundaries are multiples of it
+  long long spacing = 4096;         // of the lookup table's rows
+  std::optional<double> max_loss;   // by interpolation; above it rows are added between
+};
+
+/// One model of a scenario with everything that its search needs.
+struct Study {
+  Case study;
+  SearchOptions search;
+  Comparison compare;
+  std::string title;  // "DeepSeek-R1 on gb200-nvl72, 1M tokens"
+  Question question = Question::sweep;
+  Conversation conversation;
+  ThresholdGrid thresholds;
+  PartitionGrid partition;
+  std::optional<NoiseSpec> noise;  // sweeps of prefills: also price plans beside other traffic
+};
+
+/// Whose costs: of the system's calibration, or of its parameters alone.
+enum class Costs : unsigned char { calibrated, parameters };
+
+struct Scenario {
+  std::string name, summary;
+  std::filesystem::path file;
+  std::vector<Study> studies;  // one per model
+};
+
+struct Catalogs {
+  std::filesystem::path models, systems, scenarios;
+};
+
+/// Throws UserError with every fault of the file (and of the models and systems it names). `costs` goes
+/// before what the file says.
+Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs,
+                       std::optional<Costs> costs = {});
+Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs,
+                        std::optional<Costs> costs = {});
+
+}  // namespace shardline

@@ -1,0 +1,116 @@
+#include "planner/search/evaluate.hpp"
+
+#include <algorithm>
+
+namespace shardline {
+
+Metrics metrics(Seconds ttl, const Plan& plan) {
+  Metrics m;
+  m.ttl = ttl;
+  m.users = static_cast<double>(plan.users());
+  m.tokens_per_s_user = 1 / ttl.value;
+  m.tokens_per_s_gpu = m.users / (ttl.value * plan.gpus());
+  return m;
+}
+
+Evaluator::Evaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
+    : case_(&c), cost_(c.system, rule, std::move(cache)), scratch_(cost_) {}
+
+Seconds Evaluator::simulate(const Plan& plan) {
+  strategy(plan.strategy).lower(schedule_, *case_, plan);
+  return token_time(schedule_, simulate_pass(schedule_, cost_, scratch_));
+}
+
+Seconds Evaluator::bound(const Plan& plan) {
+  strategy(plan.strategy).lower(schedule_, *case_, plan);
+  return token_time(schedule_, bound_pass(schedule_, cost_, scratch_));
+}
+
+Seconds Evaluator::floor(const Plan& plan) {
+  strategy(plan.strategy).lower(schedule_, *case_, plan);
+  return token_time(schedule_, floor_pass(schedule_, cost_, scratch_));
+}
+
+namespace {
+
+// Ranks of several classes wait for one another across layers: all of them are played, and the critical path
+// may change rank at every message.
+void break_down_classes(Evaluator& evaluator, const Schedule& s, Breakdown& b) {
+  TaskGraph graph;
+  lower_unfolded(s, evaluator.cost(), graph, Players::classes);
+  int count = 0;
+  for (const Stage& stage : s.stages) count += stage.copies;
+  const Timeline timeline = simulate(graph, evaluator.cost().machine(count * players(s, Players::classes)));
+  const auto length = [&](TaskId t) { return timeline.spans[t].end - timeline.spans[t].start; };
+  const auto op_of = [&](TaskId t) -> const Op* {
+    return graph.tag(t) == kJoinTag ? nullptr : &s.ops[graph.tag(t) % s.ops.size()];
+  };
+  for (const TaskId t : critical_path(graph, timeline)) {
+    const Op* op = op_of(t);
+    if (!op) continue;
+    const auto player = static_cast<int>(graph.tag(t) / s.ops.size());
+    const auto index = static_cast<OpIndex>(graph.tag(t) % s.ops.size());
+    b.add(*op, evaluator.cost().price(s.op_of_class(index, player)), length(t));
+    if (is_communication(op->kind)) b.exposed_communication += length(t);
+  }
+  Seconds all;  // of the average rank
+  for (TaskId t = 0; t < graph.size(); ++t) {
+    const Op* op = op_of(t);
+    if (op && is_communication(op->kind)) all += length(t) / static_cast<double>(s.classes);
+  }
+  b.hidden_communication = std::max(Seconds(0), all - b.exposed_communication);
+  b.waiting = b.ttl - timeline.makespan();
+}
+
+}  // namespace
+
+void Breakdown::add(const Op& op, const OpCost& cost, Seconds time) {
+  const auto part = static_cast<std::size_t>(op.part), basis = static_cast<std::size_t>(cost.basis);
+  parts[part] += time;
+  kinds[static_cast<std::size_t>(op.kind)] += time;
+  bases[basis] += time;
+  basis_parts[basis][part] += time;
+}
+
+Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
+  Breakdown b;
+  b.ttl = evaluator.simulate(plan);
+  const Schedule& s = evaluator.schedule();
+  if (s.classes > 1 || s.detached) {
+    break_down_classes(evaluator, s, b);
+    return b;
+  }
+  PassScratch scratch(evaluator.cost());
+  Seconds pass;
+  std::vector<double> runs = executions(s);
+  if (s.rounds > 1) {
+    simulate_pass(s, evaluator.cost(), scratch);
+    runs = executions_on_path(s, play_rounds(s, scratch.makespans));
+  }
+  for (BlockIndex i = 0; i < s.blocks.size(); ++i) {
+    const Block& block = s.blocks[i];
+    lower_block(s, block, evaluator.cost(), scratch.graph);
+    scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
+    const std::vector<TaskId> path = critical_path(scratch.graph, scratch.timeline);
+    const auto length = [&](TaskId t) {
+      return scratch.timeline.spans[t].end - scratch.timeline.spans[t].start;
+    };
+    Seconds on_path;
+    for (const TaskId t : path) {
+      const Op& op = s.ops[block.first + t];
+      b.add(op, evaluator.cost().price(op), length(t) * runs[i]);
+      if (is_communication(op.kind)) on_path += length(t);
+    }
+    Seconds all;
+    for (OpIndex o = block.first; o < block.last; ++o) {
+      if (is_communication(s.ops[o].kind)) all += length(o - block.first);
+    }
+    b.exposed_communication += on_path * runs[i];
+    b.hidden_communication += (all - on_path) * runs[i];
+    pass += scratch.timeline.makespan() * runs[i];
+  }
+  b.waiting = b.ttl - pass;
+  return b;
+}
+
+}  // namespace shardline

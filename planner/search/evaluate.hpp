@@ -1,0 +1,65 @@
+// One plan, simulated.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "hardware/timing/lowering.hpp"
+#include "planner/search/memory.hpp"
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline {
+
+/// What a sweep compares. All follow from the token time, the users and the memory.
+struct Metrics {
+  Seconds ttl;                   // token-to-token latency of one user
+  double users = 0;              // requests served at once
+  double tokens_per_s_user = 0;  // 1 / TTL
+  double tokens_per_s_gpu = 0;   // users / (TTL * GPUs)
+};
+
+Metrics metrics(Seconds ttl, const Plan& plan);
+
+/// Simulates or bounds plans of one case. Keeps its scratch memory: one object per thread.
+class Evaluator {
+ public:
+  explicit Evaluator(const Case& c, AllReduceRule rule = AllReduceRule::fastest,
+                     std::shared_ptr<FabricCache> cache = nullptr);
+
+  /// TTL by event simulation. The plan must pass check.
+  Seconds simulate(const Plan& plan);
+  /// A lower bound of simulate (closed form, no events).
+  Seconds bound(const Plan& plan);
+  /// A lower bound of simulate, for this plan and for those that differ from it by larger batches.
+  Seconds floor(const Plan& plan);
+  /// The schedule of the last plan that was simulated or bounded.
+  const Schedule& schedule() const { return schedule_; }
+  CostModel& cost() { return cost_; }
+  const Case& study() const { return *case_; }
+
+ private:
+  const Case* case_;
+  CostModel cost_;
+  PassScratch scratch_;
+  Schedule schedule_;
+};
+
+/// Time of one token by part of the layer, and how much communication was hidden.
+struct Breakdown {
+  // Along the critical path; each array sums to the pass latency.
+  std::array<Seconds, static_cast<std::size_t>(Part::count)> parts{};
+  std::array<Seconds, kOpKinds> kinds{};
+  std::array<Seconds, kBases> bases{};  // what the time rests on
+  std::array<std::array<Seconds, static_cast<std::size_t>(Part::count)>, kBases>
+      basis_parts{};              // the same, by part
+  Seconds exposed_communication;  // on the critical path
+  Seconds hidden_communication;   // busy, but not on it
+  Seconds waiting;                // TTL minus the pass: a microbatch waits for the slowest stage
+  Seconds ttl;
+
+  /// `time` of an op on the critical path.
+  void add(const Op& op, const OpCost& cost, Seconds time);
+};
+Breakdown break_down(Evaluator& evaluator, const Plan& plan);
+
+}  // namespace shardline

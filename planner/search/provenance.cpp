@@ -1,0 +1,59 @@
+#include "planner/search/provenance.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <thread>
+
+#include "sim/base/parallel.hpp"
+
+namespace shardline {
+
+Shares shares(const Breakdown& b) {
+  const auto time = [&](Basis basis) { return b.bases[static_cast<std::size_t>(basis)].value; };
+  Shares s{time(Basis::measured), time(Basis::fitted), time(Basis::extrapolated), time(Basis::assumed)};
+  const double all = s.measured + s.fitted + s.extrapolated + s.assumed;
+  if (!(all > 0)) return {};
+  for (double* part : {&s.measured, &s.fitted, &s.extrapolated, &s.assumed}) *part /= all;
+  return s;
+}
+
+Shares& Shares::operator+=(const Shares& o) {
+  measured += o.measured;
+  fitted += o.fitted;
+  extrapolated += o.extrapolated;
+  assumed += o.assumed;
+  return *this;
+}
+
+Shares Shares::operator*(double w) const { return {measured * w, fitted * w, extrapolated * w, assumed * w}; }
+
+Shares shares_of(Evaluator& evaluator, const Plan& plan) {
+  if (evaluator.study().system.calibration.empty()) return {0, 0, 0, 1};
+  return shares(break_down(evaluator, plan));
+}
+
+std::vector<Shares> shares_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads) {
+  const std::size_t count =
+      threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  std::vector<Shares> out(plans.size());
+  const auto cache = std::make_shared<FabricCache>(c.system.fabric);
+  std::vector<std::unique_ptr<Evaluator>> evaluators(count);
+  parallel_for(0, plans.size(), count, [&](std::size_t i, std::size_t slot) {
+    if (!evaluators[slot]) evaluators[slot] = std::make_unique<Evaluator>(c, rule, cache);
+    out[i] = shares_of(*evaluators[slot], plans[i]);
+  });
+  return out;
+}
+
+std::string costs_text(const System& s) {
+  const Calibration& c = s.calibration;
+  if (c.empty())
+    return fmt::format("assumptions of the system file of {}, {}", s.name,
+                       c.source.empty() ? "which has no calibration" : "without its calibration");
+  const std::string from = fmt::format("{} ({})", c.source, c.date);
+  if (c.like.empty()) return fmt::format("fitted to measurements of {}: {}", s.name, from);
+  return fmt::format("extrapolated to {} from measurements of {}: {}", s.name, c.like, from);
+}
+
+}  // namespace shardline

@@ -1,0 +1,32 @@
+// What a prediction rests on: parts of its time that are within measured shapes, fitted, extrapolated or
+// assumed, and where the costs of its system are from. planner/README.md [P9].
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planner/search/evaluate.hpp"
+
+namespace shardline {
+
+/// Parts of the time on the critical path; they add up to 1, or are all 0 where nothing takes time.
+struct Shares {
+  double measured = 0, fitted = 0, extrapolated = 0, assumed = 0;
+  double unmeasured() const { return extrapolated + assumed; }
+  Shares& operator+=(const Shares& other);
+  Shares operator*(double weight) const;
+};
+
+Shares shares(const Breakdown& breakdown);
+/// Of one plan that passes check.
+Shares shares_of(Evaluator& evaluator, const Plan& plan);
+
+/// Shares of plans that pass check, in their order. Results do not depend on `threads` (0: all cores).
+std::vector<Shares> shares_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads);
+
+/// Where the costs of a system are from, in a line: source, date and, for a borrowed
+/// calibration, whose it is; or that they are assumptions.
+std::string costs_text(const System& system);
+
+}  // namespace shardline

@@ -1,0 +1,369 @@
+#include "planner/search/search.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <thread>
+
+#include "planner/search/block_times.hpp"
+#include "planner/studies/searched_partition.hpp"
+#include "sim/base/parallel.hpp"
+
+namespace shardline {
+
+namespace {
+
+// One plan with its feasible range of batches, as indices into options.batches.
+struct Candidate {
+  Plan plan;
+  std::size_t first = 0, last = 0;  // [first, last)
+  std::uint64_t order = 0;          // of its first batch among all configurations
+  bool baseline = false;            // equal parts of a chain whose searched parts are a candidate too
+};
+
+using Clock = std::chrono::steady_clock;
+
+// Times every 64th call, so that measuring does not slow what it measures.
+struct Sample {
+  double seconds = 0;
+  std::uint64_t timed = 0, calls = 0;
+
+  template <class F>
+  Seconds operator()(F f) {
+    if (calls++ % 64 != 0) return f();
+    const auto start = Clock::now();
+    const Seconds result = f();
+    seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    ++timed;
+    return result;
+  }
+  void operator+=(const Sample& o) { seconds += o.seconds, timed += o.timed; }
+  double rate() const { return timed >= 16 ? static_cast<double>(timed) / seconds : 0; }
+};
+
+struct CandidateResult {
+  Frontier frontier{Metric::ttl, Metric::ttl};
+  SearchCounts counts;
+  Sample simulations, bounds;
+  std::vector<Point> all;
+};
+
+class CandidateSearch {
+ public:
+  CandidateSearch(const Case& c, const SearchOptions& o, const Candidate& candidate, const Frontier& known,
+                  Evaluator& evaluator, BlockTimes& times, std::shared_ptr<FabricCache> cache,
+                  CandidateResult& out)
+      : case_(c),
+        options_(o),
+        candidate_(candidate),
+        known_(known),
+        evaluator_(evaluator),
+        times_(times),
+        cache_(std::move(cache)),
+        out_(out),
+        plan_(candidate.plan) {}
+
+  void run() {
+    if (candidate_.first == candidate_.last) return;
+    times_.start(plan_);
+    if (takes_partition(case_, plan_))
+      for (std::size_t i = candidate_.first; i < candidate_.last; ++i) searched(i);
+    else
+      range(candidate_.first, candidate_.last);
+  }
+
+ private:
+  Point point_at(std::size_t i, Seconds ttl) {
+    plan_.batch = options_.batches[i];
+    return Point{plan_, ttl, memory_use(case_, plan_).total()};
+  }
+
+  // The floor of one batch, with its memory, is also below all larger batches. So it is at least as good as
+  // any of them with the users of the largest, and where that is beaten, so are they all [P7]: one floor
+  // rules out as many batches as it can, and the next is of the first batch it cannot.
+  void range(std::size_t first, std::size_t last) {
+    if (!options_.prune) {
+      for (std::size_t i = first; i < last; ++i) simulate(i);
+      return;
+    }
+    left_.clear();
+    bool by_floor = true;  // whether a floor is likely to rule out the next batch
+    double depth = 1;      // of the floor, as part of the bound
+    while (first < last) {
+      std::optional<Point> low;
+      if (by_floor && last - first > 1) {
+        low = least(first, [&] { return times_.floor(plan_.batch); });
+        if (over_budget(low->ttl)) {
+          out_.counts.pruned += last - first;
+          break;
+        }
+        const std::size_t next = beaten_until(*low, first, last);
+        if (next > first) {
+          out_.counts.pruned += next - first;
+          first = next;
+          continue;
+        }
+      }
+      // Only fitted costs have floors of their own.
+      Point corner = low && case_.system.calibration.empty()
+                         ? *low
+                         : least(first, [&] { return times_.bound(plan_.batch); });
+      if (low) depth = low->ttl / corner.ttl;
+      if (over_budget(corner.ttl) || beaten(corner, first))
+        ++out_.counts.pruned;
+      else
+        left_.push_back({first, corner});
+      corner.ttl = corner.ttl * depth;
+      by_floor = beaten(corner, first);
+      ++first;
+    }
+    // Large batches first: their points rule out most.
+    for (auto l = left_.rbegin(); l != left_.rend(); ++l) {
+      if (beaten(l->second, l->first))
+        ++out_.counts.pruned;
+      else
+        simulate(l->first);
+    }
+  }
+
+  template <class F>
+  Point least(std::size_t i, F time) {
+    plan_.batch = options_.batches[i];
+    ++out_.counts.bounds;
+    Point p{plan_, out_.bounds(time), Bytes(0)};
+    if (options_.x == Metric::memory || options_.y == Metric::memory)
+      p.memory = memory_use(case_, plan_).total();
+    return p;
+  }
+
+  bool over_budget(Seconds ttl) const {
+    return options_.ttl_budget > Seconds(0) && ttl > options_.ttl_budget;
+  }
+
+  // Whether a known point beats this one with the users of batch i.
+  bool beaten(Point& corner, std::size_t i) const {
+    corner.plan.batch = options_.batches[i];
+    const double x = score(options_.x, corner), y = score(options_.y, corner);
+    return known_.dominates(x, y) || out_.frontier.dominates(x, y);
+  }
+
+  // The first batch, or last, with whose users it is not beaten.
+  std::size_t beaten_until(Point& corner, std::size_t first, std::size_t last) const {
+    std::size_t low = first, high = first + 1;  // all before low are beaten
+    while (high <= last && beaten(corner, high - 1)) {
+      low = high;
+      high = low + (low - first);
+    }
+    high = std::min(high, last + 1);
+    // Beaten with the users of low - 1, not with those of high - 1.
+    while (high - low > 1) {
+      const std::size_t middle = low + (high - low) / 2;
+      (beaten(corner, middle - 1) ? low : high) = middle;
+    }
+    return low;
+  }
+
+  // Each batch has a partition of its own, which no bound of equal parts rules out.
+  void searched(std::size_t i) {
+    plan_.batch = options_.batches[i];
+    const PartitionResult found = searched_partition(evaluator_, plan_, cache_);
+    out_.counts.partitions += found.evaluations;
+    plan_.partition = found.tokens;
+    // A longer first part may not fit where equal ones do.
+    if (!does_not_fit(case_, memory_use(case_, plan_))) {
+      simulated(i, found.ttft);
+    } else {
+      ++out_.counts.infeasible;
+    }
+    plan_.partition.clear();
+  }
+
+  void simulate(std::size_t i) {
+    plan_.batch = options_.batches[i];
+    simulated(i, out_.simulations([&] { return times_.simulate(plan_.batch); }));
+  }
+
+  void simulated(std::size_t i, Seconds ttl) {
+    ++out_.counts.simulated;
+    if (options_.ttl_budget > Seconds(0) && ttl > options_.ttl_budget) {
+      ++out_.counts.over_budget;
+      return;
+    }
+    const Point p = point_at(i, ttl);
+    out_.frontier.add(p, candidate_.order + (i - candidate_.first));
+    if (options_.keep_all) out_.all.push_back(p);
+  }
+
+  const Case& case_;
+  const SearchOptions& options_;
+  const Candidate& candidate_;
+  const Frontier& known_;
+  Evaluator& evaluator_;
+  BlockTimes& times_;
+  std::shared_ptr<FabricCache> cache_;
+  CandidateResult& out_;
+  Plan plan_;
+  std::vector<std::pair<std::size_t, Point>> left_;
+};
+
+void add_counts(SearchCounts& to, const SearchCounts& from) {
+  to.simulated += from.simulated;
+  to.bounds += from.bounds;
+  to.pruned += from.pruned;
+  to.over_budget += from.over_budget;
+  to.infeasible += from.infeasible;
+  to.partitions += from.partitions;
+}
+
+bool within(const Plan& plan, const std::vector<DegreeRange>& ranges) {
+  return std::all_of(ranges.begin(), ranges.end(), [&](const DegreeRange& r) {
+    return std::binary_search(r.values.begin(), r.values.end(), plan.*(r.degree));
+  });
+}
+
+std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& o, SearchResult& result) {
+  std::vector<Candidate> candidates;
+  std::vector<Plan> plans;
+  for (const StrategyId id : o.strategies) {
+    for (const int gpus : o.gpus) {
+      if (gpus > c.system.gpus()) continue;
+      plans.clear();
+      strategy(id).enumerate(c, gpus, o.space, plans);
+      const std::size_t searched = plans.size();
+      for (std::size_t i = 0; i < searched; ++i) {
+        if (!takes_partition(c, plans[i])) continue;
+        plans.push_back(plans[i]);
+        plans.back().parts = Parts::even;
+      }
+      for (const Plan& plan : plans) {
+        if (!within(plan, o.space.degrees)) continue;
+        Candidate u{plan, 0, 0, result.counts.configurations, plan.parts == Parts::even};
+        const auto begin = o.batches.begin();
+        u.first = static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), plan.chunks) - begin);
+        if (u.first == o.batches.size()) continue;
+        const int fit = largest_batch(c, plan, o.batches.back());
+        u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit) - begin);
+        u.last = std::max(u.last, u.first);
+        const std::uint64_t valid = o.batches.size() - u.first;
+        const double least_batch = std::ceil(o.least_users / (static_cast<double>(plan.in_flight) * plan.dp));
+        const auto enough =
+            static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), least_batch,
+                                                      [](int b, double least) { return b < least; }) -
+                                     begin);
+        const std::uint64_t idle = std::clamp(enough, u.first, u.last) - u.first;
+        const std::uint64_t misfits = valid - (u.last - u.first);
+        result.counts.configurations += valid;
+        result.counts.infeasible += misfits + idle;
+        if (idle > 0) result.rejected["fewer users than asked"] += idle;
+        u.first += idle;
+        ++result.counts.plans;
+        if (misfits > 0) {
+          Plan smallest = plan;
+          smallest.batch = 1;
+          const bool weights =
+              memory_use(c, smallest).weights > c.system.device.memory * c.system.device.usable_memory;
+          result.rejected[weights ? "weights alone exceed memory" : "weights and KV exceed memory"] +=
+              misfits;
+        }
+        candidates.push_back(u);
+      }
+    }
+  }
+  return candidates;
+}
+
+// A sample of all candidates goes first: what it finds rules out most of the rest. The stride shares no
+// factor with the counts of chunks and degrees that enumeration runs through.
+std::vector<std::size_t> turns(std::size_t count, bool sample_first) {
+  const std::size_t stride = sample_first ? 31 : 1;
+  std::vector<std::size_t> turn;
+  turn.reserve(count);
+  for (std::size_t i = 0; i < count; i += stride) turn.push_back(i);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i % stride != 0) turn.push_back(i);
+  }
+  return turn;
+}
+
+}  // namespace
+
+Frontier SearchResult::overall() const {
+  Frontier f(x, y);
+  for (const auto& [id, frontier] : frontiers) f.merge(frontier);
+  return f;
+}
+
+Frontier SearchResult::of(const std::vector<StrategyId>& ids) const {
+  Frontier f(x, y);
+  for (const StrategyId id : ids) {
+    const auto it = frontiers.find(id);
+    if (it != frontiers.end()) f.merge(it->second);
+  }
+  return f;
+}
+
+SearchResult search(const Case& c, const SearchOptions& given,
+                    const std::function<bool(std::uint64_t, std::uint64_t)>& progress) {
+  const auto start = Clock::now();
+  SearchOptions o = given;
+  if (o.keep_all) o.prune = false;
+  SearchResult result;
+  result.x = o.x;
+  result.y = o.y;
+  const std::vector<Candidate> candidates = enumerate_candidates(c, o, result);
+  for (const StrategyId id : o.strategies) result.frontiers.emplace(id, Frontier(o.x, o.y));
+  result.even = Frontier(o.x, o.y);
+  const auto frontier_of = [&](const Candidate& u) -> Frontier& {
+    return u.baseline ? result.even : result.frontiers.at(u.plan.strategy);
+  };
+
+  const std::size_t threads = o.threads > 0 ? static_cast<std::size_t>(o.threads)
+                                            : std::max<std::size_t>(1, std::thread::hardware_concurrency());
+  const auto cache = std::make_shared<FabricCache>(c.system.fabric);
+  struct Worker {
+    Evaluator evaluator;
+    BlockTimes times;
+    Worker(const Case& study, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared)
+        : evaluator(study, options.all_reduce, shared), times(evaluator) {}
+  };
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (std::size_t slot = 0; slot < threads; ++slot) workers.push_back(std::make_unique<Worker>(c, o, cache));
+
+  // Waves: every candidate of a wave sees the frontier as it stood before the wave, so what is pruned does
+  // not depend on which thread was first.
+  const std::vector<std::size_t> turn = turns(candidates.size(), o.prune);
+  std::vector<CandidateResult> wave;
+  Sample simulations, bounds;
+  for (std::size_t begin = 0; begin < candidates.size();) {
+    const std::size_t end = std::min(candidates.size(), begin + std::clamp<std::size_t>(begin / 8, 16, 512));
+    wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}, {}, {}});
+    for (std::size_t i = begin; i < end; ++i) {
+      wave[i - begin].simulations.calls = i;
+      wave[i - begin].bounds.calls = i;
+    }
+    parallel_for(begin, end, threads, [&](std::size_t i, std::size_t slot) {
+      const Frontier& known = frontier_of(candidates[turn[i]]);
+      Worker& own = *workers[slot];
+      CandidateSearch(c, o, candidates[turn[i]], known, own.evaluator, own.times, cache, wave[i - begin])
+          .run();
+    });
+    for (std::size_t i = begin; i < end; ++i) {
+      CandidateResult& r = wave[i - begin];
+      frontier_of(candidates[turn[i]]).merge(r.frontier);
+      add_counts(result.counts, r.counts);
+      if (r.counts.infeasible > 0) result.rejected["weights and KV exceed memory"] += r.counts.infeasible;
+      simulations += r.simulations;
+      bounds += r.bounds;
+      result.all.insert(result.all.end(), r.all.begin(), r.all.end());
+    }
+    begin = end;
+    if (progress && !progress(begin, candidates.size())) break;
+  }
+  result.counts.simulations_per_second = simulations.rate();
+  result.counts.bounds_per_second = bounds.rate();
+  result.counts.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return result;
+}
+
+}  // namespace shardline

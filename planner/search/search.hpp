@@ -1,0 +1,56 @@
+// Every valid plan and batch of a case, or as much of them as the frontier needs.
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "planner/search/pareto.hpp"
+
+namespace shardline {
+
+struct SearchOptions {
+  std::vector<StrategyId> strategies;
+  std::vector<int> gpus;
+  std::vector<int> batches;  // per attention group and microbatch, ascending
+  SearchSpace space;
+  AllReduceRule all_reduce = AllReduceRule::fastest;
+  Metric x = Metric::tokens_per_s_user, y = Metric::tokens_per_s_gpu;
+  Seconds ttl_budget{0};   // plans above it do not count; 0: none
+  double least_users = 0;  // plans that serve fewer do not count
+  bool prune = true;       // skip what a bound proves to be off the frontier of its strategy
+  bool keep_all = false;   // keep every simulated point (implies no pruning)
+  int threads = 0;         // 0: all cores
+};
+
+struct SearchCounts {
+  std::uint64_t plans = 0;           // plans (all degrees, chunks) before the batch is chosen
+  std::uint64_t configurations = 0;  // plans x batches that pass check
+  std::uint64_t infeasible = 0;      // of these, not fitting memory or serving too few users
+  std::uint64_t simulated = 0;       // by events
+  std::uint64_t bounds = 0;          // closed forms evaluated
+  std::uint64_t pruned = 0;          // ruled out without simulation
+  std::uint64_t over_budget = 0;     // simulated, above the TTL budget
+  std::uint64_t partitions = 0;      // chains priced in search of partitions [C13]
+  double seconds = 0;                // wall clock
+  // Per core, from a sample of the calls; 0 if there were too few.
+  double simulations_per_second = 0, bounds_per_second = 0;
+};
+
+struct SearchResult {
+  std::map<StrategyId, Frontier> frontiers;  // of each strategy by itself
+  // Of kv_runahead with equal parts, beside the searched ones; with a searched partition none is slower.
+  Frontier even{Metric::tokens_per_s_user, Metric::tokens_per_s_gpu};
+  std::map<std::string, std::uint64_t> rejected;  // infeasible configurations by reason
+  SearchCounts counts;
+  std::vector<Point> all;  // keep_all, in enumeration order
+  Frontier overall() const;
+  Frontier of(const std::vector<StrategyId>& ids) const;
+  Metric x = Metric::tokens_per_s_user, y = Metric::tokens_per_s_gpu;
+};
+
+/// `progress(done, total)` in plans, from one thread at a time; returning false stops the search (the result
+/// is then incomplete). Results do not depend on the number of threads.
+SearchResult search(const Case& c, const SearchOptions& options,
+                    const std::function<bool(std::uint64_t, std::uint64_t)>& progress = {});
+
+}  // namespace shardline

@@ -1,0 +1,167 @@
+#include "planner/strategies/strategy.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "planner/layers/decode_layer.hpp"
+#include "planner/strategies/table.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr std::array<const Strategy*, kStrategyIds> kStrategies{
+    &kTensor,      &kPipeline, &kDpEp,       &kKvShard, &kHelix, &kRingPassKv, &kRingPassQ, &kRingDecode,
+    &kAllgatherKv, &kUlysses,  &kKvRunahead, &kTsp,     &kApb,   &kStar,       &kSparse};
+
+}  // namespace
+
+std::span<const Strategy* const> strategies() { return kStrategies; }
+
+const Strategy& strategy(StrategyId id) { return *kStrategies[static_cast<std::size_t>(id)]; }
+
+const Strategy& strategy(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Strategy* s : kStrategies) {
+    if (name == s->name) return *s;
+    names.emplace_back(s->name);
+  }
+  throw UserError({Diagnostic{{}, "unknown strategy " + name, expected_one_of(name, names)}});
+}
+
+double attention_computed(const Case& c, const Plan& plan) {
+  const Strategy& s = strategy(plan.strategy);
+  return s.computed ? s.computed(c, plan) : 1;
+}
+
+std::vector<int> divisors(int n) {
+  std::vector<int> d;
+  for (int i = 1; i <= n; ++i) {
+    if (n % i == 0) d.push_back(i);
+  }
+  return d;
+}
+
+void with_expert_splits(const Case& c, Plan plan, int ranks, std::vector<Plan>& out) {
+  for (const int ep : has_experts(c.model) ? divisors(ranks) : std::vector<int>{1}) {
+    plan.ep = ep;
+    plan.tpf = ranks / ep;
+    if (has_experts(c.model) && (ep > c.model.experts || plan.tpf > c.model.expert_inner)) continue;
+    out.push_back(plan);
+  }
+}
+
+namespace {
+
+// A size that the plan's strategy does not read would silently mean nothing.
+std::optional<std::string> unused_sizes(const Plan& p) {
+  struct Size {
+    const char* name;
+    int value;
+    bool used;
+  };
+  const bool apb = p.strategy == StrategyId::apb, star = p.strategy == StrategyId::star;
+  const bool sparse = p.strategy == StrategyId::sparse;
+  for (const Size& s :
+       {Size{"anchor", p.anchor, apb}, Size{"passing", p.passing, apb}, Size{"query", p.query, apb || star},
+        Size{"retaining", p.retaining, apb}, Size{"vertical", p.vertical, sparse},
+        Size{"slash", p.slash, sparse}, Size{"estimate", p.estimate, sparse}}) {
+    if (s.value > 0 && !s.used)
+      return fmt::format("{} is not a size of {}", s.name, strategy(p.strategy).name);
+  }
+  return std::nullopt;
+}
+
+long long longest_fresh(const Case& c) {
+  long long longest = 0;
+  for (const Request& r : c.requests) longest = std::max(longest, r.fresh);
+  return longest;
+}
+
+}  // namespace
+
+void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std::vector<Plan>& out) {
+  if (c.phase != Phase::prefill || c.system.runtime.host_layer > Seconds(0)) return;
+  plan.in_flight = 1;
+  for (const int chunk : space.prefill_chunks) {
+    if (chunk >= longest_fresh(c)) continue;
+    plan.prefill_chunk = chunk;
+    out.push_back(plan);
+  }
+}
+
+std::optional<std::string> check_plan(const Case& c, const Plan& p) {
+  const Model& m = c.model;
+  const auto too_many = [](const char* what, long long have, const char* of, long long limit) {
+    return fmt::format("{} {} exceeds {} {}", what, have, of, limit);
+  };
+  const Strategy& s = strategy(p.strategy);
+  if (c.phase == Phase::decode ? !s.decodes : !s.prefills) {
+    return fmt::format("{} is a strategy for {}", s.name, s.decodes ? "decoding" : "prefill");
+  }
+  if (p.cp > 1 && !s.context_parallel) return fmt::format("{} does not use cp", s.name);
+  if (s.context_parallel && p.cp < 2)
+    return fmt::format("{} needs cp of at least 2; with cp 1 it is tensor or pipeline", s.name);
+  if (s.context_parallel && (p.kvp > 1 || p.dp > 1 || p.chunks > 1)) {
+    return fmt::format("{} uses pp, cp, tpa, ep and tpf only", s.name);
+  }
+  if ((!p.partition.empty() || p.parts == Parts::even) && p.strategy != StrategyId::kv_runahead)
+    return fmt::format("{} does not use a partition: its ranks share tokens as it needs", s.name);
+  const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.cp * p.tpa;
+  if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());
+  if (p.pp > m.layers) return too_many("pp", p.pp, "the number of layers", m.layers);
+  if (p.tpa > m.attention.q_heads)
+    return too_many("tpa", p.tpa, "the number of query heads", m.attention.q_heads);
+  if (p.kvp > c.longest()) return too_many("kvp", p.kvp, "the context", c.longest());
+  if (p.cp > c.longest()) return too_many("cp", p.cp, "the context", c.longest());
+  if (p.chunks > p.batch) return too_many("chunks", p.chunks, "the batch", p.batch);
+  if (p.chunks > 1 && p.kvp == 1)
+    return std::string("chunks needs kvp above 1: there is no exchange to overlap");
+  if ((p.value_up != ValueUp::none) !=
+      (m.attention.kind == AttentionKind::mla && p.kvp > 1 && p.strategy == StrategyId::helix)) {
+    return std::string(
+        "value_up (before or after) is needed for Helix with MLA and kvp above 1, and only there");
+  }
+  if (has_experts(m)) {
+    if (p.ep > m.experts) return too_many("ep", p.ep, "the number of experts", m.experts);
+    if (p.tpf > m.expert_inner) return too_many("tpf", p.tpf, "the expert width", m.expert_inner);
+  } else if (p.ep > 1) {
+    return std::string("ep needs a model with experts");
+  }
+  const bool replicated = p.strategy == StrategyId::kv_shard || s.context_parallel;
+  const int ffn_ranks = replicated ? p.tpa : p.ranks_per_stage();
+  // Context-parallel ranks hold whole copies of the FFN, or share its experts.
+  const bool shared_experts = s.context_parallel && p.ep * p.tpf == p.cp * p.tpa && p.tpf <= p.tpa;
+  if (p.ep * p.tpf != ffn_ranks && !shared_experts) {
+    return fmt::format("ep*tpf is {} but {} ranks share the FFN", p.ep * p.tpf, ffn_ranks);
+  }
+  if (p.dense_tp > 0 && p.dense_tp != p.group() && p.dense_tp != p.ranks_per_stage()) {
+    return fmt::format("dense_tp is {}; it must be kvp*tpa = {} or all {} ranks of a stage", p.dense_tp,
+                       p.group(), p.ranks_per_stage());
+  }
+  if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
+    return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
+  }
+  if (p.prefill_chunk > 0) {
+    if (c.phase != Phase::prefill || (p.strategy != StrategyId::tensor && p.strategy != StrategyId::pipeline))
+      return fmt::format("prefill_chunk is for prefill by tensor or pipeline, not {}{}", s.name,
+                         c.phase == Phase::decode ? " in decoding" : "");
+    if (p.in_flight > 1)
+      return std::string("prefill_chunk needs in_flight=1: chunks of one microbatch fill the stages");
+    if (p.prefill_chunk >= longest_fresh(c))
+      return too_many("prefill_chunk", p.prefill_chunk, "all new tokens but one,", longest_fresh(c) - 1);
+    if (c.system.runtime.host_layer > Seconds(0))
+      return std::string(
+          "prefill_chunk is not for systems with runtime.host_layer, where hosts launch whole layers");
+  }
+  if (p.layout == ShardOrder::contiguous && p.strategy != StrategyId::ring_pass_kv)
+    return fmt::format("layout=contiguous is for ring_pass_kv, not {}", s.name);
+  if (!s.exact && c.phase == Phase::prefill && c.kernels.attention == AttentionKernel::eager)
+    return fmt::format("kernels.attention: eager is not for {}, whose kernel never multiplies masked pairs",
+                       s.name);
+  if (const auto reason = unused_sizes(p)) return reason;
+  return s.check(c, p);
+}
+
+}  // namespace shardline

@@ -1,0 +1,130 @@
+#include "planner/studies/chain_cost.hpp"
+
+#include <string_view>
+#include <unordered_map>
+
+#include "planner/layers/context_step.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Prices rest on the ops of one rank that prefills alone; what depends on the prefix is priced apart.
+class Layers {
+ public:
+  Layers(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCache> cache)
+      : case_(c), cost_(case_.system, AllReduceRule::fastest, std::move(cache)), chain_(ranks > 1) {
+    plan_.tpa = plan_.tpf = tpa;
+    case_.phase = Phase::prefill;
+    case_.placement = nullptr;
+    const LocalHeads heads = prefill_heads(case_, plan_);
+    row_bytes_ = heads.kv_width() * bytes_per_element(c.precision.kv);
+    if (!chain_) return;
+    ScheduleBuilder b(schedule_);
+    b.drive(Drive::eager);
+    b.begin_block("send");
+    b.exchange("pass prefix", Part::exchange, OpKind::send_recv, {ranks, tpa}, Bytes(0));
+    b.end_block();
+    b.begin_block("join");
+    b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise, {});
+    b.drive(Drive::ring_step);
+    b.elementwise("end of iteration", Part::exchange, OpKind::elementwise, {}, 0);
+    b.end_block();
+    send_ = schedule_.ops[0];
+    join_ = schedule_.ops[1];
+    turn_ = cost_.time(schedule_.ops[2]);
+  }
+
+  Seconds project(long long tokens) { return parts(tokens).project; }
+  Seconds rest(long long tokens, long long prefix) {
+    const Parts& p = parts(tokens);
+    Op attend = p.attend;
+    AttendShape& a = attend.shape.attend;
+    const auto c = static_cast<double>(tokens), s = static_cast<double>(prefix);
+    a.pairs = a.rectangle ? c * s : c * (s - c) + c * (c + 1) / 2;
+    a.kv_rows = s;
+    a.whole = tokens == prefix;
+    // A rank of a chain has one interval of the sequence, one alone two.
+    if (chain_) a.tiles = static_cast<double>(query_tiles(Tokens{{0, prefix - tokens, prefix}}));
+    if (!a.rectangle) return p.rest + cost_.time(attend);
+    Op scores = p.scores;
+    scores.shape.elementwise.bytes *= s / c;
+    return p.rest + cost_.time(attend) + cost_.time(scores);
+  }
+  Seconds send(long long prefix) {
+    if (send_.group.size == 1) return Seconds(0);
+    send_.shape.exchange.bytes = static_cast<double>(prefix) * row_bytes_;
+    return cost_.time(send_);
+  }
+  Seconds join(long long prefix) {
+    const double n = static_cast<double>(prefix), width = row_bytes_ / bytes_per_element(case_.precision.kv);
+    join_.shape.elementwise = {n, width, 2 * n * row_bytes_};
+    return cost_.time(join_);
+  }
+  Seconds tail() { return parts(1).tail; }
+  Seconds turn() const { return turn_; }
+
+ private:
+  struct Parts {
+    Seconds project, rest, tail;
+    Op attend, scores;  // scores: what rewrites those that lie in memory [C11]
+  };
+
+  const Parts& parts(long long tokens) {
+    const auto [at, added] = known_.try_emplace(tokens);
+    Parts& p = at->second;
+    if (!added) return p;
+    case_.requests = {{0, tokens}};
+    lower_unsharded(schedule_, case_, plan_);
+    const std::vector<double> runs = executions(schedule_);
+    for (std::size_t i = 0; i < schedule_.blocks.size(); ++i) {
+      const Block& block = schedule_.blocks[i];
+      const bool head = std::string_view(block.name) == "head";
+      bool before = std::string_view(block.name) == "attention";
+      for (OpIndex o = block.first; o < block.last; ++o) {
+        const Op& op = schedule_.ops[o];
+        if (op.kind == OpKind::launch) continue;
+        if (op.kind == OpKind::attend) {
+          p.attend = op;
+          before = false;
+          if (op.shape.attend.rectangle) p.scores = schedule_.ops[++o];
+        } else if (head) {
+          p.tail += cost_.time(op);
+        } else {
+          (before ? p.project : p.rest) += cost_.time(op) * (runs[i] / case_.model.layers);
+        }
+      }
+    }
+    return p;
+  }
+
+  Case case_;
+  Plan plan_;
+  CostModel cost_;
+  bool chain_;
+  Schedule schedule_;
+  double row_bytes_ = 0;
+  Op send_, join_;
+  Seconds turn_{0};
+  std::unordered_map<long long, Parts> known_;
+};
+
+}  // namespace
+
+ChainCost chain_cost(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCache> cache) {
+  const auto layers = std::make_shared<Layers>(c, ranks, tpa, std::move(cache));
+  ChainCost out;
+  out.layers = c.model.layers;
+  out.tail = layers->tail();
+  out.host = c.system.runtime.host_layer;
+  out.turn = layers->turn();
+  if (ranks > 1 && c.kernels.attention == AttentionKernel::eager)
+    out.join = [layers](long long, long long prefix) { return layers->join(prefix); };
+  out.project = [layers](long long tokens) { return layers->project(tokens); };
+  out.rest = [layers](long long tokens, long long prefix) { return layers->rest(tokens, prefix); };
+  out.send = [layers](long long prefix) { return layers->send(prefix); };
+  return out;
+}
+
+}  // namespace shardline

@@ -1,0 +1,78 @@
+#include "planner/studies/conversation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace shardline {
+
+namespace {
+
+Plan plan_of(const Conversation& talk, StrategyId id) {
+  Plan p;
+  p.strategy = id;
+  p.cp = talk.cp;
+  p.tpa = p.tpf = talk.tpa;
+  return p;
+}
+
+void require(const Case& c, const Plan& p, std::size_t turn) {
+  if (const auto reason = check_plan(c, p))
+    throw UserError(fmt::format("turn {}: plan {} is impossible: {}", turn + 1, to_string(p), *reason));
+  if (const auto reason = does_not_fit(c, memory_use(c, p)))
+    throw UserError(fmt::format("turn {} does not fit {}: {}", turn + 1, c.system.name, *reason));
+}
+
+}  // namespace
+
+std::vector<TurnTime> converse(const Study& study) {
+  const Conversation& talk = study.conversation;
+  const Plan kv = plan_of(talk, StrategyId::ring_pass_kv), q = plan_of(talk, StrategyId::ring_pass_q),
+             decode = plan_of(talk, StrategyId::ring_decode);
+  auto cache = std::make_shared<Placement>(talk.cp, 1);
+  std::vector<TurnTime> out;
+  Case prefill = study.study, answer = study.study;
+  answer.phase = Phase::decode;
+  answer.requests.clear();
+  Evaluator prefills(prefill), decodes(answer);
+  for (const Turn& turn : talk.turns) {
+    TurnTime t;
+    t.cached = cache->length(0);
+    t.fresh = turn.fresh;
+    t.output = turn.output;
+    prefill.requests = {{t.cached, t.fresh}};
+    prefill.placement = cache;
+    require(prefill, kv, out.size());
+    t.pass_kv = prefills.simulate(kv);
+    t.pass_q = prefills.simulate(q);
+    t.kv_chosen = t.pass_kv <= t.pass_q;
+    t.answer = t.ttft();
+    t.shares = shares_of(prefills, t.kv_chosen ? kv : q);
+    cache = std::make_shared<Placement>(*cache);
+    cache->prefill(0, turn.fresh);
+    if (turn.output > 0) {
+      // The prefill gives the first token of the answer; each step appends the one before it.
+      const long long context = cache->length(0);
+      answer.context = context + 1;
+      t.first_ttit = decodes.simulate(decode);
+      answer.context = context + turn.output;
+      require(answer, decode, out.size());
+      t.last_ttit = decodes.simulate(decode);
+      t.answer += (t.first_ttit + t.last_ttit) * (static_cast<double>(turn.output - 1) / 2);
+      t.shares = t.shares * (t.ttft() / t.answer);
+      t.shares += shares_of(decodes, decode) * (1 - t.ttft() / t.answer);
+      cache->decode(0, turn.output);
+    }
+    t.fullest = t.emptiest = cache->count(0, 0);
+    for (int r = 1; r < talk.cp; ++r) {
+      t.fullest = std::max(t.fullest, cache->count(r, 0));
+      t.emptiest = std::min(t.emptiest, cache->count(r, 0));
+    }
+    answer.context = cache->length(0);
+    t.kv_per_gpu = memory_use(answer, decode).kv;
+    out.push_back(t);
+  }
+  return out;
+}
+
+}  // namespace shardline

@@ -1,0 +1,32 @@
+// A conversation under context parallelism: every turn prefills its new tokens against the cache of all turns
+// before, then decodes its answer.
+#pragma once
+
+#include <vector>
+
+#include "planner/scenario/scenario.hpp"
+#include "planner/search/provenance.hpp"
+
+namespace shardline {
+
+struct TurnTime {
+  long long cached = 0, fresh = 0, output = 0;  // tokens
+  Seconds pass_kv, pass_q;                      // TTFT of both variants
+  bool kv_chosen = true;                        // the faster one; a tie goes to pass-KV
+  Seconds first_ttit, last_ttit;        // of the first and the last token of the answer; 0 without one
+  Seconds answer;                       // TTFT and all tokens of the answer
+  Shares shares;                        // of the turn's whole time
+  Bytes kv_per_gpu;                     // when the answer is complete
+  long long fullest = 0, emptiest = 0;  // cached tokens per context-parallel rank then
+
+  Seconds ttft() const { return kv_chosen ? pass_kv : pass_q; }
+  /// Part of the turn's tokens that the cache already held.
+  double hit_rate() const { return static_cast<double>(cached) / static_cast<double>(cached + fresh); }
+};
+
+/// Prefill by the faster ring variant, decode by batched ring pass-Q, one request, with the cache where the
+/// turns before left it. Time of an answer: its tokens' TTIT, which is linear in the context between first
+/// and last. Throws UserError if a turn does not fit the GPUs' memory.
+std::vector<TurnTime> converse(const Study& study);
+
+}  // namespace shardline

@@ -1,0 +1,50 @@
+// Partitions of a scenario's contexts, the lookup table between them, and what its interpolation costs.
+#pragma once
+
+#include <optional>
+
+#include "planner/scenario/scenario.hpp"
+#include "planner/studies/chain_cost.hpp"
+
+namespace shardline {
+
+struct PartitionCell {
+  long long context = 0;
+  bool asked = false;     // by the scenario; the others are the table's rows and the points between them
+  bool in_table = false;  // interpolated from itself
+  SearchedPartition searched;
+  std::optional<PartitionResult> grid;  // of those asked
+  Seconds even;                         // times of these partitions
+  Seconds interpolated_ttft;
+  std::vector<long long> interpolated;
+};
+
+/// One number of ranks.
+struct PartitionStudy {
+  PartitionTable table;
+  std::vector<PartitionCell> cells;  // by context
+
+  struct Loss {
+    double mean = 0, worst = 0;  // time(interpolated) / time(searched) - 1
+    long long worst_at = 0;
+    int lengths = 0;
+  };
+  /// [K5] Over the lengths that are not in the table.
+  Loss loss() const;
+};
+
+/// Prices whole chains of one context and number of ranks better than the closed form; called in one thread
+/// each.
+using EvaluatorFactory = std::function<ChainEvaluator(int ranks, long long context)>;
+
+/// Throws UserError if the shortest context is too short for `ranks` parts of the grid's granularity.
+void require_room(const PartitionGrid& grid, int ranks);
+
+/// The table has a row every grid.spacing tokens from the first to the last context, and is judged at the
+/// quarters between any two rows; with grid.max_loss, rows are added halfway between two that lose more, down
+/// to the granularity. Results do not depend on the threads (0: all cores). Needs
+/// require_room().
+PartitionStudy study_partitions(const Case& c, const PartitionGrid& grid, int ranks, int threads,
+                                const EvaluatorFactory& exact = {});
+
+}  // namespace shardline

@@ -1,0 +1,97 @@
+#include "planner/studies/searched_partition.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+long long partition_granule(long long context, int ranks) {
+  constexpr long long kTile = 128, kPerRank = 1024;
+  long long granule = 1;
+  while (granule < kTile && context / (2 * granule * ranks) >= kPerRank) granule *= 2;
+  return granule;
+}
+
+bool takes_partition(const Case& c, const Plan& plan) {
+  if (plan.strategy != StrategyId::kv_runahead || plan.cp < 2 || plan.parts == Parts::even ||
+      !plan.partition.empty() || c.requests.empty())
+    return false;
+  const Request& first = c.requests.front();
+  return first.fresh >= plan.cp && std::all_of(c.requests.begin(), c.requests.end(), [&](const Request& r) {
+           return r.cached == 0 && r.fresh == first.fresh;
+         });
+}
+
+ChainEvaluator simulated_chain(Evaluator& evaluator, const Plan& plan) {
+  const auto known = std::make_shared<std::map<std::vector<long long>, Seconds>>();
+  return [&evaluator, plan, known](std::span<const long long> parts) {
+    const auto [at, added] = known->try_emplace({parts.begin(), parts.end()});
+    if (!added) return at->second;
+    Plan chain = plan;
+    chain.partition = at->first;
+    at->second = evaluator.simulate(chain);
+    return at->second;
+  };
+}
+
+EvaluatorFactory simulated_chains(const Case& c, int tpa) {
+  const auto cache = std::make_shared<FabricCache>(c.system.fabric);
+  return [c, tpa, cache](int ranks, long long context) -> ChainEvaluator {
+    // The evaluator refers to its case, and the closure owns both.
+    struct Bench {
+      Case c;
+      Evaluator evaluator;
+      Bench(const Case& from, long long tokens, std::shared_ptr<FabricCache> shared)
+          : c(with(from, tokens)), evaluator(c, AllReduceRule::fastest, std::move(shared)) {}
+      static Case with(Case one, long long tokens) {
+        one.phase = Phase::prefill;
+        one.requests = {{0, tokens}};
+        return one;
+      }
+    };
+    const auto bench = std::make_shared<Bench>(c, context, cache);
+    Plan plan;
+    plan.tpa = plan.tpf = tpa;
+    if (ranks == 1)
+      return [bench, plan](std::span<const long long>) { return bench->evaluator.simulate(plan); };
+    plan.strategy = StrategyId::kv_runahead;
+    plan.cp = ranks;
+    if (const auto reason = check_plan(bench->c, plan))
+      throw UserError(to_string(plan) + " is impossible: " + *reason);
+    return [bench, time = simulated_chain(bench->evaluator, plan)](std::span<const long long> parts) {
+      return time(parts);
+    };
+  };
+}
+
+namespace {
+
+// [C13] So many that a search ends within seconds also where one chain is millions of tasks.
+std::uint64_t affordable_chains(const Schedule& s) {
+  if (!plays_all_layers(s)) return std::numeric_limits<std::uint64_t>::max();
+  constexpr double kTasks = 4e6;
+  double tasks = 0;
+  const std::vector<double> runs = executions(s);
+  for (std::size_t b = 0; b < runs.size(); ++b)
+    tasks += runs[b] * static_cast<double>(s.blocks[b].last - s.blocks[b].first) * s.classes;
+  return static_cast<std::uint64_t>(std::max(16.0, kTasks / tasks));
+}
+
+}  // namespace
+
+PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
+                                   std::shared_ptr<FabricCache> cache) {
+  const Case& c = evaluator.study();
+  SL_CHECK(takes_partition(c, plan), "the plan takes a partition");
+  const long long context = c.requests.front().fresh;
+  const PartitionProblem problem{context, plan.cp, partition_granule(context, plan.cp)};
+  // No proof: it is of the closed form, and its bound is not asked for.
+  PartitionSearch search{simulated_chain(evaluator, plan), 0};
+  search.exact(even_partition(problem));  // is asked for again, and is known then
+  search.most_exact = affordable_chains(evaluator.schedule());
+  return best_partition(chain_cost(c, plan.cp, plan.tpa, std::move(cache)), problem, search).best;
+}
+
+}  // namespace shardline
