@@ -7,6 +7,8 @@
 #include <limits>
 #include <sstream>
 
+#include "sim/base/file_name.hpp"
+
 namespace shardline {
 
 namespace {
@@ -76,7 +78,11 @@ System read_system(Document& document, const std::filesystem::path& folder,
                    const std::filesystem::path& catalog_dir) {
   System s;
   const Reader r = document.root();
-  s.name = r.at("name").text();
+  const Reader name = r.at("name");
+  s.name = name.text();
+  // Pictures are named after the system.
+  if (const auto why = not_a_file_name(s.name); why && name.is_scalar())
+    name.fault("name " + *why, {"expected a plain file name"});
   if (const auto summary = r.find("summary")) s.summary = summary->text();
   s.device = read_device(r.at("device"));
   s.fabric = read_fabric(r.at("fabric"));

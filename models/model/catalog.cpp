@@ -8,6 +8,7 @@
 
 #include "models/model/hf_config.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/file_name.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -39,6 +40,14 @@ std::string required_text(const Reader& at) {
   std::string text = at.text();
   if (at.is_scalar() && text.empty()) at.fault(at.path() + " is empty");
   return text;
+}
+
+/// The name of a model is also that of the folder of its results.
+std::string required_name(const Reader& at) {
+  std::string name = required_text(at);
+  const auto why = not_a_file_name(name);
+  if (why && !name.empty()) at.fault(fmt::format("{} {}", at.path(), *why), {"expected a plain file name"});
+  return name;
 }
 
 void read_attention(const Reader& at, Model& m) {
@@ -94,7 +103,7 @@ Reader locate(Reader at, std::string_view path) {
 Model read_model(const Document& document) {
   const Reader root = document.root();
   Model m;
-  m.name = required_text(root.at("name"));
+  m.name = required_name(root.at("name"));
   m.source = required_text(root.at("source"));
   if (const auto notes = root.find("notes")) {
     for (const Reader& note : notes->items()) m.notes.push_back(required_text(note));

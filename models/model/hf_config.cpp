@@ -8,6 +8,7 @@
 
 #include "models/model/hf_import.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/file_name.hpp"
 
 namespace shardline {
 namespace hf {
@@ -153,6 +154,9 @@ void note_other_keys(Import& in) {
 Model import(const Document& document, const std::string& name, const std::string& file) {
   Import in{.root = document.root(), .m = {}};
   in.root.allow_other_keys();
+  if (const auto why = not_a_file_name(name))
+    in.root.fault("the name of the model, from that of the file or folder, " + *why,
+                  {"expected a plain file name; rename the folder that holds config.json"});
   const std::size_t row = in.need("model_type").one_of(hf_model_types());
   document.finish();  // without a model_type nothing else has a meaning
   const Family& family = hf::families()[row];
@@ -174,9 +178,11 @@ Model import(const Document& document, const std::string& name, const std::strin
   return in.m;
 }
 
-/// "llama-7b" for both "llama-7b/config.json" and "llama-7b.json".
+/// "llama-7b" for both "llama-7b/config.json" and "llama-7b.json". A folder given as . or .. has a name, too.
 std::string model_name(const std::filesystem::path& file) {
-  const auto folder = file.parent_path().filename();
+  auto folder = file.parent_path().filename();
+  if (folder == "." || folder == "..")
+    folder = std::filesystem::absolute(file).lexically_normal().parent_path().filename();
   const auto name = file.filename() == "config.json" && !folder.empty() ? folder : file.stem();
   return name.empty() ? "config" : name.string();
 }

@@ -12,6 +12,7 @@
 #include "planner/cli/commands.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
+#include "sim/base/file_name.hpp"
 
 namespace shardline::cli {
 
@@ -54,7 +55,7 @@ void write_plots(const fs::path& folder, std::span<const System> systems) {
           fmt::print(stderr, "  no plots: {}\n", picture.error);
           return;
         }
-        write_file(folder / fmt::format("{}-{}.{}", s.name, kind, terminal), picture.bytes);
+        write_file(folder / (file_name_of(s.name + "-" + kind) + "." + terminal), picture.bytes);
       }
     }
   }

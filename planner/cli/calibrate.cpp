@@ -18,6 +18,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
 #include "reports/table.hpp"
+#include "sim/base/file_name.hpp"
 
 namespace shardline::cli {
 
@@ -110,8 +111,9 @@ void write_plots(const std::filesystem::path& folder, const Calibration& c,
           fmt::print("  no plots: {}\n", picture.error);
           return;
         }
-        write_file(folder / fmt::format("{}-{}.{}", family, first ? "agreement" : "residual", terminal),
-                   picture.bytes);
+        // A kernel's name is a cell of a table.
+        const std::string stem = fmt::format("{}-{}", family, first ? "agreement" : "residual");
+        write_file(folder / (file_name_of(stem) + "." + terminal), picture.bytes);
       }
     }
   }

@@ -98,7 +98,7 @@ int conversation(const ConversationOptions& o, const Provenance& made_by) {
     const std::vector<TurnTime> turns = converse(study);
     print(study, turns);
     if (o.out.empty()) continue;
-    const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
+    const std::filesystem::path folder = folder_of(study, o.out);
     make_output_folder(folder);
     write_file(folder / "turns.csv", csv(turns));
     write_picture(plot(study, turns, made_by), folder / "ttft");

@@ -111,7 +111,7 @@ Plot plot_of(const Study& study, const std::vector<PartitionStudy>& all, const P
 
 void write(const Study& study, const std::vector<PartitionStudy>& all, const std::string& out,
            const Provenance& made_by) {
-  const std::filesystem::path folder = std::filesystem::path(out) / study.study.model.name;
+  const std::filesystem::path folder = folder_of(study, out);
   make_output_folder(folder);
   const Precision& p = study.study.precision;
   const PartitionProvenance provenance{

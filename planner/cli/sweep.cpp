@@ -235,7 +235,7 @@ std::string launch_text(const Study& study, const std::vector<Point>& frontier) 
 
 void write_results(const Study& study, const SearchResult& r, const RatedPoints& rated, const SweepOptions& o,
                    const Provenance& made_by) {
-  const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
+  const std::filesystem::path folder = folder_of(study, o.out);
   make_output_folder(folder);
   write_file(folder / "frontier.csv", points_csv(rated, &r));
   if (o.all) write_file(folder / "all.csv", points_csv(rate(study, r.all, o.threads), &r));

@@ -6,6 +6,7 @@
 
 #include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
+#include "sim/base/file_name.hpp"
 
 namespace shardline::cli {
 
@@ -229,6 +230,10 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
   add("kv_runahead, even parts", r.even);
   if (any_open) plot.footnote += "; open marks: more than half of the time extrapolated or assumed";
   return plot;
+}
+
+std::filesystem::path folder_of(const Study& study, const std::string& out) {
+  return std::filesystem::path(out) / file_name_of(study.study.model.name);
 }
 
 void write_picture(const Plot& plot, const std::filesystem::path& stem) {

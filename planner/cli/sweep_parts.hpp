@@ -89,6 +89,8 @@ std::string run_json(const Study& study, const SearchResult& r, const SweepOptio
 /// Each strategy's own frontier. Open marks: most of the time is extrapolated or assumed.
 Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints& rated,
                    const Provenance& made_by);
+/// Where the files of a study go: a folder of the model's name, in `out` whatever that name is.
+std::filesystem::path folder_of(const Study& study, const std::string& out);
 /// `stem`.svg and `stem`.png, or a line that says why there is none.
 void write_picture(const Plot& plot, const std::filesystem::path& stem);
 

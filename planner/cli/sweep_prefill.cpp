@@ -264,7 +264,7 @@ bool report_prefill(const Study& study, const SearchResult& r, const SweepOption
     print_noisy_plans(*study.noise, noisy);
   }
   if (o.out.empty()) return met;
-  const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
+  const std::filesystem::path folder = folder_of(study, o.out);
   make_output_folder(folder);
   write_file(folder / "frontier.csv", csv(study, r, rated));
   if (o.all) write_file(folder / "all.csv", csv(study, r, rate(study, r.all, o.threads)));

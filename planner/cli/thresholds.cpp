@@ -225,7 +225,7 @@ Plot ratio_plot(const Study& study, const RingTimer& time, const Provenance& mad
 
 void write(const Study& study, const Derived& d, const ThresholdsOptions& o, const Provenance& made_by) {
   const ThresholdGrid& g = study.thresholds;
-  const std::filesystem::path folder = std::filesystem::path(o.out) / study.study.model.name;
+  const std::filesystem::path folder = folder_of(study, o.out);
   make_output_folder(folder);
   const ThresholdRules rules = rules_of(study, d, made_by);
   std::vector<std::string> names;

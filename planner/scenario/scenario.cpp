@@ -243,10 +243,15 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
       r.fault(r.path() + ": expected the name of a model or a file");
       continue;
     }
-    if (std::find(named.begin(), named.end(), r.text()) != named.end())
-      r.fault("model " + r.text() + " is listed twice");
+    const bool twice = std::find(named.begin(), named.end(), r.text()) != named.end();
+    if (twice) r.fault("model " + r.text() + " is listed twice");
     named.push_back(r.text());
     if (auto m = load_at(r, [&](const std::string& name) { return load_model(name, catalogs.models); })) {
+      // Results of a model are found by its name.
+      const auto same = [&](const Model& other) { return other.name == m->name; };
+      if (std::any_of(models.begin(), models.end(), same) && !twice)
+        r.fault(fmt::format("the model of {} is named {}, as one before it", r.text(), m->name),
+                {"expected models of different names"});
       models.push_back(std::move(*m));
     }
   }

@@ -72,5 +72,30 @@ TEST(HfConfig, DenseLayersOfQwenMoeMustComeFirst) {
   EXPECT_THROW(parse_hf_config("t.json", head + "[0, 1, 2, 3]}"), UserError);
 }
 
+// A model's name is that of the folder of its results, so ".." would lead out of it.
+TEST(HfConfig, FoldersGivenByDotsHaveTheirOwnName) {
+  namespace fs = std::filesystem;
+  const std::string text = testing::read_file(testing::hf_dir() / "llama-3.1-8b.json");
+  const fs::path here = fs::current_path();
+  EXPECT_EQ(parse_hf_config("llama/config.json", text).name, "llama");
+  EXPECT_EQ(parse_hf_config("./config.json", text).name, here.filename());
+  EXPECT_EQ(parse_hf_config("../config.json", text).name, here.parent_path().filename());
+  EXPECT_EQ(parse_hf_config("llama/../config.json", text).name, here.filename());
+  EXPECT_EQ(parse_hf_config("/config.json", text).name, "config");
+  EXPECT_EQ(parse_hf_config("/../config.json", text).name, "config");
+}
+
+TEST(HfConfig, ANameThatIsNoFileNameIsRefused) {
+  const std::string text = testing::read_file(testing::hf_dir() / "llama-3.1-8b.json");
+  try {
+    parse_hf_config("red\x1b[31m/config.json", text);
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("from that of the file or folder, holds a control character"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
 }  // namespace
 }  // namespace shardline
