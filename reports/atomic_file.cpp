@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 
 #include "sim/base/error.hpp"
@@ -54,6 +55,77 @@ class Temporary {
   bool kept_ = false;
 };
 
+// Where the bytes of an output file go.
+struct Destination {
+  std::filesystem::path file;    // to be replaced, at the end of all links
+  bool written_through = false;  // a device or a pipe
+  int stream = -1;               // the standard stream that is the same, or none
+};
+
+bool same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+// A link may lead to a file that does not exist yet, which canonical() refuses.
+std::filesystem::path end_of_links(std::filesystem::path file) {
+  constexpr int kMostLinks = 40;  // as the kernel's
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(file, error); ++i) {
+    const auto target = std::filesystem::read_symlink(file, error);
+    if (error) fail(file, error.value());
+    file = file.parent_path() / target;  // an absolute target stands for itself
+  }
+  return file;
+}
+
+Destination destination_of(const std::filesystem::path& file) {
+  Destination out{file};
+  struct stat found {};
+  if (stat(file.c_str(), &found) != 0) {
+    if (errno != ENOENT) fail(file, errno);
+    out.file = end_of_links(file);
+    return out;
+  }
+  if (S_ISDIR(found.st_mode)) fail(file, EISDIR);
+  // /dev/stdout may lead to a file that the shell has opened: replaced, it would lose all that is printed.
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat open {};
+    if (fstat(stream, &open) == 0 && same_file(open, found)) out.stream = stream;
+  }
+  out.written_through = out.stream >= 0 || !S_ISREG(found.st_mode);
+  if (!out.written_through) out.file = end_of_links(file);
+  return out;
+}
+
+void write_all(int descriptor, const std::filesystem::path& file, std::string_view text,
+               AfterInterrupt interrupt) {
+  while (!text.empty()) {
+    if (interrupt == AfterInterrupt::refuse && interrupted())
+      throw UserError(fmt::format("interrupted before {} was written", file.string()));
+    const ssize_t n = ::write(descriptor, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(file, errno);
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void write_through(const Destination& to, const std::filesystem::path& file, std::string_view text,
+                   AfterInterrupt interrupt) {
+  if (to.stream >= 0) {
+    if (std::fflush(to.stream == STDOUT_FILENO ? stdout : stderr) != 0) fail(file, errno);
+    return write_all(to.stream, file, text, interrupt);
+  }
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  if (descriptor < 0) fail(file, errno);
+  try {
+    write_all(descriptor, file, text, interrupt);
+  } catch (...) {
+    ::close(descriptor);
+    throw;
+  }
+  if (::close(descriptor) != 0) fail(file, errno);
+}
+
 }  // namespace
 
 void catch_interrupts() {
@@ -63,23 +135,24 @@ void catch_interrupts() {
 
 bool interrupted() { return g_interrupted != 0; }
 
-void write_file(const std::filesystem::path& file, std::string_view text) {
-  Temporary temporary(file);
-  while (!text.empty()) {
-    if (interrupted()) throw UserError(fmt::format("interrupted before {} was written", file.string()));
-    const ssize_t n = ::write(temporary.descriptor(), text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(file, errno);
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
+void write_file(const std::filesystem::path& file, std::string_view text, AfterInterrupt interrupt) {
+  const Destination to = destination_of(file);
+  if (to.written_through) return write_through(to, file, text, interrupt);
+  Temporary temporary(to.file);
+  write_all(temporary.descriptor(), file, text, interrupt);
   // mkstemp makes private files; results are meant to be shared as any other file.
   const mode_t mask = umask(0);
   umask(mask);
   if (fchmod(temporary.descriptor(), 0666 & ~mask) != 0 || fsync(temporary.descriptor()) != 0)
     fail(file, errno);
   if (!temporary.close()) fail(file, errno);
-  if (std::rename(temporary.name().c_str(), file.c_str()) != 0) fail(file, errno);
+  if (std::rename(temporary.name().c_str(), to.file.c_str()) != 0) fail(file, errno);
   temporary.keep();
+}
+
+void make_folder_of(const std::filesystem::path& file) {
+  const Destination to = destination_of(file);
+  if (!to.written_through && to.file.has_parent_path()) make_output_folder(to.file.parent_path());
 }
 
 void make_output_folder(const std::filesystem::path& folder) {

@@ -1,14 +1,25 @@
-// Output files appear whole or not at all.
+// Output files appear whole or not at all; what is no file (a device, a pipe, a link) stays what it is.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 
 namespace shardline {
 
-/// Writes `text` under a temporary name beside `file`, then renames. Throws UserError (path and reason) on a
-/// full disk, an unwritable folder or an interrupt; leaves no temporary file then.
-void write_file(const std::filesystem::path& file, std::string_view text);
+/// What an interrupt that came before means for a file: most results are then incomplete and refused; a
+/// measurement is worth keeping as far as it went.
+enum class AfterInterrupt : std::uint8_t { refuse, write };
+
+/// Writes `text` under a temporary name beside `file`, then renames. A symbolic link stays, and the file that
+/// it leads to is replaced. Devices and pipes are written to, never replaced; so is what standard output or
+/// standard error goes to, after what was printed before. Throws UserError (path and reason) on a full disk,
+/// an unwritable folder or an interrupt; leaves no temporary file then.
+void write_file(const std::filesystem::path& file, std::string_view text,
+                AfterInterrupt interrupt = AfterInterrupt::refuse);
+
+/// Makes the folder that write_file will write in, as make_output_folder does; of a device or a pipe none.
+void make_folder_of(const std::filesystem::path& file);
 
 /// Creates the folder and its parents. Throws UserError if that fails, or if the name is taken by something
 /// else, or if nothing can be written there.

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 
 #include "cuda_probe/cli/commands.hpp"
 #include "reports/atomic_file.hpp"
@@ -25,8 +24,7 @@ int run(const RunArguments& a, const Catalogs& catalogs) {
   }
   if (const auto why = no_such_device(a.device)) throw UserError("--device: " + *why);
   if (!a.out.empty()) {
-    const std::filesystem::path file = table_file(a.out, families, families.front());
-    if (file.has_parent_path()) make_output_folder(file.parent_path());
+    make_folder_of(table_file(a.out, families, families.front()));
   }
 
   const bool terminal = isatty(STDERR_FILENO) != 0;
@@ -50,11 +48,7 @@ int run(const RunArguments& a, const Catalogs& catalogs) {
     fmt::print("{}", f.summary(roof));
     if (!a.out.empty() && f.table().size() > 0) {
       const std::filesystem::path file = table_file(a.out, families, f.table().family->name);
-      if (interrupted()) {  // write_file would refuse; what was measured is worth keeping
-        std::ofstream(file) << f.csv(head);
-      } else {
-        write_file(file, f.csv(head));
-      }
+      write_file(file, f.csv(head), AfterInterrupt::write);
       fmt::print("  wrote {}\n", file.string());
     }
     fmt::print("\n");

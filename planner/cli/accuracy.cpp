@@ -160,9 +160,8 @@ int accuracy(const AccuracyArguments& a) {
   if (a.out.empty()) {
     fmt::print("{}", text);
   } else {
-    const fs::path out(a.out);
-    if (out.has_parent_path()) make_output_folder(out.parent_path());
-    write_file(out, text);
+    make_folder_of(a.out);
+    write_file(a.out, text);
     fmt::print(stderr, "  wrote {}\n", a.out);
   }
   if (!a.plots.empty()) write_plots(a.plots, systems);

@@ -190,9 +190,8 @@ int calibrate(const CalibrateArguments& a, const Provenance& made_by) {
         a.part ? "# Written by shardline calibrate; fitted to measurements, not edited by hand.\n" +
                      calibration_yaml(c)
                : whole;
-    const std::filesystem::path out(a.out);
-    if (out.has_parent_path()) make_output_folder(out.parent_path());
-    write_file(out, all);
+    make_folder_of(a.out);
+    write_file(a.out, all);
     fmt::print("  wrote {}\n", a.out);
   }
   if (!a.plots.empty()) {

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "sim/base/error.hpp"
 
@@ -105,6 +106,80 @@ TEST_F(AtomicFile, PermissionsFollowTheMask) {
   EXPECT_EQ(s.st_mode & 0777, mode_t{0640});
 }
 
+TEST_F(AtomicFile, SymbolicLinkStaysAndItsTargetIsReplaced) {
+  fs::create_directory(folder_ / "elsewhere");
+  write_file(folder_ / "elsewhere" / "target", "old");
+  fs::create_symlink("elsewhere/target", folder_ / "near");
+  fs::create_symlink(folder_ / "near", folder_ / "link");
+  write_file(folder_ / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_TRUE(fs::is_symlink(folder_ / "near"));
+  EXPECT_FALSE(fs::is_symlink(folder_ / "elsewhere" / "target"));
+  EXPECT_EQ(read(folder_ / "elsewhere" / "target"), "new");
+  EXPECT_THAT(names(), ElementsAre("elsewhere", "link", "near"));
+}
+
+TEST_F(AtomicFile, SymbolicLinkToNoFileYet) {
+  fs::create_directory(folder_ / "elsewhere");
+  fs::create_symlink("elsewhere/target", folder_ / "link");
+  make_folder_of(folder_ / "link");
+  write_file(folder_ / "link", "x");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(read(folder_ / "elsewhere" / "target"), "x");
+}
+
+TEST_F(AtomicFile, SymbolicLinkToItself) {
+  fs::create_symlink("link", folder_ / "link");
+  EXPECT_THAT(error_of([&] { write_file(folder_ / "link", "x"); }), HasSubstr("Too many levels"));
+  EXPECT_THAT(names(), ElementsAre("link"));
+}
+
+// By a link, so that a faulty write_file would replace that and not the machine's device.
+TEST_F(AtomicFile, DeviceIsWrittenTo) {
+  fs::create_symlink("/dev/null", folder_ / "null");
+  make_folder_of(folder_ / "null");
+  write_file(folder_ / "null", "x");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "null"));
+  fs::create_symlink("/dev/full", folder_ / "full");
+  const std::string error = error_of([&] { write_file(folder_ / "full", "x"); });
+  EXPECT_THAT(error, HasSubstr((folder_ / "full").string() + ": No space left on device"));
+  EXPECT_TRUE(fs::is_symlink(folder_ / "full"));
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  EXPECT_THAT(names(), ElementsAre("full", "null"));
+}
+
+TEST_F(AtomicFile, PipeIsWrittenTo) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::string received;
+  std::thread reader([&] { received = read(pipe); });
+  write_file(pipe, "through");
+  reader.join();
+  EXPECT_EQ(received, "through");
+  EXPECT_TRUE(fs::is_fifo(pipe));
+}
+
+TEST_F(AtomicFile, StandardOutputKeepsItsOrder) {
+  fs::create_symlink("/dev/stdout", folder_ / "link");
+  EXPECT_TRUE(in_child([&] {
+    if (std::freopen((folder_ / "printed").c_str(), "w", stdout) == nullptr) return false;
+    std::fputs("before,", stdout);
+    write_file(folder_ / "link", "file,");
+    std::fputs("after", stdout);
+    return std::fflush(stdout) == 0;
+  }));
+  EXPECT_EQ(read(folder_ / "printed"), "before,file,after");
+  EXPECT_THAT(names(), ElementsAre("link", "printed"));
+}
+
+TEST_F(AtomicFile, FolderOfAFile) {
+  make_folder_of(folder_ / "a" / "b" / "out.csv");
+  EXPECT_TRUE(fs::is_directory(folder_ / "a" / "b"));
+  EXPECT_FALSE(fs::exists(folder_ / "a" / "b" / "out.csv"));
+  EXPECT_THAT(error_of([&] { make_folder_of(folder_ / "a"); }), HasSubstr("Is a directory"));
+  make_folder_of("out.csv");
+}
+
 TEST_F(AtomicFile, MissingFolderIsNamed) {
   const fs::path file = folder_ / "none" / "out.csv";
   const std::string error = error_of([&] { write_file(file, "x"); });
@@ -154,6 +229,16 @@ TEST_F(AtomicFile, InterruptLeavesNoFile) {
     return error_of([&] { write_file(folder_ / "out.csv", "x"); }).find("interrupted") != std::string::npos;
   }));
   EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(AtomicFile, MeasurementsOutliveAnInterrupt) {
+  EXPECT_TRUE(in_child([&] {
+    catch_interrupts();
+    std::raise(SIGINT);
+    write_file(folder_ / "out.csv", "x", AfterInterrupt::write);
+    return true;
+  }));
+  EXPECT_EQ(read(folder_ / "out.csv"), "x");
 }
 
 TEST_F(AtomicFile, SecondInterruptEndsTheProgram) {
