@@ -1,5 +1,5 @@
 // shardline-probe: parse the command line, call one function, turn faults into exit codes
-// (0 fine, 1 our bug or a failing GPU, 2 bad input, 3 nothing to run on).
+// (0 fine, 1 our bug or a failing GPU, 2 bad input or lost output, 3 nothing to run on).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "cuda_probe/cli/execute.hpp"
 #include "planner/cli/commands.hpp"
 #include "reports/atomic_file.hpp"
+#include "reports/standard_output.hpp"
 #include "sim/base/error.hpp"
 
 namespace {
@@ -28,7 +29,10 @@ int run(int argc, char** argv) {
   CLI::App app{"Measures what shardline's cost model is calibrated with. Changes no setting of a GPU."};
   app.set_version_flag("--version", "shardline-probe " SHARDLINE_VERSION);
   app.require_subcommand(1);
-  app.footer("Example:\n  shardline-probe run --only gemm,decode -o measurements/h200");
+  app.footer(
+      "Example:\n  shardline-probe run --only gemm,decode -o measurements/h200\n\n"
+      "Exit codes:\n  0 fine\n  1 a bug of ours, or a failing GPU\n"
+      "  2 bad input, or output that could not be written\n  3 nothing to run on");
 
   probe_cli::ListOptions list;
   CLI::App* l = app.add_subcommand("list", "Probes, their tables and numbers of shapes; needs no GPU");
@@ -101,13 +105,15 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  reserve_standard_streams();
+  int code = 1;
   try {
-    return run(argc, argv);
+    code = run(argc, argv);
   } catch (const UserError& e) {
     std::fputs(e.what(), stderr);
-    return 2;
+    code = 2;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "shardline-probe: {}\n", e.what());
-    return 1;
+    if (!standard_output_failed()) fmt::print(stderr, "shardline-probe: {}\n", e.what());
   }
+  return after_output("shardline-probe", code);
 }

@@ -1,5 +1,5 @@
 // shardline: parse the command line, call one function, turn faults into exit codes
-// (0 fine, 1 our bug, 2 bad input, 3 no plan fits).
+// (0 fine, 1 our bug, 2 bad input or lost output, 3 no plan fits).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,6 +7,7 @@
 
 #include "planner/cli/commands.hpp"
 #include "reports/atomic_file.hpp"
+#include "reports/standard_output.hpp"
 #include "sim/base/error.hpp"
 
 namespace {
@@ -47,7 +48,10 @@ int run(int argc, char** argv) {
   CLI::App app{"Simulates and plans how to shard long-context LLM serving over GPUs."};
   app.set_version_flag("--version", "shardline " SHARDLINE_VERSION);
   app.require_subcommand(1);
-  app.footer("Example:\n  shardline sweep helix_gb200_1m -o out/helix");
+  app.footer(
+      "Example:\n  shardline sweep helix_gb200_1m -o out/helix\n\n"
+      "Exit codes:\n  0 fine\n  1 a bug of ours\n  2 bad input, or output that could not be written\n"
+      "  3 no plan fits or meets the target");
 
   cli::Provenance made_by{"", SHARDLINE_VERSION};
   for (int i = 0; i < argc; ++i)
@@ -207,15 +211,19 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  reserve_standard_streams();
+  int code = 1;
   try {
-    return run(argc, argv);
+    code = run(argc, argv);
   } catch (const UserError& e) {
     std::fputs(e.what(), stderr);
-    return 2;
+    code = 2;
   } catch (const std::exception& e) {
-    fmt::print(stderr,
-               "shardline: internal error: {}\nPlease report this with the command line and files used.\n",
-               e.what());
-    return 1;
+    if (!standard_output_failed()) {
+      fmt::print(stderr,
+                 "shardline: internal error: {}\nPlease report this with the command line and files used.\n",
+                 e.what());
+    }
   }
+  return after_output("shardline", code);
 }

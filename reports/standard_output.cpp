@@ -1,0 +1,34 @@
+#include "reports/standard_output.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace shardline {
+
+void reserve_standard_streams() {
+  // open() takes the lowest free number. Reading is refused where programs write, and the other way round.
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    if (open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+  }
+}
+
+bool standard_output_failed() { return std::ferror(stdout) != 0; }
+
+int after_output(std::string_view program, int code) {
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  const int error = errno;
+  if (flushed && !standard_output_failed()) return code;
+  // A failure before this one left its mark on the stream, but not its reason.
+  fmt::print(stderr, "{}: cannot write standard output{}\n", program,
+             flushed || error == 0 ? "" : std::string(": ") + std::strerror(error));
+  return kLostOutput;
+}
+
+}  // namespace shardline

@@ -1,0 +1,24 @@
+// What a program prints is a result like any file: lost, it must not look like success.
+#pragma once
+
+#include <string_view>
+
+namespace shardline {
+
+/// Exit code of a program whose output could not be written, to a file or to standard output: that of bad
+/// input, as the fault is in what the program was given and not in the program.
+inline constexpr int kLostOutput = 2;
+
+/// Call first in main. A standard stream that is closed is taken by the next file that is opened, which would
+/// then receive what is printed; this gives the number to a descriptor that refuses.
+void reserve_standard_streams();
+
+/// True once something printed to standard output was lost. What is printed with fmt then throws, too: main
+/// tells that exception from a fault of ours by this.
+bool standard_output_failed();
+
+/// Call last in main: empties the buffer of standard output. Returns `code`, or kLostOutput with a message to
+/// standard error if any of what was printed was lost.
+int after_output(std::string_view program, int code);
+
+}  // namespace shardline

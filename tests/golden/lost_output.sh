@@ -1,0 +1,45 @@
+#!/bin/bash
+# Printed results that are lost end in exit code 2 and a message, whatever the command.
+# Usage: lost_output.sh BINARY (shardline or shardline-probe)
+set -euo pipefail
+export LC_ALL=C
+binary=$(realpath "$1")
+program=$(basename "$binary")
+small=$(realpath "$(dirname "$0")/small.yaml")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() { echo "FAILED: $*"; exit 1; }
+expect_loss() {  # exit code, what was run
+  [ "$1" -eq 2 ] || { cat stderr; fail "exit $1: $2"; }
+  grep -q "^$program: cannot write standard output" stderr || { cat stderr; fail "no message: $2"; }
+  ! grep -q 'internal error' stderr || { cat stderr; fail "called a bug: $2"; }
+}
+lost() {  # arguments
+  local code=0
+  "$binary" "$@" > /dev/full 2> stderr < /dev/null || code=$?
+  expect_loss "$code" "$* > /dev/full"
+  code=0
+  "$binary" "$@" >&- 2> stderr < /dev/null || code=$?
+  expect_loss "$code" "$* >&-"
+}
+
+lost --help
+lost --version
+if [ "$program" = shardline-probe ]; then
+  lost list
+else
+  lost list models
+  lost sweep "$small" --threads 1
+  lost simulate "$small" --model llama-3.1-405b --plan helix:kvp=4,tpa=4,tpf=16,batch=4
+  lost accuracy  # prints more than the buffer holds
+
+  # A file that is written takes the place of a closed standard output: nothing printed may reach it.
+  code=0
+  "$binary" simulate "$small" --model llama-3.1-405b --plan tensor:tpa=8,tpf=8,batch=1 -o closed >&- 2> stderr < /dev/null || code=$?
+  expect_loss "$code" "simulate -o closed >&-"
+  "$binary" simulate "$small" --model llama-3.1-405b --plan tensor:tpa=8,tpf=8,batch=1 -o open > printed 2> stderr < /dev/null
+  cmp closed/trace.json open/trace.json || fail "the trace depends on standard output"
+fi
+echo "lost output is noticed"
