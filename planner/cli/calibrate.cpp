@@ -69,7 +69,8 @@ std::string display(const KernelFit& f) {
   return fmt::format("{} {}", f.form->family, variant_name(f.words));
 }
 
-void write_plots(const std::filesystem::path& folder, const Calibration& c,
+// False, with a line that says why, if there is none.
+bool write_plots(const std::filesystem::path& folder, const Calibration& c,
                  const std::vector<PredictedRow>& rows) {
   std::map<std::string, Plot> agreement, residual;
   std::vector<std::size_t> of_fit(c.fits.size());
@@ -109,7 +110,7 @@ void write_plots(const std::filesystem::path& folder, const Calibration& c,
         const Rendered picture = render(plot, terminal);
         if (!picture.error.empty()) {
           fmt::print("  no plots: {}\n", picture.error);
-          return;
+          return false;
         }
         // A kernel's name is a cell of a table.
         const std::string stem = fmt::format("{}-{}", family, first ? "agreement" : "residual");
@@ -117,6 +118,7 @@ void write_plots(const std::filesystem::path& folder, const Calibration& c,
       }
     }
   }
+  return true;
 }
 
 // The system's own text without its calibration, which stands last or is followed by another top-level key.
@@ -195,8 +197,8 @@ int calibrate(const CalibrateArguments& a, const Provenance& made_by) {
     fmt::print("  wrote {}\n", a.out);
   }
   if (!a.plots.empty()) {
-    write_plots(a.plots, c, evaluate(system, c, tables.tables).rows);
-    fmt::print("  plots in {}\n", a.plots);
+    if (write_plots(a.plots, c, evaluate(system, c, tables.tables).rows))
+      fmt::print("  plots in {}\n", a.plots);
   }
   return 0;
 }

@@ -98,11 +98,10 @@ int conversation(const ConversationOptions& o, const Provenance& made_by) {
     const std::vector<TurnTime> turns = converse(study);
     print(study, turns);
     if (o.out.empty()) continue;
-    const std::filesystem::path folder = folder_of(study, o.out);
-    make_output_folder(folder);
-    write_file(folder / "turns.csv", csv(turns));
-    write_picture(plot(study, turns, made_by), folder / "ttft");
-    fmt::print("  wrote {}: turns.csv, ttft.png, ttft.svg\n\n", folder.string());
+    OutputFolder files(folder_of(study, o.out));
+    files.write("turns.csv", csv(turns));
+    files.draw(plot(study, turns, made_by), "ttft");
+    fmt::print("{}\n", files.summary());
   }
   return 0;
 }

@@ -111,8 +111,7 @@ Plot plot_of(const Study& study, const std::vector<PartitionStudy>& all, const P
 
 void write(const Study& study, const std::vector<PartitionStudy>& all, const std::string& out,
            const Provenance& made_by) {
-  const std::filesystem::path folder = folder_of(study, out);
-  make_output_folder(folder);
+  OutputFolder files(folder_of(study, out));
   const Precision& p = study.study.precision;
   const PartitionProvenance provenance{
       study.study.model.name,
@@ -126,10 +125,10 @@ void write(const Study& study, const std::vector<PartitionStudy>& all, const std
       study.partition.spacing};
   std::vector<PartitionRow> rows;
   for (const PartitionStudy& s : all) add_rows(s, rows);
-  write_file(folder / "partition.csv", partition_csv(provenance, rows));
-  write_file(folder / "partition.json", partition_json(provenance, rows));
-  write_picture(plot_of(study, all, made_by), folder / "ttft");
-  fmt::print("  wrote {}: partition.csv, partition.json, ttft.png (and .svg)\n\n", folder.string());
+  files.write("partition.csv", partition_csv(provenance, rows));
+  files.write("partition.json", partition_json(provenance, rows));
+  files.draw(plot_of(study, all, made_by), "ttft");
+  fmt::print("{}\n", files.summary());
 }
 
 long long spacing_of(const std::string& text, const PartitionGrid& grid) {

@@ -235,13 +235,12 @@ std::string launch_text(const Study& study, const std::vector<Point>& frontier) 
 
 void write_results(const Study& study, const SearchResult& r, const RatedPoints& rated, const SweepOptions& o,
                    const Provenance& made_by) {
-  const std::filesystem::path folder = folder_of(study, o.out);
-  make_output_folder(folder);
-  write_file(folder / "frontier.csv", points_csv(rated, &r));
-  if (o.all) write_file(folder / "all.csv", points_csv(rate(study, r.all, o.threads), &r));
-  write_file(folder / "launch.txt", launch_text(study, r.overall().points()));
-  write_file(folder / "frontier.html", page_html(frontier_page(study, r, rated, o, made_by)));
-  write_picture(frontier_plot(study, r, rated, made_by), folder / "frontier");
+  OutputFolder files(folder_of(study, o.out));
+  files.write("frontier.csv", points_csv(rated, &r));
+  if (o.all) files.write("all.csv", points_csv(rate(study, r.all, o.threads), &r));
+  files.write("launch.txt", launch_text(study, r.overall().points()));
+  files.write("frontier.html", page_html(frontier_page(study, r, rated, o, made_by)));
+  files.draw(frontier_plot(study, r, rated, made_by), "frontier");
   const auto candidate = r.of(study.compare.candidate).points(),
              baseline = r.of(study.compare.baseline).points();
   if (!candidate.empty() && !baseline.empty()) {
@@ -258,13 +257,13 @@ void write_results(const Study& study, const SearchResult& r, const RatedPoints&
     }
     plot.log_y = most > 5;
     plot.series.push_back(std::move(s));
-    write_picture(plot, folder / "gain");
+    files.draw(plot, "gain");
+  } else if (!study.compare.candidate.empty()) {
+    files.leave_out("gain", fmt::format("no plan of the {} of compare fits",
+                                        candidate.empty() ? "candidate" : "baseline"));
   }
-  write_file(folder / "run.json", run_json(study, r, o, made_by));
-  fmt::print(
-      "  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, gain.png, gain.svg, launch.txt, "
-      "run.json{}\n\n",
-      folder.string(), o.all ? ", all.csv" : "");
+  files.write("run.json", run_json(study, r, o, made_by));
+  fmt::print("{}\n", files.summary());
 }
 
 bool on_default_axes(const SearchResult& r) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
 #include "sim/base/file_name.hpp"
 
@@ -234,18 +233,6 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
 
 std::filesystem::path folder_of(const Study& study, const std::string& out) {
   return std::filesystem::path(out) / file_name_of(study.study.model.name);
-}
-
-void write_picture(const Plot& plot, const std::filesystem::path& stem) {
-  for (const char* kind : {"svg", "png"}) {
-    std::filesystem::path file = stem;
-    file += std::string(".") + kind;
-    const Rendered picture = render(plot, kind);
-    if (picture.error.empty())
-      write_file(file, picture.bytes);
-    else
-      fmt::print("  no {}: {}\n", file.string(), picture.error);
-  }
 }
 
 }  // namespace shardline::cli

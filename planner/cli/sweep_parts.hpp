@@ -7,6 +7,7 @@
 #include "planner/cli/commands.hpp"
 #include "planner/search/provenance.hpp"
 #include "planner/search/search.hpp"
+#include "reports/output_folder.hpp"
 #include "reports/page.hpp"
 #include "reports/plot.hpp"
 #include "reports/table.hpp"
@@ -91,8 +92,6 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
                    const Provenance& made_by);
 /// Where the files of a study go: a folder of the model's name, in `out` whatever that name is.
 std::filesystem::path folder_of(const Study& study, const std::string& out);
-/// `stem`.svg and `stem`.png, or a line that says why there is none.
-void write_picture(const Plot& plot, const std::filesystem::path& stem);
 
 /// The answer and the files of one prefill study. False if no plan fits or meets the target.
 bool report_prefill(const Study& study, const SearchResult& r, const SweepOptions& o,

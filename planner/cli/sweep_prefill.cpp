@@ -264,18 +264,15 @@ bool report_prefill(const Study& study, const SearchResult& r, const SweepOption
     print_noisy_plans(*study.noise, noisy);
   }
   if (o.out.empty()) return met;
-  const std::filesystem::path folder = folder_of(study, o.out);
-  make_output_folder(folder);
-  write_file(folder / "frontier.csv", csv(study, r, rated));
-  if (o.all) write_file(folder / "all.csv", csv(study, r, rate(study, r.all, o.threads)));
-  if (study.noise) write_file(folder / "noise.csv", noise_csv(*study.noise, noisy));
-  write_file(folder / "launch.txt", launch_text(study, frontier));
-  write_file(folder / "frontier.html", page_html(page(study, r, rated, o, made_by)));
-  write_picture(frontier_plot(study, r, rated, made_by), folder / "frontier");
-  write_file(folder / "run.json", run_json(study, r, o, made_by));
-  fmt::print(
-      "  wrote {}: frontier.csv, frontier.html, frontier.png, frontier.svg, launch.txt, run.json{}{}\n\n",
-      folder.string(), o.all ? ", all.csv" : "", study.noise ? ", noise.csv" : "");
+  OutputFolder files(folder_of(study, o.out));
+  files.write("frontier.csv", csv(study, r, rated));
+  if (o.all) files.write("all.csv", csv(study, r, rate(study, r.all, o.threads)));
+  if (study.noise) files.write("noise.csv", noise_csv(*study.noise, noisy));
+  files.write("launch.txt", launch_text(study, frontier));
+  files.write("frontier.html", page_html(page(study, r, rated, o, made_by)));
+  files.draw(frontier_plot(study, r, rated, made_by), "frontier");
+  files.write("run.json", run_json(study, r, o, made_by));
+  fmt::print("{}\n", files.summary());
   return met;
 }
 

@@ -225,8 +225,7 @@ Plot ratio_plot(const Study& study, const RingTimer& time, const Provenance& mad
 
 void write(const Study& study, const Derived& d, const ThresholdsOptions& o, const Provenance& made_by) {
   const ThresholdGrid& g = study.thresholds;
-  const std::filesystem::path folder = folder_of(study, o.out);
-  make_output_folder(folder);
+  OutputFolder files(folder_of(study, o.out));
   const ThresholdRules rules = rules_of(study, d, made_by);
   std::vector<std::string> names;
   for (const Rule& r : d.rules) names.push_back(r.name);
@@ -245,16 +244,13 @@ void write(const Study& study, const Derived& d, const ThresholdsOptions& o, con
       regrets.push_back({rule.name, g.cp[i], r.points, r.right, r.mean, r.p99, r.worst, r.worst_at.fresh,
                          r.worst_at.cached});
     }
-    write_picture(winner_map(study, d, i, made_by), folder / fmt::format("winners-cp{}", g.cp[i]));
+    files.draw(winner_map(study, d, i, made_by), fmt::format("winners-cp{}", g.cp[i]));
   }
-  write_file(folder / "shardline_thresholds.hpp", threshold_header(rules));
-  write_file(folder / "thresholds.json", threshold_json(rules, regrets));
-  write_file(folder / "thresholds.csv", threshold_csv(rules.provenance, names, rows));
-  write_picture(ratio_plot(study, ring_timer(study.study, g.tpa, o.threads), made_by), folder / "ratio");
-  fmt::print(
-      "  wrote {}: shardline_thresholds.hpp, thresholds.json, thresholds.csv, winners-cp*.png, ratio.png "
-      "(and .svg)\n\n",
-      folder.string());
+  files.write("shardline_thresholds.hpp", threshold_header(rules));
+  files.write("thresholds.json", threshold_json(rules, regrets));
+  files.write("thresholds.csv", threshold_csv(rules.provenance, names, rows));
+  files.draw(ratio_plot(study, ring_timer(study.study, g.tpa, o.threads), made_by), "ratio");
+  fmt::print("{}\n", files.summary());
 }
 
 }  // namespace

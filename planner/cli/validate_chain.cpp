@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include "calibrate/validate/kv_runahead_paper.hpp"
-#include "planner/cli/sweep_parts.hpp"
 #include "planner/cli/validate_parts.hpp"
 #include "reports/atomic_file.hpp"
+#include "reports/output_folder.hpp"
 
 namespace shardline::cli {
 
@@ -13,11 +13,10 @@ int validate_chain(const std::string& truth_file, const std::string& out, const 
   const PaperReport paper = chain_paper(truth, catalogs(), [] { return !interrupted(); });
   fmt::print("{}", terminal_text(paper));
   if (out.empty()) return 0;
-  const std::filesystem::path folder(out);
-  write_file(folder / "kv_runahead.csv", values_csv({&paper, 1}));
-  write_picture(scatter_plot(paper, "shardline " + made_by.version + ": " + made_by.command),
-                folder / "kv_runahead");
-  fmt::print("wrote {}: kv_runahead.csv, kv_runahead.png, kv_runahead.svg\n", folder.string());
+  OutputFolder files(out);
+  files.write("kv_runahead.csv", values_csv({&paper, 1}));
+  files.draw(scatter_plot(paper, "shardline " + made_by.version + ": " + made_by.command), "kv_runahead");
+  fmt::print("{}", files.summary(""));
   return 0;
 }
 

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include "calibrate/validate/context_paper.hpp"
-#include "planner/cli/sweep_parts.hpp"
 #include "planner/cli/validate_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
+#include "reports/output_folder.hpp"
 
 namespace shardline::cli {
 
@@ -39,11 +39,11 @@ int validate_context(const std::string& truth_file, const std::string& out, cons
   const PaperReport paper = context_paper(truth, report, truth_file);
   fmt::print("{}", terminal_text(paper));
   if (out.empty()) return 0;
-  const std::filesystem::path folder(out);
-  write_file(folder / "context_parallel.csv", csv(truth, report));
-  write_picture(scatter_plot(paper, "shardline " + made_by.version + ": " + made_by.command),
-                folder / "context_parallel");
-  fmt::print("wrote {}: context_parallel.csv, context_parallel.png, context_parallel.svg\n", folder.string());
+  OutputFolder files(out);
+  files.write("context_parallel.csv", csv(truth, report));
+  files.draw(scatter_plot(paper, "shardline " + made_by.version + ": " + made_by.command),
+             "context_parallel");
+  fmt::print("{}", files.summary(""));
   return 0;
 }
 

@@ -68,6 +68,38 @@ for file in $(files full); do
   cmp -s "$file" "one/${file#full/}" || [ "${file##*/}" = run.json ] || fail "half-written: $file"
 done
 
+# The last lines of a command name the files that are there, with gnuplot, without it, and where it fails.
+wrote_what_is_there() {  # folder, command...
+  local folder=$1
+  shift
+  rm -rf "$folder"
+  expect_code 0 "$binary" "$@" -o "${folder%%/*}"
+  [ "$(sed -n "s|^ *wrote $folder: ||p" stdout | tr -d ' ' | tr ',' '\n')" = "$(ls "$folder")" ] ||
+    { cat stdout; ls "$folder"; fail "files of $1 $2 in $folder"; }
+}
+mkdir -p none failing
+printf '#!/bin/sh\nexit 1\n' > failing/gnuplot
+chmod +x failing/gnuplot
+golden=$(dirname "$small")
+all_commands() {
+  wrote_what_is_there said/deepseek-r1 sweep "$small"
+  wrote_what_is_there said/llama-3.1-70b sweep "$golden/prefill.yaml"
+  wrote_what_is_there said/llama-3.1-70b conversation "$golden/talk.yaml"
+  wrote_what_is_there said/llama-3.1-70b thresholds "$golden/rings.yaml"
+  wrote_what_is_there said/llama-7b partition "$golden/parts.yaml"
+  wrote_what_is_there said validate kv_runahead
+}
+all_commands
+for programs in none failing; do
+  for tool in ls sed tr rm cat grep; do ln -s "$(command -v $tool)" "$programs/$tool"; done
+done
+( PATH=$work/none
+  all_commands
+  grep -q '^no kv_runahead.png, kv_runahead.svg: gnuplot was not found' stdout || { cat stdout; fail "no reason"; } )
+( PATH=$work/failing
+  wrote_what_is_there said/llama-3.1-70b conversation "$golden/talk.yaml"
+  grep -q '^  no ttft.png, ttft.svg: gnuplot failed' stdout || { cat stdout; fail "no reason"; } )
+
 # Ctrl-C in the middle of a long sweep.
 "$binary" sweep helix_gb200_1m --exhaustive --all -o broken > stdout 2> stderr < /dev/null &
 pid=$!

@@ -1,0 +1,68 @@
+#include "reports/output_folder.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "reports/atomic_file.hpp"
+
+namespace shardline {
+
+namespace {
+
+// gnuplot's own messages end in newlines.
+std::string without_end(std::string text) {
+  text.erase(text.find_last_not_of(" \n") + 1);
+  return text;
+}
+
+std::vector<std::string> sorted(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
+  make_output_folder(folder_);
+}
+
+void OutputFolder::write(const std::string& name, std::string_view text) {
+  write_file(folder_ / name, text);
+  written_.push_back(name);
+}
+
+void OutputFolder::draw(const Plot& plot, const std::string& stem) {
+  for (const char* kind : {"svg", "png"}) {
+    const std::string name = stem + "." + kind;
+    const Rendered picture = render(plot, kind);
+    if (picture.error.empty())
+      write(name, picture.bytes);
+    else
+      leave_out_file(name, without_end(picture.error));
+  }
+}
+
+void OutputFolder::leave_out(const std::string& stem, const std::string& reason) {
+  leave_out_file(stem + ".svg", reason);
+  leave_out_file(stem + ".png", reason);
+}
+
+void OutputFolder::leave_out_file(const std::string& name, const std::string& reason) {
+  const auto same = [&](const auto& entry) { return entry.first == reason; };
+  auto at = std::find_if(left_out_.begin(), left_out_.end(), same);
+  if (at == left_out_.end()) at = left_out_.insert(at, {reason, {}});
+  at->second.push_back(name);
+}
+
+std::string OutputFolder::summary(std::string_view indent) const {
+  std::string out;
+  if (!written_.empty())
+    out += fmt::format("{}wrote {}: {}\n", indent, folder_.string(), fmt::join(sorted(written_), ", "));
+  for (const auto& [reason, names] : left_out_)
+    out += fmt::format("{}no {}: {}\n", indent, fmt::join(sorted(names), ", "), reason);
+  return out;
+}
+
+}  // namespace shardline

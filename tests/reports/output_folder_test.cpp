@@ -1,0 +1,86 @@
+#include "reports/output_folder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder for output and, first in PATH, one for a gnuplot of the test's own.
+class OutputFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "shardline_output.XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    fs::create_directory(folder_ / "programs");
+    path_ = std::getenv("PATH");
+    setenv("PATH", (folder_ / "programs").c_str(), 1);
+  }
+  void TearDown() override {
+    setenv("PATH", path_.c_str(), 1);
+    fs::remove_all(folder_);
+  }
+  // A stand-in that does what `script` says; $output is the file to draw.
+  void gnuplot(const std::string& script) const {
+    const fs::path file = folder_ / "programs" / "gnuplot";
+    std::ofstream(file) << "#!/bin/sh\nPATH=/usr/bin:/bin\n"
+                           "output=$(sed -n \"s/^set output ['\\\"]\\(.*\\)['\\\"]$/\\1/p\" \"$2\")\n"
+                        << script << "\n";
+    fs::permissions(file, fs::perms::owner_all);
+  }
+  std::string out() const { return (folder_ / "out").string(); }
+  fs::path folder_;
+  std::string path_;
+};
+
+TEST_F(OutputFolderTest, NamesWhatWasWritten) {
+  gnuplot("echo drawn > \"$output\"");
+  OutputFolder files(out());
+  EXPECT_EQ(files.summary(), "");
+  files.write("run.json", "{}");
+  files.draw(Plot{}, "gain");
+  files.write("all.csv", "x");
+  EXPECT_EQ(files.summary(), "  wrote " + out() + ": all.csv, gain.png, gain.svg, run.json\n");
+  for (const char* name : {"all.csv", "gain.png", "gain.svg", "run.json"})
+    EXPECT_TRUE(fs::is_regular_file(fs::path(out()) / name)) << name;
+}
+
+TEST_F(OutputFolderTest, WithoutGnuplotNoPictureIsNamedAsWritten) {
+  OutputFolder files(out());
+  files.write("run.json", "{}");
+  files.draw(Plot{}, "frontier");
+  files.draw(Plot{}, "gain");
+  EXPECT_EQ(files.summary(""),
+            "wrote " + out() +
+                ": run.json\nno frontier.png, frontier.svg, gain.png, gain.svg: gnuplot was not found in "
+                "PATH; install the Debian package gnuplot-nox\n");
+  EXPECT_FALSE(fs::exists(fs::path(out()) / "gain.png"));
+}
+
+TEST_F(OutputFolderTest, AFailingGnuplotLeavesOutItsPictureAlone) {
+  gnuplot("grep -q svg \"$2\" && { echo broken font >&2; exit 3; }; echo drawn > \"$output\"");
+  OutputFolder files(out());
+  files.draw(Plot{}, "gain");
+  EXPECT_EQ(files.summary(), "  wrote " + out() + ": gain.png\n  no gain.svg: gnuplot failed: broken font\n");
+}
+
+TEST_F(OutputFolderTest, NothingToDraw) {
+  OutputFolder files(out());
+  files.leave_out("gain", "no plan of the baseline fits");
+  EXPECT_EQ(files.summary(), "  no gain.png, gain.svg: no plan of the baseline fits\n");
+}
+
+TEST_F(OutputFolderTest, AFileInItsPlace) {
+  std::ofstream(out()) << "taken";
+  EXPECT_THROW(OutputFolder{out()}, UserError);
+}
+
+}  // namespace
+}  // namespace shardline
