@@ -61,8 +61,7 @@ Case case_of(const ExecuteOptions& o) {
 }
 
 Schedule schedule_of(const ExecuteOptions& o, const Case& c) {
-  Plan plan = parse_plan(o.plan);
-  plan.batch = std::max(plan.batch, plan.chunks);
+  const Plan plan = plan_of(c, o.plan);
   if (const auto why = check_plan(c, plan))
     throw UserError(fmt::format("plan {} is impossible for {}: {}", to_string(plan), c.model.name, *why));
   Schedule s;

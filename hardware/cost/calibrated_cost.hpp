@@ -26,7 +26,7 @@ constexpr Basis worse(Basis a, Basis b) { return a > b ? a : b; }
 struct FittedPrice {
   Seconds time;
   Basis basis = Basis::measured;
-  const KernelFit* fit = nullptr;  // that the time is from; none where it follows from several
+  const KernelFit* fit = nullptr;  // that the time is from, a dispatch's with its preparation; or none
 };
 
 /// exact: what the forms say. floor: at most what they say of this op or of one with more tokens [H57];

@@ -80,7 +80,7 @@ std::optional<FittedPrice> CalibratedCost::exchange(const Op& op, const GroupFab
     FittedPrice there = of(e.dispatch, own);
     if (e.prepare) {
       const FittedPrice prepared = of(e.prepare, own);
-      there = {there.time + prepared.time, worse(there.basis, prepared.basis)};
+      there = {there.time + prepared.time, worse(there.basis, prepared.basis), there.fit};
     }
     const FittedPrice back = of(e.combine, own);
     const FittedPrice one = s.combine ? back : there;

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -118,19 +120,47 @@ std::string algorithm_of(const OpCost& c) {
   return (nccl ? "NCCL " : "") + c.fit->words.front();
 }
 
+// Bytes as the op counts them (ExchangeShape), which is not what crosses a link.
+std::string message_of(const Op& op) { return to_string(Bytes(op.shape.exchange.bytes)); }
+
+// Of what message_of gives the bytes.
+const char* message_meaning(OpKind kind) {
+  if (kind == OpKind::all_reduce || kind == OpKind::reduce_scatter) return "the whole buffer";
+  return kind == OpKind::all_gather ? "what each rank gives" : "what leaves each rank";
+}
+
+// What the messages of a table are: "the whole buffer (all_reduce), ...", for the kinds in it.
+std::string message_legend(const std::vector<const Op*>& shown) {
+  std::vector<std::pair<std::string, std::set<std::string_view>>> kinds;
+  bool differs = false;
+  for (const Op* op : shown) {
+    const std::string meaning = message_meaning(op->kind);
+    const auto same = [&](const auto& entry) { return entry.first == meaning; };
+    auto at = std::find_if(kinds.begin(), kinds.end(), same);
+    if (at == kinds.end()) at = kinds.insert(at, {meaning, {}});
+    at->second.insert(to_string(op->kind));
+    differs = differs || op->variants != kAlike;
+  }
+  std::string out;
+  for (const auto& [meaning, of] : kinds)
+    out += fmt::format("{}{} ({})", out.empty() ? "" : ", ", meaning, fmt::join(of, ", "));
+  return out + (differs ? "; where ranks differ, the first's" : "");
+}
+
 // Every kind of collective of the plan once.
 void print_collectives(Evaluator& e) {
-  Table t({"collective", "kind", "ranks", "stride", "algorithm", "time", "basis"});
-  std::vector<std::string> shown;
+  Table t({"collective", "kind", "ranks", "stride", "message", "algorithm", "time", "basis"});
+  std::vector<const Op*> shown;
   for (const Op& op : e.schedule().ops) {
-    if (!is_communication(op.kind) || std::find(shown.begin(), shown.end(), op.name) != shown.end()) continue;
-    shown.emplace_back(op.name);
+    const auto same = [&](const Op* other) { return std::string_view(other->name) == op.name; };
+    if (!is_communication(op.kind) || std::any_of(shown.begin(), shown.end(), same)) continue;
+    shown.push_back(&op);
     const OpCost c = e.cost().price(op);
     t.add({op.name, std::string(to_string(op.kind)), std::to_string(op.group.size),
-           std::to_string(op.group.stride), algorithm_of(c), to_string(e.cost().alone(c)),
+           std::to_string(op.group.stride), message_of(op), algorithm_of(c), to_string(e.cost().alone(c)),
            std::string(to_string(c.basis))});
   }
-  if (!shown.empty()) fmt::print("{}\n", t.text());
+  if (!shown.empty()) fmt::print("{}  message: {}\n\n", t.text(), message_legend(shown));
 }
 
 void write_files(const TraceNames& names, const std::vector<TraceEvent>& events, const Gantt& gantt,
@@ -169,6 +199,7 @@ TraceEvent trace_event(Evaluator& e, const Op& op, int process, const Span& span
                            fmt::format("median {:.1f} %, p90 {:.1f} %", 100 * error.median, 100 * error.p90));
   }
   if (is_communication(op.kind)) {
+    arguments.emplace_back("message", message_of(op) + ", " + message_meaning(op.kind));
     arguments.emplace_back("algorithm", algorithm_of(c));
     arguments.emplace_back("group", fmt::format("{} ranks, stride {}", op.group.size, op.group.stride));
   }
@@ -326,11 +357,7 @@ int simulate(const SimulateOptions& o, const Provenance&) {
     if (!study.noise) throw UserError("--noise-seed: scenario " + scenario.name + " has no noise");
     study.noise->seed = static_cast<std::uint64_t>(*o.noise_seed);
   }
-  Plan plan = [&] {
-    Plan p = parse_plan(o.plan);
-    if (p.chunks > p.batch) p.batch = p.chunks;
-    return p;
-  }();
+  Plan plan = plan_of(study.study, o.plan);
   if (const auto reason = check_plan(study.study, plan)) {
     throw UserError(
         fmt::format("plan {} is impossible for {}: {}", to_string(plan), study.study.model.name, *reason));

@@ -73,6 +73,9 @@ std::optional<std::string> unused_sizes(const Plan& p) {
   return std::nullopt;
 }
 
+// Other rings and chains have one way to share out tokens.
+bool takes_layout(const Plan& p) { return p.strategy == StrategyId::ring_pass_kv; }
+
 long long longest_fresh(const Case& c) {
   long long longest = 0;
   for (const Request& r : c.requests) longest = std::max(longest, r.fresh);
@@ -89,6 +92,13 @@ void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std
     plan.prefill_chunk = chunk;
     out.push_back(plan);
   }
+}
+
+Plan plan_of(const Case& c, std::string_view text) {
+  Plan p = parse_plan(text);
+  if (takes_layout(p) && text.find("layout=") == std::string_view::npos) p.layout = c.layout;
+  p.batch = std::max(p.batch, p.chunks);
+  return p;
 }
 
 std::optional<std::string> check_plan(const Case& c, const Plan& p) {
@@ -155,7 +165,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
       return std::string(
           "prefill_chunk is not for systems with runtime.host_layer, where hosts launch whole layers");
   }
-  if (p.layout == ShardOrder::contiguous && p.strategy != StrategyId::ring_pass_kv)
+  if (p.layout == ShardOrder::contiguous && !takes_layout(p))
     return fmt::format("layout=contiguous is for ring_pass_kv, not {}", s.name);
   if (!s.exact && c.phase == Phase::prefill && c.kernels.attention == AttentionKernel::eager)
     return fmt::format("kernels.attention: eager is not for {}, whose kernel never multiplies masked pairs",

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/ir/schedule.hpp"
@@ -51,6 +52,10 @@ const Strategy& strategy(const std::string& name);
 
 /// Part of the exact attention's (query, key) pairs that the plan computes; 1 for exact strategies.
 double attention_computed(const Case& c, const Plan& plan);
+
+/// The plan of a text (parse_plan), with what the case decides where the text is silent: the layout of a ring
+/// that passes KV. A batch has a request for each chunk at least. Throws UserError as parse_plan does.
+Plan plan_of(const Case& c, std::string_view text);
 
 /// Why the plan cannot be run on the case (degrees that do not multiply out, more GPUs than there are, ...),
 /// or nothing.

@@ -237,6 +237,18 @@ TEST(Approximate, AContiguousRingLeavesTheLastRankMost) {
             Evaluator(c).simulate(parse_plan("ring_pass_kv:cp=8,batch=1")));
 }
 
+TEST(Approximate, TheScenariosLayoutHoldsWhereAPlanSaysNone) {
+  Case c = document(8 * 1000);
+  c.layout = ShardOrder::contiguous;
+  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1").layout, ShardOrder::contiguous);
+  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1,layout=zigzag").layout, ShardOrder::zigzag);
+  const Plan other = plan_of(c, "ulysses:cp=8,batch=1");
+  EXPECT_EQ(other.layout, ShardOrder::zigzag);
+  EXPECT_EQ(check_plan(c, other), std::nullopt);
+  c.layout = ShardOrder::zigzag;
+  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1").layout, ShardOrder::zigzag);
+}
+
 TEST(Approximate, MoreAnchorAndPassingNeverTakeLess) {
   const Case c = document(kN);
   Evaluator e(c);

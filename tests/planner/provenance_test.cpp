@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -202,6 +203,23 @@ TEST(Provenance, EveryPriceFromAFitNamesIt) {
     if (cost.fit) fits.insert(cost.fit->name());
   }
   EXPECT_TRUE(fits.contains("gemm nvfp4 torch_flow")) << fits.size();
+}
+
+// A dispatch is timed by two fits, its own and that of its preparation.
+TEST(Provenance, DispatchAndCombineNameTheirFit) {
+  const Case c = decode_case("deepseek-r1", "gb200-nvl72", 100'000);
+  Evaluator e(c);
+  e.simulate(parse_plan("dp_ep:dp=16,tpa=2,ep=32,batch=2"));
+  std::map<std::string, std::string> fits;
+  for (const Op& op : e.schedule().ops) {
+    if (op.kind != OpKind::all_to_all) continue;
+    const OpCost cost = e.cost().price(op);
+    ASSERT_NE(cost.fit, nullptr) << op.name;
+    fits[op.name] = cost.fit->name();
+  }
+  ASSERT_EQ(fits.size(), 2u);
+  EXPECT_TRUE(fits["dispatch"].starts_with("alltoall trtllm_nvlink_two_sided dispatch")) << fits["dispatch"];
+  EXPECT_TRUE(fits["combine"].starts_with("alltoall trtllm_nvlink_two_sided combine")) << fits["combine"];
 }
 
 TEST(Provenance, OfATurnWeighsPrefillAndAnswerByTime) {
