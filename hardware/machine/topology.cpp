@@ -8,13 +8,14 @@
 #include <limits>
 #include <numeric>
 
+#include "hardware/machine/fabric_graph.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
 
 namespace {
 
-using Vertex = FabricGraph::vertex_descriptor;
+using Vertex = FabricPlace;
 
 std::int64_t ticks(Seconds t) { return std::llround(t.value * 1e15); }
 
@@ -27,23 +28,23 @@ std::string_view to_string(VertexKind kind) {
 
 void Fabric::connect(Vertex a, Vertex b, BytesPerSecond bandwidth, Seconds latency) {
   for (const auto& [from, to] : {std::pair{a, b}, std::pair{b, a}}) {
-    boost::add_edge(from, to, FabricEdge{bandwidth, latency}, graph_);
-    arcs_.resize(boost::num_vertices(graph_));
+    boost::add_edge(from, to, FabricEdge{bandwidth, latency}, *graph_);
+    arcs_.resize(boost::num_vertices(*graph_));
     arcs_[from].push_back({to, static_cast<std::uint32_t>(edges_.size()), ticks(latency)});
     edges_.push_back({bandwidth, latency});
   }
 }
 
-Fabric::Fabric(const FabricSpec& spec) : spec_(spec) {
+Fabric::Fabric(const FabricSpec& spec) : spec_(spec), graph_(std::make_shared<FabricGraph>()) {
   SL_CHECK(spec.nodes > 0 && spec.gpus_per_node > 0, "a fabric has GPUs");
   const int count = gpus();
-  for (int g = 0; g < count; ++g) boost::add_vertex(FabricVertex{VertexKind::gpu, g}, graph_);
+  for (int g = 0; g < count; ++g) boost::add_vertex(FabricVertex{VertexKind::gpu, g}, *graph_);
 
   // Half of a one-way latency sits on each edge of a GPU-switch-GPU route.
   for (int node = 0; node < spec.nodes; ++node) {
     for (int s = 0; s < spec.nvlink.switches; ++s) {
       const Vertex v =
-          boost::add_vertex(FabricVertex{VertexKind::nvswitch, node * spec.nvlink.switches + s}, graph_);
+          boost::add_vertex(FabricVertex{VertexKind::nvswitch, node * spec.nvlink.switches + s}, *graph_);
       for (int g = 0; g < spec.gpus_per_node; ++g) {
         connect(Vertex(node * spec.gpus_per_node + g), v,
                 spec.nvlink.bandwidth * (spec.nvlink.efficiency / spec.nvlink.switches),
@@ -60,9 +61,9 @@ Fabric::Fabric(const FabricSpec& spec) : spec_(spec) {
     const int rails = net.rail_optimised ? nics_per_node : 1;
     std::vector<Vertex> leaves;
     for (int l = 0; l < pods * rails; ++l)
-      leaves.push_back(boost::add_vertex(FabricVertex{VertexKind::leaf, l}, graph_));
+      leaves.push_back(boost::add_vertex(FabricVertex{VertexKind::leaf, l}, *graph_));
     if (leaves.size() > 1) {
-      const Vertex spine = boost::add_vertex(FabricVertex{VertexKind::spine, 0}, graph_);
+      const Vertex spine = boost::add_vertex(FabricVertex{VertexKind::spine, 0}, *graph_);
       const double down = static_cast<double>(nodes_per_leaf) * nics_per_node / rails;
       for (const Vertex leaf : leaves) {
         connect(leaf, spine, net.bandwidth * (net.efficiency * down / net.oversubscription),
@@ -71,7 +72,8 @@ Fabric::Fabric(const FabricSpec& spec) : spec_(spec) {
     }
     for (int node = 0; node < spec.nodes; ++node) {
       for (int n = 0; n < nics_per_node; ++n) {
-        const Vertex nic = boost::add_vertex(FabricVertex{VertexKind::nic, node * nics_per_node + n}, graph_);
+        const Vertex nic =
+            boost::add_vertex(FabricVertex{VertexKind::nic, node * nics_per_node + n}, *graph_);
         // net.latency is measured GPU to GPU. It sits on the host links, or GPUs that share a NIC would reach
         // each other through it in no time.
         for (int g = n * net.gpus_per_nic; g < std::min((n + 1) * net.gpus_per_nic, spec.gpus_per_node);
@@ -84,21 +86,21 @@ Fabric::Fabric(const FabricSpec& spec) : spec_(spec) {
       }
     }
   }
-  arcs_.resize(boost::num_vertices(graph_));
+  arcs_.resize(boost::num_vertices(*graph_));
 
   // Edges come in pairs of equal latency, so distances from a GPU are also distances to it.
   distance_.resize(static_cast<std::size_t>(count));
   order_.resize(static_cast<std::size_t>(count));
   latency_.resize(static_cast<std::size_t>(count));
   for (int g = 0; g < count; ++g) {
-    std::vector<Ticks> d(boost::num_vertices(graph_), std::numeric_limits<Ticks>::max());
+    std::vector<Ticks> d(boost::num_vertices(*graph_), std::numeric_limits<Ticks>::max());
     // One extra tick per hop keeps routes short where latencies are zero, and every hop strictly closer.
     boost::dijkstra_shortest_paths(
-        graph_, Vertex(g),
+        *graph_, Vertex(g),
         boost::distance_map(
-            boost::make_iterator_property_map(d.begin(), boost::get(boost::vertex_index, graph_)))
+            boost::make_iterator_property_map(d.begin(), boost::get(boost::vertex_index, *graph_)))
             .weight_map(boost::make_function_property_map<FabricGraph::edge_descriptor>(
-                [this](const FabricGraph::edge_descriptor& e) { return ticks(graph_[e].latency) + 1; })));
+                [this](const FabricGraph::edge_descriptor& e) { return ticks((*graph_)[e].latency) + 1; })));
     for (int other = 0; other < count; ++other) {
       SL_CHECK(d[static_cast<std::size_t>(other)] != std::numeric_limits<Ticks>::max(),
                "every GPU reaches every other");

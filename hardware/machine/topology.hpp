@@ -1,11 +1,13 @@
 // The fabric as a graph of GPUs, NVSwitches, NICs, leaf and spine switches. Routes, latencies and the
-// bandwidth that a group of ranks gets follow from the graph and from where the ranks sit. The only user of
-// Boost.Graph.
+// bandwidth that a group of ranks gets follow from the graph and from where the ranks sit.
 #pragma once
 
-#include <boost/graph/adjacency_list.hpp>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/ir/schedule.hpp"
@@ -61,12 +63,13 @@ struct FabricEdge {
   Seconds latency;
 };
 
-using FabricGraph =
-    boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, FabricVertex, FabricEdge>;
+/// The vertices above and the edges between them, one each way: hardware/machine/fabric_graph.hpp.
+struct FabricGraph;
+using FabricPlace = std::size_t;  // of a vertex in the graph
 
 /// A route and its narrowest edge.
 struct Route {
-  std::vector<FabricGraph::vertex_descriptor> vertices;  // both GPUs included
+  std::vector<FabricPlace> vertices;  // both GPUs included
   Seconds latency;
   BytesPerSecond bottleneck;  // of all parallel shortest routes together
 };
@@ -90,7 +93,7 @@ class Fabric {
   explicit Fabric(const FabricSpec& spec);
 
   const FabricSpec& spec() const { return spec_; }
-  const FabricGraph& graph() const { return graph_; }
+  const FabricGraph& graph() const { return *graph_; }
   int gpus() const { return spec_.nodes * spec_.gpus_per_node; }
 
   /// Shortest route by latency. Where equally short ways part, they share in proportion to their next links'
@@ -113,18 +116,17 @@ class Fabric {
   const std::vector<Ticks>& distances_to(int gpu) const;
   void add_load(int target, const std::vector<std::pair<int, double>>& sources,
                 std::vector<double>& load) const;
-  void connect(FabricGraph::vertex_descriptor a, FabricGraph::vertex_descriptor b, BytesPerSecond bandwidth,
-               Seconds latency);
+  void connect(FabricPlace a, FabricPlace b, BytesPerSecond bandwidth, Seconds latency);
   BytesPerSecond narrowest(const std::vector<double>& load) const;
 
   FabricSpec spec_;
-  FabricGraph graph_;
-  std::vector<std::vector<Ticks>> distance_;   // per target GPU
-  std::vector<std::vector<Seconds>> latency_;  // of the first shortest route, per target GPU
-  std::vector<std::vector<FabricGraph::vertex_descriptor>> order_;  // per target, farthest first
-  std::vector<FabricEdge> edges_;                                   // by edge index
+  std::shared_ptr<FabricGraph> graph_;           // copies share it: nothing changes it once it is built
+  std::vector<std::vector<Ticks>> distance_;     // per target GPU
+  std::vector<std::vector<Seconds>> latency_;    // of the first shortest route, per target GPU
+  std::vector<std::vector<FabricPlace>> order_;  // per target, farthest first
+  std::vector<FabricEdge> edges_;                // by edge index
   struct Arc {
-    FabricGraph::vertex_descriptor to;
+    FabricPlace to;
     std::uint32_t edge;
     Ticks latency;
   };

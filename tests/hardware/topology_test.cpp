@@ -1,6 +1,6 @@
 // Routes and shares of the fabric graph, against figures of its links and against an oracle that splits flows
 // itself.
-#include "hardware/machine/topology.hpp"
+#include "hardware/machine/fabric_graph.hpp"
 
 #include <gtest/gtest.h>
 
