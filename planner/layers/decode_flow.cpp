@@ -164,15 +164,16 @@ void DecodeFlow::merge() {
   action.v_dim = width_;
   for_each_rank([&](int r, int, int k, int) {
     const auto [first, last] = slice(k);
+    const int heads = last - first;  // by a name of its own: clang before 16 captures no structured binding
     std::vector<Region> regions;
     const auto pair = [&](SlotId o, SlotId lse) {
-      regions.push_back({o, 0, p_.batch, 0, static_cast<std::int64_t>(last - first) * width_});
-      regions.push_back({lse, 0, p_.batch, 0, last - first});
+      regions.push_back({o, 0, p_.batch, 0, static_cast<std::int64_t>(heads) * width_});
+      regions.push_back({lse, 0, p_.batch, 0, heads});
     };
     for (std::size_t i = 0; i < from_.size(); ++i) pair(from_[i], from_lse_[i]);
     pair(merged, merged_lse);
     action.rank = r;
-    action.heads = last - first;
+    action.heads = heads;
     b_.flow()->act(b_.previous(), action, regions);
   });
   result_ = merged;
