@@ -2,43 +2,13 @@
 #pragma once
 
 #include <cstddef>
-
-#ifdef __SANITIZE_THREAD__
-#include <atomic>
-#include <thread>
-#include <vector>
-#else
-#include <oneapi/tbb/global_control.h>
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/task_arena.h>
-#endif
+#include <functional>
 
 namespace shardline {
 
 /// Runs body(index, slot) for every index of [begin, end) on up to `threads` threads. Two bodies that run at
-/// once have different slots, below `threads`.
-template <class Body>
-void parallel_for(std::size_t begin, std::size_t end, std::size_t threads, const Body& body) {
-#ifdef __SANITIZE_THREAD__
-  // The distribution's oneTBB is not instrumented: ThreadSanitizer would see races inside it, and so miss
-  // ours.
-  std::atomic<std::size_t> next{begin};
-  std::vector<std::jthread> pool;
-  for (std::size_t slot = 0; slot < threads; ++slot) {
-    pool.emplace_back([&, slot] {
-      for (std::size_t i = next++; i < end; i = next++) body(i, slot);
-    });
-  }
-#else
-  // More threads than cores only where they are asked for.
-  const oneapi::tbb::global_control limit(oneapi::tbb::global_control::max_allowed_parallelism, threads);
-  oneapi::tbb::task_arena arena(static_cast<int>(threads));
-  arena.execute([&] {
-    oneapi::tbb::parallel_for(begin, end, [&](std::size_t i) {
-      body(i, static_cast<std::size_t>(oneapi::tbb::this_task_arena::current_thread_index()));
-    });
-  });
-#endif
-}
+/// once have different slots, below `threads`. Throws what a body throws.
+void parallel_for(std::size_t begin, std::size_t end, std::size_t threads,
+                  const std::function<void(std::size_t index, std::size_t slot)>& body);
 
 }  // namespace shardline
