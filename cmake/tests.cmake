@@ -1,0 +1,26 @@
+# shardline_tests(PROGRAM [SUITES suite...] [LABELS label]): one test of ctest per test of GoogleTest, but one for all
+# tests of each suite named (or of several, as A+B). Those share what is costly to compute, which would otherwise be
+# computed once per test. They are the longest, so they begin first.
+function(shardline_tests program)
+  cmake_parse_arguments(PARSE_ARGV 1 TESTS "" "LABELS" "SUITES")
+  set(label "")
+  if(TESTS_LABELS)
+    set(label LABELS ${TESTS_LABELS})
+  endif()
+  set(others "")
+  foreach(suites ${TESTS_SUITES})
+    string(REPLACE "+" ".*:" filter "${suites}.*")
+    add_test(NAME ${program}.${suites} COMMAND ${program} --gtest_filter=${filter})
+    # A suite that got another name must not pass unnoticed.
+    set_tests_properties(${program}.${suites} PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests" COST 100 ${label})
+    string(APPEND others ":${filter}")
+  endforeach()
+  string(REGEX REPLACE "^:" "-" others "${others}")
+  if(others)
+    set(others TEST_FILTER "${others}")
+  endif()
+  if(label)
+    set(label PROPERTIES ${label})
+  endif()
+  gtest_discover_tests(${program} ${others} DISCOVERY_TIMEOUT 60 ${label})
+endfunction()
