@@ -112,6 +112,22 @@ void ContextStep::vary(const std::function<Shape(int)>& shape) {
 
 namespace {
 
+// Rows of `keys` that a kernel reads for `queries`: those of the requests that are asked about, of which a
+// ring of queries brings a part of the batch at a time. The mask is not looked at: kernels read whole tiles.
+std::int64_t read_rows(TokenView queries, TokenView keys) {
+  thread_local std::vector<std::int32_t> asked;
+  asked.clear();
+  for (const Interval& q : queries) {
+    if (q.request != kPadding && q.size() > 0) asked.push_back(q.request);
+  }
+  std::sort(asked.begin(), asked.end());
+  std::int64_t n = 0;
+  for (const Interval& k : keys) {
+    if (std::binary_search(asked.begin(), asked.end(), k.request)) n += k.size();
+  }
+  return n;
+}
+
 AttendShape attend_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys, bool prefill,
                          bool rectangle) {
   AttendShape s;
@@ -120,7 +136,7 @@ AttendShape attend_shape(const LocalHeads& h, const Tokens& queries, const Token
   s.qk_dim = h.qk;
   s.v_dim = h.v;
   s.pairs = rectangle ? all_pairs(queries, keys) : causal_pairs(queries, keys);
-  s.kv_rows = static_cast<double>(real_rows(keys));
+  s.kv_rows = static_cast<double>(read_rows(queries, keys));
   s.kv_elements = h.kv_width();
   s.q_rows = static_cast<double>(real_rows(queries));
   s.tiles = prefill ? static_cast<double>(query_tiles(queries)) : 0;

@@ -215,11 +215,13 @@ ContextLayout decode_layout(int batch, long long context, int ranks, int offset)
   }
   ContextLayout l = lay_out(ranks, batch, fresh, keys, cached);
   // Queries are padded to a multiple of the ranks over the whole batch, not request by request; keys are all
-  // cached already.
+  // cached already. A kernel attends to the padding as well (Table 8: one request on two ranks takes two
+  // kernels of one request), so it is a query like any: the last request's, which no rank without a share in
+  // the last round has.
   l.query_message = (batch + ranks - 1) / ranks;
   for (std::size_t r = 0; r < l.queries.size(); ++r) {
-    l.queries[r].clear();
-    append(l.queries[r], l.fresh[r], l.query_message);
+    l.queries[r] = l.fresh[r];
+    if (rows(l.queries[r]) < l.query_message) l.queries[r].push_back({batch - 1, context - 1, context});
   }
   l.key_message = 0;
   for (std::size_t b = 0; b < l.key_rows.size(); ++b) {

@@ -77,7 +77,7 @@ ContextLayout chain_layout(const std::vector<Request>& requests, int ranks,
                            const std::vector<long long>& partition);
 
 /// One new token of each of `batch` requests, at position context - 1 of its own cache of `context` tokens;
-/// request b is asked on rank (b + offset) mod ranks (Algorithm 4).
+/// request b is asked on rank (b + offset) mod ranks (Algorithm 4). A rank with a query less repeats the last.
 ContextLayout decode_layout(int batch, long long context, int ranks, int offset);
 
 }  // namespace shardline

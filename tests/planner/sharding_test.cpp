@@ -198,13 +198,16 @@ TEST(Sharding, DecodeDealsOutItsBatchAndPadsToAMultiple) {
   EXPECT_EQ(l.key_message, 5 * 250);
   std::vector<int> asked(5, 0);
   for (int r = 0; r < 4; ++r) {
-    EXPECT_EQ(rows(l.queries[static_cast<std::size_t>(r)]), 2);
-    for (const Interval& i : l.queries[static_cast<std::size_t>(r)]) {
-      if (i.request == kPadding) continue;
+    const Tokens& queries = l.queries[static_cast<std::size_t>(r)];
+    ASSERT_EQ(rows(queries), 2);
+    for (const Interval& i : queries) EXPECT_EQ(i, (Interval{i.request, 999, 1000}));
+    for (const Interval& i : l.fresh[static_cast<std::size_t>(r)]) {
       EXPECT_EQ((i.request + 3) % 4, r);
-      EXPECT_EQ(i, (Interval{i.request, 999, 1000}));
       ++asked[static_cast<std::size_t>(i.request)];
     }
+    // Ranks without a query of their own in the second round attend to one that another rank has.
+    EXPECT_EQ(queries[0], l.fresh[static_cast<std::size_t>(r)][0]);
+    EXPECT_EQ(queries[1].request, 4);
   }
   EXPECT_EQ(asked, std::vector<int>(5, 1));
 }

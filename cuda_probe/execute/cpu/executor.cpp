@@ -240,10 +240,10 @@ void Executor<Scalar>::act(OpIndex op, const Action& a, const RunOptions& option
   Count& c = count(op, a.rank);
   if (a.function == Function::attend) {
     const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(a.qk_dim));
-    const double seen = attend<Scalar>(a, queries, keys, scale, views);
-    c.pairs += a.heads * (a.rectangle ? all_pairs(queries, keys) : seen);
+    const Attended done = attend<Scalar>(a, queries, keys, scale, views);
+    c.pairs += a.heads * (a.rectangle ? all_pairs(queries, keys) : done.pairs);
     c.query_rows += a.heads * static_cast<double>(real_rows(queries));
-    c.kv_elements += static_cast<double>(real_rows(keys)) * static_cast<double>(views[1].cols());
+    c.kv_elements += done.key_rows * static_cast<double>(views[1].cols());
   } else if (a.function == Function::merge) {
     merge<Scalar>(a, views);
   } else {

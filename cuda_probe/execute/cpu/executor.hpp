@@ -35,7 +35,7 @@ struct RunOptions {
 struct Count {
   double pairs = 0;  // visible (query, key) pairs, or all where a product takes them all; summed over heads
   double query_rows = 0;     // without padding, summed over query heads
-  double kv_elements = 0;    // of the rows read, without padding
+  double kv_elements = 0;    // of the rows that attends took from their slots, for all heads of an action
   double multiply_adds = 0;  // of gemms; padding rows count
   double bytes = 0;          // that left for other ranks
   std::int64_t messages = 0;

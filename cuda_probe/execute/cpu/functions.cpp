@@ -171,14 +171,15 @@ std::string wrong_shape(const Action& a, TokenView queries, TokenView keys, std:
 }
 
 template <class Scalar>
-double attend(const Action& a, TokenView query_list, TokenView key_list, double scale,
-              std::span<View<Scalar>> v) {
+Attended attend(const Action& a, TokenView query_list, TokenView key_list, double scale,
+                std::span<View<Scalar>> v) {
   Matrix<Scalar> output = Matrix<Scalar>::Zero(v[2].rows(), v[2].cols());
   Matrix<Scalar> lse =
       Matrix<Scalar>::Constant(v[3].rows(), v[3].cols(), -std::numeric_limits<Scalar>::infinity());
-  double pairs = 0;
+  Attended done;
   for (const std::int32_t request : requests_of(query_list)) {
     const std::vector<Place> queries = places(query_list, request), keys = places(key_list, request);
+    done.key_rows += static_cast<double>(keys.size());
     for (int head = 0; head < a.heads && !keys.empty(); ++head) {
       const bool latent = a.kv_heads == 0;
       const int kv_head = latent ? 0 : head / (a.heads / a.kv_heads);
@@ -194,7 +195,7 @@ double attend(const Action& a, TokenView query_list, TokenView key_list, double 
         Eigen::Matrix<Scalar, Eigen::Dynamic, 1> tile_lse(q.rows());
         const double seen =
             attend_tile(tile, std::span(keys), q, k, values, static_cast<Scalar>(scale), out, tile_lse);
-        if (head == 0) pairs += seen;
+        if (head == 0) done.pairs += seen;
         for (std::size_t i = 0; i < tile.size(); ++i) {
           const auto at = static_cast<Eigen::Index>(i);
           output.row(tile[i].row).segment(head * a.v_dim, a.v_dim) = out.row(at);
@@ -205,7 +206,7 @@ double attend(const Action& a, TokenView query_list, TokenView key_list, double 
   }
   v[2] = output;
   v[3] = lse;
-  return pairs;
+  return done;
 }
 
 template <class Scalar>
@@ -319,11 +320,11 @@ double simple_function(const Action& a, std::span<View<Scalar>> v) {
 }
 
 template std::string wrong_shape<double>(const Action&, TokenView, TokenView, std::span<const View<double>>);
-template double attend<double>(const Action&, TokenView, TokenView, double, std::span<View<double>>);
+template Attended attend<double>(const Action&, TokenView, TokenView, double, std::span<View<double>>);
 template void merge<double>(const Action&, std::span<View<double>>);
 template double simple_function<double>(const Action&, std::span<View<double>>);
 template std::string wrong_shape<float>(const Action&, TokenView, TokenView, std::span<const View<float>>);
-template double attend<float>(const Action&, TokenView, TokenView, double, std::span<View<float>>);
+template Attended attend<float>(const Action&, TokenView, TokenView, double, std::span<View<float>>);
 template void merge<float>(const Action&, std::span<View<float>>);
 template double simple_function<float>(const Action&, std::span<View<float>>);
 

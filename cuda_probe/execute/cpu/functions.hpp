@@ -16,12 +16,16 @@ template <class Scalar>
 std::string wrong_shape(const Action& action, TokenView queries, TokenView keys,
                         std::span<const View<Scalar>> views);
 
+/// What an attention did for one head: visible pairs, and rows of keys that it took from its slot.
+struct Attended {
+  double pairs = 0, key_rows = 0;
+};
+
 /// Softmax attention of each head over the keys that it may see: same request, position not above the
-/// query's. A query that sees nothing, and padding, gives 0 and lse -infinity. Returns the visible pairs of
-/// one head.
+/// query's. A query that sees nothing, and padding, gives 0 and lse -infinity.
 template <class Scalar>
-double attend(const Action& action, TokenView queries, TokenView keys, double scale,
-              std::span<View<Scalar>> views);
+Attended attend(const Action& action, TokenView queries, TokenView keys, double scale,
+                std::span<View<Scalar>> views);
 
 /// arXiv 2411.01783, Equation 4.
 template <class Scalar>
