@@ -199,7 +199,7 @@ smooth a correction is and whether there is one. They are errors of single calls
 whole model.)");
   out += paragraph(R"(
 Columns below: *roofline* is `t0 + max(operations / (e_c peak), bytes / (e_m bandwidth))`, fitted
-and withheld in the same way; *form* is the cost form of `hardware/cost/forms/README.md`; *corrected* is
+and withheld in the same way; *form* is the cost form of `hardware/cost/forms`; *corrected* is
 the form times a smooth factor, kept only where it helps, and is what predictions use; *worst* and
 *bias* (median of the signed error) are of the corrected form. Equations: `calibrate/README.md`.)");
   out += "## Goals\n\n";
@@ -286,7 +286,7 @@ std::string measured_section(std::span<const MeasuredTables> measured) {
 Predictions of the calibrations above for every row of the tables given, all variants of a family
 together. Tables that a calibration was fitted to are not held out: their errors are below those
 above, and are held to no goal. Left out: rows without a fit, or of shapes that the form is not
-meant for (`hardware/cost/forms/README.md`). Outside: rows beyond the range of shapes that was fitted.)");
+meant for (`hardware/cost/forms`). Outside: rows beyond the range of shapes that was fitted.)");
   std::vector<Row> tables{{"System", "Tables", "Fits", "Tables are"}};
   std::vector<Row> table{
       {"Operation", "System", "Tables", "Rows", "Left out", "Outside", "Error", "Worst", "Bias", "Goal"}};

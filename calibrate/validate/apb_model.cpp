@@ -22,7 +22,7 @@ ApbColumn part_of(const Op& op, std::string_view block) {
   if (is_communication(op.kind)) return ApbColumn::communication;
   if (block.ends_with("FFN")) return ApbColumn::ffn;
   if (name.starts_with("retaining")) return ApbColumn::retaining_head;
-  if (op.kind == OpKind::attend || op.kind == OpKind::merge) return ApbColumn::attention;
+  if (is_attention(op.kind) || op.kind == OpKind::merge) return ApbColumn::attention;
   if (name == "qkv") return ApbColumn::qkv;
   if (name == "out projection") return ApbColumn::o_proj;
   return ApbColumn::others;
@@ -34,7 +34,7 @@ Op barrier_of(int hosts) {
   op.kind = OpKind::all_reduce;
   op.drive = Drive::eager;
   op.group = {hosts, 1};
-  op.shape = Shape(ExchangeShape{4});
+  op.shape = ExchangeShape{Bytes(4)};
   return op;
 }
 
@@ -95,7 +95,7 @@ const ApbTimes& ApbModel::times(const std::string& model, ApbMethod method, long
         const OpKind kind = s.ops[i].kind;
         Seconds& part = parts[static_cast<std::size_t>(part_of(s.ops[i], s.blocks[b].name))];
         part += e.cost().time(s.op_of_class(i, k));
-        if (kind == OpKind::attend || is_communication(kind)) part += barrier;
+        if (is_attention(kind) || is_communication(kind)) part += barrier;
       }
     }
     for (std::size_t p = 0; p < parts.size(); ++p) t.parts[p] = std::max(t.parts[p], parts[p]);

@@ -141,7 +141,7 @@ Seconds ideal_overlap(Evaluator& e, const Plan& plan) {
     for (OpIndex i = b.first; i < b.last; ++i) {
       const OpCost c = e.cost().price(s.ops[i]);
       // Of a measured time no part is known to be unable to overlap.
-      if (s.ops[i].kind == OpKind::attend)
+      if (is_attention(s.ops[i].kind))
         attend += e.cost().alone(c) - (c.basis == Basis::assumed ? c.latency : Seconds(0));
       if (s.ops[i].part == Part::exchange) exchange += e.cost().alone(c);
     }

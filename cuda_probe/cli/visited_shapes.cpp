@@ -1,7 +1,6 @@
 #include "cuda_probe/cli/visited_shapes.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -13,11 +12,10 @@ namespace shardline::probe_cli {
 
 namespace {
 
-std::int64_t whole(double v) { return static_cast<std::int64_t>(std::ceil(v - 1e-9)); }
-std::int64_t padded(double v) { return (whole(v) + 15) / 16 * 16; }
+std::int64_t up(Count a, Count b) { return (a + b - 1) / b; }
+std::int64_t padded(Count v) { return up(v, 16) * 16; }
 
-std::int64_t rounded_rows(double v) {
-  const std::int64_t rows = std::max<std::int64_t>(1, whole(v));
+std::int64_t rounded_rows(Count rows) {
   if (rows <= 8) return rows;
   std::int64_t power = 16;
   while (power < rows) power *= 2;
@@ -47,40 +45,41 @@ class Collector {
  private:
   void add(const Op& op, const Case& c, const Plan& plan) {
     if (op.kind == OpKind::gemm) {
-      const GemmShape& g = op.shape.gemm;
-      if (g.copies == 1 && g.rows > 0) gemm_.insert({rounded_rows(g.rows), padded(g.n), padded(g.k)});
-    } else if (op.kind == OpKind::attend) {
-      add(op.shape.attend, c, plan);
+      const auto& g = shape<GemmShape>(op);
+      if (g.rows > 0) gemm_.insert({rounded_rows(g.rows), padded(g.n), padded(g.k)});
+    } else if (op.kind == OpKind::attend_prefill) {
+      add(shape<AttendPrefillShape>(op), c, plan);
+    } else if (op.kind == OpKind::attend_decode) {
+      add(shape<AttendDecodeShape>(op));
     } else if (op.kind == OpKind::merge) {
-      const ElementwiseShape& m = op.shape.elementwise;
+      const auto& m = shape<ElementwiseShape>(op);
       const int parts = std::max(plan.kvp, plan.cp);
       const int dim =
           c.model.attention.kind == AttentionKind::mla ? c.model.attention.v_dim : c.model.attention.head_dim;
       if (parts > 1 && m.rows > 0 && m.width >= dim)
-        merge_.insert({rounded_rows(m.rows), static_cast<int>(whole(m.width / dim)), dim, parts});
+        merge_.insert({rounded_rows(m.rows), static_cast<int>(up(m.width, dim)), dim, parts});
     }
   }
 
-  void add(const AttendShape& a, const Case& c, const Plan& plan) {
+  void add(const AttendPrefillShape& a, const Case& c, const Plan& plan) {
     if (a.q_rows < 1 || a.kv_rows < 1) return;
-    const bool mla = c.model.attention.kind == AttentionKind::mla;
-    const auto heads = static_cast<int>(whole(a.q_heads));
-    const int kv_heads = mla ? 1 : static_cast<int>(whole(a.kv_elements / (2 * a.qk_dim)));
-    if (a.tiles > 0) {
-      if (mla) return;  // expanded keys are wider than values: no column says so
-      const double batch =
-          std::max(1.0, static_cast<double>(plan.batch) *
-                            static_cast<double>(std::max<std::size_t>(1, c.requests.size())));
-      const std::int64_t fresh = std::max<std::int64_t>(1, whole(a.q_rows / batch));
-      const std::int64_t cached = std::max<std::int64_t>(0, whole(a.kv_rows / batch) - fresh);
-      prefill_.insert({whole(batch), fresh, cached, heads, kv_heads, static_cast<int>(a.qk_dim)});
-      return;
-    }
-    const std::int64_t kv = std::max<std::int64_t>(1, whole(a.kv_rows / a.q_rows));
-    if (mla) {
-      mla_.insert({whole(a.q_rows), kv, heads});
+    if (a.family == AttentionFamily::mla) return;  // expanded keys are wider than values: no column says so
+    const auto requests = static_cast<std::int64_t>(std::max<std::size_t>(1, c.requests.size()));
+    const std::int64_t batch = std::max<std::int64_t>(1, plan.batch * requests);
+    const std::int64_t fresh = std::max<std::int64_t>(1, up(a.q_rows, batch));
+    const std::int64_t cached = std::max<std::int64_t>(0, up(a.kv_rows, batch) - fresh);
+    prefill_.insert({batch, fresh, cached, static_cast<int>(a.q_heads), static_cast<int>(a.kv_heads),
+                     static_cast<int>(a.qk_dim)});
+  }
+
+  void add(const AttendDecodeShape& a) {
+    if (a.q_rows < 1 || a.kv_rows < 1) return;
+    const auto heads = static_cast<int>(a.q_heads);
+    const std::int64_t kv = std::max<std::int64_t>(1, up(a.kv_rows, a.q_rows));
+    if (a.cache == CacheRows::latent) {
+      mla_.insert({a.q_rows, kv, heads});
     } else {
-      decode_.insert({whole(a.q_rows), kv, heads, kv_heads, static_cast<int>(a.qk_dim)});
+      decode_.insert({a.q_rows, kv, heads, static_cast<int>(a.kv_heads), static_cast<int>(a.qk_dim)});
     }
   }
 

@@ -64,6 +64,8 @@ CollectiveTime collective(OpKind kind, const GroupFabric& g, Bytes bytes, AllRed
       take_faster(best, ring_reduce_scatter(g, bytes));
       return best;
     case OpKind::all_to_all:
+    case OpKind::dispatch:
+    case OpKind::combine:
       return direct_all_to_all(g, bytes);
     case OpKind::send_recv:
       return send_recv(g, bytes);

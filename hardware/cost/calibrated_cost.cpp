@@ -18,6 +18,18 @@ std::size_t at(Dtype t) { return static_cast<std::size_t>(t); }
 // With the scales of its blocks, as the fits count FP4.
 double stored_bytes(Dtype t) { return t == Dtype::fp4 ? 0.5 + 1.0 / 16 : bytes_per_element(t); }
 
+// Work of MLA's attention relative to that of the widths that kernels were measured with: the larger of
+// arithmetic and bytes [H59].
+double mla_decode_widths(const AttendDecodeShape& a) {
+  const double rows = kMlaMeasured.rank + kMlaMeasured.rotary;
+  const auto qk = static_cast<double>(a.qk_dim), v = static_cast<double>(a.v_dim);
+  return std::max((qk + v) / (rows + kMlaMeasured.rank), qk / rows);
+}
+bool measured_widths(const AttendPrefillShape& a) {
+  return static_cast<double>(a.qk_dim) == kMlaMeasured.head + kMlaMeasured.rotary &&
+         static_cast<double>(a.v_dim) == kMlaMeasured.head;
+}
+
 bool rotates(const KernelFit& f) { return f.words[2].starts_with("torch_flow"); }
 
 // Axes of a form that grow with the tokens of an op.
@@ -208,58 +220,65 @@ FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x) const {
 
 // No kernel is faster than the peaks of the device, whatever a form says far from its measurements, or with
 // operands that stayed in L2.
-double CalibratedCost::least(const Op& op, const FormContext& c) const {
-  const bool attend = op.kind == OpKind::attend;
+double CalibratedCost::least(const PricedOp& op, const FormContext& c) const {
   double peak = c.flops;
   // Forms of attention count with the BF16 peak where kernels over a narrow cache may compute in FP8.
-  if (attend && op.dtype != Dtype::bf16) peak = std::max(peak, system_->device.peak[at(Dtype::fp8)].value);
-  return std::max(flops(op).value / peak, (attend ? kv_bytes(op) : weight_bytes(op)).value / c.bandwidth);
+  if (is_attention(op.kind) && op.dtype != Dtype::bf16)
+    peak = std::max(peak, system_->device.peak[at(Dtype::fp8)].value);
+  return std::max(flops(op).value / peak, (kv_bytes(op) + weight_bytes(op)).value / c.bandwidth);
 }
 
 // Without its launch, of t0 us, where another op has paid it.
-FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x, const Op& op, double launches,
+FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x, const PricedOp& op, double launches,
                                double t0) const {
   FittedPrice p = of(u, x);
   p.time = Seconds(std::max(p.time.value + (launches - 1) * t0 * 1e-6, least(op, u.context)));
   return p;
 }
 
-std::optional<FittedPrice> CalibratedCost::price(const Op& op, const GroupFabric* group) const {
+std::optional<FittedPrice> CalibratedCost::price(const PricedOp& op, const GroupFabric* group) const {
   switch (op.kind) {
     case OpKind::gemm:
-      return op.shape.gemm.experts.held > 0 ? experts(op) : gemm(op);
-    case OpKind::attend:
-      if (op.shape.attend.rectangle) return std::nullopt;
-      return op.shape.attend.tiles > 0 ? prefill(op) : decode(op);
+      return gemm(op);
+    case OpKind::batched_gemm:
+      return batched_gemm(op);
+    case OpKind::grouped_gemm:
+      return experts(op);
+    case OpKind::attend_prefill:
+      return prefill(op);
+    case OpKind::attend_decode:
+      return decode(op);
     case OpKind::launch:
       return std::nullopt;
     case OpKind::merge:
     case OpKind::elementwise:
     case OpKind::compress:
       return elementwise(op);
-    default:
-      return group->whole.one_node && op.shape.exchange.experts == 0 ? collective(op, *group)
-             : op.shape.exchange.experts > 0                         ? exchange(op, *group)
-                                                                     : std::nullopt;
+    case OpKind::dispatch:
+    case OpKind::combine:
+      return exchange(op, *group);
+    case OpKind::send_recv:
+    case OpKind::all_reduce:
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter:
+    case OpKind::all_to_all:
+      return group->whole.one_node ? collective(op, *group) : std::nullopt;
   }
+  return std::nullopt;
 }
 
-std::optional<FittedPrice> CalibratedCost::gemm(const Op& op) const {
-  const GemmShape& g = op.shape.gemm;
+std::optional<FittedPrice> CalibratedCost::gemm(const PricedOp& op) const {
+  const GemmShape& g = shape<GemmShape>(op);
+  return product(op, static_cast<double>(g.rows), static_cast<double>(g.n), static_cast<double>(g.k));
+}
+
+std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double rows, double n,
+                                                   double k) const {
   // Rows and columns of nothing are not launched.
-  if (!(g.rows > 0 && g.n > 0 && g.k > 0)) return FittedPrice{Seconds(0), Basis::none};
-  constexpr double kWidth = 128, kRank = 512;
-  const bool batched = op.part == Part::qkv || op.part == Part::attention;
-  const bool absorb = g.k == kWidth && g.n == kRank, expand = g.k == kRank && g.n == kWidth;
-  if (batched && (absorb || expand)) {
-    const Use& u = (absorb ? absorb_ : expand_)[at(op.math)][at(op.dtype)];
-    const double x[] = {g.rows / g.copies, g.copies};
-    if (u) return of(u, x, op, op.launches, u.parameters[0]);
-  }
+  if (!(rows > 0 && n > 0 && k > 0)) return FittedPrice{Seconds(0), Basis::none};
   const Use& u = gemm_[at(op.math)][at(op.dtype)];
   if (!u) return std::nullopt;
-  // Several matrices side by side do the work, and read the bytes, of one as wide as all of them.
-  const double x[] = {g.rows / g.copies, g.n * g.copies, g.k};
+  const double x[] = {rows, n, k};
   if (op.launches > 0) return of(u, x, op, op.launches, u.parameters[0]);
   // Part of another kernel, whose pipeline it fills further: work and bytes at the fit's rates.
   const double compute = flops(op).value / (u.context.flops * std::min(1.0, parameter(u, "e_compute")));
@@ -268,22 +287,43 @@ std::optional<FittedPrice> CalibratedCost::gemm(const Op& op) const {
   return FittedPrice{Seconds(std::max(compute, memory)), worse(Basis::fitted, basis(u, false)), u.fit};
 }
 
-std::optional<FittedPrice> CalibratedCost::experts(const Op& op) const {
-  const GemmShape& g = op.shape.gemm;
-  const ExpertShape& e = g.experts;
+// MLA's absorbed products, of its up-projections' widths: the narrow one is in (absorb) or out (expand).
+// Kernels were measured with DeepSeek's; of others the part above the launch grows as the work does [H59].
+std::optional<FittedPrice> CalibratedCost::batched_gemm(const PricedOp& op) const {
+  const BatchedGemmShape& g = shape<BatchedGemmShape>(op);
+  if (!(g.rows > 0 && g.n > 0 && g.k > 0)) return FittedPrice{Seconds(0), Basis::none};
+  const Use& u = (g.k < g.n ? absorb_ : expand_)[at(op.math)][at(op.dtype)];
+  const double rows = static_cast<double>(g.rows * g.parts);
+  const double matrices = static_cast<double>(g.matrices) / static_cast<double>(g.parts);
+  // Several matrices side by side do the work, and read the bytes, of one as wide as all of them.
+  if (!u) return product(op, rows, static_cast<double>(g.n) * matrices, static_cast<double>(g.k));
+  const double x[] = {rows, matrices};
+  const double widths =
+      static_cast<double>(g.k) * static_cast<double>(g.n) / (kMlaMeasured.rank * kMlaMeasured.head);
+  FittedPrice p = of(u, x);
+  const double t0 = u.parameters[0] * 1e-6;
+  if (widths != 1) p.basis = worse(p.basis, Basis::extrapolated);
+  const double work = widths == 1 ? p.time.value - t0 : std::max(0.0, p.time.value - t0) * widths;
+  p.time = Seconds(std::max(work + op.launches * t0, least(op, u.context)));
+  return p;
+}
+
+std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) const {
+  const GroupedGemmShape& g = shape<GroupedGemmShape>(op);
   MoeLoad load;
-  load.tokens = e.tokens;
-  load.hidden = e.hidden;
-  load.width = e.inner;
-  load.held = e.held;
-  load.rows = std::max(g.rows, 1e-3);
-  load.active = std::max(g.copies, 1e-3);
+  load.tokens = static_cast<double>(g.tokens);
+  load.hidden = static_cast<double>(g.hidden);
+  load.width = static_cast<double>(g.inner);
+  load.held = static_cast<double>(g.held);
+  load.rows = std::max(g.pairs, 1e-3);
+  load.active = std::max(g.active, 1e-3);
   double where[kMostAxes];
   moe_coordinates(load, where);
   // The forms are of the whole layer; each product gets its share of the arithmetic.
-  const double share = g.k * g.n / (e.matrices * e.hidden * e.inner);
+  const double share = static_cast<double>(g.k) * static_cast<double>(g.n) /
+                       (static_cast<double>(g.matrices) * load.hidden * load.width);
   std::optional<FittedPrice> best;
-  for (const Use& u : (e.matrices > 2 ? gated_experts_ : plain_experts_)[at(op.math)]) {
+  for (const Use& u : (g.matrices > 2 ? gated_experts_ : plain_experts_)[at(op.math)]) {
     const std::span axes(where, u.fit->form->axes.size());
     FormContext context = u.context;
     if (op.dtype != op.math) context.b_bytes = stored_bytes(op.dtype);
@@ -295,61 +335,67 @@ std::optional<FittedPrice> CalibratedCost::experts(const Op& op) const {
   return best;
 }
 
-std::optional<FittedPrice> CalibratedCost::decode(const Op& op) const {
-  const AttendShape& a = op.shape.attend;
+std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) const {
+  const AttendDecodeShape& a = shape<AttendDecodeShape>(op);
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
-  const double length = a.pairs / a.q_rows, rows = a.kernel_rows > 0 ? a.kernel_rows : a.q_rows;
-  constexpr double kRank = 512, kLatent = 576;
+  const auto q_rows = static_cast<double>(a.q_rows), parts = static_cast<double>(a.kernel_parts);
+  const double length = static_cast<double>(a.pairs) / q_rows;
+  const double rows = a.kernel_rows > 0 ? static_cast<double>(a.kernel_rows) : q_rows;
+  const auto q_heads = static_cast<double>(a.q_heads), heads_kv = static_cast<double>(a.kv_heads);
   constexpr std::size_t kOfOneHead = 6;  // t0_mha: a query head per KV head is another kernel
-  const bool mla = a.qk_dim == kLatent && a.v_dim == kRank;
-  const Use& u = (mla ? mla_decode_ : decode_)[at(op.dtype)];
-  const double heads_kv = a.kv_elements / (a.qk_dim + a.v_dim);
-  const double gqa[] = {rows, length, a.q_heads, heads_kv, a.qk_dim, 0};
-  const double latent[] = {rows, length, a.q_heads};
-  const auto x = mla ? std::span<const double>(latent) : std::span<const double>(gqa);
-  if (!u || (!mla && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
+  const bool latent = a.cache == CacheRows::latent;
+  const Use& u = (latent ? mla_decode_ : decode_)[at(op.dtype)];
+  const double gqa[] = {rows, length, q_heads, heads_kv, static_cast<double>(a.qk_dim), 0};
+  const double of_latents[] = {rows, length, q_heads};
+  const auto x = latent ? std::span<const double>(of_latents) : std::span<const double>(gqa);
+  if (!u || (!latent && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
   FittedPrice p = of(u, x);
   // The measured kernel merges its splits too: no second launch.
   const double launches = std::min(1.0, op.launches);
-  const double t0 = u.parameters[!mla && a.q_heads == heads_kv ? kOfOneHead : 0] * 1e-6;
+  const double t0 = u.parameters[!latent && a.q_heads == a.kv_heads ? kOfOneHead : 0] * 1e-6;
+  if (const double widths = latent ? mla_decode_widths(a) : 1; widths != 1) {
+    p.basis = worse(p.basis, Basis::extrapolated);
+    p.time = Seconds(t0 + std::max(0.0, p.time.value - t0) * widths);
+  }
   const double work = p.time.value - t0, peak = least(op, u.context);
   if (pricing_ == Pricing::floor && a.kernel_rows > 0) {
     // Chunks that are a row longer come first, so the first k of n never take less than k/n of the kernel:
     // all that a path through the schedule, which enters at the first, can contain. Of a chunk's own rows
     // nothing may count, or the longer ones together with n-k equal parts were more than the kernel.
-    const double whole = peak * rows / a.q_rows;
-    p.time = Seconds(std::max(work, whole) / a.chunks +
-                     launches * std::max(0.0, t0 - std::max(0.0, whole - work)));
+    const double whole = peak * rows / q_rows;
+    p.time =
+        Seconds(std::max(work, whole) / parts + launches * std::max(0.0, t0 - std::max(0.0, whole - work)));
     return p;
   }
-  p.time = Seconds(std::max(work * (a.q_rows / rows) + launches * t0, peak));
+  p.time = Seconds(std::max(work * (q_rows / rows) + launches * t0, peak));
   return p;
 }
 
-std::optional<FittedPrice> CalibratedCost::prefill(const Op& op) const {
-  const AttendShape& a = op.shape.attend;
+std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) const {
+  const AttendPrefillShape& a = shape<AttendPrefillShape>(op);
+  if (a.all_pairs) return std::nullopt;
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
-  const bool mla = a.qk_dim != a.v_dim;
-  constexpr double kQk = 192, kV = 128;  // the form counts bytes with these
-  if (mla && (a.qk_dim != kQk || a.v_dim != kV)) return std::nullopt;
+  const bool mla = a.family == AttentionFamily::mla;
   const Use& u = (mla ? mla_prefill_ : prefill_)[at(op.math)][at(op.dtype)];
   if (!u) return std::nullopt;
   double where[kMostAxes];
-  prefill_coordinates(a.pairs, a.q_rows, a.tiles * a.q_heads, where);
+  prefill_coordinates(static_cast<double>(a.pairs), static_cast<double>(a.q_rows),
+                      static_cast<double>(a.tiles * a.q_heads), where);
   double seconds = 0;
   if (mla) {
-    where[2] = std::log2(a.q_heads);
+    where[2] = std::log2(static_cast<double>(a.q_heads));
     seconds = mla_prefill_seconds(a, u.context, u.parameters);
   } else {
-    where[2] = std::log2(std::max(1.0, a.q_heads * (a.qk_dim + a.v_dim) / a.kv_elements));
-    where[3] = std::log2(a.qk_dim);
+    const double per_kv = static_cast<double>(a.q_heads) / static_cast<double>(a.kv_heads);
+    where[2] = std::log2(std::max(1.0, per_kv));
+    where[3] = std::log2(static_cast<double>(a.qk_dim));
     const auto kernel = static_cast<PrefillKernel>(u.context.variant[0]);
     seconds = prefill_seconds(prefill_work(a, kernel, u.context), u.context, u.parameters);
   }
   const std::span axes(where, u.fit->form->axes.size());
   seconds *= std::exp(u.correction.at(axes));
   seconds = std::max(seconds + (op.launches - 1) * u.parameters[0] * 1e-6, least(op, u.context));
-  FittedPrice p{Seconds(seconds), basis(u, u.fit->outside(axes)), u.fit};
+  FittedPrice p{Seconds(seconds), basis(u, (mla && !measured_widths(a)) || u.fit->outside(axes)), u.fit};
   // No cached prefix and no block of a ring was measured.
   if (!a.whole) p.basis = worse(p.basis, Basis::fitted);
   return p;
@@ -377,11 +423,11 @@ bool CalibratedCost::absorbed(Within within) const {
   return false;
 }
 
-std::optional<FittedPrice> CalibratedCost::elementwise(const Op& op) const {
+std::optional<FittedPrice> CalibratedCost::elementwise(const PricedOp& op) const {
   if (op.drive != Drive::graph && op.drive != Drive::eager) return std::nullopt;
   if (absorbed(op.within)) return FittedPrice{Seconds(0), Basis::none};
   if (kernel_ <= Seconds(0)) return std::nullopt;
-  const Seconds time = kernel_ * op.launches + Bytes(op.shape.elementwise.bytes) / memory_;
+  const Seconds time = kernel_ * op.launches + shape<ElementwiseShape>(op).bytes / memory_;
   return FittedPrice{time, time > Seconds(0) ? borrowed_ ? Basis::extrapolated : Basis::fitted : Basis::none};
 }
 

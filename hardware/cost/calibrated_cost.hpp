@@ -40,7 +40,7 @@ class CalibratedCost {
 
   /// Nothing where no form covers the op: it is then priced by the system file's parameters. `group` of
   /// communication.
-  std::optional<FittedPrice> price(const Op& op, const GroupFabric* group) const;
+  std::optional<FittedPrice> price(const PricedOp& op, const GroupFabric* group) const;
 
  private:
   // A fit with the context it is used in.
@@ -63,18 +63,21 @@ class CalibratedCost {
   void add_experts(Dtype math);
   Use narrowed(const Use& from, Dtype stored, Dtype known) const;
   FittedPrice of(const Use& use, std::span<const double> x) const;
-  FittedPrice of(const Use& use, std::span<const double> x, const Op& op, double launches, double t0) const;
-  double least(const Op& op, const FormContext& context) const;
+  FittedPrice of(const Use& use, std::span<const double> x, const PricedOp& op, double launches,
+                 double t0) const;
+  double least(const PricedOp& op, const FormContext& context) const;
   Basis basis(const Use& use, bool outside) const;
   static double parameter(const Use& use, std::string_view name);
 
-  std::optional<FittedPrice> gemm(const Op& op) const;
-  std::optional<FittedPrice> experts(const Op& op) const;
-  std::optional<FittedPrice> decode(const Op& op) const;
-  std::optional<FittedPrice> prefill(const Op& op) const;
-  std::optional<FittedPrice> elementwise(const Op& op) const;
-  std::optional<FittedPrice> collective(const Op& op, const GroupFabric& group) const;
-  std::optional<FittedPrice> exchange(const Op& op, const GroupFabric& group) const;
+  std::optional<FittedPrice> gemm(const PricedOp& op) const;
+  std::optional<FittedPrice> product(const PricedOp& op, double rows, double n, double k) const;
+  std::optional<FittedPrice> batched_gemm(const PricedOp& op) const;
+  std::optional<FittedPrice> experts(const PricedOp& op) const;
+  std::optional<FittedPrice> decode(const PricedOp& op) const;
+  std::optional<FittedPrice> prefill(const PricedOp& op) const;
+  std::optional<FittedPrice> elementwise(const PricedOp& op) const;
+  std::optional<FittedPrice> collective(const PricedOp& op, const GroupFabric& group) const;
+  std::optional<FittedPrice> exchange(const PricedOp& op, const GroupFabric& group) const;
   bool absorbed(Within within) const;
 
   bool better(const FittedPrice& one, const std::optional<FittedPrice>& other) const;

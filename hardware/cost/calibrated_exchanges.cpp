@@ -12,8 +12,9 @@ constexpr double kShortestMessage = 256;  // bytes: shorter ones were not measur
 
 }  // namespace
 
-std::optional<FittedPrice> CalibratedCost::collective(const Op& op, const GroupFabric& group) const {
-  const double n = group.size, bytes = op.shape.exchange.bytes;
+std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const GroupFabric& group) const {
+  const ExchangeShape& sent = shape<ExchangeShape>(op);
+  const double n = group.size, bytes = sent.bytes.value;
   std::optional<FittedPrice> best;
   const auto consider = [&](const Use& u, std::span<const double> x, Basis at_best = Basis::measured) {
     if (!u) return;
@@ -23,8 +24,8 @@ std::optional<FittedPrice> CalibratedCost::collective(const Op& op, const GroupF
   };
   // The engine's kernels of dispatch and combine, where every row goes to, or comes from, every rank.
   const auto engine = [&](double row_bytes, bool combine) {
-    if (op.drive != Drive::graph || op.shape.exchange.rows <= 0) return;
-    const double rows = std::max(1.0, op.shape.exchange.rows);
+    if (op.drive != Drive::graph || sent.rows <= 0) return;
+    const double rows = std::max(1.0, sent.rows);
     const double width = std::max(row_bytes / rows, kShortestMessage) / 2;
     for (const Exchange& e : exchanges_) {
       if (e.dispatched != Dtype::bf16 || !e.prepare) continue;
@@ -65,11 +66,12 @@ std::optional<FittedPrice> CalibratedCost::collective(const Op& op, const GroupF
   return best;
 }
 
-std::optional<FittedPrice> CalibratedCost::exchange(const Op& op, const GroupFabric& group) const {
-  const ExchangeShape& s = op.shape.exchange;
+std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const GroupFabric& group) const {
+  const RoutedShape& s = shape<RoutedShape>(op);
   const double members = group.whole.one_node ? group.size : group.whole.members_per_node;
   const double nodes = group.whole.one_node ? 1 : std::max(1.0, group.size / std::max(1.0, members));
-  const double x[] = {double(group.size), nodes, std::max(1.0, s.rows), s.width, s.topk, s.experts, 0};
+  const double x[] = {double(group.size), nodes, std::max(1.0, s.rows), double(s.width), double(s.topk),
+                      double(s.experts),  0};
   std::optional<FittedPrice> best, both;
   for (const Exchange& e : exchanges_) {
     // An implementation inside a domain has no way out of it.
@@ -83,7 +85,7 @@ std::optional<FittedPrice> CalibratedCost::exchange(const Op& op, const GroupFab
       there = {there.time + prepared.time, worse(there.basis, prepared.basis), there.fit};
     }
     const FittedPrice back = of(e.combine, own);
-    const FittedPrice one = s.combine ? back : there;
+    const FittedPrice one = op.kind == OpKind::combine ? back : there;
     // Both directions are of one implementation.
     const FittedPrice judged{there.time + back.time, worse(there.basis, back.basis)};
     if (!better(pricing_ == Pricing::floor ? one : judged, pricing_ == Pricing::floor ? best : both))

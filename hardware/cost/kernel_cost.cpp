@@ -16,18 +16,19 @@ constexpr std::size_t kKnown = std::size_t{1} << kKnownBits;
 // A floor stays one where sums of times that are equal in theory round apart.
 constexpr double kRounding = 1 - 1e-12;
 
-std::uint64_t group_key(Group g) {
-  return (static_cast<std::uint64_t>(g.size) << 32) | static_cast<std::uint32_t>(g.stride);
+// Every rank of the group sends to every other.
+bool exchanges_all(OpKind k) {
+  return k == OpKind::all_to_all || k == OpKind::dispatch || k == OpKind::combine;
 }
 
 // Fraction of peak of a prefill attention kernel: whole waves of tiles at the tile's own rate, and never
 // above the rate that long kernels sustain [H18].
-double tile_rate(const Device& d, const AttendShape& a) {
+double tile_rate(const Device& d, const AttendPrefillShape& a) {
   if (d.sms == 0) return d.attention();
-  const double tiles = a.tiles * a.q_heads;
+  const auto tiles = static_cast<double>(a.tiles * a.q_heads);
   const double waves = std::ceil(tiles / d.sms);
   // Tiles that are not full take as long as full ones; a wave that is not full as long as a full one.
-  const double used = a.q_rows * a.q_heads / (waves * d.sms * kTileRows);
+  const double used = static_cast<double>(a.q_rows * a.q_heads) / (waves * d.sms * kTileRows);
   return std::min(d.attention(), d.tile() * used);
 }
 
@@ -36,12 +37,12 @@ double tile_rate(const Device& d, const AttendShape& a) {
 GroupFabric FabricCache::group(Group g) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto it = groups_.find(group_key(g)); it != groups_.end()) return it->second;
+    if (const auto it = groups_.find(g.word()); it != groups_.end()) return it->second;
   }
   // Computed outside the lock: two threads may do it twice, with the same result.
   const GroupFabric paths = group_fabric(fabric_, g);
   const std::lock_guard lock(mutex_);
-  return groups_.emplace(group_key(g), paths).first->second;
+  return groups_.emplace(g.word(), paths).first->second;
 }
 
 CostModel::CostModel(const System& system, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
@@ -65,7 +66,7 @@ CostModel::CostModel(const System& system, AllReduceRule rule, std::shared_ptr<F
 }
 
 const GroupFabric& CostModel::group(Group g) {
-  const std::uint64_t key = group_key(g);
+  const std::uint64_t key = g.word();
   if (key == last_key_) return *last_group_;
   auto it = groups_.find(key);
   if (it == groups_.end()) it = groups_.emplace(key, cache_->group(g)).first;
@@ -76,14 +77,14 @@ const GroupFabric& CostModel::group(Group g) {
 
 namespace {
 
-bool elementwise(const Op& op) {
+bool elementwise(const PricedOp& op) {
   return op.kind == OpKind::elementwise || op.kind == OpKind::merge || op.kind == OpKind::compress;
 }
 
 }  // namespace
 
 template <class Value, class Find>
-const Value& CostModel::remember(std::vector<Known<Value>>& all, const Op& op, Find find) {
+const Value& CostModel::remember(std::vector<Known<Value>>& all, const PricedOp& op, Find find) {
   const Key key = key_of(op);
   std::uint64_t hash = 0;
   for (std::size_t i = 0; i < key.used; ++i) hash = (std::rotl(hash, 5) ^ key.words[i]) * 0x9E3779B97F4A7C15;
@@ -95,13 +96,13 @@ const Value& CostModel::remember(std::vector<Known<Value>>& all, const Op& op, F
   return known.value;
 }
 
-OpCost CostModel::price(const Op& op) {
+OpCost CostModel::price(const PricedOp& op) {
   if (!fitted_) return by_parameters(op);
   if (elementwise(op)) return by_measurement(op);
   return remember(known_, op, [&] { return by_measurement(op); });
 }
 
-Seconds CostModel::floor(const Op& op) {
+Seconds CostModel::floor(const PricedOp& op) {
   if (!fitted_) return time(op);
   const auto find = [&] {
     const std::optional<FittedPrice> p = fitted_price(*floor_, op);
@@ -118,35 +119,12 @@ bool CostModel::Key::operator==(const Key& other) const {
   return true;
 }
 
-CostModel::Key CostModel::key_of(const Op& op) {
+CostModel::Key CostModel::key_of(const PricedOp& op) {
   Key key;
-  std::uint64_t kind =
-      1 + (static_cast<std::uint64_t>(op.kind) << 8) + (static_cast<std::uint64_t>(op.part) << 16) +
-      (static_cast<std::uint64_t>(op.drive) << 24) + (static_cast<std::uint64_t>(op.dtype) << 32) +
-      (static_cast<std::uint64_t>(op.math) << 40);
-  key.used = 1;
-  const auto add = [&](auto... values) {
-    ((key.words[key.used++] = std::bit_cast<std::uint64_t>(values)), ...);
-  };
-  add(op.launches);
-  if (op.kind == OpKind::gemm) {
-    const GemmShape& g = op.shape.gemm;
-    const ExpertShape& e = g.experts;
-    add(g.rows, g.k, g.n, g.copies);
-    if (e.held != 0) add(e.held, e.tokens, e.hidden, e.inner, e.matrices);
-  } else if (op.kind == OpKind::attend) {
-    const AttendShape& a = op.shape.attend;
-    add(a.q_heads, a.qk_dim, a.v_dim, a.pairs, a.kv_rows, a.kv_elements, a.q_rows, a.tiles, a.kernel_rows,
-        a.chunks);
-    kind += a.whole ? std::uint64_t{1} << 56 : 0;
-    kind += a.rectangle ? std::uint64_t{1} << 57 : 0;
-  } else {
-    const ExchangeShape& x = op.shape.exchange;
-    add(x.bytes, x.rows, x.width, x.topk, x.experts, group_key(op.group));
-    kind += x.combine ? std::uint64_t{1} << 56 : 0;
-    kind += static_cast<std::uint64_t>(x.dispatched) << 48;
-  }
-  key.words[0] = kind;
+  std::uint64_t* const begin = key.words.data();
+  std::uint64_t* const fields = write_words<PricedFields>(op, begin);
+  key.used = static_cast<std::size_t>(
+      std::visit([&](const auto& shape) { return write_words(shape, fields); }, op.shape) - begin);
   return key;
 }
 
@@ -167,19 +145,19 @@ OpCost CostModel::lasting(OpCost c, Seconds time) const {
   return c;
 }
 
-std::optional<FittedPrice> CostModel::fitted_price(const CalibratedCost& by, const Op& op) {
+std::optional<FittedPrice> CostModel::fitted_price(const CalibratedCost& by, const PricedOp& op) {
   const bool exchange = is_communication(op.kind);
   // A pinned algorithm is a question about algorithms, which fits do not tell apart.
   if (op.kind == OpKind::all_reduce && rule_ != AllReduceRule::fastest) return std::nullopt;
   std::optional<FittedPrice> p = by.price(op, exchange ? &group(op.group) : nullptr);
   if (p && exchange && op.drive == Drive::eager && !last_group_->whole.one_node) {
     if (op.kind == OpKind::send_recv) p->time += system_->runtime.send_recv;
-    if (op.kind == OpKind::all_to_all) p->time += system_->runtime.all_to_all;
+    if (exchanges_all(op.kind)) p->time += system_->runtime.all_to_all;
   }
   return p;
 }
 
-OpCost CostModel::by_measurement(const Op& op) {
+OpCost CostModel::by_measurement(const PricedOp& op) {
   const std::optional<FittedPrice> p = fitted_price(*fitted_, op);
   OpCost c = by_parameters(op);
   if (!p) return c;
@@ -190,7 +168,7 @@ OpCost CostModel::by_measurement(const Op& op) {
   return c;
 }
 
-OpCost CostModel::by_parameters(const Op& op) {
+OpCost CostModel::by_parameters(const PricedOp& op) {
   const Device& d = system_->device;
   OpCost c;
   if (op.drive == Drive::host_layer) {
@@ -198,33 +176,33 @@ OpCost CostModel::by_parameters(const Op& op) {
     return c;
   }
   c.latency = d.kernel_cost * op.launches;
-  if (op.kind == OpKind::gemm || op.kind == OpKind::attend) {
+  if (is_gemm(op.kind) || is_attention(op.kind)) {
     FlopsPerSecond rate = d.achieved(op.math);
     SL_CHECK(rate > FlopsPerSecond(0), "the device has a unit for the arithmetic of every op");
-    if (op.kind == OpKind::attend && op.shape.attend.tiles > 0 && !op.shape.attend.rectangle) {
-      rate = d.peak[static_cast<std::size_t>(op.math)] * tile_rate(d, op.shape.attend);
+    if (op.kind == OpKind::attend_prefill && !shape<AttendPrefillShape>(op).all_pairs) {
+      rate = d.peak[static_cast<std::size_t>(op.math)] * tile_rate(d, shape<AttendPrefillShape>(op));
     }
     c.tensor = flops(op) * (tensor_rate_ / rate);
-    c.memory = op.kind == OpKind::gemm ? weight_bytes(op) : kv_bytes(op);
+    c.memory = is_gemm(op.kind) ? weight_bytes(op) : kv_bytes(op);
     c.exponentials = exponentials(op);
   } else if (is_communication(op.kind)) {
-    const CollectiveTime t = collective(op.kind, group(op.group), Bytes(op.shape.exchange.bytes), rule_);
+    const CollectiveTime t = collective(op.kind, group(op.group), message_bytes(op), rule_);
     c.latency += t.latency;
     c.algorithm = t.algorithm;
     if (op.drive == Drive::eager && !last_group_->whole.one_node) {
       if (op.kind == OpKind::send_recv) c.latency += system_->runtime.send_recv;
-      if (op.kind == OpKind::all_to_all) c.latency += system_->runtime.all_to_all;
+      if (exchanges_all(op.kind)) c.latency += system_->runtime.all_to_all;
     }
     const bool inside = last_group_->whole.one_node;
     c.port_resource = inside ? RankResource::nvlink : RankResource::network;
     c.port = t.wire * ((inside ? nvlink_rate_ : network_rate_) / t.rate);
   } else {
-    c.memory = Bytes(op.shape.elementwise.bytes);
+    c.memory = shape<ElementwiseShape>(op).bytes;
     if (op.drive == Drive::distribute) c.latency += system_->runtime.distribute;
     if (op.drive == Drive::ring_step) c.latency += system_->runtime.ring_step;
     if (op.drive == Drive::persistent_kv) {
       c.latency += system_->runtime.persistent_layer;
-      c.memory = system_->runtime.persistent_traffic * op.shape.elementwise.rows;
+      c.memory = system_->runtime.persistent_traffic * static_cast<double>(shape<ElementwiseShape>(op).rows);
     }
   }
   if (c.latency + c.tensor / tensor_rate_ + c.memory / d.achieved_memory() <= Seconds(0) && c.port.value == 0)
@@ -238,9 +216,9 @@ Seconds CostModel::alone(const OpCost& c) const {
                                c.exponentials / system_->device.exponentials, c.port / port});
 }
 
-Seconds CostModel::time(const Op& op) {
+Seconds CostModel::time(const PricedOp& op) {
   const bool plain = op.kind == OpKind::elementwise || op.kind == OpKind::merge;
-  if (!fitted_ && plain && op.drive == Drive::graph && op.shape.elementwise.bytes == 0)
+  if (!fitted_ && plain && op.drive == Drive::graph && shape<ElementwiseShape>(op).bytes == Bytes(0))
     return system_->device.kernel_cost * op.launches;
   return alone(price(op));
 }

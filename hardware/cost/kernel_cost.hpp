@@ -52,14 +52,14 @@ class CostModel {
   explicit CostModel(const System& system, AllReduceRule rule = AllReduceRule::fastest,
                      std::shared_ptr<FabricCache> cache = nullptr);
 
-  OpCost price(const Op& op);
+  OpCost price(const PricedOp& op);
   /// Time with the rank to itself: latency + max over resources [H1].
   Seconds alone(const OpCost& cost) const;
   /// alone(price(op)), without the way through the demands where there are none.
-  Seconds time(const Op& op);
+  Seconds time(const PricedOp& op);
   /// Not above time() of this op or of any with more tokens; of the parts of one kernel, the first ones
   /// together [H57].
-  Seconds floor(const Op& op);
+  Seconds floor(const PricedOp& op);
 
   /// A machine with the resources of `ranks` ranks; resource r of rank i has id i * RankResource::count + r.
   Machine machine(int ranks = 1) const;
@@ -68,8 +68,8 @@ class CostModel {
   const GroupFabric& group(Group group);
 
  private:
-  static constexpr std::size_t kKeyWords = 12;
-  // Of the words only those that the kind of op has, which the first one tells.
+  // Every field that pricing sees: those of PricedFields, then those of the shape, whose type the kind tells.
+  static constexpr std::size_t kKeyWords = kWordsOf<PricedFields> + kMostWords;
   struct Key {
     std::array<std::uint64_t, kKeyWords> words;
     std::size_t used = 0;
@@ -80,14 +80,14 @@ class CostModel {
     Key key{};
     Value value;
   };
-  static Key key_of(const Op& op);
+  static Key key_of(const PricedOp& op);
 
-  OpCost by_parameters(const Op& op);
-  std::optional<FittedPrice> fitted_price(const CalibratedCost& by, const Op& op);
-  OpCost by_measurement(const Op& op);
+  OpCost by_parameters(const PricedOp& op);
+  std::optional<FittedPrice> fitted_price(const CalibratedCost& by, const PricedOp& op);
+  OpCost by_measurement(const PricedOp& op);
   OpCost lasting(OpCost cost, Seconds time) const;
   template <class Value, class Find>
-  static const Value& remember(std::vector<Known<Value>>& known, const Op& op, Find find);
+  static const Value& remember(std::vector<Known<Value>>& known, const PricedOp& op, Find find);
 
   const System* system_;
   std::shared_ptr<FabricCache> cache_;

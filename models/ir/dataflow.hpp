@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "models/ir/tokens.hpp"
+#include "sim/base/index.hpp"
 
 namespace shardline {
 
-using SlotId = std::uint32_t;
-using TokensId = std::uint32_t;  // of Dataflow::token_lists
+using SlotId = Index<struct SlotTag>;
+using TokensId = Index<struct TokensTag>;  // of Dataflow::token_list
 
 /// A matrix of numbers that every rank holds one of; sizes may differ between ranks (see Extent).
 struct Slot {
@@ -22,7 +23,7 @@ struct Slot {
 
 /// Size of a slot on one rank.
 struct Extent {
-  SlotId slot = 0;
+  SlotId slot;
   int rank = 0;
   std::int64_t rows = 0, columns = 0;
 };
@@ -53,15 +54,15 @@ enum class Whole : std::uint8_t {
 /// A slot of a rank holds these rows x columns of a whole matrix, all of it. Row lists of weights use request
 /// 0. Every slot of a rank has one extent.
 struct Binding {
-  SlotId slot = 0;
+  SlotId slot;
   int rank = 0;
   Whole whole = Whole::hidden;
-  TokensId rows = 0, columns = 0;
+  TokensId rows, columns;
 };
 
 /// Rows [row, row + rows) x columns [column, column + columns) of a slot.
 struct Region {
-  SlotId slot = 0;
+  SlotId slot;
   std::int64_t row = 0, rows = 0, column = 0, columns = 0;
   bool operator==(const Region&) const = default;
 };
@@ -95,9 +96,9 @@ struct Action {
   int rank = 0;
   Function function = Function::attend;
   std::uint32_t first_region = 0, regions = 0;
-  TokensId queries = 0, keys = 0;  // attend: the rows' positions
-  int heads = 1;                   // attend, merge, gemm_per_head: query heads of this rank
-  int qk_dim = 0, v_dim = 0;       // attend, compress, merge (v_dim)
+  TokensId queries, keys;     // attend: the rows' positions
+  int heads = 1;              // attend, merge, gemm_per_head: query heads of this rank
+  int qk_dim = 0, v_dim = 0;  // attend, compress, merge (v_dim)
   int kv_heads = 1;  // attend, compress: of this rank; 0: MLA (keys are the latent row, values its start)
   bool rectangle = false;  // attend: all pairs of a request are multiplied, and masked afterwards
 };

@@ -1,5 +1,7 @@
 #include "models/ir/schedule.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "sim/base/error.hpp"
@@ -11,11 +13,28 @@ std::string_view to_string(Dtype d) {
   return names[static_cast<std::size_t>(d)];
 }
 
+std::string_view to_string(AttentionFamily f) { return f == AttentionFamily::mla ? "mla" : "gqa"; }
+
+std::string_view to_string(CacheRows c) { return c == CacheRows::latent ? "latent" : "heads"; }
+
 std::string_view to_string(OpKind k) {
   constexpr std::array<std::string_view, kOpKinds> names{
-      "gemm",       "attend",         "merge",      "elementwise", "send_recv", "all_reduce",
-      "all_gather", "reduce_scatter", "all_to_all", "compress",    "launch"};
+      "gemm",           "batched_gemm", "grouped_gemm", "attend_prefill", "attend_decode", "merge",
+      "elementwise",    "compress",     "launch",       "send_recv",      "all_reduce",    "all_gather",
+      "reduce_scatter", "all_to_all",   "dispatch",     "combine"};
   return names[static_cast<std::size_t>(k)];
+}
+
+std::string_view to_string(Drive d) {
+  constexpr std::array<std::string_view, 6> names{"graph",         "eager",      "ring_step",
+                                                  "persistent_kv", "host_layer", "distribute"};
+  return names[static_cast<std::size_t>(d)];
+}
+
+std::string_view to_string(Within w) {
+  constexpr std::array<std::string_view, 6> names{
+      "own", "gemm", "prefill_attention", "decode_attention", "decode_merge", "experts"};
+  return names[static_cast<std::size_t>(w)];
 }
 
 std::string_view to_string(Lane l) {
@@ -29,28 +48,93 @@ std::string_view to_string(Part p) {
   return names[static_cast<std::size_t>(p)];
 }
 
-Flops flops(const Op& op) {
-  if (op.kind == OpKind::gemm) return Flops(2 * op.shape.gemm.rows * op.shape.gemm.k * op.shape.gemm.n);
-  if (op.kind == OpKind::attend) {
-    const AttendShape& a = op.shape.attend;
-    return Flops(2 * a.pairs * a.q_heads * (a.qk_dim + a.v_dim));
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+
+double product(Count a, Count b, Count c) {
+  return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
+}
+double attention_flops(const auto& a) { return product(2 * a.pairs, a.q_heads, a.qk_dim + a.v_dim); }
+
+void put(std::string& text, const char* name, const auto& field) {
+  using T = std::decay_t<decltype(field)>;
+  if constexpr (std::is_same_v<T, bool>) {
+    if (field) text += fmt::format(" {}", name);
+  } else if constexpr (std::is_enum_v<T>) {
+    text += fmt::format(" {}={}", name, to_string(field));
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    text += fmt::format(" {}={}", name, field);
+  } else if constexpr (std::is_same_v<T, Group>) {
+    if (field.size > 1) text += fmt::format(" {}={}x{}", name, field.size, field.stride);
+  } else {
+    text += fmt::format(" {}={}", name, to_string(field));
   }
-  return Flops(0);
 }
 
-Flops exponentials(const Op& op) {
-  if (op.kind != OpKind::attend) return Flops(0);
-  return Flops(op.shape.attend.pairs * op.shape.attend.q_heads);
+}  // namespace
+
+Flops flops(const PricedOp& op) {
+  return Flops(std::visit(
+      Overloaded{[](const GemmShape& g) { return 2 * product(g.rows, g.k, g.n); },
+                 [](const BatchedGemmShape& g) { return 2 * product(g.rows * g.matrices, g.k, g.n); },
+                 [](const GroupedGemmShape& g) { return 2 * g.pairs * product(1, g.k, g.n); },
+                 [](const AttendPrefillShape& a) { return attention_flops(a); },
+                 [](const AttendDecodeShape& a) { return attention_flops(a); },
+                 [](const auto&) { return 0.0; }},
+      op.shape));
 }
 
-Bytes weight_bytes(const Op& op) {
-  if (op.kind != OpKind::gemm) return Bytes(0);
-  return Bytes(op.shape.gemm.copies * op.shape.gemm.k * op.shape.gemm.n * bytes_per_element(op.dtype));
+Flops exponentials(const PricedOp& op) {
+  return Flops(
+      std::visit(Overloaded{[](const AttendPrefillShape& a) { return product(a.pairs, a.q_heads, 1); },
+                            [](const AttendDecodeShape& a) { return product(a.pairs, a.q_heads, 1); },
+                            [](const auto&) { return 0.0; }},
+                 op.shape));
 }
 
-Bytes kv_bytes(const Op& op) {
-  if (op.kind != OpKind::attend) return Bytes(0);
-  return Bytes(op.shape.attend.kv_rows * op.shape.attend.kv_elements * bytes_per_element(op.dtype));
+Bytes weight_bytes(const PricedOp& op) {
+  return bytes_per_element(op.dtype) *
+         Bytes(
+             std::visit(Overloaded{[](const GemmShape& g) { return product(1, g.k, g.n); },
+                                   [](const BatchedGemmShape& g) {
+                                     return product(g.matrices, g.k, g.n) / static_cast<double>(g.parts);
+                                   },
+                                   [](const GroupedGemmShape& g) { return g.active * product(1, g.k, g.n); },
+                                   [](const auto&) { return 0.0; }},
+                        op.shape));
+}
+
+Bytes kv_bytes(const PricedOp& op) {
+  return bytes_per_element(op.dtype) *
+         Bytes(std::visit(
+             Overloaded{[](const AttendPrefillShape& a) { return product(a.kv_rows, kv_elements(a), 1); },
+                        [](const AttendDecodeShape& a) { return product(a.kv_rows, kv_elements(a), 1); },
+                        [](const auto&) { return 0.0; }},
+             op.shape));
+}
+
+Bytes message_bytes(const PricedOp& op) {
+  return std::visit(
+      Overloaded{[](const ExchangeShape& e) { return e.bytes; }, [](const RoutedShape& r) { return r.bytes; },
+                 [](const auto&) { return Bytes(0); }},
+      op.shape);
+}
+
+bool equal(const Shape& a, const Shape& b) {
+  if (a.index() != b.index()) return false;
+  return std::visit([&](const auto& x) { return same_fields(x, std::get<std::decay_t<decltype(x)>>(b)); }, a);
+}
+
+std::string describe(const PricedOp& op) {
+  std::string text;
+  const auto field = [&](const char* name, const auto& value) { put(text, name, value); };
+  PricedFields::visit(op, field);
+  std::visit([&](const auto& s) { s.visit(s, field); }, op.shape);
+  return text.substr(1);
 }
 
 void Schedule::clear() {
@@ -73,31 +157,6 @@ Op Schedule::op_of_class(OpIndex i, int rank_class) const {
   Op op = ops[i];
   if (op.variants != kAlike) op.shape = variants[op.variants + static_cast<std::uint32_t>(rank_class)];
   return op;
-}
-
-bool equal(OpKind kind, const Shape& x, const Shape& y) {
-  switch (kind) {
-    case OpKind::gemm: {
-      const GemmShape &a = x.gemm, &b = y.gemm;
-      return a.rows == b.rows && a.k == b.k && a.n == b.n && a.copies == b.copies && a.experts == b.experts;
-    }
-    case OpKind::attend: {
-      const AttendShape &a = x.attend, &b = y.attend;
-      return a.q_heads == b.q_heads && a.qk_dim == b.qk_dim && a.v_dim == b.v_dim && a.pairs == b.pairs &&
-             a.kv_rows == b.kv_rows && a.kv_elements == b.kv_elements && a.q_rows == b.q_rows &&
-             a.tiles == b.tiles && a.rectangle == b.rectangle && a.whole == b.whole &&
-             a.kernel_rows == b.kernel_rows && a.chunks == b.chunks;
-    }
-    case OpKind::merge:
-    case OpKind::elementwise:
-    case OpKind::launch:
-    case OpKind::compress: {
-      const ElementwiseShape &a = x.elementwise, &b = y.elementwise;
-      return a.rows == b.rows && a.width == b.width && a.bytes == b.bytes;
-    }
-    default:
-      return x.exchange == y.exchange;
-  }
 }
 
 std::vector<double> executions(const Schedule& schedule) {
@@ -129,22 +188,25 @@ void ScheduleBuilder::vary(std::span<const Shape> shapes) {
   SL_CHECK(static_cast<int>(shapes.size()) == s_.classes, "one shape per class");
   op.shape = shapes.front();
   bool alike = true;
-  for (const Shape& shape : shapes) alike = alike && equal(op.kind, shape, shapes.front());
+  for (const Shape& shape : shapes) {
+    SL_CHECK(shape.index() == shape_of(op.kind), "shapes are of the op's kind");
+    alike = alike && equal(shape, shapes.front());
+  }
   if (alike) return;
   op.variants = static_cast<std::uint32_t>(s_.variants.size());
   s_.variants.insert(s_.variants.end(), shapes.begin(), shapes.end());
 }
 
 void ScheduleBuilder::begin_block(const char* name, bool handoff) {
-  const auto at = static_cast<OpIndex>(s_.ops.size());
+  const OpIndex at(static_cast<std::uint32_t>(s_.ops.size()));
   s_.blocks.push_back({name, at, at, handoff});
   explicit_dependencies_ = false;
 }
 
 BlockIndex ScheduleBuilder::end_block() {
-  s_.blocks.back().last = static_cast<OpIndex>(s_.ops.size());
+  s_.blocks.back().last = OpIndex(static_cast<std::uint32_t>(s_.ops.size()));
   SL_CHECK(s_.blocks.back().last > s_.blocks.back().first, "a block has at least one op");
-  return static_cast<BlockIndex>(s_.blocks.size()) - 1;
+  return BlockIndex(static_cast<std::uint32_t>(s_.blocks.size()) - 1);
 }
 
 void ScheduleBuilder::run(std::initializer_list<BlockIndex> blocks, int times) {
@@ -173,78 +235,100 @@ void ScheduleBuilder::after(std::span<const OpIndex> dependencies) {
   explicit_dependencies_ = true;
 }
 
-Op& ScheduleBuilder::add(OpKind kind, Part part, const char* name, double launches) {
-  const auto index = static_cast<OpIndex>(s_.ops.size());
+Op& ScheduleBuilder::add(OpKind kind, Part part, const char* name, double launches, const Shape& shape) {
+  SL_CHECK(shape.index() == shape_of(kind), "an op has the shape of its kind");
+  const auto index = static_cast<std::uint32_t>(s_.ops.size());
   Op& op = s_.ops.emplace_back();
   op.kind = kind;
   op.part = part;
   op.name = name;
   op.launches = launches;
   op.drive = drive_;
+  op.shape = shape;
   op.first_dependency = static_cast<std::uint32_t>(s_.dependencies.size());
   if (explicit_dependencies_) {
     s_.dependencies.insert(s_.dependencies.end(), next_dependencies_.begin(), next_dependencies_.end());
     explicit_dependencies_ = false;
   } else if (index > s_.blocks.back().first) {
-    s_.dependencies.push_back(index - 1);
+    s_.dependencies.emplace_back(index - 1);
   }
   op.dependency_count = static_cast<std::uint32_t>(s_.dependencies.size()) - op.first_dependency;
   return op;
 }
 
-OpIndex ScheduleBuilder::gemm(const char* name, Part part, Dtype weights, Dtype math, GemmShape shape,
-                              double launches) {
-  Op& op = add(OpKind::gemm, part, name, launches);
+OpIndex ScheduleBuilder::matrices(OpKind kind, const char* name, Part part, Dtype weights, Dtype math,
+                                  const Shape& shape, double launches) {
+  Op& op = add(kind, part, name, launches, shape);
   op.dtype = weights;
   op.math = math;
-  op.shape.gemm = shape;
   return previous();
 }
 
-OpIndex ScheduleBuilder::attend(const char* name, Dtype kv, Dtype math, AttendShape shape, double launches) {
-  Op& op = add(OpKind::attend, Part::attention, name, launches);
-  op.dtype = kv;
-  op.math = math;
-  op.shape.attend = shape;
-  return previous();
+OpIndex ScheduleBuilder::gemm(const char* name, Part part, Dtype weights, Dtype math, GemmShape shape,
+                              double launches) {
+  return matrices(OpKind::gemm, name, part, weights, math, shape, launches);
+}
+
+OpIndex ScheduleBuilder::gemm(const char* name, Part part, Dtype weights, Dtype math, BatchedGemmShape shape,
+                              double launches) {
+  return matrices(OpKind::batched_gemm, name, part, weights, math, shape, launches);
+}
+
+OpIndex ScheduleBuilder::gemm(const char* name, Part part, Dtype weights, Dtype math, GroupedGemmShape shape,
+                              double launches) {
+  return matrices(OpKind::grouped_gemm, name, part, weights, math, shape, launches);
+}
+
+OpIndex ScheduleBuilder::attend(const char* name, Dtype kv, Dtype math, AttendPrefillShape shape,
+                                double launches) {
+  return matrices(OpKind::attend_prefill, name, Part::attention, kv, math, shape, launches);
+}
+
+OpIndex ScheduleBuilder::attend(const char* name, Dtype kv, Dtype math, AttendDecodeShape shape,
+                                double launches) {
+  return matrices(OpKind::attend_decode, name, Part::attention, kv, math, shape, launches);
 }
 
 OpIndex ScheduleBuilder::elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape,
                                      double launches, Within within) {
-  Op& op = add(kind, part, name, launches);
-  op.within = within;
-  op.shape.elementwise = shape;
+  add(kind, part, name, launches, shape).within = within;
   return previous();
 }
 
 OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Group group, ExchangeShape shape,
                                   Dtype type) {
   if (group.size == 1) return previous();
-  Op& op = add(kind, part, name, 1);
+  Op& op = add(kind, part, name, 1, shape);
   op.lane = Lane::communication;
   op.group = group;
   op.dtype = op.math = type;
-  op.shape.exchange = shape;
+  return previous();
+}
+
+OpIndex ScheduleBuilder::route(const char* name, OpKind kind, Group group, RoutedShape shape, Dtype type) {
+  if (group.size == 1) return previous();
+  Op& op = add(kind, Part::ffn_sum, name, 1, shape);
+  op.lane = Lane::communication;
+  op.group = group;
+  op.dtype = op.math = type;
   return previous();
 }
 
 OpIndex ScheduleBuilder::hop(const char* name, Part part, Group group, int sender) {
   SL_CHECK(sender >= 0 && sender + 1 < group.size, "a hop goes from one member of its group to the next");
-  Op& op = add(OpKind::send_recv, part, name, 1);
+  Op& op = add(OpKind::send_recv, part, name, 1, ExchangeShape{});
   op.lane = Lane::send;
   op.group = group;
   op.member = sender;
-  op.shape.exchange = {};
   s_.detached = true;
   return previous();
 }
 
 OpIndex ScheduleBuilder::launch(const char* name, double share) {
   after({});
-  Op& op = add(OpKind::launch, Part::host, name, share);
+  Op& op = add(OpKind::launch, Part::host, name, share, ElementwiseShape{});
   op.lane = Lane::host;
   op.drive = Drive::host_layer;
-  op.shape.elementwise = {};
   s_.detached = true;
   return previous();
 }
@@ -257,7 +341,7 @@ void ScheduleBuilder::only(Group group, int member) {
 
 OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Group group, Bytes bytes) {
   ExchangeShape shape;
-  shape.bytes = bytes.value;
+  shape.bytes = bytes;
   return exchange(name, part, kind, group, shape, Dtype::bf16);
 }
 

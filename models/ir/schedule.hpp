@@ -9,37 +9,72 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/ir/dataflow.hpp"
-#include "sim/base/units.hpp"
+#include "models/ir/shapes.hpp"
+#include "sim/base/index.hpp"
 
 namespace shardline {
 
-enum class Dtype : std::uint8_t { fp4, fp8, bf16, fp32 };
-/// Bytes of one element; FP4 counts 0.5 (block scales are not counted, as in arXiv 2507.07120, Appendix A).
-constexpr double bytes_per_element(Dtype d) {
-  return d == Dtype::fp4 ? 0.5 : d == Dtype::fp8 ? 1.0 : d == Dtype::bf16 ? 2.0 : 4.0;
-}
-std::string_view to_string(Dtype dtype);
-
+/// What an op does. Each kind has one type of shape, see shape_of().
 enum class OpKind : std::uint8_t {
   gemm,
-  attend,
-  merge,
+  batched_gemm,  // one matrix per head
+  grouped_gemm,  // one matrix per expert
+  attend_prefill,
+  attend_decode,
+  merge,  // partial outputs by their log-sum-exps
   elementwise,
+  compress,  // the rows with the highest scores
+  launch,    // a host enqueues kernels of its rank
   send_recv,
   all_reduce,
   all_gather,
   reduce_scatter,
   all_to_all,
-  compress,
-  launch  // a host enqueues kernels of its rank
+  dispatch,  // tokens to the ranks of their experts
+  combine    // their results back
 };
-inline constexpr std::size_t kOpKinds = 11;
+inline constexpr std::size_t kOpKinds = 16;
 std::string_view to_string(OpKind kind);
-constexpr bool is_communication(OpKind k) { return k >= OpKind::send_recv && k <= OpKind::all_to_all; }
+constexpr bool is_communication(OpKind k) { return k >= OpKind::send_recv; }
+constexpr bool is_attention(OpKind k) { return k == OpKind::attend_prefill || k == OpKind::attend_decode; }
+/// Matrix products with weights.
+constexpr bool is_gemm(OpKind k) { return k <= OpKind::grouped_gemm; }
+
+/// Index in Shape of the type that an op of this kind has.
+constexpr std::size_t shape_of(OpKind k) {
+  switch (k) {
+    case OpKind::gemm:
+      return 0;
+    case OpKind::batched_gemm:
+      return 1;
+    case OpKind::grouped_gemm:
+      return 2;
+    case OpKind::attend_prefill:
+      return 3;
+    case OpKind::attend_decode:
+      return 4;
+    case OpKind::merge:
+    case OpKind::elementwise:
+    case OpKind::compress:
+    case OpKind::launch:
+      return 5;
+    case OpKind::send_recv:
+    case OpKind::all_reduce:
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter:
+    case OpKind::all_to_all:
+      return 6;
+    case OpKind::dispatch:
+    case OpKind::combine:
+      return 7;
+  }
+  return std::variant_npos;
+}
 
 /// The part of a layer an op belongs to; breakdowns are reported by part.
 enum class Part : std::uint8_t {
@@ -71,108 +106,80 @@ struct Group {
   int size = 1;
   int stride = 1;
   bool operator==(const Group&) const = default;
+  constexpr std::uint64_t word() const {
+    return (static_cast<std::uint64_t>(size) << 32) | static_cast<std::uint32_t>(stride);
+  }
 };
-
-/// Experts of a rank, where a GEMM is one of those of its feed-forward layer: held (not only visited), tokens
-/// of the group before they are routed, width of one expert on this rank, matrices of one expert.
-struct ExpertShape {
-  double held = 0, tokens = 0, hidden = 0, inner = 0, matrices = 0;
-  bool operator==(const ExpertShape&) const = default;
-};
-
-/// [rows, k] x [k, n]. With experts: `copies` distinct matrices are read and `rows` (token, expert) pairs
-/// computed.
-struct GemmShape {
-  double rows = 0, k = 0, n = 0, copies = 1;
-  ExpertShape experts = {};  // held = 0: no grouped GEMM
-};
-
-/// Query rows against the rows of a KV cache that this rank reads, all requests together. Padding is not
-/// counted.
-struct AttendShape {
-  double q_heads = 0, qk_dim = 0, v_dim = 0;
-  double pairs = 0;        // (query, key) pairs of one head that the causal mask leaves
-  double kv_rows = 0;      // cached tokens read once by each KV head
-  double kv_elements = 0;  // read per cached token: 2*ceil(K/TPA)*h (GQA), kv_lora + rope (MLA)
-  double q_rows = 0;
-  double tiles = 0;    // query tiles of one head [T2]; 0: decode, the kernel splits the cache instead
-  bool whole = false;  // as many pairs as whole sequences of q_rows: no cached prefix, no block of a ring
-  // A matrix product of all queries and all keys of a request: `pairs` are those, not the mask's, and scores
-  // lie in memory, where an op of their own rewrites them.
-  bool rectangle = false;
-  // Of the one kernel that signals the end of each of `chunks` parts, of which this op is one; 0: its own.
-  double kernel_rows = 0, chunks = 1;
-};
-
-/// `rows` x `width` elements; `bytes` is what the kernel reads and writes in HBM (0: not charged).
-struct ElementwiseShape {
-  double rows = 0, width = 0, bytes = 0;
-};
-
-/// `wire` bytes leave this rank for all_to_all and send_recv. For all_reduce and reduce_scatter it is the
-/// whole buffer, for all_gather this rank's contribution; the collective algorithm decides what then crosses
-/// links.
-struct ExchangeShape {
-  double bytes = 0;
-  // All-to-all of rows: how many this rank has, and elements of one. With experts, each goes to the ranks of
-  // `topk` of them (dispatch) or comes back (combine); else a part of each goes to every rank.
-  double rows = 0, width = 0, topk = 0, experts = 0;
-  bool combine = false;
-  Dtype dispatched = Dtype::bf16;  // type of the rows on their way to the experts
-  bool operator==(const ExchangeShape&) const = default;
-};
-
-union Shape {
-  GemmShape gemm;
-  AttendShape attend;
-  ElementwiseShape elementwise;
-  ExchangeShape exchange;
-  Shape() : exchange{} {}  // the others are set whole
-  explicit Shape(const GemmShape& s) : gemm(s) {}
-  explicit Shape(const AttendShape& s) : attend(s) {}
-  explicit Shape(const ElementwiseShape& s) : elementwise(s) {}
-  explicit Shape(const ExchangeShape& s) : exchange(s) {}
-};
-/// Whether two shapes of an op of this kind are the same.
-bool equal(OpKind kind, const Shape& a, const Shape& b);
 
 /// How a host drives an op. graph: replayed from a CUDA graph. eager: launched kernel by kernel, which adds
 /// the system's runtime costs to messages; ring_step, persistent_kv and distribute are host work of such
 /// engines. host_layer: the host's time to launch the share of a layer that Op::launches says.
 enum class Drive : std::uint8_t { graph, eager, ring_step, persistent_kv, host_layer, distribute };
 
+std::string_view to_string(Drive drive);
+
 /// The kernel beside it that may do an elementwise op's work too, and whose measured time then holds it.
 enum class Within : std::uint8_t { own, gemm, prefill_attention, decode_attention, decode_merge, experts };
+std::string_view to_string(Within within);
 
-using OpIndex = std::uint32_t;
+using OpIndex = Index<struct OpTag>;        // of Schedule::ops
+using BlockIndex = Index<struct BlockTag>;  // of Schedule::blocks
 
 inline constexpr std::uint32_t kAlike = ~std::uint32_t{0};
 inline constexpr int kEveryMember = -1;
 
-struct Op {
+/// All of an op that its price may depend on. Cost models see no more, so that a memo of prices, whose key
+/// follows from `visit`, cannot forget anything.
+struct PricedFields {
   OpKind kind = OpKind::gemm;
-  Part part = Part::qkv;
-  Lane lane = Lane::compute;
   Drive drive = Drive::graph;
   Within within = Within::own;
-  Dtype dtype = Dtype::bf16;  // of weights (gemm) or KV (attend): sets bytes; arithmetic runs at `math`
+  Dtype dtype = Dtype::bf16;  // of weights (gemms) or KV (attention): sets bytes; arithmetic runs at `math`
   Dtype math = Dtype::bf16;
-  const char* name = "";
   double launches = 1;  // kernels; a fraction where one persistent kernel serves several chunks
   Group group;          // communication, and ops of one member
+  static constexpr void visit(auto& s, auto&& f) {
+    f("kind", s.kind);
+    f("drive", s.drive);
+    f("within", s.within);
+    f("dtype", s.dtype);
+    f("math", s.math);
+    f("launches", s.launches);
+    f("group", s.group);
+  }
+};
+static_assert(complete<PricedFields>());
+
+struct PricedOp : PricedFields {
+  Shape shape;  // of class 0; of the type that shape_of(kind) says
+};
+
+struct Op : PricedOp {
+  Part part = Part::qkv;
+  Lane lane = Lane::compute;
+  const char* name = "";
   // The member of each group that alone runs this op. Of a send_recv, it sends to the member after it, on
   // Lane::send: the message holds up neither end, and later ops wait for it on the receiver alone.
   int member = kEveryMember;
-  Shape shape;                      // of class 0
   std::uint32_t variants = kAlike;  // shapes of all classes: Schedule::variants[variants + class]
   std::uint32_t first_dependency = 0, dependency_count = 0;
-  Op() {}  // not defaulted: that would first fill all of it with zeros
 };
 
-Flops flops(const Op& op);         // [G1] gemm 2*rows*k*n, [G2] attend 2*pairs*q*(qk+v)
-Flops exponentials(const Op& op);  // [G3] attend pairs*q
-Bytes weight_bytes(const Op& op);  // [G4] gemm copies*k*n*dtype
-Bytes kv_bytes(const Op& op);      // [G5] attend kv_rows*elements*dtype
+/// The shape of an op, whose type must be that of its kind.
+template <class S>
+const S& shape(const PricedOp& op) {
+  return std::get<S>(op.shape);
+}
+
+Flops flops(const PricedOp& op);         // [G1] gemms 2*rows*k*n, [G2] attention 2*pairs*q*(qk+v)
+Flops exponentials(const PricedOp& op);  // [G3] attention pairs*q
+Bytes weight_bytes(const PricedOp& op);  // [G4] gemms matrices*k*n*dtype
+Bytes kv_bytes(const PricedOp& op);      // [G5] attention kv_rows*elements*dtype
+/// That leave this rank, or that it contributes [ExchangeShape]; 0 of computation.
+Bytes message_bytes(const PricedOp& op);
+
+/// One line: kind, types, launches, group and every field of the shape by its name.
+std::string describe(const PricedOp& op);
 
 constexpr int member_of(Group g, int rank) { return rank / g.stride % g.size; }
 /// Whether the op is a message of one member alone.
@@ -186,14 +193,12 @@ inline bool binds(const Op& op, int rank) {
   return is_hop(op) ? member_of(op.group, rank) == op.member + 1 : takes_part(op, rank);
 }
 
-using BlockIndex = std::uint32_t;
-
 /// Consecutive ops that end in a barrier: no op of the block that runs next starts before all ops of this one
 /// ended, those on detached lanes apart.
 struct Block {
   const char* name = "";
-  OpIndex first = 0, last = 0;  // [first, last)
-  bool handoff = false;         // sends to the next stage: the stage may take its next microbatch meanwhile
+  OpIndex first, last;   // [first, last)
+  bool handoff = false;  // sends to the next stage: the stage may take its next microbatch meanwhile
 };
 
 /// order[first, last) run one after the other, `times` times: identical layers are stored once.
@@ -271,12 +276,19 @@ class ScheduleBuilder {
 
   /// After `dependencies`, or after the previous op of the block if none are given.
   OpIndex gemm(const char* name, Part part, Dtype weights, Dtype math, GemmShape shape, double launches = 1);
-  OpIndex attend(const char* name, Dtype kv, Dtype math, AttendShape shape, double launches = 1);
+  OpIndex gemm(const char* name, Part part, Dtype weights, Dtype math, BatchedGemmShape shape,
+               double launches = 1);
+  OpIndex gemm(const char* name, Part part, Dtype weights, Dtype math, GroupedGemmShape shape,
+               double launches = 1);
+  OpIndex attend(const char* name, Dtype kv, Dtype math, AttendPrefillShape shape, double launches = 1);
+  OpIndex attend(const char* name, Dtype kv, Dtype math, AttendDecodeShape shape, double launches = 1);
   OpIndex elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape, double launches = 1,
                       Within within = Within::own);
   /// A collective over one rank is dropped; returns the previous op then. `type` of what is sent.
   OpIndex exchange(const char* name, Part part, OpKind kind, Group group, Bytes bytes);
   OpIndex exchange(const char* name, Part part, OpKind kind, Group group, ExchangeShape shape, Dtype type);
+  /// Dispatch or combine; dropped over one rank.
+  OpIndex route(const char* name, OpKind kind, Group group, RoutedShape shape, Dtype type);
   /// Member `sender` of each group sends to the one after it, and goes on at once.
   OpIndex hop(const char* name, Part part, Group group, int sender);
   /// The host of each rank launches this share of a layer's kernels, as soon as it has launched all before.
@@ -286,11 +298,13 @@ class ScheduleBuilder {
 
   /// Replaces the dependencies of the next op. None: it starts with its block.
   void after(std::span<const OpIndex> dependencies);
-  OpIndex previous() const { return static_cast<OpIndex>(s_.ops.size()) - 1; }
+  OpIndex previous() const { return OpIndex(static_cast<std::uint32_t>(s_.ops.size()) - 1); }
   Dataflow* flow() const { return s_.flow.get(); }
 
  private:
-  Op& add(OpKind kind, Part part, const char* name, double launches);
+  Op& add(OpKind kind, Part part, const char* name, double launches, const Shape& shape);
+  OpIndex matrices(OpKind kind, const char* name, Part part, Dtype weights, Dtype math, const Shape& shape,
+                   double launches);
   Schedule& s_;
   std::uint32_t program_of_stage_ = 0;
   int round_ = 0;

@@ -7,16 +7,16 @@ namespace shardline {
 namespace {
 
 // Pairs of queries [a, b) and keys [c, d) with key <= query, of one sequence.
-double interval_pairs(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
+std::int64_t interval_pairs(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
   if (a >= b || c >= d || b <= c) return 0;
   // Queries from d-1 on see all keys; those between c and d-1 see a growing triangle.
   const std::int64_t full_from = std::max(a, d - 1);
-  double pairs = 0;
-  if (full_from < b) pairs += static_cast<double>(b - full_from) * static_cast<double>(d - c);
+  std::int64_t pairs = 0;
+  if (full_from < b) pairs += (b - full_from) * (d - c);
   const std::int64_t low = std::max(a, c), high = std::min(b, full_from);
   if (low < high) {
-    const auto first = static_cast<double>(low - c + 1), last = static_cast<double>(high - c);
-    pairs += (first + last) * static_cast<double>(high - low) / 2;
+    const std::int64_t first = low - c + 1, last = high - c;
+    pairs += (first + last) * (high - low) / 2;
   }
   return pairs;
 }
@@ -45,8 +45,8 @@ std::int64_t real_rows(TokenView tokens) {
   return n;
 }
 
-double causal_pairs(TokenView queries, TokenView keys) {
-  double pairs = 0;
+std::int64_t causal_pairs(TokenView queries, TokenView keys) {
+  std::int64_t pairs = 0;
   const bool grouped = requests_ascend(queries) && requests_ascend(keys);
   std::size_t first = 0;  // keys before it are of earlier requests, or padding
   for (const Interval& q : queries) {
@@ -63,27 +63,27 @@ double causal_pairs(TokenView queries, TokenView keys) {
   return pairs;
 }
 
-double all_pairs(TokenView queries, TokenView keys) {
-  double pairs = 0;
+std::int64_t all_pairs(TokenView queries, TokenView keys) {
+  std::int64_t pairs = 0;
   for (const Interval& q : queries) {
     if (q.request == kPadding) continue;
     for (const Interval& k : keys) {
-      if (k.request == q.request) pairs += static_cast<double>(q.size()) * static_cast<double>(k.size());
+      if (k.request == q.request) pairs += q.size() * k.size();
     }
   }
   return pairs;
 }
 
-double own_pairs(TokenView queries) {
-  std::vector<double> rows_of;
+std::int64_t own_pairs(TokenView queries) {
+  std::vector<std::int64_t> rows_of;
   for (const Interval& q : queries) {
     if (q.request == kPadding) continue;
     const auto request = static_cast<std::size_t>(q.request);
     if (request >= rows_of.size()) rows_of.resize(request + 1);
-    rows_of[request] += static_cast<double>(q.size());
+    rows_of[request] += q.size();
   }
-  double pairs = 0;
-  for (const double n : rows_of) pairs += n * (n + 1) / 2;
+  std::int64_t pairs = 0;
+  for (const std::int64_t n : rows_of) pairs += n * (n + 1) / 2;
   return pairs;
 }
 

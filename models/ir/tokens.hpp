@@ -26,15 +26,14 @@ std::int64_t rows(TokenView tokens);
 /// Rows without padding.
 std::int64_t real_rows(TokenView tokens);
 
-/// [T1] Pairs (q, k) of equal request with position(k) <= position(q); padding takes part in none. Exact
-/// below 2^53.
-double causal_pairs(TokenView queries, TokenView keys);
+/// [T1] Pairs (q, k) of equal request with position(k) <= position(q); padding takes part in none.
+std::int64_t causal_pairs(TokenView queries, TokenView keys);
 
 /// The same if each request's queries were a whole sequence, in their order: n (n + 1) / 2 of n tokens.
-double own_pairs(TokenView queries);
+std::int64_t own_pairs(TokenView queries);
 
 /// Pairs (q, k) of equal request, whatever their positions: what a matrix product of both computes.
-double all_pairs(TokenView queries, TokenView keys);
+std::int64_t all_pairs(TokenView queries, TokenView keys);
 
 /// Query rows of one tile of a prefill attention kernel (FlashAttention-3 on Hopper: 128).
 inline constexpr int kTileRows = 128;

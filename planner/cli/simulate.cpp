@@ -121,7 +121,7 @@ std::string algorithm_of(const OpCost& c) {
 }
 
 // Bytes as the op counts them (ExchangeShape), which is not what crosses a link.
-std::string message_of(const Op& op) { return to_string(Bytes(op.shape.exchange.bytes)); }
+std::string message_of(const Op& op) { return to_string(message_bytes(op)); }
 
 // Of what message_of gives the bytes.
 const char* message_meaning(OpKind kind) {

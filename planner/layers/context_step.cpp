@@ -12,7 +12,7 @@ namespace shardline {
 LocalHeads prefill_heads(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
   const int q = (a.q_heads + p.tpa - 1) / p.tpa;
-  if (a.kind == AttentionKind::mla) return {q, q, a.nope_dim + a.rope_dim, a.v_dim};
+  if (a.kind == AttentionKind::mla) return {q, q, a.nope_dim + a.rope_dim, a.v_dim, AttentionFamily::mla};
   return {q, (a.kv_heads + p.tpa - 1) / p.tpa, a.head_dim, a.head_dim};
 }
 
@@ -128,19 +128,32 @@ std::int64_t read_rows(TokenView queries, TokenView keys) {
   return n;
 }
 
-AttendShape attend_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys, bool prefill,
-                         bool rectangle) {
-  AttendShape s;
-  s.rectangle = rectangle;
+AttendPrefillShape prefill_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys,
+                                 bool rectangle) {
+  AttendPrefillShape s;
+  s.all_pairs = rectangle;
+  s.family = h.family;
   s.q_heads = h.q;
+  s.kv_heads = h.kv;
   s.qk_dim = h.qk;
   s.v_dim = h.v;
   s.pairs = rectangle ? all_pairs(queries, keys) : causal_pairs(queries, keys);
-  s.kv_rows = static_cast<double>(read_rows(queries, keys));
-  s.kv_elements = h.kv_width();
-  s.q_rows = static_cast<double>(real_rows(queries));
-  s.tiles = prefill ? static_cast<double>(query_tiles(queries)) : 0;
-  s.whole = prefill && s.kv_rows == s.q_rows && s.pairs == own_pairs(queries);
+  s.kv_rows = read_rows(queries, keys);
+  s.q_rows = real_rows(queries);
+  s.tiles = query_tiles(queries);
+  s.whole = s.kv_rows == s.q_rows && s.pairs == own_pairs(queries);
+  return s;
+}
+
+AttendDecodeShape decode_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys) {
+  AttendDecodeShape s;
+  s.q_heads = h.q;
+  s.kv_heads = h.kv;
+  s.qk_dim = h.qk;
+  s.v_dim = h.v;
+  s.pairs = causal_pairs(queries, keys);
+  s.kv_rows = read_rows(queries, keys);
+  s.q_rows = real_rows(queries);
   return s;
 }
 
@@ -150,7 +163,9 @@ OpIndex ContextStep::add_attend(const char* name) {
   // Eager attention is two matrix products; Flash-Decoding merges the splits of its KV in a kernel of its own
   // unless the engine fuses it.
   const bool one = prefill ? c.kernels.attention != AttentionKernel::eager : c.kernels.fused_split_merge;
-  return b.attend(name, c.precision.kv, c.precision.math, {}, one ? 1 : 2);
+  const int launches = one ? 1 : 2;
+  if (prefill) return b.attend(name, c.precision.kv, c.precision.math, AttendPrefillShape{}, launches);
+  return b.attend(name, c.precision.kv, c.precision.math, AttendDecodeShape{}, launches);
 }
 
 void ContextStep::attend_flow(OpIndex op, int k, const Tokens& query_list, const Tokens& key_list,
@@ -173,9 +188,10 @@ OpIndex ContextStep::attend_parts(const char* name,
                                   const std::function<std::vector<AttendPart>(int)>& parts) {
   const OpIndex op = add_attend(name);
   vary([&](int k) {
-    AttendShape sum = attend_shape(heads, {}, {}, prefill, false);
+    AttendPrefillShape sum = prefill_shape(heads, {}, {}, false);
+    sum.whole = false;
     for (const AttendPart& part : parts(k)) {
-      const AttendShape s = attend_shape(heads, part.queries, part.keys, prefill, false);
+      const AttendPrefillShape s = prefill_shape(heads, part.queries, part.keys, false);
       sum.pairs += s.pairs;
       sum.kv_rows += s.kv_rows;
       sum.q_rows += s.q_rows;
@@ -194,15 +210,17 @@ OpIndex ContextStep::attend_lists(const char* name, const std::function<const To
                                   const std::function<std::vector<Region>(int)>& regions) {
   const bool eager = prefill && c.kernels.attention == AttentionKernel::eager;
   const OpIndex op = add_attend(name);
-  vary([&](int k) { return Shape(attend_shape(h, query_list(k), key_list(k), prefill, eager)); });
+  vary([&](int k) {
+    return prefill ? Shape(prefill_shape(h, query_list(k), key_list(k), eager))
+                   : Shape(decode_shape(h, query_list(k), key_list(k)));
+  });
   for (int k = 0; flow() && k < p.cp; ++k) attend_flow(op, k, query_list(k), key_list(k), h, regions(k));
   if (!eager) return op;
   // Scale, mask, softmax in float32, back to the type of the values: one kernel each.
   const OpIndex passes = b.elementwise("mask and softmax", Part::attention, OpKind::elementwise, {}, 4);
   vary([&](int k) {
-    const double scores = all_pairs(query_list(k), key_list(k)) * h.q;
-    return Shape(ElementwiseShape{static_cast<double>(real_rows(query_list(k))), static_cast<double>(h.q),
-                                  scores * c.kernels.score_traffic.value});
+    const auto scores = static_cast<double>(all_pairs(query_list(k), key_list(k)) * h.q);
+    return Shape(ElementwiseShape{real_rows(query_list(k)), h.q, scores * c.kernels.score_traffic});
   });
   return passes;
 }
@@ -230,7 +248,7 @@ void ContextStep::attend_gathered() {
   if (c.kernels.attention == AttentionKernel::eager) {
     const double n = static_cast<double>(row_count) * p.cp;
     b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise,
-                  {n, width, 2 * n * width * kv_bytes()});
+                  {row_count * p.cp, count_of(width), Bytes(2 * n * width * kv_bytes())});
   }
   Tokens gathered;
   for (int k = 0; k < p.cp; ++k) gathered.insert(gathered.end(), keys(k).begin(), keys(k).end());
@@ -288,7 +306,7 @@ OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId,
     const double bytes = prefill ? n * width * act_bytes() * static_cast<double>(partials.size() + 1) *
                                        c.system.runtime.passes.merge
                                  : 0;
-    return Shape(ElementwiseShape{n, width, bytes});
+    return Shape(ElementwiseShape{count_of(n), count_of(width), Bytes(bytes)});
   });
   if (Dataflow* f = flow()) {
     std::vector<Region> regions;

@@ -10,9 +10,13 @@
 
 namespace shardline {
 
+/// A whole number that was computed as a double.
+inline Count count_of(double x) { return static_cast<Count>(x + 0.5); }
+
 /// Heads of one rank. MLA is expanded: every query head has its own key and value.
 struct LocalHeads {
   int q = 0, kv = 0, qk = 0, v = 0;
+  AttentionFamily family = AttentionFamily::gqa;
   double kv_width() const { return static_cast<double>(kv) * (qk + v); }
 };
 LocalHeads prefill_heads(const Case& c, const Plan& p);

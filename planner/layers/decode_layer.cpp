@@ -11,36 +11,36 @@ namespace shardline {
 
 namespace {
 
-double share(double whole, int parts) { return std::ceil(whole / parts); }
+Count share(Count whole, int parts) { return (whole + parts - 1) / parts; }
 bool mla(const Case& c) { return c.model.attention.kind == AttentionKind::mla; }
-double matrices(const Model& m) { return m.ffn_kind == FfnKind::gated ? 2 : 1; }  // up-projections
+int matrices(const Model& m) { return m.ffn_kind == FfnKind::gated ? 2 : 1; }  // up-projections
 double activation(const Case& c) { return bytes_per_element(c.precision.activations); }
 
 // Width of a rank's slice of the concatenated heads that enters the output projection.
-double out_proj_width(const Case& c, const Plan& p) {
+Count out_proj_width(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
-  const double heads = local_q_heads(c, p) * static_cast<double>(mla(c) ? a.v_dim : a.head_dim);
-  return share(heads, out_proj_ranks(p) / p.tpa);
+  const Count width = static_cast<Count>(local_q_heads(c, p)) * (mla(c) ? a.v_dim : a.head_dim);
+  return share(width, out_proj_ranks(p) / p.tpa);
 }
 
-// Heads whose W_UV this rank applies.
-double value_up_heads(const Case& c, const Plan& p) {
+// Heads whose W_UV the rank with most of them applies.
+Count value_up_heads(const Case& c, const Plan& p) {
   const int q = local_q_heads(c, p);
-  return p.value_up == ValueUp::after ? static_cast<double>(q) / p.kvp : q;
+  return p.value_up == ValueUp::after ? share(q, p.kvp) : q;
 }
 
 // New tokens of one rank: context-parallel ranks deal out the batch.
-double rows_of(const Plan& p) { return share(p.batch, p.cp); }
+Count rows_of(const Plan& p) { return share(p.batch, p.cp); }
 
-double tokens_of_ffn(const Plan& p, int ranks) { return rows_of(p) * (ranks > p.group() ? p.dp : 1); }
+Count tokens_of_ffn(const Plan& p, int ranks) { return rows_of(p) * (ranks > p.group() ? p.dp : 1); }
 
 // Kernels of their own where the engine does not fuse them into their neighbours.
-void separate(ScheduleBuilder& b, const Case& c, const char* name, Part part, double rows, double width,
+void separate(ScheduleBuilder& b, const Case& c, const char* name, Part part, Count rows, Count width,
               Within within = Within::own) {
   if (c.kernels.separate_elementwise)
-    b.elementwise(name, part, OpKind::elementwise, {rows, width}, 1, within);
+    b.elementwise(name, part, OpKind::elementwise, {rows, width, Bytes(0)}, 1, within);
 }
-void quantize(ScheduleBuilder& b, const Case& c, double rows, double width) {
+void quantize(ScheduleBuilder& b, const Case& c, Count rows, Count width) {
   if (bytes_per_element(c.precision.math_of_ffn()) < activation(c))
     separate(b, c, "quantize", Part::ffn, rows, width, Within::gemm);
 }
@@ -49,10 +49,12 @@ void quantize(ScheduleBuilder& b, const Case& c, double rows, double width) {
 
 int local_q_heads(const Case& c, const Plan& p) { return (c.model.attention.q_heads + p.tpa - 1) / p.tpa; }
 
-double kv_elements_per_token(const Case& c, const Plan& p) {
+int local_kv_heads(const Case& c, const Plan& p) { return (c.model.attention.kv_heads + p.tpa - 1) / p.tpa; }
+
+Count kv_elements_per_token(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
   if (mla(c)) return a.kv_lora_rank + a.rope_dim;
-  return 2.0 * ((a.kv_heads + p.tpa - 1) / p.tpa) * a.head_dim;
+  return Count{2} * local_kv_heads(c, p) * a.head_dim;
 }
 
 int out_proj_ranks(const Plan& p) {
@@ -74,18 +76,19 @@ LayerWeights layer_weights(const Case& c, const Plan& p) {
     const double q_dim = a.nope_dim + a.rope_dim;
     const double query = a.q_lora_rank > 0 ? h * a.q_lora_rank + a.q_lora_rank * q * q_dim : h * q * q_dim;
     w.attention = query + h * (a.kv_lora_rank + a.rope_dim) + q * a.nope_dim * a.kv_lora_rank +
-                  value_up_heads(c, p) * a.v_dim * a.kv_lora_rank;
+                  static_cast<double>(value_up_heads(c, p) * a.v_dim * a.kv_lora_rank);
   } else {
-    w.attention = h * (q * a.head_dim + kv_elements_per_token(c, p));
+    w.attention = h * (q * a.head_dim + static_cast<double>(kv_elements_per_token(c, p)));
   }
-  w.attention += out_proj_width(c, p) * h;
+  w.attention += static_cast<double>(out_proj_width(c, p)) * h;
   const double up = matrices(m);
-  w.dense_ffn = (up + 1) * h * share(m.ffn_inner, dense_ffn_ranks(p));
+  w.dense_ffn = (up + 1) * h * static_cast<double>(share(m.ffn_inner, dense_ffn_ranks(p)));
   if (has_experts(m)) {
     const int shared_ranks = p.dp > 1 ? p.group() : p.cp > 1 ? p.tpa : p.ep * p.tpf;
     w.expert_ffn =
-        share(m.experts, p.ep) * (up + 1) * h * share(m.expert_inner, p.tpf) +
-        (up + 1) * h * share(static_cast<double>(m.shared_experts) * m.expert_inner, shared_ranks) +
+        (up + 1) * h *
+            static_cast<double>(share(m.experts, p.ep) * share(m.expert_inner, p.tpf) +
+                                share(static_cast<Count>(m.shared_experts) * m.expert_inner, shared_ranks)) +
         h * m.experts;
   }
   return w;
@@ -103,13 +106,14 @@ Bytes activation_bytes(const Case& c, const Plan& p) {
   const double q = local_q_heads(c, p);
   const double attend_width =
       mla(c) ? q * (2.0 * m.attention.kv_lora_rank + m.attention.rope_dim) : 2.0 * q * m.attention.head_dim;
-  const double dense_width = 2 * share(m.ffn_inner, dense_ffn_ranks(p));
-  double widest = std::max(b * attend_width, tokens_of_ffn(p, dense_ffn_ranks(p)) * dense_width);
+  const auto dense_width = static_cast<double>(2 * share(m.ffn_inner, dense_ffn_ranks(p)));
+  double widest =
+      std::max(b * attend_width, static_cast<double>(tokens_of_ffn(p, dense_ffn_ranks(p))) * dense_width);
   if (has_experts(m)) {
     widest = std::max(widest, c.routing->pairs(p.ep, static_cast<long long>(all)) * 2 *
-                                  (share(m.expert_inner, p.tpf) + m.hidden));
+                                  static_cast<double>(share(m.expert_inner, p.tpf) + m.hidden));
   }
-  const double head = all * share(m.vocab, p.ranks_per_stage());
+  const double head = all * static_cast<double>(share(m.vocab, p.ranks_per_stage()));
   return Bytes(activation(c) * (2 * all * m.hidden + std::max(widest, head)));
 }
 
@@ -128,27 +132,29 @@ Bytes buffer_bytes(const Case& c, const Plan& p) {
 void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
   const Precision& t = c.precision;
-  const double rows = rows_of(p), h = c.model.hidden, q = local_q_heads(c, p);
+  const Count rows = rows_of(p), h = c.model.hidden, q = local_q_heads(c, p);
   separate(b, c, "norm", Part::qkv, rows, h);
   if (!mla(c)) {
-    const double kv = kv_elements_per_token(c, p);
-    b.gemm("qkv", Part::qkv, t.weights, t.math, {rows, h, q * a.head_dim + kv});
-    b.elementwise("rope and KV append", Part::qkv, OpKind::elementwise, {rows, q * a.head_dim + kv}, 1,
-                  Within::decode_attention);
+    const Count kv = kv_elements_per_token(c, p);
+    b.gemm("qkv", Part::qkv, t.weights, t.math, GemmShape{rows, h, q * a.head_dim + kv});
+    b.elementwise("rope and KV append", Part::qkv, OpKind::elementwise, {rows, q * a.head_dim + kv, Bytes(0)},
+                  1, Within::decode_attention);
     return;
   }
-  const double q_dim = a.nope_dim + a.rope_dim, latent = a.kv_lora_rank + a.rope_dim;
+  const Count q_dim = a.nope_dim + a.rope_dim, latent = a.kv_lora_rank + a.rope_dim;
   if (a.q_lora_rank > 0) {
-    b.gemm("q and kv down", Part::qkv, t.weights, t.math, {rows, h, a.q_lora_rank + latent});
-    b.elementwise("q and kv norm", Part::qkv, OpKind::elementwise, {rows, a.q_lora_rank + latent});
-    b.gemm("q up", Part::qkv, t.weights, t.math, {rows, double(a.q_lora_rank), q * q_dim});
+    b.gemm("q and kv down", Part::qkv, t.weights, t.math, GemmShape{rows, h, a.q_lora_rank + latent});
+    b.elementwise("q and kv norm", Part::qkv, OpKind::elementwise, {rows, a.q_lora_rank + latent, Bytes(0)});
+    b.gemm("q up", Part::qkv, t.weights, t.math, GemmShape{rows, a.q_lora_rank, q * q_dim});
   } else {
-    b.gemm("q and kv down", Part::qkv, t.weights, t.math, {rows, h, q * q_dim + latent});
-    b.elementwise("kv norm", Part::qkv, OpKind::elementwise, {rows, latent});
+    b.gemm("q and kv down", Part::qkv, t.weights, t.math, GemmShape{rows, h, q * q_dim + latent});
+    b.elementwise("kv norm", Part::qkv, OpKind::elementwise, {rows, latent, Bytes(0)});
   }
-  b.elementwise("rope", Part::qkv, OpKind::elementwise, {rows, q * a.rope_dim}, 1, Within::decode_attention);
-  b.gemm("q absorb", Part::qkv, t.weights, t.math, {rows * q, double(a.nope_dim), double(a.kv_lora_rank), q});
-  b.elementwise("KV append", Part::qkv, OpKind::elementwise, {rows, latent}, 1, Within::decode_attention);
+  b.elementwise("rope", Part::qkv, OpKind::elementwise, {rows, q * a.rope_dim, Bytes(0)}, 1,
+                Within::decode_attention);
+  b.gemm("q absorb", Part::qkv, t.weights, t.math, BatchedGemmShape{rows, a.nope_dim, a.kv_lora_rank, q, 1});
+  b.elementwise("KV append", Part::qkv, OpKind::elementwise, {rows, latent, Bytes(0)}, 1,
+                Within::decode_attention);
 }
 
 void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange) {
@@ -163,28 +169,28 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
   }
   const Attention& a = c.model.attention;
   const Precision& t = c.precision;
-  const double q = local_q_heads(c, p);
-  AttendShape shape;
+  const Count q = local_q_heads(c, p);
+  AttendDecodeShape shape;
+  shape.cache = mla(c) ? CacheRows::latent : CacheRows::heads;
   shape.q_heads = q;
+  shape.kv_heads = mla(c) ? 1 : local_kv_heads(c, p);
   shape.qk_dim = mla(c) ? a.kv_lora_rank + a.rope_dim : a.head_dim;
   shape.v_dim = mla(c) ? a.kv_lora_rank : a.head_dim;
-  const auto kv_tokens = static_cast<double>(kv_tokens_on_shard(c.context, p.kvp, c.kv_block, 0));
-  shape.kv_elements = kv_elements_per_token(c, p);
+  const Count kv_tokens = kv_tokens_on_shard(c.context, p.kvp, c.kv_block, 0);
 
   const int chunks = p.chunks;
   shape.kernel_rows = chunks > 1 ? p.batch : 0;
-  shape.chunks = chunks;
+  shape.kernel_parts = chunks;
   const bool value_up_first = mla(c) && p.value_up != ValueUp::after;
   // One persistent kernel signals each chunk: its launch is paid before the first, and W_UV, kept in L2, is
   // read once.
-  const double part = 1.0 / chunks;
-  const double per_request = q * partial_output_bytes(c, p);
+  const double per_request = static_cast<double>(q) * partial_output_bytes(c, p);
   const double wire = exchange == OpKind::all_to_all ? per_request * (p.kvp - 1) / p.kvp : per_request;
   OpIndex last_compute = b.previous(), last_exchange = 0;
   DecodeFlow flow(b, c, p, local_q_heads(c, p));
   for (int i = 0, first = 0, count = 0; i < chunks; ++i, first += count) {
     count = p.batch / chunks + (i < p.batch % chunks ? 1 : 0);
-    const double requests = count;
+    const Count requests = count;
     const double launches = i == 0 ? 1 : 0;
     shape.q_rows = requests;
     shape.pairs = shape.kv_rows = requests * kv_tokens;
@@ -192,12 +198,13 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
     last_compute = b.attend("attend", t.kv, t.math, shape, launches);
     flow.attend(first, count);
     if (!mla(c)) {
-      last_compute = b.elementwise("merge splits", Part::attention, OpKind::merge, {requests, q * a.head_dim},
-                                   c.kernels.fused_split_merge ? 0 : launches, Within::decode_merge);
+      last_compute =
+          b.elementwise("merge splits", Part::attention, OpKind::merge, {requests, q * a.head_dim, Bytes(0)},
+                        c.kernels.fused_split_merge ? 0 : launches, Within::decode_merge);
     }
     if (value_up_first) {
       last_compute = b.gemm("value up", Part::attention, t.weights, t.math,
-                            {requests * q, double(a.kv_lora_rank), double(a.v_dim), q * part}, launches);
+                            BatchedGemmShape{requests, a.kv_lora_rank, a.v_dim, q, chunks}, launches);
       flow.value_up_before(first, count);
     }
     if (p.kvp > 1) {
@@ -206,8 +213,8 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
         b.after(std::span(both, i == 0 ? 1 : 2));
       }
       ExchangeShape partials;
-      partials.bytes = requests * wire;
-      partials.rows = requests;
+      partials.bytes = Bytes(static_cast<double>(requests) * wire);
+      partials.rows = static_cast<double>(requests);
       last_exchange = b.exchange("exchange partial outputs", Part::exchange, exchange, {p.kvp, p.tpa},
                                  partials, c.precision.activations);
       flow.exchange(exchange, first, count);
@@ -215,24 +222,23 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exch
   }
   if (p.kvp > 1) {
     // Fused with the receiving side of the exchange: no launch of its own.
-    b.elementwise("merge shards", Part::exchange, OpKind::merge, {double(p.batch), q * shape.v_dim}, 0);
+    b.elementwise("merge shards", Part::exchange, OpKind::merge, {p.batch, q * shape.v_dim, Bytes(0)}, 0);
     flow.merge();
   }
   if (mla(c) && !value_up_first) {
-    const double heads = value_up_heads(c, p);
     b.gemm("value up", Part::attention, t.weights, t.math,
-           {p.batch * heads, double(a.kv_lora_rank), double(a.v_dim), heads});
+           BatchedGemmShape{p.batch, a.kv_lora_rank, a.v_dim, value_up_heads(c, p), 1});
     flow.value_up_after();
   }
   flow.finish();
 }
 
 void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& p) {
-  const double rows = rows_of(p), h = c.model.hidden;
+  const Count rows = rows_of(p), h = c.model.hidden;
   b.gemm("out projection", Part::out_proj, c.precision.weights, c.precision.math,
-         {rows, out_proj_width(c, p), h});
+         GemmShape{rows, out_proj_width(c, p), h});
   b.exchange("attention all-reduce", Part::attention_sum, OpKind::all_reduce, {out_proj_ranks(p), 1},
-             Bytes(rows * h * activation(c)));
+             Bytes(static_cast<double>(rows * h) * activation(c)));
   separate(b, c, "residual", Part::attention_sum, rows, h);
 }
 
@@ -240,34 +246,30 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const Precision& t = c.precision;
   const int ranks = dense_ffn_ranks(p);
   const bool gather = ranks > p.group();  // spans attention groups: tokens of all of them are needed
-  const double rows = tokens_of_ffn(p, ranks), h = c.model.hidden, inner = share(c.model.ffn_inner, ranks);
-  const Bytes group_tokens(p.batch * h * activation(c));
+  const Count rows = tokens_of_ffn(p, ranks), h = c.model.hidden, inner = share(c.model.ffn_inner, ranks);
+  const Bytes all_tokens(static_cast<double>(rows * h) * activation(c));
+  const Bytes group_tokens(static_cast<double>(p.batch * h) * activation(c));
   separate(b, c, "norm", Part::ffn, rows, h);
   quantize(b, c, rows, h);
   // Tokens are rows: an engine's own kernels handle them one by one.
-  const auto sent = [&](double bytes, double tokens) {
-    ExchangeShape s;
-    s.bytes = bytes;
-    s.rows = tokens;
-    return s;
-  };
+  const auto sent = [&](Bytes bytes, double tokens) { return ExchangeShape{bytes, tokens}; };
   const Dtype type = c.precision.activations;
   if (gather) {
     b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p.dp, p.group()},
-               sent(group_tokens.value, p.batch), type);
+               sent(group_tokens, p.batch), type);
   }
-  b.gemm("ffn up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {rows, h, matrices(c.model) * inner});
-  b.elementwise("ffn activation", Part::ffn, OpKind::elementwise, {rows, inner});
+  b.gemm("ffn up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(),
+         GemmShape{rows, h, matrices(c.model) * inner});
+  b.elementwise("ffn activation", Part::ffn, OpKind::elementwise, {rows, inner, Bytes(0)});
   quantize(b, c, rows, inner);
-  b.gemm("ffn down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {rows, inner, h});
+  b.gemm("ffn down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), GemmShape{rows, inner, h});
   if (gather) {
     b.exchange("ffn reduce-scatter", Part::ffn_sum, OpKind::reduce_scatter, {ranks, 1},
-               sent(rows * h * activation(c), rows / ranks), type);
+               sent(all_tokens, static_cast<double>(rows) / ranks), type);
     b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
-               sent(group_tokens.value / p.group(), double(p.batch) / p.group()), type);
+               sent(group_tokens / p.group(), double(p.batch) / p.group()), type);
   } else {
-    b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {ranks, 1},
-               Bytes(rows * h * activation(c)));
+    b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {ranks, 1}, all_tokens);
   }
   separate(b, c, "residual", Part::ffn_sum, rows, h);
 }
@@ -275,58 +277,68 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
 void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const Model& m = c.model;
   const Precision& t = c.precision;
-  const double h = m.hidden, own = rows_of(p), up = matrices(m);
-  const auto all = static_cast<long long>(own) * p.dp;
+  const Count h = m.hidden, own = rows_of(p), up = matrices(m);
+  const Count all = own * p.dp;
   const double distinct = c.routing->distinct_experts(p.ep, all), pairs = c.routing->pairs(p.ep, all);
-  const double inner = share(m.expert_inner, p.tpf);
+  const Count inner = share(m.expert_inner, p.tpf);
   const int shared_ranks = p.dp > 1 ? p.group() : p.ep * p.tpf;
-  const double shared = share(static_cast<double>(m.shared_experts) * m.expert_inner, shared_ranks);
+  const Count shared = share(static_cast<Count>(m.shared_experts) * m.expert_inner, shared_ranks);
   separate(b, c, "norm", Part::ffn, own, h);
   quantize(b, c, own, h);
-  b.gemm("router", Part::ffn, t.weights, t.math, {own, h, double(m.experts)});
-  const auto fused = [&](const char* name, double rows, double width) {
-    b.elementwise(name, Part::ffn, OpKind::elementwise, {rows, width}, 1, Within::experts);
+  b.gemm("router", Part::ffn, t.weights, t.math, GemmShape{own, h, m.experts});
+  const Count routed_rows = std::llround(pairs);
+  const auto fused = [&](const char* name, Count rows, Count width) {
+    b.elementwise(name, Part::ffn, OpKind::elementwise, {rows, width, Bytes(0)}, 1, Within::experts);
   };
   fused("top-k", own, m.experts);
-  fused("permute", pairs, h);
+  fused("permute", routed_rows, h);
   // Tokens per rank times expert groups that a token visits; a rank's own group counts as sent, at most 1/EP
   // too much.
-  const double sent = own / p.group() * h * c.routing->groups_hit(p.ep);
-  ExchangeShape routed;
-  routed.rows = own / p.group();
+  const double per_rank = static_cast<double>(own) / p.group();
+  const double sent = per_rank * static_cast<double>(h) * c.routing->groups_hit(p.ep);
+  RoutedShape routed;
+  routed.rows = per_rank;
   routed.width = h;
   routed.topk = m.experts_per_token;
   routed.experts = m.experts;
   routed.dispatched = t.dispatch;
   if (p.dp > 1) {
-    routed.bytes = sent * bytes_per_element(t.dispatch);
-    b.exchange("dispatch", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1}, routed, t.dispatch);
+    routed.bytes = Bytes(sent * bytes_per_element(t.dispatch));
+    b.route("dispatch", OpKind::dispatch, {p.ranks_per_stage(), 1}, routed, t.dispatch);
   }
-  const ExpertShape experts{share(m.experts, p.ep), static_cast<double>(all), h, inner, up + 1};
-  b.gemm("experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(),
-         {pairs, h, up * inner, distinct, experts});
+  GroupedGemmShape experts;
+  experts.pairs = pairs;
+  experts.active = distinct;
+  experts.held = share(m.experts, p.ep);
+  experts.tokens = all;
+  experts.hidden = h;
+  experts.inner = inner;
+  experts.matrices = up + 1;
+  const auto grouped = [&](const char* name, Count k, Count n) {
+    experts.k = k;
+    experts.n = n;
+    b.gemm(name, Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), experts);
+  };
+  grouped("experts up", h, up * inner);
   // Shared experts run as further groups of the same grouped GEMM: no launch of their own.
   if (m.shared_experts > 0)
-    b.gemm("shared experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {own, h, up * shared}, 0);
-  fused("expert activation", pairs, inner);
-  b.gemm("experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(),
-         {pairs, inner, h, distinct, experts});
+    b.gemm("shared experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(),
+           GemmShape{own, h, up * shared}, 0);
+  fused("expert activation", routed_rows, inner);
+  grouped("experts down", inner, h);
   if (m.shared_experts > 0)
-    b.gemm("shared experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {own, shared, h}, 0);
-  fused("unpermute", pairs, h);
+    b.gemm("shared experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), GemmShape{own, shared, h},
+           0);
+  fused("unpermute", routed_rows, h);
   if (p.dp > 1) {
-    routed.bytes = sent * activation(c);
-    routed.combine = true;
-    b.exchange("combine", Part::ffn_sum, OpKind::all_to_all, {p.ranks_per_stage(), 1}, routed,
-               c.precision.activations);
-    ExchangeShape group;
-    group.bytes = own / p.group() * h * activation(c);
-    group.rows = own / p.group();
-    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1}, group,
+    routed.bytes = Bytes(sent * activation(c));
+    b.route("combine", OpKind::combine, {p.ranks_per_stage(), 1}, routed, c.precision.activations);
+    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
+               ExchangeShape{Bytes(per_rank * static_cast<double>(h) * activation(c)), per_rank},
                c.precision.activations);
   } else {
     b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p.ep * p.tpf, 1},
-               Bytes(own * h * activation(c)));
+               Bytes(static_cast<double>(own * h) * activation(c)));
   }
 }
 

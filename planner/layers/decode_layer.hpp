@@ -19,8 +19,10 @@ struct LayerWeights {
 
 /// Query heads of one rank: ceil(Q / TPA).
 int local_q_heads(const Case& c, const Plan& plan);
+/// KV heads of one rank: ceil(K / TPA).
+int local_kv_heads(const Case& c, const Plan& plan);
 /// Cached elements per token, layer and rank: 2*ceil(K/TPA)*h, or kv_lora + rope for MLA whatever TPA is.
-double kv_elements_per_token(const Case& c, const Plan& plan);
+Count kv_elements_per_token(const Case& c, const Plan& plan);
 LayerWeights layer_weights(const Case& c, const Plan& plan);
 Bytes activation_bytes(const Case& c, const Plan& plan);  // [P4]
 Bytes buffer_bytes(const Case& c, const Plan& plan);      // [P5]

@@ -12,7 +12,7 @@ namespace {
 int stage_ranks(const Plan& p) { return p.ranks_per_stage() / p.cp; }
 
 // New tokens of one rank, all attention groups together: context-parallel ranks deal out the batch.
-double tokens_of_stage(const Plan& p) { return std::ceil(static_cast<double>(p.batch) / p.cp) * p.dp; }
+Count tokens_of_stage(const Plan& p) { return static_cast<Count>((p.batch + p.cp - 1) / p.cp) * p.dp; }
 
 }  // namespace
 
@@ -62,7 +62,7 @@ Plan decode_view(const Plan& p, DecodeBlock block) {
 }
 
 void add_decode_block(ScheduleBuilder& b, const Case& c, const Plan& v, DecodeBlock block) {
-  const double tokens = tokens_of_stage(v);
+  const Count tokens = tokens_of_stage(v);
   switch (block) {
     case DecodeBlock::attention:
       b.begin_block("attention");
@@ -80,21 +80,20 @@ void add_decode_block(ScheduleBuilder& b, const Case& c, const Plan& v, DecodeBl
       break;
     case DecodeBlock::head: {
       b.begin_block("head");
-      b.gemm(
-          "lm head", Part::head, c.precision.weights, c.precision.math,
-          {tokens, double(c.model.hidden), std::ceil(static_cast<double>(c.model.vocab) / stage_ranks(v))});
+      b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
+             GemmShape{tokens, c.model.hidden, (c.model.vocab + stage_ranks(v) - 1) / stage_ranks(v)});
       // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
       ExchangeShape best;
-      best.rows = tokens;
+      best.rows = static_cast<double>(tokens);
       b.exchange("pick token", Part::head, OpKind::all_gather, {stage_ranks(v), 1}, best,
                  c.precision.activations);
       break;
     }
     case DecodeBlock::hand_off:
       b.begin_block("hand-off", true);
-      b.exchange(
-          "hand-off", Part::hop, OpKind::send_recv, {v.pp, v.ranks_per_stage()},
-          Bytes(tokens * c.model.hidden * bytes_per_element(c.precision.activations) / stage_ranks(v)));
+      b.exchange("hand-off", Part::hop, OpKind::send_recv, {v.pp, v.ranks_per_stage()},
+                 Bytes(static_cast<double>(tokens * c.model.hidden) *
+                       bytes_per_element(c.precision.activations) / stage_ranks(v)));
       break;
   }
   b.end_block();

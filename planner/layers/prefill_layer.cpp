@@ -98,25 +98,33 @@ class Layer {
     gemm("router", Part::ffn, h_, m.experts, t.weights, t.math);
     elementwise("top-k", Part::ffn, m.experts * act_, Within::experts);
     b.elementwise("permute", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
-    s_.vary([&](int k) { return Shape(ElementwiseShape{pairs(k), h_, 2 * pairs(k) * h_ * act_}); });
+    s_.vary([&](int k) {
+      return Shape(ElementwiseShape{count_of(pairs(k)), count_of(h_), Bytes(2 * pairs(k) * h_ * act_)});
+    });
     const double per_token = h_ * c.routing->groups_hit(p.ep) / p.tpa;
-    const auto send = [&](const char* name, Dtype type, bool back) {
-      b.exchange(name, Part::ffn_sum, OpKind::all_to_all, {p.cp * p.tpa, 1}, ExchangeShape{}, type);
+    const auto send = [&](const char* name, Dtype type, OpKind kind) {
+      b.route(name, kind, {p.cp * p.tpa, 1}, RoutedShape{}, type);
       s_.vary([&](int k) {
-        return Shape(ExchangeShape{row(k) * per_token * bytes_per_element(type), row(k) / p.tpa, h_,
-                                   double(m.experts_per_token), double(m.experts), back, t.dispatch});
+        return Shape(RoutedShape{Bytes(row(k) * per_token * bytes_per_element(type)), row(k) / p.tpa,
+                                 count_of(h_), m.experts_per_token, m.experts, t.dispatch});
       });
     };
-    if (spread) send("dispatch", t.dispatch, false);
+    if (spread) send("dispatch", t.dispatch, OpKind::dispatch);
     quantize(h_);
     const auto grouped = [&](const char* name, double k_dim, double n) {
-      b.gemm(name, Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), {});
+      b.gemm(name, Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), GroupedGemmShape{});
       s_.vary([&](int k) {
-        return Shape(GemmShape{pairs(k),
-                               k_dim,
-                               n,
-                               c.routing->distinct_experts(p.ep, tokens(k)),
-                               {share(m.experts, p.ep), double(tokens(k)), h_, inner, up + 1}});
+        GroupedGemmShape g;
+        g.pairs = pairs(k);
+        g.active = c.routing->distinct_experts(p.ep, tokens(k));
+        g.k = count_of(k_dim);
+        g.n = count_of(n);
+        g.held = count_of(share(m.experts, p.ep));
+        g.tokens = tokens(k);
+        g.hidden = count_of(h_);
+        g.inner = count_of(inner);
+        g.matrices = count_of(up + 1);
+        return Shape(g);
       });
     };
     grouped("experts up", h_, up * inner);
@@ -124,18 +132,20 @@ class Layer {
       gemm("shared experts up", Part::ffn, h_, up * shared, t.weights_of_ffn(), t.math_of_ffn());
     b.elementwise("expert activation", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
     s_.vary([&](int k) {
-      return Shape(
-          ElementwiseShape{pairs(k), inner, pairs(k) * (up + 1) * inner * act_ * passes().activation});
+      return Shape(ElementwiseShape{count_of(pairs(k)), count_of(inner),
+                                    Bytes(pairs(k) * (up + 1) * inner * act_ * passes().activation)});
     });
     grouped("experts down", inner, h_);
     if (m.shared_experts > 0)
       gemm("shared experts down", Part::ffn, shared, h_, t.weights_of_ffn(), t.math_of_ffn());
     b.elementwise("unpermute", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
-    s_.vary([&](int k) { return Shape(ElementwiseShape{pairs(k), h_, 2 * pairs(k) * h_ * act_}); });
+    s_.vary([&](int k) {
+      return Shape(ElementwiseShape{count_of(pairs(k)), count_of(h_), Bytes(2 * pairs(k) * h_ * act_)});
+    });
     if (spread) {
-      send("combine", c.precision.activations, true);
+      send("combine", c.precision.activations, OpKind::combine);
       b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p.tpa, 1}, Bytes(0));
-      if (p.tpa > 1) s_.vary([&](int k) { return Shape(ExchangeShape{row(k) / p.tpa * h_ * act_}); });
+      if (p.tpa > 1) s_.vary([&](int k) { return Shape(ExchangeShape{Bytes(row(k) / p.tpa * h_ * act_)}); });
     } else {
       all_reduce("ffn all-reduce", Part::ffn_sum, 0);
     }
@@ -164,12 +174,14 @@ class Layer {
 
   void elementwise(const char* name, Part part, double bytes_per_row, Within within = Within::own) {
     s_.b.elementwise(name, part, OpKind::elementwise, {}, 1, within);
-    s_.vary([&](int k) { return Shape(ElementwiseShape{row(k), h_, row(k) * bytes_per_row}); });
+    s_.vary([&](int k) {
+      return Shape(ElementwiseShape{count_of(row(k)), count_of(h_), Bytes(row(k) * bytes_per_row)});
+    });
   }
 
   void gemm(const char* name, Part part, double k_dim, double n, Dtype weights, Dtype math) {
-    s_.b.gemm(name, part, weights, math, {});
-    s_.vary([&](int k) { return Shape(GemmShape{row(k), k_dim, n, 1}); });
+    s_.b.gemm(name, part, weights, math, GemmShape{});
+    s_.vary([&](int k) { return Shape(GemmShape{count_of(row(k)), count_of(k_dim), count_of(n)}); });
   }
 
   // Arithmetic narrower than the residual stream needs a kernel that scales and rounds its input.
@@ -182,7 +194,7 @@ class Layer {
     const int n = s_.p.tpa;
     if (n == 1) return;
     const OpIndex op = s_.b.exchange(name, part, OpKind::all_reduce, {n, 1}, Bytes(0));
-    s_.vary([&](int k) { return Shape(ExchangeShape{row(k) * h_ * act_}); });
+    s_.vary([&](int k) { return Shape(ExchangeShape{Bytes(row(k) * h_ * act_)}); });
     if (!whole_) return;
     for (int k = 0; k < s_.p.cp; ++k) {
       const Region all = s_.whole(slot, static_cast<long long>(row(k)), h_);
@@ -218,10 +230,9 @@ class Layer {
     elementwise("rope and KV append", Part::qkv, 2 * (q * a.rope_dim + latent) * act_ * passes().rotary,
                 Within::prefill_attention);
     // The cache holds latents: keys and values of cached and new tokens are expanded before they are used.
-    s_.b.gemm("kv up", Part::qkv, w, m, {});
+    s_.b.gemm("kv up", Part::qkv, w, m, GemmShape{});
     s_.vary([&](int k) {
-      return Shape(GemmShape{static_cast<double>(real_rows(s_.keys(k))), double(a.kv_lora_rank),
-                             q * (a.nope_dim + a.v_dim), 1});
+      return Shape(GemmShape{real_rows(s_.keys(k)), a.kv_lora_rank, count_of(q * (a.nope_dim + a.v_dim))});
     });
   }
 

@@ -46,8 +46,8 @@ class Round {
     b.begin_block("hand-off", true);
     b.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()}, Bytes(0));
     step.vary([&](int k) {
-      return Shape(ExchangeShape{step.rows()[static_cast<std::size_t>(k)] * c.model.hidden *
-                                 step.act_bytes() / p.tpa});
+      return Shape(ExchangeShape{
+          Bytes(step.rows()[static_cast<std::size_t>(k)] * c.model.hidden * step.act_bytes() / p.tpa)});
     });
     hand_off_ = b.end_block();
   }
@@ -73,7 +73,7 @@ class Round {
 BlockIndex head_block(ScheduleBuilder& b, const Case& c, const Plan& p, double sequences) {
   b.begin_block("head");
   b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
-         {sequences, double(c.model.hidden), std::ceil(static_cast<double>(c.model.vocab) / p.tpa)});
+         GemmShape{count_of(sequences), c.model.hidden, (c.model.vocab + p.tpa - 1) / p.tpa});
   if (p.cp > 1 && c.system.runtime.distribute > Seconds(0)) {
     b.drive(Drive::distribute);
     b.elementwise("hand out the document", Part::hop, OpKind::elementwise, {}, 0);

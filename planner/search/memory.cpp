@@ -68,8 +68,8 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
   w.attention += retaining_weights(c, plan);
   const double vocab =
       std::ceil(static_cast<double>(c.model.vocab) * plan.cp / plan.ranks_per_stage()) * c.model.hidden;
-  const double kv_per_layer =
-      static_cast<double>(plan.in_flight) * kv_tokens_on_rank(c, plan) * kv_elements_per_token(c, plan);
+  const double kv_per_layer = static_cast<double>(plan.in_flight) * kv_tokens_on_rank(c, plan) *
+                              static_cast<double>(kv_elements_per_token(c, plan));
   const Bytes per_weight(bytes_per_element(c.precision.weights));
   const Bytes per_ffn_weight(bytes_per_element(c.precision.weights_of_ffn()));
   MemoryUse use;

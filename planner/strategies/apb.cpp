@@ -90,8 +90,9 @@ class Passing {
   }
 
   OpIndex gemm(const char* name, double k, double n) {
-    const OpIndex op = s_.b.gemm(name, Part::attention, s_.c.precision.weights, s_.c.precision.math, {});
-    s_.vary([&](int host) { return Shape(GemmShape{static_cast<double>(local_rows(host)), k, n, 1}); });
+    const OpIndex op =
+        s_.b.gemm(name, Part::attention, s_.c.precision.weights, s_.c.precision.math, GemmShape{});
+    s_.vary([&](int host) { return Shape(GemmShape{local_rows(host), count_of(k), count_of(n)}); });
     return op;
   }
 
@@ -101,8 +102,8 @@ class Passing {
     if (copies > Bytes(0)) {
       s_.b.elementwise("retaining input", Part::attention, OpKind::elementwise, {}, 1);
       s_.vary([&](int host) {
-        const auto n = static_cast<double>(local_rows(host));
-        return Shape(ElementwiseShape{n, q_width_ + kv_width_, n * copies.value});
+        const Count n = local_rows(host);
+        return Shape(ElementwiseShape{n, count_of(q_width_ + kv_width_), static_cast<double>(n) * copies});
       });
     }
     const OpIndex up = gemm("retaining up", q_width_ + kv_width_, width_);
@@ -129,7 +130,7 @@ class Passing {
         s_.b.elementwise("retaining activation", Part::attention, OpKind::elementwise, {}, 1);
     s_.vary([&](int host) {
       const auto n = static_cast<double>(local_rows(host));
-      return Shape(ElementwiseShape{n, width_, 2 * n * width_ * s_.act_bytes()});
+      return Shape(ElementwiseShape{count_of(n), count_of(width_), Bytes(2 * n * width_ * s_.act_bytes())});
     });
     for (int k = 0; s_.flow() && k < s_.p.cp; ++k) {
       const Region inner = region(slots_.inner, 0, local_rows(k), width_);
@@ -150,7 +151,7 @@ class Passing {
     const OpIndex op =
         s_.b.exchange("retaining all-reduce", Part::exchange, OpKind::all_reduce, {n, 1}, Bytes(0));
     s_.vary([&](int k) {
-      return Shape(ExchangeShape{static_cast<double>(local_rows(k)) * width_ * s_.act_bytes()});
+      return Shape(ExchangeShape{Bytes(static_cast<double>(local_rows(k)) * width_ * s_.act_bytes())});
     });
     for (int k = 0; s_.flow() && k < s_.p.cp; ++k) {
       const Region all = region(slots_.inner, 0, local_rows(k), width_);
@@ -168,8 +169,9 @@ class Passing {
     const double kept = static_cast<double>(requests_) * s_.p.passing;
     s_.vary([&](int host) {
       const auto n = static_cast<double>(local_rows(host));
-      return Shape(ElementwiseShape{n, kv_width_,
-                                    s_.heads.kv * 4.0 * (n + kept) + 2 * kept * kv_width_ * s_.kv_bytes()});
+      return Shape(
+          ElementwiseShape{count_of(n), count_of(kv_width_),
+                           Bytes(s_.heads.kv * 4.0 * (n + kept) + 2 * kept * kv_width_ * s_.kv_bytes())});
     });
     for (int k = 0; s_.flow() && k < s_.p.cp; ++k) {
       long long row = 0;

@@ -35,7 +35,7 @@ OpIndex send_prefix(ContextStep& s, int from) {
   const OpIndex op = s.b.hop("send prefix", Part::exchange, {s.p.cp, s.p.tpa}, from);
   s.vary([&](int k) {
     ExchangeShape shape;
-    if (k == from) shape.bytes = static_cast<double>(prefix_rows(s, k)) * width * s.kv_bytes();
+    if (k == from) shape.bytes = Bytes(static_cast<double>(prefix_rows(s, k)) * width * s.kv_bytes());
     return Shape(shape);
   });
   if (Dataflow* f = s.flow()) {
@@ -59,7 +59,9 @@ OpIndex concatenate(ContextStep& s, int rank, OpIndex received) {
   s.b.only({s.p.cp, s.p.tpa}, rank);
   const double n = static_cast<double>(prefix_rows(s, rank)), width = s.heads.kv_width();
   s.vary([&](int k) {
-    return Shape(k == rank ? ElementwiseShape{n, width, 2 * n * width * s.kv_bytes()} : ElementwiseShape{});
+    return Shape(k == rank
+                     ? ElementwiseShape{count_of(n), count_of(width), Bytes(2 * n * width * s.kv_bytes())}
+                     : ElementwiseShape{});
   });
   return op;
 }

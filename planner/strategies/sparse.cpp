@@ -12,43 +12,44 @@ namespace shardline {
 
 namespace {
 
-double triangle(double n) { return n * (n + 1) / 2; }
+Count triangle(Count n) { return n * (n + 1) / 2; }
 
 // Pairs of queries [cached, cached + fresh) that see at most `width` keys each.
-double pairs(const Request& r, double width) {
-  const auto from = static_cast<double>(r.cached), to = from + static_cast<double>(r.fresh);
-  const auto upto = [&](double n) {
-    return n <= width ? triangle(n) : triangle(width) + (n - width) * width;
-  };
+Count pairs(const Request& r, Count width) {
+  const Count from = r.cached, to = from + r.fresh;
+  const auto upto = [&](Count n) { return n <= width ? triangle(n) : triangle(width) + (n - width) * width; };
   return upto(to) - upto(from);
 }
 
-double width(const Plan& p) { return static_cast<double>(p.vertical) + p.slash; }
+Count width(const Plan& p) { return static_cast<Count>(p.vertical) + p.slash; }
 
 void attention(ContextStep& s) {
   const LocalHeads& h = s.heads;
-  AttendShape all;
+  AttendPrefillShape all;
+  all.family = h.family;
   all.q_heads = h.q;
   all.qk_dim = h.qk;
   all.v_dim = h.v;
-  all.kv_elements = h.kv_width();
-  AttendShape estimate = all;
+  all.kv_heads = h.kv;
+  AttendPrefillShape estimate = all;
   for (const Request& r : batch_requests(s.c, s.p)) {
-    const auto keys = static_cast<double>(r.cached + r.fresh);
-    const double last = std::min(static_cast<double>(s.p.estimate), static_cast<double>(r.fresh));
+    const Count keys = r.cached + r.fresh;
+    const Count last = std::min<Count>(s.p.estimate, r.fresh);
     all.pairs += pairs(r, width(s.p));
-    all.q_rows += static_cast<double>(r.fresh);
-    all.tiles += std::ceil(static_cast<double>(r.fresh) / kTileRows);
+    all.q_rows += r.fresh;
+    all.tiles += (r.fresh + kTileRows - 1) / kTileRows;
     all.kv_rows += keys;
     estimate.pairs += triangle(keys) - triangle(keys - last);
     estimate.q_rows += last;
-    estimate.tiles += std::ceil(last / kTileRows);
+    estimate.tiles += (last + kTileRows - 1) / kTileRows;
     estimate.kv_rows += keys;
   }
   s.b.attend("estimate", s.c.precision.kv, s.c.precision.math, estimate);
   // Scores in float32, written once, read for the columns and for the diagonals.
   s.b.elementwise("choose columns and diagonals", Part::attention, OpKind::elementwise,
-                  {estimate.q_rows, estimate.q_heads, 3 * 4 * estimate.pairs * estimate.q_heads}, 3);
+                  {estimate.q_rows, estimate.q_heads,
+                   Bytes(3 * 4 * static_cast<double>(estimate.pairs * estimate.q_heads))},
+                  3);
   s.b.attend("attend", s.c.precision.kv, s.c.precision.math, all);
 }
 
@@ -75,8 +76,8 @@ void lower(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, f
 double computed(const Case& c, const Plan& p) {
   double some = 0, exact = 0;
   for (const Request& r : c.requests) {
-    some += pairs(r, width(p));
-    exact += pairs(r, static_cast<double>(r.cached + r.fresh));
+    some += static_cast<double>(pairs(r, width(p)));
+    exact += static_cast<double>(pairs(r, r.cached + r.fresh));
   }
   return some / exact;
 }

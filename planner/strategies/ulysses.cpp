@@ -48,7 +48,8 @@ void attention(ContextStep& s) {
   const OpIndex to_heads =
       s.b.exchange("tokens to heads", Part::exchange, OpKind::all_to_all, {n, s.p.tpa}, Bytes(0));
   s.vary([&](int k) {
-    return Shape(ExchangeShape{own_rows(k) * (n - 1) * (q_width * s.act_bytes() + kv_width * s.kv_bytes())});
+    return Shape(
+        ExchangeShape{Bytes(own_rows(k) * (n - 1) * (q_width * s.act_bytes() + kv_width * s.kv_bytes()))});
   });
   if (f && cached > 0) {
     const SlotId kept = s.message("cached kv", cached, kv_width, s.kv_bytes());
@@ -95,7 +96,8 @@ void attention(ContextStep& s) {
   const OpIndex to_tokens =
       s.b.exchange("heads to tokens", Part::exchange, OpKind::all_to_all, {n, s.p.tpa}, Bytes(0));
   s.vary([&](int k) {
-    return Shape(ExchangeShape{(static_cast<double>(fresh) - own_rows(k)) * out_width * s.act_bytes()});
+    return Shape(
+        ExchangeShape{Bytes((static_cast<double>(fresh) - own_rows(k)) * out_width * s.act_bytes())});
   });
   for (int d = 0; f && d < n; ++d) {
     for (int k = 0; k < n; ++k) {

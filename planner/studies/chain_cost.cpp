@@ -40,26 +40,27 @@ class Layers {
   Seconds rest(long long tokens, long long prefix) {
     const Parts& p = parts(tokens);
     Op attend = p.attend;
-    AttendShape& a = attend.shape.attend;
-    const auto c = static_cast<double>(tokens), s = static_cast<double>(prefix);
-    a.pairs = a.rectangle ? c * s : c * (s - c) + c * (c + 1) / 2;
+    auto& a = std::get<AttendPrefillShape>(attend.shape);
+    const Count c = tokens, s = prefix;
+    a.pairs = a.all_pairs ? c * s : c * (s - c) + c * (c + 1) / 2;
     a.kv_rows = s;
     a.whole = tokens == prefix;
     // A rank of a chain has one interval of the sequence, one alone two.
-    if (chain_) a.tiles = static_cast<double>(query_tiles(Tokens{{0, prefix - tokens, prefix}}));
-    if (!a.rectangle) return p.rest + cost_.time(attend);
+    if (chain_) a.tiles = query_tiles(Tokens{{0, prefix - tokens, prefix}});
+    if (!a.all_pairs) return p.rest + cost_.time(attend);
     Op scores = p.scores;
-    scores.shape.elementwise.bytes *= s / c;
+    std::get<ElementwiseShape>(scores.shape).bytes *= static_cast<double>(s) / static_cast<double>(c);
     return p.rest + cost_.time(attend) + cost_.time(scores);
   }
   Seconds send(long long prefix) {
     if (send_.group.size == 1) return Seconds(0);
-    send_.shape.exchange.bytes = static_cast<double>(prefix) * row_bytes_;
+    std::get<ExchangeShape>(send_.shape).bytes = Bytes(static_cast<double>(prefix) * row_bytes_);
     return cost_.time(send_);
   }
   Seconds join(long long prefix) {
-    const double n = static_cast<double>(prefix), width = row_bytes_ / bytes_per_element(case_.precision.kv);
-    join_.shape.elementwise = {n, width, 2 * n * row_bytes_};
+    const double n = static_cast<double>(prefix);
+    const double width = row_bytes_ / bytes_per_element(case_.precision.kv);
+    join_.shape = ElementwiseShape{prefix, count_of(width), Bytes(2 * n * row_bytes_)};
     return cost_.time(join_);
   }
   Seconds tail() { return parts(1).tail; }
@@ -85,10 +86,10 @@ class Layers {
       for (OpIndex o = block.first; o < block.last; ++o) {
         const Op& op = schedule_.ops[o];
         if (op.kind == OpKind::launch) continue;
-        if (op.kind == OpKind::attend) {
+        if (op.kind == OpKind::attend_prefill) {
           p.attend = op;
           before = false;
-          if (op.shape.attend.rectangle) p.scores = schedule_.ops[++o];
+          if (shape<AttendPrefillShape>(op).all_pairs) p.scores = schedule_.ops[++o];
         } else if (head) {
           p.tail += cost_.time(op);
         } else {

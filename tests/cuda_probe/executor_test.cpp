@@ -169,7 +169,7 @@ TEST(Executor, AttendOfHalvesMergesToTheWhole) {
     const auto& keys = halves[static_cast<std::size_t>(i)];
     std::vector<View<double>> v{q.block(0, 0, 10, 4), kv.block(keys.begin, 0, keys.size(), 6),
                                 out.block(0, 2 * i, 10, 2), lse.block(0, i, 10, 1)};
-    EXPECT_EQ(attend<double>(a, {halves.data(), 1}, {&keys, 1}, 0.5, v),
+    EXPECT_EQ(attend<double>(a, {halves.data(), 1}, {&keys, 1}, 0.5, v).pairs,
               causal_pairs({halves.data(), 1}, {&keys, 1}));
   }
   for (Eigen::Index row = 0; row < 10; ++row) {
@@ -214,7 +214,7 @@ TEST(Executor, FaultsNameOpRankAndRegion) {
 
 TEST(Executor, ChargesAndCoverageAreLocated) {
   Made m = testing::one_rank();
-  m.schedule.ops[0].shape.attend.pairs = 59;
+  std::get<AttendDecodeShape>(m.schedule.ops[0].shape).pairs = 59;
   Check c = check(m.schedule, m.problem);
   EXPECT_EQ(lines(c.faults), "op 0 'attend', rank 0: 60 pairs executed, 59 charged\n");
   EXPECT_LE(c.max_error_double, 1e-12);

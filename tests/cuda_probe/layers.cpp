@@ -51,9 +51,8 @@ struct Layer {
   }
   void gemm(const char* name, Region input, SlotId weight, SlotId output) {
     const Region w = all(weight);
-    const GemmShape shape{static_cast<double>(input.rows), static_cast<double>(w.rows),
-                          static_cast<double>(w.columns), 1};
-    act(b.gemm(name, Part::ffn, Dtype::bf16, Dtype::bf16, shape), Function::gemm, {input, w, all(output)});
+    act(b.gemm(name, Part::ffn, Dtype::bf16, Dtype::bf16, GemmShape{input.rows, w.rows, w.columns}),
+        Function::gemm, {input, w, all(output)});
   }
   void all_reduce(SlotId s) {
     const Region r = all(s);
@@ -149,7 +148,7 @@ Made tensor_layer() {
   const SlotId lse = l.slot("lse", 9, 2, kLseBytes), sum = l.slot("attention_sum", 9, 12);
   l.elementwise("norm", Function::rms_norm, {l.all(x), l.all(normed)});
   l.gemm("qkv", l.all(normed), qkv_weight, qkv);
-  const AttendShape shape{2, 4, 4, causal_pairs(tokens, tokens), 9, 8, 9, 0};
+  const AttendDecodeShape shape{CacheRows::heads, 2, 1, 4, 4, causal_pairs(tokens, tokens), 9, 9};
   const OpIndex op = l.b.attend("attend", Dtype::bf16, Dtype::bf16, shape);
   const TokensId list = l.f.tokens(tokens);
   for (int r = 0; r < kRanks; ++r) {
@@ -195,11 +194,11 @@ Made latent_decode() {
   }
   const SlotId partial = l.slot("partial", 2, 20), partial_lse = l.slot("partial_lse", 2, 4, kLseBytes);
   std::vector<Shape> shapes;
-  for (const Tokens& keys : shards) {
-    const auto cached = static_cast<double>(rows(keys));
-    shapes.emplace_back(AttendShape{4, 7, 5, causal_pairs(tokens, keys), cached, 7, 2, 0});
-  }
-  const OpIndex attend = l.b.attend("attend", Dtype::bf16, Dtype::bf16, shapes[0].attend);
+  for (const Tokens& keys : shards)
+    shapes.emplace_back(
+        AttendDecodeShape{CacheRows::latent, 4, 1, 7, 5, causal_pairs(tokens, keys), rows(keys), 2});
+  const OpIndex attend =
+      l.b.attend("attend", Dtype::bf16, Dtype::bf16, std::get<AttendDecodeShape>(shapes[0]));
   l.b.vary(shapes);
   for (int r = 0; r < kRanks; ++r) {
     const Action a{r, Function::attend, 0, 0, l.f.tokens(tokens), l.f.tokens(shards[r]), 4, 7, 5, 0};
@@ -231,7 +230,8 @@ Made latent_decode() {
                        l.all(merged_lse)});
   }
   const SlotId values = l.slot("values", 2, 6), sum = l.slot("attention_sum", 2, 12);
-  const OpIndex up = l.b.gemm("value_up", Part::out_proj, Dtype::bf16, Dtype::bf16, {2, 10, 3, 1});
+  const OpIndex up =
+      l.b.gemm("value_up", Part::out_proj, Dtype::bf16, Dtype::bf16, BatchedGemmShape{2, 5, 3, 2, 1});
   l.act(up, Function::gemm_per_head, {l.all(merged), l.all(value_up), l.all(values)}, 2);
   l.gemm("out", l.all(values), out_weight, sum);
   l.scatter_and_gather(sum);

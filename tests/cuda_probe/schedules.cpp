@@ -74,17 +74,18 @@ struct Attention {
     for (int r = 0; r < n; ++r) {
       const Tokens& qs = tokens[static_cast<std::size_t>(from_q(r))];
       const Tokens& ks = tokens[static_cast<std::size_t>(from_k(r))];
-      AttendShape a;
+      AttendDecodeShape a;
       a.q_heads = problem.q_heads;
+      a.kv_heads = problem.kv_heads;
       a.qk_dim = problem.qk_dim;
       a.v_dim = problem.v_dim;
       a.pairs = causal_pairs(qs, ks);
-      a.kv_rows = static_cast<double>(real_rows(ks));
-      a.kv_elements = static_cast<double>(kv);
-      a.q_rows = static_cast<double>(real_rows(qs));
+      a.kv_rows = real_rows(ks);
+      a.q_rows = real_rows(qs);
       shapes.emplace_back(a);
     }
-    const OpIndex op = b.attend("attend", Dtype::bf16, Dtype::bf16, shapes.front().attend);
+    const OpIndex op =
+        b.attend("attend", Dtype::bf16, Dtype::bf16, std::get<AttendDecodeShape>(shapes.front()));
     b.vary(shapes);
     for (int r = 0; r < n; ++r) {
       Action a;
@@ -138,7 +139,7 @@ struct Attention {
   Shards& tokens;
   int n;
   std::int64_t row_count = 0, q = 0, kv = 0, o = 0;
-  SlotId query = 0, own = 0, output = 0, lse = 0;
+  SlotId query, own, output, lse;
   std::vector<TokensId> lists;
 };
 
@@ -178,7 +179,7 @@ Made ring_pass_kv(const std::string& name, Shards shards, std::vector<std::int64
   const SlotId buffers[] = {a.slot("kv_a", a.kv, kBytes), a.slot("kv_b", a.kv, kBytes)};
   std::vector<std::pair<SlotId, SlotId>> partials;
   std::vector<OpIndex> attends;
-  OpIndex sent = 0;
+  OpIndex sent;
   for (int step = 0; step < n; ++step) {
     const SlotId here = step == 0 ? a.own : buffers[(step - 1) % 2];
     // The next block is on its way while this one is attended to.
@@ -258,14 +259,11 @@ Made gather_kv() {
   Tokens keys = shards[0];
   keys.insert(keys.end(), shards[1].begin(), shards[1].end());
   const TokensId all_keys = a.f.tokens(keys);
-  const double pairs[] = {causal_pairs(shards[0], keys), causal_pairs(shards[1], keys)};
   std::vector<Shape> shapes;
-  for (int r = 0; r < 2; ++r) {
-    AttendShape shape{4, 8, 6, pairs[r], 13, static_cast<double>(a.kv), 0, 0};
-    shape.q_rows = static_cast<double>(real_rows(shards[static_cast<std::size_t>(r)]));
-    shapes.emplace_back(shape);
-  }
-  const OpIndex attend = b.attend("attend", Dtype::bf16, Dtype::bf16, shapes[0].attend);
+  for (const Tokens& own : shards)
+    shapes.emplace_back(
+        AttendDecodeShape{CacheRows::heads, 4, 2, 8, 6, causal_pairs(own, keys), 13, real_rows(own)});
+  const OpIndex attend = b.attend("attend", Dtype::bf16, Dtype::bf16, std::get<AttendDecodeShape>(shapes[0]));
   b.vary(shapes);
   for (int r = 0; r < 2; ++r) {
     Action act{r, Function::attend, 0, 0, a.lists[static_cast<std::size_t>(r)], all_keys, 4, 8, 6, 2};

@@ -11,7 +11,8 @@ namespace shardline {
 namespace {
 
 using testing::catalog_system, testing::decode_op, testing::elementwise_op, testing::exchange_op,
-    testing::gemm_op, testing::mla_decode_op, testing::prefill_op, testing::whole_sequences;
+    testing::gemm_op, testing::mla_decode_op, testing::mla_sequences, testing::prefill_op,
+    testing::whole_sequences;
 
 struct Row {
   const char* what;
@@ -25,8 +26,8 @@ void expect_bases(const System& s, const std::vector<Row>& rows) {
     EXPECT_EQ(to_string(m.price(row.op).basis), to_string(row.basis)) << s.name << ": " << row.what;
 }
 
-Op with_cached(double rows, double cached) {
-  AttendShape a = whole_sequences(1, rows, 32, 8, 128, 128);
+Op with_cached(Count rows, Count cached) {
+  AttendPrefillShape a = whole_sequences(1, rows, 32, 8, 128, 128);
   a.pairs += rows * cached;
   a.kv_rows += cached;
   a.whole = cached == 0;
@@ -38,34 +39,36 @@ TEST(CalibratedCost, BasisOfComputation) {
   expect_bases(
       catalog_system("h100-hgx"),
       {
-          {"a measured GEMM", gemm_op({64, 4096, 4096, 1}, kBf16, kBf16), Basis::measured},
-          {"the largest m", gemm_op({32768, 4096, 4096, 1}, kBf16, kBf16), Basis::measured},
-          {"more rows", gemm_op({33000, 4096, 4096, 1}, kBf16, kBf16), Basis::extrapolated},
-          {"a wider one", gemm_op({64, 4096, 70000, 1}, kBf16, kBf16), Basis::extrapolated},
-          {"a narrow one", gemm_op({64, 4096, 16, 1}, kBf16, kBf16), Basis::extrapolated},
-          {"FP4 weights", gemm_op({64, 4096, 4096, 1}, kFp4, kFp8), Basis::extrapolated},
-          {"FP8 weights, BF16 arithmetic", gemm_op({64, 4096, 4096, 1}, kFp8, kBf16), Basis::extrapolated},
-          {"no rows", gemm_op({0, 4096, 4096, 1}, kBf16, kBf16), Basis::none},
+          {"a measured GEMM", gemm_op({64, 4096, 4096}, kBf16, kBf16), Basis::measured},
+          {"the largest m", gemm_op({32768, 4096, 4096}, kBf16, kBf16), Basis::measured},
+          {"more rows", gemm_op({33000, 4096, 4096}, kBf16, kBf16), Basis::extrapolated},
+          {"a wider one", gemm_op({64, 4096, 70000}, kBf16, kBf16), Basis::extrapolated},
+          {"a narrow one", gemm_op({64, 4096, 16}, kBf16, kBf16), Basis::extrapolated},
+          {"FP4 weights", gemm_op({64, 4096, 4096}, kFp4, kFp8), Basis::extrapolated},
+          {"FP8 weights, BF16 arithmetic", gemm_op({64, 4096, 4096}, kFp8, kBf16), Basis::extrapolated},
+          {"no rows", gemm_op({0, 4096, 4096}, kBf16, kBf16), Basis::none},
           {"decode at 128K", decode_op(8, 131'072, 32, 8, 128, kFp8), Basis::measured},
-          {"decode at 1M", decode_op(8, 1e6, 32, 8, 128, kFp8), Basis::extrapolated},
+          {"decode at 1M", decode_op(8, 1'000'000, 32, 8, 128, kFp8), Basis::extrapolated},
           {"an FP4 cache", decode_op(8, 10'000, 32, 8, 128, kFp4), Basis::extrapolated},
           {"40 query heads per KV head", decode_op(8, 10'000, 40, 1, 128, kBf16), Basis::assumed},
           {"heads of width 100", decode_op(8, 10'000, 32, 8, 100, kBf16), Basis::measured},
           {"heads of width 32", decode_op(8, 10'000, 32, 8, 32, kBf16), Basis::extrapolated},
           {"MLA at 128K", mla_decode_op(8, 131'072, 16, kBf16), Basis::measured},
-          {"MLA at 1M", mla_decode_op(8, 1e6, 16, kBf16), Basis::extrapolated},
+          {"MLA at 1M", mla_decode_op(8, 1'000'000, 16, kBf16), Basis::extrapolated},
           {"whole sequences", with_cached(8192, 0), Basis::measured},
           {"a cached prefix", with_cached(4096, 4096), Basis::fitted},
           {"a long prefix", with_cached(4096, 100'000), Basis::extrapolated},
           {"long sequences", with_cached(40'000, 0), Basis::extrapolated},
-          {"a kernel of its own", elementwise_op({64, 4096, 1e6}), Basis::fitted},
+          {"a kernel of its own", elementwise_op({64, 4096, Bytes(1e6)}), Basis::fitted},
       });
-  // Latent attention of other widths has no form.
+  // The forms of latent attention are of the widths that were measured.
   expect_bases(
       catalog_system("h100-hgx"),
-      {{"192 and 96", prefill_op(whole_sequences(1, 4096, 16, 16, 192, 96), kBf16, kBf16), Basis::assumed},
-       {"192 and 128", prefill_op(whole_sequences(1, 4096, 16, 16, 192, 128), kBf16, kBf16),
-        Basis::measured}});
+      {{"192 and 96", prefill_op(mla_sequences(1, 4096, 16, 192, 96), kBf16, kBf16), Basis::extrapolated},
+       {"256 and 256", prefill_op(mla_sequences(1, 4096, 16, 256, 256), kBf16, kBf16), Basis::extrapolated},
+       {"192 and 128", prefill_op(mla_sequences(1, 4096, 16), kBf16, kBf16), Basis::measured},
+       {"rank 256", mla_decode_op(8, 10'000, 16, kBf16, 256), Basis::extrapolated},
+       {"rank 512", mla_decode_op(8, 10'000, 16, kBf16), Basis::measured}});
   expect_bases(
       catalog_system("a100-sxm"),
       {{"experts without a gate", testing::experts_op(true, {8, 64, 4096, 2048, 2}, 64, 8, kBf16, kBf16),
@@ -89,7 +92,7 @@ TEST(CalibratedCost, BasisOfCommunication) {
 
 TEST(CalibratedCost, BasisWithoutACalibrationOrAgainstItIsAssumed) {
   System plain = testing::by_parameters(catalog_system("h100-hgx"));
-  const Op gemm = gemm_op({64, 4096, 4096, 1}, Dtype::bf16, Dtype::bf16);
+  const Op gemm = gemm_op({64, 4096, 4096}, Dtype::bf16, Dtype::bf16);
   expect_bases(plain, {{"no calibration", gemm, Basis::assumed}});
   // A pinned algorithm is one that fits do not tell apart.
   const System s = catalog_system("h100-hgx");
@@ -106,8 +109,8 @@ TEST(CalibratedCost, LikeAnotherSystemTakesItsFitsAndOwnPeaks) {
     const System s = catalog_system(name), from = catalog_system("gb200-nvl72");
     CostModel own(s), other(from);
     std::size_t unlike = 0;
-    for (const double rows : {1.0, 300.0, 8192.0}) {
-      const Op op = gemm_op({rows, 7168, 4096, 1}, Dtype::fp4, Dtype::fp4);
+    for (const Count rows : {1, 300, 8192}) {
+      const Op op = gemm_op({rows, 7168, 4096}, Dtype::fp4, Dtype::fp4);
       EXPECT_EQ(own.price(op).basis, Basis::extrapolated);
       unlike += own.time(op) != other.time(op) ? 1 : 0;
       // The form with the lender's parameters and the borrower's peaks.
@@ -116,12 +119,12 @@ TEST(CalibratedCost, LikeAnotherSystemTakesItsFitsAndOwnPeaks) {
         FormContext context;
         ASSERT_TRUE(f.form->context(f.words, s, context));
         EXPECT_EQ(context.flops, s.device.peak[static_cast<std::size_t>(Dtype::fp4)].value);
-        const double x[] = {rows, 4096, 7168};
+        const double x[] = {static_cast<double>(rows), 4096, 7168};
         EXPECT_NEAR(own.time(op).value / predict(*f.form, context, f.parameters, f.correction, x), 1, 1e-12);
       }
     }
     EXPECT_GE(unlike, 2u);
-    EXPECT_EQ(own.price(elementwise_op({64, 4096, 0})).basis, Basis::extrapolated);
+    EXPECT_EQ(own.price(elementwise_op({64, 4096, Bytes(0)})).basis, Basis::extrapolated);
     EXPECT_EQ(own.price(exchange_op(OpKind::all_gather, {4, 1}, 1e5)).basis, Basis::extrapolated);
   }
 }
@@ -134,8 +137,8 @@ TEST(CalibratedCost, LikeAnotherSystemWithItsPeaksIsThatSystem) {
   const System same = parse_system("t.yaml", text, testing::system_catalog());
   CostModel a(from), b(same);
   for (const Op& op :
-       {gemm_op({64, 4096, 4096, 1}, Dtype::fp8, Dtype::fp8), decode_op(8, 100'000, 32, 8, 128, Dtype::bf16),
-        exchange_op(OpKind::all_reduce, {8, 1}, 1e6), elementwise_op({64, 4096, 1e6})}) {
+       {gemm_op({64, 4096, 4096}, Dtype::fp8, Dtype::fp8), decode_op(8, 100'000, 32, 8, 128, Dtype::bf16),
+        exchange_op(OpKind::all_reduce, {8, 1}, 1e6), elementwise_op({64, 4096, Bytes(1e6)})}) {
     EXPECT_EQ(a.time(op), b.time(op));
     EXPECT_NE(a.price(op).basis, Basis::extrapolated);
     EXPECT_EQ(b.price(op).basis, Basis::extrapolated);

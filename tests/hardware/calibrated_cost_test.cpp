@@ -12,9 +12,9 @@
 namespace shardline {
 namespace {
 
-using testing::catalog_system, testing::decode_op, testing::elementwise_op, testing::exchange_op,
-    testing::experts_op, testing::gemm_op, testing::mla_decode_op, testing::prefill_op, testing::routed_op,
-    testing::whole_sequences;
+using testing::batched_op, testing::catalog_system, testing::decode_op, testing::elementwise_op,
+    testing::exchange_op, testing::experts_op, testing::gemm_op, testing::mla_decode_op,
+    testing::mla_sequences, testing::prefill_op, testing::routed_op, testing::whole_sequences;
 
 const System& system_named(const std::string& name) {
   static std::map<std::string, System> all;
@@ -59,10 +59,10 @@ void expect_price(const System& s, const Op& op, double seconds, Basis basis, do
 TEST(CalibratedCost, H51GemmsCostWhatTheirFitSays) {
   const System& h100 = system_named("h100-hgx");
   const System& gb200 = system_named("gb200-nvl72");
-  for (const double m : {1.0, 48.0, 500.0, 8192.0}) {
+  for (const Count m : {1, 48, 500, 8192}) {
     SCOPED_TRACE(m);
-    const GemmShape s{m, 4096, 7168, 1};
-    const std::vector<double> x{m, 7168, 4096};
+    const GemmShape s{m, 4096, 7168};
+    const std::vector<double> x{static_cast<double>(m), 7168, 4096};
     expect_price(h100, gemm_op(s, Dtype::bf16, Dtype::bf16), fitted(h100, "gemm", {"bf16", "torch_flow"}, x),
                  Basis::measured);
     expect_price(h100, gemm_op(s, Dtype::fp8, Dtype::fp8), fitted(h100, "gemm", {"fp8", "torch_flow"}, x),
@@ -70,8 +70,11 @@ TEST(CalibratedCost, H51GemmsCostWhatTheirFitSays) {
     expect_price(gb200, gemm_op(s, Dtype::fp4, Dtype::fp4), fitted(gb200, "gemm", {"nvfp4", "torch_flow"}, x),
                  Basis::measured);
   }
-  // 16 matrices side by side are one as wide as all of them.
-  expect_price(h100, gemm_op({16 * 32.0, 256, 192, 16}, Dtype::bf16, Dtype::bf16),
+  // Where no kernel of several matrices was measured, 16 side by side are one as wide as all of them.
+  System bare = h100;
+  std::erase_if(bare.calibration.fits,
+                [](const KernelFit& f) { return f.form->family == std::string_view("mla_bmm"); });
+  expect_price(bare, batched_op({32, 256, 192, 16, 1}, Dtype::bf16, Dtype::bf16),
                fitted(h100, "gemm", {"bf16", "torch_flow"}, {32, 16 * 192.0, 256}), Basis::measured);
 }
 
@@ -80,24 +83,25 @@ TEST(CalibratedCost, H51LaunchesCountAsT0) {
   const double one = fitted(h100, "gemm", {"bf16", "torch_flow"}, {8, 7168, 4096});
   const double t0 = parameter(h100, "gemm", {"bf16", "torch_flow"}, "t0") * 1e-6;
   for (const double launches : {0.25, 1.0, 3.0})
-    expect_price(h100, gemm_op({8, 4096, 7168, 1}, Dtype::bf16, Dtype::bf16, launches),
+    expect_price(h100, gemm_op({8, 4096, 7168}, Dtype::bf16, Dtype::bf16, launches),
                  one + (launches - 1) * t0, Basis::measured);
   // Without a launch it is part of another kernel: its work and bytes at the fit's rates.
   const double rate = parameter(h100, "gemm", {"bf16", "torch_flow"}, "e_memory");
-  expect_price(h100, gemm_op({8, 4096, 7168, 1}, Dtype::bf16, Dtype::bf16, 0),
+  expect_price(h100, gemm_op({8, 4096, 7168}, Dtype::bf16, Dtype::bf16, 0),
                2.0 * 4096 * 7168 / (rate * h100.device.memory_bandwidth.value), Basis::fitted);
   // A part of a kernel that signals each of its parts costs its share of it.
   Op part = decode_op(4, 30'000, 32, 8, 128, Dtype::bf16, 0);
-  part.shape.attend.kernel_rows = 16;
-  part.shape.attend.chunks = 4;
+  auto& of_kernel = std::get<AttendDecodeShape>(part.shape);
+  of_kernel.kernel_rows = 16;
+  of_kernel.kernel_parts = 4;
   const double kernel =
       fitted(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, {16, 30'000, 32, 8, 128, 0});
   const double launch = parameter(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, "t0") * 1e-6;
   expect_price(h100, part, (kernel - launch) / 4, Basis::measured);
   // Attention of one query head per KV head is another kernel, with a launch of its own.
-  for (const double heads_kv : {8.0, 32.0}) {
-    const double whole =
-        fitted(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, {4, 30'000, 32, heads_kv, 128, 0});
+  for (const Count heads_kv : {8, 32}) {
+    const double whole = fitted(h100, "attention_decode", {"bf16", "bf16", "torch_flow"},
+                                {4, 30'000, 32, static_cast<double>(heads_kv), 128, 0});
     const char* name = heads_kv == 32 ? "t0_mha" : "t0";
     const double own = parameter(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, name) * 1e-6;
     expect_price(h100, decode_op(4, 30'000, 32, heads_kv, 128, Dtype::bf16, 0), whole - own, Basis::measured);
@@ -107,18 +111,18 @@ TEST(CalibratedCost, H51LaunchesCountAsT0) {
 
 TEST(CalibratedCost, H51AbsorbProductsHaveAForm) {
   const System& h200 = system_named("h200-hgx");
-  for (const double tokens : {1.0, 64.0, 1000.0}) {
-    const double heads = 32;
-    expect_price(h200, gemm_op({tokens * heads, 128, 512, heads}, Dtype::bf16, Dtype::bf16, 1, Part::qkv),
-                 fitted(h200, "mla_bmm", {"mla_gen_pre", "bf16"}, {tokens, heads}), Basis::measured);
-    expect_price(h200, gemm_op({tokens * heads, 512, 128, heads}, Dtype::fp8, Dtype::fp8, 1, Part::attention),
-                 fitted(h200, "mla_bmm", {"mla_gen_post", "fp8"}, {tokens, heads}), Basis::measured);
+  for (const Count tokens : {1, 64, 1000}) {
+    const std::vector<double> x{static_cast<double>(tokens), 32};
+    expect_price(h200, batched_op({tokens, 128, 512, 32, 1}, Dtype::bf16, Dtype::bf16),
+                 fitted(h200, "mla_bmm", {"mla_gen_pre", "bf16"}, x), Basis::measured);
+    expect_price(h200, batched_op({tokens, 512, 128, 32, 1}, Dtype::fp8, Dtype::fp8),
+                 fitted(h200, "mla_bmm", {"mla_gen_post", "fp8"}, x), Basis::measured);
   }
   // Weights of a type that was not measured with this arithmetic.
   CostModel m(h200);
   for (const auto& [weights, math] : {std::pair(Dtype::fp8, Dtype::bf16), std::pair(Dtype::fp4, Dtype::bf16),
                                       std::pair(Dtype::bf16, Dtype::fp8)}) {
-    const Op op = gemm_op({64 * 32.0, 128, 512, 32}, weights, math, 1, Part::qkv);
+    const Op op = batched_op({64, 128, 512, 32, 1}, weights, math);
     EXPECT_EQ(m.price(op).basis, Basis::extrapolated);
   }
 }
@@ -126,17 +130,16 @@ TEST(CalibratedCost, H51AbsorbProductsHaveAForm) {
 TEST(CalibratedCost, H52DecodeAttentionCostsWhatItsFitSays) {
   for (const char* name : {"h100-hgx", "h200-hgx", "gb200-nvl72"}) {
     const System& s = system_named(name);
-    for (const double batch : {1.0, 16.0, 256.0}) {
-      expect_price(
-          s, decode_op(batch, 8000, 32, 4, 128, Dtype::bf16),
-          fitted(s, "attention_decode", {"bf16", "bf16", "torch_flow"}, {batch, 8000, 32, 4, 128, 0}),
-          Basis::measured);
+    for (const Count batch : {1, 16, 256}) {
+      const auto b = static_cast<double>(batch);
+      expect_price(s, decode_op(batch, 8000, 32, 4, 128, Dtype::bf16),
+                   fitted(s, "attention_decode", {"bf16", "bf16", "torch_flow"}, {b, 8000, 32, 4, 128, 0}),
+                   Basis::measured);
       expect_price(s, decode_op(batch, 8000, 32, 4, 128, Dtype::fp8),
-                   fitted(s, "attention_decode", {"bf16", "fp8", "torch_flow"}, {batch, 8000, 32, 4, 128, 0}),
+                   fitted(s, "attention_decode", {"bf16", "fp8", "torch_flow"}, {b, 8000, 32, 4, 128, 0}),
                    Basis::measured);
       expect_price(s, mla_decode_op(batch, 30'000, 16, Dtype::fp8),
-                   fitted(s, "mla_decode", {"kernel", "bf16", "fp8", ""}, {batch, 30'000, 16}),
-                   Basis::measured);
+                   fitted(s, "mla_decode", {"kernel", "bf16", "fp8", ""}, {b, 30'000, 16}), Basis::measured);
     }
   }
 }
@@ -145,7 +148,7 @@ TEST(CalibratedCost, H52QueriesOfSomeRequestsSeeTheirOwnKeys) {
   // Ring decode: the queries of 2 of 8 requests visit a rank that holds 1000 tokens of each.
   const System& s = system_named("h100-hgx");
   Op op = decode_op(2, 1000, 32, 4, 128, Dtype::bf16);
-  op.shape.attend.kv_rows = 8 * 1000;
+  std::get<AttendDecodeShape>(op.shape).kv_rows = 8 * 1000;
   expect_price(s, op, fitted(s, "attention_decode", {"bf16", "bf16", "torch_flow"}, {2, 1000, 32, 4, 128, 0}),
                Basis::measured);
 }
@@ -155,24 +158,24 @@ TEST(CalibratedCost, H53PrefillCostsWhatItsFitSays) {
   constexpr double kCounting = 0.01;
   for (const char* name : {"h100-hgx", "gb200-nvl72"}) {
     const System& s = system_named(name);
-    for (const double rows : {512.0, 2048.0, 16384.0}) {
+    for (const Count rows : {512, 2048, 16384}) {
       SCOPED_TRACE(rows);
-      expect_price(
-          s, prefill_op(whole_sequences(2, rows, 32, 8, 128, 128), Dtype::bf16, Dtype::bf16),
-          fitted(s, "attention_prefill", {"bf16", "bf16", "torch_flow"}, {2, rows, 0, 32, 8, 128, 0}),
-          Basis::measured, kCounting);
-      expect_price(s, prefill_op(whole_sequences(2, rows, 16, 16, 192, 128), Dtype::bf16, Dtype::bf16),
-                   fitted(s, "mla_prefill", {"kernel", "bf16", "bf16", ""}, {2, rows, 16}), Basis::measured,
+      const auto n = static_cast<double>(rows);
+      expect_price(s, prefill_op(whole_sequences(2, rows, 32, 8, 128, 128), Dtype::bf16, Dtype::bf16),
+                   fitted(s, "attention_prefill", {"bf16", "bf16", "torch_flow"}, {2, n, 0, 32, 8, 128, 0}),
+                   Basis::measured, kCounting);
+      expect_price(s, prefill_op(mla_sequences(2, rows, 16), Dtype::bf16, Dtype::bf16),
+                   fitted(s, "mla_prefill", {"kernel", "bf16", "bf16", ""}, {2, n, 16}), Basis::measured,
                    kCounting);
     }
   }
 }
 
 // Balanced routing: `tokens` x `topk` pairs over `ep` ranks.
-Op balanced(bool up, double tokens, double topk, double experts, double ep, double hidden, double inner,
+Op balanced(bool up, Count tokens, Count topk, Count experts, Count ep, Count hidden, Count inner,
             Dtype type) {
-  const double held = experts / ep, pairs = tokens * topk / ep;
-  return experts_op(up, {held, tokens, hidden, inner, 3}, pairs, std::min(held, pairs), type, type);
+  const double held = double(experts) / double(ep), pairs = double(tokens * topk) / double(ep);
+  return experts_op(up, {experts / ep, tokens, hidden, inner, 3}, pairs, std::min(held, pairs), type, type);
 }
 
 TEST(CalibratedCost, H54ExpertsShareTheTimeOfTheirWholeLayer) {
@@ -189,12 +192,12 @@ TEST(CalibratedCost, H54ExpertsShareTheTimeOfTheirWholeLayer) {
   for (const Row& row : rows) {
     const System& s = system_named(row.system);
     CostModel m(s);
-    for (const double tokens : {8.0, 256.0, 4096.0}) {
+    for (const Count tokens : {8, 256, 4096}) {
       SCOPED_TRACE(tokens);
       double fastest = HUGE_VAL;
       for (const auto& [kernel, type] : row.kernels)
-        fastest = std::min(fastest,
-                           fitted(s, "moe", {kernel, type, "balanced"}, {tokens, 7168, 2048, 8, 256, 1, 8}));
+        fastest = std::min(fastest, fitted(s, "moe", {kernel, type, "balanced"},
+                                           {double(tokens), 7168, 2048, 8, 256, 1, 8}));
       const Op up = balanced(true, tokens, 8, 256, 8, 7168, 2048, row.type),
                down = balanced(false, tokens, 8, 256, 8, 7168, 2048, row.type);
       EXPECT_NEAR((m.time(up) + m.time(down)).value / fastest, 1, 1e-12);
@@ -235,14 +238,14 @@ TEST(CalibratedCost, H55KernelsOfDispatchAlsoGatherFewTokens) {
   const System& s = system_named("gb200-nvl72");
   const double n = 16, tokens = 4, width = 2048;
   ExchangeShape shape;
-  shape.bytes = tokens * width * 2;
+  shape.bytes = Bytes(tokens * width * 2);
   shape.rows = tokens;
   const double kernel =
       fitted(s, "alltoall", {"trtllm_nvlink_two_sided", "dispatch", "bf16"}, {n, 1, tokens, width, n, n, 0});
   expect_price(s, exchange_op(OpKind::all_gather, {16, 1}, shape), kernel, Basis::fitted);
   // Without rows there is nothing for them to handle.
-  const Op plain = exchange_op(OpKind::all_gather, {16, 1}, shape.bytes);
-  expect_price(s, plain, fitted(s, "nccl", {"all_gather"}, {n, shape.bytes * n}), Basis::extrapolated);
+  const Op plain = exchange_op(OpKind::all_gather, {16, 1}, shape.bytes.value);
+  expect_price(s, plain, fitted(s, "nccl", {"all_gather"}, {n, shape.bytes.value * n}), Basis::extrapolated);
 }
 
 /// Dispatch (with preparation) and combine of each implementation that a system has fits of.
@@ -306,12 +309,12 @@ TEST(CalibratedCost, H56ElementwiseKernelsCostALaunchAndTheirBytes) {
   const double kernel = fitted(s, "gemm", {"bf16", "torch_flow"}, {1, 64, 64});
   const double rate = 3.35e12 * parameter(s, "gemm", {"bf16", "torch_flow"}, "e_memory");
   for (const OpKind kind : {OpKind::elementwise, OpKind::merge, OpKind::compress}) {
-    expect_price(s, elementwise_op({64, 8192, 0}, 1, Within::own, kind), kernel, Basis::fitted);
-    expect_price(s, elementwise_op({64, 8192, 3e6}, 2, Within::own, kind), 2 * kernel + 3e6 / rate,
+    expect_price(s, elementwise_op({64, 8192, Bytes(0)}, 1, Within::own, kind), kernel, Basis::fitted);
+    expect_price(s, elementwise_op({64, 8192, Bytes(3e6)}, 2, Within::own, kind), 2 * kernel + 3e6 / rate,
                  Basis::fitted);
   }
   CostModel m(s);
-  EXPECT_EQ(m.price(elementwise_op({64, 8192, 0}, 0)).basis, Basis::none);
+  EXPECT_EQ(m.price(elementwise_op({64, 8192, Bytes(0)}, 0)).basis, Basis::none);
 }
 
 TEST(CalibratedCost, H56KernelsThatHoldAnElementwiseOpPayForIt) {
@@ -331,7 +334,7 @@ TEST(CalibratedCost, H56KernelsThatHoldAnElementwiseOpPayForIt) {
   };
   for (const Row& row : rows) {
     CostModel m(system_named(row.system));
-    const auto op = [](Within w) { return elementwise_op({64, 8192, 1e6}, 1, w); };
+    const auto op = [](Within w) { return elementwise_op({64, 8192, Bytes(1e6)}, 1, w); };
     for (const Within w : row.held) {
       EXPECT_EQ(m.time(op(w)), Seconds(0)) << row.system << " " << static_cast<int>(w);
       EXPECT_EQ(m.price(op(w)).basis, Basis::none);
@@ -343,7 +346,52 @@ TEST(CalibratedCost, H56KernelsThatHoldAnElementwiseOpPayForIt) {
   // Without a calibration every one is a kernel.
   CostModel m(testing::by_parameters(system_named("gb200-nvl72")));
   for (int w = 0; w <= static_cast<int>(Within::experts); ++w)
-    EXPECT_GE(m.time(elementwise_op({64, 8192, 0}, 1, static_cast<Within>(w))), microseconds(2));
+    EXPECT_GE(m.time(elementwise_op({64, 8192, Bytes(0)}, 1, static_cast<Within>(w))), microseconds(2));
+}
+
+// Latent attention of other widths than those that kernels were measured with: by the same forms, and dearer
+// the wider it is.
+TEST(CalibratedCost, H59OtherWidthsOfLatentAttentionArePricedByItsForms) {
+  struct Wide {
+    Op op;
+    bool measured;
+  };
+  const auto expect_rising = [](const char* system, const char* family, const std::vector<Wide>& ops) {
+    SCOPED_TRACE(family);
+    CostModel m(system_named(system));
+    Seconds before;
+    for (const Wide& w : ops) {
+      SCOPED_TRACE(describe(w.op));
+      const OpCost c = m.price(w.op);
+      ASSERT_NE(c.fit, nullptr);
+      EXPECT_EQ(std::string_view(c.fit->form->family), family);
+      EXPECT_EQ(to_string(c.basis), to_string(w.measured ? Basis::measured : Basis::extrapolated));
+      EXPECT_GT(m.time(w.op), before);
+      EXPECT_LE(m.floor(w.op), m.time(w.op));
+      before = m.time(w.op);
+    }
+  };
+  constexpr Dtype kFp8 = Dtype::fp8, kBf16 = Dtype::bf16;
+  std::vector<Wide> decode, absorb, expand, prefill;
+  for (const Count rank : {128, 256, 512, 768})
+    decode.push_back({mla_decode_op(256, 30'000, 16, kFp8, rank), rank == 512});
+  expect_rising("h100-hgx", "mla_decode", decode);
+  // Of a wider rotary part keys alone are longer.
+  expect_rising("h100-hgx", "mla_decode",
+                {{mla_decode_op(256, 30'000, 16, kFp8, 256, 64), false},
+                 {mla_decode_op(256, 30'000, 16, kFp8, 256, 128), false}});
+  for (const auto& [narrow, rank] :
+       std::vector<std::pair<Count, Count>>{{64, 256}, {128, 256}, {128, 512}, {192, 512}, {192, 768}}) {
+    const bool measured = narrow == 128 && rank == 512;
+    absorb.push_back({batched_op({1000, narrow, rank, 32, 1}, kBf16, kBf16), measured});
+    expand.push_back({batched_op({1000, rank, narrow, 32, 1}, kFp8, kFp8), measured});
+  }
+  expect_rising("h200-hgx", "mla_bmm", absorb);
+  expect_rising("h200-hgx", "mla_bmm", expand);
+  for (const auto& [qk, v] :
+       std::vector<std::pair<Count, Count>>{{128, 96}, {192, 96}, {192, 128}, {256, 256}, {576, 512}})
+    prefill.push_back({prefill_op(mla_sequences(1, 4096, 16, qk, v), kBf16, kBf16), v == 128});
+  expect_rising("h100-hgx", "mla_prefill", prefill);
 }
 
 }  // namespace

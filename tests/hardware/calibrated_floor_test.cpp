@@ -6,9 +6,11 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 
 #include "sim/base/error.hpp"
 #include "tests/hardware/ops.hpp"
+#include "tests/support/fields.hpp"
 
 namespace shardline {
 namespace {
@@ -29,7 +31,7 @@ class Draw {
   double between(double low, double high) {  // uniform in the logarithm
     return low * std::pow(high / low, std::uniform_real_distribution<>(0, 1)(random_));
   }
-  double whole(double low, double high) { return std::round(between(low, high)); }
+  Count whole(double low, double high) { return std::llround(between(low, high)); }
   template <class T>
   T one_of(std::initializer_list<T> all) {
     return all.begin()[random_() % all.size()];
@@ -47,72 +49,84 @@ class Draw {
     return {size, size <= 4 && node % (4 * size) == 0 ? one_of({1, 4}) : 1};
   }
   /// More of something: usually a little, sometimes much.
-  double more(double tokens) {
-    return tokens + one_of({0.0, 1.0, whole(1, 64), std::floor(tokens * between(0.01, 100))});
+  template <class Tokens>
+  Tokens more(Tokens tokens) {
+    const auto few = static_cast<double>(whole(1, 64));
+    const double many = std::floor(static_cast<double>(tokens) * between(0.01, 100));
+    return tokens + static_cast<Tokens>(one_of({0.0, 1.0, few, many}));
   }
 
   Pair gemm() {
-    const double copies = one_of({1.0, 1.0, whole(2, 128)});
-    const bool absorb = one_of({true, false});
-    const double k = absorb ? one_of({128.0, 512.0}) : whole(16, 60'000);
-    const double n = absorb ? 640 - k : whole(16, 60'000);
-    const double rows = whole(1, 40'000), again = more(rows), launches = one_of({0.0, 1.0, 1.0, 2.0});
-    const Part part = one_of({Part::qkv, Part::attention, Part::ffn});
+    const Count k = whole(16, 60'000), n = whole(16, 60'000), rows = whole(1, 40'000), again = more(rows);
+    const double launches = one_of({0.0, 1.0, 1.0, 2.0});
     const Dtype w = stored(), m = math();
-    const auto op = [&](double r) {
-      return testing::gemm_op({r * copies, k, n, copies}, w, m, launches, part);
-    };
+    const auto op = [&](Count r) { return testing::gemm_op({r, k, n}, w, m, launches); };
+    return {op(rows), op(again)};
+  }
+  Pair batched() {
+    const bool measured = one_of({true, false});
+    const Count k = measured ? one_of<Count>({128, 512}) : whole(16, 4096);
+    const Count n = measured ? 640 - k : whole(16, 4096), matrices = one_of({Count{1}, whole(2, 128)});
+    const Count parts = one_of<Count>({1, 1, 4}), rows = whole(1, 40'000), again = more(rows);
+    const double launches = one_of({0.0, 1.0, 1.0, 2.0});
+    const Dtype w = stored(), m = math();
+    const auto op = [&](Count r) { return testing::batched_op({r, k, n, matrices, parts}, w, m, launches); };
     return {op(rows), op(again)};
   }
   Pair experts() {
-    const double ep = one_of({1.0, 4.0, 16.0, 64.0}), count = ep * whole(1, 16), topk = std::min(8.0, count);
-    const ExpertShape e{count / ep, 0, whole(512, 16'000), whole(64, 4096), one_of({2.0, 3.0})};
-    const double tokens = whole(1, 30'000), again = more(tokens);
+    const Count ep = one_of<Count>({1, 4, 16, 64}), held = whole(1, 16);
+    const auto topk = static_cast<double>(std::min<Count>(8, ep * held));
+    testing::Experts e{held, 0, whole(512, 16'000), whole(64, 4096), one_of<Count>({2, 3})};
+    const Count tokens = whole(1, 30'000), again = more(tokens);
     const bool up = one_of({true, false});
     const Dtype w = stored(), m = math();
-    const auto op = [&](double t) {
-      ExpertShape with = e;
-      with.tokens = t;
-      const double pairs = t * topk / ep;
-      return testing::experts_op(up, with, pairs, e.held * -std::expm1(-pairs / e.held), w, m);
+    const auto op = [&](Count t) {
+      e.tokens = t;
+      const double pairs = static_cast<double>(t) * topk / static_cast<double>(ep);
+      const auto all = static_cast<double>(held);
+      return testing::experts_op(up, e, pairs, all * -std::expm1(-pairs / all), w, m);
     };
     return {op(tokens), op(again)};
   }
   Pair decode() {
-    const double dim = one_of({64.0, 128.0, 256.0, 100.0}), kv = one_of({1.0, 2.0, 8.0, 16.0});
-    const double heads = kv * one_of({1.0, 4.0, 8.0, 32.0, 40.0}), launches = one_of({0.0, 1.0, 2.0});
-    const double batch = whole(1, 2000), again = more(batch), length = whole(1, 1.5e6);
+    const Count dim = one_of<Count>({64, 128, 256, 100}), kv = one_of<Count>({1, 2, 8, 16});
+    const Count heads = kv * one_of<Count>({1, 4, 8, 32, 40}), rank = one_of<Count>({512, 512, 256, 768});
+    const double launches = one_of({0.0, 1.0, 2.0});
+    const Count batch = whole(1, 2000), again = more(batch), length = whole(1, 1.5e6);
     const Dtype cache = stored();
     const bool mla = one_of({true, false});
-    const auto op = [&](double b) {
-      return mla ? testing::mla_decode_op(b, length, heads, cache)
+    const auto op = [&](Count b) {
+      return mla ? testing::mla_decode_op(b, length, heads, cache, rank)
                  : testing::decode_op(b, length, heads, kv, dim, cache, launches);
     };
     return {op(batch), op(again)};
   }
   Pair prefill() {
-    const double dim = one_of({64.0, 128.0, 256.0}), kv = one_of({1.0, 2.0, 8.0, 16.0});
+    const Count dim = one_of<Count>({64, 128, 256}), kv = one_of<Count>({1, 2, 8, 16});
+    const Count qk = one_of<Count>({192, 192, 256});
     const bool mla = one_of({true, false});
-    const double heads = mla ? kv : kv * one_of({1.0, 4.0, 8.0});
-    const double rows = whole(2, 200'000), cached = one_of({0.0, 0.0, whole(1, 1e6)});
+    const Count heads = kv * one_of<Count>({1, 4, 8});
+    const Count rows = whole(2, 200'000), cached = one_of({Count{0}, Count{0}, whole(1, 1e6)});
     const Dtype cache = stored(), m = math();
-    const auto op = [&](double sequences) {
-      AttendShape a = testing::whole_sequences(sequences, rows, heads, kv, mla ? 192 : dim, mla ? 128 : dim);
+    const auto op = [&](Count sequences) {
+      AttendPrefillShape a = mla ? testing::mla_sequences(sequences, rows, kv, qk, qk == 192 ? 128 : qk)
+                                 : testing::whole_sequences(sequences, rows, heads, kv, dim, dim);
       a.pairs += sequences * rows * cached;
       a.kv_rows += sequences * cached;
       a.whole = cached == 0;
       return testing::prefill_op(a, cache, m);
     };
-    const double batch = whole(1, 100);
+    const Count batch = whole(1, 100);
     return {op(batch), op(more(batch))};
   }
   Pair elementwise() {
-    const double width = whole(1, 20'000), bytes = one_of({0.0, 2.0, 6.0}), rows = whole(1, 1e5);
-    const double again = more(rows), launches = one_of({0.0, 1.0, 3.0});
+    const Count width = whole(1, 20'000), rows = whole(1, 1e5), again = more(rows);
+    const double bytes = one_of({0.0, 2.0, 6.0}), launches = one_of({0.0, 1.0, 3.0});
     const Within within = one_of({Within::own, Within::own, Within::gemm, Within::decode_attention});
     const OpKind kind = one_of({OpKind::elementwise, OpKind::merge, OpKind::compress});
-    const auto op = [&](double r) {
-      return testing::elementwise_op({r, width, r * width * bytes}, launches, within, kind);
+    const auto op = [&](Count r) {
+      const Bytes moved(static_cast<double>(r * width) * bytes);
+      return testing::elementwise_op({r, width, moved}, launches, within, kind);
     };
     return {op(rows), op(again)};
   }
@@ -124,10 +138,7 @@ class Draw {
     const double row = nothing ? 0 : between(0.5, 60'000), rows = between(0.1, 3000), again = more(rows);
     const Drive drive = one_of({Drive::graph, Drive::eager});
     const auto op = [&](double r) {
-      ExchangeShape s;
-      s.bytes = r * row;
-      s.rows = told ? r : 0;
-      Op made = testing::exchange_op(kind, g, s);
+      Op made = testing::exchange_op(kind, g, ExchangeShape{Bytes(r * row), told ? r : 0});
       made.drive = drive;
       return made;
     };
@@ -135,7 +146,7 @@ class Draw {
   }
   Pair routed() {
     const Group g = group();
-    const double experts = whole(8, 384), topk = whole(1, 8), width = whole(256, 16'000);
+    const Count experts = whole(8, 384), topk = whole(1, 8), width = whole(256, 16'000);
     const double rows = between(0.1, 60'000), again = more(rows);
     const bool back = one_of({true, false});
     const Dtype type = stored();
@@ -149,8 +160,13 @@ class Draw {
 };
 
 const std::pair<const char*, Pair (Draw::*)()> kKinds[] = {
-    {"gemm", &Draw::gemm},       {"experts", &Draw::experts},         {"decode", &Draw::decode},
-    {"prefill", &Draw::prefill}, {"elementwise", &Draw::elementwise}, {"collective", &Draw::collective},
+    {"gemm", &Draw::gemm},
+    {"batched", &Draw::batched},
+    {"experts", &Draw::experts},
+    {"decode", &Draw::decode},
+    {"prefill", &Draw::prefill},
+    {"elementwise", &Draw::elementwise},
+    {"collective", &Draw::collective},
     {"routed", &Draw::routed},
 };
 
@@ -193,13 +209,11 @@ TEST(CalibratedFloor, H57PaddingDoesNotRaiseAFloor) {
     return f.form->family == std::string_view("gemm") && f.words[0] == "fp8";
   });
   CostModel m(s);
-  const auto op = [](double rows) {
-    return testing::gemm_op({rows, 16384, 2048, 1}, Dtype::fp8, Dtype::fp8);
-  };
+  const auto op = [](Count rows) { return testing::gemm_op({rows, 16384, 2048}, Dtype::fp8, Dtype::fp8); };
   std::size_t falls = 0;
-  for (double rows = 20; rows < 600; ++rows) {
+  for (Count rows = 20; rows < 600; ++rows) {
     falls += m.time(op(rows + 1)) < m.time(op(rows)) ? 1 : 0;
-    for (const double more : {rows, rows + 1, rows + 40, rows + 200})
+    for (const Count more : {rows, rows + 1, rows + 40, rows + 200})
       EXPECT_LE(m.floor(op(rows)), m.time(op(more))) << rows << " " << more;
   }
   EXPECT_GT(falls, 0u);
@@ -217,12 +231,12 @@ TEST(CalibratedFloor, PricesThemselvesNeedNotRise) {
 TEST(CalibratedCost, H50NothingIsFasterThanThePeaks) {
   for_random_ops(3, kRounds, [](const System& s, CostModel& m, const Pair& p) {
     for (const Op& op : {p.less, p.more}) {
-      if (op.kind != OpKind::gemm && op.kind != OpKind::attend) continue;
+      if (!is_gemm(op.kind) && !is_attention(op.kind)) continue;
       FlopsPerSecond peak = s.device.peak[static_cast<std::size_t>(op.math)];
       // Kernels over a narrow cache compute in FP8 whatever the schedule says, and never in FP4.
-      if (op.kind == OpKind::attend && op.dtype != Dtype::bf16)
+      if (is_attention(op.kind) && op.dtype != Dtype::bf16)
         peak = std::max(peak, s.device.peak[static_cast<std::size_t>(Dtype::fp8)]);
-      const Bytes bytes = op.kind == OpKind::gemm ? weight_bytes(op) : kv_bytes(op);
+      const Bytes bytes = is_gemm(op.kind) ? weight_bytes(op) : kv_bytes(op);
       EXPECT_GE(m.time(op) * (1 + 1e-12), flops(op) / peak);
       EXPECT_GE(m.time(op) * (1 + 1e-12), bytes / s.device.memory_bandwidth);
     }
@@ -303,72 +317,78 @@ TEST(CalibratedCost, H50ThePriceIsTheSameWhateverWasPricedBefore) {
   check(used);
 }
 
-TEST(CalibratedCost, H50WordsThatTellOpsApartTellTheirPricesApart) {
-  // Ops that differ from one another in a single word, priced in turn by one model and by fresh ones.
-  const System s = testing::catalog_system("gb200-nvl72");
-  struct Family {
-    Op op;
-    std::vector<std::function<void(Op&)>> words;
+/// An op of each kind of shape, and fields without which its price, or its floor, would be another's.
+struct Subject {
+  const char* what;
+  Op op;
+  std::set<std::string> decisive;
+};
+
+std::vector<Subject> subjects() {
+  constexpr Dtype kFp8 = Dtype::fp8, kBf16 = Dtype::bf16;
+  Op part = testing::decode_op(4, 30'000, 32, 8, 128, kBf16);
+  auto& of_kernel = std::get<AttendDecodeShape>(part.shape);
+  of_kernel.kernel_rows = 16;
+  of_kernel.kernel_parts = 4;
+  return {
+      {"gemm", testing::gemm_op({64, 128, 512}, kFp8, kFp8), {"rows", "k", "n", "launches", "math", "dtype"}},
+      {"batched gemm",
+       testing::batched_op({64, 128, 512, 32, 1}, kFp8, kFp8),
+       {"rows", "k", "n", "matrices", "launches", "math", "dtype"}},
+      {"experts",
+       testing::experts_op(true, {8, 64, 4096, 2048, 3}, 64, 8, kFp8, kFp8),
+       {"k", "n", "held", "tokens", "hidden", "inner", "matrices"}},
+      {"decode",
+       testing::decode_op(8, 5000, 32, 4, 128, kBf16),
+       {"cache", "q_heads", "kv_heads", "qk_dim", "v_dim", "pairs", "q_rows"}},
+      {"a part of a decode kernel", part, {"kernel_rows", "kernel_parts"}},
+      {"latent decode", testing::mla_decode_op(8, 5000, 32, kBf16), {"cache", "q_heads", "qk_dim", "v_dim"}},
+      {"prefill",
+       testing::prefill_op(testing::whole_sequences(1, 4096, 32, 4, 128, 128), kBf16, kBf16),
+       {"family", "q_heads", "qk_dim", "pairs", "q_rows", "tiles", "whole", "all_pairs"}},
+      {"latent prefill",
+       testing::prefill_op(testing::mla_sequences(1, 4096, 16), kBf16, kBf16),
+       {"family", "q_heads", "qk_dim", "v_dim", "pairs", "tiles", "whole", "all_pairs"}},
+      {"elementwise", testing::elementwise_op({64, 4096, Bytes(1e6)}), {"bytes", "launches"}},
+      {"all-gather", testing::exchange_op(OpKind::all_gather, {4, 1}, 1e6), {"kind", "bytes", "group"}},
+      {"dispatch",
+       testing::routed_op({16, 1}, 64, 7168, 8, 256, false, kFp8),
+       {"kind", "rows", "width", "topk", "experts", "dispatched", "group"}},
   };
-  std::vector<Family> all;
-  Family gemm{testing::gemm_op({64, 128, 512, 1}, Dtype::fp8, Dtype::fp8), {}};
-  for (double GemmShape::*number : {&GemmShape::rows, &GemmShape::k, &GemmShape::n, &GemmShape::copies})
-    gemm.words.emplace_back([number](Op& op) { op.shape.gemm.*number *= 2; });
-  gemm.words.emplace_back([](Op& op) { op.part = Part::qkv; });
-  gemm.words.emplace_back([](Op& op) { op.launches = 0; });
-  gemm.words.emplace_back([](Op& op) { op.math = Dtype::bf16; });
-  gemm.words.emplace_back([](Op& op) { op.dtype = Dtype::fp4; });
-  all.push_back(gemm);
+}
 
-  Family experts{testing::experts_op(true, {8, 64, 4096, 2048, 3}, 64, 8, Dtype::fp8, Dtype::fp8), {}};
-  for (double ExpertShape::*number : {&ExpertShape::held, &ExpertShape::tokens, &ExpertShape::hidden,
-                                      &ExpertShape::inner, &ExpertShape::matrices})
-    experts.words.emplace_back([number](Op& op) { op.shape.gemm.experts.*number *= 1.5; });
-  all.push_back(experts);
-
-  Family decode{testing::decode_op(8, 5000, 32, 4, 128, Dtype::bf16), {}};
-  for (double AttendShape::*number :
-       {&AttendShape::q_heads, &AttendShape::pairs, &AttendShape::kv_elements, &AttendShape::q_rows})
-    decode.words.emplace_back([number](Op& op) { op.shape.attend.*number *= 2; });
-  decode.words.emplace_back([](Op& op) { op.shape.attend.qk_dim = op.shape.attend.v_dim = 64; });
-  decode.words.emplace_back([](Op& op) { op.shape.attend.kv_rows = 1e9; });
-  decode.words.emplace_back([](Op& op) { op.shape.attend.tiles = 8; });
-  all.push_back(decode);
-
-  Family prefill{
-      testing::prefill_op(testing::whole_sequences(1, 4096, 32, 4, 128, 128), Dtype::bf16, Dtype::bf16), {}};
-  prefill.words.emplace_back([](Op& op) { op.shape.attend.whole = false; });
-  prefill.words.emplace_back([](Op& op) { op.shape.attend.tiles *= 2; });
-  all.push_back(prefill);
-
-  Family routed{testing::routed_op({16, 1}, 64, 7168, 8, 256, false, Dtype::fp8), {}};
-  for (double ExchangeShape::*number :
-       {&ExchangeShape::rows, &ExchangeShape::width, &ExchangeShape::topk, &ExchangeShape::experts})
-    routed.words.emplace_back([number](Op& op) { op.shape.exchange.*number *= 2; });
-  routed.words.emplace_back([](Op& op) { op.shape.exchange.combine = true; });
-  routed.words.emplace_back([](Op& op) { op.shape.exchange.dispatched = Dtype::bf16; });
-  routed.words.emplace_back([](Op& op) { op.group.size = 32; });
-  all.push_back(routed);
-
-  Family collective{testing::exchange_op(OpKind::all_gather, {4, 1}, 1e6), {}};
-  collective.words.emplace_back([](Op& op) { op.shape.exchange.bytes *= 2; });
-  collective.words.emplace_back([](Op& op) { op.kind = OpKind::reduce_scatter; });
-  all.push_back(collective);
-
-  for (const Family& f : all) {
-    for (std::size_t w = 0; w < f.words.size(); ++w) {
-      SCOPED_TRACE(std::string(to_string(f.op.kind)) + " " + std::to_string(w));
+// Memory of prices: an op that differs from the one before it in a single field, whichever, is priced as by a
+// model that has seen neither.
+TEST(CalibratedCost, H50EveryFieldTellsOpsApart) {
+  const System s = testing::catalog_system("gb200-nvl72");
+  std::set<std::size_t> shapes;
+  for (const Subject& subject : subjects()) {
+    shapes.insert(subject.op.shape.index());
+    std::set<std::string> decisive = subject.decisive;
+    const auto check = [&](const char* field, const PricedOp& other) {
+      SCOPED_TRACE(std::string(subject.what) + ": " + field);
       CostModel one(s), fresh(s);
-      Op other = f.op;
-      f.words[w](other);
-      const OpCost before = one.price(f.op), after = one.price(other);
+      const OpCost before = one.price(subject.op), after = one.price(other);
       expect_same(after, fresh.price(other));
-      EXPECT_TRUE(before.basis != after.basis || one.alone(before) != one.alone(after));
-      const Seconds first = one.floor(f.op);
-      EXPECT_EQ(one.floor(other), fresh.floor(other));
+      const Seconds first = one.floor(subject.op), second = one.floor(other);
+      EXPECT_EQ(second, fresh.floor(other));
       EXPECT_GT(first, Seconds(0));
-    }
+      if (decisive.erase(field) > 0) {
+        EXPECT_TRUE(before.basis != after.basis || one.alone(before) != one.alone(after) || first != second);
+      }
+    };
+    testing::for_every_change<PricedFields>(subject.op, [&](const char* field, const PricedFields& other) {
+      if (shape_of(other.kind) == subject.op.shape.index()) check(field, {other, subject.op.shape});
+    });
+    const auto every_field = [&](const auto& shape) {
+      testing::for_every_change(shape, [&](const char* field, const auto& other) {
+        check(field, {subject.op, other});
+      });
+    };
+    std::visit(every_field, subject.op.shape);
+    EXPECT_TRUE(decisive.empty()) << subject.what << " has no field " << *decisive.begin();
   }
+  EXPECT_EQ(shapes.size(), std::variant_size_v<Shape>);
 }
 
 }  // namespace

@@ -243,7 +243,8 @@ TEST(Collective, WireBytesAreConserved) {
 TEST(Collective, OnlyCommunicationHasATime) {
   const GroupFabric g = group_fabric(nvl72(), {2, 1});
   for (const OpKind kind :
-       {OpKind::gemm, OpKind::attend, OpKind::merge, OpKind::elementwise, OpKind::compress}) {
+       {OpKind::gemm, OpKind::batched_gemm, OpKind::grouped_gemm, OpKind::attend_prefill,
+        OpKind::attend_decode, OpKind::merge, OpKind::elementwise, OpKind::compress, OpKind::launch}) {
     EXPECT_THROW(collective(kind, g, Bytes(1)), std::logic_error) << to_string(kind);
   }
 }

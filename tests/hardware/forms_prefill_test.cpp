@@ -119,14 +119,14 @@ TEST(FormsPrefill, H30BytesOfKernelsWithAndWithoutRope) {
 
 TEST(FormsPrefill, H30SchedulesGiveTheSameWork) {
   const FormContext c = round_device();
-  for (const double rows : {128., 1024., 131072.}) {
-    for (const double cached : {0., 4096., 1048576.}) {
-      const PrefillShape s = shape(1, rows, cached, 16, 4);
-      AttendShape a;
+  for (const Count rows : {128, 1024, 131072}) {
+    for (const Count cached : {0, 4096, 1048576}) {
+      const PrefillShape s = shape(1, static_cast<double>(rows), static_cast<double>(cached), 16, 4);
+      AttendPrefillShape a;
       a.q_heads = 16;
       a.qk_dim = a.v_dim = 128;
-      a.kv_elements = 2 * 4 * 128;
-      a.pairs = prefill_pairs(s);
+      a.kv_heads = 4;
+      a.pairs = std::llround(prefill_pairs(s));
       a.kv_rows = rows + cached;
       a.q_rows = rows;
       a.tiles = rows / 128;
@@ -139,7 +139,7 @@ TEST(FormsPrefill, H30SchedulesGiveTheSameWork) {
       EXPECT_DOUBLE_EQ(w.cache_bytes, exact.cache_bytes);
     }
   }
-  EXPECT_EQ(prefill_work(AttendShape{}, PrefillKernel::with_rope, c).blocks, 0);
+  EXPECT_EQ(prefill_work(AttendPrefillShape{}, PrefillKernel::with_rope, c).blocks, 0);
 }
 
 TEST(FormsPrefill, H30PairsOfAWindow) {

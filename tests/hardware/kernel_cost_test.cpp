@@ -24,18 +24,18 @@ const System& h100() {
 
 using testing::only_op;
 
-Op gemm(double rows, double k, double n, double copies, Dtype weights, Dtype math, double launches = 1) {
-  return testing::gemm_op({rows, k, n, copies}, weights, math, launches);
+Op gemm(Count rows, Count k, Count n, Dtype weights, Dtype math, double launches = 1) {
+  return testing::gemm_op({rows, k, n}, weights, math, launches);
 }
 
 Seconds alone(CostModel& m, const Op& op) { return m.alone(m.price(op)); }
 
 TEST(KernelCost, H1H2GemmIsARoofline) {
   CostModel m(gb200());
-  for (const double rows : {1.0, 64.0, 512.0, 4096.0, 65536.0}) {
-    const double bytes = 8192.0 * 28672 * 0.5, ops = 2 * rows * 8192 * 28672;
+  for (const Count rows : {1, 64, 512, 4096, 65536}) {
+    const double bytes = 8192.0 * 28672 * 0.5, ops = 2.0 * static_cast<double>(rows) * 8192 * 28672;
     const double expected = kKernel + std::max(bytes / kMemory, ops / kFlops);
-    EXPECT_NEAR(alone(m, gemm(rows, 8192, 28672, 1, Dtype::fp4, Dtype::fp4)).value / expected, 1.0, 1e-12)
+    EXPECT_NEAR(alone(m, gemm(rows, 8192, 28672, Dtype::fp4, Dtype::fp4)).value / expected, 1.0, 1e-12)
         << rows;
   }
   // Both sides of the ridge are met: 0.5 bytes and 2 rows operations per weight.
@@ -46,45 +46,51 @@ TEST(KernelCost, H1H2GemmIsARoofline) {
 
 TEST(KernelCost, H2EveryExpertThatIsVisitedIsRead) {
   CostModel m(gb200());
-  const OpCost c = m.price(gemm(64, 7168, 2048, 5, Dtype::fp4, Dtype::fp4));
+  const OpCost c = m.price(testing::experts_op(false, {8, 64, 2048, 7168, 3}, 64, 5, Dtype::fp4, Dtype::fp4));
   EXPECT_DOUBLE_EQ(c.memory.value, 5 * 7168.0 * 2048 * 0.5);
   EXPECT_NEAR(c.tensor.value, 2 * 64 * 7168.0 * 2048, 1);  // rows are all pairs, whatever expert they go to
 }
 
 TEST(KernelCost, H2ArithmeticRunsAtItsOwnRateAndBytesAtTheirWidth) {
   CostModel m(gb200());
-  const double rows = 1e5;  // compute-bound
-  const double ops = 2 * rows * 4096 * 4096;
+  const Count rows = 100'000;  // compute-bound
+  const double ops = 2.0 * rows * 4096 * 4096;
   EXPECT_NEAR(
-      alone(m, gemm(rows, 4096, 4096, 1, Dtype::fp4, Dtype::bf16)).value / (kKernel + ops / (2.5e15 * 0.70)),
+      alone(m, gemm(rows, 4096, 4096, Dtype::fp4, Dtype::bf16)).value / (kKernel + ops / (2.5e15 * 0.70)),
       1.0, 1e-12);
   EXPECT_NEAR(
-      alone(m, gemm(rows, 4096, 4096, 1, Dtype::fp8, Dtype::fp8)).value / (kKernel + ops / (5e15 * 0.70)),
+      alone(m, gemm(rows, 4096, 4096, Dtype::fp8, Dtype::fp8)).value / (kKernel + ops / (5e15 * 0.70)), 1.0,
+      1e-12);
+  EXPECT_NEAR(
+      alone(m, gemm(1, 4096, 4096, Dtype::bf16, Dtype::bf16)).value / (kKernel + 4096.0 * 4096 * 2 / kMemory),
       1.0, 1e-12);
-  EXPECT_NEAR(alone(m, gemm(1, 4096, 4096, 1, Dtype::bf16, Dtype::bf16)).value /
-                  (kKernel + 4096.0 * 4096 * 2 / kMemory),
-              1.0, 1e-12);
 }
 
 TEST(KernelCost, H2AttentionReadsItsCacheMultipliesAndExponentiates) {
   CostModel m(gb200());
   struct Row {
-    AttendShape shape;
+    AttendDecodeShape shape;
+    double elements;  // of a row of the cache
     const char* bound;
   };
+  constexpr Count kRows = 500'000;
+  constexpr CacheRows kHeads = CacheRows::heads, kLatent = CacheRows::latent;
   const Row rows[] = {
-      {{16, 128, 128, 5e5, 5e5, 2 * 128, 4, 0}, "memory"},  // grouped: few queries per cached head
-      {{128, 576, 512, 5e5, 5e5, 576, 4, 0}, "memory"},     // absorbed MLA, just below the ridge
-      {{256, 576, 512, 5e5, 5e5, 576, 4, 0}, "tensor"},     // twice its heads
-      {{4096, 1, 1, 5e5, 5e5, 1, 4, 0}, "exponentials"},    // many heads of no width
+      // Grouped: few queries per cached head.
+      {{kHeads, 16, 1, 128, 128, kRows, kRows, 4}, 2 * 128, "memory"},
+      // Absorbed MLA, just below the ridge, and twice its heads.
+      {{kLatent, 128, 1, 576, 512, kRows, kRows, 4}, 576, "memory"},
+      {{kLatent, 256, 1, 576, 512, kRows, kRows, 4}, 576, "tensor"},
+      // Many heads of no width.
+      {{kLatent, 4096, 1, 1, 1, kRows, kRows, 4}, 1, "exponentials"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.bound);
-    const AttendShape& a = row.shape;
+    const AttendDecodeShape& a = row.shape;
     const Op op = only_op([&](ScheduleBuilder& b) { b.attend("attend", Dtype::fp4, Dtype::fp4, a); });
-    const double bytes = a.kv_rows * a.kv_elements * 0.5 / kMemory;
-    const double ops = 2 * a.pairs * a.q_heads * (a.qk_dim + a.v_dim) / kFlops;
-    const double exponentials = a.pairs * a.q_heads / kExp;
+    const double bytes = kRows * row.elements * 0.5 / kMemory;
+    const double ops = static_cast<double>(2 * kRows * a.q_heads * (a.qk_dim + a.v_dim)) / kFlops;
+    const double exponentials = static_cast<double>(kRows * a.q_heads) / kExp;
     const double most = std::max({bytes, ops, exponentials});
     EXPECT_EQ(most == bytes ? "memory" : most == ops ? "tensor" : "exponentials", std::string(row.bound));
     EXPECT_NEAR(alone(m, op).value / (kKernel + most), 1.0, 1e-12);
@@ -98,8 +104,8 @@ TEST(KernelCost, H18PrefillAttentionRunsInWholeWaves) {
   s.device.tile_efficiency = 0.6;
   const double peak = s.device.peak[static_cast<std::size_t>(Dtype::bf16)].value;
   CostModel m(s);
-  const auto time = [&](double rows, double tiles) {
-    const AttendShape a{10, 128, 128, rows * 50'000, 50'000, 256, rows, tiles};
+  const auto time = [&](Count rows, Count tiles) {
+    const AttendPrefillShape a{AttentionFamily::gqa, 10, 1, 128, 128, rows * 50'000, 50'000, rows, tiles};
     const Op op = only_op([&](ScheduleBuilder& b) { b.attend("attend", Dtype::bf16, Dtype::bf16, a); });
     return alone(m, op).value - kKernel;
   };
@@ -120,7 +126,7 @@ TEST(KernelCost, HandingOutADocumentTakesItsTimeOnce) {
   const auto time = [&](Drive drive) {
     return alone(m, only_op([&](ScheduleBuilder& b) {
                    b.drive(drive);
-                   b.elementwise("op", Part::ffn, OpKind::elementwise, {1, 1, 1e9}, 1);
+                   b.elementwise("op", Part::ffn, OpKind::elementwise, {1, 1, Bytes(1e9)}, 1);
                  }))
         .value;
   };
@@ -132,12 +138,12 @@ TEST(KernelCost, HandingOutADocumentTakesItsTimeOnce) {
 TEST(KernelCost, H1LaunchesCount) {
   CostModel m(gb200());
   for (const double launches : {0.25, 1.0, 3.0}) {
-    EXPECT_NEAR(m.price(gemm(1, 64, 64, 1, Dtype::fp4, Dtype::fp4, launches)).latency.value,
-                launches * kKernel, 1e-18);
+    EXPECT_NEAR(m.price(gemm(1, 64, 64, Dtype::fp4, Dtype::fp4, launches)).latency.value, launches * kKernel,
+                1e-18);
   }
   // Elementwise kernels are all launch.
   const Op norm = only_op([](ScheduleBuilder& b) {
-    b.elementwise("norm", Part::qkv, OpKind::elementwise, {64, 16384, 0}, 2);
+    b.elementwise("norm", Part::qkv, OpKind::elementwise, {64, 16384, Bytes(0)}, 2);
   });
   EXPECT_NEAR(alone(m, norm).value, 2 * kKernel, 1e-18);
 }
@@ -174,12 +180,18 @@ TEST(KernelCost, TimeIsThatOfThePricedOp) {
   Schedule s;
   ScheduleBuilder b(s);
   b.begin_block("all");
-  b.gemm("gemm", Part::ffn, Dtype::fp4, Dtype::fp4, {8, 4096, 4096, 1});
-  b.attend("attend", Dtype::fp8, Dtype::fp8, {2, 16, 128, 128, 1e5, 256});
+  b.gemm("gemm", Part::ffn, Dtype::fp4, Dtype::fp4, GemmShape{8, 4096, 4096});
+  b.gemm("batched", Part::qkv, Dtype::fp4, Dtype::fp4, BatchedGemmShape{8, 128, 512, 16, 1});
+  b.gemm("experts", Part::ffn, Dtype::fp4, Dtype::fp4,
+         GroupedGemmShape{64, 8, 4096, 2048, 8, 64, 4096, 1024, 3});
+  b.attend("decode", Dtype::fp8, Dtype::fp8,
+           AttendDecodeShape{CacheRows::heads, 16, 1, 128, 128, 100'000, 100'000, 2});
+  b.attend("prefill", Dtype::fp8, Dtype::fp8, testing::whole_sequences(1, 2000, 16, 1, 128, 128));
   for (const OpKind kind : {OpKind::elementwise, OpKind::merge, OpKind::compress}) {
-    b.elementwise("pointwise", Part::qkv, kind, {8, 4096}, 1.5);
+    b.elementwise("pointwise", Part::qkv, kind, {8, 4096, Bytes(0)}, 1.5);
   }
   b.exchange("sum", Part::ffn_sum, OpKind::all_reduce, {8, 1}, Bytes(1e5));
+  b.route("dispatch", OpKind::dispatch, {8, 1}, {Bytes(1e5), 8, 4096, 8, 64, Dtype::fp8}, Dtype::fp8);
   b.run({b.end_block()});
   b.end_stage();
   for (const Op& op : s.ops) EXPECT_EQ(m.time(op), alone(m, op)) << op.name;
@@ -196,8 +208,8 @@ TEST(KernelCost, AlgorithmRuleIsObeyed) {
 
 TEST(KernelCost, ArithmeticWithoutAUnitIsRefused) {
   CostModel m(h100());
-  EXPECT_THROW(m.price(gemm(1, 64, 64, 1, Dtype::fp4, Dtype::fp4)), std::logic_error);
-  EXPECT_NO_THROW(m.price(gemm(1, 64, 64, 1, Dtype::fp4, Dtype::fp8)));  // FP4 weights, FP8 arithmetic
+  EXPECT_THROW(m.price(gemm(1, 64, 64, Dtype::fp4, Dtype::fp4)), std::logic_error);
+  EXPECT_NO_THROW(m.price(gemm(1, 64, 64, Dtype::fp4, Dtype::fp8)));  // FP4 weights, FP8 arithmetic
 }
 
 TEST(KernelCost, ACachedGroupIsTheGroup) {
@@ -217,8 +229,8 @@ Schedule layers(int repeat, int copies) {
   Schedule s;
   ScheduleBuilder b(s);
   b.begin_block("layer");
-  b.gemm("up", Part::ffn, Dtype::fp4, Dtype::fp4, {4, 8192, 3584, 1});
-  b.gemm("down", Part::ffn, Dtype::fp4, Dtype::fp4, {4, 3584, 8192, 1});
+  b.gemm("up", Part::ffn, Dtype::fp4, Dtype::fp4, GemmShape{4, 8192, 3584});
+  b.gemm("down", Part::ffn, Dtype::fp4, Dtype::fp4, GemmShape{4, 3584, 8192});
   b.exchange("sum", Part::ffn_sum, OpKind::all_reduce, {8, 1}, Bytes(4 * 8192 * 2));
   b.run({b.end_block()}, repeat);
   b.end_stage(copies);

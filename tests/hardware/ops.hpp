@@ -1,7 +1,6 @@
 // Single ops, as schedules hold them, for the tests of what they cost.
 #pragma once
 
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -22,45 +21,73 @@ Op only_op(Add add) {
   return s.ops.front();
 }
 
-inline Op gemm_op(GemmShape shape, Dtype weights, Dtype math, double launches = 1, Part part = Part::ffn) {
-  return only_op([&](ScheduleBuilder& b) { b.gemm("gemm", part, weights, math, shape, launches); });
+inline Op gemm_op(GemmShape shape, Dtype weights, Dtype math, double launches = 1) {
+  return only_op([&](ScheduleBuilder& b) { b.gemm("gemm", Part::ffn, weights, math, shape, launches); });
+}
+inline Op batched_op(BatchedGemmShape shape, Dtype weights, Dtype math, double launches = 1) {
+  return only_op([&](ScheduleBuilder& b) { b.gemm("gemm", Part::qkv, weights, math, shape, launches); });
 }
 
 /// One new token for each of `batch` sequences of `length` cached ones.
-inline Op decode_op(double batch, double length, double heads_q, double heads_kv, double dim, Dtype kv,
+inline AttendDecodeShape decode_shape(Count batch, Count length) {
+  AttendDecodeShape a;
+  a.pairs = a.kv_rows = batch * length;
+  a.q_rows = batch;
+  return a;
+}
+inline Op decode_op(Count batch, Count length, Count heads_q, Count heads_kv, Count dim, Dtype kv,
                     double launches = 1) {
-  AttendShape a{heads_q, dim, dim, batch * length, batch * length, 2 * heads_kv * dim, batch, 0};
+  AttendDecodeShape a = decode_shape(batch, length);
+  a.q_heads = heads_q;
+  a.kv_heads = heads_kv;
+  a.qk_dim = a.v_dim = dim;
   return only_op([&](ScheduleBuilder& b) { b.attend("attend", kv, Dtype::bf16, a, launches); });
 }
-inline Op mla_decode_op(double batch, double length, double heads, Dtype kv) {
-  const AttendShape a{heads, 576, 512, batch * length, batch * length, 576, batch, 0};
+inline Op mla_decode_op(Count batch, Count length, Count heads, Dtype kv, Count rank = 512,
+                        Count rotary = 64) {
+  AttendDecodeShape a = decode_shape(batch, length);
+  a.cache = CacheRows::latent;
+  a.q_heads = heads;
+  a.kv_heads = 1;
+  a.qk_dim = rank + rotary;
+  a.v_dim = rank;
   return only_op([&](ScheduleBuilder& b) { b.attend("attend", kv, Dtype::bf16, a); });
 }
 
 /// Whole sequences of `rows` tokens.
-inline AttendShape whole_sequences(double batch, double rows, double heads_q, double heads_kv, double qk,
-                                   double v) {
-  AttendShape a;
+inline AttendPrefillShape whole_sequences(Count batch, Count rows, Count heads_q, Count heads_kv, Count qk,
+                                          Count v) {
+  AttendPrefillShape a;
   a.q_heads = heads_q;
+  a.kv_heads = heads_kv;
   a.qk_dim = qk;
   a.v_dim = v;
-  a.pairs = batch * rows * (rows + 1) / 2;
+  a.pairs = batch * (rows * (rows + 1) / 2);
   a.q_rows = a.kv_rows = batch * rows;
-  a.kv_elements = heads_kv * (qk + v);
-  a.tiles = batch * std::ceil(rows / kTileRows);
+  a.tiles = batch * ((rows + kTileRows - 1) / kTileRows);
   a.whole = true;
   return a;
 }
-inline Op prefill_op(const AttendShape& shape, Dtype kv, Dtype math) {
+inline AttendPrefillShape mla_sequences(Count batch, Count rows, Count heads, Count qk = 192, Count v = 128) {
+  AttendPrefillShape a = whole_sequences(batch, rows, heads, heads, qk, v);
+  a.family = AttentionFamily::mla;
+  return a;
+}
+inline Op prefill_op(const AttendPrefillShape& shape, Dtype kv, Dtype math) {
   return only_op([&](ScheduleBuilder& b) { b.attend("attend", kv, math, shape); });
 }
 
-/// Up- or down-projection of `held` experts; `pairs` rows of (token, expert) that visit `distinct` of them.
-inline Op experts_op(bool up, ExpertShape e, double pairs, double distinct, Dtype weights, Dtype math) {
-  const double wide = (e.matrices - 1) * e.inner;
-  const GemmShape s =
-      up ? GemmShape{pairs, e.hidden, wide, distinct, e} : GemmShape{pairs, e.inner, e.hidden, distinct, e};
-  return gemm_op(s, weights, math);
+/// Experts of a rank, `tokens` of the group before they are routed.
+struct Experts {
+  Count held = 0, tokens = 0, hidden = 0, inner = 0, matrices = 0;
+};
+/// Their up- or down-projection; `pairs` rows of (token, expert) that visit `active` of them.
+inline Op experts_op(bool up, Experts e, double pairs, double active, Dtype weights, Dtype math) {
+  const Count wide = (e.matrices - 1) * e.inner;
+  const GroupedGemmShape s{
+      pairs,   active,    up ? e.hidden : e.inner, up ? wide : e.hidden, e.held, e.tokens, e.hidden,
+      e.inner, e.matrices};
+  return only_op([&](ScheduleBuilder& b) { b.gemm("experts", Part::ffn, weights, math, s); });
 }
 
 inline Op elementwise_op(ElementwiseShape shape, double launches = 1, Within within = Within::own,
@@ -74,16 +101,17 @@ inline Op exchange_op(OpKind kind, Group group, ExchangeShape shape, Dtype type 
       [&](ScheduleBuilder& b) { b.exchange("exchange", Part::exchange, kind, group, shape, type); });
 }
 inline Op exchange_op(OpKind kind, Group group, double bytes) {
-  ExchangeShape s;
-  s.bytes = bytes;
-  return exchange_op(kind, group, s);
+  return exchange_op(kind, group, ExchangeShape{Bytes(bytes)});
 }
 /// Tokens to the ranks of their experts, or back.
-inline Op routed_op(Group group, double rows, double width, double topk, double experts, bool back,
+inline Op routed_op(Group group, double rows, Count width, Count topk, Count experts, bool back,
                     Dtype dispatched) {
-  const double bytes = rows * width * topk * bytes_per_element(back ? Dtype::bf16 : dispatched);
-  return exchange_op(OpKind::all_to_all, group, {bytes, rows, width, topk, experts, back, dispatched},
-                     back ? Dtype::bf16 : dispatched);
+  const Dtype type = back ? Dtype::bf16 : dispatched;
+  const Bytes bytes(rows * static_cast<double>(width * topk) * bytes_per_element(type));
+  return only_op([&](ScheduleBuilder& b) {
+    b.route("exchange", back ? OpKind::combine : OpKind::dispatch, group,
+            {bytes, rows, width, topk, experts, dispatched}, type);
+  });
 }
 
 /// Systems of the catalogue with a calibration, their own or another's.

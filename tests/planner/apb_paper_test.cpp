@@ -279,7 +279,7 @@ TEST(ApbPaper, PassesMultiplyTheTrafficOfTheirKernels) {
     std::map<std::string, double> bytes;
     for (const Op& op : e.schedule().ops) {
       if (op.kind == OpKind::elementwise || op.kind == OpKind::merge)
-        bytes[op.name] += op.shape.elementwise.bytes;
+        bytes[op.name] += shape<ElementwiseShape>(op).bytes.value;
     }
     return bytes;
   };

@@ -43,11 +43,12 @@ double layer_flops(const Schedule& s) {
   return sum;
 }
 
+double pairs_of(const Op& op) { return static_cast<double>(shape<AttendPrefillShape>(op).pairs); }
 double pairs_of(const Schedule& s) {
   double sum = 0;
   for (OpIndex i = 0; i < s.ops.size(); ++i) {
-    if (s.ops[i].kind != OpKind::attend) continue;
-    for (int r = 0; r < s.ranks_per_stage; ++r) sum += s.op_of_class(i, s.class_of(r)).shape.attend.pairs;
+    if (s.ops[i].kind != OpKind::attend_prefill) continue;
+    for (int r = 0; r < s.ranks_per_stage; ++r) sum += pairs_of(s.op_of_class(i, s.class_of(r)));
   }
   return sum;
 }
@@ -103,20 +104,20 @@ TEST(Approximate, RetainingHeadsScoreTheLocalTokensOnly) {
     const std::string name = op.name;
     if (name == "retaining up") {
       EXPECT_EQ(op.variants, kAlike);
-      EXPECT_EQ(op.shape.gemm.rows, 16'384);
-      EXPECT_EQ(op.shape.gemm.k, 4096 + 2048);
-      EXPECT_EQ(op.shape.gemm.n, 1024);
+      EXPECT_EQ(shape<GemmShape>(op).rows, 16'384);
+      EXPECT_EQ(shape<GemmShape>(op).k, 4096 + 2048);
+      EXPECT_EQ(shape<GemmShape>(op).n, 1024);
     }
     if (name == "gather passed KV") {
-      EXPECT_EQ(op.shape.exchange.bytes, 2048 * 2048 * 2);
+      EXPECT_EQ(message_bytes(op), Bytes(2048 * 2048 * 2));
     }
   }
   const auto op =
       std::find_if(s.ops.begin(), s.ops.end(), [](const Op& o) { return std::string(o.name) == "ffn up"; });
   ASSERT_NE(op, s.ops.end());
   const auto index = static_cast<OpIndex>(op - s.ops.begin());
-  EXPECT_EQ(s.op_of_class(index, 0).shape.gemm.rows, 16'384);
-  EXPECT_EQ(s.op_of_class(index, 7).shape.gemm.rows, 16'384 + 4096 + 64);
+  EXPECT_EQ(shape<GemmShape>(s.op_of_class(index, 0)).rows, 16'384);
+  EXPECT_EQ(shape<GemmShape>(s.op_of_class(index, 7)).rows, 16'384 + 4096 + 64);
 }
 
 // What is computed of the exact mask: all pairs of the schedule but those of the anchors' own queries.
@@ -227,9 +228,9 @@ TEST(Approximate, AContiguousRingLeavesTheLastRankMost) {
   EXPECT_EQ(pairs_of(s), triangle(8000));
   double last = 0, first = 0;
   for (OpIndex i = 0; i < s.ops.size(); ++i) {
-    if (s.ops[i].kind != OpKind::attend) continue;
-    first += s.op_of_class(i, 0).shape.attend.pairs;
-    last += s.op_of_class(i, 7).shape.attend.pairs;
+    if (s.ops[i].kind != OpKind::attend_prefill) continue;
+    first += pairs_of(s.op_of_class(i, 0));
+    last += pairs_of(s.op_of_class(i, 7));
   }
   EXPECT_EQ(first, triangle(1000));
   EXPECT_EQ(last, triangle(1000) + 7 * 1e6);

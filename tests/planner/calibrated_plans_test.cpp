@@ -146,7 +146,7 @@ TEST(CalibratedPlans, BlocksOfARingAreNoWholeSequences) {
     strategy(id).lower(s, c, p);
     std::vector<Basis> bases;
     for (const Op& op : s.ops) {
-      if (op.kind == OpKind::attend) bases.push_back(cost.price(op).basis);
+      if (is_attention(op.kind)) bases.push_back(cost.price(op).basis);
     }
     // A rank's own block costs as a whole sequence of its rows, and Ulysses attends to whole ones.
     ASSERT_EQ(bases.size(), id == StrategyId::ulysses ? 1u : 4u);

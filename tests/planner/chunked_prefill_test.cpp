@@ -83,8 +83,10 @@ TEST(ChunkedPrefill, ChunksDoTheWorkOfTheWholePrefill) {
       for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
         for (OpIndex i = s.blocks[b].first; i < s.blocks[b].last; ++i) {
           const Op& op = s.ops[i];
-          if (op.kind == OpKind::attend) pairs += runs[b] * op.shape.attend.pairs;
-          if (op.kind == OpKind::gemm && op.part == Part::qkv) rows += runs[b] * op.shape.gemm.rows;
+          if (op.kind == OpKind::attend_prefill)
+            pairs += runs[b] * static_cast<double>(shape<AttendPrefillShape>(op).pairs);
+          if (op.kind == OpKind::gemm && op.part == Part::qkv)
+            rows += runs[b] * static_cast<double>(shape<GemmShape>(op).rows);
         }
       }
       return std::pair(pairs, rows);

@@ -32,14 +32,14 @@ void add(const Schedule& s, OpIndex op, Attention& sum) {
   for (int r = 0; r < s.ranks_per_stage; ++r) {
     const Op one = s.op_of_class(op, s.class_of(r));
     sum.bytes[static_cast<std::size_t>(r)] += kv_bytes(one).value;
-    sum.pairs += one.shape.attend.pairs * one.shape.attend.q_heads;
+    sum.pairs += exponentials(one).value;  // one per pair and query head [G3]
   }
 }
 
 Attention all_attention(const Schedule& s) {
   Attention sum;
   for (OpIndex i = 0; i < s.ops.size(); ++i) {
-    if (s.ops[i].kind == OpKind::attend) add(s, i, sum);
+    if (is_attention(s.ops[i].kind)) add(s, i, sum);
   }
   return sum;
 }
@@ -186,7 +186,7 @@ TEST(Conservation, EachIterationOfARingReadsEveryRanksKvOnce) {
     strategy(p.strategy).lower(s, c, p);
     int iterations = 0;
     for (OpIndex i = 0; i < s.ops.size(); ++i) {
-      if (s.ops[i].kind != OpKind::attend) continue;
+      if (!is_attention(s.ops[i].kind)) continue;
       ++iterations;
       Attention one;
       add(s, i, one);

@@ -36,7 +36,7 @@ double sent(const Schedule& s, const std::string& name) {
     if (s.ops[i].name != name) continue;
     for (int r = 0; r < s.ranks_per_stage; ++r) {
       const Op op = s.op_of_class(i, s.class_of(r));
-      bytes += op.shape.exchange.bytes * (op.kind == OpKind::all_gather ? op.group.size - 1 : 1);
+      bytes += message_bytes(op).value * (op.kind == OpKind::all_gather ? op.group.size - 1 : 1);
     }
   }
   return bytes;
@@ -45,9 +45,9 @@ double sent(const Schedule& s, const std::string& name) {
 std::vector<double> pairs(const Schedule& s) {
   std::vector<double> out;
   for (OpIndex i = 0; i < s.ops.size(); ++i) {
-    if (s.ops[i].kind != OpKind::attend) continue;
+    if (s.ops[i].kind != OpKind::attend_prefill) continue;
     for (int k = 0; k < s.ranks_per_stage; ++k)
-      out.push_back(s.op_of_class(i, s.class_of(k)).shape.attend.pairs);
+      out.push_back(static_cast<double>(shape<AttendPrefillShape>(s.op_of_class(i, s.class_of(k))).pairs));
   }
   return out;
 }
@@ -165,7 +165,7 @@ class ChainSchedule {
     const auto work = [&](const char* name, const std::vector<double>& times) {
       const OpIndex op = b.elementwise(name, Part::ffn, OpKind::elementwise, {}, 0);
       std::vector<Shape> shapes;
-      for (const double t : times) shapes.emplace_back(ElementwiseShape{1, 1, t});
+      for (const double t : times) shapes.emplace_back(ElementwiseShape{1, 1, Bytes(t)});
       b.vary(shapes);
       return op;
     };
@@ -178,7 +178,7 @@ class ChainSchedule {
       std::vector<Shape> shapes;
       for (int i = 0; i < p; ++i) {
         ExchangeShape e;
-        if (i == k) e.bytes = c.x[static_cast<std::size_t>(k)];
+        if (i == k) e.bytes = Bytes(c.x[static_cast<std::size_t>(k)]);
         shapes.emplace_back(e);
       }
       b.vary(shapes);

@@ -73,10 +73,10 @@ TEST(Prefill, AttentionOfAllRanksIsTheCausalMask) {
         double pairs = 0;
         for (const Block& b : s.blocks) {  // one attention block a chunk
           for (OpIndex i = b.first; i < b.last; ++i) {
-            if (s.ops[i].kind != OpKind::attend) continue;
+            if (s.ops[i].kind != OpKind::attend_prefill) continue;
             for (int r = 0; r < s.ranks_per_stage; ++r) {
-              const AttendShape a = s.op_of_class(i, s.class_of(r)).shape.attend;
-              pairs += a.pairs * a.q_heads;
+              const auto a = shape<AttendPrefillShape>(s.op_of_class(i, s.class_of(r)));
+              pairs += static_cast<double>(a.pairs * a.q_heads);
             }
           }
         }
@@ -147,7 +147,7 @@ TEST(Prefill, C5AUniformRingTakesTheTimeOfItsClosedForm) {
     // The own queries see a triangle more than the others'.
     double first = 0, other = 0;
     for (const Op& op : s.ops) {
-      if (op.kind != OpKind::attend) continue;
+      if (!is_attention(op.kind)) continue;
       (first == 0 ? first : other) = cost.time(op).value;
     }
     const double message = time_of(cost, s, "pass Q"), step = time_of(cost, s, "end of iteration");
@@ -159,7 +159,7 @@ TEST(Prefill, C5AUniformRingTakesTheTimeOfItsClosedForm) {
 
 double bytes_of(const Schedule& s, const char* name) {
   for (const Op& op : s.ops) {
-    if (std::string(op.name) == name) return op.shape.exchange.bytes;
+    if (std::string(op.name) == name) return message_bytes(op).value;
   }
   return 0;
 }

@@ -122,7 +122,7 @@ TEST(Provenance, ABorrowedCalibrationMeasuresNothing) {
 Basis basis_of_attention(Evaluator& e, const char* plan) {
   e.simulate(parse_plan(plan));
   for (const Op& op : e.schedule().ops)
-    if (op.kind == OpKind::attend) return e.cost().price(op).basis;
+    if (is_attention(op.kind)) return e.cost().price(op).basis;
   return Basis::none;
 }
 
@@ -212,7 +212,7 @@ TEST(Provenance, DispatchAndCombineNameTheirFit) {
   e.simulate(parse_plan("dp_ep:dp=16,tpa=2,ep=32,batch=2"));
   std::map<std::string, std::string> fits;
   for (const Op& op : e.schedule().ops) {
-    if (op.kind != OpKind::all_to_all) continue;
+    if (op.kind != OpKind::dispatch && op.kind != OpKind::combine) continue;
     const OpCost cost = e.cost().price(op);
     ASSERT_NE(cost.fit, nullptr) << op.name;
     fits[op.name] = cost.fit->name();

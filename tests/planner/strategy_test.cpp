@@ -170,7 +170,8 @@ TEST(Strategies, TimeAndMemoryRiseWithTheBatch) {
         p.batch = batch;
         const Seconds t = e.simulate(p), b = e.bound(p);
         const Bytes m = memory_use(c, p).total();
-        EXPECT_GE(t, ttl);
+        // Ranks of a ring with equal work end at times that the engine adds up in another order.
+        EXPECT_GE(t * (1 + 1e-12), ttl);
         EXPECT_GE(b, bound);
         EXPECT_GE(m, memory);
         ttl = t;

@@ -27,7 +27,7 @@ std::string text(double x) {
 
 // ---- what was done against what is charged
 
-/// Ratio of the bytes that leave a rank to ExchangeShape::bytes.
+/// Ratio of the bytes that leave a rank to those of its shape.
 double share_leaving(const Op& op) {
   const double n = op.group.size;
   if (op.kind == OpKind::all_gather || op.kind == OpKind::all_reduce) return n - 1;
@@ -39,22 +39,33 @@ void compare(Check& check, const std::string& place, const char* what, double do
   check.faults.push_back(place + text(done) + " " + what + ", " + text(charged) + " charged");
 }
 
-void compare_charges(Check& check, const Schedule& s, OpIndex index, int rank, const Count& done) {
+/// Pairs and rows are charged for one head; heads may be split among actions.
+struct AttendCharge {
+  double heads = 1, elements = 1;  // per row of keys
+  double pairs = 0, q_rows = 0, kv_rows = 0;
+};
+AttendCharge attend_charge(const Op& op) {
+  AttendCharge c;
+  const auto of = [&](const auto& a) {
+    if constexpr (requires { kv_elements(a); }) {
+      c = {std::max(static_cast<double>(a.q_heads), 1.0), std::max(static_cast<double>(kv_elements(a)), 1.0),
+           static_cast<double>(a.pairs), static_cast<double>(a.q_rows), static_cast<double>(a.kv_rows)};
+    }
+  };
+  std::visit(of, op.shape);
+  return c;
+}
+
+void compare_charges(Check& check, const Schedule& s, OpIndex index, int rank, const Done& done) {
   const Op op = s.op_of_class(index, s.class_of(rank));
   const std::string place = at_op(s, index, rank);
-  const AttendShape attend = op.kind == OpKind::attend ? op.shape.attend : AttendShape{};
-  const GemmShape gemm = op.kind == OpKind::gemm ? op.shape.gemm : GemmShape{};
-  // Pairs and rows are charged for one head; heads may be split among actions.
-  const double heads = std::max(attend.q_heads, 1.0);
-  compare(check, place, "pairs executed", done.pairs / heads, attend.pairs * attend.q_heads / heads);
-  compare(check, place, "query rows executed", done.query_rows / heads,
-          attend.q_rows * attend.q_heads / heads);
-  const double elements = std::max(attend.kv_elements, 1.0);
-  compare(check, place, "kv rows read", done.kv_elements / elements,
-          attend.kv_rows * attend.kv_elements / elements);
-  compare(check, place, "multiply-adds executed", done.multiply_adds, gemm.rows * gemm.k * gemm.n);
-  const double bytes = is_communication(op.kind) ? op.shape.exchange.bytes * share_leaving(op) : 0;
-  compare(check, place, "bytes sent", done.bytes, bytes);
+  const AttendCharge charge = attend_charge(op);
+  compare(check, place, "pairs executed", done.pairs / charge.heads, charge.pairs);
+  compare(check, place, "query rows executed", done.query_rows / charge.heads, charge.q_rows);
+  compare(check, place, "kv rows read", done.kv_elements / charge.elements, charge.kv_rows);
+  compare(check, place, "multiply-adds executed", done.multiply_adds,
+          is_gemm(op.kind) ? flops(op).value / 2 : 0);
+  compare(check, place, "bytes sent", done.bytes, message_bytes(op).value * share_leaving(op));
 }
 
 void check_groups(Check& check, const Schedule& s) {
@@ -74,10 +85,10 @@ void check_groups(Check& check, const Schedule& s) {
   }
 }
 
-Count most(const RunResult<double>& run, OpIndex op) {
-  Count most;
+Done most(const RunResult<double>& run, OpIndex op) {
+  Done most;
   for (int rank = 0; rank < run.ranks; ++rank) {
-    const Count& c = run.count(op, rank);
+    const Done& c = run.count(op, rank);
     most.pairs = std::max(most.pairs, c.pairs);
     most.query_rows = std::max(most.query_rows, c.query_rows);
     most.kv_elements = std::max(most.kv_elements, c.kv_elements);
@@ -280,7 +291,7 @@ Check check(const Schedule& s, const Problem& p, const CheckOptions& options) {
     const std::vector<RunOptions> orders = all_orders(p);
     const RunResult<double> run = run_all<double>(s, p, want, orders, check, check.max_error_double);
     if (options.charges != Charges::none) check_charges(check, s, run, options.charges);
-    for (const Count& c : run.counts) {
+    for (const Done& c : run.counts) {
       check.counts.pairs += c.pairs;
       check.counts.query_rows += c.query_rows;
       check.counts.kv_elements += c.kv_elements;

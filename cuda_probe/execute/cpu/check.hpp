@@ -17,7 +17,7 @@ struct Check {
   double max_error_float = std::numeric_limits<double>::infinity();
   std::string worst;                // where max_error_double is
   std::vector<std::string> faults;  // one line each
-  Count counts;                     // of all ops and ranks, one run
+  Done counts;                      // of all ops and ranks, one run
   int timed_only = 0;               // ops without data flow
 
   bool passed(double limit_double = 1e-12, double limit_float = 1e-5) const {

@@ -31,7 +31,7 @@ bool joint(const Schedule& s, OpIndex op) {
 }
 
 struct Node {
-  OpIndex op = 0;
+  OpIndex op;
   int rank = -1;  // -1: all
   int waits_for = 0;
   std::vector<std::uint32_t> next;
@@ -111,7 +111,7 @@ std::vector<BlockIndex> block_order(const Schedule& s) {
 std::vector<OpIndex> predecessors(const Schedule& s, const Block& block, OpIndex op) {
   const auto depends_on = s.dependencies_of(s.ops[op]);
   std::vector<OpIndex> out(depends_on.begin(), depends_on.end());
-  for (OpIndex before = op; before > block.first;) {
+  for (std::uint32_t before = op; before > block.first;) {
     if (s.ops[--before].lane != s.ops[op].lane) continue;
     out.push_back(before);
     break;
@@ -148,7 +148,7 @@ Matrix<Scalar>& Executor<Scalar>::slot(SlotId id, int rank) {
 }
 
 template <class Scalar>
-Count& Executor<Scalar>::count(OpIndex op, int rank) {
+Done& Executor<Scalar>::count(OpIndex op, int rank) {
   return counts_[static_cast<std::size_t>(op) * static_cast<std::size_t>(ranks_) +
                  static_cast<std::size_t>(rank)];
 }
@@ -237,11 +237,11 @@ void Executor<Scalar>::act(OpIndex op, const Action& a, const RunOptions& option
   const TokenView queries = flow_.token_list(a.queries), keys = flow_.token_list(a.keys);
   const std::string wrong = wrong_shape<Scalar>(a, queries, keys, views);
   if (!wrong.empty()) fail(op, a.rank, wrong);
-  Count& c = count(op, a.rank);
+  Done& c = count(op, a.rank);
   if (a.function == Function::attend) {
     const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(a.qk_dim));
     const Attended done = attend<Scalar>(a, queries, keys, scale, views);
-    c.pairs += a.heads * (a.rectangle ? all_pairs(queries, keys) : done.pairs);
+    c.pairs += a.heads * (a.rectangle ? static_cast<double>(all_pairs(queries, keys)) : done.pairs);
     c.query_rows += a.heads * static_cast<double>(real_rows(queries));
     c.kv_elements += done.key_rows * static_cast<double>(views[1].cols());
   } else if (a.function == Function::merge) {
@@ -269,7 +269,7 @@ void Executor<Scalar>::communicate(OpIndex op) {
   for (const Move& m : moves) {
     messages.push_back(view(op, m.from, m.source));
     if (m.from == m.to || messages.back().size() == 0) continue;
-    Count& c = count(op, m.from);
+    Done& c = count(op, m.from);
     c.bytes += static_cast<double>(messages.back().size()) * flow_.slots[m.source.slot].element_bytes;
     ++c.messages;
   }

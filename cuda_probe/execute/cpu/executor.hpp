@@ -32,7 +32,7 @@ struct RunOptions {
 };
 
 /// What one rank did in one op.
-struct Count {
+struct Done {
   double pairs = 0;  // visible (query, key) pairs, or all where a product takes them all; summed over heads
   double query_rows = 0;     // without padding, summed over query heads
   double kv_elements = 0;    // of the rows that attends took from their slots, for all heads of an action
@@ -51,8 +51,8 @@ template <class Scalar>
 struct RunResult {
   std::vector<Output<Scalar>> outputs;  // parallel to Dataflow::outputs
   int ranks = 0;
-  std::vector<Count> counts;  // [op][rank]
-  const Count& count(OpIndex op, int rank) const {
+  std::vector<Done> counts;  // [op][rank]
+  const Done& count(OpIndex op, int rank) const {
     return counts[static_cast<std::size_t>(op) * static_cast<std::size_t>(ranks) +
                   static_cast<std::size_t>(rank)];
   }
@@ -94,7 +94,7 @@ class Executor {
   void compute(OpIndex op, int rank, const RunOptions& options);
   void act(OpIndex op, const Action& action, const RunOptions& options);
   void communicate(OpIndex op);
-  Count& count(OpIndex op, int rank);
+  Done& count(OpIndex op, int rank);
   [[noreturn]] void fail(OpIndex op, int rank, const std::string& what) const;
 
   const Schedule& schedule_;
@@ -102,7 +102,7 @@ class Executor {
   const Tensors<Scalar>& tensors_;
   int ranks_;
   std::vector<Matrix<Scalar>> slots_;  // [slot][rank]
-  std::vector<Count> counts_;
+  std::vector<Done> counts_;
 };
 
 extern template Matrix<double> input_part(const Dataflow&, const Tensors<double>&, const Binding&);

@@ -13,7 +13,7 @@ namespace shardline {
 namespace {
 
 struct Access {
-  OpIndex op = 0;
+  OpIndex op;
   Region region;
   bool write = false;
 };

@@ -10,9 +10,9 @@ namespace shardline {
 
 /// Nothing orders `first` and `second`, and one of them writes what the other reads or writes.
 struct Hazard {
-  OpIndex first = 0, second = 0;
+  OpIndex first, second;
   int rank = 0;
-  SlotId slot = 0;
+  SlotId slot;
 };
 
 /// At most one per pair of ops and rank. Order comes from dependencies, lanes and block ends.

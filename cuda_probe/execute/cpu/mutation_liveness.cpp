@@ -105,7 +105,7 @@ std::vector<bool> useful_moves(const Schedule& s) {
   Liveness liveness(*s.flow);
   const std::vector<BlockIndex> blocks = block_order(s);
   for (auto b = blocks.rbegin(); b != blocks.rend(); ++b) {
-    for (OpIndex op = s.blocks[*b].last; op-- > s.blocks[*b].first;) {
+    for (std::uint32_t op = s.blocks[*b].last; op-- > s.blocks[*b].first;) {
       if (op < s.flow->ops.size()) liveness.before(op);
     }
   }

@@ -80,7 +80,7 @@ bool fits(const Dataflow& flow, int rank, const Region& r) {
 }
 
 bool contributes(const Dataflow& flow, OpIndex before, int rank, const Region& wanted) {
-  for (OpIndex op = std::min(before, static_cast<OpIndex>(flow.ops.size())); op-- > 0;) {
+  for (std::uint32_t op = std::min(before, OpIndex(flow.ops.size())); op-- > 0;) {
     const OpFlow& part = flow.ops[op];
     bool written = false, some = false;
     for (std::uint32_t i = 0; i < part.actions; ++i) {

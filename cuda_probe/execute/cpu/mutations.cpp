@@ -117,31 +117,43 @@ Shape& charged_shape(Schedule& s, OpIndex i, int rank) {
   return s.variants[op.variants + static_cast<std::uint32_t>(s.class_of(rank))];
 }
 
-template <class Change>
-bool change_charge(Schedule& s, Random& random, OpKind kind, Change change) {
+/// One more in a field of a shape that has it.
+template <class Field>
+void one_more(Shape& shape, Field field) {
+  const auto change = [&](auto& s) {
+    if constexpr (requires { field(s); }) {
+      auto& number = field(s);
+      number = number + std::decay_t<decltype(number)>(1);
+    }
+  };
+  std::visit(change, shape);
+}
+
+template <class Field>
+bool charge_more(Schedule& s, Random& random, bool (*kinds)(OpKind), Field field) {
   const Dataflow& flow = *s.flow;
   return at_random(flow.actions.size(), random, [&](std::size_t i) {
     const OpIndex op = mutation::op_of_action(flow, i);
-    if (s.ops[op].kind != kind) return false;
-    change(charged_shape(s, op, flow.actions[i].rank));
+    if (!kinds(s.ops[op].kind)) return false;
+    one_more(charged_shape(s, op, flow.actions[i].rank), field);
     return true;
   });
 }
 
 bool charged_pairs(Schedule& s, Random& random) {
-  return change_charge(s, random, OpKind::attend, [](Shape& shape) { shape.attend.pairs += 1; });
+  return charge_more(s, random, is_attention, [](auto& a) -> decltype((a.pairs)) { return a.pairs; });
 }
 
 bool charged_query_rows(Schedule& s, Random& random) {
-  return change_charge(s, random, OpKind::attend, [](Shape& shape) { shape.attend.q_rows += 1; });
+  return charge_more(s, random, is_attention, [](auto& a) -> decltype((a.q_rows)) { return a.q_rows; });
 }
 
 bool charged_kv_rows(Schedule& s, Random& random) {
-  return change_charge(s, random, OpKind::attend, [](Shape& shape) { shape.attend.kv_rows += 1; });
+  return charge_more(s, random, is_attention, [](auto& a) -> decltype((a.kv_rows)) { return a.kv_rows; });
 }
 
 bool charged_gemm(Schedule& s, Random& random) {
-  return change_charge(s, random, OpKind::gemm, [](Shape& shape) { shape.gemm.n += 1; });
+  return charge_more(s, random, is_gemm, [](auto& g) -> decltype((g.n)) { return g.n; });
 }
 
 bool charged_bytes(Schedule& s, Random& random) {
@@ -149,7 +161,8 @@ bool charged_bytes(Schedule& s, Random& random) {
   return at_random(flow.moves.size(), random, [&](std::size_t i) {
     const OpIndex op = mutation::op_of_move(flow, i);
     if (!is_communication(s.ops[op].kind)) return false;
-    charged_shape(s, op, flow.moves[i].from).exchange.bytes += 1;
+    one_more(charged_shape(s, op, flow.moves[i].from),
+             [](auto& e) -> decltype((e.bytes)) { return e.bytes; });
     return true;
   });
 }

@@ -154,7 +154,7 @@ struct Attend {
   /// What the arguments of both decode kernels share.
   template <class Arguments>
   void fill(Arguments& d, int (*splits)(std::int64_t, int, int, int), int heads) const {
-    const CacheRows cache = *cache_rows(flow.token_list(action.queries), flow.token_list(action.keys));
+    const CachedKeys cache = *cache_rows(flow.token_list(action.queries), flow.token_list(action.keys));
     const int r = action.rank;
     d.q = q.bf16();
     d.q_row = q.pitch;
@@ -239,7 +239,7 @@ Launch plan_gemm(const Action& a, std::span<const Block2d> b) {
 
 }  // namespace
 
-std::optional<CacheRows> cache_rows(TokenView queries, TokenView keys) {
+std::optional<CachedKeys> cache_rows(TokenView queries, TokenView keys) {
   struct Keys {
     std::int64_t begin = 0, end = 0, last_position = -1;
   };
@@ -255,7 +255,7 @@ std::optional<CacheRows> cache_rows(TokenView queries, TokenView keys) {
     }
     row += i.size();
   }
-  CacheRows out;
+  CachedKeys out;
   std::set<std::int32_t> seen;
   for (const Interval& i : queries) {
     const bool padding = i.request == kPadding;

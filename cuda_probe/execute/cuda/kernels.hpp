@@ -13,13 +13,13 @@ namespace shardline {
 enum class AttendKernel : std::uint8_t { prefill, decode, latent_decode };
 
 /// The cache of each query row: key rows [begin, begin + count).
-struct CacheRows {
+struct CachedKeys {
   std::vector<std::int64_t> begin;
   std::vector<std::int32_t> count;
 };
 /// Where every request has one query row, which sees all of its keys, and these follow each other; rows that
 /// see nothing have no cache. Nothing for other lists.
-std::optional<CacheRows> cache_rows(TokenView queries, TokenView keys);
+std::optional<CachedKeys> cache_rows(TokenView queries, TokenView keys);
 
 AttendKernel attend_kernel(const Dataflow& flow, const Action& action);
 

@@ -73,14 +73,13 @@ double traffic(std::span<const double> x, const FormContext& c) {
   return rows * x[2] * (2 * (kHead + kRotary) + 2 * kHead) * c.a_bytes +
          rows * (kLatent + kRotary) * c.b_bytes + (projections(c) > 0 ? weights(x[2]) * weight_bytes(c) : 0);
 }
-/// Without the projections; `keys` of all sequences.
-double attention_seconds(PrefillWork w, double heads, double keys, const FormContext& c,
+/// Without the projections; `keys` of all sequences, `qk` and `v` elements of a head.
+double attention_seconds(PrefillWork w, double heads, double keys, double qk, double v, const FormContext& c,
                          std::span<const double> p) {
-  constexpr double kQk = kHead + kRotary;
-  w.query_bytes = w.tokens * heads * (kQk * c.a_bytes + kHead * 2);
-  w.cache_bytes = keys * heads * (kQk + kHead) * c.a_bytes + w.tokens * (kLatent + kRotary) * c.b_bytes;
+  w.query_bytes = w.tokens * heads * (qk * c.a_bytes + v * 2);
+  w.cache_bytes = keys * heads * (qk + v) * c.a_bytes + w.tokens * (kLatent + kRotary) * c.b_bytes;
   // FP8: queries, keys and values are read and written once more for their conversion.
-  if (c.a_bytes < 2) w.cache_bytes += (w.tokens * kQk + keys * (kQk + kHead)) * heads * (2 + c.a_bytes);
+  if (c.a_bytes < 2) w.cache_bytes += (w.tokens * qk + keys * (qk + v)) * heads * (2 + c.a_bytes);
   const double bytes = projections(c) > 0 ? 1 : p[6];
   const double own[] = {p[0], p[1], p[1], p[2], p[3], p[4], bytes, bytes, 0, p[5]};
   return prefill_seconds(w, c, own);
@@ -88,7 +87,8 @@ double attention_seconds(PrefillWork w, double heads, double keys, const FormCon
 double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
   const PrefillShape s = shape_of(x);
   const double rows = s.batch * s.rows;
-  double t = attention_seconds(prefill_work(s, PrefillKernel::plain, c), s.heads_q, rows, c, p);
+  double t =
+      attention_seconds(prefill_work(s, PrefillKernel::plain, c), s.heads_q, rows, s.qk_dim, s.v_dim, c, p);
   if (projections(c) > 0) {
     t += 2 * rows * (kDown / p[7] + s.heads_q * kPerHead / p[8]) / projections(c) +
          weights(s.heads_q) * weight_bytes(c) / (p[9] * c.bandwidth);
@@ -103,8 +103,10 @@ void coordinates(std::span<const double> x, const FormContext&, double* out) {
 
 }  // namespace
 
-double mla_prefill_seconds(const AttendShape& a, const FormContext& c, std::span<const double> p) {
-  return attention_seconds(prefill_work(a, PrefillKernel::plain, c), a.q_heads, a.kv_rows, c, p);
+double mla_prefill_seconds(const AttendPrefillShape& a, const FormContext& c, std::span<const double> p) {
+  return attention_seconds(prefill_work(a, PrefillKernel::plain, c), static_cast<double>(a.q_heads),
+                           static_cast<double>(a.kv_rows), static_cast<double>(a.qk_dim),
+                           static_cast<double>(a.v_dim), c, p);
 }
 
 const Form kMlaPrefillForm{"mla_prefill", "H32",  kNumbers, kWords, kParameters, kAxes,

@@ -72,30 +72,32 @@ PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const Form
   return w;
 }
 
-PrefillWork prefill_work(const AttendShape& a, PrefillKernel kernel, const FormContext& c) {
+PrefillWork prefill_work(const AttendPrefillShape& a, PrefillKernel kernel, const FormContext& c) {
+  const auto q_heads = static_cast<double>(a.q_heads), tiles = static_cast<double>(a.tiles);
+  const auto q_rows = static_cast<double>(a.q_rows), kv_rows = static_cast<double>(a.kv_rows);
   PrefillShape s;
-  s.heads_q = a.q_heads;
-  s.qk_dim = a.qk_dim;
-  s.v_dim = a.v_dim;
-  s.heads_kv = a.kv_elements / (a.qk_dim + a.v_dim);
+  s.heads_q = q_heads;
+  s.qk_dim = static_cast<double>(a.qk_dim);
+  s.v_dim = static_cast<double>(a.v_dim);
+  s.heads_kv = static_cast<double>(a.kv_heads);
   PrefillWork w;
   if (a.tiles <= 0 || a.q_rows <= 0) return w;
   // Tiles that are not full take as long as full ones.
-  const double height = a.q_rows <= kHalf * a.tiles ? 0.5 : 1;
-  const double fill = std::max(1.0, height * kBlock * a.tiles / a.q_rows);
-  const double blocks = a.pairs * fill / (kBlock * kBlock) + height * a.tiles / 2;
-  const double mean = blocks / a.tiles;
-  w.blocks = blocks * a.q_heads;
-  w.tiles = a.tiles * a.q_heads;
-  w.longest = std::max(mean, std::min(2 * mean - height, height * std::ceil(a.kv_rows / kBlock)));
-  w.block_dims = a.qk_dim + a.v_dim;
+  const double height = q_rows <= kHalf * tiles ? 0.5 : 1;
+  const double fill = std::max(1.0, height * kBlock * tiles / q_rows);
+  const double blocks = static_cast<double>(a.pairs) * fill / (kBlock * kBlock) + height * tiles / 2;
+  const double mean = blocks / tiles;
+  w.blocks = blocks * q_heads;
+  w.tiles = tiles * q_heads;
+  w.longest = std::max(mean, std::min(2 * mean - height, height * std::ceil(kv_rows / kBlock)));
+  w.block_dims = s.qk_dim + s.v_dim;
   if (kernel == PrefillKernel::packed) {
-    const double group = std::max(1.0, a.q_heads / s.heads_kv);
-    const double rows = std::min(w.tiles, std::max(a.q_rows * a.q_heads / kBlock, w.tiles / group));
+    const double group = std::max(1.0, q_heads / s.heads_kv);
+    const double rows = std::min(w.tiles, std::max(q_rows * q_heads / kBlock, w.tiles / group));
     w.blocks *= rows / w.tiles;
     w.tiles = rows;
   }
-  add_bytes(w, kernel, c, s, a.q_rows, a.kv_rows);
+  add_bytes(w, kernel, c, s, q_rows, kv_rows);
   return w;
 }
 

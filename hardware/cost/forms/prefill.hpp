@@ -40,7 +40,7 @@ PrefillWork prefill_work(const PrefillShape& shape, PrefillKernel kernel, const 
 /// The same from what a schedule knows: pairs and tiles of intervals of any length. Exact in pairs; the
 /// diagonal costs half a block per tile, and the longest tile is that of one causal triangle or of the whole
 /// cache.
-PrefillWork prefill_work(const AttendShape& shape, PrefillKernel kernel, const FormContext& context);
+PrefillWork prefill_work(const AttendPrefillShape& shape, PrefillKernel kernel, const FormContext& context);
 
 /// Parameters of prefill_seconds(), in its order.
 inline constexpr FormParameter kPrefillParameters[] = {
@@ -56,12 +56,19 @@ inline constexpr FormParameter kPrefillParameters[] = {
     {"throttle", "1", 0.001, 0.1, 1},   // slowdown of long kernels, where power limits the clock
 };
 
+/// Widths of MLA that its kernels were measured with, DeepSeek-V3's: latent rank, rotary part, a head of keys
+/// or values without it.
+struct MlaWidths {
+  double rank = 512, rotary = 64, head = 128;
+};
+inline constexpr MlaWidths kMlaMeasured;
+
 /// [H31] p as kPrefillParameters; the rest of p is not looked at.
 double prefill_seconds(const PrefillWork& work, const FormContext& context, std::span<const double> p);
 
-/// [H32] Attention of MLA with expanded keys and values (192 and 128 dims), without its projections; p as the
-/// form's.
-double mla_prefill_seconds(const AttendShape& shape, const FormContext& context, std::span<const double> p);
+/// [H32] Attention of MLA with expanded keys and values, without its projections; p as the form's.
+double mla_prefill_seconds(const AttendPrefillShape& shape, const FormContext& context,
+                           std::span<const double> p);
 
 /// log2 of: keys that a row sees (tokens of a sequence without a cached prefix), tiles.
 void prefill_coordinates(double pairs, double rows, double tiles, double* out);

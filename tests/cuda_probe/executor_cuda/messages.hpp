@@ -18,7 +18,7 @@ struct Messages {
   Schedule schedule;
   ScheduleBuilder builder;
   Inputs inputs;
-  OpIndex op = 0;
+  OpIndex op;
 };
 
 }  // namespace shardline::testing

@@ -107,7 +107,7 @@ struct Step {
 std::vector<Step> steps(const Schedule& s) {
   std::vector<Step> out;
   for (OpIndex i = 0; i + 1 < s.ops.size(); ++i) {
-    if (s.ops[i].kind == OpKind::send_recv && s.ops[i + 1].kind == OpKind::attend) out.push_back({i, i + 1});
+    if (s.ops[i].kind == OpKind::send_recv && is_attention(s.ops[i + 1].kind)) out.push_back({i, i + 1});
   }
   return out;
 }

@@ -1,0 +1,186 @@
+// What the ops of a schedule work on: one struct per kind of work, each with its fields named once. Counts
+// are integers; means over routed tokens are doubles, and say so; traffic is Bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+#include "models/ir/fields.hpp"
+
+namespace shardline {
+
+enum class Dtype : std::uint8_t { fp4, fp8, bf16, fp32 };
+/// Bytes of one element; FP4 counts 0.5 (block scales are not counted, as in arXiv 2507.07120, Appendix A).
+constexpr double bytes_per_element(Dtype d) {
+  return d == Dtype::fp4 ? 0.5 : d == Dtype::fp8 ? 1.0 : d == Dtype::bf16 ? 2.0 : 4.0;
+}
+std::string_view to_string(Dtype dtype);
+
+using Count = std::int64_t;
+
+/// What the rows of a KV cache are. heads: keys and values of each KV head (MHA, GQA, MQA, and MLA expanded).
+/// latent: one row that all heads share, keys whole and values its start (MLA, absorbed).
+enum class CacheRows : std::uint8_t { heads, latent };
+/// Where the keys and values of an attention come from: as projected, or expanded from MLA's latents.
+enum class AttentionFamily : std::uint8_t { gqa, mla };
+std::string_view to_string(CacheRows rows);
+std::string_view to_string(AttentionFamily family);
+
+/// [rows, k] x [k, n], one matrix.
+struct GemmShape {
+  Count rows = 0, k = 0, n = 0;
+  static constexpr void visit(auto& s, auto&& f) {
+    f("rows", s.rows);
+    f("k", s.k);
+    f("n", s.n);
+  }
+};
+
+/// [rows, k] x [k, n] for each of `matrices`: one per head, as where MLA's up-projections are absorbed. This
+/// op is one of `parts` of the kernel (chunks of its rows): matrices are read once for all parts.
+struct BatchedGemmShape {
+  Count rows = 0, k = 0, n = 0, matrices = 1, parts = 1;
+  static constexpr void visit(auto& s, auto&& f) {
+    f("rows", s.rows);
+    f("k", s.k);
+    f("n", s.n);
+    f("matrices", s.matrices);
+    f("parts", s.parts);
+  }
+};
+
+/// One product of a rank's experts: `pairs` (token, expert) rows of [k] x [k, n] that visit `active` of the
+/// `held` experts, both means over the routing. `tokens` of the group before they are routed; an expert has
+/// `matrices` of hidden x inner.
+struct GroupedGemmShape {
+  double pairs = 0, active = 0;
+  Count k = 0, n = 0;
+  Count held = 0, tokens = 0, hidden = 0, inner = 0, matrices = 0;
+  static constexpr void visit(auto& s, auto&& f) {
+    f("pairs", s.pairs);
+    f("active", s.active);
+    f("k", s.k);
+    f("n", s.n);
+    f("held", s.held);
+    f("tokens", s.tokens);
+    f("hidden", s.hidden);
+    f("inner", s.inner);
+    f("matrices", s.matrices);
+  }
+};
+
+/// Query rows of new tokens against keys of cached and new ones, all requests together; padding not counted.
+struct AttendPrefillShape {
+  AttentionFamily family = AttentionFamily::gqa;
+  Count q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;
+  Count pairs = 0;    // (query, key) pairs of one head that the mask leaves
+  Count kv_rows = 0;  // keys, read once by each KV head
+  Count q_rows = 0;
+  Count tiles = 0;     // query tiles of one head [T2]
+  bool whole = false;  // as many pairs as whole sequences of q_rows: no cached prefix, no block of a ring
+  // A matrix product of all queries and all keys of a request: `pairs` are those, not the mask's, and scores
+  // lie in memory, where an op of their own rewrites them.
+  bool all_pairs = false;
+  static constexpr void visit(auto& s, auto&& f) {
+    f("family", s.family);
+    f("q_heads", s.q_heads);
+    f("kv_heads", s.kv_heads);
+    f("qk_dim", s.qk_dim);
+    f("v_dim", s.v_dim);
+    f("pairs", s.pairs);
+    f("kv_rows", s.kv_rows);
+    f("q_rows", s.q_rows);
+    f("tiles", s.tiles);
+    f("whole", s.whole);
+    f("all_pairs", s.all_pairs);
+  }
+};
+
+/// One query row (or a few, with drafts) of each request against its cache.
+struct AttendDecodeShape {
+  CacheRows cache = CacheRows::heads;
+  Count q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;
+  Count pairs = 0, kv_rows = 0, q_rows = 0;  // as of a prefill
+  // Of the one kernel that signals the end of each of `kernel_parts` parts, of which this op is one.
+  Count kernel_rows = 0, kernel_parts = 1;
+  static constexpr void visit(auto& s, auto&& f) {
+    f("cache", s.cache);
+    f("q_heads", s.q_heads);
+    f("kv_heads", s.kv_heads);
+    f("qk_dim", s.qk_dim);
+    f("v_dim", s.v_dim);
+    f("pairs", s.pairs);
+    f("kv_rows", s.kv_rows);
+    f("q_rows", s.q_rows);
+    f("kernel_rows", s.kernel_rows);
+    f("kernel_parts", s.kernel_parts);
+  }
+};
+
+/// `rows` x `width` elements; `bytes` is what the kernel reads and writes in HBM (0: not charged).
+struct ElementwiseShape {
+  Count rows = 0, width = 0;
+  Bytes bytes;
+  static constexpr void visit(auto& s, auto&& f) {
+    f("rows", s.rows);
+    f("width", s.width);
+    f("bytes", s.bytes);
+  }
+};
+
+/// For all_to_all and send_recv `bytes` leave this rank. For all_reduce and reduce_scatter they are the whole
+/// buffer, for all_gather this rank's contribution; the algorithm decides what then crosses links.
+struct ExchangeShape {
+  Bytes bytes;
+  double rows = 0;  // where what is sent are rows of tokens: how many this rank has (a mean); else 0
+  static constexpr void visit(auto& s, auto&& f) {
+    f("bytes", s.bytes);
+    f("rows", s.rows);
+  }
+};
+
+/// Tokens on their way to the ranks of their experts (dispatch), or their results on the way back (combine):
+/// `bytes` leave this rank.
+struct RoutedShape {
+  Bytes bytes;
+  double rows = 0;  // tokens of this rank, a mean
+  Count width = 0, topk = 0, experts = 0;
+  Dtype dispatched = Dtype::bf16;  // type of the rows on their way to the experts
+  static constexpr void visit(auto& s, auto&& f) {
+    f("bytes", s.bytes);
+    f("rows", s.rows);
+    f("width", s.width);
+    f("topk", s.topk);
+    f("experts", s.experts);
+    f("dispatched", s.dispatched);
+  }
+};
+
+/// Order as in shape_of(OpKind).
+using Shape = std::variant<GemmShape, BatchedGemmShape, GroupedGemmShape, AttendPrefillShape, AttendDecodeShape,
+                           ElementwiseShape, ExchangeShape, RoutedShape>;
+
+static_assert(complete<GemmShape>() && complete<BatchedGemmShape>() && complete<GroupedGemmShape>() &&
+              complete<AttendPrefillShape>() && complete<AttendDecodeShape>() && complete<ElementwiseShape>() &&
+              complete<ExchangeShape>() && complete<RoutedShape>());
+
+/// Words of the largest shape: what a memo key must have room for.
+template <class... S>
+constexpr std::size_t most_words(const std::variant<S...>*) {
+  std::size_t most = 0;
+  ((most = kWordsOf<S> > most ? kWordsOf<S> : most), ...);
+  return most;
+}
+inline constexpr std::size_t kMostWords = most_words(static_cast<const Shape*>(nullptr));
+
+bool equal(const Shape& a, const Shape& b);
+
+/// Elements read per row of keys: 2 * KV heads * width, or a latent row.
+constexpr Count kv_elements(const AttendPrefillShape& s) { return s.kv_heads * (s.qk_dim + s.v_dim); }
+constexpr Count kv_elements(const AttendDecodeShape& s) {
+  return s.cache == CacheRows::latent ? s.qk_dim : s.kv_heads * (s.qk_dim + s.v_dim);
+}
+
+}  // namespace shardline
