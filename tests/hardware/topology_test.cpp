@@ -4,10 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
-#include <map>
-
+#include "tests/hardware/flow_oracle.hpp"
 #include "tests/hardware/support.hpp"
 
 namespace shardline {
@@ -172,87 +169,13 @@ TEST(Topology, PlacementInsideASymmetricDomainDoesNotMatter) {
   }
 }
 
-/// Splits flows by its own rule book: all-pairs distances by relaxation, then shares edge by edge from the
-/// source.
-class Oracle {
- public:
-  explicit Oracle(const Fabric& f) : g_(f.graph()) {
-    const std::size_t n = boost::num_vertices(g_);
-    for (const auto e : boost::make_iterator_range(boost::edges(g_))) {
-      edges_.push_back({boost::source(e, g_), boost::target(e, g_),
-                        std::llround(g_[e].latency.value * 1e15) + 1, g_[e].bandwidth.value});
-    }
-    to_.assign(n, std::vector<long long>(n, kFar));
-    for (std::size_t t = 0; t < n; ++t) {
-      to_[t][t] = 0;
-      for (bool changed = true; changed;) {
-        changed = false;
-        for (const Edge& e : edges_) {
-          if (to_[t][e.to] + e.cost < to_[t][e.from]) to_[t][e.from] = to_[t][e.to] + e.cost, changed = true;
-        }
-      }
-    }
-  }
-
-  /// Adds one unit of flow; checks that it is conserved at every vertex.
-  void send(std::size_t from, std::size_t to, double amount, std::vector<double>& load) const {
-    std::map<long long, std::map<std::size_t, double>, std::greater<>> front{
-        {to_[to][from], {{from, amount}}}};
-    std::vector<double> in(to_.size(), 0.0), out(to_.size(), 0.0);
-    while (!front.empty() && front.begin()->first > 0) {
-      const auto vertices = front.begin()->second;
-      front.erase(front.begin());
-      for (const auto& [v, flow] : vertices) {
-        double width = 0;
-        for (const Edge& e : edges_) width += onward(e, v, to) ? e.bandwidth : 0;
-        for (std::size_t i = 0; i < edges_.size(); ++i) {
-          const Edge& e = edges_[i];
-          if (!onward(e, v, to)) continue;
-          const double share = flow * e.bandwidth / width;
-          load[i] += share;
-          out[v] += share;
-          in[e.to] += share;
-          front[to_[to][e.to]][e.to] += share;
-        }
-      }
-    }
-    for (std::size_t v = 0; v < in.size(); ++v) {
-      const double wanted = v == to ? amount : v == from ? -amount : 0.0;
-      ASSERT_NEAR(in[v] - out[v], wanted, 1e-12) << "vertex " << v;
-    }
-  }
-
-  double narrowest(const std::vector<double>& load) const {
-    double rate = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < load.size(); ++i) {
-      if (load[i] > 0) rate = std::min(rate, edges_[i].bandwidth / load[i]);
-    }
-    return rate;
-  }
-  std::size_t edges() const { return edges_.size(); }
-
- private:
-  static constexpr long long kFar = std::numeric_limits<long long>::max() / 4;
-  struct Edge {
-    std::size_t from, to;
-    long long cost;
-    double bandwidth;
-  };
-  bool onward(const Edge& e, std::size_t v, std::size_t to) const {
-    return e.from == v && to_[to][v] == to_[to][e.to] + e.cost;
-  }
-  const FabricGraph& g_;
-  std::vector<Edge> edges_;
-  std::vector<std::vector<long long>> to_;
-};
-
 TEST(Topology, H4H5SharesConserveFlowAndAgreeWithTheOracle) {
   FabricSpec slow_spine = hgx(2), shared = hgx(2);
   slow_spine.network.spine_latency = Seconds(5e-6);
   shared.network.gpus_per_nic = 4;
   for (const FabricSpec& spec : {hgx(2), slow_spine, shared, oversubscribed()}) {
     const Fabric f(spec);
-    const Oracle oracle(f);
+    const testing::FlowOracle oracle(f);
     for (const Group g :
          {Group{2, 1}, Group{8, 1}, Group{16, 1}, Group{2, 8}, Group{4, 4}, Group{3, 3}, Group{5, 2}}) {
       SCOPED_TRACE(std::to_string(g.size) + "/" + std::to_string(g.stride));
