@@ -58,15 +58,21 @@ CollectiveTime collective(OpKind kind, const GroupFabric& g, Bytes bytes, AllRed
     case OpKind::all_gather:
       take_faster(best, direct_all_gather(g, bytes));
       take_faster(best, ring_all_gather(g, bytes));
+      if (g.hierarchical) take_faster(best, hierarchical_all_gather(g, bytes));
+      if (g.hierarchical) take_faster(best, rails_all_gather(g, bytes));
       return best;
     case OpKind::reduce_scatter:
       take_faster(best, direct_reduce_scatter(g, bytes));
       take_faster(best, ring_reduce_scatter(g, bytes));
+      if (g.hierarchical) take_faster(best, hierarchical_reduce_scatter(g, bytes));
+      if (g.hierarchical) take_faster(best, rails_reduce_scatter(g, bytes));
       return best;
     case OpKind::all_to_all:
     case OpKind::dispatch:
     case OpKind::combine:
-      return direct_all_to_all(g, bytes);
+      take_faster(best, direct_all_to_all(g, bytes));
+      if (g.hierarchical) take_faster(best, rails_all_to_all(g, bytes));
+      return best;
     case OpKind::send_recv:
       return send_recv(g, bytes);
     default:

@@ -57,6 +57,12 @@ CollectiveTime send_recv(const GroupFabric& g, Bytes bytes);                    
 CollectiveTime nvls_all_reduce(const GroupFabric& g, Bytes bytes);                   // [H14]
 CollectiveTime hierarchical_all_reduce(const GroupFabric& g, Bytes bytes);           // [H15]
 CollectiveTime hierarchical_one_shot_all_reduce(const GroupFabric& g, Bytes bytes);  // [H15]
+// The following need `g.hierarchical`.
+CollectiveTime rails_all_gather(const GroupFabric& g, Bytes bytes);         // [H59]
+CollectiveTime rails_reduce_scatter(const GroupFabric& g, Bytes bytes);     // [H59]
+CollectiveTime hierarchical_all_gather(const GroupFabric& g, Bytes bytes);  // [H60]
+CollectiveTime hierarchical_reduce_scatter(const GroupFabric& g, Bytes bytes);
+CollectiveTime rails_all_to_all(const GroupFabric& g, Bytes bytes);  // [H61]
 
 /// The fastest available algorithm (ties to the earlier one of the enumeration). `kind` must be a
 /// communication.

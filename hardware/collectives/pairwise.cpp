@@ -1,19 +1,8 @@
 // Direct algorithms: every rank reads from or writes to every other at once. Loads and stores over NVLink, or
 // grouped send/recv where a network lies between.
-#include <algorithm>
-
 #include "hardware/collectives/collective.hpp"
 
 namespace shardline {
-
-namespace {
-
-// Between nodes a gather is made of point-to-point messages, one after another on each NIC.
-BytesPerSecond message_rate(const GroupFabric& g) {
-  return g.whole.one_node ? g.whole.pairwise : std::min(g.whole.pairwise, g.whole.ring);
-}
-
-}  // namespace
 
 CollectiveTime one_shot_all_reduce(const GroupFabric& g, Bytes bytes) {
   const double n = g.size;
@@ -26,12 +15,12 @@ CollectiveTime two_shot_all_reduce(const GroupFabric& g, Bytes bytes) {
 }
 
 CollectiveTime direct_all_gather(const GroupFabric& g, Bytes bytes) {
-  return {Algorithm::direct, g.whole.latency, bytes * (g.size - 1.0), message_rate(g)};
+  return {Algorithm::direct, g.whole.latency, bytes * (g.size - 1.0), g.whole.gather};
 }
 
 CollectiveTime direct_reduce_scatter(const GroupFabric& g, Bytes bytes) {
   const double n = g.size;
-  return {Algorithm::direct, g.whole.latency, bytes * ((n - 1) / n), message_rate(g)};
+  return {Algorithm::direct, g.whole.latency, bytes * ((n - 1) / n), g.whole.gather};
 }
 
 CollectiveTime direct_all_to_all(const GroupFabric& g, Bytes bytes) {

@@ -20,6 +20,19 @@ CollectiveTime rails_all_reduce(const GroupFabric& g, Bytes bytes) {
           std::min(g.inside.ring, g.across.ring * local)};
 }
 
+CollectiveTime rails_all_gather(const GroupFabric& g, Bytes bytes) {
+  const double n = g.size, local = g.whole.members_per_node, nodes = n / local;
+  // A block goes over all links of the ring but the one that ends at its owner: one inside a node, at worst.
+  const Seconds latency = g.inside.neighbour_latency * (n - 1 - nodes) + g.across.neighbour_latency * nodes;
+  // Of `local` rings, each member leaves its node in one and passes on inside it in the others.
+  const BytesPerSecond rate = std::min(g.inside.ring * (local / (local - 1)), g.across.ring * local);
+  return {Algorithm::rails, latency, bytes * (n - 1), rate};
+}
+
+CollectiveTime rails_reduce_scatter(const GroupFabric& g, Bytes bytes) {
+  return rails_all_gather(g, bytes / static_cast<double>(g.size));
+}
+
 CollectiveTime ring_all_gather(const GroupFabric& g, Bytes bytes) {
   const double n = g.size;
   return {Algorithm::ring, g.whole.neighbour_latency * (n - 1), bytes * (n - 1), g.whole.ring};

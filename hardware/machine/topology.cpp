@@ -32,6 +32,7 @@ void Fabric::connect(Vertex a, Vertex b, BytesPerSecond bandwidth, Seconds laten
     arcs_.resize(boost::num_vertices(*graph_));
     arcs_[from].push_back({to, static_cast<std::uint32_t>(edges_.size()), ticks(latency)});
     edges_.push_back({bandwidth, latency});
+    network_.push_back(graph_[a].kind != VertexKind::nvswitch && graph_[b].kind != VertexKind::nvswitch);
   }
 }
 
@@ -145,10 +146,11 @@ void Fabric::add_load(int target, const std::vector<std::pair<int, double>>& sou
   }
 }
 
-BytesPerSecond Fabric::narrowest(const std::vector<double>& load) const {
+BytesPerSecond Fabric::narrowest(const std::vector<double>& load, double network_share) const {
   double rate = std::numeric_limits<double>::infinity();
   for (std::size_t e = 0; e < load.size(); ++e) {
-    if (load[e] > 0) rate = std::min(rate, edges_[e].bandwidth.value / load[e]);
+    const double share = network_[e] ? network_share : 1.0;
+    if (load[e] > 0) rate = std::min(rate, edges_[e].bandwidth.value * share / load[e]);
   }
   return BytesPerSecond(rate);
 }
@@ -176,7 +178,7 @@ GroupPaths Fabric::paths(Group group) const {
   SL_CHECK(group.size >= 1 && group.stride >= 1 && group.size * group.stride <= gpus(),
            "the group fits the fabric");
   GroupPaths p;
-  p.pairwise = p.ring = BytesPerSecond(std::numeric_limits<double>::infinity());
+  p.pairwise = p.ring = p.gather = BytesPerSecond(std::numeric_limits<double>::infinity());
   if (group.size == 1) return p;
 
   std::vector<double> pairwise(edges_.size(), 0.0), ring(edges_.size(), 0.0);
@@ -200,6 +202,7 @@ GroupPaths Fabric::paths(Group group) const {
   }
   p.pairwise = narrowest(pairwise);
   p.ring = narrowest(ring);
+  p.gather = narrowest(pairwise, spec_.network.send_recv_share);
 
   // A group that straddles nodes slows the others down, so the worst of all groups counts, as for the rates.
   p.members_per_node = -1;

@@ -83,6 +83,7 @@ struct GroupPaths {
   Seconds neighbour_latency;  // largest between ring neighbours
   BytesPerSecond pairwise;    // per rank when each sends equally to all others [H4]
   BytesPerSecond ring;        // per rank when each sends to its successor only [H5]
+  BytesPerSecond gather;      // pairwise, of point-to-point messages where a network is crossed [H4]
   Seconds send_recv;          // neighbour_latency, of a send and receive
   Seconds all_to_all;         // latency, of an all-to-all
 };
@@ -117,7 +118,7 @@ class Fabric {
   void add_load(int target, const std::vector<std::pair<int, double>>& sources,
                 std::vector<double>& load) const;
   void connect(FabricPlace a, FabricPlace b, BytesPerSecond bandwidth, Seconds latency);
-  BytesPerSecond narrowest(const std::vector<double>& load) const;
+  BytesPerSecond narrowest(const std::vector<double>& load, double network_share = 1) const;
 
   FabricSpec spec_;
   std::shared_ptr<FabricGraph> graph_;           // copies share it: nothing changes it once it is built
@@ -125,6 +126,7 @@ class Fabric {
   std::vector<std::vector<Seconds>> latency_;    // of the first shortest route, per target GPU
   std::vector<std::vector<FabricPlace>> order_;  // per target, farthest first
   std::vector<FabricEdge> edges_;                // by edge index
+  std::vector<bool> network_;                    // by edge index: not an edge of an NVLink domain
   struct Arc {
     FabricPlace to;
     std::uint32_t edge;

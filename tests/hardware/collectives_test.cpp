@@ -1,6 +1,7 @@
 // Every closed form [H6]-[H15], recomputed from link figures, and the rules that choose between them.
 #include "hardware/collectives/collective.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -132,6 +133,99 @@ TEST(Collective, RailsCarryARingOverEveryNic) {
   EXPECT_NEAR(eight.latency / (g.inside.neighbour_latency * 14.0 + g.across.neighbour_latency * 2.0), 1,
               1e-12);
   EXPECT_GT(eight.rate, one.rate);
+}
+
+TEST(Collective, H59RingsOnEveryRail) {
+  const GroupFabric g = group_fabric(cluster(), {32, 1});  // four nodes of eight
+  const double s = 64e6, latency = 4 * kNetworkLatency + 27 * kNvlinkLatency;
+  expect_time(rails_all_gather(g, Bytes(s)), Algorithm::rails, latency, 31 * s / (8 * kNic));
+  expect_time(rails_reduce_scatter(g, Bytes(s)), Algorithm::rails, latency, 31 * s / 32 / (8 * kNic));
+  EXPECT_EQ(rails_all_gather(g, Bytes(s)).wire, ring_all_gather(g, Bytes(s)).wire);
+}
+
+TEST(Collective, H60EachBlockCrossesOnceAndNvlinkSpreadsIt) {
+  // Four ranks per node, a block to each other node over each NIC; eight ranks over two nodes wait for it.
+  const double s = 64e6, latency = kNetworkLatency + kNvlinkLatency;
+  const GroupFabric half = group_fabric(cluster(), {8, 2});
+  ASSERT_EQ(half.whole.members_per_node, 4);
+  expect_time(hierarchical_all_gather(half, Bytes(s)), Algorithm::hierarchical, latency, s / kNic);
+  expect_time(hierarchical_reduce_scatter(half, Bytes(s)), Algorithm::hierarchical, latency, s / 8 / kNic);
+  // Four nodes of eight: 28 blocks over NVLink last longer than three over a NIC.
+  expect_time(hierarchical_all_gather(group_fabric(cluster(), {32, 1}), Bytes(s)), Algorithm::hierarchical,
+              latency, 28 * s / kNvlink);
+}
+
+TEST(Collective, H61ForwardingAvoidsTheSpine) {
+  const double s = 64e6, latency = kNetworkLatency + kNvlinkLatency;
+  const GroupFabric g = group_fabric(cluster(), {16, 1});
+  expect_time(rails_all_to_all(g, Bytes(s)), Algorithm::rails, latency, s * 8 / 15 / kNic);
+  // A wide and quick spine costs less than the way over NVLink; a narrow one is avoided.
+  EXPECT_EQ(collective(OpKind::all_to_all, g, Bytes(s)).algorithm, Algorithm::direct);
+  FabricSpec narrow = hgx(2);
+  narrow.network.oversubscription = 4;
+  const GroupFabric n = group_fabric(Fabric(narrow), {16, 1});
+  EXPECT_EQ(collective(OpKind::all_to_all, n, Bytes(s)).algorithm, Algorithm::rails);
+  EXPECT_NEAR(rails_all_to_all(n, Bytes(s)).total() / rails_all_to_all(g, Bytes(s)).total(), 1, 1e-12);
+}
+
+TEST(Collective, H59H60AllRanksOfANodeAtOnceLeaveNothingToSpread) {
+  // One member per node: the other GPUs' NICs carry the other groups.
+  const GroupFabric g = group_fabric(cluster(), {4, 8});
+  ASSERT_FALSE(g.hierarchical);
+  const double s = 64e6;
+  expect_time(collective(OpKind::all_gather, g, Bytes(s)), Algorithm::direct, kNetworkLatency, 3 * s / kNic);
+  expect_time(collective(OpKind::reduce_scatter, g, Bytes(s)), Algorithm::direct, kNetworkLatency,
+              0.75 * s / kNic);
+  expect_time(collective(OpKind::all_to_all, g, Bytes(s)), Algorithm::direct, kNetworkLatency, s / kNic);
+}
+
+TEST(Collective, H11MessagesToOnePeerSlowTheNetworkAlone) {
+  FabricSpec slow = hgx(2);
+  slow.network.send_recv_share = 0.5;
+  const double s = 64e6;
+  const auto drain = [&](const FabricSpec& f, Group group) {
+    const CollectiveTime t = direct_all_gather(group_fabric(Fabric(f), group), Bytes(s));
+    return (t.wire / t.rate).value;
+  };
+  EXPECT_NEAR(drain(hgx(2), {16, 1}) / (8 * s / kNic), 1, 1e-12);  // 8 of 15 blocks use the NIC
+  EXPECT_NEAR(drain(slow, {16, 1}) / (8 * s / (kNic / 2)), 1, 1e-12);
+  EXPECT_EQ(drain(slow, {8, 1}), drain(hgx(2), {8, 1}));
+}
+
+constexpr OpKind kSpread[] = {OpKind::all_gather, OpKind::reduce_scatter, OpKind::all_to_all};
+
+TEST(Collective, SpreadingIsNeverSlowerThanDirectAndRisesWithRanks) {
+  for (const OpKind kind : kSpread) {
+    for (const int stride : {1, 2, 4, 8}) {
+      for (double s = 1e2; s < 1e11; s *= 7) {
+        Seconds before;
+        for (int n = 2; n * stride <= 32; n *= 2) {
+          SCOPED_TRACE(fmt::format("{}, {} ranks at stride {}, {} bytes", to_string(kind), n, stride, s));
+          const GroupFabric g = group_fabric(cluster(), {n, stride});
+          const Seconds now = collective(kind, g, Bytes(s)).total();
+          const CollectiveTime direct = kind == OpKind::all_gather       ? direct_all_gather(g, Bytes(s))
+                                        : kind == OpKind::reduce_scatter ? direct_reduce_scatter(g, Bytes(s))
+                                                                         : direct_all_to_all(g, Bytes(s));
+          EXPECT_LE(now, direct.total());
+          EXPECT_GE(now.value, before.value * (1 - 1e-12));
+          before = now;
+        }
+      }
+    }
+  }
+}
+
+TEST(Collective, AReduceScatterIsAnAllGatherBackwards) {
+  for (const Group group : {Group{8, 1}, Group{16, 1}, Group{32, 1}, Group{8, 2}, Group{8, 4}, Group{4, 8}}) {
+    const GroupFabric g = group_fabric(cluster(), group);
+    for (double s = 1e2; s < 1e11; s *= 7) {
+      const CollectiveTime scatter = collective(OpKind::reduce_scatter, g, Bytes(s * group.size));
+      const CollectiveTime gather = collective(OpKind::all_gather, g, Bytes(s));
+      EXPECT_EQ(scatter.algorithm, gather.algorithm);
+      EXPECT_NEAR(scatter.wire / gather.wire, 1, 1e-12);
+      EXPECT_NEAR(scatter.total() / gather.total(), 1, 1e-12);
+    }
+  }
 }
 
 TEST(Collective, TheFastestWinsAndIsNamed) {

@@ -70,6 +70,16 @@ class FlowOracle {
     return rate;
   }
   std::size_t edges() const { return edges_.size(); }
+  double bandwidth(std::size_t edge) const { return edges_[edge].bandwidth; }
+  /// Neither end is an NVSwitch.
+  bool network(std::size_t edge) const {
+    return g_[edges_[edge].from].kind != VertexKind::nvswitch &&
+           g_[edges_[edge].to].kind != VertexKind::nvswitch;
+  }
+  /// From a NIC to its leaf.
+  bool leaves_node(std::size_t edge) const {
+    return g_[edges_[edge].from].kind == VertexKind::nic && g_[edges_[edge].to].kind == VertexKind::leaf;
+  }
 
  private:
   static constexpr long long kFar = std::numeric_limits<long long>::max() / 4;
