@@ -184,13 +184,17 @@ GroupPaths Fabric::paths(Group group) const {
   std::vector<double> pairwise(edges_.size(), 0.0), ring(edges_.size(), 0.0);
   const int span = group.size * group.stride;
   std::vector<std::pair<int, double>> sources;
-  // Each edge of an NVLink domain touches one GPU, so groups inside one never share an edge: one group tells
-  // all.
+  // Groups inside an NVLink domain are placed one node each. Each edge of a domain touches one GPU, so they
+  // never share an edge: one group tells all, and what reaches one of its members tells what reaches and
+  // leaves each. Where GPUs meet sooner at a NIC than at a switch, neither groups nor members are alike.
   const bool inside = span <= spec_.gpus_per_node;
-  for (int start = 0; start + span <= (inside ? span : gpus()); start += span) {
-    for (int offset = 0; offset < (inside ? 1 : group.stride); ++offset) {
+  const bool alike = inside && (spec_.nodes == 1 || spec_.nvlink.latency < spec_.network.latency);
+  const int end = alike ? span : inside ? spec_.gpus_per_node : gpus();
+  const int offsets = alike ? 1 : group.stride;
+  for (int start = 0; start + span <= end; start += span) {
+    for (int offset = 0; offset < offsets; ++offset) {
       const auto gpu = [&](int member) { return start + offset + member * group.stride; };
-      for (int to = 0; to < group.size; ++to) {
+      for (int to = 0; to < (alike ? 1 : group.size); ++to) {
         sources.clear();
         for (int from = 0; from < group.size; ++from) {
           if (from != to) sources.emplace_back(gpu(from), 1.0 / (group.size - 1));
@@ -206,8 +210,8 @@ GroupPaths Fabric::paths(Group group) const {
 
   // A group that straddles nodes slows the others down, so the worst of all groups counts, as for the rates.
   p.members_per_node = -1;
-  for (int start = 0; start + span <= (inside ? span : gpus()); start += span) {
-    for (int offset = 0; offset < (inside ? 1 : group.stride); ++offset) {
+  for (int start = 0; start + span <= end; start += span) {
+    for (int offset = 0; offset < offsets; ++offset) {
       const auto gpu = [&](int member) { return start + offset + member * group.stride; };
       std::vector<int> members(static_cast<std::size_t>(spec_.nodes), 0);
       for (int a = 0; a < group.size; ++a) {

@@ -173,11 +173,16 @@ TEST(Topology, H4H5SharesConserveFlowAndAgreeWithTheOracle) {
   FabricSpec slow_spine = hgx(2), shared = hgx(2);
   slow_spine.network.spine_latency = Seconds(5e-6);
   shared.network.gpus_per_nic = 4;
-  for (const FabricSpec& spec : {hgx(2), slow_spine, shared, oversubscribed()}) {
+  FabricSpec near_nic = hgx(2);  // three GPUs, or two, meet at their NIC before they meet at a switch
+  near_nic.network.gpus_per_nic = 3;
+  near_nic.network.host_link = BytesPerSecond(1e12);
+  near_nic.network.latency = Seconds(kNvlinkLatency / 2);
+  for (const FabricSpec& spec : {hgx(2), slow_spine, shared, near_nic, hgx(1), oversubscribed()}) {
     const Fabric f(spec);
     const testing::FlowOracle oracle(f);
     for (const Group g :
          {Group{2, 1}, Group{8, 1}, Group{16, 1}, Group{2, 8}, Group{4, 4}, Group{3, 3}, Group{5, 2}}) {
+      if (g.size * g.stride > f.gpus()) continue;
       SCOPED_TRACE(std::to_string(g.size) + "/" + std::to_string(g.stride));
       std::vector<double> pairwise(oracle.edges(), 0.0), ring(oracle.edges(), 0.0);
       const int span = g.size * g.stride;
