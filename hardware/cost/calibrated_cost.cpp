@@ -19,7 +19,7 @@ std::size_t at(Dtype t) { return static_cast<std::size_t>(t); }
 double stored_bytes(Dtype t) { return t == Dtype::fp4 ? 0.5 + 1.0 / 16 : bytes_per_element(t); }
 
 // Work of MLA's attention relative to that of the widths that kernels were measured with: the larger of
-// arithmetic and bytes [H59].
+// arithmetic and bytes [H62].
 double mla_decode_widths(const AttendDecodeShape& a) {
   const double rows = kMlaMeasured.rank + kMlaMeasured.rotary;
   const auto qk = static_cast<double>(a.qk_dim), v = static_cast<double>(a.v_dim);
@@ -288,7 +288,7 @@ std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double ro
 }
 
 // MLA's absorbed products, of its up-projections' widths: the narrow one is in (absorb) or out (expand).
-// Kernels were measured with DeepSeek's; of others the part above the launch grows as the work does [H59].
+// Kernels were measured with DeepSeek's; of others the part above the launch grows as the work does [H62].
 std::optional<FittedPrice> CalibratedCost::batched_gemm(const PricedOp& op) const {
   const BatchedGemmShape& g = shape<BatchedGemmShape>(op);
   if (!(g.rows > 0 && g.n > 0 && g.k > 0)) return FittedPrice{Seconds(0), Basis::none};

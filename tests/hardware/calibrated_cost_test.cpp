@@ -351,7 +351,7 @@ TEST(CalibratedCost, H56KernelsThatHoldAnElementwiseOpPayForIt) {
 
 // Latent attention of other widths than those that kernels were measured with: by the same forms, and dearer
 // the wider it is.
-TEST(CalibratedCost, H59OtherWidthsOfLatentAttentionArePricedByItsForms) {
+TEST(CalibratedCost, H62OtherWidthsOfLatentAttentionArePricedByItsForms) {
   struct Wide {
     Op op;
     bool measured;
