@@ -8,6 +8,7 @@
 #include <map>
 #include <vector>
 
+#include "hardware/machine/fabric_graph.hpp"
 #include "hardware/machine/topology.hpp"
 
 namespace shardline::testing {
