@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "models/model/catalog.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
@@ -41,9 +42,9 @@ Op barrier_of(int hosts) {
 }  // namespace
 
 Plan apb_plan(ApbMethod method, long long tokens, bool long_context) {
-  static constexpr std::array<StrategyId, kApbMethods> kIds{StrategyId::tensor,  StrategyId::sparse,
-                                                            StrategyId::ulysses, StrategyId::ring_pass_kv,
-                                                            StrategyId::star,    StrategyId::apb};
+  static const std::array<StrategyId, kApbMethods> kIds{strategy_id("tensor"),  strategy_id("sparse"),
+                                                        strategy_id("ulysses"), strategy_id("ring_pass_kv"),
+                                                        strategy_id("star"),    strategy_id("apb")};
   Plan p;
   p.strategy = kIds[static_cast<std::size_t>(method)];
   if (method == ApbMethod::minference) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/model/catalog.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
@@ -16,10 +17,10 @@ Plan plan_of(const ContextPlan& p, Phase phase) {
   Plan plan;
   plan.cp = p.cp;
   plan.tpa = plan.tpf = p.tpa;
-  plan.strategy = p.cp == 1                ? StrategyId::tensor
-                  : phase == Phase::decode ? StrategyId::ring_decode
-                  : p.pass_q               ? StrategyId::ring_pass_q
-                                           : StrategyId::ring_pass_kv;
+  plan.strategy = p.cp == 1                ? strategy_id("tensor")
+                  : phase == Phase::decode ? strategy_id("ring_decode")
+                  : p.pass_q               ? strategy_id("ring_pass_q")
+                                           : strategy_id("ring_pass_kv");
   return plan;
 }
 

@@ -1,4 +1,5 @@
 #include "calibrate/validate/helix_report.hpp"
+#include "planner/strategies/strategy.hpp"
 
 #include <fmt/format.h>
 
@@ -255,7 +256,7 @@ std::span<const HelixClaim> helix_claims(const std::string& model) {
 Study with_published_baseline(Study study) {
   // The paper applies Medha to Llama only, and attention DP + EP has no meaning for a dense model.
   const bool llama = study.study.model.name == "llama-3.1-405b";
-  std::erase(study.compare.baseline, llama ? StrategyId::dp_ep : StrategyId::kv_shard);
+  std::erase(study.compare.baseline, llama ? strategy_id("dp_ep") : strategy_id("kv_shard"));
   return study;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "planner/search/noise.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
@@ -56,12 +57,12 @@ class Noise {
     Evaluator e(c);
     Plan plan;
     plan.cp = gpus;
-    plan.strategy = StrategyId::tsp;
+    plan.strategy = strategy_id("tsp");
     if (const auto reason = check_plan(c, plan))
       throw UserError(to_string(plan) + " is impossible: " + *reason);
     Case3 out;
     out.of[0] = noise_effect(e, plan, traffic);
-    plan.strategy = StrategyId::kv_runahead;
+    plan.strategy = strategy_id("kv_runahead");
     out.of[1] = noise_effect(e, plan, traffic);
     plan.partition = model_.searched(noise_.model, context, gpus, 0).tokens;
     out.of[2] = noise_effect(e, plan, traffic);

@@ -9,6 +9,7 @@
 #include "calibrate/validate/kv_runahead_noise.hpp"
 #include "calibrate/validate/kv_runahead_scaling.hpp"
 #include "models/model/catalog.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
@@ -19,11 +20,11 @@ constexpr Precision kPrecision{Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf1
 
 Plan plan_of(int gpus, ChainMethod method) {
   Plan p;
-  p.strategy = gpus == 1                    ? StrategyId::tensor
-               : method == ChainMethod::tsp ? StrategyId::tsp
-                                            : StrategyId::kv_runahead;
+  p.strategy = gpus == 1                    ? strategy_id("tensor")
+               : method == ChainMethod::tsp ? strategy_id("tsp")
+                                            : strategy_id("kv_runahead");
   p.cp = gpus;
-  if (p.strategy == StrategyId::kv_runahead && method == ChainMethod::kvr_even) p.parts = Parts::even;
+  if (gpus > 1 && method == ChainMethod::kvr_even) p.parts = Parts::even;
   return p;
 }
 

@@ -66,7 +66,7 @@ Schedule schedule_of(const ExecuteOptions& o, const Case& c) {
     throw UserError(fmt::format("plan {} is impossible for {}: {}", to_string(plan), c.model.name, *why));
   Schedule s;
   s.flow = std::make_shared<Dataflow>();
-  strategy(plan.strategy).lower(s, c, plan);
+  lower(s, c, plan);
   if (const auto why = unsupported(s)) throw UserError("cannot be run: " + *why);
   // Inputs in float, a part of them in flight to a device, and that device where it is made of host memory.
   const double bytes = random_input_bytes(*s.flow) * (o.emulate ? 2 : 1.25), most = 0.8 * available_memory();

@@ -25,7 +25,7 @@ std::int64_t rounded_rows(Count rows) {
 class Collector {
  public:
   void add(const Case& c, const Plan& plan) {
-    strategy(plan.strategy).lower(schedule_, c, plan);
+    lower(schedule_, c, plan);
     for (OpIndex i = 0; i < schedule_.ops.size(); ++i) {
       const int classes = schedule_.ops[i].variants == kAlike ? 1 : schedule_.classes;
       for (int k = 0; k < classes; ++k) add(schedule_.op_of_class(i, k), c, plan);
@@ -136,7 +136,7 @@ Plan ring_plan(StrategyId id, int cp, int tpa) {
 void add_prefill(Collector& out, Case c, int cp, int tpa, Request request) {
   c.requests = {request};
   c.placement = nullptr;
-  for (const StrategyId id : {StrategyId::ring_pass_kv, StrategyId::ring_pass_q}) {
+  for (const StrategyId id : {strategy_id("ring_pass_kv"), strategy_id("ring_pass_q")}) {
     const Plan plan = ring_plan(id, cp, tpa);
     if (!check_plan(c, plan)) out.add(c, plan);
   }
@@ -164,7 +164,7 @@ void add_conversation(Collector& out, const Study& study) {
     add_prefill(out, study.study, talk.cp, talk.tpa, {cached, turn.fresh});
     cached += turn.fresh + turn.output;
     decode.context = cached;
-    const Plan plan = ring_plan(StrategyId::ring_decode, talk.cp, talk.tpa);
+    const Plan plan = ring_plan(strategy_id("ring_decode"), talk.cp, talk.tpa);
     if (turn.output > 0 && !check_plan(decode, plan)) out.add(decode, plan);
   }
 }

@@ -43,12 +43,12 @@ constexpr std::size_t count_fields() {
   return n;
 }
 template <class T>
-inline constexpr std::size_t kFields = count_fields<T>();
+inline constexpr std::size_t kFieldsOf = count_fields<T>();
 
 /// Fails to compile where T::visit names more or fewer fields than T has.
 template <class T>
 constexpr bool complete() {
-  static_assert(kFields<T> == kMembers<T>, "visit() names every field once");
+  static_assert(kFieldsOf<T> == kMembers<T>, "visit() names every field once");
   return true;
 }
 

@@ -94,10 +94,9 @@ Deployment context_parallel(const Case& c, const Plan& p) {
   d.lines.push_back(std::move(line));
   if (c.phase == Phase::prefill) {
     d.notes.emplace_back("not every attention backend supports prefill context parallelism yet");
-    if (p.strategy != StrategyId::allgather_kv)
-      d.notes.emplace_back(
-          "it gathers KV (allgather_kv); no released engine documents this variant: expect allgather_kv's "
-          "TTFT");
+    if (const std::string real = strategy(p.strategy).deployed_as; !real.empty())
+      d.notes.push_back(fmt::format(
+          "it gathers KV ({}); no released engine documents this variant: expect {}'s TTFT", real, real));
   } else {
     d.notes.emplace_back(
         "it shards KV inside the tensor-parallel group and does not pass queries round a ring");
@@ -115,7 +114,7 @@ std::vector<Deployment> deployments(const Case& c, const Plan& p) {
     out.push_back(context_parallel(c, p));
     return out;
   }
-  if (p.strategy != StrategyId::kv_shard) out.push_back(tensorrt_llm(c, p));
+  if (strategy(p.strategy).partials != PartialOutputs::all_gather) out.push_back(tensorrt_llm(c, p));
   if (p.kvp == 1) out.push_back(vllm(c, p));
   if (p.prefill_chunk > 0) out.push_back(sglang(c, p));
   return out;

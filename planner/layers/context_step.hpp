@@ -125,6 +125,13 @@ class ContextStep {
 double cache_shards(const Case& c, const Plan& p);
 Bytes prefill_activation_bytes(const Case& c, const Plan& p);  // [P4]
 Bytes prefill_buffer_bytes(const Case& c, const Plan& p);      // [P5]
+/// Keys and values, cached and new, of the rank with most of them; that rank's partial output with its
+/// log-sum-exps.
+Bytes key_message(const Case& c, const Plan& p);
+Bytes partial_output(const Case& c, const Plan& p);
+/// Buffers of strategies that gather the keys and values of all ranks, and of those that exchange none.
+Bytes gathered_buffers(const Case& c, const Plan& p);
+Bytes unsharded_buffers(const Case& c, const Plan& p);
 
 /// [C4] The blocks of one layer, whose FFN is dense or of experts; 0 for what the model has not.
 struct PrefillBlocks {
@@ -145,8 +152,8 @@ const Placement* cached_placement(const Case& c, const Plan& p);
 /// Queries round the ring, also those of a decode step.
 void attend_pass_q(ContextStep& s);
 
-/// Both phases of strategies that keep each request's tokens together (tensor, pipeline).
-void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p);
+/// A prefill of strategies that keep each request's tokens together (tensor, pipeline).
+void prefill_unsharded(Schedule& schedule, const Case& c, const Plan& p);
 
 /// Plans of a context-parallel strategy: every pp, cp >= 2, tpa and split of the experts; none for a case of
 /// a phase that it is not for. `complete` sets what else a plan of the strategy has.

@@ -5,6 +5,7 @@
 
 #include "planner/layers/context_step.hpp"
 #include "planner/layers/decode_flow.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -58,12 +59,12 @@ Count kv_elements_per_token(const Case& c, const Plan& p) {
 }
 
 int out_proj_ranks(const Plan& p) {
-  return p.strategy == StrategyId::kv_shard || p.cp > 1 ? p.tpa : p.group();
+  return strategy(p.strategy).weights == WeightSharing::attention_tp ? p.tpa : p.group();
 }
 
 int dense_ffn_ranks(const Plan& p) {
   if (p.dense_tp > 0) return p.dense_tp;
-  return p.strategy == StrategyId::kv_shard || p.cp > 1 ? p.tpa : p.ranks_per_stage();
+  return strategy(p.strategy).weights == WeightSharing::attention_tp ? p.tpa : p.ranks_per_stage();
 }
 
 LayerWeights layer_weights(const Case& c, const Plan& p) {
@@ -123,7 +124,8 @@ Bytes buffer_bytes(const Case& c, const Plan& p) {
   if (p.ranks_per_stage() > 1 || p.pp > 1) largest = b * c.model.hidden * activation(c);
   if (p.kvp > 1) {
     const double partial = b * local_q_heads(c, p) * partial_output_bytes(c, p);
-    largest = std::max(largest, p.strategy == StrategyId::kv_shard ? partial * p.kvp : partial);
+    const bool gathered = strategy(p.strategy).partials == PartialOutputs::all_gather;
+    largest = std::max(largest, gathered ? partial * p.kvp : partial);
   }
   if (p.dp > 1) largest = std::max(largest, all * c.model.hidden * activation(c));
   return Bytes(2 * largest);  // send and receive
@@ -157,16 +159,10 @@ void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
                 Within::decode_attention);
 }
 
-void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange) {
-  if (p.cp > 1) {
-    ContextStep step(b, c, p, decode_layout(p.batch, c.context, p.cp, 0), true);
-    if (step.flow()) {
-      step.declare_slots();
-      step.bind_attention();
-    }
-    attend_pass_q(step);
-    return;
-  }
+void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  if (const auto own = strategy(p.strategy).decode_attention) return own(b, c, p);
+  const OpKind exchange =
+      strategy(p.strategy).partials == PartialOutputs::all_gather ? OpKind::all_gather : OpKind::all_to_all;
   const Attention& a = c.model.attention;
   const Precision& t = c.precision;
   const Count q = local_q_heads(c, p);

@@ -39,7 +39,8 @@ void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& plan);
 
 /// Attention over this rank's KV shard with the exchange of partial outputs over the KVP ranks. plan.chunks >
 /// 1: the exchange of one chunk of requests overlaps the attention of the next (HOP-B).
-void add_attention(ScheduleBuilder& b, const Case& c, const Plan& plan, OpKind exchange);
+/// A strategy with an attention of its own lowers that.
+void add_attention(ScheduleBuilder& b, const Case& c, const Plan& plan);
 
 /// Output projection over out_proj_ranks() and the all-reduce.
 void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& plan);

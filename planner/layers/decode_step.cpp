@@ -1,8 +1,10 @@
 // A decode step from its blocks, each lowered from what it depends on.
+#include <algorithm>
 #include <cmath>
 
 #include "planner/layers/decode_layer.hpp"
 #include "planner/layers/stages.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
@@ -13,6 +15,17 @@ int stage_ranks(const Plan& p) { return p.ranks_per_stage() / p.cp; }
 
 // New tokens of one rank, all attention groups together: context-parallel ranks deal out the batch.
 Count tokens_of_stage(const Plan& p) { return static_cast<Count>((p.batch + p.cp - 1) / p.cp) * p.dp; }
+
+// The first row of the table whose attention block is the same for the same degrees: plans of both share its
+// time.
+StrategyId alike(StrategyId id) {
+  const Strategy& own = strategy(id);
+  const auto all = strategies();
+  const auto same = [&](const Strategy* s) {
+    return s->decodes && !s->decode_attention && s->weights == own.weights && s->partials == own.partials;
+  };
+  return StrategyId(static_cast<std::size_t>(std::find_if(all.begin(), all.end(), same) - all.begin()));
+}
 
 }  // namespace
 
@@ -33,7 +46,8 @@ Plan decode_view(const Plan& p, DecodeBlock block) {
   v.batch = p.batch;
   switch (block) {
     case DecodeBlock::attention:
-      v.strategy = p.strategy == StrategyId::kv_shard ? StrategyId::kv_shard : StrategyId::helix;
+      if (strategy(p.strategy).decode_attention) return p;
+      v.strategy = alike(p.strategy);
       v.kvp = p.kvp;
       v.tpa = p.tpa;
       v.value_up = p.value_up;
@@ -67,7 +81,7 @@ void add_decode_block(ScheduleBuilder& b, const Case& c, const Plan& v, DecodeBl
     case DecodeBlock::attention:
       b.begin_block("attention");
       add_qkv(b, c, v);
-      add_attention(b, c, v, v.strategy == StrategyId::kv_shard ? OpKind::all_gather : OpKind::all_to_all);
+      add_attention(b, c, v);
       add_out_proj(b, c, v);
       break;
     case DecodeBlock::dense_ffn:

@@ -73,11 +73,7 @@ Interval host_block(const Request& r, int request, int hosts, int host) {
   return {request, begin, begin + size + (host < longer ? 1 : 0)};
 }
 
-long long anchor_rows(const Request& r, const Plan& p) {
-  if (p.strategy == StrategyId::apb) return p.query + p.anchor;
-  if (p.strategy == StrategyId::star) return p.query + host_block(r, 0, p.cp, 0).size();
-  return 0;
-}
+long long anchor_rows(const Request& r, const Plan& p) { return strategy(p.strategy).extra_rows(r, p); }
 
 std::optional<std::string> check_blocks(const Case& c, const Plan& p) {
   for (const Request& r : c.requests) {
@@ -169,18 +165,6 @@ double blocks_computed(const Case& c, const Plan& p) {
     }
   }
   return computed / exact;
-}
-
-double retaining_weights(const Case& c, const Plan& p) {
-  if (p.strategy != StrategyId::apb) return 0;
-  const LocalHeads h = prefill_heads(c, p);
-  return static_cast<double>(p.retaining) * (h.q * h.qk + h.kv_width() + h.kv);
-}
-
-Bytes passing_buffer_bytes(const Case& c, const Plan& p) {
-  const double rows =
-      static_cast<double>(p.cp) * p.passing * static_cast<double>(c.requests.size()) * p.batch;
-  return Bytes(rows * prefill_heads(c, p).kv_width() * bytes_per_element(c.precision.kv));
 }
 
 }  // namespace shardline

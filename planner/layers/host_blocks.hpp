@@ -9,7 +9,7 @@ namespace shardline {
 /// Tokens of the document that host `host` has: the longer blocks come first.
 Interval host_block(const Request& r, int request, int hosts, int host);
 
-/// Rows of one anchor, its query included; 0 for strategies without one.
+/// Rows of one anchor, its query included.
 long long anchor_rows(const Request& r, const Plan& p);
 
 /// Why the plan cannot cut these requests into blocks with anchors, or nothing.
@@ -36,10 +36,5 @@ OpIndex attend_blocks(ContextStep& s);
 /// Part of the exact (query, key) pairs of a document that its local queries see; a passed token that the
 /// anchor holds too counts twice.
 double blocks_computed(const Case& c, const Plan& p);
-
-/// Weights of one layer's retaining heads on one rank.
-double retaining_weights(const Case& c, const Plan& p);
-/// APB: the KV that all hosts pass on.
-Bytes passing_buffer_bytes(const Case& c, const Plan& p);
 
 }  // namespace shardline

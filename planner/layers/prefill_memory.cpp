@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "planner/layers/context_step.hpp"
-#include "planner/layers/host_blocks.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
@@ -14,17 +14,14 @@ double prefill_rows(const Case& c, const Plan& p) {
                             ? static_cast<double>(std::min<long long>(r.fresh, p.prefill_chunk))
                             : std::ceil(static_cast<double>(r.fresh) / p.cp);
     most += p.partition.empty() ? even : double(*std::max_element(p.partition.begin(), p.partition.end()));
-    most += static_cast<double>(anchor_rows(r, p));
+    if (const auto extra = strategy(p.strategy).extra_rows) most += static_cast<double>(extra(r, p));
   }
   return most * p.batch;
 }
 
 double cache_shards(const Case& c, const Plan& p) {
-  if (p.strategy == StrategyId::kv_runahead) return 1;  // the last rank ends with all of it
-  if (p.strategy != StrategyId::ulysses) return p.cp;
-  // Kept by heads: ranks beyond the KV heads hold copies, and all heads share MLA's latents.
-  if (c.model.attention.kind == AttentionKind::mla) return 1;
-  return std::min(p.cp, prefill_heads(c, p).kv);
+  const auto own = strategy(p.strategy).cache_shards;
+  return own ? own(c, p) : p.cp;
 }
 
 Bytes prefill_activation_bytes(const Case& c, const Plan& p) {
@@ -47,29 +44,26 @@ Bytes prefill_activation_bytes(const Case& c, const Plan& p) {
   return Bytes(rows * act * (2.0 * m.hidden + widest) + scores);
 }
 
-Bytes prefill_buffer_bytes(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
-  const double act = bytes_per_element(c.precision.activations), kv = bytes_per_element(c.precision.kv);
-  const double rows = prefill_rows(c, p);
+Bytes key_message(const Case& c, const Plan& p) {
   double cached = 0;
   for (const Request& r : c.requests) cached += std::ceil(static_cast<double>(r.cached) / p.cp) * p.batch;
-  const double key_message = (cached + rows) * h.kv_width() * kv;
-  const double partial = rows * h.q * (h.v * act + 4);
-  switch (p.strategy) {
-    case StrategyId::ring_pass_kv:
-      return Bytes(2 * key_message + partial);
-    case StrategyId::ring_pass_q:
-      return Bytes(2 * rows * h.q * h.qk * act + 2 * partial * p.cp);
-    case StrategyId::allgather_kv:
-    case StrategyId::tsp:
-      return Bytes(key_message * p.cp);
-    case StrategyId::apb:
-      return passing_buffer_bytes(c, p);
-    case StrategyId::ulysses:
-      return Bytes(2 * rows * (h.q * (h.qk + h.v) * act + h.kv_width() * kv));
-    default:
-      return Bytes(2 * rows * c.model.hidden * act);
-  }
+  return Bytes((cached + prefill_rows(c, p)) * prefill_heads(c, p).kv_width() *
+               bytes_per_element(c.precision.kv));
+}
+
+Bytes partial_output(const Case& c, const Plan& p) {
+  const LocalHeads h = prefill_heads(c, p);
+  return Bytes(prefill_rows(c, p) * h.q * (h.v * bytes_per_element(c.precision.activations) + 4));
+}
+
+Bytes gathered_buffers(const Case& c, const Plan& p) { return key_message(c, p) * p.cp; }
+
+Bytes unsharded_buffers(const Case& c, const Plan& p) {
+  return Bytes(2 * prefill_rows(c, p) * c.model.hidden * bytes_per_element(c.precision.activations));
+}
+
+Bytes prefill_buffer_bytes(const Case& c, const Plan& p) {
+  return strategy(p.strategy).prefill_buffers(c, p);
 }
 
 }  // namespace shardline

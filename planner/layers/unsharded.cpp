@@ -1,6 +1,5 @@
 // What strategies share that keep each request's tokens together.
 #include "planner/layers/context_step.hpp"
-#include "planner/layers/decode_layer.hpp"
 
 namespace shardline {
 
@@ -13,13 +12,11 @@ void attend_own(ContextStep& s) {
 
 }  // namespace
 
-void lower_unsharded(Schedule& schedule, const Case& c, const Plan& p) {
+void prefill_unsharded(Schedule& schedule, const Case& c, const Plan& p) {
   if (p.prefill_chunk > 0) {
     build_chunked_prefill(schedule, c, p, attend_own);
-  } else if (c.phase == Phase::prefill) {
-    build_prefill(schedule, c, p, false, attend_own);
   } else {
-    build_decode(schedule, c, p);
+    build_prefill(schedule, c, p, false, attend_own);
   }
 }
 

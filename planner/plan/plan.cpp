@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
 #include <vector>
+
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
 namespace {
-
-constexpr std::array<std::string_view, kStrategyIds> kStrategyNames{
-    "tensor",       "pipeline",    "dp_ep",       "kv_shard",     "helix",
-    "ring_pass_kv", "ring_pass_q", "ring_decode", "allgather_kv", "ulysses",
-    "kv_runahead",  "tsp",         "apb",         "star",         "sparse"};
 
 struct Field {
   std::string_view key;
@@ -70,7 +69,7 @@ std::vector<long long> parse_partition(std::string_view plan, std::string_view v
 
 }  // namespace
 
-std::string_view to_string(StrategyId id) { return kStrategyNames[static_cast<std::size_t>(id)]; }
+std::string_view to_string(StrategyId id) { return strategy(id).name; }
 
 namespace {
 
@@ -89,6 +88,15 @@ std::string to_string(const Plan& plan) {
     text += fmt::format("{}{}={}", separator, f.key, value);
     separator = ',';
   }
+  std::size_t o = 0;
+  for (const Option& option : strategy(plan.strategy).options) {
+    const int value = plan.options[o++];
+    if (value == 0) continue;
+    text += option.words.size() > 0
+                ? fmt::format("{}{}={}", separator, option.key, option.words[static_cast<std::size_t>(value)])
+                : fmt::format("{}{}={}", separator, option.key, value);
+    separator = ',';
+  }
   if (plan.value_up != ValueUp::none) {
     text += plan.value_up == ValueUp::before ? ",value_up=before" : ",value_up=after";
   }
@@ -100,18 +108,44 @@ std::string to_string(const Plan& plan) {
   return text;
 }
 
+namespace {
+
+// Whether the key is an option of the plan's strategy; then it is set.
+bool read_option(std::string_view whole, const std::string& key, std::string_view value, Plan& plan) {
+  std::size_t o = 0;
+  for (const Option& option : strategy(plan.strategy).options) {
+    int& target = plan.options[o++];
+    if (key != option.key) continue;
+    if (option.words.size() > 0) {
+      const std::vector<std::string> words(option.words.begin(), option.words.end());
+      const auto word = std::find(words.begin(), words.end(), value);
+      if (word == words.end())
+        fail(fmt::format("plan \"{}\": {}={}", whole, key, value), expected_one_of(value, words));
+      target = static_cast<int>(word - words.begin());
+      return true;
+    }
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), target);
+    if (error != std::errc{} || end != value.data() + value.size() || target < option.least ||
+        target > option.most)
+      fail(fmt::format("plan \"{}\": {}={}", whole, key, value),
+           {fmt::format("expected an integer from {} to {}", option.least, option.most)});
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 Plan parse_plan(std::string_view text) {
   const std::string_view whole = text;
   const auto colon = text.find(':');
   const std::string name(text.substr(0, colon));
   Plan plan;
-  std::size_t s = 0;
-  while (s < kStrategyNames.size() && kStrategyNames[s] != name) ++s;
-  if (s == kStrategyNames.size()) {
-    const std::vector<std::string> names(kStrategyNames.begin(), kStrategyNames.end());
-    fail(fmt::format("plan \"{}\": unknown strategy \"{}\"", whole, name), expected_one_of(name, names));
-  }
-  plan.strategy = static_cast<StrategyId>(s);
+  const std::optional<StrategyId> named = find_strategy(name);
+  if (!named)
+    fail(fmt::format("plan \"{}\": unknown strategy \"{}\"", whole, name),
+         expected_one_of(name, strategy_names()));
+  plan.strategy = *named;
   text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
   if (colon != std::string_view::npos && text.empty()) {
     fail(fmt::format("plan \"{}\" ends after the colon", whole), {"expected key=value, for instance kvp=8"});
@@ -153,6 +187,7 @@ Plan parse_plan(std::string_view text) {
         plan.partition = parse_partition(whole, value);
       continue;
     }
+    if (read_option(whole, key, value, plan)) continue;
     std::size_t f = 0;
     while (f < kFields.size() && kFields[f].key != key) ++f;
     if (f == kFields.size()) {
@@ -161,6 +196,7 @@ Plan parse_plan(std::string_view text) {
       names.emplace_back("value_up");
       names.emplace_back("layout");
       names.emplace_back("partition");
+      for (const Option& option : strategy(plan.strategy).options) names.emplace_back(option.key);
       fail(fmt::format("plan \"{}\": unknown key \"{}\"", whole, key), expected_one_of(key, names));
     }
     int number = 0;

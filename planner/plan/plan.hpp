@@ -2,32 +2,48 @@
 // back.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "sim/base/error.hpp"
+#include "sim/base/index.hpp"
 
 namespace shardline {
 
-enum class StrategyId : unsigned char {
-  tensor,
-  pipeline,
-  dp_ep,
-  kv_shard,
-  helix,
-  ring_pass_kv,
-  ring_pass_q,
-  ring_decode,
-  allgather_kv,
-  ulysses,
-  kv_runahead,
-  tsp,
-  apb,
-  star,
-  sparse
+/// Row of the table of strategies (planner/strategies/table.cpp).
+using StrategyId = Index<struct StrategyTag>;
+
+/// Optional keys of a plan. A strategy names those that it reads; any other is refused.
+enum class PlanKey : std::uint8_t {
+  kvp,
+  value_up,
+  chunks,
+  prefill_chunk,
+  partition,
+  layout,
+  anchor,
+  passing,
+  query,
+  retaining,
+  vertical,
+  slash,
+  estimate
 };
-inline constexpr int kStrategyIds = 15;
+inline constexpr std::size_t kPlanKeys = 13;
+
+/// An option of one strategy alone, written in its file. Of words the first is what a plan without it has; of
+/// numbers 0 is.
+struct Option {
+  const char* key;
+  const char* help;
+  int least = 1, most = 1'000'000;          // of a number
+  std::span<const char* const> words = {};  // none: a number
+};
+inline constexpr std::size_t kMostOptions = 2;
 
 /// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
 /// KVP rank holds all of W_UV and sends v_dim values per head) or after it (W_UV sharded, kv_lora values per
@@ -42,7 +58,7 @@ enum class ShardOrder : unsigned char { zigzag, contiguous };
 enum class Parts : unsigned char { searched, even };
 
 struct Plan {
-  StrategyId strategy = StrategyId::tensor;
+  StrategyId strategy;
   int pp = 1;   // pipeline stages
   int dp = 1;   // attention data-parallel groups
   int kvp = 1;  // KV (sequence) shards
@@ -68,6 +84,8 @@ struct Plan {
   int vertical = 0;   // sparse: columns that every later query sees
   int slash = 0;      // sparse: diagonals, so last tokens that a query sees
   int estimate = 0;   // sparse: last queries that choose both
+  // Options of the strategy, in the order of its row; of words the index.
+  std::array<int, kMostOptions> options{};
 
   int ranks_per_stage() const { return dp * kvp * cp * tpa; }
   int group() const { return kvp * cp * tpa; }  // ranks that serve one request's attention

@@ -58,7 +58,7 @@ std::vector<StrategyId> read_strategies(const Reader& r, Phase phase) {
   for (const Reader& item : r.items()) {
     const auto i = choice(item, names);
     if (!i) continue;
-    const StrategyId id = strategy(names[*i]).id;
+    const StrategyId id = id_of(strategy(names[*i]));
     if (std::find(out.begin(), out.end(), id) != out.end())
       item.fault("strategy " + item.text() + " is listed twice");
     out.push_back(id);

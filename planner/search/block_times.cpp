@@ -25,7 +25,7 @@ void BlockTimes::start(const Plan& plan) {
   if (known_.empty()) known_.resize(std::size_t{1} << kKnownBits);
   plan_.batch = plan.chunks;
   // Which blocks run, and how often, does not depend on the batch.
-  strategy(plan.strategy).lower(whole_, c, plan_);
+  lower(whole_, c, plan_);
   makespans_.resize(whole_.blocks.size());
   plan_.batch = 1;
   parts_.clear();

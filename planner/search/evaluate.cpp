@@ -17,17 +17,17 @@ Evaluator::Evaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCa
     : case_(&c), cost_(c.system, rule, std::move(cache)), scratch_(cost_) {}
 
 Seconds Evaluator::simulate(const Plan& plan) {
-  strategy(plan.strategy).lower(schedule_, *case_, plan);
+  lower(schedule_, *case_, plan);
   return token_time(schedule_, simulate_pass(schedule_, cost_, scratch_));
 }
 
 Seconds Evaluator::bound(const Plan& plan) {
-  strategy(plan.strategy).lower(schedule_, *case_, plan);
+  lower(schedule_, *case_, plan);
   return token_time(schedule_, bound_pass(schedule_, cost_, scratch_));
 }
 
 Seconds Evaluator::floor(const Plan& plan) {
-  strategy(plan.strategy).lower(schedule_, *case_, plan);
+  lower(schedule_, *case_, plan);
   return token_time(schedule_, floor_pass(schedule_, cost_, scratch_));
 }
 

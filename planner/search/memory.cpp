@@ -6,8 +6,8 @@
 
 #include "planner/layers/context_step.hpp"
 #include "planner/layers/decode_layer.hpp"
-#include "planner/layers/host_blocks.hpp"
 #include "planner/layers/stages.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
@@ -65,7 +65,7 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
   thread_local std::vector<StageLayers> stages;
   stage_layers(c.model, plan.pp, stages);
   LayerWeights w = layer_weights(c, plan);
-  w.attention += retaining_weights(c, plan);
+  if (const auto extra = strategy(plan.strategy).extra_weights) w.attention += extra(c, plan);
   const double vocab =
       std::ceil(static_cast<double>(c.model.vocab) * plan.cp / plan.ranks_per_stage()) * c.model.hidden;
   const double kv_per_layer = static_cast<double>(plan.in_flight) * kv_tokens_on_rank(c, plan) *

@@ -8,26 +8,28 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, StrategyId::allgather_kv, out);
+  enumerate_context(c, gpus, space, id_of(kAllgatherKv), out);
 }
 
 std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }
 
-void lower(Schedule& s, const Case& c, const Plan& p) {
+void prefill(Schedule& s, const Case& c, const Plan& p) {
   build_prefill(s, c, p, false, [](ContextStep& step) { step.attend_gathered(); });
 }
 
 }  // namespace
 
-const Strategy kAllgatherKv{StrategyId::allgather_kv,
-                            "allgather_kv",
-                            "context parallelism: KV gathered, then one attention",
-                            "arXiv 2407.21783",
-                            false,
-                            true,
-                            true,
-                            enumerate,
-                            check,
-                            lower};
+const Strategy kAllgatherKv{
+    .name = "allgather_kv",
+    .summary = "context parallelism: KV gathered, then one attention",
+    .source = "arXiv 2407.21783",
+    .prefills = true,
+    .context_parallel = true,
+    .weights = WeightSharing::attention_tp,
+    .enumerate = enumerate,
+    .check = check,
+    .prefill = prefill,
+    .prefill_buffers = gathered_buffers,
+};
 
 }  // namespace shardline

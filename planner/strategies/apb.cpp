@@ -223,7 +223,7 @@ void complete(const Case& c, Plan& p) {
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, StrategyId::apb, out, complete);
+  enumerate_context(c, gpus, space, id_of(kApb), out, complete);
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
@@ -236,23 +236,60 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   return check_blocks(c, p);
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) {
+void prefill(Schedule& s, const Case& c, const Plan& p) {
   build_blocks(s, c, p, [](ContextStep& step) { Passing(step).run(); });
 }
 
+long long extra_rows(const Request&, const Plan& p) { return p.query + p.anchor; }
+
+// The KV that all hosts pass on.
+Bytes buffers(const Case& c, const Plan& p) {
+  const double rows =
+      static_cast<double>(p.cp) * p.passing * static_cast<double>(c.requests.size()) * p.batch;
+  return Bytes(rows * prefill_heads(c, p).kv_width() * bytes_per_element(c.precision.kv));
+}
+
+// Retaining heads.
+double extra_weights(const Case& c, const Plan& p) {
+  const LocalHeads h = prefill_heads(c, p);
+  return static_cast<double>(p.retaining) * (h.q * h.qk + h.kv_width() + h.kv);
+}
+
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
+  struct Sizes {
+    int anchor, passing, query;
+  };
+  for (const Sizes& n : {Sizes{1, 1, 0}, Sizes{4, 2, 3}, Sizes{2, 5, 1}}) {
+    Plan p = trial.base;
+    p.anchor = n.anchor;
+    p.passing = n.passing;
+    p.query = n.query;
+    p.retaining = trial.retaining;
+    out.push_back(p);
+  }
+}
+
+constexpr PlanKey kReads[]{PlanKey::anchor, PlanKey::passing, PlanKey::query, PlanKey::retaining};
+
 }  // namespace
 
-const Strategy kApb{.id = StrategyId::apb,
-                    .name = "apb",
-                    .summary = "own block behind an anchor and what earlier hosts found best",
-                    .source = "arXiv 2502.12085",
-                    .decodes = false,
-                    .prefills = true,
-                    .context_parallel = true,
-                    .enumerate = enumerate,
-                    .check = check,
-                    .lower = lower,
-                    .exact = false,
-                    .computed = blocks_computed};
+const Strategy kApb{
+    .name = "apb",
+    .summary = "own block behind an anchor and what earlier hosts found best",
+    .source = "arXiv 2502.12085",
+    .prefills = true,
+    .context_parallel = true,
+    .exact = false,
+    .reads = kReads,
+    .weights = WeightSharing::attention_tp,
+    .enumerate = enumerate,
+    .check = check,
+    .prefill = prefill,
+    .prefill_buffers = buffers,
+    .extra_rows = extra_rows,
+    .extra_weights = extra_weights,
+    .computed = blocks_computed,
+    .verify = verify,
+};
 
 }  // namespace shardline

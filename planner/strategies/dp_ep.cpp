@@ -15,7 +15,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& o
   for (const int tpa : divisors(gpus)) {
     if (tpa == gpus || tpa > c.model.attention.q_heads) continue;
     Plan p;
-    p.strategy = StrategyId::dp_ep;
+    p.strategy = id_of(kDpEp);
     p.dp = gpus / tpa;
     p.tpa = tpa;
     p.ep = gpus;
@@ -33,19 +33,25 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p); }
+// Whole experts over two groups of attention; their attention is that of a dense model.
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
+  Plan p = trial.base;
+  p.dp = 2;
+  p.ep = p.ranks_per_stage();
+  p.tpf = 1;
+  out.push_back(p);
+}
 
 }  // namespace
 
-const Strategy kDpEp{StrategyId::dp_ep,
-                     "dp_ep",
-                     "data-parallel attention, experts over all GPUs",
-                     "arXiv 2412.19437, section 3.4",
-                     true,
-                     false,
-                     false,
-                     enumerate,
-                     check,
-                     lower};
+const Strategy kDpEp{
+    .name = "dp_ep",
+    .summary = "data-parallel attention, experts over all GPUs",
+    .source = "arXiv 2412.19437, section 3.4",
+    .decodes = true,
+    .enumerate = enumerate,
+    .check = check,
+    .verify = verify,
+};
 
 }  // namespace shardline

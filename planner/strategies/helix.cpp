@@ -34,7 +34,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
         if (tpa > c.model.attention.q_heads) continue;
         if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
         Plan p;
-        p.strategy = StrategyId::helix;
+        p.strategy = id_of(kHelix);
         p.pp = p.in_flight = pp;
         p.dp = dp;
         p.tpa = tpa;
@@ -62,19 +62,36 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p); }
+// Slices of the heads must be even for the charge to be that of every rank.
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
+  for (const int shards : {2, 3, 4}) {
+    if (trial.study.model.attention.q_heads / trial.base.tpa % shards != 0) continue;
+    for (const int chunks : {1, 2, 3}) {
+      for (const ValueUp up : {ValueUp::none, ValueUp::before, ValueUp::after}) {
+        Plan p = trial.base;
+        p.kvp = shards;
+        p.chunks = chunks;
+        p.value_up = up;
+        out.push_back(p);
+      }
+    }
+  }
+}
+
+constexpr PlanKey kReads[]{PlanKey::kvp, PlanKey::chunks, PlanKey::value_up};
 
 }  // namespace
 
-const Strategy kHelix{StrategyId::helix,
-                      "helix",
-                      "KV-sharded attention, GPUs regrouped for projection and FFN",
-                      "arXiv 2507.07120",
-                      true,
-                      false,
-                      false,
-                      enumerate,
-                      check,
-                      lower};
+const Strategy kHelix{
+    .name = "helix",
+    .summary = "KV-sharded attention, GPUs regrouped for projection and FFN",
+    .source = "arXiv 2507.07120",
+    .decodes = true,
+    .reads = kReads,
+    .partials = PartialOutputs::all_to_all,
+    .enumerate = enumerate,
+    .check = check,
+    .verify = verify,
+};
 
 }  // namespace shardline

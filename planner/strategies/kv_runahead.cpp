@@ -98,7 +98,7 @@ void attention(ContextStep& s) {
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, StrategyId::kv_runahead, out);
+  enumerate_context(c, gpus, space, id_of(kKvRunahead), out);
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
@@ -120,21 +120,50 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) {
+void prefill(Schedule& s, const Case& c, const Plan& p) {
   build_prefill(s, c, p, chain_layout(batch_requests(c, p), p.cp, p.partition), false, attention);
 }
 
+// The last rank ends with all of it.
+double chain_cache_shards(const Case&, const Plan&) { return 1; }
+
+// Parts in the ratio of ranks : ranks - 1 : ... : 1; the first takes the rest.
+std::vector<long long> falling_partition(long long tokens, int ranks) {
+  std::vector<long long> parts;
+  for (int k = 0; k < ranks; ++k) parts.push_back(tokens * 2 * (ranks - k) / (ranks * (ranks + 1)));
+  for (int k = 1; k < ranks; ++k) tokens -= parts[static_cast<std::size_t>(k)];
+  parts.front() = tokens;
+  return parts;
+}
+
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
+  Plan p = trial.base;
+  out.push_back(p);
+  if (trial.study.requests.size() > 1) return;
+  p.partition = falling_partition(trial.study.requests.front().fresh, p.cp);
+  out.push_back(p);
+}
+
+constexpr PlanKey kReads[]{PlanKey::partition};
+
 }  // namespace
 
-const Strategy kKvRunahead{StrategyId::kv_runahead,
-                           "kv_runahead",
-                           "context parallelism: a chain of ranks over intervals, each sending its KV on",
-                           "arXiv 2405.05329",
-                           false,
-                           true,
-                           true,
-                           enumerate,
-                           check,
-                           lower};
+const Strategy kKvRunahead{
+    .name = "kv_runahead",
+    .summary = "context parallelism: a chain of ranks over intervals, each sending its KV on",
+    .source = "arXiv 2405.05329",
+    .prefills = true,
+    .context_parallel = true,
+    .reads = kReads,
+    .weights = WeightSharing::attention_tp,
+    .eager = true,
+    .deployed_as = "allgather_kv",
+    .enumerate = enumerate,
+    .check = check,
+    .prefill = prefill,
+    .cache_shards = chain_cache_shards,
+    .prefill_buffers = unsharded_buffers,
+    .verify = verify,
+};
 
 }  // namespace shardline

@@ -14,7 +14,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
     if (tpa == gpus || tpa > c.model.attention.q_heads || gpus / tpa > c.context) continue;
     if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
     Plan p;
-    p.strategy = StrategyId::kv_shard;
+    p.strategy = id_of(kKvShard);
     p.kvp = gpus / tpa;
     p.tpa = tpa;
     with_expert_splits(c, p, tpa, out);
@@ -28,19 +28,29 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p); }
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
+  for (const int shards : {2, 3, 4}) {
+    Plan p = trial.base;
+    p.kvp = shards;
+    out.push_back(p);
+  }
+}
+
+constexpr PlanKey kReads[]{PlanKey::kvp};
 
 }  // namespace
 
-const Strategy kKvShard{StrategyId::kv_shard,
-                        "kv_shard",
-                        "Medha: KV split by sequence, TP tied, exchange exposed",
-                        "arXiv 2409.17264",
-                        true,
-                        false,
-                        false,
-                        enumerate,
-                        check,
-                        lower};
+const Strategy kKvShard{
+    .name = "kv_shard",
+    .summary = "Medha: KV split by sequence, TP tied, exchange exposed",
+    .source = "arXiv 2409.17264",
+    .decodes = true,
+    .reads = kReads,
+    .weights = WeightSharing::attention_tp,
+    .partials = PartialOutputs::all_gather,
+    .enumerate = enumerate,
+    .check = check,
+    .verify = verify,
+};
 
 }  // namespace shardline

@@ -12,7 +12,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
     if (pp < 2 || gpus % pp != 0 || pp > c.model.layers || gpus / pp > c.model.attention.q_heads) continue;
     Plan p;
-    p.strategy = StrategyId::pipeline;
+    p.strategy = id_of(kPipeline);
     p.pp = p.in_flight = pp;
     p.tpa = gpus / pp;
     std::vector<Plan> splits;
@@ -27,19 +27,34 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { lower_unsharded(s, c, p); }
+// Whole prefills and chunks of two sizes; a pipeline has two stages.
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
+  Plan p = trial.base;
+  p.pp = 2;
+  out.push_back(p);
+  if (trial.study.phase == Phase::decode) return;
+  for (const int chunk : {7, 16}) {
+    p.prefill_chunk = chunk;
+    out.push_back(p);
+  }
+}
+
+constexpr PlanKey kReads[]{PlanKey::prefill_chunk};
 
 }  // namespace
 
-const Strategy kPipeline{StrategyId::pipeline,
-                         "pipeline",
-                         "TP inside PP stages, one microbatch in flight per stage",
-                         "arXiv 2104.04473",
-                         true,
-                         true,
-                         false,
-                         enumerate,
-                         check,
-                         lower};
+const Strategy kPipeline{
+    .name = "pipeline",
+    .summary = "TP inside PP stages, one microbatch in flight per stage",
+    .source = "arXiv 2104.04473",
+    .decodes = true,
+    .prefills = true,
+    .reads = kReads,
+    .enumerate = enumerate,
+    .check = check,
+    .prefill = prefill_unsharded,
+    .prefill_buffers = unsharded_buffers,
+    .verify = verify,
+};
 
 }  // namespace shardline

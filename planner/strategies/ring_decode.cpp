@@ -10,7 +10,7 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, StrategyId::ring_decode, out);
+  enumerate_context(c, gpus, space, id_of(kRingDecode), out);
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
@@ -19,19 +19,28 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_decode(s, c, p); }
+// The batch is dealt out to the ranks of a ring; queries travel, caches stay.
+void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  ContextStep step(b, c, p, decode_layout(p.batch, c.context, p.cp, 0), true);
+  if (step.flow()) {
+    step.declare_slots();
+    step.bind_attention();
+  }
+  attend_pass_q(step);
+}
 
 }  // namespace
 
-const Strategy kRingDecode{StrategyId::ring_decode,
-                           "ring_decode",
-                           "context parallelism: queries of a batch travel round a ring",
-                           "arXiv 2411.01783",
-                           true,
-                           false,
-                           true,
-                           enumerate,
-                           check,
-                           lower};
+const Strategy kRingDecode{
+    .name = "ring_decode",
+    .summary = "context parallelism: queries of a batch travel round a ring",
+    .source = "arXiv 2411.01783",
+    .decodes = true,
+    .context_parallel = true,
+    .weights = WeightSharing::attention_tp,
+    .enumerate = enumerate,
+    .check = check,
+    .decode_attention = attention,
+};
 
 }  // namespace shardline

@@ -42,25 +42,43 @@ void attend_pass_kv(ContextStep& s) {
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, StrategyId::ring_pass_kv, out,
+  enumerate_context(c, gpus, space, id_of(kRingPassKv), out,
                     [](const Case& study, Plan& p) { p.layout = study.layout; });
 }
 
 std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attend_pass_kv); }
+void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attend_pass_kv); }
+
+// Two messages of keys and values on their way, and one partial output.
+Bytes buffers(const Case& c, const Plan& p) { return 2 * key_message(c, p) + partial_output(c, p); }
+
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
+  for (const ShardOrder order : {ShardOrder::zigzag, ShardOrder::contiguous}) {
+    Plan p = trial.base;
+    p.layout = order;
+    out.push_back(p);
+  }
+}
+
+constexpr PlanKey kReads[]{PlanKey::layout};
 
 }  // namespace
 
-const Strategy kRingPassKv{StrategyId::ring_pass_kv,
-                           "ring_pass_kv",
-                           "context parallelism: KV travels round a ring",
-                           "arXiv 2411.01783",
-                           false,
-                           true,
-                           true,
-                           enumerate,
-                           check,
-                           lower};
+const Strategy kRingPassKv{
+    .name = "ring_pass_kv",
+    .summary = "context parallelism: KV travels round a ring",
+    .source = "arXiv 2411.01783",
+    .prefills = true,
+    .context_parallel = true,
+    .reads = kReads,
+    .weights = WeightSharing::attention_tp,
+    .deployed_as = "allgather_kv",
+    .enumerate = enumerate,
+    .check = check,
+    .prefill = prefill,
+    .prefill_buffers = buffers,
+    .verify = verify,
+};
 
 }  // namespace shardline

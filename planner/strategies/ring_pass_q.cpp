@@ -75,24 +75,34 @@ void attend_pass_q(ContextStep& s) {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, StrategyId::ring_pass_q, out);
+  enumerate_context(c, gpus, space, id_of(kRingPassQ), out);
 }
 
 std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, true, attend_pass_q); }
+void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, true, attend_pass_q); }
+
+// Two messages of queries, and partial outputs of all ranks' queries on both ends.
+Bytes buffers(const Case& c, const Plan& p) {
+  const LocalHeads h = prefill_heads(c, p);
+  const Bytes queries(prefill_rows(c, p) * h.q * h.qk * bytes_per_element(c.precision.activations));
+  return 2 * queries + 2.0 * p.cp * partial_output(c, p);
+}
 
 }  // namespace
 
-const Strategy kRingPassQ{StrategyId::ring_pass_q,
-                          "ring_pass_q",
-                          "context parallelism: queries travel round a ring",
-                          "arXiv 2411.01783",
-                          false,
-                          true,
-                          true,
-                          enumerate,
-                          check,
-                          lower};
+const Strategy kRingPassQ{
+    .name = "ring_pass_q",
+    .summary = "context parallelism: queries travel round a ring",
+    .source = "arXiv 2411.01783",
+    .prefills = true,
+    .context_parallel = true,
+    .weights = WeightSharing::attention_tp,
+    .deployed_as = "allgather_kv",
+    .enumerate = enumerate,
+    .check = check,
+    .prefill = prefill,
+    .prefill_buffers = buffers,
+};
 
 }  // namespace shardline

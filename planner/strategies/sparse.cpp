@@ -56,7 +56,7 @@ void attention(ContextStep& s) {
 void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& out) {
   if (c.phase == Phase::decode || gpus > c.model.attention.q_heads) return;
   Plan p;
-  p.strategy = StrategyId::sparse;
+  p.strategy = id_of(kSparse);
   p.tpa = gpus;
   p.vertical = c.approximate.vertical;
   p.slash = c.approximate.slash;
@@ -71,7 +71,7 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attention); }
+void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attention); }
 
 double computed(const Case& c, const Plan& p) {
   double some = 0, exact = 0;
@@ -82,19 +82,23 @@ double computed(const Case& c, const Plan& p) {
   return some / exact;
 }
 
+constexpr PlanKey kReads[]{PlanKey::vertical, PlanKey::slash, PlanKey::estimate};
+
 }  // namespace
 
-const Strategy kSparse{.id = StrategyId::sparse,
-                       .name = "sparse",
-                       .summary = "TP with some columns and diagonals of the attention",
-                       .source = "after arXiv 2407.02490",
-                       .decodes = false,
-                       .prefills = true,
-                       .context_parallel = false,
-                       .enumerate = enumerate,
-                       .check = check,
-                       .lower = lower,
-                       .exact = false,
-                       .computed = computed};
+const Strategy kSparse{
+    .name = "sparse",
+    .summary = "TP with some columns and diagonals of the attention",
+    .source = "after arXiv 2407.02490",
+    .prefills = true,
+    .exact = false,
+    .reads = kReads,
+    .enumerate = enumerate,
+    .check = check,
+    .prefill = prefill,
+    .prefill_buffers = unsharded_buffers,
+    .computed = computed,
+    .verify = [](const VerifyTrial&, std::vector<Plan>&) {},
+};
 
 }  // namespace shardline

@@ -9,27 +9,44 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, StrategyId::star, out,
+  enumerate_context(c, gpus, space, id_of(kStar), out,
                     [](const Case& study, Plan& p) { p.query = study.approximate.query; });
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) {
+void prefill(Schedule& s, const Case& c, const Plan& p) {
   build_blocks(s, c, p, [](ContextStep& step) { attend_blocks(step); });
 }
 
+long long extra_rows(const Request& r, const Plan& p) { return p.query + host_block(r, 0, p.cp, 0).size(); }
+
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
+  for (const int query : {0, 3}) {
+    Plan p = trial.base;
+    p.query = query;
+    out.push_back(p);
+  }
+}
+
+constexpr PlanKey kReads[]{PlanKey::query};
+
 }  // namespace
 
-const Strategy kStar{.id = StrategyId::star,
-                     .name = "star",
-                     .summary = "own block behind a copy of the first, nothing exchanged",
-                     .source = "arXiv 2411.17116",
-                     .decodes = false,
-                     .prefills = true,
-                     .context_parallel = true,
-                     .enumerate = enumerate,
-                     .check = check_blocks,
-                     .lower = lower,
-                     .exact = false,
-                     .computed = blocks_computed};
+const Strategy kStar{
+    .name = "star",
+    .summary = "own block behind a copy of the first, nothing exchanged",
+    .source = "arXiv 2411.17116",
+    .prefills = true,
+    .context_parallel = true,
+    .exact = false,
+    .reads = kReads,
+    .weights = WeightSharing::attention_tp,
+    .enumerate = enumerate,
+    .check = check_blocks,
+    .prefill = prefill,
+    .prefill_buffers = unsharded_buffers,
+    .extra_rows = extra_rows,
+    .computed = blocks_computed,
+    .verify = verify,
+};
 
 }  // namespace shardline

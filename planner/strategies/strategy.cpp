@@ -1,6 +1,7 @@
 #include "planner/strategies/strategy.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 
@@ -8,27 +9,6 @@
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
-
-namespace {
-
-constexpr std::array<const Strategy*, kStrategyIds> kStrategies{
-    &kTensor,      &kPipeline, &kDpEp,       &kKvShard, &kHelix, &kRingPassKv, &kRingPassQ, &kRingDecode,
-    &kAllgatherKv, &kUlysses,  &kKvRunahead, &kTsp,     &kApb,   &kStar,       &kSparse};
-
-}  // namespace
-
-std::span<const Strategy* const> strategies() { return kStrategies; }
-
-const Strategy& strategy(StrategyId id) { return *kStrategies[static_cast<std::size_t>(id)]; }
-
-const Strategy& strategy(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Strategy* s : kStrategies) {
-    if (name == s->name) return *s;
-    names.emplace_back(s->name);
-  }
-  throw UserError({Diagnostic{{}, "unknown strategy " + name, expected_one_of(name, names)}});
-}
 
 double attention_computed(const Case& c, const Plan& plan) {
   const Strategy& s = strategy(plan.strategy);
@@ -54,27 +34,43 @@ void with_expert_splits(const Case& c, Plan plan, int ranks, std::vector<Plan>& 
 
 namespace {
 
-// A size that the plan's strategy does not read would silently mean nothing.
-std::optional<std::string> unused_sizes(const Plan& p) {
+// The strategies that read a key: "tensor or pipeline".
+std::string readers(PlanKey key) {
+  std::vector<const char*> names;
+  for (const Strategy* s : strategies()) {
+    if (s->reads_key(key)) names.push_back(s->name);
+  }
+  return fmt::format("{}", fmt::join(names, " or "));
+}
+
+// A key that the plan's strategy does not read would silently mean nothing.
+std::optional<std::string> unread_key(const Strategy& s, const Plan& p, bool decode) {
+  const auto unread = [&](PlanKey key, bool given) { return given && !s.reads_key(key); };
+  if (unread(PlanKey::partition, !p.partition.empty() || p.parts == Parts::even))
+    return fmt::format("{} does not use a partition: its ranks share tokens as it needs", s.name);
+  if (unread(PlanKey::kvp, p.kvp > 1)) return fmt::format("{} does not use kvp", s.name);
+  if (unread(PlanKey::chunks, p.chunks > 1)) return fmt::format("{} does not use chunks", s.name);
+  if (unread(PlanKey::prefill_chunk, p.prefill_chunk > 0) || (decode && p.prefill_chunk > 0))
+    return fmt::format("prefill_chunk is for prefill by {}, not {}{}", readers(PlanKey::prefill_chunk),
+                       s.name, decode ? " in decoding" : "");
+  if (unread(PlanKey::layout, p.layout == ShardOrder::contiguous))
+    return fmt::format("layout=contiguous is for {}, not {}", readers(PlanKey::layout), s.name);
   struct Size {
+    PlanKey key;
     const char* name;
     int value;
-    bool used;
   };
-  const bool apb = p.strategy == StrategyId::apb, star = p.strategy == StrategyId::star;
-  const bool sparse = p.strategy == StrategyId::sparse;
-  for (const Size& s :
-       {Size{"anchor", p.anchor, apb}, Size{"passing", p.passing, apb}, Size{"query", p.query, apb || star},
-        Size{"retaining", p.retaining, apb}, Size{"vertical", p.vertical, sparse},
-        Size{"slash", p.slash, sparse}, Size{"estimate", p.estimate, sparse}}) {
-    if (s.value > 0 && !s.used)
-      return fmt::format("{} is not a size of {}", s.name, strategy(p.strategy).name);
+  for (const Size& size :
+       {Size{PlanKey::anchor, "anchor", p.anchor}, Size{PlanKey::passing, "passing", p.passing},
+        Size{PlanKey::query, "query", p.query}, Size{PlanKey::retaining, "retaining", p.retaining},
+        Size{PlanKey::vertical, "vertical", p.vertical}, Size{PlanKey::slash, "slash", p.slash},
+        Size{PlanKey::estimate, "estimate", p.estimate}}) {
+    if (unread(size.key, size.value > 0)) return fmt::format("{} is not a size of {}", size.name, s.name);
   }
   return std::nullopt;
 }
 
-// Other rings and chains have one way to share out tokens.
-bool takes_layout(const Plan& p) { return p.strategy == StrategyId::ring_pass_kv; }
+bool takes_layout(const Plan& p) { return strategy(p.strategy).reads_key(PlanKey::layout); }
 
 long long longest_fresh(const Case& c) {
   long long longest = 0;
@@ -116,8 +112,6 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (s.context_parallel && (p.kvp > 1 || p.dp > 1 || p.chunks > 1)) {
     return fmt::format("{} uses pp, cp, tpa, ep and tpf only", s.name);
   }
-  if ((!p.partition.empty() || p.parts == Parts::even) && p.strategy != StrategyId::kv_runahead)
-    return fmt::format("{} does not use a partition: its ranks share tokens as it needs", s.name);
   const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.cp * p.tpa;
   if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());
   if (p.pp > m.layers) return too_many("pp", p.pp, "the number of layers", m.layers);
@@ -129,7 +123,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (p.chunks > 1 && p.kvp == 1)
     return std::string("chunks needs kvp above 1: there is no exchange to overlap");
   if ((p.value_up != ValueUp::none) !=
-      (m.attention.kind == AttentionKind::mla && p.kvp > 1 && p.strategy == StrategyId::helix)) {
+      (m.attention.kind == AttentionKind::mla && p.kvp > 1 && s.reads_key(PlanKey::value_up))) {
     return std::string(
         "value_up (before or after) is needed for Helix with MLA and kvp above 1, and only there");
   }
@@ -139,7 +133,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   } else if (p.ep > 1) {
     return std::string("ep needs a model with experts");
   }
-  const bool replicated = p.strategy == StrategyId::kv_shard || s.context_parallel;
+  const bool replicated = s.weights == WeightSharing::attention_tp;
   const int ffn_ranks = replicated ? p.tpa : p.ranks_per_stage();
   // Context-parallel ranks hold whole copies of the FFN, or share its experts.
   const bool shared_experts = s.context_parallel && p.ep * p.tpf == p.cp * p.tpa && p.tpf <= p.tpa;
@@ -153,10 +147,8 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
   }
+  if (const auto reason = unread_key(s, p, c.phase == Phase::decode)) return reason;
   if (p.prefill_chunk > 0) {
-    if (c.phase != Phase::prefill || (p.strategy != StrategyId::tensor && p.strategy != StrategyId::pipeline))
-      return fmt::format("prefill_chunk is for prefill by tensor or pipeline, not {}{}", s.name,
-                         c.phase == Phase::decode ? " in decoding" : "");
     if (p.in_flight > 1)
       return std::string("prefill_chunk needs in_flight=1: chunks of one microbatch fill the stages");
     if (p.prefill_chunk >= longest_fresh(c))
@@ -165,13 +157,36 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
       return std::string(
           "prefill_chunk is not for systems with runtime.host_layer, where hosts launch whole layers");
   }
-  if (p.layout == ShardOrder::contiguous && !takes_layout(p))
-    return fmt::format("layout=contiguous is for ring_pass_kv, not {}", s.name);
   if (!s.exact && c.phase == Phase::prefill && c.kernels.attention == AttentionKernel::eager)
     return fmt::format("kernels.attention: eager is not for {}, whose kernel never multiplies masked pairs",
                        s.name);
-  if (const auto reason = unused_sizes(p)) return reason;
   return s.check(c, p);
+}
+
+std::vector<std::string> check_row(const Strategy& s) {
+  std::vector<std::string> faults;
+  const auto wrong = [&](bool fault, const char* what) {
+    if (fault) faults.push_back(fmt::format("{}: {}", s.name, what));
+  };
+  wrong(!s.enumerate || !s.check, "enumerate and check are of every strategy");
+  wrong(!s.decodes && !s.prefills, "it is for no phase");
+  wrong(s.prefills != (s.prefill != nullptr), "prefill is of strategies that prefill, and of those alone");
+  wrong(s.prefills && !s.prefill_buffers, "a prefill has buffers");
+  wrong(s.decode_attention && !s.decodes, "decode_attention is of strategies that decode");
+  wrong(s.reads_key(PlanKey::kvp) != (s.partials != PartialOutputs::none) && !s.decode_attention,
+        "kvp ranks exchange partial outputs");
+  wrong(s.context_parallel && s.weights != WeightSharing::attention_tp,
+        "context-parallel ranks hold copies of the weights");
+  wrong(s.exact == (s.computed != nullptr), "an approximate strategy says what it computes");
+  wrong(s.options.size() > kMostOptions, "it has more options than a plan has room for");
+  return faults;
+}
+
+void lower(Schedule& schedule, const Case& c, const Plan& plan) {
+  if (c.phase == Phase::decode)
+    build_decode(schedule, c, plan);
+  else
+    strategy(plan.strategy).prefill(schedule, c, plan);
 }
 
 }  // namespace shardline

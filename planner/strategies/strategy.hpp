@@ -1,6 +1,8 @@
-// A strategy is a row of one explicit table. A new one touches its file, the table, CMake and one scenario.
+// A strategy is a row of one explicit table (table.cpp): all that it is stands in its file. Nothing outside
+// compares which row a plan is of.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,27 +30,77 @@ struct SearchSpace {
   std::vector<DegreeRange> degrees;  // plans outside any of them are left out
 };
 
+/// Who holds the rows of an FFN and of the output projection. stage: all ranks of a pipeline stage regroup.
+/// attention_tp: only the TPA ranks, so that the ranks that share a cache hold copies.
+enum class WeightSharing : std::uint8_t { stage, attention_tp };
+
+/// How KVP ranks bring their partial attention outputs together. none: the strategy has no KVP ranks.
+enum class PartialOutputs : std::uint8_t { none, all_to_all, all_gather };
+
+/// What `verify` tries of a strategy on one small case: plans that differ from `base`, whose degrees are set.
+struct VerifyTrial {
+  const Case& study;
+  Plan base;
+  int retaining = 16;  // width of retaining heads that the executors' sizes ask for
+};
+
+/// All that a strategy is. Rows are designated; what is left out is the default that stands here, and
+/// check_row() says what is missing.
 struct Strategy {
-  StrategyId id;
   const char* name;
   const char* summary;
   const char* source;
-  bool decodes, prefills;  // phases it is for
-  bool context_parallel;   // shards tokens over plan.cp ranks
+  bool decodes = false, prefills = false;  // phases it is for
+  bool context_parallel = false;           // shards tokens over plan.cp ranks
+  bool exact = true;                       // computes the same function as one device does
+  std::span<const PlanKey> reads = {};     // optional keys of a plan
+  std::span<const Option> options = {};    // keys of its own, at most kMostOptions
+  WeightSharing weights = WeightSharing::stage;
+  PartialOutputs partials = PartialOutputs::none;
+  bool eager = false;            // `verify` also runs it under eager attention
+  const char* deployed_as = "";  // the strategy that engines run in its place, where they have none of it
+
   /// Appends all plans for exactly `gpus` GPUs, batch 1, in a fixed order. Every one passes check.
-  void (*enumerate)(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out);
+  void (*enumerate)(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) = nullptr;
   /// Rules of this strategy beyond the common ones: the reason why a plan is impossible.
-  std::optional<std::string> (*check)(const Case& c, const Plan& plan);
-  void (*lower)(Schedule& schedule, const Case& c, const Plan& plan);
-  bool exact = true;  // computes the same function as one device does
+  std::optional<std::string> (*check)(const Case& c, const Plan& plan) = nullptr;
+  /// Lowers a prefill. A decode step is made of the blocks of planner/layers [P7], of which this strategy may
+  /// have an attention of its own.
+  void (*prefill)(Schedule& schedule, const Case& c, const Plan& plan) = nullptr;
+  void (*decode_attention)(ScheduleBuilder& b, const Case& c, const Plan& plan) = nullptr;
+
+  /// Context-parallel ranks over which the cache of one KV head is spread; by default all.
+  double (*cache_shards)(const Case& c, const Plan& plan) = nullptr;
+  /// [P5] Send and receive buffers of a prefill.
+  Bytes (*prefill_buffers)(const Case& c, const Plan& plan) = nullptr;
+  /// Rows that a rank computes beside its share of the tokens of a request.
+  long long (*extra_rows)(const Request& request, const Plan& plan) = nullptr;
+  /// Weights of one layer on one rank, in elements, that only this strategy has.
+  double (*extra_weights)(const Case& c, const Plan& plan) = nullptr;
   /// Approximate strategies: part of the exact mask's (query, key) pairs that is computed.
   double (*computed)(const Case& c, const Plan& plan) = nullptr;
+  /// What `verify` runs; by default the base plan alone.
+  void (*verify)(const VerifyTrial& trial, std::vector<Plan>& out) = nullptr;
+
+  bool reads_key(PlanKey key) const { return std::find(reads.begin(), reads.end(), key) != reads.end(); }
 };
 
 std::span<const Strategy* const> strategies();
 const Strategy& strategy(StrategyId id);
 /// Throws UserError with did-you-mean.
 const Strategy& strategy(const std::string& name);
+std::optional<StrategyId> find_strategy(std::string_view name);
+StrategyId id_of(const Strategy& row);
+/// Of a name that is known to be in the table.
+StrategyId strategy_id(std::string_view name);
+std::vector<std::string> strategy_names();
+
+/// What is wrong with a row: a phase without its lowering, a prefill without buffers, options beyond
+/// kMostOptions, a key of its own that all plans have. Empty: nothing.
+std::vector<std::string> check_row(const Strategy& row);
+
+/// Lowers a plan that passes check_plan().
+void lower(Schedule& schedule, const Case& c, const Plan& plan);
 
 /// Part of the exact attention's (query, key) pairs that the plan computes; 1 for exact strategies.
 double attention_computed(const Case& c, const Plan& plan);

@@ -1,4 +1,4 @@
-// Every strategy, one symbol per file.
+// Every strategy, one symbol per file. A new one is declared here and stands in the table of table.cpp.
 #pragma once
 
 #include "planner/strategies/strategy.hpp"

@@ -10,7 +10,7 @@ namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   Plan p;
-  p.strategy = StrategyId::tensor;
+  p.strategy = id_of(kTensor);
   p.tpa = gpus;
   if (gpus > c.model.attention.q_heads) return;
   std::vector<Plan> splits;
@@ -24,19 +24,33 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { lower_unsharded(s, c, p); }
+// Whole prefills and chunks of two sizes; a pipeline has two stages.
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
+  Plan p = trial.base;
+  out.push_back(p);
+  if (trial.study.phase == Phase::decode) return;
+  for (const int chunk : {7, 16}) {
+    p.prefill_chunk = chunk;
+    out.push_back(p);
+  }
+}
+
+constexpr PlanKey kReads[]{PlanKey::prefill_chunk};
 
 }  // namespace
 
-const Strategy kTensor{StrategyId::tensor,
-                       "tensor",
-                       "TP: heads, FFN and projections split over all GPUs",
-                       "arXiv 1909.08053",
-                       true,
-                       true,
-                       false,
-                       enumerate,
-                       check,
-                       lower};
+const Strategy kTensor{
+    .name = "tensor",
+    .summary = "TP: heads, FFN and projections split over all GPUs",
+    .source = "arXiv 1909.08053",
+    .decodes = true,
+    .prefills = true,
+    .reads = kReads,
+    .enumerate = enumerate,
+    .check = check,
+    .prefill = prefill_unsharded,
+    .prefill_buffers = unsharded_buffers,
+    .verify = verify,
+};
 
 }  // namespace shardline

@@ -9,27 +9,31 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, StrategyId::tsp, out);
+  enumerate_context(c, gpus, space, id_of(kTsp), out);
 }
 
 std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }
 
-void lower(Schedule& s, const Case& c, const Plan& p) {
+void prefill(Schedule& s, const Case& c, const Plan& p) {
   build_prefill(s, c, p, interval_layout(batch_requests(c, p), p.cp, cached_placement(c, p), {}), false,
                 [](ContextStep& step) { step.attend_gathered(); });
 }
 
 }  // namespace
 
-const Strategy kTsp{StrategyId::tsp,
-                    "tsp",
-                    "context parallelism: equal intervals, KV gathered, then one attention",
-                    "arXiv 2405.05329",
-                    false,
-                    true,
-                    true,
-                    enumerate,
-                    check,
-                    lower};
+const Strategy kTsp{
+    .name = "tsp",
+    .summary = "context parallelism: equal intervals, KV gathered, then one attention",
+    .source = "arXiv 2405.05329",
+    .prefills = true,
+    .context_parallel = true,
+    .weights = WeightSharing::attention_tp,
+    .eager = true,
+    .deployed_as = "allgather_kv",
+    .enumerate = enumerate,
+    .check = check,
+    .prefill = prefill,
+    .prefill_buffers = gathered_buffers,
+};
 
 }  // namespace shardline

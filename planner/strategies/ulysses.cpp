@@ -114,7 +114,7 @@ void attention(ContextStep& s) {
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, StrategyId::ulysses, out);
+  enumerate_context(c, gpus, space, id_of(kUlysses), out);
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
@@ -126,19 +126,35 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   return std::nullopt;
 }
 
-void lower(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attention); }
+void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attention); }
+
+// Kept by heads: ranks beyond the KV heads hold copies, and all heads share MLA's latents.
+double heads_cache_shards(const Case& c, const Plan& p) {
+  if (c.model.attention.kind == AttentionKind::mla) return 1;
+  return std::min(p.cp, prefill_heads(c, p).kv);
+}
+
+Bytes buffers(const Case& c, const Plan& p) {
+  const LocalHeads h = prefill_heads(c, p);
+  const double act = bytes_per_element(c.precision.activations), kv = bytes_per_element(c.precision.kv);
+  return Bytes(2 * prefill_rows(c, p) * (h.q * (h.qk + h.v) * act + h.kv_width() * kv));
+}
 
 }  // namespace
 
-const Strategy kUlysses{StrategyId::ulysses,
-                        "ulysses",
-                        "sequence parallelism: all-to-all from tokens to heads and back",
-                        "arXiv 2309.14509",
-                        false,
-                        true,
-                        true,
-                        enumerate,
-                        check,
-                        lower};
+const Strategy kUlysses{
+    .name = "ulysses",
+    .summary = "sequence parallelism: all-to-all from tokens to heads and back",
+    .source = "arXiv 2309.14509",
+    .prefills = true,
+    .context_parallel = true,
+    .weights = WeightSharing::attention_tp,
+    .deployed_as = "allgather_kv",
+    .enumerate = enumerate,
+    .check = check,
+    .prefill = prefill,
+    .cache_shards = heads_cache_shards,
+    .prefill_buffers = buffers,
+};
 
 }  // namespace shardline

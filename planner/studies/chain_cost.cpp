@@ -77,7 +77,7 @@ class Layers {
     Parts& p = at->second;
     if (!added) return p;
     case_.requests = {{0, tokens}};
-    lower_unsharded(schedule_, case_, plan_);
+    prefill_unsharded(schedule_, case_, plan_);
     const std::vector<double> runs = executions(schedule_);
     for (std::size_t i = 0; i < schedule_.blocks.size(); ++i) {
       const Block& block = schedule_.blocks[i];

@@ -1,4 +1,5 @@
 #include "planner/studies/conversation.hpp"
+#include "planner/strategies/strategy.hpp"
 
 #include <fmt/format.h>
 
@@ -27,8 +28,8 @@ void require(const Case& c, const Plan& p, std::size_t turn) {
 
 std::vector<TurnTime> converse(const Study& study) {
   const Conversation& talk = study.conversation;
-  const Plan kv = plan_of(talk, StrategyId::ring_pass_kv), q = plan_of(talk, StrategyId::ring_pass_q),
-             decode = plan_of(talk, StrategyId::ring_decode);
+  const Plan kv = plan_of(talk, strategy_id("ring_pass_kv")), q = plan_of(talk, strategy_id("ring_pass_q")),
+             decode = plan_of(talk, strategy_id("ring_decode"));
   auto cache = std::make_shared<Placement>(talk.cp, 1);
   std::vector<TurnTime> out;
   Case prefill = study.study, answer = study.study;

@@ -1,4 +1,5 @@
 #include "planner/studies/ring_timing.hpp"
+#include "planner/strategies/strategy.hpp"
 
 #include <memory>
 #include <thread>
@@ -35,8 +36,8 @@ RingTimer ring_timer(const Case& c, int tpa, int threads) {
   return [&c, tpa, count, cache](int ranks, std::span<const TokenSplit> splits) {
     std::vector<RingPoint> out(splits.size());
     std::vector<std::unique_ptr<Worker>> workers(count);
-    const Plan kv = ring_plan(StrategyId::ring_pass_kv, ranks, tpa),
-               q = ring_plan(StrategyId::ring_pass_q, ranks, tpa);
+    const Plan kv = ring_plan(strategy_id("ring_pass_kv"), ranks, tpa),
+               q = ring_plan(strategy_id("ring_pass_q"), ranks, tpa);
     parallel_for(0, splits.size(), count, [&](std::size_t i, std::size_t slot) {
       if (!workers[slot]) workers[slot] = std::make_unique<Worker>(c, cache);
       Worker& w = *workers[slot];
@@ -60,7 +61,7 @@ Shares ring_shares(const Case& c, int ranks, int tpa, std::span<const RingPoint>
     if (!workers[slot]) workers[slot] = std::make_unique<Worker>(c, cache);
     const RingPoint& p = requests[i / 2 * requests.size() / picked];
     workers[slot]->study.requests = {{p.cached, p.fresh}};
-    const StrategyId id = i % 2 == 0 ? StrategyId::ring_pass_kv : StrategyId::ring_pass_q;
+    const StrategyId id = i % 2 == 0 ? strategy_id("ring_pass_kv") : strategy_id("ring_pass_q");
     found[i] = shares_of(workers[slot]->evaluator, ring_plan(id, ranks, tpa));
   });
   Shares mean;

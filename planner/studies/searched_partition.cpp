@@ -1,4 +1,5 @@
 #include "planner/studies/searched_partition.hpp"
+#include "planner/strategies/strategy.hpp"
 
 #include <algorithm>
 #include <map>
@@ -15,7 +16,7 @@ long long partition_granule(long long context, int ranks) {
 }
 
 bool takes_partition(const Case& c, const Plan& plan) {
-  if (plan.strategy != StrategyId::kv_runahead || plan.cp < 2 || plan.parts == Parts::even ||
+  if (!strategy(plan.strategy).reads_key(PlanKey::partition) || plan.cp < 2 || plan.parts == Parts::even ||
       !plan.partition.empty() || c.requests.empty())
     return false;
   const Request& first = c.requests.front();
@@ -56,7 +57,7 @@ EvaluatorFactory simulated_chains(const Case& c, int tpa) {
     plan.tpa = plan.tpf = tpa;
     if (ranks == 1)
       return [bench, plan](std::span<const long long>) { return bench->evaluator.simulate(plan); };
-    plan.strategy = StrategyId::kv_runahead;
+    plan.strategy = strategy_id("kv_runahead");
     plan.cp = ranks;
     if (const auto reason = check_plan(bench->c, plan))
       throw UserError(to_string(plan) + " is impossible: " + *reason);

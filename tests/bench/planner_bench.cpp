@@ -66,7 +66,7 @@ void BM_Frontier(benchmark::State& state) {  // goal: both models in 2 s on 2 co
   const Case c[2] = {study("llama-3.1-405b"), study("deepseek-r1")};
   SearchOptions o;
   for (const Strategy* s : strategies()) {
-    if (s->decodes && !s->context_parallel) o.strategies.push_back(s->id);
+    if (s->decodes && !s->context_parallel) o.strategies.push_back(id_of(*s));
   }
   o.gpus.resize(64);
   std::iota(o.gpus.begin(), o.gpus.end(), 1);

@@ -55,7 +55,7 @@ TEST(Shapes, WordsDifferWhereverAFieldDoes) {
       EXPECT_EQ(words_of(other), words_of(std::decay_t<decltype(other)>(other)));
       ++changes;
     });
-    EXPECT_EQ(changes, kFields<std::decay_t<decltype(shape)>>);
+    EXPECT_EQ(changes, kFieldsOf<std::decay_t<decltype(shape)>>);
     EXPECT_TRUE(same_fields(shape, shape));
     EXPECT_TRUE(equal(shape, shape));
   });
@@ -69,7 +69,7 @@ TEST(Shapes, WordsOfPricedFieldsDiffer) {
     EXPECT_NE(words_of(other), words_of(fields)) << field;
     ++changes;
   });
-  EXPECT_EQ(changes, kFields<PricedFields>);
+  EXPECT_EQ(changes, kFieldsOf<PricedFields>);
   PricedFields strided = fields;
   strided.group.stride = 1;
   EXPECT_NE(words_of(strided), words_of(fields));

@@ -9,6 +9,7 @@
 
 #include "models/model/catalog.hpp"
 #include "planner/search/evaluate.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -37,7 +38,7 @@ std::vector<Anchor> anchors() {
     a.text = line.substr(0, 80);
     a.setting = f[0];
     a.model = f[1];
-    a.plan.strategy = strategy(f[2]).id;
+    a.plan.strategy = id_of(strategy(f[2]));
     a.plan.pp = a.plan.in_flight = std::stoi(f[4]);
     a.plan.tpa = std::stoi(f[5]);
     a.plan.kvp = std::stoi(f[6]);
@@ -93,7 +94,7 @@ double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRul
   one.model.layers = largest;
   one.model.dense_layers = has_experts(c.model) ? 0 : largest;
   stage.pp = stage.in_flight = 1;
-  stage.strategy = StrategyId::tensor;
+  stage.strategy = strategy_id("tensor");
   Evaluator single(one, rule);
   const Seconds head = b.parts[static_cast<std::size_t>(Part::head)];
   const Breakdown s = break_down(single, stage);

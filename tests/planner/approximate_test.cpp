@@ -24,7 +24,7 @@ Schedule lowered(const Case& c, const std::string& plan) {
   const Plan p = parse_plan(plan);
   EXPECT_EQ(check_plan(c, p).value_or(""), "");
   Schedule s;
-  strategy(p.strategy).lower(s, c, p);
+  lower(s, c, p);
   return s;
 }
 

@@ -7,6 +7,7 @@
 #include "models/model/catalog.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/search.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -112,7 +113,7 @@ TEST(CalibratedPlans, H57FloorsOfChunkedHelixAreBelowAllLargerBatches) {
     space.chunks = {2, 4, 8, 16, 32};
     std::vector<Plan> plans;
     for (const int gpus : {8, 12, 44, 64}) {
-      if (gpus <= c.system.gpus()) strategy(StrategyId::helix).enumerate(c, gpus, space, plans);
+      if (gpus <= c.system.gpus()) strategy("helix").enumerate(c, gpus, space, plans);
     }
     std::shuffle(plans.begin(), plans.end(), random);
     plans.resize(std::min<std::size_t>(plans.size(), 40));
@@ -138,18 +139,19 @@ TEST(CalibratedPlans, BlocksOfARingAreNoWholeSequences) {
   c.requests = {{0, 16'384}};
   CostModel cost(c.system);
   Schedule s;
-  for (const StrategyId id : {StrategyId::ring_pass_kv, StrategyId::ring_pass_q, StrategyId::ulysses}) {
+  for (const StrategyId id :
+       {strategy_id("ring_pass_kv"), strategy_id("ring_pass_q"), strategy_id("ulysses")}) {
     Plan p;
     p.strategy = id;
     p.cp = 4;
     p.tpa = p.tpf = 2;
-    strategy(id).lower(s, c, p);
+    lower(s, c, p);
     std::vector<Basis> bases;
     for (const Op& op : s.ops) {
       if (is_attention(op.kind)) bases.push_back(cost.price(op).basis);
     }
     // A rank's own block costs as a whole sequence of its rows, and Ulysses attends to whole ones.
-    ASSERT_EQ(bases.size(), id == StrategyId::ulysses ? 1u : 4u);
+    ASSERT_EQ(bases.size(), id == strategy_id("ulysses") ? 1u : 4u);
     for (std::size_t j = 0; j < bases.size(); ++j)
       EXPECT_EQ(bases[j], j == 0 ? Basis::measured : Basis::fitted) << to_string(id) << " " << j;
   }
@@ -157,7 +159,7 @@ TEST(CalibratedPlans, BlocksOfARingAreNoWholeSequences) {
 
 SearchOptions options(std::vector<int> gpus, int batches) {
   SearchOptions o;
-  for (const Strategy* s : strategies()) o.strategies.push_back(s->id);
+  for (const Strategy* s : strategies()) o.strategies.push_back(id_of(*s));
   o.gpus = std::move(gpus);
   o.batches.resize(static_cast<std::size_t>(batches));
   std::iota(o.batches.begin(), o.batches.end(), 1);

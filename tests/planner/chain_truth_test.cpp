@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "calibrate/validate/kv_runahead_paper.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "tests/planner/support.hpp"
 #include "tests/support/bad_input.hpp"
 
@@ -136,7 +137,7 @@ TEST(Partition, TheSearchFindsTheBestOfAllPartitions) {
     c.kernels.score_traffic = Bytes(kernel == AttentionKernel::eager ? 27 : 0);
     c.requests = {{0, 30'000}};
     Plan plan;
-    plan.strategy = StrategyId::kv_runahead;
+    plan.strategy = strategy_id("kv_runahead");
     plan.cp = 3;
     Evaluator e(c);
     const PartitionResult found = searched_partition(e, plan);

@@ -93,11 +93,11 @@ TEST(ChunkedPrefill, ChunksDoTheWorkOfTheWholePrefill) {
     };
     for (const char* plan : {"tensor:tpa=2,tpf=2", "pipeline:pp=3,in_flight=1"}) {
       Plan p = parse_plan(plan);
-      strategy(p.strategy).lower(whole, c, p);
+      lower(whole, c, p);
       for (const int chunk : {999, 6'000, 49'999}) {
         p.prefill_chunk = chunk;
         if (chunk >= c.requests.front().fresh) continue;
-        strategy(p.strategy).lower(chunked, c, p);
+        lower(chunked, c, p);
         EXPECT_EQ(attention(chunked), attention(whole));
       }
     }

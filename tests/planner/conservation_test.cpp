@@ -7,6 +7,7 @@
 #include <map>
 
 #include "planner/search/evaluate.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -87,7 +88,7 @@ TEST(Conservation, ADecodeStepReadsEachRanksKvOnce) {
       for (const int batch : {p.chunks, 5, 8, 24}) {
         if (batch < p.chunks) continue;
         p.batch = batch;
-        strategy.lower(s, c, p);
+        lower(s, c, p);
         const Attention read = all_attention(s);
         const double per_token = kElementBytes * (mla ? a.kv_lora_rank + a.rope_dim
                                                       : 2.0 * heads_of_part(a.kv_heads, p.tpa) * a.head_dim);
@@ -105,8 +106,8 @@ TEST(Conservation, ADecodeStepReadsEachRanksKvOnce) {
     });
     for (const Strategy* strategy : strategies()) {
       const bool possible = strategy->decodes &&
-                            (has_experts(c.model) || strategy->id != StrategyId::dp_ep) &&
-                            !(mla && strategy->id == StrategyId::ring_decode);
+                            (has_experts(c.model) || id_of(*strategy) != strategy_id("dp_ep")) &&
+                            !(mla && id_of(*strategy) == strategy_id("ring_decode"));
       EXPECT_EQ(seen[strategy->name] > 0, possible) << strategy->name;
     }
   }
@@ -158,7 +159,7 @@ TEST(Conservation, APrefillReadsWhatItsRanksHoldAndComputesTheMask) {
       Schedule s;
       for_every_plan(c, {1, 4, 8, 24}, [&](const Strategy& strategy, const Plan& p) {
         if (!strategy.exact) return;
-        strategy.lower(s, c, p);
+        lower(s, c, p);
         const Attention read = all_attention(s);
         const double per_token =
             kElementBytes * (a.kind == AttentionKind::mla
@@ -183,7 +184,7 @@ TEST(Conservation, EachIterationOfARingReadsEveryRanksKvOnce) {
     SCOPED_TRACE(text);
     const Plan p = parse_plan(text);
     Schedule s;
-    strategy(p.strategy).lower(s, c, p);
+    lower(s, c, p);
     int iterations = 0;
     for (OpIndex i = 0; i < s.ops.size(); ++i) {
       if (!is_attention(s.ops[i].kind)) continue;

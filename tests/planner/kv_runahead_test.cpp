@@ -6,6 +6,7 @@
 
 #include "planner/layers/context_step.hpp"
 #include "planner/search/evaluate.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -25,7 +26,7 @@ Plan plan_of(const char* text) { return parse_plan(text); }
 Schedule lowered(const Case& c, const Plan& p) {
   EXPECT_EQ(check_plan(c, p).value_or(""), "");
   Schedule s;
-  strategy(p.strategy).lower(s, c, p);
+  lower(s, c, p);
   return s;
 }
 
@@ -80,10 +81,10 @@ TEST(KvRunahead, TrafficOfBothStrategies) {
       const double row = prefill_heads(c, Plan{}).kv_width() * 2;
       Plan plan;
       plan.cp = p;
-      plan.strategy = StrategyId::tsp;
+      plan.strategy = strategy_id("tsp");
       const auto all = static_cast<double>(context);
       EXPECT_DOUBLE_EQ(sent(lowered(c, plan), "gather KV") / row, (p - 1) * all);
-      plan.strategy = StrategyId::kv_runahead;
+      plan.strategy = strategy_id("kv_runahead");
       EXPECT_DOUBLE_EQ(sent(lowered(c, plan), "send prefix") / row, (p - 1) * all / 2);
       double wanted = 0;
       long long sum = 0;
@@ -116,7 +117,7 @@ TEST(KvRunahead, NoPartitionBeatsTheLowerBound) {
       for (long long left = context - p; left > 0; --left) ++parts[random() % parts.size()];
       if (trial == 0) parts.assign(parts.size(), context / p);
       Plan plan;
-      plan.strategy = StrategyId::kv_runahead;
+      plan.strategy = strategy_id("kv_runahead");
       plan.cp = p;
       plan.partition = parts;
       const std::vector<double> of_ranks = pairs(lowered(c, plan));
@@ -314,7 +315,7 @@ TEST(KvRunahead, UnevenPartitionsFoldExactly) {
           c.kernels.attention = eager ? AttentionKernel::eager : AttentionKernel::flash;
           c.kernels.score_traffic = Bytes(eager ? 27 : 0);
           Plan p;
-          p.strategy = StrategyId::kv_runahead;
+          p.strategy = strategy_id("kv_runahead");
           p.cp = 3;
           p.tpa = p.tpf = tpa;
           p.batch = 2;

@@ -48,7 +48,7 @@ TEST(Noise, H58APassBesideNothingIsTheQuietOne) {
           s->enumerate(c, n, space, plans);
           for (const Plan& p : plans) {
             SCOPED_TRACE(system + " " + model + " " + to_string(p));
-            s->lower(schedule, c, p);
+            lower(schedule, c, p);
             const PassTime quiet = simulate_pass(schedule, cost, scratch);
             const PassTime played =
                 NoisyPass(schedule, cost).run(Background(), scratch.engine, scratch.timeline);

@@ -69,7 +69,7 @@ TEST(Prefill, AttentionOfAllRanksIsTheCausalMask) {
       Schedule s;
       for_every_plan(c, {1, 8, 24}, [&](const Strategy& strategy, int, const Plan& p) {
         if (!strategy.exact || c.model.attention.q_heads % p.tpa != 0) return;  // heads are rounded up
-        strategy.lower(s, c, p);
+        lower(s, c, p);
         double pairs = 0;
         for (const Block& b : s.blocks) {  // one attention block a chunk
           for (OpIndex i = b.first; i < b.last; ++i) {
@@ -94,8 +94,8 @@ TEST(Prefill, FoldedEqualsUnfolded) {
       CostModel cost(c.system);
       PassScratch scratch(cost);
       Schedule schedule;
-      for_every_plan(c, {1, 4, 12}, [&](const Strategy& s, int n, const Plan& p) {
-        s.lower(schedule, c, p);
+      for_every_plan(c, {1, 4, 12}, [&](const Strategy&, int n, const Plan& p) {
+        lower(schedule, c, p);
         const PassTime folded = simulate_pass(schedule, cost, scratch);
         TaskGraph graph;
         lower_unfolded(schedule, cost, graph);
@@ -114,7 +114,7 @@ TEST(Prefill, EvenShardsFoldToOneRank) {
   Schedule s;
   for (const char* plan : {"ring_pass_kv:cp=8,tpa=8,tpf=8,batch=1", "ring_pass_q:cp=8,tpa=8,tpf=8,batch=1"}) {
     const Plan p = parse_plan(plan);
-    strategy(p.strategy).lower(s, c, p);
+    lower(s, c, p);
     EXPECT_EQ(s.classes, 1);
   }
 }
@@ -137,7 +137,7 @@ TEST(Prefill, C5AUniformRingTakesTheTimeOfItsClosedForm) {
     PassScratch scratch(cost);
     const Plan p = parse_plan("ring_pass_q:cp=4,tpa=8,tpf=8,batch=1");
     Schedule s;
-    strategy(p.strategy).lower(s, c, p);
+    lower(s, c, p);
     lower_block(s, s.blocks[0], cost, scratch.graph);
     scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
     double rest = 0;
@@ -169,8 +169,8 @@ TEST(Prefill, QueryAndKvMessagesHaveTheRatioOfEquation1) {
   for (const long long fresh : {160LL, 16'000LL, 160'000LL}) {
     const Case c = prefill_case("llama-3.1-405b", {{160'000 - fresh, fresh}});
     Schedule kv, q;
-    strategy(StrategyId::ring_pass_kv).lower(kv, c, parse_plan("ring_pass_kv:cp=8,tpa=8,tpf=8,batch=1"));
-    strategy(StrategyId::ring_pass_q).lower(q, c, parse_plan("ring_pass_q:cp=8,tpa=8,tpf=8,batch=1"));
+    lower(kv, c, parse_plan("ring_pass_kv:cp=8,tpa=8,tpf=8,batch=1"));
+    lower(q, c, parse_plan("ring_pass_q:cp=8,tpa=8,tpf=8,batch=1"));
     const double miss = static_cast<double>(fresh) / 160'000;
     EXPECT_NEAR(bytes_of(q, "pass Q") / bytes_of(kv, "pass KV") / (miss * 128 / (2 * 8)), 1, 1e-12);
     // Partial outputs and their log-sum-exps of everyone else's queries: 16 heads, BF16 and float32.

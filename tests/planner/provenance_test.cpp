@@ -1,5 +1,6 @@
 // What predictions rest on: shares of every strategy and plan, on systems with and without a calibration.
 #include "planner/search/provenance.hpp"
+#include "planner/strategies/strategy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -176,7 +177,7 @@ TEST(Provenance, ParametersAloneLeaveTheCalibrationOut) {
 TEST(Provenance, SharesOfManyPlansAreThoseOfEach) {
   const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
   std::vector<Plan> plans;
-  strategy(StrategyId::helix).enumerate(c, 16, SearchSpace{}, plans);
+  strategy("helix").enumerate(c, 16, SearchSpace{}, plans);
   ASSERT_GT(plans.size(), 8u);
   const auto one = shares_of(c, AllReduceRule::fastest, plans, 1),
              three = shares_of(c, AllReduceRule::fastest, plans, 3);

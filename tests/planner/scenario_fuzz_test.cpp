@@ -209,7 +209,7 @@ TEST(Fuzz, Plan) {
       ++checked;
       EXPECT_GT(memory_use(c, plan).total().value, 0) << to_string(plan);
       if (plan.batch > 8 || plan.gpus() > 128) continue;
-      strategy(plan.strategy).lower(schedule, c, plan);
+      lower(schedule, c, plan);
       EXPECT_FALSE(schedule.ops.empty());
     }
   });

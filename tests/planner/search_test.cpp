@@ -11,7 +11,7 @@ namespace {
 
 SearchOptions options(std::vector<int> gpus, int batches) {
   SearchOptions o;
-  for (const Strategy* s : strategies()) o.strategies.push_back(s->id);
+  for (const Strategy* s : strategies()) o.strategies.push_back(id_of(*s));
   o.gpus = std::move(gpus);
   o.batches.resize(static_cast<std::size_t>(batches));
   std::iota(o.batches.begin(), o.batches.end(), 1);

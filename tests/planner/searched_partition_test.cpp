@@ -1,5 +1,6 @@
 // The one search of partitions: what a study, a sweep and `simulate` say of a plan is the same number.
 #include "planner/studies/searched_partition.hpp"
+#include "planner/strategies/strategy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ Case chain_case(const char* model, const char* system, bool eager, long long tok
 
 Plan chain(int ranks, std::vector<long long> parts = {}) {
   Plan p;
-  p.strategy = StrategyId::kv_runahead;
+  p.strategy = strategy_id("kv_runahead");
   p.cp = ranks;
   p.partition = std::move(parts);
   return p;
@@ -121,7 +122,7 @@ TEST(SearchedPartition, NeverSlowerThanEqualParts) {
 TEST(SearchedPartition, SweepsListSearchedAndEqualPartsAndBothCanBeRunAgain) {
   const Case c = chain_case("llama-7b", "a100-hf-eager", true, 16'384);
   SearchOptions o;
-  o.strategies = {StrategyId::tsp, StrategyId::kv_runahead};
+  o.strategies = {strategy_id("tsp"), strategy_id("kv_runahead")};
   o.gpus = {2, 4, 8};
   o.batches = {1, 2};
   o.space.stages = {1};
@@ -133,7 +134,7 @@ TEST(SearchedPartition, SweepsListSearchedAndEqualPartsAndBothCanBeRunAgain) {
   const SearchResult three = search(c, o);
   o.prune = false;
   const SearchResult all = search(c, o);
-  const std::vector<Point> chains = one.frontiers.at(StrategyId::kv_runahead).points();
+  const std::vector<Point> chains = one.frontiers.at(strategy_id("kv_runahead")).points();
   const std::vector<Point> even = one.even.points();
   ASSERT_EQ(chains.size(), 3u);
   ASSERT_EQ(even.size(), 3u);
@@ -145,7 +146,7 @@ TEST(SearchedPartition, SweepsListSearchedAndEqualPartsAndBothCanBeRunAgain) {
     EXPECT_LT(chains[i].ttl, even[i].ttl);
     EXPECT_EQ(chains[i].memory, memory_use(c, chains[i].plan).total());
     for (const SearchResult* other : {&three, &all}) {
-      EXPECT_EQ(other->frontiers.at(StrategyId::kv_runahead).points()[i].plan, chains[i].plan);
+      EXPECT_EQ(other->frontiers.at(strategy_id("kv_runahead")).points()[i].plan, chains[i].plan);
       EXPECT_EQ(other->even.points()[i].plan, even[i].plan);
     }
   }

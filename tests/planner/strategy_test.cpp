@@ -1,10 +1,18 @@
 // Every row of the strategy table, on every model kind: what enumerate gives passes check, work is conserved,
 // bounds are bounds, time and memory rise with the batch, and folding changes nothing.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
 
 #include <cmath>
 
 #include "planner/search/evaluate.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "sim/engine/fold.hpp"
 #include "tests/planner/support.hpp"
 
@@ -49,7 +57,7 @@ TEST(Strategies, EnumeratedPlansPassCheckAndUseTheGpus) {
     std::size_t count = 0;
     for_every_plan(c, {1, 2, 6, 8, 64, 72}, [&](const Strategy& s, int n, const Plan& p) {
       ++count;
-      EXPECT_EQ(p.strategy, s.id);
+      EXPECT_EQ(p.strategy, id_of(s));
       EXPECT_EQ(p.gpus(), n);
       EXPECT_EQ(check_plan(c, p).value_or(""), "");
       EXPECT_EQ(parse_plan(to_string(p)), p);
@@ -60,10 +68,85 @@ TEST(Strategies, EnumeratedPlansPassCheckAndUseTheGpus) {
 
 TEST(Strategies, TableRowsMatchTheirIds) {
   for (const Strategy* s : strategies()) {
-    EXPECT_EQ(to_string(s->id), s->name);
+    EXPECT_EQ(to_string(id_of(*s)), s->name);
     EXPECT_EQ(&strategy(std::string(s->name)), s);
-    EXPECT_EQ(&strategy(s->id), s);
+    EXPECT_EQ(&strategy(id_of(*s)), s);
   }
+}
+
+TEST(Strategies, RowsAreComplete) {
+  for (const Strategy* s : strategies()) EXPECT_THAT(check_row(*s), ::testing::IsEmpty());
+  Strategy broken = *strategies().front();
+  broken.prefill_buffers = nullptr;
+  broken.reads = {};
+  broken.partials = PartialOutputs::all_gather;
+  EXPECT_THAT(check_row(broken), ::testing::SizeIs(2));
+}
+
+// Everything that executors and timing see of a schedule, in words.
+std::string text_of(const Schedule& s) {
+  std::string text = fmt::format("{} ranks, {} in flight, {} rounds, classes {}x{}\n", s.ranks_per_stage,
+                                 s.in_flight, s.rounds, s.classes, s.class_stride);
+  for (OpIndex i = 0; i < s.ops.size(); ++i) {
+    const Op& op = s.ops[i];
+    for (int k = 0; k < s.classes; ++k)
+      text +=
+          fmt::format("{} lane {} member {}; ", describe(s.op_of_class(i, k)), to_string(op.lane), op.member);
+    for (const OpIndex d : s.dependencies_of(op)) text += fmt::format("after {} ", d.value);
+    text += '\n';
+  }
+  for (const Stage& stage : s.stages) {
+    text += fmt::format("{} times:", stage.copies);
+    for (const Repeat& r : s.program_of(stage)) {
+      for (const BlockIndex b : s.blocks_of(r)) text += fmt::format(" {}x{}", r.times, b.value);
+    }
+  }
+  return text;
+}
+
+// A new row that silently behaves like another is the worst fault that a table can have.
+TEST(Strategies, NoTwoLowerToEqualSchedules) {
+  std::size_t plans = 0;
+  for (const Phase phase : {Phase::decode, Phase::prefill}) {
+    for (const std::string& model : kModels) {
+      Case c = small_case(model);
+      c.phase = phase;
+      if (phase == Phase::prefill) c.requests = {{0, 4'099}};
+      std::map<std::string, std::string> known;
+      for_every_plan(c, {2, 8}, [&](const Strategy& s, int, const Plan& p) {
+        Schedule schedule;
+        lower(schedule, c, p);
+        const auto [at, added] = known.emplace(text_of(schedule), s.name);
+        if (!added && at->second != s.name)
+          ADD_FAILURE() << model << ": " << to_string(p) << " lowers to a schedule of " << at->second;
+        ++plans;
+      });
+    }
+  }
+  EXPECT_GT(plans, 300u);
+}
+
+// Who asks which strategy a plan is of must be changed for every new one; what it wants to know is a trait.
+TEST(Strategies, NothingComparesAnIdentityOutsideTheTable) {
+  namespace fs = std::filesystem;
+  const std::regex asks(
+      R"(([!=]=\s*(strategy_id|id_of)\()|((strategy_id|id_of)\([^()]*\)\s*[!=]=)|(case\s+StrategyId)|(strategy\.name\s*==))");
+  const fs::path root = SHARDLINE_SOURCE_DIR;
+  int read = 0;
+  for (const char* folder : {"models", "hardware", "planner", "calibrate", "reports", "cuda_probe"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension();
+      if ((extension != ".cpp" && extension != ".hpp") || entry.path().filename() == "table.cpp") continue;
+      std::ifstream file(entry.path());
+      std::string line;
+      ++read;
+      for (int n = 1; std::getline(file, line); ++n) {
+        if (std::regex_search(line, asks)) ADD_FAILURE() << entry.path().string() << ":" << n << ": " << line;
+      }
+    }
+  }
+  EXPECT_GT(read, 200);
+  EXPECT_TRUE(std::regex_search(std::string("if (p.strategy == strategy_id(\"helix\")"), asks));
 }
 
 // FLOPs of one pass over all ranks and stages.
@@ -81,8 +164,8 @@ TEST(Strategies, AllRanksTogetherDoAtLeastTheUsefulWork) {
     SCOPED_TRACE(model);
     const Case c = small_case(model);
     Schedule schedule;
-    for_every_plan(c, {1, 4, 8, 64}, [&](const Strategy& s, int, const Plan& p) {
-      s.lower(schedule, c, p);
+    for_every_plan(c, {1, 4, 8, 64}, [&](const Strategy&, int, const Plan& p) {
+      lower(schedule, c, p);
       const double tokens = static_cast<double>(p.batch) * p.dp;
       const double useful = tokens * flops_per_token(c.model, static_cast<double>(c.context)).value;
       EXPECT_GE(total_flops(schedule), useful * (1 - 1e-12));
@@ -97,7 +180,7 @@ TEST(Strategies, EvenShardingDoesExactlyTheUsefulWork) {
   p.tpa = p.tpf = 8;
   p.batch = 4;
   Schedule schedule;
-  strategy(p.strategy).lower(schedule, c, p);
+  lower(schedule, c, p);
   EXPECT_NEAR(total_flops(schedule) / (4 * flops_per_token(c.model, 131'072).value), 1, 1e-12);
 }
 
@@ -189,9 +272,9 @@ TEST(Strategies, FoldedEqualsUnfolded) {
     CostModel cost(c.system);
     PassScratch scratch(cost);
     Schedule schedule;
-    for_every_plan(c, {1, 4, 12}, [&](const Strategy& s, int n, Plan p) {
+    for_every_plan(c, {1, 4, 12}, [&](const Strategy&, int n, Plan p) {
       p.batch = std::max(p.chunks, 5);
-      s.lower(schedule, c, p);
+      lower(schedule, c, p);
       const PassTime folded = simulate_pass(schedule, cost, scratch);
       TaskGraph graph;
       lower_unfolded(schedule, cost, graph);
@@ -208,7 +291,7 @@ TEST(Strategies, PipelinePeriodIsThatOfCirculatingMicrobatches) {
   for (const int pp : {2, 3, 5}) {
     SCOPED_TRACE(pp);
     Plan p;
-    p.strategy = StrategyId::pipeline;
+    p.strategy = strategy_id("pipeline");
     p.pp = p.in_flight = pp;
     p.tpa = p.tpf = 4;
     p.batch = 2;

@@ -27,7 +27,7 @@ void change(Enum& v) {
 /// f(name, other) for every field: `other` differs from `from` in it alone.
 template <class T, class F>
 void for_every_change(const T& from, F f) {
-  for (std::size_t i = 0; i < kFields<T>; ++i) {
+  for (std::size_t i = 0; i < kFieldsOf<T>; ++i) {
     T other = from;
     const char* changed = "";
     std::size_t at = 0;

@@ -111,7 +111,6 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
   v.study.requests = w.requests;
   v.study.kernels.attention = kernel;
   if (w.history) v.study.placement = turns(w.requests, p.cp);
-  p.strategy = s.id;
   p.tpf = p.tpa;
   p.in_flight = p.prefill_chunk > 0 ? 1 : p.pp;
   v.plan = p;
@@ -140,54 +139,21 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
   out.push_back(std::move(v));
 }
 
-void add_blocks(const Strategy& s, const Heads& h, const CaseSizes& z, const Workload& w, Plan p,
-                std::vector<VerifyCase>& out) {
-  if (s.id == StrategyId::star) {
-    for (const int query : {0, 3}) {
-      p.query = query;
-      add_prefill(s, h, z, w, p, out);
-    }
-    return;
-  }
-  struct Sizes {
-    int anchor, passing, query;
-  };
-  for (const Sizes& n : {Sizes{1, 1, 0}, Sizes{4, 2, 3}, Sizes{2, 5, 1}}) {
-    p.anchor = n.anchor;
-    p.passing = n.passing;
-    p.query = n.query;
-    p.retaining = z.retaining;
-    add_prefill(s, h, z, w, p, out);
-  }
-}
-
-// Parts in the ratio of ranks : ranks - 1 : ... : 1; the first takes the rest.
-std::vector<long long> falling_partition(long long tokens, int ranks) {
-  std::vector<long long> parts;
-  for (int k = 0; k < ranks; ++k) parts.push_back(tokens * 2 * (ranks - k) / (ranks * (ranks + 1)));
-  for (int k = 1; k < ranks; ++k) tokens -= parts[static_cast<std::size_t>(k)];
-  parts.front() = tokens;
-  return parts;
-}
-
 void add_decode(const Strategy& s, const Heads& h, const CaseSizes& z, long long context, Plan p,
                 std::vector<VerifyCase>& out) {
   VerifyCase v;
   v.study = small_case(h, z);
   v.study.context = context;
-  p.strategy = s.id;
   p.in_flight = p.pp;
-  p.tpf = s.id == StrategyId::kv_shard || s.context_parallel ? p.tpa : p.ranks_per_stage();
-  // Attention data parallelism spreads whole experts; its attention is that of a dense model.
-  if (s.id == StrategyId::dp_ep) {
+  if (p.ep == 1) p.tpf = s.weights == WeightSharing::attention_tp ? p.tpa : p.ranks_per_stage();
+  // A plan that spreads experts needs some; its attention is that of a dense model.
+  if (p.ep > 1) {
     v.study.model.dense_layers = 0;
     v.study.model.ffn_inner = 0;
     v.study.model.experts = 16;
     v.study.model.experts_per_token = 2;
     v.study.model.expert_inner = 8;
     v.study.routing = std::make_shared<const ExpertRouting>(16, 2, Routing{});
-    p.ep = p.ranks_per_stage();
-    p.tpf = 1;
   }
   v.plan = p;
   if (check_plan(v.study, p)) return;
@@ -200,10 +166,16 @@ void add_decode(const Strategy& s, const Heads& h, const CaseSizes& z, long long
   out.push_back(std::move(v));
 }
 
-}  // namespace
+void trial(const Strategy& s, const VerifyTrial& t, std::vector<Plan>& out) {
+  if (s.verify)
+    s.verify(t, out);
+  else
+    out.push_back(t.base);
+}
 
-std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
-  if (s.id == StrategyId::sparse) return {};  // timed only
+// Prefills of every workload, under flash attention and, where the strategy is run so, eager.
+void add_prefills(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa,
+                  std::vector<VerifyCase>& out) {
   const Workload workloads[] = {
       {"48 tokens", {{0, 48}}},
       {"41 tokens", {{0, 41}}},
@@ -213,68 +185,55 @@ std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
       {"7 new after 29 and 10 after 4", {{29, 7}, {4, 10}}},
       {"9 and 4 new after several turns", {{33, 9}, {50, 4}}, true},
   };
+  for (const Workload& w : workloads) {
+    for (const int cp : s.context_parallel ? std::vector{2, 3, 4} : std::vector{1}) {
+      Plan base;
+      base.strategy = id_of(s);
+      base.cp = cp;
+      base.tpa = tpa;
+      base.batch = w.requests.size() == 1 && tpa == 2 && !w.history ? 2 : 1;
+      Case study = small_case(h, z);
+      study.phase = Phase::prefill;
+      study.requests = w.requests;
+      std::vector<Plan> plans;
+      trial(s, {study, base, z.retaining}, plans);
+      for (const Plan& p : plans) {
+        add_prefill(s, h, z, w, p, out);
+        if (s.eager && (cp == 3 || !p.partition.empty()))
+          add_prefill(s, h, z, w, p, out, AttentionKernel::eager);
+      }
+    }
+  }
+}
+
+void add_decodes(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa,
+                 std::vector<VerifyCase>& out) {
+  for (const long long context : {48LL, 45LL}) {
+    for (const int batch : {1, 4, 5}) {
+      for (const int cp : s.context_parallel ? std::vector{2, 3, 4} : std::vector{1}) {
+        Plan base;
+        base.strategy = id_of(s);
+        base.tpa = tpa;
+        base.batch = batch;
+        base.cp = cp;
+        Case study = small_case(h, z);
+        study.context = context;
+        std::vector<Plan> plans;
+        trial(s, {study, base, z.retaining}, plans);
+        for (const Plan& p : plans) add_decode(s, h, z, context, p, out);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
   std::vector<VerifyCase> out;
   for (const Heads& h : kHeads) {
     for (const int tpa : {1, 2}) {
-      if (s.prefills) {
-        for (const Workload& w : workloads) {
-          for (const int cp : s.context_parallel ? std::vector{2, 3, 4} : std::vector{1}) {
-            Plan p;
-            p.cp = cp;
-            p.tpa = tpa;
-            p.pp = s.id == StrategyId::pipeline ? 2 : 1;
-            p.batch = w.requests.size() == 1 && tpa == 2 ? 2 : 1;
-            if (w.history) p.batch = 1;
-            if (!s.exact) {
-              add_blocks(s, h, z, w, p, out);
-              continue;
-            }
-            add_prefill(s, h, z, w, p, out);
-            if (s.id == StrategyId::ring_pass_kv) {
-              p.layout = ShardOrder::contiguous;
-              add_prefill(s, h, z, w, p, out);
-            }
-            for (const int chunk : {7, 16}) {
-              p.prefill_chunk = chunk;
-              if (!s.context_parallel) add_prefill(s, h, z, w, p, out);
-            }
-            p.prefill_chunk = 0;
-            if (s.id != StrategyId::kv_runahead && s.id != StrategyId::tsp) continue;
-            if (cp == 3) add_prefill(s, h, z, w, p, out, AttentionKernel::eager);
-            if (s.id != StrategyId::kv_runahead || w.requests.size() > 1) continue;
-            p.partition = falling_partition(w.requests.front().fresh, cp);
-            for (const AttentionKernel kernel : {AttentionKernel::flash, AttentionKernel::eager})
-              add_prefill(s, h, z, w, p, out, kernel);
-          }
-        }
-      }
-      if (!s.decodes) continue;
-      for (const long long context : {48LL, 45LL}) {
-        for (const int batch : {1, 4, 5}) {
-          Plan p;
-          p.tpa = tpa;
-          p.batch = batch;
-          p.pp = s.id == StrategyId::pipeline ? 2 : 1;
-          p.dp = s.id == StrategyId::dp_ep ? 2 : 1;
-          const bool sharded = s.id == StrategyId::kv_shard || s.id == StrategyId::helix;
-          for (const int shards : sharded || s.context_parallel ? std::vector{2, 3, 4} : std::vector{1}) {
-            (sharded ? p.kvp : p.cp) = shards;
-            // Slices of the heads must be even for the charge to be that of every rank.
-            if (s.id == StrategyId::helix && 8 / tpa % shards != 0) continue;
-            if (s.id != StrategyId::helix) {
-              add_decode(s, h, z, context, p, out);
-              continue;
-            }
-            for (const int chunks : {1, 2, 3}) {
-              p.chunks = chunks;
-              for (const ValueUp up : {ValueUp::none, ValueUp::before, ValueUp::after}) {
-                p.value_up = up;
-                add_decode(s, h, z, context, p, out);
-              }
-            }
-          }
-        }
-      }
+      if (s.prefills) add_prefills(s, h, z, tpa, out);
+      if (s.decodes) add_decodes(s, h, z, tpa, out);
     }
   }
   return out;
@@ -283,7 +242,7 @@ std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
 Schedule verify_schedule(const VerifyCase& c) {
   Schedule s;
   s.flow = std::make_shared<Dataflow>();
-  strategy(c.plan.strategy).lower(s, c.study, c.plan);
+  lower(s, c.study, c.plan);
   return s;
 }
 
