@@ -15,9 +15,6 @@ constexpr double kExchangeSms = 24;  // set apart for dispatch and combine, as i
 
 std::size_t at(Dtype t) { return static_cast<std::size_t>(t); }
 
-// With the scales of its blocks, as the fits count FP4.
-double stored_bytes(Dtype t) { return t == Dtype::fp4 ? 0.5 + 1.0 / 16 : bytes_per_element(t); }
-
 // Work of MLA's attention relative to that of the widths that kernels were measured with: the larger of
 // arithmetic and bytes [H62].
 double mla_decode_widths(const AttendDecodeShape& a) {
@@ -102,7 +99,7 @@ CalibratedCost::Use CalibratedCost::use(const char* family,
 CalibratedCost::Use CalibratedCost::narrowed(const Use& from, Dtype stored, Dtype known) const {
   Use u = from;
   if (u && stored != known) {
-    u.context.b_bytes = stored_bytes(stored);
+    u.context.b_bytes = bytes_per_element(stored);
     u.altered = true;
   }
   return u;
@@ -124,6 +121,7 @@ void CalibratedCost::add_experts(Dtype math) {
       if (std::any_of(all.begin(), all.end(), same)) continue;
       Use u = use("moe", {f.words[0], type, "balanced"});
       if (!u) u = use("moe", {f.words[0], type, "*"});
+      u.stored = type == "fp8_block" ? Dtype::fp8_block : math;
       if (u) all.push_back(std::move(u));
     }
   }
@@ -132,14 +130,18 @@ void CalibratedCost::add_experts(Dtype math) {
 CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
     : system_(&system), pricing_(pricing), borrowed_(!system.calibration.like.empty()) {
   constexpr Dtype kKinds[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16};
+  constexpr Dtype kStored[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp8_block};  // weights
   for (const Dtype math : kKinds) {
     const bool bf16 = math == Dtype::bf16;
     Use plain = bf16 ? use("gemm", {"bf16", "*"}) : math == Dtype::fp4 ? use("gemm", {"nvfp4", "*"}) : Use{};
     if (math == Dtype::fp8) plain = use("gemm", {"fp8", "*"});
-    if (math == Dtype::fp8 && !plain) plain = use("gemm", {"fp8_block", "*"});
     add_experts(math);
-    for (const Dtype stored : kKinds) {
-      gemm_[at(math)][at(stored)] = narrowed(plain, stored, math);
+    for (const Dtype stored : kStored) gemm_[at(math)][at(stored)] = narrowed(plain, stored, math);
+    // Kernels that read a scale per block are others than those with one per tensor.
+    if (math == Dtype::fp8) {
+      const Use blocks = use("gemm", {"fp8_block", "*"});
+      if (blocks) gemm_[at(math)][at(Dtype::fp8_block)] = blocks;
+      if (!plain) gemm_[at(math)][at(Dtype::fp8)] = narrowed(blocks, Dtype::fp8, Dtype::fp8_block);
     }
     // Kernels whose cache is FP8 compute in it.
     for (const Dtype stored : kKinds) {
@@ -150,6 +152,8 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
       const Use m = use("mla_prefill", {"kernel", "*", cache, "*"});
       prefill_[at(math)][at(stored)] = narrowed(p, stored, known);
       mla_prefill_[at(math)][at(stored)] = narrowed(m, stored, known);
+    }
+    for (const Dtype stored : kStored) {
       // No kernel of these computes in FP4.
       const Dtype rate = bf16 ? Dtype::bf16 : Dtype::fp8;
       const char* type = bf16 ? "bf16" : "fp8";
@@ -185,7 +189,7 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
       }
       if (!e.combine) e.combine = use("alltoall", {name, "combine", "bf16"});
       if (!e.dispatch || !e.combine) continue;
-      if (e.dispatch.altered) e.dispatch.context.a_bytes = stored_bytes(type);
+      if (e.dispatch.altered) e.dispatch.context.a_bytes = bytes_per_dispatched_element(type);
       exchanges_.push_back(std::move(e));
     }
   }
@@ -276,7 +280,7 @@ std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double ro
                                                    double k) const {
   // Rows and columns of nothing are not launched.
   if (!(rows > 0 && n > 0 && k > 0)) return FittedPrice{Seconds(0), Basis::none};
-  const Use& u = gemm_[at(op.math)][at(op.dtype)];
+  const Use& u = gemm_[at(op.math)][at(kernel_type(op.dtype))];
   if (!u) return std::nullopt;
   const double x[] = {rows, n, k};
   if (op.launches > 0) return of(u, x, op, op.launches, u.parameters[0]);
@@ -292,7 +296,7 @@ std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double ro
 std::optional<FittedPrice> CalibratedCost::batched_gemm(const PricedOp& op) const {
   const BatchedGemmShape& g = shape<BatchedGemmShape>(op);
   if (!(g.rows > 0 && g.n > 0 && g.k > 0)) return FittedPrice{Seconds(0), Basis::none};
-  const Use& u = (g.k < g.n ? absorb_ : expand_)[at(op.math)][at(op.dtype)];
+  const Use& u = (g.k < g.n ? absorb_ : expand_)[at(op.math)][at(kernel_type(op.dtype))];
   const double rows = static_cast<double>(g.rows * g.parts);
   const double matrices = static_cast<double>(g.matrices) / static_cast<double>(g.parts);
   // Several matrices side by side do the work, and read the bytes, of one as wide as all of them.
@@ -326,10 +330,11 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) const {
   for (const Use& u : (g.matrices > 2 ? gated_experts_ : plain_experts_)[at(op.math)]) {
     const std::span axes(where, u.fit->form->axes.size());
     FormContext context = u.context;
-    if (op.dtype != op.math) context.b_bytes = stored_bytes(op.dtype);
+    const bool altered = kernel_type(op.dtype) != u.stored;
+    if (altered) context.b_bytes = bytes_per_element(kernel_type(op.dtype));
     const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
     const FittedPrice p{Seconds(std::max(whole * share, least(op, context))),
-                        basis(u, op.dtype != op.math || u.fit->outside(axes)), u.fit};
+                        basis(u, altered || u.fit->outside(axes)), u.fit};
     if (better(p, best)) best = p;
   }
   return best;
@@ -344,7 +349,7 @@ std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) const {
   const auto q_heads = static_cast<double>(a.q_heads), heads_kv = static_cast<double>(a.kv_heads);
   constexpr std::size_t kOfOneHead = 6;  // t0_mha: a query head per KV head is another kernel
   const bool latent = a.cache == CacheRows::latent;
-  const Use& u = (latent ? mla_decode_ : decode_)[at(op.dtype)];
+  const Use& u = (latent ? mla_decode_ : decode_)[at(kernel_type(op.dtype))];
   const double gqa[] = {rows, length, q_heads, heads_kv, static_cast<double>(a.qk_dim), 0};
   const double of_latents[] = {rows, length, q_heads};
   const auto x = latent ? std::span<const double>(of_latents) : std::span<const double>(gqa);
@@ -376,7 +381,7 @@ std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) const {
   if (a.all_pairs) return std::nullopt;
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
   const bool mla = a.family == AttentionFamily::mla;
-  const Use& u = (mla ? mla_prefill_ : prefill_)[at(op.math)][at(op.dtype)];
+  const Use& u = (mla ? mla_prefill_ : prefill_)[at(op.math)][at(kernel_type(op.dtype))];
   if (!u) return std::nullopt;
   double where[kMostAxes];
   prefill_coordinates(static_cast<double>(a.pairs), static_cast<double>(a.q_rows),

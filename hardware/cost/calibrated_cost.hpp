@@ -49,7 +49,8 @@ class CalibratedCost {
     FormContext context;
     std::vector<double> parameters;
     Correction correction;
-    bool altered = false;  // used for a data type that was not measured
+    Dtype stored = Dtype::bf16;  // what the fit's weights were stored in (experts)
+    bool altered = false;        // used for a data type that was not measured
     explicit operator bool() const { return fit != nullptr; }
   };
   struct Exchange {  // one implementation of dispatch and combine
@@ -57,7 +58,7 @@ class CalibratedCost {
     Dtype dispatched = Dtype::bf16;
     double sms = 0;
   };
-  using ByDtype = std::array<Use, 4>;
+  using ByDtype = std::array<Use, kDtypes>;
 
   Use use(const char* family, std::initializer_list<std::string_view> words) const;
   void add_experts(Dtype math);
@@ -86,9 +87,10 @@ class CalibratedCost {
   Pricing pricing_;
   bool borrowed_;
   // By arithmetic, then by what is stored.
-  std::array<ByDtype, 4> gemm_, prefill_, mla_prefill_, absorb_, expand_;
-  std::array<std::vector<Use>, 4> gated_experts_, plain_experts_;  // by arithmetic; kernels to choose from
-  ByDtype decode_, mla_decode_;                                    // by what is stored
+  std::array<ByDtype, kDtypes> gemm_, prefill_, mla_prefill_, absorb_, expand_;
+  std::array<std::vector<Use>, kDtypes> gated_experts_,
+      plain_experts_;            // by arithmetic; kernels to choose from
+  ByDtype decode_, mla_decode_;  // by what is stored
   Use all_reduce_, engine_all_reduce_, all_gather_, reduce_scatter_, all_to_all_, send_recv_;
   std::vector<Exchange> exchanges_;
   Seconds kernel_{0};  // floor of a kernel; zero: unknown

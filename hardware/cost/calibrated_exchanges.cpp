@@ -75,7 +75,7 @@ std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const Gr
   std::optional<FittedPrice> best, both;
   for (const Exchange& e : exchanges_) {
     // An implementation inside a domain has no way out of it.
-    if (e.dispatched != s.dispatched || (nodes > 1 && e.dispatch.context.network <= 0)) continue;
+    if (e.dispatched != kernel_type(s.dispatched) || (nodes > 1 && e.dispatch.context.network <= 0)) continue;
     std::array<double, 7> own{};
     std::copy(std::begin(x), std::end(x), own.begin());
     own[6] = e.sms;

@@ -12,19 +12,19 @@ namespace shardline {
 
 struct Device {
   std::string name;
-  std::string source;                  // of the figures below
-  Bytes memory;                        // HBM capacity
-  BytesPerSecond memory_bandwidth;     // HBM peak
-  std::array<FlopsPerSecond, 4> peak;  // dense tensor-core peak per Dtype; zero: no such unit
-  FlopsPerSecond exponentials;         // special-function units
-  double memory_efficiency = 1;        // achieved fraction of HBM peak
-  double compute_efficiency = 1;       // achieved fraction of tensor-core peak
-  double attention_efficiency = 0;     // ... of long flash-attention kernels; 0: compute_efficiency
-  double tile_efficiency = 0;          // ... of one wave of attention tiles; 0: attention_efficiency
-  int sms = 0;                         // 0: attention tiles are not rounded to waves
-  int multiprocessors = 0;             // for the forms of hardware/cost/forms; 0: as sms
-  double usable_memory = 1;            // fraction of HBM that weights and KV may fill
-  Seconds kernel_cost;                 // per kernel: launch, ramp and tail
+  std::string source;                        // of the figures below
+  Bytes memory;                              // HBM capacity
+  BytesPerSecond memory_bandwidth;           // HBM peak
+  std::array<FlopsPerSecond, kDtypes> peak;  // dense tensor-core peak per Dtype; zero: no such unit
+  FlopsPerSecond exponentials;               // special-function units
+  double memory_efficiency = 1;              // achieved fraction of HBM peak
+  double compute_efficiency = 1;             // achieved fraction of tensor-core peak
+  double attention_efficiency = 0;           // ... of long flash-attention kernels; 0: compute_efficiency
+  double tile_efficiency = 0;                // ... of one wave of attention tiles; 0: attention_efficiency
+  int sms = 0;                               // 0: attention tiles are not rounded to waves
+  int multiprocessors = 0;                   // for the forms of hardware/cost/forms; 0: as sms
+  double usable_memory = 1;                  // fraction of HBM that weights and KV may fill
+  Seconds kernel_cost;                       // per kernel: launch, ramp and tail
 
   FlopsPerSecond achieved(Dtype math) const {
     return peak[static_cast<std::size_t>(math)] * compute_efficiency;

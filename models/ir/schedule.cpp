@@ -9,7 +9,8 @@
 namespace shardline {
 
 std::string_view to_string(Dtype d) {
-  constexpr std::array<std::string_view, 4> names{"fp4", "fp8", "bf16", "fp32"};
+  constexpr std::array<std::string_view, kDtypes> names{"fp4",  "fp8",       "bf16",
+                                                        "fp32", "fp8_block", "fp4_unscaled"};
   return names[static_cast<std::size_t>(d)];
 }
 

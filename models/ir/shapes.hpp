@@ -7,16 +7,10 @@
 #include <string_view>
 #include <variant>
 
+#include "models/ir/dtype.hpp"
 #include "models/ir/fields.hpp"
 
 namespace shardline {
-
-enum class Dtype : std::uint8_t { fp4, fp8, bf16, fp32 };
-/// Bytes of one element; FP4 counts 0.5 (block scales are not counted, as in arXiv 2507.07120, Appendix A).
-constexpr double bytes_per_element(Dtype d) {
-  return d == Dtype::fp4 ? 0.5 : d == Dtype::fp8 ? 1.0 : d == Dtype::bf16 ? 2.0 : 4.0;
-}
-std::string_view to_string(Dtype dtype);
 
 using Count = std::int64_t;
 

@@ -120,8 +120,8 @@ double kv_elements_per_layer(const Attention& a) {
   return 2.0 * a.kv_heads * a.head_dim;
 }
 
-Bytes kv_bytes_per_token(const Model& m, double bytes_per_element) {
-  return Bytes(kv_elements_per_layer(m.attention) * m.layers * bytes_per_element);
+Bytes kv_bytes_per_token(const Model& m, double element_bytes) {
+  return Bytes(kv_elements_per_layer(m.attention) * m.layers * element_bytes);
 }
 
 double active_matmul_weights(const Model& m) {

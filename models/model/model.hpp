@@ -112,9 +112,9 @@ double active_parameters(const Model& model);
 /// [M4] Elements of the KV cache that one token adds in one layer.
 double kv_elements_per_layer(const Attention& attention);
 
-/// [M4] KV cache that one token adds in all layers. 4-bit caches have 0.5 bytes per element; scales are not
-/// counted.
-Bytes kv_bytes_per_token(const Model& model, double bytes_per_element);
+/// [M4] KV cache that one token adds in all layers, at `element_bytes` per element: bytes_per_element() where
+/// it is stored; a paper that does not count the scales of FP4 has 0.5.
+Bytes kv_bytes_per_token(const Model& model, double element_bytes);
 
 /// [M5] Weights that one token is multiplied with: projections, router, visited experts and output head; no
 /// embedding lookup, norm or bias.

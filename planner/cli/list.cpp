@@ -51,7 +51,8 @@ int list(const std::string& what) {
     for (const std::string& name : catalog_names(catalogs().models)) {
       const Model m = load_model(name, catalogs().models);
       t.add({name, billions(parameter_count(m)), billions(active_parameters(m)), std::to_string(m.layers),
-             to_string(kv_bytes_per_token(m, 0.5)), m.attention.kind == AttentionKind::mla ? "MLA" : "GQA"});
+             to_string(kv_bytes_per_token(m, bytes_per_element(Dtype::fp4))),
+             m.attention.kind == AttentionKind::mla ? "MLA" : "GQA"});
     }
     fmt::print("{}", t.text());
   } else if (what == "systems") {

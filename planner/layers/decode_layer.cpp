@@ -299,7 +299,7 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   routed.experts = m.experts;
   routed.dispatched = t.dispatch;
   if (p.dp > 1) {
-    routed.bytes = Bytes(sent * bytes_per_element(t.dispatch));
+    routed.bytes = Bytes(sent * bytes_per_dispatched_element(t.dispatch));
     b.route("dispatch", OpKind::dispatch, {p.ranks_per_stage(), 1}, routed, t.dispatch);
   }
   GroupedGemmShape experts;

@@ -105,8 +105,10 @@ class Layer {
     const auto send = [&](const char* name, Dtype type, OpKind kind) {
       b.route(name, kind, {p.cp * p.tpa, 1}, RoutedShape{}, type);
       s_.vary([&](int k) {
-        return Shape(RoutedShape{Bytes(row(k) * per_token * bytes_per_element(type)), row(k) / p.tpa,
-                                 count_of(h_), m.experts_per_token, m.experts, t.dispatch});
+        const double element =
+            kind == OpKind::dispatch ? bytes_per_dispatched_element(type) : bytes_per_element(type);
+        return Shape(RoutedShape{Bytes(row(k) * per_token * element), row(k) / p.tpa, count_of(h_),
+                                 m.experts_per_token, m.experts, t.dispatch});
       });
     };
     if (spread) send("dispatch", t.dispatch, OpKind::dispatch);

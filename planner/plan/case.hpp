@@ -24,6 +24,12 @@ struct Precision {
   std::optional<Dtype> ffn_weights, ffn_math;
   Dtype weights_of_ffn() const { return ffn_weights.value_or(weights); }
   Dtype math_of_ffn() const { return ffn_math.value_or(math); }
+  /// FP4 throughout, its scales not counted: the accounting of arXiv 2507.07120.
+  static Precision of_helix_paper() {
+    Precision p;
+    p.weights = p.kv = p.dispatch = Dtype::fp4_unscaled;
+    return p;
+  }
 };
 
 enum class Phase : unsigned char { decode, prefill };

@@ -20,26 +20,34 @@ namespace {
 
 constexpr int kLargestBatch = 65536;
 
+// Names of types: of arithmetic and activations, of what is stored or sent, of weights.
+const std::vector<std::string> kComputed{"fp4", "fp8", "bf16", "fp32"};
+const std::vector<std::string> kStored{"fp4", "fp8", "bf16", "fp32", "fp4_unscaled"};
+const std::vector<std::string> kWeights{"fp4", "fp8", "bf16", "fp32", "fp8_block", "fp4_unscaled"};
+
 // False if the value is none of the names.
-bool read_dtype(const Reader& map, std::string_view key, Dtype& out) {
-  static const std::vector<std::string> names{"fp4", "fp8", "bf16", "fp32"};
+bool read_dtype(const Reader& map, std::string_view key, Dtype& out,
+                const std::vector<std::string>& names = kComputed) {
   const auto v = map.find(key);
   if (!v) return true;
   const auto i = choice(*v, names);
-  if (i) out = static_cast<Dtype>(*i);
-  return i.has_value();
+  if (!i) return false;
+  for (std::size_t t = 0; t < kDtypes; ++t) {
+    if (to_string(static_cast<Dtype>(t)) == names[*i]) out = static_cast<Dtype>(t);
+  }
+  return true;
 }
 
 // Sets `math_known` to whether the arithmetic type could be read.
 Precision read_precision(const Reader& r, bool& math_known) {
   Precision p;
-  read_dtype(r, "weights", p.weights);
-  read_dtype(r, "kv", p.kv);
+  read_dtype(r, "weights", p.weights, kWeights);
+  read_dtype(r, "kv", p.kv, kStored);
   math_known = r.is_map() && read_dtype(r, "math", p.math);
   read_dtype(r, "activations", p.activations);
-  read_dtype(r, "dispatch", p.dispatch);
+  read_dtype(r, "dispatch", p.dispatch, kStored);
   Dtype ffn = p.weights;
-  if (r.is_map() && r.has("ffn_weights") && read_dtype(r, "ffn_weights", ffn)) p.ffn_weights = ffn;
+  if (r.is_map() && r.has("ffn_weights") && read_dtype(r, "ffn_weights", ffn, kWeights)) p.ffn_weights = ffn;
   if (r.is_map() && r.has("ffn_math") && read_dtype(r, "ffn_math", ffn)) p.ffn_math = ffn;
   if (r.is_map()) {
     r.find("ffn_weights");

@@ -186,7 +186,7 @@ TEST(CalibratedCost, H54ExpertsShareTheTimeOfTheirWholeLayer) {
   };
   const Row rows[] = {
       {"h100-hgx", Dtype::bf16, {{"torch_flow_cutlass", "bf16"}}},
-      {"h200-hgx", Dtype::fp8, {{"torch_flow_cutlass", "fp8"}, {"torch_flow_cutlass", "fp8_block"}}},
+      {"h200-hgx", Dtype::fp8, {{"torch_flow_cutlass", "fp8"}}},  // fp8_block is stored otherwise
       {"gb200-nvl72", Dtype::fp4, {{"torch_flow_cutlass", "nvfp4"}, {"torch_flow_min_latency", "nvfp4"}}},
   };
   for (const Row& row : rows) {

@@ -33,13 +33,13 @@ Seconds alone(CostModel& m, const Op& op) { return m.alone(m.price(op)); }
 TEST(KernelCost, H1H2GemmIsARoofline) {
   CostModel m(gb200());
   for (const Count rows : {1, 64, 512, 4096, 65536}) {
-    const double bytes = 8192.0 * 28672 * 0.5, ops = 2.0 * static_cast<double>(rows) * 8192 * 28672;
+    const double bytes = 8192.0 * 28672 * 0.5625, ops = 2.0 * static_cast<double>(rows) * 8192 * 28672;
     const double expected = kKernel + std::max(bytes / kMemory, ops / kFlops);
     EXPECT_NEAR(alone(m, gemm(rows, 8192, 28672, Dtype::fp4, Dtype::fp4)).value / expected, 1.0, 1e-12)
         << rows;
   }
-  // Both sides of the ridge are met: 0.5 bytes and 2 rows operations per weight.
-  const double ridge = kFlops / kMemory * 0.5 / 2;
+  // Both sides of the ridge are met: 0.5625 bytes and 2 rows operations per weight.
+  const double ridge = kFlops / kMemory * 0.5625 / 2;
   EXPECT_GT(ridge, 64);
   EXPECT_LT(ridge, 4096);
 }
@@ -47,7 +47,7 @@ TEST(KernelCost, H1H2GemmIsARoofline) {
 TEST(KernelCost, H2EveryExpertThatIsVisitedIsRead) {
   CostModel m(gb200());
   const OpCost c = m.price(testing::experts_op(false, {8, 64, 2048, 7168, 3}, 64, 5, Dtype::fp4, Dtype::fp4));
-  EXPECT_DOUBLE_EQ(c.memory.value, 5 * 7168.0 * 2048 * 0.5);
+  EXPECT_DOUBLE_EQ(c.memory.value, 5 * 7168.0 * 2048 * 0.5625);
   EXPECT_NEAR(c.tensor.value, 2 * 64 * 7168.0 * 2048, 1);  // rows are all pairs, whatever expert they go to
 }
 
@@ -88,7 +88,7 @@ TEST(KernelCost, H2AttentionReadsItsCacheMultipliesAndExponentiates) {
     SCOPED_TRACE(row.bound);
     const AttendDecodeShape& a = row.shape;
     const Op op = only_op([&](ScheduleBuilder& b) { b.attend("attend", Dtype::fp4, Dtype::fp4, a); });
-    const double bytes = kRows * row.elements * 0.5 / kMemory;
+    const double bytes = kRows * row.elements * 0.5625 / kMemory;
     const double ops = static_cast<double>(2 * kRows * a.q_heads * (a.qk_dim + a.v_dim)) / kFlops;
     const double exponentials = static_cast<double>(kRows * a.q_heads) / kExp;
     const double most = std::max({bytes, ops, exponentials});

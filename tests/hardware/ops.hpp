@@ -107,7 +107,8 @@ inline Op exchange_op(OpKind kind, Group group, double bytes) {
 inline Op routed_op(Group group, double rows, Count width, Count topk, Count experts, bool back,
                     Dtype dispatched) {
   const Dtype type = back ? Dtype::bf16 : dispatched;
-  const Bytes bytes(rows * static_cast<double>(width * topk) * bytes_per_element(type));
+  const Bytes bytes(rows * static_cast<double>(width * topk) *
+                    (back ? bytes_per_element(type) : bytes_per_dispatched_element(type)));
   return only_op([&](ScheduleBuilder& b) {
     b.route("exchange", back ? OpKind::combine : OpKind::dispatch, group,
             {bytes, rows, width, topk, experts, dispatched}, type);

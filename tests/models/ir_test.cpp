@@ -262,7 +262,7 @@ TEST(Ops, G1ToG5WorkFollowsFromShapes) {
   // The same for 11 matrices; of 385 weights of one byte this part of two reads half.
   expect(std::get<BatchedGemmShape>(kShapes), Dtype::fp8, {2310, 0, 192.5, 0, 0});
   // 12.5 pairs, 3.5 matrices of 35 weights of half a byte.
-  expect(std::get<GroupedGemmShape>(kShapes), Dtype::fp4, {875, 0, 61.25, 0, 0});
+  expect(std::get<GroupedGemmShape>(kShapes), Dtype::fp4, {875, 0, 68.90625, 0, 0});
   // 300 pairs of 8 heads, 12 + 10 wide; 40 rows of 2 KV heads of 22 elements.
   expect(std::get<AttendPrefillShape>(kShapes), Dtype::bf16, {105'600, 2400, 0, 3520, 0});
   // As before, but of latent rows 12 elements are read, whatever the heads.

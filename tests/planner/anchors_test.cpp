@@ -58,8 +58,9 @@ std::vector<Anchor> anchors() {
 
 Case anchor_case(const Anchor& a) {
   Case c = decode_case(a.model, "gb200-nvl72", a.context);
-  c.system.calibration = {};  // the prototype knows parameters only
-  c.kv_block = 1;             // the prototype splits S evenly
+  c.system.calibration = {};                  // the prototype knows parameters only
+  c.kv_block = 1;                             // the prototype splits S evenly
+  c.precision = Precision::of_helix_paper();  // ... and counts 0.5 B for FP4, as the paper does
   if (a.setting == "pure_roofline") {
     c.system.device.memory_efficiency = c.system.device.compute_efficiency = 1;
     c.system.device.kernel_cost = Seconds(0);

@@ -37,6 +37,7 @@ TEST(Helix, LargestBatchesThatFit) {
   Case llama = decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000),
        r1 = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
   llama.kv_block = r1.kv_block = 1;
+  llama.precision = r1.precision = Precision::of_helix_paper();
   struct Row {
     const Case* c;
     const char* text;

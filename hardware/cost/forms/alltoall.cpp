@@ -40,8 +40,8 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   } else {
     out.b_bytes = words[0].ends_with("_ll") ? 2 : 1;
     // With the scales of its blocks.
-    if (quantised && words[2] == "fp8") out.a_bytes = 1 + 4.0 / 128;
-    if (quantised && words[2] == "nvfp4") out.a_bytes = 0.5 + 1.0 / 16;
+    if (quantised && words[2] == "fp8") out.a_bytes = bytes_per_dispatched_element(Dtype::fp8);
+    if (quantised && words[2] == "nvfp4") out.a_bytes = bytes_per_dispatched_element(Dtype::fp4);
   }
   // Nodes of a group that stays in one NVLink domain are no boundary.
   if (words[0].find("nvlink") != std::string::npos) out.network = 0;

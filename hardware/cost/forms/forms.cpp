@@ -16,6 +16,11 @@ const Form* find_form(std::string_view family) {
   return nullptr;
 }
 
+double fit_bytes(std::string_view type) {
+  if (type == "nvfp4") return bytes_per_element(Dtype::fp4);
+  return bytes_per_element(type == "bf16" ? Dtype::bf16 : Dtype::fp8);
+}
+
 FormContext form_context(const System& system, Dtype math) {
   FormContext c;
   c.flops = system.device.peak[static_cast<std::size_t>(math)].value;

@@ -17,6 +17,11 @@ extern const Form kAllreduceForm;
 extern const Form kAlltoallForm;
 extern const Form kMoeForm;
 
+/// Bytes of an element of a data type as measurements name it ("bf16", "fp8", "fp8_block", "nvfp4"), as fits
+/// count it: as it is stored, but for the scales of fp8_block, which a fitted share of the HBM peak holds
+/// (0.02 %).
+double fit_bytes(std::string_view type);
+
 /// Rates of a system for arithmetic in `math`; elements of two bytes.
 FormContext form_context(const System& system, Dtype math);
 

@@ -55,8 +55,7 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   const std::string& type = words[0];
   if (type != "bf16" && type != "fp8" && type != "fp8_block" && type != "nvfp4") return false;
   out = form_context(system, type == "bf16" ? Dtype::bf16 : type == "nvfp4" ? Dtype::fp4 : Dtype::fp8);
-  // A scale of one byte per 16 elements in nvfp4.
-  out.a_bytes = out.b_bytes = type == "bf16" ? 2 : type == "nvfp4" ? 0.5625 : 1;
+  out.a_bytes = out.b_bytes = fit_bytes(type);
   return out.flops > 0 && out.sms > 1;
 }
 bool covers(std::span<const double>) { return true; }

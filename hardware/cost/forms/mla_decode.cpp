@@ -42,7 +42,7 @@ double weights(double heads) {
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
   out = form_context(system, Dtype::bf16);
   out.b_bytes = words[2] == "fp8" ? 1 : 2;
-  out.a_bytes = words[0] != "module" ? 0 : words[3] == "bf16" ? 2 : words[3] == "nvfp4" ? 0.5625 : 1;
+  out.a_bytes = words[0] != "module" ? 0 : fit_bytes(words[3]);
   return out.flops > 0 && words[1] == "bf16";
 }
 bool covers(std::span<const double>) { return true; }

@@ -57,7 +57,7 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   if (words[0] == "module") {
     const Dtype math = words[3] == "nvfp4" ? Dtype::fp4 : words[3] == "fp8_block" ? Dtype::fp8 : Dtype::bf16;
     out.variant[0] = form_context(system, math).flops;
-    out.variant[1] = math == Dtype::fp4 ? 0.5 + 1.0 / 16 : bytes_per_element(math);
+    out.variant[1] = fit_bytes(words[3]);
     if (out.variant[0] <= 0) return false;
   }
   return out.flops > 0 && (words[0] == "kernel" || words[0] == "module");

@@ -42,8 +42,8 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   if (fp8 || dtype.find("w4a8") != std::string::npos) math = Dtype::fp8;
   if (dtype == "nvfp4") math = Dtype::fp4;
   out = form_context(system, math);
-  out.b_bytes = fp4 ? 0.5 + 1.0 / 16 : fp8 ? 1 : 2;
-  out.a_bytes = dtype == "nvfp4" ? 0.5 + 1.0 / 16 : math == Dtype::fp8 ? 1 : 2;
+  out.b_bytes = fit_bytes(fp4 ? "nvfp4" : fp8 ? "fp8" : "bf16");  // MXFP4's scale per 32 elements: as NVFP4
+  out.a_bytes = fit_bytes(dtype == "nvfp4" ? "nvfp4" : math == Dtype::fp8 ? "fp8" : "bf16");
   out.variant[0] = kernel.find("nongated") != std::string::npos ? 2 : 3;
   out.variant[1] = words[2].starts_with("power_law") ? 1 : 0;
   return out.flops > 0;
