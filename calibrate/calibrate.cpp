@@ -45,14 +45,17 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   const std::size_t axes = w.form->axes.size();
   f.range_low.assign(axes, HUGE_VAL);
   f.range_high.assign(axes, -HUGE_VAL);
+  std::vector<double> coordinates;
   double at[kMostAxes];
   for (std::size_t i = 0; i < w.rows.size(); ++i) {
     w.form->coordinates(w.rows.x(i), context, at);
+    coordinates.insert(coordinates.end(), at, at + axes);
     for (std::size_t a = 0; a < axes; ++a) {
       f.range_low[a] = std::min(f.range_low[a], at[a]);
       f.range_high[a] = std::max(f.range_high[a], at[a]);
     }
   }
+  f.cells = MeasuredCells::of(axes, coordinates);
   return f;
 }
 
@@ -92,6 +95,7 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
     list.push_back(&w);
   }
   if (list.empty()) throw UserError("no table has rows that a cost form can be fitted to");
+  out.calibration.machine = measured_machine(system);
   out.calibration.fits.resize(list.size());
   const std::size_t threads =
       o.threads > 0 ? static_cast<std::size_t>(o.threads) : std::max(1u, std::thread::hardware_concurrency());
@@ -116,6 +120,7 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
     std::vector<const std::vector<std::string>*> words;
     for (const char* column : form->numbers) numbers.push_back(&table.number(column));
     for (const char* column : form->words) words.push_back(&table.word(column));
+    const bool foreign = calibration.foreign(system, *form);
     std::vector<double> x(numbers.size());
     std::vector<std::string> variant(words.size());
     for (std::size_t row = 0; row < table.size(); ++row) {
@@ -129,10 +134,12 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
         ++without[variant_name(variant)];
         continue;
       }
+      double at[kMostAxes];
+      form->coordinates(x, context, at);
       out.rows.push_back({t, row, static_cast<std::size_t>(found - calibration.fits.begin()),
                           table.median[row].value,
                           predict(*form, context, found->parameters, found->correction, x),
-                          found->extrapolates(x, context)});
+                          !is_measured(*found, foreign, std::span(at, form->axes.size()))});
     }
     for (const auto& [name, count] : without)
       out.notes.push_back(

@@ -25,7 +25,7 @@ struct PredictedRow {
   std::size_t table = 0, row = 0;      // of the tables given
   std::size_t fit = 0;                 // of the calibration
   double measured = 0, predicted = 0;  // seconds
-  bool extrapolated = false;
+  bool extrapolated = false;           // not is_measured()
 };
 
 struct Calibrated {

@@ -82,6 +82,7 @@ CalibratedCost::Use CalibratedCost::use(const char* family,
     Use u;
     if (!f.form->context(f.words, *system_, u.context)) continue;
     u.fit = &f;
+    u.foreign = system_->calibration.foreign(*system_, *f.form);
     u.parameters = f.parameters;
     u.correction = f.correction;
     if (pricing_ == Pricing::floor) lower(u.correction, growing_axes(family));
@@ -128,7 +129,7 @@ void CalibratedCost::add_experts(Dtype math) {
 }
 
 CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
-    : system_(&system), pricing_(pricing), borrowed_(!system.calibration.like.empty()) {
+    : system_(&system), pricing_(pricing), foreign_(system.calibration.foreign(system, kGemmForm)) {
   constexpr Dtype kKinds[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16};
   constexpr Dtype kStored[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp8_block};  // weights
   for (const Dtype math : kKinds) {
@@ -213,13 +214,19 @@ double CalibratedCost::parameter(const Use& u, std::string_view name) {
   return u.parameters[static_cast<std::size_t>(std::find_if(all.begin(), all.end(), named) - all.begin())];
 }
 
-Basis CalibratedCost::basis(const Use& u, bool outside) const {
-  return outside || u.altered || borrowed_ ? Basis::extrapolated : Basis::measured;
+Basis CalibratedCost::basis(const Use& u, bool measured) {
+  return measured && !u.altered && !u.foreign ? Basis::measured : Basis::extrapolated;
+}
+
+Basis CalibratedCost::basis(const Use& u, std::span<const double> coordinates) {
+  return basis(u, is_measured(*u.fit, u.foreign, coordinates));
 }
 
 FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x) const {
+  double where[kMostAxes];
+  u.fit->form->coordinates(x, u.context, where);
   return {Seconds(predict(*u.fit->form, u.context, u.parameters, u.correction, x)),
-          basis(u, u.fit->extrapolates(x, u.context)), u.fit};
+          basis(u, std::span(where, u.fit->form->axes.size())), u.fit};
 }
 
 // No kernel is faster than the peaks of the device, whatever a form says far from its measurements, or with
@@ -288,7 +295,7 @@ std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double ro
   const double compute = flops(op).value / (u.context.flops * std::min(1.0, parameter(u, "e_compute")));
   const double memory =
       weight_bytes(op).value / (u.context.bandwidth * std::min(1.0, parameter(u, "e_memory")));
-  return FittedPrice{Seconds(std::max(compute, memory)), worse(Basis::fitted, basis(u, false)), u.fit};
+  return FittedPrice{Seconds(std::max(compute, memory)), worse(Basis::fitted, basis(u, true)), u.fit};
 }
 
 // MLA's absorbed products, of its up-projections' widths: the narrow one is in (absorb) or out (expand).
@@ -334,7 +341,7 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) const {
     if (altered) context.b_bytes = bytes_per_element(kernel_type(op.dtype));
     const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
     const FittedPrice p{Seconds(std::max(whole * share, least(op, context))),
-                        basis(u, altered || u.fit->outside(axes)), u.fit};
+                        altered ? Basis::extrapolated : basis(u, axes), u.fit};
     if (better(p, best)) best = p;
   }
   return best;
@@ -400,7 +407,7 @@ std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) const {
   const std::span axes(where, u.fit->form->axes.size());
   seconds *= std::exp(u.correction.at(axes));
   seconds = std::max(seconds + (op.launches - 1) * u.parameters[0] * 1e-6, least(op, u.context));
-  FittedPrice p{Seconds(seconds), basis(u, (mla && !measured_widths(a)) || u.fit->outside(axes)), u.fit};
+  FittedPrice p{Seconds(seconds), mla && !measured_widths(a) ? Basis::extrapolated : basis(u, axes), u.fit};
   // No cached prefix and no block of a ring was measured.
   if (!a.whole) p.basis = worse(p.basis, Basis::fitted);
   return p;
@@ -433,7 +440,7 @@ std::optional<FittedPrice> CalibratedCost::elementwise(const PricedOp& op) const
   if (absorbed(op.within)) return FittedPrice{Seconds(0), Basis::none};
   if (kernel_ <= Seconds(0)) return std::nullopt;
   const Seconds time = kernel_ * op.launches + shape<ElementwiseShape>(op).bytes / memory_;
-  return FittedPrice{time, time > Seconds(0) ? borrowed_ ? Basis::extrapolated : Basis::fitted : Basis::none};
+  return FittedPrice{time, time > Seconds(0) ? foreign_ ? Basis::extrapolated : Basis::fitted : Basis::none};
 }
 
 }  // namespace shardline

@@ -14,9 +14,9 @@ namespace shardline {
 /// What a price rests on, the best first.
 enum class Basis : std::uint8_t {
   none,          // nothing is charged
-  measured,      // a fitted form, within the shapes that were measured on this system
+  measured,      // a fitted form of this machine's kernel, among the shapes that were measured of it
   fitted,        // fitted parameters of this system, for an op that was not measured itself
-  extrapolated,  // a fitted form outside of those shapes, or another system's fit
+  extrapolated,  // a fitted form with no measured row near the shape, or of another machine
   assumed,       // the system file's parameters alone
 };
 inline constexpr std::size_t kBases = 5;
@@ -51,6 +51,7 @@ class CalibratedCost {
     Correction correction;
     Dtype stored = Dtype::bf16;  // what the fit's weights were stored in (experts)
     bool altered = false;        // used for a data type that was not measured
+    bool foreign = false;        // measured on another machine
     explicit operator bool() const { return fit != nullptr; }
   };
   struct Exchange {  // one implementation of dispatch and combine
@@ -67,7 +68,8 @@ class CalibratedCost {
   FittedPrice of(const Use& use, std::span<const double> x, const PricedOp& op, double launches,
                  double t0) const;
   double least(const PricedOp& op, const FormContext& context) const;
-  Basis basis(const Use& use, bool outside) const;
+  static Basis basis(const Use& use, bool measured);
+  static Basis basis(const Use& use, std::span<const double> coordinates);
   static double parameter(const Use& use, std::string_view name);
 
   std::optional<FittedPrice> gemm(const PricedOp& op) const;
@@ -85,7 +87,7 @@ class CalibratedCost {
 
   const System* system_;
   Pricing pricing_;
-  bool borrowed_;
+  bool foreign_;  // elementwise kernels: measured on another machine
   // By arithmetic, then by what is stored.
   std::array<ByDtype, kDtypes> gemm_, prefill_, mla_prefill_, absorb_, expand_;
   std::array<std::vector<Use>, kDtypes> gated_experts_,

@@ -1,11 +1,13 @@
 #include "hardware/cost/calibration.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace shardline {
 
@@ -27,10 +29,10 @@ std::vector<double> numbers(const Reader& r, std::size_t count, double lowest, d
   return out;
 }
 
-/// Integers separated by blanks, in thousandths.
-std::vector<double> thousandths(const Reader& r, std::size_t count) {
+/// Integers separated by blanks; nothing after a fault.
+std::optional<std::vector<int>> integers(const Reader& r) {
   const std::string text = r.text();
-  std::vector<double> out;
+  std::vector<int> out;
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at < end) {
@@ -42,11 +44,19 @@ std::vector<double> thousandths(const Reader& r, std::size_t count) {
     const auto [next, error] = std::from_chars(at, end, value);
     if (error != std::errc() || (next < end && *next != ' ' && *next != '\n')) {
       r.fault(fmt::format("\"{}\" is no integer", std::string(at, std::find(at, end, ' '))));
-      return std::vector<double>(count, 0);
+      return std::nullopt;
     }
-    out.push_back(value / kThousandths);
+    out.push_back(value);
     at = next;
   }
+  return out;
+}
+
+std::vector<double> thousandths(const Reader& r, std::size_t count) {
+  const auto values = integers(r);
+  if (!values) return std::vector<double>(count, 0);
+  std::vector<double> out;
+  for (const int value : *values) out.push_back(value / kThousandths);
   if (out.size() != count) {
     r.fault(fmt::format("{} values, but the knots make {}", out.size(), count));
     out.assign(count, 0);
@@ -82,6 +92,38 @@ Correction read_correction(const Reader& r, std::size_t axes) {
   c.values = thousandths(r.at("values"), all);
   r.no_other_keys();
   return c;
+}
+
+MeasuredCells read_cells(const Reader& r, std::size_t axes) {
+  std::vector<int> first, count, runs;
+  for (const double v : numbers(r.at("first"), axes, -100, 100)) first.push_back(static_cast<int>(v));
+  std::size_t all = 1;
+  for (const double v : numbers(r.at("cells"), axes, 1, 200)) {
+    count.push_back(static_cast<int>(v));
+    all = std::min(all * static_cast<std::size_t>(v), kMostCells + 1);
+  }
+  const Reader text = r.at("runs");
+  const auto given = integers(text);
+  if (!given) return {};
+  std::size_t sum = 0;
+  for (const int run : *given) {
+    if (run < 0) {
+      text.fault(fmt::format("a run of {} cells", run));
+      return {};
+    }
+    runs.push_back(run);
+    sum += static_cast<std::size_t>(run);
+  }
+  r.no_other_keys();
+  if (all > kMostCells) {
+    r.fault(fmt::format("more than {} cells", kMostCells));
+    return {};
+  }
+  if (sum != all) {
+    text.fault(fmt::format("runs of {} cells, but there are {}", sum, all));
+    return {};
+  }
+  return {std::move(first), std::move(count), std::move(runs)};
 }
 
 KernelFit read_fit(const Reader& r) {
@@ -121,6 +163,7 @@ KernelFit read_fit(const Reader& r) {
     f.range_high.push_back(v[1]);
   }
   range.no_other_keys();
+  if (const auto cells = r.find("measured")) f.cells = read_cells(*cells, axes);
   const Reader error = r.at("error");
   f.roofline = read_error(error.at("roofline"));
   f.alone = read_error(error.at("form"));
@@ -135,6 +178,24 @@ std::string list(const std::vector<double>& values) {
   std::string out;
   for (const double v : values) out += fmt::format("{}{:.6g}", out.empty() ? "" : ", ", v);
   return "[" + out + "]";
+}
+
+// Integers on lines of about 100 characters.
+std::string wrapped(const std::vector<int>& values) {
+  std::string out;
+  std::size_t column = 0;
+  for (const int v : values) {
+    const std::string text = std::to_string(v);
+    if (column + text.size() > 100) {
+      out += "\n          ";
+      column = 0;
+    } else if (!out.empty()) {
+      out += " ";
+    }
+    out += text;
+    column += text.size() + 1;
+  }
+  return out;
 }
 
 std::string error_text(const FitError& e) {
@@ -159,17 +220,15 @@ std::string KernelFit::name() const {
   return out;
 }
 
-bool KernelFit::extrapolates(std::span<const double> x, const FormContext& context) const {
-  double at[kMostAxes];
-  form->coordinates(x, context, at);
-  return outside(std::span(at, form->axes.size()));
+bool Calibration::foreign(const System& system, const Form& form) const {
+  return !like.empty() || !machine.has_measured(system, form);
 }
 
 bool KernelFit::outside(std::span<const double> at) const {
   for (std::size_t a = 0; a < at.size(); ++a) {
     if (at[a] < range_low[a] - kRangeRounding || at[a] > range_high[a] + kRangeRounding) return true;
   }
-  return false;
+  return !cells.empty() && !cells.near(at);
 }
 
 Calibration read_calibration(const Reader& r) {
@@ -178,6 +237,7 @@ Calibration read_calibration(const Reader& r) {
   c.hash = r.at("hash").text();
   c.date = r.at("date").text();
   c.version = r.at("version").text();
+  if (const auto machine = r.find("machine")) c.machine = read_machine(*machine);
   for (const Reader& item : r.at("fits").items()) {
     c.fits.push_back(read_fit(item));
     const KernelFit& last = c.fits.back();
@@ -190,9 +250,10 @@ Calibration read_calibration(const Reader& r) {
 }
 
 std::string calibration_yaml(const Calibration& c) {
-  std::string out =
-      fmt::format("calibration:\n  source: {}\n  hash: {}\n  date: {}\n  version: {}\n  fits:\n",
-                  quoted(c.source), quoted(c.hash), quoted(c.date), quoted(c.version));
+  std::string out = fmt::format("calibration:\n  source: {}\n  hash: {}\n  date: {}\n  version: {}\n",
+                                quoted(c.source), quoted(c.hash), quoted(c.date), quoted(c.version));
+  if (!c.machine.empty()) out += "  " + machine_yaml(c.machine) + "\n";
+  out += "  fits:\n";
   for (const KernelFit& f : c.fits) {
     out += fmt::format("    - family: {}\n", f.form->family);
     std::string variant;
@@ -210,30 +271,26 @@ std::string calibration_yaml(const Calibration& c) {
       range += fmt::format("{}{}: {}", range.empty() ? "" : ", ", f.form->axes[a].name,
                            list({f.range_low[a], f.range_high[a]}));
     out += fmt::format("      range: {{{}}}  # log2\n", range);
+    if (!f.cells.empty()) {
+      out += fmt::format(
+          "      measured:  # cells of a doubling with rows in them: runs of empty and occupied ones\n"
+          "        first: [{}]\n        cells: [{}]\n        runs: >-\n          {}\n",
+          fmt::join(f.cells.first(), ", "), fmt::join(f.cells.count(), ", "), wrapped(f.cells.runs()));
+    }
     out += fmt::format(
         "      error:  # on rows that the fit had not seen\n        roofline: {}\n        form: {}\n        "
         "corrected: {}\n",
         error_text(f.roofline), error_text(f.alone), error_text(f.corrected));
     if (f.correction.empty()) continue;
-    std::string knots, values;
-    for (const int k : f.correction.knots) knots += fmt::format("{}{}", knots.empty() ? "" : ", ", k);
-    std::size_t column = 0;
-    for (const double v : f.correction.values) {
-      const std::string text = fmt::format("{}", std::lround(v * kThousandths));
-      if (column + text.size() > 100) {
-        values += "\n          ";
-        column = 0;
-      } else if (!values.empty()) {
-        values += " ";
-      }
-      values += text;
-      column += text.size() + 1;
-    }
+    std::vector<int> values;
+    for (const double v : f.correction.values)
+      values.push_back(static_cast<int>(std::lround(v * kThousandths)));
     out += fmt::format(
         "      correction:  # ln(measured / form) in thousandths\n        smoothing: {:.6g}\n        first: "
         "{}\n"
         "        step: {}\n        knots: [{}]\n        values: >-\n          {}\n",
-        f.correction.smoothing, list(f.correction.first), list(f.correction.step), knots, values);
+        f.correction.smoothing, list(f.correction.first), list(f.correction.step),
+        fmt::join(f.correction.knots, ", "), wrapped(values));
   }
   return out;
 }

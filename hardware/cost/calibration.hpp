@@ -6,6 +6,8 @@
 
 #include "hardware/cost/forms/correction.hpp"
 #include "hardware/cost/forms/form.hpp"
+#include "hardware/cost/measured_cells.hpp"
+#include "hardware/cost/measured_machine.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -23,14 +25,14 @@ struct KernelFit {
   std::vector<std::string> words;             // in the order of Form::words
   std::vector<double> parameters, low, high;  // with 95 % confidence
   std::vector<double> range_low, range_high;  // of the shapes seen, per axis, log2
+  MeasuredCells cells;                        // of the shapes seen; empty: the ranges are all that is known
   Correction correction;
   FitError roofline, alone, corrected;  // on rows that the fit had not seen
 
   /// "nccl all_reduce": the family and the words of the variant.
   std::string name() const;
-  /// Whether the shape lies outside of what the fit has seen, on any axis.
-  bool extrapolates(std::span<const double> x, const FormContext& context) const;
-  /// The same from the form's coordinates.
+  /// Whether the shape, in the form's coordinates, does not lie among those that the fit has seen: beyond
+  /// them on some axis, or with no measured row near it.
   bool outside(std::span<const double> coordinates) const;
 };
 
@@ -39,10 +41,21 @@ struct Calibration {
   std::string hash;    // of the measured tables
   std::string date, version;
   std::vector<KernelFit> fits;
+  MeasuredMachine machine;  // that was measured
   std::string like;  // the shipped calibration of another system that these are from; empty: of this one
   std::vector<std::string> prefer;  // kernels to use where several were measured; else the best measured one
   bool empty() const { return fits.empty(); }
+  /// Whether fits of this form, used on `system`, are those of another machine: borrowed with `like`, or
+  /// measured on a device or links with other figures.
+  bool foreign(const System& system, const Form& form) const;
 };
+
+/// The one definition of a measured price, for ops and for predictions beside measurements: the machine is
+/// the one that was measured (Calibration::foreign), and the shape lies among the measured rows of this
+/// kernel.
+inline bool is_measured(const KernelFit& fit, bool foreign, std::span<const double> coordinates) {
+  return !foreign && !fit.outside(coordinates);
+}
 
 /// The `calibration` mapping of a system file; faults are recorded in the document.
 Calibration read_calibration(const Reader& reader);

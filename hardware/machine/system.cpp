@@ -74,6 +74,22 @@ Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
   return c;
 }
 
+// Of the numbers that a warning may name.
+std::vector<KeyPlace> places_of(const Reader& root) {
+  std::vector<KeyPlace> out;
+  for (const MachineFigure& f : machine_figures()) {
+    std::string_view rest = f.key;
+    std::optional<Reader> at = root;
+    while (at && !rest.empty()) {
+      const std::size_t dot = std::min(rest.find('.'), rest.size());
+      at = at->is_map() ? at->find(rest.substr(0, dot)) : std::nullopt;
+      rest.remove_prefix(std::min(dot + 1, rest.size()));
+    }
+    if (at) out.push_back({f.key, at->location()});
+  }
+  return out;
+}
+
 System read_system(Document& document, const std::filesystem::path& folder,
                    const std::filesystem::path& catalog_dir) {
   System s;
@@ -97,6 +113,7 @@ System read_system(Document& document, const std::filesystem::path& folder,
   }
   r.no_other_keys();
   document.finish();
+  s.places = places_of(r);
   return s;
 }
 

@@ -11,13 +11,20 @@
 
 namespace shardline {
 
+/// Where a system file gives a number.
+struct KeyPlace {
+  std::string key;  // of machine_figures()
+  Location where;
+};
+
 struct System {
   std::string name;
   std::string summary;
   Device device;
   FabricSpec fabric;
   Runtime runtime;
-  Calibration calibration;  // empty: costs follow from the parameters above alone
+  Calibration calibration;       // empty: costs follow from the parameters above alone
+  std::vector<KeyPlace> places;  // of machine_figures() that the file gives
   int gpus() const { return fabric.nodes * fabric.gpus_per_node; }
 };
 

@@ -370,6 +370,7 @@ int simulate(const SimulateOptions& o, const Provenance&) {
     return 3;
   }
   const Breakdown b = break_down(e, plan);
+  warn_unread(study, std::span(&plan, 1));
   print_plan(study, plan, b, use);
   print_collectives(e);
   if (study.noise) print_noise(*study.noise, noise_effect(e, plan, *study.noise, 0));

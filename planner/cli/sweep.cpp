@@ -308,6 +308,7 @@ int sweep(const SweepOptions& o, const Provenance& made_by) {
     }
     any = true;
     const RatedPoints rated = rate_frontiers(study, r, o.threads);
+    warn_unread(study, rated);
     if (target.given()) met = print_target(study, rated, frontier, target) && met;
     print_budgets(study, rated, frontier);
     const auto candidate = r.of(study.compare.candidate).points(),

@@ -130,6 +130,20 @@ std::string PlanTable::text() const {
   return t.text() + "  costs: " + costs_text(system) + "\n";
 }
 
+void warn_unread(const Study& study, std::span<const Plan> plans) {
+  Evaluator e(study.study, study.search.all_reduce);
+  for (Diagnostic d : unread_parameters(e, plans)) {
+    d.what = "warning: " + d.what;
+    fmt::print(stderr, "{}", to_string(d));
+  }
+}
+
+void warn_unread(const Study& study, const RatedPoints& rated) {
+  std::vector<Plan> plans;
+  for (const Point& p : rated.points) plans.push_back(p.plan);
+  warn_unread(study, plans);
+}
+
 const std::vector<std::string>& share_columns() {
   static const std::vector<std::string> names{"measured_share", "fitted_share", "extrapolated_share",
                                               "assumed_share"};

@@ -7,6 +7,7 @@
 #include "planner/cli/commands.hpp"
 #include "planner/search/provenance.hpp"
 #include "planner/search/search.hpp"
+#include "planner/search/unread.hpp"
 #include "reports/output_folder.hpp"
 #include "reports/page.hpp"
 #include "reports/plot.hpp"
@@ -77,6 +78,10 @@ class PlanTable {
   std::vector<std::string> header_;
   std::vector<Row> rows_;
 };
+
+/// Names on standard error what was changed in the system's file and no price of these plans reads.
+void warn_unread(const Study& study, std::span<const Plan> plans);
+void warn_unread(const Study& study, const RatedPoints& rated);
 
 /// Columns of a CSV file, and their cells.
 const std::vector<std::string>& share_columns();

@@ -252,6 +252,7 @@ bool report_prefill(const Study& study, const SearchResult& r, const SweepOption
     return false;
   }
   const RatedPoints rated = rate_frontiers(study, r, o.threads);
+  warn_unread(study, rated);
   bool met = true;
   if (o.ttft) met = print_target(study, rated, frontier, time_target("--ttft", *o.ttft));
   print_frontiers(study, rated, r);

@@ -1,6 +1,7 @@
 #include "planner/search/provenance.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <thread>
@@ -52,8 +53,15 @@ std::string costs_text(const System& s) {
     return fmt::format("assumptions of the system file of {}, {}", s.name,
                        c.source.empty() ? "which has no calibration" : "without its calibration");
   const std::string from = fmt::format("{} ({})", c.source, c.date);
-  if (c.like.empty()) return fmt::format("fitted to measurements of {}: {}", s.name, from);
-  return fmt::format("extrapolated to {} from measurements of {}: {}", s.name, c.like, from);
+  if (!c.like.empty())
+    return fmt::format("extrapolated to {} from measurements of {}: {}", s.name, c.like, from);
+  if (c.machine.empty())
+    return fmt::format("extrapolated to {} from measurements that do not say of which machine: {}", s.name,
+                       from);
+  const std::vector<std::string> other = c.machine.differences(s);
+  if (other.empty()) return fmt::format("fitted to measurements of {}: {}", c.machine.system, from);
+  return fmt::format("extrapolated to {} from measurements of {}, which has another {}: {}", s.name,
+                     c.machine.system, fmt::join(other, ", "), from);
 }
 
 }  // namespace shardline

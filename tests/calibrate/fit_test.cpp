@@ -242,6 +242,19 @@ TEST(Evaluate, MarksShapesOutsideOfWhatWasFitted) {
                   "gemm fp8 mine: 1 rows not predicted: no fit, or shapes that the form is not for"));
 }
 
+// As prices of ops do: hardware/README.md, "What a price rests on".
+TEST(Evaluate, CallsMeasuredWhatPricesCallMeasured) {
+  const System system = small_system();
+  const std::vector<MeasurementTable> tables{parse_measurements("a.csv", gemm_table(600))};
+  const Calibrated c = calibrate(system, tables);
+  for (const PredictedRow& r : evaluate(system, c.calibration, tables).rows) EXPECT_FALSE(r.extrapolated);
+  System other = system;
+  other.device.memory_bandwidth *= 0.8;
+  const Evaluation e = evaluate(other, c.calibration, tables);
+  EXPECT_EQ(e.rows.size(), tables[0].size());
+  for (const PredictedRow& r : e.rows) EXPECT_TRUE(r.extrapolated);
+}
+
 TEST(HashOf, DependsOnEveryByteAndOnWhereFilesEnd) {
   const std::vector<std::string> a{"ab", "c"}, b{"a", "bc"}, c{"ab", "d"};
   EXPECT_NE(hash_of(a), hash_of(b));

@@ -174,6 +174,26 @@ TEST(Provenance, ParametersAloneLeaveTheCalibrationOut) {
             "assumptions of the system file of h100-gtt, which has no calibration");
 }
 
+// A copy of a catalogue system is that system until its device is another one.
+TEST(Provenance, ACopyWithAnotherDeviceMeasuresNothing) {
+  Case c = decode_case("llama-3.1-405b", "gb200-nvl72", 100'000);
+  c.precision.kv = Dtype::fp8;
+  c.system.name = "home-made";
+  const Plan plan = parse_plan("tensor:tpa=8,tpf=8,batch=4");
+  {
+    Evaluator e(c);
+    EXPECT_GT(shares_of(e, plan).measured, 0.5);
+    EXPECT_EQ(costs_text(c.system).find("fitted to measurements of gb200-nvl72: "), 0u);
+  }
+  c.system.device.memory_bandwidth *= 0.5;
+  Evaluator e(c);
+  EXPECT_EQ(shares_of(e, plan).measured, 0);
+  EXPECT_EQ(shares_of(e, plan).fitted, 0);
+  EXPECT_EQ(costs_text(c.system).find("extrapolated to home-made from measurements of gb200-nvl72, which has "
+                                      "another device.memory.bandwidth: "),
+            0u);
+}
+
 TEST(Provenance, SharesOfManyPlansAreThoseOfEach) {
   const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
   std::vector<Plan> plans;

@@ -1,0 +1,46 @@
+// The machine that a calibration was measured on, so that a price on another one is not called measured, and
+// the parameters of its system file that the fits stand in for, so that a change of them is not silent.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hardware/cost/forms/form.hpp"
+#include "sim/base/reader.hpp"
+
+namespace shardline {
+
+/// What a number of a system file is to cost forms. device, nvlink and network are what forms count with: a
+/// fit is of the machine that has them. The others are parameters: nothing that a fit covers reads them.
+enum class FigureUse : std::uint8_t { device, nvlink, network, parameter };
+
+/// A number of a system file. `key` is its path in the file; `of` is in SI units, 0: not given.
+struct MachineFigure {
+  const char* key;
+  FigureUse use;
+  double (*of)(const System& system);
+};
+std::span<const MachineFigure> machine_figures();
+
+struct MeasuredMachine {
+  std::string system, device;   // names
+  std::vector<double> figures;  // in the order of machine_figures()
+
+  bool empty() const { return figures.empty(); }
+  /// Whether `system` is such a machine, as far as fits of this form count with it: the device for all, the
+  /// links too for messages. False where it is not known what was measured.
+  bool has_measured(const System& system, const Form& form) const;
+  /// Keys of what forms count with that `system` has otherwise, "device.name" among them.
+  std::vector<std::string> differences(const System& system) const;
+};
+
+MeasuredMachine measured_machine(const System& system);
+/// The `machine` mapping of a calibration; faults are recorded in the document.
+MeasuredMachine read_machine(const Reader& reader);
+/// The mapping with its key, indented as an entry of `calibration`, without the first line's indent and the
+/// last line's end.
+std::string machine_yaml(const MeasuredMachine& machine);
+
+}  // namespace shardline

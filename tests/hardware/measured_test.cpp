@@ -1,0 +1,126 @@
+// What "measured" means: among the measured rows of the same kernel, on the machine that was measured.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <random>
+
+#include "hardware/cost/forms/forms.hpp"
+#include "sim/base/error.hpp"
+#include "tests/hardware/ops.hpp"
+
+namespace shardline {
+namespace {
+
+using testing::catalog_system, testing::exchange_op, testing::gemm_op;
+
+// Against the rows themselves: the cells of both differ by at most one on every axis.
+TEST(MeasuredCells, AreNearWhereSomeRowLiesInATouchingCell) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> anywhere(0, 12);
+  for (const std::size_t axes : {1u, 2u, 4u}) {
+    std::vector<double> rows;
+    for (std::size_t i = 0; i < 9 * axes; ++i) rows.push_back(anywhere(random));
+    const MeasuredCells cells = MeasuredCells::of(axes, rows);
+    const auto cell = [](double v) { return std::floor(v + 0.5); };
+    int near = 0;
+    for (int trial = 0; trial < 2000; ++trial) {
+      std::vector<double> at;
+      for (std::size_t a = 0; a < axes; ++a) at.push_back(anywhere(random));
+      bool expected = false, inside = true;
+      for (std::size_t row = 0; row < rows.size(); row += axes) {
+        bool touches = true;
+        for (std::size_t a = 0; a < axes; ++a)
+          touches = touches && std::abs(cell(rows[row + a]) - cell(at[a])) <= 1;
+        expected = expected || touches;
+      }
+      // Outside of the grid nothing is asked: KernelFit::outside has said so by the ranges.
+      for (std::size_t a = 0; a < axes; ++a)
+        inside =
+            inside && cell(at[a]) >= cells.first()[a] && cell(at[a]) < cells.first()[a] + cells.count()[a];
+      if (!inside) continue;
+      EXPECT_EQ(cells.near(at), expected);
+      near += expected ? 1 : 0;
+    }
+    EXPECT_GT(near, 0) << axes;
+  }
+}
+
+TEST(MeasuredCells, ACornerOfTheRangesThatNoRowWasNearIsNotMeasured) {
+  // Few rows of many experts, many rows of few.
+  const double rows[] = {0, 8, 3, 8, 9, 3, 13, 3};
+  const MeasuredCells cells = MeasuredCells::of(2, rows);
+  const auto near = [&](double a, double b) { return cells.near(std::array{a, b}); };
+  EXPECT_TRUE(near(3, 8));
+  EXPECT_TRUE(near(4.4, 7));
+  EXPECT_FALSE(near(12, 8));
+  EXPECT_TRUE(near(12, 3));
+}
+
+TEST(MeasuredCells, OfGb200ExpertsEndWhereTheirTablesDo) {
+  const System s = catalog_system("gb200-nvl72");
+  for (const KernelFit& f : s.calibration.fits) {
+    EXPECT_FALSE(f.cells.empty()) << f.name();
+    if (f.name() != "moe torch_flow_min_latency nvfp4 balanced") continue;
+    // rows_per_expert, matrix, experts: 4096 rows of each of 256 experts were never measured.
+    const double matrix = (f.range_low[1] + f.range_high[1]) / 2;
+    EXPECT_TRUE(f.outside(std::array{12.0, matrix, f.range_high[2]}));
+  }
+}
+
+// All that a file says of what was measured is read back.
+TEST(MeasuredCells, AreReadBackAsWritten) {
+  const Calibration c = catalog_system("h200-hgx").calibration;
+  Document document = Document::parse("c.yaml", calibration_yaml(c));
+  const Calibration again = read_calibration(document.root().at("calibration"));
+  document.finish();
+  EXPECT_EQ(calibration_yaml(again), calibration_yaml(c));
+  ASSERT_EQ(again.fits.size(), c.fits.size());
+  for (std::size_t i = 0; i < c.fits.size(); ++i)
+    EXPECT_EQ(again.fits[i].cells.runs(), c.fits[i].cells.runs());
+  EXPECT_EQ(again.machine.figures, c.machine.figures);
+}
+
+struct Changed {
+  const char* what;
+  void (*change)(System&);
+  Basis gemm, message;
+};
+
+TEST(MeasuredMachine, OnAnotherDeviceNothingIsMeasured) {
+  const Op gemm = gemm_op({64, 4096, 4096}, Dtype::bf16, Dtype::bf16),
+           gather = exchange_op(OpKind::all_gather, {8, 1}, 1e5);
+  constexpr Basis kYes = Basis::measured, kNo = Basis::extrapolated;
+  for (const Changed& c : std::initializer_list<Changed>{
+           {"its name", [](System& s) { s.name = "home-made"; }, kYes, kYes},
+           {"nodes", [](System& s) { s.fabric.nodes = 2; }, kYes, kYes},
+           {"capacity", [](System& s) { s.device.memory = gigabytes(96); }, kYes, kYes},
+           {"kernel cost", [](System& s) { s.device.kernel_cost = microseconds(9); }, kYes, kYes},
+           {"device", [](System& s) { s.device.name = "H100 PCIe"; }, kNo, kNo},
+           {"HBM", [](System& s) { s.device.memory_bandwidth = gigabytes_per_second(2000); }, kNo, kNo},
+           {"a peak", [](System& s) { s.device.peak[2] *= 0.75; }, kNo, kNo},
+           {"exponentials", [](System& s) { s.device.exponentials *= 0.75; }, kNo, kNo},
+           {"multiprocessors", [](System& s) { s.device.multiprocessors = 114; }, kNo, kNo},
+           {"NVLink", [](System& s) { s.fabric.nvlink.bandwidth *= 0.5; }, kYes, kNo},
+           {"what was measured is not said", [](System& s) { s.calibration.machine = {}; }, kNo, kNo},
+       }) {
+    System s = catalog_system("h100-hgx");
+    c.change(s);
+    CostModel m(s);
+    EXPECT_EQ(to_string(m.price(gemm).basis), to_string(c.gemm)) << c.what;
+    EXPECT_EQ(to_string(m.price(gather).basis), to_string(c.message)) << c.what;
+  }
+}
+
+TEST(MeasuredMachine, SaysWhatDiffers) {
+  System s = catalog_system("gb200-nvl72");
+  EXPECT_TRUE(s.calibration.machine.differences(s).empty());
+  EXPECT_EQ(s.calibration.machine.system, "gb200-nvl72");
+  s.device.name = "GB201";
+  s.device.memory_bandwidth *= 1.1;
+  EXPECT_EQ(s.calibration.machine.differences(s),
+            (std::vector<std::string>{"device.name", "device.memory.bandwidth"}));
+}
+
+}  // namespace
+}  // namespace shardline
