@@ -38,6 +38,11 @@ constexpr double bytes_per_element(Dtype d) {
   return 0;
 }
 
+/// The arithmetic of products whose matrix is stored so, where nothing else is said.
+constexpr Dtype arithmetic_of(Dtype stored) {
+  return stored == Dtype::fp8_block ? Dtype::fp8 : stored == Dtype::fp4_unscaled ? Dtype::fp4 : stored;
+}
+
 /// The type of the kernels that read it: they read the scales, whatever an accounting counts.
 constexpr Dtype kernel_type(Dtype d) { return d == Dtype::fp4_unscaled ? Dtype::fp4 : d; }
 

@@ -169,9 +169,12 @@ Model import(const Document& document, const std::string& name, const std::strin
   document.finish();
   for (const ModelFault& fault : check(in.m)) locate(in, fault.field).fault(fault.what);
   document.finish();
-  if (in.find("quantization_config")) {
-    in.m.notes.emplace_back("quantization_config is not used: precisions are chosen in the plan");
+  if (const auto quantized = in.find("quantization_config")) {
+    in.m.checkpoint = read_checkpoint(*quantized, in.m, in.m.notes);
+  } else {
+    in.m.checkpoint = Checkpoint{};
   }
+  document.finish();
   note_other_keys(in);
   in.m.name = name;
   in.m.source = fmt::format("Hugging Face configuration {} (model_type {})", file, family.model_type);
@@ -196,7 +199,15 @@ std::vector<std::string> hf_model_types() {
 }
 
 Model load_hf_config(const std::filesystem::path& file) {
-  return import(Document::load(file), model_name(file), file.string());
+  Model m = import(Document::load(file), model_name(file), file.string());
+  const std::filesystem::path beside = file.parent_path() / "hf_quant_config.json";
+  std::error_code error;
+  if (file.filename() != "config.json" || !std::filesystem::exists(beside, error)) return m;
+  const Document document = Document::load(beside);
+  document.root().allow_other_keys();
+  m.checkpoint = read_checkpoint(document.root(), m, m.notes);
+  document.finish();
+  return m;
 }
 
 Model parse_hf_config(const std::string& file, const std::string& text) {

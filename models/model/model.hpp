@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "models/model/checkpoint.hpp"
 #include "sim/base/units.hpp"
 
 namespace shardline {
@@ -77,6 +79,8 @@ struct Model {
   NormKind norm = NormKind::rms;
   AttentionBias attention_bias = AttentionBias::none;
   bool ffn_bias = false;
+
+  std::optional<Checkpoint> checkpoint;  ///< types of its matrices, where it is from a published config.json
 
   bool operator==(const Model&) const = default;
 };

@@ -109,7 +109,7 @@ void DecodeFlow::value_up_before(int first, int count) {
   if (!on()) return;
   Dataflow& f = *b_.flow();
   if (first == 0) {
-    weight_ = f.slot("W_UV", bytes_per_element(c_.precision.weights));
+    weight_ = f.slot("W_UV", bytes_per_element(c_.precision.of(Module::attention).weights));
     for_each_rank([&](int r, int, int, int t) {
       const std::int64_t h = static_cast<std::int64_t>(t) * heads_;
       f.size(weight_, r, heads_ * v_, up_);
@@ -185,7 +185,7 @@ void DecodeFlow::value_up_after() {
   const int width = c_.model.attention.v_dim;
   const SlotId merged = result_;
   result_ = slot("values", width, bytes_per_element(c_.precision.activations), true);
-  weight_ = f.slot("W_UV", bytes_per_element(c_.precision.weights));
+  weight_ = f.slot("W_UV", bytes_per_element(c_.precision.of(Module::attention).weights));
   Action action;
   action.function = Function::gemm_per_head;
   for_each_rank([&](int r, int, int k, int t) {

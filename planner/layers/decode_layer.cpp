@@ -41,8 +41,8 @@ void separate(ScheduleBuilder& b, const Case& c, const char* name, Part part, Co
   if (c.kernels.separate_elementwise)
     b.elementwise(name, part, OpKind::elementwise, {rows, width, Bytes(0)}, 1, within);
 }
-void quantize(ScheduleBuilder& b, const Case& c, Count rows, Count width) {
-  if (bytes_per_element(c.precision.math_of_ffn()) < activation(c))
+void quantize(ScheduleBuilder& b, const Case& c, Module of, Count rows, Count width) {
+  if (bytes_per_element(c.precision.of(of).math) < activation(c))
     separate(b, c, "quantize", Part::ffn, rows, width, Within::gemm);
 }
 
@@ -88,9 +88,9 @@ LayerWeights layer_weights(const Case& c, const Plan& p) {
     const int shared_ranks = p.dp > 1 ? p.group() : p.cp > 1 ? p.tpa : p.ep * p.tpf;
     w.expert_ffn =
         (up + 1) * h *
-            static_cast<double>(share(m.experts, p.ep) * share(m.expert_inner, p.tpf) +
-                                share(static_cast<Count>(m.shared_experts) * m.expert_inner, shared_ranks)) +
-        h * m.experts;
+        static_cast<double>(share(m.experts, p.ep) * share(m.expert_inner, p.tpf) +
+                            share(static_cast<Count>(m.shared_experts) * m.expert_inner, shared_ranks));
+    w.router = h * m.experts;
   }
   return w;
 }
@@ -133,7 +133,7 @@ Bytes buffer_bytes(const Case& c, const Plan& p) {
 
 void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
-  const Precision& t = c.precision;
+  const ModuleType t = c.precision.of(Module::attention);
   const Count rows = rows_of(p), h = c.model.hidden, q = local_q_heads(c, p);
   separate(b, c, "norm", Part::qkv, rows, h);
   if (!mla(c)) {
@@ -164,7 +164,7 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const OpKind exchange =
       strategy(p.strategy).partials == PartialOutputs::all_gather ? OpKind::all_gather : OpKind::all_to_all;
   const Attention& a = c.model.attention;
-  const Precision& t = c.precision;
+  const ModuleType t = c.precision.of(Module::attention);
   const Count q = local_q_heads(c, p);
   AttendDecodeShape shape;
   shape.cache = mla(c) ? CacheRows::latent : CacheRows::heads;
@@ -191,7 +191,7 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
     shape.q_rows = requests;
     shape.pairs = shape.kv_rows = requests * kv_tokens;
     if (i > 0) b.after(std::span(&last_compute, 1));
-    last_compute = b.attend("attend", t.kv, t.math, shape, launches);
+    last_compute = b.attend("attend", c.precision.kv, c.precision.math, shape, launches);
     flow.attend(first, count);
     if (!mla(c)) {
       last_compute =
@@ -231,22 +231,22 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
 
 void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const Count rows = rows_of(p), h = c.model.hidden;
-  b.gemm("out projection", Part::out_proj, c.precision.weights, c.precision.math,
-         GemmShape{rows, out_proj_width(c, p), h});
+  const ModuleType t = c.precision.of(Module::attention);
+  b.gemm("out projection", Part::out_proj, t.weights, t.math, GemmShape{rows, out_proj_width(c, p), h});
   b.exchange("attention all-reduce", Part::attention_sum, OpKind::all_reduce, {out_proj_ranks(p), 1},
              Bytes(static_cast<double>(rows * h) * activation(c)));
   separate(b, c, "residual", Part::attention_sum, rows, h);
 }
 
 void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
-  const Precision& t = c.precision;
+  const ModuleType t = c.precision.of(Module::dense_ffn);
   const int ranks = dense_ffn_ranks(p);
   const bool gather = ranks > p.group();  // spans attention groups: tokens of all of them are needed
   const Count rows = tokens_of_ffn(p, ranks), h = c.model.hidden, inner = share(c.model.ffn_inner, ranks);
   const Bytes all_tokens(static_cast<double>(rows * h) * activation(c));
   const Bytes group_tokens(static_cast<double>(p.batch * h) * activation(c));
   separate(b, c, "norm", Part::ffn, rows, h);
-  quantize(b, c, rows, h);
+  quantize(b, c, Module::dense_ffn, rows, h);
   // Tokens are rows: an engine's own kernels handle them one by one.
   const auto sent = [&](Bytes bytes, double tokens) { return ExchangeShape{bytes, tokens}; };
   const Dtype type = c.precision.activations;
@@ -254,11 +254,10 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
     b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p.dp, p.group()},
                sent(group_tokens, p.batch), type);
   }
-  b.gemm("ffn up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(),
-         GemmShape{rows, h, matrices(c.model) * inner});
+  b.gemm("ffn up", Part::ffn, t.weights, t.math, GemmShape{rows, h, matrices(c.model) * inner});
   b.elementwise("ffn activation", Part::ffn, OpKind::elementwise, {rows, inner, Bytes(0)});
-  quantize(b, c, rows, inner);
-  b.gemm("ffn down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), GemmShape{rows, inner, h});
+  quantize(b, c, Module::dense_ffn, rows, inner);
+  b.gemm("ffn down", Part::ffn, t.weights, t.math, GemmShape{rows, inner, h});
   if (gather) {
     b.exchange("ffn reduce-scatter", Part::ffn_sum, OpKind::reduce_scatter, {ranks, 1},
                sent(all_tokens, static_cast<double>(rows) / ranks), type);
@@ -272,7 +271,8 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
 
 void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const Model& m = c.model;
-  const Precision& t = c.precision;
+  const ModuleType t = c.precision.of(Module::experts), gate = c.precision.of(Module::router);
+  const Dtype dispatched = c.precision.dispatch;
   const Count h = m.hidden, own = rows_of(p), up = matrices(m);
   const Count all = own * p.dp;
   const double distinct = c.routing->distinct_experts(p.ep, all), pairs = c.routing->pairs(p.ep, all);
@@ -280,8 +280,8 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const int shared_ranks = p.dp > 1 ? p.group() : p.ep * p.tpf;
   const Count shared = share(static_cast<Count>(m.shared_experts) * m.expert_inner, shared_ranks);
   separate(b, c, "norm", Part::ffn, own, h);
-  quantize(b, c, own, h);
-  b.gemm("router", Part::ffn, t.weights, t.math, GemmShape{own, h, m.experts});
+  quantize(b, c, Module::experts, own, h);
+  b.gemm("router", Part::ffn, gate.weights, gate.math, GemmShape{own, h, m.experts});
   const Count routed_rows = std::llround(pairs);
   const auto fused = [&](const char* name, Count rows, Count width) {
     b.elementwise(name, Part::ffn, OpKind::elementwise, {rows, width, Bytes(0)}, 1, Within::experts);
@@ -297,10 +297,10 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   routed.width = h;
   routed.topk = m.experts_per_token;
   routed.experts = m.experts;
-  routed.dispatched = t.dispatch;
+  routed.dispatched = dispatched;
   if (p.dp > 1) {
-    routed.bytes = Bytes(sent * bytes_per_dispatched_element(t.dispatch));
-    b.route("dispatch", OpKind::dispatch, {p.ranks_per_stage(), 1}, routed, t.dispatch);
+    routed.bytes = Bytes(sent * bytes_per_dispatched_element(dispatched));
+    b.route("dispatch", OpKind::dispatch, {p.ranks_per_stage(), 1}, routed, dispatched);
   }
   GroupedGemmShape experts;
   experts.pairs = pairs;
@@ -313,18 +313,16 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const auto grouped = [&](const char* name, Count k, Count n) {
     experts.k = k;
     experts.n = n;
-    b.gemm(name, Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), experts);
+    b.gemm(name, Part::ffn, t.weights, t.math, experts);
   };
   grouped("experts up", h, up * inner);
   // Shared experts run as further groups of the same grouped GEMM: no launch of their own.
   if (m.shared_experts > 0)
-    b.gemm("shared experts up", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(),
-           GemmShape{own, h, up * shared}, 0);
+    b.gemm("shared experts up", Part::ffn, t.weights, t.math, GemmShape{own, h, up * shared}, 0);
   fused("expert activation", routed_rows, inner);
   grouped("experts down", inner, h);
   if (m.shared_experts > 0)
-    b.gemm("shared experts down", Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), GemmShape{own, shared, h},
-           0);
+    b.gemm("shared experts down", Part::ffn, t.weights, t.math, GemmShape{own, shared, h}, 0);
   fused("unpermute", routed_rows, h);
   if (p.dp > 1) {
     routed.bytes = Bytes(sent * activation(c));

@@ -14,7 +14,8 @@ namespace shardline {
 struct LayerWeights {
   double attention = 0;
   double dense_ffn = 0;
-  double expert_ffn = 0;  // experts, shared experts and router
+  double expert_ffn = 0;  // experts and shared experts
+  double router = 0;
 };
 
 /// Query heads of one rank: ceil(Q / TPA).

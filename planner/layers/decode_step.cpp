@@ -94,7 +94,8 @@ void add_decode_block(ScheduleBuilder& b, const Case& c, const Plan& v, DecodeBl
       break;
     case DecodeBlock::head: {
       b.begin_block("head");
-      b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
+      const ModuleType t = c.precision.of(Module::head);
+      b.gemm("lm head", Part::head, t.weights, t.math,
              GemmShape{tokens, c.model.hidden, (c.model.vocab + stage_ranks(v) - 1) / stage_ranks(v)});
       // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
       ExchangeShape best;

@@ -50,7 +50,8 @@ class Layer {
     }
     attention_(s_);
     const double width = s_.heads.q * s_.heads.v;
-    gemm("out projection", Part::out_proj, width, h_, s_.c.precision.weights, s_.c.precision.math);
+    const ModuleType t = s_.c.precision.of(Module::attention);
+    gemm("out projection", Part::out_proj, width, h_, t.weights, t.math);
     act_rows(Function::gemm, s_.out, slots_.w_out, slots_.projected, width, h_);
     all_reduce("attention all-reduce", Part::attention_sum, slots_.projected);
     residual(Part::attention_sum);
@@ -60,18 +61,18 @@ class Layer {
 
   BlockIndex dense_block() {
     ScheduleBuilder& b = s_.b;
-    const Precision& t = s_.c.precision;
+    const ModuleType t = s_.c.precision.of(Module::dense_ffn);
     const double up = matrices(s_.c.model) * inner_;
     begin("dense FFN");
     elementwise("norm", Part::ffn, 2 * h_ * act_ * passes().norm);
     act(Function::rms_norm, {slots_.middle, slots_.normed});
-    quantize(h_);
-    gemm("ffn up", Part::ffn, h_, up, t.weights_of_ffn(), t.math_of_ffn());
+    quantize(t.math, h_);
+    gemm("ffn up", Part::ffn, h_, up, t.weights, t.math);
     act_rows(Function::gemm, slots_.normed, slots_.w_up, slots_.gate_up, h_, up);
     elementwise("ffn activation", Part::ffn, (up + inner_) * act_ * passes().activation);
     act(Function::swiglu, {slots_.gate_up, slots_.inner});
-    quantize(inner_);
-    gemm("ffn down", Part::ffn, inner_, h_, t.weights_of_ffn(), t.math_of_ffn());
+    quantize(t.math, inner_);
+    gemm("ffn down", Part::ffn, inner_, h_, t.weights, t.math);
     act_rows(Function::gemm, slots_.inner, slots_.w_down, slots_.down, inner_, h_);
     all_reduce("ffn all-reduce", Part::ffn_sum, slots_.down);
     residual(Part::ffn_sum);
@@ -84,7 +85,8 @@ class Layer {
     ScheduleBuilder& b = s_.b;
     const Case& c = s_.c;
     const Plan& p = s_.p;
-    const Precision& t = c.precision;
+    const ModuleType t = c.precision.of(Module::experts), gate = c.precision.of(Module::router);
+    const Dtype dispatched = c.precision.dispatch;
     const Model& m = c.model;
     const bool spread = p.ep * p.tpf > p.tpa;
     double all = 0;
@@ -95,7 +97,7 @@ class Layer {
     const auto pairs = [&](int k) { return c.routing->pairs(p.ep, tokens(k)); };
     begin("expert FFN");
     elementwise("norm", Part::ffn, 2 * h_ * act_ * passes().norm);
-    gemm("router", Part::ffn, h_, m.experts, t.weights, t.math);
+    gemm("router", Part::ffn, h_, m.experts, gate.weights, gate.math);
     elementwise("top-k", Part::ffn, m.experts * act_, Within::experts);
     b.elementwise("permute", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
     s_.vary([&](int k) {
@@ -108,13 +110,13 @@ class Layer {
         const double element =
             kind == OpKind::dispatch ? bytes_per_dispatched_element(type) : bytes_per_element(type);
         return Shape(RoutedShape{Bytes(row(k) * per_token * element), row(k) / p.tpa, count_of(h_),
-                                 m.experts_per_token, m.experts, t.dispatch});
+                                 m.experts_per_token, m.experts, dispatched});
       });
     };
-    if (spread) send("dispatch", t.dispatch, OpKind::dispatch);
-    quantize(h_);
+    if (spread) send("dispatch", dispatched, OpKind::dispatch);
+    quantize(t.math, h_);
     const auto grouped = [&](const char* name, double k_dim, double n) {
-      b.gemm(name, Part::ffn, t.weights_of_ffn(), t.math_of_ffn(), GroupedGemmShape{});
+      b.gemm(name, Part::ffn, t.weights, t.math, GroupedGemmShape{});
       s_.vary([&](int k) {
         GroupedGemmShape g;
         g.pairs = pairs(k);
@@ -130,16 +132,14 @@ class Layer {
       });
     };
     grouped("experts up", h_, up * inner);
-    if (m.shared_experts > 0)
-      gemm("shared experts up", Part::ffn, h_, up * shared, t.weights_of_ffn(), t.math_of_ffn());
+    if (m.shared_experts > 0) gemm("shared experts up", Part::ffn, h_, up * shared, t.weights, t.math);
     b.elementwise("expert activation", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
     s_.vary([&](int k) {
       return Shape(ElementwiseShape{count_of(pairs(k)), count_of(inner),
                                     Bytes(pairs(k) * (up + 1) * inner * act_ * passes().activation)});
     });
     grouped("experts down", inner, h_);
-    if (m.shared_experts > 0)
-      gemm("shared experts down", Part::ffn, shared, h_, t.weights_of_ffn(), t.math_of_ffn());
+    if (m.shared_experts > 0) gemm("shared experts down", Part::ffn, shared, h_, t.weights, t.math);
     b.elementwise("unpermute", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
     s_.vary([&](int k) {
       return Shape(ElementwiseShape{count_of(pairs(k)), count_of(h_), Bytes(2 * pairs(k) * h_ * act_)});
@@ -187,8 +187,8 @@ class Layer {
   }
 
   // Arithmetic narrower than the residual stream needs a kernel that scales and rounds its input.
-  void quantize(double width) {
-    const double to = bytes_per_element(s_.c.precision.math_of_ffn());
+  void quantize(Dtype math, double width) {
+    const double to = bytes_per_element(math);
     if (to < act_) elementwise("quantize", Part::ffn, width * (act_ + to), Within::gemm);
   }
 
@@ -212,7 +212,7 @@ class Layer {
     const Case& c = s_.c;
     const Attention& a = c.model.attention;
     const double q = s_.heads.q, width = s_.heads.kv_width();
-    const Dtype w = c.precision.weights, m = c.precision.math;
+    const auto [w, m] = c.precision.of(Module::attention);
     if (a.kind == AttentionKind::gqa) {
       gemm("qkv", Part::qkv, h_, q * a.head_dim + width, w, m);
       project_flow();

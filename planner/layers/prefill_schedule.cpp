@@ -72,7 +72,8 @@ class Round {
 // Only the last token of each sequence is turned into logits, by the TP group that holds it.
 BlockIndex head_block(ScheduleBuilder& b, const Case& c, const Plan& p, double sequences) {
   b.begin_block("head");
-  b.gemm("lm head", Part::head, c.precision.weights, c.precision.math,
+  const ModuleType t = c.precision.of(Module::head);
+  b.gemm("lm head", Part::head, t.weights, t.math,
          GemmShape{count_of(sequences), c.model.hidden, (c.model.vocab + p.tpa - 1) / p.tpa});
   if (p.cp > 1 && c.system.runtime.distribute > Seconds(0)) {
     b.drive(Drive::distribute);

@@ -10,27 +10,10 @@
 #include "models/model/model.hpp"
 #include "models/model/routing.hpp"
 #include "planner/plan/plan.hpp"
+#include "planner/plan/precision.hpp"
 #include "planner/plan/sharding.hpp"
 
 namespace shardline {
-
-struct Precision {
-  Dtype weights = Dtype::fp4;
-  Dtype kv = Dtype::fp4;
-  Dtype math = Dtype::fp4;          // tensor-core arithmetic
-  Dtype activations = Dtype::bf16;  // residual stream and messages
-  Dtype dispatch = Dtype::fp4;      // tokens sent to experts
-  // Of the feed-forward part, where they differ from `weights` and `math`.
-  std::optional<Dtype> ffn_weights, ffn_math;
-  Dtype weights_of_ffn() const { return ffn_weights.value_or(weights); }
-  Dtype math_of_ffn() const { return ffn_math.value_or(math); }
-  /// FP4 throughout, its scales not counted: the accounting of arXiv 2507.07120.
-  static Precision of_helix_paper() {
-    Precision p;
-    p.weights = p.kv = p.dispatch = Dtype::fp4_unscaled;
-    return p;
-  }
-};
 
 enum class Phase : unsigned char { decode, prefill };
 

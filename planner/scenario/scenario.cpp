@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "models/model/catalog.hpp"
+#include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 
 namespace shardline {
@@ -19,43 +20,6 @@ using scenario_parts::read_counts;
 namespace {
 
 constexpr int kLargestBatch = 65536;
-
-// Names of types: of arithmetic and activations, of what is stored or sent, of weights.
-const std::vector<std::string> kComputed{"fp4", "fp8", "bf16", "fp32"};
-const std::vector<std::string> kStored{"fp4", "fp8", "bf16", "fp32", "fp4_unscaled"};
-const std::vector<std::string> kWeights{"fp4", "fp8", "bf16", "fp32", "fp8_block", "fp4_unscaled"};
-
-// False if the value is none of the names.
-bool read_dtype(const Reader& map, std::string_view key, Dtype& out,
-                const std::vector<std::string>& names = kComputed) {
-  const auto v = map.find(key);
-  if (!v) return true;
-  const auto i = choice(*v, names);
-  if (!i) return false;
-  for (std::size_t t = 0; t < kDtypes; ++t) {
-    if (to_string(static_cast<Dtype>(t)) == names[*i]) out = static_cast<Dtype>(t);
-  }
-  return true;
-}
-
-// Sets `math_known` to whether the arithmetic type could be read.
-Precision read_precision(const Reader& r, bool& math_known) {
-  Precision p;
-  read_dtype(r, "weights", p.weights, kWeights);
-  read_dtype(r, "kv", p.kv, kStored);
-  math_known = r.is_map() && read_dtype(r, "math", p.math);
-  read_dtype(r, "activations", p.activations);
-  read_dtype(r, "dispatch", p.dispatch, kStored);
-  Dtype ffn = p.weights;
-  if (r.is_map() && r.has("ffn_weights") && read_dtype(r, "ffn_weights", ffn, kWeights)) p.ffn_weights = ffn;
-  if (r.is_map() && r.has("ffn_math") && read_dtype(r, "ffn_math", ffn)) p.ffn_math = ffn;
-  if (r.is_map()) {
-    r.find("ffn_weights");
-    r.find("ffn_math");
-  }
-  r.no_other_keys();
-  return p;
-}
 
 std::vector<StrategyId> read_strategies(const Reader& r, Phase phase) {
   std::vector<std::string> names;
@@ -229,6 +193,14 @@ std::string workload_text(Phase phase, long long context, const std::vector<Requ
   return text;
 }
 
+// Of the first model that the device cannot compute: others would say the same.
+void check_precision(const scenario_parts::PrecisionKeys& precision, const std::vector<Model>& models,
+                     const System& system, const Reader& root) {
+  for (const Model& m : models) {
+    if (scenario_parts::check_units(precision, m, system.device, root)) return;
+  }
+}
+
 Scenario read_scenario(Document& document, const Catalogs& catalogs, std::optional<Costs> costs) {
   Scenario s;
   const Reader root = document.root();
@@ -324,9 +296,9 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   }
   int block = 16;
   if (const auto v = root.find("kv_block")) block = static_cast<int>(v->tokens(1, 1'000'000));
-  bool math_known = true;
   const auto precision_at = root.find("precision");
-  const Precision precision = precision_at ? read_precision(*precision_at, math_known) : Precision{};
+  const auto precision =
+      precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
   const auto routing_at = root.find("routing");
   const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
   SearchOptions options;
@@ -350,26 +322,13 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   const auto constraints_at = root.find("constraints");
   const Constraints constraints = constraints_at ? read_constraints(*constraints_at, phase) : Constraints{};
   options.ttl_budget = constraints.ttl;
-  if (system && math_known && system->device.achieved(precision.math) <= FlopsPerSecond(0)) {
-    const auto given = precision_at ? precision_at->find("math") : std::nullopt;
-    std::string units;
-    for (const Dtype t : {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp32}) {
-      if (system->device.achieved(t) > FlopsPerSecond(0))
-        units += fmt::format("{}{}", units.empty() ? "" : ", ", to_string(t));
-    }
-    (given          ? *given
-     : precision_at ? *precision_at
-                    : root)
-        .fault(fmt::format("precision.math is {}{}, which {} has no unit for", to_string(precision.math),
-                           given ? "" : " where it is not given", system->device.name),
-               {"expected one of: " + units});
-  }
+  if (system) check_precision(precision, models, *system, root);
   root.no_other_keys();
   document.finish();
-  for (Model& m : models) {
+  for (const Model& m : models) {
     Study study = asked;
     study.title = fmt::format("{} on {}{}", m.name, system->name, workload_text(phase, context, requests));
-    study.study = make_case(std::move(m), *system, precision, context, block, routing);
+    study.study = make_case(m, *system, precision.of(m), context, block, routing);
     study.study.memory_limit = constraints.memory;
     study.study.phase = phase;
     study.study.requests = requests;

@@ -70,15 +70,15 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
       std::ceil(static_cast<double>(c.model.vocab) * plan.cp / plan.ranks_per_stage()) * c.model.hidden;
   const double kv_per_layer = static_cast<double>(plan.in_flight) * kv_tokens_on_rank(c, plan) *
                               static_cast<double>(kv_elements_per_token(c, plan));
-  const Bytes per_weight(bytes_per_element(c.precision.weights));
-  const Bytes per_ffn_weight(bytes_per_element(c.precision.weights_of_ffn()));
+  const auto per = [&](Module m) { return Bytes(bytes_per_element(c.precision.of(m).weights)); };
+  const Bytes attention = per(Module::attention) * w.attention, dense = per(Module::dense_ffn) * w.dense_ffn,
+              experts = per(Module::experts) * w.expert_ffn + per(Module::router) * w.router;
   MemoryUse use;
   for (const StageLayers& s : stages) {
     const double layers = s.dense + s.experts;
     const bool head = s.last && !(s.first && c.model.tied_embeddings);
-    const Bytes weight_bytes =
-        per_weight * (layers * w.attention + vocab * ((s.first ? 1 : 0) + (head ? 1 : 0))) +
-        per_ffn_weight * (s.dense * w.dense_ffn + s.experts * w.expert_ffn);
+    const Bytes weight_bytes = attention * layers + dense * s.dense + experts * s.experts +
+                               per(Module::head) * (vocab * ((s.first ? 1 : 0) + (head ? 1 : 0)));
     const Bytes kv(layers * kv_per_layer * bytes_per_element(c.precision.kv));
     if (weight_bytes + kv > use.weights + use.kv) {
       use.weights = weight_bytes;

@@ -90,8 +90,8 @@ class Passing {
   }
 
   OpIndex gemm(const char* name, double k, double n) {
-    const OpIndex op =
-        s_.b.gemm(name, Part::attention, s_.c.precision.weights, s_.c.precision.math, GemmShape{});
+    const ModuleType type = s_.c.precision.of(Module::attention);
+    const OpIndex op = s_.b.gemm(name, Part::attention, type.weights, type.math, GemmShape{});
     s_.vary([&](int host) { return Shape(GemmShape{local_rows(host), count_of(k), count_of(n)}); });
     return op;
   }

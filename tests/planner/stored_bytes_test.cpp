@@ -29,7 +29,7 @@ double matrix_elements(const Model& m) {
 
 Case one_gpu(const Stored& stored) {
   Case c = decode_case("llama-3.1-8b", "gb200-nvl72", 10'000);
-  c.precision.weights = stored.type;
+  c.precision.weights = c.precision.head = stored.type;
   c.precision.math = stored.math;
   return c;
 }

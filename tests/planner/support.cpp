@@ -10,7 +10,8 @@ std::filesystem::path source_path(const std::string& relative) {
 
 Case decode_case(const std::string& model, const std::string& system, long long context) {
   return make_case(load_model(model, source_path("models/catalog")),
-                   load_system(system, source_path("hardware/catalog")), Precision{}, context, 16, Routing{});
+                   load_system(system, source_path("hardware/catalog")), Precision::all_fp4(), context, 16,
+                   Routing{});
 }
 
 }  // namespace shardline

@@ -18,7 +18,8 @@ void PrintTo(Quantity<T, B, F> q, std::ostream* out) {
 /// Path inside the source tree.
 std::filesystem::path source_path(const std::string& relative);
 
-/// A catalogue model on a catalogue system with FP4 everywhere, uniform routing and mean expert load.
+/// A catalogue model on a catalogue system with FP4 everywhere (Precision::all_fp4), uniform routing and mean
+/// expert load.
 Case decode_case(const std::string& model, const std::string& system, long long context);
 
 }  // namespace shardline

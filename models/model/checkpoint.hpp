@@ -1,0 +1,30 @@
+// In which types a published checkpoint stores its matrices: config.json's quantization_config and
+// hf_quant_config.json beside it. models/README.md, "Hugging Face's config.json".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/ir/dtype.hpp"
+#include "sim/base/reader.hpp"
+
+namespace shardline {
+
+struct Model;
+
+/// The type of most matrices of each class. Routers are never quantised by the tools that write these files.
+struct Checkpoint {
+  Dtype attention = Dtype::bf16, dense_ffn = Dtype::bf16, experts = Dtype::bf16;
+  Dtype router = Dtype::bf16, head = Dtype::bf16;  // head: the LM head; the embedding counts as it
+  std::optional<Dtype> kv;                         // nothing: the engine's choice
+  bool operator==(const Checkpoint&) const = default;
+};
+
+/// `quantization_config` of a config.json, or the root of a hf_quant_config.json: methods fp8, mxfp4,
+/// compressed-tensors and modelopt. Nothing where the method is not read, of which a note says so; notes also
+/// say where matrices of one class differ. Faults are recorded in the document.
+std::optional<Checkpoint> read_checkpoint(const Reader& reader, const Model& model,
+                                          std::vector<std::string>& notes);
+
+}  // namespace shardline

@@ -1,0 +1,63 @@
+// Which type each class of matrices has. Checkpoints that people serve are not of one type: routers, LM heads
+// and embeddings stay in BF16 beside experts in FP4 (models/README.md, "Hugging Face's config.json").
+#pragma once
+
+#include <optional>
+
+#include "models/ir/dtype.hpp"
+
+namespace shardline {
+
+/// Classes of matrices whose type may differ. experts: routed and shared ones. head: LM head and embedding.
+enum class Module : std::uint8_t { attention, dense_ffn, experts, router, head };
+
+/// How a class is stored, and the tensor-core arithmetic of its products.
+struct ModuleType {
+  Dtype weights, math;
+};
+
+/// Types of all that is stored, computed and sent. Norms are BF16 and are not counted.
+struct Precision {
+  Dtype weights = Dtype::fp4;       // of attention projections, dense FFN and experts
+  Dtype kv = Dtype::fp4;            // cache
+  Dtype math = Dtype::fp4;          // arithmetic of those matrices, and of attention itself
+  Dtype activations = Dtype::bf16;  // residual stream and messages
+  Dtype dispatch = Dtype::fp4;      // tokens sent to experts
+  // Of the feed-forward part, dense or of experts, where they differ from `weights` and `math`.
+  std::optional<Dtype> ffn_weights = {}, ffn_math = {};
+  std::optional<Dtype> attention_weights = {}, attention_math = {};
+  std::optional<Dtype> expert_weights = {}, expert_math = {};  // where they differ from the feed-forward part
+  Dtype router = Dtype::bf16, head = Dtype::bf16;              // stored and computed
+
+  /// FP4 throughout, router, LM head and embedding too.
+  static Precision all_fp4() {
+    Precision p;
+    p.router = p.head = Dtype::fp4;
+    return p;
+  }
+  /// The same, its scales not counted: the accounting of arXiv 2507.07120.
+  static Precision of_helix_paper() {
+    Precision p;
+    p.weights = p.kv = p.dispatch = p.router = p.head = Dtype::fp4_unscaled;
+    return p;
+  }
+
+  ModuleType of(Module m) const {
+    switch (m) {
+      case Module::attention:
+        return {attention_weights.value_or(weights), attention_math.value_or(math)};
+      case Module::dense_ffn:
+        return {ffn_weights.value_or(weights), ffn_math.value_or(math)};
+      case Module::experts:
+        return {expert_weights.value_or(ffn_weights.value_or(weights)),
+                expert_math.value_or(ffn_math.value_or(math))};
+      case Module::router:
+        return {router, arithmetic_of(router)};
+      case Module::head:
+        return {head, arithmetic_of(head)};
+    }
+    return {weights, math};
+  }
+};
+
+}  // namespace shardline

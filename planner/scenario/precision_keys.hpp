@@ -1,0 +1,30 @@
+// The `precision` mapping of a scenario: a key per class of matrices. scenarios/README.md, "Keys".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hardware/machine/device.hpp"
+#include "models/model/model.hpp"
+#include "planner/plan/precision.hpp"
+
+namespace shardline::scenario_parts {
+
+/// What a scenario says of precision; nothing where a key is not given.
+struct PrecisionKeys {
+  std::optional<Dtype> weights, kv, math, activations, dispatch, ffn_weights, ffn_math, attention_weights,
+      attention_math, expert_weights, expert_math, router, head;
+  bool faulty = false;  // some value is none of the names
+
+  /// The types of one model: those of the keys, else of the model's checkpoint, else the defaults.
+  Precision of(const Model& model) const;
+};
+
+PrecisionKeys read_precision(const Reader& r);
+
+/// Faults, at the key or else at `mapping` (or `root` without one), for every arithmetic of `model` that the
+/// device has no unit for. Returns whether there were any.
+bool check_units(const PrecisionKeys& keys, const Model& model, const Device& device, const Reader& root);
+
+}  // namespace shardline::scenario_parts

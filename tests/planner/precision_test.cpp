@@ -1,0 +1,137 @@
+// A type per class of matrices: which ops and which bytes each key of a scenario's `precision` is for.
+#include "planner/plan/precision.hpp"
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "planner/scenario/scenario.hpp"
+#include "planner/search/memory.hpp"
+#include "planner/strategies/strategy.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+Case case_of(const std::string& model, const std::string& precision, bool prefill = false) {
+  const std::string text =
+      "name: t\nsystem: gb200-nvl72\nmodels: [" + model + "]\n" +
+      (prefill ? "phase: prefill\nrequests: [{new: 8Ki tokens}]\n" : "context: 100000 tokens\n") + precision +
+      "strategies: [tensor]\ngpus: [8]\nbatch: [1]\n";
+  return parse_scenario(
+             "t.yaml", text,
+             {source_path("models/catalog"), source_path("hardware/catalog"), source_path("scenarios")}, {})
+      .studies.at(0)
+      .study;
+}
+
+std::string type_of(const Op& op) {
+  return std::string(to_string(op.dtype)) + " in " + std::string(to_string(op.math));
+}
+
+// Op name -> "stored in arithmetic", of GEMMs.
+std::map<std::string, std::string> types(const Case& c) {
+  Schedule s;
+  const Plan plan = parse_plan("tensor:tpa=8,tpf=8,batch=1");
+  lower(s, c, plan);
+  std::map<std::string, std::string> out;
+  for (const Op& op : s.ops) {
+    if (is_gemm(op.kind)) out[op.name] = type_of(op);
+  }
+  return out;
+}
+
+const std::vector<std::string> kAttention{"q and kv down", "q up",     "q absorb",
+                                          "kv up",         "value up", "out projection"},
+    kDense{"ffn up", "ffn down"},
+    kExperts{"experts up", "experts down", "shared experts up", "shared experts down"}, kRouter{"router"},
+    kHead{"lm head"};
+
+struct Row {
+  std::string keys;
+  std::string attention, dense, experts, router, head;
+};
+
+TEST(Precision, EachKeyIsForItsClass) {
+  const std::string fp4 = "fp4 in fp4", fp8 = "fp8 in fp8", bf16 = "bf16 in bf16";
+  for (const Row& row : std::vector<Row>{
+           {"", fp4, fp4, fp4, bf16, bf16},
+           {"precision: {weights: fp8, math: fp8}\n", fp8, fp8, fp8, bf16, bf16},
+           {"precision: {ffn_weights: fp8, ffn_math: fp8}\n", fp4, fp8, fp8, bf16, bf16},
+           {"precision: {expert_weights: fp8, expert_math: fp8}\n", fp4, fp4, fp8, bf16, bf16},
+           {"precision: {attention_weights: bf16, attention_math: bf16}\n", bf16, fp4, fp4, bf16, bf16},
+           {"precision: {router: fp4}\n", fp4, fp4, fp4, fp4, bf16},
+           {"precision: {head: fp8}\n", fp4, fp4, fp4, bf16, fp8},
+           {"precision: {head: fp8_block, weights: fp8_block, math: fp8}\n", "fp8_block in fp8",
+            "fp8_block in fp8", "fp8_block in fp8", bf16, "fp8_block in fp8"},
+       }) {
+    for (const bool prefill : {false, true}) {
+      const auto seen = types(case_of("deepseek-r1", row.keys, prefill));
+      for (const auto& [names, type] : {std::pair(&kAttention, &row.attention),
+                                        {&kDense, &row.dense},
+                                        {&kExperts, &row.experts},
+                                        {&kRouter, &row.router},
+                                        {&kHead, &row.head}}) {
+        int found = 0;
+        for (const std::string& name : *names) {
+          if (!seen.contains(name)) continue;
+          EXPECT_EQ(seen.at(name), *type) << row.keys << name;
+          ++found;
+        }
+        EXPECT_GT(found, 0) << row.keys << names->front();
+      }
+    }
+  }
+}
+
+// What each class takes of a GPU's memory, by changing the class from one byte to two.
+TEST(Precision, MemoryCountsEachClassInItsType) {
+  const std::string base = "weights: fp8, math: fp8, router: fp8, head: fp8";
+  const Case c = case_of("deepseek-r1", "precision: {" + base + "}\n");
+  const Plan plan = parse_plan("tensor:tpa=8,tpf=8,batch=1");
+  const Model& m = c.model;
+  const double h = m.hidden, vocab = std::ceil(m.vocab / 8.0);
+  const auto weights = [&](const std::string& keys) {
+    return memory_use(case_of("deepseek-r1", "precision: {" + keys + "}\n"), plan).weights.value;
+  };
+  const double before = weights(base);
+  EXPECT_EQ(weights("weights: fp8, math: fp8, router: bf16, head: fp8") - before,
+            (m.layers - m.dense_layers) * h * m.experts);
+  EXPECT_EQ(weights("weights: fp8, math: fp8, router: fp8, head: bf16") - before, 2 * h * vocab);
+  EXPECT_EQ(weights(base + ", ffn_weights: bf16, expert_weights: fp8") - before,
+            m.dense_layers * 3 * h * std::ceil(m.ffn_inner / 8.0));
+  EXPECT_EQ(weights(base + ", expert_weights: bf16") - before,
+            (m.layers - m.dense_layers) * 3 * h *
+                (m.experts * std::ceil(m.expert_inner / 8.0) + std::ceil(m.expert_inner / 8.0)));
+  const double attention = weights(base + ", attention_weights: bf16") - before;
+  EXPECT_NEAR(attention + before,
+              weights("weights: bf16, math: fp8, router: fp8, head: fp8") -
+                  (weights(base + ", ffn_weights: bf16") - before),
+              1);
+}
+
+TEST(Precision, ModelsFromConfigJsonHaveTheTypesOfTheirCheckpoint) {
+  const std::string r1 = source_path("tests/models/hf/deepseek-r1.json").string();
+  const Precision p = case_of(r1, "").precision;
+  EXPECT_EQ(p.of(Module::attention).weights, Dtype::fp8_block);
+  EXPECT_EQ(p.of(Module::experts).weights, Dtype::fp8_block);
+  EXPECT_EQ(p.of(Module::experts).math, Dtype::fp8);
+  EXPECT_EQ(p.router, Dtype::bf16);
+  EXPECT_EQ(p.head, Dtype::bf16);
+  EXPECT_EQ(p.kv, Dtype::bf16);
+  EXPECT_EQ(p.dispatch, Dtype::fp8);
+  // Without quantisation all is BF16, not this project's default of FP4.
+  const Precision llama = case_of(source_path("tests/models/hf/llama-3.1-8b.json").string(), "").precision;
+  EXPECT_EQ(llama.of(Module::attention).weights, Dtype::bf16);
+  EXPECT_EQ(llama.of(Module::dense_ffn).math, Dtype::bf16);
+  // What the scenario says comes first.
+  const Precision asked =
+      case_of(r1, "precision: {expert_weights: fp4, expert_math: fp4, kv: fp8}\n").precision;
+  EXPECT_EQ(asked.of(Module::attention).weights, Dtype::fp8_block);
+  EXPECT_EQ(asked.of(Module::experts).weights, Dtype::fp4);
+  EXPECT_EQ(asked.of(Module::experts).math, Dtype::fp4);
+  EXPECT_EQ(asked.kv, Dtype::fp8);
+}
+
+}  // namespace
+}  // namespace shardline
