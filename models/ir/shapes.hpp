@@ -136,10 +136,10 @@ struct ExchangeShape {
 };
 
 /// Tokens on their way to the ranks of their experts (dispatch), or their results on the way back (combine):
-/// `bytes` leave this rank.
+/// `bytes` leave this rank, or reach the busiest one if those are more.
 struct RoutedShape {
   Bytes bytes;
-  double rows = 0;  // tokens of this rank, a mean
+  double rows = 0;  // tokens of this rank, a mean, scaled likewise
   Count width = 0, topk = 0, experts = 0;
   Dtype dispatched = Dtype::bf16;  // type of the rows on their way to the experts
   static constexpr void visit(auto& s, auto&& f) {

@@ -129,6 +129,7 @@ class GroupCounts {
   void clear() {
     std::ranges::fill(counts_, 0);
     std::ranges::fill(largest_, 0);
+    last_token_.assign(counts_.size(), 0);
   }
 
   /// Counts `expert`; calls risen(row) for each row (groups - 1) whose largest count rises.
@@ -139,6 +140,20 @@ class GroupCounts {
       const int count = ++counts_[to_size(cell[row])];
       if (count <= largest_[row]) continue;
       largest_[row] = count;
+      risen(row);
+    }
+  }
+
+  /// Counts token `token`, from 1, of which this is an expert: once per group; calls risen(row) likewise.
+  template <class F>
+  void add_token(int expert, long long token, F&& risen) {
+    const int* cell = &cell_[to_size(expert) * to_size(experts_)];
+    for (std::size_t row = 0; row < to_size(experts_); ++row) {
+      const std::size_t at = to_size(cell[row]);
+      if (last_token_[at] == token) continue;
+      last_token_[at] = static_cast<int>(token);
+      if (++counts_[at] <= largest_[row]) continue;
+      largest_[row] = counts_[at];
       risen(row);
     }
   }
@@ -158,6 +173,7 @@ class GroupCounts {
   int experts_;
   std::vector<int> counts_;
   std::vector<int> largest_;
+  std::vector<int> last_token_;
   std::vector<int> cell_;  // by expert, then by number of groups
 };
 
@@ -198,51 +214,69 @@ Table largest_distinct(const std::vector<double>& weights, int draws, const std:
   return means;
 }
 
-/// [M11] Mean of the largest number of pairs over the groups, for up to kDense tokens.
-Table largest_pairs(const std::vector<double>& weights, int draws) {
-  Table means(weights.size(), std::vector<double>(kDense + 1));
+/// For up to kDense tokens, means of the largest number over the groups of
+struct LargestLoads {
+  Table pairs;     ///< [M11] (token, expert) pairs
+  Table received;  ///< [M13] tokens
+};
+LargestLoads largest_loads(const std::vector<double>& weights, int draws) {
+  LargestLoads means;
+  means.pairs = means.received = Table(weights.size(), std::vector<double>(kDense + 1));
   Sampler sampler(weights, draws);
-  GroupCounts counts(static_cast<int>(weights.size()));
+  GroupCounts pairs(static_cast<int>(weights.size())), received = pairs;
   for (int path = 0; path < kPaths; ++path) {
     std::mt19937_64 rng(kSeed + static_cast<std::uint64_t>(path));
-    counts.clear();
+    pairs.clear();
+    received.clear();
     const long long length = path < kLongPaths ? kDense : kShortPath;
     for (long long tokens = 1; tokens <= length; ++tokens) {
       const double part = 1.0 / (tokens <= kShortPath ? kPaths : kLongPaths);
+      const auto column = static_cast<std::size_t>(tokens);
       for (const int expert : sampler.next(rng)) {
-        counts.add(expert, [&](std::size_t row) { means[row][static_cast<std::size_t>(tokens)] += part; });
+        pairs.add(expert, [&](std::size_t row) { means.pairs[row][column] += part; });
+        received.add_token(expert, tokens, [&](std::size_t row) { means.received[row][column] += part; });
       }
     }
   }
-  for (auto& row : means) std::partial_sum(row.begin(), row.end(), row.begin());
+  for (Table* table : {&means.pairs, &means.received}) {
+    for (auto& row : *table) std::partial_sum(row.begin(), row.end(), row.begin());
+  }
   return means;
 }
 
-/// [M12] for zipf: mean over sampled tokens.
-std::vector<double> sampled_groups_hit(const std::vector<double>& weights, int draws) {
-  std::vector<double> hits(weights.size());
+/// [M12] and [M13] for zipf: means over sampled tokens.
+void sample_hits(const std::vector<double>& weights, int draws, std::vector<double>& hits,
+                 std::vector<double>& visits) {
+  hits.assign(weights.size(), 0);
+  visits.assign(weights.size(), 0);
   Sampler sampler(weights, draws);
   GroupCounts counts(static_cast<int>(weights.size()));
   std::mt19937_64 rng(kSeed);
   for (int token = 0; token < kHitTokens; ++token) {
     counts.clear();
     for (const int expert : sampler.next(rng)) {
-      counts.add_first(expert, [&](std::size_t row) { hits[row] += 1; });
+      counts.add_first(expert, [&](std::size_t row) {
+        hits[row] += 1;
+        if (static_cast<std::size_t>(expert) % (row + 1) == 0) visits[row] += 1;
+      });
     }
   }
   for (double& value : hits) value /= kHitTokens;
-  return hits;
+  for (double& value : visits) value /= kHitTokens;
 }
 
-/// [M12] for uniform: one minus the chance that all draws miss a group, over the groups of both sizes.
+/// Uniform routing: chance that some of a token's experts are among `size` ones.
+double uniform_visit(int experts, int draws, int size) {
+  double missed = 1;
+  for (int i = 0; i < draws; ++i) missed *= std::max(0.0, 1.0 * experts - size - i) / (experts - i);
+  return 1 - missed;
+}
+
+/// [M12] for uniform: over the groups of both sizes.
 double uniform_groups_hit(int experts, int draws, int groups) {
-  const auto hit = [&](int size) {
-    double missed = 1;
-    for (int i = 0; i < draws; ++i) missed *= std::max(0.0, 1.0 * experts - size - i) / (experts - i);
-    return 1 - missed;
-  };
-  const int larger = experts % groups;
-  return larger * hit(experts / groups + 1) + (groups - larger) * hit(experts / groups);
+  const int larger = experts % groups, size = experts / groups;
+  return larger * uniform_visit(experts, draws, size + 1) +
+         (groups - larger) * uniform_visit(experts, draws, size);
 }
 
 }  // namespace
@@ -295,12 +329,14 @@ ExpertRouting::ExpertRouting(int experts, int experts_per_token, Routing routing
     inclusion_.assign(weights.size(), 1.0 * experts_per_token / experts);
   } else {
     inclusion_ = inclusion_probabilities(weights, experts_per_token);
-    groups_hit_ = sampled_groups_hit(weights, experts_per_token);
+    sample_hits(weights, experts_per_token, groups_hit_, visits_);
   }
   const bool busiest = routing.load == ExpertLoad::busiest;
   if (busiest) {
     distinct_ = largest_distinct(weights, experts_per_token, inclusion_);
-    pairs_ = largest_pairs(weights, experts_per_token);
+    LargestLoads loads = largest_loads(weights, experts_per_token);
+    pairs_ = std::move(loads.pairs);
+    received_ = std::move(loads.received);
   } else {
     distinct_.assign(weights.size(), std::vector<double>(kColumns));
   }
@@ -309,7 +345,10 @@ ExpertRouting::ExpertRouting(int experts, int experts_per_token, Routing routing
     double share = 0;
     for (int rank = 0; rank < experts; rank += groups) share += inclusion_[static_cast<std::size_t>(rank)];
     share_.push_back(share);
-    if (uniform) groups_hit_.push_back(uniform_groups_hit(experts, experts_per_token, groups));
+    if (uniform) {
+      groups_hit_.push_back(uniform_groups_hit(experts, experts_per_token, groups));
+      visits_.push_back(uniform_visit(experts, experts_per_token, largest_group(experts, groups)));
+    }
   }
   // The largest count is never expected below the expectation of group 0, which also carries the table on
   // where the sampled paths end.
@@ -346,13 +385,28 @@ double ExpertRouting::distinct_experts(int groups, long long tokens) const {
 }
 
 double ExpertRouting::pairs(int groups, long long tokens) const {
+  return largest(pairs_, group_zero_share(groups), groups, tokens);
+}
+
+double ExpertRouting::tokens_received(int groups, long long tokens) const {
+  return largest(received_, visits_[index(groups)], groups, tokens);
+}
+
+double ExpertRouting::imbalance(int groups, long long tokens) const {
+  if (tokens == 0) return 1;
+  const double mean = static_cast<double>(tokens) * groups_hit(groups) / groups;
+  return std::max(1.0, tokens_received(groups, tokens) / mean);
+}
+
+double ExpertRouting::largest(const std::vector<std::vector<double>>& sampled, double share, int groups,
+                              long long tokens) const {
   SL_CHECK(tokens >= 0, fmt::format("{} tokens", tokens));
   const auto count = static_cast<double>(tokens);
-  const double mean = group_zero_share(groups) * count;
+  const double mean = share * count;
   if (routing_.load == ExpertLoad::mean || groups == 1) return mean;
-  const std::vector<double>& row = pairs_[index(groups)];
+  const std::vector<double>& row = sampled[index(groups)];
   if (tokens <= kDense) return std::max(mean, row[static_cast<std::size_t>(tokens)]);
-  const double dense_mean = group_zero_share(groups) * static_cast<double>(kDense);
+  const double dense_mean = share * static_cast<double>(kDense);
   const double excess = std::max(0.0, row[static_cast<std::size_t>(kDense)] - dense_mean);
   return mean + excess * std::sqrt(count / static_cast<double>(kDense));
 }

@@ -1,4 +1,4 @@
-// How many experts a batch of tokens wakes, and how evenly. Equations [M8]-[M12]: README.md.
+// How many experts a batch of tokens wakes, and how evenly. Equations [M8]-[M13]: README.md.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ inline constexpr double kLargestSkew = 2;
 /// Expert use of one MoE layer. The expert of popularity rank r (from 0) lies in group r mod groups, so group
 /// 0 holds ceil(experts / groups) experts and is never the lighter one. All lookups take constant time; a
 /// constructed object is immutable and safe to share between threads. Construction with `busiest` takes some
-/// 0.1 s (a seeded Monte Carlo, the same on every machine).
+/// 0.2 s (a seeded Monte Carlo, the same on every machine).
 class ExpertRouting {
  public:
   /// 1 <= experts_per_token <= experts <= 1024; 0 <= skew <= kLargestSkew.
@@ -47,11 +47,22 @@ class ExpertRouting {
   /// [M12] Groups that one token's experts lie in, on average.
   double groups_hit(int groups) const { return groups_hit_[index(groups)]; }
 
+  /// [M13] Tokens of `tokens` that have an expert in one of `groups` groups: rows that its ranks receive in a
+  /// dispatch and return in a combine.
+  double tokens_received(int groups, long long tokens) const;
+
+  /// [M13] That over its mean of all groups, at least 1: how much longer an exchange is for the group with
+  /// most to receive than for a rank that sends.
+  double imbalance(int groups, long long tokens) const;
+
   /// [M8] Probability that a token visits the expert of popularity rank `rank`.
   double inclusion(int rank) const;
 
  private:
   std::size_t index(int groups) const;
+  // Of something whose mean per token in group 0 is `share`, and whose largest is sampled.
+  double largest(const std::vector<std::vector<double>>& sampled, double share, int groups,
+                 long long tokens) const;
   double group_zero_share(int groups) const { return share_[index(groups)]; }
 
   int experts_;
@@ -60,9 +71,11 @@ class ExpertRouting {
   std::vector<double> inclusion_;
   std::vector<double> share_;       // expected pairs per token in group 0, by number of groups
   std::vector<double> groups_hit_;  // by number of groups
+  std::vector<double> visits_;      // chance that a token has an expert in group 0, by number of groups
   // Row per number of groups, column per grid point of tokens.
   std::vector<std::vector<double>> distinct_;
   std::vector<std::vector<double>> pairs_;
+  std::vector<std::vector<double>> received_;
 };
 
 /// [M8] Probabilities that each of `weights` is among the first `draws` of successive sampling without

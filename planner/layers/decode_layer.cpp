@@ -289,11 +289,13 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   fused("top-k", own, m.experts);
   fused("permute", routed_rows, h);
   // Tokens per rank times expert groups that a token visits; a rank's own group counts as sent, at most 1/EP
-  // too much.
+  // too much. What the busiest group receives lasts longer than what a rank sends: a step waits for the
+  // longer.
   const double per_rank = static_cast<double>(own) / p.group();
-  const double sent = per_rank * static_cast<double>(h) * c.routing->groups_hit(p.ep);
+  const double busiest = per_rank * c.routing->imbalance(p.ep, all);
+  const double sent = busiest * static_cast<double>(h) * c.routing->groups_hit(p.ep);
   RoutedShape routed;
-  routed.rows = per_rank;
+  routed.rows = busiest;
   routed.width = h;
   routed.topk = m.experts_per_token;
   routed.experts = m.experts;

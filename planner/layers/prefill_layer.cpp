@@ -103,13 +103,15 @@ class Layer {
     s_.vary([&](int k) {
       return Shape(ElementwiseShape{count_of(pairs(k)), count_of(h_), Bytes(2 * pairs(k) * h_ * act_)});
     });
-    const double per_token = h_ * c.routing->groups_hit(p.ep) / p.tpa;
+    // As in a decode step: for the rank with most to send or to receive.
+    const double busiest = c.routing->imbalance(p.ep, tokens(0)) / p.tpa;
+    const double per_token = h_ * c.routing->groups_hit(p.ep) * busiest;
     const auto send = [&](const char* name, Dtype type, OpKind kind) {
       b.route(name, kind, {p.cp * p.tpa, 1}, RoutedShape{}, type);
       s_.vary([&](int k) {
         const double element =
             kind == OpKind::dispatch ? bytes_per_dispatched_element(type) : bytes_per_element(type);
-        return Shape(RoutedShape{Bytes(row(k) * per_token * element), row(k) / p.tpa, count_of(h_),
+        return Shape(RoutedShape{Bytes(row(k) * per_token * element), row(k) * busiest, count_of(h_),
                                  m.experts_per_token, m.experts, dispatched});
       });
     };

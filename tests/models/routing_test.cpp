@@ -38,6 +38,7 @@ struct Observed {
   double distinct_largest = 0;
   double pairs_largest = 0;
   double groups_hit = 0;  // per token
+  double received_zero = 0, received_largest = 0;
 };
 
 Observed observe(int experts, int draws, double skew, int groups, int tokens, int trials) {
@@ -47,6 +48,7 @@ Observed observe(int experts, int draws, double skew, int groups, int tokens, in
   for (int trial = 0; trial < trials; ++trial) {
     std::vector<int> pairs(static_cast<std::size_t>(groups));
     std::vector<int> distinct(static_cast<std::size_t>(groups));
+    std::vector<int> received(static_cast<std::size_t>(groups));
     std::vector<bool> seen(weights.size());
     for (int token = 0; token < tokens; ++token) {
       std::vector<bool> hit(static_cast<std::size_t>(groups));
@@ -57,14 +59,17 @@ Observed observe(int experts, int draws, double skew, int groups, int tokens, in
         if (!seen[static_cast<std::size_t>(expert)]) ++distinct[group];
         seen[static_cast<std::size_t>(expert)] = true;
       }
+      for (std::size_t g = 0; g < hit.size(); ++g) received[g] += hit[g];
       sum.groups_hit += static_cast<double>(std::count(hit.begin(), hit.end(), true)) / tokens;
     }
     sum.distinct_zero += distinct[0];
     sum.distinct_largest += *std::max_element(distinct.begin(), distinct.end());
     sum.pairs_largest += *std::max_element(pairs.begin(), pairs.end());
+    sum.received_zero += received[0];
+    sum.received_largest += *std::max_element(received.begin(), received.end());
   }
   return {sum.distinct_zero / trials, sum.distinct_largest / trials, sum.pairs_largest / trials,
-          sum.groups_hit / trials};
+          sum.groups_hit / trials,    sum.received_zero / trials,    sum.received_largest / trials};
 }
 
 TEST(Routing, M8InclusionOfTwoDrawsByHand) {
@@ -135,6 +140,50 @@ TEST(Routing, M12GroupsHitByOneToken) {
   const ExpertRouting z(256, 8, zipf(1.0));
   EXPECT_NEAR(z.groups_hit(256), 8, 1e-12);
   EXPECT_NEAR(z.groups_hit(8), observe(256, 8, 1.0, 8, 100, 200).groups_hit, 0.03);
+}
+
+TEST(Routing, M13TokensThatAGroupReceives) {
+  const ExpertRouting even(256, 8, {});
+  // Even groups of uniform routing receive alike; of 72, some hold four experts and some three.
+  for (const int groups : {1, 8, 64, 256}) {
+    EXPECT_NEAR(even.tokens_received(groups, 1000), 1000 * even.groups_hit(groups) / groups, 1e-9);
+    EXPECT_NEAR(even.imbalance(groups, 1000), 1, 1e-12);
+  }
+  double missed = 1;
+  for (int i = 0; i < 8; ++i) missed *= (252.0 - i) / (256 - i);
+  EXPECT_NEAR(even.tokens_received(72, 1000), 1000 * (1 - missed), 1e-9);
+  EXPECT_GT(even.imbalance(72, 1000), 1.1);
+  EXPECT_EQ(even.imbalance(8, 0), 1);
+
+  const ExpertRouting mean(64, 6, zipf(1.0));
+  for (const int groups : {4, 16}) {
+    SCOPED_TRACE(groups);
+    EXPECT_NEAR(mean.tokens_received(groups, 100) / observe(64, 6, 1.0, groups, 100, 400).received_zero, 1,
+                0.02);
+    EXPECT_GT(mean.imbalance(groups, 100), 1);
+    EXPECT_EQ(mean.imbalance(groups, 100), mean.imbalance(groups, 100'000));
+  }
+  for (const double skew : {0.0, 0.8}) {
+    const ExpertRouting busiest(64, 6, zipf(skew, ExpertLoad::busiest));
+    for (const int tokens : {3, 40, 200}) {
+      SCOPED_TRACE(::testing::Message() << "skew " << skew << " tokens " << tokens);
+      const Observed seen = observe(64, 6, skew, 8, tokens, 8000 / (tokens + 10));
+      EXPECT_NEAR(busiest.tokens_received(8, tokens) / seen.received_largest, 1, 0.02);
+      EXPECT_LE(busiest.tokens_received(8, tokens), busiest.pairs(8, tokens));
+      EXPECT_LE(busiest.tokens_received(8, tokens), tokens);
+    }
+  }
+}
+
+TEST(Routing, M13ImbalanceGrowsWithSkewAndShrinksWithTokens) {
+  double before = 0;
+  for (const double skew : {0.0, 0.5, 1.0}) {
+    const ExpertRouting r(64, 6, zipf(skew, ExpertLoad::busiest));
+    EXPECT_GT(r.imbalance(16, 200), before);
+    before = r.imbalance(16, 200);
+    EXPECT_GT(r.imbalance(16, 10), r.imbalance(16, 400));
+    EXPECT_GE(r.imbalance(16, 400), r.imbalance(16, 100'000));
+  }
 }
 
 TEST(Routing, M9ZipfMeanMatchesSampling) {

@@ -1,0 +1,79 @@
+// What a decode layer sends and runs beside its matrices: exchanges that carry
+// the routing's skew, norms that no all-reduce takes along, activations
+// gathered behind a pipeline hand-off, ranks of a dense FFN.
+#include "planner/layers/decode_layer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/search/evaluate.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+// A number in NVFP4, with its share of a scale.
+constexpr double kFp4 = 0.5 + 1.0 / 16;
+
+Case r1() { return decode_case("deepseek-r1", "gb200-nvl72", 100'000); }
+
+Schedule lowered(const Case& c, const char* text) {
+  const Plan p = parse_plan(text);
+  EXPECT_EQ(check_plan(c, p).value_or(""), "") << text;
+  Schedule s;
+  lower(s, c, p);
+  return s;
+}
+
+std::vector<Op> ops_named(const Schedule& s, std::string_view name) {
+  std::vector<Op> found;
+  for (const Op& op : s.ops) {
+    if (op.name == name) found.push_back(op);
+  }
+  return found;
+}
+
+double bytes_of(const Schedule& s, std::string_view name) {
+  const std::vector<Op> found = ops_named(s, name);
+  EXPECT_EQ(found.size(), 1u) << name;
+  return found.empty() ? 0 : message_bytes(found.front()).value;
+}
+
+// 64 ranks of 16 tokens of 7168 numbers, in FP4 there and in BF16 back.
+TEST(DecodeLayer, DispatchAndCombineCarryTheSkew) {
+  const char* plan = "dp_ep:dp=64,ep=64,batch=16";
+  Case c = r1();
+  const Schedule even = lowered(c, plan);
+  EXPECT_NEAR(bytes_of(even, "dispatch"), 16 * 7168 * 7.675750 * kFp4, 1);
+  EXPECT_NEAR(bytes_of(even, "combine"), 16 * 7168 * 7.675750 * 2, 4);
+  double before = bytes_of(even, "dispatch"), time = Evaluator(c).simulate(parse_plan(plan)).value;
+  for (const double skew : {0.5, 1.0}) {
+    c.routing =
+        std::make_shared<const ExpertRouting>(256, 8, Routing{RoutingKind::zipf, skew, ExpertLoad::mean});
+    const Schedule skewed = lowered(c, plan);
+    // Rows that the busiest rank receives of all 1024 tokens.
+    const double rows = c.routing->tokens_received(64, 1024);
+    EXPECT_NEAR(bytes_of(skewed, "dispatch") / (rows * 7168 * kFp4), 1, 1e-12);
+    EXPECT_NEAR(bytes_of(skewed, "combine") / (rows * 7168 * 2), 1, 1e-12);
+    EXPECT_GT(bytes_of(skewed, "dispatch"), 1.2 * before);
+    const double slower = Evaluator(c).simulate(parse_plan(plan)).value;
+    EXPECT_GT(slower, time);
+    before = bytes_of(skewed, "dispatch");
+    time = slower;
+  }
+}
+
+TEST(DecodeLayer, APrefillsDispatchCarriesTheSkewToo) {
+  Case c = r1();
+  c.phase = Phase::prefill;
+  c.requests = {{0, 8000}};
+  const char* plan = "ring_pass_kv:cp=4,tpa=2,ep=8,batch=1";
+  const double even = bytes_of(lowered(c, plan), "dispatch");
+  c.routing = std::make_shared<const ExpertRouting>(256, 8, Routing{RoutingKind::zipf, 1, ExpertLoad::mean});
+  const double rows = c.routing->tokens_received(8, 8000);
+  EXPECT_NEAR(bytes_of(lowered(c, plan), "dispatch") / (rows * 7168 * kFp4), 1, 1e-12);
+  EXPECT_NEAR(even / (8000 / 8.0 * 7168 * ExpertRouting(256, 8, {}).groups_hit(8) * kFp4), 1, 1e-12);
+}
+
+}  // namespace
+}  // namespace shardline
