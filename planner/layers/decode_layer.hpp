@@ -49,9 +49,10 @@ void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& plan);
 void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& plan);
 void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& plan);
 
-/// A decode step is made of these, each a block of the schedule, in this order.
-enum class DecodeBlock : std::uint8_t { attention, dense_ffn, expert_ffn, head, hand_off };
-inline constexpr std::size_t kDecodeBlocks = 5;
+/// A decode step is made of these, each a block of the schedule, in this order. receive: a later stage
+/// gathers the slices of the activations that its ranks were handed.
+enum class DecodeBlock : std::uint8_t { attention, dense_ffn, expert_ffn, head, receive, hand_off };
+inline constexpr std::size_t kDecodeBlocks = 6;
 
 /// Those that a plan has.
 class DecodeBlocks {

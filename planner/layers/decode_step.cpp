@@ -35,6 +35,7 @@ DecodeBlocks decode_blocks(const Case& c, const Plan& p) {
   if (c.model.dense_layers > 0) blocks.add(DecodeBlock::dense_ffn);
   if (c.model.dense_layers < c.model.layers) blocks.add(DecodeBlock::expert_ffn);
   blocks.add(DecodeBlock::head);
+  if (p.pp > 1 && stage_ranks(p) > 1) blocks.add(DecodeBlock::receive);
   if (p.pp > 1) blocks.add(DecodeBlock::hand_off);
   return blocks;
 }
@@ -67,6 +68,7 @@ Plan decode_view(const Plan& p, DecodeBlock block) {
     case DecodeBlock::hand_off:
       v.pp = p.pp;
       [[fallthrough]];
+    case DecodeBlock::receive:
     case DecodeBlock::head:
       v.batch = p.batch * p.dp;
       v.kvp = p.ranks_per_stage();
@@ -104,6 +106,12 @@ void add_decode_block(ScheduleBuilder& b, const Case& c, const Plan& v, DecodeBl
                  c.precision.activations);
       break;
     }
+    case DecodeBlock::receive:
+      b.begin_block("receive");
+      b.exchange("gather hand-off", Part::hop, OpKind::all_gather, {stage_ranks(v), 1},
+                 Bytes(static_cast<double>(tokens * c.model.hidden) *
+                       bytes_per_element(c.precision.activations) / stage_ranks(v)));
+      break;
     case DecodeBlock::hand_off:
       b.begin_block("hand-off", true);
       b.exchange("hand-off", Part::hop, OpKind::send_recv, {v.pp, v.ranks_per_stage()},
@@ -132,6 +140,7 @@ void build_decode(Schedule& schedule, const Case& c, const Plan& p) {
   const auto index = [&](DecodeBlock block) { return at[static_cast<std::size_t>(block)]; };
   const BlockIndex attention = index(DecodeBlock::attention);
   for (const StageLayers& s : stages) {
+    if (!s.first && stage_ranks(p) > 1) b.run({index(DecodeBlock::receive)});
     b.run({attention, index(DecodeBlock::dense_ffn)}, s.dense);
     b.run({attention, index(DecodeBlock::expert_ffn)}, s.experts);
     if (s.last) b.run({index(DecodeBlock::head)});

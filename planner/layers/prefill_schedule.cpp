@@ -38,22 +38,31 @@ class Round {
  public:
   Round(ScheduleBuilder& b, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries,
         void (*attention)(ContextStep&))
-      : b_(b), last_of_(layout.requests), pipelined_(p.pp > 1) {
+      : b_(b), last_of_(layout.requests), pipelined_(p.pp > 1), sliced_(p.pp > 1 && p.tpa > 1) {
     b.drive(Drive::eager);
     ContextStep step(b, c, p, std::move(layout), pad_queries);
     layer_ = add_prefill_blocks(step, attention);
     if (!pipelined_) return;
-    b.begin_block("hand-off", true);
-    b.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()}, Bytes(0));
-    step.vary([&](int k) {
+    // Each TP rank hands on its slice of the activations, and a stage gathers those of its TP group.
+    const auto slice = [&](int k) {
       return Shape(ExchangeShape{
           Bytes(step.rows()[static_cast<std::size_t>(k)] * c.model.hidden * step.act_bytes() / p.tpa)});
-    });
+    };
+    if (sliced_) {
+      b.begin_block("receive");
+      b.exchange("gather hand-off", Part::hop, OpKind::all_gather, {p.tpa, 1}, Bytes(0));
+      step.vary(slice);
+      receive_ = b.end_block();
+    }
+    b.begin_block("hand-off", true);
+    b.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()}, Bytes(0));
+    step.vary(slice);
     hand_off_ = b.end_block();
   }
 
   int requests() const { return last_of_; }
   void run(const StageLayers& s) const {
+    if (sliced_ && !s.first) b_.run({receive_});
     b_.run({layer_.attend, layer_.dense}, s.dense);
     b_.run({layer_.attend, layer_.experts}, s.experts);
   }
@@ -64,9 +73,9 @@ class Round {
  private:
   ScheduleBuilder& b_;
   int last_of_;
-  bool pipelined_;
+  bool pipelined_, sliced_;
   PrefillBlocks layer_;
-  BlockIndex hand_off_ = 0;
+  BlockIndex receive_ = 0, hand_off_ = 0;
 };
 
 // Only the last token of each sequence is turned into logits, by the TP group that holds it.

@@ -75,8 +75,8 @@ AllReduceRule rule_of(const Anchor& a) {
 }
 
 // Where the prototype does less than we do: it charges every pipeline stage as the largest one, with the LM
-// head once; and after a dense FFN over several attention groups it leaves the tokens scattered, where we
-// gather them.
+// head once, and does not gather what a stage was handed; after a dense FFN over several attention groups it
+// leaves the tokens scattered, where we gather them.
 double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRule rule) {
   if (plan.pp == 1) {
     Seconds ttl = e.simulate(plan);
@@ -89,6 +89,10 @@ double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRul
     return ttl.value;
   }
   const Breakdown b = break_down(e, plan);
+  Seconds hand_offs;
+  for (const Op& op : e.schedule().ops) {
+    if (op.kind == OpKind::send_recv) hand_offs += e.cost().alone(e.cost().price(op)) * plan.pp;
+  }
   const int largest = (c.model.layers + plan.pp - 1) / plan.pp;
   Plan stage = plan;
   Case one = c;
@@ -100,7 +104,7 @@ double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRul
   const Seconds head = b.parts[static_cast<std::size_t>(Part::head)];
   const Breakdown s = break_down(single, stage);
   const Seconds layers = s.ttl - s.parts[static_cast<std::size_t>(Part::head)];
-  return (layers * plan.pp + head + b.parts[static_cast<std::size_t>(Part::hop)]).value;
+  return (layers * plan.pp + head + hand_offs).value;
 }
 
 TEST(Anchors, PrototypeTtl) {

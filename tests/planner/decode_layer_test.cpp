@@ -75,5 +75,37 @@ TEST(DecodeLayer, APrefillsDispatchCarriesTheSkewToo) {
   EXPECT_NEAR(even / (8000 / 8.0 * 7168 * ExpertRouting(256, 8, {}).groups_hit(8) * kFp4), 1, 1e-12);
 }
 
+// arXiv 2104.04473, section 4.1: each rank sends a slice, and the ranks of the
+// next stage gather.
+TEST(DecodeLayer, AStageGathersTheSlicesThatItsRanksWereHanded) {
+  const Case c = decode_case("llama-3.1-405b", "gb200-nvl72", 100'000);
+  const double whole = 6 * 16384.0 * 2;
+  for (const char* plan : {"pipeline:pp=4,tpa=8,tpf=8,batch=6", "helix:pp=4,kvp=2,tpa=4,tpf=8,batch=6"}) {
+    SCOPED_TRACE(plan);
+    const Schedule s = lowered(c, plan);
+    EXPECT_DOUBLE_EQ(bytes_of(s, "hand-off") * 8, whole);
+    EXPECT_DOUBLE_EQ(bytes_of(s, "gather hand-off") * 8, whole);
+    EXPECT_EQ(ops_named(s, "gather hand-off").front().group.size, 8);
+    // Once in every stage but the first.
+    const std::vector<double> runs = executions(s);
+    for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
+      if (std::string_view(s.blocks[b].name) == "receive") {
+        EXPECT_EQ(runs[b], 3);
+      }
+    }
+  }
+  EXPECT_TRUE(ops_named(lowered(c, "pipeline:pp=8,batch=6"), "gather hand-off").empty());
+}
+
+TEST(DecodeLayer, APrefillStageGathersWithinItsTpGroup) {
+  Case c = decode_case("llama-3.1-405b", "gb200-nvl72", 0);
+  c.phase = Phase::prefill;
+  c.requests = {{0, 8000}};
+  const Schedule s = lowered(c, "ring_pass_kv:pp=2,cp=2,tpa=4,tpf=4,batch=1");
+  EXPECT_DOUBLE_EQ(bytes_of(s, "gather hand-off") * 4, 4000 * 16384.0 * 2);
+  EXPECT_DOUBLE_EQ(bytes_of(s, "hand-off") * 4, 4000 * 16384.0 * 2);
+  EXPECT_EQ(ops_named(s, "gather hand-off").front().group, (Group{4, 1}));
+}
+
 }  // namespace
 }  // namespace shardline
