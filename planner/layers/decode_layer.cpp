@@ -33,7 +33,16 @@ Count value_up_heads(const Case& c, const Plan& p) {
 // New tokens of one rank: context-parallel ranks deal out the batch.
 Count rows_of(const Plan& p) { return share(p.batch, p.cp); }
 
-Count tokens_of_ffn(const Plan& p, int ranks) { return rows_of(p) * (ranks > p.group() ? p.dp : 1); }
+// Whether each rank of an attention group takes a part of the group's tokens through a dense FFN of its own.
+bool deals_tokens(const Plan& p) {
+  return strategy(p.strategy).weights == WeightSharing::stage && dense_ffn_ranks(p) < p.group();
+}
+
+// Rows of a dense FFN on one rank.
+Count tokens_of_ffn(const Plan& p) {
+  if (deals_tokens(p)) return share(rows_of(p), p.group());
+  return rows_of(p) * (dense_ffn_ranks(p) > p.group() ? p.dp : 1);
+}
 
 // Kernels of their own where the engine does not fuse them into their neighbours.
 void separate(ScheduleBuilder& b, const Case& c, const char* name, Part part, Count rows, Count width,
@@ -64,7 +73,7 @@ int out_proj_ranks(const Plan& p) {
 
 int dense_ffn_ranks(const Plan& p) {
   if (p.dense_tp > 0) return p.dense_tp;
-  return strategy(p.strategy).weights == WeightSharing::attention_tp ? p.tpa : p.ranks_per_stage();
+  return strategy(p.strategy).weights == WeightSharing::attention_tp ? p.tpa : p.group();
 }
 
 LayerWeights layer_weights(const Case& c, const Plan& p) {
@@ -108,8 +117,7 @@ Bytes activation_bytes(const Case& c, const Plan& p) {
   const double attend_width =
       mla(c) ? q * (2.0 * m.attention.kv_lora_rank + m.attention.rope_dim) : 2.0 * q * m.attention.head_dim;
   const auto dense_width = static_cast<double>(2 * share(m.ffn_inner, dense_ffn_ranks(p)));
-  double widest =
-      std::max(b * attend_width, static_cast<double>(tokens_of_ffn(p, dense_ffn_ranks(p))) * dense_width);
+  double widest = std::max(b * attend_width, static_cast<double>(tokens_of_ffn(p)) * dense_width);
   if (has_experts(m)) {
     widest = std::max(widest, c.routing->pairs(p.ep, static_cast<long long>(all)) * 2 *
                                   static_cast<double>(share(m.expert_inner, p.tpf) + m.hidden));
@@ -242,7 +250,8 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const ModuleType t = c.precision.of(Module::dense_ffn);
   const int ranks = dense_ffn_ranks(p);
   const bool gather = ranks > p.group();  // spans attention groups: tokens of all of them are needed
-  const Count rows = tokens_of_ffn(p, ranks), h = c.model.hidden, inner = share(c.model.ffn_inner, ranks);
+  const bool deal = deals_tokens(p);      // every rank has all tokens of its group, and takes its part
+  const Count rows = tokens_of_ffn(p), h = c.model.hidden, inner = share(c.model.ffn_inner, ranks);
   const Bytes all_tokens(static_cast<double>(rows * h) * activation(c));
   const Bytes group_tokens(static_cast<double>(p.batch * h) * activation(c));
   separate(b, c, "norm", Part::ffn, rows, h);
@@ -263,6 +272,9 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
                sent(all_tokens, static_cast<double>(rows) / ranks), type);
     b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
                sent(group_tokens / p.group(), double(p.batch) / p.group()), type);
+  } else if (deal) {
+    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
+               sent(all_tokens, static_cast<double>(rows)), type);
   } else {
     b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {ranks, 1}, all_tokens);
   }

@@ -56,7 +56,7 @@ Plan decode_view(const Plan& p, DecodeBlock block) {
       break;
     case DecodeBlock::dense_ffn:
       v.dense_tp = dense_ffn_ranks(p);
-      v.kvp = p.group();
+      v.kvp = strategy(p.strategy).weights == WeightSharing::attention_tp ? p.tpa : p.group();
       v.dp = v.dense_tp > p.group() ? p.dp : 1;
       break;
     case DecodeBlock::expert_ffn:

@@ -67,7 +67,7 @@ struct Plan {
   int ep = 1;   // expert-parallel groups
   int tpf = 1;  // tensor parallelism inside a dense FFN or an expert
   int dense_tp =
-      0;  // ranks that share a dense FFN; 0: all ranks of the stage, or of the attention group in kv_shard
+      0;  // ranks that share a dense FFN; 0: of an attention group (its TP ranks if they hold copies)
   ValueUp value_up = ValueUp::none;
   int chunks = 1;     // HOP-B: chunks of requests whose exchange overlaps the next chunk's attention; 1: off
   int in_flight = 1;  // microbatches circulating through the stages

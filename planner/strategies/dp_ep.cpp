@@ -19,11 +19,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& o
     p.dp = gpus / tpa;
     p.tpa = tpa;
     p.ep = gpus;
-    out.push_back(p);
-    if (c.model.dense_layers > 0) {
-      p.dense_tp = tpa;
-      out.push_back(p);
-    }
+    with_dense_splits(c, p, out);
   }
 }
 

@@ -43,9 +43,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
         splits.clear();
         if (dp > 1) {
           p.ep = ranks;
-          splits.push_back(p);
-          p.dense_tp = p.group();
-          if (c.model.dense_layers > 0) splits.push_back(p);
+          with_dense_splits(c, p, splits);
         } else {
           with_expert_splits(c, p, ranks, splits);
         }

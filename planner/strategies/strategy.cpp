@@ -32,6 +32,16 @@ void with_expert_splits(const Case& c, Plan plan, int ranks, std::vector<Plan>& 
   }
 }
 
+void with_dense_splits(const Case& c, Plan plan, std::vector<Plan>& out) {
+  out.push_back(plan);
+  if (c.model.dense_layers == 0) return;
+  for (const int ranks : {1, plan.ranks_per_stage()}) {
+    if (ranks == plan.group() || ranks > c.model.ffn_inner) continue;
+    plan.dense_tp = ranks;
+    out.push_back(plan);
+  }
+}
+
 namespace {
 
 // The strategies that read a key: "tensor or pipeline".
@@ -140,10 +150,14 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (p.ep * p.tpf != ffn_ranks && !shared_experts) {
     return fmt::format("ep*tpf is {} but {} ranks share the FFN", p.ep * p.tpf, ffn_ranks);
   }
-  if (p.dense_tp > 0 && p.dense_tp != p.group() && p.dense_tp != p.ranks_per_stage()) {
-    return fmt::format("dense_tp is {}; it must be kvp*tpa = {} or all {} ranks of a stage", p.dense_tp,
-                       p.group(), p.ranks_per_stage());
+  if (p.dense_tp > 0 && p.dense_tp != p.group() && p.dense_tp != p.ranks_per_stage() &&
+      (p.dense_tp != 1 || p.dp == 1)) {
+    return fmt::format(
+        "dense_tp is {}; it must be {} (kvp*tpa, an attention group), {} (all of the stage) or, with dp, 1",
+        p.dense_tp, p.group(), p.ranks_per_stage());
   }
+  if (p.dense_tp > 0 && s.context_parallel)
+    return fmt::format("{} shares a dense FFN among its tpa ranks: it does not use dense_tp", s.name);
   if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
   }

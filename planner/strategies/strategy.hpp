@@ -119,6 +119,8 @@ void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std
 
 /// Divisors of n, ascending.
 std::vector<int> divisors(int n);
+/// Appends `plan`, of several attention groups, with every number of ranks that may share its dense FFN.
+void with_dense_splits(const Case& c, Plan plan, std::vector<Plan>& out);
 /// Appends `plan` with every (EP, TPF) that multiplies to `ranks`; EP is 1 for dense models.
 void with_expert_splits(const Case& c, Plan plan, int ranks, std::vector<Plan>& out);
 

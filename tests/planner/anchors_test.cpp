@@ -82,7 +82,7 @@ double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRul
     Seconds ttl = e.simulate(plan);
     for (const Op& op : e.schedule().ops) {
       // Blocks: attention, dense FFN, ...
-      const bool dense_gather = std::string_view(op.name) == "gather group" && plan.dense_tp == 0 &&
+      const bool dense_gather = std::string_view(op.name) == "gather group" && plan.dense_tp > plan.group() &&
                                 &op < &e.schedule().ops[e.schedule().blocks[1].last];
       if (dense_gather) ttl -= e.cost().alone(e.cost().price(op)) * c.model.dense_layers;
     }
@@ -119,7 +119,7 @@ TEST(Anchors, PrototypeTtl) {
     std::string best_plan;
     for (const ValueUp v : {ValueUp::none, ValueUp::before, ValueUp::after}) {
       for (int chunks = 1; chunks <= (overlap ? a.plan.batch : 1); chunks *= 2) {
-        for (const int dense : {0, a.plan.group()}) {
+        for (const int dense : {a.plan.ranks_per_stage(), a.plan.group()}) {
           Plan p = a.plan;
           p.value_up = v;
           p.chunks = chunks;

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "planner/search/evaluate.hpp"
 #include "tests/planner/support.hpp"
 
@@ -105,6 +107,52 @@ TEST(DecodeLayer, APrefillStageGathersWithinItsTpGroup) {
   EXPECT_DOUBLE_EQ(bytes_of(s, "gather hand-off") * 4, 4000 * 16384.0 * 2);
   EXPECT_DOUBLE_EQ(bytes_of(s, "hand-off") * 4, 4000 * 16384.0 * 2);
   EXPECT_EQ(ops_named(s, "gather hand-off").front().group, (Group{4, 1}));
+}
+
+// R1's dense FFN: 7168 x 18432. By default its ranks are those of an attention
+// group.
+TEST(DecodeLayer, ADenseFfnIsSharedByAGroupOrAllOrNone) {
+  const Case c = r1();
+  struct Row {
+    const char* plan;
+    Count rows, width;
+  };
+  for (const Row& row : {Row{"dp_ep:dp=16,tpa=4,ep=64,batch=8", 8, 18432 / 4},
+                         Row{"dp_ep:dp=16,tpa=4,ep=64,dense_tp=4,batch=8", 8, 18432 / 4},
+                         Row{"dp_ep:dp=16,tpa=4,ep=64,dense_tp=64,batch=8", 128, 18432 / 64},
+                         Row{"dp_ep:dp=16,tpa=4,ep=64,dense_tp=1,batch=8", 2, 18432},
+                         Row{"dp_ep:dp=16,tpa=4,ep=64,dense_tp=1,batch=9", 3, 18432},
+                         Row{"kv_shard:kvp=8,batch=8", 8, 18432}}) {
+    SCOPED_TRACE(row.plan);
+    const Schedule s = lowered(c, row.plan);
+    const Op op = ops_named(s, "ffn up").front();
+    const auto& up = shape<GemmShape>(op);
+    EXPECT_EQ(up.rows, row.rows);
+    EXPECT_EQ(up.n, 2 * row.width);
+    EXPECT_EQ(layer_weights(c, parse_plan(row.plan)).dense_ffn, 3.0 * 7168 * static_cast<double>(row.width));
+  }
+  Plan p = parse_plan("dp_ep:dp=16,tpa=4,ep=64,dense_tp=2,batch=8");
+  EXPECT_EQ(
+      check_plan(c, p).value_or(""),
+      "dense_tp is 2; it must be 4 (kvp*tpa, an attention group), 64 (all of the stage) or, with dp, 1");
+  p = parse_plan("tensor:tpa=8,tpf=8,dense_tp=1,batch=8");
+  EXPECT_THAT(check_plan(c, p).value_or(""), ::testing::StartsWith("dense_tp is 1; it must be"));
+}
+
+TEST(DecodeLayer, EveryNumberOfDenseRanksIsTried) {
+  const Case c = r1();
+  for (const char* name : {"dp_ep", "helix"}) {
+    std::vector<Plan> plans;
+    strategy(std::string(name)).enumerate(c, 64, SearchSpace{}, plans);
+    std::map<int, int> tried;
+    for (const Plan& p : plans) {
+      if (p.dp == 8) ++tried[dense_ffn_ranks(p)];
+    }
+    EXPECT_EQ(tried[1], tried[8]);
+    EXPECT_EQ(tried[64], tried[8]);
+    EXPECT_GT(tried[8], 0);
+    EXPECT_EQ(tried.size(), 3u);
+  }
 }
 
 }  // namespace
