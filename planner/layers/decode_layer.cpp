@@ -50,6 +50,15 @@ void separate(ScheduleBuilder& b, const Case& c, const char* name, Part part, Co
   if (c.kernels.separate_elementwise)
     b.elementwise(name, part, OpKind::elementwise, {rows, width, Bytes(0)}, 1, within);
 }
+// The residual addition and the norm behind half a layer ride on the all-reduce that ends it, as engines fuse
+// them. Where none does (attention data parallelism, one rank), they are a kernel: two rows read, two
+// written.
+void add_norm(ScheduleBuilder& b, const Case& c, Part part, Count rows, bool rides) {
+  if (rides || c.kernels.separate_elementwise) return;
+  const Count h = c.model.hidden;
+  b.elementwise("residual and norm", part, OpKind::elementwise,
+                {rows, h, Bytes(static_cast<double>(4 * rows * h) * activation(c))});
+}
 void quantize(ScheduleBuilder& b, const Case& c, Module of, Count rows, Count width) {
   if (bytes_per_element(c.precision.of(of).math) < activation(c))
     separate(b, c, "quantize", Part::ffn, rows, width, Within::gemm);
@@ -244,6 +253,7 @@ void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& p) {
   b.exchange("attention all-reduce", Part::attention_sum, OpKind::all_reduce, {out_proj_ranks(p), 1},
              Bytes(static_cast<double>(rows * h) * activation(c)));
   separate(b, c, "residual", Part::attention_sum, rows, h);
+  add_norm(b, c, Part::attention_sum, rows, out_proj_ranks(p) > 1);
 }
 
 void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
@@ -279,6 +289,7 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
     b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {ranks, 1}, all_tokens);
   }
   separate(b, c, "residual", Part::ffn_sum, rows, h);
+  add_norm(b, c, Part::ffn_sum, rows_of(p), !gather && !deal && ranks > 1);
 }
 
 void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
@@ -348,6 +359,7 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
     b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p.ep * p.tpf, 1},
                Bytes(static_cast<double>(own * h) * activation(c)));
   }
+  add_norm(b, c, Part::ffn_sum, own, p.dp == 1 && p.ep * p.tpf > 1);
 }
 
 }  // namespace shardline

@@ -74,12 +74,27 @@ AllReduceRule rule_of(const Anchor& a) {
   return a.setting.starts_with("mean_nvls") ? AllReduceRule::nvls : AllReduceRule::fastest;
 }
 
+// Kernels that the prototype does not have: norms without an all-reduce to ride on.
+Seconds norms(Evaluator& e) {
+  Seconds sum;
+  const Schedule& s = e.schedule();
+  const std::vector<double> runs = executions(s);
+  for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
+    for (OpIndex i = s.blocks[b].first; i < s.blocks[b].last; ++i) {
+      if (std::string_view(s.ops[i].name) == "residual and norm")
+        sum += e.cost().alone(e.cost().price(s.ops[i])) * runs[b];
+    }
+  }
+  return sum;
+}
+
 // Where the prototype does less than we do: it charges every pipeline stage as the largest one, with the LM
 // head once, and does not gather what a stage was handed; after a dense FFN over several attention groups it
-// leaves the tokens scattered, where we gather them.
+// leaves the tokens scattered, where we gather them; and it has no norms.
 double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRule rule) {
   if (plan.pp == 1) {
     Seconds ttl = e.simulate(plan);
+    ttl -= norms(e);
     for (const Op& op : e.schedule().ops) {
       // Blocks: attention, dense FFN, ...
       const bool dense_gather = std::string_view(op.name) == "gather group" && plan.dense_tp > plan.group() &&
@@ -103,7 +118,7 @@ double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRul
   Evaluator single(one, rule);
   const Seconds head = b.parts[static_cast<std::size_t>(Part::head)];
   const Breakdown s = break_down(single, stage);
-  const Seconds layers = s.ttl - s.parts[static_cast<std::size_t>(Part::head)];
+  const Seconds layers = s.ttl - s.parts[static_cast<std::size_t>(Part::head)] - norms(single);
   return (layers * plan.pp + head + hand_offs).value;
 }
 

@@ -77,6 +77,30 @@ TEST(DecodeLayer, APrefillsDispatchCarriesTheSkewToo) {
   EXPECT_NEAR(even / (8000 / 8.0 * 7168 * ExpertRouting(256, 8, {}).groups_hit(8) * kFp4), 1, 1e-12);
 }
 
+// Norms and residual additions ride on all-reduces; those of a layer without
+// one are kernels.
+TEST(DecodeLayer, HalfLayersWithoutAnAllReducePayTheirNorm) {
+  struct Row {
+    const char* plan;
+    std::size_t kernels;  // of attention, dense and expert blocks together
+  };
+  Case c = r1();
+  for (const Row& row :
+       {Row{"dp_ep:dp=8,ep=8,batch=4", 3}, Row{"dp_ep:dp=4,tpa=2,ep=8,batch=4", 1},
+        Row{"dp_ep:dp=4,tpa=2,ep=8,dense_tp=8,batch=4", 2},
+        Row{"dp_ep:dp=4,tpa=2,ep=8,dense_tp=1,batch=4", 2}, Row{"tensor:tpa=8,tpf=8,batch=4", 0},
+        Row{"tensor:batch=4", 3}, Row{"helix:kvp=8,tpf=8,batch=4,value_up=after", 0}}) {
+    const std::vector<Op> norms = ops_named(lowered(c, row.plan), "residual and norm");
+    EXPECT_EQ(norms.size(), row.kernels) << row.plan;
+    for (const Op& op : norms) {
+      EXPECT_EQ(shape<ElementwiseShape>(op).bytes.value, 4 * 4 * 7168 * 2) << row.plan;
+      EXPECT_EQ(op.launches, 1) << row.plan;
+    }
+  }
+  c.kernels.separate_elementwise = true;  // all of them are kernels then
+  EXPECT_TRUE(ops_named(lowered(c, "dp_ep:dp=8,ep=8,batch=4"), "residual and norm").empty());
+}
+
 // arXiv 2104.04473, section 4.1: each rank sends a slice, and the ranks of the
 // next stage gather.
 TEST(DecodeLayer, AStageGathersTheSlicesThatItsRanksWereHanded) {
