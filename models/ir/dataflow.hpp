@@ -28,16 +28,19 @@ struct Extent {
   std::int64_t rows = 0, columns = 0;
 };
 
-/// The whole (unsharded) matrices that inputs are cut from and outputs belong to. Rows of the first six are
+/// The whole (unsharded) matrices that inputs are cut from and outputs belong to. Rows of the first seven are
 /// tokens. Columns: query [head][qk_dim]; kv [kv head][qk_dim keys, then v_dim values], or MLA's latent and
-/// rotary key; attention_output [head][v_dim], for MLA [head][kv_lora]; value_output, MLA after its value
-/// up-projection. qkv_weight is D x [query columns, kv columns]; up_weight D x [gate, up]; value_up_weight
-/// [head][kv_lora] x width of a value. Retaining heads (arXiv 2502.12085): retaining_up_weight [query
-/// columns, kv columns] x width, retaining_down_weight width x KV heads. Weights are one layer's.
+/// rotary key; latent [kv_lora, rotary key], from which
+/// MLA's keys and values are expanded; attention_output [head][v_dim], for MLA [head][kv_lora]; value_output,
+/// MLA after its value up-projection. qkv_weight is D x [query columns, kv columns]; up_weight D x [gate,
+/// up]; value_up_weight [head][kv_lora] x width of a value; kv_up_weight kv_lora x [head][qk_dim without the
+/// rotary part, then v_dim]. Retaining heads (arXiv 2502.12085): retaining_up_weight [query columns, kv
+/// columns] x width, retaining_down_weight width x KV heads. Weights are one layer's.
 enum class Whole : std::uint8_t {
   hidden,
   query,
   kv,
+  latent,
   attention_output,
   value_output,
   layer_output,
@@ -46,6 +49,7 @@ enum class Whole : std::uint8_t {
   up_weight,
   down_weight,
   value_up_weight,
+  kv_up_weight,
   retaining_up_weight,
   retaining_down_weight,
   count
@@ -82,10 +86,13 @@ enum class Function : std::uint8_t {
   merge,   // (output, lse) pairs -> output, lse: arXiv 2411.01783, Equation 4. lse of no pairs: -infinity
   gemm,    // input, weight -> output = input * weight
   gemm_per_head,  // input [rows, heads * k], weight [heads * k, n] -> output [rows, heads * n]
-  swiglu,         // [gate, up] -> silu(gate) * up
-  rms_norm,       // input -> input / sqrt(mean(input^2) + 1e-6)
-  add,            // a, b -> a + b
-  silu,           // x -> x / (1 + exp(-x))
+  // latents [rows, kv_lora + rope], weight [kv_lora, heads * (qk_dim - rope + v_dim)] -> keys and values
+  // [rows, heads * (qk_dim + v_dim)]: the rotary key ends the key of every head
+  expand,
+  swiglu,    // [gate, up] -> silu(gate) * up
+  rms_norm,  // input -> input / sqrt(mean(input^2) + 1e-6)
+  add,       // a, b -> a + b
+  silu,      // x -> x / (1 + exp(-x))
   // scores [rows, kv_heads], kv [rows, kv_heads * (qk_dim + v_dim)] -> the rows of each KV head with the
   // highest scores, as many as the output has, in their order. Of equal scores the first are kept; a NaN is
   // the lowest.
@@ -97,8 +104,8 @@ struct Action {
   Function function = Function::attend;
   std::uint32_t first_region = 0, regions = 0;
   TokensId queries, keys;     // attend: the rows' positions
-  int heads = 1;              // attend, merge, gemm_per_head: query heads of this rank
-  int qk_dim = 0, v_dim = 0;  // attend, compress, merge (v_dim)
+  int heads = 1;              // attend, merge, gemm_per_head, expand: query heads of this rank
+  int qk_dim = 0, v_dim = 0;  // attend, compress, expand, merge (v_dim)
   int kv_heads = 1;  // attend, compress: of this rank; 0: MLA (keys are the latent row, values its start)
   bool rectangle = false;  // attend: all pairs of a request are multiplied, and masked afterwards
 };

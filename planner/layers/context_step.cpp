@@ -12,8 +12,17 @@ namespace shardline {
 LocalHeads prefill_heads(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
   const int q = (a.q_heads + p.tpa - 1) / p.tpa;
-  if (a.kind == AttentionKind::mla) return {q, q, a.nope_dim + a.rope_dim, a.v_dim, AttentionFamily::mla};
+  if (a.kind == AttentionKind::mla) {
+    return {q, q, a.nope_dim + a.rope_dim, a.v_dim, AttentionFamily::mla, a.kv_lora_rank + a.rope_dim};
+  }
   return {q, (a.kv_heads + p.tpa - 1) / p.tpa, a.head_dim, a.head_dim};
+}
+
+LocalHeads decode_heads(const Case& c, const Plan& p) {
+  const Attention& a = c.model.attention;
+  if (a.kind != AttentionKind::mla) return prefill_heads(c, p);
+  return {(a.q_heads + p.tpa - 1) / p.tpa, 0, a.kv_lora_rank + a.rope_dim, a.kv_lora_rank,
+          AttentionFamily::mla};
 }
 
 std::vector<Request> batch_requests(const Case& c, const Plan& p) {
@@ -28,7 +37,7 @@ ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Plan
       c(study),
       p(plan),
       layout(std::move(l)),
-      heads(prefill_heads(study, plan)),
+      heads(study.phase == Phase::prefill ? prefill_heads(study, plan) : decode_heads(study, plan)),
       prefill(study.phase == Phase::prefill),
       pad_(pad_queries) {
   for (const Tokens& list : layout.fresh) rows_.push_back(static_cast<double>(real_rows(list)));
@@ -60,6 +69,14 @@ void ContextStep::declare_slots() {
   q = per_query("q", heads.q * heads.qk, act_bytes());
   kv = uneven(
       "kv", [&](int k) { return shardline::rows(keys(k)); }, heads.kv_width(), kv_bytes());
+  held = kv;
+  if (heads.latent > 0) {
+    const Attention& a = c.model.attention;
+    held = uneven(
+        "latents", [&](int k) { return shardline::rows(keys(k)); }, heads.latent, kv_bytes());
+    kv_up_ = message("W kv up", a.kv_lora_rank, static_cast<double>(heads.q) * (a.nope_dim + a.v_dim),
+                     bytes_per_element(c.precision.of(Module::attention).weights));
+  }
   out = per_query("out", heads.q * heads.v, act_bytes());
   out_lse = per_query("lse", heads.q, 4);
 }
@@ -73,7 +90,18 @@ void ContextStep::bind_attention() {
       const int r = rank(k, t);
       const std::int64_t h = first_q(t), g = first_kv(t), width = heads.qk + heads.v;
       f.inputs.push_back({q, r, Whole::query, query_list, f.range(h * heads.qk, (h + heads.q) * heads.qk)});
-      f.inputs.push_back({kv, r, Whole::kv, key_list, f.range(g * width, (g + heads.kv) * width)});
+      if (heads.latent > 0) {
+        const Attention& a = c.model.attention;
+        const std::int64_t up = a.nope_dim + a.v_dim;
+        f.inputs.push_back({held, r, Whole::latent, key_list, f.range(0, heads.latent)});
+        f.inputs.push_back({kv_up_, r, Whole::kv_up_weight, f.range(0, a.kv_lora_rank),
+                            f.range(h * up, (h + heads.q) * up)});
+      } else {
+        f.inputs.push_back(
+            {kv, r, Whole::kv, key_list,
+             heads.kv == 0 ? f.range(0, heads.qk) : f.range(g * width, (g + heads.kv) * width)});
+      }
+      if (heads.kv == 0) continue;  // the step ends in value_up()
       f.outputs.push_back(
           {out, r, Whole::attention_output, result_list, f.range(h * heads.v, (h + heads.q) * heads.v)});
     }
@@ -147,8 +175,9 @@ AttendPrefillShape prefill_shape(const LocalHeads& h, const Tokens& queries, con
 
 AttendDecodeShape decode_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys) {
   AttendDecodeShape s;
+  s.cache = h.kv == 0 ? CacheRows::latent : CacheRows::heads;
   s.q_heads = h.q;
-  s.kv_heads = h.kv;
+  s.kv_heads = std::max(h.kv, 1);
   s.qk_dim = h.qk;
   s.v_dim = h.v;
   s.pairs = causal_pairs(queries, keys);
@@ -226,9 +255,12 @@ OpIndex ContextStep::attend_lists(const char* name, const std::function<const To
 }
 
 void ContextStep::attend_gathered() {
-  const double width = heads.kv_width();
+  const double width = heads.held_width();
   const long long row_count = layout.key_message;
   const SlotId all = message("all KV", row_count * p.cp, width, kv_bytes());
+  const SlotId room = heads.latent > 0
+                          ? message("all KV, expanded", row_count * p.cp, heads.kv_width(), kv_bytes())
+                          : SlotId(0);
   const Runtime& host = c.system.runtime;
   if (host.host_layer > Seconds(0) && host.host_gather > Seconds(0)) {
     const OpIndex own = b.previous();
@@ -242,7 +274,7 @@ void ContextStep::attend_gathered() {
       Region target = whole(all, row_count, width);
       target.row = k * row_count;
       for (int t = 0; t < p.tpa; ++t)
-        flow()->move(op, {rank(k, t), rank(to, t), whole(kv, row_count, width), target});
+        flow()->move(op, {rank(k, t), rank(to, t), whole(held, row_count, width), target});
     }
   }
   if (c.kernels.attention == AttentionKernel::eager) {
@@ -252,11 +284,13 @@ void ContextStep::attend_gathered() {
   }
   Tokens gathered;
   for (int k = 0; k < p.cp; ++k) gathered.insert(gathered.end(), keys(k).begin(), keys(k).end());
+  const auto all_keys = [&](int) -> const Tokens& { return gathered; };
+  const SlotId read = expand(all, room, all_keys);
   const OpIndex computed = attend_lists(
-      "attend", [&](int k) -> const Tokens& { return queries(k); },
-      [&](int) -> const Tokens& { return gathered; }, heads,
+      "attend", [&](int k) -> const Tokens& { return queries(k); }, all_keys, heads,
       [&](int k) {
-        return std::vector<Region>{all_queries(q, k, heads.q * heads.qk), whole(all, row_count * p.cp, width),
+        return std::vector<Region>{all_queries(q, k, heads.q * heads.qk),
+                                   whole(read, row_count * p.cp, heads.kv_width()),
                                    all_queries(out, k, heads.q * heads.v), all_queries(out_lse, k, heads.q)};
       });
   end_iteration({&computed, 1});

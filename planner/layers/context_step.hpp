@@ -13,13 +13,20 @@ namespace shardline {
 /// A whole number that was computed as a double.
 inline Count count_of(double x) { return static_cast<Count>(x + 0.5); }
 
-/// Heads of one rank. MLA is expanded: every query head has its own key and value.
+/// Heads of one rank, and what one token is to them. A prefill under MLA attends to expanded heads, where
+/// every query head has a key and a value; its cache and its messages hold the latents that those follow
+/// from. A decode step under MLA attends to the latents themselves (absorbed).
 struct LocalHeads {
-  int q = 0, kv = 0, qk = 0, v = 0;
+  int q = 0, kv = 0, qk = 0, v = 0;  // kv = 0: the latent row is the key, its first v numbers the value
   AttentionFamily family = AttentionFamily::gqa;
-  double kv_width() const { return static_cast<double>(kv) * (qk + v); }
+  int latent = 0;  // numbers of the row that keys and values are expanded from; 0: none
+  /// Numbers per token that attention reads.
+  double kv_width() const { return kv == 0 ? qk : static_cast<double>(kv) * (qk + v); }
+  /// Numbers per token that are cached and sent.
+  double held_width() const { return latent > 0 ? latent : kv_width(); }
 };
 LocalHeads prefill_heads(const Case& c, const Plan& p);
+LocalHeads decode_heads(const Case& c, const Plan& p);
 
 /// Sequences of a plan's whole batch, as Case::requests `batch` times.
 std::vector<Request> batch_requests(const Case& c, const Plan& p);
@@ -61,7 +68,7 @@ class ContextStep {
   int first_q(int t) const { return t * heads.q; }
   int first_kv(int t) const;
 
-  /// Declares the four slots below. Call first when flow() is set.
+  /// Declares the slots below. Call first when flow() is set.
   void declare_slots();
   /// Queries, keys and values are inputs, the attention output is the output.
   void bind_attention();
@@ -69,6 +76,7 @@ class ContextStep {
   // Slots of the data flow; meaningful only while flow() is set.
   Dataflow* flow() const { return b.flow(); }
   SlotId q = 0, kv = 0, out = 0, out_lse = 0;
+  SlotId held = 0;  // what of `kv` is cached and sent: latents, or `kv` itself
   double act_bytes() const { return bytes_per_element(c.precision.activations); }
   double kv_bytes() const { return bytes_per_element(c.precision.kv); }
   /// A slot of equal size on all ranks, for messages.
@@ -82,6 +90,14 @@ class ContextStep {
     return {slot, 0, row_count, 0, static_cast<std::int64_t>(columns)};
   }
   Region all_queries(SlotId slot, int k, double columns) const;
+
+  /// [C18] Makes keys and values of what every rank k holds in slot `from`, rows as in `list(k)`: under MLA
+  /// an op that expands latents into slot `to`, else nothing. Returns the slot that they are in.
+  SlotId expand(SlotId from, SlotId to, const std::function<const Tokens&(int)>& list);
+  /// The same of a rank's own keys, into `kv`.
+  void expand_own();
+  /// MLA, absorbed: the values of `out` from the latent rows that attention has averaged; the step's output.
+  void value_up();
 
   /// Attention of the queries of `queries_of(k)` over the keys of `keys_of(k)` on every rank k.
   struct Attend {
@@ -119,15 +135,17 @@ class ContextStep {
   bool pad_;
   std::vector<double> rows_;
   std::vector<Shape> shapes_;
+  SlotId kv_up_ = 0;  // weight of expand()
 };
 
 /// Context-parallel ranks over which one KV head's cache is spread.
 double cache_shards(const Case& c, const Plan& p);
 Bytes prefill_activation_bytes(const Case& c, const Plan& p);  // [P4]
 Bytes prefill_buffer_bytes(const Case& c, const Plan& p);      // [P5]
-/// Keys and values, cached and new, of the rank with most of them; that rank's partial output with its
-/// log-sum-exps.
+/// What is held (LocalHeads) of cached and new tokens on the rank with most of them; the keys and values that
+/// latents among it expand to, else nothing; that rank's partial output with its log-sum-exps.
 Bytes key_message(const Case& c, const Plan& p);
+Bytes expanded_message(const Case& c, const Plan& p);
 Bytes partial_output(const Case& c, const Plan& p);
 /// Buffers of strategies that gather the keys and values of all ranks, and of those that exchange none.
 Bytes gathered_buffers(const Case& c, const Plan& p);

@@ -233,11 +233,7 @@ class Layer {
     }
     elementwise("rope and KV append", Part::qkv, 2 * (q * a.rope_dim + latent) * act_ * passes().rotary,
                 Within::prefill_attention);
-    // The cache holds latents: keys and values of cached and new tokens are expanded before they are used.
-    s_.b.gemm("kv up", Part::qkv, w, m, GemmShape{});
-    s_.vary([&](int k) {
-      return Shape(GemmShape{real_rows(s_.keys(k)), a.kv_lora_rank, count_of(q * (a.nope_dim + a.v_dim))});
-    });
+    // The cache now holds latents, which the attention of a strategy expands where it needs them.
   }
 
   void project_flow() {

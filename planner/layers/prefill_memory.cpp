@@ -47,8 +47,13 @@ Bytes prefill_activation_bytes(const Case& c, const Plan& p) {
 Bytes key_message(const Case& c, const Plan& p) {
   double cached = 0;
   for (const Request& r : c.requests) cached += std::ceil(static_cast<double>(r.cached) / p.cp) * p.batch;
-  return Bytes((cached + prefill_rows(c, p)) * prefill_heads(c, p).kv_width() *
+  return Bytes((cached + prefill_rows(c, p)) * prefill_heads(c, p).held_width() *
                bytes_per_element(c.precision.kv));
+}
+
+Bytes expanded_message(const Case& c, const Plan& p) {
+  const LocalHeads h = prefill_heads(c, p);
+  return h.latent > 0 ? key_message(c, p) * (h.kv_width() / h.held_width()) : Bytes(0);
 }
 
 Bytes partial_output(const Case& c, const Plan& p) {
@@ -56,7 +61,9 @@ Bytes partial_output(const Case& c, const Plan& p) {
   return Bytes(prefill_rows(c, p) * h.q * (h.v * bytes_per_element(c.precision.activations) + 4));
 }
 
-Bytes gathered_buffers(const Case& c, const Plan& p) { return key_message(c, p) * p.cp; }
+Bytes gathered_buffers(const Case& c, const Plan& p) {
+  return (key_message(c, p) + expanded_message(c, p)) * p.cp;
+}
 
 Bytes unsharded_buffers(const Case& c, const Plan& p) {
   return Bytes(2 * prefill_rows(c, p) * c.model.hidden * bytes_per_element(c.precision.activations));

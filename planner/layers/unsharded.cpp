@@ -6,6 +6,7 @@ namespace shardline {
 namespace {
 
 void attend_own(ContextStep& s) {
+  s.expand_own();
   const auto own = [](int k) { return k; };
   s.attend("attend", {own, own, s.q, s.kv, s.out, s.out_lse});
 }

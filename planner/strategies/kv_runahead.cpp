@@ -1,7 +1,7 @@
 // KV-Runahead (arXiv 2405.05329): a chain of ranks, each with one interval of the tokens. Per layer a rank
 // receives the keys and values of all tokens before its own, joins them with its own, sends both on without
-// waiting, and attends. Intervals may be of unequal length, for the later ones see more keys. Ignores: tokens
-// that are cached already.
+// waiting, and attends; under MLA what travels are latents, and each rank expands its prefix. Intervals may
+// be of unequal length, for the later ones see more keys. Ignores: tokens that are cached already.
 #include <fmt/format.h>
 
 #include "planner/layers/context_step.hpp"
@@ -31,7 +31,7 @@ std::vector<Prefix> prefixes(const ContextStep& s, int k) {
 long long prefix_rows(const ContextStep& s, int k) { return rows(s.keys(k)); }
 
 OpIndex send_prefix(ContextStep& s, int from) {
-  const double width = s.heads.kv_width();
+  const double width = s.heads.held_width();
   const OpIndex op = s.b.hop("send prefix", Part::exchange, {s.p.cp, s.p.tpa}, from);
   s.vary([&](int k) {
     ExchangeShape shape;
@@ -45,8 +45,8 @@ OpIndex send_prefix(ContextStep& s, int from) {
       for (int t = 0; t < s.p.tpa; ++t)
         f->move(op, {s.rank(from, t),
                      s.rank(from + 1, t),
-                     {s.kv, source[b].row, source[b].rows, 0, columns},
-                     {s.kv, target[b].row, source[b].rows, 0, columns}});
+                     {s.held, source[b].row, source[b].rows, 0, columns},
+                     {s.held, target[b].row, source[b].rows, 0, columns}});
     }
   }
   return op;
@@ -57,7 +57,7 @@ OpIndex concatenate(ContextStep& s, int rank, OpIndex received) {
   s.b.after({&received, 1});
   const OpIndex op = s.b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise, {});
   s.b.only({s.p.cp, s.p.tpa}, rank);
-  const double n = static_cast<double>(prefix_rows(s, rank)), width = s.heads.kv_width();
+  const double n = static_cast<double>(prefix_rows(s, rank)), width = s.heads.held_width();
   s.vary([&](int k) {
     return Shape(k == rank
                      ? ElementwiseShape{count_of(n), count_of(width), Bytes(2 * n * width * s.kv_bytes())}
@@ -85,6 +85,7 @@ void attention(ContextStep& s) {
     }
   }
   s.b.after(joined);
+  s.expand(s.held, s.kv, [&](int k) -> const Tokens& { return keys[static_cast<std::size_t>(k)]; });
   const OpIndex computed = s.attend_lists(
       "attend", [&](int k) -> const Tokens& { return s.queries(k); },
       [&](int k) -> const Tokens& { return keys[static_cast<std::size_t>(k)]; }, s.heads,
@@ -122,6 +123,11 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
 
 void prefill(Schedule& s, const Case& c, const Plan& p) {
   build_prefill(s, c, p, chain_layout(batch_requests(c, p), p.cp, p.partition), false, attention);
+}
+
+// The last rank also expands the latents of all.
+Bytes buffers(const Case& c, const Plan& p) {
+  return unsharded_buffers(c, p) + expanded_message(c, p) * p.cp;
 }
 
 // The last rank ends with all of it.
@@ -162,7 +168,7 @@ const Strategy kKvRunahead{
     .check = check,
     .prefill = prefill,
     .cache_shards = chain_cache_shards,
-    .prefill_buffers = unsharded_buffers,
+    .prefill_buffers = buffers,
     .verify = verify,
 };
 

@@ -1,6 +1,7 @@
 // Ring pass-KV (arXiv 2411.01783, Algorithm 2): every rank keeps its queries; keys and values travel round
 // the ring while each rank attends to those it holds. Partial outputs are merged as they come. Two receive
-// buffers; the message that leaves in iteration j overlaps the attention of iteration j.
+// buffers; the message that leaves in iteration j overlaps the attention of iteration j. Under MLA latents
+// travel, and each rank expands what it receives.
 #include <array>
 
 #include "planner/layers/context_step.hpp"
@@ -12,25 +13,28 @@ namespace {
 
 void attend_pass_kv(ContextStep& s) {
   const int n = s.p.cp;
-  const double kv_width = s.heads.kv_width(), out_width = s.heads.q * s.heads.v;
+  const double width = s.heads.held_width(), out_width = s.heads.q * s.heads.v;
   const long long rows = s.layout.key_message;
-  const std::array<SlotId, 2> received{s.message("KV received, even", rows, kv_width, s.kv_bytes()),
-                                       s.message("KV received, odd", rows, kv_width, s.kv_bytes())};
+  const std::array<SlotId, 2> received{s.message("KV received, even", rows, width, s.kv_bytes()),
+                                       s.message("KV received, odd", rows, width, s.kv_bytes())};
+  const SlotId room =
+      s.heads.latent > 0 ? s.message("KV expanded", rows, s.heads.kv_width(), s.kv_bytes()) : SlotId(0);
   const SlotId partial = s.per_query("partial out", out_width, s.act_bytes());
   const SlotId partial_lse = s.per_query("partial lse", s.heads.q, 4);
   OpIndex begin = s.b.previous();
   for (int j = 0; j < n; ++j) {
-    const SlotId held = j == 0 ? s.kv : received[static_cast<std::size_t>((j - 1) % 2)];
+    const SlotId held = j == 0 ? s.held : received[static_cast<std::size_t>((j - 1) % 2)];
     OpIndex sent = begin;
     if (j + 1 < n) {
       s.b.after({&begin, 1});
-      sent =
-          s.pass_on("pass KV", held, received[static_cast<std::size_t>(j % 2)], rows, kv_width, s.kv_bytes());
+      sent = s.pass_on("pass KV", held, received[static_cast<std::size_t>(j % 2)], rows, width, s.kv_bytes());
     }
     // With a cache of earlier turns the first message is awaited before the first kernel starts.
     s.b.after(j == 0 && s.c.persistent_kv ? std::span(&sent, 1) : std::span(&begin, 1));
+    const SlotId read =
+        s.expand(held, j == 0 ? s.kv : room, [&](int k) -> const Tokens& { return s.keys(s.behind(k, j)); });
     OpIndex computed =
-        s.attend("attend", {[](int k) { return k; }, [&](int k) { return s.behind(k, j); }, s.q, held,
+        s.attend("attend", {[](int k) { return k; }, [&](int k) { return s.behind(k, j); }, s.q, read,
                             j == 0 ? s.out : partial, j == 0 ? s.out_lse : partial_lse});
     if (j > 0) {
       s.b.after({&computed, 1});
@@ -50,8 +54,10 @@ std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt
 
 void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attend_pass_kv); }
 
-// Two messages of keys and values on their way, and one partial output.
-Bytes buffers(const Case& c, const Plan& p) { return 2 * key_message(c, p) + partial_output(c, p); }
+// Two messages of the cache on their way, what one of latents expands to, and one partial output.
+Bytes buffers(const Case& c, const Plan& p) {
+  return 2 * key_message(c, p) + expanded_message(c, p) + partial_output(c, p);
+}
 
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const ShardOrder order : {ShardOrder::zigzag, ShardOrder::contiguous}) {

@@ -49,6 +49,7 @@ void attend_pass_q(ContextStep& s) {
                           : std::pair(s.message("home", rows, out_width, s.act_bytes()),
                                       s.message("home lse", rows, s.heads.q, 4)));
   }
+  s.expand_own();
   OpIndex begin = s.b.previous();
   for (int j = 0; j < n; ++j) {
     const SlotId held = j == 0 ? s.q : received[static_cast<std::size_t>((j - 1) % 2)];

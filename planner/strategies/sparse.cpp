@@ -24,6 +24,7 @@ Count pairs(const Request& r, Count width) {
 Count width(const Plan& p) { return static_cast<Count>(p.vertical) + p.slash; }
 
 void attention(ContextStep& s) {
+  s.expand_own();
   const LocalHeads& h = s.heads;
   AttendPrefillShape all;
   all.family = h.family;

@@ -14,7 +14,10 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 }
 
 void prefill(Schedule& s, const Case& c, const Plan& p) {
-  build_blocks(s, c, p, [](ContextStep& step) { attend_blocks(step); });
+  build_blocks(s, c, p, [](ContextStep& step) {
+    step.expand_own();
+    attend_blocks(step);
+  });
 }
 
 long long extra_rows(const Request& r, const Plan& p) { return p.query + host_block(r, 0, p.cp, 0).size(); }

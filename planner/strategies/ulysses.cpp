@@ -1,6 +1,7 @@
 // DeepSpeed-Ulysses (arXiv 2309.14509): an all-to-all turns shards of tokens into shards of heads, attention
 // runs on whole sequences, and a second all-to-all turns its output back. Where there are fewer KV heads than
-// ranks, a KV head goes to several of them. The cache is kept by heads, so cached tokens are not sent.
+// ranks, a KV head goes to several of them; MLA's keys and values travel expanded, since latents have no
+// heads to split. The cache is kept by heads, so cached tokens are not sent.
 #include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -18,6 +19,7 @@ UlyssesHeads split(const LocalHeads& h, int ranks) {
 }
 
 void attention(ContextStep& s) {
+  s.expand_own();
   const int n = s.p.cp;
   const UlyssesHeads u = split(s.heads, n);
   const double q_width = u.own.q * u.own.qk, kv_width = u.own.kv_width(), out_width = u.own.q * u.own.v;

@@ -19,7 +19,7 @@ class Layers {
     case_.phase = Phase::prefill;
     case_.placement = nullptr;
     const LocalHeads heads = prefill_heads(case_, plan_);
-    row_bytes_ = heads.kv_width() * bytes_per_element(c.precision.kv);
+    row_bytes_ = heads.held_width() * bytes_per_element(c.precision.kv);
     if (!chain_) return;
     ScheduleBuilder b(schedule_);
     b.drive(Drive::eager);
@@ -47,10 +47,11 @@ class Layers {
     a.whole = tokens == prefix;
     // A rank of a chain has one interval of the sequence, one alone two.
     if (chain_) a.tiles = query_tiles(Tokens{{0, prefix - tokens, prefix}});
-    if (!a.all_pairs) return p.rest + cost_.time(attend);
+    const Seconds others = p.rest + expand(p, prefix);
+    if (!a.all_pairs) return others + cost_.time(attend);
     Op scores = p.scores;
     std::get<ElementwiseShape>(scores.shape).bytes *= static_cast<double>(s) / static_cast<double>(c);
-    return p.rest + cost_.time(attend) + cost_.time(scores);
+    return others + cost_.time(attend) + cost_.time(scores);
   }
   Seconds send(long long prefix) {
     if (send_.group.size == 1) return Seconds(0);
@@ -70,7 +71,16 @@ class Layers {
   struct Parts {
     Seconds project, rest, tail;
     Op attend, scores;  // scores: what rewrites those that lie in memory [C11]
+    Op expand;          // MLA's latents to keys and values [C18]
+    bool expands = false;
   };
+
+  Seconds expand(const Parts& p, long long prefix) {
+    if (!p.expands) return Seconds(0);
+    Op op = p.expand;
+    std::get<GemmShape>(op.shape).rows = prefix;
+    return cost_.time(op);
+  }
 
   const Parts& parts(long long tokens) {
     const auto [at, added] = known_.try_emplace(tokens);
@@ -90,6 +100,9 @@ class Layers {
           p.attend = op;
           before = false;
           if (shape<AttendPrefillShape>(op).all_pairs) p.scores = schedule_.ops[++o];
+        } else if (std::string_view(op.name) == "kv up") {
+          p.expand = op;
+          p.expands = true;
         } else if (head) {
           p.tail += cost_.time(op);
         } else {

@@ -146,6 +146,14 @@ std::string wrong_shape(const Action& a, TokenView queries, TokenView keys, std:
           v[2].rows() != v[0].rows() || v[2].cols() != a.heads * v[1].cols())
         return "multiplies matrices that do not fit";
       return {};
+    case Function::expand: {
+      if (v.size() != 3) return wanted(v.size(), "latents, weight, keys and values");
+      const Eigen::Index rope = v[0].cols() - v[1].rows(), plain = a.qk_dim - rope;
+      if (a.heads < 1 || rope < 0 || plain < 0 || v[1].cols() != a.heads * (plain + a.v_dim) ||
+          v[2].rows() != v[0].rows() || v[2].cols() != a.heads * (a.qk_dim + a.v_dim))
+        return "expands latents that do not fit its weight or its heads";
+      return {};
+    }
     case Function::swiglu:
       if (v.size() != 2) return wanted(v.size(), "[gate, up], output");
       if (v[0].rows() != v[1].rows() || v[0].cols() != 2 * v[1].cols()) return "needs twice as many columns";
@@ -269,6 +277,22 @@ void compress(const Action& a, std::span<View<Scalar>> v) {
   v[2] = out;
 }
 
+/// Returns multiply-adds.
+template <class Scalar>
+double expand(const Action& a, std::span<View<Scalar>> v) {
+  const Eigen::Index rank = v[1].rows(), rope = v[0].cols() - rank, plain = a.qk_dim - rope;
+  const Matrix<Scalar> up = v[0].leftCols(rank) * v[1];
+  Matrix<Scalar> out(v[2].rows(), v[2].cols());
+  for (Eigen::Index h = 0; h < a.heads; ++h) {
+    const Eigen::Index from = h * (plain + a.v_dim), to = h * (a.qk_dim + a.v_dim);
+    out.middleCols(to, plain) = up.middleCols(from, plain);
+    out.middleCols(to + plain, rope) = v[0].rightCols(rope);
+    out.middleCols(to + a.qk_dim, a.v_dim) = up.middleCols(from + plain, a.v_dim);
+  }
+  v[2] = out;
+  return static_cast<double>(v[0].rows()) * static_cast<double>(rank) * static_cast<double>(v[1].cols());
+}
+
 }  // namespace
 
 template <class Scalar>
@@ -286,6 +310,8 @@ double simple_function(const Action& a, std::span<View<Scalar>> v) {
       v[2] = out;
       return static_cast<double>(v[0].rows()) * static_cast<double>(v[0].cols()) * static_cast<double>(n);
     }
+    case Function::expand:
+      return expand<Scalar>(a, v);
     case Function::swiglu: {
       const Eigen::Index n = v[1].cols();
       const Matrix<Scalar> gate = v[0].leftCols(n);

@@ -71,8 +71,9 @@ class Liveness {
     const auto regions = flow_.regions_of(a);
     View<char> input = view(a.rank, regions[i]);
     // Every row of a choice may decide which rows are chosen.
-    const bool weight = a.function == Function::compress ||
-                        (i == 1 && (a.function == Function::gemm || a.function == Function::gemm_per_head));
+    const bool multiplies = a.function == Function::gemm || a.function == Function::gemm_per_head ||
+                            a.function == Function::expand;
+    const bool weight = a.function == Function::compress || (i == 1 && multiplies);
     const bool keys = i == 1 && a.function == Function::attend;
     const bool attend = a.function == Function::attend;
     const std::vector<bool> seen =

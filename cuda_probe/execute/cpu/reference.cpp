@@ -54,6 +54,26 @@ Matrix<double> swiglu(const Matrix<double>& x) {
   return out;
 }
 
+/// Keys and values of all heads from the latent rows, one number after the other.
+Matrix<double> expanded(const Problem& p, const Matrix<double>& latent, const Matrix<double>& weight) {
+  const int plain = p.qk_dim - p.rope, per_head = plain + p.v_dim;
+  Matrix<double> kv(latent.rows(), p.q_heads * (p.qk_dim + p.v_dim));
+  for (Eigen::Index row = 0; row < kv.rows(); ++row) {
+    Eigen::Index column = 0;
+    for (int head = 0; head < p.q_heads; ++head) {
+      const auto up = [&](int i) {
+        double sum = 0;
+        for (int k = 0; k < p.kv_lora; ++k) sum += latent(row, k) * weight(k, head * per_head + i);
+        return sum;
+      };
+      for (int i = 0; i < plain; ++i) kv(row, column++) = up(i);
+      for (int i = 0; i < p.rope; ++i) kv(row, column++) = latent(row, p.kv_lora + i);
+      for (int i = 0; i < p.v_dim; ++i) kv(row, column++) = up(plain + i);
+    }
+  }
+  return kv;
+}
+
 /// Attention of the token in row `row` over rows [first, row], one head.
 void attend_token(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv, Eigen::Index first,
                   Eigen::Index row, int head, Matrix<double>& out) {
@@ -96,6 +116,8 @@ Matrix<double> plain_attention(const Problem& p, const Matrix<double>& query, co
 Tensors<double> reference(const Problem& p) {
   SL_CHECK(p.kv_heads == 0 || p.q_heads % p.kv_heads == 0, "KV heads divide query heads");
   SL_CHECK(p.kv_heads > 0 || p.v_dim <= p.qk_dim, "latent values are part of the key");
+  SL_CHECK(p.kv_lora == 0 || (p.hidden == 0 && p.kv_heads == p.q_heads && p.rope <= p.qk_dim),
+           "latents are expanded to heads of their own");
   Tensors<double> t;
   t.first_row.assign(1, 0);
   for (const std::int64_t length : p.lengths) t.first_row.push_back(t.first_row.back() + length);
@@ -104,10 +126,15 @@ Tensors<double> reference(const Problem& p) {
   std::mt19937_64 random(p.seed);
   if (p.hidden == 0) {
     t[Whole::query] = random_matrix(random, tokens, query_columns, 1);
-    t[Whole::kv] = random_matrix(random, tokens, kv_columns, 1);
+    Matrix<double>& cached = t[p.kv_lora > 0 ? Whole::latent : Whole::kv];
+    cached = random_matrix(random, tokens, p.kv_lora > 0 ? p.kv_lora + p.rope : kv_columns, 1);
     if (p.blocks.hosts > 0) {
       copy_anchors(p, t[Whole::query]);
-      copy_anchors(p, t[Whole::kv]);
+      copy_anchors(p, cached);
+    }
+    if (p.kv_lora > 0) {
+      t[Whole::kv_up_weight] = weight(random, p.kv_lora, p.q_heads * (p.qk_dim - p.rope + p.v_dim));
+      t[Whole::kv] = expanded(p, t[Whole::latent], t[Whole::kv_up_weight]);
     }
   } else {
     t[Whole::hidden] = random_matrix(random, tokens, p.hidden, 1);

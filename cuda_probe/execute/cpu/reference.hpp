@@ -13,8 +13,11 @@ namespace shardline {
 struct Problem {
   int q_heads = 1;
   int kv_heads = 1;  // 0: MLA in absorbed form; a row of kv is the key, its first v_dim columns the value
-  int qk_dim = 4, v_dim = 4;          // MLA: kv_lora + rope, kv_lora
-  int value_up = 0;                   // MLA: width of a head after value_up_weight; 0: no such step
+  int qk_dim = 4, v_dim = 4;  // MLA: kv_lora + rope, kv_lora
+  int value_up = 0;           // MLA: width of a head after value_up_weight; 0: no such step
+  // MLA with expanded heads: keys and values follow from latent rows [kv_lora, rope] and kv_up_weight, a key
+  // ends in the rotary part that all heads share. 0: they are random.
+  int kv_lora = 0, rope = 0;
   int hidden = 0;                     // 0: attention only, query and kv are random
   int ffn_inner = 0;                  // 0: no layer output
   std::vector<std::int64_t> lengths;  // tokens of each request, cached ones included

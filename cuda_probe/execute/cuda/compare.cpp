@@ -41,6 +41,7 @@ class Roundings {
       }
       case Function::gemm:
       case Function::gemm_per_head:
+      case Function::expand:
         return raise(r[2].slot, a.rank, of(0) + of(1) + 1);
       case Function::add:
         return raise(r[2].slot, a.rank, std::max(of(0), of(1)) + 1);

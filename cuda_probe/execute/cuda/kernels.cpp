@@ -45,6 +45,11 @@ std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<con
     case Function::gemm_per_head:
       if (r.size() != 3) return {};
       return {{n, r[1].rows}, {r[1].rows, r[1].columns}, {n, heads * r[1].columns}};
+    case Function::expand: {
+      if (r.size() != 3) return {};
+      const std::int64_t plain = a.qk_dim - (r[0].columns - r[1].rows);
+      return {{n, r[0].columns}, {r[1].rows, heads * (plain + a.v_dim)}, {n, heads * (a.qk_dim + a.v_dim)}};
+    }
     case Function::swiglu:
       if (r.size() != 2) return {};
       return {{n, 2 * r[1].columns}, {n, r[1].columns}};
@@ -237,6 +242,40 @@ Launch plan_gemm(const Action& a, std::span<const Block2d> b) {
   return [g](Gpu& gpu, Stream stream) { gpu.gemm(stream, g); };
 }
 
+/// Keys and values of all heads in one batched product each, and the rotary key copied to every head.
+Launch plan_expand(const Action& a, std::span<const Block2d> b) {
+  GemmArguments keys{};
+  keys.a = b[0].bf16();
+  keys.w = b[1].bf16();
+  keys.out = b[2].bf16();
+  keys.batches = a.heads;
+  keys.rows = b[0].rows;
+  keys.k = b[1].rows;
+  const std::int64_t rope = b[0].columns - keys.k, plain = a.qk_dim - rope;
+  keys.n = plain;
+  keys.a_row = b[0].pitch;
+  keys.w_row = b[1].pitch;
+  keys.out_row = b[2].pitch;
+  keys.w_batch = plain + a.v_dim;
+  keys.out_batch = a.qk_dim + a.v_dim;
+  GemmArguments values = keys;
+  values.n = a.v_dim;
+  values.w += plain;
+  values.out += a.qk_dim;
+  std::vector<Copy> copies;
+  for (int head = 0; head < a.heads && rope > 0; ++head) {
+    copies.push_back({keys.a + keys.k, keys.out + head * keys.out_batch + plain,
+                      static_cast<std::size_t>(keys.rows), static_cast<std::size_t>(rope) * sizeof(Bf16),
+                      static_cast<std::size_t>(keys.a_row) * sizeof(Bf16),
+                      static_cast<std::size_t>(keys.out_row) * sizeof(Bf16)});
+  }
+  return [=](Gpu& gpu, Stream stream) {
+    gpu.gemm(stream, keys);
+    gpu.gemm(stream, values);
+    for (const Copy& copy : copies) gpu.copy(stream, copy);
+  };
+}
+
 }  // namespace
 
 std::optional<CachedKeys> cache_rows(TokenView queries, TokenView keys) {
@@ -282,6 +321,16 @@ AttendKernel attend_kernel(const Dataflow& flow, const Action& a) {
   return AttendKernel::prefill;
 }
 
+/// Parts of a row that an expansion reads and writes must be whole vectors.
+std::string wrong_expansion(const Action& a, std::span<const Region> r) {
+  const std::int64_t rope = r[0].columns - r[1].rows, plain = a.qk_dim - rope;
+  if (a.heads < 1 || rope < 0 || plain < 1 || a.v_dim < 1) return "expands latents to heads of no width";
+  for (const std::int64_t width : {r[1].rows, rope, plain, std::int64_t{a.v_dim}}) {
+    if (width % kRowUnit != 0) return "has a width that is no multiple of 8";
+  }
+  return "";
+}
+
 std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a) {
   if (a.function == Function::silu || a.function == Function::compress)
     return "scores or compresses KV, which this executor does not do";
@@ -298,6 +347,10 @@ std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a)
     if (a.function == Function::gemm_per_head && r[1].rows / a.heads % kRowUnit != 0)
       return "has a width that is no multiple of 8";
     if (a.function == Function::merge && r.size() / 2 - 1 > kMostParts) return "merges more than 64 parts";
+  }
+  if (a.function == Function::expand) {
+    const std::string wrong = wrong_expansion(a, r);
+    if (!wrong.empty()) return wrong;
   }
   const std::size_t inputs = r.size() - results(a.function);
   for (std::size_t i = 0; i < r.size(); ++i) {
@@ -339,6 +392,8 @@ Launch plan_action(const Dataflow& flow, const Layout& layout, const Action& a, 
     case Function::gemm:
     case Function::gemm_per_head:
       return plan_gemm(a, b);
+    case Function::expand:
+      return plan_expand(a, b);
     case Function::swiglu:
     case Function::rms_norm:
     case Function::add:

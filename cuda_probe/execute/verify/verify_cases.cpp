@@ -56,6 +56,8 @@ Problem problem_of(const Case& c, const std::vector<long long>& lengths) {
   p.qk_dim = absorbed ? a.kv_lora_rank + a.rope_dim : mla ? a.nope_dim + a.rope_dim : a.head_dim;
   p.v_dim = absorbed ? a.kv_lora_rank : mla ? a.v_dim : a.head_dim;
   p.value_up = absorbed ? a.v_dim : 0;
+  p.kv_lora = mla && !absorbed ? a.kv_lora_rank : 0;
+  p.rope = mla && !absorbed ? a.rope_dim : 0;
   p.lengths.assign(lengths.begin(), lengths.end());
   p.seed = 7;
   return p;
