@@ -145,6 +145,12 @@ Bytes buffer_bytes(const Case& c, const Plan& p) {
     largest = std::max(largest, gathered ? partial * p.kvp : partial);
   }
   if (p.dp > 1) largest = std::max(largest, all * c.model.hidden * activation(c));
+  if (p.cp > 1) {
+    // Queries of the next iteration, and the partial outputs of all.
+    const LocalHeads h = decode_heads(c, p);
+    const double partials = p.cp * (h.v * activation(c) + 4.0);
+    largest = std::max(largest, static_cast<double>(rows_of(p) * h.q) * (h.qk * activation(c) + partials));
+  }
   return Bytes(2 * largest);  // send and receive
 }
 

@@ -1,6 +1,7 @@
 // Batched ring pass-Q decode (arXiv 2411.01783, Algorithm 4): the KV cache stays sharded over the
 // context-parallel ranks; the new tokens of a batch are dealt out to them, padded to a multiple, and travel
-// round the ring as queries.
+// round the ring as queries. Under MLA these are the absorbed queries, as wide as a latent row, and the
+// values are made of the merged latents.
 #include "planner/layers/context_step.hpp"
 #include "planner/layers/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
@@ -13,9 +14,8 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   enumerate_context(c, gpus, space, id_of(kRingDecode), out);
 }
 
-std::optional<std::string> check(const Case& c, const Plan& p) {
+std::optional<std::string> check(const Case&, const Plan& p) {
   if (p.ep * p.tpf != p.tpa) return "ring_decode replicates the FFN over cp: ep*tpf must be tpa";
-  if (c.model.attention.kind == AttentionKind::mla) return "ring_decode does not support MLA: use helix";
   return std::nullopt;
 }
 
@@ -27,6 +27,7 @@ void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
     step.bind_attention();
   }
   attend_pass_q(step);
+  if (c.model.attention.kind == AttentionKind::mla) step.value_up();
 }
 
 }  // namespace

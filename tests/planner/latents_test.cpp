@@ -18,6 +18,7 @@ namespace {
 constexpr double kLatent = 512 + 64, kBf16 = 2;
 constexpr double kUp = 128 * (128 + 128);             // columns of the up-projection of all heads
 constexpr double kExpanded = 128 * (128 + 64 + 128);  // numbers of one token's keys and values
+constexpr double kAbsorbed = 128 * (512 + 64);        // a token's absorbed queries
 
 Case r1(std::vector<Request> requests) {
   Case c = decode_case("deepseek-r1", "gb200-nvl72", 0);
@@ -111,6 +112,33 @@ TEST(Latents, BuffersHoldLatentsAndOneExpansion) {
   EXPECT_DOUBLE_EQ(buffers("ring_pass_kv:cp=4,batch=1"), 2 * latents + expanded + partial);
   EXPECT_DOUBLE_EQ(buffers("allgather_kv:cp=4,batch=1"), 4 * (latents + expanded));
   EXPECT_DOUBLE_EQ(buffers("kv_runahead:cp=4,batch=1"), 2 * 16'000 * 7168 * kBf16 + 4 * expanded);
+}
+
+// Absorbed: queries of 128 x 576 go round, partial outputs of 128 x 512 and a log-sum-exp come home.
+TEST(Latents, RingDecodeAttendsToLatents) {
+  Case c = decode_case("deepseek-r1", "gb200-nvl72", 100'000);
+  c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+  const Schedule s = lowered(c, "ring_decode:cp=4,tpa=2,tpf=2,batch=6");
+  const double heads = 64, rows = 2;  // of a TP rank; six requests on four ranks
+  EXPECT_DOUBLE_EQ(bytes_sent(s, "pass Q"), 8 * 3 * rows * kAbsorbed / 2 * kBf16);
+  EXPECT_DOUBLE_EQ(bytes_sent(s, "send partial outputs home"), 8 * 3 * rows * heads * (512 * kBf16 + 4));
+  double pairs = 0, values = 0;
+  for (OpIndex i = 0; i < s.ops.size(); ++i) {
+    for (int r = 0; r < 8; ++r) {
+      const Op op = s.op_of_class(i, s.class_of(r));
+      if (op.kind == OpKind::attend_decode) {
+        const auto& a = shape<AttendDecodeShape>(op);
+        EXPECT_EQ(a.cache, CacheRows::latent);
+        EXPECT_EQ(a.qk_dim, 576);
+        EXPECT_EQ(a.v_dim, 512);
+        EXPECT_EQ(kv_elements(a), 576);
+        pairs += exponentials(op).value;  // one per pair and query head [G3]
+      }
+      if (op.name == std::string_view("value up")) values += flops(op).value;
+    }
+  }
+  EXPECT_DOUBLE_EQ(pairs, 8.0 * 100'000 * 128);  // padding is attended to
+  EXPECT_DOUBLE_EQ(values, 8 * 2 * rows * heads * 512 * 128);
 }
 
 TEST(Latents, AChainsClosedFormIsItsSimulation) {
