@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace shardline {
@@ -25,9 +26,10 @@ struct Routing {
 inline constexpr double kLargestSkew = 2;
 
 /// Expert use of one MoE layer. The expert of popularity rank r (from 0) lies in group r mod groups, so group
-/// 0 holds ceil(experts / groups) experts and is never the lighter one. All lookups take constant time; a
-/// constructed object is immutable and safe to share between threads. Construction with `busiest` takes some
-/// 0.2 s (a seeded Monte Carlo, the same on every machine).
+/// 0 holds ceil(experts / groups) experts and is never the lighter one. Safe to share between threads; copies
+/// share what they know. Lookups take constant time, but for the first of each number of groups: with
+/// `busiest` some 10 ms of counting on tokens that the constructor drew in some 0.4 s (a seeded Monte
+/// Carlo, the same on every machine, whatever is asked first).
 class ExpertRouting {
  public:
   /// 1 <= experts_per_token <= experts <= 1024; 0 <= skew <= kLargestSkew.
@@ -45,7 +47,7 @@ class ExpertRouting {
   double pairs(int groups, long long tokens) const;
 
   /// [M12] Groups that one token's experts lie in, on average.
-  double groups_hit(int groups) const { return groups_hit_[index(groups)]; }
+  double groups_hit(int groups) const;
 
   /// [M13] Tokens of `tokens` that have an expert in one of `groups` groups: rows that its ranks receive in a
   /// dispatch and return in a combine.
@@ -59,23 +61,19 @@ class ExpertRouting {
   double inclusion(int rank) const;
 
  private:
-  std::size_t index(int groups) const;
+  struct Groups;
+  struct Known;
+  bool uniform() const;
+  const Groups& of(int groups) const;
+  Groups count(int groups) const;
   // Of something whose mean per token in group 0 is `share`, and whose largest is sampled.
-  double largest(const std::vector<std::vector<double>>& sampled, double share, int groups,
-                 long long tokens) const;
-  double group_zero_share(int groups) const { return share_[index(groups)]; }
+  double largest(const std::vector<double>& sampled, double share, int groups, long long tokens) const;
 
   int experts_;
   int experts_per_token_;
   Routing routing_;
   std::vector<double> inclusion_;
-  std::vector<double> share_;       // expected pairs per token in group 0, by number of groups
-  std::vector<double> groups_hit_;  // by number of groups
-  std::vector<double> visits_;      // chance that a token has an expert in group 0, by number of groups
-  // Row per number of groups, column per grid point of tokens.
-  std::vector<std::vector<double>> distinct_;
-  std::vector<std::vector<double>> pairs_;
-  std::vector<std::vector<double>> received_;
+  std::shared_ptr<Known> known_;
 };
 
 /// [M8] Probabilities that each of `weights` is among the first `draws` of successive sampling without

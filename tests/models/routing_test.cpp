@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <thread>
 
 namespace shardline {
 namespace {
@@ -172,6 +173,33 @@ TEST(Routing, M13TokensThatAGroupReceives) {
       EXPECT_LE(busiest.tokens_received(8, tokens), busiest.pairs(8, tokens));
       EXPECT_LE(busiest.tokens_received(8, tokens), tokens);
     }
+  }
+}
+
+// Numbers of groups are counted when they are asked for: in which order and by whom makes no difference.
+TEST(Routing, LookupsDoNotDependOnTheirOrderOrThread) {
+  for (const double skew : {0.0, 0.7}) {
+    const ExpertRouting a(32, 4, zipf(skew, ExpertLoad::busiest)), b(32, 4, zipf(skew, ExpertLoad::busiest));
+    const ExpertRouting copy = b;
+    const auto all = [](const ExpertRouting& r, bool down) {
+      std::vector<double> values(33 * 4);
+      for (int i = 1; i <= 32; ++i) {
+        const int groups = down ? 33 - i : i;
+        double* at = &values[static_cast<std::size_t>(4 * groups)];
+        at[0] = r.pairs(groups, 77);
+        at[1] = r.distinct_experts(groups, 77);
+        at[2] = r.tokens_received(groups, 700);
+        at[3] = r.groups_hit(groups);
+      }
+      return values;
+    };
+    const std::vector<double> expected = all(a, false);
+    std::vector<std::vector<double>> seen(4);
+    std::vector<std::jthread> threads;
+    for (std::size_t t = 0; t < seen.size(); ++t)
+      threads.emplace_back([&, t] { seen[t] = all(t < 2 ? b : copy, t % 2 == 0); });
+    threads.clear();
+    for (const auto& values : seen) EXPECT_EQ(values, expected);
   }
 }
 
