@@ -139,7 +139,7 @@ struct ExchangeShape {
 /// `bytes` leave this rank, or reach the busiest one if those are more.
 struct RoutedShape {
   Bytes bytes;
-  double rows = 0;  // tokens of this rank, a mean, scaled likewise
+  double rows = 0;  // tokens of this rank, a mean; as many as send so much under even uniform routing
   Count width = 0, topk = 0, experts = 0;
   Dtype dispatched = Dtype::bf16;  // type of the rows on their way to the experts
   static constexpr void visit(auto& s, auto&& f) {
@@ -153,12 +153,12 @@ struct RoutedShape {
 };
 
 /// Order as in shape_of(OpKind).
-using Shape = std::variant<GemmShape, BatchedGemmShape, GroupedGemmShape, AttendPrefillShape, AttendDecodeShape,
-                           ElementwiseShape, ExchangeShape, RoutedShape>;
+using Shape = std::variant<GemmShape, BatchedGemmShape, GroupedGemmShape, AttendPrefillShape,
+                           AttendDecodeShape, ElementwiseShape, ExchangeShape, RoutedShape>;
 
 static_assert(complete<GemmShape>() && complete<BatchedGemmShape>() && complete<GroupedGemmShape>() &&
-              complete<AttendPrefillShape>() && complete<AttendDecodeShape>() && complete<ElementwiseShape>() &&
-              complete<ExchangeShape>() && complete<RoutedShape>());
+              complete<AttendPrefillShape>() && complete<AttendDecodeShape>() &&
+              complete<ElementwiseShape>() && complete<ExchangeShape>() && complete<RoutedShape>());
 
 /// Words of the largest shape: what a memo key must have room for.
 template <class... S>

@@ -87,7 +87,7 @@ std::vector<double> inclusion_probabilities(const std::vector<double>& weights, 
 /// What is known of one number of groups.
 struct ExpertRouting::Groups {
   double share = 0;              // expected pairs per token in group 0
-  double hit = 0;                // groups that a token visits
+  double hit = 0, even_hit = 0;  // groups that a token visits; of uniform routing
   double visit = 0;              // chance that a token has an expert in group 0
   std::vector<double> distinct;  // by column of the grid of tokens
   RoutingSamples::Loads largest;
@@ -137,8 +137,9 @@ const ExpertRouting::Groups& ExpertRouting::of(int groups) const {
 ExpertRouting::Groups ExpertRouting::count(int groups) const {
   Groups g;
   for (int rank = 0; rank < experts_; rank += groups) g.share += inclusion(rank);
+  g.even_hit = uniform_groups_hit(experts_, experts_per_token_, groups);
   if (uniform()) {
-    g.hit = uniform_groups_hit(experts_, experts_per_token_, groups);
+    g.hit = g.even_hit;
     g.visit = uniform_visit(experts_, experts_per_token_, largest_group(experts_, groups));
   } else {
     const RoutingSamples::Hits hits = known_->samples->hits(groups);
@@ -194,6 +195,11 @@ double ExpertRouting::imbalance(int groups, long long tokens) const {
   if (tokens == 0) return 1;
   const double mean = static_cast<double>(tokens) * groups_hit(groups) / groups;
   return std::max(1.0, tokens_received(groups, tokens) / mean);
+}
+
+double ExpertRouting::as_even(int groups, long long tokens) const {
+  const Groups& g = of(groups);
+  return imbalance(groups, tokens) * g.hit / g.even_hit;
 }
 
 double ExpertRouting::largest(const std::vector<double>& sampled, double share, int groups,

@@ -57,6 +57,10 @@ class ExpertRouting {
   /// most to receive than for a rank that sends.
   double imbalance(int groups, long long tokens) const;
 
+  /// [M13] Tokens under even uniform routing that send a group as much as one of `tokens` does to the
+  /// busiest.
+  double as_even(int groups, long long tokens) const;
+
   /// [M8] Probability that a token visits the expert of popularity rank `rank`.
   double inclusion(int rank) const;
 

@@ -321,10 +321,10 @@ void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   // too much. What the busiest group receives lasts longer than what a rank sends: a step waits for the
   // longer.
   const double per_rank = static_cast<double>(own) / p.group();
-  const double busiest = per_rank * c.routing->imbalance(p.ep, all);
-  const double sent = busiest * static_cast<double>(h) * c.routing->groups_hit(p.ep);
+  const double sent =
+      per_rank * c.routing->imbalance(p.ep, all) * static_cast<double>(h) * c.routing->groups_hit(p.ep);
   RoutedShape routed;
-  routed.rows = busiest;
+  routed.rows = per_rank * c.routing->as_even(p.ep, all);
   routed.width = h;
   routed.topk = m.experts_per_token;
   routed.experts = m.experts;

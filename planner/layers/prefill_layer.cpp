@@ -104,14 +104,14 @@ class Layer {
       return Shape(ElementwiseShape{count_of(pairs(k)), count_of(h_), Bytes(2 * pairs(k) * h_ * act_)});
     });
     // As in a decode step: for the rank with most to send or to receive.
-    const double busiest = c.routing->imbalance(p.ep, tokens(0)) / p.tpa;
-    const double per_token = h_ * c.routing->groups_hit(p.ep) * busiest;
+    const double as_even = c.routing->as_even(p.ep, tokens(0)) / p.tpa;
+    const double per_token = h_ * c.routing->groups_hit(p.ep) * c.routing->imbalance(p.ep, tokens(0)) / p.tpa;
     const auto send = [&](const char* name, Dtype type, OpKind kind) {
       b.route(name, kind, {p.cp * p.tpa, 1}, RoutedShape{}, type);
       s_.vary([&](int k) {
         const double element =
             kind == OpKind::dispatch ? bytes_per_dispatched_element(type) : bytes_per_element(type);
-        return Shape(RoutedShape{Bytes(row(k) * per_token * element), row(k) * busiest, count_of(h_),
+        return Shape(RoutedShape{Bytes(row(k) * per_token * element), row(k) * as_even, count_of(h_),
                                  m.experts_per_token, m.experts, dispatched});
       });
     };

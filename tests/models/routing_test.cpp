@@ -176,6 +176,21 @@ TEST(Routing, M13TokensThatAGroupReceives) {
   }
 }
 
+// What a fitted exchange is asked for: so many tokens under even uniform routing send a group as much.
+TEST(Routing, M13TokensOfEvenRoutingThatSendAsMuch) {
+  const ExpertRouting even(64, 6, {});
+  for (const double skew : {0.0, 1.0}) {
+    for (const ExpertLoad load : {ExpertLoad::mean, ExpertLoad::busiest}) {
+      const ExpertRouting r(64, 6, zipf(skew, load));
+      for (const int groups : {1, 8, 16}) {
+        const double as_even = 100 * r.as_even(groups, 100);
+        EXPECT_NEAR(as_even * even.groups_hit(groups) / groups, r.tokens_received(groups, 100), 1e-9);
+      }
+    }
+  }
+  EXPECT_EQ(even.as_even(8, 100), 1);
+}
+
 // Numbers of groups are counted when they are asked for: in which order and by whom makes no difference.
 TEST(Routing, LookupsDoNotDependOnTheirOrderOrThread) {
   for (const double skew : {0.0, 0.7}) {
