@@ -143,7 +143,21 @@ std::vector<MeasuredTables> measured_tables(std::span<const std::string> argumen
   return out;
 }
 
-int accuracy(const AccuracyArguments& a) {
+namespace {
+
+struct AccuracyArguments {
+  std::vector<std::string> measurements;  // SYSTEM=FOLDER, or a folder of a folder per system
+  std::string out, plots;                 // out empty: printed
+};
+
+void declare(Arguments& a, AccuracyArguments& o) {
+  a.add("-o,--out", o.out, "File for the report, in Markdown (default: print it)");
+  a.add("--measurements", o.measurements,
+        "Also errors over all rows: a folder with a folder of tables per system, or SYSTEM=FOLDER");
+  a.add("--plots", o.plots, "Folder for pictures, two per system");
+}
+
+int run(const AccuracyArguments& a, const Provenance&) {
   const fs::path catalog = catalogs().systems;
   const std::vector<System> systems = calibrated_systems(catalog);
   if (systems.empty()) throw UserError("no system of the catalogue has a calibration of its own");
@@ -167,5 +181,11 @@ int accuracy(const AccuracyArguments& a) {
   if (!a.plots.empty()) write_plots(a.plots, systems);
   return 0;
 }
+
+}  // namespace
+
+const Command kAccuracy{"accuracy", "How far every shipped calibration is from measurements",
+                        "shardline accuracy --measurements measurements -o reports/accuracy.md",
+                        prepare<AccuracyArguments, declare, run>};
 
 }  // namespace shardline::cli

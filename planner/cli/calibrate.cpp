@@ -24,6 +24,19 @@ namespace shardline::cli {
 
 namespace {
 
+struct CalibrateArguments {
+  std::vector<std::string> measurements;  // files or folders
+  std::string system, out, plots, source;
+  int folds = 4, threads = 0;
+  bool parameters = false;  // also print them
+  bool part = false;        // write the calibration alone
+};
+
+struct EvaluateArguments {
+  std::vector<std::string> measurements;
+  std::string system, csv;
+};
+
 constexpr std::size_t kPlotted = 1500;  // points per variant
 constexpr std::size_t kVariantsPerPlot = 8;
 
@@ -144,9 +157,26 @@ void print_notes(const std::vector<std::string>& notes) {
   for (const std::string& n : notes) fmt::print("  {}\n", n);
 }
 
-}  // namespace
+void declare(Arguments& a, CalibrateArguments& o) {
+  a.add("measurements", o.measurements, "Tables (.csv) of shardline-probe or of others, or folders of them")
+      .required();
+  a.add("--system", o.system, "System that was measured: a name or a file").required();
+  a.add("-o,--out", o.out, "System file to write, with what was fitted");
+  a.add("--plots", o.plots, "Folder for predicted against measured");
+  a.add("--source", o.source, "Where the measurements come from (default: the files' names)");
+  a.add("--folds", o.folds, "Parts of the shapes that are withheld in turn (default: 4)").range(2, 100);
+  a.flag("--parameters", o.parameters, "Also print every parameter with its confidence interval");
+  a.flag("--part", o.part, "Write what was fitted alone, for `calibration: FILE` in a system file");
+  add_threads(a, o.threads);
+}
 
-int calibrate(const CalibrateArguments& a, const Provenance& made_by) {
+void declare(Arguments& a, EvaluateArguments& o) {
+  a.add("measurements", o.measurements, "Tables (.csv), or folders of them").required();
+  a.add("--system", o.system, "Calibrated system: a name or a file").required();
+  a.add("--csv", o.csv, "File for every row, measured and predicted");
+}
+
+int run(const CalibrateArguments& a, const Provenance& made_by) {
   const std::filesystem::path file = system_file(a.system, catalogs().systems);
   const System system = load_system(a.system, catalogs().systems);
   const Tables tables = load_tables(a.measurements);
@@ -203,7 +233,7 @@ int calibrate(const CalibrateArguments& a, const Provenance& made_by) {
   return 0;
 }
 
-int evaluate(const EvaluateArguments& a, const Provenance&) {
+int run(const EvaluateArguments& a, const Provenance&) {
   const System system = load_system(a.system, catalogs().systems);
   if (system.calibration.empty())
     throw UserError("system " + a.system + " has no calibration: make one with shardline calibrate");
@@ -242,5 +272,15 @@ int evaluate(const EvaluateArguments& a, const Provenance&) {
   fmt::print("  wrote {}\n", a.csv);
   return 0;
 }
+
+}  // namespace
+
+const Command kCalibrate{"calibrate", "Fit the cost of kernels and collectives to measurements",
+                         "shardline calibrate measurements/h200 --system h200-hgx -o h200-mine.yaml",
+                         prepare<CalibrateArguments, declare, run>};
+
+const Command kEvaluate{"evaluate", "Predict measured rows with a calibrated system; fits nothing",
+                        "shardline evaluate measurements/h200 --system h200-mine.yaml --csv rows.csv",
+                        prepare<EvaluateArguments, declare, run>};
 
 }  // namespace shardline::cli

@@ -12,6 +12,10 @@ namespace shardline::cli {
 
 namespace {
 
+struct ConversationOptions {
+  std::string scenario, costs, out;
+};
+
 void print(const Study& study, const std::vector<TurnTime>& turns) {
   const Conversation& talk = study.conversation;
   fmt::print("{}: conversation on CP{} x TP{}, {} GPUs, one user\n", study.title, talk.cp, talk.tpa,
@@ -88,9 +92,13 @@ Plot plot(const Study& study, const std::vector<TurnTime>& turns, const Provenan
   return p;
 }
 
-}  // namespace
+void declare(Arguments& a, ConversationOptions& o) {
+  a.add("scenario", o.scenario, "Scenario file with a conversation, or the name of a shipped one").required();
+  add_costs(a, o.costs);
+  a.add("-o,--out", o.out, "Folder for turns.csv and the plot");
+}
 
-int conversation(const ConversationOptions& o, const Provenance& made_by) {
+int run(const ConversationOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, o.costs);
   if (!o.out.empty()) make_output_folder(o.out);
   for (const Study& study : scenario.studies) {
@@ -105,5 +113,11 @@ int conversation(const ConversationOptions& o, const Provenance& made_by) {
   }
   return 0;
 }
+
+}  // namespace
+
+const Command kConversation{"conversation", "TTFT and TTIT of every turn of a conversation",
+                            "shardline conversation conversation_405b_128k -o out/conversation",
+                            prepare<ConversationOptions, declare, run>};
 
 }  // namespace shardline::cli

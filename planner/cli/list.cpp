@@ -44,7 +44,18 @@ Scenario scenario_named(const std::string& name_or_path, const std::string& cost
   return load_scenario(catalogs().scenarios / (name_or_path + ".yaml"), catalogs(), given);
 }
 
-int list(const std::string& what) {
+namespace {
+
+struct ListOptions {
+  std::string what;
+};
+
+void declare(Arguments& a, ListOptions& o) {
+  a.add("what", o.what, "models, systems, strategies or scenarios").required();
+}
+
+int run(const ListOptions& o, const Provenance&) {
+  const std::string& what = o.what;
   const std::vector<std::string> kinds{"models", "systems", "strategies", "scenarios"};
   if (what == "models") {
     Table t({"model", "parameters", "active", "layers", "KV per token, FP4", "attention"});
@@ -80,5 +91,10 @@ int list(const std::string& what) {
   }
   return 0;
 }
+
+}  // namespace
+
+const Command kList{"list", "List models, systems, strategies or scenarios", "shardline list models",
+                    prepare<ListOptions, declare, run>};
 
 }  // namespace shardline::cli

@@ -13,6 +13,14 @@ namespace shardline::cli {
 
 namespace {
 
+struct PartitionOptions {
+  std::string scenario, out;
+  std::optional<std::string> spacing;  // "2Ki tokens"; the scenario's if none
+  std::optional<double> max_loss;      // the scenario's if none
+  std::optional<long long> granularity;
+  int threads = 0;
+};
+
 constexpr int kShownRanks = 8;
 constexpr long long kMostRows = 1024;
 
@@ -144,9 +152,21 @@ long long spacing_of(const std::string& text, const PartitionGrid& grid) {
   return spacing;
 }
 
-}  // namespace
+void declare(Arguments& a, PartitionOptions& o) {
+  a.add("scenario", o.scenario, "Scenario file with a partition, or the name of a shipped one").required();
+  a.add("-o,--out", o.out, "Folder for the lookup table (JSON), all lengths (CSV) and the plot");
+  a.add("--spacing", o.spacing,
+        "Between the rows of the lookup table, for instance \"2Ki tokens\" (default: the scenario's)");
+  a.add("--max-loss", o.max_loss,
+        "Add rows until interpolation loses at most this: 0.013 is 1.3 % (default: the scenario's)")
+      .real_range(0, 1);
+  a.add("--granularity", o.granularity,
+        "Boundaries are multiples of so many tokens (default: the scenario's)")
+      .range(1, 1'000'000);
+  add_threads(a, o.threads);
+}
 
-int partition(const PartitionOptions& o, const Provenance& made_by) {
+int run(const PartitionOptions& o, const Provenance& made_by) {
   Scenario scenario = scenario_named(o.scenario);
   if (!o.out.empty()) make_output_folder(o.out);
   for (Study& study : scenario.studies) {
@@ -175,5 +195,11 @@ int partition(const PartitionOptions& o, const Provenance& made_by) {
   }
   return 0;
 }
+
+}  // namespace
+
+const Command kPartition{"partition", "How many tokens each rank of a KV-Runahead chain takes",
+                         "shardline partition partition_llama7b_a100 -o out/partition",
+                         prepare<PartitionOptions, declare, run>};
 
 }  // namespace shardline::cli

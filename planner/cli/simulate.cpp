@@ -19,6 +19,11 @@ namespace shardline::cli {
 
 namespace {
 
+struct SimulateOptions {
+  std::string scenario, costs, plan, model, out;
+  std::optional<long long> noise_seed;  // the first, in place of the scenario's
+};
+
 const Study& study_of(const Scenario& s, const std::string& model) {
   if (model.empty()) return s.studies.front();
   std::vector<std::string> names;
@@ -347,9 +352,18 @@ void write_timeline(const Study& study, const Plan& plan, Evaluator& e, const st
   write_files(names, events, gantt, out);
 }
 
-}  // namespace
+void declare(Arguments& a, SimulateOptions& o) {
+  a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario").required();
+  a.add("--plan", o.plan, "Plan text, as sweep prints it").required();
+  a.add("--model", o.model, "Which model of the scenario (default: the first)");
+  add_costs(a, o.costs);
+  a.add("--noise-seed", o.noise_seed,
+        "First seed of the scenario's background traffic, and the one that the trace shows")
+      .range(0, 1'000'000'000'000'000);
+  a.add("-o,--out", o.out, "Folder for the Perfetto trace and the timeline picture");
+}
 
-int simulate(const SimulateOptions& o, const Provenance&) {
+int run(const SimulateOptions& o, const Provenance&) {
   const Scenario scenario = scenario_named(o.scenario, o.costs);
   Study study = study_of(scenario, o.model);
   require_question(study, o.scenario, Question::sweep);
@@ -385,5 +399,12 @@ int simulate(const SimulateOptions& o, const Provenance&) {
   }
   return 0;
 }
+
+}  // namespace
+
+const Command kSimulate{"simulate", "Simulate one plan: breakdown, memory, timeline",
+                        "shardline simulate helix_gb200_1m --model llama-3.1-405b --plan "
+                        "helix:kvp=8,tpa=8,tpf=64,batch=4 -o out/plan",
+                        prepare<SimulateOptions, declare, run>};
 
 }  // namespace shardline::cli

@@ -270,9 +270,20 @@ bool on_default_axes(const SearchResult& r) {
   return r.x == Metric::tokens_per_s_user && r.y == Metric::tokens_per_s_gpu;
 }
 
-}  // namespace
+void declare(Arguments& a, SweepOptions& o) {
+  a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario").required();
+  a.add("-o,--out", o.out, "Folder for frontier.csv, plots and page (none: print only)");
+  a.add("--ttl", o.ttl, "Your token-to-token latency target, for instance \"20 ms\"");
+  a.add("--ttft", o.ttft, "Your time-to-first-token target (prefill), for instance \"80 s\"");
+  a.add("--tokens-per-user", o.tokens_per_user, "Your target in tokens/s/user").positive();
+  a.add("--users", o.users, "Users to serve at once, at least").positive();
+  a.flag("--all", o.all, "Also write all.csv with every simulated configuration");
+  a.flag("--exhaustive", o.exhaustive, "Simulate every feasible configuration, without pruning");
+  add_threads(a, o.threads);
+  add_costs(a, o.costs);
+}
 
-int sweep(const SweepOptions& o, const Provenance& made_by) {
+int run(const SweepOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, o.costs);
   const Target target = read_target(o);
   if (!o.out.empty()) make_output_folder(o.out);
@@ -319,5 +330,11 @@ int sweep(const SweepOptions& o, const Provenance& made_by) {
   }
   return any && met ? 0 : 3;
 }
+
+}  // namespace
+
+const Command kSweep{"sweep", "Simulate every valid plan and batch; show the Pareto frontier",
+                     "shardline sweep helix_gb200_1m --ttl \"10 ms\" -o out/helix",
+                     prepare<SweepOptions, declare, run>};
 
 }  // namespace shardline::cli

@@ -15,6 +15,19 @@
 
 namespace shardline::cli {
 
+struct SweepOptions {
+  std::string scenario;
+  std::string costs;                // calibrated or parameters; empty: as the scenario says
+  std::string out;                  // empty: no files
+  std::optional<std::string> ttl;   // "20 ms"
+  std::optional<std::string> ttft;  // "80 s", prefill
+  std::optional<double> tokens_per_user;
+  std::optional<double> users;
+  bool all = false;  // write all.csv (no pruning)
+  bool exhaustive = false;
+  int threads = 0;
+};
+
 /// "1 392 155"
 std::string count(std::uint64_t n);
 /// A positive time given as `flag text`. Throws UserError.

@@ -15,6 +15,11 @@ namespace shardline::cli {
 
 namespace {
 
+struct ThresholdsOptions {
+  std::string scenario, costs, out;
+  int threads = 0;
+};
+
 constexpr int kRated = 16;  // requests whose time is broken down: that takes longer than timing them
 
 struct Rule {
@@ -253,9 +258,14 @@ void write(const Study& study, const Derived& d, const ThresholdsOptions& o, con
   fmt::print("{}\n", files.summary());
 }
 
-}  // namespace
+void declare(Arguments& a, ThresholdsOptions& o) {
+  a.add("scenario", o.scenario, "Scenario file with thresholds, or the name of a shipped one").required();
+  add_costs(a, o.costs);
+  a.add("-o,--out", o.out, "Folder for the table (C++17 header, JSON, CSV) and plots");
+  add_threads(a, o.threads);
+}
 
-int thresholds(const ThresholdsOptions& o, const Provenance& made_by) {
+int run(const ThresholdsOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, o.costs);
   if (!o.out.empty()) make_output_folder(o.out);
   for (const Study& study : scenario.studies) {
@@ -270,5 +280,11 @@ int thresholds(const ThresholdsOptions& o, const Provenance& made_by) {
   }
   return 0;
 }
+
+}  // namespace
+
+const Command kThresholds{"thresholds", "When ring attention should pass KV and when Q: rules, table, regret",
+                          "shardline thresholds thresholds_gtt -o out/thresholds",
+                          prepare<ThresholdsOptions, declare, run>};
 
 }  // namespace shardline::cli

@@ -8,6 +8,14 @@ namespace shardline::cli {
 
 namespace {
 
+struct ValidateOptions {
+  std::string paper = "all";
+  bool sensitivity = true;  // helix
+  std::string truth;        // context_parallel: a file of published figures (empty: the shipped one)
+  std::string out;          // all: a folder (empty: out/validation); context_parallel: a folder, or none
+  int threads = 0;
+};
+
 PaperOptions paper_options(const ValidateOptions& o) {
   PaperOptions p;
   p.catalogs = catalogs();
@@ -17,9 +25,19 @@ PaperOptions paper_options(const ValidateOptions& o) {
   return p;
 }
 
-}  // namespace
+void declare(Arguments& a, ValidateOptions& o) {
+  a.add("paper", o.paper, "helix, context_parallel, apb or all (default): one report on every paper");
+  a.flag_off("--no-sensitivity", o.sensitivity,
+             "Leave out the sensitivity of each ratio to the parameters (helix, all)");
+  a.add("--truth", o.truth,
+        "File of published or measured times (context_parallel, apb; default: the paper's)");
+  a.add("-o,--out", o.out,
+        "Folder for validation.md and plots (all; default: out/validation), or CSV and plot "
+        "(context_parallel)");
+  add_threads(a, o.threads);
+}
 
-int validate(const ValidateOptions& o, const Provenance& made_by) {
+int run(const ValidateOptions& o, const Provenance& made_by) {
   if (o.paper == "all") {
     if (!o.truth.empty()) throw UserError("--truth is for validate context_parallel, kv_runahead and apb");
     PaperOptions options = paper_options(o);
@@ -50,5 +68,10 @@ int validate(const ValidateOptions& o, const Provenance& made_by) {
   names.emplace_back("all");
   throw UserError({Diagnostic{{}, "unknown paper " + o.paper, expected_one_of(o.paper, names)}});
 }
+
+}  // namespace
+
+const Command kValidate{"validate", "Compare with published figures, side by side",
+                        "shardline validate all -o out/validation", prepare<ValidateOptions, declare, run>};
 
 }  // namespace shardline::cli

@@ -19,6 +19,10 @@ std::string values_csv(std::span<const PaperReport> reports);
 /// and those left out have marks of their own; values that follow from others are not shown.
 Plot scatter_plot(const PaperReport& report, const std::string& footnote);
 
+/// `truth`: a file of published figures in place of the shipped ones, or empty. With a folder `out`, writes
+/// context_parallel.csv and a plot.
+int validate_context(const std::string& truth, const std::string& out, const Provenance& made_by);
+
 /// `truth`: a file of measurements in place of the shipped ones, or empty. With a folder `out`, writes
 /// kv_runahead.csv and a plot.
 int validate_chain(const std::string& truth, const std::string& out, const Provenance& made_by);

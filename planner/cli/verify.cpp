@@ -12,6 +12,11 @@ namespace shardline::cli {
 
 namespace {
 
+struct VerifyOptions {
+  std::string strategy = "all";
+  bool mutations = false;  // also break schedules and see that each is found
+};
+
 constexpr double kDoubleLimit = 1e-12, kFloatLimit = 1e-5;
 
 // Largest and smallest distance of the definition to exact attention over the cases of a strategy.
@@ -60,9 +65,12 @@ bool print_mutations(const std::vector<const Strategy*>& chosen) {
   return all;
 }
 
-}  // namespace
+void declare(Arguments& a, VerifyOptions& o) {
+  a.add("strategy", o.strategy, "A strategy, or all (default)");
+  a.flag("--mutations", o.mutations, "Also break their schedules, and see that each fault is found");
+}
 
-int verify(const VerifyOptions& o) {
+int run(const VerifyOptions& o, const Provenance&) {
   std::vector<const Strategy*> chosen;
   if (o.strategy == "all") {
     chosen.assign(strategies().begin(), strategies().end());
@@ -121,5 +129,10 @@ int verify(const VerifyOptions& o) {
   if (!found) fmt::print("  a broken schedule was taken for a right one\n");
   return faults.empty() && found ? 0 : 1;
 }
+
+}  // namespace
+
+const Command kVerify{"verify", "Run strategies on real tensors and compare with plain attention",
+                      "shardline verify ring_pass_kv --mutations", prepare<VerifyOptions, declare, run>};
 
 }  // namespace shardline::cli

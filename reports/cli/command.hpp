@@ -1,0 +1,93 @@
+// A program whose commands are the rows of a table. A row says all of a command: its name, its help, what it
+// declares and what it runs; the program only walks the table.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace shardline::cli {
+
+/// What made a result: command line, version.
+struct Provenance {
+  std::string command, version;
+};
+
+/// What may be said of an option or a positional argument when it is declared.
+class Argument {
+ public:
+  explicit Argument(CLI::Option& option) : option_(&option) {}
+  Argument& required();
+  /// Whole numbers from `least` to `most`.
+  Argument& range(long long least, long long most);
+  /// Numbers from `least` to `most`.
+  Argument& real_range(double least, double most);
+  /// Any number above 0.
+  Argument& positive();
+  Argument& one_of(const std::vector<std::string>& names);
+
+ private:
+  CLI::Option* option_;
+};
+
+/// The arguments of one command, over CLI11, whose header is heavy: only command.cpp reads it.
+class Arguments {
+ public:
+  explicit Arguments(CLI::App& app) : app_(&app) {}
+
+  /// `names`: "-o,--out", or "scenario" for a positional argument. `value` is its default, and what is parsed
+  /// is written there; it must outlive the parsing. T: std::string, int, double, std::size_t or
+  /// std::uint64_t; std::optional of std::string, double or long long; std::vector<std::string>.
+  template <class T>
+  Argument add(const char* names, T& value, const char* help);
+  /// Turns `value` on, or off.
+  void flag(const char* names, bool& value, const char* help);
+  void flag_off(const char* names, bool& value, const char* help);
+
+ private:
+  CLI::App* app_;
+};
+
+/// Runs a command with what was parsed; returns the exit code.
+using Run = std::function<int(const Provenance& made_by)>;
+
+/// One row of the table.
+struct Command {
+  const char* name;
+  const char* summary;
+  const char* example;  // one command line, after "Example:" in the help
+  Run (*prepare)(Arguments& arguments);
+};
+
+/// What stands in a row as `prepare`: `declare` names the arguments of a command and `run` takes their
+/// values, a struct V whose defaults are those of the command.
+template <class V, void (*declare)(Arguments&, V&), int (*run)(const V&, const Provenance&)>
+Run prepare(Arguments& arguments) {
+  const auto values = std::make_shared<V>();
+  declare(arguments, *values);
+  return [values](const Provenance& made_by) { return run(*values, made_by); };
+}
+
+struct Program {
+  const char* name;
+  const char* version;
+  const char* summary;
+  const char* footer;
+  std::span<const Command* const> commands;  // in the order of the help
+  /// What is said of a fault that is not the user's.
+  std::string (*fault_text)(const char* what);
+};
+
+/// Parses a command line, runs the command that it names and turns faults into exit codes: 1 for a bug, 2 for
+/// bad input or lost output, else what the command returns.
+int run_program(const Program& program, int argc, char** argv);
+
+}  // namespace shardline::cli
