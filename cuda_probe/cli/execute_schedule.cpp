@@ -11,7 +11,7 @@
 #include "cuda_probe/execute/cuda/compare.hpp"
 #include "cuda_probe/execute/cuda/supported.hpp"
 #include "hardware/cost/kernel_cost.hpp"
-#include "planner/cli/commands.hpp"
+#include "planner/scenario/shipped.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "reports/table.hpp"
 
@@ -32,7 +32,7 @@ double available_memory() {
 }
 
 Study study_of(const ExecuteOptions& o) {
-  const Scenario scenario = cli::scenario_named(o.scenario);
+  const Scenario scenario = scenario_named(o.scenario);
   std::vector<std::string> names;
   for (const Study& s : scenario.studies) {
     if (o.model.empty() || s.study.model.name == o.model) return s;
@@ -45,7 +45,7 @@ Study study_of(const ExecuteOptions& o) {
 Case case_of(const ExecuteOptions& o) {
   Case c = study_of(o).study;
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
-  if (!o.system.empty()) c.system = load_system(o.system, cli::catalogs().systems);
+  if (!o.system.empty()) c.system = load_system(o.system, shipped_catalogs().systems);
   if (!o.tokens) return c;
   if (*o.tokens < 1) throw UserError("--tokens must be at least 1");
   c.context = *o.tokens;

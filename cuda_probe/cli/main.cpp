@@ -7,7 +7,7 @@
 #include "cuda_probe/cli/commands.hpp"
 #include "cuda_probe/cli/devices.hpp"
 #include "cuda_probe/cli/execute.hpp"
-#include "planner/cli/commands.hpp"
+#include "planner/scenario/shipped.hpp"
 #include "reports/cli/command.hpp"
 
 namespace shardline::probe_cli {
@@ -25,7 +25,7 @@ void declare(Arguments& a, ListOptions& o) {
 }
 
 int list(const ListOptions& o, const Provenance&) {
-  fmt::print("{}", list_text(o, cli::catalogs()));
+  fmt::print("{}", list_text(o, shipped_catalogs()));
   return 0;
 }
 
@@ -44,7 +44,7 @@ void declare(Arguments& a, RunArguments& o) {
 int measure(const RunArguments& given, const Provenance& made_by) {
   RunArguments o = given;
   o.command = made_by.command;
-  return run(o, cli::catalogs());
+  return run(o, shipped_catalogs());
 }
 
 struct ExecuteArguments {

@@ -158,7 +158,7 @@ void declare(Arguments& a, AccuracyArguments& o) {
 }
 
 int run(const AccuracyArguments& a, const Provenance&) {
-  const fs::path catalog = catalogs().systems;
+  const fs::path catalog = shipped_catalogs().systems;
   const std::vector<System> systems = calibrated_systems(catalog);
   if (systems.empty()) throw UserError("no system of the catalogue has a calibration of its own");
   std::vector<std::string> notes;

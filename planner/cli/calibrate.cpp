@@ -177,8 +177,8 @@ void declare(Arguments& a, EvaluateArguments& o) {
 }
 
 int run(const CalibrateArguments& a, const Provenance& made_by) {
-  const std::filesystem::path file = system_file(a.system, catalogs().systems);
-  const System system = load_system(a.system, catalogs().systems);
+  const std::filesystem::path file = system_file(a.system, shipped_catalogs().systems);
+  const System system = load_system(a.system, shipped_catalogs().systems);
   const Tables tables = load_tables(a.measurements);
   CalibrateOptions options;
   options.folds = a.folds;
@@ -234,7 +234,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
 }
 
 int run(const EvaluateArguments& a, const Provenance&) {
-  const System system = load_system(a.system, catalogs().systems);
+  const System system = load_system(a.system, shipped_catalogs().systems);
   if (system.calibration.empty())
     throw UserError("system " + a.system + " has no calibration: make one with shardline calibrate");
   const Tables tables = load_tables(a.measurements);

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "planner/scenario/scenario.hpp"
+#include "planner/scenario/shipped.hpp"
 #include "reports/cli/command.hpp"
 
 namespace shardline::cli {
@@ -15,12 +15,5 @@ extern const Command kSweep, kSimulate, kList, kValidate, kThresholds, kPartitio
 void add_costs(Arguments& arguments, std::string& costs);
 /// --threads: 0 for all cores.
 void add_threads(Arguments& arguments, int& threads);
-
-/// Where the catalogues are: $SHARDLINE_DATA, else the installed or source tree.
-Catalogs catalogs();
-
-/// A scenario by path, or by the name of a shipped one, with the costs of an option `--costs`. Throws
-/// UserError.
-Scenario scenario_named(const std::string& name_or_path, const std::string& costs = "");
 
 }  // namespace shardline::cli

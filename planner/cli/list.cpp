@@ -1,8 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstdlib>
-
 #include "models/model/catalog.hpp"
 #include "planner/cli/commands.hpp"
 #include "reports/table.hpp"
@@ -11,40 +8,7 @@ namespace shardline::cli {
 
 namespace {
 
-std::vector<std::string> scenario_names() {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(catalogs().scenarios, error)) {
-    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 std::string billions(double n) { return fmt::format("{:.2f} B", n / 1e9); }
-
-}  // namespace
-
-Catalogs catalogs() {
-  const char* data = std::getenv("SHARDLINE_DATA");
-  const std::filesystem::path root = data != nullptr ? data : SHARDLINE_SOURCE_DIR;
-  return {root / "models/catalog", root / "hardware/catalog", root / "scenarios"};
-}
-
-Scenario scenario_named(const std::string& name_or_path, const std::string& costs) {
-  std::optional<Costs> given;
-  if (!costs.empty()) given = costs == "parameters" ? Costs::parameters : Costs::calibrated;
-  const std::filesystem::path path(name_or_path);
-  if (path.has_extension() || path.has_parent_path()) return load_scenario(path, catalogs(), given);
-  const auto names = scenario_names();
-  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
-    throw UserError(
-        {Diagnostic{{}, "unknown scenario " + name_or_path, expected_one_of(name_or_path, names)}});
-  }
-  return load_scenario(catalogs().scenarios / (name_or_path + ".yaml"), catalogs(), given);
-}
-
-namespace {
 
 struct ListOptions {
   std::string what;
@@ -59,8 +23,8 @@ int run(const ListOptions& o, const Provenance&) {
   const std::vector<std::string> kinds{"models", "systems", "strategies", "scenarios"};
   if (what == "models") {
     Table t({"model", "parameters", "active", "layers", "KV per token, FP4", "attention"});
-    for (const std::string& name : catalog_names(catalogs().models)) {
-      const Model m = load_model(name, catalogs().models);
+    for (const std::string& name : catalog_names(shipped_catalogs().models)) {
+      const Model m = load_model(name, shipped_catalogs().models);
       t.add({name, billions(parameter_count(m)), billions(active_parameters(m)), std::to_string(m.layers),
              to_string(kv_bytes_per_token(m, bytes_per_element(Dtype::fp4))),
              m.attention.kind == AttentionKind::mla ? "MLA" : "GQA"});
@@ -68,8 +32,8 @@ int run(const ListOptions& o, const Provenance&) {
     fmt::print("{}", t.text());
   } else if (what == "systems") {
     Table t({"system", "GPUs", "HBM per GPU", "HBM bandwidth", "calibration", "summary"});
-    for (const std::string& name : system_names(catalogs().systems)) {
-      const System s = load_system(name, catalogs().systems);
+    for (const std::string& name : system_names(shipped_catalogs().systems)) {
+      const System s = load_system(name, shipped_catalogs().systems);
       t.add({name, std::to_string(s.gpus()), to_string(s.device.memory), to_string(s.device.memory_bandwidth),
              s.calibration.empty()        ? "none"
              : s.calibration.like.empty() ? "own"

@@ -18,7 +18,7 @@ struct ValidateOptions {
 
 PaperOptions paper_options(const ValidateOptions& o) {
   PaperOptions p;
-  p.catalogs = catalogs();
+  p.catalogs = shipped_catalogs();
   p.sensitivity = o.sensitivity;
   p.threads = o.threads;
   p.go_on = [] { return !interrupted(); };
@@ -52,8 +52,8 @@ int run(const ValidateOptions& o, const Provenance& made_by) {
     return validate_chain(o.truth, o.out, made_by);
   if (o.paper == "apb") {
     if (!o.sensitivity || !o.out.empty()) throw UserError("validate apb takes --truth only");
-    const ApbTruth truth = load_apb_truth(o.truth, catalogs());
-    fmt::print("{}", terminal_text(apb_paper(truth, catalogs(), [] { return !interrupted(); })));
+    const ApbTruth truth = load_apb_truth(o.truth, shipped_catalogs());
+    fmt::print("{}", terminal_text(apb_paper(truth, shipped_catalogs(), [] { return !interrupted(); })));
     return 0;
   }
   std::vector<std::string> names;

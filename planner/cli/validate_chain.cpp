@@ -8,9 +8,9 @@
 namespace shardline::cli {
 
 int validate_chain(const std::string& truth_file, const std::string& out, const Provenance& made_by) {
-  const ChainTruth truth = chain_truth_of(truth_file, catalogs());
+  const ChainTruth truth = chain_truth_of(truth_file, shipped_catalogs());
   if (!out.empty()) make_output_folder(out);
-  const PaperReport paper = chain_paper(truth, catalogs(), [] { return !interrupted(); });
+  const PaperReport paper = chain_paper(truth, shipped_catalogs(), [] { return !interrupted(); });
   fmt::print("{}", terminal_text(paper));
   if (out.empty()) return 0;
   OutputFolder files(out);

@@ -1,0 +1,38 @@
+#include "planner/scenario/shipped.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace shardline {
+
+Catalogs shipped_catalogs() {
+  const char* data = std::getenv("SHARDLINE_DATA");
+  const std::filesystem::path root = data != nullptr ? data : SHARDLINE_SOURCE_DIR;
+  return {root / "models/catalog", root / "hardware/catalog", root / "scenarios"};
+}
+
+std::vector<std::string> scenario_names() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(shipped_catalogs().scenarios, error)) {
+    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Scenario scenario_named(const std::string& name_or_path, const std::string& costs) {
+  const Catalogs catalogs = shipped_catalogs();
+  std::optional<Costs> given;
+  if (!costs.empty()) given = costs == "parameters" ? Costs::parameters : Costs::calibrated;
+  const std::filesystem::path path(name_or_path);
+  if (path.has_extension() || path.has_parent_path()) return load_scenario(path, catalogs, given);
+  const auto names = scenario_names();
+  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
+    throw UserError(
+        {Diagnostic{{}, "unknown scenario " + name_or_path, expected_one_of(name_or_path, names)}});
+  }
+  return load_scenario(catalogs.scenarios / (name_or_path + ".yaml"), catalogs, given);
+}
+
+}  // namespace shardline

@@ -1,0 +1,18 @@
+// The models, systems and scenarios that come with the program.
+#pragma once
+
+#include "planner/scenario/scenario.hpp"
+
+namespace shardline {
+
+/// Where the catalogues are: $SHARDLINE_DATA, else the installed or source tree.
+Catalogs shipped_catalogs();
+
+/// Names of the shipped scenarios, sorted.
+std::vector<std::string> scenario_names();
+
+/// A scenario by path, or by the name of a shipped one. `costs`: "calibrated" or "parameters" goes before
+/// what the file says; empty: as it says. Throws UserError.
+Scenario scenario_named(const std::string& name_or_path, const std::string& costs = "");
+
+}  // namespace shardline
