@@ -2,7 +2,8 @@
 # Includes point left only: sim < models < hardware < {planner, calibrate} < reports < planner/cli; reports sees sim
 # only; calibrate/validate sees planner and calibrate, and planner/cli alone sees it; cuda_probe sees sim/base, models and
 # calibrate, its execute/verify also the planner; planner/cli sees its execute/ but for the GPU, and nobody the rest;
-# cuda_probe/cli stands above them all, and nobody includes it; sim/base includes itself only.
+# cuda_probe/cli stands above all libraries. Nobody includes a command line, neither of the two the other; what they
+# share is in libraries (reports/cli, planner/scenario). sim/base includes itself only.
 # Usage: include_order.sh ROOT. Checks first, on a made-up tree, that each kind of forbidden arrow is found.
 set -euo pipefail
 
@@ -20,7 +21,7 @@ allowed() {  # folder -> regex of folders it may include
     cuda_probe/execute/core) echo '^(sim/base|models|cuda_probe/execute/core)$' ;;
     cuda_probe/execute/cpu) echo '^(sim/base|models|cuda_probe/execute/(core|cpu))$' ;;
     cuda_probe/execute/verify) echo '^(sim/base|models|hardware|planner|cuda_probe/execute/(core|cpu|verify))$' ;;
-    cuda_probe/cli) echo '^(sim(/base)?|models|hardware|planner(/cli)?|calibrate|reports|cuda_probe(/execute/(core|cpu|verify)|/cli)?)$' ;;
+    cuda_probe/cli) echo '^(sim(/base)?|models|hardware|planner|calibrate|reports|cuda_probe(/execute/(core|cpu|verify)|/cli)?)$' ;;
     cuda_probe) echo '^(sim/base|models|calibrate|cuda_probe(/execute/(core|cpu))?)$' ;;
   esac
 }
@@ -59,7 +60,9 @@ trap 'rm -rf "$work"' EXIT
 for arrow in sim/a.cpp:models/m.hpp sim/base/a.cpp:sim/b.hpp models/a.cpp:hardware/h.hpp hardware/a.hpp:planner/p.hpp \
              planner/a.cpp:reports/r.hpp planner/a.cpp:calibrate/c.hpp calibrate/a.cpp:planner/p.hpp \
              reports/a.cpp:planner/p.hpp planner/a.cpp:cuda_probe/execute/cpu/e.hpp planner/a.cpp:calibrate/validate/v.hpp calibrate/a.cpp:calibrate/validate/v.hpp planner/cli/a.cpp:cuda_probe/k.hpp cuda_probe/a.cu:hardware/h.hpp \
-             cuda_probe/a.cpp:cuda_probe/cli/c.hpp planner/cli/a.cpp:cuda_probe/cli/c.hpp cuda_probe/execute/cuda/a.cpp:planner/p.hpp; do
+             cuda_probe/a.cpp:cuda_probe/cli/c.hpp planner/cli/a.cpp:cuda_probe/cli/c.hpp cuda_probe/execute/cuda/a.cpp:planner/p.hpp \
+             cuda_probe/cli/a.cpp:planner/cli/c.hpp cuda_probe/execute/verify/a.cpp:planner/cli/c.hpp planner/a.cpp:planner/cli/c.hpp \
+             planner/cli/a.cpp:cuda_probe/execute/cuda/c.hpp reports/cli/a.cpp:planner/p.hpp calibrate/validate/a.cpp:planner/cli/c.hpp; do
   rm -rf "${work:?}"/*
   mkdir -p "$work/sim" "$work/models" "$work/hardware" "$work/planner" "$work/calibrate" "$work/reports" "$work/cuda_probe"
   mkdir -p "$work/$(dirname "${arrow%%:*}")"
