@@ -182,4 +182,24 @@ std::vector<std::filesystem::path> csv_files(const std::filesystem::path& folder
   return out;
 }
 
+Tables load_tables(const std::vector<std::string>& paths) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& p : paths) {
+    if (!std::filesystem::is_directory(p)) {
+      files.emplace_back(p);
+      continue;
+    }
+    const std::vector<std::filesystem::path> found = csv_files(p);
+    if (found.empty()) throw UserError("no .csv files in " + p);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  Tables out;
+  out.hash = hash_of_files(files);
+  for (const auto& file : files) {
+    out.tables.push_back(load_measurements(file));
+    out.names.push_back(file.filename().string());
+  }
+  return out;
+}
+
 }  // namespace shardline

@@ -56,4 +56,13 @@ std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folde
 /// The .csv files among them.
 std::vector<std::filesystem::path> csv_files(const std::filesystem::path& folder);
 
+/// Tables with the names of their files, and the hash of them all.
+struct Tables {
+  std::vector<MeasurementTable> tables;
+  std::vector<std::string> names;
+  std::string hash;
+};
+/// Files, and all .csv of folders, in the order of their names. Throws UserError.
+Tables load_tables(const std::vector<std::string>& paths);
+
 }  // namespace shardline

@@ -3,12 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 
-#include "calibrate/calibrate.hpp"
 #include "planner/cli/commands.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
@@ -19,16 +15,6 @@ namespace shardline::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-MeasuredTables load_measured(const System& system, const fs::path& folder) {
-  const std::vector<fs::path> files = csv_files(folder);
-  if (files.empty()) throw UserError("no .csv files in " + folder.string());
-  MeasuredTables out;
-  out.system = system;
-  out.hash = hash_of_files(files);
-  for (const fs::path& file : files) out.tables.push_back(load_measurements(file));
-  return out;
-}
 
 // One point per variant: a family's cloud says how far its typical and its rare errors are.
 void write_plots(const fs::path& folder, std::span<const System> systems) {
@@ -61,89 +47,6 @@ void write_plots(const fs::path& folder, std::span<const System> systems) {
   }
   fmt::print(stderr, "  plots in {}\n", folder.string());
 }
-
-}  // namespace
-
-std::vector<System> calibrated_systems(const fs::path& catalog_dir) {
-  std::vector<System> out;
-  for (const std::string& name : system_names(catalog_dir)) {
-    std::error_code error;
-    if (!fs::exists(catalog_dir.parent_path() / "calibrations" / (name + ".yaml"), error)) continue;
-    System s = load_system(name, catalog_dir);
-    if (!s.calibration.empty()) out.push_back(std::move(s));
-  }
-  return out;
-}
-
-std::vector<BorrowedCalibration> borrowed_calibrations(const fs::path& catalog_dir,
-                                                       std::span<const System> own) {
-  std::vector<BorrowedCalibration> out;
-  for (const std::string& name : system_names(catalog_dir)) {
-    const System s = load_system(name, catalog_dir);
-    if (s.calibration.empty()) continue;
-    for (const System& o : own) {
-      if (o.name != s.name && o.calibration.hash == s.calibration.hash) out.push_back({s.name, o.name});
-    }
-  }
-  return out;
-}
-
-std::vector<MeasuredTables> measured_tables(std::span<const std::string> arguments,
-                                            const fs::path& catalog_dir, std::span<const System> own,
-                                            std::vector<std::string>& notes) {
-  std::vector<MeasuredTables> out;
-  const auto add = [&](MeasuredTables&& m) {
-    const auto same = [&](const MeasuredTables& o) {
-      return o.system.name == m.system.name && o.fitted() == m.fitted();
-    };
-    if (std::any_of(out.begin(), out.end(), same))
-      throw UserError("measurements of " + m.system.name + " are given twice");
-    out.push_back(std::move(m));
-  };
-  for (const std::string& argument : arguments) {
-    const std::size_t equals = argument.find('=');
-    std::error_code error;
-    if (equals != std::string::npos && !fs::is_directory(argument, error)) {
-      const System system = load_system(argument.substr(0, equals), catalog_dir);
-      if (system.calibration.empty())
-        throw UserError("system " + system.name + " has no calibration: make one with shardline calibrate");
-      MeasuredTables m = load_measured(system, argument.substr(equals + 1));
-      m.borrowed = std::any_of(own.begin(), own.end(), [&](const System& s) {
-        return s.calibration.hash == system.calibration.hash && s.name != system.name;
-      });
-      add(std::move(m));
-      continue;
-    }
-    std::size_t matched = 0;
-    for (const fs::path& sub : entries_of(argument)) {
-      if (!fs::is_directory(sub, error)) continue;
-      const std::vector<fs::path> files = csv_files(sub);
-      if (files.empty()) continue;
-      const std::string hash = hash_of_files(files);
-      const auto found =
-          std::find_if(own.begin(), own.end(), [&](const System& s) { return s.calibration.hash == hash; });
-      if (found == own.end()) {
-        notes.push_back(
-            fmt::format("{}: left out, no shipped calibration was fitted to these tables (hash {})",
-                        sub.filename().string(), hash));
-        continue;
-      }
-      add(load_measured(*found, sub));
-      ++matched;
-    }
-    if (matched == 0)
-      throw UserError(
-          {Diagnostic{{},
-                      "no folder in " + argument + " holds tables that a shipped calibration was fitted to",
-                      {"name other tables by their system: --measurements SYSTEM=FOLDER"}}});
-  }
-  std::stable_sort(out.begin(), out.end(), [](const MeasuredTables& a, const MeasuredTables& b) {
-    return a.system.name < b.system.name;
-  });
-  return out;
-}
-
-namespace {
 
 struct AccuracyArguments {
   std::vector<std::string> measurements;  // SYSTEM=FOLDER, or a folder of a folder per system

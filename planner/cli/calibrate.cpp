@@ -40,33 +40,6 @@ struct EvaluateArguments {
 constexpr std::size_t kPlotted = 1500;  // points per variant
 constexpr std::size_t kVariantsPerPlot = 8;
 
-struct Tables {
-  std::vector<MeasurementTable> tables;
-  std::vector<std::string> names;
-  std::string hash;
-};
-
-// Files, and all .csv of folders, in the order of their names.
-Tables load_tables(const std::vector<std::string>& paths) {
-  std::vector<std::filesystem::path> files;
-  for (const std::string& p : paths) {
-    if (!std::filesystem::is_directory(p)) {
-      files.emplace_back(p);
-      continue;
-    }
-    const std::vector<std::filesystem::path> found = csv_files(p);
-    if (found.empty()) throw UserError("no .csv files in " + p);
-    files.insert(files.end(), found.begin(), found.end());
-  }
-  Tables out;
-  out.hash = hash_of_files(files);
-  for (const auto& file : files) {
-    out.tables.push_back(load_measurements(file));
-    out.names.push_back(file.filename().string());
-  }
-  return out;
-}
-
 std::string error_cell(const FitError& e) {
   return e.rows == 0 ? "-" : fmt::format("{:.1f} / {:.1f}", 100 * e.median, 100 * e.p90);
 }
