@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
 
@@ -36,16 +35,6 @@ void print_noise(const NoiseSpec& noise, const NoiseEffect& e) {
   t.add({"least", to_string(e.least), percent(e.loss_of(e.least))});
   t.add({"most", to_string(e.most), percent(e.loss_of(e.most))});
   fmt::print("{}  {}\n\n", t.text(), noise_text(noise));
-}
-
-std::vector<NoisyPlan> noisy_plans(const Study& study, const std::vector<Plan>& plans, int threads) {
-  Evaluator e(study.study, study.search.all_reduce);
-  std::vector<NoisyPlan> out;
-  for (const Plan& p : plans) {
-    if (interrupted()) break;
-    out.push_back({p, noise_effect(e, p, *study.noise, threads)});
-  }
-  return out;
 }
 
 void print_noisy_plans(const NoiseSpec& noise, const std::vector<NoisyPlan>& plans) {

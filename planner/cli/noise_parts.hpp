@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "planner/scenario/scenario.hpp"
-#include "planner/search/noise.hpp"
+#include "planner/studies/rated_points.hpp"
 #include "reports/plot.hpp"
 #include "reports/trace.hpp"
 
@@ -18,12 +18,6 @@ std::string noise_text(const NoiseSpec& noise);
 void print_noise(const NoiseSpec& noise, const NoiseEffect& effect);
 
 /// One row per plan.
-struct NoisyPlan {
-  Plan plan;
-  NoiseEffect effect;
-};
-/// Fewer than `plans` if interrupted.
-std::vector<NoisyPlan> noisy_plans(const Study& study, const std::vector<Plan>& plans, int threads);
 void print_noisy_plans(const NoiseSpec& noise, const std::vector<NoisyPlan>& plans);
 std::string noise_csv(const NoiseSpec& noise, const std::vector<NoisyPlan>& plans);
 

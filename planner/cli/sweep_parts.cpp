@@ -77,29 +77,6 @@ void print_counts(const SearchResult& r) {
   fmt::print("\n");
 }
 
-const Shares& RatedPoints::of(const Plan& plan) const {
-  const auto at = std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.plan == plan; });
-  SL_CHECK(at != points.end(), "every plan that is shown was rated");
-  return shares[static_cast<std::size_t>(at - points.begin())];
-}
-
-RatedPoints rate(const Study& study, std::vector<Point> points, int threads) {
-  std::vector<Plan> plans;
-  for (const Point& p : points) plans.push_back(p.plan);
-  return {std::move(points), shares_of(study.study, study.search.all_reduce, plans, threads)};
-}
-
-RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int threads) {
-  std::vector<Point> all;
-  for (const auto& [id, frontier] : r.frontiers) {
-    const auto points = frontier.points();
-    all.insert(all.end(), points.begin(), points.end());
-  }
-  const auto even = r.even.points();
-  all.insert(all.end(), even.begin(), even.end());
-  return rate(study, std::move(all), threads);
-}
-
 void PlanTable::add(std::vector<std::string> cells, const Plan& plan) {
   rows_.push_back({std::move(cells), plan});
 }

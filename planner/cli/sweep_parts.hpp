@@ -8,6 +8,7 @@
 #include "planner/search/provenance.hpp"
 #include "planner/search/search.hpp"
 #include "planner/search/unread.hpp"
+#include "planner/studies/rated_points.hpp"
 #include "reports/output_folder.hpp"
 #include "reports/page.hpp"
 #include "reports/plot.hpp"
@@ -43,16 +44,6 @@ std::string label(const Plan& plan);
 /// "28.9 %" of the exact attention's pairs.
 std::string computed_text(const Study& study, const Plan& plan);
 void print_counts(const SearchResult& r);
-
-/// Points with what their time rests on.
-struct RatedPoints {
-  std::vector<Point> points;
-  std::vector<Shares> shares;
-  const Shares& of(const Plan& plan) const;  // of one of the points
-};
-RatedPoints rate(const Study& study, std::vector<Point> points, int threads);
-/// Those of each strategy's own frontier, and of kv_runahead with equal parts.
-RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int threads);
 
 /// Columns of a table that say which part of the time of each row was not measured: none where costs are not
 /// calibrated, one more where some are assumed.

@@ -261,7 +261,7 @@ bool report_prefill(const Study& study, const SearchResult& r, const SweepOption
   if (study.noise) {
     std::vector<Plan> plans;
     for (const Point& p : rated.points) plans.push_back(p.plan);
-    noisy = noisy_plans(study, plans, o.threads);
+    noisy = noisy_plans(study, plans, o.threads, [] { return !interrupted(); });
     print_noisy_plans(*study.noise, noisy);
   }
   if (o.out.empty()) return met;
