@@ -1,6 +1,9 @@
+#include "planner/studies/listing.hpp"
+
 #include <fmt/format.h>
 
-#include "models/model/catalog.hpp"
+#include <algorithm>
+
 #include "planner/cli/commands.hpp"
 #include "reports/table.hpp"
 
@@ -9,6 +12,49 @@ namespace shardline::cli {
 namespace {
 
 std::string billions(double n) { return fmt::format("{:.2f} B", n / 1e9); }
+
+std::string models_text() {
+  Table t({"model", "parameters", "active", "layers", "KV per token, FP4", "attention"});
+  for (const ListedModel& m : list_models(shipped_catalogs())) {
+    t.add({m.name, billions(m.parameters), billions(m.active), std::to_string(m.model.layers),
+           to_string(m.kv_per_token), m.model.attention.kind == AttentionKind::mla ? "MLA" : "GQA"});
+  }
+  return t.text();
+}
+
+std::string systems_text() {
+  Table t({"system", "GPUs", "HBM per GPU", "HBM bandwidth", "calibration", "summary"});
+  for (const auto& [name, s] : list_systems(shipped_catalogs())) {
+    t.add({name, std::to_string(s.gpus()), to_string(s.device.memory), to_string(s.device.memory_bandwidth),
+           s.calibration.empty()        ? "none"
+           : s.calibration.like.empty() ? "own"
+                                        : "like " + s.calibration.like,
+           s.summary});
+  }
+  return t.text();
+}
+
+std::string strategies_text() {
+  Table t({"strategy", "results", "summary", "source"});
+  for (const Strategy* s : strategies())
+    t.add({s->name, s->exact ? "exact" : "approximate", s->summary, s->source});
+  return t.text();
+}
+
+std::string scenarios_text() {
+  Table t({"scenario", "summary"});
+  for (const auto& [name, summary] : list_scenarios()) t.add({name, summary});
+  return t.text();
+}
+
+struct Kind {
+  const char* name;
+  std::string (*text)();
+};
+constexpr Kind kKinds[] = {{"models", models_text},
+                           {"systems", systems_text},
+                           {"strategies", strategies_text},
+                           {"scenarios", scenarios_text}};
 
 struct ListOptions {
   std::string what;
@@ -19,41 +65,14 @@ void declare(Arguments& a, ListOptions& o) {
 }
 
 int run(const ListOptions& o, const Provenance&) {
-  const std::string& what = o.what;
-  const std::vector<std::string> kinds{"models", "systems", "strategies", "scenarios"};
-  if (what == "models") {
-    Table t({"model", "parameters", "active", "layers", "KV per token, FP4", "attention"});
-    for (const std::string& name : catalog_names(shipped_catalogs().models)) {
-      const Model m = load_model(name, shipped_catalogs().models);
-      t.add({name, billions(parameter_count(m)), billions(active_parameters(m)), std::to_string(m.layers),
-             to_string(kv_bytes_per_token(m, bytes_per_element(Dtype::fp4))),
-             m.attention.kind == AttentionKind::mla ? "MLA" : "GQA"});
-    }
-    fmt::print("{}", t.text());
-  } else if (what == "systems") {
-    Table t({"system", "GPUs", "HBM per GPU", "HBM bandwidth", "calibration", "summary"});
-    for (const std::string& name : system_names(shipped_catalogs().systems)) {
-      const System s = load_system(name, shipped_catalogs().systems);
-      t.add({name, std::to_string(s.gpus()), to_string(s.device.memory), to_string(s.device.memory_bandwidth),
-             s.calibration.empty()        ? "none"
-             : s.calibration.like.empty() ? "own"
-                                          : "like " + s.calibration.like,
-             s.summary});
-    }
-    fmt::print("{}", t.text());
-  } else if (what == "strategies") {
-    Table t({"strategy", "results", "summary", "source"});
-    for (const Strategy* s : strategies())
-      t.add({s->name, s->exact ? "exact" : "approximate", s->summary, s->source});
-    fmt::print("{}", t.text());
-  } else if (what == "scenarios") {
-    Table t({"scenario", "summary"});
-    for (const std::string& name : scenario_names()) t.add({name, scenario_named(name).summary});
-    fmt::print("{}", t.text());
-  } else {
-    throw UserError({Diagnostic{{}, "nothing to list is called " + what, expected_one_of(what, kinds)}});
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) {
+    names.emplace_back(kind.name);
+    if (o.what != kind.name) continue;
+    fmt::print("{}", kind.text());
+    return 0;
   }
-  return 0;
+  throw UserError({Diagnostic{{}, "nothing to list is called " + o.what, expected_one_of(o.what, names)}});
 }
 
 }  // namespace
