@@ -1,0 +1,50 @@
+// Strategies run on all their cases, and their schedules broken on purpose.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cuda_probe/execute/verify/verify_cases.hpp"
+
+namespace shardline::cli {
+
+/// Largest errors that are taken for rounding.
+inline constexpr double kDoubleLimit = 1e-12, kFloatLimit = 1e-5;
+
+struct VerifiedStrategy {
+  const Strategy* strategy = nullptr;
+  std::size_t cases = 0, failed = 0;
+  double error_double = 0, error_float = 0;  // the largest
+  double pairs = 0, messages = 0;            // of all cases; pairs: (q, k), of every head
+  /// Of an approximate strategy, the least and the largest |output - exact| / |exact| of some of its cases.
+  struct Distance {
+    double least = 1e300, most = 0;
+  };
+  std::optional<Distance> distance;
+};
+
+struct VerifyReport {
+  std::vector<VerifiedStrategy> strategies;
+  std::vector<std::string> faults;  // lines; those below a case are indented
+  bool passed() const { return faults.empty(); }
+};
+
+/// `watch` is told of each case before it runs; it may throw to stop.
+using VerifyWatch = std::function<void(const Strategy& strategy, std::size_t done, std::size_t total)>;
+
+VerifyReport verify_strategies(std::span<const Strategy* const> chosen, const VerifyWatch& watch);
+
+/// One way to break schedules, and how often that was found.
+struct TriedMutation {
+  const char* name;
+  const char* what;
+  int tried = 0, found = 0;
+};
+
+/// Each is tried on the first cases of every strategy that offer a place for it, at most two.
+std::vector<TriedMutation> try_mutations(std::span<const Strategy* const> chosen, const VerifyWatch& watch);
+
+}  // namespace shardline::cli
