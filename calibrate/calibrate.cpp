@@ -149,6 +149,25 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
   return out;
 }
 
+std::vector<VariantErrors> errors_by_variant(const Calibration& calibration, const Evaluation& evaluation) {
+  std::vector<VariantErrors> out;
+  for (std::size_t i = 0; i < calibration.fits.size(); ++i) {
+    std::vector<double> predicted, measured;
+    VariantErrors errors;
+    errors.fit = i;
+    for (const PredictedRow& r : evaluation.rows) {
+      if (r.fit != i) continue;
+      predicted.push_back(r.predicted);
+      measured.push_back(r.measured);
+      errors.extrapolated += r.extrapolated ? 1 : 0;
+    }
+    if (predicted.empty()) continue;
+    errors.error = summarise(predicted, measured);
+    out.push_back(errors);
+  }
+  return out;
+}
+
 std::string hash_of(std::span<const std::string> texts) {
   std::uint64_t h = 14695981039346656037ull;
   for (const std::string& text : texts) {

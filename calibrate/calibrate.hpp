@@ -46,6 +46,15 @@ struct Evaluation {
 Evaluation evaluate(const System& system, const Calibration& calibration,
                     std::span<const MeasurementTable> tables);
 
+/// Errors over the rows of one variant.
+struct VariantErrors {
+  std::size_t fit = 0;  // of the calibration
+  FitError error;
+  std::size_t extrapolated = 0;  // rows
+};
+/// Of the variants with rows, in the order of the calibration's fits.
+std::vector<VariantErrors> errors_by_variant(const Calibration& calibration, const Evaluation& evaluation);
+
 /// 64 bits of FNV-1a over the texts, as 16 hexadecimal digits.
 std::string hash_of(std::span<const std::string> texts);
 /// The same over the bytes of files.

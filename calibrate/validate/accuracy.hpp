@@ -77,6 +77,17 @@ std::vector<MeasuredTables> measured_tables(std::span<const std::string> argumen
                                             const std::filesystem::path& catalog_dir,
                                             std::span<const System> own, std::vector<std::string>& notes);
 
+/// All that the report is written from.
+struct AccuracyStudy {
+  std::vector<System> systems;  // calibrated_systems(), one at least
+  std::vector<BorrowedCalibration> borrowed;
+  std::vector<MeasuredTables> measured;
+  std::vector<std::string> notes;  // what was left out, and why
+};
+/// `measurements` as measured_tables() takes them. Throws UserError.
+AccuracyStudy accuracy_study(std::span<const std::string> measurements,
+                             const std::filesystem::path& catalog_dir);
+
 /// The report as far as the calibrations alone tell it. The same bytes for the same calibrations.
 std::string accuracy_report(std::span<const System> systems, std::span<const BorrowedCalibration> borrowed);
 

@@ -103,4 +103,18 @@ std::vector<MeasuredTables> measured_tables(std::span<const std::string> argumen
   return out;
 }
 
+AccuracyStudy accuracy_study(std::span<const std::string> measurements, const fs::path& catalog_dir) {
+  AccuracyStudy out;
+  out.systems = calibrated_systems(catalog_dir);
+  if (out.systems.empty()) throw UserError("no system of the catalogue has a calibration of its own");
+  out.borrowed = borrowed_calibrations(catalog_dir, out.systems);
+  out.measured = measured_tables(measurements, catalog_dir, out.systems, out.notes);
+  for (const MeasuredTables& m : out.measured) {
+    for (const MeasurementTable& t : m.tables) {
+      for (const std::string& note : t.notes) out.notes.push_back(m.system.name + ": " + note);
+    }
+  }
+  return out;
+}
+
 }  // namespace shardline::cli

@@ -61,19 +61,10 @@ void declare(Arguments& a, AccuracyArguments& o) {
 }
 
 int run(const AccuracyArguments& a, const Provenance&) {
-  const fs::path catalog = shipped_catalogs().systems;
-  const std::vector<System> systems = calibrated_systems(catalog);
-  if (systems.empty()) throw UserError("no system of the catalogue has a calibration of its own");
-  std::vector<std::string> notes;
-  const std::vector<MeasuredTables> measured = measured_tables(a.measurements, catalog, systems, notes);
-  for (const MeasuredTables& m : measured) {
-    for (const MeasurementTable& t : m.tables) {
-      for (const std::string& note : t.notes) notes.push_back(m.system.name + ": " + note);
-    }
-  }
-  std::string text = accuracy_report(systems, borrowed_calibrations(catalog, systems));
-  if (!measured.empty()) text += measured_section(measured);
-  for (const std::string& note : notes) fmt::print(stderr, "  {}\n", note);
+  const AccuracyStudy study = accuracy_study(a.measurements, shipped_catalogs().systems);
+  std::string text = accuracy_report(study.systems, study.borrowed);
+  if (!study.measured.empty()) text += measured_section(study.measured);
+  for (const std::string& note : study.notes) fmt::print(stderr, "  {}\n", note);
   if (a.out.empty()) {
     fmt::print("{}", text);
   } else {
@@ -81,7 +72,7 @@ int run(const AccuracyArguments& a, const Provenance&) {
     write_file(a.out, text);
     fmt::print(stderr, "  wrote {}\n", a.out);
   }
-  if (!a.plots.empty()) write_plots(a.plots, systems);
+  if (!a.plots.empty()) write_plots(a.plots, study.systems);
   return 0;
 }
 

@@ -216,18 +216,8 @@ int run(const EvaluateArguments& a, const Provenance&) {
              system.calibration.hash, system.calibration.date);
   Table t({"operation", "rows", "median error, %", "90th percentile, %", "worst, %", "bias, %",
            "extrapolated rows"});
-  for (std::size_t i = 0; i < system.calibration.fits.size(); ++i) {
-    std::vector<double> predicted, measured;
-    std::size_t outside = 0;
-    for (const PredictedRow& r : result.rows) {
-      if (r.fit != i) continue;
-      predicted.push_back(r.predicted);
-      measured.push_back(r.measured);
-      outside += r.extrapolated ? 1 : 0;
-    }
-    if (predicted.empty()) continue;
-    const FitError e = summarise(predicted, measured);
-    t.add({display(system.calibration.fits[i]), fmt::format("{}", e.rows),
+  for (const auto& [fit, e, outside] : errors_by_variant(system.calibration, result)) {
+    t.add({display(system.calibration.fits[fit]), fmt::format("{}", e.rows),
            fmt::format("{:.1f}", 100 * e.median), fmt::format("{:.1f}", 100 * e.p90),
            fmt::format("{:.0f}", 100 * e.worst), fmt::format("{:+.1f}", 100 * e.bias),
            fmt::format("{}", outside)});

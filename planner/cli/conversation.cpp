@@ -35,14 +35,9 @@ void print(const Study& study, const std::vector<TurnTime>& turns) {
                       turn.shares));
   }
   fmt::print("{}  costs: {}\n", t.text(), costs_text(study.study.system));
-  Seconds chosen, kv, q;
-  for (const TurnTime& turn : turns) {
-    chosen += turn.ttft();
-    kv += turn.pass_kv;
-    q += turn.pass_q;
-  }
+  const TtftTotals all = ttft_totals(turns);
   fmt::print("  all TTFTs: {} with the variant chosen per turn, {} always pass-KV, {} always pass-Q\n\n",
-             to_string(chosen), to_string(kv), to_string(q));
+             to_string(all.chosen), to_string(all.pass_kv), to_string(all.pass_q));
 }
 
 std::string csv(const std::vector<TurnTime>& turns) {

@@ -76,4 +76,14 @@ std::vector<TurnTime> converse(const Study& study) {
   return out;
 }
 
+TtftTotals ttft_totals(const std::vector<TurnTime>& turns) {
+  TtftTotals all;
+  for (const TurnTime& turn : turns) {
+    all.chosen += turn.ttft();
+    all.pass_kv += turn.pass_kv;
+    all.pass_q += turn.pass_q;
+  }
+  return all;
+}
+
 }  // namespace shardline

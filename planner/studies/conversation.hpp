@@ -29,4 +29,10 @@ struct TurnTime {
 /// and last. Throws UserError if a turn does not fit the GPUs' memory.
 std::vector<TurnTime> converse(const Study& study);
 
+/// Sums of TTFTs over a conversation: with the faster variant at every turn, and with one variant throughout.
+struct TtftTotals {
+  Seconds chosen, pass_kv, pass_q;
+};
+TtftTotals ttft_totals(const std::vector<TurnTime>& turns);
+
 }  // namespace shardline
