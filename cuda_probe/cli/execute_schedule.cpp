@@ -13,6 +13,7 @@
 #include "hardware/cost/kernel_cost.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "planner/studies/simulated_plan.hpp"
 #include "reports/table.hpp"
 
 namespace shardline::probe_cli {
@@ -31,19 +32,9 @@ double available_memory() {
   return 16e9;
 }
 
-Study study_of(const ExecuteOptions& o) {
-  const Scenario scenario = scenario_named(o.scenario);
-  std::vector<std::string> names;
-  for (const Study& s : scenario.studies) {
-    if (o.model.empty() || s.study.model.name == o.model) return s;
-    names.push_back(s.study.model.name);
-  }
-  throw UserError({Diagnostic{{}, "the scenario has no model " + o.model, expected_one_of(o.model, names)}});
-}
-
 // What is to be run: in bfloat16, as all that is executed, and as long as asked for.
 Case case_of(const ExecuteOptions& o) {
-  Case c = study_of(o).study;
+  Case c = study_of(scenario_named(o.scenario), o.model).study;
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
   if (!o.system.empty()) c.system = load_system(o.system, shipped_catalogs().systems);
   if (!o.tokens) return c;

@@ -107,9 +107,8 @@ std::string PlanTable::text() const {
   return t.text() + "  costs: " + costs_text(system) + "\n";
 }
 
-void warn_unread(const Study& study, std::span<const Plan> plans) {
-  Evaluator e(study.study, study.search.all_reduce);
-  for (Diagnostic d : unread_parameters(e, plans)) {
+void print_warnings(const std::vector<Diagnostic>& warnings) {
+  for (Diagnostic d : warnings) {
     d.what = "warning: " + d.what;
     fmt::print(stderr, "{}", to_string(d));
   }
@@ -118,7 +117,8 @@ void warn_unread(const Study& study, std::span<const Plan> plans) {
 void warn_unread(const Study& study, const RatedPoints& rated) {
   std::vector<Plan> plans;
   for (const Point& p : rated.points) plans.push_back(p.plan);
-  warn_unread(study, plans);
+  Evaluator e(study.study, study.search.all_reduce);
+  print_warnings(unread_parameters(e, plans));
 }
 
 const std::vector<std::string>& share_columns() {

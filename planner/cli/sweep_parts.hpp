@@ -83,8 +83,8 @@ class PlanTable {
   std::vector<Row> rows_;
 };
 
-/// Names on standard error what was changed in the system's file and no price of these plans reads.
-void warn_unread(const Study& study, std::span<const Plan> plans);
+/// On standard error, one after the other.
+void print_warnings(const std::vector<Diagnostic>& warnings);
 void warn_unread(const Study& study, const RatedPoints& rated);
 
 /// Columns of a CSV file, and their cells.

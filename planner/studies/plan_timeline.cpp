@@ -1,0 +1,114 @@
+#include "planner/studies/plan_timeline.hpp"
+
+#include <algorithm>
+
+namespace shardline {
+
+namespace {
+
+// Where nothing was measured, all would be.
+bool unmeasured(Evaluator& e, const OpCost& cost) {
+  return !e.study().system.calibration.empty() && cost.basis >= Basis::extrapolated;
+}
+
+PlayedOp played(Evaluator& e, const Op& op, int rank, Seconds offset, const Span& span) {
+  PlayedOp out;
+  out.rank = rank;
+  out.op = op;
+  out.cost = e.cost().price(op);
+  out.offset = offset;
+  out.span = span;
+  out.unmeasured = unmeasured(e, out.cost);
+  return out;
+}
+
+// Detached lanes only where something runs on them.
+std::vector<Lane> lanes_of(const Schedule& s) {
+  std::vector<Lane> out;
+  for (const Lane lane : {Lane::compute, Lane::communication, Lane::send, Lane::host}) {
+    const bool used = std::any_of(s.ops.begin(), s.ops.end(), [&](const Op& op) { return op.lane == lane; });
+    if (!is_detached(lane) || used) out.push_back(lane);
+  }
+  return out;
+}
+
+// Members of the collective that a task of `player` stands for.
+std::vector<int> members_of(const Op& op, int player, bool in_step) {
+  if (!in_step || !is_communication(op.kind) || op.kind == OpKind::send_recv) return {player};
+  std::vector<int> out;
+  const int first = player - player / op.group.stride % op.group.size * op.group.stride;
+  for (int m = 0; m < op.group.size; ++m) out.push_back(first + m * op.group.stride);
+  return out;
+}
+
+void play_ranks(Evaluator& e, const std::optional<NoiseSpec>& noise, PlanTimeline& out) {
+  Schedule once = e.schedule();
+  for (Repeat& r : once.program) r.times = 1;
+  for (Stage& stage : once.stages) stage.copies = 1;
+  out.kind = TimelineKind::ranks;
+  out.ranks = players(once, noise ? Players::ranks : Players::classes);
+  const int all = static_cast<int>(once.stages.size()) * out.ranks;
+  TaskGraph graph;
+  lower_unfolded(once, e.cost(), graph, noise ? Players::ranks : Players::classes,
+                 noise ? Meeting::in_step : Meeting::apart);
+  if (noise) out.background = background_of(*noise, e.study().system.fabric, all, noise->seed);
+  Timeline timeline;
+  Engine().run(graph, e.cost().machine(all), noise ? *out.background : Background(), timeline);
+  out.makespan = timeline.makespan();
+  for (TaskId t = 0; t < graph.size(); ++t) {
+    if (graph.tag(t) == kJoinTag) continue;
+    const auto player = static_cast<int>(graph.tag(t) / once.ops.size());
+    const auto index = static_cast<OpIndex>(graph.tag(t) % once.ops.size());
+    const Span& span = timeline.spans[t];
+    if (span.end == span.start) continue;
+    for (const int k : members_of(once.ops[index], player, noise.has_value()))
+      out.ops.push_back(
+          played(e, once.op_of_class(index, noise ? once.class_of(k) : k), k, Seconds(0), span));
+  }
+}
+
+void play_chunks(Evaluator& e, PlanTimeline& out) {
+  PassScratch scratch(e.cost());
+  simulate_pass(e.schedule(), e.cost(), scratch);
+  out.kind = TimelineKind::chunks;
+  out.chunks = play_rounds(e.schedule(), scratch.makespans);
+  for (const RoundTime& r : out.chunks) out.makespan = std::max(out.makespan, r.sent);
+}
+
+void play_blocks(Evaluator& e, PlanTimeline& out) {
+  const Schedule& s = e.schedule();
+  PassScratch scratch(e.cost());
+  const std::vector<double> runs = executions(s);
+  for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
+    const Block& block = s.blocks[b];
+    lower_block(s, block, e.cost(), scratch.graph);
+    scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
+    for (OpIndex i = block.first; i < block.last; ++i) {
+      const Span& span = scratch.timeline.spans[i - block.first];
+      if (span.end == span.start) continue;
+      out.ops.push_back(played(e, s.ops[i], 0, out.makespan, span));
+      out.ops.back().block = block.name;
+      out.ops.back().runs = runs[b];
+    }
+    out.makespan += scratch.timeline.makespan();
+  }
+}
+
+}  // namespace
+
+PlanTimeline plan_timeline(const Study& study, Evaluator& e, const Plan& plan) {
+  e.simulate(plan);
+  const Schedule& s = e.schedule();
+  PlanTimeline out;
+  out.lanes = lanes_of(s);
+  if (s.rounds > 1 && !study.noise) {
+    play_chunks(e, out);
+  } else if (s.classes > 1 || s.detached || study.noise) {
+    play_ranks(e, study.noise, out);
+  } else {
+    play_blocks(e, out);
+  }
+  return out;
+}
+
+}  // namespace shardline

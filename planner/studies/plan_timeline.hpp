@@ -1,0 +1,42 @@
+// When the ops of one plan run: what traces and pictures show.
+#pragma once
+
+#include <vector>
+
+#include "planner/scenario/scenario.hpp"
+#include "planner/search/evaluate.hpp"
+#include "sim/engine/background.hpp"
+
+namespace shardline {
+
+/// blocks: one run of each block, back to back, on a representative rank. ranks: one run of each block on one
+/// rank of every class, or on every rank beside the traffic of others, so that lag and messages between them
+/// show. chunks: every stage and chunk of a prefill, as they fill the pipeline.
+enum class TimelineKind : std::uint8_t { blocks, ranks, chunks };
+
+struct PlayedOp {
+  int rank = 0;
+  Op op;
+  OpCost cost;  // points into the evaluator's system
+  Seconds offset;
+  Span span;  // after `offset`
+  // Beyond data; false where nothing was measured at all.
+  bool unmeasured = false;
+  const char* block = "";  // blocks: which, and how often a pass runs it
+  double runs = 0;
+};
+
+struct PlanTimeline {
+  TimelineKind kind = TimelineKind::blocks;
+  int ranks = 1;
+  std::vector<Lane> lanes;  // that every rank has
+  std::vector<PlayedOp> ops;
+  std::vector<RoundTime> chunks;
+  std::optional<Background> background;  // the traffic of others, where the study has noise
+  Seconds makespan;
+};
+
+/// Simulates the plan, which must pass check. `evaluator` is of the study's case and must outlive the result.
+PlanTimeline plan_timeline(const Study& study, Evaluator& evaluator, const Plan& plan);
+
+}  // namespace shardline

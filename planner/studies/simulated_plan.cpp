@@ -1,0 +1,62 @@
+#include "planner/studies/simulated_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/search/unread.hpp"
+#include "planner/studies/searched_partition.hpp"
+
+namespace shardline {
+
+namespace {
+
+std::vector<PricedCollective> collectives(Evaluator& e) {
+  std::vector<PricedCollective> out;
+  for (const Op& op : e.schedule().ops) {
+    const auto same = [&](const PricedCollective& c) { return std::string_view(c.op.name) == op.name; };
+    if (!is_communication(op.kind) || std::any_of(out.begin(), out.end(), same)) continue;
+    const OpCost cost = e.cost().price(op);
+    out.push_back({op, cost, e.cost().alone(cost)});
+  }
+  return out;
+}
+
+}  // namespace
+
+const Study& study_of(const Scenario& s, const std::string& model) {
+  if (model.empty()) return s.studies.front();
+  std::vector<std::string> names;
+  for (const Study& study : s.studies) {
+    if (study.study.model.name == model) return study;
+    names.push_back(study.study.model.name);
+  }
+  throw UserError({Diagnostic{{}, "the scenario has no model " + model, expected_one_of(model, names)}});
+}
+
+Plan possible_plan(const Study& study, const std::string& text) {
+  const Plan plan = plan_of(study.study, text);
+  if (const auto reason = check_plan(study.study, plan)) {
+    throw UserError(
+        fmt::format("plan {} is impossible for {}: {}", to_string(plan), study.study.model.name, *reason));
+  }
+  return plan;
+}
+
+SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
+  SimulatedPlan out;
+  if (takes_partition(study.study, plan)) plan.partition = searched_partition(e, plan).tokens;
+  out.plan = plan;
+  out.memory = memory_use(study.study, plan);
+  out.misfit = does_not_fit(study.study, out.memory);
+  if (out.misfit) return out;
+  out.breakdown = break_down(e, plan);
+  out.collectives = collectives(e);
+  Evaluator prices(study.study, study.search.all_reduce);
+  out.unread = unread_parameters(prices, std::span(&plan, 1));
+  if (study.noise) out.noise = noise_effect(e, plan, *study.noise, 0);
+  out.deployments = deployments(study.study, plan);
+  return out;
+}
+
+}  // namespace shardline
