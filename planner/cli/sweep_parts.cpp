@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/engines/deploy.hpp"
 #include "reports/json.hpp"
 #include "sim/base/file_name.hpp"
 
@@ -35,11 +36,6 @@ void require_question(const Study& study, const std::string& scenario, Question 
   };
   throw UserError(
       fmt::format("{} asks for another answer: run shardline {}", scenario, command(study.question)));
-}
-
-bool any_approximate(const Study& study) {
-  const auto& ids = study.search.strategies;
-  return std::any_of(ids.begin(), ids.end(), [](StrategyId id) { return !strategy(id).exact; });
 }
 
 std::string label(StrategyId id) {
@@ -114,11 +110,14 @@ void print_warnings(const std::vector<Diagnostic>& warnings) {
   }
 }
 
-void warn_unread(const Study& study, const RatedPoints& rated) {
-  std::vector<Plan> plans;
-  for (const Point& p : rated.points) plans.push_back(p.plan);
-  Evaluator e(study.study, study.search.all_reduce);
-  print_warnings(unread_parameters(e, plans));
+std::string deployment_text(const Study& study, const Plan& plan) {
+  std::string out;
+  for (const Deployment& d : deployments(study.study, plan)) {
+    out += "  " + d.engine + "\n";
+    for (const std::string& line : d.lines) out += "    " + line + "\n";
+    for (const std::string& note : d.notes) out += "    # " + note + "\n";
+  }
+  return out;
 }
 
 const std::vector<std::string>& share_columns() {

@@ -5,10 +5,7 @@
 #include <string>
 
 #include "planner/cli/commands.hpp"
-#include "planner/search/provenance.hpp"
-#include "planner/search/search.hpp"
-#include "planner/search/unread.hpp"
-#include "planner/studies/rated_points.hpp"
+#include "planner/studies/sweep.hpp"
 #include "reports/output_folder.hpp"
 #include "reports/page.hpp"
 #include "reports/plot.hpp"
@@ -35,8 +32,6 @@ std::string count(std::uint64_t n);
 Seconds time_target(const std::string& flag, const std::string& text);
 /// Throws UserError, naming the right command, unless the study asks `wanted`.
 void require_question(const Study& study, const std::string& scenario, Question wanted);
-/// Whether one of the strategies is not exact: tables and files then have a column for it.
-bool any_approximate(const Study& study);
 /// "apb (approximate)"; of an exact strategy, its name.
 std::string label(StrategyId id);
 /// The same, and whether a chain that could be shared out by search has equal parts.
@@ -85,7 +80,6 @@ class PlanTable {
 
 /// On standard error, one after the other.
 void print_warnings(const std::vector<Diagnostic>& warnings);
-void warn_unread(const Study& study, const RatedPoints& rated);
 
 /// Columns of a CSV file, and their cells.
 const std::vector<std::string>& share_columns();
@@ -102,8 +96,13 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
 /// Where the files of a study go: a folder of the model's name, in `out` whatever that name is.
 std::filesystem::path folder_of(const Study& study, const std::string& out);
 
-/// The answer and the files of one prefill study. False if no plan fits or meets the target.
-bool report_prefill(const Study& study, const SearchResult& r, const SweepOptions& o,
-                    const Provenance& made_by);
+/// The launch flags of a plan, indented.
+std::string deployment_text(const Study& study, const Plan& plan);
+
+/// Prints the answer of one study and writes its files.
+void report_decode(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
+                   const SweepOptions& o, const Provenance& made_by);
+void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
+                    const SweepOptions& o, const Provenance& made_by);
 
 }  // namespace shardline::cli

@@ -6,11 +6,7 @@
 
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
-#include "planner/engines/deploy.hpp"
-#include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
-#include "reports/page.hpp"
-#include "reports/table.hpp"
 
 namespace shardline::cli {
 
@@ -41,21 +37,6 @@ PlanTable table(const Study& s, const RatedPoints& rated) {
   return {s, rated, header};
 }
 
-// Lowest cost first.
-std::vector<Point> points_of(const SearchResult& r, const std::vector<StrategyId>& ids) {
-  std::vector<Point> out = r.of(ids).points();
-  if (!maximised(r.x)) std::reverse(out.begin(), out.end());
-  return out;
-}
-
-std::vector<StrategyId> exact_ones(const Study& s) {
-  std::vector<StrategyId> out;
-  for (const StrategyId id : s.search.strategies) {
-    if (strategy(id).exact) out.push_back(id);
-  }
-  return out;
-}
-
 void print_frontier(const Study& study, const RatedPoints& rated, const std::vector<Point>& frontier,
                     const char* of) {
   PlanTable t = table(study, rated);
@@ -71,10 +52,10 @@ void print_frontier(const Study& study, const RatedPoints& rated, const std::vec
 
 // An approximate plan answers another question than an exact one: it is shown beside them, not in their
 // place.
-void print_frontiers(const Study& study, const RatedPoints& rated, const SearchResult& r) {
-  if (!any_approximate(study)) return print_frontier(study, rated, points_of(r, study.search.strategies), "");
-  print_frontier(study, rated, points_of(r, exact_ones(study)), "; exact strategies");
-  print_frontier(study, rated, points_of(r, study.search.strategies), "; approximate strategies too");
+void print_frontiers(const Study& study, const SweepAnswer& answer) {
+  if (!any_approximate(study)) return print_frontier(study, answer.rated, answer.frontier, "");
+  print_frontier(study, answer.rated, answer.exact_frontier, "; exact strategies");
+  print_frontier(study, answer.rated, answer.frontier, "; approximate strategies too");
 }
 
 // What each strategy can do at best, and what it costs.
@@ -125,39 +106,16 @@ void print_strategies(const Study& study, const SearchResult& r) {
              t.text());
 }
 
-bool print_target(const Study& study, const RatedPoints& rated, const std::vector<Point>& frontier,
-                  Seconds ttft) {
-  std::vector<Point> meeting;
-  for (const Point& p : frontier) {
-    if (p.ttl <= ttft) meeting.push_back(p);
-  }
+void print_target(const Study& study, const SweepAnswer& answer, Seconds ttft) {
   fmt::print("  Your target: TTFT at most {}\n", to_string(ttft));
-  if (meeting.empty()) {
+  if (answer.meeting.empty()) {
     fmt::print("  no plan meets it\n\n");
-    return false;
+    return;
   }
-  std::stable_sort(meeting.begin(), meeting.end(),
-                   [](const Point& a, const Point& b) { return a.plan.gpus() < b.plan.gpus(); });
-  PlanTable t = table(study, rated);
-  for (std::size_t i = 0; i < std::min<std::size_t>(5, meeting.size()); ++i)
-    t.add(row(study, meeting[i]), meeting[i].plan);
+  PlanTable t = table(study, answer.rated);
+  for (const Point& p : answer.meeting) t.add(row(study, p), p.plan);
   fmt::print("{}\n", t.text());
-  return true;
 }
-
-// Exact plans are measured against exact ones only.
-class Best {
- public:
-  Best(const Study& s, const SearchResult& r) : r_(r), exact_(r.of(exact_ones(s))), all_(r.overall()) {}
-  bool holds(const Point& p) const {
-    const Frontier& f = strategy(p.plan.strategy).exact ? exact_ : all_;
-    return !f.dominates(score(r_.x, p), score(r_.y, p));
-  }
-
- private:
-  const SearchResult& r_;
-  Frontier exact_, all_;
-};
 
 std::string csv(const Study& study, const SearchResult& r, const RatedPoints& rated) {
   const bool approximate = any_approximate(study);
@@ -178,7 +136,7 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
   header.insert(header.end(), share_columns().begin(), share_columns().end());
   if (approximate) header.insert(header.end(), {"exact", "attention_computed"});
   std::string out = csv_line(header);
-  const Best best(study, r);
+  const BestPoints best(study, r);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
     std::vector<std::string> cells{std::string(to_string(p.plan.strategy)),
@@ -213,7 +171,7 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
   page.users_label = "Requests";
   page.x_label = "New tokens/s per request";
   page.y_label = "New tokens/s per GPU";
-  const Best best(study, r);
+  const BestPoints best(study, r);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
     const Shares& from = rated.shares[i];
@@ -233,48 +191,35 @@ std::string launch_text(const Study& study, const std::vector<Point>& frontier) 
   for (const Point& p : frontier) {
     out += fmt::format("\n{}   TTFT {} on {} GPUs{}\n", to_string(p.plan), to_string(p.ttl), p.plan.gpus(),
                        strategy(p.plan.strategy).exact ? "" : "   APPROXIMATE");
-    for (const Deployment& d : deployments(study.study, p.plan)) {
-      out += "  " + d.engine + "\n";
-      for (const std::string& line : d.lines) out += "    " + line + "\n";
-      for (const std::string& note : d.notes) out += "    # " + note + "\n";
-    }
+    out += deployment_text(study, p.plan);
   }
   return out;
 }
 
 }  // namespace
 
-bool report_prefill(const Study& study, const SearchResult& r, const SweepOptions& o,
-                    const Provenance& made_by) {
-  const std::vector<Point> frontier = points_of(r, study.search.strategies);
-  if (frontier.empty()) {
+void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
+                    const SweepOptions& o, const Provenance& made_by) {
+  if (!answer.any()) {
     fmt::print("  no plan fits\n\n");
-    return false;
+    return;
   }
-  const RatedPoints rated = rate_frontiers(study, r, o.threads);
-  warn_unread(study, rated);
-  bool met = true;
-  if (o.ttft) met = print_target(study, rated, frontier, time_target("--ttft", *o.ttft));
-  print_frontiers(study, rated, r);
+  const SearchResult& r = answer.found;
+  print_warnings(answer.unread);
+  if (asked.has_target()) print_target(study, answer, asked.most_time);
+  print_frontiers(study, answer);
   print_strategies(study, r);
-  std::vector<NoisyPlan> noisy;
-  if (study.noise) {
-    std::vector<Plan> plans;
-    for (const Point& p : rated.points) plans.push_back(p.plan);
-    noisy = noisy_plans(study, plans, o.threads, [] { return !interrupted(); });
-    print_noisy_plans(*study.noise, noisy);
-  }
-  if (o.out.empty()) return met;
+  if (study.noise) print_noisy_plans(*study.noise, answer.noisy);
+  if (o.out.empty()) return;
   OutputFolder files(folder_of(study, o.out));
-  files.write("frontier.csv", csv(study, r, rated));
-  if (o.all) files.write("all.csv", csv(study, r, rate(study, r.all, o.threads)));
-  if (study.noise) files.write("noise.csv", noise_csv(*study.noise, noisy));
-  files.write("launch.txt", launch_text(study, frontier));
-  files.write("frontier.html", page_html(page(study, r, rated, o, made_by)));
-  files.draw(frontier_plot(study, r, rated, made_by), "frontier");
+  files.write("frontier.csv", csv(study, r, answer.rated));
+  if (answer.all) files.write("all.csv", csv(study, r, *answer.all));
+  if (study.noise) files.write("noise.csv", noise_csv(*study.noise, answer.noisy));
+  files.write("launch.txt", launch_text(study, answer.frontier));
+  files.write("frontier.html", page_html(page(study, r, answer.rated, o, made_by)));
+  files.draw(frontier_plot(study, r, answer.rated, made_by), "frontier");
   files.write("run.json", run_json(study, r, o, made_by));
   fmt::print("{}\n", files.summary());
-  return met;
 }
 
 }  // namespace shardline::cli

@@ -1,0 +1,206 @@
+// What a sweep of decode steps prints and writes: TTL against tokens/s/GPU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/cli/sweep_parts.hpp"
+#include "planner/engines/deploy.hpp"
+#include "reports/json.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+std::vector<std::string> plan_row(const std::string& first, const Point& p) {
+  const Metrics m = metrics(p.ttl, p.plan);
+  return {first,
+          to_string(p.ttl),
+          fmt::format("{:.1f}", m.tokens_per_s_user),
+          fmt::format("{:.2f}", m.tokens_per_s_gpu),
+          fmt::format("{:.0f}", m.users),
+          std::to_string(p.plan.gpus()),
+          to_string(p.memory, 3)};
+}
+
+PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* first) {
+  return {study, rated, {first, "TTL", "tokens/s/user", "tokens/s/GPU", "users", "GPUs", "memory/GPU"}};
+}
+
+void print_budgets(const Study& study, const SweepAnswer& answer) {
+  PlanTable t = plan_table(study, answer.rated, "TTL budget");
+  for (const BudgetPlan& b : answer.budgets) t.add(plan_row(to_string(b.budget), b.best), b.best.plan);
+  fmt::print("  Best plan per TTL budget\n{}\n", t.text());
+}
+
+// The answer centred on what the user asked for.
+void print_target(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked) {
+  std::string text;
+  if (asked.most_time > Seconds(0)) text += " TTL at most " + to_string(asked.most_time);
+  if (asked.least_users > 0)
+    text += fmt::format("{} at least {:.0f} users", text.empty() ? "" : ",", asked.least_users);
+  fmt::print("  Your target:{}\n", text);
+  if (answer.meeting.empty()) {
+    fmt::print("  no plan meets it\n\n");
+    return;
+  }
+  PlanTable t = plan_table(study, answer.rated, "rank");
+  for (std::size_t i = 0; i < answer.meeting.size(); ++i)
+    t.add(plan_row(std::to_string(i + 1), answer.meeting[i]), answer.meeting[i].plan);
+  fmt::print("{}\n", t.text());
+}
+
+std::string names(const std::vector<StrategyId>& ids) {
+  std::string out;
+  for (const StrategyId id : ids) out += (out.empty() ? "" : ", ") + std::string(to_string(id));
+  return out;
+}
+
+void print_gain(const Gain& g, const Comparison& compare) {
+  fmt::print(
+      "  Best of {} over best of {}:\n  {:.3f}x the interactivity (tokens/s/user); tokens/s/GPU at the same "
+      "TTL budget:\n",
+      names(compare.candidate), names(compare.baseline), g.interactivity);
+  Table t({"budget over the baseline's lowest TTL", "gain"});
+  for (const GainPoint& p : g.curve) {
+    for (const double slack : {0.0, 0.05, 0.10, 0.25, 0.33, 0.50, 0.75, 1.0}) {
+      if (std::abs(p.slack - slack) < 1e-9)
+        t.add({fmt::format("+{:.0f} %", 100 * slack), fmt::format("{:.2f}x", p.gain)});
+    }
+  }
+  t.add({"geometric mean of +0 to +100 %", fmt::format("{:.2f}x", g.geometric_mean)});
+  fmt::print("{}\n", t.text());
+}
+
+std::string points_csv(const RatedPoints& rated, const BestPoints& best) {
+  std::vector<std::string> header{"strategy",
+                                  "plan",
+                                  "gpus",
+                                  "batch",
+                                  "users",
+                                  "ttl_ms",
+                                  "tokens_per_s_user",
+                                  "tokens_per_s_gpu",
+                                  "memory_gb_per_gpu",
+                                  "pp",
+                                  "dp",
+                                  "kvp",
+                                  "tpa",
+                                  "ep",
+                                  "tpf",
+                                  "chunks",
+                                  "on_frontier"};
+  header.insert(header.end(), share_columns().begin(), share_columns().end());
+  std::string out = csv_line(header);
+  for (std::size_t i = 0; i < rated.points.size(); ++i) {
+    const Point& p = rated.points[i];
+    const Metrics m = metrics(p.ttl, p.plan);
+    std::vector<std::string> row{std::string(to_string(p.plan.strategy)),
+                                 to_string(p.plan),
+                                 std::to_string(p.plan.gpus()),
+                                 std::to_string(p.plan.batch),
+                                 std::to_string(p.plan.users()),
+                                 number_text(p.ttl.value * 1e3),
+                                 number_text(m.tokens_per_s_user),
+                                 number_text(m.tokens_per_s_gpu),
+                                 number_text(p.memory.value / 1e9),
+                                 std::to_string(p.plan.pp),
+                                 std::to_string(p.plan.dp),
+                                 std::to_string(p.plan.kvp),
+                                 std::to_string(p.plan.tpa),
+                                 std::to_string(p.plan.ep),
+                                 std::to_string(p.plan.tpf),
+                                 std::to_string(p.plan.chunks),
+                                 best.holds(p) ? "1" : "0"};
+    const auto shares = share_cells(rated.shares[i]);
+    row.insert(row.end(), shares.begin(), shares.end());
+    out += csv_line(row);
+  }
+  return out;
+}
+
+Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOptions& o,
+                   const Provenance& made_by) {
+  Page page = page_of(study, answer.found, o, made_by);
+  const BestPoints best(study, answer.found);
+  const RatedPoints& rated = answer.rated;
+  for (std::size_t i = 0; i < rated.points.size(); ++i) {
+    const Point& p = rated.points[i];
+    const Shares& from = rated.shares[i];
+    const Metrics m = metrics(p.ttl, p.plan);
+    page.points.push_back({std::string(to_string(p.plan.strategy)), to_string(p.plan),
+                           simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch, p.plan.users(),
+                           p.ttl.value * 1e3, m.tokens_per_s_user, m.tokens_per_s_gpu, p.memory.value / 1e9,
+                           best.holds(p), from.measured, from.fitted, from.extrapolated, from.assumed});
+  }
+  return page;
+}
+
+// Flags for the plans of print_budgets.
+std::string launch_text(const Study& study, const SweepAnswer& answer) {
+  std::string out = study.title + "\n";
+  for (const auto& [budget, p] : answer.budgets) {
+    out += fmt::format("\n{}   TTL {}, {} users on {} GPUs\n", to_string(p.plan), to_string(p.ttl),
+                       p.plan.users(), p.plan.gpus());
+    out += deployment_text(study, p.plan);
+  }
+  return out;
+}
+
+Plot gain_plot(const Study& study, const Gain& gain, const Provenance& made_by) {
+  Plot plot;
+  plot.title = study.title + ": gain over the baseline";
+  plot.x_label = "TTL budget over the baseline's lowest TTL (%)";
+  plot.y_label = "gain in tokens/s/GPU";
+  plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
+  PlotSeries s{"candidate / baseline", PlotStyle::steps, {}};
+  double most = 1;
+  for (const GainPoint& g : gain.curve) {
+    s.points.emplace_back(100 * g.slack, g.gain);
+    most = std::max(most, g.gain);
+  }
+  plot.log_y = most > 5;
+  plot.series.push_back(std::move(s));
+  return plot;
+}
+
+void write_results(const Study& study, const SweepAnswer& answer, const SweepOptions& o,
+                   const Provenance& made_by) {
+  OutputFolder files(folder_of(study, o.out));
+  const BestPoints best(study, answer.found);
+  files.write("frontier.csv", points_csv(answer.rated, best));
+  if (answer.all) files.write("all.csv", points_csv(*answer.all, best));
+  files.write("launch.txt", launch_text(study, answer));
+  files.write("frontier.html", page_html(frontier_page(study, answer, o, made_by)));
+  files.draw(frontier_plot(study, answer.found, answer.rated, made_by), "frontier");
+  if (answer.gain) {
+    files.draw(gain_plot(study, *answer.gain, made_by), "gain");
+  } else if (!study.compare.candidate.empty()) {
+    const bool no_candidate = answer.found.of(study.compare.candidate).points().empty();
+    files.leave_out(
+        "gain", fmt::format("no plan of the {} of compare fits", no_candidate ? "candidate" : "baseline"));
+  }
+  files.write("run.json", run_json(study, answer.found, o, made_by));
+  fmt::print("{}\n", files.summary());
+}
+
+bool on_default_axes(const SearchResult& r) {
+  return r.x == Metric::tokens_per_s_user && r.y == Metric::tokens_per_s_gpu;
+}
+
+}  // namespace
+
+void report_decode(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
+                   const SweepOptions& o, const Provenance& made_by) {
+  if (!answer.any()) {
+    fmt::print("  {}\n\n", asked.least_users > 0 ? "no plan that fits serves so many users" : "no plan fits");
+    return;
+  }
+  print_warnings(answer.unread);
+  if (asked.has_target()) print_target(study, answer, asked);
+  print_budgets(study, answer);
+  if (on_default_axes(answer.found) && answer.gain) print_gain(*answer.gain, study.compare);
+  if (!o.out.empty()) write_results(study, answer, o, made_by);
+}
+
+}  // namespace shardline::cli

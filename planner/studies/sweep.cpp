@@ -1,0 +1,130 @@
+#include "planner/studies/sweep.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "planner/search/unread.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr std::size_t kShown = 5;                                                    // that meet a target
+constexpr std::array<double, 8> kBudgets{1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0};  // x the lowest TTL
+
+std::vector<Point> frontier_of(const Study& study, const Frontier& frontier) {
+  std::vector<Point> out = frontier.points();
+  if (study.study.phase == Phase::prefill && !maximised(frontier.x())) std::reverse(out.begin(), out.end());
+  return out;
+}
+
+// The best plan of each budget, without repetition.
+std::vector<BudgetPlan> budget_plans(const std::vector<Point>& frontier) {
+  const Seconds lowest =
+      std::min_element(frontier.begin(), frontier.end(), [](const Point& a, const Point& b) {
+        return a.ttl < b.ttl;
+      })->ttl;
+  std::vector<BudgetPlan> out;
+  const Point* last = nullptr;
+  for (const double factor : kBudgets) {
+    const Point* best = best_within(frontier, lowest * factor);
+    if (best != last) out.push_back({lowest * factor, *best});
+    last = best;
+  }
+  return out;
+}
+
+// By tokens/s/GPU. Neighbouring batches of one plan are one answer: the best of each sharding is shown.
+std::vector<Point> best_shardings(std::vector<Point> meeting) {
+  std::sort(meeting.begin(), meeting.end(), [](const Point& a, const Point& b) {
+    return value(Metric::tokens_per_s_gpu, a) > value(Metric::tokens_per_s_gpu, b);
+  });
+  std::vector<Point> out;
+  std::vector<Plan> shown;
+  for (const Point& p : meeting) {
+    Plan sharding = p.plan;
+    sharding.batch = sharding.chunks = 1;
+    if (std::find(shown.begin(), shown.end(), sharding) != shown.end()) continue;
+    shown.push_back(sharding);
+    out.push_back(p);
+    if (out.size() == kShown) break;
+  }
+  return out;
+}
+
+std::vector<Point> fewest_gpus(std::vector<Point> meeting) {
+  std::stable_sort(meeting.begin(), meeting.end(),
+                   [](const Point& a, const Point& b) { return a.plan.gpus() < b.plan.gpus(); });
+  if (meeting.size() > kShown) meeting.erase(meeting.begin() + kShown, meeting.end());
+  return meeting;
+}
+
+// The search left out plans with too few users.
+std::vector<Point> meeting(const Study& study, const SweepQuestion& q, const std::vector<Point>& frontier) {
+  std::vector<Point> out;
+  for (const Point& p : frontier) {
+    if (q.most_time == Seconds(0) || p.ttl <= q.most_time) out.push_back(p);
+  }
+  return study.study.phase == Phase::decode ? best_shardings(std::move(out)) : fewest_gpus(std::move(out));
+}
+
+std::vector<Plan> plans_of(const RatedPoints& rated) {
+  std::vector<Plan> out;
+  for (const Point& p : rated.points) out.push_back(p.plan);
+  return out;
+}
+
+SearchOptions options_of(const Study& study, const SweepQuestion& q) {
+  SearchOptions o = study.search;
+  o.threads = q.threads;
+  o.prune = !q.exhaustive && !q.keep_all;
+  o.keep_all = q.keep_all;
+  o.least_users = q.least_users;
+  return o;
+}
+
+}  // namespace
+
+SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
+                         const std::function<void(std::uint64_t, std::uint64_t)>& progress,
+                         const std::function<bool()>& go_on) {
+  SweepAnswer out;
+  out.found = search(study.study, options_of(study, q), [&](std::uint64_t done, std::uint64_t total) {
+    progress(done, total);
+    return true;
+  });
+  out.frontier = frontier_of(study, out.found.overall());
+  if (!out.any()) return out;
+  if (any_approximate(study)) out.exact_frontier = frontier_of(study, out.found.of(exact_ones(study)));
+  out.rated = rate_frontiers(study, out.found, q.threads);
+  if (q.keep_all) out.all = rate(study, out.found.all, q.threads);
+  Evaluator prices(study.study, study.search.all_reduce);
+  out.unread = unread_parameters(prices, plans_of(out.rated));
+  if (q.has_target()) out.meeting = meeting(study, q, out.frontier);
+  if (study.study.phase == Phase::decode) out.budgets = budget_plans(out.frontier);
+  const auto candidate = out.found.of(study.compare.candidate).points(),
+             baseline = out.found.of(study.compare.baseline).points();
+  if (!candidate.empty() && !baseline.empty()) out.gain = gain(candidate, baseline);
+  if (study.noise) out.noisy = noisy_plans(study, plans_of(out.rated), q.threads, go_on);
+  return out;
+}
+
+std::vector<StrategyId> exact_ones(const Study& study) {
+  std::vector<StrategyId> out;
+  for (const StrategyId id : study.search.strategies) {
+    if (strategy(id).exact) out.push_back(id);
+  }
+  return out;
+}
+
+bool any_approximate(const Study& study) { return exact_ones(study).size() < study.search.strategies.size(); }
+
+BestPoints::BestPoints(const Study& study, const SearchResult& found)
+    : exact_(found.of(exact_ones(study))), all_(found.overall()) {}
+
+bool BestPoints::holds(const Point& p) const {
+  const Frontier& f = strategy(p.plan.strategy).exact ? exact_ : all_;
+  return !f.dominates(score(f.x(), p), score(f.y(), p));
+}
+
+}  // namespace shardline

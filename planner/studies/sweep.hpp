@@ -1,0 +1,64 @@
+// What a sweep answers: the plans of a study that nothing beats, what they rest on, and those that meet what
+// was asked for.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "planner/search/compare.hpp"
+#include "planner/studies/rated_points.hpp"
+
+namespace shardline {
+
+struct SweepQuestion {
+  Seconds most_time{0};     // TTL of a decode step, TTFT of a prefill; 0: any
+  double least_users = 0;   // of a decode step
+  bool exhaustive = false;  // simulate every feasible configuration
+  bool keep_all = false;    // and keep them
+  int threads = 0;          // 0: all cores; results do not depend on it
+  bool has_target() const { return most_time > Seconds(0) || least_users > 0; }
+};
+
+/// The best plan within a TTL budget.
+struct BudgetPlan {
+  Seconds budget;
+  Point best;
+};
+
+struct SweepAnswer {
+  SearchResult found;
+  std::vector<Point> frontier;        // of all strategies; of a prefill the lowest cost first
+  std::vector<Point> exact_frontier;  // of the exact ones, where some are approximate
+  RatedPoints rated;                  // each strategy's own frontier
+  std::optional<RatedPoints> all;     // every configuration, if asked for
+  std::vector<Diagnostic> unread;     // unread_parameters() of the rated plans
+  std::vector<Point> meeting;         // what meets the target, the best first, five at most
+  std::vector<BudgetPlan> budgets;    // of a decode step: each plan once
+  std::optional<Gain> gain;           // of the study's comparison, where both sides have plans
+  std::vector<NoisyPlan> noisy;       // the rated plans beside the traffic of others, of studies with noise
+
+  bool any() const { return !frontier.empty(); }
+};
+
+/// `progress` in plans; it may throw to stop. `go_on` is asked between plans beside noise.
+SweepAnswer answer_sweep(const Study& study, const SweepQuestion& question,
+                         const std::function<void(std::uint64_t done, std::uint64_t total)>& progress,
+                         const std::function<bool()>& go_on);
+
+/// The strategies of a study that are exact.
+std::vector<StrategyId> exact_ones(const Study& study);
+/// Whether one of them is not: tables and files then have a column for it.
+bool any_approximate(const Study& study);
+
+/// Whether points are on the frontier of all strategies; exact ones are measured against exact ones only.
+class BestPoints {
+ public:
+  BestPoints(const Study& study, const SearchResult& found);
+  bool holds(const Point& point) const;
+
+ private:
+  Frontier exact_, all_;
+};
+
+}  // namespace shardline
