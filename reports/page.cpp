@@ -144,17 +144,17 @@ std::string data_json(const Page& page) {
     const auto index = known - strategies.begin();
     if (known == strategies.end()) strategies.push_back(p.strategy);
     rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{}]", rows.empty() ? "" : ",\n",
-                        index, json_string(p.plan), json_string(p.command), p.gpus, p.batch, p.users,
-                        number_or_null(p.ttl_ms), number_or_null(p.tokens_per_s_user),
-                        number_or_null(p.tokens_per_s_gpu), number_or_null(p.memory_gb), p.frontier ? 1 : 0,
-                        percent(p.measured), percent(p.fitted), percent(p.extrapolated), percent(p.assumed),
+                        index, json_string(p.plan), json_string(p.command), p.gpus, p.batch, p.at_once,
+                        number_or_null(p.time_ms), number_or_null(p.x), number_or_null(p.y),
+                        number_or_null(p.memory_gb), p.frontier ? 1 : 0, percent(p.measured),
+                        percent(p.fitted), percent(p.extrapolated), percent(p.assumed),
                         approximate ? "," + number_or_null(p.attention_computed) : "");
   }
   std::string names;
   for (const std::string& name : strategies) names += (names.empty() ? "" : ",") + json_string(name);
   return fmt::format("{{\"labels\":[{},{},{},{}],\"strategies\":[{}],\n\"points\":[\n{}\n]}}",
                      json_string(page.time_label), json_string(page.x_label), json_string(page.y_label),
-                     json_string(page.users_label), names, rows);
+                     json_string(page.at_once_label), names, rows);
 }
 
 // The modules as script elements, or nothing when one of them is missing.

@@ -13,12 +13,12 @@ struct PagePoint {
   std::string strategy, plan;
   std::string command;  // simulates this plan; a click copies it
   int gpus = 0;
-  long long batch = 0, users = 0;
-  double ttl_ms = 0;             // time between two tokens of one user; prefill: time to first token
-  double tokens_per_s_user = 0;  // the chart's x axis; more is better on both
-  double tokens_per_s_gpu = 0;   // the chart's y axis
-  double memory_gb = 0;          // per GPU
-  bool frontier = false;         // on the overall frontier; drawn with a ring
+  long long batch = 0;
+  long long at_once = 0;  // users or requests, as Page::at_once_label says
+  double time_ms = 0;     // as Page::time_label says: TTL or TTFT
+  double x = 0, y = 0;    // of the chart; more is better on both
+  double memory_gb = 0;   // per GPU
+  bool frontier = false;  // on the overall frontier; drawn with a ring
   // Parts of the time by what it rests on: they add up to 1, or are all 0 where that is not known. Open
   // marks: more than half is extrapolated or assumed.
   double measured = 0, fitted = 0, extrapolated = 0, assumed = 0;
@@ -31,7 +31,7 @@ struct Page {
   std::vector<PagePoint> points;
   std::string costs{};  // where they are from, in a line; empty: not said
   std::string time_label = "TTL (ms)", x_label = "Tokens/s per user", y_label = "Tokens/s per GPU";
-  std::string users_label = "Users";
+  std::string at_once_label = "Users";
 };
 
 /// Vega's module files as found when this program was configured; empty without Debian's libjs-vega.

@@ -9,7 +9,7 @@ inline constexpr std::string_view kPageScript = R"js(
 const byId = id => document.getElementById(id);
 const data = JSON.parse(byId('data').textContent);
 const points = data.points.map(r => ({s: r[0], strategy: data.strategies[r[0]], plan: r[1], command: r[2], gpus: r[3],
-  batch: r[4], users: r[5], ttl: r[6], x: r[7], y: r[8], memory: r[9], ring: r[10] === 1,
+  batch: r[4], atOnce: r[5], time: r[6], x: r[7], y: r[8], memory: r[9], ring: r[10] === 1,
   measured: r[11], fitted: r[12], extrapolated: r[13], assumed: r[14], unmeasured: r[13] + r[14],
   open: r[13] + r[14] > 50, computed: r[15] === undefined ? r[15] : 100 * r[15]}));
 points.sort((a, b) => a.ring - b.ring);  // rings are drawn last, on top
@@ -20,8 +20,8 @@ const SHAPES = ['M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z', 'M-.85,-.85H.85V.85H-.85Z'
 const color = s => COLORS[s % COLORS.length], shape = s => SHAPES[s % SHAPES.length];
 const show = v => v === null ? '\u2013' : Math.abs(v) >= 1000 ? Math.round(v).toLocaleString('en-US')
   : String(+v.toPrecision(4));
-const COLUMNS = [['strategy', 'Strategy'], ['plan', 'Plan'], ['gpus', 'GPUs'], ['batch', 'Batch'], ['users', data.labels[3]],
-  ['ttl', data.labels[0]], ['x', data.labels[1]], ['y', data.labels[2]], ['memory', 'GB per GPU']];
+const COLUMNS = [['strategy', 'Strategy'], ['plan', 'Plan'], ['gpus', 'GPUs'], ['batch', 'Batch'], ['atOnce', data.labels[3]],
+  ['time', data.labels[0]], ['x', data.labels[1]], ['y', data.labels[2]], ['memory', 'GB per GPU']];
 if (points.some(p => p.computed !== undefined)) COLUMNS.splice(1, 0, ['computed', 'Attention %']);
 // Parts of the time, in percent. Columns where they tell plans apart; the box beside a point has them all.
 const SHARES = [['measured', 'Measured %'], ['fitted', 'Fitted %'], ['extrapolated', 'Extrap. %'],

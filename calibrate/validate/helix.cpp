@@ -118,7 +118,7 @@ namespace {
 Seconds fastest_at(const std::vector<Point>& frontier, double tokens_per_s_gpu) {
   Seconds best(std::numeric_limits<double>::infinity());
   for (const Point& p : frontier) {
-    if (value(Metric::tokens_per_s_gpu, p) >= tokens_per_s_gpu) best = std::min(best, p.ttl);
+    if (value(Metric::throughput, p) >= tokens_per_s_gpu) best = std::min(best, p.time);
   }
   return best;
 }
@@ -126,7 +126,7 @@ Seconds fastest_at(const std::vector<Point>& frontier, double tokens_per_s_gpu) 
 double largest_loss(const std::vector<Point>& with, const std::vector<Point>& without) {
   double loss = 0;
   for (const Point& p : without)
-    loss = std::max(loss, 1 - fastest_at(with, value(Metric::tokens_per_s_gpu, p)) / p.ttl);
+    loss = std::max(loss, 1 - fastest_at(with, value(Metric::throughput, p)) / p.time);
   return loss;
 }
 
@@ -162,8 +162,8 @@ FrontierRatios frontier_ratios(const Study& study) {
   r.interactivity = g.interactivity;
   r.throughput = g.throughput;
   r.geometric_mean = g.geometric_mean;
-  r.baseline_ttl = baseline.back().ttl;
-  r.candidate_ttl = candidate.back().ttl;
+  r.baseline_ttl = baseline.back().time;
+  r.candidate_ttl = candidate.back().time;
   r.baseline_plan = to_string(baseline.back().plan);
   r.candidate_plan = to_string(candidate.back().plan);
 
@@ -174,10 +174,10 @@ FrontierRatios frontier_ratios(const Study& study) {
   const Seconds budget = e.simulate(tp);
   o.gpus = {64};
   o.strategies = study.compare.candidate;
-  o.x = Metric::ttl;
-  o.y = Metric::users;
+  o.x = Metric::time;
+  o.y = Metric::entries;
   for (const Point& p : search(study.study, o).overall().points()) {
-    if (p.ttl <= budget) r.users = std::max(r.users, static_cast<double>(p.plan.users()));
+    if (p.time <= budget) r.users = std::max(r.users, static_cast<double>(p.plan.users()));
   }
 
   SearchOptions off = study.search;
@@ -192,7 +192,7 @@ FrontierRatios frontier_ratios(const Study& study) {
   for (const Point& p : without.all) {
     if (p.plan.pp > 1) continue;
     Point q = p;
-    q.ttl = ideal_overlap(e, p.plan);
+    q.time = ideal_overlap(e, p.plan);
     ideal.add(q, order++);
   }
   r.hopb_ideal = largest_loss(ideal.points(), off_frontier);

@@ -42,7 +42,7 @@ void print_bases(const System& system, const Breakdown& b, const std::string& sh
   for (std::size_t i = 0; i < kBases; ++i) {
     if (b.bases[i] > Seconds(0)) {
       t.add({std::string(to_string(static_cast<Basis>(i))), to_string(b.bases[i]),
-             percent(b.bases[i].value, b.ttl.value), parts_of(b.basis_parts[i])});
+             percent(b.bases[i].value, b.time.value), parts_of(b.basis_parts[i])});
     }
   }
   fmt::print("{}  costs: {}\n\n", t.text(), costs_text(system));
@@ -51,15 +51,13 @@ void print_bases(const System& system, const Breakdown& b, const std::string& sh
 // The line below the title: what a user sees, by phase.
 void print_outcome(const Study& study, const SimulatedPlan& s) {
   const Plan& plan = s.plan;
-  const Metrics m = metrics(s.breakdown.ttl, plan);
   if (study.study.phase == Phase::prefill) {
-    const double at_once = m.users * static_cast<double>(study.study.requests.size());
+    const PrefillMetrics m = prefill_metrics(study.study, s.breakdown.time, plan);
     fmt::print(
         "  TTFT {}   {:.1f} new tokens/s/GPU   {:.4g} GPU-seconds/request   {:.0f} requests on {} GPUs\n\n",
-        to_string(m.ttl),
-        m.users * static_cast<double>(study.study.fresh_tokens()) / (m.ttl.value * plan.gpus()),
-        m.ttl.value * plan.gpus() / at_once, at_once, plan.gpus());
+        to_string(m.ttft), m.new_tokens_per_s_gpu, m.gpu_seconds_per_request, m.requests, plan.gpus());
   } else {
+    const DecodeMetrics m = decode_metrics(s.breakdown.time, plan);
     fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n\n",
                to_string(m.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
   }
@@ -77,25 +75,25 @@ void print_times(const Study& study, const Breakdown& b) {
   for (std::size_t p = 0; p < b.parts.size(); ++p) {
     if (b.parts[p] > Seconds(0)) {
       time.add({std::string(to_string(static_cast<Part>(p))), to_string(b.parts[p]),
-                percent(b.parts[p].value, b.ttl.value)});
+                percent(b.parts[p].value, b.time.value)});
     }
   }
   if (b.waiting > Seconds(1e-12))
-    time.add({"waiting for a stage", to_string(b.waiting), percent(b.waiting.value, b.ttl.value)});
+    time.add({"waiting for a stage", to_string(b.waiting), percent(b.waiting.value, b.time.value)});
   fmt::print("{}\n", time.text());
   Table kinds({"op kind on the critical path", "time", share});
   for (std::size_t k = 0; k < b.kinds.size(); ++k) {
     if (b.kinds[k] > Seconds(0)) {
       kinds.add({std::string(to_string(static_cast<OpKind>(k))), to_string(b.kinds[k]),
-                 percent(b.kinds[k].value, b.ttl.value)});
+                 percent(b.kinds[k].value, b.time.value)});
     }
   }
   fmt::print("{}\n", kinds.text());
   Table communication({"communication", "time", share});
   communication.add(
-      {"exposed", to_string(b.exposed_communication), percent(b.exposed_communication.value, b.ttl.value)});
+      {"exposed", to_string(b.exposed_communication), percent(b.exposed_communication.value, b.time.value)});
   communication.add(
-      {"hidden", to_string(b.hidden_communication), percent(b.hidden_communication.value, b.ttl.value)});
+      {"hidden", to_string(b.hidden_communication), percent(b.hidden_communication.value, b.time.value)});
   fmt::print("{}\n", communication.text());
   print_bases(study.study.system, b, share);
 }

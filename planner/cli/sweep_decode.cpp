@@ -13,9 +13,9 @@ namespace shardline::cli {
 namespace {
 
 std::vector<std::string> plan_row(const std::string& first, const Point& p) {
-  const Metrics m = metrics(p.ttl, p.plan);
+  const DecodeMetrics m = decode_metrics(p.time, p.plan);
   return {first,
-          to_string(p.ttl),
+          to_string(m.ttl),
           fmt::format("{:.1f}", m.tokens_per_s_user),
           fmt::format("{:.2f}", m.tokens_per_s_gpu),
           fmt::format("{:.0f}", m.users),
@@ -94,13 +94,13 @@ std::string points_csv(const RatedPoints& rated, const BestPoints& best) {
   std::string out = csv_line(header);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
-    const Metrics m = metrics(p.ttl, p.plan);
+    const DecodeMetrics m = decode_metrics(p.time, p.plan);
     std::vector<std::string> row{std::string(to_string(p.plan.strategy)),
                                  to_string(p.plan),
                                  std::to_string(p.plan.gpus()),
                                  std::to_string(p.plan.batch),
                                  std::to_string(p.plan.users()),
-                                 number_text(p.ttl.value * 1e3),
+                                 number_text(m.ttl.value * 1e3),
                                  number_text(m.tokens_per_s_user),
                                  number_text(m.tokens_per_s_gpu),
                                  number_text(p.memory.value / 1e9),
@@ -127,10 +127,10 @@ Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOpt
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
     const Shares& from = rated.shares[i];
-    const Metrics m = metrics(p.ttl, p.plan);
+    const DecodeMetrics m = decode_metrics(p.time, p.plan);
     page.points.push_back({std::string(to_string(p.plan.strategy)), to_string(p.plan),
                            simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch, p.plan.users(),
-                           p.ttl.value * 1e3, m.tokens_per_s_user, m.tokens_per_s_gpu, p.memory.value / 1e9,
+                           m.ttl.value * 1e3, m.tokens_per_s_user, m.tokens_per_s_gpu, p.memory.value / 1e9,
                            best.holds(p), from.measured, from.fitted, from.extrapolated, from.assumed});
   }
   return page;
@@ -140,7 +140,7 @@ Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOpt
 std::string launch_text(const Study& study, const SweepAnswer& answer) {
   std::string out = study.title + "\n";
   for (const auto& [budget, p] : answer.budgets) {
-    out += fmt::format("\n{}   TTL {}, {} users on {} GPUs\n", to_string(p.plan), to_string(p.ttl),
+    out += fmt::format("\n{}   TTL {}, {} users on {} GPUs\n", to_string(p.plan), to_string(p.time),
                        p.plan.users(), p.plan.gpus());
     out += deployment_text(study, p.plan);
   }
@@ -184,9 +184,7 @@ void write_results(const Study& study, const SweepAnswer& answer, const SweepOpt
   fmt::print("{}\n", files.summary());
 }
 
-bool on_default_axes(const SearchResult& r) {
-  return r.x == Metric::tokens_per_s_user && r.y == Metric::tokens_per_s_gpu;
-}
+bool on_default_axes(const SearchResult& r) { return r.x == Metric::speed && r.y == Metric::throughput; }
 
 }  // namespace
 

@@ -165,22 +165,10 @@ std::string run_json(const Study& study, const SearchResult& r, const SweepOptio
 namespace {
 
 std::string axis_label(Metric m, Phase phase) {
-  switch (m) {
-    case Metric::tokens_per_s_user:
-      return "tokens/s/user";
-    case Metric::tokens_per_s_gpu:
-      return phase == Phase::decode ? "tokens/s/GPU" : "requests/s/GPU";
-    case Metric::ttl:
-      return phase == Phase::decode ? "TTL (s)" : "TTFT (s)";
-    case Metric::users:
-      return phase == Phase::decode ? "users" : "requests at once";
-    case Metric::gpus:
-      return "GPUs";
-    case Metric::memory:
-      return "memory per GPU (B)";
-    case Metric::gpu_seconds:
-      return phase == Phase::decode ? "GPU-seconds/token" : "GPU-seconds/request";
+  for (const NamedMetric& named : metrics_of(phase)) {
+    if (named.metric == m) return named.label;
   }
+  SL_CHECK(false, "a study is compared by metrics of its phase");
   return "";
 }
 
@@ -194,10 +182,7 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
   plot.y_label = axis_label(r.y, study.study.phase);
   plot.log_y = true;
   plot.log_x = r.x == Metric::gpus || r.x == Metric::gpu_seconds;
-  const auto shown = [&](Metric m, const Point& p) {
-    const bool entry = m == Metric::gpu_seconds && !study.study.requests.empty();
-    return value(m, p) / (entry ? static_cast<double>(study.study.requests.size()) : 1);
-  };
+  const auto shown = [&](Metric m, const Point& p) { return value_of(study.study, m, p); };
   plot.footnote = fmt::format("shardline {}: {}; costs: {}", made_by.version, made_by.command,
                               costs_text(study.study.system));
   bool any_open = false;

@@ -12,18 +12,13 @@ namespace shardline::cli {
 
 namespace {
 
-double new_tokens(const Study& s, const Plan& p) {
-  return static_cast<double>(s.study.fresh_tokens()) * static_cast<double>(p.users());
-}
-double requests(const Study& s, const Plan& p) {
-  return static_cast<double>(s.study.requests.size()) * static_cast<double>(p.users());
-}
+PrefillMetrics metrics(const Study& s, const Point& p) { return prefill_metrics(s.study, p.time, p.plan); }
 
 std::vector<std::string> row(const Study& s, const Point& p) {
-  const double tokens_per_s = new_tokens(s, p.plan) / p.ttl.value;
-  std::vector<std::string> cells{
-      std::to_string(p.plan.gpus()), to_string(p.ttl), fmt::format("{:.1f}", tokens_per_s / p.plan.gpus()),
-      fmt::format("{:.4g}", p.ttl.value * p.plan.gpus() / requests(s, p.plan)), to_string(p.memory, 3)};
+  const PrefillMetrics m = metrics(s, p);
+  std::vector<std::string> cells{std::to_string(p.plan.gpus()), to_string(m.ttft),
+                                 fmt::format("{:.1f}", m.new_tokens_per_s_gpu),
+                                 fmt::format("{:.4g}", m.gpu_seconds_per_request), to_string(p.memory, 3)};
   if (any_approximate(s)) {
     cells.push_back(computed_text(s, p.plan));
     if (!strategy(p.plan.strategy).exact) cells.back() += " APPROXIMATE";
@@ -42,9 +37,9 @@ void print_frontier(const Study& study, const RatedPoints& rated, const std::vec
   PlanTable t = table(study, rated);
   for (const Point& p : frontier) t.add(row(study, p), p.plan);
   fmt::print("  {}{}\n{}\n",
-             study.search.x == Metric::gpus && study.search.y == Metric::ttl
+             study.search.x == Metric::gpus && study.search.y == Metric::time
                  ? "Lowest TTFT by GPUs, where more GPUs lower it"
-             : study.search.x == Metric::gpu_seconds && study.search.y == Metric::ttl
+             : study.search.x == Metric::gpu_seconds && study.search.y == Metric::time
                  ? "Pareto frontier of TTFT and GPU-seconds per request"
                  : "Pareto frontier",
              of, t.text());
@@ -63,14 +58,14 @@ void print_bests(const Study& study, const SearchResult& r) {
   Table t({"strategy", "lowest TTFT", "GPUs", "GPU-seconds/request", "least GPU-seconds/request", "TTFT",
            "GPUs"});
   const auto cost = [&](const Point& p) {
-    return fmt::format("{:.4g}", p.ttl.value * p.plan.gpus() / requests(study, p.plan));
+    return fmt::format("{:.4g}", metrics(study, p).gpu_seconds_per_request);
   };
   const auto add = [&](const std::string& name, std::vector<Point> points) {
     if (points.empty()) return t.add({name, "no plan", "", "", "", "", ""});
     if (!maximised(r.x)) std::reverse(points.begin(), points.end());
     const Point &cheap = points.front(), &fast = points.back();
-    t.add({name, to_string(fast.ttl), std::to_string(fast.plan.gpus()), cost(fast), cost(cheap),
-           to_string(cheap.ttl), std::to_string(cheap.plan.gpus())});
+    t.add({name, to_string(fast.time), std::to_string(fast.plan.gpus()), cost(fast), cost(cheap),
+           to_string(cheap.time), std::to_string(cheap.plan.gpus())});
   };
   for (const StrategyId id : study.search.strategies) add(label(id), r.frontiers.at(id).points());
   if (!r.even.points().empty()) add("kv_runahead, even parts", r.even.points());
@@ -79,8 +74,8 @@ void print_bests(const Study& study, const SearchResult& r) {
 
 // One strategy per column: which ring variant or baseline wins at which size.
 void print_strategies(const Study& study, const SearchResult& r) {
-  if (r.x == Metric::gpu_seconds && r.y == Metric::ttl) return print_bests(study, r);
-  if (r.x != Metric::gpus || r.y != Metric::ttl || study.search.strategies.size() < 2) return;
+  if (r.x == Metric::gpu_seconds && r.y == Metric::time) return print_bests(study, r);
+  if (r.x != Metric::gpus || r.y != Metric::time || study.search.strategies.size() < 2) return;
   std::vector<std::string> header{"GPUs"};
   std::vector<std::vector<Point>> columns;
   for (const StrategyId id : study.search.strategies) {
@@ -97,7 +92,7 @@ void print_strategies(const Study& study, const SearchResult& r) {
     for (const std::vector<Point>& points : columns) {
       const auto at =
           std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.plan.gpus() == gpus; });
-      cells.push_back(at == points.end() ? "" : to_string(at->ttl));
+      cells.push_back(at == points.end() ? "" : to_string(at->time));
       any = any || at != points.end();
     }
     if (any) t.add(cells);
@@ -139,13 +134,14 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
   const BestPoints best(study, r);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
+    const PrefillMetrics m = metrics(study, p);
     std::vector<std::string> cells{std::string(to_string(p.plan.strategy)),
                                    to_string(p.plan),
                                    std::to_string(p.plan.gpus()),
                                    std::to_string(p.plan.batch),
-                                   number_text(p.ttl.value),
-                                   number_text(new_tokens(study, p.plan) / p.ttl.value / p.plan.gpus()),
-                                   number_text(p.ttl.value * p.plan.gpus() / requests(study, p.plan)),
+                                   number_text(m.ttft.value),
+                                   number_text(m.new_tokens_per_s_gpu),
+                                   number_text(m.gpu_seconds_per_request),
                                    number_text(p.memory.value / 1e9),
                                    std::to_string(p.plan.pp),
                                    std::to_string(p.plan.cp),
@@ -168,20 +164,19 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
           const Provenance& made_by) {
   Page page = page_of(study, r, o, made_by);
   page.time_label = "TTFT (ms)";
-  page.users_label = "Requests";
+  page.at_once_label = "Requests";
   page.x_label = "New tokens/s per request";
   page.y_label = "New tokens/s per GPU";
   const BestPoints best(study, r);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
     const Shares& from = rated.shares[i];
-    const double tokens = new_tokens(study, p.plan);
+    const PrefillMetrics m = metrics(study, p);
     page.points.push_back({label(p.plan), to_string(p.plan), simulate_command(study, o, p.plan),
-                           p.plan.gpus(), p.plan.batch, std::llround(requests(study, p.plan)),
-                           p.ttl.value * 1e3, tokens / requests(study, p.plan) / p.ttl.value,
-                           tokens / p.ttl.value / p.plan.gpus(), p.memory.value / 1e9, best.holds(p),
-                           from.measured, from.fitted, from.extrapolated, from.assumed,
-                           attention_computed(study.study, p.plan)});
+                           p.plan.gpus(), p.plan.batch, std::llround(m.requests), m.ttft.value * 1e3,
+                           m.new_tokens / m.requests / m.ttft.value, m.new_tokens_per_s_gpu,
+                           p.memory.value / 1e9, best.holds(p), from.measured, from.fitted, from.extrapolated,
+                           from.assumed, attention_computed(study.study, p.plan)});
   }
   return page;
 }
@@ -189,7 +184,7 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
 std::string launch_text(const Study& study, const std::vector<Point>& frontier) {
   std::string out = study.title + "\n";
   for (const Point& p : frontier) {
-    out += fmt::format("\n{}   TTFT {} on {} GPUs{}\n", to_string(p.plan), to_string(p.ttl), p.plan.gpus(),
+    out += fmt::format("\n{}   TTFT {} on {} GPUs{}\n", to_string(p.plan), to_string(p.time), p.plan.gpus(),
                        strategy(p.plan.strategy).exact ? "" : "   APPROXIMATE");
     out += deployment_text(study, p.plan);
   }

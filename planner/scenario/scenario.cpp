@@ -57,14 +57,14 @@ Routing read_routing(const Reader& r) {
 }
 
 struct Constraints {
-  Seconds ttl{0};
+  Seconds time{0};  // TTL or TTFT
   Bytes memory{0};
 };
 
 Constraints read_constraints(const Reader& r, Phase phase) {
   Constraints c;
   if (const auto v = r.find(phase == Phase::decode ? "ttl" : "ttft"))
-    c.ttl = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
+    c.time = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
   if (const auto v = r.find("memory")) c.memory = v->quantity<Bytes>(Bytes(1e6), Bytes(1e15));
   r.no_other_keys();
   return c;
@@ -106,22 +106,18 @@ void read_search(const Reader& root, SearchOptions& o, int system_gpus, Phase ph
     o.all_reduce =
         static_cast<AllReduceRule>(v->one_of({"fastest", "one_shot", "two_shot", "ring", "tree", "nvls"}));
   }
-  // A prefill has no tokens per second and user; its time is the one to the first token.
-  std::vector<std::string> metrics = metric_names();
-  std::vector<Metric> meaning;
-  for (std::size_t i = 0; i < metrics.size(); ++i) meaning.push_back(static_cast<Metric>(i));
+  const std::span<const NamedMetric> metrics = metrics_of(phase);
+  std::vector<std::string> names;
+  for (const NamedMetric& m : metrics) names.emplace_back(m.name);
   if (phase == Phase::prefill) {
-    metrics = {"ttft", "gpus", "gpu_seconds", "requests_per_s_gpu", "requests", "memory"};
-    meaning = {Metric::ttl,   Metric::gpus,  Metric::gpu_seconds, Metric::tokens_per_s_gpu,
-               Metric::users, Metric::memory};
     o.x = Metric::gpus;
-    o.y = Metric::ttl;
+    o.y = Metric::time;
   }
   if (const auto v = root.find("pareto")) {
-    const auto x = choice(v->at("x"), metrics);
-    const auto y = choice(v->at("y"), metrics);
-    if (x) o.x = meaning[*x];
-    if (y) o.y = meaning[*y];
+    const auto x = choice(v->at("x"), names);
+    const auto y = choice(v->at("y"), names);
+    if (x) o.x = metrics[*x].metric;
+    if (y) o.y = metrics[*y].metric;
     if (x && x == y) v->fault("pareto.x and pareto.y are the same metric");
     v->no_other_keys();
   }
@@ -321,7 +317,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   const Comparison comparison = read_comparison(root, options, phase);
   const auto constraints_at = root.find("constraints");
   const Constraints constraints = constraints_at ? read_constraints(*constraints_at, phase) : Constraints{};
-  options.ttl_budget = constraints.ttl;
+  options.most_time = constraints.time;
   if (system) check_precision(precision, models, *system, root);
   root.no_other_keys();
   document.finish();

@@ -9,9 +9,8 @@ namespace shardline {
 const Point* best_within(const std::vector<Point>& frontier, Seconds ttl) {
   const Point* best = nullptr;
   for (const Point& p : frontier) {
-    if (p.ttl > ttl) continue;
-    if (best == nullptr || value(Metric::tokens_per_s_gpu, p) > value(Metric::tokens_per_s_gpu, *best))
-      best = &p;
+    if (p.time > ttl) continue;
+    if (best == nullptr || value(Metric::throughput, p) > value(Metric::throughput, *best)) best = &p;
   }
   return best;
 }
@@ -20,8 +19,8 @@ Gain gain(const std::vector<Point>& candidate, const std::vector<Point>& baselin
   SL_CHECK(!candidate.empty() && !baseline.empty(), "both frontiers have points");
   Gain g;
   const auto lowest = [](const std::vector<Point>& f) {
-    Seconds t = f.front().ttl;
-    for (const Point& p : f) t = std::min(t, p.ttl);
+    Seconds t = f.front().time;
+    for (const Point& p : f) t = std::min(t, p.time);
     return t;
   };
   const Seconds base = lowest(baseline);
@@ -33,7 +32,7 @@ Gain gain(const std::vector<Point>& candidate, const std::vector<Point>& baselin
     const Point* b = best_within(baseline, base * (1 + slack));
     const Point* c = best_within(candidate, base * (1 + slack));
     if (b == nullptr || c == nullptr) continue;
-    const double ratio = value(Metric::tokens_per_s_gpu, *c) / value(Metric::tokens_per_s_gpu, *b);
+    const double ratio = value(Metric::throughput, *c) / value(Metric::throughput, *b);
     g.curve.push_back({slack, ratio});
     log_sum += std::log(ratio);
     ++counted;

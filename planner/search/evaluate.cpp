@@ -4,12 +4,23 @@
 
 namespace shardline {
 
-Metrics metrics(Seconds ttl, const Plan& plan) {
-  Metrics m;
+DecodeMetrics decode_metrics(Seconds ttl, const Plan& plan) {
+  DecodeMetrics m;
   m.ttl = ttl;
   m.users = static_cast<double>(plan.users());
   m.tokens_per_s_user = 1 / ttl.value;
   m.tokens_per_s_gpu = m.users / (ttl.value * plan.gpus());
+  return m;
+}
+
+PrefillMetrics prefill_metrics(const Case& c, Seconds ttft, const Plan& plan) {
+  const auto entries = static_cast<double>(plan.users());
+  PrefillMetrics m;
+  m.ttft = ttft;
+  m.requests = static_cast<double>(c.requests.size()) * entries;
+  m.new_tokens = static_cast<double>(c.fresh_tokens()) * entries;
+  m.new_tokens_per_s_gpu = m.new_tokens / ttft.value / plan.gpus();
+  m.gpu_seconds_per_request = ttft.value * plan.gpus() / m.requests;
   return m;
 }
 
@@ -59,22 +70,22 @@ void break_down_classes(Evaluator& evaluator, const Schedule& s, Breakdown& b) {
     if (op && is_communication(op->kind)) all += length(t) / static_cast<double>(s.classes);
   }
   b.hidden_communication = std::max(Seconds(0), all - b.exposed_communication);
-  b.waiting = b.ttl - timeline.makespan();
+  b.waiting = b.time - timeline.makespan();
 }
 
 }  // namespace
 
-void Breakdown::add(const Op& op, const OpCost& cost, Seconds time) {
+void Breakdown::add(const Op& op, const OpCost& cost, Seconds taken) {
   const auto part = static_cast<std::size_t>(op.part), basis = static_cast<std::size_t>(cost.basis);
-  parts[part] += time;
-  kinds[static_cast<std::size_t>(op.kind)] += time;
-  bases[basis] += time;
-  basis_parts[basis][part] += time;
+  parts[part] += taken;
+  kinds[static_cast<std::size_t>(op.kind)] += taken;
+  bases[basis] += taken;
+  basis_parts[basis][part] += taken;
 }
 
 Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   Breakdown b;
-  b.ttl = evaluator.simulate(plan);
+  b.time = evaluator.simulate(plan);
   const Schedule& s = evaluator.schedule();
   if (s.classes > 1 || s.detached) {
     break_down_classes(evaluator, s, b);
@@ -109,7 +120,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
     b.hidden_communication += (all - on_path) * runs[i];
     pass += scratch.timeline.makespan() * runs[i];
   }
-  b.waiting = b.ttl - pass;
+  b.waiting = b.time - pass;
   return b;
 }
 

@@ -10,15 +10,24 @@
 
 namespace shardline {
 
-/// What a sweep compares. All follow from the token time, the users and the memory.
-struct Metrics {
+/// What a sweep of decode steps compares.
+struct DecodeMetrics {
   Seconds ttl;                   // token-to-token latency of one user
-  double users = 0;              // requests served at once
+  double users = 0;              // served at once
   double tokens_per_s_user = 0;  // 1 / TTL
   double tokens_per_s_gpu = 0;   // users / (TTL * GPUs)
 };
+DecodeMetrics decode_metrics(Seconds ttl, const Plan& plan);
 
-Metrics metrics(Seconds ttl, const Plan& plan);
+/// What a sweep of prefills compares: a plan runs every request of the case, once per entry of its batch.
+struct PrefillMetrics {
+  Seconds ttft;                        // time to the first token: of the whole prefill
+  double requests = 0;                 // at once
+  double new_tokens = 0;               // of them all
+  double new_tokens_per_s_gpu = 0;     // new tokens / (TTFT * GPUs)
+  double gpu_seconds_per_request = 0;  // TTFT * GPUs / requests
+};
+PrefillMetrics prefill_metrics(const Case& c, Seconds ttft, const Plan& plan);
 
 /// Simulates or bounds plans of one case. Keeps its scratch memory: one object per thread.
 class Evaluator {
@@ -26,7 +35,7 @@ class Evaluator {
   explicit Evaluator(const Case& c, AllReduceRule rule = AllReduceRule::fastest,
                      std::shared_ptr<FabricCache> cache = nullptr);
 
-  /// TTL by event simulation. The plan must pass check.
+  /// By event simulation: TTL of a decode step, TTFT of a prefill. The plan must pass check.
   Seconds simulate(const Plan& plan);
   /// A lower bound of simulate (closed form, no events).
   Seconds bound(const Plan& plan);
@@ -44,7 +53,7 @@ class Evaluator {
   Schedule schedule_;
 };
 
-/// Time of one token by part of the layer, and how much communication was hidden.
+/// Time of a decode step or of a prefill by part of the layer, and how much communication was hidden.
 struct Breakdown {
   // Along the critical path; each array sums to the pass latency.
   std::array<Seconds, static_cast<std::size_t>(Part::count)> parts{};
@@ -54,11 +63,11 @@ struct Breakdown {
       basis_parts{};              // the same, by part
   Seconds exposed_communication;  // on the critical path
   Seconds hidden_communication;   // busy, but not on it
-  Seconds waiting;                // TTL minus the pass: a microbatch waits for the slowest stage
-  Seconds ttl;
+  Seconds waiting;                // time minus the pass: a microbatch waits for the slowest stage
+  Seconds time;                   // TTL or TTFT
 
-  /// `time` of an op on the critical path.
-  void add(const Op& op, const OpCost& cost, Seconds time);
+  /// Time that an op on the critical path has `taken`.
+  void add(const Op& op, const OpCost& cost, Seconds taken);
 };
 Breakdown break_down(Evaluator& evaluator, const Plan& plan);
 

@@ -4,34 +4,50 @@
 
 namespace shardline {
 
-const std::vector<std::string>& metric_names() {
-  static const std::vector<std::string> names{
-      "tokens_per_s_user", "tokens_per_s_gpu", "ttl", "users", "gpus", "memory", "gpu_seconds"};
-  return names;
+std::span<const NamedMetric> metrics_of(Phase phase) {
+  static constexpr NamedMetric kDecode[] = {{"tokens_per_s_user", "tokens/s/user", Metric::speed},
+                                            {"tokens_per_s_gpu", "tokens/s/GPU", Metric::throughput},
+                                            {"ttl", "TTL (s)", Metric::time},
+                                            {"users", "users", Metric::entries},
+                                            {"gpus", "GPUs", Metric::gpus},
+                                            {"memory", "memory per GPU (B)", Metric::memory},
+                                            {"gpu_seconds", "GPU-seconds/token", Metric::gpu_seconds}};
+  static constexpr NamedMetric kPrefill[] = {{"ttft", "TTFT (s)", Metric::time},
+                                             {"gpus", "GPUs", Metric::gpus},
+                                             {"gpu_seconds", "GPU-seconds/request", Metric::gpu_seconds},
+                                             {"requests_per_s_gpu", "requests/s/GPU", Metric::throughput},
+                                             {"requests", "requests at once", Metric::entries},
+                                             {"memory", "memory per GPU (B)", Metric::memory}};
+  return phase == Phase::decode ? std::span<const NamedMetric>(kDecode) : kPrefill;
 }
 
-bool maximised(Metric m) {
-  return m == Metric::tokens_per_s_user || m == Metric::tokens_per_s_gpu || m == Metric::users;
-}
+bool maximised(Metric m) { return m == Metric::speed || m == Metric::throughput || m == Metric::entries; }
 
 double value(Metric m, const Point& p) {
   switch (m) {
-    case Metric::tokens_per_s_user:
-      return 1 / p.ttl.value;
-    case Metric::tokens_per_s_gpu:
-      return static_cast<double>(p.plan.users()) / (p.ttl.value * p.plan.gpus());
-    case Metric::ttl:
-      return p.ttl.value;
-    case Metric::users:
+    case Metric::speed:
+      return 1 / p.time.value;
+    case Metric::throughput:
+      return static_cast<double>(p.plan.users()) / (p.time.value * p.plan.gpus());
+    case Metric::time:
+      return p.time.value;
+    case Metric::entries:
       return static_cast<double>(p.plan.users());
     case Metric::gpus:
       return p.plan.gpus();
     case Metric::memory:
       return p.memory.value;
     case Metric::gpu_seconds:
-      return p.ttl.value * p.plan.gpus() / static_cast<double>(p.plan.users());
+      return p.time.value * p.plan.gpus() / static_cast<double>(p.plan.users());
   }
   return 0;
+}
+
+double value_of(const Case& c, Metric m, const Point& p) {
+  if (c.phase == Phase::decode) return value(m, p);
+  const auto requests = static_cast<double>(std::max<std::size_t>(1, c.requests.size()));
+  if (m == Metric::gpu_seconds) return value(m, p) / requests;
+  return value(m, p) * (m == Metric::throughput || m == Metric::entries ? requests : 1);
 }
 
 double score(Metric m, const Point& p) { return maximised(m) ? value(m, p) : -value(m, p); }

@@ -2,34 +2,48 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "planner/search/evaluate.hpp"
 
 namespace shardline {
 
-/// gpu_seconds: of one batch entry, so of one request where an entry is one.
+/// What points are compared by. A point is of a decode step or of a prefill, and the phase says what its
+/// numbers mean (metrics_of): an entry of a batch is a user of a decode step, and the requests of the case in
+/// a prefill.
 enum class Metric : std::uint8_t {
-  tokens_per_s_user,
-  tokens_per_s_gpu,
-  ttl,
-  users,
+  speed,       // 1 / time
+  throughput,  // entries / (time * GPUs)
+  time,        // TTL or TTFT
+  entries,     // at once
   gpus,
-  memory,
-  gpu_seconds
+  memory,      // per GPU
+  gpu_seconds  // time * GPUs / entries
 };
-const std::vector<std::string>& metric_names();
+
+/// A metric as scenarios name it, and as axes of pictures do.
+struct NamedMetric {
+  const char* name;
+  const char* label;
+  Metric metric;
+};
+/// Those of a phase, in the order of messages. A prefill has no speed: nobody reads one token of it at a
+/// time.
+std::span<const NamedMetric> metrics_of(Phase phase);
+
 /// Higher is better (else lower is).
 bool maximised(Metric metric);
 
 struct Point {
   Plan plan;
-  Seconds ttl;
+  Seconds time;  // TTL of a decode step, TTFT of a prefill
   Bytes memory;  // per GPU
 };
 
 double value(Metric metric, const Point& point);
+/// The same in the unit of metrics_of: with requests in place of the entries of a prefill.
+double value_of(const Case& c, Metric metric, const Point& point);
 
 /// The points that no other point beats on both metrics. Of equal points the first (in insertion order of
 /// plans) stays.

@@ -43,7 +43,7 @@ struct Sample {
 };
 
 struct CandidateResult {
-  Frontier frontier{Metric::ttl, Metric::ttl};
+  Frontier frontier{Metric::time, Metric::time};
   SearchCounts counts;
   Sample simulations, bounds;
   std::vector<Point> all;
@@ -74,13 +74,13 @@ class CandidateSearch {
   }
 
  private:
-  Point point_at(std::size_t i, Seconds ttl) {
+  Point point_at(std::size_t i, Seconds time) {
     plan_.batch = options_.batches[i];
-    return Point{plan_, ttl, memory_use(case_, plan_).total()};
+    return Point{plan_, time, memory_use(case_, plan_).total()};
   }
 
   // The floor of one batch, with its memory, is also below all larger batches. So it is at least as good as
-  // any of them with the users of the largest, and where that is beaten, so are they all [P7]: one floor
+  // any of them with the entries of the largest, and where that is beaten, so are they all [P7]: one floor
   // rules out as many batches as it can, and the next is of the first batch it cannot.
   void range(std::size_t first, std::size_t last) {
     if (!options_.prune) {
@@ -94,7 +94,7 @@ class CandidateSearch {
       std::optional<Point> low;
       if (by_floor && last - first > 1) {
         low = least(first, [&] { return times_.floor(plan_.batch); });
-        if (over_budget(low->ttl)) {
+        if (over_budget(low->time)) {
           out_.counts.pruned += last - first;
           break;
         }
@@ -109,12 +109,12 @@ class CandidateSearch {
       Point corner = low && case_.system.calibration.empty()
                          ? *low
                          : least(first, [&] { return times_.bound(plan_.batch); });
-      if (low) depth = low->ttl / corner.ttl;
-      if (over_budget(corner.ttl) || beaten(corner, first))
+      if (low) depth = low->time / corner.time;
+      if (over_budget(corner.time) || beaten(corner, first))
         ++out_.counts.pruned;
       else
         left_.push_back({first, corner});
-      corner.ttl = corner.ttl * depth;
+      corner.time = corner.time * depth;
       by_floor = beaten(corner, first);
       ++first;
     }
@@ -137,18 +137,18 @@ class CandidateSearch {
     return p;
   }
 
-  bool over_budget(Seconds ttl) const {
-    return options_.ttl_budget > Seconds(0) && ttl > options_.ttl_budget;
+  bool over_budget(Seconds time) const {
+    return options_.most_time > Seconds(0) && time > options_.most_time;
   }
 
-  // Whether a known point beats this one with the users of batch i.
+  // Whether a known point beats this one with the entries of batch i.
   bool beaten(Point& corner, std::size_t i) const {
     corner.plan.batch = options_.batches[i];
     const double x = score(options_.x, corner), y = score(options_.y, corner);
     return known_.dominates(x, y) || out_.frontier.dominates(x, y);
   }
 
-  // The first batch, or last, with whose users it is not beaten.
+  // The first batch, or last, with whose entries it is not beaten.
   std::size_t beaten_until(Point& corner, std::size_t first, std::size_t last) const {
     std::size_t low = first, high = first + 1;  // all before low are beaten
     while (high <= last && beaten(corner, high - 1)) {
@@ -156,7 +156,7 @@ class CandidateSearch {
       high = low + (low - first);
     }
     high = std::min(high, last + 1);
-    // Beaten with the users of low - 1, not with those of high - 1.
+    // Beaten with the entries of low - 1, not with those of high - 1.
     while (high - low > 1) {
       const std::size_t middle = low + (high - low) / 2;
       (beaten(corner, middle - 1) ? low : high) = middle;
@@ -184,13 +184,13 @@ class CandidateSearch {
     simulated(i, out_.simulations([&] { return times_.simulate(plan_.batch); }));
   }
 
-  void simulated(std::size_t i, Seconds ttl) {
+  void simulated(std::size_t i, Seconds time) {
     ++out_.counts.simulated;
-    if (options_.ttl_budget > Seconds(0) && ttl > options_.ttl_budget) {
+    if (over_budget(time)) {
       ++out_.counts.over_budget;
       return;
     }
-    const Point p = point_at(i, ttl);
+    const Point p = point_at(i, time);
     out_.frontier.add(p, candidate_.order + (i - candidate_.first));
     if (options_.keep_all) out_.all.push_back(p);
   }

@@ -14,9 +14,9 @@ struct SearchOptions {
   std::vector<int> batches;  // per attention group and microbatch, ascending
   SearchSpace space;
   AllReduceRule all_reduce = AllReduceRule::fastest;
-  Metric x = Metric::tokens_per_s_user, y = Metric::tokens_per_s_gpu;
-  Seconds ttl_budget{0};   // plans above it do not count; 0: none
-  double least_users = 0;  // plans that serve fewer do not count
+  Metric x = Metric::speed, y = Metric::throughput;
+  Seconds most_time{0};    // plans above it, a TTL or a TTFT, do not count; 0: none
+  double least_users = 0;  // of decode: plans that serve fewer do not count
   bool prune = true;       // skip what a bound proves to be off the frontier of its strategy
   bool keep_all = false;   // keep every simulated point (implies no pruning)
   int threads = 0;         // 0: all cores
@@ -29,7 +29,7 @@ struct SearchCounts {
   std::uint64_t simulated = 0;       // by events
   std::uint64_t bounds = 0;          // closed forms evaluated
   std::uint64_t pruned = 0;          // ruled out without simulation
-  std::uint64_t over_budget = 0;     // simulated, above the TTL budget
+  std::uint64_t over_budget = 0;     // simulated, above SearchOptions::most_time
   std::uint64_t partitions = 0;      // chains priced in search of partitions [C13]
   double seconds = 0;                // wall clock
   // Per core, from a sample of the calls; 0 if there were too few.
@@ -39,13 +39,13 @@ struct SearchCounts {
 struct SearchResult {
   std::map<StrategyId, Frontier> frontiers;  // of each strategy by itself
   // Of kv_runahead with equal parts, beside the searched ones; with a searched partition none is slower.
-  Frontier even{Metric::tokens_per_s_user, Metric::tokens_per_s_gpu};
+  Frontier even{Metric::speed, Metric::throughput};
   std::map<std::string, std::uint64_t> rejected;  // infeasible configurations by reason
   SearchCounts counts;
   std::vector<Point> all;  // keep_all, in enumeration order
   Frontier overall() const;
   Frontier of(const std::vector<StrategyId>& ids) const;
-  Metric x = Metric::tokens_per_s_user, y = Metric::tokens_per_s_gpu;
+  Metric x = Metric::speed, y = Metric::throughput;
 };
 
 /// `progress(done, total)` in plans, from one thread at a time; returning false stops the search (the result

@@ -22,8 +22,8 @@ std::vector<Point> frontier_of(const Study& study, const Frontier& frontier) {
 std::vector<BudgetPlan> budget_plans(const std::vector<Point>& frontier) {
   const Seconds lowest =
       std::min_element(frontier.begin(), frontier.end(), [](const Point& a, const Point& b) {
-        return a.ttl < b.ttl;
-      })->ttl;
+        return a.time < b.time;
+      })->time;
   std::vector<BudgetPlan> out;
   const Point* last = nullptr;
   for (const double factor : kBudgets) {
@@ -37,7 +37,7 @@ std::vector<BudgetPlan> budget_plans(const std::vector<Point>& frontier) {
 // By tokens/s/GPU. Neighbouring batches of one plan are one answer: the best of each sharding is shown.
 std::vector<Point> best_shardings(std::vector<Point> meeting) {
   std::sort(meeting.begin(), meeting.end(), [](const Point& a, const Point& b) {
-    return value(Metric::tokens_per_s_gpu, a) > value(Metric::tokens_per_s_gpu, b);
+    return value(Metric::throughput, a) > value(Metric::throughput, b);
   });
   std::vector<Point> out;
   std::vector<Plan> shown;
@@ -63,7 +63,7 @@ std::vector<Point> fewest_gpus(std::vector<Point> meeting) {
 std::vector<Point> meeting(const Study& study, const SweepQuestion& q, const std::vector<Point>& frontier) {
   std::vector<Point> out;
   for (const Point& p : frontier) {
-    if (q.most_time == Seconds(0) || p.ttl <= q.most_time) out.push_back(p);
+    if (q.most_time == Seconds(0) || p.time <= q.most_time) out.push_back(p);
   }
   return study.study.phase == Phase::decode ? best_shardings(std::move(out)) : fewest_gpus(std::move(out));
 }
@@ -101,10 +101,12 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   Evaluator prices(study.study, study.search.all_reduce);
   out.unread = unread_parameters(prices, plans_of(out.rated));
   if (q.has_target()) out.meeting = meeting(study, q, out.frontier);
-  if (study.study.phase == Phase::decode) out.budgets = budget_plans(out.frontier);
-  const auto candidate = out.found.of(study.compare.candidate).points(),
-             baseline = out.found.of(study.compare.baseline).points();
-  if (!candidate.empty() && !baseline.empty()) out.gain = gain(candidate, baseline);
+  if (study.study.phase == Phase::decode) {
+    out.budgets = budget_plans(out.frontier);
+    const auto candidate = out.found.of(study.compare.candidate).points(),
+               baseline = out.found.of(study.compare.baseline).points();
+    if (!candidate.empty() && !baseline.empty()) out.gain = gain(candidate, baseline);
+  }
   if (study.noise) out.noisy = noisy_plans(study, plans_of(out.rated), q.threads, go_on);
   return out;
 }

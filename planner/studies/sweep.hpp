@@ -35,7 +35,7 @@ struct SweepAnswer {
   std::vector<Diagnostic> unread;     // unread_parameters() of the rated plans
   std::vector<Point> meeting;         // what meets the target, the best first, five at most
   std::vector<BudgetPlan> budgets;    // of a decode step: each plan once
-  std::optional<Gain> gain;           // of the study's comparison, where both sides have plans
+  std::optional<Gain> gain;           // of a decode step's comparison, where both sides have plans
   std::vector<NoisyPlan> noisy;       // the rated plans beside the traffic of others, of studies with noise
 
   bool any() const { return !frontier.empty(); }

@@ -118,7 +118,7 @@ double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRul
   Evaluator single(one, rule);
   const Seconds head = b.parts[static_cast<std::size_t>(Part::head)];
   const Breakdown s = break_down(single, stage);
-  const Seconds layers = s.ttl - s.parts[static_cast<std::size_t>(Part::head)] - norms(single);
+  const Seconds layers = s.time - s.parts[static_cast<std::size_t>(Part::head)] - norms(single);
   return (layers * plan.pp + head + hand_offs).value;
 }
 

@@ -175,7 +175,7 @@ void expect_same(const SearchResult& a, const SearchResult& b) {
     ASSERT_EQ(one.size(), two.size());
     for (std::size_t i = 0; i < one.size(); ++i) {
       EXPECT_EQ(to_string(one[i].plan), to_string(two[i].plan));
-      EXPECT_EQ(one[i].ttl, two[i].ttl);  // same bits
+      EXPECT_EQ(one[i].time, two[i].time);  // same bits
       EXPECT_EQ(one[i].memory, two[i].memory);
     }
   }
@@ -189,9 +189,8 @@ TEST(CalibratedPlans, PrunedEqualsExhaustiveOnEveryPairOfMetrics) {
     const Case c = small_case(model, system, 500'000);
     ASSERT_FALSE(c.system.calibration.empty());
     for (const auto& [x, y] :
-         {std::pair{Metric::tokens_per_s_user, Metric::tokens_per_s_gpu},
-          std::pair{Metric::ttl, Metric::users}, std::pair{Metric::gpus, Metric::tokens_per_s_user},
-          std::pair{Metric::memory, Metric::tokens_per_s_gpu}}) {
+         {std::pair{Metric::speed, Metric::throughput}, std::pair{Metric::time, Metric::entries},
+          std::pair{Metric::gpus, Metric::speed}, std::pair{Metric::memory, Metric::throughput}}) {
       SearchOptions o = options({1, 6, 8, 16, 32}, 48);
       o.x = x;
       o.y = y;
@@ -240,7 +239,7 @@ batch: {from: 1, to: 24}
   const auto fitted = search(calibrated.study, calibrated.search).overall().points(),
              assumed = search(emptied.study, emptied.search).overall().points();
   ASSERT_FALSE(fitted.empty());
-  EXPECT_NE(fitted.front().ttl, assumed.front().ttl);
+  EXPECT_NE(fitted.front().time, assumed.front().time);
 }
 
 }  // namespace

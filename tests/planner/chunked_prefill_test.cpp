@@ -137,9 +137,9 @@ TEST(ChunkedPrefill, BreakdownSumsToTheTime) {
     Seconds parts, bases;
     for (const Seconds t : b.parts) parts += t;
     for (const Seconds t : b.bases) bases += t;
-    EXPECT_NEAR(parts / b.ttl, 1, 1e-9);
-    EXPECT_NEAR(bases / b.ttl, 1, 1e-9);
-    EXPECT_NEAR(b.waiting.value, 0, 1e-9 * b.ttl.value);
+    EXPECT_NEAR(parts / b.time, 1, 1e-9);
+    EXPECT_NEAR(bases / b.time, 1, 1e-9);
+    EXPECT_NEAR(b.waiting.value, 0, 1e-9 * b.time.value);
   }
 }
 

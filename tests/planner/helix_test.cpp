@@ -87,8 +87,8 @@ TEST(Helix, BreakdownSumsToTheTokenTime) {
     const Breakdown b = break_down(e, plan(text));
     Seconds sum = b.waiting;
     for (const Seconds s : b.parts) sum += s;
-    EXPECT_NEAR(sum / b.ttl, 1, 1e-12);
-    EXPECT_LE(b.exposed_communication, b.ttl);
+    EXPECT_NEAR(sum / b.time, 1, 1e-12);
+    EXPECT_LE(b.exposed_communication, b.time);
   }
 }
 
@@ -99,7 +99,7 @@ TEST(Helix, OverlapHidesVolumeButNotTheLastMessage) {
   Plan off = plan("helix:kvp=8,dp=8,ep=64,dense_tp=8,batch=64,value_up=after"), on = off;
   on.chunks = 4;
   const Breakdown without = break_down(e, off), with = break_down(e, on);
-  EXPECT_LT(with.ttl, without.ttl);
+  EXPECT_LT(with.time, without.time);
   EXPECT_GT(with.hidden_communication, Seconds(0));
   EXPECT_EQ(without.hidden_communication.value, 0);
   EXPECT_GT(with.parts[static_cast<std::size_t>(Part::exchange)], Seconds(0));

@@ -65,11 +65,11 @@ std::set<std::string> every_kind(const Case& c, const std::function<void(const B
   for_some_plans(c, [&](const Strategy& s, const Plan& p) {
     seen.insert(s.name);
     const Breakdown b = break_down(e, p);
-    EXPECT_NEAR(sum(b.bases) / (b.ttl - b.waiting), 1, 1e-12);
+    EXPECT_NEAR(sum(b.bases) / (b.time - b.waiting), 1, 1e-12);
     EXPECT_NEAR(sum(b.bases) / sum(b.parts), 1, 1e-12);
     EXPECT_EQ(b.bases[static_cast<std::size_t>(Basis::none)], Seconds(0));
     for (std::size_t i = 0; i < kBases; ++i)
-      EXPECT_NEAR(sum(b.basis_parts[i]).value, b.bases[i].value, 1e-12 * b.ttl.value);
+      EXPECT_NEAR(sum(b.basis_parts[i]).value, b.bases[i].value, 1e-12 * b.time.value);
     expect_sum_of_one(shares(b));
     check(b);
   });

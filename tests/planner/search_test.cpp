@@ -23,7 +23,7 @@ void expect_same(const std::vector<Point>& a, const std::vector<Point>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(to_string(a[i].plan), to_string(b[i].plan));
-    EXPECT_EQ(a[i].ttl, b[i].ttl);  // same bits
+    EXPECT_EQ(a[i].time, b[i].time);  // same bits
     EXPECT_EQ(a[i].memory, b[i].memory);
   }
 }
@@ -36,12 +36,31 @@ void expect_same(const SearchResult& a, const SearchResult& b) {
   expect_same(a.overall().points(), b.overall().points());
 }
 
+// A prefill runs all requests of the case per entry of its batch; its axes say requests.
+TEST(Metrics, OfAPrefillCountRequests) {
+  Case c;
+  c.phase = Phase::prefill;
+  c.requests = {{0, 100}, {50, 20}, {0, 60}};
+  Plan plan;
+  plan.tpa = plan.tpf = 4;
+  plan.batch = 2;
+  const Point p{plan, Seconds(0.5), Bytes(1e9)};
+  const PrefillMetrics m = prefill_metrics(c, p.time, plan);
+  EXPECT_DOUBLE_EQ(m.requests, 6);
+  EXPECT_DOUBLE_EQ(m.new_tokens, 360);
+  EXPECT_DOUBLE_EQ(value_of(c, Metric::entries, p), m.requests);
+  EXPECT_DOUBLE_EQ(value_of(c, Metric::gpu_seconds, p), m.gpu_seconds_per_request);
+  EXPECT_DOUBLE_EQ(value_of(c, Metric::throughput, p), m.requests / (0.5 * 4));
+  EXPECT_DOUBLE_EQ(value_of(c, Metric::time, p), 0.5);
+  c.phase = Phase::decode;
+  EXPECT_DOUBLE_EQ(value_of(c, Metric::throughput, p), decode_metrics(p.time, plan).tokens_per_s_gpu);
+}
+
 TEST(Search, PrunedEqualsExhaustiveOnEveryPairOfMetrics) {
   const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
   for (const auto& [x, y] :
-       {std::pair{Metric::tokens_per_s_user, Metric::tokens_per_s_gpu}, std::pair{Metric::ttl, Metric::users},
-        std::pair{Metric::gpus, Metric::tokens_per_s_user},
-        std::pair{Metric::memory, Metric::tokens_per_s_gpu}}) {
+       {std::pair{Metric::speed, Metric::throughput}, std::pair{Metric::time, Metric::entries},
+        std::pair{Metric::gpus, Metric::speed}, std::pair{Metric::memory, Metric::throughput}}) {
     SearchOptions o = options({1, 6, 8, 16, 32, 48, 64}, 64);
     o.x = x;
     o.y = y;
@@ -105,11 +124,11 @@ TEST(Search, TtlBudgetKeepsOnlyPlansWithin) {
   const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
   SearchOptions o = options({16, 64}, 64);
   const auto free = search(c, o).overall().points();
-  o.ttl_budget = free[free.size() / 2].ttl;
+  o.most_time = free[free.size() / 2].time;
   const auto bound = search(c, o).overall().points();
   std::vector<Point> expected;
   for (const Point& p : free) {
-    if (p.ttl <= o.ttl_budget) expected.push_back(p);
+    if (p.time <= o.most_time) expected.push_back(p);
   }
   expect_same(bound, expected);
 }

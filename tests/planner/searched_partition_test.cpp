@@ -127,7 +127,7 @@ TEST(SearchedPartition, SweepsListSearchedAndEqualPartsAndBothCanBeRunAgain) {
   o.batches = {1, 2};
   o.space.stages = {1};
   o.x = Metric::gpus;
-  o.y = Metric::ttl;
+  o.y = Metric::time;
   o.threads = 1;
   const SearchResult one = search(c, o);
   o.threads = 3;
@@ -141,9 +141,9 @@ TEST(SearchedPartition, SweepsListSearchedAndEqualPartsAndBothCanBeRunAgain) {
   for (std::size_t i = 0; i < chains.size(); ++i) {
     EXPECT_EQ(chains[i].plan.partition.size(), static_cast<std::size_t>(chains[i].plan.cp));
     EXPECT_TRUE(to_string(even[i].plan).ends_with("partition=even"));
-    EXPECT_EQ(chains[i].ttl, simulated(c, chains[i].plan));
-    EXPECT_EQ(even[i].ttl, simulated(c, even[i].plan));
-    EXPECT_LT(chains[i].ttl, even[i].ttl);
+    EXPECT_EQ(chains[i].time, simulated(c, chains[i].plan));
+    EXPECT_EQ(even[i].time, simulated(c, even[i].plan));
+    EXPECT_LT(chains[i].time, even[i].time);
     EXPECT_EQ(chains[i].memory, memory_use(c, chains[i].plan).total());
     for (const SearchResult* other : {&three, &all}) {
       EXPECT_EQ(other->frontiers.at(strategy_id("kv_runahead")).points()[i].plan, chains[i].plan);
