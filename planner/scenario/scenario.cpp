@@ -197,20 +197,8 @@ void check_precision(const scenario_parts::PrecisionKeys& precision, const std::
   }
 }
 
-Scenario read_scenario(Document& document, const Catalogs& catalogs, std::optional<Costs> costs) {
-  Scenario s;
-  const Reader root = document.root();
-  s.name = root.at("name").text();
-  if (const auto v = root.find("summary")) s.summary = v->text();
-  auto system = load_at(root.at("system"),
-                        [&](const std::string& name) { return load_system(name, catalogs.systems); });
-  if (const auto v = root.find("costs")) {
-    const auto i = choice(*v, {"calibrated", "parameters"});
-    if (i && !costs) costs = static_cast<Costs>(*i);
-  }
-  if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
+std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs) {
   std::vector<Model> models;
-  const Reader list = root.at("models");
   if (list.is_sequence() && list.items().empty())
     list.fault("models is empty", {"expected a list of models"});
   std::vector<std::string> named;
@@ -231,7 +219,11 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
       models.push_back(std::move(*m));
     }
   }
-  const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
+  return models;
+}
+
+// The question of a scenario, with its own keys.
+Study read_question(const Reader& root, int system_gpus) {
   Study asked;
   if (const auto v = root.find("conversation")) {
     asked.question = Question::conversation;
@@ -249,63 +241,78 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
     asked.question = Question::partition;
     asked.partition = scenario_parts::read_partition(*v, system_gpus);
   }
+  return asked;
+}
+
+Phase read_phase(const Reader& root, Question question) {
   Phase phase = Phase::decode;
-  if (asked.question != Question::sweep) phase = Phase::prefill;
+  if (question != Question::sweep) phase = Phase::prefill;
   if (const auto v = root.find("phase")) {
     const auto i = choice(*v, {"decode", "prefill"});
-    if (i && asked.question != Question::sweep)
+    if (i && question != Question::sweep)
       v->fault("phase is for sweeps: a conversation has both, thresholds and partitions are of prefill");
     if (i == 1u) phase = Phase::prefill;
   }
+  return phase;
+}
+
+// What is to be served, apart from the model.
+struct Workload {
   long long context = 0;
   std::vector<Request> requests;
+  bool persistent = false;
+  Kernels kernels;
+  Approximate approximate;
+  ShardOrder layout = ShardOrder::zigzag;
+  int block = 16;
+};
+
+void read_tokens(const Reader& root, Phase phase, Question question, Workload& w) {
   if (phase == Phase::decode) {
-    context = root.at("context").tokens(1, scenario_parts::kLongest);
+    w.context = root.at("context").tokens(1, scenario_parts::kLongest);
     if (const auto v = root.find("requests"))
       v->fault("requests are for phase: prefill; a decode step has a context");
   } else {
     if (const auto v = root.find("context")) v->fault("context is for phase: decode; a prefill has requests");
-    if (asked.question == Question::sweep) {
-      requests = scenario_parts::read_requests(root.at("requests"));
+    if (question == Question::sweep) {
+      w.requests = scenario_parts::read_requests(root.at("requests"));
     } else if (const auto v = root.find("requests")) {
       v->fault(
           "requests are for sweeps: a conversation has turns, thresholds have a grid, partitions have "
           "contexts");
     }
   }
-  bool persistent = asked.question == Question::conversation || asked.question == Question::thresholds;
+}
+
+Workload read_workload(const Reader& root, Phase phase, Question question) {
+  Workload w;
+  read_tokens(root, phase, question, w);
+  w.persistent = question == Question::conversation || question == Question::thresholds;
   if (const auto v = root.find("persistent_kv")) {
-    persistent = v->boolean();
+    w.persistent = v->boolean();
     if (phase == Phase::decode) v->fault("persistent_kv is for prefill");
   }
-  const auto kernels_at = root.find("kernels");
-  const Kernels kernels = kernels_at ? scenario_parts::read_kernels(*kernels_at) : Kernels{};
-  Approximate approximate;
+  if (const auto v = root.find("kernels")) w.kernels = scenario_parts::read_kernels(*v);
   if (const auto v = root.find("approximate")) {
-    approximate = scenario_parts::read_approximate(*v);
+    w.approximate = scenario_parts::read_approximate(*v);
     if (phase == Phase::decode) v->fault("approximate is for prefill");
   }
-  ShardOrder layout = ShardOrder::zigzag;
   if (const auto v = root.find("layout")) {
-    if (choice(*v, {"zigzag", "contiguous"}) == 1u) layout = ShardOrder::contiguous;
+    if (choice(*v, {"zigzag", "contiguous"}) == 1u) w.layout = ShardOrder::contiguous;
     if (phase == Phase::decode) v->fault("layout is for prefill");
   }
-  int block = 16;
-  if (const auto v = root.find("kv_block")) block = static_cast<int>(v->tokens(1, 1'000'000));
-  const auto precision_at = root.find("precision");
-  const auto precision =
-      precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
-  const auto routing_at = root.find("routing");
-  const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
-  SearchOptions options;
-  if (asked.question == Question::sweep) {
-    read_search(root, options, system_gpus, phase);
-  } else {
-    for (const char* key : {"strategies", "gpus", "batch", "pipeline_stages", "prefill_chunks", "degrees",
-                            "pareto", "compare", "approximate", "layout"}) {
-      if (const auto v = root.find(key)) v->fault(fmt::format("{} is for sweeps", key));
-    }
+  if (const auto v = root.find("kv_block")) w.block = static_cast<int>(v->tokens(1, 1'000'000));
+  return w;
+}
+
+void refuse_sweep_keys(const Reader& root) {
+  for (const char* key : {"strategies", "gpus", "batch", "pipeline_stages", "prefill_chunks", "degrees",
+                          "pareto", "compare", "approximate", "layout"}) {
+    if (const auto v = root.find(key)) v->fault(fmt::format("{} is for sweeps", key));
   }
+}
+
+void read_noise_of(const Reader& root, Phase phase, const std::optional<System>& system, Study& asked) {
   if (const auto v = root.find("noise")) {
     asked.noise = scenario_parts::read_noise(*v);
     if (phase == Phase::decode || asked.question != Question::sweep)
@@ -314,27 +321,61 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
       v->fault(fmt::format("noise.links is network, but {} is one node", system->name),
                {"expected one of: nvlink, all"});
   }
-  const Comparison comparison = read_comparison(root, options, phase);
+}
+
+Study study_for(const Study& asked, Case served, Phase phase, const Workload& w, const Constraints& limits) {
+  Study out = asked;
+  out.title = fmt::format("{} on {}{}", served.model.name, served.system.name,
+                          workload_text(phase, w.context, w.requests));
+  out.study = std::move(served);
+  out.study.memory_limit = limits.memory;
+  out.study.phase = phase;
+  out.study.requests = w.requests;
+  out.study.persistent_kv = w.persistent;
+  out.study.kernels = w.kernels;
+  out.study.approximate = w.approximate;
+  out.study.layout = w.layout;
+  return out;
+}
+
+Scenario read_scenario(Document& document, const Catalogs& catalogs, std::optional<Costs> costs) {
+  Scenario s;
+  const Reader root = document.root();
+  s.name = root.at("name").text();
+  if (const auto v = root.find("summary")) s.summary = v->text();
+  auto system = load_at(root.at("system"),
+                        [&](const std::string& name) { return load_system(name, catalogs.systems); });
+  if (const auto v = root.find("costs")) {
+    const auto i = choice(*v, {"calibrated", "parameters"});
+    if (i && !costs) costs = static_cast<Costs>(*i);
+  }
+  if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
+  const std::vector<Model> models = read_models(root.at("models"), catalogs);
+  const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
+  Study asked = read_question(root, system_gpus);
+  const Phase phase = read_phase(root, asked.question);
+  const Workload workload = read_workload(root, phase, asked.question);
+  const auto precision_at = root.find("precision");
+  const auto precision =
+      precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
+  const auto routing_at = root.find("routing");
+  const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
+  if (asked.question == Question::sweep) {
+    read_search(root, asked.search, system_gpus, phase);
+  } else {
+    refuse_sweep_keys(root);
+  }
+  read_noise_of(root, phase, system, asked);
+  asked.compare = read_comparison(root, asked.search, phase);
   const auto constraints_at = root.find("constraints");
   const Constraints constraints = constraints_at ? read_constraints(*constraints_at, phase) : Constraints{};
-  options.most_time = constraints.time;
+  asked.search.most_time = constraints.time;
   if (system) check_precision(precision, models, *system, root);
   root.no_other_keys();
   document.finish();
   for (const Model& m : models) {
-    Study study = asked;
-    study.title = fmt::format("{} on {}{}", m.name, system->name, workload_text(phase, context, requests));
-    study.study = make_case(m, *system, precision.of(m), context, block, routing);
-    study.study.memory_limit = constraints.memory;
-    study.study.phase = phase;
-    study.study.requests = requests;
-    study.study.persistent_kv = persistent;
-    study.study.kernels = kernels;
-    study.study.approximate = approximate;
-    study.study.layout = layout;
-    study.search = options;
-    study.compare = comparison;
-    s.studies.push_back(std::move(study));
+    Case served = make_case(m, *system, precision.of(m), workload.context, workload.block, routing);
+    s.studies.push_back(study_for(asked, std::move(served), phase, workload, constraints));
   }
   return s;
 }

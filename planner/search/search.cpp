@@ -286,6 +286,21 @@ std::vector<std::size_t> turns(std::size_t count, bool sample_first) {
   return turn;
 }
 
+// What one thread keeps.
+struct Worker {
+  Evaluator evaluator;
+  BlockTimes times;
+  Worker(const Case& c, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared)
+      : evaluator(c, options.all_reduce, shared), times(evaluator) {}
+};
+
+std::vector<std::unique_ptr<Worker>> make_workers(const Case& c, const SearchOptions& o, std::size_t threads,
+                                                  const std::shared_ptr<FabricCache>& cache) {
+  std::vector<std::unique_ptr<Worker>> out;
+  for (std::size_t slot = 0; slot < threads; ++slot) out.push_back(std::make_unique<Worker>(c, o, cache));
+  return out;
+}
+
 }  // namespace
 
 Frontier SearchResult::overall() const {
@@ -321,14 +336,7 @@ SearchResult search(const Case& c, const SearchOptions& given,
   const std::size_t threads = o.threads > 0 ? static_cast<std::size_t>(o.threads)
                                             : std::max<std::size_t>(1, std::thread::hardware_concurrency());
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
-  struct Worker {
-    Evaluator evaluator;
-    BlockTimes times;
-    Worker(const Case& study, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared)
-        : evaluator(study, options.all_reduce, shared), times(evaluator) {}
-  };
-  std::vector<std::unique_ptr<Worker>> workers;
-  for (std::size_t slot = 0; slot < threads; ++slot) workers.push_back(std::make_unique<Worker>(c, o, cache));
+  const std::vector<std::unique_ptr<Worker>> workers = make_workers(c, o, threads, cache);
 
   // Waves: every candidate of a wave sees the frontier as it stood before the wave, so what is pruned does
   // not depend on which thread was first.
