@@ -9,112 +9,21 @@
 #include <sstream>
 #include <string_view>
 
+#include "reports/gnuplot_script.hpp"
 #include "reports/json.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
 
+using namespace gnuplot;
+
 namespace {
 
-// Okabe and Ito's colours, distinct for colour-blind readers; yellow, the faintest on white, last. Then four
-// of Paul Tol's muted ones, whose lines are dashed.
-constexpr std::array kColors{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00",
-                             "#000000", "#F0E442", "#882255", "#44AA99", "#999933", "#332288"};
 constexpr std::size_t kSolid = 8;
 constexpr std::array kMarks{7, 5, 9, 13, 11, 15, 8, 10};  // gnuplot point types with distinct shapes
 // In the order of PlotStyle.
 constexpr std::array kStyles{"lines", "points", "fsteps", "linespoints", "points", "points", "points"};
-constexpr const char* kGrey = "#777777";
-constexpr int kWidth = 1200, kHeight = 800;
-
 using Points = std::vector<std::pair<double, double>>;
-
-// Single quotes: no escapes, no substitution of `commands`. Lines are joined by an expression.
-std::string literal(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) {
-    if (c == '\'')
-      out += "''";
-    else if (c == '\n')
-      out += "'.\"\\n\".'";
-    else
-      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return out + "'";
-}
-
-// Continuation bytes of UTF-8 take no room.
-std::size_t letters(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
-// Breaks at spaces so that no line has more than `width` letters, unless one word has.
-std::string wrapped(const std::string& text, std::size_t width) {
-  std::istringstream words(text);
-  std::string out, line, word;
-  while (words >> word) {
-    if (!line.empty() && letters(line) + 1 + letters(word) > width) {
-      out += line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return out + line;
-}
-
-template <class T>
-std::size_t index_of(std::vector<T>& seen, const T& item) {
-  const auto it = std::find(seen.begin(), seen.end(), item);
-  if (it != seen.end()) return static_cast<std::size_t>(it - seen.begin());
-  seen.push_back(item);
-  return seen.size() - 1;
-}
-
-std::string preamble(const std::string& terminal, const std::string& output_file, int height) {
-  SL_CHECK(terminal == "svg" || terminal == "png", "the picture format is svg or png");
-  std::string out = "set encoding utf8\n";
-  const std::string size = fmt::format("size {},{} noenhanced", kWidth, height);
-  if (terminal == "svg") {
-    out += fmt::format("set terminal svg {} font 'DejaVu Sans,16' background '#ffffff'\n", size);
-  } else {
-    out += fmt::format(
-        "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {{\n"
-        "  set terminal pngcairo {0} font 'DejaVu Sans,13' background '#ffffff'\n}} else {{\n"
-        "  set terminal png truecolor {0} font 'DejaVuSans,13' background '#ffffff'\n}}\n",
-        size);
-  }
-  // Marks of one size in both formats, whose units differ.
-  out += terminal == "svg" ? "set pointsize 0.7\n" : "set pointsize 1.5\n";
-  // A leading bar would make gnuplot open a pipe.
-  const std::string file = output_file.starts_with('|') ? "./" + output_file : output_file;
-  return out + "set output " + literal(file) + "\n";
-}
-
-// The SVG terminal counts in pixels, the others in points.
-std::string font(const std::string& terminal, int points) {
-  return fmt::format("font ',{}'", terminal == "svg" ? points * 4 / 3 : points);
-}
-
-std::string title_line(const std::string& title, const std::string& terminal) {
-  if (title.empty()) return "";
-  return fmt::format("set title {} noenhanced {}\n", literal(wrapped(title, 90)), font(terminal, 17));
-}
-
-std::string axis_label(char axis, const std::string& text) {
-  return text.empty() ? "" : fmt::format("set {}label {} noenhanced\n", axis, literal(text));
-}
-
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-  void add(double v) { low = std::min(low, v), high = std::max(high, v); }
-  // Where `v` lies, 0 to 1.
-  double place(double v, bool log) const {
-    if (!(high > low)) return 0.5;
-    return log ? std::log(v / low) / std::log(high / low) : (v - low) / (high - low);
-  }
-};
 
 std::string tic_text(double v, bool prefixed) {
   if (!prefixed || v == 0) return fmt::format("{:.6g}", v);
@@ -173,8 +82,6 @@ std::string axis_scale(char axis, const Range& r, bool log) {
                      log ? fmt::format("set logscale {} 10\n", axis) : "", axis, low, high, axis, list);
 }
 
-constexpr const char* kKeyBeside = "set key outside right top vertical Left reverse noenhanced samplen 2\n";
-
 // The legend goes into a corner that no curve enters, or beside the plot.
 std::string key_place(const std::vector<Points>& curves, const std::vector<std::string>& names,
                       const Range& x, const Range& y, const Plot& plot) {
@@ -219,10 +126,6 @@ std::string footnote_lines(const std::string& text, const std::string& terminal)
                      4 + count, literal(lines), 0.006 + 0.018 * static_cast<double>(count),
                      font(terminal, 10));
 }
-
-constexpr const char* kNoData =
-    "unset key\nset xrange [0:1]\nset yrange [0:1]\n"
-    "set label 2 'no data' at graph 0.5, graph 0.5 center\nplot NaN notitle\n";
 
 constexpr bool has_line(PlotStyle style) {
   return style == PlotStyle::line || style == PlotStyle::steps || style == PlotStyle::line_points;
@@ -325,75 +228,6 @@ std::string gnuplot_script(const Plot& plot, const std::string& terminal, const 
   out +=
       axis_scale('x', x, plot.log_x) + axis_scale('y', y, plot.log_y) + key_place(curves, names, x, y, plot);
   return out + data + commands + "\n";
-}
-
-std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, const std::string& output_file) {
-  std::vector<std::string> lanes, kinds;
-  Range x;
-  for (const GanttSpan& span : gantt.spans) {
-    if (!std::isfinite(span.start) || !std::isfinite(span.end)) continue;
-    index_of(lanes, span.lane), index_of(kinds, span.kind);
-    x.add(span.start), x.add(span.end);
-  }
-  const int count = static_cast<int>(lanes.size());
-  std::string out = preamble(terminal, output_file, std::clamp(240 + 90 * count, 360, 1600)) +
-                    title_line(gantt.title, terminal);
-  out += axis_label('x', gantt.x_label) + "set grid xtics lc rgb '#dddddd' lt 1\n";
-  out += "set border 3 lc rgb '#444444'\nset tics nomirror out\n";
-  if (lanes.empty()) return out + kNoData;
-  if (!(x.high > x.low)) x.high = x.low + 1;
-
-  std::size_t longest = 0, longest_kind = 0;
-  for (const std::string& kind : kinds) longest_kind = std::max(longest_kind, letters(kind));
-  std::string names;
-  for (int i = 0; i < count; ++i) {
-    const std::string& lane = lanes[static_cast<std::size_t>(i)];
-    longest = std::max(longest, letters(lane));
-    names += fmt::format("{}{} {}", i == 0 ? "" : ", ", literal(lane), count - 1 - i);
-  }
-  out += fmt::format("set ytics ({}) noenhanced\nset yrange [-0.6:{}.6]\nset xrange [{:.10g}:{:.10g}]\n",
-                     names, count - 1, x.low, x.high);
-  out += "set format x '%.10g'\nset style fill solid 0.6 border lc rgb '#ffffff'\n" + std::string(kKeyBeside);
-
-  const double per_pixel =
-      (x.high - x.low) / (kWidth - 130.0 - 10.0 * static_cast<double>(longest + longest_kind));
-  std::vector<std::array<std::string, 2>> bars(kinds.size());  // and the pale ones
-  for (const GanttSpan& span : gantt.spans) {
-    if (!std::isfinite(span.start) || !std::isfinite(span.end)) continue;
-    const double y = count - 1 - static_cast<double>(index_of(lanes, span.lane));
-    const double middle = (span.start + span.end) / 2;
-    bars[index_of(kinds, span.kind)][span.pale ? 1 : 0] +=
-        fmt::format("{0} {1} {2} {3} {4:g} {5:g}\n", number_text(middle), number_text(y),
-                    number_text(span.start), number_text(span.end), y - 0.36, y + 0.36);
-    if (!span.label.empty() &&
-        span.end - span.start >= per_pixel * (7.4 * static_cast<double>(letters(span.label)) + 5))
-      out += fmt::format("set label {} at {}, {} center noenhanced front {}\n", literal(span.label),
-                         number_text(middle), number_text(y), font(terminal, 11));
-  }
-  std::string commands;
-  bool any_pale = false;
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    const char* color = kColors[i % kColors.size()];
-    bool titled = false;
-    for (const bool pale : {false, true}) {
-      if (bars[i][pale].empty()) continue;
-      const std::string block = fmt::format("$k{}{}", i, pale ? "pale" : "");
-      out += fmt::format("{} << EOD\n{}EOD\n", block, bars[i][pale]);
-      commands += fmt::format("{} {} using 1:2:3:4:5:6 with boxxyerror lc rgb '{}'{} {}",
-                              commands.empty() ? "plot" : ", \\\n    ", block, color,
-                              pale                 ? fmt::format(" fill solid 0.15 border lc rgb '{}'", color)
-                              : i < kColors.size() ? ""
-                                                   : " fill pattern 1",
-                              titled ? "notitle" : "title " + literal(kinds[i]));
-      titled = true;
-      any_pale = any_pale || pale;
-    }
-  }
-  if (any_pale && !gantt.pale.empty())
-    commands += fmt::format(
-        ", \\\n     keyentry with boxes lc rgb '{0}' fill solid 0.15 border lc rgb '{0}' title {1}", kGrey,
-        literal(gantt.pale));
-  return out + commands + "\n";
 }
 
 }  // namespace shardline
