@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "planner/studies/ring_timing.hpp"
 #include "tests/planner/support.hpp"
 
