@@ -78,8 +78,8 @@ int run(const AccuracyArguments& a, const Provenance&) {
 
 }  // namespace
 
-const Command kAccuracy{"accuracy", "How far every shipped calibration is from measurements",
-                        "shardline accuracy --measurements measurements -o reports/accuracy.md",
-                        prepare<AccuracyArguments, declare, run>};
+const Command kAccuracyCommand{"accuracy", "How far every shipped calibration is from measurements",
+                               "shardline accuracy --measurements measurements -o reports/accuracy.md",
+                               prepare<AccuracyArguments, declare, run>};
 
 }  // namespace shardline::cli

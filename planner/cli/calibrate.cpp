@@ -238,12 +238,12 @@ int run(const EvaluateArguments& a, const Provenance&) {
 
 }  // namespace
 
-const Command kCalibrate{"calibrate", "Fit the cost of kernels and collectives to measurements",
-                         "shardline calibrate measurements/h200 --system h200-hgx -o h200-mine.yaml",
-                         prepare<CalibrateArguments, declare, run>};
+const Command kCalibrateCommand{"calibrate", "Fit the cost of kernels and collectives to measurements",
+                                "shardline calibrate measurements/h200 --system h200-hgx -o h200-mine.yaml",
+                                prepare<CalibrateArguments, declare, run>};
 
-const Command kEvaluate{"evaluate", "Predict measured rows with a calibrated system; fits nothing",
-                        "shardline evaluate measurements/h200 --system h200-mine.yaml --csv rows.csv",
-                        prepare<EvaluateArguments, declare, run>};
+const Command kEvaluateCommand{"evaluate", "Predict measured rows with a calibrated system; fits nothing",
+                               "shardline evaluate measurements/h200 --system h200-mine.yaml --csv rows.csv",
+                               prepare<EvaluateArguments, declare, run>};
 
 }  // namespace shardline::cli

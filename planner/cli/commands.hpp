@@ -8,8 +8,9 @@
 
 namespace shardline::cli {
 
-extern const Command kSweep, kSimulate, kList, kValidate, kThresholds, kPartition, kConversation, kVerify,
-    kCalibrate, kEvaluate, kAccuracy;
+extern const Command kSweepCommand, kSimulateCommand, kListCommand, kValidateCommand, kThresholdsCommand,
+    kPartitionCommand, kConversationCommand, kVerifyCommand, kCalibrateCommand, kEvaluateCommand,
+    kAccuracyCommand;
 
 /// --costs: calibrated or parameters; empty: as the scenario says.
 void add_costs(Arguments& arguments, std::string& costs);

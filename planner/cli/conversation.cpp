@@ -111,8 +111,8 @@ int run(const ConversationOptions& o, const Provenance& made_by) {
 
 }  // namespace
 
-const Command kConversation{"conversation", "TTFT and TTIT of every turn of a conversation",
-                            "shardline conversation conversation_405b_128k -o out/conversation",
-                            prepare<ConversationOptions, declare, run>};
+const Command kConversationCommand{"conversation", "TTFT and TTIT of every turn of a conversation",
+                                   "shardline conversation conversation_405b_128k -o out/conversation",
+                                   prepare<ConversationOptions, declare, run>};
 
 }  // namespace shardline::cli

@@ -77,7 +77,7 @@ int run(const ListOptions& o, const Provenance&) {
 
 }  // namespace
 
-const Command kList{"list", "List models, systems, strategies or scenarios", "shardline list models",
+const Command kListCommand{"list", "List models, systems, strategies or scenarios", "shardline list models",
                     prepare<ListOptions, declare, run>};
 
 }  // namespace shardline::cli

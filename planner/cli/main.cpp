@@ -10,8 +10,10 @@ namespace {
 
 using namespace shardline::cli;
 
-constexpr std::array kCommands{&kSweep,        &kSimulate, &kList,      &kValidate, &kThresholds, &kPartition,
-                               &kConversation, &kVerify,   &kCalibrate, &kEvaluate, &kAccuracy};
+constexpr std::array kCommands{&kSweepCommand,        &kSimulateCommand,   &kListCommand,
+                               &kValidateCommand,     &kThresholdsCommand, &kPartitionCommand,
+                               &kConversationCommand, &kVerifyCommand,     &kCalibrateCommand,
+                               &kEvaluateCommand,     &kAccuracyCommand};
 
 std::string fault_text(const char* what) {
   return fmt::format(

@@ -198,8 +198,8 @@ int run(const PartitionOptions& o, const Provenance& made_by) {
 
 }  // namespace
 
-const Command kPartition{"partition", "How many tokens each rank of a KV-Runahead chain takes",
-                         "shardline partition partition_llama7b_a100 -o out/partition",
-                         prepare<PartitionOptions, declare, run>};
+const Command kPartitionCommand{"partition", "How many tokens each rank of a KV-Runahead chain takes",
+                                "shardline partition partition_llama7b_a100 -o out/partition",
+                                prepare<PartitionOptions, declare, run>};
 
 }  // namespace shardline::cli

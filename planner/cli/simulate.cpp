@@ -191,7 +191,7 @@ int run(const SimulateOptions& o, const Provenance&) {
 
 }  // namespace
 
-const Command kSimulate{"simulate", "Simulate one plan: breakdown, memory, timeline",
+const Command kSimulateCommand{"simulate", "Simulate one plan: breakdown, memory, timeline",
                         "shardline simulate helix_gb200_1m --model llama-3.1-405b --plan "
                         "helix:kvp=8,tpa=8,tpf=64,batch=4 -o out/plan",
                         prepare<SimulateOptions, declare, run>};

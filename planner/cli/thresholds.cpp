@@ -206,8 +206,8 @@ int run(const ThresholdsOptions& o, const Provenance& made_by) {
 
 }  // namespace
 
-const Command kThresholds{"thresholds", "When ring attention should pass KV and when Q: rules, table, regret",
-                          "shardline thresholds thresholds_gtt -o out/thresholds",
-                          prepare<ThresholdsOptions, declare, run>};
+const Command kThresholdsCommand{
+    "thresholds", "When ring attention should pass KV and when Q: rules, table, regret",
+    "shardline thresholds thresholds_gtt -o out/thresholds", prepare<ThresholdsOptions, declare, run>};
 
 }  // namespace shardline::cli

@@ -71,7 +71,8 @@ int run(const ValidateOptions& o, const Provenance& made_by) {
 
 }  // namespace
 
-const Command kValidate{"validate", "Compare with published figures, side by side",
-                        "shardline validate all -o out/validation", prepare<ValidateOptions, declare, run>};
+const Command kValidateCommand{"validate", "Compare with published figures, side by side",
+                               "shardline validate all -o out/validation",
+                               prepare<ValidateOptions, declare, run>};
 
 }  // namespace shardline::cli

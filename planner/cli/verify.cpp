@@ -112,7 +112,8 @@ int run(const VerifyOptions& o, const Provenance&) {
 
 }  // namespace
 
-const Command kVerify{"verify", "Run strategies on real tensors and compare with plain attention",
-                      "shardline verify ring_pass_kv --mutations", prepare<VerifyOptions, declare, run>};
+const Command kVerifyCommand{"verify", "Run strategies on real tensors and compare with plain attention",
+                             "shardline verify ring_pass_kv --mutations",
+                             prepare<VerifyOptions, declare, run>};
 
 }  // namespace shardline::cli
