@@ -49,18 +49,18 @@ Plan apb_plan(ApbMethod method, long long tokens, bool long_context) {
   p.strategy = kIds[static_cast<std::size_t>(method)];
   if (method == ApbMethod::minference) {
     const Approximate a;
-    p.vertical = a.vertical;
-    p.slash = a.slash;
-    p.estimate = a.estimate;
+    set_option(p, "vertical", a.vertical);
+    set_option(p, "slash", a.slash);
+    set_option(p, "estimate", a.estimate);
   }
   if (method == ApbMethod::flash || method == ApbMethod::minference) return p;
   p.cp = kHosts;
-  if (method == ApbMethod::ring) p.layout = ShardOrder::contiguous;
+  if (method == ApbMethod::ring) p.set(kLayout, ShardOrder::contiguous);
   if (method == ApbMethod::apb) {
     const auto block = static_cast<int>(tokens / kHosts);
-    p.anchor = std::min(block / 4, long_context ? 4096 : 8192);
-    p.passing = long_context ? std::min(block / 8, 2048) : block / 8;
-    p.retaining = 1024;
+    p.set(kAnchor, std::min(block / 4, long_context ? 4096 : 8192));
+    p.set(kPassing, long_context ? std::min(block / 8, 2048) : block / 8);
+    p.set(kRetaining, 1024);
   }
   return p;
 }
@@ -87,7 +87,7 @@ const ApbTimes& ApbModel::times(const std::string& model, ApbMethod method, long
     std::array<Seconds, kApbParts> parts{};
     for (const ApbColumn once :
          {ApbColumn::qkv, ApbColumn::retaining_head, ApbColumn::o_proj, ApbColumn::ffn}) {
-      if (once != ApbColumn::retaining_head || plan.retaining > 0)
+      if (once != ApbColumn::retaining_head || plan[kRetaining] > 0)
         parts[static_cast<std::size_t>(once)] = barrier;
     }
     for (BlockIndex b = 0; b < s.blocks.size(); ++b) {

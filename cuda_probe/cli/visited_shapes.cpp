@@ -102,7 +102,7 @@ void add_sweep(Collector& out, const Case& c, const SearchOptions& o) {
   SearchSpace space = o.space;
   space.chunks = {1};
   // Pipeline stages repeat what one stage does, so plans that differ in them alone are one.
-  std::set<std::tuple<StrategyId, int, int, int, int, int, int, int, ValueUp, int, int>> seen;
+  std::set<std::string> seen;
   for (const StrategyId id : o.strategies) {
     for (const int gpus : o.gpus) {
       if (gpus > c.system.gpus()) continue;
@@ -115,10 +115,9 @@ void add_sweep(Collector& out, const Case& c, const SearchOptions& o) {
           const bool power = (batch & (batch - 1)) == 0;
           if (batch > fit || !(power || batch == fit)) continue;
           plan.batch = batch;
-          if (seen.emplace(plan.strategy, plan.dp, plan.kvp, plan.cp, plan.tpa, plan.ep, plan.tpf,
-                           plan.dense_tp, plan.value_up, plan.prefill_chunk, batch)
-                  .second)
-            out.add(c, plan);
+          Plan stage = plan;
+          stage.pp = stage.in_flight = 1;
+          if (seen.insert(to_string(stage)).second) out.add(c, plan);
         }
       }
     }

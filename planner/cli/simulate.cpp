@@ -192,8 +192,8 @@ int run(const SimulateOptions& o, const Provenance&) {
 }  // namespace
 
 const Command kSimulateCommand{"simulate", "Simulate one plan: breakdown, memory, timeline",
-                        "shardline simulate helix_gb200_1m --model llama-3.1-405b --plan "
-                        "helix:kvp=8,tpa=8,tpf=64,batch=4 -o out/plan",
-                        prepare<SimulateOptions, declare, run>};
+                               "shardline simulate helix_gb200_1m --model llama-3.1-405b --plan "
+                               "helix:kvp=8,tpa=8,tpf=64,batch=4 -o out/plan",
+                               prepare<SimulateOptions, declare, run>};
 
 }  // namespace shardline::cli

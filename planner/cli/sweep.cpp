@@ -78,7 +78,7 @@ int run(const SweepOptions& o, const Provenance& made_by) {
 }  // namespace
 
 const Command kSweepCommand{"sweep", "Simulate every valid plan and batch; show the Pareto frontier",
-                     "shardline sweep helix_gb200_1m --ttl \"10 ms\" -o out/helix",
-                     prepare<SweepOptions, declare, run>};
+                            "shardline sweep helix_gb200_1m --ttl \"10 ms\" -o out/helix",
+                            prepare<SweepOptions, declare, run>};
 
 }  // namespace shardline::cli

@@ -6,6 +6,7 @@
 
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/engines/deploy.hpp"
+#include "planner/strategies/columns.hpp"
 #include "reports/json.hpp"
 
 namespace shardline::cli {
@@ -73,45 +74,25 @@ void print_gain(const Gain& g, const Comparison& compare) {
 }
 
 std::string points_csv(const RatedPoints& rated, const BestPoints& best) {
-  std::vector<std::string> header{"strategy",
-                                  "plan",
-                                  "gpus",
-                                  "batch",
-                                  "users",
-                                  "ttl_ms",
-                                  "tokens_per_s_user",
-                                  "tokens_per_s_gpu",
-                                  "memory_gb_per_gpu",
-                                  "pp",
-                                  "dp",
-                                  "kvp",
-                                  "tpa",
-                                  "ep",
-                                  "tpf",
-                                  "chunks",
-                                  "on_frontier"};
+  std::vector<std::string> header{
+      "strategy",         "plan", "gpus", "batch", "users", "ttl_ms", "tokens_per_s_user", "tokens_per_s_gpu",
+      "memory_gb_per_gpu"};
+  const auto columns = plan_columns(Phase::decode);
+  header.insert(header.end(), columns.begin(), columns.end());
+  header.emplace_back("on_frontier");
   header.insert(header.end(), share_columns().begin(), share_columns().end());
   std::string out = csv_line(header);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
     const DecodeMetrics m = decode_metrics(p.time, p.plan);
-    std::vector<std::string> row{std::string(to_string(p.plan.strategy)),
-                                 to_string(p.plan),
-                                 std::to_string(p.plan.gpus()),
-                                 std::to_string(p.plan.batch),
-                                 std::to_string(p.plan.users()),
-                                 number_text(m.ttl.value * 1e3),
-                                 number_text(m.tokens_per_s_user),
-                                 number_text(m.tokens_per_s_gpu),
-                                 number_text(p.memory.value / 1e9),
-                                 std::to_string(p.plan.pp),
-                                 std::to_string(p.plan.dp),
-                                 std::to_string(p.plan.kvp),
-                                 std::to_string(p.plan.tpa),
-                                 std::to_string(p.plan.ep),
-                                 std::to_string(p.plan.tpf),
-                                 std::to_string(p.plan.chunks),
-                                 best.holds(p) ? "1" : "0"};
+    std::vector<std::string> row{std::string(to_string(p.plan.strategy)), to_string(p.plan),
+                                 std::to_string(p.plan.gpus()),           std::to_string(p.plan.batch),
+                                 std::to_string(p.plan.users()),          number_text(m.ttl.value * 1e3),
+                                 number_text(m.tokens_per_s_user),        number_text(m.tokens_per_s_gpu),
+                                 number_text(p.memory.value / 1e9)};
+    const auto cells = plan_cells(p.plan, Phase::decode);
+    row.insert(row.end(), cells.begin(), cells.end());
+    row.emplace_back(best.holds(p) ? "1" : "0");
     const auto shares = share_cells(rated.shares[i]);
     row.insert(row.end(), shares.begin(), shares.end());
     out += csv_line(row);

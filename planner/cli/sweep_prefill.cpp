@@ -6,6 +6,7 @@
 
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/strategies/columns.hpp"
 #include "reports/json.hpp"
 
 namespace shardline::cli {
@@ -81,7 +82,7 @@ void print_strategies(const Study& study, const SearchResult& r) {
   for (const StrategyId id : study.search.strategies) {
     header.emplace_back(label(id));
     columns.push_back(r.frontiers.at(id).points());
-    if (!strategy(id).reads_key(PlanKey::partition) || r.even.points().empty()) continue;
+    if (!strategy(id).reads(kPartition) || r.even.points().empty()) continue;
     header.emplace_back("kv_runahead, even parts");
     columns.push_back(r.even.points());
   }
@@ -121,13 +122,10 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
                                   "ttft_s",
                                   "new_tokens_per_s_gpu",
                                   "gpu_seconds_per_request",
-                                  "memory_gb_per_gpu",
-                                  "pp",
-                                  "cp",
-                                  "tpa",
-                                  "ep",
-                                  "tpf",
-                                  "on_frontier"};
+                                  "memory_gb_per_gpu"};
+  const auto columns = plan_columns(Phase::prefill);
+  header.insert(header.end(), columns.begin(), columns.end());
+  header.emplace_back("on_frontier");
   header.insert(header.end(), share_columns().begin(), share_columns().end());
   if (approximate) header.insert(header.end(), {"exact", "attention_computed"});
   std::string out = csv_line(header);
@@ -142,13 +140,10 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
                                    number_text(m.ttft.value),
                                    number_text(m.new_tokens_per_s_gpu),
                                    number_text(m.gpu_seconds_per_request),
-                                   number_text(p.memory.value / 1e9),
-                                   std::to_string(p.plan.pp),
-                                   std::to_string(p.plan.cp),
-                                   std::to_string(p.plan.tpa),
-                                   std::to_string(p.plan.ep),
-                                   std::to_string(p.plan.tpf),
-                                   best.holds(p) ? "1" : "0"};
+                                   number_text(p.memory.value / 1e9)};
+    const auto plan = plan_cells(p.plan, Phase::prefill);
+    cells.insert(cells.end(), plan.begin(), plan.end());
+    cells.emplace_back(best.holds(p) ? "1" : "0");
     const auto shares = share_cells(rated.shares[i]);
     cells.insert(cells.end(), shares.begin(), shares.end());
     if (approximate) {

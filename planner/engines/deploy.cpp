@@ -11,7 +11,7 @@ namespace {
 
 // Of all requests in one forward pass.
 long long chunk_tokens(const Case& c, const Plan& p) {
-  return static_cast<long long>(p.prefill_chunk) * p.batch * static_cast<long long>(c.requests.size());
+  return static_cast<long long>(p[kPrefillChunk]) * p.batch * static_cast<long long>(c.requests.size());
 }
 
 Deployment tensorrt_llm(const Case& c, const Plan& p) {
@@ -35,10 +35,10 @@ Deployment tensorrt_llm(const Case& c, const Plan& p) {
           "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
     }
     if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
-    if (p.chunks > 1) d.notes.emplace_back("HOP-B is not implemented there: expect the TTL of chunks=1");
+    if (p[kChunks] > 1) d.notes.emplace_back("HOP-B is not implemented there: expect the TTL of chunks=1");
   }
   d.lines.push_back(fmt::format("max_batch_size: {}", p.batch));
-  if (p.prefill_chunk > 0) {
+  if (p[kPrefillChunk] > 0) {
     d.lines.emplace_back("enable_chunked_prefill: true");
     d.lines.push_back(fmt::format("max_num_tokens: {}", chunk_tokens(c, p)));
   }
@@ -58,7 +58,7 @@ Deployment vllm(const Case& c, const Plan& p) {
   const bool prefill = c.phase == Phase::prefill;
   line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight,
                       prefill ? c.longest() : c.context);
-  if (p.prefill_chunk > 0) {
+  if (p[kPrefillChunk] > 0) {
     line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", chunk_tokens(c, p));
   }
   d.lines.push_back(std::move(line));
@@ -116,7 +116,7 @@ std::vector<Deployment> deployments(const Case& c, const Plan& p) {
   }
   if (strategy(p.strategy).partials != PartialOutputs::all_gather) out.push_back(tensorrt_llm(c, p));
   if (p.kvp == 1) out.push_back(vllm(c, p));
-  if (p.prefill_chunk > 0) out.push_back(sglang(c, p));
+  if (p[kPrefillChunk] > 0) out.push_back(sglang(c, p));
   return out;
 }
 

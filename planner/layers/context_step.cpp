@@ -375,14 +375,15 @@ void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_qu
   const std::vector<Request> requests = batch_requests(c, p);
   const Placement* before = cached_placement(c, p);
   build_prefill(schedule, c, p,
-                p.layout == ShardOrder::contiguous ? interval_layout(requests, p.cp, before, {})
-                                                   : context_layout(requests, p.cp, before),
+                p[kLayout] == ShardOrder::contiguous ? interval_layout(requests, p.cp, before, {})
+                                                     : context_layout(requests, p.cp, before),
                 pad_queries, attention);
 }
 
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
                        std::vector<Plan>& out, void (*complete)(const Case&, Plan&)) {
   if (c.phase == Phase::decode ? !strategy(id).decodes : !strategy(id).prefills) return;
+  const auto check = strategy(id).check;
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
     if (gpus % pp != 0 || pp > c.model.layers) continue;
     const int ranks = gpus / pp;
@@ -399,7 +400,7 @@ void enumerate_context(const Case& c, int gpus, const SearchSpace& space, Strate
       with_expert_splits(c, p, tpa, splits);
       if (has_experts(c.model)) with_expert_splits(c, p, ranks, splits);
       for (const Plan& split : splits) {
-        if (split.tpf <= tpa && !strategy(id).check(c, split)) out.push_back(split);
+        if (split.tpf <= tpa && !(check && check(c, split))) out.push_back(split);
       }
     }
   }

@@ -78,7 +78,7 @@ DecodeFlow::DecodeFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, i
         {q_, r, Whole::query, f.tokens(queries(d, 0, p.batch)), f.range(h * qk_, (h + heads_) * qk_)});
     f.inputs.push_back({kv_, r, Whole::kv, f.tokens(keys(d, k, 0, p.batch)), f.range(g, g + kv_width_)});
   });
-  if (mla && p.value_up != ValueUp::after) {
+  if (mla && p[kValueUp] != ValueUp::after) {
     up_ = a.v_dim;
     width_ = up_;
     result_ = slot("partial values", up_, act, false);

@@ -27,7 +27,7 @@ Count out_proj_width(const Case& c, const Plan& p) {
 // Heads whose W_UV the rank with most of them applies.
 Count value_up_heads(const Case& c, const Plan& p) {
   const int q = local_q_heads(c, p);
-  return p.value_up == ValueUp::after ? share(q, p.kvp) : q;
+  return p[kValueUp] == ValueUp::after ? share(q, p.kvp) : q;
 }
 
 // New tokens of one rank: context-parallel ranks deal out the batch.
@@ -115,7 +115,7 @@ LayerWeights layer_weights(const Case& c, const Plan& p) {
 
 double partial_output_bytes(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
-  const int width = !mla(c) ? a.head_dim : p.value_up == ValueUp::after ? a.kv_lora_rank : a.v_dim;
+  const int width = !mla(c) ? a.head_dim : p[kValueUp] == ValueUp::after ? a.kv_lora_rank : a.v_dim;
   return width * activation(c) + 8;
 }
 
@@ -197,10 +197,10 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
   shape.v_dim = mla(c) ? a.kv_lora_rank : a.head_dim;
   const Count kv_tokens = kv_tokens_on_shard(c.context, p.kvp, c.kv_block, 0);
 
-  const int chunks = p.chunks;
+  const int chunks = p[kChunks];
   shape.kernel_rows = chunks > 1 ? p.batch : 0;
   shape.kernel_parts = chunks;
-  const bool value_up_first = mla(c) && p.value_up != ValueUp::after;
+  const bool value_up_first = mla(c) && p[kValueUp] != ValueUp::after;
   // One persistent kernel signals each chunk: its launch is paid before the first, and W_UV, kept in L2, is
   // read once.
   const double per_request = static_cast<double>(q) * partial_output_bytes(c, p);

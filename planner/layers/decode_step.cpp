@@ -51,8 +51,8 @@ Plan decode_view(const Plan& p, DecodeBlock block) {
       v.strategy = alike(p.strategy);
       v.kvp = p.kvp;
       v.tpa = p.tpa;
-      v.value_up = p.value_up;
-      v.chunks = p.chunks;
+      v.set(kValueUp, p[kValueUp]);
+      v.set(kChunks, p[kChunks]);
       break;
     case DecodeBlock::dense_ffn:
       v.dense_tp = dense_ffn_ranks(p);

@@ -32,7 +32,7 @@ ContextLayout block_layout(const std::vector<Request>& requests, const Plan& p) 
     l.key_rows.push_back(host_block(requests[static_cast<std::size_t>(r)], r, p.cp, 0).size());
   l.query_rows = l.key_rows;
   for (const long long n : l.key_rows) l.query_message += n;
-  l.key_message = l.query_message + static_cast<long long>(count) * p.cp * p.passing;
+  l.key_message = l.query_message + static_cast<long long>(count) * p.cp * p[kPassing];
   l.cached_count.assign(static_cast<std::size_t>(l.requests * p.cp), 0);
   for (int host = 0; host < p.cp; ++host) {
     Tokens fresh, keys, results;
@@ -45,8 +45,8 @@ ContextLayout block_layout(const std::vector<Request>& requests, const Plan& p) 
         continue;
       }
       for (Tokens* list : {&fresh, &keys}) {
-        add(*list, {r, n, n + p.query});
-        add(*list, {r, 0, anchor - p.query});
+        add(*list, {r, n, n + p[kQuery]});
+        add(*list, {r, 0, anchor - p[kQuery]});
       }
       add(results, {count + r, 0, anchor});
     }
@@ -56,7 +56,7 @@ ContextLayout block_layout(const std::vector<Request>& requests, const Plan& p) 
       for (Tokens* list : {&fresh, &keys, &results}) add(*list, block);
       add(keys, {kPadding, 0, l.key_rows[static_cast<std::size_t>(count + r)] - block.size()});
     }
-    add(keys, {kPadding, 0, static_cast<long long>(count) * p.cp * p.passing});
+    add(keys, {kPadding, 0, static_cast<long long>(count) * p.cp * p[kPassing]});
     l.fresh.push_back(fresh);
     l.queries.push_back(std::move(fresh));
     l.keys.push_back(std::move(keys));
@@ -82,10 +82,10 @@ std::optional<std::string> check_blocks(const Case& c, const Plan& p) {
                          to_string(p.strategy));
     const long long least = r.fresh / p.cp, first = host_block(r, 0, p.cp, 0).size();
     if (least < 1) return fmt::format("a document of {} tokens has none for some of {} hosts", r.fresh, p.cp);
-    if (p.anchor > first)
-      return fmt::format("anchor {} exceeds the {} tokens of the first block", p.anchor, first);
-    if (p.passing > least)
-      return fmt::format("passing {} exceeds the {} tokens of a block", p.passing, least);
+    if (p[kAnchor] > first)
+      return fmt::format("anchor {} exceeds the {} tokens of the first block", p[kAnchor], first);
+    if (p[kPassing] > least)
+      return fmt::format("passing {} exceeds the {} tokens of a block", p[kPassing], least);
   }
   return std::nullopt;
 }
@@ -120,7 +120,7 @@ OpIndex attend_blocks(ContextStep& s) {
     ContextStep::AttendPart anchors, local;
     long long padded = 0, own = 0;
     for (int r = 0; r < requests; ++r) {
-      const long long anchor = row_count(s, host, r), before = key_rows(s, r) + s.p.cp * s.p.passing;
+      const long long anchor = row_count(s, host, r), before = key_rows(s, r) + s.p.cp * s.p[kPassing];
       add(anchors.queries, {r, 0, anchor});
       add(local.queries, {r, before, before + row_count(s, host, requests + r)});
       add(local.keys, {host == 0 ? kPadding : r, 0, key_rows(s, r)});
@@ -129,15 +129,15 @@ OpIndex attend_blocks(ContextStep& s) {
     }
     anchors.keys = anchors.queries;
     for (int r = 0; r < requests; ++r) {
-      const long long before = key_rows(s, r) + s.p.cp * s.p.passing,
+      const long long before = key_rows(s, r) + s.p.cp * s.p[kPassing],
                       block = row_count(s, host, requests + r);
       add(local.keys, {r, before, before + block});
       add(local.keys, {kPadding, 0, key_rows(s, requests + r) - block});
     }
     for (int from = 0; from < s.p.cp; ++from) {
       for (int r = 0; r < requests; ++r) {
-        const long long at = key_rows(s, r) + from * s.p.passing;
-        add(local.keys, {from < host ? r : kPadding, at, at + s.p.passing});
+        const long long at = key_rows(s, r) + from * s.p[kPassing];
+        add(local.keys, {from < host ? r : kPadding, at, at + s.p[kPassing]});
       }
     }
     const long long all = rows(s.queries(host));
@@ -157,10 +157,10 @@ double blocks_computed(const Case& c, const Plan& p) {
   double exact = 0, computed = 0;
   for (const Request& r : c.requests) {
     exact += triangle(static_cast<double>(r.fresh));
-    const auto anchor = static_cast<double>(anchor_rows(r, p) - p.query);
+    const auto anchor = static_cast<double>(anchor_rows(r, p) - p[kQuery]);
     for (int host = 0; host < p.cp; ++host) {
       const auto block = static_cast<double>(host_block(r, 0, p.cp, host).size());
-      const double passed = static_cast<double>(host) * p.passing;
+      const double passed = static_cast<double>(host) * p[kPassing];
       computed += triangle(block) + (host == 0 ? 0 : block * (anchor + passed));
     }
   }

@@ -29,7 +29,7 @@ class Layer {
     const Model& m = s_.c.model;
     cached_ = false;
     for (const long long count : s_.layout.cached_count) cached_ = cached_ || count > 0;
-    whole_ = s_.flow() && !cached_ && s_.p.prefill_chunk == 0 && m.attention.kind == AttentionKind::gqa &&
+    whole_ = s_.flow() && !cached_ && s_.p[kPrefillChunk] == 0 && m.attention.kind == AttentionKind::gqa &&
              !has_experts(m) && m.ffn_kind == FfnKind::gated;
     if (s_.flow()) {
       s_.declare_slots();

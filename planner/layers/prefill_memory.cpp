@@ -9,11 +9,12 @@ namespace shardline {
 
 double prefill_rows(const Case& c, const Plan& p) {
   double most = 0;
+  const std::vector<long long>& parts = p.options.list(kPartition);
   for (const Request& r : c.requests) {
-    const double even = p.prefill_chunk > 0
-                            ? static_cast<double>(std::min<long long>(r.fresh, p.prefill_chunk))
+    const double even = p[kPrefillChunk] > 0
+                            ? static_cast<double>(std::min<long long>(r.fresh, p[kPrefillChunk]))
                             : std::ceil(static_cast<double>(r.fresh) / p.cp);
-    most += p.partition.empty() ? even : double(*std::max_element(p.partition.begin(), p.partition.end()));
+    most += parts.empty() ? even : double(*std::max_element(parts.begin(), parts.end()));
     if (const auto extra = strategy(p.strategy).extra_rows) most += static_cast<double>(extra(r, p));
   }
   return most * p.batch;

@@ -17,7 +17,7 @@ std::vector<ContextLayout> chunk_layouts(const Case& c, const Plan& p) {
     std::vector<std::int32_t> names;  // of the requests of this round, among all
     for (std::size_t i = 0; i < all.size(); ++i) {
       Request& r = all[i];
-      const long long fresh = std::min<long long>(r.fresh, p.prefill_chunk);
+      const long long fresh = std::min<long long>(r.fresh, p[kPrefillChunk]);
       if (fresh == 0) continue;
       now.push_back({r.cached, fresh});
       names.push_back(static_cast<std::int32_t>(i));

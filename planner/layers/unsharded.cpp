@@ -14,7 +14,7 @@ void attend_own(ContextStep& s) {
 }  // namespace
 
 void prefill_unsharded(Schedule& schedule, const Case& c, const Plan& p) {
-  if (p.prefill_chunk > 0) {
+  if (p[kPrefillChunk] > 0) {
     build_chunked_prefill(schedule, c, p, attend_own);
   } else {
     build_prefill(schedule, c, p, false, attend_own);

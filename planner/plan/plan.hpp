@@ -4,11 +4,14 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "planner/plan/options.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/index.hpp"
 
@@ -17,46 +20,7 @@ namespace shardline {
 /// Row of the table of strategies (planner/strategies/table.cpp).
 using StrategyId = Index<struct StrategyTag>;
 
-/// Optional keys of a plan. A strategy names those that it reads; any other is refused.
-enum class PlanKey : std::uint8_t {
-  kvp,
-  value_up,
-  chunks,
-  prefill_chunk,
-  partition,
-  layout,
-  anchor,
-  passing,
-  query,
-  retaining,
-  vertical,
-  slash,
-  estimate
-};
-inline constexpr std::size_t kPlanKeys = 13;
-
-/// An option of one strategy alone, written in its file. Of words the first is what a plan without it has; of
-/// numbers 0 is.
-struct Option {
-  const char* key;
-  const char* help;
-  int least = 1, most = 1'000'000;          // of a number
-  std::span<const char* const> words = {};  // none: a number
-};
-inline constexpr std::size_t kMostOptions = 2;
-
-/// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
-/// KVP rank holds all of W_UV and sends v_dim values per head) or after it (W_UV sharded, kv_lora values per
-/// head sent).
-enum class ValueUp : unsigned char { none, before, after };
-
-/// Which new tokens of a sequence a context-parallel rank takes: two chunks that balance the causal mask
-/// ([C1]), or one block.
-enum class ShardOrder : unsigned char { zigzag, contiguous };
-/// Of a plan without a partition. searched: whoever compares plans looks for the best one; a schedule takes
-/// equal parts.
-enum class Parts : unsigned char { searched, even };
-
+/// One way to share a step out over GPUs: degrees, and what its strategy reads beside them.
 struct Plan {
   StrategyId strategy;
   int pp = 1;   // pipeline stages
@@ -68,24 +32,18 @@ struct Plan {
   int tpf = 1;  // tensor parallelism inside a dense FFN or an expert
   int dense_tp =
       0;  // ranks that share a dense FFN; 0: of an attention group (its TP ranks if they hold copies)
-  ValueUp value_up = ValueUp::none;
-  int chunks = 1;     // HOP-B: chunks of requests whose exchange overlaps the next chunk's attention; 1: off
   int in_flight = 1;  // microbatches circulating through the stages
   int batch = 1;      // requests per attention group and microbatch
-  int prefill_chunk = 0;             // tokens of a request that pass the layers at a time; 0: all of them
-  std::vector<long long> partition;  // tokens of a sequence per context-parallel rank; empty: see `parts`
-  Parts parts = Parts::searched;
-  ShardOrder layout = ShardOrder::zigzag;
-  // Approximate strategies; 0: not used. In tokens, but `retaining`.
-  int anchor = 0;     // apb: first tokens of the document that every later host repeats
-  int passing = 0;    // apb: tokens per host whose KV goes to the hosts after it
-  int query = 0;      // apb, star: query tokens in front of the anchor
-  int retaining = 0;  // apb: inner width of the heads that score tokens
-  int vertical = 0;   // sparse: columns that every later query sees
-  int slash = 0;      // sparse: diagonals, so last tokens that a query sees
-  int estimate = 0;   // sparse: last queries that choose both
-  // Options of the strategy, in the order of its row; of words the index.
-  std::array<int, kMostOptions> options{};
+  OptionValues options;
+
+  template <class T>
+  T operator[](const OptionOf<T>& option) const {
+    return static_cast<T>(options.of(option));
+  }
+  template <class T>
+  void set(const OptionOf<T>& option, std::type_identity_t<T> value) {
+    options.set(option, static_cast<int>(value));
+  }
 
   int ranks_per_stage() const { return dp * kvp * cp * tpa; }
   int group() const { return kvp * cp * tpa; }  // ranks that serve one request's attention
@@ -95,10 +53,43 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+/// The degrees, and the microbatches in flight; in the order of a plan's text.
+enum class Degree : std::uint8_t { pp, dp, kvp, cp, tpa, ep, tpf, dense_tp, in_flight };
+struct DegreeField {
+  const char* key;
+  int Plan::*member;
+  const char* help;
+};
+inline constexpr std::array<DegreeField, 9> kDegrees{{
+    {"pp", &Plan::pp, "pipeline stages"},
+    {"dp", &Plan::dp, "attention data-parallel groups"},
+    {"kvp", &Plan::kvp, "shards of the KV cache by sequence"},
+    {"cp", &Plan::cp, "context-parallel ranks"},
+    {"tpa", &Plan::tpa, "tensor parallelism of attention"},
+    {"ep", &Plan::ep, "expert-parallel groups"},
+    {"tpf", &Plan::tpf, "tensor parallelism inside a dense FFN or an expert"},
+    {"dense_tp", &Plan::dense_tp, "ranks that share a dense FFN, beside experts"},
+    {"in_flight", &Plan::in_flight, "microbatches that circulate through the stages"},
+}};
+
+/// A set of degrees.
+class Degrees {
+ public:
+  constexpr Degrees(std::initializer_list<Degree> list) {
+    for (const Degree d : list) bits_ |= 1u << static_cast<unsigned>(d);
+  }
+  constexpr bool has(Degree d) const { return (bits_ >> static_cast<unsigned>(d) & 1u) != 0; }
+
+ private:
+  unsigned bits_ = 0;
+};
+
+/// What a plan's text leaves out: 1, dense_tp 0, and a microbatch in flight per stage, or one in chunks.
+int absent_value(const Plan& plan, Degree degree);
+
 std::string_view to_string(StrategyId id);
 
-/// Canonical text: every degree above 1, then batch, in a fixed order; a partition as 3584/2611/2150/1895 or
-/// even.
+/// Canonical text: every degree that is not absent, then batch, then the options, in a fixed order.
 std::string to_string(const Plan& plan);
 
 /// Parses canonical text. Throws UserError naming the bad key or value, the expected form and the nearest

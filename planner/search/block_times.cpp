@@ -10,8 +10,11 @@ constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
 }  // namespace
 
 std::size_t BlockTimes::ViewHash::operator()(const View& v) const {
-  std::uint64_t hash = 0;
-  for (const int i : v) hash = (hash ^ static_cast<std::uint32_t>(i)) * kMix + (hash >> 29);
+  std::uint64_t hash = static_cast<std::uint64_t>(v.block);
+  const auto mix = [&](int i) { hash = (hash ^ static_cast<std::uint32_t>(i)) * kMix + (hash >> 29); };
+  mix(static_cast<int>(v.plan.strategy));
+  for (const DegreeField& degree : kDegrees) mix(v.plan.*degree.member);
+  for (const OptionValues::Value& option : v.plan.options.all()) mix(option.value);
   return hash;
 }
 
@@ -23,7 +26,7 @@ void BlockTimes::start(const Plan& plan) {
   in_blocks_ = c.phase == Phase::decode && plan.cp == 1;
   if (!in_blocks_) return;
   if (known_.empty()) known_.resize(std::size_t{1} << kKnownBits);
-  plan_.batch = plan.chunks;
+  plan_.batch = plan[kChunks];
   // Which blocks run, and how often, does not depend on the batch.
   lower(whole_, c, plan_);
   makespans_.resize(whole_.blocks.size());
@@ -31,19 +34,9 @@ void BlockTimes::start(const Plan& plan) {
   parts_.clear();
   for (const DecodeBlock block : decode_blocks(c, plan)) {
     Part& part = parts_.emplace_back(Part{block, decode_view(plan_, block)});
-    const Plan& v = part.view;
-    const View view{static_cast<int>(block),
-                    static_cast<int>(v.strategy),
-                    static_cast<int>(v.value_up),
-                    v.pp,
-                    v.dp,
-                    v.kvp,
-                    v.tpa,
-                    v.ep,
-                    v.tpf,
-                    v.dense_tp,
-                    v.chunks};
-    part.id = ids_.emplace(view, ids_.size()).first->second;
+    View view{block, part.view};
+    view.plan.batch = 0;
+    part.id = ids_.emplace(std::move(view), ids_.size()).first->second;
   }
 }
 

@@ -28,8 +28,11 @@ class BlockTimes {
   enum class Kind : std::uint8_t { floor, bound, simulated };
   static constexpr std::size_t kKinds = 3;
   static constexpr double kUnknown = -1;
-  // The fields of a view but the batch, and which block it is of.
-  using View = std::array<int, 11>;
+  struct View {
+    DecodeBlock block;
+    Plan plan;  // of batch 0
+    bool operator==(const View&) const = default;
+  };
   struct ViewHash {
     std::size_t operator()(const View& v) const;
   };

@@ -169,14 +169,14 @@ class CandidateSearch {
     plan_.batch = options_.batches[i];
     const PartitionResult found = searched_partition(evaluator_, plan_, cache_);
     out_.counts.partitions += found.evaluations;
-    plan_.partition = found.tokens;
+    plan_.options.set_list(kPartition, found.tokens);
     // A longer first part may not fit where equal ones do.
     if (!does_not_fit(case_, memory_use(case_, plan_))) {
       simulated(i, found.ttft);
     } else {
       ++out_.counts.infeasible;
     }
-    plan_.partition.clear();
+    plan_.set(kPartition, Parts::searched);
   }
 
   void simulate(std::size_t i) {
@@ -234,13 +234,13 @@ std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& 
       for (std::size_t i = 0; i < searched; ++i) {
         if (!takes_partition(c, plans[i])) continue;
         plans.push_back(plans[i]);
-        plans.back().parts = Parts::even;
+        plans.back().set(kPartition, Parts::even);
       }
       for (const Plan& plan : plans) {
         if (!within(plan, o.space.degrees)) continue;
-        Candidate u{plan, 0, 0, result.counts.configurations, plan.parts == Parts::even};
+        Candidate u{plan, 0, 0, result.counts.configurations, plan[kPartition] == Parts::even};
         const auto begin = o.batches.begin();
-        u.first = static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), plan.chunks) - begin);
+        u.first = static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), plan[kChunks]) - begin);
         if (u.first == o.batches.size()) continue;
         const int fit = largest_batch(c, plan, o.batches.back());
         u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit) - begin);

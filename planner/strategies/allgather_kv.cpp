@@ -11,8 +11,6 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   enumerate_context(c, gpus, space, id_of(kAllgatherKv), out);
 }
 
-std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }
-
 void prefill(Schedule& s, const Case& c, const Plan& p) {
   build_prefill(s, c, p, false, [](ContextStep& step) { step.attend_gathered(); });
 }
@@ -24,10 +22,9 @@ const Strategy kAllgatherKv{
     .summary = "context parallelism: KV gathered, then one attention",
     .source = "arXiv 2407.21783",
     .prefills = true,
-    .context_parallel = true,
+    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,
-    .check = check,
     .prefill = prefill,
     .prefill_buffers = gathered_buffers,
 };

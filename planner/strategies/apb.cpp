@@ -25,7 +25,7 @@ class Passing {
         requests_(s.layout.requests / 2),
         q_width_(s.heads.q * s.heads.qk),
         kv_width_(s.heads.kv_width()),
-        width_(s.p.retaining) {
+        width_(s.p[kRetaining]) {
     if (s.flow()) declare();
   }
 
@@ -52,15 +52,15 @@ class Passing {
     const auto local = [&](int host) { return local_rows(host); };
     slots_.w_query = s_.message("W retain, query", static_cast<long long>(q_width_), width_, act);
     slots_.w_kv = s_.message("W retain, kv", static_cast<long long>(kv_width_), width_, act);
-    slots_.w_down = s_.message("W retain, down", s_.p.retaining, s_.heads.kv, act);
+    slots_.w_down = s_.message("W retain, down", s_.p[kRetaining], s_.heads.kv, act);
     slots_.from_query = s_.uneven("retaining, of query", local, width_, act);
     slots_.inner = s_.uneven("retaining inner", local, width_, act);
     slots_.scores = s_.uneven("scores", local, s_.heads.kv, 4);
     slots_.kept =
-        s_.message("kept kv", static_cast<long long>(requests_) * s_.p.passing, kv_width_, s_.kv_bytes());
+        s_.message("kept kv", static_cast<long long>(requests_) * s_.p[kPassing], kv_width_, s_.kv_bytes());
     const LocalHeads& h = s_.heads;
     const std::int64_t all_queries = static_cast<std::int64_t>(s_.c.model.attention.q_heads) * h.qk;
-    const TokensId inner = f.range(0, s_.p.retaining);
+    const TokensId inner = f.range(0, s_.p[kRetaining]);
     for (int k = 0; k < s_.p.cp; ++k) {
       for (int t = 0; t < s_.p.tpa; ++t) {
         const std::int64_t q = s_.first_q(t) * h.qk, g = s_.first_kv(t), kv = all_queries + g * (h.qk + h.v);
@@ -140,7 +140,7 @@ class Passing {
     for (int k = 0; s_.flow() && k < s_.p.cp; ++k) {
       act(down, k, Function::gemm,
           std::array{region(slots_.inner, 0, local_rows(k), width_),
-                     s_.whole(slots_.w_down, s_.p.retaining, s_.heads.kv),
+                     s_.whole(slots_.w_down, s_.p[kRetaining], s_.heads.kv),
                      region(slots_.scores, 0, local_rows(k), s_.heads.kv)});
     }
   }
@@ -166,7 +166,7 @@ class Passing {
   // Scores are read once and what is kept is read and written.
   void compress() {
     const OpIndex op = s_.b.elementwise("compress", Part::exchange, OpKind::compress, {}, 1);
-    const double kept = static_cast<double>(requests_) * s_.p.passing;
+    const double kept = static_cast<double>(requests_) * s_.p[kPassing];
     s_.vary([&](int host) {
       const auto n = static_cast<double>(local_rows(host));
       return Shape(
@@ -181,14 +181,14 @@ class Passing {
             std::array{
                 region(slots_.scores, row, count, s_.heads.kv),
                 region(s_.kv, first_local_key(s_, r), count, kv_width_),
-                region(slots_.kept, static_cast<long long>(r) * s_.p.passing, s_.p.passing, kv_width_)});
+                region(slots_.kept, static_cast<long long>(r) * s_.p[kPassing], s_.p[kPassing], kv_width_)});
         row += count;
       }
     }
   }
 
   void gather() {
-    const long long kept = static_cast<long long>(requests_) * s_.p.passing;
+    const long long kept = static_cast<long long>(requests_) * s_.p[kPassing];
     const OpIndex op =
         s_.b.exchange("gather passed KV", Part::exchange, OpKind::all_gather, {s_.p.cp, s_.p.tpa},
                       Bytes(static_cast<double>(kept) * kv_width_ * s_.kv_bytes()));
@@ -216,10 +216,10 @@ void complete(const Case& c, Plan& p) {
   long long shortest = c.longest();
   for (const Request& r : c.requests) shortest = std::min(shortest, r.fresh);
   const long long block = shortest / p.cp;
-  p.anchor = c.approximate.anchor.value_or(default_anchor(block));
-  p.passing = c.approximate.passing.value_or(default_passing(block));
-  p.query = c.approximate.query;
-  p.retaining = c.approximate.retaining_width;
+  p.set(kAnchor, c.approximate.anchor.value_or(default_anchor(block)));
+  p.set(kPassing, c.approximate.passing.value_or(default_passing(block)));
+  p.set(kQuery, c.approximate.query);
+  p.set(kRetaining, c.approximate.retaining_width);
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
@@ -231,7 +231,7 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
     return "apb scores keys and values by KV head, which MLA does not have";
   if (p.tpa > c.model.attention.kv_heads)
     return "apb needs tpa not above the KV heads: retaining heads would count the shared ones twice";
-  if (p.anchor < 1 || p.passing < 1 || p.retaining < 1)
+  if (p[kAnchor] < 1 || p[kPassing] < 1 || p[kRetaining] < 1)
     return "apb needs anchor, passing and retaining, for instance anchor=4096,passing=2048,retaining=1024";
   return check_blocks(c, p);
 }
@@ -240,19 +240,19 @@ void prefill(Schedule& s, const Case& c, const Plan& p) {
   build_blocks(s, c, p, [](ContextStep& step) { Passing(step).run(); });
 }
 
-long long extra_rows(const Request&, const Plan& p) { return p.query + p.anchor; }
+long long extra_rows(const Request&, const Plan& p) { return p[kQuery] + p[kAnchor]; }
 
 // The KV that all hosts pass on.
 Bytes buffers(const Case& c, const Plan& p) {
   const double rows =
-      static_cast<double>(p.cp) * p.passing * static_cast<double>(c.requests.size()) * p.batch;
+      static_cast<double>(p.cp) * p[kPassing] * static_cast<double>(c.requests.size()) * p.batch;
   return Bytes(rows * prefill_heads(c, p).kv_width() * bytes_per_element(c.precision.kv));
 }
 
 // Retaining heads.
 double extra_weights(const Case& c, const Plan& p) {
   const LocalHeads h = prefill_heads(c, p);
-  return static_cast<double>(p.retaining) * (h.q * h.qk + h.kv_width() + h.kv);
+  return static_cast<double>(p[kRetaining]) * (h.q * h.qk + h.kv_width() + h.kv);
 }
 
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
@@ -261,15 +261,15 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   };
   for (const Sizes& n : {Sizes{1, 1, 0}, Sizes{4, 2, 3}, Sizes{2, 5, 1}}) {
     Plan p = trial.base;
-    p.anchor = n.anchor;
-    p.passing = n.passing;
-    p.query = n.query;
-    p.retaining = trial.retaining;
+    p.set(kAnchor, n.anchor);
+    p.set(kPassing, n.passing);
+    p.set(kQuery, n.query);
+    p.set(kRetaining, trial.retaining);
     out.push_back(p);
   }
 }
 
-constexpr PlanKey kReads[]{PlanKey::anchor, PlanKey::passing, PlanKey::query, PlanKey::retaining};
+constexpr const Option* kOptions[]{&kAnchor, &kPassing, &kQuery, &kRetaining};
 
 }  // namespace
 
@@ -278,9 +278,9 @@ const Strategy kApb{
     .summary = "own block behind an anchor and what earlier hosts found best",
     .source = "arXiv 2502.12085",
     .prefills = true,
-    .context_parallel = true,
     .exact = false,
-    .reads = kReads,
+    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,
     .check = check,

@@ -23,9 +23,8 @@ void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& o
   }
 }
 
-std::optional<std::string> check(const Case& c, const Plan& p) {
+std::optional<std::string> check(const Case& c, const Plan&) {
   if (!has_experts(c.model)) return "dp_ep needs a model with experts";
-  if (p.pp > 1 || p.kvp > 1 || p.tpf > 1 || p.in_flight > 1) return "dp_ep uses dp, tpa and ep only";
   return std::nullopt;
 }
 
@@ -45,6 +44,7 @@ const Strategy kDpEp{
     .summary = "data-parallel attention, experts over all GPUs",
     .source = "arXiv 2412.19437, section 3.4",
     .decodes = true,
+    .degrees = {Degree::dp, Degree::tpa, Degree::ep, Degree::dense_tp},
     .enumerate = enumerate,
     .check = check,
     .verify = verify,

@@ -3,6 +3,8 @@
 // TPA ranks regroup as TP for the output projection and as TPF x EP for the FFN. HOP-B overlaps a chunk's
 // exchange with the next chunk's attention. Composes with PP (stages of Helix) and DP (several attention
 // groups, experts over all).
+#include <fmt/format.h>
+
 #include "planner/layers/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -14,9 +16,10 @@ void with_chunks(const Case& c, Plan p, const SearchSpace& space, std::vector<Pl
   const bool mla = c.model.attention.kind == AttentionKind::mla;
   for (const ValueUp v : {ValueUp::before, ValueUp::after}) {
     if (!mla && v == ValueUp::after) continue;
-    p.value_up = mla ? v : ValueUp::none;
+    p.set(kValueUp, mla ? v : ValueUp::none);
     for (const int chunks : space.chunks) {
-      p.chunks = p.batch = chunks;  // the smallest batch that has so many chunks
+      p.set(kChunks, chunks);
+      p.batch = chunks;  // the smallest batch that has so many chunks
       out.push_back(p);
     }
   }
@@ -53,10 +56,13 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   }
 }
 
-std::optional<std::string> check(const Case&, const Plan& p) {
+std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p.kvp < 2) return "helix needs kvp of at least 2; with kvp 1 it is tensor, pipeline or dp_ep";
   if (p.dp > 1 && p.pp > 1) return "helix composes with pp or with dp, not with both";
   if (p.dp > 1 && p.tpf > 1) return "helix with dp spreads whole experts over all ranks: tpf must be 1";
+  if (p[kChunks] > p.batch) return fmt::format("chunks {} exceeds the batch {}", p[kChunks], p.batch);
+  if ((p[kValueUp] != ValueUp::none) != (c.model.attention.kind == AttentionKind::mla))
+    return "value_up (before or after) is needed for Helix with MLA, and only there";
   return std::nullopt;
 }
 
@@ -68,15 +74,15 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
       for (const ValueUp up : {ValueUp::none, ValueUp::before, ValueUp::after}) {
         Plan p = trial.base;
         p.kvp = shards;
-        p.chunks = chunks;
-        p.value_up = up;
+        p.set(kChunks, chunks);
+        p.set(kValueUp, up);
         out.push_back(p);
       }
     }
   }
 }
 
-constexpr PlanKey kReads[]{PlanKey::kvp, PlanKey::chunks, PlanKey::value_up};
+constexpr const Option* kOptions[]{&kChunks, &kValueUp};
 
 }  // namespace
 
@@ -85,7 +91,9 @@ const Strategy kHelix{
     .summary = "KV-sharded attention, GPUs regrouped for projection and FFN",
     .source = "arXiv 2507.07120",
     .decodes = true,
-    .reads = kReads,
+    .degrees = {Degree::pp, Degree::dp, Degree::kvp, Degree::tpa, Degree::ep, Degree::tpf, Degree::dense_tp,
+                Degree::in_flight},
+    .options = kOptions,
     .partials = PartialOutputs::all_to_all,
     .enumerate = enumerate,
     .check = check,

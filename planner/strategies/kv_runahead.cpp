@@ -107,11 +107,12 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
     if (r.cached > 0)
       return "kv_runahead needs an empty cache: a rank sees the keys of the ranks before it alone";
   }
-  if (p.partition.empty()) return std::nullopt;
-  if (static_cast<int>(p.partition.size()) != p.cp)
-    return fmt::format("partition has {} parts but cp is {}", p.partition.size(), p.cp);
+  const std::vector<long long>& parts = p.options.list(kPartition);
+  if (parts.empty()) return std::nullopt;
+  if (static_cast<int>(parts.size()) != p.cp)
+    return fmt::format("partition has {} parts but cp is {}", parts.size(), p.cp);
   long long sum = 0;
-  for (const long long part : p.partition) {
+  for (const long long part : parts) {
     if (part < 1) return "every part of a partition has a token at least";
     sum += part;
   }
@@ -122,7 +123,8 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
 }
 
 void prefill(Schedule& s, const Case& c, const Plan& p) {
-  build_prefill(s, c, p, chain_layout(batch_requests(c, p), p.cp, p.partition), false, attention);
+  build_prefill(s, c, p, chain_layout(batch_requests(c, p), p.cp, p.options.list(kPartition)), false,
+                attention);
 }
 
 // The last rank also expands the latents of all.
@@ -146,11 +148,11 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   Plan p = trial.base;
   out.push_back(p);
   if (trial.study.requests.size() > 1) return;
-  p.partition = falling_partition(trial.study.requests.front().fresh, p.cp);
+  p.options.set_list(kPartition, falling_partition(trial.study.requests.front().fresh, p.cp));
   out.push_back(p);
 }
 
-constexpr PlanKey kReads[]{PlanKey::partition};
+constexpr const Option* kOptions[]{&kPartition};
 
 }  // namespace
 
@@ -159,8 +161,8 @@ const Strategy kKvRunahead{
     .summary = "context parallelism: a chain of ranks over intervals, each sending its KV on",
     .source = "arXiv 2405.05329",
     .prefills = true,
-    .context_parallel = true,
-    .reads = kReads,
+    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .eager = true,
     .deployed_as = "allgather_kv",

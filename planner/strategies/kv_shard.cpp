@@ -21,13 +21,6 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   }
 }
 
-std::optional<std::string> check(const Case&, const Plan& p) {
-  if (p.pp > 1 || p.dp > 1 || p.chunks > 1 || p.in_flight > 1 || p.dense_tp > 0) {
-    return "kv_shard uses kvp, tpa, tpf and ep only";
-  }
-  return std::nullopt;
-}
-
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const int shards : {2, 3, 4}) {
     Plan p = trial.base;
@@ -36,8 +29,6 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   }
 }
 
-constexpr PlanKey kReads[]{PlanKey::kvp};
-
 }  // namespace
 
 const Strategy kKvShard{
@@ -45,11 +36,10 @@ const Strategy kKvShard{
     .summary = "Medha: KV split by sequence, TP tied, exchange exposed",
     .source = "arXiv 2409.17264",
     .decodes = true,
-    .reads = kReads,
+    .degrees = {Degree::kvp, Degree::tpa, Degree::ep, Degree::tpf},
     .weights = WeightSharing::attention_tp,
     .partials = PartialOutputs::all_gather,
     .enumerate = enumerate,
-    .check = check,
     .verify = verify,
 };
 

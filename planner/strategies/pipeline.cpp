@@ -22,11 +22,6 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   }
 }
 
-std::optional<std::string> check(const Case&, const Plan& p) {
-  if (p.dp > 1 || p.kvp > 1) return "pipeline uses pp, tpa, tpf and ep only";
-  return std::nullopt;
-}
-
 // Whole prefills and chunks of two sizes; a pipeline has two stages.
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   Plan p = trial.base;
@@ -34,12 +29,12 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   out.push_back(p);
   if (trial.study.phase == Phase::decode) return;
   for (const int chunk : {7, 16}) {
-    p.prefill_chunk = chunk;
+    p.set(kPrefillChunk, chunk);
     out.push_back(p);
   }
 }
 
-constexpr PlanKey kReads[]{PlanKey::prefill_chunk};
+constexpr const Option* kOptions[]{&kPrefillChunk};
 
 }  // namespace
 
@@ -49,9 +44,9 @@ const Strategy kPipeline{
     .source = "arXiv 2104.04473",
     .decodes = true,
     .prefills = true,
-    .reads = kReads,
+    .degrees = {Degree::pp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .options = kOptions,
     .enumerate = enumerate,
-    .check = check,
     .prefill = prefill_unsharded,
     .prefill_buffers = unsharded_buffers,
     .verify = verify,

@@ -47,10 +47,8 @@ void attend_pass_kv(ContextStep& s) {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   enumerate_context(c, gpus, space, id_of(kRingPassKv), out,
-                    [](const Case& study, Plan& p) { p.layout = study.layout; });
+                    [](const Case& study, Plan& p) { p.set(kLayout, study.layout); });
 }
-
-std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }
 
 void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attend_pass_kv); }
 
@@ -62,12 +60,12 @@ Bytes buffers(const Case& c, const Plan& p) {
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const ShardOrder order : {ShardOrder::zigzag, ShardOrder::contiguous}) {
     Plan p = trial.base;
-    p.layout = order;
+    p.set(kLayout, order);
     out.push_back(p);
   }
 }
 
-constexpr PlanKey kReads[]{PlanKey::layout};
+constexpr const Option* kOptions[]{&kLayout};
 
 }  // namespace
 
@@ -76,12 +74,11 @@ const Strategy kRingPassKv{
     .summary = "context parallelism: KV travels round a ring",
     .source = "arXiv 2411.01783",
     .prefills = true,
-    .context_parallel = true,
-    .reads = kReads,
+    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
-    .check = check,
     .prefill = prefill,
     .prefill_buffers = buffers,
     .verify = verify,

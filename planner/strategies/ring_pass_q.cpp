@@ -79,8 +79,6 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   enumerate_context(c, gpus, space, id_of(kRingPassQ), out);
 }
 
-std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }
-
 void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, true, attend_pass_q); }
 
 // Two messages of queries, and partial outputs of all ranks' queries on both ends.
@@ -97,11 +95,10 @@ const Strategy kRingPassQ{
     .summary = "context parallelism: queries travel round a ring",
     .source = "arXiv 2411.01783",
     .prefills = true,
-    .context_parallel = true,
+    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
-    .check = check,
     .prefill = prefill,
     .prefill_buffers = buffers,
 };

@@ -12,6 +12,10 @@ namespace shardline {
 
 namespace {
 
+constexpr OptionOf<int> kVertical({.key = "vertical", .help = "columns that every later query sees"});
+constexpr OptionOf<int> kSlash({.key = "slash", .help = "diagonals, so last tokens that a query sees"});
+constexpr OptionOf<int> kEstimate({.key = "estimate", .help = "last queries that choose both"});
+
 Count triangle(Count n) { return n * (n + 1) / 2; }
 
 // Pairs of queries [cached, cached + fresh) that see at most `width` keys each.
@@ -21,7 +25,7 @@ Count pairs(const Request& r, Count width) {
   return upto(to) - upto(from);
 }
 
-Count width(const Plan& p) { return static_cast<Count>(p.vertical) + p.slash; }
+Count width(const Plan& p) { return static_cast<Count>(p[kVertical]) + p[kSlash]; }
 
 void attention(ContextStep& s) {
   s.expand_own();
@@ -35,7 +39,7 @@ void attention(ContextStep& s) {
   AttendPrefillShape estimate = all;
   for (const Request& r : batch_requests(s.c, s.p)) {
     const Count keys = r.cached + r.fresh;
-    const Count last = std::min<Count>(s.p.estimate, r.fresh);
+    const Count last = std::min<Count>(s.p[kEstimate], r.fresh);
     all.pairs += pairs(r, width(s.p));
     all.q_rows += r.fresh;
     all.tiles += (r.fresh + kTileRows - 1) / kTileRows;
@@ -59,15 +63,14 @@ void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& o
   Plan p;
   p.strategy = id_of(kSparse);
   p.tpa = gpus;
-  p.vertical = c.approximate.vertical;
-  p.slash = c.approximate.slash;
-  p.estimate = c.approximate.estimate;
+  p.set(kVertical, c.approximate.vertical);
+  p.set(kSlash, c.approximate.slash);
+  p.set(kEstimate, c.approximate.estimate);
   with_expert_splits(c, p, gpus, out);
 }
 
 std::optional<std::string> check(const Case&, const Plan& p) {
-  if (p.pp > 1 || p.dp > 1 || p.kvp > 1 || p.in_flight > 1) return "sparse uses tpa, tpf and ep only";
-  if (p.vertical < 1 || p.slash < 1 || p.estimate < 1)
+  if (p[kVertical] < 1 || p[kSlash] < 1 || p[kEstimate] < 1)
     return "sparse needs vertical, slash and estimate, for instance vertical=1000,slash=6096,estimate=64";
   return std::nullopt;
 }
@@ -83,7 +86,7 @@ double computed(const Case& c, const Plan& p) {
   return some / exact;
 }
 
-constexpr PlanKey kReads[]{PlanKey::vertical, PlanKey::slash, PlanKey::estimate};
+constexpr const Option* kOptions[]{&kVertical, &kSlash, &kEstimate};
 
 }  // namespace
 
@@ -93,7 +96,8 @@ const Strategy kSparse{
     .source = "after arXiv 2407.02490",
     .prefills = true,
     .exact = false,
-    .reads = kReads,
+    .degrees = {Degree::tpa, Degree::ep, Degree::tpf},
+    .options = kOptions,
     .enumerate = enumerate,
     .check = check,
     .prefill = prefill,

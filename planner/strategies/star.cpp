@@ -10,7 +10,7 @@ namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   enumerate_context(c, gpus, space, id_of(kStar), out,
-                    [](const Case& study, Plan& p) { p.query = study.approximate.query; });
+                    [](const Case& study, Plan& p) { p.set(kQuery, study.approximate.query); });
 }
 
 void prefill(Schedule& s, const Case& c, const Plan& p) {
@@ -20,17 +20,17 @@ void prefill(Schedule& s, const Case& c, const Plan& p) {
   });
 }
 
-long long extra_rows(const Request& r, const Plan& p) { return p.query + host_block(r, 0, p.cp, 0).size(); }
+long long extra_rows(const Request& r, const Plan& p) { return p[kQuery] + host_block(r, 0, p.cp, 0).size(); }
 
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const int query : {0, 3}) {
     Plan p = trial.base;
-    p.query = query;
+    p.set(kQuery, query);
     out.push_back(p);
   }
 }
 
-constexpr PlanKey kReads[]{PlanKey::query};
+constexpr const Option* kOptions[]{&kQuery};
 
 }  // namespace
 
@@ -39,9 +39,9 @@ const Strategy kStar{
     .summary = "own block behind a copy of the first, nothing exchanged",
     .source = "arXiv 2411.17116",
     .prefills = true,
-    .context_parallel = true,
     .exact = false,
-    .reads = kReads,
+    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,
     .check = check_blocks,

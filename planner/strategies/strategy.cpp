@@ -44,43 +44,26 @@ void with_dense_splits(const Case& c, Plan plan, std::vector<Plan>& out) {
 
 namespace {
 
-// The strategies that read a key: "tensor or pipeline".
-std::string readers(PlanKey key) {
-  std::vector<const char*> names;
-  for (const Strategy* s : strategies()) {
-    if (s->reads_key(key)) names.push_back(s->name);
+// What the plan sets and its strategy does not read would silently mean nothing.
+std::optional<std::string> unread(const Strategy& s, const Plan& p, Phase phase) {
+  for (std::size_t d = 0; d < kDegrees.size(); ++d) {
+    const auto degree = static_cast<Degree>(d);
+    // A pipeline without a degree of its own for it has a microbatch in flight per stage.
+    if (s.degrees.has(degree) || p.*kDegrees[d].member == absent_value(p, degree)) continue;
+    std::vector<const char*> used;
+    for (std::size_t u = 0; u < kDegrees.size(); ++u) {
+      if (s.degrees.has(static_cast<Degree>(u))) used.push_back(kDegrees[u].key);
+    }
+    return fmt::format("{} does not use {}: its degrees are {}", s.name, kDegrees[d].key,
+                       fmt::join(used, ", "));
   }
-  return fmt::format("{}", fmt::join(names, " or "));
-}
-
-// A key that the plan's strategy does not read would silently mean nothing.
-std::optional<std::string> unread_key(const Strategy& s, const Plan& p, bool decode) {
-  const auto unread = [&](PlanKey key, bool given) { return given && !s.reads_key(key); };
-  if (unread(PlanKey::partition, !p.partition.empty() || p.parts == Parts::even))
-    return fmt::format("{} does not use a partition: its ranks share tokens as it needs", s.name);
-  if (unread(PlanKey::kvp, p.kvp > 1)) return fmt::format("{} does not use kvp", s.name);
-  if (unread(PlanKey::chunks, p.chunks > 1)) return fmt::format("{} does not use chunks", s.name);
-  if (unread(PlanKey::prefill_chunk, p.prefill_chunk > 0) || (decode && p.prefill_chunk > 0))
-    return fmt::format("prefill_chunk is for prefill by {}, not {}{}", readers(PlanKey::prefill_chunk),
-                       s.name, decode ? " in decoding" : "");
-  if (unread(PlanKey::layout, p.layout == ShardOrder::contiguous))
-    return fmt::format("layout=contiguous is for {}, not {}", readers(PlanKey::layout), s.name);
-  struct Size {
-    PlanKey key;
-    const char* name;
-    int value;
-  };
-  for (const Size& size :
-       {Size{PlanKey::anchor, "anchor", p.anchor}, Size{PlanKey::passing, "passing", p.passing},
-        Size{PlanKey::query, "query", p.query}, Size{PlanKey::retaining, "retaining", p.retaining},
-        Size{PlanKey::vertical, "vertical", p.vertical}, Size{PlanKey::slash, "slash", p.slash},
-        Size{PlanKey::estimate, "estimate", p.estimate}}) {
-    if (unread(size.key, size.value > 0)) return fmt::format("{} is not a size of {}", size.name, s.name);
+  for (const OptionValues::Value& v : p.options.all()) {
+    if (!s.reads(*v.option)) return not_its_option(s, *v.option);
+    if (phase == Phase::decode ? !v.option->decodes : !v.option->prefills)
+      return fmt::format("{} is for {}", v.option->key, v.option->decodes ? "decoding" : "prefill");
   }
   return std::nullopt;
 }
-
-bool takes_layout(const Plan& p) { return strategy(p.strategy).reads_key(PlanKey::layout); }
 
 long long longest_fresh(const Case& c) {
   long long longest = 0;
@@ -90,20 +73,37 @@ long long longest_fresh(const Case& c) {
 
 }  // namespace
 
+std::string not_its_option(const Strategy& s, const Option& option) {
+  std::vector<const char*> names;
+  for (const Strategy* other : strategies()) {
+    if (other->reads(option)) names.push_back(other->name);
+  }
+  return fmt::format("{} is for {}, not {}", option.key, fmt::join(names, " or "), s.name);
+}
+
+void set_option(Plan& plan, std::string_view key, int value) {
+  const auto& options = strategy(plan.strategy).options;
+  const auto at =
+      std::find_if(options.begin(), options.end(), [&](const Option* o) { return key == o->key; });
+  SL_CHECK(at != options.end(), "the strategy has the option");
+  plan.options.set(**at, value);
+}
+
 void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std::vector<Plan>& out) {
   if (c.phase != Phase::prefill || c.system.runtime.host_layer > Seconds(0)) return;
   plan.in_flight = 1;
   for (const int chunk : space.prefill_chunks) {
     if (chunk >= longest_fresh(c)) continue;
-    plan.prefill_chunk = chunk;
+    plan.set(kPrefillChunk, chunk);
     out.push_back(plan);
   }
 }
 
 Plan plan_of(const Case& c, std::string_view text) {
   Plan p = parse_plan(text);
-  if (takes_layout(p) && text.find("layout=") == std::string_view::npos) p.layout = c.layout;
-  p.batch = std::max(p.batch, p.chunks);
+  if (strategy(p.strategy).reads(kLayout) && text.find("layout=") == std::string_view::npos)
+    p.set(kLayout, c.layout);
+  p.batch = std::max(p.batch, p[kChunks]);
   return p;
 }
 
@@ -116,12 +116,9 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (c.phase == Phase::decode ? !s.decodes : !s.prefills) {
     return fmt::format("{} is a strategy for {}", s.name, s.decodes ? "decoding" : "prefill");
   }
-  if (p.cp > 1 && !s.context_parallel) return fmt::format("{} does not use cp", s.name);
-  if (s.context_parallel && p.cp < 2)
+  if (s.context_parallel() && p.cp < 2)
     return fmt::format("{} needs cp of at least 2; with cp 1 it is tensor or pipeline", s.name);
-  if (s.context_parallel && (p.kvp > 1 || p.dp > 1 || p.chunks > 1)) {
-    return fmt::format("{} uses pp, cp, tpa, ep and tpf only", s.name);
-  }
+  if (const auto reason = unread(s, p, c.phase)) return reason;
   const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.cp * p.tpa;
   if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());
   if (p.pp > m.layers) return too_many("pp", p.pp, "the number of layers", m.layers);
@@ -129,14 +126,6 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return too_many("tpa", p.tpa, "the number of query heads", m.attention.q_heads);
   if (p.kvp > c.longest()) return too_many("kvp", p.kvp, "the context", c.longest());
   if (p.cp > c.longest()) return too_many("cp", p.cp, "the context", c.longest());
-  if (p.chunks > p.batch) return too_many("chunks", p.chunks, "the batch", p.batch);
-  if (p.chunks > 1 && p.kvp == 1)
-    return std::string("chunks needs kvp above 1: there is no exchange to overlap");
-  if ((p.value_up != ValueUp::none) !=
-      (m.attention.kind == AttentionKind::mla && p.kvp > 1 && s.reads_key(PlanKey::value_up))) {
-    return std::string(
-        "value_up (before or after) is needed for Helix with MLA and kvp above 1, and only there");
-  }
   if (has_experts(m)) {
     if (p.ep > m.experts) return too_many("ep", p.ep, "the number of experts", m.experts);
     if (p.tpf > m.expert_inner) return too_many("tpf", p.tpf, "the expert width", m.expert_inner);
@@ -146,7 +135,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   const bool replicated = s.weights == WeightSharing::attention_tp;
   const int ffn_ranks = replicated ? p.tpa : p.ranks_per_stage();
   // Context-parallel ranks hold whole copies of the FFN, or share its experts.
-  const bool shared_experts = s.context_parallel && p.ep * p.tpf == p.cp * p.tpa && p.tpf <= p.tpa;
+  const bool shared_experts = s.context_parallel() && p.ep * p.tpf == p.cp * p.tpa && p.tpf <= p.tpa;
   if (p.ep * p.tpf != ffn_ranks && !shared_experts) {
     return fmt::format("ep*tpf is {} but {} ranks share the FFN", p.ep * p.tpf, ffn_ranks);
   }
@@ -156,17 +145,14 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
         "dense_tp is {}; it must be {} (kvp*tpa, an attention group), {} (all of the stage) or, with dp, 1",
         p.dense_tp, p.group(), p.ranks_per_stage());
   }
-  if (p.dense_tp > 0 && s.context_parallel)
-    return fmt::format("{} shares a dense FFN among its tpa ranks: it does not use dense_tp", s.name);
   if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
   }
-  if (const auto reason = unread_key(s, p, c.phase == Phase::decode)) return reason;
-  if (p.prefill_chunk > 0) {
+  if (const int chunk = p[kPrefillChunk]; chunk > 0) {
     if (p.in_flight > 1)
       return std::string("prefill_chunk needs in_flight=1: chunks of one microbatch fill the stages");
-    if (p.prefill_chunk >= longest_fresh(c))
-      return too_many("prefill_chunk", p.prefill_chunk, "all new tokens but one,", longest_fresh(c) - 1);
+    if (chunk >= longest_fresh(c))
+      return too_many("prefill_chunk", chunk, "all new tokens but one,", longest_fresh(c) - 1);
     if (c.system.runtime.host_layer > Seconds(0))
       return std::string(
           "prefill_chunk is not for systems with runtime.host_layer, where hosts launch whole layers");
@@ -174,7 +160,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (!s.exact && c.phase == Phase::prefill && c.kernels.attention == AttentionKernel::eager)
     return fmt::format("kernels.attention: eager is not for {}, whose kernel never multiplies masked pairs",
                        s.name);
-  return s.check(c, p);
+  return s.check ? s.check(c, p) : std::nullopt;
 }
 
 std::vector<std::string> check_row(const Strategy& s) {
@@ -182,17 +168,24 @@ std::vector<std::string> check_row(const Strategy& s) {
   const auto wrong = [&](bool fault, const char* what) {
     if (fault) faults.push_back(fmt::format("{}: {}", s.name, what));
   };
-  wrong(!s.enumerate || !s.check, "enumerate and check are of every strategy");
+  wrong(!s.enumerate, "enumerate is of every strategy");
   wrong(!s.decodes && !s.prefills, "it is for no phase");
   wrong(s.prefills != (s.prefill != nullptr), "prefill is of strategies that prefill, and of those alone");
   wrong(s.prefills && !s.prefill_buffers, "a prefill has buffers");
   wrong(s.decode_attention && !s.decodes, "decode_attention is of strategies that decode");
-  wrong(s.reads_key(PlanKey::kvp) != (s.partials != PartialOutputs::none) && !s.decode_attention,
+  wrong(s.degrees.has(Degree::kvp) != (s.partials != PartialOutputs::none) && !s.decode_attention,
         "kvp ranks exchange partial outputs");
-  wrong(s.context_parallel && s.weights != WeightSharing::attention_tp,
+  wrong(s.context_parallel() && s.weights != WeightSharing::attention_tp,
         "context-parallel ranks hold copies of the weights");
   wrong(s.exact == (s.computed != nullptr), "an approximate strategy says what it computes");
   wrong(s.options.size() > kMostOptions, "it has more options than a plan has room for");
+  std::vector<std::string_view> keys{"batch"};
+  for (const DegreeField& field : kDegrees) keys.emplace_back(field.key);
+  for (const Option* option : s.options) {
+    wrong(std::find(keys.begin(), keys.end(), option->key) != keys.end(), "two keys have one name");
+    wrong(option->words.empty() && option->least > option->most, "no value is in the range of an option");
+    keys.emplace_back(option->key);
+  }
   return faults;
 }
 

@@ -50,11 +50,10 @@ struct Strategy {
   const char* name;
   const char* summary;
   const char* source;
-  bool decodes = false, prefills = false;  // phases it is for
-  bool context_parallel = false;           // shards tokens over plan.cp ranks
-  bool exact = true;                       // computes the same function as one device does
-  std::span<const PlanKey> reads = {};     // optional keys of a plan
-  std::span<const Option> options = {};    // keys of its own, at most kMostOptions
+  bool decodes = false, prefills = false;       // phases it is for
+  bool exact = true;                            // computes the same function as one device does
+  Degrees degrees = {};                         // those that it may set; with cp it shards tokens over ranks
+  std::span<const Option* const> options = {};  // keys beyond the degrees, at most kMostOptions
   WeightSharing weights = WeightSharing::stage;
   PartialOutputs partials = PartialOutputs::none;
   bool eager = false;            // `verify` also runs it under eager attention
@@ -62,7 +61,7 @@ struct Strategy {
 
   /// Appends all plans for exactly `gpus` GPUs, batch 1, in a fixed order. Every one passes check.
   void (*enumerate)(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) = nullptr;
-  /// Rules of this strategy beyond the common ones: the reason why a plan is impossible.
+  /// Rules of this strategy beyond the common ones, if it has any: the reason why a plan is impossible.
   std::optional<std::string> (*check)(const Case& c, const Plan& plan) = nullptr;
   /// Lowers a prefill. A decode step is made of the blocks of planner/layers [P7], of which this strategy may
   /// have an attention of its own.
@@ -82,7 +81,10 @@ struct Strategy {
   /// What `verify` runs; by default the base plan alone.
   void (*verify)(const VerifyTrial& trial, std::vector<Plan>& out) = nullptr;
 
-  bool reads_key(PlanKey key) const { return std::find(reads.begin(), reads.end(), key) != reads.end(); }
+  bool reads(const Option& option) const {
+    return std::find(options.begin(), options.end(), &option) != options.end();
+  }
+  bool context_parallel() const { return degrees.has(Degree::cp); }
 };
 
 std::span<const Strategy* const> strategies();
@@ -96,11 +98,17 @@ StrategyId strategy_id(std::string_view name);
 std::vector<std::string> strategy_names();
 
 /// What is wrong with a row: a phase without its lowering, a prefill without buffers, options beyond
-/// kMostOptions, a key of its own that all plans have. Empty: nothing.
+/// kMostOptions, two options or an option and a degree of one name. Empty: nothing.
 std::vector<std::string> check_row(const Strategy& row);
 
 /// Lowers a plan that passes check_plan().
 void lower(Schedule& schedule, const Case& c, const Plan& plan);
+
+/// Sets an option of the plan's strategy by its key.
+void set_option(Plan& plan, std::string_view key, int value);
+
+/// "prefill_chunk is for tensor or pipeline, not ulysses".
+std::string not_its_option(const Strategy& s, const Option& option);
 
 /// Part of the exact attention's (query, key) pairs that the plan computes; 1 for exact strategies.
 double attention_computed(const Case& c, const Plan& plan);

@@ -19,23 +19,18 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   for (const Plan& split : splits) with_prefill_chunks(c, split, space, out);
 }
 
-std::optional<std::string> check(const Case&, const Plan& p) {
-  if (p.pp > 1 || p.dp > 1 || p.kvp > 1 || p.in_flight > 1) return "tensor uses tpa, tpf and ep only";
-  return std::nullopt;
-}
-
 // Whole prefills and chunks of two sizes; a pipeline has two stages.
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   Plan p = trial.base;
   out.push_back(p);
   if (trial.study.phase == Phase::decode) return;
   for (const int chunk : {7, 16}) {
-    p.prefill_chunk = chunk;
+    p.set(kPrefillChunk, chunk);
     out.push_back(p);
   }
 }
 
-constexpr PlanKey kReads[]{PlanKey::prefill_chunk};
+constexpr const Option* kOptions[]{&kPrefillChunk};
 
 }  // namespace
 
@@ -45,9 +40,9 @@ const Strategy kTensor{
     .source = "arXiv 1909.08053",
     .decodes = true,
     .prefills = true,
-    .reads = kReads,
+    .degrees = {Degree::tpa, Degree::ep, Degree::tpf},
+    .options = kOptions,
     .enumerate = enumerate,
-    .check = check,
     .prefill = prefill_unsharded,
     .prefill_buffers = unsharded_buffers,
     .verify = verify,

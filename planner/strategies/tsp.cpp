@@ -12,8 +12,6 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   enumerate_context(c, gpus, space, id_of(kTsp), out);
 }
 
-std::optional<std::string> check(const Case&, const Plan&) { return std::nullopt; }
-
 void prefill(Schedule& s, const Case& c, const Plan& p) {
   build_prefill(s, c, p, interval_layout(batch_requests(c, p), p.cp, cached_placement(c, p), {}), false,
                 [](ContextStep& step) { step.attend_gathered(); });
@@ -26,12 +24,11 @@ const Strategy kTsp{
     .summary = "context parallelism: equal intervals, KV gathered, then one attention",
     .source = "arXiv 2405.05329",
     .prefills = true,
-    .context_parallel = true,
+    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
     .weights = WeightSharing::attention_tp,
     .eager = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
-    .check = check,
     .prefill = prefill,
     .prefill_buffers = gathered_buffers,
 };

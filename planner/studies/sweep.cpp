@@ -43,7 +43,8 @@ std::vector<Point> best_shardings(std::vector<Point> meeting) {
   std::vector<Plan> shown;
   for (const Point& p : meeting) {
     Plan sharding = p.plan;
-    sharding.batch = sharding.chunks = 1;
+    sharding.batch = 1;
+    sharding.set(kChunks, 1);
     if (std::find(shown.begin(), shown.end(), sharding) != shown.end()) continue;
     shown.push_back(sharding);
     out.push_back(p);

@@ -24,7 +24,7 @@ std::vector<Plan> plans(const Case& c) {
   std::vector<Plan> out;
   SearchSpace space;
   for (const Strategy* s : strategies()) {
-    if (s->context_parallel) continue;  // one rank per class: measured in context_bench.cpp
+    if (s->context_parallel()) continue;  // one rank per class: measured in context_bench.cpp
     for (int gpus = 1; gpus <= 64; ++gpus) s->enumerate(c, gpus, space, out);
   }
   for (std::size_t i = 0; i < out.size(); ++i) out[i].batch = 1 + static_cast<int>(i * 7 % 64);
@@ -66,7 +66,7 @@ void BM_Frontier(benchmark::State& state) {  // goal: both models in 2 s on 2 co
   const Case c[2] = {study("llama-3.1-405b"), study("deepseek-r1")};
   SearchOptions o;
   for (const Strategy* s : strategies()) {
-    if (s->decodes && !s->context_parallel) o.strategies.push_back(id_of(*s));
+    if (s->decodes && !s->context_parallel()) o.strategies.push_back(id_of(*s));
   }
   o.gpus.resize(64);
   std::iota(o.gpus.begin(), o.gpus.end(), 1);

@@ -136,8 +136,8 @@ TEST(Anchors, PrototypeTtl) {
       for (int chunks = 1; chunks <= (overlap ? a.plan.batch : 1); chunks *= 2) {
         for (const int dense : {a.plan.ranks_per_stage(), a.plan.group()}) {
           Plan p = a.plan;
-          p.value_up = v;
-          p.chunks = chunks;
+          p.set(kValueUp, v);
+          p.set(kChunks, chunks);
           if (p.dp > 1) p.dense_tp = dense;
           if (check_plan(c, p)) continue;
           const double t = prototype_ttl(e, c, p, rule_of(a));

@@ -129,7 +129,7 @@ TEST(Approximate, AttentionComputedIsThatOfTheSchedule) {
                              "apb:cp=5,tpa=4,tpf=4,batch=3,anchor=100,passing=7,retaining=64"}) {
       SCOPED_TRACE(text);
       const Plan p = parse_plan(text);
-      const double anchor = p.anchor > 0 ? p.anchor : static_cast<double>((n + p.cp - 1) / p.cp);
+      const double anchor = p[kAnchor] > 0 ? p[kAnchor] : static_cast<double>((n + p.cp - 1) / p.cp);
       const double pairs = pairs_of(lowered(c, text)) / p.tpa - p.batch * (p.cp - 1) * triangle(anchor);
       EXPECT_DOUBLE_EQ(attention_computed(c, p), pairs / (p.batch * triangle(static_cast<double>(n))));
       EXPECT_LT(attention_computed(c, p), 1);
@@ -162,9 +162,9 @@ TEST(Approximate, DefaultSizesAreThoseOfThePapersTable8) {
     strategy(std::string("apb")).enumerate(c, 8, {}, plans);
     const auto p = std::find_if(plans.begin(), plans.end(), [](const Plan& plan) { return plan.cp == 8; });
     ASSERT_NE(p, plans.end()) << row.n;
-    EXPECT_EQ(p->anchor, row.anchor);
-    EXPECT_EQ(p->passing, row.passing);
-    EXPECT_EQ(p->retaining, 1024);
+    EXPECT_EQ((*p)[kAnchor], row.anchor);
+    EXPECT_EQ((*p)[kPassing], row.passing);
+    EXPECT_EQ((*p)[kRetaining], 1024);
     EXPECT_EQ(parse_plan(to_string(*p)), *p);
   }
   Case c = document(kN);
@@ -173,35 +173,31 @@ TEST(Approximate, DefaultSizesAreThoseOfThePapersTable8) {
   std::vector<Plan> plans;
   strategy(std::string("apb")).enumerate(c, 8, {}, plans);
   ASSERT_FALSE(plans.empty());
-  for (const Plan& p : plans) EXPECT_EQ(p.anchor * 1000 + p.passing, 100'050);
+  for (const Plan& p : plans) EXPECT_EQ(p[kAnchor] * 1000 + p[kPassing], 100'050);
 }
 
 TEST(Approximate, PlansThatMeanNothingAreRefused) {
   const Case c = document(1000);
   Case cached = c;
   cached.requests = {{10, 1000}};
-  const auto reason = [](const Case& study, const char* plan) {
-    return check_plan(study, parse_plan(plan)).value_or("");
-  };
-  EXPECT_EQ(reason(c, "apb:cp=8,batch=1"),
+  EXPECT_EQ(refusal(c, "apb:cp=8,batch=1"),
             "apb needs anchor, passing and retaining, for instance anchor=4096,passing=2048,retaining=1024");
-  EXPECT_EQ(reason(c, "apb:cp=8,batch=1,anchor=126,passing=5,retaining=8"),
+  EXPECT_EQ(refusal(c, "apb:cp=8,batch=1,anchor=126,passing=5,retaining=8"),
             "anchor 126 exceeds the 125 tokens of the first block");
-  EXPECT_EQ(reason(c, "apb:cp=8,batch=1,anchor=125,passing=126,retaining=8"),
+  EXPECT_EQ(refusal(c, "apb:cp=8,batch=1,anchor=125,passing=126,retaining=8"),
             "passing 126 exceeds the 125 tokens of a block");
-  EXPECT_EQ(reason(cached, "star:cp=8,batch=1"),
+  EXPECT_EQ(refusal(cached, "star:cp=8,batch=1"),
             "star cuts whole documents into blocks: there must be no cached tokens");
-  EXPECT_EQ(reason(document(7), "star:cp=7,batch=1"), "");
-  EXPECT_EQ(reason(c, "star:cp=8,batch=1,anchor=5"), "anchor is not a size of star");
-  EXPECT_EQ(reason(c, "ulysses:cp=8,batch=1,passing=5"), "passing is not a size of ulysses");
-  EXPECT_EQ(reason(c, "sparse:batch=1"),
+  EXPECT_EQ(refusal(document(7), "star:cp=7,batch=1"), "");
+  EXPECT_EQ(refusal(c, "star:cp=8,batch=1,anchor=5"), "anchor is for apb, not star");
+  EXPECT_EQ(refusal(c, "ulysses:cp=8,batch=1,passing=5"), "passing is for apb, not ulysses");
+  EXPECT_EQ(refusal(c, "sparse:batch=1"),
             "sparse needs vertical, slash and estimate, for instance vertical=1000,slash=6096,estimate=64");
-  EXPECT_EQ(reason(c, "ulysses:cp=8,batch=1,layout=contiguous"),
-            "layout=contiguous is for ring_pass_kv, not ulysses");
-  EXPECT_EQ(reason(c, "ring_pass_kv:cp=8,batch=1,layout=contiguous"), "");
-  EXPECT_EQ(reason(document(1000, "deepseek-r1"), "apb:cp=8,batch=1,anchor=5,passing=5,retaining=8"),
+  EXPECT_EQ(refusal(c, "ulysses:cp=8,batch=1,layout=contiguous"), "layout is for ring_pass_kv, not ulysses");
+  EXPECT_EQ(refusal(c, "ring_pass_kv:cp=8,batch=1,layout=contiguous"), "");
+  EXPECT_EQ(refusal(document(1000, "deepseek-r1"), "apb:cp=8,batch=1,anchor=5,passing=5,retaining=8"),
             "apb scores keys and values by KV head, which MLA does not have");
-  EXPECT_EQ(reason(c, "apb:cp=2,tpa=16,tpf=16,batch=1,anchor=5,passing=5,retaining=8"),
+  EXPECT_EQ(refusal(c, "apb:cp=2,tpa=16,tpf=16,batch=1,anchor=5,passing=5,retaining=8"),
             "apb needs tpa not above the KV heads: retaining heads would count the shared ones twice");
 }
 
@@ -241,13 +237,13 @@ TEST(Approximate, AContiguousRingLeavesTheLastRankMost) {
 TEST(Approximate, TheScenariosLayoutHoldsWhereAPlanSaysNone) {
   Case c = document(8 * 1000);
   c.layout = ShardOrder::contiguous;
-  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1").layout, ShardOrder::contiguous);
-  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1,layout=zigzag").layout, ShardOrder::zigzag);
+  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1")[kLayout], ShardOrder::contiguous);
+  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1,layout=zigzag")[kLayout], ShardOrder::zigzag);
   const Plan other = plan_of(c, "ulysses:cp=8,batch=1");
-  EXPECT_EQ(other.layout, ShardOrder::zigzag);
+  EXPECT_EQ(other[kLayout], ShardOrder::zigzag);
   EXPECT_EQ(check_plan(c, other), std::nullopt);
   c.layout = ShardOrder::zigzag;
-  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1").layout, ShardOrder::zigzag);
+  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1")[kLayout], ShardOrder::zigzag);
 }
 
 TEST(Approximate, MoreAnchorAndPassingNeverTakeLess) {
@@ -257,8 +253,8 @@ TEST(Approximate, MoreAnchorAndPassingNeverTakeLess) {
   for (const int anchor : {256, 1024, 4096, 16'384}) {
     for (const int passing : {256, 2048}) {
       Plan p = parse_plan("apb:cp=8,batch=1,retaining=1024");
-      p.anchor = anchor;
-      p.passing = passing;
+      p.set(kAnchor, anchor);
+      p.set(kPassing, passing);
       const Seconds t = e.simulate(p);
       EXPECT_GT(t, passing == 256 ? Seconds(0) : last);
       last = t;

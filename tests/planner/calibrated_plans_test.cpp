@@ -55,7 +55,7 @@ void expect_bounds(const Case& c, const std::vector<int>& gpus, int most, unsign
       std::shuffle(plans.begin(), plans.end(), random);
       plans.resize(std::min(plans.size(), plans_each));
       for (Plan p : plans) {
-        std::vector<int> batches{std::max(1, p.chunks)};
+        std::vector<int> batches{std::max(1, p[kChunks])};
         while (batches.back() < most)
           batches.push_back(batches.back() + 1 + static_cast<int>(random() % 2) * batches.back());
         std::vector<Seconds> floors;
@@ -120,7 +120,7 @@ TEST(CalibratedPlans, H57FloorsOfChunkedHelixAreBelowAllLargerBatches) {
     ASSERT_FALSE(plans.empty());
     for (Plan p : plans) {
       SCOPED_TRACE(to_string(p));
-      const int first = p.chunks;
+      const int first = p[kChunks];
       double highest = 0;  // of all floors up to this batch
       for (int batch = first; batch <= first + 80; ++batch) {
         p.batch = batch;

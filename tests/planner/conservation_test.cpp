@@ -85,8 +85,8 @@ TEST(Conservation, ADecodeStepReadsEachRanksKvOnce) {
     std::map<std::string, int> seen;
     for_every_plan(c, {1, 4, 8, 16}, [&](const Strategy& strategy, Plan p) {
       ++seen[strategy.name];
-      for (const int batch : {p.chunks, 5, 8, 24}) {
-        if (batch < p.chunks) continue;
+      for (const int batch : {p[kChunks], 5, 8, 24}) {
+        if (batch < p[kChunks]) continue;
         p.batch = batch;
         lower(s, c, p);
         const Attention read = all_attention(s);

@@ -80,7 +80,7 @@ TEST(Helix, ExchangeDoesNotDependOnContext) {
 TEST(Helix, BreakdownSumsToTheTokenTime) {
   const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
   for (const char* text :
-       {"helix:kvp=8,tpf=8,chunks=4,batch=16,value_up=before", "tensor:tpa=16,ep=16,batch=3",
+       {"helix:kvp=8,tpf=8,batch=16,chunks=4,value_up=before", "tensor:tpa=16,ep=16,batch=3",
         "pipeline:pp=3,tpa=4,ep=4,batch=2", "dp_ep:dp=16,ep=16,batch=2"}) {
     SCOPED_TRACE(text);
     Evaluator e(c);
@@ -97,7 +97,7 @@ TEST(Helix, OverlapHidesVolumeButNotTheLastMessage) {
   const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
   Evaluator e(c);
   Plan off = plan("helix:kvp=8,dp=8,ep=64,dense_tp=8,batch=64,value_up=after"), on = off;
-  on.chunks = 4;
+  on.set(kChunks, 4);
   const Breakdown without = break_down(e, off), with = break_down(e, on);
   EXPECT_LT(with.time, without.time);
   EXPECT_GT(with.hidden_communication, Seconds(0));

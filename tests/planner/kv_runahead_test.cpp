@@ -88,13 +88,15 @@ TEST(KvRunahead, TrafficOfBothStrategies) {
       EXPECT_DOUBLE_EQ(sent(lowered(c, plan), "send prefix") / row, (p - 1) * all / 2);
       double wanted = 0;
       long long sum = 0;
+      std::vector<long long> parts;
       for (int k = 0; k < p; ++k) {
         const long long left = context - sum - (p - 1 - k);
-        plan.partition.push_back(
-            k + 1 == p ? left : 1 + static_cast<long long>(random() % static_cast<std::uint64_t>(left)));
-        sum += plan.partition.back();
+        parts.push_back(k + 1 == p ? left
+                                   : 1 + static_cast<long long>(random() % static_cast<std::uint64_t>(left)));
+        sum += parts.back();
         if (k + 1 < p) wanted += static_cast<double>(sum);
       }
+      plan.options.set_list(kPartition, parts);
       EXPECT_DOUBLE_EQ(sent(lowered(c, plan), "send prefix") / row, wanted);
       // Three equal sequences carry three times as much.
       c.requests = {{0, context}, {0, context}, {0, context}};
@@ -119,7 +121,7 @@ TEST(KvRunahead, NoPartitionBeatsTheLowerBound) {
       Plan plan;
       plan.strategy = strategy_id("kv_runahead");
       plan.cp = p;
-      plan.partition = parts;
+      plan.options.set_list(kPartition, parts);
       const std::vector<double> of_ranks = pairs(lowered(c, plan));
       least = std::min(least, *std::max_element(of_ranks.begin(), of_ranks.end()));
       const double n = static_cast<double>(context);
@@ -276,7 +278,7 @@ TEST(KvRunahead, LongUniformChainsAreExact) {
 
 TEST(KvRunahead, PartitionsParseBackAndAreChecked) {
   const Plan p = plan_of("kv_runahead:cp=4,tpa=2,tpf=2,batch=3,partition=3584/2611/2150/1895");
-  EXPECT_EQ(p.partition, (std::vector<long long>{3584, 2611, 2150, 1895}));
+  EXPECT_EQ(p.options.list(kPartition), (std::vector<long long>{3584, 2611, 2150, 1895}));
   EXPECT_EQ(to_string(p), "kv_runahead:cp=4,tpa=2,tpf=2,batch=3,partition=3584/2611/2150/1895");
   EXPECT_EQ(parse_plan(to_string(p)), p);
   const Case c = chain_case(10240);
@@ -285,11 +287,10 @@ TEST(KvRunahead, PartitionsParseBackAndAreChecked) {
        {std::pair{"kv_runahead:cp=3,batch=1,partition=5120/5120", "partition has 2 parts but cp is 3"},
         std::pair{"kv_runahead:cp=2,batch=1,partition=5120/5121",
                   "partition sums to 10241 tokens but a sequence has 10240"},
-        std::pair{"tsp:cp=2,batch=1,partition=5120/5120",
-                  "tsp does not use a partition: its ranks share tokens as it needs"},
+        std::pair{"tsp:cp=2,batch=1,partition=5120/5120", "partition is for kv_runahead, not tsp"},
         std::pair{"ring_pass_kv:cp=2,batch=1,partition=5120/5120",
-                  "ring_pass_kv does not use a partition: its ranks share tokens as it needs"}})
-    EXPECT_EQ(check_plan(c, plan_of(text)).value_or(""), reason);
+                  "partition is for kv_runahead, not ring_pass_kv"}})
+    EXPECT_EQ(refusal(c, text), reason);
   Case other = c;
   other.requests = {{0, 10240}, {0, 10241}};
   EXPECT_EQ(check_plan(other, p).value_or(""), "partition sums to 10240 tokens but a sequence has 10241");
@@ -320,7 +321,7 @@ TEST(KvRunahead, UnevenPartitionsFoldExactly) {
           p.tpa = p.tpf = tpa;
           p.batch = 2;
           const auto first = static_cast<long long>(1 + random() % 15000);
-          p.partition = {first, 4000, 20000 - 4000 - first};
+          p.options.set_list(kPartition, {first, 4000, 20000 - 4000 - first});
           SCOPED_TRACE(to_string(p));
           Evaluator e(c);
           const Seconds folded = e.simulate(p);

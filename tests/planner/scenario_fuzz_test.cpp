@@ -193,7 +193,7 @@ TEST(Fuzz, Plan) {
                                        "pipeline:pp=4,tpa=8,tpf=8,in_flight=4,batch=2",
                                        "dp_ep:dp=32,tpa=2,ep=64,dense_tp=2,batch=16",
                                        "kv_shard:kvp=8,tpa=8,tpf=8,batch=1",
-                                       "helix:kvp=8,tpa=8,tpf=64,chunks=2,batch=4",
+                                       "helix:kvp=8,tpa=8,tpf=64,batch=4,chunks=2",
                                        "helix:kvp=64,ep=16,tpf=4,batch=32,value_up=before",
                                        "ring_pass_kv:cp=8,tpa=8,tpf=8,batch=1",
                                        "ring_decode:pp=2,cp=4,tpa=8,tpf=8,batch=3",

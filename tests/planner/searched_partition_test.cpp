@@ -30,7 +30,7 @@ Plan chain(int ranks, std::vector<long long> parts = {}) {
   Plan p;
   p.strategy = strategy_id("kv_runahead");
   p.cp = ranks;
-  p.partition = std::move(parts);
+  p.options.set_list(kPartition, std::move(parts));
   return p;
 }
 
@@ -78,7 +78,8 @@ TEST(SearchedPartition, TheClosedFormIsTheSimulationWithoutHosts) {
           Plan p = chain(3, {first, 3000, 7000 - first});
           p.tpa = p.tpf = tpa;
           SCOPED_TRACE(to_string(p) + (eager ? ", eager" : ""));
-          const double ratio = chain_time(chain_cost(c, 3, tpa), p.partition) / Evaluator(c).simulate(p);
+          const double ratio =
+              chain_time(chain_cost(c, 3, tpa), p.options.list(kPartition)) / Evaluator(c).simulate(p);
           EXPECT_LE(ratio, 1 + 1e-12);
           EXPECT_GE(ratio, host == 0 ? 1 - 1e-12 : 0.97);
         }
@@ -107,13 +108,13 @@ TEST(SearchedPartition, NeverSlowerThanEqualParts) {
     ASSERT_EQ(check_plan(c, p), std::nullopt);
     Evaluator e(c);
     const PartitionResult found = searched_partition(e, p), again = searched_partition(e, p);
-    p.partition = found.tokens;
+    p.options.set_list(kPartition, found.tokens);
     EXPECT_EQ(check_plan(c, p), std::nullopt);
     EXPECT_EQ(found.ttft, simulated(c, p));
     EXPECT_EQ(found.tokens, again.tokens);
     EXPECT_EQ(found.evaluations, again.evaluations);
-    p.partition.clear();
-    p.parts = Parts::even;
+    p.set(kPartition, Parts::searched);
+    p.set(kPartition, Parts::even);
     EXPECT_LE(found.ttft, simulated(c, p));
     EXPECT_LT(found.evaluations, 3000u);
   }
@@ -139,7 +140,7 @@ TEST(SearchedPartition, SweepsListSearchedAndEqualPartsAndBothCanBeRunAgain) {
   ASSERT_EQ(chains.size(), 3u);
   ASSERT_EQ(even.size(), 3u);
   for (std::size_t i = 0; i < chains.size(); ++i) {
-    EXPECT_EQ(chains[i].plan.partition.size(), static_cast<std::size_t>(chains[i].plan.cp));
+    EXPECT_EQ(chains[i].plan.options.list(kPartition).size(), static_cast<std::size_t>(chains[i].plan.cp));
     EXPECT_TRUE(to_string(even[i].plan).ends_with("partition=even"));
     EXPECT_EQ(chains[i].time, simulated(c, chains[i].plan));
     EXPECT_EQ(even[i].time, simulated(c, even[i].plan));
@@ -172,7 +173,7 @@ TEST(SearchedPartition, EqualPartsHaveAText) {
   EXPECT_NE(even, chain(4));
   const Case c = chain_case("llama-7b", "a100-sxm", false, 4096);
   EXPECT_EQ(Evaluator(c).simulate(even), Evaluator(c).simulate(chain(4, {1024, 1024, 1024, 1024})));
-  EXPECT_TRUE(check_plan(c, parse_plan("tsp:cp=4,batch=1,partition=even")));
+  EXPECT_THROW(parse_plan("tsp:cp=4,batch=1,partition=even"), UserError);
 }
 
 TEST(SearchedPartition, GranulesAreTilesWhereRanksAreLong) {

@@ -78,9 +78,11 @@ TEST(Strategies, RowsAreComplete) {
   for (const Strategy* s : strategies()) EXPECT_THAT(check_row(*s), ::testing::IsEmpty());
   Strategy broken = *strategies().front();
   broken.prefill_buffers = nullptr;
-  broken.reads = {};
   broken.partials = PartialOutputs::all_gather;
-  EXPECT_THAT(check_row(broken), ::testing::SizeIs(2));
+  static constexpr OptionOf<int> kTwice({.key = "tpa", .help = "already a degree"});
+  static constexpr const Option* kOptions[]{&kTwice};
+  broken.options = kOptions;
+  EXPECT_THAT(check_row(broken), ::testing::SizeIs(3));
 }
 
 // Everything that executors and timing see of a schedule, in words.
@@ -228,8 +230,8 @@ TEST(Strategies, BoundNeverExceedsTheSimulation) {
     const Case c = small_case(model);
     Evaluator e(c);
     for_every_plan(c, {2, 8, 48}, [&](const Strategy&, int, Plan p) {
-      for (const int batch : {p.chunks, 7, 64}) {
-        if (batch < p.chunks) continue;
+      for (const int batch : {p[kChunks], 7, 64}) {
+        if (batch < p[kChunks]) continue;
         p.batch = batch;
         const Seconds bound = e.bound(p), simulated = e.simulate(p);
         EXPECT_LE(bound, simulated);
@@ -249,7 +251,7 @@ TEST(Strategies, TimeAndMemoryRiseWithTheBatch) {
     for_every_plan(c, {1, 4, 16, 64}, [&](const Strategy&, int, Plan p) {
       Seconds ttl, bound;
       Bytes memory;
-      for (int batch = p.chunks; batch <= 300; batch += 1 + batch / 4) {
+      for (int batch = p[kChunks]; batch <= 300; batch += 1 + batch / 4) {
         p.batch = batch;
         const Seconds t = e.simulate(p), b = e.bound(p);
         const Bytes m = memory_use(c, p).total();
@@ -273,7 +275,7 @@ TEST(Strategies, FoldedEqualsUnfolded) {
     PassScratch scratch(cost);
     Schedule schedule;
     for_every_plan(c, {1, 4, 12}, [&](const Strategy&, int n, Plan p) {
-      p.batch = std::max(p.chunks, 5);
+      p.batch = std::max(p[kChunks], 5);
       lower(schedule, c, p);
       const PassTime folded = simulate_pass(schedule, cost, scratch);
       TaskGraph graph;
@@ -340,7 +342,7 @@ TEST(Strategies, FasterHardwareIsNeverSlower) {
   fast.system.device.kernel_cost *= 0.5;
   Evaluator a(slow), b(fast);
   for_every_plan(slow, {8, 16}, [&](const Strategy&, int, Plan p) {
-    p.batch = std::max(p.chunks, 16);
+    p.batch = std::max(p[kChunks], 16);
     EXPECT_LT(b.simulate(p), a.simulate(p));
   });
 }

@@ -14,4 +14,13 @@ Case decode_case(const std::string& model, const std::string& system, long long 
                    Routing{});
 }
 
+std::string refusal(const Case& c, const std::string& plan) {
+  try {
+    return check_plan(c, parse_plan(plan)).value_or("");
+  } catch (const UserError& e) {
+    const std::string lead = "plan \"" + plan + "\": ", what = e.diagnostics().front().what;
+    return what.starts_with(lead) ? what.substr(lead.size()) : what;
+  }
+}
+
 }  // namespace shardline

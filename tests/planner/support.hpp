@@ -22,4 +22,7 @@ std::filesystem::path source_path(const std::string& relative);
 /// expert load.
 Case decode_case(const std::string& model, const std::string& system, long long context);
 
+/// Why the plan of a text is refused, when it is read or when it is checked; empty: it is not.
+std::string refusal(const Case& c, const std::string& plan);
+
 }  // namespace shardline

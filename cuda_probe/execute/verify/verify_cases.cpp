@@ -90,14 +90,15 @@ std::shared_ptr<const Placement> turns(const std::vector<Request>& requests, int
 void define_blocks(VerifyCase& v) {
   const Plan& plan = v.plan;
   Problem& p = v.problem;
-  p.blocks = {plan.cp, plan.anchor, plan.passing, plan.query, plan.passing > 0 ? plan.retaining : 0};
+  p.blocks = {plan.cp, plan[kAnchor], plan[kPassing], plan[kQuery],
+              plan[kPassing] > 0 ? plan[kRetaining] : 0};
   p.expected_queries.clear();
   std::vector<std::int64_t> anchors;
   for (std::int64_t& length : p.lengths) {
     const auto r = static_cast<std::int32_t>(anchors.size());
     p.expected_queries.push_back({r, 0, length});
     anchors.push_back(anchor_length(p.blocks, length));
-    length += plan.query;
+    length += plan[kQuery];
   }
   for (const std::int64_t length : anchors) {
     p.expected_queries.push_back({static_cast<std::int32_t>(p.lengths.size()), 0, length});
@@ -114,7 +115,7 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
   v.study.kernels.attention = kernel;
   if (w.history) v.study.placement = turns(w.requests, p.cp);
   p.tpf = p.tpa;
-  p.in_flight = p.prefill_chunk > 0 ? 1 : p.pp;
+  p.in_flight = p[kPrefillChunk] > 0 ? 1 : p.pp;
   v.plan = p;
   if (check_plan(v.study, p)) return;
   std::vector<long long> lengths;
@@ -131,7 +132,7 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
   v.problem.expected_queries = expected;
   // Without a cache, and with an attention that starts from the hidden state, a whole layer is run. All
   // chunks but the first have a cache.
-  if (!cached && p.prefill_chunk == 0 && h.kind == AttentionKind::gqa) {
+  if (!cached && p[kPrefillChunk] == 0 && h.kind == AttentionKind::gqa) {
     v.problem.hidden = z.hidden;
     v.problem.ffn_inner = z.inner;
   }
@@ -162,7 +163,7 @@ void add_decode(const Strategy& s, const Heads& h, const CaseSizes& z, long long
   const int requests = p.dp * p.batch;
   v.problem = problem_of(v.study, std::vector<long long>(static_cast<std::size_t>(requests), context));
   for (int r = 0; r < requests; ++r) v.problem.expected_queries.push_back({r, context - 1, context});
-  const bool even = s.context_parallel || context % (static_cast<long long>(v.study.kv_block) * p.kvp) == 0;
+  const bool even = s.context_parallel() || context % (static_cast<long long>(v.study.kv_block) * p.kvp) == 0;
   if (!even) v.charges = Charges::fullest_rank;
   v.what = fmt::format("{}, {} tokens, {}", h.name, context, to_string(p));
   out.push_back(std::move(v));
@@ -188,7 +189,7 @@ void add_prefills(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa
       {"9 and 4 new after several turns", {{33, 9}, {50, 4}}, true},
   };
   for (const Workload& w : workloads) {
-    for (const int cp : s.context_parallel ? std::vector{2, 3, 4} : std::vector{1}) {
+    for (const int cp : s.context_parallel() ? std::vector{2, 3, 4} : std::vector{1}) {
       Plan base;
       base.strategy = id_of(s);
       base.cp = cp;
@@ -201,7 +202,7 @@ void add_prefills(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa
       trial(s, {study, base, z.retaining}, plans);
       for (const Plan& p : plans) {
         add_prefill(s, h, z, w, p, out);
-        if (s.eager && (cp == 3 || !p.partition.empty()))
+        if (s.eager && (cp == 3 || p[kPartition] == Parts::listed))
           add_prefill(s, h, z, w, p, out, AttentionKernel::eager);
       }
     }
@@ -212,7 +213,7 @@ void add_decodes(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa,
                  std::vector<VerifyCase>& out) {
   for (const long long context : {48LL, 45LL}) {
     for (const int batch : {1, 4, 5}) {
-      for (const int cp : s.context_parallel ? std::vector{2, 3, 4} : std::vector{1}) {
+      for (const int cp : s.context_parallel() ? std::vector{2, 3, 4} : std::vector{1}) {
         Plan base;
         base.strategy = id_of(s);
         base.tpa = tpa;

@@ -1,0 +1,145 @@
+// Options: what a plan says beyond its degrees. A strategy lists those that it reads in its row
+// (planner/strategies); text, checks, CSV columns and tables of all plans derive from the declarations.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace shardline {
+
+/// A key of a plan's text that only some strategies read. A number from `least` to `most`, or one of `words`
+/// (its value is the word's index), or beside them, where it `lists`, numbers as 3584/2611/2150.
+struct Option {
+  const char* key;
+  const char* help;  // what it sets and in which unit, for a reader of `shardline list options`
+  int least = 1, most = 1'000'000;
+  int absent = 0;  // what a plan has that does not set it
+  std::span<const char* const> words = {};
+  bool lists = false;    // at most one option of a strategy
+  bool decodes = true;   // has a meaning in decoding
+  bool prefills = true;  // has a meaning in prefill
+};
+
+/// An option whose value is a T: an int, or an enum whose values are the indices of the words.
+template <class T>
+struct OptionOf : Option {
+  explicit constexpr OptionOf(const Option& o) : Option(o) {}
+};
+
+inline constexpr std::size_t kMostOptions = 4;  // of one strategy
+
+/// The options that a plan sets; one that has its `absent` value is not set.
+class OptionValues {
+ public:
+  struct Value {
+    const Option* option = nullptr;
+    int value = 0;
+    bool operator==(const Value&) const = default;
+  };
+
+  int of(const Option& option) const {
+    for (const Value& v : std::span(set_).first(size_)) {
+      if (v.option == &option) return v.value;
+    }
+    return option.absent;
+  }
+  /// Unsets what has the absent value.
+  void set(const Option& option, int value);
+  /// Of an option that lists; empty: not given as a list.
+  const std::vector<long long>& list(const Option& option) const;
+  /// Its value is then the number of its words. An empty list unsets the option.
+  void set_list(const Option& option, std::vector<long long> list);
+
+  /// In the order of the keys, whatever the order of setting was.
+  std::span<const Value> all() const { return std::span(set_).first(size_); }
+  bool operator==(const OptionValues&) const = default;
+
+ private:
+  std::array<Value, kMostOptions> set_{};
+  std::size_t size_ = 0;
+  std::vector<long long> list_;
+};
+
+/// "1 to 1000000", "before or after".
+std::string values_text(const Option& option);
+/// As in a plan's text: 4, after, 3584/2611/2150.
+std::string value_text(const Option& option, const OptionValues& values);
+/// Reads a value of a plan's text; false: it is none of the option's, and nothing is set.
+bool read_value(const Option& option, std::string_view text, OptionValues& values);
+
+/// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
+/// KVP rank holds all of W_UV and sends v_dim values per head) or after it (W_UV sharded, kv_lora values per
+/// head sent).
+enum class ValueUp : signed char { none = -1, before, after };
+
+/// Which new tokens of a sequence a context-parallel rank takes: two chunks that balance the causal mask
+/// ([C1]), or one block.
+enum class ShardOrder : unsigned char { zigzag, contiguous };
+
+/// Tokens of a sequence per context-parallel rank. searched: whoever compares plans looks for the best ones;
+/// a schedule takes equal parts.
+enum class Parts : signed char { searched = -1, even, listed };
+
+// What the layers read stands here; what one strategy alone reads stands in its file.
+
+inline constexpr OptionOf<int> kChunks({
+    .key = "chunks",
+    .help = "HOP-B: chunks of requests whose exchange overlaps the attention of the next; 1 is off",
+    .absent = 1,
+    .prefills = false,
+});
+inline constexpr const char* kValueUpWords[]{"before", "after"};
+inline constexpr OptionOf<ValueUp> kValueUp({
+    .key = "value_up",
+    .help = "MLA: values made of latents before the exchange of partial outputs, or after it",
+    .absent = static_cast<int>(ValueUp::none),
+    .words = kValueUpWords,
+    .prefills = false,
+});
+inline constexpr OptionOf<int> kPrefillChunk({
+    .key = "prefill_chunk",
+    .help = "tokens of a request that pass the layers at a time; without it all of them",
+    .decodes = false,
+});
+inline constexpr const char* kLayoutWords[]{"zigzag", "contiguous"};
+inline constexpr OptionOf<ShardOrder> kLayout({
+    .key = "layout",
+    .help = "tokens of a rank: two chunks that balance the causal mask, or one block",
+    .words = kLayoutWords,
+    .decodes = false,
+});
+inline constexpr const char* kPartitionWords[]{"even"};
+inline constexpr OptionOf<Parts> kPartition({
+    .key = "partition",
+    .help = "tokens of each rank; without it the best ones are searched for",
+    .absent = static_cast<int>(Parts::searched),
+    .words = kPartitionWords,
+    .lists = true,
+    .decodes = false,
+});
+inline constexpr OptionOf<int> kAnchor({
+    .key = "anchor",
+    .help = "first tokens of the document that every later host repeats",
+    .decodes = false,
+});
+inline constexpr OptionOf<int> kPassing({
+    .key = "passing",
+    .help = "tokens per host whose KV goes to the hosts after it",
+    .decodes = false,
+});
+inline constexpr OptionOf<int> kQuery({
+    .key = "query",
+    .help = "tokens of the question, in front of the anchor",
+    .decodes = false,
+});
+inline constexpr OptionOf<int> kRetaining({
+    .key = "retaining",
+    .help = "inner width of the heads that score tokens",
+    .decodes = false,
+});
+
+}  // namespace shardline
