@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/cli/commands.hpp"
+#include "planner/strategies/columns.hpp"
 #include "reports/table.hpp"
 
 namespace shardline::cli {
@@ -41,6 +42,14 @@ std::string strategies_text() {
   return t.text();
 }
 
+// Two lines each: the whole would be wider than a terminal.
+std::string options_text() {
+  std::string text;
+  for (const OptionRow& row : option_rows())
+    text += fmt::format("  {}: {}   [{}]\n      {}\n", row.key, row.values, row.strategies, row.help);
+  return text;
+}
+
 std::string scenarios_text() {
   Table t({"scenario", "summary"});
   for (const auto& [name, summary] : list_scenarios()) t.add({name, summary});
@@ -54,6 +63,7 @@ struct Kind {
 constexpr Kind kKinds[] = {{"models", models_text},
                            {"systems", systems_text},
                            {"strategies", strategies_text},
+                           {"options", options_text},
                            {"scenarios", scenarios_text}};
 
 struct ListOptions {
@@ -61,7 +71,7 @@ struct ListOptions {
 };
 
 void declare(Arguments& a, ListOptions& o) {
-  a.add("what", o.what, "models, systems, strategies or scenarios").required();
+  a.add("what", o.what, "models, systems, strategies, options (of plans) or scenarios").required();
 }
 
 int run(const ListOptions& o, const Provenance&) {
@@ -77,7 +87,7 @@ int run(const ListOptions& o, const Provenance&) {
 
 }  // namespace
 
-const Command kListCommand{"list", "List models, systems, strategies or scenarios", "shardline list models",
-                    prepare<ListOptions, declare, run>};
+const Command kListCommand{"list", "List models, systems, strategies, options of plans or scenarios",
+                           "shardline list models", prepare<ListOptions, declare, run>};
 
 }  // namespace shardline::cli
