@@ -167,6 +167,8 @@ void build_chunked_prefill(Schedule& schedule, const Case& c, const Plan& p, voi
 /// Where the cached tokens of a plan's whole batch lie; null: each was prefilled in one turn.
 const Placement* cached_placement(const Case& c, const Plan& p);
 
+/// [C5] Keys and values (under MLA latents) round the ring of a prefill, partial outputs merged into `out`.
+void attend_pass_kv(ContextStep& s);
 /// Queries round the ring, also those of a decode step.
 void attend_pass_q(ContextStep& s);
 

@@ -9,8 +9,6 @@
 
 namespace shardline {
 
-namespace {
-
 void attend_pass_kv(ContextStep& s) {
   const int n = s.p.cp;
   const double width = s.heads.held_width(), out_width = s.heads.q * s.heads.v;
@@ -44,6 +42,8 @@ void attend_pass_kv(ContextStep& s) {
     begin = s.end_iteration({both, j + 1 < n ? 2u : 1u});
   }
 }
+
+namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   enumerate_context(c, gpus, space, id_of(kRingPassKv), out,
