@@ -33,11 +33,21 @@ std::vector<Request> batch_requests(const Case& c, const Plan& p) {
 
 ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Plan& plan, ContextLayout l,
                          bool pad_queries)
+    : ContextStep(builder, study, plan, std::move(l),
+                  study.phase == Phase::prefill ? prefill_heads(study, plan) : decode_heads(study, plan),
+                  {plan.cp, 1}, pad_queries) {}
+
+ContextStep::ContextStep(const ContextStep& outer, ContextLayout l, const LocalHeads& h, Ring r)
+    : ContextStep(outer.b, outer.c, outer.p, std::move(l), h, r, false) {}
+
+ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Plan& plan, ContextLayout l,
+                         const LocalHeads& h, Ring r, bool pad_queries)
     : b(builder),
       c(study),
       p(plan),
       layout(std::move(l)),
-      heads(study.phase == Phase::prefill ? prefill_heads(study, plan) : decode_heads(study, plan)),
+      heads(h),
+      ring(r),
       prefill(study.phase == Phase::prefill),
       pad_(pad_queries) {
   for (const Tokens& list : layout.fresh) rows_.push_back(static_cast<double>(real_rows(list)));
@@ -310,12 +320,12 @@ OpIndex ContextStep::attend(const char* name, const Attend& a) {
 
 OpIndex ContextStep::pass_on(const char* name, SlotId source, SlotId target, long long row_count,
                              double columns, double element_bytes) {
-  const OpIndex op = b.exchange(name, Part::exchange, OpKind::send_recv, {p.cp, p.tpa},
+  const OpIndex op = b.exchange(name, Part::exchange, OpKind::send_recv, ring_group(),
                                 Bytes(static_cast<double>(row_count) * columns * element_bytes));
   if (Dataflow* f = flow()) {
     for (int k = 0; k < p.cp; ++k) {
       for (int t = 0; t < p.tpa; ++t) {
-        f->move(op, {rank(k, t), rank((k + 1) % p.cp, t), whole(source, row_count, columns),
+        f->move(op, {rank(k, t), rank(behind(k, -1), t), whole(source, row_count, columns),
                      whole(target, row_count, columns)});
       }
     }

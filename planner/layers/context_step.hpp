@@ -39,16 +39,26 @@ struct RequestRows {
   long long count = 0, token = 0, query = 0, key = 0;
 };
 
+/// Context-parallel ranks that pass messages to one another: `size` of them, each `stride` behind the next.
+/// The others have such rings of their own.
+struct Ring {
+  int size = 1, stride = 1;
+};
+
 class ContextStep {
  public:
-  /// `pad_queries`: the query message has equal rows on all ranks.
+  /// All ranks are one ring. `pad_queries`: the query message has equal rows on all ranks.
   ContextStep(ScheduleBuilder& builder, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries);
+  /// The attention of `outer` by other shards, for what stands between two exchanges: every rank has `heads`
+  /// of its tokens in `layout`. Its slots are the caller's to declare and to fill; only `outer` binds.
+  ContextStep(const ContextStep& outer, ContextLayout layout, const LocalHeads& heads, Ring ring);
 
   ScheduleBuilder& b;
   const Case& c;
   const Plan& p;
   const ContextLayout layout;
   const LocalHeads heads;
+  const Ring ring;
   const bool prefill;
 
   /// New tokens per context-parallel rank: rows of all ops but attention.
@@ -60,7 +70,11 @@ class ContextStep {
   }
   const Tokens& keys(int k) const { return layout.keys[index(k)]; }
   /// The rank in rank `k`'s ring that is `steps` behind it.
-  int behind(int k, int steps) const { return ((k - steps) % p.cp + p.cp) % p.cp; }
+  int behind(int k, int steps) const {
+    const int at = k / ring.stride % ring.size;
+    return k + (((at - steps) % ring.size + ring.size) % ring.size - at) * ring.stride;
+  }
+  Group ring_group() const { return {ring.size, ring.stride * p.tpa}; }
   int rank(int k, int t) const { return k * p.tpa + t; }
 
   std::vector<RequestRows> request_rows(int k) const;
@@ -128,6 +142,8 @@ class ContextStep {
   void vary(const std::function<Shape(int)>& shape);
 
  private:
+  ContextStep(ScheduleBuilder& builder, const Case& c, const Plan& p, ContextLayout layout,
+              const LocalHeads& heads, Ring ring, bool pad_queries);
   OpIndex add_attend(const char* name);
   void attend_flow(OpIndex op, int k, const Tokens& queries, const Tokens& keys, const LocalHeads& h,
                    const std::vector<Region>& regions);

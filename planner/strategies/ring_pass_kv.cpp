@@ -10,7 +10,7 @@
 namespace shardline {
 
 void attend_pass_kv(ContextStep& s) {
-  const int n = s.p.cp;
+  const int n = s.ring.size;
   const double width = s.heads.held_width(), out_width = s.heads.q * s.heads.v;
   const long long rows = s.layout.key_message;
   const std::array<SlotId, 2> received{s.message("KV received, even", rows, width, s.kv_bytes()),

@@ -12,16 +12,16 @@ namespace {
 // Partial outputs go home: the piece of iteration j travels j ranks back.
 OpIndex send_home(ContextStep& s, const std::vector<std::pair<SlotId, SlotId>>& pieces,
                   const std::vector<std::pair<SlotId, SlotId>>& home) {
-  const int n = s.p.cp;
+  const int n = s.ring.size;
   const double width = s.heads.q * s.heads.v;
   const long long rows = s.layout.query_message;
   const double bytes = static_cast<double>(rows) * (width * s.act_bytes() + 4.0 * s.heads.q);
   const OpIndex op = s.b.exchange("send partial outputs home", Part::exchange, OpKind::all_to_all,
-                                  {n, s.p.tpa}, Bytes((n - 1) * bytes));
+                                  s.ring_group(), Bytes((n - 1) * bytes));
   Dataflow* f = s.flow();
   for (int j = 1; f && j < n; ++j) {
     const auto i = static_cast<std::size_t>(j);
-    for (int k = 0; k < n; ++k) {
+    for (int k = 0; k < s.p.cp; ++k) {
       for (int t = 0; t < s.p.tpa; ++t) {
         const int from = s.rank(k, t), to = s.rank(s.behind(k, j), t);
         f->move(op, {from, to, s.whole(pieces[i].first, rows, width), s.whole(home[i].first, rows, width)});
@@ -36,7 +36,7 @@ OpIndex send_home(ContextStep& s, const std::vector<std::pair<SlotId, SlotId>>& 
 }  // namespace
 
 void attend_pass_q(ContextStep& s) {
-  const int n = s.p.cp;
+  const int n = s.ring.size;
   const double q_width = s.heads.q * s.heads.qk, out_width = s.heads.q * s.heads.v;
   const long long rows = s.layout.query_message;
   const std::array<SlotId, 2> received{s.message("Q received, even", rows, q_width, s.act_bytes()),
