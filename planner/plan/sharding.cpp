@@ -198,6 +198,41 @@ ContextLayout chain_layout(const std::vector<Request>& requests, int ranks,
   return l;
 }
 
+Tokens cached_tokens(const ContextLayout& l, int rank, int request) {
+  Tokens kept;
+  long long left = l.cached_count[static_cast<std::size_t>(rank * l.requests + request)];
+  for (const Interval& i : l.keys[static_cast<std::size_t>(rank)]) {
+    if (i.request != request || left == 0) continue;
+    kept.push_back(i);
+    left -= i.size();
+  }
+  SL_CHECK(left == 0, "cached tokens stand in front of new ones");
+  return kept;
+}
+
+ContextLayout grouped_layout(const ContextLayout& l, int size) {
+  SL_CHECK(l.ranks % size == 0 && l.first_key.empty() && l.results.empty(), "a layout of whole groups");
+  std::vector<Tokens> fresh, keys;
+  std::vector<long long> cached;
+  for (int k = 0; k < l.ranks; ++k) {
+    for (int b = 0; b < l.requests; ++b) {
+      Tokens own, all;
+      for (int member = k - k % size; member < k - k % size + size; ++member) {
+        for (const Interval& i : l.fresh[static_cast<std::size_t>(member)]) {
+          if (i.request == b) own.push_back(i);
+        }
+        const Tokens kept = cached_tokens(l, member, b);
+        all.insert(all.end(), kept.begin(), kept.end());
+      }
+      cached.push_back(rows(all));
+      all.insert(all.end(), own.begin(), own.end());
+      fresh.push_back(std::move(own));
+      keys.push_back(std::move(all));
+    }
+  }
+  return lay_out(l.ranks, l.requests, fresh, keys, cached);
+}
+
 ContextLayout decode_layout(int batch, long long context, int ranks, int offset) {
   Placement cache(ranks, 1);
   cache.prefill(0, context);

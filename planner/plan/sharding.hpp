@@ -76,8 +76,16 @@ ContextLayout interval_layout(const std::vector<Request>& requests, int ranks, c
 ContextLayout chain_layout(const std::vector<Request>& requests, int ranks,
                            const std::vector<long long>& partition);
 
+/// Where the cached tokens of a request lie on a rank, as in the keys of the layout.
+Tokens cached_tokens(const ContextLayout& layout, int rank, int request);
+
+/// Every rank has the tokens of its whole group of `size` consecutive ranks, in the order of the ranks; the
+/// groups' messages are padded to one another as those of ranks are [C3]. `size` divides the ranks.
+ContextLayout grouped_layout(const ContextLayout& layout, int size);
+
 /// One new token of each of `batch` requests, at position context - 1 of its own cache of `context` tokens;
-/// request b is asked on rank (b + offset) mod ranks (Algorithm 4). A rank with a query less repeats the last.
+/// request b is asked on rank (b + offset) mod ranks (Algorithm 4). A rank with a query less repeats the
+/// last.
 ContextLayout decode_layout(int batch, long long context, int ranks, int offset);
 
 }  // namespace shardline

@@ -112,6 +112,55 @@ TEST(Sharding, C1C2C3EveryPairOfTheCausalMaskIsComputedOnceAfterAnyHistory) {
   }
 }
 
+Tokens of_request(const Tokens& list, int request) {
+  Tokens out;
+  for (const Interval& i : list) {
+    if (i.request == request) out.push_back(i);
+  }
+  return out;
+}
+
+// As one rank of a smaller zigzag would have them.
+TEST(Sharding, GroupsOfAZigzagAreTheRanksOfAShorterOne) {
+  const ContextLayout l = grouped_layout(context_layout({{0, 80}}, 4, nullptr), 2);
+  EXPECT_EQ(l.fresh[0], (Tokens{{0, 0, 10}, {0, 70, 80}, {0, 10, 20}, {0, 60, 70}}));
+  EXPECT_EQ(l.fresh[1], l.fresh[0]);
+  EXPECT_EQ(l.fresh[3], (Tokens{{0, 20, 30}, {0, 50, 60}, {0, 30, 40}, {0, 40, 50}}));
+  EXPECT_EQ(l.key_message, 40);
+}
+
+TEST(Sharding, GroupsHoldWhatTheirRanksHoldAfterAnyHistory) {
+  std::mt19937_64 random(5);
+  const auto ascending = [](Tokens list) {
+    std::sort(list.begin(), list.end(),
+              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+    compact(list);
+    return list;
+  };
+  for (int round = 0; round < 200; ++round) {
+    const auto size = static_cast<int>(draw(random, 1, 4)), groups = static_cast<int>(draw(random, 1, 4));
+    const History h = random_history(random, size * groups);
+    const ContextLayout l = context_layout(h.requests, size * groups, &h.placement);
+    const ContextLayout g = grouped_layout(l, size);
+    for (int b = 0; b < g.requests; ++b) {
+      for (int k = 0; k < g.ranks; ++k) {
+        Tokens cached, keys;
+        for (int member = k - k % size; member < k - k % size + size; ++member) {
+          const Tokens& held = h.placement.held(member, b);
+          cached.insert(cached.end(), held.begin(), held.end());
+          const Tokens all = of_request(l.keys[static_cast<std::size_t>(member)], b);
+          keys.insert(keys.end(), all.begin(), all.end());
+        }
+        EXPECT_EQ(ascending(cached_tokens(g, k, b)), ascending(cached));
+        EXPECT_EQ(ascending(of_request(g.keys[static_cast<std::size_t>(k)], b)), ascending(keys));
+        EXPECT_EQ(rows(of_request(g.fresh[static_cast<std::size_t>(k)], b)),
+                  g.fresh_count[static_cast<std::size_t>(k * g.requests + b)]);
+      }
+    }
+    for (const Tokens& keys : g.keys) EXPECT_EQ(rows(keys), g.key_message);
+  }
+}
+
 TEST(Sharding, KvStaysBalancedWithinOneTokenAfterAnyHistory) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 300; ++round) {
