@@ -5,7 +5,7 @@
 namespace shardline {
 
 LocalHeads split_heads(const LocalHeads& h, int ranks) {
-  return {h.q / ranks, std::max(1, h.kv / ranks), h.qk, h.v};
+  return {h.q / ranks, std::max(1, h.kv / ranks), h.qk, h.v, h.family};
 }
 
 HeadExchange::HeadExchange(ContextStep& step, int size)

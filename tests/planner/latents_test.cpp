@@ -90,6 +90,29 @@ TEST(Latents, WhoeverAttendsToATokenExpandsIt) {
   EXPECT_DOUBLE_EQ(expansions(lowered(r1({{0, 64'000}}), "kv_runahead:cp=4,batch=1")), once * 2.5);
 }
 
+// Kernels have prices of their own for keys that are wider than values.
+TEST(Latents, EveryPrefillAttendsToExpandedHeads) {
+  const Case c = r1({{0, 64'000}});
+  for (const Strategy* strategy : strategies()) {
+    std::vector<Plan> plans;
+    strategy->enumerate(c, 4, {}, plans);
+    std::size_t seen = 0;
+    for (const Plan& p : plans) {
+      SCOPED_TRACE(to_string(p));
+      Schedule s;
+      lower(s, c, p);
+      for (const Op& op : s.ops) {
+        if (op.kind != OpKind::attend_prefill) continue;
+        ++seen;
+        EXPECT_EQ(shape<AttendPrefillShape>(op).family, AttentionFamily::mla);
+      }
+    }
+    if (strategy->prefills && strategy->exact) {
+      EXPECT_GT(seen, 0u) << strategy->name;
+    }
+  }
+}
+
 TEST(Latents, AMessageDoesNotWaitForTheExpansionOfWhatItSends) {
   const Schedule s = lowered(r1({{0, 64'000}}), "ring_pass_kv:cp=4,batch=1");
   std::vector<OpIndex> sends, expands;
