@@ -391,7 +391,7 @@ void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_qu
 }
 
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
-                       std::vector<Plan>& out, void (*complete)(const Case&, Plan&)) {
+                       std::vector<Plan>& out, const std::function<void(const Case&, Plan&)>& complete) {
   if (c.phase == Phase::decode ? !strategy(id).decodes : !strategy(id).prefills) return;
   const auto check = strategy(id).check;
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {

@@ -195,6 +195,7 @@ void prefill_unsharded(Schedule& schedule, const Case& c, const Plan& p);
 /// a phase that it is not for. `complete` sets what else a plan of the strategy has.
 struct SearchSpace;
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
-                       std::vector<Plan>& out, void (*complete)(const Case&, Plan&) = nullptr);
+                       std::vector<Plan>& out,
+                       const std::function<void(const Case&, Plan&)>& complete = nullptr);
 
 }  // namespace shardline
