@@ -9,9 +9,9 @@ namespace shardline {
 namespace {
 
 // In the order of reports; new rows go to the end.
-constexpr std::array kStrategies{&kTensor,     &kPipeline,  &kDpEp,       &kKvShard,     &kHelix,
-                                 &kRingPassKv, &kRingPassQ, &kRingDecode, &kAllgatherKv, &kUlysses,
-                                 &kKvRunahead, &kTsp,       &kApb,        &kStar,        &kSparse};
+constexpr std::array kStrategies{
+    &kTensor,      &kPipeline, &kDpEp,       &kKvShard, &kHelix, &kRingPassKv, &kRingPassQ, &kRingDecode,
+    &kAllgatherKv, &kUlysses,  &kKvRunahead, &kTsp,     &kApb,   &kStar,       &kSparse,    &kUsp};
 
 }  // namespace
 

@@ -123,6 +123,8 @@ double reads(const Strategy& s, const Case& c, const Plan& p) {
     const double heads = heads_of_part(a.kind == AttentionKind::mla ? a.q_heads : a.kv_heads, p.tpa);
     return std::max(1.0, p.cp / heads);
   }
+  // A ring of the groups, each of whose ranks reads its heads.
+  if (name == "usp") return static_cast<double>(p.cp) / p.options.all()[0].value;
   if (name == "kv_runahead") {
     double rows = 0, all = 0;
     for (const Request& r : c.requests) {
