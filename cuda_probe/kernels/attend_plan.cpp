@@ -46,7 +46,7 @@ AttendPlan plan_attend(TokenView queries, TokenView keys) {
   const auto first = first_codes(queries, keys);
   AttendPlan plan;
   for (const Interval& i : queries) {
-    for (std::int64_t p = i.begin; p < i.end; ++p) {
+    for (std::int64_t p = i.begin; p < i.end; p += i.stride) {
       if (i.request == kPadding) {
         plan.visible.push_back({0, -1});
       } else {
@@ -56,7 +56,7 @@ AttendPlan plan_attend(TokenView queries, TokenView keys) {
     }
   }
   for (const Interval& i : keys) {
-    for (std::int64_t p = i.begin; p < i.end; ++p) {
+    for (std::int64_t p = i.begin; p < i.end; p += i.stride) {
       plan.codes.push_back(i.request == kPadding ? -1 : static_cast<std::int32_t>(first.at(i.request) + p));
     }
   }

@@ -21,6 +21,44 @@ std::int64_t interval_pairs(std::int64_t a, std::int64_t b, std::int64_t c, std:
   return pairs;
 }
 
+// floor(n / d), d > 0.
+std::int64_t floor_div(std::int64_t n, std::int64_t d) { return n >= 0 ? n / d : -((-n + d - 1) / d); }
+
+// Sum over 0 <= i < n of floor((b + a i) / d); a >= 0, b >= 0, d > 0. The lattice points under a line: whole
+// steps are taken out, and what remains is counted along the other axis, as in Euclid's algorithm.
+std::int64_t floor_sum(std::int64_t n, std::int64_t d, std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  while (n > 0) {
+    sum += n * (n - 1) / 2 * (a / d) + n * (b / d);
+    a %= d;
+    b %= d;
+    const std::int64_t top = a * n + b;
+    if (top < d) break;
+    n = top / d;
+    b = top % d;
+    std::swap(a, d);
+  }
+  return sum;
+}
+
+// Pairs with key <= query, of one sequence.
+std::int64_t causal(const Interval& q, const Interval& k) {
+  if (q.stride == 1 && k.stride == 1) return interval_pairs(q.begin, q.end, k.begin, k.end);
+  const std::int64_t queries = q.size(), keys = k.size(), ahead = q.begin - k.begin;
+  if (queries <= 0 || keys <= 0) return 0;
+  // Of two stripes of one stride query i sees key j where j <= i + floor(ahead / stride).
+  if (q.stride == k.stride) {
+    const std::int64_t shift = floor_div(ahead, q.stride);
+    return interval_pairs(shift, shift + queries, 0, keys);
+  }
+  // Queries before `some` see no key, those from `full` on all, those between floor(distance / stride) + 1.
+  const std::int64_t some = std::clamp(-floor_div(ahead, q.stride), std::int64_t{0}, queries);
+  const std::int64_t full =
+      std::clamp(-floor_div(ahead - (keys - 1) * k.stride, q.stride), std::int64_t{0}, queries);
+  return (queries - full) * keys + (full - some) +
+         floor_sum(full - some, k.stride, q.stride, ahead + some * q.stride);
+}
+
 bool requests_ascend(TokenView tokens) {
   std::int32_t last = 0;
   for (const Interval& i : tokens) {
@@ -57,7 +95,7 @@ std::int64_t causal_pairs(TokenView queries, TokenView keys) {
     for (std::size_t i = first; i < keys.size(); ++i) {
       const Interval& k = keys[i];
       if (grouped && k.request > q.request) break;
-      if (k.request == q.request) pairs += interval_pairs(q.begin, q.end, k.begin, k.end);
+      if (k.request == q.request) pairs += causal(q, k);
     }
   }
   return pairs;
@@ -97,8 +135,8 @@ void compact(Tokens& tokens) {
   std::size_t n = 0;
   for (const Interval& i : tokens) {
     if (i.size() == 0) continue;
-    if (n > 0 && tokens[n - 1].request == i.request && tokens[n - 1].end == i.begin &&
-        i.request != kPadding) {
+    if (n > 0 && tokens[n - 1].request == i.request && tokens[n - 1].stride == i.stride &&
+        tokens[n - 1].last() + i.stride == i.begin && i.request != kPadding) {
       tokens[n - 1].end = i.end;
     } else {
       tokens[n++] = i;

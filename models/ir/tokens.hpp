@@ -1,5 +1,5 @@
-// Which tokens a rank holds: intervals of positions, per request. Everything that causal attention costs
-// follows from them by counting (models/README.md [T1]-[T3]).
+// Which tokens a rank holds: intervals of positions, per request, with a stride where they are dealt out.
+// Everything that causal attention costs follows from them by counting (models/README.md [T1]-[T3]).
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,16 @@
 
 namespace shardline {
 
-/// Positions [begin, end) of one request's sequence, in rows of a tensor.
+/// Positions begin, begin + stride, ... below end of one request's sequence, in rows of a tensor.
 struct Interval {
   std::int32_t request = 0;  // kPadding: rows that only fill a message up
   std::int64_t begin = 0, end = 0;
-  std::int64_t size() const { return end - begin; }
+  std::int64_t stride =
+      1;  // at least 1; a stripe of a sequence that is dealt out over ranks has their number
+  std::int64_t size() const { return stride == 1 ? end - begin : (end - begin + stride - 1) / stride; }
+  /// Position of row i; the last of the positions is position(size() - 1), which `end` may lie beyond.
+  std::int64_t position(std::int64_t i) const { return begin + i * stride; }
+  std::int64_t last() const { return position(size() - 1); }
   bool operator==(const Interval&) const = default;
 };
 inline constexpr std::int32_t kPadding = -1;
@@ -40,7 +45,7 @@ inline constexpr int kTileRows = 128;
 /// [T2] Tiles of kTileRows query rows that a flash kernel cuts the intervals into, one interval at a time.
 std::int64_t query_tiles(TokenView queries);
 
-/// Joins neighbours that continue each other; drops empty intervals.
+/// Joins neighbours of one stride that continue each other; drops empty intervals.
 void compact(Tokens& tokens);
 
 }  // namespace shardline

@@ -42,6 +42,75 @@ TEST(Tokens, T1CausalPairsAgreeWithCounting) {
   }
 }
 
+// Request and position of every row.
+std::vector<std::pair<std::int32_t, long long>> one_by_one(const Tokens& tokens) {
+  std::vector<std::pair<std::int32_t, long long>> out;
+  for (const Interval& i : tokens) {
+    for (auto p = i.begin; p < i.end; p += i.stride) out.emplace_back(i.request, p);
+  }
+  return out;
+}
+
+TEST(Tokens, T1PairsOfStridesAgreeWithCounting) {
+  std::mt19937_64 random(5);
+  long long strided = 0;
+  for (int round = 0; round < 3000; ++round) {
+    Tokens lists[2];
+    const long long widest = draw(random, 1, 9), far = draw(random, 1, 200);
+    for (Tokens& list : lists) {
+      for (long long i = draw(random, 0, 3); i > 0; --i) {
+        const long long begin = draw(random, 0, far);
+        const auto request = static_cast<std::int32_t>(draw(random, kPadding, 1));
+        const long long stride = request == kPadding ? 1 : draw(random, 1, widest);
+        strided += stride > 1;
+        list.push_back({request, begin, begin + draw(random, 0, far), stride});
+      }
+    }
+    const auto queries = one_by_one(lists[0]), keys = one_by_one(lists[1]);
+    long long pairs = 0, all = 0, real = 0;
+    for (const auto& [request, position] : queries) {
+      if (request == kPadding) continue;
+      ++real;
+      for (const auto& [of, key] : keys) {
+        all += of == request;
+        pairs += of == request && key <= position;
+      }
+    }
+    EXPECT_EQ(rows(lists[0]), static_cast<long long>(queries.size()));
+    EXPECT_EQ(real_rows(lists[0]), real);
+    EXPECT_EQ(causal_pairs(lists[0], lists[1]), pairs);
+    EXPECT_EQ(all_pairs(lists[0], lists[1]), all);
+    for (const Interval& i : lists[0]) {
+      if (i.size() > 0) {
+        EXPECT_EQ(i.last(), one_by_one({i}).back().second);
+      }
+    }
+    compact(lists[0]);
+    EXPECT_EQ(one_by_one(lists[0]), queries);
+  }
+  EXPECT_GT(strided, 3000);
+}
+
+// Far beyond what can be counted: the stripes of a sequence see of all stripes of it, also of another number,
+// the whole mask to the last pair.
+TEST(Tokens, T1StripesOfABillionTokensAddUpExactly) {
+  const long long n = 1'000'000'000;
+  for (const long long queries_over : {1LL, 3LL, 7LL, 64LL}) {
+    for (const long long keys_over : {1LL, 5LL, 64LL}) {
+      Tokens queries, keys;
+      for (long long r = 0; r < queries_over; ++r) queries.push_back({0, r, n, queries_over});
+      for (long long r = 0; r < keys_over; ++r) keys.push_back({0, r, n, keys_over});
+      EXPECT_EQ(causal_pairs(queries, keys), n * (n + 1) / 2) << queries_over << " " << keys_over;
+    }
+  }
+}
+
+TEST(Tokens, StripesThatContinueEachOtherJoin) {
+  Tokens tokens{{0, 1, 10, 4}, {0, 13, 18, 4}, {0, 21, 22}, {0, 25, 26, 4}, {1, 29, 30, 4}};
+  compact(tokens);
+  EXPECT_EQ(tokens, (Tokens{{0, 1, 18, 4}, {0, 21, 22}, {0, 25, 26, 4}, {1, 29, 30, 4}}));
+}
+
 TEST(Tokens, OwnPairsAreThoseOfWholeSequences) {
   EXPECT_EQ(own_pairs(Tokens{{0, 0, 10}, {1, 0, 3}}), 55 + 6);
   EXPECT_EQ(own_pairs(Tokens{{1, 7, 10}, {kPadding, 0, 5}, {0, 4, 6}, {1, 20, 21}}), 10 + 3);
@@ -52,6 +121,8 @@ TEST(Tokens, OwnPairsAreThoseOfWholeSequences) {
 
 TEST(Tokens, T2TilesRoundUpIntervalByInterval) {
   EXPECT_EQ(query_tiles(Tokens{{0, 0, 128}, {0, 500, 629}, {kPadding, 0, 1000}, {1, 3, 4}}), 1 + 2 + 1);
+  // 128 and 129 rows: a stripe is one matrix, whatever lies between its tokens.
+  EXPECT_EQ(query_tiles(Tokens{{0, 3, 1020, 8}, {0, 5, 1030, 8}}), 1 + 2);
 }
 
 TEST(Sharding, C1ChunksOfARankAreIAnd2NMinus1MinusI) {

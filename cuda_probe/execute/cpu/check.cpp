@@ -147,7 +147,7 @@ class Comparison {
         row += i.size();
         continue;
       }
-      for (std::int64_t position = i.begin; position < i.end; ++position, ++row) {
+      for (std::int64_t position = i.begin; position < i.end; position += i.stride, ++row) {
         const Eigen::Index token = row_of(i.request, position);
         if (token < 0) {
           faults.push_back(place + ": no position " + std::to_string(position) + " in request " +
@@ -156,7 +156,7 @@ class Comparison {
         }
         Eigen::Index at = 0;
         for (const Interval& c : columns) {
-          for (std::int64_t column = c.begin; column < c.end; ++column, ++at) {
+          for (std::int64_t column = c.begin; column < c.end; column += c.stride, ++at) {
             if (column < 0 || column >= want.cols()) {
               faults.push_back(place + ": no column " + std::to_string(column));
               return;
@@ -187,7 +187,7 @@ class Comparison {
       std::int64_t missing = 0;
       std::string first;
       for (const Interval& i : expected) {
-        for (std::int64_t position = i.begin; position < i.end; ++position) {
+        for (std::int64_t position = i.begin; position < i.end; position += i.stride) {
           const Eigen::Index token = row_of(i.request, position);
           for (Eigen::Index column = 0; column < covered.cols(); ++column) {
             if (token >= 0 && covered(token, column) != 0) continue;

@@ -197,8 +197,12 @@ Matrix<Scalar> input_part(const Dataflow& flow, const Tensors<Scalar>& tensors, 
         if (c.begin < 0 || c.end < c.begin || c.end > whole.cols())
           fail_binding("columns [" + std::to_string(c.begin) + ", " + std::to_string(c.end) +
                        ") lie outside " + std::to_string(whole.cols()));
-        part.block(row, column, i.size(), c.size()) =
-            whole.block(first + i.begin, c.begin, i.size(), c.size());
+        auto target = part.block(row, column, i.size(), c.size());
+        if (i.stride == 1 && c.stride == 1)
+          target = whole.block(first + i.begin, c.begin, i.size(), c.size());
+        else
+          target = whole(Eigen::seqN(first + i.begin, i.size(), i.stride),
+                         Eigen::seqN(c.begin, c.size(), c.stride));
         column += c.size();
       }
     }

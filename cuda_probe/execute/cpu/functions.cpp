@@ -23,7 +23,7 @@ std::vector<Place> places(TokenView tokens, std::int32_t request) {
   std::vector<Place> out;
   Eigen::Index row = 0;
   for (const Interval& i : tokens) {
-    for (std::int64_t p = i.begin; p < i.end; ++p, ++row) {
+    for (std::int64_t p = i.begin; p < i.end; p += i.stride, ++row) {
       if (i.request == request) out.push_back({row, p});
     }
   }

@@ -25,7 +25,7 @@ Tokens slice(TokenView tokens, std::int64_t begin, std::int64_t end) {
   std::int64_t row = 0;
   for (const Interval& i : tokens) {
     const std::int64_t from = std::max(begin, row), to = std::min(end, row + i.size());
-    if (from < to) out.push_back({i.request, i.begin + from - row, i.begin + to - row});
+    if (from < to) out.push_back({i.request, i.position(from - row), i.position(to - row - 1) + 1, i.stride});
     row += i.size();
   }
   return out;
@@ -36,9 +36,9 @@ Tokens slice(TokenView tokens, std::int64_t begin, std::int64_t end) {
 std::vector<bool> mask(TokenView queries, TokenView keys) {
   std::vector<bool> out;
   for (const Interval& q : queries) {
-    for (std::int64_t i = q.begin; i < q.end; ++i) {
+    for (std::int64_t i = q.begin; i < q.end; i += q.stride) {
       for (const Interval& k : keys) {
-        for (std::int64_t j = k.begin; j < k.end; ++j)
+        for (std::int64_t j = k.begin; j < k.end; j += k.stride)
           out.push_back(q.request != kPadding && q.request == k.request && j <= i);
       }
     }

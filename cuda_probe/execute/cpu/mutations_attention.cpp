@@ -153,9 +153,9 @@ bool key_forgotten(Schedule& s, Random& random) {
                           Tokens keys = copy(flow, a.keys);
                           if (keys.empty() || keys.back().size() == 0) return false;
                           Interval last = keys.back();
-                          last.begin = last.end - 1;
+                          last.begin = last.last();
                           if (sees_nothing(flow.token_list(a.queries), {&last, 1})) return false;
-                          --keys.back().end;
+                          keys.back().end = last.begin;
                           --regions[1].rows;
                           a.keys = flow.tokens(keys);
                           return true;
@@ -196,7 +196,7 @@ namespace {
 std::vector<std::pair<std::int32_t, std::int64_t>> one_by_one(TokenView tokens) {
   std::vector<std::pair<std::int32_t, std::int64_t>> out;
   for (const Interval& i : tokens) {
-    for (std::int64_t t = i.begin; t < i.end; ++t) out.emplace_back(i.request, t);
+    for (std::int64_t t = i.begin; t < i.end; t += i.stride) out.emplace_back(i.request, t);
   }
   return out;
 }

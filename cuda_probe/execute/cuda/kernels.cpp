@@ -290,7 +290,7 @@ std::optional<CachedKeys> cache_rows(TokenView queries, TokenView keys) {
       Keys& cache = at->second;
       if (cache.end != row) return std::nullopt;
       cache.end = row + i.size();
-      cache.last_position = std::max(cache.last_position, i.end - 1);
+      cache.last_position = std::max(cache.last_position, i.last());
     }
     row += i.size();
   }
@@ -299,7 +299,7 @@ std::optional<CachedKeys> cache_rows(TokenView queries, TokenView keys) {
   for (const Interval& i : queries) {
     const bool padding = i.request == kPadding;
     if (!padding && i.size() > 1) return std::nullopt;
-    for (std::int64_t p = i.begin; p < i.end; ++p) {
+    for (std::int64_t p = i.begin; p < i.end; p += i.stride) {
       const auto cache = padding ? caches.end() : caches.find(i.request);
       if (!padding) {
         if (!seen.insert(i.request).second) return std::nullopt;

@@ -40,7 +40,7 @@ double scale_of(int width) { return static_cast<double>(1 / std::sqrt(static_cas
 std::vector<std::pair<std::int32_t, std::int64_t>> rows_of(const Tokens& tokens) {
   std::vector<std::pair<std::int32_t, std::int64_t>> result;
   for (const Interval& i : tokens) {
-    for (std::int64_t p = i.begin; p < i.end; ++p) result.emplace_back(i.request, p);
+    for (std::int64_t p = i.begin; p < i.end; p += i.stride) result.emplace_back(i.request, p);
   }
   return result;
 }

@@ -71,7 +71,8 @@ TEST(AttendPlan, CoversTheMaskExactly) {
       for (int i = 0; i < parts; ++i) {
         const auto request = static_cast<std::int32_t>(random() % 4) - 1;
         const auto begin = static_cast<std::int64_t>(random() % 600);
-        list.push_back({request, begin, begin + static_cast<std::int64_t>(random() % 300)});
+        const auto stride = trial % 3 == 0 ? 1 + static_cast<std::int64_t>(random() % 4) : 1;
+        list.push_back({request, begin, begin + static_cast<std::int64_t>(random() % 300) * stride, stride});
       }
     }
     check(lists[0], lists[1]);
@@ -84,6 +85,19 @@ TEST(AttendPlan, CausalSquareComputesHalfAndTheDiagonal) {
   EXPECT_EQ(p.order.front(), 7);
   // Below the diagonal nothing is masked.
   EXPECT_EQ(p.runs.size(), 15u);
+}
+
+// With the diagonal or without it, the tiles of two stripes are those of a causal square.
+TEST(AttendPlan, StripesComputeTheTilesOfACausalSquare) {
+  for (const std::int64_t query : {0, 1, 3}) {
+    for (const std::int64_t key : {0, 1, 3}) {
+      const Tokens queries{{0, query, 4096, 4}}, keys{{0, key, 4096, 4}};
+      const AttendPlan p = plan_attend(queries, keys);
+      EXPECT_EQ(p.computed, 8 * 9 / 2 * 128.0 * 128) << query << " " << key;
+      EXPECT_EQ(p.runs.size(), 15u);
+    }
+  }
+  check({{0, 2, 2000, 5}}, {{0, 4, 2000, 5}});
 }
 
 TEST(AttendPlan, RefusesMoreCodesThan31Bits) {
