@@ -1,6 +1,7 @@
 #include "planner/plan/sharding.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "sim/base/error.hpp"
 
@@ -45,6 +46,22 @@ void Placement::prefill(int request, long long fresh) {
     at = end;
   }
   lengths_[static_cast<std::size_t>(request)] = at;
+}
+
+void Placement::stripe(int request, long long fresh) {
+  const auto first = static_cast<std::size_t>(request) * static_cast<std::size_t>(ranks_);
+  std::vector<std::size_t> turn(static_cast<std::size_t>(ranks_));
+  std::iota(turn.begin(), turn.end(), std::size_t{0});
+  std::stable_sort(turn.begin(), turn.end(),
+                   [&](std::size_t a, std::size_t b) { return counts_[first + a] < counts_[first + b]; });
+  long long& length = lengths_[static_cast<std::size_t>(request)];
+  for (long long i = 0; i < std::min<long long>(ranks_, fresh); ++i) {
+    const std::size_t rank = first + turn[static_cast<std::size_t>(i)];
+    const long long count = (fresh - i + ranks_ - 1) / ranks_, begin = length + i;
+    held_[rank].push_back({request, begin, begin + (count - 1) * ranks_ + 1, ranks_});
+    counts_[rank] += count;
+  }
+  length += fresh;
 }
 
 void Placement::append(int request, const std::vector<long long>& counts) {
@@ -141,10 +158,9 @@ ContextLayout joined_layout(const std::vector<Request>& requests, int ranks, con
   for (int r = 0; r < ranks; ++r) {
     for (int b = 0; b < count; ++b) {
       const long long first = requests[static_cast<std::size_t>(b)].cached;
-      Tokens own;
-      for (Interval i : joined.held(r, b)) {
-        i.begin = std::max<std::int64_t>(i.begin, first);
-        if (i.begin < i.end) own.push_back(i);
+      Tokens own;  // no interval holds tokens of two turns
+      for (const Interval& i : joined.held(r, b)) {
+        if (i.begin >= first) own.push_back(i);
       }
       Tokens all = after.held(r, b);
       all.insert(all.end(), own.begin(), own.end());
@@ -175,6 +191,11 @@ ContextLayout interval_layout(const std::vector<Request>& requests, int ranks, c
   return joined_layout(requests, ranks, before, [&](Placement& p, int request, long long fresh) {
     p.append(request, interval_counts(fresh, ranks, partition));
   });
+}
+
+ContextLayout striped_layout(const std::vector<Request>& requests, int ranks, const Placement* before) {
+  return joined_layout(requests, ranks, before,
+                       [](Placement& p, int request, long long fresh) { p.stripe(request, fresh); });
 }
 
 ContextLayout chain_layout(const std::vector<Request>& requests, int ranks,

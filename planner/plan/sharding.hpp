@@ -21,6 +21,9 @@ class Placement {
   /// [C1] Appends `fresh` tokens to a request in 2N chunks: rank i takes chunks i and 2N-1-i. Chunks differ
   /// by one token at most; the longer ones go to the ranks that hold least of the request.
   void prefill(int request, long long fresh);
+  /// [C20] Deals `fresh` tokens out one by one to the ranks in turn, to those that hold least of the request
+  /// first: where nothing but stripes went before, token p of the sequence comes to rank p mod N.
+  void stripe(int request, long long fresh);
   /// Appends an interval of `counts[i]` tokens for each rank i, in order.
   void append(int request, const std::vector<long long>& counts);
   /// [C2] Appends `tokens` tokens one by one, each to the rank that holds least of the request (round robin
@@ -70,6 +73,9 @@ std::vector<long long> interval_counts(long long fresh, int ranks, const std::ve
 /// Each rank has one interval of each request's new tokens; cached tokens lie where `before` says.
 ContextLayout interval_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
                               const std::vector<long long>& partition);
+
+/// [C20] Each rank has a stripe of each request's new tokens; cached tokens lie where `before` says.
+ContextLayout striped_layout(const std::vector<Request>& requests, int ranks, const Placement* before);
 
 /// [C10] Intervals of requests without cached tokens; the keys of a rank are those of its own interval behind
 /// room (padding) for those of all ranks before it.

@@ -132,7 +132,7 @@ TEST(Sharding, C1ChunksOfARankAreIAnd2NMinus1MinusI) {
   EXPECT_EQ(l.fresh[3], (Tokens{{0, 30, 40}, {0, 40, 50}}));
 }
 
-// A conversation of random turns, then a step: what each rank computes of it.
+// A conversation of random turns, in chunks or stripes, then a step: what each rank computes of it.
 struct History {
   Placement placement;
   std::vector<Request> requests;
@@ -143,7 +143,11 @@ History random_history(std::mt19937_64& random, int ranks) {
   History h{Placement(ranks, count), {}};
   for (int b = 0; b < count; ++b) {
     for (long long turns = draw(random, 0, 4); turns > 0; --turns) {
-      h.placement.prefill(b, draw(random, 0, 37));
+      const long long fresh = draw(random, 0, 37);
+      if (draw(random, 0, 1) == 0)
+        h.placement.prefill(b, fresh);
+      else
+        h.placement.stripe(b, fresh);
       h.placement.decode(b, draw(random, 0, 9));
     }
     h.requests.push_back({h.placement.length(b), draw(random, 1, 45)});
@@ -151,12 +155,13 @@ History random_history(std::mt19937_64& random, int ranks) {
   return h;
 }
 
-TEST(Sharding, C1C2C3EveryPairOfTheCausalMaskIsComputedOnceAfterAnyHistory) {
+TEST(Sharding, C1C2C3C20EveryPairOfTheCausalMaskIsComputedOnceAfterAnyHistory) {
   std::mt19937_64 random(2);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 400; ++round) {
     const auto ranks = static_cast<int>(draw(random, 1, 6));
     const History h = random_history(random, ranks);
-    const ContextLayout l = context_layout(h.requests, ranks, &h.placement);
+    const ContextLayout l = round % 2 == 0 ? context_layout(h.requests, ranks, &h.placement)
+                                           : striped_layout(h.requests, ranks, &h.placement);
     for (std::size_t b = 0; b < h.requests.size(); ++b) {
       const auto total = static_cast<std::size_t>(h.requests[b].cached + h.requests[b].fresh);
       std::vector<int> seen(total * total, 0);
@@ -165,8 +170,8 @@ TEST(Sharding, C1C2C3EveryPairOfTheCausalMaskIsComputedOnceAfterAnyHistory) {
           for (const Interval& q : queries) {
             for (const Interval& k : keys) {
               if (q.request != static_cast<int>(b) || k.request != q.request) continue;
-              for (auto x = q.begin; x < q.end; ++x) {
-                for (auto y = k.begin; y < k.end && y <= x; ++y)
+              for (auto x = q.begin; x < q.end; x += q.stride) {
+                for (auto y = k.begin; y < k.end && y <= x; y += k.stride)
                   ++seen[static_cast<std::size_t>(x) * total + static_cast<std::size_t>(y)];
               }
             }
@@ -232,6 +237,38 @@ TEST(Sharding, GroupsHoldWhatTheirRanksHoldAfterAnyHistory) {
   }
 }
 
+// A stripe of a million tokens is one interval, and what [C2] gives token by token.
+TEST(Sharding, C20StripesAreWhatDealingOneByOneGives) {
+  std::mt19937_64 random(6);
+  for (int round = 0; round < 300; ++round) {
+    const auto ranks = static_cast<int>(draw(random, 1, 7));
+    const History h = random_history(random, ranks);
+    Placement striped = h.placement, dealt = h.placement;
+    const long long fresh = draw(random, 0, 50);
+    striped.stripe(0, fresh);
+    dealt.decode(0, fresh);
+    EXPECT_EQ(striped.length(0), dealt.length(0));
+    for (int r = 0; r < ranks; ++r) {
+      EXPECT_EQ(one_by_one(striped.held(r, 0)), one_by_one(dealt.held(r, 0)));
+      EXPECT_EQ(striped.count(r, 0), dealt.count(r, 0));
+      EXPECT_LE(striped.held(r, 0).size(), h.placement.held(r, 0).size() + 1);
+    }
+  }
+}
+
+// Turn after turn, as long as nothing but stripes goes before.
+TEST(Sharding, C20TokenPOfASequenceComesToRankPModN) {
+  Placement placement(3, 1);
+  for (const long long fresh : {5, 1, 2, 100, 7}) placement.stripe(0, fresh);
+  for (int r = 0; r < 3; ++r) {
+    for (const auto& [request, position] : one_by_one(placement.held(r, 0))) EXPECT_EQ(position % 3, r);
+  }
+  const ContextLayout l = striped_layout({{14, 9}}, 4, nullptr);
+  EXPECT_EQ(l.keys[0], (Tokens{{0, 0, 13, 4}, {0, 16, 21, 4}, {kPadding, 0, 1}}));
+  EXPECT_EQ(l.keys[2], (Tokens{{0, 2, 11, 4}, {0, 14, 23, 4}, {kPadding, 0, 1}}));
+  EXPECT_EQ(l.fresh[1], (Tokens{{0, 17, 22, 4}}));
+}
+
 TEST(Sharding, KvStaysBalancedWithinOneTokenAfterAnyHistory) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 300; ++round) {
@@ -290,10 +327,11 @@ TEST(Sharding, PairsOfTwoRanksAreTwoSquaresOfAChunk) {
 
 TEST(Sharding, MessagesArePaddedToTheLongestCacheAndTheShareOfNewTokens) {
   std::mt19937_64 random(4);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 400; ++round) {
     const auto ranks = static_cast<int>(draw(random, 1, 7));
     const History h = random_history(random, ranks);
-    const ContextLayout l = context_layout(h.requests, ranks, &h.placement);
+    const ContextLayout l = round % 2 == 0 ? context_layout(h.requests, ranks, &h.placement)
+                                           : striped_layout(h.requests, ranks, &h.placement);
     long long message = 0, queries = 0;
     for (std::size_t b = 0; b < h.requests.size(); ++b) {
       long long cached = 0;
