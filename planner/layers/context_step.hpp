@@ -163,8 +163,10 @@ Bytes prefill_buffer_bytes(const Case& c, const Plan& p);      // [P5]
 Bytes key_message(const Case& c, const Plan& p);
 Bytes expanded_message(const Case& c, const Plan& p);
 Bytes partial_output(const Case& c, const Plan& p);
-/// Buffers of strategies that gather the keys and values of all ranks, and of those that exchange none.
+/// Buffers of strategies that gather the keys and values of all ranks, of those that pass them round a ring,
+/// and of those that exchange none.
 Bytes gathered_buffers(const Case& c, const Plan& p);
+Bytes ring_buffers(const Case& c, const Plan& p);
 Bytes unsharded_buffers(const Case& c, const Plan& p);
 
 /// [C4] The blocks of one layer, whose FFN is dense or of experts; 0 for what the model has not.

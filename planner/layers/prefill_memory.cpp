@@ -66,6 +66,11 @@ Bytes gathered_buffers(const Case& c, const Plan& p) {
   return (key_message(c, p) + expanded_message(c, p)) * p.cp;
 }
 
+// Two messages of the cache on their way, what one of latents expands to, and one partial output.
+Bytes ring_buffers(const Case& c, const Plan& p) {
+  return 2 * key_message(c, p) + expanded_message(c, p) + partial_output(c, p);
+}
+
 Bytes unsharded_buffers(const Case& c, const Plan& p) {
   return Bytes(2 * prefill_rows(c, p) * c.model.hidden * bytes_per_element(c.precision.activations));
 }

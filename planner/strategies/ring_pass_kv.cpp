@@ -52,11 +52,6 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 
 void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attend_pass_kv); }
 
-// Two messages of the cache on their way, what one of latents expands to, and one partial output.
-Bytes buffers(const Case& c, const Plan& p) {
-  return 2 * key_message(c, p) + expanded_message(c, p) + partial_output(c, p);
-}
-
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const ShardOrder order : {ShardOrder::zigzag, ShardOrder::contiguous}) {
     Plan p = trial.base;
@@ -80,7 +75,7 @@ const Strategy kRingPassKv{
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .prefill = prefill,
-    .prefill_buffers = buffers,
+    .prefill_buffers = ring_buffers,
     .verify = verify,
 };
 
