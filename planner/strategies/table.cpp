@@ -9,9 +9,10 @@ namespace shardline {
 namespace {
 
 // In the order of reports; new rows go to the end.
-constexpr std::array kStrategies{
-    &kTensor,      &kPipeline, &kDpEp,       &kKvShard, &kHelix, &kRingPassKv, &kRingPassQ, &kRingDecode,
-    &kAllgatherKv, &kUlysses,  &kKvRunahead, &kTsp,     &kApb,   &kStar,       &kSparse,    &kUsp};
+constexpr std::array kStrategies{&kTensor,     &kPipeline,  &kDpEp,       &kKvShard,     &kHelix,
+                                 &kRingPassKv, &kRingPassQ, &kRingDecode, &kAllgatherKv, &kUlysses,
+                                 &kKvRunahead, &kTsp,       &kApb,        &kStar,        &kSparse,
+                                 &kUsp,        &kStriped};
 
 }  // namespace
 

@@ -118,6 +118,7 @@ double reads(const Strategy& s, const Case& c, const Plan& p) {
   if (name == "tensor" || name == "pipeline") return 1;
   // Every iteration of a ring reads what each rank holds; after a gather each rank reads all.
   if (name == "ring_pass_kv" || name == "ring_pass_q" || name == "allgather_kv" || name == "tsp") return p.cp;
+  if (name == "striped") return p.cp;
   if (name == "ulysses") {
     const auto& a = c.model.attention;
     const double heads = heads_of_part(a.kind == AttentionKind::mla ? a.q_heads : a.kv_heads, p.tpa);
@@ -181,7 +182,8 @@ TEST(Conservation, EachIterationOfARingReadsEveryRanksKvOnce) {
   c.phase = Phase::prefill;
   c.requests = {{100'003, 2'001}, {5'001, 900}};
   const double per_token = kElementBytes * 2 * 128;
-  for (const char* text : {"ring_pass_kv:cp=4,tpa=8,tpf=8,batch=1", "ring_pass_q:cp=4,tpa=8,tpf=8,batch=1"}) {
+  for (const char* text : {"ring_pass_kv:cp=4,tpa=8,tpf=8,batch=1", "ring_pass_q:cp=4,tpa=8,tpf=8,batch=1",
+                           "striped:cp=4,tpa=8,tpf=8,batch=1"}) {
     SCOPED_TRACE(text);
     const Plan p = parse_plan(text);
     Schedule s;

@@ -61,8 +61,8 @@ TEST(Latents, RingsAndGathersSendLatentsWhateverTheTpDegree) {
     const std::string of = ":cp=4,tpa=" + std::to_string(tpa) + ",tpf=" + std::to_string(tpa) + ",batch=1";
     SCOPED_TRACE(of);
     // Three messages of each rank's 16,000 tokens; a gather's charge is a rank's own part.
-    EXPECT_DOUBLE_EQ(bytes_sent(lowered(c, "ring_pass_kv" + of), "pass KV"),
-                     3 * tpa * 64'000 * kLatent * kBf16);
+    for (const char* name : {"ring_pass_kv", "striped"})
+      EXPECT_DOUBLE_EQ(bytes_sent(lowered(c, name + of), "pass KV"), 3 * tpa * 64'000 * kLatent * kBf16);
     for (const char* name : {"allgather_kv", "tsp"})
       EXPECT_DOUBLE_EQ(bytes_sent(lowered(c, name + of), "gather KV"), tpa * 64'000 * kLatent * kBf16);
     // Prefixes of one, two and three quarters.
@@ -79,7 +79,7 @@ TEST(Latents, WhoeverAttendsToATokenExpandsIt) {
     for (const int tpa : {1, 4}) {
       const std::string of = ":cp=4,tpa=" + std::to_string(tpa) + ",tpf=" + std::to_string(tpa) + ",batch=1";
       SCOPED_TRACE(of);
-      for (const char* name : {"ring_pass_kv", "allgather_kv", "tsp"})
+      for (const char* name : {"ring_pass_kv", "striped", "allgather_kv", "tsp"})
         EXPECT_DOUBLE_EQ(expansions(lowered(c, name + of)), 4 * once) << name;
       EXPECT_DOUBLE_EQ(expansions(lowered(c, "ring_pass_q" + of)), once);
       EXPECT_DOUBLE_EQ(expansions(lowered(c, "ulysses" + of)), once);
