@@ -121,7 +121,7 @@ void touch(Touches& t, const MergeArguments& a) {
               "this head_dim cannot be merged in place");
     if (out_in_place) {
       t.require(values(a.output_row[p]).row == values(a.out_row).row, "out overlaps a part, but is not it");
-    } else {
+    } else if (a.outputs[p] != nullptr) {
       t.read("outputs", a.outputs[p], values(a.output_row[p]));
     }
     if (lse_in_place) {

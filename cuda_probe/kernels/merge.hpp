@@ -12,8 +12,9 @@ namespace shardline {
 inline constexpr int kMostParts = 64;
 
 /// Parts are [rows][heads][head_dim] in bfloat16 with log-sum-exps [rows][heads] in float32 (natural
-/// logarithm; -infinity: nothing was attended, the output is ignored). `out_lse` may be null. Pointers are of
-/// the device that runs the kernel. Rows lie *_row elements apart (0: without a gap); strides of outputs are
+/// logarithm; -infinity: nothing was attended, the output is ignored). An output that is null stands for
+/// zeros: its part is only weighed. `out_lse` may be null. Pointers are of the device that runs the kernel.
+/// Rows lie *_row elements apart (0: without a gap); strides of outputs are
 /// multiples of 8. Outputs must not overlap inputs, except that a part and its log-sum-exps may be the
 /// outputs themselves where the threads of a head fit one block: merges_in_place().
 struct MergeArguments {
@@ -75,6 +76,7 @@ SL_BOTH MergePiece merge_read(const MergeArguments& a, std::int64_t index) {
     if (lse == -INFINITY) continue;  // also where all are: its output may be anything
     const float weight = expf(lse - highest);
     sum += weight;
+    if (a.outputs[p] == nullptr) continue;
     const Bf16* row = a.outputs[p] + at.row * (a.output_row[p] > 0 ? a.output_row[p] : width);
     const Bf16x8 part = *reinterpret_cast<const Bf16x8*>(row + column);
     for (int i = 0; i < 8; ++i) values[i] += weight * to_float(part.v[i]);
@@ -104,7 +106,9 @@ SL_BOTH void merge_thread(const MergeArguments& a, std::int64_t index) {
 /// Bytes that a merge moves in HBM.
 SL_BOTH double merge_bytes(const MergeArguments& a) {
   const double heads = static_cast<double>(a.rows) * a.heads;
-  return heads * ((a.parts + 1.0) * (2.0 * a.head_dim + 4));
+  double outputs = 1;
+  for (int p = 0; p < a.parts; ++p) outputs += a.outputs[p] != nullptr ? 1 : 0;
+  return heads * (outputs * 2.0 * a.head_dim + (a.parts + 1.0) * 4);
 }
 
 }  // namespace shardline

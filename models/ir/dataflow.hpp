@@ -83,8 +83,10 @@ struct Move {
 /// What a rank computes. Regions in order:
 enum class Function : std::uint8_t {
   attend,  // query, kv -> output, lse (one column per head; natural logarithm). Causal by position.
-  merge,   // (output, lse) pairs -> output, lse: arXiv 2411.01783, Equation 4. lse of no pairs: -infinity
-  gemm,    // input, weight -> output = input * weight
+  // (output, lse) pairs -> output, lse: arXiv 2411.01783, Equation 4. lse of no pairs: -infinity. An output
+  // region without columns stands for zeros: its part is weighed, and what it holds is added by others.
+  merge,
+  gemm,           // input, weight -> output = input * weight
   gemm_per_head,  // input [rows, heads * k], weight [heads * k, n] -> output [rows, heads * n]
   // latents [rows, kv_lora + rope], weight [kv_lora, heads * (qk_dim - rope + v_dim)] -> keys and values
   // [rows, heads * (qk_dim + v_dim)]: the rotary key ends the key of every head

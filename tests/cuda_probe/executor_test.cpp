@@ -155,6 +155,39 @@ TEST(Executor, MergeIdentities) {
   EXPECT_TRUE(p.merged({0, 1}).allFinite()) << "no overflow";
 }
 
+// A part of a sum: each rank weighs its own output against all log-sum-exps, and the weighed outputs of all
+// ranks add up to the merge of them.
+TEST(Executor, PartsThatAreOnlyWeighedAddUpToTheMerge) {
+  constexpr double none = -std::numeric_limits<double>::infinity();
+  Matrix<double> m(1, 12);
+  m << 1, 2, 0.5, -3, 4, 2.5, 7, 1, 1.25, 0, 0, none;
+  const Eigen::RowVector3d whole = Partials(m).merged({0, 1, 2, 3});
+  Eigen::RowVector2d sum(0, 0);
+  for (int own = 0; own < 4; ++own) {
+    Matrix<double> result(1, 3);
+    std::vector<View<double>> views;
+    for (int part = 0; part < 4; ++part) {
+      views.push_back(m.block(0, 3 * part, 1, part == own ? 2 : 0));
+      views.push_back(m.block(0, 3 * part + 2, 1, 1));
+    }
+    views.push_back(result.block(0, 0, 1, 2));
+    views.push_back(result.block(0, 2, 1, 1));
+    Action action;
+    action.function = Function::merge;
+    action.v_dim = 2;
+    EXPECT_EQ(wrong_shape<double>(action, {}, {}, views), "");
+    merge<double>(action, views);
+    EXPECT_NEAR(result(2), whole(2), 1e-15) << own;
+    EXPECT_NEAR(result(0), m(3 * own) * std::exp(m(3 * own + 2) - whole(2)), 1e-15) << own;
+    sum += result.leftCols(2);
+    std::vector<View<double>> unequal;
+    for (std::size_t i = 0; i < views.size(); ++i)
+      unequal.push_back(i == 2 * static_cast<std::size_t>(own) ? m.block(0, 3 * own, 1, 1) : views[i]);
+    EXPECT_EQ(wrong_shape<double>(action, {}, {}, unequal), "merges partial results of unequal shapes");
+  }
+  EXPECT_LT((sum - whole.leftCols(2)).cwiseAbs().maxCoeff(), 1e-15);
+}
+
 TEST(Executor, AttendOfHalvesMergesToTheWhole) {
   std::mt19937_64 random(5);
   Matrix<double> m(10, 3 * 4 + 10 * 1);

@@ -101,6 +101,25 @@ TEST(MergeKernel, EveryThreadTogetherGiveEquation4InDouble) {
   }
 }
 
+TEST(MergeKernel, PartsWithoutAnOutputAreOnlyWeighed) {
+  Merge all(3, 4, 2, 64, 11), own(3, 4, 2, 64, 11);
+  own.a.outputs[0] = own.a.outputs[2] = nullptr;
+  all.run();
+  own.run();
+  for (std::size_t cell = 0; cell < own.out_lse.size(); ++cell) {
+    EXPECT_EQ(own.out_lse[cell], all.out_lse[cell]);
+    const float lse = own.lses[1][cell];
+    for (std::size_t i = cell * 64; i < (cell + 1) * 64; ++i) {
+      const double want = lse == -INFINITY
+                              ? 0
+                              : std::exp(static_cast<double>(lse) - static_cast<double>(own.out_lse[cell])) *
+                                    static_cast<double>(to_float(own.outputs[1][i]));
+      EXPECT_NEAR(static_cast<double>(to_float(own.out[i])), want, std::abs(want) / 256 + 1e-5);
+    }
+  }
+  EXPECT_EQ(merge_bytes(own.a), 4 * 2 * (2 * 128 + 4 * 4.0));
+}
+
 TEST(MergeKernel, EachThreadWritesItsOwnEightValues) {
   Merge m(2, 3, 2, 64, 9);
   EXPECT_EQ(merge_threads(m.a), 3 * 2 * 8);

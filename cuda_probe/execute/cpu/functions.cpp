@@ -117,10 +117,12 @@ template <class Scalar>
 std::string wrong_merge(const Action& a, std::span<const View<Scalar>> v) {
   if (v.size() < 4 || v.size() % 2 != 0)
     return wanted(v.size(), "pairs of output and lse, the last its result");
-  const Eigen::Index heads = v[1].cols();
-  if (heads != a.heads || v[0].cols() != heads * a.v_dim) return "has an lse of other heads than its output";
+  const View<Scalar>&output = v[v.size() - 2], &lse = v.back();
+  if (lse.cols() != a.heads || output.cols() != lse.cols() * a.v_dim)
+    return "has an lse of other heads than its output";
   for (std::size_t i = 0; i < v.size(); i += 2) {
-    if (!same(v[i], v[0]) || !same(v[i + 1], v[1]) || v[i].rows() != v[i + 1].rows())
+    const bool weighed_only = v[i].cols() == 0 && i + 2 < v.size();
+    if ((!weighed_only && !same(v[i], output)) || !same(v[i + 1], lse) || v[i].rows() != v[i + 1].rows())
       return "merges partial results of unequal shapes";
   }
   return {};
@@ -221,7 +223,7 @@ template <class Scalar>
 void merge(const Action& a, std::span<View<Scalar>> v) {
   constexpr Scalar none = -std::numeric_limits<Scalar>::infinity();
   const std::size_t partials = v.size() - 2;
-  Matrix<Scalar> output = Matrix<Scalar>::Zero(v[0].rows(), v[0].cols());
+  Matrix<Scalar> output = Matrix<Scalar>::Zero(v[partials].rows(), v[partials].cols());
   Matrix<Scalar> lse = Matrix<Scalar>::Constant(v[1].rows(), v[1].cols(), none);
   for (Eigen::Index row = 0; row < output.rows(); ++row) {
     for (Eigen::Index head = 0; head < a.heads; ++head) {
@@ -238,7 +240,7 @@ void merge(const Action& a, std::span<View<Scalar>> v) {
         if (one == none) continue;
         const Scalar weight = std::exp(one - high);
         sum += weight;
-        target += weight * v[s].row(row).segment(head * a.v_dim, a.v_dim);
+        if (v[s].cols() > 0) target += weight * v[s].row(row).segment(head * a.v_dim, a.v_dim);
       }
       target /= sum;
       lse(row, head) = high + std::log(sum);

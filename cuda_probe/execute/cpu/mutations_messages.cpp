@@ -47,6 +47,26 @@ bool same_group(const Group& g, int a, int b) {
   return g.size > 1 && a / (g.size * g.stride) == b / (g.size * g.stride) && a % g.stride == b % g.stride;
 }
 
+bool overlap(const Region& a, const Region& b) {
+  return a.slot == b.slot && a.row < b.row + b.rows && b.row < a.row + a.rows &&
+         a.column < b.column + b.columns && b.column < a.column + a.columns;
+}
+
+/// Whether what a message brings is read by nothing but merges that weigh a part with it and do not read the
+/// part's output: the order of such parts means nothing.
+bool weighs_only(const Dataflow& flow, const Move& m) {
+  bool any = false;
+  for (const Action& a : flow.actions) {
+    const auto regions = flow.regions_of(a);
+    for (std::size_t i = 0; i < regions.size() && a.rank == m.to; ++i) {
+      if (!overlap(regions[i], m.target)) continue;
+      if (a.function != Function::merge || i % 2 == 0 || regions[i - 1].columns > 0) return false;
+      any = true;
+    }
+  }
+  return any;
+}
+
 void drop(Move& m) { m.source.rows = m.target.rows = 0; }
 
 bool shift_row(const Dataflow& flow, int rank, Region& r) {
@@ -69,10 +89,11 @@ bool message_dropped(Schedule& s, Random& random) {
 }
 
 bool wrong_sender(Schedule& s, Random& random) {
-  return change_moves(s, random, [](const Op& op, Move& a, Move& b) {
+  return change_moves(s, random, [&](const Op& op, Move& a, Move& b) {
     // Contributions to one sum may be exchanged.
     if (a.from == b.from || !same_group(op.group, a.from, b.from) || ((a.add || b.add) && a.to == b.to))
       return false;
+    if (a.to == b.to && weighs_only(*s.flow, a) && weighs_only(*s.flow, b)) return false;
     std::swap(a.from, b.from);
     return true;
   });

@@ -34,7 +34,8 @@ std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<con
       if (r.size() < 4 || r.size() % 2 != 0) return {};
       std::vector<Shape2d> all;
       for (std::size_t i = 0; i < r.size(); i += 2) {
-        all.push_back({n, heads * a.v_dim});
+        const bool weighed_only = r[i].columns == 0 && i + 2 < r.size();
+        all.push_back({n, weighed_only ? 0 : heads * a.v_dim});
         all.push_back({n, heads});
       }
       return all;
@@ -209,7 +210,7 @@ Launch plan_merge(const Action& a, std::span<const Block2d> b) {
   MergeArguments m{};
   m.parts = static_cast<int>(parts);
   for (std::size_t i = 0; i < parts; ++i) {
-    m.outputs[i] = b[2 * i].bf16();
+    m.outputs[i] = b[2 * i].columns > 0 ? b[2 * i].bf16() : nullptr;
     m.output_row[i] = b[2 * i].pitch;
     m.lses[i] = b[2 * i + 1].fp32();
     m.lse_row[i] = b[2 * i + 1].pitch;
