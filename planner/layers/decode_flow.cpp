@@ -7,15 +7,15 @@ namespace shardline {
 template <class F>
 void DecodeFlow::for_each_rank(F f) const {
   for (int d = 0; d < p_.dp; ++d) {
-    for (int k = 0; k < p_.kvp; ++k) {
-      for (int t = 0; t < p_.tpa; ++t) f(rank(d, k, t), d, k, t);
+    for (int k = 0; k < shards(); ++k) {
+      for (int t = 0; t < p_.group() / shards(); ++t) f(rank(d, k, t), d, k, t);
     }
   }
 }
 
 std::pair<int, int> DecodeFlow::slice(int k) const {
   if (!sliced_) return {0, heads_};
-  return {heads_ * k / p_.kvp, heads_ * (k + 1) / p_.kvp};
+  return {heads_ * k / shards(), heads_ * (k + 1) / shards()};
 }
 
 Tokens DecodeFlow::queries(int d, int first, int count) const {
@@ -45,8 +45,9 @@ SlotId DecodeFlow::slot(const char* name, int width_per_head, double bytes, bool
   return s;
 }
 
-DecodeFlow::DecodeFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, int q_heads)
-    : b_(builder), c_(c), p_(p), heads_(q_heads) {
+DecodeFlow::DecodeFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, const DecodeShare& share,
+                       double lse_bytes)
+    : b_(builder), c_(c), p_(p), share_(share), lse_bytes_(lse_bytes), heads_(share.attended) {
   if (!on()) return;
   const Attention& a = c.model.attention;
   const bool mla = a.kind == AttentionKind::mla;
@@ -56,17 +57,22 @@ DecodeFlow::DecodeFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, i
   kv_width_ = mla ? qk_ : kv_heads_ * (qk_ + v_);
   const double act = bytes_per_element(c.precision.activations);
   Dataflow& f = *b_.flow();
-  // Block i of a sequence lies on shard i mod KVP.
-  shards_.resize(static_cast<std::size_t>(p.kvp));
-  for (long long at = 0; at < c.context; at += c.kv_block) {
-    const auto k = static_cast<std::size_t>(at / c.kv_block % p.kvp);
-    shards_[k].push_back({0, at, std::min(at + c.kv_block, c.context)});
+  shards_.resize(static_cast<std::size_t>(shards()));
+  for (long long at = 0; at < c.context; at += share.block) {
+    const auto k = static_cast<std::size_t>(at / share.block % shards());
+    shards_[k].push_back({0, at, std::min(at + share.block, c.context)});
   }
   for (const Tokens& list : shards_) kv_rows_.push_back(rows(list));
 
-  q_ = slot("q", qk_, act, false);
+  q_ = projected_ = slot("q", qk_, act, false);
+  if (share.projected < heads_) {
+    projected_ = f.slot("projected q", act);
+    for_each_rank([&](int r, int, int, int) {
+      f.size(projected_, r, p.batch, static_cast<std::int64_t>(share.projected) * qk_);
+    });
+  }
   out_ = slot("partial out", v_, act, false);
-  lse_ = slot("partial lse", 1, 8, false);
+  lse_ = slot("partial lse", 1, lse_bytes_, false);
   kv_ = f.slot("kv", bytes_per_element(c.precision.kv));
   result_ = out_;
   width_ = v_;
@@ -74,15 +80,26 @@ DecodeFlow::DecodeFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, i
     f.size(kv_, r, p.batch * kv_rows_[static_cast<std::size_t>(k)], kv_width_);
     const std::int64_t h = static_cast<std::int64_t>(t) * heads_;
     const std::int64_t g = mla ? 0 : h * a.kv_heads / a.q_heads * (qk_ + v_);
-    f.inputs.push_back(
-        {q_, r, Whole::query, f.tokens(queries(d, 0, p.batch)), f.range(h * qk_, (h + heads_) * qk_)});
+    // Of members that project each a part of the heads, member k has the k-th.
+    const bool part = share_.projected < heads_;
+    const std::int64_t own = h + (part ? std::int64_t{k} * share_.projected : 0);
+    f.inputs.push_back({projected_, r, Whole::query, f.tokens(queries(d, 0, p.batch)),
+                        f.range(own * qk_, (own + share_.projected) * qk_)});
     f.inputs.push_back({kv_, r, Whole::kv, f.tokens(keys(d, k, 0, p.batch)), f.range(g, g + kv_width_)});
   });
-  if (mla && p[kValueUp] != ValueUp::after) {
-    up_ = a.v_dim;
-    width_ = up_;
-    result_ = slot("partial values", up_, act, false);
-  }
+}
+
+void DecodeFlow::gather_queries() {
+  if (!on()) return;
+  const std::int64_t columns = static_cast<std::int64_t>(share_.projected) * qk_;
+  for_each_rank([&](int r, int d, int k, int t) {
+    for (int other = 0; other < shards(); ++other) {
+      b_.flow()->move(b_.previous(), {r,
+                                      rank(d, other, t),
+                                      {projected_, 0, p_.batch, 0, columns},
+                                      {q_, 0, p_.batch, k * columns, columns}});
+    }
+  });
 }
 
 void DecodeFlow::attend(int first, int count) {
@@ -109,6 +126,8 @@ void DecodeFlow::value_up_before(int first, int count) {
   if (!on()) return;
   Dataflow& f = *b_.flow();
   if (first == 0) {
+    width_ = up_ = c_.model.attention.v_dim;
+    result_ = slot("partial values", up_, bytes_per_element(c_.precision.activations), false);
     weight_ = f.slot("W_UV", bytes_per_element(c_.precision.of(Module::attention).weights));
     for_each_rank([&](int r, int, int, int t) {
       const std::int64_t h = static_cast<std::int64_t>(t) * heads_;
@@ -134,13 +153,13 @@ void DecodeFlow::exchange(OpKind kind, int first, int count) {
   const double act = bytes_per_element(c_.precision.activations);
   if (first == 0) {
     sliced_ = kind == OpKind::all_to_all;
-    for (int k = 0; k < p_.kvp; ++k) {
+    for (int k = 0; k < shards(); ++k) {
       from_.push_back(slot("received out", width_, act, true));
-      from_lse_.push_back(slot("received lse", 1, 8, true));
+      from_lse_.push_back(slot("received lse", 1, lse_bytes_, true));
     }
   }
   for_each_rank([&](int r, int d, int k, int t) {
-    for (int other = 0; other < p_.kvp; ++other) {
+    for (int other = 0; other < shards(); ++other) {
       const auto [h, end] = slice(other);
       const auto i = static_cast<std::size_t>(k);
       const int to = rank(d, other, t);
@@ -158,7 +177,7 @@ void DecodeFlow::exchange(OpKind kind, int first, int count) {
 void DecodeFlow::merge() {
   if (!on()) return;
   const SlotId merged = slot("merged out", width_, bytes_per_element(c_.precision.activations), true);
-  const SlotId merged_lse = slot("merged lse", 1, 8, true);
+  const SlotId merged_lse = slot("merged lse", 1, lse_bytes_, true);
   Action action;
   action.function = Function::merge;
   action.v_dim = width_;
@@ -177,6 +196,69 @@ void DecodeFlow::merge() {
     b_.flow()->act(b_.previous(), action, regions);
   });
   result_ = merged;
+}
+
+void DecodeFlow::gather_lse() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  all_lse_ = f.slot("gathered lse", lse_bytes_);
+  const std::int64_t n = p_.batch;
+  for_each_rank([&](int r, int, int, int) { f.size(all_lse_, r, n * shards(), heads_); });
+  for_each_rank([&](int r, int d, int k, int t) {
+    for (int other = 0; other < shards(); ++other)
+      f.move(b_.previous(), {r, rank(d, other, t), {lse_, 0, n, 0, heads_}, {all_lse_, k * n, n, 0, heads_}});
+  });
+}
+
+// Slices of the heads lie one below the other, as a reduce-scatter takes them; a rank's own is where the
+// others' are added.
+void DecodeFlow::correct() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const double act = bytes_per_element(c_.precision.activations);
+  const std::int64_t n = p_.batch, w = width_;
+  const SlotId lse = slot("merged lse", 1, lse_bytes_, false);
+  sliced_ = true;
+  corrected_ = f.slot("corrected out", act);
+  const std::int64_t widest = (heads_ + shards() - 1) / shards() * w;
+  for_each_rank([&](int r, int, int, int) { f.size(corrected_, r, n * shards(), widest); });
+  result_ = slot("summed out", width_, act, true);
+  Action action;
+  action.function = Function::merge;
+  action.v_dim = width_;
+  for_each_rank([&](int r, int, int k, int) {
+    action.rank = r;
+    for (int to = 0; to < shards(); ++to) {
+      const auto [first, last] = slice(to);
+      const std::int64_t h = first, heads = last - first;
+      std::vector<Region> regions;
+      for (int part = 0; part < shards(); ++part) {
+        regions.push_back({out_, 0, n, h * w, part == k ? heads * w : 0});
+        regions.push_back({all_lse_, part * n, n, h, heads});
+      }
+      regions.push_back(to == k ? Region{result_, 0, n, 0, heads * w}
+                                : Region{corrected_, to * n, n, 0, heads * w});
+      regions.push_back({lse, 0, n, h, heads});
+      action.heads = static_cast<int>(heads);
+      f.act(b_.previous(), action, regions);
+    }
+  });
+}
+
+void DecodeFlow::reduce_scatter() {
+  if (!on()) return;
+  for_each_rank([&](int r, int d, int k, int t) {
+    for (int to = 0; to < shards(); ++to) {
+      const auto [first, last] = slice(to);
+      const std::int64_t columns = static_cast<std::int64_t>(last - first) * width_;
+      if (to == k) continue;
+      b_.flow()->move(b_.previous(), {r,
+                                      rank(d, to, t),
+                                      {corrected_, to * p_.batch, p_.batch, 0, columns},
+                                      {result_, 0, p_.batch, 0, columns},
+                                      true});
+    }
+  });
 }
 
 void DecodeFlow::value_up_after() {

@@ -70,6 +70,30 @@ int local_q_heads(const Case& c, const Plan& p) { return (c.model.attention.q_he
 
 int local_kv_heads(const Case& c, const Plan& p) { return (c.model.attention.kv_heads + p.tpa - 1) / p.tpa; }
 
+DecodeShare decode_share(const Case& c, const Plan& p) {
+  if (const auto own = strategy(p.strategy).decode_share) return own(c, p);
+  const int heads = local_q_heads(c, p);
+  return {heads, heads, {p.cp > 1 ? p.cp : p.kvp, p.tpa}, p.cp > 1 ? 1 : c.kv_block};
+}
+
+long long kv_tokens_on_fullest(const Case& c, const Plan& p) {
+  const DecodeShare share = decode_share(c, p);
+  return kv_tokens_on_shard(c.context, share.sharers.size, share.block, 0);
+}
+
+AttendDecodeShape decode_attend_shape(const Case& c, const Plan& p, Count requests) {
+  const Attention& a = c.model.attention;
+  AttendDecodeShape shape;
+  shape.cache = mla(c) ? CacheRows::latent : CacheRows::heads;
+  shape.q_heads = decode_share(c, p).attended;
+  shape.kv_heads = mla(c) ? 1 : local_kv_heads(c, p);
+  shape.qk_dim = mla(c) ? a.kv_lora_rank + a.rope_dim : a.head_dim;
+  shape.v_dim = mla(c) ? a.kv_lora_rank : a.head_dim;
+  shape.q_rows = requests;
+  shape.pairs = shape.kv_rows = requests * kv_tokens_on_fullest(c, p);
+  return shape;
+}
+
 Count kv_elements_per_token(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
   if (mla(c)) return a.kv_lora_rank + a.rope_dim;
@@ -89,7 +113,7 @@ LayerWeights layer_weights(const Case& c, const Plan& p) {
   const Model& m = c.model;
   const Attention& a = m.attention;
   const double h = m.hidden;
-  const double q = local_q_heads(c, p);
+  const double q = decode_share(c, p).projected;
   LayerWeights w;
   if (mla(c)) {
     const double q_dim = a.nope_dim + a.rope_dim;
@@ -122,7 +146,7 @@ double partial_output_bytes(const Case& c, const Plan& p) {
 Bytes activation_bytes(const Case& c, const Plan& p) {
   const Model& m = c.model;
   const double b = p.batch, all = b * p.dp;
-  const double q = local_q_heads(c, p);
+  const double q = decode_share(c, p).attended;
   const double attend_width =
       mla(c) ? q * (2.0 * m.attention.kv_lora_rank + m.attention.rope_dim) : 2.0 * q * m.attention.head_dim;
   const auto dense_width = static_cast<double>(2 * share(m.ffn_inner, dense_ffn_ranks(p)));
@@ -144,6 +168,7 @@ Bytes buffer_bytes(const Case& c, const Plan& p) {
     const bool gathered = strategy(p.strategy).partials == PartialOutputs::all_gather;
     largest = std::max(largest, gathered ? partial * p.kvp : partial);
   }
+  if (const auto own = strategy(p.strategy).decode_buffers) largest = std::max(largest, own(c, p).value);
   if (p.dp > 1) largest = std::max(largest, all * c.model.hidden * activation(c));
   if (p.cp > 1) {
     // Queries of the next iteration, and the partial outputs of all.
@@ -157,7 +182,7 @@ Bytes buffer_bytes(const Case& c, const Plan& p) {
 void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
   const ModuleType t = c.precision.of(Module::attention);
-  const Count rows = rows_of(p), h = c.model.hidden, q = local_q_heads(c, p);
+  const Count rows = rows_of(p), h = c.model.hidden, q = decode_share(c, p).projected;
   separate(b, c, "norm", Part::qkv, rows, h);
   if (!mla(c)) {
     const Count kv = kv_elements_per_token(c, p);
@@ -188,14 +213,10 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
       strategy(p.strategy).partials == PartialOutputs::all_gather ? OpKind::all_gather : OpKind::all_to_all;
   const Attention& a = c.model.attention;
   const ModuleType t = c.precision.of(Module::attention);
-  const Count q = local_q_heads(c, p);
-  AttendDecodeShape shape;
-  shape.cache = mla(c) ? CacheRows::latent : CacheRows::heads;
-  shape.q_heads = q;
-  shape.kv_heads = mla(c) ? 1 : local_kv_heads(c, p);
-  shape.qk_dim = mla(c) ? a.kv_lora_rank + a.rope_dim : a.head_dim;
-  shape.v_dim = mla(c) ? a.kv_lora_rank : a.head_dim;
-  const Count kv_tokens = kv_tokens_on_shard(c.context, p.kvp, c.kv_block, 0);
+  const DecodeShare share = decode_share(c, p);
+  const Count q = share.attended;
+  AttendDecodeShape shape = decode_attend_shape(c, p, 1);
+  const Count kv_tokens = shape.kv_rows;
 
   const int chunks = p[kChunks];
   shape.kernel_rows = chunks > 1 ? p.batch : 0;
@@ -206,7 +227,7 @@ void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
   const double per_request = static_cast<double>(q) * partial_output_bytes(c, p);
   const double wire = exchange == OpKind::all_to_all ? per_request * (p.kvp - 1) / p.kvp : per_request;
   OpIndex last_compute = b.previous(), last_exchange = 0;
-  DecodeFlow flow(b, c, p, local_q_heads(c, p));
+  DecodeFlow flow(b, c, p, share, 8);
   for (int i = 0, first = 0, count = 0; i < chunks; ++i, first += count) {
     count = p.batch / chunks + (i < p.batch % chunks ? 1 : 0);
     const Count requests = count;

@@ -18,6 +18,19 @@ struct LayerWeights {
   double router = 0;
 };
 
+/// What one rank does of a decode step's attention.
+struct DecodeShare {
+  int projected = 0, attended = 0;  // query heads that it projects, and that it attends with
+  Group sharers;                    // ranks that hold one cache, some of its tokens each
+  int block = 1;                    // token t lies on member t / block mod sharers.size
+};
+/// Of the plan's strategy.
+DecodeShare decode_share(const Case& c, const Plan& plan);
+/// [P1] Tokens of one request on the rank with most of them.
+long long kv_tokens_on_fullest(const Case& c, const Plan& plan);
+/// Attention of `requests` requests with a rank's heads over the tokens of the fullest rank.
+AttendDecodeShape decode_attend_shape(const Case& c, const Plan& plan, Count requests);
+
 /// Query heads of one rank: ceil(Q / TPA).
 int local_q_heads(const Case& c, const Plan& plan);
 /// KV heads of one rank: ceil(K / TPA).

@@ -47,10 +47,14 @@ Plan decode_view(const Plan& p, DecodeBlock block) {
   v.batch = p.batch;
   switch (block) {
     case DecodeBlock::attention:
-      if (strategy(p.strategy).decode_attention) return p;
-      v.strategy = alike(p.strategy);
       v.kvp = p.kvp;
       v.tpa = p.tpa;
+      if (strategy(p.strategy).decode_attention) {
+        v.strategy = p.strategy;
+        v.options = p.options;
+        break;
+      }
+      v.strategy = alike(p.strategy);
       v.set(kValueUp, p[kValueUp]);
       v.set(kChunks, p[kChunks]);
       break;

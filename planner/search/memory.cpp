@@ -49,9 +49,7 @@ namespace {
 // Rows of cache that one rank holds in one layer for one microbatch.
 double kv_tokens_on_rank(const Case& c, const Plan& plan) {
   if (c.phase == Phase::decode) {
-    return static_cast<double>(plan.batch) *
-           (plan.cp > 1 ? std::ceil(static_cast<double>(c.context) / plan.cp)
-                        : static_cast<double>(kv_tokens_on_shard(c.context, plan.kvp, c.kv_block, 0)));
+    return static_cast<double>(plan.batch) * static_cast<double>(kv_tokens_on_fullest(c, plan));
   }
   double tokens = 0;
   const double shards = cache_shards(c, plan);

@@ -172,7 +172,9 @@ std::vector<std::string> check_row(const Strategy& s) {
   wrong(!s.decodes && !s.prefills, "it is for no phase");
   wrong(s.prefills != (s.prefill != nullptr), "prefill is of strategies that prefill, and of those alone");
   wrong(s.prefills && !s.prefill_buffers, "a prefill has buffers");
-  wrong(s.decode_attention && !s.decodes, "decode_attention is of strategies that decode");
+  wrong((s.decode_attention || s.decode_share) && !s.decodes,
+        "decode_attention and decode_share are of strategies that decode");
+  wrong(s.decode_buffers && !s.decode_attention, "decode_buffers are those of a decode_attention");
   wrong(s.degrees.has(Degree::kvp) != (s.partials != PartialOutputs::none) && !s.decode_attention,
         "kvp ranks exchange partial outputs");
   wrong(s.context_parallel() && s.weights != WeightSharing::attention_tp,

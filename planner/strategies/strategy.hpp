@@ -37,6 +37,8 @@ enum class WeightSharing : std::uint8_t { stage, attention_tp };
 /// How KVP ranks bring their partial attention outputs together. none: the strategy has no KVP ranks.
 enum class PartialOutputs : std::uint8_t { none, all_to_all, all_gather };
 
+struct DecodeShare;  // planner/layers/decode_layer.hpp
+
 /// What `verify` tries of a strategy on one small case: plans that differ from `base`, whose degrees are set.
 struct VerifyTrial {
   const Case& study;
@@ -68,6 +70,11 @@ struct Strategy {
   void (*prefill)(Schedule& schedule, const Case& c, const Plan& plan) = nullptr;
   void (*decode_attention)(ScheduleBuilder& b, const Case& c, const Plan& plan) = nullptr;
 
+  /// What a rank does of a decode step's attention; by default its heads under TPA, over its KVP or
+  /// context-parallel shard.
+  DecodeShare (*decode_share)(const Case& c, const Plan& plan) = nullptr;
+  /// [P5] The largest message of a decode_attention, all that arrives of a gather.
+  Bytes (*decode_buffers)(const Case& c, const Plan& plan) = nullptr;
   /// Context-parallel ranks over which the cache of one KV head is spread; by default all.
   double (*cache_shards)(const Case& c, const Plan& plan) = nullptr;
   /// [P5] Send and receive buffers of a prefill.

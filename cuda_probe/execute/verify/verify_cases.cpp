@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/layers/decode_layer.hpp"
+
 namespace shardline::cli {
 
 namespace {
@@ -163,7 +165,9 @@ void add_decode(const Strategy& s, const Heads& h, const CaseSizes& z, long long
   const int requests = p.dp * p.batch;
   v.problem = problem_of(v.study, std::vector<long long>(static_cast<std::size_t>(requests), context));
   for (int r = 0; r < requests; ++r) v.problem.expected_queries.push_back({r, context - 1, context});
-  const bool even = s.context_parallel() || context % (static_cast<long long>(v.study.kv_block) * p.kvp) == 0;
+  const DecodeShare share = decode_share(v.study, p);
+  const bool even =
+      s.context_parallel() || context % (static_cast<long long>(share.block) * share.sharers.size) == 0;
   if (!even) v.charges = Charges::fullest_rank;
   v.what = fmt::format("{}, {} tokens, {}", h.name, context, to_string(p));
   out.push_back(std::move(v));
