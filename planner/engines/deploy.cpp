@@ -49,38 +49,6 @@ Deployment tensorrt_llm(const Case& c, const Plan& p) {
   return d;
 }
 
-Deployment vllm(const Case& c, const Plan& p) {
-  Deployment d{"vLLM", {}, {}};
-  std::string line = fmt::format("vllm serve MODEL --tensor-parallel-size {}", p.tpa);
-  if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
-  if (p.dp > 1) line += fmt::format(" --data-parallel-size {}", p.dp);
-  if (p.ep > 1) line += " --enable-expert-parallel";
-  const bool prefill = c.phase == Phase::prefill;
-  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight,
-                      prefill ? c.longest() : c.context);
-  if (p[kPrefillChunk] > 0) {
-    line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", chunk_tokens(c, p));
-  }
-  d.lines.push_back(std::move(line));
-  if (p.ep > 1 && p.tpf > 1) d.notes.emplace_back("expert parallelism there spans all GPUs (tpf=1)");
-  return d;
-}
-
-// Its stages take different chunks of one request at the same time
-// (docs.sglang.io/advanced_features/pipeline_parallelism.html).
-Deployment sglang(const Case& c, const Plan& p) {
-  Deployment d{"SGLang", {}, {}};
-  std::string line = fmt::format("python3 -m sglang.launch_server --model-path MODEL --tp-size {}", p.tpa);
-  if (p.pp > 1) line += fmt::format(" --pp-size {}", p.pp);
-  if (p.ep > 1) line += fmt::format(" --ep-size {}", p.ep);
-  line += fmt::format(" --chunked-prefill-size {} --context-length {}", chunk_tokens(c, p), c.longest());
-  d.lines.push_back(std::move(line));
-  if (p.pp > 1)
-    d.notes.emplace_back(
-        "--enable-dynamic-chunking shortens later chunks: expect a TTFT at or below this one");
-  return d;
-}
-
 // vLLM names both sizes; its prefill gathers KV (RFC vllm-project/vllm#25749), its decode exchanges partial
 // outputs all-to-all.
 Deployment context_parallel(const Case& c, const Plan& p) {
@@ -106,17 +74,61 @@ Deployment context_parallel(const Case& c, const Plan& p) {
 
 }  // namespace
 
+Deployment vllm_deployment(const Case& c, const Plan& p) {
+  Deployment d{"vLLM", {}, {}};
+  std::string line = fmt::format("vllm serve MODEL --tensor-parallel-size {}", p.tpa);
+  if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
+  if (p.dp > 1) line += fmt::format(" --data-parallel-size {}", p.dp);
+  if (p.ep > 1) line += " --enable-expert-parallel";
+  const bool prefill = c.phase == Phase::prefill;
+  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight,
+                      prefill ? c.longest() : c.context);
+  if (p[kPrefillChunk] > 0) {
+    line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", chunk_tokens(c, p));
+  }
+  d.lines.push_back(std::move(line));
+  if (p.ep > 1 && p.tpf > 1) d.notes.emplace_back("expert parallelism there spans all GPUs (tpf=1)");
+  return d;
+}
+
+// Chunks: its stages take different ones of one request at the same time
+// (docs.sglang.io/advanced_features/pipeline_parallelism.html). Attention DP divides its tensor-parallel
+// ranks and its running requests among the groups (sglang 8905cbd42f4a, srt/server_args.py,
+// srt/mem_cache/kv_cache_configurator.py).
+Deployment sglang_deployment(const Case& c, const Plan& p) {
+  Deployment d{"SGLang", {}, {}};
+  std::string line =
+      fmt::format("python3 -m sglang.launch_server --model-path MODEL --tp-size {}", p.dp * p.tpa);
+  if (p.dp > 1) line += fmt::format(" --dp-size {} --enable-dp-attention", p.dp);
+  if (p.pp > 1) line += fmt::format(" --pp-size {}", p.pp);
+  if (p.ep > 1) line += fmt::format(" --ep-size {}", p.ep);
+  if (c.phase == Phase::decode) {
+    line += fmt::format(" --max-running-requests {} --context-length {}", p.users(), c.context);
+  } else {
+    line += fmt::format(" --chunked-prefill-size {} --context-length {}", chunk_tokens(c, p), c.longest());
+  }
+  d.lines.push_back(std::move(line));
+  if (p.pp > 1 && c.phase == Phase::prefill)
+    d.notes.emplace_back(
+        "--enable-dynamic-chunking shortens later chunks: expect a TTFT at or below this one");
+  return d;
+}
+
 std::vector<Deployment> deployments(const Case& c, const Plan& p) {
   std::vector<Deployment> out;
   // No released engine documents APB, StarAttention or vertical-slash sparsity as a flag.
   if (!strategy(p.strategy).exact) return out;
+  if (const auto own = strategy(p.strategy).launch) {
+    own(c, p, out);
+    return out;
+  }
   if (p.cp > 1) {
     out.push_back(context_parallel(c, p));
     return out;
   }
   if (strategy(p.strategy).partials != PartialOutputs::all_gather) out.push_back(tensorrt_llm(c, p));
-  if (p.kvp == 1) out.push_back(vllm(c, p));
-  if (p[kPrefillChunk] > 0) out.push_back(sglang(c, p));
+  if (p.kvp == 1) out.push_back(vllm_deployment(c, p));
+  if (p[kPrefillChunk] > 0) out.push_back(sglang_deployment(c, p));
   return out;
 }
 

@@ -15,8 +15,13 @@ struct Deployment {
   std::vector<std::string> notes;  // what the engine lacks for this plan, or does differently
 };
 
-/// Every engine that can run the plan. TensorRT-LLM: docs/source/features/helix.md and the LLM API's parallel
-/// sizes; vLLM: serving/expert_parallel_deployment and context parallelism documentation.
+/// The plan's degrees as the flags of these engines, one command line: what strategies add theirs to.
+Deployment vllm_deployment(const Case& c, const Plan& plan);
+Deployment sglang_deployment(const Case& c, const Plan& plan);
+
+/// Every engine that can run the plan; of a strategy with a `launch`, those that it names. TensorRT-LLM:
+/// docs/source/features/helix.md and the LLM API's parallel sizes; vLLM: serving/expert_parallel_deployment
+/// and context parallelism documentation.
 std::vector<Deployment> deployments(const Case& c, const Plan& plan);
 
 }  // namespace shardline

@@ -38,6 +38,7 @@ enum class WeightSharing : std::uint8_t { stage, attention_tp };
 enum class PartialOutputs : std::uint8_t { none, all_to_all, all_gather };
 
 struct DecodeShare;  // planner/layers/decode_layer.hpp
+struct Deployment;   // planner/engines/deploy.hpp
 
 /// What `verify` tries of a strategy on one small case: plans that differ from `base`, whose degrees are set.
 struct VerifyTrial {
@@ -85,6 +86,8 @@ struct Strategy {
   double (*extra_weights)(const Case& c, const Plan& plan) = nullptr;
   /// Approximate strategies: part of the exact mask's (query, key) pairs that is computed.
   double (*computed)(const Case& c, const Plan& plan) = nullptr;
+  /// The engines that run it and their flags, where those of planner/engines/deploy.hpp do not say it.
+  void (*launch)(const Case& c, const Plan& plan, std::vector<Deployment>& out) = nullptr;
   /// What `verify` runs; by default the base plan alone.
   void (*verify)(const VerifyTrial& trial, std::vector<Plan>& out) = nullptr;
 
