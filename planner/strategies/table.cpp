@@ -12,7 +12,7 @@ namespace {
 constexpr std::array kStrategies{&kTensor,     &kPipeline,  &kDpEp,       &kKvShard,     &kHelix,
                                  &kRingPassKv, &kRingPassQ, &kRingDecode, &kAllgatherKv, &kUlysses,
                                  &kKvRunahead, &kTsp,       &kApb,        &kStar,        &kSparse,
-                                 &kUsp,        &kStriped};
+                                 &kUsp,        &kStriped,   &kDcp};
 
 }  // namespace
 

@@ -6,6 +6,6 @@
 namespace shardline {
 
 extern const Strategy kTensor, kPipeline, kDpEp, kKvShard, kHelix, kRingPassKv, kRingPassQ, kRingDecode,
-    kAllgatherKv, kUlysses, kKvRunahead, kTsp, kApb, kStar, kSparse, kUsp, kStriped;
+    kAllgatherKv, kUlysses, kKvRunahead, kTsp, kApb, kStar, kSparse, kUsp, kStriped, kDcp;
 
 }  // namespace shardline

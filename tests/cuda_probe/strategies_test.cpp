@@ -59,6 +59,23 @@ std::vector<std::string> names() {
 INSTANTIATE_TEST_SUITE_P(Strategies, EveryStrategy, ::testing::ValuesIn(names()),
                          [](const auto& param) { return param.param; });
 
+// Three tokens on two or four ranks of one cache, also all of them on one: who has none weighs nothing.
+TEST(Strategies, RanksOfACacheWithoutATokenCountNothing) {
+  int empty = 0;
+  for (cli::VerifyCase c : cli::verify_cases(strategy("dcp"))) {
+    if (c.plan.batch != 4) continue;
+    SCOPED_TRACE(c.what);
+    c.study.context = 3;
+    for (auto& length : c.problem.lengths) length = 3;
+    for (Interval& query : c.problem.expected_queries) query = {query.request, 2, 3};
+    c.charges = Charges::fullest_rank;
+    const Check result = cli::run_case(c);
+    EXPECT_TRUE(result.passed(1e-12, 1e-5)) << (result.faults.empty() ? "" : result.faults.front());
+    for (const Extent& e : cli::verify_schedule(c).flow->extents) empty += e.rows == 0;
+  }
+  EXPECT_GT(empty, 0);
+}
+
 TEST(Strategies, EveryMutationOfTheirSchedulesIsFound) {
   ASSERT_GE(mutations().size(), 20u);
   std::map<std::string, int> tried;

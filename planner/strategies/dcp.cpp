@@ -1,0 +1,308 @@
+// Decode context parallelism inside a TP group, as vLLM and SGLang run it: where TP has more ranks than there
+// are KV heads, `dcp` consecutive ranks share one cache by sequence instead of holding copies of it. It adds
+// no GPUs. Every rank attends with the query heads of its whole dcp group, over its part of the tokens; the
+// group then brings each rank its own heads back, merged. Output projection and FFN are those of TP over all
+// ranks.
+//
+// Sources, cited below: vllm = vllm-project/vllm 833483f3578a (after v0.25.0), sglang = sgl-project/sglang
+// 8905cbd42f4a, sglang' = its later srt/layers/dcp/comm.py 00ac7105db02 and docs/advanced_features/dcp.mdx.
+// Groups and owners: vllm distributed/parallel_state.py, v1/worker/block_table.py. MLA's order (absorb,
+// gather queries 576 wide, attend, combine 512 wide, W_UV): vllm
+// model_executor/layers/attention/mla_attention.py; GQA's: v1/attention/backends/flashinfer.py. Combining:
+// v1/attention/ops/common.py (ag_rs), ops/dcp_alltoall.py (a2a).
+//
+// Ignored: copies that vLLM makes around its gather of queries and its reduce-scatter, which work along the
+// heads (distributed/device_communicators/cuda_communicator.py; SGLang lays queries out so that it needs
+// none); queries sent in FP8; FlashAttention's own order for GQA, where a rank attends to the new token
+// apart, with its own heads (vllm v1/attention/backends/flash_attn.py); coarser prefix hits; fi_a2a,
+// FlashInfer's exchange (sglang').
+#include <fmt/format.h>
+
+#include "planner/engines/deploy.hpp"
+#include "planner/layers/decode_flow.hpp"
+#include "planner/layers/decode_layer.hpp"
+#include "planner/strategies/table.hpp"
+
+namespace shardline {
+
+namespace {
+
+enum class Exchange : unsigned char { ag_rs, a2a };
+enum class Queries : unsigned char { gathered, replicated };
+
+constexpr OptionOf<int> kRanks({
+    .key = "dcp",
+    .help = "consecutive ranks of a TP group that share one cache by sequence",
+    .least = 2,
+    .absent = 1,
+    .prefills = false,
+});
+constexpr const char* kExchangeWords[]{"ag_rs", "a2a"};
+constexpr OptionOf<Exchange> kExchange({
+    .key = "exchange",
+    .help =
+        "partial outputs: log-sum-exps gathered and corrected outputs reduce-scattered, or both all-to-all",
+    .words = kExchangeWords,
+    .prefills = false,
+});
+constexpr const char* kQueriesWords[]{"gathered", "replicated"};
+constexpr OptionOf<Queries> kQueries({
+    .key = "queries",
+    .help = "queries of a dcp group's heads: gathered from its ranks, or projected by each of them",
+    .words = kQueriesWords,
+    .prefills = false,
+});
+constexpr OptionOf<int> kInterleave({
+    .key = "interleave",
+    .help = "tokens in a row on one rank of a dcp group",
+    .absent = 1,
+    .prefills = false,
+});
+constexpr const Option* kOptions[]{&kRanks, &kExchange, &kQueries, &kInterleave};
+
+constexpr double kLseBytes = 4;  // float32 in either exchange
+
+bool mla(const Case& c) { return c.model.attention.kind == AttentionKind::mla; }
+bool replicates(const Plan& p) { return p[kQueries] == Queries::replicated; }
+
+// Owner of token t: (t / interleave) mod dcp.
+DecodeShare share_of(const Case& c, const Plan& p) {
+  const int own = local_q_heads(c, p), all = own * p[kRanks];
+  return {replicates(p) ? all : own, all, {p[kRanks], 1}, p[kInterleave]};
+}
+
+// vLLM gathers W_UK into a further buffer and keeps the rank's own (mla_attention.py).
+double extra_weights(const Case& c, const Plan& p) {
+  if (!mla(c) || !replicates(p)) return 0;
+  return static_cast<double>(local_q_heads(c, p)) * c.model.attention.nope_dim *
+         c.model.attention.kv_lora_rank;
+}
+
+// Queries of all heads as they arrive, and partial outputs with their log-sum-exps.
+Bytes buffers(const Case& c, const Plan& p) {
+  const AttendDecodeShape a = decode_attend_shape(c, p, p.batch);
+  const double act = bytes_per_element(c.precision.activations);
+  const double rows = static_cast<double>(a.q_rows * a.q_heads);
+  const double queries = replicates(p) ? 0 : rows * static_cast<double>(a.qk_dim) * act;
+  return Bytes(std::max(queries, rows * (static_cast<double>(a.v_dim) * act + kLseBytes)));
+}
+
+// Corrected outputs travel as activations, in BF16 as vLLM's. SGLang's float32 is a note of launch().
+void add_ag_rs(ScheduleBuilder& b, const Case& c, const AttendDecodeShape& a, Group group, DecodeFlow& flow) {
+  const double rows = static_cast<double>(a.q_rows * a.q_heads);
+  const double values = rows * static_cast<double>(a.v_dim);
+  b.exchange("gather log-sum-exps", Part::exchange, OpKind::all_gather, group, Bytes(rows * kLseBytes));
+  flow.gather_lse();
+  b.elementwise("correct partial outputs", Part::exchange, OpKind::merge,
+                {a.q_rows, a.q_heads * a.v_dim, Bytes(0)});
+  flow.correct();
+  b.exchange("reduce-scatter outputs", Part::exchange, OpKind::reduce_scatter, group,
+             Bytes(values * bytes_per_element(c.precision.activations)));
+  flow.reduce_scatter();
+}
+
+// One message of outputs with their log-sum-exps behind them, packed and unpacked by kernels of their own.
+void add_a2a(ScheduleBuilder& b, const Case& c, const AttendDecodeShape& a, Group group, DecodeFlow& flow) {
+  const Count own = a.q_heads / group.size;
+  const double head = static_cast<double>(a.v_dim) * bytes_per_element(c.precision.activations) + kLseBytes;
+  b.elementwise("pack partial outputs", Part::exchange, OpKind::elementwise,
+                {a.q_rows, a.q_heads * a.v_dim, Bytes(0)});
+  b.exchange("exchange partial outputs", Part::exchange, OpKind::all_to_all, group,
+             Bytes((group.size - 1) * static_cast<double>(a.q_rows * own) * head));
+  flow.exchange(OpKind::all_to_all, 0, static_cast<int>(a.q_rows));
+  b.elementwise("merge shards", Part::exchange, OpKind::merge, {a.q_rows, own * a.v_dim, Bytes(0)});
+  flow.merge();
+}
+
+void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  const DecodeShare share = decode_share(c, p);
+  const AttendDecodeShape a = decode_attend_shape(c, p, p.batch);
+  DecodeFlow flow(b, c, p, share, kLseBytes);
+  if (!replicates(p)) {
+    const auto numbers = static_cast<double>(a.q_rows * share.projected * a.qk_dim);
+    b.exchange("gather queries", Part::exchange, OpKind::all_gather, share.sharers,
+               Bytes(numbers * bytes_per_element(c.precision.activations)));
+    flow.gather_queries();
+  }
+  b.attend("attend", c.precision.kv, c.precision.math, a);
+  flow.attend(0, p.batch);
+  if (!mla(c)) {
+    b.elementwise("merge splits", Part::attention, OpKind::merge, {a.q_rows, a.q_heads * a.v_dim, Bytes(0)},
+                  c.kernels.fused_split_merge ? 0 : 1, Within::decode_merge);
+  }
+  (p[kExchange] == Exchange::ag_rs ? add_ag_rs : add_a2a)(b, c, a, share.sharers, flow);
+  if (mla(c)) {
+    const Attention& m = c.model.attention;
+    const ModuleType t = c.precision.of(Module::attention);
+    b.gemm("value up", Part::attention, t.weights, t.math,
+           BatchedGemmShape{p.batch, m.kv_lora_rank, m.v_dim, local_q_heads(c, p), 1});
+    flow.value_up_after();
+  }
+  flow.finish();
+}
+
+// vLLM's checks (config/parallel.py, config/model.py), and one of ours: it asks dcp <= tpa / KV heads alone,
+// so that with tpa 12, 2 KV heads and dcp 4 ranks 4 to 7 would share a cache of two heads' tokens. Here dcp
+// divides.
+std::optional<std::string> check_heads(const Case& c, const Plan& p) {
+  const Attention& a = c.model.attention;
+  if (p.tpa % p[kRanks] != 0) return fmt::format("dcp {} does not divide tpa {}", p[kRanks], p.tpa);
+  if (!mla(c)) {
+    if (p.tpa <= a.kv_heads)
+      return fmt::format("dcp needs tpa above the {} KV heads: it shares what would be copies", a.kv_heads);
+    if (p.tpa % a.kv_heads != 0)
+      return fmt::format("tpa {} is not a multiple of the {} KV heads", p.tpa, a.kv_heads);
+    if (p.tpa / a.kv_heads % p[kRanks] != 0)
+      return fmt::format("dcp {} does not divide the {} ranks of a KV head (tpa / KV heads)", p[kRanks],
+                         p.tpa / a.kv_heads);
+    if (a.q_heads / a.kv_heads % p[kRanks] != 0)
+      return fmt::format("dcp {} does not divide the {} query heads of a KV head", p[kRanks],
+                         a.q_heads / a.kv_heads);
+  }
+  if (a.q_heads % p.tpa != 0)
+    return fmt::format("dcp needs equal heads on all ranks: tpa {} does not divide {}", p.tpa, a.q_heads);
+  return std::nullopt;
+}
+
+std::optional<std::string> check(const Case& c, const Plan& p) {
+  if (p[kRanks] < 2) return "dcp needs dcp of at least 2; with 1 it is tensor, pipeline or dp_ep";
+  if (const auto reason = check_heads(c, p)) return reason;
+  if (c.kv_block % p[kInterleave] != 0)  // vllm config/vllm.py
+    return fmt::format("interleave {} does not divide the kv_block of {}", p[kInterleave], c.kv_block);
+  if (p.dp > 1 && p.pp > 1) return "dcp composes with pp or with dp, not with both";
+  if (p.dp > 1 && !has_experts(c.model))
+    return "dcp with dp needs a model with experts: groups that share nothing are servers of their own";
+  if (p.dp > 1 && p.tpf > 1) return "dcp with dp spreads whole experts over all ranks: tpf must be 1";
+  return std::nullopt;
+}
+
+// Every degree and option but interleave, which changes the fullest rank's tokens by less than a block.
+void with_options(const Case& c, Plan p, std::vector<Plan>& out) {
+  for (const int dcp : divisors(p.tpa)) {
+    if (dcp < 2 || dcp > c.context) continue;
+    p.set(kRanks, dcp);
+    if (check(c, p)) continue;
+    for (const Exchange exchange : {Exchange::ag_rs, Exchange::a2a}) {
+      for (const Queries queries : {Queries::gathered, Queries::replicated}) {
+        p.set(kExchange, exchange);
+        p.set(kQueries, queries);
+        out.push_back(p);
+      }
+    }
+  }
+}
+
+void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
+  if (c.phase != Phase::decode) return;
+  std::vector<Plan> splits;
+  for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
+    if (gpus % pp != 0 || pp > c.model.layers) continue;
+    const int ranks = gpus / pp;
+    for (const int dp : divisors(ranks)) {
+      if (dp > 1 && (pp > 1 || !has_experts(c.model) || ranks > c.model.experts)) continue;
+      Plan p;
+      p.strategy = id_of(kDcp);
+      p.pp = p.in_flight = pp;
+      p.dp = dp;
+      p.tpa = ranks / dp;
+      if (p.tpa > c.model.attention.q_heads) continue;
+      splits.clear();
+      if (dp > 1) {
+        p.ep = ranks;
+        with_dense_splits(c, p, splits);
+      } else {
+        with_expert_splits(c, p, ranks, splits);
+      }
+      for (const Plan& split : splits) with_options(c, split, out);
+    }
+  }
+}
+
+// As many ranks as share one copy of the cache, or, with a base of 2, two copies; then experts over two
+// groups.
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
+  const Case& c = trial.study;
+  const int heads = mla(c) ? 1 : c.model.attention.kv_heads;
+  for (const int dcp : {2, 4}) {
+    for (const int interleave : {1, 4}) {
+      for (const Exchange exchange : {Exchange::ag_rs, Exchange::a2a}) {
+        for (const Queries queries : {Queries::gathered, Queries::replicated}) {
+          Plan p = trial.base;
+          p.tpa *= heads * dcp;
+          p.set(kRanks, dcp);
+          p.set(kInterleave, interleave);
+          p.set(kExchange, exchange);
+          p.set(kQueries, queries);
+          out.push_back(p);
+          if (interleave > 1 || heads > 1) continue;
+          p.dp = 2;
+          p.ep = p.ranks_per_stage();
+          out.push_back(p);
+        }
+      }
+    }
+  }
+}
+
+void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
+  Deployment d = vllm_deployment(c, p);
+  std::string& line = d.lines.front();
+  line += fmt::format(" --decode-context-parallel-size {}", p[kRanks]);
+  if (p[kExchange] == Exchange::a2a) line += " --dcp-comm-backend a2a";
+  if (p[kInterleave] > 1) line += fmt::format(" --dcp-kv-cache-interleave-size {}", p[kInterleave]);
+  if (replicates(p)) {
+    if (mla(c))
+      line = "VLLM_DCP_Q_REPLICATE=1 " + line;
+    else
+      d.notes.emplace_back(
+          "it replicates queries of DeepSeek's MLA only: expect the TTL of queries=gathered");
+  }
+  d.notes.emplace_back("needs an attention backend whose decode kernel returns the log-sum-exp");
+  out.push_back(std::move(d));
+}
+
+// No interleave; queries are replicated only beside an all-to-all, which is known of MLA alone (sglang').
+void launch_sglang(const Case& c, const Plan& p, std::vector<Deployment>& out) {
+  const bool a2a = p[kExchange] == Exchange::a2a;
+  if (p[kInterleave] > 1 || (replicates(p) && !a2a) || (a2a && !mla(c))) return;
+  Deployment d = sglang_deployment(c, p);
+  std::string& line = d.lines.front();
+  line += fmt::format(" --dcp-size {}", p[kRanks]);
+  if (a2a) line += " --dcp-comm-backend a2a";
+  if (replicates(p)) line += " --dcp-replicate-q-proj";
+  // srt/layers/dcp/comm.py, srt/layers/attention/triton_backend.py
+  if (!a2a && mla(c))
+    d.notes.emplace_back("it reduce-scatters in float32: twice the bytes of this plan's reduce-scatter");
+  if (!mla(c))
+    d.notes.emplace_back(
+        "Triton backend only, which all-reduces float32: four times the bytes of this plan's reduce-scatter");
+  if (replicates(p)) d.notes.emplace_back("for unquantised BF16 or FP16 weights; others gather queries");
+  out.push_back(std::move(d));
+}
+
+void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
+  launch_vllm(c, p, out);
+  launch_sglang(c, p, out);
+}
+
+}  // namespace
+
+const Strategy kDcp{
+    .name = "dcp",
+    .summary = "vLLM, SGLang: TP whose ranks share a KV head's cache by sequence",
+    .source = "vllm-project/vllm 833483f3578a, decode context parallelism",
+    .decodes = true,
+    .degrees = {Degree::pp, Degree::dp, Degree::tpa, Degree::ep, Degree::tpf, Degree::dense_tp,
+                Degree::in_flight},
+    .options = kOptions,
+    .enumerate = enumerate,
+    .check = check,
+    .decode_attention = attention,
+    .decode_share = share_of,
+    .decode_buffers = buffers,
+    .extra_weights = extra_weights,
+    .launch = launch,
+    .verify = verify,
+};
+
+}  // namespace shardline
