@@ -55,6 +55,8 @@ template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
 };
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;  // which clang before 17 does not deduce itself
 
 double product(Count a, Count b, Count c) {
   return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
