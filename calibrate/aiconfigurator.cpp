@@ -71,9 +71,9 @@ std::string counted(std::size_t n, const char* what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
-class Reader {
+class TableReader {
  public:
-  Reader(CsvText& text, std::size_t header) : text_(text), header_(header) {}
+  TableReader(CsvText& text, std::size_t header) : text_(text), header_(header) {}
 
   MeasurementTable run() {
     choose_table();
@@ -354,6 +354,8 @@ bool is_aiconfigurator(std::string_view header) {
          }) >= 2;
 }
 
-MeasurementTable read_aiconfigurator(CsvText& text, std::size_t header) { return Reader(text, header).run(); }
+MeasurementTable read_aiconfigurator(CsvText& text, std::size_t header) {
+  return TableReader(text, header).run();
+}
 
 }  // namespace shardline
