@@ -32,7 +32,8 @@ void Fabric::connect(Vertex a, Vertex b, BytesPerSecond bandwidth, Seconds laten
     arcs_.resize(boost::num_vertices(*graph_));
     arcs_[from].push_back({to, static_cast<std::uint32_t>(edges_.size()), ticks(latency)});
     edges_.push_back({bandwidth, latency});
-    network_.push_back((*graph_)[a].kind != VertexKind::nvswitch && (*graph_)[b].kind != VertexKind::nvswitch);
+    network_.push_back((*graph_)[a].kind != VertexKind::nvswitch &&
+                       (*graph_)[b].kind != VertexKind::nvswitch);
   }
 }
 

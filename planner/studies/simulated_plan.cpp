@@ -45,7 +45,8 @@ Plan possible_plan(const Study& study, const std::string& text) {
 
 SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   SimulatedPlan out;
-  if (takes_partition(study.study, plan)) plan.options.set_list(kPartition, searched_partition(e, plan).tokens);
+  if (takes_partition(study.study, plan))
+    plan.options.set_list(kPartition, searched_partition(e, plan).tokens);
   out.plan = plan;
   out.memory = memory_use(study.study, plan);
   out.misfit = does_not_fit(study.study, out.memory);

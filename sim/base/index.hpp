@@ -16,7 +16,7 @@ struct Index {
   constexpr Index() = default;
   template <std::integral Number>
   constexpr Index(Number v) : value(static_cast<std::uint32_t>(v)) {}  // NOLINT(google-explicit-constructor)
-  constexpr operator std::uint32_t() const { return value; }        // NOLINT(google-explicit-constructor)
+  constexpr operator std::uint32_t() const { return value; }           // NOLINT(google-explicit-constructor)
   constexpr Index& operator++() {
     ++value;
     return *this;
