@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "planner/layers/decode_layer.hpp"
-#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
@@ -388,32 +387,6 @@ void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_qu
                 p[kLayout] == ShardOrder::contiguous ? interval_layout(requests, p.cp, before, {})
                                                      : context_layout(requests, p.cp, before),
                 pad_queries, attention);
-}
-
-void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
-                       std::vector<Plan>& out, const std::function<void(const Case&, Plan&)>& complete) {
-  if (c.phase == Phase::decode ? !strategy(id).decodes : !strategy(id).prefills) return;
-  const auto check = strategy(id).check;
-  for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
-    if (gpus % pp != 0 || pp > c.model.layers) continue;
-    const int ranks = gpus / pp;
-    for (const int tpa : divisors(ranks)) {
-      if (tpa > c.model.attention.q_heads || ranks / tpa < 2 || ranks / tpa > c.longest()) continue;
-      if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
-      Plan p;
-      p.strategy = id;
-      p.pp = p.in_flight = pp;
-      p.tpa = tpa;
-      p.cp = ranks / tpa;
-      if (complete) complete(c, p);
-      std::vector<Plan> splits;
-      with_expert_splits(c, p, tpa, splits);
-      if (has_experts(c.model)) with_expert_splits(c, p, ranks, splits);
-      for (const Plan& split : splits) {
-        if (split.tpf <= tpa && !(check && check(c, split))) out.push_back(split);
-      }
-    }
-  }
 }
 
 }  // namespace shardline

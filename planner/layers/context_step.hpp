@@ -193,11 +193,4 @@ void attend_pass_q(ContextStep& s);
 /// A prefill of strategies that keep each request's tokens together (tensor, pipeline).
 void prefill_unsharded(Schedule& schedule, const Case& c, const Plan& p);
 
-/// Plans of a context-parallel strategy: every pp, cp >= 2, tpa and split of the experts; none for a case of
-/// a phase that it is not for. `complete` sets what else a plan of the strategy has.
-struct SearchSpace;
-void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
-                       std::vector<Plan>& out,
-                       const std::function<void(const Case&, Plan&)>& complete = nullptr);
-
 }  // namespace shardline

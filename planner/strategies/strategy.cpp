@@ -73,6 +73,32 @@ long long longest_fresh(const Case& c) {
 
 }  // namespace
 
+void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
+                       std::vector<Plan>& out, const std::function<void(const Case&, Plan&)>& complete) {
+  if (c.phase == Phase::decode ? !strategy(id).decodes : !strategy(id).prefills) return;
+  const auto check = strategy(id).check;
+  for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
+    if (gpus % pp != 0 || pp > c.model.layers) continue;
+    const int ranks = gpus / pp;
+    for (const int tpa : divisors(ranks)) {
+      if (tpa > c.model.attention.q_heads || ranks / tpa < 2 || ranks / tpa > c.longest()) continue;
+      if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
+      Plan p;
+      p.strategy = id;
+      p.pp = p.in_flight = pp;
+      p.tpa = tpa;
+      p.cp = ranks / tpa;
+      if (complete) complete(c, p);
+      std::vector<Plan> splits;
+      with_expert_splits(c, p, tpa, splits);
+      if (has_experts(c.model)) with_expert_splits(c, p, ranks, splits);
+      for (const Plan& split : splits) {
+        if (split.tpf <= tpa && !(check && check(c, split))) out.push_back(split);
+      }
+    }
+  }
+}
+
 std::string not_its_option(const Strategy& s, const Option& option) {
   std::vector<const char*> names;
   for (const Strategy* other : strategies()) {

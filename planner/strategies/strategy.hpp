@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -141,5 +142,11 @@ std::vector<int> divisors(int n);
 void with_dense_splits(const Case& c, Plan plan, std::vector<Plan>& out);
 /// Appends `plan` with every (EP, TPF) that multiplies to `ranks`; EP is 1 for dense models.
 void with_expert_splits(const Case& c, Plan plan, int ranks, std::vector<Plan>& out);
+
+/// Plans of a context-parallel strategy: every pp, cp >= 2, tpa and split of the experts; none for a case of
+/// a phase that it is not for. `complete` sets what else a plan of the strategy has.
+void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
+                       std::vector<Plan>& out,
+                       const std::function<void(const Case&, Plan&)>& complete = nullptr);
 
 }  // namespace shardline
