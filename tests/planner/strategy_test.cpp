@@ -313,7 +313,6 @@ TEST(Strategies, PipelinePeriodIsThatOfCirculatingMicrobatches) {
     std::vector<TaskId> last_of_stage(busy.size(), 0), last_of_batch(busy.size(), 0);
     std::vector<bool> used(busy.size(), false);
     const int rounds = 40;
-    Seconds start_of_last, end_of_last;
     std::vector<TaskId> ends;
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t s = 0; s < busy.size(); ++s) {

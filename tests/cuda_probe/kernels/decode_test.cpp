@@ -91,7 +91,7 @@ class Problem {
           ASSERT_NEAR(got_lse, lse, 1e-5 * std::max(1.0, std::abs(lse))) << s << ' ' << head;
         }
         for (int d = 0; d < s_.head_dim; ++d) {
-          const double value = to_float(got[d]);
+          const double value = static_cast<double>(to_float(got[d]));
           // Weights and the output are rounded to 8 bits: 2^-9 of sum(p |v|), |v| < 6, and of the output.
           ASSERT_NEAR(value, want[static_cast<std::size_t>(d)], 0x1p-9 * (6 + std::abs(value)) + 1e-5)
               << "sequence " << s << " head " << head << " column " << d;

@@ -89,7 +89,7 @@ class MlaAttention {
         }
         for (int d = 0; d < a_.out_head; ++d) {
           const Bf16 bits = out_[static_cast<std::size_t>(sequence * a_.out_row + head * a_.out_head + d)];
-          const double got = to_float(bits);
+          const double got = static_cast<double>(to_float(bits));
           if (d >= kLatent) {  // what lies between stays as it was
             ASSERT_EQ(bits.bits, 0x7fff);
           } else if (length == 0) {

@@ -83,7 +83,8 @@ class Attention {
           ASSERT_NEAR(got_lse, lse, 1e-5 * std::max(1.0, std::abs(lse))) << row << ' ' << head;
         }
         for (int d = 0; d < VDim; ++d) {
-          const double got = to_float(out_[static_cast<std::size_t>(row * a_.out_row + head * VDim + d)]);
+          const double got = static_cast<double>(
+              to_float(out_[static_cast<std::size_t>(row * a_.out_row + head * VDim + d)]));
           // Weights and the output are rounded to 8 bits: 2^-9 of sum(p |v|), |v| < 6, and of the output.
           ASSERT_NEAR(got, want[static_cast<std::size_t>(d)], 0x1p-9 * (6 + std::abs(got)) + 1e-5)
               << "row " << row << " head " << head << " column " << d;
