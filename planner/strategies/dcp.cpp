@@ -184,6 +184,7 @@ void with_options(const Case& c, Plan p, std::vector<Plan>& out) {
     if (check(c, p)) continue;
     for (const Exchange exchange : {Exchange::ag_rs, Exchange::a2a}) {
       for (const Queries queries : {Queries::gathered, Queries::replicated}) {
+        if (queries == Queries::replicated && !mla(c)) continue;  // engines replicate those of MLA alone
         p.set(kExchange, exchange);
         p.set(kQueries, queries);
         out.push_back(p);
