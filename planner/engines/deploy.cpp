@@ -14,41 +14,6 @@ long long chunk_tokens(const Case& c, const Plan& p) {
   return static_cast<long long>(p[kPrefillChunk]) * p.batch * static_cast<long long>(c.requests.size());
 }
 
-Deployment tensorrt_llm(const Case& c, const Plan& p) {
-  Deployment d{"TensorRT-LLM", {}, {}};
-  // With attention DP the engine counts the whole stage as tensor parallel.
-  const int tp = p.dp > 1 ? p.dp * p.tpa : p.tpa;
-  d.lines.push_back(fmt::format("tensor_parallel_size: {}", tp));
-  if (p.pp > 1) d.lines.push_back(fmt::format("pipeline_parallel_size: {}", p.pp));
-  if (has_experts(c.model)) {
-    d.lines.push_back(fmt::format("moe_expert_parallel_size: {}", p.ep));
-    d.lines.push_back(fmt::format("moe_tensor_parallel_size: {}", p.tpf));
-  }
-  if (p.dp > 1) d.lines.emplace_back("enable_attention_dp: true");
-  if (p.kvp > 1) {
-    d.lines.push_back(fmt::format("context_parallel_size: {}", p.kvp));
-    d.lines.push_back(fmt::format("cp_config: {{cp_type: HELIX, tokens_per_block: {}}}", c.kv_block));
-    d.lines.push_back(fmt::format("kv_cache_config: {{tokens_per_block: {}}}", c.kv_block));
-    d.notes.emplace_back("generation servers of a disaggregated deployment only");
-    if (c.model.attention.kind != AttentionKind::mla) {
-      d.notes.emplace_back(
-          "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
-    }
-    if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
-    if (p[kChunks] > 1) d.notes.emplace_back("HOP-B is not implemented there: expect the TTL of chunks=1");
-  }
-  d.lines.push_back(fmt::format("max_batch_size: {}", p.batch));
-  if (p[kPrefillChunk] > 0) {
-    d.lines.emplace_back("enable_chunked_prefill: true");
-    d.lines.push_back(fmt::format("max_num_tokens: {}", chunk_tokens(c, p)));
-  }
-  if (p.dp > 1 && p.tpa > 1) {
-    d.notes.emplace_back(
-        "its attention DP gives every GPU a request; a TP group inside each DP rank is not documented");
-  }
-  return d;
-}
-
 // vLLM names both sizes; its prefill gathers KV (RFC vllm-project/vllm#25749), its decode exchanges partial
 // outputs all-to-all.
 Deployment context_parallel(const Case& c, const Plan& p) {
@@ -73,6 +38,29 @@ Deployment context_parallel(const Case& c, const Plan& p) {
 }
 
 }  // namespace
+
+Deployment tensorrt_llm_deployment(const Case& c, const Plan& p) {
+  Deployment d{"TensorRT-LLM", {}, {}};
+  // With attention DP the engine counts the whole stage as tensor parallel.
+  const int tp = p.dp > 1 ? p.dp * p.tpa : p.tpa;
+  d.lines.push_back(fmt::format("tensor_parallel_size: {}", tp));
+  if (p.pp > 1) d.lines.push_back(fmt::format("pipeline_parallel_size: {}", p.pp));
+  if (has_experts(c.model)) {
+    d.lines.push_back(fmt::format("moe_expert_parallel_size: {}", p.ep));
+    d.lines.push_back(fmt::format("moe_tensor_parallel_size: {}", p.tpf));
+  }
+  if (p.dp > 1) d.lines.emplace_back("enable_attention_dp: true");
+  d.lines.push_back(fmt::format("max_batch_size: {}", p.batch));
+  if (p[kPrefillChunk] > 0) {
+    d.lines.emplace_back("enable_chunked_prefill: true");
+    d.lines.push_back(fmt::format("max_num_tokens: {}", chunk_tokens(c, p)));
+  }
+  if (p.dp > 1 && p.tpa > 1) {
+    d.notes.emplace_back(
+        "its attention DP gives every GPU a request; a TP group inside each DP rank is not documented");
+  }
+  return d;
+}
 
 Deployment vllm_deployment(const Case& c, const Plan& p) {
   Deployment d{"vLLM", {}, {}};
@@ -126,8 +114,10 @@ std::vector<Deployment> deployments(const Case& c, const Plan& p) {
     out.push_back(context_parallel(c, p));
     return out;
   }
-  if (strategy(p.strategy).partials != PartialOutputs::all_gather) out.push_back(tensorrt_llm(c, p));
-  if (p.kvp == 1) out.push_back(vllm_deployment(c, p));
+  // No engine shards the cache by sequence without a strategy that says how: those have a `launch`.
+  if (p.kvp > 1) return out;
+  out.push_back(tensorrt_llm_deployment(c, p));
+  out.push_back(vllm_deployment(c, p));
   if (p[kPrefillChunk] > 0) out.push_back(sglang_deployment(c, p));
   return out;
 }

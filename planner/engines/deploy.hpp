@@ -15,7 +15,9 @@ struct Deployment {
   std::vector<std::string> notes;  // what the engine lacks for this plan, or does differently
 };
 
-/// The plan's degrees as the flags of these engines, one command line: what strategies add theirs to.
+/// The plan's degrees as the flags of these engines, one command line or the lines of a YAML file: what
+/// strategies add theirs to.
+Deployment tensorrt_llm_deployment(const Case& c, const Plan& plan);
 Deployment vllm_deployment(const Case& c, const Plan& plan);
 Deployment sglang_deployment(const Case& c, const Plan& plan);
 

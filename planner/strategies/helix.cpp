@@ -5,6 +5,7 @@
 // groups, experts over all).
 #include <fmt/format.h>
 
+#include "planner/engines/deploy.hpp"
 #include "planner/layers/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -70,6 +71,21 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const int shards : {2, 3, 4}) {
     if (trial.study.model.attention.q_heads / trial.base.tpa % shards != 0) continue;
+// NVIDIA/TensorRT-LLM docs/source/features/helix.md.
+void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
+  Deployment d = tensorrt_llm_deployment(c, p);
+  d.lines.push_back(fmt::format("context_parallel_size: {}", p.kvp));
+  d.lines.push_back(fmt::format("cp_config: {{cp_type: HELIX, tokens_per_block: {}}}", c.kv_block));
+  d.lines.push_back(fmt::format("kv_cache_config: {{tokens_per_block: {}}}", c.kv_block));
+  d.notes.emplace_back("generation servers of a disaggregated deployment only");
+  if (c.model.attention.kind != AttentionKind::mla)
+    d.notes.emplace_back(
+        "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
+  if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
+  if (p[kChunks] > 1) d.notes.emplace_back("it has no HOP-B: expect the TTL of chunks=1");
+  out.push_back(std::move(d));
+}
+
     for (const int chunks : {1, 2, 3}) {
       for (const ValueUp up : {ValueUp::none, ValueUp::before, ValueUp::after}) {
         Plan p = trial.base;
@@ -85,6 +101,7 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
 constexpr const Option* kOptions[]{&kChunks, &kValueUp};
 
 }  // namespace
+    .launch = launch,
 
 const Strategy kHelix{
     .name = "helix",
