@@ -16,13 +16,16 @@ int stage_ranks(const Plan& p) { return p.ranks_per_stage() / p.cp; }
 // New tokens of one rank, all attention groups together: context-parallel ranks deal out the batch.
 Count tokens_of_stage(const Plan& p) { return static_cast<Count>((p.batch + p.cp - 1) / p.cp) * p.dp; }
 
+// Whether traits alone make a row's attention block.
+bool common_attention(const Strategy& s) { return !s.decode_attention && !s.decode_share; }
+
 // The first row of the table whose attention block is the same for the same degrees: plans of both share its
 // time.
 StrategyId alike(StrategyId id) {
   const Strategy& own = strategy(id);
   const auto all = strategies();
   const auto same = [&](const Strategy* s) {
-    return s->decodes && !s->decode_attention && s->weights == own.weights && s->partials == own.partials;
+    return s->decodes && common_attention(*s) && s->weights == own.weights && s->partials == own.partials;
   };
   return StrategyId(static_cast<std::size_t>(std::find_if(all.begin(), all.end(), same) - all.begin()));
 }
@@ -49,7 +52,7 @@ Plan decode_view(const Plan& p, DecodeBlock block) {
     case DecodeBlock::attention:
       v.kvp = p.kvp;
       v.tpa = p.tpa;
-      if (strategy(p.strategy).decode_attention) {
+      if (!common_attention(strategy(p.strategy))) {
         v.strategy = p.strategy;
         v.options = p.options;
         break;

@@ -11,6 +11,8 @@
 
 #include <cmath>
 
+#include "models/model/catalog.hpp"
+#include "planner/layers/decode_layer.hpp"
 #include "planner/search/evaluate.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/engine/fold.hpp"
@@ -126,6 +128,20 @@ TEST(Strategies, NoTwoLowerToEqualSchedules) {
     }
   }
   EXPECT_GT(plans, 300u);
+}
+
+// What a row does of its own in attention must not be lost where a sweep shares blocks between plans.
+TEST(Strategies, ViewsOfOwnAttentionKeepTheirStrategyAndOptions) {
+  const Case c = small_case("deepseek-r1");
+  int own = 0;
+  for_every_plan(c, {8}, [&](const Strategy& s, int, const Plan& p) {
+    if (!s.decodes || (!s.decode_attention && !s.decode_share)) return;
+    const Plan view = decode_view(p, DecodeBlock::attention);
+    EXPECT_EQ(view.strategy, p.strategy);
+    EXPECT_EQ(view.options, p.options);
+    ++own;
+  });
+  EXPECT_GT(own, 10);
 }
 
 // Who asks which strategy a plan is of must be changed for every new one; what it wants to know is a trait.
