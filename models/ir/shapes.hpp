@@ -73,7 +73,7 @@ struct AttendPrefillShape {
   Count kv_rows = 0;  // keys, read once by each KV head
   Count q_rows = 0;
   Count tiles = 0;     // query tiles of one head [T2]
-  bool whole = false;  // as many pairs as whole sequences of q_rows: no cached prefix, no block of a ring
+  bool whole = false;  // the pairs of whole sequences of q_rows: no cached prefix, no other rank's block
   // A matrix product of all queries and all keys of a request: `pairs` are those, not the mask's, and scores
   // lie in memory, where an op of their own rewrites them.
   bool all_pairs = false;

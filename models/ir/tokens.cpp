@@ -131,6 +131,23 @@ std::int64_t query_tiles(TokenView queries) {
   return n;
 }
 
+bool same_tokens(TokenView a, TokenView b) {
+  const auto ordered = [](TokenView list, Tokens& out) {
+    out.clear();
+    for (const Interval& i : list) {
+      if (i.request != kPadding) out.push_back(i);
+    }
+    std::sort(out.begin(), out.end(), [](const Interval& x, const Interval& y) {
+      return std::pair(x.request, x.begin) < std::pair(y.request, y.begin);
+    });
+    compact(out);
+  };
+  thread_local Tokens first, second;
+  ordered(a, first);
+  ordered(b, second);
+  return first == second;
+}
+
 void compact(Tokens& tokens) {
   std::size_t n = 0;
   for (const Interval& i : tokens) {

@@ -45,6 +45,9 @@ inline constexpr int kTileRows = 128;
 /// [T2] Tiles of kTileRows query rows that a flash kernel cuts the intervals into, one interval at a time.
 std::int64_t query_tiles(TokenView queries);
 
+/// Whether both have the same tokens, in whatever order and cut; padding is none.
+bool same_tokens(TokenView a, TokenView b);
+
 /// Joins neighbours of one stride that continue each other; drops empty intervals.
 void compact(Tokens& tokens);
 

@@ -178,7 +178,8 @@ AttendPrefillShape prefill_shape(const LocalHeads& h, const Tokens& queries, con
   s.kv_rows = read_rows(queries, keys);
   s.q_rows = real_rows(queries);
   s.tiles = query_tiles(queries);
-  s.whole = s.kv_rows == s.q_rows && s.pairs == own_pairs(queries);
+  // Stripes of two ranks have as many pairs as one rank's own, by another mask.
+  s.whole = s.kv_rows == s.q_rows && s.pairs == own_pairs(queries) && same_tokens(queries, keys);
   return s;
 }
 

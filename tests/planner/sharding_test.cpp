@@ -119,6 +119,15 @@ TEST(Tokens, OwnPairsAreThoseOfWholeSequences) {
   for (const Tokens& own : l.fresh) EXPECT_EQ(own_pairs(own), causal_pairs(own, own));
 }
 
+TEST(Tokens, SameTokensInAnyOrderAndCut) {
+  EXPECT_TRUE(
+      same_tokens(Tokens{{0, 0, 10}, {1, 5, 9}}, Tokens{{1, 5, 9}, {0, 4, 10}, {kPadding, 0, 3}, {0, 0, 4}}));
+  EXPECT_TRUE(same_tokens(Tokens{{0, 1, 14, 4}}, Tokens{{0, 1, 6, 4}, {0, 9, 14, 4}}));
+  EXPECT_FALSE(same_tokens(Tokens{{0, 1, 14, 4}}, Tokens{{0, 0, 13, 4}}));
+  EXPECT_FALSE(same_tokens(Tokens{{0, 0, 10}}, Tokens{{1, 0, 10}}));
+  EXPECT_FALSE(same_tokens(Tokens{{0, 0, 10}}, Tokens{{0, 0, 11}}));
+}
+
 TEST(Tokens, T2TilesRoundUpIntervalByInterval) {
   EXPECT_EQ(query_tiles(Tokens{{0, 0, 128}, {0, 500, 629}, {kPadding, 0, 1000}, {1, 3, 4}}), 1 + 2 + 1);
   // 128 and 129 rows: a stripe is one matrix, whatever lies between its tokens.
