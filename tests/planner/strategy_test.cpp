@@ -112,12 +112,12 @@ std::string text_of(const Schedule& s) {
 TEST(Strategies, NoTwoLowerToEqualSchedules) {
   std::size_t plans = 0;
   for (const Phase phase : {Phase::decode, Phase::prefill}) {
-    for (const std::string& model : kModels) {
+    for (const std::string& model : catalog_names(source_path("models/catalog"))) {
       Case c = small_case(model);
       c.phase = phase;
       if (phase == Phase::prefill) c.requests = {{0, 4'099}};
       std::map<std::string, std::string> known;
-      for_every_plan(c, {2, 8}, [&](const Strategy& s, int, const Plan& p) {
+      for_every_plan(c, {2, 8, 16}, [&](const Strategy& s, int, const Plan& p) {
         Schedule schedule;
         lower(schedule, c, p);
         const auto [at, added] = known.emplace(text_of(schedule), s.name);
