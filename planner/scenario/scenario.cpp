@@ -71,16 +71,11 @@ Constraints read_constraints(const Reader& r, Phase phase) {
 }
 
 std::vector<DegreeRange> read_degrees(const Reader& r) {
-  static constexpr std::array<std::pair<const char*, int Plan::*>, 7> kDegrees{{{"pp", &Plan::pp},
-                                                                                {"dp", &Plan::dp},
-                                                                                {"kvp", &Plan::kvp},
-                                                                                {"cp", &Plan::cp},
-                                                                                {"tpa", &Plan::tpa},
-                                                                                {"ep", &Plan::ep},
-                                                                                {"tpf", &Plan::tpf}}};
   std::vector<DegreeRange> out;
-  for (const auto& [name, member] : kDegrees) {
-    if (const auto v = r.find(name)) out.push_back({member, read_counts(*v, 8192)});
+  for (const DegreeField& degree : kDegrees) {
+    // The last two have values that stand for others where they are left out.
+    if (degree.member == &Plan::dense_tp || degree.member == &Plan::in_flight) continue;
+    if (const auto v = r.find(degree.key)) out.push_back({degree.member, read_counts(*v, 8192)});
   }
   r.no_other_keys();
   return out;
