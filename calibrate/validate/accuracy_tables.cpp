@@ -13,12 +13,11 @@ namespace {
 namespace fs = std::filesystem;
 
 MeasuredTables load_measured(const System& system, const fs::path& folder) {
-  const std::vector<fs::path> files = csv_files(folder);
-  if (files.empty()) throw UserError("no .csv files in " + folder.string());
+  Tables read = load_tables({folder.string()});
   MeasuredTables out;
   out.system = system;
-  out.hash = hash_of_files(files);
-  for (const fs::path& file : files) out.tables.push_back(load_measurements(file));
+  out.hash = std::move(read.hash);
+  out.tables = std::move(read.tables);
   return out;
 }
 
