@@ -20,14 +20,6 @@ Case document(long long tokens, const std::string& model = "llama-3.1-8b") {
   return c;
 }
 
-Schedule lowered(const Case& c, const std::string& plan) {
-  const Plan p = parse_plan(plan);
-  EXPECT_EQ(check_plan(c, p).value_or(""), "");
-  Schedule s;
-  lower(s, c, p);
-  return s;
-}
-
 // Of all ranks and layers, without head, retaining heads and choices, which the papers do not count.
 double layer_flops(const Schedule& s) {
   double sum = 0;

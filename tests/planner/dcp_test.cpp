@@ -15,16 +15,8 @@ namespace {
 
 Case in_bf16(const std::string& model, long long context) {
   Case c = decode_case(model, "gb200-nvl72", context);
-  c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+  c.precision = all_bf16();
   return c;
-}
-
-Schedule lowered(const Case& c, const std::string& text) {
-  const Plan p = parse_plan(text);
-  EXPECT_EQ(check_plan(c, p).value_or(""), "") << text;
-  Schedule s;
-  lower(s, c, p);
-  return s;
 }
 
 const Op* find(const Schedule& s, std::string_view name) {

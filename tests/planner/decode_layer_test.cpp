@@ -19,22 +19,6 @@ constexpr double kFp4 = 0.5 + 1.0 / 16;
 
 Case r1() { return decode_case("deepseek-r1", "gb200-nvl72", 100'000); }
 
-Schedule lowered(const Case& c, const char* text) {
-  const Plan p = parse_plan(text);
-  EXPECT_EQ(check_plan(c, p).value_or(""), "") << text;
-  Schedule s;
-  lower(s, c, p);
-  return s;
-}
-
-std::vector<Op> ops_named(const Schedule& s, std::string_view name) {
-  std::vector<Op> found;
-  for (const Op& op : s.ops) {
-    if (op.name == name) found.push_back(op);
-  }
-  return found;
-}
-
 double bytes_of(const Schedule& s, std::string_view name) {
   const std::vector<Op> found = ops_named(s, name);
   EXPECT_EQ(found.size(), 1u) << name;

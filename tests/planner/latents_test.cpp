@@ -22,18 +22,10 @@ constexpr double kAbsorbed = 128 * (512 + 64);        // a token's absorbed quer
 
 Case r1(std::vector<Request> requests) {
   Case c = decode_case("deepseek-r1", "gb200-nvl72", 0);
-  c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+  c.precision = all_bf16();
   c.phase = Phase::prefill;
   c.requests = std::move(requests);
   return c;
-}
-
-Schedule lowered(const Case& c, const std::string& text) {
-  const Plan p = parse_plan(text);
-  EXPECT_EQ(check_plan(c, p).value_or(""), "") << text;
-  Schedule s;
-  lower(s, c, p);
-  return s;
 }
 
 // Of all ranks.
@@ -140,7 +132,7 @@ TEST(Latents, BuffersHoldLatentsAndOneExpansion) {
 // Absorbed: queries of 128 x 576 go round, partial outputs of 128 x 512 and a log-sum-exp come home.
 TEST(Latents, RingDecodeAttendsToLatents) {
   Case c = decode_case("deepseek-r1", "gb200-nvl72", 100'000);
-  c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+  c.precision = all_bf16();
   const Schedule s = lowered(c, "ring_decode:cp=4,tpa=2,tpf=2,batch=6");
   const double heads = 64, rows = 2;  // of a TP rank; six requests on four ranks
   EXPECT_DOUBLE_EQ(bytes_sent(s, "pass Q"), 8 * 3 * rows * kAbsorbed / 2 * kBf16);

@@ -14,20 +14,12 @@ namespace {
 
 Case prefill_case(std::vector<Request> requests, const std::string& model = "llama-3.1-405b") {
   Case c = decode_case(model, "h100-gtt", 0);
-  c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+  c.precision = all_bf16();
   c.phase = Phase::prefill;
   c.requests = std::move(requests);
   c.model.layers = 4;
   c.model.dense_layers = has_experts(c.model) ? 1 : 4;
   return c;
-}
-
-Schedule lowered(const Case& c, const std::string& text) {
-  const Plan p = parse_plan(text);
-  EXPECT_EQ(check_plan(c, p).value_or(""), "") << text;
-  Schedule s;
-  lower(s, c, p);
-  return s;
 }
 
 // Shapes of every iteration's attention, by rank of a ring without TP.

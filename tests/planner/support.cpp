@@ -1,6 +1,9 @@
 #include "tests/planner/support.hpp"
 
+#include <gtest/gtest.h>
+
 #include "models/model/catalog.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
@@ -12,6 +15,24 @@ Case decode_case(const std::string& model, const std::string& system, long long 
   return make_case(load_model(model, source_path("models/catalog")),
                    load_system(system, source_path("hardware/catalog")), Precision::all_fp4(), context, 16,
                    Routing{});
+}
+
+Precision all_bf16() { return {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}; }
+
+Schedule lowered(const Case& c, const std::string& plan) {
+  const Plan p = parse_plan(plan);
+  EXPECT_EQ(check_plan(c, p).value_or(""), "") << plan;
+  Schedule s;
+  lower(s, c, p);
+  return s;
+}
+
+std::vector<Op> ops_named(const Schedule& s, std::string_view name) {
+  std::vector<Op> found;
+  for (const Op& op : s.ops) {
+    if (op.name == name) found.push_back(op);
+  }
+  return found;
 }
 
 std::string refusal(const Case& c, const std::string& plan) {

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "planner/search/evaluate.hpp"
 
@@ -21,6 +23,13 @@ std::filesystem::path source_path(const std::string& relative);
 /// A catalogue model on a catalogue system with FP4 everywhere (Precision::all_fp4), uniform routing and mean
 /// expert load.
 Case decode_case(const std::string& model, const std::string& system, long long context);
+
+/// BF16 throughout.
+Precision all_bf16();
+
+/// The schedule of a plan's text, which passes check_plan().
+Schedule lowered(const Case& c, const std::string& plan);
+std::vector<Op> ops_named(const Schedule& s, std::string_view name);
 
 /// Why the plan of a text is refused, when it is read or when it is checked; empty: it is not.
 std::string refusal(const Case& c, const std::string& plan);

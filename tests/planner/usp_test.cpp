@@ -19,26 +19,10 @@ constexpr double kQ = 128, kKv = 8, kDim = 128;
 Case usp_case(std::vector<Request> requests, const std::string& model = "llama-3.1-405b",
               const std::string& system = "h100-hgx") {
   Case c = decode_case(model, system, 0);
-  c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+  c.precision = all_bf16();
   c.phase = Phase::prefill;
   c.requests = std::move(requests);
   return c;
-}
-
-Schedule lowered(const Case& c, const std::string& text) {
-  const Plan p = parse_plan(text);
-  EXPECT_EQ(check_plan(c, p).value_or(""), "") << text;
-  Schedule s;
-  lower(s, c, p);
-  return s;
-}
-
-std::vector<Op> named(const Schedule& s, std::string_view name) {
-  std::vector<Op> out;
-  for (const Op& op : s.ops) {
-    if (op.name == name) out.push_back(op);
-  }
-  return out;
 }
 
 // That leave rank `r` in one layer.
@@ -77,8 +61,8 @@ TEST(Usp, ARankSendsAndComputesWhatTheClosedFormsSay) {
         EXPECT_DOUBLE_EQ(bytes_sent(s, "pass KV", r), 2 * (ring - 1) * own * kKv * kDim * kBf16);
         EXPECT_DOUBLE_EQ(pairs(s, r), kQ / inner * kTokens * (kTokens + 1) / (2 * ring));
       }
-      EXPECT_EQ(named(s, "attend").size(), static_cast<std::size_t>(ring));
-      EXPECT_EQ(named(s, "pass KV").size(), static_cast<std::size_t>(ring - 1));
+      EXPECT_EQ(ops_named(s, "attend").size(), static_cast<std::size_t>(ring));
+      EXPECT_EQ(ops_named(s, "pass KV").size(), static_cast<std::size_t>(ring - 1));
     }
   }
 }
@@ -105,8 +89,8 @@ TEST(Usp, GroupsAreNeighboursAndRingsGoFromGroupToGroup) {
     SCOPED_TRACE(text);
     const Schedule s = lowered(c, text);
     for (const char* name : {"tokens to heads", "heads to tokens"})
-      EXPECT_EQ(named(s, name).at(0).group, (Group{inner, tpa}));
-    for (const Op& op : named(s, "pass KV")) EXPECT_EQ(op.group, (Group{ring, inner * tpa}));
+      EXPECT_EQ(ops_named(s, name).at(0).group, (Group{inner, tpa}));
+    for (const Op& op : ops_named(s, "pass KV")) EXPECT_EQ(op.group, (Group{ring, inner * tpa}));
   }
 }
 
@@ -116,7 +100,7 @@ TEST(Usp, TheExchangeStaysInsideTheNode) {
   const Case c = usp_case({{0, 131'072}});
   CostModel cost(c.system);
   const auto rate = [&](const std::string& text) {
-    const Op op = named(lowered(c, text), "tokens to heads").at(0);
+    const Op op = ops_named(lowered(c, text), "tokens to heads").at(0);
     return message_bytes(op).value / cost.time(op).value;
   };
   const double in_node = rate("ulysses:cp=8,batch=1");
@@ -129,7 +113,7 @@ TEST(Usp, TheExchangeStaysInsideTheNode) {
         << cp;
   }
   // The ring of strided ranks is between nodes: eight messages of a node share its links.
-  const Op far = named(lowered(c, "usp:cp=16,batch=1,ulysses=8"), "pass KV").at(0);
+  const Op far = ops_named(lowered(c, "usp:cp=16,batch=1,ulysses=8"), "pass KV").at(0);
   Op near = far;
   near.group.stride = 1;
   EXPECT_GT(cost.time(far), 2 * cost.time(near));
@@ -146,8 +130,8 @@ TEST(Usp, ItsRingTakesTheTimeOfARingOfItsGroups) {
     CostModel cost(c.system);
     PassScratch scratch(cost);
     Schedule s = lowered(c, "usp:cp=16,batch=1,ulysses=8");
-    const auto seconds = [&](const char* name) { return cost.time(named(s, name).at(0)).value; };
-    const auto attention = [&](std::size_t j) { return cost.time(named(s, "attend").at(j)).value; };
+    const auto seconds = [&](const char* name) { return cost.time(ops_named(s, name).at(0)).value; };
+    const auto attention = [&](std::size_t j) { return cost.time(ops_named(s, "attend").at(j)).value; };
     double wanted = std::max(attention(0), seconds("pass KV")) + attention(1) + seconds("merge");
     for (const char* name : {"tokens to heads", "heads to tokens"}) wanted += seconds(name);
     wanted += 2 * seconds("end of iteration");
@@ -218,9 +202,9 @@ TEST(Usp, UnderMlaExpandedHeadsTravel) {
   EXPECT_DOUBLE_EQ(bytes_sent(s, "pass KV", 3), own * 128 * (192 + 128) * kBf16);
   EXPECT_DOUBLE_EQ(bytes_sent(s, "heads to tokens", 3), 3.0 / 4 * own * 128 * 128 * kBf16);
   double expanded = 0;
-  for (const Op& op : named(s, "kv up")) expanded += flops(op).value;
+  for (const Op& op : ops_named(s, "kv up")) expanded += flops(op).value;
   EXPECT_DOUBLE_EQ(expanded, 2 * own * 512 * 128 * (128 + 128));
-  for (const Op& op : named(s, "attend")) {
+  for (const Op& op : ops_named(s, "attend")) {
     EXPECT_EQ(shape<AttendPrefillShape>(op).family, AttentionFamily::mla);
     EXPECT_EQ(shape<AttendPrefillShape>(op).q_heads, 32);
   }
