@@ -84,6 +84,11 @@ class Degrees {
   unsigned bits_ = 0;
 };
 
+/// Of the context-parallel strategies, and of TP.
+inline constexpr Degrees kContextDegrees{Degree::pp, Degree::cp,  Degree::tpa,
+                                         Degree::ep, Degree::tpf, Degree::in_flight};
+inline constexpr Degrees kTensorDegrees{Degree::tpa, Degree::ep, Degree::tpf};
+
 /// What a plan's text leaves out: 1, dense_tp 0, and a microbatch in flight per stage, or one in chunks.
 int absent_value(const Plan& plan, Degree degree);
 

@@ -22,7 +22,7 @@ const Strategy kAllgatherKv{
     .summary = "context parallelism: KV gathered, then one attention",
     .source = "arXiv 2407.21783",
     .prefills = true,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,
     .prefill = prefill,

@@ -279,7 +279,7 @@ const Strategy kApb{
     .source = "arXiv 2502.12085",
     .prefills = true,
     .exact = false,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,

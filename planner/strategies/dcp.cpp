@@ -196,26 +196,13 @@ void with_options(const Case& c, Plan p, std::vector<Plan>& out) {
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   if (c.phase != Phase::decode) return;
   std::vector<Plan> splits;
-  for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
-    if (gpus % pp != 0 || pp > c.model.layers) continue;
-    const int ranks = gpus / pp;
-    for (const int dp : divisors(ranks)) {
-      if (dp > 1 && (pp > 1 || !has_experts(c.model) || ranks > c.model.experts)) continue;
-      Plan p;
-      p.strategy = id_of(kDcp);
-      p.pp = p.in_flight = pp;
-      p.dp = dp;
-      p.tpa = ranks / dp;
-      if (p.tpa > c.model.attention.q_heads) continue;
-      splits.clear();
-      if (dp > 1) {
-        p.ep = ranks;
-        with_dense_splits(c, p, splits);
-      } else {
-        with_expert_splits(c, p, ranks, splits);
-      }
-      for (const Plan& split : splits) with_options(c, split, out);
-    }
+  for (Plan p : groupings(c, gpus, space)) {
+    p.strategy = id_of(kDcp);
+    p.tpa = gpus / p.pp / p.dp;
+    if (p.tpa > c.model.attention.q_heads) continue;
+    splits.clear();
+    with_ffn_splits(c, p, splits);
+    for (const Plan& split : splits) with_options(c, split, out);
   }
 }
 

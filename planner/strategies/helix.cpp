@@ -29,30 +29,18 @@ void with_chunks(const Case& c, Plan p, const SearchSpace& space, std::vector<Pl
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   if (c.phase != Phase::decode) return;
   std::vector<Plan> splits;
-  for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
-    if (gpus % pp != 0 || pp > c.model.layers) continue;
-    const int ranks = gpus / pp;
-    for (const int dp : divisors(ranks)) {
-      if (dp > 1 && (pp > 1 || !has_experts(c.model) || ranks > c.model.experts)) continue;
-      for (const int tpa : divisors(ranks / dp)) {
-        if (tpa > c.model.attention.q_heads) continue;
-        if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
-        Plan p;
-        p.strategy = id_of(kHelix);
-        p.pp = p.in_flight = pp;
-        p.dp = dp;
-        p.tpa = tpa;
-        p.kvp = ranks / dp / tpa;
-        if (p.kvp < 2 || p.kvp > c.context) continue;
-        splits.clear();
-        if (dp > 1) {
-          p.ep = ranks;
-          with_dense_splits(c, p, splits);
-        } else {
-          with_expert_splits(c, p, ranks, splits);
-        }
-        for (const Plan& s : splits) with_chunks(c, s, space, out);
-      }
+  for (Plan p : groupings(c, gpus, space)) {
+    p.strategy = id_of(kHelix);
+    const int group = gpus / p.pp / p.dp;
+    for (const int tpa : divisors(group)) {
+      if (tpa > c.model.attention.q_heads) continue;
+      if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
+      p.tpa = tpa;
+      p.kvp = group / tpa;
+      if (p.kvp < 2 || p.kvp > c.context) continue;
+      splits.clear();
+      with_ffn_splits(c, p, splits);
+      for (const Plan& s : splits) with_chunks(c, s, space, out);
     }
   }
 }
@@ -71,6 +59,18 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const int shards : {2, 3, 4}) {
     if (trial.study.model.attention.q_heads / trial.base.tpa % shards != 0) continue;
+    for (const int chunks : {1, 2, 3}) {
+      for (const ValueUp up : {ValueUp::none, ValueUp::before, ValueUp::after}) {
+        Plan p = trial.base;
+        p.kvp = shards;
+        p.set(kChunks, chunks);
+        p.set(kValueUp, up);
+        out.push_back(p);
+      }
+    }
+  }
+}
+
 // NVIDIA/TensorRT-LLM docs/source/features/helix.md.
 void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   Deployment d = tensorrt_llm_deployment(c, p);
@@ -86,22 +86,9 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   out.push_back(std::move(d));
 }
 
-    for (const int chunks : {1, 2, 3}) {
-      for (const ValueUp up : {ValueUp::none, ValueUp::before, ValueUp::after}) {
-        Plan p = trial.base;
-        p.kvp = shards;
-        p.set(kChunks, chunks);
-        p.set(kValueUp, up);
-        out.push_back(p);
-      }
-    }
-  }
-}
-
 constexpr const Option* kOptions[]{&kChunks, &kValueUp};
 
 }  // namespace
-    .launch = launch,
 
 const Strategy kHelix{
     .name = "helix",
@@ -114,6 +101,7 @@ const Strategy kHelix{
     .partials = PartialOutputs::all_to_all,
     .enumerate = enumerate,
     .check = check,
+    .launch = launch,
     .verify = verify,
 };
 

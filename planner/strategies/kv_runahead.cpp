@@ -161,7 +161,7 @@ const Strategy kKvRunahead{
     .summary = "context parallelism: a chain of ranks over intervals, each sending its KV on",
     .source = "arXiv 2405.05329",
     .prefills = true,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .eager = true,

@@ -22,16 +22,11 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   }
 }
 
-// Whole prefills and chunks of two sizes; a pipeline has two stages.
+// A pipeline of two stages.
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   Plan p = trial.base;
   p.pp = 2;
-  out.push_back(p);
-  if (trial.study.phase == Phase::decode) return;
-  for (const int chunk : {7, 16}) {
-    p.set(kPrefillChunk, chunk);
-    out.push_back(p);
-  }
+  verify_in_chunks(trial, p, out);
 }
 
 constexpr const Option* kOptions[]{&kPrefillChunk};

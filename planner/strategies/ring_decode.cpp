@@ -37,7 +37,7 @@ const Strategy kRingDecode{
     .summary = "context parallelism: queries of a batch travel round a ring",
     .source = "arXiv 2411.01783",
     .decodes = true,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,
     .check = check,

@@ -69,7 +69,7 @@ const Strategy kRingPassKv{
     .summary = "context parallelism: KV travels round a ring",
     .source = "arXiv 2411.01783",
     .prefills = true,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",

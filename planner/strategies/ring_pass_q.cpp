@@ -95,7 +95,7 @@ const Strategy kRingPassQ{
     .summary = "context parallelism: queries travel round a ring",
     .source = "arXiv 2411.01783",
     .prefills = true,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,

@@ -96,7 +96,7 @@ const Strategy kSparse{
     .source = "after arXiv 2407.02490",
     .prefills = true,
     .exact = false,
-    .degrees = {Degree::tpa, Degree::ep, Degree::tpf},
+    .degrees = kTensorDegrees,
     .options = kOptions,
     .enumerate = enumerate,
     .check = check,

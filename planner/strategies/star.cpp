@@ -40,7 +40,7 @@ const Strategy kStar{
     .source = "arXiv 2411.17116",
     .prefills = true,
     .exact = false,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,

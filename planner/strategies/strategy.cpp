@@ -42,6 +42,37 @@ void with_dense_splits(const Case& c, Plan plan, std::vector<Plan>& out) {
   }
 }
 
+void verify_in_chunks(const VerifyTrial& trial, Plan plan, std::vector<Plan>& out) {
+  out.push_back(plan);
+  if (trial.study.phase == Phase::decode) return;
+  for (const int chunk : {7, 16}) {
+    plan.set(kPrefillChunk, chunk);
+    out.push_back(plan);
+  }
+}
+
+std::vector<Plan> groupings(const Case& c, int gpus, const SearchSpace& space) {
+  std::vector<Plan> out;
+  for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
+    if (gpus % pp != 0 || pp > c.model.layers) continue;
+    const int ranks = gpus / pp;
+    for (const int dp : divisors(ranks)) {
+      if (dp > 1 && (pp > 1 || !has_experts(c.model) || ranks > c.model.experts)) continue;
+      Plan& p = out.emplace_back();
+      p.pp = p.in_flight = pp;
+      p.dp = dp;
+    }
+  }
+  return out;
+}
+
+void with_ffn_splits(const Case& c, Plan plan, std::vector<Plan>& out) {
+  const int ranks = plan.ranks_per_stage();
+  if (plan.dp == 1) return with_expert_splits(c, plan, ranks, out);
+  plan.ep = ranks;
+  with_dense_splits(c, plan, out);
+}
+
 namespace {
 
 // What the plan sets and its strategy does not read would silently mean nothing.

@@ -136,6 +136,17 @@ std::optional<std::string> check_plan(const Case& c, const Plan& plan);
 /// flight.
 void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std::vector<Plan>& out);
 
+/// What `verify` tries of strategies that prefill in chunks: the whole, and chunks of two sizes.
+void verify_in_chunks(const VerifyTrial& trial, Plan plan, std::vector<Plan>& out);
+
+/// Plans that differ in stages (pp, with as many microbatches in flight) and attention groups (dp), nothing
+/// else set: every number of stages, or one stage and every number of groups over whose ranks whole experts
+/// can be spread.
+std::vector<Plan> groupings(const Case& c, int gpus, const SearchSpace& space);
+/// Appends `plan`, whose attention is set, with every way for the ranks of its stage to share the FFN: EP x
+/// TPF, or between groups whole experts over all ranks and a dense FFN over some.
+void with_ffn_splits(const Case& c, Plan plan, std::vector<Plan>& out);
+
 /// Divisors of n, ascending.
 std::vector<int> divisors(int n);
 /// Appends `plan`, of several attention groups, with every number of ranks that may share its dense FFN.

@@ -37,7 +37,7 @@ const Strategy kStriped{
     .summary = "context parallelism: KV round a ring, tokens dealt out one by one",
     .source = "arXiv 2311.09431",
     .prefills = true,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,

@@ -19,15 +19,9 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   for (const Plan& split : splits) with_prefill_chunks(c, split, space, out);
 }
 
-// Whole prefills and chunks of two sizes; a pipeline has two stages.
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   Plan p = trial.base;
-  out.push_back(p);
-  if (trial.study.phase == Phase::decode) return;
-  for (const int chunk : {7, 16}) {
-    p.set(kPrefillChunk, chunk);
-    out.push_back(p);
-  }
+  verify_in_chunks(trial, p, out);
 }
 
 constexpr const Option* kOptions[]{&kPrefillChunk};
@@ -40,7 +34,7 @@ const Strategy kTensor{
     .source = "arXiv 1909.08053",
     .decodes = true,
     .prefills = true,
-    .degrees = {Degree::tpa, Degree::ep, Degree::tpf},
+    .degrees = kTensorDegrees,
     .options = kOptions,
     .enumerate = enumerate,
     .prefill = prefill_unsharded,

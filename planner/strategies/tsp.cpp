@@ -24,7 +24,7 @@ const Strategy kTsp{
     .summary = "context parallelism: equal intervals, KV gathered, then one attention",
     .source = "arXiv 2405.05329",
     .prefills = true,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
     .eager = true,
     .deployed_as = "allgather_kv",

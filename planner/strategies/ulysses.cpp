@@ -48,7 +48,7 @@ const Strategy kUlysses{
     .summary = "sequence parallelism: all-to-all from tokens to heads and back",
     .source = "arXiv 2309.14509",
     .prefills = true,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,

@@ -85,7 +85,7 @@ const Strategy kUsp{
     .summary = "sequence parallelism: heads exchanged among neighbours, KV round rings",
     .source = "arXiv 2405.07719",
     .prefills = true,
-    .degrees = {Degree::pp, Degree::cp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
+    .degrees = kContextDegrees,
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",
