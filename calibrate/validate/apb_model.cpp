@@ -48,19 +48,18 @@ Plan apb_plan(ApbMethod method, long long tokens, bool long_context) {
   Plan p;
   p.strategy = kIds[static_cast<std::size_t>(method)];
   if (method == ApbMethod::minference) {
-    const Approximate a;
-    set_option(p, "vertical", a.vertical);
-    set_option(p, "slash", a.slash);
-    set_option(p, "estimate", a.estimate);
+    set_option(p, "vertical", 1000);
+    set_option(p, "slash", 6096);
+    set_option(p, "estimate", 64);
   }
   if (method == ApbMethod::flash || method == ApbMethod::minference) return p;
   p.cp = kHosts;
-  if (method == ApbMethod::ring) p.set(kLayout, ShardOrder::contiguous);
+  if (method == ApbMethod::ring) set_option(p, "layout", "contiguous");
   if (method == ApbMethod::apb) {
     const auto block = static_cast<int>(tokens / kHosts);
-    p.set(kAnchor, std::min(block / 4, long_context ? 4096 : 8192));
-    p.set(kPassing, long_context ? std::min(block / 8, 2048) : block / 8);
-    p.set(kRetaining, 1024);
+    set_option(p, "anchor", std::min(block / 4, long_context ? 4096 : 8192));
+    set_option(p, "passing", long_context ? std::min(block / 8, 2048) : block / 8);
+    set_option(p, "retaining", 1024);
   }
   return p;
 }
@@ -87,7 +86,7 @@ const ApbTimes& ApbModel::times(const std::string& model, ApbMethod method, long
     std::array<Seconds, kApbParts> parts{};
     for (const ApbColumn once :
          {ApbColumn::qkv, ApbColumn::retaining_head, ApbColumn::o_proj, ApbColumn::ffn}) {
-      if (once != ApbColumn::retaining_head || plan[kRetaining] > 0)
+      if (once != ApbColumn::retaining_head || method == ApbMethod::apb)
         parts[static_cast<std::size_t>(once)] = barrier;
     }
     for (BlockIndex b = 0; b < s.blocks.size(); ++b) {

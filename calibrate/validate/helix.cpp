@@ -183,7 +183,7 @@ FrontierRatios frontier_ratios(const Study& study) {
 
   SearchOptions off = study.search;
   off.strategies = study.compare.candidate;
-  off.space.chunks = {1};
+  std::erase_if(off.space.options, [](const OptionRange& range) { return range.option->of_batch; });
   off.keep_all = true;
   const SearchResult without = search(study.study, off);
   const std::vector<Point> off_frontier = without.overall().points();

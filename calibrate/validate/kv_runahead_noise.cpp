@@ -64,7 +64,7 @@ class Noise {
     out.of[0] = noise_effect(e, plan, traffic);
     plan.strategy = strategy_id("kv_runahead");
     out.of[1] = noise_effect(e, plan, traffic);
-    plan.options.set_list(kPartition, model_.searched(noise_.model, context, gpus, 0).tokens);
+    list_parts(plan, model_.searched(noise_.model, context, gpus, 0).tokens);
     out.of[2] = noise_effect(e, plan, traffic);
     return out;
   }

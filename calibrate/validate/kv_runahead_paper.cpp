@@ -24,7 +24,7 @@ Plan plan_of(int gpus, ChainMethod method) {
                : method == ChainMethod::tsp ? strategy_id("tsp")
                                             : strategy_id("kv_runahead");
   p.cp = gpus;
-  if (gpus > 1 && method == ChainMethod::kvr_even) p.set(kPartition, Parts::even);
+  if (gpus > 1 && method == ChainMethod::kvr_even) set_parts(p, Parts::even);
   return p;
 }
 

@@ -52,7 +52,7 @@ Case case_of(const ExecuteOptions& o) {
 }
 
 Schedule schedule_of(const ExecuteOptions& o, const Case& c) {
-  const Plan plan = plan_of(c, o.plan);
+  const Plan plan = plan_of(study_of(scenario_named(o.scenario), o.model).search.space, o.plan);
   if (const auto why = check_plan(c, plan))
     throw UserError(fmt::format("plan {} is impossible for {}: {}", to_string(plan), c.model.name, *why));
   Schedule s;

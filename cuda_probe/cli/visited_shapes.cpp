@@ -91,16 +91,10 @@ class Collector {
   std::set<MergeCase> merge_;
 };
 
-bool within(const Plan& plan, const std::vector<DegreeRange>& ranges) {
-  return std::all_of(ranges.begin(), ranges.end(), [&](const DegreeRange& r) {
-    return std::binary_search(r.values.begin(), r.values.end(), plan.*(r.degree));
-  });
-}
-
 void add_sweep(Collector& out, const Case& c, const SearchOptions& o) {
   std::vector<Plan> plans;
   SearchSpace space = o.space;
-  space.chunks = {1};
+  std::erase_if(space.options, [](const OptionRange& range) { return range.option->of_batch; });
   // Pipeline stages repeat what one stage does, so plans that differ in them alone are one.
   std::set<std::string> seen;
   for (const StrategyId id : o.strategies) {
@@ -109,7 +103,7 @@ void add_sweep(Collector& out, const Case& c, const SearchOptions& o) {
       plans.clear();
       strategy(id).enumerate(c, gpus, space, plans);
       for (Plan plan : plans) {
-        if (!within(plan, o.space.degrees)) continue;
+        if (!within(plan, space)) continue;
         const int fit = largest_batch(c, plan, o.batches.back());
         for (const int batch : o.batches) {
           const bool power = (batch & (batch - 1)) == 0;

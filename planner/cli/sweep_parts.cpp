@@ -43,7 +43,7 @@ std::string label(StrategyId id) {
 }
 
 std::string label(const Plan& plan) {
-  return label(plan.strategy) + (plan[kPartition] == Parts::even ? ", even parts" : "");
+  return label(plan.strategy) + (even_parts(plan) ? ", even parts" : "");
 }
 
 std::string computed_text(const Study& study, const Plan& plan) {

@@ -82,7 +82,7 @@ void print_strategies(const Study& study, const SearchResult& r) {
   for (const StrategyId id : study.search.strategies) {
     header.emplace_back(label(id));
     columns.push_back(r.frontiers.at(id).points());
-    if (!strategy(id).reads(kPartition) || r.even.points().empty()) continue;
+    if (strategy(id).parts == nullptr || r.even.points().empty()) continue;
     header.emplace_back("kv_runahead, even parts");
     columns.push_back(r.even.points());
   }

@@ -382,11 +382,7 @@ const Placement* cached_placement(const Case& c, const Plan& p) {
 
 void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
                    void (*attention)(ContextStep&)) {
-  const std::vector<Request> requests = batch_requests(c, p);
-  const Placement* before = cached_placement(c, p);
-  build_prefill(schedule, c, p,
-                p[kLayout] == ShardOrder::contiguous ? interval_layout(requests, p.cp, before, {})
-                                                     : context_layout(requests, p.cp, before),
+  build_prefill(schedule, c, p, context_layout(batch_requests(c, p), p.cp, cached_placement(c, p)),
                 pad_queries, attention);
 }
 

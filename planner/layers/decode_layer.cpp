@@ -25,9 +25,8 @@ Count out_proj_width(const Case& c, const Plan& p) {
 }
 
 // Heads whose W_UV the rank with most of them applies.
-Count value_up_heads(const Case& c, const Plan& p) {
-  const int q = local_q_heads(c, p);
-  return p[kValueUp] == ValueUp::after ? share(q, p.kvp) : q;
+Count value_up_heads(const DecodeShare& s) {
+  return s.value_up == ValueUp::after ? share(s.attended, s.sharers.size) : s.attended;
 }
 
 // New tokens of one rank: context-parallel ranks deal out the batch.
@@ -71,9 +70,13 @@ int local_q_heads(const Case& c, const Plan& p) { return (c.model.attention.q_he
 int local_kv_heads(const Case& c, const Plan& p) { return (c.model.attention.kv_heads + p.tpa - 1) / p.tpa; }
 
 DecodeShare decode_share(const Case& c, const Plan& p) {
-  if (const auto own = strategy(p.strategy).decode_share) return own(c, p);
+  const auto own = strategy(p.strategy).decode_share;
+  return own ? own(c, p) : kvp_share(c, p);
+}
+
+DecodeShare kvp_share(const Case& c, const Plan& p) {
   const int heads = local_q_heads(c, p);
-  return {heads, heads, {p.cp > 1 ? p.cp : p.kvp, p.tpa}, p.cp > 1 ? 1 : c.kv_block};
+  return {heads, heads, {p.cp > 1 ? p.cp : p.kvp, p.tpa}, p.cp > 1 ? 1 : c.kv_block, ValueUp::before};
 }
 
 long long kv_tokens_on_fullest(const Case& c, const Plan& p) {
@@ -113,13 +116,14 @@ LayerWeights layer_weights(const Case& c, const Plan& p) {
   const Model& m = c.model;
   const Attention& a = m.attention;
   const double h = m.hidden;
-  const double q = decode_share(c, p).projected;
+  const DecodeShare heads = decode_share(c, p);
+  const double q = heads.projected;
   LayerWeights w;
   if (mla(c)) {
     const double q_dim = a.nope_dim + a.rope_dim;
     const double query = a.q_lora_rank > 0 ? h * a.q_lora_rank + a.q_lora_rank * q * q_dim : h * q * q_dim;
     w.attention = query + h * (a.kv_lora_rank + a.rope_dim) + q * a.nope_dim * a.kv_lora_rank +
-                  static_cast<double>(value_up_heads(c, p) * a.v_dim * a.kv_lora_rank);
+                  static_cast<double>(value_up_heads(heads) * a.v_dim * a.kv_lora_rank);
   } else {
     w.attention = h * (q * a.head_dim + static_cast<double>(kv_elements_per_token(c, p)));
   }
@@ -139,7 +143,8 @@ LayerWeights layer_weights(const Case& c, const Plan& p) {
 
 double partial_output_bytes(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
-  const int width = !mla(c) ? a.head_dim : p[kValueUp] == ValueUp::after ? a.kv_lora_rank : a.v_dim;
+  const bool latents = decode_share(c, p).value_up == ValueUp::after;
+  const int width = !mla(c) ? a.head_dim : latents ? a.kv_lora_rank : a.v_dim;
   return width * activation(c) + 8;
 }
 
@@ -208,69 +213,111 @@ void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
 }
 
 void add_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
-  if (const auto own = strategy(p.strategy).decode_attention) return own(b, c, p);
-  const OpKind exchange =
-      strategy(p.strategy).partials == PartialOutputs::all_gather ? OpKind::all_gather : OpKind::all_to_all;
-  const Attention& a = c.model.attention;
-  const ModuleType t = c.precision.of(Module::attention);
-  const DecodeShare share = decode_share(c, p);
-  const Count q = share.attended;
-  AttendDecodeShape shape = decode_attend_shape(c, p, 1);
-  const Count kv_tokens = shape.kv_rows;
+  const Strategy& s = strategy(p.strategy);
+  if (s.decode_attention) return s.decode_attention(b, c, p);
+  add_kvp_attention(b, c, p,
+                    s.partials == PartialOutputs::all_gather ? OpKind::all_gather : OpKind::all_to_all, 1);
+}
 
-  const int chunks = p[kChunks];
-  shape.kernel_rows = chunks > 1 ? p.batch : 0;
-  shape.kernel_parts = chunks;
-  const bool value_up_first = mla(c) && p[kValueUp] != ValueUp::after;
-  // One persistent kernel signals each chunk: its launch is paid before the first, and W_UV, kept in L2, is
-  // read once.
-  const double per_request = static_cast<double>(q) * partial_output_bytes(c, p);
-  const double wire = exchange == OpKind::all_to_all ? per_request * (p.kvp - 1) / p.kvp : per_request;
-  OpIndex last_compute = b.previous(), last_exchange = 0;
-  DecodeFlow flow(b, c, p, share, 8);
-  for (int i = 0, first = 0, count = 0; i < chunks; ++i, first += count) {
-    count = p.batch / chunks + (i < p.batch % chunks ? 1 : 0);
+namespace {
+
+// One persistent kernel attends to all chunks and signals each: its launch is paid before the first, and
+// W_UV, kept in L2, is read once.
+class KvpAttention {
+ public:
+  KvpAttention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange, int chunks)
+      : b_(b),
+        c_(c),
+        p_(p),
+        share_(decode_share(c, p)),
+        heads_(share_.attended),
+        exchange_(exchange),
+        chunks_(chunks),
+        shape_(decode_attend_shape(c, p, 1)),
+        kv_tokens_(shape_.kv_rows),
+        last_compute_(b.previous()),
+        flow_(b, c, p, share_, 8) {
+    shape_.kernel_rows = chunks > 1 ? p.batch : 0;
+    shape_.kernel_parts = chunks;
+  }
+
+  void run() {
+    for (int i = 0, first = 0, count = 0; i < chunks_; ++i, first += count) {
+      count = p_.batch / chunks_ + (i < p_.batch % chunks_ ? 1 : 0);
+      attend(i == 0, first, count);
+      if (p_.kvp > 1) exchange(i == 0, first, count);
+    }
+    if (p_.kvp > 1) {
+      // Fused with the receiving side of the exchange: no launch of its own.
+      b_.elementwise("merge shards", Part::exchange, OpKind::merge,
+                     {p_.batch, heads_ * shape_.v_dim, Bytes(0)}, 0);
+      flow_.merge();
+    }
+    if (mla(c_) && share_.value_up == ValueUp::after) {
+      value_up(p_.batch, value_up_heads(share_), 1, 1);
+      flow_.value_up_after();
+    }
+    flow_.finish();
+  }
+
+ private:
+  void attend(bool is_first, int first, int count) {
     const Count requests = count;
-    const double launches = i == 0 ? 1 : 0;
-    shape.q_rows = requests;
-    shape.pairs = shape.kv_rows = requests * kv_tokens;
-    if (i > 0) b.after(std::span(&last_compute, 1));
-    last_compute = b.attend("attend", c.precision.kv, c.precision.math, shape, launches);
-    flow.attend(first, count);
-    if (!mla(c)) {
-      last_compute =
-          b.elementwise("merge splits", Part::attention, OpKind::merge, {requests, q * a.head_dim, Bytes(0)},
-                        c.kernels.fused_split_merge ? 0 : launches, Within::decode_merge);
-    }
-    if (value_up_first) {
-      last_compute = b.gemm("value up", Part::attention, t.weights, t.math,
-                            BatchedGemmShape{requests, a.kv_lora_rank, a.v_dim, q, chunks}, launches);
-      flow.value_up_before(first, count);
-    }
-    if (p.kvp > 1) {
-      if (chunks > 1) {
-        const OpIndex both[2] = {last_compute, last_exchange};
-        b.after(std::span(both, i == 0 ? 1 : 2));
-      }
-      ExchangeShape partials;
-      partials.bytes = Bytes(static_cast<double>(requests) * wire);
-      partials.rows = static_cast<double>(requests);
-      last_exchange = b.exchange("exchange partial outputs", Part::exchange, exchange, {p.kvp, p.tpa},
-                                 partials, c.precision.activations);
-      flow.exchange(exchange, first, count);
+    const double launches = is_first ? 1 : 0;
+    shape_.q_rows = requests;
+    shape_.pairs = shape_.kv_rows = requests * kv_tokens_;
+    if (!is_first) b_.after(std::span(&last_compute_, 1));
+    last_compute_ = b_.attend("attend", c_.precision.kv, c_.precision.math, shape_, launches);
+    flow_.attend(first, count);
+    if (!mla(c_)) {
+      last_compute_ = b_.elementwise("merge splits", Part::attention, OpKind::merge,
+                                     {requests, heads_ * c_.model.attention.head_dim, Bytes(0)},
+                                     c_.kernels.fused_split_merge ? 0 : launches, Within::decode_merge);
+    } else if (share_.value_up == ValueUp::before) {
+      last_compute_ = value_up(requests, heads_, chunks_, launches);
+      flow_.value_up_before(first, count);
     }
   }
-  if (p.kvp > 1) {
-    // Fused with the receiving side of the exchange: no launch of its own.
-    b.elementwise("merge shards", Part::exchange, OpKind::merge, {p.batch, q * shape.v_dim, Bytes(0)}, 0);
-    flow.merge();
+
+  OpIndex value_up(Count requests, Count heads, int chunks, double launches) {
+    const Attention& a = c_.model.attention;
+    const ModuleType t = c_.precision.of(Module::attention);
+    return b_.gemm("value up", Part::attention, t.weights, t.math,
+                   BatchedGemmShape{requests, a.kv_lora_rank, a.v_dim, heads, chunks}, launches);
   }
-  if (mla(c) && !value_up_first) {
-    b.gemm("value up", Part::attention, t.weights, t.math,
-           BatchedGemmShape{p.batch, a.kv_lora_rank, a.v_dim, value_up_heads(c, p), 1});
-    flow.value_up_after();
+
+  void exchange(bool is_first, int first, int count) {
+    if (chunks_ > 1) {
+      const OpIndex both[2] = {last_compute_, last_exchange_};
+      b_.after(std::span(both, is_first ? 1 : 2));
+    }
+    const double per_request = static_cast<double>(heads_) * partial_output_bytes(c_, p_);
+    const double wire = exchange_ == OpKind::all_to_all ? per_request * (p_.kvp - 1) / p_.kvp : per_request;
+    ExchangeShape partials;
+    partials.bytes = Bytes(static_cast<double>(count) * wire);
+    partials.rows = static_cast<double>(count);
+    last_exchange_ = b_.exchange("exchange partial outputs", Part::exchange, exchange_, {p_.kvp, p_.tpa},
+                                 partials, c_.precision.activations);
+    flow_.exchange(exchange_, first, count);
   }
-  flow.finish();
+
+  ScheduleBuilder& b_;
+  const Case& c_;
+  const Plan& p_;
+  const DecodeShare share_;
+  const Count heads_;
+  const OpKind exchange_;
+  const int chunks_;
+  AttendDecodeShape shape_;
+  const Count kv_tokens_;  // of one request
+  OpIndex last_compute_, last_exchange_ = 0;
+  DecodeFlow flow_;
+};
+
+}  // namespace
+
+void add_kvp_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange, int chunks) {
+  KvpAttention(b, c, p, exchange, chunks).run();
 }
 
 void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& p) {

@@ -18,14 +18,22 @@ struct LayerWeights {
   double router = 0;
 };
 
+/// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
+/// sharer of a cache holds the W_UV of all heads that it attends with and sends v_dim values per head) or
+/// after it (a sharer holds that of the heads that it merges, and kv_lora values per head are sent).
+enum class ValueUp : unsigned char { before, after };
+
 /// What one rank does of a decode step's attention.
 struct DecodeShare {
   int projected = 0, attended = 0;  // query heads that it projects, and that it attends with
   Group sharers;                    // ranks that hold one cache, some of its tokens each
   int block = 1;                    // token t lies on member t / block mod sharers.size
+  ValueUp value_up = ValueUp::before;
 };
 /// Of the plan's strategy.
 DecodeShare decode_share(const Case& c, const Plan& plan);
+/// Of a strategy that says nothing else: its heads under TPA, over its KVP or context-parallel shard.
+DecodeShare kvp_share(const Case& c, const Plan& plan);
 /// [P1] Tokens of one request on the rank with most of them.
 long long kv_tokens_on_fullest(const Case& c, const Plan& plan);
 /// Attention of `requests` requests with a rank's heads over the tokens of the fullest rank.
@@ -51,10 +59,12 @@ int dense_ffn_ranks(const Plan& plan);
 /// Query, key and value projections, rotary embedding, KV append; repeated on every KV shard.
 void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& plan);
 
-/// Attention over this rank's KV shard with the exchange of partial outputs over the KVP ranks. plan.chunks >
-/// 1: the exchange of one chunk of requests overlaps the attention of the next (HOP-B).
-/// A strategy with an attention of its own lowers that.
+/// The attention of the plan's strategy; without one of its own that over KVP ranks, in one chunk.
 void add_attention(ScheduleBuilder& b, const Case& c, const Plan& plan);
+/// Attention over this rank's KV shard with the exchange (all-to-all or all-gather) of partial outputs over
+/// the KVP ranks. Of several chunks of requests, the exchange of one overlaps the attention of the next
+/// (HOP-B, 2507.07120 section 2.1.3).
+void add_kvp_attention(ScheduleBuilder& b, const Case& c, const Plan& plan, OpKind exchange, int chunks);
 
 /// Output projection over out_proj_ranks() and the all-reduce.
 void add_out_proj(ScheduleBuilder& b, const Case& c, const Plan& plan);

@@ -52,14 +52,8 @@ Plan decode_view(const Plan& p, DecodeBlock block) {
     case DecodeBlock::attention:
       v.kvp = p.kvp;
       v.tpa = p.tpa;
-      if (!common_attention(strategy(p.strategy))) {
-        v.strategy = p.strategy;
-        v.options = p.options;
-        break;
-      }
-      v.strategy = alike(p.strategy);
-      v.set(kValueUp, p[kValueUp]);
-      v.set(kChunks, p[kChunks]);
+      v.options = p.options;
+      v.strategy = common_attention(strategy(p.strategy)) ? alike(p.strategy) : p.strategy;
       break;
     case DecodeBlock::dense_ffn:
       v.dense_tp = dense_ffn_ranks(p);

@@ -6,6 +6,26 @@
 
 namespace shardline {
 
+inline constexpr OptionOf<int> kAnchor({
+    .key = "anchor",
+    .help = "first tokens of the document that every later host repeats",
+    .tokens = true,
+    .decodes = false,
+});
+inline constexpr OptionOf<int> kPassing({
+    .key = "passing",
+    .help = "tokens per host whose KV goes to the hosts after it",
+    .tokens = true,
+    .decodes = false,
+});
+inline constexpr OptionOf<int> kQuery({
+    .key = "query",
+    .help = "tokens of the question, in front of the anchor",
+    .least = 0,
+    .tokens = true,
+    .decodes = false,
+});
+
 /// Tokens of the document that host `host` has: the longer blocks come first.
 Interval host_block(const Request& r, int request, int hosts, int host);
 

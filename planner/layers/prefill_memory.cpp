@@ -9,7 +9,7 @@ namespace shardline {
 
 double prefill_rows(const Case& c, const Plan& p) {
   double most = 0;
-  const std::vector<long long>& parts = p.options.list(kPartition);
+  const std::vector<long long>& parts = listed_parts(p);
   for (const Request& r : c.requests) {
     const double even = p[kPrefillChunk] > 0
                             ? static_cast<double>(std::min<long long>(r.fresh, p[kPrefillChunk]))

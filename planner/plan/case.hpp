@@ -29,14 +29,6 @@ struct Kernels {
   Bytes score_traffic{0};  // eager: HBM bytes that the kernels between both products move per score
 };
 
-/// Sizes of strategies that leave part of the attention out, in tokens; nothing: a rule of the strategy.
-struct Approximate {
-  std::optional<int> anchor, passing;
-  int query = 0;
-  int retaining_width = 1024;
-  int vertical = 1000, slash = 6096, estimate = 64;
-};
-
 struct Case {
   Model model;
   System system;
@@ -50,8 +42,6 @@ struct Case {
   std::shared_ptr<const Placement> placement;  // of the cached tokens; null: each prefilled in one turn
   bool persistent_kv = false;                  // prefill: new tokens join a cache kept from earlier turns
   Kernels kernels;
-  Approximate approximate;                 // for the enumeration of approximate plans
-  ShardOrder layout = ShardOrder::zigzag;  // for that of rings
 
   long long fresh_tokens() const;  // of one batch entry
   long long longest() const;       // tokens of the longest sequence; `context` for a decode step

@@ -19,9 +19,11 @@ struct Option {
   int least = 1, most = 1'000'000;
   int absent = 0;  // what a plan has that does not set it
   std::span<const char* const> words = {};
-  bool lists = false;    // at most one option of a strategy
-  bool decodes = true;   // has a meaning in decoding
-  bool prefills = true;  // has a meaning in prefill
+  bool lists = false;     // at most one option of a strategy
+  bool tokens = false;    // a number of tokens
+  bool of_batch = false;  // cuts a batch: a plan that differs in it alone shards in the same way
+  bool decodes = true;    // has a meaning in decoding
+  bool prefills = true;   // has a meaning in prefill
 };
 
 /// An option whose value is a T: an int, or an enum whose values are the indices of the words.
@@ -71,74 +73,15 @@ std::string value_text(const Option& option, const OptionValues& values);
 /// Reads a value of a plan's text; false: it is none of the option's, and nothing is set.
 bool read_value(const Option& option, std::string_view text, OptionValues& values);
 
-/// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
-/// KVP rank holds all of W_UV and sends v_dim values per head) or after it (W_UV sharded, kv_lora values per
-/// head sent).
-enum class ValueUp : signed char { none = -1, before, after };
-
-/// Which new tokens of a sequence a context-parallel rank takes: two chunks that balance the causal mask
-/// ([C1]), or one block.
-enum class ShardOrder : unsigned char { zigzag, contiguous };
-
 /// Tokens of a sequence per context-parallel rank. searched: whoever compares plans looks for the best ones;
 /// a schedule takes equal parts.
 enum class Parts : signed char { searched = -1, even, listed };
 
-// What the layers read stands here; what one strategy alone reads stands in its file.
-
-inline constexpr OptionOf<int> kChunks({
-    .key = "chunks",
-    .help = "HOP-B: chunks of requests whose exchange overlaps the attention of the next; 1 is off",
-    .absent = 1,
-    .prefills = false,
-});
-inline constexpr const char* kValueUpWords[]{"before", "after"};
-inline constexpr OptionOf<ValueUp> kValueUp({
-    .key = "value_up",
-    .help = "MLA: values made of latents before the exchange of partial outputs, or after it",
-    .absent = static_cast<int>(ValueUp::none),
-    .words = kValueUpWords,
-    .prefills = false,
-});
+// An option of one strategy stands in its file. This one is of all that keep a request's tokens together.
 inline constexpr OptionOf<int> kPrefillChunk({
     .key = "prefill_chunk",
     .help = "tokens of a request that pass the layers at a time; without it all of them",
-    .decodes = false,
-});
-inline constexpr const char* kLayoutWords[]{"zigzag", "contiguous"};
-inline constexpr OptionOf<ShardOrder> kLayout({
-    .key = "layout",
-    .help = "tokens of a rank: two chunks that balance the causal mask, or one block",
-    .words = kLayoutWords,
-    .decodes = false,
-});
-inline constexpr const char* kPartitionWords[]{"even"};
-inline constexpr OptionOf<Parts> kPartition({
-    .key = "partition",
-    .help = "tokens of each rank; without it the best ones are searched for",
-    .absent = static_cast<int>(Parts::searched),
-    .words = kPartitionWords,
-    .lists = true,
-    .decodes = false,
-});
-inline constexpr OptionOf<int> kAnchor({
-    .key = "anchor",
-    .help = "first tokens of the document that every later host repeats",
-    .decodes = false,
-});
-inline constexpr OptionOf<int> kPassing({
-    .key = "passing",
-    .help = "tokens per host whose KV goes to the hosts after it",
-    .decodes = false,
-});
-inline constexpr OptionOf<int> kQuery({
-    .key = "query",
-    .help = "tokens of the question, in front of the anchor",
-    .decodes = false,
-});
-inline constexpr OptionOf<int> kRetaining({
-    .key = "retaining",
-    .help = "inner width of the heads that score tokens",
+    .tokens = true,
     .decodes = false,
 });
 

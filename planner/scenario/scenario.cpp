@@ -1,6 +1,7 @@
 #include "planner/scenario/scenario.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -80,8 +81,74 @@ std::vector<DegreeRange> read_degrees(const Reader& r) {
   return out;
 }
 
+std::vector<int> read_option(const Reader& r, const Option& option) {
+  if (option.words.empty())
+    return option.tokens ? scenario_parts::read_token_counts(r, option.least, option.most)
+                         : read_counts(r, option.most, option.least);
+  std::vector<int> out;
+  const std::vector<std::string> words(option.words.begin(), option.words.end());
+  for (const Reader& item : r.is_sequence() ? r.items() : std::vector{r}) {
+    if (const auto i = choice(item, words)) out.push_back(static_cast<int>(*i));
+  }
+  if (r.is_sequence() && r.items().empty()) r.fault(r.path() + " is empty", expected_one_of("", words));
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// Of the strategies to look at. Parts of tokens are searched for, whatever is asked.
+std::vector<OptionRange> read_options(const Reader& r, const std::vector<StrategyId>& asked, Phase phase) {
+  std::vector<OptionRange> out;
+  const auto of_phase = [&](const Option& o) {
+    return !o.lists && (phase == Phase::decode ? o.decodes : o.prefills);
+  };
+  for (const StrategyId id : asked) {
+    for (const Option* option : strategy(id).options) {
+      const auto same = [&](const OptionRange& known) { return known.option == option; };
+      if (!of_phase(*option) || std::any_of(out.begin(), out.end(), same)) continue;
+      if (const auto v = r.find(option->key)) out.push_back({option, read_option(*v, *option)});
+    }
+  }
+  if (r.has("partition"))
+    r.at("partition").fault("options.partition: parts are searched for, and even ones tried beside them");
+  // Whom a key is of that none of them reads.
+  for (const std::string& key : r.is_map() ? r.keys() : std::vector<std::string>{}) {
+    const auto taken = [&](const OptionRange& range) { return key == range.option->key; };
+    if (std::any_of(out.begin(), out.end(), taken)) continue;
+    std::vector<std::string> names;
+    bool swept = false;
+    for (const Strategy* s : strategies()) {
+      const auto has = [&](const Option* o) { return !o->lists && key == o->key; };
+      if (std::none_of(s->options.begin(), s->options.end(), has)) continue;
+      names.emplace_back(s->name);
+      swept = swept || std::find(asked.begin(), asked.end(), id_of(*s)) != asked.end();
+    }
+    if (swept)
+      r.at(key).fault(
+          fmt::format("options.{} is for {}", key, phase == Phase::decode ? "prefill" : "decoding"));
+    else if (!names.empty())
+      r.at(key).fault(fmt::format("options.{} is for {}, which this scenario does not sweep", key,
+                                  fmt::join(names, " and ")));
+  }
+  r.no_other_keys();
+  return out;
+}
+
+// Keys of the first edition, each of which was an option or some.
+void refuse_old_keys(const Reader& root) {
+  constexpr std::pair<const char*, const char*> kOld[]{
+      {"hopb_chunks", "options: {chunks: ...}"},
+      {"prefill_chunks", "options: {prefill_chunk: ...}"},
+      {"layout", "options: {layout: ...}"},
+      {"approximate", "options: {anchor: ..., passing: ..., retaining: ...}"}};
+  for (const auto& [key, now] : kOld) {
+    if (root.has(key)) root.at(key).fault(fmt::format("{} is now written {}", key, now));
+  }
+}
+
 void read_search(const Reader& root, SearchOptions& o, int system_gpus, Phase phase) {
   o.strategies = read_strategies(root.at("strategies"), phase);
+  refuse_old_keys(root);
   const Reader gpus = root.at("gpus");
   o.gpus = read_counts(gpus, 8192);
   if (!o.gpus.empty() && o.gpus.back() > system_gpus) {
@@ -91,11 +158,7 @@ void read_search(const Reader& root, SearchOptions& o, int system_gpus, Phase ph
   if (const auto v = root.find("pipeline_stages")) o.space.stages = read_counts(*v, 4096);
   if (const auto v = root.find("degrees")) o.space.degrees = read_degrees(*v);
   if (const auto v = root.find("duplicate_kv")) o.space.duplicate_kv = v->boolean();
-  if (const auto v = root.find("prefill_chunks")) {
-    o.space.prefill_chunks = scenario_parts::read_chunks(*v);
-    if (phase == Phase::decode) v->fault("prefill_chunks is for prefill");
-  }
-  if (const auto v = root.find("hopb_chunks")) o.space.chunks = read_counts(*v, 4096);
+  if (const auto v = root.find("options")) o.space.options = read_options(*v, o.strategies, phase);
   if (const auto v = root.find("all_reduce")) {
     o.all_reduce =
         static_cast<AllReduceRule>(v->one_of({"fastest", "one_shot", "two_shot", "ring", "tree", "nvls"}));
@@ -256,8 +319,6 @@ struct Workload {
   std::vector<Request> requests;
   bool persistent = false;
   Kernels kernels;
-  Approximate approximate;
-  ShardOrder layout = ShardOrder::zigzag;
   int block = 16;
 };
 
@@ -287,21 +348,13 @@ Workload read_workload(const Reader& root, Phase phase, Question question) {
     if (phase == Phase::decode) v->fault("persistent_kv is for prefill");
   }
   if (const auto v = root.find("kernels")) w.kernels = scenario_parts::read_kernels(*v);
-  if (const auto v = root.find("approximate")) {
-    w.approximate = scenario_parts::read_approximate(*v);
-    if (phase == Phase::decode) v->fault("approximate is for prefill");
-  }
-  if (const auto v = root.find("layout")) {
-    if (choice(*v, {"zigzag", "contiguous"}) == 1u) w.layout = ShardOrder::contiguous;
-    if (phase == Phase::decode) v->fault("layout is for prefill");
-  }
   if (const auto v = root.find("kv_block")) w.block = static_cast<int>(v->tokens(1, 1'000'000));
   return w;
 }
 
 void refuse_sweep_keys(const Reader& root) {
-  for (const char* key : {"strategies", "gpus", "batch", "pipeline_stages", "prefill_chunks", "degrees",
-                          "pareto", "compare", "approximate", "layout"}) {
+  for (const char* key :
+       {"strategies", "gpus", "batch", "pipeline_stages", "degrees", "options", "pareto", "compare"}) {
     if (const auto v = root.find(key)) v->fault(fmt::format("{} is for sweeps", key));
   }
 }
@@ -327,8 +380,6 @@ Study study_for(const Study& asked, Case served, Phase phase, const Workload& w,
   out.study.requests = w.requests;
   out.study.persistent_kv = w.persistent;
   out.study.kernels = w.kernels;
-  out.study.approximate = w.approximate;
-  out.study.layout = w.layout;
   return out;
 }
 

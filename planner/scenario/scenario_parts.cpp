@@ -25,28 +25,27 @@ std::optional<std::size_t> choice(const Reader& r, const std::vector<std::string
   return r.is_scalar() && r.text() == names[i] ? std::optional(i) : std::nullopt;
 }
 
-std::vector<int> read_chunks(const Reader& r) {
-  constexpr long long kMost = 1'000'000;
+std::vector<int> read_token_counts(const Reader& r, int lowest, int highest) {
   std::vector<int> out;
   if (r.is_sequence()) {
-    for (const Reader& item : r.items()) out.push_back(static_cast<int>(item.tokens(1, kMost)));
+    for (const Reader& item : r.items()) out.push_back(static_cast<int>(item.tokens(lowest, highest)));
     if (out.empty()) r.fault(r.path() + " is empty", {"expected a list as [8Ki tokens, 32Ki tokens]"});
   } else {
-    out.push_back(static_cast<int>(r.tokens(1, kMost)));
+    out.push_back(static_cast<int>(r.tokens(lowest, highest)));
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
-std::vector<int> read_counts(const Reader& r, int highest) {
+std::vector<int> read_counts(const Reader& r, int highest, int lowest) {
   std::vector<int> out;
   bool reversed = false;
   if (r.is_sequence()) {
-    for (const Reader& item : r.items()) out.push_back(static_cast<int>(item.integer(1, highest)));
+    for (const Reader& item : r.items()) out.push_back(static_cast<int>(item.integer(lowest, highest)));
   } else if (r.is_map()) {
-    const auto from = static_cast<int>(r.at("from").integer(1, highest));
-    const auto to = static_cast<int>(r.at("to").integer(1, highest));
+    const auto from = static_cast<int>(r.at("from").integer(lowest, highest));
+    const auto to = static_cast<int>(r.at("to").integer(lowest, highest));
     reversed = from > to;
     if (reversed) r.fault(fmt::format("{} runs from {} to {}: from must not exceed to", r.path(), from, to));
     int step = 1;
@@ -64,7 +63,7 @@ std::vector<int> read_counts(const Reader& r, int highest) {
     r.no_other_keys();
     for (int n = from; n <= to; n = doubles ? 2 * n : n + step) out.push_back(n);
   } else {
-    out.push_back(static_cast<int>(r.integer(1, highest)));
+    out.push_back(static_cast<int>(r.integer(lowest, highest)));
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -122,23 +121,6 @@ std::vector<Request> read_requests(const Reader& r) {
     out.insert(out.end(), static_cast<std::size_t>(count), q);
   }
   return out;
-}
-
-Approximate read_approximate(const Reader& r) {
-  Approximate a;
-  const auto tokens = [&](const char* key, int least) -> std::optional<int> {
-    const auto v = r.find(key);
-    return v ? std::optional(static_cast<int>(v->tokens(least, 1'000'000))) : std::nullopt;
-  };
-  a.anchor = tokens("anchor", 1);
-  a.passing = tokens("passing", 1);
-  a.query = tokens("query", 0).value_or(a.query);
-  if (const auto v = r.find("retaining_width")) a.retaining_width = static_cast<int>(v->integer(1, 65536));
-  a.vertical = tokens("vertical", 1).value_or(a.vertical);
-  a.slash = tokens("slash", 1).value_or(a.slash);
-  a.estimate = tokens("estimate", 1).value_or(a.estimate);
-  r.no_other_keys();
-  return a;
 }
 
 Conversation read_conversation(const Reader& r, int system_gpus) {

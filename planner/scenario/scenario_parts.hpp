@@ -15,14 +15,13 @@ inline constexpr long long kLongest = 1'000'000'000;  // tokens of any sequence
 std::optional<std::size_t> choice(const Reader& r, const std::vector<std::string>& names);
 
 /// One count, a list, or {from, to} with an optional step: `double` or a number to add. Ascending, each once.
-std::vector<int> read_counts(const Reader& r, int highest);
+std::vector<int> read_counts(const Reader& r, int highest, int lowest = 1);
 
 /// One number of tokens or a list: ascending, each once.
-std::vector<int> read_chunks(const Reader& r);
+std::vector<int> read_token_counts(const Reader& r, int lowest, int highest);
 
 Kernels read_kernels(const Reader& r);
 std::vector<Request> read_requests(const Reader& r);
-Approximate read_approximate(const Reader& r);
 Conversation read_conversation(const Reader& r, int system_gpus);
 ThresholdGrid read_thresholds(const Reader& r, int system_gpus);
 NoiseSpec read_noise(const Reader& r);

@@ -26,7 +26,7 @@ void BlockTimes::start(const Plan& plan) {
   in_blocks_ = c.phase == Phase::decode && plan.cp == 1;
   if (!in_blocks_) return;
   if (known_.empty()) known_.resize(std::size_t{1} << kKnownBits);
-  plan_.batch = plan[kChunks];
+  plan_.batch = least_batch(plan);
   // Which blocks run, and how often, does not depend on the batch.
   lower(whole_, c, plan_);
   makespans_.resize(whole_.blocks.size());

@@ -169,14 +169,14 @@ class CandidateSearch {
     plan_.batch = options_.batches[i];
     const PartitionResult found = searched_partition(evaluator_, plan_, cache_);
     out_.counts.partitions += found.evaluations;
-    plan_.options.set_list(kPartition, found.tokens);
+    list_parts(plan_, found.tokens);
     // A longer first part may not fit where equal ones do.
     if (!does_not_fit(case_, memory_use(case_, plan_))) {
       simulated(i, found.ttft);
     } else {
       ++out_.counts.infeasible;
     }
-    plan_.set(kPartition, Parts::searched);
+    set_parts(plan_, Parts::searched);
   }
 
   void simulate(std::size_t i) {
@@ -216,12 +216,6 @@ void add_counts(SearchCounts& to, const SearchCounts& from) {
   to.partitions += from.partitions;
 }
 
-bool within(const Plan& plan, const std::vector<DegreeRange>& ranges) {
-  return std::all_of(ranges.begin(), ranges.end(), [&](const DegreeRange& r) {
-    return std::binary_search(r.values.begin(), r.values.end(), plan.*(r.degree));
-  });
-}
-
 std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& o, SearchResult& result) {
   std::vector<Candidate> candidates;
   std::vector<Plan> plans;
@@ -234,13 +228,14 @@ std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& 
       for (std::size_t i = 0; i < searched; ++i) {
         if (!takes_partition(c, plans[i])) continue;
         plans.push_back(plans[i]);
-        plans.back().set(kPartition, Parts::even);
+        set_parts(plans.back(), Parts::even);
       }
       for (const Plan& plan : plans) {
-        if (!within(plan, o.space.degrees)) continue;
-        Candidate u{plan, 0, 0, result.counts.configurations, plan[kPartition] == Parts::even};
+        if (!within(plan, o.space)) continue;
+        Candidate u{plan, 0, 0, result.counts.configurations, even_parts(plan)};
         const auto begin = o.batches.begin();
-        u.first = static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), plan[kChunks]) - begin);
+        u.first =
+            static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), least_batch(plan)) - begin);
         if (u.first == o.batches.size()) continue;
         const int fit = largest_batch(c, plan, o.batches.back());
         u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit) - begin);

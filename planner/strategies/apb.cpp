@@ -13,6 +13,14 @@ namespace shardline {
 
 namespace {
 
+constexpr OptionOf<int> kRetaining({
+    .key = "retaining",
+    .help = "inner width of the heads that score tokens",
+    .most = 65536,
+    .decodes = false,
+});
+constexpr const Option* kOptions[]{&kAnchor, &kPassing, &kQuery, &kRetaining};
+
 // Slots of the retaining heads.
 struct Retaining {
   SlotId w_query, w_kv, w_down, from_query, inner, scores, kept;
@@ -212,18 +220,28 @@ class Passing {
 int default_anchor(long long block) { return static_cast<int>(std::min<long long>(block / 4, 8192)); }
 int default_passing(long long block) { return static_cast<int>(block / 8); }
 
-void complete(const Case& c, Plan& p) {
+void with_sizes(const Case& c, const SearchSpace& space, Plan p, std::vector<Plan>& out) {
   long long shortest = c.longest();
   for (const Request& r : c.requests) shortest = std::min(shortest, r.fresh);
   const long long block = shortest / p.cp;
-  p.set(kAnchor, c.approximate.anchor.value_or(default_anchor(block)));
-  p.set(kPassing, c.approximate.passing.value_or(default_passing(block)));
-  p.set(kQuery, c.approximate.query);
-  p.set(kRetaining, c.approximate.retaining_width);
+  for (const int anchor : space.tried(kAnchor, {default_anchor(block)})) {
+    for (const int passing : space.tried(kPassing, {default_passing(block)})) {
+      for (const int query : space.tried(kQuery, {0})) {
+        for (const int retaining : space.tried(kRetaining, {1024})) {
+          p.set(kAnchor, anchor);
+          p.set(kPassing, passing);
+          p.set(kQuery, query);
+          p.set(kRetaining, retaining);
+          out.push_back(p);
+        }
+      }
+    }
+  }
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, id_of(kApb), out, complete);
+  enumerate_context(c, gpus, space, id_of(kApb), out,
+                    [&](const Plan& p, std::vector<Plan>& with) { with_sizes(c, space, p, with); });
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
@@ -269,8 +287,6 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   }
 }
 
-constexpr const Option* kOptions[]{&kAnchor, &kPassing, &kQuery, &kRetaining};
-
 }  // namespace
 
 const Strategy kApb{
@@ -289,6 +305,10 @@ const Strategy kApb{
     .extra_rows = extra_rows,
     .extra_weights = extra_weights,
     .computed = blocks_computed,
+    .blocks =
+        [](const Plan& p) {
+          return HostBlocks{p[kAnchor], p[kPassing], p[kQuery], p[kRetaining]};
+        },
     .verify = verify,
 };
 

@@ -56,6 +56,7 @@ constexpr OptionOf<int> kInterleave({
     .key = "interleave",
     .help = "tokens in a row on one rank of a dcp group",
     .absent = 1,
+    .tokens = true,
     .prefills = false,
 });
 constexpr const Option* kOptions[]{&kRanks, &kExchange, &kQueries, &kInterleave};
@@ -68,7 +69,7 @@ bool replicates(const Plan& p) { return p[kQueries] == Queries::replicated; }
 // Owner of token t: (t / interleave) mod dcp.
 DecodeShare share_of(const Case& c, const Plan& p) {
   const int own = local_q_heads(c, p), all = own * p[kRanks];
-  return {replicates(p) ? all : own, all, {p[kRanks], 1}, p[kInterleave]};
+  return {replicates(p) ? all : own, all, {p[kRanks], 1}, p[kInterleave], ValueUp::after};
 }
 
 // vLLM gathers W_UK into a further buffer and keeps the rank's own (mla_attention.py).
@@ -176,18 +177,23 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   return std::nullopt;
 }
 
-// Every degree and option but interleave, which changes the fullest rank's tokens by less than a block.
-void with_options(const Case& c, Plan p, std::vector<Plan>& out) {
+// By itself with one interleave, for others change the fullest rank's tokens by less than a block.
+void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
+  // Engines replicate queries of MLA alone.
+  std::vector<Queries> queries{Queries::gathered};
+  if (mla(c)) queries.push_back(Queries::replicated);
   for (const int dcp : divisors(p.tpa)) {
     if (dcp < 2 || dcp > c.context) continue;
     p.set(kRanks, dcp);
-    if (check(c, p)) continue;
-    for (const Exchange exchange : {Exchange::ag_rs, Exchange::a2a}) {
-      for (const Queries queries : {Queries::gathered, Queries::replicated}) {
-        if (queries == Queries::replicated && !mla(c)) continue;  // engines replicate those of MLA alone
-        p.set(kExchange, exchange);
-        p.set(kQueries, queries);
-        out.push_back(p);
+    for (const int interleave : space.tried(kInterleave, {1})) {
+      p.set(kInterleave, interleave);
+      if (check(c, p)) continue;
+      for (const Exchange exchange : {Exchange::ag_rs, Exchange::a2a}) {
+        for (const Queries q : queries) {
+          p.set(kExchange, exchange);
+          p.set(kQueries, q);
+          out.push_back(p);
+        }
       }
     }
   }
@@ -202,7 +208,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
     if (p.tpa > c.model.attention.q_heads) continue;
     splits.clear();
     with_ffn_splits(c, p, splits);
-    for (const Plan& split : splits) with_options(c, split, out);
+    for (const Plan& split : splits) with_options(c, split, space, out);
   }
 }
 

@@ -13,14 +13,34 @@ namespace shardline {
 
 namespace {
 
-void with_chunks(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
-  const bool mla = c.model.attention.kind == AttentionKind::mla;
-  for (const ValueUp v : {ValueUp::before, ValueUp::after}) {
-    if (!mla && v == ValueUp::after) continue;
-    p.set(kValueUp, mla ? v : ValueUp::none);
-    for (const int chunks : space.chunks) {
+constexpr OptionOf<int> kChunks({
+    .key = "chunks",
+    .help = "HOP-B: chunks of requests whose exchange overlaps the attention of the next; 1 is off",
+    .absent = 1,
+    .of_batch = true,
+    .prefills = false,
+});
+constexpr const char* kValueUpWords[]{"before", "after"};
+enum class ValueUpOption : signed char { none = -1, before, after };
+constexpr OptionOf<ValueUpOption> kValueUp({
+    .key = "value_up",
+    .help = "MLA: values made of latents before the exchange of partial outputs, or after it",
+    .absent = static_cast<int>(ValueUpOption::none),
+    .words = kValueUpWords,
+    .prefills = false,
+});
+constexpr const Option* kOptions[]{&kChunks, &kValueUp};
+
+bool mla(const Case& c) { return c.model.attention.kind == AttentionKind::mla; }
+
+void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
+  std::vector<ValueUpOption> orders{ValueUpOption::none};
+  if (mla(c)) orders = space.tried(kValueUp, {ValueUpOption::before, ValueUpOption::after});
+  for (const ValueUpOption v : orders) {
+    p.set(kValueUp, v);
+    for (const int chunks : space.tried(kChunks, {1})) {
       p.set(kChunks, chunks);
-      p.batch = chunks;  // the smallest batch that has so many chunks
+      p.batch = chunks;
       out.push_back(p);
     }
   }
@@ -40,7 +60,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
       if (p.kvp < 2 || p.kvp > c.context) continue;
       splits.clear();
       with_ffn_splits(c, p, splits);
-      for (const Plan& s : splits) with_chunks(c, s, space, out);
+      for (const Plan& s : splits) with_options(c, s, space, out);
     }
   }
 }
@@ -50,9 +70,22 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p.dp > 1 && p.pp > 1) return "helix composes with pp or with dp, not with both";
   if (p.dp > 1 && p.tpf > 1) return "helix with dp spreads whole experts over all ranks: tpf must be 1";
   if (p[kChunks] > p.batch) return fmt::format("chunks {} exceeds the batch {}", p[kChunks], p.batch);
-  if ((p[kValueUp] != ValueUp::none) != (c.model.attention.kind == AttentionKind::mla))
+  if ((p[kValueUp] != ValueUpOption::none) != mla(c))
     return "value_up (before or after) is needed for Helix with MLA, and only there";
   return std::nullopt;
+}
+
+// One request per chunk.
+int least(const Plan& p) { return p[kChunks]; }
+
+DecodeShare share_of(const Case& c, const Plan& p) {
+  DecodeShare s = kvp_share(c, p);
+  s.value_up = p[kValueUp] == ValueUpOption::after ? ValueUp::after : ValueUp::before;
+  return s;
+}
+
+void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  add_kvp_attention(b, c, p, OpKind::all_to_all, p[kChunks]);
 }
 
 // Slices of the heads must be even for the charge to be that of every rank.
@@ -60,7 +93,7 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const int shards : {2, 3, 4}) {
     if (trial.study.model.attention.q_heads / trial.base.tpa % shards != 0) continue;
     for (const int chunks : {1, 2, 3}) {
-      for (const ValueUp up : {ValueUp::none, ValueUp::before, ValueUp::after}) {
+      for (const ValueUpOption up : {ValueUpOption::none, ValueUpOption::before, ValueUpOption::after}) {
         Plan p = trial.base;
         p.kvp = shards;
         p.set(kChunks, chunks);
@@ -78,15 +111,13 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   d.lines.push_back(fmt::format("cp_config: {{cp_type: HELIX, tokens_per_block: {}}}", c.kv_block));
   d.lines.push_back(fmt::format("kv_cache_config: {{tokens_per_block: {}}}", c.kv_block));
   d.notes.emplace_back("generation servers of a disaggregated deployment only");
-  if (c.model.attention.kind != AttentionKind::mla)
+  if (!mla(c))
     d.notes.emplace_back(
         "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
   if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
   if (p[kChunks] > 1) d.notes.emplace_back("it has no HOP-B: expect the TTL of chunks=1");
   out.push_back(std::move(d));
 }
-
-constexpr const Option* kOptions[]{&kChunks, &kValueUp};
 
 }  // namespace
 
@@ -101,6 +132,9 @@ const Strategy kHelix{
     .partials = PartialOutputs::all_to_all,
     .enumerate = enumerate,
     .check = check,
+    .decode_attention = attention,
+    .decode_share = share_of,
+    .least_batch = least,
     .launch = launch,
     .verify = verify,
 };

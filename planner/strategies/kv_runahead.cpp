@@ -11,6 +11,17 @@ namespace shardline {
 
 namespace {
 
+constexpr const char* kPartitionWords[]{"even"};
+constexpr OptionOf<Parts> kPartition({
+    .key = "partition",
+    .help = "tokens of each rank; without it the best ones are searched for",
+    .absent = static_cast<int>(Parts::searched),
+    .words = kPartitionWords,
+    .lists = true,
+    .decodes = false,
+});
+constexpr const Option* kOptions[]{&kPartition};
+
 // Rows of one request in the KV of rank k: those of all ranks up to it.
 struct Prefix {
   long long row = 0, rows = 0;
@@ -152,8 +163,6 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   out.push_back(p);
 }
 
-constexpr const Option* kOptions[]{&kPartition};
-
 }  // namespace
 
 const Strategy kKvRunahead{
@@ -171,6 +180,7 @@ const Strategy kKvRunahead{
     .prefill = prefill,
     .cache_shards = chain_cache_shards,
     .prefill_buffers = buffers,
+    .parts = &kPartition,
     .verify = verify,
 };
 

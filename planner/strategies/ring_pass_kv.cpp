@@ -45,22 +45,38 @@ void attend_pass_kv(ContextStep& s) {
 
 namespace {
 
+enum class Layout : unsigned char { zigzag, contiguous };
+constexpr const char* kLayoutWords[]{"zigzag", "contiguous"};
+constexpr OptionOf<Layout> kLayout({
+    .key = "layout",
+    .help = "tokens of a rank: two chunks that balance the causal mask, or one block",
+    .words = kLayoutWords,
+    .decodes = false,
+});
+constexpr const Option* kOptions[]{&kLayout};
+
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, id_of(kRingPassKv), out,
-                    [](const Case& study, Plan& p) { p.set(kLayout, study.layout); });
+  enumerate_context(c, gpus, space, id_of(kRingPassKv), out, [&](Plan p, std::vector<Plan>& with) {
+    for (const Layout layout : space.tried(kLayout, {Layout::zigzag})) {
+      p.set(kLayout, layout);
+      with.push_back(p);
+    }
+  });
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attend_pass_kv); }
+void prefill(Schedule& s, const Case& c, const Plan& p) {
+  if (p[kLayout] == Layout::zigzag) return build_prefill(s, c, p, false, attend_pass_kv);
+  build_prefill(s, c, p, interval_layout(batch_requests(c, p), p.cp, cached_placement(c, p), {}), false,
+                attend_pass_kv);
+}
 
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
-  for (const ShardOrder order : {ShardOrder::zigzag, ShardOrder::contiguous}) {
+  for (const Layout layout : {Layout::zigzag, Layout::contiguous}) {
     Plan p = trial.base;
-    p.set(kLayout, order);
+    p.set(kLayout, layout);
     out.push_back(p);
   }
 }
-
-constexpr const Option* kOptions[]{&kLayout};
 
 }  // namespace
 

@@ -12,9 +12,15 @@ namespace shardline {
 
 namespace {
 
-constexpr OptionOf<int> kVertical({.key = "vertical", .help = "columns that every later query sees"});
-constexpr OptionOf<int> kSlash({.key = "slash", .help = "diagonals, so last tokens that a query sees"});
-constexpr OptionOf<int> kEstimate({.key = "estimate", .help = "last queries that choose both"});
+constexpr OptionOf<int> kVertical(
+    {.key = "vertical", .help = "columns that every later query sees", .tokens = true, .decodes = false});
+constexpr OptionOf<int> kSlash({.key = "slash",
+                                .help = "diagonals, so last tokens that a query sees",
+                                .tokens = true,
+                                .decodes = false});
+constexpr OptionOf<int> kEstimate(
+    {.key = "estimate", .help = "last queries that choose both", .tokens = true, .decodes = false});
+constexpr const Option* kOptions[]{&kVertical, &kSlash, &kEstimate};
 
 Count triangle(Count n) { return n * (n + 1) / 2; }
 
@@ -58,15 +64,21 @@ void attention(ContextStep& s) {
   s.b.attend("attend", s.c.precision.kv, s.c.precision.math, all);
 }
 
-void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& out) {
+void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   if (c.phase == Phase::decode || gpus > c.model.attention.q_heads) return;
   Plan p;
   p.strategy = id_of(kSparse);
   p.tpa = gpus;
-  p.set(kVertical, c.approximate.vertical);
-  p.set(kSlash, c.approximate.slash);
-  p.set(kEstimate, c.approximate.estimate);
-  with_expert_splits(c, p, gpus, out);
+  for (const int vertical : space.tried(kVertical, {1000})) {
+    for (const int slash : space.tried(kSlash, {6096})) {
+      for (const int estimate : space.tried(kEstimate, {64})) {
+        p.set(kVertical, vertical);
+        p.set(kSlash, slash);
+        p.set(kEstimate, estimate);
+        with_expert_splits(c, p, gpus, out);
+      }
+    }
+  }
 }
 
 std::optional<std::string> check(const Case&, const Plan& p) {
@@ -85,8 +97,6 @@ double computed(const Case& c, const Plan& p) {
   }
   return some / exact;
 }
-
-constexpr const Option* kOptions[]{&kVertical, &kSlash, &kEstimate};
 
 }  // namespace
 

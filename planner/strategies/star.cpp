@@ -8,9 +8,15 @@ namespace shardline {
 
 namespace {
 
+constexpr const Option* kOptions[]{&kQuery};
+
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  enumerate_context(c, gpus, space, id_of(kStar), out,
-                    [](const Case& study, Plan& p) { p.set(kQuery, study.approximate.query); });
+  enumerate_context(c, gpus, space, id_of(kStar), out, [&](Plan p, std::vector<Plan>& with) {
+    for (const int query : space.tried(kQuery, {0})) {
+      p.set(kQuery, query);
+      with.push_back(p);
+    }
+  });
 }
 
 void prefill(Schedule& s, const Case& c, const Plan& p) {
@@ -30,8 +36,6 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   }
 }
 
-constexpr const Option* kOptions[]{&kQuery};
-
 }  // namespace
 
 const Strategy kStar{
@@ -49,6 +53,10 @@ const Strategy kStar{
     .prefill_buffers = unsharded_buffers,
     .extra_rows = extra_rows,
     .computed = blocks_computed,
+    .blocks =
+        [](const Plan& p) {
+          return HostBlocks{0, 0, p[kQuery], 0};
+        },
     .verify = verify,
 };
 

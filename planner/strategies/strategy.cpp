@@ -105,7 +105,8 @@ long long longest_fresh(const Case& c) {
 }  // namespace
 
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
-                       std::vector<Plan>& out, const std::function<void(const Case&, Plan&)>& complete) {
+                       std::vector<Plan>& out,
+                       const std::function<void(Plan, std::vector<Plan>&)>& with_options) {
   if (c.phase == Phase::decode ? !strategy(id).decodes : !strategy(id).prefills) return;
   const auto check = strategy(id).check;
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
@@ -119,10 +120,15 @@ void enumerate_context(const Case& c, int gpus, const SearchSpace& space, Strate
       p.pp = p.in_flight = pp;
       p.tpa = tpa;
       p.cp = ranks / tpa;
-      if (complete) complete(c, p);
-      std::vector<Plan> splits;
-      with_expert_splits(c, p, tpa, splits);
-      if (has_experts(c.model)) with_expert_splits(c, p, ranks, splits);
+      std::vector<Plan> choices, splits;
+      if (with_options)
+        with_options(p, choices);
+      else
+        choices.push_back(p);
+      for (const Plan& choice : choices) {
+        with_expert_splits(c, choice, tpa, splits);
+        if (has_experts(c.model)) with_expert_splits(c, choice, ranks, splits);
+      }
       for (const Plan& split : splits) {
         if (split.tpf <= tpa && !(check && check(c, split))) out.push_back(split);
       }
@@ -138,30 +144,93 @@ std::string not_its_option(const Strategy& s, const Option& option) {
   return fmt::format("{} is for {}, not {}", option.key, fmt::join(names, " or "), s.name);
 }
 
-void set_option(Plan& plan, std::string_view key, int value) {
+const Option& option_of(const Plan& plan, std::string_view key) {
   const auto& options = strategy(plan.strategy).options;
   const auto at =
       std::find_if(options.begin(), options.end(), [&](const Option* o) { return key == o->key; });
   SL_CHECK(at != options.end(), "the strategy has the option");
-  plan.options.set(**at, value);
+  return **at;
+}
+
+void set_option(Plan& plan, std::string_view key, int value) {
+  plan.options.set(option_of(plan, key), value);
+}
+
+void set_option(Plan& plan, std::string_view key, std::string_view value) {
+  SL_CHECK(read_value(option_of(plan, key), value, plan.options), "the option has the value");
 }
 
 void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std::vector<Plan>& out) {
   if (c.phase != Phase::prefill || c.system.runtime.host_layer > Seconds(0)) return;
   plan.in_flight = 1;
-  for (const int chunk : space.prefill_chunks) {
+  for (const int chunk : space.tried(kPrefillChunk, {})) {
     if (chunk >= longest_fresh(c)) continue;
     plan.set(kPrefillChunk, chunk);
     out.push_back(plan);
   }
 }
 
-Plan plan_of(const Case& c, std::string_view text) {
+int least_batch(const Plan& plan) {
+  const auto least = strategy(plan.strategy).least_batch;
+  return least ? least(plan) : 1;
+}
+
+const std::vector<long long>& listed_parts(const Plan& plan) {
+  static const std::vector<long long> none;
+  const auto* parts = strategy(plan.strategy).parts;
+  return parts == nullptr ? none : plan.options.list(*parts);
+}
+
+bool even_parts(const Plan& plan) {
+  const auto* parts = strategy(plan.strategy).parts;
+  return parts != nullptr && plan[*parts] == Parts::even;
+}
+
+void list_parts(Plan& plan, std::vector<long long> tokens) {
+  const auto* parts = strategy(plan.strategy).parts;
+  SL_CHECK(parts != nullptr, "the strategy's ranks may have unequal parts");
+  plan.options.set_list(*parts, std::move(tokens));
+}
+
+void set_parts(Plan& plan, Parts value) {
+  const auto* parts = strategy(plan.strategy).parts;
+  SL_CHECK(parts != nullptr, "the strategy's ranks may have unequal parts");
+  plan.set(*parts, value);
+}
+
+const std::vector<int>* SearchSpace::asked(const Option& option) const {
+  const auto at = std::find_if(options.begin(), options.end(),
+                               [&](const OptionRange& range) { return range.option == &option; });
+  return at == options.end() ? nullptr : &at->values;
+}
+
+Plan plan_of(const SearchSpace& space, std::string_view text) {
   Plan p = parse_plan(text);
-  if (strategy(p.strategy).reads(kLayout) && text.find("layout=") == std::string_view::npos)
-    p.set(kLayout, c.layout);
-  p.batch = std::max(p.batch, p[kChunks]);
+  for (const OptionRange& range : space.options) {
+    const std::string key = fmt::format("{}=", range.option->key);
+    const bool silent = text.find(":" + key) == text.npos && text.find("," + key) == text.npos;
+    if (silent && range.values.size() == 1 && strategy(p.strategy).reads(*range.option))
+      p.options.set(*range.option, range.values.front());
+  }
+  p.batch = std::max(p.batch, least_batch(p));
   return p;
+}
+
+// What no text can set stands for none of the values: such a plan does without the option.
+bool within(const Plan& plan, const SearchSpace& space) {
+  const auto has = [](const std::vector<int>& values, int v) {
+    return std::binary_search(values.begin(), values.end(), v);
+  };
+  for (const DegreeRange& range : space.degrees) {
+    if (!has(range.values, plan.*(range.degree))) return false;
+  }
+  for (const OptionRange& range : space.options) {
+    if (!strategy(plan.strategy).reads(*range.option)) continue;
+    const int value = plan.options.of(*range.option);
+    if (value >= (range.option->words.empty() ? range.option->least : 0) && !has(range.values, value))
+      return false;
+  }
+  return true;
 }
 
 std::optional<std::string> check_plan(const Case& c, const Plan& p) {

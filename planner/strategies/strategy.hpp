@@ -22,13 +22,30 @@ struct DegreeRange {
   std::vector<int> values;  // ascending
 };
 
+/// The values that an option may take in plans that set it.
+struct OptionRange {
+  const Option* option;
+  std::vector<int> values;  // ascending; of an option of words, their indices
+};
+
 /// Which plans a sweep looks at, apart from GPU counts and batches.
 struct SearchSpace {
-  std::vector<int> chunks{1};        // HOP-B chunk counts to try; 1 is off
-  std::vector<int> prefill_chunks;   // tokens per chunk to try, beside whole requests
   std::vector<int> stages;           // pipeline stages to try; empty: every divisor of the GPU count
   bool duplicate_kv = false;         // let TPA exceed the KV heads in sequence-sharded strategies
   std::vector<DegreeRange> degrees;  // plans outside any of them are left out
+  std::vector<OptionRange> options;  // as degrees; and what strategies try of an option of numbers
+
+  /// What is asked for of the option, or nullptr.
+  const std::vector<int>* asked(const Option& option) const;
+  /// The values of an option that a strategy tries: `own`, unless others are asked for.
+  template <class T>
+  std::vector<T> tried(const OptionOf<T>& option, std::vector<T> own) const {
+    const std::vector<int>* values = asked(option);
+    if (values == nullptr) return own;
+    own.clear();
+    for (const int v : *values) own.push_back(static_cast<T>(v));
+    return own;
+  }
 };
 
 /// Who holds the rows of an FFN and of the output projection. stage: all ranks of a pipeline stage regroup.
@@ -40,6 +57,14 @@ enum class PartialOutputs : std::uint8_t { none, all_to_all, all_gather };
 
 struct DecodeShare;  // planner/layers/decode_layer.hpp
 struct Deployment;   // planner/engines/deploy.hpp
+
+/// Attention in blocks of one document, one per host, for `verify` to compute in its own way: the first
+/// `anchor` tokens (0: the first block) behind `query` tokens of the question go in front of every later
+/// block, and with them the `passing` tokens of each earlier block that heads of width `retaining` score
+/// best.
+struct HostBlocks {
+  int anchor = 0, passing = 0, query = 0, retaining = 0;
+};
 
 /// What `verify` tries of a strategy on one small case: plans that differ from `base`, whose degrees are set.
 struct VerifyTrial {
@@ -85,8 +110,14 @@ struct Strategy {
   long long (*extra_rows)(const Request& request, const Plan& plan) = nullptr;
   /// Weights of one layer on one rank, in elements, that only this strategy has.
   double (*extra_weights)(const Case& c, const Plan& plan) = nullptr;
+  /// The smallest batch that a plan can have; by default 1.
+  int (*least_batch)(const Plan& plan) = nullptr;
+  /// Its option for the tokens of each context-parallel rank, where ranks may have unequal parts.
+  const OptionOf<Parts>* parts = nullptr;
   /// Approximate strategies: part of the exact mask's (query, key) pairs that is computed.
   double (*computed)(const Case& c, const Plan& plan) = nullptr;
+  /// Those of them that `verify` computes.
+  HostBlocks (*blocks)(const Plan& plan) = nullptr;
   /// The engines that run it and their flags, where those of planner/engines/deploy.hpp do not say it.
   void (*launch)(const Case& c, const Plan& plan, std::vector<Deployment>& out) = nullptr;
   /// What `verify` runs; by default the base plan alone.
@@ -115,8 +146,11 @@ std::vector<std::string> check_row(const Strategy& row);
 /// Lowers a plan that passes check_plan().
 void lower(Schedule& schedule, const Case& c, const Plan& plan);
 
-/// Sets an option of the plan's strategy by its key.
+/// The option of the plan's strategy that has the key.
+const Option& option_of(const Plan& plan, std::string_view key);
+/// Sets it: to a number, or to what a text says.
 void set_option(Plan& plan, std::string_view key, int value);
+void set_option(Plan& plan, std::string_view key, std::string_view value);
 
 /// "prefill_chunk is for tensor or pipeline, not ulysses".
 std::string not_its_option(const Strategy& s, const Option& option);
@@ -124,9 +158,24 @@ std::string not_its_option(const Strategy& s, const Option& option);
 /// Part of the exact attention's (query, key) pairs that the plan computes; 1 for exact strategies.
 double attention_computed(const Case& c, const Plan& plan);
 
-/// The plan of a text (parse_plan), with what the case decides where the text is silent: the layout of a ring
-/// that passes KV. A batch has a request for each chunk at least. Throws UserError as parse_plan does.
-Plan plan_of(const Case& c, std::string_view text);
+/// The smallest batch that the plan can have.
+int least_batch(const Plan& plan);
+
+/// Tokens of each rank as the plan lists them; empty: it lists none.
+const std::vector<long long>& listed_parts(const Plan& plan);
+/// Whether a plan that need not have them has equal parts.
+bool even_parts(const Plan& plan);
+/// Of a strategy whose ranks may have unequal parts.
+void list_parts(Plan& plan, std::vector<long long> tokens);
+void set_parts(Plan& plan, Parts parts);
+
+/// The plan of a text (parse_plan), with what the space leaves no choice about where the text is silent: an
+/// option of which one value is asked for. The batch is the smallest at least. Throws UserError as parse_plan
+/// does.
+Plan plan_of(const SearchSpace& space, std::string_view text);
+
+/// Whether the degrees and the options that the plan sets are in the space.
+bool within(const Plan& plan, const SearchSpace& space);
 
 /// Why the plan cannot be run on the case (degrees that do not multiply out, more GPUs than there are, ...),
 /// or nothing.
@@ -155,9 +204,10 @@ void with_dense_splits(const Case& c, Plan plan, std::vector<Plan>& out);
 void with_expert_splits(const Case& c, Plan plan, int ranks, std::vector<Plan>& out);
 
 /// Plans of a context-parallel strategy: every pp, cp >= 2, tpa and split of the experts; none for a case of
-/// a phase that it is not for. `complete` sets what else a plan of the strategy has.
+/// a phase that it is not for. `with_options` appends the plan with each choice of what else a plan of the
+/// strategy has.
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
                        std::vector<Plan>& out,
-                       const std::function<void(const Case&, Plan&)>& complete = nullptr);
+                       const std::function<void(Plan, std::vector<Plan>&)>& with_options = nullptr);
 
 }  // namespace shardline

@@ -33,10 +33,12 @@ void attention(ContextStep& s) {
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  for (const int inner : divisors(gpus)) {
-    enumerate_context(c, gpus, space, id_of(kUsp), out,
-                      [inner](const Case&, Plan& p) { p.set(kInner, inner); });
-  }
+  enumerate_context(c, gpus, space, id_of(kUsp), out, [&](Plan p, std::vector<Plan>& with) {
+    for (const int inner : space.tried(kInner, divisors(p.cp))) {
+      p.set(kInner, inner);
+      with.push_back(p);
+    }
+  });
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {

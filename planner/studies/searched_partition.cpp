@@ -16,9 +16,8 @@ long long partition_granule(long long context, int ranks) {
 }
 
 bool takes_partition(const Case& c, const Plan& plan) {
-  if (!strategy(plan.strategy).reads(kPartition) || plan.cp < 2 || plan[kPartition] != Parts::searched ||
-      c.requests.empty())
-    return false;
+  const auto* parts = strategy(plan.strategy).parts;
+  if (parts == nullptr || plan.cp < 2 || plan[*parts] != Parts::searched || c.requests.empty()) return false;
   const Request& first = c.requests.front();
   return first.fresh >= plan.cp && std::all_of(c.requests.begin(), c.requests.end(), [&](const Request& r) {
            return r.cached == 0 && r.fresh == first.fresh;
@@ -31,7 +30,7 @@ ChainEvaluator simulated_chain(Evaluator& evaluator, const Plan& plan) {
     const auto [at, added] = known->try_emplace({parts.begin(), parts.end()});
     if (!added) return at->second;
     Plan chain = plan;
-    chain.options.set_list(kPartition, at->first);
+    list_parts(chain, at->first);
     at->second = evaluator.simulate(chain);
     return at->second;
   };

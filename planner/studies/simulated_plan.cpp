@@ -35,7 +35,7 @@ const Study& study_of(const Scenario& s, const std::string& model) {
 }
 
 Plan possible_plan(const Study& study, const std::string& text) {
-  const Plan plan = plan_of(study.study, text);
+  const Plan plan = plan_of(study.search.space, text);
   if (const auto reason = check_plan(study.study, plan)) {
     throw UserError(
         fmt::format("plan {} is impossible for {}: {}", to_string(plan), study.study.model.name, *reason));
@@ -45,8 +45,7 @@ Plan possible_plan(const Study& study, const std::string& text) {
 
 SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   SimulatedPlan out;
-  if (takes_partition(study.study, plan))
-    plan.options.set_list(kPartition, searched_partition(e, plan).tokens);
+  if (takes_partition(study.study, plan)) list_parts(plan, searched_partition(e, plan).tokens);
   out.plan = plan;
   out.memory = memory_use(study.study, plan);
   out.misfit = does_not_fit(study.study, out.memory);

@@ -34,6 +34,15 @@ std::vector<BudgetPlan> budget_plans(const std::vector<Point>& frontier) {
   return out;
 }
 
+// How the plan shards, whatever the batch is and however it is cut.
+Plan sharding_of(Plan p) {
+  p.batch = 1;
+  for (const Option* option : strategy(p.strategy).options) {
+    if (option->of_batch) p.options.set(*option, option->absent);
+  }
+  return p;
+}
+
 // By tokens/s/GPU. Neighbouring batches of one plan are one answer: the best of each sharding is shown.
 std::vector<Point> best_shardings(std::vector<Point> meeting) {
   std::sort(meeting.begin(), meeting.end(), [](const Point& a, const Point& b) {
@@ -42,9 +51,7 @@ std::vector<Point> best_shardings(std::vector<Point> meeting) {
   std::vector<Point> out;
   std::vector<Plan> shown;
   for (const Point& p : meeting) {
-    Plan sharding = p.plan;
-    sharding.batch = 1;
-    sharding.set(kChunks, 1);
+    const Plan sharding = sharding_of(p.plan);
     if (std::find(shown.begin(), shown.end(), sharding) != shown.end()) continue;
     shown.push_back(sharding);
     out.push_back(p);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/layers/host_blocks.hpp"
 #include "planner/search/evaluate.hpp"
 #include "tests/planner/support.hpp"
 
@@ -156,14 +157,13 @@ TEST(Approximate, DefaultSizesAreThoseOfThePapersTable8) {
     ASSERT_NE(p, plans.end()) << row.n;
     EXPECT_EQ((*p)[kAnchor], row.anchor);
     EXPECT_EQ((*p)[kPassing], row.passing);
-    EXPECT_EQ((*p)[kRetaining], 1024);
+    EXPECT_EQ(value_of(*p, "retaining"), 1024);
     EXPECT_EQ(parse_plan(to_string(*p)), *p);
   }
-  Case c = document(kN);
-  c.approximate.anchor = 100;
-  c.approximate.passing = 50;
+  SearchSpace space;
+  space.options = {{&kAnchor, {100}}, {&kPassing, {50}}};
   std::vector<Plan> plans;
-  strategy(std::string("apb")).enumerate(c, 8, {}, plans);
+  strategy(std::string("apb")).enumerate(document(kN), 8, space, plans);
   ASSERT_FALSE(plans.empty());
   for (const Plan& p : plans) EXPECT_EQ(p[kAnchor] * 1000 + p[kPassing], 100'050);
 }
@@ -224,18 +224,6 @@ TEST(Approximate, AContiguousRingLeavesTheLastRankMost) {
   EXPECT_EQ(last, triangle(1000) + 7 * 1e6);
   EXPECT_GT(Evaluator(c).simulate(parse_plan("ring_pass_kv:cp=8,batch=1,layout=contiguous")),
             Evaluator(c).simulate(parse_plan("ring_pass_kv:cp=8,batch=1")));
-}
-
-TEST(Approximate, TheScenariosLayoutHoldsWhereAPlanSaysNone) {
-  Case c = document(8 * 1000);
-  c.layout = ShardOrder::contiguous;
-  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1")[kLayout], ShardOrder::contiguous);
-  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1,layout=zigzag")[kLayout], ShardOrder::zigzag);
-  const Plan other = plan_of(c, "ulysses:cp=8,batch=1");
-  EXPECT_EQ(other[kLayout], ShardOrder::zigzag);
-  EXPECT_EQ(check_plan(c, other), std::nullopt);
-  c.layout = ShardOrder::zigzag;
-  EXPECT_EQ(plan_of(c, "ring_pass_kv:cp=8,batch=1")[kLayout], ShardOrder::zigzag);
 }
 
 TEST(Approximate, MoreAnchorAndPassingNeverTakeLess) {

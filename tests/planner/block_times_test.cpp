@@ -15,7 +15,7 @@ namespace {
 // Plans of every strategy for decode steps, some of each, in an order in which blocks come back.
 std::vector<Plan> some_plans(const Case& c, const std::vector<int>& gpus, std::size_t each) {
   SearchSpace space;
-  space.chunks = {1, 2, 3, 8};
+  with_hopb_chunks(space, {1, 2, 3, 8});
   space.duplicate_kv = true;
   std::vector<Plan> all;
   for (const Strategy* s : strategies()) {
@@ -42,7 +42,7 @@ void expect_same_times(const Case& c, const std::vector<int>& gpus, std::size_t 
   for (const Plan& plan : some_plans(c, gpus, each)) {
     Plan p = plan;
     times.start(p);
-    for (const int batch : {p[kChunks], p[kChunks] + 1, 24, 7 * p[kChunks]}) {
+    for (const int batch : {least_batch(p), least_batch(p) + 1, 24, 7 * least_batch(p)}) {
       p.batch = batch;
       if (check_plan(c, p)) continue;
       SCOPED_TRACE(to_string(p));
@@ -98,7 +98,7 @@ TEST(BlockTimes, ViewsHoldAllThatABlockReads) {
     std::size_t blocks = 0;
     for (Plan p : some_plans(c, {1, 6, 8, 16, 48, 64}, 60)) {
       if (p.cp > 1) continue;
-      p.batch = p[kChunks] + 6;
+      p.batch = least_batch(p) + 6;
       SCOPED_TRACE(to_string(p));
       for (const DecodeBlock block : decode_blocks(c, p)) {
         Schedule whole, part;

@@ -38,7 +38,7 @@ Case small_case(const std::string& model, const std::string& system, long long c
 
 SearchSpace wide_space() {
   SearchSpace s;
-  s.chunks = {1, 3};
+  with_hopb_chunks(s, {1, 3});
   s.duplicate_kv = true;
   return s;
 }
@@ -55,7 +55,7 @@ void expect_bounds(const Case& c, const std::vector<int>& gpus, int most, unsign
       std::shuffle(plans.begin(), plans.end(), random);
       plans.resize(std::min(plans.size(), plans_each));
       for (Plan p : plans) {
-        std::vector<int> batches{std::max(1, p[kChunks])};
+        std::vector<int> batches{least_batch(p)};
         while (batches.back() < most)
           batches.push_back(batches.back() + 1 + static_cast<int>(random() % 2) * batches.back());
         std::vector<Seconds> floors;
@@ -110,7 +110,7 @@ TEST(CalibratedPlans, H57FloorsOfChunkedHelixAreBelowAllLargerBatches) {
     const Case c = small_case(model, system, 1'000'000);
     Evaluator e(c);
     SearchSpace space;
-    space.chunks = {2, 4, 8, 16, 32};
+    with_hopb_chunks(space, {2, 4, 8, 16, 32});
     std::vector<Plan> plans;
     for (const int gpus : {8, 12, 44, 64}) {
       if (gpus <= c.system.gpus()) strategy("helix").enumerate(c, gpus, space, plans);
@@ -120,7 +120,7 @@ TEST(CalibratedPlans, H57FloorsOfChunkedHelixAreBelowAllLargerBatches) {
     ASSERT_FALSE(plans.empty());
     for (Plan p : plans) {
       SCOPED_TRACE(to_string(p));
-      const int first = p[kChunks];
+      const int first = least_batch(p);
       double highest = 0;  // of all floors up to this batch
       for (int batch = first; batch <= first + 80; ++batch) {
         p.batch = batch;
@@ -163,7 +163,7 @@ SearchOptions options(std::vector<int> gpus, int batches) {
   o.gpus = std::move(gpus);
   o.batches.resize(static_cast<std::size_t>(batches));
   std::iota(o.batches.begin(), o.batches.end(), 1);
-  o.space.chunks = {1, 4};
+  with_hopb_chunks(o.space, {1, 4});
   return o;
 }
 

@@ -144,7 +144,7 @@ TEST(Partition, TheSearchFindsTheBestOfAllPartitions) {
     double best = 1e300;
     for (long long i = 250; i < 30'000; i += 250) {
       for (long long j = 250; i + j < 30'000; j += 250) {
-        plan.options.set_list(kPartition, {i, j, 30'000 - i - j});
+        list_parts(plan, {i, j, 30'000 - i - j});
         best = std::min(best, e.simulate(plan).value);
       }
     }

@@ -67,7 +67,7 @@ const std::vector<std::string> kModels{"deepseek-r1", "llama-3.1-405b", "qwen3-2
 template <class F>
 void for_every_plan(const Case& c, const std::vector<int>& gpus, F f) {
   SearchSpace space;
-  space.chunks = {1, 3};
+  with_hopb_chunks(space, {1, 3});
   space.duplicate_kv = true;
   for (const Strategy* s : strategies()) {
     for (const int n : gpus) {
@@ -93,8 +93,8 @@ TEST(Conservation, ADecodeStepReadsEachRanksKvOnce) {
     std::map<std::string, int> seen;
     for_every_plan(c, {1, 4, 8, 16}, [&](const Strategy& strategy, Plan p) {
       ++seen[strategy.name];
-      for (const int batch : {p[kChunks], 5, 8, 24}) {
-        if (batch < p[kChunks]) continue;
+      for (const int batch : {least_batch(p), 5, 8, 24}) {
+        if (batch < least_batch(p)) continue;
         p.batch = batch;
         lower(s, c, p);
         const Attention read = all_attention(s);

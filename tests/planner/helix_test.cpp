@@ -97,7 +97,7 @@ TEST(Helix, OverlapHidesVolumeButNotTheLastMessage) {
   const Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
   Evaluator e(c);
   Plan off = plan("helix:kvp=8,dp=8,ep=64,dense_tp=8,batch=64,value_up=after"), on = off;
-  on.set(kChunks, 4);
+  set_option(on, "chunks", 4);
   const Breakdown without = break_down(e, off), with = break_down(e, on);
   EXPECT_LT(with.time, without.time);
   EXPECT_GT(with.hidden_communication, Seconds(0));

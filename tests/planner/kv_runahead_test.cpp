@@ -96,7 +96,7 @@ TEST(KvRunahead, TrafficOfBothStrategies) {
         sum += parts.back();
         if (k + 1 < p) wanted += static_cast<double>(sum);
       }
-      plan.options.set_list(kPartition, parts);
+      list_parts(plan, parts);
       EXPECT_DOUBLE_EQ(sent(lowered(c, plan), "send prefix") / row, wanted);
       // Three equal sequences carry three times as much.
       c.requests = {{0, context}, {0, context}, {0, context}};
@@ -121,7 +121,7 @@ TEST(KvRunahead, NoPartitionBeatsTheLowerBound) {
       Plan plan;
       plan.strategy = strategy_id("kv_runahead");
       plan.cp = p;
-      plan.options.set_list(kPartition, parts);
+      list_parts(plan, parts);
       const std::vector<double> of_ranks = pairs(lowered(c, plan));
       least = std::min(least, *std::max_element(of_ranks.begin(), of_ranks.end()));
       const double n = static_cast<double>(context);
@@ -278,7 +278,7 @@ TEST(KvRunahead, LongUniformChainsAreExact) {
 
 TEST(KvRunahead, PartitionsParseBackAndAreChecked) {
   const Plan p = plan_of("kv_runahead:cp=4,tpa=2,tpf=2,batch=3,partition=3584/2611/2150/1895");
-  EXPECT_EQ(p.options.list(kPartition), (std::vector<long long>{3584, 2611, 2150, 1895}));
+  EXPECT_EQ(listed_parts(p), (std::vector<long long>{3584, 2611, 2150, 1895}));
   EXPECT_EQ(to_string(p), "kv_runahead:cp=4,tpa=2,tpf=2,batch=3,partition=3584/2611/2150/1895");
   EXPECT_EQ(parse_plan(to_string(p)), p);
   const Case c = chain_case(10240);
@@ -321,7 +321,7 @@ TEST(KvRunahead, UnevenPartitionsFoldExactly) {
           p.tpa = p.tpf = tpa;
           p.batch = 2;
           const auto first = static_cast<long long>(1 + random() % 15000);
-          p.options.set_list(kPartition, {first, 4000, 20000 - 4000 - first});
+          list_parts(p, {first, 4000, 20000 - 4000 - first});
           SCOPED_TRACE(to_string(p));
           Evaluator e(c);
           const Seconds folded = e.simulate(p);

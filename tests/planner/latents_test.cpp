@@ -162,11 +162,10 @@ TEST(Latents, AChainsClosedFormIsItsSimulation) {
     c.system.runtime.ring_step = Seconds(500e-6);
     c.model.layers = c.model.dense_layers = 6;  // of one kind: a mixed model's are their mean
     Plan p = parse_plan("kv_runahead:cp=3,batch=1");
-    p.options.set_list(kPartition, {3500, 3300, 3200});
+    list_parts(p, {3500, 3300, 3200});
     p.tpa = p.tpf = tpa;
     SCOPED_TRACE(to_string(p));
-    EXPECT_NEAR(chain_time(chain_cost(c, 3, tpa), p.options.list(kPartition)) / Evaluator(c).simulate(p), 1,
-                1e-12);
+    EXPECT_NEAR(chain_time(chain_cost(c, 3, tpa), listed_parts(p)) / Evaluator(c).simulate(p), 1, 1e-12);
   }
 }
 

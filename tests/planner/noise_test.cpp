@@ -41,7 +41,7 @@ TEST(Noise, H58APassBesideNothingIsTheQuietOne) {
       Schedule schedule;
       SearchSpace space;
       space.duplicate_kv = true;
-      space.prefill_chunks = {7'000};
+      space.options = {{&kPrefillChunk, {7'000}}};
       for (const Strategy* s : strategies()) {
         for (const int n : {1, 4, 12}) {
           std::vector<Plan> plans;

@@ -19,35 +19,40 @@ using ::testing::Not;
 
 TEST(Options, ValuesDoNotDependOnTheOrderOfSetting) {
   std::mt19937_64 random(5);
-  std::vector<const OptionOf<int>*> options{&kAnchor, &kPassing, &kQuery, &kRetaining};
+  const std::span<const Option* const> own = strategy("apb").options;
+  std::vector<const Option*> options(own.begin(), own.end());
+  ASSERT_EQ(options.size(), kMostOptions);
   OptionValues reference;
-  for (const OptionOf<int>* o : options) reference.set(*o, static_cast<int>(o->key[0]));
+  for (const Option* o : options) reference.set(*o, static_cast<int>(o->key[0]));
   for (int round = 0; round < 50; ++round) {
     std::shuffle(options.begin(), options.end(), random);
     OptionValues values;
-    for (const OptionOf<int>* o : options) values.set(*o, 1 + static_cast<int>(random() % 9));
+    for (const Option* o : options) values.set(*o, 1 + static_cast<int>(random() % 9));
     values.set(*options[random() % 4], 0);  // unset, and set again below
-    for (const OptionOf<int>* o : options) values.set(*o, static_cast<int>(o->key[0]));
+    for (const Option* o : options) values.set(*o, static_cast<int>(o->key[0]));
     EXPECT_EQ(values, reference);
-    for (const OptionOf<int>* o : options) values.set(*o, o->absent);
+    for (const Option* o : options) values.set(*o, o->absent);
     EXPECT_EQ(values, OptionValues{});
   }
 }
 
 TEST(Options, AListIsLeftBehindByNoOtherValue) {
   Plan p = parse_plan("kv_runahead:cp=2,batch=1"), never = p;
-  p.options.set_list(kPartition, {3, 5});
-  EXPECT_EQ(p[kPartition], Parts::listed);
+  const OptionOf<Parts>& parts = *strategy("kv_runahead").parts;
+  list_parts(p, {3, 5});
+  EXPECT_EQ(p[parts], Parts::listed);
+  EXPECT_FALSE(even_parts(p));
   EXPECT_EQ(to_string(p), "kv_runahead:cp=2,batch=1,partition=3/5");
   Plan other = p;
-  other.options.set_list(kPartition, {4, 4});
+  list_parts(other, {4, 4});
   EXPECT_NE(p, other);
-  p.set(kPartition, Parts::even);
-  EXPECT_TRUE(p.options.list(kPartition).empty());
-  never.set(kPartition, Parts::even);
+  set_parts(p, Parts::even);
+  EXPECT_TRUE(even_parts(p));
+  EXPECT_TRUE(listed_parts(p).empty());
+  set_parts(never, Parts::even);
   EXPECT_EQ(p, never);
-  p.options.set_list(kPartition, {3, 5});
-  p.set(kPartition, Parts::searched);
+  list_parts(p, {3, 5});
+  set_parts(p, Parts::searched);
   EXPECT_EQ(p, parse_plan("kv_runahead:cp=2,batch=1"));
 }
 
@@ -76,6 +81,59 @@ TEST(Options, EveryValueHasATextThatParsesBack) {
     }
   }
   EXPECT_GT(texts, 20);
+}
+
+// Values of an option of numbers that differ from what its strategy tries by itself; all of words.
+std::vector<int> asked_values(const Option& option) {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < option.words.size(); ++i) out.push_back(static_cast<int>(i));
+  if (out.empty()) out = {std::max(option.least, 2), std::max(option.least, 2) * 2};
+  return out;
+}
+
+// What a scenario asks of an option is what a sweep tries of it: of every option, whatever its strategy
+// enumerates by itself.
+TEST(Options, ASweepTriesWhatIsAskedAndNothingElse) {
+  int asked = 0;
+  for (const Strategy* s : strategies()) {
+    for (const Option* option : s->options) {
+      if (option->lists) continue;
+      Case c = decode_case("deepseek-r1", "gb200-nvl72", 8192);
+      if (s->prefills) {
+        c = decode_case("llama-3.1-405b", "gb200-nvl72", 8192);
+        c.phase = Phase::prefill;
+        c.requests = {{0, 8192}};
+      }
+      for (const int value : asked_values(*option)) {
+        SCOPED_TRACE(fmt::format("{} {}={}", s->name, option->key, value));
+        SearchSpace space;
+        space.options = {{option, {value}}};
+        std::vector<Plan> plans;
+        s->enumerate(c, 16, space, plans);
+        const auto has = [&](const Plan& p) { return within(p, space) && p.options.of(*option) == value; };
+        EXPECT_TRUE(std::any_of(plans.begin(), plans.end(), has));
+        // Only a plan that does without the option is beside those.
+        for (const Plan& p : plans)
+          EXPECT_TRUE(!within(p, space) || has(p) || p.options.of(*option) == option->absent) << to_string(p);
+        ++asked;
+      }
+    }
+  }
+  EXPECT_GT(asked, 25);
+}
+
+TEST(Options, WhatASpaceLeavesNoChoiceAboutHoldsWhereATextIsSilent) {
+  const Plan ring = parse_plan("ring_pass_kv:cp=8,batch=1");
+  SearchSpace space;
+  space.options = {{&option_of(ring, "layout"), {1}}};
+  EXPECT_EQ(to_string(plan_of(space, "ring_pass_kv:cp=8,batch=1")),
+            "ring_pass_kv:cp=8,batch=1,layout=contiguous");
+  EXPECT_EQ(plan_of(space, "ring_pass_kv:cp=8,batch=1,layout=zigzag"), ring);
+  EXPECT_EQ(plan_of(space, "ulysses:cp=8,batch=1"), parse_plan("ulysses:cp=8,batch=1"));
+  space.options.front().values = {0, 1};
+  EXPECT_EQ(plan_of(space, "ring_pass_kv:cp=8,batch=1"), ring);
+  // A batch has a request per chunk.
+  EXPECT_EQ(plan_of({}, "helix:kvp=2,tpf=2,chunks=4").batch, 4);
 }
 
 // A key that a strategy does not read would silently mean nothing in its plans.

@@ -23,7 +23,7 @@ template <class F>
 void for_every_plan(const Case& c, const std::vector<int>& gpus, F f) {
   SearchSpace space;
   space.duplicate_kv = true;
-  space.prefill_chunks = {700, 20'000};
+  space.options = {{&kPrefillChunk, {700, 20'000}}};
   for (const Strategy* s : strategies()) {
     for (const int n : gpus) {
       std::vector<Plan> plans;

@@ -43,14 +43,14 @@ template <class F>
 void for_some_plans(const Case& c, F f) {
   SearchSpace space;
   space.duplicate_kv = true;
-  space.chunks = {1, 4};
+  with_hopb_chunks(space, {1, 4});
   for (const Strategy* s : strategies()) {
     for (const int gpus : {1, 4, 8, 48, 64}) {
       std::vector<Plan> plans;
       s->enumerate(c, gpus, space, plans);
       for (std::size_t i = 0; i<plans.size(); i += gpus> 8 ? 7 : 1) {
         Plan p = plans[i];
-        p.batch = std::max(p[kChunks], 4);
+        p.batch = std::max(least_batch(p), 4);
         if (check_plan(c, p)) continue;
         SCOPED_TRACE(to_string(p));
         f(*s, p);

@@ -97,8 +97,8 @@ TEST(Fuzz, Scenario) {
   texts.push_back(
       "name: small\nsummary: s\nsystem: gb200-nvl72\nmodels:\n  - llama-3.1-8b\ncontext: 1M "
       "tokens\nkv_block: 32 tokens\n"
-      "strategies:\n  - helix\n  - tensor\ngpus: 8\nbatch:\n  from: 1\n  to: 16\n  step: 3\nhopb_chunks: [1, "
-      "2]\n"
+      "strategies:\n  - helix\n  - tensor\ngpus: 8\nbatch:\n  from: 1\n  to: 16\n  step: 3\noptions: "
+      "{chunks: [1, 2]}\n"
       "routing: {kind: zipf, skew: 0.5, load: mean}\ncompare:\n  candidate: [helix]\n  baseline: [tensor]\n");
   const Catalogs catalogs{source_path("models/catalog"), systems_without_calibration(),
                           source_path("scenarios")};

@@ -15,7 +15,7 @@ SearchOptions options(std::vector<int> gpus, int batches) {
   o.gpus = std::move(gpus);
   o.batches.resize(static_cast<std::size_t>(batches));
   std::iota(o.batches.begin(), o.batches.end(), 1);
-  o.space.chunks = {1, 4};
+  with_hopb_chunks(o.space, {1, 4});
   return o;
 }
 

@@ -30,7 +30,7 @@ Plan chain(int ranks, std::vector<long long> parts = {}) {
   Plan p;
   p.strategy = strategy_id("kv_runahead");
   p.cp = ranks;
-  p.options.set_list(kPartition, std::move(parts));
+  list_parts(p, std::move(parts));
   return p;
 }
 
@@ -78,8 +78,7 @@ TEST(SearchedPartition, TheClosedFormIsTheSimulationWithoutHosts) {
           Plan p = chain(3, {first, 3000, 7000 - first});
           p.tpa = p.tpf = tpa;
           SCOPED_TRACE(to_string(p) + (eager ? ", eager" : ""));
-          const double ratio =
-              chain_time(chain_cost(c, 3, tpa), p.options.list(kPartition)) / Evaluator(c).simulate(p);
+          const double ratio = chain_time(chain_cost(c, 3, tpa), listed_parts(p)) / Evaluator(c).simulate(p);
           EXPECT_LE(ratio, 1 + 1e-12);
           EXPECT_GE(ratio, host == 0 ? 1 - 1e-12 : 0.97);
         }
@@ -108,13 +107,13 @@ TEST(SearchedPartition, NeverSlowerThanEqualParts) {
     ASSERT_EQ(check_plan(c, p), std::nullopt);
     Evaluator e(c);
     const PartitionResult found = searched_partition(e, p), again = searched_partition(e, p);
-    p.options.set_list(kPartition, found.tokens);
+    list_parts(p, found.tokens);
     EXPECT_EQ(check_plan(c, p), std::nullopt);
     EXPECT_EQ(found.ttft, simulated(c, p));
     EXPECT_EQ(found.tokens, again.tokens);
     EXPECT_EQ(found.evaluations, again.evaluations);
-    p.set(kPartition, Parts::searched);
-    p.set(kPartition, Parts::even);
+    set_parts(p, Parts::searched);
+    set_parts(p, Parts::even);
     EXPECT_LE(found.ttft, simulated(c, p));
     EXPECT_LT(found.evaluations, 3000u);
   }
@@ -140,7 +139,7 @@ TEST(SearchedPartition, SweepsListSearchedAndEqualPartsAndBothCanBeRunAgain) {
   ASSERT_EQ(chains.size(), 3u);
   ASSERT_EQ(even.size(), 3u);
   for (std::size_t i = 0; i < chains.size(); ++i) {
-    EXPECT_EQ(chains[i].plan.options.list(kPartition).size(), static_cast<std::size_t>(chains[i].plan.cp));
+    EXPECT_EQ(listed_parts(chains[i].plan).size(), static_cast<std::size_t>(chains[i].plan.cp));
     EXPECT_TRUE(to_string(even[i].plan).ends_with("partition=even"));
     EXPECT_EQ(chains[i].time, simulated(c, chains[i].plan));
     EXPECT_EQ(even[i].time, simulated(c, even[i].plan));

@@ -23,7 +23,7 @@ namespace {
 
 SearchSpace wide_space() {
   SearchSpace s;
-  s.chunks = {1, 2, 3, 8};
+  with_hopb_chunks(s, {1, 2, 3, 8});
   s.duplicate_kv = true;
   return s;
 }
@@ -246,8 +246,8 @@ TEST(Strategies, BoundNeverExceedsTheSimulation) {
     const Case c = small_case(model);
     Evaluator e(c);
     for_every_plan(c, {2, 8, 48}, [&](const Strategy&, int, Plan p) {
-      for (const int batch : {p[kChunks], 7, 64}) {
-        if (batch < p[kChunks]) continue;
+      for (const int batch : {least_batch(p), 7, 64}) {
+        if (batch < least_batch(p)) continue;
         p.batch = batch;
         const Seconds bound = e.bound(p), simulated = e.simulate(p);
         EXPECT_LE(bound, simulated);
@@ -267,7 +267,7 @@ TEST(Strategies, TimeAndMemoryRiseWithTheBatch) {
     for_every_plan(c, {1, 4, 16, 64}, [&](const Strategy&, int, Plan p) {
       Seconds ttl, bound;
       Bytes memory;
-      for (int batch = p[kChunks]; batch <= 300; batch += 1 + batch / 4) {
+      for (int batch = least_batch(p); batch <= 300; batch += 1 + batch / 4) {
         p.batch = batch;
         const Seconds t = e.simulate(p), b = e.bound(p);
         const Bytes m = memory_use(c, p).total();
@@ -291,7 +291,7 @@ TEST(Strategies, FoldedEqualsUnfolded) {
     PassScratch scratch(cost);
     Schedule schedule;
     for_every_plan(c, {1, 4, 12}, [&](const Strategy&, int n, Plan p) {
-      p.batch = std::max(p[kChunks], 5);
+      p.batch = std::max(least_batch(p), 5);
       lower(schedule, c, p);
       const PassTime folded = simulate_pass(schedule, cost, scratch);
       TaskGraph graph;
@@ -357,7 +357,7 @@ TEST(Strategies, FasterHardwareIsNeverSlower) {
   fast.system.device.kernel_cost *= 0.5;
   Evaluator a(slow), b(fast);
   for_every_plan(slow, {8, 16}, [&](const Strategy&, int, Plan p) {
-    p.batch = std::max(p[kChunks], 16);
+    p.batch = std::max(least_batch(p), 16);
     EXPECT_LT(b.simulate(p), a.simulate(p));
   });
 }

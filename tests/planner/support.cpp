@@ -19,6 +19,14 @@ Case decode_case(const std::string& model, const std::string& system, long long 
 
 Precision all_bf16() { return {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}; }
 
+void with_hopb_chunks(SearchSpace& space, std::vector<int> chunks) {
+  Plan helix;
+  helix.strategy = strategy_id("helix");
+  space.options.push_back({&option_of(helix, "chunks"), std::move(chunks)});
+}
+
+int value_of(const Plan& plan, std::string_view key) { return plan.options.of(option_of(plan, key)); }
+
 Schedule lowered(const Case& c, const std::string& plan) {
   const Plan p = parse_plan(plan);
   EXPECT_EQ(check_plan(c, p).value_or(""), "") << plan;

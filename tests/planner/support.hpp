@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/search/evaluate.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
@@ -26,6 +27,12 @@ Case decode_case(const std::string& model, const std::string& system, long long 
 
 /// BF16 throughout.
 Precision all_bf16();
+
+/// Lets helix cut batches into these numbers of chunks.
+void with_hopb_chunks(SearchSpace& space, std::vector<int> chunks);
+
+/// The value of an option of the plan's strategy.
+int value_of(const Plan& plan, std::string_view key);
 
 /// The schedule of a plan's text, which passes check_plan().
 Schedule lowered(const Case& c, const std::string& plan);

@@ -92,15 +92,15 @@ std::shared_ptr<const Placement> turns(const std::vector<Request>& requests, int
 void define_blocks(VerifyCase& v) {
   const Plan& plan = v.plan;
   Problem& p = v.problem;
-  p.blocks = {plan.cp, plan[kAnchor], plan[kPassing], plan[kQuery],
-              plan[kPassing] > 0 ? plan[kRetaining] : 0};
+  const HostBlocks blocks = strategy(plan.strategy).blocks(plan);
+  p.blocks = {plan.cp, blocks.anchor, blocks.passing, blocks.query, blocks.retaining};
   p.expected_queries.clear();
   std::vector<std::int64_t> anchors;
   for (std::int64_t& length : p.lengths) {
     const auto r = static_cast<std::int32_t>(anchors.size());
     p.expected_queries.push_back({r, 0, length});
     anchors.push_back(anchor_length(p.blocks, length));
-    length += plan[kQuery];
+    length += blocks.query;
   }
   for (const std::int64_t length : anchors) {
     p.expected_queries.push_back({static_cast<std::int32_t>(p.lengths.size()), 0, length});
@@ -206,7 +206,7 @@ void add_prefills(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa
       trial(s, {study, base, z.retaining}, plans);
       for (const Plan& p : plans) {
         add_prefill(s, h, z, w, p, out);
-        if (s.eager && (cp == 3 || p[kPartition] == Parts::listed))
+        if (s.eager && (cp == 3 || !listed_parts(p).empty()))
           add_prefill(s, h, z, w, p, out, AttentionKernel::eager);
       }
     }
