@@ -155,10 +155,10 @@ Seconds ideal_overlap(Evaluator& e, const Plan& plan) {
 
 FrontierRatios frontier_ratios(const Study& study) {
   FrontierRatios r;
-  SearchOptions o = study.search;
+  SearchOptions o = study.sweep().search;
   const SearchResult all = search(study.study, o);
-  const std::vector<Point> candidate = all.of(study.compare.candidate).points();
-  const std::vector<Point> baseline = all.of(study.compare.baseline).points();
+  const std::vector<Point> candidate = all.of(study.sweep().compare.candidate).points();
+  const std::vector<Point> baseline = all.of(study.sweep().compare.baseline).points();
   const Gain g = gain(candidate, baseline);
   r.interactivity = g.interactivity;
   r.throughput = g.throughput;
@@ -174,15 +174,15 @@ FrontierRatios frontier_ratios(const Study& study) {
   tp.tpa = tp.tpf = 64;
   const Seconds budget = e.simulate(tp);
   o.gpus = {64};
-  o.strategies = study.compare.candidate;
+  o.strategies = study.sweep().compare.candidate;
   o.x = Metric::time;
   o.y = Metric::entries;
   for (const Point& p : search(study.study, o).overall().points()) {
     if (p.time <= budget) r.users = std::max(r.users, static_cast<double>(p.plan.users()));
   }
 
-  SearchOptions off = study.search;
-  off.strategies = study.compare.candidate;
+  SearchOptions off = study.sweep().search;
+  off.strategies = study.sweep().compare.candidate;
   std::erase_if(off.space.options, [](const OptionRange& range) { return range.option->of_batch; });
   off.keep_all = true;
   const SearchResult without = search(study.study, off);
@@ -229,7 +229,7 @@ Study with_setting(Study study, const Setting& s) {
   system.fabric.nvlink.latency *= s.latency_factor;
   system.device.memory_efficiency = std::min(1.0, system.device.memory_efficiency * s.memory_factor);
   system.device.kernel_cost *= s.kernel_factor;
-  study.search.all_reduce = s.all_reduce;
+  study.sweep().search.all_reduce = s.all_reduce;
   return study;
 }
 

@@ -256,7 +256,7 @@ std::span<const HelixClaim> helix_claims(const std::string& model) {
 Study with_published_baseline(Study study) {
   // The paper applies Medha to Llama only, and attention DP + EP has no meaning for a dense model.
   const bool llama = study.study.model.name == "llama-3.1-405b";
-  std::erase(study.compare.baseline, llama ? strategy_id("dp_ep") : strategy_id("kv_shard"));
+  std::erase(study.sweep().compare.baseline, llama ? strategy_id("dp_ep") : strategy_id("kv_shard"));
   return study;
 }
 
@@ -294,7 +294,7 @@ PaperReport helix_report(const Scenario& scenario, const HelixOptions& options) 
     return helix_ratios(study, system);
   };
   for (Study study : scenario.studies) {
-    study.search.threads = options.threads;
+    study.sweep().search.threads = options.threads;
     ModelRatios m{study, helix_claims(study.study.model.name), {}, {}};
     const bool measured = !study.study.system.calibration.empty();
     for (const Setting& setting : sensitivity_settings()) {
@@ -315,7 +315,7 @@ PaperReport helix_report(const Scenario& scenario, const HelixOptions& options) 
     std::vector<ModelRatios::Row> costs;
     for (const HelixCosts& c : helix_costs(study.study.system)) {
       Study own = study;
-      own.search.threads = options.threads;
+      own.sweep().search.threads = options.threads;
       costs.push_back({c.name, ratios(own, c.system)});
     }
     add_silicon(report, study, costs);

@@ -52,7 +52,9 @@ Case case_of(const ExecuteOptions& o) {
 }
 
 Schedule schedule_of(const ExecuteOptions& o, const Case& c) {
-  const Plan plan = plan_of(study_of(scenario_named(o.scenario), o.model).search.space, o.plan);
+  const Scenario scenario = scenario_named(o.scenario);
+  const auto* sweep = std::get_if<Sweep>(&study_of(scenario, o.model).question);
+  const Plan plan = plan_of(sweep != nullptr ? sweep->search.space : SearchSpace{}, o.plan);
   if (const auto why = check_plan(c, plan))
     throw UserError(fmt::format("plan {} is impossible for {}: {}", to_string(plan), c.model.name, *why));
   Schedule s;

@@ -136,7 +136,7 @@ void add_prefill(Collector& out, Case c, int cp, int tpa, Request request) {
 }
 
 void add_thresholds(Collector& out, const Study& study) {
-  const ThresholdGrid& g = study.thresholds;
+  const ThresholdGrid& g = study.thresholds();
   for (const int cp : g.cp) {
     for (long long fresh = g.fresh_from; fresh <= g.fresh_to; fresh *= 4) {
       for (const double miss : {1.0, 0.3, 0.1, 0.03, 0.01}) {
@@ -148,7 +148,7 @@ void add_thresholds(Collector& out, const Study& study) {
 }
 
 void add_conversation(Collector& out, const Study& study) {
-  const Conversation& talk = study.conversation;
+  const Conversation& talk = study.conversation();
   Case decode = study.study;
   decode.phase = Phase::decode;
   decode.requests.clear();
@@ -181,12 +181,12 @@ ShapeLists visited_shapes(const Catalogs& catalogs) {
   std::vector<Study> decodes;
   for (const auto& file : scenario_files(catalogs)) {
     for (const Study& study : load_scenario(file, catalogs).studies) {
-      if (study.question == Question::thresholds) {
+      if (std::holds_alternative<ThresholdGrid>(study.question)) {
         add_thresholds(out, study);
-      } else if (study.question == Question::conversation) {
+      } else if (std::holds_alternative<Conversation>(study.question)) {
         add_conversation(out, study);
-      } else if (study.question == Question::sweep) {
-        add_sweep(out, study.study, study.search);
+      } else if (std::holds_alternative<Sweep>(study.question)) {
+        add_sweep(out, study.study, study.sweep().search);
         swept.insert(study.study.model.name);
         if (study.study.phase == Phase::decode) decodes.push_back(study);
       }
@@ -202,7 +202,7 @@ ShapeLists visited_shapes(const Catalogs& catalogs) {
         model.max_context > 0 ? std::min(first.study.context, model.max_context) : first.study.context;
     const Case c = make_case(std::move(model), first.study.system, first.study.precision, context,
                              first.study.kv_block, Routing{});
-    add_sweep(out, c, first.search);
+    add_sweep(out, c, first.sweep().search);
   }
   return out.lists();
 }

@@ -17,7 +17,7 @@ struct ConversationOptions {
 };
 
 void print(const Study& study, const std::vector<TurnTime>& turns) {
-  const Conversation& talk = study.conversation;
+  const Conversation& talk = study.conversation();
   fmt::print("{}: conversation on CP{} x TP{}, {} GPUs, one user\n", study.title, talk.cp, talk.tpa,
              talk.cp * talk.tpa);
   const ShareColumns shown(study.study.system, turns, [](const TurnTime& t) { return t.shares; });
@@ -97,7 +97,7 @@ int run(const ConversationOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, o.costs);
   if (!o.out.empty()) make_output_folder(o.out);
   for (const Study& study : scenario.studies) {
-    require_question(study, o.scenario, Question::conversation);
+    require_question<Conversation>(study, o.scenario);
     const std::vector<TurnTime> turns = converse(study);
     print(study, turns);
     if (o.out.empty()) continue;

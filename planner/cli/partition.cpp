@@ -128,9 +128,9 @@ void write(const Study& study, const std::vector<PartitionStudy>& all, const std
       made_by.command,
       fmt::format("weights {}, KV cache {}, activations {}", to_string(p.weights), to_string(p.kv),
                   to_string(p.activations)),
-      study.partition.tpa,
-      study.partition.granularity,
-      study.partition.spacing};
+      study.partition().tpa,
+      study.partition().granularity,
+      study.partition().spacing};
   std::vector<PartitionRow> rows;
   for (const PartitionStudy& s : all) add_rows(s, rows);
   files.write("partition.csv", partition_csv(provenance, rows));
@@ -170,11 +170,11 @@ int run(const PartitionOptions& o, const Provenance& made_by) {
   Scenario scenario = scenario_named(o.scenario);
   if (!o.out.empty()) make_output_folder(o.out);
   for (Study& study : scenario.studies) {
-    require_question(study, o.scenario, Question::partition);
+    require_question<PartitionGrid>(study, o.scenario);
     if (study.study.model.attention.kind == AttentionKind::mla)
       throw UserError(study.study.model.name +
                       ": a chain passes keys and values of GQA models; MLA has a latent");
-    PartitionGrid& grid = study.partition;
+    PartitionGrid& grid = std::get<PartitionGrid>(study.question);
     if (o.granularity) grid.granularity = *o.granularity;
     if (o.spacing) grid.spacing = spacing_of(*o.spacing, grid);
     if (o.max_loss) grid.max_loss = o.max_loss;

@@ -145,7 +145,7 @@ void print(const Study& study, const SimulatedPlan& s) {
   print_times(study, s.breakdown);
   print_memory(study.study.system.device.memory, s.memory);
   print_collectives(s.collectives);
-  if (s.noise) print_noise(*study.noise, *s.noise);
+  if (s.noise) print_noise(*study.sweep().noise, *s.noise);
   for (const Deployment& d : s.deployments) {
     fmt::print("  {}:\n", d.engine);
     for (const std::string& line : d.lines) fmt::print("    {}\n", line);
@@ -167,13 +167,13 @@ void declare(Arguments& a, SimulateOptions& o) {
 int run(const SimulateOptions& o, const Provenance&) {
   const Scenario scenario = scenario_named(o.scenario, o.costs);
   Study study = study_of(scenario, o.model);
-  require_question(study, o.scenario, Question::sweep);
+  require_question<Sweep>(study, o.scenario);
   if (o.noise_seed) {
-    if (!study.noise) throw UserError("--noise-seed: scenario " + scenario.name + " has no noise");
-    study.noise->seed = static_cast<std::uint64_t>(*o.noise_seed);
+    if (!study.sweep().noise) throw UserError("--noise-seed: scenario " + scenario.name + " has no noise");
+    study.sweep().noise->seed = static_cast<std::uint64_t>(*o.noise_seed);
   }
   const Plan plan = possible_plan(study, o.plan);
-  Evaluator e(study.study, study.search.all_reduce);
+  Evaluator e(study.study, study.sweep().search.all_reduce);
   const SimulatedPlan simulated = simulate_plan(study, e, plan);
   if (simulated.misfit) {
     fmt::print(stderr, "{} does not fit {}: {}\n", to_string(simulated.plan), study.study.system.name,

@@ -27,7 +27,7 @@ SweepQuestion read_question(const SweepOptions& o) {
 
 // A target of the other phase would silently mean nothing.
 void require_target(const Study& study, const SweepOptions& o) {
-  require_question(study, o.scenario, Question::sweep);
+  require_question<Sweep>(study, o.scenario);
   if (study.study.phase == Phase::decode && o.ttft)
     throw UserError("--ttft is for prefill scenarios; this one decodes: use --ttl");
   if (study.study.phase == Phase::prefill && (o.ttl || o.tokens_per_user || o.users))

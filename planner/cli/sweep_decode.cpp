@@ -156,8 +156,8 @@ void write_results(const Study& study, const SweepAnswer& answer, const SweepOpt
   files.draw(frontier_plot(study, answer.found, answer.rated, made_by), "frontier");
   if (answer.gain) {
     files.draw(gain_plot(study, *answer.gain, made_by), "gain");
-  } else if (!study.compare.candidate.empty()) {
-    const bool no_candidate = answer.found.of(study.compare.candidate).points().empty();
+  } else if (!study.sweep().compare.candidate.empty()) {
+    const bool no_candidate = answer.found.of(study.sweep().compare.candidate).points().empty();
     files.leave_out(
         "gain", fmt::format("no plan of the {} of compare fits", no_candidate ? "candidate" : "baseline"));
   }
@@ -178,7 +178,7 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
   print_warnings(answer.unread);
   if (asked.has_target()) print_target(study, answer, asked);
   print_budgets(study, answer);
-  if (on_default_axes(answer.found) && answer.gain) print_gain(*answer.gain, study.compare);
+  if (on_default_axes(answer.found) && answer.gain) print_gain(*answer.gain, study.sweep().compare);
   if (!o.out.empty()) write_results(study, answer, o, made_by);
 }
 

@@ -26,16 +26,15 @@ Seconds time_target(const std::string& flag, const std::string& text) {
   return time;
 }
 
-void require_question(const Study& study, const std::string& scenario, Question wanted) {
-  if (study.question == wanted) return;
-  const auto command = [](Question q) {
-    return q == Question::sweep        ? "sweep"
-           : q == Question::thresholds ? "thresholds"
-           : q == Question::partition  ? "partition"
-                                       : "conversation";
+void another_question(const Study& study, const std::string& scenario) {
+  struct Name {
+    const char* operator()(const Sweep&) const { return "sweep"; }
+    const char* operator()(const Conversation&) const { return "conversation"; }
+    const char* operator()(const ThresholdGrid&) const { return "thresholds"; }
+    const char* operator()(const PartitionGrid&) const { return "partition"; }
   };
-  throw UserError(
-      fmt::format("{} asks for another answer: run shardline {}", scenario, command(study.question)));
+  throw UserError(fmt::format("{} asks for another answer: run shardline {}", scenario,
+                              std::visit(Name{}, study.question)));
 }
 
 std::string label(StrategyId id) {
@@ -200,7 +199,7 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
       if (!s->points.empty()) plot.series.push_back(std::move(*s));
     }
   };
-  for (const StrategyId id : study.search.strategies) add(label(id), r.frontiers.at(id));
+  for (const StrategyId id : study.sweep().search.strategies) add(label(id), r.frontiers.at(id));
   add("kv_runahead, even parts", r.even);
   if (any_open) plot.footnote += "; open marks: more than half of the time extrapolated or assumed";
   return plot;

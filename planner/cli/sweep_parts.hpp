@@ -30,8 +30,13 @@ struct SweepOptions {
 std::string count(std::uint64_t n);
 /// A positive time given as `flag text`. Throws UserError.
 Seconds time_target(const std::string& flag, const std::string& text);
-/// Throws UserError, naming the right command, unless the study asks `wanted`.
-void require_question(const Study& study, const std::string& scenario, Question wanted);
+/// Throws UserError that names the command for what the study asks.
+[[noreturn]] void another_question(const Study& study, const std::string& scenario);
+/// Does so unless it asks for an `Asked`.
+template <class Asked>
+void require_question(const Study& study, const std::string& scenario) {
+  if (!std::holds_alternative<Asked>(study.question)) another_question(study, scenario);
+}
 /// "apb (approximate)"; of an exact strategy, its name.
 std::string label(StrategyId id);
 /// The same, and whether a chain that could be shared out by search has equal parts.

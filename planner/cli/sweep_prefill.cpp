@@ -38,9 +38,9 @@ void print_frontier(const Study& study, const RatedPoints& rated, const std::vec
   PlanTable t = table(study, rated);
   for (const Point& p : frontier) t.add(row(study, p), p.plan);
   fmt::print("  {}{}\n{}\n",
-             study.search.x == Metric::gpus && study.search.y == Metric::time
+             study.sweep().search.x == Metric::gpus && study.sweep().search.y == Metric::time
                  ? "Lowest TTFT by GPUs, where more GPUs lower it"
-             : study.search.x == Metric::gpu_seconds && study.search.y == Metric::time
+             : study.sweep().search.x == Metric::gpu_seconds && study.sweep().search.y == Metric::time
                  ? "Pareto frontier of TTFT and GPU-seconds per request"
                  : "Pareto frontier",
              of, t.text());
@@ -68,7 +68,7 @@ void print_bests(const Study& study, const SearchResult& r) {
     t.add({name, to_string(fast.time), std::to_string(fast.plan.gpus()), cost(fast), cost(cheap),
            to_string(cheap.time), std::to_string(cheap.plan.gpus())});
   };
-  for (const StrategyId id : study.search.strategies) add(label(id), r.frontiers.at(id).points());
+  for (const StrategyId id : study.sweep().search.strategies) add(label(id), r.frontiers.at(id).points());
   if (!r.even.points().empty()) add("kv_runahead, even parts", r.even.points());
   fmt::print("  Each strategy by itself\n{}\n", t.text());
 }
@@ -76,10 +76,10 @@ void print_bests(const Study& study, const SearchResult& r) {
 // One strategy per column: which ring variant or baseline wins at which size.
 void print_strategies(const Study& study, const SearchResult& r) {
   if (r.x == Metric::gpu_seconds && r.y == Metric::time) return print_bests(study, r);
-  if (r.x != Metric::gpus || r.y != Metric::time || study.search.strategies.size() < 2) return;
+  if (r.x != Metric::gpus || r.y != Metric::time || study.sweep().search.strategies.size() < 2) return;
   std::vector<std::string> header{"GPUs"};
   std::vector<std::vector<Point>> columns;
-  for (const StrategyId id : study.search.strategies) {
+  for (const StrategyId id : study.sweep().search.strategies) {
     header.emplace_back(label(id));
     columns.push_back(r.frontiers.at(id).points());
     if (strategy(id).parts == nullptr || r.even.points().empty()) continue;
@@ -87,7 +87,7 @@ void print_strategies(const Study& study, const SearchResult& r) {
     columns.push_back(r.even.points());
   }
   Table t(header);
-  for (const int gpus : study.search.gpus) {
+  for (const int gpus : study.sweep().search.gpus) {
     std::vector<std::string> cells{std::to_string(gpus)};
     bool any = false;
     for (const std::vector<Point>& points : columns) {
@@ -199,12 +199,12 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   if (asked.has_target()) print_target(study, answer, asked.most_time);
   print_frontiers(study, answer);
   print_strategies(study, r);
-  if (study.noise) print_noisy_plans(*study.noise, answer.noisy);
+  if (study.sweep().noise) print_noisy_plans(*study.sweep().noise, answer.noisy);
   if (o.out.empty()) return;
   OutputFolder files(folder_of(study, o.out));
   files.write("frontier.csv", csv(study, r, answer.rated));
   if (answer.all) files.write("all.csv", csv(study, r, *answer.all));
-  if (study.noise) files.write("noise.csv", noise_csv(*study.noise, answer.noisy));
+  if (study.sweep().noise) files.write("noise.csv", noise_csv(*study.sweep().noise, answer.noisy));
   files.write("launch.txt", launch_text(study, answer.frontier));
   files.write("frontier.html", page_html(page(study, r, answer.rated, o, made_by)));
   files.draw(frontier_plot(study, r, answer.rated, made_by), "frontier");

@@ -65,7 +65,7 @@ void print_ring(const Study& study, const ThresholdStudy& d, const RingThreshold
 }
 
 void print(const Study& study, const ThresholdStudy& d) {
-  fmt::print("{}: pass KV or pass Q, rings of {} GPUs each\n", study.title, study.thresholds.tpa);
+  fmt::print("{}: pass KV or pass Q, rings of {} GPUs each\n", study.title, study.thresholds().tpa);
   fmt::print(
       "  {} requests timed by events, both variants; every rule judged on requests it was not derived "
       "from\n  costs: {}\n\n",
@@ -78,7 +78,7 @@ ThresholdLine plain(const EmpiricalRule& r) {
 }
 
 ThresholdRules rules_of(const Study& study, const ThresholdStudy& d, const Provenance& made_by) {
-  const ThresholdGrid& g = study.thresholds;
+  const ThresholdGrid& g = study.thresholds();
   const Precision& p = study.study.precision;
   const AnalyticRule& a = d.rings.front().at_rate;
   ThresholdRules out;
@@ -105,7 +105,7 @@ ThresholdRules rules_of(const Study& study, const ThresholdStudy& d, const Prove
 
 Plot winner_map(const Study& study, const ThresholdStudy& d, const RingThresholds& ring,
                 const Provenance& made_by) {
-  const ThresholdGrid& g = study.thresholds;
+  const ThresholdGrid& g = study.thresholds();
   Plot plot;
   plot.title = fmt::format("{}, CP{}: the faster ring variant", study.title, ring.ranks);
   plot.x_label = "new tokens T";
@@ -137,7 +137,7 @@ Plot ratio_plot(const Study& study, const RatioStudy& ratios, const Provenance& 
   plot.log_x = true;
   plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
   for (std::size_t i = 0; i < ratios.rings.size(); ++i) {
-    PlotSeries line{fmt::format("CP{}", study.thresholds.cp[i]), PlotStyle::line_points, {}};
+    PlotSeries line{fmt::format("CP{}", study.thresholds().cp[i]), PlotStyle::line_points, {}};
     for (const RingPoint& p : ratios.rings[i])
       line.points.emplace_back(100 * p.miss_rate(), p.pass_q / p.pass_kv);
     plot.series.push_back(std::move(line));
@@ -189,7 +189,7 @@ int run(const ThresholdsOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, o.costs);
   if (!o.out.empty()) make_output_folder(o.out);
   for (const Study& study : scenario.studies) {
-    require_question(study, o.scenario, Question::thresholds);
+    require_question<ThresholdGrid>(study, o.scenario);
     ThresholdStudy d;
     {
       Progress progress(study.study.model.name, Progress::terminal());

@@ -280,33 +280,27 @@ std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs) {
 }
 
 // The question of a scenario, with its own keys.
-Study read_question(const Reader& root, int system_gpus) {
-  Study asked;
-  if (const auto v = root.find("conversation")) {
-    asked.question = Question::conversation;
-    asked.conversation = scenario_parts::read_conversation(*v, system_gpus);
-  }
+Question read_question(const Reader& root, int system_gpus) {
+  Question asked;
+  if (const auto v = root.find("conversation")) asked = scenario_parts::read_conversation(*v, system_gpus);
   if (const auto v = root.find("thresholds")) {
     if (root.has("conversation"))
       v->fault("a scenario asks for a conversation or for thresholds, not for both");
-    asked.question = Question::thresholds;
-    asked.thresholds = scenario_parts::read_thresholds(*v, system_gpus);
+    asked = scenario_parts::read_thresholds(*v, system_gpus);
   }
   if (const auto v = root.find("partition")) {
     if (root.has("conversation") || root.has("thresholds"))
       v->fault("a scenario asks for partitions, for a conversation or for thresholds, for one of them");
-    asked.question = Question::partition;
-    asked.partition = scenario_parts::read_partition(*v, system_gpus);
+    asked = scenario_parts::read_partition(*v, system_gpus);
   }
   return asked;
 }
 
-Phase read_phase(const Reader& root, Question question) {
-  Phase phase = Phase::decode;
-  if (question != Question::sweep) phase = Phase::prefill;
+Phase read_phase(const Reader& root, bool sweeps) {
+  Phase phase = sweeps ? Phase::decode : Phase::prefill;
   if (const auto v = root.find("phase")) {
     const auto i = choice(*v, {"decode", "prefill"});
-    if (i && question != Question::sweep)
+    if (i && !sweeps)
       v->fault("phase is for sweeps: a conversation has both, thresholds and partitions are of prefill");
     if (i == 1u) phase = Phase::prefill;
   }
@@ -322,14 +316,14 @@ struct Workload {
   int block = 16;
 };
 
-void read_tokens(const Reader& root, Phase phase, Question question, Workload& w) {
+void read_tokens(const Reader& root, Phase phase, bool sweeps, Workload& w) {
   if (phase == Phase::decode) {
     w.context = root.at("context").tokens(1, scenario_parts::kLongest);
     if (const auto v = root.find("requests"))
       v->fault("requests are for phase: prefill; a decode step has a context");
   } else {
     if (const auto v = root.find("context")) v->fault("context is for phase: decode; a prefill has requests");
-    if (question == Question::sweep) {
+    if (sweeps) {
       w.requests = scenario_parts::read_requests(root.at("requests"));
     } else if (const auto v = root.find("requests")) {
       v->fault(
@@ -339,10 +333,10 @@ void read_tokens(const Reader& root, Phase phase, Question question, Workload& w
   }
 }
 
-Workload read_workload(const Reader& root, Phase phase, Question question) {
+Workload read_workload(const Reader& root, Phase phase, const Question& asked) {
   Workload w;
-  read_tokens(root, phase, question, w);
-  w.persistent = question == Question::conversation || question == Question::thresholds;
+  read_tokens(root, phase, std::holds_alternative<Sweep>(asked), w);
+  w.persistent = std::holds_alternative<Conversation>(asked) || std::holds_alternative<ThresholdGrid>(asked);
   if (const auto v = root.find("persistent_kv")) {
     w.persistent = v->boolean();
     if (phase == Phase::decode) v->fault("persistent_kv is for prefill");
@@ -359,19 +353,22 @@ void refuse_sweep_keys(const Reader& root) {
   }
 }
 
-void read_noise_of(const Reader& root, Phase phase, const std::optional<System>& system, Study& asked) {
-  if (const auto v = root.find("noise")) {
-    asked.noise = scenario_parts::read_noise(*v);
-    if (phase == Phase::decode || asked.question != Question::sweep)
-      v->fault("noise is for sweeps of phase: prefill");
-    if (system && asked.noise->links == NoiseLinks::network && system->fabric.nodes == 1)
-      v->fault(fmt::format("noise.links is network, but {} is one node", system->name),
-               {"expected one of: nvlink, all"});
-  }
+std::optional<NoiseSpec> read_noise_of(const Reader& root, Phase phase, bool sweeps,
+                                       const std::optional<System>& system) {
+  const auto v = root.find("noise");
+  if (!v) return std::nullopt;
+  const NoiseSpec noise = scenario_parts::read_noise(*v);
+  if (phase == Phase::decode || !sweeps) v->fault("noise is for sweeps of phase: prefill");
+  if (system && noise.links == NoiseLinks::network && system->fabric.nodes == 1)
+    v->fault(fmt::format("noise.links is network, but {} is one node", system->name),
+             {"expected one of: nvlink, all"});
+  return noise;
 }
 
-Study study_for(const Study& asked, Case served, Phase phase, const Workload& w, const Constraints& limits) {
-  Study out = asked;
+Study study_for(const Question& asked, Case served, Phase phase, const Workload& w,
+                const Constraints& limits) {
+  Study out;
+  out.question = asked;
   out.title = fmt::format("{} on {}{}", served.model.name, served.system.name,
                           workload_text(phase, w.context, w.requests));
   out.study = std::move(served);
@@ -397,24 +394,27 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
   const std::vector<Model> models = read_models(root.at("models"), catalogs);
   const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
-  Study asked = read_question(root, system_gpus);
-  const Phase phase = read_phase(root, asked.question);
-  const Workload workload = read_workload(root, phase, asked.question);
+  Question asked = read_question(root, system_gpus);
+  Sweep* const sweep = std::get_if<Sweep>(&asked);
+  const Phase phase = read_phase(root, sweep != nullptr);
+  const Workload workload = read_workload(root, phase, asked);
   const auto precision_at = root.find("precision");
   const auto precision =
       precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
   const auto routing_at = root.find("routing");
   const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
-  if (asked.question == Question::sweep) {
-    read_search(root, asked.search, system_gpus, phase);
-  } else {
-    refuse_sweep_keys(root);
-  }
-  read_noise_of(root, phase, system, asked);
-  asked.compare = read_comparison(root, asked.search, phase);
+  const std::optional<NoiseSpec> noise = read_noise_of(root, phase, sweep != nullptr, system);
   const auto constraints_at = root.find("constraints");
   const Constraints constraints = constraints_at ? read_constraints(*constraints_at, phase) : Constraints{};
-  asked.search.most_time = constraints.time;
+  if (sweep != nullptr) {
+    read_search(root, sweep->search, system_gpus, phase);
+    sweep->compare = read_comparison(root, sweep->search, phase);
+    sweep->noise = noise;
+    sweep->search.most_time = constraints.time;
+  } else {
+    refuse_sweep_keys(root);
+    if (constraints.time > Seconds(0)) constraints_at->at("ttft").fault("constraints.ttft is for sweeps");
+  }
   if (system) check_precision(precision, models, *system, root);
   root.no_other_keys();
   document.finish();

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "hardware/timing/noise.hpp"
@@ -15,9 +16,6 @@ namespace shardline {
 struct Comparison {
   std::vector<StrategyId> candidate, baseline;
 };
-
-/// What a scenario asks. sweep: the best plans of a decode step or a prefill.
-enum class Question : unsigned char { sweep, conversation, thresholds, partition };
 
 /// A conversation: each turn appends `fresh` tokens (prefill) and is answered with `output` tokens (decode).
 struct Turn {
@@ -47,17 +45,28 @@ struct PartitionGrid {
   std::optional<double> max_loss;   // by interpolation; above it rows are added between
 };
 
-/// One model of a scenario with everything that its search needs.
-struct Study {
-  Case study;
+/// The best plans of a decode step or a prefill.
+struct Sweep {
   SearchOptions search;
   Comparison compare;
+  std::optional<NoiseSpec> noise;  // of prefills: also price plans beside other traffic
+};
+
+/// What a scenario asks, one of these.
+using Question = std::variant<Sweep, Conversation, ThresholdGrid, PartitionGrid>;
+
+/// One model of a scenario with everything that its question needs.
+struct Study {
+  Case study;
   std::string title;  // "DeepSeek-R1 on gb200-nvl72, 1M tokens"
-  Question question = Question::sweep;
-  Conversation conversation;
-  ThresholdGrid thresholds;
-  PartitionGrid partition;
-  std::optional<NoiseSpec> noise;  // sweeps of prefills: also price plans beside other traffic
+  Question question;
+
+  // Of a study that asks for it.
+  const Sweep& sweep() const { return std::get<Sweep>(question); }
+  Sweep& sweep() { return std::get<Sweep>(question); }
+  const Conversation& conversation() const { return std::get<Conversation>(question); }
+  const ThresholdGrid& thresholds() const { return std::get<ThresholdGrid>(question); }
+  const PartitionGrid& partition() const { return std::get<PartitionGrid>(question); }
 };
 
 /// Whose costs: of the system's calibration, or of its parameters alone.

@@ -27,7 +27,7 @@ void require(const Case& c, const Plan& p, std::size_t turn) {
 }  // namespace
 
 std::vector<TurnTime> converse(const Study& study) {
-  const Conversation& talk = study.conversation;
+  const Conversation& talk = study.conversation();
   const Plan kv = plan_of(talk, strategy_id("ring_pass_kv")), q = plan_of(talk, strategy_id("ring_pass_q")),
              decode = plan_of(talk, strategy_id("ring_decode"));
   auto cache = std::make_shared<Placement>(talk.cp, 1);

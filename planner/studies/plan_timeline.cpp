@@ -101,10 +101,10 @@ PlanTimeline plan_timeline(const Study& study, Evaluator& e, const Plan& plan) {
   const Schedule& s = e.schedule();
   PlanTimeline out;
   out.lanes = lanes_of(s);
-  if (s.rounds > 1 && !study.noise) {
+  if (s.rounds > 1 && !study.sweep().noise) {
     play_chunks(e, out);
-  } else if (s.classes > 1 || s.detached || study.noise) {
-    play_ranks(e, study.noise, out);
+  } else if (s.classes > 1 || s.detached || study.sweep().noise) {
+    play_ranks(e, study.sweep().noise, out);
   } else {
     play_blocks(e, out);
   }

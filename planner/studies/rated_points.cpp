@@ -13,7 +13,7 @@ const Shares& RatedPoints::of(const Plan& plan) const {
 RatedPoints rate(const Study& study, std::vector<Point> points, int threads) {
   std::vector<Plan> plans;
   for (const Point& p : points) plans.push_back(p.plan);
-  return {std::move(points), shares_of(study.study, study.search.all_reduce, plans, threads)};
+  return {std::move(points), shares_of(study.study, study.sweep().search.all_reduce, plans, threads)};
 }
 
 RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int threads) {
@@ -29,11 +29,11 @@ RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int thread
 
 std::vector<NoisyPlan> noisy_plans(const Study& study, const std::vector<Plan>& plans, int threads,
                                    const std::function<bool()>& go_on) {
-  Evaluator e(study.study, study.search.all_reduce);
+  Evaluator e(study.study, study.sweep().search.all_reduce);
   std::vector<NoisyPlan> out;
   for (const Plan& p : plans) {
     if (!go_on()) break;
-    out.push_back({p, noise_effect(e, p, *study.noise, threads)});
+    out.push_back({p, noise_effect(e, p, *study.sweep().noise, threads)});
   }
   return out;
 }

@@ -35,7 +35,7 @@ const Study& study_of(const Scenario& s, const std::string& model) {
 }
 
 Plan possible_plan(const Study& study, const std::string& text) {
-  const Plan plan = plan_of(study.search.space, text);
+  const Plan plan = plan_of(study.sweep().search.space, text);
   if (const auto reason = check_plan(study.study, plan)) {
     throw UserError(
         fmt::format("plan {} is impossible for {}: {}", to_string(plan), study.study.model.name, *reason));
@@ -52,9 +52,9 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   if (out.misfit) return out;
   out.breakdown = break_down(e, plan);
   out.collectives = collectives(e);
-  Evaluator prices(study.study, study.search.all_reduce);
+  Evaluator prices(study.study, study.sweep().search.all_reduce);
   out.unread = unread_parameters(prices, std::span(&plan, 1));
-  if (study.noise) out.noise = noise_effect(e, plan, *study.noise, 0);
+  if (study.sweep().noise) out.noise = noise_effect(e, plan, *study.sweep().noise, 0);
   out.deployments = deployments(study.study, plan);
   return out;
 }

@@ -83,7 +83,7 @@ std::vector<Plan> plans_of(const RatedPoints& rated) {
 }
 
 SearchOptions options_of(const Study& study, const SweepQuestion& q) {
-  SearchOptions o = study.search;
+  SearchOptions o = study.sweep().search;
   o.threads = q.threads;
   o.prune = !q.exhaustive && !q.keep_all;
   o.keep_all = q.keep_all;
@@ -106,28 +106,30 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   if (any_approximate(study)) out.exact_frontier = frontier_of(study, out.found.of(exact_ones(study)));
   out.rated = rate_frontiers(study, out.found, q.threads);
   if (q.keep_all) out.all = rate(study, out.found.all, q.threads);
-  Evaluator prices(study.study, study.search.all_reduce);
+  Evaluator prices(study.study, study.sweep().search.all_reduce);
   out.unread = unread_parameters(prices, plans_of(out.rated));
   if (q.has_target()) out.meeting = meeting(study, q, out.frontier);
   if (study.study.phase == Phase::decode) {
     out.budgets = budget_plans(out.frontier);
-    const auto candidate = out.found.of(study.compare.candidate).points(),
-               baseline = out.found.of(study.compare.baseline).points();
+    const auto candidate = out.found.of(study.sweep().compare.candidate).points(),
+               baseline = out.found.of(study.sweep().compare.baseline).points();
     if (!candidate.empty() && !baseline.empty()) out.gain = gain(candidate, baseline);
   }
-  if (study.noise) out.noisy = noisy_plans(study, plans_of(out.rated), q.threads, go_on);
+  if (study.sweep().noise) out.noisy = noisy_plans(study, plans_of(out.rated), q.threads, go_on);
   return out;
 }
 
 std::vector<StrategyId> exact_ones(const Study& study) {
   std::vector<StrategyId> out;
-  for (const StrategyId id : study.search.strategies) {
+  for (const StrategyId id : study.sweep().search.strategies) {
     if (strategy(id).exact) out.push_back(id);
   }
   return out;
 }
 
-bool any_approximate(const Study& study) { return exact_ones(study).size() < study.search.strategies.size(); }
+bool any_approximate(const Study& study) {
+  return exact_ones(study).size() < study.sweep().search.strategies.size();
+}
 
 BestPoints::BestPoints(const Study& study, const SearchResult& found)
     : exact_(found.of(exact_ones(study))), all_(found.overall()) {}

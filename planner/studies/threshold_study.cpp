@@ -9,7 +9,7 @@ namespace shardline {
 namespace {
 
 RingThresholds derive(const Study& study, int ranks, const RingTimer& time, int threads) {
-  const ThresholdGrid& g = study.thresholds;
+  const ThresholdGrid& g = study.thresholds();
   DerivedTable derived = derive_table(g, ranks, time);
   // The probes cluster where the choice jumps; the fit is of the grid.
   const EmpiricalRule fitted =
@@ -31,7 +31,7 @@ RingThresholds derive(const Study& study, int ranks, const RingTimer& time, int 
 }
 
 std::vector<ThresholdRule> rules_of(const Study& study, const std::vector<RingThresholds>& rings) {
-  const ThresholdGrid& g = study.thresholds;
+  const ThresholdGrid& g = study.thresholds();
   // Rules outlive the rings that they were made from.
   const auto tables = std::make_shared<std::vector<LookupTable>>();
   const auto fitted = std::make_shared<std::vector<std::pair<int, EmpiricalRule>>>();
@@ -77,7 +77,7 @@ ThresholdStudy study_thresholds(const Study& study, int threads,
   if (study.study.model.attention.kind == AttentionKind::mla)
     throw UserError(study.study.model.name +
                     ": thresholds compare messages of GQA models; MLA passes a latent");
-  const ThresholdGrid& g = study.thresholds;
+  const ThresholdGrid& g = study.thresholds();
   const RingTimer time = ring_timer(study.study, g.tpa, threads);
   ThresholdStudy out;
   for (const int ranks : g.cp) {
@@ -107,7 +107,7 @@ std::optional<double> miss_boundary(const ThresholdGrid& g, const RingChoice& ch
 }
 
 RatioStudy study_ratios(const Study& study, int threads) {
-  const ThresholdGrid& g = study.thresholds;
+  const ThresholdGrid& g = study.thresholds();
   const RingTimer time = ring_timer(study.study, g.tpa, threads);
   RatioStudy out;
   out.total = std::min<long long>(g.total_to, 128'000);

@@ -234,10 +234,12 @@ batch: {from: 1, to: 24}
               by_default = parse_scenario("t.yaml", head + rest, catalogs).studies[0];
   Study emptied = calibrated;
   emptied.study.system.calibration = {};
-  expect_same(search(by_parameters.study, by_parameters.search), search(emptied.study, emptied.search));
-  expect_same(search(by_default.study, by_default.search), search(calibrated.study, calibrated.search));
-  const auto fitted = search(calibrated.study, calibrated.search).overall().points(),
-             assumed = search(emptied.study, emptied.search).overall().points();
+  expect_same(search(by_parameters.study, by_parameters.sweep().search),
+              search(emptied.study, emptied.sweep().search));
+  expect_same(search(by_default.study, by_default.sweep().search),
+              search(calibrated.study, calibrated.sweep().search));
+  const auto fitted = search(calibrated.study, calibrated.sweep().search).overall().points(),
+             assumed = search(emptied.study, emptied.sweep().search).overall().points();
   ASSERT_FALSE(fitted.empty());
   EXPECT_NE(fitted.front().time, assumed.front().time);
 }

@@ -51,8 +51,7 @@ TEST(RingTiming, SettingIsThatOfANodeOfEightGpus) {
 Study talk(std::vector<Turn> turns, int cp = 4) {
   Study s;
   s.study = gtt_case();
-  s.question = Question::conversation;
-  s.conversation = {cp, 8, std::move(turns)};
+  s.question = Conversation{cp, 8, std::move(turns)};
   return s;
 }
 

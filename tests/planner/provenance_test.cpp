@@ -247,8 +247,7 @@ TEST(Provenance, OfATurnWeighsPrefillAndAnswerByTime) {
   Study s;
   s.study = prefill_case("h200-hgx", {});
   s.study.persistent_kv = true;
-  s.question = Question::conversation;
-  s.conversation = {4, 8, {{8'000, 0}, {2'000, 500}}};
+  s.question = Conversation{4, 8, {{8'000, 0}, {2'000, 500}}};
   for (const TurnTime& turn : converse(s)) {
     expect_sum_of_one(turn.shares);
     EXPECT_LT(turn.shares.assumed, 1);

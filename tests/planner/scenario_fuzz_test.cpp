@@ -107,15 +107,15 @@ TEST(Fuzz, Scenario) {
     EXPECT_FALSE(s.studies.empty());
     for (const Study& study : s.studies) {
       EXPECT_GT(study.study.system.device.achieved(study.study.precision.math).value, 0);
-      if (study.question == Question::thresholds) {
-        const ThresholdGrid& g = study.thresholds;
+      if (std::holds_alternative<ThresholdGrid>(study.question)) {
+        const ThresholdGrid& g = study.thresholds();
         ASSERT_FALSE(g.cp.empty());
         EXPECT_LE(g.cp.back() * g.tpa, study.study.system.gpus());
         EXPECT_LT(g.fresh_from, g.fresh_to);
         continue;
       }
-      if (study.question == Question::partition) {
-        const PartitionGrid& g = study.partition;
+      if (std::holds_alternative<PartitionGrid>(study.question)) {
+        const PartitionGrid& g = study.partition();
         ASSERT_FALSE(g.contexts.empty());
         ASSERT_FALSE(g.processes.empty());
         EXPECT_GE(g.processes.front(), 2);
@@ -123,25 +123,25 @@ TEST(Fuzz, Scenario) {
         EXPECT_GE(g.contexts.front() / g.granularity, g.processes.back());
         continue;
       }
-      if (study.question == Question::conversation) {
-        EXPECT_FALSE(study.conversation.turns.empty());
-        EXPECT_LE(study.conversation.cp * study.conversation.tpa, study.study.system.gpus());
+      if (std::holds_alternative<Conversation>(study.question)) {
+        EXPECT_FALSE(study.conversation().turns.empty());
+        EXPECT_LE(study.conversation().cp * study.conversation().tpa, study.study.system.gpus());
         continue;
       }
-      EXPECT_FALSE(study.search.strategies.empty());
-      ASSERT_FALSE(study.search.gpus.empty());
-      EXPECT_GE(study.search.gpus.front(), 1);
-      EXPECT_LE(study.search.gpus.back(), study.study.system.gpus());
-      ASSERT_FALSE(study.search.batches.empty());
-      EXPECT_GE(study.search.batches.front(), 1);
+      EXPECT_FALSE(study.sweep().search.strategies.empty());
+      ASSERT_FALSE(study.sweep().search.gpus.empty());
+      EXPECT_GE(study.sweep().search.gpus.front(), 1);
+      EXPECT_LE(study.sweep().search.gpus.back(), study.study.system.gpus());
+      ASSERT_FALSE(study.sweep().search.batches.empty());
+      EXPECT_GE(study.sweep().search.batches.front(), 1);
       EXPECT_GE(study.study.longest(), 1);
-      if (study.noise) {
+      if (study.sweep().noise) {
         EXPECT_EQ(study.study.phase, Phase::prefill);
-        EXPECT_GE(study.noise->load, 0);
-        EXPECT_LT(study.noise->load, 1);
-        EXPECT_GT(study.noise->burst, Seconds(0));
-        EXPECT_GE(study.noise->flows, 1);
-        EXPECT_GE(study.noise->seeds, 1);
+        EXPECT_GE(study.sweep().noise->load, 0);
+        EXPECT_LT(study.sweep().noise->load, 1);
+        EXPECT_GT(study.sweep().noise->burst, Seconds(0));
+        EXPECT_GE(study.sweep().noise->flows, 1);
+        EXPECT_GE(study.sweep().noise->seeds, 1);
       }
       EXPECT_EQ(study.study.requests.empty(), study.study.phase == Phase::decode);
     }

@@ -23,9 +23,9 @@ TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
     EXPECT_FALSE(scenario.summary.empty());
     for (const Study& study : scenario.studies) {
       SCOPED_TRACE(study.title);
-      if (study.question == Question::thresholds) {
+      if (std::holds_alternative<ThresholdGrid>(study.question)) {
         // The table answers as the simulator does wherever it was derived.
-        const ThresholdGrid& g = study.thresholds;
+        const ThresholdGrid& g = study.thresholds();
         const RingTimer time = ring_timer(study.study, g.tpa, 2);
         for (const int n : g.cp) {
           const DerivedTable derived = derive_table(g, n, time);
@@ -37,9 +37,9 @@ TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
         }
         continue;
       }
-      if (study.question == Question::partition) {
-        for (const int ranks : study.partition.processes) {
-          for (const PartitionCell& cell : study_partitions(study.study, study.partition, ranks, 2).cells) {
+      if (std::holds_alternative<PartitionGrid>(study.question)) {
+        for (const int ranks : study.partition().processes) {
+          for (const PartitionCell& cell : study_partitions(study.study, study.partition(), ranks, 2).cells) {
             EXPECT_TRUE(cell.searched.best.proven) << ranks << " ranks, " << cell.context;
             EXPECT_LE(cell.searched.bound.ttft, cell.searched.best.ttft);
             EXPECT_LE(cell.searched.best.ttft, cell.even);
@@ -49,12 +49,12 @@ TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
         }
         continue;
       }
-      if (study.question == Question::conversation) {
+      if (std::holds_alternative<Conversation>(study.question)) {
         const auto turns = converse(study);
-        EXPECT_EQ(turns.size(), study.conversation.turns.size());
+        EXPECT_EQ(turns.size(), study.conversation().turns.size());
         continue;
       }
-      const SearchResult r = search(study.study, study.search);
+      const SearchResult r = search(study.study, study.sweep().search);
       configurations += r.counts.configurations;
       const auto points = r.overall().points();
       ASSERT_FALSE(points.empty());
@@ -62,8 +62,9 @@ TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
         EXPECT_EQ(check_plan(study.study, p.plan).value_or(""), "");
         EXPECT_TRUE(fits(study.study, memory_use(study.study, p.plan)));
       }
-      if (!study.compare.candidate.empty()) {
-        const Gain g = gain(r.of(study.compare.candidate).points(), r.of(study.compare.baseline).points());
+      if (!study.sweep().compare.candidate.empty()) {
+        const Gain g = gain(r.of(study.sweep().compare.candidate).points(),
+                            r.of(study.sweep().compare.baseline).points());
         EXPECT_GE(g.interactivity, 1);  // the candidate contains the baseline in every shipped scenario
         EXPECT_GE(g.geometric_mean, 1);
       }
