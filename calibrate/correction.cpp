@@ -13,23 +13,44 @@ namespace {
 
 constexpr int kMostKnots = 4000;
 
-}  // namespace
+using Triplet = Eigen::Triplet<double>;
 
-Correction fit_correction(const Form& form, const FormContext& context, const FitRows& rows,
-                          std::span<const double> parameters, double smoothing, const FitOptions& options) {
-  const std::size_t axes = form.axes.size();
-  Correction out;
-  if (axes == 0 || rows.size() == 0) return out;
-  std::vector<std::array<double, kMostAxes>> at(rows.size());
-  std::vector<double> low(axes, std::numeric_limits<double>::infinity()), high(axes, -low[0]);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    form.coordinates(rows.x(i), context, at[i].data());
-    for (std::size_t a = 0; a < axes; ++a) {
-      low[a] = std::min(low[a], at[i][a]);
-      high[a] = std::max(high[a], at[i][a]);
-    }
+// Where rows lie on the axes of a form.
+class RowPlaces {
+ public:
+  RowPlaces(const Form& form, const FormContext& context, const FitRows& rows)
+      : axes_(form.axes.size()), at_(rows.size()) {
+    for (std::size_t i = 0; i < rows.size(); ++i) form.coordinates(rows.x(i), context, at_[i].data());
   }
-  // Knots as far apart as the form says, farther where there would be too many.
+
+  std::span<const double> operator[](std::size_t row) const { return std::span(at_[row].data(), axes_); }
+
+  std::vector<double> lowest() const {
+    std::vector<double> low(axes_, std::numeric_limits<double>::infinity());
+    for (const auto& place : at_) {
+      for (std::size_t a = 0; a < axes_; ++a) low[a] = std::min(low[a], place[a]);
+    }
+    return low;
+  }
+  std::vector<double> highest() const {
+    std::vector<double> high(axes_, -std::numeric_limits<double>::infinity());
+    for (const auto& place : at_) {
+      for (std::size_t a = 0; a < axes_; ++a) high[a] = std::max(high[a], place[a]);
+    }
+    return high;
+  }
+
+ private:
+  std::size_t axes_;
+  std::vector<std::array<double, kMostAxes>> at_;
+};
+
+// A correction without values whose knots are as far apart as the form says, farther where there would be
+// too many.
+Correction spread_knots(const Form& form, const RowPlaces& places) {
+  const std::size_t axes = form.axes.size();
+  const std::vector<double> low = places.lowest(), high = places.highest();
+  Correction out;
   for (double stretch = 1;; stretch *= 1.25) {
     out.first = low;
     out.step.assign(axes, 1);
@@ -42,28 +63,19 @@ Correction fit_correction(const Form& form, const FormContext& context, const Fi
       if (pieces > 0) out.step[a] = (high[a] - low[a]) / pieces;
       all *= out.knots[a];
     }
-    if (all <= kMostKnots) break;
+    if (all <= kMostKnots) return out;
   }
-  int knots = 1;
-  for (const int k : out.knots) knots *= k;
+}
 
-  using Triplet = Eigen::Triplet<double>;
-  std::vector<Triplet> entries;
-  Eigen::VectorXd right = Eigen::VectorXd::Zero(knots);
-  std::vector<CorrectionCorners> corners(rows.size());
-  std::vector<double> residual(rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    corners[i] = correction_corners(out, std::span(at[i].data(), axes));
-    residual[i] = std::log(rows.seconds[i] / form.seconds(rows.x(i), context, parameters));
-  }
+// Squared second differences along each axis, and a little ridge so that empty corners are flat.
+std::vector<Triplet> smoothness(const Correction& correction, int knots, double smoothing) {
   std::vector<Triplet> smooth;
-  // Squared second differences along each axis, and a little ridge so that empty corners are flat.
   int stride = knots;
-  for (std::size_t a = 0; a < axes; ++a) {
-    stride /= out.knots[a];
+  for (const int along : correction.knots) {
+    stride /= along;
     for (int k = 0; k < knots; ++k) {
-      const int place = k / stride % out.knots[a];
-      if (place == 0 || place + 1 >= out.knots[a]) continue;
+      const int place = k / stride % along;
+      if (place == 0 || place + 1 >= along) continue;
       const std::array<int, 3> where{k - stride, k, k + stride};
       constexpr std::array<double, 3> kDifference{1, -2, 1};
       for (std::size_t i = 0; i < 3; ++i) {
@@ -73,30 +85,57 @@ Correction fit_correction(const Form& form, const FormContext& context, const Fi
     }
   }
   for (int k = 0; k < knots; ++k) smooth.emplace_back(k, k, 0.1);
+  return smooth;
+}
+
+// Values of the knots by least squares of the rows' residuals; `entries` of the normal equations come with
+// those of the smoothness.
+Eigen::VectorXd solve_knots(int knots, std::vector<Triplet> entries,
+                            std::span<const CorrectionCorners> corners, std::span<const double> residual,
+                            std::span<const double> weight) {
+  Eigen::VectorXd right = Eigen::VectorXd::Zero(knots);
+  for (std::size_t i = 0; i < corners.size(); ++i) {
+    const CorrectionCorners& c = corners[i];
+    for (int k = 0; k < c.count; ++k) {
+      const auto at_k = static_cast<std::size_t>(k);
+      right(c.knot[at_k]) += weight[i] * c.weight[at_k] * residual[i];
+      for (int l = 0; l < c.count; ++l) {
+        const auto at_l = static_cast<std::size_t>(l);
+        entries.emplace_back(c.knot[at_k], c.knot[at_l], weight[i] * c.weight[at_k] * c.weight[at_l]);
+      }
+    }
+  }
+  Eigen::SparseMatrix<double> matrix(knots, knots);
+  matrix.setFromTriplets(entries.begin(), entries.end());
+  const Eigen::SimplicialLDLT<Eigen::SparseMatrix<double>> solver(matrix);
+  return solver.solve(right);
+}
+
+}  // namespace
+
+Correction fit_correction(const Form& form, const FormContext& context, const FitRows& rows,
+                          std::span<const double> parameters, double smoothing, const FitOptions& options) {
+  if (form.axes.empty() || rows.size() == 0) return {};
+  const RowPlaces places(form, context, rows);
+  Correction out = spread_knots(form, places);
+  int knots = 1;
+  for (const int k : out.knots) knots *= k;
+
+  std::vector<CorrectionCorners> corners(rows.size());
+  std::vector<double> residual(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    corners[i] = correction_corners(out, places[i]);
+    residual[i] = std::log(rows.seconds[i] / form.seconds(rows.x(i), context, parameters));
+  }
+  const std::vector<Triplet> smooth = smoothness(out, knots, smoothing);
 
   // Rows far off count less, as in fit(): three rounds of weights.
   std::vector<double> weight(rows.size(), 1);
   for (int round = 0; round < 3; ++round) {
-    entries = smooth;
-    right.setZero();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const CorrectionCorners& c = corners[i];
-      for (int k = 0; k < c.count; ++k) {
-        const auto at_k = static_cast<std::size_t>(k);
-        right(c.knot[at_k]) += weight[i] * c.weight[at_k] * residual[i];
-        for (int l = 0; l < c.count; ++l) {
-          const auto at_l = static_cast<std::size_t>(l);
-          entries.emplace_back(c.knot[at_k], c.knot[at_l], weight[i] * c.weight[at_k] * c.weight[at_l]);
-        }
-      }
-    }
-    Eigen::SparseMatrix<double> matrix(knots, knots);
-    matrix.setFromTriplets(entries.begin(), entries.end());
-    const Eigen::SimplicialLDLT<Eigen::SparseMatrix<double>> solver(matrix);
-    const Eigen::VectorXd values = solver.solve(right);
+    const Eigen::VectorXd values = solve_knots(knots, smooth, corners, residual, weight);
     out.values.assign(values.data(), values.data() + values.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const double left = std::abs(residual[i] - out.at(std::span(at[i].data(), axes)));
+      const double left = std::abs(residual[i] - out.at(places[i]));
       weight[i] = left <= options.outlier ? 1 : options.outlier / left;
     }
   }
