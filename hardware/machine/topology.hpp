@@ -114,11 +114,23 @@ class Fabric {
 
  private:
   using Ticks = std::int64_t;  // femtoseconds: equal routes compare equal
+  // Of the groups of one kind side by side, those that tell of all.
+  struct Placement {
+    bool alike = false;      // one member of one group tells what reaches and leaves each
+    std::vector<int> first;  // GPU of each group's first member
+  };
+
+  void connect_nvlink();
+  void connect_network();
+  void connect(FabricPlace a, FabricPlace b, BytesPerSecond bandwidth, Seconds latency);
+  void find_routes_to(int gpu);
   const std::vector<Ticks>& distances_to(int gpu) const;
   void add_load(int target, const std::vector<std::pair<int, double>>& sources,
                 std::vector<double>& load) const;
-  void connect(FabricPlace a, FabricPlace b, BytesPerSecond bandwidth, Seconds latency);
   BytesPerSecond narrowest(const std::vector<double>& load, double network_share = 1) const;
+  Placement place(Group group) const;
+  void share_edges(Group group, const Placement& placement, GroupPaths& paths) const;
+  void measure_distances(Group group, const Placement& placement, GroupPaths& paths) const;
 
   FabricSpec spec_;
   std::shared_ptr<FabricGraph> graph_;           // copies share it: nothing changes it once it is built
