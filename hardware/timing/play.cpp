@@ -26,6 +26,99 @@ PassTime play_whole(const Schedule& schedule, CostModel& cost, PassScratch& scra
   return pass_of(marks, end, scratch.timeline);
 }
 
+// Plays blocks one at a time. A block ends in a barrier on each player alone, so all that one block tells the
+// next is when each player and its detached lanes are free. Once a layer leaves those times as far apart as
+// it found them, so will all that follow [H19].
+class BlockPlay {
+ public:
+  BlockPlay(const Schedule& schedule, CostModel& cost, PassScratch& scratch)
+      : schedule_(schedule), scratch_(scratch), unfolder_(schedule, cost, scratch.graph, Players::classes) {
+    const int count = players(schedule, Players::classes);
+    ready_machine(cost, scratch, count);
+    now_.at.assign(static_cast<std::size_t>(count), 0);
+  }
+
+  PassTime pass() {
+    PassTime pass;
+    for (const Stage& stage : schedule_.stages) {
+      for (int copy = 0; copy < stage.copies; ++copy) pass.busiest = std::max(pass.busiest, busy(stage));
+    }
+    pass.latency = Seconds(latest());
+    return pass;
+  }
+
+ private:
+  static constexpr std::array<double, kLanes> kUnused{-1, -1, -1, -1};
+
+  // From when the stage starts until its last block ends that hands nothing over.
+  Seconds busy(const Stage& stage) {
+    now_.tails.assign(now_.at.size(), kUnused);
+    rebase();
+    const double start = base_ + *std::min_element(now_.at.begin(), now_.at.end());
+    end_ = start;
+    for (const Repeat& repeat : schedule_.program_of(stage)) play(repeat);
+    return Seconds(end_ - start);
+  }
+
+  void play(const Repeat& repeat) {
+    for (int t = 0; t < repeat.times; ++t) {
+      rebase();
+      before_ = now_;
+      const double begun = base_;
+      for (const BlockIndex b : schedule_.blocks_of(repeat)) {
+        play(schedule_.blocks[b]);
+        if (!schedule_.blocks[b].handoff) end_ = latest();
+      }
+      rebase();
+      const double period = base_ - begun;
+      if (!repeats(period)) continue;
+      const double rest = period * (repeat.times - 1 - t);
+      base_ += rest;
+      end_ += rest;
+      return;
+    }
+  }
+
+  void play(const Block& block) {
+    scratch_.graph.clear();
+    unfolder_.release(now_);
+    unfolder_.block(block);
+    scratch_.engine.run(scratch_.graph, scratch_.wide, scratch_.timeline);
+    unfolder_.ends(scratch_.timeline, now_);
+  }
+
+  void rebase() {
+    double least = *std::min_element(now_.at.begin(), now_.at.end());
+    for (const auto& tails : now_.tails) {
+      for (const double t : tails) least = t < 0 ? least : std::min(least, t);
+    }
+    for (double& t : now_.at) t -= least;
+    for (auto& tails : now_.tails) {
+      for (double& t : tails) t = t < 0 ? t : t - least;
+    }
+    base_ += least;
+  }
+
+  double latest() const { return base_ + *std::max_element(now_.at.begin(), now_.at.end()); }
+
+  bool repeats(double period) const {
+    const auto same = [&](double x, double y) { return std::abs(x - y) <= 1e-14 * period; };
+    if (!std::equal(now_.at.begin(), now_.at.end(), before_.at.begin(), same)) return false;
+    for (std::size_t p = 0; p < now_.tails.size(); ++p) {
+      const auto &now = now_.tails[p], &before = before_.tails[p];
+      if (!std::equal(now.begin(), now.end(), before.begin(), same)) return false;
+    }
+    return true;
+  }
+
+  const Schedule& schedule_;
+  PassScratch& scratch_;
+  Unfolder unfolder_;
+  Unfolder::State now_, before_;  // before_: as the repetition being played found it
+  double base_ = 0;               // of the state: times stay small, so that rounding does
+  double end_ = 0;                // of the stage's work so far
+};
+
 }  // namespace
 
 // Messages of chains outlast their block. Where collectives use the same ports, blocks cannot be played one
@@ -39,76 +132,9 @@ bool plays_all_layers(const Schedule& s) {
   return hops && others;
 }
 
-// A block ends in a barrier on each player alone, so all that one block tells the next is when each player
-// and its detached lanes are free. Once a layer leaves those times as far apart as it found them, so will all
-// that follow [H19].
 PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
   if (plays_all_layers(schedule)) return play_whole(schedule, cost, scratch);
-  Unfolder unfolder(schedule, cost, scratch.graph, Players::classes);
-  const int count = players(schedule, Players::classes);
-  ready_machine(cost, scratch, count);
-  constexpr std::array<double, kLanes> kUnused{-1, -1, -1, -1};
-  Unfolder::State now, before;
-  now.at.assign(static_cast<std::size_t>(count), 0);
-  now.tails.assign(now.at.size(), kUnused);
-  double base = 0;  // of the state: times stay small, so that rounding does
-  const auto rebase = [&] {
-    double least = *std::min_element(now.at.begin(), now.at.end());
-    for (const auto& tails : now.tails) {
-      for (const double t : tails) least = t < 0 ? least : std::min(least, t);
-    }
-    for (double& t : now.at) t -= least;
-    for (auto& tails : now.tails) {
-      for (double& t : tails) t = t < 0 ? t : t - least;
-    }
-    base += least;
-  };
-  const auto latest = [&] { return base + *std::max_element(now.at.begin(), now.at.end()); };
-  const auto play = [&](const Block& block) {
-    scratch.graph.clear();
-    unfolder.release(now);
-    unfolder.block(block);
-    scratch.engine.run(scratch.graph, scratch.wide, scratch.timeline);
-    unfolder.ends(scratch.timeline, now);
-  };
-  const auto repeats = [&](double period) {
-    const auto same = [&](double x, double y) { return std::abs(x - y) <= 1e-14 * period; };
-    if (!std::equal(now.at.begin(), now.at.end(), before.at.begin(), same)) return false;
-    for (std::size_t p = 0; p < now.tails.size(); ++p) {
-      if (!std::equal(now.tails[p].begin(), now.tails[p].end(), before.tails[p].begin(), same)) return false;
-    }
-    return true;
-  };
-  PassTime pass;
-  for (const Stage& stage : schedule.stages) {
-    for (int copy = 0; copy < stage.copies; ++copy) {
-      now.tails.assign(now.at.size(), kUnused);
-      rebase();
-      const double start = base + *std::min_element(now.at.begin(), now.at.end());
-      double end = start;
-      for (const Repeat& repeat : schedule.program_of(stage)) {
-        for (int t = 0; t < repeat.times; ++t) {
-          rebase();
-          before = now;
-          const double begun = base;
-          for (const BlockIndex b : schedule.blocks_of(repeat)) {
-            play(schedule.blocks[b]);
-            if (!schedule.blocks[b].handoff) end = latest();
-          }
-          rebase();
-          const double period = base - begun;
-          if (!repeats(period)) continue;
-          const double rest = period * (repeat.times - 1 - t);
-          base += rest;
-          end += rest;
-          break;
-        }
-      }
-      pass.busiest = std::max(pass.busiest, Seconds(end - start));
-    }
-  }
-  pass.latency = Seconds(latest());
-  return pass;
+  return BlockPlay(schedule, cost, scratch).pass();
 }
 
 }  // namespace shardline
