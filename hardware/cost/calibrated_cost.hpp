@@ -60,6 +60,7 @@ class CalibratedCost {
     double sms = 0;
   };
   using ByDtype = std::array<Use, kDtypes>;
+  static std::size_t at(Dtype t) { return static_cast<std::size_t>(t); }
 
   Use use(const char* family, std::initializer_list<std::string_view> words) const;
   void add_experts(Dtype math);

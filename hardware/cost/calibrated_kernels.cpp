@@ -1,0 +1,180 @@
+// Which fitted kernel prices what. hardware/README.md [H50]-[H55].
+#include <algorithm>
+
+#include "hardware/cost/calibrated_cost.hpp"
+#include "hardware/cost/forms/forms.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr double kColdCache = 2;     // MB: a layer's cache is not in L2 when its turn comes
+constexpr double kExchangeSms = 24;  // set apart for dispatch and combine, as in DeepEP's own example
+
+// Axes of a form that grow with the tokens of an op.
+std::vector<std::size_t> growing_axes(std::string_view family) {
+  if (family == "nccl" || family == "allreduce") return {1};
+  // More keys per sequence, or more sequences; more rows, or longer ones.
+  if (family == "attention_prefill" || family == "mla_prefill" || family == "alltoall") return {0, 1};
+  return {0};
+}
+
+// Each knot becomes the least of those from it on along the axes: what lies between two knots is then below
+// all that follows, too.
+void lower(Correction& c, const std::vector<std::size_t>& axes) {
+  if (c.empty()) return;
+  for (const std::size_t axis : axes) {
+    std::size_t stride = 1;
+    for (std::size_t a = axis + 1; a < c.knots.size(); ++a) stride *= static_cast<std::size_t>(c.knots[a]);
+    const auto knots = static_cast<std::size_t>(c.knots[axis]);
+    for (std::size_t i = c.values.size(); i-- > 0;) {
+      if (i / stride % knots + 1 < knots) c.values[i] = std::min(c.values[i], c.values[i + stride]);
+    }
+  }
+}
+
+}  // namespace
+
+// Of several kernels a preferred one, else that with most measured shapes; '*' stands for any word.
+CalibratedCost::Use CalibratedCost::use(const char* family,
+                                        std::initializer_list<std::string_view> words) const {
+  Use best;
+  const std::vector<std::string>& prefer = system_->calibration.prefer;
+  const auto preferred = [&](const KernelFit& f) {
+    return std::find_first_of(f.words.begin(), f.words.end(), prefer.begin(), prefer.end()) != f.words.end();
+  };
+  const auto before = [&](const KernelFit& a, const KernelFit& b) {
+    return preferred(a) != preferred(b) ? preferred(a) : a.alone.rows > b.alone.rows;
+  };
+  for (const KernelFit& f : system_->calibration.fits) {
+    if (f.form->family != std::string_view(family)) continue;
+    bool same = true;
+    std::size_t i = 0;
+    for (const std::string_view w : words) {
+      same = same && (w == "*" || f.words[i] == w);
+      ++i;
+    }
+    if (!same || (best && !before(f, *best.fit))) continue;
+    Use u;
+    if (!f.form->context(f.words, *system_, u.context)) continue;
+    u.fit = &f;
+    u.foreign = system_->calibration.foreign(*system_, *f.form);
+    u.parameters = f.parameters;
+    u.correction = f.correction;
+    if (pricing_ == Pricing::floor) lower(u.correction, growing_axes(family));
+    for (std::size_t p = 0; p < f.parameters.size(); ++p) {
+      const std::string_view name = f.form->parameters[p].name;
+      if (name == "l2") u.parameters[p] = std::min(u.parameters[p], kColdCache);
+      // Padding falls where tokens fill it: all else rises with them.
+      if (name == "pad" && pricing_ == Pricing::floor) u.parameters[p] = 0;
+    }
+    best = std::move(u);
+  }
+  return best;
+}
+
+CalibratedCost::Use CalibratedCost::narrowed(const Use& from, Dtype stored, Dtype known) const {
+  Use u = from;
+  if (u && stored != known) {
+    u.context.b_bytes = bytes_per_element(stored);
+    u.altered = true;
+  }
+  return u;
+}
+
+// Routing with equal loads tells most about the kernel; how unequal they are, the schedule says.
+void CalibratedCost::add_experts(Dtype math) {
+  std::vector<std::string_view> types{"nvfp4"};
+  if (math == Dtype::fp8) types = {"fp8", "fp8_block"};
+  if (math == Dtype::bf16) types = {"bf16"};
+  for (const std::string_view type : types) {
+    for (const KernelFit& f : system_->calibration.fits) {
+      if (f.form->family != std::string_view("moe") || f.words[1] != type) continue;
+      const bool plain = f.words[0].find("nongated") != std::string::npos;
+      std::vector<Use>& all = (plain ? plain_experts_ : gated_experts_)[at(math)];
+      const auto same = [&](const Use& u) {
+        return u.fit->words[0] == f.words[0] && u.fit->words[1] == f.words[1];
+      };
+      if (std::any_of(all.begin(), all.end(), same)) continue;
+      Use u = use("moe", {f.words[0], type, "balanced"});
+      if (!u) u = use("moe", {f.words[0], type, "*"});
+      u.stored = type == "fp8_block" ? Dtype::fp8_block : math;
+      if (u) all.push_back(std::move(u));
+    }
+  }
+}
+
+CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
+    : system_(&system), pricing_(pricing), foreign_(system.calibration.foreign(system, kGemmForm)) {
+  constexpr Dtype kKinds[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16};
+  constexpr Dtype kStored[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp8_block};  // weights
+  for (const Dtype math : kKinds) {
+    const bool bf16 = math == Dtype::bf16;
+    Use plain = bf16 ? use("gemm", {"bf16", "*"}) : math == Dtype::fp4 ? use("gemm", {"nvfp4", "*"}) : Use{};
+    if (math == Dtype::fp8) plain = use("gemm", {"fp8", "*"});
+    add_experts(math);
+    for (const Dtype stored : kStored) gemm_[at(math)][at(stored)] = narrowed(plain, stored, math);
+    // Kernels that read a scale per block are others than those with one per tensor.
+    if (math == Dtype::fp8) {
+      const Use blocks = use("gemm", {"fp8_block", "*"});
+      if (blocks) gemm_[at(math)][at(Dtype::fp8_block)] = blocks;
+      if (!plain) gemm_[at(math)][at(Dtype::fp8)] = narrowed(blocks, Dtype::fp8, Dtype::fp8_block);
+    }
+    // Kernels whose cache is FP8 compute in it.
+    for (const Dtype stored : kKinds) {
+      const char* cache = stored == Dtype::bf16 ? "bf16" : "fp8";
+      const Dtype known = stored == Dtype::bf16 ? Dtype::bf16 : Dtype::fp8;
+      Use p = use("attention_prefill", {bf16 ? "bf16" : "fp8", cache, "*"});
+      if (!p) p = use("attention_prefill", {"*", cache, "*"});
+      const Use m = use("mla_prefill", {"kernel", "*", cache, "*"});
+      prefill_[at(math)][at(stored)] = narrowed(p, stored, known);
+      mla_prefill_[at(math)][at(stored)] = narrowed(m, stored, known);
+    }
+    for (const Dtype stored : kStored) {
+      // No kernel of these computes in FP4.
+      const Dtype rate = bf16 ? Dtype::bf16 : Dtype::fp8;
+      const char* type = bf16 ? "bf16" : "fp8";
+      absorb_[at(math)][at(stored)] = narrowed(use("mla_bmm", {"mla_gen_pre", type}), stored, rate);
+      expand_[at(math)][at(stored)] = narrowed(use("mla_bmm", {"mla_gen_post", type}), stored, rate);
+    }
+  }
+  for (const Dtype stored : kKinds) {
+    const char* cache = stored == Dtype::bf16 ? "bf16" : "fp8";
+    const Dtype known = stored == Dtype::bf16 ? Dtype::bf16 : Dtype::fp8;
+    decode_[at(stored)] = narrowed(use("attention_decode", {"*", cache, "*"}), stored, known);
+    mla_decode_[at(stored)] = narrowed(use("mla_decode", {"kernel", "*", cache, "*"}), stored, known);
+  }
+  all_reduce_ = use("nccl", {"all_reduce"});
+  engine_all_reduce_ = use("allreduce", {"*", "*"});
+  all_gather_ = use("nccl", {"all_gather"});
+  reduce_scatter_ = use("nccl", {"reduce_scatter"});
+  all_to_all_ = use("nccl", {"alltoall"});
+  send_recv_ = use("nccl", {"sendrecv"});
+  for (const std::string name :
+       {"trtllm_nvlink_two_sided", "deepep_ll", "deepep_normal", "deepep_v050_ll", "deepep_v050_normal"}) {
+    for (const Dtype type : kKinds) {
+      const char* own = type == Dtype::fp4 ? "nvfp4" : type == Dtype::fp8 ? "fp8" : "bf16";
+      Exchange e;
+      e.dispatched = type;
+      e.sms = name.ends_with("_normal") ? kExchangeSms : 0;
+      for (const char* word : {own, "fp8", "bf16", "nvfp4"}) {
+        if (e.dispatch) break;
+        e.prepare = use("alltoall", {name, "prepare", word});
+        e.dispatch = use("alltoall", {name, "dispatch", word});
+        e.combine = use("alltoall", {name, "combine", word});
+        e.dispatch.altered = std::string_view(word) != own;
+      }
+      if (!e.combine) e.combine = use("alltoall", {name, "combine", "bf16"});
+      if (!e.dispatch || !e.combine) continue;
+      if (e.dispatch.altered) e.dispatch.context.a_bytes = bytes_per_dispatched_element(type);
+      exchanges_.push_back(std::move(e));
+    }
+  }
+  if (const Use& g = gemm_[at(Dtype::bf16)][at(Dtype::bf16)]) {
+    const double smallest[] = {1, 64, 64};
+    kernel_ = of(g, smallest).time;
+    memory_ = system.device.memory_bandwidth * std::min(1.0, parameter(g, "e_memory"));
+  }
+}
+
+}  // namespace shardline
