@@ -63,8 +63,14 @@ class CalibratedCost {
   static std::size_t at(Dtype t) { return static_cast<std::size_t>(t); }
 
   Use use(const char* family, std::initializer_list<std::string_view> words) const;
-  void add_experts(Dtype math);
   Use narrowed(const Use& from, Dtype stored, Dtype known) const;
+  void add_experts(Dtype math);
+  void choose_gemms(Dtype math);
+  void choose_batched_gemms(Dtype math);
+  void choose_prefill(Dtype math);
+  void choose_decode();
+  void choose_collectives();
+  void add_exchange(std::string_view implementation, Dtype dispatched);
   FittedPrice of(const Use& use, std::span<const double> x) const;
   FittedPrice of(const Use& use, std::span<const double> x, const PricedOp& op, double launches,
                  double t0) const;

@@ -11,6 +11,17 @@ namespace {
 constexpr double kColdCache = 2;     // MB: a layer's cache is not in L2 when its turn comes
 constexpr double kExchangeSms = 24;  // set apart for dispatch and combine, as in DeepEP's own example
 
+constexpr Dtype kKinds[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16};
+constexpr Dtype kStored[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp8_block};  // weights
+
+// As fits name it.
+std::string_view name_of(Dtype kind) {
+  return kind == Dtype::fp4 ? "nvfp4" : kind == Dtype::fp8 ? "fp8" : "bf16";
+}
+
+// Whose kernel stands for arithmetic or a cache of this type where only BF16 and FP8 were measured.
+Dtype bf16_or_fp8(Dtype type) { return type == Dtype::bf16 ? Dtype::bf16 : Dtype::fp8; }
+
 // Axes of a form that grow with the tokens of an op.
 std::vector<std::size_t> growing_axes(std::string_view family) {
   if (family == "nccl" || family == "allreduce") return {1};
@@ -104,71 +115,88 @@ void CalibratedCost::add_experts(Dtype math) {
   }
 }
 
-CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
-    : system_(&system), pricing_(pricing), foreign_(system.calibration.foreign(system, kGemmForm)) {
-  constexpr Dtype kKinds[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16};
-  constexpr Dtype kStored[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp8_block};  // weights
-  for (const Dtype math : kKinds) {
-    const bool bf16 = math == Dtype::bf16;
-    Use plain = bf16 ? use("gemm", {"bf16", "*"}) : math == Dtype::fp4 ? use("gemm", {"nvfp4", "*"}) : Use{};
-    if (math == Dtype::fp8) plain = use("gemm", {"fp8", "*"});
-    add_experts(math);
-    for (const Dtype stored : kStored) gemm_[at(math)][at(stored)] = narrowed(plain, stored, math);
-    // Kernels that read a scale per block are others than those with one per tensor.
-    if (math == Dtype::fp8) {
-      const Use blocks = use("gemm", {"fp8_block", "*"});
-      if (blocks) gemm_[at(math)][at(Dtype::fp8_block)] = blocks;
-      if (!plain) gemm_[at(math)][at(Dtype::fp8)] = narrowed(blocks, Dtype::fp8, Dtype::fp8_block);
-    }
-    // Kernels whose cache is FP8 compute in it.
-    for (const Dtype stored : kKinds) {
-      const char* cache = stored == Dtype::bf16 ? "bf16" : "fp8";
-      const Dtype known = stored == Dtype::bf16 ? Dtype::bf16 : Dtype::fp8;
-      Use p = use("attention_prefill", {bf16 ? "bf16" : "fp8", cache, "*"});
-      if (!p) p = use("attention_prefill", {"*", cache, "*"});
-      const Use m = use("mla_prefill", {"kernel", "*", cache, "*"});
-      prefill_[at(math)][at(stored)] = narrowed(p, stored, known);
-      mla_prefill_[at(math)][at(stored)] = narrowed(m, stored, known);
-    }
-    for (const Dtype stored : kStored) {
-      // No kernel of these computes in FP4.
-      const Dtype rate = bf16 ? Dtype::bf16 : Dtype::fp8;
-      const char* type = bf16 ? "bf16" : "fp8";
-      absorb_[at(math)][at(stored)] = narrowed(use("mla_bmm", {"mla_gen_pre", type}), stored, rate);
-      expand_[at(math)][at(stored)] = narrowed(use("mla_bmm", {"mla_gen_post", type}), stored, rate);
-    }
+void CalibratedCost::choose_gemms(Dtype math) {
+  const Use plain = use("gemm", {name_of(math), "*"});
+  for (const Dtype stored : kStored) gemm_[at(math)][at(stored)] = narrowed(plain, stored, math);
+  if (math != Dtype::fp8) return;
+  // Kernels that read a scale per block are others than those with one per tensor.
+  const Use blocks = use("gemm", {"fp8_block", "*"});
+  if (blocks) gemm_[at(math)][at(Dtype::fp8_block)] = blocks;
+  if (!plain) gemm_[at(math)][at(Dtype::fp8)] = narrowed(blocks, Dtype::fp8, Dtype::fp8_block);
+}
+
+// MLA's absorbed products.
+void CalibratedCost::choose_batched_gemms(Dtype math) {
+  const Dtype rate = bf16_or_fp8(math);
+  const Use absorb = use("mla_bmm", {"mla_gen_pre", name_of(rate)});
+  const Use expand = use("mla_bmm", {"mla_gen_post", name_of(rate)});
+  for (const Dtype stored : kStored) {
+    absorb_[at(math)][at(stored)] = narrowed(absorb, stored, rate);
+    expand_[at(math)][at(stored)] = narrowed(expand, stored, rate);
   }
+}
+
+// Kernels whose cache is FP8 compute in it.
+void CalibratedCost::choose_prefill(Dtype math) {
   for (const Dtype stored : kKinds) {
-    const char* cache = stored == Dtype::bf16 ? "bf16" : "fp8";
-    const Dtype known = stored == Dtype::bf16 ? Dtype::bf16 : Dtype::fp8;
-    decode_[at(stored)] = narrowed(use("attention_decode", {"*", cache, "*"}), stored, known);
-    mla_decode_[at(stored)] = narrowed(use("mla_decode", {"kernel", "*", cache, "*"}), stored, known);
+    const Dtype known = bf16_or_fp8(stored);
+    Use p = use("attention_prefill", {name_of(bf16_or_fp8(math)), name_of(known), "*"});
+    if (!p) p = use("attention_prefill", {"*", name_of(known), "*"});
+    const Use m = use("mla_prefill", {"kernel", "*", name_of(known), "*"});
+    prefill_[at(math)][at(stored)] = narrowed(p, stored, known);
+    mla_prefill_[at(math)][at(stored)] = narrowed(m, stored, known);
   }
+}
+
+void CalibratedCost::choose_decode() {
+  for (const Dtype stored : kKinds) {
+    const Dtype known = bf16_or_fp8(stored);
+    decode_[at(stored)] = narrowed(use("attention_decode", {"*", name_of(known), "*"}), stored, known);
+    mla_decode_[at(stored)] =
+        narrowed(use("mla_decode", {"kernel", "*", name_of(known), "*"}), stored, known);
+  }
+}
+
+void CalibratedCost::choose_collectives() {
   all_reduce_ = use("nccl", {"all_reduce"});
   engine_all_reduce_ = use("allreduce", {"*", "*"});
   all_gather_ = use("nccl", {"all_gather"});
   reduce_scatter_ = use("nccl", {"reduce_scatter"});
   all_to_all_ = use("nccl", {"alltoall"});
   send_recv_ = use("nccl", {"sendrecv"});
-  for (const std::string name :
+}
+
+void CalibratedCost::add_exchange(std::string_view implementation, Dtype dispatched) {
+  const std::string_view own = name_of(dispatched);
+  Exchange e;
+  e.dispatched = dispatched;
+  e.sms = implementation.ends_with("_normal") ? kExchangeSms : 0;
+  for (const std::string_view word : {own, name_of(Dtype::fp8), name_of(Dtype::bf16), name_of(Dtype::fp4)}) {
+    if (e.dispatch) break;
+    e.prepare = use("alltoall", {implementation, "prepare", word});
+    e.dispatch = use("alltoall", {implementation, "dispatch", word});
+    e.combine = use("alltoall", {implementation, "combine", word});
+    e.dispatch.altered = word != own;
+  }
+  if (!e.combine) e.combine = use("alltoall", {implementation, "combine", "bf16"});
+  if (!e.dispatch || !e.combine) return;
+  if (e.dispatch.altered) e.dispatch.context.a_bytes = bytes_per_dispatched_element(dispatched);
+  exchanges_.push_back(std::move(e));
+}
+
+CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
+    : system_(&system), pricing_(pricing), foreign_(system.calibration.foreign(system, kGemmForm)) {
+  for (const Dtype math : kKinds) {
+    add_experts(math);
+    choose_gemms(math);
+    choose_batched_gemms(math);
+    choose_prefill(math);
+  }
+  choose_decode();
+  choose_collectives();
+  for (const std::string_view implementation :
        {"trtllm_nvlink_two_sided", "deepep_ll", "deepep_normal", "deepep_v050_ll", "deepep_v050_normal"}) {
-    for (const Dtype type : kKinds) {
-      const char* own = type == Dtype::fp4 ? "nvfp4" : type == Dtype::fp8 ? "fp8" : "bf16";
-      Exchange e;
-      e.dispatched = type;
-      e.sms = name.ends_with("_normal") ? kExchangeSms : 0;
-      for (const char* word : {own, "fp8", "bf16", "nvfp4"}) {
-        if (e.dispatch) break;
-        e.prepare = use("alltoall", {name, "prepare", word});
-        e.dispatch = use("alltoall", {name, "dispatch", word});
-        e.combine = use("alltoall", {name, "combine", word});
-        e.dispatch.altered = std::string_view(word) != own;
-      }
-      if (!e.combine) e.combine = use("alltoall", {name, "combine", "bf16"});
-      if (!e.dispatch || !e.combine) continue;
-      if (e.dispatch.altered) e.dispatch.context.a_bytes = bytes_per_dispatched_element(type);
-      exchanges_.push_back(std::move(e));
-    }
+    for (const Dtype dispatched : kKinds) add_exchange(implementation, dispatched);
   }
   if (const Use& g = gemm_[at(Dtype::bf16)][at(Dtype::bf16)]) {
     const double smallest[] = {1, 64, 64};
