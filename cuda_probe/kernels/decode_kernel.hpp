@@ -81,12 +81,7 @@ struct Decode {
         values(o, s, k + kMatrix, key);
       }
     }
-    softmax.finish();
-    wait_copies<0>();
-    sync_threads();  // the ring's place is free
-    share(shared, o, softmax, scale);
-    sync_threads();
-    write(a, shared, group);
+    merge_warps(a, shared, o, softmax, scale, group);
   }
 
  private:
@@ -226,6 +221,19 @@ struct Decode {
   // the highest score and the sum of each row, [warp][16].
   static constexpr int kSharedRow = HeadDim + 8, kHighAt = 4 * 16 * kSharedRow, kSumAt = kHighAt + 4 * 16;
   static_assert((kSumAt + 4 * 16) * 4 <= kSharedBytes);
+
+  /// Merges what the warps have of a band, and writes it.
+  SL_DEVICE static void merge_warps(const DecodeArguments& a, std::byte* shared,
+                                    const float (&o)[HeadDim / 2], prefill_parts::Softmax& softmax,
+                                    float scale, int group) {
+    using namespace device;
+    softmax.finish();
+    wait_copies<0>();
+    sync_threads();  // the ring's place is free
+    share(shared, o, softmax, scale);
+    sync_threads();
+    write(a, shared, group);
+  }
 
   SL_DEVICE static void share(std::byte* shared, const float (&o)[HeadDim / 2],
                               const prefill_parts::Softmax& softmax, float scale) {

@@ -143,106 +143,121 @@ struct MlaDecodeWgmma {
 
   SL_DEVICE static int row_of_thread() { return device::warp() % 4 * 16 + device::lane() / 4; }
 
+  /// Waits for a tile, of which the first `valid` rows are keys.
+  SL_DEVICE static void await_tile(std::byte* shared, Barriers* b, int stage, std::uint32_t parity,
+                                   int valid) {
+    device::barrier_wait(&b->full[stage], parity);
+    if (valid < kKeys) clear_from(shared + kTilesAt + stage * kTileBytes, valid);
+  }
+
+  /// Softmax of scores, of which the first `valid` columns are keys.
+  SL_DEVICE static void soften(float (&s)[kKeys / 2], float (&factor)[2], prefill_parts::Softmax& softmax,
+                               float scale, int valid) {
+    if (valid < kKeys) {
+      SL_UNROLL
+      for (int i = 0; i < kKeys / 2; ++i) {
+        if (i / 4 * 8 + device::lane() % 4 * 2 + i % 2 >= valid) s[i] = -INFINITY;
+      }
+    }
+    softmax.step(s, scale, factor);
+  }
+
+  /// Of this thread's two rows, for the follower.
+  SL_DEVICE static void share_factors(std::byte* shared, const float (&factor)[2]) {
+    float* factors = reinterpret_cast<float*>(shared + kRowsAt);
+    if (device::lane() % 4 == 0) {
+      factors[row_of_thread()] = factor[0];
+      factors[row_of_thread() + 8] = factor[1];
+    }
+  }
+
+  /// Weights in the layout of an operand, and what the follower must rescale by.
+  SL_DEVICE static void hand_over(std::byte* shared, std::uint32_t (&p)[kKeys / 16][4],
+                                  const float (&s)[kKeys / 2], const float (&factor)[2]) {
+    using namespace device;
+    SL_UNROLL
+    for (int i = 0; i < kKeys / 16; ++i) {
+      prefill_parts::as_operand(p[i], s, i);
+      SL_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int row = row_of_thread() + j % 2 * 8, column = 16 * i + j / 2 * 8;
+        *reinterpret_cast<std::uint32_t*>(shared + kWeightsAt + tile_offset(row, column) + lane() % 4 * 4) =
+            p[i][j];
+      }
+    }
+    share_factors(shared, factor);
+    fence_for_async();
+    arrive_named(kReady, 256);
+  }
+
+  /// o += p * v, not waited for.
+  SL_DEVICE static void values(float (&o)[kOutputs], std::uint32_t (&p)[kKeys / 16][4], std::uint64_t v) {
+    using namespace device;
+    hold(o);
+    SL_UNROLL
+    for (int i = 0; i < kKeys / 16; ++i) hold(p[i]);
+    wgmma_fence();
+    SL_UNROLL
+    for (int i = 0; i < kKeys / 16; ++i)
+      wgmma<true>(o, p[i], v + static_cast<std::uint64_t>(i) * kSixteenRows, true);
+    wgmma_commit();
+  }
+
+  /// The leader's sums over the key tiles of a part that has some: `o` still to be divided by softmax.sum.
+  SL_DEVICE static void lead_tiles(float (&o)[kOutputs], prefill_parts::Softmax& softmax, float scale,
+                                   std::byte* shared, Barriers* b, const Part& part) {
+    using namespace device;
+    const std::uint64_t q = rows_descriptor(shared_address(shared));
+    const std::uint64_t k = rows_descriptor(shared_address(shared + kTilesAt));
+    const std::uint64_t v = columns_descriptor(shared_address(shared + kTilesAt), kChunkBytes);
+    float s[kKeys / 2], factor[2];
+    std::uint32_t p[kKeys / 16][4];
+    int stage = 0;
+    std::uint32_t parity = 0;
+    const auto valid = [&](int tile) { return part.rows - tile * kKeys; };
+
+    barrier_wait(&b->q, 0);
+    await_tile(shared, b, stage, parity, valid(part.first));
+    scores(s, q, k);
+    wgmma_wait<0>();
+    hold(s);
+    soften(s, factor, softmax, scale, valid(part.first));
+    hand_over(shared, p, s, factor);
+    for (int tile = part.first + 1; tile < part.last; ++tile) {
+      const int before = stage;
+      if (++stage == kStages) {
+        stage = 0;
+        parity ^= 1;
+      }
+      await_tile(shared, b, stage, parity, valid(tile));
+      scores(s, q, k + static_cast<std::uint64_t>(stage * kTileBytes / 16));
+      values(o, p, v + static_cast<std::uint64_t>(before * kTileBytes / 16));
+      wgmma_wait<1>();
+      hold(s);
+      soften(s, factor, softmax, scale, valid(tile));
+      wgmma_wait<0>();
+      hold(o);
+      release(&b->free[before]);
+      prefill_parts::rescale(o, factor);
+      sync_named(kTaken, 256);
+      hand_over(shared, p, s, factor);
+    }
+    values(o, p, v + static_cast<std::uint64_t>(stage * kTileBytes / 16));
+    wgmma_wait<0>();
+    hold(o);
+    sync_named(kTaken, 256);
+  }
+
   /// Scores, softmax, and columns 0 to 255.
   SL_DEVICE static void lead(const MlaDecodeArguments& a, std::byte* shared, Barriers* b, const Part& part) {
     using namespace device;
     const float scale = a.scale * kLog2E;
-    float* factors = reinterpret_cast<float*>(shared + kRowsAt);
     prefill_parts::Softmax softmax;
     float o[kOutputs] = {};
-    if (part.first < part.last) {
-      const std::uint64_t q = rows_descriptor(shared_address(shared));
-      const std::uint64_t k = rows_descriptor(shared_address(shared + kTilesAt));
-      const std::uint64_t v = columns_descriptor(shared_address(shared + kTilesAt), kChunkBytes);
-      float s[kKeys / 2], factor[2];
-      std::uint32_t p[kKeys / 16][4];
-      int stage = 0;
-      std::uint32_t parity = 0;
-      const auto ready = [&](int tile) {
-        barrier_wait(&b->full[stage], parity);
-        const int valid = part.rows - tile * kKeys;
-        if (valid < kKeys) clear_from(shared + kTilesAt + stage * kTileBytes, valid);
-      };
-      const auto soften = [&](int tile) {
-        const int valid = part.rows - tile * kKeys;
-        if (valid < kKeys) {
-          SL_UNROLL
-          for (int i = 0; i < kKeys / 2; ++i) {
-            if (i / 4 * 8 + lane() % 4 * 2 + i % 2 >= valid) s[i] = -INFINITY;
-          }
-        }
-        softmax.step(s, scale, factor);
-      };
-      // Weights in the layout of an operand, and what the follower must rescale by.
-      const auto hand_over = [&] {
-        SL_UNROLL
-        for (int i = 0; i < kKeys / 16; ++i) {
-          prefill_parts::as_operand(p[i], s, i);
-          SL_UNROLL
-          for (int j = 0; j < 4; ++j) {
-            const int row = row_of_thread() + j % 2 * 8, column = 16 * i + j / 2 * 8;
-            *reinterpret_cast<std::uint32_t*>(shared + kWeightsAt + tile_offset(row, column) +
-                                              lane() % 4 * 4) = p[i][j];
-          }
-        }
-        if (lane() % 4 == 0) {
-          factors[row_of_thread()] = factor[0];
-          factors[row_of_thread() + 8] = factor[1];
-        }
-        fence_for_async();
-        arrive_named(kReady, 256);
-      };
-      const auto values = [&](int from_stage) {
-        hold(o);
-        SL_UNROLL
-        for (int i = 0; i < kKeys / 16; ++i) hold(p[i]);
-        wgmma_fence();
-        SL_UNROLL
-        for (int i = 0; i < kKeys / 16; ++i)
-          wgmma<true>(o, p[i],
-                      v + static_cast<std::uint64_t>(from_stage * kTileBytes / 16) +
-                          static_cast<std::uint64_t>(i) * kSixteenRows,
-                      true);
-        wgmma_commit();
-      };
-
-      barrier_wait(&b->q, 0);
-      ready(part.first);
-      scores(s, q, k);
-      wgmma_wait<0>();
-      hold(s);
-      soften(part.first);
-      hand_over();
-      for (int tile = part.first + 1; tile < part.last; ++tile) {
-        const int before = stage;
-        if (++stage == kStages) {
-          stage = 0;
-          parity ^= 1;
-        }
-        ready(tile);
-        scores(s, q, k + static_cast<std::uint64_t>(stage * kTileBytes / 16));
-        values(before);
-        wgmma_wait<1>();
-        hold(s);
-        soften(tile);
-        wgmma_wait<0>();
-        hold(o);
-        release(&b->free[before]);
-        prefill_parts::rescale(o, factor);
-        sync_named(kTaken, 256);
-        hand_over();
-      }
-      values(stage);
-      wgmma_wait<0>();
-      hold(o);
-      sync_named(kTaken, 256);
-    }
+    if (part.first < part.last) lead_tiles(o, softmax, scale, shared, b, part);
     softmax.finish();
     const float weight[2] = {softmax.weight(0), softmax.weight(1)};
-    if (lane() % 4 == 0) {
-      factors[row_of_thread()] = weight[0];
-      factors[row_of_thread() + 8] = weight[1];
-    }
+    share_factors(shared, weight);
     arrive_named(kReady, 256);
     write(a, o, weight, 0);
     SL_UNROLL

@@ -62,6 +62,14 @@ struct PrefillWgmma {
  private:
   static constexpr int kScores = kKeyTile / 2, kOutputs = VDim / 2;  // registers of a thread
 
+  /// Of the ring; the parity of its barriers changes with every pass.
+  SL_DEVICE static void next_stage(int& stage, std::uint32_t& parity) {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+
   SL_DEVICE static void produce(const Arguments& x, std::byte* shared, Barriers* b, int tile, int head) {
     using namespace device;
     prefill_parts::KeyTiles tiles(x.a, tile);
@@ -83,10 +91,7 @@ struct PrefillWgmma {
     for (bool more = true; more;) {
       const int v_stage = stage, v_first = tiles.first;
       const std::uint32_t v_parity = parity;
-      if (++stage == kStages) {
-        stage = 0;
-        parity ^= 1;
-      }
+      next_stage(stage, parity);
       tiles.next(kKeyTile);
       more = !tiles.done();
       // Consumers need the next keys before these values, and give their place back earlier.
@@ -129,80 +134,95 @@ struct PrefillWgmma {
     if (device::lane() == 0) device::barrier_arrive(barrier);
   }
 
+  /// Weights in the layout of an operand.
+  SL_DEVICE static void as_operands(std::uint32_t (&p)[kKeyTile / 16][4], const float (&s)[kScores]) {
+    SL_UNROLL
+    for (int i = 0; i < kKeyTile / 16; ++i) prefill_parts::as_operand(p[i], s, i);
+  }
+
+  /// Turns of the two consumers at the tensor cores: named barrier 1 + consumer says whose it is.
+  struct Turns {
+    int consumer;
+
+    SL_DEVICE explicit Turns(int c) : consumer(c) {
+      if (consumer == 1) device::arrive_named(1, 256);
+    }
+    SL_DEVICE void take() const { device::sync_named(1 + consumer, 256); }
+    SL_DEVICE void pass(bool last) const {
+      if (consumer == 0 || !last) device::arrive_named(2 - consumer, 256);
+    }
+  };
+
+  /// Sums over `tiles`, of which there are some, for rows `row` and `row` + 8 of this thread: `o` still to be
+  /// divided by softmax.sum.
+  SL_DEVICE static void consume_tiles(float (&o)[kOutputs], prefill_parts::Softmax& softmax, float scale,
+                                      prefill_parts::KeyTiles& tiles, const PrefillArguments& a,
+                                      std::byte* shared, Barriers* b, int row, int consumer) {
+    using namespace device;
+    const Visible rows[2] = {prefill_parts::visible_to(a, row), prefill_parts::visible_to(a, row + 8)};
+    const std::uint64_t q = rows_descriptor(shared_address(shared) + consumer * 64 * kTileRowBytes);
+    const std::uint64_t k = rows_descriptor(shared_address(shared + kKAt));
+    const std::uint64_t v = columns_descriptor(shared_address(shared + kVAt), kChunkBytes);
+    const Turns turns(consumer);
+
+    float s[kScores], factor[2];
+    std::uint32_t p[kKeyTile / 16][4];
+    int stage = 0;
+    std::uint32_t parity = 0;
+    barrier_wait(&b->q, 0);
+    barrier_wait(&b->k_full[0], 0);
+    int first = tiles.first, masked = tiles.now.masked;
+    tiles.next(kKeyTile);
+    turns.take();
+    scores(s, q, k);
+    turns.pass(tiles.done());
+    wgmma_wait<0>();
+    hold(s);
+    release(&b->k_free[0]);
+    if (masked) prefill_parts::mask(s, a.codes + first, rows);
+    softmax.step(s, scale, factor);
+    as_operands(p, s);
+
+    while (!tiles.done()) {
+      const int v_stage = stage;
+      const std::uint32_t v_parity = parity;
+      next_stage(stage, parity);
+      first = tiles.first;
+      masked = tiles.now.masked;
+      tiles.next(kKeyTile);
+      barrier_wait(&b->k_full[stage], parity);
+      turns.take();
+      scores(s, q, k + static_cast<std::uint64_t>(stage * kQkBytes / 16));
+      barrier_wait(&b->v_full[v_stage], v_parity);
+      values(o, p, v + static_cast<std::uint64_t>(v_stage * kVBytes / 16));
+      turns.pass(tiles.done());
+      wgmma_wait<1>();
+      hold(s);
+      release(&b->k_free[stage]);
+      if (masked) prefill_parts::mask(s, a.codes + first, rows);
+      softmax.step(s, scale, factor);
+      wgmma_wait<0>();
+      hold(o);
+      release(&b->v_free[v_stage]);
+      prefill_parts::rescale(o, factor);
+      as_operands(p, s);
+    }
+    barrier_wait(&b->v_full[stage], parity);
+    values(o, p, v + static_cast<std::uint64_t>(stage * kVBytes / 16));
+    wgmma_wait<0>();
+    hold(o);
+  }
+
   SL_DEVICE static void consume(const Arguments& x, std::byte* shared, Barriers* b, int tile, int head,
                                 int consumer) {
     using namespace device;
     const PrefillArguments& a = x.a;
-    const int w = warp() % 4;
-    const int row = tile * kQueryTile + consumer * 64 + w * 16 + lane() / 4;
+    const int row = tile * kQueryTile + consumer * 64 + warp() % 4 * 16 + lane() / 4;
     const float scale = a.scale * kLog2E;
     prefill_parts::Softmax softmax;
     float o[kOutputs] = {};
     prefill_parts::KeyTiles tiles(a, tile);
-    if (!tiles.done()) {
-      const Visible rows[2] = {prefill_parts::visible_to(a, row), prefill_parts::visible_to(a, row + 8)};
-      const std::uint64_t q = rows_descriptor(shared_address(shared) + consumer * 64 * kTileRowBytes);
-      const std::uint64_t k = rows_descriptor(shared_address(shared + kKAt));
-      const std::uint64_t v = columns_descriptor(shared_address(shared + kVAt), kChunkBytes);
-      // Turns at the tensor cores: barrier 1 + consumer says whose it is.
-      if (consumer == 1) arrive_named(1, 256);
-      const auto turn = [&] { sync_named(1 + consumer, 256); };
-      const auto pass = [&](bool last) {
-        if (consumer == 0 || !last) arrive_named(2 - consumer, 256);
-      };
-
-      float s[kScores], factor[2];
-      std::uint32_t p[kKeyTile / 16][4];
-      int stage = 0;
-      std::uint32_t parity = 0;
-      barrier_wait(&b->q, 0);
-      barrier_wait(&b->k_full[0], 0);
-      int first = tiles.first, masked = tiles.now.masked;
-      tiles.next(kKeyTile);
-      turn();
-      scores(s, q, k);
-      pass(tiles.done());
-      wgmma_wait<0>();
-      hold(s);
-      release(&b->k_free[0]);
-      if (masked) prefill_parts::mask(s, a.codes + first, rows);
-      softmax.step(s, scale, factor);
-      SL_UNROLL
-      for (int i = 0; i < kKeyTile / 16; ++i) prefill_parts::as_operand(p[i], s, i);
-
-      while (!tiles.done()) {
-        const int v_stage = stage;
-        const std::uint32_t v_parity = parity;
-        if (++stage == kStages) {
-          stage = 0;
-          parity ^= 1;
-        }
-        first = tiles.first;
-        masked = tiles.now.masked;
-        tiles.next(kKeyTile);
-        barrier_wait(&b->k_full[stage], parity);
-        turn();
-        scores(s, q, k + static_cast<std::uint64_t>(stage * kQkBytes / 16));
-        barrier_wait(&b->v_full[v_stage], v_parity);
-        values(o, p, v + static_cast<std::uint64_t>(v_stage * kVBytes / 16));
-        pass(tiles.done());
-        wgmma_wait<1>();
-        hold(s);
-        release(&b->k_free[stage]);
-        if (masked) prefill_parts::mask(s, a.codes + first, rows);
-        softmax.step(s, scale, factor);
-        wgmma_wait<0>();
-        hold(o);
-        release(&b->v_free[v_stage]);
-        prefill_parts::rescale(o, factor);
-        SL_UNROLL
-        for (int i = 0; i < kKeyTile / 16; ++i) prefill_parts::as_operand(p[i], s, i);
-      }
-      barrier_wait(&b->v_full[stage], parity);
-      values(o, p, v + static_cast<std::uint64_t>(stage * kVBytes / 16));
-      wgmma_wait<0>();
-      hold(o);
-    }
+    if (!tiles.done()) consume_tiles(o, softmax, scale, tiles, a, shared, b, row, consumer);
     softmax.finish();
     write(a, shared, o, softmax, scale, row, head, consumer);
   }
