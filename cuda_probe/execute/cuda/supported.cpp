@@ -1,7 +1,7 @@
 #include "cuda_probe/execute/cuda/supported.hpp"
 
 #include "cuda_probe/execute/cpu/executor.hpp"
-#include "cuda_probe/execute/cuda/kernels.hpp"
+#include "cuda_probe/execute/cuda/kernel_limits.hpp"
 
 namespace shardline {
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "cuda_probe/execute/cuda/kernels.hpp"
+#include "cuda_probe/execute/cuda/kernel_limits.hpp"
 #include "cuda_probe/transport/loopback.hpp"
 #include "tests/cuda_probe/executor_cuda/cases.hpp"
 #include "tests/cuda_probe/schedules.hpp"
