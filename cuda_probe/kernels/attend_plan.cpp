@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 
 namespace shardline {
@@ -40,11 +41,9 @@ void add_run(std::vector<KeyRun>& runs, std::size_t begin, std::int64_t from, st
   runs.push_back({first, last, masked ? 1 : 0});
 }
 
-}  // namespace
-
-AttendPlan plan_attend(TokenView queries, TokenView keys) {
+/// What each row of the queries sees, and the code of each key row.
+void list_rows(AttendPlan& plan, TokenView queries, TokenView keys) {
   const auto first = first_codes(queries, keys);
-  AttendPlan plan;
   for (const Interval& i : queries) {
     for (std::int64_t p = i.begin; p < i.end; p += i.stride) {
       if (i.request == kPadding) {
@@ -60,52 +59,76 @@ AttendPlan plan_attend(TokenView queries, TokenView keys) {
       plan.codes.push_back(i.request == kPadding ? -1 : static_cast<std::int32_t>(first.at(i.request) + p));
     }
   }
+}
+
+/// Lowest and highest code of each key tile; -1 where padding is among them.
+std::vector<Visible> key_spans(const std::vector<std::int32_t>& codes) {
+  std::vector<Visible> spans;
+  for (auto begin = codes.begin(); begin != codes.end(); begin += kKeyTile) {
+    const auto [low, high] = std::minmax_element(begin, begin + kKeyTile);
+    spans.push_back({*low, *high});
+  }
+  return spans;
+}
+
+/// Adds the runs of keys that a query tile must look at; their rows, in whole tiles.
+std::int64_t add_runs(std::vector<KeyRun>& runs, std::span<const Visible> queries,
+                      std::span<const Visible> key_tiles, std::int64_t key_rows) {
+  // What every query sees, and what any does.
+  Visible all{0, std::numeric_limits<std::int32_t>::max()};
+  Visible any{std::numeric_limits<std::int32_t>::max(), -1};
+  bool some_see_nothing = false;
+  for (const Visible& q : queries) {
+    if (q.low > q.high) {  // a query without keys takes whatever the others do: see the kernel
+      some_see_nothing = true;
+      continue;
+    }
+    all = {std::max(all.low, q.low), std::min(all.high, q.high)};
+    any = {std::min(any.low, q.low), std::max(any.high, q.high)};
+  }
+  const std::size_t first_run = runs.size();
+  std::int64_t rows = 0;
+  for (std::size_t k = 0; k < key_tiles.size(); ++k) {
+    const Visible s = key_tiles[k];
+    if (s.high < any.low || s.low > any.high) continue;
+    const bool whole = !some_see_nothing && s.low >= all.low && s.high <= all.high;
+    const std::int64_t row = static_cast<std::int64_t>(k) * kKeyTile;
+    add_run(runs, first_run, row, std::min(row + kKeyTile, key_rows), !whole);
+    rows += kKeyTile;
+  }
+  return rows;
+}
+
+/// Tiles by their work, the heaviest first.
+std::vector<std::int32_t> heaviest_first(const std::vector<std::int64_t>& work) {
+  std::vector<std::int32_t> order(work.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return work[static_cast<std::size_t>(a)] > work[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+}  // namespace
+
+AttendPlan plan_attend(TokenView queries, TokenView keys) {
+  AttendPlan plan;
+  list_rows(plan, queries, keys);
   const auto key_rows = static_cast<std::int64_t>(plan.codes.size());
   const std::int64_t key_tiles = (key_rows + kKeyTile - 1) / kKeyTile;
   plan.codes.resize(static_cast<std::size_t>(key_tiles * kKeyTile), -1);
+  const std::vector<Visible> spans = key_spans(plan.codes);
 
-  // Lowest and highest code of each key tile; -1 where padding is among them.
-  std::vector<Visible> span;
-  for (std::int64_t t = 0; t < key_tiles; ++t) {
-    const auto begin = plan.codes.begin() + t * kKeyTile;
-    const auto [low, high] = std::minmax_element(begin, begin + kKeyTile);
-    span.push_back({*low, *high});
-  }
-  const auto tiles = (plan.visible.size() + kQueryTile - 1) / kQueryTile;
+  const std::span<const Visible> visible = plan.visible;
   std::vector<std::int64_t> work;
   plan.run_begin.push_back(0);
-  for (std::size_t t = 0; t < tiles; ++t) {
-    const auto begin = plan.visible.begin() + static_cast<std::ptrdiff_t>(t * kQueryTile);
-    const auto end = plan.visible.begin() +
-                     static_cast<std::ptrdiff_t>(std::min((t + 1) * kQueryTile, plan.visible.size()));
-    // What every query sees, and what any does.
-    Visible all{0, std::numeric_limits<std::int32_t>::max()};
-    Visible any{std::numeric_limits<std::int32_t>::max(), -1};
-    for (auto q = begin; q != end; ++q) {
-      if (q->low > q->high) continue;  // a query without keys takes whatever the others do: see the kernel
-      all = {std::max(all.low, q->low), std::min(all.high, q->high)};
-      any = {std::min(any.low, q->low), std::max(any.high, q->high)};
-    }
-    const bool some_see_nothing = std::any_of(begin, end, [](const Visible& v) { return v.low > v.high; });
-    const std::size_t first_run = plan.runs.size();
-    std::int64_t rows = 0;
-    for (std::int64_t k = 0; k < key_tiles; ++k) {
-      const Visible s = span[static_cast<std::size_t>(k)];
-      if (s.high < any.low || s.low > any.high) continue;
-      const bool whole = !some_see_nothing && s.low >= all.low && s.high <= all.high;
-      const std::int64_t last = std::min((k + 1) * kKeyTile, key_rows);
-      add_run(plan.runs, first_run, k * kKeyTile, last, !whole);
-      rows += kKeyTile;
-    }
+  for (std::size_t q = 0; q < visible.size(); q += kQueryTile) {
+    const auto tile = visible.subspan(q, std::min<std::size_t>(kQueryTile, visible.size() - q));
+    work.push_back(add_runs(plan.runs, tile, spans, key_rows));
     plan.run_begin.push_back(static_cast<std::int32_t>(plan.runs.size()));
-    work.push_back(rows);
-    plan.computed += static_cast<double>(rows) * kQueryTile;
+    plan.computed += static_cast<double>(work.back()) * kQueryTile;
   }
-  plan.order.resize(tiles);
-  std::iota(plan.order.begin(), plan.order.end(), 0);
-  std::stable_sort(plan.order.begin(), plan.order.end(), [&](std::int32_t a, std::int32_t b) {
-    return work[static_cast<std::size_t>(a)] > work[static_cast<std::size_t>(b)];
-  });
+  plan.order = heaviest_first(work);
   return plan;
 }
 
