@@ -20,8 +20,8 @@ struct Excerpt {
   std::vector<std::string> notes = {};
 };
 
-const std::vector<Excerpt>& excerpts() {
-  static const std::vector<Excerpt> kExcerpts{
+std::vector<Excerpt> gemm_excerpts() {
+  return {
       {"gemm",
        "framework,version,device,op_name,kernel_source,gemm_dtype,m,n,k,latency\n"
        "TRTLLM,1.3.0rc20,NVIDIA GB200,gemm,torch_flow,bfloat16,1,7168,2048,0.0091\n"
@@ -45,6 +45,11 @@ const std::vector<Excerpt>& excerpts() {
        "64,4096,4096,bf16,torch_flow,12.5\n"
        "65,4096,4096,bf16,torch_flow,12.6\n"
        "66,4096,4096,bf16,torch_flow,12.7\n"},
+  };
+}
+
+std::vector<Excerpt> attention_excerpts() {
+  return {
       {"context attention",
        "framework,version,device,op_name,kernel_source,batch_size,isl,num_heads,num_key_value_heads,head_dim,"
        "window_size,beam_width,attn_dtype,kv_cache_dtype,step,latency\n"
@@ -75,6 +80,11 @@ const std::vector<Excerpt>& excerpts() {
        "32,8192,16,8,256,0,bf16,bf16,vllm_flashinfer,290\n"
        "1,2,12,4,128,0,bf16,bf16,vllm_flashinfer,6.9\n",
        {"t.csv: 1 row left out: beam_width 4"}},
+  };
+}
+
+std::vector<Excerpt> mla_excerpts() {
+  return {
       {"context MLA",
        "framework,version,device,op_name,kernel_source,mla_dtype,kv_cache_dtype,num_heads,batch_size,isl,tp_"
        "size,"
@@ -121,6 +131,11 @@ const std::vector<Excerpt>& excerpts() {
        "op,tokens,heads_local,dtype,latency_us\n"
        "mla_gen_pre,1,128,bf16,5.9\n"
        "mla_gen_post,8192,16,fp8,45\n"},
+  };
+}
+
+std::vector<Excerpt> moe_excerpts() {
+  return {
       {"MoE",
        "framework,version,device,op_name,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_"
        "experts,"
@@ -138,6 +153,11 @@ const std::vector<Excerpt>& excerpts() {
        "torch_flow,w4a16_mxfp4,64,2880,2880,4,128,1,1,balanced,210\n"
        "vllm_fused_moe,bf16,1,4096,1536,8,128,1,64,balanced,39.3\n",
        {"t.csv: 1 row left out: moe_dtype bfloat61 (did you mean bfloat16?)"}},
+  };
+}
+
+std::vector<Excerpt> collective_excerpts() {
+  return {
       {"NCCL, with repeats",
        "framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,message_size,latency\n"
        "TRTLLM,2.29.2,NVIDIA H100 80GB HBM3,all_gather,NCCL,half,8,256,0.0105\n"
@@ -175,6 +195,11 @@ const std::vector<Excerpt>& excerpts() {
        "vllm_graph,bf16,2,256,6.9\n",
        {"t.csv: 1 row left out: device NVIDIA GB300, the first row's is NVIDIA GB200",
         "t.csv: 1 row left out: launched eagerly, not from a CUDA graph"}},
+  };
+}
+
+std::vector<Excerpt> all_to_all_excerpts() {
+  return {
       {"DeepEP normal",
        "framework,version,device,op_name,node_num,kernel_source,hidden_size,num_token,num_topk,num_experts,"
        "dispatch_sms,dispatch_transmit_us,dispatch_notify_us,combine_sms,combine_transmit_us,combine_notify_"
@@ -224,6 +249,16 @@ const std::vector<Excerpt>& excerpts() {
        "trtllm_nvlink_two_sided,combine,fp8,8,2,1,7168,8,256,0,12\n",
        {"t.csv: 1 row left out: comm_dtype default of vLLM"}},
   };
+}
+
+const std::vector<Excerpt>& excerpts() {
+  static const std::vector<Excerpt> kExcerpts = [] {
+    std::vector<Excerpt> all;
+    for (const auto& of_kind : {gemm_excerpts(), attention_excerpts(), mla_excerpts(), moe_excerpts(),
+                                collective_excerpts(), all_to_all_excerpts()})
+      all.insert(all.end(), of_kind.begin(), of_kind.end());
+    return all;
+  }();
   return kExcerpts;
 }
 
