@@ -121,6 +121,33 @@ Made start(const char* name) {
   return made;
 }
 
+/// Rank r gets heads 2r and 2r + 1 of both partial results, and merges them.
+SlotId exchange_and_merge(Layer& l, SlotId partial, SlotId partial_lse) {
+  const OpIndex op = l.b.exchange("heads", Part::exchange, OpKind::all_to_all, {kRanks, 1},
+                                  Bytes(2 * (10 * kBytes + 2 * kLseBytes)));
+  const SlotId pieces[] = {l.slot("piece_0", 2, 10), l.slot("piece_1", 2, 10)};
+  const SlotId lses[] = {l.slot("piece_lse_0", 2, 2, kLseBytes), l.slot("piece_lse_1", 2, 2, kLseBytes)};
+  for (int from = 0; from < kRanks; ++from) {
+    for (int to = 0; to < kRanks; ++to) {
+      l.f.move(op, {from, to, l.part(partial, to * 10, 10), l.all(pieces[from]), false});
+      l.f.move(op, {from, to, l.part(partial_lse, to * 2, 2), l.all(lses[from]), false});
+    }
+  }
+  const SlotId merged = l.slot("merged", 2, 10), merged_lse = l.slot("merged_lse", 2, 2, kLseBytes);
+  const OpIndex merge = l.b.elementwise("merge", Part::attention, OpKind::merge, {});
+  for (int r = 0; r < kRanks; ++r) {
+    Action a;
+    a.rank = r;
+    a.function = Function::merge;
+    a.heads = 2;
+    a.v_dim = 5;
+    l.f.act(merge, a,
+            std::array{l.all(pieces[0]), l.all(lses[0]), l.all(pieces[1]), l.all(lses[1]), l.all(merged),
+                       l.all(merged_lse)});
+  }
+  return merged;
+}
+
 }  // namespace
 
 Made tensor_layer() {
@@ -206,29 +233,7 @@ Made latent_decode() {
         attend, a,
         std::array{l.all(query), Region{kv, 0, rows(shards[r]), 0, 7}, l.all(partial), l.all(partial_lse)});
   }
-  // Rank r gets heads 2r and 2r + 1 of both partial results.
-  const OpIndex op = l.b.exchange("heads", Part::exchange, OpKind::all_to_all, {kRanks, 1},
-                                  Bytes(2 * (10 * kBytes + 2 * kLseBytes)));
-  const SlotId pieces[] = {l.slot("piece_0", 2, 10), l.slot("piece_1", 2, 10)};
-  const SlotId lses[] = {l.slot("piece_lse_0", 2, 2, kLseBytes), l.slot("piece_lse_1", 2, 2, kLseBytes)};
-  for (int from = 0; from < kRanks; ++from) {
-    for (int to = 0; to < kRanks; ++to) {
-      l.f.move(op, {from, to, l.part(partial, to * 10, 10), l.all(pieces[from]), false});
-      l.f.move(op, {from, to, l.part(partial_lse, to * 2, 2), l.all(lses[from]), false});
-    }
-  }
-  const SlotId merged = l.slot("merged", 2, 10), merged_lse = l.slot("merged_lse", 2, 2, kLseBytes);
-  const OpIndex merge = l.b.elementwise("merge", Part::attention, OpKind::merge, {});
-  for (int r = 0; r < kRanks; ++r) {
-    Action a;
-    a.rank = r;
-    a.function = Function::merge;
-    a.heads = 2;
-    a.v_dim = 5;
-    l.f.act(merge, a,
-            std::array{l.all(pieces[0]), l.all(lses[0]), l.all(pieces[1]), l.all(lses[1]), l.all(merged),
-                       l.all(merged_lse)});
-  }
+  const SlotId merged = exchange_and_merge(l, partial, partial_lse);
   const SlotId values = l.slot("values", 2, 6), sum = l.slot("attention_sum", 2, 12);
   const OpIndex up =
       l.b.gemm("value_up", Part::out_proj, Dtype::bf16, Dtype::bf16, BatchedGemmShape{2, 5, 3, 2, 1});

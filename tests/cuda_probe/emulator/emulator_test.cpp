@@ -157,71 +157,97 @@ TEST(Emulator, CopiesArriveWhenWaitedFor) {
   }
 }
 
+/// Small integers; rows below the last are zeros. Maps of it have boxes of 64 columns x 128 rows.
+struct Matrix {
+  static constexpr int kRows = 200, kColumns = 128;
+  std::vector<Bf16> values = std::vector<Bf16>(kRows * kColumns);
+
+  Matrix() {
+    for (int r = 0; r < kRows; ++r) {
+      for (int c = 0; c < kColumns; ++c)
+        values[index(r, c)] = to_bf16(static_cast<float>((r * 7 + c * 3) % 11 - 5));
+    }
+  }
+  static std::size_t index(int r, int c) { return static_cast<std::size_t>(r * kColumns + c); }
+  float at(int r, int c) const { return r < kRows ? to_float(values[index(r, c)]) : 0.0f; }
+  TensorMap map() const { return {values.data(), {kColumns, kRows, 1}, {2, 2 * kColumns, 0}, {64, 128, 1}}; }
+};
+
+// Rows kFirst to kFirst + 127 of the matrix in two tiles of 64 columns each, then a barrier.
+constexpr int kFirst = 100, kTile = 128 * 128;
+
+void copy_tiles(std::byte* shared, const TensorMap& map) {
+  auto* barrier = reinterpret_cast<std::uint64_t*>(shared + 2 * kTile);
+  if (thread() == 0) {
+    barrier_init(barrier, 1);
+    fence_barriers();
+  }
+  sync_threads();
+  if (thread() == 0) {
+    barrier_expect(barrier, 2 * kTile);
+    copy_tensor(shared, &map, barrier, 0, kFirst, 0);
+    copy_tensor(shared + kTile, &map, barrier, 64, kFirst, 0);
+  }
+  barrier_wait(barrier, 0);
+}
+
+/// The row and the first column of d[0] of this thread.
+int row_of_thread() { return warp() * 16 + lane() / 4; }
+int column_of_thread() { return 2 * (lane() % 4); }
+
+/// d: rows 64.. of the tiles times rows 0..127 of them, 16 deep from column 80.
+void multiply_from_shared(std::byte* shared, const Matrix& matrix, float (&d)[64]) {
+  const int row = row_of_thread(), column = column_of_thread();
+  const std::uint32_t second = shared_address(shared + kTile);
+  wgmma_fence();
+  wgmma<false>(d, rows_descriptor(second + 64 * 128 + 32), rows_descriptor(second + 32), false);
+  wgmma_commit();
+  wgmma_wait<0>();
+  for (int i = 0; i < 64; ++i) {
+    float want = 0;
+    for (int k = 80; k < 96; ++k)
+      want +=
+          matrix.at(kFirst + 64 + row + i % 4 / 2 * 8, k) * matrix.at(kFirst + i / 4 * 8 + column + i % 2, k);
+    ASSERT_EQ(d[i], want) << i;
+  }
+}
+
+/// From registers, against rows 32..47 as K and all 128 columns as N; on top of what is in d.
+void multiply_from_registers(std::byte* shared, const Matrix& matrix, float (&d)[64]) {
+  const int row = row_of_thread(), column = column_of_thread();
+  const auto left = [](int m, int k) { return static_cast<float>((m * 5 + k) % 7); };
+  std::uint32_t a[4];
+  for (int i = 0; i < 4; ++i) {
+    const int m = row + i % 2 * 8, k = column + i / 2 * 8;
+    a[i] = pack(left(m, k), left(m, k + 1));
+  }
+  float before[64];
+  std::copy(d, d + 64, before);
+  wgmma_fence();
+  wgmma<true>(d, a, columns_descriptor(shared_address(shared) + 32 * 128, kTile), true);
+  wgmma_commit();
+  wgmma_wait<0>();
+  for (int i = 0; i < 64; ++i) {
+    float want = before[i];
+    for (int k = 0; k < 16; ++k)
+      want += left(row + i % 4 / 2 * 8, k) * matrix.at(kFirst + 32 + k, i / 4 * 8 + column + i % 2);
+    ASSERT_EQ(d[i], want) << i;
+  }
+}
+
 // A box of a larger matrix comes in, swizzled, with zeros outside; products of it in all operand forms.
 TEST(Emulator, TensorCopyAndWarpgroupProducts) {
-  constexpr int kRows = 200, kColumns = 128;
-  std::vector<Bf16> matrix(kRows * kColumns);
-  for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c)
-      matrix[static_cast<std::size_t>(r * kColumns + c)] =
-          to_bf16(static_cast<float>((r * 7 + c * 3) % 11 - 5));
-  }
-  const auto at = [&](int r, int c) {
-    return r < kRows ? to_float(matrix[static_cast<std::size_t>(r * kColumns + c)]) : 0.0f;
-  };
-  const TensorMap map{matrix.data(), {kColumns, kRows, 1}, {2, 2 * kColumns, 0}, {64, 128, 1}};
-  constexpr int kFirst = 100, kTile = 128 * 128;
+  const Matrix matrix;
+  const TensorMap map = matrix.map();
   for (const bool late : {true, false}) {
     emulator::run({1, 1, 1, 128, 2 * kTile + 64}, {ThreadOrder::random, 5, late}, [&](std::byte* shared) {
-      auto* barrier = reinterpret_cast<std::uint64_t*>(shared + 2 * kTile);
-      if (thread() == 0) {
-        barrier_init(barrier, 1);
-        fence_barriers();
-      }
-      sync_threads();
-      if (thread() == 0) {
-        barrier_expect(barrier, 2 * kTile);
-        copy_tensor(shared, &map, barrier, 0, kFirst, 0);
-        copy_tensor(shared + kTile, &map, barrier, 64, kFirst, 0);
-      }
-      barrier_wait(barrier, 0);
+      copy_tiles(shared, map);
       for (int c = 0; c < 64; c += 8)
         EXPECT_EQ(to_float(*reinterpret_cast<Bf16*>(shared + kTile + tile_offset(thread(), c))),
-                  at(kFirst + thread(), 64 + c));
-
-      const int row = warp() * 16 + lane() / 4, column = 2 * (lane() % 4);
-      // Rows 64.. of the tile times rows 0..127 of it, 16 deep from column 80.
+                  matrix.at(kFirst + thread(), 64 + c));
       float d[64];
-      const std::uint32_t second = shared_address(shared + kTile);
-      wgmma_fence();
-      wgmma<false>(d, rows_descriptor(second + 64 * 128 + 32), rows_descriptor(second + 32), false);
-      wgmma_commit();
-      wgmma_wait<0>();
-      for (int i = 0; i < 64; ++i) {
-        float want = 0;
-        for (int k = 80; k < 96; ++k)
-          want += at(kFirst + 64 + row + i % 4 / 2 * 8, k) * at(kFirst + i / 4 * 8 + column + i % 2, k);
-        ASSERT_EQ(d[i], want) << i;
-      }
-      // From registers, against rows 32..47 as K and all 128 columns as N; on top of what is there.
-      const auto left = [](int m, int k) { return static_cast<float>((m * 5 + k) % 7); };
-      std::uint32_t a[4];
-      for (int i = 0; i < 4; ++i) {
-        const int m = row + i % 2 * 8, k = column + i / 2 * 8;
-        a[i] = pack(left(m, k), left(m, k + 1));
-      }
-      float before[64];
-      std::copy(d, d + 64, before);
-      wgmma_fence();
-      wgmma<true>(d, a, columns_descriptor(shared_address(shared) + 32 * 128, kTile), true);
-      wgmma_commit();
-      wgmma_wait<0>();
-      for (int i = 0; i < 64; ++i) {
-        float want = before[i];
-        for (int k = 0; k < 16; ++k)
-          want += left(row + i % 4 / 2 * 8, k) * at(kFirst + 32 + k, i / 4 * 8 + column + i % 2);
-        ASSERT_EQ(d[i], want) << i;
-      }
+      multiply_from_shared(shared, matrix, d);
+      multiply_from_registers(shared, matrix, d);
     });
   }
 }

@@ -30,26 +30,37 @@ Copy bytes_copy(const void* from, void* to, std::size_t bytes) {
           .target_pitch = bytes};
 }
 
+/// A message of an exchange: where its bytes begin in what rank `from` sends and rank `to` receives.
+struct Piece {
+  int from, to;
+  std::size_t bytes, source, target;
+};
+struct Pieces {
+  std::vector<Piece> list;
+  std::vector<std::size_t> sent, received;  // bytes of each rank
+};
+
+/// Four for each rank, a quarter of them empty, some to the sender itself.
+Pieces random_pieces(int ranks, std::mt19937_64& random) {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  Pieces all{{}, std::vector<std::size_t>(n), std::vector<std::size_t>(n)};
+  for (std::uint64_t i = 0; i < 4 * n; ++i) {
+    Piece p{static_cast<int>(random() % n), static_cast<int>(random() % n),
+            random() % 4 == 0 ? 0 : random() % 64, 0, 0};
+    std::size_t &sent = all.sent[static_cast<std::size_t>(p.from)],
+                &received = all.received[static_cast<std::size_t>(p.to)];
+    p.source = std::exchange(sent, sent + p.bytes);
+    p.target = std::exchange(received, received + p.bytes);
+    all.list.push_back(p);
+  }
+  return all;
+}
+
 std::string exchange_until_wrong(Transport& transport, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const int n = transport.ranks();
   Ranks ranks(transport);
-  struct Plan {
-    int from, to;
-    std::size_t bytes, source, target;
-  };
-  std::vector<Plan> plans;
-  std::vector<std::size_t> sent(static_cast<std::size_t>(n)), received(sent);
-  for (int i = 0; i < 4 * n; ++i) {
-    Plan p{static_cast<int>(random() % static_cast<std::uint64_t>(n)),
-           static_cast<int>(random() % static_cast<std::uint64_t>(n)), random() % 4 == 0 ? 0 : random() % 64,
-           0, 0};
-    p.source = std::exchange(sent[static_cast<std::size_t>(p.from)],
-                             sent[static_cast<std::size_t>(p.from)] + p.bytes);
-    p.target = std::exchange(received[static_cast<std::size_t>(p.to)],
-                             received[static_cast<std::size_t>(p.to)] + p.bytes);
-    plans.push_back(p);
-  }
+  const auto [pieces, sent, received] = random_pieces(n, random);
   using Bytes8 = std::vector<std::uint8_t>;
   std::vector<OnDevice<std::uint8_t>> first, out, in, back;
   std::vector<Bytes8> data;
@@ -64,7 +75,7 @@ std::string exchange_until_wrong(Transport& transport, std::uint64_t seed) {
     back.emplace_back(transport.gpu(r), sent[i] + 1);
   }
   std::vector<Message> there, and_back;
-  for (const Plan& p : plans) {
+  for (const Piece& p : pieces) {
     const auto from = static_cast<std::size_t>(p.from), to = static_cast<std::size_t>(p.to);
     there.push_back({p.from, p.to, out[from].p + p.source, in[to].p + p.target, p.bytes});
     and_back.push_back({p.to, p.from, in[to].p + p.target, back[from].p + p.source, p.bytes});
