@@ -81,6 +81,46 @@ void fuzz(const std::vector<std::string>& texts, int least_valid,
   EXPECT_LE(valid, kMutants * 9 / 10);
 }
 
+// What a question that was read promises to those that answer it.
+void expect_sound(const Study& study, const ThresholdGrid& g) {
+  ASSERT_FALSE(g.cp.empty());
+  EXPECT_LE(g.cp.back() * g.tpa, study.study.system.gpus());
+  EXPECT_LT(g.fresh_from, g.fresh_to);
+}
+
+void expect_sound(const Study& study, const PartitionGrid& g) {
+  ASSERT_FALSE(g.contexts.empty());
+  ASSERT_FALSE(g.processes.empty());
+  EXPECT_GE(g.processes.front(), 2);
+  EXPECT_LE(g.processes.back() * g.tpa, study.study.system.gpus());
+  EXPECT_GE(g.contexts.front() / g.granularity, g.processes.back());
+}
+
+void expect_sound(const Study& study, const Conversation& talk) {
+  EXPECT_FALSE(talk.turns.empty());
+  EXPECT_LE(talk.cp * talk.tpa, study.study.system.gpus());
+}
+
+void expect_sound(const Study& study, const Sweep& sweep) {
+  EXPECT_FALSE(sweep.search.strategies.empty());
+  ASSERT_FALSE(sweep.search.gpus.empty());
+  EXPECT_GE(sweep.search.gpus.front(), 1);
+  EXPECT_LE(sweep.search.gpus.back(), study.study.system.gpus());
+  ASSERT_FALSE(sweep.search.batches.empty());
+  EXPECT_GE(sweep.search.batches.front(), 1);
+  EXPECT_GE(study.study.longest(), 1);
+  for (const OptionRange& range : sweep.search.space.options) EXPECT_FALSE(range.values.empty());
+  if (sweep.noise) {
+    EXPECT_EQ(study.study.phase, Phase::prefill);
+    EXPECT_GE(sweep.noise->load, 0);
+    EXPECT_LT(sweep.noise->load, 1);
+    EXPECT_GT(sweep.noise->burst, Seconds(0));
+    EXPECT_GE(sweep.noise->flows, 1);
+    EXPECT_GE(sweep.noise->seeds, 1);
+  }
+  EXPECT_EQ(study.study.requests.empty(), study.study.phase == Phase::decode);
+}
+
 TEST(Fuzz, Scenario) {
   std::vector<std::string> texts = texts_in("scenarios");
   // Routing tables of a model with experts take milliseconds; the parser does not care which model it is.
@@ -107,43 +147,7 @@ TEST(Fuzz, Scenario) {
     EXPECT_FALSE(s.studies.empty());
     for (const Study& study : s.studies) {
       EXPECT_GT(study.study.system.device.achieved(study.study.precision.math).value, 0);
-      if (std::holds_alternative<ThresholdGrid>(study.question)) {
-        const ThresholdGrid& g = study.thresholds();
-        ASSERT_FALSE(g.cp.empty());
-        EXPECT_LE(g.cp.back() * g.tpa, study.study.system.gpus());
-        EXPECT_LT(g.fresh_from, g.fresh_to);
-        continue;
-      }
-      if (std::holds_alternative<PartitionGrid>(study.question)) {
-        const PartitionGrid& g = study.partition();
-        ASSERT_FALSE(g.contexts.empty());
-        ASSERT_FALSE(g.processes.empty());
-        EXPECT_GE(g.processes.front(), 2);
-        EXPECT_LE(g.processes.back() * g.tpa, study.study.system.gpus());
-        EXPECT_GE(g.contexts.front() / g.granularity, g.processes.back());
-        continue;
-      }
-      if (std::holds_alternative<Conversation>(study.question)) {
-        EXPECT_FALSE(study.conversation().turns.empty());
-        EXPECT_LE(study.conversation().cp * study.conversation().tpa, study.study.system.gpus());
-        continue;
-      }
-      EXPECT_FALSE(study.sweep().search.strategies.empty());
-      ASSERT_FALSE(study.sweep().search.gpus.empty());
-      EXPECT_GE(study.sweep().search.gpus.front(), 1);
-      EXPECT_LE(study.sweep().search.gpus.back(), study.study.system.gpus());
-      ASSERT_FALSE(study.sweep().search.batches.empty());
-      EXPECT_GE(study.sweep().search.batches.front(), 1);
-      EXPECT_GE(study.study.longest(), 1);
-      if (study.sweep().noise) {
-        EXPECT_EQ(study.study.phase, Phase::prefill);
-        EXPECT_GE(study.sweep().noise->load, 0);
-        EXPECT_LT(study.sweep().noise->load, 1);
-        EXPECT_GT(study.sweep().noise->burst, Seconds(0));
-        EXPECT_GE(study.sweep().noise->flows, 1);
-        EXPECT_GE(study.sweep().noise->seeds, 1);
-      }
-      EXPECT_EQ(study.study.requests.empty(), study.study.phase == Phase::decode);
+      std::visit([&](const auto& asked) { expect_sound(study, asked); }, study.question);
     }
   });
 }
