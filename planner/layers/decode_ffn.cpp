@@ -41,74 +41,119 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   add_norm(b, c, Part::ffn_sum, token_rows(p), !gather && !deal && ranks > 1);
 }
 
-void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
-  const Model& m = c.model;
-  const ModuleType t = c.precision.of(Module::experts), gate = c.precision.of(Module::router);
-  const Dtype dispatched = c.precision.dispatch;
-  const Count h = m.hidden, own = token_rows(p), up = up_projections(m);
-  const Count all = own * p.dp;
-  const double distinct = c.routing->distinct_experts(p.ep, all), pairs = c.routing->pairs(p.ep, all);
-  const Count inner = rank_share(m.expert_inner, p.tpf);
-  const int shared_ranks = p.dp > 1 ? p.group() : p.ep * p.tpf;
-  const Count shared = rank_share(static_cast<Count>(m.shared_experts) * m.expert_inner, shared_ranks);
-  add_separate(b, c, "norm", Part::ffn, own, h);
-  add_quantize(b, c, Module::experts, own, h);
-  b.gemm("router", Part::ffn, gate.weights, gate.math, GemmShape{own, h, m.experts});
-  const Count routed_rows = std::llround(pairs);
-  const auto fused = [&](const char* name, Count rows, Count width) {
-    b.elementwise(name, Part::ffn, OpKind::elementwise, {rows, width, Bytes(0)}, 1, Within::experts);
-  };
-  fused("top-k", own, m.experts);
-  fused("permute", routed_rows, h);
+namespace {
+
+// Routed and shared experts of one rank.
+class ExpertFfn {
+ public:
+  ExpertFfn(ScheduleBuilder& b, const Case& c, const Plan& p)
+      : b_(b),
+        c_(c),
+        p_(p),
+        type_(c.precision.of(Module::experts)),
+        h_(c.model.hidden),
+        own_(token_rows(p)),
+        all_(own_ * p.dp),
+        up_(up_projections(c.model)),
+        inner_(rank_share(c.model.expert_inner, p.tpf)),
+        pairs_(c.routing->pairs(p.ep, all_)),
+        per_rank_(static_cast<double>(own_) / p.group()) {}
+
+  void run() {
+    add_separate(b_, c_, "norm", Part::ffn, own_, h_);
+    add_quantize(b_, c_, Module::experts, own_, h_);
+    route();
+    if (p_.dp > 1) send("dispatch", OpKind::dispatch, c_.precision.dispatch);
+    compute();
+    join();
+    add_norm(b_, c_, Part::ffn_sum, own_, p_.dp == 1 && p_.ep * p_.tpf > 1);
+  }
+
+ private:
+  void route() {
+    const ModuleType gate = c_.precision.of(Module::router);
+    b_.gemm("router", Part::ffn, gate.weights, gate.math, GemmShape{own_, h_, c_.model.experts});
+    fused("top-k", own_, c_.model.experts);
+    fused("permute", std::llround(pairs_), h_);
+  }
+
   // Tokens per rank times expert groups that a token visits; a rank's own group counts as sent, at most 1/EP
   // too much. What the busiest group receives lasts longer than what a rank sends: a step waits for the
   // longer.
-  const double per_rank = static_cast<double>(own) / p.group();
-  const double sent =
-      per_rank * c.routing->imbalance(p.ep, all) * static_cast<double>(h) * c.routing->groups_hit(p.ep);
-  RoutedShape routed;
-  routed.rows = per_rank * c.routing->as_even(p.ep, all);
-  routed.width = h;
-  routed.topk = m.experts_per_token;
-  routed.experts = m.experts;
-  routed.dispatched = dispatched;
-  if (p.dp > 1) {
-    routed.bytes = Bytes(sent * bytes_per_dispatched_element(dispatched));
-    b.route("dispatch", OpKind::dispatch, {p.ranks_per_stage(), 1}, routed, dispatched);
+  void send(const char* name, OpKind kind, Dtype type) {
+    const ExpertRouting& routing = *c_.routing;
+    const double sent =
+        per_rank_ * routing.imbalance(p_.ep, all_) * static_cast<double>(h_) * routing.groups_hit(p_.ep);
+    RoutedShape routed;
+    routed.bytes = Bytes(
+        sent * (kind == OpKind::dispatch ? bytes_per_dispatched_element(type) : bytes_per_element(type)));
+    routed.rows = per_rank_ * routing.as_even(p_.ep, all_);
+    routed.width = h_;
+    routed.topk = c_.model.experts_per_token;
+    routed.experts = c_.model.experts;
+    routed.dispatched = c_.precision.dispatch;
+    b_.route(name, kind, {p_.ranks_per_stage(), 1}, routed, type);
   }
-  GroupedGemmShape experts;
-  experts.pairs = pairs;
-  experts.active = distinct;
-  experts.held = rank_share(m.experts, p.ep);
-  experts.tokens = all;
-  experts.hidden = h;
-  experts.inner = inner;
-  experts.matrices = up + 1;
-  const auto grouped = [&](const char* name, Count k, Count n) {
+
+  // Shared experts run as further groups of the same grouped GEMM: no launch of their own.
+  void compute() {
+    const Model& m = c_.model;
+    const int sharers = p_.dp > 1 ? p_.group() : p_.ep * p_.tpf;
+    const Count shared = rank_share(static_cast<Count>(m.shared_experts) * m.expert_inner, sharers);
+    grouped("experts up", h_, up_ * inner_);
+    if (m.shared_experts > 0) dense("shared experts up", h_, up_ * shared);
+    fused("expert activation", std::llround(pairs_), inner_);
+    grouped("experts down", inner_, h_);
+    if (m.shared_experts > 0) dense("shared experts down", shared, h_);
+    fused("unpermute", std::llround(pairs_), h_);
+  }
+
+  void join() {
+    const double activation = activation_size(c_);
+    if (p_.dp > 1) {
+      send("combine", OpKind::combine, c_.precision.activations);
+      b_.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p_.group(), 1},
+                  ExchangeShape{Bytes(per_rank_ * static_cast<double>(h_) * activation), per_rank_},
+                  c_.precision.activations);
+    } else {
+      b_.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p_.ep * p_.tpf, 1},
+                  Bytes(static_cast<double>(own_ * h_) * activation));
+    }
+  }
+
+  void fused(const char* name, Count rows, Count width) {
+    b_.elementwise(name, Part::ffn, OpKind::elementwise, {rows, width, Bytes(0)}, 1, Within::experts);
+  }
+
+  void dense(const char* name, Count k, Count n) {
+    b_.gemm(name, Part::ffn, type_.weights, type_.math, GemmShape{own_, k, n}, 0);
+  }
+
+  void grouped(const char* name, Count k, Count n) {
+    GroupedGemmShape experts;
+    experts.pairs = pairs_;
+    experts.active = c_.routing->distinct_experts(p_.ep, all_);
+    experts.held = rank_share(c_.model.experts, p_.ep);
+    experts.tokens = all_;
+    experts.hidden = h_;
+    experts.inner = inner_;
+    experts.matrices = up_ + 1;
     experts.k = k;
     experts.n = n;
-    b.gemm(name, Part::ffn, t.weights, t.math, experts);
-  };
-  grouped("experts up", h, up * inner);
-  // Shared experts run as further groups of the same grouped GEMM: no launch of their own.
-  if (m.shared_experts > 0)
-    b.gemm("shared experts up", Part::ffn, t.weights, t.math, GemmShape{own, h, up * shared}, 0);
-  fused("expert activation", routed_rows, inner);
-  grouped("experts down", inner, h);
-  if (m.shared_experts > 0)
-    b.gemm("shared experts down", Part::ffn, t.weights, t.math, GemmShape{own, shared, h}, 0);
-  fused("unpermute", routed_rows, h);
-  if (p.dp > 1) {
-    routed.bytes = Bytes(sent * activation_size(c));
-    b.route("combine", OpKind::combine, {p.ranks_per_stage(), 1}, routed, c.precision.activations);
-    b.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p.group(), 1},
-               ExchangeShape{Bytes(per_rank * static_cast<double>(h) * activation_size(c)), per_rank},
-               c.precision.activations);
-  } else {
-    b.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p.ep * p.tpf, 1},
-               Bytes(static_cast<double>(own * h) * activation_size(c)));
+    b_.gemm(name, Part::ffn, type_.weights, type_.math, experts);
   }
-  add_norm(b, c, Part::ffn_sum, own, p.dp == 1 && p.ep * p.tpf > 1);
-}
+
+  ScheduleBuilder& b_;
+  const Case& c_;
+  const Plan& p_;
+  const ModuleType type_;
+  const Count h_, own_, all_;  // hidden size; tokens of a rank, and of all groups
+  const Count up_, inner_;
+  const double pairs_, per_rank_;  // (token, expert) pairs, and tokens that a rank sends
+};
+
+}  // namespace
+
+void add_expert_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) { ExpertFfn(b, c, p).run(); }
 
 }  // namespace shardline

@@ -82,79 +82,33 @@ class Layer {
 
   // Experts of a TP group, or of all context-parallel ranks together (dispatch and combine).
   BlockIndex expert_block() {
-    ScheduleBuilder& b = s_.b;
-    const Case& c = s_.c;
-    const Plan& p = s_.p;
-    const ModuleType t = c.precision.of(Module::experts), gate = c.precision.of(Module::router);
-    const Dtype dispatched = c.precision.dispatch;
-    const Model& m = c.model;
-    const bool spread = p.ep * p.tpf > p.tpa;
-    double all = 0;
-    for (const double n : s_.rows()) all += n;
-    const double up = matrices(m), inner = share(m.expert_inner, p.tpf);
-    const double shared = share(static_cast<double>(m.shared_experts) * m.expert_inner, p.tpa);
-    const auto tokens = [&](int k) { return static_cast<long long>(spread ? all : row(k)); };
-    const auto pairs = [&](int k) { return c.routing->pairs(p.ep, tokens(k)); };
+    const Model& m = s_.c.model;
+    const ModuleType t = s_.c.precision.of(Module::experts), gate = s_.c.precision.of(Module::router);
+    const double up = matrices(m), inner = share(m.expert_inner, s_.p.tpf);
+    const double shared = share(static_cast<double>(m.shared_experts) * m.expert_inner, s_.p.tpa);
     begin("expert FFN");
     elementwise("norm", Part::ffn, 2 * h_ * act_ * passes().norm);
     gemm("router", Part::ffn, h_, m.experts, gate.weights, gate.math);
     elementwise("top-k", Part::ffn, m.experts * act_, Within::experts);
-    b.elementwise("permute", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
-    s_.vary([&](int k) {
-      return Shape(ElementwiseShape{count_of(pairs(k)), count_of(h_), Bytes(2 * pairs(k) * h_ * act_)});
-    });
-    // As in a decode step: for the rank with most to send or to receive.
-    const double as_even = c.routing->as_even(p.ep, tokens(0)) / p.tpa;
-    const double per_token = h_ * c.routing->groups_hit(p.ep) * c.routing->imbalance(p.ep, tokens(0)) / p.tpa;
-    const auto send = [&](const char* name, Dtype type, OpKind kind) {
-      b.route(name, kind, {p.cp * p.tpa, 1}, RoutedShape{}, type);
-      s_.vary([&](int k) {
-        const double element =
-            kind == OpKind::dispatch ? bytes_per_dispatched_element(type) : bytes_per_element(type);
-        return Shape(RoutedShape{Bytes(row(k) * per_token * element), row(k) * as_even, count_of(h_),
-                                 m.experts_per_token, m.experts, dispatched});
-      });
-    };
-    if (spread) send("dispatch", dispatched, OpKind::dispatch);
+    of_pairs("permute", h_, 2 * h_ * act_);
+    if (spread_experts()) send("dispatch", OpKind::dispatch, s_.c.precision.dispatch);
     quantize(t.math, h_);
-    const auto grouped = [&](const char* name, double k_dim, double n) {
-      b.gemm(name, Part::ffn, t.weights, t.math, GroupedGemmShape{});
-      s_.vary([&](int k) {
-        GroupedGemmShape g;
-        g.pairs = pairs(k);
-        g.active = c.routing->distinct_experts(p.ep, tokens(k));
-        g.k = count_of(k_dim);
-        g.n = count_of(n);
-        g.held = count_of(share(m.experts, p.ep));
-        g.tokens = tokens(k);
-        g.hidden = count_of(h_);
-        g.inner = count_of(inner);
-        g.matrices = count_of(up + 1);
-        return Shape(g);
-      });
-    };
     grouped("experts up", h_, up * inner);
     if (m.shared_experts > 0) gemm("shared experts up", Part::ffn, h_, up * shared, t.weights, t.math);
-    b.elementwise("expert activation", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
-    s_.vary([&](int k) {
-      return Shape(ElementwiseShape{count_of(pairs(k)), count_of(inner),
-                                    Bytes(pairs(k) * (up + 1) * inner * act_ * passes().activation)});
-    });
+    of_pairs("expert activation", inner, (up + 1) * inner * act_ * passes().activation);
     grouped("experts down", inner, h_);
     if (m.shared_experts > 0) gemm("shared experts down", Part::ffn, shared, h_, t.weights, t.math);
-    b.elementwise("unpermute", Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
-    s_.vary([&](int k) {
-      return Shape(ElementwiseShape{count_of(pairs(k)), count_of(h_), Bytes(2 * pairs(k) * h_ * act_)});
-    });
-    if (spread) {
-      send("combine", c.precision.activations, OpKind::combine);
-      b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p.tpa, 1}, Bytes(0));
-      if (p.tpa > 1) s_.vary([&](int k) { return Shape(ExchangeShape{Bytes(row(k) / p.tpa * h_ * act_)}); });
+    of_pairs("unpermute", h_, 2 * h_ * act_);
+    if (spread_experts()) {
+      send("combine", OpKind::combine, s_.c.precision.activations);
+      const int ranks = s_.p.tpa;
+      s_.b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {ranks, 1}, Bytes(0));
+      if (ranks > 1) s_.vary([&](int k) { return Shape(ExchangeShape{Bytes(row(k) / ranks * h_ * act_)}); });
     } else {
       all_reduce("ffn all-reduce", Part::ffn_sum, 0);
     }
     residual(Part::ffn_sum);
-    return b.end_block();
+    return s_.b.end_block();
   }
 
  private:
@@ -170,6 +124,61 @@ class Layer {
     const OpIndex both[2] = {s_.b.previous(), launch_};
     if (s_.c.system.runtime.host_layer > Seconds(0)) s_.b.after(both);
     elementwise("residual", part, 3 * h_ * act_ * passes().residual);
+  }
+
+  // Whether the context-parallel ranks share the experts.
+  bool spread_experts() const { return s_.p.ep * s_.p.tpf > s_.p.tpa; }
+
+  // Tokens whose experts are on rank k, and the pairs of token and expert there.
+  long long routed_tokens(int k) const {
+    if (!spread_experts()) return static_cast<long long>(row(k));
+    double all = 0;
+    for (const double n : s_.rows()) all += n;
+    return static_cast<long long>(all);
+  }
+  double pairs(int k) const { return s_.c.routing->pairs(s_.p.ep, routed_tokens(k)); }
+
+  // A kernel over all pairs, which experts' kernels may hold.
+  void of_pairs(const char* name, double width, double bytes_per_pair) {
+    s_.b.elementwise(name, Part::ffn, OpKind::elementwise, {}, 1, Within::experts);
+    s_.vary([&](int k) {
+      return Shape(ElementwiseShape{count_of(pairs(k)), count_of(width), Bytes(pairs(k) * bytes_per_pair)});
+    });
+  }
+
+  // As in a decode step: for the rank with most to send or to receive.
+  void send(const char* name, OpKind kind, Dtype type) {
+    const ExpertRouting& routing = *s_.c.routing;
+    const Plan& p = s_.p;
+    const double as_even = routing.as_even(p.ep, routed_tokens(0)) / p.tpa;
+    const double per_token =
+        h_ * routing.groups_hit(p.ep) * routing.imbalance(p.ep, routed_tokens(0)) / p.tpa;
+    const double element =
+        kind == OpKind::dispatch ? bytes_per_dispatched_element(type) : bytes_per_element(type);
+    s_.b.route(name, kind, {p.cp * p.tpa, 1}, RoutedShape{}, type);
+    s_.vary([&](int k) {
+      return Shape(RoutedShape{Bytes(row(k) * per_token * element), row(k) * as_even, count_of(h_),
+                               s_.c.model.experts_per_token, s_.c.model.experts, s_.c.precision.dispatch});
+    });
+  }
+
+  void grouped(const char* name, double k_dim, double n) {
+    const Model& m = s_.c.model;
+    const ModuleType t = s_.c.precision.of(Module::experts);
+    s_.b.gemm(name, Part::ffn, t.weights, t.math, GroupedGemmShape{});
+    s_.vary([&](int k) {
+      GroupedGemmShape g;
+      g.pairs = pairs(k);
+      g.active = s_.c.routing->distinct_experts(s_.p.ep, routed_tokens(k));
+      g.k = count_of(k_dim);
+      g.n = count_of(n);
+      g.held = count_of(share(m.experts, s_.p.ep));
+      g.tokens = routed_tokens(k);
+      g.hidden = count_of(h_);
+      g.inner = count_of(share(m.expert_inner, s_.p.tpf));
+      g.matrices = count_of(matrices(m) + 1);
+      return Shape(g);
+    });
   }
 
   const Passes& passes() const { return s_.c.system.runtime.passes; }
