@@ -11,33 +11,13 @@
 #include "models/model/catalog.hpp"
 #include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/scenario_parts.hpp"
+#include "planner/scenario/sweep_keys.hpp"
 
 namespace shardline {
 
 using scenario_parts::choice;
-using scenario_parts::read_counts;
 
 namespace {
-
-constexpr int kLargestBatch = 65536;
-
-std::vector<StrategyId> read_strategies(const Reader& r, Phase phase) {
-  std::vector<std::string> names;
-  for (const Strategy* s : strategies()) {
-    if (phase == Phase::decode ? s->decodes : s->prefills) names.emplace_back(s->name);
-  }
-  std::vector<StrategyId> out;
-  for (const Reader& item : r.items()) {
-    const auto i = choice(item, names);
-    if (!i) continue;
-    const StrategyId id = id_of(strategy(names[*i]));
-    if (std::find(out.begin(), out.end(), id) != out.end())
-      item.fault("strategy " + item.text() + " is listed twice");
-    out.push_back(id);
-  }
-  if (r.is_sequence() && r.items().empty()) r.fault(r.path() + " is empty", expected_one_of("", names));
-  return out;
-}
 
 Routing read_routing(const Reader& r) {
   Routing routing;
@@ -67,138 +47,6 @@ Constraints read_constraints(const Reader& r, Phase phase) {
     c.time = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
   if (const auto v = r.find("memory")) c.memory = v->quantity<Bytes>(Bytes(1e6), Bytes(1e15));
   r.no_other_keys();
-  return c;
-}
-
-std::vector<DegreeRange> read_degrees(const Reader& r) {
-  std::vector<DegreeRange> out;
-  for (const DegreeField& degree : kDegrees) {
-    // The last two have values that stand for others where they are left out.
-    if (degree.member == &Plan::dense_tp || degree.member == &Plan::in_flight) continue;
-    if (const auto v = r.find(degree.key)) out.push_back({degree.member, read_counts(*v, 8192)});
-  }
-  r.no_other_keys();
-  return out;
-}
-
-std::vector<int> read_option(const Reader& r, const Option& option) {
-  if (option.words.empty())
-    return option.tokens ? scenario_parts::read_token_counts(r, option.least, option.most)
-                         : read_counts(r, option.most, option.least);
-  std::vector<int> out;
-  const std::vector<std::string> words(option.words.begin(), option.words.end());
-  for (const Reader& item : r.is_sequence() ? r.items() : std::vector{r}) {
-    if (const auto i = choice(item, words)) out.push_back(static_cast<int>(*i));
-  }
-  if (r.is_sequence() && r.items().empty()) r.fault(r.path() + " is empty", expected_one_of("", words));
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
-  return out;
-}
-
-// Of the strategies to look at. Parts of tokens are searched for, whatever is asked.
-std::vector<OptionRange> read_options(const Reader& r, const std::vector<StrategyId>& asked, Phase phase) {
-  std::vector<OptionRange> out;
-  const auto of_phase = [&](const Option& o) {
-    return !o.lists && (phase == Phase::decode ? o.decodes : o.prefills);
-  };
-  for (const StrategyId id : asked) {
-    for (const Option* option : strategy(id).options) {
-      const auto same = [&](const OptionRange& known) { return known.option == option; };
-      if (!of_phase(*option) || std::any_of(out.begin(), out.end(), same)) continue;
-      if (const auto v = r.find(option->key)) out.push_back({option, read_option(*v, *option)});
-    }
-  }
-  if (r.has("partition"))
-    r.at("partition").fault("options.partition: parts are searched for, and even ones tried beside them");
-  // Whom a key is of that none of them reads.
-  for (const std::string& key : r.is_map() ? r.keys() : std::vector<std::string>{}) {
-    const auto taken = [&](const OptionRange& range) { return key == range.option->key; };
-    if (std::any_of(out.begin(), out.end(), taken)) continue;
-    std::vector<std::string> names;
-    bool swept = false;
-    for (const Strategy* s : strategies()) {
-      const auto has = [&](const Option* o) { return !o->lists && key == o->key; };
-      if (std::none_of(s->options.begin(), s->options.end(), has)) continue;
-      names.emplace_back(s->name);
-      swept = swept || std::find(asked.begin(), asked.end(), id_of(*s)) != asked.end();
-    }
-    if (swept)
-      r.at(key).fault(
-          fmt::format("options.{} is for {}", key, phase == Phase::decode ? "prefill" : "decoding"));
-    else if (!names.empty())
-      r.at(key).fault(fmt::format("options.{} is for {}, which this scenario does not sweep", key,
-                                  fmt::join(names, " and ")));
-  }
-  r.no_other_keys();
-  return out;
-}
-
-// Keys of the first edition, each of which was an option or some.
-void refuse_old_keys(const Reader& root) {
-  constexpr std::pair<const char*, const char*> kOld[]{
-      {"hopb_chunks", "options: {chunks: ...}"},
-      {"prefill_chunks", "options: {prefill_chunk: ...}"},
-      {"layout", "options: {layout: ...}"},
-      {"approximate", "options: {anchor: ..., passing: ..., retaining: ...}"}};
-  for (const auto& [key, now] : kOld) {
-    if (root.has(key)) root.at(key).fault(fmt::format("{} is now written {}", key, now));
-  }
-}
-
-void read_search(const Reader& root, SearchOptions& o, int system_gpus, Phase phase) {
-  o.strategies = read_strategies(root.at("strategies"), phase);
-  refuse_old_keys(root);
-  const Reader gpus = root.at("gpus");
-  o.gpus = read_counts(gpus, 8192);
-  if (!o.gpus.empty() && o.gpus.back() > system_gpus) {
-    gpus.fault(fmt::format("gpus reaches {} but the system has {}", o.gpus.back(), system_gpus));
-  }
-  o.batches = read_counts(root.at("batch"), kLargestBatch);
-  if (const auto v = root.find("pipeline_stages")) o.space.stages = read_counts(*v, 4096);
-  if (const auto v = root.find("degrees")) o.space.degrees = read_degrees(*v);
-  if (const auto v = root.find("duplicate_kv")) o.space.duplicate_kv = v->boolean();
-  if (const auto v = root.find("options")) o.space.options = read_options(*v, o.strategies, phase);
-  if (const auto v = root.find("all_reduce")) {
-    o.all_reduce =
-        static_cast<AllReduceRule>(v->one_of({"fastest", "one_shot", "two_shot", "ring", "tree", "nvls"}));
-  }
-  const std::span<const NamedMetric> metrics = metrics_of(phase);
-  std::vector<std::string> names;
-  for (const NamedMetric& m : metrics) names.emplace_back(m.name);
-  if (phase == Phase::prefill) {
-    o.x = Metric::gpus;
-    o.y = Metric::time;
-  }
-  if (const auto v = root.find("pareto")) {
-    const auto x = choice(v->at("x"), names);
-    const auto y = choice(v->at("y"), names);
-    if (x) o.x = metrics[*x].metric;
-    if (y) o.y = metrics[*y].metric;
-    if (x && x == y) v->fault("pareto.x and pareto.y are the same metric");
-    v->no_other_keys();
-  }
-}
-
-Comparison read_comparison(const Reader& root, const SearchOptions& o, Phase phase) {
-  Comparison c;
-  if (const auto v = root.find("compare")) {
-    c.candidate = read_strategies(v->at("candidate"), phase);
-    c.baseline = read_strategies(v->at("baseline"), phase);
-    v->no_other_keys();
-    // A strategy that could not be read may be the one that is missing.
-    if (root.at("strategies").items().size() != o.strategies.size()) return c;
-    for (const Reader& list : {v->at("candidate"), v->at("baseline")}) {
-      for (const Reader& item : list.is_sequence() ? list.items() : std::vector<Reader>{}) {
-        const auto named = [&](StrategyId id) { return to_string(id) == item.text(); };
-        const auto known = [&](const Strategy* strategy) { return strategy->name == item.text(); };
-        if (!item.is_scalar() || std::none_of(strategies().begin(), strategies().end(), known)) continue;
-        if (std::none_of(o.strategies.begin(), o.strategies.end(), named)) {
-          item.fault(fmt::format("compare names {}, which strategies does not list", item.text()));
-        }
-      }
-    }
-  }
   return c;
 }
 
@@ -346,13 +194,6 @@ Workload read_workload(const Reader& root, Phase phase, const Question& asked) {
   return w;
 }
 
-void refuse_sweep_keys(const Reader& root) {
-  for (const char* key :
-       {"strategies", "gpus", "batch", "pipeline_stages", "degrees", "options", "pareto", "compare"}) {
-    if (const auto v = root.find(key)) v->fault(fmt::format("{} is for sweeps", key));
-  }
-}
-
 std::optional<NoiseSpec> read_noise_of(const Reader& root, Phase phase, bool sweeps,
                                        const std::optional<System>& system) {
   const auto v = root.find("noise");
@@ -407,12 +248,12 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   const auto constraints_at = root.find("constraints");
   const Constraints constraints = constraints_at ? read_constraints(*constraints_at, phase) : Constraints{};
   if (sweep != nullptr) {
-    read_search(root, sweep->search, system_gpus, phase);
-    sweep->compare = read_comparison(root, sweep->search, phase);
+    sweep->search = scenario_parts::read_search(root, system_gpus, phase);
+    sweep->compare = scenario_parts::read_comparison(root, sweep->search, phase);
     sweep->noise = noise;
     sweep->search.most_time = constraints.time;
   } else {
-    refuse_sweep_keys(root);
+    scenario_parts::refuse_sweep_keys(root);
     if (constraints.time > Seconds(0)) constraints_at->at("ttft").fault("constraints.ttft is for sweeps");
   }
   if (system) check_precision(precision, models, *system, root);
