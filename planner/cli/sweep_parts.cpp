@@ -69,6 +69,7 @@ void print_counts(const SearchResult& r) {
     fmt::print("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second,
                c.bounds_per_second);
   }
+  for (const auto& [id, reason] : r.without_plans) fmt::print("  {}: no plan {}\n", to_string(id), reason);
   fmt::print("\n");
 }
 

@@ -41,6 +41,8 @@ struct SearchResult {
   // Of kv_runahead with equal parts, beside the searched ones; with a searched partition none is slower.
   Frontier even{Metric::speed, Metric::throughput};
   std::map<std::string, std::uint64_t> rejected;  // infeasible configurations by reason
+  // Strategies of which nothing was looked at, whatever fits, with the reason.
+  std::vector<std::pair<StrategyId, std::string>> without_plans;
   SearchCounts counts;
   std::vector<Point> all;  // keep_all, in enumeration order
   Frontier overall() const;

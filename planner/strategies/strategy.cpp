@@ -267,9 +267,9 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   }
   if (p.dense_tp > 0 && p.dense_tp != p.group() && p.dense_tp != p.ranks_per_stage() &&
       (p.dense_tp != 1 || p.dp == 1)) {
-    return fmt::format(
-        "dense_tp is {}; it must be {} (kvp*tpa, an attention group), {} (all of the stage) or, with dp, 1",
-        p.dense_tp, p.group(), p.ranks_per_stage());
+    std::string allowed = fmt::format("{} (all of the stage)", p.ranks_per_stage());
+    if (p.dp > 1) allowed = fmt::format("{} (kvp*tpa, an attention group), {} or 1", p.group(), allowed);
+    return fmt::format("dense_tp is {}; it must be {}", p.dense_tp, allowed);
   }
   if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
@@ -287,6 +287,24 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("kernels.attention: eager is not for {}, whose kernel never multiplies masked pairs",
                        s.name);
   return s.check ? s.check(c, p) : std::nullopt;
+}
+
+std::string why_no_plan(const Case& c, const Strategy& s, int gpus) {
+  Plan p;
+  p.strategy = id_of(s);
+  // One whose experts cannot be cut spreads them over groups of attention.
+  const bool whole_experts = !s.degrees.has(Degree::tpf);
+  int Plan::*const degree = s.degrees.has(Degree::cp)    ? &Plan::cp
+                            : s.degrees.has(Degree::kvp) ? &Plan::kvp
+                            : whole_experts              ? &Plan::dp
+                                                         : &Plan::tpa;
+  p.*degree = gpus;
+  (whole_experts ? p.ep : p.tpf) = s.weights == WeightSharing::attention_tp ? p.tpa : gpus;
+  for (const Option* option : s.options) {
+    const bool meant = c.phase == Phase::decode ? option->decodes : option->prefills;
+    if (meant && option->words.empty() && option->absent > 0) p.options.set(*option, option->least);
+  }
+  return check_plan(c, p).value_or("its degrees do not multiply to them");
 }
 
 std::vector<std::string> check_row(const Strategy& s) {

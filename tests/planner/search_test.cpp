@@ -36,6 +36,27 @@ void expect_same(const SearchResult& a, const SearchResult& b) {
   expect_same(a.overall().points(), b.overall().points());
 }
 
+// "No plan fits" would not say that none was possible.
+TEST(Search, AStrategyWithoutPlansSaysWhy) {
+  const Case c = decode_case("llama-3.1-70b", "gb200-nvl72", 100'000);
+  SearchOptions o = options({1, 8}, 4);
+  o.space.degrees = {{&Plan::pp, {1}}};
+  std::map<std::string, std::string> reasons;
+  const SearchResult r = search(c, o);
+  for (const auto& [id, reason] : r.without_plans) {
+    reasons[std::string(to_string(id))] = reason;
+    EXPECT_TRUE(r.frontiers.at(id).points().empty());
+  }
+  EXPECT_EQ(reasons["dcp"], "of 8 GPUs: dcp needs tpa above the 8 KV heads: it shares what would be copies");
+  EXPECT_EQ(reasons["dp_ep"], "of 8 GPUs: ep needs a model with experts");
+  EXPECT_EQ(reasons["pipeline"], "within the degrees and options asked for");
+  EXPECT_EQ(reasons["ulysses"], "of 8 GPUs: ulysses is a strategy for prefill");
+  for (const Strategy* s : strategies())
+    EXPECT_EQ(reasons.contains(s->name), r.frontiers.at(id_of(*s)).points().empty()) << s->name;
+  o.gpus = {1};
+  for (const auto& [id, reason] : search(c, o).without_plans) EXPECT_NE(id, strategy_id("tensor")) << reason;
+}
+
 // A prefill runs all requests of the case per entry of its batch; its axes say requests.
 TEST(Metrics, OfAPrefillCountRequests) {
   Case c;
