@@ -171,9 +171,10 @@ int run(const PartitionOptions& o, const Provenance& made_by) {
   if (!o.out.empty()) make_output_folder(o.out);
   for (Study& study : scenario.studies) {
     require_question<PartitionGrid>(study, o.scenario);
-    if (study.study.model.attention.kind == AttentionKind::mla)
+    if (has_experts(study.study.model))
       throw UserError(study.study.model.name +
-                      ": a chain passes keys and values of GQA models; MLA has a latent");
+                      " has experts, and partition gives every rank all of them: sweep kv_runahead, whose "
+                      "plans say who holds which (ep), and searches their parts too");
     PartitionGrid& grid = std::get<PartitionGrid>(study.question);
     if (o.granularity) grid.granularity = *o.granularity;
     if (o.spacing) grid.spacing = spacing_of(*o.spacing, grid);
