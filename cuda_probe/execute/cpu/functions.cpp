@@ -49,13 +49,27 @@ std::vector<std::int32_t> requests_of(TokenView tokens) {
   return out;
 }
 
+template <class Scalar>
+using Strided = Eigen::Ref<Matrix<Scalar>, 0, Eigen::OuterStride<>>;
+template <class Scalar>
+using ConstStrided = Eigen::Ref<const Matrix<Scalar>, 0, Eigen::OuterStride<>>;
+
+/// The one product of matrices: each further form of it costs the compiler a second or two.
+template <class Scalar>
+void product(const ConstStrided<Scalar>& a, const ConstStrided<Scalar>& b, Strided<Scalar> out) {
+  out.noalias() = a * b;
+}
+
 /// One tile of queries of one head; the mask is applied, and its pairs counted, here.
 template <class Scalar>
 double attend_tile(std::span<const Place> queries, std::span<const Place> keys, const Matrix<Scalar>& q,
                    const Matrix<Scalar>& k, const Matrix<Scalar>& v, Scalar scale, Matrix<Scalar>& out,
                    Eigen::Matrix<Scalar, Eigen::Dynamic, 1>& lse) {
   constexpr Scalar none = -std::numeric_limits<Scalar>::infinity();
-  Matrix<Scalar> scores = q * k.transpose() * scale;
+  const Matrix<Scalar> transposed = k.transpose();
+  Matrix<Scalar> scores(q.rows(), k.rows());
+  product<Scalar>(q, transposed, scores);
+  scores *= scale;
   double pairs = 0;
   for (Eigen::Index i = 0; i < scores.rows(); ++i) {
     Scalar high = none;
@@ -78,14 +92,15 @@ double attend_tile(std::span<const Place> queries, std::span<const Place> keys, 
     scores.row(i) /= sum;
     lse(i) = high + std::log(sum);
   }
-  out.noalias() = scores * v;
+  product<Scalar>(scores, v, out);
   return pairs;
 }
 
 template <class Scalar>
 void multiply(const View<Scalar>& a, const View<Scalar>& b, View<Scalar> out) {
-  const Matrix<Scalar> product = a * b;
-  out = product;
+  Matrix<Scalar> result(a.rows(), b.cols());  // `out` may be a part of either
+  product<Scalar>(a, b, result);
+  out = result;
 }
 
 bool same(auto& a, auto& b) { return a.rows() == b.rows() && a.cols() == b.cols(); }
@@ -283,7 +298,8 @@ void compress(const Action& a, std::span<View<Scalar>> v) {
 template <class Scalar>
 double expand(const Action& a, std::span<View<Scalar>> v) {
   const Eigen::Index rank = v[1].rows(), rope = v[0].cols() - rank, plain = a.qk_dim - rope;
-  const Matrix<Scalar> up = v[0].leftCols(rank) * v[1];
+  Matrix<Scalar> up(v[0].rows(), v[1].cols());
+  product<Scalar>(v[0].leftCols(rank), v[1], up);
   Matrix<Scalar> out(v[2].rows(), v[2].cols());
   for (Eigen::Index h = 0; h < a.heads; ++h) {
     const Eigen::Index from = h * (plain + a.v_dim), to = h * (a.qk_dim + a.v_dim);
@@ -308,7 +324,7 @@ double simple_function(const Action& a, std::span<View<Scalar>> v) {
       const Eigen::Index k = v[1].rows() / a.heads, n = v[1].cols();
       Matrix<Scalar> out(v[2].rows(), v[2].cols());
       for (Eigen::Index h = 0; h < a.heads; ++h)
-        out.middleCols(h * n, n).noalias() = v[0].middleCols(h * k, k) * v[1].middleRows(h * k, k);
+        product<Scalar>(v[0].middleCols(h * k, k), v[1].middleRows(h * k, k), out.middleCols(h * n, n));
       v[2] = out;
       return static_cast<double>(v[0].rows()) * static_cast<double>(v[0].cols()) * static_cast<double>(n);
     }
