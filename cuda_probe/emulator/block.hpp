@@ -60,13 +60,35 @@ struct Thread {
   int id = 0;
   void* stack = nullptr;  // lowest byte of the fibre's
   boost::context::fiber fiber;
-  bool done = false, ready = true;
+  bool done = false;
   const char* waits_for = "";
   std::deque<std::vector<AsyncCopy>> copy_groups;
   std::vector<AsyncCopy> open_copies;
   std::vector<std::int64_t> product_groups;  // products issued at each commit
   std::int64_t products = 0;
   bool fenced = false;
+};
+
+/// Threads that can go on, a bit each: the next is chosen at every switch, from up to 1024.
+class ReadySet {
+ public:
+  explicit ReadySet(int threads) : words_(static_cast<std::size_t>(threads + 63) / 64) {}
+  /// A thread that is not in it.
+  void insert(int thread) {
+    words_[static_cast<std::size_t>(thread / 64)] |= std::uint64_t{1} << (thread % 64);
+    ++count_;
+  }
+  /// A thread that is in it.
+  void erase(int thread) {
+    words_[static_cast<std::size_t>(thread / 64)] &= ~(std::uint64_t{1} << (thread % 64));
+    --count_;
+  }
+  /// By `order`: the lowest, the highest, or any; -1: none.
+  int choose(ThreadOrder order, std::mt19937_64& random) const;
+
+ private:
+  std::vector<std::uint64_t> words_;
+  std::uint64_t count_ = 0;
 };
 
 class Block {
@@ -134,7 +156,6 @@ class Block {
  private:
   bool join(Meeting& m, int size, const char* what, void* part);
   void leave(Meeting& m);
-  int choose();
   bool finish_async();
   void resume(Thread& t);
 
@@ -142,6 +163,7 @@ class Block {
   std::vector<std::byte> async_view_;
   std::mt19937_64& random_;
   std::vector<std::unique_ptr<Thread>> threads_;
+  ReadySet ready_;
   std::vector<Meeting> warps_, groups_;
   struct Async {
     const PhaseBarrier* barrier;

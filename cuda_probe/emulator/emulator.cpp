@@ -1,8 +1,8 @@
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <numeric>
 
 #include "cuda_probe/emulator/block.hpp"
@@ -23,18 +23,26 @@ thread_local Block* block_now = nullptr;
 
 struct Stopped {};
 
+/// Stacks of fibres that have ended, for those of the next block: pages that are new each time take longer
+/// than a small kernel.
+thread_local std::vector<std::unique_ptr<std::byte[]>> free_stacks;
+
 /// Tells the thread where its stack lies: AddressSanitizer must know.
 struct StackAllocator {
   Thread* thread;
   boost::context::stack_context allocate() {
-    thread->stack = std::malloc(kStackBytes);
-    if (thread->stack == nullptr) throw std::bad_alloc();
+    if (free_stacks.empty()) free_stacks.emplace_back(new std::byte[kStackBytes]);
+    std::byte* const stack = free_stacks.back().release();
+    free_stacks.pop_back();
+    thread->stack = stack;
     boost::context::stack_context c;
     c.size = kStackBytes;
-    c.sp = static_cast<char*>(thread->stack) + kStackBytes;
+    c.sp = stack + kStackBytes;
     return c;
   }
-  void deallocate(boost::context::stack_context& c) { std::free(static_cast<char*>(c.sp) - c.size); }
+  void deallocate(boost::context::stack_context& c) {
+    free_stacks.emplace_back(static_cast<std::byte*>(c.sp) - c.size);
+  }
 };
 
 // AddressSanitizer must be told of each change of stacks.
@@ -49,7 +57,7 @@ struct StackNote {
 
 Block::Block(const Grid& g, const Options& o, int x, int y, int z, std::byte* shared, std::mt19937_64& random,
              Counts& c)
-    : grid(g), options(o), index{x, y, z}, counts(c), shared_(shared), random_(random) {
+    : grid(g), options(o), index{x, y, z}, counts(c), shared_(shared), random_(random), ready_(g.threads) {
   warps_.resize(static_cast<std::size_t>(g.threads + 31) / 32);
   groups_.resize(static_cast<std::size_t>(g.threads + 127) / 128);
   warpgroups.resize(groups_.size());
@@ -69,7 +77,7 @@ void Block::fail(const std::string& what) const {
 void Block::sleep(const char* what) {
   Thread& t = self();
   if (options.order == ThreadOrder::random && random_() % 16 == 0) finish_copies(t);
-  t.ready = false;
+  ready_.erase(running_);
   t.waits_for = what;
 #if defined(__SANITIZE_ADDRESS__)
   void* fake = nullptr;
@@ -83,7 +91,7 @@ void Block::sleep(const char* what) {
 }
 
 void Block::wake(std::vector<int>& list) {
-  for (const int t : list) threads_[static_cast<std::size_t>(t)]->ready = true;
+  for (const int t : list) ready_.insert(t);
   list.clear();
 }
 
@@ -93,7 +101,7 @@ bool Block::join(Meeting& m, int size, const char* what, void* part) {
   if (m.arrived == 0) {
     m.what = what;
     m.parts.assign(static_cast<std::size_t>(size), nullptr);
-  } else if (std::strcmp(m.what, what) != 0) {
+  } else if (m.what != what && std::strcmp(m.what, what) != 0) {
     fail(std::string("calls ") + what + " while others of its warp or warpgroup call " + m.what);
   }
   m.parts[static_cast<std::size_t>(running_ - first)] = part;
@@ -138,15 +146,24 @@ const std::byte* Block::read_async(std::uint32_t address, std::size_t size, cons
   return p;
 }
 
-int Block::choose() {
-  std::vector<int> ready;
-  for (const auto& t : threads_) {
-    if (!t->done && t->ready) ready.push_back(t->id);
+int ReadySet::choose(ThreadOrder order, std::mt19937_64& random) const {
+  if (count_ == 0) return -1;
+  const auto at = [](std::size_t word, int bit) { return static_cast<int>(word) * 64 + bit; };
+  std::size_t w = 0;
+  if (order == ThreadOrder::ascending) {
+    while (words_[w] == 0) ++w;
+    return at(w, std::countr_zero(words_[w]));
   }
-  if (ready.empty()) return -1;
-  if (options.order == ThreadOrder::ascending) return ready.front();
-  if (options.order == ThreadOrder::descending) return ready.back();
-  return ready[random_() % ready.size()];
+  if (order == ThreadOrder::descending) {
+    w = words_.size() - 1;
+    while (words_[w] == 0) --w;
+    return at(w, 63 - std::countl_zero(words_[w]));
+  }
+  auto skip = static_cast<int>(random() % count_);
+  for (; skip >= std::popcount(words_[w]); ++w) skip -= std::popcount(words_[w]);
+  std::uint64_t rest = words_[w];
+  for (; skip > 0; --skip) rest &= rest - 1;
+  return at(w, std::countr_zero(rest));
 }
 
 // What nobody waits for stays under way as long as anything else can happen.
@@ -183,6 +200,7 @@ void Block::run(const std::function<void(std::byte*)>& body) {
     threads_.push_back(std::make_unique<Thread>());
     Thread* t = threads_.back().get();
     t->id = i;
+    ready_.insert(i);
     t->fiber = boost::context::fiber(
         std::allocator_arg, StackAllocator{t}, [this, t, &body](boost::context::fiber&& back) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -196,6 +214,7 @@ void Block::run(const std::function<void(std::byte*)>& body) {
             if (!error_) error_ = std::current_exception();
           }
           t->done = true;
+          ready_.erase(t->id);
 #if defined(__SANITIZE_ADDRESS__)
           __sanitizer_start_switch_fiber(nullptr, StackNote::main_stack, StackNote::main_size);
 #endif
@@ -204,7 +223,7 @@ void Block::run(const std::function<void(std::byte*)>& body) {
   }
   try {
     while (!error_) {
-      const int next = choose();
+      const int next = ready_.choose(options.order, random_);
       if (next >= 0) {
         resume(*threads_[static_cast<std::size_t>(next)]);
         continue;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "cuda_probe/emulator/block.hpp"
@@ -36,10 +37,13 @@ Operand decode(Block& b, std::uint64_t d) {
           static_cast<std::uint32_t>(d >> 32 & 0x3fff) * 16};
 }
 
-float value_at(const Block& b, std::uint32_t address) {
-  Bf16 v;
-  std::memcpy(&v, b.read_async(swizzled(address), 2, "wgmma"), 2);
-  return to_float(v);
+constexpr std::uint32_t kPiece = 8;  // values of 16 bytes, which the swizzle leaves together
+
+/// The piece at `address`, a multiple of 16; values go `step` floats apart.
+void read_piece(const Block& b, std::uint32_t address, float* to, std::size_t step) {
+  Bf16 values[kPiece];
+  std::memcpy(values, b.read_async(swizzled(address), sizeof values, "wgmma"), sizeof values);
+  for (std::size_t i = 0; i < kPiece; ++i) to[i * step] = to_float(values[i]);
 }
 
 }  // namespace
@@ -88,22 +92,22 @@ void tensor_copy(void* to, const TensorMap* map, std::uint64_t* barrier, int c0,
     b.fail("copy_tensor: no fence_barriers since the barrier was initialised");
   b.counts.bytes_async += static_cast<double>(rows * row_bytes);
   const auto work = [&b, m, start, barrier, c0, c1, c2] {
-    for (std::uint32_t z = 0; z < m.box[2]; ++z) {
-      for (std::uint32_t y = 0; y < m.box[1]; ++y) {
-        for (std::uint32_t x = 0; x < m.box[0]; ++x) {
-          const std::int64_t at[3] = {c0 + std::int64_t{x}, c1 + std::int64_t{y}, c2 + std::int64_t{z}};
-          bool inside = true;
-          std::size_t offset = 0;
-          for (std::size_t i = 0; i < 3; ++i) {
-            inside = inside && at[i] >= 0 && at[i] < static_cast<std::int64_t>(m.size[i]);
-            offset += static_cast<std::size_t>(at[i]) * m.stride[i];
-          }
-          Bf16 v{0};
-          if (inside) std::memcpy(&v, static_cast<const std::byte*>(m.base) + offset, 2);
-          const std::uint32_t place = start + ((z * m.box[1] + y) * m.box[0] + x) * 2;
-          b.write_async(swizzled(place), &v, 2);
+    for (std::uint32_t row = 0; row < m.box[1] * m.box[2]; ++row) {
+      Bf16 values[64];
+      for (std::uint32_t x = 0; x < 64; ++x) {
+        const std::int64_t at[3] = {c0 + std::int64_t{x}, c1 + std::int64_t{row % m.box[1]},
+                                    c2 + std::int64_t{row / m.box[1]}};
+        bool inside = true;
+        std::size_t offset = 0;
+        for (std::size_t i = 0; i < 3; ++i) {
+          inside = inside && at[i] >= 0 && at[i] < static_cast<std::int64_t>(m.size[i]);
+          offset += static_cast<std::size_t>(at[i]) * m.stride[i];
         }
+        values[x] = {0};
+        if (inside) std::memcpy(&values[x], static_cast<const std::byte*>(m.base) + offset, 2);
       }
+      for (std::uint32_t x = 0; x < 64; x += kPiece)
+        b.write_async(swizzled(start + row * 128 + x * 2), values + x, kPiece * 2);
     }
     PhaseBarrier& p = barrier_at(b, barrier);
     p.bytes -= static_cast<std::int64_t>(m.box[0]) * 2 * m.box[1] * m.box[2];
@@ -121,33 +125,43 @@ void Block::finish(Product& p, std::uint32_t warp) {
   if (p.done[warp]) return;
   p.done[warp] = true;
   const Operand b = decode(*this, p.b_descriptor);
-  std::vector<float> columns(static_cast<std::size_t>(p.columns) * 16), rows(64 * 16);
-  for (std::uint32_t n = 0; n < static_cast<std::uint32_t>(p.columns); ++n) {
-    for (std::uint32_t k = 0; k < 16; ++k) {
-      const std::uint32_t address =
-          p.b_rows_are_k ? b.start + n / 64 * b.leading + n % 64 * 2 + k / 8 * b.stride + k % 8 * 128
-                         : b.start + n / 8 * b.stride + n % 8 * 128 + k * 2;
-      columns[n * 16 + k] = value_at(*this, address);
-    }
+  const auto width = static_cast<std::uint32_t>(p.columns);
+  std::vector<float> columns(std::size_t{16} * width), sums(width);  // [k][n]
+  float rows[16][16];                                                // [m of the warp][k]
+  for (std::uint32_t n = 0; p.b_rows_are_k && n < width; n += kPiece) {
+    for (std::uint32_t k = 0; k < 16; ++k)
+      read_piece(*this, b.start + n / 64 * b.leading + n % 64 * 2 + k / 8 * b.stride + k % 8 * 128,
+                 &columns[k * width + n], 1);
   }
-  for (std::uint32_t m = warp * 16; m < warp * 16 + 16; ++m) {
-    for (std::uint32_t k = 0; k < 16; ++k) {
+  for (std::uint32_t n = 0; !p.b_rows_are_k && n < width; ++n) {
+    for (std::uint32_t k = 0; k < 16; k += kPiece)
+      read_piece(*this, b.start + n / 8 * b.stride + n % 8 * 128 + k * 2, &columns[k * width + n], width);
+  }
+  for (std::uint32_t i = 0; i < 16; ++i) {
+    const std::uint32_t m = warp * 16 + i;
+    for (std::uint32_t k = 0; k < 16; k += p.a.empty() ? kPiece : 1) {
       if (p.a.empty()) {
         const Operand a = decode(*this, p.a_descriptor);
-        rows[m * 16 + k] = value_at(*this, a.start + m / 8 * a.stride + m % 8 * 128 + k * 2);
+        read_piece(*this, a.start + m / 8 * a.stride + m % 8 * 128 + k * 2, &rows[i][k], 1);
       } else {
         const std::uint32_t lane = m / 16 * 32 + m % 8 * 4 + k % 8 / 2;
         const std::uint32_t word = p.a[lane][m % 16 / 8 + 2 * (k / 8)];
-        rows[m * 16 + k] = to_float({static_cast<std::uint16_t>(word >> (16 * (k % 2)))});
+        rows[i][k] = to_float({static_cast<std::uint16_t>(word >> (16 * (k % 2)))});
       }
     }
   }
-  for (std::uint32_t t = warp * 32; t < warp * 32 + 32; ++t) {
-    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(p.columns) / 2; ++i) {
-      const std::uint32_t m = t / 32 * 16 + t % 32 / 4 + 8 * (i % 4 / 2), n = i / 4 * 8 + t % 4 * 2 + i % 2;
-      float sum = 0;
-      for (std::uint32_t k = 0; k < 16; ++k) sum += rows[m * 16 + k] * columns[n * 16 + k];
-      p.d[t][i] = (p.accumulate ? p.d[t][i] : 0) + sum;
+  for (std::uint32_t i = 0; i < 16; ++i) {
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (std::uint32_t k = 0; k < 16; ++k) {
+      const float left = rows[i][k], *right = &columns[k * width];
+      float* const sum = sums.data();
+      for (std::uint32_t n = 0; n < width; ++n) sum[n] += left * right[n];
+    }
+    // Row i is in four lanes; each holds two columns of every eight, beside those of the row eight above or
+    // below.
+    for (std::uint32_t n = 0; n < width; ++n) {
+      float& d = p.d[warp * 32 + i % 8 * 4 + n % 8 / 2][n / 8 * 4 + i / 8 * 2 + n % 2];
+      d = (p.accumulate ? d : 0) + sums[n];
     }
   }
   counts.mma_flops += 2.0 * 16 * 16 * p.columns;

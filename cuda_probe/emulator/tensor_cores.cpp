@@ -46,22 +46,21 @@ void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint
     std::array<const std::uint32_t*, 32> words;
     for (std::size_t lane = 0; lane < 32; ++lane) words[lane] = static_cast<Part*>(parts[lane])->a;
     const auto rows = rows_of(words.data());
-    float columns[8][16];
+    float columns[16][8];
     for (std::size_t lane = 0; lane < 32; ++lane) {
       for (std::size_t i = 0; i < 2; ++i) {
         for (std::size_t h = 0; h < 2; ++h)
-          columns[lane / 4][2 * (lane % 4) + 8 * i + h] =
+          columns[2 * (lane % 4) + 8 * i + h][lane / 4] =
               half_of(static_cast<Part*>(parts[lane])->b[i], static_cast<int>(h));
       }
     }
-    for (std::size_t lane = 0; lane < 32; ++lane) {
-      for (std::size_t i = 0; i < 4; ++i) {
-        const auto& row = rows[lane / 4 + 8 * (i / 2)];
-        const float* column = columns[2 * (lane % 4) + i % 2];
-        float sum = 0;
-        for (std::size_t k = 0; k < 16; ++k) sum += row[k] * column[k];
-        static_cast<Part*>(parts[lane])->c[i] += sum;
+    for (std::size_t row = 0; row < 16; ++row) {
+      float sums[8] = {};
+      for (std::size_t k = 0; k < 16; ++k) {
+        for (std::size_t n = 0; n < 8; ++n) sums[n] += rows[row][k] * columns[k][n];
       }
+      for (std::size_t n = 0; n < 8; ++n)
+        static_cast<Part*>(parts[row % 8 * 4 + n / 2])->c[row / 8 * 2 + n % 2] += sums[n];
     }
     block.counts.mma_flops += 2.0 * 16 * 8 * 16;
   });
