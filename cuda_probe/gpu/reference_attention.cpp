@@ -19,11 +19,20 @@ void attend(const Bf16* q, const std::vector<KeyValue>& rows, int qk_dim, int v_
             float* lse) {
   std::vector<float> scores, values(static_cast<std::size_t>(v_dim));
   float highest = -std::numeric_limits<float>::infinity();
-  for (const KeyValue& row : rows) {
-    float dot = 0;
-    for (int d = 0; d < qk_dim; ++d) dot += to_float(q[d]) * to_float(row.k[d]);
-    scores.push_back(scale * dot);
-    highest = std::max(highest, scores.back());
+  // Several keys at a time: a sum of one waits for its own last addition.
+  constexpr std::size_t kTogether = 8;
+  for (std::size_t first = 0; first < rows.size(); first += kTogether) {
+    const Bf16* keys[kTogether];
+    for (std::size_t i = 0; i < kTogether; ++i) keys[i] = rows[std::min(first + i, rows.size() - 1)].k;
+    float dots[kTogether] = {};
+    for (int d = 0; d < qk_dim; ++d) {
+      const float value = to_float(q[d]);
+      for (std::size_t i = 0; i < kTogether; ++i) dots[i] += value * to_float(keys[i][d]);
+    }
+    for (std::size_t i = 0; i < kTogether && first + i < rows.size(); ++i) {
+      scores.push_back(scale * dots[i]);
+      highest = std::max(highest, scores.back());
+    }
   }
   float sum = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {

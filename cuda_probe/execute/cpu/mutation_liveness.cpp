@@ -79,19 +79,23 @@ class Liveness {
     const std::vector<bool> seen =
         attend ? mask(flow_.token_list(a.queries), flow_.token_list(a.keys)) : std::vector<bool>{};
     const std::size_t width = attend ? static_cast<std::size_t>(regions[1].rows) : 0;
+    std::vector<bool> needed(static_cast<std::size_t>(input.rows()), false);
     for (std::size_t row = 0; row < rows_live.size(); ++row) {
       if (!rows_live[row]) continue;
-      const auto at = static_cast<Eigen::Index>(row);
       // What saw nothing has no weight in a merge; that it saw nothing has to be known.
       if (a.function == Function::merge && i % 2 == 0) {
         const Region& r = regions[i + 1];
+        const auto at = static_cast<Eigen::Index>(row);
         if (!contributes(flow_, op, a.rank, {r.slot, r.row + at, 1, r.column, r.columns})) continue;
       }
-      if (weight) input.setOnes();
-      if (!weight && !attend) input.row(at).setOnes();
+      if (weight) needed.assign(needed.size(), true);
+      if (!weight && !attend) needed[row] = true;
       for (std::size_t k = 0; k < width; ++k) {
-        if (seen[row * width + k]) input.row(keys ? static_cast<Eigen::Index>(k) : at).setOnes();
+        if (seen[row * width + k]) needed[keys ? k : row] = true;
       }
+    }
+    for (std::size_t row = 0; row < needed.size(); ++row) {
+      if (needed[row]) input.row(static_cast<Eigen::Index>(row)).setOnes();
     }
   }
 

@@ -54,21 +54,21 @@ Matrix<double> swiglu(const Matrix<double>& x) {
   return out;
 }
 
-/// Keys and values of all heads from the latent rows, one number after the other.
+/// Keys and values of all heads from the latent rows. Every number is a sum in the order of the latent's
+/// columns; a row of the weight at a time, since rows lie together.
 Matrix<double> expanded(const Problem& p, const Matrix<double>& latent, const Matrix<double>& weight) {
   const int plain = p.qk_dim - p.rope, per_head = plain + p.v_dim;
   Matrix<double> kv(latent.rows(), p.q_heads * (p.qk_dim + p.v_dim));
+  Eigen::RowVectorXd up(weight.cols());
   for (Eigen::Index row = 0; row < kv.rows(); ++row) {
-    Eigen::Index column = 0;
+    up.setZero();
+    for (int k = 0; k < p.kv_lora; ++k) up += latent(row, k) * weight.row(k);
     for (int head = 0; head < p.q_heads; ++head) {
-      const auto up = [&](int i) {
-        double sum = 0;
-        for (int k = 0; k < p.kv_lora; ++k) sum += latent(row, k) * weight(k, head * per_head + i);
-        return sum;
-      };
-      for (int i = 0; i < plain; ++i) kv(row, column++) = up(i);
-      for (int i = 0; i < p.rope; ++i) kv(row, column++) = latent(row, p.kv_lora + i);
-      for (int i = 0; i < p.v_dim; ++i) kv(row, column++) = up(plain + i);
+      const Eigen::Index key = Eigen::Index{head} * (p.qk_dim + p.v_dim),
+                         from = Eigen::Index{head} * per_head;
+      kv.row(row).segment(key, plain) = up.segment(from, plain);
+      kv.row(row).segment(key + plain, p.rope) = latent.row(row).segment(p.kv_lora, p.rope);
+      kv.row(row).segment(key + p.qk_dim, p.v_dim) = up.segment(from + plain, p.v_dim);
     }
   }
   return kv;
@@ -91,12 +91,11 @@ void attend_token(const Problem& p, const Matrix<double>& query, const Matrix<do
   const double high = *std::max_element(scores.begin(), scores.end());
   double sum = 0;
   for (double& score : scores) sum += score = std::exp(score - high);
-  for (int i = 0; i < p.v_dim; ++i) {
-    double mean = 0;
-    for (Eigen::Index k = first; k <= row; ++k)
-      mean += scores[static_cast<std::size_t>(k - first)] * kv(k, value + i);
-    out(row, head * p.v_dim + i) = mean / sum;
-  }
+  auto mean = out.row(row).segment(head * p.v_dim, p.v_dim);
+  mean.setZero();
+  for (Eigen::Index k = first; k <= row; ++k)
+    mean += scores[static_cast<std::size_t>(k - first)] * kv.row(k).segment(value, p.v_dim);
+  mean /= sum;
 }
 
 }  // namespace
