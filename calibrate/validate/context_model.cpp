@@ -48,7 +48,12 @@ Seconds sum(const std::vector<Seconds>& list) {
 }  // namespace
 
 ContextModel::ContextModel(const std::string& system, const Catalogs& catalogs)
-    : model_(load_model("llama-3.1-405b", catalogs.models)), system_(load_system(system, catalogs.systems)) {}
+    : ContextModel(load_model("llama-3.1-405b", catalogs.models), load_system(system, catalogs.systems)) {}
+
+ContextModel::ContextModel(Model model, System system)
+    : model_(std::move(model)),
+      system_(std::move(system)),
+      fabric_(std::make_shared<FabricCache>(system_.fabric)) {}
 
 Case ContextModel::prefill(long long cached, long long fresh, bool persistent) const {
   Case c = make_case(model_, system_, kPrecision, 0, 16, Routing{});
@@ -68,7 +73,7 @@ Seconds ContextModel::ttft(const ContextPlan& p, long long cached, long long fre
   const Case c = prefill(cached, fresh, persistent);
   const Plan plan = plan_of(p, Phase::prefill);
   require_possible(c, plan);
-  return Evaluator(c).simulate(plan);
+  return Evaluator(c, AllReduceRule::fastest, fabric_).simulate(plan);
 }
 
 RingParts ContextModel::ring_parts(const ContextPlan& p, long long cached, long long fresh,
@@ -76,7 +81,7 @@ RingParts ContextModel::ring_parts(const ContextPlan& p, long long cached, long 
   const Case c = prefill(cached, fresh, persistent);
   const Plan plan = plan_of(p, Phase::prefill);
   require_possible(c, plan);
-  Evaluator e(c);
+  Evaluator e(c, AllReduceRule::fastest, fabric_);
   e.simulate(plan);
   RingParts parts;
   parts.attend = times(e.cost(), e.schedule(), "attend").back();
@@ -91,7 +96,7 @@ Seconds ContextModel::ttit(const ContextPlan& p, long long context, int batch) c
   Plan plan = plan_of(p, Phase::decode);
   plan.batch = batch;
   require_possible(c, plan);
-  return Evaluator(c).simulate(plan);
+  return Evaluator(c, AllReduceRule::fastest, fabric_).simulate(plan);
 }
 
 DecodeParts ContextModel::decode_parts(const ContextPlan& p, long long context, int batch) const {
@@ -99,7 +104,7 @@ DecodeParts ContextModel::decode_parts(const ContextPlan& p, long long context, 
   Plan plan = plan_of(p, Phase::decode);
   plan.batch = batch;
   require_possible(c, plan);
-  Evaluator e(c);
+  Evaluator e(c, AllReduceRule::fastest, fabric_);
   e.simulate(plan);
   DecodeParts parts;
   const auto attends = times(e.cost(), e.schedule(), "attend");

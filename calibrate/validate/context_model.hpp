@@ -30,7 +30,7 @@ class ContextModel {
  public:
   /// `system`: a catalogue name or file (h100-gtt, h100-gti).
   ContextModel(const std::string& system, const Catalogs& catalogs);
-  ContextModel(Model model, System system) : model_(std::move(model)), system_(std::move(system)) {}
+  ContextModel(Model model, System system);
 
   /// Time to first token of one request (batch 1) with `cached` tokens in the cache and `fresh` new ones.
   /// `persistent`: the cache is kept between turns (Table 4 and 5), also where it is empty.
@@ -49,6 +49,7 @@ class ContextModel {
   Case decode(long long context) const;
   Model model_;
   System system_;
+  std::shared_ptr<FabricCache> fabric_;  // of system_, whose routes all its questions share
 };
 
 }  // namespace shardline
