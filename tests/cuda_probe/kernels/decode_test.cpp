@@ -28,8 +28,6 @@ std::ostream& operator<<(std::ostream& out, const Shape& s) {
 }
 
 constexpr Bf16 kNan{0x7fff};
-const auto kDirections = {emulator::ThreadOrder::ascending, emulator::ThreadOrder::descending,
-                          emulator::ThreadOrder::random};
 
 /// A cache whose every row is NaN but those of the sequences; its rows in the order of `row_of`.
 class Problem {
@@ -266,11 +264,9 @@ TEST(Decode, OrderOfThreadsAndCopiesDoesNotMatter) {
     Problem problem(shape);
     problem.run({});
     const auto want = problem.bits();
-    for (const auto order : kDirections) {
-      for (const bool late : {true, false}) {
-        problem.run({order, 7, late});
-        EXPECT_EQ(problem.bits(), want) << static_cast<int>(order) << late;
-      }
+    for (const emulator::Options& options : kOtherOrders) {
+      problem.run(options);
+      EXPECT_EQ(problem.bits(), want) << static_cast<int>(options.order) << options.late;
     }
   }
 }

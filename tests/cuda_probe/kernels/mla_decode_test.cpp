@@ -224,16 +224,13 @@ TYPED_TEST(MlaDecode, OrderOfThreadsAndCopiesDoesNotMatter) {
     const auto want = attention.bits();
     const auto lse = attention.lse();
     attention.check();
-    for (const auto order : {emulator::ThreadOrder::ascending, emulator::ThreadOrder::descending,
-                             emulator::ThreadOrder::random}) {
-      for (const bool late : {true, false}) {
-        attention.run({order, 7, late});
-        EXPECT_EQ(attention.bits(), want) << static_cast<int>(order) << late;
-        for (std::int32_t s = 0; s < attention.a().sequences; ++s) {
-          const auto row = lse.begin() + s * attention.a().lse_row;
-          EXPECT_TRUE(std::equal(row, row + attention.a().q_heads,
-                                 attention.lse().begin() + s * attention.a().lse_row));
-        }
+    for (const emulator::Options& options : kOtherOrders) {
+      attention.run(options);
+      EXPECT_EQ(attention.bits(), want) << static_cast<int>(options.order) << options.late;
+      for (std::int32_t s = 0; s < attention.a().sequences; ++s) {
+        const auto row = lse.begin() + s * attention.a().lse_row;
+        EXPECT_TRUE(std::equal(row, row + attention.a().q_heads,
+                               attention.lse().begin() + s * attention.a().lse_row));
       }
     }
   }

@@ -188,12 +188,9 @@ TYPED_TEST(Prefill, OrderOfThreadsAndCopiesDoesNotMatter) {
   Attention<typename TypeParam::Kernel, TypeParam::kQk, TypeParam::kV> attention(p);
   attention.run({});
   const auto want = attention.bits();
-  for (const auto order :
-       {emulator::ThreadOrder::ascending, emulator::ThreadOrder::descending, emulator::ThreadOrder::random}) {
-    for (const bool late : {true, false}) {
-      attention.run({order, 7, late});
-      EXPECT_EQ(attention.bits(), want) << static_cast<int>(order) << late;
-    }
+  for (const emulator::Options& options : kOtherOrders) {
+    attention.run(options);
+    EXPECT_EQ(attention.bits(), want) << static_cast<int>(options.order) << options.late;
   }
 }
 

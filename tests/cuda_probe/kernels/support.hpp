@@ -7,11 +7,19 @@
 #include <random>
 #include <vector>
 
+#include "cuda_probe/emulator/warp.hpp"
 #include "cuda_probe/kernels/bf16.hpp"
 
 namespace shardline {
 
 inline constexpr double kNothingSeen = -std::numeric_limits<double>::infinity();
+
+/// Every order of threads and of asynchronous work but the default, which results are compared with.
+inline constexpr emulator::Options kOtherOrders[] = {{emulator::ThreadOrder::ascending, 7, false},
+                                                     {emulator::ThreadOrder::descending, 7, true},
+                                                     {emulator::ThreadOrder::descending, 7, false},
+                                                     {emulator::ThreadOrder::random, 7, true},
+                                                     {emulator::ThreadOrder::random, 7, false}};
 
 inline std::vector<Bf16> normal_numbers(std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
