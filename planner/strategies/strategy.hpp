@@ -181,8 +181,8 @@ bool within(const Plan& plan, const SearchSpace& space);
 /// or nothing.
 std::optional<std::string> check_plan(const Case& c, const Plan& plan);
 
-/// Why the strategy has no plan for exactly `gpus` GPUs: what check_plan() says of one that spreads them all by
-/// one degree (cp, kvp, tpa, or dp of whole experts), options at their least.
+/// Why the strategy has no plan for exactly `gpus` GPUs: what check_plan() says of one that spreads them all
+/// by one degree (cp, kvp, tpa, or dp of whole experts), options at their least.
 std::string why_no_plan(const Case& c, const Strategy& s, int gpus);
 
 /// Appends `plan` with each of these chunks that is shorter than the longest request, one microbatch in

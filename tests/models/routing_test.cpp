@@ -250,7 +250,7 @@ TEST(Routing, ZeroSkewIsUniform) {
 TEST(Routing, M10M11BusiestGroupMatchesSampling) {
   for (const double skew : {0.0, 0.8}) {
     const ExpertRouting r(64, 6, zipf(skew, ExpertLoad::busiest));
-    for (const int groups : {4, 16, 24}) {
+    for (const int groups : {4, 24}) {
       for (const int tokens : {1, 8, 64}) {
         SCOPED_TRACE(::testing::Message() << skew << " " << groups << " " << tokens);
         const Observed o = observe(64, 6, skew, groups, tokens, tokens < 64 ? 20000 : 2000);

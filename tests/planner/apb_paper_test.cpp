@@ -267,7 +267,7 @@ TEST(ApbPaper, BarriersShowWhatARingHides) {
 
 TEST(ApbPaper, PassesMultiplyTheTrafficOfTheirKernels) {
   const auto traffic = [](const Passes& passes) {
-    System system = load_system("a800-apb", source_path("hardware/catalog"));
+    System system = catalog_system("a800-apb");
     system.runtime.passes = passes;
     Case c = make_case(load_model("llama-3.1-8b", source_path("models/catalog")), system,
                        {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}, 0, 16,

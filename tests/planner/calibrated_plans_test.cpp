@@ -28,7 +28,7 @@ Precision supported(const System& s) {
 }
 
 Case small_case(const std::string& model, const std::string& system, long long context) {
-  const System s = load_system(system, source_path("hardware/catalog"));
+  const System s = catalog_system(system);
   Case c =
       make_case(load_model(model, source_path("models/catalog")), s, supported(s), context, 16, Routing{});
   c.model.layers = 5;

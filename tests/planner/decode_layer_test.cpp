@@ -140,9 +140,8 @@ TEST(DecodeLayer, ADenseFfnIsSharedByAGroupOrAllOrNone) {
     EXPECT_EQ(layer_weights(c, parse_plan(row.plan)).dense_ffn, 3.0 * 7168 * static_cast<double>(row.width));
   }
   Plan p = parse_plan("dp_ep:dp=16,tpa=4,ep=64,dense_tp=2,batch=8");
-  EXPECT_EQ(
-      check_plan(c, p).value_or(""),
-      "dense_tp is 2; it must be 4 (kvp*tpa, an attention group), 64 (all of the stage) or 1");
+  EXPECT_EQ(check_plan(c, p).value_or(""),
+            "dense_tp is 2; it must be 4 (kvp*tpa, an attention group), 64 (all of the stage) or 1");
   p = parse_plan("tensor:tpa=8,tpf=8,dense_tp=1,batch=8");
   EXPECT_EQ(check_plan(c, p).value_or(""), "tensor does not use dense_tp: its degrees are tpa, ep, tpf");
 }

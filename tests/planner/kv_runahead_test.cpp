@@ -309,7 +309,7 @@ TEST(KvRunahead, UnevenPartitionsFoldExactly) {
       for (const double host : {0.0, 1e-3, 50e-3}) {
         for (const int tpa : {1, 2}) {
           Case c = chain_case(20000);
-          c.system = load_system(system, source_path("hardware/catalog"));
+          c.system = catalog_system(system);
           c.system.calibration = {};
           c.system.runtime.host_layer = Seconds(host);
           c.model.layers = c.model.dense_layers = 6;

@@ -253,8 +253,7 @@ TEST(Partition, K5BeyondItsRowsAndJustBelowThem) {
 
 Case llama_on_a100() {
   Case c =
-      make_case(load_model("llama-7b", source_path("models/catalog")),
-                load_system("a100-sxm", source_path("hardware/catalog")),
+      make_case(load_model("llama-7b", source_path("models/catalog")), catalog_system("a100-sxm"),
                 {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}, 0, 16, Routing{});
   c.phase = Phase::prefill;
   return c;

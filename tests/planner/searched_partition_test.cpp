@@ -16,9 +16,9 @@ namespace shardline {
 namespace {
 
 Case chain_case(const char* model, const char* system, bool eager, long long tokens) {
-  Case c = make_case(
-      load_model(model, source_path("models/catalog")), load_system(system, source_path("hardware/catalog")),
-      {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}, 0, 16, Routing{});
+  Case c =
+      make_case(load_model(model, source_path("models/catalog")), catalog_system(system),
+                {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}, 0, 16, Routing{});
   c.phase = Phase::prefill;
   c.requests = {{0, tokens}};
   c.kernels.attention = eager ? AttentionKernel::eager : AttentionKernel::flash;

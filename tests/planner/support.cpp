@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "models/model/catalog.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -11,10 +13,17 @@ std::filesystem::path source_path(const std::string& relative) {
   return std::filesystem::path(SHARDLINE_SOURCE_DIR) / relative;
 }
 
+const System& catalog_system(const std::string& name) {
+  static std::map<std::string, System> known;
+  const auto at = known.find(name);
+  return at != known.end()
+             ? at->second
+             : known.emplace(name, load_system(name, source_path("hardware/catalog"))).first->second;
+}
+
 Case decode_case(const std::string& model, const std::string& system, long long context) {
-  return make_case(load_model(model, source_path("models/catalog")),
-                   load_system(system, source_path("hardware/catalog")), Precision::all_fp4(), context, 16,
-                   Routing{});
+  return make_case(load_model(model, source_path("models/catalog")), catalog_system(system),
+                   Precision::all_fp4(), context, 16, Routing{});
 }
 
 Precision all_bf16() { return {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}; }

@@ -21,6 +21,9 @@ void PrintTo(Quantity<T, B, F> q, std::ostream* out) {
 /// Path inside the source tree.
 std::filesystem::path source_path(const std::string& relative);
 
+/// A system of the catalogue, read once: its calibration takes tens of milliseconds.
+const System& catalog_system(const std::string& name);
+
 /// A catalogue model on a catalogue system with FP4 everywhere (Precision::all_fp4), uniform routing and mean
 /// expert load.
 Case decode_case(const std::string& model, const std::string& system, long long context);
