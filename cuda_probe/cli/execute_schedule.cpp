@@ -54,7 +54,7 @@ Case case_of(const ExecuteOptions& o) {
 Schedule schedule_of(const ExecuteOptions& o, const Case& c) {
   const Scenario scenario = scenario_named(o.scenario);
   const auto* sweep = std::get_if<Sweep>(&study_of(scenario, o.model).question);
-  const Plan plan = plan_of(sweep != nullptr ? sweep->search.space : SearchSpace{}, o.plan);
+  const Plan plan = plan_of(c, sweep != nullptr ? sweep->search.space : SearchSpace{}, o.plan);
   if (const auto why = check_plan(c, plan))
     throw UserError(fmt::format("plan {} is impossible for {}: {}", to_string(plan), c.model.name, *why));
   Schedule s;

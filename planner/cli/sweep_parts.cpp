@@ -69,6 +69,7 @@ void print_counts(const SearchResult& r) {
     fmt::print("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second,
                c.bounds_per_second);
   }
+  for (const std::string& value : r.unused_values) fmt::print("  {}: no plan has it\n", value);
   for (const auto& [id, reason] : r.without_plans) fmt::print("  {}: no plan {}\n", to_string(id), reason);
   fmt::print("\n");
 }
@@ -117,7 +118,7 @@ std::string deployment_text(const Study& study, const Plan& plan) {
     for (const std::string& line : d.lines) out += "    " + line + "\n";
     for (const std::string& note : d.notes) out += "    # " + note + "\n";
   }
-  return out;
+  return out.empty() ? "  no released engine documents how to start it\n" : out;
 }
 
 const std::vector<std::string>& share_columns() {

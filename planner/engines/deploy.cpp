@@ -14,26 +14,19 @@ long long chunk_tokens(const Case& c, const Plan& p) {
   return static_cast<long long>(p[kPrefillChunk]) * p.batch * static_cast<long long>(c.requests.size());
 }
 
-// vLLM names both sizes; its prefill gathers KV (RFC vllm-project/vllm#25749), its decode exchanges partial
-// outputs all-to-all.
+// A prefill's: vLLM gathers KV (RFC vllm-project/vllm#25749).
 Deployment context_parallel(const Case& c, const Plan& p) {
   Deployment d{"vLLM", {}, {}};
   std::string line = fmt::format("vllm serve MODEL --tensor-parallel-size {}", p.tpa);
   if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
-  line +=
-      fmt::format(" --{}-context-parallel-size {}", c.phase == Phase::prefill ? "prefill" : "decode", p.cp);
+  line += fmt::format(" --prefill-context-parallel-size {}", p.cp);
   if (p.ep > 1) line += " --enable-expert-parallel";
   line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight, c.longest());
   d.lines.push_back(std::move(line));
-  if (c.phase == Phase::prefill) {
-    d.notes.emplace_back("not every attention backend supports prefill context parallelism yet");
-    if (const std::string real = strategy(p.strategy).deployed_as; !real.empty())
-      d.notes.push_back(fmt::format(
-          "it gathers KV ({}); no released engine documents this variant: expect {}'s TTFT", real, real));
-  } else {
-    d.notes.emplace_back(
-        "it shards KV inside the tensor-parallel group and does not pass queries round a ring");
-  }
+  d.notes.emplace_back("not every attention backend supports prefill context parallelism yet");
+  if (const std::string real = strategy(p.strategy).deployed_as; !real.empty())
+    d.notes.push_back(fmt::format(
+        "it gathers KV ({}); no released engine documents this variant: expect {}'s TTFT", real, real));
   return d;
 }
 

@@ -38,7 +38,7 @@ DecodeShare decode_share(const Case& c, const Plan& p) {
 
 DecodeShare kvp_share(const Case& c, const Plan& p) {
   const int heads = local_q_heads(c, p);
-  return {heads, heads, {p.cp > 1 ? p.cp : p.kvp, p.tpa}, p.cp > 1 ? 1 : c.kv_block, ValueUp::before};
+  return {heads, heads, {p.kvp, p.tpa}, c.kv_block, ValueUp::before};
 }
 
 long long kv_tokens_on_fullest(const Case& c, const Plan& p) {
@@ -137,13 +137,6 @@ Bytes buffer_bytes(const Case& c, const Plan& p) {
   }
   if (const auto own = strategy(p.strategy).decode_buffers) largest = std::max(largest, own(c, p).value);
   if (p.dp > 1) largest = std::max(largest, all * c.model.hidden * activation_size(c));
-  if (p.cp > 1) {
-    // Queries of the next iteration, and the partial outputs of all.
-    const LocalHeads h = decode_heads(c, p);
-    const double partials = p.cp * (h.v * activation_size(c) + 4.0);
-    largest =
-        std::max(largest, static_cast<double>(token_rows(p) * h.q) * (h.qk * activation_size(c) + partials));
-  }
   return Bytes(2 * largest);  // send and receive
 }
 

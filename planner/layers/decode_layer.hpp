@@ -32,7 +32,7 @@ struct DecodeShare {
 };
 /// Of the plan's strategy.
 DecodeShare decode_share(const Case& c, const Plan& plan);
-/// Of a strategy that says nothing else: its heads under TPA, over its KVP or context-parallel shard.
+/// Of a strategy that says nothing else: its heads under TPA, over its KVP shard.
 DecodeShare kvp_share(const Case& c, const Plan& plan);
 /// [P1] Tokens of one request on the rank with most of them.
 long long kv_tokens_on_fullest(const Case& c, const Plan& plan);

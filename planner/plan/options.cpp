@@ -68,9 +68,12 @@ std::string values_text(const Option& option) {
 }
 
 std::string value_text(const Option& option, const OptionValues& values) {
-  const int value = values.of(option);
-  if (option.words.empty()) return std::to_string(value);
   if (!values.list(option).empty()) return fmt::format("{}", fmt::join(values.list(option), "/"));
+  return value_text(option, values.of(option));
+}
+
+std::string value_text(const Option& option, int value) {
+  if (option.words.empty()) return std::to_string(value);
   return value < 0 ? std::string() : option.words[static_cast<std::size_t>(value)];
 }
 

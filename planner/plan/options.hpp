@@ -22,6 +22,7 @@ struct Option {
   bool lists = false;     // at most one option of a strategy
   bool tokens = false;    // a number of tokens
   bool of_batch = false;  // cuts a batch: a plan that differs in it alone shards in the same way
+  bool of_mla = false;    // has no meaning without MLA's latents
   bool decodes = true;    // has a meaning in decoding
   bool prefills = true;   // has a meaning in prefill
 };
@@ -70,6 +71,7 @@ class OptionValues {
 std::string values_text(const Option& option);
 /// As in a plan's text: 4, after, 3584/2611/2150.
 std::string value_text(const Option& option, const OptionValues& values);
+std::string value_text(const Option& option, int value);  // of one that is not listed
 /// Reads a value of a plan's text; false: it is none of the option's, and nothing is set.
 bool read_value(const Option& option, std::string_view text, OptionValues& values);
 

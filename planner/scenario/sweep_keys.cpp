@@ -70,8 +70,13 @@ std::vector<OptionRange> read_options(const Reader& r, const std::vector<Strateg
       if (const auto v = r.find(option->key)) out.push_back({option, read_option(*v, *option)});
     }
   }
-  if (r.has("partition"))
-    r.at("partition").fault("options.partition: parts are searched for, and even ones tried beside them");
+  for (const StrategyId id : asked) {
+    const auto* parts = strategy(id).parts;
+    if (parts != nullptr && r.has(parts->key))
+      r.at(parts->key)
+          .fault(
+              fmt::format("options.{}: parts are searched for, and even ones tried beside them", parts->key));
+  }
   // Whom a key is of that none of them reads.
   for (const std::string& key : r.is_map() ? r.keys() : std::vector<std::string>{}) {
     const auto taken = [&](const OptionRange& range) { return key == range.option->key; };

@@ -1,28 +1,18 @@
 #include "planner/search/search.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <thread>
 
 #include "planner/search/block_times.hpp"
+#include "planner/search/candidates.hpp"
 #include "planner/studies/searched_partition.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
 
 namespace {
-
-// One plan with its feasible range of batches, as indices into options.batches.
-struct Candidate {
-  Plan plan;
-  std::size_t first = 0, last = 0;  // [first, last)
-  std::uint64_t order = 0;          // of its first batch among all configurations
-  bool baseline = false;            // equal parts of a chain whose searched parts are a candidate too
-};
 
 using Clock = std::chrono::steady_clock;
 
@@ -216,78 +206,6 @@ void add_counts(SearchCounts& to, const SearchCounts& from) {
   to.over_budget += from.over_budget;
   to.infeasible += from.infeasible;
   to.partitions += from.partitions;
-}
-
-// The batches of a plan that fit and serve enough, all of them counted; none where no batch is large enough.
-std::optional<Candidate> candidate(const Case& c, const SearchOptions& o, const Plan& plan,
-                                   SearchResult& result) {
-  const auto begin = o.batches.begin();
-  const auto at_least = [&](double least) {
-    return static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), least) - begin);
-  };
-  Candidate u{plan, at_least(least_batch(plan)), 0, result.counts.configurations, even_parts(plan)};
-  if (u.first == o.batches.size()) return std::nullopt;
-  const int fit = largest_batch(c, plan, o.batches.back());
-  u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit) - begin);
-  u.last = std::max(u.last, u.first);
-  const std::uint64_t valid = o.batches.size() - u.first;
-  const double least = std::ceil(o.least_users / (static_cast<double>(plan.in_flight) * plan.dp));
-  const std::uint64_t idle = std::clamp(at_least(least), u.first, u.last) - u.first;
-  const std::uint64_t misfits = valid - (u.last - u.first);
-  result.counts.configurations += valid;
-  result.counts.infeasible += misfits + idle;
-  if (idle > 0) result.rejected["fewer users than asked"] += idle;
-  u.first += idle;
-  ++result.counts.plans;
-  if (misfits > 0) {
-    Plan smallest = plan;
-    smallest.batch = 1;
-    const bool weights =
-        memory_use(c, smallest).weights > c.system.device.memory * c.system.device.usable_memory;
-    result.rejected[weights ? "weights alone exceed memory" : "weights and KV exceed memory"] += misfits;
-  }
-  return u;
-}
-
-// Beside a chain whose parts are searched for, the same with even ones.
-void with_even_parts(const Case& c, std::vector<Plan>& plans) {
-  const std::size_t searched = plans.size();
-  for (std::size_t i = 0; i < searched; ++i) {
-    if (!takes_partition(c, plans[i])) continue;
-    plans.push_back(plans[i]);
-    set_parts(plans.back(), Parts::even);
-  }
-}
-
-// Of the largest number of GPUs, for which most plans are possible.
-std::string why_without(const Case& c, const SearchOptions& o, StrategyId id) {
-  int most = 0;
-  for (const int gpus : o.gpus) most = gpus <= c.system.gpus() ? std::max(most, gpus) : most;
-  return fmt::format("of {} GPU{}: {}", most, most == 1 ? "" : "s", why_no_plan(c, strategy(id), most));
-}
-
-std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& o, SearchResult& result) {
-  std::vector<Candidate> candidates;
-  std::vector<Plan> plans;
-  for (const StrategyId id : o.strategies) {
-    bool any = false, within_space = false;
-    for (const int gpus : o.gpus) {
-      if (gpus > c.system.gpus()) continue;
-      plans.clear();
-      strategy(id).enumerate(c, gpus, o.space, plans);
-      with_even_parts(c, plans);
-      any = any || !plans.empty();
-      for (const Plan& plan : plans) {
-        if (!within(plan, o.space)) continue;
-        within_space = true;
-        if (const auto u = candidate(c, o, plan, result)) candidates.push_back(*u);
-      }
-    }
-    if (within_space) continue;
-    result.without_plans.emplace_back(
-        id, any ? "within the degrees and options asked for" : why_without(c, o, id));
-  }
-  return candidates;
 }
 
 // A sample of all candidates goes first: what it finds rules out most of the rest. The stride shares no

@@ -38,11 +38,13 @@ struct SearchCounts {
 
 struct SearchResult {
   std::map<StrategyId, Frontier> frontiers;  // of each strategy by itself
-  // Of kv_runahead with equal parts, beside the searched ones; with a searched partition none is slower.
+  // Of chains with equal parts, beside the searched ones; with a searched partition none is slower.
   Frontier even{Metric::speed, Metric::throughput};
   std::map<std::string, std::uint64_t> rejected;  // infeasible configurations by reason
   // Strategies of which nothing was looked at, whatever fits, with the reason.
   std::vector<std::pair<StrategyId, std::string>> without_plans;
+  // Values of options that were asked for and that no plan has: "chunks 8".
+  std::vector<std::string> unused_values;
   SearchCounts counts;
   std::vector<Point> all;  // keep_all, in enumeration order
   Frontier overall() const;

@@ -180,15 +180,16 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
 // By itself with one interleave, for others change the fullest rank's tokens by less than a block.
 void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
   // Engines replicate queries of MLA alone.
-  std::vector<Queries> queries{Queries::gathered};
-  if (mla(c)) queries.push_back(Queries::replicated);
+  std::vector<Queries> own{Queries::gathered};
+  if (mla(c)) own.push_back(Queries::replicated);
+  const std::vector<Queries> queries = space.tried(kQueries, own);
   for (const int dcp : divisors(p.tpa)) {
     if (dcp < 2 || dcp > c.context) continue;
     p.set(kRanks, dcp);
     for (const int interleave : space.tried(kInterleave, {1})) {
       p.set(kInterleave, interleave);
       if (check(c, p)) continue;
-      for (const Exchange exchange : {Exchange::ag_rs, Exchange::a2a}) {
+      for (const Exchange exchange : space.tried(kExchange, {Exchange::ag_rs, Exchange::a2a})) {
         for (const Queries q : queries) {
           p.set(kExchange, exchange);
           p.set(kQueries, q);

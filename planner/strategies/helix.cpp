@@ -27,6 +27,7 @@ constexpr OptionOf<ValueUpOption> kValueUp({
     .help = "MLA: values made of latents before the exchange of partial outputs, or after it",
     .absent = static_cast<int>(ValueUpOption::none),
     .words = kValueUpWords,
+    .of_mla = true,
     .prefills = false,
 });
 constexpr const Option* kOptions[]{&kChunks, &kValueUp};
@@ -70,8 +71,7 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p.dp > 1 && p.pp > 1) return "helix composes with pp or with dp, not with both";
   if (p.dp > 1 && p.tpf > 1) return "helix with dp spreads whole experts over all ranks: tpf must be 1";
   if (p[kChunks] > p.batch) return fmt::format("chunks {} exceeds the batch {}", p[kChunks], p.batch);
-  if ((p[kValueUp] != ValueUpOption::none) != mla(c))
-    return "value_up (before or after) is needed for Helix with MLA, and only there";
+  if (mla(c) && p[kValueUp] == ValueUpOption::none) return "helix needs value_up (before or after) under MLA";
   return std::nullopt;
 }
 
@@ -115,6 +115,7 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
     d.notes.emplace_back(
         "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
   if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
+  if (mla(c)) d.notes.emplace_back("no flag of it says whether values are made before the exchange or after");
   if (p[kChunks] > 1) d.notes.emplace_back("it has no HOP-B: expect the TTL of chunks=1");
   out.push_back(std::move(d));
 }

@@ -2,6 +2,7 @@
 // context-parallel ranks; the new tokens of a batch are dealt out to them, padded to a multiple, and travel
 // round the ring as queries. Under MLA these are the absorbed queries, as wide as a latent row, and the
 // values are made of the merged latents.
+#include "planner/engines/deploy.hpp"
 #include "planner/layers/context_step.hpp"
 #include "planner/layers/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
@@ -18,6 +19,26 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   if (p.ep * p.tpf != p.tpa) return "ring_decode replicates the FFN over cp: ep*tpf must be tpa";
   return std::nullopt;
 }
+
+// The cache is dealt out token by token.
+DecodeShare share_of(const Case& c, const Plan& p) {
+  DecodeShare s = kvp_share(c, p);
+  s.sharers = {p.cp, p.tpa};
+  s.block = 1;
+  return s;
+}
+
+// Queries of the next iteration, and the partial outputs of all.
+Bytes buffers(const Case& c, const Plan& p) {
+  const LocalHeads h = decode_heads(c, p);
+  const double act = bytes_per_element(c.precision.activations);
+  const double rows = (p.batch + p.cp - 1) / p.cp;  // padded
+  return Bytes(rows * h.q * (h.qk * act + p.cp * (h.v * act + 4.0)));
+}
+
+// No released engine passes the queries of a decode step round a ring: vLLM's decode context parallelism is
+// dcp.
+void launch(const Case&, const Plan&, std::vector<Deployment>&) {}
 
 // The batch is dealt out to the ranks of a ring; queries travel, caches stay.
 void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
@@ -42,6 +63,9 @@ const Strategy kRingDecode{
     .enumerate = enumerate,
     .check = check,
     .decode_attention = attention,
+    .decode_share = share_of,
+    .decode_buffers = buffers,
+    .launch = launch,
 };
 
 }  // namespace shardline

@@ -76,7 +76,8 @@ void with_ffn_splits(const Case& c, Plan plan, std::vector<Plan>& out) {
 namespace {
 
 // What the plan sets and its strategy does not read would silently mean nothing.
-std::optional<std::string> unread(const Strategy& s, const Plan& p, Phase phase) {
+std::optional<std::string> unread(const Case& c, const Strategy& s, const Plan& p) {
+  const Phase phase = c.phase;
   for (std::size_t d = 0; d < kDegrees.size(); ++d) {
     const auto degree = static_cast<Degree>(d);
     // A pipeline without a degree of its own for it has a microbatch in flight per stage.
@@ -92,6 +93,7 @@ std::optional<std::string> unread(const Strategy& s, const Plan& p, Phase phase)
     if (!s.reads(*v.option)) return not_its_option(s, *v.option);
     if (phase == Phase::decode ? !v.option->decodes : !v.option->prefills)
       return fmt::format("{} is for {}", v.option->key, v.option->decodes ? "decoding" : "prefill");
+    if (!means(*v.option, c)) return fmt::format("{} is for models with MLA", v.option->key);
   }
   return std::nullopt;
 }
@@ -136,30 +138,6 @@ void enumerate_context(const Case& c, int gpus, const SearchSpace& space, Strate
   }
 }
 
-std::string not_its_option(const Strategy& s, const Option& option) {
-  std::vector<const char*> names;
-  for (const Strategy* other : strategies()) {
-    if (other->reads(option)) names.push_back(other->name);
-  }
-  return fmt::format("{} is for {}, not {}", option.key, fmt::join(names, " or "), s.name);
-}
-
-const Option& option_of(const Plan& plan, std::string_view key) {
-  const auto& options = strategy(plan.strategy).options;
-  const auto at =
-      std::find_if(options.begin(), options.end(), [&](const Option* o) { return key == o->key; });
-  SL_CHECK(at != options.end(), "the strategy has the option");
-  return **at;
-}
-
-void set_option(Plan& plan, std::string_view key, int value) {
-  plan.options.set(option_of(plan, key), value);
-}
-
-void set_option(Plan& plan, std::string_view key, std::string_view value) {
-  SL_CHECK(read_value(option_of(plan, key), value, plan.options), "the option has the value");
-}
-
 void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std::vector<Plan>& out) {
   if (c.phase != Phase::prefill || c.system.runtime.host_layer > Seconds(0)) return;
   plan.in_flight = 1;
@@ -168,69 +146,6 @@ void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std
     plan.set(kPrefillChunk, chunk);
     out.push_back(plan);
   }
-}
-
-int least_batch(const Plan& plan) {
-  const auto least = strategy(plan.strategy).least_batch;
-  return least ? least(plan) : 1;
-}
-
-const std::vector<long long>& listed_parts(const Plan& plan) {
-  static const std::vector<long long> none;
-  const auto* parts = strategy(plan.strategy).parts;
-  return parts == nullptr ? none : plan.options.list(*parts);
-}
-
-bool even_parts(const Plan& plan) {
-  const auto* parts = strategy(plan.strategy).parts;
-  return parts != nullptr && plan[*parts] == Parts::even;
-}
-
-void list_parts(Plan& plan, std::vector<long long> tokens) {
-  const auto* parts = strategy(plan.strategy).parts;
-  SL_CHECK(parts != nullptr, "the strategy's ranks may have unequal parts");
-  plan.options.set_list(*parts, std::move(tokens));
-}
-
-void set_parts(Plan& plan, Parts value) {
-  const auto* parts = strategy(plan.strategy).parts;
-  SL_CHECK(parts != nullptr, "the strategy's ranks may have unequal parts");
-  plan.set(*parts, value);
-}
-
-const std::vector<int>* SearchSpace::asked(const Option& option) const {
-  const auto at = std::find_if(options.begin(), options.end(),
-                               [&](const OptionRange& range) { return range.option == &option; });
-  return at == options.end() ? nullptr : &at->values;
-}
-
-Plan plan_of(const SearchSpace& space, std::string_view text) {
-  Plan p = parse_plan(text);
-  for (const OptionRange& range : space.options) {
-    const std::string key = fmt::format("{}=", range.option->key);
-    const bool silent = text.find(":" + key) == text.npos && text.find("," + key) == text.npos;
-    if (silent && range.values.size() == 1 && strategy(p.strategy).reads(*range.option))
-      p.options.set(*range.option, range.values.front());
-  }
-  p.batch = std::max(p.batch, least_batch(p));
-  return p;
-}
-
-// What no text can set stands for none of the values: such a plan does without the option.
-bool within(const Plan& plan, const SearchSpace& space) {
-  const auto has = [](const std::vector<int>& values, int v) {
-    return std::binary_search(values.begin(), values.end(), v);
-  };
-  for (const DegreeRange& range : space.degrees) {
-    if (!has(range.values, plan.*(range.degree))) return false;
-  }
-  for (const OptionRange& range : space.options) {
-    if (!strategy(plan.strategy).reads(*range.option)) continue;
-    const int value = plan.options.of(*range.option);
-    if (value >= (range.option->words.empty() ? range.option->least : 0) && !has(range.values, value))
-      return false;
-  }
-  return true;
 }
 
 std::optional<std::string> check_plan(const Case& c, const Plan& p) {
@@ -244,7 +159,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   }
   if (s.context_parallel() && p.cp < 2)
     return fmt::format("{} needs cp of at least 2; with cp 1 it is tensor or pipeline", s.name);
-  if (const auto reason = unread(s, p, c.phase)) return reason;
+  if (const auto reason = unread(c, s, p)) return reason;
   const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.cp * p.tpa;
   if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());
   if (p.pp > m.layers) return too_many("pp", p.pp, "the number of layers", m.layers);
@@ -267,9 +182,11 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   }
   if (p.dense_tp > 0 && p.dense_tp != p.group() && p.dense_tp != p.ranks_per_stage() &&
       (p.dense_tp != 1 || p.dp == 1)) {
-    std::string allowed = fmt::format("{} (all of the stage)", p.ranks_per_stage());
-    if (p.dp > 1) allowed = fmt::format("{} (kvp*tpa, an attention group), {} or 1", p.group(), allowed);
-    return fmt::format("dense_tp is {}; it must be {}", p.dense_tp, allowed);
+    std::vector<std::string> allowed;
+    if (p.dp > 1 && p.group() > 1) allowed.emplace_back("1");
+    if (p.dp > 1) allowed.push_back(fmt::format("{} (an attention group)", p.group()));
+    allowed.push_back(fmt::format("{} (all of the stage)", p.ranks_per_stage()));
+    return fmt::format("dense_tp is {}; it must be {}", p.dense_tp, fmt::join(allowed, " or "));
   }
   if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
@@ -287,24 +204,6 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("kernels.attention: eager is not for {}, whose kernel never multiplies masked pairs",
                        s.name);
   return s.check ? s.check(c, p) : std::nullopt;
-}
-
-std::string why_no_plan(const Case& c, const Strategy& s, int gpus) {
-  Plan p;
-  p.strategy = id_of(s);
-  // One whose experts cannot be cut spreads them over groups of attention.
-  const bool whole_experts = !s.degrees.has(Degree::tpf);
-  int Plan::*const degree = s.degrees.has(Degree::cp)    ? &Plan::cp
-                            : s.degrees.has(Degree::kvp) ? &Plan::kvp
-                            : whole_experts              ? &Plan::dp
-                                                         : &Plan::tpa;
-  p.*degree = gpus;
-  (whole_experts ? p.ep : p.tpf) = s.weights == WeightSharing::attention_tp ? p.tpa : gpus;
-  for (const Option* option : s.options) {
-    const bool meant = c.phase == Phase::decode ? option->decodes : option->prefills;
-    if (meant && option->words.empty() && option->absent > 0) p.options.set(*option, option->least);
-  }
-  return check_plan(c, p).value_or("its degrees do not multiply to them");
 }
 
 std::vector<std::string> check_row(const Strategy& s) {

@@ -97,8 +97,8 @@ struct Strategy {
   void (*prefill)(Schedule& schedule, const Case& c, const Plan& plan) = nullptr;
   void (*decode_attention)(ScheduleBuilder& b, const Case& c, const Plan& plan) = nullptr;
 
-  /// What a rank does of a decode step's attention; by default its heads under TPA, over its KVP or
-  /// context-parallel shard.
+  /// What a rank does of a decode step's attention; by default its heads under TPA, over its
+  /// KVP shard.
   DecodeShare (*decode_share)(const Case& c, const Plan& plan) = nullptr;
   /// [P5] The largest message of a decode_attention, all that arrives of a gather.
   Bytes (*decode_buffers)(const Case& c, const Plan& plan) = nullptr;
@@ -170,9 +170,13 @@ void list_parts(Plan& plan, std::vector<long long> tokens);
 void set_parts(Plan& plan, Parts parts);
 
 /// The plan of a text (parse_plan), with what the space leaves no choice about where the text is silent: an
-/// option of which one value is asked for. The batch is the smallest at least. Throws UserError as parse_plan
-/// does.
-Plan plan_of(const SearchSpace& space, std::string_view text);
+/// option with a meaning in the case, of which one value is asked for, and the smallest batch. Throws
+/// UserError as parse_plan does.
+Plan plan_of(const Case& c, const SearchSpace& space, std::string_view text);
+
+/// Whether the option can mean something in a plan for the case: of its phase, and where it is of MLA alone,
+/// its model's attention.
+bool means(const Option& option, const Case& c);
 
 /// Whether the degrees and the options that the plan sets are in the space.
 bool within(const Plan& plan, const SearchSpace& space);
@@ -182,8 +186,8 @@ bool within(const Plan& plan, const SearchSpace& space);
 std::optional<std::string> check_plan(const Case& c, const Plan& plan);
 
 /// Why the strategy has no plan for exactly `gpus` GPUs: what check_plan() says of one that spreads them all
-/// by one degree (cp, kvp, tpa, or dp of whole experts), options at their least.
-std::string why_no_plan(const Case& c, const Strategy& s, int gpus);
+/// by one degree (cp, kvp, tpa, or dp of whole experts), with options as asked for, else at their least.
+std::string why_no_plan(const Case& c, const Strategy& s, int gpus, const SearchSpace& space);
 
 /// Appends `plan` with each of these chunks that is shorter than the longest request, one microbatch in
 /// flight.

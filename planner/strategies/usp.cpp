@@ -20,6 +20,7 @@ namespace {
 constexpr OptionOf<int> kInner({
     .key = "ulysses",
     .help = "neighbouring ranks that exchange tokens for heads; cp over it are in each ring",
+    .least = 2,
     .absent = 1,
     .decodes = false,
 });

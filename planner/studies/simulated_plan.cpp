@@ -35,7 +35,7 @@ const Study& study_of(const Scenario& s, const std::string& model) {
 }
 
 Plan possible_plan(const Study& study, const std::string& text) {
-  const Plan plan = plan_of(study.sweep().search.space, text);
+  const Plan plan = plan_of(study.study, study.sweep().search.space, text);
   if (const auto reason = check_plan(study.study, plan)) {
     throw UserError(
         fmt::format("plan {} is impossible for {}: {}", to_string(plan), study.study.model.name, *reason));

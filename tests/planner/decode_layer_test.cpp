@@ -141,7 +141,7 @@ TEST(DecodeLayer, ADenseFfnIsSharedByAGroupOrAllOrNone) {
   }
   Plan p = parse_plan("dp_ep:dp=16,tpa=4,ep=64,dense_tp=2,batch=8");
   EXPECT_EQ(check_plan(c, p).value_or(""),
-            "dense_tp is 2; it must be 4 (kvp*tpa, an attention group), 64 (all of the stage) or 1");
+            "dense_tp is 2; it must be 1 or 4 (an attention group) or 64 (all of the stage)");
   p = parse_plan("tensor:tpa=8,tpf=8,dense_tp=1,batch=8");
   EXPECT_EQ(check_plan(c, p).value_or(""), "tensor does not use dense_tp: its degrees are tpa, ep, tpf");
 }

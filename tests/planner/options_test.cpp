@@ -91,6 +91,30 @@ std::vector<int> asked_values(const Option& option) {
   return out;
 }
 
+Case case_for(const Strategy& s, const char* model) {
+  Case c = decode_case(model, "gb200-nvl72", 8192);
+  if (!s.prefills) return c;
+  c.phase = Phase::prefill;
+  c.requests = {{0, 8192}};
+  return c;
+}
+
+// Whether a sweep of the strategy has plans with this value, and, where it is asked for, no others but plans
+// that do without the option.
+bool tries(const Case& c, const Strategy& s, const Option& option, int value) {
+  SearchSpace space;
+  space.options = {{&option, {value}}};
+  std::vector<Plan> plans;
+  s.enumerate(c, 16, space, plans);
+  bool any = false;
+  for (const Plan& p : plans) {
+    if (!within(p, space)) continue;
+    any = any || p.options.of(option) == value;
+    EXPECT_TRUE(p.options.of(option) == value || p.options.of(option) == option.absent) << to_string(p);
+  }
+  return any;
+}
+
 // What a scenario asks of an option is what a sweep tries of it: of every option, whatever its strategy
 // enumerates by itself.
 TEST(Options, ASweepTriesWhatIsAskedAndNothingElse) {
@@ -98,23 +122,12 @@ TEST(Options, ASweepTriesWhatIsAskedAndNothingElse) {
   for (const Strategy* s : strategies()) {
     for (const Option* option : s->options) {
       if (option->lists) continue;
-      Case c = decode_case("deepseek-r1", "gb200-nvl72", 8192);
-      if (s->prefills) {
-        c = decode_case("llama-3.1-405b", "gb200-nvl72", 8192);
-        c.phase = Phase::prefill;
-        c.requests = {{0, 8192}};
-      }
       for (const int value : asked_values(*option)) {
         SCOPED_TRACE(fmt::format("{} {}={}", s->name, option->key, value));
-        SearchSpace space;
-        space.options = {{option, {value}}};
-        std::vector<Plan> plans;
-        s->enumerate(c, 16, space, plans);
-        const auto has = [&](const Plan& p) { return within(p, space) && p.options.of(*option) == value; };
-        EXPECT_TRUE(std::any_of(plans.begin(), plans.end(), has));
-        // Only a plan that does without the option is beside those.
-        for (const Plan& p : plans)
-          EXPECT_TRUE(!within(p, space) || has(p) || p.options.of(*option) == option->absent) << to_string(p);
+        bool tried = false;
+        for (const char* model : {"deepseek-r1", "llama-3.1-405b"})
+          tried = tries(case_for(*s, model), *s, *option, value) || tried;
+        EXPECT_TRUE(tried);
         ++asked;
       }
     }
@@ -123,17 +136,27 @@ TEST(Options, ASweepTriesWhatIsAskedAndNothingElse) {
 }
 
 TEST(Options, WhatASpaceLeavesNoChoiceAboutHoldsWhereATextIsSilent) {
+  const Case prefill = case_for(strategy("ring_pass_kv"), "llama-3.1-405b");
+  const Case decode = case_for(strategy("helix"), "llama-3.1-405b");
   const Plan ring = parse_plan("ring_pass_kv:cp=8,batch=1");
   SearchSpace space;
   space.options = {{&option_of(ring, "layout"), {1}}};
-  EXPECT_EQ(to_string(plan_of(space, "ring_pass_kv:cp=8,batch=1")),
+  EXPECT_EQ(to_string(plan_of(prefill, space, "ring_pass_kv:cp=8,batch=1")),
             "ring_pass_kv:cp=8,batch=1,layout=contiguous");
-  EXPECT_EQ(plan_of(space, "ring_pass_kv:cp=8,batch=1,layout=zigzag"), ring);
-  EXPECT_EQ(plan_of(space, "ulysses:cp=8,batch=1"), parse_plan("ulysses:cp=8,batch=1"));
+  EXPECT_EQ(plan_of(prefill, space, "ring_pass_kv:cp=8,batch=1,layout=zigzag"), ring);
+  EXPECT_EQ(plan_of(prefill, space, "ulysses:cp=8,batch=1"), parse_plan("ulysses:cp=8,batch=1"));
   space.options.front().values = {0, 1};
-  EXPECT_EQ(plan_of(space, "ring_pass_kv:cp=8,batch=1"), ring);
+  EXPECT_EQ(plan_of(prefill, space, "ring_pass_kv:cp=8,batch=1"), ring);
   // A batch has a request per chunk.
-  EXPECT_EQ(plan_of({}, "helix:kvp=2,tpf=2,chunks=4").batch, 4);
+  EXPECT_EQ(plan_of(decode, {}, "helix:kvp=2,tpf=2,chunks=4").batch, 4);
+  EXPECT_EQ(plan_of(decode, {}, "helix:kvp=2,tpf=2,batch=3,chunks=4").batch, 3);
+  // What means nothing to a model is not asked of its plans.
+  const Plan helix = parse_plan("helix:kvp=2,tpf=2,batch=1");
+  space.options = {{&option_of(helix, "value_up"), {1}}};
+  EXPECT_EQ(plan_of(decode, space, "helix:kvp=2,tpf=2,batch=1"), helix);
+  EXPECT_EQ(value_of(plan_of(case_for(strategy("helix"), "deepseek-r1"), space, "helix:kvp=2,tpf=2,batch=1"),
+                     "value_up"),
+            1);
 }
 
 // A key that a strategy does not read would silently mean nothing in its plans.

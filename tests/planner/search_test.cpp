@@ -57,6 +57,23 @@ TEST(Search, AStrategyWithoutPlansSaysWhy) {
   for (const auto& [id, reason] : search(c, o).without_plans) EXPECT_NE(id, strategy_id("tensor")) << reason;
 }
 
+TEST(Search, ValuesThatNoPlanHasAreNamed) {
+  const Case c = decode_case("llama-3.1-70b", "gb200-nvl72", 100'000);
+  SearchOptions o = options({16}, 4);
+  const auto asked = [](const char* text, const char* key, std::vector<int> values) {
+    return OptionRange{&option_of(parse_plan(text), key), std::move(values)};
+  };
+  o.space.options = {asked("helix", "chunks", {2, 8}), asked("helix", "value_up", {1}),
+                     asked("dcp", "interleave", {1, 3})};
+  const SearchResult r = search(c, o);
+  EXPECT_EQ(r.unused_values, (std::vector<std::string>{"chunks 8", "value_up after", "interleave 3"}));
+  o.space.options = {asked("helix", "chunks", {8}), asked("dcp", "interleave", {3})};
+  std::map<std::string, std::string> reasons;
+  for (const auto& [id, reason] : search(c, o).without_plans) reasons[std::string(to_string(id))] = reason;
+  EXPECT_EQ(reasons["helix"], "of a batch below 8");
+  EXPECT_EQ(reasons["dcp"], "of 16 GPUs: interleave 3 does not divide the kv_block of 16");
+}
+
 // A prefill runs all requests of the case per entry of its batch; its axes say requests.
 TEST(Metrics, OfAPrefillCountRequests) {
   Case c;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include <cmath>
 
@@ -108,6 +109,8 @@ std::string text_of(const Schedule& s) {
 // A new row that silently behaves like another is the worst fault that a table can have.
 TEST(Strategies, NoTwoLowerToEqualSchedules) {
   std::size_t plans = 0;
+  std::set<std::string> seen, all;
+  for (const Strategy* s : strategies()) all.insert(s->name);
   for (const Phase phase : {Phase::decode, Phase::prefill}) {
     for (const std::string& model : catalog_names(source_path("models/catalog"))) {
       Case c = small_case(model);
@@ -120,11 +123,54 @@ TEST(Strategies, NoTwoLowerToEqualSchedules) {
         const auto [at, added] = known.emplace(text_of(schedule), s.name);
         if (!added && at->second != s.name)
           ADD_FAILURE() << model << ": " << to_string(p) << " lowers to a schedule of " << at->second;
+        seen.insert(s.name);
         ++plans;
       });
     }
   }
   EXPECT_GT(plans, 300u);
+  EXPECT_EQ(seen, all);
+}
+
+// Whether some plan of the case lowers to another schedule when the option changes from one value to another.
+bool has_effect(const Case& c, const Strategy& s, const Option& option, int from, int to) {
+  SearchSpace space = wide_space();
+  space.options = {{&option, {from}}};
+  std::vector<Plan> plans;
+  for (const int gpus : {8, 16}) s.enumerate(c, gpus, space, plans);
+  for (Plan p : plans) {
+    p.batch = 16;
+    Plan other = p;
+    other.options.set(option, to);
+    if (check_plan(c, p) || check_plan(c, other)) continue;
+    Schedule a, b;
+    lower(a, c, p);
+    lower(b, c, other);
+    if (text_of(a) != text_of(b)) return true;
+  }
+  return false;
+}
+
+// An option that a row declares and no lowering reads would be accepted everywhere and mean nothing.
+TEST(Strategies, EveryOptionChangesSomeSchedule) {
+  int options = 0;
+  for (const Strategy* s : strategies()) {
+    for (const Option* option : s->options) {
+      if (option->lists) continue;  // KvRunahead.*
+      bool effect = false;
+      for (const char* model : {"deepseek-r1", "llama-3.1-405b"}) {
+        Case c = small_case(model, 100'003);
+        if (!s->decodes) c.phase = Phase::prefill;
+        if (!option->decodes) c.phase = Phase::prefill;
+        if (c.phase == Phase::prefill) c.requests = {{0, 8'192}};
+        const bool words = !option->words.empty();
+        effect = effect || has_effect(c, *s, *option, words ? 0 : 2, words ? 1 : 4);
+      }
+      EXPECT_TRUE(effect) << s->name << " " << option->key;
+      ++options;
+    }
+  }
+  EXPECT_GT(options, 15);
 }
 
 // What a row does of its own in attention must not be lost where a sweep shares blocks between plans.
@@ -141,7 +187,6 @@ TEST(Strategies, ViewsOfOwnAttentionKeepTheirStrategyAndOptions) {
   EXPECT_GT(own, 10);
 }
 
-// Who asks which strategy a plan is of must be changed for every new one; what it wants to know is a trait.
 // FLOPs of one pass over all ranks and stages.
 double total_flops(const Schedule& s) {
   double sum = 0;

@@ -76,7 +76,7 @@ TEST(Usp, ItsClosedFormsEndInUlyssesAndInTheRing) {
   EXPECT_DOUBLE_EQ(bytes_sent(lowered(c, "ring_pass_kv:cp=8,batch=1"), "pass KV", 0),
                    2 * 7 * own * kKv * kDim * kBf16);
   EXPECT_EQ(refusal(c, "usp:cp=8,batch=1,ulysses=8"), "usp with ulysses=8 of 8 ranks is ulysses");
-  EXPECT_EQ(refusal(c, "usp:cp=8,batch=1,ulysses=1"), "usp with ulysses=1 is ring_pass_kv");
+  EXPECT_THROW(parse_plan("usp:cp=8,batch=1,ulysses=1"), UserError);  // out of range
   EXPECT_EQ(refusal(c, "usp:cp=8,batch=1"), "usp with ulysses=1 is ring_pass_kv");
 }
 

@@ -1,0 +1,133 @@
+#include "planner/search/candidates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "planner/search/memory.hpp"
+#include "planner/studies/searched_partition.hpp"
+
+namespace shardline {
+
+namespace {
+
+// The batches of a plan that fit and serve enough, all of them counted; none where no batch is large enough.
+std::optional<Candidate> candidate(const Case& c, const SearchOptions& o, const Plan& plan,
+                                   SearchResult& result) {
+  const auto begin = o.batches.begin();
+  const auto at_least = [&](double least) {
+    return static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), least) - begin);
+  };
+  Candidate u{plan, at_least(least_batch(plan)), 0, result.counts.configurations, even_parts(plan)};
+  if (u.first == o.batches.size()) return std::nullopt;
+  const int fit = largest_batch(c, plan, o.batches.back());
+  u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit) - begin);
+  u.last = std::max(u.last, u.first);
+  const std::uint64_t valid = o.batches.size() - u.first;
+  const double least = std::ceil(o.least_users / (static_cast<double>(plan.in_flight) * plan.dp));
+  const std::uint64_t idle = std::clamp(at_least(least), u.first, u.last) - u.first;
+  const std::uint64_t misfits = valid - (u.last - u.first);
+  result.counts.configurations += valid;
+  result.counts.infeasible += misfits + idle;
+  if (idle > 0) result.rejected["fewer users than asked"] += idle;
+  u.first += idle;
+  ++result.counts.plans;
+  if (misfits > 0) {
+    Plan smallest = plan;
+    smallest.batch = 1;
+    const bool weights =
+        memory_use(c, smallest).weights > c.system.device.memory * c.system.device.usable_memory;
+    result.rejected[weights ? "weights alone exceed memory" : "weights and KV exceed memory"] += misfits;
+  }
+  return u;
+}
+
+// Beside a chain whose parts are searched for, the same with even ones.
+void with_even_parts(const Case& c, std::vector<Plan>& plans) {
+  const std::size_t searched = plans.size();
+  for (std::size_t i = 0; i < searched; ++i) {
+    if (!takes_partition(c, plans[i])) continue;
+    plans.push_back(plans[i]);
+    set_parts(plans.back(), Parts::even);
+  }
+}
+
+// Of the largest number of GPUs, for which most plans are possible.
+std::string why_impossible(const Case& c, const SearchOptions& o, StrategyId id) {
+  int most = 0;
+  for (const int gpus : o.gpus) most = gpus <= c.system.gpus() ? std::max(most, gpus) : most;
+  return fmt::format("of {} GPU{}: {}", most, most == 1 ? "" : "s",
+                     why_no_plan(c, strategy(id), most, o.space));
+}
+
+class Enumeration {
+ public:
+  Enumeration(const Case& c, const SearchOptions& o, SearchResult& result)
+      : c_(c), o_(o), result_(result), used_(o.space.options.size()) {}
+
+  std::vector<Candidate> run() {
+    for (const StrategyId id : o_.strategies) plans_of(id);
+    for (std::size_t i = 0; i < used_.size(); ++i) {
+      const OptionRange& range = o_.space.options[i];
+      for (const int value : range.values) {
+        if (!used_[i].contains(value))
+          result_.unused_values.push_back(
+              fmt::format("{} {}", range.option->key, value_text(*range.option, value)));
+      }
+    }
+    return std::move(candidates_);
+  }
+
+ private:
+  void plans_of(StrategyId id) {
+    bool any = false, any_batch = false;
+    int smallest = std::numeric_limits<int>::max();  // batch that a plan in the space can have
+    for (const int gpus : o_.gpus) {
+      if (gpus > c_.system.gpus()) continue;
+      plans_.clear();
+      strategy(id).enumerate(c_, gpus, o_.space, plans_);
+      with_even_parts(c_, plans_);
+      any = any || !plans_.empty();
+      for (const Plan& plan : plans_) {
+        if (!within(plan, o_.space)) continue;
+        smallest = std::min(smallest, least_batch(plan));
+        const auto u = candidate(c_, o_, plan, result_);
+        if (!u) continue;
+        any_batch = true;
+        note_used(plan);
+        candidates_.push_back(*u);
+      }
+    }
+    if (any_batch) return;
+    const bool too_small = smallest < std::numeric_limits<int>::max();
+    result_.without_plans.emplace_back(id, too_small ? fmt::format("of a batch below {}", smallest)
+                                           : any     ? "within the degrees and options asked for"
+                                                     : why_impossible(c_, o_, id));
+  }
+
+  void note_used(const Plan& plan) {
+    for (std::size_t i = 0; i < used_.size(); ++i) {
+      const Option& option = *o_.space.options[i].option;
+      if (strategy(plan.strategy).reads(option)) used_[i].insert(plan.options.of(option));
+    }
+  }
+
+  const Case& c_;
+  const SearchOptions& o_;
+  SearchResult& result_;
+  std::vector<std::set<int>> used_;  // values of each option asked for
+  std::vector<Candidate> candidates_;
+  std::vector<Plan> plans_;
+};
+
+}  // namespace
+
+std::vector<Candidate> enumerate_candidates(const Case& c, const SearchOptions& o, SearchResult& result) {
+  return Enumeration(c, o, result).run();
+}
+
+}  // namespace shardline
