@@ -79,7 +79,7 @@ std::set<std::string> every_kind(const Case& c, const std::function<void(const B
 TEST(Provenance, SharesOfEveryStrategySumToOne) {
   std::set<std::string> seen, all;
   for (const Strategy* s : strategies()) all.insert(s->name);
-  for (const char* system : {"gb200-nvl72", "h200-hgx", "gb300-nvl72", "h100-gtt"}) {
+  for (const char* system : {"gb200-nvl72", "h100-gtt"}) {  // calibrated, and not
     SCOPED_TRACE(system);
     for (const char* model : {"deepseek-r1", "llama-3.1-405b"}) {
       Case c = decode_case(model, system, 100'000);

@@ -287,7 +287,7 @@ TEST(Strategies, TimeAndMemoryRiseWithTheBatch) {
     for_every_plan(c, {1, 4, 16, 64}, [&](const Strategy&, int, Plan p) {
       Seconds ttl, bound;
       Bytes memory;
-      for (int batch = least_batch(p); batch <= 300; batch += 1 + batch / 4) {
+      for (int batch = least_batch(p); batch <= 300; batch += 1 + batch / 2) {
         p.batch = batch;
         const Seconds t = e.simulate(p), b = e.bound(p);
         const Bytes m = memory_use(c, p).total();

@@ -18,6 +18,12 @@ Catalogs shipped() {
   return {root / "models/catalog", root / "hardware/catalog", root / "scenarios"};
 }
 
+Catalogs few() {
+  Catalogs c = shipped();
+  c.scenarios = std::filesystem::path(SHARDLINE_SOURCE_DIR) / "tests/golden";
+  return c;
+}
+
 const ShapeLists& visited() {
   static const ShapeLists lists = probe_cli::visited_shapes(shipped());
   return lists;
@@ -94,13 +100,18 @@ TEST(VisitedShapes, HoldTheModelsOwnMatrices) {
   })) << "Falcon-7B";
 }
 
+// Of the small scenarios of golden files: the shipped ones take seconds each time.
 TEST(VisitedShapes, AreTheSameEveryTime) {
-  const ShapeLists again = probe_cli::chosen_shapes(probe_cli::visited_shapes(shipped()));
-  EXPECT_EQ(again.gemm, chosen().gemm);
-  EXPECT_EQ(again.prefill, chosen().prefill);
-  EXPECT_EQ(again.decode, chosen().decode);
-  EXPECT_EQ(again.mla, chosen().mla);
-  EXPECT_EQ(again.merge, chosen().merge);
+  const ShapeLists once = probe_cli::visited_shapes(few()), again = probe_cli::visited_shapes(few());
+  EXPECT_GT(once.gemm.size(), 100u);
+  EXPECT_EQ(again.gemm, once.gemm);
+  EXPECT_EQ(again.prefill, once.prefill);
+  EXPECT_EQ(again.decode, once.decode);
+  EXPECT_EQ(again.mla, once.mla);
+  EXPECT_EQ(again.merge, once.merge);
+  const ShapeLists thinned = probe_cli::chosen_shapes(once), same = probe_cli::chosen_shapes(again);
+  EXPECT_EQ(same.gemm, thinned.gemm);
+  EXPECT_EQ(same.decode, thinned.decode);
 }
 
 TEST(ChosenShapes, RunAndStayWithinTheirNumber) {
@@ -126,16 +137,20 @@ TEST(ChosenShapes, CoverWhatSweepsVisit) {
   EXPECT_LE(hole(visited().merge, chosen().merge), 1);
 }
 
+// Of golden files' scenarios, for each text visits all shapes again.
 TEST(List, ShowsProbesAndShapes) {
-  const std::string all = probe_cli::list_text({}, shipped());
+  const Catalogs catalogs = few();
+  const ShapeLists all_shapes = probe_cli::visited_shapes(catalogs);
+  const std::string all = probe_cli::list_text({}, catalogs);
   for (const Probe& p : probes()) EXPECT_THAT(all, HasSubstr(p.name));
   EXPECT_THAT(all, HasSubstr("batch, kv_len, heads_q, heads_kv, head_dim"));
-  const std::string gemms = probe_cli::list_text({"gemm", false}, shipped());
-  EXPECT_EQ(static_cast<std::size_t>(std::count(gemms.begin(), gemms.end(), '\n')), chosen().gemm.size());
+  const std::string gemms = probe_cli::list_text({"gemm", false}, catalogs);
+  EXPECT_EQ(static_cast<std::size_t>(std::count(gemms.begin(), gemms.end(), '\n')),
+            probe_cli::chosen_shapes(all_shapes).gemm.size());
   EXPECT_THAT(gemms, HasSubstr("m=1 n="));
-  const std::string every = probe_cli::list_text({"gemm", true}, shipped());
-  EXPECT_EQ(static_cast<std::size_t>(std::count(every.begin(), every.end(), '\n')), visited().gemm.size());
-  EXPECT_THROW(probe_cli::list_text({"gem", false}, shipped()), UserError);
+  const std::string every = probe_cli::list_text({"gemm", true}, catalogs);
+  EXPECT_EQ(static_cast<std::size_t>(std::count(every.begin(), every.end(), '\n')), all_shapes.gemm.size());
+  EXPECT_THROW(probe_cli::list_text({"gem", false}, catalogs), UserError);
 }
 
 }  // namespace
