@@ -128,22 +128,24 @@ std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double ro
   return FittedPrice{Seconds(std::max(compute, memory)), worse(Basis::fitted, basis(u, true)), u.fit};
 }
 
-// MLA's absorbed products, of its up-projections' widths: the narrow one is in (absorb) or out (expand).
-// Kernels were measured with DeepSeek's; of others the part above the launch grows as the work does [H62].
+// MLA's absorbed products, each by measurements of its own, whatever its widths: a latent may be narrower
+// than a head. Kernels were measured with DeepSeek's; of others the part above the launch grows as the work
+// does [H62].
 std::optional<FittedPrice> CalibratedCost::batched_gemm(const PricedOp& op) const {
   const BatchedGemmShape& g = shape<BatchedGemmShape>(op);
   if (!(g.rows > 0 && g.n > 0 && g.k > 0)) return FittedPrice{Seconds(0), Basis::none};
-  const Use& u = (g.k < g.n ? absorb_ : expand_)[at(op.math)][at(kernel_type(op.dtype))];
+  const bool absorbs = g.product == LatentProduct::absorb_query;
+  const Use& u = (absorbs ? absorb_ : expand_)[at(op.math)][at(kernel_type(op.dtype))];
   const double rows = static_cast<double>(g.rows * g.parts);
   const double matrices = static_cast<double>(g.matrices) / static_cast<double>(g.parts);
   // Several matrices side by side do the work, and read the bytes, of one as wide as all of them.
   if (!u) return product(op, rows, static_cast<double>(g.n) * matrices, static_cast<double>(g.k));
   const double x[] = {rows, matrices};
-  const double widths =
-      static_cast<double>(g.k) * static_cast<double>(g.n) / (kMlaMeasured.rank * kMlaMeasured.head);
+  const auto head = static_cast<double>(absorbs ? g.k : g.n), rank = static_cast<double>(absorbs ? g.n : g.k);
+  const double widths = head * rank / (kMlaMeasured.rank * kMlaMeasured.head);
   FittedPrice p = of(u, x);
   const double t0 = u.parameters[0] * 1e-6;
-  if (widths != 1) p.basis = worse(p.basis, Basis::extrapolated);
+  if (head != kMlaMeasured.head || rank != kMlaMeasured.rank) p.basis = worse(p.basis, Basis::extrapolated);
   const double work = widths == 1 ? p.time.value - t0 : std::max(0.0, p.time.value - t0) * widths;
   p.time = Seconds(std::max(work + op.launches * t0, least(op, u.context)));
   return p;

@@ -18,6 +18,10 @@ std::string_view to_string(AttentionFamily f) { return f == AttentionFamily::mla
 
 std::string_view to_string(CacheRows c) { return c == CacheRows::latent ? "latent" : "heads"; }
 
+std::string_view to_string(LatentProduct p) {
+  return p == LatentProduct::expand_values ? "expand_values" : "absorb_query";
+}
+
 std::string_view to_string(OpKind k) {
   constexpr std::array<std::string_view, kOpKinds> names{
       "gemm",           "batched_gemm", "grouped_gemm", "attend_prefill", "attend_decode", "merge",

@@ -19,8 +19,12 @@ using Count = std::int64_t;
 enum class CacheRows : std::uint8_t { heads, latent };
 /// Where the keys and values of an attention come from: as projected, or expanded from MLA's latents.
 enum class AttentionFamily : std::uint8_t { gqa, mla };
+/// MLA's up-projections where they are absorbed, one matrix per head. absorb_query: W_UK, queries to the
+/// width of latent rows. expand_values: W_UV, averaged latents to values.
+enum class LatentProduct : std::uint8_t { absorb_query, expand_values };
 std::string_view to_string(CacheRows rows);
 std::string_view to_string(AttentionFamily family);
+std::string_view to_string(LatentProduct product);
 
 /// [rows, k] x [k, n], one matrix.
 struct GemmShape {
@@ -32,11 +36,13 @@ struct GemmShape {
   }
 };
 
-/// [rows, k] x [k, n] for each of `matrices`: one per head, as where MLA's up-projections are absorbed. This
-/// op is one of `parts` of the kernel (chunks of its rows): matrices are read once for all parts.
+/// [rows, k] x [k, n] for each of `matrices`, one per head. This op is one of `parts` of the kernel (chunks
+/// of its rows): matrices are read once for all parts.
 struct BatchedGemmShape {
+  LatentProduct product = LatentProduct::absorb_query;
   Count rows = 0, k = 0, n = 0, matrices = 1, parts = 1;
   static constexpr void visit(auto& s, auto&& f) {
+    f("product", s.product);
     f("rows", s.rows);
     f("k", s.k);
     f("n", s.n);

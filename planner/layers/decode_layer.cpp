@@ -163,7 +163,8 @@ void add_qkv(ScheduleBuilder& b, const Case& c, const Plan& p) {
   }
   b.elementwise("rope", Part::qkv, OpKind::elementwise, {rows, q * a.rope_dim, Bytes(0)}, 1,
                 Within::decode_attention);
-  b.gemm("q absorb", Part::qkv, t.weights, t.math, BatchedGemmShape{rows, a.nope_dim, a.kv_lora_rank, q, 1});
+  b.gemm("q absorb", Part::qkv, t.weights, t.math,
+         BatchedGemmShape{LatentProduct::absorb_query, rows, a.nope_dim, a.kv_lora_rank, q, 1});
   b.elementwise("KV append", Part::qkv, OpKind::elementwise, {rows, latent, Bytes(0)}, 1,
                 Within::decode_attention);
 }
@@ -238,8 +239,10 @@ class KvpAttention {
   OpIndex value_up(Count requests, Count heads, int chunks, double launches) {
     const Attention& a = c_.model.attention;
     const ModuleType t = c_.precision.of(Module::attention);
-    return b_.gemm("value up", Part::attention, t.weights, t.math,
-                   BatchedGemmShape{requests, a.kv_lora_rank, a.v_dim, heads, chunks}, launches);
+    return b_.gemm(
+        "value up", Part::attention, t.weights, t.math,
+        BatchedGemmShape{LatentProduct::expand_values, requests, a.kv_lora_rank, a.v_dim, heads, chunks},
+        launches);
   }
 
   void exchange(bool is_first, int first, int count) {

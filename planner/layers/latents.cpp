@@ -60,7 +60,8 @@ void ContextStep::value_up() {
   // Rows are padded as those of the message were.
   const ModuleType type = c.precision.of(Module::attention);
   const OpIndex op = b.gemm("value up", Part::attention, type.weights, type.math,
-                            BatchedGemmShape{layout.query_message, a.kv_lora_rank, a.v_dim, heads.q, 1});
+                            BatchedGemmShape{LatentProduct::expand_values, layout.query_message,
+                                             a.kv_lora_rank, a.v_dim, heads.q, 1});
   if (!flow()) return;
   Dataflow& f = *flow();
   const double columns = static_cast<double>(heads.q) * a.v_dim;

@@ -136,7 +136,8 @@ void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
     const Attention& m = c.model.attention;
     const ModuleType t = c.precision.of(Module::attention);
     b.gemm("value up", Part::attention, t.weights, t.math,
-           BatchedGemmShape{p.batch, m.kv_lora_rank, m.v_dim, local_q_heads(c, p), 1});
+           BatchedGemmShape{LatentProduct::expand_values, p.batch, m.kv_lora_rank, m.v_dim,
+                            local_q_heads(c, p), 1});
     flow.value_up_after();
   }
   flow.finish();

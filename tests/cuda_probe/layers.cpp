@@ -235,8 +235,8 @@ Made latent_decode() {
   }
   const SlotId merged = exchange_and_merge(l, partial, partial_lse);
   const SlotId values = l.slot("values", 2, 6), sum = l.slot("attention_sum", 2, 12);
-  const OpIndex up =
-      l.b.gemm("value_up", Part::out_proj, Dtype::bf16, Dtype::bf16, BatchedGemmShape{2, 5, 3, 2, 1});
+  const OpIndex up = l.b.gemm("value_up", Part::out_proj, Dtype::bf16, Dtype::bf16,
+                              BatchedGemmShape{LatentProduct::expand_values, 2, 5, 3, 2, 1});
   l.act(up, Function::gemm_per_head, {l.all(merged), l.all(value_up), l.all(values)}, 2);
   l.gemm("out", l.all(values), out_weight, sum);
   l.scatter_and_gather(sum);

@@ -74,7 +74,7 @@ TEST(CalibratedCost, H51GemmsCostWhatTheirFitSays) {
   System bare = h100;
   std::erase_if(bare.calibration.fits,
                 [](const KernelFit& f) { return f.form->family == std::string_view("mla_bmm"); });
-  expect_price(bare, batched_op({32, 256, 192, 16, 1}, Dtype::bf16, Dtype::bf16),
+  expect_price(bare, batched_op({LatentProduct::absorb_query, 32, 256, 192, 16, 1}, Dtype::bf16, Dtype::bf16),
                fitted(h100, "gemm", {"bf16", "torch_flow"}, {32, 16 * 192.0, 256}), Basis::measured);
 }
 
@@ -113,17 +113,43 @@ TEST(CalibratedCost, H51AbsorbProductsHaveAForm) {
   const System& h200 = system_named("h200-hgx");
   for (const Count tokens : {1, 64, 1000}) {
     const std::vector<double> x{static_cast<double>(tokens), 32};
-    expect_price(h200, batched_op({tokens, 128, 512, 32, 1}, Dtype::bf16, Dtype::bf16),
+    expect_price(h200,
+                 batched_op({LatentProduct::absorb_query, tokens, 128, 512, 32, 1}, Dtype::bf16, Dtype::bf16),
                  fitted(h200, "mla_bmm", {"mla_gen_pre", "bf16"}, x), Basis::measured);
-    expect_price(h200, batched_op({tokens, 512, 128, 32, 1}, Dtype::fp8, Dtype::fp8),
+    expect_price(h200,
+                 batched_op({LatentProduct::expand_values, tokens, 512, 128, 32, 1}, Dtype::fp8, Dtype::fp8),
                  fitted(h200, "mla_bmm", {"mla_gen_post", "fp8"}, x), Basis::measured);
   }
   // Weights of a type that was not measured with this arithmetic.
   CostModel m(h200);
   for (const auto& [weights, math] : {std::pair(Dtype::fp8, Dtype::bf16), std::pair(Dtype::fp4, Dtype::bf16),
                                       std::pair(Dtype::bf16, Dtype::fp8)}) {
-    const Op op = batched_op({64, 128, 512, 32, 1}, weights, math);
+    const Op op = batched_op({LatentProduct::absorb_query, 64, 128, 512, 32, 1}, weights, math);
     EXPECT_EQ(m.price(op).basis, Basis::extrapolated);
+  }
+}
+
+// Which of the two products an op is does not follow from its widths: here the latent is narrower than a
+// head.
+TEST(CalibratedCost, H51AbsorbProductsOfANarrowLatentHaveTheirOwnForms) {
+  const System& h200 = system_named("h200-hgx");
+  CostModel m(h200);
+  for (const Count rank : {96, 128}) {
+    const Count head = rank == 96 ? 128 : 512;
+    const double widths = static_cast<double>(rank * head) / (512 * 128);
+    const auto expect = [&](const char* word, BatchedGemmShape shape) {
+      SCOPED_TRACE(word);
+      const Op op = batched_op(shape, Dtype::bf16, Dtype::bf16);
+      const OpCost c = m.price(op);
+      ASSERT_NE(c.fit, nullptr);
+      EXPECT_EQ(c.fit->words.front(), word);
+      EXPECT_EQ(c.basis, Basis::extrapolated);
+      const double t0 = parameter(h200, "mla_bmm", {word, "bf16"}, "t0") * 1e-6;
+      const double measured = fitted(h200, "mla_bmm", {word, "bf16"}, {1000, 32});
+      EXPECT_NEAR(m.time(op).value / (t0 + (measured - t0) * widths), 1, 1e-12);
+    };
+    expect("mla_gen_pre", {LatentProduct::absorb_query, 1000, head, rank, 32, 1});
+    expect("mla_gen_post", {LatentProduct::expand_values, 1000, rank, head, 32, 1});
   }
 }
 
@@ -380,11 +406,13 @@ TEST(CalibratedCost, H62OtherWidthsOfLatentAttentionArePricedByItsForms) {
   expect_rising("h100-hgx", "mla_decode",
                 {{mla_decode_op(256, 30'000, 16, kFp8, 256, 64), false},
                  {mla_decode_op(256, 30'000, 16, kFp8, 256, 128), false}});
-  for (const auto& [narrow, rank] :
+  for (const auto& [head, rank] :
        std::vector<std::pair<Count, Count>>{{64, 256}, {128, 256}, {128, 512}, {192, 512}, {192, 768}}) {
-    const bool measured = narrow == 128 && rank == 512;
-    absorb.push_back({batched_op({1000, narrow, rank, 32, 1}, kBf16, kBf16), measured});
-    expand.push_back({batched_op({1000, rank, narrow, 32, 1}, kFp8, kFp8), measured});
+    const bool measured = head == 128 && rank == 512;
+    absorb.push_back(
+        {batched_op({LatentProduct::absorb_query, 1000, head, rank, 32, 1}, kBf16, kBf16), measured});
+    expand.push_back(
+        {batched_op({LatentProduct::expand_values, 1000, rank, head, 32, 1}, kFp8, kFp8), measured});
   }
   expect_rising("h200-hgx", "mla_bmm", absorb);
   expect_rising("h200-hgx", "mla_bmm", expand);

@@ -69,8 +69,11 @@ class Draw {
     const Count n = measured ? 640 - k : whole(16, 4096), matrices = one_of({Count{1}, whole(2, 128)});
     const Count parts = one_of<Count>({1, 1, 4}), rows = whole(1, 40'000), again = more(rows);
     const double launches = one_of({0.0, 1.0, 1.0, 2.0});
+    const LatentProduct product = one_of({LatentProduct::absorb_query, LatentProduct::expand_values});
     const Dtype w = stored(), m = math();
-    const auto op = [&](Count r) { return testing::batched_op({r, k, n, matrices, parts}, w, m, launches); };
+    const auto op = [&](Count r) {
+      return testing::batched_op({product, r, k, n, matrices, parts}, w, m, launches);
+    };
     return {op(rows), op(again)};
   }
   Pair experts() {
@@ -333,8 +336,8 @@ std::vector<Subject> subjects() {
   return {
       {"gemm", testing::gemm_op({64, 128, 512}, kFp8, kFp8), {"rows", "k", "n", "launches", "math", "dtype"}},
       {"batched gemm",
-       testing::batched_op({64, 128, 512, 32, 1}, kFp8, kFp8),
-       {"rows", "k", "n", "matrices", "launches", "math", "dtype"}},
+       testing::batched_op({LatentProduct::absorb_query, 64, 128, 512, 32, 1}, kFp8, kFp8),
+       {"product", "rows", "k", "n", "matrices", "launches", "math", "dtype"}},
       {"experts",
        testing::experts_op(true, {8, 64, 4096, 2048, 3}, 64, 8, kFp8, kFp8),
        {"k", "n", "held", "tokens", "hidden", "inner", "matrices"}},

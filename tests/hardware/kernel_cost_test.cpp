@@ -181,7 +181,8 @@ TEST(KernelCost, TimeIsThatOfThePricedOp) {
   ScheduleBuilder b(s);
   b.begin_block("all");
   b.gemm("gemm", Part::ffn, Dtype::fp4, Dtype::fp4, GemmShape{8, 4096, 4096});
-  b.gemm("batched", Part::qkv, Dtype::fp4, Dtype::fp4, BatchedGemmShape{8, 128, 512, 16, 1});
+  b.gemm("batched", Part::qkv, Dtype::fp4, Dtype::fp4,
+         BatchedGemmShape{LatentProduct::absorb_query, 8, 128, 512, 16, 1});
   b.gemm("experts", Part::ffn, Dtype::fp4, Dtype::fp4,
          GroupedGemmShape{64, 8, 4096, 2048, 8, 64, 4096, 1024, 3});
   b.attend("decode", Dtype::fp8, Dtype::fp8,

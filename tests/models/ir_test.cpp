@@ -17,7 +17,7 @@ using testing::for_every_change;
 
 /// A shape of each type, no field of it at its initial value.
 const std::tuple kShapes{GemmShape{3, 5, 7},
-                         BatchedGemmShape{3, 5, 7, 11, 2},
+                         BatchedGemmShape{LatentProduct::expand_values, 3, 5, 7, 11, 2},
                          GroupedGemmShape{12.5, 3.5, 5, 7, 4, 9, 5, 6, 3},
                          AttendPrefillShape{AttentionFamily::mla, 8, 2, 12, 10, 300, 40, 20, 3, true, true},
                          AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 60, 3},
@@ -208,7 +208,7 @@ TEST(Ops, TheBuilderGivesEveryKindItsShapeAndTakesNoOther) {
   EXPECT_EQ(s.ops.back().kind, OpKind::gemm);
   EXPECT_EQ(shape<GemmShape>(s.ops.back()).n, 3);
   EXPECT_THROW(shape<BatchedGemmShape>(s.ops.back()), std::bad_variant_access);
-  b.gemm("op", Part::ffn, type, type, BatchedGemmShape{1, 2, 3, 4, 1});
+  b.gemm("op", Part::ffn, type, type, BatchedGemmShape{LatentProduct::absorb_query, 1, 2, 3, 4, 1});
   EXPECT_EQ(s.ops.back().kind, OpKind::batched_gemm);
   b.gemm("op", Part::ffn, type, type, GroupedGemmShape{1, 1, 2, 3});
   EXPECT_EQ(s.ops.back().kind, OpKind::grouped_gemm);
@@ -229,7 +229,7 @@ TEST(Ops, ClassesHaveShapesOfOneKind) {
   b.set_classes(2, 1);
   b.begin_block("block");
   b.gemm("op", Part::ffn, Dtype::bf16, Dtype::bf16, GemmShape{1, 2, 3});
-  const Shape mixed[] = {GemmShape{1, 2, 3}, BatchedGemmShape{1, 2, 3, 1, 1}};
+  const Shape mixed[] = {GemmShape{1, 2, 3}, BatchedGemmShape{LatentProduct::absorb_query, 1, 2, 3, 1, 1}};
   EXPECT_THROW(b.vary(mixed), std::logic_error);
   const Shape unequal[] = {GemmShape{1, 2, 3}, GemmShape{2, 2, 3}};
   b.vary(unequal);
