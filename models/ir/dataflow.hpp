@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "models/ir/shapes.hpp"
 #include "models/ir/tokens.hpp"
 #include "sim/base/index.hpp"
 
@@ -108,9 +109,16 @@ struct Action {
   TokensId queries, keys;     // attend: the rows' positions
   int heads = 1;              // attend, merge, gemm_per_head, expand: query heads of this rank
   int qk_dim = 0, v_dim = 0;  // attend, compress, expand, merge (v_dim)
-  int kv_heads = 1;  // attend, compress: of this rank; 0: MLA (keys are the latent row, values its start)
-  bool rectangle = false;  // attend: all pairs of a request are multiplied, and masked afterwards
+  int kv_heads = 1;           // attend, compress: of this rank; latents have one row for all query heads
+  CacheRows cache = CacheRows::heads;  // attend: what a row of keys is
+  bool rectangle = false;              // attend: all pairs of a request are multiplied, and masked afterwards
 };
+
+/// Columns of a row of keys and values that the attend `a` reads.
+constexpr std::int64_t kv_columns(const Action& a) {
+  return a.cache == CacheRows::latent ? a.qk_dim
+                                      : static_cast<std::int64_t>(a.kv_heads) * (a.qk_dim + a.v_dim);
+}
 
 /// Parts of one op: computing ops have actions, communication has moves (all of its group, all ranks); no op
 /// has both.

@@ -20,8 +20,8 @@ LocalHeads prefill_heads(const Case& c, const Plan& p) {
 LocalHeads decode_heads(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
   if (a.kind != AttentionKind::mla) return prefill_heads(c, p);
-  return {(a.q_heads + p.tpa - 1) / p.tpa, 0, a.kv_lora_rank + a.rope_dim, a.kv_lora_rank,
-          AttentionFamily::mla};
+  const int q = (a.q_heads + p.tpa - 1) / p.tpa;
+  return {q, 1, a.kv_lora_rank + a.rope_dim, a.kv_lora_rank, AttentionFamily::mla, 0, CacheRows::latent};
 }
 
 std::vector<Request> batch_requests(const Case& c, const Plan& p) {
@@ -92,6 +92,7 @@ void ContextStep::declare_slots() {
 
 void ContextStep::bind_attention() {
   Dataflow& f = *flow();
+  const bool latent = heads.cache == CacheRows::latent;
   for (int k = 0; k < p.cp; ++k) {
     const TokensId query_list = f.tokens(queries(k)), key_list = f.tokens(keys(k));
     const TokensId result_list = f.tokens(results(k));
@@ -106,11 +107,10 @@ void ContextStep::bind_attention() {
         f.inputs.push_back({kv_up_, r, Whole::kv_up_weight, f.range(0, a.kv_lora_rank),
                             f.range(h * up, (h + heads.q) * up)});
       } else {
-        f.inputs.push_back(
-            {kv, r, Whole::kv, key_list,
-             heads.kv == 0 ? f.range(0, heads.qk) : f.range(g * width, (g + heads.kv) * width)});
+        f.inputs.push_back({kv, r, Whole::kv, key_list,
+                            latent ? f.range(0, heads.qk) : f.range(g * width, (g + heads.kv) * width)});
       }
-      if (heads.kv == 0) continue;  // the step ends in value_up()
+      if (latent) continue;  // the step ends in value_up()
       f.outputs.push_back(
           {out, r, Whole::attention_output, result_list, f.range(h * heads.v, (h + heads.q) * heads.v)});
     }
@@ -185,9 +185,9 @@ AttendPrefillShape prefill_shape(const LocalHeads& h, const Tokens& queries, con
 
 AttendDecodeShape decode_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys) {
   AttendDecodeShape s;
-  s.cache = h.kv == 0 ? CacheRows::latent : CacheRows::heads;
+  s.cache = h.cache;
   s.q_heads = h.q;
-  s.kv_heads = std::max(h.kv, 1);
+  s.kv_heads = h.kv;
   s.qk_dim = h.qk;
   s.v_dim = h.v;
   s.pairs = causal_pairs(queries, keys);
@@ -215,6 +215,7 @@ void ContextStep::attend_flow(OpIndex op, int k, const Tokens& query_list, const
   action.keys = flow()->tokens(key_list);
   action.heads = h.q;
   action.kv_heads = h.kv;
+  action.cache = h.cache;
   action.qk_dim = h.qk;
   action.v_dim = h.v;
   for (int t = 0; t < p.tpa; ++t) {

@@ -17,11 +17,13 @@ inline Count count_of(double x) { return static_cast<Count>(x + 0.5); }
 /// every query head has a key and a value; its cache and its messages hold the latents that those follow
 /// from. A decode step under MLA attends to the latents themselves (absorbed).
 struct LocalHeads {
-  int q = 0, kv = 0, qk = 0, v = 0;  // kv = 0: the latent row is the key, its first v numbers the value
+  int q = 0, kv = 0, qk = 0, v = 0;
   AttentionFamily family = AttentionFamily::gqa;
   int latent = 0;  // numbers of the row that keys and values are expanded from; 0: none
+  // latent: a cached row is the key of every head, its first v numbers the value; kv is 1.
+  CacheRows cache = CacheRows::heads;
   /// Numbers per token that attention reads.
-  double kv_width() const { return kv == 0 ? qk : static_cast<double>(kv) * (qk + v); }
+  double kv_width() const { return cache == CacheRows::latent ? qk : static_cast<double>(kv) * (qk + v); }
   /// Numbers per token that are cached and sent.
   double held_width() const { return latent > 0 ? latent : kv_width(); }
 };

@@ -53,7 +53,8 @@ DecodeFlow::DecodeFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, c
   const bool mla = a.kind == AttentionKind::mla;
   qk_ = mla ? a.kv_lora_rank + a.rope_dim : a.head_dim;
   v_ = mla ? a.kv_lora_rank : a.head_dim;
-  kv_heads_ = mla ? 0 : (a.kv_heads + p.tpa - 1) / p.tpa;
+  cache_ = mla ? CacheRows::latent : CacheRows::heads;
+  kv_heads_ = mla ? 1 : (a.kv_heads + p.tpa - 1) / p.tpa;
   kv_width_ = mla ? qk_ : kv_heads_ * (qk_ + v_);
   const double act = bytes_per_element(c.precision.activations);
   Dataflow& f = *b_.flow();
@@ -108,6 +109,7 @@ void DecodeFlow::attend(int first, int count) {
   Action action;
   action.heads = heads_;
   action.kv_heads = kv_heads_;
+  action.cache = cache_;
   action.qk_dim = qk_;
   action.v_dim = v_;
   for_each_rank([&](int r, int d, int k, int) {

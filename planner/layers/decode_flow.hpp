@@ -55,6 +55,7 @@ class DecodeFlow {
   const Plan& p_;
   const DecodeShare share_;
   const double lse_bytes_;
+  CacheRows cache_ = CacheRows::heads;
   int heads_, kv_heads_, qk_, v_, up_ = 0;
   bool sliced_ = false;  // each shard has its slice of the heads
   std::int64_t kv_width_ = 0;

@@ -87,13 +87,13 @@ TEST(Executor, ReferenceHeadsAndRequestsAreIndependent) {
 TEST(Executor, LatentReferenceIsMultiQueryWithValuesInTheKeys) {
   Problem latent;
   latent.q_heads = 3;
-  latent.kv_heads = 0;
+  latent.cache = CacheRows::latent;
   latent.qk_dim = 5;
   latent.v_dim = 3;
   latent.lengths = {6};
   const Tensors<double> t = reference(latent);
   Problem multi_query = latent;
-  multi_query.kv_heads = 1;
+  multi_query.cache = CacheRows::heads;
   Matrix<double> kv(6, 8);
   kv << t[Whole::kv], t[Whole::kv].leftCols(3);
   EXPECT_EQ(plain_attention(multi_query, t[Whole::query], kv), t[Whole::attention_output]);
@@ -232,6 +232,11 @@ TEST(Executor, FaultsNameOpRankAndRegion) {
   f.actions[0].kv_heads = 3;
   EXPECT_EQ(error_of(m.schedule, m.problem),
             "op 0 'attend', rank 0: has KV heads that do not divide its query heads");
+  f.actions[0].kv_heads = 0;  // no sign of latents: an action names those
+  EXPECT_EQ(error_of(m.schedule, m.problem), "op 0 'attend', rank 0: has a head count or width below 1");
+  f = good;
+  f.actions[0].cache = CacheRows::latent;
+  EXPECT_EQ(error_of(m.schedule, m.problem), "op 0 'attend', rank 0: has a kv region of the wrong width");
   f = good;
   f.inputs[0].columns = f.range(0, 31);
   EXPECT_EQ(error_of(m.schedule, m.problem), "input 'query', rank 0: 14 x 31 elements for a slot of 14 x 32");

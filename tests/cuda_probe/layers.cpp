@@ -194,7 +194,7 @@ Made latent_decode() {
   Made made = start("latent_decode");
   Problem& p = made.problem;
   p.q_heads = 4;
-  p.kv_heads = 0;
+  p.cache = CacheRows::latent;
   p.qk_dim = 7;
   p.v_dim = 5;
   p.value_up = 3;
@@ -228,7 +228,8 @@ Made latent_decode() {
       l.b.attend("attend", Dtype::bf16, Dtype::bf16, std::get<AttendDecodeShape>(shapes[0]));
   l.b.vary(shapes);
   for (int r = 0; r < kRanks; ++r) {
-    const Action a{r, Function::attend, 0, 0, l.f.tokens(tokens), l.f.tokens(shards[r]), 4, 7, 5, 0};
+    const TokensId queries = l.f.tokens(tokens), keys = l.f.tokens(shards[r]);
+    const Action a{r, Function::attend, 0, 0, queries, keys, 4, 7, 5, 1, CacheRows::latent};
     l.f.act(
         attend, a,
         std::array{l.all(query), Region{kv, 0, rows(shards[r]), 0, 7}, l.all(partial), l.all(partial_lse)});

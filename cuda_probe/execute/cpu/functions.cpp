@@ -113,13 +113,13 @@ template <class Scalar>
 std::string wrong_attend(const Action& a, TokenView queries, TokenView keys,
                          std::span<const View<Scalar>> v) {
   if (v.size() != 4) return wanted(v.size(), "query, kv, output, lse");
-  if (a.heads < 1 || a.kv_heads < 0 || a.qk_dim < 1 || a.v_dim < 1)
+  if (a.heads < 1 || a.kv_heads < 1 || a.qk_dim < 1 || a.v_dim < 1)
     return "has a head count or width below 1";
-  if (a.kv_heads > 0 && a.heads % a.kv_heads != 0) return "has KV heads that do not divide its query heads";
-  if (a.kv_heads == 0 && a.v_dim > a.qk_dim) return "has latent values wider than the keys they are part of";
-  const Eigen::Index kv_columns = a.kv_heads == 0 ? a.qk_dim : a.kv_heads * (a.qk_dim + a.v_dim);
+  if (a.heads % a.kv_heads != 0) return "has KV heads that do not divide its query heads";
+  if (a.cache == CacheRows::latent && a.v_dim > a.qk_dim)
+    return "has latent values wider than the keys they are part of";
   if (v[0].cols() != a.heads * a.qk_dim) return "has a query region of the wrong width";
-  if (v[1].cols() != kv_columns) return "has a kv region of the wrong width";
+  if (v[1].cols() != kv_columns(a)) return "has a kv region of the wrong width";
   if (v[2].cols() != a.heads * a.v_dim) return "has an output region of the wrong width";
   if (v[3].cols() != a.heads) return "has an lse region of the wrong width";
   if (v[0].rows() != rows(queries)) return "has a query region and a query list of unequal rows";
@@ -206,7 +206,7 @@ Attended attend(const Action& a, TokenView query_list, TokenView key_list, doubl
     const std::vector<Place> queries = places(query_list, request), keys = places(key_list, request);
     done.key_rows += static_cast<double>(keys.size());
     for (int head = 0; head < a.heads && !keys.empty(); ++head) {
-      const bool latent = a.kv_heads == 0;
+      const bool latent = a.cache == CacheRows::latent;
       const int kv_head = latent ? 0 : head / (a.heads / a.kv_heads);
       const Eigen::Index key_column = latent ? 0 : kv_head * (a.qk_dim + a.v_dim);
       const Matrix<Scalar> k = gather(v[1], std::span(keys), key_column, a.qk_dim);

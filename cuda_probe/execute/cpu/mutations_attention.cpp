@@ -186,7 +186,9 @@ bool head_offset(Schedule& s, Random& random) {
 
 bool kv_head_count(Schedule& s, Random& random) {
   return change_regions(s, random, Function::attend, [&](std::size_t, Action& a, std::vector<Region>&) {
-    a.kv_heads = a.kv_heads == 0 ? 1 : a.kv_heads == a.heads ? 0 : a.heads;
+    const bool to_latents = a.cache == CacheRows::heads && a.kv_heads == a.heads;
+    a.kv_heads = to_latents || a.cache == CacheRows::latent ? 1 : a.heads;
+    a.cache = to_latents ? CacheRows::latent : CacheRows::heads;
     return true;
   });
 }

@@ -77,7 +77,7 @@ Matrix<double> expanded(const Problem& p, const Matrix<double>& latent, const Ma
 /// Attention of the token in row `row` over rows [first, row], one head.
 void attend_token(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv, Eigen::Index first,
                   Eigen::Index row, int head, Matrix<double>& out) {
-  const bool latent = p.kv_heads == 0;
+  const bool latent = p.cache == CacheRows::latent;
   const int kv_head = latent ? 0 : head / (p.q_heads / p.kv_heads);
   const Eigen::Index key = latent ? 0 : kv_head * (p.qk_dim + p.v_dim);
   const Eigen::Index value = latent ? 0 : key + p.qk_dim;
@@ -113,15 +113,16 @@ Matrix<double> plain_attention(const Problem& p, const Matrix<double>& query, co
 }
 
 Tensors<double> reference(const Problem& p) {
-  SL_CHECK(p.kv_heads == 0 || p.q_heads % p.kv_heads == 0, "KV heads divide query heads");
-  SL_CHECK(p.kv_heads > 0 || p.v_dim <= p.qk_dim, "latent values are part of the key");
-  SL_CHECK(p.kv_lora == 0 || (p.hidden == 0 && p.kv_heads == p.q_heads && p.rope <= p.qk_dim),
+  const bool absorbed = p.cache == CacheRows::latent;
+  SL_CHECK(p.kv_heads > 0 && p.q_heads % p.kv_heads == 0, "KV heads divide query heads");
+  SL_CHECK(!absorbed || p.v_dim <= p.qk_dim, "latent values are part of the key");
+  SL_CHECK(p.kv_lora == 0 || (p.hidden == 0 && !absorbed && p.kv_heads == p.q_heads && p.rope <= p.qk_dim),
            "latents are expanded to heads of their own");
   Tensors<double> t;
   t.first_row.assign(1, 0);
   for (const std::int64_t length : p.lengths) t.first_row.push_back(t.first_row.back() + length);
   const Eigen::Index tokens = t.first_row.back(), query_columns = p.q_heads * p.qk_dim;
-  const Eigen::Index kv_columns = p.kv_heads == 0 ? p.qk_dim : p.kv_heads * (p.qk_dim + p.v_dim);
+  const Eigen::Index kv_columns = absorbed ? p.qk_dim : p.kv_heads * (p.qk_dim + p.v_dim);
   std::mt19937_64 random(p.seed);
   if (p.hidden == 0) {
     t[Whole::query] = random_matrix(random, tokens, query_columns, 1);

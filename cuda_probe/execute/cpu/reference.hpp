@@ -12,7 +12,9 @@ namespace shardline {
 /// Sizes of a small model and the requests it serves. Positions of a request begin at 0.
 struct Problem {
   int q_heads = 1;
-  int kv_heads = 1;  // 0: MLA in absorbed form; a row of kv is the key, its first v_dim columns the value
+  int kv_heads = 1;
+  // latent: MLA in absorbed form; a row of kv is the key of every head, its first v_dim columns the value.
+  CacheRows cache = CacheRows::heads;
   int qk_dim = 4, v_dim = 4;  // MLA: kv_lora + rope, kv_lora
   int value_up = 0;           // MLA: width of a head after value_up_weight; 0: no such step
   // MLA with expanded heads: keys and values follow from latent rows [kv_lora, rope] and kv_up_weight, a key

@@ -18,10 +18,6 @@ namespace {
 
 using Shape2d = std::pair<std::int64_t, std::int64_t>;
 
-std::int64_t kv_columns(const Action& a) {
-  return a.kv_heads == 0 ? a.qk_dim : static_cast<std::int64_t>(a.kv_heads) * (a.qk_dim + a.v_dim);
-}
-
 /// Shapes that the regions must have, from those that may vary; empty: of another number of regions.
 std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<const Region> r) {
   const std::int64_t heads = a.heads, n = r.empty() ? 0 : r[0].rows;
@@ -91,10 +87,9 @@ std::string wrong_heads(const Dataflow& flow, const Action& a) {
   if (a.function == Function::gemm_per_head) return "";
   if (a.function == Function::merge)
     return a.v_dim % 8 == 0 && a.v_dim > 0 ? "" : "has head_dim " + text(a.v_dim);
-  if (a.kv_heads < 0 || (a.kv_heads > 0 && a.heads % a.kv_heads != 0))
-    return "has KV heads that do not divide its query heads";
+  if (a.kv_heads < 1 || a.heads % a.kv_heads != 0) return "has KV heads that do not divide its query heads";
   const std::string widths = "has heads of " + text(a.qk_dim) + " and " + text(a.v_dim);
-  if (a.kv_heads == 0) {
+  if (a.cache == CacheRows::latent) {
     if (a.qk_dim != kLatent + kRotary || a.v_dim != kLatent) return widths + ", the MLA kernel 576 and 512";
     if (a.heads > 128) return "has " + text(a.heads) + " heads, the MLA kernel at most 128";
     if (!cache_rows(flow.token_list(a.queries), flow.token_list(a.keys)))
@@ -166,7 +161,7 @@ std::optional<CachedKeys> cache_rows(TokenView queries, TokenView keys) {
 }
 
 AttendKernel attend_kernel(const Dataflow& flow, const Action& a) {
-  if (a.kv_heads == 0) return AttendKernel::latent_decode;
+  if (a.cache == CacheRows::latent) return AttendKernel::latent_decode;
   const bool widths = a.qk_dim == a.v_dim && (a.qk_dim == 64 || a.qk_dim == 128);
   if (widths && a.heads / a.kv_heads <= 64 && cache_rows(flow.token_list(a.queries), flow.token_list(a.keys)))
     return AttendKernel::decode;

@@ -54,7 +54,8 @@ Problem problem_of(const Case& c, const std::vector<long long>& lengths) {
   const bool mla = a.kind == AttentionKind::mla, absorbed = mla && c.phase == Phase::decode;
   Problem p;
   p.q_heads = a.q_heads;
-  p.kv_heads = absorbed ? 0 : mla ? a.q_heads : a.kv_heads;
+  p.cache = absorbed ? CacheRows::latent : CacheRows::heads;
+  p.kv_heads = absorbed ? 1 : mla ? a.q_heads : a.kv_heads;
   p.qk_dim = absorbed ? a.kv_lora_rank + a.rope_dim : mla ? a.nope_dim + a.rope_dim : a.head_dim;
   p.v_dim = absorbed ? a.kv_lora_rank : mla ? a.v_dim : a.head_dim;
   p.value_up = absorbed ? a.v_dim : 0;

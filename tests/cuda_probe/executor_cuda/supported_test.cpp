@@ -69,8 +69,10 @@ TEST(DeviceSupported, RefusesRegionsOutsideSlotsAndOutputsOverInputs) {
   EXPECT_EQ(spoil([](Region* r, Action&) { --r[0].rows; }),
             "op 'attend' has regions that do not fit each other");
   EXPECT_EQ(spoil([](Region* r, Action&) { r[2] = r[0]; }), "op 'attend' overwrites what it reads");
-  EXPECT_EQ(spoil([](Region*, Action& a) { a.kv_heads = 3; }),
-            "op 'attend' has KV heads that do not divide its query heads");
+  for (const int kv_heads : {0, 3}) {
+    EXPECT_EQ(spoil([&](Region*, Action& a) { a.kv_heads = kv_heads; }),
+              "op 'attend' has KV heads that do not divide its query heads");
+  }
 }
 
 TEST(DeviceSupported, RefusesTransportsOfTooFewRanks) {
