@@ -24,7 +24,7 @@ std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const 
   };
   // The engine's kernels of dispatch and combine, where every row goes to, or comes from, every rank.
   const auto engine = [&](double row_bytes, bool combine) {
-    if (op.drive != Drive::graph || sent.rows <= 0) return;
+    if (op.drive != Drive::graph || sent.carrier != Carrier::engine) return;
     const double rows = std::max(1.0, sent.rows);
     const double width = std::max(row_bytes / rows, kShortestMessage) / 2;
     for (const Exchange& e : exchanges_) {

@@ -22,6 +22,8 @@ std::string_view to_string(LatentProduct p) {
   return p == LatentProduct::expand_values ? "expand_values" : "absorb_query";
 }
 
+std::string_view to_string(Carrier c) { return c == Carrier::engine ? "engine" : "library"; }
+
 std::string_view to_string(OpKind k) {
   constexpr std::array<std::string_view, kOpKinds> names{
       "gemm",           "batched_gemm", "grouped_gemm", "attend_prefill", "attend_decode", "merge",

@@ -22,9 +22,13 @@ enum class AttentionFamily : std::uint8_t { gqa, mla };
 /// MLA's up-projections where they are absorbed, one matrix per head. absorb_query: W_UK, queries to the
 /// width of latent rows. expand_values: W_UV, averaged latents to values.
 enum class LatentProduct : std::uint8_t { absorb_query, expand_values };
+/// Whose kernels carry a message. library: a library's collectives alone (NCCL). engine: also an engine's
+/// own, which handle tokens as rows.
+enum class Carrier : std::uint8_t { library, engine };
 std::string_view to_string(CacheRows rows);
 std::string_view to_string(AttentionFamily family);
 std::string_view to_string(LatentProduct product);
+std::string_view to_string(Carrier carrier);
 
 /// [rows, k] x [k, n], one matrix.
 struct GemmShape {
@@ -134,9 +138,11 @@ struct ElementwiseShape {
 /// buffer, for all_gather this rank's contribution; the algorithm decides what then crosses links.
 struct ExchangeShape {
   Bytes bytes;
-  double rows = 0;  // where what is sent are rows of tokens: how many this rank has (a mean); else 0
+  Carrier carrier = Carrier::library;
+  double rows = 0;  // engine: tokens of this rank, a mean; a library sees bytes only
   static constexpr void visit(auto& s, auto&& f) {
     f("bytes", s.bytes);
+    f("carrier", s.carrier);
     f("rows", s.rows);
   }
 };

@@ -16,7 +16,7 @@ void add_dense_ffn(ScheduleBuilder& b, const Case& c, const Plan& p) {
   add_separate(b, c, "norm", Part::ffn, rows, h);
   add_quantize(b, c, Module::dense_ffn, rows, h);
   // Tokens are rows: an engine's own kernels handle them one by one.
-  const auto sent = [&](Bytes bytes, double tokens) { return ExchangeShape{bytes, tokens}; };
+  const auto sent = [&](Bytes bytes, double tokens) { return ExchangeShape{bytes, Carrier::engine, tokens}; };
   const Dtype type = c.precision.activations;
   if (gather) {
     b.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p.dp, p.group()},
@@ -112,9 +112,10 @@ class ExpertFfn {
     const double activation = activation_size(c_);
     if (p_.dp > 1) {
       send("combine", OpKind::combine, c_.precision.activations);
-      b_.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {p_.group(), 1},
-                  ExchangeShape{Bytes(per_rank_ * static_cast<double>(h_) * activation), per_rank_},
-                  c_.precision.activations);
+      b_.exchange(
+          "gather group", Part::ffn_sum, OpKind::all_gather, {p_.group(), 1},
+          ExchangeShape{Bytes(per_rank_ * static_cast<double>(h_) * activation), Carrier::engine, per_rank_},
+          c_.precision.activations);
     } else {
       b_.exchange("ffn all-reduce", Part::ffn_sum, OpKind::all_reduce, {p_.ep * p_.tpf, 1},
                   Bytes(static_cast<double>(own_ * h_) * activation));

@@ -254,6 +254,7 @@ class KvpAttention {
     const double wire = exchange_ == OpKind::all_to_all ? per_request * (p_.kvp - 1) / p_.kvp : per_request;
     ExchangeShape partials;
     partials.bytes = Bytes(static_cast<double>(count) * wire);
+    partials.carrier = Carrier::engine;
     partials.rows = static_cast<double>(count);
     last_exchange_ = b_.exchange("exchange partial outputs", Part::exchange, exchange_, {p_.kvp, p_.tpa},
                                  partials, c_.precision.activations);

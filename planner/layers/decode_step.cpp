@@ -102,6 +102,7 @@ void add_decode_block(ScheduleBuilder& b, const Case& c, const Plan& v, DecodeBl
              GemmShape{tokens, c.model.hidden, (c.model.vocab + stage_ranks(v) - 1) / stage_ranks(v)});
       // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
       ExchangeShape best;
+      best.carrier = Carrier::engine;
       best.rows = static_cast<double>(tokens);
       b.exchange("pick token", Part::head, OpKind::all_gather, {stage_ranks(v), 1}, best,
                  c.precision.activations);

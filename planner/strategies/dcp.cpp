@@ -9,7 +9,8 @@
 // Groups and owners: vllm distributed/parallel_state.py, v1/worker/block_table.py. MLA's order (absorb,
 // gather queries 576 wide, attend, combine 512 wide, W_UV): vllm
 // model_executor/layers/attention/mla_attention.py; GQA's: v1/attention/backends/flashinfer.py. Combining:
-// v1/attention/ops/common.py (ag_rs), ops/dcp_alltoall.py (a2a).
+// v1/attention/ops/common.py (ag_rs), ops/dcp_alltoall.py (a2a). Both engines call NCCL for all of these, by
+// torch.distributed or a binding of their own: messages keep Carrier::library, whatever their rows.
 //
 // Ignored: copies that vLLM makes around its gather of queries and its reduce-scatter, which work along the
 // heads (distributed/device_communicators/cuda_communicator.py; SGLang lays queries out so that it needs

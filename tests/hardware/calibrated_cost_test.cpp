@@ -265,12 +265,14 @@ TEST(CalibratedCost, H55KernelsOfDispatchAlsoGatherFewTokens) {
   const double n = 16, tokens = 4, width = 2048;
   ExchangeShape shape;
   shape.bytes = Bytes(tokens * width * 2);
+  shape.carrier = Carrier::engine;
   shape.rows = tokens;
   const double kernel =
       fitted(s, "alltoall", {"trtllm_nvlink_two_sided", "dispatch", "bf16"}, {n, 1, tokens, width, n, n, 0});
   expect_price(s, exchange_op(OpKind::all_gather, {16, 1}, shape), kernel, Basis::fitted);
-  // Without rows there is nothing for them to handle.
-  const Op plain = exchange_op(OpKind::all_gather, {16, 1}, shape.bytes.value);
+  // A message of a library's stays one, rows or not.
+  shape.carrier = Carrier::library;
+  const Op plain = exchange_op(OpKind::all_gather, {16, 1}, shape);
   expect_price(s, plain, fitted(s, "nccl", {"all_gather"}, {n, shape.bytes.value * n}), Basis::extrapolated);
 }
 

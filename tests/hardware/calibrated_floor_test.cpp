@@ -141,7 +141,8 @@ class Draw {
     const double row = nothing ? 0 : between(0.5, 60'000), rows = between(0.1, 3000), again = more(rows);
     const Drive drive = one_of({Drive::graph, Drive::eager});
     const auto op = [&](double r) {
-      Op made = testing::exchange_op(kind, g, ExchangeShape{Bytes(r * row), told ? r : 0});
+      Op made = testing::exchange_op(
+          kind, g, ExchangeShape{Bytes(r * row), told ? Carrier::engine : Carrier::library, r});
       made.drive = drive;
       return made;
     };
@@ -353,7 +354,9 @@ std::vector<Subject> subjects() {
        testing::prefill_op(testing::mla_sequences(1, 4096, 16), kBf16, kBf16),
        {"family", "q_heads", "qk_dim", "v_dim", "pairs", "tiles", "whole", "all_pairs"}},
       {"elementwise", testing::elementwise_op({64, 4096, Bytes(1e6)}), {"bytes", "launches"}},
-      {"all-gather", testing::exchange_op(OpKind::all_gather, {4, 1}, 1e6), {"kind", "bytes", "group"}},
+      {"all-gather",
+       testing::exchange_op(OpKind::all_gather, {4, 1}, {Bytes(1e4), Carrier::engine, 4}),
+       {"kind", "bytes", "carrier", "rows", "group"}},
       {"dispatch",
        testing::routed_op({16, 1}, 64, 7168, 8, 256, false, kFp8),
        {"kind", "rows", "width", "topk", "experts", "dispatched", "group"}},

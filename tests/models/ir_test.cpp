@@ -22,7 +22,7 @@ const std::tuple kShapes{GemmShape{3, 5, 7},
                          AttendPrefillShape{AttentionFamily::mla, 8, 2, 12, 10, 300, 40, 20, 3, true, true},
                          AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 60, 3},
                          ElementwiseShape{3, 5, Bytes(7)},
-                         ExchangeShape{Bytes(1000), 2.5},
+                         ExchangeShape{Bytes(1000), Carrier::engine, 2.5},
                          RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8}};
 
 /// f(shape) for a shape of each type.
