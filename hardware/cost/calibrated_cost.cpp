@@ -164,9 +164,9 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) const {
   moe_coordinates(load, where);
   // The forms are of the whole layer; each product gets its share of the arithmetic.
   const double share = static_cast<double>(g.k) * static_cast<double>(g.n) /
-                       (static_cast<double>(g.matrices) * load.hidden * load.width);
+                       (static_cast<double>(matrices_of_expert(g)) * load.hidden * load.width);
   std::optional<FittedPrice> best;
-  for (const Use& u : (g.matrices > 2 ? gated_experts_ : plain_experts_)[at(op.math)]) {
+  for (const Use& u : (g.gated ? gated_experts_ : plain_experts_)[at(op.math)]) {
     const std::span axes(where, u.fit->form->axes.size());
     FormContext context = u.context;
     const bool altered = kernel_type(op.dtype) != u.stored;
@@ -184,7 +184,8 @@ std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) const {
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
   const auto q_rows = static_cast<double>(a.q_rows), parts = static_cast<double>(a.kernel_parts);
   const double length = static_cast<double>(a.pairs) / q_rows;
-  const double rows = a.kernel_rows > 0 ? static_cast<double>(a.kernel_rows) : q_rows;
+  const bool is_part = a.kernel_parts > 1;
+  const double rows = is_part ? static_cast<double>(std::max(a.kernel_rows, a.q_rows)) : q_rows;
   const auto q_heads = static_cast<double>(a.q_heads), heads_kv = static_cast<double>(a.kv_heads);
   constexpr std::size_t kOfOneHead = 6;  // t0_mha: a query head per KV head is another kernel
   const bool latent = a.cache == CacheRows::latent;
@@ -202,7 +203,7 @@ std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) const {
     p.time = Seconds(t0 + std::max(0.0, p.time.value - t0) * widths);
   }
   const double work = p.time.value - t0, peak = least(op, u.context);
-  if (pricing_ == Pricing::floor && a.kernel_rows > 0) {
+  if (pricing_ == Pricing::floor && is_part) {
     // Chunks that are a row longer come first, so the first k of n never take less than k/n of the kernel:
     // all that a path through the schedule, which enters at the first, can contain. Of a chunk's own rows
     // nothing may count, or the longer ones together with n-k equal parts were more than the kernel.

@@ -56,12 +56,13 @@ struct BatchedGemmShape {
 };
 
 /// One product of a rank's experts: `pairs` (token, expert) rows of [k] x [k, n] that visit `active` of the
-/// `held` experts, both means over the routing. `tokens` of the group before they are routed; an expert has
-/// `matrices` of hidden x inner.
+/// `held` experts, both means over the routing. `tokens` of the group before they are routed; the matrices of
+/// an expert are of hidden x inner.
 struct GroupedGemmShape {
   double pairs = 0, active = 0;
   Count k = 0, n = 0;
-  Count held = 0, tokens = 0, hidden = 0, inner = 0, matrices = 0;
+  Count held = 0, tokens = 0, hidden = 0, inner = 0;
+  bool gated = false;  // experts have gate, up and down; else up and down
   static constexpr void visit(auto& s, auto&& f) {
     f("pairs", s.pairs);
     f("active", s.active);
@@ -71,7 +72,7 @@ struct GroupedGemmShape {
     f("tokens", s.tokens);
     f("hidden", s.hidden);
     f("inner", s.inner);
-    f("matrices", s.matrices);
+    f("gated", s.gated);
   }
 };
 
@@ -107,7 +108,8 @@ struct AttendDecodeShape {
   CacheRows cache = CacheRows::heads;
   Count q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;
   Count pairs = 0, kv_rows = 0, q_rows = 0;  // as of a prefill
-  // Of the one kernel that signals the end of each of `kernel_parts` parts, of which this op is one.
+  // More than one part: this op is one of `kernel_parts` of a kernel of `kernel_rows` query rows that signals
+  // the end of each.
   Count kernel_rows = 0, kernel_parts = 1;
   static constexpr void visit(auto& s, auto&& f) {
     f("cache", s.cache);
@@ -182,6 +184,9 @@ constexpr std::size_t most_words(const std::variant<S...>*) {
 inline constexpr std::size_t kMostWords = most_words(static_cast<const Shape*>(nullptr));
 
 bool equal(const Shape& a, const Shape& b);
+
+/// Matrices of hidden x inner that one expert has.
+constexpr Count matrices_of_expert(const GroupedGemmShape& s) { return s.gated ? 3 : 2; }
 
 /// Elements read per row of keys: 2 * KV heads * width, or a latent row.
 constexpr Count kv_elements(const AttendPrefillShape& s) { return s.kv_heads * (s.qk_dim + s.v_dim); }

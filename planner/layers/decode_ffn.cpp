@@ -138,7 +138,7 @@ class ExpertFfn {
     experts.tokens = all_;
     experts.hidden = h_;
     experts.inner = inner_;
-    experts.matrices = up_ + 1;
+    experts.gated = c_.model.ffn_kind == FfnKind::gated;
     experts.k = k;
     experts.n = n;
     b_.gemm(name, Part::ffn, type_.weights, type_.math, experts);

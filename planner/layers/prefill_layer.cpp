@@ -176,7 +176,7 @@ class Layer {
       g.tokens = routed_tokens(k);
       g.hidden = count_of(h_);
       g.inner = count_of(share(m.expert_inner, s_.p.tpf));
-      g.matrices = count_of(matrices(m) + 1);
+      g.gated = m.ffn_kind == FfnKind::gated;
       return Shape(g);
     });
   }

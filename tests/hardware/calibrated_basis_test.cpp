@@ -69,11 +69,11 @@ TEST(CalibratedCost, BasisOfComputation) {
        {"192 and 128", prefill_op(mla_sequences(1, 4096, 16), kBf16, kBf16), Basis::measured},
        {"rank 256", mla_decode_op(8, 10'000, 16, kBf16, 256), Basis::extrapolated},
        {"rank 512", mla_decode_op(8, 10'000, 16, kBf16), Basis::measured}});
-  expect_bases(
-      catalog_system("a100-sxm"),
-      {{"experts without a gate", testing::experts_op(true, {8, 64, 4096, 2048, 2}, 64, 8, kBf16, kBf16),
-        Basis::assumed},
-       {"experts", testing::experts_op(true, {8, 64, 4096, 2048, 3}, 64, 8, kBf16, kBf16), Basis::measured}});
+  expect_bases(catalog_system("a100-sxm"),
+               {{"experts without a gate",
+                 testing::experts_op(true, {8, 64, 4096, 2048, false}, 64, 8, kBf16, kBf16), Basis::assumed},
+                {"experts", testing::experts_op(true, {8, 64, 4096, 2048, true}, 64, 8, kBf16, kBf16),
+                 Basis::measured}});
 }
 
 TEST(CalibratedCost, BasisOfCommunication) {

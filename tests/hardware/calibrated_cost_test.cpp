@@ -98,6 +98,10 @@ TEST(CalibratedCost, H51LaunchesCountAsT0) {
       fitted(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, {16, 30'000, 32, 8, 128, 0});
   const double launch = parameter(h100, "attention_decode", {"bf16", "bf16", "torch_flow"}, "t0") * 1e-6;
   expect_price(h100, part, (kernel - launch) / 4, Basis::measured);
+  // It is the number of parts that makes an op one of them.
+  of_kernel.kernel_parts = 1;
+  EXPECT_EQ(CostModel(h100).time(part),
+            CostModel(h100).time(decode_op(4, 30'000, 32, 8, 128, Dtype::bf16, 0)));
   // Attention of one query head per KV head is another kernel, with a launch of its own.
   for (const Count heads_kv : {8, 32}) {
     const double whole = fitted(h100, "attention_decode", {"bf16", "bf16", "torch_flow"},
@@ -201,7 +205,8 @@ TEST(CalibratedCost, H53PrefillCostsWhatItsFitSays) {
 Op balanced(bool up, Count tokens, Count topk, Count experts, Count ep, Count hidden, Count inner,
             Dtype type) {
   const double held = double(experts) / double(ep), pairs = double(tokens * topk) / double(ep);
-  return experts_op(up, {experts / ep, tokens, hidden, inner, 3}, pairs, std::min(held, pairs), type, type);
+  return experts_op(up, {experts / ep, tokens, hidden, inner, true}, pairs, std::min(held, pairs), type,
+                    type);
 }
 
 TEST(CalibratedCost, H54ExpertsShareTheTimeOfTheirWholeLayer) {

@@ -79,7 +79,7 @@ class Draw {
   Pair experts() {
     const Count ep = one_of<Count>({1, 4, 16, 64}), held = whole(1, 16);
     const auto topk = static_cast<double>(std::min<Count>(8, ep * held));
-    testing::Experts e{held, 0, whole(512, 16'000), whole(64, 4096), one_of<Count>({2, 3})};
+    testing::Experts e{held, 0, whole(512, 16'000), whole(64, 4096), one_of({false, true})};
     const Count tokens = whole(1, 30'000), again = more(tokens);
     const bool up = one_of({true, false});
     const Dtype w = stored(), m = math();
@@ -340,8 +340,8 @@ std::vector<Subject> subjects() {
        testing::batched_op({LatentProduct::absorb_query, 64, 128, 512, 32, 1}, kFp8, kFp8),
        {"product", "rows", "k", "n", "matrices", "launches", "math", "dtype"}},
       {"experts",
-       testing::experts_op(true, {8, 64, 4096, 2048, 3}, 64, 8, kFp8, kFp8),
-       {"k", "n", "held", "tokens", "hidden", "inner", "matrices"}},
+       testing::experts_op(true, {8, 64, 4096, 2048, true}, 64, 8, kFp8, kFp8),
+       {"k", "n", "held", "tokens", "hidden", "inner", "gated"}},
       {"decode",
        testing::decode_op(8, 5000, 32, 4, 128, kBf16),
        {"cache", "q_heads", "kv_heads", "qk_dim", "v_dim", "pairs", "q_rows"}},

@@ -46,7 +46,8 @@ TEST(KernelCost, H1H2GemmIsARoofline) {
 
 TEST(KernelCost, H2EveryExpertThatIsVisitedIsRead) {
   CostModel m(gb200());
-  const OpCost c = m.price(testing::experts_op(false, {8, 64, 2048, 7168, 3}, 64, 5, Dtype::fp4, Dtype::fp4));
+  const OpCost c =
+      m.price(testing::experts_op(false, {8, 64, 2048, 7168, true}, 64, 5, Dtype::fp4, Dtype::fp4));
   EXPECT_DOUBLE_EQ(c.memory.value, 5 * 7168.0 * 2048 * 0.5625);
   EXPECT_NEAR(c.tensor.value, 2 * 64 * 7168.0 * 2048, 1);  // rows are all pairs, whatever expert they go to
 }
@@ -184,7 +185,7 @@ TEST(KernelCost, TimeIsThatOfThePricedOp) {
   b.gemm("batched", Part::qkv, Dtype::fp4, Dtype::fp4,
          BatchedGemmShape{LatentProduct::absorb_query, 8, 128, 512, 16, 1});
   b.gemm("experts", Part::ffn, Dtype::fp4, Dtype::fp4,
-         GroupedGemmShape{64, 8, 4096, 2048, 8, 64, 4096, 1024, 3});
+         GroupedGemmShape{64, 8, 4096, 2048, 8, 64, 4096, 1024, true});
   b.attend("decode", Dtype::fp8, Dtype::fp8,
            AttendDecodeShape{CacheRows::heads, 16, 1, 128, 128, 100'000, 100'000, 2});
   b.attend("prefill", Dtype::fp8, Dtype::fp8, testing::whole_sequences(1, 2000, 16, 1, 128, 128));

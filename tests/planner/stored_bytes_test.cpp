@@ -115,7 +115,7 @@ TEST(StoredBytes, WeightsInBlocksOfFp8HaveKernelsOfTheirOwn) {
     b.begin_block("block");
     if (experts)
       b.gemm("gemm", Part::ffn, stored, Dtype::fp8,
-             GroupedGemmShape{256, 32, 7168, 4096, 32, 64, 7168, 2048, 3});
+             GroupedGemmShape{256, 32, 7168, 4096, 32, 64, 7168, 2048, true});
     else
       b.gemm("gemm", Part::ffn, stored, Dtype::fp8, GemmShape{256, 7168, 4096});
     b.end_block();
