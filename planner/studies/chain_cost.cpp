@@ -1,6 +1,5 @@
 #include "planner/studies/chain_cost.hpp"
 
-#include <string_view>
 #include <unordered_map>
 
 #include "planner/layers/context_step.hpp"
@@ -89,28 +88,43 @@ class Layers {
     case_.requests = {{0, tokens}};
     prefill_unsharded(schedule_, case_, plan_);
     const std::vector<double> runs = executions(schedule_);
-    for (std::size_t i = 0; i < schedule_.blocks.size(); ++i) {
-      const Block& block = schedule_.blocks[i];
-      const bool head = std::string_view(block.name) == "head";
-      bool before = std::string_view(block.name) == "attention";
-      for (OpIndex o = block.first; o < block.last; ++o) {
-        const Op& op = schedule_.ops[o];
-        if (op.kind == OpKind::launch) continue;
-        if (op.kind == OpKind::attend_prefill) {
-          p.attend = op;
-          before = false;
-          if (shape<AttendPrefillShape>(op).all_pairs) p.scores = schedule_.ops[++o];
-        } else if (std::string_view(op.name) == "kv up") {
-          p.expand = op;
-          p.expands = true;
-        } else if (head) {
-          p.tail += cost_.time(op);
-        } else {
-          (before ? p.project : p.rest) += cost_.time(op) * (runs[i] / case_.model.layers);
-        }
+    for (std::size_t i = 0; i < schedule_.blocks.size(); ++i)
+      add(schedule_.blocks[i], runs[i] / case_.model.layers, p);
+    return p;
+  }
+
+  // What the ops of a block cost of the mean layer, of which it is `share`. Ops before the attention of its
+  // block are the projections; what makes that attention's keys and values of latents grows with the prefix.
+  void add(const Block& block, double share, Parts& p) {
+    OpIndex attend = block.first;
+    while (attend < block.last && schedule_.ops[attend].kind != OpKind::attend_prefill) ++attend;
+    const bool attends = attend < block.last;
+    const OpIndex expand = attends ? expansion(attend) : block.last;
+    for (OpIndex o = block.first; o < block.last; ++o) {
+      const Op& op = schedule_.ops[o];
+      if (op.kind == OpKind::launch) continue;
+      if (o == attend) {
+        p.attend = op;
+        if (shape<AttendPrefillShape>(op).all_pairs) p.scores = schedule_.ops[++o];
+      } else if (o == expand) {
+        p.expand = op;
+        p.expands = true;
+      } else if (op.part == Part::head) {
+        p.tail += cost_.time(op);
+      } else {
+        (attends && o < attend ? p.project : p.rest) += cost_.time(op) * share;
       }
     }
-    return p;
+  }
+
+  // The op that attention under MLA waits for: it expands the latents. Other attention is its own.
+  OpIndex expansion(OpIndex attend) const {
+    const Op& op = schedule_.ops[attend];
+    if (shape<AttendPrefillShape>(op).family != AttentionFamily::mla) return attend;
+    const auto before = schedule_.dependencies_of(op);
+    SL_CHECK(before.size() == 1 && schedule_.ops[before.front()].kind == OpKind::gemm,
+             "MLA's attention waits for what expands its latents");
+    return before.front();
   }
 
   Case case_;
