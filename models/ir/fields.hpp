@@ -45,11 +45,24 @@ constexpr std::size_t count_fields() {
 template <class T>
 inline constexpr std::size_t kFieldsOf = count_fields<T>();
 
-/// Fails to compile where T::visit names more or fewer fields than T has.
+/// Whether T::visit names no field twice.
+template <class T>
+constexpr bool names_distinct_fields() {
+  T shape{};
+  std::array<const void*, kFieldsOf<T>> named{};
+  std::size_t n = 0;
+  bool distinct = true;
+  T::visit(shape, [&](const char*, const auto& field) {
+    for (std::size_t i = 0; i < n; ++i) distinct = distinct && named[i] != static_cast<const void*>(&field);
+    named[n++] = &field;
+  });
+  return distinct;
+}
+
+/// Whether T::visit names every field of T once: as many as T has, none of them twice.
 template <class T>
 constexpr bool complete() {
-  static_assert(kFieldsOf<T> == kMembers<T>, "visit() names every field once");
-  return true;
+  return kFieldsOf<T> == kMembers<T> && names_distinct_fields<T>();
 }
 
 /// The bits that tell this value of a field from every other value of it; of those of one byte, the byte.

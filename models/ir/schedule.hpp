@@ -148,11 +148,12 @@ struct PricedFields {
     f("group", s.group);
   }
 };
-static_assert(complete<PricedFields>());
+static_assert(complete<PricedFields>(), "visit() names every field once");
 
 struct PricedOp : PricedFields {
   Shape shape;  // of class 0; of the type that shape_of(kind) says
 };
+static_assert(kMembers<PricedOp> == 2, "a key of PricedFields and the shape holds all of a PricedOp");
 
 struct Op : PricedOp {
   Part part = Part::qkv;

@@ -170,9 +170,11 @@ struct RoutedShape {
 using Shape = std::variant<GemmShape, BatchedGemmShape, GroupedGemmShape, AttendPrefillShape,
                            AttendDecodeShape, ElementwiseShape, ExchangeShape, RoutedShape>;
 
-static_assert(complete<GemmShape>() && complete<BatchedGemmShape>() && complete<GroupedGemmShape>() &&
-              complete<AttendPrefillShape>() && complete<AttendDecodeShape>() &&
-              complete<ElementwiseShape>() && complete<ExchangeShape>() && complete<RoutedShape>());
+template <class... S>
+constexpr bool all_complete(const std::variant<S...>*) {
+  return (complete<S>() && ...);
+}
+static_assert(all_complete(static_cast<const Shape*>(nullptr)), "visit() names every field of a shape once");
 
 /// Words of the largest shape: what a memo key must have room for.
 template <class... S>

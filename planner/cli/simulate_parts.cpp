@@ -50,8 +50,8 @@ TraceEvent trace_event(const PlayedOp& played, TraceArguments arguments) {
   if (is_communication(op.kind)) {
     arguments.emplace_back("message", message_text(op) + ", " + message_meaning(op.kind));
     arguments.emplace_back("algorithm", algorithm_text(c));
-    arguments.emplace_back("group", fmt::format("{} ranks, stride {}", op.group.size, op.group.stride));
   }
+  arguments.emplace_back("op", describe(op));
   return {played.rank,
           static_cast<int>(op.lane),
           op.name,

@@ -61,6 +61,27 @@ TEST(Shapes, WordsDifferWhereverAFieldDoes) {
   });
 }
 
+// A visit that forgets a field, or counts right by naming one twice, is not complete.
+struct Forgetful {
+  Count rows = 0, width = 0;
+  static constexpr void visit(auto& s, auto&& f) { f("rows", s.rows); }
+};
+struct Twice {
+  Count rows = 0, width = 0;
+  static constexpr void visit(auto& s, auto&& f) {
+    f("rows", s.rows);
+    f("width", s.rows);
+  }
+};
+static_assert(complete<ElementwiseShape>() && !complete<Forgetful>() && !complete<Twice>());
+
+// The count that ties PricedOp to its key sees a member beside the shape.
+struct Longer : PricedFields {
+  Shape shape;
+  bool more = false;
+};
+static_assert(kMembers<Longer> == kMembers<PricedOp> + 1);
+
 TEST(Shapes, WordsOfPricedFieldsDiffer) {
   PricedFields fields;
   fields.group = {4, 2};
