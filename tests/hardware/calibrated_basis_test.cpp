@@ -10,9 +10,9 @@
 namespace shardline {
 namespace {
 
-using testing::catalog_system, testing::decode_op, testing::elementwise_op, testing::exchange_op,
-    testing::gemm_op, testing::mla_decode_op, testing::mla_sequences, testing::prefill_op,
-    testing::whole_sequences;
+using testing::batched_op, testing::catalog_system, testing::decode_op, testing::elementwise_op,
+    testing::exchange_op, testing::gemm_op, testing::mla_decode_op, testing::mla_sequences,
+    testing::prefill_op, testing::whole_sequences;
 
 struct Row {
   const char* what;
@@ -74,6 +74,54 @@ TEST(CalibratedCost, BasisOfComputation) {
                  testing::experts_op(true, {8, 64, 4096, 2048, false}, 64, 8, kBf16, kBf16), Basis::assumed},
                 {"experts", testing::experts_op(true, {8, 64, 4096, 2048, true}, 64, 8, kBf16, kBf16),
                  Basis::measured}});
+}
+
+// Latent attention of other widths than those that kernels were measured with: by the same forms, and dearer
+// the wider it is.
+TEST(CalibratedCost, H62OtherWidthsOfLatentAttentionArePricedByItsForms) {
+  struct Wide {
+    Op op;
+    bool measured;
+  };
+  const auto expect_rising = [](const char* system, const char* family, const std::vector<Wide>& ops) {
+    SCOPED_TRACE(family);
+    const System s = catalog_system(system);
+    CostModel m(s);
+    Seconds before;
+    for (const Wide& w : ops) {
+      SCOPED_TRACE(describe(w.op));
+      const OpCost c = m.price(w.op);
+      ASSERT_NE(c.fit, nullptr);
+      EXPECT_EQ(std::string_view(c.fit->form->family), family);
+      EXPECT_EQ(to_string(c.basis), to_string(w.measured ? Basis::measured : Basis::extrapolated));
+      EXPECT_GT(m.time(w.op), before);
+      EXPECT_LE(m.floor(w.op), m.time(w.op));
+      before = m.time(w.op);
+    }
+  };
+  constexpr Dtype kFp8 = Dtype::fp8, kBf16 = Dtype::bf16;
+  std::vector<Wide> decode, absorb, expand, prefill;
+  for (const Count rank : {128, 256, 512, 768})
+    decode.push_back({mla_decode_op(256, 30'000, 16, kFp8, rank), rank == 512});
+  expect_rising("h100-hgx", "mla_decode", decode);
+  // Of a wider rotary part keys alone are longer.
+  expect_rising("h100-hgx", "mla_decode",
+                {{mla_decode_op(256, 30'000, 16, kFp8, 256, 64), false},
+                 {mla_decode_op(256, 30'000, 16, kFp8, 256, 128), false}});
+  for (const auto& [head, rank] :
+       std::vector<std::pair<Count, Count>>{{64, 256}, {128, 256}, {128, 512}, {192, 512}, {192, 768}}) {
+    const bool measured = head == 128 && rank == 512;
+    absorb.push_back(
+        {batched_op({LatentProduct::absorb_query, 1000, head, rank, 32, 1}, kBf16, kBf16), measured});
+    expand.push_back(
+        {batched_op({LatentProduct::expand_values, 1000, rank, head, 32, 1}, kFp8, kFp8), measured});
+  }
+  expect_rising("h200-hgx", "mla_bmm", absorb);
+  expect_rising("h200-hgx", "mla_bmm", expand);
+  for (const auto& [qk, v] :
+       std::vector<std::pair<Count, Count>>{{128, 96}, {192, 96}, {192, 128}, {256, 256}, {576, 512}})
+    prefill.push_back({prefill_op(mla_sequences(1, 4096, 16, qk, v), kBf16, kBf16), v == 128});
+  expect_rising("h100-hgx", "mla_prefill", prefill);
 }
 
 TEST(CalibratedCost, BasisOfCommunication) {

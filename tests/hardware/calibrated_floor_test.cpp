@@ -66,14 +66,12 @@ class Draw {
   Pair batched() {
     const bool measured = one_of({true, false});
     const Count k = measured ? one_of<Count>({128, 512}) : whole(16, 4096);
-    const Count n = measured ? 640 - k : whole(16, 4096), matrices = one_of({Count{1}, whole(2, 128)});
+    const Count n = measured ? 640 - k : whole(16, 4096), heads = one_of({Count{1}, whole(2, 128)});
     const Count parts = one_of<Count>({1, 1, 4}), rows = whole(1, 40'000), again = more(rows);
     const double launches = one_of({0.0, 1.0, 1.0, 2.0});
-    const LatentProduct product = one_of({LatentProduct::absorb_query, LatentProduct::expand_values});
+    const LatentProduct of = one_of({LatentProduct::absorb_query, LatentProduct::expand_values});
     const Dtype w = stored(), m = math();
-    const auto op = [&](Count r) {
-      return testing::batched_op({product, r, k, n, matrices, parts}, w, m, launches);
-    };
+    const auto op = [&](Count r) { return testing::batched_op({of, r, k, n, heads, parts}, w, m, launches); };
     return {op(rows), op(again)};
   }
   Pair experts() {
