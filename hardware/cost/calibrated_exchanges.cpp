@@ -93,6 +93,8 @@ std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const Gr
     both = judged;
     best = one;
   }
+  // Even routing was measured: that of other tokens is what the parameters say, not a measurement.
+  if (best && s.uneven) best->basis = worse(best->basis, Basis::fitted);
   return best;
 }
 

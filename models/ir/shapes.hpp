@@ -156,6 +156,7 @@ struct RoutedShape {
   double rows = 0;  // tokens of this rank, a mean; as many as send so much under even uniform routing
   Count width = 0, topk = 0, experts = 0;
   Dtype dispatched = Dtype::bf16;  // type of the rows on their way to the experts
+  bool uneven = false;             // `rows` are not this rank's: routing is uneven, and they stand for it
   static constexpr void visit(auto& s, auto&& f) {
     f("bytes", s.bytes);
     f("rows", s.rows);
@@ -163,6 +164,7 @@ struct RoutedShape {
     f("topk", s.topk);
     f("experts", s.experts);
     f("dispatched", s.dispatched);
+    f("uneven", s.uneven);
   }
 };
 

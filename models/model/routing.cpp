@@ -202,6 +202,11 @@ double ExpertRouting::as_even(int groups, long long tokens) const {
   return imbalance(groups, tokens) * g.hit / g.even_hit;
 }
 
+bool ExpertRouting::uneven(int groups, long long tokens) const {
+  constexpr double kRounding = 1e-9;
+  return std::abs(as_even(groups, tokens) - 1) > kRounding;
+}
+
 double ExpertRouting::largest(const std::vector<double>& sampled, double share, int groups,
                               long long tokens) const {
   SL_CHECK(tokens >= 0, fmt::format("{} tokens", tokens));

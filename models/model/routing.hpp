@@ -58,8 +58,12 @@ class ExpertRouting {
   double imbalance(int groups, long long tokens) const;
 
   /// [M13] Tokens under even uniform routing that send a group as much as one of `tokens` does to the
-  /// busiest.
+  /// busiest: a ratio.
   double as_even(int groups, long long tokens) const;
+
+  /// [M13] Whether that ratio is not 1, by more than rounding: then a cost of even routing is of other
+  /// tokens.
+  bool uneven(int groups, long long tokens) const;
 
   /// [M8] Probability that a token visits the expert of popularity rank `rank`.
   double inclusion(int rank) const;

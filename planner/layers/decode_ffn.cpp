@@ -92,6 +92,7 @@ class ExpertFfn {
     routed.topk = c_.model.experts_per_token;
     routed.experts = c_.model.experts;
     routed.dispatched = c_.precision.dispatch;
+    routed.uneven = routing.uneven(p_.ep, all_);
     b_.route(name, kind, {p_.ranks_per_stage(), 1}, routed, type);
   }
 

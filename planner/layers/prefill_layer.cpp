@@ -153,12 +153,14 @@ class Layer {
     const double as_even = routing.as_even(p.ep, routed_tokens(0)) / p.tpa;
     const double per_token =
         h_ * routing.groups_hit(p.ep) * routing.imbalance(p.ep, routed_tokens(0)) / p.tpa;
+    const bool uneven = routing.uneven(p.ep, routed_tokens(0));
     const double element =
         kind == OpKind::dispatch ? bytes_per_dispatched_element(type) : bytes_per_element(type);
     s_.b.route(name, kind, {p.cp * p.tpa, 1}, RoutedShape{}, type);
     s_.vary([&](int k) {
       return Shape(RoutedShape{Bytes(row(k) * per_token * element), row(k) * as_even, count_of(h_),
-                               s_.c.model.experts_per_token, s_.c.model.experts, s_.c.precision.dispatch});
+                               s_.c.model.experts_per_token, s_.c.model.experts, s_.c.precision.dispatch,
+                               uneven});
     });
   }
 

@@ -138,6 +138,23 @@ TEST(CalibratedCost, BasisOfCommunication) {
                 {"8 GPUs were not measured", gather, Basis::extrapolated}});
 }
 
+// Only even routing was measured; tokens that stand for uneven routing are another exchange's.
+TEST(CalibratedCost, BasisOfUnevenRoutingIsFitted) {
+  const System s = catalog_system("h100-hgx");
+  CostModel m(s);
+  for (const bool back : {false, true}) {
+    Op op = testing::routed_op({8, 1}, 64, 7168, 8, 256, back, Dtype::fp8);
+    const OpCost even = m.price(op);
+    EXPECT_EQ(even.basis, Basis::measured);
+    std::get<RoutedShape>(op.shape).uneven = true;  // in the same model: its memo tells them apart
+    EXPECT_EQ(m.price(op).basis, Basis::fitted);
+    EXPECT_EQ(m.time(op).value, CostModel(s).time(op).value);
+    op = testing::routed_op({8, 1}, 1e6, 7168, 8, 256, back, Dtype::fp8);
+    std::get<RoutedShape>(op.shape).uneven = true;
+    EXPECT_EQ(m.price(op).basis, Basis::extrapolated);
+  }
+}
+
 TEST(CalibratedCost, BasisWithoutACalibrationOrAgainstItIsAssumed) {
   System plain = testing::by_parameters(catalog_system("h100-hgx"));
   const Op gemm = gemm_op({64, 4096, 4096}, Dtype::bf16, Dtype::bf16);

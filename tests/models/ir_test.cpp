@@ -23,7 +23,7 @@ const std::tuple kShapes{GemmShape{3, 5, 7},
                          AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 60, 3},
                          ElementwiseShape{3, 5, Bytes(7)},
                          ExchangeShape{Bytes(1000), Carrier::engine, 2.5},
-                         RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8}};
+                         RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8, true}};
 
 /// f(shape) for a shape of each type.
 template <class F>

@@ -191,6 +191,17 @@ TEST(Routing, M13TokensOfEvenRoutingThatSendAsMuch) {
   EXPECT_EQ(even.as_even(8, 100), 1);
 }
 
+// Groups of 256 experts are alike where their number divides 256; a chance or popular excess never is even.
+TEST(Routing, M13UnevenWhereverOtherTokensStandForIt) {
+  const ExpertRouting even(256, 8, {});
+  for (const int groups : {1, 2, 8, 64, 256}) EXPECT_FALSE(even.uneven(groups, 100)) << groups;
+  EXPECT_TRUE(even.uneven(48, 100));
+  const Routing chance{RoutingKind::uniform, 0, ExpertLoad::busiest};
+  EXPECT_TRUE(ExpertRouting(256, 8, chance).uneven(64, 100));
+  EXPECT_TRUE(ExpertRouting(256, 8, zipf(1, ExpertLoad::mean)).uneven(64, 100));
+  EXPECT_FALSE(ExpertRouting(256, 8, zipf(0, ExpertLoad::mean)).uneven(64, 100));
+}
+
 // Numbers of groups are counted when they are asked for: in which order and by whom makes no difference.
 TEST(Routing, LookupsDoNotDependOnTheirOrderOrThread) {
   for (const double skew : {0.0, 0.7}) {

@@ -243,6 +243,25 @@ TEST(Provenance, DispatchAndCombineNameTheirFit) {
   EXPECT_TRUE(fits["combine"].starts_with("alltoall trtllm_nvlink_two_sided combine")) << fits["combine"];
 }
 
+// [M13]: tokens of even routing stand for those of uneven routing, which nobody measured.
+TEST(Provenance, UnevenRoutingIsNotMeasured) {
+  const auto bases = [](const Routing& routing) {
+    Case c = decode_case("deepseek-r1", "gb200-nvl72", 100'000);
+    c.routing = std::make_shared<const ExpertRouting>(256, 8, routing);
+    Evaluator e(c);
+    e.simulate(parse_plan("dp_ep:dp=64,ep=64,batch=64"));
+    std::vector<Basis> out;
+    for (const Op& op : e.schedule().ops) {
+      if (op.kind == OpKind::dispatch || op.kind == OpKind::combine) out.push_back(e.cost().price(op).basis);
+    }
+    return out;
+  };
+  const std::vector<Basis> measured(2, Basis::measured), fitted(2, Basis::fitted);
+  EXPECT_EQ(bases({}), measured);
+  EXPECT_EQ(bases({RoutingKind::zipf, 1, ExpertLoad::busiest}), fitted);
+  EXPECT_EQ(bases({RoutingKind::zipf, 1, ExpertLoad::mean}), fitted);
+}
+
 TEST(Provenance, OfATurnWeighsPrefillAndAnswerByTime) {
   Study s;
   s.study = prefill_case("h200-hgx", {});
