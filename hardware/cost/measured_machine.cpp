@@ -13,6 +13,33 @@ namespace {
 
 double peak(const System& s, Dtype t) { return s.device.peak[static_cast<std::size_t>(t)].value; }
 
+// Messages between nodes of their own latency and bandwidth are kept beside those of a collective's step. A
+// file that gives none has those of the step.
+double given(const NetworkSpec& n, Seconds extra) {
+  return extra == Seconds(0) ? 0 : (n.latency + extra).value;
+}
+
+Seconds beside(const NetworkSpec& n, double latency) {
+  return latency > 0 ? Seconds(latency) - n.latency : Seconds(0);
+}
+
+void set_network_latency(System& s, double v) {
+  NetworkSpec& n = s.fabric.network;
+  const double send_recv = given(n, n.send_recv_extra), all_to_all = given(n, n.all_to_all_extra);
+  n.latency = Seconds(v);
+  n.send_recv_extra = beside(n, send_recv);
+  n.all_to_all_extra = beside(n, all_to_all);
+}
+
+void set_network_efficiency(System& s, double v) {
+  NetworkSpec& n = s.fabric.network;
+  if (n.send_recv_share != 1) n.send_recv_share *= n.efficiency / v;
+  n.efficiency = v;
+}
+
+constexpr FigureUse kParameter = FigureUse::parameter;
+constexpr bool kNeeded = true;
+
 constexpr MachineFigure kFigures[] = {
     {"device.memory.bandwidth", FigureUse::device,
      [](const System& s) { return s.device.memory_bandwidth.value; }},
@@ -27,26 +54,103 @@ constexpr MachineFigure kFigures[] = {
      [](const System& s) { return s.fabric.nvlink.bandwidth.value; }},
     {"fabric.network.bandwidth", FigureUse::network,
      [](const System& s) { return s.fabric.network.bandwidth.value; }},
-    {"device.kernel_cost", FigureUse::parameter, [](const System& s) { return s.device.kernel_cost.value; }},
-    {"device.memory.efficiency", FigureUse::parameter,
-     [](const System& s) { return s.device.memory_efficiency; }},
-    {"device.compute.efficiency", FigureUse::parameter,
-     [](const System& s) { return s.device.compute_efficiency; }},
-    {"device.compute.attention_efficiency", FigureUse::parameter,
-     [](const System& s) { return s.device.attention_efficiency; }},
-    {"device.compute.tile_efficiency", FigureUse::parameter,
-     [](const System& s) { return s.device.tile_efficiency; }},
-    {"device.compute.sms", FigureUse::parameter, [](const System& s) { return double(s.device.sms); }},
-    {"fabric.nvlink.latency", FigureUse::parameter,
-     [](const System& s) { return s.fabric.nvlink.latency.value; }},
-    {"fabric.nvlink.efficiency", FigureUse::parameter,
-     [](const System& s) { return s.fabric.nvlink.switches > 0 ? s.fabric.nvlink.efficiency : 0; }},
-    {"fabric.network.latency", FigureUse::parameter,
-     [](const System& s) { return s.fabric.network.latency.value; }},
-    {"fabric.network.efficiency", FigureUse::parameter,
-     [](const System& s) { return s.fabric.network.present ? s.fabric.network.efficiency : 0; }},
-    {"fabric.network.spine_latency", FigureUse::parameter,
-     [](const System& s) { return s.fabric.network.spine_latency.value; }},
+    {"device.kernel_cost", kParameter, [](const System& s) { return s.device.kernel_cost.value; },
+     [](System& s, double v) { s.device.kernel_cost = Seconds(v); }},
+    {"device.memory.efficiency", kParameter, [](const System& s) { return s.device.memory_efficiency; },
+     [](System& s, double v) { s.device.memory_efficiency = v; }, kNeeded},
+    {"device.compute.efficiency", kParameter, [](const System& s) { return s.device.compute_efficiency; },
+     [](System& s, double v) { s.device.compute_efficiency = v; }, kNeeded},
+    {"device.compute.attention_efficiency", kParameter,
+     [](const System& s) { return s.device.attention_efficiency; },
+     [](System& s, double v) { s.device.attention_efficiency = v; }},
+    {"device.compute.tile_efficiency", kParameter, [](const System& s) { return s.device.tile_efficiency; },
+     [](System& s, double v) { s.device.tile_efficiency = v; }},
+    {"device.compute.sms", kParameter, [](const System& s) { return double(s.device.sms); },
+     [](System& s, double v) { s.device.sms = static_cast<int>(v); }},
+    {"fabric.nvlink.switches", kParameter, [](const System& s) { return double(s.fabric.nvlink.switches); },
+     [](System& s, double v) { s.fabric.nvlink.switches = static_cast<int>(v); }, kNeeded},
+    {"fabric.nvlink.latency", kParameter, [](const System& s) { return s.fabric.nvlink.latency.value; },
+     [](System& s, double v) { s.fabric.nvlink.latency = Seconds(v); }},
+    {"fabric.nvlink.efficiency", kParameter,
+     [](const System& s) { return s.fabric.nvlink.switches > 0 ? s.fabric.nvlink.efficiency : 0; },
+     [](System& s, double v) { s.fabric.nvlink.efficiency = v; }, kNeeded},
+    {"fabric.nvlink.multicast", kParameter, [](const System& s) { return double(s.fabric.nvlink.multicast); },
+     [](System& s, double v) { s.fabric.nvlink.multicast = v > 0; }},
+    {"fabric.network.latency", kParameter, [](const System& s) { return s.fabric.network.latency.value; },
+     set_network_latency},
+    {"fabric.network.efficiency", kParameter,
+     [](const System& s) { return s.fabric.network.present ? s.fabric.network.efficiency : 0; },
+     set_network_efficiency, kNeeded},
+    {"fabric.network.host_link", kParameter, [](const System& s) { return s.fabric.network.host_link.value; },
+     [](System& s, double v) { s.fabric.network.host_link = BytesPerSecond(v); }, kNeeded},
+    {"fabric.network.gpus_per_nic", kParameter,
+     [](const System& s) {
+       return s.fabric.network.gpus_per_nic == 1 ? 0 : double(s.fabric.network.gpus_per_nic);
+     },
+     [](System& s, double v) { s.fabric.network.gpus_per_nic = v > 0 ? static_cast<int>(v) : 1; }},
+    {"fabric.network.rail_optimised", kParameter,
+     [](const System& s) { return s.fabric.network.present ? double(s.fabric.network.rail_optimised) : 0; },
+     [](System& s, double v) { s.fabric.network.rail_optimised = v > 0; }},
+    {"fabric.network.nodes_per_leaf", kParameter,
+     [](const System& s) { return double(s.fabric.network.nodes_per_leaf); },
+     [](System& s, double v) { s.fabric.network.nodes_per_leaf = static_cast<int>(v); }},
+    {"fabric.network.oversubscription", kParameter,
+     [](const System& s) {
+       return s.fabric.network.oversubscription == 1 ? 0 : s.fabric.network.oversubscription;
+     },
+     [](System& s, double v) { s.fabric.network.oversubscription = v > 0 ? v : 1; }},
+    {"fabric.network.spine_latency", kParameter,
+     [](const System& s) { return s.fabric.network.spine_latency.value; },
+     [](System& s, double v) { s.fabric.network.spine_latency = Seconds(v); }},
+    {"fabric.network.send_recv.latency", kParameter,
+     [](const System& s) { return given(s.fabric.network, s.fabric.network.send_recv_extra); },
+     [](System& s, double v) { s.fabric.network.send_recv_extra = beside(s.fabric.network, v); }},
+    {"fabric.network.send_recv.efficiency", kParameter,
+     [](const System& s) {
+       const NetworkSpec& n = s.fabric.network;
+       return n.send_recv_share == 1 ? 0 : n.send_recv_share * n.efficiency;
+     },
+     [](System& s, double v) {
+       s.fabric.network.send_recv_share = v > 0 ? v / s.fabric.network.efficiency : 1;
+     }},
+    {"fabric.network.all_to_all.latency", kParameter,
+     [](const System& s) { return given(s.fabric.network, s.fabric.network.all_to_all_extra); },
+     [](System& s, double v) { s.fabric.network.all_to_all_extra = beside(s.fabric.network, v); }},
+    {"runtime.ring_step", kParameter, [](const System& s) { return s.runtime.ring_step.value; },
+     [](System& s, double v) { s.runtime.ring_step = Seconds(v); }},
+    {"runtime.send_recv", kParameter, [](const System& s) { return s.runtime.send_recv.value; },
+     [](System& s, double v) { s.runtime.send_recv = Seconds(v); }},
+    {"runtime.all_to_all", kParameter, [](const System& s) { return s.runtime.all_to_all.value; },
+     [](System& s, double v) { s.runtime.all_to_all = Seconds(v); }},
+    {"runtime.persistent_layer", kParameter, [](const System& s) { return s.runtime.persistent_layer.value; },
+     [](System& s, double v) { s.runtime.persistent_layer = Seconds(v); }},
+    {"runtime.host_layer", kParameter, [](const System& s) { return s.runtime.host_layer.value; },
+     [](System& s, double v) { s.runtime.host_layer = Seconds(v); }},
+    {"runtime.host_gather", kParameter, [](const System& s) { return s.runtime.host_gather.value; },
+     [](System& s, double v) { s.runtime.host_gather = Seconds(v); }},
+    {"runtime.distribute", kParameter, [](const System& s) { return s.runtime.distribute.value; },
+     [](System& s, double v) { s.runtime.distribute = Seconds(v); }},
+    {"runtime.persistent_traffic", kParameter,
+     [](const System& s) { return s.runtime.persistent_traffic.value; },
+     [](System& s, double v) { s.runtime.persistent_traffic = Bytes(v); }},
+    {"runtime.retaining_traffic", kParameter,
+     [](const System& s) { return s.runtime.retaining_traffic.value; },
+     [](System& s, double v) { s.runtime.retaining_traffic = Bytes(v); }},
+    {"runtime.passes.norm", kParameter,
+     [](const System& s) { return s.runtime.passes.norm == 1 ? 0 : s.runtime.passes.norm; },
+     [](System& s, double v) { s.runtime.passes.norm = v > 0 ? v : 1; }},
+    {"runtime.passes.rotary", kParameter,
+     [](const System& s) { return s.runtime.passes.rotary == 1 ? 0 : s.runtime.passes.rotary; },
+     [](System& s, double v) { s.runtime.passes.rotary = v > 0 ? v : 1; }},
+    {"runtime.passes.residual", kParameter,
+     [](const System& s) { return s.runtime.passes.residual == 1 ? 0 : s.runtime.passes.residual; },
+     [](System& s, double v) { s.runtime.passes.residual = v > 0 ? v : 1; }},
+    {"runtime.passes.activation", kParameter,
+     [](const System& s) { return s.runtime.passes.activation == 1 ? 0 : s.runtime.passes.activation; },
+     [](System& s, double v) { s.runtime.passes.activation = v > 0 ? v : 1; }},
+    {"runtime.passes.merge", kParameter,
+     [](const System& s) { return s.runtime.passes.merge == 1 ? 0 : s.runtime.passes.merge; },
+     [](System& s, double v) { s.runtime.passes.merge = v > 0 ? v : 1; }},
 };
 
 // Files hold seven digits.
@@ -85,6 +189,18 @@ std::vector<std::string> MeasuredMachine::differences(const System& s) const {
     out.emplace_back(f.key);
   }
   return out;
+}
+
+std::optional<double> MeasuredMachine::figure(std::size_t i) const {
+  if (empty() || (kFigures[i].needed && figures[i] == 0)) return std::nullopt;
+  const std::string_view key = kFigures[i].key;
+  for (const std::string_view links : {"fabric.nvlink.", "fabric.network."}) {
+    if (!key.starts_with(links)) continue;
+    for (std::size_t k = 0; k < figures.size(); ++k) {
+      if (kFigures[k].key == std::string(links) + "bandwidth" && figures[k] == 0) return std::nullopt;
+    }
+  }
+  return figures[i];
 }
 
 MeasuredMachine measured_machine(const System& system) {

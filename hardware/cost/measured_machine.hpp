@@ -2,6 +2,7 @@
 // the parameters of its system file that the fits stand in for, so that a change of them is not silent.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,12 +17,16 @@ namespace shardline {
 /// fit is of the machine that has them. The others are parameters: nothing that a fit covers reads them.
 enum class FigureUse : std::uint8_t { device, nvlink, network, parameter };
 
-/// A number of a system file. `key` is its path in the file; `of` is in SI units, 0: not given.
+/// A number of a system file. `key` is its path in the file; `of` is in SI units, 0: not given, as it is by
+/// default, or false.
 struct MachineFigure {
   const char* key;
   FigureUse use;
   double (*of)(const System& system);
+  void (*set)(System& system, double value) = nullptr;  // parameters: so that of() is `value`
+  bool needed = false;  // of the part of a machine that it belongs to: 0 means that there is none
 };
+/// Every number of a system file that a price may read but nodes, gpus_per_node and the memory's size.
 std::span<const MachineFigure> machine_figures();
 
 struct MeasuredMachine {
@@ -32,6 +37,9 @@ struct MeasuredMachine {
   /// Whether `system` is such a machine, as far as fits of this form count with it: the device for all, the
   /// links too for messages. False where it is not known what was measured.
   bool has_measured(const System& system, const Form& form) const;
+  /// What was measured of figure `i` of machine_figures(); nothing where it was not said, or the machine has
+  /// no such links.
+  std::optional<double> figure(std::size_t i) const;
   /// Keys of what forms count with that `system` has otherwise, "device.name" among them.
   std::vector<std::string> differences(const System& system) const;
 };

@@ -4,83 +4,85 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-#include <string_view>
 
 namespace shardline {
 
 namespace {
 
-using Keys = std::set<std::string_view>;
+// Fitted prices are kept as demands of the parameters' rates and a rest: a change of those rounds them.
+constexpr double kRounding = 1e-9;
 
-// Of an op that the system file's parameters price ([H2], [H3], [H18]).
-void add_parameters(const Op& op, bool inside, Keys& keys) {
-  if (op.drive == Drive::host_layer) return;
-  keys.insert({"device.kernel_cost", "device.memory.efficiency"});
-  if (is_gemm(op.kind) || is_attention(op.kind)) keys.insert("device.compute.efficiency");
-  if (op.kind == OpKind::attend_prefill)
-    keys.insert(
-        {"device.compute.attention_efficiency", "device.compute.tile_efficiency", "device.compute.sms"});
-  if (!is_communication(op.kind)) return;
-  keys.insert({"fabric.nvlink.latency", "fabric.nvlink.efficiency"});
-  if (!inside)
-    keys.insert({"fabric.network.latency", "fabric.network.efficiency", "fabric.network.spine_latency"});
-}
-
-// Kernels that run at the same time share what the parameters say there is [S3].
-bool overlaps(const Schedule& s) {
-  for (const Block& b : s.blocks) {
-    for (std::uint32_t i = b.first + 1; i < b.last; ++i) {
-      const auto before = s.dependencies_of(s.ops[i]);
-      if (std::find_if(before.begin(), before.end(), [&](OpIndex d) { return d.value == i - 1; }) ==
-          before.end())
-        return true;
-    }
+// The plans' times on this system, and whether another one with one figure changed has others.
+class Question {
+ public:
+  Question(const Case& c, std::span<const Plan> plans, AllReduceRule rule)
+      : case_(c), plans_(plans), rule_(rule) {
+    Evaluator e(case_, rule);
+    for (const Plan& plan : plans) times_.push_back(e.simulate(plan));
   }
-  return false;
-}
 
-void add_read(Evaluator& e, const Plan& plan, Keys& keys) {
-  e.simulate(plan);
-  const Schedule& s = e.schedule();
-  for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
-    for (int k = 0; k < s.classes; ++k) {
-      const Op op = s.op_of_class(i, k);
-      if (e.cost().price(op).basis != Basis::assumed) continue;
-      add_parameters(op, is_communication(op.kind) && e.cost().group(op.group).whole.one_node, keys);
+  bool depends_on(const MachineFigure& figure, double value) const {
+    Case other = case_;
+    figure.set(other.system, value);
+    Evaluator e(other, rule_);
+    for (std::size_t i = 0; i < plans_.size(); ++i) {
+      // What a plan may be is also told by its system (runtime.host_layer).
+      if (check_plan(other, plans_[i])) return true;
+      if (std::abs(e.simulate(plans_[i]) / times_[i] - 1) > kRounding) return true;
     }
+    return false;
   }
-  if (!overlaps(s)) return;
-  keys.insert({"device.memory.efficiency", "device.compute.efficiency", "fabric.nvlink.efficiency",
-               "fabric.network.efficiency"});
-}
 
-}  // namespace
+ private:
+  Case case_;
+  std::span<const Plan> plans_;
+  AllReduceRule rule_;
+  std::vector<Seconds> times_;
+};
 
-std::vector<Diagnostic> unread_parameters(Evaluator& e, std::span<const Plan> plans) {
-  const System& system = e.study().system;
+struct Changed {
+  const MachineFigure* figure;
+  double measured;
+  Location where;
+};
+
+std::vector<Changed> changed_parameters(const System& system) {
   const MeasuredMachine& machine = system.calibration.machine;
-  std::vector<Diagnostic> out;
-  if (system.calibration.empty() || machine.empty()) return out;
-  std::vector<std::pair<const MachineFigure*, Location>> changed;
+  std::vector<Changed> out;
   for (const KeyPlace& place : system.places) {
     for (std::size_t i = 0; i < machine.figures.size(); ++i) {
       const MachineFigure& f = machine_figures()[i];
       if (f.key != place.key || f.use != FigureUse::parameter) continue;
+      const std::optional<double> measured = machine.figure(i);
       const double now = f.of(system);
-      if (std::abs(now - machine.figures[i]) > 1e-6 * std::max(now, machine.figures[i]))
-        changed.emplace_back(&f, place.where);
+      if (measured && std::abs(now - *measured) > 1e-6 * std::max(now, *measured))
+        out.push_back({&f, *measured, place.where});
     }
   }
+  return out;
+}
+
+Case by_parameters(Case c) {
+  c.system.calibration = {};
+  return c;
+}
+
+}  // namespace
+
+std::vector<Diagnostic> unread_parameters(const Case& c, std::span<const Plan> plans, AllReduceRule rule) {
+  std::vector<Diagnostic> out;
+  if (c.system.calibration.empty() || c.system.calibration.machine.empty()) return out;
+  const std::vector<Changed> changed = changed_parameters(c.system);
   if (changed.empty()) return out;
-  Keys read;
-  for (const Plan& plan : plans) add_read(e, plan, read);
-  for (const auto& [figure, where] : changed) {
-    if (read.contains(figure->key)) continue;
-    out.push_back({where,
-                   fmt::format("{} changes nothing here: no price of these plans reads it", figure->key),
-                   {fmt::format("they are fitted to measurements of {}; with costs: parameters it counts",
-                                machine.system)}});
+  const Question fitted(c, plans, rule), parameters(by_parameters(c), plans, rule);
+  for (const Changed& key : changed) {
+    if (fitted.depends_on(*key.figure, key.measured)) continue;
+    out.push_back({key.where,
+                   fmt::format("{} changes nothing here: these plans take as long with that of {}",
+                               key.figure->key, c.system.calibration.machine.system),
+                   {parameters.depends_on(*key.figure, key.measured)
+                        ? "fits of measurements stand in for it; with costs: parameters it counts"
+                        : "nor does it with costs: parameters"}});
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// Numbers of a system file that were changed beside its calibration and that no price reads: fits stand in
-// for them. hardware/README.md, "Prices by measurement".
+// Numbers of a system file that were changed beside its calibration and change no time: fits stand in for
+// them. hardware/README.md, "Prices by measurement".
 #pragma once
 
 #include <span>
@@ -9,9 +9,11 @@
 
 namespace shardline {
 
-/// One warning per number that the system file gives otherwise than the machine which was measured, and that
-/// no price of these plans depends on. Located in the system file. None without a calibration, or where it
-/// does not say what was measured. The plans must pass check.
-std::vector<Diagnostic> unread_parameters(Evaluator& evaluator, std::span<const Plan> plans);
+/// One warning per number that the system file gives otherwise than the machine which was measured, and
+/// without which each of these plans takes as long: so they were timed, with that machine's number in its
+/// place. Each also says whether that is so with costs: parameters. Located in the system file. None without
+/// a calibration, or where it does not say what was measured. The plans must pass check.
+std::vector<Diagnostic> unread_parameters(const Case& c, std::span<const Plan> plans,
+                                          AllReduceRule rule = AllReduceRule::fastest);
 
 }  // namespace shardline

@@ -52,8 +52,7 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   if (out.misfit) return out;
   out.breakdown = break_down(e, plan);
   out.collectives = collectives(e);
-  Evaluator prices(study.study, study.sweep().search.all_reduce);
-  out.unread = unread_parameters(prices, std::span(&plan, 1));
+  out.unread = unread_parameters(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
   if (study.sweep().noise) out.noise = noise_effect(e, plan, *study.sweep().noise, 0);
   out.deployments = deployments(study.study, plan);
   return out;

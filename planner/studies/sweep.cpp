@@ -106,8 +106,7 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   if (any_approximate(study)) out.exact_frontier = frontier_of(study, out.found.of(exact_ones(study)));
   out.rated = rate_frontiers(study, out.found, q.threads);
   if (q.keep_all) out.all = rate(study, out.found.all, q.threads);
-  Evaluator prices(study.study, study.sweep().search.all_reduce);
-  out.unread = unread_parameters(prices, plans_of(out.rated));
+  out.unread = unread_parameters(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   if (q.has_target()) out.meeting = meeting(study, q, out.frontier);
   if (study.study.phase == Phase::decode) {
     out.budgets = budget_plans(out.frontier);

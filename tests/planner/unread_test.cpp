@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <fstream>
+#include <regex>
+#include <set>
 #include <sstream>
 
 #include "tests/planner/support.hpp"
@@ -24,15 +27,18 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
-std::vector<std::string> warnings(const std::string& text, const char* plan) {
+std::vector<Diagnostic> diagnostics(const std::string& text, const char* plan) {
   Case c = decode_case("deepseek-r1", "gb200-nvl72", 100'000);
   c.system = parse_system("home-made.yaml", text, source_path("hardware/catalog"));
   if (c.system.device.achieved(Dtype::fp4) <= FlopsPerSecond(0))
     c.precision = {Dtype::fp8, Dtype::fp8, Dtype::fp8, Dtype::bf16, Dtype::fp8};
-  Evaluator e(c);
   const Plan p = parse_plan(plan);
+  return unread_parameters(c, std::span(&p, 1));
+}
+
+std::vector<std::string> warnings(const std::string& text, const char* plan) {
   std::vector<std::string> out;
-  for (const Diagnostic& d : unread_parameters(e, std::span(&p, 1)))
+  for (const Diagnostic& d : diagnostics(text, plan))
     out.push_back(d.where.file + ":" + std::to_string(d.where.line) + ": " +
                   d.what.substr(0, d.what.find(' ')));
   return out;
@@ -60,10 +66,91 @@ TEST(Unread, WhatSomePriceReadsIsNotNamed) {
                                                             "home-made.yaml:17: fabric.network.latency"));
 }
 
-TEST(Unread, EfficienciesCountWhereKernelsOverlap) {
+// Attention and the exchange beside it share no resource, so that it makes no difference which part of
+// their measured times they keep one busy.
+TEST(Unread, EfficienciesDoNotCountWhereKernelsOverlapAndShareNothing) {
   const std::string text = replaced(text_of("gb200-nvl72"), "efficiency: 0.85", "efficiency: 0.80");
-  EXPECT_EQ(warnings(text, "helix:kvp=8,tpf=8,batch=4,value_up=after").size(), 1u);
-  EXPECT_THAT(warnings(text, "helix:kvp=8,tpf=8,batch=4,chunks=2,value_up=after"), testing::IsEmpty());
+  for (const char* plan :
+       {"helix:kvp=8,tpf=8,batch=4,value_up=after", "helix:kvp=8,tpf=8,batch=4,chunks=2,value_up=after"})
+    EXPECT_THAT(warnings(text, plan), testing::ElementsAre("home-made.yaml:9: device.memory.efficiency"));
+}
+
+TEST(Unread, ThatAKeyCountsByParametersIsSaidWhereItDoes) {
+  std::string text = replaced(text_of("h100-hgx"), "kernel_cost: 2.5 us", "kernel_cost: 25 us");
+  text = replaced(text, "latency: 10 us", "latency: 30 us");
+  const std::vector<Diagnostic> found = diagnostics(text, kInside);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].what,
+            "device.kernel_cost changes nothing here: these plans take as long with that of h100-hgx");
+  EXPECT_THAT(found[0].details, testing::ElementsAre(testing::HasSubstr("with costs: parameters it counts")));
+  EXPECT_THAT(found[1].details, testing::ElementsAre("nor does it with costs: parameters"));
+}
+
+TEST(Unread, SwitchesMulticastAndTheHostsCostsAreNamedToo) {
+  std::string text = replaced(text_of("gb200-nvl72"), "switches: 18", "switches: 9");
+  text = replaced(text, "multicast: true", "multicast: false");
+  text += "runtime: {ring_step: 5 us, passes: {norm: 2}}\n";
+  EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:16: fabric.nvlink.switches",
+                                                            "home-made.yaml:16: fabric.nvlink.multicast",
+                                                            "home-made.yaml:18: runtime.ring_step",
+                                                            "home-made.yaml:18: runtime.passes.norm"));
+  const std::vector<Diagnostic> found = diagnostics(text, "tensor:tpa=64,tpf=64,batch=16");
+  EXPECT_THAT(found.at(1).details, testing::ElementsAre(testing::HasSubstr("it counts")));
+}
+
+TEST(Unread, RailsAndHostLinksAreNamedWhereNoPriceReadsThem) {
+  std::string text = replaced(text_of("h100-hgx"), "rail_optimised: true", "rail_optimised: false");
+  text = replaced(text, "host_link: 64 GB/s", "host_link: 16 GB/s");
+  EXPECT_THAT(warnings(text, kInside),
+              testing::ElementsAre("home-made.yaml:17: fabric.network.host_link",
+                                   "home-made.yaml:17: fabric.network.rail_optimised"));
+  EXPECT_THAT(warnings(text, "tensor:tpa=16,tpf=16,batch=4"),
+              testing::Not(testing::Contains("home-made.yaml:17: fabric.network.host_link")));
+}
+
+// Of each key, what a price reads with it set is what a file that gives it would say.
+TEST(Unread, EveryParameterCanBeSetToWhatWasMeasured) {
+  const System from = load_system("h100-gtt", source_path("hardware/catalog"));
+  for (const MachineFigure& f : machine_figures()) {
+    if (f.use != FigureUse::parameter) continue;
+    SCOPED_TRACE(f.key);
+    ASSERT_NE(f.set, nullptr);
+    System s = from;
+    const double before = f.of(s), other = before == 1 ? 0.5 : before == 0 ? 2 : 2 * before;
+    const bool flag =
+        std::string_view(f.key).ends_with("multicast") || std::string_view(f.key).ends_with("optimised");
+    const double value = flag ? 1 - before : other;
+    f.set(s, value);
+    EXPECT_NEAR(f.of(s), value, 1e-12 * value);
+    std::size_t changed = 0;
+    for (const MachineFigure& any : machine_figures())
+      changed += std::abs(any.of(s) - any.of(from)) > 1e-12 * any.of(from) ? 1 : 0;
+    EXPECT_EQ(changed, 1u);
+  }
+}
+
+// But names, the shape of the machine and the size of its memory, which no fit stands in for.
+TEST(Unread, EveryNumberOfASystemFileIsKnown) {
+  std::ifstream in(source_path("hardware/machine/system.cpp"));
+  std::ostringstream text;
+  text << in.rdbuf();
+  const std::string source = text.str();
+  const std::regex key("(?:at|find|seconds|times)\\(\"([a-z_0-9]+)\"");
+  const std::set<std::string> other{"name",   "summary",     "source",       "capacity", "usable",
+                                    "nodes",  "device",      "memory",       "compute",  "fabric",
+                                    "nvlink", "network",     "passes",       "runtime",  "like",
+                                    "prefer", "calibration", "gpus_per_node"};
+  int known = 0;
+  for (std::sregex_iterator at(source.begin(), source.end(), key), end; at != end; ++at) {
+    const std::string name = (*at)[1];
+    if (other.contains(name)) continue;
+    EXPECT_TRUE(std::any_of(machine_figures().begin(), machine_figures().end(), [&](const MachineFigure& f) {
+      const std::string k = f.key;
+      return k.ends_with("." + name) || k.find("." + name + ".") != std::string::npos;
+    })) << name;
+    ++known;
+  }
+  EXPECT_GT(known, 30);
 }
 
 TEST(Unread, WithoutFitsEverythingIsRead) {
