@@ -88,6 +88,10 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   } else {
     line += fmt::format(" --chunked-prefill-size {} --context-length {}", chunk_tokens(c, p), c.longest());
   }
+  // Dense layers whole on every rank; else they span the tensor-parallel ranks (sglang srt/server_args.py,
+  // moe_dense_tp_size; srt/layers/dp_attention.py).
+  if (p.dp > 1 && c.model.dense_layers > 0 && has_experts(c.model) && dense_ffn_ranks(p) == 1)
+    line += " --moe-dense-tp-size 1";
   d.lines.push_back(std::move(line));
   if (p.pp > 1 && c.phase == Phase::prefill)
     d.notes.emplace_back(
@@ -95,7 +99,9 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   return d;
 }
 
-std::vector<Deployment> deployments(const Case& c, const Plan& p) {
+namespace {
+
+std::vector<Deployment> launches(const Case& c, const Plan& p) {
   std::vector<Deployment> out;
   // No released engine documents APB, StarAttention or vertical-slash sparsity as a flag.
   if (!strategy(p.strategy).exact) return out;
@@ -112,6 +118,26 @@ std::vector<Deployment> deployments(const Case& c, const Plan& p) {
   out.push_back(tensorrt_llm_deployment(c, p));
   out.push_back(vllm_deployment(c, p));
   if (p[kPrefillChunk] > 0) out.push_back(sglang_deployment(c, p));
+  return out;
+}
+
+// Under attention DP engines choose themselves how dense layers are shared, so that plans that differ in
+// dense_tp have the same lines.
+void note_dense_layers(const Case& c, const Plan& p, Deployment& d) {
+  if (p.dp == 1 || c.model.dense_layers == 0) return;
+  const int ranks = dense_ffn_ranks(p);
+  for (const std::string& line : d.lines) {
+    if (line.find("--moe-dense-tp-size") != std::string::npos) return;
+  }
+  d.notes.push_back(fmt::format("this plan's time has dense layers over {} {}; no flag here sets that", ranks,
+                                ranks == 1 ? "rank" : "ranks"));
+}
+
+}  // namespace
+
+std::vector<Deployment> deployments(const Case& c, const Plan& p) {
+  std::vector<Deployment> out = launches(c, p);
+  for (Deployment& d : out) note_dense_layers(c, p, d);
   return out;
 }
 
