@@ -50,6 +50,8 @@ void print_frontier(const Study& study, const RatedPoints& rated, const std::vec
 // place.
 void print_frontiers(const Study& study, const SweepAnswer& answer) {
   if (!any_approximate(study)) return print_frontier(study, answer.rated, answer.frontier, "");
+  if (answer.exact_frontier.empty())
+    return print_frontier(study, answer.rated, answer.frontier, "; approximate strategies");
   print_frontier(study, answer.rated, answer.exact_frontier, "; exact strategies");
   print_frontier(study, answer.rated, answer.frontier, "; approximate strategies too");
 }
