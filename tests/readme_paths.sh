@@ -1,0 +1,83 @@
+#!/bin/bash
+# What the README.md files name in backticks is there: files (`folder/name.ext` from the README's folder or one above it,
+# `name.ext` of a source anywhere, but what a command writes), and tests (`Suite.Name`, `Suite.Prefix*`). Fenced blocks do not count.
+# Usage: readme_paths.sh ROOT. Checks first, on a made-up tree, that each kind of dead name is found.
+set -euo pipefail
+export LC_ALL=C
+
+# README lines as "line:name" of everything in backticks outside of fenced blocks.
+named() { awk '/^ *```/ { fenced = !fenced; next } !fenced { n = split($0, part, "`"); for (i = 2; i < n + (n % 2); i += 2) print NR ":" part[i] }' "$1"; }
+
+# {a,b}.cpp -> a.cpp b.cpp; nothing else of the text is expanded.
+spelled_out() {
+  if [[ $1 =~ ^([^{]*)\{([^}]*)\}(.*)$ ]]; then
+    local head=${BASH_REMATCH[1]} tail=${BASH_REMATCH[3]} one
+    for one in ${BASH_REMATCH[2]//,/ }; do echo "$head$one$tail"; done
+  else
+    echo "$1"
+  fi
+}
+
+is_file() {  # root, README's folder, path
+  local folder=$2
+  while true; do
+    compgen -G "$1/$folder/$3" > /dev/null && return 0
+    [ "$folder" = . ] && return 1
+    folder=$(dirname "$folder")
+  done
+}
+
+check() {
+  local root=$1 tests files bad=0 readme line name one
+  files=$(cd "$root" && find . \( -name build -o -name .git \) -prune -o -type f -print)
+  tests=$(cd "$root" && find tests -name '*.cpp' -exec cat {} + | tr '\n' ' ' |
+          grep -oE '(TEST|TEST_F|TEST_P|TYPED_TEST|INSTANTIATE_TEST_SUITE_P)\( *[A-Za-z0-9]+, *[A-Za-z0-9]+' |
+          sed -E 's/^INSTANTIATE_TEST_SUITE_P\( *([A-Za-z0-9]+), *([A-Za-z0-9]+)/\1\/\2./; s/^[A-Z_]+\( *([A-Za-z0-9]+), */\1./')
+  while IFS= read -r readme; do
+    while IFS=: read -r line name; do
+      if [[ $name =~ ^[A-Z][A-Za-z0-9]*(/[A-Z][A-Za-z0-9]*)?\.([A-Z][A-Za-z0-9]*\*?|\*)$ ]]; then
+        one=${name%\*}
+        if [ "$one" = "$name" ]; then
+          grep -qxF "$name" <<< "$tests" && continue
+        else
+          grep -q "^${one//./\\.}" <<< "$tests" && continue
+        fi
+        echo "$readme:$line: no test $name"
+        bad=1
+      elif [[ $name =~ ^[A-Za-z0-9_{*-][A-Za-z0-9_.{},*-]*(/[A-Za-z0-9_.{},*-]+)+\.(cpp|hpp|cu|cuh|yaml|txt|sh|md|cmake|json)$ ]]; then
+        for one in $(set -f; spelled_out "$name"); do
+          is_file "$root" "$(dirname "$readme")" "$one" && continue
+          echo "$readme:$line: no file $one"
+          bad=1
+        done
+      elif [[ $name =~ ^[a-z][A-Za-z0-9_]*\.(cpp|hpp|cu|cuh)$ ]]; then
+        [ "$name" = shardline_thresholds.hpp ] && continue  # shardline thresholds
+        grep -qE "/${name//./\\.}$" <<< "$files" && continue
+        echo "$readme:$line: no file $name"
+        bad=1
+      fi
+    done < <(named "$root/$readme")
+  done < <(cd "$root" && find . \( -name build -o -name .git \) -prune -o -name README.md -print | sort)
+  return $bad
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/planner/layers" "$work/tests"
+touch "$work/planner/layers/a.cpp" "$work/planner/layers/b.cpp"
+printf 'TEST(Suite,\n     Name) {}\nTEST_P(Every, Case) {}\nINSTANTIATE_TEST_SUITE_P(All, Every, x);\n' > "$work/tests/t.cpp"
+for dead in layers/c.cpp 'layers/{a,c}.cpp' planner/a.cpp 'layers/c*.cpp' c.cpp Suite.Other 'Suite.O*' Other.Name 'All/Other.*'; do
+  echo "Code: \`layers/a.cpp\`, \`$dead\`." > "$work/planner/README.md"
+  if check "$work" > /dev/null; then
+    echo "self-test: $dead was not found"
+    exit 1
+  fi
+done
+{
+  echo 'Code: `layers/{a,b}.cpp`, `planner/layers/a.cpp`, `layers/*.cpp`, `a.cpp`. Tests: `Suite.Name`, `Suite.N*`, `Suite.*`,'
+  echo '`All/Every.*`; `a/b`, `my.yaml`, `CMakeLists.txt`.'
+  printf '```\n`layers/c.cpp`\n```\n'
+} > "$work/planner/README.md"
+check "$work" || { echo "self-test: what is there was not found"; exit 1; }
+
+check "$1" && echo "every file and test that a README.md names is there"
