@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "planner/layers/context_step.hpp"
+
 namespace shardline {
 
 template <class F>
@@ -50,12 +52,12 @@ DecodeFlow::DecodeFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, c
     : b_(builder), c_(c), p_(p), share_(share), lse_bytes_(lse_bytes), heads_(share.attended) {
   if (!on()) return;
   const Attention& a = c.model.attention;
-  const bool mla = a.kind == AttentionKind::mla;
-  qk_ = mla ? a.kv_lora_rank + a.rope_dim : a.head_dim;
-  v_ = mla ? a.kv_lora_rank : a.head_dim;
-  cache_ = mla ? CacheRows::latent : CacheRows::heads;
-  kv_heads_ = mla ? 1 : (a.kv_heads + p.tpa - 1) / p.tpa;
-  kv_width_ = mla ? qk_ : kv_heads_ * (qk_ + v_);
+  const LocalHeads local = decode_heads(c, p);
+  qk_ = local.qk;
+  v_ = local.v;
+  cache_ = local.cache;
+  kv_heads_ = local.kv;
+  kv_width_ = count_of(local.kv_width());
   const double act = bytes_per_element(c.precision.activations);
   Dataflow& f = *b_.flow();
   shards_.resize(static_cast<std::size_t>(shards()));
@@ -80,7 +82,7 @@ DecodeFlow::DecodeFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, c
   for_each_rank([&](int r, int d, int k, int t) {
     f.size(kv_, r, p.batch * kv_rows_[static_cast<std::size_t>(k)], kv_width_);
     const std::int64_t h = static_cast<std::int64_t>(t) * heads_;
-    const std::int64_t g = mla ? 0 : h * a.kv_heads / a.q_heads * (qk_ + v_);
+    const std::int64_t g = cache_ == CacheRows::latent ? 0 : h * a.kv_heads / a.q_heads * (qk_ + v_);
     // Of members that project each a part of the heads, member k has the k-th.
     const bool part = share_.projected < heads_;
     const std::int64_t own = h + (part ? std::int64_t{k} * share_.projected : 0);

@@ -47,23 +47,19 @@ long long kv_tokens_on_fullest(const Case& c, const Plan& p) {
 }
 
 AttendDecodeShape decode_attend_shape(const Case& c, const Plan& p, Count requests) {
-  const Attention& a = c.model.attention;
+  const LocalHeads h = decode_heads(c, p);
   AttendDecodeShape shape;
-  shape.cache = has_latents(c) ? CacheRows::latent : CacheRows::heads;
+  shape.cache = h.cache;
   shape.q_heads = decode_share(c, p).attended;
-  shape.kv_heads = has_latents(c) ? 1 : local_kv_heads(c, p);
-  shape.qk_dim = has_latents(c) ? a.kv_lora_rank + a.rope_dim : a.head_dim;
-  shape.v_dim = has_latents(c) ? a.kv_lora_rank : a.head_dim;
+  shape.kv_heads = h.kv;
+  shape.qk_dim = h.qk;
+  shape.v_dim = h.v;
   shape.q_rows = requests;
   shape.pairs = shape.kv_rows = requests * kv_tokens_on_fullest(c, p);
   return shape;
 }
 
-Count kv_elements_per_token(const Case& c, const Plan& p) {
-  const Attention& a = c.model.attention;
-  if (has_latents(c)) return a.kv_lora_rank + a.rope_dim;
-  return Count{2} * local_kv_heads(c, p) * a.head_dim;
-}
+Count kv_elements_per_token(const Case& c, const Plan& p) { return count_of(decode_heads(c, p).kv_width()); }
 
 int out_proj_ranks(const Plan& p) {
   return strategy(p.strategy).weights == WeightSharing::attention_tp ? p.tpa : p.group();

@@ -10,6 +10,9 @@
 
 namespace shardline {
 
+/// Whether the cache of the case's model holds MLA's latents.
+inline bool has_latents(const Case& c) { return c.model.attention.kind == AttentionKind::mla; }
+
 /// Elements held by one rank.
 struct LayerWeights {
   double attention = 0;

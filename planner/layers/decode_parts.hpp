@@ -8,7 +8,6 @@
 namespace shardline {
 
 inline Count rank_share(Count whole, int parts) { return (whole + parts - 1) / parts; }
-inline bool has_latents(const Case& c) { return c.model.attention.kind == AttentionKind::mla; }
 inline int up_projections(const Model& m) { return m.ffn_kind == FfnKind::gated ? 2 : 1; }  // up-projections
 inline double activation_size(const Case& c) { return bytes_per_element(c.precision.activations); }
 

@@ -64,7 +64,6 @@ constexpr const Option* kOptions[]{&kRanks, &kExchange, &kQueries, &kInterleave}
 
 constexpr double kLseBytes = 4;  // float32 in either exchange
 
-bool mla(const Case& c) { return c.model.attention.kind == AttentionKind::mla; }
 bool replicates(const Plan& p) { return p[kQueries] == Queries::replicated; }
 
 // Owner of token t: (t / interleave) mod dcp.
@@ -75,7 +74,7 @@ DecodeShare share_of(const Case& c, const Plan& p) {
 
 // vLLM gathers W_UK into a further buffer and keeps the rank's own (mla_attention.py).
 double extra_weights(const Case& c, const Plan& p) {
-  if (!mla(c) || !replicates(p)) return 0;
+  if (!has_latents(c) || !replicates(p)) return 0;
   return static_cast<double>(local_q_heads(c, p)) * c.model.attention.nope_dim *
          c.model.attention.kv_lora_rank;
 }
@@ -128,12 +127,12 @@ void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
   }
   b.attend("attend", c.precision.kv, c.precision.math, a);
   flow.attend(0, p.batch);
-  if (!mla(c)) {
+  if (!has_latents(c)) {
     b.elementwise("merge splits", Part::attention, OpKind::merge, {a.q_rows, a.q_heads * a.v_dim, Bytes(0)},
                   c.kernels.fused_split_merge ? 0 : 1, Within::decode_merge);
   }
   (p[kExchange] == Exchange::ag_rs ? add_ag_rs : add_a2a)(b, c, a, share.sharers, flow);
-  if (mla(c)) {
+  if (has_latents(c)) {
     const Attention& m = c.model.attention;
     const ModuleType t = c.precision.of(Module::attention);
     b.gemm("value up", Part::attention, t.weights, t.math,
@@ -150,7 +149,7 @@ void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
 std::optional<std::string> check_heads(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
   if (p.tpa % p[kRanks] != 0) return fmt::format("dcp {} does not divide tpa {}", p[kRanks], p.tpa);
-  if (!mla(c)) {
+  if (!has_latents(c)) {
     if (p.tpa <= a.kv_heads)
       return fmt::format("dcp needs tpa above the {} KV heads: it shares what would be copies", a.kv_heads);
     if (p.tpa % a.kv_heads != 0)
@@ -183,7 +182,7 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
 void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
   // Engines replicate queries of MLA alone.
   std::vector<Queries> own{Queries::gathered};
-  if (mla(c)) own.push_back(Queries::replicated);
+  if (has_latents(c)) own.push_back(Queries::replicated);
   const std::vector<Queries> queries = space.tried(kQueries, own);
   for (const int dcp : divisors(p.tpa)) {
     if (dcp < 2 || dcp > c.context) continue;
@@ -219,7 +218,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 // groups.
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   const Case& c = trial.study;
-  const int heads = mla(c) ? 1 : c.model.attention.kv_heads;
+  const int heads = has_latents(c) ? 1 : c.model.attention.kv_heads;
   for (const int dcp : {2, 4}) {
     for (const int interleave : {1, 4}) {
       for (const Exchange exchange : {Exchange::ag_rs, Exchange::a2a}) {
@@ -248,7 +247,7 @@ void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   if (p[kExchange] == Exchange::a2a) line += " --dcp-comm-backend a2a";
   if (p[kInterleave] > 1) line += fmt::format(" --dcp-kv-cache-interleave-size {}", p[kInterleave]);
   if (replicates(p)) {
-    if (mla(c))
+    if (has_latents(c))
       line = "VLLM_DCP_Q_REPLICATE=1 " + line;
     else
       d.notes.emplace_back(
@@ -261,16 +260,16 @@ void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
 // No interleave; queries are replicated only beside an all-to-all, which is known of MLA alone (sglang').
 void launch_sglang(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   const bool a2a = p[kExchange] == Exchange::a2a;
-  if (p[kInterleave] > 1 || (replicates(p) && !a2a) || (a2a && !mla(c))) return;
+  if (p[kInterleave] > 1 || (replicates(p) && !a2a) || (a2a && !has_latents(c))) return;
   Deployment d = sglang_deployment(c, p);
   std::string& line = d.lines.front();
   line += fmt::format(" --dcp-size {}", p[kRanks]);
   if (a2a) line += " --dcp-comm-backend a2a";
   if (replicates(p)) line += " --dcp-replicate-q-proj";
   // srt/layers/dcp/comm.py, srt/layers/attention/triton_backend.py
-  if (!a2a && mla(c))
+  if (!a2a && has_latents(c))
     d.notes.emplace_back("it reduce-scatters in float32: twice the bytes of this plan's reduce-scatter");
-  if (!mla(c))
+  if (!has_latents(c))
     d.notes.emplace_back(
         "Triton backend only, which all-reduces float32: four times the bytes of this plan's reduce-scatter");
   if (replicates(p)) d.notes.emplace_back("for unquantised BF16 or FP16 weights; others gather queries");

@@ -32,11 +32,9 @@ constexpr OptionOf<ValueUpOption> kValueUp({
 });
 constexpr const Option* kOptions[]{&kChunks, &kValueUp};
 
-bool mla(const Case& c) { return c.model.attention.kind == AttentionKind::mla; }
-
 void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
   std::vector<ValueUpOption> orders{ValueUpOption::none};
-  if (mla(c)) orders = space.tried(kValueUp, {ValueUpOption::before, ValueUpOption::after});
+  if (has_latents(c)) orders = space.tried(kValueUp, {ValueUpOption::before, ValueUpOption::after});
   for (const ValueUpOption v : orders) {
     p.set(kValueUp, v);
     for (const int chunks : space.tried(kChunks, {1})) {
@@ -71,7 +69,8 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p.dp > 1 && p.pp > 1) return "helix composes with pp or with dp, not with both";
   if (p.dp > 1 && p.tpf > 1) return "helix with dp spreads whole experts over all ranks: tpf must be 1";
   if (p[kChunks] > p.batch) return fmt::format("chunks {} exceeds the batch {}", p[kChunks], p.batch);
-  if (mla(c) && p[kValueUp] == ValueUpOption::none) return "helix needs value_up (before or after) under MLA";
+  if (has_latents(c) && p[kValueUp] == ValueUpOption::none)
+    return "helix needs value_up (before or after) under MLA";
   return std::nullopt;
 }
 
@@ -111,11 +110,12 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   d.lines.push_back(fmt::format("cp_config: {{cp_type: HELIX, tokens_per_block: {}}}", c.kv_block));
   d.lines.push_back(fmt::format("kv_cache_config: {{tokens_per_block: {}}}", c.kv_block));
   d.notes.emplace_back("generation servers of a disaggregated deployment only");
-  if (!mla(c))
+  if (!has_latents(c))
     d.notes.emplace_back(
         "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
   if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
-  if (mla(c)) d.notes.emplace_back("no flag of it says whether values are made before the exchange or after");
+  if (has_latents(c))
+    d.notes.emplace_back("no flag of it says whether values are made before the exchange or after");
   if (p[kChunks] > 1) d.notes.emplace_back("it has no HOP-B: expect the TTL of chunks=1");
   out.push_back(std::move(d));
 }

@@ -48,7 +48,7 @@ void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
     step.bind_attention();
   }
   attend_pass_q(step);
-  if (c.model.attention.kind == AttentionKind::mla) step.value_up();
+  if (has_latents(c)) step.value_up();
 }
 
 }  // namespace
