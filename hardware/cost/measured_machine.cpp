@@ -40,6 +40,14 @@ void set_network_efficiency(System& s, double v) {
 constexpr FigureUse kParameter = FigureUse::parameter;
 constexpr bool kNeeded = true;
 
+// A file that gives none has one pass over memory.
+template <double Passes::*Kind>
+constexpr MachineFigure passes(const char* key) {
+  return {key, kParameter,
+          [](const System& s) { return s.runtime.passes.*Kind == 1 ? 0 : s.runtime.passes.*Kind; },
+          [](System& s, double v) { s.runtime.passes.*Kind = v > 0 ? v : 1; }};
+}
+
 constexpr MachineFigure kFigures[] = {
     {"device.memory.bandwidth", FigureUse::device,
      [](const System& s) { return s.device.memory_bandwidth.value; }},
@@ -136,21 +144,11 @@ constexpr MachineFigure kFigures[] = {
     {"runtime.retaining_traffic", kParameter,
      [](const System& s) { return s.runtime.retaining_traffic.value; },
      [](System& s, double v) { s.runtime.retaining_traffic = Bytes(v); }},
-    {"runtime.passes.norm", kParameter,
-     [](const System& s) { return s.runtime.passes.norm == 1 ? 0 : s.runtime.passes.norm; },
-     [](System& s, double v) { s.runtime.passes.norm = v > 0 ? v : 1; }},
-    {"runtime.passes.rotary", kParameter,
-     [](const System& s) { return s.runtime.passes.rotary == 1 ? 0 : s.runtime.passes.rotary; },
-     [](System& s, double v) { s.runtime.passes.rotary = v > 0 ? v : 1; }},
-    {"runtime.passes.residual", kParameter,
-     [](const System& s) { return s.runtime.passes.residual == 1 ? 0 : s.runtime.passes.residual; },
-     [](System& s, double v) { s.runtime.passes.residual = v > 0 ? v : 1; }},
-    {"runtime.passes.activation", kParameter,
-     [](const System& s) { return s.runtime.passes.activation == 1 ? 0 : s.runtime.passes.activation; },
-     [](System& s, double v) { s.runtime.passes.activation = v > 0 ? v : 1; }},
-    {"runtime.passes.merge", kParameter,
-     [](const System& s) { return s.runtime.passes.merge == 1 ? 0 : s.runtime.passes.merge; },
-     [](System& s, double v) { s.runtime.passes.merge = v > 0 ? v : 1; }},
+    passes<&Passes::norm>("runtime.passes.norm"),
+    passes<&Passes::rotary>("runtime.passes.rotary"),
+    passes<&Passes::residual>("runtime.passes.residual"),
+    passes<&Passes::activation>("runtime.passes.activation"),
+    passes<&Passes::merge>("runtime.passes.merge"),
 };
 
 // Files hold seven digits.
