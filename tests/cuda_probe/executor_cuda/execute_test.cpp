@@ -23,7 +23,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 TEST(ExecuteCommand, RunsCasesOfEveryStrategy) {
   probe_cli::ExecuteOptions o = emulated();
-  o.cases = 1;
+  o.cases = 2;
   const std::string text = output_of(o, 0);
   for (const char* name : {"tensor", "helix", "ring_pass_kv", "ring_pass_q", "ulysses"})
     EXPECT_TRUE(has(text, name)) << text;
