@@ -72,8 +72,7 @@ const ApbTimes& ApbModel::times(const std::string& model, ApbMethod method, long
   const std::tuple key(model, method, tokens, long_context, batch);
   if (const auto at = known_.find(key); at != known_.end()) return at->second;
   Case c = make_case(load_model(model, catalogs_.models), system_, kPrecision, 0, 16, Routing{});
-  c.phase = Phase::prefill;
-  c.requests.assign(static_cast<std::size_t>(batch), {0, tokens});
+  c.batch = prefill_batch(std::vector<Segment>(static_cast<std::size_t>(batch), {0, tokens}));
   const Plan plan = apb_plan(method, tokens, long_context);
   if (const auto reason = check_plan(c, plan))
     throw UserError(fmt::format("plan {} is impossible for {}: {}", to_string(plan), model, *reason));

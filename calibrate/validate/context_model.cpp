@@ -13,14 +13,14 @@ namespace {
 constexpr Precision kPrecision{Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16,
                                Dtype::bf16, Dtype::fp8,  Dtype::fp8};
 
-Plan plan_of(const ContextPlan& p, Phase phase) {
+Plan plan_of(const ContextPlan& p, StepKind kind) {
   Plan plan;
   plan.cp = p.cp;
   plan.tpa = plan.tpf = p.tpa;
-  plan.strategy = p.cp == 1                ? strategy_id("tensor")
-                  : phase == Phase::decode ? strategy_id("ring_decode")
-                  : p.pass_q               ? strategy_id("ring_pass_q")
-                                           : strategy_id("ring_pass_kv");
+  plan.strategy = p.cp == 1                  ? strategy_id("tensor")
+                  : kind == StepKind::decode ? strategy_id("ring_decode")
+                  : p.pass_q                 ? strategy_id("ring_pass_q")
+                                             : strategy_id("ring_pass_kv");
   return plan;
 }
 
@@ -57,8 +57,7 @@ ContextModel::ContextModel(Model model, System system)
 
 Case ContextModel::prefill(long long cached, long long fresh, bool persistent) const {
   Case c = make_case(model_, system_, kPrecision, 0, 16, Routing{});
-  c.phase = Phase::prefill;
-  c.requests = {{cached, fresh}};
+  c.batch = prefill_batch({{cached, fresh}});
   c.persistent_kv = persistent;
   return c;
 }
@@ -71,7 +70,7 @@ Case ContextModel::decode(long long context) const {
 
 Seconds ContextModel::ttft(const ContextPlan& p, long long cached, long long fresh, bool persistent) const {
   const Case c = prefill(cached, fresh, persistent);
-  const Plan plan = plan_of(p, Phase::prefill);
+  const Plan plan = plan_of(p, StepKind::prefill);
   require_possible(c, plan);
   return Evaluator(c, AllReduceRule::fastest, fabric_).simulate(plan);
 }
@@ -79,7 +78,7 @@ Seconds ContextModel::ttft(const ContextPlan& p, long long cached, long long fre
 RingParts ContextModel::ring_parts(const ContextPlan& p, long long cached, long long fresh,
                                    bool persistent) const {
   const Case c = prefill(cached, fresh, persistent);
-  const Plan plan = plan_of(p, Phase::prefill);
+  const Plan plan = plan_of(p, StepKind::prefill);
   require_possible(c, plan);
   Evaluator e(c, AllReduceRule::fastest, fabric_);
   e.simulate(plan);
@@ -93,7 +92,7 @@ RingParts ContextModel::ring_parts(const ContextPlan& p, long long cached, long 
 
 Seconds ContextModel::ttit(const ContextPlan& p, long long context, int batch) const {
   const Case c = decode(context);
-  Plan plan = plan_of(p, Phase::decode);
+  Plan plan = plan_of(p, StepKind::decode);
   plan.batch = batch;
   require_possible(c, plan);
   return Evaluator(c, AllReduceRule::fastest, fabric_).simulate(plan);
@@ -101,7 +100,7 @@ Seconds ContextModel::ttit(const ContextPlan& p, long long context, int batch) c
 
 DecodeParts ContextModel::decode_parts(const ContextPlan& p, long long context, int batch) const {
   const Case c = decode(context);
-  Plan plan = plan_of(p, Phase::decode);
+  Plan plan = plan_of(p, StepKind::decode);
   plan.batch = batch;
   require_possible(c, plan);
   Evaluator e(c, AllReduceRule::fastest, fabric_);

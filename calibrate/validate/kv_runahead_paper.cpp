@@ -86,8 +86,7 @@ Case ChainModel::study(const std::string& model, long long context, double netwo
   }
   Case c = make_case(load_model(model, catalogs_.models), load_system(system, catalogs_.systems), kPrecision,
                      0, 16, Routing{});
-  c.phase = Phase::prefill;
-  c.requests = {{0, context}};
+  c.batch = prefill_batch({{0, context}});
   c.kernels.attention = AttentionKernel::eager;
   if (const ChainModelCosts* costs = machine_.of(model)) {
     c.kernels.score_traffic = costs->score_traffic.value_or(c.kernels.score_traffic);

@@ -39,10 +39,10 @@ Case case_of(const ExecuteOptions& o) {
   if (!o.system.empty()) c.system = load_system(o.system, shipped_catalogs().systems);
   if (!o.tokens) return c;
   if (*o.tokens < 1) throw UserError("--tokens must be at least 1");
-  c.context = *o.tokens;
+  if (!c.batch.prefills()) c.batch = decode_batch(*o.tokens);
   // Cached and new ones in the scenario's proportion; where the cache lies is not known for another length.
   c.placement = nullptr;
-  for (Request& r : c.requests) {
+  for (Segment& r : c.batch.prefill) {
     const double all = static_cast<double>(r.cached + r.fresh);
     r.fresh = std::max(
         1LL, static_cast<long long>(static_cast<double>(r.fresh) / all * static_cast<double>(*o.tokens)));

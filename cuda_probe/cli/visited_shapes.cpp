@@ -64,7 +64,7 @@ class Collector {
   void add(const AttendPrefillShape& a, const Case& c, const Plan& plan) {
     if (a.q_rows < 1 || a.kv_rows < 1) return;
     if (a.family == AttentionFamily::mla) return;  // expanded keys are wider than values: no column says so
-    const auto requests = static_cast<std::int64_t>(std::max<std::size_t>(1, c.requests.size()));
+    const auto requests = static_cast<std::int64_t>(std::max(1LL, requests_in(c.batch.prefill)));
     const std::int64_t batch = std::max<std::int64_t>(1, plan.batch * requests);
     const std::int64_t fresh = std::max<std::int64_t>(1, up(a.q_rows, batch));
     const std::int64_t cached = std::max<std::int64_t>(0, up(a.kv_rows, batch) - fresh);
@@ -126,8 +126,8 @@ Plan ring_plan(StrategyId id, int cp, int tpa) {
   return p;
 }
 
-void add_prefill(Collector& out, Case c, int cp, int tpa, Request request) {
-  c.requests = {request};
+void add_prefill(Collector& out, Case c, int cp, int tpa, Segment request) {
+  c.batch = prefill_batch({request});
   c.placement = nullptr;
   for (const StrategyId id : {strategy_id("ring_pass_kv"), strategy_id("ring_pass_q")}) {
     const Plan plan = ring_plan(id, cp, tpa);
@@ -150,13 +150,11 @@ void add_thresholds(Collector& out, const Study& study) {
 void add_conversation(Collector& out, const Study& study) {
   const Conversation& talk = study.conversation();
   Case decode = study.study;
-  decode.phase = Phase::decode;
-  decode.requests.clear();
   long long cached = 0;
   for (const Turn& turn : talk.turns) {
     add_prefill(out, study.study, talk.cp, talk.tpa, {cached, turn.fresh});
     cached += turn.fresh + turn.output;
-    decode.context = cached;
+    decode.batch = decode_batch(cached);
     const Plan plan = ring_plan(strategy_id("ring_decode"), talk.cp, talk.tpa);
     if (turn.output > 0 && !check_plan(decode, plan)) out.add(decode, plan);
   }
@@ -188,7 +186,7 @@ ShapeLists visited_shapes(const Catalogs& catalogs) {
       } else if (std::holds_alternative<Sweep>(study.question)) {
         add_sweep(out, study.study, study.sweep().search);
         swept.insert(study.study.model.name);
-        if (study.study.phase == Phase::decode) decodes.push_back(study);
+        if (study.study.batch.kind() == StepKind::decode) decodes.push_back(study);
       }
     }
   }
@@ -199,7 +197,7 @@ ShapeLists visited_shapes(const Catalogs& catalogs) {
     Model model = load_model(name, catalogs.models);
     // A context that the model was made for.
     const long long context =
-        model.max_context > 0 ? std::min(first.study.context, model.max_context) : first.study.context;
+        model.max_context > 0 ? std::min(first.study.longest(), model.max_context) : first.study.longest();
     const Case c = make_case(std::move(model), first.study.system, first.study.precision, context,
                              first.study.kv_block, Routing{});
     add_sweep(out, c, first.sweep().search);

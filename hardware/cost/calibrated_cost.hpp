@@ -84,6 +84,7 @@ class CalibratedCost {
   std::optional<FittedPrice> batched_gemm(const PricedOp& op) const;
   std::optional<FittedPrice> experts(const PricedOp& op) const;
   std::optional<FittedPrice> decode(const PricedOp& op) const;
+  std::optional<FittedPrice> decode_alike(const PricedOp& op) const;  // requests of one length
   std::optional<FittedPrice> prefill(const PricedOp& op) const;
   std::optional<FittedPrice> elementwise(const PricedOp& op) const;
   std::optional<FittedPrice> collective(const PricedOp& op, const GroupFabric& group) const;

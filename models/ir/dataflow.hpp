@@ -30,20 +30,20 @@ struct Extent {
 };
 
 /// The whole (unsharded) matrices that inputs are cut from and outputs belong to. Rows of the first seven are
-/// tokens. Columns: query [head][qk_dim]; kv [kv head][qk_dim keys, then v_dim values], or MLA's latent and
-/// rotary key; latent [kv_lora, rotary key], from which
-/// MLA's keys and values are expanded; attention_output [head][v_dim], for MLA [head][kv_lora]; value_output,
-/// MLA after its value up-projection. qkv_weight is D x [query columns, kv columns]; up_weight D x [gate,
+/// tokens. Columns: query [head][qk_dim]; absorbed_query, MLA's [head][kv_lora, rotary part] behind W_UK,
+/// scaled so that 1 / sqrt(width) makes the scores of `query`; kv [kv head][qk_dim keys, then v_dim values];
+/// latent [kv_lora, rotary key], which MLA caches and keys and values are expanded from; attention_output
+/// [head][v_dim]. qkv_weight is D x [query columns, kv columns]; up_weight D x [gate,
 /// up]; value_up_weight [head][kv_lora] x width of a value; kv_up_weight kv_lora x [head][qk_dim without the
 /// rotary part, then v_dim]. Retaining heads (arXiv 2502.12085): retaining_up_weight [query columns, kv
 /// columns] x width, retaining_down_weight width x KV heads. Weights are one layer's.
 enum class Whole : std::uint8_t {
   hidden,
   query,
+  absorbed_query,
   kv,
   latent,
   attention_output,
-  value_output,
   layer_output,
   qkv_weight,
   out_weight,

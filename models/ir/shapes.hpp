@@ -108,6 +108,7 @@ struct AttendDecodeShape {
   CacheRows cache = CacheRows::heads;
   Count q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;
   Count pairs = 0, kv_rows = 0, q_rows = 0;  // as of a prefill
+  Count longest = 0;  // keys of the request with most of them; kv_rows are those of all
   // More than one part: this op is one of `kernel_parts` of a kernel of `kernel_rows` query rows that signals
   // the end of each.
   Count kernel_rows = 0, kernel_parts = 1;
@@ -120,6 +121,7 @@ struct AttendDecodeShape {
     f("pairs", s.pairs);
     f("kv_rows", s.kv_rows);
     f("q_rows", s.q_rows);
+    f("longest", s.longest);
     f("kernel_rows", s.kernel_rows);
     f("kernel_parts", s.kernel_parts);
   }

@@ -51,7 +51,7 @@ void print_bases(const System& system, const Breakdown& b, const std::string& sh
 // The line below the title: what a user sees, by phase.
 void print_outcome(const Study& study, const SimulatedPlan& s) {
   const Plan& plan = s.plan;
-  if (study.study.phase == Phase::prefill) {
+  if (study.study.batch.kind() == StepKind::prefill) {
     const PrefillMetrics m = prefill_metrics(study.study, s.breakdown.time, plan);
     fmt::print(
         "  TTFT {}   {:.1f} new tokens/s/GPU   {:.4g} GPU-seconds/request   {:.0f} requests on {} GPUs\n\n",
@@ -69,7 +69,7 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
 }
 
 void print_times(const Study& study, const Breakdown& b) {
-  const bool prefill = study.study.phase == Phase::prefill;
+  const bool prefill = study.study.batch.kind() == StepKind::prefill;
   const std::string share = prefill ? "share of TTFT" : "share of TTL";
   Table time({prefill ? "part of a prefill" : "part of a token", "time", share});
   for (std::size_t p = 0; p < b.parts.size(); ++p) {

@@ -28,9 +28,9 @@ SweepQuestion read_question(const SweepOptions& o) {
 // A target of the other phase would silently mean nothing.
 void require_target(const Study& study, const SweepOptions& o) {
   require_question<Sweep>(study, o.scenario);
-  if (study.study.phase == Phase::decode && o.ttft)
+  if (study.study.batch.kind() == StepKind::decode && o.ttft)
     throw UserError("--ttft is for prefill scenarios; this one decodes: use --ttl");
-  if (study.study.phase == Phase::prefill && (o.ttl || o.tokens_per_user || o.users))
+  if (study.study.batch.kind() == StepKind::prefill && (o.ttl || o.tokens_per_user || o.users))
     throw UserError(
         "--ttl, --tokens-per-user and --users are for decode scenarios; this one is a prefill: use --ttft");
 }
@@ -66,7 +66,7 @@ int run(const SweepOptions& o, const Provenance& made_by) {
     }
     fmt::print("{}\n", study.title);
     print_counts(answer.found);
-    const bool prefill = study.study.phase == Phase::prefill;
+    const bool prefill = study.study.batch.kind() == StepKind::prefill;
     (prefill ? report_prefill : report_decode)(study, answer, question, o, made_by);
     any = any || answer.any();
     // A prefill that does not fit fails the sweep, though others fit.

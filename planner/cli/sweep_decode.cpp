@@ -77,7 +77,7 @@ std::string points_csv(const RatedPoints& rated, const BestPoints& best) {
   std::vector<std::string> header{
       "strategy",         "plan", "gpus", "batch", "users", "ttl_ms", "tokens_per_s_user", "tokens_per_s_gpu",
       "memory_gb_per_gpu"};
-  const auto columns = plan_columns(Phase::decode);
+  const auto columns = plan_columns(StepKind::decode);
   header.insert(header.end(), columns.begin(), columns.end());
   header.emplace_back("on_frontier");
   header.insert(header.end(), share_columns().begin(), share_columns().end());
@@ -90,7 +90,7 @@ std::string points_csv(const RatedPoints& rated, const BestPoints& best) {
                                  std::to_string(p.plan.users()),          number_text(m.ttl.value * 1e3),
                                  number_text(m.tokens_per_s_user),        number_text(m.tokens_per_s_gpu),
                                  number_text(p.memory.value / 1e9)};
-    const auto cells = plan_cells(p.plan, Phase::decode);
+    const auto cells = plan_cells(p.plan, StepKind::decode);
     row.insert(row.end(), cells.begin(), cells.end());
     row.emplace_back(best.holds(p) ? "1" : "0");
     const auto shares = share_cells(rated.shares[i]);

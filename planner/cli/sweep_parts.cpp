@@ -165,8 +165,8 @@ std::string run_json(const Study& study, const SearchResult& r, const SweepOptio
 
 namespace {
 
-std::string axis_label(Metric m, Phase phase) {
-  for (const NamedMetric& named : metrics_of(phase)) {
+std::string axis_label(Metric m, StepKind kind) {
+  for (const NamedMetric& named : metrics_of(kind)) {
     if (named.metric == m) return named.label;
   }
   SL_CHECK(false, "a study is compared by metrics of its phase");
@@ -179,8 +179,8 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
                    const Provenance& made_by) {
   Plot plot;
   plot.title = study.title;
-  plot.x_label = axis_label(r.x, study.study.phase);
-  plot.y_label = axis_label(r.y, study.study.phase);
+  plot.x_label = axis_label(r.x, study.study.batch.kind());
+  plot.y_label = axis_label(r.y, study.study.batch.kind());
   plot.log_y = true;
   plot.log_x = r.x == Metric::gpus || r.x == Metric::gpu_seconds;
   const auto shown = [&](Metric m, const Point& p) { return value_of(study.study, m, p); };

@@ -125,7 +125,7 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
                                   "new_tokens_per_s_gpu",
                                   "gpu_seconds_per_request",
                                   "memory_gb_per_gpu"};
-  const auto columns = plan_columns(Phase::prefill);
+  const auto columns = plan_columns(StepKind::prefill);
   header.insert(header.end(), columns.begin(), columns.end());
   header.emplace_back("on_frontier");
   header.insert(header.end(), share_columns().begin(), share_columns().end());
@@ -143,7 +143,7 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
                                    number_text(m.new_tokens_per_s_gpu),
                                    number_text(m.gpu_seconds_per_request),
                                    number_text(p.memory.value / 1e9)};
-    const auto plan = plan_cells(p.plan, Phase::prefill);
+    const auto plan = plan_cells(p.plan, StepKind::prefill);
     cells.insert(cells.end(), plan.begin(), plan.end());
     cells.emplace_back(best.holds(p) ? "1" : "0");
     const auto shares = share_cells(rated.shares[i]);

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/share.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
@@ -11,7 +11,7 @@ namespace {
 
 // Of all requests in one forward pass.
 long long chunk_tokens(const Case& c, const Plan& p) {
-  return static_cast<long long>(p[kPrefillChunk]) * p.batch * static_cast<long long>(c.requests.size());
+  return static_cast<long long>(p[kPrefillChunk]) * p.batch * requests_in(c.batch.prefill);
 }
 
 // A prefill's: vLLM gathers KV (RFC vllm-project/vllm#25749).
@@ -61,9 +61,7 @@ Deployment vllm_deployment(const Case& c, const Plan& p) {
   if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
   if (p.dp > 1) line += fmt::format(" --data-parallel-size {}", p.dp);
   if (p.ep > 1) line += " --enable-expert-parallel";
-  const bool prefill = c.phase == Phase::prefill;
-  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight,
-                      prefill ? c.longest() : c.context);
+  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight, c.longest());
   if (p[kPrefillChunk] > 0) {
     line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", chunk_tokens(c, p));
   }
@@ -83,8 +81,8 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   if (p.dp > 1) line += fmt::format(" --dp-size {} --enable-dp-attention", p.dp);
   if (p.pp > 1) line += fmt::format(" --pp-size {}", p.pp);
   if (p.ep > 1) line += fmt::format(" --ep-size {}", p.ep);
-  if (c.phase == Phase::decode) {
-    line += fmt::format(" --max-running-requests {} --context-length {}", p.users(), c.context);
+  if (c.batch.kind() == StepKind::decode) {
+    line += fmt::format(" --max-running-requests {} --context-length {}", p.users(), c.longest());
   } else {
     line += fmt::format(" --chunked-prefill-size {} --context-length {}", chunk_tokens(c, p), c.longest());
   }
@@ -93,7 +91,7 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   if (p.dp > 1 && c.model.dense_layers > 0 && has_experts(c.model) && dense_ffn_ranks(p) == 1)
     line += " --moe-dense-tp-size 1";
   d.lines.push_back(std::move(line));
-  if (p.pp > 1 && c.phase == Phase::prefill)
+  if (p.pp > 1 && c.batch.kind() == StepKind::prefill)
     d.notes.emplace_back(
         "--enable-dynamic-chunking shortens later chunks: expect a TTFT at or below this one");
   return d;

@@ -4,53 +4,39 @@
 #include <array>
 #include <cmath>
 
-#include "planner/layers/decode_layer.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
-LocalHeads prefill_heads(const Case& c, const Plan& p) {
-  const Attention& a = c.model.attention;
-  const int q = (a.q_heads + p.tpa - 1) / p.tpa;
-  if (a.kind == AttentionKind::mla) {
-    return {q, q, a.nope_dim + a.rope_dim, a.v_dim, AttentionFamily::mla, a.kv_lora_rank + a.rope_dim};
-  }
-  return {q, (a.kv_heads + p.tpa - 1) / p.tpa, a.head_dim, a.head_dim};
-}
-
-LocalHeads decode_heads(const Case& c, const Plan& p) {
-  const Attention& a = c.model.attention;
-  if (a.kind != AttentionKind::mla) return prefill_heads(c, p);
-  const int q = (a.q_heads + p.tpa - 1) / p.tpa;
-  return {q, 1, a.kv_lora_rank + a.rope_dim, a.kv_lora_rank, AttentionFamily::mla, 0, CacheRows::latent};
-}
-
-std::vector<Request> batch_requests(const Case& c, const Plan& p) {
-  std::vector<Request> all;
-  for (int i = 0; i < p.batch; ++i) all.insert(all.end(), c.requests.begin(), c.requests.end());
-  return all;
-}
-
 ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Plan& plan, ContextLayout l,
-                         bool pad_queries)
+                         Asked asked)
     : ContextStep(builder, study, plan, std::move(l),
-                  study.phase == Phase::prefill ? prefill_heads(study, plan) : decode_heads(study, plan),
-                  {plan.cp, 1}, pad_queries) {}
+                  asked == Asked::prefill ? prefill_heads(study, plan) : decode_heads(study, plan),
+                  {plan.cp, 1}, asked, asked == Asked::decode || strategy(plan.strategy).pads_queries) {}
 
 ContextStep::ContextStep(const ContextStep& outer, ContextLayout l, const LocalHeads& h, Ring r)
-    : ContextStep(outer.b, outer.c, outer.p, std::move(l), h, r, false) {}
+    : ContextStep(outer.b, outer.c, outer.p, std::move(l), h, r,
+                  outer.prefill ? Asked::prefill : Asked::decode, false) {}
 
 ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Plan& plan, ContextLayout l,
-                         const LocalHeads& h, Ring r, bool pad_queries)
+                         const LocalHeads& h, Ring r, Asked asked, bool pad_queries)
     : b(builder),
       c(study),
       p(plan),
       layout(std::move(l)),
       heads(h),
       ring(r),
-      prefill(study.phase == Phase::prefill),
+      prefill(asked == Asked::prefill),
       pad_(pad_queries) {
-  for (const Tokens& list : layout.fresh) rows_.push_back(static_cast<double>(real_rows(list)));
+  for (const Tokens& list : layout.fresh) rows_.push_back(real_rows(list));
   shapes_.resize(rows_.size());
+}
+
+Tokens ContextStep::of_group(const Tokens& tokens, int t) const {
+  Tokens list = tokens;
+  const int before = t / p.tpa * layout.requests;
+  for (Interval& i : list) i.request += i.request == kPadding ? 0 : before;
+  return list;
 }
 
 int ContextStep::first_kv(int t) const {
@@ -94,12 +80,14 @@ void ContextStep::bind_attention() {
   Dataflow& f = *flow();
   const bool latent = heads.cache == CacheRows::latent;
   for (int k = 0; k < p.cp; ++k) {
-    const TokensId query_list = f.tokens(queries(k)), key_list = f.tokens(keys(k));
-    const TokensId result_list = f.tokens(results(k));
-    for (int t = 0; t < p.tpa; ++t) {
+    for (int t = 0; t < lanes(); ++t) {
+      const TokensId query_list = f.tokens(of_group(queries(k), t)),
+                     key_list = f.tokens(of_group(keys(k), t)),
+                     result_list = f.tokens(of_group(results(k), t));
       const int r = rank(k, t);
       const std::int64_t h = first_q(t), g = first_kv(t), width = heads.qk + heads.v;
-      f.inputs.push_back({q, r, Whole::query, query_list, f.range(h * heads.qk, (h + heads.q) * heads.qk)});
+      f.inputs.push_back({q, r, latent ? Whole::absorbed_query : Whole::query, query_list,
+                          f.range(h * heads.qk, (h + heads.q) * heads.qk)});
       if (heads.latent > 0) {
         const Attention& a = c.model.attention;
         const std::int64_t up = a.nope_dim + a.v_dim;
@@ -107,7 +95,7 @@ void ContextStep::bind_attention() {
         f.inputs.push_back({kv_up_, r, Whole::kv_up_weight, f.range(0, a.kv_lora_rank),
                             f.range(h * up, (h + heads.q) * up)});
       } else {
-        f.inputs.push_back({kv, r, Whole::kv, key_list,
+        f.inputs.push_back({kv, r, latent ? Whole::latent : Whole::kv, key_list,
                             latent ? f.range(0, heads.qk) : f.range(g * width, (g + heads.kv) * width)});
       }
       if (latent) continue;  // the step ends in value_up()
@@ -122,7 +110,7 @@ SlotId ContextStep::uneven(const char* name, const std::function<long long(int)>
   if (!flow()) return 0;
   const SlotId slot = flow()->slot(name, bytes);
   for (int k = 0; k < p.cp; ++k) {
-    for (int t = 0; t < p.tpa; ++t)
+    for (int t = 0; t < lanes(); ++t)
       flow()->size(slot, rank(k, t), row_count(k), static_cast<std::int64_t>(columns));
   }
   return slot;
@@ -193,6 +181,7 @@ AttendDecodeShape decode_shape(const LocalHeads& h, const Tokens& queries, const
   s.pairs = causal_pairs(queries, keys);
   s.kv_rows = read_rows(queries, keys);
   s.q_rows = real_rows(queries);
+  for (const Interval& q : queries) s.longest = std::max(s.longest, read_rows({&q, 1}, keys));
   return s;
 }
 
@@ -211,14 +200,16 @@ void ContextStep::attend_flow(OpIndex op, int k, const Tokens& query_list, const
                               const LocalHeads& h, const std::vector<Region>& regions) {
   Action action;
   action.rectangle = prefill && c.kernels.attention == AttentionKernel::eager;
-  action.queries = flow()->tokens(query_list);
-  action.keys = flow()->tokens(key_list);
   action.heads = h.q;
   action.kv_heads = h.kv;
   action.cache = h.cache;
   action.qk_dim = h.qk;
   action.v_dim = h.v;
-  for (int t = 0; t < p.tpa; ++t) {
+  for (int t = 0; t < lanes(); ++t) {
+    if (t % p.tpa == 0) {  // of one attention group
+      action.queries = flow()->tokens(of_group(query_list, t));
+      action.keys = flow()->tokens(of_group(key_list, t));
+    }
     action.rank = rank(k, t);
     flow()->act(op, action, regions);
   }
@@ -346,12 +337,12 @@ OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId,
   const double width = heads.q * heads.v;
   const OpIndex op = b.elementwise(name, Part::exchange, OpKind::merge, {}, 1);
   vary([&](int k) {
-    const double n = rows_[index(k)];
+    const auto n = static_cast<double>(rows(k));
     // Reads every partial output, writes one.
     const double bytes = prefill ? n * width * act_bytes() * static_cast<double>(partials.size() + 1) *
                                        c.system.runtime.passes.merge
                                  : 0;
-    return Shape(ElementwiseShape{count_of(n), count_of(width), Bytes(bytes)});
+    return Shape(ElementwiseShape{rows(k), count_of(width), Bytes(bytes)});
   });
   if (Dataflow* f = flow()) {
     std::vector<Region> regions;
@@ -374,17 +365,6 @@ OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId,
     }
   }
   return op;
-}
-
-const Placement* cached_placement(const Case& c, const Plan& p) {
-  // A placement is of one batch entry: with more, each was prefilled in one turn.
-  return p.batch == 1 ? c.placement.get() : nullptr;
-}
-
-void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
-                   void (*attention)(ContextStep&)) {
-  build_prefill(schedule, c, p, context_layout(batch_requests(c, p), p.cp, cached_placement(c, p)),
-                pad_queries, attention);
 }
 
 }  // namespace shardline

@@ -1,40 +1,13 @@
-// A prefill (or a decode step under context parallelism) while it is lowered: the layer around attention
-// once, and the pieces of attention that the strategies put together. Shapes and data flow of an op stand
-// side by side, so that what is timed is what executors run.
+// The attention of a step's prefills (or of decoding requests under context parallelism) while it is lowered:
+// the pieces that strategies put together. Shapes and data flow of an op stand side by side, so that what is
+// timed is what executors run.
 #pragma once
 
 #include <functional>
 
-#include "planner/plan/case.hpp"
-#include "planner/plan/plan.hpp"
+#include "planner/layers/share.hpp"
 
 namespace shardline {
-
-/// A whole number that was computed as a double.
-inline Count count_of(double x) { return static_cast<Count>(x + 0.5); }
-
-/// Heads of one rank, and what one token is to them. A prefill under MLA attends to expanded heads, where
-/// every query head has a key and a value; its cache and its messages hold the latents that those follow
-/// from. A decode step under MLA attends to the latents themselves (absorbed).
-struct LocalHeads {
-  int q = 0, kv = 0, qk = 0, v = 0;
-  AttentionFamily family = AttentionFamily::gqa;
-  int latent = 0;  // numbers of the row that keys and values are expanded from; 0: none
-  // latent: a cached row is the key of every head, its first v numbers the value; kv is 1.
-  CacheRows cache = CacheRows::heads;
-  /// Numbers per token that attention reads.
-  double kv_width() const { return cache == CacheRows::latent ? qk : static_cast<double>(kv) * (qk + v); }
-  /// Numbers per token that are cached and sent.
-  double held_width() const { return latent > 0 ? latent : kv_width(); }
-};
-LocalHeads prefill_heads(const Case& c, const Plan& p);
-LocalHeads decode_heads(const Case& c, const Plan& p);
-
-/// Sequences of a plan's whole batch, as Case::requests `batch` times.
-std::vector<Request> batch_requests(const Case& c, const Plan& p);
-
-/// Most rows that one rank computes outside attention.
-double prefill_rows(const Case& c, const Plan& p);
 
 /// Rows of one request among a rank's new tokens, queries and keys (its first new one).
 struct RequestRows {
@@ -49,8 +22,9 @@ struct Ring {
 
 class ContextStep {
  public:
-  /// All ranks are one ring. `pad_queries`: the query message has equal rows on all ranks.
-  ContextStep(ScheduleBuilder& builder, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries);
+  /// Prefills, or decoding requests; all ranks are one ring.
+  ContextStep(ScheduleBuilder& builder, const Case& c, const Plan& p, ContextLayout layout,
+              Asked asked = Asked::prefill);
   /// The attention of `outer` by other shards, for what stands between two exchanges: every rank has `heads`
   /// of its tokens in `layout`. Its slots are the caller's to declare and to fill; only `outer` binds.
   ContextStep(const ContextStep& outer, ContextLayout layout, const LocalHeads& heads, Ring ring);
@@ -63,8 +37,8 @@ class ContextStep {
   const Ring ring;
   const bool prefill;
 
-  /// New tokens per context-parallel rank: rows of all ops but attention.
-  const std::vector<double>& rows() const { return rows_; }
+  /// New tokens of a context-parallel rank.
+  Count rows(int k) const { return rows_[index(k)]; }
   const Tokens& queries(int k) const { return pad_ ? layout.queries[index(k)] : layout.fresh[index(k)]; }
   /// Tokens that the rows of `out` are results of.
   const Tokens& results(int k) const {
@@ -78,10 +52,15 @@ class ContextStep {
   }
   Group ring_group() const { return {ring.size, ring.stride * p.tpa}; }
   int rank(int k, int t) const { return k * p.tpa + t; }
+  /// Ranks of one context-parallel rank: a TP group, or those of all attention groups, each of which has
+  /// requests of its own. None has both several groups and several context-parallel ranks.
+  int lanes() const { return p.dp * p.tpa; }
+  /// The same tokens of the requests of lane t's attention group.
+  Tokens of_group(const Tokens& tokens, int t) const;
 
   std::vector<RequestRows> request_rows(int k) const;
-  /// First global query and KV head of TP rank t.
-  int first_q(int t) const { return t * heads.q; }
+  /// First global query and KV head of lane t.
+  int first_q(int t) const { return t % p.tpa * heads.q; }
   int first_kv(int t) const;
 
   /// Declares the slots below. Call first when flow() is set.
@@ -145,54 +124,23 @@ class ContextStep {
 
  private:
   ContextStep(ScheduleBuilder& builder, const Case& c, const Plan& p, ContextLayout layout,
-              const LocalHeads& heads, Ring ring, bool pad_queries);
+              const LocalHeads& heads, Ring ring, Asked asked, bool pad_queries);
   OpIndex add_attend(const char* name);
   void attend_flow(OpIndex op, int k, const Tokens& queries, const Tokens& keys, const LocalHeads& h,
                    const std::vector<Region>& regions);
   static std::size_t index(int k) { return static_cast<std::size_t>(k); }
   bool pad_;
-  std::vector<double> rows_;
+  std::vector<Count> rows_;
   std::vector<Shape> shapes_;
   SlotId kv_up_ = 0;  // weight of expand()
 };
-
-/// Context-parallel ranks over which one KV head's cache is spread.
-double cache_shards(const Case& c, const Plan& p);
-Bytes prefill_activation_bytes(const Case& c, const Plan& p);  // [P4]
-Bytes prefill_buffer_bytes(const Case& c, const Plan& p);      // [P5]
-/// What is held (LocalHeads) of cached and new tokens on the rank with most of them; the keys and values that
-/// latents among it expand to, else nothing; that rank's partial output with its log-sum-exps.
-Bytes key_message(const Case& c, const Plan& p);
-Bytes expanded_message(const Case& c, const Plan& p);
-Bytes partial_output(const Case& c, const Plan& p);
-/// Buffers of strategies that gather the keys and values of all ranks, of those that pass them round a ring,
-/// and of those that exchange none.
-Bytes gathered_buffers(const Case& c, const Plan& p);
-Bytes ring_buffers(const Case& c, const Plan& p);
-Bytes unsharded_buffers(const Case& c, const Plan& p);
-
-/// [C4] The blocks of one layer, whose FFN is dense or of experts; 0 for what the model has not.
-struct PrefillBlocks {
-  BlockIndex attend = 0, dense = 0, experts = 0;
-};
-PrefillBlocks add_prefill_blocks(ContextStep& step, void (*attention)(ContextStep&));
-
-/// All stages of a prefill with the attention of a strategy, by default in the shards of [C1].
-void build_prefill(Schedule& schedule, const Case& c, const Plan& p, bool pad_queries,
-                   void (*attention)(ContextStep&));
-void build_prefill(Schedule& schedule, const Case& c, const Plan& p, ContextLayout layout, bool pad_queries,
-                   void (*attention)(ContextStep&));
-/// [C17] The same, `p.prefill_chunk` tokens of each request at a time.
-void build_chunked_prefill(Schedule& schedule, const Case& c, const Plan& p, void (*attention)(ContextStep&));
-/// Where the cached tokens of a plan's whole batch lie; null: each was prefilled in one turn.
-const Placement* cached_placement(const Case& c, const Plan& p);
 
 /// [C5] Keys and values (under MLA latents) round the ring of a prefill, partial outputs merged into `out`.
 void attend_pass_kv(ContextStep& s);
 /// Queries round the ring, also those of a decode step.
 void attend_pass_q(ContextStep& s);
 
-/// A prefill of strategies that keep each request's tokens together (tensor, pipeline).
-void prefill_unsharded(Schedule& schedule, const Case& c, const Plan& p);
+/// Of strategies that keep each request's tokens together.
+void attend_own(ContextStep& s);
 
 }  // namespace shardline

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/layers/memory.hpp"
+
 namespace shardline {
 
 LocalHeads split_heads(const LocalHeads& h, int ranks) {
@@ -41,7 +43,7 @@ void HeadExchange::to_heads() {
   const OpIndex op =
       step_.b.exchange("tokens to heads", Part::exchange, OpKind::all_to_all, {size_, step_.p.tpa}, Bytes(0));
   step_.vary([&](int k) {
-    return Shape(ExchangeShape{Bytes(step_.rows()[static_cast<std::size_t>(k)] * (size_ - 1) * row_bytes)});
+    return Shape(ExchangeShape{Bytes(static_cast<double>(step_.rows(k) * (size_ - 1)) * row_bytes)});
   });
   if (!step_.flow()) return;
   bind_cached(op);
@@ -117,8 +119,8 @@ void HeadExchange::to_tokens() {
   const OpIndex op =
       step_.b.exchange("heads to tokens", Part::exchange, OpKind::all_to_all, {size_, step_.p.tpa}, Bytes(0));
   step_.vary([&](int k) {
-    const auto i = static_cast<std::size_t>(k);
-    return Shape(ExchangeShape{Bytes((inner.rows()[i] - step_.rows()[i]) * width * inner.act_bytes())});
+    return Shape(
+        ExchangeShape{Bytes(static_cast<double>(inner.rows(k) - step_.rows(k)) * width * inner.act_bytes())});
   });
   if (!step_.flow()) return;
   const auto columns = static_cast<std::int64_t>(width);

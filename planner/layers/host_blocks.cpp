@@ -22,12 +22,14 @@ void add(Tokens& list, const Interval& i) {
   if (i.size() > 0) list.push_back(i);
 }
 
-ContextLayout block_layout(const std::vector<Request>& requests, const Plan& p) {
+}  // namespace
+
+ContextLayout block_layout(const Plan& p, const std::vector<Segment>& requests) {
   const auto count = static_cast<int>(requests.size());
   ContextLayout l;
   l.ranks = p.cp;
   l.requests = 2 * count;  // anchors, then blocks
-  for (const Request& r : requests) l.key_rows.push_back(anchor_rows(r, p));
+  for (const Segment& r : requests) l.key_rows.push_back(anchor_rows(r, p));
   for (int r = 0; r < count; ++r)
     l.key_rows.push_back(host_block(requests[static_cast<std::size_t>(r)], r, p.cp, 0).size());
   l.query_rows = l.key_rows;
@@ -37,7 +39,7 @@ ContextLayout block_layout(const std::vector<Request>& requests, const Plan& p) 
   for (int host = 0; host < p.cp; ++host) {
     Tokens fresh, keys, results;
     for (int r = 0; r < count; ++r) {
-      const Request& request = requests[static_cast<std::size_t>(r)];
+      const Segment& request = requests[static_cast<std::size_t>(r)];
       const long long anchor = anchor_rows(request, p), n = request.fresh;
       l.fresh_count.push_back(host == 0 ? 0 : anchor);
       if (host == 0) {
@@ -65,18 +67,16 @@ ContextLayout block_layout(const std::vector<Request>& requests, const Plan& p) 
   return l;
 }
 
-}  // namespace
-
-Interval host_block(const Request& r, int request, int hosts, int host) {
+Interval host_block(const Segment& r, int request, int hosts, int host) {
   const long long size = r.fresh / hosts, longer = r.fresh % hosts;
   const long long begin = host * size + std::min<long long>(host, longer);
   return {request, begin, begin + size + (host < longer ? 1 : 0)};
 }
 
-long long anchor_rows(const Request& r, const Plan& p) { return strategy(p.strategy).extra_rows(r, p); }
+long long anchor_rows(const Segment& r, const Plan& p) { return strategy(p.strategy).extra_rows(r, p); }
 
 std::optional<std::string> check_blocks(const Case& c, const Plan& p) {
-  for (const Request& r : c.requests) {
+  for (const Segment& r : c.batch.prefill) {
     if (r.cached > 0)
       return fmt::format("{} cuts whole documents into blocks: there must be no cached tokens",
                          to_string(p.strategy));
@@ -88,10 +88,6 @@ std::optional<std::string> check_blocks(const Case& c, const Plan& p) {
       return fmt::format("passing {} exceeds the {} tokens of a block", p[kPassing], least);
   }
   return std::nullopt;
-}
-
-void build_blocks(Schedule& schedule, const Case& c, const Plan& p, void (*attention)(ContextStep&)) {
-  build_prefill(schedule, c, p, block_layout(batch_requests(c, p), p), false, attention);
 }
 
 long long first_passed_row(const ContextStep& s) { return s.layout.query_message; }
@@ -155,13 +151,13 @@ OpIndex attend_blocks(ContextStep& s) {
 double blocks_computed(const Case& c, const Plan& p) {
   const auto triangle = [](double n) { return n * (n + 1) / 2; };
   double exact = 0, computed = 0;
-  for (const Request& r : c.requests) {
-    exact += triangle(static_cast<double>(r.fresh));
+  for (const Segment& r : c.batch.prefill) {
+    exact += triangle(static_cast<double>(r.fresh)) * r.count;
     const auto anchor = static_cast<double>(anchor_rows(r, p) - p[kQuery]);
     for (int host = 0; host < p.cp; ++host) {
       const auto block = static_cast<double>(host_block(r, 0, p.cp, host).size());
       const double passed = static_cast<double>(host) * p[kPassing];
-      computed += triangle(block) + (host == 0 ? 0 : block * (anchor + passed));
+      computed += (triangle(block) + (host == 0 ? 0 : block * (anchor + passed))) * r.count;
     }
   }
   return computed / exact;

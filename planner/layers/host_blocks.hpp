@@ -27,20 +27,19 @@ inline constexpr OptionOf<int> kQuery({
 });
 
 /// Tokens of the document that host `host` has: the longer blocks come first.
-Interval host_block(const Request& r, int request, int hosts, int host);
+Interval host_block(const Segment& r, int request, int hosts, int host);
 
 /// Rows of one anchor, its query included.
-long long anchor_rows(const Request& r, const Plan& p);
+long long anchor_rows(const Segment& r, const Plan& p);
 
 /// Why the plan cannot cut these requests into blocks with anchors, or nothing.
 std::optional<std::string> check_blocks(const Case& c, const Plan& p);
 
-/// A prefill whose hosts attend as `attention` says.
-///
-/// On every host the rows are those of all anchors, then those of all local blocks, request by request; the
-/// KV slot has p.cp * p.passing more rows per request for the KV that hosts pass on. As tokens of results,
-/// anchors are sequences of their own, numbered after all requests: their rows are no row of the document.
-void build_blocks(Schedule& schedule, const Case& c, const Plan& p, void (*attention)(ContextStep&));
+/// Tokens of whole documents in blocks behind their anchors. On every host the rows are those of all anchors,
+/// then those of all local blocks, request by request; the KV slot has p.cp * p.passing more rows per request
+/// for the KV that hosts pass on. As tokens of results, anchors are sequences of their own, numbered after
+/// all requests: their rows are no row of the document.
+ContextLayout block_layout(const Plan& p, const std::vector<Segment>& requests);
 
 /// First row of the passed KV in the KV slot.
 long long first_passed_row(const ContextStep& s);

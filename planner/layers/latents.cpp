@@ -42,7 +42,7 @@ SlotId ContextStep::expand(SlotId from, SlotId to, const std::function<const Tok
     for_each_run(list(k), [&](std::int64_t row, std::int64_t count) {
       Region latents = whole(from, count, heads.latent), keys = whole(to, count, heads.kv_width());
       latents.row = keys.row = row;
-      for (int t = 0; t < p.tpa; ++t) {
+      for (int t = 0; t < lanes(); ++t) {
         action.rank = rank(k, t);
         flow()->act(op, action, std::array{latents, weight, keys});
       }
@@ -82,7 +82,7 @@ void ContextStep::value_up() {
             std::array{all_queries(out, k, heads.q * heads.v),
                        whole(weight, static_cast<long long>(heads.q) * heads.v, a.v_dim),
                        whole(values, layout.query_message, columns)});
-      f.outputs.push_back({values, action.rank, Whole::value_output, result_list,
+      f.outputs.push_back({values, action.rank, Whole::attention_output, result_list,
                            f.range(h * a.v_dim, (h + heads.q) * a.v_dim)});
     }
   }

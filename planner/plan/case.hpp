@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hardware/machine/system.hpp"
+#include "models/ir/batch.hpp"
 #include "models/ir/schedule.hpp"
 #include "models/model/model.hpp"
 #include "models/model/routing.hpp"
@@ -14,8 +15,6 @@
 #include "planner/plan/sharding.hpp"
 
 namespace shardline {
-
-enum class Phase : unsigned char { decode, prefill };
 
 /// flash: exactly the pairs of the causal mask, scores stay on chip. eager: a matrix product of all queries
 /// with all keys of their request; scores are written to memory and rewritten there by mask and softmax.
@@ -33,21 +32,19 @@ struct Case {
   Model model;
   System system;
   Precision precision;
-  long long context = 0;  // cached tokens per request
+  Batch batch;            // of one batch entry: a plan repeats it
   int kv_block = 16;      // tokens that round-robin KV concatenation keeps together (Helix, section 2.3)
   Bytes memory_limit{0};  // per GPU, all kinds together; 0: the device's capacity
   std::shared_ptr<const ExpertRouting> routing;  // null for dense models
-  Phase phase = Phase::decode;
-  std::vector<Request> requests;  // prefill: sequences of one batch entry; the plan's batch repeats them
-  std::shared_ptr<const Placement> placement;  // of the cached tokens; null: each prefilled in one turn
-  bool persistent_kv = false;                  // prefill: new tokens join a cache kept from earlier turns
+  std::shared_ptr<const Placement> placement;    // of the cached tokens; null: each prefilled in one turn
+  bool persistent_kv = false;                    // prefill: new tokens join a cache kept from earlier turns
   Kernels kernels;
 
-  long long fresh_tokens() const;  // of one batch entry
-  long long longest() const;       // tokens of the longest sequence; `context` for a decode step
+  long long fresh_tokens() const;  // of the prefills of one batch entry
+  long long longest() const;       // tokens of the longest sequence, cached and new
 };
 
-/// Builds the routing tables of `model`.
+/// A case of decode steps over `context` tokens. Builds the routing tables of `model`.
 Case make_case(Model model, System system, Precision precision, long long context, int kv_block,
                Routing routing);
 

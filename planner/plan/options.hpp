@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "models/ir/batch.hpp"
+
 namespace shardline {
 
 /// A key of a plan's text that only some strategies read. A number from `least` to `most`, or one of `words`
@@ -25,6 +27,11 @@ struct Option {
   bool of_mla = false;    // has no meaning without MLA's latents
   bool decodes = true;    // has a meaning in decoding
   bool prefills = true;   // has a meaning in prefill
+  bool mixes = true;      // has a meaning where a step has both
+
+  constexpr bool means(StepKind kind) const {
+    return kind == StepKind::decode ? decodes : kind == StepKind::prefill ? prefills : mixes;
+  }
 };
 
 /// An option whose value is a T: an int, or an enum whose values are the indices of the words.
@@ -85,6 +92,7 @@ inline constexpr OptionOf<int> kPrefillChunk({
     .help = "tokens of a request that pass the layers at a time; without it all of them",
     .tokens = true,
     .decodes = false,
+    .mixes = false,
 });
 
 }  // namespace shardline

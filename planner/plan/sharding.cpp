@@ -88,6 +88,20 @@ void Placement::decode(int request, long long tokens) {
   lengths_[static_cast<std::size_t>(request)] = at;
 }
 
+Placement Placement::of(const std::vector<std::int32_t>& requests) const {
+  Placement some(ranks_, static_cast<int>(requests.size()));
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    some.lengths_[i] = length(requests[i]);
+    for (int r = 0; r < ranks_; ++r) {
+      const std::size_t at = i * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(r);
+      some.held_[at] = held(r, requests[i]);
+      for (Interval& interval : some.held_[at]) interval.request = static_cast<std::int32_t>(i);
+      some.counts_[at] = count(r, requests[i]);
+    }
+  }
+  return some;
+}
+
 namespace {
 
 // Appends `tokens` and padding up to `padded` rows.
@@ -134,12 +148,8 @@ ContextLayout lay_out(int ranks, int requests, const std::vector<Tokens>& fresh,
 
 }  // namespace
 
-namespace {
-
-// `add(joined, request, fresh)` appends the new tokens of a request to the cached ones.
-template <class Add>
-ContextLayout joined_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
-                            Add add) {
+ContextLayout dealt_layout(const std::vector<Segment>& requests, int ranks, const Placement* before,
+                           const std::function<void(Placement&, int, long long)>& deal) {
   const auto count = static_cast<int>(requests.size());
   Placement after(ranks, count);
   if (before) {
@@ -149,12 +159,12 @@ ContextLayout joined_layout(const std::vector<Request>& requests, int ranks, con
   std::vector<Tokens> fresh, keys;
   std::vector<long long> cached;
   for (int b = 0; b < count; ++b) {
-    const Request& r = requests[static_cast<std::size_t>(b)];
-    if (!before && r.cached > 0) add(after, b, r.cached);
+    const Segment& r = requests[static_cast<std::size_t>(b)];
+    if (!before && r.cached > 0) deal(after, b, r.cached);
     SL_CHECK(after.length(b) == r.cached, "the placement holds the cached tokens");
   }
   Placement joined = after;
-  for (int b = 0; b < count; ++b) add(joined, b, requests[static_cast<std::size_t>(b)].fresh);
+  for (int b = 0; b < count; ++b) deal(joined, b, requests[static_cast<std::size_t>(b)].fresh);
   for (int r = 0; r < ranks; ++r) {
     for (int b = 0; b < count; ++b) {
       const long long first = requests[static_cast<std::size_t>(b)].cached;
@@ -172,11 +182,9 @@ ContextLayout joined_layout(const std::vector<Request>& requests, int ranks, con
   return lay_out(ranks, count, fresh, keys, cached);
 }
 
-}  // namespace
-
-ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before) {
-  return joined_layout(requests, ranks, before,
-                       [](Placement& p, int request, long long fresh) { p.prefill(request, fresh); });
+ContextLayout context_layout(const std::vector<Segment>& requests, int ranks, const Placement* before) {
+  return dealt_layout(requests, ranks, before,
+                      [](Placement& p, int request, long long fresh) { p.prefill(request, fresh); });
 }
 
 std::vector<long long> interval_counts(long long fresh, int ranks, const std::vector<long long>& partition) {
@@ -186,19 +194,19 @@ std::vector<long long> interval_counts(long long fresh, int ranks, const std::ve
   return counts;
 }
 
-ContextLayout interval_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
+ContextLayout interval_layout(const std::vector<Segment>& requests, int ranks, const Placement* before,
                               const std::vector<long long>& partition) {
-  return joined_layout(requests, ranks, before, [&](Placement& p, int request, long long fresh) {
+  return dealt_layout(requests, ranks, before, [&](Placement& p, int request, long long fresh) {
     p.append(request, interval_counts(fresh, ranks, partition));
   });
 }
 
-ContextLayout striped_layout(const std::vector<Request>& requests, int ranks, const Placement* before) {
-  return joined_layout(requests, ranks, before,
-                       [](Placement& p, int request, long long fresh) { p.stripe(request, fresh); });
+ContextLayout striped_layout(const std::vector<Segment>& requests, int ranks, const Placement* before) {
+  return dealt_layout(requests, ranks, before,
+                      [](Placement& p, int request, long long fresh) { p.stripe(request, fresh); });
 }
 
-ContextLayout chain_layout(const std::vector<Request>& requests, int ranks,
+ContextLayout chain_layout(const std::vector<Segment>& requests, int ranks,
                            const std::vector<long long>& partition) {
   ContextLayout l = interval_layout(requests, ranks, nullptr, partition);
   for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
@@ -254,17 +262,17 @@ ContextLayout grouped_layout(const ContextLayout& l, int size) {
   return lay_out(l.ranks, l.requests, fresh, keys, cached);
 }
 
-ContextLayout decode_layout(int batch, long long context, int ranks, int offset) {
-  Placement cache(ranks, 1);
-  cache.prefill(0, context);
+ContextLayout decode_layout(const std::vector<long long>& contexts, int ranks, int offset) {
+  const auto batch = static_cast<int>(contexts.size());
+  Placement cache(ranks, batch);
+  for (int b = 0; b < batch; ++b) cache.prefill(b, contexts[static_cast<std::size_t>(b)]);
   std::vector<Tokens> fresh, keys;
   std::vector<long long> cached;
   for (int r = 0; r < ranks; ++r) {
     for (int b = 0; b < batch; ++b) {
-      Tokens list = cache.held(r, 0);
-      for (Interval& i : list) i.request = b;
-      cached.push_back(rows(list));
-      keys.push_back(std::move(list));
+      const long long context = contexts[static_cast<std::size_t>(b)];
+      keys.push_back(cache.held(r, b));
+      cached.push_back(rows(keys.back()));
       fresh.emplace_back();
       if ((b + offset) % ranks == r) fresh.back().push_back({b, context - 1, context});
     }
@@ -277,12 +285,13 @@ ContextLayout decode_layout(int batch, long long context, int ranks, int offset)
   l.query_message = (batch + ranks - 1) / ranks;
   for (std::size_t r = 0; r < l.queries.size(); ++r) {
     l.queries[r] = l.fresh[r];
-    if (rows(l.queries[r]) < l.query_message) l.queries[r].push_back({batch - 1, context - 1, context});
+    if (rows(l.queries[r]) < l.query_message)
+      l.queries[r].push_back({batch - 1, contexts.back() - 1, contexts.back()});
   }
   l.key_message = 0;
   for (std::size_t b = 0; b < l.key_rows.size(); ++b) {
     l.query_rows[b] = 1;
-    l.key_rows[b] = (context + ranks - 1) / ranks;
+    l.key_rows[b] = (contexts[b] + ranks - 1) / ranks;
     l.key_message += l.key_rows[b];
   }
   for (std::size_t r = 0; r < l.keys.size(); ++r) {

@@ -1,17 +1,13 @@
 // Which rank holds which tokens under context parallelism. planner/README.md [C1]-[C3].
 #pragma once
 
+#include <functional>
 #include <vector>
 
+#include "models/ir/batch.hpp"
 #include "models/ir/tokens.hpp"
 
 namespace shardline {
-
-/// One sequence of a prefill: `cached` tokens (P) are in the KV cache, `fresh` ones (T) are to be computed.
-struct Request {
-  long long cached = 0, fresh = 0;
-  bool operator==(const Request&) const = default;
-};
 
 /// The KV cache of some requests, spread over ranks by a history of turns.
 class Placement {
@@ -29,6 +25,8 @@ class Placement {
   /// [C2] Appends `tokens` tokens one by one, each to the rank that holds least of the request (round robin
   /// from there on).
   void decode(int request, long long tokens);
+  /// The caches of some of the requests, in the order given.
+  Placement of(const std::vector<std::int32_t>& requests) const;
 
   int ranks() const { return ranks_; }
   int requests() const { return static_cast<int>(lengths_.size()); }
@@ -64,22 +62,27 @@ struct ContextLayout {
 
 /// [C3] `before`: placement of the cached tokens, null if they were prefilled in one turn each. Their numbers
 /// must be those of `requests`.
-ContextLayout context_layout(const std::vector<Request>& requests, int ranks, const Placement* before);
+ContextLayout context_layout(const std::vector<Segment>& requests, int ranks, const Placement* before);
+
+/// [C3] The same where `deal(placement, request, fresh)` appends the new tokens of a request, and those
+/// cached ones of which `before` is null.
+ContextLayout dealt_layout(const std::vector<Segment>& requests, int ranks, const Placement* before,
+                           const std::function<void(Placement&, int, long long)>& deal);
 
 /// Tokens of each rank where rank i takes the i-th interval of a request: `partition`, or equal parts, the
 /// longer ones first.
 std::vector<long long> interval_counts(long long fresh, int ranks, const std::vector<long long>& partition);
 
 /// Each rank has one interval of each request's new tokens; cached tokens lie where `before` says.
-ContextLayout interval_layout(const std::vector<Request>& requests, int ranks, const Placement* before,
+ContextLayout interval_layout(const std::vector<Segment>& requests, int ranks, const Placement* before,
                               const std::vector<long long>& partition);
 
 /// [C20] Each rank has a stripe of each request's new tokens; cached tokens lie where `before` says.
-ContextLayout striped_layout(const std::vector<Request>& requests, int ranks, const Placement* before);
+ContextLayout striped_layout(const std::vector<Segment>& requests, int ranks, const Placement* before);
 
 /// [C10] Intervals of requests without cached tokens; the keys of a rank are those of its own interval behind
 /// room (padding) for those of all ranks before it.
-ContextLayout chain_layout(const std::vector<Request>& requests, int ranks,
+ContextLayout chain_layout(const std::vector<Segment>& requests, int ranks,
                            const std::vector<long long>& partition);
 
 /// Where the cached tokens of a request lie on a rank, as in the keys of the layout.
@@ -89,9 +92,8 @@ Tokens cached_tokens(const ContextLayout& layout, int rank, int request);
 /// groups' messages are padded to one another as those of ranks are [C3]. `size` divides the ranks.
 ContextLayout grouped_layout(const ContextLayout& layout, int size);
 
-/// One new token of each of `batch` requests, at position context - 1 of its own cache of `context` tokens;
-/// request b is asked on rank (b + offset) mod ranks (Algorithm 4). A rank with a query less repeats the
-/// last.
-ContextLayout decode_layout(int batch, long long context, int ranks, int offset);
+/// One new token of each request, the last of its own `contexts[b]` tokens; request b is asked on rank
+/// (b + offset) mod ranks (Algorithm 4). A rank with a query less repeats the last.
+ContextLayout decode_layout(const std::vector<long long>& contexts, int ranks, int offset);
 
 }  // namespace shardline

@@ -41,9 +41,9 @@ struct Constraints {
   Bytes memory{0};
 };
 
-Constraints read_constraints(const Reader& r, Phase phase) {
+Constraints read_constraints(const Reader& r, StepKind kind) {
   Constraints c;
-  if (const auto v = r.find(phase == Phase::decode ? "ttl" : "ttft"))
+  if (const auto v = r.find(kind == StepKind::decode ? "ttl" : "ttft"))
     c.time = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
   if (const auto v = r.find("memory")) c.memory = v->quantity<Bytes>(Bytes(1e6), Bytes(1e15));
   r.no_other_keys();
@@ -82,11 +82,11 @@ std::string tokens_text(long long tokens) {
 
 // ", 1M tokens", ", prefill of 1Mi tokens", ", prefill of 6400 tokens after 121600 cached" or ", prefill of 7
 // sequences, 52Ki tokens".
-std::string workload_text(Phase phase, long long context, const std::vector<Request>& requests) {
-  if (phase == Phase::decode) return ", " + tokens_text(context);
+std::string workload_text(StepKind kind, long long context, const std::vector<Segment>& requests) {
+  if (kind == StepKind::decode) return ", " + tokens_text(context);
   if (requests.empty()) return "";
   long long fresh = 0, cached = 0;
-  for (const Request& r : requests) fresh += r.fresh, cached += r.cached;
+  for (const Segment& r : requests) fresh += r.fresh, cached += r.cached;
   std::string text = ", prefill of ";
   if (requests.size() > 1) text += fmt::format("{} sequences, ", requests.size());
   text += tokens_text(fresh);
@@ -144,28 +144,28 @@ Question read_question(const Reader& root, int system_gpus) {
   return asked;
 }
 
-Phase read_phase(const Reader& root, bool sweeps) {
-  Phase phase = sweeps ? Phase::decode : Phase::prefill;
+StepKind read_phase(const Reader& root, bool sweeps) {
+  StepKind kind = sweeps ? StepKind::decode : StepKind::prefill;
   if (const auto v = root.find("phase")) {
     const auto i = choice(*v, {"decode", "prefill"});
     if (i && !sweeps)
       v->fault("phase is for sweeps: a conversation has both, thresholds and partitions are of prefill");
-    if (i == 1u) phase = Phase::prefill;
+    if (i == 1u) kind = StepKind::prefill;
   }
-  return phase;
+  return kind;
 }
 
 // What is to be served, apart from the model.
 struct Workload {
   long long context = 0;
-  std::vector<Request> requests;
+  std::vector<Segment> requests;
   bool persistent = false;
   Kernels kernels;
   int block = 16;
 };
 
-void read_tokens(const Reader& root, Phase phase, bool sweeps, Workload& w) {
-  if (phase == Phase::decode) {
+void read_tokens(const Reader& root, StepKind kind, bool sweeps, Workload& w) {
+  if (kind == StepKind::decode) {
     w.context = root.at("context").tokens(1, scenario_parts::kLongest);
     if (const auto v = root.find("requests"))
       v->fault("requests are for phase: prefill; a decode step has a context");
@@ -181,41 +181,42 @@ void read_tokens(const Reader& root, Phase phase, bool sweeps, Workload& w) {
   }
 }
 
-Workload read_workload(const Reader& root, Phase phase, const Question& asked) {
+Workload read_workload(const Reader& root, StepKind kind, const Question& asked) {
   Workload w;
-  read_tokens(root, phase, std::holds_alternative<Sweep>(asked), w);
+  read_tokens(root, kind, std::holds_alternative<Sweep>(asked), w);
   w.persistent = std::holds_alternative<Conversation>(asked) || std::holds_alternative<ThresholdGrid>(asked);
   if (const auto v = root.find("persistent_kv")) {
     w.persistent = v->boolean();
-    if (phase == Phase::decode) v->fault("persistent_kv is for prefill");
+    if (kind == StepKind::decode) v->fault("persistent_kv is for prefill");
   }
   if (const auto v = root.find("kernels")) w.kernels = scenario_parts::read_kernels(*v);
   if (const auto v = root.find("kv_block")) w.block = static_cast<int>(v->tokens(1, 1'000'000));
   return w;
 }
 
-std::optional<NoiseSpec> read_noise_of(const Reader& root, Phase phase, bool sweeps,
+std::optional<NoiseSpec> read_noise_of(const Reader& root, StepKind kind, bool sweeps,
                                        const std::optional<System>& system) {
   const auto v = root.find("noise");
   if (!v) return std::nullopt;
   const NoiseSpec noise = scenario_parts::read_noise(*v);
-  if (phase == Phase::decode || !sweeps) v->fault("noise is for sweeps of phase: prefill");
+  if (kind == StepKind::decode || !sweeps) v->fault("noise is for sweeps of phase: prefill");
   if (system && noise.links == NoiseLinks::network && system->fabric.nodes == 1)
     v->fault(fmt::format("noise.links is network, but {} is one node", system->name),
              {"expected one of: nvlink, all"});
   return noise;
 }
 
-Study study_for(const Question& asked, Case served, Phase phase, const Workload& w,
+Study study_for(const Question& asked, Case served, StepKind kind, const Workload& w,
                 const Constraints& limits) {
   Study out;
   out.question = asked;
   out.title = fmt::format("{} on {}{}", served.model.name, served.system.name,
-                          workload_text(phase, w.context, w.requests));
+                          workload_text(kind, w.context, w.requests));
   out.study = std::move(served);
   out.study.memory_limit = limits.memory;
-  out.study.phase = phase;
-  out.study.requests = w.requests;
+  // Grids and partitions put requests of their own in its place.
+  if (kind == StepKind::prefill)
+    out.study.batch = prefill_batch(w.requests.empty() ? std::vector<Segment>{{0, 1}} : w.requests);
   out.study.persistent_kv = w.persistent;
   out.study.kernels = w.kernels;
   return out;
@@ -237,19 +238,19 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
   Question asked = read_question(root, system_gpus);
   Sweep* const sweep = std::get_if<Sweep>(&asked);
-  const Phase phase = read_phase(root, sweep != nullptr);
-  const Workload workload = read_workload(root, phase, asked);
+  const StepKind kind = read_phase(root, sweep != nullptr);
+  const Workload workload = read_workload(root, kind, asked);
   const auto precision_at = root.find("precision");
   const auto precision =
       precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
   const auto routing_at = root.find("routing");
   const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
-  const std::optional<NoiseSpec> noise = read_noise_of(root, phase, sweep != nullptr, system);
+  const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
   const auto constraints_at = root.find("constraints");
-  const Constraints constraints = constraints_at ? read_constraints(*constraints_at, phase) : Constraints{};
+  const Constraints constraints = constraints_at ? read_constraints(*constraints_at, kind) : Constraints{};
   if (sweep != nullptr) {
-    sweep->search = scenario_parts::read_search(root, system_gpus, phase);
-    sweep->compare = scenario_parts::read_comparison(root, sweep->search, phase);
+    sweep->search = scenario_parts::read_search(root, system_gpus, kind);
+    sweep->compare = scenario_parts::read_comparison(root, sweep->search, kind);
     sweep->noise = noise;
     sweep->search.most_time = constraints.time;
   } else {
@@ -261,7 +262,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   document.finish();
   for (const Model& m : models) {
     Case served = make_case(m, *system, precision.of(m), workload.context, workload.block, routing);
-    s.studies.push_back(study_for(asked, std::move(served), phase, workload, constraints));
+    s.studies.push_back(study_for(asked, std::move(served), kind, workload, constraints));
   }
   return s;
 }

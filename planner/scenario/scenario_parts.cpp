@@ -103,12 +103,12 @@ NoiseSpec read_noise(const Reader& r) {
   return n;
 }
 
-std::vector<Request> read_requests(const Reader& r) {
-  std::vector<Request> out;
+std::vector<Segment> read_requests(const Reader& r) {
+  std::vector<Segment> out;
   if (r.is_sequence() && r.items().empty())
     r.fault(r.path() + " is empty", {"expected a list of {new: 128Ki tokens}"});
   for (const Reader& item : r.items()) {
-    Request q;
+    Segment q;
     q.fresh = item.at("new").tokens(1, kLongest);
     if (const auto v = item.find("cached")) q.cached = v->tokens(0, kLongest);
     const long long count = item.has("count") ? item.at("count").integer(1, 4096) : 1;

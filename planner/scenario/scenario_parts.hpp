@@ -21,7 +21,7 @@ std::vector<int> read_counts(const Reader& r, int highest, int lowest = 1);
 std::vector<int> read_token_counts(const Reader& r, int lowest, int highest);
 
 Kernels read_kernels(const Reader& r);
-std::vector<Request> read_requests(const Reader& r);
+std::vector<Segment> read_requests(const Reader& r);
 Conversation read_conversation(const Reader& r, int system_gpus);
 ThresholdGrid read_thresholds(const Reader& r, int system_gpus);
 NoiseSpec read_noise(const Reader& r);

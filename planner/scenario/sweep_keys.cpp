@@ -13,10 +13,10 @@ namespace {
 
 constexpr int kLargestBatch = 65536;
 
-std::vector<StrategyId> read_strategies(const Reader& r, Phase phase) {
+std::vector<StrategyId> read_strategies(const Reader& r, StepKind kind) {
   std::vector<std::string> names;
   for (const Strategy* s : strategies()) {
-    if (phase == Phase::decode ? s->decodes : s->prefills) names.emplace_back(s->name);
+    if (s->runs(kind)) names.emplace_back(s->name);
   }
   std::vector<StrategyId> out;
   for (const Reader& item : r.items()) {
@@ -58,11 +58,9 @@ std::vector<int> read_option(const Reader& r, const Option& option) {
 }
 
 // Of the strategies to look at. Parts of tokens are searched for, whatever is asked.
-std::vector<OptionRange> read_options(const Reader& r, const std::vector<StrategyId>& asked, Phase phase) {
+std::vector<OptionRange> read_options(const Reader& r, const std::vector<StrategyId>& asked, StepKind kind) {
   std::vector<OptionRange> out;
-  const auto of_phase = [&](const Option& o) {
-    return !o.lists && (phase == Phase::decode ? o.decodes : o.prefills);
-  };
+  const auto of_phase = [&](const Option& o) { return !o.lists && o.means(kind); };
   for (const StrategyId id : asked) {
     for (const Option* option : strategy(id).options) {
       const auto same = [&](const OptionRange& known) { return known.option == option; };
@@ -91,7 +89,7 @@ std::vector<OptionRange> read_options(const Reader& r, const std::vector<Strateg
     }
     if (swept)
       r.at(key).fault(
-          fmt::format("options.{} is for {}", key, phase == Phase::decode ? "prefill" : "decoding"));
+          fmt::format("options.{} is for {}", key, kind == StepKind::decode ? "prefill" : "decoding"));
     else if (!names.empty())
       r.at(key).fault(fmt::format("options.{} is for {}, which this scenario does not sweep", key,
                                   fmt::join(names, " and ")));
@@ -114,9 +112,9 @@ void refuse_old_keys(const Reader& root) {
 
 }  // namespace
 
-SearchOptions read_search(const Reader& root, int system_gpus, Phase phase) {
+SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind) {
   SearchOptions o;
-  o.strategies = read_strategies(root.at("strategies"), phase);
+  o.strategies = read_strategies(root.at("strategies"), kind);
   refuse_old_keys(root);
   const Reader gpus = root.at("gpus");
   o.gpus = read_counts(gpus, 8192);
@@ -127,15 +125,15 @@ SearchOptions read_search(const Reader& root, int system_gpus, Phase phase) {
   if (const auto v = root.find("pipeline_stages")) o.space.stages = read_counts(*v, 4096);
   if (const auto v = root.find("degrees")) o.space.degrees = read_degrees(*v);
   if (const auto v = root.find("duplicate_kv")) o.space.duplicate_kv = v->boolean();
-  if (const auto v = root.find("options")) o.space.options = read_options(*v, o.strategies, phase);
+  if (const auto v = root.find("options")) o.space.options = read_options(*v, o.strategies, kind);
   if (const auto v = root.find("all_reduce")) {
     o.all_reduce =
         static_cast<AllReduceRule>(v->one_of({"fastest", "one_shot", "two_shot", "ring", "tree", "nvls"}));
   }
-  const std::span<const NamedMetric> metrics = metrics_of(phase);
+  const std::span<const NamedMetric> metrics = metrics_of(kind);
   std::vector<std::string> names;
   for (const NamedMetric& m : metrics) names.emplace_back(m.name);
-  if (phase == Phase::prefill) {
+  if (kind == StepKind::prefill) {
     o.x = Metric::gpus;
     o.y = Metric::time;
   }
@@ -150,11 +148,11 @@ SearchOptions read_search(const Reader& root, int system_gpus, Phase phase) {
   return o;
 }
 
-Comparison read_comparison(const Reader& root, const SearchOptions& o, Phase phase) {
+Comparison read_comparison(const Reader& root, const SearchOptions& o, StepKind kind) {
   Comparison c;
   if (const auto v = root.find("compare")) {
-    c.candidate = read_strategies(v->at("candidate"), phase);
-    c.baseline = read_strategies(v->at("baseline"), phase);
+    c.candidate = read_strategies(v->at("candidate"), kind);
+    c.baseline = read_strategies(v->at("baseline"), kind);
     v->no_other_keys();
     // A strategy that could not be read may be the one that is missing.
     if (root.at("strategies").items().size() != o.strategies.size()) return c;

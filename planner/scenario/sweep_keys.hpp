@@ -6,8 +6,8 @@
 namespace shardline::scenario_parts {
 
 /// strategies, gpus, batch, degrees, options, ... of `root`.
-SearchOptions read_search(const Reader& root, int system_gpus, Phase phase);
-Comparison read_comparison(const Reader& root, const SearchOptions& o, Phase phase);
+SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind);
+Comparison read_comparison(const Reader& root, const SearchOptions& o, StepKind kind);
 
 /// Faults for those keys where another question is asked.
 void refuse_sweep_keys(const Reader& root);

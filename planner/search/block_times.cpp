@@ -23,17 +23,20 @@ BlockTimes::BlockTimes(Evaluator& evaluator) : evaluator_(evaluator), scratch_(e
 void BlockTimes::start(const Plan& plan) {
   const Case& c = evaluator_.study();
   plan_ = plan;
-  in_blocks_ = c.phase == Phase::decode && plan.cp == 1;
+  in_blocks_ = has_views(plan);
   if (!in_blocks_) return;
-  if (known_.empty()) known_.resize(std::size_t{1} << kKnownBits);
   plan_.batch = least_batch(plan);
   // Which blocks run, and how often, does not depend on the batch.
   lower(whole_, c, plan_);
+  // Ops beside the blocks that follow outlast their own.
+  in_blocks_ = !whole_.detached;
+  if (!in_blocks_) return;
+  if (known_.empty()) known_.resize(std::size_t{1} << kKnownBits);
   makespans_.resize(whole_.blocks.size());
   plan_.batch = 1;
   parts_.clear();
-  for (const DecodeBlock block : decode_blocks(c, plan)) {
-    Part& part = parts_.emplace_back(Part{block, decode_view(plan_, block)});
+  for (const StepBlock block : step_blocks(c, plan)) {
+    Part& part = parts_.emplace_back(Part{block, block_view(plan_, block)});
     View view{block, part.view};
     view.plan.batch = 0;
     part.id = ids_.emplace(std::move(view), ids_.size()).first->second;
@@ -65,7 +68,7 @@ double BlockTimes::block_time(Kind kind, const Part& part, int batch) {
   Plan view = part.view;
   view.batch = own;
   ScheduleBuilder builder(block_);
-  add_decode_block(builder, evaluator_.study(), view, part.block);
+  add_block(builder, evaluator_.study(), view, part.block);
   const Block& block = block_.blocks.front();
   CostModel& cost = evaluator_.cost();
   if (kind == Kind::floor) time = floor_block(block_, block, cost, scratch_);

@@ -1,17 +1,17 @@
-// Times of decode steps from those of their blocks, each computed once for all plans and batches that share
+// Times of steps from those of their blocks, each computed once for all plans and batches that share
 // it.
 #pragma once
 
 #include <unordered_map>
 #include <vector>
 
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/step.hpp"
 #include "planner/search/evaluate.hpp"
 
 namespace shardline {
 
 /// What Evaluator says of a plan, to the bit. Blocks do not depend on all of a plan [P7], so few are new.
-/// Prefills and context parallelism go to the evaluator.
+/// Context parallelism, prefills in chunks and hosts that launch kernels go to the evaluator.
 class BlockTimes {
  public:
   /// Keeps a reference to the evaluator.
@@ -29,7 +29,7 @@ class BlockTimes {
   static constexpr std::size_t kKinds = 3;
   static constexpr double kUnknown = -1;
   struct View {
-    DecodeBlock block;
+    StepBlock block;
     Plan plan;  // of batch 0
     bool operator==(const View&) const = default;
   };
@@ -37,7 +37,7 @@ class BlockTimes {
     std::size_t operator()(const View& v) const;
   };
   struct Part {
-    DecodeBlock block;
+    StepBlock block;
     Plan view;
     std::uint64_t id = 0;
   };

@@ -17,7 +17,7 @@ PrefillMetrics prefill_metrics(const Case& c, Seconds ttft, const Plan& plan) {
   const auto entries = static_cast<double>(plan.users());
   PrefillMetrics m;
   m.ttft = ttft;
-  m.requests = static_cast<double>(c.requests.size()) * entries;
+  m.requests = static_cast<double>(requests_in(c.batch.prefill)) * entries;
   m.new_tokens = static_cast<double>(c.fresh_tokens()) * entries;
   m.new_tokens_per_s_gpu = m.new_tokens / ttft.value / plan.gpus();
   m.gpu_seconds_per_request = ttft.value * plan.gpus() / m.requests;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "planner/layers/context_step.hpp"
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/memory.hpp"
+#include "planner/layers/share.hpp"
 #include "planner/layers/stages.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -17,7 +17,7 @@ Case make_case(Model model, System system, Precision precision, long long contex
   c.model = std::move(model);
   c.system = std::move(system);
   c.precision = precision;
-  c.context = context;
+  c.batch = decode_batch(context);
   c.kv_block = kv_block;
   if (has_experts(c.model)) {
     c.routing = std::make_shared<const ExpertRouting>(c.model.experts, c.model.experts_per_token, routing);
@@ -27,14 +27,15 @@ Case make_case(Model model, System system, Precision precision, long long contex
 
 long long Case::fresh_tokens() const {
   long long sum = 0;
-  for (const Request& r : requests) sum += r.fresh;
+  for (const Segment& r : batch.prefill) sum += r.fresh * r.count;
   return sum;
 }
 
 long long Case::longest() const {
-  if (phase == Phase::decode) return context;
   long long most = 0;
-  for (const Request& r : requests) most = std::max(most, r.cached + r.fresh);
+  for (const auto* segments : {&batch.decode, &batch.prefill}) {
+    for (const Segment& r : *segments) most = std::max(most, r.length());
+  }
   return most;
 }
 
@@ -44,21 +45,6 @@ long long kv_tokens_on_shard(long long tokens, int shards, int block, int shard)
   return block * (tokens / round) + std::clamp<long long>(rest, 0, block);
 }
 
-namespace {
-
-// Rows of cache that one rank holds in one layer for one microbatch.
-double kv_tokens_on_rank(const Case& c, const Plan& plan) {
-  if (c.phase == Phase::decode) {
-    return static_cast<double>(plan.batch) * static_cast<double>(kv_tokens_on_fullest(c, plan));
-  }
-  double tokens = 0;
-  const double shards = cache_shards(c, plan);
-  for (const Request& r : c.requests) tokens += std::ceil(static_cast<double>(r.cached + r.fresh) / shards);
-  return tokens * plan.batch;
-}
-
-}  // namespace
-
 MemoryUse memory_use(const Case& c, const Plan& plan) {
   thread_local std::vector<StageLayers> stages;
   stage_layers(c.model, plan.pp, stages);
@@ -66,7 +52,7 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
   if (const auto extra = strategy(plan.strategy).extra_weights) w.attention += extra(c, plan);
   const double vocab =
       std::ceil(static_cast<double>(c.model.vocab) * plan.cp / plan.ranks_per_stage()) * c.model.hidden;
-  const double kv_per_layer = static_cast<double>(plan.in_flight) * kv_tokens_on_rank(c, plan) *
+  const double kv_per_layer = static_cast<double>(plan.in_flight) * cached_rows(c, plan) *
                               static_cast<double>(kv_elements_per_token(c, plan));
   const auto per = [&](Module m) { return Bytes(bytes_per_element(c.precision.of(m).weights)); };
   const Bytes attention = per(Module::attention) * w.attention, dense = per(Module::dense_ffn) * w.dense_ffn,
@@ -83,9 +69,8 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
       use.kv = kv;
     }
   }
-  const bool prefill = c.phase == Phase::prefill;
-  use.activations = prefill ? prefill_activation_bytes(c, plan) : activation_bytes(c, plan);
-  use.buffers = prefill ? prefill_buffer_bytes(c, plan) : buffer_bytes(c, plan);
+  use.activations = activation_bytes(c, plan);
+  use.buffers = buffer_bytes(c, plan);
   return use;
 }
 

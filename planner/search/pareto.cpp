@@ -4,7 +4,7 @@
 
 namespace shardline {
 
-std::span<const NamedMetric> metrics_of(Phase phase) {
+std::span<const NamedMetric> metrics_of(StepKind kind) {
   static constexpr NamedMetric kDecode[] = {{"tokens_per_s_user", "tokens/s/user", Metric::speed},
                                             {"tokens_per_s_gpu", "tokens/s/GPU", Metric::throughput},
                                             {"ttl", "TTL (s)", Metric::time},
@@ -18,7 +18,7 @@ std::span<const NamedMetric> metrics_of(Phase phase) {
                                              {"requests_per_s_gpu", "requests/s/GPU", Metric::throughput},
                                              {"requests", "requests at once", Metric::entries},
                                              {"memory", "memory per GPU (B)", Metric::memory}};
-  return phase == Phase::decode ? std::span<const NamedMetric>(kDecode) : kPrefill;
+  return kind == StepKind::decode ? std::span<const NamedMetric>(kDecode) : kPrefill;
 }
 
 bool maximised(Metric m) { return m == Metric::speed || m == Metric::throughput || m == Metric::entries; }
@@ -44,8 +44,8 @@ double value(Metric m, const Point& p) {
 }
 
 double value_of(const Case& c, Metric m, const Point& p) {
-  if (c.phase == Phase::decode) return value(m, p);
-  const auto requests = static_cast<double>(std::max<std::size_t>(1, c.requests.size()));
+  if (c.batch.kind() == StepKind::decode) return value(m, p);
+  const auto requests = static_cast<double>(std::max(1LL, requests_in(c.batch.prefill)));
   if (m == Metric::gpu_seconds) return value(m, p) / requests;
   return value(m, p) * (m == Metric::throughput || m == Metric::entries ? requests : 1);
 }

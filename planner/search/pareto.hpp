@@ -30,7 +30,7 @@ struct NamedMetric {
 };
 /// Those of a phase, in the order of messages. A prefill has no speed: nobody reads one token of it at a
 /// time.
-std::span<const NamedMetric> metrics_of(Phase phase);
+std::span<const NamedMetric> metrics_of(StepKind kind);
 
 /// Higher is better (else lower is).
 bool maximised(Metric metric);

@@ -1,6 +1,7 @@
 // All-gather pass-KV, as in Llama 3's training (arXiv 2407.21783, section 3.3.2): every rank gathers all keys
 // and values, then attends once. Nothing overlaps; every rank needs room for the whole KV of a layer.
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -11,9 +12,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   enumerate_context(c, gpus, space, id_of(kAllgatherKv), out);
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) {
-  build_prefill(s, c, p, false, [](ContextStep& step) { step.attend_gathered(); });
-}
+void attention(ContextStep& step) { step.attend_gathered(); }
 
 }  // namespace
 
@@ -25,7 +24,7 @@ const Strategy kAllgatherKv{
     .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,
-    .prefill = prefill,
+    .prefill_attention = attention,
     .prefill_buffers = gathered_buffers,
 };
 

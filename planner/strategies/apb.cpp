@@ -222,7 +222,7 @@ int default_passing(long long block) { return static_cast<int>(block / 8); }
 
 void with_sizes(const Case& c, const SearchSpace& space, Plan p, std::vector<Plan>& out) {
   long long shortest = c.longest();
-  for (const Request& r : c.requests) shortest = std::min(shortest, r.fresh);
+  for (const Segment& r : c.batch.prefill) shortest = std::min(shortest, r.fresh);
   const long long block = shortest / p.cp;
   for (const int anchor : space.tried(kAnchor, {default_anchor(block)})) {
     for (const int passing : space.tried(kPassing, {default_passing(block)})) {
@@ -254,16 +254,14 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   return check_blocks(c, p);
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) {
-  build_blocks(s, c, p, [](ContextStep& step) { Passing(step).run(); });
-}
+void attention(ContextStep& step) { Passing(step).run(); }
 
-long long extra_rows(const Request&, const Plan& p) { return p[kQuery] + p[kAnchor]; }
+long long extra_rows(const Segment&, const Plan& p) { return p[kQuery] + p[kAnchor]; }
 
 // The KV that all hosts pass on.
 Bytes buffers(const Case& c, const Plan& p) {
   const double rows =
-      static_cast<double>(p.cp) * p[kPassing] * static_cast<double>(c.requests.size()) * p.batch;
+      static_cast<double>(p.cp) * p[kPassing] * static_cast<double>(requests_in(c.batch.prefill)) * p.batch;
   return Bytes(rows * prefill_heads(c, p).kv_width() * bytes_per_element(c.precision.kv));
 }
 
@@ -300,7 +298,8 @@ const Strategy kApb{
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,
     .check = check,
-    .prefill = prefill,
+    .prefill_attention = attention,
+    .layout = block_layout,
     .prefill_buffers = buffers,
     .extra_rows = extra_rows,
     .extra_weights = extra_weights,

@@ -7,15 +7,12 @@ namespace shardline {
 
 namespace {
 
-bool has_phase(const Strategy& s, Phase phase) { return phase == Phase::decode ? s.decodes : s.prefills; }
-bool has_phase(const Option& o, Phase phase) { return phase == Phase::decode ? o.decodes : o.prefills; }
-
-std::vector<Degree> degrees_of(Phase phase) {
+std::vector<Degree> degrees_of(StepKind kind) {
   std::vector<Degree> out;
   for (std::size_t d = 0; d < kDegrees.size(); ++d) {
     const auto degree = static_cast<Degree>(d);
     for (const Strategy* s : strategies()) {
-      if (!has_phase(*s, phase) || !s->degrees.has(degree)) continue;
+      if (!s->runs(kind) || !s->degrees.has(degree)) continue;
       out.push_back(degree);
       break;
     }
@@ -24,7 +21,8 @@ std::vector<Degree> degrees_of(Phase phase) {
 }
 
 // In the order in which the table's rows name them.
-std::vector<const Option*> options_where(bool (*wanted)(const Strategy&, const Option&)) {
+template <class Wanted>
+std::vector<const Option*> options_where(Wanted wanted) {
   std::vector<const Option*> out;
   for (const Strategy* s : strategies()) {
     for (const Option* option : s->options) {
@@ -35,34 +33,29 @@ std::vector<const Option*> options_where(bool (*wanted)(const Strategy&, const O
   return out;
 }
 
-std::vector<const Option*> options_of(Phase phase) {
-  return phase == Phase::decode ? options_where([](const Strategy& s, const Option& o) {
-    return has_phase(s, Phase::decode) && has_phase(o, Phase::decode);
-  })
-                                : options_where([](const Strategy& s, const Option& o) {
-                                    return has_phase(s, Phase::prefill) && has_phase(o, Phase::prefill);
-                                  });
+std::vector<const Option*> options_of(StepKind kind) {
+  return options_where([&](const Strategy& s, const Option& o) { return s.runs(kind) && o.means(kind); });
 }
 
 const char* key_of(Degree d) { return kDegrees[static_cast<std::size_t>(d)].key; }
 
 }  // namespace
 
-std::vector<std::string> plan_columns(Phase phase) {
+std::vector<std::string> plan_columns(StepKind kind) {
   std::vector<std::string> out;
-  for (const Degree d : degrees_of(phase)) out.emplace_back(key_of(d));
-  for (const Option* option : options_of(phase)) out.emplace_back(option->key);
+  for (const Degree d : degrees_of(kind)) out.emplace_back(key_of(d));
+  for (const Option* option : options_of(kind)) out.emplace_back(option->key);
   return out;
 }
 
-std::vector<std::string> plan_cells(const Plan& plan, Phase phase) {
+std::vector<std::string> plan_cells(const Plan& plan, StepKind kind) {
   std::vector<std::string> out;
-  for (const Degree d : degrees_of(phase)) {
+  for (const Degree d : degrees_of(kind)) {
     const int value = plan.*kDegrees[static_cast<std::size_t>(d)].member;
     out.push_back(value > 0 ? std::to_string(value) : "");
   }
   const Strategy& s = strategy(plan.strategy);
-  for (const Option* option : options_of(phase))
+  for (const Option* option : options_of(kind))
     out.push_back(s.reads(*option) ? value_text(*option, plan.options) : "");
   return out;
 }

@@ -10,10 +10,10 @@ namespace shardline {
 
 /// Names of the degrees, then of the options, that some strategy of the phase may set; in the order of plans'
 /// text and of the table of strategies.
-std::vector<std::string> plan_columns(Phase phase);
+std::vector<std::string> plan_columns(StepKind kind);
 /// Of a plan, under plan_columns(): empty for what its strategy does not read or the plan does not give a
 /// value.
-std::vector<std::string> plan_cells(const Plan& plan, Phase phase);
+std::vector<std::string> plan_cells(const Plan& plan, StepKind kind);
 
 /// A key of a plan's text beyond the degrees, for people.
 struct OptionRow {

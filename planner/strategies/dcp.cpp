@@ -20,15 +20,17 @@
 #include <fmt/format.h>
 
 #include "planner/engines/deploy.hpp"
-#include "planner/layers/decode_flow.hpp"
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/cache_attention.hpp"
+#include "planner/layers/cache_flow.hpp"
+#include "planner/layers/context_step.hpp"
+#include "planner/layers/group_cache.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
 
 namespace {
 
-enum class Exchange : unsigned char { ag_rs, a2a };
 enum class Queries : unsigned char { gathered, replicated };
 
 constexpr OptionOf<int> kRanks({
@@ -39,7 +41,7 @@ constexpr OptionOf<int> kRanks({
     .prefills = false,
 });
 constexpr const char* kExchangeWords[]{"ag_rs", "a2a"};
-constexpr OptionOf<Exchange> kExchange({
+constexpr OptionOf<PartialExchange> kExchange({
     .key = "exchange",
     .help =
         "partial outputs: log-sum-exps gathered and corrected outputs reduce-scattered, or both all-to-all",
@@ -62,12 +64,10 @@ constexpr OptionOf<int> kInterleave({
 });
 constexpr const Option* kOptions[]{&kRanks, &kExchange, &kQueries, &kInterleave};
 
-constexpr double kLseBytes = 4;  // float32 in either exchange
-
 bool replicates(const Plan& p) { return p[kQueries] == Queries::replicated; }
 
 // Owner of token t: (t / interleave) mod dcp.
-DecodeShare share_of(const Case& c, const Plan& p) {
+CacheShare share_of(const Case& c, const Plan& p) {
   const int own = local_q_heads(c, p), all = own * p[kRanks];
   return {replicates(p) ? all : own, all, {p[kRanks], 1}, p[kInterleave], ValueUp::after};
 }
@@ -81,66 +81,50 @@ double extra_weights(const Case& c, const Plan& p) {
 
 // Queries of all heads as they arrive, and partial outputs with their log-sum-exps.
 Bytes buffers(const Case& c, const Plan& p) {
-  const AttendDecodeShape a = decode_attend_shape(c, p, p.batch);
+  const AttendDecodeShape a = decode_attend_shape(c, p, 0, decode_requests(c, p));
   const double act = bytes_per_element(c.precision.activations);
   const double rows = static_cast<double>(a.q_rows * a.q_heads);
   const double queries = replicates(p) ? 0 : rows * static_cast<double>(a.qk_dim) * act;
-  return Bytes(std::max(queries, rows * (static_cast<double>(a.v_dim) * act + kLseBytes)));
-}
-
-// Corrected outputs travel as activations, in BF16 as vLLM's. SGLang's float32 is a note of launch().
-void add_ag_rs(ScheduleBuilder& b, const Case& c, const AttendDecodeShape& a, Group group, DecodeFlow& flow) {
-  const double rows = static_cast<double>(a.q_rows * a.q_heads);
-  const double values = rows * static_cast<double>(a.v_dim);
-  b.exchange("gather log-sum-exps", Part::exchange, OpKind::all_gather, group, Bytes(rows * kLseBytes));
-  flow.gather_lse();
-  b.elementwise("correct partial outputs", Part::exchange, OpKind::merge,
-                {a.q_rows, a.q_heads * a.v_dim, Bytes(0)});
-  flow.correct();
-  b.exchange("reduce-scatter outputs", Part::exchange, OpKind::reduce_scatter, group,
-             Bytes(values * bytes_per_element(c.precision.activations)));
-  flow.reduce_scatter();
-}
-
-// One message of outputs with their log-sum-exps behind them, packed and unpacked by kernels of their own.
-void add_a2a(ScheduleBuilder& b, const Case& c, const AttendDecodeShape& a, Group group, DecodeFlow& flow) {
-  const Count own = a.q_heads / group.size;
-  const double head = static_cast<double>(a.v_dim) * bytes_per_element(c.precision.activations) + kLseBytes;
-  b.elementwise("pack partial outputs", Part::exchange, OpKind::elementwise,
-                {a.q_rows, a.q_heads * a.v_dim, Bytes(0)});
-  b.exchange("exchange partial outputs", Part::exchange, OpKind::all_to_all, group,
-             Bytes((group.size - 1) * static_cast<double>(a.q_rows * own) * head));
-  flow.exchange(OpKind::all_to_all, 0, static_cast<int>(a.q_rows));
-  b.elementwise("merge shards", Part::exchange, OpKind::merge, {a.q_rows, own * a.v_dim, Bytes(0)});
-  flow.merge();
+  return Bytes(std::max(queries, rows * (static_cast<double>(a.v_dim) * act + kGroupLseBytes)));
 }
 
 void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
-  const DecodeShare share = decode_share(c, p);
-  const AttendDecodeShape a = decode_attend_shape(c, p, p.batch);
-  DecodeFlow flow(b, c, p, share, kLseBytes);
-  if (!replicates(p)) {
-    const auto numbers = static_cast<double>(a.q_rows * share.projected * a.qk_dim);
-    b.exchange("gather queries", Part::exchange, OpKind::all_gather, share.sharers,
-               Bytes(numbers * bytes_per_element(c.precision.activations)));
-    flow.gather_queries();
-  }
+  const CacheShare share = cache_share(c, p);
+  const Count rows = decode_requests(c, p);
+  const auto requests = static_cast<int>(rows);
+  const AttendDecodeShape a = decode_attend_shape(c, p, 0, rows);
+  CacheFlow flow(b, c, p, share, kGroupLseBytes, Asked::decode);
+  if (!replicates(p)) gather_queries(b, c, share, rows, a.qk_dim, flow);
   b.attend("attend", c.precision.kv, c.precision.math, a);
-  flow.attend(0, p.batch);
+  flow.attend(0, requests);
   if (!has_latents(c)) {
-    b.elementwise("merge splits", Part::attention, OpKind::merge, {a.q_rows, a.q_heads * a.v_dim, Bytes(0)},
+    b.elementwise("merge splits", Part::attention, OpKind::merge, {rows, a.q_heads * a.v_dim, Bytes(0)},
                   c.kernels.fused_split_merge ? 0 : 1, Within::decode_merge);
   }
-  (p[kExchange] == Exchange::ag_rs ? add_ag_rs : add_a2a)(b, c, a, share.sharers, flow);
+  bring_together(b, c, {rows, a.q_heads, a.v_dim, requests}, share.sharers, p[kExchange], flow);
   if (has_latents(c)) {
     const Attention& m = c.model.attention;
     const ModuleType t = c.precision.of(Module::attention);
     b.gemm("value up", Part::attention, t.weights, t.math,
-           BatchedGemmShape{LatentProduct::expand_values, p.batch, m.kv_lora_rank, m.v_dim,
-                            local_q_heads(c, p), 1});
+           BatchedGemmShape{LatentProduct::expand_values, rows, m.kv_lora_rank, m.v_dim, local_q_heads(c, p),
+                            1});
     flow.value_up_after();
   }
   flow.finish();
+}
+
+void prefill_attention(ContextStep& s) { add_group_prefill(s.b, s.c, s.p, s.p[kExchange], !replicates(s.p)); }
+
+// Queries of the whole group and partial outputs, or the latents of all cached tokens and what they expand
+// to.
+Bytes prefill_buffers(const Case& c, const Plan& p) {
+  const LocalHeads h = prefill_heads(c, p);
+  const double act = activation_size(c), rows = prefill_rows(c, p);
+  double cached = 0;
+  for (const Segment& s : c.batch.prefill) cached += static_cast<double>(s.cached * s.count) * p.batch;
+  const double shards = h.q * p[kRanks] * rows * std::max(h.qk * act, h.v * act + kGroupLseBytes);
+  const double latents = cached * (h.held_width() + h.kv_width()) * act;
+  return unsharded_buffers(c, p) + Bytes(cached == 0 ? 0 : h.latent > 0 ? latents : shards);
 }
 
 // vLLM's checks (config/parallel.py, config/model.py), and one of ours: it asks dcp <= tpa / KV heads alone,
@@ -169,6 +153,8 @@ std::optional<std::string> check_heads(const Case& c, const Plan& p) {
 std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p[kRanks] < 2) return "dcp needs dcp of at least 2; with 1 it is tensor, pipeline or dp_ep";
   if (const auto reason = check_heads(c, p)) return reason;
+  if (c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)
+    return "kernels.attention: eager is not for dcp, whose prefills have parts to merge";
   if (c.kv_block % p[kInterleave] != 0)  // vllm config/vllm.py
     return fmt::format("interleave {} does not divide the kv_block of {}", p[kInterleave], c.kv_block);
   if (p.dp > 1 && p.pp > 1) return "dcp composes with pp or with dp, not with both";
@@ -185,12 +171,13 @@ void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<P
   if (has_latents(c)) own.push_back(Queries::replicated);
   const std::vector<Queries> queries = space.tried(kQueries, own);
   for (const int dcp : divisors(p.tpa)) {
-    if (dcp < 2 || dcp > c.context) continue;
+    if (dcp < 2 || dcp > c.longest()) continue;
     p.set(kRanks, dcp);
     for (const int interleave : space.tried(kInterleave, {1})) {
       p.set(kInterleave, interleave);
       if (check(c, p)) continue;
-      for (const Exchange exchange : space.tried(kExchange, {Exchange::ag_rs, Exchange::a2a})) {
+      for (const PartialExchange exchange :
+           space.tried(kExchange, {PartialExchange::ag_rs, PartialExchange::a2a})) {
         for (const Queries q : queries) {
           p.set(kExchange, exchange);
           p.set(kQueries, q);
@@ -202,7 +189,7 @@ void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<P
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  if (c.phase != Phase::decode) return;
+  if (!kDcp.runs(c.batch.kind())) return;
   std::vector<Plan> splits;
   for (Plan p : groupings(c, gpus, space)) {
     p.strategy = id_of(kDcp);
@@ -221,7 +208,7 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   const int heads = has_latents(c) ? 1 : c.model.attention.kv_heads;
   for (const int dcp : {2, 4}) {
     for (const int interleave : {1, 4}) {
-      for (const Exchange exchange : {Exchange::ag_rs, Exchange::a2a}) {
+      for (const PartialExchange exchange : {PartialExchange::ag_rs, PartialExchange::a2a}) {
         for (const Queries queries : {Queries::gathered, Queries::replicated}) {
           Plan p = trial.base;
           p.tpa *= heads * dcp;
@@ -244,7 +231,7 @@ void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   Deployment d = vllm_deployment(c, p);
   std::string& line = d.lines.front();
   line += fmt::format(" --decode-context-parallel-size {}", p[kRanks]);
-  if (p[kExchange] == Exchange::a2a) line += " --dcp-comm-backend a2a";
+  if (p[kExchange] == PartialExchange::a2a) line += " --dcp-comm-backend a2a";
   if (p[kInterleave] > 1) line += fmt::format(" --dcp-kv-cache-interleave-size {}", p[kInterleave]);
   if (replicates(p)) {
     if (has_latents(c))
@@ -259,7 +246,7 @@ void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
 
 // No interleave; queries are replicated only beside an all-to-all, which is known of MLA alone (sglang').
 void launch_sglang(const Case& c, const Plan& p, std::vector<Deployment>& out) {
-  const bool a2a = p[kExchange] == Exchange::a2a;
+  const bool a2a = p[kExchange] == PartialExchange::a2a;
   if (p[kInterleave] > 1 || (replicates(p) && !a2a) || (a2a && !has_latents(c))) return;
   Deployment d = sglang_deployment(c, p);
   std::string& line = d.lines.front();
@@ -288,14 +275,18 @@ const Strategy kDcp{
     .summary = "vLLM, SGLang: TP whose ranks share a KV head's cache by sequence",
     .source = "vllm-project/vllm 833483f3578a, decode context parallelism",
     .decodes = true,
+    .mixes = true,
     .degrees = {Degree::pp, Degree::dp, Degree::tpa, Degree::ep, Degree::tpf, Degree::dense_tp,
                 Degree::in_flight},
     .options = kOptions,
     .enumerate = enumerate,
     .check = check,
     .decode_attention = attention,
-    .decode_share = share_of,
+    .prefill_attention = prefill_attention,
+    .binds_prefill = true,
+    .cache_share = share_of,
     .decode_buffers = buffers,
+    .prefill_buffers = prefill_buffers,
     .extra_weights = extra_weights,
     .launch = launch,
     .verify = verify,

@@ -2,7 +2,8 @@
 // holds its own requests and a whole copy of the attention weights; experts are spread over all ranks; tokens
 // travel to their experts (dispatch) and back (combine). Dense layers either run within a group or, tokens
 // gathered, over all ranks.
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -10,7 +11,7 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& out) {
-  if (c.phase != Phase::decode) return;
+  if (!kDpEp.runs(c.batch.kind())) return;
   if (!has_experts(c.model) || gpus > c.model.experts) return;
   for (const int tpa : divisors(gpus)) {
     if (tpa == gpus || tpa > c.model.attention.q_heads) continue;
@@ -44,9 +45,13 @@ const Strategy kDpEp{
     .summary = "data-parallel attention, experts over all GPUs",
     .source = "arXiv 2412.19437, section 3.4",
     .decodes = true,
+    .prefills = true,
+    .mixes = true,
     .degrees = {Degree::dp, Degree::tpa, Degree::ep, Degree::dense_tp},
     .enumerate = enumerate,
     .check = check,
+    .prefill_attention = attend_own,
+    .prefill_buffers = unsharded_buffers,
     .verify = verify,
 };
 

@@ -6,7 +6,8 @@
 #include <fmt/format.h>
 
 #include "planner/engines/deploy.hpp"
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/cache_attention.hpp"
+#include "planner/layers/context_step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -46,7 +47,7 @@ void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<P
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  if (c.phase != Phase::decode) return;
+  if (!kHelix.runs(c.batch.kind())) return;
   std::vector<Plan> splits;
   for (Plan p : groupings(c, gpus, space)) {
     p.strategy = id_of(kHelix);
@@ -56,7 +57,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
       if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
       p.tpa = tpa;
       p.kvp = group / tpa;
-      if (p.kvp < 2 || p.kvp > c.context) continue;
+      if (p.kvp < 2 || p.kvp > c.longest()) continue;
       splits.clear();
       with_ffn_splits(c, p, splits);
       for (const Plan& s : splits) with_options(c, s, space, out);
@@ -69,6 +70,8 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p.dp > 1 && p.pp > 1) return "helix composes with pp or with dp, not with both";
   if (p.dp > 1 && p.tpf > 1) return "helix with dp spreads whole experts over all ranks: tpf must be 1";
   if (p[kChunks] > p.batch) return fmt::format("chunks {} exceeds the batch {}", p[kChunks], p.batch);
+  if (c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)
+    return "kernels.attention: eager is not for helix, whose prefills have shards to merge";
   if (has_latents(c) && p[kValueUp] == ValueUpOption::none)
     return "helix needs value_up (before or after) under MLA";
   return std::nullopt;
@@ -77,8 +80,8 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
 // One request per chunk.
 int least(const Plan& p) { return p[kChunks]; }
 
-DecodeShare share_of(const Case& c, const Plan& p) {
-  DecodeShare s = kvp_share(c, p);
+CacheShare share_of(const Case& c, const Plan& p) {
+  CacheShare s = kvp_share(c, p);
   s.value_up = p[kValueUp] == ValueUpOption::after ? ValueUp::after : ValueUp::before;
   return s;
 }
@@ -86,6 +89,8 @@ DecodeShare share_of(const Case& c, const Plan& p) {
 void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
   add_kvp_attention(b, c, p, OpKind::all_to_all, p[kChunks]);
 }
+
+void prefill_attention(ContextStep& s) { add_kvp_prefill(s.b, s.c, s.p, OpKind::all_to_all); }
 
 // Slices of the heads must be even for the charge to be that of every rank.
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
@@ -127,6 +132,7 @@ const Strategy kHelix{
     .summary = "KV-sharded attention, GPUs regrouped for projection and FFN",
     .source = "arXiv 2507.07120",
     .decodes = true,
+    .mixes = true,
     .degrees = {Degree::pp, Degree::dp, Degree::kvp, Degree::tpa, Degree::ep, Degree::tpf, Degree::dense_tp,
                 Degree::in_flight},
     .options = kOptions,
@@ -134,7 +140,10 @@ const Strategy kHelix{
     .enumerate = enumerate,
     .check = check,
     .decode_attention = attention,
-    .decode_share = share_of,
+    .prefill_attention = prefill_attention,
+    .binds_prefill = true,
+    .cache_share = share_of,
+    .prefill_buffers = kvp_prefill_buffers,
     .least_batch = least,
     .launch = launch,
     .verify = verify,

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -114,7 +115,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
-  for (const Request& r : c.requests) {
+  for (const Segment& r : c.batch.prefill) {
     if (r.cached > 0)
       return "kv_runahead needs an empty cache: a rank sees the keys of the ranks before it alone";
   }
@@ -127,15 +128,14 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
     if (part < 1) return "every part of a partition has a token at least";
     sum += part;
   }
-  for (const Request& r : c.requests) {
+  for (const Segment& r : c.batch.prefill) {
     if (r.fresh != sum) return fmt::format("partition sums to {} tokens but a sequence has {}", sum, r.fresh);
   }
   return std::nullopt;
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) {
-  build_prefill(s, c, p, chain_layout(batch_requests(c, p), p.cp, p.options.list(kPartition)), false,
-                attention);
+ContextLayout layout(const Plan& p, const std::vector<Segment>& requests) {
+  return chain_layout(requests, p.cp, p.options.list(kPartition));
 }
 
 // The last rank also expands the latents of all.
@@ -158,8 +158,8 @@ std::vector<long long> falling_partition(long long tokens, int ranks) {
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   Plan p = trial.base;
   out.push_back(p);
-  if (trial.study.requests.size() > 1) return;
-  p.options.set_list(kPartition, falling_partition(trial.study.requests.front().fresh, p.cp));
+  if (trial.study.batch.prefill.size() > 1) return;
+  p.options.set_list(kPartition, falling_partition(trial.study.batch.prefill.front().fresh, p.cp));
   out.push_back(p);
 }
 
@@ -177,7 +177,8 @@ const Strategy kKvRunahead{
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .check = check,
-    .prefill = prefill,
+    .prefill_attention = attention,
+    .layout = layout,
     .cache_shards = chain_cache_shards,
     .prefill_buffers = buffers,
     .parts = &kPartition,

@@ -1,7 +1,7 @@
 // Vanilla KV parallelism (Medha): the KV cache of a request is split by sequence over KVP groups; TP is the
 // same for attention and FFN, so the FFN is replicated over the groups. Every rank gathers all partial
 // outputs, exposed.
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/cache_attention.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -9,9 +9,9 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  if (c.phase != Phase::decode) return;
+  if (!kKvShard.runs(c.batch.kind())) return;
   for (const int tpa : divisors(gpus)) {
-    if (tpa == gpus || tpa > c.model.attention.q_heads || gpus / tpa > c.context) continue;
+    if (tpa == gpus || tpa > c.model.attention.q_heads || gpus / tpa > c.longest()) continue;
     if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
     Plan p;
     p.strategy = id_of(kKvShard);

@@ -2,6 +2,7 @@
 // stage works all the time and a token takes max(one microbatch's way through all stages, microbatches x
 // slowest stage). A prefill in chunks fills the stages with the chunks of one request instead [C17].
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -39,10 +40,11 @@ const Strategy kPipeline{
     .source = "arXiv 2104.04473",
     .decodes = true,
     .prefills = true,
+    .mixes = true,
     .degrees = {Degree::pp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
     .options = kOptions,
     .enumerate = enumerate,
-    .prefill = prefill_unsharded,
+    .prefill_attention = attend_own,
     .prefill_buffers = unsharded_buffers,
     .verify = verify,
 };

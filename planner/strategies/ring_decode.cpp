@@ -4,7 +4,6 @@
 // values are made of the merged latents.
 #include "planner/engines/deploy.hpp"
 #include "planner/layers/context_step.hpp"
-#include "planner/layers/decode_layer.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -21,8 +20,8 @@ std::optional<std::string> check(const Case&, const Plan& p) {
 }
 
 // The cache is dealt out token by token.
-DecodeShare share_of(const Case& c, const Plan& p) {
-  DecodeShare s = kvp_share(c, p);
+CacheShare share_of(const Case& c, const Plan& p) {
+  CacheShare s = kvp_share(c, p);
   s.sharers = {p.cp, p.tpa};
   s.block = 1;
   return s;
@@ -32,7 +31,7 @@ DecodeShare share_of(const Case& c, const Plan& p) {
 Bytes buffers(const Case& c, const Plan& p) {
   const LocalHeads h = decode_heads(c, p);
   const double act = bytes_per_element(c.precision.activations);
-  const double rows = (p.batch + p.cp - 1) / p.cp;  // padded
+  const auto rows = static_cast<double>(decode_rows(c, p));  // padded
   return Bytes(rows * h.q * (h.qk * act + p.cp * (h.v * act + 4.0)));
 }
 
@@ -40,9 +39,18 @@ Bytes buffers(const Case& c, const Plan& p) {
 // dcp.
 void launch(const Case&, const Plan&, std::vector<Deployment>&) {}
 
+std::vector<long long> contexts_of(const Case& c, const Plan& p) {
+  std::vector<long long> out;
+  for (int copy = 0; copy < p.batch; ++copy) {
+    for (const Segment& s : c.batch.decode)
+      out.insert(out.end(), static_cast<std::size_t>(s.count), s.length());
+  }
+  return out;
+}
+
 // The batch is dealt out to the ranks of a ring; queries travel, caches stay.
 void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
-  ContextStep step(b, c, p, decode_layout(p.batch, c.context, p.cp, 0), true);
+  ContextStep step(b, c, p, decode_layout(contexts_of(c, p), p.cp, 0), Asked::decode);
   if (step.flow()) {
     step.declare_slots();
     step.bind_attention();
@@ -63,7 +71,7 @@ const Strategy kRingDecode{
     .enumerate = enumerate,
     .check = check,
     .decode_attention = attention,
-    .decode_share = share_of,
+    .cache_share = share_of,
     .decode_buffers = buffers,
     .launch = launch,
 };

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -64,10 +65,9 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   });
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) {
-  if (p[kLayout] == Layout::zigzag) return build_prefill(s, c, p, false, attend_pass_kv);
-  build_prefill(s, c, p, interval_layout(batch_requests(c, p), p.cp, cached_placement(c, p), {}), false,
-                attend_pass_kv);
+void deal(Placement& to, const Plan& p, int request, long long fresh) {
+  if (p[kLayout] == Layout::zigzag) return to.prefill(request, fresh);
+  to.append(request, interval_counts(fresh, p.cp, {}));
 }
 
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
@@ -90,7 +90,8 @@ const Strategy kRingPassKv{
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
-    .prefill = prefill,
+    .prefill_attention = attend_pass_kv,
+    .deal = deal,
     .prefill_buffers = ring_buffers,
     .verify = verify,
 };

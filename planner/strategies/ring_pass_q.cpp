@@ -3,6 +3,7 @@
 #include <array>
 
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -79,8 +80,6 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   enumerate_context(c, gpus, space, id_of(kRingPassQ), out);
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, true, attend_pass_q); }
-
 // Two messages of queries, and partial outputs of all ranks' queries on both ends.
 Bytes buffers(const Case& c, const Plan& p) {
   const LocalHeads h = prefill_heads(c, p);
@@ -99,7 +98,8 @@ const Strategy kRingPassQ{
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
-    .prefill = prefill,
+    .prefill_attention = attend_pass_q,
+    .pads_queries = true,
     .prefill_buffers = buffers,
 };
 

@@ -69,7 +69,7 @@ const std::vector<int>* SearchSpace::asked(const Option& option) const {
 
 bool means(const Option& option, const Case& c) {
   if (option.of_mla && c.model.attention.kind != AttentionKind::mla) return false;
-  return c.phase == Phase::decode ? option.decodes : option.prefills;
+  return option.means(c.batch.kind());
 }
 
 Plan plan_of(const Case& c, const SearchSpace& space, std::string_view text) {

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
+#include "planner/layers/prefill_layout.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -25,7 +27,7 @@ constexpr const Option* kOptions[]{&kVertical, &kSlash, &kEstimate};
 Count triangle(Count n) { return n * (n + 1) / 2; }
 
 // Pairs of queries [cached, cached + fresh) that see at most `width` keys each.
-Count pairs(const Request& r, Count width) {
+Count pairs(const Segment& r, Count width) {
   const Count from = r.cached, to = from + r.fresh;
   const auto upto = [&](Count n) { return n <= width ? triangle(n) : triangle(width) + (n - width) * width; };
   return upto(to) - upto(from);
@@ -43,7 +45,7 @@ void attention(ContextStep& s) {
   all.v_dim = h.v;
   all.kv_heads = h.kv;
   AttendPrefillShape estimate = all;
-  for (const Request& r : batch_requests(s.c, s.p)) {
+  for (const Segment& r : batch_requests(s.c, s.p)) {
     const Count keys = r.cached + r.fresh;
     const Count last = std::min<Count>(s.p[kEstimate], r.fresh);
     all.pairs += pairs(r, width(s.p));
@@ -65,7 +67,7 @@ void attention(ContextStep& s) {
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  if (c.phase == Phase::decode || gpus > c.model.attention.q_heads) return;
+  if (!kSparse.runs(c.batch.kind()) || gpus > c.model.attention.q_heads) return;
   Plan p;
   p.strategy = id_of(kSparse);
   p.tpa = gpus;
@@ -87,13 +89,11 @@ std::optional<std::string> check(const Case&, const Plan& p) {
   return std::nullopt;
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attention); }
-
 double computed(const Case& c, const Plan& p) {
   double some = 0, exact = 0;
-  for (const Request& r : c.requests) {
-    some += static_cast<double>(pairs(r, width(p)));
-    exact += static_cast<double>(pairs(r, r.cached + r.fresh));
+  for (const Segment& r : c.batch.prefill) {
+    some += static_cast<double>(pairs(r, width(p))) * r.count;
+    exact += static_cast<double>(pairs(r, r.length())) * r.count;
   }
   return some / exact;
 }
@@ -110,7 +110,7 @@ const Strategy kSparse{
     .options = kOptions,
     .enumerate = enumerate,
     .check = check,
-    .prefill = prefill,
+    .prefill_attention = attention,
     .prefill_buffers = unsharded_buffers,
     .computed = computed,
     .verify = [](const VerifyTrial&, std::vector<Plan>&) {},

@@ -2,6 +2,7 @@
 // front of its own and attends to both, exchanging nothing. APPROXIMATE: a host sees no block between the
 // two. Ignored: phase 2 (the query over all caches).
 #include "planner/layers/host_blocks.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -19,14 +20,12 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   });
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) {
-  build_blocks(s, c, p, [](ContextStep& step) {
-    step.expand_own();
-    attend_blocks(step);
-  });
+void attention(ContextStep& step) {
+  step.expand_own();
+  attend_blocks(step);
 }
 
-long long extra_rows(const Request& r, const Plan& p) { return p[kQuery] + host_block(r, 0, p.cp, 0).size(); }
+long long extra_rows(const Segment& r, const Plan& p) { return p[kQuery] + host_block(r, 0, p.cp, 0).size(); }
 
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const int query : {0, 3}) {
@@ -49,7 +48,8 @@ const Strategy kStar{
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,
     .check = check_blocks,
-    .prefill = prefill,
+    .prefill_attention = attention,
+    .layout = block_layout,
     .prefill_buffers = unsharded_buffers,
     .extra_rows = extra_rows,
     .computed = blocks_computed,

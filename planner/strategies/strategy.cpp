@@ -5,7 +5,8 @@
 
 #include <array>
 
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/share.hpp"
+#include "planner/layers/step.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -44,7 +45,7 @@ void with_dense_splits(const Case& c, Plan plan, std::vector<Plan>& out) {
 
 void verify_in_chunks(const VerifyTrial& trial, Plan plan, std::vector<Plan>& out) {
   out.push_back(plan);
-  if (trial.study.phase == Phase::decode) return;
+  if (trial.study.batch.kind() != StepKind::prefill) return;
   for (const int chunk : {7, 16}) {
     plan.set(kPrefillChunk, chunk);
     out.push_back(plan);
@@ -77,7 +78,7 @@ namespace {
 
 // What the plan sets and its strategy does not read would silently mean nothing.
 std::optional<std::string> unread(const Case& c, const Strategy& s, const Plan& p) {
-  const Phase phase = c.phase;
+  const StepKind kind = c.batch.kind();
   for (std::size_t d = 0; d < kDegrees.size(); ++d) {
     const auto degree = static_cast<Degree>(d);
     // A pipeline without a degree of its own for it has a microbatch in flight per stage.
@@ -91,7 +92,7 @@ std::optional<std::string> unread(const Case& c, const Strategy& s, const Plan& 
   }
   for (const OptionValues::Value& v : p.options.all()) {
     if (!s.reads(*v.option)) return not_its_option(s, *v.option);
-    if (phase == Phase::decode ? !v.option->decodes : !v.option->prefills)
+    if (!v.option->means(kind))
       return fmt::format("{} is for {}", v.option->key, v.option->decodes ? "decoding" : "prefill");
     if (!means(*v.option, c)) return fmt::format("{} is for models with MLA", v.option->key);
   }
@@ -100,7 +101,7 @@ std::optional<std::string> unread(const Case& c, const Strategy& s, const Plan& 
 
 long long longest_fresh(const Case& c) {
   long long longest = 0;
-  for (const Request& r : c.requests) longest = std::max(longest, r.fresh);
+  for (const Segment& r : c.batch.prefill) longest = std::max(longest, r.fresh);
   return longest;
 }
 
@@ -109,7 +110,7 @@ long long longest_fresh(const Case& c) {
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
                        std::vector<Plan>& out,
                        const std::function<void(Plan, std::vector<Plan>&)>& with_options) {
-  if (c.phase == Phase::decode ? !strategy(id).decodes : !strategy(id).prefills) return;
+  if (!strategy(id).runs(c.batch.kind())) return;
   const auto check = strategy(id).check;
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
     if (gpus % pp != 0 || pp > c.model.layers) continue;
@@ -139,7 +140,7 @@ void enumerate_context(const Case& c, int gpus, const SearchSpace& space, Strate
 }
 
 void with_prefill_chunks(const Case& c, Plan plan, const SearchSpace& space, std::vector<Plan>& out) {
-  if (c.phase != Phase::prefill || c.system.runtime.host_layer > Seconds(0)) return;
+  if (c.batch.kind() != StepKind::prefill || c.system.runtime.host_layer > Seconds(0)) return;
   plan.in_flight = 1;
   for (const int chunk : space.tried(kPrefillChunk, {})) {
     if (chunk >= longest_fresh(c)) continue;
@@ -154,9 +155,10 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("{} {} exceeds {} {}", what, have, of, limit);
   };
   const Strategy& s = strategy(p.strategy);
-  if (c.phase == Phase::decode ? !s.decodes : !s.prefills) {
+  if (c.batch.kind() == StepKind::mixed && !s.mixes)
+    return fmt::format("{} has no steps that decode and prefill", s.name);
+  if (!s.runs(c.batch.kind()))
     return fmt::format("{} is a strategy for {}", s.name, s.decodes ? "decoding" : "prefill");
-  }
   if (s.context_parallel() && p.cp < 2)
     return fmt::format("{} needs cp of at least 2; with cp 1 it is tensor or pipeline", s.name);
   if (const auto reason = unread(c, s, p)) return reason;
@@ -200,7 +202,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
       return std::string(
           "prefill_chunk is not for systems with runtime.host_layer, where hosts launch whole layers");
   }
-  if (!s.exact && c.phase == Phase::prefill && c.kernels.attention == AttentionKernel::eager)
+  if (!s.exact && c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)
     return fmt::format("kernels.attention: eager is not for {}, whose kernel never multiplies masked pairs",
                        s.name);
   return s.check ? s.check(c, p) : std::nullopt;
@@ -212,11 +214,17 @@ std::vector<std::string> check_row(const Strategy& s) {
     if (fault) faults.push_back(fmt::format("{}: {}", s.name, what));
   };
   wrong(!s.enumerate, "enumerate is of every strategy");
-  wrong(!s.decodes && !s.prefills, "it is for no phase");
-  wrong(s.prefills != (s.prefill != nullptr), "prefill is of strategies that prefill, and of those alone");
-  wrong(s.prefills && !s.prefill_buffers, "a prefill has buffers");
-  wrong((s.decode_attention || s.decode_share) && !s.decodes,
-        "decode_attention and decode_share are of strategies that decode");
+  wrong(!s.decodes && !s.prefills, "it is for no step");
+  const bool prefills = s.prefills || s.mixes;
+  wrong(prefills != (s.prefill_attention != nullptr),
+        "prefill_attention is of strategies that prefill, and of those alone");
+  wrong(prefills != (s.prefill_buffers != nullptr), "prefills have buffers");
+  wrong(!prefills && (s.deal || s.layout || s.binds_prefill || s.pads_queries),
+        "it has no prefills to lay out");
+  wrong(s.deal && s.layout, "it deals tokens out or lays them out, one of both");
+  wrong(s.mixes && !s.decodes, "a strategy that mixes decodes");
+  wrong((s.decode_attention || s.cache_share) && !s.decodes,
+        "decode_attention and cache_share are of strategies that decode");
   wrong(s.decode_buffers && !s.decode_attention, "decode_buffers are those of a decode_attention");
   wrong(s.degrees.has(Degree::kvp) != (s.partials != PartialOutputs::none) && !s.decode_attention,
         "kvp ranks exchange partial outputs");
@@ -234,11 +242,6 @@ std::vector<std::string> check_row(const Strategy& s) {
   return faults;
 }
 
-void lower(Schedule& schedule, const Case& c, const Plan& plan) {
-  if (c.phase == Phase::decode)
-    build_decode(schedule, c, plan);
-  else
-    strategy(plan.strategy).prefill(schedule, c, plan);
-}
+void lower(Schedule& schedule, const Case& c, const Plan& plan) { build_step(schedule, c, plan); }
 
 }  // namespace shardline

@@ -55,8 +55,9 @@ enum class WeightSharing : std::uint8_t { stage, attention_tp };
 /// How KVP ranks bring their partial attention outputs together. none: the strategy has no KVP ranks.
 enum class PartialOutputs : std::uint8_t { none, all_to_all, all_gather };
 
-struct DecodeShare;  // planner/layers/decode_layer.hpp
-struct Deployment;   // planner/engines/deploy.hpp
+struct CacheShare;  // planner/layers/share.hpp
+class ContextStep;  // planner/layers/context_step.hpp
+struct Deployment;  // planner/engines/deploy.hpp
 
 /// Attention in blocks of one document, one per host, for `verify` to compute in its own way: the first
 /// `anchor` tokens (0: the first block) behind `query` tokens of the question go in front of every later
@@ -79,9 +80,10 @@ struct Strategy {
   const char* name;
   const char* summary;
   const char* source;
-  bool decodes = false, prefills = false;       // phases it is for
-  bool exact = true;                            // computes the same function as one device does
-  Degrees degrees = {};                         // those that it may set; with cp it shards tokens over ranks
+  bool decodes = false, prefills = false;  // steps it is for: of decoding requests alone, of prefills alone
+  bool mixes = false;                      // and of both
+  bool exact = true;                       // computes the same function as one device does
+  Degrees degrees = {};                    // those that it may set; with cp it shards tokens over ranks
   std::span<const Option* const> options = {};  // keys beyond the degrees, at most kMostOptions
   WeightSharing weights = WeightSharing::stage;
   PartialOutputs partials = PartialOutputs::none;
@@ -92,14 +94,22 @@ struct Strategy {
   void (*enumerate)(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) = nullptr;
   /// Rules of this strategy beyond the common ones, if it has any: the reason why a plan is impossible.
   std::optional<std::string> (*check)(const Case& c, const Plan& plan) = nullptr;
-  /// Lowers a prefill. A decode step is made of the blocks of planner/layers [P7], of which this strategy may
-  /// have an attention of its own.
-  void (*prefill)(Schedule& schedule, const Case& c, const Plan& plan) = nullptr;
+  /// A step is made of the blocks of planner/layers [P7]. The attention of its decoding requests; by default
+  /// that over KVP shards.
   void (*decode_attention)(ScheduleBuilder& b, const Case& c, const Plan& plan) = nullptr;
+  /// The attention of its prefills.
+  void (*prefill_attention)(ContextStep& step) = nullptr;
+  /// Whether prefill_attention declares and binds what it works on by itself.
+  bool binds_prefill = false;
+  bool pads_queries = false;  // the message of queries has equal rows on all ranks
+  /// Deals the new tokens of a request out to the context-parallel ranks; by default as [C1] does.
+  void (*deal)(Placement& to, const Plan& plan, int request, long long fresh) = nullptr;
+  /// Where the tokens of prefills without cached ones lie, of strategies that do not deal them out.
+  ContextLayout (*layout)(const Plan& plan, const std::vector<Segment>& requests) = nullptr;
 
-  /// What a rank does of a decode step's attention; by default its heads under TPA, over its
-  /// KVP shard.
-  DecodeShare (*decode_share)(const Case& c, const Plan& plan) = nullptr;
+  /// How ranks share caches, and what one does of the attention of decoding requests; by default its heads
+  /// under TPA, over its KVP shard.
+  CacheShare (*cache_share)(const Case& c, const Plan& plan) = nullptr;
   /// [P5] The largest message of a decode_attention, all that arrives of a gather.
   Bytes (*decode_buffers)(const Case& c, const Plan& plan) = nullptr;
   /// Context-parallel ranks over which the cache of one KV head is spread; by default all.
@@ -107,7 +117,7 @@ struct Strategy {
   /// [P5] Send and receive buffers of a prefill.
   Bytes (*prefill_buffers)(const Case& c, const Plan& plan) = nullptr;
   /// Rows that a rank computes beside its share of the tokens of a request.
-  long long (*extra_rows)(const Request& request, const Plan& plan) = nullptr;
+  long long (*extra_rows)(const Segment& request, const Plan& plan) = nullptr;
   /// Weights of one layer on one rank, in elements, that only this strategy has.
   double (*extra_weights)(const Case& c, const Plan& plan) = nullptr;
   /// The smallest batch that a plan can have; by default 1.
@@ -127,6 +137,10 @@ struct Strategy {
     return std::find(options.begin(), options.end(), &option) != options.end();
   }
   bool context_parallel() const { return degrees.has(Degree::cp); }
+  /// Whether it is for steps of the kind.
+  bool runs(StepKind kind) const {
+    return kind == StepKind::decode ? decodes : kind == StepKind::prefill ? prefills : mixes;
+  }
 };
 
 std::span<const Strategy* const> strategies();
@@ -139,7 +153,7 @@ StrategyId id_of(const Strategy& row);
 StrategyId strategy_id(std::string_view name);
 std::vector<std::string> strategy_names();
 
-/// What is wrong with a row: a phase without its lowering, a prefill without buffers, options beyond
+/// What is wrong with a row: a kind of step without its attention, a prefill without buffers, options beyond
 /// kMostOptions, two options or an option and a degree of one name. Empty: nothing.
 std::vector<std::string> check_row(const Strategy& row);
 

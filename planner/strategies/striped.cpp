@@ -15,6 +15,7 @@
 // row less. Ignored: the permutation of the input's and output's rows, once per prefill; stripes of blocks of
 // tokens.
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -25,10 +26,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   enumerate_context(c, gpus, space, id_of(kStriped), out);
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) {
-  build_prefill(s, c, p, striped_layout(batch_requests(c, p), p.cp, cached_placement(c, p)), false,
-                attend_pass_kv);
-}
+void deal(Placement& to, const Plan&, int request, long long fresh) { to.stripe(request, fresh); }
 
 }  // namespace
 
@@ -41,7 +39,8 @@ const Strategy kStriped{
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
-    .prefill = prefill,
+    .prefill_attention = attend_pass_kv,
+    .deal = deal,
     .prefill_buffers = ring_buffers,
 };
 

@@ -2,6 +2,7 @@
 // replicated and its reads stop shrinking. Two all-reduces a layer. Experts are split by EP x TPF with tokens
 // replicated, so they need no dispatch. Ignored: overlap of the all-reduces with computation.
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -34,10 +35,11 @@ const Strategy kTensor{
     .source = "arXiv 1909.08053",
     .decodes = true,
     .prefills = true,
+    .mixes = true,
     .degrees = kTensorDegrees,
     .options = kOptions,
     .enumerate = enumerate,
-    .prefill = prefill_unsharded,
+    .prefill_attention = attend_own,
     .prefill_buffers = unsharded_buffers,
     .verify = verify,
 };

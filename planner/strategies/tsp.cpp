@@ -2,6 +2,7 @@
 // intervals of the tokens; keys and values of all of them are gathered in every layer. The last interval sees
 // most keys, and has most work where attention is exact.
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -12,9 +13,10 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   enumerate_context(c, gpus, space, id_of(kTsp), out);
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) {
-  build_prefill(s, c, p, interval_layout(batch_requests(c, p), p.cp, cached_placement(c, p), {}), false,
-                [](ContextStep& step) { step.attend_gathered(); });
+void attention(ContextStep& step) { step.attend_gathered(); }
+
+void deal(Placement& to, const Plan& p, int request, long long fresh) {
+  to.append(request, interval_counts(fresh, p.cp, {}));
 }
 
 }  // namespace
@@ -29,7 +31,8 @@ const Strategy kTsp{
     .eager = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
-    .prefill = prefill,
+    .prefill_attention = attention,
+    .deal = deal,
     .prefill_buffers = gathered_buffers,
 };
 

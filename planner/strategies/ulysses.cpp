@@ -33,8 +33,6 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   return std::nullopt;
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attention); }
-
 // Kept by heads: ranks beyond the KV heads hold copies, and all heads share MLA's latents.
 double heads_cache_shards(const Case& c, const Plan& p) {
   if (c.model.attention.kind == AttentionKind::mla) return 1;
@@ -53,7 +51,7 @@ const Strategy kUlysses{
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .check = check,
-    .prefill = prefill,
+    .prefill_attention = attention,
     .cache_shards = heads_cache_shards,
     .prefill_buffers = head_exchange_buffers,
 };

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "planner/layers/head_exchange.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -54,8 +55,6 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   return std::nullopt;
 }
 
-void prefill(Schedule& s, const Case& c, const Plan& p) { build_prefill(s, c, p, false, attention); }
-
 // A rank has its heads of its group's tokens; all heads share MLA's latents.
 double cache_spread(const Case& c, const Plan& p) {
   return c.model.attention.kind == AttentionKind::mla ? p.cp / p[kInner] : p.cp;
@@ -94,7 +93,7 @@ const Strategy kUsp{
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .check = check,
-    .prefill = prefill,
+    .prefill_attention = attention,
     .cache_shards = cache_spread,
     .prefill_buffers = buffers,
     .verify = verify,

@@ -2,7 +2,9 @@
 
 #include <unordered_map>
 
-#include "planner/layers/context_step.hpp"
+#include "planner/layers/share.hpp"
+#include "planner/layers/step.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -14,8 +16,9 @@ class Layers {
  public:
   Layers(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCache> cache)
       : case_(c), cost_(case_.system, AllReduceRule::fastest, std::move(cache)), chain_(ranks > 1) {
+    plan_.strategy = strategy_id("tensor");
     plan_.tpa = plan_.tpf = tpa;
-    case_.phase = Phase::prefill;
+    case_.batch = prefill_batch({{0, 1}});
     case_.placement = nullptr;
     const LocalHeads heads = prefill_heads(case_, plan_);
     row_bytes_ = heads.held_width() * bytes_per_element(c.precision.kv);
@@ -85,8 +88,8 @@ class Layers {
     const auto [at, added] = known_.try_emplace(tokens);
     Parts& p = at->second;
     if (!added) return p;
-    case_.requests = {{0, tokens}};
-    prefill_unsharded(schedule_, case_, plan_);
+    case_.batch = prefill_batch({{0, tokens}});
+    build_step(schedule_, case_, plan_);
     const std::vector<double> runs = executions(schedule_);
     for (std::size_t i = 0; i < schedule_.blocks.size(); ++i)
       add(schedule_.blocks[i], runs[i] / case_.model.layers, p);

@@ -33,15 +33,13 @@ std::vector<TurnTime> converse(const Study& study) {
   auto cache = std::make_shared<Placement>(talk.cp, 1);
   std::vector<TurnTime> out;
   Case prefill = study.study, answer = study.study;
-  answer.phase = Phase::decode;
-  answer.requests.clear();
   Evaluator prefills(prefill), decodes(answer);
   for (const Turn& turn : talk.turns) {
     TurnTime t;
     t.cached = cache->length(0);
     t.fresh = turn.fresh;
     t.output = turn.output;
-    prefill.requests = {{t.cached, t.fresh}};
+    prefill.batch = prefill_batch({{t.cached, t.fresh}});
     prefill.placement = cache;
     require(prefill, kv, out.size());
     t.pass_kv = prefills.simulate(kv);
@@ -54,9 +52,9 @@ std::vector<TurnTime> converse(const Study& study) {
     if (turn.output > 0) {
       // The prefill gives the first token of the answer; each step appends the one before it.
       const long long context = cache->length(0);
-      answer.context = context + 1;
+      answer.batch = decode_batch(context + 1);
       t.first_ttit = decodes.simulate(decode);
-      answer.context = context + turn.output;
+      answer.batch = decode_batch(context + turn.output);
       require(answer, decode, out.size());
       t.last_ttit = decodes.simulate(decode);
       t.answer += (t.first_ttit + t.last_ttit) * (static_cast<double>(turn.output - 1) / 2);
@@ -69,7 +67,7 @@ std::vector<TurnTime> converse(const Study& study) {
       t.fullest = std::max(t.fullest, cache->count(r, 0));
       t.emptiest = std::min(t.emptiest, cache->count(r, 0));
     }
-    answer.context = cache->length(0);
+    answer.batch = decode_batch(cache->length(0));
     t.kv_per_gpu = memory_use(answer, decode).kv;
     out.push_back(t);
   }

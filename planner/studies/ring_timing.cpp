@@ -41,7 +41,7 @@ RingTimer ring_timer(const Case& c, int tpa, int threads) {
     parallel_for(0, splits.size(), count, [&](std::size_t i, std::size_t slot) {
       if (!workers[slot]) workers[slot] = std::make_unique<Worker>(c, cache);
       Worker& w = *workers[slot];
-      w.study.requests = {{splits[i].cached, splits[i].fresh}};
+      w.study.batch = prefill_batch({{splits[i].cached, splits[i].fresh}});
       out[i] = {ranks, splits[i].fresh, splits[i].cached, w.evaluator.simulate(kv), w.evaluator.simulate(q)};
     });
     return out;
@@ -60,7 +60,7 @@ Shares ring_shares(const Case& c, int ranks, int tpa, std::span<const RingPoint>
   parallel_for(0, found.size(), count, [&](std::size_t i, std::size_t slot) {
     if (!workers[slot]) workers[slot] = std::make_unique<Worker>(c, cache);
     const RingPoint& p = requests[i / 2 * requests.size() / picked];
-    workers[slot]->study.requests = {{p.cached, p.fresh}};
+    workers[slot]->study.batch = prefill_batch({{p.cached, p.fresh}});
     const StrategyId id = i % 2 == 0 ? strategy_id("ring_pass_kv") : strategy_id("ring_pass_q");
     found[i] = shares_of(workers[slot]->evaluator, ring_plan(id, ranks, tpa));
   });

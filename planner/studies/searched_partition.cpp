@@ -17,11 +17,12 @@ long long partition_granule(long long context, int ranks) {
 
 bool takes_partition(const Case& c, const Plan& plan) {
   const auto* parts = strategy(plan.strategy).parts;
-  if (parts == nullptr || plan.cp < 2 || plan[*parts] != Parts::searched || c.requests.empty()) return false;
-  const Request& first = c.requests.front();
-  return first.fresh >= plan.cp && std::all_of(c.requests.begin(), c.requests.end(), [&](const Request& r) {
-           return r.cached == 0 && r.fresh == first.fresh;
-         });
+  if (parts == nullptr || plan.cp < 2 || plan[*parts] != Parts::searched || c.batch.prefill.empty())
+    return false;
+  const Segment& first = c.batch.prefill.front();
+  return first.fresh >= plan.cp &&
+         std::all_of(c.batch.prefill.begin(), c.batch.prefill.end(),
+                     [&](const Segment& r) { return r.cached == 0 && r.fresh == first.fresh; });
 }
 
 ChainEvaluator simulated_chain(Evaluator& evaluator, const Plan& plan) {
@@ -46,8 +47,7 @@ EvaluatorFactory simulated_chains(const Case& c, int tpa) {
       Bench(const Case& from, long long tokens, std::shared_ptr<FabricCache> shared)
           : c(with(from, tokens)), evaluator(c, AllReduceRule::fastest, std::move(shared)) {}
       static Case with(Case one, long long tokens) {
-        one.phase = Phase::prefill;
-        one.requests = {{0, tokens}};
+        one.batch = prefill_batch({{0, tokens}});
         return one;
       }
     };
@@ -85,7 +85,7 @@ PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
                                    std::shared_ptr<FabricCache> cache) {
   const Case& c = evaluator.study();
   SL_CHECK(takes_partition(c, plan), "the plan takes a partition");
-  const long long context = c.requests.front().fresh;
+  const long long context = c.batch.prefill.front().fresh;
   const PartitionProblem problem{context, plan.cp, partition_granule(context, plan.cp)};
   // No proof: it is of the closed form, and its bound is not asked for.
   PartitionSearch search{simulated_chain(evaluator, plan), 0};

@@ -18,8 +18,7 @@ Case prefill(long long fresh) {
   const Precision p{Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp8, Dtype::fp8};
   Case c = make_case(load_model("llama-3.1-405b", kRoot / "models/catalog"),
                      load_system("h100-gtt", kRoot / "hardware/catalog"), p, 0, 16, Routing{});
-  c.phase = Phase::prefill;
-  c.requests = {{0, fresh}};
+  c.batch = prefill_batch({{0, fresh}});
   return c;
 }
 

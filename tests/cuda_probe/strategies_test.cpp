@@ -33,13 +33,13 @@ TEST_P(EveryStrategy, GridHasUnevenLengthsSeveralSequencesAndHistories) {
   for (const cli::VerifyCase& c : cli::verify_cases(s)) {
     uneven += c.what.find("41 tokens") != std::string::npos || c.what.find("45 tokens") != std::string::npos;
     sequences += c.problem.lengths.size() > 1;
-    cached += !c.study.requests.empty() && c.study.requests.front().cached > 0;
+    cached += !c.study.batch.prefill.empty() && c.study.batch.prefill.front().cached > 0;
     histories += c.study.placement != nullptr;
   }
   EXPECT_GT(uneven, 0);
   EXPECT_GT(sequences, 0);
   cli::VerifyCase first = cli::verify_cases(s).front();
-  first.study.requests = {{1, 47}};
+  first.study.batch = prefill_batch({{1, 47}});
   const bool may_be_cached = s.prefills && !check_plan(first.study, first.plan);
   EXPECT_EQ(may_be_cached, s.prefills && s.exact && id_of(s) != strategy_id("kv_runahead"));
   if (may_be_cached) {
@@ -65,7 +65,7 @@ TEST(Strategies, RanksOfACacheWithoutATokenCountNothing) {
   for (cli::VerifyCase c : cli::verify_cases(strategy("dcp"))) {
     if (c.plan.batch != 4) continue;
     SCOPED_TRACE(c.what);
-    c.study.context = 3;
+    c.study.batch = decode_batch(3);
     for (auto& length : c.problem.lengths) length = 3;
     for (Interval& query : c.problem.expected_queries) query = {query.request, 2, 3};
     c.charges = Charges::fullest_rank;

@@ -332,6 +332,8 @@ std::vector<Subject> subjects() {
   auto& of_kernel = std::get<AttendDecodeShape>(part.shape);
   of_kernel.kernel_rows = 16;
   of_kernel.kernel_parts = 4;
+  Op uneven = testing::decode_op(8, 5000, 32, 4, 128, kBf16);
+  std::get<AttendDecodeShape>(uneven.shape).longest = 33'000;
   return {
       {"gemm", testing::gemm_op({64, 128, 512}, kFp8, kFp8), {"rows", "k", "n", "launches", "math", "dtype"}},
       {"batched gemm",
@@ -343,6 +345,7 @@ std::vector<Subject> subjects() {
       {"decode",
        testing::decode_op(8, 5000, 32, 4, 128, kBf16),
        {"cache", "q_heads", "kv_heads", "qk_dim", "v_dim", "pairs", "q_rows"}},
+      {"decode of unequal requests", uneven, {"longest", "q_heads", "kv_heads", "qk_dim"}},
       {"a part of a decode kernel", part, {"kernel_rows", "kernel_parts"}},
       {"latent decode", testing::mla_decode_op(8, 5000, 32, kBf16), {"cache", "q_heads", "qk_dim", "v_dim"}},
       {"prefill",
@@ -384,12 +387,8 @@ TEST(CalibratedCost, H50EveryFieldTellsOpsApart) {
     testing::for_every_change<PricedFields>(subject.op, [&](const char* field, const PricedFields& other) {
       if (shape_of(other.kind) == subject.op.shape.index()) check(field, {other, subject.op.shape});
     });
-    const auto every_field = [&](const auto& shape) {
-      testing::for_every_change(shape, [&](const char* field, const auto& other) {
-        check(field, {subject.op, other});
-      });
-    };
-    std::visit(every_field, subject.op.shape);
+    const auto same = [&](const char* field, const auto& other) { check(field, {subject.op, other}); };
+    std::visit([&](const auto& shape) { testing::for_every_change(shape, same); }, subject.op.shape);
     EXPECT_TRUE(decisive.empty()) << subject.what << " has no field " << *decisive.begin();
   }
   EXPECT_EQ(shapes.size(), std::variant_size_v<Shape>);

@@ -20,7 +20,7 @@ const std::tuple kShapes{GemmShape{3, 5, 7},
                          BatchedGemmShape{LatentProduct::expand_values, 3, 5, 7, 11, 2},
                          GroupedGemmShape{12.5, 3.5, 5, 7, 4, 9, 5, 6, true},
                          AttendPrefillShape{AttentionFamily::mla, 8, 2, 12, 10, 300, 40, 20, 3, true, true},
-                         AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 60, 3},
+                         AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 30, 60, 3},
                          ElementwiseShape{3, 5, Bytes(7)},
                          ExchangeShape{Bytes(1000), Carrier::engine, 2.5},
                          RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8, true}};
@@ -153,7 +153,8 @@ TEST(Shapes, DescriptionsNameEveryFieldAndItsValue) {
   op.dtype = Dtype::fp8;
   EXPECT_EQ(describe(op),
             "kind=attend_decode drive=graph within=own dtype=fp8 math=bf16 launches=1 cache=latent q_heads=8 "
-            "kv_heads=2 qk_dim=12 v_dim=10 pairs=300 kv_rows=40 q_rows=20 kernel_rows=60 kernel_parts=3");
+            "kv_heads=2 qk_dim=12 v_dim=10 pairs=300 kv_rows=40 q_rows=20 longest=30 kernel_rows=60 "
+            "kernel_parts=3");
 }
 
 TEST(Ops, NamesOfKindsDiffer) {

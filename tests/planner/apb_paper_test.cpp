@@ -272,8 +272,7 @@ TEST(ApbPaper, PassesMultiplyTheTrafficOfTheirKernels) {
     Case c = make_case(load_model("llama-3.1-8b", source_path("models/catalog")), system,
                        {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}, 0, 16,
                        Routing{});
-    c.phase = Phase::prefill;
-    c.requests = {{0, 8192}};
+    c.batch = prefill_batch({{0, 8192}});
     Evaluator e(c);
     e.simulate(apb_plan(ApbMethod::ring, 8192, false));
     std::map<std::string, double> bytes;

@@ -16,8 +16,7 @@ constexpr long long kN = 131'072;
 Case document(long long tokens, const std::string& model = "llama-3.1-8b") {
   Case c = decode_case(model, "a100-sxm", 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
-  c.phase = Phase::prefill;
-  c.requests = {{0, tokens}};
+  c.batch = prefill_batch({{0, tokens}});
   return c;
 }
 
@@ -171,7 +170,7 @@ TEST(Approximate, DefaultSizesAreThoseOfThePapersTable8) {
 TEST(Approximate, PlansThatMeanNothingAreRefused) {
   const Case c = document(1000);
   Case cached = c;
-  cached.requests = {{10, 1000}};
+  cached.batch = prefill_batch({{10, 1000}});
   EXPECT_EQ(refusal(c, "apb:cp=8,batch=1"),
             "apb needs anchor, passing and retaining, for instance anchor=4096,passing=2048,retaining=1024");
   EXPECT_EQ(refusal(c, "apb:cp=8,batch=1,anchor=126,passing=5,retaining=8"),
@@ -196,7 +195,7 @@ TEST(Approximate, PlansThatMeanNothingAreRefused) {
 TEST(Approximate, SparsePairsAreThoseOfTheirMask) {
   for (const auto& [cached, fresh] : {std::pair{0, 50}, {0, 300}, {40, 30}, {90, 100}}) {
     Case c = document(0);
-    c.requests = {{cached, fresh}};
+    c.batch = prefill_batch({{cached, fresh}});
     double seen = 0, estimate = 0, exact = 0;
     for (int q = cached; q < cached + fresh; ++q) {
       seen += std::min(q + 1, 20 + 60);

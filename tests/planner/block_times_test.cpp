@@ -64,9 +64,16 @@ TEST(BlockTimes, AreTheEvaluatorsToTheBit) {
 
 TEST(BlockTimes, PrefillsAreTheEvaluatorsToTheBit) {
   Case c = study("llama-3.1-405b", true);
-  c.phase = Phase::prefill;
-  c.requests = {{0, 8192}};
+  c.batch = prefill_batch({{0, 8192}});
   expect_same_times(c, {8}, 4);
+}
+
+TEST(BlockTimes, MixedStepsAreTheEvaluatorsToTheBit) {
+  for (const char* model : {"deepseek-r1", "llama-3.1-405b"}) {
+    Case c = study(model, true);
+    c.batch.prefill = {{100'000, 2048}, {0, 512, 2}};
+    expect_same_times(c, {8, 16}, 12);
+  }
 }
 
 void expect_same_ops(const Schedule& a, const Schedule& b) {
@@ -93,19 +100,22 @@ void expect_same_ops(const Schedule& a, const Schedule& b) {
 TEST(BlockTimes, ViewsHoldAllThatABlockReads) {
   for (const char* model : {"deepseek-r1", "llama-3.1-405b", "qwen3-235b-a22b", "falcon-7b"}) {
     SCOPED_TRACE(model);
-    const Case c = study(model, false);
+    Case c = study(model, false);
     std::set<std::string> views;
     std::size_t blocks = 0;
     for (Plan p : some_plans(c, {1, 6, 8, 16, 48, 64}, 60)) {
       if (p.cp > 1) continue;
       p.batch = least_batch(p) + 6;
       SCOPED_TRACE(to_string(p));
-      for (const DecodeBlock block : decode_blocks(c, p)) {
+      // Every third of them beside prefills, where its strategy has such steps.
+      c.batch.prefill.clear();
+      if (blocks % 3 == 0 && strategy(p.strategy).mixes) c.batch.prefill = {{300, 40}};
+      for (const StepBlock block : step_blocks(c, p)) {
         Schedule whole, part;
         ScheduleBuilder a(whole), b(part);
-        const Plan view = decode_view(p, block);
-        add_decode_block(a, c, p, block);
-        add_decode_block(b, c, view, block);
+        const Plan view = block_view(p, block);
+        add_block(a, c, p, block);
+        add_block(b, c, view, block);
         expect_same_ops(whole, part);
         ++blocks;
         views.insert(std::to_string(static_cast<int>(block)) + to_string(view));

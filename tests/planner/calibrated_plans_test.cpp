@@ -45,10 +45,11 @@ SearchSpace wide_space() {
 
 /// Floors below bounds of larger batches, bounds below simulations, on some of the plans of every strategy.
 void expect_bounds(const Case& c, const std::vector<int>& gpus, int most, unsigned seed) {
-  const std::size_t plans_each = c.phase == Phase::prefill ? 3 : 12;  // per strategy and number of GPUs
+  const std::size_t plans_each =
+      c.batch.kind() == StepKind::prefill ? 3 : 12;  // per strategy and number of GPUs
   Evaluator e(c);
-  std::mt19937 random(seed);
   for (const Strategy* s : strategies()) {
+    std::mt19937 random(seed);  // of each by itself: a further row leaves the plans of others
     for (const int n : gpus) {
       std::vector<Plan> plans;
       s->enumerate(c, n, wide_space(), plans);
@@ -88,12 +89,11 @@ TEST(CalibratedPlans, H57FloorsOfPrefillAreBelowBoundsOfLargerBatches) {
   unsigned seed = 100;
   for (const char* system : {"gb200-nvl72", "h100-hgx", "a100-sxm"}) {
     for (const char* model : {"deepseek-r1", "qwen3-235b-a22b", "llama-3.1-405b"}) {
-      for (const std::vector<Request>& requests :
-           {std::vector<Request>{{0, 6000}}, {{0, 1000}, {30'000, 700}}, {{100'000, 64}}}) {
+      for (const std::vector<Segment>& requests :
+           {std::vector<Segment>{{0, 6000}}, {{0, 1000}, {30'000, 700}}, {{100'000, 64}}}) {
         SCOPED_TRACE(std::string(model) + " on " + system);
         Case c = small_case(model, system, 0);
-        c.phase = Phase::prefill;
-        c.requests = requests;
+        c.batch = prefill_batch(requests);
         expect_bounds(c, {1, 8}, 6, ++seed);
       }
     }
@@ -135,8 +135,7 @@ TEST(CalibratedPlans, H57FloorsOfChunkedHelixAreBelowAllLargerBatches) {
 
 TEST(CalibratedPlans, BlocksOfARingAreNoWholeSequences) {
   Case c = small_case("llama-3.1-405b", "h100-hgx", 0);
-  c.phase = Phase::prefill;
-  c.requests = {{0, 16'384}};
+  c.batch = prefill_batch({{0, 16'384}});
   CostModel cost(c.system);
   Schedule s;
   for (const StrategyId id :

@@ -130,12 +130,12 @@ TEST(Partition, TheSearchFindsTheBestOfAllPartitions) {
   Case c = decode_case("llama-7b", "a100-sxm", 0);
   c.system.calibration = {};
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
-  c.phase = Phase::prefill;
+  c.batch = prefill_batch({{0, 1}});
   c.model.layers = c.model.dense_layers = 3;
   for (const AttentionKernel kernel : {AttentionKernel::flash, AttentionKernel::eager}) {
     c.kernels.attention = kernel;
     c.kernels.score_traffic = Bytes(kernel == AttentionKernel::eager ? 27 : 0);
-    c.requests = {{0, 30'000}};
+    c.batch = prefill_batch({{0, 30'000}});
     Plan plan;
     plan.strategy = strategy_id("kv_runahead");
     plan.cp = 3;

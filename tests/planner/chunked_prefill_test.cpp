@@ -10,11 +10,10 @@
 namespace shardline {
 namespace {
 
-Case chunked_case(std::vector<Request> requests, int layers = 6) {
+Case chunked_case(std::vector<Segment> requests, int layers = 6) {
   Case c = decode_case("llama-3.1-8b", "h100-hgx", 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
-  c.phase = Phase::prefill;
-  c.requests = std::move(requests);
+  c.batch = prefill_batch(std::move(requests));
   c.model.layers = c.model.dense_layers = layers;
   return c;
 }
@@ -74,7 +73,7 @@ TEST(ChunkedPrefill, H20RoundsTakeTheLongestWayThroughStagesAndRounds) {
 }
 
 TEST(ChunkedPrefill, ChunksDoTheWorkOfTheWholePrefill) {
-  for (const auto& requests : {std::vector<Request>{{0, 50'000}}, {{1'000, 20'001}, {0, 7'000}}}) {
+  for (const auto& requests : {std::vector<Segment>{{0, 50'000}}, {{1'000, 20'001}, {0, 7'000}}}) {
     const Case c = chunked_case(requests);
     Schedule whole, chunked;
     const auto attention = [](const Schedule& s) {
@@ -96,7 +95,7 @@ TEST(ChunkedPrefill, ChunksDoTheWorkOfTheWholePrefill) {
       lower(whole, c, p);
       for (const int chunk : {999, 6'000, 49'999}) {
         p.set(kPrefillChunk, chunk);
-        if (chunk >= c.requests.front().fresh) continue;
+        if (chunk >= c.batch.prefill.front().fresh) continue;
         lower(chunked, c, p);
         EXPECT_EQ(attention(chunked), attention(whole));
       }
@@ -107,7 +106,7 @@ TEST(ChunkedPrefill, ChunksDoTheWorkOfTheWholePrefill) {
 TEST(ChunkedPrefill, OneStageTakesTheSumOfItsChunks) {
   const Case c = chunked_case({{0, 30'000}});
   Seconds sum;
-  for (const Request& chunk : {Request{0, 12'000}, {12'000, 12'000}, {24'000, 6'000}}) {
+  for (const Segment& chunk : {Segment{0, 12'000}, {12'000, 12'000}, {24'000, 6'000}}) {
     const Case part = chunked_case({chunk});
     sum += ttft(part, "tensor:tpa=4,tpf=4");
   }

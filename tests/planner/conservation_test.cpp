@@ -86,7 +86,7 @@ TEST(Conservation, ADecodeStepReadsEachRanksKvOnce) {
   for (const std::string& model : kModels) {
     SCOPED_TRACE(model);
     Case c = conservation_case(model, "gb200-nvl72");
-    c.context = 16 * 1680;  // whole blocks on any number of shards below
+    c.batch = decode_batch(16 * 1680);  // whole blocks on any number of shards below
     const auto& a = c.model.attention;
     const bool mla = a.kind == AttentionKind::mla;
     Schedule s;
@@ -101,7 +101,7 @@ TEST(Conservation, ADecodeStepReadsEachRanksKvOnce) {
         const double per_token = kElementBytes * (mla ? a.kv_lora_rank + a.rope_dim
                                                       : 2.0 * heads_of_part(a.kv_heads, p.tpa) * a.head_dim);
         const double copies = p.tpa / sharers(p), shards = p.kvp * p.cp * sharers(p);
-        const auto context = static_cast<double>(c.context);
+        const auto context = static_cast<double>(c.longest());
         // Queries that are dealt out are padded to as many on every rank.
         const double requests = std::ceil(static_cast<double>(batch) / p.cp) * p.cp;
         EXPECT_DOUBLE_EQ(total(read), per_token * copies * p.dp * requests * context) << "batch " << batch;
@@ -126,7 +126,7 @@ TEST(Conservation, ADecodeStepReadsEachRanksKvOnce) {
 // How often the KV of all tokens is read in a layer by the context-parallel ranks of one TP rank.
 double reads(const Strategy& s, const Case& c, const Plan& p) {
   const std::string name = s.name;
-  if (name == "tensor" || name == "pipeline") return 1;
+  if (name == "tensor" || name == "pipeline" || name == "dp_ep") return 1;
   // Every iteration of a ring reads what each rank holds; after a gather each rank reads all.
   if (name == "ring_pass_kv" || name == "ring_pass_q" || name == "allgather_kv" || name == "tsp") return p.cp;
   if (name == "striped") return p.cp;
@@ -139,7 +139,7 @@ double reads(const Strategy& s, const Case& c, const Plan& p) {
   if (name == "usp") return static_cast<double>(p.cp) / p.options.all()[0].value;
   if (name == "kv_runahead") {
     double rows = 0, all = 0;
-    for (const Request& r : c.requests) {
+    for (const Segment& r : c.batch.prefill) {
       long long prefix = 0;
       for (int k = 0; k < p.cp; ++k) {
         prefix += r.fresh / p.cp + (k < r.fresh % p.cp ? 1 : 0);
@@ -155,16 +155,15 @@ double reads(const Strategy& s, const Case& c, const Plan& p) {
 
 TEST(Conservation, APrefillReadsWhatItsRanksHoldAndComputesTheMask) {
   // Even, uneven with several sequences, and partial.
-  const std::vector<std::vector<Request>> workloads{
+  const std::vector<std::vector<Segment>> workloads{
       {{0, 96'000}}, {{0, 70'001}, {0, 777}}, {{100'003, 2'000}, {5'000, 900}}};
   for (const std::string& model : kModels) {
     for (const auto& requests : workloads) {
       Case c = conservation_case(model, "h100-gtt");
-      c.phase = Phase::prefill;
-      c.requests = requests;
+      c.batch = prefill_batch(requests);
       const auto& a = c.model.attention;
       double tokens = 0, mask = 0;
-      for (const Request& r : requests) {
+      for (const Segment& r : requests) {
         const auto t = static_cast<double>(r.fresh);
         tokens += static_cast<double>(r.cached) + t;
         mask += t * static_cast<double>(r.cached) + t * (t + 1) / 2;
@@ -178,9 +177,9 @@ TEST(Conservation, APrefillReadsWhatItsRanksHoldAndComputesTheMask) {
             kElementBytes * (a.kind == AttentionKind::mla
                                  ? heads_of_part(a.q_heads, p.tpa) * (a.nope_dim + a.rope_dim + a.v_dim)
                                  : heads_of_part(a.kv_heads, p.tpa) * 2.0 * a.head_dim);
-        EXPECT_DOUBLE_EQ(total(read), per_token * p.tpa * tokens * reads(strategy, c, p));
+        EXPECT_DOUBLE_EQ(total(read), per_token * p.tpa * p.dp * tokens * reads(strategy, c, p));
         if (a.q_heads % p.tpa == 0) {
-          EXPECT_DOUBLE_EQ(read.pairs, mask * a.q_heads);
+          EXPECT_DOUBLE_EQ(read.pairs, p.dp * mask * a.q_heads);
         }
       });
     }
@@ -190,8 +189,7 @@ TEST(Conservation, APrefillReadsWhatItsRanksHoldAndComputesTheMask) {
 // In each iteration of a ring a rank reads what one rank holds, and all of them together everything.
 TEST(Conservation, EachIterationOfARingReadsEveryRanksKvOnce) {
   Case c = conservation_case("llama-3.1-405b", "h100-gtt");
-  c.phase = Phase::prefill;
-  c.requests = {{100'003, 2'001}, {5'001, 900}};
+  c.batch = prefill_batch({{100'003, 2'001}, {5'001, 900}});
   const double per_token = kElementBytes * 2 * 128;
   for (const char* text : {"ring_pass_kv:cp=4,tpa=8,tpf=8,batch=1", "ring_pass_q:cp=4,tpa=8,tpf=8,batch=1",
                            "striped:cp=4,tpa=8,tpf=8,batch=1"}) {

@@ -14,7 +14,7 @@ namespace {
 Case gtt_case() {
   Case c = decode_case("llama-3.1-405b", "h100-gtt", 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp8, Dtype::fp8};
-  c.phase = Phase::prefill;
+  c.batch = prefill_batch({{0, 1}});
   c.persistent_kv = true;
   c.kernels = {true, true};
   return c;
@@ -29,7 +29,7 @@ TEST(RingTiming, IsThatOfSinglePlansForAnyNumberOfThreads) {
     EXPECT_EQ(one[i].pass_kv, three[i].pass_kv);
     EXPECT_EQ(one[i].pass_q, three[i].pass_q);
     Case single = c;
-    single.requests = {{splits[i].cached, splits[i].fresh}};
+    single.batch = prefill_batch({{splits[i].cached, splits[i].fresh}});
     Evaluator e(single);
     EXPECT_EQ(e.simulate(parse_plan("ring_pass_kv:cp=4,tpa=8,tpf=8,batch=1")), one[i].pass_kv);
     EXPECT_EQ(e.simulate(parse_plan("ring_pass_q:cp=4,tpa=8,tpf=8,batch=1")), one[i].pass_q);
@@ -78,7 +78,7 @@ TEST(Conversation, EachTurnFindsTheCacheOfAllTurnsBefore) {
 TEST(Conversation, FirstTurnIsAFullPrefillAndLateShortTurnsPassQueries) {
   const auto turns = converse(talk({{64'000, 1}, {256, 1}}));
   Case c = gtt_case();
-  c.requests = {{0, 64'000}};
+  c.batch = prefill_batch({{0, 64'000}});
   Evaluator e(c);
   EXPECT_EQ(turns[0].pass_kv, e.simulate(parse_plan("ring_pass_kv:cp=4,tpa=8,tpf=8,batch=1")));
   EXPECT_TRUE(turns[0].kv_chosen);

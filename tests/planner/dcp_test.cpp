@@ -6,7 +6,8 @@
 #include <map>
 
 #include "planner/engines/deploy.hpp"
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/memory.hpp"
+#include "planner/layers/share.hpp"
 #include "planner/search/memory.hpp"
 #include "tests/planner/support.hpp"
 
@@ -117,7 +118,7 @@ TEST(Dcp, AllButAttentionIsTensorParallelism) {
     const Plan tp = parse_plan(std::string("tensor") + plan),
                own = parse_plan(std::string("dcp") + plan + options);
     EXPECT_EQ(memory_use(c, own).weights, memory_use(c, tp).weights);
-    EXPECT_EQ(kv_tokens_on_fullest(c, own), (100'003 + dcp - 1) / dcp);
+    EXPECT_EQ(tokens_on_fullest(cache_share(c, own), c.longest()), (100'003 + dcp - 1) / dcp);
     EXPECT_NEAR(memory_use(c, own).kv * dcp / memory_use(c, tp).kv, 1, dcp / 100'003.0);
   }
 }
@@ -236,8 +237,7 @@ TEST(Dcp, RefusalsSayWhy) {
   EXPECT_EQ(refusal(r1, "tensor:tpa=8,tpf=8,batch=1,dcp=2"), "dcp is for dcp, not tensor");
   EXPECT_THAT(refusal(r1, "dcp:tpa=8,tpf=8,batch=1,dcp=8,exchange=all"), ::testing::HasSubstr("exchange"));
   Case prefill = r1;
-  prefill.phase = Phase::prefill;
-  prefill.requests = {{0, 1000}};
+  prefill.batch = prefill_batch({{0, 1000}});
   EXPECT_EQ(refusal(prefill, "dcp:tpa=8,tpf=8,batch=1,dcp=8"), "dcp is a strategy for decoding");
 }
 

@@ -1,7 +1,7 @@
 // What a decode layer sends and runs beside its matrices: exchanges that carry
 // the routing's skew, norms that no all-reduce takes along, activations
 // gathered behind a pipeline hand-off, ranks of a dense FFN.
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/share.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,8 +51,7 @@ TEST(DecodeLayer, DispatchAndCombineCarryTheSkew) {
 
 TEST(DecodeLayer, APrefillsDispatchCarriesTheSkewToo) {
   Case c = r1();
-  c.phase = Phase::prefill;
-  c.requests = {{0, 8000}};
+  c.batch = prefill_batch({{0, 8000}});
   const char* plan = "ring_pass_kv:cp=4,tpa=2,ep=8,batch=1";
   const double even = bytes_of(lowered(c, plan), "dispatch");
   c.routing = std::make_shared<const ExpertRouting>(256, 8, Routing{RoutingKind::zipf, 1, ExpertLoad::mean});
@@ -109,8 +108,7 @@ TEST(DecodeLayer, AStageGathersTheSlicesThatItsRanksWereHanded) {
 
 TEST(DecodeLayer, APrefillStageGathersWithinItsTpGroup) {
   Case c = decode_case("llama-3.1-405b", "gb200-nvl72", 0);
-  c.phase = Phase::prefill;
-  c.requests = {{0, 8000}};
+  c.batch = prefill_batch({{0, 8000}});
   const Schedule s = lowered(c, "ring_pass_kv:pp=2,cp=2,tpa=4,tpf=4,batch=1");
   EXPECT_DOUBLE_EQ(bytes_of(s, "gather hand-off") * 4, 4000 * 16384.0 * 2);
   EXPECT_DOUBLE_EQ(bytes_of(s, "hand-off") * 4, 4000 * 16384.0 * 2);

@@ -16,8 +16,7 @@ Case chain_case(long long context, const std::string& model = "llama-7b") {
   Case c = decode_case(model, "a100-sxm", 0);
   c.system.calibration = {};
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
-  c.phase = Phase::prefill;
-  c.requests = {{0, context}};
+  c.batch = prefill_batch({{0, context}});
   return c;
 }
 
@@ -99,7 +98,7 @@ TEST(KvRunahead, TrafficOfBothStrategies) {
       list_parts(plan, parts);
       EXPECT_DOUBLE_EQ(sent(lowered(c, plan), "send prefix") / row, wanted);
       // Three equal sequences carry three times as much.
-      c.requests = {{0, context}, {0, context}, {0, context}};
+      c.batch = prefill_batch({{0, context}, {0, context}, {0, context}});
       EXPECT_DOUBLE_EQ(sent(lowered(c, plan), "send prefix") / row, 3 * wanted);
     }
   }
@@ -292,9 +291,9 @@ TEST(KvRunahead, PartitionsParseBackAndAreChecked) {
                   "partition is for kv_runahead, not ring_pass_kv"}})
     EXPECT_EQ(refusal(c, text), reason);
   Case other = c;
-  other.requests = {{0, 10240}, {0, 10241}};
+  other.batch = prefill_batch({{0, 10240}, {0, 10241}});
   EXPECT_EQ(check_plan(other, p).value_or(""), "partition sums to 10240 tokens but a sequence has 10241");
-  other.requests = {{1, 10240}};
+  other.batch = prefill_batch({{1, 10240}});
   EXPECT_EQ(check_plan(other, p).value_or(""),
             "kv_runahead needs an empty cache: a rank sees the keys of the ranks before it alone");
   for (const char* bad : {"partition=", "partition=1//2", "partition=1/0", "partition=1/-2", "partition=1/2/",

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
+#include "planner/layers/share.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/studies/chain_cost.hpp"
 #include "planner/studies/partition.hpp"
@@ -20,11 +22,10 @@ constexpr double kUp = 128 * (128 + 128);             // columns of the up-proje
 constexpr double kExpanded = 128 * (128 + 64 + 128);  // numbers of one token's keys and values
 constexpr double kAbsorbed = 128 * (512 + 64);        // a token's absorbed queries
 
-Case r1(std::vector<Request> requests) {
+Case r1(std::vector<Segment> requests) {
   Case c = decode_case("deepseek-r1", "gb200-nvl72", 0);
   c.precision = all_bf16();
-  c.phase = Phase::prefill;
-  c.requests = std::move(requests);
+  c.batch = prefill_batch(std::move(requests));
   return c;
 }
 
@@ -66,7 +67,7 @@ TEST(Latents, RingsAndGathersSendLatentsWhateverTheTpDegree) {
 // 2 x tokens x 512 x columns, for every rank that attends to the token.
 TEST(Latents, WhoeverAttendsToATokenExpandsIt) {
   const double once = 2 * 64'000.0 * 512 * kUp;
-  for (const auto& requests : {std::vector<Request>{{0, 64'000}}, {{40'000, 24'000}}}) {
+  for (const auto& requests : {std::vector<Segment>{{0, 64'000}}, {{40'000, 24'000}}}) {
     const Case c = r1(requests);
     for (const int tpa : {1, 4}) {
       const std::string of = ":cp=4,tpa=" + std::to_string(tpa) + ",tpf=" + std::to_string(tpa) + ",batch=1";
@@ -122,7 +123,7 @@ TEST(Latents, AMessageDoesNotWaitForTheExpansionOfWhatItSends) {
 TEST(Latents, BuffersHoldLatentsAndOneExpansion) {
   const Case c = r1({{0, 64'000}});
   const double latents = 16'000 * kLatent * kBf16, expanded = 16'000 * kExpanded * kBf16;
-  const auto buffers = [&](const char* plan) { return prefill_buffer_bytes(c, parse_plan(plan)).value; };
+  const auto buffers = [&](const char* plan) { return buffer_bytes(c, parse_plan(plan)).value; };
   const double partial = 16'000.0 * 128 * (128 * kBf16 + 4);
   EXPECT_DOUBLE_EQ(buffers("ring_pass_kv:cp=4,batch=1"), 2 * latents + expanded + partial);
   EXPECT_DOUBLE_EQ(buffers("allgather_kv:cp=4,batch=1"), 4 * (latents + expanded));

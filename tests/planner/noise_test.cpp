@@ -16,8 +16,7 @@ namespace {
 Case prefill_case(const std::string& model, const std::string& system, long long tokens) {
   Case c = decode_case(model, system, 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
-  c.phase = Phase::prefill;
-  c.requests = {{0, tokens}};
+  c.batch = prefill_batch({{0, tokens}});
   c.model.layers = 4;
   c.model.dense_layers = has_experts(c.model) ? std::min(c.model.dense_layers, 1) : 4;
   return c;
@@ -190,7 +189,7 @@ TEST(Noise, H58StatisticsOfTheSample) {
 
 TEST(Noise, H58MoreBurstsThanCanBePlayedAreRefused) {
   Case c = paper_case(16384);
-  c.requests = {{0, 4'000'000}};
+  c.batch = prefill_batch({{0, 4'000'000}});
   Evaluator e(c);
   NoiseSpec noise;
   noise.burst = Seconds(1e-6);

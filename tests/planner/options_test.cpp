@@ -94,8 +94,7 @@ std::vector<int> asked_values(const Option& option) {
 Case case_for(const Strategy& s, const char* model) {
   Case c = decode_case(model, "gb200-nvl72", 8192);
   if (!s.prefills) return c;
-  c.phase = Phase::prefill;
-  c.requests = {{0, 8192}};
+  c.batch = prefill_batch({{0, 8192}});
   return c;
 }
 
@@ -186,7 +185,7 @@ TEST(Options, OfOtherStrategiesAreRefusedByName) {
 }
 
 TEST(Options, CsvHasAColumnForEveryKeyOfThePhase) {
-  const auto decode = plan_columns(Phase::decode), prefill = plan_columns(Phase::prefill);
+  const auto decode = plan_columns(StepKind::decode), prefill = plan_columns(StepKind::prefill);
   for (const Strategy* s : strategies()) {
     for (const Option* option : s->options) {
       const bool decodes = s->decodes && option->decodes;
@@ -198,7 +197,7 @@ TEST(Options, CsvHasAColumnForEveryKeyOfThePhase) {
   }
   EXPECT_THAT(prefill, Not(Contains("kvp")));
   const Plan p = parse_plan("helix:kvp=8,tpf=8,batch=4,chunks=2,value_up=after");
-  const auto cells = plan_cells(p, Phase::decode);
+  const auto cells = plan_cells(p, StepKind::decode);
   ASSERT_EQ(cells.size(), decode.size());
   const auto cell = [&](const char* column) {
     return cells[static_cast<std::size_t>(std::find(decode.begin(), decode.end(), column) - decode.begin())];

@@ -255,7 +255,7 @@ Case llama_on_a100() {
   Case c =
       make_case(load_model("llama-7b", source_path("models/catalog")), catalog_system("a100-sxm"),
                 {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}, 0, 16, Routing{});
-  c.phase = Phase::prefill;
+  c.batch = prefill_batch({{0, 1}});
   return c;
 }
 
@@ -263,7 +263,7 @@ TEST(Partition, K6OneRankIsAPrefillByEvents) {
   Case c = llama_on_a100();
   for (const int tpa : {1, 4}) {
     for (const long long context : {100, 4096, 10000}) {
-      c.requests = {{0, context}};
+      c.batch = prefill_batch({{0, context}});
       Plan plan;
       plan.tpa = plan.tpf = tpa;
       Evaluator e(c);
@@ -272,7 +272,7 @@ TEST(Partition, K6OneRankIsAPrefillByEvents) {
     }
   }
   // A rank with a prefix does the work of one whose prefix is cached.
-  c.requests = {{3072, 1024}};
+  c.batch = prefill_batch({{3072, 1024}});
   Evaluator e(c);
   const ChainCost cost = chain_cost(c, 4, 1);
   const ChainStep s = cost.step(1024, 4096);
@@ -283,7 +283,7 @@ TEST(Partition, K6ScoresInMemory) {
   Case c = llama_on_a100();
   c.kernels.attention = AttentionKernel::eager;
   c.kernels.score_traffic = Bytes(24);
-  c.requests = {{3072, 1024}};
+  c.batch = prefill_batch({{3072, 1024}});
   Evaluator e(c);
   const ChainCost cost = chain_cost(c, 4, 1);
   const ChainStep s = cost.step(1024, 4096);

@@ -8,12 +8,11 @@
 namespace shardline {
 namespace {
 
-Case prefill_case(const std::string& model, std::vector<Request> requests,
+Case prefill_case(const std::string& model, std::vector<Segment> requests,
                   const std::string& system = "h100-gtt") {
   Case c = decode_case(model, system, 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp8, Dtype::fp8};
-  c.phase = Phase::prefill;
-  c.requests = std::move(requests);
+  c.batch = prefill_batch(std::move(requests));
   c.model.layers = 4;
   c.model.dense_layers = has_experts(c.model) ? std::min(c.model.dense_layers, 1) : 4;
   return c;
@@ -38,7 +37,7 @@ void for_every_plan(const Case& c, const std::vector<int>& gpus, F f) {
 
 const std::vector<std::string> kModels{"deepseek-r1", "llama-3.1-405b", "qwen3-235b-a22b", "llama-7b"};
 // Even, uneven with several sequences, and partial.
-const std::vector<std::vector<Request>> kWorkloads{
+const std::vector<std::vector<Segment>> kWorkloads{
     {{0, 96'000}}, {{0, 70'001}, {5'000, 777}}, {{100'003, 2'000}}};
 
 TEST(Prefill, EnumeratedPlansPassCheckAndUseTheGpus) {
@@ -62,7 +61,7 @@ TEST(Prefill, AttentionOfAllRanksIsTheCausalMask) {
     for (const auto& requests : kWorkloads) {
       const Case c = prefill_case(model, requests);
       double wanted = 0;
-      for (const Request& r : requests) {
+      for (const Segment& r : requests) {
         const auto t = static_cast<double>(r.fresh);
         wanted += t * static_cast<double>(r.cached) + t * (t + 1) / 2;
       }
@@ -80,7 +79,8 @@ TEST(Prefill, AttentionOfAllRanksIsTheCausalMask) {
             }
           }
         }
-        EXPECT_DOUBLE_EQ(pairs, wanted * c.model.attention.q_heads);
+        // Every attention group has requests of its own.
+        EXPECT_DOUBLE_EQ(pairs, p.dp * wanted * c.model.attention.q_heads);
       });
     }
   }
@@ -195,7 +195,7 @@ TEST(Prefill, TimeRisesWithNewAndCachedTokensAndFallsWithFasterParts) {
     for (const long long fresh : {800LL, 8'000LL, 24'000LL, 80'000LL}) {
       Seconds less_cached;
       for (const long long cached : {0LL, 8'000LL, 80'000LL}) {
-        c.requests = fast.requests = {{cached, fresh}};
+        c.batch = fast.batch = prefill_batch({{cached, fresh}});
         Evaluator a(c), b(fast);
         const Seconds t = a.simulate(p);
         EXPECT_GE(t, less_cached);

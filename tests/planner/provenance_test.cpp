@@ -29,11 +29,10 @@ Seconds sum(const auto& times) {
   return all;
 }
 
-Case prefill_case(const std::string& system, std::vector<Request> requests) {
+Case prefill_case(const std::string& system, std::vector<Segment> requests) {
   Case c = decode_case("llama-3.1-405b", system, 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp8, Dtype::fp8};
-  c.phase = Phase::prefill;
-  c.requests = std::move(requests);
+  c.batch = prefill_batch(std::move(requests));
   c.model.layers = c.model.dense_layers = 4;
   return c;
 }
@@ -88,7 +87,7 @@ TEST(Provenance, SharesOfEveryStrategySumToOne) {
       seen.merge(every_kind(c, [](const Breakdown&) {}));
     }
     // Even and uneven shards: folded, and one rank of each class.
-    for (const auto& requests : std::vector<std::vector<Request>>{{{0, 65'536}}, {{70'001, 5'003}}})
+    for (const auto& requests : std::vector<std::vector<Segment>>{{{0, 65'536}}, {{70'001, 5'003}}})
       seen.merge(every_kind(prefill_case(system, requests), [](const Breakdown&) {}));
   }
   EXPECT_EQ(seen, all);
@@ -282,7 +281,7 @@ TEST(Provenance, OfRingsIsAMeanOverBothVariants) {
   for (const RingPoint& p : requests) {
     for (const char* plan : {"ring_pass_kv:cp=4,tpa=8,tpf=8", "ring_pass_q:cp=4,tpa=8,tpf=8"}) {
       Case one = c;
-      one.requests = {{p.cached, p.fresh}};
+      one.batch = prefill_batch({{p.cached, p.fresh}});
       Evaluator e(one);
       mean += shares(break_down(e, parse_plan(plan))) * 0.25;
     }

@@ -111,14 +111,14 @@ void expect_sound(const Study& study, const Sweep& sweep) {
   EXPECT_GE(study.study.longest(), 1);
   for (const OptionRange& range : sweep.search.space.options) EXPECT_FALSE(range.values.empty());
   if (sweep.noise) {
-    EXPECT_EQ(study.study.phase, Phase::prefill);
+    EXPECT_EQ(study.study.batch.kind(), StepKind::prefill);
     EXPECT_GE(sweep.noise->load, 0);
     EXPECT_LT(sweep.noise->load, 1);
     EXPECT_GT(sweep.noise->burst, Seconds(0));
     EXPECT_GE(sweep.noise->flows, 1);
     EXPECT_GE(sweep.noise->seeds, 1);
   }
-  EXPECT_EQ(study.study.requests.empty(), study.study.phase == Phase::decode);
+  EXPECT_EQ(study.study.batch.prefill.empty(), study.study.batch.kind() == StepKind::decode);
 }
 
 TEST(Fuzz, Scenario) {
@@ -191,8 +191,7 @@ TEST(Fuzz, Plan) {
   std::vector<Case> cases{decode_case("deepseek-r1", "gb200-nvl72", 1'000'000),
                           decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000)};
   cases.push_back(cases.back());
-  cases.back().phase = Phase::prefill;
-  cases.back().requests = {{1000, 777}, {0, 3}};
+  cases.back().batch = prefill_batch({{1000, 777}, {0, 3}});
   const std::vector<std::string> texts{"tensor:tpa=8,tpf=8,batch=4",
                                        "pipeline:pp=4,tpa=8,tpf=8,in_flight=4,batch=2",
                                        "dp_ep:dp=32,tpa=2,ep=64,dense_tp=2,batch=16",

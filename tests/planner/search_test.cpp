@@ -77,8 +77,7 @@ TEST(Search, ValuesThatNoPlanHasAreNamed) {
 // A prefill runs all requests of the case per entry of its batch; its axes say requests.
 TEST(Metrics, OfAPrefillCountRequests) {
   Case c;
-  c.phase = Phase::prefill;
-  c.requests = {{0, 100}, {50, 20}, {0, 60}};
+  c.batch = prefill_batch({{0, 100}, {50, 20}, {0, 60}});
   Plan plan;
   plan.tpa = plan.tpf = 4;
   plan.batch = 2;
@@ -90,7 +89,7 @@ TEST(Metrics, OfAPrefillCountRequests) {
   EXPECT_DOUBLE_EQ(value_of(c, Metric::gpu_seconds, p), m.gpu_seconds_per_request);
   EXPECT_DOUBLE_EQ(value_of(c, Metric::throughput, p), m.requests / (0.5 * 4));
   EXPECT_DOUBLE_EQ(value_of(c, Metric::time, p), 0.5);
-  c.phase = Phase::decode;
+  c.batch = decode_batch(100);
   EXPECT_DOUBLE_EQ(value_of(c, Metric::throughput, p), decode_metrics(p.time, plan).tokens_per_s_gpu);
 }
 

@@ -19,8 +19,7 @@ Case chain_case(const char* model, const char* system, bool eager, long long tok
   Case c =
       make_case(load_model(model, source_path("models/catalog")), catalog_system(system),
                 {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}, 0, 16, Routing{});
-  c.phase = Phase::prefill;
-  c.requests = {{0, tokens}};
+  c.batch = prefill_batch({{0, tokens}});
   c.kernels.attention = eager ? AttentionKernel::eager : AttentionKernel::flash;
   c.kernels.score_traffic = Bytes(eager ? 26.4 : 0);
   return c;
@@ -48,7 +47,7 @@ TEST(SearchedPartition, StudiesGiveTheTimesOfSimulate) {
       const PartitionStudy study = study_partitions(c, grid, ranks, 2, simulated_chains(c, grid.tpa));
       for (const PartitionCell& cell : study.cells) {
         SCOPED_TRACE(testing::Message() << cell.context << " on " << ranks << (eager ? " eager" : ""));
-        c.requests = {{0, cell.context}};
+        c.batch = prefill_batch({{0, cell.context}});
         EXPECT_EQ(cell.searched.best.ttft, simulated(c, chain(ranks, cell.searched.best.tokens)));
         EXPECT_EQ(cell.interpolated_ttft, simulated(c, chain(ranks, cell.interpolated)));
         EXPECT_EQ(cell.even,
@@ -92,7 +91,7 @@ TEST(SearchedPartition, NeverSlowerThanEqualParts) {
     const char *model, *system;
     bool eager;
     int ranks, batch;
-    std::vector<Request> requests;
+    std::vector<Segment> requests;
   };
   for (const Given& g :
        {Given{"llama-7b", "a100-hf-eager", true, 8, 1, {{0, 1024}}},      // hosts set the pace
@@ -101,7 +100,7 @@ TEST(SearchedPartition, NeverSlowerThanEqualParts) {
         Given{"llama-3.1-8b", "h100-hgx", false, 4, 3, {{0, 5000}, {0, 5000}}}}) {
     SCOPED_TRACE(testing::Message() << g.model << " on " << g.system);
     Case c = chain_case(g.model, g.system, g.eager, 1);
-    c.requests = g.requests;
+    c.batch = prefill_batch(g.requests);
     Plan p = chain(g.ranks);
     p.batch = g.batch;
     ASSERT_EQ(check_plan(c, p), std::nullopt);
@@ -160,9 +159,9 @@ TEST(SearchedPartition, OnlySequencesOfEqualLengthTakeOne) {
   for (const char* other : {"kv_runahead:cp=4,batch=1,partition=even", "tsp:cp=4,batch=1",
                             "kv_runahead:cp=2,batch=1,partition=4000/96", "tensor:batch=1"})
     EXPECT_FALSE(takes_partition(c, parse_plan(other))) << other;
-  c.requests = {{0, 4096}, {0, 4095}};
+  c.batch = prefill_batch({{0, 4096}, {0, 4095}});
   EXPECT_FALSE(takes_partition(c, chain(4)));
-  c.requests = {{0, 3}};
+  c.batch = prefill_batch({{0, 3}});
   EXPECT_FALSE(takes_partition(c, chain(4)));
 }
 

@@ -42,7 +42,7 @@ TEST(Tokens, T1CausalPairsAgreeWithCounting) {
   }
 }
 
-// Request and position of every row.
+// Segment and position of every row.
 std::vector<std::pair<std::int32_t, long long>> one_by_one(const Tokens& tokens) {
   std::vector<std::pair<std::int32_t, long long>> out;
   for (const Interval& i : tokens) {
@@ -144,7 +144,7 @@ TEST(Sharding, C1ChunksOfARankAreIAnd2NMinus1MinusI) {
 // A conversation of random turns, in chunks or stripes, then a step: what each rank computes of it.
 struct History {
   Placement placement;
-  std::vector<Request> requests;
+  std::vector<Segment> requests;
 };
 
 History random_history(std::mt19937_64& random, int ranks) {
@@ -360,7 +360,7 @@ TEST(Sharding, MessagesArePaddedToTheLongestCacheAndTheShareOfNewTokens) {
 }
 
 TEST(Sharding, DecodeDealsOutItsBatchAndPadsToAMultiple) {
-  const ContextLayout l = decode_layout(5, 1000, 4, 3);
+  const ContextLayout l = decode_layout({1000, 1000, 1000, 1000, 1000}, 4, 3);
   EXPECT_EQ(l.query_message, 2);
   EXPECT_EQ(l.key_message, 5 * 250);
   std::vector<int> asked(5, 0);

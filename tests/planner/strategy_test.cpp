@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "models/model/catalog.hpp"
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/step.hpp"
 #include "planner/search/evaluate.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/engine/fold.hpp"
@@ -111,11 +111,10 @@ TEST(Strategies, NoTwoLowerToEqualSchedules) {
   std::size_t plans = 0;
   std::set<std::string> seen, all;
   for (const Strategy* s : strategies()) all.insert(s->name);
-  for (const Phase phase : {Phase::decode, Phase::prefill}) {
+  for (const StepKind kind : {StepKind::decode, StepKind::prefill}) {
     for (const std::string& model : catalog_names(source_path("models/catalog"))) {
       Case c = small_case(model);
-      c.phase = phase;
-      if (phase == Phase::prefill) c.requests = {{0, 4'099}};
+      if (kind == StepKind::prefill) c.batch = prefill_batch({{0, 4'099}});
       std::map<std::string, std::string> known;
       for_every_plan(c, {2, 8, 16}, [&](const Strategy& s, int, const Plan& p) {
         Schedule schedule;
@@ -160,9 +159,7 @@ TEST(Strategies, EveryOptionChangesSomeSchedule) {
       bool effect = false;
       for (const char* model : {"deepseek-r1", "llama-3.1-405b"}) {
         Case c = small_case(model, 100'003);
-        if (!s->decodes) c.phase = Phase::prefill;
-        if (!option->decodes) c.phase = Phase::prefill;
-        if (c.phase == Phase::prefill) c.requests = {{0, 8'192}};
+        if (!s->decodes || !option->decodes) c.batch = prefill_batch({{0, 8'192}});
         const bool words = !option->words.empty();
         effect = effect || has_effect(c, *s, *option, words ? 0 : 2, words ? 1 : 4);
       }
@@ -178,8 +175,8 @@ TEST(Strategies, ViewsOfOwnAttentionKeepTheirStrategyAndOptions) {
   const Case c = small_case("deepseek-r1");
   int own = 0;
   for_every_plan(c, {8}, [&](const Strategy& s, int, const Plan& p) {
-    if (!s.decodes || (!s.decode_attention && !s.decode_share)) return;
-    const Plan view = decode_view(p, DecodeBlock::attention);
+    if (!s.decodes || (!s.decode_attention && !s.cache_share)) return;
+    const Plan view = block_view(p, StepBlock::attention);
     EXPECT_EQ(view.strategy, p.strategy);
     EXPECT_EQ(view.options, p.options);
     ++own;
@@ -205,7 +202,7 @@ TEST(Strategies, AllRanksTogetherDoAtLeastTheUsefulWork) {
     for_every_plan(c, {1, 4, 8, 64}, [&](const Strategy&, int, const Plan& p) {
       lower(schedule, c, p);
       const double tokens = static_cast<double>(p.batch) * p.dp;
-      const double useful = tokens * flops_per_token(c.model, static_cast<double>(c.context)).value;
+      const double useful = tokens * flops_per_token(c.model, static_cast<double>(c.longest())).value;
       EXPECT_GE(total_flops(schedule), useful * (1 - 1e-12));
     });
   }
@@ -227,7 +224,8 @@ TEST(Strategies, KvBytesOfAllRanksAreTheCache) {
   const Case c = small_case("llama-3.1-405b", 100'001);
   for (const int kvp : {1, 2, 4, 8}) {
     double elements = 0;
-    for (int r = 0; r < kvp; ++r) elements += static_cast<double>(kv_tokens_on_shard(c.context, kvp, 16, r));
+    for (int r = 0; r < kvp; ++r)
+      elements += static_cast<double>(kv_tokens_on_shard(c.longest(), kvp, 16, r));
     EXPECT_EQ(elements, 100'001) << kvp;
   }
   for (const long long tokens : {1LL, 15LL, 16LL, 17LL, 999'999LL}) {

@@ -12,11 +12,10 @@
 namespace shardline {
 namespace {
 
-Case prefill_case(std::vector<Request> requests, const std::string& model = "llama-3.1-405b") {
+Case prefill_case(std::vector<Segment> requests, const std::string& model = "llama-3.1-405b") {
   Case c = decode_case(model, "h100-gtt", 0);
   c.precision = all_bf16();
-  c.phase = Phase::prefill;
-  c.requests = std::move(requests);
+  c.batch = prefill_batch(std::move(requests));
   c.model.layers = 4;
   c.model.dense_layers = has_experts(c.model) ? 1 : 4;
   return c;
@@ -186,8 +185,7 @@ TEST(Striped, RefusesWhatIsNotItsOwn) {
             "striped needs cp of at least 2; with cp 1 it is tensor or pipeline");
   EXPECT_EQ(refusal(c, "striped:cp=48,batch=1"), "cp 48 exceeds the context 40");
   Case decode = c;
-  decode.phase = Phase::decode;
-  decode.context = 1'000;
+  decode.batch = decode_batch(1'000);
   EXPECT_EQ(refusal(decode, "striped:cp=4,batch=1"), "striped is a strategy for prefill");
 }
 

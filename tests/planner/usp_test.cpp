@@ -6,6 +6,8 @@
 #include <map>
 
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
+#include "planner/layers/share.hpp"
 #include "planner/search/memory.hpp"
 #include "tests/planner/support.hpp"
 
@@ -16,12 +18,11 @@ constexpr double kBf16 = 2;
 // Llama-3.1-405B: 128 query and 8 KV heads of 128.
 constexpr double kQ = 128, kKv = 8, kDim = 128;
 
-Case usp_case(std::vector<Request> requests, const std::string& model = "llama-3.1-405b",
+Case usp_case(std::vector<Segment> requests, const std::string& model = "llama-3.1-405b",
               const std::string& system = "h100-hgx") {
   Case c = decode_case(model, system, 0);
   c.precision = all_bf16();
-  c.phase = Phase::prefill;
-  c.requests = std::move(requests);
+  c.batch = prefill_batch(std::move(requests));
   return c;
 }
 
@@ -186,7 +187,7 @@ TEST(Usp, ARankHoldsItsHeadsOfItsGroupsTokens) {
   // As many bytes as any eighth of the cache.
   EXPECT_EQ(memory_use(c, p).kv, memory_use(c, parse_plan("ring_pass_kv:cp=8,batch=1")).kv);
   const double own = 64'000.0 / 8, exchanged = (2 * kQ + 2 * kKv) * kDim * kBf16;
-  EXPECT_DOUBLE_EQ(prefill_buffer_bytes(c, p).value,
+  EXPECT_DOUBLE_EQ(buffer_bytes(c, p).value,
                    own * (2 * exchanged + 2 * 2 * kKv * kDim * kBf16 + kQ * (kDim * kBf16 + 4)));
   // All heads share MLA's latents: a group's four ranks hold the same ones.
   const Case mla = usp_case({{0, 64'000}}, "deepseek-r1");

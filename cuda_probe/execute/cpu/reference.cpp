@@ -74,6 +74,36 @@ Matrix<double> expanded(const Problem& p, const Matrix<double>& latent, const Ma
   return kv;
 }
 
+/// The queries of decoding requests, absorbed: W_UK makes each head's part without the rotary one as wide as
+/// kv_lora, so that a product with a latent row is that with the expanded key. Scores of rows as wide as
+/// these are divided by another root.
+Matrix<double> absorbed_queries(const Problem& p, const Matrix<double>& query, const Matrix<double>& weight) {
+  const int plain = p.qk_dim - p.rope, per_head = plain + p.v_dim, width = p.kv_lora + p.rope;
+  const double root = std::sqrt(static_cast<double>(width) / p.qk_dim);
+  Matrix<double> out(query.rows(), p.q_heads * width);
+  for (Eigen::Index row = 0; row < out.rows(); ++row) {
+    for (int head = 0; head < p.q_heads; ++head) {
+      const auto q = query.row(row).segment(head * p.qk_dim, p.qk_dim);
+      for (int k = 0; k < p.kv_lora; ++k) {
+        double sum = 0;
+        for (int i = 0; i < plain; ++i) sum += q(i) * weight(k, head * per_head + i);
+        out(row, head * width + k) = root * sum;
+      }
+      for (int i = 0; i < p.rope; ++i) out(row, head * width + p.kv_lora + i) = root * q(plain + i);
+    }
+  }
+  return out;
+}
+
+/// W_UV of all heads, one below the other.
+Matrix<double> value_up_of(const Problem& p, const Matrix<double>& weight) {
+  const int plain = p.qk_dim - p.rope, per_head = plain + p.v_dim;
+  Matrix<double> out(p.q_heads * p.kv_lora, p.v_dim);
+  for (int head = 0; head < p.q_heads; ++head)
+    out.middleRows(head * p.kv_lora, p.kv_lora) = weight.middleCols(head * per_head + plain, p.v_dim);
+  return out;
+}
+
 /// Attention of the token in row `row` over rows [first, row], one head.
 void attend_token(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv, Eigen::Index first,
                   Eigen::Index row, int head, Matrix<double>& out) {
@@ -135,6 +165,8 @@ Tensors<double> reference(const Problem& p) {
     if (p.kv_lora > 0) {
       t[Whole::kv_up_weight] = weight(random, p.kv_lora, p.q_heads * (p.qk_dim - p.rope + p.v_dim));
       t[Whole::kv] = expanded(p, t[Whole::latent], t[Whole::kv_up_weight]);
+      t[Whole::absorbed_query] = absorbed_queries(p, t[Whole::query], t[Whole::kv_up_weight]);
+      t[Whole::value_up_weight] = value_up_of(p, t[Whole::kv_up_weight]);
     }
   } else {
     t[Whole::hidden] = random_matrix(random, tokens, p.hidden, 1);
@@ -158,7 +190,6 @@ Tensors<double> reference(const Problem& p) {
       heads.middleCols(h * p.value_up, p.value_up) =
           t[Whole::attention_output].middleCols(h * p.v_dim, p.v_dim) *
           t[Whole::value_up_weight].middleRows(h * p.v_dim, p.v_dim);
-    t[Whole::value_output] = heads;
   }
   if (p.hidden == 0 || p.ffn_inner == 0) return t;
   t[Whole::out_weight] = weight(random, heads.cols(), p.hidden);

@@ -13,12 +13,13 @@ namespace shardline {
 struct Problem {
   int q_heads = 1;
   int kv_heads = 1;
-  // latent: MLA in absorbed form; a row of kv is the key of every head, its first v_dim columns the value.
+  // latent: MLA in absorbed form alone; a row of kv is the key of every head, its first v_dim columns the value.
   CacheRows cache = CacheRows::heads;
   int qk_dim = 4, v_dim = 4;  // MLA: kv_lora + rope, kv_lora
   int value_up = 0;           // MLA: width of a head after value_up_weight; 0: no such step
-  // MLA with expanded heads: keys and values follow from latent rows [kv_lora, rope] and kv_up_weight, a key
-  // ends in the rotary part that all heads share. 0: they are random.
+  // MLA: keys and values follow from latent rows [kv_lora, rope] and kv_up_weight, a key ends in the rotary
+  // part that all heads share; absorbed queries and value_up_weight follow from the same weight, so that
+  // attention to the latents is that to the expanded heads. 0: they are random.
   int kv_lora = 0, rope = 0;
   int hidden = 0;                     // 0: attention only, query and kv are random
   int ffn_inner = 0;                  // 0: no layer output

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/layers/decode_layer.hpp"
+#include "planner/layers/layer_flow.hpp"
 
 namespace shardline::cli {
 
@@ -49,18 +49,18 @@ Case small_case(const Heads& h, const CaseSizes& z) {
   return c;
 }
 
+// Decoding requests under MLA attend to latents (absorbed), prefills to heads expanded from them: of one
+// cache, with the same result.
 Problem problem_of(const Case& c, const std::vector<long long>& lengths) {
   const Attention& a = c.model.attention;
-  const bool mla = a.kind == AttentionKind::mla, absorbed = mla && c.phase == Phase::decode;
+  const bool mla = a.kind == AttentionKind::mla;
   Problem p;
   p.q_heads = a.q_heads;
-  p.cache = absorbed ? CacheRows::latent : CacheRows::heads;
-  p.kv_heads = absorbed ? 1 : mla ? a.q_heads : a.kv_heads;
-  p.qk_dim = absorbed ? a.kv_lora_rank + a.rope_dim : mla ? a.nope_dim + a.rope_dim : a.head_dim;
-  p.v_dim = absorbed ? a.kv_lora_rank : mla ? a.v_dim : a.head_dim;
-  p.value_up = absorbed ? a.v_dim : 0;
-  p.kv_lora = mla && !absorbed ? a.kv_lora_rank : 0;
-  p.rope = mla && !absorbed ? a.rope_dim : 0;
+  p.kv_heads = mla ? a.q_heads : a.kv_heads;
+  p.qk_dim = mla ? a.nope_dim + a.rope_dim : a.head_dim;
+  p.v_dim = mla ? a.v_dim : a.head_dim;
+  p.kv_lora = mla ? a.kv_lora_rank : 0;
+  p.rope = mla ? a.rope_dim : 0;
   p.lengths.assign(lengths.begin(), lengths.end());
   p.seed = 7;
   return p;
@@ -69,12 +69,12 @@ Problem problem_of(const Case& c, const std::vector<long long>& lengths) {
 // What a prefill starts from: requests and, after several turns, where their caches lie.
 struct Workload {
   const char* name;
-  std::vector<Request> requests;
+  std::vector<Segment> requests;
   bool history = false;
 };
 
 // Turns of new and decoded tokens that leave `cached` tokens.
-std::shared_ptr<const Placement> turns(const std::vector<Request>& requests, int ranks) {
+std::shared_ptr<const Placement> turns(const std::vector<Segment>& requests, int ranks) {
   auto placement = std::make_shared<Placement>(ranks, static_cast<int>(requests.size()));
   for (int b = 0; b < placement->requests(); ++b) {
     long long left = requests[static_cast<std::size_t>(b)].cached;
@@ -109,33 +109,49 @@ void define_blocks(VerifyCase& v) {
   }
 }
 
+// A plan that spreads experts needs some; its attention is that of a dense model.
+void give_experts(Case& c) {
+  c.model.dense_layers = 0;
+  c.model.ffn_inner = 0;
+  c.model.experts = 16;
+  c.model.experts_per_token = 2;
+  c.model.expert_inner = 8;
+  c.routing = std::make_shared<const ExpertRouting>(16, 2, Routing{});
+}
+
+// Requests of all attention groups, group by group, as a step numbers them; what each is asked.
+void list_requests(const std::vector<Segment>& segments, const Plan& p, std::vector<long long>& lengths,
+                   Tokens& asked) {
+  for (int copy = 0; copy < p.dp * p.batch; ++copy) {
+    for (const Segment& s : segments) {
+      for (int i = 0; i < s.count; ++i) {
+        asked.push_back({static_cast<std::int32_t>(lengths.size()), s.cached, s.length()});
+        lengths.push_back(s.length());
+      }
+    }
+  }
+}
+
 void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Workload& w, Plan p,
                  std::vector<VerifyCase>& out, AttentionKernel kernel = AttentionKernel::flash) {
   VerifyCase v;
   v.study = small_case(h, z);
-  v.study.phase = Phase::prefill;
-  v.study.requests = w.requests;
+  v.study.batch = prefill_batch(w.requests);
   v.study.kernels.attention = kernel;
   if (w.history) v.study.placement = turns(w.requests, p.cp);
-  p.tpf = p.tpa;
+  if (p.ep > 1)
+    give_experts(v.study);
+  else
+    p.tpf = p.tpa;
   p.in_flight = p[kPrefillChunk] > 0 ? 1 : p.pp;
   v.plan = p;
   if (check_plan(v.study, p)) return;
   std::vector<long long> lengths;
-  bool cached = false;
   Tokens expected;
-  for (int copy = 0; copy < p.batch; ++copy) {
-    for (const Request& r : w.requests) {
-      expected.push_back({static_cast<std::int32_t>(lengths.size()), r.cached, r.cached + r.fresh});
-      lengths.push_back(r.cached + r.fresh);
-      cached = cached || r.cached > 0;
-    }
-  }
+  list_requests(w.requests, p, lengths, expected);
   v.problem = problem_of(v.study, lengths);
   v.problem.expected_queries = expected;
-  // Without a cache, and with an attention that starts from the hidden state, a whole layer is run. All
-  // chunks but the first have a cache.
-  if (!cached && p[kPrefillChunk] == 0 && h.kind == AttentionKind::gqa) {
+  if (describes_layer(v.study, p)) {
     v.problem.hidden = z.hidden;
     v.problem.ffn_inner = z.inner;
   }
@@ -145,32 +161,29 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
   out.push_back(std::move(v));
 }
 
-void add_decode(const Strategy& s, const Heads& h, const CaseSizes& z, long long context, Plan p,
-                std::vector<VerifyCase>& out) {
+// A step of these requests: some decode, others may be prefilled beside them.
+void add_step(const Strategy& s, const Heads& h, const CaseSizes& z, const char* what, const Batch& batch,
+              Plan p, std::vector<VerifyCase>& out) {
   VerifyCase v;
   v.study = small_case(h, z);
-  v.study.context = context;
+  v.study.batch = batch;
   p.in_flight = p.pp;
   if (p.ep == 1) p.tpf = s.weights == WeightSharing::attention_tp ? p.tpa : p.ranks_per_stage();
-  // A plan that spreads experts needs some; its attention is that of a dense model.
-  if (p.ep > 1) {
-    v.study.model.dense_layers = 0;
-    v.study.model.ffn_inner = 0;
-    v.study.model.experts = 16;
-    v.study.model.experts_per_token = 2;
-    v.study.model.expert_inner = 8;
-    v.study.routing = std::make_shared<const ExpertRouting>(16, 2, Routing{});
-  }
+  if (p.ep > 1) give_experts(v.study);
   v.plan = p;
   if (check_plan(v.study, p)) return;
-  const int requests = p.dp * p.batch;
-  v.problem = problem_of(v.study, std::vector<long long>(static_cast<std::size_t>(requests), context));
-  for (int r = 0; r < requests; ++r) v.problem.expected_queries.push_back({r, context - 1, context});
-  const DecodeShare share = decode_share(v.study, p);
-  const bool even =
-      s.context_parallel() || context % (static_cast<long long>(share.block) * share.sharers.size) == 0;
-  if (!even) v.charges = Charges::fullest_rank;
-  v.what = fmt::format("{}, {} tokens, {}", h.name, context, to_string(p));
+  std::vector<long long> lengths;
+  Tokens expected;
+  list_requests(batch.decode, p, lengths, expected);
+  list_requests(batch.prefill, p, lengths, expected);
+  v.problem = problem_of(v.study, lengths);
+  v.problem.expected_queries = expected;
+  const CacheShare share = cache_share(v.study, p);
+  const long long round = static_cast<long long>(share.block) * share.sharers.size;
+  bool even = batch.kind() == StepKind::decode;
+  for (const Segment& d : batch.decode) even = even && d.length() % round == 0;
+  if (!s.context_parallel() && !even) v.charges = Charges::fullest_rank;
+  v.what = fmt::format("{}, {}, {}", h.name, what, to_string(p));
   out.push_back(std::move(v));
 }
 
@@ -201,8 +214,7 @@ void add_prefills(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa
       base.tpa = tpa;
       base.batch = w.requests.size() == 1 && tpa == 2 && !w.history ? 2 : 1;
       Case study = small_case(h, z);
-      study.phase = Phase::prefill;
-      study.requests = w.requests;
+      study.batch = prefill_batch(w.requests);
       std::vector<Plan> plans;
       trial(s, {study, base, z.retaining}, plans);
       for (const Plan& p : plans) {
@@ -225,11 +237,40 @@ void add_decodes(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa,
         base.batch = batch;
         base.cp = cp;
         Case study = small_case(h, z);
-        study.context = context;
+        study.batch = decode_batch(context);
         std::vector<Plan> plans;
         trial(s, {study, base, z.retaining}, plans);
-        for (const Plan& p : plans) add_decode(s, h, z, context, p, out);
+        const std::string what = fmt::format("{} tokens", context);
+        for (const Plan& p : plans) add_step(s, h, z, what.c_str(), study.batch, p, out);
       }
+    }
+  }
+}
+
+// Requests of unequal length that decode beside whole prefills, first chunks and later ones.
+void add_mixed_steps(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa,
+                     std::vector<VerifyCase>& out) {
+  struct Mixed {
+    const char* name;
+    Batch batch;
+  };
+  const Mixed steps[] = {
+      {"2 of 48 tokens decode, 12 new", {{{47, 1, 2}}, {{0, 12}}}},
+      {"45 and 31 tokens decode, 9 new after 23", {{{44, 1}, {30, 1}}, {{23, 9}}}},
+      {"40, 17 and 17 tokens decode, 7 new after 29, 5 new and 3 new after 16",
+       {{{39, 1}, {16, 1, 2}}, {{29, 7}, {0, 5}, {16, 3}}}},
+  };
+  for (const Mixed& m : steps) {
+    for (const int batch : {1, 2}) {
+      Plan base;
+      base.strategy = id_of(s);
+      base.tpa = tpa;
+      base.batch = batch;
+      Case study = small_case(h, z);
+      study.batch = m.batch;
+      std::vector<Plan> plans;
+      trial(s, {study, base, z.retaining}, plans);
+      for (const Plan& p : plans) add_step(s, h, z, m.name, m.batch, p, out);
     }
   }
 }
@@ -242,6 +283,7 @@ std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
     for (const int tpa : {1, 2}) {
       if (s.prefills) add_prefills(s, h, z, tpa, out);
       if (s.decodes) add_decodes(s, h, z, tpa, out);
+      if (s.mixes) add_mixed_steps(s, h, z, tpa, out);
     }
   }
   return out;

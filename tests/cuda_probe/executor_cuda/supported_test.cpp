@@ -100,7 +100,7 @@ TEST(DeviceKernels, CacheRowsOfOneQueryPerRequest) {
 // Counted by hand: the attends give 2, each merge of the ring one more.
 TEST(DeviceTolerance, CountsRoundingsAlongTheRing) {
   for (const cli::VerifyCase& c : cli::verify_cases(strategy("ring_pass_kv"), device_sizes())) {
-    if (c.study.requests.front().cached == 0 || c.plan.cp != 3) continue;  // attention only
+    if (c.study.batch.prefill.front().cached == 0 || c.plan.cp != 3) continue;  // attention only
     const Schedule s = cli::verify_schedule(c);
     const std::vector<int> all = roundings(s);
     for (const Binding& b : s.flow->outputs)

@@ -36,7 +36,7 @@ void attend(Attended& result, std::int64_t keys, int qk_dim, int v_dim, double s
 
 double scale_of(int width) { return static_cast<double>(1 / std::sqrt(static_cast<float>(width))); }
 
-/// Request and position of each row; padding: {kPadding, 0}.
+/// Segment and position of each row; padding: {kPadding, 0}.
 std::vector<std::pair<std::int32_t, std::int64_t>> rows_of(const Tokens& tokens) {
   std::vector<std::pair<std::int32_t, std::int64_t>> result;
   for (const Interval& i : tokens) {

@@ -1,0 +1,229 @@
+#include "planner/layers/cache_attention.hpp"
+
+#include "planner/layers/cache_flow.hpp"
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Sums over requests [first, first + count) of a batch entry that is repeated: f(segment, how many of them).
+template <class F>
+void for_requests(const std::vector<Segment>& entry, Count first, Count count, F f) {
+  if (entry.size() == 1) return f(entry.front(), count);
+  const Count each = requests_in(entry);
+  Count at = first / each * each;  // start of the entry that holds the first one
+  for (const Count end = first + count; at < end;) {
+    for (const Segment& s : entry) {
+      const Count from = std::max(at, first), to = std::min(at + s.count, end);
+      if (to > from) f(s, to - from);
+      at += s.count;
+    }
+  }
+}
+
+}  // namespace
+
+AttendDecodeShape decode_attend_shape(const Case& c, const Plan& p, Count first, Count count) {
+  const LocalHeads h = decode_heads(c, p);
+  const CacheShare share = cache_share(c, p);
+  AttendDecodeShape shape;
+  shape.cache = h.cache;
+  shape.q_heads = share.attended;
+  shape.kv_heads = h.kv;
+  shape.qk_dim = h.qk;
+  shape.v_dim = h.v;
+  shape.q_rows = count;
+  for_requests(c.batch.decode, first, count, [&](const Segment& s, Count n) {
+    const Count tokens = tokens_on_fullest(share, s.length());
+    shape.kv_rows += n * tokens;
+    shape.longest = std::max(shape.longest, tokens);
+  });
+  shape.pairs = shape.kv_rows;
+  return shape;
+}
+
+AttendPrefillShape shared_prefill_shape(const Case& c, const Plan& p) {
+  const LocalHeads h = prefill_heads(c, p);
+  const CacheShare share = cache_share(c, p);
+  AttendPrefillShape shape;
+  shape.family = h.family;
+  shape.q_heads = share.attended;
+  shape.kv_heads = h.latent > 0 ? share.attended : h.kv;
+  shape.qk_dim = h.qk;
+  shape.v_dim = h.v;
+  for (const Segment& s : c.batch.prefill) {
+    const Count n = static_cast<Count>(s.count) * p.batch;
+    shape.pairs += n * pairs_on_fullest(share, s);
+    shape.tiles += n * ((s.fresh + kTileRows - 1) / kTileRows);
+  }
+  shape.q_rows = prefill_tokens(c, p);
+  shape.kv_rows = prefill_keys_on_fullest(c, p);
+  return shape;
+}
+
+Count prefill_keys_on_fullest(const Case& c, const Plan& p) {
+  const CacheShare share = cache_share(c, p);
+  Count sum = 0;
+  for (const Segment& s : c.batch.prefill) sum += s.count * tokens_on_fullest(share, s.length());
+  return sum * p.batch;
+}
+
+Count prefill_tokens(const Case& c, const Plan& p) { return c.fresh_tokens() * p.batch; }
+
+double partial_output_bytes(const Case& c, const Plan& p) {
+  const Attention& a = c.model.attention;
+  const bool latents = cache_share(c, p).value_up == ValueUp::after;
+  const int width = !has_latents(c) ? a.head_dim : latents ? a.kv_lora_rank : a.v_dim;
+  return width * activation_size(c) + 8;
+}
+
+void add_decode_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  const Strategy& s = strategy(p.strategy);
+  if (s.decode_attention) return s.decode_attention(b, c, p);
+  add_kvp_attention(b, c, p,
+                    s.partials == PartialOutputs::all_gather ? OpKind::all_gather : OpKind::all_to_all, 1);
+}
+
+namespace {
+
+// Partial outputs of `rows` query rows with `heads` heads each, to the ranks that merge them.
+OpIndex exchange_partials(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind kind, Count rows,
+                          double bytes_per_row, Carrier carrier) {
+  const double wire = kind == OpKind::all_to_all ? bytes_per_row * (p.kvp - 1) / p.kvp : bytes_per_row;
+  ExchangeShape partials;
+  partials.bytes = Bytes(static_cast<double>(rows) * wire);
+  partials.carrier = carrier;
+  if (carrier == Carrier::engine) partials.rows = static_cast<double>(rows);
+  return b.exchange("exchange partial outputs", Part::exchange, kind, {p.kvp, p.tpa}, partials,
+                    c.precision.activations);
+}
+
+// One persistent kernel attends to all chunks and signals each: its launch is paid before the first, and
+// W_UV, kept in L2, is read once.
+class KvpAttention {
+ public:
+  KvpAttention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange, int chunks)
+      : b_(b),
+        c_(c),
+        p_(p),
+        share_(cache_share(c, p)),
+        heads_(share_.attended),
+        requests_(decode_requests(c, p)),
+        exchange_(exchange),
+        chunks_(chunks),
+        last_compute_(b.previous()),
+        flow_(b, c, p, share_, 8, Asked::decode) {}
+
+  void run() {
+    for (Count i = 0, first = 0, count = 0; i < chunks_; ++i, first += count) {
+      count = requests_ / chunks_ + (i < requests_ % chunks_ ? 1 : 0);
+      attend(i == 0, first, count);
+      if (p_.kvp > 1) exchange(i == 0, first, count);
+    }
+    if (p_.kvp > 1) {
+      // Fused with the receiving side of the exchange: no launch of its own.
+      const LocalHeads h = decode_heads(c_, p_);
+      b_.elementwise("merge shards", Part::exchange, OpKind::merge, {requests_, heads_ * h.v, Bytes(0)}, 0);
+      flow_.merge();
+    }
+    if (has_latents(c_) && share_.value_up == ValueUp::after) {
+      value_up(requests_, value_up_heads(share_), 1, 1);
+      flow_.value_up_after();
+    }
+    flow_.finish();
+  }
+
+ private:
+  void attend(bool is_first, Count first, Count count) {
+    AttendDecodeShape shape = decode_attend_shape(c_, p_, first, count);
+    shape.kernel_rows = chunks_ > 1 ? requests_ : 0;
+    shape.kernel_parts = chunks_;
+    const double launches = is_first ? 1 : 0;
+    if (!is_first) b_.after(std::span(&last_compute_, 1));
+    last_compute_ = b_.attend("attend", c_.precision.kv, c_.precision.math, shape, launches);
+    flow_.attend(static_cast<int>(first), static_cast<int>(count));
+    if (!has_latents(c_)) {
+      last_compute_ = b_.elementwise("merge splits", Part::attention, OpKind::merge,
+                                     {count, heads_ * c_.model.attention.head_dim, Bytes(0)},
+                                     c_.kernels.fused_split_merge ? 0 : launches, Within::decode_merge);
+    } else if (share_.value_up == ValueUp::before) {
+      last_compute_ = value_up(count, heads_, chunks_, launches);
+      flow_.value_up_before(static_cast<int>(first), static_cast<int>(count));
+    }
+  }
+
+  OpIndex value_up(Count rows, Count heads, int chunks, double launches) {
+    const Attention& a = c_.model.attention;
+    const ModuleType t = c_.precision.of(Module::attention);
+    return b_.gemm(
+        "value up", Part::attention, t.weights, t.math,
+        BatchedGemmShape{LatentProduct::expand_values, rows, a.kv_lora_rank, a.v_dim, heads, chunks},
+        launches);
+  }
+
+  void exchange(bool is_first, Count first, Count count) {
+    if (chunks_ > 1) {
+      const OpIndex both[2] = {last_compute_, last_exchange_};
+      b_.after(std::span(both, is_first ? 1 : 2));
+    }
+    const double per_request = static_cast<double>(heads_) * partial_output_bytes(c_, p_);
+    last_exchange_ = exchange_partials(b_, c_, p_, exchange_, count, per_request, Carrier::engine);
+    flow_.exchange(exchange_, static_cast<int>(first), static_cast<int>(count));
+  }
+
+  ScheduleBuilder& b_;
+  const Case& c_;
+  const Plan& p_;
+  const CacheShare share_;
+  const Count heads_, requests_;
+  const OpKind exchange_;
+  const int chunks_;
+  OpIndex last_compute_, last_exchange_ = 0;
+  CacheFlow flow_;
+};
+
+// Of one query row and all heads of a rank.
+double prefill_partial_bytes(const Case& c, const Plan& p) {
+  const LocalHeads h = prefill_heads(c, p);
+  return h.q * (h.v * activation_size(c) + 8);
+}
+
+}  // namespace
+
+void add_kvp_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange, int chunks) {
+  KvpAttention(b, c, p, exchange, chunks).run();
+}
+
+void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange) {
+  const LocalHeads h = prefill_heads(c, p);
+  CacheShare share = cache_share(c, p);
+  CacheFlow flow(b, c, p, share, 8, Asked::prefill);
+  const AttendPrefillShape shape = shared_prefill_shape(c, p);
+  if (h.latent > 0) {
+    const Attention& a = c.model.attention;
+    const ModuleType t = c.precision.of(Module::attention);
+    b.gemm("kv up", Part::qkv, t.weights, t.math,
+           GemmShape{shape.kv_rows, a.kv_lora_rank, static_cast<Count>(h.q) * (a.nope_dim + a.v_dim)});
+    flow.expand();
+  }
+  b.attend("attend", c.precision.kv, c.precision.math, shape);
+  const auto sequences = static_cast<int>(prefill_sequences(c, p));
+  flow.attend(0, sequences);
+  exchange_partials(b, c, p, exchange, shape.q_rows, prefill_partial_bytes(c, p), Carrier::library);
+  flow.exchange(exchange, 0, sequences);
+  // Reads the partial output of every shard, writes one.
+  const Count width = shape.q_heads * shape.v_dim;
+  const Count merged = exchange == OpKind::all_to_all ? rank_share(width, p.kvp) : width;
+  const Bytes traffic(static_cast<double>(shape.q_rows * merged) * activation_size(c) * (p.kvp + 1));
+  b.elementwise("merge shards", Part::exchange, OpKind::merge, {shape.q_rows, merged, traffic});
+  flow.merge();
+  flow.finish();
+}
+
+Bytes kvp_prefill_buffers(const Case& c, const Plan& p) {
+  const auto rows = static_cast<double>(prefill_tokens(c, p));
+  return Bytes(2 * rows * std::max(c.model.hidden * activation_size(c), prefill_partial_bytes(c, p)));
+}
+
+}  // namespace shardline

@@ -1,0 +1,447 @@
+#include "planner/layers/cache_flow.hpp"
+
+#include <array>
+
+namespace shardline {
+
+template <class F>
+void CacheFlow::for_each_rank(F f) const {
+  for (int d = 0; d < p_.dp; ++d) {
+    for (int k = 0; k < shards(); ++k) {
+      for (int t = 0; t < p_.group() / shards(); ++t) f(rank(d, k, t), d, k, t);
+    }
+  }
+}
+
+std::pair<int, int> CacheFlow::slice(int k) const {
+  if (!sliced_) return {0, heads_};
+  return {heads_ * k / shards(), heads_ * (k + 1) / shards()};
+}
+
+std::int64_t CacheFlow::row(int request) const {
+  const auto i = static_cast<std::size_t>(request);
+  if (i < requests_.size()) return requests_[i].row;
+  return requests_.empty() ? 0 : requests_.back().row + requests_.back().end - requests_.back().first;
+}
+
+Tokens CacheFlow::queries(int d, int first, int count) const {
+  const auto all = static_cast<std::int32_t>(requests_.size());
+  Tokens list;
+  for (int i = first; i < first + count; ++i) {
+    const One& one = requests_[static_cast<std::size_t>(i)];
+    list.push_back({d * all + one.request, one.first, one.end});
+  }
+  return list;
+}
+
+Tokens CacheFlow::keys(int d, int k, int first, int count) const {
+  const auto all = static_cast<std::int32_t>(requests_.size());
+  Tokens list;
+  const auto add = [&](const One& one, std::int64_t end, int member, int members, int block) {
+    for (std::int64_t at = std::int64_t{member} * block; at < end; at += std::int64_t{block} * members)
+      list.push_back({d * all + one.request, at, std::min(at + block, end)});
+  };
+  const int members = keys_ == Keys::gathered ? members_ : 1;
+  for (int m = 0; m < members; ++m) {
+    for (int i = first; i < first + count; ++i) {
+      const One& one = requests_[static_cast<std::size_t>(i)];
+      if (keys_ == Keys::fresh)
+        list.push_back({d * all + one.request, one.first, one.end});
+      else if (keys_ == Keys::gathered)
+        add(one, one.first, m, members_, block_);
+      else
+        add(one, keys_ == Keys::all ? one.end : one.first, k, shards(), share_.block);
+    }
+  }
+  return list;
+}
+
+SlotId CacheFlow::slot(const char* name, int width_per_head, double bytes, bool sliced) {
+  const SlotId s = b_.flow()->slot(name, bytes);
+  for_each_rank([&](int r, int, int k, int) {
+    const auto [first, last] = slice(k);
+    b_.flow()->size(s, r, all_rows(),
+                    static_cast<std::int64_t>(width_per_head) * (sliced ? last - first : heads_));
+  });
+  return s;
+}
+
+CacheFlow::CacheFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, const CacheShare& share,
+                     double lse_bytes, Asked asked, Keys keys)
+    : b_(builder),
+      c_(c),
+      p_(p),
+      share_(share),
+      lse_bytes_(lse_bytes),
+      asked_(asked),
+      keys_(keys),
+      local_(asked == Asked::decode ? decode_heads(c, p) : prefill_heads(c, p)),
+      heads_(share.attended) {
+  if (!on() || keys == Keys::gathered) return;  // gather_latents() binds
+  list_requests();
+  bind();
+}
+
+// Requests of all attention groups are numbered one after the other, those that decode first.
+void CacheFlow::list_requests() {
+  const bool decode = asked_ == Asked::decode;
+  int next = decode ? 0 : p_.dp * static_cast<int>(decode_requests(c_, p_));
+  std::int64_t row = 0;
+  key_rows_.assign(static_cast<std::size_t>(shards()), 0);
+  for (int copy = 0; copy < p_.batch; ++copy) {
+    for (const Segment& s : decode ? c_.batch.decode : c_.batch.prefill) {
+      for (int i = 0; i < s.count; ++i) {
+        requests_.push_back({next++, s.cached, s.length(), row, key_rows_});
+        row += s.fresh;
+        for (int k = 0; k < shards(); ++k) key_rows_[static_cast<std::size_t>(k)] += keys_of(s, k);
+      }
+    }
+  }
+}
+
+std::int64_t CacheFlow::keys_of(const Segment& s, int k) const {
+  if (keys_ == Keys::fresh) return s.fresh;
+  if (keys_ == Keys::gathered) return s.cached;
+  return kv_tokens_on_shard(keys_ == Keys::all ? s.length() : s.cached, shards(), share_.block, k);
+}
+
+void CacheFlow::gather_latents(int members, int block) {
+  members_ = members;
+  block_ = block;
+  if (!on()) return;
+  list_requests();
+  bind();
+  // Own rows are inputs, those of all arrive in held_.
+  Dataflow& f = *b_.flow();
+  const SlotId own = f.slot("own latents of prefills", bytes_per_element(c_.precision.activations));
+  const auto all = static_cast<int>(requests_.size());
+  std::vector<std::int64_t> rows_of(static_cast<std::size_t>(members), 0), first_row(rows_of);
+  for (int m = 0; m < members; ++m) {
+    for (const One& one : requests_)
+      rows_of[static_cast<std::size_t>(m)] += kv_tokens_on_shard(one.first, members, block, m);
+    if (m > 0)
+      first_row[static_cast<std::size_t>(m)] =
+          first_row[static_cast<std::size_t>(m - 1)] + rows_of[static_cast<std::size_t>(m - 1)];
+  }
+  for_each_rank([&](int r, int d, int, int t) {
+    const int m = t % members;
+    const auto i = static_cast<std::size_t>(m);
+    Tokens list;
+    for (int n = 0; n < all; ++n) {
+      const One& one = requests_[static_cast<std::size_t>(n)];
+      for (std::int64_t at = std::int64_t{m} * block; at < one.first; at += std::int64_t{block} * members)
+        list.push_back({d * all + one.request, at, std::min(at + block, one.first)});
+    }
+    f.size(own, r, rows_of[i], local_.latent);
+    f.inputs.push_back({own, r, Whole::latent, f.tokens(list), f.range(0, local_.latent)});
+    for (int to = 0; to < members; ++to) {
+      f.move(b_.previous(), {r,
+                             r - m + to,
+                             {own, 0, rows_of[i], 0, local_.latent},
+                             {held_, first_row[i], rows_of[i], 0, local_.latent}});
+    }
+  });
+}
+
+void CacheFlow::bind() {
+  const Attention& a = c_.model.attention;
+  const LocalHeads& h = local_;
+  kv_width_ = count_of(static_cast<double>(h.kv_width()));
+  const double act = bytes_per_element(c_.precision.activations);
+  Dataflow& f = *b_.flow();
+  const bool decode = asked_ == Asked::decode, latent = h.cache == CacheRows::latent;
+  q_ = projected_ = slot(decode ? "q" : "q of prefills", h.qk, act, false);
+  if (share_.projected < heads_) {
+    projected_ = f.slot(decode ? "projected q" : "projected q of prefills", act);
+    for_each_rank([&](int r, int, int, int) {
+      f.size(projected_, r, all_rows(), static_cast<std::int64_t>(share_.projected) * h.qk);
+    });
+  }
+  out_ = slot("partial out", h.v, act, false);
+  lse_ = slot("partial lse", 1, lse_bytes_, false);
+  kv_ = held_ = f.slot(decode ? "kv" : "kv of prefills", bytes_per_element(c_.precision.kv));
+  if (h.latent > 0) held_ = f.slot("latents of prefills", bytes_per_element(c_.precision.kv));
+  result_ = out_;
+  width_ = h.v;
+  for_each_rank([&](int r, int d, int k, int t) {
+    const std::int64_t held_rows = key_rows_[static_cast<std::size_t>(k)];
+    f.size(kv_, r, held_rows, kv_width_);
+    if (h.latent > 0) f.size(held_, r, held_rows, h.latent);
+    const std::int64_t head = static_cast<std::int64_t>(t) * heads_;
+    const std::int64_t g = latent ? 0 : head * a.kv_heads / a.q_heads * (h.qk + h.v);
+    // Of members that project each a part of the heads, member k has the k-th.
+    const bool part = share_.projected < heads_;
+    const std::int64_t own = head + (part ? std::int64_t{k} * share_.projected : 0);
+    const auto all = static_cast<int>(requests_.size());
+    f.inputs.push_back({projected_, r, latent ? Whole::absorbed_query : Whole::query,
+                        f.tokens(queries(d, 0, all)), f.range(own * h.qk, (own + share_.projected) * h.qk)});
+    if (keys_ == Keys::gathered) return;  // messages bring them
+    const bool of_latents = latent || h.latent > 0;
+    f.inputs.push_back({held_, r, of_latents ? Whole::latent : Whole::kv, f.tokens(keys(d, k, 0, all)),
+                        of_latents ? f.range(0, latent ? kv_width_ : h.latent) : f.range(g, g + kv_width_)});
+  });
+}
+
+void CacheFlow::expand() {
+  if (!on()) return;
+  const Attention& a = c_.model.attention;
+  Dataflow& f = *b_.flow();
+  const std::int64_t up = a.nope_dim + a.v_dim;
+  const SlotId weight = f.slot("W kv up", bytes_per_element(c_.precision.of(Module::attention).weights));
+  Action action;
+  action.function = Function::expand;
+  action.heads = heads_;
+  action.qk_dim = local_.qk;
+  action.v_dim = local_.v;
+  for_each_rank([&](int r, int, int k, int t) {
+    const std::int64_t head = static_cast<std::int64_t>(t) * heads_,
+                       held = key_rows_[static_cast<std::size_t>(k)];
+    f.size(weight, r, a.kv_lora_rank, heads_ * up);
+    f.inputs.push_back({weight, r, Whole::kv_up_weight, f.range(0, a.kv_lora_rank),
+                        f.range(head * up, (head + heads_) * up)});
+    action.rank = r;
+    f.act(b_.previous(), action,
+          std::array{Region{held_, 0, held, 0, local_.latent},
+                     Region{weight, 0, a.kv_lora_rank, 0, heads_ * up}, Region{kv_, 0, held, 0, kv_width_}});
+  });
+}
+
+void CacheFlow::gather_queries() {
+  if (!on()) return;
+  const std::int64_t columns = static_cast<std::int64_t>(share_.projected) * local_.qk;
+  for_each_rank([&](int r, int d, int k, int t) {
+    for (int other = 0; other < shards(); ++other) {
+      b_.flow()->move(b_.previous(), {r,
+                                      rank(d, other, t),
+                                      {projected_, 0, all_rows(), 0, columns},
+                                      {q_, 0, all_rows(), k * columns, columns}});
+    }
+  });
+}
+
+void CacheFlow::attend(int first, int count) {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  Action action;
+  action.heads = heads_;
+  action.kv_heads = local_.kv;
+  action.cache = local_.cache;
+  action.qk_dim = local_.qk;
+  action.v_dim = local_.v;
+  const std::int64_t from = row(first), n = row(first + count) - from;
+  for_each_rank([&](int r, int d, int k, int) {
+    action.rank = r;
+    action.queries = f.tokens(queries(d, first, count));
+    const Tokens list = keys(d, k, first, count);
+    action.keys = f.tokens(list);
+    const std::int64_t key = requests_[static_cast<std::size_t>(first)].key_row[static_cast<std::size_t>(k)];
+    f.act(b_.previous(), action,
+          std::array{Region{q_, from, n, 0, heads_ * local_.qk}, Region{kv_, key, rows(list), 0, kv_width_},
+                     Region{out_, from, n, 0, heads_ * local_.v}, Region{lse_, from, n, 0, heads_}});
+  });
+}
+
+void CacheFlow::value_up_before(int first, int count) {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  if (first == 0) {
+    width_ = up_ = c_.model.attention.v_dim;
+    result_ = slot("partial values", up_, bytes_per_element(c_.precision.activations), false);
+    weight_ = f.slot("W_UV", bytes_per_element(c_.precision.of(Module::attention).weights));
+    for_each_rank([&](int r, int, int, int t) {
+      const std::int64_t h = static_cast<std::int64_t>(t) * heads_;
+      f.size(weight_, r, heads_ * local_.v, up_);
+      f.inputs.push_back({weight_, r, Whole::value_up_weight, f.range(h * local_.v, (h + heads_) * local_.v),
+                          f.range(0, up_)});
+    });
+  }
+  Action action;
+  action.function = Function::gemm_per_head;
+  action.heads = heads_;
+  const std::int64_t from = row(first), n = row(first + count) - from;
+  for_each_rank([&](int r, int, int, int) {
+    action.rank = r;
+    f.act(
+        b_.previous(), action,
+        std::array{Region{out_, from, n, 0, heads_ * local_.v}, Region{weight_, 0, heads_ * local_.v, 0, up_},
+                   Region{result_, from, n, 0, heads_ * up_}});
+  });
+}
+
+void CacheFlow::exchange(OpKind kind, int first, int count) {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const double act = bytes_per_element(c_.precision.activations);
+  if (first == 0) {
+    sliced_ = kind == OpKind::all_to_all;
+    for (int k = 0; k < shards(); ++k) {
+      from_.push_back(slot("received out", width_, act, true));
+      from_lse_.push_back(slot("received lse", 1, lse_bytes_, true));
+    }
+  }
+  const std::int64_t at = row(first), n = row(first + count) - at;
+  for_each_rank([&](int r, int d, int k, int t) {
+    for (int other = 0; other < shards(); ++other) {
+      const auto [h, end] = slice(other);
+      const auto i = static_cast<std::size_t>(k);
+      const int to = rank(d, other, t);
+      const std::int64_t w = width_;
+      // The slice that stays is copied where the merge reads it.
+      f.move(b_.previous(),
+             {r, to, {result_, at, n, h * w, (end - h) * w}, {from_[i], at, n, 0, (end - h) * w}});
+      f.move(b_.previous(), {r, to, {lse_, at, n, h, end - h}, {from_lse_[i], at, n, 0, end - h}});
+    }
+  });
+}
+
+void CacheFlow::merge() {
+  if (!on()) return;
+  const SlotId merged = slot("merged out", width_, bytes_per_element(c_.precision.activations), true);
+  const SlotId merged_lse = slot("merged lse", 1, lse_bytes_, true);
+  Action action;
+  action.function = Function::merge;
+  action.v_dim = width_;
+  for_each_rank([&](int r, int, int k, int) {
+    const auto [first, last] = slice(k);
+    const int heads = last - first;  // by a name of its own: clang before 16 captures no structured binding
+    std::vector<Region> regions;
+    const auto pair = [&](SlotId o, SlotId lse) {
+      regions.push_back({o, 0, all_rows(), 0, static_cast<std::int64_t>(heads) * width_});
+      regions.push_back({lse, 0, all_rows(), 0, heads});
+    };
+    for (std::size_t i = 0; i < from_.size(); ++i) pair(from_[i], from_lse_[i]);
+    pair(merged, merged_lse);
+    action.rank = r;
+    action.heads = heads;
+    b_.flow()->act(b_.previous(), action, regions);
+  });
+  result_ = merged;
+  lse_ = merged_lse;
+}
+
+void CacheFlow::gather_lse() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  all_lse_ = f.slot("gathered lse", lse_bytes_);
+  const std::int64_t n = all_rows();
+  for_each_rank([&](int r, int, int, int) { f.size(all_lse_, r, n * shards(), heads_); });
+  for_each_rank([&](int r, int d, int k, int t) {
+    for (int other = 0; other < shards(); ++other)
+      f.move(b_.previous(), {r, rank(d, other, t), {lse_, 0, n, 0, heads_}, {all_lse_, k * n, n, 0, heads_}});
+  });
+}
+
+// Slices of the heads lie one below the other, as a reduce-scatter takes them; a rank's own is where the
+// others' are added.
+void CacheFlow::correct() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const double act = bytes_per_element(c_.precision.activations);
+  const std::int64_t n = all_rows(), w = width_;
+  const SlotId lse = slot("merged lse", 1, lse_bytes_, false);
+  sliced_ = lse_of_all_ = true;
+  corrected_ = f.slot("corrected out", act);
+  const std::int64_t widest = (heads_ + shards() - 1) / shards() * w;
+  for_each_rank([&](int r, int, int, int) { f.size(corrected_, r, n * shards(), widest); });
+  result_ = slot("summed out", width_, act, true);
+  Action action;
+  action.function = Function::merge;
+  action.v_dim = width_;
+  for_each_rank([&](int r, int, int k, int) {
+    action.rank = r;
+    for (int to = 0; to < shards(); ++to) {
+      const auto [first, last] = slice(to);
+      const std::int64_t h = first, heads = last - first;
+      std::vector<Region> regions;
+      for (int part = 0; part < shards(); ++part) {
+        regions.push_back({out_, 0, n, h * w, part == k ? heads * w : 0});
+        regions.push_back({all_lse_, part * n, n, h, heads});
+      }
+      regions.push_back(to == k ? Region{result_, 0, n, 0, heads * w}
+                                : Region{corrected_, to * n, n, 0, heads * w});
+      regions.push_back({lse, 0, n, h, heads});
+      action.heads = static_cast<int>(heads);
+      f.act(b_.previous(), action, regions);
+    }
+  });
+  lse_ = lse;
+}
+
+void CacheFlow::reduce_scatter() {
+  if (!on()) return;
+  for_each_rank([&](int r, int d, int k, int t) {
+    for (int to = 0; to < shards(); ++to) {
+      const auto [first, last] = slice(to);
+      const std::int64_t columns = static_cast<std::int64_t>(last - first) * width_;
+      if (to == k) continue;
+      b_.flow()->move(b_.previous(), {r,
+                                      rank(d, to, t),
+                                      {corrected_, to * all_rows(), all_rows(), 0, columns},
+                                      {result_, 0, all_rows(), 0, columns},
+                                      true});
+    }
+  });
+}
+
+void CacheFlow::value_up_after() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const int width = c_.model.attention.v_dim;
+  const SlotId merged = result_;
+  result_ = slot("values", width, bytes_per_element(c_.precision.activations), true);
+  weight_ = f.slot("W_UV", bytes_per_element(c_.precision.of(Module::attention).weights));
+  Action action;
+  action.function = Function::gemm_per_head;
+  for_each_rank([&](int r, int, int k, int t) {
+    const auto [first, last] = slice(k);
+    const std::int64_t h = static_cast<std::int64_t>(t) * heads_ + first, n = last - first;
+    f.size(weight_, r, n * local_.v, width);
+    f.inputs.push_back(
+        {weight_, r, Whole::value_up_weight, f.range(h * local_.v, (h + n) * local_.v), f.range(0, width)});
+    action.rank = r;
+    action.heads = last - first;
+    f.act(
+        b_.previous(), action,
+        std::array{Region{merged, 0, all_rows(), 0, n * local_.v}, Region{weight_, 0, n * local_.v, 0, width},
+                   Region{result_, 0, all_rows(), 0, n * width}});
+  });
+  width_ = up_ = width;
+}
+
+void CacheFlow::join(const CacheFlow& other) {
+  if (!on()) return;
+  const SlotId joined = slot("joined out", width_, bytes_per_element(c_.precision.activations), true);
+  const SlotId joined_lse = slot("joined lse", 1, lse_bytes_, true);
+  const std::int64_t n = all_rows();
+  Action action;
+  action.function = Function::merge;
+  action.v_dim = width_;
+  for_each_rank([&](int r, int, int k, int) {
+    const auto [first, last] = slice(k);
+    const int heads = last - first;
+    const std::int64_t columns = std::int64_t{heads} * width_;
+    action.rank = r;
+    action.heads = heads;
+    b_.flow()->act(b_.previous(), action,
+                   std::array{Region{result_, 0, n, 0, columns}, Region{lse_, 0, n, first_lse(k), heads},
+                              Region{other.result_, 0, n, 0, columns}, Region{other.lse_, 0, n, 0, heads},
+                              Region{joined, 0, n, 0, columns}, Region{joined_lse, 0, n, 0, heads}});
+  });
+  result_ = joined;
+  lse_ = joined_lse;
+  lse_of_all_ = false;
+}
+
+void CacheFlow::finish() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  for_each_rank([&](int r, int d, int k, int t) {
+    const auto [first, last] = slice(k);
+    const std::int64_t h = static_cast<std::int64_t>(t) * heads_;
+    f.outputs.push_back({result_, r, Whole::attention_output,
+                         f.tokens(queries(d, 0, static_cast<int>(requests_.size()))),
+                         f.range((h + first) * width_, (h + last) * width_)});
+  });
+}
+
+}  // namespace shardline

@@ -1,0 +1,145 @@
+// The products of routed and shared experts, and what brings tokens to them and back.
+#include <cmath>
+#include <numeric>
+
+#include "planner/layers/layer.hpp"
+
+namespace shardline {
+
+namespace {
+
+class Experts {
+ public:
+  Experts(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops)
+      : b_(b),
+        c_(c),
+        p_(p),
+        ops_(ops),
+        type_(c.precision.of(Module::experts)),
+        h_(c.model.hidden),
+        up_(up_projections(c.model)),
+        inner_(rank_share(c.model.expert_inner, p.tpf)),
+        act_(activation_size(c)),
+        travels_(p.dp > 1 || spreads_experts(p)),
+        alike_(p.dp > 1 ? p.group() : p.tpa) {
+    const auto rows = ops.rows();
+    if (spreads_experts(p)) all_ = std::accumulate(rows.begin(), rows.end(), Count{0});
+    if (rows.size() == 1) pairs_of_first_ = c.routing->pairs(p.ep, routed(rows.front()));
+  }
+
+  void run() {
+    const Passes& passes = c_.system.runtime.passes;
+    const double row = static_cast<double>(h_) * act_;
+    ops_.gemm("router", Part::ffn, Module::router, h_, c_.model.experts);
+    ops_.elementwise("top-k", Part::ffn, c_.model.experts, c_.model.experts * act_, Within::experts);
+    of_pairs("permute", h_, 2 * row);
+    if (travels_) send("dispatch", OpKind::dispatch, c_.precision.dispatch);
+    // Shared experts run as further groups of the same grouped GEMM: no launch of their own.
+    const Count shared = rank_share(static_cast<Count>(c_.model.shared_experts) * c_.model.expert_inner,
+                                    shared_expert_ranks(p_));
+    const double launches = c_.batch.prefills() ? 1 : 0;
+    grouped("experts up", h_, up_ * inner_);
+    if (shared > 0) ops_.gemm("shared experts up", Part::ffn, Module::experts, h_, up_ * shared, launches);
+    of_pairs("expert activation", inner_, static_cast<double>((up_ + 1) * inner_) * act_ * passes.activation);
+    grouped("experts down", inner_, h_);
+    if (shared > 0) ops_.gemm("shared experts down", Part::ffn, Module::experts, shared, h_, launches);
+    of_pairs("unpermute", h_, 2 * row);
+    join();
+  }
+
+ private:
+  // Tokens whose experts are on a rank that has `rows` itself: those of all ranks that share the experts.
+  Count routed(Count rows) const { return all_ > 0 ? all_ : rows * p_.dp; }
+  double pairs(Count rows) const {
+    return ops_.rows().size() == 1 ? pairs_of_first_ : c_.routing->pairs(p_.ep, routed(rows));
+  }
+  // Tokens that a rank sends: ranks that have the same ones divide them.
+  double sent(Count rows) const { return static_cast<double>(rows) / alike_; }
+
+  // Tokens per rank times expert groups that a token visits; a rank's own group counts as sent, at most 1/EP
+  // too much. What the busiest group receives lasts longer than what a rank sends: a step waits for the
+  // longer.
+  void send(const char* name, OpKind kind, Dtype type) {
+    const ExpertRouting& routing = *c_.routing;
+    const double element =
+        kind == OpKind::dispatch ? bytes_per_dispatched_element(type) : bytes_per_element(type);
+    ops_.each(
+        [&](Count rows) {
+          const Count all = routed(rows);
+          RoutedShape s;
+          s.bytes = Bytes(sent(rows) * routing.imbalance(p_.ep, all) * static_cast<double>(h_) *
+                          routing.groups_hit(p_.ep) * element);
+          s.rows = sent(rows) * routing.as_even(p_.ep, all);
+          s.width = h_;
+          s.topk = c_.model.experts_per_token;
+          s.experts = c_.model.experts;
+          s.dispatched = c_.precision.dispatch;
+          s.uneven = routing.uneven(p_.ep, all);
+          return s;
+        },
+        [&](const RoutedShape& s) {
+          return b_.route(name, kind, {p_.ranks_per_stage(), 1}, s, type);
+        });
+  }
+
+  void join() {
+    if (!travels_) return ops_.all_reduce("ffn all-reduce", Part::ffn_sum, p_.ep * p_.tpf);
+    send("combine", OpKind::combine, c_.precision.activations);
+    // Short messages of a decode step go by an engine's own kernels too.
+    const Carrier carrier = c_.batch.prefills() ? Carrier::library : Carrier::engine;
+    ops_.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {alike_, 1}, [&](Count rows) {
+      return ExchangeShape{ops_.activations(sent(rows)), carrier,
+                           carrier == Carrier::engine ? sent(rows) : 0};
+    });
+  }
+
+  // A kernel over all pairs, which experts' kernels may hold.
+  void of_pairs(const char* name, Count width, double bytes_per_pair) {
+    ops_.each(
+        [&](Count rows) {
+          const double n = pairs(rows);
+          return ElementwiseShape{std::llround(n), width, ops_.traffic(n * bytes_per_pair)};
+        },
+        [&](const ElementwiseShape& s) {
+          return b_.elementwise(name, Part::ffn, OpKind::elementwise, s, 1, Within::experts);
+        });
+  }
+
+  void grouped(const char* name, Count k, Count n) {
+    ops_.each(
+        [&](Count rows) {
+          GroupedGemmShape s;
+          s.pairs = pairs(rows);
+          s.active = c_.routing->distinct_experts(p_.ep, routed(rows));
+          s.held = rank_share(c_.model.experts, p_.ep);
+          s.tokens = routed(rows);
+          s.hidden = h_;
+          s.inner = inner_;
+          s.gated = c_.model.ffn_kind == FfnKind::gated;
+          s.k = k;
+          s.n = n;
+          return s;
+        },
+        [&](const GroupedGemmShape& s) { return b_.gemm(name, Part::ffn, type_.weights, type_.math, s); });
+  }
+
+  ScheduleBuilder& b_;
+  const Case& c_;
+  const Plan& p_;
+  const RowOps& ops_;
+  const ModuleType type_;
+  const Count h_, up_, inner_;
+  const double act_;
+  const bool travels_;  // tokens go to the ranks of their experts
+  const int alike_;     // ranks that have the same tokens
+  Count all_ = 0;       // tokens of all classes of ranks, where they share the experts
+  double pairs_of_first_ = 0;
+};
+
+}  // namespace
+
+void add_experts(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops) {
+  Experts(b, c, p, ops).run();
+}
+
+}  // namespace shardline

@@ -1,0 +1,52 @@
+// One layer of a step on the ranks of a stage, whatever its requests do. What a token needs outside attention
+// does not depend on whether its request decodes or is being prefilled: decoding tokens and those of prefills
+// are rows of the same GEMMs and messages. planner/README.md [P6], [C4].
+#pragma once
+
+#include "planner/layers/layer_flow.hpp"
+#include "planner/layers/row_ops.hpp"
+
+namespace shardline {
+
+class Layer {
+ public:
+  /// `rows`: new tokens on a rank of each class. `rows` and `flow` outlive the layer.
+  Layer(ScheduleBuilder& b, const Case& c, const Plan& p, std::span<const Count> rows, LayerFlow& flow);
+
+  // Each is a block.
+  /// `prefills` of the step, or null.
+  void attention(ContextStep* prefills);
+  void dense_ffn();
+  /// Routed and shared experts.
+  void expert_ffn();
+
+ private:
+  void begin(const char* name);
+  void project();
+  void project_latents();
+  void quantize(const RowOps& ops, Module of, Count width) const;
+  void residual(Part part, bool rides);
+
+  bool prefills() const { return c_.batch.prefills(); }
+  // A host that launches kernel by kernel.
+  bool host_launches() const { return prefills() && c_.system.runtime.host_layer > Seconds(0); }
+  const Passes& passes() const { return c_.system.runtime.passes; }
+  Within attention_kernel() const {
+    return prefills() ? Within::prefill_attention : Within::decode_attention;
+  }
+
+  ScheduleBuilder& b_;
+  const Case& c_;
+  const Plan& p_;
+  const RowOps ops_;
+  LayerFlow& flow_;
+  const Count h_;
+  const double act_;    // bytes of an activation
+  OpIndex launch_ = 0;  // of the block's kernels, by the host
+};
+
+/// What stands between the norm before the experts and the residual addition behind them: routing, dispatch,
+/// the products of routed and shared experts, and combine or all-reduce.
+void add_experts(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops);
+
+}  // namespace shardline

@@ -1,0 +1,23 @@
+// Where the tokens of a step's prefills lie: on the context-parallel ranks of a plan, whole or chunk by
+// chunk. planner/README.md [C1], [C17].
+#pragma once
+
+#include "planner/plan/case.hpp"
+#include "planner/plan/plan.hpp"
+
+namespace shardline {
+
+/// Prefills of a plan's whole batch, one segment of count 1 each.
+std::vector<Segment> batch_requests(const Case& c, const Plan& p);
+/// Where the cached tokens of a plan's whole batch lie; null: each was prefilled in one turn.
+const Placement* cached_placement(const Case& c, const Plan& p);
+
+/// Of all prefills of the step at once, as the plan's strategy deals their tokens out. Requests are numbered
+/// behind the decoding ones of all attention groups.
+ContextLayout step_layout(const Case& c, const Plan& p);
+/// Of each round of prefills in chunks (the plan's prefill_chunk), of the requests that are left. Under
+/// context parallelism the tokens of every chunk are dealt out as those of a turn, and cached ones lie where
+/// the chunks before left them.
+std::vector<ContextLayout> chunk_layouts(const Case& c, const Plan& p);
+
+}  // namespace shardline

@@ -1,0 +1,261 @@
+#include "planner/layers/step.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "planner/layers/cache_attention.hpp"
+#include "planner/layers/layer.hpp"
+#include "planner/layers/prefill_layout.hpp"
+#include "planner/layers/stages.hpp"
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Ranks of a stage that share one token's matrices.
+int stage_ranks(const Plan& p) { return p.ranks_per_stage() / p.cp; }
+
+// Whether traits alone make a row's attention of decoding requests.
+bool common_attention(const Strategy& s) { return !s.decode_attention && !s.cache_share; }
+
+// The first row of the table whose attention block is the same for the same degrees: plans of both share its
+// time.
+StrategyId alike(StrategyId id) {
+  const Strategy& own = strategy(id);
+  const auto all = strategies();
+  const auto same = [&](const Strategy* s) {
+    return common_attention(*s) && s->weights == own.weights && s->partials == own.partials &&
+           s->prefill_attention == own.prefill_attention;
+  };
+  return StrategyId(static_cast<std::size_t>(std::find_if(all.begin(), all.end(), same) - all.begin()));
+}
+
+// Every rank of the stage hands on its slice of the activations of all attention groups' tokens.
+Bytes slice_of(const Case& c, const Plan& p, Count rows) {
+  return Bytes(static_cast<double>(rows * p.dp * c.model.hidden) * activation_size(c) / stage_ranks(p));
+}
+
+void add_receive(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops) {
+  b.begin_block("receive");
+  ops.exchange("gather hand-off", Part::hop, OpKind::all_gather, {stage_ranks(p), 1},
+               [&](Count rows) { return ExchangeShape{slice_of(c, p, rows)}; });
+  b.end_block();
+}
+
+void add_hand_off(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops) {
+  b.begin_block("hand-off", true);
+  ops.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()},
+               [&](Count rows) { return ExchangeShape{slice_of(c, p, rows)}; });
+  b.end_block();
+}
+
+// Every decoding token is turned into logits, and the last one of each prefill, by the TP group that holds
+// it.
+void add_head(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  const Count tokens = decode_rows(c, p) * p.dp, all = tokens + prefill_sequences(c, p) * p.dp;
+  const int ranks = stage_ranks(p);
+  b.begin_block("head");
+  const ModuleType t = c.precision.of(Module::head);
+  b.gemm("lm head", Part::head, t.weights, t.math,
+         GemmShape{all, c.model.hidden, rank_share(c.model.vocab, ranks)});
+  if (c.batch.decodes()) {
+    // Each rank's best logit per token: latency only, 8 bytes per token are ignored.
+    ExchangeShape best;
+    best.carrier = Carrier::engine;
+    best.rows = static_cast<double>(tokens);
+    b.exchange("pick token", Part::head, OpKind::all_gather, {ranks, 1}, best, c.precision.activations);
+  }
+  if (c.batch.prefills() && p.cp > 1 && c.system.runtime.distribute > Seconds(0)) {
+    b.drive(Drive::distribute);
+    b.elementwise("hand out the document", Part::hop, OpKind::elementwise, {}, 0);
+    b.drive(Drive::eager);
+  }
+  b.end_block();
+}
+
+void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block, std::span<const Count> rows,
+               ContextStep* prefills, LayerFlow& flow) {
+  b.drive(c.batch.prefills() ? Drive::eager : Drive::graph);
+  switch (block) {
+    case StepBlock::attention:
+      return Layer(b, c, p, rows, flow).attention(prefills);
+    case StepBlock::dense_ffn:
+      return Layer(b, c, p, rows, flow).dense_ffn();
+    case StepBlock::expert_ffn:
+      return Layer(b, c, p, rows, flow).expert_ffn();
+    case StepBlock::head:
+      return add_head(b, c, p);
+    case StepBlock::receive:
+      return add_receive(b, c, p, RowOps(b, c, rows));
+    case StepBlock::hand_off:
+      return add_hand_off(b, c, p, RowOps(b, c, rows));
+  }
+}
+
+// What the blocks of one round are lowered from: of the whole step, or of one chunk of its prefills.
+class Round {
+ public:
+  /// `layout` of the round's prefills; null: it has none.
+  Round(ScheduleBuilder& b, const Case& c, const Plan& p, std::optional<ContextLayout> layout)
+      : b_(b), c_(c), p_(p) {
+    rows_.assign(static_cast<std::size_t>(p.cp), decode_rows(c, p));
+    if (!layout) return;
+    step_ = std::make_unique<ContextStep>(b, c, p, std::move(*layout));
+    for (int k = 0; k < p.cp; ++k) rows_[static_cast<std::size_t>(k)] += step_->rows(k);
+  }
+
+  void add(StepBlock block) {
+    if (block == StepBlock::attention && step_) flow_ = LayerFlow(*step_);
+    add_block(b_, c_, p_, block, rows_, step_.get(), flow_);
+  }
+
+ private:
+  ScheduleBuilder& b_;
+  const Case& c_;
+  const Plan& p_;
+  std::vector<Count> rows_;
+  std::unique_ptr<ContextStep> step_;
+  LayerFlow flow_;
+};
+
+// Where the blocks of one round stand in the schedule.
+class Placed {
+ public:
+  BlockIndex& operator[](StepBlock block) { return at_[static_cast<std::size_t>(block)]; }
+  BlockIndex operator[](StepBlock block) const { return at_[static_cast<std::size_t>(block)]; }
+
+ private:
+  std::array<BlockIndex, kStepBlocks> at_{};
+};
+
+BlockIndex next_block(const Schedule& s) { return BlockIndex(static_cast<std::uint32_t>(s.blocks.size())); }
+
+void run_layers(ScheduleBuilder& b, const Plan& p, const StageLayers& s, const Placed& at) {
+  if (!s.first && p.pp > 1 && stage_ranks(p) > 1) b.run({at[StepBlock::receive]});
+  b.run({at[StepBlock::attention], at[StepBlock::dense_ffn]}, s.dense);
+  b.run({at[StepBlock::attention], at[StepBlock::expert_ffn]}, s.experts);
+}
+
+// Chunks of a prefill, one round each; the last tokens of all requests are known after the last.
+void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Plan& p,
+                  const std::vector<StageLayers>& stages) {
+  std::vector<Placed> rounds;
+  Placed head;
+  for (ContextLayout& layout : chunk_layouts(c, p)) {
+    Round round(b, c, p, std::move(layout));
+    Placed& at = rounds.emplace_back();
+    for (const StepBlock block : step_blocks(c, p)) {
+      if (block == StepBlock::head) continue;
+      at[block] = next_block(schedule);
+      round.add(block);
+    }
+  }
+  head[StepBlock::head] = next_block(schedule);
+  add_head(b, c, p);
+  for (const StageLayers& s : stages) {
+    for (std::size_t r = 0; r < rounds.size(); ++r) {
+      b.round(static_cast<int>(r));
+      run_layers(b, p, s, rounds[r]);
+      if (s.last && r + 1 == rounds.size()) b.run({head[StepBlock::head]});
+      if (p.pp > 1) b.run({rounds[r][StepBlock::hand_off]});
+    }
+    b.end_stage(s.copies);
+  }
+}
+
+void build_whole(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Plan& p,
+                 const std::vector<StageLayers>& stages) {
+  Placed at;
+  // Data flow is of all ranks.
+  if (has_views(p) && !b.flow()) {
+    for (const StepBlock block : step_blocks(c, p)) {
+      at[block] = next_block(schedule);
+      add_block(b, c, block_view(p, block), block);
+    }
+  } else {
+    Round round(b, c, p, c.batch.prefills() ? std::optional(step_layout(c, p)) : std::nullopt);
+    for (const StepBlock block : step_blocks(c, p)) {
+      at[block] = next_block(schedule);
+      round.add(block);
+    }
+  }
+  for (const StageLayers& s : stages) {
+    run_layers(b, p, s, at);
+    if (s.last) b.run({at[StepBlock::head]});
+    if (p.pp > 1) b.run({at[StepBlock::hand_off]});
+    b.end_stage(s.copies);
+  }
+}
+
+}  // namespace
+
+StepBlocks step_blocks(const Case& c, const Plan& p) {
+  StepBlocks blocks;
+  blocks.add(StepBlock::attention);
+  if (c.model.dense_layers > 0) blocks.add(StepBlock::dense_ffn);
+  if (c.model.dense_layers < c.model.layers) blocks.add(StepBlock::expert_ffn);
+  blocks.add(StepBlock::head);
+  if (p.pp > 1 && stage_ranks(p) > 1) blocks.add(StepBlock::receive);
+  if (p.pp > 1) blocks.add(StepBlock::hand_off);
+  return blocks;
+}
+
+bool has_views(const Plan& p) { return p.cp == 1 && p[kPrefillChunk] == 0; }
+
+// Fields that a block does not read are left at their defaults, so that it cannot depend on them.
+Plan block_view(const Plan& p, StepBlock block) {
+  Plan v;
+  v.batch = p.batch;
+  switch (block) {
+    case StepBlock::attention:
+      v.kvp = p.kvp;
+      v.tpa = p.tpa;
+      v.options = p.options;
+      v.strategy = common_attention(strategy(p.strategy)) ? alike(p.strategy) : p.strategy;
+      break;
+    case StepBlock::dense_ffn:
+      v.dense_tp = dense_ffn_ranks(p);
+      v.kvp = strategy(p.strategy).weights == WeightSharing::attention_tp ? p.tpa : p.group();
+      v.dp = v.dense_tp > p.group() ? p.dp : 1;
+      break;
+    case StepBlock::expert_ffn:
+      v.dp = p.dp;
+      v.kvp = p.dp > 1 ? p.group() : 1;
+      v.ep = p.ep;
+      v.tpf = p.tpf;
+      break;
+    case StepBlock::hand_off:
+      v.pp = p.pp;
+      [[fallthrough]];
+    case StepBlock::receive:
+    case StepBlock::head:
+      v.batch = p.batch * p.dp;
+      v.kvp = p.ranks_per_stage();
+      break;
+  }
+  return v;
+}
+
+void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block) {
+  const Count rows = decode_rows(c, v) + prefill_tokens(c, v);
+  LayerFlow none;
+  if (block != StepBlock::attention || !c.batch.prefills())
+    return add_block(b, c, v, block, std::span(&rows, 1), nullptr, none);
+  ContextStep step(b, c, v, step_layout(c, v));
+  add_block(b, c, v, block, std::span(&rows, 1), &step, none);
+}
+
+void build_step(Schedule& schedule, const Case& c, const Plan& p) {
+  thread_local std::vector<StageLayers> stages;
+  stage_layers(c.model, p.pp, stages);
+  ScheduleBuilder b(schedule);
+  schedule.ranks_per_stage = p.ranks_per_stage();
+  schedule.in_flight = p.in_flight;
+  if (p.cp > 1) b.set_classes(p.cp, p.tpa);
+  (p[kPrefillChunk] > 0 ? build_rounds : build_whole)(schedule, b, c, p, stages);
+  if (p.cp > 1) b.fold_classes();
+}
+
+}  // namespace shardline
