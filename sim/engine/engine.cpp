@@ -8,12 +8,6 @@
 #include "sim/base/error.hpp"
 
 namespace shardline {
-namespace {
-
-constexpr double kRoundingRest = 1e-15;  // of a task's work; less than this left is rounding
-
-}  // namespace
-
 void Engine::run(const TaskGraph& graph, const Machine& machine, Timeline& out) {
   rates_ = nullptr;
   background_ = nullptr;
@@ -124,6 +118,7 @@ void Engine::prepare() {
   visit_ = 0;
   ticket_ = 0;
   done_ = 0;
+  crowd_count_ = 0;
 }
 
 void Engine::prepare_background() {
@@ -197,6 +192,8 @@ void Engine::play(Timeline& out) {
       flow.ticket = 0;
       if (flow.phase == Phase::latency) {
         begin_work(event.task, out);
+      } else if (Crowd* crowd = open_crowd_of(event.task)) {
+        end_first(*crowd, out);
       } else {
         unlink(event.task);
         finish(event.task, out);
@@ -254,6 +251,7 @@ void Engine::link(TaskId task) {
              kNone};
     if (claim.size > 0) {
       Pool& used = pool(demand.resource);
+      if (Crowd* crowd = open_crowd_on(used)) join(*crowd, task);
       claim.next = used.first;
       if (used.first != kNone) claims_[used.first].previous = at;
       used.first = at;
@@ -277,7 +275,9 @@ void Engine::unlink(TaskId task) {
 void Engine::share(ResourceId seed) {
   const Pool& start = pools_[seed];
   if (start.visit == visit_ || start.first == kNone) return;
+  if (share_crowd(seed)) return;
   collect(seed);
+  if (gather(seed)) return;
   const auto shared = [&](ResourceId resource) { return flows_beside(resource) > 0; };
   if (group_.size() == 1 && std::none_of(territory_.begin(), territory_.end(), shared)) {
     set_speed(group_.front(), 1);
@@ -329,22 +329,24 @@ void Engine::solve() {
     }
   }
   for (const ResourceId resource : territory_) {
-    const int flows = flows_beside(resource);
-    if (flows == 0) continue;
-    // As equal_rate tasks on this pipe alone would have it [S4].
-    fair_share_.add_task(flows * (machine_->fastest_pipe().value / machine_->capacity(resource)));
+    if (flows_beside(resource) == 0) continue;
+    fair_share_.add_task(weight_beside(resource));
     fair_share_.add_claim(pools_[resource].local, 1);
   }
   const std::span<const double> speeds = fair_share_.solve();
   for (std::size_t i = 0; i < group_.size(); ++i) set_speed(group_[i], speeds[i]);
 }
 
-void Engine::set_speed(TaskId task, double speed) {
-  Flow& flow = flows_[task];
-  if (flow.speed == speed) return;  // keeps the end free of needless rounding
+void Engine::settle(Flow& flow) {
   flow.left -= (now_ - flow.since) * flow.speed;
   if (flow.left < kRoundingRest * flow.alone) flow.left = 0;
   flow.since = now_;
+}
+
+void Engine::set_speed(TaskId task, double speed) {
+  Flow& flow = flows_[task];
+  if (flow.speed == speed) return;  // keeps the end free of needless rounding
+  settle(flow);
   flow.speed = speed;
   flow.end = now_ + flow.left / speed;
   if (rates_ != nullptr) rates_->push_back({Seconds(now_), task, PerSecond(speed / flow.alone)});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/engine/background.hpp"
+#include "sim/engine/crowd.hpp"
 #include "sim/engine/event_heap.hpp"
 #include "sim/engine/machine.hpp"
 #include "sim/engine/sharing.hpp"
@@ -50,6 +51,9 @@ class Engine {
 
  private:
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+  static constexpr double kRoundingRest = 1e-15;  // of a task's work; less than this left is rounding
+  // Tasks on one resource and no other that are timed as a crowd, and at which a crowd is not worth it yet.
+  static constexpr std::size_t kCrowd = 32, kFew = kCrowd / 2;
   enum class Phase : std::uint8_t { waiting, latency, draining, done };
 
   /// A task during an event run. Work is counted in seconds at full speed.
@@ -79,7 +83,8 @@ class Engine {
     double free_at = 0;  // replay: end of its last user
     std::uint32_t first = kNone;
     std::uint32_t visit = 0;
-    std::uint32_t local = 0;  // index in the sharing problem
+    std::uint32_t local = 0;      // index in the sharing problem
+    std::uint32_t crowd = kNone;  // of this resource, open or not
   };
 
   void execute(const TaskGraph& graph, const Machine& machine, Timeline& out);
@@ -103,8 +108,19 @@ class Engine {
   void collect(ResourceId seed);
   void visit(ResourceId resource);
   void solve();
+  void settle(Flow& flow);
   void set_speed(TaskId task, double speed);
   void schedule(TaskId task, double time);
+
+  Crowd* open_crowd_of(TaskId task);
+  Crowd* open_crowd_on(const Pool& pool);
+  void join(Crowd& crowd, TaskId task);
+  void list_rates(const Crowd& crowd);
+  bool gather(ResourceId resource);
+  void disperse(Crowd& crowd);
+  bool share_crowd(ResourceId resource);
+  void end_first(Crowd& crowd, Timeline& out);
+  double weight_beside(ResourceId resource) const;
 
   Method method_;
   bool replayed_ = false;
@@ -128,7 +144,9 @@ class Engine {
   std::vector<TaskId> group_;          // tasks joined by shared resources
   std::vector<ResourceId> territory_;  // their resources
   FairShare fair_share_;
-  EventHeap events_;
+  EventHeap<HeapEvent> events_;
+  std::vector<Crowd> crowds_;
+  std::uint32_t crowd_count_ = 0;                              // of this run
   std::vector<BurstClock> clocks_;                             // of the background's sources
   std::vector<int> beside_;                                    // flows of the background now, per resource
   std::vector<std::pair<double, std::uint32_t>> next_bursts_;  // heap: when a source begins or ends one

@@ -1,9 +1,10 @@
-// A heap of events ordered by (time, task).
+// A heap of events in the order of their time.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace shardline {
@@ -13,16 +14,24 @@ struct HeapEvent {
   double time;
   std::uint32_t task;
   std::uint32_t ticket;
+
+  friend bool before(const HeapEvent& a, const HeapEvent& b) {
+    return a.time < b.time || (a.time == b.time && a.task < b.task);
+  }
 };
 
-/// A four-way heap: half the depth of a binary one, and the children of a node lie in one cache line.
+/// A four-way heap: half the depth of a binary one, and the children of a node lie in one cache line. The
+/// first event is the one `before` all others.
+template <class Event>
 class EventHeap {
  public:
   bool empty() const { return events_.empty(); }
-  const HeapEvent& top() const { return events_.front(); }
+  const Event& top() const { return events_.front(); }
+  /// All of them; only the first has its place.
+  std::span<const Event> events() const { return events_; }
   void clear() { events_.clear(); }
 
-  void push(HeapEvent event) {
+  void push(Event event) {
     std::size_t hole = events_.size();
     events_.push_back(event);
     while (hole > 0) {
@@ -35,7 +44,7 @@ class EventHeap {
   }
 
   void pop() {
-    const HeapEvent last = events_.back();
+    const Event last = events_.back();
     events_.pop_back();
     if (events_.empty()) return;
     const std::size_t size = events_.size();
@@ -54,11 +63,7 @@ class EventHeap {
   }
 
  private:
-  static bool before(const HeapEvent& a, const HeapEvent& b) {
-    return a.time < b.time || (a.time == b.time && a.task < b.task);
-  }
-
-  std::vector<HeapEvent> events_;
+  std::vector<Event> events_;
 };
 
 }  // namespace shardline

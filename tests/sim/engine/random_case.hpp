@@ -80,6 +80,35 @@ inline RandomCase random_case(std::uint64_t seed, const RandomShape& shape) {
   return out;
 }
 
+/// Far more tasks than resources, most with one demand: they start together and one by one, end apart and at
+/// once, and a few with two demands join crowds and break them up.
+inline RandomCase random_crowd(std::uint64_t seed, double decades = 2) {
+  std::mt19937_64 rng(seed);
+  RandomCase out;
+  const int pipes = uniform(rng, 1, 3);
+  for (int r = 0; r < pipes; ++r) out.machine.add("pipe", BytesPerSecond(100 * spread(rng, decades)));
+  out.machine.add("unit", FlopsPerSecond(100));
+  const bool whole = seed % 3 == 0;
+  const int two = uniform(rng, 10, 200);  // one task in so many has a second demand
+  for (TaskId i = 0; i < 300; ++i) {
+    const auto r = static_cast<ResourceId>(rng() % 3 == 0 ? uniform(rng, 0, pipes) : 0);
+    const double seconds = whole ? uniform(rng, 1, 4) : spread(rng, decades);
+    std::vector<Demand> demands{{r, out.machine.unit(r), seconds * out.machine.capacity(r)}};
+    if (uniform(rng, 1, two) == 1) {
+      const auto other = static_cast<ResourceId>(uniform(rng, 0, pipes));
+      demands.push_back({other, out.machine.unit(other), spread(rng, decades) * out.machine.capacity(other)});
+    }
+    std::vector<TaskId> dependencies;
+    if (i > 100 && rng() % 2 == 0)
+      dependencies.push_back(static_cast<TaskId>(uniform(rng, 0, static_cast<int>(i) - 1)));
+    const double latency = rng() % 2 == 0 ? 0 : whole ? uniform(rng, 1, 20) : 100 * unit_interval(rng);
+    const bool bytes = demands.front().unit == Unit::bytes;
+    out.graph.add(Seconds(latency), demands, dependencies,
+                  bytes && rng() % 2 == 0 ? Sharing::equal_rate : Sharing::equal_slowdown, i);
+  }
+  return out;
+}
+
 /// Lanes used in turn, each task after the one before it on its lane: nothing is ever shared.
 inline RandomCase random_lanes(std::uint64_t seed) {
   std::mt19937_64 rng(seed);
