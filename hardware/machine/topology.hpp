@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "models/ir/schedule.hpp"
@@ -61,10 +59,13 @@ struct FabricVertex {
 struct FabricEdge {
   BytesPerSecond bandwidth;  // achieved, one direction
   Seconds latency;
+  std::int64_t ticks = 0;  // of latency, what routes are compared by
 };
 
 /// The vertices above and the edges between them, one each way: hardware/machine/fabric_graph.hpp.
 struct FabricGraph;
+class FabricRoutes;  // hardware/machine/routes.hpp
+struct FabricCell;
 using FabricPlace = std::size_t;  // of a vertex in the graph
 
 /// A route and its narrowest edge.
@@ -90,11 +91,11 @@ struct GroupPaths {
 
 class Fabric {
  public:
-  /// SL_CHECKs a positive GPU count and connected GPUs.
+  /// SL_CHECKs a positive GPU count and connected GPUs. Takes as long for a thousand nodes as for three.
   explicit Fabric(const FabricSpec& spec);
 
   const FabricSpec& spec() const { return spec_; }
-  const FabricGraph& graph() const { return *graph_; }
+  const FabricGraph& graph() const;
   int gpus() const { return spec_.nodes * spec_.gpus_per_node; }
 
   /// Shortest route by latency. Where equally short ways part, they share in proportion to their next links'
@@ -102,9 +103,7 @@ class Fabric {
   Route route(int from_gpu, int to_gpu) const;
 
   /// One-way latency of route(from, to).
-  Seconds latency(int from_gpu, int to_gpu) const {
-    return latency_[static_cast<std::size_t>(to_gpu)][static_cast<std::size_t>(from_gpu)];
-  }
+  Seconds latency(int from_gpu, int to_gpu) const;
 
   /// group.size * group.stride must not exceed gpus().
   GroupPaths paths(Group group) const;
@@ -113,38 +112,15 @@ class Fabric {
   BytesPerSecond bisection(int gpus) const;
 
  private:
-  using Ticks = std::int64_t;  // femtoseconds: equal routes compare equal
-  // Of the groups of one kind side by side, those that tell of all.
-  struct Placement {
-    bool alike = false;      // one member of one group tells what reaches and leaves each
-    std::vector<int> first;  // GPU of each group's first member
-  };
-
-  void connect_nvlink();
-  void connect_network();
-  void connect(FabricPlace a, FabricPlace b, BytesPerSecond bandwidth, Seconds latency);
-  void find_routes_to(int gpu);
-  const std::vector<Ticks>& distances_to(int gpu) const;
-  void add_load(int target, const std::vector<std::pair<int, double>>& sources,
-                std::vector<double>& load) const;
-  BytesPerSecond narrowest(const std::vector<double>& load, double network_share = 1) const;
-  Placement place(Group group) const;
-  void share_edges(Group group, const Placement& placement, GroupPaths& paths) const;
-  void measure_distances(Group group, const Placement& placement, GroupPaths& paths) const;
+  // The whole graph, which the paths of groups need not, is built when it is first asked for.
+  struct Whole;
+  const FabricRoutes& routes() const;
 
   FabricSpec spec_;
-  std::shared_ptr<FabricGraph> graph_;           // copies share it: nothing changes it once it is built
-  std::vector<std::vector<Ticks>> distance_;     // per target GPU
-  std::vector<std::vector<Seconds>> latency_;    // of the first shortest route, per target GPU
-  std::vector<std::vector<FabricPlace>> order_;  // per target, farthest first
-  std::vector<FabricEdge> edges_;                // by edge index
-  std::vector<bool> network_;                    // by edge index: not an edge of an NVLink domain
-  struct Arc {
-    FabricPlace to;
-    std::uint32_t edge;
-    Ticks latency;
-  };
-  std::vector<std::vector<Arc>> arcs_;  // flat copy of the graph for the inner loops
+  // Copies share these: nothing changes them. Groups inside a node see each switch; what crosses nodes is the
+  // same to all of them.
+  std::shared_ptr<const FabricCell> inside_, across_;
+  std::shared_ptr<Whole> whole_;
 };
 
 }  // namespace shardline
