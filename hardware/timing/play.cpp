@@ -47,6 +47,15 @@ class BlockPlay {
     return pass;
   }
 
+  /// Time of a block that all players begin at once, until the last of them has ended it.
+  double alone(const Block& block) {
+    now_.at.assign(now_.at.size(), 0);
+    now_.tails.assign(now_.at.size(), kUnused);
+    base_ = 0;
+    play(block);
+    return latest();
+  }
+
  private:
   static constexpr std::array<double, kLanes> kUnused{-1, -1, -1, -1};
 
@@ -133,6 +142,13 @@ bool plays_all_layers(const Schedule& s) {
 }
 
 PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
+  // Rounds that fill several stages: the ranks of a stage hand a round on together [H20].
+  if (schedule.rounds > 1 && (schedule.stages.size() > 1 || schedule.stages.front().copies > 1)) {
+    BlockPlay play(schedule, cost, scratch);
+    std::vector<double> makespans;
+    for (const Block& block : schedule.blocks) makespans.push_back(play.alone(block));
+    return add_up(schedule, makespans);
+  }
   if (plays_all_layers(schedule)) return play_whole(schedule, cost, scratch);
   return BlockPlay(schedule, cost, scratch).pass();
 }

@@ -57,9 +57,14 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
         "  TTFT {}   {:.1f} new tokens/s/GPU   {:.4g} GPU-seconds/request   {:.0f} requests on {} GPUs\n\n",
         to_string(m.ttft), m.new_tokens_per_s_gpu, m.gpu_seconds_per_request, m.requests, plan.gpus());
   } else {
-    const DecodeMetrics m = decode_metrics(s.breakdown.time, plan);
-    fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n\n",
+    const DecodeMetrics m = decode_metrics(study.study, s.breakdown.time, plan);
+    fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n",
                to_string(m.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
+    if (study.study.batch.prefills())
+      fmt::print(
+          "  while every step also prefills: {:.1f} new tokens/s/GPU of prompts beside those decoded\n",
+          m.prefilled_per_s_gpu);
+    fmt::print("\n");
   }
   if (!strategy(plan.strategy).exact) {
     fmt::print(

@@ -28,7 +28,7 @@ SweepQuestion read_question(const SweepOptions& o) {
 // A target of the other phase would silently mean nothing.
 void require_target(const Study& study, const SweepOptions& o) {
   require_question<Sweep>(study, o.scenario);
-  if (study.study.batch.kind() == StepKind::decode && o.ttft)
+  if (study.study.batch.kind() != StepKind::prefill && o.ttft)
     throw UserError("--ttft is for prefill scenarios; this one decodes: use --ttl");
   if (study.study.batch.kind() == StepKind::prefill && (o.ttl || o.tokens_per_user || o.users))
     throw UserError(

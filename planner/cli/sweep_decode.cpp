@@ -13,8 +13,8 @@ namespace shardline::cli {
 
 namespace {
 
-std::vector<std::string> plan_row(const std::string& first, const Point& p) {
-  const DecodeMetrics m = decode_metrics(p.time, p.plan);
+std::vector<std::string> plan_row(const Study& study, const std::string& first, const Point& p) {
+  const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
   return {first,
           to_string(m.ttl),
           fmt::format("{:.1f}", m.tokens_per_s_user),
@@ -30,7 +30,7 @@ PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* f
 
 void print_budgets(const Study& study, const SweepAnswer& answer) {
   PlanTable t = plan_table(study, answer.rated, "TTL budget");
-  for (const BudgetPlan& b : answer.budgets) t.add(plan_row(to_string(b.budget), b.best), b.best.plan);
+  for (const BudgetPlan& b : answer.budgets) t.add(plan_row(study, to_string(b.budget), b.best), b.best.plan);
   fmt::print("  Best plan per TTL budget\n{}\n", t.text());
 }
 
@@ -47,7 +47,7 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
   }
   PlanTable t = plan_table(study, answer.rated, "rank");
   for (std::size_t i = 0; i < answer.meeting.size(); ++i)
-    t.add(plan_row(std::to_string(i + 1), answer.meeting[i]), answer.meeting[i].plan);
+    t.add(plan_row(study, std::to_string(i + 1), answer.meeting[i]), answer.meeting[i].plan);
   fmt::print("{}\n", t.text());
 }
 
@@ -73,24 +73,28 @@ void print_gain(const Gain& g, const Comparison& compare) {
   fmt::print("{}\n", t.text());
 }
 
-std::string points_csv(const RatedPoints& rated, const BestPoints& best) {
+std::string points_csv(const Study& study, const RatedPoints& rated, const BestPoints& best) {
   std::vector<std::string> header{
       "strategy",         "plan", "gpus", "batch", "users", "ttl_ms", "tokens_per_s_user", "tokens_per_s_gpu",
       "memory_gb_per_gpu"};
-  const auto columns = plan_columns(StepKind::decode);
+  const auto columns = plan_columns(study.study.batch.kind());
   header.insert(header.end(), columns.begin(), columns.end());
   header.emplace_back("on_frontier");
   header.insert(header.end(), share_columns().begin(), share_columns().end());
   std::string out = csv_line(header);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
-    const DecodeMetrics m = decode_metrics(p.time, p.plan);
-    std::vector<std::string> row{std::string(to_string(p.plan.strategy)), to_string(p.plan),
-                                 std::to_string(p.plan.gpus()),           std::to_string(p.plan.batch),
-                                 std::to_string(p.plan.users()),          number_text(m.ttl.value * 1e3),
-                                 number_text(m.tokens_per_s_user),        number_text(m.tokens_per_s_gpu),
+    const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
+    std::vector<std::string> row{std::string(to_string(p.plan.strategy)),
+                                 to_string(p.plan),
+                                 std::to_string(p.plan.gpus()),
+                                 std::to_string(p.plan.batch),
+                                 std::to_string(users_of(study.study, p.plan)),
+                                 number_text(m.ttl.value * 1e3),
+                                 number_text(m.tokens_per_s_user),
+                                 number_text(m.tokens_per_s_gpu),
                                  number_text(p.memory.value / 1e9)};
-    const auto cells = plan_cells(p.plan, StepKind::decode);
+    const auto cells = plan_cells(p.plan, study.study.batch.kind());
     row.insert(row.end(), cells.begin(), cells.end());
     row.emplace_back(best.holds(p) ? "1" : "0");
     const auto shares = share_cells(rated.shares[i]);
@@ -108,11 +112,12 @@ Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOpt
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
     const Shares& from = rated.shares[i];
-    const DecodeMetrics m = decode_metrics(p.time, p.plan);
+    const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
     page.points.push_back({std::string(to_string(p.plan.strategy)), to_string(p.plan),
-                           simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch, p.plan.users(),
-                           m.ttl.value * 1e3, m.tokens_per_s_user, m.tokens_per_s_gpu, p.memory.value / 1e9,
-                           best.holds(p), from.measured, from.fitted, from.extrapolated, from.assumed});
+                           simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch,
+                           users_of(study.study, p.plan), m.ttl.value * 1e3, m.tokens_per_s_user,
+                           m.tokens_per_s_gpu, p.memory.value / 1e9, best.holds(p), from.measured,
+                           from.fitted, from.extrapolated, from.assumed});
   }
   return page;
 }
@@ -122,7 +127,7 @@ std::string launch_text(const Study& study, const SweepAnswer& answer) {
   std::string out = study.title + "\n";
   for (const auto& [budget, p] : answer.budgets) {
     out += fmt::format("\n{}   TTL {}, {} users on {} GPUs\n", to_string(p.plan), to_string(p.time),
-                       p.plan.users(), p.plan.gpus());
+                       users_of(study.study, p.plan), p.plan.gpus());
     out += deployment_text(study, p.plan);
   }
   return out;
@@ -149,8 +154,8 @@ void write_results(const Study& study, const SweepAnswer& answer, const SweepOpt
                    const Provenance& made_by) {
   OutputFolder files(folder_of(study, o.out));
   const BestPoints best(study, answer.found);
-  files.write("frontier.csv", points_csv(answer.rated, best));
-  if (answer.all) files.write("all.csv", points_csv(*answer.all, best));
+  files.write("frontier.csv", points_csv(study, answer.rated, best));
+  if (answer.all) files.write("all.csv", points_csv(study, *answer.all, best));
   files.write("launch.txt", launch_text(study, answer));
   files.write("frontier.html", page_html(frontier_page(study, answer, o, made_by)));
   files.draw(frontier_plot(study, answer.found, answer.rated, made_by), "frontier");

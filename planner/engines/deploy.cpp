@@ -9,9 +9,23 @@ namespace shardline {
 
 namespace {
 
-// Of all requests in one forward pass.
+// Whether requests pass in pieces, as a plan's chunks or beside others that decode.
+bool in_chunks(const Case& c, const Plan& p) {
+  return p[kPrefillChunk] > 0 || c.batch.kind() == StepKind::mixed;
+}
+
+// New tokens of prefills in one forward pass, and of all requests.
 long long chunk_tokens(const Case& c, const Plan& p) {
+  if (c.batch.kind() == StepKind::mixed) return c.fresh_tokens() * p.batch;
   return static_cast<long long>(p[kPrefillChunk]) * p.batch * requests_in(c.batch.prefill);
+}
+long long step_tokens(const Case& c, const Plan& p) {
+  return chunk_tokens(c, p) + requests_in(c.batch.decode) * p.batch;
+}
+// Requests that an engine has at once in one attention group.
+long long sequences(const Case& c, const Plan& p) {
+  const long long each = c.batch.decodes() ? requests_in(c.batch.decode) + requests_in(c.batch.prefill) : 1;
+  return each * p.batch * p.in_flight;
 }
 
 // A prefill's: vLLM gathers KV (RFC vllm-project/vllm#25749).
@@ -43,10 +57,10 @@ Deployment tensorrt_llm_deployment(const Case& c, const Plan& p) {
     d.lines.push_back(fmt::format("moe_tensor_parallel_size: {}", p.tpf));
   }
   if (p.dp > 1) d.lines.emplace_back("enable_attention_dp: true");
-  d.lines.push_back(fmt::format("max_batch_size: {}", p.batch));
-  if (p[kPrefillChunk] > 0) {
+  d.lines.push_back(fmt::format("max_batch_size: {}", sequences(c, p) / p.in_flight));
+  if (in_chunks(c, p)) {
     d.lines.emplace_back("enable_chunked_prefill: true");
-    d.lines.push_back(fmt::format("max_num_tokens: {}", chunk_tokens(c, p)));
+    d.lines.push_back(fmt::format("max_num_tokens: {}", step_tokens(c, p)));
   }
   if (p.dp > 1 && p.tpa > 1) {
     d.notes.emplace_back(
@@ -61,9 +75,9 @@ Deployment vllm_deployment(const Case& c, const Plan& p) {
   if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
   if (p.dp > 1) line += fmt::format(" --data-parallel-size {}", p.dp);
   if (p.ep > 1) line += " --enable-expert-parallel";
-  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight, c.longest());
-  if (p[kPrefillChunk] > 0) {
-    line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", chunk_tokens(c, p));
+  line += fmt::format(" --max-num-seqs {} --max-model-len {}", sequences(c, p), c.longest());
+  if (in_chunks(c, p)) {
+    line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", step_tokens(c, p));
   }
   d.lines.push_back(std::move(line));
   if (p.ep > 1 && p.tpf > 1) d.notes.emplace_back("expert parallelism there spans all GPUs (tpf=1)");
@@ -81,11 +95,13 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   if (p.dp > 1) line += fmt::format(" --dp-size {} --enable-dp-attention", p.dp);
   if (p.pp > 1) line += fmt::format(" --pp-size {}", p.pp);
   if (p.ep > 1) line += fmt::format(" --ep-size {}", p.ep);
-  if (c.batch.kind() == StepKind::decode) {
-    line += fmt::format(" --max-running-requests {} --context-length {}", p.users(), c.longest());
-  } else {
-    line += fmt::format(" --chunked-prefill-size {} --context-length {}", chunk_tokens(c, p), c.longest());
-  }
+  // It prefills first and lets decoding requests wait, unless told to mix (srt/server_args.py,
+  // enable_mixed_chunk).
+  if (c.batch.decodes())
+    line += fmt::format(" --max-running-requests {}", p.users() * requests_in(c.batch.decode));
+  if (c.batch.prefills()) line += fmt::format(" --chunked-prefill-size {}", chunk_tokens(c, p));
+  if (c.batch.kind() == StepKind::mixed) line += " --enable-mixed-chunk";
+  line += fmt::format(" --context-length {}", c.longest());
   // Dense layers whole on every rank; else they span the tensor-parallel ranks (sglang srt/server_args.py,
   // moe_dense_tp_size; srt/layers/dp_attention.py).
   if (p.dp > 1 && c.model.dense_layers > 0 && has_experts(c.model) && dense_ffn_ranks(p) == 1)
@@ -115,7 +131,7 @@ std::vector<Deployment> launches(const Case& c, const Plan& p) {
   if (p.kvp > 1) return out;
   out.push_back(tensorrt_llm_deployment(c, p));
   out.push_back(vllm_deployment(c, p));
-  if (p[kPrefillChunk] > 0) out.push_back(sglang_deployment(c, p));
+  if (in_chunks(c, p)) out.push_back(sglang_deployment(c, p));
   return out;
 }
 

@@ -86,7 +86,7 @@ bool read_value(const Option& option, std::string_view text, OptionValues& value
 /// a schedule takes equal parts.
 enum class Parts : signed char { searched = -1, even, listed };
 
-// An option of one strategy stands in its file. This one is of all that keep a request's tokens together.
+// An option of one strategy stands in its file. This one is of several.
 inline constexpr OptionOf<int> kPrefillChunk({
     .key = "prefill_chunk",
     .help = "tokens of a request that pass the layers at a time; without it all of them",

@@ -43,7 +43,7 @@ struct Constraints {
 
 Constraints read_constraints(const Reader& r, StepKind kind) {
   Constraints c;
-  if (const auto v = r.find(kind == StepKind::decode ? "ttl" : "ttft"))
+  if (const auto v = r.find(kind != StepKind::prefill ? "ttl" : "ttft"))
     c.time = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
   if (const auto v = r.find("memory")) c.memory = v->quantity<Bytes>(Bytes(1e6), Bytes(1e15));
   r.no_other_keys();
@@ -80,18 +80,37 @@ std::string tokens_text(long long tokens) {
   return fmt::format("{} tokens", tokens);
 }
 
-// ", 1M tokens", ", prefill of 1Mi tokens", ", prefill of 6400 tokens after 121600 cached" or ", prefill of 7
-// sequences, 52Ki tokens".
-std::string workload_text(StepKind kind, long long context, const std::vector<Segment>& requests) {
-  if (kind == StepKind::decode) return ", " + tokens_text(context);
-  if (requests.empty()) return "";
+// "prefill of 1Mi tokens", "prefill of 6400 tokens after 121600 cached" or "prefill of 7 sequences, 52Ki
+// tokens".
+std::string prefill_text(const std::vector<Segment>& requests) {
   long long fresh = 0, cached = 0;
-  for (const Segment& r : requests) fresh += r.fresh, cached += r.cached;
-  std::string text = ", prefill of ";
-  if (requests.size() > 1) text += fmt::format("{} sequences, ", requests.size());
+  for (const Segment& r : requests) fresh += r.fresh * r.count, cached += r.cached * r.count;
+  std::string text = "prefill of ";
+  if (requests_in(requests) > 1) text += fmt::format("{} sequences, ", requests_in(requests));
   text += tokens_text(fresh);
   if (cached > 0) text += fmt::format(" after {} cached", tokens_text(cached));
   return text;
+}
+
+// "1M tokens", "32 x 128Ki tokens" or "40 requests of 4Ki tokens to 128Ki tokens".
+std::string decode_text(const std::vector<Segment>& requests) {
+  long long shortest = requests.front().length(), longest = shortest;
+  for (const Segment& r : requests) {
+    shortest = std::min(shortest, r.length());
+    longest = std::max(longest, r.length());
+  }
+  const long long count = requests_in(requests);
+  if (count == 1) return tokens_text(longest);
+  if (shortest == longest) return fmt::format("{} x {}", count, tokens_text(longest));
+  return fmt::format("{} requests of {} to {}", count, tokens_text(shortest), tokens_text(longest));
+}
+
+// ", 1M tokens", ", prefill of 1Mi tokens", ", 1M tokens beside prefill of 2Ki tokens" or nothing.
+std::string workload_text(const Batch& batch) {
+  if (batch.kind() == StepKind::mixed)
+    return fmt::format(", {} beside {}", decode_text(batch.decode), prefill_text(batch.prefill));
+  if (batch.decodes()) return ", " + decode_text(batch.decode);
+  return batch.prefills() ? ", " + prefill_text(batch.prefill) : "";
 }
 
 // Of the first model that the device cannot compute: others would say the same.
@@ -147,37 +166,45 @@ Question read_question(const Reader& root, int system_gpus) {
 StepKind read_phase(const Reader& root, bool sweeps) {
   StepKind kind = sweeps ? StepKind::decode : StepKind::prefill;
   if (const auto v = root.find("phase")) {
-    const auto i = choice(*v, {"decode", "prefill"});
+    const auto i = choice(*v, {"decode", "prefill", "mixed"});
     if (i && !sweeps)
       v->fault("phase is for sweeps: a conversation has both, thresholds and partitions are of prefill");
-    if (i == 1u) kind = StepKind::prefill;
+    if (i) kind = static_cast<StepKind>(*i);
   }
   return kind;
 }
 
 // What is to be served, apart from the model.
 struct Workload {
-  long long context = 0;
-  std::vector<Segment> requests;
+  Batch batch;  // empty: the question has requests of its own
   bool persistent = false;
   Kernels kernels;
   int block = 16;
 };
 
 void read_tokens(const Reader& root, StepKind kind, bool sweeps, Workload& w) {
-  if (kind == StepKind::decode) {
-    w.context = root.at("context").tokens(1, scenario_parts::kLongest);
-    if (const auto v = root.find("requests"))
-      v->fault("requests are for phase: prefill; a decode step has a context");
-  } else {
-    if (const auto v = root.find("context")) v->fault("context is for phase: decode; a prefill has requests");
+  const auto context = root.find("context"), decode = root.find("decode");
+  if (kind == StepKind::prefill) {
+    if (context) context->fault("context is for phase: decode; a prefill has requests");
+    if (decode) decode->fault("decode is for phase: decode and mixed; a prefill has requests");
     if (sweeps) {
-      w.requests = scenario_parts::read_requests(root.at("requests"));
+      w.batch.prefill = scenario_parts::read_requests(root.at("requests"));
     } else if (const auto v = root.find("requests")) {
       v->fault(
           "requests are for sweeps: a conversation has turns, thresholds have a grid, partitions have "
           "contexts");
     }
+    return;
+  }
+  if (context && decode)
+    decode->fault("a step has a context, or decode with several, one of both");
+  else if (decode)
+    w.batch.decode = scenario_parts::read_decoding(*decode);
+  if (!decode) w.batch = decode_batch(root.at("context").tokens(1, scenario_parts::kLongest));
+  if (kind == StepKind::mixed) {
+    w.batch.prefill = scenario_parts::read_requests(root.at("requests"));
+  } else if (const auto v = root.find("requests")) {
+    v->fault("requests are for phase: prefill and mixed; a decode step has a context");
   }
 }
 
@@ -187,7 +214,7 @@ Workload read_workload(const Reader& root, StepKind kind, const Question& asked)
   w.persistent = std::holds_alternative<Conversation>(asked) || std::holds_alternative<ThresholdGrid>(asked);
   if (const auto v = root.find("persistent_kv")) {
     w.persistent = v->boolean();
-    if (kind == StepKind::decode) v->fault("persistent_kv is for prefill");
+    if (kind != StepKind::prefill) v->fault("persistent_kv is for prefill");
   }
   if (const auto v = root.find("kernels")) w.kernels = scenario_parts::read_kernels(*v);
   if (const auto v = root.find("kv_block")) w.block = static_cast<int>(v->tokens(1, 1'000'000));
@@ -199,24 +226,21 @@ std::optional<NoiseSpec> read_noise_of(const Reader& root, StepKind kind, bool s
   const auto v = root.find("noise");
   if (!v) return std::nullopt;
   const NoiseSpec noise = scenario_parts::read_noise(*v);
-  if (kind == StepKind::decode || !sweeps) v->fault("noise is for sweeps of phase: prefill");
+  if (kind != StepKind::prefill || !sweeps) v->fault("noise is for sweeps of phase: prefill");
   if (system && noise.links == NoiseLinks::network && system->fabric.nodes == 1)
     v->fault(fmt::format("noise.links is network, but {} is one node", system->name),
              {"expected one of: nvlink, all"});
   return noise;
 }
 
-Study study_for(const Question& asked, Case served, StepKind kind, const Workload& w,
-                const Constraints& limits) {
+Study study_for(const Question& asked, Case served, const Workload& w, const Constraints& limits) {
   Study out;
   out.question = asked;
-  out.title = fmt::format("{} on {}{}", served.model.name, served.system.name,
-                          workload_text(kind, w.context, w.requests));
+  out.title = fmt::format("{} on {}{}", served.model.name, served.system.name, workload_text(w.batch));
   out.study = std::move(served);
   out.study.memory_limit = limits.memory;
   // Grids and partitions put requests of their own in its place.
-  if (kind == StepKind::prefill)
-    out.study.batch = prefill_batch(w.requests.empty() ? std::vector<Segment>{{0, 1}} : w.requests);
+  out.study.batch = w.batch == Batch{} ? prefill_batch({{0, 1}}) : w.batch;
   out.study.persistent_kv = w.persistent;
   out.study.kernels = w.kernels;
   return out;
@@ -261,8 +285,8 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   root.no_other_keys();
   document.finish();
   for (const Model& m : models) {
-    Case served = make_case(m, *system, precision.of(m), workload.context, workload.block, routing);
-    s.studies.push_back(study_for(asked, std::move(served), kind, workload, constraints));
+    Case served = make_case(m, *system, precision.of(m), 1, workload.block, routing);
+    s.studies.push_back(study_for(asked, std::move(served), workload, constraints));
   }
   return s;
 }

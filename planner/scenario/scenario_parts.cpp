@@ -123,6 +123,19 @@ std::vector<Segment> read_requests(const Reader& r) {
   return out;
 }
 
+std::vector<Segment> read_decoding(const Reader& r) {
+  std::vector<Segment> out;
+  if (r.is_sequence() && r.items().empty())
+    r.fault(r.path() + " is empty", {"expected a list of {context: 128Ki tokens, count: 32}"});
+  for (const Reader& item : r.items()) {
+    Segment s{item.at("context").tokens(1, kLongest) - 1, 1};
+    if (const auto v = item.find("count")) s.count = static_cast<int>(v->integer(1, 65536));
+    item.no_other_keys();
+    out.push_back(s);
+  }
+  return out;
+}
+
 Conversation read_conversation(const Reader& r, int system_gpus) {
   Conversation c;
   c.cp = static_cast<int>(r.at("cp").integer(2, 1024));

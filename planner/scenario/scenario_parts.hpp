@@ -22,6 +22,8 @@ std::vector<int> read_token_counts(const Reader& r, int lowest, int highest);
 
 Kernels read_kernels(const Reader& r);
 std::vector<Segment> read_requests(const Reader& r);
+/// Requests that decode: [{context: 128Ki tokens, count: 32}].
+std::vector<Segment> read_decoding(const Reader& r);
 Conversation read_conversation(const Reader& r, int system_gpus);
 ThresholdGrid read_thresholds(const Reader& r, int system_gpus);
 NoiseSpec read_noise(const Reader& r);

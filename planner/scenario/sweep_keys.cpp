@@ -88,8 +88,10 @@ std::vector<OptionRange> read_options(const Reader& r, const std::vector<Strateg
       swept = swept || std::find(asked.begin(), asked.end(), id_of(*s)) != asked.end();
     }
     if (swept)
-      r.at(key).fault(
-          fmt::format("options.{} is for {}", key, kind == StepKind::decode ? "prefill" : "decoding"));
+      r.at(key).fault(fmt::format("options.{} is for {}", key,
+                                  kind == StepKind::prefill  ? "decoding"
+                                  : kind == StepKind::decode ? "prefill"
+                                                             : "steps of one kind"));
     else if (!names.empty())
       r.at(key).fault(fmt::format("options.{} is for {}, which this scenario does not sweep", key,
                                   fmt::join(names, " and ")));

@@ -28,7 +28,8 @@ std::optional<Candidate> candidate(const Case& c, const SearchOptions& o, const 
   u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit) - begin);
   u.last = std::max(u.last, u.first);
   const std::uint64_t valid = o.batches.size() - u.first;
-  const double least = std::ceil(o.least_users / (static_cast<double>(plan.in_flight) * plan.dp));
+  const auto each = static_cast<double>(std::max(1LL, requests_in(c.batch.decode)));
+  const double least = std::ceil(o.least_users / (static_cast<double>(plan.in_flight) * plan.dp * each));
   const std::uint64_t idle = std::clamp(at_least(least), u.first, u.last) - u.first;
   const std::uint64_t misfits = valid - (u.last - u.first);
   result.counts.configurations += valid;

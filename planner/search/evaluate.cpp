@@ -4,12 +4,16 @@
 
 namespace shardline {
 
-DecodeMetrics decode_metrics(Seconds ttl, const Plan& plan) {
+long long users_of(const Case& c, const Plan& plan) { return plan.users() * requests_in(c.batch.decode); }
+
+DecodeMetrics decode_metrics(const Case& c, Seconds ttl, const Plan& plan) {
   DecodeMetrics m;
   m.ttl = ttl;
-  m.users = static_cast<double>(plan.users());
+  m.users = static_cast<double>(users_of(c, plan));
   m.tokens_per_s_user = 1 / ttl.value;
   m.tokens_per_s_gpu = m.users / (ttl.value * plan.gpus());
+  m.prefilled_per_s_gpu =
+      static_cast<double>(c.fresh_tokens()) * static_cast<double>(plan.users()) / (ttl.value * plan.gpus());
   return m;
 }
 

@@ -10,14 +10,17 @@
 
 namespace shardline {
 
-/// What a sweep of decode steps compares.
+/// What a sweep of steps compares that decode, whether they prefill too or not.
 struct DecodeMetrics {
-  Seconds ttl;                   // token-to-token latency of one user
+  Seconds ttl;                   // token-to-token latency of one user; of a mixed step, while such steps run
   double users = 0;              // served at once
   double tokens_per_s_user = 0;  // 1 / TTL
-  double tokens_per_s_gpu = 0;   // users / (TTL * GPUs)
+  double tokens_per_s_gpu = 0;   // decoded: users / (TTL * GPUs)
+  double prefilled_per_s_gpu = 0;  // tokens of prompts beside them / (TTL * GPUs)
 };
-DecodeMetrics decode_metrics(Seconds ttl, const Plan& plan);
+DecodeMetrics decode_metrics(const Case& c, Seconds ttl, const Plan& plan);
+/// Requests that decode at once: those of the case's batch, in every attention group and microbatch.
+long long users_of(const Case& c, const Plan& plan);
 
 /// What a sweep of prefills compares: a plan runs every request of the case, once per entry of its batch.
 struct PrefillMetrics {

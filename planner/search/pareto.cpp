@@ -18,7 +18,7 @@ std::span<const NamedMetric> metrics_of(StepKind kind) {
                                              {"requests_per_s_gpu", "requests/s/GPU", Metric::throughput},
                                              {"requests", "requests at once", Metric::entries},
                                              {"memory", "memory per GPU (B)", Metric::memory}};
-  return kind == StepKind::decode ? std::span<const NamedMetric>(kDecode) : kPrefill;
+  return kind == StepKind::prefill ? std::span<const NamedMetric>(kPrefill) : kDecode;
 }
 
 bool maximised(Metric m) { return m == Metric::speed || m == Metric::throughput || m == Metric::entries; }
@@ -44,10 +44,12 @@ double value(Metric m, const Point& p) {
 }
 
 double value_of(const Case& c, Metric m, const Point& p) {
-  if (c.batch.kind() == StepKind::decode) return value(m, p);
-  const auto requests = static_cast<double>(std::max(1LL, requests_in(c.batch.prefill)));
-  if (m == Metric::gpu_seconds) return value(m, p) / requests;
-  return value(m, p) * (m == Metric::throughput || m == Metric::entries ? requests : 1);
+  // A plan's batch repeats that of the case.
+  const Batch& b = c.batch;
+  const auto each =
+      static_cast<double>(std::max(1LL, requests_in(b.kind() == StepKind::prefill ? b.prefill : b.decode)));
+  if (m == Metric::gpu_seconds) return value(m, p) / each;
+  return value(m, p) * (m == Metric::throughput || m == Metric::entries ? each : 1);
 }
 
 double score(Metric m, const Point& p) { return maximised(m) ? value(m, p) : -value(m, p); }

@@ -14,6 +14,10 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 
 void attention(ContextStep& step) { step.attend_gathered(); }
 
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) { verify_in_chunks(trial, trial.base, out); }
+
+constexpr const Option* kOptions[]{&kPrefillChunk};
+
 }  // namespace
 
 const Strategy kAllgatherKv{
@@ -22,10 +26,12 @@ const Strategy kAllgatherKv{
     .source = "arXiv 2407.21783",
     .prefills = true,
     .degrees = kContextDegrees,
+    .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .enumerate = enumerate,
     .prefill_attention = attention,
     .prefill_buffers = gathered_buffers,
+    .verify = verify,
 };
 
 }  // namespace shardline

@@ -54,7 +54,7 @@ constexpr OptionOf<Layout> kLayout({
     .words = kLayoutWords,
     .decodes = false,
 });
-constexpr const Option* kOptions[]{&kLayout};
+constexpr const Option* kOptions[]{&kLayout, &kPrefillChunk};
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   enumerate_context(c, gpus, space, id_of(kRingPassKv), out, [&](Plan p, std::vector<Plan>& with) {
@@ -74,7 +74,7 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const Layout layout : {Layout::zigzag, Layout::contiguous}) {
     Plan p = trial.base;
     p.set(kLayout, layout);
-    out.push_back(p);
+    verify_in_chunks(trial, p, out);
   }
 }
 

@@ -87,6 +87,10 @@ Bytes buffers(const Case& c, const Plan& p) {
   return 2 * queries + 2.0 * p.cp * partial_output(c, p);
 }
 
+void verify(const VerifyTrial& trial, std::vector<Plan>& out) { verify_in_chunks(trial, trial.base, out); }
+
+constexpr const Option* kOptions[]{&kPrefillChunk};
+
 }  // namespace
 
 const Strategy kRingPassQ{
@@ -95,12 +99,14 @@ const Strategy kRingPassQ{
     .source = "arXiv 2411.01783",
     .prefills = true,
     .degrees = kContextDegrees,
+    .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .prefill_attention = attend_pass_q,
     .pads_queries = true,
     .prefill_buffers = buffers,
+    .verify = verify,
 };
 
 }  // namespace shardline

@@ -133,7 +133,9 @@ void enumerate_context(const Case& c, int gpus, const SearchSpace& space, Strate
         if (has_experts(c.model)) with_expert_splits(c, choice, ranks, splits);
       }
       for (const Plan& split : splits) {
-        if (split.tpf <= tpa && !(check && check(c, split))) out.push_back(split);
+        if (split.tpf > tpa || (check && check(c, split))) continue;
+        out.push_back(split);
+        if (strategy(id).reads(kPrefillChunk)) with_prefill_chunks(c, split, space, out);
       }
     }
   }

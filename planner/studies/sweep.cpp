@@ -74,8 +74,8 @@ std::vector<Point> meeting(const Study& study, const SweepQuestion& q, const std
   for (const Point& p : frontier) {
     if (q.most_time == Seconds(0) || p.time <= q.most_time) out.push_back(p);
   }
-  return study.study.batch.kind() == StepKind::decode ? best_shardings(std::move(out))
-                                                      : fewest_gpus(std::move(out));
+  return study.study.batch.kind() != StepKind::prefill ? best_shardings(std::move(out))
+                                                       : fewest_gpus(std::move(out));
 }
 
 std::vector<Plan> plans_of(const RatedPoints& rated) {
@@ -110,7 +110,7 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   if (q.keep_all) out.all = rate(study, out.found.all, q.threads);
   out.unread = unread_parameters(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   if (q.has_target()) out.meeting = meeting(study, q, out.frontier);
-  if (study.study.batch.kind() == StepKind::decode) {
+  if (study.study.batch.kind() != StepKind::prefill) {
     out.budgets = budget_plans(out.frontier);
     const auto candidate = out.found.of(study.sweep().compare.candidate).points(),
                baseline = out.found.of(study.sweep().compare.baseline).points();

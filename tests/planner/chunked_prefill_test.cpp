@@ -1,8 +1,11 @@
 // Prefills in chunks: rounds through pipeline stages [H20], [C17].
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
 
+#include "hardware/timing/unfolder.hpp"
 #include "planner/search/evaluate.hpp"
 #include "planner/search/provenance.hpp"
 #include "tests/planner/support.hpp"
@@ -103,6 +106,65 @@ TEST(ChunkedPrefill, ChunksDoTheWorkOfTheWholePrefill) {
   }
 }
 
+// Over context-parallel ranks every chunk is dealt out as a turn, and the cache lies where those before left
+// it: the chunks of one stage are the turns of a conversation, but for the head.
+TEST(ChunkedPrefill, ChunksOverContextParallelRanksAreTurns) {
+  const long long fresh = 30'001, chunk = 8'003;
+  for (const char* plan : {"ring_pass_kv:cp=4,tpa=2,tpf=2", "ring_pass_kv:cp=3,layout=contiguous",
+                           "ring_pass_q:cp=4", "allgather_kv:cp=4,tpa=2,tpf=2"}) {
+    SCOPED_TRACE(plan);
+    Plan p = parse_plan(plan);
+    Schedule chunked;
+    p.set(kPrefillChunk, static_cast<int>(chunk));
+    const Case whole = chunked_case({{0, fresh}});
+    ASSERT_EQ(check_plan(whole, p).value_or(""), "");
+    lower(chunked, whole, p);
+    EXPECT_EQ(chunked.rounds, 4);
+    const Seconds time = ttft(whole, to_string(p));
+    p.set(kPrefillChunk, 0);
+    auto cache = std::make_shared<Placement>(p.cp, 1);
+    Seconds sum, head;
+    for (long long at = 0; at < fresh; at += chunk) {
+      const long long now = std::min(chunk, fresh - at);
+      Case turn = chunked_case({{at, now}});
+      turn.placement = cache;
+      Evaluator e(turn);
+      const Breakdown b = break_down(e, p);
+      head = b.parts[static_cast<std::size_t>(Part::head)];
+      sum += b.time - head;
+      cache = std::make_shared<Placement>(*cache);
+      const auto deal = strategy(p.strategy).deal;
+      deal ? deal(*cache, p, 0, now) : cache->prefill(0, now);
+    }
+    EXPECT_NEAR(time / (sum + head), 1, 1e-9);
+    // Folded to classes, against every rank played.
+    CostModel cost(whole.system);
+    PassScratch scratch(cost);
+    TaskGraph graph;
+    lower_unfolded(chunked, cost, graph);
+    EXPECT_NEAR(
+        simulate(graph, cost.machine(p.gpus())).makespan() / simulate_pass(chunked, cost, scratch).latency, 1,
+        1e-12);
+  }
+}
+
+TEST(ChunkedPrefill, ChunksOfUnequalRanksFillTheStagesOfAPipeline) {
+  const Case c = chunked_case({{0, 40'003}});
+  Seconds last;
+  for (const int stages : {1, 2, 4}) {
+    const std::string plan = "ring_pass_kv:cp=4," + (stages > 1 ? fmt::format("pp={},", stages) : "") +
+                             "in_flight=1,prefill_chunk=2501";
+    Evaluator e(c);
+    const Seconds t = e.simulate(parse_plan(plan));
+    EXPECT_LE(e.bound(parse_plan(plan)), t);
+    if (stages > 1) {
+      EXPECT_LT(t, last);        // stages work at once
+      EXPECT_GT(t * 2.0, last);  // and not faster than twice as many
+    }
+    last = t;
+  }
+}
+
 TEST(ChunkedPrefill, OneStageTakesTheSumOfItsChunks) {
   const Case c = chunked_case({{0, 30'000}});
   Seconds sum;
@@ -160,8 +222,9 @@ TEST(ChunkedPrefill, PlansThatCannotBeAreRefused) {
   const auto reason = [&](const char* plan) { return refusal(c, plan); };
   EXPECT_EQ(reason("tensor:prefill_chunk=9999"), "");
   EXPECT_EQ(reason("tensor:prefill_chunk=10000"), "prefill_chunk 10000 exceeds all new tokens but one, 9999");
-  EXPECT_EQ(reason("ring_pass_kv:cp=2,prefill_chunk=100"),
-            "prefill_chunk is for tensor or pipeline, not ring_pass_kv");
+  EXPECT_EQ(
+      reason("tsp:cp=2,prefill_chunk=100"),
+      "prefill_chunk is for tensor or pipeline or ring_pass_kv or ring_pass_q or allgather_kv, not tsp");
   EXPECT_EQ(reason("pipeline:pp=2,in_flight=2,prefill_chunk=100"),
             "prefill_chunk needs in_flight=1: chunks of one microbatch fill the stages");
   Case hosts = c;

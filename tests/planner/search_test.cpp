@@ -90,7 +90,7 @@ TEST(Metrics, OfAPrefillCountRequests) {
   EXPECT_DOUBLE_EQ(value_of(c, Metric::throughput, p), m.requests / (0.5 * 4));
   EXPECT_DOUBLE_EQ(value_of(c, Metric::time, p), 0.5);
   c.batch = decode_batch(100);
-  EXPECT_DOUBLE_EQ(value_of(c, Metric::throughput, p), decode_metrics(p.time, plan).tokens_per_s_gpu);
+  EXPECT_DOUBLE_EQ(value_of(c, Metric::throughput, p), decode_metrics(c, p.time, plan).tokens_per_s_gpu);
 }
 
 TEST(Search, PrunedEqualsExhaustiveOnEveryPairOfMetrics) {

@@ -179,8 +179,9 @@ TEST(Striped, RefusesWhatIsNotItsOwn) {
   const Case c = prefill_case({{0, 40}});
   EXPECT_EQ(refusal(c, "striped:cp=8,batch=1"), "");
   EXPECT_EQ(refusal(c, "striped:cp=8,batch=1,layout=zigzag"), "layout is for ring_pass_kv, not striped");
-  EXPECT_EQ(refusal(c, "striped:cp=4,batch=1,prefill_chunk=8"),
-            "prefill_chunk is for tensor or pipeline, not striped");
+  EXPECT_EQ(
+      refusal(c, "striped:cp=4,batch=1,prefill_chunk=8"),
+      "prefill_chunk is for tensor or pipeline or ring_pass_kv or ring_pass_q or allgather_kv, not striped");
   EXPECT_EQ(refusal(c, "striped:batch=1"),
             "striped needs cp of at least 2; with cp 1 it is tensor or pipeline");
   EXPECT_EQ(refusal(c, "striped:cp=48,batch=1"), "cp 48 exceeds the context 40");

@@ -91,20 +91,20 @@ Made make() {
   return made;
 }
 
-struct Segment {
+struct Request {
   int cp;
   long long fresh, cached;
 };
 
 /// 10,000 requests of all sizes, the edges of the ranges, and absurd ones.
-std::vector<Segment> requests() {
+std::vector<Request> requests() {
   std::mt19937_64 rng(2411);
   const auto uniform = [&](double low, double high) {
     return low + (high - low) * static_cast<double>(rng() >> 11) / 9007199254740992.0;
   };
   constexpr long long kMax = std::numeric_limits<long long>::max();
   constexpr long long kMin = std::numeric_limits<long long>::min();
-  std::vector<Segment> out;
+  std::vector<Request> out;
   for (const int cp : {-1, 0, 1, 2, 3, 4, 8, 16, 1000, std::numeric_limits<int>::max()})
     for (const long long fresh : {kMin, -1LL, 0LL, 1LL, 512LL, 4096LL, 4104LL, 1LL << 20, kMax})
       for (const long long cached : {kMin, -1LL, 0LL, 1LL, 4096LL, kMax}) out.push_back({cp, fresh, cached});
@@ -176,7 +176,7 @@ int main() {
 }
 )";
 
-std::string chosen(const Made& made, const Segment& r) {
+std::string chosen(const Made& made, const Request& r) {
   const auto letter = [](bool pass_kv) { return pass_kv ? 'k' : 'q'; };
   if (r.cp <= 1) return "kkkkk";
   AnalyticRule one = made.algorithm_1;
@@ -195,9 +195,9 @@ TEST(ThresholdHeader, DecidesAsThePlanner) {
   const Folder folder;
   put(folder.path / "thresholds.hpp", threshold_header(made.rules));
   put(folder.path / "second.hpp", "#include \"thresholds.hpp\"\n");
-  const std::vector<Segment> all = requests();
+  const std::vector<Request> all = requests();
   std::string input;
-  for (const Segment& r : all)
+  for (const Request& r : all)
     input += std::to_string(r.cp) + " " + std::to_string(r.fresh) + " " + std::to_string(r.cached) + "\n";
   put(folder.path / "in", input);
 
@@ -208,7 +208,7 @@ TEST(ThresholdHeader, DecidesAsThePlanner) {
     std::istringstream out(get(folder.path / "out"));
     std::string line;
     std::array<int, 5> pass_kv{};
-    for (const Segment& r : all) {
+    for (const Request& r : all) {
       ASSERT_TRUE(std::getline(out, line));
       ASSERT_EQ(line, chosen(made, r)) << r.cp << " " << r.fresh << " " << r.cached;
       for (std::size_t k = 0; k < pass_kv.size(); ++k) pass_kv[k] += line[k] == 'k';
@@ -229,12 +229,12 @@ TEST(ThresholdHeader, IsUsableInConstantExpressions) {
   const Made made = make();
   const Folder folder;
   put(folder.path / "thresholds.hpp", threshold_header(made.rules));
-  const std::vector<Segment> all = requests();
+  const std::vector<Request> all = requests();
   const auto program = [&](bool right) {
     std::string text = "#include \"thresholds.hpp\"\nusing namespace shardline_thresholds;\n";
     const std::array names{"select", "algorithm_1", "algorithm_5", "empirical", "appendix_d"};
     for (std::size_t i = 600; i < 640; ++i) {
-      const Segment& r = all[i];
+      const Request& r = all[i];
       const std::string choices = chosen(made, r);
       for (std::size_t k = 0; k < names.size(); ++k)
         text += "static_assert(" + std::string(names[k]) + "(" + std::to_string(r.cp) + ", " +
@@ -300,7 +300,7 @@ TEST(ThresholdTables, JsonTableDecidesAsTheHeader) {
   ASSERT_EQ(tables.size(), 3U);
   int compared = 0;
   int too_close = 0;
-  for (const Segment& r : requests()) {
+  for (const Request& r : requests()) {
     for (const JsonTable& t : tables) {
       if (t.cp != r.cp || r.fresh <= 0 || r.fresh > 1LL << 40 || r.cached < 0 || r.cached > 1LL << 40)
         continue;
