@@ -40,21 +40,37 @@ Unfolder::Unfolder(const Schedule& schedule, CostModel& cost, TaskGraph& graph, 
       players_(static_cast<std::size_t>(players(schedule, who))) {
   barrier_.resize(players_);
   lanes_.resize(players_, kIdle);
-  groups_.resize(s_.ops.size());
-  for (OpIndex i = 0; i < s_.ops.size(); ++i) {
-    const Block& block = *std::find_if(s_.blocks.begin(), s_.blocks.end(),
-                                       [&](const Block& b) { return i >= b.first && i < b.last; });
-    for (int k = 0; k < s_.classes; ++k) {
-      costs_.push_back(cost.price(s_.op_of_class(i, k)));
-      // Beside the next round, whose collectives it leaves alone [H20].
-      if (s_.rounds > 1 && block.handoff) {
-        const Seconds alone = cost.alone(costs_.back());
-        costs_.back() = OpCost{};
-        costs_.back().latency = alone;
-      }
+  costs_.reserve(s_.ops.size() * static_cast<std::size_t>(s_.classes));
+  groups_of_.assign(s_.ops.size(), 0);
+  groups_.resize(1);  // of ops without
+  std::vector<Group> known{Group{0, 0}};
+  for (const Block& block : s_.blocks) {
+    for (OpIndex i = block.first; i < block.last; ++i) {
+      add_costs(i, cost, block);
+      if (!is_communication(s_.ops[i].kind) || block.handoff) continue;
+      const Group group = s_.ops[i].group;
+      auto& at = groups_of_[i];
+      at = static_cast<std::size_t>(std::find(known.begin(), known.end(), group) - known.begin());
+      if (at < known.size()) continue;
+      known.push_back(group);
+      groups_.push_back(player_groups(s_, group, who_));
     }
-    if (is_communication(s_.ops[i].kind) && !block.handoff)
-      groups_[i] = player_groups(s_, s_.ops[i].group, who_);
+  }
+}
+
+void Unfolder::add_costs(OpIndex i, CostModel& cost, const Block& block) {
+  for (int k = 0; k < s_.classes; ++k) {
+    if (k > 0 && s_.ops[i].variants == kAlike) {
+      costs_.push_back(costs_.back());
+      continue;
+    }
+    costs_.push_back(cost.price(s_.op_of_class(i, k)));
+    // Beside the next round, whose collectives it leaves alone [H20].
+    if (s_.rounds > 1 && block.handoff) {
+      const Seconds alone = cost.alone(costs_.back());
+      costs_.back() = OpCost{};
+      costs_.back().latency = alone;
+    }
   }
 }
 
@@ -107,7 +123,7 @@ void Unfolder::block(const Block& b) {
   for (OpIndex i = b.first; i < b.last; ++i) {
     if (is_hop(s_.ops[i])) {
       hop(b, i);
-    } else if (groups_[i].empty()) {
+    } else if (groups(i).empty()) {
       for (std::size_t p = 0; p < players_; ++p) {
         if (!takes_part(s_.ops[i], rank_of(p))) continue;
         deps_.clear();
@@ -184,7 +200,7 @@ void Unfolder::finish(const Block& b, OpIndex i, std::size_t p, TaskId task) {
 // One member sends, in the order of its sends, and goes on; the next of its group waits where it needs what
 // comes. Receives are posted ahead.
 void Unfolder::hop(const Block& b, OpIndex i) {
-  for (const auto& members : groups_[i]) {
+  for (const auto& members : groups(i)) {
     const auto sender = static_cast<std::size_t>(s_.ops[i].member);
     const std::size_t from = members[sender], to = members[sender + 1];
     deps_.clear();
@@ -197,7 +213,7 @@ void Unfolder::hop(const Block& b, OpIndex i) {
 
 // Player p sends to the next of its group; its op ends when it has sent and received.
 void Unfolder::ring(const Block& b, OpIndex i) {
-  for (const auto& members : groups_[i]) {
+  for (const auto& members : groups(i)) {
     std::vector<TaskId> sent;
     for (std::size_t m = 0; m < members.size(); ++m) {
       deps_.clear();
@@ -213,7 +229,7 @@ void Unfolder::ring(const Block& b, OpIndex i) {
 }
 
 void Unfolder::meeting(const Block& b, OpIndex i) {
-  for (const auto& members : groups_[i]) {
+  for (const auto& members : groups(i)) {
     deps_.clear();
     for (const std::size_t p : members) wait_for(b, i, p);
     deps_.assign({join()});

@@ -51,6 +51,8 @@ class Unfolder {
   static constexpr TaskId kNone = ~TaskId{0};
   static constexpr std::array<TaskId, kLanes> kIdle{kNone, kNone, kNone, kNone};
 
+  void add_costs(OpIndex i, CostModel& cost, const Block& block);
+  const auto& groups(OpIndex i) const { return groups_[groups_of_[i]]; }
   int rank_of(std::size_t player) const;
   void wait_for(const Block& b, OpIndex i, std::size_t p);
   TaskId add(OpIndex i, std::size_t p);
@@ -69,8 +71,10 @@ class Unfolder {
   Meeting meeting_;
   std::size_t players_;
   int stage_ = -1;
-  std::vector<OpCost> costs_;                                  // [op][class]
-  std::vector<std::vector<std::vector<std::size_t>>> groups_;  // [op][group][member]
+  std::vector<OpCost> costs_;                            // [op][class]
+  using Groups = std::vector<std::vector<std::size_t>>;  // [group][member]
+  std::vector<Groups> groups_;                           // each once, however many ops have it
+  std::vector<std::size_t> groups_of_;                   // [op]
   Barriers barrier_;
   std::vector<std::array<TaskId, kLanes>> lanes_;  // [player]: last task of each lane
   std::vector<TaskId> done_;                       // [player][op of the block]

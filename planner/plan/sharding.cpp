@@ -1,7 +1,9 @@
 #include "planner/plan/sharding.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <span>
 
 #include "sim/base/error.hpp"
 
@@ -77,15 +79,39 @@ void Placement::append(int request, const std::vector<long long>& counts) {
 
 void Placement::decode(int request, long long tokens) {
   const auto first = static_cast<std::size_t>(request) * static_cast<std::size_t>(ranks_);
-  long long at = lengths_[static_cast<std::size_t>(request)];
-  for (long long t = 0; t < tokens; ++t, ++at) {
-    const auto begin = counts_.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto rank = static_cast<std::size_t>(std::min_element(begin, begin + ranks_) - begin);
-    held_[first + rank].push_back({request, at, at + 1});
-    compact(held_[first + rank]);
-    ++counts_[first + rank];
+  long long& at = lengths_[static_cast<std::size_t>(request)];
+  std::vector<std::size_t> turn;  // ranks that hold least: each takes every turn.size()-th token
+  while (tokens > 0) {
+    const auto counts = std::span(counts_).subspan(first, static_cast<std::size_t>(ranks_));
+    const long long least = *std::min_element(counts.begin(), counts.end());
+    long long level = std::numeric_limits<long long>::max();  // at which the next rank joins them
+    turn.clear();
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      if (counts[r] == least) turn.push_back(r);
+      if (counts[r] > least) level = std::min(level, counts[r]);
+    }
+    const auto sharers = static_cast<long long>(turn.size());
+    const long long full = tokens / sharers,
+                    given = full < level - least ? tokens : (level - least) * sharers;
+    for (long long i = 0; i < std::min(sharers, given); ++i) {
+      const std::size_t rank = turn[static_cast<std::size_t>(i)];
+      const long long count = (given - i + sharers - 1) / sharers, begin = at + i;
+      held_[first + rank].push_back(
+          {request, begin, begin + (count - 1) * sharers + 1, count == 1 ? 1 : sharers});
+      counts[rank] += count;
+      compact(held_[first + rank]);
+    }
+    at += given;
+    tokens -= given;
   }
-  lengths_[static_cast<std::size_t>(request)] = at;
+}
+
+void Placement::forget_positions() {
+  for (std::size_t i = 0; i < held_.size(); ++i) {
+    const auto request = static_cast<std::int32_t>(i / static_cast<std::size_t>(ranks_));
+    held_[i].clear();
+    if (counts_[i] > 0) held_[i].push_back({request, 0, counts_[i]});
+  }
 }
 
 Placement Placement::of(const std::vector<std::int32_t>& requests) const {

@@ -23,15 +23,20 @@ class Placement {
   /// Appends an interval of `counts[i]` tokens for each rank i, in order.
   void append(int request, const std::vector<long long>& counts);
   /// [C2] Appends `tokens` tokens one by one, each to the rank that holds least of the request (round robin
-  /// from there on).
+  /// from there on). Takes as long for a million tokens as for one: they are intervals with a stride.
   void decode(int request, long long tokens);
   /// The caches of some of the requests, in the order given.
   Placement of(const std::vector<std::int32_t>& requests) const;
+  /// Lets the tokens of each rank be any as many before length(): an interval per rank, however many turns
+  /// there were. New tokens come behind all of them, so what attention to the cache costs stays the same
+  /// [C2]; only who computes it needs to know which tokens they are.
+  void forget_positions();
 
   int ranks() const { return ranks_; }
   int requests() const { return static_cast<int>(lengths_.size()); }
   long long length(int request) const { return lengths_[static_cast<std::size_t>(request)]; }
-  /// Positions of a request on a rank, ascending within each turn.
+  /// Positions of a request on a rank, ascending within each turn; after forget_positions() their number
+  /// counts alone.
   const Tokens& held(int rank, int request) const {
     return held_[static_cast<std::size_t>(request * ranks_ + rank)];
   }

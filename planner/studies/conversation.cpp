@@ -30,9 +30,10 @@ std::vector<TurnTime> converse(const Study& study) {
   const Conversation& talk = study.conversation();
   const Plan kv = plan_of(talk, strategy_id("ring_pass_kv")), q = plan_of(talk, strategy_id("ring_pass_q")),
              decode = plan_of(talk, strategy_id("ring_decode"));
-  auto cache = std::make_shared<Placement>(talk.cp, 1);
+  const auto cache = std::make_shared<Placement>(talk.cp, 1);
   std::vector<TurnTime> out;
   Case prefill = study.study, answer = study.study;
+  prefill.placement = cache;
   Evaluator prefills(prefill), decodes(answer);
   for (const Turn& turn : talk.turns) {
     TurnTime t;
@@ -40,14 +41,12 @@ std::vector<TurnTime> converse(const Study& study) {
     t.fresh = turn.fresh;
     t.output = turn.output;
     prefill.batch = prefill_batch({{t.cached, t.fresh}});
-    prefill.placement = cache;
     require(prefill, kv, out.size());
     t.pass_kv = prefills.simulate(kv);
     t.pass_q = prefills.simulate(q);
     t.kv_chosen = t.pass_kv <= t.pass_q;
     t.answer = t.ttft();
     t.shares = shares_of(prefills, t.kv_chosen ? kv : q);
-    cache = std::make_shared<Placement>(*cache);
     cache->prefill(0, turn.fresh);
     if (turn.output > 0) {
       // The prefill gives the first token of the answer; each step appends the one before it.
@@ -62,6 +61,7 @@ std::vector<TurnTime> converse(const Study& study) {
       t.shares += shares_of(decodes, decode) * (1 - t.ttft() / t.answer);
       cache->decode(0, turn.output);
     }
+    cache->forget_positions();  // else every turn would look at the intervals of all before it
     t.fullest = t.emptiest = cache->count(0, 0);
     for (int r = 1; r < talk.cp; ++r) {
       t.fullest = std::max(t.fullest, cache->count(r, 0));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 #include "planner/studies/ring_timing.hpp"
 #include "tests/planner/support.hpp"
@@ -83,6 +84,43 @@ TEST(Conversation, FirstTurnIsAFullPrefillAndLateShortTurnsPassQueries) {
   EXPECT_EQ(turns[0].pass_kv, e.simulate(parse_plan("ring_pass_kv:cp=4,tpa=8,tpf=8,batch=1")));
   EXPECT_TRUE(turns[0].kv_chosen);
   EXPECT_FALSE(turns[1].kv_chosen);
+}
+
+// Every turn against the cache with the position of every token that all turns before left.
+TEST(Conversation, TurnsAreThoseOfTheWholeHistoryToTheLastBit) {
+  std::mt19937_64 random(3);
+  for (const char* system : {"h100-gtt", "h200-hgx"}) {
+    std::vector<Turn> given;
+    for (int i = 0; i < 12; ++i)
+      given.push_back({1 + static_cast<long long>(random() % 700), static_cast<long long>(random() % 90)});
+    Study s = talk(given, 3);
+    s.study.system = catalog_system(system);
+    const auto turns = converse(s);
+    Case c = s.study, answer = s.study;
+    answer.phase = Phase::decode;
+    Evaluator e(c), decodes(answer);
+    Placement history(3, 1);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      SCOPED_TRACE(i);
+      c.requests = {{history.length(0), given[i].fresh}};
+      c.placement = std::make_shared<Placement>(history);
+      EXPECT_EQ(turns[i].pass_kv, e.simulate(parse_plan("ring_pass_kv:cp=3,tpa=8,tpf=8,batch=1")));
+      EXPECT_EQ(turns[i].pass_q, e.simulate(parse_plan("ring_pass_q:cp=3,tpa=8,tpf=8,batch=1")));
+      history.prefill(0, given[i].fresh);
+      history.decode(0, given[i].output);
+      if (given[i].output > 0) {
+        answer.context = history.length(0);
+        EXPECT_EQ(turns[i].last_ttit, decodes.simulate(parse_plan("ring_decode:cp=3,tpa=8,tpf=8,batch=1")));
+      }
+      long long most = 0, least = history.length(0);
+      for (int r = 0; r < 3; ++r) {
+        most = std::max(most, history.count(r, 0));
+        least = std::min(least, history.count(r, 0));
+      }
+      EXPECT_EQ(turns[i].fullest, most);
+      EXPECT_EQ(turns[i].emptiest, least);
+    }
+  }
 }
 
 TEST(Conversation, AConversationThatOutgrowsTheMemorySaysAtWhichTurn) {
