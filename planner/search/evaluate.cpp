@@ -29,7 +29,7 @@ PrefillMetrics prefill_metrics(const Case& c, Seconds ttft, const Plan& plan) {
 }
 
 Evaluator::Evaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
-    : case_(&c), cost_(c.system, rule, std::move(cache)), scratch_(cost_) {}
+    : case_(&c), rule_(rule), cost_(c.system, rule, std::move(cache)), scratch_(cost_) {}
 
 Seconds Evaluator::simulate(const Plan& plan) {
   lower(schedule_, *case_, plan);

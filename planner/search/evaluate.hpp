@@ -47,10 +47,12 @@ class Evaluator {
   /// The schedule of the last plan that was simulated or bounded.
   const Schedule& schedule() const { return schedule_; }
   CostModel& cost() { return cost_; }
+  AllReduceRule all_reduce() const { return rule_; }
   const Case& study() const { return *case_; }
 
  private:
   const Case* case_;
+  AllReduceRule rule_;
   CostModel cost_;
   PassScratch scratch_;
   Schedule schedule_;

@@ -156,9 +156,17 @@ class CandidateSearch {
     return low;
   }
 
-  // Each batch has a partition of its own, which no bound of equal parts rules out.
+  // Each batch has a partition of its own, which no bound of equal parts rules out: one of all partitions
+  // does. Equal parts need the least memory.
   void searched(std::size_t i) {
     plan_.batch = options_.batches[i];
+    if (options_.prune) {
+      Point low = least(i, [&] { return least_time_of_partitions(evaluator_, plan_); });
+      if (over_budget(low.time) || beaten(low, i)) {
+        ++out_.counts.pruned;
+        return;
+      }
+    }
     const PartitionResult found = searched_partition(evaluator_, plan_, cache_);
     out_.counts.partitions += found.evaluations;
     list_parts(plan_, found.tokens);

@@ -1,5 +1,7 @@
 #include "planner/studies/chain_cost.hpp"
 
+#include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "planner/layers/share.hpp"
@@ -11,13 +13,23 @@ namespace shardline {
 
 namespace {
 
+// How the ops of a chain are priced, and of how many sequences they are.
+struct Prices {
+  CostModel* cost = nullptr;           // null: one of its own
+  std::shared_ptr<FabricCache> cache;  // of that
+  Pricing how = Pricing::exact;
+  long long sequences = 1;  // of equal length, in every op together
+  Seconds experts{0};       // of a layer, where the ranks of the chain share them: of all tokens together
+};
+
 // Prices rest on the ops of one rank that prefills alone; what depends on the prefix is priced apart.
 class Layers {
  public:
-  Layers(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCache> cache)
-      : case_(c), cost_(case_.system, AllReduceRule::fastest, std::move(cache)), chain_(ranks > 1) {
+  Layers(const Case& c, int ranks, const Plan& alone, Prices prices)
+      : case_(c), plan_(alone), prices_(std::move(prices)), chain_(ranks > 1) {
+    if (!prices_.cost)
+      prices_.cost = &own_.emplace(case_.system, AllReduceRule::fastest, std::move(prices_.cache));
     plan_.strategy = strategy_id("tensor");
-    plan_.tpa = plan_.tpf = tpa;
     case_.batch = prefill_batch({{0, 1}});
     case_.placement = nullptr;
     const LocalHeads heads = prefill_heads(case_, plan_);
@@ -26,7 +38,7 @@ class Layers {
     ScheduleBuilder b(schedule_);
     b.drive(Drive::eager);
     b.begin_block("send");
-    b.exchange("pass prefix", Part::exchange, OpKind::send_recv, {ranks, tpa}, Bytes(0));
+    b.exchange("pass prefix", Part::exchange, OpKind::send_recv, {ranks, plan_.tpa}, Bytes(0));
     b.end_block();
     b.begin_block("join");
     b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise, {});
@@ -35,7 +47,7 @@ class Layers {
     b.end_block();
     send_ = schedule_.ops[0];
     join_ = schedule_.ops[1];
-    turn_ = cost_.time(schedule_.ops[2]);
+    turn_ = time(schedule_.ops[2]);
   }
 
   Seconds project(long long tokens) { return parts(tokens).project; }
@@ -44,27 +56,28 @@ class Layers {
     Op attend = p.attend;
     auto& a = std::get<AttendPrefillShape>(attend.shape);
     const Count c = tokens, s = prefix;
-    a.pairs = a.all_pairs ? c * s : c * (s - c) + c * (c + 1) / 2;
-    a.kv_rows = s;
+    a.pairs = (a.all_pairs ? c * s : c * (s - c) + c * (c + 1) / 2) * prices_.sequences;
+    a.kv_rows = s * prices_.sequences;
     a.whole = tokens == prefix;
     // A rank of a chain has one interval of the sequence, one alone two.
-    if (chain_) a.tiles = query_tiles(Tokens{{0, prefix - tokens, prefix}});
+    if (chain_) a.tiles = query_tiles(Tokens{{0, prefix - tokens, prefix}}) * prices_.sequences;
     const Seconds others = p.rest + expand(p, prefix);
-    if (!a.all_pairs) return others + cost_.time(attend);
+    if (!a.all_pairs) return others + attention(attend);
     Op scores = p.scores;
     std::get<ElementwiseShape>(scores.shape).bytes *= static_cast<double>(s) / static_cast<double>(c);
-    return others + cost_.time(attend) + cost_.time(scores);
+    return others + attention(attend) + time(scores);
   }
   Seconds send(long long prefix) {
     if (send_.group.size == 1) return Seconds(0);
-    std::get<ExchangeShape>(send_.shape).bytes = Bytes(static_cast<double>(prefix) * row_bytes_);
-    return cost_.time(send_);
+    const double n = static_cast<double>(prefix * prices_.sequences);
+    std::get<ExchangeShape>(send_.shape).bytes = Bytes(n * row_bytes_);
+    return time(send_);
   }
   Seconds join(long long prefix) {
-    const double n = static_cast<double>(prefix);
+    const long long n = prefix * prices_.sequences;
     const double width = row_bytes_ / bytes_per_element(case_.precision.kv);
-    join_.shape = ElementwiseShape{prefix, count_of(width), Bytes(2 * n * row_bytes_)};
-    return cost_.time(join_);
+    join_.shape = ElementwiseShape{n, count_of(width), Bytes(2 * static_cast<double>(n) * row_bytes_)};
+    return time(join_);
   }
   Seconds tail() { return parts(1).tail; }
   Seconds turn() const { return turn_; }
@@ -80,15 +93,29 @@ class Layers {
   Seconds expand(const Parts& p, long long prefix) {
     if (!p.expands) return Seconds(0);
     Op op = p.expand;
-    std::get<GemmShape>(op.shape).rows = prefix;
-    return cost_.time(op);
+    std::get<GemmShape>(op.shape).rows = prefix * prices_.sequences;
+    return time(op);
+  }
+
+  Seconds time(const PricedOp& op) {
+    return prices_.how == Pricing::floor ? prices_.cost->floor(op) : prices_.cost->time(op);
+  }
+
+  // A first rank has whole sequences, whose price may be another than that of a longer prefix; a floor is
+  // below both.
+  Seconds attention(Op op) {
+    const Seconds own = time(op);
+    if (prices_.how != Pricing::floor) return own;
+    auto& a = std::get<AttendPrefillShape>(op.shape);
+    a.whole = !a.whole;
+    return std::min(own, time(op));
   }
 
   const Parts& parts(long long tokens) {
     const auto [at, added] = known_.try_emplace(tokens);
     Parts& p = at->second;
     if (!added) return p;
-    case_.batch = prefill_batch({{0, tokens}});
+    case_.batch = prefill_batch(std::vector<Segment>(static_cast<std::size_t>(prices_.sequences), {0, tokens}));
     build_step(schedule_, case_, plan_);
     const std::vector<double> runs = executions(schedule_);
     for (std::size_t i = 0; i < schedule_.blocks.size(); ++i)
@@ -103,9 +130,11 @@ class Layers {
     while (attend < block.last && schedule_.ops[attend].kind != OpKind::attend_prefill) ++attend;
     const bool attends = attend < block.last;
     const OpIndex expand = attends ? expansion(attend) : block.last;
+    const bool shared = prices_.experts > Seconds(0) && has_experts_of(block);
+    if (shared) p.rest += prices_.experts * share;
     for (OpIndex o = block.first; o < block.last; ++o) {
       const Op& op = schedule_.ops[o];
-      if (op.kind == OpKind::launch) continue;
+      if (op.kind == OpKind::launch || (shared && of_experts(op))) continue;
       if (o == attend) {
         p.attend = op;
         if (shape<AttendPrefillShape>(op).all_pairs) p.scores = schedule_.ops[++o];
@@ -113,11 +142,20 @@ class Layers {
         p.expand = op;
         p.expands = true;
       } else if (op.part == Part::head) {
-        p.tail += cost_.time(op);
+        p.tail += time(op);
       } else {
-        (attends && o < attend ? p.project : p.rest) += cost_.time(op) * share;
+        (attends && o < attend ? p.project : p.rest) += time(op) * share;
       }
     }
+  }
+
+  bool has_experts_of(const Block& block) const {
+    return std::any_of(schedule_.ops.begin() + block.first, schedule_.ops.begin() + block.last,
+                       [](const Op& op) { return op.kind == OpKind::grouped_gemm; });
+  }
+  // What ranks that share their experts do otherwise.
+  static bool of_experts(const Op& op) {
+    return op.kind == OpKind::grouped_gemm || op.within == Within::experts || op.kind == OpKind::all_reduce;
   }
 
   // The op that attention under MLA waits for: it expands the latents. Other attention is its own.
@@ -132,7 +170,8 @@ class Layers {
 
   Case case_;
   Plan plan_;
-  CostModel cost_;
+  Prices prices_;
+  std::optional<CostModel> own_;
   bool chain_;
   Schedule schedule_;
   double row_bytes_ = 0;
@@ -141,10 +180,28 @@ class Layers {
   std::unordered_map<long long, Parts> known_;
 };
 
-}  // namespace
+// Whether the chain's ranks share the experts.
+bool shares_experts(const Case& c, const Plan& plan) {
+  return has_experts(c.model) && plan.ep * plan.tpf > plan.tpa;
+}
 
-ChainCost chain_cost(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCache> cache) {
-  const auto layers = std::make_shared<Layers>(c, ranks, tpa, std::move(cache));
+// The matrix products of the experts of one layer. How the tokens are dealt out does not matter to them.
+Seconds expert_time(const Case& c, const Plan& plan, CostModel& cost, Pricing how) {
+  Plan even = plan;
+  set_parts(even, Parts::even);
+  Schedule s;
+  lower(s, c, even);
+  Seconds sum;
+  for (OpIndex i = 0; i < s.ops.size(); ++i) {
+    if (s.ops[i].kind != OpKind::grouped_gemm) continue;
+    const Op op = s.op_of_class(i, 0);
+    sum += how == Pricing::floor ? cost.floor(op) : cost.time(op);
+  }
+  return sum;
+}
+
+ChainCost chain_cost(const Case& c, int ranks, const Plan& alone, Prices prices) {
+  const auto layers = std::make_shared<Layers>(c, ranks, alone, std::move(prices));
   ChainCost out;
   out.layers = c.model.layers;
   out.tail = layers->tail();
@@ -156,6 +213,59 @@ ChainCost chain_cost(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCa
   out.rest = [layers](long long tokens, long long prefix) { return layers->rest(tokens, prefix); };
   out.send = [layers](long long prefix) { return layers->send(prefix); };
   return out;
+}
+
+// What the closed form ignores of a plan is taken off.
+ChainCost bounded(const Case& c, const Plan& plan, ChainCost cost) {
+  // Each stage has links and hosts of its own, so that no one of them passes all layers.
+  if (plan.pp > 1) {
+    cost.send = [](long long) { return Seconds(0); };
+    cost.host = Seconds(0);
+  }
+  // The last rank's last layer may be of the cheaper kind: a layer less covers what it is below the mean.
+  if (c.model.dense_layers > 0 && c.model.dense_layers < c.model.layers) --cost.layers;
+  return cost;
+}
+
+}  // namespace
+
+ChainCost chain_cost(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCache> cache) {
+  Plan alone;
+  alone.tpa = alone.tpf = tpa;
+  Prices prices;
+  prices.cache = std::move(cache);
+  return chain_cost(c, ranks, alone, std::move(prices));
+}
+
+ChainCost least_chain_cost(const Case& c, const Plan& plan, CostModel& cost, Pricing how) {
+  Prices prices;
+  prices.cost = &cost;
+  prices.how = how;
+  prices.sequences = static_cast<long long>(c.requests.size()) * plan.batch;
+  Plan alone;
+  alone.tpa = alone.tpf = plan.tpa;
+  if (shares_experts(c, plan)) {
+    prices.experts = expert_time(c, plan, cost, how);
+  } else {
+    alone.ep = plan.ep;
+    alone.tpf = plan.tpf;
+  }
+  return bounded(c, plan, chain_cost(c, plan.cp, alone, std::move(prices)));
+}
+
+ChainCosts chain_costs(const Case& c, const Plan& plan, CostModel& cost, AllReduceRule rule,
+                       std::shared_ptr<FabricCache> cache) {
+  if (rule != AllReduceRule::fastest)
+    return {chain_cost(c, plan.cp, plan.tpa, std::move(cache)),
+            least_chain_cost(c, plan, cost, Pricing::exact)};
+  Plan alone;
+  alone.tpa = alone.tpf = plan.tpa;
+  Prices prices;
+  prices.cost = &cost;
+  const ChainCost closed = chain_cost(c, plan.cp, alone, prices);
+  const bool alike = c.requests.size() == 1 && plan.batch == 1 &&
+                     (!has_experts(c.model) || (plan.ep == 1 && plan.tpf == plan.tpa));
+  return {closed, alike ? bounded(c, plan, closed) : least_chain_cost(c, plan, cost, Pricing::exact)};
 }
 
 }  // namespace shardline

@@ -86,6 +86,10 @@ struct PartitionSearch {
   ChainEvaluator exact;             // empty: the closed form. Its result is never slower than even parts
   std::uint64_t proof = 1'500'000;  // most steps of the proof; 0: none
   std::uint64_t most_exact = std::numeric_limits<std::uint64_t>::max();  // chains the evaluator is asked for
+  // Costs whose closed form `exact` never falls below, and what else it never falls below. Trials that they
+  // rule out count as asked for, and are not: no result changes. Both may be empty.
+  const ChainCost* least = nullptr;
+  ChainEvaluator bound = {};
 };
 
 /// [K3] The paper's search: from the even partition, all neighbours at a stride, the best taken until none is
@@ -102,6 +106,11 @@ struct SearchedPartition {
 };
 SearchedPartition best_partition(const ChainCost& cost, const PartitionProblem& problem,
                                  const PartitionSearch& search = {});
+
+/// [K2] What no partition of this granularity can beat, known to 0.1 %: SearchedPartition::bound without the
+/// search. Where `cost` is a bound of a chain's times, so is this. `dip`: by how much a part that begins
+/// earlier may take less at most; nothing else may fall.
+Seconds partition_bound(const ChainCost& cost, const PartitionProblem& problem, double dip = 0);
 
 /// Evaluations that the paper states for its search: (p-1)^5 log_4(context).
 double published_search_cost(const PartitionProblem& problem);

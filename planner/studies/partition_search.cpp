@@ -20,13 +20,16 @@ constexpr int kRuns = 16;     // ranks up to which the refinement moves every ru
 // One partition whose parts are priced again only where they changed.
 class Chain {
  public:
-  Chain(const GranularChain& costs, const ChainEvaluator& exact) : costs_(costs), exact_(exact) {}
+  /// By the closed form of `costs`, or by what `by` says, if `by.least` are the costs. Keeps references.
+  Chain(const GranularChain& costs, const PartitionSearch& by) : costs_(costs), by_(by) {}
 
   void start(Ends ends) {
     ends_ = std::move(ends);
     steps_.clear();
+    started_ = false;  // the time of a start is asked for as it is
     for (std::size_t i = 0; i < ends_.size(); ++i) steps_.push_back(priced(ends_, i));
     time_ = measured(ends_, steps_);
+    started_ = true;
   }
 
   /// Moves boundaries first..last by `by` granules if the chain gets faster.
@@ -78,14 +81,30 @@ class Chain {
     return measured(trial_, trial_steps_);
   }
 
+  // A trial that a bound of `exact` rules out is not played: the bound stands for its time.
   Seconds measured(const Ends& ends, const std::vector<ChainStep>& steps) {
     ++evaluations_;
-    if (!exact_) return chain_time(steps, costs_.cost().layers) + costs_.cost().tail;
-    return exact_(costs_.partition(ends));
+    if (!by_.exact) return closed(steps);
+    if (started_ && by_.least) {
+      const Seconds least = closed(steps) * (1 - kRounding);
+      if (least >= time_) return least;
+    }
+    const std::vector<long long> parts = costs_.partition(ends);
+    if (started_ && by_.bound) {
+      const Seconds least = by_.bound(parts) * (1 - kRounding);
+      if (least >= time_) return least;
+    }
+    return by_.exact(parts);
   }
 
+  Seconds closed(const std::vector<ChainStep>& steps) const {
+    return chain_time(steps, costs_.cost().layers) + costs_.cost().tail;
+  }
+
+  static constexpr double kRounding = 1e-9;  // events add the same costs in another order
   const GranularChain& costs_;
-  const ChainEvaluator& exact_;
+  const PartitionSearch& by_;
+  bool started_ = false;
   Ends ends_, trial_;
   std::vector<ChainStep> steps_, trial_steps_;
   Seconds time_;
@@ -172,12 +191,17 @@ struct Period {
   Ends ends;
 };
 
-// [K2] The least period for which parts, as long as it allows from the last on, leave nothing over.
-Period least_period(const GranularChain& costs, const Ends& start) {
+// [K2] The least period for which parts, as long as it allows from the last on, leave nothing over; to
+// `precision`, below the least.
+Period least_period(const GranularChain& costs, const Ends& start, double precision = 0) {
   Period out{costs.period(start), start};
   Seconds low;  // below it there is none
   Ends ends;
   while (low < out.least) {
+    if (low >= out.least * (1 - precision)) {
+      out.least = low;
+      break;
+    }
     Seconds middle = (low + out.least) / 2;
     if (middle <= low || middle >= out.least) break;
     Seconds next = out.least;
@@ -202,17 +226,35 @@ Period least_period(const GranularChain& costs, const Ends& start) {
 PartitionResult grid_search(const ChainCost& cost, const PartitionProblem& problem,
                             const ChainEvaluator& exact) {
   const GranularChain costs(cost, problem);
-  Chain chain(costs, exact);
+  const PartitionSearch by{exact};
+  Chain chain(costs, by);
   chain.start(ends_of(problem, even_partition(problem)));
   for (long long stride = largest_stride(problem); stride > 0; stride /= 2)
     descend(chain, problem.ranks, stride);
   return {costs.partition(chain.ends()), chain.time(), chain.evaluations()};
 }
 
+Seconds partition_bound(const ChainCost& cost, const PartitionProblem& problem, double dip) {
+  constexpr double kPrecision = 1e-3;  // nearer takes longer than it rules out
+  const GranularChain costs(cost, problem);
+  const PartitionSearch closed;
+  Chain known(costs, closed);
+  known.start(ends_of(problem, even_partition(problem)));
+  const Period found = least_period(costs, known.ends(), kPrecision);
+  const Ends even = known.ends();
+  const Seconds even_time = known.time();
+  known.start(found.ends);
+  if (even_time < known.time()) known.start(even);
+  // Ends that are packed for a period hold those of every partition whose period is shorter by the dip. So
+  // the windows of the proof are those of a chain that is so much slower.
+  const Proof proof = prove(costs, found.least * (1 - dip), known.ends(), known.time() * (1 + 2 * dip), 0);
+  return std::min(known.time(), proof.bound * (1 - dip));
+}
+
 SearchedPartition best_partition(const ChainCost& cost, const PartitionProblem& problem,
                                  const PartitionSearch& search) {
   const GranularChain costs(cost, problem);
-  const ChainEvaluator closed;
+  const PartitionSearch closed;
   Chain chain(costs, closed);
   const Ends even = ends_of(problem, even_partition(problem));
   chain.start(even);
@@ -248,19 +290,22 @@ SearchedPartition best_partition(const ChainCost& cost, const PartitionProblem& 
   out.bound.ideal = out.bound.alone * ((1 / p + 1 / (p * p)) / 2);
   // Ranks were priced one by one, whole chains by the exact evaluator.
   const auto ranks = static_cast<std::uint64_t>(problem.ranks);
-  const auto chains = [&] { return (costs.priced() + ranks - 1) / ranks; };
   if (!search.exact) {
-    out.best = {costs.partition(chain.ends()), chain.time(), chains(), proof.complete};
+    const auto chains = (costs.priced() + ranks - 1) / ranks;
+    out.best = {costs.partition(chain.ends()), chain.time(), chains, proof.complete};
     return out;
   }
-  Chain exactly(costs, search.exact);
+  std::optional<GranularChain> bounds;
+  if (search.least) bounds.emplace(*search.least, problem);
+  Chain exactly(bounds ? *bounds : costs, search);
   exactly.start(even);
   const Seconds even_time = exactly.time();
   exactly.start(chain.ends());
   if (even_time < exactly.time()) exactly.start(even);
   refine(exactly, problem.ranks, std::max(1LL, largest_stride(problem) / 2), search.most_exact);
+  const auto chains = (costs.priced() + (bounds ? bounds->priced() : 0) + ranks - 1) / ranks;
   constexpr double kRounding = 1e-12;  // events add the same costs in another order
-  out.best = {costs.partition(exactly.ends()), exactly.time(), chains() + exactly.evaluations(),
+  out.best = {costs.partition(exactly.ends()), exactly.time(), chains + exactly.evaluations(),
               proof.complete && exactly.time() <= chain.time() * (1 + kRounding)};
   return out;
 }

@@ -79,6 +79,15 @@ std::uint64_t affordable_chains(const Schedule& s) {
   return static_cast<std::uint64_t>(std::max(16.0, kTasks / tasks));
 }
 
+// Bounds of partitions of `plan` without events.
+ChainEvaluator bounded_chain(Evaluator& evaluator, const Plan& plan) {
+  return [&evaluator, plan](std::span<const long long> parts) {
+    Plan chain = plan;
+    list_parts(chain, {parts.begin(), parts.end()});
+    return evaluator.bound(chain);
+  };
+}
+
 }  // namespace
 
 PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
@@ -91,7 +100,22 @@ PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
   PartitionSearch search{simulated_chain(evaluator, plan), 0};
   search.exact(even_partition(problem));  // is asked for again, and is known then
   search.most_exact = affordable_chains(evaluator.schedule());
-  return best_partition(chain_cost(c, plan.cp, plan.tpa, std::move(cache)), problem, search).best;
+  const ChainCosts costs = chain_costs(c, plan, evaluator.cost(), evaluator.all_reduce(), std::move(cache));
+  search.least = &costs.least;
+  // All layers take long to play, and their longest path is found sooner.
+  if (plays_all_layers(evaluator.schedule())) search.bound = bounded_chain(evaluator, plan);
+  return best_partition(costs.closed, problem, search).best;
+}
+
+Seconds least_time_of_partitions(Evaluator& evaluator, const Plan& plan) {
+  const Case& c = evaluator.study();
+  SL_CHECK(takes_partition(c, plan), "the plan takes a partition");
+  const long long context = c.requests.front().fresh;
+  constexpr double kRounding = 1e-9;  // events add the same costs in another order
+  const double dip = c.system.calibration.empty() ? 0 : kLargestDip;
+  return partition_bound(least_chain_cost(c, plan, evaluator.cost(), Pricing::floor),
+                         {context, plan.cp, partition_granule(context, plan.cp)}, dip) *
+         (1 - kRounding);
 }
 
 }  // namespace shardline

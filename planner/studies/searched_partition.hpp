@@ -28,4 +28,7 @@ EvaluatorFactory simulated_chains(const Case& c, int tpa);
 PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
                                    std::shared_ptr<FabricCache> cache = nullptr);
 
+/// [C13] A lower bound of searched_partition().ttft, of any batch, without a simulation. Needs the same.
+Seconds least_time_of_partitions(Evaluator& evaluator, const Plan& plan);
+
 }  // namespace shardline

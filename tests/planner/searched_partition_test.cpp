@@ -2,10 +2,13 @@
 #include "planner/studies/searched_partition.hpp"
 #include "planner/strategies/strategy.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "hardware/machine/system.hpp"
 #include "models/model/catalog.hpp"
@@ -115,6 +118,174 @@ TEST(SearchedPartition, NeverSlowerThanEqualParts) {
     set_parts(p, Parts::even);
     EXPECT_LE(found.ttft, simulated(c, p));
     EXPECT_LT(found.evaluations, 3000u);
+  }
+}
+
+// Positive parts that sum to `tokens`, most of them far from equal.
+std::vector<long long> random_parts(std::mt19937_64& random, long long tokens, int ranks) {
+  std::vector<long long> ends{0, tokens};
+  while (static_cast<int>(ends.size()) <= ranks) {
+    const auto end = 1 + static_cast<long long>(random() % static_cast<std::uint64_t>(tokens - 1));
+    if (std::find(ends.begin(), ends.end(), end) == ends.end()) ends.push_back(end);
+  }
+  std::sort(ends.begin(), ends.end());
+  std::vector<long long> parts;
+  for (std::size_t i = 1; i < ends.size(); ++i) parts.push_back(ends[i] - ends[i - 1]);
+  return parts;
+}
+
+// [P7] What a sweep prunes by: below the time of every partition, of every plan of a chain.
+TEST(SearchedPartition, BoundsAreBelowEveryPartition) {
+  struct Given {
+    const char *model, *system;
+    bool eager;
+    double host;
+    std::vector<Request> requests;
+  };
+  std::mt19937_64 random(11);
+  int plans_seen = 0;
+  for (const Given& g : {Given{"llama-3.1-8b", "h100-hgx", false, 0, {{0, 40'000}}},
+                         Given{"llama-3.1-8b", "h100-hgx", false, 0, {{0, 3000}, {0, 3000}}},
+                         Given{"llama-3.1-70b", "h100-gtt", false, 2e-3, {{0, 9000}}},
+                         Given{"llama-7b", "a100-hf-eager", true, 1e-3, {{0, 4096}}},
+                         Given{"qwen3-235b-a22b", "h200-hgx", false, 0, {{0, 5000}}},
+                         Given{"deepseek-r1", "gb200-nvl72", false, 0, {{0, 17'000}}}}) {
+    Case c = chain_case(g.model, g.system, g.eager, 1);
+    c.requests = g.requests;
+    if (g.host > 0) c.system.runtime.host_layer = Seconds(g.host);
+    Evaluator e(c);
+    std::vector<Plan> plans;
+    for (const int gpus : {4, 8}) {
+      std::vector<Plan> all;
+      strategy("kv_runahead").enumerate(c, gpus, {}, all);
+      for (std::size_t i = 0; i < all.size(); i += 1 + all.size() / 8) plans.push_back(all[i]);
+    }
+    for (Plan p : plans) {
+      for (const int batch : {1, 3}) {
+        set_parts(p, Parts::searched);
+        p.batch = batch;
+        if (check_plan(c, p) || !takes_partition(c, p)) continue;
+        ++plans_seen;
+        SCOPED_TRACE(std::string(g.model) + " " + to_string(p));
+        const Seconds least = least_time_of_partitions(e, p);
+        const ChainCost cost = least_chain_cost(c, p, e.cost(), Pricing::exact);
+        EXPECT_GT(least, Seconds(0));
+        std::vector<std::vector<long long>> tried{searched_partition(e, p).tokens};
+        for (int i = 0; i < 4; ++i) tried.push_back(random_parts(random, c.requests[0].fresh, p.cp));
+        for (const std::vector<long long>& parts : tried) {
+          list_parts(p, parts);
+          const Seconds time = e.simulate(p);
+          EXPECT_LE(least, time);
+          EXPECT_LE(chain_time(cost, parts), time * (1 + 1e-9));
+        }
+      }
+    }
+  }
+  EXPECT_GT(plans_seen, 80);
+}
+
+// What partition_bound() rests on: a part that ends later or has more before it takes no less, one that
+// begins earlier hardly. (The mean query then sees fewer keys, and corrections are by keys.)
+TEST(SearchedPartition, FloorsOfAChainHardlyFall) {
+  std::mt19937_64 random(12);
+  const auto draw = [&](long long most) {
+    return 1 + static_cast<long long>(random() % static_cast<std::uint64_t>(most));
+  };
+  for (const auto& [model, system] :
+       {std::pair{"llama-3.1-8b", "h100-hgx"}, std::pair{"llama-7b", "a100-sxm"},
+        std::pair{"qwen3-235b-a22b", "h200-hgx"}, std::pair{"deepseek-r1", "gb200-nvl72"},
+        std::pair{"llama-3.1-405b", "h100-gtt"}}) {
+    const Case c = chain_case(model, system, false, 1 << 17);
+    Evaluator e(c);
+    for (const int tpa : {1, 4}) {
+      Plan p = chain(4);
+      p.tpa = p.tpf = tpa;
+      const ChainCost cost = least_chain_cost(c, p, e.cost(), Pricing::floor);
+      const double dip = c.system.calibration.empty() ? 1e-12 : kLargestDip;
+      for (int i = 0; i < 4000; ++i) {
+        const long long tokens = draw(40'000), before = draw(60'000), more = draw(i % 2 == 0 ? 64 : 5000);
+        const long long end = before + tokens;
+        const ChainStep s = cost.step(tokens, end), longer = cost.step(tokens + more, end + more),
+                        later = cost.step(tokens, end + more);
+        SCOPED_TRACE(fmt::format("{}: {} after {}, {} more", model, tokens, before, more));
+        ASSERT_LE(s.loop(), longer.loop());
+        ASSERT_LE(s.loop(), later.loop());
+        ASSERT_LE(s.send, later.send);
+        ASSERT_LE(s.project, longer.project);
+        if (more > before) continue;
+        ASSERT_LE(s.loop() * (1 - dip), cost.step(tokens + more, end).loop());
+      }
+    }
+  }
+}
+
+// Trials that a bound rules out are not played, and count all the same.
+TEST(SearchedPartition, BoundsChangeNoPartition) {
+  for (const int tpa : {1, 2}) {
+    const Case c = chain_case("llama-3.1-8b", "h100-hgx", false, 20'000);
+    Plan p = chain(4);
+    p.tpa = p.tpf = tpa;
+    Evaluator e(c);
+    const PartitionProblem problem{20'000, 4, partition_granule(20'000, 4)};
+    PartitionSearch all{simulated_chain(e, p), 0};
+    int played = 0;
+    const ChainEvaluator counted = [&, exact = all.exact](std::span<const long long> parts) {
+      ++played;
+      return exact(parts);
+    };
+    all.exact = counted;
+    const SearchedPartition whole = best_partition(chain_cost(c, 4, tpa), problem, all);
+    const int of_all = std::exchange(played, 0);
+    const ChainCost least = least_chain_cost(c, p, e.cost(), Pricing::exact);
+    PartitionSearch bounded = all;
+    bounded.least = &least;
+    const SearchedPartition some = best_partition(chain_cost(c, 4, tpa), problem, bounded);
+    EXPECT_LT(played, of_all / 4);
+    EXPECT_EQ(some.best.tokens, whole.best.tokens);
+    EXPECT_EQ(some.best.ttft, whole.best.ttft);
+    EXPECT_EQ(some.best.evaluations, whole.best.evaluations);
+    EXPECT_EQ(searched_partition(e, p).tokens, whole.best.tokens);
+    EXPECT_EQ(searched_partition(e, p).evaluations, whole.best.evaluations);
+  }
+}
+
+TEST(SearchedPartition, PrunedChainsLeaveTheFrontierAsItIs) {
+  struct Given {
+    const char *model, *system;
+    bool eager;
+    std::vector<int> gpus;
+  };
+  for (const Given& g : {Given{"llama-3.1-8b", "h100-hgx", false, {2, 3, 4, 8}},
+                         Given{"llama-7b", "a100-hf-eager", true, {1, 2, 3, 4, 8}},
+                         Given{"qwen3-235b-a22b", "h200-hgx", false, {4}}}) {
+    const Case c = chain_case(g.model, g.system, g.eager, 12'000);
+    std::uint64_t ruled_out = 0;
+    for (const auto& [x, y] :
+         {std::pair{Metric::gpus, Metric::time}, std::pair{Metric::gpu_seconds, Metric::time},
+          std::pair{Metric::memory, Metric::throughput}}) {
+      SearchOptions o;
+      o.strategies = {strategy_id("kv_runahead")};
+      o.gpus = g.gpus;
+      o.batches = {1, 2};
+      o.x = x;
+      o.y = y;
+      const SearchResult pruned = search(c, o);
+      o.prune = false;
+      const SearchResult exhaustive = search(c, o);
+      const std::vector<Point> a = pruned.overall().points(), b = exhaustive.overall().points();
+      SCOPED_TRACE(g.model);
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        EXPECT_EQ(a[i].plan, b[i].plan);
+        EXPECT_EQ(a[i].time, b[i].time);
+        EXPECT_EQ(a[i].memory, b[i].memory);
+      }
+      ruled_out += pruned.counts.pruned;
+      EXPECT_LE(pruned.counts.partitions, exhaustive.counts.partitions);
+      EXPECT_EQ(pruned.counts.simulated + pruned.counts.pruned,
+                pruned.counts.configurations - pruned.counts.infeasible);
+    }
+    EXPECT_GT(ruled_out, 0u) << g.model;
   }
 }
 
