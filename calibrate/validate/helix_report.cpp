@@ -1,5 +1,6 @@
 #include "calibrate/validate/helix_report.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/parallel.hpp"
 
 #include <fmt/format.h>
 
@@ -96,7 +97,8 @@ PaperSection kv_identity() {
 struct ModelRatios {
   struct Row {
     std::string name;
-    Ratios ratios;
+    std::size_t job = 0;  // that finds the ratios
+    Ratios ratios{};
   };
   const Study& study;
   std::span<const HelixClaim> claims;
@@ -233,6 +235,44 @@ void add_silicon(PaperReport& report, const Study& study, const std::vector<Mode
   }
 }
 
+// Frontiers to be compared, each by one thread: there are many of them.
+class RatioJobs {
+ public:
+  explicit RatioJobs(const HelixOptions& options) : options_(options) {}
+
+  std::size_t add(Study study, const System& system) {
+    study.study.system = system;
+    study.sweep().search.threads = 1;
+    jobs_.push_back(std::move(study));
+    return jobs_.size() - 1;
+  }
+  void run() {
+    found_.resize(jobs_.size());
+    parallel_for(0, jobs_.size(), thread_count(options_.threads), [&](std::size_t i, std::size_t) {
+      if (options_.go_on && !options_.go_on()) throw UserError("interrupted");
+      found_[i] = helix_ratios(jobs_[i], jobs_[i].study.system);
+    });
+  }
+  const Ratios& of(std::size_t job) const { return found_[job]; }
+
+ private:
+  const HelixOptions& options_;
+  std::vector<Study> jobs_;
+  std::vector<Ratios> found_;
+};
+
+ModelRatios asked_of(const Study& study, const HelixOptions& options, RatioJobs& jobs) {
+  ModelRatios m{study, helix_claims(study.study.model.name), {}, {}};
+  const bool measured = !study.study.system.calibration.empty();
+  for (const Setting& setting : sensitivity_settings()) {
+    if (setting.measured && !measured) continue;
+    if (m.settings.size() > (measured ? 1U : 0U) && !options.sensitivity) break;
+    const Study changed = with_setting(study, setting);
+    m.settings.push_back({setting.name, jobs.add(changed, changed.study.system)});
+  }
+  return m;
+}
+
 PaperSection reasons() {
   return {
       "Why some published figures lie outside:",
@@ -289,20 +329,20 @@ PaperReport helix_report(const Scenario& scenario, const HelixOptions& options) 
   add_figure(report, "Figure 1: reads", "Figure 1", figure1);
   add_figure(report, "Figure 3: HOP-B", "Figure 3", figure3);
 
-  const auto ratios = [&](const Study& study, const System& system) {
-    if (options.go_on && !options.go_on()) throw UserError("interrupted");
-    return helix_ratios(study, system);
-  };
-  for (Study study : scenario.studies) {
-    study.sweep().search.threads = options.threads;
-    ModelRatios m{study, helix_claims(study.study.model.name), {}, {}};
-    const bool measured = !study.study.system.calibration.empty();
-    for (const Setting& setting : sensitivity_settings()) {
-      if (setting.measured && !measured) continue;
-      if (m.settings.size() > (measured ? 1U : 0U) && !options.sensitivity) break;
-      const Study changed = with_setting(study, setting);
-      m.settings.push_back({setting.name, ratios(changed, changed.study.system)});
-    }
+  RatioJobs jobs(options);
+  // First what is asked for, then what was answered, in the same order.
+  std::vector<ModelRatios> models;
+  for (const Study& study : scenario.studies) models.push_back(asked_of(study, options, jobs));
+  std::vector<ModelRatios::Row> silicon;
+  if (options.silicon != nullptr) {
+    const Study& study = options.silicon->studies.front();
+    for (const HelixCosts& c : helix_costs(study.study.system))
+      silicon.push_back({c.name, jobs.add(study, c.system)});
+  }
+  jobs.run();
+  for (ModelRatios& m : models) {
+    for (ModelRatios::Row& r : m.settings) r.ratios = jobs.of(r.job);
+    const bool measured = !m.study.study.system.calibration.empty();
     // What was assumed before, then what is measured.
     if (options.both_costs && measured) m.costs = {m.settings[1], m.settings[0]};
     if (options.both_costs && !measured) m.costs = {m.settings[0]};
@@ -311,14 +351,8 @@ PaperReport helix_report(const Scenario& scenario, const HelixOptions& options) 
     report.sections.push_back(settings_section(m));
   }
   if (options.silicon != nullptr) {
-    const Study& study = options.silicon->studies.front();
-    std::vector<ModelRatios::Row> costs;
-    for (const HelixCosts& c : helix_costs(study.study.system)) {
-      Study own = study;
-      own.sweep().search.threads = options.threads;
-      costs.push_back({c.name, ratios(own, c.system)});
-    }
-    add_silicon(report, study, costs);
+    for (ModelRatios::Row& r : silicon) r.ratios = jobs.of(r.job);
+    add_silicon(report, options.silicon->studies.front(), silicon);
   }
   report.sections.push_back(reasons());
   return report;

@@ -6,6 +6,7 @@
 #include "calibrate/validate/context_paper.hpp"
 #include "calibrate/validate/helix_report.hpp"
 #include "calibrate/validate/kv_runahead_paper.hpp"
+#include "sim/base/parallel.hpp"
 
 namespace shardline {
 
@@ -45,8 +46,9 @@ std::span<const Paper> papers() {
 }
 
 std::vector<PaperReport> all_papers(const PaperOptions& options) {
-  std::vector<PaperReport> out;
-  for (const Paper& p : papers()) out.push_back(p.report(options));
+  std::vector<PaperReport> out(papers().size());
+  parallel_for(0, out.size(), thread_count(options.threads),
+               [&](std::size_t i, std::size_t) { out[i] = papers()[i].report(options); });
   return out;
 }
 

@@ -15,6 +15,7 @@ namespace {
 struct VerifyOptions {
   std::string strategy = "all";
   bool mutations = false;  // also break schedules and see that each is found
+  int threads = 0;
 };
 
 std::string result(const VerifiedStrategy& v) {
@@ -65,24 +66,10 @@ void print_mutations(const std::vector<TriedMutation>& mutations, bool all_found
   if (!all_found) fmt::print("  a broken schedule was taken for a right one\n");
 }
 
-// A line of progress per strategy.
-class Watch {
- public:
-  void operator()(const Strategy& s, std::size_t done, std::size_t total) {
-    if (interrupted()) throw UserError("interrupted");
-    if (of_ != &s) progress_.emplace(s.name, Progress::terminal());
-    of_ = &s;
-    progress_->show(done, total);
-  }
-
- private:
-  const Strategy* of_ = nullptr;
-  std::optional<Progress> progress_;
-};
-
 void declare(Arguments& a, VerifyOptions& o) {
   a.add("strategy", o.strategy, "A strategy, or all (default)");
   a.flag("--mutations", o.mutations, "Also break their schedules, and see that each fault is found");
+  add_threads(a, o.threads);
 }
 
 int run(const VerifyOptions& o, const Provenance&) {
@@ -95,15 +82,23 @@ int run(const VerifyOptions& o, const Provenance&) {
   fmt::print("Strategies run on real tensors, over in-process ranks, against attention on one device\n");
   VerifyReport report;
   {
-    Watch watch;
-    report = verify_strategies(chosen, std::ref(watch));
+    Progress progress("cases", Progress::terminal());
+    report = verify_strategies(
+        chosen,
+        [&](std::size_t done, std::size_t total) {
+          if (interrupted()) throw UserError("interrupted");
+          progress.show(done, total);
+        },
+        o.threads);
   }
   print_strategies(report);
   if (!o.mutations) return report.passed() ? 0 : 1;
-  const std::vector<TriedMutation> mutations =
-      try_mutations(chosen, [](const Strategy&, std::size_t, std::size_t) {
+  const std::vector<TriedMutation> mutations = try_mutations(
+      chosen,
+      [](std::size_t, std::size_t) {
         if (interrupted()) throw UserError("interrupted");
-      });
+      },
+      o.threads);
   const bool all_found = std::all_of(mutations.begin(), mutations.end(),
                                      [](const TriedMutation& m) { return m.found == m.tried; });
   print_mutations(mutations, all_found);

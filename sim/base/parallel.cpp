@@ -1,8 +1,10 @@
 #include "sim/base/parallel.hpp"
 
+#include <algorithm>
+#include <thread>
+
 #ifdef __SANITIZE_THREAD__
 #include <atomic>
-#include <thread>
 #include <vector>
 #else
 #include <oneapi/tbb/global_control.h>
@@ -12,8 +14,18 @@
 
 namespace shardline {
 
+std::size_t thread_count(int asked) {
+  return asked > 0 ? static_cast<std::size_t>(asked)
+                   : std::max<std::size_t>(1, std::thread::hardware_concurrency());
+}
+
 void parallel_for(std::size_t begin, std::size_t end, std::size_t threads,
                   const std::function<void(std::size_t index, std::size_t slot)>& body) {
+  // Nothing is shared out, and a loop inside another does not hold the outer one to one thread.
+  if (threads == 1) {
+    for (std::size_t i = begin; i < end; ++i) body(i, 0);
+    return;
+  }
 #ifdef __SANITIZE_THREAD__
   // The distribution's oneTBB is not instrumented: ThreadSanitizer would see races inside it, and so miss
   // ours.

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "cuda_probe/execute/cpu/mutations.hpp"
-#include "cuda_probe/execute/verify/verify_cases.hpp"
+#include "cuda_probe/execute/verify/verify_report.hpp"
 
 namespace shardline {
 namespace {
@@ -45,6 +45,61 @@ TEST_P(EveryStrategy, GridHasUnevenLengthsSeveralSequencesAndHistories) {
   if (may_be_cached) {
     EXPECT_GT(cached, 0);
     EXPECT_GT(histories, 0);
+  }
+}
+
+// Sums of errors, counts and faults are those of one thread to the last bit.
+TEST(VerifyReport, SameForAnyNumberOfThreads) {
+  std::vector<const Strategy*> chosen;
+  for (const char* name : {"tensor", "star"}) chosen.push_back(&strategy(name));
+  std::size_t told = 0;
+  const auto watch = [&](std::size_t done, std::size_t total) {
+    EXPECT_EQ(done, told++);
+    EXPECT_LT(done, total);
+  };
+  const cli::VerifyReport one = cli::verify_strategies(chosen, watch, 1);
+  EXPECT_TRUE(one.passed());
+  std::size_t cases = 0;
+  for (const cli::VerifiedStrategy& v : one.strategies) cases += v.cases;
+  EXPECT_EQ(told, cases);
+  for (const int threads : {3}) {
+    told = 0;
+    const cli::VerifyReport many = cli::verify_strategies(chosen, watch, threads);
+    ASSERT_EQ(many.strategies.size(), one.strategies.size());
+    for (std::size_t i = 0; i < one.strategies.size(); ++i) {
+      const cli::VerifiedStrategy &a = one.strategies[i], &b = many.strategies[i];
+      EXPECT_EQ(a.strategy, b.strategy);
+      EXPECT_EQ(a.cases, b.cases);
+      EXPECT_EQ(a.failed, b.failed);
+      EXPECT_EQ(a.error_double, b.error_double);
+      EXPECT_EQ(a.error_float, b.error_float);
+      EXPECT_EQ(a.pairs, b.pairs);
+      EXPECT_EQ(a.messages, b.messages);
+      ASSERT_EQ(a.distance.has_value(), b.distance.has_value());
+      EXPECT_EQ(a.distance.has_value(), !a.strategy->exact);
+      if (!a.distance) continue;
+      EXPECT_EQ(a.distance->least, b.distance->least);
+      EXPECT_EQ(a.distance->most, b.distance->most);
+    }
+    EXPECT_EQ(one.faults, many.faults);
+  }
+  const auto stop = [](std::size_t done, std::size_t) {
+    if (done == 3) throw UserError("interrupted");
+  };
+  for (const int threads : {1, 3}) EXPECT_THROW(cli::verify_strategies(chosen, stop, threads), UserError);
+}
+
+TEST(VerifyReport, MutationsAreTheSameForAnyNumberOfThreads) {
+  const Strategy* chosen[] = {&strategy("tensor"), &strategy("tsp")};
+  const auto watch = [](std::size_t, std::size_t) {};
+  const auto one = cli::try_mutations(chosen, watch, 1), three = cli::try_mutations(chosen, watch, 3);
+  ASSERT_EQ(one.size(), mutations().size());
+  ASSERT_EQ(three.size(), one.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_STREQ(one[i].name, three[i].name);
+    EXPECT_EQ(one[i].tried, three[i].tried);
+    EXPECT_EQ(one[i].found, three[i].found);
+    EXPECT_EQ(one[i].found, one[i].tried);
   }
 }
 

@@ -32,10 +32,13 @@ struct VerifyReport {
   bool passed() const { return faults.empty(); }
 };
 
-/// `watch` is told of each case before it runs; it may throw to stop.
-using VerifyWatch = std::function<void(const Strategy& strategy, std::size_t done, std::size_t total)>;
+/// Told before each case how many of all are done, by one thread at a time; may throw to stop.
+using VerifyWatch = std::function<void(std::size_t done, std::size_t total)>;
 
-VerifyReport verify_strategies(std::span<const Strategy* const> chosen, const VerifyWatch& watch);
+/// All cases on up to `threads` threads (0: all cores). The report does not depend on their number, to the
+/// last bit.
+VerifyReport verify_strategies(std::span<const Strategy* const> chosen, const VerifyWatch& watch,
+                               int threads = 0);
 
 /// One way to break schedules, and how often that was found.
 struct TriedMutation {
@@ -45,6 +48,8 @@ struct TriedMutation {
 };
 
 /// Each is tried on the first cases of every strategy that offer a place for it, at most two.
-std::vector<TriedMutation> try_mutations(std::span<const Strategy* const> chosen, const VerifyWatch& watch);
+/// `watch` counts pairs of a mutation and a strategy. Threads as above.
+std::vector<TriedMutation> try_mutations(std::span<const Strategy* const> chosen, const VerifyWatch& watch,
+                                         int threads = 0);
 
 }  // namespace shardline::cli
