@@ -44,7 +44,7 @@ struct CandidateResult {
 class CandidateSearch {
  public:
   CandidateSearch(const Case& c, const SearchOptions& o, const Candidate& candidate, const Frontier& known,
-                  Evaluator& evaluator, BlockTimes& times, std::shared_ptr<FabricCache> cache,
+                  Evaluator& evaluator, BlockTimes& times, std::shared_ptr<FabricCache> cache, Seconds least,
                   CandidateResult& out)
       : case_(c),
         options_(o),
@@ -53,6 +53,7 @@ class CandidateSearch {
         evaluator_(evaluator),
         times_(times),
         cache_(std::move(cache)),
+        least_(least),
         out_(out),
         plan_(candidate.plan) {}
 
@@ -123,7 +124,12 @@ class CandidateSearch {
   Point least(std::size_t i, F time) {
     plan_.batch = options_.batches[i];
     ++out_.counts.bounds;
-    Point p{plan_, out_.bounds(time), Bytes(0)};
+    return corner(out_.bounds(time));
+  }
+
+  // At least as good as the plan is, if it takes no less time.
+  Point corner(Seconds time) const {
+    Point p{plan_, time, Bytes(0)};
     if (options_.x == Metric::memory || options_.y == Metric::memory)
       p.memory = memory_use(case_, plan_).total();
     return p;
@@ -161,7 +167,8 @@ class CandidateSearch {
   void searched(std::size_t i) {
     plan_.batch = options_.batches[i];
     if (options_.prune) {
-      Point low = least(i, [&] { return least_time_of_partitions(evaluator_, plan_); });
+      ++out_.counts.bounds;
+      Point low = corner(i == candidate_.first ? least_ : least_time_of_partitions(evaluator_, plan_));
       if (over_budget(low.time) || beaten(low, i)) {
         ++out_.counts.pruned;
         return;
@@ -202,6 +209,7 @@ class CandidateSearch {
   Evaluator& evaluator_;
   BlockTimes& times_;
   std::shared_ptr<FabricCache> cache_;
+  Seconds least_;  // of the first batch, where its partition is searched for and pruned
   CandidateResult& out_;
   Plan plan_;
   std::vector<std::pair<std::size_t, Point>> left_;
@@ -214,19 +222,6 @@ void add_counts(SearchCounts& to, const SearchCounts& from) {
   to.over_budget += from.over_budget;
   to.infeasible += from.infeasible;
   to.partitions += from.partitions;
-}
-
-// A sample of all candidates goes first: what it finds rules out most of the rest. The stride shares no
-// factor with the counts of chunks and degrees that enumeration runs through.
-std::vector<std::size_t> turns(std::size_t count, bool sample_first) {
-  const std::size_t stride = sample_first ? 31 : 1;
-  std::vector<std::size_t> turn;
-  turn.reserve(count);
-  for (std::size_t i = 0; i < count; i += stride) turn.push_back(i);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i % stride != 0) turn.push_back(i);
-  }
-  return turn;
 }
 
 // What one thread keeps.
@@ -242,6 +237,51 @@ std::vector<std::unique_ptr<Worker>> make_workers(const Case& c, const SearchOpt
   std::vector<std::unique_ptr<Worker>> out;
   for (std::size_t slot = 0; slot < threads; ++slot) out.push_back(std::make_unique<Worker>(c, o, cache));
   return out;
+}
+
+// The order in which candidates have their turn, and where those begin whose partitions are searched for.
+struct Turns {
+  std::vector<std::size_t> of;
+  std::size_t searched = 0;
+  std::vector<Seconds> least;  // of the smallest batch of a searched candidate, whatever its partition
+};
+
+// A sample of all candidates goes first: what it finds rules out most of the rest. The stride shares no
+// factor with the counts of chunks and degrees that enumeration runs through. A search of partitions takes
+// longest: they come last, and those that may be fastest before the others.
+Turns turns(const Case& c, const SearchOptions& o, const std::vector<Candidate>& candidates,
+            const std::vector<std::unique_ptr<Worker>>& workers) {
+  Turns out;
+  const std::size_t count = candidates.size(), stride = o.prune ? 31 : 1;
+  out.least.resize(count);
+  std::vector<std::size_t> searched;
+  const auto add = [&](std::size_t i) {
+    const Candidate& u = candidates[i];
+    const bool last = o.prune && u.first < u.last && takes_partition(c, u.plan);
+    (last ? searched : out.of).push_back(i);
+  };
+  for (std::size_t i = 0; i < count; i += stride) add(i);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i % stride != 0) add(i);
+  }
+  parallel_for(0, searched.size(), workers.size(), [&](std::size_t i, std::size_t slot) {
+    const Candidate& u = candidates[searched[i]];
+    Plan plan = u.plan;
+    plan.batch = o.batches[u.first];
+    out.least[searched[i]] = least_time_of_partitions(workers[slot]->evaluator, plan);
+  });
+  std::sort(searched.begin(), searched.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(out.least[a], a) < std::pair(out.least[b], b);
+  });
+  out.searched = out.of.size();
+  out.of.insert(out.of.end(), searched.begin(), searched.end());
+  return out;
+}
+
+// Later waves are larger, but for those of searched partitions: what one finds may save all others.
+std::size_t wave_end(const Turns& turn, std::size_t begin) {
+  if (begin >= turn.searched) return std::min(turn.of.size(), begin + 16);
+  return std::min(turn.searched, begin + std::clamp<std::size_t>(begin / 8, 16, 512));
 }
 
 }  // namespace
@@ -283,25 +323,26 @@ SearchResult search(const Case& c, const SearchOptions& given,
 
   // Waves: every candidate of a wave sees the frontier as it stood before the wave, so what is pruned does
   // not depend on which thread was first.
-  const std::vector<std::size_t> turn = turns(candidates.size(), o.prune);
+  const Turns turn = turns(c, o, candidates, workers);
   std::vector<CandidateResult> wave;
   Sample simulations, bounds;
   for (std::size_t begin = 0; begin < candidates.size();) {
-    const std::size_t end = std::min(candidates.size(), begin + std::clamp<std::size_t>(begin / 8, 16, 512));
+    const std::size_t end = wave_end(turn, begin);
     wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}, {}, {}});
     for (std::size_t i = begin; i < end; ++i) {
       wave[i - begin].simulations.calls = i;
       wave[i - begin].bounds.calls = i;
     }
     parallel_for(begin, end, threads, [&](std::size_t i, std::size_t slot) {
-      const Frontier& known = frontier_of(candidates[turn[i]]);
+      const Frontier& known = frontier_of(candidates[turn.of[i]]);
       Worker& own = *workers[slot];
-      CandidateSearch(c, o, candidates[turn[i]], known, own.evaluator, own.times, cache, wave[i - begin])
+      CandidateSearch(c, o, candidates[turn.of[i]], known, own.evaluator, own.times, cache,
+                      turn.least[turn.of[i]], wave[i - begin])
           .run();
     });
     for (std::size_t i = begin; i < end; ++i) {
       CandidateResult& r = wave[i - begin];
-      frontier_of(candidates[turn[i]]).merge(r.frontier);
+      frontier_of(candidates[turn.of[i]]).merge(r.frontier);
       add_counts(result.counts, r.counts);
       if (r.counts.infeasible > 0) result.rejected["weights and KV exceed memory"] += r.counts.infeasible;
       simulations += r.simulations;
