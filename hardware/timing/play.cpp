@@ -47,15 +47,6 @@ class BlockPlay {
     return pass;
   }
 
-  /// Time of a block that all players begin at once, until the last of them has ended it.
-  double alone(const Block& block) {
-    now_.at.assign(now_.at.size(), 0);
-    now_.tails.assign(now_.at.size(), kUnused);
-    base_ = 0;
-    play(block);
-    return latest();
-  }
-
  private:
   static constexpr std::array<double, kLanes> kUnused{-1, -1, -1, -1};
 
@@ -131,8 +122,10 @@ class BlockPlay {
 }  // namespace
 
 // Messages of chains outlast their block. Where collectives use the same ports, blocks cannot be played one
-// by one.
+// by one. Nor can rounds that fill several stages, for a rank takes its part of a round as soon as it is handed
+// on.
 bool plays_all_layers(const Schedule& s) {
+  if (s.rounds > 1 && (s.stages.size() > 1 || s.stages.front().copies > 1)) return true;
   bool hops = false, others = false;
   for (const Op& op : s.ops) {
     if (!is_communication(op.kind)) continue;
@@ -142,13 +135,6 @@ bool plays_all_layers(const Schedule& s) {
 }
 
 PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
-  // Rounds that fill several stages: the ranks of a stage hand a round on together [H20].
-  if (schedule.rounds > 1 && (schedule.stages.size() > 1 || schedule.stages.front().copies > 1)) {
-    BlockPlay play(schedule, cost, scratch);
-    std::vector<double> makespans;
-    for (const Block& block : schedule.blocks) makespans.push_back(play.alone(block));
-    return add_up(schedule, makespans);
-  }
   if (plays_all_layers(schedule)) return play_whole(schedule, cost, scratch);
   return BlockPlay(schedule, cost, scratch).pass();
 }

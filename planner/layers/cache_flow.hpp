@@ -98,4 +98,13 @@ class CacheFlow {
   std::vector<SlotId> from_, from_lse_;  // partial outputs received, by KV shard of the sender
 };
 
+template <class F>
+void CacheFlow::for_each_rank(F f) const {
+  for (int d = 0; d < p_.dp; ++d) {
+    for (int k = 0; k < shards(); ++k) {
+      for (int t = 0; t < p_.group() / shards(); ++t) f(rank(d, k, t), d, k, t);
+    }
+  }
+}
+
 }  // namespace shardline

@@ -196,11 +196,9 @@ void read_tokens(const Reader& root, StepKind kind, bool sweeps, Workload& w) {
     }
     return;
   }
-  if (context && decode)
-    decode->fault("a step has a context, or decode with several, one of both");
-  else if (decode)
-    w.batch.decode = scenario_parts::read_decoding(*decode);
-  if (!decode) w.batch = decode_batch(root.at("context").tokens(1, scenario_parts::kLongest));
+  if (decode) w.batch.decode = scenario_parts::read_decoding(*decode);
+  if (context && decode) decode->fault("a step has a context, or decode with several of them, not both");
+  if (context || !decode) w.batch = decode_batch(root.at("context").tokens(1, scenario_parts::kLongest));
   if (kind == StepKind::mixed) {
     w.batch.prefill = scenario_parts::read_requests(root.at("requests"));
   } else if (const auto v = root.find("requests")) {

@@ -91,7 +91,7 @@ std::vector<OptionRange> read_options(const Reader& r, const std::vector<Strateg
       r.at(key).fault(fmt::format("options.{} is for {}", key,
                                   kind == StepKind::prefill  ? "decoding"
                                   : kind == StepKind::decode ? "prefill"
-                                                             : "steps of one kind"));
+                                                             : "steps that prefill alone"));
     else if (!names.empty())
       r.at(key).fault(fmt::format("options.{} is for {}, which this scenario does not sweep", key,
                                   fmt::join(names, " and ")));

@@ -115,7 +115,8 @@ class Layers {
     const auto [at, added] = known_.try_emplace(tokens);
     Parts& p = at->second;
     if (!added) return p;
-    case_.batch = prefill_batch(std::vector<Segment>(static_cast<std::size_t>(prices_.sequences), {0, tokens}));
+    case_.batch =
+        prefill_batch(std::vector<Segment>(static_cast<std::size_t>(prices_.sequences), {0, tokens}));
     build_step(schedule_, case_, plan_);
     const std::vector<double> runs = executions(schedule_);
     for (std::size_t i = 0; i < schedule_.blocks.size(); ++i)
@@ -241,7 +242,7 @@ ChainCost least_chain_cost(const Case& c, const Plan& plan, CostModel& cost, Pri
   Prices prices;
   prices.cost = &cost;
   prices.how = how;
-  prices.sequences = static_cast<long long>(c.requests.size()) * plan.batch;
+  prices.sequences = requests_in(c.batch.prefill) * plan.batch;
   Plan alone;
   alone.tpa = alone.tpf = plan.tpa;
   if (shares_experts(c, plan)) {
@@ -263,7 +264,7 @@ ChainCosts chain_costs(const Case& c, const Plan& plan, CostModel& cost, AllRedu
   Prices prices;
   prices.cost = &cost;
   const ChainCost closed = chain_cost(c, plan.cp, alone, prices);
-  const bool alike = c.requests.size() == 1 && plan.batch == 1 &&
+  const bool alike = requests_in(c.batch.prefill) == 1 && plan.batch == 1 &&
                      (!has_experts(c.model) || (plan.ep == 1 && plan.tpf == plan.tpa));
   return {closed, alike ? bounded(c, plan, closed) : least_chain_cost(c, plan, cost, Pricing::exact)};
 }

@@ -110,7 +110,7 @@ PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
 Seconds least_time_of_partitions(Evaluator& evaluator, const Plan& plan) {
   const Case& c = evaluator.study();
   SL_CHECK(takes_partition(c, plan), "the plan takes a partition");
-  const long long context = c.requests.front().fresh;
+  const long long context = c.batch.prefill.front().fresh;
   constexpr double kRounding = 1e-9;  // events add the same costs in another order
   const double dip = c.system.calibration.empty() ? 0 : kLargestDip;
   return partition_bound(least_chain_cost(c, plan, evaluator.cost(), Pricing::floor),

@@ -32,8 +32,7 @@ void judge(benchmark::State& state, const std::string& what, double goal, double
 Case prefill(const char* model, const char* system, Precision precision, long long tokens) {
   Case c = make_case(load_model(model, kRoot / "models/catalog"),
                      load_system(system, kRoot / "hardware/catalog"), precision, 0, 16, Routing{});
-  c.phase = Phase::prefill;
-  c.requests = {{0, tokens}};
+  c.batch = prefill_batch({{0, tokens}});
   return c;
 }
 

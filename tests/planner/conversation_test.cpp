@@ -97,19 +97,18 @@ TEST(Conversation, TurnsAreThoseOfTheWholeHistoryToTheLastBit) {
     s.study.system = catalog_system(system);
     const auto turns = converse(s);
     Case c = s.study, answer = s.study;
-    answer.phase = Phase::decode;
     Evaluator e(c), decodes(answer);
     Placement history(3, 1);
     for (std::size_t i = 0; i < given.size(); ++i) {
       SCOPED_TRACE(i);
-      c.requests = {{history.length(0), given[i].fresh}};
+      c.batch = prefill_batch({{history.length(0), given[i].fresh}});
       c.placement = std::make_shared<Placement>(history);
       EXPECT_EQ(turns[i].pass_kv, e.simulate(parse_plan("ring_pass_kv:cp=3,tpa=8,tpf=8,batch=1")));
       EXPECT_EQ(turns[i].pass_q, e.simulate(parse_plan("ring_pass_q:cp=3,tpa=8,tpf=8,batch=1")));
       history.prefill(0, given[i].fresh);
       history.decode(0, given[i].output);
       if (given[i].output > 0) {
-        answer.context = history.length(0);
+        answer.batch = decode_batch(history.length(0));
         EXPECT_EQ(turns[i].last_ttit, decodes.simulate(parse_plan("ring_decode:cp=3,tpa=8,tpf=8,batch=1")));
       }
       long long most = 0, least = history.length(0);

@@ -140,7 +140,7 @@ TEST(SearchedPartition, BoundsAreBelowEveryPartition) {
     const char *model, *system;
     bool eager;
     double host;
-    std::vector<Request> requests;
+    std::vector<Segment> requests;
   };
   std::mt19937_64 random(11);
   int plans_seen = 0;
@@ -151,7 +151,7 @@ TEST(SearchedPartition, BoundsAreBelowEveryPartition) {
                          Given{"qwen3-235b-a22b", "h200-hgx", false, 0, {{0, 5000}}},
                          Given{"deepseek-r1", "gb200-nvl72", false, 0, {{0, 17'000}}}}) {
     Case c = chain_case(g.model, g.system, g.eager, 1);
-    c.requests = g.requests;
+    c.batch = prefill_batch(g.requests);
     if (g.host > 0) c.system.runtime.host_layer = Seconds(g.host);
     Evaluator e(c);
     std::vector<Plan> plans;
@@ -171,7 +171,7 @@ TEST(SearchedPartition, BoundsAreBelowEveryPartition) {
         const ChainCost cost = least_chain_cost(c, p, e.cost(), Pricing::exact);
         EXPECT_GT(least, Seconds(0));
         std::vector<std::vector<long long>> tried{searched_partition(e, p).tokens};
-        for (int i = 0; i < 4; ++i) tried.push_back(random_parts(random, c.requests[0].fresh, p.cp));
+        for (int i = 0; i < 4; ++i) tried.push_back(random_parts(random, c.batch.prefill[0].fresh, p.cp));
         for (const std::vector<long long>& parts : tried) {
           list_parts(p, parts);
           const Seconds time = e.simulate(p);
