@@ -122,8 +122,8 @@ class BlockPlay {
 }  // namespace
 
 // Messages of chains outlast their block. Where collectives use the same ports, blocks cannot be played one
-// by one. Nor can rounds that fill several stages, for a rank takes its part of a round as soon as it is handed
-// on.
+// by one. Nor can rounds that fill several stages, for a rank takes its part of a round as soon as it is
+// handed on.
 bool plays_all_layers(const Schedule& s) {
   if (s.rounds > 1 && (s.stages.size() > 1 || s.stages.front().copies > 1)) return true;
   bool hops = false, others = false;

@@ -13,7 +13,8 @@ namespace shardline {
 struct Problem {
   int q_heads = 1;
   int kv_heads = 1;
-  // latent: MLA in absorbed form alone; a row of kv is the key of every head, its first v_dim columns the value.
+  // latent: MLA in absorbed form alone; a row of kv is the key of every head, its first v_dim columns the
+  // value.
   CacheRows cache = CacheRows::heads;
   int qk_dim = 4, v_dim = 4;  // MLA: kv_lora + rope, kv_lora
   int value_up = 0;           // MLA: width of a head after value_up_weight; 0: no such step
