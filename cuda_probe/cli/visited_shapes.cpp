@@ -103,7 +103,7 @@ void add_sweep(Collector& out, const Case& c, const SearchOptions& o) {
       plans.clear();
       strategy(id).enumerate(c, gpus, space, plans);
       for (Plan plan : plans) {
-        if (!within(plan, space)) continue;
+        if (!within(plan, space) || (plan.cp > 1 && plan[kPrefillChunk] > 0)) continue;
         const int fit = largest_batch(c, plan, o.batches.back());
         for (const int batch : o.batches) {
           const bool power = (batch & (batch - 1)) == 0;
