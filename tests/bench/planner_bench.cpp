@@ -5,6 +5,7 @@
 
 #include "models/model/catalog.hpp"
 #include "planner/search/search.hpp"
+#include "tests/bench/goals.hpp"
 
 namespace shardline {
 namespace {
@@ -31,38 +32,40 @@ std::vector<Plan> plans(const Case& c) {
   return out;
 }
 
-void BM_EventSimulation(benchmark::State& state) {  // goal: 50 000 configurations/s/core
+void BM_EventSimulation(benchmark::State& state) {
   const Case c = study(name_of(static_cast<int>(state.range(0))));
   const std::vector<Plan> all = plans(c);
   Evaluator e(c);
   for (const Plan& p : all) e.simulate(p);  // fills the cache of group paths
   std::size_t i = 0;
+  Goal goal = Goal::rate(state, 500e3, 1);
+  goal.label(c.model.name);
   for (auto _ : state) {
     benchmark::DoNotOptimize(e.simulate(all[i]));
     i = i + 1 == all.size() ? 0 : i + 1;
   }
   state.SetItemsProcessed(state.iterations());
-  state.SetLabel(c.model.name);
 }
 BENCHMARK(BM_EventSimulation)->Arg(0)->Arg(1);
 
-void BM_Bound(benchmark::State& state) {  // goal: 1 000 000 bounds/s/core
+void BM_Bound(benchmark::State& state) {
   const Case c = study(name_of(static_cast<int>(state.range(0))));
   const std::vector<Plan> all = plans(c);
   Evaluator e(c);
   for (const Plan& p : all) e.bound(p);
   std::size_t i = 0;
+  Goal goal = Goal::rate(state, 1e6, 1);
+  goal.label(c.model.name);
   for (auto _ : state) {
     benchmark::DoNotOptimize(e.bound(all[i]));
     i = i + 1 == all.size() ? 0 : i + 1;
   }
   state.SetItemsProcessed(state.iterations());
-  state.SetLabel(c.model.name);
 }
 BENCHMARK(BM_Bound)->Arg(0)->Arg(1);
 
 // N = 1..64, PP dividing N, every batch 1..256, ceiling sharding, HOP-B off and on, both models.
-void BM_Frontier(benchmark::State& state) {  // goal: both models in 2 s on 2 cores
+void BM_Frontier(benchmark::State& state) {
   const Case c[2] = {study("llama-3.1-405b"), study("deepseek-r1")};
   SearchOptions o;
   for (const Strategy* s : strategies()) {
@@ -74,6 +77,8 @@ void BM_Frontier(benchmark::State& state) {  // goal: both models in 2 s on 2 co
   std::iota(o.batches.begin(), o.batches.end(), 1);
   o.prune = state.range(0) != 0;
   std::uint64_t configurations = 0, simulated = 0, bounds = 0, feasible = 0;
+  Goal goal = Goal::seconds(state, 2, Goal::Clock::wall);  // both models, on two cores
+  goal.label(o.prune ? "pruned" : "exhaustive");
   for (auto _ : state) {
     configurations = simulated = bounds = feasible = 0;
     for (const Case& each : c) {
@@ -89,7 +94,6 @@ void BM_Frontier(benchmark::State& state) {  // goal: both models in 2 s on 2 co
   state.counters["simulated"] = static_cast<double>(simulated);
   state.counters["bounds"] = static_cast<double>(bounds);
   state.SetItemsProcessed(static_cast<std::int64_t>(configurations) * state.iterations());
-  state.SetLabel(o.prune ? "pruned" : "exhaustive");
 }
 BENCHMARK(BM_Frontier)
     ->ArgsProduct({{1, 0}, {64, 256, 1024}})
