@@ -61,7 +61,6 @@ CostModel::CostModel(const System& system, AllReduceRule rule, std::shared_ptr<F
     fitted_.emplace(system);
     floor_.emplace(system, Pricing::floor);
     known_.resize(kKnown);
-    known_floors_.resize(kKnown);
   }
 }
 
@@ -104,6 +103,7 @@ OpCost CostModel::price(const PricedOp& op) {
 
 Seconds CostModel::floor(const PricedOp& op) {
   if (!fitted_) return time(op);
+  if (known_floors_.empty()) known_floors_.resize(kKnown);  // sweeps of decode steps ask for none
   const auto find = [&] {
     const std::optional<FittedPrice> p = fitted_price(*floor_, op);
     return p ? p->time * kRounding : alone(by_parameters(op));

@@ -172,17 +172,8 @@ double bound_block(const Schedule& schedule, const Block& block, CostModel& cost
                       [&](OpIndex i) { return cost.time(schedule.ops[i]).value; });
 }
 
-double floor_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch) {
-  return longest_path(schedule, block, 0, scratch,
-                      [&](OpIndex i) { return cost.floor(schedule.ops[i]).value; });
-}
-
 PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
   return bound_of(schedule, scratch, [&](const Op& op) { return cost.time(op); });
-}
-
-PassTime floor_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
-  return bound_of(schedule, scratch, [&](const Op& op) { return cost.floor(op); });
 }
 
 }  // namespace shardline

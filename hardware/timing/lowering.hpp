@@ -60,10 +60,9 @@ bool plays_all_layers(const Schedule& schedule);
 PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans);
 
 /// Makespan of one block, in seconds, where ranks are alike and no lane is detached: what simulate_pass()
-/// adds up, and likewise bound_pass() and floor_pass().
+/// adds up, and likewise bound_pass().
 double simulate_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch);
 double bound_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch);
-double floor_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch);
 
 /// What one stage does in one round: when it starts and ends, and when the next stage has what it sends.
 struct RoundTime {
@@ -80,8 +79,6 @@ std::vector<double> executions_on_path(const Schedule& schedule, const std::vect
 /// Lower bound of simulate_pass by the longest path with every resource to itself: no engine, no contention
 /// [H17].
 PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch);
-/// The same by CostModel::floor: also below the bound of the schedule with more tokens.
-PassTime floor_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch);
 
 /// Steady-state time per token of one microbatch [S: steady_period].
 Seconds token_time(const Schedule& schedule, const PassTime& pass);

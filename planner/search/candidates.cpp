@@ -22,7 +22,7 @@ std::optional<Candidate> candidate(const Case& c, const SearchOptions& o, const 
   const auto at_least = [&](double least) {
     return static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), least) - begin);
   };
-  Candidate u{plan, at_least(least_batch(plan)), 0, result.counts.configurations, even_parts(plan)};
+  Candidate u{plan, at_least(least_batch(c, plan)), 0, result.counts.configurations, even_parts(plan)};
   if (u.first == o.batches.size()) return std::nullopt;
   const int fit = largest_batch(c, plan, o.batches.back());
   u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit) - begin);
@@ -95,7 +95,7 @@ class Enumeration {
       any = any || !plans_.empty();
       for (const Plan& plan : plans_) {
         if (!within(plan, o_.space)) continue;
-        smallest = std::min(smallest, least_batch(plan));
+        smallest = std::min(smallest, least_batch(c_, plan));
         const auto u = candidate(c_, o_, plan, result_);
         if (!u) continue;
         any_batch = true;

@@ -41,11 +41,6 @@ Seconds Evaluator::bound(const Plan& plan) {
   return token_time(schedule_, bound_pass(schedule_, cost_, scratch_));
 }
 
-Seconds Evaluator::floor(const Plan& plan) {
-  lower(schedule_, *case_, plan);
-  return token_time(schedule_, floor_pass(schedule_, cost_, scratch_));
-}
-
 namespace {
 
 // Ranks of several classes wait for one another across layers: all of them are played, and the critical path

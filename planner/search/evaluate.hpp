@@ -42,8 +42,6 @@ class Evaluator {
   Seconds simulate(const Plan& plan);
   /// A lower bound of simulate (closed form, no events).
   Seconds bound(const Plan& plan);
-  /// A lower bound of simulate, for this plan and for those that differ from it by larger batches.
-  Seconds floor(const Plan& plan);
   /// The schedule of the last plan that was simulated or bounded.
   const Schedule& schedule() const { return schedule_; }
   CostModel& cost() { return cost_; }

@@ -72,43 +72,32 @@ class CandidateSearch {
     return Point{plan_, time, memory_use(case_, plan_).total()};
   }
 
-  // The floor of one batch, with its memory, is also below all larger batches. So it is at least as good as
-  // any of them with the entries of the largest, and where that is beaten, so are they all [P7]: one floor
-  // rules out as many batches as it can, and the next is of the first batch it cannot.
+  // By parameters alone a bound does not fall when the batch rises, and memory never does. So a bound with
+  // the entries of the largest batch is at least as good as any batch from its own on, and where that is
+  // beaten, so are they all [P7]. Fitted costs may fall: there every batch has a bound of its own.
   void range(std::size_t first, std::size_t last) {
     if (!options_.prune) {
       for (std::size_t i = first; i < last; ++i) simulate(i);
       return;
     }
     left_.clear();
-    bool by_floor = true;  // whether a floor is likely to rule out the next batch
-    double depth = 1;      // of the floor, as part of the bound
+    const bool rises = case_.system.calibration.empty();
     while (first < last) {
-      std::optional<Point> low;
-      if (by_floor && last - first > 1) {
-        low = least(first, [&] { return times_.floor(plan_.batch); });
-        if (over_budget(low->time)) {
-          out_.counts.pruned += last - first;
-          break;
-        }
-        const std::size_t next = beaten_until(*low, first, last);
-        if (next > first) {
-          out_.counts.pruned += next - first;
-          first = next;
-          continue;
-        }
+      Point corner = least(first, [&] { return times_.bound(plan_.batch); });
+      if (rises && over_budget(corner.time)) {
+        out_.counts.pruned += last - first;
+        break;
       }
-      // Only fitted costs have floors of their own.
-      Point corner = low && case_.system.calibration.empty()
-                         ? *low
-                         : least(first, [&] { return times_.bound(plan_.batch); });
-      if (low) depth = low->time / corner.time;
+      const std::size_t next = rises ? beaten_until(corner, first, last) : first;
+      if (next > first) {
+        out_.counts.pruned += next - first;
+        first = next;
+        continue;
+      }
       if (over_budget(corner.time) || beaten(corner, first))
         ++out_.counts.pruned;
       else
         left_.push_back({first, corner});
-      corner.time = corner.time * depth;
-      by_floor = beaten(corner, first);
       ++first;
     }
     // Large batches first: their points rule out most.
@@ -228,14 +217,17 @@ void add_counts(SearchCounts& to, const SearchCounts& from) {
 struct Worker {
   Evaluator evaluator;
   BlockTimes times;
-  Worker(const Case& c, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared)
-      : evaluator(c, options.all_reduce, shared), times(evaluator) {}
+  Worker(const Case& c, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared,
+         const std::shared_ptr<KnownBlocks>& blocks)
+      : evaluator(c, options.all_reduce, shared), times(evaluator, blocks) {}
 };
 
 std::vector<std::unique_ptr<Worker>> make_workers(const Case& c, const SearchOptions& o, std::size_t threads,
                                                   const std::shared_ptr<FabricCache>& cache) {
+  const auto blocks = std::make_shared<KnownBlocks>();
   std::vector<std::unique_ptr<Worker>> out;
-  for (std::size_t slot = 0; slot < threads; ++slot) out.push_back(std::make_unique<Worker>(c, o, cache));
+  for (std::size_t slot = 0; slot < threads; ++slot)
+    out.push_back(std::make_unique<Worker>(c, o, cache, blocks));
   return out;
 }
 
