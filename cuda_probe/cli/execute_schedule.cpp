@@ -39,7 +39,9 @@ Case case_of(const ExecuteOptions& o) {
   if (!o.system.empty()) c.system = load_system(o.system, shipped_catalogs().systems);
   if (!o.tokens) return c;
   if (*o.tokens < 1) throw UserError("--tokens must be at least 1");
-  if (!c.batch.prefills()) c.batch = decode_batch(*o.tokens);
+  if (c.batch.decodes() && (c.batch.prefills() || c.batch.decode.size() > 1))
+    throw UserError("--tokens is for steps of requests of one length; this scenario has several");
+  if (c.batch.decodes()) c.batch.decode.front().cached = *o.tokens - 1;
   // Cached and new ones in the scenario's proportion; where the cache lies is not known for another length.
   c.placement = nullptr;
   for (Segment& r : c.batch.prefill) {

@@ -190,8 +190,15 @@ std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) const {
   one.q_rows = one.kernel_parts = 1;
   one.kernel_rows = 0;
   one.pairs = one.kv_rows = a.longest;
-  const std::optional<FittedPrice> last = decode_alike(alone);
-  return last && last->time > all->time ? last : all;
+  std::optional<FittedPrice> last = decode_alike(alone);
+  if (!last) return all;
+  if (a.kernel_parts > 1) {  // the longest is of the whole kernel, whose launch is the first part's
+    const Seconds launched = last->time;
+    alone.launches = 0;
+    const Seconds work = decode_alike(alone)->time;
+    last->time = work / static_cast<double>(a.kernel_parts) + (launched - work);
+  }
+  return last->time > all->time ? last : all;
 }
 
 std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) const {

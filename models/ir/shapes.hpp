@@ -108,9 +108,7 @@ struct AttendDecodeShape {
   CacheRows cache = CacheRows::heads;
   Count q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;
   Count pairs = 0, kv_rows = 0, q_rows = 0;  // as of a prefill
-  Count longest = 0;  // keys of the request with most of them; kv_rows are those of all
-  // More than one part: this op is one of `kernel_parts` of a kernel of `kernel_rows` query rows that signals
-  // the end of each.
+  Count longest = 0;                         // keys of the request of the kernel with most of them
   Count kernel_rows = 0, kernel_parts = 1;
   static constexpr void visit(auto& s, auto&& f) {
     f("cache", s.cache);

@@ -35,7 +35,10 @@ Deployment context_parallel(const Case& c, const Plan& p) {
   if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
   line += fmt::format(" --prefill-context-parallel-size {}", p.cp);
   if (p.ep > 1) line += " --enable-expert-parallel";
-  line += fmt::format(" --max-num-seqs {} --max-model-len {}", p.batch * p.in_flight, c.longest());
+  line += fmt::format(" --max-num-seqs {} --max-model-len {}",
+                      requests_in(c.batch.prefill) * p.batch * p.in_flight, c.longest());
+  if (p[kPrefillChunk] > 0)
+    line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", chunk_tokens(c, p));
   d.lines.push_back(std::move(line));
   d.notes.emplace_back("not every attention backend supports prefill context parallelism yet");
   if (const std::string real = strategy(p.strategy).deployed_as; !real.empty())
@@ -97,9 +100,9 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   if (p.ep > 1) line += fmt::format(" --ep-size {}", p.ep);
   // It prefills first and lets decoding requests wait, unless told to mix (srt/server_args.py,
   // enable_mixed_chunk).
-  if (c.batch.decodes())
-    line += fmt::format(" --max-running-requests {}", p.users() * requests_in(c.batch.decode));
-  if (c.batch.prefills()) line += fmt::format(" --chunked-prefill-size {}", chunk_tokens(c, p));
+  // Attention DP divides both among its groups.
+  if (c.batch.decodes()) line += fmt::format(" --max-running-requests {}", sequences(c, p) * p.dp);
+  if (c.batch.prefills()) line += fmt::format(" --chunked-prefill-size {}", chunk_tokens(c, p) * p.dp);
   if (c.batch.kind() == StepKind::mixed) line += " --enable-mixed-chunk";
   line += fmt::format(" --context-length {}", c.longest());
   // Dense layers whole on every rank; else they span the tensor-parallel ranks (sglang srt/server_args.py,

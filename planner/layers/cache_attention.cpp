@@ -88,15 +88,14 @@ void add_decode_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
 namespace {
 
 // Partial outputs of `rows` query rows with `heads` heads each, to the ranks that merge them.
-OpIndex exchange_partials(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind kind, Count rows,
-                          double bytes_per_row, Carrier carrier) {
+OpIndex exchange_partials(const char* name, ScheduleBuilder& b, const Case& c, const Plan& p, OpKind kind,
+                          Count rows, double bytes_per_row, Carrier carrier) {
   const double wire = kind == OpKind::all_to_all ? bytes_per_row * (p.kvp - 1) / p.kvp : bytes_per_row;
   ExchangeShape partials;
   partials.bytes = Bytes(static_cast<double>(rows) * wire);
   partials.carrier = carrier;
   if (carrier == Carrier::engine) partials.rows = static_cast<double>(rows);
-  return b.exchange("exchange partial outputs", Part::exchange, kind, {p.kvp, p.tpa}, partials,
-                    c.precision.activations);
+  return b.exchange(name, Part::exchange, kind, {p.kvp, p.tpa}, partials, c.precision.activations);
 }
 
 // One persistent kernel attends to all chunks and signals each: its launch is paid before the first, and
@@ -112,6 +111,7 @@ class KvpAttention {
         requests_(decode_requests(c, p)),
         exchange_(exchange),
         chunks_(chunks),
+        longest_(decode_attend_shape(c, p, 0, requests_).longest),
         last_compute_(b.previous()),
         flow_(b, c, p, share_, 8, Asked::decode) {}
 
@@ -139,6 +139,7 @@ class KvpAttention {
     AttendDecodeShape shape = decode_attend_shape(c_, p_, first, count);
     shape.kernel_rows = chunks_ > 1 ? requests_ : 0;
     shape.kernel_parts = chunks_;
+    shape.longest = longest_;
     const double launches = is_first ? 1 : 0;
     if (!is_first) b_.after(std::span(&last_compute_, 1));
     last_compute_ = b_.attend("attend", c_.precision.kv, c_.precision.math, shape, launches);
@@ -168,7 +169,8 @@ class KvpAttention {
       b_.after(std::span(both, is_first ? 1 : 2));
     }
     const double per_request = static_cast<double>(heads_) * partial_output_bytes(c_, p_);
-    last_exchange_ = exchange_partials(b_, c_, p_, exchange_, count, per_request, Carrier::engine);
+    last_exchange_ = exchange_partials("exchange partial outputs", b_, c_, p_, exchange_, count, per_request,
+                                       Carrier::engine);
     flow_.exchange(exchange_, static_cast<int>(first), static_cast<int>(count));
   }
 
@@ -179,6 +181,7 @@ class KvpAttention {
   const Count heads_, requests_;
   const OpKind exchange_;
   const int chunks_;
+  const Count longest_;  // keys of the longest request of the kernel, on the fullest rank
   OpIndex last_compute_, last_exchange_ = 0;
   CacheFlow flow_;
 };
@@ -210,7 +213,8 @@ void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind ex
   b.attend("attend", c.precision.kv, c.precision.math, shape);
   const auto sequences = static_cast<int>(prefill_sequences(c, p));
   flow.attend(0, sequences);
-  exchange_partials(b, c, p, exchange, shape.q_rows, prefill_partial_bytes(c, p), Carrier::library);
+  exchange_partials("exchange prefills' partial outputs", b, c, p, exchange, shape.q_rows,
+                    prefill_partial_bytes(c, p), Carrier::library);
   flow.exchange(exchange, 0, sequences);
   // Reads the partial output of every shard, writes one.
   const Count width = shape.q_heads * shape.v_dim;
@@ -223,7 +227,12 @@ void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind ex
 
 Bytes kvp_prefill_buffers(const Case& c, const Plan& p) {
   const auto rows = static_cast<double>(prefill_tokens(c, p));
-  return Bytes(2 * rows * std::max(c.model.hidden * activation_size(c), prefill_partial_bytes(c, p)));
+  const double tokens = p.dp * c.model.hidden * activation_size(c);  // of all attention groups
+  const LocalHeads h = prefill_heads(c, p);
+  const double expanded = h.latent > 0 ? static_cast<double>(prefill_keys_on_fullest(c, p)) * h.kv_width() *
+                                             bytes_per_element(c.precision.kv)
+                                       : 0;
+  return Bytes(2 * rows * std::max(tokens, prefill_partial_bytes(c, p)) + expanded);
 }
 
 }  // namespace shardline

@@ -34,7 +34,7 @@ void add_kvp_attention(ScheduleBuilder& b, const Case& c, const Plan& plan, OpKi
 /// by position; the partial outputs are brought together as those of decoding requests. Exact, for a merge by
 /// log-sum-exps is. arXiv 2507.07120 has decoding alone.
 void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Plan& plan, OpKind exchange);
-/// [P5] The largest message of add_kvp_prefill().
+/// [P5] The largest message of add_kvp_prefill(), and what latents expand to.
 Bytes kvp_prefill_buffers(const Case& c, const Plan& plan);
 
 }  // namespace shardline

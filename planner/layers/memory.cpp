@@ -87,7 +87,9 @@ Bytes activation_bytes(const Case& c, const Plan& p) {
     widest = std::max(widest, c.routing->pairs(p.ep, static_cast<long long>(routed)) * 2 *
                                   static_cast<double>(rank_share(m.expert_inner, p.tpf) + m.hidden));
   }
-  const double head = decoding * p.dp * static_cast<double>(rank_share(m.vocab, p.ranks_per_stage()));
+  // Logits of decoding tokens; beside them, of the last token of each prefill.
+  const double logits = c.batch.decodes() ? decoding + static_cast<double>(prefill_sequences(c, p)) : 0;
+  const double head = logits * p.dp * static_cast<double>(rank_share(m.vocab, p.ranks_per_stage()));
   return Bytes(act * (2 * all * m.hidden + std::max(widest, head)) + score_bytes(c, p, prefilling));
 }
 
@@ -125,9 +127,19 @@ Bytes ring_buffers(const Case& c, const Plan& p) {
   return 2 * key_message(c, p) + expanded_message(c, p) + partial_output(c, p);
 }
 
-// The tokens of all attention groups, where experts or a dense FFN span them.
-Bytes unsharded_buffers(const Case& c, const Plan& p) {
+Bytes token_buffers(const Case& c, const Plan& p) {
   return Bytes(2 * prefill_rows(c, p) * p.dp * c.model.hidden * activation_size(c));
+}
+
+// Under MLA the keys and values of all tokens, cached and new, are expanded before attention.
+Bytes unsharded_buffers(const Case& c, const Plan& p) {
+  const LocalHeads h = prefill_heads(c, p);
+  if (h.latent == 0) return token_buffers(c, p);
+  double keys = 0;
+  for (const Segment& r : c.batch.prefill)
+    keys += std::ceil(static_cast<double>(r.length()) / p.cp) * r.count * p.batch;
+  return token_buffers(c, p) +
+         Bytes(std::max(keys, prefill_rows(c, p)) * h.kv_width() * bytes_per_element(c.precision.kv));
 }
 
 }  // namespace shardline

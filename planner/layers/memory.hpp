@@ -19,9 +19,11 @@ Bytes key_message(const Case& c, const Plan& p);
 Bytes expanded_message(const Case& c, const Plan& p);
 Bytes partial_output(const Case& c, const Plan& p);
 /// Buffers of prefills under strategies that gather the keys and values of all ranks, of those that pass them
-/// round a ring, and of those that exchange none.
+/// round a ring, and of those that exchange none; with what latents expand to.
 Bytes gathered_buffers(const Case& c, const Plan& p);
 Bytes ring_buffers(const Case& c, const Plan& p);
 Bytes unsharded_buffers(const Case& c, const Plan& p);
+/// New tokens of all attention groups, sent and received: where experts or a dense FFN span the groups.
+Bytes token_buffers(const Case& c, const Plan& p);
 
 }  // namespace shardline

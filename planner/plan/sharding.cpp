@@ -292,6 +292,11 @@ ContextLayout decode_layout(const std::vector<long long>& contexts, int ranks, i
   const auto batch = static_cast<int>(contexts.size());
   Placement cache(ranks, batch);
   for (int b = 0; b < batch; ++b) cache.prefill(b, contexts[static_cast<std::size_t>(b)]);
+  std::vector<std::size_t> order(contexts.size()), turn(order);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return contexts[a] > contexts[b]; });
+  for (std::size_t i = 0; i < order.size(); ++i) turn[order[i]] = i;
+  const auto last = static_cast<std::int32_t>(order.back());
   std::vector<Tokens> fresh, keys;
   std::vector<long long> cached;
   for (int r = 0; r < ranks; ++r) {
@@ -300,19 +305,20 @@ ContextLayout decode_layout(const std::vector<long long>& contexts, int ranks, i
       keys.push_back(cache.held(r, b));
       cached.push_back(rows(keys.back()));
       fresh.emplace_back();
-      if ((b + offset) % ranks == r) fresh.back().push_back({b, context - 1, context});
+      if ((static_cast<int>(turn[static_cast<std::size_t>(b)]) + offset) % ranks == r)
+        fresh.back().push_back({b, context - 1, context});
     }
   }
   ContextLayout l = lay_out(ranks, batch, fresh, keys, cached);
   // Queries are padded to a multiple of the ranks over the whole batch, not request by request; keys are all
   // cached already. A kernel attends to the padding as well (Table 8: one request on two ranks takes two
-  // kernels of one request), so it is a query like any: the last request's, which no rank without a share in
-  // the last round has.
+  // kernels of one request), so it is a query like any: the shortest request's, which no rank without a share
+  // in the last round has.
   l.query_message = (batch + ranks - 1) / ranks;
   for (std::size_t r = 0; r < l.queries.size(); ++r) {
     l.queries[r] = l.fresh[r];
     if (rows(l.queries[r]) < l.query_message)
-      l.queries[r].push_back({batch - 1, contexts.back() - 1, contexts.back()});
+      l.queries[r].push_back({last, contexts[order.back()] - 1, contexts[order.back()]});
   }
   l.key_message = 0;
   for (std::size_t b = 0; b < l.key_rows.size(); ++b) {

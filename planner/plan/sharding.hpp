@@ -97,8 +97,8 @@ Tokens cached_tokens(const ContextLayout& layout, int rank, int request);
 /// groups' messages are padded to one another as those of ranks are [C3]. `size` divides the ranks.
 ContextLayout grouped_layout(const ContextLayout& layout, int size);
 
-/// One new token of each request, the last of its own `contexts[b]` tokens; request b is asked on rank
-/// (b + offset) mod ranks (Algorithm 4). A rank with a query less repeats the last.
+/// One new token of each request, the last of its own `contexts[b]` tokens; the i-th longest request is asked
+/// on rank (i + offset) mod ranks (Algorithm 4). A rank with a query less repeats the shortest.
 ContextLayout decode_layout(const std::vector<long long>& contexts, int ranks, int offset);
 
 }  // namespace shardline

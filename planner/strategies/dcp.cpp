@@ -122,9 +122,11 @@ Bytes prefill_buffers(const Case& c, const Plan& p) {
   const double act = activation_size(c), rows = prefill_rows(c, p);
   double cached = 0;
   for (const Segment& s : c.batch.prefill) cached += static_cast<double>(s.cached * s.count) * p.batch;
-  const double shards = h.q * p[kRanks] * rows * std::max(h.qk * act, h.v * act + kGroupLseBytes);
-  const double latents = cached * (h.held_width() + h.kv_width()) * act;
-  return unsharded_buffers(c, p) + Bytes(cached == 0 ? 0 : h.latent > 0 ? latents : shards);
+  const double heads = static_cast<double>(h.q) * p[kRanks];
+  // Partial outputs and corrected ones, or queries on both sides of their gather; log-sum-exps of all ranks.
+  const double shards = rows * heads * (2 * std::max(h.qk, h.v) * act + p[kRanks] * kGroupLseBytes);
+  const double latents = (cached * h.held_width() + (cached + rows) * h.kv_width()) * act;
+  return token_buffers(c, p) + Bytes(h.latent > 0 ? latents : cached == 0 ? 0 : shards);
 }
 
 // vLLM's checks (config/parallel.py, config/model.py), and one of ours: it asks dcp <= tpa / KV heads alone,

@@ -33,6 +33,12 @@ constexpr OptionOf<ValueUpOption> kValueUp({
 });
 constexpr const Option* kOptions[]{&kChunks, &kValueUp};
 
+// One request per chunk.
+int least(const Case& c, const Plan& p) {
+  const long long each = std::max(1LL, requests_in(c.batch.decode));
+  return static_cast<int>((p[kChunks] + each - 1) / each);
+}
+
 void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
   std::vector<ValueUpOption> orders{ValueUpOption::none};
   if (has_latents(c)) orders = space.tried(kValueUp, {ValueUpOption::before, ValueUpOption::after});
@@ -40,7 +46,7 @@ void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<P
     p.set(kValueUp, v);
     for (const int chunks : space.tried(kChunks, {1})) {
       p.set(kChunks, chunks);
-      p.batch = chunks;
+      p.batch = least(c, p);
       out.push_back(p);
     }
   }
@@ -69,16 +75,14 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p.kvp < 2) return "helix needs kvp of at least 2; with kvp 1 it is tensor, pipeline or dp_ep";
   if (p.dp > 1 && p.pp > 1) return "helix composes with pp or with dp, not with both";
   if (p.dp > 1 && p.tpf > 1) return "helix with dp spreads whole experts over all ranks: tpf must be 1";
-  if (p[kChunks] > p.batch) return fmt::format("chunks {} exceeds the batch {}", p[kChunks], p.batch);
+  if (p[kChunks] > decode_requests(c, p))
+    return fmt::format("chunks {} exceeds the batch {}", p[kChunks], decode_requests(c, p));
   if (c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)
     return "kernels.attention: eager is not for helix, whose prefills have shards to merge";
   if (has_latents(c) && p[kValueUp] == ValueUpOption::none)
     return "helix needs value_up (before or after) under MLA";
   return std::nullopt;
 }
-
-// One request per chunk.
-int least(const Plan& p) { return p[kChunks]; }
 
 CacheShare share_of(const Case& c, const Plan& p) {
   CacheShare s = kvp_share(c, p);
@@ -110,6 +114,7 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
 
 // NVIDIA/TensorRT-LLM docs/source/features/helix.md.
 void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
+  if (c.batch.prefills()) return;  // it has no step of this kind: contexts are computed elsewhere
   Deployment d = tensorrt_llm_deployment(c, p);
   d.lines.push_back(fmt::format("context_parallel_size: {}", p.kvp));
   d.lines.push_back(fmt::format("cp_config: {{cp_type: HELIX, tokens_per_block: {}}}", c.kv_block));

@@ -139,9 +139,7 @@ ContextLayout layout(const Plan& p, const std::vector<Segment>& requests) {
 }
 
 // The last rank also expands the latents of all.
-Bytes buffers(const Case& c, const Plan& p) {
-  return unsharded_buffers(c, p) + expanded_message(c, p) * p.cp;
-}
+Bytes buffers(const Case& c, const Plan& p) { return token_buffers(c, p) + expanded_message(c, p) * p.cp; }
 
 // The last rank ends with all of it.
 double chain_cache_shards(const Case&, const Plan&) { return 1; }

@@ -33,9 +33,9 @@ void set_option(Plan& plan, std::string_view key, std::string_view value) {
   SL_CHECK(read_value(option_of(plan, key), value, plan.options), "the option has the value");
 }
 
-int least_batch(const Plan& plan) {
+int least_batch(const Case& c, const Plan& plan) {
   const auto least = strategy(plan.strategy).least_batch;
-  return least ? least(plan) : 1;
+  return least ? least(c, plan) : 1;
 }
 
 const std::vector<long long>& listed_parts(const Plan& plan) {
@@ -83,7 +83,7 @@ Plan plan_of(const Case& c, const SearchSpace& space, std::string_view text) {
         means(option, c))
       p.options.set(option, range.values.front());
   }
-  if (silent("batch")) p.batch = std::max(p.batch, least_batch(p));
+  if (silent("batch")) p.batch = std::max(p.batch, least_batch(c, p));
   return p;
 }
 
@@ -122,7 +122,7 @@ std::string why_no_plan(const Case& c, const Strategy& s, int gpus, const Search
     else if (option->words.empty() && option->absent > 0)
       p.options.set(*option, option->least);
   }
-  p.batch = least_batch(p);
+  p.batch = least_batch(c, p);
   return check_plan(c, p).value_or(gpus == 1 ? "it takes several" : "no choice of its degrees makes them up");
 }
 

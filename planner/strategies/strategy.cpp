@@ -93,7 +93,10 @@ std::optional<std::string> unread(const Case& c, const Strategy& s, const Plan& 
   for (const OptionValues::Value& v : p.options.all()) {
     if (!s.reads(*v.option)) return not_its_option(s, *v.option);
     if (!v.option->means(kind))
-      return fmt::format("{} is for {}", v.option->key, v.option->decodes ? "decoding" : "prefill");
+      return fmt::format("{} is for {}", v.option->key,
+                         v.option->decodes         ? "decoding"
+                         : kind == StepKind::mixed ? "steps that prefill alone"
+                                                   : "prefill");
     if (!means(*v.option, c)) return fmt::format("{} is for models with MLA", v.option->key);
   }
   return std::nullopt;

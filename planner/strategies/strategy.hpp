@@ -121,7 +121,7 @@ struct Strategy {
   /// Weights of one layer on one rank, in elements, that only this strategy has.
   double (*extra_weights)(const Case& c, const Plan& plan) = nullptr;
   /// The smallest batch that a plan can have; by default 1.
-  int (*least_batch)(const Plan& plan) = nullptr;
+  int (*least_batch)(const Case& c, const Plan& plan) = nullptr;
   /// Its option for the tokens of each context-parallel rank, where ranks may have unequal parts.
   const OptionOf<Parts>* parts = nullptr;
   /// Approximate strategies: part of the exact mask's (query, key) pairs that is computed.
@@ -173,7 +173,7 @@ std::string not_its_option(const Strategy& s, const Option& option);
 double attention_computed(const Case& c, const Plan& plan);
 
 /// The smallest batch that the plan can have.
-int least_batch(const Plan& plan);
+int least_batch(const Case& c, const Plan& plan);
 
 /// Tokens of each rank as the plan lists them; empty: it lists none.
 const std::vector<long long>& listed_parts(const Plan& plan);

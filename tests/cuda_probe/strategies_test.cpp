@@ -29,13 +29,17 @@ TEST_P(EveryStrategy, EqualsItsDefinitionAndChargesWhatItDoes) {
 // The grid of a strategy that shards must hold what the claim of exactness is about.
 TEST_P(EveryStrategy, GridHasUnevenLengthsSeveralSequencesAndHistories) {
   const Strategy& s = strategy(GetParam());
-  int uneven = 0, sequences = 0, cached = 0, histories = 0;
+  int uneven = 0, sequences = 0, cached = 0, histories = 0, mixed = 0, exact_charges = 0;
   for (const cli::VerifyCase& c : cli::verify_cases(s)) {
     uneven += c.what.find("41 tokens") != std::string::npos || c.what.find("45 tokens") != std::string::npos;
     sequences += c.problem.lengths.size() > 1;
     cached += !c.study.batch.prefill.empty() && c.study.batch.prefill.front().cached > 0;
     histories += c.study.placement != nullptr;
+    mixed += c.study.batch.kind() == StepKind::mixed;
+    exact_charges += c.study.batch.kind() == StepKind::mixed && c.charges == Charges::every_rank;
   }
+  EXPECT_EQ(mixed > 20, s.mixes);
+  EXPECT_EQ(exact_charges > 5, s.mixes && !s.binds_prefill) << "mixed steps that mutations are tried on";
   EXPECT_GT(uneven, 0);
   EXPECT_GT(sequences, 0);
   cli::VerifyCase first = cli::verify_cases(s).front();

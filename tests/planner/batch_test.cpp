@@ -39,7 +39,7 @@ std::vector<Plan> mixing_plans(const Case& c, std::size_t each) {
     }
     EXPECT_TRUE(!own.empty() || !has_experts(c.model)) << s->name;
     for (Plan& p : own) {
-      p.batch = std::max(p.batch, least_batch(p));
+      p.batch = std::max(p.batch, least_batch(c, p));
       EXPECT_EQ(check_plan(c, p).value_or(""), "") << to_string(p);
     }
     all.insert(all.end(), own.begin(), own.end());
@@ -230,6 +230,51 @@ TEST(Batch, UnequalRequestsTakeNoLessThanTheLongest) {
   }
 }
 
+// Whoever is listed first, and under HOP-B however the requests are cut: the same work, and more of it takes
+// no less.
+TEST(Batch, TheOrderOfRequestsDoesNotMatter) {
+  Case c = study("llama-3.1-405b", {{{199'999, 1}, {999, 1, 2}}, {}});
+  Case reversed = c;
+  reversed.batch.decode = {{999, 1, 2}, {199'999, 1}};
+  for (const char* plan : {"ring_decode:cp=2,tpa=8,tpf=8,batch=1", "ring_decode:cp=4,tpa=8,tpf=8,batch=2",
+                           "tensor:tpa=8,tpf=8,batch=2", "helix:kvp=2,tpa=8,tpf=16,batch=1"}) {
+    Evaluator a(c), b(reversed);
+    EXPECT_NEAR(a.simulate(parse_plan(plan)) / b.simulate(parse_plan(plan)), 1, 1e-12) << plan;
+  }
+  Evaluator e(reversed);
+  Seconds last;
+  for (int batch = 1; batch < 9; ++batch) {
+    Plan p = parse_plan("ring_decode:cp=4,tpa=8,tpf=8,batch=1");
+    p.batch = batch;
+    const Seconds t = e.simulate(p);
+    EXPECT_GE(t * (1 + 1e-12), last) << batch;
+    last = t;
+  }
+}
+
+TEST(Batch, ChunksOfAnUnevenBatchPayForTheLongestOnce) {
+  Case c = study("llama-3.1-8b", {{{999, 1, 3}, {199'999, 1}}, {}});
+  c.system = catalog_system("gb200-nvl72");
+  const auto attention = [&](const char* plan) {
+    Schedule s;
+    lower(s, c, parse_plan(plan));
+    CostModel cost(c.system);
+    Seconds sum;
+    for (const Op& op : s.ops) {
+      if (op.kind == OpKind::attend_decode) sum += cost.time(op);
+    }
+    return sum;
+  };
+  const Seconds whole = attention("helix:kvp=2,tpa=4,tpf=8,batch=2"),
+                cut = attention("helix:kvp=2,tpa=4,tpf=8,batch=2,chunks=4");
+  // Chunks that hold a long request take their own time, the others their share of the longest.
+  EXPECT_GE(cut, whole);
+  EXPECT_LE(cut, whole * 1.2);
+  // As many chunks as requests, whatever repeats them.
+  EXPECT_EQ(refusal(c, "helix:kvp=2,tpa=4,tpf=8,batch=1,chunks=4"), "");
+  EXPECT_EQ(refusal(c, "helix:kvp=2,tpa=4,tpf=8,batch=1,chunks=5"), "chunks 5 exceeds the batch 4");
+}
+
 // pairs_on_fullest() against a count of every pair.
 TEST(Batch, PairsOnTheFullestShardAreCounted) {
   std::mt19937 random(3);
@@ -251,7 +296,8 @@ TEST(Batch, StrategiesWithoutMixedStepsSaySo) {
             "ring_decode has no steps that decode and prefill");
   EXPECT_EQ(refusal(c, "kv_shard:kvp=4,tpa=8,tpf=8,batch=1"),
             "kv_shard has no steps that decode and prefill");
-  EXPECT_EQ(refusal(c, "tensor:tpa=8,tpf=8,batch=1,prefill_chunk=512"), "prefill_chunk is for prefill");
+  EXPECT_EQ(refusal(c, "tensor:tpa=8,tpf=8,batch=1,prefill_chunk=512"),
+            "prefill_chunk is for steps that prefill alone");
   EXPECT_EQ(refusal(c, "tensor:tpa=8,tpf=8,batch=1"), "");
 }
 

@@ -93,8 +93,8 @@ TEST(Conservation, ADecodeStepReadsEachRanksKvOnce) {
     std::map<std::string, int> seen;
     for_every_plan(c, {1, 4, 8, 16}, [&](const Strategy& strategy, Plan p) {
       ++seen[strategy.name];
-      for (const int batch : {least_batch(p), 5, 8, 24}) {
-        if (batch < least_batch(p)) continue;
+      for (const int batch : {least_batch(c, p), 5, 8, 24}) {
+        if (batch < least_batch(c, p)) continue;
         p.batch = batch;
         lower(s, c, p);
         const Attention read = all_attention(s);

@@ -49,7 +49,7 @@ void for_some_plans(const Case& c, F f) {
       s->enumerate(c, gpus, space, plans);
       for (std::size_t i = 0; i<plans.size(); i += gpus> 8 ? 7 : 1) {
         Plan p = plans[i];
-        p.batch = std::max(least_batch(p), 4);
+        p.batch = std::max(least_batch(c, p), 4);
         if (check_plan(c, p)) continue;
         SCOPED_TRACE(to_string(p));
         f(*s, p);

@@ -264,8 +264,8 @@ TEST(Strategies, BoundNeverExceedsTheSimulation) {
     const Case c = small_case(model);
     Evaluator e(c);
     for_every_plan(c, {2, 8, 48}, [&](const Strategy&, int, Plan p) {
-      for (const int batch : {least_batch(p), 7, 64}) {
-        if (batch < least_batch(p)) continue;
+      for (const int batch : {least_batch(c, p), 7, 64}) {
+        if (batch < least_batch(c, p)) continue;
         p.batch = batch;
         const Seconds bound = e.bound(p), simulated = e.simulate(p);
         EXPECT_LE(bound, simulated);
@@ -285,7 +285,7 @@ TEST(Strategies, TimeAndMemoryRiseWithTheBatch) {
     for_every_plan(c, {1, 4, 16, 64}, [&](const Strategy&, int, Plan p) {
       Seconds ttl, bound;
       Bytes memory;
-      for (int batch = least_batch(p); batch <= 300; batch += 1 + batch / 2) {
+      for (int batch = least_batch(c, p); batch <= 300; batch += 1 + batch / 2) {
         p.batch = batch;
         const Seconds t = e.simulate(p), b = e.bound(p);
         const Bytes m = memory_use(c, p).total();
@@ -309,7 +309,7 @@ TEST(Strategies, FoldedEqualsUnfolded) {
     PassScratch scratch(cost);
     Schedule schedule;
     for_every_plan(c, {1, 4, 12}, [&](const Strategy&, int n, Plan p) {
-      p.batch = std::max(least_batch(p), 5);
+      p.batch = std::max(least_batch(c, p), 5);
       lower(schedule, c, p);
       const PassTime folded = simulate_pass(schedule, cost, scratch);
       TaskGraph graph;
@@ -375,7 +375,7 @@ TEST(Strategies, FasterHardwareIsNeverSlower) {
   fast.system.device.kernel_cost *= 0.5;
   Evaluator a(slow), b(fast);
   for_every_plan(slow, {8, 16}, [&](const Strategy&, int, Plan p) {
-    p.batch = std::max(least_batch(p), 16);
+    p.batch = std::max(least_batch(slow, p), 16);
     EXPECT_LT(b.simulate(p), a.simulate(p));
   });
 }

@@ -180,7 +180,8 @@ void add_step(const Strategy& s, const Heads& h, const CaseSizes& z, const char*
   v.problem.expected_queries = expected;
   const CacheShare share = cache_share(v.study, p);
   const long long round = static_cast<long long>(share.block) * share.sharers.size;
-  bool even = batch.kind() == StepKind::decode;
+  // Ranks that share caches have as many keys where lengths divide, but not as many pairs of new tokens.
+  bool even = share.sharers.size == 1 || batch.kind() == StepKind::decode;
   for (const Segment& d : batch.decode) even = even && d.length() % round == 0;
   if (!s.context_parallel() && !even) v.charges = Charges::fullest_rank;
   v.what = fmt::format("{}, {}, {}", h.name, what, to_string(p));
@@ -255,7 +256,7 @@ void add_mixed_steps(const Strategy& s, const Heads& h, const CaseSizes& z, int 
     Batch batch;
   };
   const Mixed steps[] = {
-      {"2 of 48 tokens decode, 12 new", {{{47, 1, 2}}, {{0, 12}}}},
+      {"2 of 48 tokens decode, 16 new after 32 and 16 new", {{{47, 1, 2}}, {{32, 16}, {0, 16}}}},
       {"45 and 31 tokens decode, 9 new after 23", {{{44, 1}, {30, 1}}, {{23, 9}}}},
       {"40, 17 and 17 tokens decode, 7 new after 29, 5 new and 3 new after 16",
        {{{39, 1}, {16, 1, 2}}, {{29, 7}, {0, 5}, {16, 3}}}},
