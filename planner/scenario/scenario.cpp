@@ -214,7 +214,12 @@ Workload read_workload(const Reader& root, StepKind kind, const Question& asked)
     w.persistent = v->boolean();
     if (kind != StepKind::prefill) v->fault("persistent_kv is for prefill");
   }
-  if (const auto v = root.find("kernels")) w.kernels = scenario_parts::read_kernels(*v);
+  if (const auto v = root.find("kernels")) {
+    w.kernels = scenario_parts::read_kernels(*v);
+    const auto own = v->is_map() ? v->find("elementwise") : std::nullopt;
+    if (own && std::holds_alternative<Sweep>(asked) && kind != StepKind::decode)
+      own->fault("kernels.elementwise is for phase: decode; beside prefills they are kernels of their own");
+  }
   if (const auto v = root.find("kv_block")) w.block = static_cast<int>(v->tokens(1, 1'000'000));
   return w;
 }
