@@ -14,16 +14,17 @@ namespace shardline::cli {
 /// Largest errors that are taken for rounding.
 inline constexpr double kDoubleLimit = 1e-12, kFloatLimit = 1e-5;
 
+/// The least and the largest |output - exact| / |exact| of some cases.
+struct ExactDistance {
+  double least = 1e300, most = 0;
+};
+
 struct VerifiedStrategy {
   const Strategy* strategy = nullptr;
   std::size_t cases = 0, failed = 0;
   double error_double = 0, error_float = 0;  // the largest
   double pairs = 0, messages = 0;            // of all cases; pairs: (q, k), of every head
-  /// Of an approximate strategy, the least and the largest |output - exact| / |exact| of some of its cases.
-  struct Distance {
-    double least = 1e300, most = 0;
-  };
-  std::optional<Distance> distance;
+  std::optional<ExactDistance> distance;     // of an approximate strategy
 };
 
 struct VerifyReport {
