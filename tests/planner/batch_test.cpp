@@ -169,7 +169,7 @@ TEST(Batch, TimeAndMemoryRiseWithEverySegment) {
       SCOPED_TRACE(to_string(p));
       Batch batch{{{draw(1'000, 50'000), 1, draw(1, 9)}}, {}};
       Seconds time;
-      Bytes memory, activations;
+      Bytes memory;
       for (int step = 0; step < 14; ++step) {
         const Case c = study(model, batch);
         Evaluator e(c);
