@@ -7,7 +7,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <thread>
 
 #include "calibrate/rows.hpp"
 #include "sim/base/parallel.hpp"
@@ -97,8 +96,7 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
   if (list.empty()) throw UserError("no table has rows that a cost form can be fitted to");
   out.calibration.machine = measured_machine(system);
   out.calibration.fits.resize(list.size());
-  const std::size_t threads =
-      o.threads > 0 ? static_cast<std::size_t>(o.threads) : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t threads = thread_count(o.threads);
   parallel_for(0, list.size(), threads,
                [&](std::size_t i, std::size_t) { out.calibration.fits[i] = fit_one(system, *list[i], o); });
   return out;

@@ -14,6 +14,7 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
+/// In the order in which a scenario names them.
 enum class StepKind : unsigned char { decode, prefill, mixed };
 
 /// The requests of one step, in their order. Kernels tell both kinds apart, so a prefill of one token is not

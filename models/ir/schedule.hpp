@@ -1,4 +1,4 @@
-// A Schedule is plain data: the operations of one decode step or prefill, the same list on every rank, in
+// A Schedule is plain data: the operations of one step, the same list on every rank, in
 // blocks that repeat. Ranks that hold unequal work form classes with shapes of their own. The same ops are
 // timed (hardware/kernel_cost), computed and run; FLOPs and bytes follow from their shapes by geometry
 // (models/README.md [G1]-[G7]).

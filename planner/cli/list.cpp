@@ -36,9 +36,9 @@ std::string systems_text() {
 }
 
 std::string strategies_text() {
-  Table t({"strategy", "results", "summary", "source"});
+  Table t({"strategy", "phases", "results", "summary", "source"});
   for (const Strategy* s : strategies())
-    t.add({s->name, s->exact ? "exact" : "approximate", s->summary, s->source});
+    t.add({s->name, kinds_text(*s), s->exact ? "exact" : "approximate", s->summary, s->source});
   return t.text();
 }
 

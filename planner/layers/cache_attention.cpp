@@ -25,14 +25,8 @@ void for_requests(const std::vector<Segment>& entry, Count first, Count count, F
 }  // namespace
 
 AttendDecodeShape decode_attend_shape(const Case& c, const Plan& p, Count first, Count count) {
-  const LocalHeads h = decode_heads(c, p);
   const CacheShare share = cache_share(c, p);
-  AttendDecodeShape shape;
-  shape.cache = h.cache;
-  shape.q_heads = share.attended;
-  shape.kv_heads = h.kv;
-  shape.qk_dim = h.qk;
-  shape.v_dim = h.v;
+  auto shape = shape_of_heads<AttendDecodeShape>(decode_heads(c, p), share.attended);
   shape.q_rows = count;
   for_requests(c.batch.decode, first, count, [&](const Segment& s, Count n) {
     const Count tokens = tokens_on_fullest(share, s.length());
@@ -44,14 +38,8 @@ AttendDecodeShape decode_attend_shape(const Case& c, const Plan& p, Count first,
 }
 
 AttendPrefillShape shared_prefill_shape(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
   const CacheShare share = cache_share(c, p);
-  AttendPrefillShape shape;
-  shape.family = h.family;
-  shape.q_heads = share.attended;
-  shape.kv_heads = h.latent > 0 ? share.attended : h.kv;
-  shape.qk_dim = h.qk;
-  shape.v_dim = h.v;
+  auto shape = shape_of_heads<AttendPrefillShape>(prefill_heads(c, p), share.attended);
   for (const Segment& s : c.batch.prefill) {
     const Count n = static_cast<Count>(s.count) * p.batch;
     shape.pairs += n * pairs_on_fullest(share, s);
@@ -70,6 +58,22 @@ Count prefill_keys_on_fullest(const Case& c, const Plan& p) {
 }
 
 Count prefill_tokens(const Case& c, const Plan& p) { return c.fresh_tokens() * p.batch; }
+
+OpIndex add_kv_up(ScheduleBuilder& b, const Case& c, Count rows, Count heads) {
+  const Attention& a = c.model.attention;
+  const ModuleType t = c.precision.of(Module::attention);
+  return b.gemm("kv up", Part::qkv, t.weights, t.math,
+                GemmShape{rows, a.kv_lora_rank, heads * (a.nope_dim + a.v_dim)});
+}
+
+OpIndex add_value_up(ScheduleBuilder& b, const Case& c, Count rows, Count heads, Count parts,
+                     double launches) {
+  const Attention& a = c.model.attention;
+  const ModuleType t = c.precision.of(Module::attention);
+  return b.gemm("value up", Part::attention, t.weights, t.math,
+                BatchedGemmShape{LatentProduct::expand_values, rows, a.kv_lora_rank, a.v_dim, heads, parts},
+                launches);
+}
 
 double partial_output_bytes(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
@@ -128,7 +132,7 @@ class KvpAttention {
       flow_.merge();
     }
     if (has_latents(c_) && share_.value_up == ValueUp::after) {
-      value_up(requests_, value_up_heads(share_), 1, 1);
+      add_value_up(b_, c_, requests_, value_up_heads(share_));
       flow_.value_up_after();
     }
     flow_.finish();
@@ -149,18 +153,9 @@ class KvpAttention {
                                      {count, heads_ * c_.model.attention.head_dim, Bytes(0)},
                                      c_.kernels.fused_split_merge ? 0 : launches, Within::decode_merge);
     } else if (share_.value_up == ValueUp::before) {
-      last_compute_ = value_up(count, heads_, chunks_, launches);
+      last_compute_ = add_value_up(b_, c_, count, heads_, chunks_, launches);
       flow_.value_up_before(static_cast<int>(first), static_cast<int>(count));
     }
-  }
-
-  OpIndex value_up(Count rows, Count heads, int chunks, double launches) {
-    const Attention& a = c_.model.attention;
-    const ModuleType t = c_.precision.of(Module::attention);
-    return b_.gemm(
-        "value up", Part::attention, t.weights, t.math,
-        BatchedGemmShape{LatentProduct::expand_values, rows, a.kv_lora_rank, a.v_dim, heads, chunks},
-        launches);
   }
 
   void exchange(bool is_first, Count first, Count count) {
@@ -204,10 +199,7 @@ void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind ex
   CacheFlow flow(b, c, p, share, 8, Asked::prefill);
   const AttendPrefillShape shape = shared_prefill_shape(c, p);
   if (h.latent > 0) {
-    const Attention& a = c.model.attention;
-    const ModuleType t = c.precision.of(Module::attention);
-    b.gemm("kv up", Part::qkv, t.weights, t.math,
-           GemmShape{shape.kv_rows, a.kv_lora_rank, static_cast<Count>(h.q) * (a.nope_dim + a.v_dim)});
+    add_kv_up(b, c, shape.kv_rows, h.q);
     flow.expand();
   }
   b.attend("attend", c.precision.kv, c.precision.math, shape);

@@ -20,6 +20,12 @@ inline Count prefill_sequences(const Case& c, const Plan& p) {
   return requests_in(c.batch.prefill) * p.batch;
 }
 
+/// MLA's up-projections: keys and values of a rank's heads from `rows` latent rows; values of `heads` heads
+/// from averaged latents (absorbed), in `parts` of one kernel.
+OpIndex add_kv_up(ScheduleBuilder& b, const Case& c, Count rows, Count heads);
+OpIndex add_value_up(ScheduleBuilder& b, const Case& c, Count rows, Count heads, Count parts = 1,
+                     double launches = 1);
+
 /// Bytes of one query head's partial output and log-sum-exp (two float32, as TensorRT-LLM sends them).
 double partial_output_bytes(const Case& c, const Plan& plan);
 

@@ -21,12 +21,7 @@ void CacheFlow::gather_queries() {
 void CacheFlow::attend(int first, int count) {
   if (!on()) return;
   Dataflow& f = *b_.flow();
-  Action action;
-  action.heads = heads_;
-  action.kv_heads = local_.kv;
-  action.cache = local_.cache;
-  action.qk_dim = local_.qk;
-  action.v_dim = local_.v;
+  Action action = attend_action(local_, heads_);
   const std::int64_t from = row(first), n = row(first + count) - from;
   for_each_rank([&](int r, int d, int k, int) {
     action.rank = r;

@@ -155,13 +155,8 @@ std::int64_t read_rows(TokenView queries, TokenView keys) {
 
 AttendPrefillShape prefill_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys,
                                  bool rectangle) {
-  AttendPrefillShape s;
+  auto s = shape_of_heads<AttendPrefillShape>(h, h.q);
   s.all_pairs = rectangle;
-  s.family = h.family;
-  s.q_heads = h.q;
-  s.kv_heads = h.kv;
-  s.qk_dim = h.qk;
-  s.v_dim = h.v;
   s.pairs = rectangle ? all_pairs(queries, keys) : causal_pairs(queries, keys);
   s.kv_rows = read_rows(queries, keys);
   s.q_rows = real_rows(queries);
@@ -172,12 +167,7 @@ AttendPrefillShape prefill_shape(const LocalHeads& h, const Tokens& queries, con
 }
 
 AttendDecodeShape decode_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys) {
-  AttendDecodeShape s;
-  s.cache = h.cache;
-  s.q_heads = h.q;
-  s.kv_heads = h.kv;
-  s.qk_dim = h.qk;
-  s.v_dim = h.v;
+  auto s = shape_of_heads<AttendDecodeShape>(h, h.q);
   s.pairs = causal_pairs(queries, keys);
   s.kv_rows = read_rows(queries, keys);
   s.q_rows = real_rows(queries);
@@ -198,13 +188,8 @@ OpIndex ContextStep::add_attend(const char* name) {
 
 void ContextStep::attend_flow(OpIndex op, int k, const Tokens& query_list, const Tokens& key_list,
                               const LocalHeads& h, const std::vector<Region>& regions) {
-  Action action;
+  Action action = attend_action(h, h.q);
   action.rectangle = prefill && c.kernels.attention == AttentionKernel::eager;
-  action.heads = h.q;
-  action.kv_heads = h.kv;
-  action.cache = h.cache;
-  action.qk_dim = h.qk;
-  action.v_dim = h.v;
   for (int t = 0; t < lanes(); ++t) {
     if (t % p.tpa == 0) {  // of one attention group
       action.queries = flow()->tokens(of_group(query_list, t));

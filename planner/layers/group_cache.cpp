@@ -90,12 +90,7 @@ class Prefills {
 
  private:
   AttendPrefillShape shape(Count heads, Count pairs, Count keys) const {
-    AttendPrefillShape s;
-    s.family = heads_.family;
-    s.q_heads = heads;
-    s.kv_heads = heads_.latent > 0 ? heads : heads_.kv;
-    s.qk_dim = heads_.qk;
-    s.v_dim = heads_.v;
+    auto s = shape_of_heads<AttendPrefillShape>(heads_, heads);
     s.pairs = pairs;
     s.kv_rows = keys;
     s.q_rows = rows_;
@@ -104,10 +99,7 @@ class Prefills {
   }
   void expand(Count rows, CacheFlow& flow) {
     if (heads_.latent == 0) return;
-    const Attention& a = c_.model.attention;
-    const ModuleType t = c_.precision.of(Module::attention);
-    b_.gemm("kv up", Part::qkv, t.weights, t.math,
-            GemmShape{rows, a.kv_lora_rank, static_cast<Count>(heads_.q) * (a.nope_dim + a.v_dim)});
+    add_kv_up(b_, c_, rows, heads_.q);
     flow.expand();
   }
   void attend_fresh(CacheFlow& fresh) {

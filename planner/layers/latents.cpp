@@ -2,6 +2,7 @@
 // [C18].
 #include <array>
 
+#include "planner/layers/cache_attention.hpp"
 #include "planner/layers/context_step.hpp"
 
 namespace shardline {
@@ -28,8 +29,7 @@ SlotId ContextStep::expand(SlotId from, SlotId to, const std::function<const Tok
   if (heads.latent == 0) return from;
   const Attention& a = c.model.attention;
   const double width = static_cast<double>(heads.q) * (a.nope_dim + a.v_dim);
-  const ModuleType type = c.precision.of(Module::attention);
-  const OpIndex op = b.gemm("kv up", Part::qkv, type.weights, type.math, GemmShape{});
+  const OpIndex op = add_kv_up(b, c, 0, heads.q);
   vary([&](int k) { return Shape(GemmShape{real_rows(list(k)), a.kv_lora_rank, count_of(width)}); });
   if (!flow()) return to;
   Action action;
@@ -59,9 +59,7 @@ void ContextStep::value_up() {
   const Attention& a = c.model.attention;
   // Rows are padded as those of the message were.
   const ModuleType type = c.precision.of(Module::attention);
-  const OpIndex op = b.gemm("value up", Part::attention, type.weights, type.math,
-                            BatchedGemmShape{LatentProduct::expand_values, layout.query_message,
-                                             a.kv_lora_rank, a.v_dim, heads.q, 1});
+  const OpIndex op = add_value_up(b, c, layout.query_message, heads.q);
   if (!flow()) return;
   Dataflow& f = *flow();
   const double columns = static_cast<double>(heads.q) * a.v_dim;

@@ -7,18 +7,16 @@ namespace shardline {
 
 namespace {
 
-ContextLayout layout_of(const Plan& p, const std::vector<Segment>& requests, const Placement* before) {
-  const Strategy& s = strategy(p.strategy);
-  if (s.layout) return s.layout(p, requests);
-  if (!s.deal) return context_layout(requests, p.cp, before);
-  return dealt_layout(requests, p.cp, before,
-                      [&](Placement& to, int request, long long fresh) { s.deal(to, p, request, fresh); });
-}
-
 void deal(const Plan& p, Placement& to, int request, long long fresh) {
   if (fresh == 0) return;
   const auto own = strategy(p.strategy).deal;
   own ? own(to, p, request, fresh) : to.prefill(request, fresh);
+}
+
+ContextLayout layout_of(const Plan& p, const std::vector<Segment>& requests, const Placement* before) {
+  if (const auto own = strategy(p.strategy).layout) return own(p, requests);
+  return dealt_layout(requests, p.cp, before,
+                      [&](Placement& to, int request, long long fresh) { deal(p, to, request, fresh); });
 }
 
 void rename(ContextLayout& layout, const std::vector<std::int32_t>& names) {

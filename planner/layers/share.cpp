@@ -4,6 +4,16 @@
 
 namespace shardline {
 
+Action attend_action(const LocalHeads& h, int q_heads) {
+  Action a;
+  a.heads = q_heads;
+  a.kv_heads = h.latent > 0 ? q_heads : h.kv;
+  a.cache = h.cache;
+  a.qk_dim = h.qk;
+  a.v_dim = h.v;
+  return a;
+}
+
 LocalHeads prefill_heads(const Case& c, const Plan& p) {
   const Attention& a = c.model.attention;
   const int q = local_q_heads(c, p);

@@ -30,6 +30,20 @@ struct LocalHeads {
   /// Numbers per token that are cached and sent.
   double held_width() const { return latent > 0 ? latent : kv_width(); }
 };
+/// Shape of an attention of `q_heads` query heads with such keys and values, its rows still to be counted.
+template <class AttendShape>
+AttendShape shape_of_heads(const LocalHeads& h, Count q_heads) {
+  AttendShape s;
+  if constexpr (requires { s.family; }) s.family = h.family;
+  if constexpr (requires { s.cache; }) s.cache = h.cache;
+  s.q_heads = q_heads;
+  s.kv_heads = h.latent > 0 ? q_heads : h.kv;  // expanded: each query head has its own
+  s.qk_dim = h.qk;
+  s.v_dim = h.v;
+  return s;
+}
+/// The same of what executors run; rank, queries and keys are still to be said.
+Action attend_action(const LocalHeads& h, int q_heads);
 LocalHeads prefill_heads(const Case& c, const Plan& p);
 LocalHeads decode_heads(const Case& c, const Plan& p);
 

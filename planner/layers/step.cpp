@@ -20,15 +20,18 @@ int stage_ranks(const Plan& p) { return p.ranks_per_stage() / p.cp; }
 // Whether traits alone make a row's attention of decoding requests.
 bool common_attention(const Strategy& s) { return !s.decode_attention && !s.cache_share; }
 
+// Whether two such rows lower equal plans to equal attention blocks: all that lowering one asks of a row.
+bool same_attention(const Strategy& a, const Strategy& b) {
+  return common_attention(a) && common_attention(b) && a.weights == b.weights && a.partials == b.partials &&
+         a.prefill_attention == b.prefill_attention && a.binds_prefill == b.binds_prefill &&
+         a.pads_queries == b.pads_queries && a.deal == b.deal && a.layout == b.layout;
+}
+
 // The first row of the table whose attention block is the same for the same degrees: plans of both share its
 // time.
 StrategyId alike(StrategyId id) {
-  const Strategy& own = strategy(id);
   const auto all = strategies();
-  const auto same = [&](const Strategy* s) {
-    return common_attention(*s) && s->weights == own.weights && s->partials == own.partials &&
-           s->prefill_attention == own.prefill_attention;
-  };
+  const auto same = [&](const Strategy* s) { return same_attention(*s, strategy(id)); };
   return StrategyId(static_cast<std::size_t>(std::find_if(all.begin(), all.end(), same) - all.begin()));
 }
 

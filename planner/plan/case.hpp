@@ -1,4 +1,4 @@
-// What is to be served, on what: everything about a decode step or a prefill but the plan.
+// What is to be served, on what: everything about a step but the plan.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A plan: one way to shard one decode step. Its canonical text ("helix:kvp=8,tpa=8,tpf=64,batch=4") parses
+// A plan: one way to shard one step. Its canonical text ("helix:kvp=8,tpa=8,tpf=64,batch=4") parses
 // back.
 #pragma once
 

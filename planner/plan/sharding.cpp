@@ -227,11 +227,6 @@ ContextLayout interval_layout(const std::vector<Segment>& requests, int ranks, c
   });
 }
 
-ContextLayout striped_layout(const std::vector<Segment>& requests, int ranks, const Placement* before) {
-  return dealt_layout(requests, ranks, before,
-                      [](Placement& p, int request, long long fresh) { p.stripe(request, fresh); });
-}
-
 ContextLayout chain_layout(const std::vector<Segment>& requests, int ranks,
                            const std::vector<long long>& partition) {
   ContextLayout l = interval_layout(requests, ranks, nullptr, partition);

@@ -82,9 +82,6 @@ std::vector<long long> interval_counts(long long fresh, int ranks, const std::ve
 ContextLayout interval_layout(const std::vector<Segment>& requests, int ranks, const Placement* before,
                               const std::vector<long long>& partition);
 
-/// [C20] Each rank has a stripe of each request's new tokens; cached tokens lie where `before` says.
-ContextLayout striped_layout(const std::vector<Segment>& requests, int ranks, const Placement* before);
-
 /// [C10] Intervals of requests without cached tokens; the keys of a rank are those of its own interval behind
 /// room (padding) for those of all ranks before it.
 ContextLayout chain_layout(const std::vector<Segment>& requests, int ranks,

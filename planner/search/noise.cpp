@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 #include "sim/base/parallel.hpp"
 
@@ -49,8 +48,7 @@ NoiseEffect noise_effect(Evaluator& evaluator, const Plan& plan, const NoiseSpec
   }
   const NoisyPass pass(evaluator.schedule(), evaluator.cost());
   std::vector<Seconds> times(seeds);
-  const std::size_t count =
-      threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t count = thread_count(threads);
   struct Scratch {
     Engine engine;
     Timeline timeline;

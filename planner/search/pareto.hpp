@@ -9,9 +9,9 @@
 
 namespace shardline {
 
-/// What points are compared by. A point is of a decode step or of a prefill, and the phase says what its
-/// numbers mean (metrics_of): an entry of a batch is a user of a decode step, and the requests of the case in
-/// a prefill.
+/// What points are compared by. A point is of a step of some kind, which says what its numbers mean
+/// (metrics_of): entries are the requests that decode, or those of a prefill, of one batch entry times the
+/// plan's (value_of).
 enum class Metric : std::uint8_t {
   speed,       // 1 / time
   throughput,  // entries / (time * GPUs)
@@ -28,8 +28,8 @@ struct NamedMetric {
   const char* label;
   Metric metric;
 };
-/// Those of a phase, in the order of messages. A prefill has no speed: nobody reads one token of it at a
-/// time.
+/// Those of a kind of step, in the order of messages. A prefill has no speed: nobody reads one token of it at
+/// a time.
 std::span<const NamedMetric> metrics_of(StepKind kind);
 
 /// Higher is better (else lower is).

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <memory>
-#include <thread>
 
 #include "sim/base/parallel.hpp"
 
@@ -35,8 +34,7 @@ Shares shares_of(Evaluator& evaluator, const Plan& plan) {
 }
 
 std::vector<Shares> shares_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads) {
-  const std::size_t count =
-      threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t count = thread_count(threads);
   std::vector<Shares> out(plans.size());
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   std::vector<std::unique_ptr<Evaluator>> evaluators(count);

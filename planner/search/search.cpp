@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <thread>
 
 #include "planner/search/block_times.hpp"
 #include "planner/search/candidates.hpp"
@@ -308,8 +307,7 @@ SearchResult search(const Case& c, const SearchOptions& given,
     return u.baseline ? result.even : result.frontiers.at(u.plan.strategy);
   };
 
-  const std::size_t threads = o.threads > 0 ? static_cast<std::size_t>(o.threads)
-                                            : std::max<std::size_t>(1, std::thread::hardware_concurrency());
+  const std::size_t threads = thread_count(o.threads);
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   const std::vector<std::unique_ptr<Worker>> workers = make_workers(c, o, threads, cache);
 

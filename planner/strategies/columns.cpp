@@ -73,6 +73,14 @@ std::vector<OptionRow> option_rows() {
   return out;
 }
 
+std::string kinds_text(const Strategy& s) {
+  std::string text;
+  for (const auto& [kind, name] :
+       {std::pair{StepKind::decode, "decode"}, {StepKind::prefill, "prefill"}, {StepKind::mixed, "mixed"}})
+    if (s.runs(kind)) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
 std::string keys_text(const Strategy& s) {
   std::vector<const char*> degrees, options;
   for (std::size_t d = 0; d < kDegrees.size(); ++d) {

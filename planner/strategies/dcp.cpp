@@ -103,11 +103,7 @@ void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
   }
   bring_together(b, c, {rows, a.q_heads, a.v_dim, requests}, share.sharers, p[kExchange], flow);
   if (has_latents(c)) {
-    const Attention& m = c.model.attention;
-    const ModuleType t = c.precision.of(Module::attention);
-    b.gemm("value up", Part::attention, t.weights, t.math,
-           BatchedGemmShape{LatentProduct::expand_values, rows, m.kv_lora_rank, m.v_dim, local_q_heads(c, p),
-                            1});
+    add_value_up(b, c, rows, local_q_heads(c, p));
     flow.value_up_after();
   }
   flow.finish();

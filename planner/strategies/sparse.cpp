@@ -37,14 +37,7 @@ Count width(const Plan& p) { return static_cast<Count>(p[kVertical]) + p[kSlash]
 
 void attention(ContextStep& s) {
   s.expand_own();
-  const LocalHeads& h = s.heads;
-  AttendPrefillShape all;
-  all.family = h.family;
-  all.q_heads = h.q;
-  all.qk_dim = h.qk;
-  all.v_dim = h.v;
-  all.kv_heads = h.kv;
-  AttendPrefillShape estimate = all;
+  auto all = shape_of_heads<AttendPrefillShape>(s.heads, s.heads.q), estimate = all;
   for (const Segment& r : batch_requests(s.c, s.p)) {
     const Count keys = r.cached + r.fresh;
     const Count last = std::min<Count>(s.p[kEstimate], r.fresh);

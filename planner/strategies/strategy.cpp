@@ -108,6 +108,20 @@ long long longest_fresh(const Case& c) {
   return longest;
 }
 
+// Why a plan's chunks of new tokens cannot run, if they cannot.
+std::optional<std::string> check_chunk(const Case& c, const Plan& p) {
+  const int chunk = p[kPrefillChunk];
+  if (chunk == 0) return std::nullopt;
+  if (p.in_flight > 1)
+    return std::string("prefill_chunk needs in_flight=1: chunks of one microbatch fill the stages");
+  if (chunk >= longest_fresh(c))
+    return fmt::format("prefill_chunk {} exceeds all new tokens but one, {}", chunk, longest_fresh(c) - 1);
+  if (c.system.runtime.host_layer > Seconds(0))
+    return std::string(
+        "prefill_chunk is not for systems with runtime.host_layer, where hosts launch whole layers");
+  return std::nullopt;
+}
+
 }  // namespace
 
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
@@ -160,6 +174,9 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("{} {} exceeds {} {}", what, have, of, limit);
   };
   const Strategy& s = strategy(p.strategy);
+  for (const Segment& r : c.batch.decode) {
+    if (r.fresh != 1) return fmt::format("a decoding request has one new token, not {}", r.fresh);
+  }
   if (c.batch.kind() == StepKind::mixed && !s.mixes)
     return fmt::format("{} has no steps that decode and prefill", s.name);
   if (!s.runs(c.batch.kind()))
@@ -198,15 +215,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
   }
-  if (const int chunk = p[kPrefillChunk]; chunk > 0) {
-    if (p.in_flight > 1)
-      return std::string("prefill_chunk needs in_flight=1: chunks of one microbatch fill the stages");
-    if (chunk >= longest_fresh(c))
-      return too_many("prefill_chunk", chunk, "all new tokens but one,", longest_fresh(c) - 1);
-    if (c.system.runtime.host_layer > Seconds(0))
-      return std::string(
-          "prefill_chunk is not for systems with runtime.host_layer, where hosts launch whole layers");
-  }
+  if (const auto reason = check_chunk(c, p)) return reason;
   if (!s.exact && c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)
     return fmt::format("kernels.attention: eager is not for {}, whose kernel never multiplies masked pairs",
                        s.name);

@@ -53,7 +53,7 @@ class Layers {
   Seconds project(long long tokens) { return parts(tokens).project; }
   Seconds rest(long long tokens, long long prefix) {
     const Parts& p = parts(tokens);
-    Op attend = p.attend;
+    PricedOp attend = p.attend;  // attention() may change it
     auto& a = std::get<AttendPrefillShape>(attend.shape);
     const Count c = tokens, s = prefix;
     a.pairs = (a.all_pairs ? c * s : c * (s - c) + c * (c + 1) / 2) * prices_.sequences;
@@ -63,7 +63,7 @@ class Layers {
     if (chain_) a.tiles = query_tiles(Tokens{{0, prefix - tokens, prefix}}) * prices_.sequences;
     const Seconds others = p.rest + expand(p, prefix);
     if (!a.all_pairs) return others + attention(attend);
-    Op scores = p.scores;
+    PricedOp scores = p.scores;
     std::get<ElementwiseShape>(scores.shape).bytes *= static_cast<double>(s) / static_cast<double>(c);
     return others + attention(attend) + time(scores);
   }
@@ -92,7 +92,7 @@ class Layers {
 
   Seconds expand(const Parts& p, long long prefix) {
     if (!p.expands) return Seconds(0);
-    Op op = p.expand;
+    PricedOp op = p.expand;
     std::get<GemmShape>(op.shape).rows = prefix * prices_.sequences;
     return time(op);
   }
@@ -103,7 +103,7 @@ class Layers {
 
   // A first rank has whole sequences, whose price may be another than that of a longer prefix; a floor is
   // below both.
-  Seconds attention(Op op) {
+  Seconds attention(PricedOp& op) {
     const Seconds own = time(op);
     if (prices_.how != Pricing::floor) return own;
     auto& a = std::get<AttendPrefillShape>(op.shape);

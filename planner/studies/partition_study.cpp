@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <thread>
 
 #include "sim/base/error.hpp"
 #include "sim/base/parallel.hpp"
@@ -90,8 +89,7 @@ PartitionStudy study_partitions(const Case& c, const PartitionGrid& grid, int ra
   SL_CHECK(!grid.contexts.empty() && grid.spacing > 0 && grid.granularity > 0,
            "a partition grid has contexts");
   require_room(grid, ranks);
-  const std::size_t count =
-      threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t count = thread_count(threads);
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   std::vector<std::optional<ChainCost>> costs(count);
   const auto cost_of = [&](std::size_t slot) -> const ChainCost& {

@@ -2,7 +2,6 @@
 #include "planner/strategies/strategy.hpp"
 
 #include <memory>
-#include <thread>
 
 #include "planner/search/evaluate.hpp"
 #include "sim/base/parallel.hpp"
@@ -30,8 +29,7 @@ Plan ring_plan(StrategyId id, int ranks, int tpa) {
 }  // namespace
 
 RingTimer ring_timer(const Case& c, int tpa, int threads) {
-  const std::size_t count =
-      threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t count = thread_count(threads);
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   return [&c, tpa, count, cache](int ranks, std::span<const TokenSplit> splits) {
     std::vector<RingPoint> out(splits.size());
@@ -51,8 +49,7 @@ RingTimer ring_timer(const Case& c, int tpa, int threads) {
 Shares ring_shares(const Case& c, int ranks, int tpa, std::span<const RingPoint> requests, int samples,
                    int threads) {
   if (c.system.calibration.empty()) return {0, 0, 0, 1};
-  const std::size_t count =
-      threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t count = thread_count(threads);
   const std::size_t picked = std::min(requests.size(), static_cast<std::size_t>(samples));
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   std::vector<std::unique_ptr<Worker>> workers(count);

@@ -299,6 +299,8 @@ TEST(Batch, StrategiesWithoutMixedStepsSaySo) {
   EXPECT_EQ(refusal(c, "tensor:tpa=8,tpf=8,batch=1,prefill_chunk=512"),
             "prefill_chunk is for steps that prefill alone");
   EXPECT_EQ(refusal(c, "tensor:tpa=8,tpf=8,batch=1"), "");
+  EXPECT_EQ(refusal(study("llama-3.1-405b", {{{99, 3}}, {}}), "tensor:tpa=8,tpf=8,batch=1"),
+            "a decoding request has one new token, not 3");
 }
 
 }  // namespace

@@ -214,11 +214,7 @@ std::string code(const std::string& text) { return "`" + text + "`"; }
 TEST(Options, TablesOfTheReadmeAreThoseOfTheRows) {
   std::string keys = "| Strategy | For | Its keys |\n|---|---|---|\n";
   for (const Strategy* s : strategies())
-    keys += fmt::format("| {} | {} | {} |\n", code(s->name),
-                        s->decodes && s->prefills ? "decode, prefill"
-                        : s->decodes              ? "decode"
-                                                  : "prefill",
-                        keys_text(*s));
+    keys += fmt::format("| {} | {} | {} |\n", code(s->name), kinds_text(*s), keys_text(*s));
   std::string meanings = "| Key | Values | Of | Meaning |\n|---|---|---|---|\n";
   for (const DegreeField& degree : kDegrees)
     meanings += fmt::format("| {} | 1 to 1000000 | degrees | {} |\n", code(degree.key), degree.help);

@@ -11,6 +11,11 @@
 namespace shardline {
 namespace {
 
+ContextLayout striped_layout(const std::vector<Segment>& requests, int ranks, const Placement* before) {
+  return dealt_layout(requests, ranks, before,
+                      [](Placement& p, int request, long long fresh) { p.stripe(request, fresh); });
+}
+
 TEST(Sharding, C1ChunksOfARankAreIAnd2NMinus1MinusI) {
   const ContextLayout l = context_layout({{0, 80}}, 4, nullptr);
   EXPECT_EQ(l.fresh[0], (Tokens{{0, 0, 10}, {0, 70, 80}}));

@@ -12,6 +12,11 @@
 namespace shardline {
 namespace {
 
+ContextLayout striped_layout(const std::vector<Segment>& requests, int ranks, const Placement* before) {
+  return dealt_layout(requests, ranks, before,
+                      [](Placement& p, int request, long long fresh) { p.stripe(request, fresh); });
+}
+
 Case prefill_case(std::vector<Segment> requests, const std::string& model = "llama-3.1-405b") {
   Case c = decode_case(model, "h100-gtt", 0);
   c.precision = all_bf16();
