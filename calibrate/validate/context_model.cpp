@@ -119,8 +119,9 @@ DecodeParts ContextModel::decode_parts(const ContextPlan& p, long long context, 
 
 Flops ContextModel::appendix_a_flops(long long fresh) const {
   const auto t = static_cast<double>(fresh);
-  const double width = static_cast<double>(model_.attention.q_heads) * model_.attention.head_dim;
-  return Flops(2 * parameter_count(model_) * t + 0.5 * 4 * t * t * width * model_.layers);
+  const double width =
+      static_cast<double>(model_.attentions.front().q_heads) * model_.attentions.front().head_dim;
+  return Flops(2 * parameter_count(model_) * t + 0.5 * 4 * t * t * width * model_.layers());
 }
 
 }  // namespace shardline

@@ -88,12 +88,12 @@ class TruthReader {
       if (v->is_scalar() && theirs != ours && v->text() == std::to_string(theirs))
         v->fault(fmt::format("{}: {} has {}, found {}", v->path(), m.name, ours, theirs));
     };
-    dimension("layers", m.layers);
+    dimension("layers", m.layers());
     dimension("d_model", m.hidden);
-    dimension("d_ffn", m.ffn_inner);
-    dimension("heads_q", m.attention.q_heads);
-    dimension("heads_kv", m.attention.kv_heads);
-    dimension("head_dim", m.attention.head_dim);
+    dimension("d_ffn", m.ffns.front().inner);
+    dimension("heads_q", m.attentions.front().q_heads);
+    dimension("heads_kv", m.attentions.front().kv_heads);
+    dimension("head_dim", m.attentions.front().head_dim);
   }
 
   std::string read_system(const Reader& r) {

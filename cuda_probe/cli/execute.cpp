@@ -35,8 +35,7 @@ std::vector<cli::VerifyCase> cases_of(const Strategy& s, std::size_t most) {
   std::vector<cli::VerifyCase> chosen;
   for (const int head_dim : {64, 128}) {
     std::vector<cli::VerifyCase> all = cli::verify_cases(s, sizes(head_dim));
-    if (head_dim != 64)
-      std::erase_if(all, [](const auto& c) { return c.study.model.attention.kind == AttentionKind::mla; });
+    if (head_dim != 64) std::erase_if(all, [](const auto& c) { return has_latents(c.study.model); });
     const std::size_t count = most == 0 ? all.size() : std::min(most, all.size());
     for (std::size_t i = 0; i < count; ++i) {
       cli::VerifyCase& c = all[(2 * i + 1) * all.size() / (2 * count)];
@@ -66,13 +65,13 @@ void run_case(const cli::VerifyCase& c, const ExecuteOptions& o, Lanes& lanes, T
     ++tally.left_out[fmt::format("needs more than {} ranks", most)];
     return;
   }
-  const Tensors<float> inputs = rounded_to_bf16(reference(c.problem));
+  const Tensors<float> inputs = rounded_to_bf16(reference(c.kinds.front()));
   DeviceOptions device;
-  device.scale = c.problem.scale;
+  device.scale = c.kinds.front().scale;
   device.collectives = o.collectives;
   const DeviceResult got = DeviceExecutor(schedule, inputs, lanes, device).run();
   RunOptions on_cpu;
-  on_cpu.scale = c.problem.scale;
+  on_cpu.scale = c.kinds.front().scale;
   const DeviceCheck check = compare(schedule, got, Executor<float>(schedule, inputs).run(on_cpu));
   ++tally.run;
   tally.error = std::max(tally.error, check.error());

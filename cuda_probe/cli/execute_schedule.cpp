@@ -130,8 +130,8 @@ double pairs_of(const Schedule& s) {
   double all = 0;
   for (const Action& a : s.flow->actions) {
     if (a.function == Function::attend)
-      all += static_cast<double>(a.heads *
-                                 causal_pairs(s.flow->token_list(a.queries), s.flow->token_list(a.keys)));
+      all += static_cast<double>(
+          a.heads * causal_pairs(s.flow->token_list(a.queries), s.flow->token_list(a.keys), a.reach));
   }
   return all;
 }

@@ -54,8 +54,10 @@ class Collector {
     } else if (op.kind == OpKind::merge) {
       const auto& m = shape<ElementwiseShape>(op);
       const int parts = std::max(plan.kvp, plan.cp);
-      const int dim =
-          c.model.attention.kind == AttentionKind::mla ? c.model.attention.v_dim : c.model.attention.head_dim;
+      const int dim = value_width(c.model.attentions.front());
+      for (const Attention& a : c.model.attentions) {
+        if (value_width(a) != dim) return;  // which kind the merge is of, it does not say
+      }
       if (parts > 1 && m.rows > 0 && m.width >= dim)
         merge_.insert({rounded_rows(m.rows), static_cast<int>(up(m.width, dim)), dim, parts});
     }
@@ -63,7 +65,8 @@ class Collector {
 
   void add(const AttendPrefillShape& a, const Case& c, const Plan& plan) {
     if (a.q_rows < 1 || a.kv_rows < 1) return;
-    if (a.family == AttentionFamily::mla) return;  // expanded keys are wider than values: no column says so
+    if (a.family == AttentionFamily::mla || a.qk_dim != a.v_dim || a.edges > 0)
+      return;  // no column says that keys are wider than values, or seen through a window
     const auto requests = static_cast<std::int64_t>(std::max(1LL, requests_in(c.batch.prefill)));
     const std::int64_t batch = std::max<std::int64_t>(1, plan.batch * requests);
     const std::int64_t fresh = std::max<std::int64_t>(1, up(a.q_rows, batch));

@@ -190,6 +190,7 @@ std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) const {
   one.q_rows = one.kernel_parts = 1;
   one.kernel_rows = 0;
   one.pairs = one.kv_rows = a.longest;
+  one.skipped = a.skipped / a.q_rows;
   std::optional<FittedPrice> last = decode_alike(alone);
   if (!last) return all;
   if (a.kernel_parts > 1) {  // the longest is of the whole kernel, whose launch is the first part's
@@ -206,17 +207,23 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) cons
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
   const auto q_rows = static_cast<double>(a.q_rows), parts = static_cast<double>(a.kernel_parts);
   const double length = static_cast<double>(a.pairs) / q_rows;
+  const double skipped = static_cast<double>(a.skipped) / q_rows;
   const bool is_part = a.kernel_parts > 1;
   const double rows = is_part ? static_cast<double>(std::max(a.kernel_rows, a.q_rows)) : q_rows;
   const auto q_heads = static_cast<double>(a.q_heads), heads_kv = static_cast<double>(a.kv_heads);
   constexpr std::size_t kOfOneHead = 6;  // t0_mha: a query head per KV head is another kernel
   const bool latent = a.cache == CacheRows::latent;
   const Use& u = (latent ? mla_decode_ : decode_)[at(kernel_type(op.dtype))];
-  const double gqa[] = {rows, length, q_heads, heads_kv, static_cast<double>(a.qk_dim), 0};
+  const double gqa[] = {
+      rows, length + skipped, q_heads, heads_kv, static_cast<double>(a.qk_dim), skipped > 0 ? length : 0};
   const double of_latents[] = {rows, length, q_heads};
   const auto x = latent ? std::span<const double>(of_latents) : std::span<const double>(gqa);
   if (!u || (!latent && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
   FittedPrice p = of(u, x);
+  if (skipped > 0) {  // what lies before a window costs the kernel a look, known as far as full caches are
+    const double full[] = {rows, length + skipped, q_heads, heads_kv, static_cast<double>(a.qk_dim), 0};
+    p.basis = worse(p.basis, of(u, full).basis);
+  }
   // The measured kernel merges its splits too: no second launch.
   const double launches = std::min(1.0, op.launches);
   const double t0 = u.parameters[!latent && a.q_heads == a.kv_heads ? kOfOneHead : 0] * 1e-6;
@@ -265,6 +272,8 @@ std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) const {
   FittedPrice p{Seconds(seconds), mla && !measured_widths(a) ? Basis::extrapolated : basis(u, axes), u.fit};
   // No cached prefix and no block of a ring was measured.
   if (!a.whole) p.basis = worse(p.basis, Basis::fitted);
+  // Nor were heads of GQA whose keys are wider than their values.
+  if (!mla && a.qk_dim != a.v_dim) p.basis = worse(p.basis, Basis::extrapolated);
   return p;
 }
 

@@ -95,6 +95,7 @@ PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& s
 }
 
 std::vector<RoundTime> play_rounds(const Schedule& schedule, const std::vector<double>& makespans) {
+  SL_CHECK(makespans.size() == schedule.blocks.size(), "a time of every block");
   std::vector<RoundTime> out;
   const auto rounds = static_cast<std::size_t>(schedule.rounds);
   std::vector<double> busy(rounds), hand_off(rounds), arrived(rounds, 0);

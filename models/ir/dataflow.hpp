@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "models/ir/reach.hpp"
 #include "models/ir/shapes.hpp"
 #include "models/ir/tokens.hpp"
 #include "sim/base/index.hpp"
@@ -36,7 +37,7 @@ struct Extent {
 /// [head][v_dim]. qkv_weight is D x [query columns, kv columns]; up_weight D x [gate,
 /// up]; value_up_weight [head][kv_lora] x width of a value; kv_up_weight kv_lora x [head][qk_dim without the
 /// rotary part, then v_dim]. Retaining heads (arXiv 2502.12085): retaining_up_weight [query columns, kv
-/// columns] x width, retaining_down_weight width x KV heads. Weights are one layer's.
+/// columns] x width, retaining_down_weight width x KV heads. sinks 1 x heads. Weights are one layer's.
 enum class Whole : std::uint8_t {
   hidden,
   query,
@@ -53,6 +54,7 @@ enum class Whole : std::uint8_t {
   kv_up_weight,
   retaining_up_weight,
   retaining_down_weight,
+  sinks,
   count
 };
 
@@ -63,6 +65,7 @@ struct Binding {
   int rank = 0;
   Whole whole = Whole::hidden;
   TokensId rows, columns;
+  int kind = 0;  // of attention: each kind of layer has whole matrices of its own
 };
 
 /// Rows [row, row + rows) x columns [column, column + columns) of a slot.
@@ -83,7 +86,9 @@ struct Move {
 
 /// What a rank computes. Regions in order:
 enum class Function : std::uint8_t {
-  attend,  // query, kv -> output, lse (one column per head; natural logarithm). Causal by position.
+  // query, kv -> output, lse (one column per head; natural logarithm). Causal by position, within `reach`.
+  // A fifth region [1, heads] holds sinks: one more score per head, without a value.
+  attend,
   // (output, lse) pairs -> output, lse: arXiv 2411.01783, Equation 4. lse of no pairs: -infinity. An output
   // region without columns stands for zeros: its part is weighed, and what it holds is added by others.
   merge,
@@ -112,6 +117,7 @@ struct Action {
   int kv_heads = 1;           // attend, compress: of this rank; latents have one row for all query heads
   CacheRows cache = CacheRows::heads;  // attend: what a row of keys is
   bool rectangle = false;              // attend: all pairs of a request are multiplied, and masked afterwards
+  Reach reach = {};                    // attend: which of the earlier keys a query sees
 };
 
 /// Columns of a row of keys and values that the attend `a` reads.

@@ -88,6 +88,7 @@ struct AttendPrefillShape {
   // A matrix product of all queries and all keys of a request: `pairs` are those, not the mask's, and scores
   // lie in memory, where an op of their own rewrites them.
   bool all_pairs = false;
+  Count edges = 0;  // of the tiles, those whose keys begin at a window's edge: masked pairs there, too [H30]
   static constexpr void visit(auto& s, auto&& f) {
     f("family", s.family);
     f("q_heads", s.q_heads);
@@ -100,6 +101,7 @@ struct AttendPrefillShape {
     f("tiles", s.tiles);
     f("whole", s.whole);
     f("all_pairs", s.all_pairs);
+    f("edges", s.edges);
   }
 };
 
@@ -110,6 +112,7 @@ struct AttendDecodeShape {
   Count pairs = 0, kv_rows = 0, q_rows = 0;  // as of a prefill
   Count longest = 0;                         // keys of the request of the kernel with most of them
   Count kernel_rows = 0, kernel_parts = 1;
+  Count skipped = 0;  // rows of the caches before the windows: not read, but a kernel may look for them
   static constexpr void visit(auto& s, auto&& f) {
     f("cache", s.cache);
     f("q_heads", s.q_heads);
@@ -122,6 +125,7 @@ struct AttendDecodeShape {
     f("longest", s.longest);
     f("kernel_rows", s.kernel_rows);
     f("kernel_parts", s.kernel_parts);
+    f("skipped", s.skipped);
   }
 };
 

@@ -1,6 +1,7 @@
 #include "models/ir/tokens.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace shardline {
 
@@ -59,6 +60,36 @@ std::int64_t causal(const Interval& q, const Interval& k) {
          floor_sum(full - some, k.stride, q.stride, ahead + some * q.stride);
 }
 
+// Those less than `window` apart: all but those that queries moved back by it would still see.
+std::int64_t windowed(const Interval& q, const Interval& k, std::int64_t window) {
+  const Interval back{q.request, q.begin - window, q.end - window, q.stride};
+  return causal(q, k) - causal(back, k);
+}
+
+// Positions of an interval in [begin, end).
+Interval within(const Interval& i, std::int64_t begin, std::int64_t end) {
+  const std::int64_t skipped = begin > i.begin ? (begin - i.begin + i.stride - 1) / i.stride : 0;
+  const std::int64_t first = i.position(skipped);
+  return {i.request, first, std::max(first, std::min(i.end, end)), i.stride};
+}
+
+// Those of one chunk of positions. Between the first and the last chunk that both have tokens in, both have
+// all of them; where the strides divide a chunk, these are alike.
+std::int64_t chunked(const Interval& q, const Interval& k, std::int64_t chunk) {
+  if (q.size() <= 0 || k.size() <= 0) return 0;
+  const std::int64_t first = std::max(q.begin, k.begin) / chunk, last = std::min(q.last(), k.last()) / chunk;
+  const auto of = [&](std::int64_t c) {
+    return causal(within(q, c * chunk, (c + 1) * chunk), within(k, c * chunk, (c + 1) * chunk));
+  };
+  if (first > last) return 0;
+  std::int64_t pairs = of(first);
+  if (last > first) pairs += of(last);
+  if (last - first < 2) return pairs;
+  if (chunk % q.stride == 0 && chunk % k.stride == 0) return pairs + (last - first - 1) * of(first + 1);
+  for (std::int64_t c = first + 1; c < last; ++c) pairs += of(c);
+  return pairs;
+}
+
 bool requests_ascend(TokenView tokens) {
   std::int32_t last = 0;
   for (const Interval& i : tokens) {
@@ -67,6 +98,41 @@ bool requests_ascend(TokenView tokens) {
     last = i.request;
   }
   return true;
+}
+
+// Sum of one(query interval, key interval) over those of equal request.
+template <class One>
+std::int64_t sum_of_requests(TokenView queries, TokenView keys, One one) {
+  std::int64_t pairs = 0;
+  const bool grouped = requests_ascend(queries) && requests_ascend(keys);
+  std::size_t first = 0;  // keys before it are of earlier requests, or padding
+  for (const Interval& q : queries) {
+    if (q.request == kPadding) continue;
+    if (grouped) {
+      while (first < keys.size() && keys[first].request < q.request) ++first;
+    }
+    for (std::size_t i = first; i < keys.size(); ++i) {
+      const Interval& k = keys[i];
+      if (grouped && k.request > q.request) break;
+      if (k.request == q.request) pairs += one(q, k);
+    }
+  }
+  return pairs;
+}
+
+// Keys of the requests that are asked about.
+std::int64_t rows_asked_about(TokenView queries, TokenView keys) {
+  thread_local std::vector<std::int32_t> asked;
+  asked.clear();
+  for (const Interval& q : queries) {
+    if (q.request != kPadding && q.size() > 0) asked.push_back(q.request);
+  }
+  std::sort(asked.begin(), asked.end());
+  std::int64_t n = 0;
+  for (const Interval& k : keys) {
+    if (std::binary_search(asked.begin(), asked.end(), k.request)) n += k.size();
+  }
+  return n;
 }
 
 }  // namespace
@@ -84,21 +150,54 @@ std::int64_t real_rows(TokenView tokens) {
 }
 
 std::int64_t causal_pairs(TokenView queries, TokenView keys) {
-  std::int64_t pairs = 0;
-  const bool grouped = requests_ascend(queries) && requests_ascend(keys);
-  std::size_t first = 0;  // keys before it are of earlier requests, or padding
-  for (const Interval& q : queries) {
-    if (q.request == kPadding) continue;
-    if (grouped) {
-      while (first < keys.size() && keys[first].request < q.request) ++first;
-    }
-    for (std::size_t i = first; i < keys.size(); ++i) {
-      const Interval& k = keys[i];
-      if (grouped && k.request > q.request) break;
-      if (k.request == q.request) pairs += causal(q, k);
-    }
+  return sum_of_requests(queries, keys, [](const Interval& q, const Interval& k) { return causal(q, k); });
+}
+
+std::int64_t causal_pairs(TokenView queries, TokenView keys, const Reach& reach) {
+  switch (reach.kind) {
+    case ReachKind::full:
+      break;
+    case ReachKind::window:
+      return sum_of_requests(
+          queries, keys, [&](const Interval& q, const Interval& k) { return windowed(q, k, reach.tokens); });
+    case ReachKind::chunk:
+      return sum_of_requests(
+          queries, keys, [&](const Interval& q, const Interval& k) { return chunked(q, k, reach.tokens); });
   }
-  return pairs;
+  return causal_pairs(queries, keys);
+}
+
+std::int64_t rows_in_reach(TokenView queries, TokenView keys, const Reach& reach) {
+  if (!reach.local()) return rows_asked_about(queries, keys);
+  // Positions that the intervals of queries reach, joined where they meet: a key is read once.
+  thread_local Tokens seen;
+  seen.clear();
+  for (const Interval& q : queries) {
+    if (q.request != kPadding && q.size() > 0)
+      seen.push_back({q.request, reach.first(q.begin), q.last() + 1});
+  }
+  std::sort(seen.begin(), seen.end(), [](const Interval& a, const Interval& b) {
+    return std::pair(a.request, a.begin) < std::pair(b.request, b.begin);
+  });
+  std::size_t n = 0;
+  for (const Interval& i : seen) {
+    if (n > 0 && seen[n - 1].request == i.request && i.begin <= seen[n - 1].end)
+      seen[n - 1].end = std::max(seen[n - 1].end, i.end);
+    else
+      seen[n++] = i;
+  }
+  seen.resize(n);
+  std::int64_t count = 0;
+  for (const Interval& k : keys) {
+    if (k.request == kPadding) continue;
+    const auto before = [&](const Interval& i) {
+      return std::pair(i.request, i.end) <= std::pair(k.request, k.begin);
+    };
+    for (auto i = std::partition_point(seen.begin(), seen.end(), before);
+         i != seen.end() && i->request == k.request && i->begin < k.end; ++i)
+      count += within(k, i->begin, i->end).size();
+  }
+  return count;
 }
 
 std::int64_t all_pairs(TokenView queries, TokenView keys) {
@@ -131,7 +230,20 @@ std::int64_t query_tiles(TokenView queries) {
   return n;
 }
 
+std::int64_t edge_tiles(TokenView queries, const Reach& reach) {
+  if (reach.kind != ReachKind::window) return 0;
+  std::int64_t n = 0;
+  for (const Interval& q : queries) {
+    if (q.request == kPadding) continue;
+    const std::int64_t step = kTileRows * q.stride, from = reach.tokens - 1 + kTileRows - q.begin;
+    const std::int64_t tiles = (q.size() + kTileRows - 1) / kTileRows;
+    n += std::max<std::int64_t>(0, tiles - (from > 0 ? (from + step - 1) / step : 0));
+  }
+  return n;
+}
+
 bool same_tokens(TokenView a, TokenView b) {
+  if (real_rows(a) != real_rows(b)) return false;
   const auto ordered = [](TokenView list, Tokens& out) {
     out.clear();
     for (const Interval& i : list) {

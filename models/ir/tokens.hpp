@@ -1,10 +1,12 @@
 // Which tokens a rank holds: intervals of positions, per request, with a stride where they are dealt out.
-// Everything that causal attention costs follows from them by counting (models/README.md [T1]-[T3]).
+// Everything that causal attention costs follows from them by counting (models/README.md [T1], [T2], [T4]).
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "models/ir/reach.hpp"
 
 namespace shardline {
 
@@ -33,6 +35,11 @@ std::int64_t real_rows(TokenView tokens);
 
 /// [T1] Pairs (q, k) of equal request with position(k) <= position(q); padding takes part in none.
 std::int64_t causal_pairs(TokenView queries, TokenView keys);
+/// [T4] Those of them that are within reach.
+std::int64_t causal_pairs(TokenView queries, TokenView keys, const Reach& reach);
+/// [T4] Keys of equal request that some query sees, or that lie between two that the queries of one interval
+/// see: what a kernel reads for them. Full: all keys of the requests that are asked about.
+std::int64_t rows_in_reach(TokenView queries, TokenView keys, const Reach& reach);
 
 /// The same if each request's queries were a whole sequence, in their order: n (n + 1) / 2 of n tokens.
 std::int64_t own_pairs(TokenView queries);
@@ -44,6 +51,8 @@ std::int64_t all_pairs(TokenView queries, TokenView keys);
 inline constexpr int kTileRows = 128;
 /// [T2] Tiles of kTileRows query rows that a flash kernel cuts the intervals into, one interval at a time.
 std::int64_t query_tiles(TokenView queries);
+/// [T2] Those of them whose first row's window leaves out as many keys as a tile has rows, or more.
+std::int64_t edge_tiles(TokenView queries, const Reach& reach);
 
 /// Whether both have the same tokens, in whatever order and cut; padding is none.
 bool same_tokens(TokenView a, TokenView b);

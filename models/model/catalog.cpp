@@ -6,6 +6,7 @@
 #include <optional>
 #include <system_error>
 
+#include "models/model/catalog_layers.hpp"
 #include "models/model/hf_config.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/file_name.hpp"
@@ -16,14 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int count(const Reader& at, std::int64_t highest, std::int64_t lowest = 1) {
-  return static_cast<int>(at.integer(lowest, highest));
-}
-
-int optional_count(const Reader& map, std::string_view key, std::int64_t highest, std::int64_t lowest = 1) {
-  const auto at = map.find(key);
-  return at ? count(*at, highest, lowest) : 0;
-}
+int count(const Reader& at, std::int64_t highest) { return static_cast<int>(at.integer(1, highest)); }
 
 bool optional_flag(const Reader& map, std::string_view key) {
   const auto at = map.find(key);
@@ -50,56 +44,6 @@ std::string required_name(const Reader& at) {
   return name;
 }
 
-void read_attention(const Reader& at, Model& m) {
-  Attention& a = m.attention;
-  a.kind = static_cast<AttentionKind>(at.at("kind").one_of({"gqa", "mla"}));
-  a.q_heads = count(at.at("q_heads"), limits::kHeads);
-  if (a.kind == AttentionKind::gqa) {
-    a.kv_heads = count(at.at("kv_heads"), limits::kHeads);
-    a.head_dim = count(at.at("head_dim"), limits::kWidth);
-    m.qk_norm = optional_flag(at, "qk_norm");
-    m.attention_bias = optional_choice<AttentionBias>(at, "bias", {"none", "qkv", "all"});
-  } else {
-    a.kv_heads = 1;
-    a.q_lora_rank = optional_count(at, "q_lora_rank", limits::kWidth);
-    a.kv_lora_rank = count(at.at("kv_lora_rank"), limits::kWidth);
-    a.rope_dim = count(at.at("rope_dim"), limits::kWidth);
-    a.nope_dim = count(at.at("nope_dim"), limits::kWidth);
-    a.v_dim = count(at.at("v_dim"), limits::kWidth);
-  }
-  at.no_other_keys();
-}
-
-void read_ffn(const Reader& at, Model& m) {
-  m.ffn_kind = static_cast<FfnKind>(at.at("kind").one_of({"gated", "plain"}));
-  m.ffn_inner = optional_count(at, "inner", limits::kWidth);
-  m.ffn_bias = optional_flag(at, "bias");
-  at.no_other_keys();
-}
-
-void read_moe(const Reader& at, Model& m) {
-  m.dense_layers = optional_count(at, "first_dense_layers", limits::kLayers, 0);
-  m.experts = count(at.at("experts"), limits::kExperts);
-  m.experts_per_token = count(at.at("experts_per_token"), limits::kExperts);
-  m.shared_experts = optional_count(at, "shared_experts", limits::kExperts, 0);
-  m.expert_inner = count(at.at("inner"), limits::kWidth);
-  m.router_bias = optional_flag(at, "router_bias");
-  at.no_other_keys();
-}
-
-/// The deepest node that exists on `path` ("moe.experts_per_token"), so that a rule's fault points at its
-/// field.
-Reader locate(Reader at, std::string_view path) {
-  while (!path.empty()) {
-    const auto dot = std::min(path.find('.'), path.size());
-    const auto next = at.is_map() ? at.find(path.substr(0, dot)) : std::nullopt;
-    if (!next) break;
-    at = *next;
-    path.remove_prefix(std::min(dot + 1, path.size()));
-  }
-  return at;
-}
-
 Model read_model(const Document& document) {
   const Reader root = document.root();
   Model m;
@@ -108,23 +52,23 @@ Model read_model(const Document& document) {
   if (const auto notes = root.find("notes")) {
     for (const Reader& note : notes->items()) m.notes.push_back(required_text(note));
   }
-  m.layers = count(root.at("layers"), limits::kLayers);
+  const int layers = count(root.at("layers"), limits::kLayers);
   m.hidden = count(root.at("hidden"), limits::kWidth);
   m.vocab = count(root.at("vocab"), limits::kVocab);
   m.max_context = root.at("max_context").tokens(1, limits::kContext);
   m.norm = optional_choice<NormKind>(root, "norm", {"rms", "layer"});
   m.tied_embeddings = optional_flag(root, "tied_embeddings");
   m.parallel_attention_ffn = optional_flag(root, "parallel_attention_ffn");
-  read_attention(root.at("attention"), m);
-  read_ffn(root.at("ffn"), m);
-  if (const auto moe = root.find("moe")) {
-    read_moe(*moe, m);
-  } else {
-    m.dense_layers = m.layers;
-  }
+  m.sandwich_norms = optional_flag(root, "sandwich_norms");
+  const catalog::Layers kinds = catalog::read_layers(root, m);
   root.no_other_keys();
   document.finish();  // rules between fields need sound fields
-  for (const ModelFault& fault : check(m)) locate(root, fault.field).fault(fault.field + ": " + fault.what);
+  catalog::apply(kinds, layers, m);
+  document.finish();
+  for (const ModelFault& fault : check(m)) {
+    const auto [at, path] = catalog::locate(kinds, root, m, fault.field);
+    at.fault(path + ": " + fault.what);
+  }
   document.finish();
   return m;
 }

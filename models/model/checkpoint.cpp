@@ -72,6 +72,7 @@ struct Rules {
   std::vector<Pattern> excluded;                  // stay as they are
   std::vector<std::pair<Pattern, Dtype>> listed;  // have a type of their own
   bool head = false;                              // the LM head is a linear layer like others
+  bool only_routed = false;                       // no linear layer at all, but routed experts
   std::optional<Dtype> kv;
 
   Dtype of(const Names& names) const {
@@ -180,6 +181,7 @@ bool read_rules(const Reader& r, Rules& rules) {
   }
   if (name == "mxfp4") {
     rules.all = Dtype::fp4;
+    rules.only_routed = true;  // vLLM quantization/mxfp4.py: every linear layer is left as it is
     exclude(set(r, "modules_to_not_convert"), rules);
     return true;
   }
@@ -191,9 +193,16 @@ bool read_rules(const Reader& r, Rules& rules) {
   return false;
 }
 
+void add_names(int layer, std::string_view matrix, Names& names) {
+  for (const char* model : {"model", "model.language_model", "language_model.model"})
+    names.push_back(fmt::format("{}.layers.{}.{}", model, layer, matrix));
+}
+/// Llama 4 calls a layer's mlp feed_forward.
 Names names_of(int layer, std::string_view matrix) {
-  return {fmt::format("model.layers.{}.{}", layer, matrix),
-          fmt::format("model.language_model.layers.{}.{}", layer, matrix)};
+  Names names;
+  add_names(layer, matrix, names);
+  if (matrix.starts_with("mlp.")) add_names(layer, fmt::format("feed_forward.{}", matrix.substr(4)), names);
+  return names;
 }
 
 // Counts the matrices of a class by type.
@@ -219,35 +228,52 @@ void vote(const Rules& rules, int layer, std::initializer_list<const char*> matr
   for (const char* matrix : matrices) ++votes[rules.of(names_of(layer, matrix))];
 }
 
+void vote_attention(const Rules& rules, const Attention& a, int layer, Votes& votes) {
+  if (a.kind == AttentionKind::mla) {
+    vote(rules, layer,
+         {"self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj",
+          "self_attn.o_proj"},
+         votes);
+  } else {
+    vote(rules, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"},
+         votes);
+  }
+}
+
+/// The names that DeepSeek and others give them; a list that excludes either excludes both.
+void vote_shared(const Rules& rules, int layer, Votes& votes) {
+  for (const char* matrix : {"gate_proj", "up_proj", "down_proj"}) {
+    Names names = names_of(layer, fmt::format("mlp.shared_experts.{}", matrix));
+    for (std::string& name : names_of(layer, fmt::format("mlp.shared_expert.{}", matrix)))
+      names.push_back(std::move(name));
+    ++votes[rules.of(names)];
+  }
+}
+
 Checkpoint classes(const Rules& rules, const Model& m, std::vector<std::string>& notes) {
-  Votes attention, dense, experts;
-  for (int layer = 0; layer < m.layers; ++layer) {
-    if (m.attention.kind == AttentionKind::mla) {
-      vote(rules, layer,
-           {"self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj",
-            "self_attn.o_proj"},
-           attention);
-    } else {
-      vote(rules, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"},
-           attention);
-    }
-    if (is_dense_layer(m, layer)) {
-      vote(rules, layer, {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}, dense);
-    } else {
+  Votes attention, dense, experts, shared;
+  int layer = 0;
+  for (const LayerRun& run : m.runs) {
+    const FeedForward& ffn = m.ffns[run.ffn];
+    for (const int end = layer + run.count; layer < end; ++layer) {
+      vote_attention(rules, m.attentions[run.attention], layer, attention);
+      if (ffn.dense()) {
+        vote(rules, layer, {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}, dense);
+        continue;
+      }
       vote(rules, layer, {"mlp.experts.0.gate_proj", "mlp.experts.0.up_proj", "mlp.experts.0.down_proj"},
            experts);
+      if (ffn.shared_experts > 0) vote_shared(rules, layer, shared);
     }
   }
   Checkpoint c;
+  c.kv = rules.kv;
+  if (!experts.empty()) c.experts = most(experts, "experts", notes);
+  if (rules.only_routed) return c;
   if (!attention.empty()) c.attention = most(attention, "attention", notes);
   if (!dense.empty()) c.dense_ffn = most(dense, "dense layers", notes);
-  if (!experts.empty()) c.experts = most(experts, "experts", notes);
-  const Dtype shared = rules.of(names_of(m.layers - 1, "mlp.shared_experts.gate_proj"));
-  if (m.shared_experts > 0 && shared != c.experts)
-    notes.push_back(fmt::format("shared experts are {} in the checkpoint, and counted as the others in {}",
-                                to_string(shared), to_string(c.experts)));
+  if (!shared.empty()) c.shared = most(shared, "shared experts", notes);
   if (rules.head) c.head = rules.of({"lm_head"});
-  c.kv = rules.kv;
   return c;
 }
 

@@ -15,9 +15,10 @@ struct Model;
 
 /// The type of most matrices of each class. Routers are never quantised by the tools that write these files.
 struct Checkpoint {
-  Dtype attention = Dtype::bf16, dense_ffn = Dtype::bf16, experts = Dtype::bf16;
-  Dtype router = Dtype::bf16, head = Dtype::bf16;  // head: the LM head; the embedding counts as it
-  std::optional<Dtype> kv;                         // nothing: the engine's choice
+  Dtype attention = Dtype::bf16, dense_ffn = Dtype::bf16;
+  Dtype experts = Dtype::bf16, shared = Dtype::bf16;  // routed experts, and those that every token visits
+  Dtype router = Dtype::bf16, head = Dtype::bf16;     // head: the LM head; the embedding counts as it
+  std::optional<Dtype> kv;                            // nothing: the engine's choice
   bool operator==(const Checkpoint&) const = default;
 };
 

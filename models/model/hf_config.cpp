@@ -11,35 +11,6 @@
 #include "sim/base/file_name.hpp"
 
 namespace shardline {
-namespace hf {
-namespace {
-
-bool is_set(const Reader& at) {
-  if (at.is_null()) return false;
-  if (at.is_sequence()) return !at.items().empty();
-  if (at.is_map()) return !at.keys().empty();
-  const std::string text = at.text();
-  return text != "false" && text != "0";
-}
-
-}  // namespace
-
-int Import::need_number(std::string_view key, std::string_view older, std::int64_t highest) {
-  const auto now = find_number(key, highest);
-  const auto old = find_number(older, highest);
-  if (now && old && *now != *old) {
-    root.at(older).fault(fmt::format("{} {} contradicts {} {}", older, *old, key, *now));
-  }
-  return now ? *now : old ? *old : need_number(key, highest);
-}
-
-void Import::refuse(std::string_view key, std::string_view why) {
-  const auto at = find(key);
-  if (at && is_set(*at)) at->fault(fmt::format("{}: {}", key, why));
-}
-
-}  // namespace hf
-
 namespace {
 
 using hf::Family;
@@ -85,9 +56,9 @@ struct Refusal {
   const char* why;
 };
 
-// Refused in every family when set to anything but null, false, 0 or an empty list.
+// Refused when set to anything but null, false, 0 or an empty list, unless the family reads it.
 constexpr std::array kRefused = {
-    Refusal{"attention_chunk_size", "chunked attention is not modelled"},
+    Refusal{"attention_chunk_size", "this model_type has no chunked attention"},
     Refusal{"audio_config", "only text models are modelled"},
     Refusal{"cross_attention_layers", "cross attention is not modelled"},
     Refusal{"full_attention_interval", "linear attention is not modelled"},
@@ -100,9 +71,9 @@ constexpr std::array kRefused = {
     Refusal{"vision_config", "only text models are modelled"},
 };
 
-void check_architectures(Import& in, const Family& family) {
-  const auto given = in.find("architectures");
-  if (!given) return;
+void check_architectures(const Reader& file, const Family& family) {
+  const auto given = file.find("architectures");
+  if (!given || given->is_null()) return;
   for (const Reader& item : given->items()) {
     const std::string name = item.text();
     if (!name.empty() && std::ranges::find(family.architectures, name) == family.architectures.end()) {
@@ -112,11 +83,12 @@ void check_architectures(Import& in, const Family& family) {
 }
 
 void check_layer_types(Import& in) {
+  if (in.understood.contains("layer_types")) return;
   const auto types = in.find("layer_types");
   if (!types) return;
   for (const Reader& item : types->items()) {
     if (item.text() == "full_attention") continue;
-    item.fault("layer_types: only full_attention is modelled");
+    item.fault("layer_types: of this model_type only full_attention is modelled");
     return;
   }
 }
@@ -127,18 +99,45 @@ Reader locate(const Import& in, std::string_view field) {
     std::string_view field, key;
   };
   constexpr std::array kKeys = {
-      Pair{"attention.kv_heads", "num_key_value_heads"},
-      Pair{"attention.rope_dim", "qk_rope_head_dim"},
-      Pair{"moe.first_dense_layers", "first_k_dense_replace"},
-      Pair{"moe.first_dense_layers", "mlp_only_layers"},
-      Pair{"moe.experts_per_token", "num_experts_per_tok"},
-      Pair{"ffn.inner", "intermediate_size"},
-      Pair{"layers", "num_hidden_layers"},
+      Pair{"kv_heads", "num_key_value_heads"}, Pair{"rope_dim", "qk_rope_head_dim"},
+      Pair{"reach", "sliding_window"},         Pair{"experts_per_token", "num_experts_per_tok"},
+      Pair{"inner", "intermediate_size"},      Pair{"layers", "num_hidden_layers"},
   };
+  const auto close = field.find("].");
+  const std::string_view last = close == std::string_view::npos ? field : field.substr(close + 2);
+  // Where windows have heads of their own, the kind says whose they are.
+  const bool local = in.local && field.starts_with("attentions[") &&
+                     in.m.attentions[std::stoul(std::string(field.substr(11)))] == *in.local;
   for (const Pair& pair : kKeys) {
-    if (pair.field == field && in.root.has(pair.key)) return in.root.at(pair.key);
+    const std::string own = fmt::format("swa_{}", pair.key);
+    if (pair.field == last && local && in.root.has(own)) return in.root.at(own);
+    if (pair.field == last && in.root.has(pair.key)) return in.root.at(pair.key);
   }
   return in.root;
+}
+
+/// The kinds of layers that the family found.
+void set_kinds(Import& in) {
+  in.is_local.resize(in.layers, false);
+  in.has_experts.resize(in.layers, false);
+  if (in.experts.experts > 0 && std::ranges::find(in.has_experts, true) == in.has_experts.end()) {
+    for (const char* key : {"first_k_dense_replace", "mlp_only_layers", "moe_layer_freq", "moe_layers",
+                            "decoder_sparse_step", "interleave_moe_layer_step"}) {
+      if (!in.root.has(key)) continue;
+      in.root.at(key).fault(
+          fmt::format("{} dense layers of {} leave no layer for the experts", in.layers, in.layers));
+      return;
+    }
+    in.root.fault("no layer has experts");
+    return;
+  }
+  std::vector<Attention> attentions;
+  std::vector<FeedForward> ffns;
+  for (int i = 0; i < in.layers; ++i) {
+    attentions.push_back(in.is_local[i] ? *in.local : in.attention);
+    ffns.push_back(in.has_experts[i] ? in.experts : in.dense);
+  }
+  set_layers(in.m, attentions, ffns);
 }
 
 void note_other_keys(Import& in) {
@@ -151,33 +150,82 @@ void note_other_keys(Import& in) {
     in.m.notes.push_back(fmt::format("config.json keys not understood: {}", fmt::join(other, ", ")));
 }
 
-Model import(const Document& document, const std::string& name, const std::string& file) {
-  Import in{.root = document.root(), .m = {}};
+// Keys of a wrapper that are of images and sound alone, or read elsewhere.
+constexpr std::array kOfMedia = {
+    "text_config",
+    "vision_config",
+    "audio_config",
+    "model_type",
+    "architectures",
+    "quantization_config",
+    "boi_token_index",
+    "eoi_token_index",
+    "image_token_index",
+    "eoa_token_index",
+    "boi_token_id",
+    "eoi_token_id",
+    "image_token_id",
+    "video_token_id",
+    "audio_token_id",
+    "boa_token_id",
+    "eoa_token_id",
+    "mm_tokens_per_image",
+    "vision_soft_tokens_per_image",
+};
+
+/// Where the language model is described. A wrapper's own keys that nothing reads are noted.
+Import enter(const Reader& file, const Family& family) {
+  if (*family.inner_type == '\0') return {.root = file, .m = {}};
+  Import in{.root = file.at("text_config"), .m = {}, .wrapped = true};
   in.root.allow_other_keys();
+  const auto inner = in.find("model_type");
+  if (inner && inner->text() != family.inner_type)
+    inner->fault(fmt::format("text_config of {} is of model_type {}", family.model_type, family.inner_type));
+  std::vector<std::string> other;
+  for (const std::string& key : file.keys()) {
+    if (std::ranges::find(kOfMedia, key) == kOfMedia.end() &&
+        std::ranges::find(kNeutral, key) == kNeutral.end() && !in.root.has(key))
+      other.push_back(key);
+  }
+  if (!other.empty()) in.note(fmt::format("config.json keys not understood: {}", fmt::join(other, ", ")));
+  return in;
+}
+
+Model import(const Document& document, const std::string& name, const std::string& file_name) {
+  const Reader file = document.root();
+  file.allow_other_keys();
   if (const auto why = not_a_file_name(name))
-    in.root.fault("the name of the model, from that of the file or folder, " + *why,
-                  {"expected a plain file name; rename the folder that holds config.json"});
-  const std::size_t row = in.need("model_type").one_of(hf_model_types());
+    file.fault("the name of the model, from that of the file or folder, " + *why,
+               {"expected a plain file name; rename the folder that holds config.json"});
+  const std::size_t row = file.at("model_type").one_of(hf_model_types());
   document.finish();  // without a model_type nothing else has a meaning
   const Family& family = hf::families()[row];
-  for (const Refusal& refusal : kRefused) in.refuse(refusal.key, refusal.why);
-  check_architectures(in, family);
-  check_layer_types(in);
+  Import in = enter(file, family);
+  for (const char* key : {"model_type", "architectures", "quantization_config"}) in.understood.emplace(key);
+  check_architectures(file, family);
   family.read(in);
+  for (const Refusal& refusal : kRefused) {
+    if (!in.understood.contains(refusal.key)) in.refuse(refusal.key, refusal.why);
+  }
+  check_layer_types(in);
   document.finish();
   for (const auto& rule : in.rules) rule();
   document.finish();
+  set_kinds(in);
+  document.finish();
   for (const ModelFault& fault : check(in.m)) locate(in, fault.field).fault(fault.what);
   document.finish();
-  if (const auto quantized = in.find("quantization_config")) {
+  in.m.checkpoint = Checkpoint{};
+  for (const Reader& at : {in.root, file}) {
+    const auto quantized = at.find("quantization_config");
+    if (!quantized || quantized->is_null()) continue;
     in.m.checkpoint = read_checkpoint(*quantized, in.m, in.m.notes);
-  } else {
-    in.m.checkpoint = Checkpoint{};
+    break;
   }
   document.finish();
   note_other_keys(in);
   in.m.name = name;
-  in.m.source = fmt::format("Hugging Face configuration {} (model_type {})", file, family.model_type);
+  in.m.source = fmt::format("Hugging Face configuration {} (model_type {})", file_name, family.model_type);
   return in.m;
 }
 

@@ -12,9 +12,9 @@ namespace shardline {
 /// The supported values of model_type.
 std::vector<std::string> hf_model_types();
 
-/// A model from a config.json. Features that change cost and are not modelled (sliding windows, sparse or
-/// linear attention, vision towers) are refused; keys whose meaning is unknown here are listed in
-/// Model::notes. UserError with every fault.
+/// A model from a config.json; of a wrapper with a vision tower, its text_config. Features that change cost
+/// and are not modelled (sparse or linear attention, windows in families that are not known to have them) are
+/// refused; keys whose meaning is unknown here are listed in Model::notes. UserError with every fault.
 Model load_hf_config(const std::filesystem::path& file);
 
 /// As load_hf_config, from a text; `file` is what messages show, and names the model.

@@ -7,73 +7,46 @@
 namespace shardline::hf {
 namespace {
 
-void read_size(Import& in) {
-  Model& m = in.m;
-  m.layers = in.need_number("num_hidden_layers", "n_layer", limits::kLayers);
-  m.hidden = in.need_number("hidden_size", limits::kWidth);
-  m.vocab = in.need_number("vocab_size", limits::kVocab);
-  m.attention.q_heads = in.need_number("num_attention_heads", "n_head", limits::kHeads);
+/// An integer or null.
+std::optional<std::int64_t> find_window(Import& in) {
+  const auto at = in.find("sliding_window");
+  return at ? std::optional(at->integer(1, limits::kContext)) : std::nullopt;
 }
 
-void read_context(Import& in) {
-  in.m.max_context = in.need("max_position_embeddings").integer(1, limits::kContext);
+/// All layers see a window where there is one.
+void read_window_of_all(Import& in) {
+  if (const auto window = find_window(in)) in.attention.reach = {ReachKind::window, *window};
 }
 
-void divide_hidden_by_heads(Import& in) {
-  in.rules.emplace_back([&in] {
-    Attention& a = in.m.attention;
-    a.head_dim = in.m.hidden / a.q_heads;
-    if (in.m.hidden % a.q_heads == 0) return;
-    in.root.at("hidden_size")
-        .fault(fmt::format("hidden_size {} does not divide into {} heads, and head_dim is not given",
-                           in.m.hidden, a.q_heads));
-  });
-}
-
-/// intermediate_size, which models with experts may give without having a dense layer.
-void read_dense_inner(Import& in) {
-  if (in.m.dense_layers > 0) {
-    in.m.ffn_inner = in.need_number("intermediate_size", limits::kWidth);
+/// use_sliding_window: the layers from max_window_layers on see a window (transformers
+/// configuration_qwen2.py), or all of them (modular_qwen3_moe.py).
+void read_switched_window(Import& in, bool all_layers) {
+  const auto first = in.find_number("max_window_layers", limits::kLayers, 0);
+  const auto window = find_window(in);
+  if (!in.flag("use_sliding_window")) return;
+  if (all_layers) {
+    in.attention.reach = {ReachKind::window, window.value_or(4096)};
   } else {
-    in.find("intermediate_size");
+    set_local(in, sliding_layers(in, [n = first.value_or(28)](int i) { return i >= n; }),
+              {ReachKind::window, window.value_or(4096)});
   }
-}
-
-void read_gqa(Import& in) {
-  Attention& a = in.m.attention;
-  a.kv_heads = in.find_number("num_key_value_heads", limits::kHeads).value_or(a.q_heads);
-  if (const auto dim = in.find_number("head_dim", limits::kWidth)) {
-    a.head_dim = *dim;
-  } else {
-    divide_hidden_by_heads(in);
-  }
-}
-
-void read_window(Import& in, bool has_switch) {
-  if (has_switch) {
-    in.refuse("use_sliding_window", "sliding-window attention is not modelled");
-    if (!in.flag("use_sliding_window")) in.find("sliding_window");
-    in.find("max_window_layers");
-  } else {
-    in.refuse("sliding_window", "sliding-window attention is not modelled");
-  }
-}
-
-void read_dense(Import& in) {
-  Model& m = in.m;
-  for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts"}) {
-    in.refuse(key, "experts contradict this model_type, which is dense");
-  }
-  m.dense_layers = m.layers;
-  m.ffn_inner = in.need_number("intermediate_size", limits::kWidth);
-  m.tied_embeddings = in.flag("tie_word_embeddings");
 }
 
 void read_llama(Import& in) {
   read_size(in);
   read_context(in);
   read_gqa(in);
-  read_window(in, false);
+  in.refuse("sliding_window", "this model_type has no windows");
+  read_dense(in);
+  if (in.flag("attention_bias")) in.m.attention_bias = AttentionBias::all;
+  in.m.ffn_bias = in.flag("mlp_bias");
+}
+
+void read_mistral(Import& in) {
+  read_size(in);
+  read_context(in);
+  read_gqa(in);
+  read_window_of_all(in);
   read_dense(in);
   if (in.flag("attention_bias")) in.m.attention_bias = AttentionBias::all;
   in.m.ffn_bias = in.flag("mlp_bias");
@@ -84,10 +57,11 @@ void read_mixtral(Import& in) {
   read_size(in);
   read_context(in);
   read_gqa(in);
-  read_window(in, false);
-  m.experts = in.need_number("num_local_experts", limits::kExperts);
-  m.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);
-  m.expert_inner = in.need_number("intermediate_size", limits::kWidth);
+  read_window_of_all(in);
+  in.has_experts.assign(in.layers, true);
+  in.experts.experts = in.need_number("num_local_experts", limits::kExperts);
+  in.experts.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);
+  in.experts.inner = in.need_number("intermediate_size", limits::kWidth);
   m.tied_embeddings = in.flag("tie_word_embeddings");
 }
 
@@ -95,24 +69,24 @@ void read_qwen2(Import& in) {
   read_size(in);
   read_context(in);
   read_gqa(in);
-  read_window(in, true);
+  read_switched_window(in, false);
   read_dense(in);
   in.m.attention_bias = AttentionBias::qkv;  // fixed in the model's code
 }
 
 void read_qwen3_attention(Import& in) {
   Model& m = in.m;
-  m.attention.kv_heads = in.need_number("num_key_value_heads", limits::kHeads);
-  m.attention.head_dim = in.need_number("head_dim", limits::kWidth);
+  in.attention.kv_heads = in.need_number("num_key_value_heads", limits::kHeads);
+  in.attention.head_dim = in.need_number("head_dim", limits::kWidth);
   m.qk_norm = true;
   if (in.flag("attention_bias")) m.attention_bias = AttentionBias::all;
-  read_window(in, true);
 }
 
 void read_qwen3(Import& in) {
   read_size(in);
   read_context(in);
   read_qwen3_attention(in);
+  read_switched_window(in, false);
   read_dense(in);
 }
 
@@ -121,27 +95,24 @@ void read_qwen3_moe(Import& in) {
   read_size(in);
   read_context(in);
   read_qwen3_attention(in);
-  if (const auto step = in.find("decoder_sparse_step"); step && step->integer(1, limits::kLayers) != 1) {
-    step->fault("decoder_sparse_step: experts in only some layers are not modelled");
-  }
+  read_switched_window(in, true);
+  const int step = in.find_number("decoder_sparse_step", limits::kLayers).value_or(1);
+  for (int i = 0; i < in.layers; ++i) in.has_experts.push_back((i + 1) % step == 0);
   if (const auto dense = in.find("mlp_only_layers")) {
     for (const Reader& item : dense->items()) {
-      if (item.integer(0, limits::kLayers) != m.dense_layers++) {
-        item.fault("mlp_only_layers: dense layers that are not the first ones are not modelled");
-        break;
-      }
+      const auto layer = item.integer(0, in.layers - 1);
+      if (layer < in.layers) in.has_experts[layer] = false;
     }
   }
   read_dense_inner(in);
-  m.experts = in.need_number("num_experts", limits::kExperts);
-  m.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);
-  m.expert_inner = in.need_number("moe_intermediate_size", limits::kWidth);
+  in.experts.experts = in.need_number("num_experts", limits::kExperts);
+  in.experts.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);
+  in.experts.inner = in.need_number("moe_intermediate_size", limits::kWidth);
   m.tied_embeddings = in.flag("tie_word_embeddings");
 }
 
 void read_mla(Import& in) {
-  Model& m = in.m;
-  Attention& a = m.attention;
+  Attention& a = in.attention;
   a.kind = AttentionKind::mla;
   a.kv_heads = 1;
   a.q_lora_rank = in.find_number("q_lora_rank", limits::kWidth).value_or(0);
@@ -152,7 +123,7 @@ void read_mla(Import& in) {
   in.refuse("attention_bias", "biases on mla projections are not modelled");
   if (const auto kv = in.find_number("num_key_value_heads", limits::kHeads)) {
     in.rules.emplace_back([&in, kv] {
-      const int heads = in.m.attention.q_heads;
+      const int heads = in.attention.q_heads;
       if (*kv == heads) return;
       in.root.at("num_key_value_heads")
           .fault(fmt::format(
@@ -162,33 +133,29 @@ void read_mla(Import& in) {
   }
 }
 
+/// first_k_dense_replace, and moe_layer_freq: every so many layers have experts, or a 0 or 1 for each.
+void read_deepseek_layers(Import& in) {
+  const int dense = in.find_number("first_k_dense_replace", limits::kLayers, 0).value_or(0);
+  const auto frequency = in.find("moe_layer_freq");
+  const bool list = frequency && frequency->is_sequence();
+  const auto switches = list ? in.find_switches("moe_layer_freq") : std::nullopt;
+  const int every = frequency && !list ? in.number(*frequency, limits::kLayers) : 1;
+  for (int i = 0; i < in.layers; ++i)
+    in.has_experts.push_back(i >= dense && (switches ? (*switches)[i] == 1 : i % every == 0));
+}
+
 void read_deepseek(Import& in) {
   Model& m = in.m;
   read_size(in);
   read_context(in);
   read_mla(in);
-  m.dense_layers = in.find_number("first_k_dense_replace", limits::kLayers, 0).value_or(0);
+  read_deepseek_layers(in);
   read_dense_inner(in);
-  m.experts = in.need_number("n_routed_experts", limits::kExperts);
-  m.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);
-  m.shared_experts = in.find_number("n_shared_experts", limits::kExperts, 0).value_or(0);
-  m.expert_inner = in.need_number("moe_intermediate_size", limits::kWidth);
-  if (const auto every = in.find("moe_layer_freq"); every && every->integer(1, limits::kLayers) != 1) {
-    every->fault("moe_layer_freq: experts in only some layers are not modelled");
-  }
-  if (const auto method = in.find("topk_method")) {
-    m.router_bias = method->one_of({"greedy", "group_limited_greedy", "noaux_tc"}) == 2;
-  } else {
-    m.router_bias = in.root.at("model_type").text() != "deepseek_v2";
-  }
-  const int groups = in.find_number("n_group", limits::kExperts).value_or(1);
-  const int chosen = in.find_number("topk_group", limits::kExperts).value_or(groups);
-  if (chosen < groups) {
-    m.notes.push_back(fmt::format("not modelled: a token's experts lie in {} of {} groups", chosen, groups));
-  }
-  if (const int extra = in.find_number("num_nextn_predict_layers", limits::kLayers, 0).value_or(0)) {
-    m.notes.push_back(fmt::format("not modelled: {} multi-token-prediction layer(s)", extra));
-  }
+  in.experts.experts = in.need_number("n_routed_experts", limits::kExperts);
+  in.experts.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);
+  in.experts.shared_experts = in.find_number("n_shared_experts", limits::kExperts, 0).value_or(0);
+  in.experts.inner = in.need_number("moe_intermediate_size", limits::kWidth);
+  read_deepseek_routing(in);
   m.tied_embeddings = in.flag("tie_word_embeddings");
 }
 
@@ -204,12 +171,11 @@ void read_falcon(Import& in) {
   in.refuse("new_decoder_architecture",
             "Falcon-40B's grouped heads and second parallel norm are not modelled");
   divide_hidden_by_heads(in);
-  m.attention.kv_heads = in.flag("multi_query", true) ? 1 : m.attention.q_heads;
+  in.attention.kv_heads = in.flag("multi_query", true) ? 1 : in.attention.q_heads;
   in.find("num_kv_heads");  // read by new_decoder_architecture only
   in.find("n_head_kv");
-  m.dense_layers = m.layers;
   m.ffn_kind = FfnKind::plain;
-  m.ffn_inner = in.find_number("ffn_hidden_size", limits::kWidth).value_or(4 * m.hidden);
+  in.dense.inner = in.find_number("ffn_hidden_size", limits::kWidth).value_or(4 * m.hidden);
   m.norm = NormKind::layer;
   m.parallel_attention_ffn = in.flag("parallel_attn", true);
   m.ffn_bias = in.flag("bias");
@@ -219,7 +185,7 @@ void read_falcon(Import& in) {
 
 constexpr std::array kFamilies = {
     Family{"llama", {"LlamaForCausalLM", "LLaMAForCausalLM"}, read_llama},
-    Family{"mistral", {"MistralForCausalLM"}, read_llama},
+    Family{"mistral", {"MistralForCausalLM"}, read_mistral},
     Family{"mixtral", {"MixtralForCausalLM"}, read_mixtral},
     Family{"qwen2", {"Qwen2ForCausalLM"}, read_qwen2},
     Family{"qwen3", {"Qwen3ForCausalLM"}, read_qwen3},
@@ -229,6 +195,14 @@ constexpr std::array kFamilies = {
     Family{"kimi_k2", {"DeepseekV3ForCausalLM", "KimiK2ForCausalLM"}, read_deepseek},
     Family{"falcon", {"FalconForCausalLM", "RWForCausalLM"}, read_falcon},
     Family{"RefinedWebModel", {"RWForCausalLM"}, read_falcon},
+    Family{"gpt_oss", {"GptOssForCausalLM"}, read_gpt_oss},
+    Family{"gemma3_text", {"Gemma3ForCausalLM"}, read_gemma3},
+    Family{"gemma3", {"Gemma3ForConditionalGeneration"}, read_gemma3, "gemma3_text"},
+    Family{"gemma4_text", {"Gemma4ForCausalLM"}, read_gemma4},
+    Family{"gemma4", {"Gemma4ForConditionalGeneration"}, read_gemma4, "gemma4_text"},
+    Family{"llama4_text", {"Llama4ForCausalLM"}, read_llama4},
+    Family{"llama4", {"Llama4ForConditionalGeneration"}, read_llama4, "llama4_text"},
+    Family{"mimo_v2_flash", {"MiMoV2FlashForCausalLM"}, read_mimo_v2},
 };
 
 }  // namespace

@@ -2,11 +2,14 @@
 // README.md.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "models/ir/reach.hpp"
 #include "models/model/checkpoint.hpp"
 #include "sim/base/units.hpp"
 
@@ -17,7 +20,8 @@ namespace limits {
 inline constexpr std::int64_t kLayers = 4096;
 inline constexpr std::int64_t kWidth = 1 << 22;
 inline constexpr std::int64_t kHeads = 1 << 14;
-inline constexpr std::int64_t kExperts = 1 << 14;
+inline constexpr std::int64_t kExperts = 1 << 14;  // routed, and shared
+inline constexpr std::int64_t kKinds = 64;         // of attention, and of feed-forward networks
 inline constexpr std::int64_t kVocab = 1 << 26;
 inline constexpr std::int64_t kContext = std::int64_t{1} << 40;
 }  // namespace limits
@@ -25,20 +29,49 @@ inline constexpr std::int64_t kContext = std::int64_t{1} << 40;
 /// Multi-head and multi-query attention are gqa with kv_heads equal to q_heads or 1.
 enum class AttentionKind : std::uint8_t { gqa, mla };
 
-/// Widths of one layer's attention. Fields of the other kind are 0.
+/// One kind of attention that layers have. Fields of the other AttentionKind are 0.
 struct Attention {
   AttentionKind kind = AttentionKind::gqa;
   int q_heads = 0;
   int kv_heads = 0;  ///< 1 for mla: all heads share one latent vector per token
-  int head_dim = 0;  ///< gqa only
+  int head_dim = 0;  ///< gqa only; of a query and a key, and of a value where v_dim is 0
 
   int q_lora_rank = 0;   ///< mla only; 0 also means that queries are not compressed
   int kv_lora_rank = 0;  ///< mla only; width of the cached latent
   int rope_dim = 0;      ///< mla only; width of the shared rotary key, cached beside the latent
   int nope_dim = 0;      ///< mla only; part of each query head without rotary embedding
-  int v_dim = 0;         ///< mla only
+  int v_dim = 0;         ///< of a value; gqa: 0 where it is that of a key (MiMo-V2: keys 192, values 128)
+
+  Reach reach = {};  ///< which tokens a query sees; gqa only, if not full
+  /// gqa only: a learned number per query head joins the softmax as one more score without a value.
+  bool sinks = false;
 
   bool operator==(const Attention&) const = default;
+};
+
+/// Numbers of one head's key and of its value; of mla, expanded.
+inline int key_width(const Attention& a) {
+  return a.kind == AttentionKind::gqa ? a.head_dim : a.nope_dim + a.rope_dim;
+}
+inline int value_width(const Attention& a) { return a.v_dim > 0 ? a.v_dim : a.head_dim; }
+
+/// One kind of feed-forward network that layers have: dense, or of experts.
+struct FeedForward {
+  int inner = 0;              ///< inner width of the dense network, or of each expert
+  int experts = 0;            ///< routed experts; 0: dense, and so are the next three
+  int experts_per_token = 0;  ///< routed experts that one token visits
+  int shared_experts = 0;     ///< visited by every token; each has width `inner`
+  bool router_bias = false;   ///< one bias per routed expert: of scores (DeepSeek-V3) or logits (gpt-oss)
+
+  bool dense() const { return experts == 0; }
+  bool operator==(const FeedForward&) const = default;
+};
+
+/// `count` layers in a row of one attention and one feed-forward kind: indices into Model::attentions and
+/// Model::ffns.
+struct LayerRun {
+  int attention = 0, ffn = 0, count = 0;
+  bool operator==(const LayerRun&) const = default;
 };
 
 /// gated: gate, up and down matrices (SwiGLU); plain: up and down (Falcon's GELU).
@@ -50,42 +83,40 @@ enum class NormKind : std::uint8_t { rms, layer };
 /// Biases of the attention projections: none, on query/key/value, or on the output projection too.
 enum class AttentionBias : std::uint8_t { none, qkv, all };
 
-/// A decoder-only transformer. Layers with a dense feed-forward network come first, layers with experts
-/// follow.
+/// A decoder-only transformer: runs of layers, each of one kind of attention and of feed-forward network.
 struct Model {
   std::string name;
   std::string source;              ///< where the numbers come from
   std::vector<std::string> notes;  ///< what the real model has and this description leaves out
 
-  int layers = 0;
   int hidden = 0;
-  Attention attention;
+  std::vector<Attention> attentions;  ///< kinds, each different from the others and in some run
+  std::vector<FeedForward> ffns;      ///< the same of feed-forward networks
+  std::vector<LayerRun> runs;         ///< all layers, in order
 
-  FfnKind ffn_kind = FfnKind::gated;
-  int ffn_inner = 0;     ///< inner width of dense layers; 0 if there are none
-  int dense_layers = 0;  ///< equals layers for a dense model
-
-  int experts = 0;            ///< routed experts per layer; 0 for a dense model, as are the next four
-  int experts_per_token = 0;  ///< routed experts that one token visits
-  int shared_experts = 0;     ///< visited by every token; each has width expert_inner
-  int expert_inner = 0;
-  bool router_bias = false;  ///< one correction bias per routed expert (DeepSeek-V3)
-
+  FfnKind ffn_kind = FfnKind::gated;  ///< of all feed-forward networks
   int vocab = 0;
   long long max_context = 0;            ///< tokens; what the published configuration allows
   bool tied_embeddings = false;         ///< one table serves as embedding and output head
   bool parallel_attention_ffn = false;  ///< both read one shared norm (Falcon-7B)
   bool qk_norm = false;                 ///< gqa only: RMSNorm of width head_dim on queries and keys (Qwen3)
+  bool sandwich_norms = false;          ///< norms after attention and feed-forward network, too (Gemma 3)
   NormKind norm = NormKind::rms;
   AttentionBias attention_bias = AttentionBias::none;
   bool ffn_bias = false;
 
   std::optional<Checkpoint> checkpoint;  ///< types of its matrices, where it is from a published config.json
 
+  int layers() const {
+    int sum = 0;
+    for (const LayerRun& run : runs) sum += run.count;
+    return sum;
+  }
   bool operator==(const Model&) const = default;
 };
 
-/// A broken rule between fields: `field` is the path in our YAML ("moe.experts_per_token").
+/// A broken rule between fields: `field` is the path in Model ("ffns[1].experts_per_token"), or "layers" for
+/// what concerns all of them.
 struct ModelFault {
   std::string field;
   std::string what;
@@ -95,15 +126,44 @@ struct ModelFault {
 /// that the loaders enforce.
 std::vector<ModelFault> check(const Model& model);
 
-inline bool has_experts(const Model& model) { return model.experts > 0; }
-inline bool is_dense_layer(const Model& model, int layer) { return layer < model.dense_layers; }
+/// Sets attentions, ffns and runs from one entry of each per layer, in order. Equal entries are one kind;
+/// kinds are numbered as they first appear, so that equal layers give equal models.
+void set_layers(Model& model, std::span<const Attention> attentions, std::span<const FeedForward> ffns);
 
-/// [M1] Parameters of one layer's attention: projections, their biases, MLA norms and query/key norms.
-double attention_parameters(const Model& model);
+/// Whether some layers have experts, and whether some have none.
+inline bool has_experts(const Model& m) {
+  return std::any_of(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return !f.dense(); });
+}
+inline bool has_dense(const Model& m) {
+  return std::any_of(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return f.dense(); });
+}
+/// Whether some layer's attention sees less than all tokens, or has sinks.
+inline bool has_local_attention(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(),
+                     [](const Attention& a) { return a.reach.local() || a.sinks; });
+}
+/// Layers with attention kind `i`, and with feed-forward kind `i`.
+int layers_of_attention(const Model& model, int i);
+int layers_of_ffn(const Model& model, int i);
+/// Layers with a dense feed-forward network.
+int dense_layers(const Model& model);
+/// Fewest query and KV heads of any attention; fewest routed experts of a layer that has some (0: none has),
+/// their least inner width, and that of the dense networks (0: none).
+int least_q_heads(const Model& model);
+int least_kv_heads(const Model& model);
+int least_experts(const Model& model);
+int least_expert_inner(const Model& model);
+int least_dense_inner(const Model& model);
+/// The attention, or the feed-forward network, of all layers; null where they have several kinds.
+const Attention* one_attention(const Model& model);
+const FeedForward* one_ffn(const Model& model);
+
+/// [M1] Parameters of one layer's attention: projections, their biases, sinks, MLA norms and query/key norms.
+double attention_parameters(const Model& model, const Attention& attention);
 
 /// [M2] Parameters of one layer's feed-forward part: all routed and shared experts, the router and its bias,
 /// or the dense network.
-double ffn_parameters(const Model& model, int layer);
+double ffn_parameters(const Model& model, const FeedForward& ffn);
 
 /// [M3] All stored parameters: both embedding tables (one if tied), all layers, all norms. Exact below 2^53;
 /// `check` refuses models above 10^15.
@@ -116,19 +176,27 @@ double active_parameters(const Model& model);
 /// [M4] Elements of the KV cache that one token adds in one layer.
 double kv_elements_per_layer(const Attention& attention);
 
-/// [M4] KV cache that one token adds in all layers, at `element_bytes` per element: bytes_per_element() where
-/// it is stored; a paper that does not count the scales of FP4 has 0.5.
+/// [M4] KV cache that one token adds in all layers, whatever of it is dropped later, at `element_bytes` per
+/// element: bytes_per_element() where it is stored; a paper that does not count the scales of FP4 has 0.5.
 Bytes kv_bytes_per_token(const Model& model, double element_bytes);
+
+/// [M4] Tokens whose keys and values a layer has to keep when `length` are cached: those of the window, or of
+/// the fullest chunk so far.
+std::int64_t kept_tokens(const Reach& reach, std::int64_t length);
+
+/// [M4] KV cache of one request of `length` tokens in all layers.
+Bytes kv_bytes(const Model& model, std::int64_t length, double element_bytes);
 
 /// [M5] Weights that one token is multiplied with: projections, router, visited experts and output head; no
 /// embedding lookup, norm or bias.
 double active_matmul_weights(const Model& model);
 
-/// [M6] Score and value operations of one query token over `context_tokens` keys in one layer. MLA is counted
-/// as decode runs it, on the latent (absorbed).
+/// [M6] Score and value operations of one query token over `context_tokens` keys that it sees in one layer.
+/// MLA is counted as decode runs it, on the latent (absorbed).
 Flops attention_flops(const Attention& attention, double context_tokens);
 
-/// [M7] Operations of one decode step for one token: 2 [M5] + layers [M6].
+/// [M7] Operations of one decode step for one token: 2 [M5] + [M6] of every layer, over the keys that its
+/// reach leaves of `context_tokens`, the token's own among them.
 Flops flops_per_token(const Model& model, double context_tokens);
 
 }  // namespace shardline

@@ -175,6 +175,9 @@ int run(const PartitionOptions& o, const Provenance& made_by) {
       throw UserError(study.study.model.name +
                       " has experts, and partition gives every rank all of them: sweep kv_runahead, whose "
                       "plans say who holds which (ep), and searches their parts too");
+    if (!one_attention(study.study.model) || has_local_attention(study.study.model))
+      throw UserError(study.study.model.name +
+                      " has layers with other attention than one full kind, which partition does not price");
     PartitionGrid& grid = std::get<PartitionGrid>(study.question);
     if (o.granularity) grid.granularity = *o.granularity;
     if (o.spacing) grid.spacing = spacing_of(*o.spacing, grid);

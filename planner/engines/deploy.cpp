@@ -107,7 +107,7 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   line += fmt::format(" --context-length {}", c.longest());
   // Dense layers whole on every rank; else they span the tensor-parallel ranks (sglang srt/server_args.py,
   // moe_dense_tp_size; srt/layers/dp_attention.py).
-  if (p.dp > 1 && c.model.dense_layers > 0 && has_experts(c.model) && dense_ffn_ranks(p) == 1)
+  if (p.dp > 1 && has_dense(c.model) && has_experts(c.model) && dense_ffn_ranks(p) == 1)
     line += " --moe-dense-tp-size 1";
   d.lines.push_back(std::move(line));
   if (p.pp > 1 && c.batch.kind() == StepKind::prefill)
@@ -141,7 +141,7 @@ std::vector<Deployment> launches(const Case& c, const Plan& p) {
 // Under attention DP engines choose themselves how dense layers are shared, so that plans that differ in
 // dense_tp have the same lines.
 void note_dense_layers(const Case& c, const Plan& p, Deployment& d) {
-  if (p.dp == 1 || c.model.dense_layers == 0) return;
+  if (p.dp == 1 || !has_dense(c.model)) return;
   const int ranks = dense_ffn_ranks(p);
   for (const std::string& line : d.lines) {
     if (line.find("--moe-dense-tp-size") != std::string::npos) return;

@@ -22,70 +22,97 @@ void for_requests(const std::vector<Segment>& entry, Count first, Count count, F
   }
 }
 
+AttendDecodeShape decode_attend_shape(const Case& c, const Attention& a, const Plan& p,
+                                      const CacheShare& share, Count first, Count count) {
+  auto shape = shape_of_heads<AttendDecodeShape>(decode_heads(a, p), share.attended);
+  shape.q_rows = count;
+  const auto requests = [&](auto f) { for_requests(c.batch.decode, first, count, f); };
+  Count cached = 0;
+  requests([&](const Segment& s, Count n) {
+    const Count tokens = tokens_on_fullest(share, s.length());
+    shape.longest = std::max(shape.longest, tokens);
+    cached += n * tokens;
+  });
+  shape.kv_rows = shape.pairs = cached;
+  if (!a.reach.local()) return shape;
+  const auto seen = [&](const Segment& s, int member) {
+    return tokens_on_member(share, member, first_seen(a.reach, s), s.length());
+  };
+  shape.longest = 0;
+  requests([&](const Segment& s, Count) {
+    const Count most = on_fullest(share, a.reach, [&](int member) { return seen(s, member); });
+    shape.longest = std::max(shape.longest, most);
+  });
+  shape.kv_rows = shape.pairs = on_fullest(share, a.reach, [&](int member) {
+    Count rows = 0;
+    requests([&](const Segment& s, Count n) { rows += n * seen(s, member); });
+    return rows;
+  });
+  if (a.reach.kind == ReachKind::window) shape.skipped = cached - shape.kv_rows;
+  return shape;
+}
+
 }  // namespace
 
-AttendDecodeShape decode_attend_shape(const Case& c, const Plan& p, Count first, Count count) {
-  const CacheShare share = cache_share(c, p);
-  auto shape = shape_of_heads<AttendDecodeShape>(decode_heads(c, p), share.attended);
-  shape.q_rows = count;
-  for_requests(c.batch.decode, first, count, [&](const Segment& s, Count n) {
-    const Count tokens = tokens_on_fullest(share, s.length());
-    shape.kv_rows += n * tokens;
-    shape.longest = std::max(shape.longest, tokens);
-  });
-  shape.pairs = shape.kv_rows;
-  return shape;
+AttendDecodeShape decode_attend_shape(const Case& c, const Attention& a, const Plan& p, Count first,
+                                      Count count) {
+  return decode_attend_shape(c, a, p, cache_share(c, a, p), first, count);
 }
 
-AttendPrefillShape shared_prefill_shape(const Case& c, const Plan& p) {
-  const CacheShare share = cache_share(c, p);
-  auto shape = shape_of_heads<AttendPrefillShape>(prefill_heads(c, p), share.attended);
+AttendPrefillShape shared_prefill_shape(const Case& c, const Attention& a, const Plan& p) {
+  const CacheShare share = cache_share(c, a, p);
+  auto shape = shape_of_heads<AttendPrefillShape>(prefill_heads(a, p), share.attended);
   for (const Segment& s : c.batch.prefill) {
-    const Count n = static_cast<Count>(s.count) * p.batch;
-    shape.pairs += n * pairs_on_fullest(share, s);
-    shape.tiles += n * ((s.fresh + kTileRows - 1) / kTileRows);
+    shape.tiles += s.count * p.batch * ((s.fresh + kTileRows - 1) / kTileRows);
+    shape.edges += p.batch * edge_tiles_of(a.reach, s, s.length());
   }
+  shape.pairs = p.batch * on_fullest(share, a.reach, [&](int member) {
+                  Count pairs = 0;
+                  for (const Segment& s : c.batch.prefill)
+                    pairs += s.count * pairs_on_member(share, member, a.reach, s);
+                  return pairs;
+                });
   shape.q_rows = prefill_tokens(c, p);
-  shape.kv_rows = prefill_keys_on_fullest(c, p);
+  shape.kv_rows = prefill_keys_on_fullest(c, a, p);
   return shape;
 }
 
-Count prefill_keys_on_fullest(const Case& c, const Plan& p) {
-  const CacheShare share = cache_share(c, p);
-  Count sum = 0;
-  for (const Segment& s : c.batch.prefill) sum += s.count * tokens_on_fullest(share, s.length());
-  return sum * p.batch;
+Count prefill_keys_on_fullest(const Case& c, const Attention& a, const Plan& p) {
+  const CacheShare share = cache_share(c, a, p);
+  return p.batch * on_fullest(share, a.reach, [&](int member) {
+           Count rows = 0;
+           for (const Segment& s : c.batch.prefill)
+             rows += s.count * tokens_on_member(share, member, first_seen(a.reach, s), s.length());
+           return rows;
+         });
 }
 
 Count prefill_tokens(const Case& c, const Plan& p) { return c.fresh_tokens() * p.batch; }
 
-OpIndex add_kv_up(ScheduleBuilder& b, const Case& c, Count rows, Count heads) {
-  const Attention& a = c.model.attention;
+OpIndex add_kv_up(ScheduleBuilder& b, const Case& c, const Attention& a, Count rows, Count heads) {
   const ModuleType t = c.precision.of(Module::attention);
   return b.gemm("kv up", Part::qkv, t.weights, t.math,
                 GemmShape{rows, a.kv_lora_rank, heads * (a.nope_dim + a.v_dim)});
 }
 
-OpIndex add_value_up(ScheduleBuilder& b, const Case& c, Count rows, Count heads, Count parts,
-                     double launches) {
-  const Attention& a = c.model.attention;
+OpIndex add_value_up(ScheduleBuilder& b, const Case& c, const Attention& a, Count rows, Count heads,
+                     Count parts, double launches) {
   const ModuleType t = c.precision.of(Module::attention);
   return b.gemm("value up", Part::attention, t.weights, t.math,
                 BatchedGemmShape{LatentProduct::expand_values, rows, a.kv_lora_rank, a.v_dim, heads, parts},
                 launches);
 }
 
-double partial_output_bytes(const Case& c, const Plan& p) {
-  const Attention& a = c.model.attention;
-  const bool latents = cache_share(c, p).value_up == ValueUp::after;
-  const int width = !has_latents(c) ? a.head_dim : latents ? a.kv_lora_rank : a.v_dim;
+double partial_output_bytes(const Case& c, const Attention& a, const Plan& p) {
+  const bool latents = has_latents(a) && cache_share(c, a, p).value_up == ValueUp::after;
+  const int width = latents ? a.kv_lora_rank : value_width(a);
   return width * activation_size(c) + 8;
 }
 
-void add_decode_attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
+void add_decode_attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p) {
   const Strategy& s = strategy(p.strategy);
-  if (s.decode_attention) return s.decode_attention(b, c, p);
-  add_kvp_attention(b, c, p,
+  if (s.decode_attention) return s.decode_attention(b, c, a, p);
+  add_kvp_attention(b, c, a, p,
                     s.partials == PartialOutputs::all_gather ? OpKind::all_gather : OpKind::all_to_all, 1);
 }
 
@@ -106,18 +133,20 @@ OpIndex exchange_partials(const char* name, ScheduleBuilder& b, const Case& c, c
 // W_UV, kept in L2, is read once.
 class KvpAttention {
  public:
-  KvpAttention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange, int chunks)
+  KvpAttention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, OpKind exchange,
+               int chunks)
       : b_(b),
         c_(c),
+        a_(a),
         p_(p),
-        share_(cache_share(c, p)),
+        share_(cache_share(c, a, p)),
         heads_(share_.attended),
         requests_(decode_requests(c, p)),
         exchange_(exchange),
         chunks_(chunks),
-        longest_(decode_attend_shape(c, p, 0, requests_).longest),
+        all_(decode_attend_shape(c, a, p, share_, 0, requests_)),
         last_compute_(b.previous()),
-        flow_(b, c, p, share_, 8, Asked::decode) {}
+        flow_(b, c, a, p, share_, 8, Asked::decode) {}
 
   void run() {
     for (Count i = 0, first = 0, count = 0; i < chunks_; ++i, first += count) {
@@ -127,12 +156,12 @@ class KvpAttention {
     }
     if (p_.kvp > 1) {
       // Fused with the receiving side of the exchange: no launch of its own.
-      const LocalHeads h = decode_heads(c_, p_);
-      b_.elementwise("merge shards", Part::exchange, OpKind::merge, {requests_, heads_ * h.v, Bytes(0)}, 0);
+      b_.elementwise("merge shards", Part::exchange, OpKind::merge,
+                     {requests_, heads_ * all_.v_dim, Bytes(0)}, 0);
       flow_.merge();
     }
-    if (has_latents(c_) && share_.value_up == ValueUp::after) {
-      add_value_up(b_, c_, requests_, value_up_heads(share_));
+    if (has_latents(a_) && share_.value_up == ValueUp::after) {
+      add_value_up(b_, c_, a_, requests_, value_up_heads(share_));
       flow_.value_up_after();
     }
     flow_.finish();
@@ -140,20 +169,21 @@ class KvpAttention {
 
  private:
   void attend(bool is_first, Count first, Count count) {
-    AttendDecodeShape shape = decode_attend_shape(c_, p_, first, count);
+    AttendDecodeShape shape =
+        count == requests_ ? all_ : decode_attend_shape(c_, a_, p_, share_, first, count);
     shape.kernel_rows = chunks_ > 1 ? requests_ : 0;
     shape.kernel_parts = chunks_;
-    shape.longest = longest_;
+    shape.longest = all_.longest;
     const double launches = is_first ? 1 : 0;
     if (!is_first) b_.after(std::span(&last_compute_, 1));
     last_compute_ = b_.attend("attend", c_.precision.kv, c_.precision.math, shape, launches);
     flow_.attend(static_cast<int>(first), static_cast<int>(count));
-    if (!has_latents(c_)) {
+    if (!has_latents(a_)) {
       last_compute_ = b_.elementwise("merge splits", Part::attention, OpKind::merge,
-                                     {count, heads_ * c_.model.attention.head_dim, Bytes(0)},
+                                     {count, heads_ * all_.v_dim, Bytes(0)},
                                      c_.kernels.fused_split_merge ? 0 : launches, Within::decode_merge);
     } else if (share_.value_up == ValueUp::before) {
-      last_compute_ = add_value_up(b_, c_, count, heads_, chunks_, launches);
+      last_compute_ = add_value_up(b_, c_, a_, count, heads_, chunks_, launches);
       flow_.value_up_before(static_cast<int>(first), static_cast<int>(count));
     }
   }
@@ -163,7 +193,7 @@ class KvpAttention {
       const OpIndex both[2] = {last_compute_, last_exchange_};
       b_.after(std::span(both, is_first ? 1 : 2));
     }
-    const double per_request = static_cast<double>(heads_) * partial_output_bytes(c_, p_);
+    const double per_request = static_cast<double>(heads_) * partial_output_bytes(c_, a_, p_);
     last_exchange_ = exchange_partials("exchange partial outputs", b_, c_, p_, exchange_, count, per_request,
                                        Carrier::engine);
     flow_.exchange(exchange_, static_cast<int>(first), static_cast<int>(count));
@@ -171,42 +201,43 @@ class KvpAttention {
 
   ScheduleBuilder& b_;
   const Case& c_;
+  const Attention& a_;
   const Plan& p_;
   const CacheShare share_;
   const Count heads_, requests_;
   const OpKind exchange_;
   const int chunks_;
-  const Count longest_;  // keys of the longest request of the kernel, on the fullest rank
+  const AttendDecodeShape all_;  // of all requests in one kernel
   OpIndex last_compute_, last_exchange_ = 0;
   CacheFlow flow_;
 };
 
 // Of one query row and all heads of a rank.
-double prefill_partial_bytes(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
+double prefill_partial_bytes(const Case& c, const Attention& a, const Plan& p) {
+  const LocalHeads h = prefill_heads(a, p);
   return h.q * (h.v * activation_size(c) + 8);
 }
 
 }  // namespace
 
-void add_kvp_attention(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange, int chunks) {
-  KvpAttention(b, c, p, exchange, chunks).run();
+void add_kvp_attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, OpKind exchange,
+                       int chunks) {
+  KvpAttention(b, c, a, p, exchange, chunks).run();
 }
 
-void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind exchange) {
-  const LocalHeads h = prefill_heads(c, p);
-  CacheShare share = cache_share(c, p);
-  CacheFlow flow(b, c, p, share, 8, Asked::prefill);
-  const AttendPrefillShape shape = shared_prefill_shape(c, p);
+void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, OpKind exchange) {
+  const LocalHeads h = prefill_heads(a, p);
+  CacheFlow flow(b, c, a, p, cache_share(c, a, p), 8, Asked::prefill);
+  const AttendPrefillShape shape = shared_prefill_shape(c, a, p);
   if (h.latent > 0) {
-    add_kv_up(b, c, shape.kv_rows, h.q);
+    add_kv_up(b, c, a, shape.kv_rows, h.q);
     flow.expand();
   }
   b.attend("attend", c.precision.kv, c.precision.math, shape);
   const auto sequences = static_cast<int>(prefill_sequences(c, p));
   flow.attend(0, sequences);
   exchange_partials("exchange prefills' partial outputs", b, c, p, exchange, shape.q_rows,
-                    prefill_partial_bytes(c, p), Carrier::library);
+                    prefill_partial_bytes(c, a, p), Carrier::library);
   flow.exchange(exchange, 0, sequences);
   // Reads the partial output of every shard, writes one.
   const Count width = shape.q_heads * shape.v_dim;
@@ -217,14 +248,14 @@ void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Plan& p, OpKind ex
   flow.finish();
 }
 
-Bytes kvp_prefill_buffers(const Case& c, const Plan& p) {
+Bytes kvp_prefill_buffers(const Case& c, const Attention& a, const Plan& p) {
   const auto rows = static_cast<double>(prefill_tokens(c, p));
   const double tokens = p.dp * c.model.hidden * activation_size(c);  // of all attention groups
-  const LocalHeads h = prefill_heads(c, p);
-  const double expanded = h.latent > 0 ? static_cast<double>(prefill_keys_on_fullest(c, p)) * h.kv_width() *
-                                             bytes_per_element(c.precision.kv)
+  const LocalHeads h = prefill_heads(a, p);
+  const double expanded = h.latent > 0 ? static_cast<double>(prefill_keys_on_fullest(c, a, p)) *
+                                             h.kv_width() * bytes_per_element(c.precision.kv)
                                        : 0;
-  return Bytes(2 * rows * std::max(tokens, prefill_partial_bytes(c, p)) + expanded);
+  return Bytes(2 * rows * std::max(tokens, prefill_partial_bytes(c, a, p)) + expanded);
 }
 
 }  // namespace shardline

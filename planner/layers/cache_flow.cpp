@@ -29,8 +29,11 @@ Tokens CacheFlow::keys(int d, int k, int first, int count) const {
   const auto all = static_cast<std::int32_t>(requests_.size());
   Tokens list;
   const auto add = [&](const One& one, std::int64_t end, int member, int members, int block) {
-    for (std::int64_t at = std::int64_t{member} * block; at < end; at += std::int64_t{block} * members)
-      list.push_back({d * all + one.request, at, std::min(at + block, end)});
+    const std::int64_t round = std::int64_t{block} * members;
+    for (std::int64_t at = one.seen / round * round + std::int64_t{member} * block; at < end; at += round) {
+      const Interval part{d * all + one.request, std::max(at, one.seen), std::min(at + block, end)};
+      if (part.begin < part.end) list.push_back(part);
+    }
   };
   const int members = keys_ == Keys::gathered ? members_ : 1;
   for (int m = 0; m < members; ++m) {
@@ -57,16 +60,17 @@ SlotId CacheFlow::slot(const char* name, int width_per_head, double bytes, bool 
   return s;
 }
 
-CacheFlow::CacheFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, const CacheShare& share,
-                     double lse_bytes, Asked asked, Keys keys)
+CacheFlow::CacheFlow(ScheduleBuilder& builder, const Case& c, const Attention& a, const Plan& p,
+                     const CacheShare& share, double lse_bytes, Asked asked, Keys keys)
     : b_(builder),
       c_(c),
+      a_(a),
       p_(p),
       share_(share),
       lse_bytes_(lse_bytes),
       asked_(asked),
       keys_(keys),
-      local_(asked == Asked::decode ? decode_heads(c, p) : prefill_heads(c, p)),
+      local_(asked == Asked::decode ? decode_heads(a, p) : prefill_heads(a, p)),
       heads_(share.attended) {
   if (!on() || keys == Keys::gathered) return;  // gather_latents() binds
   list_requests();
@@ -82,7 +86,7 @@ void CacheFlow::list_requests() {
   for (int copy = 0; copy < p_.batch; ++copy) {
     for (const Segment& s : decode ? c_.batch.decode : c_.batch.prefill) {
       for (int i = 0; i < s.count; ++i) {
-        requests_.push_back({next++, s.cached, s.length(), row, key_rows_});
+        requests_.push_back({next++, s.cached, s.length(), first_seen(a_.reach, s), row, key_rows_});
         row += s.fresh;
         for (int k = 0; k < shards(); ++k) key_rows_[static_cast<std::size_t>(k)] += keys_of(s, k);
       }
@@ -92,11 +96,14 @@ void CacheFlow::list_requests() {
 
 std::int64_t CacheFlow::keys_of(const Segment& s, int k) const {
   if (keys_ == Keys::fresh) return s.fresh;
-  if (keys_ == Keys::gathered) return s.cached;
-  return kv_tokens_on_shard(keys_ == Keys::all ? s.length() : s.cached, shards(), share_.block, k);
+  const long long seen = first_seen(a_.reach, s);
+  if (keys_ == Keys::gathered) return s.cached - seen;
+  const auto held = [&](long long tokens) { return kv_tokens_on_shard(tokens, shards(), share_.block, k); };
+  return held(keys_ == Keys::all ? s.length() : s.cached) - held(seen);
 }
 
 void CacheFlow::gather_latents(int members, int block) {
+  SL_CHECK(!a_.reach.local(), "latents are of full attention");
   members_ = members;
   block_ = block;
   if (!on()) return;
@@ -124,7 +131,8 @@ void CacheFlow::gather_latents(int members, int block) {
         list.push_back({d * all + one.request, at, std::min(at + block, one.first)});
     }
     f.size(own, r, rows_of[i], local_.latent);
-    f.inputs.push_back({own, r, Whole::latent, f.tokens(list), f.range(0, local_.latent)});
+    f.inputs.push_back(
+        {own, r, Whole::latent, f.tokens(list), f.range(0, local_.latent), attention_index(c_.model, a_)});
     for (int to = 0; to < members; ++to) {
       f.move(b_.previous(), {r,
                              r - m + to,
@@ -135,7 +143,8 @@ void CacheFlow::gather_latents(int members, int block) {
 }
 
 void CacheFlow::bind() {
-  const Attention& a = c_.model.attention;
+  const Attention& a = a_;
+  const int kind = attention_index(c_.model, a);
   const LocalHeads& h = local_;
   kv_width_ = count_of(static_cast<double>(h.kv_width()));
   const double act = bytes_per_element(c_.precision.activations);
@@ -152,6 +161,7 @@ void CacheFlow::bind() {
   lse_ = slot("partial lse", 1, lse_bytes_, false);
   kv_ = held_ = f.slot(decode ? "kv" : "kv of prefills", bytes_per_element(c_.precision.kv));
   if (h.latent > 0) held_ = f.slot("latents of prefills", bytes_per_element(c_.precision.kv));
+  if (h.sinks) sinks_ = f.slot(decode ? "sinks" : "sinks of prefills", act);
   result_ = out_;
   width_ = h.v;
   for_each_rank([&](int r, int d, int k, int t) {
@@ -165,17 +175,24 @@ void CacheFlow::bind() {
     const std::int64_t own = head + (part ? std::int64_t{k} * share_.projected : 0);
     const auto all = static_cast<int>(requests_.size());
     f.inputs.push_back({projected_, r, latent ? Whole::absorbed_query : Whole::query,
-                        f.tokens(queries(d, 0, all)), f.range(own * h.qk, (own + share_.projected) * h.qk)});
+                        f.tokens(queries(d, 0, all)), f.range(own * h.qk, (own + share_.projected) * h.qk),
+                        kind});
+    if (adds_sinks(k)) {
+      f.size(sinks_, r, 1, heads_);
+      f.inputs.push_back({sinks_, r, Whole::sinks, f.range(0, 1), f.range(head, head + heads_), kind});
+    }
     if (keys_ == Keys::gathered) return;  // messages bring them
     const bool of_latents = latent || h.latent > 0;
     f.inputs.push_back({held_, r, of_latents ? Whole::latent : Whole::kv, f.tokens(keys(d, k, 0, all)),
-                        of_latents ? f.range(0, latent ? kv_width_ : h.latent) : f.range(g, g + kv_width_)});
+                        of_latents ? f.range(0, latent ? kv_width_ : h.latent) : f.range(g, g + kv_width_),
+                        kind});
   });
 }
 
 void CacheFlow::expand() {
   if (!on()) return;
-  const Attention& a = c_.model.attention;
+  const Attention& a = a_;
+  const int kind = attention_index(c_.model, a);
   Dataflow& f = *b_.flow();
   const std::int64_t up = a.nope_dim + a.v_dim;
   const SlotId weight = f.slot("W kv up", bytes_per_element(c_.precision.of(Module::attention).weights));
@@ -189,7 +206,7 @@ void CacheFlow::expand() {
                        held = key_rows_[static_cast<std::size_t>(k)];
     f.size(weight, r, a.kv_lora_rank, heads_ * up);
     f.inputs.push_back({weight, r, Whole::kv_up_weight, f.range(0, a.kv_lora_rank),
-                        f.range(head * up, (head + heads_) * up)});
+                        f.range(head * up, (head + heads_) * up), kind});
     action.rank = r;
     f.act(b_.previous(), action,
           std::array{Region{held_, 0, held, 0, local_.latent},

@@ -16,8 +16,8 @@ enum class Keys : unsigned char { all, cached, gathered, fresh };
 class CacheFlow {
  public:
   /// `lse_bytes` of one head's log-sum-exp in a message.
-  CacheFlow(ScheduleBuilder& builder, const Case& c, const Plan& p, const CacheShare& share, double lse_bytes,
-            Asked asked, Keys keys = Keys::all);
+  CacheFlow(ScheduleBuilder& builder, const Case& c, const Attention& a, const Plan& p,
+            const CacheShare& share, double lse_bytes, Asked asked, Keys keys = Keys::all);
 
   /// Each rank has latents of some tokens, `members` consecutive ranks those of all (Keys::gathered).
   void gather_latents(int members, int block);
@@ -51,6 +51,7 @@ class CacheFlow {
   struct One {
     int request = 0;                    // of attention group 0
     std::int64_t first = 0, end = 0;    // positions of its queries
+    std::int64_t seen = 0;              // first position that one of them sees
     std::int64_t row = 0;               // of its first query among those of a rank
     std::vector<std::int64_t> key_row;  // of its first key, per KV shard
   };
@@ -74,11 +75,16 @@ class CacheFlow {
   Tokens queries(int d, int first, int count) const;
   Tokens keys(int d, int k, int first, int count) const;
   SlotId slot(const char* name, int width_per_head, double bytes, bool sliced);
+  // A softmax has its sinks once: where the keys of new tokens are, on one of the ranks that share them.
+  bool adds_sinks(int shard) const {
+    return local_.sinks && shard == 0 && (keys_ == Keys::all || keys_ == Keys::fresh);
+  }
   // First of the heads in the columns of lse_ that rank k of the sharers has a result of.
   int first_lse(int k) const { return lse_of_all_ ? slice(k).first : 0; }
 
   ScheduleBuilder& b_;
   const Case& c_;
+  const Attention& a_;
   const Plan& p_;
   const CacheShare share_;
   const double lse_bytes_;
@@ -93,7 +99,7 @@ class CacheFlow {
   std::vector<One> requests_;
   std::vector<std::int64_t> key_rows_;  // of all requests, per KV shard
   SlotId q_ = 0, projected_ = 0, kv_ = 0, held_ = 0, out_ = 0, lse_ = 0, result_ = 0, weight_ = 0;
-  SlotId all_lse_ = 0, corrected_ = 0;
+  SlotId all_lse_ = 0, corrected_ = 0, sinks_ = 0;
   int width_ = 0;                        // of a head in result_
   std::vector<SlotId> from_, from_lse_;  // partial outputs received, by KV shard of the sender
 };

@@ -29,9 +29,11 @@ void CacheFlow::attend(int first, int count) {
     const Tokens list = keys(d, k, first, count);
     action.keys = f.tokens(list);
     const std::int64_t key = requests_[static_cast<std::size_t>(first)].key_row[static_cast<std::size_t>(k)];
-    f.act(b_.previous(), action,
-          std::array{Region{q_, from, n, 0, heads_ * local_.qk}, Region{kv_, key, rows(list), 0, kv_width_},
-                     Region{out_, from, n, 0, heads_ * local_.v}, Region{lse_, from, n, 0, heads_}});
+    const std::array regions{Region{q_, from, n, 0, heads_ * local_.qk},
+                             Region{kv_, key, rows(list), 0, kv_width_},
+                             Region{out_, from, n, 0, heads_ * local_.v}, Region{lse_, from, n, 0, heads_},
+                             Region{sinks_, 0, 1, 0, heads_}};
+    f.act(b_.previous(), action, std::span(regions).first(adds_sinks(k) ? 5 : 4));
   });
 }
 
@@ -39,14 +41,14 @@ void CacheFlow::value_up_before(int first, int count) {
   if (!on()) return;
   Dataflow& f = *b_.flow();
   if (first == 0) {
-    width_ = up_ = c_.model.attention.v_dim;
+    width_ = up_ = a_.v_dim;
     result_ = slot("partial values", up_, bytes_per_element(c_.precision.activations), false);
     weight_ = f.slot("W_UV", bytes_per_element(c_.precision.of(Module::attention).weights));
     for_each_rank([&](int r, int, int, int t) {
       const std::int64_t h = static_cast<std::int64_t>(t) * heads_;
       f.size(weight_, r, heads_ * local_.v, up_);
       f.inputs.push_back({weight_, r, Whole::value_up_weight, f.range(h * local_.v, (h + heads_) * local_.v),
-                          f.range(0, up_)});
+                          f.range(0, up_), attention_index(c_.model, a_)});
     });
   }
   Action action;
@@ -180,7 +182,7 @@ void CacheFlow::reduce_scatter() {
 void CacheFlow::value_up_after() {
   if (!on()) return;
   Dataflow& f = *b_.flow();
-  const int width = c_.model.attention.v_dim;
+  const int width = a_.v_dim;
   const SlotId merged = result_;
   result_ = slot("values", width, bytes_per_element(c_.precision.activations), true);
   weight_ = f.slot("W_UV", bytes_per_element(c_.precision.of(Module::attention).weights));
@@ -190,8 +192,8 @@ void CacheFlow::value_up_after() {
     const auto [first, last] = slice(k);
     const std::int64_t h = static_cast<std::int64_t>(t) * heads_ + first, n = last - first;
     f.size(weight_, r, n * local_.v, width);
-    f.inputs.push_back(
-        {weight_, r, Whole::value_up_weight, f.range(h * local_.v, (h + n) * local_.v), f.range(0, width)});
+    f.inputs.push_back({weight_, r, Whole::value_up_weight, f.range(h * local_.v, (h + n) * local_.v),
+                        f.range(0, width), attention_index(c_.model, a_)});
     action.rank = r;
     action.heads = last - first;
     f.act(
@@ -234,7 +236,7 @@ void CacheFlow::finish() {
     const std::int64_t h = static_cast<std::int64_t>(t) * heads_;
     f.outputs.push_back({result_, r, Whole::attention_output,
                          f.tokens(queries(d, 0, static_cast<int>(requests_.size()))),
-                         f.range((h + first) * width_, (h + last) * width_)});
+                         f.range((h + first) * width_, (h + last) * width_), attention_index(c_.model, a_)});
   });
 }
 

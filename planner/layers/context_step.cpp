@@ -8,20 +8,22 @@
 
 namespace shardline {
 
-ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Plan& plan, ContextLayout l,
-                         Asked asked)
-    : ContextStep(builder, study, plan, std::move(l),
-                  asked == Asked::prefill ? prefill_heads(study, plan) : decode_heads(study, plan),
+ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Attention& attention,
+                         const Plan& plan, ContextLayout l, Asked asked)
+    : ContextStep(builder, study, attention, plan, std::move(l),
+                  asked == Asked::prefill ? prefill_heads(attention, plan) : decode_heads(attention, plan),
                   {plan.cp, 1}, asked, asked == Asked::decode || strategy(plan.strategy).pads_queries) {}
 
 ContextStep::ContextStep(const ContextStep& outer, ContextLayout l, const LocalHeads& h, Ring r)
-    : ContextStep(outer.b, outer.c, outer.p, std::move(l), h, r,
+    : ContextStep(outer.b, outer.c, outer.a, outer.p, std::move(l), h, r,
                   outer.prefill ? Asked::prefill : Asked::decode, false) {}
 
-ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Plan& plan, ContextLayout l,
-                         const LocalHeads& h, Ring r, Asked asked, bool pad_queries)
+ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Attention& attention,
+                         const Plan& plan, ContextLayout l, const LocalHeads& h, Ring r, Asked asked,
+                         bool pad_queries)
     : b(builder),
       c(study),
+      a(attention),
       p(plan),
       layout(std::move(l)),
       heads(h),
@@ -40,7 +42,6 @@ Tokens ContextStep::of_group(const Tokens& tokens, int t) const {
 }
 
 int ContextStep::first_kv(int t) const {
-  const Attention& a = c.model.attention;
   const int kv_heads = a.kind == AttentionKind::mla ? a.q_heads : a.kv_heads;
   return first_q(t) * kv_heads / a.q_heads;
 }
@@ -66,7 +67,6 @@ void ContextStep::declare_slots() {
       "kv", [&](int k) { return shardline::rows(keys(k)); }, heads.kv_width(), kv_bytes());
   held = kv;
   if (heads.latent > 0) {
-    const Attention& a = c.model.attention;
     held = uneven(
         "latents", [&](int k) { return shardline::rows(keys(k)); }, heads.latent, kv_bytes());
     kv_up_ = message("W kv up", a.kv_lora_rank, static_cast<double>(heads.q) * (a.nope_dim + a.v_dim),
@@ -74,10 +74,23 @@ void ContextStep::declare_slots() {
   }
   out = per_query("out", heads.q * heads.v, act_bytes());
   out_lse = per_query("lse", heads.q, 4);
+  if (heads.sinks) sinks_ = message("sinks", 1, heads.q, act_bytes());
+}
+
+void ContextStep::bind_sinks() {
+  if (!heads.sinks) return;
+  Dataflow& f = *flow();
+  for (int k = 0; k < p.cp; ++k) {
+    for (int t = 0; t < lanes(); ++t) {
+      const int h = first_q(t);
+      f.inputs.push_back({sinks_, rank(k, t), Whole::sinks, f.range(0, 1), f.range(h, h + heads.q), kind()});
+    }
+  }
 }
 
 void ContextStep::bind_attention() {
   Dataflow& f = *flow();
+  bind_sinks();
   const bool latent = heads.cache == CacheRows::latent;
   for (int k = 0; k < p.cp; ++k) {
     for (int t = 0; t < lanes(); ++t) {
@@ -87,20 +100,20 @@ void ContextStep::bind_attention() {
       const int r = rank(k, t);
       const std::int64_t h = first_q(t), g = first_kv(t), width = heads.qk + heads.v;
       f.inputs.push_back({q, r, latent ? Whole::absorbed_query : Whole::query, query_list,
-                          f.range(h * heads.qk, (h + heads.q) * heads.qk)});
+                          f.range(h * heads.qk, (h + heads.q) * heads.qk), kind()});
       if (heads.latent > 0) {
-        const Attention& a = c.model.attention;
         const std::int64_t up = a.nope_dim + a.v_dim;
-        f.inputs.push_back({held, r, Whole::latent, key_list, f.range(0, heads.latent)});
+        f.inputs.push_back({held, r, Whole::latent, key_list, f.range(0, heads.latent), kind()});
         f.inputs.push_back({kv_up_, r, Whole::kv_up_weight, f.range(0, a.kv_lora_rank),
-                            f.range(h * up, (h + heads.q) * up)});
+                            f.range(h * up, (h + heads.q) * up), kind()});
       } else {
         f.inputs.push_back({kv, r, latent ? Whole::latent : Whole::kv, key_list,
-                            latent ? f.range(0, heads.qk) : f.range(g * width, (g + heads.kv) * width)});
+                            latent ? f.range(0, heads.qk) : f.range(g * width, (g + heads.kv) * width),
+                            kind()});
       }
       if (latent) continue;  // the step ends in value_up()
-      f.outputs.push_back(
-          {out, r, Whole::attention_output, result_list, f.range(h * heads.v, (h + heads.q) * heads.v)});
+      f.outputs.push_back({out, r, Whole::attention_output, result_list,
+                           f.range(h * heads.v, (h + heads.q) * heads.v), kind()});
     }
   }
 }
@@ -137,30 +150,15 @@ void ContextStep::vary(const std::function<Shape(int)>& shape) {
 
 namespace {
 
-// Rows of `keys` that a kernel reads for `queries`: those of the requests that are asked about, of which a
-// ring of queries brings a part of the batch at a time. The mask is not looked at: kernels read whole tiles.
-std::int64_t read_rows(TokenView queries, TokenView keys) {
-  thread_local std::vector<std::int32_t> asked;
-  asked.clear();
-  for (const Interval& q : queries) {
-    if (q.request != kPadding && q.size() > 0) asked.push_back(q.request);
-  }
-  std::sort(asked.begin(), asked.end());
-  std::int64_t n = 0;
-  for (const Interval& k : keys) {
-    if (std::binary_search(asked.begin(), asked.end(), k.request)) n += k.size();
-  }
-  return n;
-}
-
 AttendPrefillShape prefill_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys,
                                  bool rectangle) {
   auto s = shape_of_heads<AttendPrefillShape>(h, h.q);
   s.all_pairs = rectangle;
-  s.pairs = rectangle ? all_pairs(queries, keys) : causal_pairs(queries, keys);
-  s.kv_rows = read_rows(queries, keys);
+  s.pairs = rectangle ? all_pairs(queries, keys) : causal_pairs(queries, keys, h.reach);
+  s.kv_rows = rows_in_reach(queries, keys, rectangle ? Reach{} : h.reach);
   s.q_rows = real_rows(queries);
   s.tiles = query_tiles(queries);
+  s.edges = edge_tiles(queries, h.reach);
   // Stripes of two ranks have as many pairs as one rank's own, by another mask.
   s.whole = s.kv_rows == s.q_rows && s.pairs == own_pairs(queries) && same_tokens(queries, keys);
   return s;
@@ -168,10 +166,10 @@ AttendPrefillShape prefill_shape(const LocalHeads& h, const Tokens& queries, con
 
 AttendDecodeShape decode_shape(const LocalHeads& h, const Tokens& queries, const Tokens& keys) {
   auto s = shape_of_heads<AttendDecodeShape>(h, h.q);
-  s.pairs = causal_pairs(queries, keys);
-  s.kv_rows = read_rows(queries, keys);
+  s.pairs = causal_pairs(queries, keys, h.reach);
+  s.kv_rows = rows_in_reach(queries, keys, h.reach);
   s.q_rows = real_rows(queries);
-  for (const Interval& q : queries) s.longest = std::max(s.longest, read_rows({&q, 1}, keys));
+  for (const Interval& q : queries) s.longest = std::max(s.longest, rows_in_reach({&q, 1}, keys, h.reach));
   return s;
 }
 
@@ -187,7 +185,8 @@ OpIndex ContextStep::add_attend(const char* name) {
 }
 
 void ContextStep::attend_flow(OpIndex op, int k, const Tokens& query_list, const Tokens& key_list,
-                              const LocalHeads& h, const std::vector<Region>& regions) {
+                              const LocalHeads& h, std::vector<Region> regions) {
+  if (heads.sinks) regions.push_back(whole(sinks_, 1, h.q));
   Action action = attend_action(h, h.q);
   action.rectangle = prefill && c.kernels.attention == AttentionKernel::eager;
   for (int t = 0; t < lanes(); ++t) {
@@ -212,6 +211,7 @@ OpIndex ContextStep::attend_parts(const char* name,
       sum.kv_rows += s.kv_rows;
       sum.q_rows += s.q_rows;
       sum.tiles += s.tiles;
+      sum.edges += s.edges;
     }
     return Shape(sum);
   });
@@ -283,15 +283,15 @@ void ContextStep::attend_gathered() {
   end_iteration({&computed, 1});
 }
 
-OpIndex ContextStep::attend(const char* name, const Attend& a) {
+OpIndex ContextStep::attend(const char* name, const Attend& of) {
   return attend_lists(
-      name, [&](int k) -> const Tokens& { return queries(a.queries_of(k)); },
-      [&](int k) -> const Tokens& { return keys(a.keys_of(k)); }, heads,
+      name, [&](int k) -> const Tokens& { return queries(of.queries_of(k)); },
+      [&](int k) -> const Tokens& { return keys(of.keys_of(k)); }, heads,
       [&](int k) {
-        const long long n = shardline::rows(queries(a.queries_of(k)));
-        return std::vector<Region>{whole(a.query, n, heads.q * heads.qk),
-                                   whole(a.key, layout.key_message, heads.kv_width()),
-                                   whole(a.out, n, heads.q * heads.v), whole(a.lse, n, heads.q)};
+        const long long n = shardline::rows(queries(of.queries_of(k)));
+        return std::vector<Region>{whole(of.query, n, heads.q * heads.qk),
+                                   whole(of.key, layout.key_message, heads.kv_width()),
+                                   whole(of.out, n, heads.q * heads.v), whole(of.lse, n, heads.q)};
       });
 }
 

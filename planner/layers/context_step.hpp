@@ -22,15 +22,16 @@ struct Ring {
 
 class ContextStep {
  public:
-  /// Prefills, or decoding requests; all ranks are one ring.
-  ContextStep(ScheduleBuilder& builder, const Case& c, const Plan& p, ContextLayout layout,
-              Asked asked = Asked::prefill);
+  /// Prefills, or decoding requests, in a layer with attention `a`; all ranks are one ring.
+  ContextStep(ScheduleBuilder& builder, const Case& c, const Attention& a, const Plan& p,
+              ContextLayout layout, Asked asked = Asked::prefill);
   /// The attention of `outer` by other shards, for what stands between two exchanges: every rank has `heads`
   /// of its tokens in `layout`. Its slots are the caller's to declare and to fill; only `outer` binds.
   ContextStep(const ContextStep& outer, ContextLayout layout, const LocalHeads& heads, Ring ring);
 
   ScheduleBuilder& b;
   const Case& c;
+  const Attention& a;
   const Plan& p;
   const ContextLayout layout;
   const LocalHeads heads;
@@ -62,11 +63,15 @@ class ContextStep {
   /// First global query and KV head of lane t.
   int first_q(int t) const { return t % p.tpa * heads.q; }
   int first_kv(int t) const;
+  /// What whole matrices of this kind of attention are known by (Binding::kind).
+  int kind() const { return attention_index(c.model, a); }
 
   /// Declares the slots below. Call first when flow() is set.
   void declare_slots();
   /// Queries, keys and values are inputs, the attention output is the output.
   void bind_attention();
+  /// Sinks alone, of a kind that has some.
+  void bind_sinks();
 
   // Slots of the data flow; meaningful only while flow() is set.
   Dataflow* flow() const { return b.flow(); }
@@ -123,16 +128,17 @@ class ContextStep {
   void vary(const std::function<Shape(int)>& shape);
 
  private:
-  ContextStep(ScheduleBuilder& builder, const Case& c, const Plan& p, ContextLayout layout,
-              const LocalHeads& heads, Ring ring, Asked asked, bool pad_queries);
+  ContextStep(ScheduleBuilder& builder, const Case& c, const Attention& a, const Plan& p,
+              ContextLayout layout, const LocalHeads& heads, Ring ring, Asked asked, bool pad_queries);
   OpIndex add_attend(const char* name);
   void attend_flow(OpIndex op, int k, const Tokens& queries, const Tokens& keys, const LocalHeads& h,
-                   const std::vector<Region>& regions);
+                   std::vector<Region> regions);
   static std::size_t index(int k) { return static_cast<std::size_t>(k); }
   bool pad_;
   std::vector<Count> rows_;
   std::vector<Shape> shapes_;
   SlotId kv_up_ = 0;  // weight of expand()
+  SlotId sinks_ = 0;
 };
 
 /// [C5] Keys and values (under MLA latents) round the ring of a prefill, partial outputs merged into `out`.

@@ -10,39 +10,45 @@ namespace {
 
 class Experts {
  public:
-  Experts(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops)
+  Experts(ScheduleBuilder& b, const Case& c, const FeedForward& f, const Plan& p, const RowOps& ops)
       : b_(b),
         c_(c),
+        f_(f),
         p_(p),
         ops_(ops),
+        routing_(*c.routing[static_cast<std::size_t>(&f - c.model.ffns.data())]),
         type_(c.precision.of(Module::experts)),
         h_(c.model.hidden),
         up_(up_projections(c.model)),
-        inner_(rank_share(c.model.expert_inner, p.tpf)),
+        inner_(rank_share(f.inner, p.tpf)),
         act_(activation_size(c)),
         travels_(p.dp > 1 || spreads_experts(p)),
         alike_(p.dp > 1 ? p.group() : p.tpa) {
     const auto rows = ops.rows();
     if (spreads_experts(p)) all_ = std::accumulate(rows.begin(), rows.end(), Count{0});
-    if (rows.size() == 1) pairs_of_first_ = c.routing->pairs(p.ep, routed(rows.front()));
+    if (rows.size() == 1) pairs_of_first_ = routing_.pairs(p.ep, routed(rows.front()));
   }
 
   void run() {
     const Passes& passes = c_.system.runtime.passes;
     const double row = static_cast<double>(h_) * act_;
-    ops_.gemm("router", Part::ffn, Module::router, h_, c_.model.experts);
-    ops_.elementwise("top-k", Part::ffn, c_.model.experts, c_.model.experts * act_, Within::experts);
+    ops_.gemm("router", Part::ffn, Module::router, h_, f_.experts);
+    ops_.elementwise("top-k", Part::ffn, f_.experts, f_.experts * act_, Within::experts);
     of_pairs("permute", h_, 2 * row);
     if (travels_) send("dispatch", OpKind::dispatch, c_.precision.dispatch);
-    // Shared experts run as further groups of the same grouped GEMM: no launch of their own.
-    const Count shared = rank_share(static_cast<Count>(c_.model.shared_experts) * c_.model.expert_inner,
-                                    shared_expert_ranks(p_));
-    const double launches = c_.batch.prefills() ? 1 : 0;
+    // Shared experts of the same types run as further groups of the same grouped GEMM: no launch of their
+    // own.
+    const Count shared =
+        rank_share(static_cast<Count>(f_.shared_experts) * f_.inner, shared_expert_ranks(p_));
+    const ModuleType shared_type = c_.precision.of(Module::shared_experts);
+    const bool grouped_too = shared_type.weights == type_.weights && shared_type.math == type_.math;
+    const double launches = c_.batch.prefills() || !grouped_too ? 1 : 0;
     grouped("experts up", h_, up_ * inner_);
-    if (shared > 0) ops_.gemm("shared experts up", Part::ffn, Module::experts, h_, up_ * shared, launches);
+    if (shared > 0)
+      ops_.gemm("shared experts up", Part::ffn, Module::shared_experts, h_, up_ * shared, launches);
     of_pairs("expert activation", inner_, static_cast<double>((up_ + 1) * inner_) * act_ * passes.activation);
     grouped("experts down", inner_, h_);
-    if (shared > 0) ops_.gemm("shared experts down", Part::ffn, Module::experts, shared, h_, launches);
+    if (shared > 0) ops_.gemm("shared experts down", Part::ffn, Module::shared_experts, shared, h_, launches);
     of_pairs("unpermute", h_, 2 * row);
     join();
   }
@@ -51,7 +57,7 @@ class Experts {
   // Tokens whose experts are on a rank that has `rows` itself: those of all ranks that share the experts.
   Count routed(Count rows) const { return all_ > 0 ? all_ : rows * p_.dp; }
   double pairs(Count rows) const {
-    return ops_.rows().size() == 1 ? pairs_of_first_ : c_.routing->pairs(p_.ep, routed(rows));
+    return ops_.rows().size() == 1 ? pairs_of_first_ : routing_.pairs(p_.ep, routed(rows));
   }
   // Tokens that a rank sends: ranks that have the same ones divide them.
   double sent(Count rows) const { return static_cast<double>(rows) / alike_; }
@@ -60,21 +66,20 @@ class Experts {
   // too much. What the busiest group receives lasts longer than what a rank sends: a step waits for the
   // longer.
   void send(const char* name, OpKind kind, Dtype type) {
-    const ExpertRouting& routing = *c_.routing;
     const double element =
         kind == OpKind::dispatch ? bytes_per_dispatched_element(type) : bytes_per_element(type);
     ops_.each(
         [&](Count rows) {
           const Count all = routed(rows);
           RoutedShape s;
-          s.bytes = Bytes(sent(rows) * routing.imbalance(p_.ep, all) * static_cast<double>(h_) *
-                          routing.groups_hit(p_.ep) * element);
-          s.rows = sent(rows) * routing.as_even(p_.ep, all);
+          s.bytes = Bytes(sent(rows) * routing_.imbalance(p_.ep, all) * static_cast<double>(h_) *
+                          routing_.groups_hit(p_.ep) * element);
+          s.rows = sent(rows) * routing_.as_even(p_.ep, all);
           s.width = h_;
-          s.topk = c_.model.experts_per_token;
-          s.experts = c_.model.experts;
+          s.topk = f_.experts_per_token;
+          s.experts = f_.experts;
           s.dispatched = c_.precision.dispatch;
-          s.uneven = routing.uneven(p_.ep, all);
+          s.uneven = routing_.uneven(p_.ep, all);
           return s;
         },
         [&](const RoutedShape& s) {
@@ -110,8 +115,8 @@ class Experts {
         [&](Count rows) {
           GroupedGemmShape s;
           s.pairs = pairs(rows);
-          s.active = c_.routing->distinct_experts(p_.ep, routed(rows));
-          s.held = rank_share(c_.model.experts, p_.ep);
+          s.active = routing_.distinct_experts(p_.ep, routed(rows));
+          s.held = rank_share(f_.experts, p_.ep);
           s.tokens = routed(rows);
           s.hidden = h_;
           s.inner = inner_;
@@ -125,8 +130,10 @@ class Experts {
 
   ScheduleBuilder& b_;
   const Case& c_;
+  const FeedForward& f_;
   const Plan& p_;
   const RowOps& ops_;
+  const ExpertRouting& routing_;
   const ModuleType type_;
   const Count h_, up_, inner_;
   const double act_;
@@ -138,8 +145,8 @@ class Experts {
 
 }  // namespace
 
-void add_experts(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops) {
-  Experts(b, c, p, ops).run();
+void add_experts(ScheduleBuilder& b, const Case& c, const FeedForward& f, const Plan& p, const RowOps& ops) {
+  Experts(b, c, f, p, ops).run();
 }
 
 }  // namespace shardline

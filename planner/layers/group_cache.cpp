@@ -55,31 +55,46 @@ namespace {
 
 class Prefills {
  public:
-  Prefills(ScheduleBuilder& b, const Case& c, const Plan& p, PartialExchange exchange, bool gathers_queries)
+  Prefills(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, PartialExchange exchange,
+           bool gathers_queries)
       : b_(b),
         c_(c),
+        a_(a),
         p_(p),
         exchange_(exchange),
         gathers_queries_(gathers_queries),
-        heads_(prefill_heads(c_, p_)),
-        group_(cache_share(c_, p_).sharers),
+        heads_(prefill_heads(a_, p_)),
+        share_(cache_share(c_, a_, p_)),
         rows_(prefill_tokens(c_, p_)),
         requests_(static_cast<int>(prefill_sequences(c_, p_))) {
+    const auto on_most = [&](auto f) {
+      return on_fullest(share_, a_.reach, [&](int member) {
+        Count all = 0;
+        for (const Segment& s : c_.batch.prefill) all += s.count * p_.batch * f(member, s);
+        return all;
+      });
+    };
+    on_shard_ = on_most([&](int member, const Segment& s) {
+      return tokens_on_member(share_, member, first_seen(a_.reach, s), s.cached);
+    });
+    shard_pairs_ = on_most(
+        [&](int member, const Segment& s) { return cached_pairs_on_member(share_, member, a_.reach, s); });
     for (const Segment& s : c_.batch.prefill) {
       const Count n = static_cast<Count>(s.count) * p_.batch;
-      const long long held = tokens_on_fullest(cache_share(c_, p_), s.cached);
-      cached_ += n * s.cached;
-      on_shard_ += n * held;
-      pairs_ += n * s.fresh * s.cached;
-      shard_pairs_ += n * s.fresh * held;
-      own_pairs_ += n * (s.fresh * (s.fresh + 1) / 2);
+      cached_ += n * (s.cached - first_seen(a_.reach, s));
+      pairs_ += n * cached_pairs_of(a_.reach, s);
+      own_pairs_ += n * (pairs_of(a_.reach, s) - cached_pairs_of(a_.reach, s));
+      all_own_pairs_ += n * (s.fresh * (s.fresh + 1) / 2);
       tiles_ += n * ((s.fresh + kTileRows - 1) / kTileRows);
+      seeing_tiles_ += n * ((rows_seeing_cached(a_.reach, s) + kTileRows - 1) / kTileRows);
+      edges_ += p_.batch * edge_tiles_of(a_.reach, s, s.length());
+      own_edges_ += p_.batch * edge_tiles_of(a_.reach, s, s.fresh);
     }
   }
 
   void run() {
     const int own = heads_.q;
-    CacheFlow fresh(b_, c_, p_, {own, own, {1, 1}, 1, ValueUp::before}, kGroupLseBytes, Asked::prefill,
+    CacheFlow fresh(b_, c_, a_, p_, {own, own, {1, 1}, 1, ValueUp::before}, kGroupLseBytes, Asked::prefill,
                     Keys::fresh);
     if (cached_ == 0) {
       attend_fresh(fresh);
@@ -94,18 +109,21 @@ class Prefills {
     s.pairs = pairs;
     s.kv_rows = keys;
     s.q_rows = rows_;
-    s.tiles = tiles_;
+    s.tiles = seeing_tiles_;
+    s.edges = std::min(edges_, seeing_tiles_);
     return s;
   }
   void expand(Count rows, CacheFlow& flow) {
     if (heads_.latent == 0) return;
-    add_kv_up(b_, c_, rows, heads_.q);
+    add_kv_up(b_, c_, a_, rows, heads_.q);
     flow.expand();
   }
   void attend_fresh(CacheFlow& fresh) {
     expand(rows_, fresh);
     AttendPrefillShape s = shape(heads_.q, own_pairs_, rows_);
-    s.whole = true;
+    s.whole = own_pairs_ == all_own_pairs_;
+    s.tiles = tiles_;
+    s.edges = own_edges_;
     b_.attend("attend new tokens", c_.precision.kv, c_.precision.math, s);
     fresh.attend(0, requests_);
   }
@@ -117,24 +135,25 @@ class Prefills {
     context.finish();
   }
   void over_shards(CacheFlow& fresh) {
-    const CacheShare share = cache_share(c_, p_);
-    CacheFlow context(b_, c_, p_, share, kGroupLseBytes, Asked::prefill, Keys::cached);
+    const CacheShare& share = share_;
+    CacheFlow context(b_, c_, a_, p_, share, kGroupLseBytes, Asked::prefill, Keys::cached);
     if (gathers_queries_) gather_queries(b_, c_, share, rows_, heads_.qk, context);
     b_.attend("attend cached tokens", c_.precision.kv, c_.precision.math,
               shape(share.attended, shard_pairs_, on_shard_));
     context.attend(0, requests_);
-    bring_together(b_, c_, {rows_, share.attended, heads_.v, requests_, true}, group_, exchange_, context);
+    bring_together(b_, c_, {rows_, share.attended, heads_.v, requests_, true}, share_.sharers, exchange_,
+                   context);
     attend_fresh(fresh);
     join(context, fresh);
   }
   void over_gathered_latents(CacheFlow& fresh) {
     const int own = heads_.q;
-    CacheFlow context(b_, c_, p_, {own, own, {1, 1}, 1, ValueUp::before}, kGroupLseBytes, Asked::prefill,
+    CacheFlow context(b_, c_, a_, p_, {own, own, {1, 1}, 1, ValueUp::before}, kGroupLseBytes, Asked::prefill,
                       Keys::gathered);
     attend_fresh(fresh);
-    b_.exchange("gather latents", Part::exchange, OpKind::all_gather, group_,
+    b_.exchange("gather latents", Part::exchange, OpKind::all_gather, share_.sharers,
                 Bytes(static_cast<double>(on_shard_ * heads_.latent) * activation_size(c_)));
-    context.gather_latents(group_.size, cache_share(c_, p_).block);
+    context.gather_latents(share_.sharers.size, share_.block);
     expand(cached_, context);
     b_.attend("attend cached tokens", c_.precision.kv, c_.precision.math, shape(own, pairs_, cached_));
     context.attend(0, requests_);
@@ -143,24 +162,27 @@ class Prefills {
 
   ScheduleBuilder& b_;
   const Case& c_;
+  const Attention& a_;
   const Plan& p_;
   const PartialExchange exchange_;
   const bool gathers_queries_;
   const LocalHeads heads_;
-  const Group group_;
+  const CacheShare share_;
   const Count rows_;  // new tokens
   const int requests_;
   Count cached_ = 0, on_shard_ = 0;  // cached tokens, and those on the fullest rank
   // Of one head: new tokens with cached ones, with those on the fullest rank, and with one another.
   Count pairs_ = 0, shard_pairs_ = 0, own_pairs_ = 0;
-  Count tiles_ = 0;
+  Count all_own_pairs_ = 0;             // as own_pairs_, whatever the reach
+  Count tiles_ = 0, seeing_tiles_ = 0;  // of new tokens, and of those that see a cached one
+  Count edges_ = 0, own_edges_ = 0;     // of attention to all tokens, and to new ones alone
 };
 
 }  // namespace
 
-void add_group_prefill(ScheduleBuilder& b, const Case& c, const Plan& p, PartialExchange exchange,
-                       bool gathers_queries) {
-  Prefills(b, c, p, exchange, gathers_queries).run();
+void add_group_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p,
+                       PartialExchange exchange, bool gathers_queries) {
+  Prefills(b, c, a, p, exchange, gathers_queries).run();
 }
 
 }  // namespace shardline

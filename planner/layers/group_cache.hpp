@@ -33,7 +33,7 @@ void gather_queries(ScheduleBuilder& b, const Case& c, const CacheShare& share, 
 /// v1/attention/backends/flashinfer.py (BatchDCPPrefillWrapper). Ignored: the workspace through which vLLM
 /// gathers long contexts piece by piece; rows that pad shards to a whole interleave; FlashInfer's gather of
 /// queries where nothing is cached.
-void add_group_prefill(ScheduleBuilder& b, const Case& c, const Plan& p, PartialExchange exchange,
-                       bool gathers_queries);
+void add_group_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p,
+                       PartialExchange exchange, bool gathers_queries);
 
 }  // namespace shardline

@@ -142,8 +142,8 @@ void HeadExchange::to_tokens() {
   }
 }
 
-Bytes head_exchange_buffers(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
+Bytes head_exchange_buffers(const Case& c, const Attention& a, const Plan& p) {
+  const LocalHeads h = prefill_heads(a, p);
   const double act = bytes_per_element(c.precision.activations), kv = bytes_per_element(c.precision.kv);
   return Bytes(2 * prefill_rows(c, p) * (h.q * (h.qk + h.v) * act + h.kv_width() * kv));
 }

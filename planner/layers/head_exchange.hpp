@@ -42,6 +42,6 @@ class HeadExchange {
 };
 
 /// [P5] Twice the queries, keys, values and outputs of a rank's new tokens: on both sides of an exchange.
-Bytes head_exchange_buffers(const Case& c, const Plan& p);
+Bytes head_exchange_buffers(const Case& c, const Attention& a, const Plan& p);
 
 }  // namespace shardline

@@ -27,9 +27,8 @@ void for_each_run(TokenView list, F f) {
 
 SlotId ContextStep::expand(SlotId from, SlotId to, const std::function<const Tokens&(int)>& list) {
   if (heads.latent == 0) return from;
-  const Attention& a = c.model.attention;
   const double width = static_cast<double>(heads.q) * (a.nope_dim + a.v_dim);
-  const OpIndex op = add_kv_up(b, c, 0, heads.q);
+  const OpIndex op = add_kv_up(b, c, a, 0, heads.q);
   vary([&](int k) { return Shape(GemmShape{real_rows(list(k)), a.kv_lora_rank, count_of(width)}); });
   if (!flow()) return to;
   Action action;
@@ -56,10 +55,9 @@ void ContextStep::expand_own() {
 }
 
 void ContextStep::value_up() {
-  const Attention& a = c.model.attention;
   // Rows are padded as those of the message were.
   const ModuleType type = c.precision.of(Module::attention);
-  const OpIndex op = add_value_up(b, c, layout.query_message, heads.q);
+  const OpIndex op = add_value_up(b, c, a, layout.query_message, heads.q);
   if (!flow()) return;
   Dataflow& f = *flow();
   const double columns = static_cast<double>(heads.q) * a.v_dim;
@@ -75,13 +73,13 @@ void ContextStep::value_up() {
       const std::int64_t h = first_q(t);
       action.rank = rank(k, t);
       f.inputs.push_back({weight, action.rank, Whole::value_up_weight,
-                          f.range(h * heads.v, (h + heads.q) * heads.v), f.range(0, a.v_dim)});
+                          f.range(h * heads.v, (h + heads.q) * heads.v), f.range(0, a.v_dim), kind()});
       f.act(op, action,
             std::array{all_queries(out, k, heads.q * heads.v),
                        whole(weight, static_cast<long long>(heads.q) * heads.v, a.v_dim),
                        whole(values, layout.query_message, columns)});
       f.outputs.push_back({values, action.rank, Whole::attention_output, result_list,
-                           f.range(h * a.v_dim, (h + heads.q) * a.v_dim)});
+                           f.range(h * a.v_dim, (h + heads.q) * a.v_dim), kind()});
     }
   }
 }

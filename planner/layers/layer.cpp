@@ -17,20 +17,20 @@ void Layer::begin(const char* name) {
   b_.after({});
 }
 
-void Layer::attention(ContextStep* step) {
+void Layer::attention(const Attention& a, ContextStep* step) {
   begin("attention");
   if (ops_.separate())
     ops_.elementwise("norm", Part::qkv, h_, 2 * static_cast<double>(h_) * act_ * passes().norm);
   flow_.act(Function::rms_norm, {flow_.x, flow_.normed});
-  has_latents(c_) ? project_latents() : project();
+  has_latents(a) ? project_latents(a) : project(a);
   if (step && c_.persistent_kv) {
     b_.drive(Drive::persistent_kv);
     ops_.elementwise("join persistent KV", Part::attention, h_, 0);
     b_.drive(Drive::eager);
   }
-  if (c_.batch.decodes()) add_decode_attention(b_, c_, p_);
+  if (c_.batch.decodes()) add_decode_attention(b_, c_, a, p_);
   if (step) strategy(p_.strategy).prefill_attention(*step);
-  ops_.gemm("out projection", Part::out_proj, Module::attention, out_proj_width(c_, p_), h_);
+  ops_.gemm("out projection", Part::out_proj, Module::attention, out_proj_width(a, p_), h_);
   flow_.out_projection();
   ops_.all_reduce("attention all-reduce", Part::attention_sum, out_proj_ranks(p_));
   flow_.sum(flow_.projected);
@@ -39,22 +39,21 @@ void Layer::attention(ContextStep* step) {
   b_.end_block();
 }
 
-void Layer::project() {
-  const Count q = static_cast<Count>(cache_share(c_, p_).projected) * c_.model.attention.head_dim;
-  const Count kv = kv_elements_per_token(c_, p_);
+void Layer::project(const Attention& a) {
+  const LocalHeads h = prefill_heads(a, p_);
+  const Count q = static_cast<Count>(cache_share(c_, a, p_).projected) * h.qk;
+  const Count kv = count_of(h.kv_width()), turned = q + static_cast<Count>(h.kv) * h.qk;
   ops_.gemm("qkv", Part::qkv, Module::attention, h_, q + kv);
   flow_.project();
-  // Keys are turned, values are not.
+  // Values are not turned.
   ops_.elementwise("rope and KV append", Part::qkv, q + kv,
-                   2 * (static_cast<double>(q) + static_cast<double>(kv) / 2) * act_ * passes().rotary,
-                   attention_kernel());
+                   2 * static_cast<double>(turned) * act_ * passes().rotary, attention_kernel());
 }
 
 // The queries of decoding requests are absorbed: W_UK makes them as wide as latent rows. Prefills attend to
 // heads that strategies expand from the latents where they need them.
-void Layer::project_latents() {
-  const Attention& a = c_.model.attention;
-  const Count q = cache_share(c_, p_).projected, q_width = q * (a.nope_dim + a.rope_dim);
+void Layer::project_latents(const Attention& a) {
+  const Count q = cache_share(c_, a, p_).projected, q_width = q * (a.nope_dim + a.rope_dim);
   const Count latent = a.kv_lora_rank + a.rope_dim, turned = q * a.rope_dim;
   const auto both = [&](Count width) { return 2 * static_cast<double>(width) * act_; };
   if (a.q_lora_rank > 0) {
@@ -92,6 +91,10 @@ void Layer::quantize(const RowOps& ops, Module of, Count width) const {
 // written.
 void Layer::residual(Part part, bool rides) {
   const double row = static_cast<double>(h_) * act_;
+  if (c_.model.sandwich_norms) {  // between the sum and the residual addition, which then no sum takes along
+    ops_.elementwise("norm behind", part, h_, 2 * row * passes().norm);
+    rides = false;
+  }
   if (ops_.separate()) {
     const OpIndex both[2] = {b_.previous(), launch_};
     if (host_launches()) b_.after(both);
@@ -103,11 +106,11 @@ void Layer::residual(Part part, bool rides) {
   }
 }
 
-void Layer::dense_ffn() {
+void Layer::dense_ffn(const FeedForward& f) {
   const int ranks = dense_ffn_ranks(p_), group = p_.group();
   const bool gather = ranks > group;   // spans attention groups: tokens of all of them are needed
   const bool deal = deals_tokens(p_);  // every rank has all tokens of its group, and takes its part
-  const Count inner = rank_share(c_.model.ffn_inner, ranks), up = up_projections(c_.model) * inner;
+  const Count inner = rank_share(f.inner, ranks), up = up_projections(c_.model) * inner;
   const Count one = ffn_rows(p_, ops_.rows().front());
   std::vector<Count> many;
   if (ops_.rows().size() > 1)
@@ -152,12 +155,12 @@ void Layer::dense_ffn() {
   b_.end_block();
 }
 
-void Layer::expert_ffn() {
+void Layer::expert_ffn(const FeedForward& f) {
   begin("expert FFN");
   if (ops_.separate())
     ops_.elementwise("norm", Part::ffn, h_, 2 * static_cast<double>(h_) * act_ * passes().norm);
   quantize(ops_, Module::experts, h_);
-  add_experts(b_, c_, p_, ops_);
+  add_experts(b_, c_, f, p_, ops_);
   residual(Part::ffn_sum, p_.dp == 1 && !spreads_experts(p_) && p_.ep * p_.tpf > 1);
   b_.end_block();
 }

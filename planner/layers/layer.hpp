@@ -14,16 +14,16 @@ class Layer {
   Layer(ScheduleBuilder& b, const Case& c, const Plan& p, std::span<const Count> rows, LayerFlow& flow);
 
   // Each is a block.
-  /// `prefills` of the step, or null.
-  void attention(ContextStep* prefills);
-  void dense_ffn();
+  /// `prefills` of the step, for this kind of attention; or null.
+  void attention(const Attention& a, ContextStep* prefills);
+  void dense_ffn(const FeedForward& f);
   /// Routed and shared experts.
-  void expert_ffn();
+  void expert_ffn(const FeedForward& f);
 
  private:
   void begin(const char* name);
-  void project();
-  void project_latents();
+  void project(const Attention& a);
+  void project_latents(const Attention& a);
   void quantize(const RowOps& ops, Module of, Count width) const;
   void residual(Part part, bool rides);
 
@@ -47,6 +47,6 @@ class Layer {
 
 /// What stands between the norm before the experts and the residual addition behind them: routing, dispatch,
 /// the products of routed and shared experts, and combine or all-reduce.
-void add_experts(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops);
+void add_experts(ScheduleBuilder& b, const Case& c, const FeedForward& f, const Plan& p, const RowOps& ops);
 
 }  // namespace shardline

@@ -7,13 +7,14 @@
 namespace shardline {
 
 bool describes_layer(const Case& c, const Plan& p) {
-  const Model& m = c.model;
+  const Attention* const attention = one_attention(c.model);
+  const FeedForward* const ffn = one_ffn(c.model);
   if (c.batch.kind() != StepKind::prefill || p[kPrefillChunk] > 0) return false;
   for (const Segment& s : c.batch.prefill) {
     if (s.cached > 0) return false;
   }
-  return m.attention.kind == AttentionKind::gqa && !has_experts(m) && m.ffn_kind == FfnKind::gated &&
-         !strategy(p.strategy).binds_prefill;
+  return attention && attention->kind == AttentionKind::gqa && ffn && ffn->dense() &&
+         c.model.ffn_kind == FfnKind::gated && !c.model.sandwich_norms && !strategy(p.strategy).binds_prefill;
 }
 
 LayerFlow::LayerFlow(ContextStep& step) {
@@ -25,7 +26,7 @@ LayerFlow::LayerFlow(ContextStep& step) {
   }
   s_ = &step;
   hidden_ = step.c.model.hidden;
-  inner_ = rank_share(step.c.model.ffn_inner, step.p.tpa);
+  inner_ = rank_share(one_ffn(step.c.model)->inner, step.p.tpa);
   bind();
 }
 
@@ -128,8 +129,8 @@ void LayerFlow::bind() {
   Dataflow& f = flow();
   const LocalHeads& h = s.heads;
   const std::int64_t d = hidden_, i = inner_;
-  const std::int64_t q_all = static_cast<std::int64_t>(s.c.model.attention.q_heads) * h.qk;
-  const std::int64_t inner_all = s.c.model.ffn_inner;
+  const std::int64_t q_all = static_cast<std::int64_t>(s.a.q_heads) * h.qk;
+  const std::int64_t inner_all = one_ffn(s.c.model)->inner;
   x = token_slot("x", d);
   normed = token_slot("normed", d);
   projected = token_slot("projected", d);
@@ -142,6 +143,7 @@ void LayerFlow::bind() {
   w_out = weight_slot("W out", h.q * h.v, d);
   w_up = weight_slot("W up", d, 2 * i);
   w_down = weight_slot("W down", i, d);
+  s.bind_sinks();
   const TokensId all = f.range(0, d);
   for (int k = 0; k < s.p.cp; ++k) {
     const TokensId tokens = f.tokens(s.layout.fresh[static_cast<std::size_t>(k)]);
@@ -153,7 +155,8 @@ void LayerFlow::bind() {
       const Interval up[2] = {{0, t * i, (t + 1) * i}, {0, inner_all + t * i, inner_all + (t + 1) * i}};
       f.inputs.push_back({x, r, Whole::hidden, tokens, all});
       f.inputs.push_back({w_qkv, r, Whole::qkv_weight, all, f.tokens(qkv)});
-      f.inputs.push_back({w_out, r, Whole::out_weight, f.range(q, q + h.q * h.v), all});
+      const std::int64_t v = std::int64_t{s.first_q(t)} * h.v;
+      f.inputs.push_back({w_out, r, Whole::out_weight, f.range(v, v + h.q * h.v), all});
       f.inputs.push_back({w_up, r, Whole::up_weight, all, f.tokens(up)});
       f.inputs.push_back({w_down, r, Whole::down_weight, f.range(t * i, (t + 1) * i), all});
       f.outputs.push_back({result, r, Whole::layer_output, results, all});

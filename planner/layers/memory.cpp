@@ -11,46 +11,60 @@ namespace shardline {
 namespace {
 
 // Context-parallel ranks over which one KV head's cache of a prefill is spread.
-double cache_shards(const Case& c, const Plan& p) {
+double cache_shards(const Attention& a, const Plan& p) {
   const auto own = strategy(p.strategy).cache_shards;
-  return own ? own(c, p) : p.cp;
+  return own ? own(a, p) : p.cp;
 }
 
 // Eager attention writes the scores of one sequence at a time to memory, beside their float32 softmax.
-double score_bytes(const Case& c, const Plan& p, double rows) {
+double score_bytes(const Case& c, const Attention& a, const Plan& p, double rows) {
   if (c.kernels.attention != AttentionKernel::eager) return 0;
-  const double each = rows / p.batch * prefill_heads(c, p).q * (activation_size(c) + 4);
+  const double each = rows / p.batch * local_q_heads(a, p) * (activation_size(c) + 4);
   double most = 0;
   for (const Segment& r : c.batch.prefill) most = std::max(most, each * static_cast<double>(r.length()));
   return most;
 }
 
-Bytes decode_buffers(const Case& c, const Plan& p) {
+// f(segment) of every round of a prefill in chunks of `chunk` tokens; 0: of the whole.
+template <class F>
+void for_rounds(const Segment& s, int chunk, F f) {
+  if (chunk == 0) return f(s);
+  for (long long done = 0; done < s.fresh; done += chunk)
+    f(Segment{s.cached + done, std::min<long long>(chunk, s.fresh - done), s.count});
+}
+
+Bytes decode_buffers(const Case& c, const Attention& a, const Plan& p) {
   const double b = static_cast<double>(decode_requests(c, p)), act = activation_size(c);
   double largest = 0;
   if (p.ranks_per_stage() > 1 || p.pp > 1) largest = b * c.model.hidden * act;
   if (p.kvp > 1) {
-    const double partial = b * local_q_heads(c, p) * partial_output_bytes(c, p);
+    const double partial = b * local_q_heads(a, p) * partial_output_bytes(c, a, p);
     const bool gathered = strategy(p.strategy).partials == PartialOutputs::all_gather;
     largest = std::max(largest, gathered ? partial * p.kvp : partial);
   }
-  if (const auto own = strategy(p.strategy).decode_buffers) largest = std::max(largest, own(c, p).value);
+  if (const auto own = strategy(p.strategy).decode_buffers) largest = std::max(largest, own(c, a, p).value);
   if (p.dp > 1) largest = std::max(largest, b * p.dp * c.model.hidden * act);
   return Bytes(2 * largest);  // send and receive
 }
 
 }  // namespace
 
-double cached_rows(const Case& c, const Plan& p) {
-  const CacheShare share = cache_share(c, p);
+// A window moves over the sharers: none ever holds more of it than the first does where it begins there.
+double cached_rows(const Case& c, const Attention& a, const Plan& p) {
+  const CacheShare share = cache_share(c, a, p);
   long long decoding = 0;
-  for (const Segment& s : c.batch.decode) decoding += s.count * tokens_on_fullest(share, s.length());
+  for (const Segment& s : c.batch.decode)
+    decoding += s.count * tokens_on_fullest(share, kept_tokens(a.reach, s));
   double rows = static_cast<double>(decoding);
-  // Caches that are shared by sequence are so whatever their requests do.
+  // Caches that are shared by sequence are so whatever their requests do. Context-parallel ranks hold
+  // tokens in long intervals: a window may lie on one of them.
   for (const Segment& s : c.batch.prefill) {
-    rows +=
-        s.count * (share.sharers.size > 1 ? static_cast<double>(tokens_on_fullest(share, s.length()))
-                                          : std::ceil(static_cast<double>(s.length()) / cache_shards(c, p)));
+    const double of_rank = std::ceil(static_cast<double>(s.length()) / cache_shards(a, p));
+    long long kept = 0;
+    for_rounds(s, p[kPrefillChunk],
+               [&](const Segment& round) { kept = std::max(kept, kept_tokens(a.reach, round)); });
+    rows += s.count * (share.sharers.size > 1 ? static_cast<double>(tokens_on_fullest(share, kept))
+                                              : std::min(of_rank, static_cast<double>(kept)));
   }
   return rows * p.batch;
 }
@@ -69,76 +83,104 @@ double prefill_rows(const Case& c, const Plan& p) {
   return most * p.batch;
 }
 
+namespace {
+
+// Numbers of all attention groups' tokens that are alive at once in the attention of a layer, beside the
+// residual stream, with the scores of eager attention.
+double attention_activations(const Case& c, const Attention& a, const Plan& p, double decoding,
+                             double prefilling) {
+  const LocalHeads h = prefill_heads(a, p);
+  const double q = cache_share(c, a, p).attended;
+  const double of_decode =
+      has_latents(a) ? q * (2.0 * a.kv_lora_rank + a.rope_dim) : q * (key_width(a) + value_width(a));
+  const double of_prefill = h.q * (h.qk + h.v) + h.kv_width();
+  return decoding * of_decode + prefilling * of_prefill;
+}
+
+// The same of its feed-forward network: `all` new tokens of a stage, `rows` of a rank.
+double ffn_activations(const Case& c, std::size_t i, const Plan& p, double all, double rows) {
+  const FeedForward& f = c.model.ffns[i];
+  if (f.dense()) return rows * static_cast<double>(2 * rank_share(f.inner, dense_ffn_ranks(p)));
+  const double routed = all * (spreads_experts(p) ? p.cp : 1);
+  return c.routing[i]->pairs(p.ep, static_cast<long long>(routed)) * 2 *
+         static_cast<double>(rank_share(f.inner, p.tpf) + c.model.hidden);
+}
+
+}  // namespace
+
 Bytes activation_bytes(const Case& c, const Plan& p) {
   const Model& m = c.model;
   const double act = activation_size(c);
   const auto decoding = static_cast<double>(decode_requests(c, p));
   const double prefilling = prefill_rows(c, p), all = (decoding + prefilling) * p.dp;
-  const LocalHeads h = prefill_heads(c, p);
-  const double q = cache_share(c, p).attended;
-  const double of_decode = has_latents(c) ? q * (2.0 * m.attention.kv_lora_rank + m.attention.rope_dim)
-                                          : 2.0 * q * m.attention.head_dim;
-  const double of_prefill = h.q * (h.qk + h.v) + h.kv_width();
   const double rows = static_cast<double>(ffn_rows(p, decode_rows(c, p) + count_of(prefilling)));
-  double widest = std::max(decoding * of_decode + prefilling * of_prefill,
-                           rows * static_cast<double>(2 * rank_share(m.ffn_inner, dense_ffn_ranks(p))));
-  if (has_experts(m)) {
-    const double routed = all * (spreads_experts(p) ? p.cp : 1);
-    widest = std::max(widest, c.routing->pairs(p.ep, static_cast<long long>(routed)) * 2 *
-                                  static_cast<double>(rank_share(m.expert_inner, p.tpf) + m.hidden));
+  double widest = 0, scores = 0;
+  for (const Attention& a : m.attentions) {
+    widest = std::max(widest, attention_activations(c, a, p, decoding, prefilling));
+    scores = std::max(scores, score_bytes(c, a, p, prefilling));
   }
+  for (std::size_t i = 0; i < m.ffns.size(); ++i)
+    widest = std::max(widest, ffn_activations(c, i, p, all, rows));
   // Logits of decoding tokens; beside them, of the last token of each prefill.
   const double logits = c.batch.decodes() ? decoding + static_cast<double>(prefill_sequences(c, p)) : 0;
   const double head = logits * p.dp * static_cast<double>(rank_share(m.vocab, p.ranks_per_stage()));
-  return Bytes(act * (2 * all * m.hidden + std::max(widest, head)) + score_bytes(c, p, prefilling));
+  return Bytes(act * (2 * all * m.hidden + std::max(widest, head)) + scores);
 }
 
 Bytes buffer_bytes(const Case& c, const Plan& p) {
-  Bytes sum;
-  if (c.batch.decodes()) sum += decode_buffers(c, p);
-  if (c.batch.prefills()) sum += strategy(p.strategy).prefill_buffers(c, p);
-  return sum;
+  Bytes decode, prefill;
+  for (const Attention& a : c.model.attentions) {
+    if (c.batch.decodes()) decode = std::max(decode, decode_buffers(c, a, p));
+    if (c.batch.prefills()) prefill = std::max(prefill, strategy(p.strategy).prefill_buffers(c, a, p));
+  }
+  return decode + prefill;
 }
 
-Bytes key_message(const Case& c, const Plan& p) {
+Bytes key_message(const Case& c, const Attention& a, const Plan& p) {
   double cached = 0;
-  for (const Segment& r : c.batch.prefill)
-    cached += std::ceil(static_cast<double>(r.cached) / p.cp) * r.count * p.batch;
-  return Bytes((cached + prefill_rows(c, p)) * prefill_heads(c, p).held_width() *
+  for (const Segment& r : c.batch.prefill) {
+    double most = 0;  // of any round: the cache grows, and what is seen of it
+    for_rounds(r, p[kPrefillChunk], [&](const Segment& round) {
+      const auto seen = static_cast<double>(round.cached - first_seen(a.reach, round));
+      most = std::max(most, std::min(std::ceil(static_cast<double>(round.cached) / p.cp), seen));
+    });
+    cached += most * r.count * p.batch;
+  }
+  return Bytes((cached + prefill_rows(c, p)) * prefill_heads(a, p).held_width() *
                bytes_per_element(c.precision.kv));
 }
 
-Bytes expanded_message(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
-  return h.latent > 0 ? key_message(c, p) * (h.kv_width() / h.held_width()) : Bytes(0);
+Bytes expanded_message(const Case& c, const Attention& a, const Plan& p) {
+  const LocalHeads h = prefill_heads(a, p);
+  return h.latent > 0 ? key_message(c, a, p) * (h.kv_width() / h.held_width()) : Bytes(0);
 }
 
-Bytes partial_output(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
+Bytes partial_output(const Case& c, const Attention& a, const Plan& p) {
+  const LocalHeads h = prefill_heads(a, p);
   return Bytes(prefill_rows(c, p) * h.q * (h.v * activation_size(c) + 4));
 }
 
-Bytes gathered_buffers(const Case& c, const Plan& p) {
-  return (key_message(c, p) + expanded_message(c, p)) * p.cp;
+Bytes gathered_buffers(const Case& c, const Attention& a, const Plan& p) {
+  return (key_message(c, a, p) + expanded_message(c, a, p)) * p.cp;
 }
 
 // Two messages of the cache on their way, what one of latents expands to, and one partial output.
-Bytes ring_buffers(const Case& c, const Plan& p) {
-  return 2 * key_message(c, p) + expanded_message(c, p) + partial_output(c, p);
+Bytes ring_buffers(const Case& c, const Attention& a, const Plan& p) {
+  return 2 * key_message(c, a, p) + expanded_message(c, a, p) + partial_output(c, a, p);
 }
 
-Bytes token_buffers(const Case& c, const Plan& p) {
+Bytes token_buffers(const Case& c, const Attention&, const Plan& p) {
   return Bytes(2 * prefill_rows(c, p) * p.dp * c.model.hidden * activation_size(c));
 }
 
 // Under MLA the keys and values of all tokens, cached and new, are expanded before attention.
-Bytes unsharded_buffers(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
-  if (h.latent == 0) return token_buffers(c, p);
+Bytes unsharded_buffers(const Case& c, const Attention& a, const Plan& p) {
+  const LocalHeads h = prefill_heads(a, p);
+  if (h.latent == 0) return token_buffers(c, a, p);
   double keys = 0;
   for (const Segment& r : c.batch.prefill)
     keys += std::ceil(static_cast<double>(r.length()) / p.cp) * r.count * p.batch;
-  return token_buffers(c, p) +
+  return token_buffers(c, a, p) +
          Bytes(std::max(keys, prefill_rows(c, p)) * h.kv_width() * bytes_per_element(c.precision.kv));
 }
 

@@ -45,19 +45,30 @@ const Placement* cached_placement(const Case& c, const Plan& p) {
   return p.batch == 1 ? c.placement.get() : nullptr;
 }
 
-ContextLayout step_layout(const Case& c, const Plan& p) {
-  const std::vector<Segment> requests = batch_requests(c, p);
-  ContextLayout layout = layout_of(p, requests, cached_placement(c, p));
+ContextLayout PrefillLayout::within(const Reach& reach) const& { return PrefillLayout(*this).within(reach); }
+
+ContextLayout PrefillLayout::within(const Reach& reach) && {
+  if (reach.local()) {
+    std::vector<long long> first;
+    for (const Segment& s : requests) first.push_back(first_seen(reach, s));
+    dealt = without_cached_before(dealt, first);
+  }
+  if (!names.empty()) rename(dealt, names);
+  return std::move(dealt);
+}
+
+PrefillLayout step_layout(const Case& c, const Plan& p) {
+  PrefillLayout layout;
+  layout.requests = batch_requests(c, p);
+  layout.dealt = layout_of(p, layout.requests, cached_placement(c, p));
   const auto before = static_cast<std::int32_t>(decode_requests(c, p)) * p.dp;
-  if (before == 0) return layout;
-  std::vector<std::int32_t> names;
-  for (std::size_t i = 0; i < requests.size(); ++i) names.push_back(before + static_cast<std::int32_t>(i));
-  rename(layout, names);
+  for (std::size_t i = 0; before > 0 && i < layout.requests.size(); ++i)
+    layout.names.push_back(before + static_cast<std::int32_t>(i));
   return layout;
 }
 
-std::vector<ContextLayout> chunk_layouts(const Case& c, const Plan& p) {
-  std::vector<ContextLayout> rounds;
+std::vector<PrefillLayout> chunk_layouts(const Case& c, const Plan& p) {
+  std::vector<PrefillLayout> rounds;
   std::vector<Segment> left = batch_requests(c, p);
   const auto count = static_cast<int>(left.size());
   const Placement* const known = cached_placement(c, p);
@@ -65,8 +76,9 @@ std::vector<ContextLayout> chunk_layouts(const Case& c, const Plan& p) {
   for (int i = 0; !known && p.cp > 1 && i < count; ++i)
     deal(p, held, i, left[static_cast<std::size_t>(i)].cached);
   for (;;) {
-    std::vector<Segment> now;
-    std::vector<std::int32_t> names;  // of the requests of this round, among all
+    PrefillLayout round;
+    std::vector<Segment>& now = round.requests;
+    std::vector<std::int32_t>& names = round.names;  // of the requests of this round, among all
     for (int i = 0; i < count; ++i) {
       Segment& r = left[static_cast<std::size_t>(i)];
       const long long fresh = std::min<long long>(r.fresh, p[kPrefillChunk]);
@@ -77,13 +89,13 @@ std::vector<ContextLayout> chunk_layouts(const Case& c, const Plan& p) {
     }
     if (now.empty()) return rounds;
     if (p.cp == 1) {
-      rounds.push_back(layout_of(p, now, nullptr));
+      round.dealt = layout_of(p, now, nullptr);
     } else {
       const Placement before = held.of(names);
-      rounds.push_back(layout_of(p, now, &before));
+      round.dealt = layout_of(p, now, &before);
       for (std::size_t i = 0; i < now.size(); ++i) deal(p, held, names[i], now[i].fresh);
     }
-    rename(rounds.back(), names);
+    rounds.push_back(std::move(round));
   }
 }
 

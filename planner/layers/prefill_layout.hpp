@@ -12,12 +12,23 @@ std::vector<Segment> batch_requests(const Case& c, const Plan& p);
 /// Where the cached tokens of a plan's whole batch lie; null: each was prefilled in one turn.
 const Placement* cached_placement(const Case& c, const Plan& p);
 
+/// How a strategy deals the tokens of some prefills out.
+struct PrefillLayout {
+  ContextLayout dealt;  // requests by their places in `requests`
+  std::vector<Segment> requests;
+  std::vector<std::int32_t> names;  // what requests are called in a step; empty: by their places
+
+  /// What a layer of this reach has of it: cached tokens that no new one sees are no keys there.
+  ContextLayout within(const Reach& reach) const&;
+  ContextLayout within(const Reach& reach) &&;  // the same, without a copy
+};
+
 /// Of all prefills of the step at once, as the plan's strategy deals their tokens out. Requests are numbered
 /// behind the decoding ones of all attention groups.
-ContextLayout step_layout(const Case& c, const Plan& p);
+PrefillLayout step_layout(const Case& c, const Plan& p);
 /// Of each round of prefills in chunks (the plan's prefill_chunk), of the requests that are left. Under
 /// context parallelism the tokens of every chunk are dealt out as those of a turn, and cached ones lie where
 /// the chunks before left them.
-std::vector<ContextLayout> chunk_layouts(const Case& c, const Plan& p);
+std::vector<PrefillLayout> chunk_layouts(const Case& c, const Plan& p);
 
 }  // namespace shardline

@@ -1,8 +1,17 @@
 #include "planner/layers/share.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
+
+int attention_index(const Model& m, const Attention& a) {
+  const auto at = &a - m.attentions.data();
+  SL_CHECK(at >= 0 && at < std::ssize(m.attentions), "a kind of the model itself");
+  return static_cast<int>(at);
+}
 
 Action attend_action(const LocalHeads& h, int q_heads) {
   Action a;
@@ -11,37 +20,50 @@ Action attend_action(const LocalHeads& h, int q_heads) {
   a.cache = h.cache;
   a.qk_dim = h.qk;
   a.v_dim = h.v;
+  a.reach = h.reach;
   return a;
 }
 
-LocalHeads prefill_heads(const Case& c, const Plan& p) {
-  const Attention& a = c.model.attention;
-  const int q = local_q_heads(c, p);
-  if (has_latents(c))
-    return {q, q, a.nope_dim + a.rope_dim, a.v_dim, AttentionFamily::mla, a.kv_lora_rank + a.rope_dim};
-  return {q, local_kv_heads(c, p), a.head_dim, a.head_dim};
+LocalHeads prefill_heads(const Attention& a, const Plan& p) {
+  const int q = local_q_heads(a, p);
+  LocalHeads h{q, q, key_width(a), value_width(a)};
+  h.reach = a.reach;
+  h.sinks = a.sinks;
+  if (has_latents(a)) {
+    h.family = AttentionFamily::mla;
+    h.latent = a.kv_lora_rank + a.rope_dim;
+  } else {
+    h.kv = local_kv_heads(a, p);
+  }
+  return h;
 }
 
-LocalHeads decode_heads(const Case& c, const Plan& p) {
-  if (!has_latents(c)) return prefill_heads(c, p);
-  const Attention& a = c.model.attention;
-  return {local_q_heads(c, p), 1, a.kv_lora_rank + a.rope_dim, a.kv_lora_rank, AttentionFamily::mla, 0,
-          CacheRows::latent};
+LocalHeads decode_heads(const Attention& a, const Plan& p) {
+  LocalHeads h = prefill_heads(a, p);
+  if (!has_latents(a)) return h;
+  h.kv = 1;
+  h.qk = h.latent;
+  h.v = a.kv_lora_rank;
+  h.latent = 0;
+  h.cache = CacheRows::latent;
+  return h;
 }
 
-int local_q_heads(const Case& c, const Plan& p) { return (c.model.attention.q_heads + p.tpa - 1) / p.tpa; }
+int local_q_heads(const Attention& a, const Plan& p) { return (a.q_heads + p.tpa - 1) / p.tpa; }
 
-int local_kv_heads(const Case& c, const Plan& p) { return (c.model.attention.kv_heads + p.tpa - 1) / p.tpa; }
+int local_kv_heads(const Attention& a, const Plan& p) { return (a.kv_heads + p.tpa - 1) / p.tpa; }
 
-Count kv_elements_per_token(const Case& c, const Plan& p) { return count_of(decode_heads(c, p).kv_width()); }
+Count kv_elements_per_token(const Attention& a, const Plan& p) {
+  return count_of(decode_heads(a, p).kv_width());
+}
 
-CacheShare cache_share(const Case& c, const Plan& p) {
+CacheShare cache_share(const Case& c, const Attention& a, const Plan& p) {
   const auto own = strategy(p.strategy).cache_share;
-  return own ? own(c, p) : kvp_share(c, p);
+  return own ? own(c, a, p) : kvp_share(c, a, p);
 }
 
-CacheShare kvp_share(const Case& c, const Plan& p) {
-  const int heads = local_q_heads(c, p);
+CacheShare kvp_share(const Case& c, const Attention& a, const Plan& p) {
+  const int heads = local_q_heads(a, p);
   return {heads, heads, {p.kvp, p.tpa}, c.kv_block, ValueUp::before};
 }
 
@@ -49,21 +71,92 @@ Count value_up_heads(const CacheShare& s) {
   return s.value_up == ValueUp::after ? rank_share(s.attended, s.sharers.size) : s.attended;
 }
 
-long long tokens_on_fullest(const CacheShare& s, long long tokens) {
-  return kv_tokens_on_shard(tokens, s.sharers.size, s.block, 0);
+long long tokens_on_member(const CacheShare& s, int member, long long first, long long end) {
+  const auto upto = [&](long long n) { return kv_tokens_on_shard(n, s.sharers.size, s.block, member); };
+  return upto(end) - (first > 0 ? upto(first) : 0);
 }
 
-Count pairs_on_fullest(const CacheShare& s, const Segment& r) {
-  // Of the first n tokens, each with those up to itself that lie on member 0: whole rounds of block x sharers
-  // tokens, the m-th of which has `block` m of them before it, then the rest.
-  const long long round = static_cast<long long>(s.block) * s.sharers.size, block = s.block;
-  const auto upto = [&](long long n) {
-    const long long rounds = n / round, rest = n % round, ramp = std::min(rest, block);
-    const long long of_round = block * (block + 1) / 2 + (round - block) * block;
-    return block * round * (rounds * (rounds - 1) / 2) + rounds * of_round + rest * rounds * block +
-           ramp * (ramp + 1) / 2 + (rest - ramp) * block;
-  };
-  return upto(r.length()) - upto(r.cached);
+namespace {
+
+// Sum over 1 <= j <= n of the tokens among the first j that a member holds: whole rounds of block x sharers
+// tokens, the i-th of which has `block` i of them before it, then the rest. 0 for n <= 0.
+Count sum_on_member(const CacheShare& s, long long n, int member) {
+  if (n <= 0) return 0;
+  const long long block = s.block, round = block * s.sharers.size, before = block * member;
+  const long long rounds = n / round, rest = n % round;
+  const auto of_round =
+      [&](long long tokens) {  // of the first tokens of a round, those of rounds before apart
+        const long long ramp = std::clamp(tokens - before, 0LL, block);
+        return ramp * (ramp + 1) / 2 + std::max(0LL, tokens - before - block) * block;
+      };
+  return block * round * (rounds * (rounds - 1) / 2) + rounds * of_round(round) + rest * rounds * block +
+         of_round(rest);
+}
+
+// f(first, next) of the parts of [begin, end) that lie in one chunk each.
+template <class F>
+void for_chunks(long long chunk, long long begin, long long end, F f) {
+  for (long long at = begin; at < end;) {
+    const long long next = std::min(end, (at / chunk + 1) * chunk);
+    f(at, next);
+    at = next;
+  }
+}
+
+}  // namespace
+
+Count pairs_on_member(const CacheShare& s, int member, const Reach& reach, const Segment& r) {
+  const auto sum = [&](long long n) { return sum_on_member(s, n, member); };
+  Count pairs = sum(r.length()) - sum(r.cached);
+  if (reach.kind == ReachKind::window) {  // the query at q misses the first q - tokens + 1
+    pairs -= sum(r.length() - reach.tokens) - sum(r.cached - reach.tokens);
+  } else if (reach.kind == ReachKind::chunk) {
+    for_chunks(reach.tokens, r.cached, r.length(), [&](long long at, long long next) {
+      pairs -= (next - at) * tokens_on_member(s, member, 0, reach.first(at));
+    });
+  }
+  return pairs;
+}
+
+long long kept_tokens(const Reach& reach, const Segment& s) {
+  return std::max<long long>(kept_tokens(reach, s.length()), s.length() - first_seen(reach, s));
+}
+
+namespace {
+
+const CacheShare kAlone{1, 1, {1, 1}, 1, ValueUp::before};
+
+}  // namespace
+
+Count pairs_of(const Reach& reach, const Segment& s) { return pairs_on_member(kAlone, 0, reach, s); }
+
+Count cached_pairs_of(const Reach& reach, const Segment& s) {
+  return cached_pairs_on_member(kAlone, 0, reach, s);
+}
+
+long long rows_seeing_cached(const Reach& reach, const Segment& s) {
+  if (s.cached == 0) return 0;
+  switch (reach.kind) {
+    case ReachKind::full:
+      return s.fresh;
+    case ReachKind::window:
+      return std::min<long long>(s.fresh, reach.tokens - 1);
+    case ReachKind::chunk:
+      // Of the chunk that the first new token lies in, where a cached one does, too.
+      return first_seen(reach, s) == s.cached
+                 ? 0
+                 : std::min<long long>(s.fresh, first_seen(reach, s) + reach.tokens - s.cached);
+  }
+  return 0;
+}
+
+Count cached_pairs_on_member(const CacheShare& share, int member, const Reach& reach, const Segment& s) {
+  const long long seeing = rows_seeing_cached(reach, s);
+  if (reach.kind != ReachKind::window)
+    return seeing * tokens_on_member(share, member, first_seen(reach, s), s.cached);
+  const long long missed = s.cached - reach.tokens;  // by the token before the first new one
+  return seeing * tokens_on_member(share, member, 0, s.cached) -
+         (sum_on_member(share, missed + seeing, member) - sum_on_member(share, missed, member));
 }
 
 Count decode_requests(const Case& c, const Plan& p) { return requests_in(c.batch.decode) * p.batch; }
@@ -76,9 +169,8 @@ int out_proj_ranks(const Plan& p) {
 
 int dense_ffn_ranks(const Plan& p) { return p.dense_tp > 0 ? p.dense_tp : out_proj_ranks(p); }
 
-Count out_proj_width(const Case& c, const Plan& p) {
-  const Attention& a = c.model.attention;
-  const Count width = static_cast<Count>(local_q_heads(c, p)) * (has_latents(c) ? a.v_dim : a.head_dim);
+Count out_proj_width(const Attention& a, const Plan& p) {
+  const Count width = static_cast<Count>(local_q_heads(a, p)) * value_width(a);
   return rank_share(width, out_proj_ranks(p) / p.tpa);
 }
 
@@ -93,31 +185,36 @@ Count ffn_rows(const Plan& p, Count rows) {
   return rows * (dense_ffn_ranks(p) > p.group() ? p.dp : 1);
 }
 
-LayerWeights layer_weights(const Case& c, const Plan& p) {
-  const Model& m = c.model;
-  const Attention& a = m.attention;
-  const double h = m.hidden;
-  const CacheShare heads = cache_share(c, p);
+double attention_weights(const Case& c, const Attention& a, const Plan& p) {
+  const double h = c.model.hidden;
+  const CacheShare heads = cache_share(c, a, p);
   const double q = heads.projected;
-  LayerWeights w;
-  if (has_latents(c)) {
-    const double q_dim = a.nope_dim + a.rope_dim;
+  double sum = static_cast<double>(out_proj_width(a, p)) * h;
+  if (has_latents(a)) {
+    const double q_dim = key_width(a);
     const double query = a.q_lora_rank > 0 ? h * a.q_lora_rank + a.q_lora_rank * q * q_dim : h * q * q_dim;
-    w.attention = query + h * (a.kv_lora_rank + a.rope_dim) + q * a.nope_dim * a.kv_lora_rank +
-                  static_cast<double>(value_up_heads(heads) * a.v_dim * a.kv_lora_rank);
+    sum += query + h * (a.kv_lora_rank + a.rope_dim) + q * a.nope_dim * a.kv_lora_rank +
+           static_cast<double>(value_up_heads(heads) * a.v_dim * a.kv_lora_rank);
   } else {
-    w.attention = h * (q * a.head_dim + static_cast<double>(kv_elements_per_token(c, p)));
+    sum += h * (q * a.head_dim + static_cast<double>(kv_elements_per_token(a, p)));
   }
-  w.attention += static_cast<double>(out_proj_width(c, p)) * h;
-  const double up = up_projections(m);
-  w.dense_ffn = (up + 1) * h * static_cast<double>(rank_share(m.ffn_inner, dense_ffn_ranks(p)));
-  if (has_experts(m)) {
-    w.expert_ffn = (up + 1) * h *
-                   static_cast<double>(rank_share(m.experts, p.ep) * rank_share(m.expert_inner, p.tpf) +
-                                       rank_share(static_cast<Count>(m.shared_experts) * m.expert_inner,
-                                                  shared_expert_ranks(p)));
-    w.router = h * m.experts;
+  if (const auto extra = strategy(p.strategy).extra_weights) sum += extra(c, a, p);
+  return sum;
+}
+
+FfnWeights ffn_weights(const Case& c, const FeedForward& f, const Plan& p) {
+  const Model& m = c.model;
+  const double h = m.hidden, matrices = up_projections(m) + 1;
+  FfnWeights w;
+  if (f.dense()) {
+    w.dense = matrices * h * static_cast<double>(rank_share(f.inner, dense_ffn_ranks(p)));
+    return w;
   }
+  w.experts = matrices * h * static_cast<double>(rank_share(f.experts, p.ep) * rank_share(f.inner, p.tpf));
+  w.shared =
+      matrices * h *
+      static_cast<double>(rank_share(static_cast<Count>(f.shared_experts) * f.inner, shared_expert_ranks(p)));
+  w.router = h * f.experts;
   return w;
 }
 

@@ -1,14 +1,16 @@
 // What one rank has of a layer: heads, tokens of the caches, weights. planner/README.md [P1]-[P3].
 #pragma once
 
+#include <algorithm>
+
 #include "models/ir/schedule.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/plan/plan.hpp"
 
 namespace shardline {
 
-/// Whether the cache of the case's model holds MLA's latents.
-inline bool has_latents(const Case& c) { return c.model.attention.kind == AttentionKind::mla; }
+/// Which of the model's kinds of attention it is.
+int attention_index(const Model& m, const Attention& a);
 /// A whole number that was computed as a double.
 inline Count count_of(double x) { return static_cast<Count>(x + 0.5); }
 /// Of the rank with most, where `whole` is cut in `parts`.
@@ -25,6 +27,8 @@ struct LocalHeads {
   int latent = 0;  // numbers of the row that keys and values are expanded from; 0: none
   // latent: a cached row is the key of every head, its first v numbers the value; kv is 1.
   CacheRows cache = CacheRows::heads;
+  Reach reach = {};    // which tokens a query sees
+  bool sinks = false;  // each query head has one
   /// Numbers per token that attention reads.
   double kv_width() const { return cache == CacheRows::latent ? qk : static_cast<double>(kv) * (qk + v); }
   /// Numbers per token that are cached and sent.
@@ -44,18 +48,19 @@ AttendShape shape_of_heads(const LocalHeads& h, Count q_heads) {
 }
 /// The same of what executors run; rank, queries and keys are still to be said.
 Action attend_action(const LocalHeads& h, int q_heads);
-LocalHeads prefill_heads(const Case& c, const Plan& p);
-LocalHeads decode_heads(const Case& c, const Plan& p);
+LocalHeads prefill_heads(const Attention& a, const Plan& p);
+LocalHeads decode_heads(const Attention& a, const Plan& p);
 
 /// Which requests of a step an attention is of.
 enum class Asked : unsigned char { decode, prefill };
 
 /// Query heads of one rank: ceil(Q / TPA).
-int local_q_heads(const Case& c, const Plan& plan);
+int local_q_heads(const Attention& a, const Plan& plan);
 /// KV heads of one rank: ceil(K / TPA).
-int local_kv_heads(const Case& c, const Plan& plan);
-/// Cached elements per token, layer and rank: 2*ceil(K/TPA)*h, or kv_lora + rope for MLA whatever TPA is.
-Count kv_elements_per_token(const Case& c, const Plan& plan);
+int local_kv_heads(const Attention& a, const Plan& plan);
+/// Cached elements per token of a layer, on one rank: ceil(K/TPA) keys and values, or kv_lora + rope for MLA
+/// whatever TPA is.
+Count kv_elements_per_token(const Attention& a, const Plan& plan);
 
 /// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
 /// sharer of a cache holds the W_UV of all heads that it attends with and sends v_dim values per head) or
@@ -71,16 +76,47 @@ struct CacheShare {
   ValueUp value_up = ValueUp::before;
 };
 /// Of the plan's strategy.
-CacheShare cache_share(const Case& c, const Plan& plan);
+CacheShare cache_share(const Case& c, const Attention& a, const Plan& plan);
 /// Of a strategy that says nothing else: its heads under TPA, over its KVP shard.
-CacheShare kvp_share(const Case& c, const Plan& plan);
+CacheShare kvp_share(const Case& c, const Attention& a, const Plan& plan);
 /// Heads whose W_UV the rank with most of them applies.
 Count value_up_heads(const CacheShare& share);
-/// [P1] Tokens that the fullest sharer holds of a cache of `tokens`.
-long long tokens_on_fullest(const CacheShare& share, long long tokens);
-/// (query, key) pairs of the `fresh` tokens behind `cached` ones with the keys on the fullest sharer, and of
-/// the new tokens among themselves alone: causal, one head. [P1] summed over the queries.
-Count pairs_on_fullest(const CacheShare& share, const Segment& segment);
+/// The most over the sharers of f(member), a count of what a member has of what is in reach. Of whole caches
+/// member 0 has most.
+template <class F>
+Count on_fullest(const CacheShare& share, const Reach& reach, F f) {
+  Count most = f(0);
+  for (int m = 1; m < (reach.local() ? share.sharers.size : 1); ++m) most = std::max<Count>(most, f(m));
+  return most;
+}
+/// [P1] Tokens [first, end) of a sequence that a sharer holds.
+long long tokens_on_member(const CacheShare& share, int member, long long first, long long end);
+/// [P1] The most that a sharer holds of `tokens` tokens that begin on the first.
+inline long long tokens_on_fullest(const CacheShare& share, long long tokens) {
+  return tokens_on_member(share, 0, 0, tokens);
+}
+/// (query, key) pairs of the `fresh` tokens behind `cached` ones with the keys on a sharer: causal and within
+/// reach, one head. [P1] summed over the queries.
+Count pairs_on_member(const CacheShare& share, int member, const Reach& reach, const Segment& segment);
+/// First of a segment's tokens that any of its new ones sees.
+inline long long first_seen(const Reach& reach, const Segment& s) { return reach.first(s.cached); }
+/// [T2] Tiles of the last `s.fresh` of `length` tokens of each of a segment's requests that begin at a
+/// window's edge, of one head.
+inline Count edge_tiles_of(const Reach& reach, const Segment& s, long long length) {
+  const Interval queries{0, length - s.fresh, length};
+  return s.count * edge_tiles({&queries, 1}, reach);
+}
+/// [P3] Tokens of a segment that a layer has to keep: what its new ones see, and themselves, at least what a
+/// cache of its length holds.
+long long kept_tokens(const Reach& reach, const Segment& segment);
+/// (query, key) pairs of a segment's new tokens, causal and within reach, one head; of them those with cached
+/// keys.
+Count pairs_of(const Reach& reach, const Segment& segment);
+Count cached_pairs_of(const Reach& reach, const Segment& segment);
+/// New tokens of a segment that see a cached one.
+long long rows_seeing_cached(const Reach& reach, const Segment& segment);
+/// Of the latter, those with the keys on a sharer.
+Count cached_pairs_on_member(const CacheShare& share, int member, const Reach& reach, const Segment& segment);
 
 /// Decoding requests of one attention group, the plan's batch; of a rank that deals them out with its
 /// context-parallel peers, its share.
@@ -91,7 +127,7 @@ Count decode_rows(const Case& c, const Plan& plan);
 int out_proj_ranks(const Plan& plan);
 int dense_ffn_ranks(const Plan& plan);
 /// Width of a rank's slice of the concatenated heads that enters the output projection.
-Count out_proj_width(const Case& c, const Plan& plan);
+Count out_proj_width(const Attention& a, const Plan& plan);
 /// Ranks that share the shared experts: those that have the same tokens.
 int shared_expert_ranks(const Plan& plan);
 /// Whether context-parallel ranks share the experts too, so that tokens travel between them.
@@ -101,13 +137,12 @@ bool deals_tokens(const Plan& plan);
 /// Rows of a dense FFN on a rank with `rows` new tokens.
 Count ffn_rows(const Plan& plan, Count rows);
 
-/// Elements held by one rank.
-struct LayerWeights {
-  double attention = 0;
-  double dense_ffn = 0;
-  double expert_ffn = 0;  // experts and shared experts
-  double router = 0;
+/// Elements of one layer's attention that one rank holds.
+double attention_weights(const Case& c, const Attention& a, const Plan& plan);
+/// The same of a layer's feed-forward network.
+struct FfnWeights {
+  double dense = 0, experts = 0, shared = 0, router = 0;
 };
-LayerWeights layer_weights(const Case& c, const Plan& plan);
+FfnWeights ffn_weights(const Case& c, const FeedForward& f, const Plan& plan);
 
 }  // namespace shardline

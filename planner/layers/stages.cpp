@@ -6,25 +6,62 @@
 
 namespace shardline {
 
-void stage_layers(const Model& model, int stages, std::vector<StageLayers>& out) {
-  SL_CHECK(stages >= 1 && stages <= model.layers, "every stage holds a layer");
-  out.clear();
-  int begin = 0;
-  for (int s = 0; s < stages; ++s) {
-    const int count = model.layers / stages + (s < model.layers % stages ? 1 : 0);
-    StageLayers layers;
-    layers.dense = std::clamp(model.dense_layers - begin, 0, count);
-    layers.experts = count - layers.dense;
-    layers.first = s == 0;
-    layers.last = s == stages - 1;
-    begin += count;
-    if (!out.empty() && !layers.last && out.back().dense == layers.dense &&
-        out.back().experts == layers.experts && !out.back().first) {
-      ++out.back().copies;
-    } else {
-      out.push_back(layers);
+namespace {
+
+// Layers of the model's runs, taken from the front.
+class Front {
+ public:
+  explicit Front(const Model& m) : runs_(m.runs) {}
+
+  void take(int count, std::vector<LayerRun>& kinds) {
+    kinds.clear();
+    while (count > 0) {
+      const LayerRun& run = runs_[at_];
+      const int some = std::min(count, run.count - taken_);
+      const auto same = [&](const LayerRun& k) { return k.attention == run.attention && k.ffn == run.ffn; };
+      const auto known = std::find_if(kinds.begin(), kinds.end(), same);
+      if (known == kinds.end())
+        kinds.push_back({run.attention, run.ffn, some});
+      else
+        known->count += some;
+      count -= some;
+      taken_ += some;
+      if (taken_ == run.count) {
+        ++at_;
+        taken_ = 0;
+      }
     }
   }
+
+ private:
+  const std::vector<LayerRun>& runs_;
+  std::size_t at_ = 0;
+  int taken_ = 0;  // of run `at_`
+};
+
+}  // namespace
+
+void stage_layers(const Model& model, int stages, std::vector<StageLayers>& out) {
+  const int layers = model.layers();
+  SL_CHECK(stages >= 1 && stages <= layers, "every stage holds a layer");
+  std::size_t used = 0;
+  Front front(model);
+  thread_local std::vector<LayerRun> kinds;
+  for (int s = 0; s < stages; ++s) {
+    front.take(layers / stages + (s < layers % stages ? 1 : 0), kinds);
+    const bool first = s == 0, last = s == stages - 1;
+    if (used > 0 && !last && !out[used - 1].first && out[used - 1].kinds == kinds) {
+      ++out[used - 1].copies;
+      continue;
+    }
+    if (used == out.size()) out.emplace_back();
+    StageLayers& stage = out[used++];
+    stage.kinds = kinds;
+    stage.first = first;
+    stage.last = last;
+    stage.copies = 1;
+  }
+  out.resize(used);
 }
 
 }  // namespace shardline

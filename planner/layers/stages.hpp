@@ -8,8 +8,7 @@
 namespace shardline {
 
 struct StageLayers {
-  int dense = 0;    // layers with a dense FFN
-  int experts = 0;  // layers with experts
+  std::vector<LayerRun> kinds;  // how many layers of each pair of kinds, in the order of their first ones
   bool first = false, last = false;
   int copies = 1;  // consecutive stages that are alike
 };

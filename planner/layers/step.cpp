@@ -1,6 +1,8 @@
 #include "planner/layers/step.hpp"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -78,21 +80,29 @@ void add_head(ScheduleBuilder& b, const Case& c, const Plan& p) {
   b.end_block();
 }
 
+const Attention& attention_of(const Case& c, StepBlock block) {
+  return c.model.attentions[static_cast<std::size_t>(block.index)];
+}
+const FeedForward& ffn_of(const Case& c, StepBlock block) {
+  return c.model.ffns[static_cast<std::size_t>(block.index)];
+}
+
 void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block, std::span<const Count> rows,
                ContextStep* prefills, LayerFlow& flow) {
   b.drive(c.batch.prefills() ? Drive::eager : Drive::graph);
-  switch (block) {
-    case StepBlock::attention:
-      return Layer(b, c, p, rows, flow).attention(prefills);
-    case StepBlock::dense_ffn:
-      return Layer(b, c, p, rows, flow).dense_ffn();
-    case StepBlock::expert_ffn:
-      return Layer(b, c, p, rows, flow).expert_ffn();
-    case StepBlock::head:
+  switch (block.kind) {
+    case BlockKind::attention:
+      return Layer(b, c, p, rows, flow).attention(attention_of(c, block), prefills);
+    case BlockKind::ffn: {
+      const FeedForward& f = ffn_of(c, block);
+      Layer layer(b, c, p, rows, flow);
+      return f.dense() ? layer.dense_ffn(f) : layer.expert_ffn(f);
+    }
+    case BlockKind::head:
       return add_head(b, c, p);
-    case StepBlock::receive:
+    case BlockKind::receive:
       return add_receive(b, c, p, RowOps(b, c, rows));
-    case StepBlock::hand_off:
+    case BlockKind::hand_off:
       return add_hand_off(b, c, p, RowOps(b, c, rows));
   }
 }
@@ -101,16 +111,21 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
 class Round {
  public:
   /// `layout` of the round's prefills; null: it has none.
-  Round(ScheduleBuilder& b, const Case& c, const Plan& p, std::optional<ContextLayout> layout)
-      : b_(b), c_(c), p_(p) {
+  Round(ScheduleBuilder& b, const Case& c, const Plan& p, std::optional<PrefillLayout> layout)
+      : b_(b), c_(c), p_(p), layout_(std::move(layout)) {
     rows_.assign(static_cast<std::size_t>(p.cp), decode_rows(c, p));
-    if (!layout) return;
-    step_ = std::make_unique<ContextStep>(b, c, p, std::move(*layout));
-    for (int k = 0; k < p.cp; ++k) rows_[static_cast<std::size_t>(k)] += step_->rows(k);
+    for (int k = 0; layout_ && k < p.cp; ++k)
+      rows_[static_cast<std::size_t>(k)] += real_rows(layout_->dealt.fresh[static_cast<std::size_t>(k)]);
   }
 
   void add(StepBlock block) {
-    if (block == StepBlock::attention && step_) flow_ = LayerFlow(*step_);
+    if (block.kind == BlockKind::attention && layout_) {
+      const Attention& a = attention_of(c_, block);
+      const bool last = block.index + 1 == std::ssize(c_.model.attentions);
+      step_ = std::make_unique<ContextStep>(
+          b_, c_, a, p_, last ? std::move(*layout_).within(a.reach) : layout_->within(a.reach));
+      flow_ = LayerFlow(*step_);
+    }
     add_block(b_, c_, p_, block, rows_, step_.get(), flow_);
   }
 
@@ -118,51 +133,62 @@ class Round {
   ScheduleBuilder& b_;
   const Case& c_;
   const Plan& p_;
+  std::optional<PrefillLayout> layout_;  // gone when the last attention is added
   std::vector<Count> rows_;
-  std::unique_ptr<ContextStep> step_;
+  std::unique_ptr<ContextStep> step_;  // of the attention added last
   LayerFlow flow_;
 };
 
 // Where the blocks of one round stand in the schedule.
 class Placed {
  public:
-  BlockIndex& operator[](StepBlock block) { return at_[static_cast<std::size_t>(block)]; }
-  BlockIndex operator[](StepBlock block) const { return at_[static_cast<std::size_t>(block)]; }
+  explicit Placed(const Model& m) : attention_(m.attentions.size()), ffn_(m.ffns.size()) {}
+  BlockIndex& operator[](StepBlock block) {
+    const auto i = static_cast<std::size_t>(block.index);
+    return block.kind == BlockKind::attention ? attention_[i]
+           : block.kind == BlockKind::ffn     ? ffn_[i]
+                                              : others_[static_cast<std::size_t>(block.kind)];
+  }
+  BlockIndex operator[](BlockKind kind) const { return others_[static_cast<std::size_t>(kind)]; }
+  BlockIndex attention(int i) const { return attention_[static_cast<std::size_t>(i)]; }
+  BlockIndex ffn(int i) const { return ffn_[static_cast<std::size_t>(i)]; }
 
  private:
-  std::array<BlockIndex, kStepBlocks> at_{};
+  std::vector<BlockIndex> attention_, ffn_;
+  std::array<BlockIndex, 5> others_{};
 };
 
 BlockIndex next_block(const Schedule& s) { return BlockIndex(static_cast<std::uint32_t>(s.blocks.size())); }
 
+// Layers of one pair of kinds are run together: a step takes as long in any order of its layers.
 void run_layers(ScheduleBuilder& b, const Plan& p, const StageLayers& s, const Placed& at) {
-  if (!s.first && p.pp > 1 && stage_ranks(p) > 1) b.run({at[StepBlock::receive]});
-  b.run({at[StepBlock::attention], at[StepBlock::dense_ffn]}, s.dense);
-  b.run({at[StepBlock::attention], at[StepBlock::expert_ffn]}, s.experts);
+  if (!s.first && p.pp > 1 && stage_ranks(p) > 1) b.run({at[BlockKind::receive]});
+  for (const LayerRun& run : s.kinds) b.run({at.attention(run.attention), at.ffn(run.ffn)}, run.count);
 }
 
 // Chunks of a prefill, one round each; the last tokens of all requests are known after the last.
 void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Plan& p,
                   const std::vector<StageLayers>& stages) {
   std::vector<Placed> rounds;
-  Placed head;
-  for (ContextLayout& layout : chunk_layouts(c, p)) {
+  std::vector<StepBlock> blocks;
+  step_blocks(c, p, blocks);
+  for (PrefillLayout& layout : chunk_layouts(c, p)) {
     Round round(b, c, p, std::move(layout));
-    Placed& at = rounds.emplace_back();
-    for (const StepBlock block : step_blocks(c, p)) {
-      if (block == StepBlock::head) continue;
+    Placed& at = rounds.emplace_back(c.model);
+    for (const StepBlock block : blocks) {
+      if (block.kind == BlockKind::head) continue;
       at[block] = next_block(schedule);
       round.add(block);
     }
   }
-  head[StepBlock::head] = next_block(schedule);
+  const BlockIndex head = next_block(schedule);
   add_head(b, c, p);
   for (const StageLayers& s : stages) {
     for (std::size_t r = 0; r < rounds.size(); ++r) {
       b.round(static_cast<int>(r));
       run_layers(b, p, s, rounds[r]);
-      if (s.last && r + 1 == rounds.size()) b.run({head[StepBlock::head]});
-      if (p.pp > 1) b.run({rounds[r][StepBlock::hand_off]});
+      if (s.last && r + 1 == rounds.size()) b.run({head});
+      if (p.pp > 1) b.run({rounds[r][BlockKind::hand_off]});
     }
     b.end_stage(s.copies);
   }
@@ -170,70 +196,73 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
 
 void build_whole(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Plan& p,
                  const std::vector<StageLayers>& stages) {
-  Placed at;
+  Placed at(c.model);
+  std::vector<StepBlock> blocks;
+  step_blocks(c, p, blocks);
   // Data flow is of all ranks.
   if (has_views(p) && !b.flow()) {
-    for (const StepBlock block : step_blocks(c, p)) {
+    for (const StepBlock block : blocks) {
       at[block] = next_block(schedule);
-      add_block(b, c, block_view(p, block), block);
+      add_block(b, c, block_view(c, p, block), block);
     }
   } else {
-    Round round(b, c, p, c.batch.prefills() ? std::optional(step_layout(c, p)) : std::nullopt);
-    for (const StepBlock block : step_blocks(c, p)) {
+    std::optional<PrefillLayout> layout;
+    if (c.batch.prefills()) layout = step_layout(c, p);
+    Round round(b, c, p, std::move(layout));
+    for (const StepBlock block : blocks) {
       at[block] = next_block(schedule);
       round.add(block);
     }
   }
   for (const StageLayers& s : stages) {
     run_layers(b, p, s, at);
-    if (s.last) b.run({at[StepBlock::head]});
-    if (p.pp > 1) b.run({at[StepBlock::hand_off]});
+    if (s.last) b.run({at[BlockKind::head]});
+    if (p.pp > 1) b.run({at[BlockKind::hand_off]});
     b.end_stage(s.copies);
   }
 }
 
 }  // namespace
 
-StepBlocks step_blocks(const Case& c, const Plan& p) {
-  StepBlocks blocks;
-  blocks.add(StepBlock::attention);
-  if (c.model.dense_layers > 0) blocks.add(StepBlock::dense_ffn);
-  if (c.model.dense_layers < c.model.layers) blocks.add(StepBlock::expert_ffn);
-  blocks.add(StepBlock::head);
-  if (p.pp > 1 && stage_ranks(p) > 1) blocks.add(StepBlock::receive);
-  if (p.pp > 1) blocks.add(StepBlock::hand_off);
-  return blocks;
+void step_blocks(const Case& c, const Plan& p, std::vector<StepBlock>& out) {
+  out.clear();
+  for (int i = 0; i < std::ssize(c.model.attentions); ++i) out.push_back({BlockKind::attention, i});
+  for (int i = 0; i < std::ssize(c.model.ffns); ++i) out.push_back({BlockKind::ffn, i});
+  out.push_back({BlockKind::head});
+  if (p.pp > 1 && stage_ranks(p) > 1) out.push_back({BlockKind::receive});
+  if (p.pp > 1) out.push_back({BlockKind::hand_off});
 }
 
 bool has_views(const Plan& p) { return p.cp == 1 && p[kPrefillChunk] == 0; }
 
 // Fields that a block does not read are left at their defaults, so that it cannot depend on them.
-Plan block_view(const Plan& p, StepBlock block) {
+Plan block_view(const Case& c, const Plan& p, StepBlock block) {
   Plan v;
   v.batch = p.batch;
-  switch (block) {
-    case StepBlock::attention:
+  switch (block.kind) {
+    case BlockKind::attention:
       v.kvp = p.kvp;
       v.tpa = p.tpa;
       v.options = p.options;
       v.strategy = common_attention(strategy(p.strategy)) ? alike(p.strategy) : p.strategy;
       break;
-    case StepBlock::dense_ffn:
-      v.dense_tp = dense_ffn_ranks(p);
-      v.kvp = strategy(p.strategy).weights == WeightSharing::attention_tp ? p.tpa : p.group();
-      v.dp = v.dense_tp > p.group() ? p.dp : 1;
+    case BlockKind::ffn:
+      if (ffn_of(c, block).dense()) {
+        v.dense_tp = dense_ffn_ranks(p);
+        v.kvp = strategy(p.strategy).weights == WeightSharing::attention_tp ? p.tpa : p.group();
+        v.dp = v.dense_tp > p.group() ? p.dp : 1;
+      } else {
+        v.dp = p.dp;
+        v.kvp = p.dp > 1 ? p.group() : 1;
+        v.ep = p.ep;
+        v.tpf = p.tpf;
+      }
       break;
-    case StepBlock::expert_ffn:
-      v.dp = p.dp;
-      v.kvp = p.dp > 1 ? p.group() : 1;
-      v.ep = p.ep;
-      v.tpf = p.tpf;
-      break;
-    case StepBlock::hand_off:
+    case BlockKind::hand_off:
       v.pp = p.pp;
       [[fallthrough]];
-    case StepBlock::receive:
-    case StepBlock::head:
+    case BlockKind::receive:
+    case BlockKind::head:
       v.batch = p.batch * p.dp;
       v.kvp = p.ranks_per_stage();
       break;
@@ -244,9 +273,10 @@ Plan block_view(const Plan& p, StepBlock block) {
 void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block) {
   const Count rows = decode_rows(c, v) + prefill_tokens(c, v);
   LayerFlow none;
-  if (block != StepBlock::attention || !c.batch.prefills())
+  if (block.kind != BlockKind::attention || !c.batch.prefills())
     return add_block(b, c, v, block, std::span(&rows, 1), nullptr, none);
-  ContextStep step(b, c, v, step_layout(c, v));
+  const Attention& a = attention_of(c, block);
+  ContextStep step(b, c, a, v, step_layout(c, v).within(a.reach));
   add_block(b, c, v, block, std::span(&rows, 1), &step, none);
 }
 

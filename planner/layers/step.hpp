@@ -1,7 +1,7 @@
 // A whole step: the blocks that its stages run, each lowered from what it depends on. planner/README.md [P7].
 #pragma once
 
-#include <array>
+#include <vector>
 
 #include "models/ir/schedule.hpp"
 #include "planner/plan/case.hpp"
@@ -9,28 +9,23 @@
 
 namespace shardline {
 
-/// A step is made of these, each a block of the schedule, in this order. receive: a later stage gathers the
-/// slices of the activations that its ranks were handed.
-enum class StepBlock : std::uint8_t { attention, dense_ffn, expert_ffn, head, receive, hand_off };
-inline constexpr std::size_t kStepBlocks = 6;
-
-/// Those that a plan has.
-class StepBlocks {
- public:
-  void add(StepBlock b) { blocks_[size_++] = b; }
-  const StepBlock* begin() const { return blocks_.data(); }
-  const StepBlock* end() const { return blocks_.data() + size_; }
-
- private:
-  std::array<StepBlock, kStepBlocks> blocks_{};
-  std::size_t size_ = 0;
+/// A step is made of these, each a block of the schedule, in this order: a block of every kind of attention,
+/// of every kind of feed-forward network, then the others. receive: a later stage gathers the slices of the
+/// activations that its ranks were handed.
+enum class BlockKind : std::uint8_t { attention, ffn, head, receive, hand_off };
+struct StepBlock {
+  BlockKind kind = BlockKind::attention;
+  int index = 0;  // in Model::attentions, or in Model::ffns
+  bool operator==(const StepBlock&) const = default;
 };
-StepBlocks step_blocks(const Case& c, const Plan& plan);
+
+/// Those that a plan has. `out` is reused.
+void step_blocks(const Case& c, const Plan& plan, std::vector<StepBlock>& out);
 
 /// Whether blocks are lowered from views, which plans share: one round, no context-parallel ranks.
 bool has_views(const Plan& plan);
 /// All of the plan that the block depends on: equal views have equal blocks, since build_step() lowers views.
-Plan block_view(const Plan& plan, StepBlock block);
+Plan block_view(const Case& c, const Plan& plan, StepBlock block);
 /// Of a view that has_views().
 void add_block(ScheduleBuilder& b, const Case& c, const Plan& view, StepBlock block);
 

@@ -1,6 +1,7 @@
 // What is to be served, on what: everything about a step but the plan.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -35,14 +36,25 @@ struct Case {
   Batch batch;            // of one batch entry: a plan repeats it
   int kv_block = 16;      // tokens that round-robin KV concatenation keeps together (Helix, section 2.3)
   Bytes memory_limit{0};  // per GPU, all kinds together; 0: the device's capacity
-  std::shared_ptr<const ExpertRouting> routing;  // null for dense models
-  std::shared_ptr<const Placement> placement;    // of the cached tokens; null: each prefilled in one turn
-  bool persistent_kv = false;                    // prefill: new tokens join a cache kept from earlier turns
+  // Of each kind of feed-forward network of the model: null for dense ones.
+  std::vector<std::shared_ptr<const ExpertRouting>> routing;
+  std::shared_ptr<const Placement> placement;  // of the cached tokens; null: each prefilled in one turn
+  bool persistent_kv = false;                  // prefill: new tokens join a cache kept from earlier turns
   Kernels kernels;
 
   long long fresh_tokens() const;  // of the prefills of one batch entry
   long long longest() const;       // tokens of the longest sequence, cached and new
 };
+
+/// Whether the cache of a layer, or of some layer, holds MLA's latents.
+inline bool has_latents(const Attention& a) { return a.kind == AttentionKind::mla; }
+inline bool has_latents(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(),
+                     [](const Attention& a) { return has_latents(a); });
+}
+
+/// The routing tables of a model, one where kinds of layers have as many experts of each.
+std::vector<std::shared_ptr<const ExpertRouting>> routing_of(const Model& model, Routing routing);
 
 /// A case of decode steps over `context` tokens. Builds the routing tables of `model`.
 Case make_case(Model model, System system, Precision precision, long long context, int kv_block,

@@ -8,8 +8,9 @@
 
 namespace shardline {
 
-/// Classes of matrices whose type may differ. experts: routed and shared ones. head: LM head and embedding.
-enum class Module : std::uint8_t { attention, dense_ffn, experts, router, head };
+/// Classes of matrices whose type may differ. attention: its projections. experts: routed ones. head: LM head
+/// and embedding.
+enum class Module : std::uint8_t { attention, dense_ffn, experts, shared_experts, router, head };
 
 /// How a class is stored, and the tensor-core arithmetic of its products.
 struct ModuleType {
@@ -27,6 +28,7 @@ struct Precision {
   std::optional<Dtype> ffn_weights = {}, ffn_math = {};
   std::optional<Dtype> attention_weights = {}, attention_math = {};
   std::optional<Dtype> expert_weights = {}, expert_math = {};  // where they differ from the feed-forward part
+  std::optional<Dtype> shared_weights = {}, shared_math = {};  // of shared experts: from the routed ones
   Dtype router = Dtype::bf16, head = Dtype::bf16;              // stored and computed
 
   /// FP4 throughout, router, LM head and embedding too.
@@ -51,6 +53,10 @@ struct Precision {
       case Module::experts:
         return {expert_weights.value_or(ffn_weights.value_or(weights)),
                 expert_math.value_or(ffn_math.value_or(math))};
+      case Module::shared_experts: {
+        const ModuleType routed = of(Module::experts);
+        return {shared_weights.value_or(routed.weights), shared_math.value_or(routed.math)};
+      }
       case Module::router:
         return {router, arithmetic_of(router)};
       case Module::head:

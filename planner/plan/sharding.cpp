@@ -260,6 +260,30 @@ Tokens cached_tokens(const ContextLayout& l, int rank, int request) {
   return kept;
 }
 
+ContextLayout without_cached_before(const ContextLayout& l, const std::vector<long long>& first) {
+  SL_CHECK(l.first_key.empty() && l.results.empty(), "a layout of tokens that are dealt out");
+  std::vector<Tokens> fresh, keys;
+  std::vector<long long> cached;
+  for (int k = 0; k < l.ranks; ++k) {
+    for (int b = 0; b < l.requests; ++b) {
+      Tokens own, all;
+      for (Interval i : cached_tokens(l, k, b)) {
+        const long long skip = first[static_cast<std::size_t>(b)] - i.begin;
+        if (skip > 0) i.begin += (skip + i.stride - 1) / i.stride * i.stride;
+        if (i.begin < i.end) all.push_back(i);
+      }
+      for (const Interval& i : l.fresh[static_cast<std::size_t>(k)]) {
+        if (i.request == b) own.push_back(i);
+      }
+      cached.push_back(rows(all));
+      all.insert(all.end(), own.begin(), own.end());
+      fresh.push_back(std::move(own));
+      keys.push_back(std::move(all));
+    }
+  }
+  return lay_out(l.ranks, l.requests, fresh, keys, cached);
+}
+
 ContextLayout grouped_layout(const ContextLayout& l, int size) {
   SL_CHECK(l.ranks % size == 0 && l.first_key.empty() && l.results.empty(), "a layout of whole groups");
   std::vector<Tokens> fresh, keys;

@@ -90,6 +90,10 @@ ContextLayout chain_layout(const std::vector<Segment>& requests, int ranks,
 /// Where the cached tokens of a request lie on a rank, as in the keys of the layout.
 Tokens cached_tokens(const ContextLayout& layout, int rank, int request);
 
+/// The layout without the cached tokens of request b at positions before `first[b]`: keys that no query of a
+/// layer sees. Messages are padded to what is left [C3].
+ContextLayout without_cached_before(const ContextLayout& layout, const std::vector<long long>& first);
+
 /// Every rank has the tokens of its whole group of `size` consecutive ranks, in the order of the ranks; the
 /// groups' messages are padded to one another as those of ranks are [C3]. `size` divides the ranks.
 ContextLayout grouped_layout(const ContextLayout& layout, int size);

@@ -33,6 +33,8 @@ const std::array kKeys{
     Key{"attention_math", &PrecisionKeys::attention_math, kComputed},
     Key{"expert_weights", &PrecisionKeys::expert_weights, kWeights},
     Key{"expert_math", &PrecisionKeys::expert_math, kComputed},
+    Key{"shared_weights", &PrecisionKeys::shared_weights, kWeights},
+    Key{"shared_math", &PrecisionKeys::shared_math, kComputed},
     Key{"router", &PrecisionKeys::router, kWeights},
     Key{"head", &PrecisionKeys::head, kWeights},
 };
@@ -76,6 +78,8 @@ Precision PrecisionKeys::of(const Model& model) const {
   p.attention_math = attention_math;
   p.expert_weights = expert_weights;
   p.expert_math = expert_math;
+  p.shared_weights = shared_weights;
+  p.shared_math = shared_math;
   if (!model.checkpoint) {
     p.weights = weights.value_or(p.weights);
     p.kv = kv.value_or(p.kv);
@@ -90,9 +94,11 @@ Precision PrecisionKeys::of(const Model& model) const {
   p.attention_weights = first({attention_weights, weights}, c.attention);
   p.ffn_weights = first({ffn_weights, weights}, c.dense_ffn);
   p.expert_weights = first({expert_weights, ffn_weights, weights}, c.experts);
+  p.shared_weights = first({shared_weights, expert_weights, ffn_weights, weights}, c.shared);
   p.attention_math = first({attention_math, math}, computed(*p.attention_weights));
   p.ffn_math = first({ffn_math, math}, computed(*p.ffn_weights));
   p.expert_math = first({expert_math, ffn_math, math}, computed(*p.expert_weights));
+  p.shared_math = first({shared_math, expert_math, ffn_math, math}, computed(*p.shared_weights));
   p.weights = weights.value_or(c.attention);
   p.math = math.value_or(*p.attention_math);
   // Where a checkpoint says nothing of its cache, engines keep it in the type of the residual stream.
@@ -130,11 +136,13 @@ bool check_units(const PrecisionKeys& keys, const Model& model, const Device& de
   require("math", p.math);
   if (!fine) return true;  // what follows from it is not said again
   if (p.of(Module::attention).math != p.math) require("attention_math", p.of(Module::attention).math);
-  if (p.of(Module::dense_ffn).math != p.math && model.dense_layers > 0)
+  if (p.of(Module::dense_ffn).math != p.math && has_dense(model))
     require("ffn_math", p.of(Module::dense_ffn).math);
   if (has_experts(model)) {
     const Dtype experts = p.of(Module::experts).math;
     if (experts != p.math) require(keys.ffn_math && !keys.expert_math ? "ffn_math" : "expert_math", experts);
+    const Dtype shared = p.of(Module::shared_experts).math;
+    if (shared != experts) require("shared_math", shared);
     require("router", p.of(Module::router).math);
   }
   require("head", p.of(Module::head).math);

@@ -11,8 +11,9 @@ constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
 }  // namespace
 
 std::size_t KnownBlocks::ViewHash::operator()(const View& v) const {
-  std::uint64_t hash = static_cast<std::uint64_t>(v.block);
+  std::uint64_t hash = static_cast<std::uint64_t>(v.block.kind);
   const auto mix = [&](int i) { hash = (hash ^ static_cast<std::uint32_t>(i)) * kMix + (hash >> 29); };
+  mix(v.block.index);
   mix(static_cast<int>(v.plan.strategy));
   for (const DegreeField& degree : kDegrees) mix(v.plan.*degree.member);
   for (const OptionValues::Value& option : v.plan.options.all()) mix(option.value);
@@ -64,8 +65,9 @@ void BlockTimes::start(const Plan& plan) {
   makespans_.resize(whole_.blocks.size());
   plan_.batch = 1;
   parts_.clear();
-  for (const StepBlock block : step_blocks(c, plan)) {
-    Part& part = parts_.emplace_back(Part{block, block_view(plan_, block)});
+  step_blocks(c, plan, blocks_);
+  for (const StepBlock block : blocks_) {
+    Part& part = parts_.emplace_back(Part{block, block_view(c, plan_, block)});
     KnownBlocks::View view{block, part.view};
     view.plan.batch = 0;
     part.id = known_->id(view);

@@ -79,6 +79,7 @@ class BlockTimes {
   Schedule whole_, block_;
   Plan plan_;
   bool in_blocks_ = false;
+  std::vector<StepBlock> blocks_;
   std::vector<Part> parts_;
   std::vector<double> makespans_;
   std::shared_ptr<KnownBlocks> known_;

@@ -19,10 +19,24 @@ Case make_case(Model model, System system, Precision precision, long long contex
   c.precision = precision;
   c.batch = decode_batch(context);
   c.kv_block = kv_block;
-  if (has_experts(c.model)) {
-    c.routing = std::make_shared<const ExpertRouting>(c.model.experts, c.model.experts_per_token, routing);
-  }
+  c.routing = routing_of(c.model, routing);
   return c;
+}
+
+std::vector<std::shared_ptr<const ExpertRouting>> routing_of(const Model& model, Routing routing) {
+  std::vector<std::shared_ptr<const ExpertRouting>> tables;
+  for (std::size_t i = 0; i < model.ffns.size(); ++i) {
+    const FeedForward& f = model.ffns[i];
+    tables.emplace_back();
+    for (std::size_t before = 0; before < i && !f.dense(); ++before) {
+      const FeedForward& other = model.ffns[before];
+      if (other.experts == f.experts && other.experts_per_token == f.experts_per_token)
+        tables.back() = tables[before];
+    }
+    if (!f.dense() && !tables.back())
+      tables.back() = std::make_shared<const ExpertRouting>(f.experts, f.experts_per_token, routing);
+  }
+  return tables;
 }
 
 long long Case::fresh_tokens() const {
@@ -45,27 +59,54 @@ long long kv_tokens_on_shard(long long tokens, int shards, int block, int shard)
   return block * (tokens / round) + std::clamp<long long>(rest, 0, block);
 }
 
+namespace {
+
+// Bytes of one layer's attention weights and cache on one rank, and of one layer's feed-forward network.
+struct AttentionBytes {
+  Bytes weights, kv;
+};
+
+Bytes stored(const Case& c, Module m, double elements) {
+  return Bytes(elements * bytes_per_element(c.precision.of(m).weights));
+}
+
+AttentionBytes attention_bytes(const Case& c, const Attention& a, const Plan& p) {
+  const double kv = static_cast<double>(p.in_flight) * cached_rows(c, a, p) *
+                    static_cast<double>(kv_elements_per_token(a, p));
+  return {stored(c, Module::attention, attention_weights(c, a, p)),
+          Bytes(kv * bytes_per_element(c.precision.kv))};
+}
+
+Bytes ffn_bytes(const Case& c, const FeedForward& f, const Plan& p) {
+  const FfnWeights w = ffn_weights(c, f, p);
+  return stored(c, Module::dense_ffn, w.dense) + stored(c, Module::experts, w.experts) +
+         stored(c, Module::shared_experts, w.shared) + stored(c, Module::router, w.router);
+}
+
+}  // namespace
+
 MemoryUse memory_use(const Case& c, const Plan& plan) {
   thread_local std::vector<StageLayers> stages;
+  thread_local std::vector<AttentionBytes> attention;
+  thread_local std::vector<Bytes> ffn;
   stage_layers(c.model, plan.pp, stages);
-  LayerWeights w = layer_weights(c, plan);
-  if (const auto extra = strategy(plan.strategy).extra_weights) w.attention += extra(c, plan);
+  attention.clear();
+  ffn.clear();
+  for (const Attention& a : c.model.attentions) attention.push_back(attention_bytes(c, a, plan));
+  for (const FeedForward& f : c.model.ffns) ffn.push_back(ffn_bytes(c, f, plan));
   const double vocab =
       std::ceil(static_cast<double>(c.model.vocab) * plan.cp / plan.ranks_per_stage()) * c.model.hidden;
-  const double kv_per_layer = static_cast<double>(plan.in_flight) * cached_rows(c, plan) *
-                              static_cast<double>(kv_elements_per_token(c, plan));
-  const auto per = [&](Module m) { return Bytes(bytes_per_element(c.precision.of(m).weights)); };
-  const Bytes attention = per(Module::attention) * w.attention, dense = per(Module::dense_ffn) * w.dense_ffn,
-              experts = per(Module::experts) * w.expert_ffn + per(Module::router) * w.router;
   MemoryUse use;
   for (const StageLayers& s : stages) {
-    const double layers = s.dense + s.experts;
     const bool head = s.last && !(s.first && c.model.tied_embeddings);
-    const Bytes weight_bytes = attention * layers + dense * s.dense + experts * s.experts +
-                               per(Module::head) * (vocab * ((s.first ? 1 : 0) + (head ? 1 : 0)));
-    const Bytes kv(layers * kv_per_layer * bytes_per_element(c.precision.kv));
-    if (weight_bytes + kv > use.weights + use.kv) {
-      use.weights = weight_bytes;
+    Bytes weights = stored(c, Module::head, vocab * ((s.first ? 1 : 0) + (head ? 1 : 0))), kv;
+    for (const LayerRun& run : s.kinds) {
+      const AttentionBytes& a = attention[static_cast<std::size_t>(run.attention)];
+      weights += (a.weights + ffn[static_cast<std::size_t>(run.ffn)]) * run.count;
+      kv += a.kv * run.count;
+    }
+    if (weights + kv > use.weights + use.kv) {
+      use.weights = weights;
       use.kv = kv;
     }
   }

@@ -28,6 +28,7 @@ const Strategy kAllgatherKv{
     .degrees = kContextDegrees,
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
+    .local_attention = true,
     .enumerate = enumerate,
     .prefill_attention = attention,
     .prefill_buffers = gathered_buffers,

@@ -67,7 +67,7 @@ class Passing {
     slots_.kept =
         s_.message("kept kv", static_cast<long long>(requests_) * s_.p[kPassing], kv_width_, s_.kv_bytes());
     const LocalHeads& h = s_.heads;
-    const std::int64_t all_queries = static_cast<std::int64_t>(s_.c.model.attention.q_heads) * h.qk;
+    const std::int64_t all_queries = static_cast<std::int64_t>(s_.a.q_heads) * h.qk;
     const TokensId inner = f.range(0, s_.p[kRetaining]);
     for (int k = 0; k < s_.p.cp; ++k) {
       for (int t = 0; t < s_.p.tpa; ++t) {
@@ -245,9 +245,8 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
-  if (c.model.attention.kind == AttentionKind::mla)
-    return "apb scores keys and values by KV head, which MLA does not have";
-  if (p.tpa > c.model.attention.kv_heads)
+  if (has_latents(c.model)) return "apb scores keys and values by KV head, which MLA does not have";
+  if (p.tpa > least_kv_heads(c.model))
     return "apb needs tpa not above the KV heads: retaining heads would count the shared ones twice";
   if (p[kAnchor] < 1 || p[kPassing] < 1 || p[kRetaining] < 1)
     return "apb needs anchor, passing and retaining, for instance anchor=4096,passing=2048,retaining=1024";
@@ -259,15 +258,15 @@ void attention(ContextStep& step) { Passing(step).run(); }
 long long extra_rows(const Segment&, const Plan& p) { return p[kQuery] + p[kAnchor]; }
 
 // The KV that all hosts pass on.
-Bytes buffers(const Case& c, const Plan& p) {
+Bytes buffers(const Case& c, const Attention& a, const Plan& p) {
   const double rows =
       static_cast<double>(p.cp) * p[kPassing] * static_cast<double>(requests_in(c.batch.prefill)) * p.batch;
-  return Bytes(rows * prefill_heads(c, p).kv_width() * bytes_per_element(c.precision.kv));
+  return Bytes(rows * prefill_heads(a, p).kv_width() * bytes_per_element(c.precision.kv));
 }
 
 // Retaining heads.
-double extra_weights(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
+double extra_weights(const Case&, const Attention& a, const Plan& p) {
+  const LocalHeads h = prefill_heads(a, p);
   return static_cast<double>(p[kRetaining]) * (h.q * h.qk + h.kv_width() + h.kv);
 }
 

@@ -67,71 +67,72 @@ constexpr const Option* kOptions[]{&kRanks, &kExchange, &kQueries, &kInterleave}
 bool replicates(const Plan& p) { return p[kQueries] == Queries::replicated; }
 
 // Owner of token t: (t / interleave) mod dcp.
-CacheShare share_of(const Case& c, const Plan& p) {
-  const int own = local_q_heads(c, p), all = own * p[kRanks];
+CacheShare share_of(const Case&, const Attention& a, const Plan& p) {
+  const int own = local_q_heads(a, p), all = own * p[kRanks];
   return {replicates(p) ? all : own, all, {p[kRanks], 1}, p[kInterleave], ValueUp::after};
 }
 
 // vLLM gathers W_UK into a further buffer and keeps the rank's own (mla_attention.py).
-double extra_weights(const Case& c, const Plan& p) {
-  if (!has_latents(c) || !replicates(p)) return 0;
-  return static_cast<double>(local_q_heads(c, p)) * c.model.attention.nope_dim *
-         c.model.attention.kv_lora_rank;
+double extra_weights(const Case&, const Attention& a, const Plan& p) {
+  if (!has_latents(a) || !replicates(p)) return 0;
+  return static_cast<double>(local_q_heads(a, p)) * a.nope_dim * a.kv_lora_rank;
 }
 
 // Queries of all heads as they arrive, and partial outputs with their log-sum-exps.
-Bytes buffers(const Case& c, const Plan& p) {
-  const AttendDecodeShape a = decode_attend_shape(c, p, 0, decode_requests(c, p));
+Bytes buffers(const Case& c, const Attention& a, const Plan& p) {
+  const AttendDecodeShape s = decode_attend_shape(c, a, p, 0, decode_requests(c, p));
   const double act = bytes_per_element(c.precision.activations);
-  const double rows = static_cast<double>(a.q_rows * a.q_heads);
-  const double queries = replicates(p) ? 0 : rows * static_cast<double>(a.qk_dim) * act;
-  return Bytes(std::max(queries, rows * (static_cast<double>(a.v_dim) * act + kGroupLseBytes)));
+  const double rows = static_cast<double>(s.q_rows * s.q_heads);
+  const double queries = replicates(p) ? 0 : rows * static_cast<double>(s.qk_dim) * act;
+  return Bytes(std::max(queries, rows * (static_cast<double>(s.v_dim) * act + kGroupLseBytes)));
 }
 
-void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
-  const CacheShare share = cache_share(c, p);
+void attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p) {
+  const CacheShare share = cache_share(c, a, p);
   const Count rows = decode_requests(c, p);
   const auto requests = static_cast<int>(rows);
-  const AttendDecodeShape a = decode_attend_shape(c, p, 0, rows);
-  CacheFlow flow(b, c, p, share, kGroupLseBytes, Asked::decode);
-  if (!replicates(p)) gather_queries(b, c, share, rows, a.qk_dim, flow);
-  b.attend("attend", c.precision.kv, c.precision.math, a);
+  const AttendDecodeShape s = decode_attend_shape(c, a, p, 0, rows);
+  CacheFlow flow(b, c, a, p, share, kGroupLseBytes, Asked::decode);
+  if (!replicates(p)) gather_queries(b, c, share, rows, s.qk_dim, flow);
+  b.attend("attend", c.precision.kv, c.precision.math, s);
   flow.attend(0, requests);
-  if (!has_latents(c)) {
-    b.elementwise("merge splits", Part::attention, OpKind::merge, {rows, a.q_heads * a.v_dim, Bytes(0)},
+  if (!has_latents(a)) {
+    b.elementwise("merge splits", Part::attention, OpKind::merge, {rows, s.q_heads * s.v_dim, Bytes(0)},
                   c.kernels.fused_split_merge ? 0 : 1, Within::decode_merge);
   }
-  bring_together(b, c, {rows, a.q_heads, a.v_dim, requests}, share.sharers, p[kExchange], flow);
-  if (has_latents(c)) {
-    add_value_up(b, c, rows, local_q_heads(c, p));
+  bring_together(b, c, {rows, s.q_heads, s.v_dim, requests}, share.sharers, p[kExchange], flow);
+  if (has_latents(a)) {
+    add_value_up(b, c, a, rows, local_q_heads(a, p));
     flow.value_up_after();
   }
   flow.finish();
 }
 
-void prefill_attention(ContextStep& s) { add_group_prefill(s.b, s.c, s.p, s.p[kExchange], !replicates(s.p)); }
+void prefill_attention(ContextStep& s) {
+  add_group_prefill(s.b, s.c, s.a, s.p, s.p[kExchange], !replicates(s.p));
+}
 
 // Queries of the whole group and partial outputs, or the latents of all cached tokens and what they expand
 // to.
-Bytes prefill_buffers(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
+Bytes prefill_buffers(const Case& c, const Attention& a, const Plan& p) {
+  const LocalHeads h = prefill_heads(a, p);
   const double act = activation_size(c), rows = prefill_rows(c, p);
   double cached = 0;
-  for (const Segment& s : c.batch.prefill) cached += static_cast<double>(s.cached * s.count) * p.batch;
+  for (const Segment& s : c.batch.prefill)
+    cached += static_cast<double>((s.cached - first_seen(a.reach, s)) * s.count) * p.batch;
   const double heads = static_cast<double>(h.q) * p[kRanks];
   // Partial outputs and corrected ones, or queries on both sides of their gather; log-sum-exps of all ranks.
   const double shards = rows * heads * (2 * std::max(h.qk, h.v) * act + p[kRanks] * kGroupLseBytes);
   const double latents = (cached * h.held_width() + (cached + rows) * h.kv_width()) * act;
-  return token_buffers(c, p) + Bytes(h.latent > 0 ? latents : cached == 0 ? 0 : shards);
+  return token_buffers(c, a, p) + Bytes(h.latent > 0 ? latents : cached == 0 ? 0 : shards);
 }
 
 // vLLM's checks (config/parallel.py, config/model.py), and one of ours: it asks dcp <= tpa / KV heads alone,
 // so that with tpa 12, 2 KV heads and dcp 4 ranks 4 to 7 would share a cache of two heads' tokens. Here dcp
 // divides.
-std::optional<std::string> check_heads(const Case& c, const Plan& p) {
-  const Attention& a = c.model.attention;
+std::optional<std::string> check_heads(const Attention& a, const Plan& p) {
   if (p.tpa % p[kRanks] != 0) return fmt::format("dcp {} does not divide tpa {}", p[kRanks], p.tpa);
-  if (!has_latents(c)) {
+  if (!has_latents(a)) {
     if (p.tpa <= a.kv_heads)
       return fmt::format("dcp needs tpa above the {} KV heads: it shares what would be copies", a.kv_heads);
     if (p.tpa % a.kv_heads != 0)
@@ -150,7 +151,9 @@ std::optional<std::string> check_heads(const Case& c, const Plan& p) {
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p[kRanks] < 2) return "dcp needs dcp of at least 2; with 1 it is tensor, pipeline or dp_ep";
-  if (const auto reason = check_heads(c, p)) return reason;
+  for (const Attention& a : c.model.attentions) {
+    if (const auto reason = check_heads(a, p)) return reason;
+  }
   if (c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)
     return "kernels.attention: eager is not for dcp, whose prefills have parts to merge";
   if (c.kv_block % p[kInterleave] != 0)  // vllm config/vllm.py
@@ -166,7 +169,7 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
 void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
   // Engines replicate queries of MLA alone.
   std::vector<Queries> own{Queries::gathered};
-  if (has_latents(c)) own.push_back(Queries::replicated);
+  if (has_latents(c.model)) own.push_back(Queries::replicated);
   const std::vector<Queries> queries = space.tried(kQueries, own);
   for (const int dcp : divisors(p.tpa)) {
     if (dcp < 2 || dcp > c.longest()) continue;
@@ -187,12 +190,12 @@ void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<P
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  if (!kDcp.runs(c.batch.kind())) return;
+  if (!kDcp.takes(c)) return;
   std::vector<Plan> splits;
   for (Plan p : groupings(c, gpus, space)) {
     p.strategy = id_of(kDcp);
     p.tpa = gpus / p.pp / p.dp;
-    if (p.tpa > c.model.attention.q_heads) continue;
+    if (p.tpa > least_q_heads(c.model)) continue;
     splits.clear();
     with_ffn_splits(c, p, splits);
     for (const Plan& split : splits) with_options(c, split, space, out);
@@ -203,7 +206,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 // groups.
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   const Case& c = trial.study;
-  const int heads = has_latents(c) ? 1 : c.model.attention.kv_heads;
+  const int heads = least_kv_heads(c.model);
   for (const int dcp : {2, 4}) {
     for (const int interleave : {1, 4}) {
       for (const PartialExchange exchange : {PartialExchange::ag_rs, PartialExchange::a2a}) {
@@ -232,7 +235,7 @@ void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   if (p[kExchange] == PartialExchange::a2a) line += " --dcp-comm-backend a2a";
   if (p[kInterleave] > 1) line += fmt::format(" --dcp-kv-cache-interleave-size {}", p[kInterleave]);
   if (replicates(p)) {
-    if (has_latents(c))
+    if (has_latents(c.model))
       line = "VLLM_DCP_Q_REPLICATE=1 " + line;
     else
       d.notes.emplace_back(
@@ -245,23 +248,26 @@ void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
 // No interleave; queries are replicated only beside an all-to-all, which is known of MLA alone (sglang').
 void launch_sglang(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   const bool a2a = p[kExchange] == PartialExchange::a2a;
-  if (p[kInterleave] > 1 || (replicates(p) && !a2a) || (a2a && !has_latents(c))) return;
+  if (p[kInterleave] > 1 || (replicates(p) && !a2a) || (a2a && !has_latents(c.model))) return;
   Deployment d = sglang_deployment(c, p);
   std::string& line = d.lines.front();
   line += fmt::format(" --dcp-size {}", p[kRanks]);
   if (a2a) line += " --dcp-comm-backend a2a";
   if (replicates(p)) line += " --dcp-replicate-q-proj";
   // srt/layers/dcp/comm.py, srt/layers/attention/triton_backend.py
-  if (!a2a && has_latents(c))
+  if (!a2a && has_latents(c.model))
     d.notes.emplace_back("it reduce-scatters in float32: twice the bytes of this plan's reduce-scatter");
-  if (!has_latents(c))
+  if (!has_latents(c.model))
     d.notes.emplace_back(
         "Triton backend only, which all-reduces float32: four times the bytes of this plan's reduce-scatter");
   if (replicates(p)) d.notes.emplace_back("for unquantised BF16 or FP16 weights; others gather queries");
   out.push_back(std::move(d));
 }
 
+// Both refuse windows and sinks (vllm v1/kv_cache_interface.py, v1/core/single_type_kv_cache_manager.py; the
+// extend kernel of sglang's srt/layers/attention/triton_backend.py).
 void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
+  if (has_local_attention(c.model)) return;
   launch_vllm(c, p, out);
   launch_sglang(c, p, out);
 }
@@ -277,6 +283,7 @@ const Strategy kDcp{
     .degrees = {Degree::pp, Degree::dp, Degree::tpa, Degree::ep, Degree::tpf, Degree::dense_tp,
                 Degree::in_flight},
     .options = kOptions,
+    .local_attention = true,
     .enumerate = enumerate,
     .check = check,
     .decode_attention = attention,

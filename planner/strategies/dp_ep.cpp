@@ -11,10 +11,10 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& out) {
-  if (!kDpEp.runs(c.batch.kind())) return;
-  if (!has_experts(c.model) || gpus > c.model.experts) return;
+  if (!kDpEp.takes(c)) return;
+  if (!has_experts(c.model) || gpus > least_experts(c.model)) return;
   for (const int tpa : divisors(gpus)) {
-    if (tpa == gpus || tpa > c.model.attention.q_heads) continue;
+    if (tpa == gpus || tpa > least_q_heads(c.model)) continue;
     Plan p;
     p.strategy = id_of(kDpEp);
     p.dp = gpus / tpa;
@@ -48,6 +48,7 @@ const Strategy kDpEp{
     .prefills = true,
     .mixes = true,
     .degrees = {Degree::dp, Degree::tpa, Degree::ep, Degree::dense_tp},
+    .local_attention = true,
     .enumerate = enumerate,
     .check = check,
     .prefill_attention = attend_own,

@@ -41,7 +41,7 @@ int least(const Case& c, const Plan& p) {
 
 void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
   std::vector<ValueUpOption> orders{ValueUpOption::none};
-  if (has_latents(c)) orders = space.tried(kValueUp, {ValueUpOption::before, ValueUpOption::after});
+  if (has_latents(c.model)) orders = space.tried(kValueUp, {ValueUpOption::before, ValueUpOption::after});
   for (const ValueUpOption v : orders) {
     p.set(kValueUp, v);
     for (const int chunks : space.tried(kChunks, {1})) {
@@ -53,14 +53,14 @@ void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<P
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  if (!kHelix.runs(c.batch.kind())) return;
+  if (!kHelix.takes(c)) return;
   std::vector<Plan> splits;
   for (Plan p : groupings(c, gpus, space)) {
     p.strategy = id_of(kHelix);
     const int group = gpus / p.pp / p.dp;
     for (const int tpa : divisors(group)) {
-      if (tpa > c.model.attention.q_heads) continue;
-      if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
+      if (tpa > least_q_heads(c.model)) continue;
+      if (tpa > least_kv_heads(c.model) && !space.duplicate_kv) continue;
       p.tpa = tpa;
       p.kvp = group / tpa;
       if (p.kvp < 2 || p.kvp > c.longest()) continue;
@@ -79,27 +79,27 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
     return fmt::format("chunks {} exceeds the batch {}", p[kChunks], decode_requests(c, p));
   if (c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)
     return "kernels.attention: eager is not for helix, whose prefills have shards to merge";
-  if (has_latents(c) && p[kValueUp] == ValueUpOption::none)
+  if (has_latents(c.model) && p[kValueUp] == ValueUpOption::none)
     return "helix needs value_up (before or after) under MLA";
   return std::nullopt;
 }
 
-CacheShare share_of(const Case& c, const Plan& p) {
-  CacheShare s = kvp_share(c, p);
+CacheShare share_of(const Case& c, const Attention& a, const Plan& p) {
+  CacheShare s = kvp_share(c, a, p);
   s.value_up = p[kValueUp] == ValueUpOption::after ? ValueUp::after : ValueUp::before;
   return s;
 }
 
-void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
-  add_kvp_attention(b, c, p, OpKind::all_to_all, p[kChunks]);
+void attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p) {
+  add_kvp_attention(b, c, a, p, OpKind::all_to_all, p[kChunks]);
 }
 
-void prefill_attention(ContextStep& s) { add_kvp_prefill(s.b, s.c, s.p, OpKind::all_to_all); }
+void prefill_attention(ContextStep& s) { add_kvp_prefill(s.b, s.c, s.a, s.p, OpKind::all_to_all); }
 
 // Slices of the heads must be even for the charge to be that of every rank.
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const int shards : {2, 3, 4}) {
-    if (trial.study.model.attention.q_heads / trial.base.tpa % shards != 0) continue;
+    if (least_q_heads(trial.study.model) / trial.base.tpa % shards != 0) continue;
     for (const int chunks : {1, 2, 3}) {
       for (const ValueUpOption up : {ValueUpOption::none, ValueUpOption::before, ValueUpOption::after}) {
         Plan p = trial.base;
@@ -120,11 +120,13 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   d.lines.push_back(fmt::format("cp_config: {{cp_type: HELIX, tokens_per_block: {}}}", c.kv_block));
   d.lines.push_back(fmt::format("kv_cache_config: {{tokens_per_block: {}}}", c.kv_block));
   d.notes.emplace_back("generation servers of a disaggregated deployment only");
-  if (!has_latents(c))
+  if (!has_latents(c.model))
     d.notes.emplace_back(
         "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
+  if (has_local_attention(c.model))  // its feature combination matrix: Helix with sliding windows is untested
+    d.notes.emplace_back("its Helix is untested with windows and sinks");
   if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
-  if (has_latents(c))
+  if (has_latents(c.model))
     d.notes.emplace_back("no flag of it says whether values are made before the exchange or after");
   if (p[kChunks] > 1) d.notes.emplace_back("it has no HOP-B: expect the TTL of chunks=1");
   out.push_back(std::move(d));
@@ -142,6 +144,7 @@ const Strategy kHelix{
                 Degree::in_flight},
     .options = kOptions,
     .partials = PartialOutputs::all_to_all,
+    .local_attention = true,
     .enumerate = enumerate,
     .check = check,
     .decode_attention = attention,

@@ -115,6 +115,8 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
+  if (!one_attention(c.model))  // parts are searched by what a prefix costs a layer, any layer
+    return "kv_runahead is for models whose layers have one kind of attention";
   for (const Segment& r : c.batch.prefill) {
     if (r.cached > 0)
       return "kv_runahead needs an empty cache: a rank sees the keys of the ranks before it alone";
@@ -139,10 +141,12 @@ ContextLayout layout(const Plan& p, const std::vector<Segment>& requests) {
 }
 
 // The last rank also expands the latents of all.
-Bytes buffers(const Case& c, const Plan& p) { return token_buffers(c, p) + expanded_message(c, p) * p.cp; }
+Bytes buffers(const Case& c, const Attention& a, const Plan& p) {
+  return token_buffers(c, a, p) + expanded_message(c, a, p) * p.cp;
+}
 
 // The last rank ends with all of it.
-double chain_cache_shards(const Case&, const Plan&) { return 1; }
+double chain_cache_shards(const Attention&, const Plan&) { return 1; }
 
 // Parts in the ratio of ranks : ranks - 1 : ... : 1; the first takes the rest.
 std::vector<long long> falling_partition(long long tokens, int ranks) {

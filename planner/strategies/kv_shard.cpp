@@ -9,10 +9,10 @@ namespace shardline {
 namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  if (!kKvShard.runs(c.batch.kind())) return;
+  if (!kKvShard.takes(c)) return;
   for (const int tpa : divisors(gpus)) {
-    if (tpa == gpus || tpa > c.model.attention.q_heads || gpus / tpa > c.longest()) continue;
-    if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
+    if (tpa == gpus || tpa > least_q_heads(c.model) || gpus / tpa > c.longest()) continue;
+    if (tpa > least_kv_heads(c.model) && !space.duplicate_kv) continue;
     Plan p;
     p.strategy = id_of(kKvShard);
     p.kvp = gpus / tpa;
@@ -39,6 +39,7 @@ const Strategy kKvShard{
     .degrees = {Degree::kvp, Degree::tpa, Degree::ep, Degree::tpf},
     .weights = WeightSharing::attention_tp,
     .partials = PartialOutputs::all_gather,
+    .local_attention = true,
     .enumerate = enumerate,
     .verify = verify,
 };

@@ -11,7 +11,7 @@ namespace {
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
-    if (pp < 2 || gpus % pp != 0 || pp > c.model.layers || gpus / pp > c.model.attention.q_heads) continue;
+    if (pp < 2 || gpus % pp != 0 || pp > c.model.layers() || gpus / pp > least_q_heads(c.model)) continue;
     Plan p;
     p.strategy = id_of(kPipeline);
     p.pp = p.in_flight = pp;
@@ -43,6 +43,7 @@ const Strategy kPipeline{
     .mixes = true,
     .degrees = {Degree::pp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
     .options = kOptions,
+    .local_attention = true,
     .enumerate = enumerate,
     .prefill_attention = attend_own,
     .prefill_buffers = unsharded_buffers,

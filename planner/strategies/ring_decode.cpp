@@ -20,16 +20,16 @@ std::optional<std::string> check(const Case&, const Plan& p) {
 }
 
 // The cache is dealt out token by token.
-CacheShare share_of(const Case& c, const Plan& p) {
-  CacheShare s = kvp_share(c, p);
+CacheShare share_of(const Case& c, const Attention& a, const Plan& p) {
+  CacheShare s = kvp_share(c, a, p);
   s.sharers = {p.cp, p.tpa};
   s.block = 1;
   return s;
 }
 
 // Queries of the next iteration, and the partial outputs of all.
-Bytes buffers(const Case& c, const Plan& p) {
-  const LocalHeads h = decode_heads(c, p);
+Bytes buffers(const Case& c, const Attention& a, const Plan& p) {
+  const LocalHeads h = decode_heads(a, p);
   const double act = bytes_per_element(c.precision.activations);
   const auto rows = static_cast<double>(decode_rows(c, p));  // padded
   return Bytes(rows * h.q * (h.qk * act + p.cp * (h.v * act + 4.0)));
@@ -49,14 +49,14 @@ std::vector<long long> contexts_of(const Case& c, const Plan& p) {
 }
 
 // The batch is dealt out to the ranks of a ring; queries travel, caches stay.
-void attention(ScheduleBuilder& b, const Case& c, const Plan& p) {
-  ContextStep step(b, c, p, decode_layout(contexts_of(c, p), p.cp, 0), Asked::decode);
+void attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p) {
+  ContextStep step(b, c, a, p, decode_layout(contexts_of(c, p), p.cp, 0), Asked::decode);
   if (step.flow()) {
     step.declare_slots();
     step.bind_attention();
   }
   attend_pass_q(step);
-  if (has_latents(c)) step.value_up();
+  if (has_latents(a)) step.value_up();
 }
 
 }  // namespace

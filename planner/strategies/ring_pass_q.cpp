@@ -81,10 +81,10 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 }
 
 // Two messages of queries, and partial outputs of all ranks' queries on both ends.
-Bytes buffers(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
+Bytes buffers(const Case& c, const Attention& a, const Plan& p) {
+  const LocalHeads h = prefill_heads(a, p);
   const Bytes queries(prefill_rows(c, p) * h.q * h.qk * bytes_per_element(c.precision.activations));
-  return 2 * queries + 2.0 * p.cp * partial_output(c, p);
+  return 2 * queries + 2.0 * p.cp * partial_output(c, a, p);
 }
 
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) { verify_in_chunks(trial, trial.base, out); }

@@ -68,7 +68,7 @@ const std::vector<int>* SearchSpace::asked(const Option& option) const {
 }
 
 bool means(const Option& option, const Case& c) {
-  if (option.of_mla && c.model.attention.kind != AttentionKind::mla) return false;
+  if (option.of_mla && !has_latents(c.model)) return false;
   return option.means(c.batch.kind());
 }
 

@@ -60,7 +60,7 @@ void attention(ContextStep& s) {
 }
 
 void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
-  if (!kSparse.runs(c.batch.kind()) || gpus > c.model.attention.q_heads) return;
+  if (!kSparse.takes(c) || gpus > least_q_heads(c.model)) return;
   Plan p;
   p.strategy = id_of(kSparse);
   p.tpa = gpus;

@@ -28,16 +28,17 @@ void with_expert_splits(const Case& c, Plan plan, int ranks, std::vector<Plan>& 
   for (const int ep : has_experts(c.model) ? divisors(ranks) : std::vector<int>{1}) {
     plan.ep = ep;
     plan.tpf = ranks / ep;
-    if (has_experts(c.model) && (ep > c.model.experts || plan.tpf > c.model.expert_inner)) continue;
+    if (has_experts(c.model) && (ep > least_experts(c.model) || plan.tpf > least_expert_inner(c.model)))
+      continue;
     out.push_back(plan);
   }
 }
 
 void with_dense_splits(const Case& c, Plan plan, std::vector<Plan>& out) {
   out.push_back(plan);
-  if (c.model.dense_layers == 0) return;
+  if (!has_dense(c.model)) return;
   for (const int ranks : {1, plan.ranks_per_stage()}) {
-    if (ranks == plan.group() || ranks > c.model.ffn_inner) continue;
+    if (ranks == plan.group() || ranks > least_dense_inner(c.model)) continue;
     plan.dense_tp = ranks;
     out.push_back(plan);
   }
@@ -55,10 +56,10 @@ void verify_in_chunks(const VerifyTrial& trial, Plan plan, std::vector<Plan>& ou
 std::vector<Plan> groupings(const Case& c, int gpus, const SearchSpace& space) {
   std::vector<Plan> out;
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
-    if (gpus % pp != 0 || pp > c.model.layers) continue;
+    if (gpus % pp != 0 || pp > c.model.layers()) continue;
     const int ranks = gpus / pp;
     for (const int dp : divisors(ranks)) {
-      if (dp > 1 && (pp > 1 || !has_experts(c.model) || ranks > c.model.experts)) continue;
+      if (dp > 1 && (pp > 1 || !has_experts(c.model) || ranks > least_experts(c.model))) continue;
       Plan& p = out.emplace_back();
       p.pp = p.in_flight = pp;
       p.dp = dp;
@@ -127,14 +128,14 @@ std::optional<std::string> check_chunk(const Case& c, const Plan& p) {
 void enumerate_context(const Case& c, int gpus, const SearchSpace& space, StrategyId id,
                        std::vector<Plan>& out,
                        const std::function<void(Plan, std::vector<Plan>&)>& with_options) {
-  if (!strategy(id).runs(c.batch.kind())) return;
+  if (!strategy(id).takes(c)) return;
   const auto check = strategy(id).check;
   for (const int pp : space.stages.empty() ? divisors(gpus) : space.stages) {
-    if (gpus % pp != 0 || pp > c.model.layers) continue;
+    if (gpus % pp != 0 || pp > c.model.layers()) continue;
     const int ranks = gpus / pp;
     for (const int tpa : divisors(ranks)) {
-      if (tpa > c.model.attention.q_heads || ranks / tpa < 2 || ranks / tpa > c.longest()) continue;
-      if (tpa > c.model.attention.kv_heads && !space.duplicate_kv) continue;
+      if (tpa > least_q_heads(c.model) || ranks / tpa < 2 || ranks / tpa > c.longest()) continue;
+      if (tpa > least_kv_heads(c.model) && !space.duplicate_kv) continue;
       Plan p;
       p.strategy = id;
       p.pp = p.in_flight = pp;
@@ -181,19 +182,21 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("{} has no steps that decode and prefill", s.name);
   if (!s.runs(c.batch.kind()))
     return fmt::format("{} is a strategy for {}", s.name, s.decodes ? "decoding" : "prefill");
+  if (has_local_attention(m) && !s.local_attention)
+    return fmt::format("{} does not run layers with windows, chunks or sinks, which {} has", s.name, m.name);
   if (s.context_parallel() && p.cp < 2)
     return fmt::format("{} needs cp of at least 2; with cp 1 it is tensor or pipeline", s.name);
   if (const auto reason = unread(c, s, p)) return reason;
   const long long gpus = static_cast<long long>(p.pp) * p.dp * p.kvp * p.cp * p.tpa;
   if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());
-  if (p.pp > m.layers) return too_many("pp", p.pp, "the number of layers", m.layers);
-  if (p.tpa > m.attention.q_heads)
-    return too_many("tpa", p.tpa, "the number of query heads", m.attention.q_heads);
+  if (p.pp > m.layers()) return too_many("pp", p.pp, "the number of layers", m.layers());
+  if (p.tpa > least_q_heads(m)) return too_many("tpa", p.tpa, "the number of query heads", least_q_heads(m));
   if (p.kvp > c.longest()) return too_many("kvp", p.kvp, "the context", c.longest());
   if (p.cp > c.longest()) return too_many("cp", p.cp, "the context", c.longest());
   if (has_experts(m)) {
-    if (p.ep > m.experts) return too_many("ep", p.ep, "the number of experts", m.experts);
-    if (p.tpf > m.expert_inner) return too_many("tpf", p.tpf, "the expert width", m.expert_inner);
+    if (p.ep > least_experts(m)) return too_many("ep", p.ep, "the number of experts", least_experts(m));
+    if (p.tpf > least_expert_inner(m))
+      return too_many("tpf", p.tpf, "the expert width", least_expert_inner(m));
   } else if (p.ep > 1) {
     return std::string("ep needs a model with experts");
   }
@@ -212,8 +215,8 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     allowed.push_back(fmt::format("{} (all of the stage)", p.ranks_per_stage()));
     return fmt::format("dense_tp is {}; it must be {}", p.dense_tp, fmt::join(allowed, " or "));
   }
-  if (m.dense_layers > 0 && dense_ffn_ranks(p) > m.ffn_inner) {
-    return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", m.ffn_inner);
+  if (has_dense(m) && dense_ffn_ranks(p) > least_dense_inner(m)) {
+    return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", least_dense_inner(m));
   }
   if (const auto reason = check_chunk(c, p)) return reason;
   if (!s.exact && c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)

@@ -87,6 +87,7 @@ struct Strategy {
   std::span<const Option* const> options = {};  // keys beyond the degrees, at most kMostOptions
   WeightSharing weights = WeightSharing::stage;
   PartialOutputs partials = PartialOutputs::none;
+  bool local_attention = false;  // runs layers with windows, chunks and sinks
   bool eager = false;            // `verify` also runs it under eager attention
   const char* deployed_as = "";  // the strategy that engines run in its place, where they have none of it
 
@@ -96,7 +97,7 @@ struct Strategy {
   std::optional<std::string> (*check)(const Case& c, const Plan& plan) = nullptr;
   /// A step is made of the blocks of planner/layers [P7]. The attention of its decoding requests; by default
   /// that over KVP shards.
-  void (*decode_attention)(ScheduleBuilder& b, const Case& c, const Plan& plan) = nullptr;
+  void (*decode_attention)(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& plan) = nullptr;
   /// The attention of its prefills.
   void (*prefill_attention)(ContextStep& step) = nullptr;
   /// Whether prefill_attention declares and binds what it works on by itself.
@@ -109,17 +110,17 @@ struct Strategy {
 
   /// How ranks share caches, and what one does of the attention of decoding requests; by default its heads
   /// under TPA, over its KVP shard.
-  CacheShare (*cache_share)(const Case& c, const Plan& plan) = nullptr;
+  CacheShare (*cache_share)(const Case& c, const Attention& a, const Plan& plan) = nullptr;
   /// [P5] The largest message of a decode_attention, all that arrives of a gather.
-  Bytes (*decode_buffers)(const Case& c, const Plan& plan) = nullptr;
+  Bytes (*decode_buffers)(const Case& c, const Attention& a, const Plan& plan) = nullptr;
   /// Context-parallel ranks over which the cache of one KV head is spread; by default all.
-  double (*cache_shards)(const Case& c, const Plan& plan) = nullptr;
-  /// [P5] Send and receive buffers of a prefill.
-  Bytes (*prefill_buffers)(const Case& c, const Plan& plan) = nullptr;
+  double (*cache_shards)(const Attention& a, const Plan& plan) = nullptr;
+  /// [P5] Send and receive buffers of a prefill, of the layer that needs most.
+  Bytes (*prefill_buffers)(const Case& c, const Attention& a, const Plan& plan) = nullptr;
   /// Rows that a rank computes beside its share of the tokens of a request.
   long long (*extra_rows)(const Segment& request, const Plan& plan) = nullptr;
   /// Weights of one layer on one rank, in elements, that only this strategy has.
-  double (*extra_weights)(const Case& c, const Plan& plan) = nullptr;
+  double (*extra_weights)(const Case& c, const Attention& a, const Plan& plan) = nullptr;
   /// The smallest batch that a plan can have; by default 1.
   int (*least_batch)(const Case& c, const Plan& plan) = nullptr;
   /// Its option for the tokens of each context-parallel rank, where ranks may have unequal parts.
@@ -140,6 +141,10 @@ struct Strategy {
   /// Whether it is for steps of the kind.
   bool runs(StepKind kind) const {
     return kind == StepKind::decode ? decodes : kind == StepKind::prefill ? prefills : mixes;
+  }
+  /// Whether it has plans for such steps of such a model at all.
+  bool takes(const Case& c) const {
+    return runs(c.batch.kind()) && (local_attention || !has_local_attention(c.model));
   }
 };
 

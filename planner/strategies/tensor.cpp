@@ -13,7 +13,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   Plan p;
   p.strategy = id_of(kTensor);
   p.tpa = gpus;
-  if (gpus > c.model.attention.q_heads) return;
+  if (gpus > least_q_heads(c.model)) return;
   std::vector<Plan> splits;
   with_expert_splits(c, p, gpus, splits);
   out.insert(out.end(), splits.begin(), splits.end());
@@ -38,6 +38,7 @@ const Strategy kTensor{
     .mixes = true,
     .degrees = kTensorDegrees,
     .options = kOptions,
+    .local_attention = true,
     .enumerate = enumerate,
     .prefill_attention = attend_own,
     .prefill_buffers = unsharded_buffers,

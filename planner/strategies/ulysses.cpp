@@ -25,18 +25,18 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 }
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
-  if (c.model.attention.q_heads % p.tpa != 0 || h.q % p.cp != 0)
-    return "ulysses needs cp*tpa to divide the query heads";
-  if (h.kv % p.cp != 0 && p.cp % h.kv != 0)
-    return "ulysses needs the KV heads of a TP rank to divide cp, or cp them";
+  for (const Attention& a : c.model.attentions) {
+    const LocalHeads h = prefill_heads(a, p);
+    if (a.q_heads % p.tpa != 0 || h.q % p.cp != 0) return "ulysses needs cp*tpa to divide the query heads";
+    if (h.kv % p.cp != 0 && p.cp % h.kv != 0)
+      return "ulysses needs the KV heads of a TP rank to divide cp, or cp them";
+  }
   return std::nullopt;
 }
 
 // Kept by heads: ranks beyond the KV heads hold copies, and all heads share MLA's latents.
-double heads_cache_shards(const Case& c, const Plan& p) {
-  if (c.model.attention.kind == AttentionKind::mla) return 1;
-  return std::min(p.cp, prefill_heads(c, p).kv);
+double heads_cache_shards(const Attention& a, const Plan& p) {
+  return has_latents(a) ? 1 : std::min(p.cp, local_kv_heads(a, p));
 }
 
 }  // namespace

@@ -48,24 +48,23 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   if (inner == 1) return "usp with ulysses=1 is ring_pass_kv";
   if (inner == p.cp) return fmt::format("usp with ulysses={} of {} ranks is ulysses", inner, p.cp);
   if (p.cp % inner != 0) return fmt::format("usp needs ulysses to divide cp: {} and {}", inner, p.cp);
-  const Attention& a = c.model.attention;
-  if (a.q_heads % (inner * p.tpa) != 0) return "usp needs ulysses*tpa to divide the query heads";
-  if (a.kind == AttentionKind::gqa && a.kv_heads % (inner * p.tpa) != 0)
-    return "usp needs ulysses*tpa to divide the KV heads, of which it makes no copies";
+  for (const Attention& a : c.model.attentions) {
+    if (a.q_heads % (inner * p.tpa) != 0) return "usp needs ulysses*tpa to divide the query heads";
+    if (!has_latents(a) && a.kv_heads % (inner * p.tpa) != 0)
+      return "usp needs ulysses*tpa to divide the KV heads, of which it makes no copies";
+  }
   return std::nullopt;
 }
 
 // A rank has its heads of its group's tokens; all heads share MLA's latents.
-double cache_spread(const Case& c, const Plan& p) {
-  return c.model.attention.kind == AttentionKind::mla ? p.cp / p[kInner] : p.cp;
-}
+double cache_spread(const Attention& a, const Plan& p) { return has_latents(a) ? p.cp / p[kInner] : p.cp; }
 
 // Both sides of an exchange, two messages of the ring and one partial output. A group has `ulysses` times the
 // tokens of a rank, and a rank of it as much less of the heads.
-Bytes buffers(const Case& c, const Plan& p) {
-  const LocalHeads h = prefill_heads(c, p);
-  const Bytes message = key_message(c, p) * (h.kv_width() / h.held_width());
-  return head_exchange_buffers(c, p) + 2 * message + partial_output(c, p);
+Bytes buffers(const Case& c, const Attention& a, const Plan& p) {
+  const LocalHeads h = prefill_heads(a, p);
+  const Bytes message = key_message(c, a, p) * (h.kv_width() / h.held_width());
+  return head_exchange_buffers(c, a, p) + 2 * message + partial_output(c, a, p);
 }
 
 // Rings of two to four ranks, and heads over two and four.

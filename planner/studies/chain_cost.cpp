@@ -32,7 +32,9 @@ class Layers {
     plan_.strategy = strategy_id("tensor");
     case_.batch = prefill_batch({{0, 1}});
     case_.placement = nullptr;
-    const LocalHeads heads = prefill_heads(case_, plan_);
+    SL_CHECK(one_attention(case_.model) && !has_local_attention(case_.model),
+             "prefixes cost every layer the same");
+    const LocalHeads heads = prefill_heads(case_.model.attentions.front(), plan_);
     row_bytes_ = heads.held_width() * bytes_per_element(c.precision.kv);
     if (!chain_) return;
     ScheduleBuilder b(schedule_);
@@ -120,7 +122,7 @@ class Layers {
     build_step(schedule_, case_, plan_);
     const std::vector<double> runs = executions(schedule_);
     for (std::size_t i = 0; i < schedule_.blocks.size(); ++i)
-      add(schedule_.blocks[i], runs[i] / case_.model.layers, p);
+      add(schedule_.blocks[i], runs[i] / case_.model.layers(), p);
     return p;
   }
 
@@ -204,7 +206,7 @@ Seconds expert_time(const Case& c, const Plan& plan, CostModel& cost, Pricing ho
 ChainCost chain_cost(const Case& c, int ranks, const Plan& alone, Prices prices) {
   const auto layers = std::make_shared<Layers>(c, ranks, alone, std::move(prices));
   ChainCost out;
-  out.layers = c.model.layers;
+  out.layers = c.model.layers();
   out.tail = layers->tail();
   out.host = c.system.runtime.host_layer;
   out.turn = layers->turn();
@@ -223,8 +225,8 @@ ChainCost bounded(const Case& c, const Plan& plan, ChainCost cost) {
     cost.send = [](long long) { return Seconds(0); };
     cost.host = Seconds(0);
   }
-  // The last rank's last layer may be of the cheaper kind: a layer less covers what it is below the mean.
-  if (c.model.dense_layers > 0 && c.model.dense_layers < c.model.layers) --cost.layers;
+  // The last rank's last layer may be of a cheaper kind: a layer less covers what it is below the mean.
+  if (!one_ffn(c.model)) --cost.layers;
   return cost;
 }
 

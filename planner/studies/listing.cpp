@@ -1,5 +1,7 @@
 #include "planner/studies/listing.hpp"
 
+#include <iterator>
+
 #include "models/model/catalog.hpp"
 #include "planner/scenario/shipped.hpp"
 
@@ -9,8 +11,16 @@ std::vector<ListedModel> list_models(const Catalogs& catalogs) {
   std::vector<ListedModel> out;
   for (const std::string& name : catalog_names(catalogs.models)) {
     const Model m = load_model(name, catalogs.models);
-    out.push_back({name, m, parameter_count(m), active_parameters(m),
-                   kv_bytes_per_token(m, bytes_per_element(Dtype::fp4))});
+    ListedModel& listed = out.emplace_back(ListedModel{name, m, parameter_count(m), active_parameters(m)});
+    for (int i = 0; i < std::ssize(m.attentions); ++i) {
+      const Attention& a = m.attentions[static_cast<std::size_t>(i)];
+      const Bytes of_token(layers_of_attention(m, i) * kv_elements_per_layer(a) *
+                           bytes_per_element(Dtype::fp4));
+      if (a.reach.local())
+        listed.kv_local += of_token * static_cast<double>(a.reach.tokens);
+      else
+        listed.kv_per_token += of_token;
+    }
   }
   return out;
 }

@@ -12,7 +12,9 @@ struct ListedModel {
   std::string name;
   Model model;
   double parameters = 0, active = 0;
-  Bytes kv_per_token;  // with a KV cache in FP4
+  // With a KV cache in FP4: what each token adds at any length, and what a request holds at most of layers
+  // that keep the tokens of a window or a chunk.
+  Bytes kv_per_token = Bytes(0), kv_local = Bytes(0);
 };
 /// In the order of the names. Throws UserError of a faulty file, as the lists below.
 std::vector<ListedModel> list_models(const Catalogs& catalogs);

@@ -101,10 +101,10 @@ PlanTimeline plan_timeline(const Study& study, Evaluator& e, const Plan& plan) {
   const Schedule& s = e.schedule();
   PlanTimeline out;
   out.lanes = lanes_of(s);
-  if (s.rounds > 1 && !study.sweep().noise) {
-    play_chunks(e, out);
-  } else if (s.classes > 1 || s.detached || study.sweep().noise) {
+  if (s.classes > 1 || s.detached || study.sweep().noise) {  // chunks of unequal ranks, too
     play_ranks(e, study.sweep().noise, out);
+  } else if (s.rounds > 1) {
+    play_chunks(e, out);
   } else {
     play_blocks(e, out);
   }

@@ -80,8 +80,8 @@ DerivedTable derive_table(const ThresholdGrid& g, int ranks, const RingTimer& ti
 RingSetting ring_setting(const Case& c, int ranks, int tpa, bool achieved) {
   const Device& d = c.system.device;
   RingSetting s;
-  s.q_heads = c.model.attention.q_heads;
-  s.kv_heads = c.model.attention.kv_heads;
+  s.q_heads = c.model.attentions.front().q_heads;
+  s.kv_heads = c.model.attentions.front().kv_heads;
   s.element_bytes = bytes_per_element(c.precision.kv);
   s.compute = d.peak[static_cast<std::size_t>(c.precision.math)] * (achieved ? d.attention() : 1.0) * tpa;
   const FabricSpec& f = c.system.fabric;

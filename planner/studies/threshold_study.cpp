@@ -74,9 +74,11 @@ std::size_t ThresholdStudy::timed() const {
 
 ThresholdStudy study_thresholds(const Study& study, int threads,
                                 const std::function<void(std::size_t, std::size_t)>& progress) {
-  if (study.study.model.attention.kind == AttentionKind::mla)
-    throw UserError(study.study.model.name +
-                    ": thresholds compare messages of GQA models; MLA passes a latent");
+  const Model& m = study.study.model;
+  if (has_latents(m))
+    throw UserError(m.name + ": thresholds compare messages of GQA models; MLA passes a latent");
+  if (!one_attention(m) || has_local_attention(m))
+    throw UserError(m.name + ": thresholds are of models whose layers all have full attention of one kind");
   const ThresholdGrid& g = study.thresholds();
   const RingTimer time = ring_timer(study.study, g.tpa, threads);
   ThresholdStudy out;

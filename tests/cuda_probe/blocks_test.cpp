@@ -149,7 +149,7 @@ TEST(BlockReference, OtherDefinitionsAreToldApart) {
   for (std::size_t i = 0; i < cases.size(); i += 20) {
     const Schedule s = cli::verify_schedule(cases[i]);
     for (const int change : {0, 1, 2}) {
-      Problem p = cases[i].problem;
+      Problem p = cases[i].kinds.front();
       if (change == 0) p.blocks.passing += 1;
       if (change == 1) p.blocks.retaining = 0;
       if (change == 2) p.seed += 1;

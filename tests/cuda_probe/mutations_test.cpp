@@ -6,6 +6,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cuda_probe/execute/cpu/check.hpp"
 #include "tests/cuda_probe/schedules.hpp"
@@ -15,25 +17,34 @@ namespace {
 
 using testing::all_made;
 using testing::Made;
+using testing::MadeOfKinds;
 
 constexpr int kTries = 6;
+
+std::vector<MadeOfKinds> all_of_kinds() {
+  std::vector<MadeOfKinds> all;
+  for (Made& made : all_made())
+    all.push_back({made.name, std::move(made.schedule), {std::move(made.problem)}});
+  all.push_back(testing::layers_of_kinds());
+  return all;
+}
 
 bool is_charge(const Mutation& m) { return std::string(m.name).starts_with("charged_"); }
 
 TEST(Mutations, EachIsFoundWhereverItApplies) {
-  const std::vector<Made> all = all_made();
+  const std::vector<MadeOfKinds> all = all_of_kinds();
   EXPECT_GE(mutations().size(), 20u);
   for (const Mutation& mutation : mutations()) {
     int applied = 0, by_values = 0;
-    for (const Made& made : all) {
+    for (const MadeOfKinds& made : all) {
       for (int i = 0; i < kTries; ++i) {
         SCOPED_TRACE(std::string(mutation.name) + ", " + made.name + ", seed " + std::to_string(i));
         std::mt19937_64 random(static_cast<std::uint64_t>(i));
         Schedule broken = deep_copy(made.schedule);
         if (!mutation.apply(broken, random)) break;
         ++applied;
-        EXPECT_FALSE(check(broken, made.problem).passed());
-        by_values += !check(broken, made.problem, {.hazards = false, .charges = Charges::none}).passed();
+        EXPECT_FALSE(check(broken, made.problems).passed());
+        by_values += !check(broken, made.problems, {.hazards = false, .charges = Charges::none}).passed();
       }
     }
     EXPECT_GT(applied, 0) << mutation.name << " applies to no schedule";
@@ -52,14 +63,14 @@ TEST(Mutations, NamesAreUniqueAndExplained) {
 }
 
 TEST(Mutations, ACopyHasItsOwnDataFlow) {
-  for (const Made& made : all_made()) {
+  for (const MadeOfKinds& made : all_of_kinds()) {
     for (const Mutation& mutation : mutations()) {
       std::mt19937_64 random(1);
       Schedule broken = deep_copy(made.schedule);
       mutation.apply(broken, random);
     }
     SCOPED_TRACE(made.name);
-    EXPECT_TRUE(check(made.schedule, made.problem).passed());
+    EXPECT_TRUE(check(made.schedule, made.problems).passed());
   }
 }
 

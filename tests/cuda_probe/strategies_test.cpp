@@ -4,6 +4,8 @@
 
 #include <map>
 #include <random>
+#include <set>
+#include <string>
 
 #include "cuda_probe/execute/cpu/mutations.hpp"
 #include "cuda_probe/execute/verify/verify_report.hpp"
@@ -32,7 +34,7 @@ TEST_P(EveryStrategy, GridHasUnevenLengthsSeveralSequencesAndHistories) {
   int uneven = 0, sequences = 0, cached = 0, histories = 0, mixed = 0, exact_charges = 0;
   for (const cli::VerifyCase& c : cli::verify_cases(s)) {
     uneven += c.what.find("41 tokens") != std::string::npos || c.what.find("45 tokens") != std::string::npos;
-    sequences += c.problem.lengths.size() > 1;
+    sequences += c.kinds.front().lengths.size() > 1;
     cached += !c.study.batch.prefill.empty() && c.study.batch.prefill.front().cached > 0;
     histories += c.study.placement != nullptr;
     mixed += c.study.batch.kind() == StepKind::mixed;
@@ -125,8 +127,10 @@ TEST(Strategies, RanksOfACacheWithoutATokenCountNothing) {
     if (c.plan.batch != 4) continue;
     SCOPED_TRACE(c.what);
     c.study.batch = decode_batch(3);
-    for (auto& length : c.problem.lengths) length = 3;
-    for (Interval& query : c.problem.expected_queries) query = {query.request, 2, 3};
+    for (Problem& p : c.kinds) {
+      for (auto& length : p.lengths) length = 3;
+      for (Interval& query : p.expected_queries) query = {query.request, 2, 3};
+    }
     c.charges = Charges::fullest_rank;
     const Check result = cli::run_case(c);
     EXPECT_TRUE(result.passed(1e-12, 1e-5)) << (result.faults.empty() ? "" : result.faults.front());
@@ -149,7 +153,7 @@ TEST(Strategies, EveryMutationOfTheirSchedulesIsFound) {
         std::mt19937_64 random(i);
         if (!m.apply(broken, random)) continue;
         ++tried[m.name];
-        EXPECT_FALSE(check(broken, cases[i].problem).passed(1e-12, 1e-5)) << m.name << ": " << cases[i].what;
+        EXPECT_FALSE(check(broken, cases[i].kinds).passed(1e-12, 1e-5)) << m.name << ": " << cases[i].what;
       }
     }
   }

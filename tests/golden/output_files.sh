@@ -47,7 +47,7 @@ sed 1d assumed/deepseek-r1/frontier.csv | grep -qv ',0,0,0,1$' && fail "paramete
 # A trace says of an op every field that its price depends on.
 plan=$(sed -n '2s/^[^"]*"\([^"]*\)".*/\1/p' one/deepseek-r1/frontier.csv)
 expect_code 0 "$binary" simulate "$small" --model deepseek-r1 --plan "$plan" -o traced
-grep -q '"op":"kind=attend_decode drive=graph .*cache=latent q_heads=.* kernel_parts=1"' traced/trace.json || fail "ops of the trace of $plan"
+grep -q '"op":"kind=attend_decode drive=graph .*cache=latent q_heads=.* kernel_parts=1 skipped=0"' traced/trace.json || fail "ops of the trace of $plan"
 
 # Every point of frontier.csv is in all.csv.
 cut -d, -f2-6 one/llama-3.1-405b/frontier.csv | sed 1d | sort > frontier.keys

@@ -14,7 +14,8 @@ namespace shardline {
 namespace {
 
 constexpr int kMutants = 6000;
-const std::vector<std::string> kWords{"tokens", "gqa", "mla", "deepseek_v3"};
+const std::vector<std::string> kWords{"tokens", "gqa",        "mla",    "deepseek_v3",
+                                      "window", "attentions", "sliding"};
 
 void fuzz(const std::vector<std::filesystem::path>& files,
           const std::function<Model(const std::string&, const std::string&)>& parse) {
@@ -31,6 +32,8 @@ void fuzz(const std::vector<std::filesystem::path>& files,
       EXPECT_TRUE(check(m).empty()) << "seed " << seed;
       EXPECT_TRUE(std::isfinite(flops_per_token(m, 1e6).value)) << "seed " << seed;
       EXPECT_LE(active_parameters(m), parameter_count(m)) << "seed " << seed;
+      EXPECT_LE(kv_bytes(m, 1 << 20, 2), (1 << 20) * kv_bytes_per_token(m, 2)) << "seed " << seed;
+      EXPECT_GE(kv_bytes(m, 1 << 20, 2), kv_bytes(m, 1 << 19, 2)) << "seed " << seed;
       ++valid;
     } catch (const UserError& e) {
       EXPECT_GT(std::string_view(e.what()).size(), 5u) << "seed " << seed;

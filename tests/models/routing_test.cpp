@@ -16,7 +16,7 @@ constexpr Routing kUniformBusiest{RoutingKind::uniform, 0, ExpertLoad::busiest};
 Routing zipf(double skew, ExpertLoad load = ExpertLoad::mean) { return {RoutingKind::zipf, skew, load}; }
 
 /// Successive sampling by exponential clocks: an independent way to draw what the library draws by rejection.
-std::vector<int> draw(const std::vector<double>& weights, int draws, std::mt19937_64& rng) {
+std::vector<int> draw_experts(const std::vector<double>& weights, int draws, std::mt19937_64& rng) {
   std::vector<std::pair<double, int>> clocks;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const double u = (static_cast<double>(rng() >> 11) + 0.5) * 0x1p-53;
@@ -53,7 +53,7 @@ Observed observe(int experts, int draws, double skew, int groups, int tokens, in
     std::vector<bool> seen(weights.size());
     for (int token = 0; token < tokens; ++token) {
       std::vector<bool> hit(static_cast<std::size_t>(groups));
-      for (const int expert : draw(weights, draws, rng)) {
+      for (const int expert : draw_experts(weights, draws, rng)) {
         const auto group = static_cast<std::size_t>(expert % groups);
         ++pairs[group];
         hit[group] = true;
@@ -101,7 +101,8 @@ TEST(Routing, M8InclusionMatchesSampling) {
   std::vector<double> seen(weights.size());
   std::mt19937_64 rng(1);
   for (int trial = 0; trial < kTrials; ++trial) {
-    for (const int expert : draw(weights, 6, rng)) seen[static_cast<std::size_t>(expert)] += 1.0 / kTrials;
+    for (const int expert : draw_experts(weights, 6, rng))
+      seen[static_cast<std::size_t>(expert)] += 1.0 / kTrials;
   }
   for (std::size_t i = 0; i < q.size(); ++i) {
     EXPECT_NEAR(seen[i], q[i], 4.5 * std::sqrt(q[i] * (1 - q[i]) / kTrials)) << i;

@@ -99,7 +99,7 @@ double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRul
       // Blocks: attention, dense FFN, ...
       const bool dense_gather = std::string_view(op.name) == "gather group" && plan.dense_tp > plan.group() &&
                                 &op < &e.schedule().ops[e.schedule().blocks[1].last];
-      if (dense_gather) ttl -= e.cost().alone(e.cost().price(op)) * c.model.dense_layers;
+      if (dense_gather) ttl -= e.cost().alone(e.cost().price(op)) * dense_layers(c.model);
     }
     return ttl.value;
   }
@@ -108,11 +108,10 @@ double prototype_ttl(Evaluator& e, const Case& c, const Plan& plan, AllReduceRul
   for (const Op& op : e.schedule().ops) {
     if (op.kind == OpKind::send_recv) hand_offs += e.cost().alone(e.cost().price(op)) * plan.pp;
   }
-  const int largest = (c.model.layers + plan.pp - 1) / plan.pp;
+  const int largest = (c.model.layers() + plan.pp - 1) / plan.pp;
   Plan stage = plan;
   Case one = c;
-  one.model.layers = largest;
-  one.model.dense_layers = has_experts(c.model) ? 0 : largest;
+  cut_layers(one, largest, 0);
   stage.pp = stage.in_flight = 1;
   stage.strategy = strategy_id("tensor");
   Evaluator single(one, rule);

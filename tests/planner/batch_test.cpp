@@ -13,7 +13,8 @@
 namespace shardline {
 namespace {
 
-const char* const kModels[] = {"llama-3.1-405b", "deepseek-r1", "qwen3-235b-a22b"};
+const char* const kModels[] = {"llama-3.1-405b", "deepseek-r1",   "qwen3-235b-a22b", "gpt-oss-120b",
+                               "gemma-3-27b",    "mimo-v2-flash", "llama-4-maverick"};
 
 Case study(const std::string& model, const Batch& batch) {
   Case c = decode_case(model, "gb200-nvl72", 1);
@@ -37,7 +38,9 @@ std::vector<Plan> mixing_plans(const Case& c, std::size_t each) {
       plans.resize(std::min(plans.size(), each));
       own.insert(own.end(), plans.begin(), plans.end());
     }
-    EXPECT_TRUE(!own.empty() || !has_experts(c.model)) << s->name;
+    // DCP divides the query heads of a KV head: Llama 4 has 5 of them.
+    const bool indivisible = s->name == std::string("dcp") && c.model.name == "llama-4-maverick";
+    EXPECT_TRUE(!own.empty() || !has_experts(c.model) || indivisible) << s->name << " " << c.model.name;
     for (Plan& p : own) {
       p.batch = std::max(p.batch, least_batch(c, p));
       EXPECT_EQ(check_plan(c, p).value_or(""), "") << to_string(p);
@@ -164,6 +167,7 @@ TEST(Batch, TimeAndMemoryRiseWithEverySegment) {
   std::mt19937 random(5);
   const auto draw = [&](int from, int to) { return std::uniform_int_distribution<int>(from, to)(random); };
   for (const char* model : kModels) {
+    if (model == std::string("llama-4-maverick")) continue;  // a chunk that begins hides those before it
     const std::vector<Plan> plans = mixing_plans(study(model, kMixed), 6);
     for (const Plan& p : plans) {
       SCOPED_TRACE(to_string(p));
@@ -275,7 +279,7 @@ TEST(Batch, ChunksOfAnUnevenBatchPayForTheLongestOnce) {
   EXPECT_EQ(refusal(c, "helix:kvp=2,tpa=4,tpf=8,batch=1,chunks=5"), "chunks 5 exceeds the batch 4");
 }
 
-// pairs_on_fullest() against a count of every pair.
+// pairs_on_member() against a count of every pair.
 TEST(Batch, PairsOnTheFullestShardAreCounted) {
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
@@ -286,7 +290,7 @@ TEST(Batch, PairsOnTheFullestShardAreCounted) {
     for (long long q = s.cached; q < s.length(); ++q) {
       for (long long k = 0; k <= q; ++k) pairs += k / share.block % share.sharers.size == 0;
     }
-    EXPECT_EQ(pairs_on_fullest(share, s), pairs);
+    EXPECT_EQ(pairs_on_member(share, 0, {}, s), pairs);
   }
 }
 

@@ -1,6 +1,7 @@
 // Times of plans from those of their blocks: the evaluator's own, to the bit, and blocks that views decide.
 #include "planner/search/block_times.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -53,7 +54,8 @@ void expect_same_times(const Case& c, const std::vector<int>& gpus, std::size_t 
 }
 
 TEST(BlockTimes, AreTheEvaluatorsToTheBit) {
-  for (const char* model : {"deepseek-r1", "llama-3.1-405b", "qwen3-235b-a22b"}) {
+  for (const char* model : {"deepseek-r1", "llama-3.1-405b", "qwen3-235b-a22b", "gpt-oss-120b", "gemma-3-27b",
+                            "mimo-v2-flash", "llama-4-maverick"}) {
     for (const bool calibrated : {false, true}) {
       SCOPED_TRACE(std::string(model) + (calibrated ? ", calibrated" : ", by parameters"));
       expect_same_times(study(model, calibrated), {1, 8, 24, 64}, 40);
@@ -68,7 +70,8 @@ TEST(BlockTimes, PrefillsAreTheEvaluatorsToTheBit) {
 }
 
 TEST(BlockTimes, MixedStepsAreTheEvaluatorsToTheBit) {
-  for (const char* model : {"deepseek-r1", "llama-3.1-405b"}) {
+  for (const char* model : {"deepseek-r1", "llama-3.1-405b", "gpt-oss-120b", "gemma-3-27b", "mimo-v2-flash",
+                            "llama-4-maverick"}) {
     Case c = study(model, true);
     c.batch.prefill = {{100'000, 2048}, {0, 512, 2}};
     expect_same_times(c, {8, 16}, 12);
@@ -97,7 +100,8 @@ void expect_same_ops(const Schedule& a, const Schedule& b) {
 // A view that lost a field which its block reads would change every schedule, so the whole plan is lowered
 // beside it.
 TEST(BlockTimes, ViewsHoldAllThatABlockReads) {
-  for (const char* model : {"deepseek-r1", "llama-3.1-405b", "qwen3-235b-a22b", "falcon-7b"}) {
+  for (const char* model : {"deepseek-r1", "llama-3.1-405b", "qwen3-235b-a22b", "falcon-7b",
+                            "llama-4-maverick", "gpt-oss-120b"}) {
     SCOPED_TRACE(model);
     Case c = study(model, false);
     std::set<std::string> views;
@@ -109,15 +113,17 @@ TEST(BlockTimes, ViewsHoldAllThatABlockReads) {
       // Every third of them beside prefills, where its strategy has such steps.
       c.batch.prefill.clear();
       if (blocks % 3 == 0 && strategy(p.strategy).mixes) c.batch.prefill = {{300, 40}};
-      for (const StepBlock block : step_blocks(c, p)) {
+      std::vector<StepBlock> all;
+      step_blocks(c, p, all);
+      for (const StepBlock block : all) {
         Schedule whole, part;
         ScheduleBuilder a(whole), b(part);
-        const Plan view = block_view(p, block);
+        const Plan view = block_view(c, p, block);
         add_block(a, c, p, block);
         add_block(b, c, view, block);
         expect_same_ops(whole, part);
         ++blocks;
-        views.insert(std::to_string(static_cast<int>(block)) + to_string(view));
+        views.insert(fmt::format("{} {} {}", static_cast<int>(block.kind), block.index, to_string(view)));
       }
     }
     EXPECT_GT(blocks, 200u);

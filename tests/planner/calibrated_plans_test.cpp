@@ -31,8 +31,7 @@ Case small_case(const std::string& model, const std::string& system, long long c
   const System s = catalog_system(system);
   Case c =
       make_case(load_model(model, source_path("models/catalog")), s, supported(s), context, 16, Routing{});
-  c.model.layers = 5;
-  c.model.dense_layers = has_experts(c.model) ? std::min(c.model.dense_layers, 2) : 5;
+  cut_layers(c, 5, has_dense(c.model) ? 2 : 0);
   return c;
 }
 

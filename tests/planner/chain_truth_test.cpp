@@ -131,7 +131,7 @@ TEST(Partition, TheSearchFindsTheBestOfAllPartitions) {
   c.system.calibration = {};
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
   c.batch = prefill_batch({{0, 1}});
-  c.model.layers = c.model.dense_layers = 3;
+  cut_layers(c, 3, 3);
   for (const AttentionKernel kernel : {AttentionKernel::flash, AttentionKernel::eager}) {
     c.kernels.attention = kernel;
     c.kernels.score_traffic = Bytes(kernel == AttentionKernel::eager ? 27 : 0);

@@ -17,7 +17,7 @@ Case chunked_case(std::vector<Segment> requests, int layers = 6) {
   Case c = decode_case("llama-3.1-8b", "h100-hgx", 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
   c.batch = prefill_batch(std::move(requests));
-  c.model.layers = c.model.dense_layers = layers;
+  cut_layers(c, layers, layers);
   return c;
 }
 

@@ -18,8 +18,7 @@ constexpr double kElementBytes = 2;
 Case conservation_case(const std::string& model, const std::string& system) {
   Case c = decode_case(model, system, 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
-  c.model.layers = 4;
-  c.model.dense_layers = has_experts(c.model) ? 1 : 4;
+  cut_layers(c, 4, has_dense(c.model) ? 1 : 0);
   return c;
 }
 
@@ -87,7 +86,7 @@ TEST(Conservation, ADecodeStepReadsEachRanksKvOnce) {
     SCOPED_TRACE(model);
     Case c = conservation_case(model, "gb200-nvl72");
     c.batch = decode_batch(16 * 1680);  // whole blocks on any number of shards below
-    const auto& a = c.model.attention;
+    const auto& a = c.model.attentions.front();
     const bool mla = a.kind == AttentionKind::mla;
     Schedule s;
     std::map<std::string, int> seen;
@@ -131,7 +130,7 @@ double reads(const Strategy& s, const Case& c, const Plan& p) {
   if (name == "ring_pass_kv" || name == "ring_pass_q" || name == "allgather_kv" || name == "tsp") return p.cp;
   if (name == "striped") return p.cp;
   if (name == "ulysses") {
-    const auto& a = c.model.attention;
+    const auto& a = c.model.attentions.front();
     const double heads = heads_of_part(a.kind == AttentionKind::mla ? a.q_heads : a.kv_heads, p.tpa);
     return std::max(1.0, p.cp / heads);
   }
@@ -161,7 +160,7 @@ TEST(Conservation, APrefillReadsWhatItsRanksHoldAndComputesTheMask) {
     for (const auto& requests : workloads) {
       Case c = conservation_case(model, "h100-gtt");
       c.batch = prefill_batch(requests);
-      const auto& a = c.model.attention;
+      const auto& a = c.model.attentions.front();
       double tokens = 0, mask = 0;
       for (const Segment& r : requests) {
         const auto t = static_cast<double>(r.fresh);

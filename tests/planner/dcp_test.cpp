@@ -118,7 +118,8 @@ TEST(Dcp, AllButAttentionIsTensorParallelism) {
     const Plan tp = parse_plan(std::string("tensor") + plan),
                own = parse_plan(std::string("dcp") + plan + options);
     EXPECT_EQ(memory_use(c, own).weights, memory_use(c, tp).weights);
-    EXPECT_EQ(tokens_on_fullest(cache_share(c, own), c.longest()), (100'003 + dcp - 1) / dcp);
+    EXPECT_EQ(tokens_on_fullest(cache_share(c, c.model.attentions.front(), own), c.longest()),
+              (100'003 + dcp - 1) / dcp);
     EXPECT_NEAR(memory_use(c, own).kv * dcp / memory_use(c, tp).kv, 1, dcp / 100'003.0);
   }
 }
@@ -153,7 +154,7 @@ TEST(Dcp, AttendsAsHelixWhereBothExist) {
       }
       // Helix sends a second float32 with every head's log-sum-exp.
       const Plan p = parse_plan(row.helix);
-      const double heads = 6.0 * local_q_heads(c, p) * (p.kvp - 1) / p.kvp;
+      const double heads = 6.0 * local_q_heads(c.model.attentions.front(), p) * (p.kvp - 1) / p.kvp;
       EXPECT_DOUBLE_EQ(total(sent(helix)) - total(sent(own)), heads * 4);
       EXPECT_EQ(memory_use(c, p).kv, [&] {
         Case paged = c;
@@ -217,8 +218,8 @@ TEST(Dcp, RefusalsSayWhy) {
             "dcp 4 does not divide the 2 ranks of a KV head (tpa / KV heads)");
   // 2 KV heads on 12 ranks: vLLM would let ranks 4 to 7 share the tokens of both heads.
   Case two = llama;
-  two.model.attention.q_heads = 96;
-  two.model.attention.kv_heads = 2;
+  two.model.attentions.front().q_heads = 96;
+  two.model.attentions.front().kv_heads = 2;
   EXPECT_EQ(refusal(two, "dcp:tpa=12,tpf=12,batch=1,dcp=4"),
             "dcp 4 does not divide the 6 ranks of a KV head (tpa / KV heads)");
   EXPECT_EQ(refusal(two, "dcp:tpa=12,tpf=12,batch=1,dcp=3"), "");

@@ -34,11 +34,10 @@ TEST(DecodeLayer, DispatchAndCombineCarryTheSkew) {
   EXPECT_NEAR(bytes_of(even, "combine"), 16 * 7168 * 7.675750 * 2, 4);
   double before = bytes_of(even, "dispatch"), time = Evaluator(c).simulate(parse_plan(plan)).value;
   for (const double skew : {0.5, 1.0}) {
-    c.routing =
-        std::make_shared<const ExpertRouting>(256, 8, Routing{RoutingKind::zipf, skew, ExpertLoad::mean});
+    set_routing(c, {RoutingKind::zipf, skew, ExpertLoad::mean});
     const Schedule skewed = lowered(c, plan);
     // Rows that the busiest rank receives of all 1024 tokens.
-    const double rows = c.routing->tokens_received(64, 1024);
+    const double rows = c.routing.back()->tokens_received(64, 1024);
     EXPECT_NEAR(bytes_of(skewed, "dispatch") / (rows * 7168 * kFp4), 1, 1e-12);
     EXPECT_NEAR(bytes_of(skewed, "combine") / (rows * 7168 * 2), 1, 1e-12);
     EXPECT_GT(bytes_of(skewed, "dispatch"), 1.2 * before);
@@ -54,8 +53,8 @@ TEST(DecodeLayer, APrefillsDispatchCarriesTheSkewToo) {
   c.batch = prefill_batch({{0, 8000}});
   const char* plan = "ring_pass_kv:cp=4,tpa=2,ep=8,batch=1";
   const double even = bytes_of(lowered(c, plan), "dispatch");
-  c.routing = std::make_shared<const ExpertRouting>(256, 8, Routing{RoutingKind::zipf, 1, ExpertLoad::mean});
-  const double rows = c.routing->tokens_received(8, 8000);
+  set_routing(c, {RoutingKind::zipf, 1, ExpertLoad::mean});
+  const double rows = c.routing.back()->tokens_received(8, 8000);
   EXPECT_NEAR(bytes_of(lowered(c, plan), "dispatch") / (rows * 7168 * kFp4), 1, 1e-12);
   EXPECT_NEAR(even / (8000 / 8.0 * 7168 * ExpertRouting(256, 8, {}).groups_hit(8) * kFp4), 1, 1e-12);
 }
@@ -135,7 +134,8 @@ TEST(DecodeLayer, ADenseFfnIsSharedByAGroupOrAllOrNone) {
     const auto& up = shape<GemmShape>(op);
     EXPECT_EQ(up.rows, row.rows);
     EXPECT_EQ(up.n, 2 * row.width);
-    EXPECT_EQ(layer_weights(c, parse_plan(row.plan)).dense_ffn, 3.0 * 7168 * static_cast<double>(row.width));
+    EXPECT_EQ(ffn_weights(c, dense_ffn(c.model), parse_plan(row.plan)).dense,
+              3.0 * 7168 * static_cast<double>(row.width));
   }
   Plan p = parse_plan("dp_ep:dp=16,tpa=4,ep=64,dense_tp=2,batch=8");
   EXPECT_EQ(check_plan(c, p).value_or(""),

@@ -77,7 +77,7 @@ TEST(KvRunahead, TrafficOfBothStrategies) {
     for (const int p : {2, 3, 4, 8}) {
       const long long context = 24 * (1 + static_cast<long long>(random() % 400));
       Case c = chain_case(context, model);
-      const double row = prefill_heads(c, Plan{}).kv_width() * 2;
+      const double row = prefill_heads(c.model.attentions.front(), Plan{}).kv_width() * 2;
       Plan plan;
       plan.cp = p;
       plan.strategy = strategy_id("tsp");
@@ -311,7 +311,7 @@ TEST(KvRunahead, UnevenPartitionsFoldExactly) {
           c.system = catalog_system(system);
           c.system.calibration = {};
           c.system.runtime.host_layer = Seconds(host);
-          c.model.layers = c.model.dense_layers = 6;
+          cut_layers(c, 6, 6);
           c.kernels.attention = eager ? AttentionKernel::eager : AttentionKernel::flash;
           c.kernels.score_traffic = Bytes(eager ? 27 : 0);
           Plan p;
@@ -344,10 +344,10 @@ TEST(KvRunahead, TheHostRunsAheadOfItsGpu) {
     const Seconds without = Evaluator(c).simulate(p);
     double before = without.value;
     for (const double factor : {0.05, 0.5, 0.9, 1.5, 4.0}) {
-      const double per_layer = without.value * factor / c.model.layers;
+      const double per_layer = without.value * factor / c.model.layers();
       c.system.runtime.host_layer = Seconds(per_layer);
       const double t = Evaluator(c).simulate(p).value;
-      EXPECT_GE(t * (1 + 1e-12), std::max(without.value, per_layer * c.model.layers));
+      EXPECT_GE(t * (1 + 1e-12), std::max(without.value, per_layer * c.model.layers()));
       EXPECT_GE(t * (1 + 1e-12), before);
       before = t;
       if (factor < 0.5) {
@@ -355,7 +355,7 @@ TEST(KvRunahead, TheHostRunsAheadOfItsGpu) {
       }
       // Beside its own time: the last kernel of the last layer, and the head.
       if (factor > 1.2) {
-        EXPECT_LE(t, per_layer * c.model.layers + 0.02 * without.value);
+        EXPECT_LE(t, per_layer * c.model.layers() + 0.02 * without.value);
       }
     }
   }

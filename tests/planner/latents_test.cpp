@@ -161,7 +161,7 @@ TEST(Latents, AChainsClosedFormIsItsSimulation) {
   for (const int tpa : {1, 2}) {
     Case c = r1({{0, 10'000}});
     c.system.runtime.ring_step = Seconds(500e-6);
-    c.model.layers = c.model.dense_layers = 6;  // of one kind: a mixed model's are their mean
+    cut_layers(c, 6, 6);  // of one kind: a mixed model's are their mean
     Plan p = parse_plan("kv_runahead:cp=3,batch=1");
     list_parts(p, {3500, 3300, 3200});
     p.tpa = p.tpf = tpa;

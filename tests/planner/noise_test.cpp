@@ -17,8 +17,7 @@ Case prefill_case(const std::string& model, const std::string& system, long long
   Case c = decode_case(model, system, 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
   c.batch = prefill_batch({{0, tokens}});
-  c.model.layers = 4;
-  c.model.dense_layers = has_experts(c.model) ? std::min(c.model.dense_layers, 1) : 4;
+  cut_layers(c, 4, has_dense(c.model) ? 1 : 0);
   return c;
 }
 
@@ -131,7 +130,7 @@ TEST(Noise, H58AGatherWaitsForItsSlowestLink) {
   double gathers = 0;
   for (const Op& op : e.schedule().ops) {
     if (op.kind == OpKind::all_gather)
-      gathers += (e.cost().time(op) - e.cost().price(op).latency).value * c.model.layers;
+      gathers += (e.cost().time(op) - e.cost().price(op).latency).value * c.model.layers();
   }
   ASSERT_GT(gathers, 0);
   EXPECT_NEAR((effect.mean - effect.quiet).value / gathers, 1, 1e-9);

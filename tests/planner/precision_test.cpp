@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -96,18 +97,73 @@ TEST(Precision, MemoryCountsEachClassInItsType) {
   };
   const double before = weights(base);
   EXPECT_EQ(weights("weights: fp8, math: fp8, router: bf16, head: fp8") - before,
-            (m.layers - m.dense_layers) * h * m.experts);
+            (m.layers() - dense_layers(m)) * h * expert_ffn(m).experts);
   EXPECT_EQ(weights("weights: fp8, math: fp8, router: fp8, head: bf16") - before, 2 * h * vocab);
   EXPECT_EQ(weights(base + ", ffn_weights: bf16, expert_weights: fp8") - before,
-            m.dense_layers * 3 * h * std::ceil(m.ffn_inner / 8.0));
+            dense_layers(m) * 3 * h * std::ceil(dense_ffn(m).inner / 8.0));
   EXPECT_EQ(weights(base + ", expert_weights: bf16") - before,
-            (m.layers - m.dense_layers) * 3 * h *
-                (m.experts * std::ceil(m.expert_inner / 8.0) + std::ceil(m.expert_inner / 8.0)));
+            (m.layers() - dense_layers(m)) * 3 * h *
+                (expert_ffn(m).experts * std::ceil(expert_ffn(m).inner / 8.0) +
+                 std::ceil(expert_ffn(m).inner / 8.0)));
   const double attention = weights(base + ", attention_weights: bf16") - before;
   EXPECT_NEAR(attention + before,
               weights("weights: bf16, math: fp8, router: fp8, head: fp8") -
                   (weights(base + ", ffn_weights: bf16") - before),
               1);
+}
+
+TEST(Precision, SharedExpertsHaveATypeOfTheirOwn) {
+  struct Shared {
+    std::string keys, routed, shared;
+  };
+  for (const char* model : {"deepseek-r1", "llama-4-maverick"}) {
+    for (const Shared& row : std::vector<Shared>{
+             {"shared_weights: fp8, shared_math: fp8", "fp4 in fp4", "fp8 in fp8"},
+             {"shared_math: fp8", "fp4 in fp4", "fp4 in fp8"},
+             {"expert_weights: fp8, expert_math: fp8", "fp8 in fp8", "fp8 in fp8"},
+             {"ffn_weights: fp8, ffn_math: fp8, shared_weights: bf16", "fp8 in fp8", "bf16 in fp8"},
+             {"expert_weights: fp8, expert_math: bf16, shared_weights: fp4, shared_math: fp4", "fp8 in bf16",
+              "fp4 in fp4"}}) {
+      for (const bool prefill : {false, true}) {
+        const auto seen = types(case_of(model, "precision: {" + row.keys + "}\n", prefill));
+        for (const char* half : {"up", "down"}) {
+          EXPECT_EQ(seen.at(std::string("experts ") + half), row.routed) << row.keys;
+          EXPECT_EQ(seen.at(std::string("shared experts ") + half), row.shared) << row.keys;
+        }
+      }
+    }
+    // A byte more for each of their elements, and for no other.
+    const auto weights = [&](const std::string& type) {
+      const Case c = case_of(model, "precision: {weights: fp8, math: fp8, shared_weights: " + type + "}\n");
+      return memory_use(c, parse_plan("tensor:tpa=8,tpf=8,batch=1")).weights.value;
+    };
+    const Model m = case_of(model, "").model;
+    const FeedForward& f = expert_ffn(m);
+    EXPECT_EQ(weights("bf16") - weights("fp8"),
+              (m.layers() - dense_layers(m)) * 3.0 * m.hidden * std::ceil(f.shared_experts * f.inner / 8.0))
+        << model;
+  }
+}
+
+TEST(Precision, SharedExpertsHaveTheTypeOfTheirCheckpoint) {
+  Model m = case_of("deepseek-r1", "").model;
+  m.checkpoint = Checkpoint{};
+  m.checkpoint->experts = Dtype::fp4;
+  m.checkpoint->shared = Dtype::fp8;
+  scenario_parts::PrecisionKeys keys;
+  const auto shared = [&] {
+    const ModuleType t = keys.of(m).of(Module::shared_experts);
+    return std::pair(t.weights, t.math);
+  };
+  EXPECT_EQ(keys.of(m).of(Module::experts).weights, Dtype::fp4);
+  EXPECT_EQ(shared(), std::pair(Dtype::fp8, Dtype::fp8));
+  keys.expert_weights = Dtype::bf16;  // said of all experts
+  EXPECT_EQ(shared(), std::pair(Dtype::bf16, Dtype::bf16));
+  keys.shared_weights = Dtype::fp4;
+  EXPECT_EQ(shared(), std::pair(Dtype::fp4, Dtype::fp4));
+  EXPECT_EQ(keys.of(m).of(Module::experts).weights, Dtype::bf16);
+  keys.shared_math = Dtype::fp8;
+  EXPECT_EQ(shared(), std::pair(Dtype::fp4, Dtype::fp8));
 }
 
 TEST(Precision, ModelsFromConfigJsonHaveTheTypesOfTheirCheckpoint) {

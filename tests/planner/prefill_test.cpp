@@ -13,8 +13,7 @@ Case prefill_case(const std::string& model, std::vector<Segment> requests,
   Case c = decode_case(model, system, 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp8, Dtype::fp8};
   c.batch = prefill_batch(std::move(requests));
-  c.model.layers = 4;
-  c.model.dense_layers = has_experts(c.model) ? std::min(c.model.dense_layers, 1) : 4;
+  cut_layers(c, 4, has_dense(c.model) ? 1 : 0);
   return c;
 }
 
@@ -67,7 +66,8 @@ TEST(Prefill, AttentionOfAllRanksIsTheCausalMask) {
       }
       Schedule s;
       for_every_plan(c, {1, 8, 24}, [&](const Strategy& strategy, int, const Plan& p) {
-        if (!strategy.exact || c.model.attention.q_heads % p.tpa != 0) return;  // heads are rounded up
+        if (!strategy.exact || c.model.attentions.front().q_heads % p.tpa != 0)
+          return;  // heads are rounded up
         lower(s, c, p);
         double pairs = 0;
         for (const Block& b : s.blocks) {  // one attention block a chunk
@@ -80,7 +80,7 @@ TEST(Prefill, AttentionOfAllRanksIsTheCausalMask) {
           }
         }
         // Every attention group has requests of its own.
-        EXPECT_DOUBLE_EQ(pairs, p.dp * wanted * c.model.attention.q_heads);
+        EXPECT_DOUBLE_EQ(pairs, p.dp * wanted * c.model.attentions.front().q_heads);
       });
     }
   }

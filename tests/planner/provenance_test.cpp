@@ -33,7 +33,7 @@ Case prefill_case(const std::string& system, std::vector<Segment> requests) {
   Case c = decode_case("llama-3.1-405b", system, 0);
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp8, Dtype::fp8};
   c.batch = prefill_batch(std::move(requests));
-  c.model.layers = c.model.dense_layers = 4;
+  cut_layers(c, 4, 4);
   return c;
 }
 
@@ -246,7 +246,7 @@ TEST(Provenance, DispatchAndCombineNameTheirFit) {
 TEST(Provenance, UnevenRoutingIsNotMeasured) {
   const auto bases = [](const Routing& routing) {
     Case c = decode_case("deepseek-r1", "gb200-nvl72", 100'000);
-    c.routing = std::make_shared<const ExpertRouting>(256, 8, routing);
+    set_routing(c, routing);
     Evaluator e(c);
     e.simulate(parse_plan("dp_ep:dp=64,ep=64,batch=64"));
     std::vector<Basis> out;

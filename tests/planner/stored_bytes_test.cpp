@@ -22,9 +22,9 @@ constexpr Stored kWeights[] = {{Dtype::fp4, Dtype::fp4, 0.5625},
 
 // Elements of all matrices that one GPU multiplies with, from the model alone.
 double matrix_elements(const Model& m) {
-  const Attention& a = m.attention;
+  const Attention& a = m.attentions.front();
   const double h = m.hidden, q = double(a.q_heads) * a.head_dim, kv = 2.0 * a.kv_heads * a.head_dim;
-  return m.layers * (h * (q + kv) + q * h + 3 * h * m.ffn_inner) + h * m.vocab;
+  return m.layers() * (h * (q + kv) + q * h + 3 * h * m.ffns.front().inner) + h * m.vocab;
 }
 
 Case one_gpu(const Stored& stored) {
@@ -78,7 +78,7 @@ TEST(StoredBytes, TheCacheInMemoryInTrafficAndInPricesIsTheSame) {
       Plan plan;
       plan.batch = 3;
       const double expected =
-          3 * 10'000.0 * kv_elements_per_layer(c.model.attention) * c.model.layers * bytes;
+          3 * 10'000.0 * kv_elements_per_layer(c.model.attentions.front()) * c.model.layers() * bytes;
       const Traffic t = traffic_of(c, plan);
       EXPECT_DOUBLE_EQ(t.kv.value, expected) << model << ' ' << to_string(type);
       EXPECT_DOUBLE_EQ(memory_use(c, plan).kv.value, expected) << model << ' ' << to_string(type);

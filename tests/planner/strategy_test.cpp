@@ -29,8 +29,7 @@ SearchSpace wide_space() {
 // A model of few layers keeps unfolded graphs small; widths stay those of the real one.
 Case small_case(const std::string& model, long long context = 100'000) {
   Case c = decode_case(model, "gb200-nvl72", context);
-  c.model.layers = 5;
-  c.model.dense_layers = has_experts(c.model) ? std::min(c.model.dense_layers, 2) : 5;
+  cut_layers(c, 5, has_dense(c.model) ? 2 : 0);
   return c;
 }
 
@@ -176,7 +175,7 @@ TEST(Strategies, ViewsOfOwnAttentionKeepTheirStrategyAndOptions) {
   int own = 0;
   for_every_plan(c, {8}, [&](const Strategy& s, int, const Plan& p) {
     if (!s.decodes || (!s.decode_attention && !s.cache_share)) return;
-    const Plan view = block_view(p, StepBlock::attention);
+    const Plan view = block_view(c, p, {BlockKind::attention});
     EXPECT_EQ(view.strategy, p.strategy);
     EXPECT_EQ(view.options, p.options);
     ++own;

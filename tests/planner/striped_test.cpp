@@ -21,8 +21,7 @@ Case prefill_case(std::vector<Segment> requests, const std::string& model = "lla
   Case c = decode_case(model, "h100-gtt", 0);
   c.precision = all_bf16();
   c.batch = prefill_batch(std::move(requests));
-  c.model.layers = 4;
-  c.model.dense_layers = has_experts(c.model) ? 1 : 4;
+  cut_layers(c, 4, has_dense(c.model) ? 1 : 0);
   return c;
 }
 

@@ -1,4 +1,5 @@
 #include "tests/planner/support.hpp"
+#include <algorithm>
 
 #include <gtest/gtest.h>
 
@@ -25,6 +26,31 @@ Case decode_case(const std::string& model, const std::string& system, long long 
   return make_case(load_model(model, source_path("models/catalog")), catalog_system(system),
                    Precision::all_fp4(), context, 16, Routing{});
 }
+
+const FeedForward& expert_ffn(const Model& m) {
+  return *std::find_if(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return !f.dense(); });
+}
+
+const FeedForward& dense_ffn(const Model& m) {
+  return *std::find_if(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return f.dense(); });
+}
+
+void cut_layers(Case& c, int layers, int dense) {
+  Model& m = c.model;
+  const auto routing = c.routing;
+  const std::vector<FeedForward> before = m.ffns;
+  std::vector<FeedForward> ffns;
+  for (int i = 0; i < layers; ++i)
+    ffns.push_back(has_experts(m) && i >= dense ? expert_ffn(m) : dense_ffn(m));
+  set_layers(m, std::vector<Attention>(ffns.size(), m.attentions.front()), ffns);
+  c.routing.clear();
+  for (const FeedForward& f : m.ffns) {
+    const auto at = std::find(before.begin(), before.end(), f) - before.begin();
+    c.routing.push_back(routing[static_cast<std::size_t>(at)]);
+  }
+}
+
+void set_routing(Case& c, const Routing& routing) { c.routing = routing_of(c.model, routing); }
 
 Precision all_bf16() { return {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}}; }
 

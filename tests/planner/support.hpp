@@ -28,6 +28,15 @@ const System& catalog_system(const std::string& name);
 /// expert load.
 Case decode_case(const std::string& model, const std::string& system, long long context);
 
+/// Cuts the case's model to `layers` layers of its first attention: `dense` of them with its dense
+/// feed-forward network, then others with its experts. A model without experts has dense layers alone.
+void cut_layers(Case& c, int layers, int dense);
+/// A routing table for every kind of layer with experts.
+void set_routing(Case& c, const Routing& routing);
+/// The first of its kinds with experts, and the first that is dense.
+const FeedForward& expert_ffn(const Model& m);
+const FeedForward& dense_ffn(const Model& m);
+
 /// BF16 throughout.
 Precision all_bf16();
 

@@ -13,6 +13,14 @@ inline long long draw(std::mt19937_64& random, long long low, long long high) {
   return low + static_cast<long long>(random() % static_cast<std::uint64_t>(high - low + 1));
 }
 
+/// As transformers' masking_utils.py writes them: sliding_window_overlay, chunked_overlay, causal.
+inline bool sees(const Reach& reach, std::int64_t query, std::int64_t key) {
+  if (key > query) return false;
+  if (reach.kind == ReachKind::window) return key > query - reach.tokens;
+  if (reach.kind == ReachKind::chunk) return key / reach.tokens == query / reach.tokens;
+  return true;
+}
+
 // Segment and position of every row.
 inline std::vector<std::pair<std::int32_t, long long>> one_by_one(const Tokens& tokens) {
   std::vector<std::pair<std::int32_t, long long>> out;

@@ -127,7 +127,7 @@ TEST(Usp, ItsRingTakesTheTimeOfARingOfItsGroups) {
     c.system.fabric.network.bandwidth = BytesPerSecond(bandwidth);
     c.system.calibration = {};
     c.system.device.sms = 0;
-    c.model.layers = c.model.dense_layers = 1;
+    cut_layers(c, 1, 1);
     CostModel cost(c.system);
     PassScratch scratch(cost);
     Schedule s = lowered(c, "usp:cp=16,batch=1,ulysses=8");

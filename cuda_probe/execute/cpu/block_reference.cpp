@@ -122,6 +122,7 @@ void copy_anchors(const Problem& p, Matrix<double>& rows) {
 
 Matrix<double> block_attention(const Problem& p, const Tensors<double>& t) {
   SL_CHECK(p.cache == CacheRows::heads, "blocks are defined for keys and values of their own");
+  SL_CHECK(!p.reach.local() && !p.sinks, "blocks are defined for full attention without sinks");
   Matrix<double> scores;
   if (p.blocks.retaining > 0) scores = retaining_scores(p, t);
   Matrix<double> out = Matrix<double>::Zero(t[Whole::query].rows(), p.q_heads * p.v_dim);

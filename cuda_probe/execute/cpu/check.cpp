@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "cuda_probe/execute/cpu/hazards.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -119,7 +120,8 @@ void check_charges(Check& check, const Schedule& s, const RunResult<double>& run
 
 class Comparison {
  public:
-  Comparison(const Schedule& s, const Problem& p, const Tensors<double>& want) : s_(s), p_(p), want_(want) {}
+  Comparison(const Schedule& s, std::span<const Problem> kinds, std::span<const Tensors<double>> want)
+      : s_(s), kinds_(kinds), want_(want), covered_(kinds.size()) {}
 
   double error() const { return error_; }
   const std::string& worst() const { return worst_; }
@@ -127,10 +129,16 @@ class Comparison {
   template <class Scalar>
   void add(const Output<Scalar>& output, std::vector<std::string>& faults) {
     const Binding& b = output.binding;
-    const Matrix<double>& want = want_[b.whole];
     const TokenView tokens = s_.flow->token_list(b.rows), columns = s_.flow->token_list(b.columns);
     const std::string place =
         "output '" + std::string(s_.flow->slots[b.slot].name) + "', rank " + std::to_string(b.rank);
+    if (b.kind < 0 || static_cast<std::size_t>(b.kind) >= kinds_.size()) {
+      faults.push_back(place + ": kind " + std::to_string(b.kind) + " of attention, of " +
+                       std::to_string(kinds_.size()));
+      return;
+    }
+    const auto kind = static_cast<std::size_t>(b.kind);
+    const Matrix<double>& want = want_[kind][b.whole];
     if (output.values.rows() != rows(tokens) || output.values.cols() != rows(columns)) {
       faults.push_back(place + ": slot and binding differ in size");
       return;
@@ -139,7 +147,7 @@ class Comparison {
       faults.push_back(place + ": the problem has no such output");
       return;
     }
-    auto& covered = covered_[static_cast<std::size_t>(b.whole)];
+    auto& covered = covered_[kind][static_cast<std::size_t>(b.whole)];
     if (covered.size() == 0) covered.setZero(want.rows(), want.cols());
     Eigen::Index row = 0;
     for (const Interval& i : tokens) {
@@ -148,7 +156,7 @@ class Comparison {
         continue;
       }
       for (std::int64_t position = i.begin; position < i.end; position += i.stride, ++row) {
-        const Eigen::Index token = row_of(i.request, position);
+        const Eigen::Index token = row_of(kind, i.request, position);
         if (token < 0) {
           faults.push_back(place + ": no position " + std::to_string(position) + " in request " +
                            std::to_string(i.request));
@@ -175,20 +183,32 @@ class Comparison {
 
   /// A fault for each whole matrix of which expected elements are missing.
   void coverage(std::vector<std::string>& faults) const {
-    Tokens expected = p_.expected_queries;
+    for (std::size_t kind = 0; kind < kinds_.size(); ++kind) coverage(kind, faults);
+  }
+
+ private:
+  using Covered = std::array<Matrix<char>, static_cast<std::size_t>(Whole::count)>;
+
+  std::string of_kind(std::size_t kind) const {
+    return kinds_.size() > 1 ? " of kind " + std::to_string(kind) : "";
+  }
+
+  void coverage(std::size_t kind, std::vector<std::string>& faults) const {
+    const Problem& p = kinds_[kind];
+    Tokens expected = p.expected_queries;
     if (expected.empty()) {
-      for (std::size_t r = 0; r < p_.lengths.size(); ++r)
-        expected.push_back({static_cast<std::int32_t>(r), 0, p_.lengths[r]});
+      for (std::size_t r = 0; r < p.lengths.size(); ++r)
+        expected.push_back({static_cast<std::int32_t>(r), 0, p.lengths[r]});
     }
     bool any = false;
-    for (const auto& covered : covered_) {
+    for (const auto& covered : covered_[kind]) {
       if (covered.size() == 0) continue;
       any = true;
       std::int64_t missing = 0;
       std::string first;
       for (const Interval& i : expected) {
         for (std::int64_t position = i.begin; position < i.end; position += i.stride) {
-          const Eigen::Index token = row_of(i.request, position);
+          const Eigen::Index token = row_of(kind, i.request, position);
           for (Eigen::Index column = 0; column < covered.cols(); ++column) {
             if (token >= 0 && covered(token, column) != 0) continue;
             if (missing++ == 0)
@@ -198,17 +218,17 @@ class Comparison {
         }
       }
       if (missing > 0)
-        faults.push_back(std::to_string(missing) +
-                         " output elements that no rank gives, the first: " + first);
+        faults.push_back(std::to_string(missing) + " output elements" + of_kind(kind) +
+                         " that no rank gives, the first: " + first);
     }
-    if (!any) faults.push_back("no output is bound");
+    if (!any) faults.push_back("no output" + of_kind(kind) + " is bound");
   }
 
- private:
-  Eigen::Index row_of(std::int32_t request, std::int64_t position) const {
+  Eigen::Index row_of(std::size_t kind, std::int32_t request, std::int64_t position) const {
     const auto r = static_cast<std::size_t>(request);
-    if (request < 0 || r >= p_.lengths.size() || position < 0 || position >= p_.lengths[r]) return -1;
-    return want_.first_row[r] + position;
+    const std::vector<std::int64_t>& lengths = kinds_[kind].lengths;
+    if (request < 0 || r >= lengths.size() || position < 0 || position >= lengths[r]) return -1;
+    return want_[kind].first_row[r] + position;
   }
 
   void take(double error, double got, double want, const std::string& place) {
@@ -218,9 +238,9 @@ class Comparison {
   }
 
   const Schedule& s_;
-  const Problem& p_;
-  const Tensors<double>& want_;
-  std::array<Matrix<char>, static_cast<std::size_t>(Whole::count)> covered_;
+  std::span<const Problem> kinds_;
+  std::span<const Tensors<double>> want_;
+  std::vector<Covered> covered_;  // of each kind
   double error_ = 0;
   std::string worst_;
 };
@@ -241,27 +261,29 @@ bool same_bits(const Schedule& s, const RunResult<Scalar>& a, const RunResult<Sc
   return true;
 }
 
-std::vector<RunOptions> all_orders(const Problem& p) {
+std::vector<RunOptions> all_orders(double scale) {
   std::vector<RunOptions> all;
   for (const Order o :
        {Order::by_index, Order::latest_ready_first, Order::communication_first, Order::compute_first})
-    all.push_back({o, 1, p.scale});
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) all.push_back({Order::random, seed, p.scale});
+    all.push_back({o, 1, scale});
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) all.push_back({Order::random, seed, scale});
   return all;
 }
 
 /// Runs in each order; the errors and faults of all of them. Returns the first run.
 template <class Scalar>
-RunResult<Scalar> run_all(const Schedule& s, const Problem& p, const Tensors<double>& want,
-                          std::span<const RunOptions> orders, Check& check, double& max_error) {
-  const Tensors<Scalar> inputs = want.cast<Scalar>();
+RunResult<Scalar> run_all(const Schedule& s, std::span<const Problem> kinds,
+                          std::span<const Tensors<double>> want, std::span<const RunOptions> orders,
+                          Check& check, double& max_error) {
+  std::vector<Tensors<Scalar>> inputs;
+  for (const Tensors<double>& kind : want) inputs.push_back(kind.cast<Scalar>());
   Executor<Scalar> executor(s, inputs);
   RunResult<Scalar> first;
   double error = 0;
   for (const RunOptions& options : orders) {
     RunResult<Scalar> run = executor.run(options);
     const std::size_t before = check.faults.size();
-    Comparison comparison(s, p, want);
+    Comparison comparison(s, kinds, want);
     for (const auto& output : run.outputs) comparison.add(output, check.faults);
     comparison.coverage(check.faults);
     if (comparison.error() >= error) {
@@ -285,11 +307,18 @@ RunResult<Scalar> run_all(const Schedule& s, const Problem& p, const Tensors<dou
 }  // namespace
 
 Check check(const Schedule& s, const Problem& p, const CheckOptions& options) {
+  return check(s, std::span(&p, 1), options);
+}
+
+Check check(const Schedule& s, std::span<const Problem> kinds, const CheckOptions& options) {
+  SL_CHECK(!kinds.empty(), "a schedule has a kind of attention");
+  for (const Problem& p : kinds) SL_CHECK(p.scale == kinds.front().scale, "all kinds scale scores alike");
   Check check;
   try {
-    const Tensors<double> want = reference(p);
-    const std::vector<RunOptions> orders = all_orders(p);
-    const RunResult<double> run = run_all<double>(s, p, want, orders, check, check.max_error_double);
+    std::vector<Tensors<double>> want;
+    for (const Problem& p : kinds) want.push_back(reference(p));
+    const std::vector<RunOptions> orders = all_orders(kinds.front().scale);
+    const RunResult<double> run = run_all<double>(s, kinds, want, orders, check, check.max_error_double);
     if (options.charges != Charges::none) check_charges(check, s, run, options.charges);
     for (const Done& c : run.counts) {
       check.counts.pairs += c.pairs;
@@ -307,7 +336,7 @@ Check check(const Schedule& s, const Problem& p, const CheckOptions& options) {
       for (const Hazard& h : hazards(s)) check.faults.push_back(to_string(s, h));
     }
     Check single;
-    run_all<float>(s, p, want, std::span(orders).first(1), single, check.max_error_float);
+    run_all<float>(s, kinds, want, std::span(orders).first(1), single, check.max_error_float);
   } catch (const ExecutionError& error) {
     check.faults.push_back(error.what());
   }

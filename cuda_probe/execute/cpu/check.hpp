@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,10 @@ struct CheckOptions {
 /// was done with the shape of the rank's class, to 1e-9: pairs, query rows and KV elements of attends,
 /// multiply-adds of gemms, bytes that leave (all_gather and all_reduce: the charge times size - 1;
 /// reduce_scatter: times (size - 1) / size); messages stay inside the op's group.
+/// A schedule whose layers are of several kinds of attention is given one problem for each: Binding::kind
+/// says which of them an input is drawn from, and an output compared with. Each must have an output, and
+/// their `scale` must be one. A binding of a kind that is not in the list is a fault.
+Check check(const Schedule& schedule, std::span<const Problem> kinds, const CheckOptions& options = {});
 Check check(const Schedule& schedule, const Problem& problem, const CheckOptions& options = {});
 
 }  // namespace shardline

@@ -129,8 +129,8 @@ bool waits_for(const Schedule& s, OpIndex op, OpIndex before, int rank) {
 }
 
 template <class Scalar>
-Executor<Scalar>::Executor(const Schedule& schedule, const Tensors<Scalar>& tensors)
-    : schedule_(schedule), flow_(flow_or_throw(schedule)), tensors_(tensors), ranks_(ranks_of(schedule)) {}
+Executor<Scalar>::Executor(const Schedule& schedule, std::span<const Tensors<Scalar>> kinds)
+    : schedule_(schedule), flow_(flow_or_throw(schedule)), kinds_(kinds), ranks_(ranks_of(schedule)) {}
 
 template <class Scalar>
 void Executor<Scalar>::fail(OpIndex op, int rank, const std::string& what) const {
@@ -224,12 +224,16 @@ void Executor<Scalar>::allocate() {
   }
   for (const Binding& b : flow_.inputs) {
     Matrix<Scalar>& m = slot(b.slot, b.rank);
-    Matrix<Scalar> part = input_part(flow_, tensors_, b);
-    if (part.rows() != m.rows() || part.cols() != m.cols())
+    const auto fail_input = [&](const std::string& what) {
       throw ExecutionError(std::string("input '") + flow_.slots[b.slot].name + "', rank " +
-                           std::to_string(b.rank) + ": " + std::to_string(part.rows()) + " x " +
-                           std::to_string(part.cols()) + " elements for a slot of " +
-                           std::to_string(m.rows()) + " x " + std::to_string(m.cols()));
+                           std::to_string(b.rank) + ": " + what);
+    };
+    if (b.kind < 0 || static_cast<std::size_t>(b.kind) >= kinds_.size())
+      fail_input("kind " + std::to_string(b.kind) + " of attention, of " + std::to_string(kinds_.size()));
+    Matrix<Scalar> part = input_part(flow_, kinds_[static_cast<std::size_t>(b.kind)], b);
+    if (part.rows() != m.rows() || part.cols() != m.cols())
+      fail_input(std::to_string(part.rows()) + " x " + std::to_string(part.cols()) +
+                 " elements for a slot of " + std::to_string(m.rows()) + " x " + std::to_string(m.cols()));
     m = std::move(part);
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
@@ -80,8 +81,12 @@ Matrix<Scalar> input_part(const Dataflow& flow, const Tensors<Scalar>& tensors, 
 template <class Scalar>
 class Executor {
  public:
-  /// Both are kept by reference. Throws ExecutionError if the schedule has no data flow.
-  Executor(const Schedule& schedule, const Tensors<Scalar>& tensors);
+  /// The inputs of each kind of attention (Binding::kind), in order. Both are kept by reference. Throws
+  /// ExecutionError if the schedule has no data flow.
+  Executor(const Schedule& schedule, std::span<const Tensors<Scalar>> kinds);
+  /// Of one kind.
+  Executor(const Schedule& schedule, const Tensors<Scalar>& tensors)
+      : Executor(schedule, std::span(&tensors, 1)) {}
 
   /// Throws ExecutionError.
   RunResult<Scalar> run(const RunOptions& options = {});
@@ -99,7 +104,7 @@ class Executor {
 
   const Schedule& schedule_;
   const Dataflow& flow_;
-  const Tensors<Scalar>& tensors_;
+  std::span<const Tensors<Scalar>> kinds_;
   int ranks_;
   std::vector<Matrix<Scalar>> slots_;  // [slot][rank]
   std::vector<Done> counts_;

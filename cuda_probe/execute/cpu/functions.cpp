@@ -42,7 +42,7 @@ Matrix<Scalar> gather(const View<Scalar>& from, std::span<const Place> rows_of, 
 std::vector<std::int32_t> requests_of(TokenView tokens) {
   std::vector<std::int32_t> out;
   for (const Interval& i : tokens) {
-    if (i.request != kPadding) out.push_back(i.request);
+    if (i.request != kPadding && i.size() > 0) out.push_back(i.request);
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -60,11 +60,26 @@ void product(const ConstStrided<Scalar>& a, const ConstStrided<Scalar>& b, Strid
   out.noalias() = a * b;
 }
 
-/// One tile of queries of one head; the mask is applied, and its pairs counted, here.
+/// Keys that a kernel takes from the cache for these queries: all, or those from the first to the last that
+/// the queries of one interval see.
+std::vector<Place> taken(std::vector<Place> keys, TokenView queries, std::int32_t request,
+                         const Action& action) {
+  if (!action.reach.local() || action.rectangle) return keys;
+  std::erase_if(keys, [&](const Place& key) {
+    return std::none_of(queries.begin(), queries.end(), [&](const Interval& q) {
+      return q.request == request && q.size() > 0 && action.reach.first(q.begin) <= key.position &&
+             key.position <= q.last();
+    });
+  });
+  return keys;
+}
+
+/// One tile of queries of one head; the mask is applied, and its pairs counted, here. sink: of this head, or
+/// -infinity.
 template <class Scalar>
-double attend_tile(std::span<const Place> queries, std::span<const Place> keys, const Matrix<Scalar>& q,
-                   const Matrix<Scalar>& k, const Matrix<Scalar>& v, Scalar scale, Matrix<Scalar>& out,
-                   Eigen::Matrix<Scalar, Eigen::Dynamic, 1>& lse) {
+double attend_tile(std::span<const Place> queries, std::span<const Place> keys, const Reach& reach,
+                   const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Matrix<Scalar>& v, Scalar scale,
+                   Scalar sink, Matrix<Scalar>& out, Eigen::Matrix<Scalar, Eigen::Dynamic, 1>& lse) {
   constexpr Scalar none = -std::numeric_limits<Scalar>::infinity();
   const Matrix<Scalar> transposed = k.transpose();
   Matrix<Scalar> scores(q.rows(), k.rows());
@@ -72,9 +87,11 @@ double attend_tile(std::span<const Place> queries, std::span<const Place> keys, 
   scores *= scale;
   double pairs = 0;
   for (Eigen::Index i = 0; i < scores.rows(); ++i) {
-    Scalar high = none;
+    Scalar high = sink;
+    const std::int64_t last = queries[static_cast<std::size_t>(i)].position, first = reach.first(last);
     for (Eigen::Index j = 0; j < scores.cols(); ++j) {
-      if (keys[static_cast<std::size_t>(j)].position > queries[static_cast<std::size_t>(i)].position) {
+      const std::int64_t key = keys[static_cast<std::size_t>(j)].position;
+      if (key > last || key < first) {
         scores(i, j) = none;
       } else {
         ++pairs;
@@ -88,7 +105,7 @@ double attend_tile(std::span<const Place> queries, std::span<const Place> keys, 
       continue;
     }
     scores.row(i) = (scores.row(i).array() - high).exp();
-    const Scalar sum = scores.row(i).sum();
+    const Scalar sum = scores.row(i).sum() + std::exp(sink - high);
     scores.row(i) /= sum;
     lse(i) = high + std::log(sum);
   }
@@ -112,12 +129,14 @@ std::string wanted(std::size_t count, const char* what) {
 template <class Scalar>
 std::string wrong_attend(const Action& a, TokenView queries, TokenView keys,
                          std::span<const View<Scalar>> v) {
-  if (v.size() != 4) return wanted(v.size(), "query, kv, output, lse");
+  if (v.size() != kSinks && v.size() != kSinks + 1)
+    return wanted(v.size(), "query, kv, output, lse and, where it has them, sinks");
   if (a.heads < 1 || a.kv_heads < 1 || a.qk_dim < 1 || a.v_dim < 1)
     return "has a head count or width below 1";
   if (a.heads % a.kv_heads != 0) return "has KV heads that do not divide its query heads";
   if (a.cache == CacheRows::latent && a.v_dim > a.qk_dim)
     return "has latent values wider than the keys they are part of";
+  if (a.reach.local() && a.reach.tokens < 1) return "has a window or chunk of no tokens";
   if (v[0].cols() != a.heads * a.qk_dim) return "has a query region of the wrong width";
   if (v[1].cols() != kv_columns(a)) return "has a kv region of the wrong width";
   if (v[2].cols() != a.heads * a.v_dim) return "has an output region of the wrong width";
@@ -125,6 +144,8 @@ std::string wrong_attend(const Action& a, TokenView queries, TokenView keys,
   if (v[0].rows() != rows(queries)) return "has a query region and a query list of unequal rows";
   if (v[1].rows() != rows(keys)) return "has a kv region and a key list of unequal rows";
   if (v[2].rows() != v[0].rows() || v[3].rows() != v[0].rows()) return "gives other rows than it has queries";
+  if (v.size() > kSinks && v[kSinks].cols() != a.heads) return "has a sinks region of the wrong width";
+  if (v.size() > kSinks && v[kSinks].rows() != 1) return "has sinks of other rows than one";
   return {};
 }
 
@@ -201,11 +222,14 @@ Attended attend(const Action& a, TokenView query_list, TokenView key_list, doubl
   Matrix<Scalar> output = Matrix<Scalar>::Zero(v[2].rows(), v[2].cols());
   Matrix<Scalar> lse =
       Matrix<Scalar>::Constant(v[3].rows(), v[3].cols(), -std::numeric_limits<Scalar>::infinity());
+  const bool sinks = v.size() > kSinks;
   Attended done;
   for (const std::int32_t request : requests_of(query_list)) {
-    const std::vector<Place> queries = places(query_list, request), keys = places(key_list, request);
+    const std::vector<Place> queries = places(query_list, request),
+                             keys = taken(places(key_list, request), query_list, request, a);
     done.key_rows += static_cast<double>(keys.size());
-    for (int head = 0; head < a.heads && !keys.empty(); ++head) {
+    for (int head = 0; head < a.heads && (sinks || !keys.empty()); ++head) {
+      const Scalar sink = sinks ? v[kSinks](0, head) : -std::numeric_limits<Scalar>::infinity();
       const bool latent = a.cache == CacheRows::latent;
       const int kv_head = latent ? 0 : head / (a.heads / a.kv_heads);
       const Eigen::Index key_column = latent ? 0 : kv_head * (a.qk_dim + a.v_dim);
@@ -218,8 +242,8 @@ Attended attend(const Action& a, TokenView query_list, TokenView key_list, doubl
         const Matrix<Scalar> q = gather(v[0], tile, head * a.qk_dim, a.qk_dim);
         Matrix<Scalar> out(q.rows(), a.v_dim);
         Eigen::Matrix<Scalar, Eigen::Dynamic, 1> tile_lse(q.rows());
-        const double seen =
-            attend_tile(tile, std::span(keys), q, k, values, static_cast<Scalar>(scale), out, tile_lse);
+        const double seen = attend_tile(tile, std::span(keys), a.reach, q, k, values,
+                                        static_cast<Scalar>(scale), sink, out, tile_lse);
         if (head == 0) done.pairs += seen;
         for (std::size_t i = 0; i < tile.size(); ++i) {
           const auto at = static_cast<Eigen::Index>(i);

@@ -8,21 +8,32 @@
 
 namespace shardline {
 
-/// Regions that a function writes: its last ones.
+/// How many regions a function writes.
 constexpr std::size_t results(Function f) { return f == Function::attend || f == Function::merge ? 2 : 1; }
+/// Whether region `i` of `regions` is one that the function writes: its last ones, but an attend's sinks,
+/// which it reads, stand behind them.
+constexpr bool is_result(Function f, std::size_t i, std::size_t regions) {
+  return f == Function::attend ? i == 2 || i == 3 : i < regions && i + results(f) >= regions;
+}
+/// The region of an attend that holds its sinks, where it has one.
+inline constexpr std::size_t kSinks = 4;
+inline bool has_sinks(const Action& a) { return a.function == Function::attend && a.regions > kSinks; }
 
 /// What is wrong with the shapes of these views (in the order of Function), or empty.
 template <class Scalar>
 std::string wrong_shape(const Action& action, TokenView queries, TokenView keys,
                         std::span<const View<Scalar>> views);
 
-/// What an attention did for one head: visible pairs, and rows of keys that it took from its slot.
+/// What an attention did for one head: visible pairs, and rows of keys that it took from its slot (those that
+/// rows_in_reach() counts; of a rectangle all). A sink is neither.
 struct Attended {
   double pairs = 0, key_rows = 0;
 };
 
 /// Softmax attention of each head over the keys that it may see: same request, position not above the
-/// query's. A query that sees nothing, and padding, gives 0 and lse -infinity.
+/// query's, within the action's reach. A query that sees nothing, and padding, gives 0 and lse -infinity. The
+/// sink of a head is one more score that brings no value; a query that sees nothing else gives 0 and lse
+/// sink.
 template <class Scalar>
 Attended attend(const Action& action, TokenView queries, TokenView keys, double scale,
                 std::span<View<Scalar>> views);

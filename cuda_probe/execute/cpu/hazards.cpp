@@ -36,7 +36,7 @@ Accesses accesses_of(const Dataflow& flow, const Block& block) {
       const Action& a = flow.actions[part.first_action + i];
       const auto regions = flow.regions_of(a);
       for (std::size_t r = 0; r < regions.size(); ++r)
-        add(op, a.rank, regions[r], r + results(a.function) >= regions.size());
+        add(op, a.rank, regions[r], is_result(a.function, r, regions.size()));
     }
     for (std::uint32_t i = 0; i < part.moves; ++i) {
       const Move& m = flow.moves[part.first_move + i];

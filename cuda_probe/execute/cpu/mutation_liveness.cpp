@@ -55,15 +55,19 @@ class Liveness {
 
   void act(OpIndex op, const Action& a) {
     const auto regions = flow_.regions_of(a);
-    const std::size_t inputs = regions.size() - results(a.function);
-    std::vector<bool> rows_live(static_cast<std::size_t>(regions.back().rows), false);
-    for (std::size_t i = inputs; i < regions.size(); ++i) {
+    const auto result_at = [&](std::size_t i) { return is_result(a.function, i, regions.size()); };
+    std::vector<bool> rows_live;
+    for (std::size_t i = 0; i < regions.size(); ++i) {
+      if (!result_at(i)) continue;
+      rows_live.resize(static_cast<std::size_t>(regions[i].rows), false);
       View<char> result = view(a.rank, regions[i]);
       for (std::size_t row = 0; row < rows_live.size(); ++row)
         rows_live[row] = rows_live[row] || (result.row(static_cast<Eigen::Index>(row)).array() != 0).any();
       result.setZero();
     }
-    for (std::size_t i = 0; i < inputs; ++i) mark(op, a, i, rows_live);
+    for (std::size_t i = 0; i < regions.size(); ++i) {
+      if (!result_at(i)) mark(op, a, i, rows_live);
+    }
   }
 
   /// Input i of an action whose results matter in these rows.
@@ -73,12 +77,12 @@ class Liveness {
     // Every row of a choice may decide which rows are chosen.
     const bool multiplies = a.function == Function::gemm || a.function == Function::gemm_per_head ||
                             a.function == Function::expand;
-    const bool weight = a.function == Function::compress || (i == 1 && multiplies);
+    const bool sinks = a.function == Function::attend && i == kSinks;
+    const bool weight = a.function == Function::compress || (i == 1 && multiplies) || sinks;
     const bool keys = i == 1 && a.function == Function::attend;
     const bool attend = a.function == Function::attend;
-    const std::vector<bool> seen =
-        attend ? mask(flow_.token_list(a.queries), flow_.token_list(a.keys)) : std::vector<bool>{};
-    const std::size_t width = attend ? static_cast<std::size_t>(regions[1].rows) : 0;
+    const std::vector<bool> seen = attend && !sinks ? mask(flow_, a) : std::vector<bool>{};
+    const std::size_t width = attend && !sinks ? static_cast<std::size_t>(regions[1].rows) : 0;
     std::vector<bool> needed(static_cast<std::size_t>(input.rows()), false);
     for (std::size_t row = 0; row < rows_live.size(); ++row) {
       if (!rows_live[row]) continue;
@@ -88,11 +92,20 @@ class Liveness {
         const auto at = static_cast<Eigen::Index>(row);
         if (!contributes(flow_, op, a.rank, {r.slot, r.row + at, 1, r.column, r.columns})) continue;
       }
+      // No weight matters where a rank's own part, the only one that it gives, is zeros.
+      if (a.function == Function::merge &&
+          !sees_some(flow_, op, a, regions.size() - 2, static_cast<std::int64_t>(row), 1))
+        continue;
       if (weight) needed.assign(needed.size(), true);
       if (!weight && !attend) needed[row] = true;
+      std::size_t keys_seen = 0;
       for (std::size_t k = 0; k < width; ++k) {
-        if (seen[row * width + k]) needed[keys ? k : row] = true;
+        if (!seen[row * width + k]) continue;
+        ++keys_seen;
+        needed[keys ? k : row] = true;
       }
+      // The one key that a window or a chunk leaves has all weight, whatever the query.
+      if (!keys && a.reach.local() && !has_sinks(a) && keys_seen == 1) needed[row] = false;
     }
     for (std::size_t row = 0; row < needed.size(); ++row) {
       if (needed[row]) input.row(static_cast<Eigen::Index>(row)).setOnes();

@@ -19,7 +19,8 @@ Region shared(const Region& a, const Region& b) {
 }
 bool empty(const Region& r) { return r.rows <= 0 || r.columns <= 0; }
 
-/// Rows [begin, end) of a list.
+}  // namespace
+
 Tokens slice(TokenView tokens, std::int64_t begin, std::int64_t end) {
   Tokens out;
   std::int64_t row = 0;
@@ -31,24 +32,30 @@ Tokens slice(TokenView tokens, std::int64_t begin, std::int64_t end) {
   return out;
 }
 
-}  // namespace
-
-std::vector<bool> mask(TokenView queries, TokenView keys) {
+std::vector<bool> mask(TokenView queries, TokenView keys, const Reach& reach) {
   std::vector<bool> out;
   for (const Interval& q : queries) {
     for (std::int64_t i = q.begin; i < q.end; i += q.stride) {
       for (const Interval& k : keys) {
         for (std::int64_t j = k.begin; j < k.end; j += k.stride)
-          out.push_back(q.request != kPadding && q.request == k.request && j <= i);
+          out.push_back(q.request != kPadding && q.request == k.request && j <= i && j >= reach.first(i));
       }
     }
   }
   return out;
 }
 
-bool sees_nothing(TokenView queries, TokenView keys) {
-  const std::vector<bool> seen = mask(queries, keys);
+bool sees_nothing(TokenView queries, TokenView keys, const Reach& reach) {
+  const std::vector<bool> seen = mask(queries, keys, reach);
   return std::find(seen.begin(), seen.end(), true) == seen.end();
+}
+
+std::vector<bool> mask(const Dataflow& flow, const Action& a) {
+  return mask(flow.token_list(a.queries), flow.token_list(a.keys), a.reach);
+}
+
+bool sees_nothing(const Dataflow& flow, const Action& a) {
+  return sees_nothing(flow.token_list(a.queries), flow.token_list(a.keys), a.reach);
 }
 
 OpIndex op_of_action(const Dataflow& flow, std::size_t action) {
@@ -79,6 +86,23 @@ bool fits(const Dataflow& flow, int rank, const Region& r) {
          r.column + r.columns <= e->columns;
 }
 
+bool sees_some(const Dataflow& flow, OpIndex op, const Action& a, std::size_t r, std::int64_t row,
+               std::int64_t row_count) {
+  if (a.function == Function::attend)
+    return !sees_nothing(slice(flow.token_list(a.queries), row, row + row_count), flow.token_list(a.keys),
+                         a.reach);
+  if (a.function != Function::merge) return true;
+  const auto regions = flow.regions_of(a);
+  for (std::size_t i = 0; i + 2 < regions.size(); i += 2) {
+    // Of an output that others add to, this is one part: zeros where its own keys are out of reach.
+    if (r + 2 == regions.size() && regions[i].columns == 0) continue;
+    const Region& lse = regions[i + 1];
+    if (contributes(flow, op, a.rank, {lse.slot, lse.row + row, row_count, lse.column, lse.columns}))
+      return true;
+  }
+  return false;
+}
+
 bool contributes(const Dataflow& flow, OpIndex before, int rank, const Region& wanted) {
   for (std::uint32_t op = std::min(before, OpIndex(flow.ops.size())); op-- > 0;) {
     const OpFlow& part = flow.ops[op];
@@ -87,14 +111,12 @@ bool contributes(const Dataflow& flow, OpIndex before, int rank, const Region& w
       const Action& a = flow.actions[part.first_action + i];
       if (a.rank != rank) continue;
       const auto regions = flow.regions_of(a);
-      for (const Region& result : regions.last(std::min(results(a.function), regions.size()))) {
+      for (std::size_t r = 0; r < regions.size(); ++r) {
+        const Region& result = regions[r];
         const Region common = shared(wanted, result);
-        if (empty(common)) continue;
-        const std::int64_t row = common.row - result.row;
+        if (!is_result(a.function, r, regions.size()) || empty(common)) continue;
         written = true;
-        some =
-            some || a.function != Function::attend ||
-            !sees_nothing(slice(flow.token_list(a.queries), row, row + common.rows), flow.token_list(a.keys));
+        some = some || sees_some(flow, op, a, r, common.row - result.row, common.rows);
       }
     }
     for (std::uint32_t i = 0; i < part.moves; ++i) {

@@ -30,9 +30,15 @@ inline Tokens copy(const Dataflow& flow, TokensId id) {
   return {list.begin(), list.end()};
 }
 
+/// Rows [begin, end) of a list.
+Tokens slice(TokenView tokens, std::int64_t begin, std::int64_t end);
+
 /// For each row of the queries and each of the keys, whether the one may see the other.
-std::vector<bool> mask(TokenView queries, TokenView keys);
-bool sees_nothing(TokenView queries, TokenView keys);
+std::vector<bool> mask(TokenView queries, TokenView keys, const Reach& reach);
+bool sees_nothing(TokenView queries, TokenView keys, const Reach& reach);
+/// Of an attend of the flow.
+std::vector<bool> mask(const Dataflow& flow, const Action& attend);
+bool sees_nothing(const Dataflow& flow, const Action& attend);
 
 /// Of action or move i: its op.
 OpIndex op_of_action(const Dataflow& flow, std::size_t action);
@@ -40,8 +46,15 @@ OpIndex op_of_move(const Dataflow& flow, std::size_t move);
 const Extent* extent_of(const Dataflow& flow, SlotId slot, int rank);
 bool fits(const Dataflow& flow, int rank, const Region& region);
 
-/// False if this region, as op `before` finds it, comes from attends none of whose queries there see a key.
+/// False if this region, as op `before` finds it, comes from attends none of whose queries there see a key:
+/// its rows are alike, of zeros and -infinity, or of sinks alone.
 bool contributes(const Dataflow& flow, OpIndex before, int rank, const Region& region);
+
+/// Whether rows [row, row + row_count) of result `r` of an action of op `op` come from queries that see a
+/// key. Of a merge's output only the parts that it does not leave to others count: where these are zeros, no
+/// weight matters.
+bool sees_some(const Dataflow& flow, OpIndex op, const Action& a, std::size_t r, std::int64_t row,
+               std::int64_t row_count);
 
 /// For each message: whether any number that it brings has an effect on an output (on tokens, not padding).
 std::vector<bool> useful_moves(const Schedule& s);
@@ -64,6 +77,16 @@ bool other_buffer(Schedule& s, Random& random);
 bool merge_forgets(Schedule& s, Random& random);
 bool merge_twice(Schedule& s, Random& random);
 bool merge_wrong_lse(Schedule& s, Random& random);
+
+// What layers of several kinds add to it.
+bool window_wider(Schedule& s, Random& random);
+bool window_narrower(Schedule& s, Random& random);
+bool chunk_boundary_off(Schedule& s, Random& random);
+bool reach_lost(Schedule& s, Random& random);
+bool sinks_dropped(Schedule& s, Random& random);
+bool sinks_of_wrong_head(Schedule& s, Random& random);
+bool sinks_counted_again(Schedule& s, Random& random);
+bool kind_exchanged(Schedule& s, Random& random);
 
 // Messages.
 bool message_dropped(Schedule& s, Random& random);

@@ -24,7 +24,9 @@ bool input_exchanged(Schedule& s, Random& random) {
     return at_random(flow.inputs.size(), random, [&](std::size_t j) {
       Binding &a = flow.inputs[i], &b = flow.inputs[j];
       // Attention does not care where keys are that all queries see.
-      if (a.slot != b.slot || a.whole != b.whole || a.whole == Whole::kv) return false;
+      if (a.slot != b.slot || a.whole != b.whole || a.whole == Whole::kv || a.whole == Whole::latent ||
+          a.kind != b.kind)
+        return false;
       if (rows(flow.token_list(a.rows)) != rows(flow.token_list(b.rows)) ||
           rows(flow.token_list(a.columns)) != rows(flow.token_list(b.columns)) ||
           (same_list(flow, a.rows, b.rows) && same_list(flow, a.columns, b.columns)))
@@ -190,6 +192,18 @@ constexpr std::array kMutations{
              mutation::merge_twice},
     Mutation{"merge_wrong_lse", "a merge weighs a partial result with the lse of another",
              mutation::merge_wrong_lse},
+    Mutation{"window_wider", "an attend's window is one token wider", mutation::window_wider},
+    Mutation{"window_narrower", "an attend's window is one token narrower", mutation::window_narrower},
+    Mutation{"chunk_boundary_off", "an attend's chunks have one token more or less",
+             mutation::chunk_boundary_off},
+    Mutation{"reach_lost", "queries see all keys before them, not their window or chunk alone",
+             mutation::reach_lost},
+    Mutation{"sinks_dropped", "an attend leaves its sinks out", mutation::sinks_dropped},
+    Mutation{"sinks_of_wrong_head", "heads have each other's sinks", mutation::sinks_of_wrong_head},
+    Mutation{"sinks_counted_again", "an attend counts sinks that another counts, or that no layer has",
+             mutation::sinks_counted_again},
+    Mutation{"kind_exchanged", "an output is taken for that of another kind of layer",
+             mutation::kind_exchanged},
     Mutation{"message_dropped", "a message is not sent", mutation::message_dropped},
     Mutation{"wrong_sender", "two messages of a group come from each other's sender", mutation::wrong_sender},
     Mutation{"message_row_offset", "a message takes its rows one off", mutation::message_row_offset},

@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "cuda_probe/execute/cpu/functions.hpp"
 #include "cuda_probe/execute/cpu/mutation_places.hpp"
 
 namespace shardline::mutation {
@@ -13,8 +16,8 @@ bool change_lists(Schedule& s, Random& random, Change change) {
     Action& a = flow.actions[i];
     if (a.function != Function::attend) return false;
     Tokens queries = copy(flow, a.queries), keys = copy(flow, a.keys);
-    const std::vector<bool> before = mask(queries, keys);
-    if (!change(queries, keys) || mask(queries, keys) == before) return false;
+    const std::vector<bool> before = mask(queries, keys, a.reach);
+    if (!change(queries, keys) || mask(queries, keys, a.reach) == before) return false;
     a.queries = flow.tokens(queries);
     a.keys = flow.tokens(keys);
     return true;
@@ -53,6 +56,16 @@ bool change_regions(Schedule& s, Random& random, Function function, Change chang
   });
 }
 
+/// Whether a row of this log-sum-exp has an effect on what a merge gives.
+bool weighs(const Dataflow& flow, OpIndex op, const Action& merge, const Region& lse) {
+  for (std::int64_t row = 0; row < lse.rows; ++row) {
+    if (contributes(flow, op, merge.rank, {lse.slot, lse.row + row, 1, lse.column, lse.columns}) &&
+        sees_some(flow, op, merge, merge.regions - 2, row, 1))
+      return true;
+  }
+  return false;
+}
+
 /// Two partial results of one merge, the first of which has an effect.
 template <class Change>
 bool change_merge(Schedule& s, Random& random, Change change) {
@@ -62,7 +75,7 @@ bool change_merge(Schedule& s, Random& random, Change change) {
                           if (partials < 2) return false;
                           const OpIndex op = op_of_action(*s.flow, i);
                           return at_random(partials, random, [&](std::size_t one) {
-                            if (!contributes(*s.flow, op, a.rank, regions[2 * one + 1])) return false;
+                            if (!weighs(*s.flow, op, a, regions[2 * one + 1])) return false;
                             const std::size_t other = (one + 1 + random() % (partials - 1)) % partials;
                             change(regions, 2 * one, 2 * other);
                             return true;
@@ -139,7 +152,8 @@ bool kv_owners_swapped(Schedule& s, Random& random) {
       if (a.function != Function::attend || b.function != Function::attend) return false;
       const TokenView mine = flow.token_list(a.keys), theirs = flow.token_list(b.keys);
       const TokenView queries = flow.token_list(a.queries);
-      if (rows(mine) != rows(theirs) || mask(queries, mine) == mask(queries, theirs)) return false;
+      if (rows(mine) != rows(theirs) || mask(queries, mine, a.reach) == mask(queries, theirs, a.reach))
+        return false;
       std::swap(a.keys, b.keys);
       return true;
     });
@@ -154,7 +168,7 @@ bool key_forgotten(Schedule& s, Random& random) {
                           if (keys.empty() || keys.back().size() == 0) return false;
                           Interval last = keys.back();
                           last.begin = last.last();
-                          if (sees_nothing(flow.token_list(a.queries), {&last, 1})) return false;
+                          if (sees_nothing(flow.token_list(a.queries), {&last, 1}, a.reach)) return false;
                           keys.back().end = last.begin;
                           --regions[1].rows;
                           a.keys = flow.tokens(keys);
@@ -166,18 +180,33 @@ bool kv_row_offset(Schedule& s, Random& random) {
   const Dataflow& flow = *s.flow;
   return change_regions(s, random, Function::attend,
                         [&](std::size_t, Action& a, std::vector<Region>& regions) {
-                          if (sees_nothing(flow.token_list(a.queries), flow.token_list(a.keys))) return false;
+                          if (sees_nothing(flow, a)) return false;
                           ++regions[1].row;
                           if (!fits(flow, a.rank, regions[1])) regions[1].row -= 2;
                           return true;
                         });
 }
 
+namespace {
+
+/// Whether each query sees at most one key, and no sink: what it sees has all weight, whatever its score.
+bool sees_one_key(const Dataflow& flow, const Action& a) {
+  const std::vector<bool> seen = mask(flow, a);
+  const auto keys = static_cast<std::ptrdiff_t>(rows(flow.token_list(a.keys)));
+  for (auto row = seen.begin(); row != seen.end(); row += keys) {
+    if (std::count(row, row + keys, true) > 1) return false;
+  }
+  return !has_sinks(a);
+}
+
+}  // namespace
+
 bool head_offset(Schedule& s, Random& random) {
   const Dataflow& flow = *s.flow;
   return change_regions(s, random, Function::attend,
                         [&](std::size_t, Action& a, std::vector<Region>& regions) {
-                          if (sees_nothing(flow.token_list(a.queries), flow.token_list(a.keys))) return false;
+                          if (sees_nothing(flow, a) || (a.reach.local() && sees_one_key(flow, a)))
+                            return false;
                           regions[0].column += a.qk_dim;
                           if (!fits(flow, a.rank, regions[0])) regions[0].column -= 2 * a.qk_dim;
                           return true;
@@ -215,7 +244,7 @@ bool other_buffer(Schedule& s, Random& random) {
   const Dataflow& flow = *s.flow;
   return change_regions(s, random, Function::attend,
                         [&](std::size_t i, Action& a, std::vector<Region>& regions) {
-                          if (sees_nothing(flow.token_list(a.queries), flow.token_list(a.keys))) return false;
+                          if (sees_nothing(flow, a)) return false;
                           return at_random(flow.actions.size(), random, [&](std::size_t j) {
                             const Action& b = flow.actions[j];
                             if (j == i || b.function != Function::attend || b.rank != a.rank) return false;

@@ -132,7 +132,14 @@ bool contribution_twice(Schedule& s, Random& random) {
 }
 
 bool contribution_overwrites(Schedule& s, Random& random) {
-  return change_move(s, random, [](Move& m) { return std::exchange(m.add, false); });
+  return change_move(s, random, [&](Move& m) {
+    const Dataflow& flow = *s.flow;
+    const auto i = static_cast<std::size_t>(&m - flow.moves.data());
+    // Where the sum begins as zeros, its first part may replace them.
+    if (!m.add || !contributes(flow, op_of_move(flow, i), m.to, m.target)) return false;
+    m.add = false;
+    return true;
+  });
 }
 
 bool pieces_exchanged(Schedule& s, Random& random) {

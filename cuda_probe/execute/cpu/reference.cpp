@@ -104,38 +104,62 @@ Matrix<double> value_up_of(const Problem& p, const Matrix<double>& weight) {
   return out;
 }
 
-/// Attention of the token in row `row` over rows [first, row], one head.
-void attend_token(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv, Eigen::Index first,
-                  Eigen::Index row, int head, Matrix<double>& out) {
+/// Whether the query at a position sees an earlier key, or its own: transformers, masking_utils.py.
+bool sees(const Reach& reach, Eigen::Index query, Eigen::Index key) {
+  switch (reach.kind) {
+    case ReachKind::full:
+      return true;
+    case ReachKind::window:
+      return key > query - reach.tokens;
+    case ReachKind::chunk:
+      return key / reach.tokens == query / reach.tokens;
+  }
+  return false;
+}
+
+/// Attention of the token in row `row` over what it sees of rows [first, row], one head.
+void attend_token(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv,
+                  const Matrix<double>& sinks, Eigen::Index first, Eigen::Index row, int head,
+                  Matrix<double>& out) {
   const bool latent = p.cache == CacheRows::latent;
   const int kv_head = latent ? 0 : head / (p.q_heads / p.kv_heads);
   const Eigen::Index key = latent ? 0 : kv_head * (p.qk_dim + p.v_dim);
   const Eigen::Index value = latent ? 0 : key + p.qk_dim;
   const double scale = p.scale > 0 ? p.scale : 1 / std::sqrt(static_cast<double>(p.qk_dim));
   std::vector<double> scores;
+  std::vector<Eigen::Index> keys;
   for (Eigen::Index k = first; k <= row; ++k) {
+    if (!sees(p.reach, row - first, k - first)) continue;
+    keys.push_back(k);
     double score = 0;
     for (int i = 0; i < p.qk_dim; ++i) score += query(row, head * p.qk_dim + i) * kv(k, key + i);
     scores.push_back(score * scale);
   }
+  if (sinks.size() > 0) scores.push_back(sinks(0, head));
   const double high = *std::max_element(scores.begin(), scores.end());
   double sum = 0;
   for (double& score : scores) sum += score = std::exp(score - high);
   auto mean = out.row(row).segment(head * p.v_dim, p.v_dim);
   mean.setZero();
-  for (Eigen::Index k = first; k <= row; ++k)
-    mean += scores[static_cast<std::size_t>(k - first)] * kv.row(k).segment(value, p.v_dim);
+  for (std::size_t i = 0; i < keys.size(); ++i) mean += scores[i] * kv.row(keys[i]).segment(value, p.v_dim);
   mean /= sum;
+}
+
+/// About as large as scores. Drawn from numbers of their own, so that all others are those without sinks.
+Matrix<double> sinks_of(const Problem& p) {
+  std::mt19937_64 random(~p.seed);
+  return random_matrix(random, 1, p.q_heads, 1);
 }
 
 }  // namespace
 
-Matrix<double> plain_attention(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv) {
+Matrix<double> plain_attention(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv,
+                               const Matrix<double>& sinks) {
   Matrix<double> out(query.rows(), p.q_heads * p.v_dim);
   Eigen::Index first = 0;
   for (const std::int64_t length : p.lengths) {
     for (Eigen::Index row = first; row < first + length; ++row) {
-      for (int head = 0; head < p.q_heads; ++head) attend_token(p, query, kv, first, row, head, out);
+      for (int head = 0; head < p.q_heads; ++head) attend_token(p, query, kv, sinks, first, row, head, out);
     }
     first += length;
   }
@@ -145,6 +169,7 @@ Matrix<double> plain_attention(const Problem& p, const Matrix<double>& query, co
 Tensors<double> reference(const Problem& p) {
   const bool absorbed = p.cache == CacheRows::latent;
   SL_CHECK(p.kv_heads > 0 && p.q_heads % p.kv_heads == 0, "KV heads divide query heads");
+  SL_CHECK(!p.reach.local() || p.reach.tokens > 0, "a query sees itself");
   SL_CHECK(!absorbed || p.v_dim <= p.qk_dim, "latent values are part of the key");
   SL_CHECK(p.kv_lora == 0 || (p.hidden == 0 && !absorbed && p.kv_heads == p.q_heads && p.rope <= p.qk_dim),
            "latents are expanded to heads of their own");
@@ -180,8 +205,10 @@ Tensors<double> reference(const Problem& p) {
     t[Whole::retaining_up_weight] = weight(random, query_columns + kv_columns, p.blocks.retaining);
     t[Whole::retaining_down_weight] = weight(random, p.blocks.retaining, p.kv_heads);
   }
-  t[Whole::attention_output] =
-      p.blocks.hosts > 0 ? block_attention(p, t) : plain_attention(p, t[Whole::query], t[Whole::kv]);
+  if (p.sinks) t[Whole::sinks] = sinks_of(p);
+  t[Whole::attention_output] = p.blocks.hosts > 0
+                                   ? block_attention(p, t)
+                                   : plain_attention(p, t[Whole::query], t[Whole::kv], t[Whole::sinks]);
   Matrix<double> heads = t[Whole::attention_output];
   if (p.value_up > 0) {
     t[Whole::value_up_weight] = weight(random, p.q_heads * p.v_dim, p.value_up);

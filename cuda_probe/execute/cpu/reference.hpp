@@ -29,6 +29,8 @@ struct Problem {
   std::uint64_t seed = 1;
   double scale = 0;             // of the scores; 0: 1/sqrt(qk_dim)
   BlockDefinition blocks = {};  // of an approximate attention
+  Reach reach = {};             // which earlier tokens a query sees
+  bool sinks = false;           // random ones, 1 x q_heads: each head's softmax has one more score
 };
 
 /// Inputs made of normal random numbers (the same bits everywhere), and from them by loops over positions
@@ -38,7 +40,9 @@ struct Problem {
 /// that of block_attention().
 Tensors<double> reference(const Problem& problem);
 
-/// Causal softmax attention of every token over its own request, [head][v_dim] as Whole::attention_output.
-Matrix<double> plain_attention(const Problem& problem, const Matrix<double>& query, const Matrix<double>& kv);
+/// Causal softmax attention of every token over what it sees of its own request, [head][v_dim] as
+/// Whole::attention_output. sinks: as Whole::sinks; empty: none.
+Matrix<double> plain_attention(const Problem& problem, const Matrix<double>& query, const Matrix<double>& kv,
+                               const Matrix<double>& sinks = {});
 
 }  // namespace shardline

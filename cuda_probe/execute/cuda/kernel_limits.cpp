@@ -172,6 +172,9 @@ std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a)
   if (a.function == Function::silu || a.function == Function::compress)
     return "scores or compresses KV, which this executor does not do";
   const auto r = flow.regions_of(a);
+  if (has_sinks(a)) return "has sinks, which the attention kernels do not";
+  if (a.function == Function::attend && a.reach.local())
+    return "sees a window or a chunk of its keys, the attention kernels see all before the query";
   const std::vector<Shape2d> wanted = r.empty() ? std::vector<Shape2d>{} : shapes(flow, a, r);
   if (wanted.empty() || wanted.size() != r.size()) return "has " + std::to_string(r.size()) + " regions";
   const bool headed = a.function == Function::attend || a.function == Function::merge ||
@@ -189,7 +192,7 @@ std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a)
     const std::string wrong = wrong_expansion(a, r);
     if (!wrong.empty()) return wrong;
   }
-  const std::size_t inputs = r.size() - results(a.function);
+  const std::size_t inputs = r.size() - results(a.function);  // an attend has no sinks here
   for (std::size_t i = 0; i < r.size(); ++i) {
     if (!layout.inside(a.rank, r[i])) return "has a region outside its slot";
     if (Shape2d{r[i].rows, r[i].columns} != wanted[i]) return "has regions that do not fit each other";

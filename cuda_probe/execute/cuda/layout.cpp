@@ -11,7 +11,7 @@ Layout::Layout(const Dataflow& flow, int ranks)
   for (const Extent& e : flow.extents) place(e.slot, e.rank) = {e.rows, e.columns, nullptr};
   for (const Action& a : flow.actions) {
     const auto regions = flow.regions_of(a);
-    if (a.function == Function::attend && regions.size() == 4) numbers_[regions[3].slot] = Number::fp32;
+    if (a.function == Function::attend && regions.size() >= 4) numbers_[regions[3].slot] = Number::fp32;
     if (a.function != Function::merge) continue;
     for (std::size_t i = 1; i < regions.size(); i += 2) numbers_[regions[i].slot] = Number::fp32;
   }

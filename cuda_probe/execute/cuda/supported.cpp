@@ -1,5 +1,7 @@
 #include "cuda_probe/execute/cuda/supported.hpp"
 
+#include <algorithm>
+
 #include "cuda_probe/execute/cpu/executor.hpp"
 #include "cuda_probe/execute/cuda/kernel_limits.hpp"
 
@@ -32,6 +34,10 @@ std::optional<std::string> unsupported(const Schedule& s) {
   for (const Region& r : flow.regions) {
     if (r.slot >= flow.slots.size()) return "no such slot";
   }
+  const auto second_kind = [](const Binding& b) { return b.kind != 0; };
+  if (std::any_of(flow.inputs.begin(), flow.inputs.end(), second_kind) ||
+      std::any_of(flow.outputs.begin(), flow.outputs.end(), second_kind))
+    return "layers are of several kinds of attention, this executor has the inputs of one";
   const Layout layout(flow, ranks);
   for (OpIndex op = 0; op < s.ops.size() && op < flow.ops.size(); ++op) {
     const OpFlow& part = flow.ops[op];

@@ -8,62 +8,107 @@ namespace shardline::cli {
 
 namespace {
 
-struct Heads {
+// The attention of a small model's layers.
+struct Layers {
   const char* name;
-  AttentionKind kind;
-  int q, kv;
+  std::vector<Attention> (*attentions)(const CaseSizes& z);
 };
-constexpr Heads kHeads[] = {{"MHA 8/8 heads", AttentionKind::gqa, 8, 8},
-                            {"GQA 8/2 heads", AttentionKind::gqa, 8, 2},
-                            {"MQA 8/1 heads", AttentionKind::gqa, 8, 1},
-                            {"MLA 8 heads", AttentionKind::mla, 8, 1}};
 
-Model small_model(const Heads& h, const CaseSizes& z) {
+Attention gqa(const CaseSizes& z, int kv_heads, Reach reach = {}, bool sinks = false) {
+  Attention a;
+  a.q_heads = 8;
+  a.kv_heads = kv_heads;
+  a.head_dim = z.head_dim;
+  a.reach = reach;
+  a.sinks = sinks;
+  return a;
+}
+
+Attention mla(const CaseSizes& z) {
+  Attention a;
+  a.kind = AttentionKind::mla;
+  a.q_heads = 8;
+  a.kv_heads = 1;
+  a.kv_lora_rank = z.kv_lora;
+  a.rope_dim = z.rope;
+  a.nope_dim = z.nope;
+  a.v_dim = z.mla_v;
+  return a;
+}
+
+// Reaches cut blocks of caches and tiles anywhere.
+constexpr Reach kWindow{ReachKind::window, 9}, kChunk{ReachKind::chunk, 10};
+
+// Layers of which every third has full attention, the others windows, sinks, and keys wider than values.
+std::vector<Attention> two_kinds(const CaseSizes& z) {
+  Attention local = gqa(z, 2, {ReachKind::window, 7}, true);
+  local.v_dim = z.head_dim / 2;
+  return {gqa(z, 2), local, local};
+}
+
+const Layers kLayers[] = {
+    {"MHA 8/8 heads", [](const CaseSizes& z) { return std::vector{gqa(z, 8)}; }},
+    {"GQA 8/2 heads", [](const CaseSizes& z) { return std::vector{gqa(z, 2)}; }},
+    {"MQA 8/1 heads", [](const CaseSizes& z) { return std::vector{gqa(z, 1)}; }},
+    {"MLA 8 heads", [](const CaseSizes& z) { return std::vector{mla(z)}; }},
+    {"GQA 8/2 heads, window 9, sinks",
+     [](const CaseSizes& z) { return std::vector{gqa(z, 2, kWindow, true)}; }},
+    {"GQA 8/2 heads, chunk 10", [](const CaseSizes& z) { return std::vector{gqa(z, 2, kChunk)}; }},
+    {"GQA 8/2 heads, full and window 7 with sinks", two_kinds},
+};
+
+// Two layers at least, so that a pipeline of two stages has one of each kind somewhere.
+Model small_model(const Layers& layers, const CaseSizes& z) {
   Model m;
   m.name = "small";
-  m.layers = m.dense_layers = 2;
   m.hidden = z.hidden;
-  m.ffn_inner = z.inner;
   m.vocab = 32;
-  m.attention.kind = h.kind;
-  m.attention.q_heads = h.q;
-  m.attention.kv_heads = h.kv;
-  if (h.kind == AttentionKind::mla) {
-    m.attention.kv_lora_rank = z.kv_lora;
-    m.attention.rope_dim = z.rope;
-    m.attention.nope_dim = z.nope;
-    m.attention.v_dim = z.mla_v;
-  } else {
-    m.attention.head_dim = z.head_dim;
-  }
+  std::vector<Attention> attentions = layers.attentions(z);
+  if (attentions.size() == 1) attentions.push_back(attentions.front());
+  FeedForward dense;
+  dense.inner = z.inner;
+  set_layers(m, attentions, std::vector<FeedForward>(attentions.size(), dense));
   return m;
 }
 
-Case small_case(const Heads& h, const CaseSizes& z) {
+Case small_case(const Layers& layers, const CaseSizes& z) {
   Case c;
-  c.model = small_model(h, z);
+  c.model = small_model(layers, z);
   c.system.fabric.nodes = 64;
   c.system.fabric.gpus_per_node = 8;
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
   c.kv_block = 4;
+  c.routing = routing_of(c.model, Routing{});
   return c;
 }
 
 // Decoding requests under MLA attend to latents (absorbed), prefills to heads expanded from them: of one
 // cache, with the same result.
-Problem problem_of(const Case& c, const std::vector<long long>& lengths) {
-  const Attention& a = c.model.attention;
-  const bool mla = a.kind == AttentionKind::mla;
+Problem problem_of(const Attention& a, const std::vector<long long>& lengths) {
   Problem p;
   p.q_heads = a.q_heads;
-  p.kv_heads = mla ? a.q_heads : a.kv_heads;
-  p.qk_dim = mla ? a.nope_dim + a.rope_dim : a.head_dim;
-  p.v_dim = mla ? a.v_dim : a.head_dim;
-  p.kv_lora = mla ? a.kv_lora_rank : 0;
-  p.rope = mla ? a.rope_dim : 0;
+  p.kv_heads = has_latents(a) ? a.q_heads : a.kv_heads;
+  p.qk_dim = key_width(a);
+  p.v_dim = value_width(a);
+  p.kv_lora = a.kv_lora_rank;
+  p.rope = a.rope_dim;
+  p.reach = a.reach;
+  p.sinks = a.sinks;
   p.lengths.assign(lengths.begin(), lengths.end());
   p.seed = 7;
   return p;
+}
+
+// Of every kind of layer, each with numbers of its own.
+std::vector<Problem> problems_of(const Case& c, const std::vector<long long>& lengths,
+                                 const Tokens& expected) {
+  std::vector<Problem> all;
+  for (const Attention& a : c.model.attentions) {
+    Problem& p = all.emplace_back(problem_of(a, lengths));
+    p.expected_queries = expected;
+    p.seed += all.size() - 1;
+  }
+  return all;
 }
 
 // What a prefill starts from: requests and, after several turns, where their caches lie.
@@ -92,7 +137,7 @@ std::shared_ptr<const Placement> turns(const std::vector<Segment>& requests, int
 // What APB or Star are compared with: documents, their queries, and anchors as requests of their own.
 void define_blocks(VerifyCase& v) {
   const Plan& plan = v.plan;
-  Problem& p = v.problem;
+  Problem& p = v.kinds.front();
   const HostBlocks blocks = strategy(plan.strategy).blocks(plan);
   p.blocks = {plan.cp, blocks.anchor, blocks.passing, blocks.query, blocks.retaining};
   p.expected_queries.clear();
@@ -111,12 +156,12 @@ void define_blocks(VerifyCase& v) {
 
 // A plan that spreads experts needs some; its attention is that of a dense model.
 void give_experts(Case& c) {
-  c.model.dense_layers = 0;
-  c.model.ffn_inner = 0;
-  c.model.experts = 16;
-  c.model.experts_per_token = 2;
-  c.model.expert_inner = 8;
-  c.routing = std::make_shared<const ExpertRouting>(16, 2, Routing{});
+  FeedForward experts;
+  experts.experts = 16;
+  experts.experts_per_token = 2;
+  experts.inner = 8;
+  c.model.ffns = {experts};
+  c.routing = routing_of(c.model, Routing{});
 }
 
 // Requests of all attention groups, group by group, as a step numbers them; what each is asked.
@@ -132,7 +177,7 @@ void list_requests(const std::vector<Segment>& segments, const Plan& p, std::vec
   }
 }
 
-void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Workload& w, Plan p,
+void add_prefill(const Strategy& s, const Layers& h, const CaseSizes& z, const Workload& w, Plan p,
                  std::vector<VerifyCase>& out, AttentionKernel kernel = AttentionKernel::flash) {
   VerifyCase v;
   v.study = small_case(h, z);
@@ -149,11 +194,10 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
   std::vector<long long> lengths;
   Tokens expected;
   list_requests(w.requests, p, lengths, expected);
-  v.problem = problem_of(v.study, lengths);
-  v.problem.expected_queries = expected;
+  v.kinds = problems_of(v.study, lengths, expected);
   if (describes_layer(v.study, p)) {
-    v.problem.hidden = z.hidden;
-    v.problem.ffn_inner = z.inner;
+    v.kinds.front().hidden = z.hidden;
+    v.kinds.front().ffn_inner = z.inner;
   }
   if (!s.exact) define_blocks(v);
   const char* eager = kernel == AttentionKernel::eager ? ", eager" : "";
@@ -162,7 +206,7 @@ void add_prefill(const Strategy& s, const Heads& h, const CaseSizes& z, const Wo
 }
 
 // A step of these requests: some decode, others may be prefilled beside them.
-void add_step(const Strategy& s, const Heads& h, const CaseSizes& z, const char* what, const Batch& batch,
+void add_step(const Strategy& s, const Layers& h, const CaseSizes& z, const char* what, const Batch& batch,
               Plan p, std::vector<VerifyCase>& out) {
   VerifyCase v;
   v.study = small_case(h, z);
@@ -176,12 +220,12 @@ void add_step(const Strategy& s, const Heads& h, const CaseSizes& z, const char*
   Tokens expected;
   list_requests(batch.decode, p, lengths, expected);
   list_requests(batch.prefill, p, lengths, expected);
-  v.problem = problem_of(v.study, lengths);
-  v.problem.expected_queries = expected;
-  const CacheShare share = cache_share(v.study, p);
+  v.kinds = problems_of(v.study, lengths, expected);
+  const CacheShare share = cache_share(v.study, v.study.model.attentions.front(), p);
   const long long round = static_cast<long long>(share.block) * share.sharers.size;
   // Ranks that share caches have as many keys where lengths divide, but not as many pairs of new tokens.
-  bool even = share.sharers.size == 1 || batch.kind() == StepKind::decode;
+  bool even =
+      share.sharers.size == 1 || (batch.kind() == StepKind::decode && !has_local_attention(v.study.model));
   for (const Segment& d : batch.decode) even = even && d.length() % round == 0;
   if (!s.context_parallel() && !even) v.charges = Charges::fullest_rank;
   v.what = fmt::format("{}, {}, {}", h.name, what, to_string(p));
@@ -196,7 +240,7 @@ void trial(const Strategy& s, const VerifyTrial& t, std::vector<Plan>& out) {
 }
 
 // Prefills of every workload, under flash attention and, where the strategy is run so, eager.
-void add_prefills(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa,
+void add_prefills(const Strategy& s, const Layers& h, const CaseSizes& z, int tpa,
                   std::vector<VerifyCase>& out) {
   const Workload workloads[] = {
       {"48 tokens", {{0, 48}}},
@@ -227,7 +271,7 @@ void add_prefills(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa
   }
 }
 
-void add_decodes(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa,
+void add_decodes(const Strategy& s, const Layers& h, const CaseSizes& z, int tpa,
                  std::vector<VerifyCase>& out) {
   for (const long long context : {48LL, 45LL}) {
     for (const int batch : {1, 4, 5}) {
@@ -249,7 +293,7 @@ void add_decodes(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa,
 }
 
 // Requests of unequal length that decode beside whole prefills, first chunks and later ones.
-void add_mixed_steps(const Strategy& s, const Heads& h, const CaseSizes& z, int tpa,
+void add_mixed_steps(const Strategy& s, const Layers& h, const CaseSizes& z, int tpa,
                      std::vector<VerifyCase>& out) {
   struct Mixed {
     const char* name;
@@ -280,7 +324,7 @@ void add_mixed_steps(const Strategy& s, const Heads& h, const CaseSizes& z, int 
 
 std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
   std::vector<VerifyCase> out;
-  for (const Heads& h : kHeads) {
+  for (const Layers& h : kLayers) {
     for (const int tpa : {1, 2}) {
       if (s.prefills) add_prefills(s, h, z, tpa, out);
       if (s.decodes) add_decodes(s, h, z, tpa, out);
@@ -300,7 +344,7 @@ Schedule verify_schedule(const VerifyCase& c) {
 Check run_case(const VerifyCase& c) {
   CheckOptions options;
   options.charges = c.charges;
-  return check(verify_schedule(c), c.problem, options);
+  return check(verify_schedule(c), c.kinds, options);
 }
 
 }  // namespace shardline::cli

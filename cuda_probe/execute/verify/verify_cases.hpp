@@ -21,7 +21,7 @@ struct VerifyCase {
   std::string what;  // "GQA 8/2 heads, 3 sequences, ..."
   Case study;
   Plan plan;
-  Problem problem;
+  std::vector<Problem> kinds;             // of each kind of attention that the model has
   Charges charges = Charges::every_rank;  // where a context does not divide, costs charge the fullest rank
 };
 

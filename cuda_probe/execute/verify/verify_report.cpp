@@ -77,7 +77,7 @@ std::pair<int, int> try_mutation(const Mutation& m, const std::vector<VerifyCase
     std::mt19937_64 random(i);
     if (!m.apply(broken, random)) continue;
     ++tried;
-    found += check(broken, cases[i].problem).passed(kDoubleLimit, kFloatLimit) ? 0 : 1;
+    found += check(broken, cases[i].kinds).passed(kDoubleLimit, kFloatLimit) ? 0 : 1;
   }
   return {tried, found};
 }
@@ -90,7 +90,7 @@ VerifyReport verify_strategies(std::span<const Strategy* const> chosen, const Ve
   std::vector<Tried> all = trials(chosen, cases);
   run_all(all.size(), threads, watch, [&](std::size_t i) {
     all[i].check = run_case(*all[i].of);
-    if (all[i].measured) all[i].distance = distance_to_exact(all[i].of->problem);
+    if (all[i].measured) all[i].distance = distance_to_exact(all[i].of->kinds.front());
   });
   // In the order of the cases, so that sums and faults are the same for any number of threads.
   VerifyReport out;

@@ -85,11 +85,17 @@ PrefillWork prefill_work(const AttendPrefillShape& a, PrefillKernel kernel, cons
   // Tiles that are not full take as long as full ones.
   const double height = q_rows <= kHalf * tiles ? 0.5 : 1;
   const double fill = std::max(1.0, height * kBlock * tiles / q_rows);
-  const double blocks = static_cast<double>(a.pairs) * fill / (kBlock * kBlock) + height * tiles / 2;
+  // Half a block of each tile is masked at the diagonal; at the edge of a window another half, and the block
+  // before it.
+  const double masked = 0.5 * tiles + 1.5 * static_cast<double>(a.edges);
+  const double blocks = static_cast<double>(a.pairs) * fill / (kBlock * kBlock) + height * masked;
   const double mean = blocks / tiles;
   w.blocks = blocks * q_heads;
   w.tiles = tiles * q_heads;
-  w.longest = std::max(mean, std::min(2 * mean - height, height * std::ceil(kv_rows / kBlock)));
+  // Tiles of a causal triangle grow up to twice their mean, those at a window's edge are alike.
+  const double cut = static_cast<double>(a.edges) / tiles;
+  const double longest = (2 - cut) * mean - (1 - cut) * height;
+  w.longest = std::max(mean, std::min(longest, height * std::ceil(kv_rows / kBlock)));
   w.block_dims = s.qk_dim + s.v_dim;
   if (kernel == PrefillKernel::packed) {
     const double group = std::max(1.0, q_heads / s.heads_kv);

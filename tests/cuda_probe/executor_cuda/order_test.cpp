@@ -49,7 +49,7 @@ TEST(DeviceOrder, MissingDependenciesAndCollapsedBuffersAreFound) {
         std::mt19937_64 random(3);
         if (!mutation(broken_by).apply(broken, random)) continue;
         ++tried[broken_by];
-        const Inputs inputs(c.problem);
+        const Inputs inputs(c.kinds.front());
         EXPECT_EQ(found(broken, inputs, inputs.on_cpu(whole)), "race") << broken_by << ": " << c.what;
       }
     }
@@ -64,7 +64,7 @@ std::vector<cli::VerifyCase> attention_first() {
   for (const std::string& name : strategy_names()) {
     for (cli::VerifyCase& c : sampled(name, 5)) all.push_back(std::move(c));
   }
-  std::stable_partition(all.begin(), all.end(), [](const auto& c) { return c.problem.hidden == 0; });
+  std::stable_partition(all.begin(), all.end(), [](const auto& c) { return c.kinds.front().hidden == 0; });
   return all;
 }
 
@@ -73,7 +73,7 @@ TEST(DeviceOrder, BrokenSchedulesExceedTheTolerance) {
   std::map<std::string, int> tried, wrong;
   for (const cli::VerifyCase& c : attention_first()) {
     const Schedule whole = cli::verify_schedule(c);
-    const Inputs inputs(c.problem);
+    const Inputs inputs(c.kinds.front());
     const RunResult<float> want = inputs.on_cpu(whole);
     for (const Mutation& m : mutations()) {
       const std::string name = m.name;
@@ -95,7 +95,7 @@ TEST(DeviceOrder, BrokenSchedulesExceedTheTolerance) {
 
 cli::VerifyCase ring() {
   for (const cli::VerifyCase& c : cli::verify_cases(strategy("ring_pass_kv"), device_sizes())) {
-    if (c.plan.cp == 4 && c.plan.tpa == 1 && c.study.model.attention.kv_heads == 8) return c;
+    if (c.plan.cp == 4 && c.plan.tpa == 1 && c.study.model.attentions.front().kv_heads == 8) return c;
   }
   throw std::invalid_argument("no ring of four");
 }
@@ -117,7 +117,7 @@ bool overlap_in_time(const OpTime& a, const OpTime& b) { return a.start < b.end 
 TEST(DeviceOrder, MessagesOfARingOverlapTheAttentionOfTheirIteration) {
   const cli::VerifyCase c = ring();
   const Schedule s = cli::verify_schedule(c);
-  const Inputs inputs(c.problem);
+  const Inputs inputs(c.kinds.front());
   const DeviceResult run = on_emulated(s, inputs, {4});
   ASSERT_EQ(steps(s).size(), 3u);
   for (const Step& step : steps(s)) {
@@ -134,7 +134,7 @@ TEST(DeviceOrder, NothingOverlapsWhereTheScheduleForbidsIt) {
   cli::VerifyCase c = ring();
   c.study.persistent_kv = true;
   const Schedule s = cli::verify_schedule(c);
-  const Inputs inputs(c.problem);
+  const Inputs inputs(c.kinds.front());
   const DeviceResult run = on_emulated(s, inputs, {4});
   const Step first = steps(s).front();
   for (int r = 0; r < run.ranks; ++r)
@@ -162,12 +162,12 @@ TEST(DeviceOrder, PaddingKeysAreFiniteBeforeTheFirstAttend) {
   std::size_t seen = 0;
   for (const cli::VerifyCase& c : cli::verify_cases(strategy("ring_pass_kv"), device_sizes())) {
     if (seen > 0) break;
-    if (c.problem.hidden == 0) continue;
+    if (c.kinds.front().hidden == 0) continue;
     const Schedule s = deep_copy(cli::verify_schedule(c));
     const std::vector<Binding> keys = padded_keys(s);
     seen += keys.size();
     s.flow->outputs = keys;
-    for (const Output<float>& o : on_emulated(s, Inputs(c.problem)).outputs)
+    for (const Output<float>& o : on_emulated(s, Inputs(c.kinds.front())).outputs)
       EXPECT_TRUE(o.values.allFinite()) << c.what;
   }
   EXPECT_GT(seen, 0u);
@@ -176,7 +176,7 @@ TEST(DeviceOrder, PaddingKeysAreFiniteBeforeTheFirstAttend) {
 TEST(DeviceOrder, OpsStartAfterWhatTheyWaitForAndRunsRepeat) {
   const cli::VerifyCase c = ring();
   const Schedule s = cli::verify_schedule(c);
-  const Inputs inputs(c.problem);
+  const Inputs inputs(c.kinds.front());
   EmulatedGpu gpu;
   LoopbackTransport transport(gpu, ranks_of(s));
   Lanes lanes(transport);

@@ -13,7 +13,7 @@ TEST_P(DeviceStrategies, EqualTheCpuExecutorWhicheverStreamGoesOnFirst) {
     SCOPED_TRACE(c.what);
     const Schedule schedule = cli::verify_schedule(c);
     ASSERT_EQ(unsupported(schedule).value_or(""), "");
-    const Inputs inputs(c.problem);
+    const Inputs inputs(c.kinds.front());
     const RunResult<float> want = inputs.on_cpu(schedule);
     DeviceResult first;
     for (const std::uint64_t seed : {1u, 2u, 3u}) {

@@ -30,7 +30,7 @@ TEST(DeviceSupported, NamesTheOpAndTheWidths) {
   cli::CaseSizes sizes = device_sizes();
   sizes.head_dim = 32;
   for (const cli::VerifyCase& c : cli::verify_cases(strategy("ring_pass_kv"), sizes)) {
-    if (c.study.model.attention.kind == AttentionKind::mla) continue;
+    if (has_latents(c.study.model)) continue;
     const auto why = unsupported(cli::verify_schedule(c));
     ASSERT_TRUE(why);
     EXPECT_EQ(*why, "op 'attend' has heads of 32 and 32, the kernels 64 and 64, 128 and 128, or 192 and 128");
@@ -75,12 +75,49 @@ TEST(DeviceSupported, RefusesRegionsOutsideSlotsAndOutputsOverInputs) {
   }
 }
 
+// No kernel has a window, a chunk or sinks: none may run as if it saw everything.
+TEST(DeviceSupported, RefusesWindowsChunksSinksAndSeveralKinds) {
+  const Schedule whole = cli::verify_schedule(some_case("ring_pass_kv"));
+  Schedule s = whole;
+  const auto spoil = [&](auto change) {
+    s.flow = std::make_shared<Dataflow>(*whole.flow);
+    for (Action& a : s.flow->actions) {
+      if (a.function != Function::attend) continue;
+      change(*s.flow, a);
+      break;
+    }
+    return unsupported(s).value_or("");
+  };
+  ASSERT_EQ(spoil([](Dataflow&, Action&) {}), "");
+  for (const ReachKind kind : {ReachKind::window, ReachKind::chunk}) {
+    EXPECT_EQ(
+        spoil([&](Dataflow&, Action& a) {
+          a.reach = {kind, 1 << 20};
+        }),
+        "op 'attend' sees a window or a chunk of its keys, the attention kernels see all before the query");
+  }
+  EXPECT_EQ(spoil([](Dataflow& f, Action& a) {
+              const auto old = f.regions_of(a);
+              std::vector<Region> regions(old.begin(), old.end());
+              const SlotId sinks = f.slot("sinks", 2);
+              f.size(sinks, a.rank, 1, a.heads);
+              regions.push_back({sinks, 0, 1, 0, a.heads});
+              a.first_region = static_cast<std::uint32_t>(f.regions.size());
+              a.regions = 5;
+              f.regions.insert(f.regions.end(), regions.begin(), regions.end());
+            }),
+            "op 'attend' has sinks, which the attention kernels do not");
+  const std::string kinds = "layers are of several kinds of attention, this executor has the inputs of one";
+  EXPECT_EQ(spoil([](Dataflow& f, Action&) { f.inputs.back().kind = 1; }), kinds);
+  EXPECT_EQ(spoil([](Dataflow& f, Action&) { f.outputs.back().kind = 1; }), kinds);
+}
+
 TEST(DeviceSupported, RefusesTransportsOfTooFewRanks) {
   const cli::VerifyCase c = some_case("ring_pass_kv");
   const Schedule s = cli::verify_schedule(c);
   EmulatedGpu gpu;
   LoopbackTransport transport(gpu, 1);
-  const Inputs inputs(c.problem);
+  const Inputs inputs(c.kinds.front());
   Lanes lanes(transport);
   EXPECT_THROW(DeviceExecutor(s, inputs.tensors, lanes), ExecutionError);
 }
@@ -115,7 +152,7 @@ TEST(DeviceTolerance, CountsRoundingsAlongTheRing) {
 TEST(DeviceTolerance, NotANumberIsAFaultAndErrorsCountAgainstTheRow) {
   const cli::VerifyCase c = some_case("tensor");
   const Schedule s = cli::verify_schedule(c);
-  const Inputs inputs(c.problem);
+  const Inputs inputs(c.kinds.front());
   const RunResult<float> want = inputs.on_cpu(s);
   DeviceResult got = on_emulated(s, inputs);
   ASSERT_TRUE(compare(s, got, want).passed());

@@ -1,0 +1,34 @@
+// Which earlier tokens a query sees: what models call a layer's attention type. models/README.md [T4].
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace shardline {
+
+/// full: all of them. window: the last ones, the query's own among them (transformers masking_utils.py,
+/// sliding_window_overlay: 0 <= q - k < window). chunk: those of the query's own chunk of positions (the same
+/// file, chunked_overlay: k / chunk == q / chunk). All causal.
+enum class ReachKind : std::uint8_t { full, window, chunk };
+
+struct Reach {
+  ReachKind kind = ReachKind::full;
+  std::int64_t tokens = 0;  // of the window or of a chunk; full: 0
+
+  bool local() const { return kind != ReachKind::full; }
+  /// First position that the query at `position` sees; it sees all up to itself.
+  std::int64_t first(std::int64_t position) const {
+    switch (kind) {
+      case ReachKind::full:
+        return 0;
+      case ReachKind::window:
+        return std::max<std::int64_t>(0, position - tokens + 1);
+      case ReachKind::chunk:
+        return position / tokens * tokens;
+    }
+    return 0;
+  }
+  bool operator==(const Reach&) const = default;
+};
+
+}  // namespace shardline

@@ -1,0 +1,145 @@
+// Fields that families of config.json share.
+#include <fmt/format.h>
+
+#include "models/model/hf_import.hpp"
+
+namespace shardline::hf {
+namespace {
+
+bool is_set(const Reader& at) {
+  if (at.is_null()) return false;
+  if (at.is_sequence()) return !at.items().empty();
+  if (at.is_map()) return !at.keys().empty();
+  const std::string text = at.text();
+  return text != "false" && text != "0";
+}
+
+template <class Read>
+std::optional<std::vector<int>> per_layer(Import& in, std::string_view key, Read&& read) {
+  const auto at = in.find(key);
+  if (!at) return std::nullopt;
+  const std::vector<Reader> items = at->items();
+  if (static_cast<int>(items.size()) < in.layers) {
+    at->fault(fmt::format("{}: {} entries for {} layers", key, items.size(), in.layers));
+    return std::nullopt;
+  }
+  std::vector<int> values;
+  for (int i = 0; i < in.layers; ++i) values.push_back(read(items[i]));
+  return values;
+}
+
+}  // namespace
+
+int Import::need_number(std::string_view key, std::string_view older, std::int64_t highest) {
+  const auto now = find_number(key, highest);
+  const auto old = find_number(older, highest);
+  if (now && old && *now != *old) {
+    root.at(older).fault(fmt::format("{} {} contradicts {} {}", older, *old, key, *now));
+  }
+  return now ? *now : old ? *old : need_number(key, highest);
+}
+
+void Import::refuse(std::string_view key, std::string_view why) {
+  const auto at = find(key);
+  if (at && is_set(*at)) at->fault(fmt::format("{}: {}", key, why));
+}
+
+std::optional<std::vector<int>> Import::find_names(std::string_view key,
+                                                   const std::vector<std::string>& names) {
+  return per_layer(*this, key, [&](const Reader& at) { return static_cast<int>(at.one_of(names)); });
+}
+
+std::optional<std::vector<int>> Import::find_switches(std::string_view key) {
+  return per_layer(*this, key, [&](const Reader& at) { return static_cast<int>(at.integer(0, 1)); });
+}
+
+std::vector<bool> Import::need_switches(std::string_view key) {
+  std::vector<bool> switches;
+  if (const auto values = find_switches(key)) {
+    for (const int value : *values) switches.push_back(value == 1);
+  } else if (const Reader at = need(key); at.is_null()) {
+    at.items();  // a fault: expected a sequence
+  }
+  return switches;
+}
+
+void read_size(Import& in) {
+  Model& m = in.m;
+  in.layers = in.need_number("num_hidden_layers", "n_layer", limits::kLayers);
+  m.hidden = in.need_number("hidden_size", limits::kWidth);
+  m.vocab = in.need_number("vocab_size", limits::kVocab);
+  in.attention.q_heads = in.need_number("num_attention_heads", "n_head", limits::kHeads);
+}
+
+void read_context(Import& in) {
+  in.m.max_context = in.need("max_position_embeddings").integer(1, limits::kContext);
+}
+
+void divide_hidden_by_heads(Import& in) {
+  in.rules.emplace_back([&in] {
+    Attention& a = in.attention;
+    a.head_dim = in.m.hidden / a.q_heads;
+    if (in.m.hidden % a.q_heads == 0) return;
+    in.root.at("hidden_size")
+        .fault(fmt::format("hidden_size {} does not divide into {} heads, and head_dim is not given",
+                           in.m.hidden, a.q_heads));
+  });
+}
+
+void read_gqa(Import& in) {
+  Attention& a = in.attention;
+  a.kv_heads = in.find_number("num_key_value_heads", limits::kHeads).value_or(a.q_heads);
+  if (const auto dim = in.find_number("head_dim", limits::kWidth)) {
+    a.head_dim = *dim;
+  } else {
+    divide_hidden_by_heads(in);
+  }
+}
+
+void read_dense_inner(Import& in) {
+  if (std::ranges::find(in.has_experts, false) != in.has_experts.end()) {
+    in.dense.inner = in.need_number("intermediate_size", limits::kWidth);
+  } else {
+    in.find("intermediate_size");
+  }
+}
+
+void read_dense(Import& in) {
+  for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts"}) {
+    in.refuse(key, "experts contradict this model_type, which is dense");
+  }
+  in.dense.inner = in.need_number("intermediate_size", limits::kWidth);
+  in.m.tied_embeddings = in.flag("tie_word_embeddings");
+}
+
+void read_deepseek_routing(Import& in) {
+  if (const auto method = in.find("topk_method")) {
+    in.experts.router_bias = method->one_of({"greedy", "group_limited_greedy", "noaux_tc"}) == 2;
+  } else {
+    in.experts.router_bias = in.root.at("model_type").text() != "deepseek_v2";
+  }
+  const int groups = in.find_number("n_group", limits::kExperts).value_or(1);
+  const int chosen = in.find_number("topk_group", limits::kExperts).value_or(groups);
+  if (chosen < groups)
+    in.note(fmt::format("not modelled: a token's experts lie in {} of {} groups", chosen, groups));
+  if (const int extra = in.find_number("num_nextn_predict_layers", limits::kLayers, 0).value_or(0))
+    in.note(fmt::format("not modelled: {} multi-token-prediction layer(s)", extra));
+}
+
+void set_local(Import& in, std::vector<bool> chosen, Reach reach) {
+  in.is_local = std::move(chosen);
+  // After the rules that find the widths of heads.
+  in.rules.emplace_back([&in, reach] {
+    in.local = in.attention;
+    in.local->reach = reach;
+  });
+}
+
+std::vector<bool> sliding_layers(Import& in, const std::function<bool(int)>& otherwise) {
+  const auto types = in.find_names("layer_types", {"full_attention", "sliding_attention"});
+  std::vector<bool> sliding;
+  for (int i = 0; i < in.layers; ++i) sliding.push_back(types ? (*types)[i] == 1 : otherwise(i));
+  return sliding;
+}
+
+}  // namespace shardline::hf
