@@ -16,6 +16,17 @@ struct Reach {
   std::int64_t tokens = 0;  // of the window or of a chunk; full: 0
 
   bool local() const { return kind != ReachKind::full; }
+  /// Whether the first position moves along with every query, so that tiles of queries have an edge there.
+  bool slides() const {
+    switch (kind) {
+      case ReachKind::full:
+      case ReachKind::chunk:
+        return false;
+      case ReachKind::window:
+        return true;
+    }
+    return false;
+  }
   /// First position that the query at `position` sees; it sees all up to itself.
   std::int64_t first(std::int64_t position) const {
     switch (kind) {

@@ -231,7 +231,7 @@ std::int64_t query_tiles(TokenView queries) {
 }
 
 std::int64_t edge_tiles(TokenView queries, const Reach& reach) {
-  if (reach.kind != ReachKind::window) return 0;
+  if (!reach.slides()) return 0;
   std::int64_t n = 0;
   for (const Interval& q : queries) {
     if (q.request == kPadding) continue;

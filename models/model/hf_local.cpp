@@ -188,7 +188,7 @@ void read_mimo_v2(Import& in) {
   local.sinks = in.flag("add_swa_attention_sink_bias");
   local.reach = window(in, 128);
   if (const auto size = in.find("sliding_window_size"))
-    local.reach.tokens = size->integer(1, limits::kContext);
+    local.reach = {ReachKind::window, size->integer(1, limits::kContext)};
   for (Attention* a : {&full, &local}) {
     if (a->v_dim == a->head_dim) a->v_dim = 0;
   }

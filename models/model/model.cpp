@@ -215,6 +215,18 @@ void set_layers(Model& m, std::span<const Attention> attentions, std::span<const
   }
 }
 
+std::string to_string(const Reach& reach) {
+  switch (reach.kind) {
+    case ReachKind::full:
+      break;
+    case ReachKind::window:
+      return fmt::format("window {}", reach.tokens);
+    case ReachKind::chunk:
+      return fmt::format("chunk {}", reach.tokens);
+  }
+  return "full";
+}
+
 int layers_of_attention(const Model& m, int i) {
   int sum = 0;
   for (const LayerRun& run : m.runs) sum += run.attention == i ? run.count : 0;

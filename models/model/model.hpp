@@ -49,6 +49,9 @@ struct Attention {
   bool operator==(const Attention&) const = default;
 };
 
+/// "full", "window 128", "chunk 8192".
+std::string to_string(const Reach& reach);
+
 /// Numbers of one head's key and of its value; of mla, expanded.
 inline int key_width(const Attention& a) {
   return a.kind == AttentionKind::gqa ? a.head_dim : a.nope_dim + a.rope_dim;

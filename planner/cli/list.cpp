@@ -16,24 +16,19 @@ std::string billions(double n) { return fmt::format("{:.2f} B", n / 1e9); }
 
 // "GQA", "MLA", or the kinds of layers: "GQA: 18 window 128, 18 full".
 std::string attention_text(const Model& m) {
-  const auto mla = [](const Attention& a) { return a.kind == AttentionKind::mla; };
-  const bool some = std::any_of(m.attentions.begin(), m.attentions.end(), mla);
-  const bool all = std::all_of(m.attentions.begin(), m.attentions.end(), mla);
-  const char* const family = all ? "MLA" : some ? "MLA, GQA" : "GQA";
+  const auto latents = [](const Attention& a) { return has_latents(a); };
+  const bool all = std::all_of(m.attentions.begin(), m.attentions.end(), latents);
+  const char* const family = all ? "MLA" : has_latents(m) ? "MLA, GQA" : "GQA";
   if (one_attention(m) && !has_local_attention(m)) return family;
   std::vector<std::string> kinds;
-  for (int i = 0; i < std::ssize(m.attentions); ++i) {
-    const Reach& r = m.attentions[static_cast<std::size_t>(i)].reach;
+  for (int i = 0; i < std::ssize(m.attentions); ++i)
     kinds.push_back(fmt::format("{} {}", layers_of_attention(m, i),
-                                r.kind == ReachKind::full     ? std::string("full")
-                                : r.kind == ReachKind::window ? fmt::format("window {}", r.tokens)
-                                                              : fmt::format("chunk {}", r.tokens)));
-  }
+                                to_string(m.attentions[static_cast<std::size_t>(i)].reach)));
   return fmt::format("{}: {}", family, fmt::join(kinds, ", "));
 }
 
 std::string models_text() {
-  Table t({"model", "parameters", "active", "layers", "KV per token, FP4", "and in windows", "attention"});
+  Table t({"model", "parameters", "active", "layers", "KV per token, FP4", "windows, chunks", "attention"});
   for (const ListedModel& m : list_models(shipped_catalogs())) {
     t.add({m.name, billions(m.parameters), billions(m.active), std::to_string(m.model.layers()),
            to_string(m.kv_per_token), m.kv_local > Bytes(0) ? to_string(m.kv_local) : "",

@@ -48,7 +48,7 @@ AttendDecodeShape decode_attend_shape(const Case& c, const Attention& a, const P
     requests([&](const Segment& s, Count n) { rows += n * seen(s, member); });
     return rows;
   });
-  if (a.reach.kind == ReachKind::window) shape.skipped = cached - shape.kv_rows;
+  if (a.reach.slides()) shape.skipped = cached - shape.kv_rows;
   return shape;
 }
 

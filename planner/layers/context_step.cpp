@@ -42,7 +42,7 @@ Tokens ContextStep::of_group(const Tokens& tokens, int t) const {
 }
 
 int ContextStep::first_kv(int t) const {
-  const int kv_heads = a.kind == AttentionKind::mla ? a.q_heads : a.kv_heads;
+  const int kv_heads = has_latents(a) ? a.q_heads : a.kv_heads;
   return first_q(t) * kv_heads / a.q_heads;
 }
 

@@ -160,6 +160,8 @@ void Layer::expert_ffn(const FeedForward& f) {
   if (ops_.separate())
     ops_.elementwise("norm", Part::ffn, h_, 2 * static_cast<double>(h_) * act_ * passes().norm);
   quantize(ops_, Module::experts, h_);
+  const bool other = c_.precision.of(Module::shared_experts).math != c_.precision.of(Module::experts).math;
+  if (f.shared_experts > 0 && other) quantize(ops_, Module::shared_experts, h_);
   add_experts(b_, c_, f, p_, ops_);
   residual(Part::ffn_sum, p_.dp == 1 && !spreads_experts(p_) && p_.ep * p_.tpf > 1);
   b_.end_block();

@@ -84,11 +84,11 @@ Count sum_on_member(const CacheShare& s, long long n, int member) {
   if (n <= 0) return 0;
   const long long block = s.block, round = block * s.sharers.size, before = block * member;
   const long long rounds = n / round, rest = n % round;
-  const auto of_round =
-      [&](long long tokens) {  // of the first tokens of a round, those of rounds before apart
-        const long long ramp = std::clamp(tokens - before, 0LL, block);
-        return ramp * (ramp + 1) / 2 + std::max(0LL, tokens - before - block) * block;
-      };
+  // Of the first tokens of a round, those of rounds before apart.
+  const auto of_round = [&](long long tokens) {
+    const long long ramp = std::clamp(tokens - before, 0LL, block);
+    return ramp * (ramp + 1) / 2 + std::max(0LL, tokens - before - block) * block;
+  };
   return block * round * (rounds * (rounds - 1) / 2) + rounds * of_round(round) + rest * rounds * block +
          of_round(rest);
 }
@@ -108,12 +108,17 @@ void for_chunks(long long chunk, long long begin, long long end, F f) {
 Count pairs_on_member(const CacheShare& s, int member, const Reach& reach, const Segment& r) {
   const auto sum = [&](long long n) { return sum_on_member(s, n, member); };
   Count pairs = sum(r.length()) - sum(r.cached);
-  if (reach.kind == ReachKind::window) {  // the query at q misses the first q - tokens + 1
-    pairs -= sum(r.length() - reach.tokens) - sum(r.cached - reach.tokens);
-  } else if (reach.kind == ReachKind::chunk) {
-    for_chunks(reach.tokens, r.cached, r.length(), [&](long long at, long long next) {
-      pairs -= (next - at) * tokens_on_member(s, member, 0, reach.first(at));
-    });
+  switch (reach.kind) {
+    case ReachKind::full:
+      break;
+    case ReachKind::window:  // the query at q misses the first q - tokens + 1
+      pairs -= sum(r.length() - reach.tokens) - sum(r.cached - reach.tokens);
+      break;
+    case ReachKind::chunk:
+      for_chunks(reach.tokens, r.cached, r.length(), [&](long long at, long long next) {
+        pairs -= (next - at) * tokens_on_member(s, member, 0, reach.first(at));
+      });
+      break;
   }
   return pairs;
 }
@@ -152,8 +157,7 @@ long long rows_seeing_cached(const Reach& reach, const Segment& s) {
 
 Count cached_pairs_on_member(const CacheShare& share, int member, const Reach& reach, const Segment& s) {
   const long long seeing = rows_seeing_cached(reach, s);
-  if (reach.kind != ReachKind::window)
-    return seeing * tokens_on_member(share, member, first_seen(reach, s), s.cached);
+  if (!reach.slides()) return seeing * tokens_on_member(share, member, first_seen(reach, s), s.cached);
   const long long missed = s.cached - reach.tokens;  // by the token before the first new one
   return seeing * tokens_on_member(share, member, 0, s.cached) -
          (sum_on_member(share, missed + seeing, member) - sum_on_member(share, missed, member));

@@ -155,7 +155,7 @@ class Placed {
 
  private:
   std::vector<BlockIndex> attention_, ffn_;
-  std::array<BlockIndex, 5> others_{};
+  std::array<BlockIndex, static_cast<std::size_t>(BlockKind::hand_off) + 1> others_{};
 };
 
 BlockIndex next_block(const Schedule& s) { return BlockIndex(static_cast<std::uint32_t>(s.blocks.size())); }

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
+#include "planner/layers/share.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -60,6 +63,26 @@ std::string costs_text(const System& s) {
   if (other.empty()) return fmt::format("fitted to measurements of {}: {}", c.machine.system, from);
   return fmt::format("extrapolated to {} from measurements of {}, which has another {}: {}", s.name,
                      c.machine.system, fmt::join(other, ", "), from);
+}
+
+std::string chunk_text(const Case& c) {
+  const Model& m = c.model;
+  std::string out;
+  for (int i = 0; i < std::ssize(m.attentions) && c.batch.decodes(); ++i) {
+    const Reach& reach = m.attentions[static_cast<std::size_t>(i)].reach;
+    if (reach.kind != ReachKind::chunk || c.longest() <= reach.tokens) continue;
+    long long least = reach.tokens, most = 0;
+    for (const Segment& s : c.batch.decode) {
+      least = std::min<long long>(least, s.length() - first_seen(reach, s));
+      most = std::max<long long>(most, s.length() - first_seen(reach, s));
+    }
+    out += fmt::format(
+        "  {} layers see chunks of {} tokens: a request reads {} tokens there at this context, 1 to {} at "
+        "others\n",
+        layers_of_attention(m, i), reach.tokens,
+        least == most ? std::to_string(most) : fmt::format("{} to {}", least, most), reach.tokens);
+  }
+  return out;
 }
 
 }  // namespace shardline

@@ -29,4 +29,8 @@ std::vector<Shares> shares_of(const Case& c, AllReduceRule rule, std::span<const
 /// calibration, whose it is; or that they are assumptions.
 std::string costs_text(const System& system);
 
+/// Of decode steps of a model with chunks: how much of its chunk a request reads at this context, and how
+/// much at others, for their time goes up and down with the context. Empty for other steps and models.
+std::string chunk_text(const Case& c);
+
 }  // namespace shardline

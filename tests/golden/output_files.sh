@@ -49,6 +49,12 @@ plan=$(sed -n '2s/^[^"]*"\([^"]*\)".*/\1/p' one/deepseek-r1/frontier.csv)
 expect_code 0 "$binary" simulate "$small" --model deepseek-r1 --plan "$plan" -o traced
 grep -q '"op":"kind=attend_decode drive=graph .*cache=latent q_heads=.* kernel_parts=1 skipped=0"' traced/trace.json || fail "ops of the trace of $plan"
 
+# Chunks of a prefill whose ranks have unequal tokens: ranks are played, not rounds.
+printf '%s\n' 'name: uneven' 'system: h100-hgx' 'models: [llama-3.1-8b]' 'phase: prefill' 'requests: [{new: 20001 tokens}]' \
+  'precision: {weights: bf16, kv: bf16, math: bf16}' 'strategies: [allgather_kv]' 'gpus: [8]' 'batch: 1' > uneven.yaml
+expect_code 0 "$binary" simulate uneven.yaml --plan allgather_kv:cp=2,tpa=4,tpf=4,batch=1,prefill_chunk=8192 -o uneven
+[ -s uneven/trace.json ] || fail "no trace of chunks on unequal ranks"
+
 # Every point of frontier.csv is in all.csv.
 cut -d, -f2-6 one/llama-3.1-405b/frontier.csv | sed 1d | sort > frontier.keys
 grep -oE '"[^"]*",[0-9]+,[0-9]+,[0-9]+,[0-9.]+' one/llama-3.1-405b/frontier.csv | sort > frontier.keys

@@ -34,6 +34,12 @@ Op with_cached(Count rows, Count cached) {
   return prefill_op(a, Dtype::bf16, Dtype::bf16);
 }
 
+Op behind_window(Count cached, Count window) {
+  Op op = decode_op(8, window, 32, 8, 128, Dtype::bf16);
+  std::get<AttendDecodeShape>(op.shape).skipped = 8 * (cached - window);
+  return op;
+}
+
 TEST(CalibratedCost, BasisOfComputation) {
   constexpr Dtype kFp4 = Dtype::fp4, kFp8 = Dtype::fp8, kBf16 = Dtype::bf16;
   expect_bases(
@@ -55,6 +61,10 @@ TEST(CalibratedCost, BasisOfComputation) {
           {"heads of width 32", decode_op(8, 10'000, 32, 8, 32, kBf16), Basis::extrapolated},
           {"MLA at 128K", mla_decode_op(8, 131'072, 16, kBf16), Basis::measured},
           {"MLA at 1M", mla_decode_op(8, 1'000'000, 16, kBf16), Basis::extrapolated},
+          {"a window in 100K", behind_window(100'000, 128), Basis::measured},
+          {"a window in 1M", behind_window(1'000'000, 128), Basis::extrapolated},
+          {"keys wider than values", prefill_op(whole_sequences(1, 8192, 32, 8, 192, 128), kBf16, kBf16),
+           Basis::extrapolated},
           {"whole sequences", with_cached(8192, 0), Basis::measured},
           {"a cached prefix", with_cached(4096, 4096), Basis::fitted},
           {"a long prefix", with_cached(4096, 100'000), Basis::extrapolated},

@@ -154,6 +154,11 @@ TEST(HfConfig, LayersOfGptOssAlternateByDefault) {
     "sliding_attention", "full_attention"])")),
             "FFSF");
   EXPECT_THROW(tiny("gpt_oss", more + R"(, "layer_types": ["full_attention"])"), UserError);
+  // Null is no default: engines then have full attention throughout.
+  const Model none =
+      tiny("gpt_oss", R"("num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": null)");
+  EXPECT_EQ(attentions(none), "FFFF");
+  EXPECT_EQ(none.notes.front(), "sliding_window is null: all layers have full attention");
   // Only routed experts are of four bits.
   const Checkpoint c = import("gpt-oss-120b").checkpoint.value();
   EXPECT_EQ(c, (Checkpoint{Dtype::bf16, Dtype::bf16, Dtype::fp4, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}}));
@@ -196,6 +201,9 @@ TEST(HfConfig, LayersOfLlama4) {
   const std::string more = R"("num_local_experts": 8, "num_experts_per_tok": 1, "attention_chunk_size": 32,
     "use_qk_norm": false, )";
   EXPECT_EQ(attentions(tiny("llama4_text", more + R"("no_rope_layers": [])")), "SSSF");
+  EXPECT_EQ(attentions(tiny("llama4_text", R"("num_local_experts": 8, "num_experts_per_tok": 1,
+    "attention_chunk_size": null)")),
+            "FFFF");
   EXPECT_EQ(attentions(tiny("llama4_text", more + R"("no_rope_layer_interval": 2)")), "SFSF");
   const Model m =
       tiny("llama4_text", more + R"("no_rope_layers": [1, 0, 0, 1], "interleave_moe_layer_step": 2,

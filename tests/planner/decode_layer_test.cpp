@@ -160,5 +160,18 @@ TEST(DecodeLayer, EveryNumberOfDenseRanksIsTried) {
   }
 }
 
+// Shared experts join the routed ones' kernels only where both are of one type.
+TEST(DecodeLayer, SharedExpertsOfAnotherTypeAreKernelsOfTheirOwn) {
+  Case c = r1();
+  const char* plan = "tensor:tpa=8,ep=8,tpf=1,batch=8";
+  const auto launches = [&](const char* name) { return ops_named(lowered(c, plan), name).front().launches; };
+  const auto quantizations = [&] { return ops_named(lowered(c, plan), "quantize").size(); };
+  EXPECT_EQ(launches("shared experts up") + launches("shared experts down"), 0);
+  const std::size_t before = quantizations();
+  c.precision.shared_weights = c.precision.shared_math = Dtype::fp8;
+  EXPECT_EQ(launches("shared experts up") + launches("shared experts down"), 2);
+  EXPECT_EQ(quantizations(), before + (c.kernels.separate_elementwise ? 1 : 0));
+}
+
 }  // namespace
 }  // namespace shardline

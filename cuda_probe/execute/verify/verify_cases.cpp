@@ -177,10 +177,10 @@ void list_requests(const std::vector<Segment>& segments, const Plan& p, std::vec
   }
 }
 
-void add_prefill(const Strategy& s, const Layers& h, const CaseSizes& z, const Workload& w, Plan p,
+void add_prefill(const Strategy& s, const Layers& layers, const CaseSizes& z, const Workload& w, Plan p,
                  std::vector<VerifyCase>& out, AttentionKernel kernel = AttentionKernel::flash) {
   VerifyCase v;
-  v.study = small_case(h, z);
+  v.study = small_case(layers, z);
   v.study.batch = prefill_batch(w.requests);
   v.study.kernels.attention = kernel;
   if (w.history) v.study.placement = turns(w.requests, p.cp);
@@ -201,15 +201,15 @@ void add_prefill(const Strategy& s, const Layers& h, const CaseSizes& z, const W
   }
   if (!s.exact) define_blocks(v);
   const char* eager = kernel == AttentionKernel::eager ? ", eager" : "";
-  v.what = fmt::format("{}, {}{}, {}", h.name, w.name, eager, to_string(p));
+  v.what = fmt::format("{}, {}{}, {}", layers.name, w.name, eager, to_string(p));
   out.push_back(std::move(v));
 }
 
 // A step of these requests: some decode, others may be prefilled beside them.
-void add_step(const Strategy& s, const Layers& h, const CaseSizes& z, const char* what, const Batch& batch,
-              Plan p, std::vector<VerifyCase>& out) {
+void add_step(const Strategy& s, const Layers& layers, const CaseSizes& z, const char* what,
+              const Batch& batch, Plan p, std::vector<VerifyCase>& out) {
   VerifyCase v;
-  v.study = small_case(h, z);
+  v.study = small_case(layers, z);
   v.study.batch = batch;
   p.in_flight = p.pp;
   if (p.ep == 1) p.tpf = s.weights == WeightSharing::attention_tp ? p.tpa : p.ranks_per_stage();
@@ -228,7 +228,7 @@ void add_step(const Strategy& s, const Layers& h, const CaseSizes& z, const char
       share.sharers.size == 1 || (batch.kind() == StepKind::decode && !has_local_attention(v.study.model));
   for (const Segment& d : batch.decode) even = even && d.length() % round == 0;
   if (!s.context_parallel() && !even) v.charges = Charges::fullest_rank;
-  v.what = fmt::format("{}, {}, {}", h.name, what, to_string(p));
+  v.what = fmt::format("{}, {}, {}", layers.name, what, to_string(p));
   out.push_back(std::move(v));
 }
 
@@ -240,7 +240,7 @@ void trial(const Strategy& s, const VerifyTrial& t, std::vector<Plan>& out) {
 }
 
 // Prefills of every workload, under flash attention and, where the strategy is run so, eager.
-void add_prefills(const Strategy& s, const Layers& h, const CaseSizes& z, int tpa,
+void add_prefills(const Strategy& s, const Layers& layers, const CaseSizes& z, int tpa,
                   std::vector<VerifyCase>& out) {
   const Workload workloads[] = {
       {"48 tokens", {{0, 48}}},
@@ -258,20 +258,20 @@ void add_prefills(const Strategy& s, const Layers& h, const CaseSizes& z, int tp
       base.cp = cp;
       base.tpa = tpa;
       base.batch = w.requests.size() == 1 && tpa == 2 && !w.history ? 2 : 1;
-      Case study = small_case(h, z);
+      Case study = small_case(layers, z);
       study.batch = prefill_batch(w.requests);
       std::vector<Plan> plans;
       trial(s, {study, base, z.retaining}, plans);
       for (const Plan& p : plans) {
-        add_prefill(s, h, z, w, p, out);
+        add_prefill(s, layers, z, w, p, out);
         if (s.eager && (cp == 3 || !listed_parts(p).empty()))
-          add_prefill(s, h, z, w, p, out, AttentionKernel::eager);
+          add_prefill(s, layers, z, w, p, out, AttentionKernel::eager);
       }
     }
   }
 }
 
-void add_decodes(const Strategy& s, const Layers& h, const CaseSizes& z, int tpa,
+void add_decodes(const Strategy& s, const Layers& layers, const CaseSizes& z, int tpa,
                  std::vector<VerifyCase>& out) {
   for (const long long context : {48LL, 45LL}) {
     for (const int batch : {1, 4, 5}) {
@@ -281,19 +281,19 @@ void add_decodes(const Strategy& s, const Layers& h, const CaseSizes& z, int tpa
         base.tpa = tpa;
         base.batch = batch;
         base.cp = cp;
-        Case study = small_case(h, z);
+        Case study = small_case(layers, z);
         study.batch = decode_batch(context);
         std::vector<Plan> plans;
         trial(s, {study, base, z.retaining}, plans);
         const std::string what = fmt::format("{} tokens", context);
-        for (const Plan& p : plans) add_step(s, h, z, what.c_str(), study.batch, p, out);
+        for (const Plan& p : plans) add_step(s, layers, z, what.c_str(), study.batch, p, out);
       }
     }
   }
 }
 
 // Requests of unequal length that decode beside whole prefills, first chunks and later ones.
-void add_mixed_steps(const Strategy& s, const Layers& h, const CaseSizes& z, int tpa,
+void add_mixed_steps(const Strategy& s, const Layers& layers, const CaseSizes& z, int tpa,
                      std::vector<VerifyCase>& out) {
   struct Mixed {
     const char* name;
@@ -311,11 +311,11 @@ void add_mixed_steps(const Strategy& s, const Layers& h, const CaseSizes& z, int
       base.strategy = id_of(s);
       base.tpa = tpa;
       base.batch = batch;
-      Case study = small_case(h, z);
+      Case study = small_case(layers, z);
       study.batch = m.batch;
       std::vector<Plan> plans;
       trial(s, {study, base, z.retaining}, plans);
-      for (const Plan& p : plans) add_step(s, h, z, m.name, m.batch, p, out);
+      for (const Plan& p : plans) add_step(s, layers, z, m.name, m.batch, p, out);
     }
   }
 }
@@ -324,11 +324,11 @@ void add_mixed_steps(const Strategy& s, const Layers& h, const CaseSizes& z, int
 
 std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
   std::vector<VerifyCase> out;
-  for (const Layers& h : kLayers) {
+  for (const Layers& layers : kLayers) {
     for (const int tpa : {1, 2}) {
-      if (s.prefills) add_prefills(s, h, z, tpa, out);
-      if (s.decodes) add_decodes(s, h, z, tpa, out);
-      if (s.mixes) add_mixed_steps(s, h, z, tpa, out);
+      if (s.prefills) add_prefills(s, layers, z, tpa, out);
+      if (s.decodes) add_decodes(s, layers, z, tpa, out);
+      if (s.mixes) add_mixed_steps(s, layers, z, tpa, out);
     }
   }
   return out;
