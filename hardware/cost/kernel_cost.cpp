@@ -61,6 +61,7 @@ CostModel::CostModel(const System& system, AllReduceRule rule, std::shared_ptr<F
     fitted_.emplace(system);
     floor_.emplace(system, Pricing::floor);
     known_.resize(kKnown);
+    known_times_.resize(kKnown);
   }
 }
 
@@ -217,10 +218,17 @@ Seconds CostModel::alone(const OpCost& c) const {
 }
 
 Seconds CostModel::time(const PricedOp& op) {
-  const bool plain = op.kind == OpKind::elementwise || op.kind == OpKind::merge;
-  if (!fitted_ && plain && op.drive == Drive::graph && shape<ElementwiseShape>(op).bytes == Bytes(0))
-    return system_->device.kernel_cost * op.launches;
-  return alone(price(op));
+  if (!fitted_) {
+    const bool plain = op.kind == OpKind::elementwise || op.kind == OpKind::merge;
+    if (plain && op.drive == Drive::graph && shape<ElementwiseShape>(op).bytes == Bytes(0))
+      return system_->device.kernel_cost * op.launches;
+    return alone(by_parameters(op));
+  }
+  const auto find = [&] {
+    const std::optional<FittedPrice> p = fitted_price(*fitted_, op);
+    return p ? p->time : alone(by_parameters(op));
+  };
+  return elementwise(op) ? find() : remember(known_times_, op, find);
 }
 
 Machine CostModel::machine(int ranks) const {

@@ -55,7 +55,7 @@ class CostModel {
   OpCost price(const PricedOp& op);
   /// Time with the rank to itself: latency + max over resources [H1].
   Seconds alone(const OpCost& cost) const;
-  /// alone(price(op)), without the way through the demands where there are none.
+  /// alone(price(op)) but for rounding, without the way through the demands.
   Seconds time(const PricedOp& op);
   /// Not above time() of this op or of any with more tokens; of the parts of one kernel, the first ones
   /// together [H57].
@@ -100,7 +100,7 @@ class CostModel {
   std::optional<CalibratedCost> fitted_, floor_;
   // Direct-mapped: forms take longer than a look.
   std::vector<Known<OpCost>> known_;
-  std::vector<Known<Seconds>> known_floors_;
+  std::vector<Known<Seconds>> known_times_, known_floors_;
 };
 
 }  // namespace shardline
