@@ -4,19 +4,37 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
 
 #include "planner/search/memory.hpp"
 #include "planner/studies/searched_partition.hpp"
+#include "sim/base/parallel.hpp"
 
 namespace shardline {
 
 namespace {
 
+// What has to be asked of the memory of a plan, which takes most of an enumeration's time.
+struct Fit {
+  int largest = 0;                 // batch that fits, or 0
+  bool weights_too_large = false;  // of one request; not asked where the largest listed batch fits
+};
+
+Fit fit_of(const Case& c, const SearchOptions& o, const Plan& plan) {
+  Fit out{largest_batch(c, plan, o.batches.back())};
+  if (out.largest == o.batches.back()) return out;
+  Plan smallest = plan;
+  smallest.batch = 1;
+  out.weights_too_large =
+      memory_use(c, smallest).weights > c.system.device.memory * c.system.device.usable_memory;
+  return out;
+}
+
 // The batches of a plan that fit and serve enough, all of them counted; none where no batch is large enough.
-std::optional<Candidate> candidate(const Case& c, const SearchOptions& o, const Plan& plan,
+std::optional<Candidate> candidate(const Case& c, const SearchOptions& o, const Plan& plan, const Fit& fit,
                                    SearchResult& result) {
   const auto begin = o.batches.begin();
   const auto at_least = [&](double least) {
@@ -24,8 +42,7 @@ std::optional<Candidate> candidate(const Case& c, const SearchOptions& o, const 
   };
   Candidate u{plan, at_least(least_batch(c, plan)), 0, result.counts.configurations, even_parts(plan)};
   if (u.first == o.batches.size()) return std::nullopt;
-  const int fit = largest_batch(c, plan, o.batches.back());
-  u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit) - begin);
+  u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit.largest) - begin);
   u.last = std::max(u.last, u.first);
   const std::uint64_t valid = o.batches.size() - u.first;
   const auto each = static_cast<double>(std::max(1LL, requests_in(c.batch.decode)));
@@ -38,11 +55,8 @@ std::optional<Candidate> candidate(const Case& c, const SearchOptions& o, const 
   u.first += idle;
   ++result.counts.plans;
   if (misfits > 0) {
-    Plan smallest = plan;
-    smallest.batch = 1;
-    const bool weights =
-        memory_use(c, smallest).weights > c.system.device.memory * c.system.device.usable_memory;
-    result.rejected[weights ? "weights alone exceed memory" : "weights and KV exceed memory"] += misfits;
+    result.rejected[fit.weights_too_large ? "weights alone exceed memory" : "weights and KV exceed memory"] +=
+        misfits;
   }
   return u;
 }
@@ -87,21 +101,26 @@ class Enumeration {
   void plans_of(StrategyId id) {
     bool any = false, any_batch = false;
     int smallest = std::numeric_limits<int>::max();  // batch that a plan in the space can have
+    std::vector<Plan> plans, of_size;
     for (const int gpus : o_.gpus) {
       if (gpus > c_.system.gpus()) continue;
-      plans_.clear();
-      strategy(id).enumerate(c_, gpus, o_.space, plans_);
-      with_even_parts(c_, plans_);
-      any = any || !plans_.empty();
-      for (const Plan& plan : plans_) {
-        if (!within(plan, o_.space)) continue;
-        smallest = std::min(smallest, least_batch(c_, plan));
-        const auto u = candidate(c_, o_, plan, result_);
-        if (!u) continue;
-        any_batch = true;
-        note_used(plan);
-        candidates_.push_back(*u);
-      }
+      of_size.clear();
+      strategy(id).enumerate(c_, gpus, o_.space, of_size);
+      with_even_parts(c_, of_size);
+      any = any || !of_size.empty();
+      std::copy_if(of_size.begin(), of_size.end(), std::back_inserter(plans),
+                   [&](const Plan& p) { return within(p, o_.space); });
+    }
+    std::vector<Fit> fits(plans.size());
+    parallel_for(0, plans.size(), thread_count(o_.threads),
+                 [&](std::size_t i, std::size_t) { fits[i] = fit_of(c_, o_, plans[i]); });
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      smallest = std::min(smallest, least_batch(c_, plans[i]));
+      const auto u = candidate(c_, o_, plans[i], fits[i], result_);
+      if (!u) continue;
+      any_batch = true;
+      note_used(plans[i]);
+      candidates_.push_back(*u);
     }
     if (any_batch) return;
     const bool too_small = smallest < std::numeric_limits<int>::max();
@@ -122,7 +141,6 @@ class Enumeration {
   SearchResult& result_;
   std::vector<std::set<int>> used_;  // values of each option asked for
   std::vector<Candidate> candidates_;
-  std::vector<Plan> plans_;
 };
 
 }  // namespace
