@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "hardware/machine/routes.hpp"
@@ -25,6 +26,11 @@ class Flows {
   int out_of(FabricCell::Relation r, int target, int source) const {
     return count_[at(FabricCell::kRelations + r, target, source)];
   }
+  /// Those into a target, or of what leaves for it, by source.
+  std::span<const int> into(FabricCell::Relation r, int target) const { return row(at(r, target, 0)); }
+  std::span<const int> out_of(FabricCell::Relation r, int target) const {
+    return row(at(FabricCell::kRelations + r, target, 0));
+  }
   void clear() { std::fill(count_.begin(), count_.end(), 0); }
   bool operator==(const Flows&) const = default;
 
@@ -32,6 +38,7 @@ class Flows {
   std::size_t at(std::size_t part, int target, int source) const {
     return (part * places_ + static_cast<std::size_t>(target)) * places_ + static_cast<std::size_t>(source);
   }
+  std::span<const int> row(std::size_t first) const { return std::span(count_).subspan(first, places_); }
   std::size_t places_;
   std::vector<int> count_;
 };

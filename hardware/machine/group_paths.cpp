@@ -49,28 +49,28 @@ Loads loads_of(const FabricCell& cell, const Flows& flows, double unit) {
   const int places = cell.spec.gpus_per_node;
   Loads out(routes.edges().size(), 0.0), away(out.size());
   FabricRoutes::Sources sources;
-  const auto collect = [&](Relation r, int target, const auto& flows_at) {
-    const int node = cell.node(r);
-    for (int s = 0; s < places && node >= 0; ++s) {
-      const int n = flows_at(r, target, s);
-      if (n > 0) sources.emplace_back(FabricPlace(node * places + s), n * unit);
+  const auto collect = [&](Relation r, std::span<const int> by_source) {
+    const auto first = static_cast<FabricPlace>(cell.node(r) * places);
+    for (std::size_t s = 0; s < by_source.size(); ++s) {
+      if (by_source[s] > 0) sources.emplace_back(first + s, by_source[s] * unit);
     }
   };
-  const auto into = [&](Relation r, int t, int s) { return flows.into(r, t, s); };
-  const auto out_of = [&](Relation r, int t, int s) { return flows.out_of(r, t, s); };
   for (int target = 0; target < places; ++target) {
     sources.clear();
-    for (const Relation r : {kSame, kNear, kFar}) collect(r, target, into);
+    for (const Relation r : {kSame, kNear, kFar}) {
+      if (cell.node(r) >= 0) collect(r, flows.into(r, target));
+    }
     if (!sources.empty()) routes.add_load(routes.to(target), sources, out);
   }
   for (std::size_t e = 0; e < out.size(); ++e) {
     if (cell.twin[e] != e) out[e] = 0;
   }
   for (const Relation r : {kNear, kFar}) {
+    if (cell.node(r) < 0) continue;
     std::fill(away.begin(), away.end(), 0.0);
     for (int target = 0; target < places; ++target) {
       sources.clear();
-      collect(r, target, out_of);
+      collect(r, flows.out_of(r, target));
       if (!sources.empty()) routes.add_load(routes.to(target), sources, away);
     }
     for (std::size_t e = 0; e < out.size(); ++e) {

@@ -156,8 +156,10 @@ std::vector<FabricPlace> FabricRoutes::route(int from_gpu, int to_gpu) const {
 }
 
 void FabricRoutes::add_load(const To& to, const Sources& sources, std::vector<double>& load) const {
-  std::vector<double> through(arcs_.size(), 0.0);                // by rank
-  std::vector<std::uint64_t> waiting(arcs_.size() / 64 + 1, 0);  // ranks that something has reached
+  thread_local std::vector<double> through;         // by rank
+  thread_local std::vector<std::uint64_t> waiting;  // ranks that something has reached
+  through.assign(arcs_.size(), 0.0);
+  waiting.assign(arcs_.size() / 64 + 1, 0);
   const auto reach = [&](std::uint32_t rank, double amount) {
     through[rank] += amount;
     waiting[rank / 64] |= std::uint64_t{1} << rank % 64;
