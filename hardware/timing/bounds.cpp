@@ -167,9 +167,20 @@ PassTime bound_of(const Schedule& schedule, PassScratch& scratch, Time time) {
 
 }  // namespace
 
+// Chunks of one kernel are mostly alike, and follow one another with a few ops between them.
 double bound_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch) {
-  return longest_path(schedule, block, 0, scratch,
-                      [&](OpIndex i) { return cost.time(schedule.ops[i]).value; });
+  constexpr std::size_t kBack = 6;
+  std::vector<double>& times = scratch.times;
+  times.clear();
+  for (OpIndex i = block.first; i < block.last; ++i) {
+    const Op& op = schedule.ops[i];
+    const std::size_t at = times.size();
+    std::size_t back = 1;
+    while (back <= std::min(at, kBack) && schedule.ops[i - back].name != op.name) ++back;
+    const bool known = back <= std::min(at, kBack) && same_price(schedule.ops[i - back], op);
+    times.push_back(known ? times[at - back] : cost.time(op).value);
+  }
+  return longest_path(schedule, block, 0, scratch, [&](OpIndex i) { return times[i - block.first]; });
 }
 
 PassTime bound_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {

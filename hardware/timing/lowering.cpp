@@ -79,6 +79,34 @@ PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans) 
   return pass;
 }
 
+void token_times(const Schedule& schedule, std::span<const double> makespans, std::span<double> out) {
+  const std::size_t count = out.size();
+  SL_CHECK(schedule.rounds == 1 && makespans.size() == schedule.blocks.size() * count,
+           "a time of every block");
+  thread_local std::vector<double> sums;
+  sums.assign(4 * count, 0);
+  const std::span<double> latency(sums.data(), count), busiest(latency.data() + count, count),
+      all(busiest.data() + count, count), busy(all.data() + count, count);
+  for (const Stage& stage : schedule.stages) {
+    std::fill(all.begin(), all.end(), 0);
+    std::fill(busy.begin(), busy.end(), 0);
+    for (const Repeat& repeat : schedule.program_of(stage)) {
+      for (const BlockIndex b : schedule.blocks_of(repeat)) {
+        const std::span<const double> of_block = makespans.subspan(b * count, count);
+        for (std::size_t i = 0; i < count; ++i) all[i] += of_block[i] * repeat.times;
+        if (schedule.blocks[b].handoff) continue;
+        for (std::size_t i = 0; i < count; ++i) busy[i] += of_block[i] * repeat.times;
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      latency[i] += all[i] * stage.copies;
+      busiest[i] = std::max(busiest[i], busy[i]);
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i)
+    out[i] = steady_period(Seconds(latency[i]), Seconds(busiest[i]), schedule.in_flight).value;
+}
+
 double simulate_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch) {
   lower_block(schedule, block, cost, scratch.graph);
   scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);

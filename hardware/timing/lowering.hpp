@@ -44,9 +44,9 @@ struct PassScratch {
   Timeline timeline;
   Engine engine;
   Machine machine;
-  std::vector<double> makespans;  // of the schedule's blocks
-  std::vector<double> ends;
-  Machine wide;  // of `wide_players` ranks
+  std::vector<double> makespans;    // of the schedule's blocks
+  std::vector<double> times, ends;  // of a block's ops
+  Machine wide;                     // of `wide_players` ranks
   int wide_players = 0;
   explicit PassScratch(const CostModel& cost) : machine(cost.machine()) {}
 };
@@ -58,6 +58,10 @@ bool plays_all_layers(const Schedule& schedule);
 
 /// The sum of the blocks' makespans over a pass; with several rounds, of those on its longest path [H20].
 PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans);
+
+/// token_time() of add_up() for several batches at once, to the bit: seconds to out[i] from
+/// makespans[block * out.size() + i]. The schedule has one round.
+void token_times(const Schedule& schedule, std::span<const double> makespans, std::span<double> out);
 
 /// Makespan of one block, in seconds, where ranks are alike and no lane is detached: what simulate_pass()
 /// adds up, and likewise bound_pass().

@@ -122,10 +122,16 @@ constexpr std::array<std::uint64_t, kWordsOf<T>> words_of(const T& shape) {
   return words;
 }
 
-/// Equal in every field.
+/// Equal in every field. The field of `b` beside one of `a` lies where that one does.
 template <class T>
-constexpr bool same_fields(const T& a, const T& b) {
-  return words_of(a) == words_of(b);
+bool same_fields(const T& a, const T& b) {
+  bool same = true;
+  T::visit(a, [&](const char*, const auto& field) {
+    const auto offset = reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&a);
+    const void* beside = reinterpret_cast<const char*>(&b) + offset;
+    same = same && word_of(field) == word_of(*static_cast<std::remove_reference_t<decltype(field)>*>(beside));
+  });
+  return same;
 }
 
 }  // namespace shardline

@@ -138,6 +138,10 @@ bool equal(const Shape& a, const Shape& b) {
   return std::visit([&](const auto& x) { return same_fields(x, std::get<std::decay_t<decltype(x)>>(b)); }, a);
 }
 
+bool same_price(const PricedOp& a, const PricedOp& b) {
+  return same_fields<PricedFields>(a, b) && equal(a.shape, b.shape);
+}
+
 std::string describe(const PricedOp& op) {
   std::string text;
   const auto field = [&](const char* name, const auto& value) { put(text, name, value); };
@@ -209,7 +213,8 @@ void ScheduleBuilder::vary(std::span<const Shape> shapes) {
 void ScheduleBuilder::begin_block(const char* name, bool handoff) {
   const OpIndex at(static_cast<std::uint32_t>(s_.ops.size()));
   s_.blocks.push_back({name, at, at, handoff});
-  explicit_dependencies_ = false;
+  if (explicit_from_ != kNone) s_.dependencies.resize(explicit_from_);
+  explicit_from_ = kNone;
 }
 
 BlockIndex ScheduleBuilder::end_block() {
@@ -240,8 +245,9 @@ void ScheduleBuilder::end_stage(int copies) {
 }
 
 void ScheduleBuilder::after(std::span<const OpIndex> dependencies) {
-  next_dependencies_.assign(dependencies.begin(), dependencies.end());
-  explicit_dependencies_ = true;
+  if (explicit_from_ == kNone) explicit_from_ = static_cast<std::uint32_t>(s_.dependencies.size());
+  s_.dependencies.resize(explicit_from_);
+  for (const OpIndex d : dependencies) s_.dependencies.push_back(d);
 }
 
 Op& ScheduleBuilder::add(OpKind kind, Part part, const char* name, double launches, const Shape& shape) {
@@ -254,12 +260,12 @@ Op& ScheduleBuilder::add(OpKind kind, Part part, const char* name, double launch
   op.launches = launches;
   op.drive = drive_;
   op.shape = shape;
-  op.first_dependency = static_cast<std::uint32_t>(s_.dependencies.size());
-  if (explicit_dependencies_) {
-    s_.dependencies.insert(s_.dependencies.end(), next_dependencies_.begin(), next_dependencies_.end());
-    explicit_dependencies_ = false;
-  } else if (index > s_.blocks.back().first) {
-    s_.dependencies.emplace_back(index - 1);
+  if (explicit_from_ != kNone) {
+    op.first_dependency = explicit_from_;
+    explicit_from_ = kNone;
+  } else {
+    op.first_dependency = static_cast<std::uint32_t>(s_.dependencies.size());
+    if (index > s_.blocks.back().first) s_.dependencies.emplace_back(index - 1);
   }
   op.dependency_count = static_cast<std::uint32_t>(s_.dependencies.size()) - op.first_dependency;
   return op;

@@ -172,6 +172,9 @@ const S& shape(const PricedOp& op) {
   return std::get<S>(op.shape);
 }
 
+/// Whether all of both that a price may depend on is equal.
+bool same_price(const PricedOp& a, const PricedOp& b);
+
 Flops flops(const PricedOp& op);         // [G1] gemms 2*rows*k*n, [G2] attention 2*pairs*q*(qk+v)
 Flops exponentials(const PricedOp& op);  // [G3] attention pairs*q
 Bytes weight_bytes(const PricedOp& op);  // [G4] gemms matrices*k*n*dtype
@@ -309,9 +312,9 @@ class ScheduleBuilder {
   Schedule& s_;
   std::uint32_t program_of_stage_ = 0;
   int round_ = 0;
-  bool explicit_dependencies_ = false;
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::uint32_t explicit_from_ = kNone;  // where those of the next op begin, if after() was called
   Drive drive_ = Drive::graph;
-  std::vector<OpIndex> next_dependencies_;
 };
 
 }  // namespace shardline

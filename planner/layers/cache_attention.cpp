@@ -145,6 +145,7 @@ class KvpAttention {
         exchange_(exchange),
         chunks_(chunks),
         all_(decode_attend_shape(c, a, p, share_, 0, requests_)),
+        partial_bytes_(static_cast<double>(heads_) * partial_output_bytes(c, a, p)),
         last_compute_(b.previous()),
         flow_(b, c, a, p, share_, 8, Asked::decode) {}
 
@@ -169,8 +170,10 @@ class KvpAttention {
 
  private:
   void attend(bool is_first, Count first, Count count) {
-    AttendDecodeShape shape =
-        count == requests_ ? all_ : decode_attend_shape(c_, a_, p_, share_, first, count);
+    // Of requests that are all alike, as many have the same shape.
+    if (shape_.q_rows != count || c_.batch.decode.size() > 1)
+      shape_ = count == requests_ ? all_ : decode_attend_shape(c_, a_, p_, share_, first, count);
+    AttendDecodeShape shape = shape_;
     shape.kernel_rows = chunks_ > 1 ? requests_ : 0;
     shape.kernel_parts = chunks_;
     shape.longest = all_.longest;
@@ -193,9 +196,8 @@ class KvpAttention {
       const OpIndex both[2] = {last_compute_, last_exchange_};
       b_.after(std::span(both, is_first ? 1 : 2));
     }
-    const double per_request = static_cast<double>(heads_) * partial_output_bytes(c_, a_, p_);
-    last_exchange_ = exchange_partials("exchange partial outputs", b_, c_, p_, exchange_, count, per_request,
-                                       Carrier::engine);
+    last_exchange_ = exchange_partials("exchange partial outputs", b_, c_, p_, exchange_, count,
+                                       partial_bytes_, Carrier::engine);
     flow_.exchange(exchange_, static_cast<int>(first), static_cast<int>(count));
   }
 
@@ -208,6 +210,8 @@ class KvpAttention {
   const OpKind exchange_;
   const int chunks_;
   const AttendDecodeShape all_;  // of all requests in one kernel
+  AttendDecodeShape shape_;      // of the last chunk
+  const double partial_bytes_;   // of a request
   OpIndex last_compute_, last_exchange_ = 0;
   CacheFlow flow_;
 };

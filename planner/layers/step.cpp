@@ -42,6 +42,9 @@ Bytes slice_of(const Case& c, const Plan& p, Count rows) {
   return Bytes(static_cast<double>(rows * p.dp * c.model.hidden) * activation_size(c) / stage_ranks(p));
 }
 
+// A stage takes its next microbatch while it sends the one before.
+constexpr bool is_handoff(BlockKind kind) { return kind == BlockKind::hand_off; }
+
 void add_receive(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops) {
   b.begin_block("receive");
   ops.exchange("gather hand-off", Part::hop, OpKind::all_gather, {stage_ranks(p), 1},
@@ -50,7 +53,7 @@ void add_receive(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps&
 }
 
 void add_hand_off(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops) {
-  b.begin_block("hand-off", true);
+  b.begin_block("hand-off", is_handoff(BlockKind::hand_off));
   ops.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()},
                [&](Count rows) { return ExchangeShape{slice_of(c, p, rows)}; });
   b.end_block();
@@ -194,6 +197,16 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
   }
 }
 
+// Steps of one round.
+void run_stages(ScheduleBuilder& b, const Plan& p, const std::vector<StageLayers>& stages, const Placed& at) {
+  for (const StageLayers& s : stages) {
+    run_layers(b, p, s, at);
+    if (s.last) b.run({at[BlockKind::head]});
+    if (p.pp > 1) b.run({at[BlockKind::hand_off]});
+    b.end_stage(s.copies);
+  }
+}
+
 void build_whole(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Plan& p,
                  const std::vector<StageLayers>& stages) {
   Placed at(c.model);
@@ -214,12 +227,16 @@ void build_whole(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Pl
       round.add(block);
     }
   }
-  for (const StageLayers& s : stages) {
-    run_layers(b, p, s, at);
-    if (s.last) b.run({at[BlockKind::head]});
-    if (p.pp > 1) b.run({at[BlockKind::hand_off]});
-    b.end_stage(s.copies);
-  }
+  run_stages(b, p, stages, at);
+}
+
+// What stages hold of a step, and how many of its microbatches are on their way.
+const std::vector<StageLayers>& begin_step(Schedule& schedule, const Case& c, const Plan& p) {
+  thread_local std::vector<StageLayers> stages;
+  stage_layers(c.model, p.pp, stages);
+  schedule.ranks_per_stage = p.ranks_per_stage();
+  schedule.in_flight = p.in_flight;
+  return stages;
 }
 
 }  // namespace
@@ -281,14 +298,25 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block
 }
 
 void build_step(Schedule& schedule, const Case& c, const Plan& p) {
-  thread_local std::vector<StageLayers> stages;
-  stage_layers(c.model, p.pp, stages);
   ScheduleBuilder b(schedule);
-  schedule.ranks_per_stage = p.ranks_per_stage();
-  schedule.in_flight = p.in_flight;
+  const std::vector<StageLayers>& stages = begin_step(schedule, c, p);
   if (p.cp > 1) b.set_classes(p.cp, p.tpa);
   (p[kPrefillChunk] > 0 ? build_rounds : build_whole)(schedule, b, c, p, stages);
   if (p.cp > 1) b.fold_classes();
+}
+
+void build_program(Schedule& schedule, const Case& c, const Plan& p) {
+  SL_CHECK(has_views(p), "a step of several rounds has blocks of each");
+  ScheduleBuilder b(schedule);
+  const std::vector<StageLayers>& stages = begin_step(schedule, c, p);
+  thread_local std::vector<StepBlock> blocks;
+  step_blocks(c, p, blocks);
+  Placed at(c.model);
+  for (const StepBlock block : blocks) {
+    at[block] = next_block(schedule);
+    schedule.blocks.push_back({"", OpIndex(0), OpIndex(0), is_handoff(block.kind)});
+  }
+  run_stages(b, p, stages, at);
 }
 
 }  // namespace shardline

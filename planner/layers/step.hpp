@@ -32,5 +32,8 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& view, StepBlock bl
 /// All stages of the case's step, or of the rounds of a prefill in chunks: layers, LM head on the last stage,
 /// hand-off between stages.
 void build_step(Schedule& schedule, const Case& c, const Plan& plan);
+/// The same of a plan that has_views(), whatever its batch, but blocks have no ops: which of step_blocks()
+/// each stage runs, and how often.
+void build_program(Schedule& schedule, const Case& c, const Plan& plan);
 
 }  // namespace shardline

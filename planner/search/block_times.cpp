@@ -1,6 +1,6 @@
 #include "planner/search/block_times.hpp"
 
-#include <bit>
+#include <algorithm>
 
 namespace shardline {
 
@@ -15,86 +15,92 @@ std::size_t KnownBlocks::ViewHash::operator()(const View& v) const {
   const auto mix = [&](int i) { hash = (hash ^ static_cast<std::uint32_t>(i)) * kMix + (hash >> 29); };
   mix(v.block.index);
   mix(static_cast<int>(v.plan.strategy));
+  mix(v.plan.batch);
   for (const DegreeField& degree : kDegrees) mix(v.plan.*degree.member);
   for (const OptionValues::Value& option : v.plan.options.all()) mix(option.value);
   return hash;
 }
 
-std::uint64_t KnownBlocks::id(const View& view) {
+bool KnownBlocks::Times::read(Kind kind, std::size_t first, std::span<double> out) const {
   const std::lock_guard lock(mutex_);
-  if (slots_.empty()) slots_ = std::vector<Slot>(std::size_t{1} << kBits);
-  return ids_.emplace(view, ids_.size() + 1).first->second;
+  const std::vector<double>& all = times_[static_cast<std::size_t>(kind)];
+  bool complete = true;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = first + i < all.size() ? all[first + i] : kUnknown;
+    complete = complete && out[i] >= 0;
+  }
+  return complete;
 }
 
-// Batches of one view lie side by side, both kinds of each together.
-std::size_t KnownBlocks::place(std::uint64_t id, int batch, Kind kind) const {
-  const std::uint64_t first = id * kMix >> (64 - kBits);
-  return (first + 2 * static_cast<std::uint32_t>(batch) + static_cast<std::size_t>(kind)) &
-         (slots_.size() - 1);
+void KnownBlocks::Times::write(Kind kind, std::size_t first, std::span<const double> times) {
+  const std::lock_guard lock(mutex_);
+  std::vector<double>& all = times_[static_cast<std::size_t>(kind)];
+  if (all.size() < first + times.size()) all.resize(first + times.size(), kUnknown);
+  std::copy(times.begin(), times.end(), all.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
-std::optional<double> KnownBlocks::find(std::uint64_t id, int batch, Kind kind) const {
-  const Slot& slot = slots_[place(id, batch, kind)];
-  const std::uint64_t value = slot.value.load(std::memory_order_relaxed);
-  if ((slot.mixed.load(std::memory_order_relaxed) ^ value) != key_of(id, batch, kind)) return std::nullopt;
-  return std::bit_cast<double>(value);
-}
-
-void KnownBlocks::keep(std::uint64_t id, int batch, Kind kind, double seconds) {
-  Slot& slot = slots_[place(id, batch, kind)];
-  const auto value = std::bit_cast<std::uint64_t>(seconds);
-  slot.value.store(value, std::memory_order_relaxed);
-  slot.mixed.store(key_of(id, batch, kind) ^ value, std::memory_order_relaxed);
-}
-
-BlockTimes::BlockTimes(Evaluator& evaluator, std::shared_ptr<KnownBlocks> known)
-    : evaluator_(evaluator), scratch_(evaluator.cost()), known_(std::move(known)) {}
+BlockTimes::BlockTimes(Evaluator& evaluator, std::vector<int> batches, std::shared_ptr<KnownBlocks> known)
+    : evaluator_(evaluator),
+      batches_(std::move(batches)),
+      scratch_(evaluator.cost()),
+      known_(known ? std::move(known) : std::make_shared<KnownBlocks>()) {}
 
 void BlockTimes::start(const Plan& plan) {
   const Case& c = evaluator_.study();
   plan_ = plan;
   in_blocks_ = has_views(plan);
   if (!in_blocks_) return;
-  plan_.batch = least_batch(c, plan);
   // Which blocks run, and how often, does not depend on the batch.
-  lower(whole_, c, plan_);
-  // Ops beside the blocks that follow outlast their own.
-  in_blocks_ = !whole_.detached;
-  if (!in_blocks_) return;
-  if (!known_) known_ = std::make_shared<KnownBlocks>();
-  makespans_.resize(whole_.blocks.size());
-  plan_.batch = 1;
-  parts_.clear();
+  build_program(program_, c, plan);
   step_blocks(c, plan, blocks_);
+  parts_.clear();
+  plan_.batch = 1;
   for (const StepBlock block : blocks_) {
     Part& part = parts_.emplace_back(Part{block, block_view(c, plan_, block)});
-    KnownBlocks::View view{block, part.view};
-    view.plan.batch = 0;
-    part.id = known_->id(view);
+    const auto detached = [&] {
+      lower_view(part, least_batch(c, plan));
+      return block_.detached;
+    };
+    part.times = &known_->of({block, part.view}, detached);
+    in_blocks_ = in_blocks_ && !part.times->detached();
   }
 }
 
-Seconds BlockTimes::time(Kind kind, int batch) {
-  plan_.batch = batch;
+std::span<const double> BlockTimes::times(Kind kind, std::size_t first, std::size_t last) {
+  const std::size_t count = last - first;
+  times_.resize(count);
   if (!in_blocks_) {
-    return kind == Kind::bound ? evaluator_.bound(plan_) : evaluator_.simulate(plan_);
+    for (std::size_t i = 0; i < count; ++i) {
+      plan_.batch = batches_[first + i];
+      times_[i] = (kind == Kind::bound ? evaluator_.bound(plan_) : evaluator_.simulate(plan_)).value;
+    }
+    return times_;
   }
-  for (std::size_t i = 0; i < parts_.size(); ++i) makespans_[i] = block_time(kind, parts_[i], batch);
-  return token_time(whole_, add_up(whole_, makespans_));
+  makespans_.resize(parts_.size() * count);
+  for (std::size_t p = 0; p < parts_.size(); ++p)
+    block_times(kind, parts_[p], first, std::span(makespans_).subspan(p * count, count));
+  token_times(program_, makespans_, times_);
+  return times_;
 }
 
-double BlockTimes::block_time(Kind kind, const Part& part, int batch) {
+void BlockTimes::block_times(Kind kind, const Part& part, std::size_t first, std::span<double> out) {
+  if (part.times->read(kind, first, out)) return;
+  CostModel& cost = evaluator_.cost();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (out[i] >= 0) continue;
+    const Block& block = lower_view(part, batches_[first + i]);
+    out[i] = kind == Kind::bound ? bound_block(block_, block, cost, scratch_)
+                                 : simulate_block(block_, block, cost, scratch_);
+  }
+  part.times->write(kind, first, out);
+}
+
+const Block& BlockTimes::lower_view(const Part& part, int batch) {
   Plan view = part.view;
   view.batch *= batch;  // several groups together have more
-  if (const auto known = known_->find(part.id, view.batch, kind)) return *known;
   ScheduleBuilder builder(block_);
   add_block(builder, evaluator_.study(), view, part.block);
-  const Block& block = block_.blocks.front();
-  CostModel& cost = evaluator_.cost();
-  const double time = kind == Kind::bound ? bound_block(block_, block, cost, scratch_)
-                                          : simulate_block(block_, block, cost, scratch_);
-  known_->keep(part.id, view.batch, kind, time);
-  return time;
+  return block_.blocks.front();
 }
 
 }  // namespace shardline

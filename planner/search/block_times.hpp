@@ -2,10 +2,10 @@
 // it.
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -18,70 +18,92 @@ namespace shardline {
 /// first does not matter.
 class KnownBlocks {
  public:
+  enum class Kind : std::uint8_t { bound, simulated };
   struct View {
     StepBlock block;
-    Plan plan;  // of batch 0
+    Plan plan;  // of batch 1, or of as many as the block counts a batch
     bool operator==(const View&) const = default;
   };
-  /// A number for a view, 1 at least, the same whenever it is asked for. Before find() and keep().
-  std::uint64_t id(const View& view);
-  enum class Kind : std::uint8_t { bound, simulated };
-  std::optional<double> find(std::uint64_t id, int batch, Kind kind) const;
-  void keep(std::uint64_t id, int batch, Kind kind, double seconds);
+
+  /// Times of one view by the place of its batch in the search's list. Safe to use from several threads.
+  class Times {
+   public:
+    explicit Times(bool detached) : detached_(detached) {}
+    /// Whether it has ops on detached lanes, which outlast their own block.
+    bool detached() const { return detached_; }
+    /// The known ones of batches [first, first + out.size()), and kUnknown for the others; false if there are
+    /// any.
+    bool read(Kind kind, std::size_t first, std::span<double> out) const;
+    void write(Kind kind, std::size_t first, std::span<const double> times);
+
+   private:
+    const bool detached_;
+    mutable std::mutex mutex_;
+    std::array<std::vector<double>, 2> times_;  // [kind]
+  };
+  static constexpr double kUnknown = -1;
+
+  /// Of a view, which stay where they are; `detached()` says what it is where it is new.
+  template <class Detached>
+  Times& of(const View& view, Detached detached) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto it = views_.find(view); it != views_.end()) return it->second;
+    }
+    const bool is = detached();  // two threads may do it twice
+    const std::lock_guard lock(mutex_);
+    return views_.try_emplace(view, is).first->second;
+  }
 
  private:
-  static constexpr int kBits = 19;
   struct ViewHash {
     std::size_t operator()(const View& v) const;
   };
-  // Direct-mapped. The key is kept mixed with the value's bits (R. Hyatt, A lockless transposition table), so
-  // that halves of two writes do not make a known time.
-  struct Slot {
-    std::atomic<std::uint64_t> mixed{0}, value{0};
-  };
-  static std::uint64_t key_of(std::uint64_t id, int batch, Kind kind) {
-    return id << 33 | std::uint64_t{static_cast<std::uint32_t>(batch)} << 1 |
-           static_cast<std::uint64_t>(kind);
-  }
-  std::size_t place(std::uint64_t id, int batch, Kind kind) const;
-
   std::mutex mutex_;
-  std::unordered_map<View, std::uint64_t, ViewHash> ids_;
-  std::vector<Slot> slots_;  // none until a view is asked for
+  std::unordered_map<View, Times, ViewHash> views_;
 };
 
-/// What Evaluator says of a plan, to the bit. Blocks do not depend on all of a plan [P7], so few are new.
-/// Context parallelism, prefills in chunks and hosts that launch kernels go to the evaluator.
+/// What Evaluator says of a plan, to the bit. Blocks do not depend on all of a plan [P7], so few are new, and
+/// those of a plan's batches are timed together. Context parallelism, prefills in chunks and hosts that
+/// launch kernels go to the evaluator.
 class BlockTimes {
  public:
-  /// Keeps a reference to the evaluator. `known` of the same case, by default of its own.
-  explicit BlockTimes(Evaluator& evaluator, std::shared_ptr<KnownBlocks> known = nullptr);
+  /// Keeps a reference to the evaluator. `known` of the same case and batches, by default of its own.
+  BlockTimes(Evaluator& evaluator, std::vector<int> batches, std::shared_ptr<KnownBlocks> known = nullptr);
 
   /// Turns to a plan, whose batch does not matter. Call first.
   void start(const Plan& plan);
-  /// Of the plan, with this batch.
-  Seconds simulate(int batch) { return time(Kind::simulated, batch); }
-  Seconds bound(int batch) { return time(Kind::bound, batch); }
+  /// Seconds of the plan with batches [first, last) of the list, until the next call.
+  std::span<const double> simulate(std::size_t first, std::size_t last) {
+    return times(Kind::simulated, first, last);
+  }
+  std::span<const double> bounds(std::size_t first, std::size_t last) {
+    return times(Kind::bound, first, last);
+  }
+  Seconds simulate(std::size_t i) { return Seconds(simulate(i, i + 1).front()); }
+  Seconds bound(std::size_t i) { return Seconds(bounds(i, i + 1).front()); }
 
  private:
   using Kind = KnownBlocks::Kind;
   struct Part {
     StepBlock block;
     Plan view;
-    std::uint64_t id = 0;
+    KnownBlocks::Times* times = nullptr;
   };
 
-  Seconds time(Kind kind, int batch);
-  double block_time(Kind kind, const Part& part, int batch);
+  std::span<const double> times(Kind kind, std::size_t first, std::size_t last);
+  void block_times(Kind kind, const Part& part, std::size_t first, std::span<double> out);
+  const Block& lower_view(const Part& part, int batch);
 
   Evaluator& evaluator_;
+  const std::vector<int> batches_;
   PassScratch scratch_;
-  Schedule whole_, block_;
+  Schedule program_, block_;
   Plan plan_;
   bool in_blocks_ = false;
   std::vector<StepBlock> blocks_;
   std::vector<Part> parts_;
-  std::vector<double> makespans_;
+  std::vector<double> makespans_, times_;  // [block][batch], [batch]
   std::shared_ptr<KnownBlocks> known_;
 };
 

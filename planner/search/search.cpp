@@ -15,18 +15,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Times every 64th call, so that measuring does not slow what it measures.
+// Times every 64th call, and every one that does the work of many, so that measuring does not slow what it
+// measures.
 struct Sample {
   double seconds = 0;
   std::uint64_t timed = 0, calls = 0;
 
   template <class F>
-  Seconds operator()(F f) {
-    if (calls++ % 64 != 0) return f();
+  auto operator()(std::size_t work, F f) {
+    if (calls++ % 64 != 0 && work < 16) return f();
     const auto start = Clock::now();
-    const Seconds result = f();
+    const auto result = f();
     seconds += std::chrono::duration<double>(Clock::now() - start).count();
-    ++timed;
+    timed += work;
     return result;
   }
   void operator+=(const Sample& o) { seconds += o.seconds, timed += o.timed; }
@@ -76,29 +77,12 @@ class CandidateSearch {
   // beaten, so are they all [P7]. Fitted costs may fall: there every batch has a bound of its own.
   void range(std::size_t first, std::size_t last) {
     if (!options_.prune) {
-      for (std::size_t i = first; i < last; ++i) simulate(i);
+      const auto times = out_.simulations(last - first, [&] { return times_.simulate(first, last); });
+      for (std::size_t i = first; i < last; ++i) simulated(i, Seconds(times[i - first]));
       return;
     }
     left_.clear();
-    const bool rises = case_.system.calibration.empty();
-    while (first < last) {
-      Point corner = least(first, [&] { return times_.bound(plan_.batch); });
-      if (rises && over_budget(corner.time)) {
-        out_.counts.pruned += last - first;
-        break;
-      }
-      const std::size_t next = rises ? beaten_until(corner, first, last) : first;
-      if (next > first) {
-        out_.counts.pruned += next - first;
-        first = next;
-        continue;
-      }
-      if (over_budget(corner.time) || beaten(corner, first))
-        ++out_.counts.pruned;
-      else
-        left_.push_back({first, corner});
-      ++first;
-    }
+    case_.system.calibration.empty() ? rising(first, last) : falling(first, last);
     // Large batches first: their points rule out most.
     for (auto l = left_.rbegin(); l != left_.rend(); ++l) {
       if (beaten(l->second, l->first))
@@ -108,11 +92,36 @@ class CandidateSearch {
     }
   }
 
-  template <class F>
-  Point least(std::size_t i, F time) {
-    plan_.batch = options_.batches[i];
-    ++out_.counts.bounds;
-    return corner(out_.bounds(time));
+  void rising(std::size_t first, std::size_t last) {
+    while (first < last) {
+      plan_.batch = options_.batches[first];
+      ++out_.counts.bounds;
+      Point low = corner(out_.bounds(1, [&] { return times_.bound(first); }));
+      if (over_budget(low.time)) {
+        out_.counts.pruned += last - first;
+        break;
+      }
+      const std::size_t next = beaten_until(low, first, last);
+      if (next > first) {
+        out_.counts.pruned += next - first;
+        first = next;
+      } else {
+        left_.push_back({first++, low});
+      }
+    }
+  }
+
+  void falling(std::size_t first, std::size_t last) {
+    out_.counts.bounds += last - first;
+    const auto bounds = out_.bounds(last - first, [&] { return times_.bounds(first, last); });
+    for (std::size_t i = first; i < last; ++i) {
+      plan_.batch = options_.batches[i];
+      Point low = corner(Seconds(bounds[i - first]));
+      if (over_budget(low.time) || beaten(low, i))
+        ++out_.counts.pruned;
+      else
+        left_.push_back({i, low});
+    }
   }
 
   // At least as good as the plan is, if it takes no less time.
@@ -176,7 +185,7 @@ class CandidateSearch {
 
   void simulate(std::size_t i) {
     plan_.batch = options_.batches[i];
-    simulated(i, out_.simulations([&] { return times_.simulate(plan_.batch); }));
+    simulated(i, out_.simulations(1, [&] { return times_.simulate(i); }));
   }
 
   void simulated(std::size_t i, Seconds time) {
@@ -218,7 +227,7 @@ struct Worker {
   BlockTimes times;
   Worker(const Case& c, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared,
          const std::shared_ptr<KnownBlocks>& blocks)
-      : evaluator(c, options.all_reduce, shared), times(evaluator, blocks) {}
+      : evaluator(c, options.all_reduce, shared), times(evaluator, options.batches, blocks) {}
 };
 
 std::vector<std::unique_ptr<Worker>> make_workers(const Case& c, const SearchOptions& o, std::size_t threads,

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "models/model/catalog.hpp"
+#include "planner/search/block_times.hpp"
 #include "planner/search/search.hpp"
 #include "tests/bench/goals.hpp"
 
@@ -20,7 +21,7 @@ Case study(const char* model) {
 
 const char* name_of(int model) { return model == 0 ? "llama-3.1-405b" : "deepseek-r1"; }
 
-// Every plan of the space at a few batches, so that caches see the mix a sweep sees.
+// Every plan of the space, so that caches see the mix a sweep sees.
 std::vector<Plan> plans(const Case& c) {
   std::vector<Plan> out;
   SearchSpace space;
@@ -28,41 +29,76 @@ std::vector<Plan> plans(const Case& c) {
     if (s->context_parallel()) continue;  // one rank per class: measured in context_bench.cpp
     for (int gpus = 1; gpus <= 64; ++gpus) s->enumerate(c, gpus, space, out);
   }
-  for (std::size_t i = 0; i < out.size(); ++i) out[i].batch = 1 + static_cast<int>(i * 7 % 64);
   return out;
 }
 
-void BM_EventSimulation(benchmark::State& state) {
+std::vector<int> batches(int count) {
+  std::vector<int> out(static_cast<std::size_t>(count));
+  std::iota(out.begin(), out.end(), 1);
+  return out;
+}
+
+// As a sweep times them: the 64 batches of a plan together, blocks shared by plans. Each round over the plans
+// begins with none known.
+template <class Times>
+void rounds(benchmark::State& state, double goal_per_second, Times times) {
   const Case c = study(name_of(static_cast<int>(state.range(0))));
   const std::vector<Plan> all = plans(c);
+  const std::vector<int> listed = batches(64);
   Evaluator e(c);
-  for (const Plan& p : all) e.simulate(p);  // fills the cache of group paths
-  std::size_t i = 0;
-  Goal goal = Goal::rate(state, 500e3, 1);
+  std::size_t timed = 0;
+  for (const Plan& p : all) timed += listed.size() - static_cast<std::size_t>(least_batch(c, p)) + 1;
+  Goal goal = Goal::rate(state, goal_per_second, static_cast<double>(timed));
   goal.label(c.model.name);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(e.simulate(all[i]));
-    i = i + 1 == all.size() ? 0 : i + 1;
+    BlockTimes blocks(e, listed);
+    for (const Plan& p : all) {
+      blocks.start(p);
+      benchmark::DoNotOptimize(times(blocks, static_cast<std::size_t>(least_batch(c, p)) - 1, listed.size()));
+    }
   }
-  state.SetItemsProcessed(state.iterations());
+  state.SetItemsProcessed(static_cast<std::int64_t>(timed) * state.iterations());
 }
-BENCHMARK(BM_EventSimulation)->Arg(0)->Arg(1);
+
+void BM_EventSimulation(benchmark::State& state) {
+  rounds(state, 500e3,
+         [](BlockTimes& b, std::size_t first, std::size_t last) { return b.simulate(first, last).back(); });
+}
+BENCHMARK(BM_EventSimulation)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
 void BM_Bound(benchmark::State& state) {
+  rounds(state, 1e6,
+         [](BlockTimes& b, std::size_t first, std::size_t last) { return b.bounds(first, last).back(); });
+}
+BENCHMARK(BM_Bound)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+
+// One plan of one batch after the other, nothing shared but prices.
+template <class Time>
+void one_by_one(benchmark::State& state, Time time) {
   const Case c = study(name_of(static_cast<int>(state.range(0))));
-  const std::vector<Plan> all = plans(c);
+  std::vector<Plan> all = plans(c);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i].batch = std::max(least_batch(c, all[i]), 1 + static_cast<int>(i * 7 % 64));
   Evaluator e(c);
-  for (const Plan& p : all) e.bound(p);
+  for (const Plan& p : all) time(e, p);  // fills the cache of group paths
   std::size_t i = 0;
-  Goal goal = Goal::rate(state, 1e6, 1);
-  goal.label(c.model.name);
+  state.SetLabel(c.model.name);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(e.bound(all[i]));
+    benchmark::DoNotOptimize(time(e, all[i]));
     i = i + 1 == all.size() ? 0 : i + 1;
   }
   state.SetItemsProcessed(state.iterations());
 }
-BENCHMARK(BM_Bound)->Arg(0)->Arg(1);
+
+void BM_EventSimulationAlone(benchmark::State& state) {
+  one_by_one(state, [](Evaluator& e, const Plan& p) { return e.simulate(p); });
+}
+BENCHMARK(BM_EventSimulationAlone)->Arg(0)->Arg(1);
+
+void BM_BoundAlone(benchmark::State& state) {
+  one_by_one(state, [](Evaluator& e, const Plan& p) { return e.bound(p); });
+}
+BENCHMARK(BM_BoundAlone)->Arg(0)->Arg(1);
 
 // N = 1..64, PP dividing N, every batch 1..256, ceiling sharding, HOP-B off and on, both models.
 void BM_Frontier(benchmark::State& state) {
@@ -73,8 +109,7 @@ void BM_Frontier(benchmark::State& state) {
   }
   o.gpus.resize(64);
   std::iota(o.gpus.begin(), o.gpus.end(), 1);
-  o.batches.resize(static_cast<std::size_t>(state.range(1)));
-  std::iota(o.batches.begin(), o.batches.end(), 1);
+  o.batches = batches(static_cast<int>(state.range(1)));
   o.prune = state.range(0) != 0;
   std::uint64_t configurations = 0, simulated = 0, bounds = 0, feasible = 0;
   Goal goal = Goal::seconds(state, 2, Goal::Clock::wall);  // both models, on two cores

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -39,18 +40,33 @@ Case study(const std::string& model, bool calibrated) {
 
 void expect_same_times(const Case& c, const std::vector<int>& gpus, std::size_t each) {
   Evaluator direct(c), other(c);
-  BlockTimes times(other);
+  std::vector<int> batches(64);
+  std::iota(batches.begin(), batches.end(), 1);
+  BlockTimes times(other, batches);
+  std::size_t several = 0;
   for (const Plan& plan : some_plans(c, gpus, each)) {
     Plan p = plan;
     times.start(p);
-    for (const int batch : {least_batch(c, p), least_batch(c, p) + 1, 24, 7 * least_batch(c, p)}) {
-      p.batch = batch;
-      if (check_plan(c, p)) continue;
+    const auto expect = [&](std::size_t i, double bound, double simulated) {
+      p.batch = batches[i];
       SCOPED_TRACE(to_string(p));
-      ASSERT_EQ(times.bound(batch), direct.bound(p));
-      ASSERT_EQ(times.simulate(batch), direct.simulate(p));
+      ASSERT_EQ(bound, direct.bound(p).value);
+      ASSERT_EQ(simulated, direct.simulate(p).value);
+    };
+    const auto least = static_cast<std::size_t>(least_batch(c, p)) - 1;
+    for (const std::size_t i : {least, least + 1, std::size_t{23}, 7 * least + 6}) {
+      if (i < least || i >= batches.size()) continue;
+      expect(i, times.bound(i).value, times.simulate(i).value);
     }
+    // Several together, of which one is known.
+    if (least + 4 > batches.size()) continue;
+    const std::span<const double> bounds = times.bounds(least, least + 4);
+    const std::vector<double> kept(bounds.begin(), bounds.end());
+    const std::span<const double> simulated = times.simulate(least, least + 4);
+    for (std::size_t i = 0; i < 4; ++i) expect(least + i, kept[i], simulated[i]);
+    ++several;
   }
+  EXPECT_GT(several, 5u);
 }
 
 TEST(BlockTimes, AreTheEvaluatorsToTheBit) {
