@@ -11,11 +11,41 @@ namespace shardline {
 /// file, chunked_overlay: k / chunk == q / chunk). All causal.
 enum class ReachKind : std::uint8_t { full, window, chunk };
 
+/// The number of kinds from one on, in their order: a switch that falls through, so that the compiler names a
+/// kind that it does not count.
+constexpr int kinds_from(ReachKind kind) {
+  int kinds = 0;
+  switch (kind) {
+    case ReachKind::full:
+      ++kinds;
+      [[fallthrough]];
+    case ReachKind::window:
+      ++kinds;
+      [[fallthrough]];
+    case ReachKind::chunk:
+      ++kinds;
+  }
+  return kinds;
+}
+/// Of all kinds, numbered from 0: for what tries each of them.
+inline constexpr int kReachKinds = kinds_from(ReachKind::full);
+
 struct Reach {
   ReachKind kind = ReachKind::full;
   std::int64_t tokens = 0;  // of the window or of a chunk; full: 0
 
   bool local() const { return kind != ReachKind::full; }
+  /// Whether `tokens` is a length, at least 1; otherwise it is 0.
+  bool sized() const {
+    switch (kind) {
+      case ReachKind::full:
+        return false;
+      case ReachKind::window:
+      case ReachKind::chunk:
+        return true;
+    }
+    return false;
+  }
   /// Whether the first position moves along with every query, so that tiles of queries have an edge there.
   bool slides() const {
     switch (kind) {

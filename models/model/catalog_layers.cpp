@@ -257,12 +257,24 @@ std::pair<Reader, bool> deepest(Reader at, std::string_view path) {
 
 template <class Value>
 std::optional<Reader> reader_of(const std::vector<Kind<Value>>& kinds, const std::vector<Value>& values,
-                                std::string_view index) {
-  const std::size_t i = std::stoul(std::string(index));
+                                std::size_t i) {
   if (i >= values.size()) return std::nullopt;
   const auto found =
       std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.value == values[i]; });
   return found == kinds.end() ? std::nullopt : std::optional(found->at);
+}
+
+/// The key of a file that gives an attention its reach. Full attention has none: its faults, if it had any,
+/// would stand where a window would.
+const char* key_of(const Reach& reach) {
+  switch (reach.kind) {
+    case ReachKind::full:
+    case ReachKind::window:
+      break;
+    case ReachKind::chunk:
+      return "chunk";
+  }
+  return "window";
 }
 
 }  // namespace
@@ -304,11 +316,11 @@ std::pair<Reader, std::string> locate(const Layers& in, const Reader& root, cons
   if (close != std::string_view::npos) {
     const auto open = field.find('[');
     const bool attention = field.starts_with("attentions");
-    const std::string_view index = field.substr(open + 1, close - open - 1);
+    const std::size_t index = std::stoul(std::string(field.substr(open + 1, close - open - 1)));
     const auto own =
         attention ? reader_of(in.attentions, m.attentions, index) : reader_of(in.ffns, m.ffns, index);
     path = field.substr(close + 2);
-    if (own && path == "reach") path = own->has("chunk") ? "chunk" : "window";
+    if (own && path == "reach") path = key_of(m.attentions[index].reach);
     if (own) {
       const auto [at, whole] = deepest(*own, path);
       if (whole) return {at, at.path()};

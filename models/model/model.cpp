@@ -102,7 +102,7 @@ class Rules {
   void attention(std::size_t i) {
     const Attention& a = m_.attentions[i];
     const std::string at = fmt::format("attentions[{}].", i);
-    require(a.reach.local() == (a.reach.tokens > 0), at + "reach",
+    require(a.reach.sized() == (a.reach.tokens > 0), at + "reach",
             "a window or a chunk has at least one token, and full attention has neither");
     if (a.kind == AttentionKind::gqa) {
       require(a.kv_heads > 0 && a.q_heads % a.kv_heads == 0, at + "kv_heads",
@@ -305,7 +305,14 @@ Bytes kv_bytes_per_token(const Model& m, double element_bytes) {
 }
 
 std::int64_t kept_tokens(const Reach& reach, std::int64_t length) {
-  return reach.local() ? std::min(length, reach.tokens) : length;
+  switch (reach.kind) {
+    case ReachKind::full:
+      break;
+    case ReachKind::window:
+    case ReachKind::chunk:
+      return std::min(length, reach.tokens);
+  }
+  return length;
 }
 
 Bytes kv_bytes(const Model& m, std::int64_t length, double element_bytes) {

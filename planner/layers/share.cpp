@@ -103,24 +103,28 @@ void for_chunks(long long chunk, long long begin, long long end, F f) {
   }
 }
 
-}  // namespace
-
-Count pairs_on_member(const CacheShare& s, int member, const Reach& reach, const Segment& r) {
-  const auto sum = [&](long long n) { return sum_on_member(s, n, member); };
-  Count pairs = sum(r.length()) - sum(r.cached);
+// Pairs of the queries at [begin, end) with the keys on a member that are before their reach.
+Count missed_on_member(const CacheShare& s, int member, const Reach& reach, long long begin, long long end) {
+  Count pairs = 0;
   switch (reach.kind) {
     case ReachKind::full:
       break;
     case ReachKind::window:  // the query at q misses the first q - tokens + 1
-      pairs -= sum(r.length() - reach.tokens) - sum(r.cached - reach.tokens);
-      break;
+      return sum_on_member(s, end - reach.tokens, member) - sum_on_member(s, begin - reach.tokens, member);
     case ReachKind::chunk:
-      for_chunks(reach.tokens, r.cached, r.length(), [&](long long at, long long next) {
-        pairs -= (next - at) * tokens_on_member(s, member, 0, reach.first(at));
+      for_chunks(reach.tokens, begin, end, [&](long long at, long long next) {
+        pairs += (next - at) * tokens_on_member(s, member, 0, reach.first(at));
       });
       break;
   }
   return pairs;
+}
+
+}  // namespace
+
+Count pairs_on_member(const CacheShare& s, int member, const Reach& reach, const Segment& r) {
+  return sum_on_member(s, r.length(), member) - sum_on_member(s, r.cached, member) -
+         missed_on_member(s, member, reach, r.cached, r.length());
 }
 
 long long kept_tokens(const Reach& reach, const Segment& s) {
@@ -157,10 +161,8 @@ long long rows_seeing_cached(const Reach& reach, const Segment& s) {
 
 Count cached_pairs_on_member(const CacheShare& share, int member, const Reach& reach, const Segment& s) {
   const long long seeing = rows_seeing_cached(reach, s);
-  if (!reach.slides()) return seeing * tokens_on_member(share, member, first_seen(reach, s), s.cached);
-  const long long missed = s.cached - reach.tokens;  // by the token before the first new one
   return seeing * tokens_on_member(share, member, 0, s.cached) -
-         (sum_on_member(share, missed + seeing, member) - sum_on_member(share, missed, member));
+         missed_on_member(share, member, reach, s.cached, s.cached + seeing);
 }
 
 Count decode_requests(const Case& c, const Plan& p) { return requests_in(c.batch.decode) * p.batch; }

@@ -16,10 +16,15 @@ std::vector<ListedModel> list_models(const Catalogs& catalogs) {
       const Attention& a = m.attentions[static_cast<std::size_t>(i)];
       const Bytes of_token(layers_of_attention(m, i) * kv_elements_per_layer(a) *
                            bytes_per_element(Dtype::fp4));
-      if (a.reach.local())
-        listed.kv_local += of_token * static_cast<double>(a.reach.tokens);
-      else
-        listed.kv_per_token += of_token;
+      switch (a.reach.kind) {
+        case ReachKind::full:
+          listed.kv_per_token += of_token;
+          break;
+        case ReachKind::window:
+        case ReachKind::chunk:
+          listed.kv_local += of_token * static_cast<double>(a.reach.tokens);
+          break;
+      }
     }
   }
   return out;

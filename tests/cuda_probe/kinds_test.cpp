@@ -29,8 +29,23 @@ std::string lines(const std::vector<std::string>& texts) {
 
 // ---- the reference, written with other means
 
+// First of ten tokens that the query at i sees: full attention, a window of three, chunks of four.
+Eigen::Index first_of_ten(ReachKind kind, Eigen::Index i) {
+  switch (kind) {
+    case ReachKind::full:
+      return 0;
+    case ReachKind::window:
+      return std::max<Eigen::Index>(0, i - 2);
+    case ReachKind::chunk:
+      return i / 4 * 4;
+  }
+  return -1;
+}
+
 TEST(Kinds, ReferenceOfReachAndSinksIsASoftmax) {
-  for (const Reach reach : {Reach{}, Reach{ReachKind::window, 3}, Reach{ReachKind::chunk, 4}}) {
+  for (int kind = 0; kind < kReachKinds; ++kind) {
+    Reach reach{static_cast<ReachKind>(kind), 0};
+    if (reach.sized()) reach.tokens = reach.kind == ReachKind::chunk ? 4 : 3;
     Problem p;
     p.qk_dim = 3;
     p.v_dim = 2;
@@ -41,9 +56,7 @@ TEST(Kinds, ReferenceOfReachAndSinksIsASoftmax) {
     ASSERT_EQ(t[Whole::sinks].size(), 1);
     const double sink = std::exp(t[Whole::sinks](0, 0));
     for (Eigen::Index i = 0; i < 10; ++i) {
-      const Eigen::Index from = reach.kind == ReachKind::window  ? std::max<Eigen::Index>(0, i - 2)
-                                : reach.kind == ReachKind::chunk ? i / 4 * 4
-                                                                 : 0;
+      const Eigen::Index from = first_of_ten(reach.kind, i);
       const Eigen::Index n = i + 1 - from;
       const Eigen::VectorXd scores =
           t[Whole::kv].block(from, 0, n, 3) * t[Whole::query].row(i).transpose() / std::sqrt(3.0);
@@ -124,8 +137,8 @@ TEST(Kinds, CountsOfAnAttendAreThoseOfItsReachAndFarKeysAreNotRead) {
         list.push_back({request, begin, begin + draw(random, 0, 40), draw(random, 1, 4)});
       }
     }
-    Reach reach{static_cast<ReachKind>(draw(random, 0, 2)), draw(random, 1, 30)};
-    if (!reach.local()) reach = {};
+    Reach reach{static_cast<ReachKind>(draw(random, 0, kReachKinds - 1)), draw(random, 1, 30)};
+    if (!reach.sized()) reach.tokens = 0;
     OneAttend one(rows(lists[0]), rows(lists[1]), round % 2 == 0);
     std::int64_t row = 0;
     for (const Interval& i : lists[1]) {

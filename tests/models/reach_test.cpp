@@ -24,8 +24,9 @@ Tokens some_tokens(std::mt19937_64& random, long long far, long long widest) {
 }
 
 Reach some_reach(std::mt19937_64& random, long long far) {
-  const auto kind = static_cast<ReachKind>(draw(random, 0, 2));
-  return {kind, kind == ReachKind::full ? 0 : draw(random, 1, far + 5)};
+  Reach reach{static_cast<ReachKind>(draw(random, 0, kReachKinds - 1)), 0};
+  if (reach.sized()) reach.tokens = draw(random, 1, far + 5);
+  return reach;
 }
 
 TEST(Tokens, T4PairsInReachAgreeWithCounting) {

@@ -19,8 +19,9 @@ const char* const kModels[] = {"gpt-oss-120b",  "gpt-oss-20b",      "gemma-3-27b
                                "llama-4-scout", "llama-4-maverick", "mimo-v2-flash"};
 
 Reach some_reach(std::mt19937_64& random, long long far) {
-  const auto kind = static_cast<ReachKind>(draw(random, 0, 2));
-  return {kind, kind == ReachKind::full ? 0 : draw(random, 1, far + 5)};
+  Reach reach{static_cast<ReachKind>(draw(random, 0, kReachKinds - 1)), 0};
+  if (reach.sized()) reach.tokens = draw(random, 1, far + 5);
+  return reach;
 }
 
 CacheShare some_share(std::mt19937_64& random) {

@@ -16,9 +16,15 @@ inline long long draw(std::mt19937_64& random, long long low, long long high) {
 /// As transformers' masking_utils.py writes them: sliding_window_overlay, chunked_overlay, causal.
 inline bool sees(const Reach& reach, std::int64_t query, std::int64_t key) {
   if (key > query) return false;
-  if (reach.kind == ReachKind::window) return key > query - reach.tokens;
-  if (reach.kind == ReachKind::chunk) return key / reach.tokens == query / reach.tokens;
-  return true;
+  switch (reach.kind) {
+    case ReachKind::full:
+      return true;
+    case ReachKind::window:
+      return key > query - reach.tokens;
+    case ReachKind::chunk:
+      return key / reach.tokens == query / reach.tokens;
+  }
+  return false;
 }
 
 // Segment and position of every row.

@@ -136,7 +136,7 @@ std::string wrong_attend(const Action& a, TokenView queries, TokenView keys,
   if (a.heads % a.kv_heads != 0) return "has KV heads that do not divide its query heads";
   if (a.cache == CacheRows::latent && a.v_dim > a.qk_dim)
     return "has latent values wider than the keys they are part of";
-  if (a.reach.local() && a.reach.tokens < 1) return "has a window or chunk of no tokens";
+  if (a.reach.sized() && a.reach.tokens < 1) return "has a window or chunk of no tokens";
   if (v[0].cols() != a.heads * a.qk_dim) return "has a query region of the wrong width";
   if (v[1].cols() != kv_columns(a)) return "has a kv region of the wrong width";
   if (v[2].cols() != a.heads * a.v_dim) return "has an output region of the wrong width";

@@ -1,5 +1,6 @@
 // Mutations of what layers of several kinds add to attention: windows, chunks, sinks, kinds of inputs.
 #include <algorithm>
+#include <optional>
 
 #include "cuda_probe/execute/cpu/functions.hpp"
 #include "cuda_probe/execute/cpu/mutation_places.hpp"
@@ -8,17 +9,17 @@ namespace shardline::mutation {
 
 namespace {
 
-/// Another reach of one attend. One that leaves the mask as it was is no mutation: a window longer than the
-/// sequence.
+/// Another reach of one attend, of one kind or of any but full attention. One that leaves the mask as it was
+/// is no mutation: a window longer than the sequence.
 template <class Change>
-bool change_reach(Schedule& s, Random& random, ReachKind kind, Change change) {
+bool change_reach(Schedule& s, Random& random, std::optional<ReachKind> kind, Change change) {
   Dataflow& flow = *s.flow;
   return at_random(flow.actions.size(), random, [&](std::size_t i) {
     Action& a = flow.actions[i];
-    if (a.function != Function::attend || a.reach.kind != kind) return false;
+    if (a.function != Function::attend || !a.reach.local() || (kind && a.reach.kind != *kind)) return false;
     Action changed = a;
     change(changed.reach);
-    if ((changed.reach.local() && changed.reach.tokens < 1) || mask(flow, changed) == mask(flow, a))
+    if ((changed.reach.sized() && changed.reach.tokens < 1) || mask(flow, changed) == mask(flow, a))
       return false;
     a = changed;
     return true;
@@ -55,11 +56,7 @@ bool chunk_boundary_off(Schedule& s, Random& random) {
 }
 
 bool reach_lost(Schedule& s, Random& random) {
-  const auto lose = [](Reach& r) { r = {}; };
-  const bool window_first = random() % 2 == 0;
-  const ReachKind kinds[] = {ReachKind::window, ReachKind::chunk};
-  return change_reach(s, random, kinds[window_first ? 0 : 1], lose) ||
-         change_reach(s, random, kinds[window_first ? 1 : 0], lose);
+  return change_reach(s, random, std::nullopt, [](Reach& r) { r = {}; });
 }
 
 bool sinks_dropped(Schedule& s, Random& random) {

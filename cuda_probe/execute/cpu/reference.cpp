@@ -169,7 +169,7 @@ Matrix<double> plain_attention(const Problem& p, const Matrix<double>& query, co
 Tensors<double> reference(const Problem& p) {
   const bool absorbed = p.cache == CacheRows::latent;
   SL_CHECK(p.kv_heads > 0 && p.q_heads % p.kv_heads == 0, "KV heads divide query heads");
-  SL_CHECK(!p.reach.local() || p.reach.tokens > 0, "a query sees itself");
+  SL_CHECK(!p.reach.sized() || p.reach.tokens > 0, "a query sees itself");
   SL_CHECK(!absorbed || p.v_dim <= p.qk_dim, "latent values are part of the key");
   SL_CHECK(p.kv_lora == 0 || (p.hidden == 0 && !absorbed && p.kv_heads == p.q_heads && p.rope <= p.qk_dim),
            "latents are expanded to heads of their own");
