@@ -87,8 +87,8 @@ class Prefills {
       all_own_pairs_ += n * (s.fresh * (s.fresh + 1) / 2);
       tiles_ += n * ((s.fresh + kTileRows - 1) / kTileRows);
       seeing_tiles_ += n * ((rows_seeing_cached(a_.reach, s) + kTileRows - 1) / kTileRows);
-      edges_ += p_.batch * edge_tiles_of(a_.reach, s, s.length());
-      own_edges_ += p_.batch * edge_tiles_of(a_.reach, s, s.fresh);
+      edges_ += p_.batch * edge_tiles_of(a_.reach, s, 0);
+      own_edges_ += p_.batch * edge_tiles_of(a_.reach, s, s.cached);
     }
   }
 

@@ -100,11 +100,11 @@ inline long long tokens_on_fullest(const CacheShare& share, long long tokens) {
 Count pairs_on_member(const CacheShare& share, int member, const Reach& reach, const Segment& segment);
 /// First of a segment's tokens that any of its new ones sees.
 inline long long first_seen(const Reach& reach, const Segment& s) { return reach.first(s.cached); }
-/// [T2] Tiles of the last `s.fresh` of `length` tokens of each of a segment's requests that begin at a
-/// window's edge, of one head.
-inline Count edge_tiles_of(const Reach& reach, const Segment& s, long long length) {
-  const Interval queries{0, length - s.fresh, length};
-  return s.count * edge_tiles({&queries, 1}, reach);
+/// [T2] Tiles of the new tokens of each of a segment's requests that begin at an edge of their reach among
+/// the keys from position `keys_from` on, of one head.
+inline Count edge_tiles_of(const Reach& reach, const Segment& s, long long keys_from) {
+  const Interval queries{0, s.cached, s.length()};
+  return s.count * edge_tiles({&queries, 1}, reach, keys_from);
 }
 /// [P3] Tokens of a segment that a layer has to keep: what its new ones see, and themselves, at least what a
 /// cache of its length holds.
