@@ -231,6 +231,9 @@ void CacheFlow::join(const CacheFlow& other) {
 void CacheFlow::finish() {
   if (!on()) return;
   Dataflow& f = *b_.flow();
+  const auto [low, high] = slice(shards() - 1);  // the last shard has as many heads as any
+  SL_CHECK((high - low) * Count{width_} >= out_proj_width(a_, p_),
+           "a rank ends with the heads that its output projection reads");
   for_each_rank([&](int r, int d, int k, int t) {
     const auto [first, last] = slice(k);
     const std::int64_t h = static_cast<std::int64_t>(t) * heads_;

@@ -245,6 +245,9 @@ std::vector<std::string> check_row(const Strategy& s) {
   wrong(s.decode_buffers && !s.decode_attention, "decode_buffers are those of a decode_attention");
   wrong(s.degrees.has(Degree::kvp) != (s.partials != PartialOutputs::none) && !s.decode_attention,
         "kvp ranks exchange partial outputs");
+  wrong(!s.decode_attention && s.partials == PartialOutputs::all_to_all &&
+            s.weights == WeightSharing::attention_tp,
+        "an all-to-all leaves slices of heads, and TP ranks project all of theirs");
   wrong(s.context_parallel() && s.weights != WeightSharing::attention_tp,
         "context-parallel ranks hold copies of the weights");
   wrong(s.exact == (s.computed != nullptr), "an approximate strategy says what it computes");
