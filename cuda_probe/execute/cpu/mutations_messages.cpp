@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "cuda_probe/execute/cpu/functions.hpp"
 #include "cuda_probe/execute/cpu/mutation_places.hpp"
 
 namespace shardline::mutation {
@@ -65,6 +68,65 @@ bool weighs_only(const Dataflow& flow, const Move& m) {
     }
   }
   return any;
+}
+
+/// Results of an attend: which of its regions they are in, and where.
+struct Answer {
+  const Action* attend = nullptr;
+  std::size_t result = 0;
+  std::int64_t row = 0, column = 0;
+};
+
+/// What a region of a rank holds when op `before` begins; no attend if something else wrote it last.
+Answer answer_in(const Dataflow& flow, OpIndex before, int rank, const Region& wanted) {
+  for (std::uint32_t op = before; op-- > 0;) {
+    const OpFlow& part = flow.ops[op];
+    for (std::uint32_t i = 0; i < part.moves; ++i) {
+      const Move& m = flow.moves[part.first_move + i];
+      if (m.to == rank && overlap(m.target, wanted)) return {};
+    }
+    for (std::uint32_t i = part.actions; i-- > 0;) {
+      const Action& a = flow.actions[part.first_action + i];
+      const auto regions = flow.regions_of(a);
+      for (std::size_t r = 0; r < regions.size() && a.rank == rank; ++r) {
+        if (!is_result(a.function, r, regions.size()) || !overlap(regions[r], wanted)) continue;
+        if (a.function != Function::attend) return {};
+        return {&a, r, wanted.row - regions[r].row, wanted.column - regions[r].column};
+      }
+    }
+  }
+  return {};
+}
+
+/// Whether two queries of attends over the same keys give the same numbers: they are one query, as where
+/// several ranks ask for it because a batch has fewer requests than there are ranks; they see no key, as
+/// padding does; or, of outputs, they see one key, which then has all weight.
+bool same_row(TokenView one, TokenView other, TokenView keys, const Action& attend, bool output) {
+  if (std::ranges::equal(one, other)) return true;
+  const std::vector<bool> seen = mask(one, keys, attend.reach);
+  const auto count = std::count(seen.begin(), seen.end(), true);
+  return !has_sinks(attend) && (count == 0 || (output && count == 1)) &&
+         seen == mask(other, keys, attend.reach);
+}
+
+/// Whether two messages of a rank bring the same numbers.
+bool same_answers(const Dataflow& flow, const Move& a, const Move& b) {
+  const OpIndex op = op_of_move(flow, static_cast<std::size_t>(&a - flow.moves.data()));
+  const Answer x = answer_in(flow, op, a.from, a.source), y = answer_in(flow, op, b.from, b.source);
+  if (x.attend == nullptr || y.attend == nullptr || x.result != y.result || x.column != y.column)
+    return false;
+  const TokenView keys = flow.token_list(x.attend->keys);
+  const std::size_t kv = 1, output = 2;
+  if (flow.regions_of(*x.attend)[kv] != flow.regions_of(*y.attend)[kv] ||
+      !std::ranges::equal(keys, flow.token_list(y.attend->keys)))
+    return false;
+  const auto query = [&](const Answer& answer, std::int64_t row) {
+    return slice(flow.token_list(answer.attend->queries), answer.row + row, answer.row + row + 1);
+  };
+  for (std::int64_t row = 0; row < a.source.rows; ++row) {
+    if (!same_row(query(x, row), query(y, row), keys, *x.attend, x.result == output)) return false;
+  }
+  return true;
 }
 
 void drop(Move& m) { m.source.rows = m.target.rows = 0; }
@@ -143,10 +205,10 @@ bool contribution_overwrites(Schedule& s, Random& random) {
 }
 
 bool pieces_exchanged(Schedule& s, Random& random) {
-  return change_moves(s, random, [](const Op& op, Move& a, Move& b) {
+  return change_moves(s, random, [&](const Op& op, Move& a, Move& b) {
     const Region &x = a.source, &y = b.source;
     if (op.kind != OpKind::all_to_all || a.from != b.from || x == y || x.rows != y.rows ||
-        x.columns != y.columns)
+        x.columns != y.columns || same_answers(*s.flow, a, b))
       return false;
     std::swap(a.source, b.source);
     return true;
