@@ -99,14 +99,34 @@ Done most(const RunResult<double>& run, OpIndex op) {
   return most;
 }
 
+/// Whether the flow says what an op does, on any rank.
+bool described(const Schedule& s, OpIndex op) {
+  return op < s.flow->ops.size() && s.flow->ops[op].actions + s.flow->ops[op].moves > 0;
+}
+
+/// Attention and the messages between its parts are described wherever they are charged. Other ops may be
+/// timed only: those of layers around an attention that is checked alone.
+bool must_be_described(const Schedule& s, OpIndex op) {
+  if (!is_attention(s.ops[op].kind) && s.ops[op].part != Part::exchange) return false;
+  for (int k = 0; k < s.classes; ++k) {
+    const Op one = s.op_of_class(op, k);
+    if (flops(one).value > 0 || message_bytes(one).value > 0) return true;
+  }
+  return false;
+}
+
 void check_charges(Check& check, const Schedule& s, const RunResult<double>& run, Charges rule) {
   std::vector<bool> runs(s.ops.size(), false);
   for (const BlockIndex b : block_order(s)) {
     for (OpIndex op = s.blocks[b].first; op < s.blocks[b].last; ++op) runs[op] = true;
   }
   for (OpIndex op = 0; op < s.ops.size(); ++op) {
-    const bool described = op < s.flow->ops.size() && s.flow->ops[op].actions + s.flow->ops[op].moves > 0;
-    if (!described || !runs[op]) continue;
+    if (!runs[op]) continue;
+    if (!described(s, op)) {
+      if (must_be_described(s, op))
+        check.faults.push_back(at_op(s, op, 0) + "is charged, but nothing says what it does");
+      continue;
+    }
     if (rule == Charges::fullest_rank) {
       compare_charges(check, s, op, 0, most(run, op));
       continue;
@@ -329,8 +349,7 @@ Check check(const Schedule& s, std::span<const Problem> kinds, const CheckOption
       check.counts.messages += c.messages;
     }
     for (OpIndex op = 0; op < s.ops.size(); ++op) {
-      const bool described = op < s.flow->ops.size() && s.flow->ops[op].actions + s.flow->ops[op].moves > 0;
-      if (!described) ++check.timed_only;
+      if (!described(s, op)) ++check.timed_only;
     }
     if (options.hazards) {
       for (const Hazard& h : hazards(s)) check.faults.push_back(to_string(s, h));

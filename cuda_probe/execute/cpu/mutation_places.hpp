@@ -97,5 +97,7 @@ bool contribution_dropped(Schedule& s, Random& random);
 bool contribution_twice(Schedule& s, Random& random);
 bool contribution_overwrites(Schedule& s, Random& random);
 bool pieces_exchanged(Schedule& s, Random& random);
+/// All messages of an op, or all its actions.
+bool op_does_nothing(Schedule& s, Random& random);
 
 }  // namespace shardline::mutation

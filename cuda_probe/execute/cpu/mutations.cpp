@@ -169,6 +169,21 @@ bool charged_bytes(Schedule& s, Random& random) {
   });
 }
 
+/// A copy of an op, behind all others, that nothing says what it does.
+bool charged_nothing(Schedule& s, Random& random) {
+  if (s.blocks.empty() || s.blocks.back().last != s.ops.size()) return false;
+  return at_random(s.ops.size(), random, [&](std::size_t i) {
+    Op op = s.ops[i];
+    const Op charged = s.op_of_class(static_cast<OpIndex>(i), 0);
+    if (!is_attention(op.kind) && op.part != Part::exchange) return false;
+    if (flops(charged).value <= 0 && message_bytes(charged).value <= 0) return false;
+    op.first_dependency = op.dependency_count = 0;
+    s.ops.push_back(op);
+    ++s.blocks.back().last;
+    return true;
+  });
+}
+
 constexpr std::array kMutations{
     Mutation{"query_positions_shifted", "an attend takes its queries for the next tokens",
              mutation::query_positions_shifted},
@@ -216,6 +231,7 @@ constexpr std::array kMutations{
     Mutation{"input_exchanged", "two ranks hold each other's queries, activations or weights",
              input_exchanged},
     Mutation{"output_shifted", "outputs are taken for those of the token beside", output_shifted},
+    Mutation{"op_does_nothing", "an op has no actions or messages", mutation::op_does_nothing},
     Mutation{"residual_twice", "a residual is added to itself", residual_twice},
     Mutation{"dependency_dropped", "an op does not wait for one that it needs", dependency_dropped},
     Mutation{"buffers_collapsed", "one buffer where two are needed", buffers_collapsed},
@@ -224,6 +240,7 @@ constexpr std::array kMutations{
     Mutation{"charged_kv_rows", "the charge has one cached token more", charged_kv_rows},
     Mutation{"charged_gemm", "the charge has one column more", charged_gemm},
     Mutation{"charged_bytes", "the charge has one byte more", charged_bytes},
+    Mutation{"charged_nothing", "an op is charged that does nothing", charged_nothing},
 };
 
 }  // namespace

@@ -215,4 +215,20 @@ bool pieces_exchanged(Schedule& s, Random& random) {
   });
 }
 
+bool op_does_nothing(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  const std::vector<bool> useful = moves_that_matter(s);
+  return at_random(flow.ops.size(), random, [&](std::size_t op) {
+    OpFlow& part = flow.ops[op];
+    bool matters = false;
+    for (std::uint32_t i = 0; i < part.moves; ++i) matters = matters || useful[part.first_move + i];
+    for (std::uint32_t i = 0; i < part.actions; ++i) {
+      const Action& a = flow.actions[part.first_action + i];
+      matters = matters || (a.function == Function::attend && !sees_nothing(flow, a));
+    }
+    if (matters) part.actions = part.moves = 0;
+    return matters;
+  });
+}
+
 }  // namespace shardline::mutation
