@@ -52,15 +52,11 @@ Basis CalibratedCost::basis(const Use& u, std::span<const double> coordinates) {
   return basis(u, is_measured(*u.fit, u.foreign, coordinates));
 }
 
-// What predict() says; its coordinates tell what the price rests on, too.
 FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x) const {
-  const Form& form = *u.fit->form;
   double where[kMostAxes];
-  form.coordinates(x, u.context, where);
-  const std::span at(where, form.axes.size());
-  double time = form.seconds(x, u.context, u.parameters);
-  if (!u.correction.empty()) time *= std::exp(u.correction.at(at));
-  return {Seconds(time), basis(u, at), u.fit};
+  u.fit->form->coordinates(x, u.context, where);
+  const std::span at(where, u.fit->form->axes.size());
+  return {Seconds(predict(*u.fit->form, u.context, u.parameters, u.correction, x, at)), basis(u, at), u.fit};
 }
 
 // No kernel is faster than the peaks of the device, whatever a form says far from its measurements, or with

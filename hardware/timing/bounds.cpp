@@ -167,7 +167,8 @@ PassTime bound_of(const Schedule& schedule, PassScratch& scratch, Time time) {
 
 }  // namespace
 
-// Chunks of one kernel are mostly alike, and follow one another with a few ops between them.
+// Chunks of one kernel are mostly alike, and follow one another with two or three ops between them: an op
+// like the last one of its name has its time. One that is not found is priced.
 double bound_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch) {
   constexpr std::size_t kBack = 6;
   std::vector<double>& times = scratch.times;

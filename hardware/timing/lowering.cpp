@@ -51,42 +51,20 @@ void lower_block(const Schedule& schedule, const Block& block, CostModel& cost, 
   }
 }
 
-// Blocks end in barriers, so a pass is the sum of its blocks' makespans [H16].
-PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans) {
-  PassTime pass;
-  if (schedule.rounds > 1) {
-    double busy = 0;
-    for (const RoundTime& r : play_rounds(schedule, makespans)) {
-      busy = r.round == 0 ? 0 : busy;
-      busy += (r.end - r.start).value;
-      pass.latency = r.sent;
-      pass.busiest = std::max(pass.busiest, Seconds(busy));
-    }
-    return pass;
-  }
-  for (const Stage& stage : schedule.stages) {
-    double all = 0, busy = 0;
-    for (const Repeat& repeat : schedule.program_of(stage)) {
-      for (const BlockIndex b : schedule.blocks_of(repeat)) {
-        const double t = makespans[b] * repeat.times;
-        all += t;
-        if (!schedule.blocks[b].handoff) busy += t;
-      }
-    }
-    pass.latency += Seconds(all * stage.copies);
-    pass.busiest = std::max(pass.busiest, Seconds(busy));
-  }
-  return pass;
-}
+namespace {
 
-void token_times(const Schedule& schedule, std::span<const double> makespans, std::span<double> out) {
-  const std::size_t count = out.size();
+// Blocks end in barriers, so a pass is the sum of its blocks' makespans [H16]. Of `count` passes at once, in
+// one round: makespans[block * count + i].
+struct PassSums {
+  std::span<double> latency, busiest;
+};
+PassSums add_up_stages(const Schedule& schedule, std::span<const double> makespans, std::size_t count) {
   SL_CHECK(schedule.rounds == 1 && makespans.size() == schedule.blocks.size() * count,
            "a time of every block");
   thread_local std::vector<double> sums;
   sums.assign(4 * count, 0);
-  const std::span<double> latency(sums.data(), count), busiest(latency.data() + count, count),
-      all(busiest.data() + count, count), busy(all.data() + count, count);
+  const auto part = [&](std::size_t i) { return std::span(sums).subspan(i * count, count); };
+  const std::span<double> latency = part(0), busiest = part(1), all = part(2), busy = part(3);
   for (const Stage& stage : schedule.stages) {
     std::fill(all.begin(), all.end(), 0);
     std::fill(busy.begin(), busy.end(), 0);
@@ -103,8 +81,31 @@ void token_times(const Schedule& schedule, std::span<const double> makespans, st
       busiest[i] = std::max(busiest[i], busy[i]);
     }
   }
-  for (std::size_t i = 0; i < count; ++i)
-    out[i] = steady_period(Seconds(latency[i]), Seconds(busiest[i]), schedule.in_flight).value;
+  return {latency, busiest};
+}
+
+}  // namespace
+
+PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans) {
+  PassTime pass;
+  if (schedule.rounds == 1) {
+    const PassSums one = add_up_stages(schedule, makespans, 1);
+    return {Seconds(one.latency.front()), Seconds(one.busiest.front())};
+  }
+  double busy = 0;
+  for (const RoundTime& r : play_rounds(schedule, makespans)) {
+    busy = r.round == 0 ? 0 : busy;
+    busy += (r.end - r.start).value;
+    pass.latency = r.sent;
+    pass.busiest = std::max(pass.busiest, Seconds(busy));
+  }
+  return pass;
+}
+
+void token_times(const Schedule& schedule, std::span<const double> makespans, std::span<double> out) {
+  const PassSums all = add_up_stages(schedule, makespans, out.size());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = token_time(schedule, {Seconds(all.latency[i]), Seconds(all.busiest[i])}).value;
 }
 
 double simulate_block(const Schedule& schedule, const Block& block, CostModel& cost, PassScratch& scratch) {

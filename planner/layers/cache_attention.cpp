@@ -171,7 +171,7 @@ class KvpAttention {
  private:
   void attend(bool is_first, Count first, Count count) {
     // Of requests that are all alike, as many have the same shape.
-    if (shape_.q_rows != count || c_.batch.decode.size() > 1)
+    if (is_first || shape_.q_rows != count || c_.batch.decode.size() > 1)
       shape_ = count == requests_ ? all_ : decode_attend_shape(c_, a_, p_, share_, first, count);
     AttendDecodeShape shape = shape_;
     shape.kernel_rows = chunks_ > 1 ? requests_ : 0;

@@ -39,11 +39,8 @@ void KnownBlocks::Times::write(Kind kind, std::size_t first, std::span<const dou
   std::copy(times.begin(), times.end(), all.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
-BlockTimes::BlockTimes(Evaluator& evaluator, std::vector<int> batches, std::shared_ptr<KnownBlocks> known)
-    : evaluator_(evaluator),
-      batches_(std::move(batches)),
-      scratch_(evaluator.cost()),
-      known_(known ? std::move(known) : std::make_shared<KnownBlocks>()) {}
+BlockTimes::BlockTimes(Evaluator& evaluator, std::shared_ptr<KnownBlocks> known)
+    : evaluator_(evaluator), known_(std::move(known)), scratch_(evaluator.cost()) {}
 
 void BlockTimes::start(const Plan& plan) {
   const Case& c = evaluator_.study();
@@ -71,7 +68,7 @@ std::span<const double> BlockTimes::times(Kind kind, std::size_t first, std::siz
   times_.resize(count);
   if (!in_blocks_) {
     for (std::size_t i = 0; i < count; ++i) {
-      plan_.batch = batches_[first + i];
+      plan_.batch = known_->batches()[first + i];
       times_[i] = (kind == Kind::bound ? evaluator_.bound(plan_) : evaluator_.simulate(plan_)).value;
     }
     return times_;
@@ -88,7 +85,7 @@ void BlockTimes::block_times(Kind kind, const Part& part, std::size_t first, std
   CostModel& cost = evaluator_.cost();
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (out[i] >= 0) continue;
-    const Block& block = lower_view(part, batches_[first + i]);
+    const Block& block = lower_view(part, known_->batches()[first + i]);
     out[i] = kind == Kind::bound ? bound_block(block_, block, cost, scratch_)
                                  : simulate_block(block_, block, cost, scratch_);
   }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "planner/layers/step.hpp"
@@ -18,6 +19,10 @@ namespace shardline {
 /// first does not matter.
 class KnownBlocks {
  public:
+  /// Of one case, and of these batches: times lie in their order.
+  explicit KnownBlocks(std::vector<int> batches) : batches_(std::move(batches)) {}
+  const std::vector<int>& batches() const { return batches_; }
+
   enum class Kind : std::uint8_t { bound, simulated };
   struct View {
     StepBlock block;
@@ -25,7 +30,7 @@ class KnownBlocks {
     bool operator==(const View&) const = default;
   };
 
-  /// Times of one view by the place of its batch in the search's list. Safe to use from several threads.
+  /// Times of one view by the place of its batch among batches(). Safe to use from several threads.
   class Times {
    public:
     explicit Times(bool detached) : detached_(detached) {}
@@ -59,6 +64,7 @@ class KnownBlocks {
   struct ViewHash {
     std::size_t operator()(const View& v) const;
   };
+  const std::vector<int> batches_;
   std::mutex mutex_;
   std::unordered_map<View, Times, ViewHash> views_;
 };
@@ -68,12 +74,12 @@ class KnownBlocks {
 /// launch kernels go to the evaluator.
 class BlockTimes {
  public:
-  /// Keeps a reference to the evaluator. `known` of the same case and batches, by default of its own.
-  BlockTimes(Evaluator& evaluator, std::vector<int> batches, std::shared_ptr<KnownBlocks> known = nullptr);
+  /// Keeps a reference to the evaluator. `known` of its case.
+  BlockTimes(Evaluator& evaluator, std::shared_ptr<KnownBlocks> known);
 
   /// Turns to a plan, whose batch does not matter. Call first.
   void start(const Plan& plan);
-  /// Seconds of the plan with batches [first, last) of the list, until the next call.
+  /// Seconds of the plan with batches [first, last) of those known of, until the next call.
   std::span<const double> simulate(std::size_t first, std::size_t last) {
     return times(Kind::simulated, first, last);
   }
@@ -96,7 +102,7 @@ class BlockTimes {
   const Block& lower_view(const Part& part, int batch);
 
   Evaluator& evaluator_;
-  const std::vector<int> batches_;
+  std::shared_ptr<KnownBlocks> known_;
   PassScratch scratch_;
   Schedule program_, block_;
   Plan plan_;
@@ -104,7 +110,6 @@ class BlockTimes {
   std::vector<StepBlock> blocks_;
   std::vector<Part> parts_;
   std::vector<double> makespans_, times_;  // [block][batch], [batch]
-  std::shared_ptr<KnownBlocks> known_;
 };
 
 }  // namespace shardline

@@ -227,12 +227,12 @@ struct Worker {
   BlockTimes times;
   Worker(const Case& c, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared,
          const std::shared_ptr<KnownBlocks>& blocks)
-      : evaluator(c, options.all_reduce, shared), times(evaluator, options.batches, blocks) {}
+      : evaluator(c, options.all_reduce, shared), times(evaluator, blocks) {}
 };
 
 std::vector<std::unique_ptr<Worker>> make_workers(const Case& c, const SearchOptions& o, std::size_t threads,
                                                   const std::shared_ptr<FabricCache>& cache) {
-  const auto blocks = std::make_shared<KnownBlocks>();
+  const auto blocks = std::make_shared<KnownBlocks>(o.batches);
   std::vector<std::unique_ptr<Worker>> out;
   for (std::size_t slot = 0; slot < threads; ++slot)
     out.push_back(std::make_unique<Worker>(c, o, cache, blocks));

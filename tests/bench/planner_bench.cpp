@@ -51,7 +51,7 @@ void rounds(benchmark::State& state, double goal_per_second, Times times) {
   Goal goal = Goal::rate(state, goal_per_second, static_cast<double>(timed));
   goal.label(c.model.name);
   for (auto _ : state) {
-    BlockTimes blocks(e, listed);
+    BlockTimes blocks(e, std::make_shared<KnownBlocks>(listed));
     for (const Plan& p : all) {
       blocks.start(p);
       benchmark::DoNotOptimize(times(blocks, static_cast<std::size_t>(least_batch(c, p)) - 1, listed.size()));

@@ -42,7 +42,7 @@ void expect_same_times(const Case& c, const std::vector<int>& gpus, std::size_t 
   Evaluator direct(c), other(c);
   std::vector<int> batches(64);
   std::iota(batches.begin(), batches.end(), 1);
-  BlockTimes times(other, batches);
+  BlockTimes times(other, std::make_shared<KnownBlocks>(batches));
   std::size_t several = 0;
   for (const Plan& plan : some_plans(c, gpus, each)) {
     Plan p = plan;

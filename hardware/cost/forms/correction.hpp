@@ -31,5 +31,8 @@ CorrectionCorners correction_corners(const Correction& c, std::span<const double
 /// Form times correction, in seconds.
 double predict(const Form& form, const FormContext& context, std::span<const double> parameters,
                const Correction& correction, std::span<const double> x);
+/// The same where the form's coordinates of x are known.
+double predict(const Form& form, const FormContext& context, std::span<const double> parameters,
+               const Correction& correction, std::span<const double> x, std::span<const double> coordinates);
 
 }  // namespace shardline

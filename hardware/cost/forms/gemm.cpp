@@ -82,14 +82,10 @@ double blocks_seconds(double m, double n, double k, const FormContext& c, std::s
     double along_k = k * std::sqrt(arithmetic * arithmetic + step * step);
     const double load = whole(m / t.m) * whole(n / t.n) / c.sms;
     double parts = 1;
-    // More parts only add to what their merge takes.
-    bool slower = false;
     for (; parts <= kMostSplits && parts * load <= 1; parts *= 2, along_k /= 2) {
-      slower = start + merge(parts) >= best;
-      if (slower) break;
       best = std::min(best, start + along_k + merge(parts));
     }
-    if (slower || parts > kMostSplits) continue;
+    if (parts > kMostSplits) continue;
     const double waves = parts * load + p[kRound] * (whole(parts * load) - parts * load);
     best = std::min(best, waves * (start + along_k) + merge(parts));
   }
