@@ -5,94 +5,91 @@
 #include <array>
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <vector>
 
-#include "hardware/machine/routes.hpp"
+#include "hardware/machine/pair_routes.hpp"
 
 namespace shardline {
 
-/// Flows of one kind that end in a node or leave it, by the places of both ends in their nodes.
-class Flows {
+/// Flows that begin, or that end, in a node: by the place of that end and by the kind of pair.
+class EndCounts {
  public:
-  explicit Flows(int places)
-      : places_(static_cast<std::size_t>(places)), count_(2 * FabricCell::kRelations * places_ * places_) {}
+  explicit EndCounts(const NodePlaces& places)
+      : places_(static_cast<std::size_t>(places.count())),
+        count_(kPairKinds * places_),
+        other_rail_(static_cast<std::size_t>(places.rails())) {}
 
-  int& into(FabricCell::Relation r, int target, int source) { return count_[at(r, target, source)]; }
-  int into(FabricCell::Relation r, int target, int source) const { return count_[at(r, target, source)]; }
-  int& out_of(FabricCell::Relation r, int target, int source) {
-    return count_[at(FabricCell::kRelations + r, target, source)];
+  void add(PairKind kind, int place, int flows) {
+    count_[index(kind, place)] += flows;
+    any_[static_cast<std::size_t>(kind)] |= flows > 0;
   }
-  int out_of(FabricCell::Relation r, int target, int source) const {
-    return count_[at(FabricCell::kRelations + r, target, source)];
+  int at(PairKind kind, int place) const { return count_[index(kind, place)]; }
+  bool any(PairKind kind) const { return any_[static_cast<std::size_t>(kind)]; }
+  /// Flows of two_leaves by the rail of their other end, where a relay of this node may serve them.
+  int& other_rail(int rail) { return other_rail_[static_cast<std::size_t>(rail)]; }
+  int other_rail(int rail) const { return other_rail_[static_cast<std::size_t>(rail)]; }
+  void clear() {
+    std::fill(count_.begin(), count_.end(), 0);
+    std::fill(other_rail_.begin(), other_rail_.end(), 0);
+    any_.fill(false);
   }
-  /// Those into a target, or of what leaves for it, by source.
-  std::span<const int> into(FabricCell::Relation r, int target) const { return row(at(r, target, 0)); }
-  std::span<const int> out_of(FabricCell::Relation r, int target) const {
-    return row(at(FabricCell::kRelations + r, target, 0));
-  }
-  void clear() { std::fill(count_.begin(), count_.end(), 0); }
-  bool operator==(const Flows&) const = default;
 
  private:
-  std::size_t at(std::size_t part, int target, int source) const {
-    return (part * places_ + static_cast<std::size_t>(target)) * places_ + static_cast<std::size_t>(source);
+  std::size_t index(PairKind kind, int place) const {
+    return static_cast<std::size_t>(kind) * places_ + static_cast<std::size_t>(place);
   }
-  std::span<const int> row(std::size_t first) const { return std::span(count_).subspan(first, places_); }
   std::size_t places_;
-  std::vector<int> count_;
+  std::vector<int> count_, other_rail_;
+  std::array<bool, kPairKinds> any_{};
 };
 
-/// What each member sends to every other of its group, and what to its successor.
+/// What each member sends to every other of its group (as many as it gets), and what to its successor.
 struct Traffic {
-  Flows pairwise, ring;
-  bool operator==(const Traffic&) const = default;
+  EndCounts pairwise, ring_from, ring_to;
+  explicit Traffic(const NodePlaces& places) : pairwise(places), ring_from(places), ring_to(places) {}
 };
 
-/// All groups of a size and a stride side by side on a fabric.
+/// All groups of a size and a stride side by side on the first nodes of a fabric.
 class GroupLayout {
  public:
-  GroupLayout(const FabricSpec& spec, int nodes_per_leaf, Group group)
-      : nodes_(spec.nodes),
-        places_(spec.gpus_per_node),
-        nodes_per_leaf_(nodes_per_leaf),
-        group_(group),
-        span_(group.size * group.stride),
-        spans_(spec.nodes * spec.gpus_per_node / span_),
-        forward_(FabricCell::kRelations * std::size_t(places_) * std::size_t(places_)),
-        neighbours_(forward_.size()) {
-    for (auto* sums : {&before_, &after_}) sums->resize(FabricCell::kRelations * std::size_t(places_));
-  }
+  /// `pairs` must outlive it.
+  GroupLayout(const PairRoutes& pairs, int nodes, Group group);
 
   /// Of nodes with one position the flows are the same: their groups lie alike on them and on their leaves.
   std::array<int, 3> position(int node) const;
-  /// All flows that touch a node.
+  /// All flows that begin or end in a node.
   void count(int node, Traffic& out);
   int fewest() const { return fewest_; }  // members of a group in a node that has any
   int most() const { return most_; }
-  /// Whether there is such a pair of members, the first of which has the smaller rank; and of successors.
-  bool forward(FabricCell::Relation r, int target, int source) const {
-    return forward_[at(r, target, source)];
-  }
-  bool neighbours(FabricCell::Relation r, int target, int source) const {
-    return neighbours_[at(r, target, source)];
-  }
+  /// Whether members of a group have been counted that lie so; and a member and its successor.
+  bool any_pair(PairKind kind) const { return pair_[static_cast<std::size_t>(kind)]; }
+  bool any_neighbours(PairKind kind) const { return neighbours_[static_cast<std::size_t>(kind)]; }
 
  private:
-  std::size_t at(FabricCell::Relation r, int target, int source) const {
-    return (std::size_t(r) * std::size_t(places_) + std::size_t(target)) * std::size_t(places_) +
-           std::size_t(source);
-  }
-  FabricCell::Relation relation(int node, int other) const;
-  void count_group(int node, int first, int begin, int end, Traffic& out);
-  void count_pairs(int node, int first, int begin, int end, Flows& out);
+  // Members of a group on other nodes.
+  struct Elsewhere {
+    std::vector<int> by_rail;
+    std::vector<int> rails;  // that have any
+    int members = 0;
+  };
 
-  int nodes_, places_, nodes_per_leaf_;
+  bool near(int node, int other) const { return node / nodes_per_leaf_ == other / nodes_per_leaf_; }
+  PairKind kind(int gpu, int other) const;
+  void count_group(int node, int first, int begin, int end, Traffic& out);
+  void count_pairs(int node, int first, int begin, int end, EndCounts& out);
+  void count_elsewhere(int node, int first, int begin, int end);
+  void add_elsewhere(Elsewhere& e, int first, int from, int to) const;
+  void count_ring(int first, int begin, int end, Traffic& out);
+
+  const NodePlaces& places_;
+  int nodes_, gpus_per_node_, nodes_per_leaf_;
   Group group_;
-  int span_, spans_;
+  int span_, spans_, period_;
   int fewest_ = std::numeric_limits<int>::max(), most_ = 0;
-  std::vector<bool> forward_, neighbours_;
-  std::vector<int> before_, after_;  // members beside a node, by relation and place
+  std::array<bool, kPairKinds> pair_{}, neighbours_{};
+  // Of the group that is counted: its members in the node by NIC (zero between groups), and elsewhere.
+  std::vector<int> here_;
+  std::array<Elsewhere, 2> elsewhere_;  // near nodes, far ones
 };
 
 }  // namespace shardline

@@ -19,7 +19,19 @@ using Vertex = FabricPlace;
 // are zero, and every hop strictly closer.
 std::int64_t ticks_of(Seconds latency) { return std::llround(latency.value * 1e15) + 1; }
 
+int nics_per_node(const FabricSpec& spec) {
+  return (spec.gpus_per_node + spec.network.gpus_per_nic - 1) / spec.network.gpus_per_nic;
+}
+
 }  // namespace
+
+LinkBandwidths link_bandwidths(const FabricSpec& spec, int nodes_per_uplink) {
+  const NetworkSpec& net = spec.network;
+  const int rails = net.rail_optimised ? nics_per_node(spec) : 1;
+  const double down = static_cast<double>(nodes_per_uplink) * nics_per_node(spec) / rails;  // NICs of a leaf
+  return {spec.nvlink.bandwidth * spec.nvlink.efficiency, net.host_link, net.bandwidth * net.efficiency,
+          net.bandwidth * (net.efficiency * down / net.oversubscription)};
+}
 
 FabricRoutes::FabricRoutes(const FabricSpec& spec, int nodes_per_uplink) : found_(std::make_unique<Found>()) {
   SL_CHECK(spec.nodes > 0 && spec.gpus_per_node > 0, "a fabric has GPUs");
@@ -63,33 +75,32 @@ void FabricRoutes::connect_nvlink(const FabricSpec& spec) {
 
 void FabricRoutes::connect_network(const FabricSpec& spec, int nodes_per_uplink) {
   const NetworkSpec& net = spec.network;
-  const int nics_per_node = (spec.gpus_per_node + net.gpus_per_nic - 1) / net.gpus_per_nic;
+  const LinkBandwidths bandwidths = link_bandwidths(spec, nodes_per_uplink);
+  const int nics = nics_per_node(spec);
   const int nodes_per_leaf = net.nodes_per_leaf > 0 ? net.nodes_per_leaf : spec.nodes;
   const int pods = (spec.nodes + nodes_per_leaf - 1) / nodes_per_leaf;
-  const int rails = net.rail_optimised ? nics_per_node : 1;
+  const int rails = net.rail_optimised ? nics : 1;
   std::vector<Vertex> leaves;
   for (int l = 0; l < pods * rails; ++l)
     leaves.push_back(boost::add_vertex(FabricVertex{VertexKind::leaf, l}, graph_));
   if (leaves.size() > 1) {
     const Vertex spine = boost::add_vertex(FabricVertex{VertexKind::spine, 0}, graph_);
-    const double down = static_cast<double>(nodes_per_uplink) * nics_per_node / rails;
     for (int l = 0; l < pods * rails; ++l) {
       connect(leaves[static_cast<std::size_t>(l)], spine,
-              {net.bandwidth * (net.efficiency * down / net.oversubscription), net.spine_latency / 2.0, true,
-               -1, l / rails});
+              {bandwidths.uplink, net.spine_latency / 2.0, true, -1, l / rails});
     }
   }
   for (int node = 0; node < spec.nodes; ++node) {
-    for (int n = 0; n < nics_per_node; ++n) {
-      const Vertex nic = boost::add_vertex(FabricVertex{VertexKind::nic, node * nics_per_node + n}, graph_);
+    for (int n = 0; n < nics; ++n) {
+      const Vertex nic = boost::add_vertex(FabricVertex{VertexKind::nic, node * nics + n}, graph_);
       // net.latency is measured GPU to GPU. It sits on the host links, or GPUs that share a NIC would reach
       // each other through it in no time.
       for (int g = n * net.gpus_per_nic; g < std::min((n + 1) * net.gpus_per_nic, spec.gpus_per_node); ++g) {
-        connect(Vertex(node * spec.gpus_per_node + g), nic, {net.host_link, net.latency / 2.0, true, node});
+        connect(Vertex(node * spec.gpus_per_node + g), nic, {bandwidths.host, net.latency / 2.0, true, node});
       }
       const int rail = net.rail_optimised ? n : 0;
       connect(nic, leaves[static_cast<std::size_t>((node / nodes_per_leaf) * rails + rail)],
-              {net.bandwidth * net.efficiency, Seconds(0), true, node});
+              {bandwidths.nic, Seconds(0), true, node});
     }
   }
 }

@@ -81,27 +81,19 @@ class FabricRoutes {
   std::unique_ptr<Found> found_;
 };
 
-/// The nodes between which all routes of a fabric lie: group_paths.cpp.
-struct FabricCell {
-  enum Relation : std::uint8_t { kSame, kNear, kFar };  // of a node to the first
-  static constexpr std::size_t kRelations = 3;
-
-  /// With `merged`, parallel switches are one, as wide as all: all are equally full.
-  FabricCell(const FabricSpec& whole, bool merged);
-  /// The node with this relation to the first; -1 where the fabric has none.
-  int node(Relation r) const { return r == kSame ? 0 : r == kNear ? near : far; }
-
-  FabricSpec spec;
-  int nodes_per_leaf, pods;  // of the whole fabric
-  int near = -1, far = -1;
-  FabricRoutes routes;
-  std::vector<std::size_t> twin;     // of each edge, the one like it of the first node or of its leaves
-  std::vector<std::size_t> uplinks;  // of the first node's leaves, both ways
-};
-
 /// Nodes whose traffic a leaf's uplink is made for.
 inline int nodes_per_uplink(const FabricSpec& spec) {
   return spec.network.nodes_per_leaf > 0 ? spec.network.nodes_per_leaf : spec.nodes;
 }
+
+/// What the links of a fabric achieve, one way.
+struct LinkBandwidths {
+  BytesPerSecond nvlink;  // of a GPU, all its switches together
+  BytesPerSecond host;    // of a GPU to its NIC
+  BytesPerSecond nic;     // to its leaf
+  BytesPerSecond uplink;  // of a leaf to the spine
+};
+/// Of a fabric whose uplinks carry what `nodes_per_uplink` nodes send through a leaf.
+LinkBandwidths link_bandwidths(const FabricSpec& spec, int nodes_per_uplink);
 
 }  // namespace shardline

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 
+#include "hardware/machine/pair_routes.hpp"
 #include "hardware/machine/routes.hpp"
 #include "sim/base/error.hpp"
 
@@ -23,8 +24,7 @@ struct Fabric::Whole {
 
 Fabric::Fabric(const FabricSpec& spec) : spec_(spec), whole_(std::make_shared<Whole>()) {
   SL_CHECK(spec.nodes > 0 && spec.gpus_per_node > 0, "a fabric has GPUs");
-  inside_ = std::make_shared<const FabricCell>(spec, false);
-  across_ = std::make_shared<const FabricCell>(spec, true);
+  pairs_ = std::make_shared<const PairRoutes>(spec);
 }
 
 const FabricRoutes& Fabric::routes() const {

@@ -64,8 +64,8 @@ struct FabricEdge {
 
 /// The vertices above and the edges between them, one each way: hardware/machine/fabric_graph.hpp.
 struct FabricGraph;
-class FabricRoutes;  // hardware/machine/routes.hpp
-struct FabricCell;
+class FabricRoutes;               // hardware/machine/routes.hpp
+class PairRoutes;                 // hardware/machine/pair_routes.hpp
 using FabricPlace = std::size_t;  // of a vertex in the graph
 
 /// A route and its narrowest edge.
@@ -117,9 +117,7 @@ class Fabric {
   const FabricRoutes& routes() const;
 
   FabricSpec spec_;
-  // Copies share these: nothing changes them. Groups inside a node see each switch; what crosses nodes is the
-  // same to all of them.
-  std::shared_ptr<const FabricCell> inside_, across_;
+  std::shared_ptr<const PairRoutes> pairs_;  // copies share it: nothing changes it
   std::shared_ptr<Whole> whole_;
 };
 
