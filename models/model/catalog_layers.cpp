@@ -58,24 +58,21 @@ void read_reach(const Fields& at, Attention& a) {
   }
 }
 
-Attention read_attention(const Fields& at, const std::optional<Reader>& whole, Model& m) {
-  Attention a;
-  a.kind = static_cast<AttentionKind>(at.at("kind").one_of({"gqa", "mla"}));
-  a.q_heads = count(at.at("q_heads"), limits::kHeads);
-  if (a.kind == AttentionKind::gqa) {
-    a.kv_heads = count(at.at("kv_heads"), limits::kHeads);
-    a.head_dim = count(at.at("head_dim"), limits::kWidth);
-    if (whole) {
-      m.qk_norm = Fields(*whole).flag("qk_norm");
-      const auto bias = whole->find("bias");
-      if (bias) m.attention_bias = static_cast<AttentionBias>(bias->one_of({"none", "qkv", "all"}));
-    }
-    a.v_dim = at.optional_count("v_dim", limits::kWidth);
-    if (a.v_dim == a.head_dim) a.v_dim = 0;
-    read_reach(at, a);
-    a.sinks = at.flag("sinks");
-    return a;
+void read_gqa(const Fields& at, const std::optional<Reader>& whole, Attention& a, Model& m) {
+  a.kv_heads = count(at.at("kv_heads"), limits::kHeads);
+  a.head_dim = count(at.at("head_dim"), limits::kWidth);
+  if (whole) {
+    m.qk_norm = Fields(*whole).flag("qk_norm");
+    const auto bias = whole->find("bias");
+    if (bias) m.attention_bias = static_cast<AttentionBias>(bias->one_of({"none", "qkv", "all"}));
   }
+  a.v_dim = at.optional_count("v_dim", limits::kWidth);
+  if (a.v_dim == a.head_dim) a.v_dim = 0;
+  read_reach(at, a);
+  a.sinks = at.flag("sinks");
+}
+
+void read_latents(const Fields& at, Attention& a) {
   a.kv_heads = 1;
   a.q_lora_rank = at.optional_count("q_lora_rank", limits::kWidth);
   a.kv_lora_rank = count(at.at("kv_lora_rank"), limits::kWidth);
@@ -85,6 +82,20 @@ Attention read_attention(const Fields& at, const std::optional<Reader>& whole, M
   // Read so that check() can say why they are refused.
   if (at.has("window") || at.has("chunk")) read_reach(at, a);
   if (at.has("sinks")) a.sinks = at.flag("sinks");
+}
+
+Attention read_attention(const Fields& at, const std::optional<Reader>& whole, Model& m) {
+  Attention a;
+  a.kind = static_cast<AttentionKind>(at.at("kind").one_of({"gqa", "mla"}));
+  a.q_heads = count(at.at("q_heads"), limits::kHeads);
+  switch (a.kind) {
+    case AttentionKind::gqa:
+      read_gqa(at, whole, a, m);
+      break;
+    case AttentionKind::mla:
+      read_latents(at, a);
+      break;
+  }
   return a;
 }
 

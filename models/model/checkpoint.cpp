@@ -229,14 +229,17 @@ void vote(const Rules& rules, int layer, std::initializer_list<const char*> matr
 }
 
 void vote_attention(const Rules& rules, const Attention& a, int layer, Votes& votes) {
-  if (a.kind == AttentionKind::mla) {
-    vote(rules, layer,
-         {"self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj",
-          "self_attn.o_proj"},
-         votes);
-  } else {
-    vote(rules, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"},
-         votes);
+  switch (a.kind) {
+    case AttentionKind::gqa:
+      vote(rules, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"},
+           votes);
+      break;
+    case AttentionKind::mla:
+      vote(rules, layer,
+           {"self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj",
+            "self_attn.o_proj"},
+           votes);
+      break;
   }
 }
 

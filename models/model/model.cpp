@@ -21,7 +21,12 @@ double kv_width(const Attention& a) { return 1.0 * a.kv_heads * (1.0 * key_width
 double attention_matrices(const Model& m, const Attention& a) {
   const double hidden = m.hidden;
   const double output = 1.0 * a.q_heads * value_width(a) * hidden;
-  if (a.kind == AttentionKind::gqa) return hidden * (q_width(a) + kv_width(a)) + output;
+  switch (a.kind) {
+    case AttentionKind::gqa:
+      return hidden * (q_width(a) + kv_width(a)) + output;
+    case AttentionKind::mla:
+      break;
+  }
   const double rank = a.q_lora_rank;
   const double queries = a.q_lora_rank > 0 ? rank * (hidden + q_width(a)) : hidden * q_width(a);
   const double latent = hidden * (1.0 * a.kv_lora_rank + a.rope_dim);
@@ -104,12 +109,18 @@ class Rules {
     const std::string at = fmt::format("attentions[{}].", i);
     require(a.reach.sized() == (a.reach.tokens > 0), at + "reach",
             "a window or a chunk has at least one token, and full attention has neither");
-    if (a.kind == AttentionKind::gqa) {
-      require(a.kv_heads > 0 && a.q_heads % a.kv_heads == 0, at + "kv_heads",
-              fmt::format("{} query heads do not divide into {} key/value heads", a.q_heads, a.kv_heads));
-      require(a.v_dim != a.head_dim, at + "v_dim", "values as wide as keys are written as 0");
-      return;
+    switch (a.kind) {
+      case AttentionKind::gqa:
+        require(a.kv_heads > 0 && a.q_heads % a.kv_heads == 0, at + "kv_heads",
+                fmt::format("{} query heads do not divide into {} key/value heads", a.q_heads, a.kv_heads));
+        require(a.v_dim != a.head_dim, at + "v_dim", "values as wide as keys are written as 0");
+        return;
+      case AttentionKind::mla:
+        return latent(a, at);
     }
+  }
+
+  void latent(const Attention& a, const std::string& at) {
     require(a.rope_dim % 2 == 0, at + "rope_dim",
             fmt::format("rotary width {} is odd, but rotary embedding turns pairs of channels", a.rope_dim));
     require(!a.reach.local(), at + "reach", "windows and chunks of mla are not modelled");
@@ -268,7 +279,12 @@ const FeedForward* one_ffn(const Model& m) { return m.ffns.size() == 1 ? m.ffns.
 
 double attention_parameters(const Model& m, const Attention& a) {
   double count = attention_matrices(m, a);
-  if (a.kind == AttentionKind::mla) return count + a.q_lora_rank + a.kv_lora_rank;
+  switch (a.kind) {
+    case AttentionKind::gqa:
+      break;
+    case AttentionKind::mla:
+      return count + a.q_lora_rank + a.kv_lora_rank;
+  }
   if (m.qk_norm) count += 2.0 * a.head_dim;
   if (m.attention_bias != AttentionBias::none) count += q_width(a) + kv_width(a);
   if (m.attention_bias == AttentionBias::all) count += m.hidden;
@@ -297,7 +313,13 @@ double active_parameters(const Model& m) {
 }
 
 double kv_elements_per_layer(const Attention& a) {
-  return a.kind == AttentionKind::mla ? 1.0 * a.kv_lora_rank + a.rope_dim : kv_width(a);
+  switch (a.kind) {
+    case AttentionKind::gqa:
+      break;
+    case AttentionKind::mla:
+      return 1.0 * a.kv_lora_rank + a.rope_dim;
+  }
+  return kv_width(a);
 }
 
 Bytes kv_bytes_per_token(const Model& m, double element_bytes) {
@@ -333,9 +355,16 @@ double active_matmul_weights(const Model& m) {
 }
 
 Flops attention_flops(const Attention& a, double context_tokens) {
-  if (a.kind == AttentionKind::gqa)
-    return Flops(2.0 * a.q_heads * (1.0 * key_width(a) + value_width(a)) * context_tokens);
-  return Flops(2.0 * a.q_heads * (2.0 * a.kv_lora_rank + a.rope_dim) * context_tokens);
+  double products = 0;  // per head and token: with a key and a value as they are cached
+  switch (a.kind) {
+    case AttentionKind::gqa:
+      products = 1.0 * key_width(a) + value_width(a);
+      break;
+    case AttentionKind::mla:
+      products = 2.0 * a.kv_lora_rank + a.rope_dim;
+      break;
+  }
+  return Flops(2.0 * a.q_heads * products * context_tokens);
 }
 
 Flops flops_per_token(const Model& m, double context_tokens) {

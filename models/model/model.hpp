@@ -26,7 +26,9 @@ inline constexpr std::int64_t kVocab = 1 << 26;
 inline constexpr std::int64_t kContext = std::int64_t{1} << 40;
 }  // namespace limits
 
-/// Multi-head and multi-query attention are gqa with kv_heads equal to q_heads or 1.
+/// Multi-head and multi-query attention are gqa with kv_heads equal to q_heads or 1. Whoever asks for the
+/// kind does so in a switch without a default, so that a new one is refused by the compiler, not taken for
+/// another.
 enum class AttentionKind : std::uint8_t { gqa, mla };
 
 /// One kind of attention that layers have. Fields of the other AttentionKind are 0.
@@ -54,7 +56,13 @@ std::string to_string(const Reach& reach);
 
 /// Numbers of one head's key and of its value; of mla, expanded.
 inline int key_width(const Attention& a) {
-  return a.kind == AttentionKind::gqa ? a.head_dim : a.nope_dim + a.rope_dim;
+  switch (a.kind) {
+    case AttentionKind::gqa:
+      break;
+    case AttentionKind::mla:
+      return a.nope_dim + a.rope_dim;
+  }
+  return a.head_dim;
 }
 inline int value_width(const Attention& a) { return a.v_dim > 0 ? a.v_dim : a.head_dim; }
 

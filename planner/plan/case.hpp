@@ -47,7 +47,15 @@ struct Case {
 };
 
 /// Whether the cache of a layer, or of some layer, holds MLA's latents.
-inline bool has_latents(const Attention& a) { return a.kind == AttentionKind::mla; }
+inline bool has_latents(const Attention& a) {
+  switch (a.kind) {
+    case AttentionKind::gqa:
+      break;
+    case AttentionKind::mla:
+      return true;
+  }
+  return false;
+}
 inline bool has_latents(const Model& m) {
   return std::any_of(m.attentions.begin(), m.attentions.end(),
                      [](const Attention& a) { return has_latents(a); });
