@@ -2,6 +2,8 @@
 // (unfolded).
 #pragma once
 
+#include <optional>
+
 #include "hardware/cost/kernel_cost.hpp"
 
 namespace shardline {
@@ -55,6 +57,9 @@ PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& s
 /// Whether simulate_pass plays all layers of all classes in one graph, and not layer by layer until they
 /// repeat [H19].
 bool plays_all_layers(const Schedule& schedule);
+/// simulate_pass() of a schedule that plays all layers, to the bit and without their graph. Nothing where
+/// tasks may share a resource, or where it has several rounds.
+std::optional<PassTime> replay_layers(const Schedule& schedule, CostModel& cost, const PassScratch& scratch);
 
 /// The sum of the blocks' makespans over a pass; with several rounds, of those on its longest path [H20].
 PassTime add_up(const Schedule& schedule, const std::vector<double>& makespans);

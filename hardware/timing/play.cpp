@@ -135,8 +135,9 @@ bool plays_all_layers(const Schedule& s) {
 }
 
 PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
-  if (plays_all_layers(schedule)) return play_whole(schedule, cost, scratch);
-  return BlockPlay(schedule, cost, scratch).pass();
+  if (!plays_all_layers(schedule)) return BlockPlay(schedule, cost, scratch).pass();
+  const std::optional<PassTime> replayed = replay_layers(schedule, cost, scratch);
+  return replayed ? *replayed : play_whole(schedule, cost, scratch);
 }
 
 }  // namespace shardline

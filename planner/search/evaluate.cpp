@@ -36,6 +36,18 @@ Seconds Evaluator::simulate(const Plan& plan) {
   return token_time(schedule_, simulate_pass(schedule_, cost_, scratch_));
 }
 
+Seconds Evaluator::simulate_below(Seconds known, const Plan& plan) {
+  constexpr double kRounding = 1e-9;  // events add the same costs in another order
+  lower(schedule_, *case_, plan);
+  if (plays_all_layers(schedule_)) {
+    if (const auto replayed = replay_layers(schedule_, cost_, scratch_))
+      return token_time(schedule_, *replayed);
+    const Seconds least = token_time(schedule_, bound_pass(schedule_, cost_, scratch_)) * (1 - kRounding);
+    if (least >= known) return least;
+  }
+  return token_time(schedule_, simulate_pass(schedule_, cost_, scratch_));
+}
+
 Seconds Evaluator::bound(const Plan& plan) {
   lower(schedule_, *case_, plan);
   return token_time(schedule_, bound_pass(schedule_, cost_, scratch_));

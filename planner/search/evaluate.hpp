@@ -40,6 +40,8 @@ class Evaluator {
 
   /// By event simulation: TTL of a decode step, TTFT of a prefill. The plan must pass check.
   Seconds simulate(const Plan& plan);
+  /// The same; but where it takes the events of all layers and bound() is not below `known`, that bound.
+  Seconds simulate_below(Seconds known, const Plan& plan);
   /// A lower bound of simulate (closed form, no events).
   Seconds bound(const Plan& plan);
   /// The schedule of the last plan that was simulated or bounded.

@@ -86,10 +86,12 @@ struct PartitionSearch {
   ChainEvaluator exact;             // empty: the closed form. Its result is never slower than even parts
   std::uint64_t proof = 1'500'000;  // most steps of the proof; 0: none
   std::uint64_t most_exact = std::numeric_limits<std::uint64_t>::max();  // chains the evaluator is asked for
-  // Costs whose closed form `exact` never falls below, and what else it never falls below. Trials that they
-  // rule out count as asked for, and are not: no result changes. Both may be empty.
+  // Costs whose closed form `exact` never falls below. Trials that it rules out count as asked for, and are
+  // not: no result changes. May be null.
   const ChainCost* least = nullptr;
-  ChainEvaluator bound = {};
+  // Takes the place of `exact` in trials: a partition's time, or a bound of it that is not below `known`
+  // either. May be empty.
+  std::function<Seconds(std::span<const long long> partition, Seconds known)> trial = {};
 };
 
 /// [K3] The paper's search: from the even partition, all neighbours at a stride, the best taken until none is

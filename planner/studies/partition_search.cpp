@@ -90,11 +90,7 @@ class Chain {
       if (least >= time_) return least;
     }
     const std::vector<long long> parts = costs_.partition(ends);
-    if (started_ && by_.bound) {
-      const Seconds least = by_.bound(parts) * (1 - kRounding);
-      if (least >= time_) return least;
-    }
-    return by_.exact(parts);
+    return started_ && by_.trial ? by_.trial(parts, time_) : by_.exact(parts);
   }
 
   Seconds closed(const std::vector<ChainStep>& steps) const {

@@ -79,12 +79,15 @@ std::uint64_t affordable_chains(const Schedule& s) {
   return static_cast<std::uint64_t>(std::max(16.0, kTasks / tasks));
 }
 
-// Bounds of partitions of `plan` without events.
-ChainEvaluator bounded_chain(Evaluator& evaluator, const Plan& plan) {
-  return [&evaluator, plan](std::span<const long long> parts) {
+// Of one search: the times that it knows only fall, so that what was a bound above one stays one.
+auto tried_chain(Evaluator& evaluator, const Plan& plan) {
+  return [&evaluator, plan, tried = std::map<std::vector<long long>, Seconds>()](
+             std::span<const long long> parts, Seconds known) mutable {
+    const auto [at, added] = tried.try_emplace({parts.begin(), parts.end()});
+    if (!added) return at->second;
     Plan chain = plan;
-    list_parts(chain, {parts.begin(), parts.end()});
-    return evaluator.bound(chain);
+    list_parts(chain, at->first);
+    return at->second = evaluator.simulate_below(known, chain);
   };
 }
 
@@ -102,8 +105,7 @@ PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
   search.most_exact = affordable_chains(evaluator.schedule());
   const ChainCosts costs = chain_costs(c, plan, evaluator.cost(), evaluator.all_reduce(), std::move(cache));
   search.least = &costs.least;
-  // All layers take long to play, and their longest path is found sooner.
-  if (plays_all_layers(evaluator.schedule())) search.bound = bounded_chain(evaluator, plan);
+  search.trial = tried_chain(evaluator, plan);
   return best_partition(costs.closed, problem, search).best;
 }
 

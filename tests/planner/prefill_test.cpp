@@ -109,6 +109,56 @@ TEST(Prefill, FoldedEqualsUnfolded) {
   }
 }
 
+// [H19] Where collectives share ports with a chain's sends, the replay of all layers is the engine's play of
+// their graph, to the bit; where tasks share, it says so.
+TEST(Prefill, H19AllLayersAreReplayedToTheBit) {
+  int replayed = 0, shared = 0;
+  // Slow links: messages outlast the collectives that follow.
+  for (const auto& [model, system, tokens, slower] :
+       {std::tuple{"deepseek-r1", "gb200-nvl72", 60'000LL, 1.0},
+        std::tuple{"qwen3-235b-a22b", "h200-hgx", 9'000LL, 1.0},
+        std::tuple{"llama-3.1-8b", "h100-hgx", 500LL, 1.0},
+        std::tuple{"llama-3.1-8b", "h100-hgx", 60'000LL, 100.0}}) {
+    Case c = prefill_case(model, {{0, tokens}}, system);
+    if (slower > 1) c.system.calibration = {};
+    c.system.fabric.nvlink.bandwidth = c.system.fabric.nvlink.bandwidth / slower;
+    CostModel cost(c.system);
+    PassScratch scratch(cost);
+    Schedule s;
+    for (const char* text :
+         {"kv_runahead:cp=4,tpa=2,tpf=2,batch=1", "kv_runahead:pp=2,cp=3,tpa=2,tpf=2,batch=2",
+          "kv_runahead:cp=8,ep=8,batch=1", "kv_runahead:pp=2,cp=8,ep=8,batch=1"}) {
+      for (const bool even : {true, false}) {
+        Plan p = parse_plan(text);
+        if (even) {
+          set_parts(p, Parts::even);
+        } else {
+          std::vector<long long> parts(static_cast<std::size_t>(p.cp), tokens / (2 * p.cp));
+          parts.front() = tokens - (p.cp - 1) * parts.back();
+          list_parts(p, parts);
+        }
+        if (check_plan(c, p)) continue;
+        SCOPED_TRACE(std::string(model) + " " + to_string(p));
+        lower(s, c, p);
+        ASSERT_TRUE(plays_all_layers(s));
+        TaskGraph graph;
+        lower_unfolded(s, cost, graph, Players::classes);
+        const Seconds played = simulate(graph, cost.machine(p.pp * s.classes)).makespan();
+        const std::optional<PassTime> all = replay_layers(s, cost, scratch);
+        ++(all ? replayed : shared);
+        if (all) {
+          EXPECT_EQ(all->latency, played);
+          EXPECT_LE(all->busiest, played);
+          EXPECT_GT(all->busiest * p.pp, played * 0.9);
+        }
+        EXPECT_EQ(simulate_pass(s, cost, scratch).latency, played);
+      }
+    }
+  }
+  EXPECT_GT(replayed, 10);
+  EXPECT_GT(shared, 0);
+}
+
 TEST(Prefill, EvenShardsFoldToOneRank) {
   const Case c = prefill_case("llama-3.1-405b", {{16 * 1000, 16 * 64}});
   Schedule s;
