@@ -41,17 +41,26 @@ struct CandidateResult {
   std::vector<Point> all;
 };
 
+// What one thread keeps.
+struct Worker {
+  Evaluator evaluator;
+  BlockTimes times;
+  std::shared_ptr<KnownLayers> layers = known_layers();
+  Worker(const Case& c, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared,
+         const std::shared_ptr<KnownBlocks>& blocks)
+      : evaluator(c, options.all_reduce, shared), times(evaluator, blocks) {}
+};
+
 class CandidateSearch {
  public:
   CandidateSearch(const Case& c, const SearchOptions& o, const Candidate& candidate, const Frontier& known,
-                  Evaluator& evaluator, BlockTimes& times, std::shared_ptr<FabricCache> cache, Seconds least,
-                  CandidateResult& out)
+                  Worker& own, std::shared_ptr<FabricCache> cache, Seconds least, CandidateResult& out)
       : case_(c),
         options_(o),
         candidate_(candidate),
         known_(known),
-        evaluator_(evaluator),
-        times_(times),
+        own_(own),
+        times_(own.times),
         cache_(std::move(cache)),
         least_(least),
         out_(out),
@@ -165,13 +174,14 @@ class CandidateSearch {
     plan_.batch = options_.batches[i];
     if (options_.prune) {
       ++out_.counts.bounds;
-      Point low = corner(i == candidate_.first ? least_ : least_time_of_partitions(evaluator_, plan_));
+      Point low = corner(
+          i == candidate_.first ? least_ : least_time_of_partitions(own_.evaluator, plan_, own_.layers));
       if (over_budget(low.time) || beaten(low, i)) {
         ++out_.counts.pruned;
         return;
       }
     }
-    const PartitionResult found = searched_partition(evaluator_, plan_, cache_);
+    const PartitionResult found = searched_partition(own_.evaluator, plan_, cache_, own_.layers);
     out_.counts.partitions += found.evaluations;
     list_parts(plan_, found.tokens);
     // A longer first part may not fit where equal ones do.
@@ -203,7 +213,7 @@ class CandidateSearch {
   const SearchOptions& options_;
   const Candidate& candidate_;
   const Frontier& known_;
-  Evaluator& evaluator_;
+  Worker& own_;
   BlockTimes& times_;
   std::shared_ptr<FabricCache> cache_;
   Seconds least_;  // of the first batch, where its partition is searched for and pruned
@@ -220,15 +230,6 @@ void add_counts(SearchCounts& to, const SearchCounts& from) {
   to.infeasible += from.infeasible;
   to.partitions += from.partitions;
 }
-
-// What one thread keeps.
-struct Worker {
-  Evaluator evaluator;
-  BlockTimes times;
-  Worker(const Case& c, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared,
-         const std::shared_ptr<KnownBlocks>& blocks)
-      : evaluator(c, options.all_reduce, shared), times(evaluator, blocks) {}
-};
 
 std::vector<std::unique_ptr<Worker>> make_workers(const Case& c, const SearchOptions& o, std::size_t threads,
                                                   const std::shared_ptr<FabricCache>& cache) {
@@ -268,7 +269,7 @@ Turns turns(const Case& c, const SearchOptions& o, const std::vector<Candidate>&
     const Candidate& u = candidates[searched[i]];
     Plan plan = u.plan;
     plan.batch = o.batches[u.first];
-    out.least[searched[i]] = least_time_of_partitions(workers[slot]->evaluator, plan);
+    out.least[searched[i]] = least_time_of_partitions(workers[slot]->evaluator, plan, workers[slot]->layers);
   });
   std::sort(searched.begin(), searched.end(), [&](std::size_t a, std::size_t b) {
     return std::pair(out.least[a], a) < std::pair(out.least[b], b);
@@ -334,9 +335,8 @@ SearchResult search(const Case& c, const SearchOptions& given,
     }
     parallel_for(begin, end, threads, [&](std::size_t i, std::size_t slot) {
       const Frontier& known = frontier_of(candidates[turn.of[i]]);
-      Worker& own = *workers[slot];
-      CandidateSearch(c, o, candidates[turn.of[i]], known, own.evaluator, own.times, cache,
-                      turn.least[turn.of[i]], wave[i - begin])
+      CandidateSearch(c, o, candidates[turn.of[i]], known, *workers[slot], cache, turn.least[turn.of[i]],
+                      wave[i - begin])
           .run();
     });
     for (std::size_t i = begin; i < end; ++i) {

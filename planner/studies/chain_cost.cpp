@@ -1,6 +1,7 @@
 #include "planner/studies/chain_cost.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <unordered_map>
 
@@ -13,6 +14,47 @@ namespace shardline {
 
 namespace {
 
+// What one rank does in a layer, by the length of its part. What depends on the prefix too is left to price.
+struct LayerParts {
+  Seconds project, rest, tail;
+  PricedOp attend, scores;  // scores: what rewrites those that lie in memory [C11]
+  PricedOp expand;          // MLA's latents to keys and values [C18]
+  bool expands = false;
+  double expert_share = 0;  // of layers whose experts the ranks of the chain share
+};
+
+}  // namespace
+
+class KnownLayers {
+ public:
+  struct Key {
+    int tpa, tpf, ep;
+    long long sequences;
+    Pricing how;
+    bool shares_experts;
+    auto operator<=>(const Key&) const = default;
+  };
+  using Lengths = std::unordered_map<long long, LayerParts>;
+
+  Lengths& of(const Key& key) { return known_[key]; }
+
+  /// Before something is added. References to parts end here, those to lengths stay.
+  void make_room() {
+    constexpr int kMost = 1 << 16;  // some 30 MB
+    if (++count_ < kMost) return;
+    for (auto& [key, lengths] : known_) lengths.clear();
+    count_ = 0;
+  }
+
+ private:
+  std::map<Key, Lengths> known_;
+  int count_ = 0;
+};
+
+std::shared_ptr<KnownLayers> known_layers() { return std::make_shared<KnownLayers>(); }
+
+namespace {
+
 // How the ops of a chain are priced, and of how many sequences they are.
 struct Prices {
   CostModel* cost = nullptr;           // null: one of its own
@@ -20,6 +62,7 @@ struct Prices {
   Pricing how = Pricing::exact;
   long long sequences = 1;  // of equal length, in every op together
   Seconds experts{0};       // of a layer, where the ranks of the chain share them: of all tokens together
+  std::shared_ptr<KnownLayers> known;  // by `cost`; null: of its own
 };
 
 // Prices rest on the ops of one rank that prefills alone; what depends on the prefix is priced apart.
@@ -32,6 +75,9 @@ class Layers {
     plan_.strategy = strategy_id("tensor");
     case_.batch = prefill_batch({{0, 1}});
     case_.placement = nullptr;
+    if (!prices_.known) prices_.known = known_layers();
+    known_ = &prices_.known->of(
+        {alone.tpa, alone.tpf, alone.ep, prices_.sequences, prices_.how, prices_.experts > Seconds(0)});
     SL_CHECK(one_attention(case_.model) && !has_local_attention(case_.model),
              "prefixes cost every layer the same");
     const LocalHeads heads = prefill_heads(case_.model.attentions.front(), plan_);
@@ -54,7 +100,7 @@ class Layers {
 
   Seconds project(long long tokens) { return parts(tokens).project; }
   Seconds rest(long long tokens, long long prefix) {
-    const Parts& p = parts(tokens);
+    const LayerParts& p = parts(tokens);
     PricedOp attend = p.attend;  // attention() may change it
     auto& a = std::get<AttendPrefillShape>(attend.shape);
     const Count c = tokens, s = prefix;
@@ -63,7 +109,7 @@ class Layers {
     a.whole = tokens == prefix;
     // A rank of a chain has one interval of the sequence, one alone two.
     if (chain_) a.tiles = query_tiles(Tokens{{0, prefix - tokens, prefix}}) * prices_.sequences;
-    const Seconds others = p.rest + expand(p, prefix);
+    const Seconds others = p.rest + prices_.experts * p.expert_share + expand(p, prefix);
     if (!a.all_pairs) return others + attention(attend);
     PricedOp scores = p.scores;
     std::get<ElementwiseShape>(scores.shape).bytes *= static_cast<double>(s) / static_cast<double>(c);
@@ -85,14 +131,7 @@ class Layers {
   Seconds turn() const { return turn_; }
 
  private:
-  struct Parts {
-    Seconds project, rest, tail;
-    Op attend, scores;  // scores: what rewrites those that lie in memory [C11]
-    Op expand;          // MLA's latents to keys and values [C18]
-    bool expands = false;
-  };
-
-  Seconds expand(const Parts& p, long long prefix) {
+  Seconds expand(const LayerParts& p, long long prefix) {
     if (!p.expands) return Seconds(0);
     PricedOp op = p.expand;
     std::get<GemmShape>(op.shape).rows = prefix * prices_.sequences;
@@ -113,10 +152,10 @@ class Layers {
     return std::min(own, time(op));
   }
 
-  const Parts& parts(long long tokens) {
-    const auto [at, added] = known_.try_emplace(tokens);
-    Parts& p = at->second;
-    if (!added) return p;
+  const LayerParts& parts(long long tokens) {
+    if (const auto at = known_->find(tokens); at != known_->end()) return at->second;
+    prices_.known->make_room();
+    LayerParts& p = (*known_)[tokens];
     case_.batch =
         prefill_batch(std::vector<Segment>(static_cast<std::size_t>(prices_.sequences), {0, tokens}));
     build_step(schedule_, case_, plan_);
@@ -128,13 +167,13 @@ class Layers {
 
   // What the ops of a block cost of the mean layer, of which it is `share`. Ops before the attention of its
   // block are the projections; what makes that attention's keys and values of latents grows with the prefix.
-  void add(const Block& block, double share, Parts& p) {
+  void add(const Block& block, double share, LayerParts& p) {
     OpIndex attend = block.first;
     while (attend < block.last && schedule_.ops[attend].kind != OpKind::attend_prefill) ++attend;
     const bool attends = attend < block.last;
     const OpIndex expand = attends ? expansion(attend) : block.last;
     const bool shared = prices_.experts > Seconds(0) && has_experts_of(block);
-    if (shared) p.rest += prices_.experts * share;
+    if (shared) p.expert_share += share;
     for (OpIndex o = block.first; o < block.last; ++o) {
       const Op& op = schedule_.ops[o];
       if (op.kind == OpKind::launch || (shared && of_experts(op))) continue;
@@ -180,7 +219,7 @@ class Layers {
   double row_bytes_ = 0;
   Op send_, join_;
   Seconds turn_{0};
-  std::unordered_map<long long, Parts> known_;
+  KnownLayers::Lengths* known_ = nullptr;  // of `prices_.known`
 };
 
 // Whether the chain's ranks share the experts.
@@ -240,9 +279,11 @@ ChainCost chain_cost(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCa
   return chain_cost(c, ranks, alone, std::move(prices));
 }
 
-ChainCost least_chain_cost(const Case& c, const Plan& plan, CostModel& cost, Pricing how) {
+ChainCost least_chain_cost(const Case& c, const Plan& plan, CostModel& cost, Pricing how,
+                           std::shared_ptr<KnownLayers> known) {
   Prices prices;
   prices.cost = &cost;
+  prices.known = std::move(known);
   prices.how = how;
   prices.sequences = requests_in(c.batch.prefill) * plan.batch;
   Plan alone;
@@ -257,18 +298,20 @@ ChainCost least_chain_cost(const Case& c, const Plan& plan, CostModel& cost, Pri
 }
 
 ChainCosts chain_costs(const Case& c, const Plan& plan, CostModel& cost, AllReduceRule rule,
-                       std::shared_ptr<FabricCache> cache) {
+                       std::shared_ptr<FabricCache> cache, std::shared_ptr<KnownLayers> known) {
   if (rule != AllReduceRule::fastest)
     return {chain_cost(c, plan.cp, plan.tpa, std::move(cache)),
-            least_chain_cost(c, plan, cost, Pricing::exact)};
+            least_chain_cost(c, plan, cost, Pricing::exact, std::move(known))};
   Plan alone;
   alone.tpa = alone.tpf = plan.tpa;
   Prices prices;
   prices.cost = &cost;
+  prices.known = known;
   const ChainCost closed = chain_cost(c, plan.cp, alone, prices);
   const bool alike = requests_in(c.batch.prefill) == 1 && plan.batch == 1 &&
                      (!has_experts(c.model) || (plan.ep == 1 && plan.tpf == plan.tpa));
-  return {closed, alike ? bounded(c, plan, closed) : least_chain_cost(c, plan, cost, Pricing::exact)};
+  return {closed, alike ? bounded(c, plan, closed)
+                        : least_chain_cost(c, plan, cost, Pricing::exact, std::move(known))};
 }
 
 }  // namespace shardline

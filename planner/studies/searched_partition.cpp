@@ -93,8 +93,8 @@ auto tried_chain(Evaluator& evaluator, const Plan& plan) {
 
 }  // namespace
 
-PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
-                                   std::shared_ptr<FabricCache> cache) {
+PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan, std::shared_ptr<FabricCache> cache,
+                                   std::shared_ptr<KnownLayers> known) {
   const Case& c = evaluator.study();
   SL_CHECK(takes_partition(c, plan), "the plan takes a partition");
   const long long context = c.batch.prefill.front().fresh;
@@ -103,19 +103,20 @@ PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
   PartitionSearch search{simulated_chain(evaluator, plan), 0};
   search.exact(even_partition(problem));  // is asked for again, and is known then
   search.most_exact = affordable_chains(evaluator.schedule());
-  const ChainCosts costs = chain_costs(c, plan, evaluator.cost(), evaluator.all_reduce(), std::move(cache));
+  const ChainCosts costs =
+      chain_costs(c, plan, evaluator.cost(), evaluator.all_reduce(), std::move(cache), std::move(known));
   search.least = &costs.least;
   search.trial = tried_chain(evaluator, plan);
   return best_partition(costs.closed, problem, search).best;
 }
 
-Seconds least_time_of_partitions(Evaluator& evaluator, const Plan& plan) {
+Seconds least_time_of_partitions(Evaluator& evaluator, const Plan& plan, std::shared_ptr<KnownLayers> known) {
   const Case& c = evaluator.study();
   SL_CHECK(takes_partition(c, plan), "the plan takes a partition");
   const long long context = c.batch.prefill.front().fresh;
   constexpr double kRounding = 1e-9;  // events add the same costs in another order
   const double dip = c.system.calibration.empty() ? 0 : kLargestDip;
-  return partition_bound(least_chain_cost(c, plan, evaluator.cost(), Pricing::floor),
+  return partition_bound(least_chain_cost(c, plan, evaluator.cost(), Pricing::floor, std::move(known)),
                          {context, plan.cp, partition_granule(context, plan.cp)}, dip) *
          (1 - kRounding);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "planner/search/evaluate.hpp"
+#include "planner/studies/chain_cost.hpp"
 #include "planner/studies/partition_study.hpp"
 
 namespace shardline {
@@ -24,11 +25,14 @@ EvaluatorFactory simulated_chains(const Case& c, int tpa);
 
 /// [C13] The partition found, its TTFT (that of evaluator.simulate, to the last digit), never above that of
 /// equal parts. The closed form is of one sequence per layer and rank; with several, events alone decide.
-/// Needs takes_partition and a plan that passes check. Deterministic.
+/// Needs takes_partition and a plan that passes check. Deterministic. `known` is of the
+/// evaluator, for its other plans too.
 PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
-                                   std::shared_ptr<FabricCache> cache = nullptr);
+                                   std::shared_ptr<FabricCache> cache = nullptr,
+                                   std::shared_ptr<KnownLayers> known = nullptr);
 
 /// [C13] A lower bound of searched_partition().ttft, of any batch, without a simulation. Needs the same.
-Seconds least_time_of_partitions(Evaluator& evaluator, const Plan& plan);
+Seconds least_time_of_partitions(Evaluator& evaluator, const Plan& plan,
+                                 std::shared_ptr<KnownLayers> known = nullptr);
 
 }  // namespace shardline

@@ -249,6 +249,33 @@ TEST(SearchedPartition, BoundsChangeNoPartition) {
   }
 }
 
+// Layers that chains of other plans have priced already are the same ones.
+TEST(SearchedPartition, KnownLayersChangeNothing) {
+  for (const auto& [model, system] :
+       {std::pair{"llama-3.1-8b", "h100-hgx"}, std::pair{"deepseek-r1", "gb200-nvl72"}}) {
+    const Case c = chain_case(model, system, false, 20'000);
+    Evaluator e(c);
+    const auto known = known_layers();
+    for (const char* text :
+         {"kv_runahead:cp=4,batch=1", "kv_runahead:cp=3,tpa=2,tpf=2,batch=1", "kv_runahead:cp=8,ep=8,batch=1",
+          "kv_runahead:cp=4,ep=4,batch=2", "kv_runahead:cp=5,batch=1", "kv_runahead:pp=2,cp=4,batch=1"}) {
+      const Plan p = parse_plan(text);
+      if (check_plan(c, p)) continue;
+      SCOPED_TRACE(std::string(model) + " " + text);
+      EXPECT_EQ(least_time_of_partitions(e, p, known), least_time_of_partitions(e, p));
+      const PartitionResult shared = searched_partition(e, p, nullptr, known), own = searched_partition(e, p);
+      EXPECT_EQ(shared.tokens, own.tokens);
+      EXPECT_EQ(shared.ttft, own.ttft);
+      EXPECT_EQ(shared.evaluations, own.evaluations);
+      EXPECT_EQ(shared.ttft, simulated(c, [&] {
+                  Plan found = p;
+                  list_parts(found, shared.tokens);
+                  return found;
+                }()));
+    }
+  }
+}
+
 TEST(SearchedPartition, PrunedChainsLeaveTheFrontierAsItIs) {
   struct Given {
     const char *model, *system;
