@@ -95,9 +95,11 @@ constexpr std::size_t count_words() {
 template <class T>
 inline constexpr std::size_t kWordsOf = detail::count_words<T>();
 
-/// Writes the kWordsOf<T> words of a shape to `out`, and returns what follows them.
+/// Writes the kWordsOf<T> words of a shape to `out`, and returns what follows them. Flattened: with each
+/// field's code in place, which byte of which word it goes to is known when it is compiled, a third of the
+/// work; the compiler does not see to it by itself, and every price begins with a key.
 template <class T>
-constexpr std::uint64_t* write_words(const T& shape, std::uint64_t* out) {
+[[gnu::flatten]] constexpr std::uint64_t* write_words(const T& shape, std::uint64_t* out) {
   std::uint64_t packed = 0;
   int narrow = 0;
   T::visit(shape, [&](const char*, const auto& field) {

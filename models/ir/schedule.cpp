@@ -250,8 +250,8 @@ void ScheduleBuilder::after(std::span<const OpIndex> dependencies) {
   for (const OpIndex d : dependencies) s_.dependencies.push_back(d);
 }
 
-Op& ScheduleBuilder::add(OpKind kind, Part part, const char* name, double launches, const Shape& shape) {
-  SL_CHECK(shape.index() == shape_of(kind), "an op has the shape of its kind");
+template <class S>
+Op& ScheduleBuilder::add(OpKind kind, Part part, const char* name, double launches, const S& shape) {
   const auto index = static_cast<std::uint32_t>(s_.ops.size());
   Op& op = s_.ops.emplace_back();
   op.kind = kind;
@@ -260,6 +260,7 @@ Op& ScheduleBuilder::add(OpKind kind, Part part, const char* name, double launch
   op.launches = launches;
   op.drive = drive_;
   op.shape = shape;
+  SL_CHECK(op.shape.index() == shape_of(kind), "an op has the shape of its kind");
   if (explicit_from_ != kNone) {
     op.first_dependency = explicit_from_;
     explicit_from_ = kNone;
@@ -271,8 +272,9 @@ Op& ScheduleBuilder::add(OpKind kind, Part part, const char* name, double launch
   return op;
 }
 
+template <class S>
 OpIndex ScheduleBuilder::matrices(OpKind kind, const char* name, Part part, Dtype weights, Dtype math,
-                                  const Shape& shape, double launches) {
+                                  const S& shape, double launches) {
   Op& op = add(kind, part, name, launches, shape);
   op.dtype = weights;
   op.math = math;

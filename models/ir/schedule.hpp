@@ -306,8 +306,11 @@ class ScheduleBuilder {
   Dataflow* flow() const { return s_.flow.get(); }
 
  private:
-  Op& add(OpKind kind, Part part, const char* name, double launches, const Shape& shape);
-  OpIndex matrices(OpKind kind, const char* name, Part part, Dtype weights, Dtype math, const Shape& shape,
+  // Of a shape by its own type: only its own fields are written.
+  template <class S>
+  Op& add(OpKind kind, Part part, const char* name, double launches, const S& shape);
+  template <class S>
+  OpIndex matrices(OpKind kind, const char* name, Part part, Dtype weights, Dtype math, const S& shape,
                    double launches);
   Schedule& s_;
   std::uint32_t program_of_stage_ = 0;
