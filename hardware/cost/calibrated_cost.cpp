@@ -52,11 +52,12 @@ Basis CalibratedCost::basis(const Use& u, std::span<const double> coordinates) {
   return basis(u, is_measured(*u.fit, u.foreign, coordinates));
 }
 
-FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x) const {
-  double where[kMostAxes];
-  u.fit->form->coordinates(x, u.context, where);
-  const std::span at(where, u.fit->form->axes.size());
-  return {Seconds(predict(*u.fit->form, u.context, u.parameters, u.correction, x, at)), basis(u, at), u.fit};
+FittedPrice CalibratedCost::of(Use& u, std::span<const double> x) {
+  const UsedKernel kernel{*u.fit, u.context, u.parameters, u.correction};
+  ShapeLine& line = u.lines.through(kernel, x);
+  const double at = line.coordinate(kernel, x);
+  const bool measured = !u.foreign && !line.outside(kernel, at);
+  return {Seconds(line.seconds(kernel, x, at)), basis(u, measured), u.fit};
 }
 
 // No kernel is faster than the peaks of the device, whatever a form says far from its measurements, or with
@@ -70,14 +71,14 @@ double CalibratedCost::least(const PricedOp& op, const FormContext& c) const {
 }
 
 // Without its launch, of t0 us, where another op has paid it.
-FittedPrice CalibratedCost::of(const Use& u, std::span<const double> x, const PricedOp& op, double launches,
-                               double t0) const {
+FittedPrice CalibratedCost::of(Use& u, std::span<const double> x, const PricedOp& op, double launches,
+                               double t0) {
   FittedPrice p = of(u, x);
   p.time = Seconds(std::max(p.time.value + (launches - 1) * t0 * 1e-6, least(op, u.context)));
   return p;
 }
 
-std::optional<FittedPrice> CalibratedCost::price(const PricedOp& op, const GroupFabric* group) const {
+std::optional<FittedPrice> CalibratedCost::price(const PricedOp& op, const GroupFabric* group) {
   switch (op.kind) {
     case OpKind::gemm:
       return gemm(op);
@@ -108,16 +109,15 @@ std::optional<FittedPrice> CalibratedCost::price(const PricedOp& op, const Group
   return std::nullopt;
 }
 
-std::optional<FittedPrice> CalibratedCost::gemm(const PricedOp& op) const {
+std::optional<FittedPrice> CalibratedCost::gemm(const PricedOp& op) {
   const GemmShape& g = shape<GemmShape>(op);
   return product(op, static_cast<double>(g.rows), static_cast<double>(g.n), static_cast<double>(g.k));
 }
 
-std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double rows, double n,
-                                                   double k) const {
+std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double rows, double n, double k) {
   // Rows and columns of nothing are not launched.
   if (!(rows > 0 && n > 0 && k > 0)) return FittedPrice{Seconds(0), Basis::none};
-  const Use& u = gemm_[at(op.math)][at(kernel_type(op.dtype))];
+  Use& u = gemm_[at(op.math)][at(kernel_type(op.dtype))];
   if (!u) return std::nullopt;
   const double x[] = {rows, n, k};
   if (op.launches > 0) return of(u, x, op, op.launches, u.parameters[0]);
@@ -131,11 +131,11 @@ std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double ro
 // MLA's absorbed products, each by measurements of its own, whatever its widths: a latent may be narrower
 // than a head. Kernels were measured with DeepSeek's; of others the part above the launch grows as the work
 // does [H62].
-std::optional<FittedPrice> CalibratedCost::batched_gemm(const PricedOp& op) const {
+std::optional<FittedPrice> CalibratedCost::batched_gemm(const PricedOp& op) {
   const BatchedGemmShape& g = shape<BatchedGemmShape>(op);
   if (!(g.rows > 0 && g.n > 0 && g.k > 0)) return FittedPrice{Seconds(0), Basis::none};
   const bool absorbs = g.product == LatentProduct::absorb_query;
-  const Use& u = (absorbs ? absorb_ : expand_)[at(op.math)][at(kernel_type(op.dtype))];
+  Use& u = (absorbs ? absorb_ : expand_)[at(op.math)][at(kernel_type(op.dtype))];
   const double rows = static_cast<double>(g.rows * g.parts);
   const double matrices = static_cast<double>(g.matrices) / static_cast<double>(g.parts);
   // Several matrices side by side do the work, and read the bytes, of one as wide as all of them.
@@ -181,7 +181,7 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) const {
 
 // Forms are of requests of one length, the mean here. A kernel ends with its last request, so a step is never
 // faster than its longest one alone: on GB200 two requests of 131K tokens take what one does.
-std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) const {
+std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) {
   const AttendDecodeShape& a = shape<AttendDecodeShape>(op);
   const std::optional<FittedPrice> all = decode_alike(op);
   if (!all || a.longest * a.q_rows <= a.pairs) return all;
@@ -202,7 +202,7 @@ std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) const {
   return last->time > all->time ? last : all;
 }
 
-std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) const {
+std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   const AttendDecodeShape& a = shape<AttendDecodeShape>(op);
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
   const auto q_rows = static_cast<double>(a.q_rows), parts = static_cast<double>(a.kernel_parts);
@@ -213,7 +213,7 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) cons
   const auto q_heads = static_cast<double>(a.q_heads), heads_kv = static_cast<double>(a.kv_heads);
   constexpr std::size_t kOfOneHead = 6;  // t0_mha: a query head per KV head is another kernel
   const bool latent = a.cache == CacheRows::latent;
-  const Use& u = (latent ? mla_decode_ : decode_)[at(kernel_type(op.dtype))];
+  Use& u = (latent ? mla_decode_ : decode_)[at(kernel_type(op.dtype))];
   const double gqa[] = {
       rows, length + skipped, q_heads, heads_kv, static_cast<double>(a.qk_dim), skipped > 0 ? length : 0};
   const double of_latents[] = {rows, length, q_heads};
@@ -222,7 +222,7 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) cons
   FittedPrice p = of(u, x);
   if (skipped > 0) {  // what lies before a window costs the kernel a look, known as far as full caches are
     const double full[] = {rows, length + skipped, q_heads, heads_kv, static_cast<double>(a.qk_dim), 0};
-    p.basis = worse(p.basis, of(u, full).basis);
+    p.basis = worse(p.basis, of(u, std::span(full).first(x.size())).basis);
   }
   // The measured kernel merges its splits too: no second launch.
   const double launches = std::min(1.0, op.launches);

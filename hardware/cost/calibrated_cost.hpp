@@ -7,6 +7,7 @@
 
 #include "hardware/collectives/collective.hpp"
 #include "hardware/cost/forms/prefill.hpp"
+#include "hardware/cost/shape_line.hpp"
 #include "hardware/machine/system.hpp"
 
 namespace shardline {
@@ -33,6 +34,7 @@ struct FittedPrice {
 /// fitted times themselves need not rise with the tokens.
 enum class Pricing : std::uint8_t { exact, floor };
 
+/// One object per thread: a price leaves behind what it derived from the shape, for others like it.
 class CalibratedCost {
  public:
   /// Keeps a reference to the system, whose calibration must not be empty.
@@ -40,7 +42,7 @@ class CalibratedCost {
 
   /// Nothing where no form covers the op: it is then priced by the system file's parameters. `group` of
   /// communication.
-  std::optional<FittedPrice> price(const PricedOp& op, const GroupFabric* group) const;
+  std::optional<FittedPrice> price(const PricedOp& op, const GroupFabric* group);
 
  private:
   // A fit with the context it is used in.
@@ -49,6 +51,7 @@ class CalibratedCost {
     FormContext context;
     std::vector<double> parameters;
     Correction correction;
+    ShapeLines lines;
     Dtype stored = Dtype::bf16;  // what the fit's weights were stored in (experts)
     bool altered = false;        // used for a data type that was not measured
     bool foreign = false;        // measured on another machine
@@ -71,24 +74,23 @@ class CalibratedCost {
   void choose_decode();
   void choose_collectives();
   void add_exchange(std::string_view implementation, Dtype dispatched);
-  FittedPrice of(const Use& use, std::span<const double> x) const;
-  FittedPrice of(const Use& use, std::span<const double> x, const PricedOp& op, double launches,
-                 double t0) const;
+  FittedPrice of(Use& use, std::span<const double> x);
+  FittedPrice of(Use& use, std::span<const double> x, const PricedOp& op, double launches, double t0);
   double least(const PricedOp& op, const FormContext& context) const;
   static Basis basis(const Use& use, bool measured);
   static Basis basis(const Use& use, std::span<const double> coordinates);
   static double parameter(const Use& use, std::string_view name);
 
-  std::optional<FittedPrice> gemm(const PricedOp& op) const;
-  std::optional<FittedPrice> product(const PricedOp& op, double rows, double n, double k) const;
-  std::optional<FittedPrice> batched_gemm(const PricedOp& op) const;
+  std::optional<FittedPrice> gemm(const PricedOp& op);
+  std::optional<FittedPrice> product(const PricedOp& op, double rows, double n, double k);
+  std::optional<FittedPrice> batched_gemm(const PricedOp& op);
   std::optional<FittedPrice> experts(const PricedOp& op) const;
-  std::optional<FittedPrice> decode(const PricedOp& op) const;
-  std::optional<FittedPrice> decode_alike(const PricedOp& op) const;  // requests of one length
+  std::optional<FittedPrice> decode(const PricedOp& op);
+  std::optional<FittedPrice> decode_alike(const PricedOp& op);  // requests of one length
   std::optional<FittedPrice> prefill(const PricedOp& op) const;
   std::optional<FittedPrice> elementwise(const PricedOp& op) const;
-  std::optional<FittedPrice> collective(const PricedOp& op, const GroupFabric& group) const;
-  std::optional<FittedPrice> exchange(const PricedOp& op, const GroupFabric& group) const;
+  std::optional<FittedPrice> collective(const PricedOp& op, const GroupFabric& group);
+  std::optional<FittedPrice> exchange(const PricedOp& op, const GroupFabric& group);
   bool absorbed(Within within) const;
 
   bool better(const FittedPrice& one, const std::optional<FittedPrice>& other) const;

@@ -12,11 +12,11 @@ constexpr double kShortestMessage = 256;  // bytes: shorter ones were not measur
 
 }  // namespace
 
-std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const GroupFabric& group) const {
+std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const GroupFabric& group) {
   const ExchangeShape& sent = shape<ExchangeShape>(op);
   const double n = group.size, bytes = sent.bytes.value;
   std::optional<FittedPrice> best;
-  const auto consider = [&](const Use& u, std::span<const double> x, Basis at_best = Basis::measured) {
+  const auto consider = [&](Use& u, std::span<const double> x, Basis at_best = Basis::measured) {
     if (!u) return;
     FittedPrice p = of(u, x);
     p.basis = worse(p.basis, at_best);
@@ -27,7 +27,7 @@ std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const 
     if (op.drive != Drive::graph || sent.carrier != Carrier::engine) return;
     const double rows = std::max(1.0, sent.rows);
     const double width = std::max(row_bytes / rows, kShortestMessage) / 2;
-    for (const Exchange& e : exchanges_) {
+    for (Exchange& e : exchanges_) {
       if (e.dispatched != Dtype::bf16 || !e.prepare) continue;
       const double x[] = {n, 1, rows, width, n, n, e.sms};
       consider(combine ? e.combine : e.dispatch, std::span(x), Basis::fitted);
@@ -66,14 +66,14 @@ std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const 
   return best;
 }
 
-std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const GroupFabric& group) const {
+std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const GroupFabric& group) {
   const RoutedShape& s = shape<RoutedShape>(op);
   const double members = group.whole.one_node ? group.size : group.whole.members_per_node;
   const double nodes = group.whole.one_node ? 1 : std::max(1.0, group.size / std::max(1.0, members));
   const double x[] = {double(group.size), nodes, std::max(1.0, s.rows), double(s.width), double(s.topk),
                       double(s.experts),  0};
   std::optional<FittedPrice> best, both;
-  for (const Exchange& e : exchanges_) {
+  for (Exchange& e : exchanges_) {
     // An implementation inside a domain has no way out of it.
     if (e.dispatched != kernel_type(s.dispatched) || (nodes > 1 && e.dispatch.context.network <= 0)) continue;
     std::array<double, 7> own{};

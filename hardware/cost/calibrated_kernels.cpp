@@ -198,7 +198,7 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
        {"trtllm_nvlink_two_sided", "deepep_ll", "deepep_normal", "deepep_v050_ll", "deepep_v050_normal"}) {
     for (const Dtype dispatched : kKinds) add_exchange(implementation, dispatched);
   }
-  if (const Use& g = gemm_[at(Dtype::bf16)][at(Dtype::bf16)]) {
+  if (Use& g = gemm_[at(Dtype::bf16)][at(Dtype::bf16)]) {
     const double smallest[] = {1, 64, 64};
     kernel_ = of(g, smallest).time;
     memory_ = system.device.memory_bandwidth * std::min(1.0, parameter(g, "e_memory"));

@@ -226,9 +226,13 @@ bool Calibration::foreign(const System& system, const Form& form) const {
 
 bool KernelFit::outside(std::span<const double> at) const {
   for (std::size_t a = 0; a < at.size(); ++a) {
-    if (at[a] < range_low[a] - kRangeRounding || at[a] > range_high[a] + kRangeRounding) return true;
+    if (!in_range(a, at[a])) return true;
   }
   return !cells.empty() && !cells.near(at);
+}
+
+bool KernelFit::in_range(std::size_t axis, double at) const {
+  return !(at < range_low[axis] - kRangeRounding || at > range_high[axis] + kRangeRounding);
 }
 
 Calibration read_calibration(const Reader& r) {

@@ -34,6 +34,8 @@ struct KernelFit {
   /// Whether the shape, in the form's coordinates, does not lie among those that the fit has seen: beyond
   /// them on some axis, or with no measured row near it.
   bool outside(std::span<const double> coordinates) const;
+  /// Whether the shapes that the fit has seen reach as far on this axis.
+  bool in_range(std::size_t axis, double coordinate) const;
 };
 
 struct Calibration {

@@ -146,7 +146,7 @@ OpCost CostModel::lasting(OpCost c, Seconds time) const {
   return c;
 }
 
-std::optional<FittedPrice> CostModel::fitted_price(const CalibratedCost& by, const PricedOp& op) {
+std::optional<FittedPrice> CostModel::fitted_price(CalibratedCost& by, const PricedOp& op) {
   const bool exchange = is_communication(op.kind);
   // A pinned algorithm is a question about algorithms, which fits do not tell apart.
   if (op.kind == OpKind::all_reduce && rule_ != AllReduceRule::fastest) return std::nullopt;

@@ -83,7 +83,7 @@ class CostModel {
   static Key key_of(const PricedOp& op);
 
   OpCost by_parameters(const PricedOp& op);
-  std::optional<FittedPrice> fitted_price(const CalibratedCost& by, const PricedOp& op);
+  std::optional<FittedPrice> fitted_price(CalibratedCost& by, const PricedOp& op);
   OpCost by_measurement(const PricedOp& op);
   OpCost lasting(OpCost cost, Seconds time) const;
   template <class Value, class Find>

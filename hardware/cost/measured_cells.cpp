@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "sim/base/error.hpp"
@@ -11,6 +12,14 @@ namespace shardline {
 namespace {
 
 int cell_of(double coordinate) { return static_cast<int>(std::floor(coordinate + 0.5)); }
+
+// Of `count` cells from `first` on, the one of a coordinate or beside it; none: it is further off. A
+// coordinate between cells may round to one beyond the last.
+std::optional<std::size_t> place(double coordinate, int first, int count) {
+  const int cell = cell_of(coordinate) - first;
+  if (cell < -1 || cell > count) return std::nullopt;
+  return static_cast<std::size_t>(std::clamp(cell, 0, count - 1));
+}
 
 // Spreads each occupied cell to the ones before and after it along an axis of `count` cells, `stride` apart.
 void spread(std::vector<std::uint8_t>& cells, std::size_t count, std::size_t stride) {
@@ -72,16 +81,32 @@ MeasuredCells MeasuredCells::of(std::size_t axes, std::span<const double> coordi
   return {std::move(first), std::move(count), std::move(runs)};
 }
 
-bool MeasuredCells::near(std::span<const double> coordinates) const {
-  std::size_t index = 0;
-  for (std::size_t a = 0; a < count_.size(); ++a) {
-    // A coordinate between cells may round to one beyond the last.
-    const int cell = cell_of(coordinates[a]) - first_[a];
-    if (cell < -1 || cell > count_[a]) return false;
-    index = index * static_cast<std::size_t>(count_[a]) +
-            static_cast<std::size_t>(std::clamp(cell, 0, count_[a] - 1));
+MeasuredCells::Line MeasuredCells::line(std::size_t axis, std::span<const double> coordinates) const {
+  Line out;
+  std::size_t index = 0, stride = 1;
+  for (std::size_t a = count_.size(); a-- > 0; stride *= static_cast<std::size_t>(count_[a])) {
+    if (a == axis) {
+      out.stride_ = stride;
+      continue;
+    }
+    const std::optional<std::size_t> cell = place(coordinates[a], first_[a], count_[a]);
+    if (!cell) return {};
+    index += *cell * stride;
   }
-  return near_[index] != 0;
+  out.cells_ = near_.data() + index;
+  out.first_ = first_[axis];
+  out.count_ = count_[axis];
+  return out;
+}
+
+bool MeasuredCells::Line::near(double coordinate) const {
+  if (!cells_) return false;
+  const std::optional<std::size_t> cell = place(coordinate, first_, count_);
+  return cell && cells_[*cell * stride_] != 0;
+}
+
+bool MeasuredCells::near(std::span<const double> coordinates) const {
+  return line(0, coordinates).near(coordinates[0]);
 }
 
 }  // namespace shardline

@@ -27,6 +27,20 @@ class MeasuredCells {
   /// doublings away on every axis, and surely where one is within half a doubling.
   bool near(std::span<const double> coordinates) const;
 
+  /// Cells along one axis that other coordinates lie on: near() for many coordinates on that axis.
+  class Line {
+   public:
+    bool near(double coordinate) const;
+
+   private:
+    friend class MeasuredCells;
+    const std::uint8_t* cells_ = nullptr;  // null: none is near
+    std::size_t stride_ = 0;
+    int first_ = 0, count_ = 0;
+  };
+  /// coordinates[axis] is not looked at. Of no object that is empty(), and while this one lives.
+  Line line(std::size_t axis, std::span<const double> coordinates) const;
+
   const std::vector<int>& first() const { return first_; }
   const std::vector<int>& count() const { return count_; }
   const std::vector<int>& runs() const { return runs_; }

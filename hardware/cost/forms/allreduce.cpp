@@ -28,29 +28,42 @@ bool context(std::span<const std::string>, const System& system, FormContext& ou
 }
 bool covers(std::span<const double> x) { return x[0] >= 2; }
 double work(std::span<const double>, const FormContext&) { return 0; }
-double traffic(std::span<const double> x, const FormContext&) { return 2 * (x[0] - 1) / x[0] * x[1]; }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+double share(std::span<const double> x) { return 2 * (x[0] - 1) / x[0]; }  // of the buffer, through the port
+double traffic(std::span<const double> x, const FormContext&) { return share(x) * x[1]; }
+enum : std::size_t { kLatency, kShare, kDerived };
+void derive(std::span<const double> x, const FormContext&, std::span<const double> p, double* out) {
+  out[kLatency] = p[0] + p[1] * std::log2(x[0]);
+  out[kShare] = share(x);
+}
+double of_message(std::span<const double> x, const FormContext& c, std::span<const double> p,
+                  const double* derived) {
   constexpr double kSharp = 6;
-  const double latency = p[0] + p[1] * std::log2(x[0]);
   const double all = (x[0] - 1) * x[1];
   const double beyond = all / (p[3] * 1e6);
   const double quick = all / c.link * 1e6 / p[2] * (1 + beyond * beyond * beyond * beyond);
-  const double wire = traffic(x, c) / c.link;
+  const double wire = derived[kShare] * x[1] / c.link;
   const double fill = std::sqrt(wire * p[4] * 1e6 / c.link) * 1e6;
   const double bulk = (wire * 1e6 + fill) / p[5];
   const double ratio = quick / bulk;
   const double least = ratio < 1 ? quick * std::pow(1 + std::pow(ratio, kSharp), -1 / kSharp)
                                  : bulk * std::pow(1 + std::pow(ratio, -kSharp), -1 / kSharp);
-  return 1e-6 * (latency + least);
+  return 1e-6 * (derived[kLatency] + least);
 }
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  double derived[kDerived];
+  derive(x, c, p, derived);
+  return of_message(x, c, p, derived);
+}
+double coordinate(std::span<const double> x) { return std::log2(x[1]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
   out[0] = std::log2(x[0]);
-  out[1] = std::log2(x[1]);
+  out[1] = coordinate(x);
 }
+constexpr FormSteps kSteps{1, 1, derive, of_message, coordinate};
 
 }  // namespace
 
-const Form kAllreduceForm{"allreduce", "H42",  kNumbers, kWords, kParameters, kAxes,
-                          context,     covers, seconds,  work,   traffic,     coordinates};
+const Form kAllreduceForm{"allreduce", "H42",   kNumbers, kWords,  kParameters, kAxes,  context,
+                          covers,      seconds, work,     traffic, coordinates, &kSteps};
 
 }  // namespace shardline

@@ -85,33 +85,50 @@ double traffic(std::span<const double> x, const FormContext& c) {
   const Sent s = sent(x, c);
   return x[kTokens] * row_bytes(x, c) * (s.near + (s.far > 0 ? s.far * c.link / c.network : 0));
 }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+enum : std::size_t { kLatency, kRow, kSenders, kMade, kNear, kFar, kDerived };
+void derive(std::span<const double> x, const FormContext& c, std::span<const double> p, double* out) {
   const Sent s = sent(x, c);
-  const double row = row_bytes(x, c), bytes = x[kTokens] * row;
-  const double lanes = senders(x, c);
+  out[kRow] = row_bytes(x, c);
+  const double lanes = out[kSenders] = senders(x, c);
   const double members = lanes > 0 ? (c.network > 0 ? x[kNodes] : 1) : x[kGpus];
-  double latency = p[0] + p[1] * std::log2(members) + p[4] * 1e-3 * x[kTokens];
+  out[kLatency] = p[0] + p[1] * std::log2(members);
+  out[kMade] = s.made;
+  out[kNear] = s.near;
+  out[kFar] = s.far;
+}
+double of_tokens(std::span<const double> x, const FormContext& c, std::span<const double> p,
+                 const double* derived) {
+  const double row = derived[kRow], bytes = x[kTokens] * row;
+  const double lanes = derived[kSenders], far_copies = derived[kFar];
+  double latency = derived[kLatency] + p[4] * 1e-3 * x[kTokens];
   if (copies(c) == Copies::none) return 1e-6 * latency;
   if (copies(c) == Copies::per_expert) latency += p[2] * 1e-3 * x[kExperts];
   if (x[kSms] > 0) latency += p[3] * 1e-3 * row;
-  const double out = lanes > 0 ? bytes * s.made / (p[5] * 1e3 * lanes) : 0;
-  const double near = bytes * s.near / (p[6] * c.link) * 1e6;
-  const double far = s.far > 0 ? bytes * s.far / (p[7] * c.network) * 1e6 : 0;
+  const double out = lanes > 0 ? bytes * derived[kMade] / (p[5] * 1e3 * lanes) : 0;
+  const double near = bytes * derived[kNear] / (p[6] * c.link) * 1e6;
+  const double far = far_copies > 0 ? bytes * far_copies / (p[7] * c.network) * 1e6 : 0;
   // Pipelined with each other: the slowest, and a little of the others (norm of order 4).
   const double out2 = out * out, near2 = near * near, far2 = far * far;
   const double drain = std::sqrt(std::sqrt(out2 * out2 + near2 * near2 + far2 * far2));
   return 1e-6 * (latency + drain);
 }
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  double derived[kDerived];
+  derive(x, c, p, derived);
+  return of_tokens(x, c, p, derived);
+}
+double coordinate(std::span<const double> x) { return std::log2(x[kTokens]); }
 void coordinates(std::span<const double> x, const FormContext& c, double* out) {
-  out[0] = std::log2(x[kTokens]);
+  out[0] = coordinate(x);
   out[1] = std::log2(row_bytes(x, c) * sent(x, c).made);
   out[2] = std::log2(std::max(1.0, senders(x, c)));
   out[3] = std::log2(x[kGpus]);
 }
+constexpr FormSteps kSteps{kTokens, 0, derive, of_tokens, coordinate};
 
 }  // namespace
 
-const Form kAlltoallForm{"alltoall", "H43",  kNumbers, kWords, kParameters, kAxes,
-                         context,    covers, seconds,  work,   traffic,     coordinates};
+const Form kAlltoallForm{"alltoall", "H43",   kNumbers, kWords,  kParameters, kAxes,  context,
+                         covers,     seconds, work,     traffic, coordinates, &kSteps};
 
 }  // namespace shardline

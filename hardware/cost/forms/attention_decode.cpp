@@ -51,21 +51,37 @@ bool covers(std::span<const double> x) { return x[kHeadsQ] <= kMostGroup * x[kHe
 double work(std::span<const double> x, const FormContext&) {
   return 4 * x[kBatch] * x[kHeadsQ] * x[kHeadDim] * tokens(x);
 }
-double traffic(std::span<const double> x, const FormContext& c) {
-  return 2 * x[kBatch] * x[kHeadDim] * (x[kHeadsKv] * tokens(x) * c.b_bytes + x[kHeadsQ] * c.a_bytes);
+double bytes_of_width(std::span<const double> x, const FormContext& c) {  // of one sequence
+  return x[kHeadsKv] * tokens(x) * c.b_bytes + x[kHeadsQ] * c.a_bytes;
 }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  const double group = x[kHeadsQ] / x[kHeadsKv];
-  const bool mha = x[kHeadsQ] == x[kHeadsKv];
-  const auto own = p.subspan(mha ? kPerKernel : kT0, kPerKernel), all = p.subspan(2 * kPerKernel);
+double traffic(std::span<const double> x, const FormContext& c) {
+  return 2 * x[kBatch] * x[kHeadDim] * bytes_of_width(x, c);
+}
+bool mha_kernel(std::span<const double> x) { return x[kHeadsQ] == x[kHeadsKv]; }
+std::span<const double> own_parameters(std::span<const double> x, std::span<const double> p) {
+  return p.subspan(mha_kernel(x) ? kPerKernel : kT0, kPerKernel);
+}
+enum : std::size_t { kDim, kRows, kStartTime, kChain, kWidthBytes, kDerived };
+void derive(std::span<const double> x, const FormContext& c, std::span<const double> p, double* out) {
+  const double group = x[kHeadsQ] / x[kHeadsKv], n = tokens(x);
+  const auto own = own_parameters(x, p), all = p.subspan(2 * kPerKernel);
+  const double dim = out[kDim] = x[kHeadDim] / 128;
+  const double wide = (1 + all[kWide] * dim) / (1 + all[kWide]);
+  const double rows = out[kRows] = std::sqrt(square(kTileRows) + square(group)) / kTileRows;
+  out[kStartTime] = own[kStart] * wide * (1 + (rows - 1) / all[kGroup]);
+  out[kChain] = own[kToken] * 1e-3 * wide * n / (1 + n / own[kChunk]);
+  out[kWidthBytes] = bytes_of_width(x, c);
+}
+double of_batch(std::span<const double> x, const FormContext& c, std::span<const double> p,
+                const double* derived) {
+  const bool mha = mha_kernel(x);
+  const auto own = own_parameters(x, p), all = p.subspan(2 * kPerKernel);
   const double n = tokens(x), ctas = x[kBatch] * x[kHeadsKv], waves = ctas / c.sms, per_sm = waves * n;
-  const double dim = x[kHeadDim] / 128, wide = (1 + all[kWide] * dim) / (1 + all[kWide]);
-  const double rows = std::sqrt(square(kTileRows) + square(group)) / kTileRows;
-
-  const double start = own[kStart] * wide * (1 + (rows - 1) / all[kGroup]);
+  const double start = derived[kStartTime], rows = derived[kRows], dim = derived[kDim];
   const double later_starts = start * (std::sqrt(1 + square(waves)) - 1);
-  const double chain = own[kToken] * 1e-3 * wide * n / (1 + n / own[kChunk]);
-  const double bytes = traffic(x, c), beyond = square(square(bytes / (all[kL2] * 1e6)));
+  const double chain = derived[kChain];
+  const double bytes = 2 * x[kBatch] * x[kHeadDim] * derived[kWidthBytes];
+  const double beyond = square(square(bytes / (all[kL2] * 1e6)));
   const double memory = bytes * beyond / (1 + beyond) / (all[kMemory] * c.bandwidth) * 1e6;
   const double compute = own[kCompute] * 1e-3 * per_sm * rows * dim;
   const double serial = own[kSerial] * square(per_sm) / (square(per_sm) + square(all[kFew]));
@@ -75,18 +91,25 @@ double seconds(std::span<const double> x, const FormContext& c, std::span<const 
   return 1e-6 * (own[kT0] + start + repack + all[kSkip] * outside / (1 + outside) +
                  std::sqrt(square(later_starts) + square(stream) + square(chain)));
 }
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  double derived[kDerived];
+  derive(x, c, p, derived);
+  return of_batch(x, c, p, derived);
+}
+double coordinate(std::span<const double> x) { return std::log2(x[kBatch] * x[kHeadsKv]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
-  out[0] = std::log2(x[kBatch] * x[kHeadsKv]);
+  out[0] = coordinate(x);
   out[1] = std::log2(tokens(x));
   // Apart from groups, so that the correction of one kernel does not lean on the other.
   out[2] = x[kHeadsQ] == x[kHeadsKv] ? -2 : std::log2(x[kHeadsQ] / x[kHeadsKv]);
   out[3] = std::log2(x[kHeadDim]);
 }
+constexpr FormSteps kSteps{kBatch, 0, derive, of_batch, coordinate};
 
 }  // namespace
 
 const Form kAttentionDecodeForm{
-    "attention_decode", "H23", kNumbers, kWords, kParameters, kAxes, context, covers, seconds, work, traffic,
-    coordinates};
+    "attention_decode", "H23",  kNumbers, kWords, kParameters, kAxes, context, covers, seconds, work, traffic,
+    coordinates,        &kSteps};
 
 }  // namespace shardline

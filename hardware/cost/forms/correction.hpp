@@ -9,6 +9,13 @@
 
 namespace shardline {
 
+/// Where a coordinate lies on one axis of a grid: `part` of the way from a knot to the next one. Both are
+/// counted in values of the grid; an axis of one knot has no next one, and `part` is 0.
+struct KnotPlace {
+  double part = 0;
+  std::size_t knot = 0, to_next = 0;
+};
+
 /// log(measured / form) on a grid over the form's axes, linear between knots, constant beyond them.
 struct Correction {
   std::vector<double> first, step;  // per axis, log2
@@ -18,6 +25,11 @@ struct Correction {
   bool empty() const { return values.empty(); }
   /// Natural logarithm of the factor; one coordinate per axis.
   double at(std::span<const double> coordinates) const;
+  /// Values between neighbours on an axis.
+  std::size_t stride(std::size_t axis) const;
+  KnotPlace place(std::size_t axis, std::size_t stride, double coordinate) const;
+  /// at() of coordinates that lie at these places, to the bit; one per axis.
+  double between(std::span<const KnotPlace> places) const;
 };
 
 /// Knots that a point lies between, two per axis, and their weights.

@@ -39,11 +39,26 @@ struct FormAxis {
 };
 
 inline constexpr std::size_t kMostAxes = 4;
+inline constexpr std::size_t kMostNumbers = 8;
+inline constexpr std::size_t kMostDerived = 24;
+
+/// A form in two steps, for many shapes that differ in one number only: the one that grows with tokens. Both
+/// in turn are Form::seconds, to the bit.
+struct FormSteps {
+  std::size_t number;  // of x
+  std::size_t axis;    // of the coordinates; the number moves no other
+  /// Writes at most kMostDerived numbers. x[number] is not looked at.
+  void (*derive)(std::span<const double> x, const FormContext& c, std::span<const double> p, double* out);
+  double (*seconds)(std::span<const double> x, const FormContext& c, std::span<const double> p,
+                    const double* derived);
+  /// Form::coordinates along `axis`.
+  double (*coordinate)(std::span<const double> x);
+};
 
 struct Form {
   const char* family;                    // of calibrate/README.md
   const char* equation;                  // tag in hardware/README.md
-  std::span<const char* const> numbers;  // columns that make up x, in this order
+  std::span<const char* const> numbers;  // columns that make up x, in this order; at most kMostNumbers
   std::span<const char* const> words;    // columns that separate variants, each fitted alone
   std::span<const FormParameter> parameters;
   std::span<const FormAxis> axes;  // at most kMostAxes
@@ -58,6 +73,7 @@ struct Form {
   double (*traffic)(std::span<const double> x, const FormContext& c);
   /// log2 of what the axes name.
   void (*coordinates)(std::span<const double> x, const FormContext& c, double* out);
+  const FormSteps* steps = nullptr;  // null: the form is priced by other means than its x
 };
 
 std::span<const Form> forms();

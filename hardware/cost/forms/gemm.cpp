@@ -39,12 +39,23 @@ constexpr FormParameter kParameters[] = {
 };
 constexpr FormAxis kAxes[] = {{"m", 1.5}, {"n", 2}, {"k", 2}};
 
+constexpr double kHeights[] = {16, 64, 128, 256}, kWidths[] = {64, 128, 256};
 struct Tile {
-  double m, n;
+  std::size_t height, width;  // of kHeights and kWidths
 };
-constexpr Tile kTiles[] = {{16, 64},  {64, 64},  {64, 128},  {128, 64}, {128, 128},
-                           {64, 256}, {256, 64}, {128, 256}, {256, 128}};
+constexpr Tile kTiles[] = {{0, 0}, {1, 0}, {1, 1}, {2, 0}, {2, 1}, {1, 2}, {3, 0}, {2, 2}, {3, 1}};
+constexpr std::size_t kTileShapes = std::size(kTiles);
 constexpr double kMostSplits = 32;
+
+// What does not depend on the rows. Per tile shape: its time along all of k; per width: columns of tiles.
+enum Derived : std::size_t {
+  kAlongK,
+  kColumns = kAlongK + kTileShapes,
+  kWeightBytes = kColumns + std::size(kWidths),
+  kRowBytes,
+  kDerived
+};
+static_assert(kDerived <= kMostDerived);
 
 /// Height of the row blocks in which kernels take a narrowed activation; 0: they transpose the product.
 double row_block(double m) { return m <= 24 ? 0 : m <= 64 ? 64 : m <= 128 ? 128 : 256; }
@@ -70,17 +81,31 @@ double whole(double x) {
   return down < x ? down + 1 : down;
 }
 
-/// Of the blocks, over the tile shapes and splits that a library would choose from.
-double blocks_seconds(double m, double n, double k, const FormContext& c, std::span<const double> p) {
+void derive(std::span<const double> x, const FormContext& c, std::span<const double> p, double* out) {
+  const double n = x[1], k = x[2];
   const double per_area = 2 * c.sms / (p[kCompute] * c.flops), step = p[kStep] * 1e-9;
+  for (std::size_t i = 0; i < kTileShapes; ++i) {
+    const double arithmetic = per_area * kHeights[kTiles[i].height] * kWidths[kTiles[i].width];
+    out[kAlongK + i] = k * std::sqrt(arithmetic * arithmetic + step * step);
+  }
+  for (std::size_t i = 0; i < std::size(kWidths); ++i) out[kColumns + i] = whole(n / kWidths[i]);
+  out[kWeightBytes] = c.b_bytes * n * k;
+  out[kRowBytes] = c.a_bytes * k + 2 * n;
+}
+
+/// Of the blocks, over the tile shapes and splits that a library would choose from.
+double blocks_seconds(double m, double n, const FormContext& c, std::span<const double> p,
+                      const double* derived) {
   const double start = p[kTile] * 1e-6;
   const double partials = 8 * m * n / (p[kMemory] * c.bandwidth);  // 4 bytes each, written and read
   const auto merge = [&](double parts) { return parts > 1 ? p[kSplit] * 1e-6 + parts * partials : 0; };
+  double rows[std::size(kHeights)];
+  for (std::size_t i = 0; i < std::size(kHeights); ++i) rows[i] = whole(m / kHeights[i]);
   double best = HUGE_VAL;
-  for (const Tile& t : kTiles) {
-    const double arithmetic = per_area * t.m * t.n;
-    double along_k = k * std::sqrt(arithmetic * arithmetic + step * step);
-    const double load = whole(m / t.m) * whole(n / t.n) / c.sms;
+  for (std::size_t i = 0; i < kTileShapes; ++i) {
+    const auto [height, width] = kTiles[i];
+    const double load = rows[height] * derived[kColumns + width] / c.sms;
+    double along_k = derived[kAlongK + i];
     double parts = 1;
     for (; parts <= kMostSplits && parts * load <= 1; parts *= 2, along_k /= 2) {
       best = std::min(best, start + along_k + merge(parts));
@@ -95,30 +120,38 @@ double blocks_seconds(double m, double n, double k, const FormContext& c, std::s
 double padding_seconds(double m, double n, double k, std::span<const double> p) {
   const double height = row_block(m);
   if (height == 0) return 0;
-  const double blocks = std::ceil(m / height);
+  const double blocks = whole(m / height);
   return p[kPad] * 1e-12 * k * (height - m / blocks) * std::min(1.0, n * blocks / kPadWidth);
 }
 
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+double of_rows(std::span<const double> x, const FormContext& c, std::span<const double> p,
+               const double* derived) {
   const double m = x[0], n = x[1], k = x[2];
-  const double bytes = c.b_bytes * n * k + p[kActivation] * m * (c.a_bytes * k + 2 * n);
+  const double bytes = derived[kWeightBytes] + p[kActivation] * m * derived[kRowBytes];
   const double memory = bytes / (p[kMemory] * c.bandwidth);
   // The layer gets a 16-bit activation.
   const bool narrowed = c.a_bytes < 2;
-  const double blocks = blocks_seconds(m, n, k, c, p) + (narrowed ? padding_seconds(m, n, k, p) : 0);
+  const double blocks = blocks_seconds(m, n, c, p, derived) + (narrowed ? padding_seconds(m, n, k, p) : 0);
   const double more = std::max(blocks, memory), less = std::min(blocks, memory);
   const double both = more * std::pow(1 + std::pow(less / more, p[kNorm]), 1 / p[kNorm]);
   const double quantise = narrowed ? m * k * (2 + c.a_bytes) / (p[kQuantise] * c.bandwidth) : 0;
   return p[kStart] * 1e-6 + quantise + both;
 }
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  double derived[kDerived];
+  derive(x, c, p, derived);
+  return of_rows(x, c, p, derived);
+}
 
+double coordinate(std::span<const double> x) { return std::log2(x[0]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
   for (std::size_t i = 0; i < 3; ++i) out[i] = std::log2(x[i]);
 }
+constexpr FormSteps kSteps{0, 0, derive, of_rows, coordinate};
 
 }  // namespace
 
-const Form kGemmForm{"gemm",  "H21",  kNumbers, kWords, kParameters, kAxes,
-                     context, covers, seconds,  work,   traffic,     coordinates};
+const Form kGemmForm{"gemm", "H21",   kNumbers, kWords,  kParameters, kAxes,  context,
+                     covers, seconds, work,     traffic, coordinates, &kSteps};
 
 }  // namespace shardline

@@ -36,20 +36,27 @@ double traffic(std::span<const double> x, const FormContext& c) {
   return x[kHeads] * (kRank * kWidth * c.b_bytes + x[kTokens] * (kRank + kWidth) * c.a_bytes);
 }
 double square(double v) { return v * v; }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+// Nothing that is worth keeping for other tokens.
+void derive(std::span<const double>, const FormContext&, std::span<const double>, double*) {}
+double of_tokens(std::span<const double> x, const FormContext& c, std::span<const double> p, const double*) {
   const double bytes = traffic(x, c), beyond = square(square(bytes / (p[kL2] * 1e6)));
   const double memory = bytes * beyond / (1 + beyond) / (p[kMemory] * c.bandwidth);
   const double compute = work(x, c) / (p[kCompute] * c.flops);
   return p[kT0] * 1e-6 + p[kHead] * 1e-9 * x[kHeads] + std::sqrt(memory * memory + compute * compute);
 }
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  return of_tokens(x, c, p, nullptr);
+}
+double coordinate(std::span<const double> x) { return std::log2(x[kTokens]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
-  out[0] = std::log2(x[kTokens]);
+  out[0] = coordinate(x);
   out[1] = std::log2(x[kHeads]);
 }
+constexpr FormSteps kSteps{kTokens, 0, derive, of_tokens, coordinate};
 
 }  // namespace
 
-const Form kMlaBmmForm{"mla_bmm", "H26",  kNumbers, kWords, kParameters, kAxes,
-                       context,   covers, seconds,  work,   traffic,     coordinates};
+const Form kMlaBmmForm{"mla_bmm", "H26",   kNumbers, kWords,  kParameters, kAxes,  context,
+                       covers,    seconds, work,     traffic, coordinates, &kSteps};
 
 }  // namespace shardline

@@ -66,12 +66,18 @@ double traffic(std::span<const double> x, const FormContext& c) {
   return attention_traffic(x, c) + project_traffic(x, c);
 }
 double square(double v) { return v * v; }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  const double tiles = std::ceil(x[kHeads] / kTile), filled = x[kHeads] / (tiles * kTile);
-  const double ctas = x[kBatch] * tiles, w = ctas / c.sms, n = x[kKvLen], q = w * n;
-  const double start = p[kStart] * (1 + filled / p[kGroup]);
+enum : std::size_t { kTiles, kStartTime, kChain, kDerived };
+void derive(std::span<const double> x, const FormContext&, std::span<const double> p, double* out) {
+  const double tiles = out[kTiles] = std::ceil(x[kHeads] / kTile);
+  const double filled = x[kHeads] / (tiles * kTile), n = x[kKvLen];
+  out[kStartTime] = p[kStart] * (1 + filled / p[kGroup]);
+  out[kChain] = p[kToken] * 1e-3 * n / (1 + n / p[kChunk]);
+}
+double of_batch(std::span<const double> x, const FormContext& c, std::span<const double> p,
+                const double* derived) {
+  const double ctas = x[kBatch] * derived[kTiles], w = ctas / c.sms, n = x[kKvLen], q = w * n;
+  const double start = derived[kStartTime], chain = derived[kChain];
   const double more = start * (std::sqrt(1 + w * w) - 1);
-  const double chain = p[kToken] * 1e-3 * n / (1 + n / p[kChunk]);
   const double bytes = attention_traffic(x, c), beyond = square(square(bytes / (p[kL2] * 1e6)));
   const double memory = bytes * beyond / (1 + beyond) / (p[kMemory] * c.bandwidth) * 1e6;
   const double compute = 2 * ctas * kTile * n * (2 * kRank + kRope) / (p[kCompute] * c.flops) * 1e6;
@@ -83,15 +89,22 @@ double seconds(std::span<const double> x, const FormContext& c, std::span<const 
                           square(project_work(x, c) / (p[kGemm] * c.flops)));
   return us * 1e-6;
 }
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  double derived[kDerived];
+  derive(x, c, p, derived);
+  return of_batch(x, c, p, derived);
+}
+double coordinate(std::span<const double> x) { return std::log2(x[kBatch]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
-  out[0] = std::log2(x[kBatch]);
+  out[0] = coordinate(x);
   out[1] = std::log2(x[kKvLen]);
   out[2] = std::log2(x[kHeads]);
 }
+constexpr FormSteps kSteps{kBatch, 0, derive, of_batch, coordinate};
 
 }  // namespace
 
-const Form kMlaDecodeForm{"mla_decode", "H25",  kNumbers, kWords, kParameters, kAxes,
-                          context,      covers, seconds,  work,   traffic,     coordinates};
+const Form kMlaDecodeForm{"mla_decode", "H25",   kNumbers, kWords,  kParameters, kAxes,  context,
+                          covers,       seconds, work,     traffic, coordinates, &kSteps};
 
 }  // namespace shardline

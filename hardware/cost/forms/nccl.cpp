@@ -34,27 +34,40 @@ bool context(std::span<const std::string> words, const System& system, FormConte
 }
 bool covers(std::span<const double> x) { return x[0] >= 2; }
 double work(std::span<const double>, const FormContext&) { return 0; }
-double traffic(std::span<const double> x, const FormContext& c) {
-  return crossings(c) * (x[0] - kept(c)) / x[0] * x[1];
+double share(std::span<const double> x, const FormContext& c) {  // of the buffer, through the port
+  return crossings(c) * (x[0] - kept(c)) / x[0];
 }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+double traffic(std::span<const double> x, const FormContext& c) { return share(x, c) * x[1]; }
+enum : std::size_t { kLatency, kShare, kDerived };
+void derive(std::span<const double> x, const FormContext& c, std::span<const double> p, double* out) {
   // A ring (all-to-all: a message to each); of many GPUs a tree reduces sooner; a level of it costs three
   // steps each way.
   double steps = kept(c) > 0 ? crossings(c) * (x[0] - 1) : 1;
   if (crossings(c) > 1) steps = std::min(steps, 6 * std::log2(x[0]));
-  const double wire = traffic(x, c) / c.link;
-  const double latency = p[0] + p[1] * steps;
-  const double fill = std::sqrt(wire * p[2] * 1e6 / c.link) * 1e6;
-  return 1e-6 * (latency + (wire * 1e6 + fill) / p[3]);
+  out[kLatency] = p[0] + p[1] * steps;
+  out[kShare] = share(x, c);
 }
+double of_message(std::span<const double> x, const FormContext& c, std::span<const double> p,
+                  const double* derived) {
+  const double wire = derived[kShare] * x[1] / c.link;
+  const double fill = std::sqrt(wire * p[2] * 1e6 / c.link) * 1e6;
+  return 1e-6 * (derived[kLatency] + (wire * 1e6 + fill) / p[3]);
+}
+double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  double derived[kDerived];
+  derive(x, c, p, derived);
+  return of_message(x, c, p, derived);
+}
+double coordinate(std::span<const double> x) { return std::log2(x[1]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
   out[0] = std::log2(x[0]);
-  out[1] = std::log2(x[1]);
+  out[1] = coordinate(x);
 }
+constexpr FormSteps kSteps{1, 1, derive, of_message, coordinate};
 
 }  // namespace
 
-const Form kNcclForm{"nccl",  "H41",  kNumbers, kWords, kParameters, kAxes,
-                     context, covers, seconds,  work,   traffic,     coordinates};
+const Form kNcclForm{"nccl", "H41",   kNumbers, kWords,  kParameters, kAxes,  context,
+                     covers, seconds, work,     traffic, coordinates, &kSteps};
 
 }  // namespace shardline

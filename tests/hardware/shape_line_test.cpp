@@ -1,0 +1,99 @@
+// Prices along a line of shapes are those of each shape by itself, to the bit.
+#include "hardware/cost/shape_line.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "hardware/cost/forms/forms.hpp"
+#include "tests/hardware/ops.hpp"
+
+namespace shardline {
+namespace {
+
+using Random = std::mt19937;
+
+// Whole numbers, as many doublings apart as those of shapes.
+double any_number(Random& random) {
+  return std::floor(std::exp2(std::uniform_real_distribution<double>(0, 14)(random)));
+}
+
+// Where a form has a number that may be 0 (a window, SMs that send), it is the last one.
+std::vector<double> any_shape(Random& random, const Form& form) {
+  const std::string_view last = form.numbers.back();
+  const bool may_lack = last == "window" || last == "sms";
+  std::vector<double> x(form.numbers.size());
+  do {
+    for (double& v : x) v = any_number(random);
+    if (may_lack && random() % 2 == 0) x.back() = 0;
+  } while (!form.covers(x));
+  return x;
+}
+
+std::vector<double> coordinates_of(const Form& form, const FormContext& context, std::span<const double> x) {
+  std::vector<double> at(form.axes.size());
+  form.coordinates(x, context, at.data());
+  return at;
+}
+
+// More lines at once than are kept, so that some are found again and others have to be drawn anew.
+TEST(ShapeLines, H50AreTheFormAndItsCorrectionWhateverWasAskedBefore) {
+  const System system = testing::catalog_system("gb200-nvl72");
+  Random random(3);
+  int lines = 0, outside = 0;
+  for (const KernelFit& fit : system.calibration.fits) {
+    const Form& form = *fit.form;
+    FormContext context;
+    if (!form.steps || !form.context(fit.words, system, context)) continue;
+    const UsedKernel kernel{fit, context, fit.parameters, fit.correction};
+    ShapeLines kept;
+    std::vector<std::vector<double>> shapes;
+    for (int i = 0; i < 40; ++i) shapes.push_back(any_shape(random, form));
+    for (int i = 0; i < 2000; ++i) {
+      std::vector<double>& x = shapes[random() % shapes.size()];
+      x[form.steps->number] = any_number(random);
+      if (!form.covers(x)) continue;
+      const std::vector<double> at = coordinates_of(form, context, x);
+      ShapeLine& line = kept.through(kernel, x);
+      const double on_line = line.coordinate(kernel, x);
+      ASSERT_EQ(on_line, at[form.steps->axis]) << fit.name();
+      ASSERT_EQ(line.seconds(kernel, x, on_line), predict(form, context, fit.parameters, fit.correction, x))
+          << fit.name();
+      ASSERT_EQ(line.outside(kernel, on_line), fit.outside(at)) << fit.name();
+      outside += fit.outside(at) ? 1 : 0;
+    }
+    ++lines;
+  }
+  EXPECT_GT(lines, 20);
+  EXPECT_GT(outside, 1000);
+}
+
+// The corners of a cell in the order in which fits are found.
+TEST(Correction, F2IsTheSumOverCorners) {
+  Random random(5);
+  std::uniform_real_distribution<double> anywhere(-2, 12);
+  for (std::size_t axes = 1; axes <= kMostAxes; ++axes) {
+    for (int trial = 0; trial < 200; ++trial) {
+      Correction c;
+      std::size_t count = 1;
+      for (std::size_t a = 0; a < axes; ++a) {
+        c.first.push_back(anywhere(random));
+        c.step.push_back(1 + 0.5 * static_cast<double>(random() % 4));
+        c.knots.push_back(1 + static_cast<int>(random() % 5));
+        count *= static_cast<std::size_t>(c.knots.back());
+      }
+      for (std::size_t i = 0; i < count; ++i) c.values.push_back(anywhere(random));
+      std::vector<double> at;
+      for (std::size_t a = 0; a < axes; ++a) at.push_back(anywhere(random));
+      const CorrectionCorners corners = correction_corners(c, at);
+      double sum = 0;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(corners.count); ++i)
+        sum += corners.weight[i] * c.values[static_cast<std::size_t>(corners.knot[i])];
+      EXPECT_EQ(c.at(at), sum);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardline
