@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <random>
 #include <vector>
 
 #include "hardware/cost/forms/forms.hpp"
@@ -47,6 +48,49 @@ TEST(GemmForm, H21ParametersHaveStartsInsideTheirBounds) {
     EXPECT_LT(p.start, p.high) << p.name;
   }
   EXPECT_LE(kGemmForm.axes.size(), kMostAxes);
+}
+
+// Every tile and split in turn, none left out because another one is surely as fast.
+double least_of_all_tiles(double m, double n, double k, const Parameters& p, const FormContext& c) {
+  constexpr double kTiles[][2] = {{256, 128}, {16, 64},  {128, 128}, {64, 64}, {256, 64},
+                                  {128, 64},  {64, 128}, {128, 256}, {64, 256}};
+  double best = HUGE_VAL;
+  for (const auto& [tile_m, tile_n] : kTiles) {
+    const double arithmetic = 2 * c.sms / (p.e_compute * c.flops) * tile_m * tile_n, step = p.k_step * 1e-9;
+    const double load = std::ceil(m / tile_m) * std::ceil(n / tile_n) / c.sms;
+    for (double parts = 1; parts <= 32; parts *= 2) {
+      const double block = p.tile_start * 1e-6 + k * std::sqrt(arithmetic * arithmetic + step * step) / parts;
+      const double all = parts * load;
+      const double waves = all <= 1 ? 1 : all + p.round * (std::ceil(all) - all);
+      const double merge = p.split * 1e-6 + parts * (8 * m * n / (p.e_memory * c.bandwidth));
+      best = std::min(best, waves * block + (parts > 1 ? merge : 0));
+      if (all > 1) break;
+    }
+  }
+  return best;
+}
+
+TEST(GemmForm, H21TakesTheFastestOfAllTiles) {
+  std::mt19937 random(11);
+  const auto size = [&] {
+    return std::floor(std::exp2(std::uniform_real_distribution<double>(0, 15)(random)));
+  };
+  const FormContext c = device();
+  int split = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const double m = size(), n = size(), k = size();
+    for (Parameters p : {block_scaled(), plain(), Parameters{}}) {
+      const double free = least_of_all_tiles(m, n, k, p, c);
+      Parameters never = p;
+      never.split = 1e9;
+      split += least_of_all_tiles(m, n, k, never, c) > free ? 1 : 0;
+      const double memory = (2.0 * n * k + p.activation * m * (2.0 * k + 2 * n)) / (p.e_memory * c.bandwidth);
+      const double more = std::max(free, memory), less = std::min(free, memory);
+      const double both = more * std::pow(1 + std::pow(less / more, p.norm), 1 / p.norm);
+      ASSERT_EQ(seconds(m, n, k, p, c), p.t0 * 1e-6 + 0.0 + both) << m << " x " << n << " x " << k;
+    }
+  }
+  EXPECT_GT(split, 300);
 }
 
 TEST(GemmForm, H21OneFullWaveIsTheRoofline) {

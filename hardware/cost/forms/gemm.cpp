@@ -43,6 +43,7 @@ constexpr double kHeights[] = {16, 64, 128, 256}, kWidths[] = {64, 128, 256};
 struct Tile {
   std::size_t height, width;  // of kHeights and kWidths
 };
+// The smallest first, which blocks_seconds() relies on.
 constexpr Tile kTiles[] = {{0, 0}, {1, 0}, {1, 1}, {2, 0}, {2, 1}, {1, 2}, {3, 0}, {2, 2}, {3, 1}};
 constexpr std::size_t kTileShapes = std::size(kTiles);
 constexpr double kMostSplits = 32;
@@ -101,16 +102,24 @@ double blocks_seconds(double m, double n, const FormContext& c, std::span<const 
   const auto merge = [&](double parts) { return parts > 1 ? p[kSplit] * 1e-6 + parts * partials : 0; };
   double rows[std::size(kHeights)];
   for (std::size_t i = 0; i < std::size(kHeights); ++i) rows[i] = whole(m / kHeights[i]);
-  double best = HUGE_VAL;
+  double before[std::size(kWidths)] = {};  // load of the last tile of a width
+  double best = HUGE_VAL, tried = 1;
   for (std::size_t i = 0; i < kTileShapes; ++i) {
     const auto [height, width] = kTiles[i];
     const double load = rows[height] * derived[kColumns + width] / c.sms;
-    double along_k = derived[kAlongK + i];
-    double parts = 1;
+    // As many blocks of a higher tile only take longer.
+    if (load == before[width]) continue;
+    before[width] = load;
+    // Blocks of one wave take as long as one: with as many parts, no tile is faster than a smaller one.
+    double parts = tried * load <= 1 ? tried : 1;
+    double along_k = derived[kAlongK + i] / parts;
     for (; parts <= kMostSplits && parts * load <= 1; parts *= 2, along_k /= 2) {
+      if (parts < tried) continue;
       best = std::min(best, start + along_k + merge(parts));
+      tried = 2 * parts;
     }
-    if (parts > kMostSplits) continue;
+    // Nor are several waves of blocks of which each alone takes longer.
+    if (parts > kMostSplits || start + along_k >= best) continue;
     const double waves = parts * load + p[kRound] * (whole(parts * load) - parts * load);
     best = std::min(best, waves * (start + along_k) + merge(parts));
   }
