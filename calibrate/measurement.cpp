@@ -17,101 +17,6 @@ namespace {
 
 using enum ColumnKind;
 
-constexpr std::array kGemmTypes{"bf16", "fp8", "fp8_block", "nvfp4"};
-constexpr std::array kTypes{"bf16", "fp16", "fp8"};
-constexpr std::array kScopes{"kernel", "module", "kernel_paged"};
-constexpr std::array kNcclOps{"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"};
-constexpr std::array kBmmOps{"mla_gen_pre", "mla_gen_post"};
-constexpr std::array kPhases{"prepare", "dispatch", "combine", "combine_low_precision"};
-
-constexpr std::array kGemm{ColumnSpec{"m"}, ColumnSpec{"n"}, ColumnSpec{"k"},
-                           ColumnSpec{"dtype", name, kGemmTypes}, ColumnSpec{"kernel", name}};
-constexpr std::array kPrefill{ColumnSpec{"batch"},
-                              ColumnSpec{"seq_q"},
-                              ColumnSpec{"kv_cached", size},
-                              ColumnSpec{"heads_q"},
-                              ColumnSpec{"heads_kv"},
-                              ColumnSpec{"head_dim"},
-                              ColumnSpec{"window", size},
-                              ColumnSpec{"dtype_compute", name, kTypes},
-                              ColumnSpec{"dtype_kv", name, kTypes},
-                              ColumnSpec{"kernel", name}};
-constexpr std::array kDecode{ColumnSpec{"batch"},
-                             ColumnSpec{"kv_len"},
-                             ColumnSpec{"heads_q"},
-                             ColumnSpec{"heads_kv"},
-                             ColumnSpec{"head_dim"},
-                             ColumnSpec{"window", size},
-                             ColumnSpec{"dtype_compute", name, kTypes},
-                             ColumnSpec{"dtype_kv", name, kTypes},
-                             ColumnSpec{"kernel", name}};
-constexpr std::array kMlaPrefill{ColumnSpec{"scope", name, kScopes},
-                                 ColumnSpec{"batch"},
-                                 ColumnSpec{"seq_q"},
-                                 ColumnSpec{"heads_local"},
-                                 ColumnSpec{"dtype_compute", name},
-                                 ColumnSpec{"dtype_kv", name},
-                                 ColumnSpec{"dtype_gemm", optional_name}};
-constexpr std::array kMlaDecode{ColumnSpec{"scope", name, kScopes},
-                                ColumnSpec{"batch"},
-                                ColumnSpec{"kv_len"},
-                                ColumnSpec{"heads_local"},
-                                ColumnSpec{"dtype_compute", name},
-                                ColumnSpec{"dtype_kv", name},
-                                ColumnSpec{"dtype_gemm", optional_name}};
-constexpr std::array kMlaBmm{ColumnSpec{"op", name, kBmmOps}, ColumnSpec{"tokens"}, ColumnSpec{"heads_local"},
-                             ColumnSpec{"dtype", name}};
-constexpr std::array kMoe{ColumnSpec{"kernel", name}, ColumnSpec{"dtype", name}, ColumnSpec{"tokens"},
-                          ColumnSpec{"hidden"},       ColumnSpec{"inter"},       ColumnSpec{"topk"},
-                          ColumnSpec{"experts"},      ColumnSpec{"tp"},          ColumnSpec{"ep"},
-                          ColumnSpec{"routing", name}};
-constexpr std::array kNccl{ColumnSpec{"op", name, kNcclOps}, ColumnSpec{"dtype", name}, ColumnSpec{"gpus"},
-                           ColumnSpec{"message_bytes"}};
-constexpr std::array kAllReduce{ColumnSpec{"implementation", name}, ColumnSpec{"dtype", name},
-                                ColumnSpec{"gpus"}, ColumnSpec{"message_bytes"}};
-constexpr std::array kAllToAll{ColumnSpec{"implementation", name},
-                               ColumnSpec{"phase", name, kPhases},
-                               ColumnSpec{"dtype", name},
-                               ColumnSpec{"gpus"},
-                               ColumnSpec{"nodes"},
-                               ColumnSpec{"tokens_per_rank"},
-                               ColumnSpec{"hidden"},
-                               ColumnSpec{"topk"},
-                               ColumnSpec{"experts"},
-                               ColumnSpec{"sms", size}};
-constexpr std::array kMerge{ColumnSpec{"rows"}, ColumnSpec{"heads"}, ColumnSpec{"head_dim"},
-                            ColumnSpec{"parts"}, ColumnSpec{"dtype", name, kTypes}};
-constexpr std::array kCopy{ColumnSpec{"copied_bytes"}};
-constexpr std::array kRead{ColumnSpec{"read_bytes"}};
-constexpr std::array kWrite{ColumnSpec{"written_bytes"}};
-constexpr std::array kRingLanes{"attend", "message", "both"};
-constexpr std::array kRing{
-    ColumnSpec{"transport", name}, ColumnSpec{"gpus"},       ColumnSpec{"ring_q_rows"},
-    ColumnSpec{"ring_kv_rows"},    ColumnSpec{"heads_q"},    ColumnSpec{"heads_kv"},
-    ColumnSpec{"head_dim"},        ColumnSpec{"ring_bytes"}, ColumnSpec{"lane", name, kRingLanes}};
-constexpr std::array kLaunch{ColumnSpec{"kernels"}, ColumnSpec{"mode", name}};
-constexpr std::array kPeer{ColumnSpec{"transport", name}, ColumnSpec{"peer_bytes"}};
-
-constexpr std::array kFamilies{
-    FamilySpec{"gemm", "[m, k] x [k, n]", kGemm},
-    FamilySpec{"attention_prefill", "causal attention of new tokens", kPrefill},
-    FamilySpec{"attention_decode", "one query token per request", kDecode},
-    FamilySpec{"mla_prefill", "MLA attention of new tokens", kMlaPrefill},
-    FamilySpec{"mla_decode", "absorbed MLA attention", kMlaDecode},
-    FamilySpec{"mla_bmm", "MLA's per-head projections", kMlaBmm},
-    FamilySpec{"moe", "grouped expert GEMMs of one rank", kMoe},
-    FamilySpec{"nccl", "NCCL collectives", kNccl},
-    FamilySpec{"allreduce", "all-reduce kernels of an engine", kAllReduce},
-    FamilySpec{"alltoall", "dispatch and combine of experts", kAllToAll},
-    FamilySpec{"merge", "partial attention outputs by log-sum-exp", kMerge},
-    FamilySpec{"hbm_copy", "device copy, bytes read and as many written", kCopy},
-    FamilySpec{"hbm_read", "device memory read once", kRead},
-    FamilySpec{"hbm_write", "device memory written once", kWrite},
-    FamilySpec{"launch", "empty kernels", kLaunch},
-    FamilySpec{"p2p", "one message to one peer", kPeer},
-    FamilySpec{"ring", "a step of ring attention: attend, message, both at once", kRing},
-};
-
 constexpr std::array kSampled{"median_us", "p10_us", "p90_us", "samples"};
 
 class Parser {
@@ -142,7 +47,7 @@ class Parser {
     };
     // The family that shares most columns, and of those the one that lacks fewest.
     std::pair<int, int> best{0, 0};
-    for (const FamilySpec& f : kFamilies) {
+    for (const FamilySpec& f : families()) {
       int shared = 0;
       for (const ColumnSpec& c : f.columns) shared += has(c.name) ? 1 : 0;
       const std::pair score{shared, shared - static_cast<int>(f.columns.size())};
@@ -153,7 +58,7 @@ class Parser {
     }
     if (table_.family == nullptr) {
       std::vector<std::string> names;
-      for (const FamilySpec& f : kFamilies) names.emplace_back(f.name);
+      for (const FamilySpec& f : families()) names.emplace_back(f.name);
       text_.fault(line, 1, "no column of any family of measurements",
                   {"families: " + fmt::format("{}", fmt::join(names, ", "))});
       return;
@@ -274,18 +179,6 @@ std::size_t column_index(const FamilySpec& f, std::string_view column) {
 }
 
 }  // namespace
-
-std::span<const FamilySpec> families() { return kFamilies; }
-
-const FamilySpec& family(const std::string& wanted) {
-  std::vector<std::string> names;
-  for (const FamilySpec& f : kFamilies) {
-    if (wanted == f.name) return f;
-    names.emplace_back(f.name);
-  }
-  throw UserError(
-      {Diagnostic{{}, "unknown family of measurements " + wanted, expected_one_of(wanted, names)}});
-}
 
 const std::vector<double>& MeasurementTable::number(std::string_view column) const {
   const std::size_t i = column_index(*family, column);
