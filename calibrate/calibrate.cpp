@@ -33,6 +33,8 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   f.roofline = v.roofline;
   f.alone = v.form;
   f.corrected = v.form;
+  f.intervals = derived_intervals(0, 0);
+  if (v.by_form.size() > 0) f.intervals = {held_out_band(v.by_form), {}, {}, false};
   const FitResult result = fit(*w.form, context, w.rows, o.fit);
   f.parameters = result.parameters;
   f.low = result.low;
@@ -40,6 +42,7 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   if (v.corrected.rows > 0 && v.corrected.median + v.corrected.p90 < v.form.median + v.form.p90) {
     f.correction = fit_correction(*w.form, context, w.rows, f.parameters, v.smoothing, o.fit);
     f.corrected = v.corrected;
+    f.intervals.inside = held_out_band(v.by_correction);
   }
   const std::size_t axes = w.form->axes.size();
   f.range_low.assign(axes, HUGE_VAL);
@@ -134,10 +137,11 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
       }
       double at[kMostAxes];
       form->coordinates(x, context, at);
+      const std::span coordinates(at, form->axes.size());
       out.rows.push_back({t, row, static_cast<std::size_t>(found - calibration.fits.begin()),
                           table.median[row].value,
                           predict(*form, context, found->parameters, found->correction, x),
-                          !is_measured(*found, foreign, std::span(at, form->axes.size()))});
+                          !is_measured(*found, foreign, coordinates), found->intervals.inside.band});
     }
     for (const auto& [name, count] : without)
       out.notes.push_back(
@@ -158,6 +162,7 @@ std::vector<VariantErrors> errors_by_variant(const Calibration& calibration, con
       predicted.push_back(r.predicted);
       measured.push_back(r.measured);
       errors.extrapolated += r.extrapolated ? 1 : 0;
+      errors.covered += r.covered() ? 1 : 0;
     }
     if (predicted.empty()) continue;
     errors.error = summarise(predicted, measured);

@@ -2,6 +2,7 @@
 // predicts for each measured row.
 #pragma once
 
+#include <cmath>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -26,6 +27,8 @@ struct PredictedRow {
   std::size_t fit = 0;                 // of the calibration
   double measured = 0, predicted = 0;  // seconds
   bool extrapolated = false;           // not is_measured()
+  ErrorBand band;                      // nominal 90 % of ln(measured / predicted)
+  bool covered() const { return band.contains(std::log(measured / predicted)); }
 };
 
 struct Calibrated {
@@ -51,6 +54,7 @@ struct VariantErrors {
   std::size_t fit = 0;  // of the calibration
   FitError error;
   std::size_t extrapolated = 0;  // rows
+  std::size_t covered = 0;       // rows that their bands hold
 };
 /// Of the variants with rows, in the order of the calibration's fits.
 std::vector<VariantErrors> errors_by_variant(const Calibration& calibration, const Evaluation& evaluation);

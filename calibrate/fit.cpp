@@ -224,6 +224,13 @@ FitRows roofline_rows(const Form& form, const FormContext& context, const FitRow
   return out;
 }
 
+HeldOut held_out(std::span<const double> predicted, std::span<const double> measured,
+                 std::span<const int> groups) {
+  HeldOut out;
+  for (std::size_t i = 0; i < predicted.size(); ++i) out.add(std::log(measured[i] / predicted[i]), groups[i]);
+  return out;
+}
+
 }  // namespace
 
 CrossValidation cross_validate(const Form& form, const FormContext& context, const FitRows& rows, int folds,
@@ -232,6 +239,7 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
   const Form roofline = roofline_form();
   const FitRows plain = roofline_rows(form, context, rows);
   std::vector<double> measured, by_roofline, by_form, by_correction[std::size(kSmoothing)];
+  std::vector<int> folds_of;
   for (int fold = 0; fold < folds; ++fold) {
     std::vector<std::size_t> inside, outside;
     for (std::size_t i = 0; i < rows.size(); ++i)
@@ -243,6 +251,7 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
                     own = fit(form, context, seen, options);
     for (std::size_t i = 0; i < unseen.size(); ++i) {
       measured.push_back(unseen.seconds[i]);
+      folds_of.push_back(fold);
       by_roofline.push_back(roofline.seconds(plain.x(outside[i]), context, base.parameters));
       by_form.push_back(form.seconds(unseen.x(i), context, own.parameters));
     }
@@ -255,11 +264,13 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
   CrossValidation out;
   out.roofline = summarise(by_roofline, measured);
   out.form = summarise(by_form, measured);
+  out.by_form = held_out(by_form, measured, folds_of);
   for (std::size_t s = 0; s < std::size(kSmoothing); ++s) {
     const FitError e = summarise(by_correction[s], measured);
     if (s == 0 || e.median + e.p90 < out.corrected.median + out.corrected.p90) {
       out.corrected = e;
       out.smoothing = kSmoothing[s];
+      out.by_correction = held_out(by_correction[s], measured, folds_of);
     }
   }
   return out;

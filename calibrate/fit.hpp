@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/held_out.hpp"
 #include "hardware/cost/calibration.hpp"
 
 namespace shardline {
@@ -53,7 +54,8 @@ int fold_of(std::span<const double> x, int folds, std::uint64_t seed = 0);
 /// [F4] Errors on rows that the fit has not seen, all folds together.
 struct CrossValidation {
   FitError roofline, form, corrected;
-  double smoothing = 0;  // that did best; corrected is that one's
+  double smoothing = 0;            // that did best; corrected is that one's
+  HeldOut by_form, by_correction;  // the residuals that form and corrected sum up, by fold
 };
 CrossValidation cross_validate(const Form& form, const FormContext& context, const FitRows& rows,
                                int folds = 4, const FitOptions& options = {});

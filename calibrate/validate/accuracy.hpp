@@ -49,6 +49,18 @@ struct FamilyAccuracy {
 /// Families with a fit, in the order of accuracy_goals().
 std::vector<FamilyAccuracy> accuracy_by_family(const Calibration& calibration);
 
+/// Bands of several variants: the mean over their rows.
+struct PooledBand {
+  std::size_t variants = 0, rows = 0;
+  ErrorBand band;
+  double covered = -1;  // part of the rows that bands of other rows hold; less than 0: tried on none
+};
+/// Nominal 90 % bands of a family's variants, by what was withheld. Derived ones do not count.
+struct FamilyIntervals {
+  PooledBand inside, family, beyond;
+};
+FamilyIntervals pooled_intervals(const FamilyAccuracy& family);
+
 /// Systems of the catalogue with a calibration of their own: one of their name is in calibrations/ beside it.
 std::vector<System> calibrated_systems(const std::filesystem::path& catalog_dir);
 

@@ -63,7 +63,43 @@ double distance(const FitError& e, const AccuracyGoal& g) {
   return std::max(e.median / g.median, e.p90 / g.p90);
 }
 
+// Sums of a pool until finish().
+struct Pool {
+  PooledBand sum;
+  std::size_t tried = 0;
+  double covered = 0;
+
+  void add(const HeldOutBand& b) {
+    const auto rows = static_cast<double>(b.rows);
+    ++sum.variants;
+    sum.rows += b.rows;
+    sum.band.low += rows * b.band.low;
+    sum.band.high += rows * b.band.high;
+    if (b.covered < 0) return;
+    tried += b.rows;
+    covered += rows * b.covered;
+  }
+  PooledBand finish() const {
+    PooledBand out = sum;
+    if (out.rows > 0) out.band.low /= static_cast<double>(out.rows);
+    if (out.rows > 0) out.band.high /= static_cast<double>(out.rows);
+    if (tried > 0) out.covered = covered / static_cast<double>(tried);
+    return out;
+  }
+};
+
 }  // namespace
+
+FamilyIntervals pooled_intervals(const FamilyAccuracy& a) {
+  Pool inside, family, beyond;
+  for (const KernelFit* f : a.fits) {
+    if (f->intervals.derived || f->intervals.inside.rows == 0) continue;
+    inside.add(f->intervals.inside);
+    if (f->intervals.family) family.add(*f->intervals.family);
+    if (f->intervals.beyond) beyond.add(*f->intervals.beyond);
+  }
+  return {inside.finish(), family.finish(), beyond.finish()};
+}
 
 std::span<const AccuracyGoal> accuracy_goals() { return kGoals; }
 

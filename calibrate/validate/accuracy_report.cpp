@@ -155,6 +155,41 @@ variant, worst being farthest from the goal. `!3`: three variants miss the goal.
   return out;
 }
 
+std::string band_text(const PooledBand& b) {
+  if (b.variants == 0) return "-";
+  return fmt::format("{:+.0f}/{:+.0f}", 100 * std::expm1(b.band.low), 100 * std::expm1(b.band.high));
+}
+std::string covered_text(const PooledBand& b) {
+  return b.covered < 0 ? "-" : fmt::format("{:.0f}", 100 * b.covered);
+}
+
+// Nothing where no calibration kept residuals.
+std::string intervals(std::span<const System> systems) {
+  std::vector<Row> table{
+      {"Operation", "System", "Variants", "Shapes", "Covered", "Models", "Covered", "Beyond", "Covered"}};
+  for (const AccuracyGoal& goal : accuracy_goals()) {
+    for (const System& s : systems) {
+      for (const FamilyAccuracy& a : accuracy_by_family(s.calibration)) {
+        if (a.goal != &goal) continue;
+        const FamilyIntervals i = pooled_intervals(a);
+        if (i.inside.variants == 0) continue;
+        table.push_back({goal.title, s.name, fmt::format("{}", i.inside.variants), band_text(i.inside),
+                         covered_text(i.inside), band_text(i.family), covered_text(i.family),
+                         band_text(i.beyond), covered_text(i.beyond)});
+      }
+    }
+  }
+  if (table.size() == 1) return "";
+  return "## Intervals\n\n" + paragraph(R"(
+Nominal 90 % of measured times lie this far from predictions, in % of them: from the 5 % to the 95 %
+quantile of withheld rows, the mean of a family's variants by their rows. Withheld are shapes (the
+folds of the errors above); all shapes of a model (its experts, or width and group of its heads) in
+turn; the longest caches, from a quarter of their length on, or the largest groups, from half their
+size on. Covered: part of these rows, in %, that bands of other withheld rows hold: of the other
+folds, the other models; beyond the data, of the same test with a table that ends earlier.)") +
+         markdown(table);
+}
+
 std::string provenance(std::span<const System> systems, std::span<const BorrowedCalibration> borrowed) {
   std::string out = "## What was measured\n\n";
   std::vector<Row> table{{"System", "GPU", "Variants", "Rows", "Tables", "Fits", "Date", "Version"}};
@@ -275,7 +310,7 @@ std::string accuracy_report(std::span<const System> systems, std::span<const Bor
 How far predicted times of single kernels and collectives are from measured ones, for every system
 of the catalogue that has a calibration of its own. Written by `shardline accuracy`, not edited by
 hand; a test compares it with the calibrations.)");
-  out += glance(systems) + provenance(systems, borrowed) + method() + axes(systems);
+  out += glance(systems) + intervals(systems) + provenance(systems, borrowed) + method() + axes(systems);
   for (const System& s : systems) out += details(s);
   return out;
 }

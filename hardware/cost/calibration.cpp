@@ -169,6 +169,9 @@ KernelFit read_fit(const Reader& r) {
   f.alone = read_error(error.at("form"));
   f.corrected = read_error(error.at("corrected"));
   error.no_other_keys();
+  const auto intervals = r.find("interval");
+  f.intervals =
+      intervals ? read_intervals(*intervals, *f.form) : derived_intervals(f.corrected.rows, f.corrected.p90);
   if (const auto c = r.find("correction")) f.correction = read_correction(*c, axes);
   r.no_other_keys();
   return f;
@@ -285,6 +288,9 @@ std::string calibration_yaml(const Calibration& c) {
         "      error:  # on rows that the fit had not seen\n        roofline: {}\n        form: {}\n        "
         "corrected: {}\n",
         error_text(f.roofline), error_text(f.alone), error_text(f.corrected));
+    if (f.intervals.inside.rows > 0)
+      out += "      interval:  # ln(measured / predicted) of such rows, 5 % and 95 %\n" +
+             intervals_yaml(f.intervals, *f.form, "        ");
     if (f.correction.empty()) continue;
     std::vector<int> values;
     for (const double v : f.correction.values)

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "hardware/cost/fit_intervals.hpp"
 #include "hardware/cost/forms/correction.hpp"
 #include "hardware/cost/forms/form.hpp"
 #include "hardware/cost/measured_cells.hpp"
@@ -28,6 +29,7 @@ struct KernelFit {
   MeasuredCells cells;                        // of the shapes seen; empty: the ranges are all that is known
   Correction correction;
   FitError roofline, alone, corrected;  // on rows that the fit had not seen
+  FitIntervals intervals;               // the same as bands of corrected
 
   /// "nccl all_reduce": the family and the words of the variant.
   std::string name() const;

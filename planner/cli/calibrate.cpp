@@ -44,6 +44,10 @@ std::string error_cell(const FitError& e) {
   return e.rows == 0 ? "-" : fmt::format("{:.1f} / {:.1f}", 100 * e.median, 100 * e.p90);
 }
 
+std::string band_cell(const ErrorBand& b) {
+  return fmt::format("{:+.1f} / {:+.1f}", 100 * std::expm1(b.low), 100 * std::expm1(b.high));
+}
+
 // Reproducible where SOURCE_DATE_EPOCH says when it is.
 std::string today() {
   const char* fixed = std::getenv("SOURCE_DATE_EPOCH");
@@ -168,11 +172,13 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   fmt::print("{}: cost forms fitted to {} tables\n", system.name, tables.tables.size());
   fmt::print("  error on shapes that the fit has not seen ({} folds): median / 90th percentile, %\n",
              a.folds);
-  Table t({"operation", "rows", "roofline", "form", "form and correction", "worst, %", "knots"});
+  Table t({"operation", "rows", "roofline", "form", "form and correction", "worst, %", "knots",
+           "90 % interval, %", "covered, %"});
   for (const KernelFit& f : c.fits)
     t.add({display(f), fmt::format("{}", f.alone.rows), error_cell(f.roofline), error_cell(f.alone),
            error_cell(f.corrected), fmt::format("{:.0f}", 100 * f.corrected.worst),
-           fmt::format("{}", f.correction.values.size())});
+           fmt::format("{}", f.correction.values.size()), band_cell(f.intervals.inside.band),
+           f.intervals.inside.covered < 0 ? "-" : fmt::format("{:.1f}", 100 * f.intervals.inside.covered)});
   fmt::print("{}", t.text());
   if (a.parameters) {
     Table p({"operation", "parameter", "value", "95 % from", "to", "unit"});
@@ -215,12 +221,13 @@ int run(const EvaluateArguments& a, const Provenance&) {
   fmt::print("{}: calibrated on {} ({}, {})\n", system.name, system.calibration.source,
              system.calibration.hash, system.calibration.date);
   Table t({"operation", "rows", "median error, %", "90th percentile, %", "worst, %", "bias, %",
-           "extrapolated rows"});
-  for (const auto& [fit, e, outside] : errors_by_variant(system.calibration, result)) {
+           "extrapolated rows", "in 90 % interval, %"});
+  for (const auto& [fit, e, outside, covered] : errors_by_variant(system.calibration, result)) {
     t.add({display(system.calibration.fits[fit]), fmt::format("{}", e.rows),
            fmt::format("{:.1f}", 100 * e.median), fmt::format("{:.1f}", 100 * e.p90),
            fmt::format("{:.0f}", 100 * e.worst), fmt::format("{:+.1f}", 100 * e.bias),
-           fmt::format("{}", outside)});
+           fmt::format("{}", outside),
+           fmt::format("{:.1f}", 100 * static_cast<double>(covered) / static_cast<double>(e.rows))});
   }
   fmt::print("{}", t.text());
   for (const MeasurementTable& read : tables.tables) print_notes(read.notes);
