@@ -9,6 +9,7 @@
 #include <map>
 
 #include "calibrate/rows.hpp"
+#include "calibrate/withhold.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -44,6 +45,9 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
     f.corrected = v.corrected;
     f.intervals.inside = held_out_band(v.by_correction);
   }
+  const Refit how{f.correction.empty() ? std::nullopt : std::optional(v.smoothing), o.fit, kRowsPerParameter};
+  f.intervals.family = withhold_families(*w.form, context, w.rows, how);
+  f.intervals.beyond = withhold_beyond(*w.form, context, w.rows, how);
   const std::size_t axes = w.form->axes.size();
   f.range_low.assign(axes, HUGE_VAL);
   f.range_high.assign(axes, -HUGE_VAL);

@@ -1,0 +1,97 @@
+#include "calibrate/withhold.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace shardline {
+
+namespace {
+
+// Shapes of one place on an axis differ by less: kv_len of a module is 2^n + 1.
+constexpr double kSamePlace = 0.25;
+constexpr double kFamiliesApart = 1;  // see held_out_band()
+
+// Residuals of `outside` by a fit to `inside`; nothing where `inside` is too little.
+std::vector<double> residuals(const Form& form, const FormContext& context, const FitRows& rows,
+                              std::span<const std::size_t> inside, std::span<const std::size_t> outside,
+                              const Refit& how) {
+  if (outside.empty() || inside.size() < how.rows_per_parameter * form.parameters.size()) return {};
+  const FitRows seen = rows.only(inside);
+  const FitResult result = fit(form, context, seen, how.options);
+  Correction correction;
+  if (how.smoothing)
+    correction = fit_correction(form, context, seen, result.parameters, *how.smoothing, how.options);
+  std::vector<double> out;
+  for (const std::size_t row : outside)
+    out.push_back(
+        std::log(rows.seconds[row] / predict(form, context, result.parameters, correction, rows.x(row))));
+  return out;
+}
+
+// Of rows at `to`, by a fit to those up to `from`.
+std::vector<double> beyond(const Form& form, const FormContext& context, const FitRows& rows,
+                           std::span<const double> places, double from, double to, const Refit& how) {
+  std::vector<std::size_t> inside, outside;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (places[i] <= from + kSamePlace) inside.push_back(i);
+    if (std::abs(places[i] - to) <= kSamePlace) outside.push_back(i);
+  }
+  return residuals(form, context, rows, inside, outside, how);
+}
+
+}  // namespace
+
+std::optional<FamilyBand> withhold_families(const Form& form, const FormContext& context, const FitRows& rows,
+                                            const Refit& how) {
+  std::map<std::vector<double>, std::vector<std::size_t>> families;
+  for (std::size_t i = 0; i < rows.size(); ++i) families[model_family(form, rows.x(i))].push_back(i);
+  if (families.size() < 2) return std::nullopt;
+  FamilyBand out;
+  HeldOut held;
+  int group = 0;
+  for (const auto& [family, outside] : families) {
+    out.families.push_back(family);
+    std::vector<std::size_t> inside;
+    for (const auto& [other, own] : families) {
+      if (other != family) inside.insert(inside.end(), own.begin(), own.end());
+    }
+    std::sort(inside.begin(), inside.end());
+    for (const double r : residuals(form, context, rows, inside, outside, how)) held.add(r, group);
+    ++group;
+  }
+  const HeldOutBand band = held_out_band(held, kFamiliesApart);
+  if (band.covered < 0) return std::nullopt;
+  static_cast<HeldOutBand&>(out) = band;
+  return out;
+}
+
+std::optional<BeyondBand> withhold_beyond(const Form& form, const FormContext& context, const FitRows& rows,
+                                          const Refit& how) {
+  const std::optional<FarAxis> far = far_axis(form);
+  if (!far || rows.size() == 0) return std::nullopt;
+  std::vector<double> places(rows.size());
+  double at[kMostAxes];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    form.coordinates(rows.x(i), context, at);
+    places[i] = at[far->axis];
+  }
+  BeyondBand out;
+  out.axis = far->axis;
+  out.to = *std::max_element(places.begin(), places.end());
+  out.from = out.to - far->doublings;
+  const std::vector<double> last = beyond(form, context, rows, places, out.from, out.to, how);
+  if (last.empty()) return std::nullopt;
+  out.band = band_of(last);
+  out.rows = last.size();
+  const std::vector<double> earlier =
+      beyond(form, context, rows, places, out.from - far->doublings, out.from, how);
+  if (!earlier.empty()) {
+    const ErrorBand band = band_of(earlier);
+    const auto inside = std::count_if(last.begin(), last.end(), [&](double r) { return band.contains(r); });
+    out.covered = static_cast<double>(inside) / static_cast<double>(last.size());
+  }
+  return out;
+}
+
+}  // namespace shardline
