@@ -283,7 +283,7 @@ class TableReader {
     std::vector<const Field*> fields;
     std::string key;
     for (const ColumnSpec& c : columns) {
-      fields.push_back(&field(made, c.name));
+      fields.push_back(&field(made, c));
       key += fmt::format("{}|{}|", fields.back()->number, fields.back()->word);
       if (fields.back()->number <= kMostCount) continue;
       text_.fault(line, 1, fmt::format("{}: {} is too great", c.name, fields.back()->number));
@@ -301,11 +301,13 @@ class TableReader {
     }
   }
 
-  static const Field& field(const Made& made, std::string_view column) {
+  static const Field& field(const Made& made, const ColumnSpec& column) {
+    static const Field none{"", 0};
     const auto at = std::find_if(made.fields.begin(), made.fields.end(),
-                                 [&](const Field& f) { return f.column == column; });
-    SL_CHECK(at != made.fields.end(), fmt::format("rows of {} have a {}", made.family, column));
-    return *at;
+                                 [&](const Field& f) { return f.column == std::string_view(column.name); });
+    SL_CHECK(at != made.fields.end() || column.optional,
+             fmt::format("rows of {} have a {}", made.family, column.name));
+    return at != made.fields.end() ? *at : none;
   }
 
   [[noreturn]] void refuse() const {

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 
+#include "calibrate/left_out.hpp"
 #include "calibrate/rows.hpp"
 #include "calibrate/withhold.hpp"
 #include "sim/base/parallel.hpp"
@@ -22,6 +23,35 @@ struct Work {
   const Form* form;
   std::vector<std::string> words;
   FitRows rows;
+  std::string engine;                               // of the first row
+  std::map<std::vector<double>, std::size_t> from;  // first table of each shape
+  std::size_t repeated = 0;                         // rows of shapes that an earlier table has
+  std::map<std::string, std::size_t> others;        // rows of other engines
+
+  void add(const FitRows& r, const std::vector<std::string>& engines, std::size_t table) {
+    rows.width = r.width;
+    if (rows.seconds.empty()) engine = engines.at(0);
+    for (std::size_t i = 0; i < r.size(); ++i) {
+      const auto x = r.x(i);
+      if (engines[i] != engine) {
+        ++others[engines[i]];
+      } else if (from.try_emplace({x.begin(), x.end()}, table).first->second != table) {
+        ++repeated;
+      } else {
+        rows.numbers.insert(rows.numbers.end(), x.begin(), x.end());
+        rows.seconds.push_back(r.seconds[i]);
+      }
+    }
+  }
+  void add_notes(std::vector<std::string>& notes) const {
+    const std::string name = fmt::format("{} {}", form->family, variant_name(words));
+    if (repeated > 0)
+      notes.push_back(fmt::format("{}: {} rows left out, an earlier table has their shapes", name, repeated));
+    const auto called = [](const std::string& e) { return e.empty() ? "an engine without a name" : e; };
+    for (const auto& [other, count] : others)
+      notes.push_back(fmt::format("{}: {} rows of {} left out, those of {} stand before them", name, count,
+                                  called(other), called(engine)));
+  }
 };
 
 KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o) {
@@ -71,7 +101,8 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
                      const CalibrateOptions& o) {
   Calibrated out;
   std::map<std::pair<std::string, std::vector<std::string>>, Work> work;
-  for (const MeasurementTable& table : tables) {
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const MeasurementTable& table = tables[t];
     const Form* form = find_form(table.family->name);
     if (form == nullptr) {
       out.notes.push_back(fmt::format("{}: no form, {} rows left out", table.family->name, table.size()));
@@ -85,13 +116,12 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
       Work& w = work[{form->family, words}];
       w.form = form;
       w.words = words;
-      w.rows.width = r.width;
-      w.rows.numbers.insert(w.rows.numbers.end(), r.numbers.begin(), r.numbers.end());
-      w.rows.seconds.insert(w.rows.seconds.end(), r.seconds.begin(), r.seconds.end());
+      w.add(r, rows.engines.at(words), t);
     }
   }
   std::vector<const Work*> list;
   for (const auto& [key, w] : work) {
+    w.add_notes(out.notes);
     const std::size_t needed = kRowsPerParameter * w.form->parameters.size();
     if (w.rows.size() < needed) {
       out.notes.push_back(fmt::format("{} {}: {} rows are too few for a fit, {} are needed", w.form->family,
@@ -209,22 +239,38 @@ std::vector<std::filesystem::path> csv_files(const std::filesystem::path& folder
 }
 
 Tables load_tables(const std::vector<std::string>& paths) {
-  std::vector<std::filesystem::path> files;
+  struct File {
+    std::filesystem::path path;
+    bool of_folder;
+  };
+  std::vector<File> files;
   for (const std::string& p : paths) {
     if (!std::filesystem::is_directory(p)) {
-      files.emplace_back(p);
+      files.push_back({p, false});
       continue;
     }
     const std::vector<std::filesystem::path> found = csv_files(p);
     if (found.empty()) throw UserError("no .csv files in " + p);
-    files.insert(files.end(), found.begin(), found.end());
+    for (const auto& f : found) files.push_back({f, true});
   }
   Tables out;
-  out.hash = hash_of_files(files);
-  for (const auto& file : files) {
-    out.tables.push_back(load_measurements(file));
-    out.names.push_back(file.filename().string());
+  std::vector<std::filesystem::path> all;
+  for (const auto& [file, of_folder] : files) {
+    all.push_back(file);
+    const std::string name = file.filename().string();
+    try {
+      MeasurementTable table = load_measurements(file);
+      leave_out(table, name);
+      out.tables.push_back(std::move(table));
+      out.names.push_back(name);
+    } catch (const UnpricedTable& e) {
+      if (!of_folder) throw;
+      out.notes.push_back(name + ": left out, " + e.diagnostics()[0].what);
+    }
   }
+  if (out.tables.empty())
+    throw UserError({Diagnostic{{}, "no table that a form prices in " + paths[0], out.notes}});
+  out.hash = hash_of_files(all);
   return out;
 }
 

@@ -37,7 +37,9 @@ struct Calibrated {
 };
 
 /// Fits every variant of every family that has a form. A correction is kept only where it lowers the held-out
-/// error. `tables` of one family are joined. Throws UserError if no table has a form.
+/// error. `tables` of one family are joined; of a shape that stands in two the first is taken, and of a
+/// variant that two engines measured the engine of the first row, with notes. Throws UserError if no table
+/// has a form.
 Calibrated calibrate(const System& system, std::span<const MeasurementTable> tables,
                      const CalibrateOptions& options = {});
 
@@ -73,9 +75,11 @@ std::vector<std::filesystem::path> csv_files(const std::filesystem::path& folder
 struct Tables {
   std::vector<MeasurementTable> tables;
   std::vector<std::string> names;
-  std::string hash;
+  std::string hash;                // of all files, whatever is left out of them
+  std::vector<std::string> notes;  // tables of folders that no form prices
 };
-/// Files, and all .csv of folders, in the order of their names. Throws UserError.
+/// Files, and all .csv of folders, in the order of their names; without the rows that leave_out() takes out.
+/// Throws UserError: UnpricedTable for a file that is one, no table of a folder that any form prices.
 Tables load_tables(const std::vector<std::string>& paths);
 
 }  // namespace shardline

@@ -11,10 +11,14 @@ using enum ColumnKind;
 
 constexpr std::array kGemmTypes{"bf16", "fp8", "fp8_block", "nvfp4"};
 constexpr std::array kTypes{"bf16", "fp16", "fp8"};
-constexpr std::array kScopes{"kernel", "module", "kernel_paged"};
+constexpr std::array kScopes{"kernel", "module", "kernel_paged", "module_wideep"};
 constexpr std::array kNcclOps{"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"};
 constexpr std::array kBmmOps{"mla_gen_pre", "mla_gen_post"};
 constexpr std::array kPhases{"prepare", "dispatch", "combine", "combine_low_precision"};
+
+// Tables of one engine's kernels need not name them, and those without prefixes need not say so.
+constexpr ColumnSpec kKernel{"kernel", optional_name, {}, true};
+constexpr ColumnSpec kCached{"kv_cached", size, {}, true};
 
 constexpr std::array kGemm{ColumnSpec{"m"}, ColumnSpec{"n"}, ColumnSpec{"k"},
                            ColumnSpec{"dtype", name, kGemmTypes}, ColumnSpec{"kernel", name}};
@@ -40,19 +44,22 @@ constexpr std::array kDecode{ColumnSpec{"batch"},
 constexpr std::array kMlaPrefill{ColumnSpec{"scope", name, kScopes},
                                  ColumnSpec{"batch"},
                                  ColumnSpec{"seq_q"},
+                                 kCached,
                                  ColumnSpec{"heads_local"},
                                  ColumnSpec{"dtype_compute", name},
                                  ColumnSpec{"dtype_kv", name},
-                                 ColumnSpec{"dtype_gemm", optional_name}};
+                                 ColumnSpec{"dtype_gemm", optional_name},
+                                 kKernel};
 constexpr std::array kMlaDecode{ColumnSpec{"scope", name, kScopes},
                                 ColumnSpec{"batch"},
                                 ColumnSpec{"kv_len"},
                                 ColumnSpec{"heads_local"},
                                 ColumnSpec{"dtype_compute", name},
                                 ColumnSpec{"dtype_kv", name},
-                                ColumnSpec{"dtype_gemm", optional_name}};
+                                ColumnSpec{"dtype_gemm", optional_name},
+                                kKernel};
 constexpr std::array kMlaBmm{ColumnSpec{"op", name, kBmmOps}, ColumnSpec{"tokens"}, ColumnSpec{"heads_local"},
-                             ColumnSpec{"dtype", name}};
+                             ColumnSpec{"dtype", name}, kKernel};
 constexpr std::array kMoe{ColumnSpec{"kernel", name}, ColumnSpec{"dtype", name}, ColumnSpec{"tokens"},
                           ColumnSpec{"hidden"},       ColumnSpec{"inter"},       ColumnSpec{"topk"},
                           ColumnSpec{"experts"},      ColumnSpec{"tp"},          ColumnSpec{"ep"},
@@ -84,8 +91,13 @@ constexpr std::array kRing{
 constexpr std::array kLaunch{ColumnSpec{"kernels"}, ColumnSpec{"mode", name}};
 constexpr std::array kPeer{ColumnSpec{"transport", name}, ColumnSpec{"peer_bytes"}};
 
+constexpr std::array kQuantizeOps{"compute_scale", "scale_matrix"};
+constexpr std::array kQuantize{ColumnSpec{"op", name, kQuantizeOps}, ColumnSpec{"dtype", name},
+                               ColumnSpec{"m"}, ColumnSpec{"k"}};
+
 constexpr std::array kFamilies{
     FamilySpec{"gemm", "[m, k] x [k, n]", kGemm},
+    FamilySpec{"quantize", "a bf16 matrix [m, k] narrowed", kQuantize},
     FamilySpec{"attention_prefill", "causal attention of new tokens", kPrefill},
     FamilySpec{"attention_decode", "one query token per request", kDecode},
     FamilySpec{"mla_prefill", "MLA attention of new tokens", kMlaPrefill},
@@ -104,7 +116,28 @@ constexpr std::array kFamilies{
     FamilySpec{"ring", "a step of ring attention: attend, message, both at once", kRing},
 };
 
+constexpr std::array kSparseModule{"model", "layer"};
+constexpr std::array kSparseKernel{"op", "model", "heads"};
+constexpr std::array kLinear{"phase", "heads_k", "heads_v"};
+constexpr std::array kMamba{"state", "groups", "chunk"};
+constexpr std::array kHyper{"streams", "sites"};
+constexpr std::array kPower{"power_w"};
+constexpr std::array kFull{"seq_q", "heads", "dtype_compute"};
+constexpr std::array kWideExperts{"rank0_tokens", "slots"};
+constexpr std::array kUnpriced{
+    UnpricedSpec{"modules of sparse attention (DSA, MSA, DeepSeek-V4)", kSparseModule},
+    UnpricedSpec{"kernels of sparse attention", kSparseKernel},
+    UnpricedSpec{"linear attention (GDN, KDA)", kLinear},
+    UnpricedSpec{"Mamba-2", kMamba},
+    UnpricedSpec{"hyper-connections (mHC)", kHyper},
+    UnpricedSpec{"power, with times of a release of its own", kPower},
+    UnpricedSpec{"attention without a mask", kFull},
+    UnpricedSpec{"experts behind an exchange, by the rows of one rank", kWideExperts},
+};
+
 }  // namespace
+
+std::span<const UnpricedSpec> unpriced_tables() { return kUnpriced; }
 
 std::span<const FamilySpec> families() { return kFamilies; }
 

@@ -17,6 +17,14 @@ namespace {
 
 using enum ColumnKind;
 
+constexpr const char* kEngine = "engine";
+
+bool is_word(const ColumnSpec& c) { return c.kind == name || c.kind == optional_name; }
+
+std::string engine_text(const std::string& engine, const std::string& version) {
+  return version.empty() ? engine : engine + "_" + version;
+}
+
 constexpr std::array kSampled{"median_us", "p10_us", "p90_us", "samples"};
 
 class Parser {
@@ -35,13 +43,37 @@ class Parser {
   }
 
  private:
-  // What a cell is: a column of the family (shape), or one of the times.
+  // What a cell is: a column of the family (shape), one of the times, or the engine.
   struct Role {
     int shape = -1, time = -1;  // time: index into kSampled; 0 for latency_us
+    bool engine = false;
   };
+  struct RowCells {
+    std::vector<double> numbers;
+    std::vector<std::string> words;
+    std::array<double, 4> times{0, 0, 0, 0};
+    std::string engine, version;
+  };
+
+  // A table that belongs to no family says so; what it lacks of one would mislead.
+  void refuse_unpriced(std::size_t line, const std::vector<CsvCell>& cells) const {
+    for (const UnpricedSpec& u : unpriced_tables()) {
+      const bool all = std::all_of(u.columns.begin(), u.columns.end(), [&](std::string_view wanted) {
+        return std::any_of(cells.begin(), cells.end(), [&](const CsvCell& c) { return c.text == wanted; });
+      });
+      if (!all) continue;
+      Location where;
+      where.file = text_.file();
+      where.line = static_cast<int>(line) + 1;
+      where.column = 1;
+      where.source_line = std::string(text_.lines()[line]);
+      throw UnpricedTable({Diagnostic{where, fmt::format("a table of {}: no form prices it", u.what), {}}});
+    }
+  }
 
   void read_header(std::size_t line) {
     const std::vector<CsvCell> cells = csv_cells(text_.lines()[line]);
+    refuse_unpriced(line, cells);
     const auto has = [&](std::string_view wanted) {
       return std::any_of(cells.begin(), cells.end(), [&](const CsvCell& c) { return c.text == wanted; });
     };
@@ -69,6 +101,8 @@ class Parser {
     for (const char* c : kSampled) {
       if (sampled_ || std::string_view(c) == kSampled[0]) expected.emplace_back(sampled_ ? c : "latency_us");
     }
+    const std::size_t needed = expected.size();
+    expected.emplace_back(kEngine);
     std::vector<bool> seen(expected.size(), false);
     for (const CsvCell& c : cells) {
       const auto at =
@@ -83,11 +117,13 @@ class Parser {
       if (seen[at]) text_.fault(line, c.column, fmt::format("column {} stands twice", c.text));
       seen[at] = true;
       const auto shapes = table_.family->columns.size();
-      roles_.push_back(at < shapes ? Role{static_cast<int>(at), -1}
-                                   : Role{-1, static_cast<int>(at - shapes)});
+      roles_.push_back(at < shapes   ? Role{static_cast<int>(at), -1, false}
+                       : at < needed ? Role{-1, static_cast<int>(at - shapes), false}
+                                     : Role{-1, -1, true});
     }
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      if (!seen[i])
+    for (std::size_t i = 0; i < needed; ++i) {
+      const bool optional = i < table_.family->columns.size() && table_.family->columns[i].optional;
+      if (!seen[i] && !optional)
         text_.fault(line, 1,
                     fmt::format("missing column {} in a table of {}", expected[i], table_.family->name));
     }
@@ -103,39 +139,53 @@ class Parser {
     }
     const std::size_t before = text_.faults();
     const auto columns = table_.family->columns;
-    std::vector<double> numbers(columns.size(), 0);
-    std::vector<std::string> words(columns.size());
-    std::array<double, 4> times{0, 0, 0, 0};
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      const CsvCell& c = cells[i];
-      if (roles_[i].time >= 0) {
-        const auto t = static_cast<std::size_t>(roles_[i].time);
-        const char* what = sampled_ ? kSampled[t] : "latency_us";
-        times[t] = (t == 3 ? text_.integer(line, c, what, 1) : text_.time(line, c, what)).value_or(1);
-        continue;
-      }
-      const auto s = static_cast<std::size_t>(roles_[i].shape);
-      const ColumnSpec& spec = columns[s];
-      if (spec.kind == count || spec.kind == size) {
-        numbers[s] = text_.integer(line, c, spec.name, spec.kind == count ? 1 : 0).value_or(1);
-        continue;
-      }
-      words[s] = std::string(c.text);
-      if (c.text.empty() && spec.kind == name)
-        text_.fault(line, c.column, fmt::format("{} is empty", spec.name));
-      if (!c.text.empty() && !spec.words.empty() &&
-          std::none_of(spec.words.begin(), spec.words.end(), [&](const char* w) { return c.text == w; })) {
-        text_.fault(line, c.column, fmt::format("{}: unknown name {}", spec.name, c.text),
-                    expected_one_of(c.text, std::vector<std::string>(spec.words.begin(), spec.words.end())));
-      }
+    RowCells row;
+    row.numbers.assign(columns.size(), 0);
+    row.words.resize(columns.size());
+    for (std::size_t i = 0; i < cells.size(); ++i) read_cell(line, cells[i], roles_[i], row);
+    if (sampled_ && text_.faults() == before &&
+        !(row.times[1] <= row.times[0] && row.times[0] <= row.times[2]))
+      text_.fault(line, 1,
+                  fmt::format("p10_us {} <= median_us {} <= p90_us {} does not hold", row.times[1],
+                              row.times[0], row.times[2]));
+    if (text_.faults() == before) keep_row(line, std::move(row));
+  }
+
+  void read_cell(std::size_t line, const CsvCell& c, const Role& role, RowCells& row) {
+    if (role.engine) {
+      const std::size_t end = std::min(c.text.find_first_of("_ "), c.text.size());
+      row.engine = c.text.substr(0, end);
+      row.version = c.text.substr(std::min(end + 1, c.text.size()));
+      if (row.engine.empty()) text_.fault(line, c.column, "engine: expected a name, or a name_version");
+      return;
     }
-    if (sampled_ && text_.faults() == before && !(times[1] <= times[0] && times[0] <= times[2]))
-      text_.fault(
-          line, 1,
-          fmt::format("p10_us {} <= median_us {} <= p90_us {} does not hold", times[1], times[0], times[2]));
-    if (text_.faults() != before) return;
-    std::string key;
-    for (std::size_t i = 0; i < columns.size(); ++i) key += fmt::format("{}|{}|", numbers[i], words[i]);
+    if (role.time >= 0) {
+      const auto t = static_cast<std::size_t>(role.time);
+      const char* what = sampled_ ? kSampled[t] : "latency_us";
+      row.times[t] = (t == 3 ? text_.integer(line, c, what, 1) : text_.time(line, c, what)).value_or(1);
+      return;
+    }
+    const auto s = static_cast<std::size_t>(role.shape);
+    const ColumnSpec& spec = table_.family->columns[s];
+    if (spec.kind == count || spec.kind == size) {
+      row.numbers[s] = text_.integer(line, c, spec.name, spec.kind == count ? 1 : 0).value_or(1);
+      return;
+    }
+    row.words[s] = std::string(c.text);
+    if (c.text.empty() && spec.kind == name)
+      text_.fault(line, c.column, fmt::format("{} is empty", spec.name));
+    if (!c.text.empty() && !spec.words.empty() &&
+        std::none_of(spec.words.begin(), spec.words.end(), [&](const char* w) { return c.text == w; })) {
+      text_.fault(line, c.column, fmt::format("{}: unknown name {}", spec.name, c.text),
+                  expected_one_of(c.text, std::vector<std::string>(spec.words.begin(), spec.words.end())));
+    }
+  }
+
+  void keep_row(std::size_t line, RowCells row) {
+    const auto columns = table_.family->columns;
+    std::string key = row.engine + "|" + row.version + "|";
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      key += fmt::format("{}|{}|", row.numbers[i], row.words[i]);
     const auto [at, fresh] = shapes_.emplace(std::move(key), line);
     if (!fresh) {
       text_.fault(line, 1, fmt::format("the shape of line {} again", at->second + 1),
@@ -143,17 +193,23 @@ class Parser {
       return;
     }
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      const bool is_word = columns[i].kind == name || columns[i].kind == optional_name;
-      if (is_word) {
-        table_.words[i].push_back(std::move(words[i]));
+      if (is_word(columns[i])) {
+        table_.words[i].push_back(std::move(row.words[i]));
       } else {
-        table_.numbers[i].push_back(numbers[i]);
+        table_.numbers[i].push_back(row.numbers[i]);
       }
     }
-    table_.median.emplace_back(times[0] / 1e6);
-    table_.low.emplace_back((sampled_ ? times[1] : times[0]) / 1e6);
-    table_.high.emplace_back((sampled_ ? times[2] : times[0]) / 1e6);
-    table_.samples.push_back(sampled_ ? static_cast<std::int64_t>(times[3]) : 0);
+    if (!row.engine.empty()) {
+      std::pair<std::string, std::string> from{kEngine, engine_text(row.engine, row.version)};
+      if (std::find(table_.provenance.begin(), table_.provenance.end(), from) == table_.provenance.end())
+        table_.provenance.push_back(std::move(from));
+    }
+    table_.engines.push_back(std::move(row.engine));
+    table_.versions.push_back(std::move(row.version));
+    table_.median.emplace_back(row.times[0] / 1e6);
+    table_.low.emplace_back((sampled_ ? row.times[1] : row.times[0]) / 1e6);
+    table_.high.emplace_back((sampled_ ? row.times[2] : row.times[0]) / 1e6);
+    table_.samples.push_back(sampled_ ? static_cast<std::int64_t>(row.times[3]) : 0);
   }
 
   CsvText& text_;
@@ -188,9 +244,12 @@ const std::vector<double>& MeasurementTable::number(std::string_view column) con
 }
 
 const std::vector<std::string>& MeasurementTable::word(std::string_view column) const {
+  if (column == kEngine) {
+    SL_CHECK(engines.size() == size(), "a table that was read names an engine for each row, or \"\"");
+    return engines;
+  }
   const std::size_t i = column_index(*family, column);
-  SL_CHECK(family->columns[i].kind == name || family->columns[i].kind == optional_name,
-           "the column holds names");
+  SL_CHECK(is_word(family->columns[i]), "the column holds names");
   return words[i];
 }
 
@@ -204,6 +263,8 @@ MeasurementTable parse_measurements(const std::string& file_name, const std::str
   if (header == lines.size()) throw UserError(file_name + " has no header line");
   MeasurementTable table =
       is_aiconfigurator(lines[header]) ? read_aiconfigurator(csv, header) : Parser(csv).run(header);
+  table.engines.resize(table.size());
+  table.versions.resize(table.size());
   table.provenance.insert(table.provenance.begin(), provenance.begin(), provenance.end());
   return table;
 }
@@ -216,17 +277,31 @@ MeasurementTable load_measurements(const std::filesystem::path& file) {
 }
 
 std::string measurement_csv(const MeasurementTable& t) {
+  const auto columns = t.family->columns;
   const bool sampled = std::any_of(t.samples.begin(), t.samples.end(), [](std::int64_t n) { return n > 0; });
+  const bool engines =
+      std::any_of(t.engines.begin(), t.engines.end(), [](const std::string& e) { return !e.empty(); });
+  const auto written = [&](std::size_t i) {
+    return !columns[i].optional ||
+           std::any_of(t.words[i].begin(), t.words[i].end(), [](const auto& w) { return !w.empty(); }) ||
+           std::any_of(t.numbers[i].begin(), t.numbers[i].end(), [](double v) { return v != 0; });
+  };
   std::string out;
-  for (const auto& [key, value] : t.provenance) out += fmt::format("# {}: {}\n", key, value);
-  for (const ColumnSpec& c : t.family->columns) out += fmt::format("{},", c.name);
+  for (const auto& [key, value] : t.provenance) {
+    if (!engines || key != kEngine) out += fmt::format("# {}: {}\n", key, value);
+  }
+  if (engines) out += fmt::format("{},", kEngine);
+  std::vector<std::size_t> shown;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (!written(i)) continue;
+    out += fmt::format("{},", columns[i].name);
+    shown.push_back(i);
+  }
   out += sampled ? "median_us,p10_us,p90_us,samples\n" : "latency_us\n";
   for (std::size_t row = 0; row < t.size(); ++row) {
-    for (std::size_t i = 0; i < t.family->columns.size(); ++i) {
-      const ColumnKind kind = t.family->columns[i].kind;
-      out += kind == name || kind == optional_name ? t.words[i][row] + ","
-                                                   : fmt::format("{:.0f},", t.numbers[i][row]);
-    }
+    if (engines) out += engine_text(t.engines[row], t.versions[row]) + ",";
+    for (const std::size_t i : shown)
+      out += is_word(columns[i]) ? t.words[i][row] + "," : fmt::format("{:.0f},", t.numbers[i][row]);
     out += fmt::format("{}", t.median[row].value * 1e6);
     if (sampled)
       out += fmt::format(",{},{},{}", t.low[row].value * 1e6, t.high[row].value * 1e6, t.samples[row]);

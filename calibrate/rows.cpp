@@ -29,6 +29,7 @@ VariantRows rows_of(const Form& form, const System& system, const MeasurementTab
     rows.width = x.size();
     rows.numbers.insert(rows.numbers.end(), x.begin(), x.end());
     rows.seconds.push_back(table.median[row].value);
+    out.engines[variant].push_back(row < table.engines.size() ? table.engines[row] : "");
   }
   return out;
 }

@@ -14,6 +14,7 @@ namespace shardline {
 /// without a context on this system, are counted in `left_out`.
 struct VariantRows {
   std::map<std::vector<std::string>, FitRows> variants;
+  std::map<std::vector<std::string>, std::vector<std::string>> engines;  // of each variant's rows
   std::size_t left_out = 0;
 };
 VariantRows rows_of(const Form& form, const System& system, const MeasurementTable& table);

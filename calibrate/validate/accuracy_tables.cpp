@@ -12,8 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-MeasuredTables load_measured(const System& system, const fs::path& folder) {
+MeasuredTables load_measured(const System& system, const fs::path& folder, std::vector<std::string>& notes) {
   Tables read = load_tables({folder.string()});
+  for (const std::string& note : read.notes) notes.push_back(system.name + ": " + note);
   MeasuredTables out;
   out.system = system;
   out.hash = std::move(read.hash);
@@ -66,7 +67,7 @@ std::vector<MeasuredTables> measured_tables(std::span<const std::string> argumen
       const System system = load_system(argument.substr(0, equals), catalog_dir);
       if (system.calibration.empty())
         throw UserError("system " + system.name + " has no calibration: make one with shardline calibrate");
-      MeasuredTables m = load_measured(system, argument.substr(equals + 1));
+      MeasuredTables m = load_measured(system, argument.substr(equals + 1), notes);
       m.borrowed = std::any_of(own.begin(), own.end(), [&](const System& s) {
         return s.calibration.hash == system.calibration.hash && s.name != system.name;
       });
@@ -87,7 +88,7 @@ std::vector<MeasuredTables> measured_tables(std::span<const std::string> argumen
                         sub.filename().string(), hash));
         continue;
       }
-      add(load_measured(*found, sub));
+      add(load_measured(*found, sub, notes));
       ++matched;
     }
     if (matched == 0)

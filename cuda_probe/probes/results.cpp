@@ -45,8 +45,17 @@ FamilyResult::FamilyResult(const std::string& family_name) {
 
 void FamilyResult::add(std::initializer_list<Cell> cells, const Measured& m, Amount amount) {
   const auto columns = table_.family->columns;
-  SL_CHECK(cells.size() == columns.size(),
-           fmt::format("a row of {} names every column", table_.family->name));
+  const auto named = [&](const ColumnSpec& column) {
+    return std::find_if(cells.begin(), cells.end(),
+                        [&](const Cell& c) { return std::string_view(c.column) == column.name; });
+  };
+  std::size_t known = 0;
+  for (const ColumnSpec& column : columns) {
+    const bool given = named(column) != cells.end();
+    SL_CHECK(given || column.optional, fmt::format("a row of {} has {}", table_.family->name, column.name));
+    known += given ? 1 : 0;
+  }
+  SL_CHECK(known == cells.size(), fmt::format("a row of {} names its own columns", table_.family->name));
   std::string shape;
   for (const Cell& c : cells) {
     shape += fmt::format("{}{}=", shape.empty() ? "" : " ", c.column);
@@ -58,14 +67,12 @@ void FamilyResult::add(std::initializer_list<Cell> cells, const Measured& m, Amo
     return;
   }
   for (std::size_t i = 0; i < columns.size(); ++i) {
-    const auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell& c) {
-      return std::string_view(c.column) == columns[i].name;
-    });
-    SL_CHECK(cell != cells.end(), fmt::format("a row of {} has {}", table_.family->name, columns[i].name));
+    const auto* const cell = named(columns[i]);
+    const bool given = cell != cells.end();
     if (is_word(columns[i])) {
-      table_.words[i].push_back(std::get<std::string>(cell->value));
+      table_.words[i].push_back(given ? std::get<std::string>(cell->value) : "");
     } else {
-      table_.numbers[i].push_back(static_cast<double>(std::get<std::int64_t>(cell->value)));
+      table_.numbers[i].push_back(given ? static_cast<double>(std::get<std::int64_t>(cell->value)) : 0);
     }
   }
   table_.median.push_back(m.median);

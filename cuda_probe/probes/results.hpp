@@ -28,8 +28,8 @@ class FamilyResult {
  public:
   explicit FamilyResult(const std::string& family_name);
 
-  /// One row. `cells` name each column of the family once. A measurement without a result adds a note
-  /// instead.
+  /// One row. `cells` name each column of the family once; optional ones may be missing. A measurement
+  /// without a result adds a note instead.
   void add(std::initializer_list<Cell> cells, const Measured& measured, Amount amount);
   /// Something that the reader of the table must know: shown, and written into its head.
   void note(std::string text);

@@ -190,6 +190,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
     }
     fmt::print("\n{}", p.text());
   }
+  print_notes(tables.notes);
   for (const MeasurementTable& read : tables.tables) print_notes(read.notes);
   print_notes(result.notes);
   if (!a.out.empty()) {
@@ -230,6 +231,7 @@ int run(const EvaluateArguments& a, const Provenance&) {
            fmt::format("{:.1f}", 100 * static_cast<double>(covered) / static_cast<double>(e.rows))});
   }
   fmt::print("{}", t.text());
+  print_notes(tables.notes);
   for (const MeasurementTable& read : tables.tables) print_notes(read.notes);
   print_notes(result.notes);
   if (a.csv.empty()) return 0;

@@ -225,6 +225,33 @@ TEST(Calibrate, SaysWhatItLeavesOut) {
   EXPECT_THAT(calibrate(system, two).notes, testing::ElementsAre("hbm_copy: no form, 2 rows left out"));
 }
 
+TEST(Calibrate, TakesAShapeThatTwoTablesHaveOnce) {
+  const System system = small_system();
+  const std::string text = gemm_table(600);
+  std::vector<MeasurementTable> alone{parse_measurements("a.csv", text)};
+  std::vector<MeasurementTable> both{parse_measurements("a.csv", text), parse_measurements("b.csv", text)};
+  // The same rows again at twice the time change nothing.
+  for (Seconds& t : both[1].median) t = t * 2;
+  const Calibrated a = calibrate(system, alone), b = calibrate(system, both);
+  EXPECT_EQ(a.calibration.fits[0].parameters, b.calibration.fits[0].parameters);
+  EXPECT_EQ(b.calibration.fits[0].alone.rows, 600u);
+  EXPECT_THAT(a.notes, testing::IsEmpty());
+  EXPECT_THAT(b.notes,
+              testing::ElementsAre("gemm bf16 mine: 600 rows left out, an earlier table has their shapes"));
+}
+
+TEST(Calibrate, DoesNotMixEngines) {
+  const System system = small_system();
+  std::vector<MeasurementTable> alone{parse_measurements("a.csv", gemm_table(600))};
+  std::vector<MeasurementTable> both = alone;
+  both.push_back(parse_measurements(
+      "b.csv", "engine,m,n,k,dtype,kernel,latency_us\nvllm_0.24.0,77,64,64,bf16,mine,100\n"));
+  const Calibrated a = calibrate(system, alone), b = calibrate(system, both);
+  EXPECT_EQ(a.calibration.fits[0].parameters, b.calibration.fits[0].parameters);
+  EXPECT_THAT(b.notes, testing::ElementsAre("gemm bf16 mine: 1 rows of vllm left out, those of an engine "
+                                            "without a name stand before them"));
+}
+
 TEST(Evaluate, MarksShapesOutsideOfWhatWasFitted) {
   const System system = small_system();
   const std::vector<MeasurementTable> tables{parse_measurements("a.csv", gemm_table(600))};

@@ -1,0 +1,195 @@
+// Rows and tables that no price can be taken from: each rule once, with rows beside it that stay.
+#include "calibrate/left_out.hpp"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "calibrate/calibrate.hpp"
+
+namespace shardline {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+struct Trap {
+  const char* what;
+  const char* text;
+  std::size_t kept;
+  const char* note;  // after "t.csv: "
+};
+
+constexpr const char* kMlaHead =
+    "engine,scope,batch,seq_q,kv_cached,heads_local,dtype_compute,dtype_kv,dtype_gemm,kernel,latency_us\n";
+
+TEST(LeftOut, EveryTrapIsNamedWithItsReason) {
+  const std::string mla = kMlaHead;
+  const std::string old = mla + "vllm_0.14.0,kernel,1,64,0,16,bf16,bf16,,triton_mla,111\n";
+  const std::string short_prompts = mla +
+                                    "vllm_0.24.0,module,1,64,0,16,bf16,fp8,bf16,FLASHMLA,90\n"
+                                    "vllm_0.24.0,module,1,64,0,16,bf16,fp8,bf16,FLASH_ATTN,80\n";
+  const std::string absorbed = mla +
+                               "sglang_0.5.14,kernel,1,64,0,16,bf16,bf16,,flash_attention,12\n"
+                               "sglang_0.5.14,kernel,1,64,0,16,bf16,bf16,,trtllm_mla,12\n";
+  const std::string prefix = mla +
+                             "trtllm_1.3,kernel,1,64,0,16,bf16,bf16,,x,12\n"
+                             "trtllm_1.3,kernel,1,64,128,16,bf16,bf16,,x,14\n";
+  const std::string wide = mla +
+                           "sglang_0.5.10,module_wideep,1,64,0,16,fp8_block,fp8,fp8_block,fa3,700\n"
+                           "sglang_0.5.10,module_wideep,1,4096,0,16,fp8_block,fp8,fp8_block,fa3,2099\n"
+                           "sglang_0.5.10,module_wideep,1,8192,0,16,fp8_block,fp8,fp8_block,fa3,2101\n"
+                           // another kernel's shortest row is its own
+                           "sglang_0.5.10,module_wideep,1,8192,0,16,fp8_block,fp8,fp8_block,fa4,900\n";
+  const Trap traps[] = {
+      {"eager all-reduces",
+       "engine,implementation,dtype,gpus,message_bytes,latency_us\n"
+       "vllm_0.24.0,custom_eager,bf16,8,256,40\n"
+       "vllm_0.24.0,custom_graph,bf16,8,256,8\n",
+       1, "1 row left out: launched eagerly: host time"},
+      {"host time of old kernels", old.c_str(), 0,
+       "1 row left out: kernels of vLLM 0.14.0: 100 us of host time"},
+      {"host time of old decode kernels",
+       "engine,scope,batch,kv_len,heads_local,dtype_compute,dtype_kv,dtype_gemm,kernel,latency_us\n"
+       "vllm_0.14.0,kernel,1,64,16,bf16,bf16,,triton_mla,111\n"
+       "vllm_0.24.0,module,1,64,16,bf16,bf16,bf16,FLASHMLA,60\n",
+       1, "1 row left out: kernels of vLLM 0.14.0: 100 us of host time"},
+      {"absorbed kernels of vLLM", short_prompts.c_str(), 1,
+       "1 row left out: absorbed kernels of vLLM, which it takes for short prompts"},
+      {"the absorbed form on Hopper", absorbed.c_str(), 1,
+       "1 row left out: SGLang's absorbed form on Hopper, which it does not run for prompts"},
+      {"prefixes", prefix.c_str(), 1, "1 row left out: a cached prefix, which the form has no term for"},
+      {"eager modules", wide.c_str(), 1,
+       "3 rows left out: a wide-EP module below three times its shortest row: host time"},
+      {"decode in a table of prefill",
+       "batch,seq_q,kv_cached,heads_q,heads_kv,head_dim,window,dtype_compute,dtype_kv,kernel,latency_us\n"
+       "1,1,0,8,8,128,0,bf16,bf16,flashinfer_trtllmdecode,9\n"
+       "1,1,0,8,8,128,0,bf16,bf16,flashinfer_trtllmprefill,9\n",
+       1, "1 row left out: a kernel for decode"},
+      {"a congested network",
+       "implementation,phase,dtype,gpus,nodes,tokens_per_rank,hidden,topk,experts,sms,latency_us\n"
+       "deepep_v050_normal,dispatch,fp8,64,8,128,7168,8,256,24,3000\n"
+       "deepep_v050_normal,dispatch,fp8,32,4,128,7168,8,256,24,1000\n"
+       "deepep_v050_ll,dispatch,fp8,64,8,128,7168,8,256,0,300\n",
+       2, "1 row left out: a congested network of 64 GPUs"},
+      {"unfused quantisation",
+       "engine,op,dtype,m,k,latency_us\n"
+       "sglang_0.5.14,scale_matrix,fp8,16,4096,9\n"
+       "trtllm_1.3.0rc20,scale_matrix,fp8,16,4096,1.4\n",
+       1, "1 row left out: SGLang's static path of unfused operations, which its kernels do not run"},
+  };
+  for (const Trap& trap : traps) {
+    SCOPED_TRACE(trap.what);
+    MeasurementTable t = parse_measurements("t.csv", trap.text);
+    leave_out(t, "t.csv");
+    EXPECT_EQ(t.size(), trap.kept);
+    EXPECT_EQ(t.engines.size(), trap.kept);
+    EXPECT_EQ(t.low.size(), trap.kept);
+    EXPECT_EQ(t.samples.size(), trap.kept);
+    for (std::size_t i = 0; i < t.family->columns.size(); ++i)
+      EXPECT_EQ(t.words[i].size() + t.numbers[i].size(), trap.kept) << t.family->columns[i].name;
+    EXPECT_THAT(t.notes, ElementsAre("t.csv: " + std::string(trap.note)));
+  }
+}
+
+TEST(LeftOut, TheRightRowsStay) {
+  MeasurementTable t = parse_measurements("t.csv",
+                                          "engine,implementation,dtype,gpus,message_bytes,latency_us\n"
+                                          "vllm_0.24.0,custom_eager,bf16,8,256,40\n"
+                                          "sglang_0.5.14,customallreduce_graph,bf16,4,512,8\n"
+                                          "sglang_0.5.14,customallreduce_eager,bf16,8,256,30\n"
+                                          "vllm_0.24.0,custom_graph,bf16,8,1024,9\n");
+  leave_out(t, "t.csv");
+  EXPECT_THAT(t.engines, ElementsAre("sglang", "vllm"));
+  EXPECT_THAT(t.versions, ElementsAre("0.5.14", "0.24.0"));
+  EXPECT_THAT(t.word("implementation"), ElementsAre("customallreduce_graph", "custom_graph"));
+  EXPECT_THAT(t.number("gpus"), ElementsAre(4, 8));
+  EXPECT_DOUBLE_EQ(t.median[1].value, 9e-6);
+}
+
+TEST(LeftOut, TablesOfOneEngineStayWhole) {
+  MeasurementTable t = parse_measurements("t.csv",
+                                          "scope,batch,seq_q,heads_local,dtype_compute,dtype_kv,dtype_gemm,"
+                                          "latency_us\nkernel,1,64,16,bf16,bf16,,9\n");
+  leave_out(t, "t.csv");
+  EXPECT_EQ(t.size(), 1u);
+  EXPECT_THAT(t.notes, IsEmpty());
+}
+
+TEST(LeftOut, ReleasesAgreeOnTheNamesOfExpertKernels) {
+  MeasurementTable t =
+      parse_measurements("t.csv",
+                         "kernel,dtype,tokens,hidden,inter,topk,experts,tp,ep,routing,latency_us\n"
+                         "moe_torch_flow,w4a8_mxfp4_mxfp8,1,2880,2880,4,128,1,1,balanced,20\n"
+                         "fused_moe_triton,bf16,1,2880,2880,4,128,1,1,balanced,20\n");
+  leave_out(t, "t.csv");
+  EXPECT_THAT(t.word("kernel"), ElementsAre("torch_flow", "fused_moe_triton"));
+}
+
+// A folder that goes with the test.
+class Folder {
+ public:
+  explicit Folder(const std::string& name)
+      : path_(std::filesystem::path(SHARDLINE_BINARY_DIR) / ("left_out_" + name)) {
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string write(const std::string& file, const std::string& text) const {
+    std::ofstream(path_ / file, std::ios::binary) << text;
+    return (path_ / file).string();
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(LeftOut, TablesWithoutAFormAreLeftOutOfFoldersAndRefusedAlone) {
+  const Folder folder("tables");
+  folder.write("gemm.csv", "m,n,k,dtype,kernel,latency_us\n1,64,64,bf16,x,3\n");
+  struct {
+    const char* file;
+    const char* columns;
+    const char* what;
+  } const others[] = {
+      {"dsa_decode.csv", "engine,model,layer,batch,kv_len,heads_local,tp,dtype_kv,dtype_gemm,kernel",
+       "modules of sparse attention (DSA, MSA, DeepSeek-V4)"},
+      {"gdn.csv", "engine,phase,kernel,batch,seq_q,heads_k,heads_v,head_dim", "linear attention (GDN, KDA)"},
+      {"mamba2.csv", "engine,phase,kernel,batch,seq_q,heads,head_dim,state,groups,chunk", "Mamba-2"},
+      {"mhc.csv", "engine,op,tokens,hidden,streams,sites,kernel", "hyper-connections (mHC)"},
+      {"power.csv", "engine,m,n,k,dtype,kernel,power_w,power_limit_w",
+       "power, with times of a release of its own"},
+      {"sparse.csv", "engine,op,model,batch,seq_q,kv_cached,heads,kernel", "kernels of sparse attention"},
+      {"vision.csv", "engine,kernel,batch,seq_q,heads,head_dim,dtype_compute", "attention without a mask"},
+      {"wide.csv", "engine,kernel,phase,dtype,tokens,rank0_tokens,slots,hidden,inter,topk,experts,tp,ep",
+       "experts behind an exchange, by the rows of one rank"},
+  };
+  std::vector<std::string> notes;
+  for (const auto& o : others) {
+    const std::string alone = folder.write(o.file, std::string(o.columns) + ",latency_us\n");
+    const std::string expected = std::string("a table of ") + o.what + ": no form prices it";
+    notes.push_back(std::string(o.file) + ": left out, " + expected);
+    try {
+      load_tables({alone});
+      ADD_FAILURE() << o.file << " was read";
+    } catch (const UserError& e) {
+      EXPECT_EQ(e.diagnostics()[0].what, expected);
+      EXPECT_EQ(e.diagnostics()[0].where.line, 1);
+    }
+  }
+  const Tables read = load_tables({folder.path()});
+  EXPECT_THAT(read.names, ElementsAre("gemm.csv"));
+  EXPECT_EQ(read.tables.size(), 1u);
+  EXPECT_EQ(read.notes, notes);
+}
+
+TEST(LeftOut, AFolderWithoutAnyPricedTableIsRefused) {
+  const Folder folder("nothing");
+  folder.write("mhc.csv", "engine,op,tokens,hidden,streams,sites,kernel,latency_us\n");
+  EXPECT_THROW(load_tables({folder.path()}), UserError);
+}
+
+}  // namespace
+}  // namespace shardline
