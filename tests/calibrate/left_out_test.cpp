@@ -5,6 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "calibrate/calibrate.hpp"
 
@@ -16,7 +19,7 @@ using testing::IsEmpty;
 
 struct Trap {
   const char* what;
-  const char* text;
+  std::string text;
   std::size_t kept;
   const char* note;  // after "t.csv: "
 };
@@ -24,7 +27,7 @@ struct Trap {
 constexpr const char* kMlaHead =
     "engine,scope,batch,seq_q,kv_cached,heads_local,dtype_compute,dtype_kv,dtype_gemm,kernel,latency_us\n";
 
-TEST(LeftOut, EveryTrapIsNamedWithItsReason) {
+std::vector<Trap> traps_of_mla() {
   const std::string mla = kMlaHead;
   const std::string old = mla + "vllm_0.14.0,kernel,1,64,0,16,bf16,bf16,,triton_mla,111\n";
   const std::string short_prompts = mla +
@@ -42,26 +45,30 @@ TEST(LeftOut, EveryTrapIsNamedWithItsReason) {
                            "sglang_0.5.10,module_wideep,1,8192,0,16,fp8_block,fp8,fp8_block,fa3,2101\n"
                            // another kernel's shortest row is its own
                            "sglang_0.5.10,module_wideep,1,8192,0,16,fp8_block,fp8,fp8_block,fa4,900\n";
-  const Trap traps[] = {
+  return {
+      {"host time of old kernels", old, 0, "1 row left out: kernels of vLLM 0.14.0: 100 us of host time"},
+      {"absorbed kernels of vLLM", short_prompts, 1,
+       "1 row left out: absorbed kernels of vLLM, which it takes for short prompts"},
+      {"the absorbed form on Hopper", absorbed, 1,
+       "1 row left out: SGLang's absorbed form on Hopper, which it does not run for prompts"},
+      {"prefixes", prefix, 1, "1 row left out: a cached prefix, which the form has no term for"},
+      {"eager modules", wide, 1,
+       "3 rows left out: a wide-EP module below three times its shortest row: host time"},
+  };
+}
+
+std::vector<Trap> other_traps() {
+  return {
       {"eager all-reduces",
        "engine,implementation,dtype,gpus,message_bytes,latency_us\n"
        "vllm_0.24.0,custom_eager,bf16,8,256,40\n"
        "vllm_0.24.0,custom_graph,bf16,8,256,8\n",
        1, "1 row left out: launched eagerly: host time"},
-      {"host time of old kernels", old.c_str(), 0,
-       "1 row left out: kernels of vLLM 0.14.0: 100 us of host time"},
       {"host time of old decode kernels",
        "engine,scope,batch,kv_len,heads_local,dtype_compute,dtype_kv,dtype_gemm,kernel,latency_us\n"
        "vllm_0.14.0,kernel,1,64,16,bf16,bf16,,triton_mla,111\n"
        "vllm_0.24.0,module,1,64,16,bf16,bf16,bf16,FLASHMLA,60\n",
        1, "1 row left out: kernels of vLLM 0.14.0: 100 us of host time"},
-      {"absorbed kernels of vLLM", short_prompts.c_str(), 1,
-       "1 row left out: absorbed kernels of vLLM, which it takes for short prompts"},
-      {"the absorbed form on Hopper", absorbed.c_str(), 1,
-       "1 row left out: SGLang's absorbed form on Hopper, which it does not run for prompts"},
-      {"prefixes", prefix.c_str(), 1, "1 row left out: a cached prefix, which the form has no term for"},
-      {"eager modules", wide.c_str(), 1,
-       "3 rows left out: a wide-EP module below three times its shortest row: host time"},
       {"decode in a table of prefill",
        "batch,seq_q,kv_cached,heads_q,heads_kv,head_dim,window,dtype_compute,dtype_kv,kernel,latency_us\n"
        "1,1,0,8,8,128,0,bf16,bf16,flashinfer_trtllmdecode,9\n"
@@ -79,6 +86,11 @@ TEST(LeftOut, EveryTrapIsNamedWithItsReason) {
        "trtllm_1.3.0rc20,scale_matrix,fp8,16,4096,1.4\n",
        1, "1 row left out: SGLang's static path of unfused operations, which its kernels do not run"},
   };
+}
+
+TEST(LeftOut, EveryTrapIsNamedWithItsReason) {
+  std::vector<Trap> traps = traps_of_mla();
+  for (Trap& other : other_traps()) traps.push_back(std::move(other));
   for (const Trap& trap : traps) {
     SCOPED_TRACE(trap.what);
     MeasurementTable t = parse_measurements("t.csv", trap.text);
