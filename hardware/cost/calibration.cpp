@@ -264,8 +264,11 @@ std::string calibration_yaml(const Calibration& c) {
   for (const KernelFit& f : c.fits) {
     out += fmt::format("    - family: {}\n", f.form->family);
     std::string variant;
-    for (std::size_t i = 0; i < f.words.size(); ++i)
+    for (std::size_t i = 0; i < f.words.size(); ++i) {
+      // A kernel without a name stands in no file, so that files from before names stay what they are.
+      if (f.words[i].empty() && f.form->words[i] == std::string_view("kernel")) continue;
       variant += fmt::format("{}{}: {}", variant.empty() ? "" : ", ", f.form->words[i], quoted(f.words[i]));
+    }
     if (!variant.empty()) out += fmt::format("      variant: {{{}}}\n", variant);
     out += "      parameters:  # value, 95 % confidence\n";
     for (std::size_t i = 0; i < f.parameters.size(); ++i)

@@ -240,6 +240,41 @@ TEST(Calibrate, TakesAShapeThatTwoTablesHaveOnce) {
               testing::ElementsAre("gemm bf16 mine: 600 rows left out, an earlier table has their shapes"));
 }
 
+TEST(Calibrate, TellsKernelsOfMlaApart) {
+  const System system = small_system();
+  std::string text = "op,tokens,heads_local,dtype,kernel,latency_us\n";
+  for (const auto& [kernel, slower] : {std::pair{"torch_bmm", 1.0}, std::pair{"other_bmm", 3.0}}) {
+    for (int tokens = 1; tokens <= 8192; tokens *= 2) {
+      for (const int heads : {16, 128})
+        text += "mla_gen_pre," + std::to_string(tokens) + "," + std::to_string(heads) + ",bf16," + kernel +
+                "," + std::to_string(slower * (5 + 0.001 * tokens * heads)) + "\n";
+    }
+  }
+  const std::vector<MeasurementTable> tables{parse_measurements("a.csv", text)};
+  Calibrated c = calibrate(system, tables);
+  ASSERT_EQ(c.calibration.fits.size(), 2u);
+  EXPECT_EQ(c.calibration.fits[0].name(), "mla_bmm mla_gen_pre bf16 other_bmm");
+  EXPECT_EQ(c.calibration.fits[1].name(), "mla_bmm mla_gen_pre bf16 torch_bmm");
+  EXPECT_LT(evaluate(system, c.calibration, tables).rows[0].predicted, 8e-6);
+  // Both stand in one file.
+  c.calibration.source = c.calibration.hash = c.calibration.date = c.calibration.version = "1";
+  Document document = Document::parse("c.yaml", calibration_yaml(c.calibration));
+  const Calibration back = read_calibration(document.root().at("calibration"));
+  document.finish();
+  ASSERT_EQ(back.fits.size(), 2u);
+  EXPECT_EQ(back.fits[1].words, c.calibration.fits[1].words);
+  // Files from before kernels had names hold one without, as tables without the column do.
+  std::size_t unnamed = 0;
+  for (const KernelFit& f : system.calibration.fits) {
+    if (std::string_view(f.form->family).starts_with("mla_")) {
+      ASSERT_EQ(f.words.size(), f.form->words.size());
+      EXPECT_EQ(f.words.back(), "");
+      ++unnamed;
+    }
+  }
+  EXPECT_GT(unnamed, 8u);
+}
+
 TEST(Calibrate, DoesNotMixEngines) {
   const System system = small_system();
   std::vector<MeasurementTable> alone{parse_measurements("a.csv", gemm_table(600))};

@@ -119,10 +119,10 @@ TEST(CalibratedCost, H51AbsorbProductsHaveAForm) {
     const std::vector<double> x{static_cast<double>(tokens), 32};
     expect_price(h200,
                  batched_op({LatentProduct::absorb_query, tokens, 128, 512, 32, 1}, Dtype::bf16, Dtype::bf16),
-                 fitted(h200, "mla_bmm", {"mla_gen_pre", "bf16"}, x), Basis::measured);
+                 fitted(h200, "mla_bmm", {"mla_gen_pre", "bf16", ""}, x), Basis::measured);
     expect_price(h200,
                  batched_op({LatentProduct::expand_values, tokens, 512, 128, 32, 1}, Dtype::fp8, Dtype::fp8),
-                 fitted(h200, "mla_bmm", {"mla_gen_post", "fp8"}, x), Basis::measured);
+                 fitted(h200, "mla_bmm", {"mla_gen_post", "fp8", ""}, x), Basis::measured);
   }
   // Weights of a type that was not measured with this arithmetic.
   CostModel m(h200);
@@ -148,8 +148,8 @@ TEST(CalibratedCost, H51AbsorbProductsOfANarrowLatentHaveTheirOwnForms) {
       ASSERT_NE(c.fit, nullptr);
       EXPECT_EQ(c.fit->words.front(), word);
       EXPECT_EQ(c.basis, Basis::extrapolated);
-      const double t0 = parameter(h200, "mla_bmm", {word, "bf16"}, "t0") * 1e-6;
-      const double measured = fitted(h200, "mla_bmm", {word, "bf16"}, {1000, 32});
+      const double t0 = parameter(h200, "mla_bmm", {word, "bf16", ""}, "t0") * 1e-6;
+      const double measured = fitted(h200, "mla_bmm", {word, "bf16", ""}, {1000, 32});
       EXPECT_NEAR(m.time(op).value / (t0 + (measured - t0) * widths), 1, 1e-12);
     };
     expect("mla_gen_pre", {LatentProduct::absorb_query, 1000, head, rank, 32, 1});
@@ -169,7 +169,8 @@ TEST(CalibratedCost, H52DecodeAttentionCostsWhatItsFitSays) {
                    fitted(s, "attention_decode", {"bf16", "fp8", "torch_flow"}, {b, 8000, 32, 4, 128, 0}),
                    Basis::measured);
       expect_price(s, mla_decode_op(batch, 30'000, 16, Dtype::fp8),
-                   fitted(s, "mla_decode", {"kernel", "bf16", "fp8", ""}, {b, 30'000, 16}), Basis::measured);
+                   fitted(s, "mla_decode", {"kernel", "bf16", "fp8", "", ""}, {b, 30'000, 16}),
+                   Basis::measured);
     }
   }
 }
@@ -195,7 +196,7 @@ TEST(CalibratedCost, H53PrefillCostsWhatItsFitSays) {
                    fitted(s, "attention_prefill", {"bf16", "bf16", "torch_flow"}, {2, n, 0, 32, 8, 128, 0}),
                    Basis::measured, kCounting);
       expect_price(s, prefill_op(mla_sequences(2, rows, 16), Dtype::bf16, Dtype::bf16),
-                   fitted(s, "mla_prefill", {"kernel", "bf16", "bf16", ""}, {2, n, 16}), Basis::measured,
+                   fitted(s, "mla_prefill", {"kernel", "bf16", "bf16", "", ""}, {2, n, 16}), Basis::measured,
                    kCounting);
     }
   }

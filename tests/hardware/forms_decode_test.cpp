@@ -25,7 +25,7 @@ FormContext decode_context(const char* dtype_kv = "bf16") {
   return h100(kAttentionDecodeForm, {"bf16", dtype_kv, "kernel"});
 }
 FormContext mla_context(const char* scope, const char* dtype_gemm) {
-  return h100(kMlaDecodeForm, {scope, "bf16", "bf16", dtype_gemm});
+  return h100(kMlaDecodeForm, {scope, "bf16", "bf16", dtype_gemm, ""});
 }
 
 std::vector<double> start_of(const Form& form) {
@@ -197,7 +197,7 @@ TEST(FormsDecode, ContextsKnowTheirDataTypes) {
   EXPECT_EQ(c.b_bytes, 1);
   EXPECT_EQ(kAttentionDecodeForm.traffic(Shape{1, 1000, 8, 1, 128, 0}, c), 2.0 * 128 * (1000 + 8 * 2));
   EXPECT_FALSE(kAttentionDecodeForm.context(strange, h100, c));
-  const std::vector<std::string> bmm{"mla_gen_pre", "fp8"};
+  const std::vector<std::string> bmm{"mla_gen_pre", "fp8", ""};
   ASSERT_TRUE(kMlaBmmForm.context(bmm, h100, c));
   EXPECT_EQ(c.flops, 1979e12);
   EXPECT_FALSE(kMlaBmmForm.context(bmm, testing::catalog_system("a100-sxm"), c));
@@ -241,6 +241,25 @@ TEST(FormsDecode, H25AModuleAddsTheProjectionsOfDeepSeekV3) {
   EXPECT_NEAR(more, 2 * 187105280.0 / (p[index_of(kMlaDecodeForm, "e_project")] * bf16.bandwidth), 3e-6);
 }
 
+TEST(FormsDecode, H25ModulesOfWideExpertParallelismAreModules) {
+  const System system = testing::catalog_system("h100-hgx");
+  FormContext wide, plain;
+  const std::vector<std::string> words{"module_wideep", "fp8_block", "fp8", "fp8_block", "fa3"};
+  const std::vector<std::string> same{"module", "bf16", "fp8", "fp8_block", ""};
+  const std::vector<std::string> other{"module", "fp8_block", "fp8", "fp8_block", "fa3"};
+  ASSERT_TRUE(kMlaDecodeForm.context(words, system, wide));
+  ASSERT_TRUE(kMlaDecodeForm.context(same, system, plain));
+  EXPECT_FALSE(kMlaDecodeForm.context(other, system, plain));
+  const auto p = start_of(kMlaDecodeForm);
+  EXPECT_EQ(kMlaDecodeForm.seconds(Shape{4, 1000, 16}, wide, p),
+            kMlaDecodeForm.seconds(Shape{4, 1000, 16}, plain, p));
+  ASSERT_TRUE(kMlaPrefillForm.context(words, system, wide));
+  ASSERT_TRUE(kMlaPrefillForm.context(same, system, plain));
+  const auto q = start_of(kMlaPrefillForm);
+  EXPECT_EQ(kMlaPrefillForm.seconds(Shape{4, 1000, 16}, wide, q),
+            kMlaPrefillForm.seconds(Shape{4, 1000, 16}, plain, q));
+}
+
 TEST(FormsDecode, H25OneTokenCostsALaunchAndABlock) {
   const auto p = start_of(kMlaDecodeForm);
   const double start = p[1] * (1 + 0.5 / p[index_of(kMlaDecodeForm, "group")]);
@@ -249,7 +268,7 @@ TEST(FormsDecode, H25OneTokenCostsALaunchAndABlock) {
 }
 
 TEST(FormsDecode, H26ProductsGrowAndEndMemoryBound) {
-  const FormContext c = h100(kMlaBmmForm, {"mla_gen_pre", "bf16"});
+  const FormContext c = h100(kMlaBmmForm, {"mla_gen_pre", "bf16", ""});
   const std::vector<Shape> values{{1, 2, 30, 1000, 65536, 1 << 20}, {1, 2, 16, 128, 1024}};
   expect_grows(kMlaBmmForm, c, values, 0);
   expect_grows(kMlaBmmForm, c, values, 1);

@@ -235,15 +235,15 @@ TEST(FormsPrefill, ContextsFollowTheDataTypes) {
   FormContext c;
   EXPECT_FALSE(form.context(std::vector<std::string>{"fp8", "fp8", "fa3"}, catalog_system("a100-sxm"), c));
   const Form& mla = *find_form("mla_prefill");
-  EXPECT_EQ(context_of(mla, {"kernel", "bf16", "fp8", ""}, "a100-sxm").flops, 312e12);
-  EXPECT_FALSE(mla.context(std::vector<std::string>{"module", "bf16", "bf16", "nvfp4"},
+  EXPECT_EQ(context_of(mla, {"kernel", "bf16", "fp8", "", ""}, "a100-sxm").flops, 312e12);
+  EXPECT_FALSE(mla.context(std::vector<std::string>{"module", "bf16", "bf16", "nvfp4", ""},
                            catalog_system("h100-hgx"), c));
 }
 
 TEST(FormsPrefill, H32ModuleIsAttentionAndProjections) {
   const Form& form = *find_form("mla_prefill");
-  const FormContext kernel = context_of(form, {"kernel", "bf16", "bf16", ""});
-  const FormContext module = context_of(form, {"module", "bf16", "bf16", "bf16"});
+  const FormContext kernel = context_of(form, {"kernel", "bf16", "bf16", "", ""});
+  const FormContext module = context_of(form, {"module", "bf16", "bf16", "bf16", ""});
   std::vector<double> p = start(form);
   p[6] = 1;  // bytes at the peak, as in a module
   const std::array<double, 3> x{4, 2048, 16};
@@ -257,8 +257,8 @@ TEST(FormsPrefill, H32ModuleIsAttentionAndProjections) {
 
 TEST(FormsPrefill, H32PositiveAndMonotone) {
   const Form& form = *find_form("mla_prefill");
-  for (const auto& words :
-       {std::vector<std::string>{"kernel", "bf16", "fp8", ""}, {"module", "bf16", "bf16", "fp8_block"}}) {
+  for (const auto& words : {std::vector<std::string>{"kernel", "bf16", "fp8", "", ""},
+                            {"module", "bf16", "bf16", "fp8_block", ""}}) {
     const FormContext c = context_of(form, words);
     const std::vector<double> p = start(form);
     for (const double heads : {1., 16., 128.}) {

@@ -10,7 +10,7 @@ namespace {
 
 enum : std::size_t { kTokens, kHeads };
 constexpr const char* kNumbers[] = {"tokens", "heads_local"};
-constexpr const char* kWords[] = {"op", "dtype"};
+constexpr const char* kWords[] = {"op", "dtype", "kernel"};
 enum : std::size_t { kT0, kHead, kL2, kMemory, kCompute };
 constexpr FormParameter kParameters[] = {
     {"t0", "us", 0.5, 4, 50},       // launch

@@ -11,7 +11,7 @@ namespace {
 
 enum : std::size_t { kBatch, kKvLen, kHeads };
 constexpr const char* kNumbers[] = {"batch", "kv_len", "heads_local"};
-constexpr const char* kWords[] = {"scope", "dtype_compute", "dtype_kv", "dtype_gemm"};
+constexpr const char* kWords[] = {"scope", "dtype_compute", "dtype_kv", "dtype_gemm", "kernel"};
 enum : std::size_t { kT0, kStart, kGroup, kToken, kChunk, kSerial, kFew, kMemory, kCompute, kL2 };
 enum : std::size_t { kProject = kL2 + 1, kGemm };
 constexpr FormParameter kParameters[] = {
@@ -42,8 +42,9 @@ double weights(double heads) {
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
   out = form_context(system, Dtype::bf16);
   out.b_bytes = words[2] == "fp8" ? 1 : 2;
-  out.a_bytes = words[0] != "module" ? 0 : fit_bytes(words[3]);
-  return out.flops > 0 && words[1] == "bf16";
+  const bool wide = words[0] == "module_wideep";  // its rows name the type of the projections twice
+  out.a_bytes = !wide && words[0] != "module" ? 0 : fit_bytes(words[3]);
+  return out.flops > 0 && (words[1] == "bf16" || wide);
 }
 bool covers(std::span<const double>) { return true; }
 double attention_traffic(std::span<const double> x, const FormContext& c) {

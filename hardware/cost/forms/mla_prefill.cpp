@@ -8,7 +8,7 @@ namespace shardline {
 namespace {
 
 constexpr const char* kNumbers[] = {"batch", "seq_q", "heads_local"};
-constexpr const char* kWords[] = {"scope", "dtype_compute", "dtype_kv", "dtype_gemm"};
+constexpr const char* kWords[] = {"scope", "dtype_compute", "dtype_kv", "dtype_gemm", "kernel"};
 constexpr FormParameter kParameters[] = {
     {"t0", "us", 0.1, 10, 200},
     {"e_attend", "1", 0.05, 0.6, 2},  // achieved fraction of tensor and exponential peaks
@@ -50,17 +50,18 @@ constexpr double kPerHead = kQueryRank * (kHead + kRotary) + kLatent * 2 * kHead
 double weights(double heads) { return kDown + heads * kPerHead; }
 
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
+  const bool module = words[0] == "module" || words[0] == "module_wideep";
   const bool fp8 = words[2] == "fp8" && system.device.peak[static_cast<std::size_t>(Dtype::fp8)].value > 0;
   out = form_context(system, fp8 ? Dtype::fp8 : Dtype::bf16);
   out.a_bytes = fp8 ? 1 : 2;
   out.b_bytes = words[2] == "fp8" ? 1 : 2;
-  if (words[0] == "module") {
+  if (module) {
     const Dtype math = words[3] == "nvfp4" ? Dtype::fp4 : words[3] == "fp8_block" ? Dtype::fp8 : Dtype::bf16;
     out.variant[0] = form_context(system, math).flops;
     out.variant[1] = fit_bytes(words[3]);
     if (out.variant[0] <= 0) return false;
   }
-  return out.flops > 0 && (words[0] == "kernel" || words[0] == "module");
+  return out.flops > 0 && (module || words[0] == "kernel");
 }
 bool covers(std::span<const double>) { return true; }
 double work(std::span<const double> x, const FormContext& c) {
