@@ -9,6 +9,7 @@ namespace {
 
 constexpr AccuracyGoal kGoals[] = {
     {"gemm", "GEMM", 0.05, 0.15},
+    {"quantize", "quantisation", 0.05, 0.15},
     {"attention_prefill", "prefill attention", 0.05, 0.15},
     {"attention_decode", "decode attention", 0.06, 0.20},
     {"mla_prefill", "MLA prefill", 0.06, 0.20},
@@ -29,6 +30,8 @@ constexpr AxisMeaning kAxisMeanings[] = {
     {"gemm", "m", "rows (tokens)"},
     {"gemm", "n", "columns"},
     {"gemm", "k", "inner dimension"},
+    {"quantize", "m", "rows (tokens)"},
+    {"quantize", "k", "columns of the activation"},
     {"attention_prefill", "keys", "length of a causal prompt with as many keys per query"},
     {"attention_prefill", "tiles", "tiles of 128 query rows, over sequences and heads"},
     {"attention_prefill", "group", "query heads per KV head"},

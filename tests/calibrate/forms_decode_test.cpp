@@ -89,6 +89,18 @@ TEST(FormsDecodeFit, H26ParametersAreFoundAgain) {
   expect_recovery(kMlaBmmForm, device(), shapes, {4, 30, 20, 0.8, 0.25});
 }
 
+TEST(FormsQuantizeFit, H45ParametersAreFoundAgain) {
+  std::vector<std::vector<double>> shapes;
+  for (double m = 1; m <= 32768; m *= 2) {
+    for (double k = 32; k <= 65536; k *= 2) {
+      if (m * k <= 0x1p30) shapes.push_back({m, k});
+    }
+  }
+  FormContext matrix = device();
+  matrix.b_bytes = 1;
+  expect_recovery(kQuantizeForm, matrix, shapes, {2, 0.5, 60, 0.05, 1, 0.6, 30});
+}
+
 }  // namespace
 
 }  // namespace shardline

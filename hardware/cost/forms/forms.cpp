@@ -5,7 +5,8 @@ namespace shardline {
 std::span<const Form> forms() {
   static const Form all[] = {
       kGemmForm,      kAttentionDecodeForm, kMlaDecodeForm, kMlaBmmForm,           kNcclForm,
-      kAllreduceForm, kAlltoallForm,        kMoeForm,       kAttentionPrefillForm, kMlaPrefillForm};
+      kAllreduceForm, kAlltoallForm,        kMoeForm,       kAttentionPrefillForm, kMlaPrefillForm,
+      kQuantizeForm};
   return all;
 }
 

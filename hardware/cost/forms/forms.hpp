@@ -16,6 +16,7 @@ extern const Form kNcclForm;
 extern const Form kAllreduceForm;
 extern const Form kAlltoallForm;
 extern const Form kMoeForm;
+extern const Form kQuantizeForm;
 
 /// Bytes of an element of a data type as measurements name it ("bf16", "fp8", "fp8_block", "nvfp4"), as fits
 /// count it: as it is stored, but for the scales of fp8_block, which a fitted share of the HBM peak holds
