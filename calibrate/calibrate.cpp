@@ -11,6 +11,7 @@
 #include "calibrate/left_out.hpp"
 #include "calibrate/rows.hpp"
 #include "calibrate/withhold.hpp"
+#include "hardware/cost/price_interval.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -139,6 +140,23 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
   return out;
 }
 
+namespace {
+
+FitDistance distance_of(const KernelFit& f, bool foreign, std::span<const double> x,
+                        std::span<const double> coordinates) {
+  FitDistance d;
+  d.foreign = foreign;
+  d.outside = f.outside(coordinates);
+  if (const auto& family = f.intervals.family)
+    d.other_model = std::find(family->families.begin(), family->families.end(), model_family(*f.form, x)) ==
+                    family->families.end();
+  if (const auto& beyond = f.intervals.beyond)
+    d.beyond = static_cast<float>(coordinates[beyond->axis] - f.range_high[beyond->axis]);
+  return d;
+}
+
+}  // namespace
+
 Evaluation evaluate(const System& system, const Calibration& calibration,
                     std::span<const MeasurementTable> tables) {
   Evaluation out;
@@ -175,7 +193,8 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
       out.rows.push_back({t, row, static_cast<std::size_t>(found - calibration.fits.begin()),
                           table.median[row].value,
                           predict(*form, context, found->parameters, found->correction, x),
-                          !is_measured(*found, foreign, coordinates), found->intervals.inside.band});
+                          !is_measured(*found, foreign, coordinates),
+                          band_of_price(*found, distance_of(*found, foreign, x, coordinates))});
     }
     for (const auto& [name, count] : without)
       out.notes.push_back(

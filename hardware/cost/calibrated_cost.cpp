@@ -21,6 +21,16 @@ bool measured_widths(const AttendPrefillShape& a) {
          static_cast<double>(a.v_dim) == kMlaMeasured.head;
 }
 
+// The price of something else than the kernel that was measured.
+void alter(FittedPrice& p) {
+  p.basis = worse(p.basis, Basis::extrapolated);
+  p.distance.altered = true;
+}
+
+float doublings_beyond(const KernelFit& fit, const BeyondBand& band, double coordinate) {
+  return static_cast<float>(coordinate - fit.range_high[band.axis]);
+}
+
 bool rotates(const KernelFit& f) { return f.words[2].starts_with("torch_flow"); }
 
 }  // namespace
@@ -48,16 +58,25 @@ Basis CalibratedCost::basis(const Use& u, bool measured) {
   return measured && !u.altered && !u.foreign ? Basis::measured : Basis::extrapolated;
 }
 
-Basis CalibratedCost::basis(const Use& u, std::span<const double> coordinates) {
-  return basis(u, is_measured(*u.fit, u.foreign, coordinates));
+FittedPrice CalibratedCost::at_place(Seconds time, const Use& u, std::span<const double> at) {
+  FittedPrice p{time, basis(u, is_measured(*u.fit, u.foreign, at)), u.fit, {u.foreign, u.altered}};
+  p.distance.outside = p.basis == Basis::extrapolated && u.fit->outside(at);
+  if (const auto& beyond = u.fit->intervals.beyond)
+    p.distance.beyond = doublings_beyond(*u.fit, *beyond, at[beyond->axis]);
+  return p;
 }
 
 FittedPrice CalibratedCost::of(Use& u, std::span<const double> x) {
   const UsedKernel kernel{*u.fit, u.context, u.parameters, u.correction};
   ShapeLine& line = u.lines.through(kernel, x);
   const double at = line.coordinate(kernel, x);
-  const bool measured = !u.foreign && !line.outside(kernel, at);
-  return {Seconds(line.seconds(kernel, x, at)), basis(u, measured), u.fit};
+  const bool outside = line.outside(kernel, at);
+  FittedPrice p{
+      Seconds(line.seconds(kernel, x, at)), basis(u, !u.foreign && !outside), u.fit, {u.foreign, u.altered}};
+  p.distance.outside = p.basis == Basis::extrapolated && outside;
+  if (const auto& beyond = u.fit->intervals.beyond)
+    p.distance.beyond = doublings_beyond(*u.fit, *beyond, line.on(kernel, beyond->axis, at));
+  return p;
 }
 
 // No kernel is faster than the peaks of the device, whatever a form says far from its measurements, or with
@@ -125,7 +144,10 @@ std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double ro
   const double compute = flops(op).value / (u.context.flops * std::min(1.0, parameter(u, "e_compute")));
   const double memory =
       weight_bytes(op).value / (u.context.bandwidth * std::min(1.0, parameter(u, "e_memory")));
-  return FittedPrice{Seconds(std::max(compute, memory)), worse(Basis::fitted, basis(u, true)), u.fit};
+  return FittedPrice{Seconds(std::max(compute, memory)),
+                     worse(Basis::fitted, basis(u, true)),
+                     u.fit,
+                     {u.foreign, u.altered, true}};
 }
 
 // MLA's absorbed products, each by measurements of its own, whatever its widths: a latent may be narrower
@@ -145,7 +167,7 @@ std::optional<FittedPrice> CalibratedCost::batched_gemm(const PricedOp& op) {
   const double widths = head * rank / (kMlaMeasured.rank * kMlaMeasured.head);
   FittedPrice p = of(u, x);
   const double t0 = u.parameters[0] * 1e-6;
-  if (head != kMlaMeasured.head || rank != kMlaMeasured.rank) p.basis = worse(p.basis, Basis::extrapolated);
+  if (head != kMlaMeasured.head || rank != kMlaMeasured.rank) alter(p);
   const double work = widths == 1 ? p.time.value - t0 : std::max(0.0, p.time.value - t0) * widths;
   p.time = Seconds(std::max(work + op.launches * t0, least(op, u.context)));
   return p;
@@ -172,8 +194,8 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) const {
     const bool altered = kernel_type(op.dtype) != u.stored;
     if (altered) context.b_bytes = bytes_per_element(kernel_type(op.dtype));
     const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
-    const FittedPrice p{Seconds(std::max(whole * share, least(op, context))),
-                        altered ? Basis::extrapolated : basis(u, axes), u.fit};
+    FittedPrice p = at_place(Seconds(std::max(whole * share, least(op, context))), u, axes);
+    if (altered) alter(p);
     if (better(p, best)) best = p;
   }
   return best;
@@ -222,13 +244,15 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   FittedPrice p = of(u, x);
   if (skipped > 0) {  // what lies before a window costs the kernel a look, known as far as full caches are
     const double full[] = {rows, length + skipped, q_heads, heads_kv, static_cast<double>(a.qk_dim), 0};
-    p.basis = worse(p.basis, of(u, std::span(full).first(x.size())).basis);
+    const FittedPrice looked = of(u, std::span(full).first(x.size()));
+    p.basis = worse(p.basis, looked.basis);
+    p.distance.outside = p.distance.outside || looked.distance.outside;
   }
   // The measured kernel merges its splits too: no second launch.
   const double launches = std::min(1.0, op.launches);
   const double t0 = u.parameters[!latent && a.q_heads == a.kv_heads ? kOfOneHead : 0] * 1e-6;
   if (const double widths = latent ? mla_decode_widths(a) : 1; widths != 1) {
-    p.basis = worse(p.basis, Basis::extrapolated);
+    alter(p);
     p.time = Seconds(t0 + std::max(0.0, p.time.value - t0) * widths);
   }
   const double work = p.time.value - t0, peak = least(op, u.context);
@@ -269,11 +293,14 @@ std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) const {
   const std::span axes(where, u.fit->form->axes.size());
   seconds *= std::exp(u.correction.at(axes));
   seconds = std::max(seconds + (op.launches - 1) * u.parameters[0] * 1e-6, least(op, u.context));
-  FittedPrice p{Seconds(seconds), mla && !measured_widths(a) ? Basis::extrapolated : basis(u, axes), u.fit};
+  FittedPrice p = at_place(Seconds(seconds), u, axes);
   // No cached prefix and no block of a ring was measured.
-  if (!a.whole) p.basis = worse(p.basis, Basis::fitted);
-  // Nor were heads of GQA whose keys are wider than their values.
-  if (!mla && a.qk_dim != a.v_dim) p.basis = worse(p.basis, Basis::extrapolated);
+  if (!a.whole) {
+    p.basis = worse(p.basis, Basis::fitted);
+    p.distance.indirect = true;
+  }
+  // Nor were other widths of MLA, or heads of GQA whose keys are wider than their values.
+  if (mla ? !measured_widths(a) : a.qk_dim != a.v_dim) alter(p);
   return p;
 }
 

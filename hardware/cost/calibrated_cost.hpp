@@ -7,6 +7,7 @@
 
 #include "hardware/collectives/collective.hpp"
 #include "hardware/cost/forms/prefill.hpp"
+#include "hardware/cost/price_interval.hpp"
 #include "hardware/cost/shape_line.hpp"
 #include "hardware/machine/system.hpp"
 
@@ -28,6 +29,7 @@ struct FittedPrice {
   Seconds time;
   Basis basis = Basis::measured;
   const KernelFit* fit = nullptr;  // that the time is from, a dispatch's with its preparation; or none
+  FitDistance distance = {};       // of the fit; other_model is left open
 };
 
 /// exact: what the forms say. floor: at most what they say of this op or of one with more tokens [H57];
@@ -43,6 +45,8 @@ class CalibratedCost {
   /// Nothing where no form covers the op: it is then priced by the system file's parameters. `group` of
   /// communication.
   std::optional<FittedPrice> price(const PricedOp& op, const GroupFabric* group);
+  /// [H63] How far what price() said of the op may be off.
+  static PriceInterval interval(const PricedOp& op, const FittedPrice& price);
 
  private:
   // A fit with the context it is used in.
@@ -78,7 +82,7 @@ class CalibratedCost {
   FittedPrice of(Use& use, std::span<const double> x, const PricedOp& op, double launches, double t0);
   double least(const PricedOp& op, const FormContext& context) const;
   static Basis basis(const Use& use, bool measured);
-  static Basis basis(const Use& use, std::span<const double> coordinates);
+  static FittedPrice at_place(Seconds time, const Use& use, std::span<const double> coordinates);
   static double parameter(const Use& use, std::string_view name);
 
   std::optional<FittedPrice> gemm(const PricedOp& op);

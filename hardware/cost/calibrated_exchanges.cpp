@@ -20,6 +20,7 @@ std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const 
     if (!u) return;
     FittedPrice p = of(u, x);
     p.basis = worse(p.basis, at_best);
+    p.distance.indirect = at_best > Basis::measured;
     if (better(p, best)) best = p;
   };
   // The engine's kernels of dispatch and combine, where every row goes to, or comes from, every rank.
@@ -58,6 +59,7 @@ std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const 
         // Two ranks that exchange halves send each other one message.
         best = of(all_to_all_, std::array{2.0, std::max(2 * bytes, kShortestMessage)});
         best->basis = worse(best->basis, Basis::fitted);
+        best->distance.indirect = true;
       }
       break;
     default:
@@ -82,19 +84,23 @@ std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const Gr
     FittedPrice there = of(e.dispatch, own);
     if (e.prepare) {
       const FittedPrice prepared = of(e.prepare, own);
-      there = {there.time + prepared.time, worse(there.basis, prepared.basis), there.fit};
+      there.time += prepared.time;
+      there.basis = worse(there.basis, prepared.basis);
     }
     const FittedPrice back = of(e.combine, own);
     const FittedPrice one = op.kind == OpKind::combine ? back : there;
     // Both directions are of one implementation.
-    const FittedPrice judged{there.time + back.time, worse(there.basis, back.basis)};
+    const FittedPrice judged{there.time + back.time, worse(there.basis, back.basis), nullptr, {}};
     if (!better(pricing_ == Pricing::floor ? one : judged, pricing_ == Pricing::floor ? best : both))
       continue;
     both = judged;
     best = one;
   }
   // Even routing was measured: that of other tokens is what the parameters say, not a measurement.
-  if (best && s.uneven) best->basis = worse(best->basis, Basis::fitted);
+  if (best && s.uneven) {
+    best->basis = worse(best->basis, Basis::fitted);
+    best->distance.indirect = true;
+  }
   return best;
 }
 

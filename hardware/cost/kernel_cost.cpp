@@ -112,6 +112,12 @@ Seconds CostModel::floor(const PricedOp& op) {
   return elementwise(op) ? find() : remember(known_floors_, op, find);
 }
 
+PriceInterval CostModel::interval(const PricedOp& op) {
+  if (!fitted_) return {};
+  const std::optional<FittedPrice> p = fitted_price(*fitted_, op);
+  return p ? CalibratedCost::interval(op, *p) : PriceInterval{};
+}
+
 bool CostModel::Key::operator==(const Key& other) const {
   if (used != other.used) return false;
   for (std::size_t i = 0; i < used; ++i) {

@@ -60,6 +60,9 @@ class CostModel {
   /// Not above time() of this op or of any with more tokens; of the parts of one kernel, the first ones
   /// together [H57].
   Seconds floor(const PricedOp& op);
+  /// [H63] How far time() of the op may be off, and with what it is off together. Not kept: for plans that
+  /// are reported.
+  PriceInterval interval(const PricedOp& op);
 
   /// A machine with the resources of `ranks` ranks; resource r of rank i has id i * RankResource::count + r.
   Machine machine(int ranks = 1) const;

@@ -32,9 +32,8 @@ void ShapeLine::start(const UsedKernel& kernel, std::span<const double> x) {
   numbers_ = x.size();
   std::copy(x.begin(), x.end(), x_.begin());
   steps.derive(x, kernel.context, kernel.parameters, derived_.data());
-  double at[kMostAxes];
-  form.coordinates(x, kernel.context, at);
-  const std::span where(at, form.axes.size());
+  form.coordinates(x, kernel.context, at_.data());
+  const std::span where = std::span(at_).first(form.axes.size());
   if (!kernel.correction.empty()) {
     for (std::size_t a = 0; a < where.size(); ++a)
       places_[a] = kernel.correction.place(a, kernel.correction.stride(a), where[a]);

@@ -1,0 +1,104 @@
+#include "hardware/cost/price_interval.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "hardware/cost/calibrated_cost.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr float kRangeRounding = 1e-3F;  // doublings: files hold six digits
+constexpr double kFarGrowth = 0.5;       // per distance that was withheld, beyond the first
+constexpr double kOutside = 1.5, kIndirect = 1.5, kAltered = 2;
+// Of another machine, found by H200's rows priced by H100's fits and the reverse, which disagree in work more
+// than in moving bytes.
+struct Borrowed {
+  double factor, shift;
+};
+constexpr Borrowed kWork{1.3, 0.03}, kBytes{1, 0.02};
+
+ErrorBand times(const ErrorBand& b, double factor) { return {b.low * factor, b.high * factor}; }
+
+ErrorBand borrowed(const ErrorBand& band, const Borrowed& by) {
+  const ErrorBand wide = band.widened(by.factor);
+  return {wide.low - by.shift, wide.high + by.shift};
+}
+
+Borrowed borrowed_of(std::string_view family) {
+  constexpr std::string_view kOfBytes[] = {"attention_decode", "mla_decode", "nccl", "allreduce", "alltoall"};
+  return std::find(std::begin(kOfBytes), std::end(kOfBytes), family) != std::end(kOfBytes) ? kBytes : kWork;
+}
+
+double per_kv_head(const auto& a) { return static_cast<double>(a.q_heads) / static_cast<double>(a.kv_heads); }
+
+using Families = std::vector<std::vector<double>>;
+
+bool among(const Families& all, const std::vector<double>& one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
+}
+
+// A rank has a part of the experts and of their width; how many a token goes to, an op does not say.
+bool experts_among(const Families& all, const GroupedGemmShape& g) {
+  return std::any_of(all.begin(), all.end(), [&](const std::vector<double>& f) {
+    return f.size() == 4 && f[0] == static_cast<double>(g.hidden) &&
+           std::fmod(f[1], static_cast<double>(g.inner)) == 0 &&
+           std::fmod(f[3], static_cast<double>(g.held)) == 0;
+  });
+}
+
+bool of_another_model(const PricedOp& op, const Families& measured) {
+  switch (op.kind) {
+    case OpKind::grouped_gemm:
+      return !experts_among(measured, shape<GroupedGemmShape>(op));
+    case OpKind::batched_gemm: {
+      const BatchedGemmShape& g = shape<BatchedGemmShape>(op);
+      return !among(measured, {static_cast<double>(g.matrices) / static_cast<double>(g.parts)});
+    }
+    case OpKind::attend_prefill: {
+      const AttendPrefillShape& a = shape<AttendPrefillShape>(op);
+      if (a.family == AttentionFamily::mla) return !among(measured, {static_cast<double>(a.q_heads)});
+      return !among(measured, {static_cast<double>(a.qk_dim), per_kv_head(a)});
+    }
+    case OpKind::attend_decode: {
+      const AttendDecodeShape& a = shape<AttendDecodeShape>(op);
+      if (a.cache == CacheRows::latent) return !among(measured, {static_cast<double>(a.q_heads)});
+      return !among(measured, {static_cast<double>(a.qk_dim), per_kv_head(a)});
+    }
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+ErrorBand band_of_price(const KernelFit& f, const FitDistance& r) {
+  const FitIntervals& known = f.intervals;
+  ErrorBand out = known.inside.band;
+  if (r.other_model && known.family) out = out.hull(known.family->band);
+  if (r.beyond > kRangeRounding && known.beyond) {
+    const double far = static_cast<double>(r.beyond) / (known.beyond->to - known.beyond->from);
+    out = out.hull(times(known.beyond->band, 1 + kFarGrowth * std::max(0.0, far - 1)));
+  } else if (r.outside) {
+    out = out.widened(kOutside);
+  }
+  if (r.indirect) out = out.widened(kIndirect);
+  if (r.altered) out = out.widened(kAltered);
+  return r.foreign ? borrowed(out, borrowed_of(f.form->family)) : out;
+}
+
+PriceInterval CalibratedCost::interval(const PricedOp& op, const FittedPrice& p) {
+  if (!p.fit) {
+    const bool foreign = p.basis == Basis::extrapolated;
+    return {foreign ? borrowed(kElementwiseBand, kWork) : kElementwiseBand, ErrorSource::elementwise,
+            nullptr};
+  }
+  FitDistance distance = p.distance;
+  const auto& family = p.fit->intervals.family;
+  distance.other_model = family && of_another_model(op, family->families);
+  return {band_of_price(*p.fit, distance), ErrorSource::fit, p.fit};
+}
+
+}  // namespace shardline

@@ -1,0 +1,34 @@
+// How far a price may be off: the band of its fit, wider where the price is far from what was measured.
+// hardware/README.md [H63].
+#pragma once
+
+#include "hardware/cost/calibration.hpp"
+
+namespace shardline {
+
+/// How far a price is from the rows that its fit was made of.
+struct FitDistance {
+  bool foreign = false;      // another machine's fit
+  bool altered = false;      // a data type, or widths, that were not measured
+  bool indirect = false;     // an op that was not measured itself: part of a sequence, a gather by dispatch
+  bool outside = false;      // no measured row near it
+  bool other_model = false;  // of no model family that was measured
+  float beyond = 0;          // doublings beyond the fit's rows on the axis of FitIntervals::beyond
+};
+
+/// [H63] The nominal 90 % band of ln(true time / price).
+ErrorBand band_of_price(const KernelFit& fit, const FitDistance& distance);
+
+/// [H63] Where there is no fit.
+inline constexpr ErrorBand kAssumedBand{-0.35, 0.6};     // the system file's parameters
+inline constexpr ErrorBand kElementwiseBand{-0.3, 0.5};  // [H56]
+
+/// What errors of prices have in common: those of one fit go together, those of two do not.
+enum class ErrorSource : std::uint8_t { fit, elementwise, assumed };
+struct PriceInterval {
+  ErrorBand band = kAssumedBand;
+  ErrorSource source = ErrorSource::assumed;
+  const KernelFit* fit = nullptr;  // of the system's calibration, where the source is one
+};
+
+}  // namespace shardline

@@ -1,0 +1,205 @@
+// How far prices may be off [H63].
+#include "hardware/cost/price_interval.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/hardware/ops.hpp"
+
+namespace shardline {
+namespace {
+
+using testing::batched_op, testing::catalog_system, testing::decode_op, testing::elementwise_op,
+    testing::exchange_op, testing::experts_op, testing::gemm_op, testing::mla_decode_op, testing::prefill_op,
+    testing::whole_sequences;
+
+/// One fit whose bands are known: 10 % inside, 40 % for models, 20 % a distance of 2 beyond.
+KernelFit known_fit(const char* family = "attention_decode") {
+  KernelFit f;
+  f.form = find_form(family);
+  f.intervals.inside.band = {-0.1, 0.1};
+  f.intervals.family.emplace().band = {-0.2, 0.4};
+  BeyondBand& b = f.intervals.beyond.emplace();
+  b.band = {-0.05, 0.2};
+  b.from = 15;
+  b.to = 17;
+  return f;
+}
+
+void expect_band(const ErrorBand& band, double low, double high) {
+  EXPECT_NEAR(band.low, low, 1e-9);
+  EXPECT_NEAR(band.high, high, 1e-9);
+}
+
+TEST(PriceInterval, H63IsTheBandOfItsFitAmongMeasuredRows) {
+  expect_band(band_of_price(known_fit(), {}), -0.1, 0.1);
+}
+
+TEST(PriceInterval, H63ModelsThatWereNotMeasuredHaveTheirOwnBand) {
+  FitDistance d;
+  d.other_model = true;
+  expect_band(band_of_price(known_fit(), d), -0.2, 0.4);
+  KernelFit narrow = known_fit();
+  narrow.intervals.family->band = {-0.01, 0.02};
+  expect_band(band_of_price(narrow, d), -0.1, 0.1);  // never narrower than inside
+  narrow.intervals.family.reset();
+  expect_band(band_of_price(narrow, d), -0.1, 0.1);
+}
+
+TEST(PriceInterval, H63GrowsWithTheDistanceBeyondTheData) {
+  FitDistance d;
+  d.outside = true;
+  d.beyond = 1;
+  expect_band(band_of_price(known_fit(), d), -0.1, 0.2);  // nearer than what was withheld: its band
+  d.beyond = 2;
+  expect_band(band_of_price(known_fit(), d), -0.1, 0.2);
+  d.beyond = 4;
+  expect_band(band_of_price(known_fit(), d), -0.1, 0.3);
+  KernelFit without = known_fit();
+  without.intervals.beyond.reset();
+  expect_band(band_of_price(without, d), -0.15, 0.15);
+  d.beyond = -3;  // another axis, or a corner without rows
+  expect_band(band_of_price(known_fit(), d), -0.15, 0.15);
+}
+
+TEST(PriceInterval, H63WidensAroundTheMiddle) {
+  KernelFit f = known_fit();
+  f.intervals.inside.band = {0, 0.2};
+  FitDistance d;
+  d.altered = true;
+  expect_band(band_of_price(f, d), -0.1, 0.3);
+  d = {};
+  d.indirect = true;
+  expect_band(band_of_price(f, d), -0.05, 0.25);
+}
+
+TEST(PriceInterval, H63BorrowedFitsAreWider) {
+  for (const char* family : {"gemm", "attention_prefill", "attention_decode", "moe", "nccl", "alltoall"}) {
+    FitDistance d;
+    d.foreign = true;
+    const ErrorBand band = band_of_price(known_fit(family), d);
+    EXPECT_LT(band.low, -0.119) << family;
+    EXPECT_GT(band.high, 0.119) << family;
+  }
+}
+
+/// H100 with the bands of known_fit() in every fit; `families` of experts and heads.
+System known_system() {
+  System s = catalog_system("h100-hgx");
+  for (KernelFit& f : s.calibration.fits) {
+    f.intervals = known_fit().intervals;
+    f.intervals.beyond.reset();
+    f.intervals.family->families = {{4096, 1536, 8, 128}, {128, 4}, {32}};
+    if (const auto far = far_axis(*f.form)) {
+      BeyondBand& b = f.intervals.beyond.emplace();
+      b.axis = far->axis;
+      b.band = {-0.05, 0.2};
+      b.from = f.range_high[far->axis] - 2;
+      b.to = f.range_high[far->axis];
+    }
+  }
+  return s;
+}
+
+double width(CostModel& m, const Op& op) {
+  const ErrorBand b = m.interval(op).band;
+  return b.high - b.low;
+}
+
+TEST(PriceInterval, H63OfAnOpIsThatOfTheFitThatPricesIt) {
+  const System s = known_system();
+  CostModel m(s);
+  const Op gemm = gemm_op({64, 4096, 4096}, Dtype::bf16, Dtype::bf16);
+  const Seconds before = m.time(gemm);
+  const PriceInterval i = m.interval(gemm);
+  expect_band(i.band, -0.1, 0.1);
+  EXPECT_EQ(i.source, ErrorSource::fit);
+  EXPECT_EQ(i.fit, m.price(gemm).fit);
+  EXPECT_EQ(m.time(gemm), before);
+  // Weights of a type that was not measured; too many rows.
+  expect_band(m.interval(gemm_op({64, 4096, 4096}, Dtype::fp4, Dtype::fp8)).band, -0.2, 0.2);
+  expect_band(m.interval(gemm_op({33000, 4096, 4096}, Dtype::bf16, Dtype::bf16)).band, -0.15, 0.15);
+  // Part of another kernel.
+  expect_band(m.interval(gemm_op({64, 4096, 4096}, Dtype::bf16, Dtype::bf16, 0)).band, -0.15, 0.15);
+}
+
+TEST(PriceInterval, H63KnowsTheModelsThatWereMeasured) {
+  const System s = known_system();
+  CostModel m(s);
+  const auto experts = [](Count held, Count hidden, Count inner) {
+    return experts_op(true, {held, 64, hidden, inner}, 64, std::min<double>(held, 64), Dtype::bf16,
+                      Dtype::bf16);
+  };
+  expect_band(m.interval(experts(32, 4096, 768)).band, -0.1, 0.1);  // a rank's part of a measured model
+  EXPECT_NEAR(m.interval(experts(32, 5120, 768)).band.high, 0.4, 0.11);
+  EXPECT_GE(m.interval(experts(32, 5120, 768)).band.high, 0.4);
+  EXPECT_GE(m.interval(experts(48, 4096, 768)).band.high, 0.4);
+  expect_band(m.interval(decode_op(8, 4096, 32, 8, 128, Dtype::fp8)).band, -0.1, 0.1);
+  expect_band(m.interval(decode_op(8, 4096, 64, 8, 128, Dtype::fp8)).band, -0.2, 0.4);
+  expect_band(m.interval(mla_decode_op(8, 4096, 32, Dtype::fp8)).band, -0.1, 0.1);
+  expect_band(m.interval(mla_decode_op(8, 4096, 16, Dtype::fp8)).band, -0.2, 0.4);
+  expect_band(
+      m.interval(prefill_op(whole_sequences(1, 4096, 32, 8, 128, 128), Dtype::bf16, Dtype::bf16)).band, -0.1,
+      0.1);
+  expect_band(
+      m.interval(prefill_op(whole_sequences(1, 4096, 40, 8, 128, 128), Dtype::bf16, Dtype::bf16)).band, -0.2,
+      0.4);
+  expect_band(
+      m.interval(batched_op({LatentProduct::absorb_query, 64, 128, 512, 32, 1}, Dtype::bf16, Dtype::bf16))
+          .band,
+      -0.1, 0.1);
+  expect_band(
+      m.interval(batched_op({LatentProduct::absorb_query, 64, 128, 512, 16, 1}, Dtype::bf16, Dtype::bf16))
+          .band,
+      -0.2, 0.4);
+}
+
+TEST(PriceInterval, H63LongerCachesAreLessCertain) {
+  const System s = known_system();
+  CostModel m(s);
+  double last = 0;
+  for (const Count length : {131'072, 524'288, 2'097'152, 8'388'608}) {
+    const double now = width(m, decode_op(1, length, 32, 8, 128, Dtype::fp8));
+    EXPECT_GT(now, last - 1e-9) << length;
+    last = now;
+  }
+  expect_band(m.interval(decode_op(1, 524'288, 32, 8, 128, Dtype::fp8)).band, -0.1, 0.2);
+  expect_band(m.interval(decode_op(1, 2'097'152, 32, 8, 128, Dtype::fp8)).band, -0.1, 0.3);
+  // An FP4 cache is no measured one.
+  expect_band(m.interval(decode_op(8, 4096, 32, 8, 128, Dtype::fp4)).band, -0.2, 0.2);
+}
+
+TEST(PriceInterval, H63PartsAndOtherMachinesAreLessCertain) {
+  const System s = known_system();
+  CostModel m(s);
+  AttendPrefillShape part = whole_sequences(1, 4096, 32, 8, 128, 128);
+  part.whole = false;
+  expect_band(m.interval(prefill_op(part, Dtype::bf16, Dtype::bf16)).band, -0.15, 0.15);
+  System other = s;
+  other.device.memory_bandwidth *= 0.8;
+  CostModel o(other);
+  for (const Op& op : {gemm_op({64, 4096, 4096}, Dtype::bf16, Dtype::bf16),
+                       decode_op(8, 4096, 32, 8, 128, Dtype::fp8), elementwise_op({64, 4096, Bytes(1e6)})}) {
+    EXPECT_GT(width(o, op), width(m, op));
+  }
+}
+
+TEST(PriceInterval, H63WithoutAFitIsAssumed) {
+  System s = known_system();
+  {
+    CostModel m(s);
+    const PriceInterval e = m.interval(elementwise_op({64, 4096, Bytes(1e6)}));
+    EXPECT_EQ(e.source, ErrorSource::elementwise);
+    expect_band(e.band, kElementwiseBand.low, kElementwiseBand.high);
+    const PriceInterval none = m.interval(decode_op(8, 10'000, 40, 1, 128, Dtype::bf16));
+    EXPECT_EQ(none.source, ErrorSource::assumed);
+    EXPECT_EQ(none.fit, nullptr);
+  }
+  s.calibration = {};
+  CostModel m(s);
+  const PriceInterval i = m.interval(exchange_op(OpKind::all_reduce, {8, 1}, 1e6));
+  EXPECT_EQ(i.source, ErrorSource::assumed);
+  expect_band(i.band, kAssumedBand.low, kAssumedBand.high);
+}
+
+}  // namespace
+}  // namespace shardline
