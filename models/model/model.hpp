@@ -26,9 +26,9 @@ inline constexpr std::int64_t kVocab = 1 << 26;
 inline constexpr std::int64_t kContext = std::int64_t{1} << 40;
 }  // namespace limits
 
-/// Multi-head and multi-query attention are gqa with kv_heads equal to q_heads or 1. Whoever asks for the
-/// kind does so in a switch without a default, so that a new one is refused by the compiler, not taken for
-/// another.
+/// Multi-head and multi-query attention are gqa with kv_heads equal to q_heads or 1. The library asks for the
+/// kind in switches without a default, which g++ refuses once a kind is added. What goes by has_latents()
+/// (planner/plan/case.hpp) is to be looked through then: it tells latents from all others.
 enum class AttentionKind : std::uint8_t { gqa, mla };
 
 /// One kind of attention that layers have. Fields of the other AttentionKind are 0.

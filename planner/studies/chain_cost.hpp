@@ -17,15 +17,14 @@ ChainCost chain_cost(const Case& c, int ranks, int tpa, std::shared_ptr<FabricCa
 
 class KnownLayers;
 /// Layers priced so far by the length of a part, for chains of one case that are priced by one CostModel: the
-/// chains of many plans differ in their number of ranks alone. One object per thread; of bounded size.
+/// chains of many plans differ in their number of ranks alone. One object per thread, of 30 MB at most.
 std::shared_ptr<KnownLayers> known_layers();
 
 /// What `plan`, a chain of sequences of one length, takes of a layer at least: chain_time() of any partition
 /// is at most what events say of the plan with it. All sequences of its batch together; of several stages
 /// without messages and hosts; where its ranks share experts without their dispatch. With Pricing::floor no
 /// price falls when tokens or prefix grow, but that of a part that begins earlier by kLargestDip at most, as
-/// partition_bound() needs. Refers to `cost`, which is to outlive
-/// it; its layers are of `known` if given.
+/// partition_bound() needs. Refers to `cost`, which is to outlive it; its layers are of `known` if given.
 inline constexpr double kLargestDip = 0.005;  // of fitted prices, whose queries then see fewer keys each
 ChainCost least_chain_cost(const Case& c, const Plan& plan, CostModel& cost, Pricing how,
                            std::shared_ptr<KnownLayers> known = nullptr);

@@ -25,8 +25,8 @@ EvaluatorFactory simulated_chains(const Case& c, int tpa);
 
 /// [C13] The partition found, its TTFT (that of evaluator.simulate, to the last digit), never above that of
 /// equal parts. The closed form is of one sequence per layer and rank; with several, events alone decide.
-/// Needs takes_partition and a plan that passes check. Deterministic. `known` is of the
-/// evaluator, for its other plans too.
+/// Needs takes_partition and a plan that passes check. Deterministic. `known` holds layers by the prices of
+/// this evaluator, from its other plans and for them; may be null.
 PartitionResult searched_partition(Evaluator& evaluator, const Plan& plan,
                                    std::shared_ptr<FabricCache> cache = nullptr,
                                    std::shared_ptr<KnownLayers> known = nullptr);

@@ -65,14 +65,14 @@ FabricSpec random_fabric(std::mt19937_64& rng) {
   FabricSpec f;
   f.nodes = from(1, 9);
   f.gpus_per_node = from(1, 8);
-  f.nvlink.switches = from(1, 4);
+  f.nvlink.switches = from(f.nodes > 1 ? 0 : 1, 4);  // without any, GPUs meet at NICs and leaves
   f.nvlink.bandwidth = BytesPerSecond(1e9 * from(50, 500));
-  f.nvlink.latency = microseconds(from(1, 8));
+  f.nvlink.latency = microseconds(from(0, 8));
   f.nvlink.efficiency = 0.1 * from(3, 10);
   NetworkSpec& n = f.network;
   n.present = true;
   n.bandwidth = BytesPerSecond(1e9 * from(10, 100));
-  n.latency = microseconds(from(1, 10));
+  n.latency = microseconds(from(0, 10));
   n.efficiency = 0.1 * from(3, 10);
   n.gpus_per_nic = from(0, 1) == 0 ? 1 : from(1, 4);
   n.host_link = BytesPerSecond(1e9 * from(10, 100));

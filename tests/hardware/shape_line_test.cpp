@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <random>
+#include <set>
+#include <string>
 
 #include "hardware/cost/forms/forms.hpp"
 #include "tests/hardware/ops.hpp"
@@ -37,11 +39,13 @@ std::vector<double> coordinates_of(const Form& form, const FormContext& context,
   return at;
 }
 
+struct Asked {
+  int fits = 0, outside = 0;
+  std::set<std::string> families;
+};
+
 // More lines at once than are kept, so that some are found again and others have to be drawn anew.
-TEST(ShapeLines, H50AreTheFormAndItsCorrectionWhateverWasAskedBefore) {
-  const System system = testing::catalog_system("gb200-nvl72");
-  Random random(3);
-  int lines = 0, outside = 0;
+void ask_lines(const System& system, Random& random, Asked& asked) {
   for (const KernelFit& fit : system.calibration.fits) {
     const Form& form = *fit.form;
     FormContext context;
@@ -61,12 +65,25 @@ TEST(ShapeLines, H50AreTheFormAndItsCorrectionWhateverWasAskedBefore) {
       ASSERT_EQ(line.seconds(kernel, x, on_line), predict(form, context, fit.parameters, fit.correction, x))
           << fit.name();
       ASSERT_EQ(line.outside(kernel, on_line), fit.outside(at)) << fit.name();
-      outside += fit.outside(at) ? 1 : 0;
+      asked.outside += fit.outside(at) ? 1 : 0;
     }
-    ++lines;
+    ++asked.fits;
+    asked.families.insert(fit.form->family);
   }
-  EXPECT_GT(lines, 20);
-  EXPECT_GT(outside, 1000);
+}
+
+TEST(ShapeLines, H50AreTheFormAndItsCorrectionWhateverWasAskedBefore) {
+  Random random(3);
+  Asked asked;
+  for (const char* name : {"a100-sxm", "h100-hgx", "h200-hgx", "gb200-nvl72"})
+    ask_lines(testing::catalog_system(name), random, asked);
+  EXPECT_GT(asked.fits, 100);
+  EXPECT_GT(asked.outside, 1000);
+  for (const Form& form : forms()) {
+    if (form.steps) {
+      EXPECT_TRUE(asked.families.contains(form.family)) << form.family;
+    }
+  }
 }
 
 // The corners of a cell in the order in which fits are found.
