@@ -3,7 +3,10 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <numeric>
+#include <string_view>
+#include <utility>
 
 #include "models/model/catalog.hpp"
 #include "planner/search/search.hpp"
@@ -23,7 +26,16 @@ Case prefill(const char* model, const char* system, Precision precision, long lo
 }
 
 constexpr Precision kBf16{Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+constexpr Precision kFp4{Dtype::fp4, Dtype::fp4, Dtype::fp4, Dtype::bf16, Dtype::fp4, {}, {}};
 constexpr Precision kFp8{Dtype::fp8, Dtype::fp8, Dtype::fp8, Dtype::bf16, Dtype::fp8, {}, {}};
+
+// Of GB200, with NICs as H100 nodes have them.
+System eight_racks() {
+  System s = load_system("gb200-nvl72", kRoot / "hardware/catalog");
+  s.fabric.nodes = 8;
+  s.fabric.network = load_system("h100-hgx", kRoot / "hardware/catalog").fabric.network;
+  return s;
+}
 
 // Short questions and answers, turn after turn: linear in the turns.
 void BM_Conversation(benchmark::State& state) {
@@ -73,6 +85,51 @@ BENCHMARK(BM_PrefillSweep)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime()
     ->MeasureProcessCPUTime();
+
+// Decode of Llama-405B at one million tokens by every strategy of the Helix paper, at batches of 1 to 256.
+struct DecodeSweep {
+  Case study;
+  SearchOptions options;
+  DecodeSweep(System system, int gpus)
+      : study(make_case(load_model("llama-3.1-405b", kRoot / "models/catalog"), std::move(system), kFp4,
+                        1 << 20, 16, Routing{})) {
+    for (const Strategy* s : strategies()) {
+      const std::string_view name = s->name;
+      if (name == "tensor" || name == "pipeline" || name == "dp_ep" || name == "kv_shard" || name == "helix")
+        options.strategies.push_back(id_of(*s));
+    }
+    options.gpus.resize(static_cast<std::size_t>(gpus));
+    std::iota(options.gpus.begin(), options.gpus.end(), 1);
+    options.batches.resize(256);
+    std::iota(options.batches.begin(), options.batches.end(), 1);
+  }
+};
+
+// On every number of GPUs of eight racks: groups lie across racks in all ways.
+void BM_DecodeSweepOfRacks(benchmark::State& state) {
+  DecodeSweep sweep(eight_racks(), 576);
+  sweep.options.threads = 1;
+  SearchResult r;
+  const Goal goal = Goal::seconds(state, 2);
+  for (auto _ : state) r = search(sweep.study, sweep.options);
+  state.counters["configurations"] = static_cast<double>(r.counts.configurations);
+}
+BENCHMARK(BM_DecodeSweepOfRacks)->Unit(benchmark::kMillisecond);
+
+// Two threads are to be 85 % efficient: the goal follows from what one takes here, just before.
+void BM_TwoThreads(benchmark::State& state) {
+  DecodeSweep sweep(eight_racks(), 576);
+  constexpr double kEfficiency = 0.85;
+  sweep.options.threads = 1;
+  const auto begin = std::chrono::steady_clock::now();
+  benchmark::DoNotOptimize(search(sweep.study, sweep.options));
+  const double one = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  sweep.options.threads = 2;
+  Goal goal = Goal::seconds(state, one / (2 * kEfficiency), Goal::Clock::wall);
+  goal.label(fmt::format("one thread {:.0f} ms", one * 1e3));
+  for (auto _ : state) benchmark::DoNotOptimize(search(sweep.study, sweep.options));
+}
+BENCHMARK(BM_TwoThreads)->UseRealTime()->Iterations(2)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace shardline
