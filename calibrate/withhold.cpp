@@ -10,7 +10,8 @@ namespace {
 
 // Shapes of one place on an axis differ by less: kv_len of a module is 2^n + 1.
 constexpr double kSamePlace = 0.25;
-constexpr double kFamiliesApart = 1;  // see held_out_band()
+constexpr std::size_t kFewestRows = 10;  // that tell how far a fit is off
+constexpr double kFamiliesApart = 1;     // see held_out_band()
 
 // Residuals of `outside` by a fit to `inside`; nothing where `inside` is too little.
 std::vector<double> residuals(const Form& form, const FormContext& context, const FitRows& rows,
@@ -61,7 +62,7 @@ std::optional<FamilyBand> withhold_families(const Form& form, const FormContext&
     ++group;
   }
   const HeldOutBand band = held_out_band(held, kFamiliesApart);
-  if (band.covered < 0) return std::nullopt;
+  if (band.covered < 0 || band.rows < kFewestRows) return std::nullopt;
   static_cast<HeldOutBand&>(out) = band;
   return out;
 }
@@ -81,7 +82,7 @@ std::optional<BeyondBand> withhold_beyond(const Form& form, const FormContext& c
   out.to = *std::max_element(places.begin(), places.end());
   out.from = out.to - far->doublings;
   const std::vector<double> last = beyond(form, context, rows, places, out.from, out.to, how);
-  if (last.empty()) return std::nullopt;
+  if (last.size() < kFewestRows) return std::nullopt;
   out.band = band_of(last);
   out.rows = last.size();
   const std::vector<double> earlier =

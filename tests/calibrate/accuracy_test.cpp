@@ -89,39 +89,6 @@ TEST(Accuracy, TheWorstVariantIsTheOneFarthestFromItsGoal) {
   EXPECT_EQ(families[1].missed, 0u);
 }
 
-// Bands and coverages are means over rows; derived bands say nothing that the errors do not.
-TEST(Accuracy, IntervalsArePooledByRows) {
-  KernelFit one = made("nccl", {"all_reduce"}, error(0.01, 0.02)),
-            two = made("nccl", {"all_gather"}, error(0.01, 0.02)),
-            old = made("nccl", {"alltoall"}, error(0.01, 0.02));
-  one.intervals.inside = {{-0.1, 0.1}, 100, 0.9};
-  two.intervals.inside = {{-0.2, 0.3}, 300, 0.94};
-  BeyondBand& beyond = two.intervals.beyond.emplace();
-  beyond.band = {-0.5, 0.5};
-  beyond.rows = 7;  // tried on none
-  old.intervals = derived_intervals(100, 0.5);
-  Calibration c;
-  c.fits = {one, two, old};
-  const FamilyIntervals i = pooled_intervals(accuracy_by_family(c).at(0));
-  EXPECT_EQ(i.inside.variants, 2u);
-  EXPECT_EQ(i.inside.rows, 400u);
-  EXPECT_NEAR(i.inside.band.low, -0.175, 1e-12);
-  EXPECT_NEAR(i.inside.band.high, 0.25, 1e-12);
-  EXPECT_NEAR(i.inside.covered, 0.93, 1e-12);
-  EXPECT_EQ(i.family.variants, 0u);
-  EXPECT_EQ(i.beyond.rows, 7u);
-  EXPECT_LT(i.beyond.covered, 0);
-
-  const std::vector<System> systems{made_system(c.fits)};
-  const std::string text = accuracy_report(systems, {});
-  const auto rows = rows_with(text.substr(text.find("## Intervals")), "NCCL collectives");
-  ASSERT_FALSE(rows.empty());
-  EXPECT_THAT(rows[0],
-              ElementsAre("NCCL collectives", "made", "2", "-16/+28", "93", "-", "-", "-39/+65", "-"));
-  const std::vector<System> older{made_system({old})};
-  EXPECT_EQ(accuracy_report(older, {}).find("## Intervals"), std::string::npos);
-}
-
 TEST(Accuracy, WhatMissesItsGoalIsMarkedEverywhere) {
   const std::vector<System> systems{made_system(
       {made("gemm", {"bf16", "x"}, error(0.04, 0.10)), made("gemm", {"fp8", "x"}, error(0.0504, 0.12)),

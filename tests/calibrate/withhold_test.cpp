@@ -112,6 +112,10 @@ TEST(WithholdBeyond, FindsWhatTheLargestGroupsDoOtherwise) {
 TEST(WithholdBeyond, NeedsRowsBelow) {
   const Truth t = truth("nccl", {"all_reduce"});
   EXPECT_FALSE(withhold_beyond(*t.form, t.context, messages(t, 2, 1), {}));
+  // One row tells nothing of the others.
+  FitRows one = messages(t, 4, 1);
+  add(one, t, {8, 1 << 20}, 1.3);
+  EXPECT_FALSE(withhold_beyond(*t.form, t.context, one, {}));
   const Truth gemm = truth("gemm", {"bf16", "mine"});
   FitRows rows;
   for (double m = 1; m <= 4096; m *= 2) add(rows, gemm, {m, 1024, 1024}, 1);

@@ -1,0 +1,134 @@
+// Bands of held-out rows in reports/accuracy.md, and that those of another machine hold its rows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "calibrate/calibrate.hpp"
+#include "calibrate/validate/accuracy.hpp"
+
+namespace shardline::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::filesystem::path kCatalog = SHARDLINE_SOURCE_DIR "/hardware/catalog";
+
+KernelFit nccl(std::vector<std::string> words) {
+  KernelFit f;
+  f.form = find_form("nccl");
+  f.words = std::move(words);
+  f.roofline = f.alone = f.corrected = {100, 0.01, 0.02, 0.04, 0.01};
+  for (const FormParameter& p : f.form->parameters) {
+    f.parameters.push_back(p.start);
+    f.low.push_back(p.start);
+    f.high.push_back(p.start);
+  }
+  f.range_low.assign(f.form->axes.size(), 0);
+  f.range_high.assign(f.form->axes.size(), 10);
+  return f;
+}
+
+System system_with(std::vector<KernelFit> fits) {
+  System s = load_system("h100-hgx", kCatalog);
+  s.name = "made";
+  s.calibration = {};
+  s.calibration.source = s.calibration.hash = s.calibration.date = s.calibration.version = "1";
+  s.calibration.fits = std::move(fits);
+  return s;
+}
+
+// Bands and coverages are means over rows; derived bands say nothing that the errors do not.
+TEST(AccuracyIntervals, ArePooledByRows) {
+  KernelFit one = nccl({"all_reduce"}), two = nccl({"all_gather"}), old = nccl({"alltoall"});
+  one.intervals.inside = {{-0.1, 0.1}, 100, 0.9};
+  two.intervals.inside = {{-0.2, 0.3}, 300, 0.94};
+  BeyondBand& beyond = two.intervals.beyond.emplace();
+  beyond.band = {-0.5, 0.5};
+  beyond.rows = 7;  // tried on none
+  old.intervals = derived_intervals(100, 0.5);
+  Calibration c;
+  c.fits = {one, two, old};
+  const FamilyIntervals i = pooled_intervals(accuracy_by_family(c).at(0));
+  EXPECT_EQ(i.inside.variants, 2u);
+  EXPECT_EQ(i.inside.rows, 400u);
+  EXPECT_NEAR(i.inside.band.low, -0.175, 1e-12);
+  EXPECT_NEAR(i.inside.band.high, 0.25, 1e-12);
+  EXPECT_NEAR(i.inside.covered, 0.93, 1e-12);
+  EXPECT_EQ(i.family.variants, 0u);
+  EXPECT_EQ(i.beyond.rows, 7u);
+  EXPECT_LT(i.beyond.covered, 0);
+
+  const std::vector<System> systems{system_with(c.fits)};
+  const std::string text = accuracy_report(systems, {});
+  EXPECT_THAT(text,
+              HasSubstr("| NCCL collectives | made   |        2 | -16/+28 |      93 |      - |       - | "
+                        "-39/+65 |       - |"));
+  const std::vector<System> older{system_with({old})};
+  EXPECT_EQ(accuracy_report(older, {}).find("## Intervals"), std::string::npos);
+}
+
+// Every shipped fit says how far it may be off, on rows that it has not seen, and says so rightly.
+TEST(AccuracyIntervals, ShippedBandsHoldOtherRows) {
+  for (const System& s : calibrated_systems(kCatalog)) {
+    for (const FamilyAccuracy& a : accuracy_by_family(s.calibration)) {
+      SCOPED_TRACE(s.name + " " + a.goal->family);
+      const FamilyIntervals i = pooled_intervals(a);
+      EXPECT_EQ(i.inside.variants, a.fits.size());
+      EXPECT_GE(i.inside.covered, 0.85);
+      EXPECT_LE(i.inside.covered, 0.96);  // all-reduce of 33 to 51 rows, in steps of 2 to 3 %
+      if (i.family.variants > 0) {
+        EXPECT_GE(i.family.covered, 0.8);
+      }
+    }
+  }
+}
+
+/// Rows of each family of `tables`' system, priced as those of a machine that borrows `from`'s fits: the part
+/// that bands hold. MLA's modules price nothing.
+std::map<std::string, double> borrowed_coverage(const MeasuredTables& tables, const System& from) {
+  System s = tables.system;
+  s.calibration = from.calibration;
+  s.calibration.like = from.name;
+  std::map<std::string, std::pair<double, double>> sums;
+  for (const PredictedRow& r : evaluate(s, s.calibration, tables.tables).rows) {
+    const KernelFit& f = s.calibration.fits[r.fit];
+    if (!f.words.empty() && f.words[0] == "module") continue;
+    auto& [rows, inside] = sums[f.form->family];
+    rows += 1;
+    inside += r.covered() ? 1 : 0;
+  }
+  std::map<std::string, double> out;
+  for (const auto& [family, sum] : sums) out[family] = sum.second / sum.first;
+  return out;
+}
+
+TEST(PublishedAccuracy, BandsOfABorrowedFitHoldNineRowsOfTen) {
+  const char* folder = std::getenv("SHARDLINE_MEASUREMENTS");
+  if (folder == nullptr) GTEST_SKIP() << "SHARDLINE_MEASUREMENTS names no folder of tables";
+  const std::vector<System> systems = calibrated_systems(kCatalog);
+  std::vector<std::string> notes;
+  std::vector<MeasuredTables> all;
+  try {
+    all = measured_tables(std::vector<std::string>{folder}, kCatalog, systems, notes);
+  } catch (const UserError& e) {
+    GTEST_SKIP() << e.what();
+  }
+  for (const auto& [rows, fits] : {std::pair("h200-hgx", "h100-hgx"), std::pair("h100-hgx", "h200-hgx")}) {
+    const auto table = std::find_if(
+        all.begin(), all.end(), [name = std::string(rows)](const auto& m) { return m.system.name == name; });
+    const auto from = std::find_if(systems.begin(), systems.end(),
+                                   [name = std::string(fits)](const System& s) { return s.name == name; });
+    if (table == all.end()) GTEST_SKIP() << "no tables of " << rows;
+    for (const auto& [family, covered] : borrowed_coverage(*table, *from)) {
+      SCOPED_TRACE(std::string(rows) + " " + family);
+      EXPECT_GE(covered, 0.85);
+      EXPECT_LE(covered, family == "mla_prefill" ? 1 : 0.965);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardline::cli
