@@ -126,8 +126,8 @@ TEST(PriceInterval, H63KnowsTheModelsThatWereMeasured) {
   const System s = known_system();
   CostModel m(s);
   const auto experts = [](Count held, Count hidden, Count inner) {
-    return experts_op(true, {held, 64, hidden, inner}, 64, std::min<double>(held, 64), Dtype::bf16,
-                      Dtype::bf16);
+    return experts_op(true, {held, 64, hidden, inner}, 64, static_cast<double>(std::min<Count>(held, 64)),
+                      Dtype::bf16, Dtype::bf16);
   };
   expect_band(m.interval(experts(32, 4096, 768)).band, -0.1, 0.1);  // a rank's part of a measured model
   EXPECT_NEAR(m.interval(experts(32, 5120, 768)).band.high, 0.4, 0.11);
