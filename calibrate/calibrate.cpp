@@ -142,16 +142,12 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
 
 namespace {
 
-FitDistance distance_of(const KernelFit& f, bool foreign, std::span<const double> x,
-                        std::span<const double> coordinates) {
-  FitDistance d;
-  d.foreign = foreign;
-  d.outside = f.outside(coordinates);
+FitDistance distance_of_row(const KernelFit& f, bool foreign, std::span<const double> x,
+                            std::span<const double> coordinates) {
+  FitDistance d = distance_of(f, foreign, f.outside(coordinates), coordinates);
   if (const auto& family = f.intervals.family)
     d.other_model = std::find(family->families.begin(), family->families.end(), model_family(*f.form, x)) ==
                     family->families.end();
-  if (const auto& beyond = f.intervals.beyond)
-    d.beyond = static_cast<float>(coordinates[beyond->axis] - f.range_high[beyond->axis]);
   return d;
 }
 
@@ -190,11 +186,11 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
       double at[kMostAxes];
       form->coordinates(x, context, at);
       const std::span coordinates(at, form->axes.size());
+      const FitDistance distance = distance_of_row(*found, foreign, x, coordinates);
       out.rows.push_back({t, row, static_cast<std::size_t>(found - calibration.fits.begin()),
                           table.median[row].value,
-                          predict(*form, context, found->parameters, found->correction, x),
-                          !is_measured(*found, foreign, coordinates),
-                          band_of_price(*found, distance_of(*found, foreign, x, coordinates))});
+                          predict(*form, context, found->parameters, found->correction, x, coordinates),
+                          !distance.measured(), band_of_price(*found, distance)});
     }
     for (const auto& [name, count] : without)
       out.notes.push_back(

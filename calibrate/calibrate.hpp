@@ -26,7 +26,7 @@ struct PredictedRow {
   std::size_t table = 0, row = 0;      // of the tables given
   std::size_t fit = 0;                 // of the calibration
   double measured = 0, predicted = 0;  // seconds
-  bool extrapolated = false;           // not is_measured()
+  bool extrapolated = false;           // not FitDistance::measured()
   ErrorBand band;                      // nominal 90 % of ln(measured / predicted)
   bool covered() const { return band.contains(std::log(measured / predicted)); }
 };

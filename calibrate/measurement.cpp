@@ -19,6 +19,10 @@ using enum ColumnKind;
 
 constexpr const char* kEngine = "engine";
 
+bool has_column(const std::vector<CsvCell>& header, std::string_view wanted) {
+  return std::any_of(header.begin(), header.end(), [&](const CsvCell& c) { return c.text == wanted; });
+}
+
 bool is_word(const ColumnSpec& c) { return c.kind == name || c.kind == optional_name; }
 
 std::string engine_text(const std::string& engine, const std::string& version) {
@@ -58,9 +62,8 @@ class Parser {
   // A table that belongs to no family says so; what it lacks of one would mislead.
   void refuse_unpriced(std::size_t line, const std::vector<CsvCell>& cells) const {
     for (const UnpricedSpec& u : unpriced_tables()) {
-      const bool all = std::all_of(u.columns.begin(), u.columns.end(), [&](std::string_view wanted) {
-        return std::any_of(cells.begin(), cells.end(), [&](const CsvCell& c) { return c.text == wanted; });
-      });
+      const bool all = std::all_of(u.columns.begin(), u.columns.end(),
+                                   [&](std::string_view wanted) { return has_column(cells, wanted); });
       if (!all) continue;
       Location where;
       where.file = text_.file();
@@ -74,9 +77,7 @@ class Parser {
   void read_header(std::size_t line) {
     const std::vector<CsvCell> cells = csv_cells(text_.lines()[line]);
     refuse_unpriced(line, cells);
-    const auto has = [&](std::string_view wanted) {
-      return std::any_of(cells.begin(), cells.end(), [&](const CsvCell& c) { return c.text == wanted; });
-    };
+    const auto has = [&](std::string_view wanted) { return has_column(cells, wanted); };
     // The family that shares most columns, and of those the one that lacks fewest.
     std::pair<int, int> best{0, 0};
     for (const FamilySpec& f : families()) {

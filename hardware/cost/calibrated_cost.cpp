@@ -27,10 +27,6 @@ void alter(FittedPrice& p) {
   p.distance.altered = true;
 }
 
-float doublings_beyond(const KernelFit& fit, const BeyondBand& band, double coordinate) {
-  return static_cast<float>(coordinate - fit.range_high[band.axis]);
-}
-
 bool rotates(const KernelFit& f) { return f.words[2].starts_with("torch_flow"); }
 
 }  // namespace
@@ -58,11 +54,10 @@ Basis CalibratedCost::basis(const Use& u, bool measured) {
   return measured && !u.altered && !u.foreign ? Basis::measured : Basis::extrapolated;
 }
 
-FittedPrice CalibratedCost::at_place(Seconds time, const Use& u, std::span<const double> at) {
-  FittedPrice p{time, basis(u, is_measured(*u.fit, u.foreign, at)), u.fit, {u.foreign, u.altered}};
-  p.distance.outside = p.basis == Basis::extrapolated && u.fit->outside(at);
-  if (const auto& beyond = u.fit->intervals.beyond)
-    p.distance.beyond = doublings_beyond(*u.fit, *beyond, at[beyond->axis]);
+FittedPrice CalibratedCost::at_place(Seconds time, const Use& u, bool outside, std::span<const double> at) {
+  FittedPrice p{time, Basis::measured, u.fit, distance_of(*u.fit, u.foreign, outside, at)};
+  p.distance.altered = u.altered;
+  p.basis = basis(u, p.distance.measured());
   return p;
 }
 
@@ -70,13 +65,7 @@ FittedPrice CalibratedCost::of(Use& u, std::span<const double> x) {
   const UsedKernel kernel{*u.fit, u.context, u.parameters, u.correction};
   ShapeLine& line = u.lines.through(kernel, x);
   const double at = line.coordinate(kernel, x);
-  const bool outside = line.outside(kernel, at);
-  FittedPrice p{
-      Seconds(line.seconds(kernel, x, at)), basis(u, !u.foreign && !outside), u.fit, {u.foreign, u.altered}};
-  p.distance.outside = p.basis == Basis::extrapolated && outside;
-  if (const auto& beyond = u.fit->intervals.beyond)
-    p.distance.beyond = doublings_beyond(*u.fit, *beyond, line.on(kernel, beyond->axis, at));
-  return p;
+  return at_place(Seconds(line.seconds(kernel, x, at)), u, line.outside(kernel, at), line.where(kernel, at));
 }
 
 // No kernel is faster than the peaks of the device, whatever a form says far from its measurements, or with
@@ -194,7 +183,8 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) const {
     const bool altered = kernel_type(op.dtype) != u.stored;
     if (altered) context.b_bytes = bytes_per_element(kernel_type(op.dtype));
     const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
-    FittedPrice p = at_place(Seconds(std::max(whole * share, least(op, context))), u, axes);
+    FittedPrice p =
+        at_place(Seconds(std::max(whole * share, least(op, context))), u, u.fit->outside(axes), axes);
     if (altered) alter(p);
     if (better(p, best)) best = p;
   }
@@ -293,7 +283,7 @@ std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) const {
   const std::span axes(where, u.fit->form->axes.size());
   seconds *= std::exp(u.correction.at(axes));
   seconds = std::max(seconds + (op.launches - 1) * u.parameters[0] * 1e-6, least(op, u.context));
-  FittedPrice p = at_place(Seconds(seconds), u, axes);
+  FittedPrice p = at_place(Seconds(seconds), u, u.fit->outside(axes), axes);
   // No cached prefix and no block of a ring was measured.
   if (!a.whole) {
     p.basis = worse(p.basis, Basis::fitted);

@@ -82,7 +82,8 @@ class CalibratedCost {
   FittedPrice of(Use& use, std::span<const double> x, const PricedOp& op, double launches, double t0);
   double least(const PricedOp& op, const FormContext& context) const;
   static Basis basis(const Use& use, bool measured);
-  static FittedPrice at_place(Seconds time, const Use& use, std::span<const double> coordinates);
+  static FittedPrice at_place(Seconds time, const Use& use, bool outside,
+                              std::span<const double> coordinates);
   static double parameter(const Use& use, std::string_view name);
 
   std::optional<FittedPrice> gemm(const PricedOp& op);

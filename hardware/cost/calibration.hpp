@@ -54,13 +54,6 @@ struct Calibration {
   bool foreign(const System& system, const Form& form) const;
 };
 
-/// The one definition of a measured price, for ops and for predictions beside measurements: the machine is
-/// the one that was measured (Calibration::foreign), and the shape lies among the measured rows of this
-/// kernel.
-inline bool is_measured(const KernelFit& fit, bool foreign, std::span<const double> coordinates) {
-  return !foreign && !fit.outside(coordinates);
-}
-
 /// The `calibration` mapping of a system file; faults are recorded in the document.
 Calibration read_calibration(const Reader& reader);
 /// The mapping as text, indented by two, that read_calibration() reads back to the same values (parameters to

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "hardware/cost/calibrated_cost.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -28,8 +30,23 @@ ErrorBand borrowed(const ErrorBand& band, const Borrowed& by) {
 }
 
 Borrowed borrowed_of(std::string_view family) {
-  constexpr std::string_view kOfBytes[] = {"attention_decode", "mla_decode", "nccl", "allreduce", "alltoall"};
-  return std::find(std::begin(kOfBytes), std::end(kOfBytes), family) != std::end(kOfBytes) ? kBytes : kWork;
+  constexpr std::pair<std::string_view, Borrowed> kOf[] = {
+      {"gemm", kWork},
+      {"quantize", kBytes},
+      {"attention_prefill", kWork},
+      {"mla_prefill", kWork},
+      {"attention_decode", kBytes},
+      {"mla_decode", kBytes},
+      {"mla_bmm", kWork},
+      {"moe", kWork},
+      {"nccl", kBytes},
+      {"allreduce", kBytes},
+      {"alltoall", kBytes},
+  };
+  const auto* of =
+      std::find_if(std::begin(kOf), std::end(kOf), [&](const auto& o) { return o.first == family; });
+  SL_CHECK(of != std::end(kOf), "every form says what it is borrowed as");
+  return of->second;
 }
 
 double per_kv_head(const auto& a) { return static_cast<double>(a.q_heads) / static_cast<double>(a.kv_heads); }
@@ -68,11 +85,20 @@ bool of_another_model(const PricedOp& op, const Families& measured) {
       return !among(measured, {static_cast<double>(a.qk_dim), per_kv_head(a)});
     }
     default:
-      return false;
+      SL_CHECK(false, "an op that a fit with model families prices says of which model it is");
   }
 }
 
 }  // namespace
+
+FitDistance distance_of(const KernelFit& f, bool foreign, bool outside, std::span<const double> coordinates) {
+  FitDistance d;
+  d.foreign = foreign;
+  d.outside = outside;
+  if (const auto& beyond = f.intervals.beyond)
+    d.beyond = static_cast<float>(coordinates[beyond->axis] - f.range_high[beyond->axis]);
+  return d;
+}
 
 ErrorBand band_of_price(const KernelFit& f, const FitDistance& r) {
   const FitIntervals& known = f.intervals;

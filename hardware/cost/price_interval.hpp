@@ -2,6 +2,9 @@
 // hardware/README.md [H63].
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "hardware/cost/calibration.hpp"
 
 namespace shardline {
@@ -14,7 +17,14 @@ struct FitDistance {
   bool outside = false;      // no measured row near it
   bool other_model = false;  // of no model family that was measured
   float beyond = 0;          // doublings beyond the fit's rows on the axis of FitIntervals::beyond
+
+  /// The one definition of a measured price, for ops and for predictions beside measurements: the machine is
+  /// the one that was measured (Calibration::foreign), and the shape lies among the measured rows.
+  bool measured() const { return !foreign && !outside; }
 };
+/// Of a shape with these coordinates, of which KernelFit::outside() says `outside`. The rest is the caller's.
+FitDistance distance_of(const KernelFit& fit, bool foreign, bool outside,
+                        std::span<const double> coordinates);
 
 /// [H63] The nominal 90 % band of ln(true time / price).
 ErrorBand band_of_price(const KernelFit& fit, const FitDistance& distance);

@@ -63,7 +63,10 @@ bool ShapeLine::outside(const UsedKernel& kernel, double coordinate) const {
 }
 
 ShapeLine& ShapeLines::through(const UsedKernel& kernel, std::span<const double> x) {
-  if (lines_.empty()) lines_.resize(std::size_t{1} << kLineBits);
+  if (lines_.empty()) {
+    SL_CHECK(kernel.fit.form->steps != nullptr, "a form that prices ops by its x comes in two steps");
+    lines_.resize(std::size_t{1} << kLineBits);
+  }
   const FormSteps& steps = *kernel.fit.form->steps;
   std::uint64_t hash = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {

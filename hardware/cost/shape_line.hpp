@@ -29,9 +29,10 @@ class ShapeLine {
 
   /// FormSteps::coordinate of a shape on the line.
   double coordinate(const UsedKernel& kernel, std::span<const double> x) const;
-  /// Form::coordinates on any axis, of the shape with this coordinate along the line.
-  double on(const UsedKernel& kernel, std::size_t axis, double coordinate) const {
-    return axis == kernel.fit.form->steps->axis ? coordinate : at_[axis];
+  /// Form::coordinates of the shape with this coordinate along the line, until the next call.
+  std::span<const double> where(const UsedKernel& kernel, double coordinate) {
+    at_[kernel.fit.form->steps->axis] = coordinate;
+    return std::span(at_).first(kernel.fit.form->axes.size());
   }
   /// predict(), to the bit.
   double seconds(const UsedKernel& kernel, std::span<const double> x, double coordinate);
@@ -42,7 +43,7 @@ class ShapeLine {
   std::size_t numbers_ = 0;  // 0: no line
   std::array<double, kMostNumbers> x_;
   std::array<double, kMostDerived> derived_;
-  std::array<double, kMostAxes> at_;         // coordinates; not looked at along the line
+  std::array<double, kMostAxes> at_;         // coordinates; along the line: of the shape asked last
   std::array<KnotPlace, kMostAxes> places_;  // along the line: of the shape asked last
   std::size_t stride_ = 0;                   // of the correction's values, along the line
   bool in_range_ = false;                    // on the other axes

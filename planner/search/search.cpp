@@ -60,7 +60,6 @@ class CandidateSearch {
         candidate_(candidate),
         known_(known),
         own_(own),
-        times_(own.times),
         cache_(std::move(cache)),
         least_(least),
         out_(out),
@@ -68,7 +67,7 @@ class CandidateSearch {
 
   void run() {
     if (candidate_.first == candidate_.last) return;
-    times_.start(plan_);
+    own_.times.start(plan_);
     if (takes_partition(case_, plan_))
       for (std::size_t i = candidate_.first; i < candidate_.last; ++i) searched(i);
     else
@@ -86,7 +85,7 @@ class CandidateSearch {
   // beaten, so are they all [P7]. Fitted costs may fall: there every batch has a bound of its own.
   void range(std::size_t first, std::size_t last) {
     if (!options_.prune) {
-      const auto times = out_.simulations(last - first, [&] { return times_.simulate(first, last); });
+      const auto times = out_.simulations(last - first, [&] { return own_.times.simulate(first, last); });
       for (std::size_t i = first; i < last; ++i) simulated(i, Seconds(times[i - first]));
       return;
     }
@@ -105,7 +104,7 @@ class CandidateSearch {
     while (first < last) {
       plan_.batch = options_.batches[first];
       ++out_.counts.bounds;
-      Point low = corner(out_.bounds(1, [&] { return times_.bound(first); }));
+      Point low = corner(out_.bounds(1, [&] { return own_.times.bound(first); }));
       if (over_budget(low.time)) {
         out_.counts.pruned += last - first;
         break;
@@ -122,7 +121,7 @@ class CandidateSearch {
 
   void falling(std::size_t first, std::size_t last) {
     out_.counts.bounds += last - first;
-    const auto bounds = out_.bounds(last - first, [&] { return times_.bounds(first, last); });
+    const auto bounds = out_.bounds(last - first, [&] { return own_.times.bounds(first, last); });
     for (std::size_t i = first; i < last; ++i) {
       plan_.batch = options_.batches[i];
       Point low = corner(Seconds(bounds[i - first]));
@@ -195,7 +194,7 @@ class CandidateSearch {
 
   void simulate(std::size_t i) {
     plan_.batch = options_.batches[i];
-    simulated(i, out_.simulations(1, [&] { return times_.simulate(i); }));
+    simulated(i, out_.simulations(1, [&] { return own_.times.simulate(i); }));
   }
 
   void simulated(std::size_t i, Seconds time) {
@@ -214,7 +213,6 @@ class CandidateSearch {
   const Candidate& candidate_;
   const Frontier& known_;
   Worker& own_;
-  BlockTimes& times_;
   std::shared_ptr<FabricCache> cache_;
   Seconds least_;  // of the first batch, where its partition is searched for and pruned
   CandidateResult& out_;

@@ -7,42 +7,17 @@
 #include <map>
 
 #include "calibrate/calibrate.hpp"
-#include "calibrate/validate/accuracy.hpp"
+#include "tests/calibrate/accuracy_support.hpp"
 
 namespace shardline::cli {
 namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kCatalog = SHARDLINE_SOURCE_DIR "/hardware/catalog";
-
-KernelFit nccl(std::vector<std::string> words) {
-  KernelFit f;
-  f.form = find_form("nccl");
-  f.words = std::move(words);
-  f.roofline = f.alone = f.corrected = {100, 0.01, 0.02, 0.04, 0.01};
-  for (const FormParameter& p : f.form->parameters) {
-    f.parameters.push_back(p.start);
-    f.low.push_back(p.start);
-    f.high.push_back(p.start);
-  }
-  f.range_low.assign(f.form->axes.size(), 0);
-  f.range_high.assign(f.form->axes.size(), 10);
-  return f;
-}
-
-System system_with(std::vector<KernelFit> fits) {
-  System s = load_system("h100-hgx", kCatalog);
-  s.name = "made";
-  s.calibration = {};
-  s.calibration.source = s.calibration.hash = s.calibration.date = s.calibration.version = "1";
-  s.calibration.fits = std::move(fits);
-  return s;
-}
-
 // Bands and coverages are means over rows; derived bands say nothing that the errors do not.
 TEST(AccuracyIntervals, ArePooledByRows) {
-  KernelFit one = nccl({"all_reduce"}), two = nccl({"all_gather"}), old = nccl({"alltoall"});
+  const auto nccl = [](const char* op) { return made("nccl", {op}, error(0.01, 0.02)); };
+  KernelFit one = nccl("all_reduce"), two = nccl("all_gather"), old = nccl("alltoall");
   one.intervals.inside = {{-0.1, 0.1}, 100, 0.9};
   two.intervals.inside = {{-0.2, 0.3}, 300, 0.94};
   BeyondBand& beyond = two.intervals.beyond.emplace();
@@ -61,12 +36,12 @@ TEST(AccuracyIntervals, ArePooledByRows) {
   EXPECT_EQ(i.beyond.rows, 7u);
   EXPECT_LT(i.beyond.covered, 0);
 
-  const std::vector<System> systems{system_with(c.fits)};
+  const std::vector<System> systems{made_system(c.fits)};
   const std::string text = accuracy_report(systems, {});
   EXPECT_THAT(text,
               HasSubstr("| NCCL collectives | made   |        2 | -16/+28 |      93 |      - |       - | "
                         "-39/+65 |       - |"));
-  const std::vector<System> older{system_with({old})};
+  const std::vector<System> older{made_system({old})};
   EXPECT_EQ(accuracy_report(older, {}).find("## Intervals"), std::string::npos);
 }
 

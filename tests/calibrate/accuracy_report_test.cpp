@@ -9,8 +9,7 @@
 #include <sstream>
 
 #include "calibrate/calibrate.hpp"
-#include "calibrate/validate/accuracy.hpp"
-#include "tests/calibrate/report_rows.hpp"
+#include "tests/calibrate/accuracy_support.hpp"
 #include "tests/support/files.hpp"
 
 namespace shardline::cli {
@@ -18,7 +17,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-const std::filesystem::path kCatalog = SHARDLINE_SOURCE_DIR "/hardware/catalog";
 const std::filesystem::path kReport = SHARDLINE_SOURCE_DIR "/reports/accuracy.md";
 
 std::vector<System> shipped() { return calibrated_systems(kCatalog); }

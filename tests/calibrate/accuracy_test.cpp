@@ -1,6 +1,4 @@
 // reports/accuracy.md: its numbers from hand-made calibrations. The file itself: accuracy_report_test.cpp.
-#include "calibrate/validate/accuracy.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +8,7 @@
 #include <sstream>
 
 #include "calibrate/calibrate.hpp"
-#include "tests/calibrate/report_rows.hpp"
+#include "tests/calibrate/accuracy_support.hpp"
 #include "tests/support/files.hpp"
 
 namespace shardline::cli {
@@ -19,39 +17,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-const std::filesystem::path kCatalog = SHARDLINE_SOURCE_DIR "/hardware/catalog";
-
-FitError error(double median, double p90) { return {100, median, p90, 2 * p90, 0.01}; }
-
-KernelFit made(const char* family, std::vector<std::string> words, FitError corrected) {
-  KernelFit f;
-  f.form = find_form(family);
-  f.words = std::move(words);
-  f.roofline = error(0.3, 0.6);
-  f.alone = error(0.1, 0.2);
-  f.corrected = corrected;
-  for (const FormParameter& p : f.form->parameters) {
-    f.parameters.push_back(p.start);
-    f.low.push_back(p.start);
-    f.high.push_back(p.start);
-  }
-  f.range_low.assign(f.form->axes.size(), 0);
-  f.range_high.assign(f.form->axes.size(), 10);
-  return f;
-}
-
-System made_system(std::vector<KernelFit> fits) {
-  System s = load_system("h100-hgx", kCatalog);
-  s.name = "made";
-  s.calibration = {};
-  s.calibration.source = "invented";
-  s.calibration.hash = "0123";
-  s.calibration.date = "2026-01-01";
-  s.calibration.version = "1";
-  s.calibration.fits = std::move(fits);
-  return s;
-}
 
 TEST(Accuracy, EveryFormHasAGoalAndEveryAxisAMeaning) {
   EXPECT_EQ(accuracy_goals().size(), forms().size());

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 
 #include "tests/support/bad_input.hpp"
 #include "tests/support/files.hpp"
@@ -143,6 +145,19 @@ TEST(Measurements, MutantsEndInATableOrAUserError) {
   }
   EXPECT_GT(valid, 300);
   EXPECT_GT(refused, 300);
+}
+
+// Or a table of the family would be refused as one that no form prices.
+TEST(Measurements, NoFamilyHasTheColumnsOfAnUnpricedTable) {
+  for (const UnpricedSpec& u : unpriced_tables()) {
+    for (const FamilySpec& f : families()) {
+      const bool all = std::all_of(u.columns.begin(), u.columns.end(), [&](std::string_view wanted) {
+        return std::any_of(f.columns.begin(), f.columns.end(),
+                           [&](const ColumnSpec& c) { return wanted == c.name; });
+      });
+      EXPECT_FALSE(all) << f.name << " reads as " << u.what;
+    }
+  }
 }
 
 // A folder with one folder of tables per system, for instance of AIConfigurator's collected data.

@@ -51,9 +51,9 @@ TEST(KvRunahead, ABlockingChainHasThePeriodOfItsBusiestRank) {
     double period = 0;
     for (std::size_t k = 0; k < ranks; ++k)
       period = std::max(period, (k > 0 ? x[k - 1] : 0) + q[k] + x[k] + r[k]);
-    constexpr int kLayers = 400, kSteady = 200;
-    const std::vector<double> ends = ends_of(q, x, r, kLayers);
-    EXPECT_DOUBLE_EQ(ends[kLayers - 1] - ends[kLayers - 1 - kSteady], kSteady * period);
+    constexpr int kPlayed = 400, kSteady = 200;
+    const std::vector<double> ends = ends_of(q, x, r, kPlayed);
+    EXPECT_DOUBLE_EQ(ends[kPlayed - 1] - ends[kPlayed - 1 - kSteady], kSteady * period);
   }
 }
 

@@ -30,7 +30,7 @@ bool covers(std::span<const double> x) { return x[0] >= 2; }
 double work(std::span<const double>, const FormContext&) { return 0; }
 double share(std::span<const double> x) { return 2 * (x[0] - 1) / x[0]; }  // of the buffer, through the port
 double traffic(std::span<const double> x, const FormContext&) { return share(x) * x[1]; }
-enum : std::size_t { kLatency, kShare, kDerived };
+enum : std::size_t { kLatency, kShare };
 void derive(std::span<const double> x, const FormContext&, std::span<const double> p, double* out) {
   out[kLatency] = p[0] + p[1] * std::log2(x[0]);
   out[kShare] = share(x);
@@ -49,11 +49,7 @@ double of_message(std::span<const double> x, const FormContext& c, std::span<con
                                  : bulk * std::pow(1 + std::pow(ratio, -kSharp), -1 / kSharp);
   return 1e-6 * (derived[kLatency] + least);
 }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  double derived[kDerived];
-  derive(x, c, p, derived);
-  return of_message(x, c, p, derived);
-}
+constexpr auto seconds = in_steps<derive, of_message>;
 double coordinate(std::span<const double> x) { return std::log2(x[1]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
   out[0] = std::log2(x[0]);

@@ -85,7 +85,7 @@ double traffic(std::span<const double> x, const FormContext& c) {
   const Sent s = sent(x, c);
   return x[kTokens] * row_bytes(x, c) * (s.near + (s.far > 0 ? s.far * c.link / c.network : 0));
 }
-enum : std::size_t { kLatency, kRow, kSenders, kMade, kNear, kFar, kDerived };
+enum : std::size_t { kLatency, kRow, kSenders, kMade, kNear, kFar };
 void derive(std::span<const double> x, const FormContext& c, std::span<const double> p, double* out) {
   const Sent s = sent(x, c);
   out[kRow] = row_bytes(x, c);
@@ -112,11 +112,7 @@ double of_tokens(std::span<const double> x, const FormContext& c, std::span<cons
   const double drain = std::sqrt(std::sqrt(out2 * out2 + near2 * near2 + far2 * far2));
   return 1e-6 * (latency + drain);
 }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  double derived[kDerived];
-  derive(x, c, p, derived);
-  return of_tokens(x, c, p, derived);
-}
+constexpr auto seconds = in_steps<derive, of_tokens>;
 double coordinate(std::span<const double> x) { return std::log2(x[kTokens]); }
 void coordinates(std::span<const double> x, const FormContext& c, double* out) {
   out[0] = coordinate(x);

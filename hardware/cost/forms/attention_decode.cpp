@@ -61,7 +61,7 @@ bool mha_kernel(std::span<const double> x) { return x[kHeadsQ] == x[kHeadsKv]; }
 std::span<const double> own_parameters(std::span<const double> x, std::span<const double> p) {
   return p.subspan(mha_kernel(x) ? kPerKernel : kT0, kPerKernel);
 }
-enum : std::size_t { kDim, kRows, kStartTime, kChain, kWidthBytes, kDerived };
+enum : std::size_t { kDim, kRows, kStartTime, kChain, kWidthBytes };
 void derive(std::span<const double> x, const FormContext& c, std::span<const double> p, double* out) {
   const double group = x[kHeadsQ] / x[kHeadsKv], n = tokens(x);
   const auto own = own_parameters(x, p), all = p.subspan(2 * kPerKernel);
@@ -91,11 +91,7 @@ double of_batch(std::span<const double> x, const FormContext& c, std::span<const
   return 1e-6 * (own[kT0] + start + repack + all[kSkip] * outside / (1 + outside) +
                  std::sqrt(square(later_starts) + square(stream) + square(chain)));
 }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  double derived[kDerived];
-  derive(x, c, p, derived);
-  return of_batch(x, c, p, derived);
-}
+constexpr auto seconds = in_steps<derive, of_batch>;
 double coordinate(std::span<const double> x) { return std::log2(x[kBatch] * x[kHeadsKv]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
   out[0] = coordinate(x);

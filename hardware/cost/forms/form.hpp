@@ -55,6 +55,14 @@ struct FormSteps {
   double (*coordinate)(std::span<const double> x);
 };
 
+/// Form::seconds of a form in two steps: one after the other.
+template <auto derive, auto rest>
+double in_steps(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  double derived[kMostDerived];
+  derive(x, c, p, derived);
+  return rest(x, c, p, derived);
+}
+
 struct Form {
   const char* family;                    // of calibrate/README.md
   const char* equation;                  // tag in hardware/README.md
@@ -73,7 +81,7 @@ struct Form {
   double (*traffic)(std::span<const double> x, const FormContext& c);
   /// log2 of what the axes name.
   void (*coordinates)(std::span<const double> x, const FormContext& c, double* out);
-  const FormSteps* steps = nullptr;  // null: the form is priced by other means than its x
+  const FormSteps* steps = nullptr;  // null: no op is priced by the form's x as it is
 };
 
 std::span<const Form> forms();

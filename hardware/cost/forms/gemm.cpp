@@ -146,11 +146,7 @@ double of_rows(std::span<const double> x, const FormContext& c, std::span<const 
   const double quantise = narrowed ? m * k * (2 + c.a_bytes) / (p[kQuantise] * c.bandwidth) : 0;
   return p[kStart] * 1e-6 + quantise + both;
 }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  double derived[kDerived];
-  derive(x, c, p, derived);
-  return of_rows(x, c, p, derived);
-}
+constexpr auto seconds = in_steps<derive, of_rows>;
 
 double coordinate(std::span<const double> x) { return std::log2(x[0]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {

@@ -44,9 +44,7 @@ double of_tokens(std::span<const double> x, const FormContext& c, std::span<cons
   const double compute = work(x, c) / (p[kCompute] * c.flops);
   return p[kT0] * 1e-6 + p[kHead] * 1e-9 * x[kHeads] + std::sqrt(memory * memory + compute * compute);
 }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  return of_tokens(x, c, p, nullptr);
-}
+constexpr auto seconds = in_steps<derive, of_tokens>;
 double coordinate(std::span<const double> x) { return std::log2(x[kTokens]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
   out[0] = coordinate(x);

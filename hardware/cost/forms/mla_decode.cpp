@@ -67,7 +67,7 @@ double traffic(std::span<const double> x, const FormContext& c) {
   return attention_traffic(x, c) + project_traffic(x, c);
 }
 double square(double v) { return v * v; }
-enum : std::size_t { kTiles, kStartTime, kChain, kDerived };
+enum : std::size_t { kTiles, kStartTime, kChain };
 void derive(std::span<const double> x, const FormContext&, std::span<const double> p, double* out) {
   const double tiles = out[kTiles] = std::ceil(x[kHeads] / kTile);
   const double filled = x[kHeads] / (tiles * kTile), n = x[kKvLen];
@@ -90,11 +90,7 @@ double of_batch(std::span<const double> x, const FormContext& c, std::span<const
                           square(project_work(x, c) / (p[kGemm] * c.flops)));
   return us * 1e-6;
 }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  double derived[kDerived];
-  derive(x, c, p, derived);
-  return of_batch(x, c, p, derived);
-}
+constexpr auto seconds = in_steps<derive, of_batch>;
 double coordinate(std::span<const double> x) { return std::log2(x[kBatch]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
   out[0] = coordinate(x);

@@ -38,7 +38,7 @@ double share(std::span<const double> x, const FormContext& c) {  // of the buffe
   return crossings(c) * (x[0] - kept(c)) / x[0];
 }
 double traffic(std::span<const double> x, const FormContext& c) { return share(x, c) * x[1]; }
-enum : std::size_t { kLatency, kShare, kDerived };
+enum : std::size_t { kLatency, kShare };
 void derive(std::span<const double> x, const FormContext& c, std::span<const double> p, double* out) {
   // A ring (all-to-all: a message to each); of many GPUs a tree reduces sooner; a level of it costs three
   // steps each way.
@@ -53,11 +53,7 @@ double of_message(std::span<const double> x, const FormContext& c, std::span<con
   const double fill = std::sqrt(wire * p[2] * 1e6 / c.link) * 1e6;
   return 1e-6 * (derived[kLatency] + (wire * 1e6 + fill) / p[3]);
 }
-double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  double derived[kDerived];
-  derive(x, c, p, derived);
-  return of_message(x, c, p, derived);
-}
+constexpr auto seconds = in_steps<derive, of_message>;
 double coordinate(std::span<const double> x) { return std::log2(x[1]); }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
   out[0] = std::log2(x[0]);
