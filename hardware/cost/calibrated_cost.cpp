@@ -37,11 +37,29 @@ std::string_view to_string(Basis b) {
   return names[static_cast<std::size_t>(b)];
 }
 
-// The engine takes the fastest kernel; one whose measurements cover the shape comes before one whose do not.
+// Among messages of which no engine's list says which kernel carries them: one whose measurements cover the
+// shape comes before one whose do not, then the fastest. A floor is below whatever is taken.
 bool CalibratedCost::better(const FittedPrice& one, const std::optional<FittedPrice>& other) const {
   if (!other) return true;
   if (pricing_ == Pricing::floor || one.basis == other->basis) return one.time < other->time;
   return one.basis < other->basis;
+}
+
+// Which kernel an engine takes may follow from what a model's layers are: each was measured with those that
+// it runs.
+CalibratedCost::Use* CalibratedCost::measured_with(Alternatives& of, const std::array<double, 4>& model,
+                                                   const PricedOp& op) {
+  if (of.all.empty()) return nullptr;
+  if (of.all.size() > 1 && model != of.asked) {
+    of.asked = model;
+    of.taken = 0;
+    for (std::size_t i = 0; i < of.all.size() && of.taken == 0; ++i) {
+      if (!of_measured_model(*of.all[i].fit, op)) continue;
+      of.taken = i;
+      break;
+    }
+  }
+  return &of.all[of.taken];
 }
 
 double CalibratedCost::parameter(const Use& u, std::string_view name) {
@@ -51,12 +69,14 @@ double CalibratedCost::parameter(const Use& u, std::string_view name) {
 }
 
 Basis CalibratedCost::basis(const Use& u, bool measured) {
-  return measured && !u.altered && !u.foreign ? Basis::measured : Basis::extrapolated;
+  if (!measured || u.altered || u.foreign) return Basis::extrapolated;
+  return u.borrowed ? Basis::fitted : Basis::measured;
 }
 
 FittedPrice CalibratedCost::at_place(Seconds time, const Use& u, bool outside, std::span<const double> at) {
   FittedPrice p{time, Basis::measured, u.fit, distance_of(*u.fit, u.foreign, outside, at)};
   p.distance.altered = u.altered;
+  p.distance.indirect = u.borrowed;
   p.basis = basis(u, p.distance.measured());
   return p;
 }
@@ -162,7 +182,7 @@ std::optional<FittedPrice> CalibratedCost::batched_gemm(const PricedOp& op) {
   return p;
 }
 
-std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) const {
+FittedPrice CalibratedCost::experts_by(const Use& u, const PricedOp& op) const {
   const GroupedGemmShape& g = shape<GroupedGemmShape>(op);
   MoeLoad load;
   load.tokens = static_cast<double>(g.tokens);
@@ -176,19 +196,44 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) const {
   // The forms are of the whole layer; each product gets its share of the arithmetic.
   const double share = static_cast<double>(g.k) * static_cast<double>(g.n) /
                        (static_cast<double>(matrices_of_expert(g)) * load.hidden * load.width);
-  std::optional<FittedPrice> best;
-  for (const Use& u : (g.gated ? gated_experts_ : plain_experts_)[at(op.math)]) {
-    const std::span axes(where, u.fit->form->axes.size());
-    FormContext context = u.context;
-    const bool altered = kernel_type(op.dtype) != u.stored;
-    if (altered) context.b_bytes = bytes_per_element(kernel_type(op.dtype));
-    const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
-    FittedPrice p =
-        at_place(Seconds(std::max(whole * share, least(op, context))), u, u.fit->outside(axes), axes);
-    if (altered) alter(p);
-    if (better(p, best)) best = p;
+  const std::span axes(where, u.fit->form->axes.size());
+  FormContext context = u.context;
+  const bool altered = kernel_type(op.dtype) != u.stored;
+  if (altered) context.b_bytes = bytes_per_element(kernel_type(op.dtype));
+  const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
+  FittedPrice p =
+      at_place(Seconds(std::max(whole * share, least(op, context))), u, u.fit->outside(axes), axes);
+  if (altered) alter(p);
+  return p;
+}
+
+// By the kernel that the engine takes for these weights and so many tokens. A floor holds for more tokens,
+// too.
+std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) {
+  const GroupedGemmShape& g = shape<GroupedGemmShape>(op);
+  std::vector<Alternatives>& all = (g.gated ? gated_experts_ : plain_experts_)[at(op.math)];
+  std::optional<FittedPrice> out;
+  if (pricing_ == Pricing::floor) {
+    for (const Alternatives& some : all) {
+      for (const Use& u : some.all) {
+        if (const FittedPrice p = experts_by(u, op); better(p, out)) out = p;
+      }
+    }
+    return out;
   }
-  return best;
+  Alternatives* taken = nullptr;
+  int rank = 4;  // 0: stored so and for this size, 1: stored so, 2: for this size, 3: neither
+  for (Alternatives& some : all) {
+    const Use& first = some.all.front();
+    const int r = (kernel_type(op.dtype) == first.stored ? 0 : 2) +
+                  (first.sizes.hold(static_cast<double>(g.tokens)) ? 0 : 1);
+    if (r < rank) taken = &some, rank = r;
+  }
+  if (taken == nullptr) return out;
+  const std::array model{static_cast<double>(g.hidden), static_cast<double>(g.inner),
+                         static_cast<double>(g.held), 1.0};
+  out = experts_by(*measured_with(*taken, model, op), op);
+  return out;
 }
 
 // Forms are of requests of one length, the mean here. A kernel ends with its last request, so a step is never
@@ -225,7 +270,11 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   const auto q_heads = static_cast<double>(a.q_heads), heads_kv = static_cast<double>(a.kv_heads);
   constexpr std::size_t kOfOneHead = 6;  // t0_mha: a query head per KV head is another kernel
   const bool latent = a.cache == CacheRows::latent;
-  Use& u = (latent ? mla_decode_ : decode_)[at(kernel_type(op.dtype))];
+  const std::size_t stored = at(kernel_type(op.dtype));
+  const std::array model{static_cast<double>(a.qk_dim), q_heads, heads_kv, 1.0};
+  Use* const taken = latent ? &mla_decode_[stored] : measured_with(decode_[stored], model, op);
+  if (taken == nullptr) return std::nullopt;
+  Use& u = *taken;
   const double gqa[] = {
       rows, length + skipped, q_heads, heads_kv, static_cast<double>(a.qk_dim), skipped > 0 ? length : 0};
   const double of_latents[] = {rows, length, q_heads};
@@ -259,13 +308,18 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   return p;
 }
 
-std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) const {
+std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) {
   const AttendPrefillShape& a = shape<AttendPrefillShape>(op);
   if (a.all_pairs) return std::nullopt;
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
   const bool mla = a.family == AttentionFamily::mla;
-  const Use& u = (mla ? mla_prefill_ : prefill_)[at(op.math)][at(kernel_type(op.dtype))];
-  if (!u) return std::nullopt;
+  const std::size_t math = at(op.math), stored = at(kernel_type(op.dtype));
+  const std::array model{static_cast<double>(a.qk_dim), static_cast<double>(a.q_heads),
+                         static_cast<double>(a.kv_heads), 1.0};
+  const Use* const taken =
+      mla ? &mla_prefill_[math][stored] : measured_with(prefill_[math][stored], model, op);
+  if (taken == nullptr || !*taken) return std::nullopt;
+  const Use& u = *taken;
   double where[kMostAxes];
   prefill_coordinates(static_cast<double>(a.pairs), static_cast<double>(a.q_rows),
                       static_cast<double>(a.tiles * a.q_heads), where);
@@ -296,7 +350,13 @@ std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) const {
 
 bool CalibratedCost::absorbed(Within within) const {
   const auto any = [](const auto& uses, auto holds) {
-    return std::any_of(uses.begin(), uses.end(), [&](const Use& u) { return u && holds(*u.fit); });
+    return std::any_of(uses.begin(), uses.end(), [&](const auto& u) {
+      if constexpr (requires { u.all; }) {
+        return !u.all.empty() && holds(*u.all.front().fit);
+      } else {
+        return u && holds(*u.fit);
+      }
+    });
   };
   const auto yes = [](const KernelFit&) { return true; };
   switch (within) {

@@ -59,28 +59,46 @@ class CalibratedCost {
     Dtype stored = Dtype::bf16;  // what the fit's weights were stored in (experts)
     bool altered = false;        // used for a data type that was not measured
     bool foreign = false;        // measured on another machine
+    bool borrowed = false;       // another framework's kernel
+    KernelSizes sizes;           // for which it is taken
+    std::size_t rule = 0;        // of the list: uses of one rule are alternatives
     explicit operator bool() const { return fit != nullptr; }
+  };
+  // Kernels of one rule: the first that was measured with the op's model, else the first.
+  struct Alternatives {
+    std::vector<Use> all;
+    std::array<double, 4> asked{};  // numbers of the model that was asked for last, and
+    std::size_t taken = 0;          // what was found
   };
   struct Exchange {  // one implementation of dispatch and combine
     Use prepare, dispatch, combine;
     Dtype dispatched = Dtype::bf16;
     double sms = 0;
+    KernelSizes sizes;  // by tokens of a rank
   };
   using ByDtype = std::array<Use, kDtypes>;
+  using SeveralByDtype = std::array<Alternatives, kDtypes>;
   static std::size_t at(Dtype t) { return static_cast<std::size_t>(t); }
 
+  Use made_of(const KernelFit& fit) const;
+  std::vector<Use> uses(const char* family, std::initializer_list<std::string_view> words,
+                        const std::function<bool(const KernelFit&)>& is = {}) const;
   Use use(const char* family, std::initializer_list<std::string_view> words) const;
   Use narrowed(const Use& from, Dtype stored, Dtype known) const;
+  Alternatives narrowed(const std::vector<Use>& from, Dtype stored, Dtype known) const;
   void add_experts(Dtype math);
   void choose_gemms(Dtype math);
   void choose_batched_gemms(Dtype math);
+  void computing_in(std::string_view type, Use& use) const;
   void choose_prefill(Dtype math);
   void choose_decode();
   void choose_collectives();
-  void add_exchange(std::string_view implementation, Dtype dispatched);
+  Exchange exchange_of(const Use& chosen, Dtype dispatched, std::string_view word) const;
+  void choose_exchanges(Dtype dispatched);
   FittedPrice of(Use& use, std::span<const double> x);
   FittedPrice of(Use& use, std::span<const double> x, const PricedOp& op, double launches, double t0);
   double least(const PricedOp& op, const FormContext& context) const;
+  static Use* measured_with(Alternatives& of, const std::array<double, 4>& model, const PricedOp& op);
   static Basis basis(const Use& use, bool measured);
   static FittedPrice at_place(Seconds time, const Use& use, bool outside,
                               std::span<const double> coordinates);
@@ -89,10 +107,11 @@ class CalibratedCost {
   std::optional<FittedPrice> gemm(const PricedOp& op);
   std::optional<FittedPrice> product(const PricedOp& op, double rows, double n, double k);
   std::optional<FittedPrice> batched_gemm(const PricedOp& op);
-  std::optional<FittedPrice> experts(const PricedOp& op) const;
+  std::optional<FittedPrice> experts(const PricedOp& op);
+  FittedPrice experts_by(const Use& u, const PricedOp& op) const;
   std::optional<FittedPrice> decode(const PricedOp& op);
   std::optional<FittedPrice> decode_alike(const PricedOp& op);  // requests of one length
-  std::optional<FittedPrice> prefill(const PricedOp& op) const;
+  std::optional<FittedPrice> prefill(const PricedOp& op);
   std::optional<FittedPrice> elementwise(const PricedOp& op) const;
   std::optional<FittedPrice> collective(const PricedOp& op, const GroupFabric& group);
   std::optional<FittedPrice> exchange(const PricedOp& op, const GroupFabric& group);
@@ -104,13 +123,16 @@ class CalibratedCost {
   Pricing pricing_;
   bool foreign_;  // elementwise kernels: measured on another machine
   // By arithmetic, then by what is stored.
-  std::array<ByDtype, kDtypes> gemm_, prefill_, mla_prefill_, absorb_, expand_;
-  std::array<std::vector<Use>, kDtypes> gated_experts_,
-      plain_experts_;            // by arithmetic; kernels to choose from
-  ByDtype decode_, mla_decode_;  // by what is stored
-  Use all_reduce_, engine_all_reduce_, all_gather_, reduce_scatter_, all_to_all_, send_recv_;
-  std::vector<Exchange> exchanges_;
-  Seconds kernel_{0};  // floor of a kernel; zero: unknown
+  std::array<ByDtype, kDtypes> gemm_, mla_prefill_, absorb_, expand_;
+  std::array<SeveralByDtype, kDtypes> prefill_;
+  // By arithmetic; what one stored type and one rule have, in the list's order.
+  std::array<std::vector<Alternatives>, kDtypes> gated_experts_, plain_experts_;
+  SeveralByDtype decode_;  // by what is stored
+  ByDtype mla_decode_;
+  std::vector<Use> engine_all_reduce_;
+  Use all_reduce_, all_gather_, reduce_scatter_, all_to_all_, send_recv_;
+  std::array<std::vector<Exchange>, kDtypes> exchanges_, across_;  // inside a domain, between nodes
+  Seconds kernel_{0};                                              // floor of a kernel; zero: unknown
   BytesPerSecond memory_{0};
 };
 

@@ -20,7 +20,7 @@ std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const 
     if (!u) return;
     FittedPrice p = of(u, x);
     p.basis = worse(p.basis, at_best);
-    p.distance.indirect = at_best > Basis::measured;
+    p.distance.indirect = p.distance.indirect || at_best > Basis::measured;
     if (better(p, best)) best = p;
   };
   // The engine's kernels of dispatch and combine, where every row goes to, or comes from, every rank.
@@ -28,8 +28,8 @@ std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const 
     if (op.drive != Drive::graph || sent.carrier != Carrier::engine) return;
     const double rows = std::max(1.0, sent.rows);
     const double width = std::max(row_bytes / rows, kShortestMessage) / 2;
-    for (Exchange& e : exchanges_) {
-      if (e.dispatched != Dtype::bf16 || !e.prepare) continue;
+    for (Exchange& e : exchanges_[at(Dtype::bf16)]) {
+      if (!e.prepare) continue;
       const double x[] = {n, 1, rows, width, n, n, e.sms};
       consider(combine ? e.combine : e.dispatch, std::span(x), Basis::fitted);
     }
@@ -37,8 +37,12 @@ std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const 
   const auto message = [&](double size) { return std::array{n, std::max(size, kShortestMessage)}; };
   switch (op.kind) {
     case OpKind::all_reduce:
-      consider(engine_all_reduce_, message(bytes));
-      consider(all_reduce_, message(bytes));
+      for (Use& u : engine_all_reduce_) {
+        if (best && pricing_ == Pricing::exact) break;
+        const bool last = &u == &engine_all_reduce_.back();
+        if (pricing_ == Pricing::floor || last || u.sizes.hold(bytes, group.size))
+          consider(u, message(bytes));
+      }
       break;
     case OpKind::all_gather:
       consider(all_gather_, message(bytes * n));
@@ -74,27 +78,26 @@ std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const Gr
   const double nodes = group.whole.one_node ? 1 : std::max(1.0, group.size / std::max(1.0, members));
   const double x[] = {double(group.size), nodes, std::max(1.0, s.rows), double(s.width), double(s.topk),
                       double(s.experts),  0};
-  std::optional<FittedPrice> best, both;
-  for (Exchange& e : exchanges_) {
-    // An implementation inside a domain has no way out of it.
-    if (e.dispatched != kernel_type(s.dispatched) || (nodes > 1 && e.dispatch.context.network <= 0)) continue;
+  const double tokens = x[2];
+  std::vector<Exchange>& all = (nodes > 1 ? across_ : exchanges_)[at(kernel_type(s.dispatched))];
+  std::optional<FittedPrice> best;
+  for (Exchange& e : all) {
+    const bool last = &e == &all.back();
+    if (pricing_ == Pricing::exact && !last && !e.sizes.hold(tokens, group.size)) continue;
     std::array<double, 7> own{};
     std::copy(std::begin(x), std::end(x), own.begin());
     own[6] = e.sms;
-    FittedPrice there = of(e.dispatch, own);
-    if (e.prepare) {
+    FittedPrice one = of(op.kind == OpKind::combine ? e.combine : e.dispatch, own);
+    if (op.kind != OpKind::combine && e.prepare) {
       const FittedPrice prepared = of(e.prepare, own);
-      there.time += prepared.time;
-      there.basis = worse(there.basis, prepared.basis);
+      one.time += prepared.time;
+      one.basis = worse(one.basis, prepared.basis);
     }
-    const FittedPrice back = of(e.combine, own);
-    const FittedPrice one = op.kind == OpKind::combine ? back : there;
-    // Both directions are of one implementation.
-    const FittedPrice judged{there.time + back.time, worse(there.basis, back.basis), nullptr, {}};
-    if (!better(pricing_ == Pricing::floor ? one : judged, pricing_ == Pricing::floor ? best : both))
-      continue;
-    both = judged;
-    best = one;
+    if (pricing_ == Pricing::exact) {
+      best = one;
+      break;
+    }
+    if (better(one, best)) best = one;
   }
   // Even routing was measured: that of other tokens is what the parameters say, not a measurement.
   if (best && s.uneven) {

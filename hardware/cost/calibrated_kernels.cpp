@@ -1,5 +1,6 @@
 // Which fitted kernel prices what. hardware/README.md [H50]-[H55].
 #include <algorithm>
+#include <cmath>
 
 #include "hardware/cost/calibrated_cost.hpp"
 #include "hardware/cost/forms/forms.hpp"
@@ -8,8 +9,9 @@ namespace shardline {
 
 namespace {
 
-constexpr double kColdCache = 2;     // MB: a layer's cache is not in L2 when its turn comes
-constexpr double kExchangeSms = 24;  // set apart for dispatch and combine, as in DeepEP's own example
+constexpr double kColdCache = 2;      // MB: a layer's cache is not in L2 when its turn comes
+constexpr std::size_t kGpusAxis = 3;  // of exchanges
+constexpr double kExchangeSms = 24;   // set apart for dispatch and combine, as in DeepEP's own example
 
 constexpr Dtype kKinds[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16};
 constexpr Dtype kStored[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp8_block};  // weights
@@ -46,42 +48,52 @@ void lower(Correction& c, const std::vector<std::size_t>& axes) {
 
 }  // namespace
 
-// Of several kernels a preferred one, else that with most measured shapes; '*' stands for any word.
+// Without a fit where the form has no context for it on this system.
+CalibratedCost::Use CalibratedCost::made_of(const KernelFit& f) const {
+  Use u;
+  if (!f.form->context(f.words, *system_, u.context)) return {};
+  u.fit = &f;
+  u.foreign = system_->calibration.foreign(*system_, *f.form);
+  u.parameters = f.parameters;
+  u.correction = f.correction;
+  if (pricing_ == Pricing::floor) lower(u.correction, growing_axes(f.form->family));
+  for (std::size_t p = 0; p < f.parameters.size(); ++p) {
+    const std::string_view name = f.form->parameters[p].name;
+    if (name == "l2") u.parameters[p] = std::min(u.parameters[p], kColdCache);
+    // Padding falls where tokens fill it: all else rises with them.
+    if (name == "pad" && pricing_ == Pricing::floor) u.parameters[p] = 0;
+  }
+  return u;
+}
+
+// The kernels that the framework's list takes, each for its sizes; '*' stands for any word.
+std::vector<CalibratedCost::Use> CalibratedCost::uses(const char* family,
+                                                      std::initializer_list<std::string_view> words,
+                                                      const std::function<bool(const KernelFit&)>& is) const {
+  const Form& form = *find_form(family);
+  const auto runs = [&](const KernelFit& f) {
+    FormContext context;
+    return (!is || is(f)) && f.form->context(f.words, *system_, context);
+  };
+  const KernelFit* library = family == std::string_view("allreduce") ? all_reduce_.fit : nullptr;
+  std::vector<Use> out;
+  for (const ChosenKernel& c :
+       choose_kernels(system_->calibration, system_->kernels, architecture_of(system_->device), form,
+                      {words.begin(), words.size()}, runs, library)) {
+    out.push_back(made_of(*c.fit));
+    out.back().sizes = c.sizes;
+    out.back().rule = c.rule;
+    out.back().borrowed = c.borrowed;
+    out.back().altered = c.instead;
+  }
+  return out;
+}
+
+// Of families whose kernels are not chosen by size.
 CalibratedCost::Use CalibratedCost::use(const char* family,
                                         std::initializer_list<std::string_view> words) const {
-  Use best;
-  const std::vector<std::string>& prefer = system_->calibration.prefer;
-  const auto preferred = [&](const KernelFit& f) {
-    return std::find_first_of(f.words.begin(), f.words.end(), prefer.begin(), prefer.end()) != f.words.end();
-  };
-  const auto before = [&](const KernelFit& a, const KernelFit& b) {
-    return preferred(a) != preferred(b) ? preferred(a) : a.alone.rows > b.alone.rows;
-  };
-  for (const KernelFit& f : system_->calibration.fits) {
-    if (f.form->family != std::string_view(family)) continue;
-    bool same = true;
-    std::size_t i = 0;
-    for (const std::string_view w : words) {
-      same = same && (w == "*" || f.words[i] == w);
-      ++i;
-    }
-    if (!same || (best && !before(f, *best.fit))) continue;
-    Use u;
-    if (!f.form->context(f.words, *system_, u.context)) continue;
-    u.fit = &f;
-    u.foreign = system_->calibration.foreign(*system_, *f.form);
-    u.parameters = f.parameters;
-    u.correction = f.correction;
-    if (pricing_ == Pricing::floor) lower(u.correction, growing_axes(family));
-    for (std::size_t p = 0; p < f.parameters.size(); ++p) {
-      const std::string_view name = f.form->parameters[p].name;
-      if (name == "l2") u.parameters[p] = std::min(u.parameters[p], kColdCache);
-      // Padding falls where tokens fill it: all else rises with them.
-      if (name == "pad" && pricing_ == Pricing::floor) u.parameters[p] = 0;
-    }
-    best = std::move(u);
-  }
-  return best;
+  std::vector<Use> all = uses(family, words);
+  return all.empty() ? Use{} : std::move(all.front());
 }
 
 CalibratedCost::Use CalibratedCost::narrowed(const Use& from, Dtype stored, Dtype known) const {
@@ -93,24 +105,41 @@ CalibratedCost::Use CalibratedCost::narrowed(const Use& from, Dtype stored, Dtyp
   return u;
 }
 
+CalibratedCost::Alternatives CalibratedCost::narrowed(const std::vector<Use>& from, Dtype stored,
+                                                      Dtype known) const {
+  Alternatives out;
+  for (const Use& u : from) {
+    if (u.rule == from.front().rule) out.all.push_back(narrowed(u, stored, known));
+  }
+  return out;
+}
+
 // Routing with equal loads tells most about the kernel; how unequal they are, the schedule says.
 void CalibratedCost::add_experts(Dtype math) {
   std::vector<std::string_view> types{"nvfp4"};
   if (math == Dtype::fp8) types = {"fp8", "fp8_block"};
   if (math == Dtype::bf16) types = {"bf16"};
-  for (const std::string_view type : types) {
-    for (const KernelFit& f : system_->calibration.fits) {
-      if (f.form->family != std::string_view("moe") || f.words[1] != type) continue;
-      const bool plain = f.words[0].find("nongated") != std::string::npos;
-      std::vector<Use>& all = (plain ? plain_experts_ : gated_experts_)[at(math)];
-      const auto same = [&](const Use& u) {
-        return u.fit->words[0] == f.words[0] && u.fit->words[1] == f.words[1];
+  const std::vector<KernelFit>& fits = system_->calibration.fits;
+  const auto is_balanced = [&](const KernelFit& f) {
+    if (f.words[2] == "balanced") return true;
+    return std::none_of(fits.begin(), fits.end(), [&](const KernelFit& o) {
+      return o.form == f.form && o.framework == f.framework && o.words[0] == f.words[0] &&
+             o.words[1] == f.words[1] && o.words[2] == "balanced";
+    });
+  };
+  for (const bool plain : {false, true}) {
+    std::vector<Alternatives>& all = (plain ? plain_experts_ : gated_experts_)[at(math)];
+    for (const std::string_view type : types) {
+      const auto is = [&](const KernelFit& f) {
+        return (f.words[0].find("nongated") != std::string::npos) == plain && is_balanced(f);
       };
-      if (std::any_of(all.begin(), all.end(), same)) continue;
-      Use u = use("moe", {f.words[0], type, "balanced"});
-      if (!u) u = use("moe", {f.words[0], type, "*"});
-      u.stored = type == "fp8_block" ? Dtype::fp8_block : math;
-      if (u) all.push_back(std::move(u));
+      std::size_t rule = ~std::size_t{0};
+      for (Use& u : uses("moe", {"*", type, "*"}, is)) {
+        if (u.rule != rule) all.emplace_back();
+        rule = u.rule;
+        u.stored = type == "fp8_block" ? Dtype::fp8_block : math;
+        all.back().all.push_back(std::move(u));
+      }
     }
   }
 }
@@ -136,12 +165,30 @@ void CalibratedCost::choose_batched_gemms(Dtype math) {
   }
 }
 
+// The same kernel's fit for queries of this type, where both were measured: tables of one framework name the
+// type that queries are cast to, those of another the model's.
+void CalibratedCost::computing_in(std::string_view type, Use& u) const {
+  for (const KernelFit& f : system_->calibration.fits) {
+    if (f.form != u.fit->form || f.framework != u.fit->framework || f.words[0] != type ||
+        f.words[1] != u.fit->words[1] || f.words[2] != u.fit->words[2])
+      continue;
+    Use same = made_of(f);
+    if (!same) continue;
+    same.sizes = u.sizes;
+    same.rule = u.rule;
+    same.borrowed = u.borrowed;
+    same.altered = u.altered;
+    u = std::move(same);
+    return;
+  }
+}
+
 // Kernels whose cache is FP8 compute in it.
 void CalibratedCost::choose_prefill(Dtype math) {
   for (const Dtype stored : kKinds) {
     const Dtype known = bf16_or_fp8(stored);
-    Use p = use("attention_prefill", {name_of(bf16_or_fp8(math)), name_of(known), "*"});
-    if (!p) p = use("attention_prefill", {"*", name_of(known), "*"});
+    std::vector<Use> p = uses("attention_prefill", {"*", name_of(known), "*"});
+    for (Use& u : p) computing_in(name_of(bf16_or_fp8(math)), u);
     const Use m = use("mla_prefill", {"kernel", "*", name_of(known), "*"});
     prefill_[at(math)][at(stored)] = narrowed(p, stored, known);
     mla_prefill_[at(math)][at(stored)] = narrowed(m, stored, known);
@@ -151,7 +198,7 @@ void CalibratedCost::choose_prefill(Dtype math) {
 void CalibratedCost::choose_decode() {
   for (const Dtype stored : kKinds) {
     const Dtype known = bf16_or_fp8(stored);
-    decode_[at(stored)] = narrowed(use("attention_decode", {"*", name_of(known), "*"}), stored, known);
+    decode_[at(stored)] = narrowed(uses("attention_decode", {"*", name_of(known), "*"}), stored, known);
     mla_decode_[at(stored)] =
         narrowed(use("mla_decode", {"kernel", "*", name_of(known), "*"}), stored, known);
   }
@@ -159,29 +206,62 @@ void CalibratedCost::choose_decode() {
 
 void CalibratedCost::choose_collectives() {
   all_reduce_ = use("nccl", {"all_reduce"});
-  engine_all_reduce_ = use("allreduce", {"*", "*"});
+  engine_all_reduce_ = uses("allreduce", {"*", "*"});
+  if (engine_all_reduce_.empty() && all_reduce_) engine_all_reduce_ = {all_reduce_};
   all_gather_ = use("nccl", {"all_gather"});
   reduce_scatter_ = use("nccl", {"reduce_scatter"});
   all_to_all_ = use("nccl", {"alltoall"});
   send_recv_ = use("nccl", {"sendrecv"});
 }
 
-void CalibratedCost::add_exchange(std::string_view implementation, Dtype dispatched) {
-  const std::string_view own = name_of(dispatched);
+// One implementation's kernels for tokens that are dispatched in this type; without a dispatch where one of
+// both directions was not measured.
+CalibratedCost::Exchange CalibratedCost::exchange_of(const Use& chosen, Dtype dispatched,
+                                                     std::string_view word) const {
+  const std::string& implementation = chosen.fit->words[0];
+  const auto phase = [&](std::string_view of, std::string_view type) {
+    const auto is = [&](const KernelFit& f) { return f.words[0] == implementation; };
+    std::vector<Use> all = uses("alltoall", {implementation, of, type}, is);
+    return all.empty() ? Use{} : std::move(all.front());
+  };
   Exchange e;
   e.dispatched = dispatched;
+  e.sizes = chosen.sizes;
   e.sms = implementation.ends_with("_normal") ? kExchangeSms : 0;
-  for (const std::string_view word : {own, name_of(Dtype::fp8), name_of(Dtype::bf16), name_of(Dtype::fp4)}) {
-    if (e.dispatch) break;
-    e.prepare = use("alltoall", {implementation, "prepare", word});
-    e.dispatch = use("alltoall", {implementation, "dispatch", word});
-    e.combine = use("alltoall", {implementation, "combine", word});
-    e.dispatch.altered = word != own;
+  e.prepare = phase("prepare", word);
+  e.combine = phase("combine", word);
+  if (!e.combine) e.combine = phase("combine", "bf16");
+  if (!e.combine) return {};
+  e.dispatch = chosen;
+  if (word != name_of(dispatched)) {
+    e.dispatch.altered = true;
+    e.dispatch.context.a_bytes = bytes_per_dispatched_element(dispatched);
   }
-  if (!e.combine) e.combine = use("alltoall", {implementation, "combine", "bf16"});
-  if (!e.dispatch || !e.combine) return;
-  if (e.dispatch.altered) e.dispatch.context.a_bytes = bytes_per_dispatched_element(dispatched);
-  exchanges_.push_back(std::move(e));
+  return e;
+}
+
+// What was measured in the type itself comes before what was measured in others. Between nodes an
+// implementation needs a way out of a domain, and what was measured there comes before what was not.
+void CalibratedCost::choose_exchanges(Dtype dispatched) {
+  const double node = std::log2(system_->fabric.gpus_per_node);
+  const auto leaves = [&](const KernelFit& f) {
+    FormContext context;
+    return f.form->context(f.words, *system_, context) && context.network > 0;
+  };
+  const auto left = [&](const KernelFit& f) { return leaves(f) && f.range_high[kGpusAxis] > node; };
+  const auto any = [](const KernelFit&) { return true; };
+  const auto choose = [&](std::vector<Exchange>& all, const std::function<bool(const KernelFit&)>& is) {
+    for (const std::string_view word :
+         {name_of(dispatched), name_of(Dtype::fp8), name_of(Dtype::bf16), name_of(Dtype::fp4)}) {
+      if (!all.empty()) return;
+      for (const Use& u : uses("alltoall", {"*", "dispatch", word}, is)) {
+        if (Exchange e = exchange_of(u, dispatched, word); e.dispatch) all.push_back(std::move(e));
+      }
+    }
+  };
+  choose(exchanges_[at(dispatched)], any);
+  choose(across_[at(dispatched)], left);
+  choose(across_[at(dispatched)], leaves);
 }
 
 CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
@@ -194,10 +274,7 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
   }
   choose_decode();
   choose_collectives();
-  for (const std::string_view implementation :
-       {"trtllm_nvlink_two_sided", "deepep_ll", "deepep_normal", "deepep_v050_ll", "deepep_v050_normal"}) {
-    for (const Dtype dispatched : kKinds) add_exchange(implementation, dispatched);
-  }
+  for (const Dtype dispatched : kKinds) choose_exchanges(dispatched);
   if (Use& g = gemm_[at(Dtype::bf16)][at(Dtype::bf16)]) {
     const double smallest[] = {1, 64, 64};
     kernel_ = of(g, smallest).time;

@@ -177,6 +177,11 @@ KernelFit read_fit(const Reader& r) {
   return f;
 }
 
+// Libraries' messages, whichever framework sends them; their kernels have names of their own.
+bool of_library(const Form& form) {
+  return form.family == std::string_view("nccl") || form.family == std::string_view("alltoall");
+}
+
 std::string list(const std::vector<double>& values) {
   std::string out;
   for (const double v : values) out += fmt::format("{}{:.6g}", out.empty() ? "" : ", ", v);
@@ -244,9 +249,15 @@ Calibration read_calibration(const Reader& r) {
   c.hash = r.at("hash").text();
   c.date = r.at("date").text();
   c.version = r.at("version").text();
+  if (const auto framework = r.find("framework")) {
+    c.framework = framework->at("name").text();
+    c.version_of_framework = framework->at("version").text();
+    framework->no_other_keys();
+  }
   if (const auto machine = r.find("machine")) c.machine = read_machine(*machine);
   for (const Reader& item : r.at("fits").items()) {
     c.fits.push_back(read_fit(item));
+    if (!of_library(*c.fits.back().form)) c.fits.back().framework = c.framework;
     const KernelFit& last = c.fits.back();
     const auto same = [&](const KernelFit& f) { return f.form == last.form && f.words == last.words; };
     if (std::count_if(c.fits.begin(), c.fits.end(), same) > 1)
@@ -259,6 +270,9 @@ Calibration read_calibration(const Reader& r) {
 std::string calibration_yaml(const Calibration& c) {
   std::string out = fmt::format("calibration:\n  source: {}\n  hash: {}\n  date: {}\n  version: {}\n",
                                 quoted(c.source), quoted(c.hash), quoted(c.date), quoted(c.version));
+  if (!c.framework.empty())
+    out += fmt::format("  framework: {{name: {}, version: {}}}\n", quoted(c.framework),
+                       quoted(c.version_of_framework));
   if (!c.machine.empty()) out += "  " + machine_yaml(c.machine) + "\n";
   out += "  fits:\n";
   for (const KernelFit& f : c.fits) {

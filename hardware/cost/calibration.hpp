@@ -24,6 +24,7 @@ struct FitError {
 struct KernelFit {
   const Form* form = nullptr;
   std::vector<std::string> words;             // in the order of Form::words
+  std::string framework;                      // whose kernel it is; empty: the calibration does not say
   std::vector<double> parameters, low, high;  // with 95 % confidence
   std::vector<double> range_low, range_high;  // of the shapes seen, per axis, log2
   MeasuredCells cells;                        // of the shapes seen; empty: the ranges are all that is known
@@ -41,13 +42,14 @@ struct KernelFit {
 };
 
 struct Calibration {
-  std::string source;  // where the measurements come from
-  std::string hash;    // of the measured tables
+  std::string name;  // of a shipped one; empty: of another file, or a part of the system's own
+  std::string framework, version_of_framework;  // whose kernels were measured; empty: not said
+  std::string source;                           // where the measurements come from
+  std::string hash;                             // of the measured tables
   std::string date, version;
   std::vector<KernelFit> fits;
   MeasuredMachine machine;  // that was measured
   std::string like;  // the shipped calibration of another system that these are from; empty: of this one
-  std::vector<std::string> prefer;  // kernels to use where several were measured; else the best measured one
   bool empty() const { return fits.empty(); }
   /// Whether fits of this form, used on `system`, are those of another machine: borrowed with `like`, or
   /// measured on a device or links with other figures.

@@ -91,6 +91,10 @@ bool of_another_model(const PricedOp& op, const Families& measured) {
 
 }  // namespace
 
+bool of_measured_model(const KernelFit& f, const PricedOp& op) {
+  return f.intervals.family && !of_another_model(op, f.intervals.family->families);
+}
+
 FitDistance distance_of(const KernelFit& f, bool foreign, bool outside, std::span<const double> coordinates) {
   FitDistance d;
   d.foreign = foreign;

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "hardware/cost/calibration.hpp"
+#include "models/ir/schedule.hpp"
 
 namespace shardline {
 
@@ -28,6 +29,10 @@ FitDistance distance_of(const KernelFit& fit, bool foreign, bool outside,
 
 /// [H63] The nominal 90 % band of ln(true time / price).
 ErrorBand band_of_price(const KernelFit& fit, const FitDistance& distance);
+
+/// Whether the fit was made of rows of the op's model: its experts, its widths and groups of attention heads.
+/// False where the fit has no families; the op is one that the fit prices.
+bool of_measured_model(const KernelFit& fit, const PricedOp& op);
 
 /// [H63] Where there is no fit.
 inline constexpr ErrorBand kAssumedBand{-0.35, 0.6};     // the system file's parameters

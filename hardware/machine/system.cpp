@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <limits>
+#include <set>
 #include <sstream>
 
 #include "sim/base/file_name.hpp"
@@ -16,6 +18,13 @@ namespace {
 constexpr long long kMostGpus = 8192;
 constexpr double kMost = std::numeric_limits<double>::max();
 
+// Of whole systems: what was fitted to one framework's kernels alone has a dot in its name.
+std::vector<std::string> shipped_calibrations(const std::filesystem::path& folder) {
+  std::vector<std::string> names = system_names(folder);
+  std::erase_if(names, [](const std::string& n) { return n.find('.') != std::string::npos; });
+  return names;
+}
+
 // Zero would be a division by zero later; a latency may be zero.
 template <class Q>
 Q positive(const Reader& r) {
@@ -24,52 +33,68 @@ Q positive(const Reader& r) {
 
 double fraction(const Reader& r) { return r.number(0.01, 1.0); }
 
-/// The mapping itself, {like: another system's}, a shipped calibration's name, or the path of a file beside
-/// this one.
-Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
-                           const std::filesystem::path& catalog_dir) {
-  const bool borrowed = r.is_map() && r.has("like");
-  if (r.is_map() && !borrowed) return read_calibration(r);
-  const Reader named = borrowed ? r.at("like") : r;
-  std::vector<std::string> prefer;
-  const auto preferred = borrowed ? r.find("prefer") : std::nullopt;
-  if (preferred) {
-    for (const Reader& kernel : preferred->items()) prefer.push_back(kernel.text());
-  }
-  const std::filesystem::path name(named.text());
-  if (borrowed) r.no_other_keys();
-  if (!named.is_scalar()) return {};  // text() has said so
-  const bool path = name.has_parent_path() || name.has_extension();
-  const std::filesystem::path shipped = catalog_dir.parent_path() / "calibrations";
-  if (!path && !std::filesystem::exists(shipped / (name.string() + ".yaml"))) {
-    std::vector<std::string> details;
-    if (!catalog_dir.empty()) details = expected_one_of(name.string(), system_names(shipped));
-    details.emplace_back("or a path ending in .yaml, or the mapping itself");
-    named.fault("unknown calibration " + name.string(), std::move(details));
-    return {};
-  }
-  Document document = Document::load(path ? folder / name : shipped / (name.string() + ".yaml"));
+std::filesystem::path calibrations_beside(const std::filesystem::path& catalog_dir) {
+  return catalog_dir.parent_path() / "calibrations";
+}
+
+Calibration load_calibration(const std::filesystem::path& file) {
+  Document document = Document::load(file);
   const Reader root = document.root();
   Calibration c = read_calibration(root.at("calibration"));
   root.no_other_keys();
   document.finish();
-  for (std::size_t i = 0; i < prefer.size(); ++i) {
-    const auto has = [&](const KernelFit& f) {
-      return std::find(f.words.begin(), f.words.end(), prefer[i]) != f.words.end();
-    };
-    if (std::none_of(c.fits.begin(), c.fits.end(), has)) {
-      std::vector<std::string> known;
-      for (const KernelFit& f : c.fits) {
-        for (std::size_t w = 0; w < f.words.size(); ++w) {
-          if (f.form->words[w] == std::string_view("kernel")) known.push_back(f.words[w]);
-        }
-      }
-      std::sort(known.begin(), known.end());
-      known.erase(std::unique(known.begin(), known.end()), known.end());
-      preferred->items()[i].fault("no fit is of kernel " + prefer[i], expected_one_of(prefer[i], known));
-    }
+  return c;
+}
+
+/// Kernels that a system file prefers to those of the list, each in every family that has one of this name.
+std::vector<KernelRule> read_prefer(const Reader& preferred, const Calibration& c) {
+  std::vector<KernelRule> rules;
+  std::set<std::string> known;
+  for (const KernelFit& f : c.fits) {
+    if (const auto column = kernel_column(*f.form)) known.insert(f.words[*column]);
   }
-  c.prefer = std::move(prefer);
+  for (const Reader& item : preferred.items()) {
+    const std::string kernel = item.text();
+    std::set<std::string> families;
+    for (const KernelFit& f : c.fits) {
+      const auto column = kernel_column(*f.form);
+      if (!column || f.words[*column] != kernel || !families.insert(f.form->family).second) continue;
+      KernelRule rule;
+      rule.family = f.form->family;
+      rule.use = {{"", kernel}};
+      rule.why = "the system file prefers it";
+      rules.push_back(std::move(rule));
+    }
+    if (families.empty())
+      item.fault("no fit is of kernel " + kernel,
+                 expected_one_of(kernel, std::vector<std::string>(known.begin(), known.end())));
+  }
+  return rules;
+}
+
+/// The mapping itself, {like: another system's}, a shipped calibration's name, or the path of a file beside
+/// this one. `prefer`: rules that go before those of the framework's list.
+Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
+                           const std::filesystem::path& catalog_dir, std::vector<KernelRule>& prefer) {
+  const bool borrowed = r.is_map() && r.has("like");
+  if (r.is_map() && !borrowed) return read_calibration(r);
+  const Reader named = borrowed ? r.at("like") : r;
+  const auto preferred = borrowed ? r.find("prefer") : std::nullopt;
+  const std::filesystem::path name(named.text());
+  if (borrowed) r.no_other_keys();
+  if (!named.is_scalar()) return {};  // text() has said so
+  const bool path = name.has_parent_path() || name.has_extension();
+  const std::filesystem::path shipped = calibrations_beside(catalog_dir);
+  if (!path && !std::filesystem::exists(shipped / (name.string() + ".yaml"))) {
+    std::vector<std::string> details;
+    if (!catalog_dir.empty()) details = expected_one_of(name.string(), shipped_calibrations(shipped));
+    details.emplace_back("or a path ending in .yaml, or the mapping itself");
+    named.fault("unknown calibration " + name.string(), std::move(details));
+    return {};
+  }
+  Calibration c = load_calibration(path ? folder / name : shipped / (name.string() + ".yaml"));
+  if (preferred) prefer = read_prefer(*preferred, c);
+  if (!path) c.name = name.string();
   if (borrowed) c.like = name.string();
   return c;
 }
@@ -103,8 +128,9 @@ System read_system(Document& document, const std::filesystem::path& folder,
   s.device = read_device(r.at("device"));
   s.fabric = read_fabric(r.at("fabric"));
   if (const auto runtime = r.find("runtime")) s.runtime = read_runtime(*runtime);
+  std::vector<KernelRule> prefer;
   if (const auto calibration = r.find("calibration"))
-    s.calibration = calibration_of(*calibration, folder, catalog_dir);
+    s.calibration = calibration_of(*calibration, folder, catalog_dir, prefer);
   if (s.fabric.nvlink.switches == 0 && s.fabric.gpus_per_node > 1) {
     r.at("fabric").fault("fabric.nvlink is required where a node has several GPUs");
   }
@@ -114,6 +140,11 @@ System read_system(Document& document, const std::filesystem::path& folder,
   r.no_other_keys();
   document.finish();
   s.places = places_of(r);
+  const std::string framework(kDefaultFramework);
+  const std::vector<std::string> lists = kernel_list_names(catalog_dir);
+  if (!s.calibration.empty() && std::find(lists.begin(), lists.end(), framework) != lists.end())
+    s.kernels = load_kernel_list(framework, catalog_dir);
+  s.kernels.rules.insert(s.kernels.rules.begin(), prefer.begin(), prefer.end());
   return s;
 }
 
@@ -228,6 +259,49 @@ FabricSpec read_fabric(const Reader& r) {
   }
   r.no_other_keys();
   return f;
+}
+
+void use_framework(System& system, const std::string& framework, const std::filesystem::path& catalog_dir) {
+  KernelList list = load_kernel_list(framework, catalog_dir);
+  Calibration& base = system.calibration;
+  if (base.empty())
+    throw UserError(fmt::format("system {} has no calibration: kernels of {} have no prices on it",
+                                system.name, framework));
+  if (framework == kDefaultFramework) return;
+  for (KernelRule rule : system.kernels.rules) {
+    for (KernelName& name : rule.use) {
+      if (name.framework.empty()) name.framework = system.kernels.framework;
+    }
+    list.rules.push_back(std::move(rule));
+  }
+  system.kernels = std::move(list);
+  if (base.name.empty()) return;
+  // Its own kernels first, then those that its list borrows of others.
+  std::set<std::string> wanted{framework};
+  for (const KernelRule& rule : system.kernels.rules) {
+    for (const KernelName& name : rule.use) wanted.insert(name.framework);
+  }
+  for (const std::string& whose : wanted) {
+    std::optional<Calibration> own = framework_calibration(base.name, whose, catalog_dir);
+    if (!own) continue;
+    if (own->machine.system != base.machine.system)
+      throw UserError(fmt::format("what was fitted to {} beside {} is of {}", whose, base.machine.system,
+                                  own->machine.system));
+    base.fits.insert(base.fits.end(), std::make_move_iterator(own->fits.begin()),
+                     std::make_move_iterator(own->fits.end()));
+  }
+}
+
+std::optional<Calibration> framework_calibration(const std::string& calibration, const std::string& framework,
+                                                 const std::filesystem::path& catalog_dir) {
+  const std::filesystem::path file =
+      calibrations_beside(catalog_dir) / fmt::format("{}.{}.yaml", calibration, framework);
+  if (framework.empty() || !std::filesystem::exists(file)) return std::nullopt;
+  Calibration c = load_calibration(file);
+  if (c.framework != framework)
+    throw UserError(
+        fmt::format("{} says that its kernels are of \"{}\"", file.filename().string(), c.framework));
+  return c;
 }
 
 System parse_system(const std::string& file_name, const std::string& text,

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hardware/cost/calibration.hpp"
+#include "hardware/cost/kernel_list.hpp"
 #include "hardware/machine/device.hpp"
 #include "hardware/machine/topology.hpp"
 
@@ -24,6 +26,7 @@ struct System {
   FabricSpec fabric;
   Runtime runtime;
   Calibration calibration;       // empty: costs follow from the parameters above alone
+  KernelList kernels;            // which of the calibration's kernels are run
   std::vector<KeyPlace> places;  // of machine_figures() that the file gives
   int gpus() const { return fabric.nodes * fabric.gpus_per_node; }
 };
@@ -36,6 +39,16 @@ System parse_system(const std::string& file_name, const std::string& text,
 /// `name_or_path` is a catalogue name or a path to a .yaml file. Throws UserError (unknown names with
 /// did-you-mean).
 System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir);
+
+/// Takes the kernels of another framework than kDefaultFramework: its list, behind it the default's for what
+/// it has no kernel for, and what was fitted to its own kernels, where that ships beside the system's
+/// calibration. Throws UserError: an unknown framework (with the nearest), a system without a calibration.
+void use_framework(System& system, const std::string& framework, const std::filesystem::path& catalog_dir);
+
+/// What was fitted to a framework's kernels alone, beside a system's shipped calibration; nothing where none
+/// ships.
+std::optional<Calibration> framework_calibration(const std::string& calibration, const std::string& framework,
+                                                 const std::filesystem::path& catalog_dir);
 
 /// The file that load_system() reads for this name.
 std::filesystem::path system_file(const std::string& name_or_path, const std::filesystem::path& catalog_dir);

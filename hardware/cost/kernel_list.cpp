@@ -1,0 +1,236 @@
+#include "hardware/cost/kernel_list.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "sim/base/reader.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kArchitectures{"ampere", "hopper", "blackwell"};
+constexpr std::string_view kLibrary = "nccl";
+constexpr std::string_view kKernelColumns[] = {"kernel", "implementation"};
+
+std::vector<std::string> architecture_names() { return {kArchitectures.begin(), kArchitectures.end()}; }
+
+KernelName read_name(const Reader& r) {
+  const std::string text = r.text();
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) return {"", text};
+  return {text.substr(0, slash), text.substr(slash + 1)};
+}
+
+KernelSizes read_sizes(const Reader& when, std::string_view family) {
+  constexpr double kMost = 1e15;
+  KernelSizes s;
+  if (const auto unit = size_unit(family)) {
+    if (const auto v = when.find(fmt::format("least_{}", *unit))) s.least = v->number(0, kMost);
+    if (const auto v = when.find(fmt::format("most_{}", *unit))) s.most = v->number(0, kMost);
+    if (s.least > s.most) when.fault(fmt::format("no size is from {} to {}", s.least, s.most));
+  }
+  if (const auto v = when.find("gpus")) {
+    for (const Reader& n : v->items()) s.gpus.push_back(static_cast<int>(n.integer(2, 8192)));
+  }
+  return s;
+}
+
+void read_when(const Reader& when, const Form& form, KernelRule& rule) {
+  if (const auto v = when.find("architecture")) {
+    const std::vector<Reader> all = v->is_sequence() ? v->items() : std::vector<Reader>{*v};
+    for (const Reader& one : all) {
+      const std::size_t i = one.one_of(architecture_names());
+      rule.architectures.push_back(static_cast<Architecture>(std::min(i, kArchitectures.size() - 1)));
+    }
+  }
+  const auto kernel = kernel_column(form);
+  for (std::size_t w = 0; w < form.words.size(); ++w) {
+    if (w == kernel) continue;
+    if (const auto v = when.find(form.words[w])) rule.words.emplace_back(form.words[w], v->text());
+  }
+  rule.sizes = read_sizes(when, form.family);
+  when.no_other_keys();
+}
+
+KernelRule read_rule(const Reader& r, const Form& form) {
+  KernelRule rule;
+  rule.family = form.family;
+  const Reader use = r.at("use");
+  for (const Reader& name : use.items()) rule.use.push_back(read_name(name));
+  if (use.is_sequence() && rule.use.empty()) use.fault("use is empty", {"expected names of kernels"});
+  if (const auto when = r.find("when")) read_when(*when, form, rule);
+  rule.why = r.at("why").text();
+  r.no_other_keys();
+  return rule;
+}
+
+KernelList read_list(Document& document) {
+  KernelList list;
+  const Reader root = document.root();
+  list.framework = root.at("name").text();
+  list.version = root.at("version").text();
+  if (const auto summary = root.find("summary")) static_cast<void>(summary->text());
+  const Reader kernels = root.at("kernels");
+  std::vector<std::string> families;
+  for (const Form& form : forms()) families.emplace_back(form.family);
+  for (const std::string& key : kernels.is_map() ? kernels.keys() : std::vector<std::string>{}) {
+    const Form* form = find_form(key);
+    if (form == nullptr) continue;  // no_other_keys() says so
+    for (const Reader& item : kernels.at(key).items()) list.rules.push_back(read_rule(item, *form));
+  }
+  for (const std::string& family : families) static_cast<void>(kernels.find(family));
+  kernels.no_other_keys();
+  root.no_other_keys();
+  document.finish();
+  return list;
+}
+
+bool matches(const KernelFit& f, std::span<const std::string_view> words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] != "*" && f.words[i] != words[i]) return false;
+  }
+  return true;
+}
+
+bool holds(const KernelRule& rule, const KernelFit& f) {
+  return std::all_of(rule.words.begin(), rule.words.end(), [&](const auto& word) {
+    const auto at = std::find(f.form->words.begin(), f.form->words.end(), word.first);
+    return f.words[static_cast<std::size_t>(at - f.form->words.begin())] == word.second;
+  });
+}
+
+// Whose kernel a name is: without a framework the list's own comes before one of a calibration that says
+// none.
+const KernelFit* named(std::span<const KernelFit* const> candidates, const KernelRule& rule,
+                       const KernelName& name, const std::string& own, std::optional<std::size_t> column) {
+  const KernelFit* found = nullptr;
+  for (const KernelFit* f : candidates) {
+    if (!holds(rule, *f) || (column && f->words[*column] != name.kernel)) continue;
+    const std::string& framework = name.framework.empty() ? own : name.framework;
+    if (f->framework == framework) return f;
+    if (found == nullptr && (f->framework.empty() || (rule.asked && name.framework.empty()))) found = f;
+  }
+  return found;
+}
+
+bool of_architecture(const KernelRule& rule, Architecture a) {
+  return rule.architectures.empty() ||
+         std::find(rule.architectures.begin(), rule.architectures.end(), a) != rule.architectures.end();
+}
+
+std::string called(const KernelFit& f, std::optional<std::size_t> column) {
+  const std::string kernel = column ? f.words[*column] : f.name();
+  return f.framework.empty() ? kernel : f.framework + "/" + kernel;
+}
+
+}  // namespace
+
+Architecture architecture_of(const Device& d) {
+  const auto has = [&](Dtype t) { return d.peak[static_cast<std::size_t>(t)].value > 0; };
+  return has(Dtype::fp4)   ? Architecture::blackwell
+         : has(Dtype::fp8) ? Architecture::hopper
+                           : Architecture::ampere;
+}
+
+std::string_view to_string(Architecture a) { return kArchitectures[static_cast<std::size_t>(a)]; }
+
+bool KernelSizes::hold(double size, int group) const {
+  return least <= size && size <= most &&
+         (gpus.empty() || std::find(gpus.begin(), gpus.end(), group) != gpus.end());
+}
+
+std::optional<std::size_t> kernel_column(const Form& form) {
+  for (std::size_t w = 0; w < form.words.size(); ++w) {
+    for (const std::string_view column : kKernelColumns) {
+      if (form.words[w] == column) return w;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string_view> size_unit(std::string_view family) {
+  if (family == "moe" || family == "alltoall") return "tokens";  // of the group; of a rank
+  if (family == "allreduce") return "bytes";
+  return std::nullopt;
+}
+
+std::vector<ChosenKernel> choose_kernels(const Calibration& calibration, const KernelList& list,
+                                         Architecture architecture, const Form& form,
+                                         std::span<const std::string_view> words,
+                                         const std::function<bool(const KernelFit&)>& is,
+                                         const KernelFit* library) {
+  const auto column = kernel_column(form);
+  std::vector<const KernelFit*> candidates;
+  for (const KernelFit& f : calibration.fits) {
+    if (f.form == &form && matches(f, words) && (!is || is(f))) candidates.push_back(&f);
+  }
+  std::vector<ChosenKernel> out;
+  if (candidates.empty()) return out;
+  const auto chosen = [&](const KernelFit* f, std::size_t rule, const KernelSizes& sizes, bool instead) {
+    out.push_back({f, rule, sizes, !f->framework.empty() && f->framework != list.framework, instead});
+  };
+  bool unmet = false;  // something was asked for that no candidate is
+  for (std::size_t i = 0; i < list.rules.size(); ++i) {
+    const KernelRule& rule = list.rules[i];
+    if (rule.family != form.family || !of_architecture(rule, architecture)) continue;
+    const std::size_t before = out.size();
+    for (const KernelName& name : rule.use) {
+      const KernelFit* found = library != nullptr && name.kernel == kLibrary
+                                   ? library
+                                   : named(candidates, rule, name, list.framework, column);
+      if (found != nullptr) chosen(found, i, rule.sizes, unmet && !rule.asked);
+    }
+    unmet = unmet || (rule.asked && out.size() == before);
+    if (out.size() > before && rule.sizes.any()) return out;
+  }
+  // No rule is left for the other sizes, or for any.
+  const auto other = [&](const KernelFit* f) {
+    return called(*f, column) != called(*candidates.front(), column);
+  };
+  if (std::any_of(candidates.begin(), candidates.end(), other)) {
+    std::set<std::string> names;
+    for (const KernelFit* f : candidates) names.insert(called(*f, column));
+    const std::vector<std::string> types(words.begin(), words.end());
+    throw UserError({Diagnostic{
+        {},
+        fmt::format("{} {}: {} kernels were measured, and the list of {} {}", form.family,
+                    fmt::join(types, " "), names.size(),
+                    list.framework.empty() ? "no framework" : list.framework,
+                    out.empty() ? "names none of them" : "names none for other sizes"),
+        {fmt::format("measured: {}", fmt::join(names, ", ")),
+         fmt::format("name one in a scenario: kernels: {{{}: {}}}", form.family, *names.begin())}}});
+  }
+  chosen(candidates.front(), list.rules.size(), {}, unmet);
+  return out;
+}
+
+KernelList parse_kernel_list(const std::string& file_name, const std::string& text) {
+  Document document = Document::parse(file_name, text);
+  return read_list(document);
+}
+
+std::vector<std::string> kernel_list_names(const std::filesystem::path& catalog_dir) {
+  std::vector<std::string> out;
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(catalog_dir.parent_path() / "kernels", error)) {
+    if (entry.path().extension() == ".yaml") out.push_back(entry.path().stem().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+KernelList load_kernel_list(const std::string& framework, const std::filesystem::path& catalog_dir) {
+  const std::vector<std::string> names = kernel_list_names(catalog_dir);
+  if (std::find(names.begin(), names.end(), framework) == names.end())
+    throw UserError({Diagnostic{{}, "unknown framework " + framework, expected_one_of(framework, names)}});
+  Document document = Document::load(catalog_dir.parent_path() / "kernels" / (framework + ".yaml"));
+  return read_list(document);
+}
+
+}  // namespace shardline

@@ -1,0 +1,89 @@
+// Which of several measured kernels an engine runs: a preference list per framework, by type, architecture
+// and size (hardware/kernels). hardware/README.md [H64].
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hardware/cost/calibration.hpp"
+#include "hardware/machine/device.hpp"
+
+namespace shardline {
+
+/// Generations of GPUs that engines tell apart when they choose a kernel.
+enum class Architecture : std::uint8_t { ampere, hopper, blackwell };
+/// By the narrowest arithmetic that the device has a unit for: FP4 of Blackwell, FP8 of Hopper, else Ampere.
+Architecture architecture_of(const Device& device);
+std::string_view to_string(Architecture architecture);
+
+/// A kernel as a list names it. Without a framework: the list's own, or that of a calibration without one.
+struct KernelName {
+  std::string framework, kernel;
+};
+
+/// Sizes of an op for which a rule holds.
+struct KernelSizes {
+  double least = 0, most = std::numeric_limits<double>::infinity();  // inclusive; of what, size_column() says
+  std::vector<int> gpus;                                             // of the group; empty: any
+  bool any() const { return least <= 0 && most == std::numeric_limits<double>::infinity() && gpus.empty(); }
+  bool hold(double size, int group = 0) const;
+};
+
+struct KernelRule {
+  std::string family;                                      // of Form
+  std::vector<KernelName> use;                             // the first that was measured is taken
+  std::vector<Architecture> architectures;                 // empty: all
+  std::vector<std::pair<std::string, std::string>> words;  // columns of the variant and what they must hold
+  KernelSizes sizes;
+  std::string why;     // where the engine's rule was read
+  bool asked = false;  // by the user, not by a list
+};
+
+/// The rules of one framework, in the order in which they are tried.
+struct KernelList {
+  std::string framework, version;
+  std::vector<KernelRule> rules;
+};
+
+/// A fit that a rule chose.
+struct ChosenKernel {
+  const KernelFit* fit = nullptr;
+  std::size_t rule = 0;   // of the list's; kernels of one rule are alternatives, the first goes before
+  KernelSizes sizes;      // of the rule
+  bool borrowed = false;  // another framework's kernel
+  bool instead = false;   // of one that the user asked for, which was not measured for these types
+};
+
+/// The column that names the kernel: kernel, implementation; nothing where a form has none (nccl, quantize).
+std::optional<std::size_t> kernel_column(const Form& form);
+/// What the sizes of a family's rules count: "tokens", "bytes"; nothing where its rules know no sizes.
+std::optional<std::string_view> size_unit(std::string_view family);
+
+/// [H64] The fits of a family that the list takes for ops of these types, first what is tried first; the rule
+/// of the last holds for all sizes. `words` are those of the form, "*" for any; `is` keeps those that could
+/// run the op. Where no rule names a measured kernel, the only one that there is: throws UserError where
+/// there are several. `library`: what "nccl" in a rule stands for, a fit of another family.
+std::vector<ChosenKernel> choose_kernels(const Calibration& calibration, const KernelList& list,
+                                         Architecture architecture, const Form& form,
+                                         std::span<const std::string_view> words,
+                                         const std::function<bool(const KernelFit&)>& is = {},
+                                         const KernelFit* library = nullptr);
+
+/// Reads `hardware/kernels/NAME.yaml` beside the catalogue. Throws UserError: unknown names (with the
+/// nearest), and every fault of the file.
+KernelList load_kernel_list(const std::string& framework, const std::filesystem::path& catalog_dir);
+KernelList parse_kernel_list(const std::string& file_name, const std::string& text);
+/// Names of the lists beside the catalogue, sorted.
+std::vector<std::string> kernel_list_names(const std::filesystem::path& catalog_dir);
+
+/// What is taken where a question names no framework.
+inline constexpr std::string_view kDefaultFramework = "trtllm";
+
+}  // namespace shardline

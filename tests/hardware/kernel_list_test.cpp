@@ -1,0 +1,151 @@
+// Which measured kernel is taken [H64].
+#include "hardware/cost/kernel_list.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hardware/cost/calibrated_cost.hpp"
+#include "tests/hardware/support.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::ElementsAre, ::testing::HasSubstr;
+
+Calibration with(const char* family,
+                 const std::vector<std::pair<std::string, std::vector<std::string>>>& fits) {
+  Calibration c;
+  for (const auto& [framework, words] : fits) {
+    KernelFit f;
+    f.form = find_form(family);
+    f.framework = framework;
+    f.words = words;
+    c.fits.push_back(f);
+  }
+  return c;
+}
+
+KernelList list_of(const std::string& rules) {
+  return parse_kernel_list("list.yaml", "name: own\nversion: '1'\nkernels:\n" + rules);
+}
+
+std::vector<std::string> chosen(const Calibration& c, const KernelList& list, const char* family,
+                                std::vector<std::string_view> words,
+                                Architecture architecture = Architecture::hopper) {
+  std::vector<std::string> out;
+  for (const ChosenKernel& k : choose_kernels(c, list, architecture, *find_form(family), words))
+    out.push_back((k.borrowed ? "borrowed " : "") + std::string(k.instead ? "instead " : "") +
+                  k.fit->framework + "/" + k.fit->words[*kernel_column(*k.fit->form)]);
+  return out;
+}
+
+std::string refusal(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(KernelList, H64TheFirstMeasuredKernelOfTheFirstRuleThatHolds) {
+  const Calibration c = with("gemm", {{"own", {"bf16", "a"}}, {"own", {"bf16", "b"}}, {"own", {"fp8", "b"}}});
+  const KernelList list = list_of(
+      "  gemm:\n"
+      "    - {use: [z, b], when: {architecture: hopper}, why: read}\n"
+      "    - {use: [a], why: read}\n");
+  EXPECT_THAT(chosen(c, list, "gemm", {"bf16", "*"}), ElementsAre("own/b"));
+  EXPECT_THAT(chosen(c, list, "gemm", {"bf16", "*"}, Architecture::blackwell), ElementsAre("own/a"));
+  EXPECT_THAT(chosen(c, list, "gemm", {"fp8", "*"}), ElementsAre("own/b"));
+  EXPECT_THAT(chosen(c, list, "gemm", {"nvfp4", "*"}), ElementsAre());
+}
+
+TEST(KernelList, H64RulesHoldForTypesAndSizes) {
+  const Calibration c = with("moe", {{"own", {"few", "nvfp4", "balanced"}},
+                                     {"own", {"many", "bf16", "balanced"}},
+                                     {"own", {"many", "nvfp4", "balanced"}}});
+  const KernelList list = list_of(
+      "  moe:\n"
+      "    - {use: [few], when: {dtype: nvfp4, most_tokens: 128}, why: read}\n"
+      "    - {use: [many], why: read}\n"
+      "    - {use: [few], why: never reached}\n");
+  EXPECT_THAT(chosen(c, list, "moe", {"*", "nvfp4", "*"}), ElementsAre("own/few", "own/many"));
+  EXPECT_THAT(chosen(c, list, "moe", {"*", "bf16", "*"}), ElementsAre("own/many"));
+  const std::string_view words[] = {"*", "nvfp4", "*"};
+  const auto all = choose_kernels(c, list, Architecture::blackwell, *find_form("moe"), words);
+  EXPECT_TRUE(all[0].sizes.hold(128));
+  EXPECT_FALSE(all[0].sizes.hold(129));
+  EXPECT_TRUE(all[1].sizes.any());
+}
+
+TEST(KernelList, H64OwnKernelsComeBeforeThoseOfOthers) {
+  const Calibration c = with("gemm", {{"", {"bf16", "a"}}, {"other", {"bf16", "a"}}, {"own", {"bf16", "a"}}});
+  EXPECT_THAT(chosen(c, list_of("  gemm: [{use: [a], why: read}]\n"), "gemm", {"bf16", "*"}),
+              ElementsAre("own/a"));
+  EXPECT_THAT(chosen(c, list_of("  gemm: [{use: [other/a], why: read}]\n"), "gemm", {"bf16", "*"}),
+              ElementsAre("borrowed other/a"));
+  // A calibration that does not say whose its kernels are has those of any list.
+  const Calibration nameless = with("gemm", {{"", {"bf16", "a"}}, {"", {"bf16", "b"}}});
+  EXPECT_THAT(chosen(nameless, list_of("  gemm: [{use: [other/b], why: read}]\n"), "gemm", {"bf16", "*"}),
+              ElementsAre("/b"));
+}
+
+TEST(KernelList, H64WhatWasAskedForAndNotMeasuredIsSaid) {
+  const Calibration c = with("gemm", {{"own", {"bf16", "a"}}, {"own", {"bf16", "b"}}, {"own", {"fp8", "a"}}});
+  KernelList list = list_of("  gemm: [{use: [a], why: read}]\n");
+  KernelRule asked;
+  asked.family = "gemm";
+  asked.use = {{"", "b"}};
+  asked.asked = true;
+  list.rules.insert(list.rules.begin(), asked);
+  EXPECT_THAT(chosen(c, list, "gemm", {"bf16", "*"}), ElementsAre("own/b"));
+  EXPECT_THAT(chosen(c, list, "gemm", {"fp8", "*"}), ElementsAre("instead own/a"));
+}
+
+TEST(KernelList, H64TheOnlyKernelNeedsNoRuleAndSeveralDo) {
+  const KernelList none = list_of("  moe: [{use: [a], why: read}]\n");
+  EXPECT_THAT(chosen(with("gemm", {{"own", {"bf16", "a"}}}), none, "gemm", {"bf16", "*"}),
+              ElementsAre("own/a"));
+  const Calibration two = with("gemm", {{"own", {"bf16", "a"}}, {"own", {"bf16", "b"}}});
+  const std::string said = refusal([&] { chosen(two, none, "gemm", {"bf16", "*"}); });
+  EXPECT_THAT(said,
+              HasSubstr("gemm bf16 *: 2 kernels were measured, and the list of own names none of them"));
+  EXPECT_THAT(said, HasSubstr("own/a, own/b"));
+  EXPECT_THAT(said, HasSubstr("kernels: {gemm: own/a}"));
+}
+
+TEST(KernelList, FaultsNameTheirPlace) {
+  const auto fault = [](const std::string& rules) { return refusal([&] { list_of(rules); }); };
+  EXPECT_THAT(fault("  gemms: []\n"), HasSubstr("list.yaml:4:3"));
+  EXPECT_THAT(fault("  gemm: [{use: [a], when: {architecture: hoper}, why: x}]\n"), HasSubstr("hopper"));
+  EXPECT_THAT(fault("  gemm: [{use: [a], when: {most_tokens: 3}, why: x}]\n"), HasSubstr("most_tokens"));
+  EXPECT_THAT(fault("  moe: [{use: [a], when: {least_tokens: 4, most_tokens: 3}, why: x}]\n"),
+              HasSubstr("no size is from 4 to 3"));
+  EXPECT_THAT(fault("  gemm: [{use: [a]}]\n"), HasSubstr("why"));
+  EXPECT_THAT(fault("  gemm: [{use: [], why: x}]\n"), HasSubstr("use is empty"));
+  EXPECT_THAT(refusal([] { load_kernel_list("sgland", testing::system_catalog()); }), HasSubstr("sglang"));
+}
+
+TEST(KernelList, ArchitecturesFollowFromTheNarrowestUnit) {
+  EXPECT_EQ(architecture_of(testing::catalog_system("a100-sxm").device), Architecture::ampere);
+  EXPECT_EQ(architecture_of(testing::catalog_system("h200-hgx").device), Architecture::hopper);
+  EXPECT_EQ(architecture_of(testing::catalog_system("b200-hgx").device), Architecture::blackwell);
+}
+
+// Every list chooses for every system that ships, with the kernels of its framework, and names no kernel that
+// no calibration has but those that stand for what was not measured.
+TEST(KernelList, H64EveryShippedListChoosesOnEverySystem) {
+  for (const std::string& framework : kernel_list_names(testing::system_catalog())) {
+    for (const std::string& name : system_names(testing::system_catalog())) {
+      SCOPED_TRACE(framework + " on " + name);
+      System s = testing::catalog_system(name);
+      if (s.calibration.empty()) continue;
+      use_framework(s, framework, testing::system_catalog());
+      EXPECT_NO_THROW(CalibratedCost{s});
+      EXPECT_EQ(s.kernels.framework, framework);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardline
