@@ -29,12 +29,14 @@ struct Work {
   std::size_t repeated = 0;                         // rows of shapes that an earlier table has
   std::map<std::string, std::size_t> others;        // rows of other engines
 
-  void add(const FitRows& r, const std::vector<std::string>& engines, std::size_t table) {
+  // `framework`: whose rows are wanted; empty: those of the first row's engine.
+  void add(const FitRows& r, const std::vector<std::string>& engines, std::size_t table,
+           const std::string& framework) {
     rows.width = r.width;
-    if (rows.seconds.empty()) engine = engines.at(0);
+    if (rows.seconds.empty()) engine = framework.empty() ? engines.at(0) : framework;
     for (std::size_t i = 0; i < r.size(); ++i) {
       const auto x = r.x(i);
-      if (engines[i] != engine) {
+      if (engines[i] != engine && (framework.empty() || !engines[i].empty())) {
         ++others[engines[i]];
       } else if (from.try_emplace({x.begin(), x.end()}, table).first->second != table) {
         ++repeated;
@@ -117,12 +119,13 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
       Work& w = work[{form->family, words}];
       w.form = form;
       w.words = words;
-      w.add(r, rows.engines.at(words), t);
+      w.add(r, rows.engines.at(words), t, o.framework);
     }
   }
   std::vector<const Work*> list;
   for (const auto& [key, w] : work) {
     w.add_notes(out.notes);
+    if (w.rows.size() == 0) continue;  // all of them of other frameworks
     const std::size_t needed = kRowsPerParameter * w.form->parameters.size();
     if (w.rows.size() < needed) {
       out.notes.push_back(fmt::format("{} {}: {} rows are too few for a fit, {} are needed", w.form->family,
@@ -133,6 +136,8 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
   }
   if (list.empty()) throw UserError("no table has rows that a cost form can be fitted to");
   out.calibration.machine = measured_machine(system);
+  out.calibration.framework = o.framework;
+  out.calibration.version_of_framework = o.version;
   out.calibration.fits.resize(list.size());
   const std::size_t threads = thread_count(o.threads);
   parallel_for(0, list.size(), threads,

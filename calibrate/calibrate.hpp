@@ -19,6 +19,9 @@ struct CalibrateOptions {
   int folds = 4;
   int threads = 0;  // 0: all cores; the result does not depend on it
   FitOptions fit;
+  /// Whose kernels the tables are of: written into the calibration, and rows that name another engine are
+  /// left out. Empty: not said.
+  std::string framework, version;
 };
 
 /// A measured row and what is predicted for it.

@@ -62,6 +62,7 @@ struct FamilyIntervals {
 FamilyIntervals pooled_intervals(const FamilyAccuracy& family);
 
 /// Systems of the catalogue with a calibration of their own: one of their name is in calibrations/ beside it.
+/// Behind each, as SYSTEM.FRAMEWORK, the same machine with what was fitted to one framework's kernels alone.
 std::vector<System> calibrated_systems(const std::filesystem::path& catalog_dir);
 
 /// A system of the catalogue that uses the calibration of another.

@@ -3,67 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "calibrate/calibrate.hpp"
 #include "calibrate/rows.hpp"
 #include "calibrate/validate/accuracy.hpp"
+#include "calibrate/validate/accuracy_parts.hpp"
 
 namespace shardline::cli {
 
+using namespace accuracy_parts;
+
 namespace {
 
-constexpr std::size_t kWidth = 120;
-
-using Row = std::vector<std::string>;
-
-// Aligned, so that it reads well as it stands; columns of numbers to the right.
-std::string markdown(const std::vector<Row>& rows) {
-  const std::size_t columns = rows.front().size();
-  std::vector<std::size_t> widths(columns, 3);
-  std::vector<bool> right(columns, true);
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    for (std::size_t c = 0; c < columns; ++c) {
-      const std::string& cell = rows[r][c];
-      widths[c] = std::max(widths[c], cell.size());
-      if (r > 0 && (cell.empty() || std::string_view("0123456789+-").find(cell[0]) == std::string_view::npos))
-        right[c] = false;
-    }
-  }
-  std::string out;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    for (std::size_t c = 0; c < columns; ++c)
-      out += right[c] ? fmt::format("| {:>{}} ", rows[r][c], widths[c])
-                      : fmt::format("| {:<{}} ", rows[r][c], widths[c]);
-    out += "|\n";
-    if (r > 0) continue;
-    for (std::size_t c = 0; c < columns; ++c)
-      out += fmt::format("|{}{}", std::string(widths[c] + 1, '-'), right[c] ? ":" : "-");
-    out += "|\n";
-  }
-  return out + "\n";
-}
-
-// A paragraph, broken at spaces.
-std::string paragraph(const std::string& text) {
-  std::istringstream words(text);
-  std::string out, line;
-  for (std::string word; words >> word;) {
-    if (!line.empty() && line.size() + 1 + word.size() > kWidth) {
-      out += line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return out + line + "\n\n";
-}
-
-std::string error_text(const FitError& e) {
-  return e.rows == 0 ? "-" : fmt::format("{:.1f}/{:.1f}", 100 * e.median, 100 * e.p90);
-}
-std::string goal_text(const AccuracyGoal& g) {
-  return fmt::format("{:.0f}/{:.0f}", 100 * g.median, 100 * g.p90);
-}
 std::string worst_text(const FitError& e) { return e.rows == 0 ? "-" : fmt::format("{:.0f}", 100 * e.worst); }
 std::string bias_text(const FitError& e) {
   if (e.rows == 0) return "-";
@@ -104,55 +55,6 @@ std::string range_text(const KernelFit& f, std::size_t axis) {
   const std::string low = quantity(std::max(least, std::exp2(f.range_low[axis])), bytes);
   const std::string high = quantity(std::max(least, std::exp2(f.range_high[axis])), bytes);
   return low == high ? low : low + " to " + high;
-}
-
-std::string cell_of(const FamilyAccuracy& a) {
-  if (a.worst == nullptr) return "unknown";
-  std::string out = error_text(a.best->corrected);
-  if (a.best != a.worst) out += " to " + error_text(a.worst->corrected);
-  return a.missed > 0 ? fmt::format("{} !{}", out, a.missed) : out;
-}
-
-std::string glance(std::span<const System> systems) {
-  std::vector<std::vector<FamilyAccuracy>> all;
-  std::vector<Row> table{{"Operation", "Goal"}}, missed{{"System", "Operation", "Variant", "Error", "Goal"}};
-  std::size_t variants = 0, unknown = 0;
-  for (const System& s : systems) {
-    table[0].push_back(s.name);
-    all.push_back(accuracy_by_family(s.calibration));
-    variants += s.calibration.fits.size();
-    for (const FamilyAccuracy& a : all.back()) {
-      for (const KernelFit* f : a.fits) {
-        const Verdict v = verdict(f->corrected, *a.goal);
-        unknown += v == Verdict::unknown ? 1 : 0;
-        if (v == Verdict::missed)
-          missed.push_back({s.name, a.goal->title, variant_name(f->words),
-                            fmt::format("{:.2f}/{:.2f}", 100 * f->corrected.median, 100 * f->corrected.p90),
-                            goal_text(*a.goal)});
-      }
-    }
-  }
-  for (const AccuracyGoal& goal : accuracy_goals()) {
-    Row row{goal.title, goal_text(goal)};
-    for (const auto& families : all) {
-      const auto found = std::find_if(families.begin(), families.end(),
-                                      [&](const FamilyAccuracy& a) { return a.goal == &goal; });
-      row.push_back(found == families.end() ? "-" : cell_of(*found));
-    }
-    table.push_back(std::move(row));
-  }
-  std::string out = "## At a glance\n\n";
-  out += paragraph(R"(
-Errors on shapes that the fit had not seen, median/90th percentile in % of the measured time. A
-family has one fit per variant (data type, kernel, operation); shown are its best and its worst
-variant, worst being farthest from the goal. `!3`: three variants miss the goal. `-`: not measured.)");
-  out += markdown(table);
-  const std::size_t above = missed.size() - 1;
-  out += paragraph(fmt::format(
-      "{} variants: {} meet their goal, {} miss it{}{}", variants, variants - above - unknown, above,
-      unknown > 0 ? fmt::format(", {} have no held-out rows", unknown) : "", above > 0 ? ":" : "."));
-  if (above > 0) out += markdown(missed);
-  return out;
 }
 
 std::string band_text(const PooledBand& b) {

@@ -30,7 +30,15 @@ std::vector<System> calibrated_systems(const fs::path& catalog_dir) {
     std::error_code error;
     if (!fs::exists(catalog_dir.parent_path() / "calibrations" / (name + ".yaml"), error)) continue;
     System s = load_system(name, catalog_dir);
-    if (!s.calibration.empty()) out.push_back(std::move(s));
+    if (s.calibration.empty()) continue;
+    out.push_back(s);
+    for (const std::string& framework : kernel_list_names(catalog_dir)) {
+      std::optional<Calibration> own = framework_calibration(s.calibration.name, framework, catalog_dir);
+      if (!own) continue;
+      out.push_back(s);
+      out.back().name += "." + framework;
+      out.back().calibration = std::move(*own);
+    }
   }
   return out;
 }

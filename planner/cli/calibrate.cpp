@@ -26,7 +26,7 @@ namespace {
 
 struct CalibrateArguments {
   std::vector<std::string> measurements;  // files or folders
-  std::string system, out, plots, source;
+  std::string system, out, plots, source, framework;
   int folds = 4, threads = 0;
   bool parameters = false;  // also print them
   bool part = false;        // write the calibration alone
@@ -141,6 +141,8 @@ void declare(Arguments& a, CalibrateArguments& o) {
   a.add("-o,--out", o.out, "System file to write, with what was fitted");
   a.add("--plots", o.plots, "Folder for predicted against measured");
   a.add("--source", o.source, "Where the measurements come from (default: the files' names)");
+  a.add("--framework", o.framework,
+        "Whose kernels these are, \"sglang 0.5.14\": rows that name another engine are left out");
   a.add("--folds", o.folds, "Parts of the shapes that are withheld in turn (default: 4)").range(2, 100);
   a.flag("--parameters", o.parameters, "Also print every parameter with its confidence interval");
   a.flag("--part", o.part, "Write what was fitted alone, for `calibration: FILE` in a system file");
@@ -153,6 +155,15 @@ void declare(Arguments& a, EvaluateArguments& o) {
   a.add("--csv", o.csv, "File for every row, measured and predicted");
 }
 
+// "sglang 0.5.14".
+void name_framework(const std::string& text, CalibrateOptions& o) {
+  const std::size_t blank = std::min(text.find(' '), text.size());
+  o.framework = text.substr(0, blank);
+  o.version = text.substr(std::min(blank + 1, text.size()));
+  if (!text.empty() && (o.framework.empty() || o.version.empty()))
+    throw UserError("--framework " + text + ": expected a name and a version, as \"sglang 0.5.14\"");
+}
+
 int run(const CalibrateArguments& a, const Provenance& made_by) {
   const std::filesystem::path file = system_file(a.system, shipped_catalogs().systems);
   const System system = load_system(a.system, shipped_catalogs().systems);
@@ -160,6 +171,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   CalibrateOptions options;
   options.folds = a.folds;
   options.threads = a.threads;
+  name_framework(a.framework, options);
   Calibrated result = shardline::calibrate(system, tables.tables, options);
   Calibration& c = result.calibration;
   std::string names;

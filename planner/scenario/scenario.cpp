@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "models/model/catalog.hpp"
+#include "planner/scenario/kernel_keys.hpp"
 #include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 #include "planner/scenario/sweep_keys.hpp"
@@ -260,6 +261,8 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
     const auto i = choice(*v, {"calibrated", "parameters"});
     if (i && !costs) costs = static_cast<Costs>(*i);
   }
+  if (const auto v = root.find("kernels"); v && system)
+    scenario_parts::read_kernel_names(*v, *system, catalogs);
   if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
   const std::vector<Model> models = read_models(root.at("models"), catalogs);
   const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();

@@ -48,12 +48,29 @@ std::vector<Shares> shares_of(const Case& c, AllReduceRule rule, std::span<const
   return out;
 }
 
+namespace {
+
+// Whose kernels are run, and those that the user asked for.
+std::string kernels_text(const KernelList& list) {
+  if (list.framework.empty()) return "";
+  std::string asked;
+  for (const KernelRule& r : list.rules) {
+    if (!r.asked) continue;
+    for (const KernelName& n : r.use)
+      asked += fmt::format("{}{} {}{}{}", asked.empty() ? "; " : ", ", r.family, n.framework,
+                           n.framework.empty() ? "" : "/", n.kernel);
+  }
+  return fmt::format("; kernels of {} {}{}", list.framework, list.version, asked);
+}
+
+}  // namespace
+
 std::string costs_text(const System& s) {
   const Calibration& c = s.calibration;
   if (c.empty())
     return fmt::format("assumptions of the system file of {}, {}", s.name,
                        c.source.empty() ? "which has no calibration" : "without its calibration");
-  const std::string from = fmt::format("{} ({})", c.source, c.date);
+  const std::string from = fmt::format("{} ({}){}", c.source, c.date, kernels_text(s.kernels));
   if (!c.like.empty())
     return fmt::format("extrapolated to {} from measurements of {}: {}", s.name, c.like, from);
   if (c.machine.empty())

@@ -1,0 +1,26 @@
+// Parts of the text of reports/accuracy.md.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/validate/accuracy.hpp"
+
+namespace shardline::cli::accuracy_parts {
+
+using Row = std::vector<std::string>;
+
+/// A table in Markdown, the first row its header, aligned, so that it reads well as it stands; columns of
+/// numbers to the right.
+std::string markdown(const std::vector<Row>& rows);
+/// A paragraph, broken at spaces.
+std::string paragraph(const std::string& text);
+/// "3.1/9.8": median and 90th percentile in %.
+std::string error_text(const FitError& error);
+std::string goal_text(const AccuracyGoal& goal);
+
+/// The section with the errors of all systems and frameworks.
+std::string glance(std::span<const System> systems);
+
+}  // namespace shardline::cli::accuracy_parts

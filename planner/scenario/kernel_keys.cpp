@@ -1,0 +1,70 @@
+#include "planner/scenario/kernel_keys.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace shardline::scenario_parts {
+
+namespace {
+
+// "fa3", and "sglang/fa3" where the calibration says whose it is.
+std::vector<std::string> names_of(const Calibration& c, const Form& form, std::size_t column) {
+  std::set<std::string> out;
+  for (const KernelFit& f : c.fits) {
+    if (f.form != &form || f.words[column].empty()) continue;
+    out.insert(f.words[column]);
+    if (!f.framework.empty()) out.insert(f.framework + "/" + f.words[column]);
+  }
+  return {out.begin(), out.end()};
+}
+
+std::optional<KernelRule> read_asked(const Reader& r, const Calibration& c, const Form& form,
+                                     std::size_t column) {
+  KernelRule rule;
+  rule.family = form.family;
+  rule.asked = true;
+  rule.why = "the scenario names it";
+  const std::vector<std::string> known = names_of(c, form, column);
+  for (const Reader& item : r.is_sequence() ? r.items() : std::vector<Reader>{r}) {
+    const std::string name = item.text();
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      item.fault(fmt::format("no kernel {} of {} was measured here", name, form.family),
+                 expected_one_of(name, known));
+      return std::nullopt;
+    }
+    const std::size_t slash = name.find('/');
+    const bool whose = slash != std::string::npos;
+    rule.use.push_back({whose ? name.substr(0, slash) : "", whose ? name.substr(slash + 1) : name});
+  }
+  if (rule.use.empty()) return std::nullopt;
+  return rule;
+}
+
+}  // namespace
+
+void read_kernel_names(const Reader& kernels, System& system, const Catalogs& catalogs) {
+  if (!kernels.is_map()) return;  // read_kernels() says so
+  if (const auto v = kernels.find("framework")) {
+    try {
+      use_framework(system, v->text(), catalogs.systems);
+    } catch (const UserError& e) {
+      v->fault(e.diagnostics()[0].what, e.diagnostics()[0].details);
+    }
+  }
+  std::vector<KernelRule> asked;
+  for (const Form& form : forms()) {
+    const auto column = kernel_column(form);
+    const auto v = column ? kernels.find(form.family) : std::nullopt;
+    if (!v) continue;
+    if (system.calibration.empty()) {
+      v->fault(fmt::format("system {} has no calibration: kernels have no prices on it", system.name));
+    } else if (auto rule = read_asked(*v, system.calibration, form, *column)) {
+      asked.push_back(std::move(*rule));
+    }
+  }
+  system.kernels.rules.insert(system.kernels.rules.begin(), asked.begin(), asked.end());
+}
+
+}  // namespace shardline::scenario_parts

@@ -1,0 +1,14 @@
+// Keys of a scenario's `kernels` that say which measured kernels are run: a framework's, or single ones by
+// name. scenarios/README.md, "Keys".
+#pragma once
+
+#include "planner/scenario/scenario.hpp"
+
+namespace shardline::scenario_parts {
+
+/// `kernels.framework`, and a kernel or several for a family of forms (`kernels.moe: deepgemm`), tried before
+/// the framework's list. Faults, at their keys: unknown frameworks, kernels that were not measured on this
+/// system (with the nearest), a system without a calibration.
+void read_kernel_names(const Reader& kernels, System& system, const Catalogs& catalogs);
+
+}  // namespace shardline::scenario_parts
