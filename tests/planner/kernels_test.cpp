@@ -1,0 +1,103 @@
+// Which measured kernels a scenario's ops are priced by: those of a framework, or one by name [H64].
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/scenario/scenario.hpp"
+#include "planner/search/evaluate.hpp"
+#include "planner/search/provenance.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::HasSubstr;
+
+Case case_with(const std::string& kernels, const std::string& system = "h200-hgx",
+               const std::string& kv = "bf16") {
+  const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
+                          source_path("scenarios")};
+  const std::string text = "name: t\nsystem: " + system + "\nmodels: [llama-3.1-8b]\ncontext: 32Ki tokens\n" +
+                           "precision: {weights: bf16, kv: " + kv + ", math: bf16, dispatch: bf16}\n" +
+                           (kernels.empty() ? "" : "kernels: " + kernels + "\n") +
+                           "strategies: [tensor]\ngpus: [1]\nbatch: [1]\n";
+  return parse_scenario("t.yaml", text, catalogs).studies.at(0).study;
+}
+
+/// Kernels of the fits that price a decode step's ops, by family; with the framework in front.
+std::map<std::string, std::string> kernels_of(const Case& c) {
+  Evaluator e(c);
+  e.simulate(parse_plan("tensor:tpa=2,tpf=2,batch=4"));
+  std::map<std::string, std::string> out;
+  for (const Op& op : e.schedule().ops) {
+    const KernelFit* f = e.cost().price(op).fit;
+    if (f == nullptr) continue;
+    const auto column = kernel_column(*f->form);
+    out[f->form->family] = f->framework + "/" + (column ? f->words[*column] : "");
+  }
+  return out;
+}
+
+std::string refusal(const std::string& kernels, const std::string& system = "h200-hgx") {
+  try {
+    case_with(kernels, system);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Kernels, AreThoseOfTheFramework) {
+  const auto none = kernels_of(case_with(""));
+  EXPECT_EQ(none.at("gemm"), "trtllm/torch_flow");
+  EXPECT_EQ(none.at("attention_decode"), "trtllm/torch_flow");
+  EXPECT_EQ(none.at("allreduce"), "trtllm/trtllm_auto");
+  EXPECT_EQ(kernels_of(case_with("{framework: trtllm}")), none);
+  const auto sglang = kernels_of(case_with("{framework: sglang}"));
+  EXPECT_EQ(sglang.at("gemm"), "sglang/torch_linear");
+  EXPECT_EQ(sglang.at("attention_decode"), "sglang/fa3");
+  EXPECT_EQ(sglang.at("allreduce"), "sglang/customallreduce_graph");
+  const auto vllm = kernels_of(case_with("{framework: vllm}"));
+  EXPECT_EQ(vllm.at("gemm"), "vllm/linear");
+  EXPECT_EQ(vllm.at("attention_decode"), "vllm/flash_attn_fa3");
+  EXPECT_EQ(vllm.at("allreduce"), "vllm/custom_graph");
+  const auto blackwell = kernels_of(case_with("{framework: sglang}", "gb200-nvl72"));
+  EXPECT_EQ(blackwell.at("attention_decode"), "sglang/trtllm_mha");
+}
+
+TEST(Kernels, AreThoseThatTheScenarioNames) {
+  const auto named =
+      kernels_of(case_with("{framework: sglang, attention_decode: triton, gemm: [trtllm/torch_flow]}"));
+  EXPECT_EQ(named.at("attention_decode"), "sglang/triton");
+  EXPECT_EQ(named.at("gemm"), "trtllm/torch_flow");
+  EXPECT_EQ(named.at("allreduce"), "sglang/customallreduce_graph");
+  EXPECT_THAT(costs_text(case_with("{attention_decode: torch_flow}").system),
+              HasSubstr("; kernels of trtllm 1.3.0rc20; attention_decode torch_flow"));
+  EXPECT_THAT(costs_text(case_with("{framework: vllm}").system), HasSubstr("; kernels of vllm 0.24.0"));
+}
+
+// Another framework's kernel is not the engine's own, whatever was measured of it.
+TEST(Kernels, OfOthersCountAsFitted) {
+  const auto basis = [](const std::string& kernels) {
+    const Case c = case_with(kernels);
+    Evaluator e(c);
+    e.simulate(parse_plan("tensor:tpa=2,tpf=2,batch=4"));
+    for (const Op& op : e.schedule().ops)
+      if (op.kind == OpKind::gemm && op.launches > 0) return e.cost().price(op).basis;
+    return Basis::none;
+  };
+  EXPECT_EQ(basis("{framework: sglang}"), Basis::measured);
+  EXPECT_EQ(basis("{framework: sglang, gemm: trtllm/torch_flow}"), Basis::fitted);
+}
+
+TEST(Kernels, ThatWereNotMeasuredAreRefused) {
+  EXPECT_THAT(refusal("{framework: vlm}"), HasSubstr("t.yaml:6:22: unknown framework vlm"));
+  EXPECT_THAT(refusal("{framework: vlm}"), HasSubstr("did you mean vllm?"));
+  EXPECT_THAT(refusal("{attention_decode: fa3}"),
+              HasSubstr("no kernel fa3 of attention_decode was measured here"));
+  EXPECT_THAT(refusal("{framework: sglang, attention_decode: fa4}"), HasSubstr("did you mean fa3?"));
+  EXPECT_THAT(refusal("{framework: sglang}", "h100-gti"), HasSubstr("has no calibration"));
+  EXPECT_THAT(refusal("{gemm: torch_flow}", "h100-gti"), HasSubstr("has no calibration"));
+}
+
+}  // namespace
+}  // namespace shardline
