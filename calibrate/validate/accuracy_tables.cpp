@@ -31,6 +31,10 @@ std::vector<System> calibrated_systems(const fs::path& catalog_dir) {
     if (!fs::exists(catalog_dir.parent_path() / "calibrations" / (name + ".yaml"), error)) continue;
     System s = load_system(name, catalog_dir);
     if (s.calibration.empty()) continue;
+    // What its list borrows of others stands in their own.
+    std::erase_if(s.calibration.fits, [&](const KernelFit& f) {
+      return !f.framework.empty() && f.framework != s.calibration.framework;
+    });
     out.push_back(s);
     for (const std::string& framework : kernel_list_names(catalog_dir)) {
       std::optional<Calibration> own = framework_calibration(s.calibration.name, framework, catalog_dir);

@@ -118,11 +118,6 @@ const KernelFit* named(std::span<const KernelFit* const> candidates, const Kerne
   return found;
 }
 
-bool of_architecture(const KernelRule& rule, Architecture a) {
-  return rule.architectures.empty() ||
-         std::find(rule.architectures.begin(), rule.architectures.end(), a) != rule.architectures.end();
-}
-
 std::string called(const KernelFit& f, std::optional<std::size_t> column) {
   const std::string kernel = column ? f.words[*column] : f.name();
   return f.framework.empty() ? kernel : f.framework + "/" + kernel;
@@ -138,6 +133,11 @@ Architecture architecture_of(const Device& d) {
 }
 
 std::string_view to_string(Architecture a) { return kArchitectures[static_cast<std::size_t>(a)]; }
+
+bool KernelRule::of(Architecture a) const {
+  return architectures.empty() ||
+         std::find(architectures.begin(), architectures.end(), a) != architectures.end();
+}
 
 bool KernelSizes::hold(double size, int group) const {
   return least <= size && size <= most &&
@@ -177,7 +177,7 @@ std::vector<ChosenKernel> choose_kernels(const Calibration& calibration, const K
   bool unmet = false;  // something was asked for that no candidate is
   for (std::size_t i = 0; i < list.rules.size(); ++i) {
     const KernelRule& rule = list.rules[i];
-    if (rule.family != form.family || !of_architecture(rule, architecture)) continue;
+    if (rule.family != form.family || !rule.of(architecture)) continue;
     const std::size_t before = out.size();
     for (const KernelName& name : rule.use) {
       const KernelFit* found = library != nullptr && name.kernel == kLibrary

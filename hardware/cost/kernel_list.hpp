@@ -44,6 +44,8 @@ struct KernelRule {
   KernelSizes sizes;
   std::string why;     // where the engine's rule was read
   bool asked = false;  // by the user, not by a list
+
+  bool of(Architecture architecture) const;
 };
 
 /// The rules of one framework, in the order in which they are tried.

@@ -261,6 +261,33 @@ FabricSpec read_fabric(const Reader& r) {
   return f;
 }
 
+namespace {
+
+// Adds what was fitted to the kernels of `framework`, and to those of others that its list borrows on such a
+// device: what ships of them beside the system's calibration.
+void add_kernels(System& system, const std::string& framework, const std::filesystem::path& catalog_dir) {
+  Calibration& base = system.calibration;
+  if (base.name.empty()) return;
+  const Architecture architecture = architecture_of(system.device);
+  std::set<std::string> wanted{framework};
+  for (const KernelRule& rule : system.kernels.rules) {
+    if (!rule.of(architecture)) continue;
+    for (const KernelName& name : rule.use) wanted.insert(name.framework);
+  }
+  for (const KernelFit& f : base.fits) wanted.erase(f.framework);
+  for (const std::string& whose : wanted) {
+    std::optional<Calibration> own = framework_calibration(base.name, whose, catalog_dir);
+    if (!own) continue;
+    if (own->machine.system != base.machine.system)
+      throw UserError(fmt::format("what was fitted to {} beside {} is of {}", whose, base.machine.system,
+                                  own->machine.system));
+    base.fits.insert(base.fits.end(), std::make_move_iterator(own->fits.begin()),
+                     std::make_move_iterator(own->fits.end()));
+  }
+}
+
+}  // namespace
+
 void use_framework(System& system, const std::string& framework, const std::filesystem::path& catalog_dir) {
   KernelList list = load_kernel_list(framework, catalog_dir);
   Calibration& base = system.calibration;
@@ -275,21 +302,7 @@ void use_framework(System& system, const std::string& framework, const std::file
     list.rules.push_back(std::move(rule));
   }
   system.kernels = std::move(list);
-  if (base.name.empty()) return;
-  // Its own kernels first, then those that its list borrows of others.
-  std::set<std::string> wanted{framework};
-  for (const KernelRule& rule : system.kernels.rules) {
-    for (const KernelName& name : rule.use) wanted.insert(name.framework);
-  }
-  for (const std::string& whose : wanted) {
-    std::optional<Calibration> own = framework_calibration(base.name, whose, catalog_dir);
-    if (!own) continue;
-    if (own->machine.system != base.machine.system)
-      throw UserError(fmt::format("what was fitted to {} beside {} is of {}", whose, base.machine.system,
-                                  own->machine.system));
-    base.fits.insert(base.fits.end(), std::make_move_iterator(own->fits.begin()),
-                     std::make_move_iterator(own->fits.end()));
-  }
+  add_kernels(system, framework, catalog_dir);
 }
 
 std::optional<Calibration> framework_calibration(const std::string& calibration, const std::string& framework,
@@ -325,7 +338,9 @@ std::filesystem::path system_file(const std::string& name_or_path, const std::fi
 System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir) {
   const std::filesystem::path file = system_file(name_or_path, catalog_dir);
   Document document = Document::load(file);
-  return read_system(document, file.parent_path(), catalog_dir);
+  System s = read_system(document, file.parent_path(), catalog_dir);
+  add_kernels(s, s.kernels.framework, catalog_dir);
+  return s;
 }
 
 std::vector<std::string> system_names(const std::filesystem::path& catalog_dir) {

@@ -176,7 +176,7 @@ TEST(Provenance, ParametersAloneLeaveTheCalibrationOut) {
 // A copy of a catalogue system is that system until its device is another one.
 TEST(Provenance, ACopyWithAnotherDeviceMeasuresNothing) {
   Case c = decode_case("llama-3.1-405b", "gb200-nvl72", 100'000);
-  c.precision.kv = Dtype::fp8;
+  c.precision = {Dtype::fp8, Dtype::fp8, Dtype::fp8, Dtype::bf16, Dtype::fp8};
   c.system.name = "home-made";
   const Plan plan = parse_plan("tensor:tpa=8,tpf=8,batch=4");
   {
@@ -222,7 +222,7 @@ TEST(Provenance, EveryPriceFromAFitNamesIt) {
     }
     if (cost.fit) fits.insert(cost.fit->name());
   }
-  EXPECT_TRUE(fits.contains("gemm nvfp4 torch_flow")) << fits.size();
+  EXPECT_TRUE(fits.contains("gemm nvfp4 flashinfer_cutedsl_nvfp4")) << fits.size();
 }
 
 // Both are of one implementation, and each names its own fit.
