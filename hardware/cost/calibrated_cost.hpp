@@ -74,6 +74,7 @@ class CalibratedCost {
     Use prepare, dispatch, combine;
     Dtype dispatched = Dtype::bf16;
     double sms = 0;
+    bool one_sided = false;
     KernelSizes sizes;  // by tokens of a rank
   };
   using ByDtype = std::array<Use, kDtypes>;

@@ -8,6 +8,7 @@ namespace shardline {
 
 namespace {
 
+constexpr Count kOneSidedTopk = 8;        // experts per token that TensorRT-LLM's one-sided kernels know
 constexpr double kShortestMessage = 256;  // bytes: shorter ones were not measured and cost as much
 
 }  // namespace
@@ -83,7 +84,8 @@ std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const Gr
   std::optional<FittedPrice> best;
   for (Exchange& e : all) {
     const bool last = &e == &all.back();
-    if (pricing_ == Pricing::exact && !last && !e.sizes.hold(tokens, group.size)) continue;
+    const bool can = e.sizes.hold(tokens, group.size) && !(e.one_sided && s.topk > kOneSidedTopk);
+    if (pricing_ == Pricing::exact && !last && !can) continue;
     std::array<double, 7> own{};
     std::copy(std::begin(x), std::end(x), own.begin());
     own[6] = e.sms;

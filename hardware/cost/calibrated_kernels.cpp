@@ -227,12 +227,18 @@ CalibratedCost::Exchange CalibratedCost::exchange_of(const Use& chosen, Dtype di
   Exchange e;
   e.dispatched = dispatched;
   e.sizes = chosen.sizes;
+  e.one_sided = implementation.ends_with("one_sided");
   e.sms = implementation.ends_with("_normal") ? kExchangeSms : 0;
   e.prepare = phase("prepare", word);
   e.combine = phase("combine", word);
   if (!e.combine) e.combine = phase("combine", "bf16");
+  if (system_->kernels.low_precision_combine) {
+    Use narrow = phase("combine_low_precision", name_of(dispatched));
+    if (narrow) e.combine = std::move(narrow);
+  }
   if (!e.combine) return {};
   e.dispatch = chosen;
+  for (Use* u : {&e.dispatch, &e.combine}) deal_at_random(u->context);
   if (word != name_of(dispatched)) {
     e.dispatch.altered = true;
     e.dispatch.context.a_bytes = bytes_per_dispatched_element(dispatched);

@@ -52,6 +52,9 @@ struct KernelRule {
 struct KernelList {
   std::string framework, version;
   std::vector<KernelRule> rules;
+  /// Combines that quantise their rows on the way, where they were measured: an option of TensorRT-LLM
+  /// (use_low_precision_moe_combine).
+  bool low_precision_combine = false;
 };
 
 /// A fit that a rule chose.

@@ -1,5 +1,7 @@
 #include "planner/scenario/kernel_keys.hpp"
 
+#include "planner/scenario/scenario_parts.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,6 +65,15 @@ void read_kernel_names(const Reader& kernels, System& system, const Catalogs& ca
     } else if (auto rule = read_asked(*v, system.calibration, form, *column)) {
       asked.push_back(std::move(*rule));
     }
+  }
+  if (const auto v = kernels.find("combine")) {
+    system.kernels.low_precision_combine = choice(*v, {"plain", "low_precision"}) == 1u;
+    const auto narrow = [](const KernelFit& f) {
+      return f.form->family == std::string_view("alltoall") && f.words[1] == "combine_low_precision";
+    };
+    const auto& fits = system.calibration.fits;
+    if (system.kernels.low_precision_combine && std::none_of(fits.begin(), fits.end(), narrow))
+      v->fault("no combine in low precision was measured here", {"expected plain"});
   }
   system.kernels.rules.insert(system.kernels.rules.begin(), asked.begin(), asked.end());
 }

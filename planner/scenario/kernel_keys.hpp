@@ -8,7 +8,8 @@ namespace shardline::scenario_parts {
 
 /// `kernels.framework`, and a kernel or several for a family of forms (`kernels.moe: deepgemm`), tried before
 /// the framework's list. Faults, at their keys: unknown frameworks, kernels that were not measured on this
-/// system (with the nearest), a system without a calibration.
+/// system (with the nearest), a system without a calibration. `kernels.combine: low_precision` takes combines
+/// that quantise their rows on the way.
 void read_kernel_names(const Reader& kernels, System& system, const Catalogs& catalogs);
 
 }  // namespace shardline::scenario_parts
