@@ -41,6 +41,10 @@ bool launched_by_host(const Row& r) { return r.of("vllm", "0.14.0") && r.word("s
 constexpr Rule kLeftOut[] = {
     {"allreduce", "launched eagerly: host time",
      [](const Row& r) { return r.word("implementation").ends_with("_eager"); }},
+    {"nccl", "an all-reduce of int8 on more than four GPUs: switches add no such numbers",
+     [](const Row& r) {
+       return r.word("op") == "all_reduce" && r.word("dtype") == "int8" && r.number("gpus") > 4;
+     }},
     {"mla_prefill", "kernels of vLLM 0.14.0: 100 us of host time", launched_by_host},
     {"mla_decode", "kernels of vLLM 0.14.0: 100 us of host time", launched_by_host},
     {"mla_prefill", "a wide-EP module below three times its shortest row: host time",

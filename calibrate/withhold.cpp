@@ -13,13 +13,22 @@ constexpr double kSamePlace = 0.25;
 constexpr std::size_t kFewestRows = 10;  // that tell how far a fit is off
 constexpr double kFamiliesApart = 1;     // see held_out_band()
 
+// Parameters that some row says something of: the others keep their starts, and need none.
+std::size_t moved(const Form& form, const FitResult& r) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < r.parameters.size(); ++i)
+    n += r.parameters[i] == std::exp(std::log(form.parameters[i].start)) ? 0 : 1;
+  return n;
+}
+
 // Residuals of `outside` by a fit to `inside`; nothing where `inside` is too little.
 std::vector<double> residuals(const Form& form, const FormContext& context, const FitRows& rows,
                               std::span<const std::size_t> inside, std::span<const std::size_t> outside,
                               const Refit& how) {
-  if (outside.empty() || inside.size() < how.rows_per_parameter * form.parameters.size()) return {};
+  if (outside.empty() || inside.size() < form.parameters.size()) return {};
   const FitRows seen = rows.only(inside);
   const FitResult result = fit(form, context, seen, how.options);
+  if (inside.size() < how.rows_per_parameter * moved(form, result)) return {};
   Correction correction;
   if (how.smoothing)
     correction = fit_correction(form, context, seen, result.parameters, *how.smoothing, how.options);

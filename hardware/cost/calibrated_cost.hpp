@@ -62,6 +62,8 @@ class CalibratedCost {
     explicit operator bool() const { return fit != nullptr; }
   };
   struct Exchange {  // one implementation of dispatch and combine
+    std::string_view implementation;
+    bool wanted = true;  // no other is preferred by name
     Use prepare, dispatch, combine;
     Dtype dispatched = Dtype::bf16;
     double sms = 0;
@@ -78,6 +80,8 @@ class CalibratedCost {
   void choose_decode();
   void choose_collectives();
   void add_exchange(std::string_view implementation, Dtype dispatched);
+  void choose_exchanges();
+  bool prefers(std::string_view name) const;
   FittedPrice of(Use& use, std::span<const double> x);
   FittedPrice of(Use& use, std::span<const double> x, const PricedOp& op, double launches, double t0);
   double least(const PricedOp& op, const FormContext& context) const;

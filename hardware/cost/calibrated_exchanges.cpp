@@ -9,6 +9,8 @@ namespace shardline {
 namespace {
 
 constexpr double kShortestMessage = 256;  // bytes: shorter ones were not measured and cost as much
+constexpr std::size_t kGpusAxis = 3;      // of dispatch and combine
+constexpr Count kOneSidedTopk = 8;        // experts per token that TensorRT-LLM's one-sided kernels know
 
 }  // namespace
 
@@ -74,10 +76,14 @@ std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const Gr
   const double nodes = group.whole.one_node ? 1 : std::max(1.0, group.size / std::max(1.0, members));
   const double x[] = {double(group.size), nodes, std::max(1.0, s.rows), double(s.width), double(s.topk),
                       double(s.experts),  0};
+  const double size = std::log2(group.size);
   std::optional<FittedPrice> best, both;
+  std::optional<Basis> tensorrt_llm;  // of its first implementation
+  double far = 0;                     // of `best`: doublings of GPUs beyond its measured groups
   for (Exchange& e : exchanges_) {
     // An implementation inside a domain has no way out of it.
     if (e.dispatched != kernel_type(s.dispatched) || (nodes > 1 && e.dispatch.context.network <= 0)) continue;
+    if (!e.wanted || (e.implementation.ends_with("one_sided") && s.topk > kOneSidedTopk)) continue;
     std::array<double, 7> own{};
     std::copy(std::begin(x), std::end(x), own.begin());
     own[6] = e.sms;
@@ -91,9 +97,18 @@ std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const Gr
     const FittedPrice one = op.kind == OpKind::combine ? back : there;
     // Both directions are of one implementation.
     const FittedPrice judged{there.time + back.time, worse(there.basis, back.basis), nullptr, {}};
-    if (!better(pricing_ == Pricing::floor ? one : judged, pricing_ == Pricing::floor ? best : both))
+    // It takes the first that can be had, not the fastest.
+    if (e.implementation.starts_with("trtllm") && pricing_ == Pricing::exact) {
+      if (tensorrt_llm && judged.basis >= *tensorrt_llm) continue;
+      if (!e.dispatch.altered) tensorrt_llm = judged.basis;
+    }
+    const double beyond = std::max(0.0, size - e.dispatch.fit->range_high[kGpusAxis]);
+    const bool nearer = both && judged.basis == both->basis && beyond < far;
+    const bool farther = both && judged.basis == both->basis && beyond > far;
+    if (pricing_ == Pricing::floor ? !better(one, best) : farther || !(nearer || better(judged, both)))
       continue;
     both = judged;
+    far = beyond;
     best = one;
   }
   // Even routing was measured: that of other tokens is what the parameters say, not a measurement.

@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kColdCache = 2;     // MB: a layer's cache is not in L2 when its turn comes
 constexpr double kExchangeSms = 24;  // set apart for dispatch and combine, as in DeepEP's own example
+constexpr std::string_view kLowPrecision = "combine_low_precision";
 
 constexpr Dtype kKinds[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16};
 constexpr Dtype kStored[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp8_block};  // weights
@@ -169,6 +170,7 @@ void CalibratedCost::choose_collectives() {
 void CalibratedCost::add_exchange(std::string_view implementation, Dtype dispatched) {
   const std::string_view own = name_of(dispatched);
   Exchange e;
+  e.implementation = implementation;
   e.dispatched = dispatched;
   e.sms = implementation.ends_with("_normal") ? kExchangeSms : 0;
   for (const std::string_view word : {own, name_of(Dtype::fp8), name_of(Dtype::bf16), name_of(Dtype::fp4)}) {
@@ -179,9 +181,31 @@ void CalibratedCost::add_exchange(std::string_view implementation, Dtype dispatc
     e.dispatch.altered = word != own;
   }
   if (!e.combine) e.combine = use("alltoall", {implementation, "combine", "bf16"});
+  if (prefers(kLowPrecision)) {
+    Use narrow = use("alltoall", {implementation, kLowPrecision, own});
+    if (narrow) e.combine = std::move(narrow);
+  }
   if (!e.dispatch || !e.combine) return;
+  for (Use* u : {&e.dispatch, &e.combine}) deal_at_random(u->context);
   if (e.dispatch.altered) e.dispatch.context.a_bytes = bytes_per_dispatched_element(dispatched);
   exchanges_.push_back(std::move(e));
+}
+
+bool CalibratedCost::prefers(std::string_view name) const {
+  const std::vector<std::string>& all = system_->calibration.prefer;
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
+
+// TensorRT-LLM's two are in the order in which it asks for them: README.md [H55].
+void CalibratedCost::choose_exchanges() {
+  for (const std::string_view implementation :
+       {"trtllm_nvlink_one_sided", "trtllm_nvlink_two_sided", "deepep_ll", "deepep_normal", "deepep_v050_ll",
+        "deepep_v050_normal"}) {
+    for (const Dtype dispatched : kKinds) add_exchange(implementation, dispatched);
+  }
+  const auto named = [&](const Exchange& e) { return prefers(e.implementation); };
+  if (std::none_of(exchanges_.begin(), exchanges_.end(), named)) return;
+  for (Exchange& e : exchanges_) e.wanted = named(e);
 }
 
 CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
@@ -194,10 +218,7 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
   }
   choose_decode();
   choose_collectives();
-  for (const std::string_view implementation :
-       {"trtllm_nvlink_two_sided", "deepep_ll", "deepep_normal", "deepep_v050_ll", "deepep_v050_normal"}) {
-    for (const Dtype dispatched : kKinds) add_exchange(implementation, dispatched);
-  }
+  choose_exchanges();
   if (Use& g = gemm_[at(Dtype::bf16)][at(Dtype::bf16)]) {
     const double smallest[] = {1, 64, 64};
     kernel_ = of(g, smallest).time;

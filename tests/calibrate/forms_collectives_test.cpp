@@ -61,12 +61,13 @@ Numbers doublings(double low, double high) {
 }
 
 TEST(CollectiveFormsFit, H41RecoversNccl) {
-  recover(kNcclForm, {"all_reduce"}, "h100-hgx", {{2, 4, 8}, doublings(256, 1e9)}, {5.5, 0.8, 4, 0.8});
+  recover(kNcclForm, {"all_reduce"}, "h100-hgx", {{2, 4, 8}, doublings(256, 1e9)},
+          {5.5, 0.8, 4, 0.85, 0.4, 1.1});
 }
 
 TEST(CollectiveFormsFit, H42RecoversAllreduce) {
   recover(kAllreduceForm, {"trtllm_auto", "bf16"}, "h100-hgx", {{2, 4, 8}, doublings(256, 1e9)},
-          {2.4, 0.25, 0.6, 8, 6, 0.9});
+          {2.4, 0.25, 0.6, 8, 6, 0.9, 1.1});
 }
 
 TEST(CollectiveFormsFit, H43RecoversDispatchBetweenNodes) {
@@ -75,7 +76,7 @@ TEST(CollectiveFormsFit, H43RecoversDispatchBetweenNodes) {
   FormContext c;
   const std::vector<std::string> words{"deepep_normal", "dispatch", "fp8"};
   ASSERT_TRUE(all.context(words, system, c));
-  const Numbers truth{20, 15, 5, 0.5, 20, 12, 0.6, 0.8};
+  const Numbers truth{20, 15, 5, 0.5, 20, 12, 0.6, 0.8, 0.03};
   FitRows rows;
   rows.width = 7;
   std::mt19937_64 random(5);
@@ -98,8 +99,8 @@ TEST(CollectiveFormsFit, H43RecoversDispatchBetweenNodes) {
   for (std::size_t i = 0; i < truth.size(); ++i) {
     const std::string name = all.parameters[i].name;
     const double half = std::log(found.high[i] / found.low[i]) / 2;
-    if (name == "flag") {
-      // No counters per expert in this kernel: no row says anything of them, and none is claimed.
+    if (name == "flag" || name == "spread") {
+      // No counters per expert in this kernel, and a way out of its domain: no row says anything of these.
       EXPECT_DOUBLE_EQ(found.parameters[i], truth[i]);
       EXPECT_EQ(half, 0);
       continue;
@@ -108,6 +109,33 @@ TEST(CollectiveFormsFit, H43RecoversDispatchBetweenNodes) {
     EXPECT_LT(half, 0.25) << name;
     EXPECT_LT(std::abs(std::log(found.parameters[i] / truth[i])), 1.5 * half)
         << name << ' ' << found.parameters[i] << ' ' << truth[i];
+  }
+}
+
+// What many ranks cost, and that tables that end at eight know nothing of it.
+TEST(CollectiveFormsFit, H43RecoversTheSpreadOfManyRanks) {
+  const Form& all = kAlltoallForm;
+  const System system = load_system("gb200-nvl72", testing::source_dir() / "hardware" / "catalog");
+  FormContext c;
+  ASSERT_TRUE(all.context(std::vector<std::string>{"trtllm_nvlink_two_sided", "combine", "bf16"}, system, c));
+  const Numbers truth{9, 1.9, 5, 0.1, 60, 15, 0.87, 0.95, 0.04};
+  for (const double most : {8.0, 64.0}) {
+    FitRows rows;
+    rows.width = 7;
+    for (const double gpus : doublings(2, most)) {
+      for (const double tokens : doublings(1, 65536)) {
+        const Numbers x{gpus, 1, tokens, 7168, 8, 256, 0};
+        rows.numbers.insert(rows.numbers.end(), x.begin(), x.end());
+        rows.seconds.push_back(all.seconds(x, c, truth));
+      }
+    }
+    const FitResult found = fit(all, c, rows);
+    if (most > 8) {
+      EXPECT_NEAR(found.parameters[8] / 0.04, 1, 1e-2);
+    } else {
+      EXPECT_DOUBLE_EQ(found.parameters[8], all.parameters[8].start);
+    }
+    EXPECT_NEAR(found.parameters[6] / 0.87, 1, 1e-2);
   }
 }
 

@@ -64,6 +64,13 @@ std::vector<Trap> other_traps() {
        "vllm_0.24.0,custom_eager,bf16,8,256,40\n"
        "vllm_0.24.0,custom_graph,bf16,8,256,8\n",
        1, "1 row left out: launched eagerly: host time"},
+      {"sums of bytes",
+       "op,dtype,gpus,message_bytes,latency_us\n"
+       "all_reduce,int8,8,256,40\n"
+       "all_reduce,fp16,8,256,8\n"
+       "all_reduce,int8,4,256,8\n"
+       "all_gather,int8,8,256,8\n",
+       3, "1 row left out: an all-reduce of int8 on more than four GPUs: switches add no such numbers"},
       {"host time of old decode kernels",
        "engine,scope,batch,kv_len,heads_local,dtype_compute,dtype_kv,dtype_gemm,kernel,latency_us\n"
        "vllm_0.14.0,kernel,1,64,16,bf16,bf16,,triton_mla,111\n"

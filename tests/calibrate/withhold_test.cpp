@@ -122,6 +122,19 @@ TEST(WithholdBeyond, NeedsRowsBelow) {
   EXPECT_FALSE(withhold_beyond(*gemm.form, gemm.context, rows, {}));
 }
 
+// Switches sum for more than four GPUs only [H46]: no row of two says anything of them, and none is asked
+// for.
+TEST(WithholdBeyond, CountsParametersThatRowsMove) {
+  const Truth t = truth("nccl", {"all_reduce"});
+  ASSERT_EQ(t.form->parameters.size(), 6u);
+  FitRows rows;
+  for (const double gpus : {2.0, 4.0}) {
+    for (int i = 0; i < 21; ++i) add(rows, t, {gpus, std::exp2(9 + i)}, 1 + 0.01 * (i % 3));
+  }
+  EXPECT_TRUE(withhold_beyond(*t.form, t.context, rows, {}));  // 21 rows, not the 24 of all six
+  EXPECT_FALSE(withhold_beyond(*t.form, t.context, rows, {{}, {}, 22}));
+}
+
 // Band by band: what calibrate keeps of a table with both.
 TEST(WithholdBeyond, IsKeptWithTheFit) {
   const Truth t = truth("nccl", {"all_reduce"});

@@ -4,57 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
 
 #include "sim/base/error.hpp"
-#include "tests/hardware/ops.hpp"
+#include "tests/hardware/fitted.hpp"
 
 namespace shardline {
 namespace {
 
 using testing::batched_op, testing::catalog_system, testing::decode_op, testing::elementwise_op,
-    testing::exchange_op, testing::experts_op, testing::gemm_op, testing::mla_decode_op,
-    testing::mla_sequences, testing::prefill_op, testing::routed_op, testing::whole_sequences;
-
-const System& system_named(const std::string& name) {
-  static std::map<std::string, System> all;
-  const auto it = all.find(name);
-  return it != all.end() ? it->second : all.emplace(name, catalog_system(name)).first->second;
-}
-
-/// What the shipped fit of a variant says of a shape, with a cold L2.
-double fitted(const System& s, const char* family, const std::vector<std::string>& words,
-              std::vector<double> x) {
-  for (const KernelFit& f : s.calibration.fits) {
-    if (f.form->family != std::string_view(family) || f.words != words) continue;
-    FormContext context;
-    EXPECT_TRUE(f.form->context(f.words, s, context));
-    std::vector<double> parameters = f.parameters;
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      if (f.form->parameters[p].name == std::string_view("l2")) parameters[p] = std::min(parameters[p], 2.0);
-    }
-    return predict(*f.form, context, parameters, f.correction, x);
-  }
-  ADD_FAILURE() << s.name << " has no such fit of " << family;
-  return 0;
-}
-double parameter(const System& s, const char* family, const std::vector<std::string>& words,
-                 std::string_view name) {
-  for (const KernelFit& f : s.calibration.fits) {
-    if (f.form->family != std::string_view(family) || f.words != words) continue;
-    for (std::size_t p = 0; p < f.parameters.size(); ++p) {
-      if (f.form->parameters[p].name == name) return f.parameters[p];
-    }
-  }
-  ADD_FAILURE() << name;
-  return 0;
-}
-
-void expect_price(const System& s, const Op& op, double seconds, Basis basis, double within = 1e-12) {
-  CostModel m(s);
-  EXPECT_NEAR(m.time(op).value / seconds, 1, within) << s.name;
-  EXPECT_EQ(to_string(m.price(op).basis), to_string(basis)) << s.name;
-}
+    testing::expect_price, testing::experts_op, testing::fitted, testing::gemm_op, testing::mla_decode_op,
+    testing::mla_sequences, testing::parameter, testing::prefill_op, testing::system_named,
+    testing::whole_sequences;
 
 TEST(CalibratedCost, H51GemmsCostWhatTheirFitSays) {
   const System& h100 = system_named("h100-hgx");
@@ -237,105 +197,6 @@ TEST(CalibratedCost, H54ExpertsShareTheTimeOfTheirWholeLayer) {
       EXPECT_EQ(m.price(up).basis, Basis::measured);
     }
   }
-}
-
-TEST(CalibratedCost, H55CollectivesCostWhatTheirFitSays) {
-  for (const char* name : {"a100-sxm", "h100-hgx", "h200-hgx"}) {
-    const System& s = system_named(name);
-    for (const double n : {2.0, 4.0, 8.0}) {
-      const Group g{static_cast<int>(n), 1};
-      for (const double bytes : {4096.0, 1e6, 1e8}) {
-        const auto nccl = [&](const char* op, double buffer) { return fitted(s, "nccl", {op}, {n, buffer}); };
-        expect_price(s, exchange_op(OpKind::all_gather, g, bytes / n), nccl("all_gather", bytes),
-                     Basis::measured);
-        expect_price(s, exchange_op(OpKind::reduce_scatter, g, bytes), nccl("reduce_scatter", bytes),
-                     Basis::measured);
-        // What leaves a rank is all of its buffer but its own part.
-        expect_price(s, exchange_op(OpKind::all_to_all, g, bytes * (n - 1) / n), nccl("alltoall", bytes),
-                     Basis::measured);
-        expect_price(
-            s, exchange_op(OpKind::all_reduce, g, bytes),
-            std::min(nccl("all_reduce", bytes), fitted(s, "allreduce", {"trtllm_auto", "bf16"}, {n, bytes})),
-            Basis::measured);
-        // Not measured: as two ranks that exchange halves of an all-to-all.
-        if (2 * bytes > 5e8) continue;
-        expect_price(s, exchange_op(OpKind::send_recv, g, bytes),
-                     fitted(s, "nccl", {"alltoall"}, {2, 2 * bytes}), Basis::fitted);
-      }
-    }
-  }
-}
-
-TEST(CalibratedCost, H55KernelsOfDispatchAlsoGatherFewTokens) {
-  const System& s = system_named("gb200-nvl72");
-  const double n = 16, tokens = 4, width = 2048;
-  ExchangeShape shape;
-  shape.bytes = Bytes(tokens * width * 2);
-  shape.carrier = Carrier::engine;
-  shape.rows = tokens;
-  const double kernel =
-      fitted(s, "alltoall", {"trtllm_nvlink_two_sided", "dispatch", "bf16"}, {n, 1, tokens, width, n, n, 0});
-  expect_price(s, exchange_op(OpKind::all_gather, {16, 1}, shape), kernel, Basis::fitted);
-  // A message of a library's stays one, rows or not.
-  shape.carrier = Carrier::library;
-  const Op plain = exchange_op(OpKind::all_gather, {16, 1}, shape);
-  expect_price(s, plain, fitted(s, "nccl", {"all_gather"}, {n, shape.bytes.value * n}), Basis::extrapolated);
-}
-
-/// Dispatch (with preparation) and combine of each implementation that a system has fits of.
-std::vector<std::pair<double, double>> implementations(const System& s, const std::string& type,
-                                                       const std::vector<std::string>& names,
-                                                       std::vector<double> x) {
-  std::vector<std::pair<double, double>> all;
-  for (const std::string& name : names) {
-    x[6] = name.ends_with("normal") ? 24 : 0;
-    const bool nvlink = name.find("nvlink") != std::string::npos;
-    double there = fitted(s, "alltoall", {name, "dispatch", type}, x);
-    if (nvlink) there += fitted(s, "alltoall", {name, "prepare", type}, x);
-    all.emplace_back(there, fitted(s, "alltoall", {name, "combine", nvlink ? type : "bf16"}, x));
-  }
-  return all;
-}
-
-TEST(CalibratedCost, H55DispatchAndCombineAreOfOneImplementation) {
-  struct Row {
-    const char* system;
-    Dtype type;
-    const char* word;
-    std::vector<std::string> names;
-    int gpus;
-  };
-  const Row rows[] = {
-      {"h100-hgx",
-       Dtype::fp8,
-       "fp8",
-       {"deepep_ll", "deepep_normal", "deepep_v050_ll", "deepep_v050_normal"},
-       8},
-      {"gb200-nvl72", Dtype::fp4, "nvfp4", {"trtllm_nvlink_two_sided"}, 16},
-  };
-  for (const Row& row : rows) {
-    const System& s = system_named(row.system);
-    CostModel m(s);
-    const Group g{row.gpus, 1};
-    for (double tokens = 1; tokens <= 65536; tokens *= 2) {
-      SCOPED_TRACE(tokens);
-      const double there = m.time(routed_op(g, tokens, 7168, 8, 256, false, row.type)).value;
-      const double back = m.time(routed_op(g, tokens, 7168, 8, 256, true, row.type)).value;
-      bool one = false;
-      for (const auto& [d, c] :
-           implementations(s, row.word, row.names, {double(row.gpus), 1, tokens, 7168, 8, 256, 0}))
-        one = one || (std::abs(there / d - 1) < 1e-12 && std::abs(back / c - 1) < 1e-12);
-      EXPECT_TRUE(one) << there << " " << back;
-    }
-  }
-  // Between nodes the one that was measured there.
-  const System& h100 = system_named("h100-hgx");
-  CostModel m(h100);
-  const Op far = routed_op({32, 1}, 64, 7168, 8, 256, false, Dtype::fp8);
-  EXPECT_EQ(m.price(far).basis, Basis::measured);
-  EXPECT_NEAR(m.time(far).value / fitted(h100, "alltoall", {"deepep_v050_ll", "dispatch", "fp8"},
-                                         {32, 4, 64, 7168, 8, 256, 0}),
-              1, 1e-12);
 }
 
 TEST(CalibratedCost, H56ElementwiseKernelsCostALaunchAndTheirBytes) {

@@ -1,5 +1,5 @@
-// [H41]-[H44] Forms of collectives, of dispatch and combine, and of experts: closed values, limits, and
-// shapes far beyond any measurement.
+// [H41]-[H44], [H46] Forms of collectives, of dispatch and combine, and of experts: closed values, limits,
+// and shapes far beyond any measurement.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -36,9 +36,13 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> out;
-  for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"})
-    out.push_back({&kNcclForm, {op}, {2, 1}, {512, 1e12}});
-  out.push_back({&kAllreduceForm, {"trtllm_auto", "bf16"}, {2, 1}, {512, 1e12}});
+  // A switch that sums gives less to each of more GPUs [H46]: there the message alone is followed.
+  for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"}) {
+    out.push_back({&kNcclForm, {op}, {2, 1}, {512, 1e12}, "a100-sxm"});
+    out.push_back({&kNcclForm, {op}, {72, 1}, {72, 1e12}, "gb200-nvl72"});
+  }
+  out.push_back({&kAllreduceForm, {"trtllm_auto", "bf16"}, {2, 1}, {512, 1e12}, "a100-sxm"});
+  out.push_back({&kAllreduceForm, {"trtllm_auto", "bf16"}, {72, 1}, {72, 1e12}, "gb200-nvl72"});
   // gpus, nodes, tokens, hidden, topk, experts, sms
   for (const char* phase : {"dispatch", "combine"}) {
     out.push_back({&kAlltoallForm,
@@ -131,9 +135,9 @@ TEST(CollectiveForms, H41ToH44PositiveFiniteAndNeverFasterForMore) {
   }
 }
 
-// t0, alpha, fill, e_link
+// t0, alpha, fill, e_link, own, nvls
 TEST(NcclForm, H41ClosedValues) {
-  const Numbers p{3, 0.5, 4, 0.8};
+  const Numbers p{3, 0.5, 4, 0.8, 1e-12, 1};
   const FormContext c = context_of(kNcclForm, {"all_reduce"});
   EXPECT_EQ(c.link, 450e9);
   EXPECT_EQ(c.bandwidth, c.link);
@@ -148,6 +152,9 @@ TEST(NcclForm, H41ClosedValues) {
     EXPECT_NEAR(kNcclForm.seconds(x, half, p), 6.5e-6 + (0.875e6 + std::sqrt(3.5) * 1e6) / 360e9, 1e-15)
         << op;
   }
+  // What stays is copied, at half of what a byte through the port costs: of 1 MB 125 KB.
+  const FormContext gather = context_of(kNcclForm, {"all_gather"});
+  EXPECT_NEAR(kNcclForm.seconds(x, gather, {{3, 0.5, 1e-12, 0.8, 0.5, 1}}), 6.5e-6 + 0.9375e6 / 360e9, 1e-11);
   // To the next GPU: one step, the whole buffer, however many GPUs.
   const FormContext send = context_of(kNcclForm, {"sendrecv"});
   EXPECT_NEAR(kNcclForm.seconds(x, send, p), 3.5e-6 + 3e6 / 360e9, 1e-15);
@@ -155,40 +162,74 @@ TEST(NcclForm, H41ClosedValues) {
 }
 
 TEST(NcclForm, H41TinyIsLatencyAndHugeIsTheLink) {
-  const Numbers p{3, 0.5, 1, 0.8};
+  const Numbers p{3, 0.5, 1, 0.8, 1e-9, 1};
   for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "alltoall"}) {
-    const FormContext c = context_of(kNcclForm, {op});
+    const FormContext c = context_of(kNcclForm, {op}, "a100-sxm");
     const double crossings = std::string(op) == "all_reduce" ? 2 : 1;
     EXPECT_NEAR(kNcclForm.seconds(Numbers{4, 1e-6}, c, p), 3e-6 + 0.5e-6 * 3 * crossings, 1e-11) << op;
     for (const double gpus : {2.0, 8.0, 72.0, 512.0}) {
       const Numbers x{gpus, 1e13};
       const double bus = kNcclForm.traffic(x, c) / kNcclForm.seconds(x, c, p);
-      EXPECT_NEAR(bus / (0.8 * 450e9), 1, 1e-3) << op << ' ' << gpus;
+      EXPECT_NEAR(bus / (0.8 * 300e9), 1, 1e-3) << op << ' ' << gpus;
     }
   }
 }
 
-TEST(NcclForm, H41ATreeBoundsTheStepsOfManyGpus) {
-  const Numbers p{3, 1, 1e-3, 0.8};
-  const FormContext reduce = context_of(kNcclForm, {"all_reduce"}),
-                    gather = context_of(kNcclForm, {"all_gather"});
+TEST(NcclForm, H41EveryGpuAddsItsSteps) {
+  const Numbers p{3, 1, 1e-3, 0.8, 1e-9, 1};
+  const FormContext reduce = context_of(kNcclForm, {"all_reduce"}, "a100-sxm"),
+                    gather = context_of(kNcclForm, {"all_gather"}, "a100-sxm");
   EXPECT_NEAR(kNcclForm.seconds(Numbers{8, 1}, reduce, p), 17e-6, 1e-9);
-  EXPECT_NEAR(kNcclForm.seconds(Numbers{64, 1}, reduce, p), 39e-6, 1e-9);
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{64, 1}, reduce, p), 129e-6, 1e-9);
   EXPECT_NEAR(kNcclForm.seconds(Numbers{64, 1}, gather, p), 66e-6, 1e-9);
+  // Nor has NVLink SHARP anything to sum.
+  const FormContext switched = context_of(kNcclForm, {"all_gather"});
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{64, 1}, switched, p), 66e-6, 1e-9);
+}
+
+// NCCL's own constants: 0.85 of 20.6 GB/s per link of 25 on Hopper, 0.74 of 40.1 of 50 on Blackwell.
+TEST(NvlsForm, H46SwitchesSumWhereTheyCan) {
+  const Numbers p{3, 1, 1e-3, 0.8, 1e-9, 1};
+  const FormContext hopper = context_of(kNcclForm, {"all_reduce"}),
+                    blackwell = context_of(kNcclForm, {"all_reduce"}, "gb200-nvl72"),
+                    ampere = context_of(kNcclForm, {"all_reduce"}, "a100-sxm");
+  // One latency for any number of GPUs.
+  for (const double gpus : {16.0, 32.0, 72.0})
+    EXPECT_NEAR(kNcclForm.seconds(Numbers{gpus, 1}, hopper, p), 25e-6, 1e-7) << gpus;
+  // S + S / n through a port, and the root of that and 4 MB at 8 GPUs.
+  const double wire = 1.125e9, rate = 18 * 20.6e9 * 0.85;
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{8, 1e9}, hopper, p), 25e-6 + (wire + std::sqrt(wire * 4e6)) / rate,
+              1e-12);
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{8, 1e13}, blackwell, p) / (1.125e13 / (18 * 40.1e9 * 0.74)), 1, 1e-3);
+  // Nine times the GPUs fill 81 times the pipeline.
+  const double far = 1e10 * 73 / 72, blackwell_rate = 18 * 40.1e9 * 0.74;
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{72, 1e10}, blackwell, p),
+              25e-6 + (far + std::sqrt(far * 324e6)) / blackwell_rate, 1e-12);
+  // Four GPUs are no faster by it, and a fabric without multicast has none.
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{4, 1e13}, hopper, p) / (1.5e13 / (450e9 * 0.8)), 1, 1e-3);
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{8, 1e13}, ampere, p) / (1.75e13 / (300e9 * 0.8)), 1, 1e-3);
+  Numbers slow = p;
+  slow[5] = 0.5;  // slower than a ring: then it is a ring
+  EXPECT_NEAR(kNcclForm.seconds(Numbers{8, 1e13}, hopper, slow) / (1.75e13 / (450e9 * 0.8)), 1, 1e-3);
 }
 
 TEST(AllreduceForm, H42OneShotThenTheLibrary) {
-  const Numbers p{2, 0.5, 0.5, 256, 1e-4, 0.8};
-  const FormContext c = context_of(kAllreduceForm, {"trtllm_auto", "bf16"});
+  const Numbers p{2, 0.5, 0.5, 256, 1e-4, 0.8, 1};
+  const FormContext c = context_of(kAllreduceForm, {"trtllm_auto", "bf16"}),
+                    ring = context_of(kAllreduceForm, {"trtllm_auto", "bf16"}, "a100-sxm");
   EXPECT_NEAR(kAllreduceForm.seconds(Numbers{8, 1}, c, p), 3.5e-6, 1e-9);
   // Two GPUs read as much either way; the faster way has the rate.
-  EXPECT_NEAR(kAllreduceForm.seconds(Numbers{2, 450e3}, c, {{2.0, 0.5, 1.0, 256, 1e-4, 0.1}}), 3.5e-6, 1e-8);
+  EXPECT_NEAR(kAllreduceForm.seconds(Numbers{2, 450e3}, c, {{2.0, 0.5, 1.0, 256, 1e-4, 0.1, 1}}), 3.5e-6,
+              1e-8);
   for (const double gpus : {4.0, 8.0, 72.0}) {
     const Numbers x{gpus, 1e13};
-    EXPECT_NEAR(kAllreduceForm.traffic(x, c) / kAllreduceForm.seconds(x, c, p) / (0.8 * 450e9), 1, 1e-3);
+    EXPECT_NEAR(kAllreduceForm.traffic(x, ring) / kAllreduceForm.seconds(x, ring, p) / (0.8 * 300e9), 1,
+                1e-3);
   }
+  // Its library sums in the switch where it can.
+  EXPECT_NEAR(kAllreduceForm.seconds(Numbers{8, 1e13}, c, p) / (1.125e13 / (18 * 20.6e9 * 0.85)), 1, 1e-3);
   // One-shot reads 7 buffers where two-shot moves 1.75.
-  const double small = kAllreduceForm.seconds(Numbers{8, 1e5}, c, {{2.0, 0.5, 0.5, 256, 100, 0.8}});
+  const double small = kAllreduceForm.seconds(Numbers{8, 1e5}, c, {{2.0, 0.5, 0.5, 256, 100, 0.8, 1}});
   EXPECT_NEAR(small, 3.5e-6 + 7e5 / 225e9, 2e-8);
 }
 
@@ -208,8 +249,8 @@ TEST(AlltoallForm, H43BytesPerToken) {
 }
 
 TEST(AlltoallForm, H43NetworkAndNvlinkAreApart) {
-  // t0, alpha, flag, row, token, sender, e_link, e_network
-  const Numbers p{10, 5, 0.01, 1e-3, 0.01, 500, 0.5, 0.8};
+  // t0, alpha, flag, row, token, sender, e_link, e_network, spread
+  const Numbers p{10, 5, 0.01, 1e-3, 0.01, 500, 0.5, 0.8, 0.1};
   const FormContext c = context_of(kAlltoallForm, {"deepep_ll", "combine", "bf16"});
   const Numbers inside{8, 1, 1e6, 7168, 8, 256, 0}, across{64, 8, 1e6, 7168, 8, 256, 0};
   const double row = 2. * 7168 * 1e6 * 8;
@@ -232,8 +273,45 @@ TEST(AlltoallForm, H43NodesOfOneDomainAreNoBoundary) {
                    kAlltoallForm.seconds(Numbers{64, 1, 1e4, 7168, 8, 256, 0}, c, p));
 }
 
+// Tables of these kernels deal the experts of a token out to as many ranks as there are experts, or ranks.
+TEST(AlltoallForm, H43CopiesOfDealtExpertsAndOfAny) {
+  const FormContext dealt = context_of(kAlltoallForm, {"trtllm_nvlink_one_sided", "combine", "nvfp4"});
+  FormContext any = dealt;
+  deal_at_random(any);
+  const auto traffic = [](double gpus, const FormContext& c) {
+    return kAlltoallForm.traffic(Numbers{gpus, 1, 1, 1000, 8, 256, 0}, c) / 2000;
+  };
+  EXPECT_NEAR(traffic(4, dealt), 4 * 3. / 4, 1e-9);
+  EXPECT_NEAR(traffic(8, dealt), 8 * 7. / 8, 1e-9);
+  EXPECT_NEAR(traffic(64, dealt), 8 * 63. / 64, 1e-9);
+  // Eight of 256 experts at random lie on 5.3 of eight ranks.
+  EXPECT_NEAR(traffic(8, any), 4.63, 0.01);
+  EXPECT_LT(traffic(64, any), traffic(64, dealt));
+  const FormContext deepep = context_of(kAlltoallForm, {"deepep_normal", "combine", "bf16"});
+  EXPECT_NEAR(traffic(8, deepep), traffic(8, any), 1e-12);
+}
+
+// t0, alpha, flag, row, token, sender, e_link, e_network, spread
+TEST(AlltoallForm, H43MoreRanksThanATokenHasExperts) {
+  const Numbers p{10, 2, 1, 1, 0.01, 1, 0.5, 0.05, 0.1};
+  const auto tiny = [&](const char* implementation, double gpus) {
+    const FormContext c = context_of(kAlltoallForm, {implementation, "dispatch", "nvfp4"}, "gb200-nvl72");
+    return kAlltoallForm.seconds(Numbers{gpus, 1, 1e-6, 7168, 8, 256, 0}, c, p);
+  };
+  // Two-sided: only those of its own tokens are waited for. One-sided: all.
+  EXPECT_NEAR(tiny("trtllm_nvlink_two_sided", 4), 14e-6, 1e-9);
+  EXPECT_NEAR(tiny("trtllm_nvlink_two_sided", 8), 16e-6, 1e-9);
+  EXPECT_NEAR(tiny("trtllm_nvlink_two_sided", 64), 16e-6, 1e-9);
+  EXPECT_NEAR(tiny("trtllm_nvlink_one_sided", 64), 22e-6, 1e-9);
+  // The link's time of 24 GPUs: two eights beyond eight.
+  const FormContext c =
+      context_of(kAlltoallForm, {"trtllm_nvlink_two_sided", "combine", "bf16"}, "gb200-nvl72");
+  const Numbers x{24, 1, 1e9, 7168, 8, 256, 0};
+  EXPECT_NEAR(kAlltoallForm.seconds(x, c, p) / (2. * 7168e9 * 8 * 23 / 24 * 1.2 / 450e9), 1, 1e-3);
+}
+
 TEST(AlltoallForm, H43FewSendersAreTheLimit) {
-  const Numbers p{10, 5, 0.01, 1e-3, 0.01, 10, 1, 1};
+  const Numbers p{10, 5, 0.01, 1e-3, 0.01, 10, 1, 1, 0.1};
   const FormContext c = context_of(kAlltoallForm, {"deepep_normal", "combine", "bf16"});
   const double four = kAlltoallForm.seconds(Numbers{8, 1, 1e6, 7168, 8, 256, 4}, c, p);
   const double eight = kAlltoallForm.seconds(Numbers{8, 1, 1e6, 7168, 8, 256, 8}, c, p);
@@ -241,7 +319,7 @@ TEST(AlltoallForm, H43FewSendersAreTheLimit) {
 }
 
 TEST(AlltoallForm, H43PrepareIsLatencyAndTokens) {
-  const Numbers p{10, 2, 5, 1, 7, 1, 0.05, 0.05};
+  const Numbers p{10, 2, 5, 1, 7, 1, 0.05, 0.05, 0.1};
   const FormContext c =
       context_of(kAlltoallForm, {"trtllm_nvlink_two_sided", "prepare", "bf16"}, "gb200-nvl72");
   EXPECT_NEAR(kAlltoallForm.seconds(Numbers{64, 16, 1000, 7168, 8, 256, 0}, c, p), 22e-6 + 7e-6, 1e-12);

@@ -22,6 +22,7 @@ constexpr FormParameter kParameters[] = {
     {"sender", "GB/s", 0.3, 15, 500},   // of one SM
     {"e_link", "1", 0.05, 0.7, 1},      // of NVLink
     {"e_network", "1", 0.05, 0.95, 1},  // of the network port
+    {"spread", "1", 1e-3, 0.03, 0.5},   // NVLink's time grows by this for each 8 GPUs beyond 8
 };
 constexpr FormAxis kAxes[] = {{"tokens_per_rank", 1}, {"bytes_per_token", 1}, {"senders", 1}, {"gpus", 1}};
 
@@ -29,6 +30,11 @@ enum class Copies { none, per_rank, per_expert };
 Copies copies(const FormContext& c) {
   return c.b_bytes > 1 ? Copies::per_expert : c.b_bytes > 0 ? Copies::per_rank : Copies::none;
 }
+
+// The variant as numbers.
+double dealt(const FormContext& c) { return c.variant[0]; }  // experts of a token lie on as many ranks
+double stays(const FormContext& c) { return c.variant[1]; }  // a kernel that has no way out of its domain
+double waits_for_own(const FormContext& c) { return c.variant[2]; }  // for ranks of its tokens, not for all
 
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
   out = form_context(system, Dtype::bf16);
@@ -43,14 +49,21 @@ bool context(std::span<const std::string> words, const System& system, FormConte
     if (quantised && words[2] == "fp8") out.a_bytes = bytes_per_dispatched_element(Dtype::fp8);
     if (quantised && words[2] == "nvfp4") out.a_bytes = bytes_per_dispatched_element(Dtype::fp4);
   }
+  const bool nvlink = words[0].find("nvlink") != std::string::npos;
   // Nodes of a group that stays in one NVLink domain are no boundary.
-  if (words[0].find("nvlink") != std::string::npos) out.network = 0;
+  if (nvlink) out.network = 0;
+  // Its tables deal experts out (deal_at_random() for all else); a token's rank answers in a queue of its
+  // own.
+  out.variant[0] = out.variant[1] = nvlink ? 1 : 0;
+  out.variant[2] = nvlink && words[0].ends_with("two_sided") && words[1] != "prepare" ? 1 : 0;
   return out.link > 0;
 }
 bool covers(std::span<const double> x) { return x[kGpus] >= 2 && x[kTopk] <= x[kExperts]; }
 
-/// Expected number of `parts` equal parts of the experts that a token's choice of distinct ones touches.
-double touched(double parts, std::span<const double> x) {
+/// Number of `parts` equal parts of the experts that a token's choice of distinct ones touches: expected of
+/// a choice at random, the most there can be of experts that are dealt out.
+double touched(double parts, std::span<const double> x, const FormContext& c) {
+  if (dealt(c) > 0) return std::min(parts, x[kTopk]);
   const double mine = x[kExperts] / parts;
   double missed = 1;
   for (double left = x[kExperts]; left > x[kExperts] - x[kTopk] && missed > 0; --left)
@@ -64,11 +77,11 @@ struct Sent {
 };
 Sent sent(std::span<const double> x, const FormContext& c) {
   const double gpus = x[kGpus], nodes = c.network > 0 ? x[kNodes] : 1;
-  const double made = copies(c) == Copies::per_expert ? x[kTopk] : touched(gpus, x);
+  const double made = copies(c) == Copies::per_expert ? x[kTopk] : touched(gpus, x, c);
   const double beyond = (nodes - 1) / nodes;
   if (copies(c) == Copies::per_expert) return {made, made * (1 / nodes - 1 / gpus), made * beyond};
   // One per node across, handed on to the node's GPUs by the one that received it.
-  return {made, made * (1 - nodes / gpus), touched(nodes, x) * beyond};
+  return {made, made * (1 - nodes / gpus), touched(nodes, x, c) * beyond};
 }
 double row_bytes(std::span<const double> x, const FormContext& c) {
   return copies(c) == Copies::none ? 8 * x[kTopk] : c.a_bytes * x[kHidden];
@@ -90,10 +103,13 @@ void derive(std::span<const double> x, const FormContext& c, std::span<const dou
   const Sent s = sent(x, c);
   out[kRow] = row_bytes(x, c);
   const double lanes = out[kSenders] = senders(x, c);
-  const double members = lanes > 0 ? (c.network > 0 ? x[kNodes] : 1) : x[kGpus];
+  const double peers = waits_for_own(c) > 0 ? std::min(x[kGpus], x[kTopk]) : x[kGpus];
+  const double members = lanes > 0 ? (c.network > 0 ? x[kNodes] : 1) : peers;
   out[kLatency] = p[0] + p[1] * std::log2(members);
   out[kMade] = s.made;
-  out[kNear] = s.near;
+  constexpr double kFew = 8;  // GPUs
+  const double spread = stays(c) > 0 ? p[8] * std::max(0.0, x[kGpus] - kFew) / kFew : 0;
+  out[kNear] = s.near * (1 + spread);
   out[kFar] = s.far;
 }
 double of_tokens(std::span<const double> x, const FormContext& c, std::span<const double> p,
@@ -123,6 +139,8 @@ void coordinates(std::span<const double> x, const FormContext& c, double* out) {
 constexpr FormSteps kSteps{kTokens, 0, derive, of_tokens, coordinate};
 
 }  // namespace
+
+void deal_at_random(FormContext& c) { c.variant[0] = 0; }
 
 const Form kAlltoallForm{"alltoall", "H43",   kNumbers, kWords,  kParameters, kAxes,  context,
                          covers,     seconds, work,     traffic, coordinates, &kSteps};

@@ -18,6 +18,9 @@ extern const Form kAlltoallForm;
 extern const Form kMoeForm;
 extern const Form kQuantizeForm;
 
+/// [H43] Makes a context of kAlltoallForm, which is that of its tables, one of tokens whose experts are any.
+void deal_at_random(FormContext& context);
+
 /// Bytes of an element of a data type as measurements name it ("bf16", "fp8", "fp8_block", "nvfp4"), as fits
 /// count it: as it is stored, but for the scales of fp8_block, which a fitted share of the HBM peak holds
 /// (0.02 %).
