@@ -156,9 +156,10 @@ class KvpAttention {
       if (p_.kvp > 1) exchange(i == 0, first, count);
     }
     if (p_.kvp > 1) {
-      // Fused with the receiving side of the exchange: no launch of its own.
+      const bool separate = c_.kernels.separate_shard_merge;
       b_.elementwise("merge shards", Part::exchange, OpKind::merge,
-                     {requests_, heads_ * all_.v_dim, Bytes(0)}, 0);
+                     {requests_, heads_ * all_.v_dim, separate ? merge_traffic() : Bytes(0)},
+                     separate ? 1 : 0);
       flow_.merge();
     }
     if (has_latents(a_) && share_.value_up == ValueUp::after) {
@@ -169,6 +170,15 @@ class KvpAttention {
   }
 
  private:
+  // Reads the partial outputs of all shards with their statistics, of the heads that this rank merges, and
+  // writes one output. Fused with the receiving side of the exchange it would read them there.
+  Bytes merge_traffic() const {
+    constexpr double kStatistics = 8;  // bytes: maximum and sum
+    const double partial = partial_output_bytes(c_, a_, p_);
+    const Count merged = exchange_ == OpKind::all_to_all ? rank_share(heads_, p_.kvp) : heads_;
+    return Bytes(static_cast<double>(requests_ * merged) * (p_.kvp * partial + partial - kStatistics));
+  }
+
   void attend(bool is_first, Count first, Count count) {
     // Of requests that are all alike, as many have the same shape.
     if (is_first || shape_.q_rows != count || c_.batch.decode.size() > 1)

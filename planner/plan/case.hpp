@@ -25,6 +25,7 @@ enum class AttentionKernel : unsigned char { flash, eager };
 struct Kernels {
   bool separate_elementwise = false;  // norms, residual additions and quantization are kernels of their own
   bool fused_split_merge = false;     // the decode kernel merges its KV splits itself
+  bool separate_shard_merge = false;  // partial outputs of KV shards are merged by a kernel of its own
   AttentionKernel attention = AttentionKernel::flash;  // of prefills
   Bytes score_traffic{0};  // eager: HBM bytes that the kernels between both products move per score
 };

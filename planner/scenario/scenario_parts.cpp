@@ -76,6 +76,7 @@ Kernels read_kernels(const Reader& r) {
   Kernels k;
   if (const auto v = r.find("elementwise")) k.separate_elementwise = choice(*v, {"fused", "separate"}) == 1u;
   if (const auto v = r.find("split_merge")) k.fused_split_merge = choice(*v, {"separate", "fused"}) == 1u;
+  if (const auto v = r.find("shard_merge")) k.separate_shard_merge = choice(*v, {"fused", "separate"}) == 1u;
   if (const auto v = r.find("attention"))
     k.attention = choice(*v, {"flash", "eager"}) == 1u ? AttentionKernel::eager : AttentionKernel::flash;
   if (const auto v = r.find("score_traffic")) {

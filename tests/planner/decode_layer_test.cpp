@@ -83,6 +83,33 @@ TEST(DecodeLayer, HalfLayersWithoutAnAllReducePayTheirNorm) {
   EXPECT_TRUE(ops_named(lowered(c, "dp_ep:dp=8,ep=8,batch=4"), "residual and norm").empty());
 }
 
+// NVIDIA/TensorRT-LLM merges what its Helix exchanged by a kernel: it reads kvp partial outputs of its heads,
+// each with 8 bytes of statistics, and writes one.
+TEST(DecodeLayer, ShardsMayBeMergedByAKernelOfTheirOwn) {
+  Case c = r1();
+  struct Row {
+    const char* plan;
+    double width;
+  };
+  for (const Row& row : {Row{"helix:kvp=8,tpf=8,batch=4,value_up=after", 512},
+                         Row{"helix:kvp=8,tpf=8,batch=4,value_up=before", 128}}) {
+    SCOPED_TRACE(row.plan);
+    c.kernels.separate_shard_merge = false;
+    for (const Op& op : ops_named(lowered(c, row.plan), "merge shards")) {
+      EXPECT_EQ(op.launches, 0);
+      EXPECT_EQ(shape<ElementwiseShape>(op).bytes.value, 0);
+    }
+    c.kernels.separate_shard_merge = true;
+    const std::vector<Op> merges = ops_named(lowered(c, row.plan), "merge shards");
+    ASSERT_FALSE(merges.empty());
+    for (const Op& op : merges) {
+      EXPECT_EQ(op.launches, 1);
+      EXPECT_DOUBLE_EQ(shape<ElementwiseShape>(op).bytes.value,
+                       4 * 16 * (8 * (row.width * 2 + 8) + row.width * 2));
+    }
+  }
+}
+
 // arXiv 2104.04473, section 4.1: each rank sends a slice, and the ranks of the
 // next stage gather.
 TEST(DecodeLayer, AStageGathersTheSlicesThatItsRanksWereHanded) {
