@@ -9,6 +9,7 @@
 #include <map>
 
 #include "calibrate/left_out.hpp"
+#include "calibrate/regimes.hpp"
 #include "calibrate/rows.hpp"
 #include "calibrate/withhold.hpp"
 #include "hardware/cost/price_interval.hpp"
@@ -69,17 +70,29 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   f.corrected = v.form;
   f.intervals = derived_intervals(0, 0);
   if (v.by_form.size() > 0) f.intervals = {held_out_band(v.by_form), {}, {}, false};
-  const FitResult result = fit(*w.form, context, w.rows, o.fit);
-  f.parameters = result.parameters;
-  f.low = result.low;
-  f.high = result.high;
-  if (v.corrected.rows > 0 && v.corrected.median + v.corrected.p90 < v.form.median + v.form.p90) {
-    f.correction = fit_correction(*w.form, context, w.rows, f.parameters, v.smoothing, o.fit);
-    f.corrected = v.corrected;
-    f.intervals.inside = held_out_band(v.by_correction);
+  const Regimes regimes = fit_regimes(*w.form, context, w.rows, o.fit);
+  f.parameters = regimes.fit.parameters;
+  f.low = regimes.fit.low;
+  f.high = regimes.fit.high;
+  Refit how{std::nullopt, o.fit, kRowsPerParameter, regimes.slow};
+  const std::optional<FamilyChoice> models = choose_by_families(*w.form, context, w.rows, how);
+  // What is asked of a calibration is a model that nobody measured: its families choose where there are any.
+  if (models) {
+    how.smoothing = models->smoothing;
+    f.intervals.family = models->band;
+  } else if (v.corrected.rows > 0 && v.corrected.median + v.corrected.p90 < v.form.median + v.form.p90) {
+    how.smoothing = v.smoothing;
   }
-  const Refit how{f.correction.empty() ? std::nullopt : std::optional(v.smoothing), o.fit, kRowsPerParameter};
-  f.intervals.family = withhold_families(*w.form, context, w.rows, how);
+  if (how.smoothing) {
+    f.correction =
+        fit_correction(*w.form, context, w.rows.only(regimes.fast), f.parameters, *how.smoothing, o.fit);
+    const auto tried = std::find_if(v.tried.begin(), v.tried.end(),
+                                    [&](const TriedCorrection& t) { return t.smoothing == *how.smoothing; });
+    f.corrected = tried->error;
+    if (tried->residuals.size() > 0) f.intervals.inside = held_out_band(tried->residuals);
+  }
+  f.intervals.slow = slow_tactics(*w.form, context, w.rows, regimes, f.correction);
+  if (f.intervals.family && !f.intervals.slow) f.intervals.family->fast = {};
   f.intervals.beyond = withhold_beyond(*w.form, context, w.rows, how);
   const std::size_t axes = w.form->axes.size();
   f.range_low.assign(axes, HUGE_VAL);
@@ -142,6 +155,10 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
   const std::size_t threads = thread_count(o.threads);
   parallel_for(0, list.size(), threads,
                [&](std::size_t i, std::size_t) { out.calibration.fits[i] = fit_one(system, *list[i], o); });
+  for (const KernelFit& f : out.calibration.fits) {
+    if (f.intervals.slow)
+      out.notes.push_back(fmt::format("{}: {}", f.name(), slow_tactics_text(*f.intervals.slow)));
+  }
   return out;
 }
 

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "calibrate/regimes.hpp"
+
 namespace shardline {
 
 namespace {
@@ -235,10 +237,9 @@ HeldOut held_out(std::span<const double> predicted, std::span<const double> meas
 
 CrossValidation cross_validate(const Form& form, const FormContext& context, const FitRows& rows, int folds,
                                const FitOptions& options) {
-  constexpr double kSmoothing[] = {0.3, 3, 30};
   const Form roofline = roofline_form();
   const FitRows plain = roofline_rows(form, context, rows);
-  std::vector<double> measured, by_roofline, by_form, by_correction[std::size(kSmoothing)];
+  std::vector<double> measured, by_roofline, by_form, by_correction[std::size(kSmoothings)];
   std::vector<int> folds_of;
   for (int fold = 0; fold < folds; ++fold) {
     std::vector<std::size_t> inside, outside;
@@ -247,16 +248,18 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
     if (outside.empty()) continue;
     const FitRows seen = rows.only(inside), unseen = rows.only(outside);
     if (seen.size() < std::max(form.parameters.size(), std::size(kRoofline))) continue;
-    const FitResult base = fit(roofline, context, plain.only(inside), options),
-                    own = fit(form, context, seen, options);
+    const FitResult base = fit(roofline, context, plain.only(inside), options);
+    const Regimes regimes = fit_regimes(form, context, seen, options);
+    const FitResult& own = regimes.fit;
+    const FitRows fast = seen.only(regimes.fast);
     for (std::size_t i = 0; i < unseen.size(); ++i) {
       measured.push_back(unseen.seconds[i]);
       folds_of.push_back(fold);
       by_roofline.push_back(roofline.seconds(plain.x(outside[i]), context, base.parameters));
       by_form.push_back(form.seconds(unseen.x(i), context, own.parameters));
     }
-    for (std::size_t s = 0; s < std::size(kSmoothing); ++s) {
-      const Correction c = fit_correction(form, context, seen, own.parameters, kSmoothing[s], options);
+    for (std::size_t s = 0; s < std::size(kSmoothings); ++s) {
+      const Correction c = fit_correction(form, context, fast, own.parameters, kSmoothings[s], options);
       for (std::size_t i = 0; i < unseen.size(); ++i)
         by_correction[s].push_back(predict(form, context, own.parameters, c, unseen.x(i)));
     }
@@ -265,12 +268,13 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
   out.roofline = summarise(by_roofline, measured);
   out.form = summarise(by_form, measured);
   out.by_form = held_out(by_form, measured, folds_of);
-  for (std::size_t s = 0; s < std::size(kSmoothing); ++s) {
+  for (std::size_t s = 0; s < std::size(kSmoothings); ++s) {
     const FitError e = summarise(by_correction[s], measured);
+    out.tried.push_back({kSmoothings[s], e, held_out(by_correction[s], measured, folds_of)});
     if (s == 0 || e.median + e.p90 < out.corrected.median + out.corrected.p90) {
       out.corrected = e;
-      out.smoothing = kSmoothing[s];
-      out.by_correction = held_out(by_correction[s], measured, folds_of);
+      out.smoothing = kSmoothings[s];
+      out.by_correction = out.tried.back().residuals;
     }
   }
   return out;

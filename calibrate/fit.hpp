@@ -51,11 +51,22 @@ FitError summarise(std::span<const double> predicted, std::span<const double> me
 /// [F3] Fold of a shape: the same for equal shapes on every machine.
 int fold_of(std::span<const double> x, int folds, std::uint64_t seed = 0);
 
+/// Smoothings of a correction that are tried.
+inline constexpr double kSmoothings[] = {0.3, 3, 30};
+
+/// A correction of one smoothing on rows that the fit has not seen.
+struct TriedCorrection {
+  double smoothing = 0;
+  FitError error;
+  HeldOut residuals;  // by fold
+};
+
 /// [F4] Errors on rows that the fit has not seen, all folds together.
 struct CrossValidation {
   FitError roofline, form, corrected;
-  double smoothing = 0;            // that did best; corrected is that one's
-  HeldOut by_form, by_correction;  // the residuals that form and corrected sum up, by fold
+  double smoothing = 0;                // that did best; corrected is that one's
+  HeldOut by_form, by_correction;      // the residuals that form and corrected sum up, by fold
+  std::vector<TriedCorrection> tried;  // one of each of kSmoothings
 };
 CrossValidation cross_validate(const Form& form, const FormContext& context, const FitRows& rows,
                                int folds = 4, const FitOptions& options = {});

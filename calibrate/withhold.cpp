@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+
+#include "calibrate/regimes.hpp"
 
 namespace shardline {
 
@@ -21,21 +24,74 @@ std::size_t moved(const Form& form, const FitResult& r) {
   return n;
 }
 
-// Residuals of `outside` by a fit to `inside`; nothing where `inside` is too little.
-std::vector<double> residuals(const Form& form, const FormContext& context, const FitRows& rows,
-                              std::span<const std::size_t> inside, std::span<const std::size_t> outside,
-                              const Refit& how) {
-  if (outside.empty() || inside.size() < form.parameters.size()) return {};
+using Smoothings = std::vector<std::optional<double>>;
+
+// Residuals of `outside` by a fit to `inside`, for each smoothing; nothing where `inside` is too little.
+std::vector<std::vector<double>> residuals(const Form& form, const FormContext& context, const FitRows& rows,
+                                           std::span<const std::size_t> inside,
+                                           std::span<const std::size_t> outside, const Refit& how,
+                                           const Smoothings& smoothings) {
+  std::vector<std::vector<double>> out(smoothings.size());
+  if (outside.empty() || inside.size() < form.parameters.size()) return out;
   const FitRows seen = rows.only(inside);
-  const FitResult result = fit(form, context, seen, how.options);
-  if (inside.size() < how.rows_per_parameter * moved(form, result)) return {};
-  Correction correction;
-  if (how.smoothing)
-    correction = fit_correction(form, context, seen, result.parameters, *how.smoothing, how.options);
-  std::vector<double> out;
-  for (const std::size_t row : outside)
-    out.push_back(
-        std::log(rows.seconds[row] / predict(form, context, result.parameters, correction, rows.x(row))));
+  const Regimes regimes = fit_regimes(form, context, seen, how.options);
+  if (inside.size() < how.rows_per_parameter * moved(form, regimes.fit)) return out;
+  const FitRows fast = seen.only(regimes.fast);
+  for (std::size_t s = 0; s < smoothings.size(); ++s) {
+    Correction correction;
+    if (smoothings[s])
+      correction = fit_correction(form, context, fast, regimes.fit.parameters, *smoothings[s], how.options);
+    for (const std::size_t row : outside)
+      out[s].push_back(std::log(rows.seconds[row] /
+                                predict(form, context, regimes.fit.parameters, correction, rows.x(row))));
+  }
+  return out;
+}
+
+// Of residuals ln(measured / predicted).
+FitError error_of(std::span<const double> residuals) {
+  std::vector<double> predicted(residuals.size()), measured(residuals.size(), 1);
+  std::transform(residuals.begin(), residuals.end(), predicted.begin(),
+                 [](double r) { return std::exp(-r); });
+  return summarise(predicted, measured);
+}
+
+// Bands and errors of withheld families, one per smoothing; nothing where too few can be withheld.
+std::vector<FamilyBand> families_withheld(const Form& form, const FormContext& context, const FitRows& rows,
+                                          const Refit& how, const Smoothings& smoothings) {
+  std::map<std::vector<double>, std::vector<std::size_t>> families;
+  for (std::size_t i = 0; i < rows.size(); ++i) families[model_family(form, rows.x(i))].push_back(i);
+  if (families.size() < 2) return {};
+  std::vector<HeldOut> all(smoothings.size()), fast(smoothings.size());
+  std::vector<std::vector<double>> names;
+  int group = 0;
+  for (const auto& [family, outside] : families) {
+    names.push_back(family);
+    std::vector<std::size_t> inside;
+    for (const auto& [other, own] : families) {
+      if (other != family) inside.insert(inside.end(), own.begin(), own.end());
+    }
+    std::sort(inside.begin(), inside.end());
+    const auto found = residuals(form, context, rows, inside, outside, how, smoothings);
+    for (std::size_t s = 0; s < smoothings.size(); ++s) {
+      for (std::size_t i = 0; i < found[s].size(); ++i) {
+        all[s].add(found[s][i], group);
+        if (!std::binary_search(how.slow.begin(), how.slow.end(), outside[i]))
+          fast[s].add(found[s][i], group);
+      }
+    }
+    ++group;
+  }
+  std::vector<FamilyBand> out;
+  for (std::size_t s = 0; s < smoothings.size(); ++s) {
+    const HeldOutBand band = held_out_band(all[s], kFamiliesApart);
+    if (band.covered < 0 || band.rows < kFewestRows) return {};
+    FamilyBand& own = out.emplace_back();
+    static_cast<HeldOutBand&>(own) = band;
+    own.families = names;
+    own.error = error_of(all[s].residuals);
+    if (!how.slow.empty()) own.fast = error_of(fast[s].residuals);
+  }
   return out;
 }
 
@@ -47,33 +103,29 @@ std::vector<double> beyond(const Form& form, const FormContext& context, const F
     if (places[i] <= from + kSamePlace) inside.push_back(i);
     if (std::abs(places[i] - to) <= kSamePlace) outside.push_back(i);
   }
-  return residuals(form, context, rows, inside, outside, how);
+  return residuals(form, context, rows, inside, outside, how, {how.smoothing}).front();
 }
 
 }  // namespace
 
 std::optional<FamilyBand> withhold_families(const Form& form, const FormContext& context, const FitRows& rows,
                                             const Refit& how) {
-  std::map<std::vector<double>, std::vector<std::size_t>> families;
-  for (std::size_t i = 0; i < rows.size(); ++i) families[model_family(form, rows.x(i))].push_back(i);
-  if (families.size() < 2) return std::nullopt;
-  FamilyBand out;
-  HeldOut held;
-  int group = 0;
-  for (const auto& [family, outside] : families) {
-    out.families.push_back(family);
-    std::vector<std::size_t> inside;
-    for (const auto& [other, own] : families) {
-      if (other != family) inside.insert(inside.end(), own.begin(), own.end());
-    }
-    std::sort(inside.begin(), inside.end());
-    for (const double r : residuals(form, context, rows, inside, outside, how)) held.add(r, group);
-    ++group;
-  }
-  const HeldOutBand band = held_out_band(held, kFamiliesApart);
-  if (band.covered < 0 || band.rows < kFewestRows) return std::nullopt;
-  static_cast<HeldOutBand&>(out) = band;
-  return out;
+  std::vector<FamilyBand> found = families_withheld(form, context, rows, how, {how.smoothing});
+  if (found.empty()) return std::nullopt;
+  return std::move(found.front());
+}
+
+std::optional<FamilyChoice> choose_by_families(const Form& form, const FormContext& context,
+                                               const FitRows& rows, const Refit& how) {
+  Smoothings smoothings{std::nullopt};
+  smoothings.insert(smoothings.end(), std::begin(kSmoothings), std::end(kSmoothings));
+  std::vector<FamilyBand> found = families_withheld(form, context, rows, how, smoothings);
+  if (found.empty()) return std::nullopt;
+  const auto sum = [](const FamilyBand& b) { return b.error.median + b.error.p90; };
+  const auto best = std::min_element(found.begin(), found.end(),
+                                     [&](const auto& a, const auto& b) { return sum(a) < sum(b); });
+  const auto at = static_cast<std::size_t>(best - found.begin());
+  return FamilyChoice{std::move(found[at]), smoothings[at]};
 }
 
 std::optional<BeyondBand> withhold_beyond(const Form& form, const FormContext& context, const FitRows& rows,

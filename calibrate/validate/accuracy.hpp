@@ -14,7 +14,8 @@
 
 namespace shardline::cli {
 
-/// What is aimed at for each variant of a family: held-out absolute errors, as parts of the measured time.
+/// What is aimed at for each variant of a family: held-out absolute errors, as parts of the measured time; of
+/// reported_error().
 struct AccuracyGoal {
   const char* family;
   const char* title;
@@ -31,12 +32,17 @@ inline constexpr AccuracyGoal kBorrowedGoal{"", "any, calibration borrowed from 
 /// What an axis of a form counts, in words; SL_CHECKs that it is known.
 std::string_view axis_meaning(const Form& form, std::size_t axis);
 
+/// The error that stands for a fit: of experts that on models whose rows were all withheld [F6], as a plan's
+/// model is seldom one that was measured; of other kernels, and where no models could be withheld, that on
+/// withheld shapes [F4].
+const FitError& reported_error(const KernelFit& fit);
+
 /// unknown: no row was held out.
 enum class Verdict : std::uint8_t { met, missed, unknown };
 /// An error equal to the goal meets it.
 Verdict verdict(const FitError& error, const AccuracyGoal& goal);
 
-/// The variants of one family, by their errors of form and correction. Worst: that which is farthest from the
+/// The variants of one family, by their reported errors. Worst: that which is farthest from the
 /// goal, in median or 90th percentile, relative to it; so if any misses the goal, the worst does. Variants of
 /// unknown error are neither best nor worst; null if all are.
 struct FamilyAccuracy {

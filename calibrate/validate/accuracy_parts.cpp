@@ -16,8 +16,8 @@ constexpr std::size_t kWidth = 120;
 
 std::string cell_of(const FamilyAccuracy& a) {
   if (a.worst == nullptr) return "unknown";
-  std::string out = error_text(a.best->corrected);
-  if (a.best != a.worst) out += " to " + error_text(a.worst->corrected);
+  std::string out = error_text(reported_error(*a.best));
+  if (a.best != a.worst) out += " to " + error_text(reported_error(*a.worst));
   return a.missed > 0 ? fmt::format("{} !{}", out, a.missed) : out;
 }
 
@@ -117,19 +117,20 @@ std::string glance(std::span<const System> systems) {
     variants += s.calibration.fits.size();
     for (const FamilyAccuracy& a : accuracy_by_family(s.calibration)) {
       for (const KernelFit* f : a.fits) {
-        const Verdict v = verdict(f->corrected, *a.goal);
+        const FitError& error = reported_error(*f);
+        const Verdict v = verdict(error, *a.goal);
         unknown += v == Verdict::unknown ? 1 : 0;
         if (v == Verdict::missed)
           missed.push_back({s.name, a.goal->title, variant_name(f->words),
-                            fmt::format("{:.2f}/{:.2f}", 100 * f->corrected.median, 100 * f->corrected.p90),
+                            fmt::format("{:.2f}/{:.2f}", 100 * error.median, 100 * error.p90),
                             goal_text(*a.goal)});
       }
     }
   }
   std::string out = "## At a glance\n\n";
   out += paragraph(R"(
-Errors on shapes that the fit had not seen, median/90th percentile in % of the measured time. A
-family has one fit per variant (data type, kernel, operation); shown are its best and its worst
+Errors on shapes that the fit had not seen, of MoE experts on models none of whose shapes it had
+seen, median/90th percentile in % of the measured time. A family has one fit per variant (data type, kernel, operation); shown are its best and its worst
 variant, worst being farthest from the goal. `!3`: three variants miss the goal. `-`: not measured.
 A column per framework whose kernels were measured; *own*: those of the system's own calibration,
 TensorRT-LLM's where it was measured, and of libraries.)");

@@ -92,6 +92,78 @@ folds, the other models; beyond the data, of the same test with a table that end
          markdown(table);
 }
 
+// Means of a family's variants by their rows; nothing where none kept such errors.
+std::string mean_error(const FamilyAccuracy& a, const FitError FamilyBand::*which) {
+  double rows = 0, median = 0, p90 = 0;
+  for (const KernelFit* f : a.fits) {
+    if (!f->intervals.family) continue;
+    const FitError& all = f->intervals.family->error;
+    const FitError& e = (*f->intervals.family).*which;
+    const FitError& own = e.rows > 0 ? e : all;
+    const auto n = static_cast<double>(own.rows);
+    rows += n;
+    median += n * own.median;
+    p90 += n * own.p90;
+  }
+  return rows > 0 ? fmt::format("{:.1f}/{:.1f}", 100 * median / rows, 100 * p90 / rows) : "-";
+}
+
+// Of all operations and systems whose calibrations kept errors of withheld models.
+std::string unseen_models(std::span<const System> systems) {
+  std::vector<Row> table{{"Operation", "System", "Variants", "Unseen models", "Fast rows of them"}};
+  std::string experts;
+  for (const AccuracyGoal& goal : accuracy_goals()) {
+    for (const System& s : systems) {
+      for (const FamilyAccuracy& a : accuracy_by_family(s.calibration)) {
+        if (a.goal != &goal) continue;
+        const auto kept = std::count_if(a.fits.begin(), a.fits.end(), [](const KernelFit* f) {
+          return f->intervals.family && f->intervals.family->error.rows > 0;
+        });
+        if (kept == 0) continue;
+        const std::string error = mean_error(a, &FamilyBand::error);
+        table.push_back(
+            {goal.title, s.name, fmt::format("{}", kept), error, mean_error(a, &FamilyBand::fast)});
+        if (goal.family == std::string_view("moe"))
+          experts += fmt::format("{}{} % on {}", experts.empty() ? "" : ", ", error, s.name);
+      }
+    }
+  }
+  if (table.size() == 1) return "";
+  return "## Unseen models\n\n" + paragraph(R"(
+Errors on the shapes of a model, all of which are withheld and predicted from those of all others, in
+turn: median/90th percentile in %, the mean of an operation's variants by their rows. The smoothing of
+a correction is the one that does best here, so that these errors are somewhat optimistic too. Fast
+rows: without the slow tactics of the next section.)") +
+         (experts.empty() ? "" : paragraph("MoE on unseen models: " + experts + ".")) + markdown(table);
+}
+
+// Curves of kernels that a library's tuner chose badly.
+std::string slow_tactics(std::span<const System> systems) {
+  std::vector<Row> table{
+      {"System", "Variant", "Rows, %", "Curves, %", "Times as long", "90th percentile", "Fast rows"}};
+  const auto part = [](std::size_t of, std::size_t all) {
+    return fmt::format("{:.1f}", 100 * static_cast<double>(of) / static_cast<double>(all));
+  };
+  for (const System& s : systems) {
+    for (const KernelFit& f : s.calibration.fits) {
+      const auto& slow = f.intervals.slow;
+      if (!slow) continue;
+      table.push_back({s.name, variant_name(f.words), part(slow->rows, slow->of_rows),
+                       part(slow->curves, slow->of_curves), fmt::format("{:.1f}", slow->median),
+                       fmt::format("{:.1f}", slow->p90),
+                       f.intervals.family ? error_text(f.intervals.family->fast) : "-"});
+    }
+  }
+  if (table.size() == 1) return "";
+  return "## Slow tactics\n\n" + paragraph(R"(
+Whole curves over tokens of some MoE kernels take far longer than a fit to the others says: a library's
+tuner chose a slow kernel for them. Which ones is chance (the same shape is slow under one routing or on
+one GPU, and fast under another), so that no rule predicts them. The fits are made of the others; prices
+are those of the fast kernels. Where more than 5 % of the rows are slow, a price's interval reaches up to
+the median of their times. All errors of this report but those of the fast rows count them as errors.)") +
+         markdown(table);
+}
+
 std::string provenance(std::span<const System> systems, std::span<const BorrowedCalibration> borrowed) {
   std::string out = "## What was measured\n\n";
   std::vector<Row> table{{"System", "GPU", "Variants", "Rows", "Tables", "Fits", "Date", "Version"}};
@@ -137,8 +209,8 @@ whole model.)");
   out += paragraph(R"(
 Columns below: *roofline* is `t0 + max(operations / (e_c peak), bytes / (e_m bandwidth))`, fitted
 and withheld in the same way; *form* is the cost form of `hardware/cost/forms`; *corrected* is
-the form times a smooth factor, kept only where it helps, and is what predictions use; *worst* and
-*bias* (median of the signed error) are of the corrected form. Equations: `calibrate/README.md`.)");
+the form times a smooth factor, kept only where it helps, and is what predictions use; *models* is its
+error on unseen models, where it was kept; *worst* and *bias* (median of the signed error) are of the corrected form. Equations: `calibrate/README.md`.)");
   out += "## Goals\n\n";
   out += paragraph(R"(
 What the project set itself after a first look at the same data, for shapes not used in the fit:
@@ -185,15 +257,20 @@ std::string details(const System& s) {
   std::string out = fmt::format("## {}\n\n", s.name);
   for (const FamilyAccuracy& a : accuracy_by_family(s.calibration)) {
     out += fmt::format("### {}: {}, goal {}\n\n", s.name, a.goal->title, goal_text(*a.goal));
-    Row header{"Variant", "Rows", "Roofline", "Form", "Corrected", "Worst", "Bias", "Goal"};
+    Row header{"Variant", "Rows", "Roofline", "Form", "Corrected", "Models", "Worst", "Bias", "Goal"};
     const Form& form = *a.fits.front()->form;
     for (const FormAxis& axis : form.axes) header.emplace_back(axis.name);
     std::vector<Row> table{header};
     for (const KernelFit* f : a.fits) {
-      Row row{variant_name(f->words),   fmt::format("{}", f->corrected.rows),
-              error_text(f->roofline),  error_text(f->alone),
-              error_text(f->corrected), worst_text(f->corrected),
-              bias_text(f->corrected),  verdict_text(verdict(f->corrected, *a.goal))};
+      Row row{variant_name(f->words),
+              fmt::format("{}", f->corrected.rows),
+              error_text(f->roofline),
+              error_text(f->alone),
+              error_text(f->corrected),
+              f->intervals.family ? error_text(f->intervals.family->error) : "-",
+              worst_text(f->corrected),
+              bias_text(f->corrected),
+              verdict_text(verdict(reported_error(*f), *a.goal))};
       for (std::size_t i = 0; i < form.axes.size(); ++i) row.push_back(range_text(*f, i));
       table.push_back(std::move(row));
     }
@@ -212,7 +289,8 @@ std::string accuracy_report(std::span<const System> systems, std::span<const Bor
 How far predicted times of single kernels and collectives are from measured ones, for every system
 of the catalogue that has a calibration of its own. Written by `shardline accuracy`, not edited by
 hand; a test compares it with the calibrations.)");
-  out += glance(systems) + intervals(systems) + provenance(systems, borrowed) + method() + axes(systems);
+  out += glance(systems) + unseen_models(systems) + slow_tactics(systems) + intervals(systems) +
+         provenance(systems, borrowed) + method() + axes(systems);
   for (const System& s : systems) out += details(s);
   return out;
 }

@@ -189,6 +189,7 @@ FittedPrice CalibratedCost::experts_by(const Use& u, const PricedOp& op) const {
   load.hidden = static_cast<double>(g.hidden);
   load.width = static_cast<double>(g.inner);
   load.held = static_cast<double>(g.held);
+  load.passed = g.passed;
   load.rows = std::max(g.pairs, 1e-3);
   load.active = std::max(g.active, 1e-3);
   double where[kMostAxes];

@@ -13,13 +13,6 @@
 
 namespace shardline {
 
-/// Absolute errors of predictions, as parts of the measured time.
-struct FitError {
-  std::size_t rows = 0;
-  double median = 0, p90 = 0, worst = 0;
-  double bias = 0;  // median of predicted / measured - 1
-};
-
 /// One variant of a form.
 struct KernelFit {
   const Form* form = nullptr;

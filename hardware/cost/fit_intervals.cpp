@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kMostOfFamily = 1e9;
 constexpr double kUnknownError = 0.6;  // as of a system file's parameters [H63]
-constexpr double kMostLog = 20;        // a factor of 5e8: no kernel is off by more
+constexpr double kMostFactor = 1e9;
+constexpr double kMostLog = 20;  // a factor of 5e8: no kernel is off by more
 
 void read_band(const Reader& r, HeldOutBand& out) {
   const Reader band = r.at("band");
@@ -34,6 +35,44 @@ std::string band_text(const HeldOutBand& b) {
                      b.covered < 0 ? "" : fmt::format(", covered: {:.4f}", b.covered));
 }
 
+// As read_error(): median and 90th percentile are what is asked for later.
+std::optional<FitError> read_short_error(const Reader& r, const char* key) {
+  const auto given = r.find(key);
+  if (!given) return std::nullopt;
+  FitError e;
+  e.rows = static_cast<std::size_t>(given->at("rows").integer(1, 1'000'000'000));
+  e.median = given->at("median").number(0, kMostFactor);
+  e.p90 = given->at("p90").number(0, kMostFactor);
+  e.worst = given->at("worst").number(0, kMostFactor);
+  e.bias = given->at("bias").number(-1, kMostFactor);
+  given->no_other_keys();
+  return e;
+}
+
+std::string error_text(const char* key, const FitError& e) {
+  return e.rows == 0
+             ? ""
+             : fmt::format(", {}: {{rows: {}, median: {:.4g}, p90: {:.4g}, worst: {:.4g}, bias: {:.4g}}}",
+                           key, e.rows, e.median, e.p90, e.worst, e.bias);
+}
+
+SlowTactics read_slow(const Reader& r) {
+  SlowTactics out;
+  const auto count = [&](const char* key) {
+    return static_cast<std::size_t>(r.at(key).integer(1, 1'000'000'000));
+  };
+  out.rows = count("rows");
+  out.of_rows = count("of_rows");
+  out.curves = count("curves");
+  out.of_curves = count("of_curves");
+  out.median = r.at("median").number(0, kMostFactor);
+  out.p90 = r.at("p90").number(0, kMostFactor);
+  if (out.rows > out.of_rows || out.curves > out.of_curves) r.fault("more are slow than there are");
+  if (out.median > out.p90) r.fault("expected median <= p90");
+  r.no_other_keys();
+  return out;
+}
+
 double number_of(const Form& form, std::span<const double> x, std::string_view column) {
   const auto found = std::find(form.numbers.begin(), form.numbers.end(), column);
   SL_CHECK(found != form.numbers.end(), "families are named by columns of their form");
@@ -50,6 +89,25 @@ std::vector<double> model_family(const Form& form, std::span<const double> x) {
     return {number("head_dim"), number("heads_q") / number("heads_kv")};
   if (family.starts_with("mla_")) return {number("heads_local")};
   return {};
+}
+
+std::vector<double> tuned_curve(const Form& form, std::span<const double> x) {
+  if (form.family != std::string_view("moe")) return {};
+  std::vector<double> out;
+  for (const char* column : form.numbers) {
+    if (column != std::string_view("tokens")) out.push_back(number_of(form, x, column));
+  }
+  return out;
+}
+
+std::string slow_tactics_text(const SlowTactics& s) {
+  const auto part = [](std::size_t of, std::size_t all) {
+    return 100 * static_cast<double>(of) / static_cast<double>(all);
+  };
+  return fmt::format(
+      "{:.1f} % of rows ({:.1f} % of curves) are of a slow tactic, {:.1f} times as long (90th percentile "
+      "{:.1f})",
+      part(s.rows, s.of_rows), part(s.curves, s.of_curves), s.median, s.p90);
 }
 
 std::optional<FarAxis> far_axis(const Form& form) {
@@ -88,8 +146,11 @@ FitIntervals read_intervals(const Reader& r, const Form& form) {
       std::vector<double>& names = out.family->families.emplace_back();
       for (const Reader& number : one.items()) names.push_back(number.number(0, kMostOfFamily));
     }
+    out.family->error = read_short_error(*family, "error").value_or(FitError{});
+    out.family->fast = read_short_error(*family, "fast").value_or(FitError{});
     family->no_other_keys();
   }
+  if (const auto slow = r.find("slow")) out.slow = read_slow(*slow);
   if (const auto beyond = r.find("beyond")) {
     BeyondBand& b = out.beyond.emplace();
     read_band(*beyond, b);
@@ -111,8 +172,13 @@ std::string intervals_yaml(const FitIntervals& i, const Form& form, const std::s
     std::string all;
     for (const std::vector<double>& one : i.family->families)
       all += fmt::format("{}[{:g}]", all.empty() ? "" : ", ", fmt::join(one, ", "));
-    out += fmt::format("{}family: {{{}, families: [{}]}}\n", indent, band_text(*i.family), all);
+    out += fmt::format("{}family: {{{}{}{}, families: [{}]}}\n", indent, band_text(*i.family),
+                       error_text("error", i.family->error), error_text("fast", i.family->fast), all);
   }
+  if (i.slow)
+    out += fmt::format(
+        "{}slow: {{rows: {}, of_rows: {}, curves: {}, of_curves: {}, median: {:.4g}, p90: {:.4g}}}\n", indent,
+        i.slow->rows, i.slow->of_rows, i.slow->curves, i.slow->of_curves, i.slow->median, i.slow->p90);
   if (i.beyond)
     out += fmt::format("{}beyond: {{axis: {}, from: {:.6g}, to: {:.6g}, {}}}\n", indent,
                        form.axes[i.beyond->axis].name, i.beyond->from, i.beyond->to, band_text(*i.beyond));

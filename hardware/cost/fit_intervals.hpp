@@ -29,6 +29,13 @@ struct ErrorBand {
   }
 };
 
+/// Absolute errors of predictions, as parts of the measured time.
+struct FitError {
+  std::size_t rows = 0;
+  double median = 0, p90 = 0, worst = 0;
+  double bias = 0;  // median of predicted / measured - 1
+};
+
 /// A band with what it was found from.
 struct HeldOutBand {
   ErrorBand band;
@@ -40,6 +47,18 @@ struct HeldOutBand {
 /// Of kinds of shapes none of whose rows was fitted: a model's experts, widths and groups of attention heads.
 struct FamilyBand : HeldOutBand {
   std::vector<std::vector<double>> families;  // that were measured, each what names it; in ascending order
+  FitError error;  // of the rows that were withheld; of none: a file from before errors were kept
+  FitError fast;   // of those among them that no slow tactic made; of none: there is no slow tactic
+};
+
+/// Curves (rows that differ in their tokens only) that take far longer than a fit to the rest says, because
+/// the library's tuner chose a slow kernel for them. Which curves these are depends on chance: the same shape
+/// is slow under one routing and fast under another. The fit is made of the others. calibrate/README.md [F7].
+struct SlowTactics {
+  std::size_t rows = 0, of_rows = 0;      // slow ones, and all
+  std::size_t curves = 0, of_curves = 0;  // the same
+  double median = 1, p90 = 1;             // of measured / predicted over the slow rows
+  double share() const { return static_cast<double>(rows) / static_cast<double>(of_rows); }
 };
 
 /// Of rows beyond those that were fitted, on one axis: longer caches, larger groups.
@@ -55,12 +74,17 @@ struct FitIntervals {
   std::optional<BeyondBand> beyond;  // nothing where the axis is too short
   /// From the 90th percentile of the error instead, symmetric: the calibration kept no residuals.
   bool derived = false;
+  std::optional<SlowTactics> slow = std::nullopt;  // nothing where no curve is slow
 };
 
 /// What names the model that a shape belongs to, from the numbers of its form: hidden, inter, topk and
 /// experts of moe, head_dim and query heads per KV head of attention, heads of MLA. Empty: the form has no
 /// families.
 std::vector<double> model_family(const Form& form, std::span<const double> x);
+
+/// What rows of one curve have in common, from the numbers of their form: all but the tokens of moe. Empty:
+/// the form's kernels are not tuned curve by curve.
+std::vector<double> tuned_curve(const Form& form, std::span<const double> x);
 
 /// The axis on which a form is used far beyond its data, and how many doublings of it are withheld: 2 of the
 /// cached tokens of decode attention, 1 of the GPUs of an exchange.
@@ -72,6 +96,9 @@ std::optional<FarAxis> far_axis(const Form& form);
 
 /// Of a calibration that kept none: +-ln(1 + p90) of the errors of `rows` withheld rows; of none +-ln 1.6.
 FitIntervals derived_intervals(std::size_t rows, double p90);
+
+/// "9.4 % of rows (8.1 % of curves) are of a slow tactic, 2.9 times as long (90th percentile 4.7)".
+std::string slow_tactics_text(const SlowTactics& slow);
 
 FitIntervals read_intervals(const Reader& reader, const Form& form);
 /// The mapping that read_intervals() reads, as lines indented by `indent`; to 1e-4.

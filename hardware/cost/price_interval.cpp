@@ -12,8 +12,9 @@ namespace shardline {
 
 namespace {
 
-constexpr float kRangeRounding = 1e-3F;  // doublings: files hold six digits
-constexpr double kFarGrowth = 0.5;       // per distance that was withheld, beyond the first
+constexpr float kRangeRounding = 1e-3F;   // doublings: files hold six digits
+constexpr double kFarGrowth = 0.5;        // per distance that was withheld, beyond the first
+constexpr double kRareSlowTactic = 0.05;  // of rows: what a nominal 90 % band leaves out above
 constexpr double kOutside = 1.5, kIndirect = 1.5, kAltered = 2;
 // Of another machine, found by H200's rows priced by H100's fits and the reverse, which disagree in work more
 // than in moving bytes.
@@ -108,6 +109,10 @@ ErrorBand band_of_price(const KernelFit& f, const FitDistance& r) {
   const FitIntervals& known = f.intervals;
   ErrorBand out = known.inside.band;
   if (r.other_model && known.family) out = out.hull(known.family->band);
+  // Whether a shape gets a slow kernel is up to the library's tuner: where that is not rare it may happen
+  // here.
+  if (known.slow && known.slow->share() > kRareSlowTactic)
+    out.high = std::max(out.high, std::log(known.slow->median));
   if (r.beyond > kRangeRounding && known.beyond) {
     const double far = static_cast<double>(r.beyond) / (known.beyond->to - known.beyond->from);
     out = out.hull(times(known.beyond->band, 1 + kFarGrowth * std::max(0.0, far - 1)));

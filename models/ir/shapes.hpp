@@ -57,12 +57,14 @@ struct BatchedGemmShape {
 
 /// One product of a rank's experts: `pairs` (token, expert) rows of [k] x [k, n] that visit `active` of the
 /// `held` experts, both means over the routing. `tokens` of the group before they are routed; the matrices of
-/// an expert are of hidden x inner.
+/// an expert are of hidden x inner. `passed`: pairs of all tokens that the rank has before its kernel picks its
+/// own experts' out, those of the whole group unless tokens are dispatched.
 struct GroupedGemmShape {
   double pairs = 0, active = 0;
   Count k = 0, n = 0;
   Count held = 0, tokens = 0, hidden = 0, inner = 0;
   bool gated = false;  // experts have gate, up and down; else up and down
+  double passed = 0;
   static constexpr void visit(auto& s, auto&& f) {
     f("pairs", s.pairs);
     f("active", s.active);
@@ -73,6 +75,7 @@ struct GroupedGemmShape {
     f("hidden", s.hidden);
     f("inner", s.inner);
     f("gated", s.gated);
+    f("passed", s.passed);
   }
 };
 

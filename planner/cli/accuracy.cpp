@@ -27,7 +27,7 @@ void write_plots(const fs::path& folder, std::span<const System> systems) {
       series.name = a.goal->title;
       series.style = PlotStyle::points;
       for (const KernelFit* f : a.fits)
-        series.points.emplace_back(100 * f->corrected.median, 100 * f->corrected.p90);
+        series.points.emplace_back(100 * reported_error(*f).median, 100 * reported_error(*f).p90);
     }
     for (auto& [kind, plot] : plots) {
       plot.title = fmt::format("{}, {}: errors on shapes that the fit had not seen", s.name, kind);

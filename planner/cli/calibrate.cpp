@@ -182,14 +182,17 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   c.version = made_by.version;
 
   fmt::print("{}: cost forms fitted to {} tables\n", system.name, tables.tables.size());
-  fmt::print("  error on shapes that the fit has not seen ({} folds): median / 90th percentile, %\n",
-             a.folds);
-  Table t({"operation", "rows", "roofline", "form", "form and correction", "worst, %", "knots",
-           "90 % interval, %", "covered, %"});
+  fmt::print(
+      "  error on shapes that the fit has not seen ({} folds), and with correction on models that it\n"
+      "  has not seen (each withheld in turn): median / 90th percentile, %\n",
+      a.folds);
+  Table t({"operation", "rows", "roofline", "form", "form and correction", "unseen models", "worst, %",
+           "knots", "90 % interval, %", "covered, %"});
   for (const KernelFit& f : c.fits)
     t.add({display(f), fmt::format("{}", f.alone.rows), error_cell(f.roofline), error_cell(f.alone),
-           error_cell(f.corrected), fmt::format("{:.0f}", 100 * f.corrected.worst),
-           fmt::format("{}", f.correction.values.size()), band_cell(f.intervals.inside.band),
+           error_cell(f.corrected), f.intervals.family ? error_cell(f.intervals.family->error) : "-",
+           fmt::format("{:.0f}", 100 * f.corrected.worst), fmt::format("{}", f.correction.values.size()),
+           band_cell(f.intervals.inside.band),
            f.intervals.inside.covered < 0 ? "-" : fmt::format("{:.1f}", 100 * f.intervals.inside.covered)});
   fmt::print("{}", t.text());
   if (a.parameters) {

@@ -118,6 +118,7 @@ class Experts {
           s.active = routing_.distinct_experts(p_.ep, routed(rows));
           s.held = rank_share(f_.experts, p_.ep);
           s.tokens = routed(rows);
+          s.passed = travels_ ? s.pairs : static_cast<double>(s.tokens) * f_.experts_per_token;
           s.hidden = h_;
           s.inner = inner_;
           s.gated = c_.model.ffn_kind == FfnKind::gated;

@@ -142,7 +142,7 @@ TEST(CollectiveFormsFit, H43RecoversTheSpreadOfManyRanks) {
 TEST(CollectiveFormsFit, H44RecoversExperts) {
   recover(kMoeForm, {"torch_flow_cutlass", "bf16", "power_law_1.01"}, "h100-hgx",
           {doublings(1, 65536), {2048, 7168}, {1024, 4096}, {2, 8}, {32, 256}, {1, 4}, {1, 8, 32}},
-          {18, 0.7, 0.85, 0.5, 0.3, 100, 60, 0.5});
+          {18, 0.7, 0.85, 0.5, 0.3, 100, 60, 0.5, 0.6});
 }
 
 }  // namespace

@@ -169,8 +169,10 @@ TEST(CalibratedCost, H53PrefillCostsWhatItsFitSays) {
 Op balanced(bool up, Count tokens, Count topk, Count experts, Count ep, Count hidden, Count inner,
             Dtype type) {
   const double held = double(experts) / double(ep), pairs = double(tokens * topk) / double(ep);
-  return experts_op(up, {experts / ep, tokens, hidden, inner, true}, pairs, std::min(held, pairs), type,
-                    type);
+  Op op = experts_op(up, {experts / ep, tokens, hidden, inner, true}, pairs, std::min(held, pairs), type,
+                     type);
+  std::get<GroupedGemmShape>(op.shape).passed = double(tokens * topk);  // of all ranks, as in the tables
+  return op;
 }
 
 TEST(CalibratedCost, H54ExpertsShareTheTimeOfTheirWholeLayer) {

@@ -326,9 +326,9 @@ TEST(AlltoallForm, H43PrepareIsLatencyAndTokens) {
 }
 
 // tokens, hidden, inter, topk, experts, tp, ep; t0, e_compute, e_memory, e_rows, e_tokens, step, expert,
-// uneven
+// uneven, e_pairs
 TEST(MoeForm, H44LargeIsAFractionOfPeakAndSmallIsWeights) {
-  const Numbers p{5, 0.6, 0.8, 1, 1, 0.01, 0.1, 0.5};
+  const Numbers p{5, 0.6, 0.8, 1, 1, 0.01, 0.1, 0.5, 20};
   const FormContext c = context_of(kMoeForm, {"torch_flow_cutlass", "bf16", "balanced"});
   EXPECT_EQ(c.flops, 989e12);
   const Numbers large{1e6, 7168, 16384, 8, 64, 1, 1};
@@ -358,7 +358,7 @@ TEST(MoeForm, H44TwoMatricesWithoutAGate) {
 TEST(MoeForm, H44SkewLoadsTheBusiestRank) {
   const FormContext even = context_of(kMoeForm, {"torch_flow_cutlass", "fp8", "balanced"});
   const FormContext skew = context_of(kMoeForm, {"torch_flow_cutlass", "fp8", "power_law_1.2"});
-  Numbers p{5, 0.6, 0.8, 1, 1, 0.01, 0.1, 1e-9};
+  Numbers p{5, 0.6, 0.8, 1, 1, 0.01, 0.1, 1e-9, 1e9};
   const auto ratio = [&](double ep) {
     const Numbers x{65536, 7168, 2048, 8, 256, 1, ep};
     return kMoeForm.seconds(x, skew, p) / kMoeForm.seconds(x, even, p);
@@ -380,6 +380,20 @@ TEST(MoeForm, H44SkewLoadsTheBusiestRank) {
   p[7] = 5;
   const Numbers half{65536, 7168, 2048, 1, 2, 1, 2}, all{65536, 7168, 2048, 1, 1, 1, 1};
   EXPECT_NEAR(kMoeForm.seconds(half, skew, p) / kMoeForm.seconds(all, even, p), 1, 1e-12);
+}
+
+// A kernel that passes over the pairs of all ranks takes as long for them whatever part of the experts it
+// has.
+TEST(MoeForm, H44PairsOfOtherRanksArePassedOver) {
+  const FormContext c = context_of(kMoeForm, {"fused_moe_triton", "bf16", "balanced"});
+  const Numbers without{5, 0.6, 0.8, 1, 1, 0.01, 0.1, 0.5, 1e12},
+      with{5, 0.6, 0.8, 1, 1, 0.01, 0.1, 0.5, 0.5};
+  for (const double ep : {1., 8., 64.}) {
+    const Numbers x{4096, 7168, 2048, 8, 256, 1, ep};
+    const double bytes = 4096. * 8 * (6 * 2048 + 4 * 7168);
+    EXPECT_NEAR((kMoeForm.seconds(x, c, with) - kMoeForm.seconds(x, c, without)) / (bytes / (0.5 * 3.35e12)),
+                1, 1e-6);
+  }
 }
 
 TEST(MoeForm, H44ShardingDividesTheWork) {

@@ -62,9 +62,9 @@ TEST(MeasuredCells, OfGb200ExpertsEndWhereTheirTablesDo) {
   for (const KernelFit& f : s.calibration.fits) {
     EXPECT_FALSE(f.cells.empty()) << f.name();
     if (f.name() != "moe torch_flow_min_latency nvfp4 balanced") continue;
-    // rows_per_expert, matrix, experts: 4096 rows of each of 256 experts were never measured.
-    const double matrix = (f.range_low[1] + f.range_high[1]) / 2;
-    EXPECT_TRUE(f.outside(std::array{12.0, matrix, f.range_high[2]}));
+    // rows_per_expert, width, experts: 4096 rows of each of 256 experts were never measured.
+    const double width = (f.range_low[1] + f.range_high[1]) / 2;
+    EXPECT_TRUE(f.outside(std::array{12.0, width, f.range_high[2]}));
   }
 }
 

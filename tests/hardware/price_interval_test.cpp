@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string_view>
 
 #include "tests/hardware/ops.hpp"
@@ -45,6 +46,17 @@ TEST(PriceInterval, H63ModelsThatWereNotMeasuredHaveTheirOwnBand) {
   expect_band(band_of_price(narrow, d), -0.1, 0.1);  // never narrower than inside
   narrow.intervals.family.reset();
   expect_band(band_of_price(narrow, d), -0.1, 0.1);
+}
+
+TEST(PriceInterval, H63ReachesUpToSlowTacticsThatAreNotRare) {
+  KernelFit f = known_fit("moe");
+  f.intervals.slow = SlowTactics{6, 100, 2, 40, 3, 4.5};
+  expect_band(band_of_price(f, {}), -0.1, std::log(3));
+  f.intervals.slow->rows = 5;  // the band leaves as many out
+  expect_band(band_of_price(f, {}), -0.1, 0.1);
+  f.intervals.slow->rows = 6;
+  f.intervals.inside.band.high = 2;
+  expect_band(band_of_price(f, {}), -0.1, 2);
 }
 
 TEST(PriceInterval, H63GrowsWithTheDistanceBeyondTheData) {

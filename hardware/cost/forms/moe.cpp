@@ -26,8 +26,9 @@ constexpr FormParameter kParameters[] = {
     {"step", "ns", 0.01, 5, 300},      // per 64 elements of the inner dimension, one tile after the other
     {"expert", "ns", 0.1, 20, 2000},   // per expert of the rank
     {"uneven", "1", 0.01, 0.5, 5},     // how much of the imbalance of random loads arises
+    {"e_pairs", "1", 0.01, 0.6, 20},   // of HBM, passing over the pairs of all ranks; at 20: it does not
 };
-constexpr FormAxis kAxes[] = {{"rows_per_expert", 2}, {"matrix", 2}, {"experts", 2}};
+constexpr FormAxis kAxes[] = {{"rows_per_expert", 2}, {"width", 2}, {"experts", 2}};
 
 // What the variant's words say.
 double matrices(const FormContext& c) { return c.variant[0]; }  // 3: gated, 2: not
@@ -58,6 +59,7 @@ MoeLoad load(std::span<const double> x, const FormContext& c, double uneven) {
   l.width = width(x);
   l.held = std::max(1.0, x[kExperts] / x[kEp]);
   const double pairs = x[kTokens] * x[kTopk], mean = pairs / x[kEp];
+  l.passed = pairs;
   l.rows = mean;
   if (skewed(c)) {
     // Loads uniform in their logarithm between 1 and a share: their variance, and the largest of ep sums.
@@ -97,15 +99,17 @@ double moe_seconds(const MoeLoad& l, const FormContext& c, std::span<const doubl
   const double weights = matrices(c) * l.active * matrix * c.b_bytes / (p[2] * c.bandwidth);
   const double rows = l.rows * l.hidden * (2 * c.a_bytes + 4) / (p[3] * c.bandwidth);
   const double tokens = l.tokens * l.hidden * 4 / (p[4] * c.bandwidth);
+  // Activations of gate and up are read and their product written, results are written and added up.
+  const double passed = l.passed * (6 * l.width + 4 * l.hidden) / (p[8] * c.bandwidth);
   const double chain = p[5] * 1e-9 * (l.hidden + l.width) / 64;
   const double c2 = compute * compute, w2 = weights * weights;
   const double gemms = std::sqrt(std::sqrt(c2 * c2 + w2 * w2));
-  return p[0] * 1e-6 + p[6] * 1e-9 * l.held + chain + gemms + rows + tokens;
+  return p[0] * 1e-6 + p[6] * 1e-9 * l.held + chain + gemms + rows + tokens + passed;
 }
 
 void moe_coordinates(const MoeLoad& l, double* out) {
   out[0] = std::log2(l.rows / l.held);
-  out[1] = std::log2(l.hidden * l.width);
+  out[1] = std::log2(l.width);
   out[2] = std::log2(l.held);
 }
 
