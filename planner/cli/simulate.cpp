@@ -145,7 +145,8 @@ void print_collectives(const std::vector<PricedCollective>& collectives) {
 }
 
 void print(const Study& study, const SimulatedPlan& s) {
-  fmt::print("{}\n{}\n{}\n", study.title, to_string(s.plan), chunk_text(study.study));
+  fmt::print("{}\n{}\n{}\n", study.title, to_string(s.plan),
+             precision_text(study.study) + chunk_text(study.study));
   print_outcome(study, s);
   print_times(study, s.breakdown);
   print_memory(study.study.system.device.memory, s.memory);
