@@ -1,6 +1,7 @@
 #include "hardware/cost/calibrated_cost.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 
 #include "hardware/cost/forms/moe.hpp"
@@ -25,6 +26,14 @@ bool measured_widths(const AttendPrefillShape& a) {
 void alter(FittedPrice& p) {
   p.basis = worse(p.basis, Basis::extrapolated);
   p.distance.altered = true;
+}
+
+// Experts in a type that no kernel was measured with are priced by those most alike: with scales of the same
+// blocks, else of elements with as many bits, else by any of their arithmetic.
+int unlikeness(Dtype measured, Dtype stored) {
+  if (measured == stored) return 0;
+  if (measured == Dtype::fp8 && stored == Dtype::fp8_dynamic) return 1;
+  return element_bits(measured) == element_bits(stored) ? 2 : 3;
 }
 
 bool rotates(const KernelFit& f) { return f.words[2].starts_with("torch_flow"); }
@@ -58,6 +67,7 @@ FittedPrice CalibratedCost::at_place(Seconds time, const Use& u, bool outside, s
   FittedPrice p{time, Basis::measured, u.fit, distance_of(*u.fit, u.foreign, outside, at)};
   p.distance.altered = u.altered;
   p.basis = basis(u, p.distance.measured());
+  if (!u.fit->derived.empty()) p.basis = worse(p.basis, Basis::fitted);
   return p;
 }
 
@@ -176,12 +186,17 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) const {
   // The forms are of the whole layer; each product gets its share of the arithmetic.
   const double share = static_cast<double>(g.k) * static_cast<double>(g.n) /
                        (static_cast<double>(matrices_of_expert(g)) * load.hidden * load.width);
+  const std::vector<Use>& kernels = (g.gated ? gated_experts_ : plain_experts_)[at(op.math)];
+  const Dtype stored = kernel_type(op.dtype);
+  int nearest = INT_MAX;
+  for (const Use& u : kernels) nearest = std::min(nearest, unlikeness(u.stored, stored));
   std::optional<FittedPrice> best;
-  for (const Use& u : (g.gated ? gated_experts_ : plain_experts_)[at(op.math)]) {
+  for (const Use& u : kernels) {
+    if (unlikeness(u.stored, stored) != nearest) continue;
     const std::span axes(where, u.fit->form->axes.size());
     FormContext context = u.context;
-    const bool altered = kernel_type(op.dtype) != u.stored;
-    if (altered) context.b_bytes = bytes_per_element(kernel_type(op.dtype));
+    const bool altered = stored != u.stored;
+    if (altered) context.b_bytes = bytes_per_element(stored);
     const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
     FittedPrice p =
         at_place(Seconds(std::max(whole * share, least(op, context))), u, u.fit->outside(axes), axes);

@@ -3,6 +3,7 @@
 
 #include "hardware/cost/calibrated_cost.hpp"
 #include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/moe.hpp"
 
 namespace shardline {
 
@@ -12,7 +13,8 @@ constexpr double kColdCache = 2;     // MB: a layer's cache is not in L2 when it
 constexpr double kExchangeSms = 24;  // set apart for dispatch and combine, as in DeepEP's own example
 
 constexpr Dtype kKinds[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16};
-constexpr Dtype kStored[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp8_block};  // weights
+constexpr Dtype kStored[] = {Dtype::fp4,         Dtype::fp8,   Dtype::bf16, Dtype::fp8_block,
+                             Dtype::fp8_dynamic, Dtype::mxfp4, Dtype::int4, Dtype::int4_group32};  // weights
 
 // As fits name it.
 std::string_view name_of(Dtype kind) {
@@ -95,23 +97,20 @@ CalibratedCost::Use CalibratedCost::narrowed(const Use& from, Dtype stored, Dtyp
 
 // Routing with equal loads tells most about the kernel; how unequal they are, the schedule says.
 void CalibratedCost::add_experts(Dtype math) {
-  std::vector<std::string_view> types{"nvfp4"};
-  if (math == Dtype::fp8) types = {"fp8", "fp8_block"};
-  if (math == Dtype::bf16) types = {"bf16"};
-  for (const std::string_view type : types) {
-    for (const KernelFit& f : system_->calibration.fits) {
-      if (f.form->family != std::string_view("moe") || f.words[1] != type) continue;
-      const bool plain = f.words[0].find("nongated") != std::string::npos;
-      std::vector<Use>& all = (plain ? plain_experts_ : gated_experts_)[at(math)];
-      const auto same = [&](const Use& u) {
-        return u.fit->words[0] == f.words[0] && u.fit->words[1] == f.words[1];
-      };
-      if (std::any_of(all.begin(), all.end(), same)) continue;
-      Use u = use("moe", {f.words[0], type, "balanced"});
-      if (!u) u = use("moe", {f.words[0], type, "*"});
-      u.stored = type == "fp8_block" ? Dtype::fp8_block : math;
-      if (u) all.push_back(std::move(u));
-    }
+  for (const KernelFit& f : system_->calibration.fits) {
+    if (f.form->family != std::string_view("moe")) continue;
+    const ExpertTypes* types = expert_types(f.words[1]);
+    if (types == nullptr || types->math != math) continue;
+    const bool plain = f.words[0].find("nongated") != std::string::npos;
+    std::vector<Use>& all = (plain ? plain_experts_ : gated_experts_)[at(math)];
+    const auto same = [&](const Use& u) {
+      return u.fit->words[0] == f.words[0] && u.fit->words[1] == f.words[1];
+    };
+    if (std::any_of(all.begin(), all.end(), same)) continue;
+    Use u = use("moe", {f.words[0], types->name, "balanced"});
+    if (!u) u = use("moe", {f.words[0], types->name, "*"});
+    u.stored = types->stored;
+    if (u) all.push_back(std::move(u));
   }
 }
 
@@ -122,7 +121,16 @@ void CalibratedCost::choose_gemms(Dtype math) {
   // Kernels that read a scale per block are others than those with one per tensor.
   const Use blocks = use("gemm", {"fp8_block", "*"});
   if (blocks) gemm_[at(math)][at(Dtype::fp8_block)] = blocks;
-  if (!plain) gemm_[at(math)][at(Dtype::fp8)] = narrowed(blocks, Dtype::fp8, Dtype::fp8_block);
+  if (!plain) {
+    for (const Dtype stored : {Dtype::fp8, Dtype::fp8_dynamic})
+      gemm_[at(math)][at(stored)] = narrowed(blocks, stored, Dtype::fp8_block);
+    return;
+  }
+  // Measured FP8 products find the scale of their activation; with a known one they are the same kernel less
+  // that, where a fit of it was derived [F7], else what they cost with it.
+  gemm_[at(math)][at(Dtype::fp8_dynamic)] = plain;
+  const Use known = use("gemm", {"fp8_static", plain.fit->words[1]});
+  gemm_[at(math)][at(Dtype::fp8)] = known ? known : narrowed(plain, Dtype::fp8, Dtype::fp8_dynamic);
 }
 
 // MLA's absorbed products.

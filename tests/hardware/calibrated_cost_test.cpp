@@ -65,8 +65,8 @@ TEST(CalibratedCost, H51GemmsCostWhatTheirFitSays) {
     const std::vector<double> x{static_cast<double>(m), 7168, 4096};
     expect_price(h100, gemm_op(s, Dtype::bf16, Dtype::bf16), fitted(h100, "gemm", {"bf16", "torch_flow"}, x),
                  Basis::measured);
-    expect_price(h100, gemm_op(s, Dtype::fp8, Dtype::fp8), fitted(h100, "gemm", {"fp8", "torch_flow"}, x),
-                 Basis::measured);
+    expect_price(h100, gemm_op(s, Dtype::fp8_dynamic, Dtype::fp8),
+                 fitted(h100, "gemm", {"fp8", "torch_flow"}, x), Basis::measured);
     expect_price(gb200, gemm_op(s, Dtype::fp4, Dtype::fp4), fitted(gb200, "gemm", {"nvfp4", "torch_flow"}, x),
                  Basis::measured);
   }
