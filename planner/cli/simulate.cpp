@@ -187,6 +187,7 @@ int run(const SimulateOptions& o, const Provenance&) {
     return 3;
   }
   print_warnings(simulated.unread);
+  print_warnings(simulated.narrow);
   print(study, simulated);
   if (!o.out.empty()) {
     fmt::print("\n");
