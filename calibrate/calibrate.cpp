@@ -8,10 +8,12 @@
 #include <iterator>
 #include <map>
 
+#include "calibrate/derived.hpp"
 #include "calibrate/left_out.hpp"
 #include "calibrate/regimes.hpp"
 #include "calibrate/rows.hpp"
 #include "calibrate/withhold.hpp"
+#include "hardware/cost/forms/forms.hpp"
 #include "hardware/cost/price_interval.hpp"
 #include "sim/base/parallel.hpp"
 
@@ -29,6 +31,7 @@ struct Work {
   std::map<std::vector<double>, std::size_t> from;  // first table of each shape
   std::size_t repeated = 0;                         // rows of shapes that an earlier table has
   std::map<std::string, std::size_t> others;        // rows of other engines
+  std::string derived;                              // KernelFit::derived
 
   // `framework`: whose rows are wanted; empty: those of the first row's engine.
   void add(const FitRows& r, const std::vector<std::string>& engines, std::size_t table,
@@ -58,10 +61,40 @@ struct Work {
   }
 };
 
+using AllWork = std::map<std::pair<std::string, std::vector<std::string>>, Work>;
+
+// [F8] Beside every FP8 product that finds the scale of its activation, the one to which it is known, unless
+// that was measured too.
+void add_static_products(const System& system, AllWork& all, std::vector<std::string>& notes) {
+  std::vector<Work> added;
+  for (const auto& [key, dynamic] : all) {
+    if (key.first != kGemmForm.family || dynamic.words[0] != "fp8") continue;
+    const std::vector<std::string> words{"fp8_static", dynamic.words[1]};
+    const std::string engine(engine_of_gemm(dynamic.engine, dynamic.words[1]));
+    const auto search = all.find({kQuantizeForm.family, {engine, "compute_scale", "fp8"}});
+    FormContext context;
+    if (all.contains({kGemmForm.family, words}) || search == all.end() ||
+        !kGemmForm.context(words, system, context))
+      continue;
+    Work w;
+    w.form = dynamic.form;
+    w.words = words;
+    w.engine = dynamic.engine;
+    w.rows = static_products(dynamic.rows, search->second.rows, context);
+    w.derived = fmt::format("gemm {} less quantize {}", variant_name(dynamic.words),
+                            variant_name(search->second.words));
+    notes.push_back(
+        fmt::format("gemm {}: {} rows derived from {}", variant_name(words), w.rows.size(), w.derived));
+    added.push_back(std::move(w));
+  }
+  for (Work& w : added) all.emplace(std::pair(kGemmForm.family, w.words), w);
+}
+
 KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o) {
   KernelFit f;
   f.form = w.form;
   f.words = w.words;
+  f.derived = w.derived;
   FormContext context;
   w.form->context(w.words, system, context);
   const CrossValidation v = cross_validate(*w.form, context, w.rows, o.folds, o.fit);
@@ -116,7 +149,7 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
 Calibrated calibrate(const System& system, std::span<const MeasurementTable> tables,
                      const CalibrateOptions& o) {
   Calibrated out;
-  std::map<std::pair<std::string, std::vector<std::string>>, Work> work;
+  AllWork work;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const MeasurementTable& table = tables[t];
     const Form* form = find_form(table.family->name);
@@ -135,6 +168,7 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
       w.add(r, rows.engines.at(words), t, o.framework);
     }
   }
+  add_static_products(system, work, out.notes);
   std::vector<const Work*> list;
   for (const auto& [key, w] : work) {
     w.add_notes(out.notes);

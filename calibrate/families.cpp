@@ -9,7 +9,7 @@ namespace {
 
 using enum ColumnKind;
 
-constexpr std::array kGemmTypes{"bf16", "fp8", "fp8_block", "nvfp4"};
+constexpr std::array kGemmTypes{"bf16", "fp8", "fp8_static", "fp8_block", "nvfp4"};
 constexpr std::array kTypes{"bf16", "fp16", "fp8"};
 constexpr std::array kScopes{"kernel", "module", "kernel_paged", "module_wideep"};
 constexpr std::array kNcclOps{"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"};

@@ -1,6 +1,7 @@
 #include "hardware/cost/calibrated_cost.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 
 #include "hardware/cost/forms/moe.hpp"
@@ -25,6 +26,14 @@ bool measured_widths(const AttendPrefillShape& a) {
 void alter(FittedPrice& p) {
   p.basis = worse(p.basis, Basis::extrapolated);
   p.distance.altered = true;
+}
+
+// Experts in a type that no kernel was measured with are priced by those most alike: with scales of the same
+// blocks, else of elements with as many bits, else by any of their arithmetic.
+int unlikeness(Dtype measured, Dtype stored) {
+  if (measured == stored) return 0;
+  if (measured == Dtype::fp8 && stored == Dtype::fp8_dynamic) return 1;
+  return element_bits(measured) == element_bits(stored) ? 2 : 3;
 }
 
 bool rotates(const KernelFit& f) { return f.words[2].starts_with("torch_flow"); }
@@ -78,6 +87,7 @@ FittedPrice CalibratedCost::at_place(Seconds time, const Use& u, bool outside, s
   p.distance.altered = u.altered;
   p.distance.indirect = u.borrowed;
   p.basis = basis(u, p.distance.measured());
+  if (!u.fit->derived.empty()) p.basis = worse(p.basis, Basis::fitted);
   return p;
 }
 
@@ -199,8 +209,9 @@ FittedPrice CalibratedCost::experts_by(const Use& u, const PricedOp& op) const {
                        (static_cast<double>(matrices_of_expert(g)) * load.hidden * load.width);
   const std::span axes(where, u.fit->form->axes.size());
   FormContext context = u.context;
-  const bool altered = kernel_type(op.dtype) != u.stored;
-  if (altered) context.b_bytes = bytes_per_element(kernel_type(op.dtype));
+  const Dtype stored = kernel_type(op.dtype);
+  const bool altered = stored != u.stored;
+  if (altered) context.b_bytes = bytes_per_element(stored);
   const double whole = moe_seconds(load, context, u.parameters) * std::exp(u.correction.at(axes));
   FittedPrice p =
       at_place(Seconds(std::max(whole * share, least(op, context))), u, u.fit->outside(axes), axes);
@@ -223,12 +234,12 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) {
     return out;
   }
   Alternatives* taken = nullptr;
-  int rank = 4;  // 0: stored so and for this size, 1: stored so, 2: for this size, 3: neither
+  int least_unlike = INT_MAX;  // first in how weights are stored, then in the sizes that a rule is for
   for (Alternatives& some : all) {
     const Use& first = some.all.front();
-    const int r = (kernel_type(op.dtype) == first.stored ? 0 : 2) +
+    const int r = 2 * unlikeness(first.stored, kernel_type(op.dtype)) +
                   (first.sizes.hold(static_cast<double>(g.tokens)) ? 0 : 1);
-    if (r < rank) taken = &some, rank = r;
+    if (r < least_unlike) taken = &some, least_unlike = r;
   }
   if (taken == nullptr) return out;
   const std::array model{static_cast<double>(g.hidden), static_cast<double>(g.inner),

@@ -1,9 +1,11 @@
 // Which fitted kernel prices what. hardware/README.md [H50]-[H55].
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "hardware/cost/calibrated_cost.hpp"
 #include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/moe.hpp"
 
 namespace shardline {
 
@@ -14,7 +16,8 @@ constexpr std::size_t kGpusAxis = 3;  // of exchanges
 constexpr double kExchangeSms = 24;   // set apart for dispatch and combine, as in DeepEP's own example
 
 constexpr Dtype kKinds[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16};
-constexpr Dtype kStored[] = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp8_block};  // weights
+constexpr Dtype kStored[] = {Dtype::fp4,         Dtype::fp8,   Dtype::bf16, Dtype::fp8_block,
+                             Dtype::fp8_dynamic, Dtype::mxfp4, Dtype::int4, Dtype::int4_group32};  // weights
 
 // As fits name it.
 std::string_view name_of(Dtype kind) {
@@ -116,9 +119,6 @@ CalibratedCost::Alternatives CalibratedCost::narrowed(const std::vector<Use>& fr
 
 // Routing with equal loads tells most about the kernel; how unequal they are, the schedule says.
 void CalibratedCost::add_experts(Dtype math) {
-  std::vector<std::string_view> types{"nvfp4"};
-  if (math == Dtype::fp8) types = {"fp8", "fp8_block"};
-  if (math == Dtype::bf16) types = {"bf16"};
   const std::vector<KernelFit>& fits = system_->calibration.fits;
   const auto is_balanced = [&](const KernelFit& f) {
     if (f.words[2] == "balanced") return true;
@@ -127,17 +127,23 @@ void CalibratedCost::add_experts(Dtype math) {
              o.words[1] == f.words[1] && o.words[2] == "balanced";
     });
   };
+  std::set<std::string_view> names;
+  for (const KernelFit& f : fits) {
+    if (f.form->family != std::string_view("moe")) continue;
+    const ExpertTypes* types = expert_types(f.words[1]);
+    if (types != nullptr && types->math == math) names.insert(types->name);
+  }
   for (const bool plain : {false, true}) {
     std::vector<Alternatives>& all = (plain ? plain_experts_ : gated_experts_)[at(math)];
-    for (const std::string_view type : types) {
+    for (const std::string_view name : names) {
       const auto is = [&](const KernelFit& f) {
         return (f.words[0].find("nongated") != std::string::npos) == plain && is_balanced(f);
       };
       std::size_t rule = ~std::size_t{0};
-      for (Use& u : uses("moe", {"*", type, "*"}, is)) {
+      for (Use& u : uses("moe", {"*", name, "*"}, is)) {
         if (u.rule != rule) all.emplace_back();
         rule = u.rule;
-        u.stored = type == "fp8_block" ? Dtype::fp8_block : math;
+        u.stored = expert_types(name)->stored;
         all.back().all.push_back(std::move(u));
       }
     }
@@ -151,7 +157,16 @@ void CalibratedCost::choose_gemms(Dtype math) {
   // Kernels that read a scale per block are others than those with one per tensor.
   const Use blocks = use("gemm", {"fp8_block", "*"});
   if (blocks) gemm_[at(math)][at(Dtype::fp8_block)] = blocks;
-  if (!plain) gemm_[at(math)][at(Dtype::fp8)] = narrowed(blocks, Dtype::fp8, Dtype::fp8_block);
+  if (!plain) {
+    for (const Dtype stored : {Dtype::fp8, Dtype::fp8_dynamic})
+      gemm_[at(math)][at(stored)] = narrowed(blocks, stored, Dtype::fp8_block);
+    return;
+  }
+  // Measured FP8 products find the scale of their activation; with a known one they are the same kernel less
+  // that, where a fit of it was derived [F8], else what they cost with it.
+  gemm_[at(math)][at(Dtype::fp8_dynamic)] = plain;
+  const Use known = use("gemm", {"fp8_static", plain.fit->words[1]});
+  gemm_[at(math)][at(Dtype::fp8)] = known ? known : narrowed(plain, Dtype::fp8, Dtype::fp8_dynamic);
 }
 
 // MLA's absorbed products.

@@ -144,6 +144,7 @@ KernelFit read_fit(const Reader& r) {
   } else {
     f.words.resize(f.form->words.size());
   }
+  if (const auto derived = r.find("derived")) f.derived = derived->text();
   const Reader parameters = r.at("parameters");
   for (const FormParameter& p : f.form->parameters) {
     const Reader one = parameters.at(p.name);
@@ -284,6 +285,7 @@ std::string calibration_yaml(const Calibration& c) {
       variant += fmt::format("{}{}: {}", variant.empty() ? "" : ", ", f.form->words[i], quoted(f.words[i]));
     }
     if (!variant.empty()) out += fmt::format("      variant: {{{}}}\n", variant);
+    if (!f.derived.empty()) out += fmt::format("      derived: {}\n", quoted(f.derived));
     out += "      parameters:  # value, 95 % confidence\n";
     for (std::size_t i = 0; i < f.parameters.size(); ++i)
       out += fmt::format(

@@ -21,6 +21,7 @@ struct KernelFit {
   std::vector<double> parameters, low, high;  // with 95 % confidence
   std::vector<double> range_low, range_high;  // of the shapes seen, per axis, log2
   MeasuredCells cells;                        // of the shapes seen; empty: the ranges are all that is known
+  std::string derived;  // how its rows follow from measured ones; empty: they were measured themselves
   Correction correction;
   FitError roofline, alone, corrected;  // on rows that the fit had not seen
   FitIntervals intervals;               // the same as bands of corrected

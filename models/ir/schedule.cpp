@@ -9,8 +9,9 @@
 namespace shardline {
 
 std::string_view to_string(Dtype d) {
-  constexpr std::array<std::string_view, kDtypes> names{"fp4",  "fp8",       "bf16",
-                                                        "fp32", "fp8_block", "fp4_unscaled"};
+  constexpr std::array<std::string_view, kDtypes> names{"fp4",       "fp8",          "bf16",        "fp32",
+                                                        "fp8_block", "fp4_unscaled", "fp8_dynamic", "mxfp4",
+                                                        "int4",      "int4_group32"};
   return names[static_cast<std::size_t>(d)];
 }
 

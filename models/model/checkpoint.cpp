@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <regex>
 
+#include "models/model/checkpoint_types.hpp"
 #include "models/model/model.hpp"
 
 namespace shardline {
+
+using checkpoint::set;
+using checkpoint::TypeFound;
 
 namespace {
 
@@ -68,68 +71,53 @@ class Pattern {
 using Names = std::vector<std::string>;
 
 struct Rules {
-  std::optional<Dtype> all;                       // of linear layers that no rule names
-  std::vector<Pattern> excluded;                  // stay as they are
-  std::vector<std::pair<Pattern, Dtype>> listed;  // have a type of their own
-  bool head = false;                              // the LM head is a linear layer like others
-  bool only_routed = false;                       // no linear layer at all, but routed experts
+  std::optional<MatrixType> all;                       // of linear layers that no rule names
+  std::vector<Pattern> excluded;                       // stay as they are
+  std::vector<std::pair<Pattern, MatrixType>> listed;  // have a type of their own
+  MatrixType unquantised;                              // what stays as it is
+  bool head = false;                                   // the LM head is a linear layer like others
+  bool only_routed = false;                            // no linear layer at all, but routed experts
   std::optional<Dtype> kv;
+  std::string why;                 // it is not read
+  std::vector<std::string> notes;  // what was read leaves out
 
-  Dtype of(const Names& names) const {
+  MatrixType of(const Names& names) const {
     const auto any = [&](const Pattern& p) {
       return std::any_of(names.begin(), names.end(), [&](const std::string& n) { return p.matches(n); });
     };
     for (const auto& [pattern, type] : listed) {
       if (any(pattern)) return type;
     }
-    if (std::any_of(excluded.begin(), excluded.end(), any)) return Dtype::bf16;
-    return all.value_or(Dtype::bf16);
+    if (std::any_of(excluded.begin(), excluded.end(), any)) return unquantised;
+    return all.value_or(unquantised);
+  }
+
+  /// The type that was found; without one `why` says so.
+  std::optional<MatrixType> take(const TypeFound& found) {
+    if (!found.type) why = found.why;
+    if (!found.note.empty() && std::find(notes.begin(), notes.end(), found.note) == notes.end())
+      notes.push_back(found.note);
+    return found.type;
   }
 };
 
 void exclude(const std::optional<Reader>& list, Rules& rules) {
-  if (!list || list->is_null()) return;
+  if (!list) return;
   for (const Reader& item : list->items()) rules.excluded.emplace_back(item);
 }
 
-std::optional<Reader> set(const Reader& map, std::string_view key) {
-  auto at = map.find(key);
-  if (at && at->is_null()) at.reset();
-  return at;
-}
-
-// Types as modelopt names its algorithms.
-std::optional<Dtype> type_of_algorithm(const std::string& name) {
-  if (name.find("NVFP4") != std::string::npos) return Dtype::fp4;
-  if (name == "FP8_PB_WO" || name == "FP8_PB_REAL") return Dtype::fp8_block;
-  if (name == "FP8" || name == "FP8_PER_CHANNEL_PER_TOKEN") return Dtype::fp8;
-  return std::nullopt;
-}
-
-// Types as compressed-tensors describes weights: floats of 4 or 8 bits.
-std::optional<Dtype> type_of_weights(const Reader& weights) {
-  const auto bits = set(weights, "num_bits");
-  const auto kind = set(weights, "type"), strategy = set(weights, "strategy");
-  if (!bits || (kind && kind->text() != "float")) return std::nullopt;
-  const std::int64_t n = bits->integer(1, 64);
-  if (n == 4) return Dtype::fp4;
-  if (n != 8) return std::nullopt;
-  return strategy && strategy->text() == "block" ? Dtype::fp8_block : Dtype::fp8;
-}
-
 void read_kv(const Reader& r, Rules& rules) {
-  if (const auto name = set(r, "kv_cache_quant_algo")) rules.kv = type_of_algorithm(name->text());
-  const auto scheme = set(r, "kv_cache_scheme");
-  if (!scheme) return;
-  rules.kv = scheme->is_map() ? type_of_weights(*scheme) : type_of_algorithm(scheme->text());
+  const TypeFound found = checkpoint::type_of_cache(r);
+  if (found.type) rules.kv = found.type->weights;
+  if (!found.why.empty())
+    rules.notes.push_back(found.why + " is not read: say in the scenario's precision what it is");
 }
 
-// Groups of compressed-tensors, which modelopt writes into config.json too. False: a type that is not read.
+// Groups of compressed-tensors. Without targets a group is of all linear layers.
 bool read_groups(const Reader& groups, Rules& rules) {
   for (const std::string& name : groups.keys()) {
     const Reader group = groups.at(name);
-    const auto weights = set(group, "weights");
-    const std::optional<Dtype> type = weights ? type_of_weights(*weights) : std::nullopt;
+    const auto type = rules.take(checkpoint::type_of_group(group));
     if (!type) return false;
     const auto targets = set(group, "targets");
     if (!targets) {
@@ -147,85 +135,157 @@ bool read_groups(const Reader& groups, Rules& rules) {
   return true;
 }
 
-// modelopt's own description, of hf_quant_config.json or in config.json. False: an algorithm that is not
-// read.
-bool read_modelopt(const Reader& r, Rules& rules) {
-  const std::string algorithm = r.at("quant_algo").text();
-  rules.all = type_of_algorithm(algorithm);
-  if (!rules.all && algorithm != "MIXED_PRECISION") return false;
-  // Left out of every recipe, whether the file says so or not.
-  exclude(set(r, "exclude_modules"), rules);
-  exclude(set(r, "ignore"), rules);
-  rules.head = !rules.excluded.empty();
-  if (const auto layers = set(r, "quantized_layers")) {
-    for (const std::string& name : layers->keys()) {
-      const Reader layer = layers->at(name);
-      const auto type = type_of_algorithm(layer.at("quant_algo").text());
-      if (!type) return false;
-      rules.listed.emplace_back(Pattern(layer, name), *type);
-    }
+bool read_listed(const Reader& r, Rules& rules) {
+  const auto layers = set(r, "quantized_layers");
+  if (!layers) return true;
+  for (const std::string& name : layers->keys()) {
+    const Reader layer = layers->at(name);
+    const auto type = rules.take(checkpoint::type_of_algorithm(layer.at("quant_algo").text()));
+    if (!type) return false;
+    rules.listed.emplace_back(Pattern(layer, name), *type);
   }
   return true;
 }
 
-// False: a method that is not read.
+// ModelOpt's own description, of hf_quant_config.json or in config.json, whose groups say the same again. An
+// experts-only file over a checkpoint in blocks of FP8 (quant_method fp8) leaves all else in those blocks.
+bool read_modelopt(const Reader& r, Rules& rules) {
+  const std::string algorithm = r.at("quant_algo").text();
+  const bool mixed = algorithm == "MIXED_PRECISION" || algorithm == "mixed_precision";
+  const auto method = set(r, "quant_method");
+  if (mixed && method && method->text() == "fp8" && set(r, "weight_block_size")) {
+    rules.all = Dtype::fp8_block;
+    return read_listed(r, rules);
+  }
+  if (!mixed) {
+    rules.all = rules.take(checkpoint::type_of_algorithm(algorithm));
+    if (!rules.all) return false;
+  }
+  exclude(set(r, "exclude_modules"), rules);
+  exclude(set(r, "ignore"), rules);
+  // Every recipe leaves the head out, whether the file says so or not.
+  rules.head = !rules.excluded.empty();
+  return read_listed(r, rules);
+}
+
+// DeepSeek's blocks, and one scale per tensor: vllm-project/vllm 00155cdecca7 quantization/fp8.py, whose scales of
+// activations are dynamic unless activation_scheme is static, and always so with blocks.
+bool read_fp8(const Reader& r, Rules& rules) {
+  const auto scheme = set(r, "activation_scheme");
+  const std::string named = scheme ? scheme->text() : "dynamic";
+  if (named != "static" && named != "dynamic") {
+    rules.why = "the activation_scheme " + named;
+    return false;
+  }
+  rules.all = set(r, "weight_block_size") ? Dtype::fp8_block
+              : named == "static"         ? Dtype::fp8
+                                          : Dtype::fp8_dynamic;
+  exclude(set(r, "modules_to_not_convert"), rules);
+  exclude(set(r, "ignored_layers"), rules);
+  return true;
+}
+
+// GPTQ and AWQ: integers of 4 bits under BF16 arithmetic (auto_gptq.py, auto_awq.py of vllm-project/vllm 00155cdecca7). The
+// head stays as it is unless GPTQ's lm_head says otherwise.
+bool read_int4(const Reader& r, const std::string& method, Rules& rules) {
+  auto bits = set(r, "bits");
+  if (!bits) bits = set(r, "w_bit");
+  auto group = set(r, "group_size");
+  if (!group) group = set(r, "q_group_size");
+  const std::int64_t n = bits ? bits->integer(1, 64) : 4;
+  if (n != 4) {
+    rules.why = fmt::format("the method {} with {} bits", method, n);
+    return false;
+  }
+  rules.all = rules.take(checkpoint::int4_weights(group ? group->integer(-1, 1 << 20) : 128, Dtype::bf16));
+  exclude(set(r, "modules_to_not_convert"), rules);
+  const auto head = set(r, "lm_head");
+  rules.head = head && head->is_scalar() && head->text() == "true";
+  return true;
+}
+
+// False: not read, and Rules::why says what.
 bool read_rules(const Reader& r, Rules& rules) {
   read_kv(r, rules);
   const auto method = set(r, "quant_method");
   const std::string name = method ? method->text() : "";
   if (set(r, "quant_algo")) return read_modelopt(r, rules);
-  if (name == "fp8") {
-    rules.all = set(r, "weight_block_size") ? Dtype::fp8_block : Dtype::fp8;
+  if (name == "fp8") return read_fp8(r, rules);
+  if (name == "fbgemm_fp8") {  // a scale per row of the weights and per token
+    rules.all = Dtype::fp8_dynamic;
     exclude(set(r, "modules_to_not_convert"), rules);
     return true;
   }
   if (name == "mxfp4") {
-    rules.all = Dtype::fp4;
+    rules.all = Dtype::mxfp4;
     rules.only_routed = true;  // vLLM quantization/mxfp4.py: every linear layer is left as it is
     exclude(set(r, "modules_to_not_convert"), rules);
     return true;
   }
-  if (const auto groups = set(r, "config_groups")) {
+  if (name == "gptq" || name == "awq") return read_int4(r, name, rules);
+  if (const auto groups = set(r, "config_groups");
+      groups && (name.empty() || name == "compressed-tensors" || name == "modelopt")) {
     exclude(set(r, "ignore"), rules);
     rules.head = true;
     return read_groups(*groups, rules);
   }
+  rules.why = name.empty() ? "a method without a name" : "the method " + name;
   return false;
 }
 
 void add_names(int layer, std::string_view matrix, Names& names) {
-  for (const char* model : {"model", "model.language_model", "language_model.model"})
-    names.push_back(fmt::format("{}.layers.{}.{}", model, layer, matrix));
+  for (const char* model : {"model.", "model.language_model.", "language_model.model.", ""})
+    names.push_back(fmt::format("{}layers.{}.{}", model, layer, matrix));
 }
-/// Llama 4 calls a layer's mlp feed_forward.
+/// Llama 4 calls a layer's mlp feed_forward, DeepSeek-V4 ffn.
 Names names_of(int layer, std::string_view matrix) {
   Names names;
   add_names(layer, matrix, names);
-  if (matrix.starts_with("mlp.")) add_names(layer, fmt::format("feed_forward.{}", matrix.substr(4)), names);
+  if (!matrix.starts_with("mlp.")) return names;
+  for (const char* name : {"feed_forward", "ffn"})
+    add_names(layer, fmt::format("{}.{}", name, matrix.substr(4)), names);
   return names;
 }
 
-// Counts the matrices of a class by type.
-using Votes = std::map<Dtype, int>;
+// Counts the matrices of a class by type; the order is that of the first layers, for equal files equal.
+using Votes = std::vector<std::pair<MatrixType, int>>;
 
-Dtype most(const Votes& votes, const char* what, std::vector<std::string>& notes) {
-  Dtype best = Dtype::bf16;
-  int count = 0;
+void count(Votes& votes, MatrixType type) {
+  const auto at = std::find_if(votes.begin(), votes.end(), [&](const auto& v) { return v.first == type; });
+  if (at == votes.end()) {
+    votes.emplace_back(type, 1);
+  } else {
+    ++at->second;
+  }
+}
+
+std::string type_text(MatrixType t) {
+  if (t.math == arithmetic_of(t.weights)) return std::string(to_string(t.weights));
+  return fmt::format("{} in {}", to_string(t.weights), to_string(t.math));
+}
+
+MatrixType most(Votes votes, const char* what, std::vector<std::string>& notes) {
+  std::sort(votes.begin(), votes.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first.weights, a.first.math) < std::pair(b.first.weights, b.first.math);
+  });
+  MatrixType best;
+  int most_votes = 0;
   std::string text;
   for (const auto& [type, n] : votes) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", n, to_string(type));
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", n, type_text(type));
     // Of equally many the wider one: what is counted then fits.
-    if (n > count || (n == count && bytes_per_element(type) > bytes_per_element(best)))
-      best = type, count = n;
+    if (n > most_votes ||
+        (n == most_votes && bytes_per_element(type.weights) > bytes_per_element(best.weights)))
+      best = type, most_votes = n;
   }
   if (votes.size() > 1)
     notes.push_back(
-        fmt::format("matrices of {} differ in type ({}): {} is taken for all", what, text, to_string(best)));
+        fmt::format("matrices of {} differ in type ({}): {} is taken for all", what, text, type_text(best)));
   return best;
 }
 
 void vote(const Rules& rules, int layer, std::initializer_list<const char*> matrices, Votes& votes) {
-  for (const char* matrix : matrices) ++votes[rules.of(names_of(layer, matrix))];
+  for (const char* matrix : matrices) count(votes, rules.of(names_of(layer, matrix)));
 }
 
 void vote_attention(const Rules& rules, const Attention& a, int layer, Votes& votes) {
@@ -249,7 +309,7 @@ void vote_shared(const Rules& rules, int layer, Votes& votes) {
     Names names = names_of(layer, fmt::format("mlp.shared_experts.{}", matrix));
     for (std::string& name : names_of(layer, fmt::format("mlp.shared_expert.{}", matrix)))
       names.push_back(std::move(name));
-    ++votes[rules.of(names)];
+    count(votes, rules.of(names));
   }
 }
 
@@ -291,8 +351,12 @@ std::optional<Checkpoint> read_checkpoint(const Reader& reader, const Model& m,
   // hf_quant_config.json has its content one level deeper.
   const auto inner = set(reader, "quantization");
   Rules rules;
-  if (read_rules(inner ? *inner : reader, rules)) return classes(rules, m, notes);
-  notes.emplace_back("the checkpoint's quantisation is not read: say in the scenario's precision what it is");
+  const bool read = read_rules(inner ? *inner : reader, rules);
+  notes.insert(notes.end(), rules.notes.begin(), rules.notes.end());
+  if (read) return classes(rules, m, notes);
+  notes.push_back(fmt::format(
+      "the checkpoint's quantisation is not read ({}): say in the scenario's precision what it is",
+      rules.why));
   return std::nullopt;
 }
 

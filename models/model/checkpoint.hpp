@@ -13,18 +13,28 @@ namespace shardline {
 
 struct Model;
 
+/// How a matrix is stored, and the arithmetic of its products: another one where only weights are quantised.
+struct MatrixType {
+  Dtype weights = Dtype::bf16, math = Dtype::bf16;
+  constexpr MatrixType() = default;
+  constexpr MatrixType(Dtype stored) : weights(stored), math(arithmetic_of(stored)) {}
+  constexpr MatrixType(Dtype stored, Dtype computed) : weights(stored), math(computed) {}
+  friend constexpr bool operator==(MatrixType, MatrixType) = default;
+};
+
 /// The type of most matrices of each class. Routers are never quantised by the tools that write these files.
 struct Checkpoint {
-  Dtype attention = Dtype::bf16, dense_ffn = Dtype::bf16;
-  Dtype experts = Dtype::bf16, shared = Dtype::bf16;  // routed experts, and those that every token visits
-  Dtype router = Dtype::bf16, head = Dtype::bf16;     // head: the LM head; the embedding counts as it
-  std::optional<Dtype> kv;                            // nothing: the engine's choice
+  MatrixType attention, dense_ffn;
+  MatrixType experts, shared;  // routed experts, and those that every token visits
+  Dtype router = Dtype::bf16;  // computed as it is stored
+  MatrixType head;             // the LM head; the embedding counts as it
+  std::optional<Dtype> kv;     // nothing: the engine's choice
   bool operator==(const Checkpoint&) const = default;
 };
 
-/// `quantization_config` of a config.json, or the root of a hf_quant_config.json: methods fp8, mxfp4,
-/// compressed-tensors and modelopt. Nothing where the method is not read, of which a note says so; notes also
-/// say where matrices of one class differ. Faults are recorded in the document.
+/// `quantization_config` of a config.json, or the root of a hf_quant_config.json: methods fp8, fbgemm_fp8,
+/// mxfp4, gptq, awq, compressed-tensors and modelopt. Nothing where the method is not read, of which a note
+/// says so and which; notes also say where matrices of one class differ. Faults are recorded in the document.
 std::optional<Checkpoint> read_checkpoint(const Reader& reader, const Model& model,
                                           std::vector<std::string>& notes);
 

@@ -229,6 +229,16 @@ Model import(const Document& document, const std::string& name, const std::strin
   return in.m;
 }
 
+/// Whether config.json itself says how its checkpoint is quantised.
+bool describes_quantisation(const Reader& root) {
+  const auto says = [](const Reader& at) {
+    const auto quantised = at.is_map() ? at.find("quantization_config") : std::nullopt;
+    return quantised && !quantised->is_null();
+  };
+  const auto text = root.find("text_config");
+  return says(root) || (text && says(*text));
+}
+
 /// "llama-7b" for both "llama-7b/config.json" and "llama-7b.json". A folder given as . or .. has a name, too.
 std::string model_name(const std::filesystem::path& file) {
   auto folder = file.parent_path().filename();
@@ -247,7 +257,11 @@ std::vector<std::string> hf_model_types() {
 }
 
 Model load_hf_config(const std::filesystem::path& file) {
-  Model m = import(Document::load(file), model_name(file), file.string());
+  const Document config = Document::load(file);
+  Model m = import(config, model_name(file), file.string());
+  // As vLLM reads them (transformers_utils/config.py): ModelOpt writes the same into both, and where only the
+  // experts were narrowed, config.json alone knows what the rest is.
+  if (m.checkpoint && describes_quantisation(config.root())) return m;
   const std::filesystem::path beside = file.parent_path() / "hf_quant_config.json";
   std::error_code error;
   if (file.filename() != "config.json" || !std::filesystem::exists(beside, error)) return m;

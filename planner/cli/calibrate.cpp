@@ -56,7 +56,7 @@ std::string today() {
 }
 
 std::string display(const KernelFit& f) {
-  return fmt::format("{} {}", f.form->family, variant_name(f.words));
+  return fmt::format("{} {}{}", f.form->family, variant_name(f.words), f.derived.empty() ? "" : " (derived)");
 }
 
 // False, with a line that says why, if there is none.

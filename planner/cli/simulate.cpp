@@ -145,7 +145,8 @@ void print_collectives(const std::vector<PricedCollective>& collectives) {
 }
 
 void print(const Study& study, const SimulatedPlan& s) {
-  fmt::print("{}\n{}\n{}\n", study.title, to_string(s.plan), chunk_text(study.study));
+  fmt::print("{}\n{}\n{}\n", study.title, to_string(s.plan),
+             precision_text(study.study) + chunk_text(study.study));
   print_outcome(study, s);
   print_times(study, s.breakdown);
   print_memory(study.study.system.device.memory, s.memory);
@@ -186,6 +187,7 @@ int run(const SimulateOptions& o, const Provenance&) {
     return 3;
   }
   print_warnings(simulated.unread);
+  print_warnings(simulated.narrow);
   print(study, simulated);
   if (!o.out.empty()) {
     fmt::print("\n");

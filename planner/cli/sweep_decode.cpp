@@ -181,6 +181,7 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
     return;
   }
   print_warnings(answer.unread);
+  print_warnings(answer.narrow);
   if (asked.has_target()) print_target(study, answer, asked);
   print_budgets(study, answer);
   if (on_default_axes(answer.found) && answer.gain) print_gain(*answer.gain, study.sweep().compare);

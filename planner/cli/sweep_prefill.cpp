@@ -198,6 +198,7 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   }
   const SearchResult& r = answer.found;
   print_warnings(answer.unread);
+  print_warnings(answer.narrow);
   if (asked.has_target()) print_target(study, answer, asked.most_time);
   print_frontiers(study, answer);
   print_strategies(study, r);

@@ -17,6 +17,12 @@ struct ModuleType {
   Dtype weights, math;
 };
 
+/// What nobody has said of a precision, so that a default of this project stands for it.
+struct AssumedTypes {
+  bool weights = false, math = false, kv = false, dispatch = false;
+  constexpr bool any() const { return weights || math || kv || dispatch; }
+};
+
 /// Types of all that is stored, computed and sent. Norms are BF16 and are not counted.
 struct Precision {
   Dtype weights = Dtype::fp4;       // of attention projections, dense FFN and experts
@@ -30,6 +36,8 @@ struct Precision {
   std::optional<Dtype> expert_weights = {}, expert_math = {};  // where they differ from the feed-forward part
   std::optional<Dtype> shared_weights = {}, shared_math = {};  // of shared experts: from the routed ones
   Dtype router = Dtype::bf16, head = Dtype::bf16;              // stored and computed
+  std::optional<Dtype> head_math = {};  // of the head, where only its weights are narrow
+  AssumedTypes assumed = {};
 
   /// FP4 throughout, router, LM head and embedding too.
   static Precision all_fp4() {
@@ -60,7 +68,7 @@ struct Precision {
       case Module::router:
         return {router, arithmetic_of(router)};
       case Module::head:
-        return {head, arithmetic_of(head)};
+        return {head, head_math.value_or(arithmetic_of(head))};
     }
     return {weights, math};
   }

@@ -14,7 +14,10 @@ namespace {
 // Names of types: of arithmetic and activations, of what is stored or sent, of weights.
 const std::vector<std::string> kComputed{"fp4", "fp8", "bf16", "fp32"};
 const std::vector<std::string> kStored{"fp4", "fp8", "bf16", "fp32", "fp4_unscaled"};
-const std::vector<std::string> kWeights{"fp4", "fp8", "bf16", "fp32", "fp8_block", "fp4_unscaled"};
+const std::vector<std::string> kWeights{"fp4",        "fp8",          "bf16",        "fp32",
+                                        "fp8_static", "fp8_dynamic",  "fp8_block",   "mxfp4",
+                                        "int4",       "int4_group32", "fp4_unscaled"};
+constexpr std::string_view kStatic = "fp8_static";  // what fp8 of weights means, said in full
 
 struct Key {
   const char* name;
@@ -40,6 +43,7 @@ const std::array kKeys{
 };
 
 Dtype type_named(const std::string& name) {
+  if (name == kStatic) return Dtype::fp8;
   std::size_t t = 0;
   while (to_string(static_cast<Dtype>(t)) != name) ++t;
   return static_cast<Dtype>(t);
@@ -51,6 +55,43 @@ std::optional<Dtype> first(std::initializer_list<std::optional<Dtype>> given, Dt
     if (v) return v;
   }
   return checkpoint;
+}
+
+bool computes(const Device& device, Dtype type) { return device.achieved(type) > FlopsPerSecond(0); }
+
+/// The narrowest arithmetic of a device, which stands for what nobody has said: FP4 on Blackwell, FP8 on
+/// Hopper, BF16 before.
+Dtype narrowest(const Device& device) {
+  for (const Dtype t : {Dtype::fp4, Dtype::fp8}) {
+    if (computes(device, t)) return t;
+  }
+  return Dtype::bf16;
+}
+
+Precision of_checkpoint(const PrecisionKeys& k, const Checkpoint& c, Precision p) {
+  p.attention_weights = first({k.attention_weights, k.weights}, c.attention.weights);
+  p.ffn_weights = first({k.ffn_weights, k.weights}, c.dense_ffn.weights);
+  p.expert_weights = first({k.expert_weights, k.ffn_weights, k.weights}, c.experts.weights);
+  p.shared_weights = first({k.shared_weights, k.expert_weights, k.ffn_weights, k.weights}, c.shared.weights);
+  // The arithmetic of a checkpoint is that of its own weights: of others it is theirs.
+  const auto computed = [](Dtype weights, MatrixType own) {
+    return weights == own.weights ? own.math : arithmetic_of(weights);
+  };
+  p.attention_math = first({k.attention_math, k.math}, computed(*p.attention_weights, c.attention));
+  p.ffn_math = first({k.ffn_math, k.math}, computed(*p.ffn_weights, c.dense_ffn));
+  p.expert_math = first({k.expert_math, k.ffn_math, k.math}, computed(*p.expert_weights, c.experts));
+  p.shared_math =
+      first({k.shared_math, k.expert_math, k.ffn_math, k.math}, computed(*p.shared_weights, c.shared));
+  p.weights = k.weights.value_or(c.attention.weights);
+  p.math = k.math.value_or(*p.attention_math);
+  // Where a checkpoint says nothing of its cache, engines keep it in the type of the residual stream.
+  p.kv = k.kv.value_or(c.kv.value_or(p.activations));
+  p.assumed.kv = !k.kv && !c.kv;
+  p.dispatch = k.dispatch.value_or(*p.expert_math);
+  p.router = k.router.value_or(c.router);
+  p.head = k.head.value_or(c.head.weights);
+  p.head_math = computed(p.head, c.head);
+  return p;
 }
 
 }  // namespace
@@ -69,7 +110,7 @@ PrecisionKeys read_precision(const Reader& r) {
   return out;
 }
 
-Precision PrecisionKeys::of(const Model& model) const {
+Precision PrecisionKeys::of(const Model& model, const Device& device) const {
   Precision p;
   if (activations) p.activations = *activations;
   p.ffn_weights = ffn_weights;
@@ -80,32 +121,15 @@ Precision PrecisionKeys::of(const Model& model) const {
   p.expert_math = expert_math;
   p.shared_weights = shared_weights;
   p.shared_math = shared_math;
-  if (!model.checkpoint) {
-    p.weights = weights.value_or(p.weights);
-    p.kv = kv.value_or(p.kv);
-    p.math = math.value_or(p.math);
-    p.dispatch = dispatch.value_or(p.dispatch);
-    p.router = router.value_or(p.router);
-    p.head = head.value_or(p.head);
-    return p;
-  }
-  const Checkpoint& c = *model.checkpoint;
-  const auto computed = [](Dtype t) { return arithmetic_of(t); };
-  p.attention_weights = first({attention_weights, weights}, c.attention);
-  p.ffn_weights = first({ffn_weights, weights}, c.dense_ffn);
-  p.expert_weights = first({expert_weights, ffn_weights, weights}, c.experts);
-  p.shared_weights = first({shared_weights, expert_weights, ffn_weights, weights}, c.shared);
-  p.attention_math = first({attention_math, math}, computed(*p.attention_weights));
-  p.ffn_math = first({ffn_math, math}, computed(*p.ffn_weights));
-  p.expert_math = first({expert_math, ffn_math, math}, computed(*p.expert_weights));
-  p.shared_math = first({shared_math, expert_math, ffn_math, math}, computed(*p.shared_weights));
-  p.weights = weights.value_or(c.attention);
-  p.math = math.value_or(*p.attention_math);
-  // Where a checkpoint says nothing of its cache, engines keep it in the type of the residual stream.
-  p.kv = kv.value_or(c.kv.value_or(p.activations));
-  p.dispatch = dispatch.value_or(computed(*p.expert_weights));
-  p.router = router.value_or(c.router);
-  p.head = head.value_or(c.head);
+  if (model.checkpoint) return of_checkpoint(*this, *model.checkpoint, p);
+  const Dtype otherwise = narrowest(device);
+  p.weights = weights.value_or(otherwise);
+  p.kv = kv.value_or(otherwise);
+  p.math = math.value_or(weights ? arithmetic_of(*weights) : otherwise);
+  p.dispatch = dispatch.value_or(otherwise);
+  p.router = router.value_or(p.router);
+  p.head = head.value_or(p.head);
+  p.assumed = {!weights, !math && !weights, !kv, !dispatch && has_experts(model)};
   return p;
 }
 
@@ -113,14 +137,13 @@ bool check_units(const PrecisionKeys& keys, const Model& model, const Device& de
   if (keys.faulty) return false;
   std::string units;
   for (const Dtype t : {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp32}) {
-    if (device.achieved(t) > FlopsPerSecond(0))
-      units += fmt::format("{}{}", units.empty() ? "" : ", ", to_string(t));
+    if (computes(device, t)) units += fmt::format("{}{}", units.empty() ? "" : ", ", to_string(t));
   }
-  const Precision p = keys.of(model);
+  const Precision p = keys.of(model, device);
   const auto at = root.find("precision");
   bool fine = true;
   const auto require = [&](const char* key, Dtype type) {
-    if (device.achieved(type) > FlopsPerSecond(0)) return;
+    if (computes(device, type)) return;
     fine = false;
     const auto given = at ? at->find(key) : std::nullopt;
     (given ? *given

@@ -17,8 +17,9 @@ struct PrecisionKeys {
       attention_math, expert_weights, expert_math, shared_weights, shared_math, router, head;
   bool faulty = false;  // some value is none of the names
 
-  /// The types of one model: those of the keys, else of the model's checkpoint, else the defaults.
-  Precision of(const Model& model) const;
+  /// The types of one model: those of the keys, else of the checkpoint of the model, else the narrowest that
+  /// the device computes in; Precision::assumed says which are of the last kind.
+  Precision of(const Model& model, const Device& device) const;
 };
 
 PrecisionKeys read_precision(const Reader& r);

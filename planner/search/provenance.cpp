@@ -82,6 +82,22 @@ std::string costs_text(const System& s) {
                      c.machine.system, fmt::join(other, ", "), from);
 }
 
+std::string precision_text(const Case& c) {
+  const Precision& p = c.precision;
+  if (!p.assumed.any()) return "";
+  std::vector<std::string> types;
+  const auto add = [&](bool assumed, const char* what, Dtype type) {
+    if (assumed) types.push_back(fmt::format("{} {}", what, to_string(type)));
+  };
+  add(p.assumed.weights, "weights", p.weights);
+  add(p.assumed.math, "arithmetic", p.math);
+  add(p.assumed.kv, "KV cache", p.kv);
+  add(p.assumed.dispatch, "tokens sent to experts", p.dispatch);
+  return fmt::format("  assumed: {} ({})\n", fmt::join(types, ", "),
+                     c.model.checkpoint ? "neither the scenario nor the checkpoint says"
+                                        : "the scenario's precision does not say");
+}
+
 std::string chunk_text(const Case& c) {
   const Model& m = c.model;
   std::string out;

@@ -29,6 +29,10 @@ std::vector<Shares> shares_of(const Case& c, AllReduceRule rule, std::span<const
 /// calibration, whose it is; or that they are assumptions.
 std::string costs_text(const System& system);
 
+/// Which types nobody has said, neither the scenario nor the model's checkpoint, in a line that ends with a
+/// line's end: "  assumed: KV cache fp8 (...)". Empty where all are given.
+std::string precision_text(const Case& c);
+
 /// Of decode steps of a model with chunks: how much of its chunk a request reads at this context, and how
 /// much at others, for their time goes up and down with the context. Empty for other steps and models.
 std::string chunk_text(const Case& c);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/search/narrow.hpp"
 #include "planner/search/unread.hpp"
 #include "planner/studies/searched_partition.hpp"
 
@@ -53,6 +54,7 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   out.breakdown = break_down(e, plan);
   out.collectives = collectives(e);
   out.unread = unread_parameters(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
+  out.narrow = narrow_warnings(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
   if (study.sweep().noise) out.noise = noise_effect(e, plan, *study.sweep().noise, 0);
   out.deployments = deployments(study.study, plan);
   return out;

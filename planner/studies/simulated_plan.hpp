@@ -26,6 +26,7 @@ struct SimulatedPlan {
   std::optional<NoiseEffect> noise;           // of studies with noise
   std::vector<Deployment> deployments;
   std::vector<Diagnostic> unread;  // unread_parameters()
+  std::vector<Diagnostic> narrow;  // narrow_warnings()
 };
 
 /// The study of a model, or the first for an empty name. Throws UserError.

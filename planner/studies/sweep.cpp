@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/search/narrow.hpp"
 #include "planner/search/unread.hpp"
 
 namespace shardline {
@@ -109,6 +110,7 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   out.rated = rate_frontiers(study, out.found, q.threads);
   if (q.keep_all) out.all = rate(study, out.found.all, q.threads);
   out.unread = unread_parameters(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
+  out.narrow = narrow_warnings(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   if (q.has_target()) out.meeting = meeting(study, q, out.frontier);
   if (study.study.batch.kind() != StepKind::prefill) {
     out.budgets = budget_plans(out.frontier);

@@ -33,6 +33,7 @@ struct SweepAnswer {
   RatedPoints rated;                  // each strategy's own frontier
   std::optional<RatedPoints> all;     // every configuration, if asked for
   std::vector<Diagnostic> unread;     // unread_parameters() of the rated plans
+  std::vector<Diagnostic> narrow;     // narrow_warnings() of the rated plans
   std::vector<Point> meeting;         // what meets the target, the best first, five at most
   std::vector<BudgetPlan> budgets;    // of a decode step: each plan once
   std::optional<Gain> gain;           // of a decode step's comparison, where both sides have plans

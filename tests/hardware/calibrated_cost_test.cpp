@@ -25,13 +25,13 @@ TEST(CalibratedCost, H51GemmsCostWhatTheirFitSays) {
     const std::vector<double> x{static_cast<double>(m), 7168, 4096};
     expect_price(h100, gemm_op(s, Dtype::bf16, Dtype::bf16), fitted(h100, "gemm", {"bf16", "torch_flow"}, x),
                  Basis::measured);
-    expect_price(h100, gemm_op(s, Dtype::fp8, Dtype::fp8), fitted(h100, "gemm", {"fp8", "torch_flow"}, x),
-                 Basis::measured);
+    expect_price(h100, gemm_op(s, Dtype::fp8_dynamic, Dtype::fp8),
+                 fitted(h100, "gemm", {"fp8", "torch_flow"}, x), Basis::measured);
     expect_price(gb200, gemm_op(s, Dtype::fp4, Dtype::fp4),
                  fitted(gb200, "gemm", {"nvfp4", "flashinfer_cutedsl_nvfp4"}, x),
                  Basis::fitted);  // SGLang's: tuned or not
-    expect_price(gb200, gemm_op(s, Dtype::fp8, Dtype::fp8), fitted(gb200, "gemm", {"fp8", "torch_flow"}, x),
-                 Basis::measured);
+    expect_price(gb200, gemm_op(s, Dtype::fp8_dynamic, Dtype::fp8),
+                 fitted(gb200, "gemm", {"fp8", "torch_flow"}, x), Basis::measured);
   }
   // Where no kernel of several matrices was measured, 16 side by side are one as wide as all of them.
   System bare = h100;
@@ -169,8 +169,8 @@ TEST(CalibratedCost, H53PrefillCostsWhatItsFitSays) {
 Op balanced(bool up, Count tokens, Count topk, Count experts, Count ep, Count hidden, Count inner,
             Dtype type) {
   const double held = double(experts) / double(ep), pairs = double(tokens * topk) / double(ep);
-  Op op = experts_op(up, {experts / ep, tokens, hidden, inner, true}, pairs, std::min(held, pairs), type,
-                     type);
+  Op op =
+      experts_op(up, {experts / ep, tokens, hidden, inner, true}, pairs, std::min(held, pairs), type, type);
   std::get<GroupedGemmShape>(op.shape).passed = double(tokens * topk);  // of all ranks, as in the tables
   return op;
 }

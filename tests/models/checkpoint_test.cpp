@@ -1,7 +1,11 @@
-// Types of a checkpoint's matrices, from the four ways in which published files describe them.
+// Types of a checkpoint's matrices, from the ways in which published files describe them.
 #include "models/model/checkpoint.hpp"
 
 #include <gmock/gmock.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 
 #include "models/model/hf_config.hpp"
 #include "sim/base/error.hpp"
@@ -38,14 +42,33 @@ Read read(const Model& m, const std::string& text) {
   return out;
 }
 
-constexpr Dtype kFp4 = Dtype::fp4, kFp8 = Dtype::fp8, kBf16 = Dtype::bf16, kBlock = Dtype::fp8_block;
+constexpr Dtype kFp4 = Dtype::fp4, kFp8 = Dtype::fp8, kBf16 = Dtype::bf16, kBlock = Dtype::fp8_block,
+                kDynamic = Dtype::fp8_dynamic;
+constexpr MatrixType kFp4Weights{Dtype::fp4, Dtype::bf16};
 
 TEST(Checkpoint, BlocksOfFp8AsDeepSeekWritesThem) {
   const Read r =
       read(experts(), R"({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]})");
   EXPECT_EQ(r.checkpoint, (Checkpoint{kBlock, kBlock, kBlock, kBlock, kBf16, kBf16, {}}));
   EXPECT_TRUE(r.notes.empty());
-  EXPECT_EQ(read(experts(), R"({"quant_method": "fp8"})").checkpoint->experts, kFp8);
+}
+
+// vLLM quantization/fp8.py: without blocks there is a scale per tensor, found while serving unless the scheme
+// says that the file has it. With blocks it is always found.
+TEST(Checkpoint, Fp8IsStaticOnlyWhereItSaysSo) {
+  const auto type = [](const std::string& rest) {
+    return read(experts(), R"({"quant_method": "fp8")" + rest + "}").checkpoint->experts;
+  };
+  EXPECT_EQ(type(""), kDynamic);
+  EXPECT_EQ(type(R"(, "activation_scheme": "dynamic")"), kDynamic);
+  EXPECT_EQ(type(R"(, "activation_scheme": "static")"), kFp8);
+  EXPECT_EQ(type(R"(, "activation_scheme": "dynamic", "weight_block_size": [128, 128])"), kBlock);
+  const Read ignored = read(dense(), R"({"quant_method": "fp8", "activation_scheme": "static",
+      "ignored_layers": ["model.layers.*.self_attn.q_proj", "re:.*k_proj", "v_proj", "o_proj"]})");
+  EXPECT_EQ(ignored.checkpoint, (Checkpoint{kBf16, kFp8, kBf16, kBf16, kBf16, kBf16, {}}));
+  const Read odd = read(dense(), R"({"quant_method": "fp8", "activation_scheme": "sideways"})");
+  EXPECT_EQ(odd.checkpoint, std::nullopt);
+  EXPECT_THAT(odd.notes, testing::ElementsAre(testing::HasSubstr("activation_scheme sideways")));
 }
 
 TEST(Checkpoint, ModelOptExcludesModulesByNameAndByStar) {
@@ -81,7 +104,8 @@ TEST(Checkpoint, MixedPrecisionListsItsLayers) {
                            "model.layers.3.mlp": {"quant_algo": "FP8"}}}})");
   EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kFp4, kBf16, kBf16, kBf16, kBf16, kFp4}));
   EXPECT_THAT(r.notes,
-              testing::ElementsAre(testing::HasSubstr("dense layers differ in type (7 fp4, 3 fp8, 2 bf16)")));
+              testing::ElementsAre(testing::HasSubstr(
+                  "dense layers differ in type (4 fp4, 3 fp4 in bf16, 3 fp8, 2 bf16): fp4 is taken")));
 }
 
 TEST(Checkpoint, CompressedTensorsIgnoresByExpression) {
@@ -89,10 +113,11 @@ TEST(Checkpoint, CompressedTensorsIgnoresByExpression) {
       "targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 16}}},
       "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", "re:.*mlp\\.(gate|up|down)_proj.*"],
       "kv_cache_scheme": {"num_bits": 8, "type": "float"}})");
-  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, kFp4, kBf16, kBf16, kBf16, kFp8}));
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, kFp4Weights, kBf16, kBf16, kBf16, kFp8}));
   EXPECT_TRUE(r.notes.empty());
   EXPECT_EQ(read(dense(), R"({"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 8,
-      "type": "float", "strategy": "block"}}}})")
+      "type": "float", "strategy": "block"}, "input_activations": {"num_bits": 8, "type": "float",
+      "strategy": "group", "dynamic": true}}}})")
                 .checkpoint,
             (Checkpoint{kBlock, kBlock, kBf16, kBf16, kBf16, kBlock, {}}));
 }
@@ -101,7 +126,7 @@ TEST(Checkpoint, CompressedTensorsIgnoresByExpression) {
 TEST(Checkpoint, Mxfp4AsGptOssWritesIt) {
   const Read r = read(experts(), R"({"quant_method": "mxfp4", "modules_to_not_convert":
       ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]})");
-  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, kFp4, kBf16, kBf16, kBf16, {}}));
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, Dtype::mxfp4, kBf16, kBf16, kBf16, {}}));
 }
 
 // Qwen and Llama 4 have a shared_expert, DeepSeek has shared_experts.
@@ -117,14 +142,168 @@ TEST(Checkpoint, SharedExpertsHaveATypeOfTheirOwn) {
   }
 }
 
-TEST(Checkpoint, OtherMethodsAreSaidAndNotGuessed) {
-  for (const char* text :
-       {R"({"quant_method": "gptq", "bits": 4})", R"({"quant_algo": "W4A8_AWQ"})",
-        R"({"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int"}}}})"}) {
-    const Read r = read(dense(), text);
-    EXPECT_EQ(r.checkpoint, std::nullopt) << text;
-    EXPECT_EQ(r.notes.size(), 1u) << text;
+// What a group of compressed-tensors is: the schemes of compressed_tensors/quantization/quant_scheme.py.
+TEST(Checkpoint, GroupsTellStaticFromDynamicAndWeightsAlone) {
+  struct Row {
+    const char *weights, *inputs;
+    MatrixType type;
+  };
+  for (const Row& row : std::vector<Row>{
+           // FP8, FP8_DYNAMIC, FP8_BLOCK, and weights of FP8 alone
+           {R"("num_bits": 8, "type": "float", "strategy": "tensor")",
+            R"({"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": false})", kFp8},
+           {R"("num_bits": 8, "type": "float", "strategy": "channel")",
+            R"({"num_bits": 8, "type": "float", "strategy": "token", "dynamic": true})", kDynamic},
+           {R"("num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128])",
+            R"({"num_bits": 8, "type": "float", "strategy": "group", "dynamic": true})", kBlock},
+           {R"("num_bits": 8, "type": "float", "strategy": "channel")", "null", {kFp8, kBf16}},
+           // NVFP4 ("local": the scales of groups are found while serving), NVFP4A16, MXFP4A16
+           {R"("num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16)",
+            R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "dynamic": "local"})", kFp4},
+           {R"("num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16)", "null",
+            kFp4Weights},
+           {R"("num_bits": 4, "type": "float", "group_size": 32, "scale_dtype": "torch.uint8")", "null",
+            Dtype::mxfp4},
+           // W4A16, of Kimi-K2.5 in groups of 32, and W4AFP8
+           {R"("num_bits": 4, "type": "int", "strategy": "group", "group_size": 128)", "null", Dtype::int4},
+           {R"("num_bits": 4, "type": "int", "strategy": "group", "group_size": 32)", "null",
+            Dtype::int4_group32},
+           {R"("num_bits": 4, "type": "int", "strategy": "group", "group_size": 128)",
+            R"({"num_bits": 8, "type": "float", "strategy": "token", "dynamic": true})",
+            {Dtype::int4, kFp8}},
+       }) {
+    const Read r =
+        read(dense(), std::string(R"({"quant_method": "compressed-tensors", "config_groups": {"a": {
+        "targets": ["Linear"], "weights": {)") +
+                          row.weights + R"(}, "input_activations": )" + row.inputs +
+                          R"(}}, "ignore": ["lm_head"]})");
+    ASSERT_TRUE(r.checkpoint) << row.weights << row.inputs << (r.notes.empty() ? "" : r.notes[0]);
+    EXPECT_EQ(r.checkpoint->attention, row.type) << row.weights << row.inputs;
+    EXPECT_EQ(r.checkpoint->dense_ffn, row.type) << row.weights << row.inputs;
+    EXPECT_EQ(r.checkpoint->head, kBf16);
+    EXPECT_TRUE(r.notes.empty()) << r.notes[0];
   }
+}
+
+TEST(Checkpoint, ModelOptsAlgorithmsAreToldApart) {
+  struct Row {
+    const char* algorithm;
+    MatrixType type;
+  };
+  for (const Row& row : std::vector<Row>{{"FP8", kFp8},
+                                         {"FP8_PER_CHANNEL_PER_TOKEN", kDynamic},
+                                         {"fp8_pb_wo", kBlock},
+                                         {"NVFP4", kFp4},
+                                         {"W4A16_NVFP4", kFp4Weights},
+                                         {"W4A8_NVFP4_FP8", {kFp4, kFp8}},
+                                         {"W4A8_MXFP4_MXFP8", {Dtype::mxfp4, kFp8}},
+                                         {"W4A16_MXFP4", Dtype::mxfp4},
+                                         {"W4A16_AWQ", Dtype::int4}}) {
+    const Read r =
+        read(dense(), std::string(R"({"quantization": {"quant_algo": ")") + row.algorithm + "\"}}");
+    ASSERT_TRUE(r.checkpoint) << row.algorithm;
+    EXPECT_EQ(r.checkpoint->attention, row.type) << row.algorithm;
+  }
+}
+
+// Experts of NVFP4 over DeepSeek-V4's blocks of FP8: all else is as it was.
+TEST(Checkpoint, ExpertsAloneOverBlocks) {
+  std::string listed;
+  for (int layer = 1; layer < 8; ++layer)
+    listed += std::string(listed.empty() ? "" : ", ") + "\"layers." + std::to_string(layer) +
+              ".ffn.experts\": {\"quant_algo\": \"NVFP4\", \"group_size\": 16}";
+  const Read r = read(experts(), R"({"quant_method": "fp8", "activation_scheme": "dynamic",
+      "weight_block_size": [128, 128], "quant_algo": "MIXED_PRECISION", "moe_quant_algo": "NVFP4",
+      "ignore": ["*.attn.*", "*.ffn.shared_experts.*", "head"], "quantized_layers": {)" +
+                                     listed + "}}");
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBlock, kBlock, kFp4, kBlock, kBf16, kBf16, {}}));
+}
+
+// Integers of 4 bits under BF16 arithmetic; the head only where GPTQ says so.
+TEST(Checkpoint, GptqAndAwqAreWeightsAlone) {
+  const MatrixType int4 = Dtype::int4;
+  EXPECT_EQ(int4.math, kBf16);
+  EXPECT_EQ(read(dense(), R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": false})")
+                .checkpoint,
+            (Checkpoint{int4, int4, kBf16, kBf16, kBf16, kBf16, {}}));
+  EXPECT_EQ(
+      read(dense(), R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "lm_head": true})").checkpoint,
+      (Checkpoint{int4, int4, kBf16, kBf16, kBf16, int4, {}}));
+  EXPECT_EQ(read(dense(), R"({"quant_method": "awq", "w_bit": 4, "q_group_size": 32,
+                              "modules_to_not_convert": ["self_attn"]})")
+                .checkpoint,
+            (Checkpoint{kBf16, Dtype::int4_group32, kBf16, kBf16, kBf16, kBf16, {}}));
+  const Read odd = read(dense(), R"({"quant_method": "gptq", "bits": 4, "group_size": 64})");
+  EXPECT_EQ(odd.checkpoint->attention, int4);
+  EXPECT_THAT(odd.notes, testing::ElementsAre(testing::HasSubstr("scale per 64 elements")));
+}
+
+TEST(Checkpoint, OtherMethodsAreSaidByNameAndNotGuessed) {
+  struct Row {
+    const char *text, *named;
+  };
+  for (const Row& row : std::vector<Row>{
+           {R"({"quant_method": "quark"})", "the method quark"},
+           {R"({"quant_method": "quark", "config_groups": {}})", "the method quark"},
+           {R"({"quant_method": "bitsandbytes", "load_in_4bit": true})", "the method bitsandbytes"},
+           {R"({"quant_method": "gptq", "bits": 8})", "the method gptq with 8 bits"},
+           {R"({"quant_algo": "MXFP8", "quant_method": "modelopt"})", "the algorithm MXFP8"},
+           {R"({"quant_algo": "W8A8_SQ_PER_CHANNEL"})", "the algorithm W8A8_SQ_PER_CHANNEL"},
+           {R"({"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int"}}}})",
+            "weights of int8"},
+           {R"({"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int"},
+                "input_activations": {"num_bits": 8, "type": "int"}}}})",
+            "activations of int8"}}) {
+    const Read r = read(dense(), row.text);
+    EXPECT_EQ(r.checkpoint, std::nullopt) << row.text;
+    EXPECT_THAT(r.notes,
+                testing::ElementsAre(testing::HasSubstr(std::string("not read (") + row.named + ")")))
+        << row.text;
+  }
+  const Read cache =
+      read(dense(), R"({"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "INT8"}})");
+  EXPECT_EQ(cache.checkpoint->kv, std::nullopt);
+  EXPECT_THAT(cache.notes, testing::ElementsAre(testing::HasSubstr("a KV cache of INT8 is not read")));
+}
+
+// Every configuration below a folder: its quantisation is read, or refused by a name. Model and quantisation
+// are apart, so families that are not modelled are tried too.
+TEST(Checkpoint, PublishedConfigurationsAreReadOrRefusedByName) {
+  const char* folder = std::getenv("SHARDLINE_CONFIGS");
+  if (folder == nullptr) GTEST_SKIP() << "SHARDLINE_CONFIGS names no folder of configurations";
+  int read_files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "config.json" && name != "hf_quant_config.json") continue;
+    SCOPED_TRACE(entry.path().string());
+    const Document document = Document::load(entry.path());
+    const Reader root = document.root();
+    root.allow_other_keys();
+    auto at = root.find(name == "config.json" ? "quantization_config" : "quantization");
+    if (!at) {
+      const auto text = root.find("text_config");
+      if (text && text->is_map()) at = text->find("quantization_config");
+    }
+    if (!at || at->is_null()) continue;
+    at->allow_other_keys();
+    std::vector<std::string> notes;
+    const auto checkpoint = read_checkpoint(*at, experts(), notes);
+    if (checkpoint) {
+      ++read_files;
+      std::string types;
+      for (const MatrixType& t : {checkpoint->attention, checkpoint->dense_ffn, checkpoint->experts,
+                                  checkpoint->shared, checkpoint->head})
+        types += std::string(to_string(t.weights)) + "/" + std::string(to_string(t.math)) + " ";
+      types += "kv " + (checkpoint->kv ? std::string(to_string(*checkpoint->kv)) : "-");
+      std::printf("%-45s %-22s %s\n", entry.path().parent_path().filename().c_str(), name.c_str(),
+                  types.c_str());
+    } else {
+      EXPECT_THAT(notes.back(), testing::HasSubstr("is not read ("));
+      std::printf("%-45s %-22s %s\n", entry.path().parent_path().filename().c_str(), name.c_str(),
+                  notes.back().c_str());
+    }
+  }
+  EXPECT_GT(read_files, 0);
 }
 
 TEST(Checkpoint, FaultsAreLocated) {
@@ -140,7 +319,7 @@ TEST(Checkpoint, AConfigWithoutQuantisationIsBf16) {
   EXPECT_EQ(parse_hf_config("t.json", head + "}").checkpoint, Checkpoint{});
   EXPECT_EQ(
       parse_hf_config("t.json", head + R"(, "quantization_config": {"quant_method": "fp8"}})").checkpoint,
-      (Checkpoint{kFp8, kFp8, kBf16, kBf16, kBf16, kBf16, {}}));
+      (Checkpoint{kDynamic, kDynamic, kBf16, kBf16, kBf16, kBf16, {}}));
 }
 
 }  // namespace

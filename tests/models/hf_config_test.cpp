@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "models/model/catalog.hpp"
 #include "sim/base/error.hpp"
 #include "tests/models/files.hpp"
@@ -161,7 +164,8 @@ TEST(HfConfig, LayersOfGptOssAlternateByDefault) {
   EXPECT_EQ(none.notes.front(), "sliding_window is null: all layers have full attention");
   // Only routed experts are of four bits.
   const Checkpoint c = import("gpt-oss-120b").checkpoint.value();
-  EXPECT_EQ(c, (Checkpoint{Dtype::bf16, Dtype::bf16, Dtype::fp4, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}}));
+  EXPECT_EQ(c,
+            (Checkpoint{Dtype::bf16, Dtype::bf16, Dtype::mxfp4, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}}));
 }
 
 TEST(HfConfig, LayersOfGemma3) {
@@ -251,10 +255,33 @@ TEST(HfConfig, AWrapperHoldsItsLanguageModel) {
   }
   EXPECT_EQ(alone, inside);
   EXPECT_EQ(wrap(text, R"(, "quantization_config": {"quant_method": "fp8"})").checkpoint->attention,
-            Dtype::fp8);
+            Dtype::fp8_dynamic);
   EXPECT_THROW(wrap(R"({"model_type": "llama"})", ""), UserError);
   EXPECT_THROW(wrap("[]", ""), UserError);
   EXPECT_THROW(parse_hf_config("t.json", R"({"model_type": "gemma3"})"), UserError);
+}
+
+// What config.json says of its quantisation comes before the file beside it, which is for those that say
+// nothing.
+TEST(HfConfig, QuantisationIsInEitherFile) {
+  const std::filesystem::path folder = std::filesystem::path(SHARDLINE_BINARY_DIR) / "quantised";
+  std::filesystem::create_directories(folder);
+  const auto load = [&](const std::string& own, const std::string& beside) {
+    std::ofstream(folder / "config.json")
+        << R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+               "vocab_size": 100, "intermediate_size": 128, "max_position_embeddings": 256)"
+        << own << "}";
+    std::ofstream(folder / "hf_quant_config.json") << beside;
+    return load_hf_config(folder / "config.json").checkpoint;
+  };
+  const std::string fp8 = R"({"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}})";
+  const std::string blocks =
+      R"(, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})";
+  EXPECT_EQ(load("", fp8)->attention, Dtype::fp8);
+  EXPECT_EQ(load(R"(, "quantization_config": null)", fp8)->kv, Dtype::fp8);
+  EXPECT_EQ(load(blocks, fp8)->attention, Dtype::fp8_block);
+  EXPECT_EQ(load(blocks, fp8)->kv, std::nullopt);
+  EXPECT_EQ(load(R"(, "quantization_config": {"quant_method": "quark"})", fp8)->attention, Dtype::fp8);
 }
 
 // A model's name is that of the folder of its results, so ".." would lead out of it.

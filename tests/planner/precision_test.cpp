@@ -8,15 +8,17 @@
 #include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/memory.hpp"
+#include "planner/search/provenance.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
 namespace {
 
-Case case_of(const std::string& model, const std::string& precision, bool prefill = false) {
+Case case_of(const std::string& model, const std::string& precision, bool prefill = false,
+             const std::string& system = "gb200-nvl72") {
   const std::string text =
-      "name: t\nsystem: gb200-nvl72\nmodels: [" + model + "]\n" +
+      "name: t\nsystem: " + system + "\nmodels: [" + model + "]\n" +
       (prefill ? "phase: prefill\nrequests: [{new: 8Ki tokens}]\n" : "context: 100000 tokens\n") + precision +
       "strategies: [tensor]\ngpus: [8]\nbatch: [1]\n";
   return parse_scenario(
@@ -61,6 +63,11 @@ TEST(Precision, EachKeyIsForItsClass) {
            {"precision: {ffn_weights: fp8, ffn_math: fp8}\n", fp4, fp8, fp8, bf16, bf16},
            {"precision: {expert_weights: fp8, expert_math: fp8}\n", fp4, fp4, fp8, bf16, bf16},
            {"precision: {attention_weights: bf16, attention_math: bf16}\n", bf16, fp4, fp4, bf16, bf16},
+           {"precision: {weights: fp8_static, math: fp8}\n", fp8, fp8, fp8, bf16, bf16},
+           {"precision: {weights: fp8_dynamic}\n", "fp8_dynamic in fp8", "fp8_dynamic in fp8",
+            "fp8_dynamic in fp8", bf16, bf16},
+           {"precision: {weights: int4, expert_weights: mxfp4, expert_math: fp8}\n", "int4 in bf16",
+            "int4 in bf16", "mxfp4 in fp8", bf16, bf16},
            {"precision: {router: fp4}\n", fp4, fp4, fp4, fp4, bf16},
            {"precision: {head: fp8}\n", fp4, fp4, fp4, bf16, fp8},
            {"precision: {head: fp8_block, weights: fp8_block, math: fp8}\n", "fp8_block in fp8",
@@ -146,22 +153,24 @@ TEST(Precision, SharedExpertsHaveATypeOfTheirOwn) {
 }
 
 TEST(Precision, SharedExpertsHaveTheTypeOfTheirCheckpoint) {
-  Model m = case_of("deepseek-r1", "").model;
+  const Case c = case_of("deepseek-r1", "");
+  const Device& device = c.system.device;
+  Model m = c.model;
   m.checkpoint = Checkpoint{};
   m.checkpoint->experts = Dtype::fp4;
   m.checkpoint->shared = Dtype::fp8;
   scenario_parts::PrecisionKeys keys;
   const auto shared = [&] {
-    const ModuleType t = keys.of(m).of(Module::shared_experts);
+    const ModuleType t = keys.of(m, device).of(Module::shared_experts);
     return std::pair(t.weights, t.math);
   };
-  EXPECT_EQ(keys.of(m).of(Module::experts).weights, Dtype::fp4);
+  EXPECT_EQ(keys.of(m, device).of(Module::experts).weights, Dtype::fp4);
   EXPECT_EQ(shared(), std::pair(Dtype::fp8, Dtype::fp8));
   keys.expert_weights = Dtype::bf16;  // said of all experts
   EXPECT_EQ(shared(), std::pair(Dtype::bf16, Dtype::bf16));
   keys.shared_weights = Dtype::fp4;
   EXPECT_EQ(shared(), std::pair(Dtype::fp4, Dtype::fp4));
-  EXPECT_EQ(keys.of(m).of(Module::experts).weights, Dtype::bf16);
+  EXPECT_EQ(keys.of(m, device).of(Module::experts).weights, Dtype::bf16);
   keys.shared_math = Dtype::fp8;
   EXPECT_EQ(shared(), std::pair(Dtype::fp4, Dtype::fp8));
 }
@@ -187,6 +196,65 @@ TEST(Precision, ModelsFromConfigJsonHaveTheTypesOfTheirCheckpoint) {
   EXPECT_EQ(asked.of(Module::experts).weights, Dtype::fp4);
   EXPECT_EQ(asked.of(Module::experts).math, Dtype::fp4);
   EXPECT_EQ(asked.kv, Dtype::fp8);
+}
+
+// Without a word of it all is in the narrowest arithmetic of the device, which is said.
+TEST(Precision, DefaultsAreOfTheDevice) {
+  struct Row {
+    const char* system;
+    Dtype type;
+    const char* text;
+  };
+  for (const Row& row : {Row{"gb200-nvl72", Dtype::fp4, "weights fp4, arithmetic fp4, KV cache fp4"},
+                         Row{"h100-hgx", Dtype::fp8, "weights fp8, arithmetic fp8, KV cache fp8"},
+                         Row{"a100-sxm", Dtype::bf16, "weights bf16, arithmetic bf16, KV cache bf16"}}) {
+    const Case c = case_of("llama-3.1-8b", "", false, row.system);
+    EXPECT_EQ(c.precision.of(Module::attention).weights, row.type) << row.system;
+    EXPECT_EQ(c.precision.of(Module::dense_ffn).math, row.type) << row.system;
+    EXPECT_EQ(c.precision.kv, row.type) << row.system;
+    EXPECT_EQ(c.precision.dispatch, row.type) << row.system;
+    EXPECT_EQ(precision_text(c),
+              "  assumed: " + std::string(row.text) + " (the scenario's precision does not say)\n");
+  }
+  // Tokens are only sent where there are experts.
+  EXPECT_EQ(precision_text(case_of("deepseek-r1", "precision: {weights: fp8, kv: fp8}\n", false, "h200-hgx")),
+            "  assumed: tokens sent to experts fp8 (the scenario's precision does not say)\n");
+  // Arithmetic follows the weights that are given; what a device cannot compute is never put right in
+  // silence.
+  const Case wide = case_of("llama-3.1-8b", "precision: {weights: bf16, kv: bf16}\n", false, "h100-hgx");
+  EXPECT_EQ(wide.precision.math, Dtype::bf16);
+  EXPECT_EQ(precision_text(wide), "");
+  EXPECT_THROW(case_of("llama-3.1-8b", "precision: {weights: fp4}\n", false, "h100-hgx"), UserError);
+  EXPECT_EQ(
+      case_of("llama-3.1-8b", "precision: {weights: fp4, math: bf16}\n", false, "h100-hgx").precision.math,
+      Dtype::bf16);
+}
+
+TEST(Precision, ACheckpointWithoutACacheTypeIsSaid) {
+  const std::string r1 = source_path("tests/models/hf/deepseek-r1.json").string();
+  EXPECT_EQ(precision_text(case_of(r1, "")),
+            "  assumed: KV cache bf16 (neither the scenario nor the checkpoint says)\n");
+  EXPECT_EQ(precision_text(case_of(r1, "precision: {kv: fp8}\n")), "");
+}
+
+// NVFP4 weights under BF16 arithmetic, as ModelOpt's W4A16_NVFP4: the checkpoint knows both.
+TEST(Precision, TheArithmeticOfACheckpointIsThatOfItsWeights) {
+  const Case c = case_of("deepseek-r1", "");
+  Model m = c.model;
+  m.checkpoint = Checkpoint{};
+  m.checkpoint->experts = m.checkpoint->shared = m.checkpoint->head = {Dtype::fp4, Dtype::bf16};
+  scenario_parts::PrecisionKeys keys;
+  const auto type = [&](Module of) {
+    const ModuleType t = keys.of(m, c.system.device).of(of);
+    return std::pair(t.weights, t.math);
+  };
+  for (const Module of : {Module::experts, Module::shared_experts, Module::head})
+    EXPECT_EQ(type(of), std::pair(Dtype::fp4, Dtype::bf16));
+  keys.expert_weights = keys.head = Dtype::fp8_dynamic;  // other weights have their own
+  for (const Module of : {Module::experts, Module::shared_experts, Module::head})
+    EXPECT_EQ(type(of), std::pair(Dtype::fp8_dynamic, Dtype::fp8));
+  keys.expert_math = Dtype::bf16;
+  EXPECT_EQ(type(Module::experts), std::pair(Dtype::fp8_dynamic, Dtype::bf16));
 }
 
 }  // namespace

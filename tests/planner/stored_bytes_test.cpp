@@ -17,7 +17,12 @@ struct Stored {
 };
 constexpr Stored kWeights[] = {{Dtype::fp4, Dtype::fp4, 0.5625},
                                {Dtype::fp8, Dtype::fp8, 1},
+                               {Dtype::fp8_dynamic, Dtype::fp8, 1},
                                {Dtype::fp8_block, Dtype::fp8, 1 + 4.0 / 16384},
+                               {Dtype::mxfp4, Dtype::bf16, 17.0 / 32},
+                               {Dtype::mxfp4, Dtype::fp8, 17.0 / 32},
+                               {Dtype::int4, Dtype::bf16, 33.0 / 64},
+                               {Dtype::int4_group32, Dtype::bf16, 9.0 / 16},
                                {Dtype::bf16, Dtype::bf16, 2}};
 
 // Elements of all matrices that one GPU multiplies with, from the model alone.
@@ -125,7 +130,7 @@ TEST(StoredBytes, WeightsInBlocksOfFp8HaveKernelsOfTheirOwn) {
     return price.fit->words[experts ? 1 : 0];
   };
   for (const bool experts : {false, true}) {
-    EXPECT_EQ(dtype_of(Dtype::fp8, experts), "fp8");
+    EXPECT_EQ(dtype_of(experts ? Dtype::fp8 : Dtype::fp8_dynamic, experts), "fp8");
     EXPECT_EQ(dtype_of(Dtype::fp8_block, experts), "fp8_block");
   }
 }

@@ -21,9 +21,9 @@ extern const Form kQuantizeForm;
 /// [H43] Makes a context of kAlltoallForm, which is that of its tables, one of tokens whose experts are any.
 void deal_at_random(FormContext& context);
 
-/// Bytes of an element of a data type as measurements name it ("bf16", "fp8", "fp8_block", "nvfp4"), as fits
-/// count it: as it is stored, but for the scales of fp8_block, which a fitted share of the HBM peak holds
-/// (0.02 %).
+/// Bytes of an element of a data type as measurements name it ("bf16", "fp8", "fp8_static", "fp8_block",
+/// "nvfp4"), as fits count it: as it is stored, but for the scales of fp8_block, which a fitted share of the
+/// HBM peak holds (0.02 %).
 double fit_bytes(std::string_view type);
 
 /// Rates of a system for arithmetic in `math`; elements of two bytes.

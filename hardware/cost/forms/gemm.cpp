@@ -65,7 +65,9 @@ constexpr double kPadWidth = 1536;
 
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
   const std::string& type = words[0];
-  if (type != "bf16" && type != "fp8" && type != "fp8_block" && type != "nvfp4") return false;
+  // fp8: the scale of the activation is found inside; fp8_static: it is known.
+  if (type != "bf16" && type != "fp8" && type != "fp8_static" && type != "fp8_block" && type != "nvfp4")
+    return false;
   out = form_context(system, type == "bf16" ? Dtype::bf16 : type == "nvfp4" ? Dtype::fp4 : Dtype::fp8);
   out.a_bytes = out.b_bytes = fit_bytes(type);
   return out.flops > 0 && out.sms > 1;

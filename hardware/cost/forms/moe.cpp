@@ -35,17 +35,12 @@ double matrices(const FormContext& c) { return c.variant[0]; }  // 3: gated, 2: 
 bool skewed(const FormContext& c) { return c.variant[1] > 0; }  // experts' loads follow a power law
 
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
-  const std::string& kernel = words[0];
-  const std::string& dtype = words[1];
-  const bool fp4 = dtype == "nvfp4" || dtype.find("mxfp4") != std::string::npos;
-  const bool fp8 = dtype.starts_with("fp8");
-  Dtype math = Dtype::bf16;
-  if (fp8 || dtype.find("w4a8") != std::string::npos) math = Dtype::fp8;
-  if (dtype == "nvfp4") math = Dtype::fp4;
-  out = form_context(system, math);
-  out.b_bytes = fit_bytes(fp4 ? "nvfp4" : fp8 ? "fp8" : "bf16");  // MXFP4's scale per 32 elements: as NVFP4
-  out.a_bytes = fit_bytes(dtype == "nvfp4" ? "nvfp4" : math == Dtype::fp8 ? "fp8" : "bf16");
-  out.variant[0] = kernel.find("nongated") != std::string::npos ? 2 : 3;
+  const ExpertTypes* types = expert_types(words[1]);
+  if (types == nullptr) return false;
+  out = form_context(system, types->math);
+  out.b_bytes = types->stored == Dtype::fp8_block ? fit_bytes("fp8_block") : bytes_per_element(types->stored);
+  out.a_bytes = bytes_per_element(types->math);
+  out.variant[0] = words[0].find("nongated") != std::string::npos ? 2 : 3;
   out.variant[1] = words[2].starts_with("power_law") ? 1 : 0;
   return out.flops > 0;
 }
@@ -90,6 +85,24 @@ void coordinates(std::span<const double> x, const FormContext& c, double* out) {
 }
 
 }  // namespace
+
+const ExpertTypes* expert_types(std::string_view measured) {
+  static constexpr ExpertTypes kTypes[] = {
+      {"bf16", Dtype::bf16, Dtype::bf16},
+      {"fp8", Dtype::fp8, Dtype::fp8},
+      {"fp8_block", Dtype::fp8_block, Dtype::fp8},
+      {"nvfp4", Dtype::fp4, Dtype::fp4},
+      {"w4a16_nvfp4", Dtype::fp4, Dtype::bf16},
+      {"w4a16_mxfp4", Dtype::mxfp4, Dtype::bf16},
+      {"w4a8_mxfp4_mxfp8", Dtype::mxfp4, Dtype::fp8},
+      {"int4_wo", Dtype::int4, Dtype::bf16},
+      {"w4afp8", Dtype::int4, Dtype::fp8},
+  };
+  for (const ExpertTypes& t : kTypes) {
+    if (measured == t.name) return &t;
+  }
+  return nullptr;
+}
 
 double moe_seconds(const MoeLoad& l, const FormContext& c, std::span<const double> p) {
   const double per = l.rows / l.active;

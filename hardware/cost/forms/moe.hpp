@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "hardware/cost/forms/form.hpp"
 
@@ -15,6 +16,14 @@ struct MoeLoad {
   double rows = 0;               // its (token, expert) pairs
   double active = 1;             // its experts with at least one
 };
+
+/// How a kernel of experts stores its weights, and its arithmetic, by the name that measurements give it.
+struct ExpertTypes {
+  std::string_view name;
+  Dtype stored, math;
+};
+/// null: no type of ours. Kernels called fp8 have one scale per tensor, which the checkpoint holds (static).
+const ExpertTypes* expert_types(std::string_view measured);
 
 /// [H44] Seconds of the whole layer; p in the order of the form's parameters, `uneven` not looked at.
 double moe_seconds(const MoeLoad& load, const FormContext& context, std::span<const double> p);
