@@ -7,10 +7,12 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <string_view>
 
 #include "calibrate/left_out.hpp"
 #include "calibrate/rows.hpp"
 #include "calibrate/withhold.hpp"
+#include "hardware/cost/forms/split_rules.hpp"
 #include "hardware/cost/price_interval.hpp"
 #include "sim/base/parallel.hpp"
 
@@ -123,6 +125,13 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
   std::vector<const Work*> list;
   for (const auto& [key, w] : work) {
     w.add_notes(out.notes);
+    const std::string_view family = w.form->family;
+    const bool decode = family == "attention_decode" || family == "mla_decode";
+    if (decode && !split_rules(family, w.words, system))
+      out.notes.push_back(
+          fmt::format("{} {}: how this kernel splits long sequences is not known: beyond its longest rows, "
+                      "one sequence alone may take far longer than the fit says",
+                      w.form->family, variant_name(w.words)));
     const std::size_t needed = kRowsPerParameter * w.form->parameters.size();
     if (w.rows.size() < needed) {
       out.notes.push_back(fmt::format("{} {}: {} rows are too few for a fit, {} are needed", w.form->family,
