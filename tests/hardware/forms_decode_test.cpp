@@ -24,8 +24,8 @@ FormContext h100(const Form& form, const std::vector<std::string>& words) {
 FormContext decode_context(const char* dtype_kv = "bf16") {
   return h100(kAttentionDecodeForm, {"bf16", dtype_kv, "kernel"});
 }
-FormContext mla_context(const char* scope, const char* dtype_gemm) {
-  return h100(kMlaDecodeForm, {scope, "bf16", "bf16", dtype_gemm, ""});
+FormContext mla_context(const char* scope, const char* dtype_gemm, const char* kernel = "") {
+  return h100(kMlaDecodeForm, {scope, "bf16", "bf16", dtype_gemm, kernel});
 }
 
 std::vector<double> start_of(const Form& form) {
@@ -256,7 +256,8 @@ TEST(FormsDecode, H23OneSequenceTakesNoLessThanSeveralWithAsManyKeys) {
 TEST(FormsDecode, H23AFullDeviceIsSplitNoFurther) {
   const FormContext c = ruled_context(kRuled[0]);
   auto p = start_of(kAttentionDecodeForm);
-  p[index_of(kAttentionDecodeForm, "token")] = 300;  // far above reading
+  p[index_of(kAttentionDecodeForm, "token")] = 300;   // far above reading
+  p[index_of(kAttentionDecodeForm, "serial")] = 0.1;  // which grows, too
   const auto seconds = [&](double keys) {
     return kAttentionDecodeForm.seconds(Shape{1, keys, 4, 1, 128, 0}, c, p);
   };
@@ -282,9 +283,12 @@ TEST(FormsDecode, H25GrowsWithBatchLengthAndHeads) {
   const std::vector<Shape> values{{1, 2, 7, 64, 1000, 8192},
                                   {1, 2, 17, 128, 700, 4096, 65536, 1 << 20, 4 << 20},
                                   {1, 2, 4, 8, 16, 32, 64, 128}};
-  for (const FormContext& c : {mla_context("kernel", ""), mla_context("module", "fp8_block")}) {
+  for (const FormContext& c :
+       {mla_context("kernel", "", "unknown"), mla_context("module", "fp8_block", "unknown")}) {
     for (std::size_t axis = 0; axis < 3; ++axis) expect_grows(kMlaDecodeForm, c, values, axis);
   }
+  // More sequences or tiles of a kernel with a rule have fewer parts each to merge.
+  expect_grows(kMlaDecodeForm, mla_context("kernel", ""), values, 1);
 }
 
 TEST(FormsDecode, H25TheLatentCacheIsReadOnceForAllHeads) {
