@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <string_view>
 
 #include "calibrate/derived.hpp"
 #include "calibrate/left_out.hpp"
@@ -14,6 +15,7 @@
 #include "calibrate/rows.hpp"
 #include "calibrate/withhold.hpp"
 #include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/split_rules.hpp"
 #include "hardware/cost/price_interval.hpp"
 #include "sim/base/parallel.hpp"
 
@@ -173,6 +175,13 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
   for (const auto& [key, w] : work) {
     w.add_notes(out.notes);
     if (w.rows.size() == 0) continue;  // all of them of other frameworks
+    const std::string_view family = w.form->family;
+    const bool decode = family == "attention_decode" || family == "mla_decode";
+    if (decode && !split_rules(family, w.words, system))
+      out.notes.push_back(
+          fmt::format("{} {}: how this kernel splits long sequences is not known: beyond its longest rows, "
+                      "one sequence alone may take far longer than the fit says",
+                      w.form->family, variant_name(w.words)));
     const std::size_t needed = kRowsPerParameter * w.form->parameters.size();
     if (w.rows.size() < needed) {
       out.notes.push_back(fmt::format("{} {}: {} rows are too few for a fit, {} are needed", w.form->family,

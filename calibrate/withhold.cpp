@@ -4,6 +4,8 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include "calibrate/regimes.hpp"
 
@@ -152,6 +154,54 @@ std::optional<BeyondBand> withhold_beyond(const Form& form, const FormContext& c
     const ErrorBand band = band_of(earlier);
     const auto inside = std::count_if(last.begin(), last.end(), [&](double r) { return band.contains(r); });
     out.covered = static_cast<double>(inside) / static_cast<double>(last.size());
+  }
+  return out;
+}
+
+namespace {
+
+// Thread-block rows of a decode form's shape; 0 of other forms.
+double block_rows(const Form& form, std::span<const double> x) {
+  const std::string_view family = form.family;
+  if (family == "attention_decode") return x[0] * x[3];
+  return family == "mla_decode" ? x[0] * std::ceil(x[2] / 64) : 0;
+}
+
+}  // namespace
+
+std::vector<LongestOut> withhold_longest(const Form& form, const FormContext& context, const FitRows& rows,
+                                         double doublings, const Refit& how) {
+  constexpr double kFar = 0.15;
+  const std::optional<FarAxis> far = far_axis(form);
+  if (!far || rows.size() == 0 || block_rows(form, rows.x(0)) == 0) return {};
+  std::vector<double> places(rows.size());
+  double at[kMostAxes];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    form.coordinates(rows.x(i), context, at);
+    places[i] = at[far->axis];
+  }
+  const double to = *std::max_element(places.begin(), places.end());
+  const std::vector<double> all = beyond(form, context, rows, places, to - doublings, to, how);
+  if (all.empty()) return {};
+  std::vector<double> of_row;  // of each of `all`, in the order of beyond()
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (std::abs(places[i] - to) <= kSamePlace) of_row.push_back(block_rows(form, rows.x(i)));
+  }
+  std::vector<LongestOut> out;
+  for (const auto& [fewest, most] : {std::pair(1.0, 1.0), {2.0, 4.0}, {5.0, 8.0}, {9.0, HUGE_VAL}}) {
+    std::vector<double> errors;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (of_row[i] >= fewest && of_row[i] <= most) errors.push_back(std::expm1(-all[i]));
+    }
+    if (errors.empty()) continue;
+    std::sort(errors.begin(), errors.end());
+    const auto part = [&](double p) {
+      return errors[static_cast<std::size_t>(std::lround(p * static_cast<double>(errors.size() - 1)))];
+    };
+    const auto near =
+        std::count_if(errors.begin(), errors.end(), [&](double e) { return std::abs(e) <= kFar; });
+    out.push_back({fewest, most, errors.size(), part(0.5), part(0.05), part(0.95),
+                   static_cast<double>(near) / static_cast<double>(errors.size())});
   }
   return out;
 }

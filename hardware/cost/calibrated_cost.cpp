@@ -4,6 +4,7 @@
 #include <climits>
 #include <cmath>
 
+#include "hardware/cost/forms/forms.hpp"
 #include "hardware/cost/forms/moe.hpp"
 
 namespace shardline {
@@ -105,7 +106,8 @@ double CalibratedCost::least(const PricedOp& op, const FormContext& c) const {
   // Forms of attention count with the BF16 peak where kernels over a narrow cache may compute in FP8.
   if (is_attention(op.kind) && op.dtype != Dtype::bf16)
     peak = std::max(peak, system_->device.peak[at(Dtype::fp8)].value);
-  return std::max(flops(op).value / peak, (kv_bytes(op) + weight_bytes(op)).value / c.bandwidth);
+  const double share = op.kind == OpKind::attend_decode ? kDecodeMemoryShare : 1;
+  return std::max(flops(op).value / peak, (kv_bytes(op) + weight_bytes(op)).value / (c.bandwidth * share));
 }
 
 // Without its launch, of t0 us, where another op has paid it.
@@ -280,7 +282,6 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   const bool is_part = a.kernel_parts > 1;
   const double rows = is_part ? static_cast<double>(std::max(a.kernel_rows, a.q_rows)) : q_rows;
   const auto q_heads = static_cast<double>(a.q_heads), heads_kv = static_cast<double>(a.kv_heads);
-  constexpr std::size_t kOfOneHead = 6;  // t0_mha: a query head per KV head is another kernel
   const bool latent = a.cache == CacheRows::latent;
   const std::size_t stored = at(kernel_type(op.dtype));
   const std::array model{static_cast<double>(a.qk_dim), q_heads, heads_kv, 1.0};
@@ -301,7 +302,7 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   }
   // The measured kernel merges its splits too: no second launch.
   const double launches = std::min(1.0, op.launches);
-  const double t0 = u.parameters[!latent && a.q_heads == a.kv_heads ? kOfOneHead : 0] * 1e-6;
+  const double t0 = u.parameters[!latent && a.q_heads == a.kv_heads ? kDecodeOfOneHead : 0] * 1e-6;
   if (const double widths = latent ? mla_decode_widths(a) : 1; widths != 1) {
     alter(p);
     p.time = Seconds(t0 + std::max(0.0, p.time.value - t0) * widths);

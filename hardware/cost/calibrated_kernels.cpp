@@ -63,8 +63,10 @@ CalibratedCost::Use CalibratedCost::made_of(const KernelFit& f) const {
   for (std::size_t p = 0; p < f.parameters.size(); ++p) {
     const std::string_view name = f.form->parameters[p].name;
     if (name == "l2") u.parameters[p] = std::min(u.parameters[p], kColdCache);
-    // Padding falls where tokens fill it: all else rises with them.
-    if (name == "pad" && pricing_ == Pricing::floor) u.parameters[p] = 0;
+    // Padding falls where tokens fill it, and merging where more sequences leave each fewer parts: all else
+    // rises with them.
+    if (pricing_ == Pricing::floor && (name == "pad" || name == "reduce" || name == "reduce_mha"))
+      u.parameters[p] = 0;
   }
   return u;
 }

@@ -6,6 +6,7 @@
 
 #include "calibrate/fit.hpp"
 #include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/split_rules.hpp"
 
 namespace shardline {
 
@@ -16,6 +17,12 @@ FormContext device() {
   c.flops = 989e12;
   c.bandwidth = 3.35e12;
   c.sms = 132;
+  return c;
+}
+
+FormContext split_by(SplitRule rule) {
+  FormContext c = device();
+  c.variant[0] = c.variant[1] = static_cast<double>(rule);
   return c;
 }
 
@@ -63,8 +70,11 @@ TEST(FormsDecodeFit, H23ParametersAreFoundAgain) {
       shapes.push_back({batch, kv, 32, 4, 128, 256});
     }
   }
-  expect_recovery(kAttentionDecodeForm, device(), shapes,
-                  {4, 4.5, 25, 300, 16, 9, 6.5, 1.5, 15, 1500, 12, 15, 0.9, 35, 300, 5, 0.6, 20, 5});
+  // What the other way of splitting has stays where it starts: 0.1 us, or 800 tokens.
+  expect_recovery(kAttentionDecodeForm, device(), shapes, {4,   4.5, 25, 300, 0.1, 16,  9, 6.5, 1.5, 15, 1500,
+                                                           0.1, 12,  15, 0.9, 35,  300, 5, 0.6, 20,  5});
+  expect_recovery(kAttentionDecodeForm, split_by(SplitRule::trtllm_gen), shapes,
+                  {4, 4.5, 25, 800, 0.4, 16, 9, 6.5, 1.5, 15, 800, 0.6, 12, 15, 0.9, 35, 300, 5, 0.6, 20, 5});
 }
 
 TEST(FormsDecodeFit, H25ParametersAreFoundAgain) {
@@ -78,7 +88,11 @@ TEST(FormsDecodeFit, H25ParametersAreFoundAgain) {
   }
   FormContext module = device();
   module.a_bytes = 2;
-  expect_recovery(kMlaDecodeForm, module, shapes, {20, 7, 1.5, 40, 500, 8, 70, 0.92, 0.6, 40, 0.75, 0.5});
+  expect_recovery(kMlaDecodeForm, module, shapes,
+                  {20, 7, 1.5, 40, 500, 0.1, 8, 70, 0.92, 0.6, 40, 0.75, 0.5});
+  FormContext ruled = split_by(SplitRule::flash_mla);
+  ruled.a_bytes = 2;
+  expect_recovery(kMlaDecodeForm, ruled, shapes, {20, 7, 1.5, 40, 300, 0.4, 8, 70, 0.92, 0.6, 40, 0.75, 0.5});
 }
 
 TEST(FormsDecodeFit, H26ParametersAreFoundAgain) {

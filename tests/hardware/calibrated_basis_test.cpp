@@ -1,6 +1,7 @@
 // What prices rest on, and calibrations that are borrowed: hardware/README.md, "What a price rests on".
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "hardware/cost/forms/forms.hpp"
@@ -176,6 +177,33 @@ TEST(CalibratedCost, BasisWithoutACalibrationOrAgainstItIsAssumed) {
   EXPECT_EQ(ring.price(sum).basis, Basis::assumed);
   EXPECT_EQ(ring.price(sum).algorithm, Algorithm::ring);
   EXPECT_EQ(ring.time(sum), ring_of_parameters.time(sum));
+}
+
+// No kernel over an FP4 cache was measured: FP8's, with 0.5625 bytes per element, and marked as altered.
+TEST(CalibratedCost, AnFp4CacheIsPricedByTheKernelOfFp8) {
+  const System s = catalog_system("gb200-nvl72");
+  CostModel m(s);
+  const auto fp8 = std::find_if(s.calibration.fits.begin(), s.calibration.fits.end(), [](const KernelFit& f) {
+    return f.form->family == std::string_view("attention_decode") && f.words[1] == "fp8" &&
+           f.words[2] == "torch_flow";
+  });
+  ASSERT_NE(fp8, s.calibration.fits.end());
+  FormContext c;
+  ASSERT_TRUE(fp8->form->context(fp8->words, s, c));
+  c.b_bytes = 0.5625;
+  std::vector<double> p = fp8->parameters;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (fp8->form->parameters[i].name == std::string_view("l2")) p[i] = std::min(p[i], 2.0);  // a cold cache
+  }
+  const double x[] = {8, 100'000, 32, 8, 128, 0};
+  const Op narrow = decode_op(8, 100'000, 32, 8, 128, Dtype::fp4);
+  const Op wide = decode_op(8, 100'000, 32, 8, 128, Dtype::fp8);
+  EXPECT_NEAR(m.time(narrow).value / predict(*fp8->form, c, p, fp8->correction, x), 1, 1e-12);
+  EXPECT_LT(m.time(narrow), m.time(wide));
+  EXPECT_EQ(m.price(wide).basis, Basis::measured);
+  EXPECT_EQ(m.price(narrow).basis, Basis::extrapolated);
+  const ErrorBand known = m.interval(wide).band, altered = m.interval(narrow).band;
+  EXPECT_NEAR((altered.high - altered.low) / (known.high - known.low), 2, 1e-9);
 }
 
 TEST(CalibratedCost, LikeAnotherSystemTakesItsFitsAndOwnPeaks) {

@@ -24,8 +24,8 @@ FormContext h100(const Form& form, const std::vector<std::string>& words) {
 FormContext decode_context(const char* dtype_kv = "bf16") {
   return h100(kAttentionDecodeForm, {"bf16", dtype_kv, "kernel"});
 }
-FormContext mla_context(const char* scope, const char* dtype_gemm) {
-  return h100(kMlaDecodeForm, {scope, "bf16", "bf16", dtype_gemm, ""});
+FormContext mla_context(const char* scope, const char* dtype_gemm, const char* kernel = "") {
+  return h100(kMlaDecodeForm, {scope, "bf16", "bf16", dtype_gemm, kernel});
 }
 
 std::vector<double> start_of(const Form& form) {
@@ -189,6 +189,82 @@ TEST(FormsDecode, H23OneHeadPerGroupIsAnotherKernel) {
   EXPECT_FALSE(kAttentionDecodeForm.covers(Shape{1, 1, 64, 1, 128, 0}));
 }
 
+// Kernels of each rule [H47], on the device that has it.
+struct RuledKernel {
+  const char* system;
+  const char* kernel;
+  const char* dtype_kv;
+};
+constexpr RuledKernel kRuled[] = {
+    {"gb200-nvl72", "torch_flow", "fp8"},   {"gb200-nvl72", "flashinfer", "bf16"},
+    {"h200-hgx", "torch_flow", "fp8"},      {"h200-hgx", "fa3", "bf16"},
+    {"h200-hgx", "flash_attn_fa3", "bf16"}, {"a100-sxm", "vllm_flash_attn", "bf16"}};
+FormContext ruled_context(const RuledKernel& k) {
+  FormContext c;
+  const std::vector<std::string> words{"bf16", k.dtype_kv, k.kernel};
+  EXPECT_TRUE(kAttentionDecodeForm.context(words, testing::catalog_system(k.system), c));
+  EXPECT_NE(c.variant[0], 0) << k.kernel;
+  return c;
+}
+
+TEST(FormsDecode, H23GrowsWithLengthUnderEveryRule) {
+  const Shape lengths{1, 2, 17, 128, 511, 513, 700, 1025, 4096, 9000, 65536, 1 << 20, 4 << 20};
+  for (const RuledKernel& k : kRuled) {
+    expect_grows(kAttentionDecodeForm, ruled_context(k),
+                 {{1, 2, 7, 64, 1000}, lengths, {64}, {1, 2, 8, 64}, {64, 128}, {0, 8192}}, 1);
+  }
+}
+
+// More sequences have fewer parts each to merge; all else grows, which floors rest on [H57].
+TEST(FormsDecode, H23GrowsWithBatchButForMerging) {
+  const FormContext c = ruled_context(kRuled[0]);
+  auto p = start_of(kAttentionDecodeForm);
+  p[index_of(kAttentionDecodeForm, "reduce")] = 20;
+  const auto seconds = [&](double batch) {
+    return kAttentionDecodeForm.seconds(Shape{batch, 16384, 8, 1, 128, 0}, c, p);
+  };
+  EXPECT_GT(seconds(4), seconds(8));
+  p[index_of(kAttentionDecodeForm, "reduce")] = 0;
+  for (double batch = 1; batch < 1000; ++batch) ASSERT_LE(seconds(batch), seconds(batch + 1));
+}
+
+TEST(FormsDecode, H23OneSequenceTakesNoLessThanSeveralWithAsManyKeys) {
+  for (const System& s : {testing::catalog_system("gb200-nvl72"), testing::catalog_system("h200-hgx")}) {
+    for (const KernelFit& f : s.calibration.fits) {
+      const bool gqa = f.form->family == kAttentionDecodeForm.family;
+      if ((!gqa && f.form->family != kMlaDecodeForm.family) || f.words[0].starts_with("module")) continue;
+      FormContext c;
+      ASSERT_TRUE(f.form->context(f.words, s, c));
+      if (c.variant[0] == 0) continue;
+      SCOPED_TRACE(s.name + " " + f.name());
+      const auto seconds = [&](double batch, double keys) {
+        return f.form->seconds(gqa ? Shape{batch, keys, 4, 1, 128, 0} : Shape{batch, keys, 8}, c,
+                               f.parameters);
+      };
+      for (double keys = 1024; keys <= 1 << 20; keys *= 2) {
+        for (double parts = 2; parts <= 128 && keys / parts >= 64; ++parts)
+          ASSERT_GE(seconds(1, keys), seconds(parts, keys / parts)) << keys << " " << parts;
+      }
+      // Beyond L2 no key is read faster than HBM delivers it.
+      const double bytes = (gqa ? 2.0 * 128 : 576.0) * c.b_bytes;
+      for (double keys = 1 << 18; keys <= 1 << 23; keys *= 2)
+        EXPECT_GE(seconds(1, 2 * keys) - seconds(1, keys), keys * bytes / c.bandwidth) << keys;
+    }
+  }
+}
+
+TEST(FormsDecode, H23AFullDeviceIsSplitNoFurther) {
+  const FormContext c = ruled_context(kRuled[0]);
+  auto p = start_of(kAttentionDecodeForm);
+  p[index_of(kAttentionDecodeForm, "token")] = 300;   // far above reading
+  p[index_of(kAttentionDecodeForm, "serial")] = 0.1;  // which grows, too
+  const auto seconds = [&](double keys) {
+    return kAttentionDecodeForm.seconds(Shape{1, keys, 4, 1, 128, 0}, c, p);
+  };
+  const double wave = 512 * c.sms;
+  EXPECT_NEAR((seconds(4 * wave) - seconds(2 * wave)) / (300e-9 * 2 * 512), 1, 1e-3);
+}
+
 TEST(FormsDecode, ContextsKnowTheirDataTypes) {
   const System h100 = testing::catalog_system("h100-hgx");
   FormContext c;
@@ -207,9 +283,12 @@ TEST(FormsDecode, H25GrowsWithBatchLengthAndHeads) {
   const std::vector<Shape> values{{1, 2, 7, 64, 1000, 8192},
                                   {1, 2, 17, 128, 700, 4096, 65536, 1 << 20, 4 << 20},
                                   {1, 2, 4, 8, 16, 32, 64, 128}};
-  for (const FormContext& c : {mla_context("kernel", ""), mla_context("module", "fp8_block")}) {
+  for (const FormContext& c :
+       {mla_context("kernel", "", "unknown"), mla_context("module", "fp8_block", "unknown")}) {
     for (std::size_t axis = 0; axis < 3; ++axis) expect_grows(kMlaDecodeForm, c, values, axis);
   }
+  // More sequences or tiles of a kernel with a rule have fewer parts each to merge.
+  expect_grows(kMlaDecodeForm, mla_context("kernel", ""), values, 1);
 }
 
 TEST(FormsDecode, H25TheLatentCacheIsReadOnceForAllHeads) {

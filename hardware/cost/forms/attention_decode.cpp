@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/split_rules.hpp"
 
 namespace shardline {
 
@@ -14,20 +15,27 @@ constexpr const char* kNumbers[] = {"batch", "kv_len", "heads_q", "heads_kv", "h
 constexpr const char* kWords[] = {"dtype_compute", "dtype_kv", "kernel"};
 
 // Once for groups of query heads, once for one query head per key/value head: another kernel.
-enum : std::size_t { kT0, kStart, kToken, kChunk, kSerial, kCompute, kPerKernel };
+enum : std::size_t { kT0, kStart, kToken, kChunk, kReduce, kSerial, kCompute, kPerKernel };
+static_assert(kPerKernel == kDecodeOfOneHead);
 enum : std::size_t { kMemory, kL2, kFew, kGroup, kWide, kSkip, kRepack };
 constexpr FormParameter kParameters[] = {
     {"t0", "us", 0.5, 7, 50},         // launch
     {"start", "us", 0.1, 2, 30},      // of a thread block
     {"token", "ns", 0.1, 8, 300},     // of one token in one thread block
-    {"chunk", "1", 4, 800, 1e6},      // tokens from which on a sequence is split
+    {"chunk", "1", 4, 800, 1e6},      // tokens from which on a sequence is split, where no rule says it
+    {"reduce", "us", 1e-4, 0.1, 20},  // of merging its parts, where a rule does
     {"serial", "us", 0.1, 10, 60},    // until an SM's loads overlap
     {"compute", "ns", 0.05, 5, 200},  // of one token on one SM, up to 8 query heads
-    {"t0_mha", "us", 0.5, 7, 50},    {"start_mha", "us", 0.1, 2, 30},   {"token_mha", "ns", 0.1, 8, 300},
-    {"chunk_mha", "1", 4, 800, 1e6}, {"serial_mha", "us", 0.1, 10, 60}, {"compute_mha", "ns", 0.05, 5, 200},
-    {"e_memory", "1", 0.3, 0.9, 1},   // of the HBM peak
-    {"l2", "MB", 2, 30, 300},         // of cache that is still there from the call before
-    {"few", "1", 20, 500, 10000},     // tokens of an SM at which half of `serial` is reached
+    {"t0_mha", "us", 0.5, 7, 50},
+    {"start_mha", "us", 0.1, 2, 30},
+    {"token_mha", "ns", 0.1, 8, 300},
+    {"chunk_mha", "1", 4, 800, 1e6},
+    {"reduce_mha", "us", 1e-4, 0.1, 20},
+    {"serial_mha", "us", 0.1, 10, 60},
+    {"compute_mha", "ns", 0.05, 5, 200},
+    {"e_memory", "1", 0.3, 0.9, kDecodeMemoryShare},  // of the HBM peak
+    {"l2", "MB", 2, 30, 300},                         // of cache that is still there from the call before
+    {"few", "1", 20, 500, 10000},                     // tokens of an SM at which half of `serial` is reached
     {"group", "1", 0.1, 4, 100},      // rows of query heads beyond 8 that double a start, in eights
     {"wide", "1", 0.01, 0.5, 100},    // part of start and token that goes with the head's width
     {"skip", "us", 0.02, 0.3, 100},   // thread blocks that find their tokens before the window
@@ -42,9 +50,14 @@ double tokens(std::span<const double> x) {
   return x[kWindow] > 0 ? std::min(x[kKvLen], x[kWindow]) : x[kKvLen];
 }
 
+enum : std::size_t { kOfGroups, kOfSingle };  // FormContext::variant: a SplitRule
+
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
   out = form_context(system, Dtype::bf16);
   out.b_bytes = words[1] == "fp8" ? 1 : 2;
+  const SplitRules rules = split_rules("attention_decode", words, system).value_or(SplitRules{});
+  out.variant[kOfGroups] = static_cast<double>(rules.groups);
+  out.variant[kOfSingle] = static_cast<double>(rules.single);
   return out.flops > 0 && words[0] == "bf16" && (words[1] == "bf16" || words[1] == "fp8");
 }
 bool covers(std::span<const double> x) { return x[kHeadsQ] <= kMostGroup * x[kHeadsKv]; }
@@ -61,6 +74,9 @@ bool mha_kernel(std::span<const double> x) { return x[kHeadsQ] == x[kHeadsKv]; }
 std::span<const double> own_parameters(std::span<const double> x, std::span<const double> p) {
   return p.subspan(mha_kernel(x) ? kPerKernel : kT0, kPerKernel);
 }
+SplitRule rule_of(std::span<const double> x, const FormContext& c) {
+  return static_cast<SplitRule>(c.variant[mha_kernel(x) ? kOfSingle : kOfGroups]);
+}
 enum : std::size_t { kDim, kRows, kStartTime, kChain, kWidthBytes };
 void derive(std::span<const double> x, const FormContext& c, std::span<const double> p, double* out) {
   const double group = x[kHeadsQ] / x[kHeadsKv], n = tokens(x);
@@ -69,7 +85,8 @@ void derive(std::span<const double> x, const FormContext& c, std::span<const dou
   const double wide = (1 + all[kWide] * dim) / (1 + all[kWide]);
   const double rows = out[kRows] = std::sqrt(square(kTileRows) + square(group)) / kTileRows;
   out[kStartTime] = own[kStart] * wide * (1 + (rows - 1) / all[kGroup]);
-  out[kChain] = own[kToken] * 1e-3 * wide * n / (1 + n / own[kChunk]);
+  const double whole = own[kToken] * 1e-3 * wide * n;
+  out[kChain] = rule_of(x, c) == SplitRule::saturating ? whole / (1 + n / own[kChunk]) : whole;
   out[kWidthBytes] = bytes_of_width(x, c);
 }
 double of_batch(std::span<const double> x, const FormContext& c, std::span<const double> p,
@@ -79,17 +96,24 @@ double of_batch(std::span<const double> x, const FormContext& c, std::span<const
   const double n = tokens(x), ctas = x[kBatch] * x[kHeadsKv], waves = ctas / c.sms, per_sm = waves * n;
   const double start = derived[kStartTime], rows = derived[kRows], dim = derived[kDim];
   const double later_starts = start * (std::sqrt(1 + square(waves)) - 1);
-  const double chain = derived[kChain];
   const double bytes = 2 * x[kBatch] * x[kHeadDim] * derived[kWidthBytes];
   const double beyond = square(square(bytes / (all[kL2] * 1e6)));
   const double memory = bytes * beyond / (1 + beyond) / (all[kMemory] * c.bandwidth) * 1e6;
   const double compute = own[kCompute] * 1e-3 * per_sm * rows * dim;
   const double serial = own[kSerial] * square(per_sm) / (square(per_sm) + square(all[kFew]));
-  const double stream = std::sqrt(std::hypot(square(memory), square(compute))) + serial;
   const double outside = ctas * (x[kKvLen] - n) / (c.sms * kSkipTokens);
   const double repack = !mha && x[kBatch] > 1 && x[kHeadsKv] > 1 ? all[kRepack] : 0;
-  return 1e-6 * (own[kT0] + start + repack + all[kSkip] * outside / (1 + outside) +
-                 std::sqrt(square(later_starts) + square(stream) + square(chain)));
+  const double once = own[kT0] + start + repack + all[kSkip] * outside / (1 + outside);
+  const SplitRule rule = rule_of(x, c);
+  if (rule == SplitRule::saturating) {
+    const double stream = std::sqrt(std::hypot(square(memory), square(compute))) + serial;
+    return 1e-6 * (once + std::sqrt(square(later_starts) + square(stream) + square(derived[kChain])));
+  }
+  const double parts = key_split(rule, c.sms).parts(n, ctas, x[kBatch]);
+  const double chain = derived[kChain] * std::max(1 / parts, waves);
+  const double stream =
+      std::sqrt(std::sqrt(square(square(memory)) + square(square(compute)) + square(square(chain)))) + serial;
+  return 1e-6 * (once + own[kReduce] * merging(parts) + std::hypot(later_starts, stream));
 }
 constexpr auto seconds = in_steps<derive, of_batch>;
 double coordinate(std::span<const double> x) { return std::log2(x[kBatch] * x[kHeadsKv]); }

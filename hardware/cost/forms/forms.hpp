@@ -26,6 +26,14 @@ void deal_at_random(FormContext& context);
 /// HBM peak holds (0.02 %).
 double fit_bytes(std::string_view type);
 
+/// Of the HBM data sheet's rate, the most that a decode kernel reads: no row beyond 2 GB of A100, H100, H200
+/// and GB200, of any engine, is above .954 (.85, .946, .952 and .954).
+inline constexpr double kDecodeMemoryShare = 0.955;
+
+/// Of kAttentionDecodeForm's parameters: t0_mha, the launch where each query head has a key/value head of its
+/// own.
+inline constexpr std::size_t kDecodeOfOneHead = 7;
+
 /// Rates of a system for arithmetic in `math`; elements of two bytes.
 FormContext form_context(const System& system, Dtype math);
 

@@ -1,0 +1,172 @@
+// Parts of a sequence's keys against each library's own rule, written out the slow way.
+#include "hardware/cost/forms/split_rules.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "hardware/cost/forms/forms.hpp"
+#include "tests/hardware/support.hpp"
+
+namespace shardline {
+namespace {
+
+constexpr double kKeys[] = {1,    63,   64,   500,   512,   513,    700,    1024,
+                            2047, 4096, 9000, 16384, 65536, 131072, 1 << 20};
+constexpr double kSms[] = {108, 132, 152};
+
+// num_splits_heuristic of FlashAttention.
+double searched(double keys, double rows, double slots, double block, double fewest, double most) {
+  const double blocks = std::ceil(keys / block);
+  if (rows >= 0.8 * slots || blocks <= fewest) return 1;
+  const auto last = static_cast<int>(std::min({most, slots, blocks}));
+  double best = 0;
+  for (int s = 1; s <= last; ++s) best = std::max(best, rows * s / slots / std::ceil(rows * s / slots));
+  for (int s = 1; s <= last; ++s) {
+    if (rows * s / slots / std::ceil(rows * s / slots) >= 0.85 * best) return s;
+  }
+  return 1;
+}
+
+// Most parts of a sequence, of so many keys, thread-block rows and multiprocessors, one KV head.
+using Most = std::function<double(double n, double u, double sms)>;
+const std::map<SplitRule, Most> kMost{
+    {SplitRule::whole, [](double, double, double) { return 1.0; }},
+    {SplitRule::trtllm_gen,
+     [](double n, double u, double sms) {
+       return std::min(std::ceil(n / 512), std::max(1.0, std::floor(sms / u)));
+     }},
+    {SplitRule::xqa,
+     [](double n, double u, double sms) {
+       double s = std::floor(n / 128);
+       s = std::max(1.0, std::min(s, std::round(std::sqrt(8 * s))));
+       if (u * s > 8 * sms) s = std::max(1.0, std::floor(8 * sms / u));
+       return std::max(1.0, std::min(s, std::floor(6000 / u)));
+     }},
+    {SplitRule::flash_attention_2,
+     [](double n, double u, double sms) { return searched(n, u, 2 * sms, 128, 0, 128); }},
+    {SplitRule::flash_attention_3,
+     [](double n, double u, double sms) { return searched(n, u, sms, 128, 4, 128); }},
+    {SplitRule::flash_attention_3_graph,
+     [](double n, double u, double sms) { return searched(n, u, sms, 128, 4, 32); }},
+    {SplitRule::flash_attention_3_latent,
+     [](double n, double u, double sms) { return searched(n, u, sms, 64, 4, 128); }},
+    {SplitRule::flash_attention_3_latent_graph,
+     [](double n, double u, double sms) { return searched(n, u, sms, 64, 4, 32); }},
+    {SplitRule::flash_mla,
+     [](double n, double u, double sms) { return std::min(std::ceil(n / 64), std::max(1.0, sms / u)); }},
+    {SplitRule::flashinfer,
+     [](double n, double u, double sms) {
+       return std::min(std::ceil(n / 128), std::max(1.0, std::floor(2 * sms / u)));
+     }},
+    {SplitRule::flashinfer_latent,
+     [](double n, double u, double sms) { return std::min(std::ceil(n / 256), std::max(1.0, sms / u)); }},
+};
+
+TEST(SplitRules, H47EveryRuleIsTried) { EXPECT_EQ(kMost.size() + 1, kSplitRules); }  // saturating has none
+
+TEST(SplitRules, H47PartsAreNeverAboveTheRule) {
+  for (const auto& [rule, most] : kMost) {
+    for (const double sms : kSms) {
+      for (const double n : kKeys) {
+        for (double u = 1; u <= 2.5 * sms; ++u) {
+          const double parts = key_split(rule, sms).parts(n, u, u);
+          ASSERT_GE(parts, 1);
+          ASSERT_LE(parts, most(n, u, sms) * (1 + 1e-6)) << int(rule) << " " << sms << " " << n << " " << u;
+        }
+      }
+    }
+  }
+}
+
+// And they are the rule where its steps do not matter: [H47] is no bound.
+TEST(SplitRules, H47PartsOfOneLongSequenceAreTheRules) {
+  const double n = 1 << 20;
+  for (const auto& [rule, most] : kMost) {
+    for (const double sms : kSms) {
+      const double want = rule == SplitRule::xqa ? most(n, 1, sms) / 2 : most(n, 1, sms);
+      EXPECT_NEAR(key_split(rule, sms).parts(n, 1, 1), want, 0.5) << int(rule);
+    }
+  }
+  EXPECT_DOUBLE_EQ(key_split(SplitRule::flash_attention_3, 132).parts(1 << 20, 1, 1), 109);
+  EXPECT_DOUBLE_EQ(key_split(SplitRule::flash_attention_3_graph, 132).parts(1 << 20, 1, 1), 28);
+  EXPECT_EQ(key_split(SplitRule::trtllm_gen, 152).parts(131072, 8, 8), 19);
+}
+
+// Else a longer sequence could be read, or merged, in less time.
+TEST(SplitRules, H47MoreKeysMeanNoFewerPartsAndNoShorterOnes) {
+  for (const auto& [rule, most] : kMost) {
+    for (const double sms : kSms) {
+      for (double u = 1; u <= 2 * sms; u += u < 20 ? 1 : 7) {
+        double parts = 0, part = 0;
+        for (double n = 1; n < 2e6; n = std::ceil(n * 1.01)) {
+          const double s = key_split(rule, sms).parts(n, u, u);
+          ASSERT_GE(s, parts * (1 - 1e-6)) << int(rule) << " " << u << " " << n;
+          ASSERT_GE(n / s, part * (1 - 1e-6)) << int(rule) << " " << u << " " << n;
+          parts = s;
+          part = n / s;
+        }
+      }
+    }
+  }
+}
+
+// What floors rest on [H57]: without merging, more sequences never take less time.
+TEST(SplitRules, H47MoreSequencesNeverShortenTheLongestThreadBlock) {
+  for (const auto& [rule, most] : kMost) {
+    for (const double sms : kSms) {
+      for (const double n : kKeys) {
+        double before = 0;
+        for (double u = 1; u <= 2.5 * sms; ++u) {
+          const double share = std::max(1 / key_split(rule, sms).parts(n, u, u), u / sms);
+          ASSERT_GE(share, before * (1 - 1e-6)) << int(rule) << " " << sms << " " << n << " " << u;
+          before = share;
+        }
+      }
+    }
+  }
+}
+
+TEST(SplitRules, H47OneWaveEndsTheSplitting) {
+  const KeySplit& blackwell = key_split(SplitRule::trtllm_gen, 152);
+  for (double n = 512 * 152; n < 1e7; n *= 1.7) EXPECT_EQ(blackwell.parts(n, 1, 1), 152);
+  EXPECT_LT(blackwell.parts(512 * 151, 1, 1), 152);
+}
+
+TEST(SplitRules, H47TheNameOfTheKernelAndTheDeviceChoose) {
+  const System ampere = testing::catalog_system("a100-sxm"), hopper = testing::catalog_system("h200-hgx"),
+               blackwell = testing::catalog_system("gb200-nvl72");
+  const auto of = [](const char* kernel, const char* dtype_kv, const System& s) {
+    const std::vector<std::string> words{"bf16", dtype_kv, kernel};
+    return split_rules("attention_decode", words, s);
+  };
+  EXPECT_EQ(of("torch_flow", "fp8", hopper)->groups, SplitRule::xqa);
+  EXPECT_EQ(of("torch_flow", "fp8", hopper)->single, SplitRule::saturating);
+  EXPECT_EQ(of("torch_flow", "bf16", hopper)->groups, SplitRule::saturating);
+  EXPECT_EQ(of("torch_flow", "bf16", blackwell)->groups, SplitRule::trtllm_gen);
+  EXPECT_EQ(of("vllm_flash_attn", "bf16", ampere)->single, SplitRule::whole);
+  EXPECT_FALSE(of("torch_flow", "bf16", ampere));
+  EXPECT_FALSE(of("torch_flaw", "bf16", blackwell));
+  const auto mla = [](const char* scope, const char* kernel, const System& s) {
+    const std::vector<std::string> words{scope, "bf16", "fp8", "", kernel};
+    return split_rules("mla_decode", words, s);
+  };
+  EXPECT_EQ(mla("kernel", "", hopper)->groups, SplitRule::flash_mla);
+  EXPECT_EQ(mla("module", "", blackwell)->groups, SplitRule::trtllm_gen);
+  EXPECT_EQ(mla("module_wideep", "fa3", hopper)->groups, SplitRule::saturating);
+  EXPECT_FALSE(mla("kernel", "fa3", hopper));
+  EXPECT_FALSE(mla("kernel", "flash_mla", hopper));
+}
+
+TEST(SplitRules, H47ARuleIsMadeOnceAndNeedsOne) {
+  EXPECT_EQ(&key_split(SplitRule::xqa, 132), &key_split(SplitRule::xqa, 132));
+  EXPECT_NE(&key_split(SplitRule::xqa, 132), &key_split(SplitRule::xqa, 108));
+  EXPECT_EQ(&key_split(SplitRule::xqa, 1000), &key_split(SplitRule::xqa, 1000));
+  EXPECT_THROW(key_split(SplitRule::saturating, 132), std::logic_error);
+  EXPECT_THROW(key_split(SplitRule::xqa, 0), std::logic_error);
+}
+
+}  // namespace
+}  // namespace shardline
