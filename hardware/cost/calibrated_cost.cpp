@@ -226,9 +226,13 @@ FittedPrice CalibratedCost::experts_by(const Use& u, const PricedOp& op) const {
 std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) {
   const GroupedGemmShape& g = shape<GroupedGemmShape>(op);
   std::vector<Alternatives>& all = (g.gated ? gated_experts_ : plain_experts_)[at(op.math)];
+  int nearest = INT_MAX;  // of how weights are stored: an exact price is always by one of these kernels
+  for (const Alternatives& some : all)
+    nearest = std::min(nearest, unlikeness(some.all.front().stored, kernel_type(op.dtype)));
   std::optional<FittedPrice> out;
   if (pricing_ == Pricing::floor) {
     for (const Alternatives& some : all) {
+      if (unlikeness(some.all.front().stored, kernel_type(op.dtype)) != nearest) continue;
       for (const Use& u : some.all) {
         if (const FittedPrice p = experts_by(u, op); better(p, out)) out = p;
       }

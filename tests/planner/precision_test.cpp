@@ -200,14 +200,15 @@ TEST(Precision, ModelsFromConfigJsonHaveTheTypesOfTheirCheckpoint) {
 
 // Without a word of it all is in the narrowest arithmetic of the device, which is said.
 TEST(Precision, DefaultsAreOfTheDevice) {
-  struct Row {
+  struct Default {
     const char* system;
     Dtype type;
     const char* text;
   };
-  for (const Row& row : {Row{"gb200-nvl72", Dtype::fp4, "weights fp4, arithmetic fp4, KV cache fp4"},
-                         Row{"h100-hgx", Dtype::fp8, "weights fp8, arithmetic fp8, KV cache fp8"},
-                         Row{"a100-sxm", Dtype::bf16, "weights bf16, arithmetic bf16, KV cache bf16"}}) {
+  for (const Default& row :
+       {Default{"gb200-nvl72", Dtype::fp4, "weights fp4, arithmetic fp4, KV cache fp4"},
+        Default{"h100-hgx", Dtype::fp8, "weights fp8, arithmetic fp8, KV cache fp8"},
+        Default{"a100-sxm", Dtype::bf16, "weights bf16, arithmetic bf16, KV cache bf16"}}) {
     const Case c = case_of("llama-3.1-8b", "", false, row.system);
     EXPECT_EQ(c.precision.of(Module::attention).weights, row.type) << row.system;
     EXPECT_EQ(c.precision.of(Module::dense_ffn).math, row.type) << row.system;
