@@ -77,7 +77,7 @@ CalibratedCost::Use CalibratedCost::use(const char* family,
       const std::string_view name = f.form->parameters[p].name;
       if (name == "l2") u.parameters[p] = std::min(u.parameters[p], kColdCache);
       // Padding falls where tokens fill it: all else rises with them.
-      if (name == "pad" && pricing_ == Pricing::floor) u.parameters[p] = 0;
+      if ((name == "pad" || name == "empty") && pricing_ == Pricing::floor) u.parameters[p] = 0;
     }
     best = std::move(u);
   }
