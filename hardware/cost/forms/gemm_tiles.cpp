@@ -74,24 +74,31 @@ void deepgemm_tiles(double m, const F& f) {
 // share weights.
 GemmGrid deepgemm_hopper(const TiledGemm& s) {
   const double l2 = std::floor(std::min(64 * s.sms, 8e6 / 1.3e3)), l1 = 128 * s.sms;  // bytes a cycle
+  const double per_sm = 1 / s.sms;
   double best = HUGE_VAL, best_height = 0;
   std::size_t best_width = 0;
   int best_order = 0;
   deepgemm_tiles(s.m, [&](double height, std::size_t w) {
     const double width = kDeepgemmWidths[w], tile = 2 * height * width;  // bytes of the result
-    const double waves = whole(whole(s.m / height) * s.columns[w] / s.sms);
-    const double from_l1 = s.k * (height + std::max(height, kHopperMma) + 2 * width) + 2 * tile;
-    const double shares[] = {0, height / 2, width / 2};
-    for (int order = 0; order < (waves > 1 ? 3 : 1); ++order) {
-      const double from_l2 = s.k * (height + width - shares[order]) + tile;
-      // Times l1 l2: whole numbers, so that equal ones are.
-      const double cycles = waves * std::max(from_l2 * l1, from_l1 * l2);
-      if (cycles > best || (cycles == best && order >= best_order)) continue;
-      best = cycles;
-      best_order = order;
-      best_height = height;
-      best_width = w;
+    // Half a block less: the product with 1 / sms must not exceed a whole number that it is.
+    const double waves = whole((whole(s.m / height) * s.columns[w] - 0.5) * per_sm);
+    // Cycles times l1 l2: whole numbers, so that equal ones are.
+    const double from_l1 = l2 * (s.k * (height + std::max(height, kHopperMma) + 2 * width) + 2 * tile);
+    if (waves * from_l1 > best) return;
+    double from_l2 = l1 * (s.k * (height + width) + tile);
+    int order = 0;
+    if (waves > 1 && from_l2 > from_l1) {
+      const double weights = std::max(from_l1, from_l2 - l1 * s.k * height / 2);
+      const double rows = std::max(from_l1, from_l2 - l1 * s.k * width / 2);
+      order = weights <= rows ? 1 : 2;
+      from_l2 = std::min(weights, rows);
     }
+    const double cycles = waves * std::max(from_l2, from_l1);
+    if (cycles > best || (cycles == best && order >= best_order)) return;
+    best = cycles;
+    best_order = order;
+    best_height = height;
+    best_width = w;
   });
   return deepgemm(s, best_height, best_width);
 }
