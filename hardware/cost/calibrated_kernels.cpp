@@ -65,7 +65,8 @@ CalibratedCost::Use CalibratedCost::made_of(const KernelFit& f) const {
     if (name == "l2") u.parameters[p] = std::min(u.parameters[p], kColdCache);
     // Padding falls where tokens fill it, and merging where more sequences leave each fewer parts: all else
     // rises with them.
-    if (pricing_ == Pricing::floor && (name == "pad" || name == "reduce" || name == "reduce_mha"))
+    if (pricing_ == Pricing::floor &&
+        (name == "pad" || name == "empty" || name == "reduce" || name == "reduce_mha"))
       u.parameters[p] = 0;
   }
   return u;

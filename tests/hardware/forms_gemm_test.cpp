@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/gemm_tiles.hpp"
 #include "tests/hardware/support.hpp"
 
 namespace shardline {
@@ -16,7 +17,8 @@ namespace {
 // In the order of the form's parameters.
 struct Parameters {
   double t0 = 2, e_compute = 1, e_memory = 1, norm = 1, k_step = 0, tile_start = 0, split = 1e9,
-         e_quantise = 1, round = 1, activation = 1, pad = 0;
+         e_quantise = 1, round = 1, activation = 1, pad = 0, row = 0, empty = 0, feed = 0, uneven = 1,
+         stall = 1;
 };
 
 FormContext device(double bytes = 2) {
@@ -28,10 +30,17 @@ FormContext device(double bytes = 2) {
   return c;
 }
 
+FormContext ruled(GemmRule rule) {
+  FormContext c = device(1);
+  c.variant[0] = static_cast<double>(rule);
+  return c;
+}
+
 double seconds(double m, double n, double k, const Parameters& p, const FormContext& c = device()) {
   const std::array x{m, n, k};
   const std::array all{p.t0,    p.e_compute,  p.e_memory, p.norm,       p.k_step, p.tile_start,
-                       p.split, p.e_quantise, p.round,    p.activation, p.pad};
+                       p.split, p.e_quantise, p.round,    p.activation, p.pad,    p.row,
+                       p.empty, p.feed,       p.uneven,   p.stall};
   EXPECT_EQ(kGemmForm.parameters.size(), all.size());
   return kGemmForm.seconds(x, c, all);
 }
@@ -40,6 +49,11 @@ double seconds(double m, double n, double k, const Parameters& p, const FormCont
 Parameters block_scaled() { return {3.5, 0.63, 0.9, 1.9, 1.0, 0.9, 65, 0.6, 0.4, 1.9, 21}; }
 /// As fitted for BF16 on Hopper, rounded.
 Parameters plain() { return {2.3, 0.8, 0.8, 3.2, 1.15, 0.55, 2.7, 0.5, 0.001, 1.0, 1}; }
+
+/// As fitted for DeepGEMM on Hopper, rounded.
+Parameters deepgemm() {
+  return {3.6, 1.07, 0.89, 2.1, 1.0, 0.4, 65, 2.3, 0.74, 1.4, 1, 1, 0.08, 4.3, 1.14, 3.7};
+}
 
 TEST(GemmForm, H21ParametersHaveStartsInsideTheirBounds) {
   for (const FormParameter& p : kGemmForm.parameters) {
@@ -183,6 +197,92 @@ TEST(GemmForm, H21EmptyRowsOfARowBlockCost) {
             seconds(256, 1024, 8192, block_scaled(), device(1)));
 }
 
+TEST(GemmForm, H21NarrowedRowsCostTheirBlocks) {
+  Parameters with = {}, without = {};
+  with.row = 10;
+  const auto row = [&](double m, double k, const FormContext& c) {
+    return seconds(m, 512, k, with, c) - seconds(m, 512, k, without, c);
+  };
+  EXPECT_NEAR(row(300, 2048, device(1)), 300 * 10e-9, 1e-15);
+  EXPECT_EQ(row(300, 2048, device(2)), 0) << "16-bit activations are taken as they are";
+  // DeepGEMM: 6 groups a row. 16 | 96 groups; 2 | 102; 4 | 108; 1 | 5 of one group each.
+  const FormContext c = ruled(GemmRule::deepgemm_hopper);
+  with.empty = without.empty = 0.1;
+  EXPECT_NEAR(row(16, 768, c), 96 / 16 * 10e-9, 1e-15);
+  EXPECT_NEAR(row(17, 768, c), 102 / 2 * 10e-9, 1e-15);
+  EXPECT_NEAR(row(18, 768, c), 108 / 4 * 10e-9, 1e-15);
+  EXPECT_NEAR(row(5, 128, c), 5 * 10e-9, 1e-15);
+  with.empty = without.empty = 0;
+  EXPECT_NEAR(row(17, 768, c), 102.0 / 16 * 10e-9, 1e-15) << "as few as any";
+}
+
+constexpr GemmRule kRules[] = {GemmRule::cutlass_hopper, GemmRule::cutlass_blackwell_vllm,
+                               GemmRule::cutlass_blackwell_sglang, GemmRule::deepgemm_hopper,
+                               GemmRule::tensorrt_hopper};
+
+// Each block at its step, waves rounded by half; the rest as in H21OneFullWaveIsTheRoofline.
+TEST(GemmForm, H21AKnownRuleSaysTheTile) {
+  Parameters p;
+  p.t0 = 0;
+  p.norm = 30;
+  p.e_memory = p.e_quantise = 1e6;
+  p.empty = 1e-9;
+  p.round = 0.5;
+  const FormContext c = ruled(GemmRule::cutlass_hopper);
+  // 300 x 3000 in 128 x 128, two rows of them at a time: 4 x 24 = 96 blocks on 100 SMs.
+  const double step = 2 * 128 * 128 * 100 / 1e15;
+  EXPECT_NEAR(seconds(300, 3000, 1000, p, c) / (1000 * step), 1, 1e-6);
+  // 600 x 3000: 6 x 24 = 144 blocks, waves 1.44 + 0.28.
+  EXPECT_NEAR(seconds(600, 3000, 1000, p, c) / (1000 * step * 1.72), 1, 1e-6);
+  p.feed = 10;
+  EXPECT_NEAR(seconds(300, 3000, 1000, p, c) / (1000 * (step + 2560e-12)), 1, 1e-6);
+  p.k_step = 30;
+  EXPECT_NEAR(seconds(300, 3000, 1000, p, c) / (1000 * std::hypot(step + 2560e-12, 30e-9)), 1, 1e-6);
+  // 212 empty rows in 24 columns of tiles.
+  Parameters q = p;
+  q.empty = 1;
+  EXPECT_NEAR(seconds(300, 3000, 1000, q, c) - seconds(300, 3000, 1000, p, c), 212 * 24 * 1e-9, 1e-12);
+}
+
+TEST(GemmForm, H21LargestTilesOfOneWaveStall) {
+  const FormContext c = ruled(GemmRule::deepgemm_hopper);
+  Parameters p = deepgemm(), without = p;
+  without.stall = 1;
+  // 7 x 14 blocks of 256 x 128 on 100 SMs; twice the rows: two waves.
+  const TiledGemm one{1792, 1792, 8192, nullptr, 100};
+  std::array<double, kMostGemmWidths> columns{};
+  const auto widths = gemm_widths(GemmRule::deepgemm_hopper);
+  for (std::size_t i = 0; i < widths.size(); ++i) columns[i] = whole(one.n / widths[i]);
+  const GemmGrid g = gemm_grid(GemmRule::deepgemm_hopper, {one.m, one.n, one.k, columns.data(), one.sms});
+  EXPECT_EQ(g.height, 256);
+  EXPECT_EQ(g.width, 128);
+  EXPECT_GT(seconds(1792, 1792, 8192, p, c), 2 * seconds(1792, 1792, 8192, without, c));
+  EXPECT_EQ(seconds(3584, 1792, 8192, p, c), seconds(3584, 1792, 8192, without, c));
+}
+
+TEST(GemmForm, H21WithoutPaddingKnownRulesRiseWithTheRows) {
+  std::mt19937 random(5);
+  const auto size = [&](double most) {
+    return std::floor(std::exp2(std::uniform_real_distribution<double>(0, most)(random)));
+  };
+  for (const GemmRule rule : kRules) {
+    SCOPED_TRACE(static_cast<int>(rule));
+    const FormContext c = ruled(rule);
+    Parameters floor = deepgemm();
+    floor.empty = 0;
+    std::size_t falls = 0;
+    for (int trial = 0; trial < 3000; ++trial) {
+      const double m = size(13), n = 16 * size(12), k = 128 * size(8);
+      const double more = trial % 2 ? m + 1 : m + size(13);
+      ASSERT_LE(seconds(m, n, k, floor, c), seconds(more, n, k, floor, c))
+          << m << ' ' << more << ' ' << n << ' ' << k;
+      ASSERT_LE(seconds(m, n, k, floor, c), seconds(m, n, k, deepgemm(), c)) << m << ' ' << n << ' ' << k;
+      falls += seconds(m, n, k, deepgemm(), c) > seconds(more, n, k, deepgemm(), c) ? 1 : 0;
+    }
+    EXPECT_GT(falls, 10u) << "and the time itself does not";
+  }
+}
+
 TEST(GemmForm, H21NeverFasterThanTheRooflineNorThanItsStart) {
   for (const double bytes : {2.0, 1.0, 0.5625}) {
     const FormContext c = device(bytes);
@@ -261,6 +361,12 @@ TEST(GemmForm, H21ContextOfAVariant) {
   ASSERT_TRUE(kGemmForm.context(fp4, gb200, c));
   EXPECT_DOUBLE_EQ(c.flops, 10e15);
   EXPECT_DOUBLE_EQ(c.b_bytes, 0.5625);
+  EXPECT_EQ(c.variant[0], 0) << "no known rule";
+  const std::array<std::string, 2> cutlass{"fp8", "CutlassFP8"};
+  ASSERT_TRUE(kGemmForm.context(cutlass, h100, c));
+  EXPECT_EQ(static_cast<GemmRule>(c.variant[0]), GemmRule::cutlass_hopper);
+  ASSERT_TRUE(kGemmForm.context(cutlass, gb200, c));
+  EXPECT_EQ(static_cast<GemmRule>(c.variant[0]), GemmRule::cutlass_blackwell_vllm);
   EXPECT_FALSE(kGemmForm.context(fp4, h100, c)) << "no FP4 units";
   EXPECT_FALSE(kGemmForm.context(other, h100, c));
   System unknown = h100;
