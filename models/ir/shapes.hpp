@@ -57,8 +57,8 @@ struct BatchedGemmShape {
 
 /// One product of a rank's experts: `pairs` (token, expert) rows of [k] x [k, n] that visit `active` of the
 /// `held` experts, both means over the routing. `tokens` of the group before they are routed; the matrices of
-/// an expert are of hidden x inner. `passed`: pairs of all tokens that the rank has before its kernel picks its
-/// own experts' out, those of the whole group unless tokens are dispatched.
+/// an expert are of hidden x inner. `passed`: pairs of the tokens that the rank has, other ranks' included,
+/// which some kernels pass over before they pick the rank's own out.
 struct GroupedGemmShape {
   double pairs = 0, active = 0;
   Count k = 0, n = 0;

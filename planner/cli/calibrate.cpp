@@ -164,6 +164,24 @@ void name_framework(const std::string& text, CalibrateOptions& o) {
     throw UserError("--framework " + text + ": expected a name and a version, as \"sglang 0.5.14\"");
 }
 
+// How far each fit is off.
+void print_errors(const Calibration& c, const System& system, std::size_t tables, int folds) {
+  fmt::print("{}: cost forms fitted to {} tables\n", system.name, tables);
+  fmt::print(
+      "  error on shapes that the fit has not seen ({} folds), and with correction on models that it\n"
+      "  has not seen (each withheld in turn): median / 90th percentile, %\n",
+      folds);
+  Table t({"operation", "rows", "roofline", "form", "form and correction", "unseen models", "worst, %",
+           "knots", "90 % interval, %", "covered, %"});
+  for (const KernelFit& f : c.fits)
+    t.add({display(f), fmt::format("{}", f.alone.rows), error_cell(f.roofline), error_cell(f.alone),
+           error_cell(f.corrected), f.intervals.family ? error_cell(f.intervals.family->error) : "-",
+           fmt::format("{:.0f}", 100 * f.corrected.worst), fmt::format("{}", f.correction.values.size()),
+           band_cell(f.intervals.inside.band),
+           f.intervals.inside.covered < 0 ? "-" : fmt::format("{:.1f}", 100 * f.intervals.inside.covered)});
+  fmt::print("{}", t.text());
+}
+
 int run(const CalibrateArguments& a, const Provenance& made_by) {
   const std::filesystem::path file = system_file(a.system, shipped_catalogs().systems);
   const System system = load_system(a.system, shipped_catalogs().systems);
@@ -181,20 +199,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   c.date = today();
   c.version = made_by.version;
 
-  fmt::print("{}: cost forms fitted to {} tables\n", system.name, tables.tables.size());
-  fmt::print(
-      "  error on shapes that the fit has not seen ({} folds), and with correction on models that it\n"
-      "  has not seen (each withheld in turn): median / 90th percentile, %\n",
-      a.folds);
-  Table t({"operation", "rows", "roofline", "form", "form and correction", "unseen models", "worst, %",
-           "knots", "90 % interval, %", "covered, %"});
-  for (const KernelFit& f : c.fits)
-    t.add({display(f), fmt::format("{}", f.alone.rows), error_cell(f.roofline), error_cell(f.alone),
-           error_cell(f.corrected), f.intervals.family ? error_cell(f.intervals.family->error) : "-",
-           fmt::format("{:.0f}", 100 * f.corrected.worst), fmt::format("{}", f.correction.values.size()),
-           band_cell(f.intervals.inside.band),
-           f.intervals.inside.covered < 0 ? "-" : fmt::format("{:.1f}", 100 * f.intervals.inside.covered)});
-  fmt::print("{}", t.text());
+  print_errors(c, system, tables.tables.size(), a.folds);
   if (a.parameters) {
     Table p({"operation", "parameter", "value", "95 % from", "to", "unit"});
     for (const KernelFit& f : c.fits) {

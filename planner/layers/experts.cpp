@@ -118,7 +118,10 @@ class Experts {
           s.active = routing_.distinct_experts(p_.ep, routed(rows));
           s.held = rank_share(f_.experts, p_.ep);
           s.tokens = routed(rows);
-          s.passed = travels_ ? s.pairs : static_cast<double>(s.tokens) * f_.experts_per_token;
+          // Of dispatched tokens a rank has those that some expert of its own gets, with all their pairs.
+          const double here =
+              travels_ ? std::min(s.pairs, static_cast<double>(s.tokens)) : static_cast<double>(s.tokens);
+          s.passed = here * f_.experts_per_token;
           s.hidden = h_;
           s.inner = inner_;
           s.gated = c_.model.ffn_kind == FfnKind::gated;

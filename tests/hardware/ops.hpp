@@ -81,13 +81,21 @@ inline Op prefill_op(const AttendPrefillShape& shape, Dtype kv, Dtype math) {
 struct Experts {
   Count held = 0, tokens = 0, hidden = 0, inner = 0;
   bool gated = true;
+  Count topk = 1;
 };
 /// Their up- or down-projection; `pairs` rows of (token, expert) that visit `active` of them.
 inline Op experts_op(bool up, Experts e, double pairs, double active, Dtype weights, Dtype math) {
   const Count wide = (e.gated ? 2 : 1) * e.inner;
-  const GroupedGemmShape s{
-      pairs,   active, up ? e.hidden : e.inner, up ? wide : e.hidden, e.held, e.tokens, e.hidden,
-      e.inner, e.gated};
+  const GroupedGemmShape s{pairs,
+                           active,
+                           up ? e.hidden : e.inner,
+                           up ? wide : e.hidden,
+                           e.held,
+                           e.tokens,
+                           e.hidden,
+                           e.inner,
+                           e.gated,
+                           static_cast<double>(e.tokens * e.topk)};
   return only_op([&](ScheduleBuilder& b) { b.gemm("experts", Part::ffn, weights, math, s); });
 }
 

@@ -9,8 +9,8 @@
 namespace shardline {
 
 struct MoeLoad {
-  double tokens = 0;  // of the group, before they are routed
-  double passed = 0;  // (token, expert) pairs of the tokens that the rank has, other ranks' included
+  double tokens = 0;             // of the group, before they are routed
+  double passed = 0;             // (token, expert) pairs of all these tokens, other ranks' included
   double hidden = 0, width = 0;  // of the model, of one expert on this rank
   double held = 1;               // experts of this rank
   double rows = 0;               // its (token, expert) pairs
