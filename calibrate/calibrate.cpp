@@ -110,8 +110,11 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   f.low = regimes.fit.low;
   f.high = regimes.fit.high;
   Refit how{std::nullopt, o.fit, kRowsPerParameter, regimes.slow};
-  const std::optional<FamilyChoice> models = choose_by_families(*w.form, context, w.rows, how);
-  // What is asked of a calibration is a model that nobody measured: its families choose where there are any.
+  // Experts are asked for of models that nobody measured, so that models choose. Heads come in a few widths
+  // and groups, most of which tables have: there shapes choose.
+  const bool experts = w.form->family == std::string_view("moe");
+  const std::optional<FamilyChoice> models =
+      experts ? choose_by_families(*w.form, context, w.rows, how) : std::nullopt;
   if (models) {
     how.smoothing = models->smoothing;
     f.intervals.family = models->band;
@@ -126,6 +129,7 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
     f.corrected = tried->error;
     if (tried->residuals.size() > 0) f.intervals.inside = held_out_band(tried->residuals);
   }
+  if (!models) f.intervals.family = withhold_families(*w.form, context, w.rows, how);
   f.intervals.slow = slow_tactics(*w.form, context, w.rows, regimes, f.correction);
   if (f.intervals.family && !f.intervals.slow) f.intervals.family->fast = {};
   f.intervals.beyond = withhold_beyond(*w.form, context, w.rows, how);

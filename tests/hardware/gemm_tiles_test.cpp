@@ -62,6 +62,7 @@ TEST(GemmTiles, H21NamesOfRules) {
   EXPECT_EQ(gemm_rule("fp8", "sgl_kernel_fp8_scaled_mm", true), GemmRule::cutlass_blackwell_sglang);
   EXPECT_EQ(gemm_rule("fp8_block", "deepgemm_gemm_nt_f8f8bf16", false), GemmRule::deepgemm_hopper);
   EXPECT_EQ(gemm_rule("fp8_block", "deepgemm_gemm_nt_f8f8bf16", true), GemmRule::any);
+  EXPECT_EQ(gemm_rule("fp8_block", "torch_flow", false), GemmRule::tensorrt_hopper);
   EXPECT_EQ(gemm_rule("fp8_block", "torch_flow", true), GemmRule::any);
   EXPECT_EQ(gemm_rule("fp8", "torch_flow", false), GemmRule::any);
   EXPECT_EQ(gemm_rule("bf16", "CutlassFP8", false), GemmRule::any);

@@ -139,6 +139,7 @@ GemmRule gemm_rule(std::string_view dtype, std::string_view kernel, bool fp4) {
   if (dtype == "fp8" && kernel == "sgl_kernel_fp8_scaled_mm")
     return fp4 ? GemmRule::cutlass_blackwell_sglang : GemmRule::cutlass_hopper;
   if (dtype != "fp8_block" || fp4) return GemmRule::any;
+  if (kernel == "torch_flow") return GemmRule::tensorrt_hopper;
   return kernel == "deepgemm_gemm_nt_f8f8bf16" ? GemmRule::deepgemm_hopper : GemmRule::any;
 }
 
