@@ -97,7 +97,7 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
     const auto cells = plan_cells(p.plan, study.study.batch.kind());
     row.insert(row.end(), cells.begin(), cells.end());
     row.emplace_back(best.holds(p) ? "1" : "0");
-    const auto shares = share_cells(rated.shares[i]);
+    const auto shares = share_cells(rated.ratings[i].shares);
     row.insert(row.end(), shares.begin(), shares.end());
     out += csv_line(row);
   }
@@ -111,7 +111,7 @@ Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOpt
   const RatedPoints& rated = answer.rated;
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
-    const Shares& from = rated.shares[i];
+    const Shares& from = rated.ratings[i].shares;
     const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
     page.points.push_back({std::string(to_string(p.plan.strategy)), to_string(p.plan),
                            simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch,

@@ -92,12 +92,12 @@ std::vector<std::string> ShareColumns::cells(std::vector<std::string> row, const
 
 std::string PlanTable::text() const {
   const System& system = study_.study.system;
-  const ShareColumns shown(system, rows_, [&](const Row& row) { return rated_.of(row.plan); });
+  const ShareColumns shown(system, rows_, [&](const Row& row) { return rated_.of(row.plan).shares; });
   std::vector<std::string> header = shown.header(header_);
   header.emplace_back("plan");
   Table t(header);
   for (const Row& row : rows_) {
-    std::vector<std::string> cells = shown.cells(row.cells, rated_.of(row.plan));
+    std::vector<std::string> cells = shown.cells(row.cells, rated_.of(row.plan).shares);
     cells.push_back(to_string(row.plan));
     t.add(std::move(cells));
   }
@@ -193,7 +193,7 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
         open{name, PlotStyle::open_points, {}}, filled{name, PlotStyle::points, {}};
     for (const Point& p : frontier.points()) {
       line.points.emplace_back(shown(r.x, p), shown(r.y, p));
-      (rated.of(p.plan).unmeasured() > 0.5 ? open : filled).points.push_back(line.points.back());
+      (rated.of(p.plan).shares.unmeasured() > 0.5 ? open : filled).points.push_back(line.points.back());
     }
     any_open = any_open || !open.points.empty();
     // The legend shows the mark that comes last.

@@ -146,7 +146,7 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
     const auto plan = plan_cells(p.plan, StepKind::prefill);
     cells.insert(cells.end(), plan.begin(), plan.end());
     cells.emplace_back(best.holds(p) ? "1" : "0");
-    const auto shares = share_cells(rated.shares[i]);
+    const auto shares = share_cells(rated.ratings[i].shares);
     cells.insert(cells.end(), shares.begin(), shares.end());
     if (approximate) {
       cells.emplace_back(strategy(p.plan.strategy).exact ? "1" : "0");
@@ -167,7 +167,7 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
   const BestPoints best(study, r);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
-    const Shares& from = rated.shares[i];
+    const Shares& from = rated.ratings[i].shares;
     const PrefillMetrics m = metrics(study, p);
     page.points.push_back({label(p.plan), to_string(p.plan), simulate_command(study, o, p.plan),
                            p.plan.gpus(), p.plan.batch, std::llround(m.requests), m.ttft.value * 1e3,
