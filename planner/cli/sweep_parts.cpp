@@ -201,6 +201,17 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
       if (!s->points.empty()) plot.series.push_back(std::move(*s));
     }
   };
+  if (!study.study.system.calibration.empty()) {
+    plot.errors.name = "nominal 90 % of the best";
+    for (const Point& p : r.overall().points()) {
+      const ErrorRange time = time_error(rated.of(p.plan).errors);
+      const auto end = [&](double error) {
+        const Point off{p.plan, p.time * (1 + error), p.memory};
+        return ErrorBars::End{shown(r.x, off), shown(r.y, off)};
+      };
+      plot.errors.bars.push_back({end(time.low), end(time.high)});
+    }
+  }
   for (const StrategyId id : study.sweep().search.strategies) add(label(id), r.frontiers.at(id));
   add("kv_runahead, even parts", r.even);
   if (any_open) plot.footnote += "; open marks: more than half of the time extrapolated or assumed";
