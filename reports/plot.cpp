@@ -165,6 +165,37 @@ const std::string kDiagonalCurves =
     "plot $diagonal using 1:2:3 with filledcurves fc rgb '#e6eef5' notitle, \\\n"
     "     $diagonal using 1:1 with lines lc rgb '#8899aa' lw 1.5 notitle, \\\n    ";
 
+constexpr const char* kBarStyle = "with lines lc rgb '#d3dae2' lw 1";
+
+// Adds the ends of bars that can be drawn to the ranges.
+std::string bar_data(const Plot& plot, Range& x, Range& y) {
+  const auto drawn = [&](const ErrorBars::End& e) {
+    return std::isfinite(e.first) && std::isfinite(e.second) && (e.first > 0 || !plot.log_x) &&
+           (e.second > 0 || !plot.log_y);
+  };
+  std::string out;
+  for (const auto& [from, to] : plot.errors.bars) {
+    if (!drawn(from) || !drawn(to)) continue;
+    for (const ErrorBars::End& e : {from, to}) {
+      x.add(e.first), y.add(e.second);
+      out += number_text(e.first) + " " + number_text(e.second) + "\n";
+    }
+    out += "\n";
+  }
+  return out.empty() ? out : "$bars << EOD\n" + out + "EOD\n";
+}
+
+// Before the other curves, so that they lie on top.
+void add_bars(const Plot& plot, Range& x, Range& y, std::vector<std::string>& names, std::string& data,
+              std::string& commands) {
+  const std::string bars = bar_data(plot, x, y);
+  if (bars.empty()) return;
+  data += bars;
+  commands = fmt::format("plot $bars using 1:2 {} notitle, \\\n    {}, \\\n     keyentry {} title {}",
+                         kBarStyle, commands.substr(4), kBarStyle, literal(plot.errors.name));
+  names.push_back(plot.errors.name);
+}
+
 std::string diagonal_entry(const std::string& name) {
   if (name.empty()) return "";
   return fmt::format(", \\\n     keyentry with lines lc rgb '#8899aa' lw 1.5 title {}", literal(name));
@@ -225,6 +256,7 @@ std::string gnuplot_script(const Plot& plot, const std::string& terminal, const 
     if (!plot.diagonal->name.empty()) names.push_back(plot.diagonal->name);
     curves.push_back({{low, low}, {high, high}});
   }
+  add_bars(plot, x, y, names, data, commands);
   out +=
       axis_scale('x', x, plot.log_x) + axis_scale('y', y, plot.log_y) + key_place(curves, names, x, y, plot);
   return out + data + commands + "\n";

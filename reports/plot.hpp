@@ -30,6 +30,13 @@ struct Diagonal {
   std::string name;  // legend entry; empty: none
 };
 
+/// Thin lines behind the series, each from one end of what a point may be in truth to the other.
+struct ErrorBars {
+  using End = std::pair<double, double>;
+  std::vector<std::pair<End, End>> bars;
+  std::string name;  // legend entry
+};
+
 /// Two series of one name share a colour and one legend entry, so a staircase and its points read as one.
 struct Plot {
   std::string title, x_label, y_label;
@@ -37,6 +44,7 @@ struct Plot {
   std::vector<PlotSeries> series;
   std::string footnote;
   std::optional<Diagonal> diagonal{};
+  ErrorBars errors{};
 };
 
 /// One bar, in microseconds. The kind gives the colour; the label is shown where the bar is wide enough. Pale

@@ -30,6 +30,12 @@ struct FittedPrice {
   Basis basis = Basis::measured;
   const KernelFit* fit = nullptr;  // that the time is from, a dispatch's with its preparation; or none
   FitDistance distance = {};       // of the fit; other_model is left open
+
+  /// Marks the price as one of something else than the kernel that was measured.
+  void alter() {
+    basis = worse(basis, Basis::extrapolated);
+    distance.altered = true;
+  }
 };
 
 /// exact: what the forms say. floor: at most what they say of this op or of one with more tokens [H57];

@@ -55,6 +55,7 @@ struct KernelList {
   /// Combines that quantise their rows on the way, where they were measured: an option of TensorRT-LLM
   /// (use_low_precision_moe_combine).
   bool low_precision_combine = false;
+  bool named = false;  // the question names the framework, or kernels
 };
 
 /// A fit that a rule chose.

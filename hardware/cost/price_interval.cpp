@@ -107,20 +107,24 @@ FitDistance distance_of(const KernelFit& f, bool foreign, bool outside, std::spa
 
 ErrorBand band_of_price(const KernelFit& f, const FitDistance& r) {
   const FitIntervals& known = f.intervals;
-  ErrorBand out = known.inside.band;
-  if (r.other_model && known.family) out = out.hull(known.family->band);
+  ErrorBand near = known.inside.band;
+  if (r.other_model && known.family) near = near.hull(known.family->band);
   // Whether a shape gets a slow kernel is up to the library's tuner: where that is not rare it may happen
   // here.
   if (known.slow && known.slow->share() > kRareSlowTactic)
-    out.high = std::max(out.high, std::log(known.slow->median));
-  if (r.beyond > kRangeRounding && known.beyond) {
-    const double far = static_cast<double>(r.beyond) / (known.beyond->to - known.beyond->from);
-    out = out.hull(times(known.beyond->band, 1 + kFarGrowth * std::max(0.0, far - 1)));
-  } else if (r.outside) {
-    out = out.widened(kOutside);
+    near.high = std::max(near.high, std::log(known.slow->median));
+  const bool far = r.beyond > kRangeRounding && known.beyond;
+  const double factor =
+      (r.outside && !far ? kOutside : 1) * (r.indirect ? kIndirect : 1) * (r.altered ? kAltered : 1);
+  ErrorBand out = near;
+  if (far) {
+    const double distances = static_cast<double>(r.beyond) / (known.beyond->to - known.beyond->from);
+    out = out.hull(times(known.beyond->band, 1 + kFarGrowth * std::max(0.0, distances - 1)));
   }
-  if (r.indirect) out = out.widened(kIndirect);
-  if (r.altered) out = out.widened(kAltered);
+  // What is not the measured kernel widens by as much far from the rows as among them: how wide the band of
+  // the distance is, which may be one-sided, says nothing of it.
+  const ErrorBand wide = near.widened(factor);
+  out = {out.low - (near.low - wide.low), out.high + (wide.high - near.high)};
   return r.foreign ? borrowed(out, borrowed_of(f.form->family)) : out;
 }
 

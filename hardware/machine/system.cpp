@@ -294,6 +294,7 @@ void use_framework(System& system, const std::string& framework, const std::file
   if (base.empty())
     throw UserError(fmt::format("system {} has no calibration: kernels of {} have no prices on it",
                                 system.name, framework));
+  system.kernels.named = true;
   if (framework == kDefaultFramework) return;
   for (KernelRule rule : system.kernels.rules) {
     for (KernelName& name : rule.use) {
@@ -301,6 +302,7 @@ void use_framework(System& system, const std::string& framework, const std::file
     }
     list.rules.push_back(std::move(rule));
   }
+  list.named = true;
   system.kernels = std::move(list);
   add_kernels(system, framework, catalog_dir);
 }

@@ -1,4 +1,5 @@
 // simulate: one plan, rendered.
+#include "planner/studies/framework_spread.hpp"
 #include "planner/studies/simulated_plan.hpp"
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/cli/interval_parts.hpp"
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/simulate_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -48,13 +50,38 @@ void print_bases(const System& system, const Breakdown& b, const std::string& sh
   fmt::print("{}  costs: {}\n\n", t.text(), costs_text(system));
 }
 
+// What the line above may be in truth, and whose errors make most of that.
+void print_interval(const Study& study, const SimulatedPlan& s) {
+  const ErrorTerms& errors = s.breakdown.errors;
+  const ErrorRange time = time_error(errors), rate = rate_error(errors);
+  const bool prefill = study.study.batch.kind() == StepKind::prefill;
+  const double per_gpu = prefill ? prefill_metrics(study.study, s.breakdown.time, s.plan).new_tokens_per_s_gpu
+                                 : decode_metrics(study.study, s.breakdown.time, s.plan).tokens_per_s_gpu;
+  const Seconds t = s.breakdown.time;
+  fmt::print("  {} {} to {} ({}), {:.{}f} to {:.{}f} {}tokens/s/GPU ({}):\n  {}\n  most of it: {}\n",
+             prefill ? "TTFT" : "TTL", to_string(t * (1 + time.low)), to_string(t * (1 + time.high)),
+             range_text(time), per_gpu * (1 + rate.low), prefill ? 1 : 2, per_gpu * (1 + rate.high),
+             prefill ? 1 : 2, prefill ? "new " : "", range_text(rate), kWhatIntervalsAre,
+             sources_text(study.study.system, errors));
+}
+
+// How far apart libraries are, where the question leaves it open whose kernels are run.
+void print_spread(const Study& study, const SimulatedPlan& s) {
+  std::string times;
+  for (const FrameworkTime& f :
+       framework_spread(study.study, study.sweep().search.all_reduce, s.plan, shipped_catalogs().systems))
+    times += fmt::format("{}{} {}", times.empty() ? "" : ", ", to_string(f.time), f.framework);
+  if (times.empty()) return;
+  fmt::print("  by whose kernels: {}; name one with kernels: {{framework: ...}}\n", times);
+}
+
 // The line below the title: what a user sees, by phase.
 void print_outcome(const Study& study, const SimulatedPlan& s) {
   const Plan& plan = s.plan;
   if (study.study.batch.kind() == StepKind::prefill) {
     const PrefillMetrics m = prefill_metrics(study.study, s.breakdown.time, plan);
     fmt::print(
-        "  TTFT {}   {:.1f} new tokens/s/GPU   {:.4g} GPU-seconds/request   {:.0f} requests on {} GPUs\n\n",
+        "  TTFT {}   {:.1f} new tokens/s/GPU   {:.4g} GPU-seconds/request   {:.0f} requests on {} GPUs\n",
         to_string(m.ttft), m.new_tokens_per_s_gpu, m.gpu_seconds_per_request, m.requests, plan.gpus());
   } else {
     const DecodeMetrics m = decode_metrics(study.study, s.breakdown.time, plan);
@@ -64,8 +91,10 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
       fmt::print(
           "  while every step also prefills: {:.1f} new tokens/s/GPU of prompts beside those decoded\n",
           m.prefilled_per_s_gpu);
-    fmt::print("\n");
   }
+  print_interval(study, s);
+  print_spread(study, s);
+  fmt::print("\n");
   if (!strategy(plan.strategy).exact) {
     fmt::print(
         "  APPROXIMATE: other results than exact attention; {} of its (query, key) pairs are computed\n\n",

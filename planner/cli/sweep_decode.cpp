@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/engines/deploy.hpp"
 #include "planner/strategies/columns.hpp"
@@ -13,25 +14,41 @@ namespace shardline::cli {
 
 namespace {
 
-std::vector<std::string> plan_row(const Study& study, const std::string& first, const Point& p) {
+std::vector<std::string> joined(std::initializer_list<std::vector<std::string>> parts) {
+  std::vector<std::string> out;
+  for (const std::vector<std::string>& part : parts) out.insert(out.end(), part.begin(), part.end());
+  return out;
+}
+
+std::vector<std::string> plan_row(const Study& study, const RatedPoints& rated, const std::string& first,
+                                  const Point& p) {
   const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
-  return {first,
-          to_string(m.ttl),
-          fmt::format("{:.1f}", m.tokens_per_s_user),
-          fmt::format("{:.2f}", m.tokens_per_s_gpu),
-          fmt::format("{:.0f}", m.users),
-          std::to_string(p.plan.gpus()),
-          to_string(p.memory, 3)};
+  const System& system = study.study.system;
+  const ErrorTerms& errors = rated.of(p.plan).errors;
+  return joined({{first, to_string(m.ttl)},
+                 time_cells(system, errors),
+                 {fmt::format("{:.1f}", m.tokens_per_s_user), fmt::format("{:.2f}", m.tokens_per_s_gpu)},
+                 rate_cells(system, errors),
+                 {fmt::format("{:.0f}", m.users), std::to_string(p.plan.gpus()), to_string(p.memory, 3)}});
 }
 
 PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* first) {
-  return {study, rated, {first, "TTL", "tokens/s/user", "tokens/s/GPU", "users", "GPUs", "memory/GPU"}};
+  std::vector<std::string> interval;
+  if (!study.study.system.calibration.empty()) interval = {kIntervalColumn};
+  return {study, rated,
+          joined({{first, "TTL"},
+                  interval,
+                  {"tokens/s/user", "tokens/s/GPU"},
+                  interval,
+                  {"users", "GPUs", "memory/GPU"}})};
 }
 
 void print_budgets(const Study& study, const SweepAnswer& answer) {
   PlanTable t = plan_table(study, answer.rated, "TTL budget");
-  for (const BudgetPlan& b : answer.budgets) t.add(plan_row(study, to_string(b.budget), b.best), b.best.plan);
-  fmt::print("  Best plan per TTL budget\n{}\n", t.text());
+  for (const BudgetPlan& b : answer.budgets)
+    t.add(plan_row(study, answer.rated, to_string(b.budget), b.best), b.best.plan);
+  fmt::print("  Best plan per TTL budget\n{}{}{}\n", t.text(), interval_note(study.study.system),
+             open_budgets_text(answer));
 }
 
 // The answer centred on what the user asked for.
@@ -47,8 +64,8 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
   }
   PlanTable t = plan_table(study, answer.rated, "rank");
   for (std::size_t i = 0; i < answer.meeting.size(); ++i)
-    t.add(plan_row(study, std::to_string(i + 1), answer.meeting[i]), answer.meeting[i].plan);
-  fmt::print("{}\n", t.text());
+    t.add(plan_row(study, answer.rated, std::to_string(i + 1), answer.meeting[i]), answer.meeting[i].plan);
+  fmt::print("{}{}\n", t.text(), open_target_text(study, answer, asked.most_time));
 }
 
 std::string names(const std::vector<StrategyId>& ids) {
@@ -57,7 +74,8 @@ std::string names(const std::vector<StrategyId>& ids) {
   return out;
 }
 
-void print_gain(const Gain& g, const Comparison& compare) {
+void print_gain(const SweepAnswer& answer, const Comparison& compare) {
+  const Gain& g = *answer.gain;
   fmt::print(
       "  Best of {} over best of {}:\n  {:.3f}x the interactivity (tokens/s/user); tokens/s/GPU at the same "
       "TTL budget:\n",
@@ -70,7 +88,7 @@ void print_gain(const Gain& g, const Comparison& compare) {
     }
   }
   t.add({"geometric mean of +0 to +100 %", fmt::format("{:.2f}x", g.geometric_mean)});
-  fmt::print("{}\n", t.text());
+  fmt::print("{}{}\n", t.text(), open_gain_text(answer));
 }
 
 std::string points_csv(const Study& study, const RatedPoints& rated, const BestPoints& best) {
@@ -79,7 +97,8 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
       "memory_gb_per_gpu"};
   const auto columns = plan_columns(study.study.batch.kind());
   header.insert(header.end(), columns.begin(), columns.end());
-  header.emplace_back("on_frontier");
+  header.insert(header.end(), {"on_frontier", "ttl_low_ms", "ttl_high_ms", "tokens_per_s_gpu_low",
+                               "tokens_per_s_gpu_high"});
   header.insert(header.end(), share_columns().begin(), share_columns().end());
   std::string out = csv_line(header);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
@@ -97,7 +116,10 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
     const auto cells = plan_cells(p.plan, study.study.batch.kind());
     row.insert(row.end(), cells.begin(), cells.end());
     row.emplace_back(best.holds(p) ? "1" : "0");
-    const auto shares = share_cells(rated.shares[i]);
+    const ErrorRange time = time_error(rated.ratings[i].errors), rate = rate_error(rated.ratings[i].errors);
+    for (const double end : {time.low, time.high}) row.push_back(number_text(m.ttl.value * (1 + end) * 1e3));
+    for (const double end : {rate.low, rate.high}) row.push_back(number_text(m.tokens_per_s_gpu * (1 + end)));
+    const auto shares = share_cells(rated.ratings[i].shares);
     row.insert(row.end(), shares.begin(), shares.end());
     out += csv_line(row);
   }
@@ -111,7 +133,7 @@ Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOpt
   const RatedPoints& rated = answer.rated;
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
-    const Shares& from = rated.shares[i];
+    const Shares& from = rated.ratings[i].shares;
     const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
     page.points.push_back({std::string(to_string(p.plan.strategy)), to_string(p.plan),
                            simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch,
@@ -184,7 +206,7 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
   print_warnings(answer.narrow);
   if (asked.has_target()) print_target(study, answer, asked);
   print_budgets(study, answer);
-  if (on_default_axes(answer.found) && answer.gain) print_gain(*answer.gain, study.sweep().compare);
+  if (on_default_axes(answer.found) && answer.gain) print_gain(answer, study.sweep().compare);
   if (!o.out.empty()) write_results(study, answer, o, made_by);
 }
 

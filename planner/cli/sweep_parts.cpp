@@ -92,12 +92,12 @@ std::vector<std::string> ShareColumns::cells(std::vector<std::string> row, const
 
 std::string PlanTable::text() const {
   const System& system = study_.study.system;
-  const ShareColumns shown(system, rows_, [&](const Row& row) { return rated_.of(row.plan); });
+  const ShareColumns shown(system, rows_, [&](const Row& row) { return rated_.of(row.plan).shares; });
   std::vector<std::string> header = shown.header(header_);
   header.emplace_back("plan");
   Table t(header);
   for (const Row& row : rows_) {
-    std::vector<std::string> cells = shown.cells(row.cells, rated_.of(row.plan));
+    std::vector<std::string> cells = shown.cells(row.cells, rated_.of(row.plan).shares);
     cells.push_back(to_string(row.plan));
     t.add(std::move(cells));
   }
@@ -193,7 +193,7 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
         open{name, PlotStyle::open_points, {}}, filled{name, PlotStyle::points, {}};
     for (const Point& p : frontier.points()) {
       line.points.emplace_back(shown(r.x, p), shown(r.y, p));
-      (rated.of(p.plan).unmeasured() > 0.5 ? open : filled).points.push_back(line.points.back());
+      (rated.of(p.plan).shares.unmeasured() > 0.5 ? open : filled).points.push_back(line.points.back());
     }
     any_open = any_open || !open.points.empty();
     // The legend shows the mark that comes last.
@@ -201,6 +201,17 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
       if (!s->points.empty()) plot.series.push_back(std::move(*s));
     }
   };
+  if (!study.study.system.calibration.empty()) {
+    plot.errors.name = "nominal 90 % of the best";
+    for (const Point& p : r.overall().points()) {
+      const ErrorRange time = time_error(rated.of(p.plan).errors);
+      const auto end = [&](double error) {
+        const Point off{p.plan, p.time * (1 + error), p.memory};
+        return ErrorBars::End{shown(r.x, off), shown(r.y, off)};
+      };
+      plot.errors.bars.push_back({end(time.low), end(time.high)});
+    }
+  }
   for (const StrategyId id : study.sweep().search.strategies) add(label(id), r.frontiers.at(id));
   add("kv_runahead, even parts", r.even);
   if (any_open) plot.footnote += "; open marks: more than half of the time extrapolated or assumed";

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/cli/interval_parts.hpp"
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/strategies/columns.hpp"
@@ -15,11 +16,14 @@ namespace {
 
 PrefillMetrics metrics(const Study& s, const Point& p) { return prefill_metrics(s.study, p.time, p.plan); }
 
-std::vector<std::string> row(const Study& s, const Point& p) {
+std::vector<std::string> row(const Study& s, const RatedPoints& rated, const Point& p) {
   const PrefillMetrics m = metrics(s, p);
-  std::vector<std::string> cells{std::to_string(p.plan.gpus()), to_string(m.ttft),
-                                 fmt::format("{:.1f}", m.new_tokens_per_s_gpu),
-                                 fmt::format("{:.4g}", m.gpu_seconds_per_request), to_string(p.memory, 3)};
+  const ErrorTerms& errors = rated.of(p.plan).errors;
+  std::vector<std::string> cells{std::to_string(p.plan.gpus()), to_string(m.ttft)};
+  for (std::string& cell : time_cells(s.study.system, errors)) cells.push_back(std::move(cell));
+  cells.push_back(fmt::format("{:.1f}", m.new_tokens_per_s_gpu));
+  for (std::string& cell : rate_cells(s.study.system, errors)) cells.push_back(std::move(cell));
+  cells.insert(cells.end(), {fmt::format("{:.4g}", m.gpu_seconds_per_request), to_string(p.memory, 3)});
   if (any_approximate(s)) {
     cells.push_back(computed_text(s, p.plan));
     if (!strategy(p.plan.strategy).exact) cells.back() += " APPROXIMATE";
@@ -29,6 +33,10 @@ std::vector<std::string> row(const Study& s, const Point& p) {
 
 PlanTable table(const Study& s, const RatedPoints& rated) {
   std::vector<std::string> header{"GPUs", "TTFT", "new tokens/s/GPU", "GPU-seconds/request", "memory/GPU"};
+  if (!s.study.system.calibration.empty())
+    header = {
+        "GPUs",      "TTFT", kIntervalColumn, "new tokens/s/GPU", kIntervalColumn, "GPU-seconds/request",
+        "memory/GPU"};
   if (any_approximate(s)) header.emplace_back("attention computed");
   return {s, rated, header};
 }
@@ -36,7 +44,7 @@ PlanTable table(const Study& s, const RatedPoints& rated) {
 void print_frontier(const Study& study, const RatedPoints& rated, const std::vector<Point>& frontier,
                     const char* of) {
   PlanTable t = table(study, rated);
-  for (const Point& p : frontier) t.add(row(study, p), p.plan);
+  for (const Point& p : frontier) t.add(row(study, rated, p), p.plan);
   fmt::print("  {}{}\n{}\n",
              study.sweep().search.x == Metric::gpus && study.sweep().search.y == Metric::time
                  ? "Lowest TTFT by GPUs, where more GPUs lower it"
@@ -111,8 +119,8 @@ void print_target(const Study& study, const SweepAnswer& answer, Seconds ttft) {
     return;
   }
   PlanTable t = table(study, answer.rated);
-  for (const Point& p : answer.meeting) t.add(row(study, p), p.plan);
-  fmt::print("{}\n", t.text());
+  for (const Point& p : answer.meeting) t.add(row(study, answer.rated, p), p.plan);
+  fmt::print("{}{}\n", t.text(), open_target_text(study, answer, ttft));
 }
 
 std::string csv(const Study& study, const SearchResult& r, const RatedPoints& rated) {
@@ -127,7 +135,8 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
                                   "memory_gb_per_gpu"};
   const auto columns = plan_columns(StepKind::prefill);
   header.insert(header.end(), columns.begin(), columns.end());
-  header.emplace_back("on_frontier");
+  header.insert(header.end(), {"on_frontier", "ttft_low_s", "ttft_high_s", "new_tokens_per_s_gpu_low",
+                               "new_tokens_per_s_gpu_high"});
   header.insert(header.end(), share_columns().begin(), share_columns().end());
   if (approximate) header.insert(header.end(), {"exact", "attention_computed"});
   std::string out = csv_line(header);
@@ -146,7 +155,11 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
     const auto plan = plan_cells(p.plan, StepKind::prefill);
     cells.insert(cells.end(), plan.begin(), plan.end());
     cells.emplace_back(best.holds(p) ? "1" : "0");
-    const auto shares = share_cells(rated.shares[i]);
+    const ErrorRange time = time_error(rated.ratings[i].errors), rate = rate_error(rated.ratings[i].errors);
+    for (const double end : {time.low, time.high}) cells.push_back(number_text(m.ttft.value * (1 + end)));
+    for (const double end : {rate.low, rate.high})
+      cells.push_back(number_text(m.new_tokens_per_s_gpu * (1 + end)));
+    const auto shares = share_cells(rated.ratings[i].shares);
     cells.insert(cells.end(), shares.begin(), shares.end());
     if (approximate) {
       cells.emplace_back(strategy(p.plan.strategy).exact ? "1" : "0");
@@ -167,7 +180,7 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
   const BestPoints best(study, r);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
-    const Shares& from = rated.shares[i];
+    const Shares& from = rated.ratings[i].shares;
     const PrefillMetrics m = metrics(study, p);
     page.points.push_back({label(p.plan), to_string(p.plan), simulate_command(study, o, p.plan),
                            p.plan.gpus(), p.plan.batch, std::llround(m.requests), m.ttft.value * 1e3,
@@ -201,6 +214,7 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   print_warnings(answer.narrow);
   if (asked.has_target()) print_target(study, answer, asked.most_time);
   print_frontiers(study, answer);
+  fmt::print("{}{}\n", interval_note(study.study.system), open_rows_text(study, answer));
   print_strategies(study, r);
   if (study.sweep().noise) print_noisy_plans(*study.sweep().noise, answer.noisy);
   if (o.out.empty()) return;

@@ -75,6 +75,7 @@ void read_kernel_names(const Reader& kernels, System& system, const Catalogs& ca
     if (system.kernels.low_precision_combine && std::none_of(fits.begin(), fits.end(), narrow))
       v->fault("no combine in low precision was measured here", {"expected plain"});
   }
+  system.kernels.named = system.kernels.named || !asked.empty();
   system.kernels.rules.insert(system.kernels.rules.begin(), asked.begin(), asked.end());
 }
 

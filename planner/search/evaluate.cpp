@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/search/plan_errors.hpp"
+
 namespace shardline {
 
 long long users_of(const Case& c, const Plan& plan) { return plan.users() * requests_in(c.batch.decode); }
@@ -82,6 +84,7 @@ void break_down_classes(Evaluator& evaluator, const Schedule& s, Breakdown& b) {
   }
   b.hidden_communication = std::max(Seconds(0), all - b.exposed_communication);
   b.waiting = b.time - timeline.makespan();
+  b.errors = errors_of_classes(evaluator.cost(), s, graph, timeline);
 }
 
 }  // namespace
@@ -105,6 +108,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   PassScratch scratch(evaluator.cost());
   Seconds pass;
   std::vector<double> runs = executions(s);
+  BlockErrors errors(evaluator.cost(), s);
   if (s.rounds > 1) {
     simulate_pass(s, evaluator.cost(), scratch);
     runs = executions_on_path(s, play_rounds(s, scratch.makespans));
@@ -113,6 +117,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
     const Block& block = s.blocks[i];
     lower_block(s, block, evaluator.cost(), scratch.graph);
     scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
+    errors.add(i, scratch.graph, scratch.timeline);
     const std::vector<TaskId> path = critical_path(scratch.graph, scratch.timeline);
     const auto length = [&](TaskId t) {
       return scratch.timeline.spans[t].end - scratch.timeline.spans[t].start;
@@ -132,6 +137,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
     pass += scratch.timeline.makespan() * runs[i];
   }
   b.waiting = b.time - pass;
+  b.errors = errors.terms();
   return b;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "hardware/cost/error_terms.hpp"
 #include "hardware/timing/lowering.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -70,6 +71,7 @@ struct Breakdown {
   Seconds hidden_communication;   // busy, but not on it
   Seconds waiting;                // time minus the pass: a microbatch waits for the slowest stage
   Seconds time;                   // TTL or TTFT
+  ErrorTerms errors;              // in parts of `time` [P12]
 
   /// Time that an op on the critical path has `taken`.
   void add(const Op& op, const OpCost& cost, Seconds taken);

@@ -31,19 +31,28 @@ Shares& Shares::operator+=(const Shares& o) {
 
 Shares Shares::operator*(double w) const { return {measured * w, fitted * w, extrapolated * w, assumed * w}; }
 
-Shares shares_of(Evaluator& evaluator, const Plan& plan) {
-  if (evaluator.study().system.calibration.empty()) return {0, 0, 0, 1};
-  return shares(break_down(evaluator, plan));
+Rating& Rating::operator+=(const Rating& other) {
+  shares += other.shares;
+  errors += other.errors;
+  return *this;
 }
 
-std::vector<Shares> shares_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads) {
+// Without a calibration every price is the system file's, so that all of the time is off alike.
+Rating rating_of(Evaluator& evaluator, const Plan& plan) {
+  if (evaluator.study().system.calibration.empty())
+    return {{0, 0, 0, 1}, ErrorTerms(kAssumedSource, kAssumedBand)};
+  const Breakdown b = break_down(evaluator, plan);
+  return {shares(b), b.errors};
+}
+
+std::vector<Rating> ratings_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads) {
   const std::size_t count = thread_count(threads);
-  std::vector<Shares> out(plans.size());
+  std::vector<Rating> out(plans.size());
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   std::vector<std::unique_ptr<Evaluator>> evaluators(count);
   parallel_for(0, plans.size(), count, [&](std::size_t i, std::size_t slot) {
     if (!evaluators[slot]) evaluators[slot] = std::make_unique<Evaluator>(c, rule, cache);
-    out[i] = shares_of(*evaluators[slot], plans[i]);
+    out[i] = rating_of(*evaluators[slot], plans[i]);
   });
   return out;
 }

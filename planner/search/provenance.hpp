@@ -1,5 +1,6 @@
 // What a prediction rests on: parts of its time that are within measured shapes, fitted, extrapolated or
-// assumed, and where the costs of its system are from. planner/README.md [P9].
+// assumed, how far these may be off, and where the costs of its system are from. planner/README.md [P9],
+// [P12].
 #pragma once
 
 #include <span>
@@ -19,11 +20,19 @@ struct Shares {
 };
 
 Shares shares(const Breakdown& breakdown);
-/// Of one plan that passes check.
-Shares shares_of(Evaluator& evaluator, const Plan& plan);
 
-/// Shares of plans that pass check, in their order. Results do not depend on `threads` (0: all cores).
-std::vector<Shares> shares_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads);
+/// What a time rests on, and by how much of it the prices may be off [P12].
+struct Rating {
+  Shares shares;
+  ErrorTerms errors;
+  /// Of a time that consists of several, as Shares.
+  Rating& operator+=(const Rating& other);
+  Rating operator*(double weight) const { return {shares * weight, errors * weight}; }
+};
+/// Of one plan that passes check.
+Rating rating_of(Evaluator& evaluator, const Plan& plan);
+/// Of plans that pass check, in their order. Results do not depend on `threads` (0: all cores).
+std::vector<Rating> ratings_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads);
 
 /// Where the costs of a system are from, in a line: source, date and, for a borrowed
 /// calibration, whose it is; or that they are assumptions.

@@ -46,7 +46,7 @@ std::vector<TurnTime> converse(const Study& study) {
     t.pass_q = prefills.simulate(q);
     t.kv_chosen = t.pass_kv <= t.pass_q;
     t.answer = t.ttft();
-    t.shares = shares_of(prefills, t.kv_chosen ? kv : q);
+    t.shares = rating_of(prefills, t.kv_chosen ? kv : q).shares;
     cache->prefill(0, turn.fresh);
     if (turn.output > 0) {
       // The prefill gives the first token of the answer; each step appends the one before it.
@@ -58,7 +58,7 @@ std::vector<TurnTime> converse(const Study& study) {
       t.last_ttit = decodes.simulate(decode);
       t.answer += (t.first_ttit + t.last_ttit) * (static_cast<double>(turn.output - 1) / 2);
       t.shares = t.shares * (t.ttft() / t.answer);
-      t.shares += shares_of(decodes, decode) * (1 - t.ttft() / t.answer);
+      t.shares += rating_of(decodes, decode).shares * (1 - t.ttft() / t.answer);
       cache->decode(0, turn.output);
     }
     cache->forget_positions();  // else every turn would look at the intervals of all before it

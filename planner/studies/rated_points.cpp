@@ -4,16 +4,16 @@
 
 namespace shardline {
 
-const Shares& RatedPoints::of(const Plan& plan) const {
+const Rating& RatedPoints::of(const Plan& plan) const {
   const auto at = std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.plan == plan; });
   SL_CHECK(at != points.end(), "every plan that is shown was rated");
-  return shares[static_cast<std::size_t>(at - points.begin())];
+  return ratings[static_cast<std::size_t>(at - points.begin())];
 }
 
 RatedPoints rate(const Study& study, std::vector<Point> points, int threads) {
   std::vector<Plan> plans;
   for (const Point& p : points) plans.push_back(p.plan);
-  return {std::move(points), shares_of(study.study, study.sweep().search.all_reduce, plans, threads)};
+  return {std::move(points), ratings_of(study.study, study.sweep().search.all_reduce, plans, threads)};
 }
 
 RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int threads) {

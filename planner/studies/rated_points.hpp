@@ -10,11 +10,11 @@
 
 namespace shardline {
 
-/// Points with what their time rests on.
+/// Points with what their time rests on, and how far it may be off.
 struct RatedPoints {
   std::vector<Point> points;
-  std::vector<Shares> shares;
-  const Shares& of(const Plan& plan) const;  // of one of the points
+  std::vector<Rating> ratings;
+  const Rating& of(const Plan& plan) const;  // of one of the points
 };
 RatedPoints rate(const Study& study, std::vector<Point> points, int threads);
 /// Those of each strategy's own frontier, and of kv_runahead with equal parts.

@@ -59,7 +59,7 @@ Shares ring_shares(const Case& c, int ranks, int tpa, std::span<const RingPoint>
     const RingPoint& p = requests[i / 2 * requests.size() / picked];
     workers[slot]->study.batch = prefill_batch({{p.cached, p.fresh}});
     const StrategyId id = i % 2 == 0 ? strategy_id("ring_pass_kv") : strategy_id("ring_pass_q");
-    found[i] = shares_of(workers[slot]->evaluator, ring_plan(id, ranks, tpa));
+    found[i] = rating_of(workers[slot]->evaluator, ring_plan(id, ranks, tpa)).shares;
   });
   Shares mean;
   for (const Shares& s : found) mean += s * (1 / static_cast<double>(found.size()));

@@ -5,6 +5,7 @@
 
 #include "planner/search/narrow.hpp"
 #include "planner/search/unread.hpp"
+#include "planner/studies/told_apart.hpp"
 
 namespace shardline {
 
@@ -20,12 +21,14 @@ std::vector<Point> frontier_of(const Study& study, const Frontier& frontier) {
   return out;
 }
 
+const Point& fastest(const std::vector<Point>& frontier) {
+  return *std::min_element(frontier.begin(), frontier.end(),
+                           [](const Point& a, const Point& b) { return a.time < b.time; });
+}
+
 // The best plan of each budget, without repetition.
 std::vector<BudgetPlan> budget_plans(const std::vector<Point>& frontier) {
-  const Seconds lowest =
-      std::min_element(frontier.begin(), frontier.end(), [](const Point& a, const Point& b) {
-        return a.time < b.time;
-      })->time;
+  const Seconds lowest = fastest(frontier).time;
   std::vector<BudgetPlan> out;
   const Point* last = nullptr;
   for (const double factor : kBudgets) {
@@ -116,7 +119,10 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
     out.budgets = budget_plans(out.frontier);
     const auto candidate = out.found.of(study.sweep().compare.candidate).points(),
                baseline = out.found.of(study.sweep().compare.baseline).points();
-    if (!candidate.empty() && !baseline.empty()) out.gain = gain(candidate, baseline);
+    if (!candidate.empty() && !baseline.empty()) {
+      out.gain = gain(candidate, baseline);
+      out.interactivity = ratio_band(out.rated, Metric::speed, fastest(candidate), fastest(baseline));
+    }
   }
   if (study.sweep().noise) out.noisy = noisy_plans(study, plans_of(out.rated), q.threads, go_on);
   return out;

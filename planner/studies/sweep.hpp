@@ -28,16 +28,17 @@ struct BudgetPlan {
 
 struct SweepAnswer {
   SearchResult found;
-  std::vector<Point> frontier;        // of all strategies; of a prefill the lowest cost first
-  std::vector<Point> exact_frontier;  // of the exact ones, where some are approximate
-  RatedPoints rated;                  // each strategy's own frontier
-  std::optional<RatedPoints> all;     // every configuration, if asked for
-  std::vector<Diagnostic> unread;     // unread_parameters() of the rated plans
-  std::vector<Diagnostic> narrow;     // narrow_warnings() of the rated plans
-  std::vector<Point> meeting;         // what meets the target, the best first, five at most
-  std::vector<BudgetPlan> budgets;    // of a decode step: each plan once
-  std::optional<Gain> gain;           // of a decode step's comparison, where both sides have plans
-  std::vector<NoisyPlan> noisy;       // the rated plans beside the traffic of others, of studies with noise
+  std::vector<Point> frontier;             // of all strategies; of a prefill the lowest cost first
+  std::vector<Point> exact_frontier;       // of the exact ones, where some are approximate
+  RatedPoints rated;                       // each strategy's own frontier
+  std::optional<RatedPoints> all;          // every configuration, if asked for
+  std::vector<Diagnostic> unread;          // unread_parameters() of the rated plans
+  std::vector<Diagnostic> narrow;          // narrow_warnings() of the rated plans
+  std::vector<Point> meeting;              // what meets the target, the best first, five at most
+  std::vector<BudgetPlan> budgets;         // of a decode step: each plan once
+  std::optional<Gain> gain;                // of a decode step's comparison, where both sides have plans
+  std::optional<ErrorBand> interactivity;  // of ln(true gain->interactivity / it) [H65]
+  std::vector<NoisyPlan> noisy;  // the rated plans beside the traffic of others, of studies with noise
 
   bool any() const { return !frontier.empty(); }
 };

@@ -26,7 +26,7 @@ for model in deepseek-r1 llama-3.1-405b; do
   [ "$(ls one/$model | sort | tr '\n' ' ')" = "$(echo $wanted | tr ' ' '\n' | sort | tr '\n' ' ')" ] || fail "files of $model: $(ls one/$model)"
   for file in $wanted; do [ -s "one/$model/$file" ] || fail "$file is empty"; done
 done
-head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,cp,tpa,ep,tpf,dense_tp,in_flight,chunks,value_up,dcp,exchange,queries,interleave,on_frontier,measured_share,fitted_share,extrapolated_share,assumed_share' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
+head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,cp,tpa,ep,tpf,dense_tp,in_flight,chunks,value_up,dcp,exchange,queries,interleave,on_frontier,ttl_low_ms,ttl_high_ms,tokens_per_s_gpu_low,tokens_per_s_gpu_high,measured_share,fitted_share,extrapolated_share,assumed_share' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
 grep -q '"command": "shardline sweep ' one/deepseek-r1/run.json || fail "run.json lacks the command"
 for threads in 2 3; do
   expect_code 0 "$binary" sweep "$small" -o many --threads $threads --all
@@ -43,6 +43,14 @@ done
 expect_code 0 "$binary" sweep "$small" -o assumed --costs parameters
 grep -q '"calibration_hash": null' assumed/deepseek-r1/run.json || fail "run.json names a calibration that is not used"
 sed 1d assumed/deepseek-r1/frontier.csv | grep -qv ',0,0,0,1$' && fail "parameters alone are assumptions"
+
+# Intervals are of this plan: the time between its ends, and the rate between the inverse ones.
+for file in one/*/frontier.csv one/*/all.csv; do
+  awk 'BEGIN { FS = "," } NR > 1 { gsub(/"[^"]*"/, "plan"); n++; low = $(NF-7); high = $(NF-6); rate = $8 * $6
+      if (!(low < high && low > 0) || $(NF-5) * high / rate < 0.999999 || $(NF-5) * high / rate > 1.000001 ||
+          $(NF-4) * low / rate < 0.999999 || $(NF-4) * low / rate > 1.000001) bad++ }
+    END { exit !(n > 0 && !bad) }' "$file" || fail "intervals of $file"
+done
 
 # A trace says of an op every field that its price depends on.
 plan=$(sed -n '2s/^[^"]*"\([^"]*\)".*/\1/p' one/deepseek-r1/frontier.csv)

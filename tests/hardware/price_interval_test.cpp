@@ -86,6 +86,23 @@ TEST(PriceInterval, H63WidensAroundTheMiddle) {
   expect_band(band_of_price(f, d), -0.05, 0.25);
 }
 
+// Among measured rows another data type adds 10 % on each side; so it does far from them, whatever the band
+// there.
+TEST(PriceInterval, H63AnotherKernelWidensByWhatIsKnownNearTheRows) {
+  FitDistance d;
+  d.outside = true;
+  d.beyond = 2;
+  d.altered = true;
+  expect_band(band_of_price(known_fit(), d), -0.2, 0.3);
+  d.indirect = true;
+  expect_band(band_of_price(known_fit(), d), -0.3, 0.4);
+  KernelFit wild = known_fit();
+  wild.intervals.beyond->band = {-0.1, 2};
+  expect_band(band_of_price(wild, d), -0.3, 2.2);
+  d.beyond = 0;
+  expect_band(band_of_price(wild, d), -0.45, 0.45);
+}
+
 TEST(PriceInterval, H63BorrowedFitsAreWider) {
   for (const Form& form : forms()) {
     FitDistance d;

@@ -176,18 +176,18 @@ TEST(Provenance, ParametersAloneLeaveTheCalibrationOut) {
 // A copy of a catalogue system is that system until its device is another one.
 TEST(Provenance, ACopyWithAnotherDeviceMeasuresNothing) {
   Case c = decode_case("llama-3.1-405b", "gb200-nvl72", 100'000);
-  c.precision = {Dtype::fp8, Dtype::fp8, Dtype::fp8, Dtype::bf16, Dtype::fp8};
+  c.precision = {Dtype::fp8_dynamic, Dtype::fp8, Dtype::fp8, Dtype::bf16, Dtype::fp8};
   c.system.name = "home-made";
   const Plan plan = parse_plan("tensor:tpa=8,tpf=8,batch=4");
   {
     Evaluator e(c);
-    EXPECT_GT(shares_of(e, plan).measured, 0.5);
+    EXPECT_GT(rating_of(e, plan).shares.measured, 0.5);
     EXPECT_EQ(costs_text(c.system).find("fitted to measurements of gb200-nvl72: "), 0u);
   }
   c.system.device.memory_bandwidth *= 0.5;
   Evaluator e(c);
-  EXPECT_EQ(shares_of(e, plan).measured, 0);
-  EXPECT_EQ(shares_of(e, plan).fitted, 0);
+  EXPECT_EQ(rating_of(e, plan).shares.measured, 0);
+  EXPECT_EQ(rating_of(e, plan).shares.fitted, 0);
   EXPECT_EQ(costs_text(c.system).find("extrapolated to home-made from measurements of gb200-nvl72, which has "
                                       "another device.memory.bandwidth: "),
             0u);
@@ -198,15 +198,16 @@ TEST(Provenance, SharesOfManyPlansAreThoseOfEach) {
   std::vector<Plan> plans;
   strategy("helix").enumerate(c, 16, SearchSpace{}, plans);
   ASSERT_GT(plans.size(), 8u);
-  const auto one = shares_of(c, AllReduceRule::fastest, plans, 1),
-             three = shares_of(c, AllReduceRule::fastest, plans, 3);
+  const auto one = ratings_of(c, AllReduceRule::fastest, plans, 1),
+             three = ratings_of(c, AllReduceRule::fastest, plans, 3);
   Evaluator e(c);
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const Shares s = shares(break_down(e, plans[i]));
     for (const auto part : {&Shares::measured, &Shares::fitted, &Shares::extrapolated, &Shares::assumed}) {
-      EXPECT_EQ(one[i].*part, three[i].*part);
-      EXPECT_EQ(one[i].*part, s.*part);
+      EXPECT_EQ(one[i].shares.*part, three[i].shares.*part);
+      EXPECT_EQ(one[i].shares.*part, s.*part);
     }
+    EXPECT_EQ(one[i].errors, three[i].errors);
   }
 }
 

@@ -178,6 +178,19 @@ TEST(Plot, DiagonalSharesOneRangeAndLiesBehind) {
   EXPECT_NE(script.find("set key inside left top"), std::string::npos) << script;
 }
 
+TEST(Plot, ErrorBarsLieBehindAndWidenTheRanges) {
+  Plot plot;
+  plot.log_y = true;
+  plot.series = {{"best", PlotStyle::points, {{2, 3}}}};
+  plot.errors = {{{{1, 2}, {3, 4}}, {{1, 0}, {3, 4}}}, "off"};  // the second has an end that no axis shows
+  const std::string script = gnuplot_script(plot, "svg", "out.svg");
+  EXPECT_NE(script.find("$bars << EOD\n1 2\n3 4\n\nEOD\nplot $bars using 1:2 with lines"), std::string::npos)
+      << script;
+  EXPECT_NE(script.find("set yrange [1.739130435:4.6]"), std::string::npos) << script;
+  EXPECT_NE(script.find("$s0 using 1:2 with points"), std::string::npos) << script;
+  EXPECT_NE(script.find("title 'off'"), std::string::npos) << script;
+}
+
 TEST(Plot, TextsAreTakenLiterally) {
   Plot plot = frontier();
   plot.title = "it's `id` \"{x}\"_y\\n";

@@ -34,7 +34,9 @@ Copies copies(const FormContext& c) {
 // The variant as numbers.
 double dealt(const FormContext& c) { return c.variant[0]; }  // experts of a token lie on as many ranks
 double stays(const FormContext& c) { return c.variant[1]; }  // a kernel that has no way out of its domain
-double waits_for_own(const FormContext& c) { return c.variant[2]; }  // for ranks of its tokens, not for all
+double queues(const FormContext& c) {
+  return c.variant[2];
+}  // one per pair, a thread block polls few of them
 
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
   out = form_context(system, Dtype::bf16);
@@ -52,8 +54,7 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   const bool nvlink = words[0].find("nvlink") != std::string::npos;
   // Nodes of a group that stays in one NVLink domain are no boundary.
   if (nvlink) out.network = 0;
-  // Its tables deal experts out (deal_at_random() for all else); a token's rank answers in a queue of its
-  // own.
+  // Its tables deal experts out; for all else there is deal_at_random().
   out.variant[0] = out.variant[1] = nvlink ? 1 : 0;
   out.variant[2] = nvlink && words[0].ends_with("two_sided") && words[1] != "prepare" ? 1 : 0;
   return out.link > 0;
@@ -103,11 +104,11 @@ void derive(std::span<const double> x, const FormContext& c, std::span<const dou
   const Sent s = sent(x, c);
   out[kRow] = row_bytes(x, c);
   const double lanes = out[kSenders] = senders(x, c);
-  const double peers = waits_for_own(c) > 0 ? std::min(x[kGpus], x[kTopk]) : x[kGpus];
+  constexpr double kFew = 8;  // GPUs: what one thread block serves
+  const double peers = queues(c) > 0 ? std::min(x[kGpus], kFew) : x[kGpus];
   const double members = lanes > 0 ? (c.network > 0 ? x[kNodes] : 1) : peers;
   out[kLatency] = p[0] + p[1] * std::log2(members);
   out[kMade] = s.made;
-  constexpr double kFew = 8;  // GPUs
   const double spread = stays(c) > 0 ? p[8] * std::max(0.0, x[kGpus] - kFew) / kFew : 0;
   out[kNear] = s.near * (1 + spread);
   out[kFar] = s.far;

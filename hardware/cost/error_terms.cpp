@@ -1,0 +1,116 @@
+#include "hardware/cost/error_terms.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Squares of the two sides of a sum of independent errors, around the sum of their middles.
+struct Sides {
+  double middle = 0, below = 0, above = 0;
+
+  void add(double low, double centre, double high) {
+    middle += centre;
+    below += (centre - low) * (centre - low);
+    above += (high - centre) * (high - centre);
+  }
+  double low() const { return middle - std::sqrt(below); }
+  double high() const { return middle + std::sqrt(above); }
+};
+
+// Calls f(one's term, other's term) for every source of either; a source that one lacks has an empty term.
+template <class F>
+void for_both(const ErrorTerms& one, const ErrorTerms& other, F f) {
+  const std::span<const ErrorTerm> a = one.all(), b = other.all();
+  for (std::size_t i = 0, j = 0; i < a.size() || j < b.size();) {
+    const bool first = j == b.size() || (i < a.size() && a[i].source <= b[j].source);
+    const bool second = i == a.size() || (j < b.size() && b[j].source <= a[i].source);
+    f(first ? a[i] : ErrorTerm{}, second ? b[j] : ErrorTerm{});
+    i += first ? 1 : 0;
+    j += second ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+ErrorSourceId source_of(const Calibration& c, const PriceInterval& interval) {
+  switch (interval.source) {
+    case ErrorSource::elementwise:
+      return kElementwiseSource;
+    case ErrorSource::assumed:
+      return kAssumedSource;
+    case ErrorSource::fit:
+      break;
+  }
+  const auto at = static_cast<std::size_t>(interval.fit - c.fits.data());
+  SL_CHECK(at < c.fits.size(), "a price is from a fit of its own calibration");
+  return static_cast<ErrorSourceId>(at);
+}
+
+std::string source_name(const Calibration& c, ErrorSourceId source) {
+  if (source == kElementwiseSource) return "elementwise kernels";
+  if (source == kAssumedSource) return "the system file's parameters";
+  return c.fits.at(source).name();
+}
+
+ErrorTerms::ErrorTerms(ErrorSourceId source, const ErrorBand& band) {
+  const double middle = (band.low + band.high) / 2;
+  terms_.push_back({source, std::expm1(band.low), std::expm1(middle), std::expm1(band.high)});
+}
+
+void ErrorTerms::add(const ErrorTerm& term) {
+  const auto before = [](const ErrorTerm& t, ErrorSourceId source) { return t.source < source; };
+  const auto at = std::lower_bound(terms_.begin(), terms_.end(), term.source, before);
+  if (at == terms_.end() || at->source != term.source) {
+    terms_.insert(at, term);
+    return;
+  }
+  at->low += term.low;
+  at->middle += term.middle;
+  at->high += term.high;
+}
+
+ErrorTerms& ErrorTerms::operator+=(const ErrorTerms& other) {
+  for (const ErrorTerm& t : other.terms_) add(t);
+  return *this;
+}
+
+ErrorTerms ErrorTerms::operator*(double part) const {
+  ErrorTerms out;
+  for (const ErrorTerm& t : terms_)
+    out.terms_.push_back({t.source, t.low * part, t.middle * part, t.high * part});
+  return out;
+}
+
+ErrorRange time_error(const ErrorTerms& terms) {
+  Sides sum;
+  for (const ErrorTerm& t : terms.all()) sum.add(t.low, t.middle, t.high);
+  return {sum.low(), sum.high()};
+}
+
+ErrorRange rate_error(const ErrorTerms& terms) {
+  const ErrorRange time = time_error(terms);
+  return {1 / (1 + time.high) - 1, 1 / (1 + time.low) - 1};
+}
+
+ErrorBand ratio_band(const ErrorTerms& one, const ErrorTerms& other) {
+  Sides sum;
+  for_both(one, other, [&](const ErrorTerm& a, const ErrorTerm& b) {
+    const double low = std::log1p(a.low) - std::log1p(b.low),
+                 middle = std::log1p(a.middle) - std::log1p(b.middle),
+                 high = std::log1p(a.high) - std::log1p(b.high);
+    sum.add(std::min({low, middle, high}), middle, std::max({low, middle, high}));
+  });
+  return {sum.low(), sum.high()};
+}
+
+bool told_apart(double ratio, const ErrorBand& band) {
+  const double log = std::log(ratio);
+  return log + band.low > 0 || log + band.high < 0;
+}
+
+}  // namespace shardline

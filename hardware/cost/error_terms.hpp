@@ -1,0 +1,68 @@
+// How far what is made of many prices may be off. What a fit gets wrong, it gets wrong in all that it prices.
+// hardware/README.md [H65].
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hardware/cost/price_interval.hpp"
+
+namespace shardline {
+
+/// What errors have in common, as a number that orders them: fits by their place in the calibration, then
+/// elementwise kernels, then the system file's parameters.
+using ErrorSourceId = std::uint32_t;
+inline constexpr ErrorSourceId kAssumedSource = 0xFFFF'FFFF, kElementwiseSource = 0xFFFF'FFFE;
+
+/// `interval` is of an op priced with this calibration.
+ErrorSourceId source_of(const Calibration& calibration, const PriceInterval& interval);
+/// "attention_decode fp8 ...", "elementwise kernels", "the system file's parameters".
+std::string source_name(const Calibration& calibration, ErrorSourceId source);
+
+/// By how much a time changes, as a part of it, if all prices of one source are off as far as the low end,
+/// the middle and the high end of their bands say. low <= middle <= high.
+struct ErrorTerm {
+  ErrorSourceId source = 0;
+  double low = 0, middle = 0, high = 0;
+  bool operator==(const ErrorTerm&) const = default;
+};
+
+/// The terms of one time, each source once.
+class ErrorTerms {
+ public:
+  ErrorTerms() = default;
+  /// Of a time all of which is one price.
+  ErrorTerms(ErrorSourceId source, const ErrorBand& band);
+
+  /// More of a source, or one more: errors of one source add up.
+  void add(const ErrorTerm& term);
+  /// Of a time that consists of several: each times its part of the whole.
+  ErrorTerms& operator+=(const ErrorTerms& other);
+  ErrorTerms operator*(double part) const;
+  /// In ascending order of their sources.
+  std::span<const ErrorTerm> all() const { return terms_; }
+  bool operator==(const ErrorTerms&) const = default;
+
+ private:
+  std::vector<ErrorTerm> terms_;
+};
+
+/// A nominal 90 % interval, in parts of what it is of: the truth is between 1 + low and 1 + high times it.
+struct ErrorRange {
+  double low = 0, high = 0;
+};
+/// [H65] Of the time itself.
+ErrorRange time_error(const ErrorTerms& terms);
+/// Of a rate, which is so many per time.
+ErrorRange rate_error(const ErrorTerms& terms);
+
+/// [H65] The nominal 90 % band of ln(true ratio / ratio) of two times: what both get from one source cancels
+/// as far as they have the same part of it.
+ErrorBand ratio_band(const ErrorTerms& one, const ErrorTerms& other);
+/// Whether 1 lies outside the interval of their ratio, so that the order of the two times is more than errors
+/// of prices.
+bool told_apart(double ratio, const ErrorBand& band);
+
+}  // namespace shardline

@@ -1,0 +1,143 @@
+#include "planner/cli/interval_parts.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "planner/studies/told_apart.hpp"
+
+namespace shardline::cli {
+
+const char* const kWhatIntervalsAre =
+    "nominal 90 % by the prices of bare kernels; the engine around them is not in it";
+
+namespace {
+
+std::string names(const std::vector<StrategyId>& ids) {
+  std::string out;
+  for (const StrategyId id : ids) out += (out.empty() ? "" : ", ") + std::string(to_string(id));
+  return out;
+}
+
+// Whether there are two strategies to tell apart, and prices of several sources to do it by: a system file's
+// parameters are off one by one, which no interval of theirs says.
+bool comparable(const RatedPoints& rated) {
+  std::set<StrategyId> ids;
+  bool several = false;
+  for (const Point& p : rated.points) ids.insert(p.plan.strategy);
+  for (const Rating& r : rated.ratings)
+    several = several || std::any_of(r.errors.all().begin(), r.errors.all().end(),
+                                     [](const ErrorTerm& t) { return t.source != kAssumedSource; });
+  return ids.size() > 1 && several;
+}
+
+// Rows at which another strategy may be the best: "19.41 ms (or helix)", and how many they are if nothing
+// that a fit gets wrong is common to two plans.
+struct OpenRows {
+  std::vector<std::string> shared;
+  std::size_t unrelated = 0;
+
+  void add(const RatedPoints& rated, Metric metric, const Point& best, const std::string& row,
+           const std::function<bool(const Point&)>& counts) {
+    const auto others = maybe_better(rated, metric, best, counts);
+    if (!others.empty()) shared.push_back(fmt::format("{} (or {})", row, names(others)));
+    unrelated += maybe_better(rated, metric, best, counts, FitErrors::unrelated).empty() ? 0 : 1;
+  }
+  std::string text(std::size_t of, const char* where) const {
+    return fmt::format(
+        "  another strategy may be the best at {} of {} {}, as prices may be off{}{}\n"
+        "  (at {} of them if what a kernel's price gets wrong differs from shape to shape)\n",
+        shared.size(), of, where, shared.empty() ? "" : ": ", fmt::join(shared, ", "), unrelated);
+  }
+};
+
+}  // namespace
+
+std::string range_text(const ErrorRange& r) {
+  return fmt::format("{:+.0f}/{:+.0f} %", 100 * r.low, 100 * r.high);
+}
+
+std::vector<std::string> time_cells(const System& system, const ErrorTerms& errors) {
+  if (system.calibration.empty()) return {};
+  return {range_text(time_error(errors))};
+}
+
+std::vector<std::string> rate_cells(const System& system, const ErrorTerms& errors) {
+  if (system.calibration.empty()) return {};
+  return {range_text(rate_error(errors))};
+}
+
+std::string interval_note(const System& system) {
+  if (!system.calibration.empty()) return fmt::format("  {}: {}\n", kIntervalColumn, kWhatIntervalsAre);
+  return fmt::format("  every time {}: {}\n",
+                     range_text(time_error(ErrorTerms(kAssumedSource, kAssumedBand))), kWhatIntervalsAre);
+}
+
+std::string sources_text(const System& system, const ErrorTerms& errors) {
+  constexpr std::size_t kShown = 3;
+  std::vector<ErrorTerm> terms(errors.all().begin(), errors.all().end());
+  std::stable_sort(terms.begin(), terms.end(),
+                   [](const ErrorTerm& a, const ErrorTerm& b) { return a.high - a.low > b.high - b.low; });
+  if (terms.size() > kShown) terms.resize(kShown);
+  std::string out;
+  for (const ErrorTerm& t : terms)
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", source_name(system.calibration, t.source),
+                       range_text({t.low, t.high}));
+  return out;
+}
+
+std::string open_budgets_text(const SweepAnswer& answer) {
+  if (!comparable(answer.rated)) return "";
+  OpenRows open;
+  for (const auto& [budget, best] : answer.budgets) {
+    const auto within = [limit = budget](const Point& p) { return p.time <= limit; };
+    open.add(answer.rated, Metric::throughput, best, to_string(budget), within);
+  }
+  return open.text(answer.budgets.size(), "budgets");
+}
+
+std::string open_rows_text(const Study& study, const SweepAnswer& answer) {
+  if (!comparable(answer.rated)) return "";
+  const Metric x = study.sweep().search.x, y = study.sweep().search.y;
+  OpenRows open;
+  for (const Point& best : answer.frontier) {
+    const auto as_good = [&](const Point& p) { return score(x, p) >= score(x, best); };
+    open.add(answer.rated, y, best, fmt::format("{} on {} GPUs", to_string(best.time), best.plan.gpus()),
+             as_good);
+  }
+  return open.text(answer.frontier.size(), "rows");
+}
+
+std::string open_target_text(const Study& study, const SweepAnswer& answer, Seconds most_time) {
+  const bool prefill = study.study.batch.kind() == StepKind::prefill;
+  std::vector<std::size_t> late, ahead;
+  for (std::size_t i = 0; i < answer.meeting.size(); ++i) {
+    const Point &p = answer.meeting[i], &first = answer.meeting.front();
+    const double slowest = 1 + time_error(answer.rated.of(p.plan).errors).high;
+    if (most_time > Seconds(0) && p.time * slowest > most_time) late.push_back(i + 1);
+    if (i > 0 && !prefill && !told_apart(answer.rated, Metric::throughput, first, p)) ahead.push_back(i + 1);
+  }
+  std::string out;
+  if (!late.empty())
+    out += fmt::format("  may miss the target, as prices may be off: {} of {} plans (row {})\n", late.size(),
+                       answer.meeting.size(), fmt::join(late, ", "));
+  if (!ahead.empty())
+    out +=
+        fmt::format("  not told apart from rank 1, as prices may be off: rank {}\n", fmt::join(ahead, ", "));
+  return out;
+}
+
+std::string open_gain_text(const SweepAnswer& answer) {
+  if (!answer.interactivity || !comparable(answer.rated)) return "";
+  const double ratio = answer.gain->interactivity;
+  return fmt::format("  interactivity as prices may be off: {:.3f}x to {:.3f}x{}\n",
+                     ratio * std::exp(answer.interactivity->low),
+                     ratio * std::exp(answer.interactivity->high),
+                     told_apart(ratio, *answer.interactivity) ? "" : "; the two are not told apart");
+}
+
+}  // namespace shardline::cli

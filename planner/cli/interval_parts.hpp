@@ -1,0 +1,36 @@
+// How far times and rates may be off, as text. hardware/README.md [H65].
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/studies/sweep.hpp"
+
+namespace shardline::cli {
+
+/// What an interval is: "nominal 90 % by the prices of bare kernels; the engine around them is not in it".
+extern const char* const kWhatIntervalsAre;
+/// Title of a column of intervals.
+inline constexpr const char* kIntervalColumn = "90 %";
+
+/// "-11/+14 %"
+std::string range_text(const ErrorRange& range);
+/// "-11/+14 %" of a time or a rate where prices are calibrated; else nothing, since all are off alike.
+std::vector<std::string> time_cells(const System& system, const ErrorTerms& errors);
+std::vector<std::string> rate_cells(const System& system, const ErrorTerms& errors);
+/// A line below tables of plans: what their intervals are, or which one all times have.
+std::string interval_note(const System& system);
+/// The sources that make an interval, the widest first, at most three: "gemm nvfp4 torch_flow -5/+6 %, ...".
+std::string sources_text(const System& system, const ErrorTerms& errors);
+
+/// Lines of a sweep: where other strategies may be the best in truth. Empty where one strategy has plans, or
+/// where no price is calibrated.
+std::string open_budgets_text(const SweepAnswer& answer);
+std::string open_rows_text(const Study& study, const SweepAnswer& answer);
+/// Of the plans that meet a target: those that may miss its time, and those that may be ahead of the first.
+std::string open_target_text(const Study& study, const SweepAnswer& answer, Seconds most_time);
+/// How much faster the candidate's fastest plan may be than the baseline's. Empty likewise, and without a
+/// comparison.
+std::string open_gain_text(const SweepAnswer& answer);
+
+}  // namespace shardline::cli

@@ -1,0 +1,40 @@
+// How far the time of a plan may be off. planner/README.md [P12].
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "hardware/timing/price_errors.hpp"
+
+namespace shardline {
+
+/// What errors of prices do to the time of a schedule whose blocks are played one by one.
+class BlockErrors {
+ public:
+  BlockErrors(CostModel& cost, const Schedule& schedule);
+  /// A block as lower_block() lists its tasks, played. Every block once.
+  void add(BlockIndex block, const TaskGraph& graph, const Timeline& timeline);
+  /// In parts of the token time.
+  ErrorTerms terms() const;
+
+ private:
+  struct Source {
+    ErrorSourceId id;
+    std::array<std::vector<double>, 3> makespans;  // [end of the band][block]
+  };
+  std::vector<double>& makespans(ErrorSourceId source, std::size_t end);
+
+  CostModel& cost_;
+  const Schedule& schedule_;
+  std::vector<double> plain_;    // makespans without errors
+  std::vector<Source> sources_;  // as they come
+  std::vector<TaskError> errors_;
+  std::vector<std::array<double, 3>> ends_;
+};
+
+/// The same of ranks of several classes, all of whose layers were played in the graph of lower_unfolded(): in
+/// parts of its makespan.
+ErrorTerms errors_of_classes(CostModel& cost, const Schedule& schedule, const TaskGraph& graph,
+                             const Timeline& timeline);
+
+}  // namespace shardline
