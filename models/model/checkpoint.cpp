@@ -168,8 +168,8 @@ bool read_modelopt(const Reader& r, Rules& rules) {
   return read_listed(r, rules);
 }
 
-// DeepSeek's blocks, and one scale per tensor: vllm-project/vllm 00155cdecca7 quantization/fp8.py, whose scales of
-// activations are dynamic unless activation_scheme is static, and always so with blocks.
+// DeepSeek's blocks, and one scale per tensor: vllm-project/vllm 00155cdecca7 quantization/fp8.py, whose
+// scales of activations are dynamic unless activation_scheme is static, and always so with blocks.
 bool read_fp8(const Reader& r, Rules& rules) {
   const auto scheme = set(r, "activation_scheme");
   const std::string named = scheme ? scheme->text() : "dynamic";
@@ -185,8 +185,8 @@ bool read_fp8(const Reader& r, Rules& rules) {
   return true;
 }
 
-// GPTQ and AWQ: integers of 4 bits under BF16 arithmetic (auto_gptq.py, auto_awq.py of vllm-project/vllm 00155cdecca7). The
-// head stays as it is unless GPTQ's lm_head says otherwise.
+// GPTQ and AWQ: integers of 4 bits under BF16 arithmetic (auto_gptq.py, auto_awq.py of vllm-project/vllm
+// 00155cdecca7). The head stays as it is unless GPTQ's lm_head says otherwise.
 bool read_int4(const Reader& r, const std::string& method, Rules& rules) {
   auto bits = set(r, "bits");
   if (!bits) bits = set(r, "w_bit");

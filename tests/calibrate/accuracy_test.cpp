@@ -69,8 +69,10 @@ TEST(Accuracy, ExpertsAreHeldToUnseenModels) {
   EXPECT_EQ(&reported_error(moe), &moe.intervals.family->error);
   EXPECT_EQ(&reported_error(decode), &decode.corrected);
   const std::string text = accuracy_report(std::vector<System>{made_system({moe, decode})}, {});
-  EXPECT_THAT(rows_with(text, "MoE experts").at(0), ElementsAre("MoE experts", "8/35", "made", "9.0/50.0 !1"));
-  EXPECT_THAT(rows_with(text, "decode attention").at(0), ElementsAre("decode attention", "6/20", "made", "1.0/2.0"));
+  EXPECT_THAT(rows_with(text, "MoE experts").at(0),
+              ElementsAre("MoE experts", "8/35", "made", "9.0/50.0 !1"));
+  EXPECT_THAT(rows_with(text, "decode attention").at(0),
+              ElementsAre("decode attention", "6/20", "made", "1.0/2.0"));
   EXPECT_THAT(text, HasSubstr("MoE on unseen models: 9.0/50.0 % on made."));
   EXPECT_THAT(rows_with(text, "MoE experts").at(1),
               ElementsAre("MoE experts", "made", "1", "9.0/50.0", "5.0/12.0"));

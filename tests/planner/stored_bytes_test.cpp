@@ -15,15 +15,12 @@ struct Stored {
   Dtype type, math;
   double bytes;
 };
-constexpr Stored kWeights[] = {{Dtype::fp4, Dtype::fp4, 0.5625},
-                               {Dtype::fp8, Dtype::fp8, 1},
-                               {Dtype::fp8_dynamic, Dtype::fp8, 1},
-                               {Dtype::fp8_block, Dtype::fp8, 1 + 4.0 / 16384},
-                               {Dtype::mxfp4, Dtype::bf16, 17.0 / 32},
-                               {Dtype::mxfp4, Dtype::fp8, 17.0 / 32},
-                               {Dtype::int4, Dtype::bf16, 33.0 / 64},
-                               {Dtype::int4_group32, Dtype::bf16, 9.0 / 16},
-                               {Dtype::bf16, Dtype::bf16, 2}};
+constexpr Stored kWeights[] = {
+    {Dtype::fp4, Dtype::fp4, 0.5625},       {Dtype::fp8, Dtype::fp8, 1},
+    {Dtype::fp8_dynamic, Dtype::fp8, 1},    {Dtype::fp8_block, Dtype::fp8, 1 + 4.0 / 16384},
+    {Dtype::mxfp4, Dtype::bf16, 17.0 / 32}, {Dtype::mxfp4, Dtype::fp8, 17.0 / 32},
+    {Dtype::int4, Dtype::bf16, 33.0 / 64},  {Dtype::int4_group32, Dtype::bf16, 9.0 / 16},
+    {Dtype::bf16, Dtype::bf16, 2}};
 
 // Elements of all matrices that one GPU multiplies with, from the model alone.
 double matrix_elements(const Model& m) {
