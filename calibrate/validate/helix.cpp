@@ -1,4 +1,5 @@
 #include "calibrate/validate/helix.hpp"
+#include "planner/search/provenance.hpp"
 
 #include <fmt/format.h>
 
@@ -151,6 +152,33 @@ Seconds ideal_overlap(Evaluator& e, const Plan& plan) {
   return ttl;
 }
 
+// The lowest TTL within which so many users are served, or more.
+Seconds fastest_with(const std::vector<Point>& frontier, long long users) {
+  Seconds best(std::numeric_limits<double>::infinity());
+  for (const Point& p : frontier) {
+    if (p.plan.users() >= users) best = std::min(best, p.time);
+  }
+  return best;
+}
+
+void compare_equal_users(const Study& study, FrontierRatios& r) {
+  SearchOptions o = study.sweep().search;
+  o.x = Metric::time;
+  o.y = Metric::entries;
+  const auto frontier = [&](const std::vector<StrategyId>& strategies) {
+    o.strategies = strategies;
+    return search(study.study, o).overall().points();
+  };
+  const std::vector<Point> candidate = frontier(study.sweep().compare.candidate),
+                           baseline = frontier(study.sweep().compare.baseline);
+  for (const Point& p : candidate) {
+    const double ratio = fastest_with(baseline, p.plan.users()) / p.time;
+    if (!std::isfinite(ratio) || ratio <= r.equal_users) continue;
+    r.equal_users = ratio;
+    r.at_users = p.plan.users();
+  }
+}
+
 }  // namespace
 
 FrontierRatios frontier_ratios(const Study& study) {
@@ -168,8 +196,13 @@ FrontierRatios frontier_ratios(const Study& study) {
   r.baseline_plan = to_string(baseline.back().plan);
   r.candidate_plan = to_string(candidate.back().plan);
 
+  compare_equal_users(study, r);
+
   // "Users at the same budget": one request on 64 GPUs under TP, against Helix on the same 64.
   Evaluator e(study.study, o.all_reduce);
+  if (!study.study.system.calibration.empty())
+    r.interactivity_band =
+        ratio_band(rating_of(e, baseline.back().plan).errors, rating_of(e, candidate.back().plan).errors);
   Plan tp;
   tp.tpa = tp.tpf = 64;
   const Seconds budget = e.simulate(tp);

@@ -1,9 +1,11 @@
 // The Helix paper's figures recomputed (arXiv 2507.07120v1).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "hardware/cost/error_terms.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/compare.hpp"
 
@@ -38,9 +40,13 @@ std::vector<PublishedRow> figure3_rows();
 
 /// The frontier ratios of one model under one setting.
 struct FrontierRatios {
-  double interactivity = 0;   // max tokens/s/user over the baseline's
-  double throughput = 0;      // tokens/s/GPU at the baseline's lowest TTL
-  double users = 0;           // users on 64 GPUs within the TTL of TP64 at batch 1, over its one
+  double interactivity = 0;  // max tokens/s/user over the baseline's: its fastest point over theirs
+  std::optional<ErrorBand>
+      interactivity_band;  // by measured costs: nominal 90 % of ln(true / it), by the prices' errors [H65]
+  double equal_users = 0;  // the other reading of "up to": largest ratio of speeds that serve as many users
+  long long at_users = 0;  // how many
+  double throughput = 0;   // tokens/s/GPU at the baseline's lowest TTL
+  double users = 0;        // users on 64 GPUs within the TTL of TP64 at batch 1, over its one
   double geometric_mean = 0;  // tokens/s/GPU over budgets of 1 to 2 x the baseline's lowest TTL
   double hopb_off = 0;        // largest loss of tokens/s/user at equal tokens/s/GPU without HOP-B
   double hopb_ideal = 0;      // the same against a perfect overlap of attention and exchange

@@ -110,6 +110,19 @@ std::string plans(const Ratios& r) {
                      r.candidate_plan, to_string(r.candidate_ttl));
 }
 
+// Both readings of "up to": the fastest points, with the interval that errors of prices leave, and the
+// largest ratio of two plans that serve as many users.
+std::string readings(const Ratios& r) {
+  const auto off = [&](double log) { return r.interactivity * std::exp(log); };
+  const std::string interval =
+      r.interactivity_band ? fmt::format(" ({:.2f} to {:.2f}, nominal 90 % by the prices' errors)",
+                                         off(r.interactivity_band->low), off(r.interactivity_band->high))
+                           : "";
+  return fmt::format(
+      "interactivity of the fastest points {:.3f}{};\nat equal users at most {:.3f}, at {} user{}",
+      r.interactivity, interval, r.equal_users, r.at_users, r.at_users == 1 ? "" : "s");
+}
+
 PaperSection settings_section(const ModelRatios& m) {
   Rows table{{"setting"}, {"published"}};
   for (const HelixClaim& c : m.claims) {
@@ -169,7 +182,10 @@ PaperSection costs_section(const ModelRatios& m) {
     mean.insert(mean.end(), {fmt::format("{:.3f}", r.ratios.geometric_mean), "", ""});
   table.push_back(mean);
   PaperSection s{fmt::format("{}: claims under {}", m.study.title, names), {PaperItem(std::move(table))}};
-  for (const ModelRatios::Row& r : m.costs) s.items.emplace_back(r.name + ": " + plans(r.ratios));
+  for (const ModelRatios::Row& r : m.costs) {
+    s.items.emplace_back(r.name + ": " + plans(r.ratios));
+    s.items.emplace_back(r.name + ": " + readings(r.ratios));
+  }
   return s;
 }
 
@@ -212,7 +228,10 @@ void add_silicon(PaperReport& report, const Study& study, const std::vector<Mode
   }
   PaperSection s{study.title + ": measured by NVIDIA (TensorRT-LLM tech blog 21)",
                  {PaperItem(std::move(table))}};
-  for (const ModelRatios::Row& r : costs) s.items.emplace_back(r.name + ": " + plans(r.ratios));
+  for (const ModelRatios::Row& r : costs) {
+    s.items.emplace_back(r.name + ": " + plans(r.ratios));
+    s.items.emplace_back(r.name + ": " + readings(r.ratios));
+  }
   s.items.emplace_back(
       "Costs of GB300 are GB200's at GB300's peaks: every op is extrapolated. The blog states neither its "
       "baseline's\nplans nor the precision of its cache; ours is FP8. Its gains are \"up to\".");

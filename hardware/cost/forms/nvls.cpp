@@ -12,7 +12,7 @@ namespace {
 // NVIDIA/nccl v2.30.7-1. src/graph/topo.h: SM90_NVLINK_BW, SM100_NVLINK_BW, of links of 25 and 50 GB/s.
 // src/graph/tuning.cc: nvlsEfficiency, and hwLatencies of NVLS over NVLink.
 constexpr double kHopper = 20.6 / 25 * 0.85, kBlackwell = 40.1 / 50 * 0.74;
-constexpr double kLatency = 25;  // us
+constexpr double kSwitchLatency = 25;  // us
 
 // Bytes of the port that fill the pipeline of 8 GPUs; it grows with the square of their number. From
 // measurements of 8 and of 72 GPUs (forms/README.md).
@@ -37,7 +37,7 @@ NvlsShape::NvlsShape(double gpus, double link) {
 
 double nvls_microseconds(double share, double fill, double bytes, double link, double rate) {
   const double wire = share * bytes / link;
-  return kLatency + (wire + std::sqrt(wire * fill)) * 1e6 / rate;
+  return kSwitchLatency + (wire + std::sqrt(wire * fill)) * 1e6 / rate;
 }
 
 }  // namespace shardline
