@@ -27,7 +27,7 @@ std::span<const AccuracyGoal> accuracy_goals();
 /// SL_CHECKs that the family has one.
 const AccuracyGoal& accuracy_goal(std::string_view family);
 /// Of a system whose calibration is borrowed from another one.
-inline constexpr AccuracyGoal kBorrowedGoal{"", "any, calibration borrowed from another system", 0.10, 0.30};
+inline constexpr AccuracyGoal kBorrowedGoal{"", "any, calibration borrowed from another system", 0.06, 0.18};
 
 /// What an axis of a form counts, in words; SL_CHECKs that it is known.
 std::string_view axis_meaning(const Form& form, std::size_t axis);

@@ -8,15 +8,15 @@ namespace shardline::cli {
 namespace {
 
 constexpr AccuracyGoal kGoals[] = {
-    {"gemm", "GEMM", 0.05, 0.15},
+    {"gemm", "GEMM", 0.03, 0.10},
     {"quantize", "quantisation", 0.05, 0.15},
-    {"attention_prefill", "prefill attention", 0.05, 0.15},
-    {"attention_decode", "decode attention", 0.06, 0.20},
-    {"mla_prefill", "MLA prefill", 0.06, 0.20},
-    {"mla_decode", "MLA decode", 0.06, 0.20},
-    {"mla_bmm", "MLA absorb products", 0.06, 0.20},
+    {"attention_prefill", "prefill attention", 0.035, 0.12},
+    {"attention_decode", "decode attention", 0.035, 0.12},
+    {"mla_prefill", "MLA prefill", 0.05, 0.18},
+    {"mla_decode", "MLA decode", 0.05, 0.18},
+    {"mla_bmm", "MLA absorb products", 0.05, 0.18},
     {"moe", "MoE experts", 0.08, 0.35},
-    {"nccl", "NCCL collectives", 0.06, 0.20, true},
+    {"nccl", "NCCL collectives", 0.05, 0.18, true},
     {"allreduce", "engine's all-reduce", 0.06, 0.20, true},
     {"alltoall", "all-to-all", 0.06, 0.20, true},
 };

@@ -108,7 +108,7 @@ std::string error_text(const FitError& e) {
   return e.rows == 0 ? "-" : fmt::format("{:.1f}/{:.1f}", 100 * e.median, 100 * e.p90);
 }
 std::string goal_text(const AccuracyGoal& g) {
-  return fmt::format("{:.0f}/{:.0f}", 100 * g.median, 100 * g.p90);
+  return fmt::format("{:.3g}/{:.3g}", 100 * g.median, 100 * g.p90);
 }
 std::string glance(std::span<const System> systems) {
   std::vector<Row> missed{{"System", "Operation", "Variant", "Error", "Goal"}};

@@ -217,7 +217,7 @@ What the project set itself after a first look at the same data, for shapes not 
 about what a formula with a table of its residuals reached there. Both numbers must hold, unrounded.)");
   std::vector<Row> goals{{"Operation", "Median, %", "90th percentile, %"}};
   const auto add = [&](const AccuracyGoal& g) {
-    goals.push_back({g.title, fmt::format("{:.0f}", 100 * g.median), fmt::format("{:.0f}", 100 * g.p90)});
+    goals.push_back({g.title, fmt::format("{:.3g}", 100 * g.median), fmt::format("{:.0f}", 100 * g.p90)});
   };
   for (const AccuracyGoal& g : accuracy_goals()) add(g);
   add(kBorrowedGoal);

@@ -20,10 +20,10 @@ std::vector<ErrorSourceId> sources_of(const std::vector<TaskError>& errors) {
 
 // What takes no time, or is never waited for, has no term.
 void add_change(ErrorTerms& terms, ErrorSourceId source, const std::array<double, 3>& times, double time) {
-  constexpr double kRounding = 1e-12;
+  constexpr double kNoChange = 1e-12;
   if (!(time > 0)) return;
   const ErrorTerm term{source, times[0] / time - 1, times[1] / time - 1, times[2] / time - 1};
-  if (std::max(std::abs(term.low), std::abs(term.high)) > kRounding) terms.add(term);
+  if (std::max(std::abs(term.low), std::abs(term.high)) > kNoChange) terms.add(term);
 }
 
 }  // namespace
