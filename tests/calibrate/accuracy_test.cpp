@@ -155,9 +155,9 @@ TEST(AccuracyOfTables, PoolsTheRowsOfAllVariants) {
                                       "3/10 MISSED")));
   m.borrowed = true;
   m.tables.pop_back();
-  EXPECT_THAT(rows_with(measured_section(std::vector<MeasuredTables>{m}), "GEMM"),
-              ElementsAre(ElementsAre("GEMM", "h100-hgx", "new", "3", "0", "0", "2.0/2.8", "3", "+2.0",
-                                      "6/18 met")));
+  EXPECT_THAT(
+      rows_with(measured_section(std::vector<MeasuredTables>{m}), "GEMM"),
+      ElementsAre(ElementsAre("GEMM", "h100-hgx", "new", "3", "0", "0", "2.0/2.8", "3", "+2.0", "6/18 met")));
   m.hash = m.system.calibration.hash;  // what was fitted is held to no goal
   EXPECT_EQ(rows_with(measured_section(std::vector<MeasuredTables>{m}), "GEMM").at(0).back(), "-");
 }
