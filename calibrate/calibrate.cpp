@@ -134,6 +134,7 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   if (f.intervals.family && !f.intervals.slow) f.intervals.family->fast = {};
   f.intervals.beyond = withhold_beyond(*w.form, context, w.rows, how);
   const std::size_t axes = w.form->axes.size();
+  if (const auto far = far_axis(*w.form)) f.far_axis = far->axis;
   f.range_low.assign(axes, HUGE_VAL);
   f.range_high.assign(axes, -HUGE_VAL);
   std::vector<double> coordinates;
@@ -194,7 +195,11 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
     }
     list.push_back(&w);
   }
-  if (list.empty()) throw UserError("no table has rows that a cost form can be fitted to");
+  if (list.empty())
+    throw UserError({Diagnostic{{},
+                                "no table has rows that a cost form can be fitted to" +
+                                    (o.framework.empty() ? "" : ": none are of " + o.framework),
+                                out.notes}});
   out.calibration.machine = measured_machine(system);
   out.calibration.framework = o.framework;
   out.calibration.version_of_framework = o.version;

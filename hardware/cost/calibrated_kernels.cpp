@@ -49,6 +49,13 @@ void lower(Correction& c, const std::vector<std::size_t>& axes) {
   }
 }
 
+// A long BF16 kernel runs into its board's power limit. Power goes with the clock times the square of the
+// voltage, which goes with the clock: another limit moves the clock of such a kernel by its cube root [H67].
+double throttle_at(double throttle, double lender, double own) {
+  if (lender <= 0 || own <= 0) return throttle;
+  return std::max(0.0, (1 + throttle) * std::cbrt(lender / own) - 1);
+}
+
 }  // namespace
 
 // Without a fit where the form has no context for it on this system.
@@ -62,6 +69,9 @@ CalibratedCost::Use CalibratedCost::made_of(const KernelFit& f) const {
   if (pricing_ == Pricing::floor) lower(u.correction, growing_axes(f.form->family));
   for (std::size_t p = 0; p < f.parameters.size(); ++p) {
     const std::string_view name = f.form->parameters[p].name;
+    if (name == "throttle")
+      u.parameters[p] =
+          throttle_at(f.parameters[p], system_->calibration.power_limit, system_->device.power_limit);
     if (name == "l2") u.parameters[p] = std::min(u.parameters[p], kColdCache);
     // Padding falls where tokens fill it, and merging where more sequences leave each fewer parts: all else
     // rises with them.
@@ -83,9 +93,9 @@ std::vector<CalibratedCost::Use> CalibratedCost::uses(const char* family,
   };
   const KernelFit* library = family == std::string_view("allreduce") ? all_reduce_.fit : nullptr;
   std::vector<Use> out;
-  for (const ChosenKernel& c :
-       choose_kernels(system_->calibration, system_->kernels, architecture_of(system_->device), form,
-                      {words.begin(), words.size()}, runs, library)) {
+  for (const ChosenKernel& c : choose_kernels(system_->calibration, system_->kernels,
+                                              architecture_of(system_->calibration, system_->device), form,
+                                              {words.begin(), words.size()}, runs, library)) {
     out.push_back(made_of(*c.fit));
     out.back().sizes = c.sizes;
     out.back().rule = c.rule;

@@ -164,6 +164,7 @@ KernelFit read_fit(const Reader& r) {
     f.range_high.push_back(v[1]);
   }
   range.no_other_keys();
+  if (const auto far = far_axis(*f.form)) f.far_axis = far->axis;
   if (const auto cells = r.find("measured")) f.cells = read_cells(*cells, axes);
   const Reader error = r.at("error");
   f.roofline = read_error(error.at("roofline"));

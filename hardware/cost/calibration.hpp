@@ -25,6 +25,7 @@ struct KernelFit {
   Correction correction;
   FitError roofline, alone, corrected;  // on rows that the fit had not seen
   FitIntervals intervals;               // the same as bands of corrected
+  std::size_t far_axis = kMostAxes;     // of far_axis(); kMostAxes: none
 
   /// "nccl all_reduce": the family and the words of the variant.
   std::string name() const;
@@ -44,6 +45,7 @@ struct Calibration {
   std::vector<KernelFit> fits;
   MeasuredMachine machine;  // that was measured
   std::string like;  // the shipped calibration of another system that these are from; empty: of this one
+  double power_limit = 0;  // W, of the lender's device where borrowed with `like`; 0: not known
   bool empty() const { return fits.empty(); }
   /// Whether fits of this form, used on `system`, are those of another machine: borrowed with `like`, or
   /// measured on a device or links with other figures.

@@ -14,7 +14,7 @@ namespace shardline {
 namespace {
 
 constexpr std::array<std::string_view, 3> kArchitectures{"ampere", "hopper", "blackwell"};
-constexpr std::string_view kLibrary = "nccl";
+constexpr std::string_view kLibrary = "nccl", kNcclFamily = "nccl";
 constexpr std::string_view kKernelColumns[] = {"kernel", "implementation"};
 
 std::vector<std::string> architecture_names() { return {kArchitectures.begin(), kArchitectures.end()}; }
@@ -64,6 +64,7 @@ KernelRule read_rule(const Reader& r, const Form& form) {
   for (const Reader& name : use.items()) rule.use.push_back(read_name(name));
   if (use.is_sequence() && rule.use.empty()) use.fault("use is empty", {"expected names of kernels"});
   if (const auto when = r.find("when")) read_when(*when, form, rule);
+  if (const auto v = r.find("by_model")) rule.by_model = v->boolean();
   rule.why = r.at("why").text();
   r.no_other_keys();
   return rule;
@@ -132,6 +133,20 @@ Architecture architecture_of(const Device& d) {
                            : Architecture::ampere;
 }
 
+Architecture architecture_of(const Calibration& c, const Device& d) {
+  const auto measured = [&](std::string_view key) {
+    const auto figures = machine_figures();
+    for (std::size_t i = 0; i < figures.size() && i < c.machine.figures.size(); ++i) {
+      if (figures[i].key == key) return c.machine.figures[i] > 0;
+    }
+    return false;
+  };
+  if (c.machine.empty()) return architecture_of(d);
+  return measured("device.compute.fp4")   ? Architecture::blackwell
+         : measured("device.compute.fp8") ? Architecture::hopper
+                                          : Architecture::ampere;
+}
+
 std::string_view to_string(Architecture a) { return kArchitectures[static_cast<std::size_t>(a)]; }
 
 bool KernelRule::of(Architecture a) const {
@@ -171,8 +186,10 @@ std::vector<ChosenKernel> choose_kernels(const Calibration& calibration, const K
   }
   std::vector<ChosenKernel> out;
   if (candidates.empty()) return out;
-  const auto chosen = [&](const KernelFit* f, std::size_t rule, const KernelSizes& sizes, bool instead) {
-    out.push_back({f, rule, sizes, !f->framework.empty() && f->framework != list.framework, instead});
+  const auto chosen = [&](const KernelFit* f, std::size_t rule, const KernelSizes& sizes, bool instead,
+                          bool borrowed) {
+    out.push_back(
+        {f, rule, sizes, borrowed || (!f->framework.empty() && f->framework != list.framework), instead});
   };
   bool unmet = false;  // something was asked for that no candidate is
   for (std::size_t i = 0; i < list.rules.size(); ++i) {
@@ -183,7 +200,9 @@ std::vector<ChosenKernel> choose_kernels(const Calibration& calibration, const K
       const KernelFit* found = library != nullptr && name.kernel == kLibrary
                                    ? library
                                    : named(candidates, rule, name, list.framework, column);
-      if (found != nullptr) chosen(found, i, rule.sizes, unmet && !rule.asked);
+      if (found == nullptr) continue;
+      chosen(found, i, rule.sizes, unmet && !rule.asked, rule.borrowed && found->form->family != kNcclFamily);
+      if (!rule.by_model) break;
     }
     unmet = unmet || (rule.asked && out.size() == before);
     if (out.size() > before && rule.sizes.any()) return out;
@@ -205,7 +224,7 @@ std::vector<ChosenKernel> choose_kernels(const Calibration& calibration, const K
         {fmt::format("measured: {}", fmt::join(names, ", ")),
          fmt::format("name one in a scenario: kernels: {{{}: {}}}", form.family, *names.begin())}}});
   }
-  chosen(candidates.front(), list.rules.size(), {}, unmet);
+  chosen(candidates.front(), list.rules.size(), {}, unmet, false);
   return out;
 }
 

@@ -22,6 +22,9 @@ enum class Architecture : std::uint8_t { ampere, hopper, blackwell };
 /// By the narrowest arithmetic that the device has a unit for: FP4 of Blackwell, FP8 of Hopper, else Ampere.
 Architecture architecture_of(const Device& device);
 std::string_view to_string(Architecture architecture);
+/// Of the machine whose kernels were measured, where the calibration says; else of the device that borrows
+/// them.
+Architecture architecture_of(const Calibration& calibration, const Device& device);
 
 /// A kernel as a list names it. Without a framework: the list's own, or that of a calibration without one.
 struct KernelName {
@@ -44,6 +47,9 @@ struct KernelRule {
   KernelSizes sizes;
   std::string why;     // where the engine's rule was read
   bool asked = false;  // by the user, not by a list
+  bool by_model =
+      false;  // its kernels are alternatives: that which was measured with the op's model is taken
+  bool borrowed = false;  // of another framework's list, behind the question's own
 
   bool of(Architecture architecture) const;
 };
@@ -61,8 +67,8 @@ struct KernelList {
 /// A fit that a rule chose.
 struct ChosenKernel {
   const KernelFit* fit = nullptr;
-  std::size_t rule = 0;   // of the list's; kernels of one rule are alternatives, the first goes before
-  KernelSizes sizes;      // of the rule
+  std::size_t rule = 0;  // of the list's; several kernels of one rule are alternatives (KernelRule::by_model)
+  KernelSizes sizes;     // of the rule
   bool borrowed = false;  // another framework's kernel
   bool instead = false;   // of one that the user asked for, which was not measured for these types
 };

@@ -100,8 +100,8 @@ FitDistance distance_of(const KernelFit& f, bool foreign, bool outside, std::spa
   FitDistance d;
   d.foreign = foreign;
   d.outside = outside;
-  if (const auto& beyond = f.intervals.beyond)
-    d.beyond = static_cast<float>(coordinates[beyond->axis] - f.range_high[beyond->axis]);
+  const std::size_t axis = f.intervals.beyond ? f.intervals.beyond->axis : f.far_axis;
+  if (axis < coordinates.size()) d.beyond = static_cast<float>(coordinates[axis] - f.range_high[axis]);
   return d;
 }
 
@@ -114,8 +114,10 @@ ErrorBand band_of_price(const KernelFit& f, const FitDistance& r) {
   if (known.slow && known.slow->share() > kRareSlowTactic)
     near.high = std::max(near.high, std::log(known.slow->median));
   const bool far = r.beyond > kRangeRounding && known.beyond;
+  // Where nothing was withheld, each doubling beyond the rows counts as the first.
+  const double outside = kOutside * std::max(1.0, static_cast<double>(r.beyond));
   const double factor =
-      (r.outside && !far ? kOutside : 1) * (r.indirect ? kIndirect : 1) * (r.altered ? kAltered : 1);
+      (r.outside && !far ? outside : 1) * (r.indirect ? kIndirect : 1) * (r.altered ? kAltered : 1);
   ErrorBand out = near;
   if (far) {
     const double distances = static_cast<double>(r.beyond) / (known.beyond->to - known.beyond->from);

@@ -24,6 +24,7 @@ struct Device {
   int sms = 0;                               // 0: attention tiles are not rounded to waves
   int multiprocessors = 0;                   // for the forms of hardware/cost/forms; 0: as sms
   double usable_memory = 1;                  // fraction of HBM that weights and KV may fill
+  double power_limit = 0;                    // W, of the board; 0: not given
   Seconds kernel_cost;                       // per kernel: launch, ramp and tail
 
   FlopsPerSecond achieved(Dtype math) const {

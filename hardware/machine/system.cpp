@@ -46,6 +46,15 @@ Calibration load_calibration(const std::filesystem::path& file) {
   return c;
 }
 
+/// Of the device of a catalogue file; 0 where it says none, or there is no such file.
+double power_limit_of(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return 0;
+  Document document = Document::load(file);
+  const Reader device = document.root().at("device");
+  const auto limit = device.is_map() ? device.find("power_limit_w") : std::nullopt;
+  return limit ? limit->number(10, 10'000) : 0;
+}
+
 /// Kernels that a system file prefers to those of the list, each in every family that has one of this name.
 std::vector<KernelRule> read_prefer(const Reader& preferred, const Calibration& c) {
   std::vector<KernelRule> rules;
@@ -95,7 +104,10 @@ Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
   Calibration c = load_calibration(path ? folder / name : shipped / (name.string() + ".yaml"));
   if (preferred) prefer = read_prefer(*preferred, c);
   if (!path) c.name = name.string();
-  if (borrowed) c.like = name.string();
+  if (borrowed) {
+    c.like = name.string();
+    c.power_limit = power_limit_of(catalog_dir / (name.string() + ".yaml"));
+  }
   return c;
 }
 
@@ -140,7 +152,8 @@ System read_system(Document& document, const std::filesystem::path& folder,
   r.no_other_keys();
   document.finish();
   s.places = places_of(r);
-  const std::string framework(kDefaultFramework);
+  const std::string framework(s.calibration.framework.empty() ? std::string(kDefaultFramework)
+                                                              : s.calibration.framework);
   const std::vector<std::string> lists = kernel_list_names(catalog_dir);
   if (!s.calibration.empty() && std::find(lists.begin(), lists.end(), framework) != lists.end())
     s.kernels = load_kernel_list(framework, catalog_dir);
@@ -177,6 +190,7 @@ Device read_device(const Reader& r) {
   if (const auto v = compute.find("sms")) d.sms = static_cast<int>(v->integer(1, 4096));
   compute.no_other_keys();
 
+  if (const auto v = r.find("power_limit_w")) d.power_limit = v->number(10, 10'000);
   if (const auto v = r.find("multiprocessors")) d.multiprocessors = static_cast<int>(v->integer(1, 4096));
   d.kernel_cost = r.at("kernel_cost").quantity<Seconds>(Seconds(0), Seconds(1));
   r.no_other_keys();
@@ -268,7 +282,7 @@ namespace {
 void add_kernels(System& system, const std::string& framework, const std::filesystem::path& catalog_dir) {
   Calibration& base = system.calibration;
   if (base.name.empty()) return;
-  const Architecture architecture = architecture_of(system.device);
+  const Architecture architecture = architecture_of(base, system.device);
   std::set<std::string> wanted{framework};
   for (const KernelRule& rule : system.kernels.rules) {
     if (!rule.of(architecture)) continue;
@@ -295,16 +309,24 @@ void use_framework(System& system, const std::string& framework, const std::file
     throw UserError(fmt::format("system {} has no calibration: kernels of {} have no prices on it",
                                 system.name, framework));
   system.kernels.named = true;
-  if (framework == kDefaultFramework) return;
+  if (framework == system.kernels.framework) return;
   for (KernelRule rule : system.kernels.rules) {
     for (KernelName& name : rule.use) {
       if (name.framework.empty()) name.framework = system.kernels.framework;
     }
+    rule.borrowed = true;
     list.rules.push_back(std::move(rule));
   }
   list.named = true;
   system.kernels = std::move(list);
   add_kernels(system, framework, catalog_dir);
+  const auto own = [&](const KernelFit& f) { return f.framework == framework; };
+  if (std::none_of(base.fits.begin(), base.fits.end(), own))
+    throw UserError({Diagnostic{
+        {},
+        fmt::format("no kernels of {} were measured for the calibration of {}", framework, system.name),
+        {fmt::format("shardline calibrate --framework \"{} VERSION\" makes one of such tables",
+                     framework)}}});
 }
 
 std::optional<Calibration> framework_calibration(const std::string& calibration, const std::string& framework,

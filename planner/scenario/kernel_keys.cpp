@@ -15,10 +15,19 @@ namespace {
 std::vector<std::string> names_of(const Calibration& c, const Form& form, std::size_t column) {
   std::set<std::string> out;
   for (const KernelFit& f : c.fits) {
-    if (f.form != &form || f.words[column].empty()) continue;
+    if (f.form != &form) continue;
+    // Only kernels alone price an op, not modules with projections.
+    if (std::string_view(form.family).starts_with("mla_") && form.words[0] == std::string_view("scope") &&
+        f.words[0] != "kernel")
+      continue;
+    if (f.words[column].empty()) {
+      if (!f.framework.empty()) out.insert(f.framework + "/");
+      continue;
+    }
     out.insert(f.words[column]);
     if (!f.framework.empty()) out.insert(f.framework + "/" + f.words[column]);
   }
+  if (form.family == std::string_view("allreduce")) out.insert("nccl");
   return {out.begin(), out.end()};
 }
 
@@ -40,8 +49,32 @@ std::optional<KernelRule> read_asked(const Reader& r, const Calibration& c, cons
     const bool whose = slash != std::string::npos;
     rule.use.push_back({whose ? name.substr(0, slash) : "", whose ? name.substr(slash + 1) : name});
   }
-  if (rule.use.empty()) return std::nullopt;
+  if (rule.use.empty()) {
+    if (r.is_sequence()) r.fault(r.path() + " is empty", {"expected a kernel or a list of them"});
+    return std::nullopt;
+  }
   return rule;
+}
+
+// One-sided kernels have no such combine: who wants it names an implementation that has.
+void check_low_precision(const Reader& v, const Calibration& c, const std::vector<KernelRule>& asked) {
+  std::set<std::string> with;
+  for (const KernelFit& f : c.fits) {
+    if (f.form->family == std::string_view("alltoall") && f.words[1] == "combine_low_precision")
+      with.insert(f.words[0]);
+  }
+  if (with.empty()) {
+    v.fault("no combine in low precision was measured here", {"expected plain"});
+    return;
+  }
+  for (const KernelRule& rule : asked) {
+    for (const KernelName& name : rule.use) {
+      if (rule.family == "alltoall" && with.contains(name.kernel)) return;
+    }
+  }
+  v.fault(
+      "the exchange that the framework takes has no combine in low precision",
+      {fmt::format("name one that has: kernels: {{alltoall: {}, combine: low_precision}}", *with.begin())});
 }
 
 }  // namespace
@@ -68,12 +101,7 @@ void read_kernel_names(const Reader& kernels, System& system, const Catalogs& ca
   }
   if (const auto v = kernels.find("combine")) {
     system.kernels.low_precision_combine = choice(*v, {"plain", "low_precision"}) == 1u;
-    const auto narrow = [](const KernelFit& f) {
-      return f.form->family == std::string_view("alltoall") && f.words[1] == "combine_low_precision";
-    };
-    const auto& fits = system.calibration.fits;
-    if (system.kernels.low_precision_combine && std::none_of(fits.begin(), fits.end(), narrow))
-      v->fault("no combine in low precision was measured here", {"expected plain"});
+    if (system.kernels.low_precision_combine) check_low_precision(*v, system.calibration, asked);
   }
   system.kernels.named = system.kernels.named || !asked.empty();
   system.kernels.rules.insert(system.kernels.rules.begin(), asked.begin(), asked.end());

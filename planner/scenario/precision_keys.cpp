@@ -126,7 +126,8 @@ Precision PrecisionKeys::of(const Model& model, const Device& device) const {
   p.weights = weights.value_or(otherwise);
   p.kv = kv.value_or(otherwise);
   p.math = math.value_or(weights ? arithmetic_of(*weights) : otherwise);
-  p.dispatch = dispatch.value_or(otherwise);
+  // Experts cannot be fed what they do not compute in.
+  p.dispatch = dispatch.value_or(p.of(Module::experts).math);
   p.router = router.value_or(p.router);
   p.head = head.value_or(p.head);
   p.assumed = {!weights, !math && !weights, !kv, !dispatch && has_experts(model)};

@@ -69,6 +69,8 @@ std::string kernels_text(const KernelList& list) {
       asked += fmt::format("{}{} {}{}{}", asked.empty() ? "; " : ", ", r.family, n.framework,
                            n.framework.empty() ? "" : "/", n.kernel);
   }
+  if (list.low_precision_combine)
+    asked += asked.empty() ? "; combine in low precision" : ", combine in low precision";
   return fmt::format("; kernels of {} {}{}", list.framework, list.version, asked);
 }
 
@@ -77,8 +79,9 @@ std::string kernels_text(const KernelList& list) {
 std::string costs_text(const System& s) {
   const Calibration& c = s.calibration;
   if (c.empty())
-    return fmt::format("assumptions of the system file of {}, {}", s.name,
-                       c.source.empty() ? "which has no calibration" : "without its calibration");
+    return fmt::format("assumptions of the system file of {}, {}{}", s.name,
+                       c.source.empty() ? "which has no calibration" : "without its calibration",
+                       s.kernels.named ? "; the kernels that are named are not used" : "");
   const std::string from = fmt::format("{} ({}){}", c.source, c.date, kernels_text(s.kernels));
   if (!c.like.empty())
     return fmt::format("extrapolated to {} from measurements of {}: {}", s.name, c.like, from);

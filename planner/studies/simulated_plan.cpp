@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
 #include "planner/search/unread.hpp"
 #include "planner/studies/searched_partition.hpp"
@@ -55,6 +56,8 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   out.collectives = collectives(e);
   out.unread = unread_parameters(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
   out.narrow = narrow_warnings(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
+  for (Diagnostic& d : unused_kernels(study.study, std::span(&plan, 1), study.sweep().search.all_reduce))
+    out.narrow.push_back(std::move(d));
   if (study.sweep().noise) out.noise = noise_effect(e, plan, *study.sweep().noise, 0);
   out.deployments = deployments(study.study, plan);
   return out;

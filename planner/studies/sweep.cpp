@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
 #include "planner/search/unread.hpp"
 #include "planner/studies/told_apart.hpp"
@@ -114,6 +115,8 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   if (q.keep_all) out.all = rate(study, out.found.all, q.threads);
   out.unread = unread_parameters(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   out.narrow = narrow_warnings(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
+  for (Diagnostic& d : unused_kernels(study.study, plans_of(out.rated), study.sweep().search.all_reduce))
+    out.narrow.push_back(std::move(d));
   if (q.has_target()) out.meeting = meeting(study, q, out.frontier);
   if (study.study.batch.kind() != StepKind::prefill) {
     out.budgets = budget_plans(out.frontier);

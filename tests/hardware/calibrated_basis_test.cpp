@@ -206,6 +206,21 @@ TEST(CalibratedCost, AnFp4CacheIsPricedByTheKernelOfFp8) {
   EXPECT_NEAR((altered.high - altered.low) / (known.high - known.low), 2, 1e-9);
 }
 
+// Long BF16 prompts run at the board's power limit; short ones do not.
+TEST(CalibratedCost, H67PowerMovesLongPrefillByItsCubeRoot) {
+  const auto ratio = [](const char* name, Count tokens, Dtype type) {
+    const System with = catalog_system(name);
+    System without = with;
+    without.calibration.power_limit = 0;
+    const Op op = prefill_op(whole_sequences(1, tokens, 16, 2, 128, 128), type, type);
+    return CostModel(with).time(op) / CostModel(without).time(op);
+  };
+  EXPECT_NEAR(ratio("b200-hgx", 1 << 20, Dtype::bf16), std::cbrt(1.2), 0.003);
+  EXPECT_NEAR(ratio("gb300-nvl72", 1 << 20, Dtype::bf16), std::cbrt(1200.0 / 1400), 0.003);
+  EXPECT_NEAR(ratio("b200-hgx", 1024, Dtype::bf16), 1, 0.001);
+  EXPECT_EQ(ratio("gb200-nvl72", 1 << 20, Dtype::bf16), 1);
+}
+
 TEST(CalibratedCost, LikeAnotherSystemTakesItsFitsAndOwnPeaks) {
   for (const char* name : {"gb300-nvl72", "b200-hgx"}) {
     SCOPED_TRACE(name);

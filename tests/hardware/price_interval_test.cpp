@@ -70,6 +70,8 @@ TEST(PriceInterval, H63GrowsWithTheDistanceBeyondTheData) {
   expect_band(band_of_price(known_fit(), d), -0.1, 0.3);
   KernelFit without = known_fit();
   without.intervals.beyond.reset();
+  expect_band(band_of_price(without, d), -0.6, 0.6);  // nothing was withheld: each doubling as the first
+  d.beyond = 1;
   expect_band(band_of_price(without, d), -0.15, 0.15);
   d.beyond = -3;  // another axis, or a corner without rows
   expect_band(band_of_price(known_fit(), d), -0.15, 0.15);

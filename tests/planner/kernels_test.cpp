@@ -4,6 +4,7 @@
 
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/evaluate.hpp"
+#include "planner/search/named_kernels.hpp"
 #include "planner/search/provenance.hpp"
 #include "tests/planner/support.hpp"
 
@@ -87,6 +88,44 @@ TEST(Kernels, OfOthersCountAsFitted) {
   };
   EXPECT_EQ(basis("{framework: sglang}"), Basis::measured);
   EXPECT_EQ(basis("{framework: sglang, gemm: trtllm/torch_flow}"), Basis::fitted);
+}
+
+// A named kernel that no op of the plan can run is said, not dropped.
+TEST(Kernels, ThatAreNamedAndNotUsedAreSaid) {
+  const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=4");
+  const auto said = [&](const Case& c) {
+    std::string out;
+    for (const Diagnostic& d : unused_kernels(c, std::span(&plan, 1))) out += d.what + "\n";
+    return out;
+  };
+  EXPECT_EQ(said(case_with("{framework: sglang, attention_decode: triton}")), "");
+  const Case fp8 = case_with("{framework: vllm, attention_decode: flash_attn_fa4}", "h200-hgx", "fp8");
+  EXPECT_THAT(said(fp8),
+              HasSubstr("kernels.attention_decode names flash_attn_fa4, which was not measured for these "
+                        "types"));
+  EXPECT_THAT(said(fp8), HasSubstr("by attention_decode bf16 fp8 flash_attn_fa3"));
+}
+
+// Another generation's kernels are chosen by the rules of the machine that they were measured on.
+TEST(Kernels, OfAnotherGenerationAreChosenByItsRules) {
+  const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
+                          source_path("scenarios")};
+  for (const char* like : {"h100-hgx", "h200-hgx", "a100-sxm"}) {
+    System s = load_system("b200-hgx", catalogs.systems);
+    const System from = load_system(like, catalogs.systems);
+    s.calibration = from.calibration;
+    s.calibration.like = like;
+    s.kernels = from.kernels;
+    EXPECT_NO_THROW(CostModel{s}) << like;
+  }
+}
+
+// Kernels of a framework that none were measured of are no other framework's under its name.
+TEST(Kernels, OfAnOwnCalibrationAreNotThoseOfAnotherFramework) {
+  System s = load_system("h100-hgx", source_path("hardware/catalog"));
+  s.calibration.name.clear();  // as of another file
+  std::erase_if(s.calibration.fits, [](const KernelFit& f) { return f.framework != "trtllm"; });
+  EXPECT_THROW(use_framework(s, "sglang", source_path("hardware/catalog")), UserError);
 }
 
 TEST(Kernels, ThatWereNotMeasuredAreRefused) {

@@ -20,7 +20,7 @@ using Factor = std::function<double(const PriceInterval&)>;
 // The oracle: the schedule played again with all that a price consists of times a factor.
 class Replayed {
  public:
-  Replayed(Evaluator& e, const Plan& plan) : e_(e), s_((e.simulate(plan), e.schedule())), cost_(e.cost()) {}
+  Replayed(Evaluator& e, const Plan& plan) : s_((e.simulate(plan), e.schedule())), cost_(e.cost()) {}
 
   double time(const Factor& factor) { return s_.classes > 1 || s_.detached ? whole(factor) : blocks(factor); }
 
@@ -85,7 +85,6 @@ class Replayed {
     return simulate(other, cost_.machine(count * players(s_, Players::classes))).makespan().value;
   }
 
-  Evaluator& e_;
   Schedule s_;
   CostModel& cost_;
 };
