@@ -62,7 +62,7 @@ TEST(Unread, WhatSomePriceReadsIsNotNamed) {
   std::string text = replaced(text_of("h100-hgx"), "kernel_cost: 2.5 us", "kernel_cost: 25 us");
   text = replaced(text, "latency: 10 us", "latency: 30 us");
   EXPECT_THAT(warnings(text, "tensor:tpa=16,tpf=16,batch=4"), testing::IsEmpty());
-  EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:13: device.kernel_cost",
+  EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:12: device.kernel_cost",
                                                             "home-made.yaml:17: fabric.network.latency"));
 }
 
