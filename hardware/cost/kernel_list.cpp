@@ -40,14 +40,17 @@ KernelSizes read_sizes(const Reader& when, std::string_view family) {
   return s;
 }
 
-void read_when(const Reader& when, const Form& form, KernelRule& rule) {
-  if (const auto v = when.find("architecture")) {
-    const std::vector<Reader> all = v->is_sequence() ? v->items() : std::vector<Reader>{*v};
-    for (const Reader& one : all) {
-      const std::size_t i = one.one_of(architecture_names());
-      rule.architectures.push_back(static_cast<Architecture>(std::min(i, kArchitectures.size() - 1)));
-    }
+std::vector<Architecture> read_architectures(const Reader& v) {
+  std::vector<Architecture> out;
+  for (const Reader& one : v.is_sequence() ? v.items() : std::vector<Reader>{v}) {
+    const std::size_t i = one.one_of(architecture_names());
+    out.push_back(static_cast<Architecture>(std::min(i, kArchitectures.size() - 1)));
   }
+  return out;
+}
+
+void read_when(const Reader& when, const Form& form, KernelRule& rule) {
+  if (const auto v = when.find("architecture")) rule.architectures = read_architectures(*v);
   const auto kernel = kernel_column(form);
   for (std::size_t w = 0; w < form.words.size(); ++w) {
     if (w == kernel) continue;
@@ -76,6 +79,11 @@ KernelList read_list(Document& document) {
   list.framework = root.at("name").text();
   list.version = root.at("version").text();
   if (const auto summary = root.find("summary")) static_cast<void>(summary->text());
+  if (const auto v = root.find("mxfp4_in_fp8")) {
+    list.mxfp4_in_fp8 = read_architectures(v->at("architecture"));
+    static_cast<void>(v->at("why").text());
+    v->no_other_keys();
+  }
   const Reader kernels = root.at("kernels");
   std::vector<std::string> families;
   for (const Form& form : forms()) families.emplace_back(form.family);

@@ -58,6 +58,9 @@ struct KernelRule {
 struct KernelList {
   std::string framework, version;
   std::vector<KernelRule> rules;
+  /// Where experts whose weights are MXFP4 compute in FP8 (MXFP8 activations) unless told otherwise; else in
+  /// BF16.
+  std::vector<Architecture> mxfp4_in_fp8;
   /// Combines that quantise their rows on the way, where they were measured: an option of TensorRT-LLM
   /// (use_low_precision_moe_combine).
   bool low_precision_combine = false;

@@ -20,7 +20,8 @@ struct ModuleType {
 /// What nobody has said of a precision, so that a default of this project stands for it.
 struct AssumedTypes {
   bool weights = false, math = false, kv = false, dispatch = false;
-  constexpr bool any() const { return weights || math || kv || dispatch; }
+  bool expert_math = false;  // by what the framework does with such weights
+  constexpr bool any() const { return weights || math || kv || dispatch || expert_math; }
 };
 
 /// Types of all that is stored, computed and sent. Norms are BF16 and are not counted.

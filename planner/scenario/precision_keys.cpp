@@ -96,6 +96,21 @@ Precision of_checkpoint(const PrecisionKeys& k, const Checkpoint& c, Precision p
 
 }  // namespace
 
+Precision precision_of(const PrecisionKeys& k, const Model& model, const System& system) {
+  Precision p = k.of(model, system.device);
+  const std::vector<Architecture>& in_fp8 = system.kernels.mxfp4_in_fp8;
+  const bool said = k.expert_math || k.ffn_math || k.math;
+  if (said || !has_experts(model) || p.of(Module::experts).weights != Dtype::mxfp4 ||
+      system.calibration.empty() || !computes(system.device, Dtype::fp8) ||
+      std::find(in_fp8.begin(), in_fp8.end(), architecture_of(system.calibration, system.device)) ==
+          in_fp8.end())
+    return p;
+  p.expert_math = Dtype::fp8;
+  p.assumed.expert_math = true;
+  if (!k.dispatch) p.dispatch = Dtype::fp8;
+  return p;
+}
+
 PrecisionKeys read_precision(const Reader& r) {
   PrecisionKeys out;
   out.faulty = !r.is_map();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "hardware/machine/device.hpp"
+#include "hardware/machine/system.hpp"
 #include "models/model/model.hpp"
 #include "planner/plan/precision.hpp"
 
@@ -23,6 +23,10 @@ struct PrecisionKeys {
 };
 
 PrecisionKeys read_precision(const Reader& r);
+
+/// PrecisionKeys::of(), and what the framework of the system's kernels does where neither scenario nor
+/// checkpoint says it: in which arithmetic experts with MXFP4 weights compute.
+Precision precision_of(const PrecisionKeys& keys, const Model& model, const System& system);
 
 /// Faults, at the key or else at `mapping` (or `root` without one), for every arithmetic of `model` that the
 /// device has no unit for. Returns whether there were any.

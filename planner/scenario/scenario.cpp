@@ -291,7 +291,8 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   root.no_other_keys();
   document.finish();
   for (const Model& m : models) {
-    Case served = make_case(m, *system, precision.of(m, system->device), 1, workload.block, routing);
+    Case served = make_case(m, *system, scenario_parts::precision_of(precision, m, *system), 1,
+                            workload.block, routing);
     s.studies.push_back(study_for(asked, std::move(served), workload, constraints));
   }
   return s;

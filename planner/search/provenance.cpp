@@ -103,6 +103,7 @@ std::string precision_text(const Case& c) {
   };
   add(p.assumed.weights, "weights", p.weights);
   add(p.assumed.math, "arithmetic", p.math);
+  add(p.assumed.expert_math, "arithmetic of experts", p.of(Module::experts).math);
   add(p.assumed.kv, "KV cache", p.kv);
   add(p.assumed.dispatch, "tokens sent to experts", p.dispatch);
   return fmt::format("  assumed: {} ({})\n", fmt::join(types, ", "),

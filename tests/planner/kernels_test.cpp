@@ -90,6 +90,25 @@ TEST(Kernels, OfOthersCountAsFitted) {
   EXPECT_EQ(basis("{framework: sglang, gemm: trtllm/torch_flow}"), Basis::fitted);
 }
 
+// GPT-OSS is stored in MXFP4: what it computes in follows the framework and the generation.
+TEST(Kernels, SayWhatExpertsInMxfp4ComputeIn) {
+  const auto math = [](const std::string& system, const std::string& kernels, const std::string& more = "") {
+    const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
+                            source_path("scenarios")};
+    const std::string text = "name: t\nsystem: " + system +
+                             "\nmodels: [gpt-oss-120b]\ncontext: 8Ki tokens\n" +
+                             "precision: {expert_weights: mxfp4, kv: bf16, weights: bf16" + more + "}\n" +
+                             (kernels.empty() ? "" : "kernels: " + kernels + "\n") +
+                             "strategies: [tensor]\ngpus: [8]\nbatch: [1]\n";
+    return parse_scenario("t.yaml", text, catalogs).studies.at(0).study.precision.of(Module::experts).math;
+  };
+  EXPECT_EQ(math("gb200-nvl72", ""), Dtype::fp8);
+  EXPECT_EQ(math("gb200-nvl72", "{framework: sglang}"), Dtype::fp8);
+  EXPECT_EQ(math("gb200-nvl72", "{framework: vllm}"), Dtype::bf16);
+  EXPECT_EQ(math("h100-hgx", ""), Dtype::bf16);
+  EXPECT_EQ(math("gb200-nvl72", "", ", expert_math: bf16"), Dtype::bf16);
+}
+
 // A named kernel that no op of the plan can run is said, not dropped.
 TEST(Kernels, ThatAreNamedAndNotUsedAreSaid) {
   const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=4");
