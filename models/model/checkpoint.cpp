@@ -288,17 +288,17 @@ void vote(const Rules& rules, int layer, std::initializer_list<const char*> matr
   for (const char* matrix : matrices) count(votes, rules.of(names_of(layer, matrix)));
 }
 
+/// All but the output projection.
 void vote_attention(const Rules& rules, const Attention& a, int layer, Votes& votes) {
   switch (a.kind) {
     case AttentionKind::gqa:
-      vote(rules, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"},
-           votes);
+      vote(rules, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, votes);
       break;
     case AttentionKind::mla:
-      vote(rules, layer,
-           {"self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj",
-            "self_attn.o_proj"},
-           votes);
+      vote(
+          rules, layer,
+          {"self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj"},
+          votes);
       break;
   }
 }
@@ -314,12 +314,13 @@ void vote_shared(const Rules& rules, int layer, Votes& votes) {
 }
 
 Checkpoint classes(const Rules& rules, const Model& m, std::vector<std::string>& notes) {
-  Votes attention, dense, experts, shared;
+  Votes attention, out_proj, dense, experts, shared;
   int layer = 0;
   for (const LayerRun& run : m.runs) {
     const FeedForward& ffn = m.ffns[run.ffn];
     for (const int end = layer + run.count; layer < end; ++layer) {
       vote_attention(rules, m.attentions[run.attention], layer, attention);
+      vote(rules, layer, {"self_attn.o_proj"}, out_proj);
       if (ffn.dense()) {
         vote(rules, layer, {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}, dense);
         continue;
@@ -334,6 +335,7 @@ Checkpoint classes(const Rules& rules, const Model& m, std::vector<std::string>&
   if (!experts.empty()) c.experts = most(experts, "experts", notes);
   if (rules.only_routed) return c;
   if (!attention.empty()) c.attention = most(attention, "attention", notes);
+  if (!out_proj.empty()) c.out_proj = most(out_proj, "output projections", notes);
   if (!dense.empty()) c.dense_ffn = most(dense, "dense layers", notes);
   if (!shared.empty()) c.shared = most(shared, "shared experts", notes);
   if (rules.head) c.head = rules.of({"lm_head"});

@@ -24,7 +24,8 @@ struct MatrixType {
 
 /// The type of most matrices of each class. Routers are never quantised by the tools that write these files.
 struct Checkpoint {
-  MatrixType attention, dense_ffn;
+  MatrixType attention, out_proj;  // of attention its projections but the output projection
+  MatrixType dense_ffn;
   MatrixType experts, shared;  // routed experts, and those that every token visits
   Dtype router = Dtype::bf16;  // computed as it is stored
   MatrixType head;             // the LM head; the embedding counts as it

@@ -175,7 +175,7 @@ void print_collectives(const std::vector<PricedCollective>& collectives) {
 
 void print(const Study& study, const SimulatedPlan& s) {
   fmt::print("{}\n{}\n{}\n", study.title, to_string(s.plan),
-             precision_text(study.study) + chunk_text(study.study));
+             checkpoint_text(study.study) + precision_text(study.study) + chunk_text(study.study));
   print_outcome(study, s);
   print_times(study, s.breakdown);
   print_memory(study.study.system.device.memory, s.memory);

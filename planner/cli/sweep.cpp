@@ -64,7 +64,8 @@ int run(const SweepOptions& o, const Provenance& made_by) {
       };
       answer = answer_sweep(study, question, show, [] { return !interrupted(); });
     }
-    fmt::print("{}\n{}", study.title, precision_text(study.study) + chunk_text(study.study));
+    fmt::print("{}\n{}", study.title,
+               checkpoint_text(study.study) + precision_text(study.study) + chunk_text(study.study));
     print_counts(answer.found);
     const bool prefill = study.study.batch.kind() == StepKind::prefill;
     (prefill ? report_prefill : report_decode)(study, answer, question, o, made_by);

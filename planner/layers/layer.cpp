@@ -30,7 +30,7 @@ void Layer::attention(const Attention& a, ContextStep* step) {
   }
   if (c_.batch.decodes()) add_decode_attention(b_, c_, a, p_);
   if (step) strategy(p_.strategy).prefill_attention(*step);
-  ops_.gemm("out projection", Part::out_proj, Module::attention, out_proj_width(a, p_), h_);
+  ops_.gemm("out projection", Part::out_proj, Module::out_proj, out_proj_width(a, p_), h_);
   flow_.out_projection();
   ops_.all_reduce("attention all-reduce", Part::attention_sum, out_proj_ranks(p_));
   flow_.sum(flow_.projected);

@@ -191,21 +191,22 @@ Count ffn_rows(const Plan& p, Count rows) {
   return rows * (dense_ffn_ranks(p) > p.group() ? p.dp : 1);
 }
 
-double attention_weights(const Case& c, const Attention& a, const Plan& p) {
+AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan& p) {
   const double h = c.model.hidden;
   const CacheShare heads = cache_share(c, a, p);
   const double q = heads.projected;
-  double sum = static_cast<double>(out_proj_width(a, p)) * h;
+  AttentionWeights w;
+  w.out_proj = static_cast<double>(out_proj_width(a, p)) * h;
   if (has_latents(a)) {
     const double q_dim = key_width(a);
     const double query = a.q_lora_rank > 0 ? h * a.q_lora_rank + a.q_lora_rank * q * q_dim : h * q * q_dim;
-    sum += query + h * (a.kv_lora_rank + a.rope_dim) + q * a.nope_dim * a.kv_lora_rank +
-           static_cast<double>(value_up_heads(heads) * a.v_dim * a.kv_lora_rank);
+    w.projections = query + h * (a.kv_lora_rank + a.rope_dim) + q * a.nope_dim * a.kv_lora_rank +
+                    static_cast<double>(value_up_heads(heads) * a.v_dim * a.kv_lora_rank);
   } else {
-    sum += h * (q * a.head_dim + static_cast<double>(kv_elements_per_token(a, p)));
+    w.projections = h * (q * a.head_dim + static_cast<double>(kv_elements_per_token(a, p)));
   }
-  if (const auto extra = strategy(p.strategy).extra_weights) sum += extra(c, a, p);
-  return sum;
+  if (const auto extra = strategy(p.strategy).extra_weights) w.projections += extra(c, a, p);
+  return w;
 }
 
 FfnWeights ffn_weights(const Case& c, const FeedForward& f, const Plan& p) {

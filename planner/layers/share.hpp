@@ -137,8 +137,11 @@ bool deals_tokens(const Plan& plan);
 /// Rows of a dense FFN on a rank with `rows` new tokens.
 Count ffn_rows(const Plan& plan, Count rows);
 
-/// Elements of one layer's attention that one rank holds.
-double attention_weights(const Case& c, const Attention& a, const Plan& plan);
+/// Elements of one layer's attention that one rank holds: of the output projection, and of all others.
+struct AttentionWeights {
+  double projections = 0, out_proj = 0;
+};
+AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan& plan);
 /// The same of a layer's feed-forward network.
 struct FfnWeights {
   double dense = 0, experts = 0, shared = 0, router = 0;

@@ -8,9 +8,9 @@
 
 namespace shardline {
 
-/// Classes of matrices whose type may differ. attention: its projections. experts: routed ones. head: LM head
-/// and embedding.
-enum class Module : std::uint8_t { attention, dense_ffn, experts, shared_experts, router, head };
+/// Classes of matrices whose type may differ. attention: its projections but the output projection, which is
+/// out_proj. experts: routed ones. head: LM head and embedding.
+enum class Module : std::uint8_t { attention, out_proj, dense_ffn, experts, shared_experts, router, head };
 
 /// How a class is stored, and the tensor-core arithmetic of its products.
 struct ModuleType {
@@ -34,6 +34,7 @@ struct Precision {
   // Of the feed-forward part, dense or of experts, where they differ from `weights` and `math`.
   std::optional<Dtype> ffn_weights = {}, ffn_math = {};
   std::optional<Dtype> attention_weights = {}, attention_math = {};
+  std::optional<Dtype> out_proj_weights = {}, out_proj_math = {};  // where they differ from the attention's
   std::optional<Dtype> expert_weights = {}, expert_math = {};  // where they differ from the feed-forward part
   std::optional<Dtype> shared_weights = {}, shared_math = {};  // of shared experts: from the routed ones
   Dtype router = Dtype::bf16, head = Dtype::bf16;              // stored and computed
@@ -57,6 +58,10 @@ struct Precision {
     switch (m) {
       case Module::attention:
         return {attention_weights.value_or(weights), attention_math.value_or(math)};
+      case Module::out_proj: {
+        const ModuleType others = of(Module::attention);
+        return {out_proj_weights.value_or(others.weights), out_proj_math.value_or(others.math)};
+      }
       case Module::dense_ffn:
         return {ffn_weights.value_or(weights), ffn_math.value_or(math)};
       case Module::experts:

@@ -34,6 +34,8 @@ const std::array kKeys{
     Key{"ffn_math", &PrecisionKeys::ffn_math, kComputed},
     Key{"attention_weights", &PrecisionKeys::attention_weights, kWeights},
     Key{"attention_math", &PrecisionKeys::attention_math, kComputed},
+    Key{"out_proj_weights", &PrecisionKeys::out_proj_weights, kWeights},
+    Key{"out_proj_math", &PrecisionKeys::out_proj_math, kComputed},
     Key{"expert_weights", &PrecisionKeys::expert_weights, kWeights},
     Key{"expert_math", &PrecisionKeys::expert_math, kComputed},
     Key{"shared_weights", &PrecisionKeys::shared_weights, kWeights},
@@ -70,6 +72,7 @@ Dtype narrowest(const Device& device) {
 
 Precision of_checkpoint(const PrecisionKeys& k, const Checkpoint& c, Precision p) {
   p.attention_weights = first({k.attention_weights, k.weights}, c.attention.weights);
+  p.out_proj_weights = first({k.out_proj_weights, k.attention_weights, k.weights}, c.out_proj.weights);
   p.ffn_weights = first({k.ffn_weights, k.weights}, c.dense_ffn.weights);
   p.expert_weights = first({k.expert_weights, k.ffn_weights, k.weights}, c.experts.weights);
   p.shared_weights = first({k.shared_weights, k.expert_weights, k.ffn_weights, k.weights}, c.shared.weights);
@@ -78,6 +81,8 @@ Precision of_checkpoint(const PrecisionKeys& k, const Checkpoint& c, Precision p
     return weights == own.weights ? own.math : arithmetic_of(weights);
   };
   p.attention_math = first({k.attention_math, k.math}, computed(*p.attention_weights, c.attention));
+  p.out_proj_math =
+      first({k.out_proj_math, k.attention_math, k.math}, computed(*p.out_proj_weights, c.out_proj));
   p.ffn_math = first({k.ffn_math, k.math}, computed(*p.ffn_weights, c.dense_ffn));
   p.expert_math = first({k.expert_math, k.ffn_math, k.math}, computed(*p.expert_weights, c.experts));
   p.shared_math =
@@ -132,6 +137,8 @@ Precision PrecisionKeys::of(const Model& model, const Device& device) const {
   p.ffn_math = ffn_math;
   p.attention_weights = attention_weights;
   p.attention_math = attention_math;
+  p.out_proj_weights = out_proj_weights;
+  p.out_proj_math = out_proj_math;
   p.expert_weights = expert_weights;
   p.expert_math = expert_math;
   p.shared_weights = shared_weights;
@@ -174,7 +181,9 @@ bool check_units(const PrecisionKeys& keys, const Model& model, const Device& de
   };
   require("math", p.math);
   if (!fine) return true;  // what follows from it is not said again
-  if (p.of(Module::attention).math != p.math) require("attention_math", p.of(Module::attention).math);
+  const Dtype attention = p.of(Module::attention).math, out_proj = p.of(Module::out_proj).math;
+  if (attention != p.math) require("attention_math", attention);
+  if (out_proj != attention) require("out_proj_math", out_proj);
   if (p.of(Module::dense_ffn).math != p.math && has_dense(model))
     require("ffn_math", p.of(Module::dense_ffn).math);
   if (has_experts(model)) {

@@ -14,7 +14,8 @@ namespace shardline::scenario_parts {
 /// What a scenario says of precision; nothing where a key is not given.
 struct PrecisionKeys {
   std::optional<Dtype> weights, kv, math, activations, dispatch, ffn_weights, ffn_math, attention_weights,
-      attention_math, expert_weights, expert_math, shared_weights, shared_math, router, head;
+      attention_math, out_proj_weights, out_proj_math, expert_weights, expert_math, shared_weights,
+      shared_math, router, head;
   bool faulty = false;  // some value is none of the names
 
   /// The types of one model: those of the keys, else of the checkpoint of the model, else the narrowest that

@@ -94,6 +94,26 @@ std::string costs_text(const System& s) {
                      c.machine.system, fmt::join(other, ", "), from);
 }
 
+std::string checkpoint_text(const Case& c) {
+  if (!c.model.checkpoint) return "";
+  std::vector<std::string> types;
+  const auto add = [&](const char* what, ModuleType t) {
+    const bool own = t.math == arithmetic_of(t.weights);
+    types.push_back(fmt::format("{} {}{}", what, to_string(t.weights),
+                                own ? "" : fmt::format(" in {}", to_string(t.math))));
+  };
+  const Precision& p = c.precision;
+  add("attention", p.of(Module::attention));
+  add("its output projection", p.of(Module::out_proj));
+  if (has_dense(c.model)) add("dense FFN", p.of(Module::dense_ffn));
+  if (has_experts(c.model)) add("experts", p.of(Module::experts));
+  const bool shared = std::any_of(c.model.ffns.begin(), c.model.ffns.end(),
+                                  [](const FeedForward& f) { return f.shared_experts > 0; });
+  if (shared) add("shared experts", p.of(Module::shared_experts));
+  add("head", p.of(Module::head));
+  return fmt::format("  weights by checkpoint and scenario: {}\n", fmt::join(types, ", "));
+}
+
 std::string precision_text(const Case& c) {
   const Precision& p = c.precision;
   if (!p.assumed.any()) return "";

@@ -38,6 +38,9 @@ std::vector<Rating> ratings_of(const Case& c, AllReduceRule rule, std::span<cons
 /// calibration, whose it is; or that they are assumptions.
 std::string costs_text(const System& system);
 
+/// The types that the model's checkpoint and the scenario give, class by class, in a line that ends with
+/// a line's end; empty without a checkpoint.
+std::string checkpoint_text(const Case& c);
 /// Which types nobody has said, neither the scenario nor the model's checkpoint, in a line that ends with a
 /// line's end: "  assumed: KV cache fp8 (...)". Empty where all are given.
 std::string precision_text(const Case& c);

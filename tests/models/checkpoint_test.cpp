@@ -49,7 +49,7 @@ constexpr MatrixType kFp4Weights{Dtype::fp4, Dtype::bf16};
 TEST(Checkpoint, BlocksOfFp8AsDeepSeekWritesThem) {
   const Read r =
       read(experts(), R"({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]})");
-  EXPECT_EQ(r.checkpoint, (Checkpoint{kBlock, kBlock, kBlock, kBlock, kBf16, kBf16, {}}));
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBlock, kBlock, kBlock, kBlock, kBlock, kBf16, kBf16, {}}));
   EXPECT_TRUE(r.notes.empty());
 }
 
@@ -65,7 +65,7 @@ TEST(Checkpoint, Fp8IsStaticOnlyWhereItSaysSo) {
   EXPECT_EQ(type(R"(, "activation_scheme": "dynamic", "weight_block_size": [128, 128])"), kBlock);
   const Read ignored = read(dense(), R"({"quant_method": "fp8", "activation_scheme": "static",
       "ignored_layers": ["model.layers.*.self_attn.q_proj", "re:.*k_proj", "v_proj", "o_proj"]})");
-  EXPECT_EQ(ignored.checkpoint, (Checkpoint{kBf16, kFp8, kBf16, kBf16, kBf16, kBf16, {}}));
+  EXPECT_EQ(ignored.checkpoint, (Checkpoint{kBf16, kBf16, kFp8, kBf16, kBf16, kBf16, kBf16, {}}));
   const Read odd = read(dense(), R"({"quant_method": "fp8", "activation_scheme": "sideways"})");
   EXPECT_EQ(odd.checkpoint, std::nullopt);
   EXPECT_THAT(odd.notes, testing::ElementsAre(testing::HasSubstr("activation_scheme sideways")));
@@ -75,14 +75,14 @@ TEST(Checkpoint, ModelOptExcludesModulesByNameAndByStar) {
   const Read r = read(experts(), R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4",
       "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head", "model.layers.*.self_attn*",
       "model.layers.0.*"]}})");
-  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, kFp4, kFp4, kBf16, kBf16, kFp8}));
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, kBf16, kFp4, kFp4, kBf16, kBf16, kFp8}));
   EXPECT_TRUE(r.notes.empty());
   const Read plain = read(dense(), R"({"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": null}})");
-  EXPECT_EQ(plain.checkpoint, (Checkpoint{kFp8, kFp8, kBf16, kBf16, kBf16, kBf16, {}}));
+  EXPECT_EQ(plain.checkpoint, (Checkpoint{kFp8, kFp8, kFp8, kBf16, kBf16, kBf16, kBf16, {}}));
 }
 
-// DeepSeek-V3.1-NVFP4: four of five attention projections are left as they are.
-TEST(Checkpoint, TheTypeOfMostMatricesIsTakenAndSaid) {
+// DeepSeek-V3.1-NVFP4: all attention projections but the output projection are left as they are.
+TEST(Checkpoint, OutputProjectionsHaveATypeOfTheirOwn) {
   std::string excluded = R"("lm_head")";
   for (int layer = 0; layer < 8; ++layer) {
     for (const char* name : {"kv_a_proj_with_mqa", "kv_b_proj", "q_a_proj", "q_b_proj"})
@@ -90,9 +90,28 @@ TEST(Checkpoint, TheTypeOfMostMatricesIsTakenAndSaid) {
   }
   const Read r =
       read(experts(), R"({"quantization": {"quant_algo": "NVFP4", "exclude_modules": [)" + excluded + "]}}");
-  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kFp4, kFp4, kFp4, kBf16, kBf16, {}}));
-  EXPECT_THAT(r.notes, testing::ElementsAre(
-                           "matrices of attention differ in type (8 fp4, 32 bf16): bf16 is taken for all"));
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kFp4, kFp4, kFp4, kFp4, kBf16, kBf16, {}}));
+  EXPECT_TRUE(r.notes.empty());
+  // A file may also leave the output projections alone as they are.
+  std::string ignored;
+  for (int layer = 0; layer < 4; ++layer)
+    ignored +=
+        std::string(layer ? ", " : "") + "\"model.layers." + std::to_string(layer) + ".self_attn.o_proj\"";
+  EXPECT_EQ(read(dense(), R"({"quant_method": "fp8", "weight_block_size": [128, 128],
+      "ignored_layers": [)" + ignored +
+                              "]}")
+                .checkpoint,
+            (Checkpoint{kBlock, kBf16, kBlock, kBf16, kBf16, kBf16, kBf16, {}}));
+}
+
+TEST(Checkpoint, TheTypeOfMostMatricesIsTakenAndSaid) {
+  const Read r = read(experts(), R"({"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head",
+      "q_a_proj", "q_b_proj", "kv_b_proj", "model.layers.0.self_attn.o_proj"]}})");
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kFp4, kFp4, kFp4, kFp4, kBf16, kBf16, {}}));
+  EXPECT_THAT(r.notes,
+              testing::ElementsAre(
+                  "matrices of attention differ in type (8 fp4, 24 bf16): bf16 is taken for all",
+                  "matrices of output projections differ in type (7 fp4, 1 bf16): fp4 is taken for all"));
 }
 
 TEST(Checkpoint, MixedPrecisionListsItsLayers) {
@@ -102,7 +121,7 @@ TEST(Checkpoint, MixedPrecisionListsItsLayers) {
                            "model.layers.1.mlp": {"quant_algo": "NVFP4"},
                            "model.layers.2.mlp": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
                            "model.layers.3.mlp": {"quant_algo": "FP8"}}}})");
-  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kFp4, kBf16, kBf16, kBf16, kBf16, kFp4}));
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, kFp4, kBf16, kBf16, kBf16, kBf16, kFp4}));
   EXPECT_THAT(r.notes,
               testing::ElementsAre(testing::HasSubstr(
                   "dense layers differ in type (4 fp4, 3 fp4 in bf16, 3 fp8, 2 bf16): fp4 is taken")));
@@ -113,20 +132,20 @@ TEST(Checkpoint, CompressedTensorsIgnoresByExpression) {
       "targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 16}}},
       "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", "re:.*mlp\\.(gate|up|down)_proj.*"],
       "kv_cache_scheme": {"num_bits": 8, "type": "float"}})");
-  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, kFp4Weights, kBf16, kBf16, kBf16, kFp8}));
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, kBf16, kFp4Weights, kBf16, kBf16, kBf16, kFp8}));
   EXPECT_TRUE(r.notes.empty());
   EXPECT_EQ(read(dense(), R"({"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 8,
       "type": "float", "strategy": "block"}, "input_activations": {"num_bits": 8, "type": "float",
       "strategy": "group", "dynamic": true}}}})")
                 .checkpoint,
-            (Checkpoint{kBlock, kBlock, kBf16, kBf16, kBf16, kBlock, {}}));
+            (Checkpoint{kBlock, kBlock, kBlock, kBf16, kBf16, kBf16, kBlock, {}}));
 }
 
 // Linear layers stay as they are, whether the list names them or not: vLLM's Mxfp4Config.
 TEST(Checkpoint, Mxfp4AsGptOssWritesIt) {
   const Read r = read(experts(), R"({"quant_method": "mxfp4", "modules_to_not_convert":
       ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]})");
-  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, Dtype::mxfp4, kBf16, kBf16, kBf16, {}}));
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBf16, kBf16, kBf16, Dtype::mxfp4, kBf16, kBf16, kBf16, {}}));
 }
 
 // Qwen and Llama 4 have a shared_expert, DeepSeek has shared_experts.
@@ -137,7 +156,7 @@ TEST(Checkpoint, SharedExpertsHaveATypeOfTheirOwn) {
     const Read r =
         read(experts(), R"({"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", ")" +
                             std::string(name) + R"("]}})");
-    EXPECT_EQ(r.checkpoint, (Checkpoint{kFp4, kFp4, kFp4, kBf16, kBf16, kBf16, {}})) << name;
+    EXPECT_EQ(r.checkpoint, (Checkpoint{kFp4, kFp4, kFp4, kFp4, kBf16, kBf16, kBf16, {}})) << name;
     EXPECT_TRUE(r.notes.empty()) << name;
   }
 }
@@ -216,7 +235,7 @@ TEST(Checkpoint, ExpertsAloneOverBlocks) {
       "weight_block_size": [128, 128], "quant_algo": "MIXED_PRECISION", "moe_quant_algo": "NVFP4",
       "ignore": ["*.attn.*", "*.ffn.shared_experts.*", "head"], "quantized_layers": {)" +
                                      listed + "}}");
-  EXPECT_EQ(r.checkpoint, (Checkpoint{kBlock, kBlock, kFp4, kBlock, kBf16, kBf16, {}}));
+  EXPECT_EQ(r.checkpoint, (Checkpoint{kBlock, kBlock, kBlock, kFp4, kBlock, kBf16, kBf16, {}}));
 }
 
 // Integers of 4 bits under BF16 arithmetic; the head only where GPTQ says so.
@@ -225,14 +244,14 @@ TEST(Checkpoint, GptqAndAwqAreWeightsAlone) {
   EXPECT_EQ(int4.math, kBf16);
   EXPECT_EQ(read(dense(), R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": false})")
                 .checkpoint,
-            (Checkpoint{int4, int4, kBf16, kBf16, kBf16, kBf16, {}}));
+            (Checkpoint{int4, int4, int4, kBf16, kBf16, kBf16, kBf16, {}}));
   EXPECT_EQ(
       read(dense(), R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "lm_head": true})").checkpoint,
-      (Checkpoint{int4, int4, kBf16, kBf16, kBf16, int4, {}}));
+      (Checkpoint{int4, int4, int4, kBf16, kBf16, kBf16, int4, {}}));
   EXPECT_EQ(read(dense(), R"({"quant_method": "awq", "w_bit": 4, "q_group_size": 32,
                               "modules_to_not_convert": ["self_attn"]})")
                 .checkpoint,
-            (Checkpoint{kBf16, Dtype::int4_group32, kBf16, kBf16, kBf16, kBf16, {}}));
+            (Checkpoint{kBf16, kBf16, Dtype::int4_group32, kBf16, kBf16, kBf16, kBf16, {}}));
   const Read odd = read(dense(), R"({"quant_method": "gptq", "bits": 4, "group_size": 64})");
   EXPECT_EQ(odd.checkpoint->attention, int4);
   EXPECT_THAT(odd.notes, testing::ElementsAre(testing::HasSubstr("scale per 64 elements")));
@@ -291,8 +310,8 @@ TEST(Checkpoint, PublishedConfigurationsAreReadOrRefusedByName) {
     if (checkpoint) {
       ++read_files;
       std::string types;
-      for (const MatrixType& t : {checkpoint->attention, checkpoint->dense_ffn, checkpoint->experts,
-                                  checkpoint->shared, checkpoint->head})
+      for (const MatrixType& t : {checkpoint->attention, checkpoint->out_proj, checkpoint->dense_ffn,
+                                  checkpoint->experts, checkpoint->shared, checkpoint->head})
         types += std::string(to_string(t.weights)) + "/" + std::string(to_string(t.math)) + " ";
       types += "kv " + (checkpoint->kv ? std::string(to_string(*checkpoint->kv)) : "-");
       std::printf("%-45s %-22s %s\n", entry.path().parent_path().filename().c_str(), name.c_str(),
@@ -319,7 +338,7 @@ TEST(Checkpoint, AConfigWithoutQuantisationIsBf16) {
   EXPECT_EQ(parse_hf_config("t.json", head + "}").checkpoint, Checkpoint{});
   EXPECT_EQ(
       parse_hf_config("t.json", head + R"(, "quantization_config": {"quant_method": "fp8"}})").checkpoint,
-      (Checkpoint{kDynamic, kDynamic, kBf16, kBf16, kBf16, kBf16, {}}));
+      (Checkpoint{kDynamic, kDynamic, kDynamic, kBf16, kBf16, kBf16, kBf16, {}}));
 }
 
 }  // namespace

@@ -280,9 +280,10 @@ TEST(LayerKinds, MemoryIsThatOfTheLayersOfAStage) {
         for (; at < end; ++at) {
           const Attention& a = m.attentions[static_cast<std::size_t>(layers[at].attention)];
           const FfnWeights f = ffn_weights(c, m.ffns[static_cast<std::size_t>(layers[at].ffn)], p);
-          own += stored(Module::attention, attention_weights(c, a, p)) + stored(Module::dense_ffn, f.dense) +
-                 stored(Module::experts, f.experts) + stored(Module::shared_experts, f.shared) +
-                 stored(Module::router, f.router);
+          const AttentionWeights w = attention_weights(c, a, p);
+          own += stored(Module::attention, w.projections) + stored(Module::out_proj, w.out_proj) +
+                 stored(Module::dense_ffn, f.dense) + stored(Module::experts, f.experts) +
+                 stored(Module::shared_experts, f.shared) + stored(Module::router, f.router);
           const long long kept = a.reach.local() ? std::min<long long>(50'000, a.reach.tokens) : 50'000;
           own_kv += 3.0 * stages * static_cast<double>(kept) * (a.kv_heads / 4.0) *
                     (key_width(a) + value_width(a)) * bytes_per_element(c.precision.kv);

@@ -44,38 +44,41 @@ std::map<std::string, std::string> types(const Case& c) {
   return out;
 }
 
-const std::vector<std::string> kAttention{"q and kv down", "q up",     "q absorb",
-                                          "kv up",         "value up", "out projection"},
-    kDense{"ffn up", "ffn down"},
+const std::vector<std::string> kAttention{"q and kv down", "q up", "q absorb", "kv up", "value up"},
+    kOutProj{"out projection"}, kDense{"ffn up", "ffn down"},
     kExperts{"experts up", "experts down", "shared experts up", "shared experts down"}, kRouter{"router"},
     kHead{"lm head"};
 
 struct Row {
   std::string keys;
-  std::string attention, dense, experts, router, head;
+  std::string attention, out_proj, dense, experts, router, head;
 };
 
 TEST(Precision, EachKeyIsForItsClass) {
   const std::string fp4 = "fp4 in fp4", fp8 = "fp8 in fp8", bf16 = "bf16 in bf16";
   for (const Row& row : std::vector<Row>{
-           {"", fp4, fp4, fp4, bf16, bf16},
-           {"precision: {weights: fp8, math: fp8}\n", fp8, fp8, fp8, bf16, bf16},
-           {"precision: {ffn_weights: fp8, ffn_math: fp8}\n", fp4, fp8, fp8, bf16, bf16},
-           {"precision: {expert_weights: fp8, expert_math: fp8}\n", fp4, fp4, fp8, bf16, bf16},
-           {"precision: {attention_weights: bf16, attention_math: bf16}\n", bf16, fp4, fp4, bf16, bf16},
-           {"precision: {weights: fp8_static, math: fp8}\n", fp8, fp8, fp8, bf16, bf16},
+           {"", fp4, fp4, fp4, fp4, bf16, bf16},
+           {"precision: {weights: fp8, math: fp8}\n", fp8, fp8, fp8, fp8, bf16, bf16},
+           {"precision: {ffn_weights: fp8, ffn_math: fp8}\n", fp4, fp4, fp8, fp8, bf16, bf16},
+           {"precision: {expert_weights: fp8, expert_math: fp8}\n", fp4, fp4, fp4, fp8, bf16, bf16},
+           {"precision: {attention_weights: bf16, attention_math: bf16}\n", bf16, bf16, fp4, fp4, bf16, bf16},
+           {"precision: {out_proj_weights: fp8, out_proj_math: fp8}\n", fp4, fp8, fp4, fp4, bf16, bf16},
+           {"precision: {attention_weights: bf16, attention_math: bf16, out_proj_weights: fp8}\n", bf16,
+            "fp8 in bf16", fp4, fp4, bf16, bf16},
+           {"precision: {weights: fp8_static, math: fp8}\n", fp8, fp8, fp8, fp8, bf16, bf16},
            {"precision: {weights: fp8_dynamic}\n", "fp8_dynamic in fp8", "fp8_dynamic in fp8",
-            "fp8_dynamic in fp8", bf16, bf16},
+            "fp8_dynamic in fp8", "fp8_dynamic in fp8", bf16, bf16},
            {"precision: {weights: int4, expert_weights: mxfp4, expert_math: fp8}\n", "int4 in bf16",
-            "int4 in bf16", "mxfp4 in fp8", bf16, bf16},
-           {"precision: {router: fp4}\n", fp4, fp4, fp4, fp4, bf16},
-           {"precision: {head: fp8}\n", fp4, fp4, fp4, bf16, fp8},
+            "int4 in bf16", "int4 in bf16", "mxfp4 in fp8", bf16, bf16},
+           {"precision: {router: fp4}\n", fp4, fp4, fp4, fp4, fp4, bf16},
+           {"precision: {head: fp8}\n", fp4, fp4, fp4, fp4, bf16, fp8},
            {"precision: {head: fp8_block, weights: fp8_block, math: fp8}\n", "fp8_block in fp8",
-            "fp8_block in fp8", "fp8_block in fp8", bf16, "fp8_block in fp8"},
+            "fp8_block in fp8", "fp8_block in fp8", "fp8_block in fp8", bf16, "fp8_block in fp8"},
        }) {
     for (const bool prefill : {false, true}) {
       const auto seen = types(case_of("deepseek-r1", row.keys, prefill));
       for (const auto& [names, type] : {std::pair(&kAttention, &row.attention),
+                                        {&kOutProj, &row.out_proj},
                                         {&kDense, &row.dense},
                                         {&kExperts, &row.experts},
                                         {&kRouter, &row.router},
@@ -117,6 +120,64 @@ TEST(Precision, MemoryCountsEachClassInItsType) {
               weights("weights: bf16, math: fp8, router: fp8, head: fp8") -
                   (weights(base + ", ffn_weights: bf16") - before),
               1);
+}
+
+// As DeepSeek-V3.1-NVFP4 does: NVFP4 but for the attention's other projections. The output projection of a
+// rank has v / TPA heads, and nothing else changes with its type.
+TEST(Precision, OutputProjectionsHaveATypeOfTheirOwn) {
+  const Plan plan = parse_plan("tensor:tpa=8,tpf=8,batch=1");
+  const auto weights = [&](const char* model, const std::string& keys) {
+    return memory_use(case_of(model, "precision: {weights: fp8, math: fp8" + keys + "}\n"), plan)
+        .weights.value;
+  };
+  for (const char* model : {"deepseek-r1", "llama-3.1-70b"}) {
+    const Model m = case_of(model, "").model;
+    const double elements =
+        1.0 * m.layers() * m.hidden * m.attentions[0].q_heads / 8 * value_width(m.attentions[0]);
+    EXPECT_EQ(weights(model, ", out_proj_weights: bf16") - weights(model, ""), elements) << model;
+    EXPECT_EQ(weights(model, ", attention_weights: bf16, out_proj_weights: fp8") -
+                  weights(model, ", attention_weights: bf16"),
+              -elements)
+        << model;
+  }
+}
+
+TEST(Precision, OutputProjectionsHaveTheTypeOfTheirCheckpoint) {
+  const Case c = case_of("deepseek-r1", "");
+  Model m = c.model;
+  m.checkpoint = Checkpoint{};
+  m.checkpoint->out_proj = Dtype::fp4;
+  scenario_parts::PrecisionKeys keys;
+  const auto type = [&](Module of) {
+    const ModuleType t = keys.of(m, c.system.device).of(of);
+    return std::pair(t.weights, t.math);
+  };
+  EXPECT_EQ(type(Module::attention), std::pair(Dtype::bf16, Dtype::bf16));
+  EXPECT_EQ(type(Module::out_proj), std::pair(Dtype::fp4, Dtype::fp4));
+  keys.attention_weights = Dtype::fp8;  // said of all projections
+  EXPECT_EQ(type(Module::out_proj), std::pair(Dtype::fp8, Dtype::fp8));
+  keys.out_proj_weights = Dtype::fp4;
+  EXPECT_EQ(type(Module::attention), std::pair(Dtype::fp8, Dtype::fp8));
+  EXPECT_EQ(type(Module::out_proj), std::pair(Dtype::fp4, Dtype::fp4));
+  keys.out_proj_math = Dtype::bf16;
+  EXPECT_EQ(type(Module::out_proj), std::pair(Dtype::fp4, Dtype::bf16));
+  // No unit for it: said of its own key.
+  try {
+    case_of("llama-3.1-8b", "precision: {weights: fp8, kv: fp8, out_proj_weights: fp8, out_proj_math: fp4}\n",
+            false, "h100-hgx");
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("precision.out_proj_math is fp4, which H100"));
+  }
+  // Reports name the types that a checkpoint gives.
+  Case of = c;
+  of.model = m;
+  of.precision = scenario_parts::PrecisionKeys{}.of(m, c.system.device);
+  EXPECT_EQ(
+      checkpoint_text(of),
+      "  weights by checkpoint and scenario: attention bf16, its output projection fp4, dense FFN bf16, "
+      "experts bf16, shared experts bf16, head bf16\n");
+  EXPECT_EQ(checkpoint_text(c), "");
 }
 
 TEST(Precision, SharedExpertsHaveATypeOfTheirOwn) {
