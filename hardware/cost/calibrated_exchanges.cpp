@@ -41,7 +41,8 @@ std::optional<FittedPrice> CalibratedCost::collective(const PricedOp& op, const 
       for (Use& u : engine_all_reduce_) {
         if (best && pricing_ == Pricing::exact) break;
         const bool last = &u == &engine_all_reduce_.back();
-        if (pricing_ == Pricing::floor || last || u.sizes.hold(bytes, group.size))
+        if (pricing_ == Pricing::floor || last ||
+            u.sizes.hold({bytes, group.size, 1, system_->fabric.gpus_per_node}))
           consider(u, message(bytes));
       }
       break;
@@ -84,7 +85,8 @@ std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const Gr
   std::optional<FittedPrice> best;
   for (Exchange& e : all) {
     const bool last = &e == &all.back();
-    const bool can = e.sizes.hold(tokens, group.size) && !(e.one_sided && s.topk > kOneSidedTopk);
+    const bool can =
+        e.sizes.hold({.size = tokens, .group = group.size}) && !(e.one_sided && s.topk > kOneSidedTopk);
     if (pricing_ == Pricing::exact && !last && !can) continue;
     std::array<double, 7> own{};
     std::copy(std::begin(x), std::end(x), own.begin());

@@ -65,12 +65,13 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) {
     }
     return out;
   }
+  OpSize size{.size = static_cast<double>(g.tokens)};
+  size.expert_ranks = static_cast<int>(g.ranks);
   Alternatives* taken = nullptr;
   int least_unlike = INT_MAX;  // first in how weights are stored, then in the sizes that a rule is for
   for (Alternatives& some : all) {
     const Use& first = some.all.front();
-    const int r = 2 * unlikeness(first.stored, kernel_type(op.dtype)) +
-                  (first.sizes.hold(static_cast<double>(g.tokens)) ? 0 : 1);
+    const int r = 2 * unlikeness(first.stored, kernel_type(op.dtype)) + (first.sizes.hold(size) ? 0 : 1);
     if (r < least_unlike) taken = &some, least_unlike = r;
   }
   if (taken == nullptr) return out;

@@ -26,16 +26,28 @@ KernelName read_name(const Reader& r) {
   return {text.substr(0, slash), text.substr(slash + 1)};
 }
 
+// least_X and most_X, each if it is given.
+void read_range(const Reader& when, std::string_view unit, double least_of_all, double most_of_all,
+                double& least, double& most) {
+  if (const auto v = when.find(fmt::format("least_{}", unit))) least = v->number(least_of_all, most_of_all);
+  if (const auto v = when.find(fmt::format("most_{}", unit))) most = v->number(least_of_all, most_of_all);
+  if (least > most) when.fault(fmt::format("no size is from {} to {}", least, most));
+}
+
+// A condition that nothing asks of a family's ops is no key of its rules.
 KernelSizes read_sizes(const Reader& when, std::string_view family) {
-  constexpr double kMost = 1e15;
+  constexpr double kMost = 1e15, kMostRanks = 8192;
   KernelSizes s;
-  if (const auto unit = size_unit(family)) {
-    if (const auto v = when.find(fmt::format("least_{}", *unit))) s.least = v->number(0, kMost);
-    if (const auto v = when.find(fmt::format("most_{}", *unit))) s.most = v->number(0, kMost);
-    if (s.least > s.most) when.fault(fmt::format("no size is from {} to {}", s.least, s.most));
+  if (const auto unit = size_unit(family)) read_range(when, *unit, 0, kMost, s.least, s.most);
+  if (family == "moe") {
+    read_range(when, "ep", 1, kMostRanks, s.least_ranks, s.most_ranks);
+    return s;
   }
   if (const auto v = when.find("gpus")) {
     for (const Reader& n : v->items()) s.gpus.push_back(static_cast<int>(n.integer(2, 8192)));
+  }
+  if (family == "allreduce") {
+    if (const auto v = when.find("most_gpus_per_node")) s.most_node = v->number(1, kMostRanks);
   }
   return s;
 }
@@ -162,9 +174,15 @@ bool KernelRule::of(Architecture a) const {
          std::find(architectures.begin(), architectures.end(), a) != architectures.end();
 }
 
-bool KernelSizes::hold(double size, int group) const {
-  return least <= size && size <= most &&
-         (gpus.empty() || std::find(gpus.begin(), gpus.end(), group) != gpus.end());
+bool KernelSizes::any() const {
+  return least <= 0 && most == kAny && gpus.empty() && least_ranks <= 0 && most_ranks == kAny &&
+         most_node == kAny;
+}
+
+bool KernelSizes::hold(const OpSize& op) const {
+  return least <= op.size && op.size <= most && least_ranks <= op.expert_ranks &&
+         op.expert_ranks <= most_ranks && op.node <= most_node &&
+         (gpus.empty() || std::find(gpus.begin(), gpus.end(), op.group) != gpus.end());
 }
 
 std::optional<std::size_t> kernel_column(const Form& form) {

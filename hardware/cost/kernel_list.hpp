@@ -31,12 +31,23 @@ struct KernelName {
   std::string framework, kernel;
 };
 
-/// Sizes of an op for which a rule holds.
+/// Of an op, what rules of sizes ask.
+struct OpSize {
+  double size = 0;       // of what, size_unit() says
+  int group = 0;         // GPUs of the group, of all-reduces and exchanges
+  int expert_ranks = 1;  // that experts are spread over
+  int node = 0;          // GPUs of an NVLink node of the system
+};
+
+/// Sizes of an op for which a rule holds, all inclusive.
 struct KernelSizes {
-  double least = 0, most = std::numeric_limits<double>::infinity();  // inclusive; of what, size_column() says
-  std::vector<int> gpus;                                             // of the group; empty: any
-  bool any() const { return least <= 0 && most == std::numeric_limits<double>::infinity() && gpus.empty(); }
-  bool hold(double size, int group = 0) const;
+  static constexpr double kAny = std::numeric_limits<double>::infinity();
+  double least = 0, most = kAny;
+  std::vector<int> gpus;  // of the group; empty: any
+  double least_ranks = 0, most_ranks = kAny;
+  double most_node = kAny;
+  bool any() const;
+  bool hold(const OpSize& op) const;
 };
 
 struct KernelRule {

@@ -59,12 +59,14 @@ struct BatchedGemmShape {
 /// `held` experts, both means over the routing. `tokens` of the group before they are routed; the matrices of
 /// an expert are of hidden x inner. `passed`: pairs of the tokens that the rank has, other ranks' included,
 /// which some kernels pass over before they pick the rank's own out.
+/// `ranks`: that the layer's experts are spread over, by which engines choose a kernel.
 struct GroupedGemmShape {
   double pairs = 0, active = 0;
   Count k = 0, n = 0;
   Count held = 0, tokens = 0, hidden = 0, inner = 0;
   bool gated = false;  // experts have gate, up and down; else up and down
   double passed = 0;
+  Count ranks = 1;  // that the experts are spread over
   static constexpr void visit(auto& s, auto&& f) {
     f("pairs", s.pairs);
     f("active", s.active);
@@ -76,6 +78,7 @@ struct GroupedGemmShape {
     f("inner", s.inner);
     f("gated", s.gated);
     f("passed", s.passed);
+    f("ranks", s.ranks);
   }
 };
 

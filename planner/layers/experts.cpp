@@ -117,6 +117,7 @@ class Experts {
           s.pairs = pairs(rows);
           s.active = routing_.distinct_experts(p_.ep, routed(rows));
           s.held = rank_share(f_.experts, p_.ep);
+          s.ranks = p_.ep;
           s.tokens = routed(rows);
           // Of dispatched tokens a rank has those that some expert of its own gets, with all their pairs.
           const double here =

@@ -7,7 +7,8 @@
 #include <set>
 
 #include "hardware/cost/calibrated_cost.hpp"
-#include "tests/hardware/support.hpp"
+#include "hardware/cost/kernel_cost.hpp"
+#include "tests/hardware/ops.hpp"
 
 namespace shardline {
 namespace {
@@ -75,9 +76,80 @@ TEST(KernelList, H64RulesHoldForTypesAndSizes) {
   EXPECT_THAT(chosen(c, list, "moe", {"*", "bf16", "*"}), ElementsAre("own/many"));
   const std::string_view words[] = {"*", "nvfp4", "*"};
   const auto all = choose_kernels(c, list, Architecture::blackwell, *find_form("moe"), words);
-  EXPECT_TRUE(all[0].sizes.hold(128));
-  EXPECT_FALSE(all[0].sizes.hold(129));
+  EXPECT_TRUE(all[0].sizes.hold({.size = 128}));
+  EXPECT_FALSE(all[0].sizes.hold({.size = 129}));
   EXPECT_TRUE(all[1].sizes.any());
+}
+
+TEST(KernelList, H64RulesHoldForRanksOfExpertsAndForNodes) {
+  const Calibration c =
+      with("moe", {{"own", {"alone", "fp8", "balanced"}}, {"own", {"spread", "fp8", "balanced"}}});
+  const KernelList list = list_of(
+      "  moe:\n"
+      "    - {use: [alone], when: {most_ep: 1}, why: read}\n"
+      "    - {use: [spread], why: read}\n"
+      "  allreduce:\n"
+      "    - {use: [small], when: {gpus: [8], most_gpus_per_node: 8}, why: read}\n");
+  const std::string_view words[] = {"*", "fp8", "*"};
+  const auto all = choose_kernels(c, list, Architecture::hopper, *find_form("moe"), words);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_TRUE(all[0].sizes.hold({.size = 9, .expert_ranks = 1}));
+  EXPECT_FALSE(all[0].sizes.hold({.size = 9, .expert_ranks = 2}));
+  EXPECT_FALSE(all[0].sizes.any());
+  const KernelSizes& small = list.rules.back().sizes;
+  EXPECT_TRUE(small.hold({.size = 9, .group = 8, .node = 8}));
+  EXPECT_FALSE(small.hold({.size = 9, .group = 8, .node = 72}));
+  EXPECT_FALSE(small.hold({.size = 9, .group = 4, .node = 8}));
+  EXPECT_FALSE(small.any());
+}
+
+// The kernel that an op's price is from.
+std::string kernel_of(CostModel& cost, const Op& op) {
+  const KernelFit* fit = cost.price(op).fit;
+  return fit == nullptr ? "none" : fit->framework + " " + fit->name();
+}
+
+// vLLM's oracle/fp8.py takes Triton for experts that lie whole on each rank, CUTLASS for those that are
+// spread.
+TEST(KernelList, H64VllmsExpertsOnHopperGoByExpertParallelism) {
+  for (const char* name : {"h100-hgx", "h200-hgx"}) {
+    System s = testing::catalog_system(name);
+    use_framework(s, "vllm", testing::system_catalog());
+    CostModel cost(s);
+    for (const Count ranks : {1, 2, 8, 64}) {
+      for (const Count tokens : {1, 64, 4096}) {
+        Op op = testing::experts_op(true, {256 / ranks, tokens, 7168, 2048, true, 8},
+                                    8.0 * static_cast<double>(tokens) / static_cast<double>(ranks), 1,
+                                    Dtype::fp8_block, Dtype::fp8);
+        std::get<GroupedGemmShape>(op.shape).ranks = ranks;
+        EXPECT_THAT(kernel_of(cost, op), HasSubstr(ranks == 1 ? "fp8moe_triton_triton" : "fp8moe_cutlass_fi"))
+            << name << " " << ranks << " " << tokens;
+      }
+    }
+  }
+}
+
+// vLLM's dispatcher has a kernel of its own for 8 GPUs of Blackwell up to 128 MB, hosts or not, and SGLang's
+// stays within a host: hosts of an HGX hold 8 GPUs, those of an NVL72 four. Measured on 2 and 4.
+TEST(KernelList, H64AllReducesOfEightGpusOnBlackwell) {
+  const auto takes = [](const char* framework, const char* name, int gpus, double bytes) {
+    System s = testing::catalog_system(name);
+    use_framework(s, framework, testing::system_catalog());
+    CostModel cost(s);
+    const Op op = testing::exchange_op(OpKind::all_reduce, {gpus, 1}, {Bytes(bytes)});
+    EXPECT_EQ(cost.price(op).basis == Basis::extrapolated, gpus == 8) << framework << " " << bytes;
+    return kernel_of(cost, op);
+  };
+  constexpr double kMiB = 1048576;
+  for (const char* name : {"gb200-nvl72", "b200-hgx"}) {
+    EXPECT_THAT(takes("vllm", name, 8, kMiB / 16), HasSubstr("custom_graph"));
+    EXPECT_THAT(takes("vllm", name, 8, 128 * kMiB), HasSubstr("custom_graph"));
+    EXPECT_THAT(takes("vllm", name, 8, 129 * kMiB), HasSubstr("nccl"));
+  }
+  EXPECT_THAT(takes("sglang", "b200-hgx", 8, kMiB), HasSubstr("customallreduce_graph"));
+  EXPECT_THAT(takes("sglang", "b200-hgx", 8, 17 * kMiB), HasSubstr("nccl"));
+  EXPECT_THAT(takes("sglang", "gb200-nvl72", 8, kMiB), HasSubstr("nccl"));
+  EXPECT_THAT(takes("sglang", "gb200-nvl72", 4, kMiB), HasSubstr("customallreduce_graph"));
 }
 
 TEST(KernelList, H64OwnKernelsComeBeforeThoseOfOthers) {
@@ -123,6 +195,13 @@ TEST(KernelList, FaultsNameTheirPlace) {
   EXPECT_THAT(fault("  gemm: [{use: [a], when: {most_tokens: 3}, why: x}]\n"), HasSubstr("most_tokens"));
   EXPECT_THAT(fault("  moe: [{use: [a], when: {least_tokens: 4, most_tokens: 3}, why: x}]\n"),
               HasSubstr("no size is from 4 to 3"));
+  EXPECT_THAT(fault("  moe: [{use: [a], when: {least_ep: 4, most_ep: 3}, why: x}]\n"),
+              HasSubstr("no size is from 4 to 3"));
+  // Conditions that nothing asks of a family's ops.
+  EXPECT_THAT(fault("  gemm: [{use: [a], when: {most_ep: 1}, why: x}]\n"), HasSubstr("most_ep"));
+  EXPECT_THAT(fault("  moe: [{use: [a], when: {gpus: [8]}, why: x}]\n"), HasSubstr("gpus"));
+  EXPECT_THAT(fault("  alltoall: [{use: [a], when: {most_gpus_per_node: 8}, why: x}]\n"),
+              HasSubstr("most_gpus_per_node"));
   EXPECT_THAT(fault("  gemm: [{use: [a]}]\n"), HasSubstr("why"));
   EXPECT_THAT(fault("  gemm: [{use: [], why: x}]\n"), HasSubstr("use is empty"));
   EXPECT_THAT(refusal([] { load_kernel_list("sgland", testing::system_catalog()); }), HasSubstr("sglang"));
