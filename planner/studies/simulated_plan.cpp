@@ -58,6 +58,8 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   out.narrow = narrow_warnings(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
   for (Diagnostic& d : unused_kernels(study.study, std::span(&plan, 1), study.sweep().search.all_reduce))
     out.narrow.push_back(std::move(d));
+  for (Diagnostic& d : searched_scales(study.study, std::span(&plan, 1), study.sweep().search.all_reduce))
+    out.narrow.push_back(std::move(d));
   if (study.sweep().noise) out.noise = noise_effect(e, plan, *study.sweep().noise, 0);
   out.deployments = deployments(study.study, plan);
   return out;

@@ -117,6 +117,8 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   out.narrow = narrow_warnings(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   for (Diagnostic& d : unused_kernels(study.study, plans_of(out.rated), study.sweep().search.all_reduce))
     out.narrow.push_back(std::move(d));
+  for (Diagnostic& d : searched_scales(study.study, plans_of(out.rated), study.sweep().search.all_reduce))
+    out.narrow.push_back(std::move(d));
   if (q.has_target()) out.meeting = meeting(study, q, out.frontier);
   if (study.study.batch.kind() != StepKind::prefill) {
     out.budgets = budget_plans(out.frontier);

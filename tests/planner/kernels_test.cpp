@@ -125,6 +125,35 @@ TEST(Kernels, ThatAreNamedAndNotUsedAreSaid) {
   EXPECT_THAT(said(fp8), HasSubstr("by attention_decode bf16 fp8 flash_attn_fa3"));
 }
 
+// SGLang's products with static scales cost what its dynamic ones do: said, not shown as their own price.
+TEST(Kernels, ThatSearchForScalesTheCheckpointHasAreSaid) {
+  const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=4");
+  const auto said = [&](const std::string& framework, const std::string& weights) {
+    const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
+                            source_path("scenarios")};
+    const std::string text =
+        "name: t\nsystem: h200-hgx\nmodels: [llama-3.1-8b]\ncontext: 32Ki tokens\n"
+        "precision: {kv: fp8, weights: " +
+        weights +
+        "}\n"
+        "kernels: {framework: " +
+        framework +
+        "}\n"
+        "strategies: [tensor]\ngpus: [1]\nbatch: [1]\n";
+    const Case c = parse_scenario("t.yaml", text, catalogs).studies.at(0).study;
+    std::string out;
+    for (const Diagnostic& d : searched_scales(c, std::span(&plan, 1))) out += d.what;
+    return out;
+  };
+  EXPECT_THAT(said("sglang", "fp8"), HasSubstr("static fp8 is priced as fp8_dynamic is"));
+  EXPECT_THAT(said("sglang", "fp8"), HasSubstr("of sglang/"));
+  EXPECT_THAT(said("sglang", "fp8"), HasSubstr("ffn down, ffn up, out projection, qkv"));
+  EXPECT_EQ(said("sglang", "fp8_dynamic"), "");
+  EXPECT_EQ(said("sglang", "bf16"), "");
+  EXPECT_EQ(said("vllm", "fp8"), "");
+  EXPECT_EQ(said("trtllm", "fp8"), "");
+}
+
 // Another generation's kernels are chosen by the rules of the machine that they were measured on.
 TEST(Kernels, OfAnotherGenerationAreChosenByItsRules) {
   const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
