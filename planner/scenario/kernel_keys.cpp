@@ -31,8 +31,24 @@ std::vector<std::string> names_of(const Calibration& c, const Form& form, std::s
   return {out.begin(), out.end()};
 }
 
-std::optional<KernelRule> read_asked(const Reader& r, const Calibration& c, const Form& form,
-                                     std::size_t column) {
+// What there is in the place of a name, and where a framework's kernels come from.
+std::vector<std::string> known_kernels(const std::string& name, const std::vector<std::string>& known,
+                                       const Reader& r, const std::string& framework,
+                                       const Catalogs& catalogs) {
+  if (known.empty()) return {fmt::format("none of {} was", r.path())};
+  std::vector<std::string> details = expected_one_of(name, known);
+  const std::string whose = name.substr(0, name.find('/'));
+  const std::vector<std::string> frameworks = kernel_list_names(catalogs.systems);
+  if (name.find('/') != std::string::npos && whose != framework &&
+      std::find(frameworks.begin(), frameworks.end(), whose) != frameworks.end())
+    details.push_back(fmt::format("kernels of {0} are known with framework: {0}", whose));
+  return details;
+}
+
+std::optional<KernelRule> read_asked(const Reader& r, const System& system, const Form& form,
+                                     std::size_t column, const Catalogs& catalogs) {
+  const Calibration& c = system.calibration;
+  const std::string& framework = system.kernels.framework;
   KernelRule rule;
   rule.family = form.family;
   rule.asked = true;
@@ -42,7 +58,7 @@ std::optional<KernelRule> read_asked(const Reader& r, const Calibration& c, cons
     const std::string name = item.text();
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       item.fault(fmt::format("no kernel {} of {} was measured here", name, form.family),
-                 expected_one_of(name, known));
+                 known_kernels(name, known, r, framework, catalogs));
       return std::nullopt;
     }
     const std::size_t slash = name.find('/');
@@ -81,27 +97,30 @@ void check_low_precision(const Reader& v, const Calibration& c, const std::vecto
 
 void read_kernel_names(const Reader& kernels, System& system, const Catalogs& catalogs) {
   if (!kernels.is_map()) return;  // read_kernels() says so
+  bool framework = true;
   if (const auto v = kernels.find("framework")) {
     try {
       use_framework(system, v->text(), catalogs.systems);
     } catch (const UserError& e) {
-      v->fault(e.diagnostics()[0].what, e.diagnostics()[0].details);
+      if (v->is_scalar()) v->fault(e.diagnostics()[0].what, e.diagnostics()[0].details);
+      framework = false;
     }
   }
   std::vector<KernelRule> asked;
   for (const Form& form : forms()) {
     const auto column = kernel_column(form);
     const auto v = column ? kernels.find(form.family) : std::nullopt;
-    if (!v) continue;
+    // Names of a framework that is not known are not looked for among another's.
+    if (!v || !framework) continue;
     if (system.calibration.empty()) {
       v->fault(fmt::format("system {} has no calibration: kernels have no prices on it", system.name));
-    } else if (auto rule = read_asked(*v, system.calibration, form, *column)) {
+    } else if (auto rule = read_asked(*v, system, form, *column, catalogs)) {
       asked.push_back(std::move(*rule));
     }
   }
   if (const auto v = kernels.find("combine")) {
     system.kernels.low_precision_combine = choice(*v, {"plain", "low_precision"}) == 1u;
-    if (system.kernels.low_precision_combine) check_low_precision(*v, system.calibration, asked);
+    if (system.kernels.low_precision_combine && framework) check_low_precision(*v, system.calibration, asked);
   }
   system.kernels.named = system.kernels.named || !asked.empty();
   system.kernels.rules.insert(system.kernels.rules.begin(), asked.begin(), asked.end());

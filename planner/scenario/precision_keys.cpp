@@ -169,6 +169,10 @@ bool check_units(const PrecisionKeys& keys, const Model& model, const Device& de
     if (computes(device, type)) return;
     fine = false;
     const auto given = at ? at->find(key) : std::nullopt;
+    std::vector<std::string> details{"expected one of: " + units};
+    if (!given)
+      details.push_back(fmt::format(
+          "weights may be narrower than what they are computed in: precision: {{{}: bf16}}", key));
     (given ? *given
      : at  ? *at
            : root)
@@ -177,7 +181,7 @@ bool check_units(const PrecisionKeys& keys, const Model& model, const Device& de
                            : model.checkpoint ? " in the checkpoint of " + model.name
                                               : " where it is not given",
                            device.name),
-               {"expected one of: " + units});
+               std::move(details));
   };
   require("math", p.math);
   if (!fine) return true;  // what follows from it is not said again

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -97,6 +98,13 @@ std::vector<Diagnostic> placeless(std::string message) {
   return out;
 }
 
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
 /// Damerau-Levenshtein distance (optimal string alignment), or `limit` + 1 where it is greater.
 std::size_t distance(std::string_view a, std::string_view b, std::size_t limit) {
   if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > limit) return limit + 1;
@@ -134,20 +142,26 @@ UserError::UserError(std::vector<Diagnostic> diagnostics)
 
 UserError::UserError(std::string message) : UserError(placeless(std::move(message))) {}
 
-std::string nearest_name(std::string_view name, std::span<const std::string> names) {
+std::string nearest_name(std::string_view found, std::span<const std::string> names) {
   constexpr std::size_t kLongest = 200;  // nobody mistypes a longer name, and the distance is quadratic
-  if (name.size() > kLongest) return {};
+  if (found.size() > kLongest) return {};
+  const std::string name = lower(found);
   const std::size_t limit = name.size() / 3;
   std::size_t least = limit + 1;
-  std::string best;
+  std::string best, within;
   for (const std::string& candidate : names) {
-    const std::size_t d = distance(name, candidate, limit);
+    const std::string other = lower(candidate);
+    const std::size_t d = distance(name, other, limit);
     if (d < least) {
       least = d;
       best = candidate;
     }
+    // A name with a few letters around it: nvfp4.
+    if (2 * other.size() >= name.size() && other.size() > within.size() &&
+        name.find(other) != std::string::npos)
+      within = candidate;
   }
-  return best;
+  return best.empty() ? within : best;
 }
 
 std::vector<std::string> expected_one_of(std::string_view found, std::span<const std::string> names) {

@@ -183,6 +183,18 @@ TEST(Kernels, ThatWereNotMeasuredAreRefused) {
               HasSubstr("no kernel fa3 of attention_decode was measured here"));
   EXPECT_THAT(refusal("{framework: sglang, attention_decode: fa4}"), HasSubstr("did you mean fa3?"));
   EXPECT_THAT(refusal("{framework: sglang}", "h100-gti"), HasSubstr("has no calibration"));
+  // Another framework's, and how it becomes known.
+  EXPECT_THAT(refusal("{attention_decode: sglang/triton}"),
+              HasSubstr("kernels of sglang are known with framework: sglang"));
+  // One fault is said once.
+  for (const char* both :
+       {"{framework: vlm, attention_decode: flash_attn_fa3}", "{framework: [vllm, sglang], gemm: linear}"}) {
+    const std::string said = refusal(both);
+    EXPECT_THAT(said, HasSubstr("framework"));
+    EXPECT_EQ(said.find("was measured here"), std::string::npos) << said;
+  }
+  EXPECT_EQ(refusal("{framework: [vllm, sglang]}").find("unknown framework"), std::string::npos);
+  EXPECT_THAT(refusal("{alltoall: deepep_ll}", "a100-sxm"), HasSubstr("none of kernels.alltoall was"));
   EXPECT_THAT(refusal("{gemm: torch_flow}", "h100-gti"), HasSubstr("has no calibration"));
 }
 

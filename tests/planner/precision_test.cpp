@@ -168,6 +168,15 @@ TEST(Precision, OutputProjectionsHaveTheTypeOfTheirCheckpoint) {
     ADD_FAILURE() << "accepted";
   } catch (const UserError& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("precision.out_proj_math is fp4, which H100"));
+    EXPECT_EQ(std::string(e.what()).find("narrower"), std::string::npos);  // it was given
+  }
+  try {
+    case_of("llama-3.1-8b", "precision: {weights: fp4}\n", false, "h100-hgx");
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& e) {
+    EXPECT_THAT(e.what(),
+                testing::HasSubstr(
+                    "weights may be narrower than what they are computed in: precision: {math: bf16}"));
   }
   // Reports name the types that a checkpoint gives.
   Case of = c;

@@ -30,6 +30,16 @@ TEST(Error, WholeMessage) {
             "did you mean kv_parallel?\n");
 }
 
+TEST(Error, NearestNamesInEitherCaseAndAmongOtherLetters) {
+  const std::vector<std::string> names{"fp4", "fp8", "bf16", "fp8_block", "trtllm"};
+  EXPECT_EQ(nearest_name("FP8", names), "fp8");
+  EXPECT_EQ(nearest_name("TRTLLM", names), "trtllm");
+  EXPECT_EQ(nearest_name("nvfp4", names), "fp4");
+  EXPECT_EQ(nearest_name("fp8_e4m3", names), "");  // less than half of it
+  EXPECT_EQ(nearest_name("fp8_blok", names), "fp8_block");
+  EXPECT_EQ(nearest_name("int4", names), "");
+}
+
 TEST(Error, WithoutPlace) {
   EXPECT_STREQ(UserError("no such file").what(), "no such file\n");
   Diagnostic d = at(0, 0, "");
