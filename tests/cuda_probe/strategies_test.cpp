@@ -167,6 +167,28 @@ TEST(Strategies, EveryMutationOfTheirSchedulesIsFound) {
   for (const Mutation& m : mutations()) EXPECT_GT(tried[m.name], 0) << m.name << " fits no schedule";
 }
 
+// Buffers of two chunks hold the same keys first, and where they differ padding or keys that come too late
+// for the queries: to read one for the other breaks nothing.
+TEST(Strategies, OnlyBuffersThatDifferWhereSomebodyLooksAreTakenForOneAnother) {
+  const auto all = mutations();
+  const auto other = std::find_if(all.begin(), all.end(),
+                                  [](const Mutation& m) { return m.name == std::string("other_buffer"); });
+  ASSERT_NE(other, all.end());
+  int tried = 0;
+  for (const char* name : {"ring_pass_q", "ring_pass_kv"}) {
+    const auto cases = cli::verify_cases(strategy(name));
+    for (std::size_t i = 0; i < cases.size(); i += 10) {
+      if (cases[i].plan[kPrefillChunk] == 0 || cases[i].charges != Charges::every_rank) continue;
+      Schedule broken = deep_copy(cli::verify_schedule(cases[i]));
+      std::mt19937_64 random(i);
+      if (!other->apply(broken, random)) continue;
+      ++tried;
+      EXPECT_FALSE(check(broken, cases[i].kinds).passed(1e-12, 1e-5)) << cases[i].what;
+    }
+  }
+  EXPECT_GE(tried, 10);
+}
+
 // Where every rank asks for the one request's query, the pieces that a rank sends home are equal: to exchange
 // them breaks nothing. Of several requests they are not. Of three tokens on three ranks some pieces are of
 // the one key that a rank has, whatever the query.

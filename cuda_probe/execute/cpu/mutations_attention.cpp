@@ -232,10 +232,17 @@ std::vector<std::pair<std::int32_t, std::int64_t>> one_by_one(TokenView tokens) 
   return out;
 }
 
-// A later chunk of a prefill holds the same keys first.
-bool begins_with(TokenView longer, TokenView shorter) {
-  const auto a = one_by_one(longer), b = one_by_one(shorter);
-  return a.size() >= b.size() && std::equal(b.begin(), b.end(), a.begin());
+/// Whether a list of keys begins with those that the queries of an attend see, where they stand. Another
+/// chunk of a prefill holds the same keys first; what no query sees there, padding or a later token, may be
+/// anything.
+bool holds_what_is_seen(const Dataflow& flow, const Action& a, TokenView list) {
+  const auto mine = one_by_one(flow.token_list(a.keys)), other = one_by_one(list);
+  const std::vector<bool> seen = mask(flow, a);
+  for (std::size_t at = 0; at < seen.size(); ++at) {
+    const std::size_t key = at % mine.size();
+    if (seen[at] && (key >= other.size() || other[key] != mine[key])) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -249,8 +256,7 @@ bool other_buffer(Schedule& s, Random& random) {
                             const Action& b = flow.actions[j];
                             if (j == i || b.function != Function::attend || b.rank != a.rank) return false;
                             const bool chunk = flow.regions_of(b)[1].slot != regions[1].slot;
-                            if (chunk && begins_with(flow.token_list(b.keys), flow.token_list(a.keys)))
-                              return false;
+                            if (chunk && holds_what_is_seen(flow, a, flow.token_list(b.keys))) return false;
                             Region other = flow.regions_of(b)[1];
                             other.rows = regions[1].rows;
                             if (other == regions[1] || !fits(flow, a.rank, other)) return false;
