@@ -41,6 +41,13 @@ Op barrier_of(int hosts) {
 
 }  // namespace
 
+int heads_of_all_layers(const Model& model) {
+  int sum = 0;
+  for (const LayerRun& run : model.runs)
+    sum += run.count * model.attentions[static_cast<std::size_t>(run.attention)].q_heads;
+  return sum;
+}
+
 Plan apb_plan(ApbMethod method, long long tokens, bool long_context) {
   static const std::array<StrategyId, kApbMethods> kIds{strategy_id("tensor"),  strategy_id("sparse"),
                                                         strategy_id("ulysses"), strategy_id("ring_pass_kv"),
@@ -64,8 +71,12 @@ Plan apb_plan(ApbMethod method, long long tokens, bool long_context) {
   return p;
 }
 
-ApbModel::ApbModel(const std::string& system, const Catalogs& catalogs)
-    : catalogs_(catalogs), system_(load_system(system, catalogs.systems)) {}
+ApbModel::ApbModel(const std::string& system, const Catalogs& catalogs, Seconds head_call)
+    : catalogs_(catalogs), system_(load_system(system, catalogs.systems)), head_call_(head_call) {}
+
+Seconds ApbModel::head_calls(const std::string& model) const {
+  return head_call_ * static_cast<double>(heads_of_all_layers(load_model(model, catalogs_.models)));
+}
 
 const ApbTimes& ApbModel::times(const std::string& model, ApbMethod method, long long tokens,
                                 bool long_context, int batch) {
@@ -79,6 +90,7 @@ const ApbTimes& ApbModel::times(const std::string& model, ApbMethod method, long
   ApbTimes t;
   Evaluator e(c);
   t.prefill = e.simulate(plan);
+  if (method == ApbMethod::minference) t.prefill += head_calls(model);
   const Schedule& s = e.schedule();
   const Seconds barrier = plan.cp > 1 ? e.cost().time(barrier_of(plan.cp)) : Seconds(0);
   for (int k = 0; k < s.classes; ++k) {

@@ -68,6 +68,8 @@ class ApbReader {
         read_headline(at);
       } else if (key == "generation") {
         out_.generation = at.quantity<Seconds>(Seconds(0), Seconds(1e4));
+      } else if (key == "minference") {
+        read_calls(at);
       } else if (key == "calibration") {
         read_marks(at);
       } else if (key != "paper" && key != "setup" && key != "sizes") {
@@ -116,6 +118,25 @@ class ApbReader {
       if (to) *to = item.at("value").number(0.001, 1e6);
       if (!to) out_.not_compared.push_back(claim.empty() ? item.path() : "headline: " + claim);
     }
+  }
+
+  void read_calls(const Reader& at) {
+    at.find("at");
+    out_.calls.model = models_[at.at("model").one_of(models_)];
+    at.at("unit").one_of({"s"});
+    for (const Reader& n : at.at("tokens").items())
+      out_.calls.tokens.push_back(n.integer(1, scenario_parts::kLongest));
+    const Reader rows = at.at("rows");
+    for (auto [key, to] :
+         {std::pair{"FLASHATTN", &out_.calls.flash}, {"MINFERENCE", &out_.calls.minference}}) {
+      const Reader row = rows.at(key);
+      for (const Reader& time : row.items()) to->push_back(time.number(1e-9, 1e6));
+      if (to->size() != out_.calls.tokens.size() || to->empty())
+        row.fault(
+            fmt::format("{}: {} values for {} lengths", row.path(), to->size(), out_.calls.tokens.size()));
+    }
+    rows.no_other_keys();
+    at.no_other_keys();
   }
 
   void read_marks(const Reader& at) {
@@ -306,6 +327,7 @@ ApbTruth complete(ApbTruth truth, std::vector<Mark> marks, const Catalogs& catal
   marks.insert(marks.end(), fitted.begin(), fitted.end());
   mark(truth, marks);
   if (truth.generation <= Seconds(0)) truth.generation = own.generation;
+  if (truth.calls.tokens.empty()) truth.calls = own.calls;
   if (truth.over_flash == 0) truth.over_flash = own.over_flash;
   if (truth.over_ring == 0) truth.over_ring = own.over_ring;
   if (truth.over_star == 0) truth.over_star = own.over_star;
@@ -318,6 +340,8 @@ std::string base_table(const std::string& id) { return id.substr(0, id.find('_')
 
 const char* to_string(ApbMethod m) { return kMethods[static_cast<std::size_t>(m)]; }
 const char* to_string(ApbColumn c) { return kColumns[static_cast<std::size_t>(c)]; }
+
+Seconds ApbHeadCalls::each(int heads) const { return Seconds((minference.front() - flash.front()) / heads); }
 
 ApbTruth parse_apb_truth(const std::string& name, const std::string& text, const Catalogs& catalogs) {
   std::vector<Mark> marks;

@@ -50,17 +50,30 @@ struct ApbTable {
   double scale = 1;  // seconds per unit
 };
 
+/// Times that MInference's authors give of their code and of what it replaces, by length. They are of another
+/// machine than the paper's.
+struct ApbHeadCalls {
+  std::string model;
+  std::vector<long long> tokens;
+  std::vector<double> flash, minference;  // in s
+
+  /// What the code's calls for one head of one layer take, `heads` of all layers: at the first length, where
+  /// attention itself takes next to nothing.
+  Seconds each(int heads) const;
+};
+
 struct ApbTruth {
   std::string file;
   std::vector<ApbTable> tables;
-  std::vector<ApbValue> values;                         // by table, row and column
-  Seconds generation;                                   // of a speed's denominator
+  std::vector<ApbValue> values;  // by table, row and column
+  Seconds generation;            // of a speed's denominator
+  ApbHeadCalls calls;
   double over_flash = 0, over_ring = 0, over_star = 0;  // headline ratios; 0: not given
   std::vector<std::string> not_compared;
 };
 
 /// Throws UserError with every fault, also for a table that the paper does not have. Marks of the shipped
-/// file hold for every file, and so do its generation and headline.
+/// file hold for every file, and so do its generation, its headline and its times of MInference's authors.
 ApbTruth parse_apb_truth(const std::string& name, const std::string& text, const Catalogs& catalogs);
 /// Empty: the shipped file.
 ApbTruth load_apb_truth(const std::string& file, const Catalogs& catalogs);

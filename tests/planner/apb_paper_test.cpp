@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "calibrate/validate/apb_evidence.hpp"
 #include "calibrate/validate/apb_model.hpp"
 #include "models/model/catalog.hpp"
 #include "tests/planner/support.hpp"
@@ -15,8 +16,10 @@ namespace shardline {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 Catalogs catalogs() {
@@ -72,6 +75,71 @@ TEST(ApbPaper, HeadlinesFollowFromSpeeds) {
   EXPECT_NEAR(ratios[0], 8.87, 0.01);  // published: 9.2, 4.2, 1.6
   EXPECT_NEAR(ratios[1], 3.85, 0.01);
   EXPECT_NEAR(ratios[2], 1.40, 0.01);
+}
+
+std::string section_text(const PaperReport& report, const std::string& title) {
+  std::string text;
+  for (const PaperSection& s : report.sections) {
+    if (!s.title.starts_with(title)) continue;
+    for (const PaperItem& item : s.items) {
+      text += item.text + "\n";
+      for (const auto& row : item.rows) {
+        for (const std::string& cell : row) text += cell + "|";
+        text += "\n";
+      }
+    }
+  }
+  return text;
+}
+
+// 2.96450 s less 0.54565 s of 1000 tokens, over 32 heads of 32 layers.
+TEST(ApbPaper, EveryHeadOfEveryLayerCallsMInferenceByItself) {
+  const ApbTruth truth = load_apb_truth("", catalogs());
+  const Seconds call = head_call(truth, catalogs());
+  EXPECT_NEAR(call.value, (2.96450 - 0.54565) / 1024, 1e-12);
+  ApbModel kernels("a800-apb", catalogs()), whole("a800-apb", catalogs(), call);
+  const auto seconds = [](ApbModel& model, const char* of, ApbMethod method) {
+    return model.times(of, method, 131'072, false).prefill.value;
+  };
+  for (const auto& [model, heads] : {std::pair{"llama-3.1-8b", 1024}, {"qwen-2.5-14b", 48 * 40}}) {
+    EXPECT_NEAR(seconds(whole, model, ApbMethod::minference) - seconds(kernels, model, ApbMethod::minference),
+                heads * call.value, 1e-9);
+    EXPECT_EQ(seconds(whole, model, ApbMethod::flash), seconds(kernels, model, ApbMethod::flash));
+  }
+  // Times that no parameter of ours knows: the calls halve what the kernels alone miss.
+  const ErrorSummary e =
+      errors_of(shipped(), "MINFERENCE over FLASHATTN, its authors' times", Standing::held_out);
+  EXPECT_EQ(e.count, 6u);
+  EXPECT_LT(e.median, 0.10);
+  EXPECT_THAT(section_text(shipped(), "MINFERENCE by its authors"),
+              AllOf(HasSubstr("that is 2.42 s in all"), HasSubstr("of kernels alone")));
+}
+
+// 131072 / 4086 - 30.01 s, 524288 / 6255 - 81.62 s and 131072 / 37575 - 2.79 s. APB at 512K has other sizes
+// in Table 14, and Table 14 has no StarAttn.
+TEST(ApbPaper, WhatSpeedsLeaveForOutputIsNoConstant) {
+  const std::string text = section_text(shipped(), "What speeds leave");
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("FLASHATTN|128K|32.08|30.01|2.07|"), HasSubstr("RINGATTN|512K|83.82|81.62|2.20|"),
+                  HasSubstr("APB|128K|3.49|2.79|0.70|"), HasSubstr("leave 0.70 to 2.20 s")));
+  EXPECT_THAT(text, Not(AnyOf(HasSubstr("APB|512K"), HasSubstr("STARATTN"))));
+  EXPECT_THAT(text, AllOf(HasSubstr("|89 %|"), HasSubstr("45 % too low")));
+}
+
+TEST(ApbPaper, SpeedsThatAreMostlyOutputAreJudgedApart) {
+  const PaperReport r = apb_paper(
+      parse_apb_truth(
+          "t.yaml",
+          "table18: {model: llama-3-8b-1m, unit: tok/s, tokens: [4096, 65536], rows: {APB: [7000, 33000]}}",
+          catalogs()),
+      catalogs());
+  const std::string apart = "Table 18: speed, left out: mostly output time";
+  EXPECT_EQ(errors_of(r, apart, Standing::excluded).count, 1u);
+  EXPECT_EQ(errors_of(r, "Table 18: speed", Standing::held_out).count, 1u);
+  const auto group =
+      std::find_if(r.groups.begin(), r.groups.end(), [&](const PaperGroup& g) { return g.name == apart; });
+  ASSERT_NE(group, r.groups.end());
+  EXPECT_EQ(group->verdict, Verdict::explained);
 }
 
 constexpr const char* kFurther = R"(
@@ -193,7 +261,7 @@ TEST(ApbPaper, EveryTableAndEveryModelIsCompared) {
                                     Pair("qwen-2.5-14b", 9), Pair("yi-34b-200k", 9)));
   int points = 0;
   for (const PaperPoint& p : r.points) {
-    if (p.series == "headline") continue;
+    if (p.series == "headline" || p.series == "MInference") continue;
     ++points;
     ++by_group[p.group];
     EXPECT_GT(p.ours, 0) << p.label;
@@ -235,6 +303,10 @@ TEST(ApbPaper, MistakesAreNamedWithTheirPlace) {
   EXPECT_THAT(error_of("table13: {unit: s, columns: [method, n], rows: [[APB]]}\n"),
               HasSubstr("a row that is a list needs `columns`"));
   EXPECT_THAT(error_of("table13: {unit: s, rows: {APB: -1}}\n"), HasSubstr("t.yaml:1:32"));
+  EXPECT_THAT(
+      error_of("table13: {unit: s, rows: {APB: 1}}\nminference: {model: llama-3-8b-1m, unit: s, tokens: "
+               "[1000, 2000], rows: {FLASHATTN: [1, 2], MINFERENCE: [3]}}\n"),
+      HasSubstr("minference.rows.MINFERENCE: 1 values for 2 lengths"));
   EXPECT_THAT(error_of("table13: {unit: s, model: llama-9, rows: {APB: 1}}\n"),
               HasSubstr("no model is called llama-9"));
 }
