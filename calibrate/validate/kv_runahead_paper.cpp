@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "calibrate/validate/kv_runahead_gather.hpp"
 #include "calibrate/validate/kv_runahead_noise.hpp"
 #include "calibrate/validate/kv_runahead_scaling.hpp"
 #include "models/model/catalog.hpp"
@@ -283,6 +284,7 @@ class Builder {
       paper_.groups.push_back(std::move(g));
     }
     add_chain_scaling(truth_, ours_, model_, paper_);
+    add_chain_figure(truth_, ours_, model_, paper_);
     if (truth_.noise) add_chain_noise(*truth_.noise, model_, go_on_, paper_);
     Rows rows = summary_rows({&paper_, 1}, true);
     for (auto& row : rows) row.erase(row.begin());

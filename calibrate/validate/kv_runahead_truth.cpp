@@ -52,6 +52,7 @@ class ChainReader {
     }
     if (const auto v = root.find("machine")) read_machine(*v);
     if (const auto v = root.find("noise")) read_noise(*v);
+    if (const auto v = root.find("figure9")) read_figure(*v);
     for (const char* key : {"table1", "table2", "table3"}) {
       if (const auto v = root.find(key)) read_table(key, *v);
     }
@@ -118,6 +119,21 @@ class ChainReader {
     }
     r.no_other_keys();
     out_.noise = std::move(n);
+  }
+
+  void read_figure(const Reader& r) {
+    ChainFigure f;
+    r.find("place");
+    f.model = read_model(r.at("model"));
+    for (const Reader& item : r.at("rows").items()) {
+      f.rows.push_back({static_cast<int>(item.at("gpus").integer(2, 64)),
+                        item.at("context").integer(64, scenario_parts::kLongest),
+                        item.at("speedup").number(0.01, 100)});
+      item.no_other_keys();
+    }
+    if (f.rows.empty()) r.fault("figure9.rows is empty");
+    r.no_other_keys();
+    out_.figure = std::move(f);
   }
 
   void read_table(const std::string& table, const Reader& r) {
@@ -290,6 +306,7 @@ ChainTruth chain_truth_of(const std::string& file, const Catalogs& catalogs) {
   if (!truth.machine) {
     truth.machine = shipped.machine;
     if (!truth.noise) truth.noise = shipped.noise;
+    if (!truth.figure) truth.figure = shipped.figure;
   }
   mark(truth, shipped.fitted);
   mark(truth, truth.fitted);

@@ -66,10 +66,22 @@ struct ChainNoise {
   std::vector<Speedup> speedups;
 };
 
+/// Speedups of KVR-S over TSP that a figure states, of a model whose times are not in the file.
+struct ChainFigure {
+  struct Row {
+    int gpus = 0;
+    long long context = 0;
+    double speedup = 0;
+  };
+  std::string model;
+  std::vector<Row> rows;
+};
+
 struct ChainTruth {
   std::string file;
   std::optional<ChainMachine> machine;
   std::optional<ChainNoise> noise;
+  std::optional<ChainFigure> figure;
   std::vector<ChainValue> values;
   std::vector<ChainPartition> partitions;
   std::vector<std::string> fitted;        // measurement() of marked values

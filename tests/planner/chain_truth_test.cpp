@@ -1,7 +1,7 @@
 // Published tables of KV-Runahead: what is read, what counts, and that the report follows from its points.
 #include <gtest/gtest.h>
 
-#include "calibrate/validate/kv_runahead_paper.hpp"
+#include "calibrate/validate/kv_runahead_gather.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "tests/planner/support.hpp"
 #include "tests/support/bad_input.hpp"
@@ -15,7 +15,7 @@ Catalogs catalogs() {
 
 TEST(ChainTruth, BadInput) {
   ::shardline::testing::expect_messages(
-      "chain_truth", ".yaml", 3,
+      "chain_truth", ".yaml", 5,
       [](const std::string& name, const std::string& text) { parse_chain_truth(name, text, catalogs()); });
 }
 
@@ -102,6 +102,33 @@ TEST(ChainPaper, NoiseIsJudgedByItsLosses) {
   EXPECT_EQ(verdicts(), (std::vector{Verdict::explained, Verdict::missed}));
   truth.noise->traffic.load = 0;  // then KVR does not lose less than TSP either
   EXPECT_EQ(verdicts(), (std::vector{Verdict::missed, Verdict::missed}));
+}
+
+// A speedup leaves for TSP what KVR-S takes times it. A model with a KV head per query head has nothing to
+// repeat.
+TEST(ChainPaper, AFiguresSpeedupsSayWhatTspMisses) {
+  ChainTruth t = chain_truth_of("", catalogs());
+  ASSERT_TRUE(t.figure);
+  t.figure->rows = {{8, 8192, 1.63}};
+  ChainModel model(*t.machine, catalogs());
+  const double tsp = model.ttft("falcon-7b", 8192, 8, 0, ChainMethod::tsp).value,
+               searched = model.ttft("falcon-7b", 8192, 8, 0, ChainMethod::kvr_searched).value;
+  const auto rows_of = [&](const ChainTruth& truth) {
+    PaperReport report;
+    const std::vector<double> none(truth.values.size(), 0.0);
+    add_chain_figure(truth, none, model, report);
+    EXPECT_EQ(report.groups.size(), 1u);
+    EXPECT_EQ(report.groups.front().verdict, Verdict::open);
+    return report.sections.at(0).items.at(0).rows;
+  };
+  const auto falcon = rows_of(t).at(1);
+  EXPECT_NEAR(std::stod(falcon.at(6)), 1e6 * (1.63 * searched - tsp) / 8192 / 32, 0.005);
+  // 70 more heads of 64 in K and V, 2 B each: 7/8 of them at 220 GB/s, and once written and read at 1.6 TB/s.
+  const double bytes = 2.0 * 70 * 64 * 2;
+  EXPECT_NEAR(std::stod(falcon.at(7)),
+              1e6 * (bytes * 7 / 8 / (300e9 * 0.733) + 2 * bytes / (2.039e12 * 0.785)), 0.006);
+  t.figure->model = "llama-7b";
+  EXPECT_EQ(std::stod(rows_of(t).at(1).at(7)), 0);
 }
 
 TEST(ChainPaper, WhetherMoreGpusPayIsComparedStepByStep) {
