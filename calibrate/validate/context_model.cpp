@@ -9,9 +9,11 @@ namespace shardline {
 
 namespace {
 
-// FFN weights in row-wise FP8, the rest in BF16 (section 4.1).
-constexpr Precision kPrecision{Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16,
-                               Dtype::bf16, Dtype::fp8,  Dtype::fp8};
+// FFN weights in row-wise FP8, the rest in BF16 (section 4.1). Row-wise scales of activations are found while
+// serving
+// ("The Llama 3 Herd of Models", arXiv 2407.21783, section 6.2): fp8_dynamic, not a static checkpoint's fp8.
+constexpr Precision kPrecision{Dtype::bf16, Dtype::bf16,        Dtype::bf16, Dtype::bf16,
+                               Dtype::bf16, Dtype::fp8_dynamic, Dtype::fp8};
 
 Plan plan_of(const ContextPlan& p, StepKind kind) {
   Plan plan;

@@ -25,15 +25,24 @@ PaperOptions paper_options(const ValidateOptions& o) {
   return p;
 }
 
+const char* papers_text() {
+  static const std::string text = [] {
+    std::string names;
+    for (const Paper& p : papers()) names += std::string(p.id) + ", ";
+    return names + "or all (default): one report on every paper";
+  }();
+  return text.c_str();
+}
+
 void declare(Arguments& a, ValidateOptions& o) {
-  a.add("paper", o.paper, "helix, context_parallel, apb or all (default): one report on every paper");
+  a.add("paper", o.paper, papers_text());
   a.flag_off("--no-sensitivity", o.sensitivity,
              "Leave out the sensitivity of each ratio to the parameters (helix, all)");
   a.add("--truth", o.truth,
-        "File of published or measured times (context_parallel, apb; default: the paper's)");
+        "File of published or measured times (context_parallel, kv_runahead, apb; default: the paper's)");
   a.add("-o,--out", o.out,
         "Folder for validation.md and plots (all; default: out/validation), or CSV and plot "
-        "(context_parallel)");
+        "(context_parallel, kv_runahead)");
   add_threads(a, o.threads);
 }
 

@@ -7,6 +7,9 @@
 
 #include <map>
 
+#include "calibrate/validate/context_model.hpp"
+#include "models/model/catalog.hpp"
+#include "planner/search/evaluate.hpp"
 #include "tests/planner/support.hpp"
 #include "tests/support/bad_input.hpp"
 
@@ -370,6 +373,22 @@ TEST(ContextReport, SimulatorAgainstThePaper) {
   const double rate = static_cast<double>(report.crossings[0].tokens.back()) / 128000;
   EXPECT_GE(rate, 0.04);
   EXPECT_LE(rate, 0.06);
+}
+
+// Row-wise FP8 scales activations while it serves: where kernels were measured, each of the two products of a
+// layer's network costs what the scenarios of this paper say, not what a static checkpoint's would.
+TEST(ContextModel, FeedForwardNetworksScaleWhileTheyServe) {
+  const System system = catalog_system("h100-gtt-measured");
+  const Model llama = load_model("llama-3.1-405b", source_path("models/catalog"));
+  const auto ttit = [&](Dtype ffn) {
+    Precision p{Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, ffn, Dtype::fp8};
+    Case c = make_case(llama, system, p, 131'072, 16, Routing{});
+    c.kernels = {true, true};
+    return Evaluator(c).simulate(parse_plan("tensor:tpa=8,tpf=8,batch=1"));
+  };
+  const ContextModel model(llama, system);
+  EXPECT_DOUBLE_EQ(model.ttit({}, 131'072, 1).value, ttit(Dtype::fp8_dynamic).value);
+  EXPECT_GT(model.ttit({}, 131'072, 1).value, 1.02 * ttit(Dtype::fp8).value);
 }
 
 }  // namespace
