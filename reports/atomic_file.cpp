@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -16,10 +17,13 @@ namespace shardline {
 
 namespace {
 
-volatile std::sig_atomic_t g_interrupted = 0;
+// Set by a signal on whichever thread it comes to, read by all of them: std::sig_atomic_t is for one thread
+// alone.
+std::atomic<bool> g_interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not wait for a lock");
 
 void on_signal(int number) {
-  g_interrupted = 1;
+  g_interrupted.store(true, std::memory_order_relaxed);
   std::signal(number, SIG_DFL);
 }
 
@@ -133,7 +137,7 @@ void catch_interrupts() {
   std::signal(SIGTERM, on_signal);
 }
 
-bool interrupted() { return g_interrupted != 0; }
+bool interrupted() { return g_interrupted.load(std::memory_order_relaxed); }
 
 void write_file(const std::filesystem::path& file, std::string_view text, AfterInterrupt interrupt) {
   const Destination to = destination_of(file);

@@ -231,6 +231,19 @@ TEST_F(AtomicFile, InterruptLeavesNoFile) {
   EXPECT_THAT(names(), IsEmpty());
 }
 
+// ThreadSanitizer finds a race here unless the flag may be read on a thread that the signal did not come to.
+TEST_F(AtomicFile, EveryThreadSeesAnInterrupt) {
+  EXPECT_TRUE(in_child([&] {
+    catch_interrupts();
+    std::thread other([] {
+      while (!interrupted()) std::this_thread::yield();
+    });
+    std::raise(SIGINT);
+    other.join();
+    return interrupted();
+  }));
+}
+
 TEST_F(AtomicFile, MeasurementsOutliveAnInterrupt) {
   EXPECT_TRUE(in_child([&] {
     catch_interrupts();
