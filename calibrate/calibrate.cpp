@@ -216,9 +216,13 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
 
 namespace {
 
-FitDistance distance_of_row(const KernelFit& f, bool foreign, std::span<const double> x,
-                            std::span<const double> coordinates) {
-  FitDistance d = distance_of(f, foreign, f.outside(coordinates), coordinates);
+FitDistance distance_of_row(const KernelFit& f, MachineKin machine, std::span<const double> x,
+                            const FormContext& context, std::span<const double> coordinates) {
+  FitDistance d = distance_of(f, machine, f.outside(coordinates), coordinates);
+  if (d.asks_fixed()) {
+    const auto seconds = [&](const FormContext& c) { return f.form->seconds(x, c, f.parameters); };
+    d.fixed = static_cast<float>(of_fixed_times(seconds(context), seconds(faster(context, kFaster))));
+  }
   if (const auto& family = f.intervals.family)
     d.other_model = std::find(family->families.begin(), family->families.end(), model_family(*f.form, x)) ==
                     family->families.end();
@@ -243,7 +247,7 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
     std::vector<const std::vector<std::string>*> words;
     for (const char* column : form->numbers) numbers.push_back(&table.number(column));
     for (const char* column : form->words) words.push_back(&table.word(column));
-    const bool foreign = calibration.foreign(system, *form);
+    const MachineKin machine = calibration.kin(system, *form);
     std::vector<double> x(numbers.size());
     std::vector<std::string> variant(words.size());
     for (std::size_t row = 0; row < table.size(); ++row) {
@@ -260,7 +264,7 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
       double at[kMostAxes];
       form->coordinates(x, context, at);
       const std::span coordinates(at, form->axes.size());
-      const FitDistance distance = distance_of_row(*found, foreign, x, coordinates);
+      const FitDistance distance = distance_of_row(*found, machine, x, context, coordinates);
       out.rows.push_back({t, row, static_cast<std::size_t>(found - calibration.fits.begin()),
                           table.median[row].value,
                           predict(*form, context, found->parameters, found->correction, x, coordinates),

@@ -63,12 +63,12 @@ double CalibratedCost::parameter(const Use& u, std::string_view name) {
 }
 
 Basis CalibratedCost::basis(const Use& u, bool measured) {
-  if (!measured || u.altered || u.foreign) return Basis::extrapolated;
+  if (!measured || u.altered || u.machine != MachineKin::own) return Basis::extrapolated;
   return u.borrowed ? Basis::fitted : Basis::measured;
 }
 
 FittedPrice CalibratedCost::at_place(Seconds time, const Use& u, bool outside, std::span<const double> at) {
-  FittedPrice p{time, Basis::measured, u.fit, distance_of(*u.fit, u.foreign, outside, at)};
+  FittedPrice p{time, Basis::measured, u.fit, distance_of(*u.fit, u.machine, outside, at)};
   p.distance.altered = u.altered;
   p.distance.indirect = u.borrowed;
   p.basis = basis(u, p.distance.measured());
@@ -89,7 +89,7 @@ double CalibratedCost::least(const PricedOp& op, const FormContext& c) const {
   double peak = c.flops;
   // Forms of attention count with the BF16 peak where kernels over a narrow cache may compute in FP8.
   if (is_attention(op.kind) && op.dtype != Dtype::bf16)
-    peak = std::max(peak, system_->device.peak[at(Dtype::fp8)].value);
+    peak = std::max(peak, system_->device.peak[at(Dtype::fp8)].value * rates_);
   const double share = op.kind == OpKind::attend_decode ? kDecodeMemoryShare : 1;
   return std::max(flops(op).value / peak, (kv_bytes(op) + weight_bytes(op)).value / (c.bandwidth * share));
 }
@@ -152,7 +152,7 @@ std::optional<FittedPrice> CalibratedCost::product(const PricedOp& op, double ro
   return FittedPrice{Seconds(std::max(compute, memory)),
                      worse(Basis::fitted, basis(u, true)),
                      u.fit,
-                     {u.foreign, u.altered, true}};
+                     {u.machine, u.altered, true}};
 }
 
 // MLA's absorbed products, each by measurements of its own, whatever its widths: a latent may be narrower
@@ -322,7 +322,9 @@ std::optional<FittedPrice> CalibratedCost::elementwise(const PricedOp& op) const
   if (absorbed(op.within)) return FittedPrice{Seconds(0), Basis::none};
   if (kernel_ <= Seconds(0)) return std::nullopt;
   const Seconds time = kernel_ * op.launches + shape<ElementwiseShape>(op).bytes / memory_;
-  return FittedPrice{time, time > Seconds(0) ? foreign_ ? Basis::extrapolated : Basis::fitted : Basis::none};
+  if (!(time > Seconds(0))) return FittedPrice{time, Basis::none};
+  return FittedPrice{
+      time, machine_ == MachineKin::own ? Basis::fitted : Basis::extrapolated, nullptr, {machine_}};
 }
 
 }  // namespace shardline

@@ -46,7 +46,9 @@ enum class Pricing : std::uint8_t { exact, floor };
 class CalibratedCost {
  public:
   /// Keeps a reference to the system, whose calibration must not be empty.
-  explicit CalibratedCost(const System& system, Pricing pricing = Pricing::exact);
+  /// With `rates` it prices on a device all of whose rates are so many times as high, fixed times being what
+  /// they are.
+  explicit CalibratedCost(const System& system, Pricing pricing = Pricing::exact, double rates = 1);
 
   /// Nothing where no form covers the op: it is then priced by the system file's parameters. `group` of
   /// communication.
@@ -62,12 +64,12 @@ class CalibratedCost {
     std::vector<double> parameters;
     Correction correction;
     ShapeLines lines;
-    Dtype stored = Dtype::bf16;  // what the fit's weights were stored in (experts)
-    bool altered = false;        // used for a data type that was not measured
-    bool foreign = false;        // measured on another machine
-    bool borrowed = false;       // another framework's kernel
-    KernelSizes sizes;           // for which it is taken
-    std::size_t rule = 0;        // of the list: uses of one rule are alternatives
+    Dtype stored = Dtype::bf16;            // what the fit's weights were stored in (experts)
+    bool altered = false;                  // used for a data type that was not measured
+    MachineKin machine = MachineKin::own;  // on which it was measured
+    bool borrowed = false;                 // another framework's kernel
+    KernelSizes sizes;                     // for which it is taken
+    std::size_t rule = 0;                  // of the list: uses of one rule are alternatives
     explicit operator bool() const { return fit != nullptr; }
   };
   // Kernels of one rule: the first that was measured with the op's model, else the first.
@@ -128,7 +130,8 @@ class CalibratedCost {
 
   const System* system_;
   Pricing pricing_;
-  bool foreign_;  // elementwise kernels: measured on another machine
+  double rates_;
+  MachineKin machine_;  // on which elementwise kernels were measured
   // By arithmetic, then by what is stored.
   std::array<ByDtype, kDtypes> gemm_, mla_prefill_, absorb_, expand_;
   std::array<SeveralByDtype, kDtypes> prefill_;

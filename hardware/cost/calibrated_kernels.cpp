@@ -63,7 +63,8 @@ CalibratedCost::Use CalibratedCost::made_of(const KernelFit& f) const {
   Use u;
   if (!f.form->context(f.words, *system_, u.context)) return {};
   u.fit = &f;
-  u.foreign = system_->calibration.foreign(*system_, *f.form);
+  u.context = faster(u.context, rates_);
+  u.machine = system_->calibration.kin(*system_, *f.form);
   u.parameters = f.parameters;
   u.correction = f.correction;
   if (pricing_ == Pricing::floor) lower(u.correction, growing_axes(f.form->family));
@@ -298,8 +299,11 @@ void CalibratedCost::choose_exchanges(Dtype dispatched) {
   choose(across_[at(dispatched)], leaves);
 }
 
-CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
-    : system_(&system), pricing_(pricing), foreign_(system.calibration.foreign(system, kGemmForm)) {
+CalibratedCost::CalibratedCost(const System& system, Pricing pricing, double rates)
+    : system_(&system),
+      pricing_(pricing),
+      rates_(rates),
+      machine_(system.calibration.kin(system, kGemmForm)) {
   for (const Dtype math : kKinds) {
     add_experts(math);
     choose_gemms(math);
@@ -312,7 +316,7 @@ CalibratedCost::CalibratedCost(const System& system, Pricing pricing)
   if (Use& g = gemm_[at(Dtype::bf16)][at(Dtype::bf16)]) {
     const double smallest[] = {1, 64, 64};
     kernel_ = of(g, smallest).time;
-    memory_ = system.device.memory_bandwidth * std::min(1.0, parameter(g, "e_memory"));
+    memory_ = system.device.memory_bandwidth * rates * std::min(1.0, parameter(g, "e_memory"));
   }
 }
 

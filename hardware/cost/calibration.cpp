@@ -9,6 +9,9 @@
 #include <limits>
 #include <optional>
 
+#include "hardware/cost/kernel_list.hpp"
+#include "hardware/machine/system.hpp"
+
 namespace shardline {
 
 namespace {
@@ -230,8 +233,11 @@ std::string KernelFit::name() const {
   return out;
 }
 
-bool Calibration::foreign(const System& system, const Form& form) const {
-  return !like.empty() || !machine.has_measured(system, form);
+MachineKin Calibration::kin(const System& system, const Form& form) const {
+  if (like.empty() && machine.has_measured(system, form)) return MachineKin::own;
+  if (machine.same_processor(system)) return MachineKin::processor;
+  return architecture_of(*this, system.device) == architecture_of(system.device) ? MachineKin::architecture
+                                                                                 : MachineKin::stranger;
 }
 
 bool KernelFit::outside(std::span<const double> at) const {

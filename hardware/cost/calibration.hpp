@@ -47,9 +47,9 @@ struct Calibration {
   std::string like;  // the shipped calibration of another system that these are from; empty: of this one
   double power_limit = 0;  // W, of the lender's device where borrowed with `like`; 0: not known
   bool empty() const { return fits.empty(); }
-  /// Whether fits of this form, used on `system`, are those of another machine: borrowed with `like`, or
-  /// measured on a device or links with other figures.
-  bool foreign(const System& system, const Form& form) const;
+  /// Whose fits of this form are, used on `system`: another machine's where borrowed with `like`, or measured
+  /// on a device or links with other figures.
+  MachineKin kin(const System& system, const Form& form) const;
 };
 
 /// The `calibration` mapping of a system file; faults are recorded in the document.

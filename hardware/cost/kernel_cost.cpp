@@ -114,8 +114,15 @@ Seconds CostModel::floor(const PricedOp& op) {
 
 PriceInterval CostModel::interval(const PricedOp& op) {
   if (!fitted_) return {};
-  const std::optional<FittedPrice> p = fitted_price(*fitted_, op);
-  return p ? CalibratedCost::interval(op, *p) : PriceInterval{};
+  std::optional<FittedPrice> p = fitted_price(*fitted_, op);
+  if (!p) return {};
+  if (p->distance.asks_fixed()) {
+    if (!faster_) faster_.emplace(*system_, Pricing::exact, kFaster);
+    const std::optional<FittedPrice> quick = fitted_price(*faster_, op);
+    const bool same = quick && quick->fit == p->fit;
+    p->distance.fixed = same ? static_cast<float>(of_fixed_times(p->time.value, quick->time.value)) : 1.0F;
+  }
+  return CalibratedCost::interval(op, *p);
 }
 
 bool CostModel::Key::operator==(const Key& other) const {

@@ -100,7 +100,7 @@ class CostModel {
   std::unordered_map<std::uint64_t, GroupFabric> groups_;
   std::uint64_t last_key_ = ~std::uint64_t{0};
   const GroupFabric* last_group_ = nullptr;
-  std::optional<CalibratedCost> fitted_, floor_;
+  std::optional<CalibratedCost> fitted_, floor_, faster_;  // the last where an interval needs it
   // Direct-mapped: forms take longer than a look.
   std::vector<Known<OpCost>> known_;
   std::vector<Known<Seconds>> known_times_, known_floors_;

@@ -176,6 +176,15 @@ bool MeasuredMachine::has_measured(const System& s, const Form& form) const {
   return true;
 }
 
+bool MeasuredMachine::same_processor(const System& s) const {
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    const std::string_view key = kFigures[i].key;
+    const bool counts = kFigures[i].use == FigureUse::device && key != "device.memory.bandwidth";
+    if (counts && !same(figures[i], kFigures[i].of(s))) return false;
+  }
+  return !empty();
+}
+
 std::vector<std::string> MeasuredMachine::differences(const System& s) const {
   std::vector<std::string> out;
   if (empty()) return out;

@@ -2,6 +2,7 @@
 // the parameters of its system file that the fits stand in for, so that a change of them is not silent.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,14 @@ struct MachineFigure {
 /// Every number of a system file that a price may read but nodes, gpus_per_node and the memory's size.
 std::span<const MachineFigure> machine_figures();
 
+/// How near a machine that is priced is to the one whose measurements price it.
+enum class MachineKin : std::uint8_t {
+  own,           // it is the one
+  processor,     // the same processor: another memory, other links
+  architecture,  // another processor of its architecture
+  stranger,      // another architecture
+};
+
 struct MeasuredMachine {
   std::string system, device;   // names
   std::vector<double> figures;  // in the order of machine_figures()
@@ -37,6 +46,8 @@ struct MeasuredMachine {
   /// Whether `system` is such a machine, as far as fits of this form count with it: the device for all, the
   /// links too for messages. False where it is not known what was measured.
   bool has_measured(const System& system, const Form& form) const;
+  /// Whether `system` has as many multiprocessors as this machine, and their peaks. False likewise.
+  bool same_processor(const System& system) const;
   /// What was measured of figure `i` of machine_figures(); nothing where it was not said, or the machine has
   /// no such links.
   std::optional<double> figure(std::size_t i) const;

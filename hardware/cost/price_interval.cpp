@@ -22,12 +22,20 @@ struct Borrowed {
   double factor, shift;
 };
 constexpr Borrowed kWork{1.3, 0.03}, kBytes{1, 0.02};
+// Of a price all of which are times taken over from another processor, and of one all of which goes with the
+// rates of another architecture: on each side. Found by rows of H100, A100 and GB200 priced by fits of each
+// other.
+constexpr double kFixedTimes = 0.4, kStrangersRates = 0.2;
 
 ErrorBand times(const ErrorBand& b, double factor) { return {b.low * factor, b.high * factor}; }
 
-ErrorBand borrowed(const ErrorBand& band, const Borrowed& by) {
+ErrorBand borrowed(const ErrorBand& band, const Borrowed& by, MachineKin machine, double fixed) {
+  if (machine == MachineKin::own) return band;
   const ErrorBand wide = band.widened(by.factor);
-  return {wide.low - by.shift, wide.high + by.shift};
+  double shift = by.shift;
+  if (machine >= MachineKin::architecture) shift += kFixedTimes * fixed;
+  if (machine == MachineKin::stranger) shift += kStrangersRates * (1 - fixed);
+  return {wide.low - shift, wide.high + shift};
 }
 
 Borrowed borrowed_of(std::string_view family) {
@@ -96,9 +104,20 @@ bool of_measured_model(const KernelFit& f, const PricedOp& op) {
   return f.intervals.family && !of_another_model(op, f.intervals.family->families);
 }
 
-FitDistance distance_of(const KernelFit& f, bool foreign, bool outside, std::span<const double> coordinates) {
+FormContext faster(FormContext c, double times) {
+  for (double* rate : {&c.flops, &c.bandwidth, &c.exponentials, &c.link, &c.network}) *rate *= times;
+  return c;
+}
+
+double of_fixed_times(double time, double on_faster) {
+  if (!(time > 0)) return 0;
+  return std::clamp(1 - (1 - on_faster / time) * kFaster / (kFaster - 1), 0.0, 1.0);
+}
+
+FitDistance distance_of(const KernelFit& f, MachineKin machine, bool outside,
+                        std::span<const double> coordinates) {
   FitDistance d;
-  d.foreign = foreign;
+  d.machine = machine;
   d.outside = outside;
   const std::size_t axis = f.intervals.beyond ? f.intervals.beyond->axis : f.far_axis;
   if (axis < coordinates.size()) d.beyond = static_cast<float>(coordinates[axis] - f.range_high[axis]);
@@ -127,14 +146,13 @@ ErrorBand band_of_price(const KernelFit& f, const FitDistance& r) {
   // the distance is, which may be one-sided, says nothing of it.
   const ErrorBand wide = near.widened(factor);
   out = {out.low - (near.low - wide.low), out.high + (wide.high - near.high)};
-  return r.foreign ? borrowed(out, borrowed_of(f.form->family)) : out;
+  return borrowed(out, borrowed_of(f.form->family), r.machine, static_cast<double>(r.fixed));
 }
 
 PriceInterval CalibratedCost::interval(const PricedOp& op, const FittedPrice& p) {
   if (!p.fit) {
-    const bool foreign = p.basis == Basis::extrapolated;
-    return {foreign ? borrowed(kElementwiseBand, kWork) : kElementwiseBand, ErrorSource::elementwise,
-            nullptr};
+    const auto fixed = static_cast<double>(p.distance.fixed);
+    return {borrowed(kElementwiseBand, kWork, p.distance.machine, fixed), ErrorSource::elementwise, nullptr};
   }
   FitDistance distance = p.distance;
   const auto& family = p.fit->intervals.family;

@@ -12,19 +12,30 @@ namespace shardline {
 
 /// How far a price is from the rows that its fit was made of.
 struct FitDistance {
-  bool foreign = false;      // another machine's fit
-  bool altered = false;      // a data type, or widths, that were not measured
+  MachineKin machine = MachineKin::own;  // whose fit it is
+  bool altered = false;                  // a data type, or widths, that were not measured
   bool indirect = false;     // an op that was not measured itself: part of a sequence, a gather by dispatch
   bool outside = false;      // no measured row near it
   bool other_model = false;  // of no model family that was measured
   float beyond = 0;          // doublings beyond the fit's rows on the axis of FitIntervals::beyond
+  float fixed = 0;           // of_fixed_times(), where another processor's
 
   /// The one definition of a measured price, for ops and for predictions beside measurements: the machine is
-  /// the one that was measured (Calibration::foreign), and the shape lies among the measured rows.
-  bool measured() const { return !foreign && !outside; }
+  /// the one that was measured (Calibration::kin), and the shape lies among the measured rows.
+  bool measured() const { return machine == MachineKin::own && !outside; }
+  /// Whether the band asks how much of the price are fixed times.
+  bool asks_fixed() const { return machine >= MachineKin::architecture; }
 };
+
+/// Times as fast are all rates of the device by which of_fixed_times() finds what goes with them.
+inline constexpr double kFaster = 1.01;
+FormContext faster(FormContext context, double times);
+/// Part of a time that does not go with the device's rates, from the time of the same on a device whose are
+/// kFaster: launches, latencies, synchronisation.
+double of_fixed_times(double time, double on_faster);
+
 /// Of a shape with these coordinates, of which KernelFit::outside() says `outside`. The rest is the caller's.
-FitDistance distance_of(const KernelFit& fit, bool foreign, bool outside,
+FitDistance distance_of(const KernelFit& fit, MachineKin machine, bool outside,
                         std::span<const double> coordinates);
 
 /// [H63] The nominal 90 % band of ln(true time / price).

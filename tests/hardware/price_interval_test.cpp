@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "hardware/cost/forms/forms.hpp"
 #include "tests/hardware/ops.hpp"
 
 namespace shardline {
@@ -108,11 +109,74 @@ TEST(PriceInterval, H63AnotherKernelWidensByWhatIsKnownNearTheRows) {
 TEST(PriceInterval, H63BorrowedFitsAreWider) {
   for (const Form& form : forms()) {
     FitDistance d;
-    d.foreign = true;
+    d.machine = MachineKin::processor;
     const ErrorBand band = band_of_price(known_fit(form.family), d);
     EXPECT_LT(band.low, -0.119) << form.family;
     EXPECT_GT(band.high, 0.119) << form.family;
+    // The same processor's launches take as long; another's need not, and another architecture's rates are no
+    // better known.
+    d.fixed = 0.5;
+    expect_band(band_of_price(known_fit(form.family), d), band.low, band.high);
+    d.machine = MachineKin::architecture;
+    expect_band(band_of_price(known_fit(form.family), d), band.low - 0.2, band.high + 0.2);
+    d.fixed = 0;
+    expect_band(band_of_price(known_fit(form.family), d), band.low, band.high);
+    d.machine = MachineKin::stranger;
+    expect_band(band_of_price(known_fit(form.family), d), band.low - 0.2, band.high + 0.2);
+    d.fixed = 0.5;
+    expect_band(band_of_price(known_fit(form.family), d), band.low - 0.3, band.high + 0.3);
   }
+}
+
+TEST(PriceInterval, H63FixedTimesAreWhatFasterRatesLeave) {
+  const auto time = [](double rates) { return 3 + 2 / rates; };
+  EXPECT_NEAR(of_fixed_times(time(1), time(kFaster)), 0.6, 1e-12);
+  EXPECT_NEAR(of_fixed_times(5, 5), 1, 1e-12);
+  EXPECT_NEAR(of_fixed_times(5, 5 / kFaster), 0, 1e-12);
+  EXPECT_EQ(of_fixed_times(0, 0), 0);
+}
+
+TEST(PriceInterval, H63MachinesAreKinByTheirProcessors) {
+  System s = catalog_system("h200-hgx");
+  EXPECT_EQ(s.calibration.kin(s, kGemmForm), MachineKin::own);
+  s.device.name = "another";
+  EXPECT_EQ(s.calibration.kin(s, kGemmForm), MachineKin::processor);
+  s.calibration = catalog_system("h100-hgx").calibration;
+  s.device.name = "H200 SXM";
+  EXPECT_EQ(s.calibration.kin(s, kGemmForm), MachineKin::processor);
+  s.device.multiprocessors = 114;
+  EXPECT_EQ(s.calibration.kin(s, kGemmForm), MachineKin::architecture);
+  s = catalog_system("h100-hgx");
+  s.calibration.machine = {};  // it does not say what was measured
+  EXPECT_EQ(s.calibration.kin(s, kGemmForm), MachineKin::architecture);
+  s.calibration = catalog_system("gb200-nvl72").calibration;
+  EXPECT_EQ(s.calibration.kin(s, kGemmForm), MachineKin::stranger);
+  EXPECT_EQ(catalog_system("a800-hgx").calibration.kin(catalog_system("a800-hgx"), kGemmForm),
+            MachineKin::processor);
+  for (const char* name : {"b200-hgx", "gb300-nvl72"}) {
+    const System borrower = catalog_system(name);
+    EXPECT_EQ(borrower.calibration.kin(borrower, kGemmForm), MachineKin::architecture) << name;
+  }
+}
+
+// Of GB200's fits, whose own band is the same for both shapes.
+TEST(PriceInterval, H63OfABorrowedOpGrowsWithItsFixedTimes) {
+  const System b200 = catalog_system("b200-hgx");
+  System same = b200;  // as if it were GB200's processor
+  for (std::size_t i = 0; i < machine_figures().size(); ++i)
+    same.calibration.machine.figures.at(i) = machine_figures()[i].of(same);
+  CostModel m(b200), known(same);
+  const auto added = [&](const Op& op) {
+    const PriceInterval i = m.interval(op), k = known.interval(op);
+    EXPECT_NEAR(i.band.high - k.band.high, k.band.low - i.band.low, 1e-6);
+    return (i.band.high - k.band.high) / 0.4;
+  };
+  EXPECT_GT(added(gemm_op({1, 512, 512}, Dtype::bf16, Dtype::bf16)), 0.9);
+  EXPECT_LT(added(gemm_op({16384, 16384, 16384}, Dtype::bf16, Dtype::bf16)), 0.1);
+  EXPECT_GT(added(exchange_op(OpKind::all_gather, {4, 1}, 1e3)), 0.9);
+  EXPECT_LT(added(exchange_op(OpKind::all_gather, {4, 1}, 1e9)), 0.3);
+  EXPECT_GT(added(elementwise_op({1, 4096, Bytes(1e3)})), 0.9);
+  EXPECT_LT(added(elementwise_op({1, 4096, Bytes(1e10)})), 0.1);
 }
 
 /// H100 with the bands of known_fit() in every fit; `families` of experts and heads.
