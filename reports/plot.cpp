@@ -165,16 +165,17 @@ const std::string kDiagonalCurves =
     "plot $diagonal using 1:2:3 with filledcurves fc rgb '#e6eef5' notitle, \\\n"
     "     $diagonal using 1:1 with lines lc rgb '#8899aa' lw 1.5 notitle, \\\n    ";
 
-constexpr const char* kBarStyle = "with lines lc rgb '#d3dae2' lw 1";
+constexpr const char* kBarStyles[] = {"with lines lc rgb '#d3dae2' lw 1",
+                                      "with lines lc rgb '#e8c9a0' lw 1 dashtype 2"};
 
 // Adds the ends of bars that can be drawn to the ranges.
-std::string bar_data(const Plot& plot, Range& x, Range& y) {
+std::string bar_data(const Plot& plot, std::size_t set, Range& x, Range& y) {
   const auto drawn = [&](const ErrorBars::End& e) {
     return std::isfinite(e.first) && std::isfinite(e.second) && (e.first > 0 || !plot.log_x) &&
            (e.second > 0 || !plot.log_y);
   };
   std::string out;
-  for (const auto& [from, to] : plot.errors.bars) {
+  for (const auto& [from, to] : plot.errors[set].bars) {
     if (!drawn(from) || !drawn(to)) continue;
     for (const ErrorBars::End& e : {from, to}) {
       x.add(e.first), y.add(e.second);
@@ -182,18 +183,21 @@ std::string bar_data(const Plot& plot, Range& x, Range& y) {
     }
     out += "\n";
   }
-  return out.empty() ? out : "$bars << EOD\n" + out + "EOD\n";
+  return out.empty() ? out : fmt::format("$bars{} << EOD\n{}EOD\n", set, out);
 }
 
 // Before the other curves, so that they lie on top.
 void add_bars(const Plot& plot, Range& x, Range& y, std::vector<std::string>& names, std::string& data,
               std::string& commands) {
-  const std::string bars = bar_data(plot, x, y);
-  if (bars.empty()) return;
-  data += bars;
-  commands = fmt::format("plot $bars using 1:2 {} notitle, \\\n    {}, \\\n     keyentry {} title {}",
-                         kBarStyle, commands.substr(4), kBarStyle, literal(plot.errors.name));
-  names.push_back(plot.errors.name);
+  SL_CHECK(plot.errors.size() <= std::size(kBarStyles), "there is a style for every set of bars");
+  for (std::size_t set = 0; set < plot.errors.size(); ++set) {
+    const std::string bars = bar_data(plot, set, x, y), name = plot.errors[set].name;
+    if (bars.empty()) continue;
+    data += bars;
+    commands = fmt::format("plot $bars{} using 1:2 {} notitle, \\\n    {}, \\\n     keyentry {} title {}",
+                           set, kBarStyles[set], commands.substr(4), kBarStyles[set], literal(name));
+    names.push_back(name);
+  }
 }
 
 std::string diagonal_entry(const std::string& name) {

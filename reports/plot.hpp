@@ -30,7 +30,8 @@ struct Diagonal {
   std::string name;  // legend entry; empty: none
 };
 
-/// Thin lines behind the series, each from one end of what a point may be in truth to the other.
+/// Thin lines behind the series, each from one end of what a point may be in truth to the other. Of several
+/// sets each is told apart from the one before, by colour and dashes.
 struct ErrorBars {
   using End = std::pair<double, double>;
   std::vector<std::pair<End, End>> bars;
@@ -44,7 +45,7 @@ struct Plot {
   std::vector<PlotSeries> series;
   std::string footnote;
   std::optional<Diagonal> diagonal{};
-  ErrorBars errors{};
+  std::vector<ErrorBars> errors{};  // two at most
 };
 
 /// One bar, in microseconds. The kind gives the colour; the label is shown where the bar is wide enough. Pale

@@ -182,10 +182,20 @@ TEST(Plot, ErrorBarsLieBehindAndWidenTheRanges) {
   Plot plot;
   plot.log_y = true;
   plot.series = {{"best", PlotStyle::points, {{2, 3}}}};
-  plot.errors = {{{{1, 2}, {3, 4}}, {{1, 0}, {3, 4}}}, "off"};  // the second has an end that no axis shows
+  plot.errors = {
+      {{{{1, 2}, {3, 4}}, {{1, 0}, {3, 4}}}, "off"},  // the second has an end that no axis shows
+      {{{{2, 2}, {2, 3}}}, "off, approximate"},
+  };
   const std::string script = gnuplot_script(plot, "svg", "out.svg");
-  EXPECT_NE(script.find("$bars << EOD\n1 2\n3 4\n\nEOD\nplot $bars using 1:2 with lines"), std::string::npos)
+  EXPECT_NE(script.find("$bars0 << EOD\n1 2\n3 4\n\nEOD\n$bars1 << EOD\n2 2\n2 3\n\nEOD\n"),
+            std::string::npos)
       << script;
+  // In one colour and dash each, in the picture and in the legend.
+  for (const std::string style :
+       {"with lines lc rgb '#d3dae2' lw 1 ", "with lines lc rgb '#e8c9a0' lw 1 dashtype 2 "}) {
+    EXPECT_NE(script.find("using 1:2 " + style + "notitle"), std::string::npos) << script;
+    EXPECT_NE(script.find("keyentry " + style + "title 'off"), std::string::npos) << script;
+  }
   EXPECT_NE(script.find("set yrange [1.739130435:4.6]"), std::string::npos) << script;
   EXPECT_NE(script.find("$s0 using 1:2 with points"), std::string::npos) << script;
   EXPECT_NE(script.find("title 'off'"), std::string::npos) << script;
