@@ -98,7 +98,9 @@ constexpr std::string_view kControls = R"html(
 
 constexpr std::string_view kTable = R"html(</div>
 <p class="hint" id="hint" hidden>Coloured steps: frontier of each strategy among the plans shown. Dashed: frontier of
-all plans shown. Ringed: on the frontier of the whole sweep.<span id="open-hint"> Open: more than half of the time is
+all plans shown. Ringed: on the frontier of the whole sweep.<span id="band-hint"> Shaded: nominal 90 % of the best
+plans shown, by the prices of bare kernels<span id="approximate-hint">; grey of exact ones, brown of approximate ones
+ahead of them</span>.</span><span id="open-hint"> Open: more than half of the time is
 extrapolated or assumed.</span> Click a point to copy its simulate command.</p>
 <h2>Frontier of the plans shown</h2>
 <div class="scroll"><table><thead><tr id="head"></tr></thead><tbody id="rows"></tbody></table></div>
@@ -143,12 +145,12 @@ std::string data_json(const Page& page) {
     const auto known = std::find(strategies.begin(), strategies.end(), p.strategy);
     const auto index = known - strategies.begin();
     if (known == strategies.end()) strategies.push_back(p.strategy);
-    rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{}]", rows.empty() ? "" : ",\n",
+    rows += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{}]", rows.empty() ? "" : ",\n",
                         index, json_string(p.plan), json_string(p.command), p.gpus, p.batch, p.at_once,
                         number_or_null(p.time_ms), number_or_null(p.x), number_or_null(p.y),
                         number_or_null(p.memory_gb), p.frontier ? 1 : 0, percent(p.measured),
-                        percent(p.fitted), percent(p.extrapolated), percent(p.assumed),
-                        approximate ? "," + number_or_null(p.attention_computed) : "");
+                        percent(p.fitted), percent(p.extrapolated), percent(p.assumed), percent(p.time_low),
+                        percent(p.time_high), approximate ? "," + number_or_null(p.attention_computed) : "");
   }
   std::string names;
   for (const std::string& name : strategies) names += (names.empty() ? "" : ",") + json_string(name);

@@ -23,6 +23,9 @@ struct PagePoint {
   // marks: more than half is extrapolated or assumed.
   double measured = 0, fitted = 0, extrapolated = 0, assumed = 0;
   double attention_computed = 1;  // part of the exact attention; a column where one is below 1
+  // Nominal 90 % of the time, in parts of it: the truth lies between 1 + low and 1 + high times. Both axes
+  // are rates, which go with its inverse. 0, 0: not known.
+  double time_low = 0, time_high = 0;
 };
 
 /// Texts are plain, never HTML. A scenario of several lines is shown folded.

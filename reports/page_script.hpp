@@ -11,7 +11,9 @@ const data = JSON.parse(byId('data').textContent);
 const points = data.points.map(r => ({s: r[0], strategy: data.strategies[r[0]], plan: r[1], command: r[2], gpus: r[3],
   batch: r[4], atOnce: r[5], time: r[6], x: r[7], y: r[8], memory: r[9], ring: r[10] === 1,
   measured: r[11], fitted: r[12], extrapolated: r[13], assumed: r[14], unmeasured: r[13] + r[14],
-  open: r[13] + r[14] > 50, computed: r[15] === undefined ? r[15] : 100 * r[15]}));
+  open: r[13] + r[14] > 50, low: r[15], high: r[16],
+  interval: r[16] > r[15] ? (r[15] > 0 ? '+' : '') + r[15] + ' / +' + r[16] + ' %' : '\u2013',
+  computed: r[17] === undefined ? r[17] : 100 * r[17]}));
 points.sort((a, b) => a.ring - b.ring);  // rings are drawn last, on top
 const COLORS = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00', '#000000', '#B8A500',
   '#882255', '#44AA99', '#999933', '#332288'];
@@ -28,7 +30,9 @@ const SHARES = [['measured', 'Measured %'], ['fitted', 'Fitted %'], ['extrapolat
   ['assumed', 'Assumed %']];
 const rated = points.some(p => p.assumed < 100 && p.measured + p.fitted + p.unmeasured > 0);
 if (rated) COLUMNS.push(...SHARES.slice(2).filter(([key]) => key === 'extrapolated' || points.some(p => p[key] >= .5)));
-const isText = key => key === 'strategy' || key === 'plan';
+const banded = points.some(p => p.high > p.low);
+if (banded) COLUMNS.splice(COLUMNS.findIndex(([key]) => key === 'time') + 1, 0, ['interval', '90 %']);
+const isText = key => key === 'strategy' || key === 'plan' || key === 'interval';
 let sortKey = 'x', sortDown = false, view = null, shown = points;
 
 function element(tag, text, className) {
@@ -101,12 +105,18 @@ function spec(logX, logY) {
   return {width: 100, height: 100, padding: 6, autosize: {type: 'fit', contains: 'padding'},
     config: {axis: {labelFont: 'system-ui, sans-serif', titleFont: 'system-ui, sans-serif'}},
     signals: [{name: 'xd', value: [0, 1]}, {name: 'yd', value: [0, 1]}],
-    data: [{name: 'points'}, {name: 'steps'}, {name: 'best'}],
+    data: [{name: 'points'}, {name: 'steps'}, {name: 'best'}, {name: 'bars'}],
     scales: [
       {name: 'x', type: logX ? 'log' : 'linear', range: 'width', domain: {signal: 'xd'}, zero: false, nice: false},
       {name: 'y', type: logY ? 'log' : 'linear', range: 'height', domain: {signal: 'yd'}, zero: false, nice: false}],
     axes: [axis('x', 'bottom', data.labels[1]), axis('y', 'left', data.labels[2])],
     marks: [
+      // Both rates of a plan are off alike, so that its interval is a line through its point: wide ones of
+      // neighbours make a band.
+      {type: 'rule', from: {data: 'bars'}, clip: true, interactive: false, encode: {update: {x: {scale: 'x', field: 'x'},
+        y: {scale: 'y', field: 'y'}, x2: {scale: 'x', field: 'x2'}, y2: {scale: 'y', field: 'y2'},
+        stroke: [{test: 'datum.approximate', value: '#c08a3e'}, {value: '#5c6675'}], strokeWidth: {value: 9},
+        strokeOpacity: {value: .14}, strokeCap: {value: 'butt'}}}},
       {type: 'group', interactive: false, from: {facet: {name: 'steps_of', data: 'steps', groupby: 's'}},
         encode: {update: {width: {signal: 'width'}, height: {signal: 'height'}}},
         marks: [line({stroke: {field: 'color'}, strokeWidth: {value: 1.8}}, {data: 'steps_of'})]},
@@ -117,6 +127,13 @@ function spec(logX, logY) {
         cursor: {value: 'pointer'}, tooltip: {signal: 'datum'}}}}]};
 }
 const drawn = p => ({s: p.s, x: p.x, y: p.y, ring: p.ring, open: p.open, color: color(p.s), shape: shape(p.s), point: p});
+// The best of exact plans, and approximate ones ahead of them.
+function bars(list) {
+  const exact = p => p.computed === undefined || p.computed >= 100;
+  const kept = [...frontier(list.filter(exact)), ...frontier(list).filter(p => !exact(p))];
+  return kept.filter(p => p.high > p.low).map(p => ({approximate: !exact(p), x: p.x / (1 + p.high / 100),
+    x2: p.x / (1 + p.low / 100), y: p.y / (1 + p.high / 100), y2: p.y / (1 + p.low / 100)}));
+}
 function draw(rebuild) {
   if (!window.vega) return;
   const logX = byId('log-x').checked, logY = byId('log-y').checked;
@@ -130,7 +147,8 @@ function draw(rebuild) {
   const steps = data.strategies.flatMap((name, s) => frontier(list.filter(p => p.s === s)));
   view.signal('xd', domain(list, 'x', logX)).signal('yd', domain(list, 'y', logY))
     .width(Math.max(320, byId('chart').clientWidth)).height(Math.max(340, Math.min(600, innerHeight * .5)))
-    .data('points', list.map(drawn)).data('steps', steps.map(drawn)).data('best', frontier(list).map(drawn)).run();
+    .data('points', list.map(drawn)).data('steps', steps.map(drawn)).data('best', frontier(list).map(drawn))
+    .data('bars', bars(list)).run();
 }
 function table() {
   const sign = sortDown ? -1 : 1;
@@ -174,6 +192,8 @@ function start() {
   byId('unmeasured').onchange = () => update(false);
   byId('rests').hidden = !rated;
   byId('open-hint').hidden = !points.some(p => p.open);
+  byId('band-hint').hidden = !banded;
+  byId('approximate-hint').hidden = !points.some(p => p.computed < 100);
   byId('log-x').onchange = byId('log-y').onchange = () => update(true);
   const reset = () => {
     document.querySelectorAll('#strategies input').forEach(i => { i.checked = true; });

@@ -57,6 +57,17 @@ struct OpenRows {
 
 }  // namespace
 
+std::vector<std::string> interval_header(const System& system) {
+  if (system.calibration.empty()) return {};
+  return {kIntervalColumn};
+}
+
+std::vector<std::string> joined_cells(std::initializer_list<std::vector<std::string>> parts) {
+  std::vector<std::string> out;
+  for (const std::vector<std::string>& part : parts) out.insert(out.end(), part.begin(), part.end());
+  return out;
+}
+
 std::string range_text(const ErrorRange& r) {
   return fmt::format("{:+.0f}/{:+.0f} %", 100 * r.low, 100 * r.high);
 }
@@ -69,6 +80,10 @@ std::vector<std::string> time_cells(const System& system, const ErrorTerms& erro
 std::vector<std::string> rate_cells(const System& system, const ErrorTerms& errors) {
   if (system.calibration.empty()) return {};
   return {range_text(rate_error(errors))};
+}
+
+ErrorRange shown_error(const System& system, const ErrorTerms& errors) {
+  return system.calibration.empty() ? ErrorRange{} : time_error(errors);
 }
 
 std::string interval_note(const System& system) {

@@ -1,6 +1,7 @@
 // How far times and rates may be off, as text. hardware/README.md [H65].
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,17 @@ extern const char* const kWhatIntervalsAre;
 /// Title of a column of intervals.
 inline constexpr const char* kIntervalColumn = "90 %";
 
+/// The title where prices are calibrated; else nothing.
+std::vector<std::string> interval_header(const System& system);
+/// Cells one after the other.
+std::vector<std::string> joined_cells(std::initializer_list<std::vector<std::string>> parts);
 /// "-11/+14 %"
 std::string range_text(const ErrorRange& range);
 /// "-11/+14 %" of a time or a rate where prices are calibrated; else nothing, since all are off alike.
 std::vector<std::string> time_cells(const System& system, const ErrorTerms& errors);
 std::vector<std::string> rate_cells(const System& system, const ErrorTerms& errors);
+/// time_error() where prices are calibrated; else nothing, likewise.
+ErrorRange shown_error(const System& system, const ErrorTerms& errors);
 /// A line below tables of plans: what their intervals are, or which one all times have.
 std::string interval_note(const System& system);
 /// The sources that make an interval, the widest first, at most three: "gemm nvfp4 torch_flow -5/+6 %, ...".

@@ -14,33 +14,27 @@ namespace shardline::cli {
 
 namespace {
 
-std::vector<std::string> joined(std::initializer_list<std::vector<std::string>> parts) {
-  std::vector<std::string> out;
-  for (const std::vector<std::string>& part : parts) out.insert(out.end(), part.begin(), part.end());
-  return out;
-}
-
 std::vector<std::string> plan_row(const Study& study, const RatedPoints& rated, const std::string& first,
                                   const Point& p) {
   const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
   const System& system = study.study.system;
   const ErrorTerms& errors = rated.of(p.plan).errors;
-  return joined({{first, to_string(m.ttl)},
-                 time_cells(system, errors),
-                 {fmt::format("{:.1f}", m.tokens_per_s_user), fmt::format("{:.2f}", m.tokens_per_s_gpu)},
-                 rate_cells(system, errors),
-                 {fmt::format("{:.0f}", m.users), std::to_string(p.plan.gpus()), to_string(p.memory, 3)}});
+  return joined_cells(
+      {{first, to_string(m.ttl)},
+       time_cells(system, errors),
+       {fmt::format("{:.1f}", m.tokens_per_s_user), fmt::format("{:.2f}", m.tokens_per_s_gpu)},
+       rate_cells(system, errors),
+       {fmt::format("{:.0f}", m.users), std::to_string(p.plan.gpus()), to_string(p.memory, 3)}});
 }
 
 PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* first) {
-  std::vector<std::string> interval;
-  if (!study.study.system.calibration.empty()) interval = {kIntervalColumn};
+  const std::vector<std::string> interval = interval_header(study.study.system);
   return {study, rated,
-          joined({{first, "TTL"},
-                  interval,
-                  {"tokens/s/user", "tokens/s/GPU"},
-                  interval,
-                  {"users", "GPUs", "memory/GPU"}})};
+          joined_cells({{first, "TTL"},
+                        interval,
+                        {"tokens/s/user", "tokens/s/GPU"},
+                        interval,
+                        {"users", "GPUs", "memory/GPU"}})};
 }
 
 void print_budgets(const Study& study, const SweepAnswer& answer) {
@@ -134,12 +128,13 @@ Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOpt
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
     const Shares& from = rated.ratings[i].shares;
+    const ErrorRange time = shown_error(study.study.system, rated.ratings[i].errors);
     const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
     page.points.push_back({std::string(to_string(p.plan.strategy)), to_string(p.plan),
                            simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch,
                            users_of(study.study, p.plan), m.ttl.value * 1e3, m.tokens_per_s_user,
                            m.tokens_per_s_gpu, p.memory.value / 1e9, best.holds(p), from.measured,
-                           from.fitted, from.extrapolated, from.assumed});
+                           from.fitted, from.extrapolated, from.assumed, 1, time.low, time.high});
   }
   return page;
 }

@@ -181,12 +181,13 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
     const Shares& from = rated.ratings[i].shares;
+    const ErrorRange time = shown_error(study.study.system, rated.ratings[i].errors);
     const PrefillMetrics m = metrics(study, p);
     page.points.push_back({label(p.plan), to_string(p.plan), simulate_command(study, o, p.plan),
                            p.plan.gpus(), p.plan.batch, std::llround(m.requests), m.ttft.value * 1e3,
                            m.new_tokens / m.requests / m.ttft.value, m.new_tokens_per_s_gpu,
                            p.memory.value / 1e9, best.holds(p), from.measured, from.fitted, from.extrapolated,
-                           from.assumed, attention_computed(study.study, p.plan)});
+                           from.assumed, attention_computed(study.study, p.plan), time.low, time.high});
   }
   return page;
 }

@@ -19,7 +19,7 @@ Page two_plans() {
           .version = "0.1.0",
           .points = {
               {"helix", "tp 8, kvp 8", "shardline simulate a", 64, 8, 8, 5.5, 181.25, 90, 120, true, 0.25,
-               0.125, 0.5, 0.125},
+               0.125, 0.5, 0.125, 1, -0.1, 0.205},
               {"medha", "tp 8, kvp 4", "shardline simulate b", 32, 4, 4, 10, 100, std::nan(""), 80, false}}};
 }
 
@@ -36,10 +36,12 @@ TEST(Page, HoldsHeaderAndEveryPlan) {
                            "<code>shardline sweep scenarios/decode.yaml</code>", "<code>0.1.0</code>"})
     EXPECT_NE(html.find(text), std::string::npos) << text;
   EXPECT_NE(
-      html.find("{\"labels\":[\"TTL (ms)\",\"Tokens/s per user\",\"Tokens/s per GPU\",\"Users\"],"
-                "\"strategies\":[\"helix\",\"medha\"],\n\"points\":[\n"
-                "[0,\"tp 8, kvp 8\",\"shardline simulate a\",64,8,8,5.5,181.25,90,120,1,25,12.5,50,12.5],\n"
-                "[1,\"tp 8, kvp 4\",\"shardline simulate b\",32,4,4,10,100,null,80,0,0,0,0,0]\n]}</script>"),
+      html.find(
+          "{\"labels\":[\"TTL (ms)\",\"Tokens/s per user\",\"Tokens/s per GPU\",\"Users\"],"
+          "\"strategies\":[\"helix\",\"medha\"],\n\"points\":[\n"
+          "[0,\"tp 8, kvp 8\",\"shardline simulate "
+          "a\",64,8,8,5.5,181.25,90,120,1,25,12.5,50,12.5,-10,20.5],\n"
+          "[1,\"tp 8, kvp 4\",\"shardline simulate b\",32,4,4,10,100,null,80,0,0,0,0,0,0,0]\n]}</script>"),
       std::string::npos);
   EXPECT_EQ(html, page_html(two_plans()));
 }
