@@ -71,15 +71,17 @@ std::string partition_csv(const PartitionProvenance& provenance, const std::vect
   for (const auto& [key, value] : numbers(provenance)) out += fmt::format("# {}: {}\n", key, value);
   out += csv_line({"ranks", "context_tokens", "in_table", "tokens_per_rank", "ratios", "ttft_s", "proven",
                    "bound_s", "eq3_s", "one_rank_ttft_s", "even_ttft_s", "interpolated_tokens_per_rank",
-                   "interpolated_ttft_s", "evaluations", "grid_search_ttft_s", "grid_search_evaluations"});
+                   "interpolated_ttft_s", "evaluations", "grid_search_ttft_s", "grid_search_evaluations",
+                   "ttft_low_s", "ttft_high_s"});
+  const auto text = [](const std::optional<Seconds>& t) { return t ? number_text(t->value) : ""; };
   for (const PartitionRow& r : rows) {
     out += csv_line({std::to_string(r.ranks), std::to_string(r.context), r.in_table ? "yes" : "no",
                      partition_text(r.tokens), ratios_text(r.tokens), number_text(r.ttft.value),
                      r.proven ? "yes" : "no", number_text(r.bound.value), number_text(r.ideal.value),
                      number_text(r.alone.value), number_text(r.even.value), partition_text(r.interpolated),
                      number_text(r.interpolated_ttft.value), std::to_string(r.evaluations),
-                     r.grid_search ? number_text(r.grid_search->value) : "",
-                     r.grid_search ? std::to_string(r.grid_evaluations) : ""});
+                     text(r.grid_search), r.grid_search ? std::to_string(r.grid_evaluations) : "",
+                     text(r.ttft_low), text(r.ttft_high)});
   }
   return out;
 }

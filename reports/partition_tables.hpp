@@ -28,7 +28,8 @@ struct PartitionRow {
   Seconds bound, ideal, alone;  // of any partition; Eq. 3; one rank
   bool proven = false;
   std::uint64_t evaluations = 0;
-  std::optional<Seconds> grid_search;  // its time, where it was run
+  std::optional<Seconds> ttft_low, ttft_high;  // nominal 90 % of ttft, where it is known
+  std::optional<Seconds> grid_search;          // its time, where it was run
   std::uint64_t grid_evaluations = 0;
 };
 

@@ -58,8 +58,8 @@ std::string threshold_csv(const ThresholdProvenance& provenance, const std::vect
         value.begin(), value.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
     out += fmt::format("# {}: {}\n", key, value);
   }
-  std::vector<std::string> cells{"cp",        "new_tokens", "cached_tokens", "miss_rate",
-                                 "pass_kv_s", "pass_q_s",   "winner",        "use"};
+  std::vector<std::string> cells{"cp",       "new_tokens", "cached_tokens", "miss_rate", "pass_kv_s",
+                                 "pass_q_s", "winner",     "use",           "told_apart"};
   cells.insert(cells.end(), rules.begin(), rules.end());
   out += csv_line(cells);
   for (const ThresholdRow& r : rows) {
@@ -71,7 +71,10 @@ std::string threshold_csv(const ThresholdProvenance& provenance, const std::vect
              number_text(r.pass_kv.value),
              number_text(r.pass_q.value),
              winner(r.pass_kv <= r.pass_q),
-             r.test ? "test" : "derivation"};
+             r.test ? "test" : "derivation",
+             !r.told_apart   ? ""
+             : *r.told_apart ? "1"
+                             : "0"};
     for (const bool pass_kv : r.pass_kv_chosen) cells.push_back(winner(pass_kv));
     out += csv_line(cells);
   }

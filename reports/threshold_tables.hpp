@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct ThresholdRow {
   Seconds pass_kv, pass_q;
   bool test = false;                 // else the rules were derived from it
   std::vector<bool> pass_kv_chosen;  // one per rule
+  std::optional<bool> told_apart{};  // whether the faster is that by more than prices may be off, where known
 };
 
 /// Lines "# key: value" with the provenance, then a header line and one line per row. A column per rule holds

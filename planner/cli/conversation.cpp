@@ -1,8 +1,10 @@
 #include "planner/studies/conversation.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "planner/cli/commands.hpp"
+#include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
@@ -21,30 +23,67 @@ void print(const Study& study, const std::vector<TurnTime>& turns) {
   fmt::print("{}: conversation on CP{} x TP{}, {} GPUs, one user\n", study.title, talk.cp, talk.tpa,
              talk.cp * talk.tpa);
   const ShareColumns shown(study.study.system, turns, [](const TurnTime& t) { return t.shares; });
-  Table t(shown.header({"turn", "new tokens", "cached", "KV hit rate", "variant", "TTFT", "other variant",
-                        "output tokens", "TTIT first", "TTIT last", "whole turn", "KV/GPU"}));
+  const System& system = study.study.system;
+  const std::vector<std::string> interval = interval_header(system);
+  Table t(shown.header(joined_cells({{"turn", "new tokens", "cached", "KV hit rate", "variant", "TTFT"},
+                                     interval,
+                                     {"other variant", "output tokens", "TTIT first", "TTIT last"},
+                                     interval,
+                                     {"whole turn"},
+                                     interval,
+                                     {"KV/GPU"}})));
+  std::vector<std::string> open;
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const TurnTime& turn = turns[i];
     const Seconds other = turn.kv_chosen ? turn.pass_q : turn.pass_kv;
-    t.add(shown.cells({std::to_string(i + 1), std::to_string(turn.fresh), std::to_string(turn.cached),
-                       fmt::format("{:.1f} %", 100 * turn.hit_rate()), turn.kv_chosen ? "pass-KV" : "pass-Q",
-                       to_string(turn.ttft()), fmt::format("{:+.1f} %", 100 * (other / turn.ttft() - 1)),
-                       std::to_string(turn.output), turn.output > 0 ? to_string(turn.first_ttit) : "",
-                       turn.output > 0 ? to_string(turn.last_ttit) : "", to_string(turn.answer),
-                       to_string(turn.kv_per_gpu, 3)},
-                      turn.shares));
+    const bool answers = turn.output > 0;
+    t.add(shown.cells(
+        joined_cells(
+            {{std::to_string(i + 1), std::to_string(turn.fresh), std::to_string(turn.cached),
+              fmt::format("{:.1f} %", 100 * turn.hit_rate()), turn.kv_chosen ? "pass-KV" : "pass-Q",
+              to_string(turn.ttft())},
+             time_cells(system, turn.ttft_errors()),
+             {fmt::format("{:+.1f} %", 100 * (other / turn.ttft() - 1)), std::to_string(turn.output),
+              answers ? to_string(turn.first_ttit) : "", answers ? to_string(turn.last_ttit) : ""},
+             answers ? time_cells(system, turn.ttit_errors) : std::vector(interval.size(), std::string()),
+             {to_string(turn.answer)},
+             time_cells(system, turn.errors),
+             {to_string(turn.kv_per_gpu, 3)}}),
+        turn.shares));
+    if (!system.calibration.empty() && !turn.variants_told_apart()) open.push_back(std::to_string(i + 1));
   }
-  fmt::print("{}  costs: {}\n", t.text(), costs_text(study.study.system));
+  fmt::print("{}  costs: {}\n{}", t.text(), costs_text(system), interval_note(system));
+  if (!open.empty())
+    fmt::print("  the other variant may be the faster one, as prices may be off: turn {}\n",
+               fmt::join(open, ", "));
   const TtftTotals all = ttft_totals(turns);
   fmt::print("  all TTFTs: {} with the variant chosen per turn, {} always pass-KV, {} always pass-Q\n\n",
              to_string(all.chosen), to_string(all.pass_kv), to_string(all.pass_q));
 }
 
 std::string csv(const std::vector<TurnTime>& turns) {
-  std::vector<std::string> header{
-      "turn",         "new_tokens", "cached_tokens", "kv_hit_rate",         "variant",
-      "ttft_s",       "pass_kv_s",  "pass_q_s",      "output_tokens",       "ttit_first_ms",
-      "ttit_last_ms", "turn_s",     "kv_gb_per_gpu", "tokens_fullest_rank", "tokens_emptiest_rank"};
+  std::vector<std::string> header{"turn",
+                                  "new_tokens",
+                                  "cached_tokens",
+                                  "kv_hit_rate",
+                                  "variant",
+                                  "ttft_s",
+                                  "pass_kv_s",
+                                  "pass_q_s",
+                                  "output_tokens",
+                                  "ttit_first_ms",
+                                  "ttit_last_ms",
+                                  "turn_s",
+                                  "kv_gb_per_gpu",
+                                  "tokens_fullest_rank",
+                                  "tokens_emptiest_rank",
+                                  "ttft_low_s",
+                                  "ttft_high_s",
+                                  "ttit_last_low_ms",
+                                  "ttit_last_high_ms",
+                                  "turn_low_s",
+                                  "turn_high_s",
+                                  "variants_told_apart"};
   header.insert(header.end(), share_columns().begin(), share_columns().end());
   std::string out = csv_line(header);
   for (std::size_t i = 0; i < turns.size(); ++i) {
@@ -64,6 +103,13 @@ std::string csv(const std::vector<TurnTime>& turns) {
                                    number_text(t.kv_per_gpu.value / 1e9),
                                    std::to_string(t.fullest),
                                    std::to_string(t.emptiest)};
+    for (const auto& [time, errors] :
+         {std::pair(t.ttft(), t.ttft_errors()), std::pair(t.last_ttit * 1e3, t.ttit_errors),
+          std::pair(t.answer, t.errors)}) {
+      const ErrorRange off = time_error(errors);
+      for (const double end : {off.low, off.high}) cells.push_back(number_text(time.value * (1 + end)));
+    }
+    cells.emplace_back(t.variants_told_apart() ? "1" : "0");
     const auto shares = share_cells(t.shares);
     cells.insert(cells.end(), shares.begin(), shares.end());
     out += csv_line(cells);

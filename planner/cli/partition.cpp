@@ -1,8 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/studies/searched_partition.hpp"
 #include "reports/atomic_file.hpp"
@@ -39,24 +42,58 @@ std::string shortened(std::string text, int ranks) {
   return text.substr(0, at) + "...";
 }
 
-void print(const PartitionStudy& s, std::optional<double> max_loss) {
+/// How far the time of the partition that was found may be off, for contexts that were asked for, and whether
+/// it is ahead of equal parts by more than that.
+struct FoundErrors {
+  ErrorTerms best;
+  bool ahead_of_even = true;
+};
+using ErrorsByContext = std::map<long long, FoundErrors>;
+
+ErrorsByContext errors_of(const Study& study, const PartitionStudy& s) {
+  ErrorsByContext out;
+  if (study.study.system.calibration.empty()) return out;
+  const PartitionGrid& grid = study.partition();
+  for (const PartitionCell& c : s.cells) {
+    if (!c.asked) continue;
+    const std::vector<long long> even = even_partition({c.context, s.table.ranks(), grid.granularity});
+    FoundErrors& e = out[c.context];
+    e.best = errors_of_chain(study.study, grid.tpa, c.searched.best.tokens);
+    if (even == c.searched.best.tokens) continue;
+    const ErrorBand band = ratio_band(e.best, errors_of_chain(study.study, grid.tpa, even));
+    e.ahead_of_even = told_apart(c.searched.best.ttft / c.even, band);
+  }
+  return out;
+}
+
+void print(const Study& study, const PartitionStudy& s, const ErrorsByContext& errors) {
   const int p = s.table.ranks();
+  const System& system = study.study.system;
+  const std::optional<double> max_loss = study.partition().max_loss;
   fmt::print("  {} ranks\n", p);
-  Table t({"context", "TTFT", "speedup", "even", "loss", "interpolated: loss", "grid search: loss",
-           "over bound", "chains priced", "by grid", "published", "best", "partition", "ratios"});
+  Table t(joined_cells({{"context", "TTFT"},
+                        interval_header(system),
+                        {"speedup", "even", "loss", "interpolated: loss", "grid search: loss", "over bound",
+                         "chains priced", "by grid", "published", "best", "partition", "ratios"}}));
+  std::vector<long long> open;
   for (const PartitionCell& c : s.cells) {
     if (!c.asked) continue;
     const PartitionResult& best = c.searched.best;
-    t.add({std::to_string(c.context), to_string(best.ttft),
-           fmt::format("{:.2f}x", c.searched.bound.alone / best.ttft), to_string(c.even),
-           over(c.even, best.ttft), c.in_table ? "a row" : over(c.interpolated_ttft, best.ttft),
-           over(c.grid->ttft, best.ttft), over(best.ttft, c.searched.bound.ttft), count(best.evaluations),
-           count(c.grid->evaluations),
-           count(static_cast<std::uint64_t>(published_search_cost({c.context, p, 1}))),
-           best.proven ? "proven" : "found", shortened(partition_text(best.tokens), p),
-           shortened(ratios_text(best.tokens), p)});
+    if (!errors.empty() && !errors.at(c.context).ahead_of_even) open.push_back(c.context);
+    t.add(joined_cells(
+        {{std::to_string(c.context), to_string(best.ttft)},
+         errors.empty() ? std::vector<std::string>() : time_cells(system, errors.at(c.context).best),
+         {fmt::format("{:.2f}x", c.searched.bound.alone / best.ttft), to_string(c.even),
+          over(c.even, best.ttft), c.in_table ? "a row" : over(c.interpolated_ttft, best.ttft),
+          over(c.grid->ttft, best.ttft), over(best.ttft, c.searched.bound.ttft), count(best.evaluations),
+          count(c.grid->evaluations),
+          count(static_cast<std::uint64_t>(published_search_cost({c.context, p, 1}))),
+          best.proven ? "proven" : "found", shortened(partition_text(best.tokens), p),
+          shortened(ratios_text(best.tokens), p)}}));
   }
-  fmt::print("{}", t.text());
+  fmt::print("{}{}", t.text(), interval_note(system));
+  if (!open.empty())
+    fmt::print("  equal parts may be as fast, as prices may be off: {} tokens\n", fmt::join(open, ", "));
   const PartitionStudy::Loss loss = s.loss();
   if (loss.lengths > 0)
     fmt::print(
@@ -70,7 +107,7 @@ void print(const PartitionStudy& s, std::optional<double> max_loss) {
   fmt::print("\n");
 }
 
-void add_rows(const PartitionStudy& s, std::vector<PartitionRow>& rows) {
+void add_rows(const PartitionStudy& s, const ErrorsByContext& errors, std::vector<PartitionRow>& rows) {
   for (const PartitionCell& c : s.cells) {
     PartitionRow r;
     r.ranks = s.table.ranks();
@@ -89,6 +126,11 @@ void add_rows(const PartitionStudy& s, std::vector<PartitionRow>& rows) {
     if (c.grid) {
       r.grid_search = c.grid->ttft;
       r.grid_evaluations = c.grid->evaluations;
+    }
+    if (const auto known = errors.find(c.context); known != errors.end()) {
+      const ErrorRange off = time_error(known->second.best);
+      r.ttft_low = r.ttft * (1 + off.low);
+      r.ttft_high = r.ttft * (1 + off.high);
     }
     rows.push_back(std::move(r));
   }
@@ -117,8 +159,8 @@ Plot plot_of(const Study& study, const std::vector<PartitionStudy>& all, const P
   return plot;
 }
 
-void write(const Study& study, const std::vector<PartitionStudy>& all, const std::string& out,
-           const Provenance& made_by) {
+void write(const Study& study, const std::vector<PartitionStudy>& all,
+           const std::vector<ErrorsByContext>& errors, const std::string& out, const Provenance& made_by) {
   OutputFolder files(folder_of(study, out));
   const Precision& p = study.study.precision;
   const PartitionProvenance provenance{
@@ -132,7 +174,7 @@ void write(const Study& study, const std::vector<PartitionStudy>& all, const std
       study.partition().granularity,
       study.partition().spacing};
   std::vector<PartitionRow> rows;
-  for (const PartitionStudy& s : all) add_rows(s, rows);
+  for (std::size_t i = 0; i < all.size(); ++i) add_rows(all[i], errors[i], rows);
   files.write("partition.csv", partition_csv(provenance, rows));
   files.write("partition.json", partition_json(provenance, rows));
   files.draw(plot_of(study, all, made_by), "ttft");
@@ -188,14 +230,16 @@ int run(const PartitionOptions& o, const Provenance& made_by) {
         study.title, grid.tpa, grid.tpa == 1 ? "" : "s", grid.granularity);
     const EvaluatorFactory events = simulated_chains(study.study, grid.tpa);
     std::vector<PartitionStudy> all;
+    std::vector<ErrorsByContext> errors;
     Progress progress(study.study.model.name, Progress::terminal());
     for (const int ranks : grid.processes) {
       if (interrupted()) throw UserError("interrupted; nothing was written");
       progress.show(all.size(), grid.processes.size());
       all.push_back(study_partitions(study.study, grid, ranks, o.threads, events));
-      print(all.back(), grid.max_loss);
+      errors.push_back(errors_of(study, all.back()));
+      print(study, all.back(), errors.back());
     }
-    if (!o.out.empty()) write(study, all, o.out, made_by);
+    if (!o.out.empty()) write(study, all, errors, o.out, made_by);
   }
   return 0;
 }

@@ -31,6 +31,24 @@ std::string rests_on(const Shares& s) {
   return out;
 }
 
+// Where the choice may be wrong because prices are: [P17].
+void print_crossing(const RingThresholds& ring) {
+  const RingCrossing& c = *ring.crossing;
+  const auto range = [](const RingCrossing::Open& o) {
+    return fmt::format("{:.2f} to {:.2f} %", 100 * o.lowest, 100 * o.most);
+  };
+  const auto open = [&](const RingCrossing::Open& o) {
+    return std::count_if(ring.tests.begin(), ring.tests.end(),
+                         [&](const RingPoint& p) { return o.holds(p); });
+  };
+  fmt::print(
+      "    of {} tokens both take as long at a miss rate of {:.2f} %; as prices may be off (nominal 90 %), "
+      "either may be "
+      "the faster at {} and in {} of the test requests\n"
+      "    (at {} and in {} of them if what a kernel's price gets wrong differs from shape to shape)\n",
+      c.total, 100 * c.miss, range(c.shared), open(c.shared), range(c.unrelated), open(c.unrelated));
+}
+
 void print_ring(const Study& study, const ThresholdStudy& d, const RingThresholds& ring) {
   const std::size_t kv = static_cast<std::size_t>(
       std::count_if(ring.tests.begin(), ring.tests.end(), [](const RingPoint& p) { return p.kv_wins(); }));
@@ -51,6 +69,7 @@ void print_ring(const Study& study, const ThresholdStudy& d, const RingThreshold
   }
   if (!study.study.system.calibration.empty())
     fmt::print("    what the time of {} of these requests rests on: {}\n", ring.rated, rests_on(ring.shares));
+  if (ring.crossing) print_crossing(ring);
   Table t({"rule", "right", "mean regret", "p99", "worst", "worst at T", "P"});
   for (std::size_t i = 0; i < d.rules.size(); ++i) {
     const Regret& r = ring.regrets[i];
@@ -158,7 +177,8 @@ void write(const Study& study, const ThresholdStudy& d, const ThresholdsOptions&
   for (const RingThresholds& ring : d.rings) {
     for (const bool test : {false, true}) {
       for (const RingPoint& p : test ? ring.tests : ring.refined.points) {
-        ThresholdRow row{p.ranks, p.fresh, p.cached, p.pass_kv, p.pass_q, test, {}};
+        ThresholdRow row{p.ranks, p.fresh, p.cached, p.pass_kv, p.pass_q, test, {}, {}};
+        if (ring.crossing) row.told_apart = !ring.crossing->shared.holds(p);
         for (const ThresholdRule& r : d.rules)
           row.pass_kv_chosen.push_back(r.choice(p.ranks, p.fresh, p.cached));
         rows.push_back(std::move(row));

@@ -46,7 +46,10 @@ std::vector<TurnTime> converse(const Study& study) {
     t.pass_q = prefills.simulate(q);
     t.kv_chosen = t.pass_kv <= t.pass_q;
     t.answer = t.ttft();
-    t.shares = rating_of(prefills, t.kv_chosen ? kv : q).shares;
+    const Rating by_kv = rating_of(prefills, kv), by_q = rating_of(prefills, q);
+    t.kv_errors = by_kv.errors;
+    t.q_errors = by_q.errors;
+    Rating turn_rating = t.kv_chosen ? by_kv : by_q;
     cache->prefill(0, turn.fresh);
     if (turn.output > 0) {
       // The prefill gives the first token of the answer; each step appends the one before it.
@@ -57,10 +60,14 @@ std::vector<TurnTime> converse(const Study& study) {
       require(answer, decode, out.size());
       t.last_ttit = decodes.simulate(decode);
       t.answer += (t.first_ttit + t.last_ttit) * (static_cast<double>(turn.output - 1) / 2);
-      t.shares = t.shares * (t.ttft() / t.answer);
-      t.shares += rating_of(decodes, decode).shares * (1 - t.ttft() / t.answer);
+      const Rating last = rating_of(decodes, decode);
+      t.ttit_errors = last.errors;
+      turn_rating = turn_rating * (t.ttft() / t.answer);
+      turn_rating += last * (1 - t.ttft() / t.answer);
       cache->decode(0, turn.output);
     }
+    t.shares = turn_rating.shares;
+    t.errors = turn_rating.errors;
     cache->forget_positions();  // else every turn would look at the intervals of all before it
     t.fullest = t.emptiest = cache->count(0, 0);
     for (int r = 1; r < talk.cp; ++r) {

@@ -6,6 +6,7 @@
 
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/provenance.hpp"
+#include "planner/studies/told_apart.hpp"
 
 namespace shardline {
 
@@ -13,13 +14,18 @@ struct TurnTime {
   long long cached = 0, fresh = 0, output = 0;  // tokens
   Seconds pass_kv, pass_q;                      // TTFT of both variants
   bool kv_chosen = true;                        // the faster one; a tie goes to pass-KV
-  Seconds first_ttit, last_ttit;        // of the first and the last token of the answer; 0 without one
-  Seconds answer;                       // TTFT and all tokens of the answer
-  Shares shares;                        // of the turn's whole time
+  Seconds first_ttit, last_ttit;  // of the first and the last token of the answer; 0 without one
+  Seconds answer;                 // TTFT and all tokens of the answer
+  Shares shares;                  // of the turn's whole time
+  // How far times may be off, in parts of each [P12]: of both variants' TTFT, of the last TTIT, of the turn.
+  ErrorTerms kv_errors, q_errors, ttit_errors, errors;
   Bytes kv_per_gpu;                     // when the answer is complete
   long long fullest = 0, emptiest = 0;  // cached tokens per context-parallel rank then
 
   Seconds ttft() const { return kv_chosen ? pass_kv : pass_q; }
+  const ErrorTerms& ttft_errors() const { return kv_chosen ? kv_errors : q_errors; }
+  /// Whether the variant that was chosen is ahead by more than prices may be off [P13].
+  bool variants_told_apart() const { return told_apart(pass_kv / pass_q, ratio_band(kv_errors, q_errors)); }
   /// Part of the turn's tokens that the cache already held.
   double hit_rate() const { return static_cast<double>(cached) / static_cast<double>(cached + fresh); }
 };

@@ -66,6 +66,15 @@ Shares ring_shares(const Case& c, int ranks, int tpa, std::span<const RingPoint>
   return mean;
 }
 
+RingErrors ring_errors(const Case& c, int ranks, int tpa, const TokenSplit& request) {
+  Worker w(c, std::make_shared<FabricCache>(c.system.fabric));
+  w.study.batch = prefill_batch({{request.cached, request.fresh}});
+  const auto of = [&](const char* id) {
+    return rating_of(w.evaluator, ring_plan(strategy_id(id), ranks, tpa)).errors;
+  };
+  return {of("ring_pass_kv"), of("ring_pass_q")};
+}
+
 DerivedTable derive_table(const ThresholdGrid& g, int ranks, const RingTimer& time) {
   const LookupGrid grid = LookupGrid::covering(ranks, g.fresh_from, g.fresh_to, g.lowest_miss_rate,
                                                g.fresh_per_octave, g.miss_per_octave);

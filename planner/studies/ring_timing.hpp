@@ -15,6 +15,12 @@ RingTimer ring_timer(const Case& c, int tpa, int threads);
 Shares ring_shares(const Case& c, int ranks, int tpa, std::span<const RingPoint> requests, int samples,
                    int threads);
 
+/// [P12] How far the times of both variants of one request may be off.
+struct RingErrors {
+  ErrorTerms pass_kv, pass_q;
+};
+RingErrors ring_errors(const Case& c, int ranks, int tpa, const TokenSplit& request);
+
 /// The lookup table of one ring size, and requests that it was not derived from, timed.
 struct DerivedTable {
   RefinedTable refined;

@@ -1,8 +1,10 @@
 #include "planner/studies/searched_partition.hpp"
+#include "planner/search/provenance.hpp"
 #include "planner/strategies/strategy.hpp"
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "sim/base/error.hpp"
 
@@ -37,6 +39,28 @@ ChainEvaluator simulated_chain(Evaluator& evaluator, const Plan& plan) {
   };
 }
 
+namespace {
+
+Plan chain_of(int ranks, int tpa) {
+  Plan plan;
+  plan.tpa = plan.tpf = tpa;
+  if (ranks == 1) return plan;
+  plan.strategy = strategy_id("kv_runahead");
+  plan.cp = ranks;
+  return plan;
+}
+
+}  // namespace
+
+ErrorTerms errors_of_chain(const Case& c, int tpa, const std::vector<long long>& parts) {
+  Case one = c;
+  one.batch = prefill_batch({{0, std::accumulate(parts.begin(), parts.end(), 0LL)}});
+  Evaluator evaluator(one);
+  Plan plan = chain_of(static_cast<int>(parts.size()), tpa);
+  if (parts.size() > 1) list_parts(plan, parts);
+  return rating_of(evaluator, plan).errors;
+}
+
 EvaluatorFactory simulated_chains(const Case& c, int tpa) {
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   return [c, tpa, cache](int ranks, long long context) -> ChainEvaluator {
@@ -52,12 +76,9 @@ EvaluatorFactory simulated_chains(const Case& c, int tpa) {
       }
     };
     const auto bench = std::make_shared<Bench>(c, context, cache);
-    Plan plan;
-    plan.tpa = plan.tpf = tpa;
+    const Plan plan = chain_of(ranks, tpa);
     if (ranks == 1)
       return [bench, plan](std::span<const long long>) { return bench->evaluator.simulate(plan); };
-    plan.strategy = strategy_id("kv_runahead");
-    plan.cp = ranks;
     if (const auto reason = check_plan(bench->c, plan))
       throw UserError(to_string(plan) + " is impossible: " + *reason);
     return [bench, time = simulated_chain(bench->evaluator, plan)](std::span<const long long> parts) {

@@ -23,6 +23,9 @@ ChainEvaluator simulated_chain(Evaluator& evaluator, const Plan& plan);
 /// priced as `simulate` prices it. One rank: a prefill without a chain.
 EvaluatorFactory simulated_chains(const Case& c, int tpa);
 
+/// [P12] How far the time of a chain of simulated_chains() with these parts may be off.
+ErrorTerms errors_of_chain(const Case& c, int tpa, const std::vector<long long>& parts);
+
 /// [C13] The partition found, its TTFT (that of evaluator.simulate, to the last digit), never above that of
 /// equal parts. The closed form is of one sequence per layer and rank; with several, events alone decide.
 /// Needs takes_partition and a plan that passes check. Deterministic. `known` holds layers by the prices of

@@ -8,6 +8,51 @@ namespace shardline {
 
 namespace {
 
+// Of `total` tokens, with even sharding over a ring.
+TokenSplit split_at(double miss, long long total, int ranks) {
+  const long long even = 2LL * ranks;
+  const long long fresh = std::max(even, std::llround(miss * static_cast<double>(total)) / even * even);
+  return {fresh, (total - fresh) / even * even};
+}
+
+std::optional<RingCrossing> crossing_of(const Study& study, int ranks, const LookupTable& table) {
+  constexpr double kStep = 1.01;  // of miss rates
+  const ThresholdGrid& g = study.thresholds();
+  if (study.study.system.calibration.empty()) return std::nullopt;
+  RingCrossing out;
+  out.total = std::min(g.total_to, kCrossingTotal);
+  const auto total = static_cast<double>(out.total);
+  const double low = std::max(g.lowest_miss_rate, static_cast<double>(g.fresh_from) / total),
+               high = std::min(1.0, static_cast<double>(g.fresh_to) / total);
+  const auto ratio = [&](double miss) {
+    const TokenSplit s = split_at(miss, out.total, ranks);
+    return table.log_ratio(s.fresh, s.cached);
+  };
+  if (low >= high || (ratio(low) >= 0) == (ratio(high) >= 0)) return std::nullopt;
+  double from = low, to = high;
+  for (int i = 0; i < 40; ++i) {
+    const double middle = std::sqrt(from * to);
+    ((ratio(middle) >= 0) == (ratio(low) >= 0) ? from : to) = middle;
+  }
+  out.miss = to;
+  const RingErrors errors = ring_errors(study.study, ranks, g.tpa, split_at(out.miss, out.total, ranks));
+  // What is known to be off on one side (a band's middle) moves the crossing, so that it need not lie inside.
+  const auto around = [&](FitErrors by) {
+    RingCrossing::Open o{ratio_band(errors.pass_q, errors.pass_kv, by), out.miss, out.miss};
+    bool any = false;
+    for (double miss = low; miss <= high; miss *= kStep) {
+      if (told_apart(std::exp(ratio(miss)), o.ratio)) continue;
+      if (!any) o.lowest = miss;
+      o.most = miss;
+      any = true;
+    }
+    return o;
+  };
+  out.shared = around(FitErrors::shared);
+  out.unrelated = around(FitErrors::unrelated);
+  return out;
+}
+
 RingThresholds derive(const Study& study, int ranks, const RingTimer& time, int threads) {
   const ThresholdGrid& g = study.thresholds();
   DerivedTable derived = derive_table(g, ranks, time);
@@ -19,6 +64,7 @@ RingThresholds derive(const Study& study, int ranks, const RingTimer& time, int 
   };
   const Shares shares = ring_shares(study.study, ranks, g.tpa, derived.tests, kRatedRequests, threads);
   const std::size_t rated = std::min<std::size_t>(kRatedRequests, derived.tests.size());
+  const auto crossing = crossing_of(study, ranks, derived.refined.table);
   return {ranks,
           std::move(derived.refined),
           fitted,
@@ -27,7 +73,8 @@ RingThresholds derive(const Study& study, int ranks, const RingTimer& time, int 
           shares,
           algorithm(false),
           algorithm(true),
-          {}};
+          {},
+          crossing};
 }
 
 std::vector<ThresholdRule> rules_of(const Study& study, const std::vector<RingThresholds>& rings) {
@@ -65,6 +112,8 @@ std::vector<ThresholdRule> rules_of(const Study& study, const std::vector<RingTh
 }
 
 }  // namespace
+
+bool RingCrossing::Open::holds(const RingPoint& p) const { return !told_apart(p.pass_q / p.pass_kv, ratio); }
 
 std::size_t ThresholdStudy::timed() const {
   std::size_t all = 0;
@@ -112,7 +161,7 @@ RatioStudy study_ratios(const Study& study, int threads) {
   const ThresholdGrid& g = study.thresholds();
   const RingTimer time = ring_timer(study.study, g.tpa, threads);
   RatioStudy out;
-  out.total = std::min<long long>(g.total_to, 128'000);
+  out.total = std::min(g.total_to, kCrossingTotal);
   const auto total = static_cast<double>(out.total);
   for (const int n : g.cp) {
     std::vector<TokenSplit> splits;

@@ -142,8 +142,7 @@ LookupTable LookupTable::build(const LookupGrid& grid, int ranks, long long limi
   return {ranks, grid, step, std::move(values)};
 }
 
-bool LookupTable::pass_kv(long long fresh, long long cached) const {
-  if (fresh <= 0) return true;
+LookupTable::Between LookupTable::between(long long fresh, long long cached) const {
   const RingPlace where = ring_place(fresh, cached);
   const std::int64_t x = std::clamp<std::int64_t>(where.log_fresh, lines_.front(), lines_.back());
   const auto above = std::lower_bound(lines_.begin() + 1, lines_.end() - 1, x);
@@ -154,7 +153,16 @@ bool LookupTable::pass_kv(long long fresh, long long cached) const {
   const auto corner = values_.begin() + (above - lines_.begin() - 1) * grid_.miss_nodes + j;
   const std::int64_t low = corner[0] * (65536 - part) + corner[1] * part;
   const std::int64_t high = corner[grid_.miss_nodes] * (65536 - part) + corner[grid_.miss_nodes + 1] * part;
-  return low * (*above - x) + high * (x - *(above - 1)) >= 0;
+  return {low * (*above - x) + high * (x - *(above - 1)), std::int64_t{65536} * (*above - *(above - 1))};
+}
+
+bool LookupTable::pass_kv(long long fresh, long long cached) const {
+  return fresh <= 0 || between(fresh, cached).sum >= 0;
+}
+
+double LookupTable::log_ratio(long long fresh, long long cached) const {
+  const Between b = between(fresh, cached);
+  return step_ * static_cast<double>(b.sum) / static_cast<double>(b.weights);
 }
 
 RefinedTable refined_table(const LookupGrid& start, int ranks, long long limit, const RingTimer& time,

@@ -138,6 +138,9 @@ class LookupTable {
                            std::span<const RingPoint> points);
 
   bool pass_kv(long long fresh, long long cached) const;
+  /// ln(pass_q / pass_kv) as the table has it: at most 127 steps either way. Its sign is the choice. fresh >
+  /// 0.
+  double log_ratio(long long fresh, long long cached) const;
   int ranks() const { return ranks_; }
   const LookupGrid& grid() const { return grid_; }
   /// fixed_log2 of each line's T.
@@ -150,6 +153,12 @@ class LookupTable {
   std::size_t bytes() const { return values_.size() + 4 * lines_.size(); }
 
  private:
+  /// Between the four nodes around a request: the sum of their values by their weights, and the weights'.
+  struct Between {
+    std::int64_t sum, weights;
+  };
+  Between between(long long fresh, long long cached) const;
+
   int ranks_ = 0;
   LookupGrid grid_;
   std::vector<std::int32_t> lines_;

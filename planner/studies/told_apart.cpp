@@ -36,15 +36,18 @@ ErrorTerms of_its_own(const ErrorTerms& terms) {
 
 }  // namespace
 
+ErrorBand ratio_band(const ErrorTerms& one, const ErrorTerms& other, FitErrors errors) {
+  return ratio_band(one, errors == FitErrors::shared ? other : of_its_own(other));
+}
+
 std::optional<ErrorBand> ratio_band(const RatedPoints& rated, Metric metric, const Point& one,
                                     const Point& other, FitErrors errors) {
-  const ErrorTerms &a = rated.of(one.plan).errors, &same = rated.of(other.plan).errors;
-  const ErrorTerms b = errors == FitErrors::shared ? same : of_its_own(same);
+  const ErrorTerms &a = rated.of(one.plan).errors, &b = rated.of(other.plan).errors;
   switch (kind_of(metric)) {
     case Of::time:
-      return ratio_band(a, b);
+      return ratio_band(a, b, errors);
     case Of::rate:
-      return ratio_band(b, a);
+      return ratio_band(b, a, errors);
     case Of::neither:
       break;
   }

@@ -14,6 +14,9 @@ namespace shardline {
 /// or nothing the same, as if it erred differently at every shape. The truth lies between.
 enum class FitErrors : std::uint8_t { shared, unrelated };
 
+/// The nominal 90 % band of ln(true ratio / ratio) of two times [H65].
+ErrorBand ratio_band(const ErrorTerms& one, const ErrorTerms& other, FitErrors errors);
+
 /// The nominal 90 % band of ln(true ratio / ratio) of what `metric` says of the two, the first over the
 /// second; nothing where the metric does not depend on time.
 std::optional<ErrorBand> ratio_band(const RatedPoints& rated, Metric metric, const Point& one,

@@ -87,6 +87,13 @@ TEST(ThresholdTable, DecidesByBilinearInterpolation) {
   EXPECT_FALSE(table.pass_kv(101, 101 * 500));
   EXPECT_TRUE(table.pass_kv(102, 102 * 500));
   EXPECT_EQ(table.bytes(), 4U + 2 * 4U);
+  // At the nodes, and halfway on both axes.
+  EXPECT_NEAR(table.log_ratio(64, 0), -0.1, 1e-12);
+  EXPECT_NEAR(table.log_ratio(64, 64), -0.2, 1e-12);
+  EXPECT_NEAR(table.log_ratio(128, 128), 0.1, 1e-12);
+  EXPECT_NEAR(table.log_ratio(128, 384), 0.1, 1e-12);  // beyond the edge
+  // log2(91/64) = .50779 along T, log2(128/91) = .49221 along m: -.149221 and .150779 at the lines.
+  EXPECT_NEAR(table.log_ratio(91, 37), -0.149221 + 0.3 * 0.50779, 1e-5);
   // Zero goes to pass-KV, as a tie does.
   EXPECT_TRUE(LookupTable(4, {{64, 128}, 1, 2}, 0.01, {0, 0, 0, 0}).pass_kv(100, 50));
 }

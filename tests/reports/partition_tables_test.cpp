@@ -34,15 +34,17 @@ TEST(PartitionTables, Csv) {
   std::vector<PartitionRow> rows{row(2, 1024, true, {640, 384}, 0), row(2, 1536, false, {960, 576}, 0.25)};
   rows[0].grid_search = Seconds(0.625);
   rows[0].grid_evaluations = 12;
+  rows[0].ttft_low = Seconds(0.25);
+  rows[0].ttft_high = Seconds(0.75);
   EXPECT_EQ(
       partition_csv(kFrom, rows),
       "# model: m\n# system: s\n# version: 1.0\n# command: shardline partition \"a b\" \n# precision: bf16\n"
       "# gpus_per_rank: 2\n# granularity_tokens: 64\n# spacing_tokens: 1024\n"
       "ranks,context_tokens,in_table,tokens_per_rank,ratios,ttft_s,proven,bound_s,eq3_s,one_rank_ttft_s,"
       "even_ttft_s,interpolated_tokens_per_rank,interpolated_ttft_s,evaluations,grid_search_ttft_s,"
-      "grid_search_evaluations\n"
-      "2,1024,yes,640/384,0.625/0.375,0.5,yes,0.25,0.125,1,0.75,640/384,0.5,7,0.625,12\n"
-      "2,1536,no,960/576,0.625/0.375,0.5,no,0.25,0.125,1,0.75,960/576,0.625,7,,\n");
+      "grid_search_evaluations,ttft_low_s,ttft_high_s\n"
+      "2,1024,yes,640/384,0.625/0.375,0.5,yes,0.25,0.125,1,0.75,640/384,0.5,7,0.625,12,0.25,0.75\n"
+      "2,1536,no,960/576,0.625/0.375,0.5,no,0.25,0.125,1,0.75,960/576,0.625,7,,,,\n");
 }
 
 TEST(PartitionTables, JsonHoldsTheRowsOfTheTableAndTheLossBetweenThem) {

@@ -352,10 +352,14 @@ TEST(ThresholdTables, Csv) {
                          .pass_q = Seconds(0.89871),
                          .test = true,
                          .pass_kv_chosen = {true, false}};
-  EXPECT_EQ(threshold_csv({"m", "s", "0.1.0", "a\nb", "r", "p"}, {"algorithm_1", "table"}, {row}),
-            "# model: m\n# system: s\n# version: 0.1.0\n# command: a b\n# ranges: r\n# precision: p\n"
-            "cp,new_tokens,cached_tokens,miss_rate,pass_kv_s,pass_q_s,winner,use,algorithm_1,table\n"
-            "4,1280,126720,0.01,1.02339,0.89871,pass_q,test,pass_kv,pass_q\n");
+  EXPECT_EQ(
+      threshold_csv({"m", "s", "0.1.0", "a\nb", "r", "p"}, {"algorithm_1", "table"}, {row}),
+      "# model: m\n# system: s\n# version: 0.1.0\n# command: a b\n# ranges: r\n# precision: p\n"
+      "cp,new_tokens,cached_tokens,miss_rate,pass_kv_s,pass_q_s,winner,use,told_apart,algorithm_1,table\n"
+      "4,1280,126720,0.01,1.02339,0.89871,pass_q,test,,pass_kv,pass_q\n");
+  ThresholdRow open = row;
+  open.told_apart = false;
+  EXPECT_NE(threshold_csv({}, {"algorithm_1", "table"}, {open}).find(",test,0,pass_kv,"), std::string::npos);
 }
 
 }  // namespace
