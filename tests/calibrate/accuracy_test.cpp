@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <span>
 #include <sstream>
 
 #include "calibrate/calibrate.hpp"
@@ -160,6 +161,58 @@ TEST(AccuracyOfTables, PoolsTheRowsOfAllVariants) {
       ElementsAre(ElementsAre("GEMM", "h100-hgx", "new", "3", "0", "0", "2.0/2.8", "3", "+2.0", "6/18 met")));
   m.hash = m.system.calibration.hash;  // what was fitted is held to no goal
   EXPECT_EQ(rows_with(measured_section(std::vector<MeasuredTables>{m}), "GEMM").at(0).back(), "-");
+}
+
+// H200's rows are 10 % longer than H100's fits say, and one of them twice as long.
+TEST(AccuracyOfTables, BorrowedFitsAreJudgedByTheRowsOfTheOther) {
+  std::vector<MeasuredTables> all(2);
+  all[0].system = load_system("h100-hgx", kCatalog);
+  all[1].system = load_system("h200-hgx", kCatalog);
+  for (MeasuredTables& m : all) m.hash = m.system.calibration.hash;
+  System borrower = all[1].system;
+  borrower.calibration = all[0].system.calibration;
+  all[1].tables = {gemm_table(borrower, "bf16", {-0.1, -0.1, -0.1, -0.5})};
+  const std::string text = borrowed_section(all);
+  const std::vector<std::string> row{"GEMM", "h200-hgx",  "h100-hgx", "the same",
+                                     "4",    "10.0/38.0", "-10.0",    "75"};
+  EXPECT_EQ(rows_with(text, "GEMM").at(0), row);
+  EXPECT_EQ(rows_with(text, "all").size(), 1u);  // nothing was measured on H100
+  all.pop_back();
+  EXPECT_EQ(borrowed_section(all), "");
+}
+
+// The longest caches of one sequence take a quarter longer than the form says, all else what it says.
+TEST(AccuracyOfTables, TheLongestCachesAreJudgedByShorterOnes) {
+  MeasuredTables m;
+  m.system = load_system("gb200-nvl72", kCatalog);
+  const Form& form = *find_form("mla_decode");
+  FormContext context;
+  ASSERT_TRUE(form.context(std::vector<std::string>{"kernel", "bf16", "fp8", "", ""}, m.system, context));
+  std::vector<double> parameters;
+  for (const FormParameter& p : form.parameters) parameters.push_back(p.start);
+  std::string text = "scope,batch,kv_len,heads_local,dtype_compute,dtype_kv,dtype_gemm,latency_us\n";
+  for (int batch = 1; batch <= 256; batch *= 2) {
+    for (int keys = 32; keys <= 131072; keys *= 2) {
+      for (const int heads : {1, 8, 16, 64}) {
+        const double x[] = {double(batch), double(keys), double(heads)};
+        const double slower = batch == 1 && keys == 131072 ? 1.25 : 1;
+        text += std::to_string(batch) + "," + std::to_string(keys) + "," + std::to_string(heads) +
+                ",bf16,fp8,," + std::to_string(1e6 * slower * form.seconds(std::span(x), context, parameters)) + "\n";
+      }
+    }
+  }
+  std::string::size_type at = 0;  // the scope comes first in each row
+  while ((at = text.find('\n', at)) != std::string::npos && at + 1 < text.size())
+    text.insert(++at, "kernel,");
+  m.tables = {parse_measurements("mla.csv", text)};
+  const std::string found = longest_section(std::vector<MeasuredTables>{m}, 2);
+  const auto row = rows_with(found, "gb200-nvl72").at(0);
+  EXPECT_EQ(row[1], "mla_decode");
+  EXPECT_EQ(row[4], "1/4");
+  EXPECT_THAT(row[5], ::testing::StartsWith("-20 [-20, -20] 4"));
+  EXPECT_THAT(row[6], HasSubstr("0 ["));
+  EXPECT_EQ(longest_section({}), "");
+  EXPECT_EQ(found, longest_section(std::vector<MeasuredTables>{m}, 1));
 }
 
 std::string error_of(const std::function<void()>& f) {
