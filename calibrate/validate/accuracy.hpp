@@ -114,8 +114,8 @@ inline constexpr std::string_view kMeasuredHeading = "## Every measured row";
 /// What follows accuracy_report() where tables are given: errors over all their rows, pooled per family.
 std::string measured_section(std::span<const MeasuredTables> measured);
 
-/// Rows of one machine priced by the fits of another, as `calibration: {like: ...}` would: errors, and how many
-/// of them the bands of [H63] hold. Empty without two machines whose tables were fitted.
+/// Rows of one machine priced by the fits of another, as `calibration: {like: ...}` would: errors, and how
+/// many of them the bands of [H63] hold. Empty without two machines whose tables were fitted.
 std::string borrowed_section(std::span<const MeasuredTables> measured);
 /// [F9] The longest caches of every decode kernel, predicted by fits to shorter ones. Empty without decode
 /// tables. Takes seconds per kernel; the same for any number of threads (0: all cores).

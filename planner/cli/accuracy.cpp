@@ -64,8 +64,8 @@ int run(const AccuracyArguments& a, const Provenance&) {
   const AccuracyStudy study = accuracy_study(a.measurements, shipped_catalogs().systems);
   std::string text = accuracy_report(study.systems, study.borrowed);
   if (!study.measured.empty())
-    text += measured_section(study.measured) + borrowed_section(study.measured) +
-            longest_section(study.measured);
+    text +=
+        measured_section(study.measured) + borrowed_section(study.measured) + longest_section(study.measured);
   for (const std::string& note : study.notes) fmt::print(stderr, "  {}\n", note);
   if (a.out.empty()) {
     fmt::print("{}", text);
