@@ -111,12 +111,11 @@ function spec(logX, logY) {
       {name: 'y', type: logY ? 'log' : 'linear', range: 'height', domain: {signal: 'yd'}, zero: false, nice: false}],
     axes: [axis('x', 'bottom', data.labels[1]), axis('y', 'left', data.labels[2])],
     marks: [
-      // Both rates of a plan are off alike, so that its interval is a line through its point: wide ones of
-      // neighbours make a band.
-      {type: 'rule', from: {data: 'bars'}, clip: true, interactive: false, encode: {update: {x: {scale: 'x', field: 'x'},
-        y: {scale: 'y', field: 'y'}, x2: {scale: 'x', field: 'x2'}, y2: {scale: 'y', field: 'y2'},
-        stroke: [{test: 'datum.approximate', value: '#c08a3e'}, {value: '#5c6675'}], strokeWidth: {value: 9},
-        strokeOpacity: {value: .14}, strokeCap: {value: 'butt'}}}},
+      {type: 'group', interactive: false, from: {facet: {name: 'band_of', data: 'bars', groupby: 'approximate'}},
+        encode: {update: {width: {signal: 'width'}, height: {signal: 'height'}}},
+        marks: [{type: 'line', from: {data: 'band_of'}, clip: true, interactive: false, encode: {update: {...at,
+          interpolate: {value: 'linear-closed'}, fill: {field: 'color'}, fillOpacity: {value: .13}, stroke: {field: 'color'},
+          strokeWidth: {value: 1.2}, strokeOpacity: {value: .35}}}}]},
       {type: 'group', interactive: false, from: {facet: {name: 'steps_of', data: 'steps', groupby: 's'}},
         encode: {update: {width: {signal: 'width'}, height: {signal: 'height'}}},
         marks: [line({stroke: {field: 'color'}, strokeWidth: {value: 1.8}}, {data: 'steps_of'})]},
@@ -127,12 +126,16 @@ function spec(logX, logY) {
         cursor: {value: 'pointer'}, tooltip: {signal: 'datum'}}}}]};
 }
 const drawn = p => ({s: p.s, x: p.x, y: p.y, ring: p.ring, open: p.open, color: color(p.s), shape: shape(p.s), point: p});
-// The best of exact plans, and approximate ones ahead of them.
+// Around the best of exact plans, and around approximate ones ahead of them: along the low ends of both rates, which
+// are off alike, and back along the high ones.
 function bars(list) {
   const exact = p => p.computed === undefined || p.computed >= 100;
-  const kept = [...frontier(list.filter(exact)), ...frontier(list).filter(p => !exact(p))];
-  return kept.filter(p => p.high > p.low).map(p => ({approximate: !exact(p), x: p.x / (1 + p.high / 100),
-    x2: p.x / (1 + p.low / 100), y: p.y / (1 + p.high / 100), y2: p.y / (1 + p.low / 100)}));
+  const around = (kept, approximate) => [p => p.high, p => p.low].flatMap((end, back) => {
+    const side = kept.filter(p => p.high > p.low).map(p => ({approximate, color: approximate ? '#c08a3e' : '#5c6675',
+      x: p.x / (1 + end(p) / 100), y: p.y / (1 + end(p) / 100)}));
+    return back ? side.reverse() : side;
+  });
+  return [...around(frontier(list.filter(exact)), false), ...around(frontier(list).filter(p => !exact(p)), true)];
 }
 function draw(rebuild) {
   if (!window.vega) return;
