@@ -99,7 +99,11 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   f.derived = w.derived;
   FormContext context;
   w.form->context(w.words, system, context);
-  const CrossValidation v = cross_validate(*w.form, context, w.rows, o.folds, o.fit);
+  // Experts are asked for of models that nobody measured, so that models choose. Heads come in a few widths
+  // and groups, most of which tables have: there shapes choose.
+  const bool experts = w.form->family == std::string_view("moe");
+  const CrossValidation v =
+      cross_validate(*w.form, context, w.rows, o.folds, o.fit, experts ? kCoarseGrids : std::span(kGrids));
   f.roofline = v.roofline;
   f.alone = v.form;
   f.corrected = v.form;
@@ -110,22 +114,19 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   f.low = regimes.fit.low;
   f.high = regimes.fit.high;
   Refit how{std::nullopt, o.fit, kRowsPerParameter, regimes.slow};
-  // Experts are asked for of models that nobody measured, so that models choose. Heads come in a few widths
-  // and groups, most of which tables have: there shapes choose.
-  const bool experts = w.form->family == std::string_view("moe");
   const std::optional<FamilyChoice> models =
       experts ? choose_by_families(*w.form, context, w.rows, how) : std::nullopt;
   if (models) {
-    how.smoothing = models->smoothing;
+    how.grid = models->grid;
     f.intervals.family = models->band;
   } else if (v.corrected.rows > 0 && v.corrected.median + v.corrected.p90 < v.form.median + v.form.p90) {
-    how.smoothing = v.smoothing;
+    how.grid = v.grid;
   }
-  if (how.smoothing) {
+  if (how.grid) {
     f.correction =
-        fit_correction(*w.form, context, w.rows.only(regimes.fast), f.parameters, *how.smoothing, o.fit);
+        fit_correction(*w.form, context, w.rows.only(regimes.fast), f.parameters, *how.grid, o.fit);
     const auto tried = std::find_if(v.tried.begin(), v.tried.end(),
-                                    [&](const TriedCorrection& t) { return t.smoothing == *how.smoothing; });
+                                    [&](const TriedCorrection& t) { return t.grid == *how.grid; });
     f.corrected = tried->error;
     if (tried->residuals.size() > 0) f.intervals.inside = held_out_band(tried->residuals);
   }

@@ -236,10 +236,11 @@ HeldOut held_out(std::span<const double> predicted, std::span<const double> meas
 }  // namespace
 
 CrossValidation cross_validate(const Form& form, const FormContext& context, const FitRows& rows, int folds,
-                               const FitOptions& options) {
+                               const FitOptions& options, std::span<const CorrectionGrid> grids) {
   const Form roofline = roofline_form();
   const FitRows plain = roofline_rows(form, context, rows);
-  std::vector<double> measured, by_roofline, by_form, by_correction[std::size(kSmoothings)];
+  std::vector<double> measured, by_roofline, by_form;
+  std::vector<std::vector<double>> by_correction(grids.size());
   std::vector<int> folds_of;
   for (int fold = 0; fold < folds; ++fold) {
     std::vector<std::size_t> inside, outside;
@@ -258,8 +259,8 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
       by_roofline.push_back(roofline.seconds(plain.x(outside[i]), context, base.parameters));
       by_form.push_back(form.seconds(unseen.x(i), context, own.parameters));
     }
-    for (std::size_t s = 0; s < std::size(kSmoothings); ++s) {
-      const Correction c = fit_correction(form, context, fast, own.parameters, kSmoothings[s], options);
+    for (std::size_t s = 0; s < grids.size(); ++s) {
+      const Correction c = fit_correction(form, context, fast, own.parameters, grids[s], options);
       for (std::size_t i = 0; i < unseen.size(); ++i)
         by_correction[s].push_back(predict(form, context, own.parameters, c, unseen.x(i)));
     }
@@ -268,12 +269,13 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
   out.roofline = summarise(by_roofline, measured);
   out.form = summarise(by_form, measured);
   out.by_form = held_out(by_form, measured, folds_of);
-  for (std::size_t s = 0; s < std::size(kSmoothings); ++s) {
+  for (std::size_t s = 0; s < grids.size(); ++s) {
     const FitError e = summarise(by_correction[s], measured);
-    out.tried.push_back({kSmoothings[s], e, held_out(by_correction[s], measured, folds_of)});
-    if (s == 0 || e.median + e.p90 < out.corrected.median + out.corrected.p90) {
+    out.tried.push_back({grids[s], e, held_out(by_correction[s], measured, folds_of)});
+    const double at_most = grids[s].fine && !out.grid.fine ? kFineGain : 1;
+    if (s == 0 || e.median + e.p90 < at_most * (out.corrected.median + out.corrected.p90)) {
       out.corrected = e;
-      out.smoothing = kSmoothings[s];
+      out.grid = grids[s];
       out.by_correction = out.tried.back().residuals;
     }
   }

@@ -40,10 +40,26 @@ struct FitResult {
 FitResult fit(const Form& form, const FormContext& context, const FitRows& rows,
               const FitOptions& options = {});
 
-/// [F2] Ridge and squared second differences of neighbours times `smoothing` against squared residuals; rows
-/// count as in fit().
+/// How smooth and how fine a correction is.
+struct CorrectionGrid {
+  double smoothing = 0;
+  bool steps = false;  // first differences count as well
+  bool fine = false;   // FormAxis::fine
+  bool operator==(const CorrectionGrid&) const = default;
+};
+/// What is tried. Fine ones stand last, and only where shapes choose.
+inline constexpr CorrectionGrid kGrids[] = {
+    {0.3},        {3},         {30},  // forms that are smooth, and few rows
+    {0.03, true}, {0.3, true}, {3, true}, {0.01, true, true}, {0.03, true, true}, {0.1, true, true}};
+inline constexpr std::span<const CorrectionGrid> kCoarseGrids = std::span(kGrids).first(6);
+/// A fine grid has five to eleven times as many values: it is taken where it makes the error at most this
+/// part.
+inline constexpr double kFineGain = 0.95;
+
+/// [F2] Ridge and squared second (and first) differences of neighbours times `smoothing` against squared
+/// residuals; rows count as in fit().
 Correction fit_correction(const Form& form, const FormContext& context, const FitRows& rows,
-                          std::span<const double> parameters, double smoothing,
+                          std::span<const double> parameters, const CorrectionGrid& grid,
                           const FitOptions& options = {});
 
 FitError summarise(std::span<const double> predicted, std::span<const double> measured);
@@ -51,12 +67,9 @@ FitError summarise(std::span<const double> predicted, std::span<const double> me
 /// [F3] Fold of a shape: the same for equal shapes on every machine.
 int fold_of(std::span<const double> x, int folds, std::uint64_t seed = 0);
 
-/// Smoothings of a correction that are tried.
-inline constexpr double kSmoothings[] = {0.3, 3, 30};
-
-/// A correction of one smoothing on rows that the fit has not seen.
+/// A correction of one grid on rows that the fit has not seen.
 struct TriedCorrection {
-  double smoothing = 0;
+  CorrectionGrid grid;
   FitError error;
   HeldOut residuals;  // by fold
 };
@@ -64,11 +77,12 @@ struct TriedCorrection {
 /// [F4] Errors on rows that the fit has not seen, all folds together.
 struct CrossValidation {
   FitError roofline, form, corrected;
-  double smoothing = 0;                // that did best; corrected is that one's
+  CorrectionGrid grid;                 // that did best; corrected is that one's
   HeldOut by_form, by_correction;      // the residuals that form and corrected sum up, by fold
-  std::vector<TriedCorrection> tried;  // one of each of kSmoothings
+  std::vector<TriedCorrection> tried;  // one of each grid
 };
 CrossValidation cross_validate(const Form& form, const FormContext& context, const FitRows& rows,
-                               int folds = 4, const FitOptions& options = {});
+                               int folds = 4, const FitOptions& options = {},
+                               std::span<const CorrectionGrid> grids = kGrids);
 
 }  // namespace shardline

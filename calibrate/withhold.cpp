@@ -26,23 +26,23 @@ std::size_t moved(const Form& form, const FitResult& r) {
   return n;
 }
 
-using Smoothings = std::vector<std::optional<double>>;
+using Grids = std::vector<std::optional<CorrectionGrid>>;
 
-// Residuals of `outside` by a fit to `inside`, for each smoothing; nothing where `inside` is too little.
+// Residuals of `outside` by a fit to `inside`, for each grid; nothing where `inside` is too little.
 std::vector<std::vector<double>> residuals(const Form& form, const FormContext& context, const FitRows& rows,
                                            std::span<const std::size_t> inside,
                                            std::span<const std::size_t> outside, const Refit& how,
-                                           const Smoothings& smoothings) {
-  std::vector<std::vector<double>> out(smoothings.size());
+                                           const Grids& grids) {
+  std::vector<std::vector<double>> out(grids.size());
   if (outside.empty() || inside.size() < form.parameters.size()) return out;
   const FitRows seen = rows.only(inside);
   const Regimes regimes = fit_regimes(form, context, seen, how.options);
   if (inside.size() < how.rows_per_parameter * moved(form, regimes.fit)) return out;
   const FitRows fast = seen.only(regimes.fast);
-  for (std::size_t s = 0; s < smoothings.size(); ++s) {
+  for (std::size_t s = 0; s < grids.size(); ++s) {
     Correction correction;
-    if (smoothings[s])
-      correction = fit_correction(form, context, fast, regimes.fit.parameters, *smoothings[s], how.options);
+    if (grids[s])
+      correction = fit_correction(form, context, fast, regimes.fit.parameters, *grids[s], how.options);
     for (const std::size_t row : outside)
       out[s].push_back(std::log(rows.seconds[row] /
                                 predict(form, context, regimes.fit.parameters, correction, rows.x(row))));
@@ -58,13 +58,13 @@ FitError error_of(std::span<const double> residuals) {
   return summarise(predicted, measured);
 }
 
-// Bands and errors of withheld families, one per smoothing; nothing where too few can be withheld.
+// Bands and errors of withheld families, one per grid; nothing where too few can be withheld.
 std::vector<FamilyBand> families_withheld(const Form& form, const FormContext& context, const FitRows& rows,
-                                          const Refit& how, const Smoothings& smoothings) {
+                                          const Refit& how, const Grids& grids) {
   std::map<std::vector<double>, std::vector<std::size_t>> families;
   for (std::size_t i = 0; i < rows.size(); ++i) families[model_family(form, rows.x(i))].push_back(i);
   if (families.size() < 2) return {};
-  std::vector<HeldOut> all(smoothings.size()), fast(smoothings.size());
+  std::vector<HeldOut> all(grids.size()), fast(grids.size());
   std::vector<std::vector<double>> names;
   int group = 0;
   for (const auto& [family, outside] : families) {
@@ -74,8 +74,8 @@ std::vector<FamilyBand> families_withheld(const Form& form, const FormContext& c
       if (other != family) inside.insert(inside.end(), own.begin(), own.end());
     }
     std::sort(inside.begin(), inside.end());
-    const auto found = residuals(form, context, rows, inside, outside, how, smoothings);
-    for (std::size_t s = 0; s < smoothings.size(); ++s) {
+    const auto found = residuals(form, context, rows, inside, outside, how, grids);
+    for (std::size_t s = 0; s < grids.size(); ++s) {
       for (std::size_t i = 0; i < found[s].size(); ++i) {
         all[s].add(found[s][i], group);
         if (!std::binary_search(how.slow.begin(), how.slow.end(), outside[i]))
@@ -85,7 +85,7 @@ std::vector<FamilyBand> families_withheld(const Form& form, const FormContext& c
     ++group;
   }
   std::vector<FamilyBand> out;
-  for (std::size_t s = 0; s < smoothings.size(); ++s) {
+  for (std::size_t s = 0; s < grids.size(); ++s) {
     const HeldOutBand band = held_out_band(all[s], kFamiliesApart);
     if (band.covered < 0 || band.rows < kFewestRows) return {};
     FamilyBand& own = out.emplace_back();
@@ -105,29 +105,29 @@ std::vector<double> beyond(const Form& form, const FormContext& context, const F
     if (places[i] <= from + kSamePlace) inside.push_back(i);
     if (std::abs(places[i] - to) <= kSamePlace) outside.push_back(i);
   }
-  return residuals(form, context, rows, inside, outside, how, {how.smoothing}).front();
+  return residuals(form, context, rows, inside, outside, how, {how.grid}).front();
 }
 
 }  // namespace
 
 std::optional<FamilyBand> withhold_families(const Form& form, const FormContext& context, const FitRows& rows,
                                             const Refit& how) {
-  std::vector<FamilyBand> found = families_withheld(form, context, rows, how, {how.smoothing});
+  std::vector<FamilyBand> found = families_withheld(form, context, rows, how, {how.grid});
   if (found.empty()) return std::nullopt;
   return std::move(found.front());
 }
 
 std::optional<FamilyChoice> choose_by_families(const Form& form, const FormContext& context,
                                                const FitRows& rows, const Refit& how) {
-  Smoothings smoothings{std::nullopt};
-  smoothings.insert(smoothings.end(), std::begin(kSmoothings), std::end(kSmoothings));
-  std::vector<FamilyBand> found = families_withheld(form, context, rows, how, smoothings);
+  Grids grids{std::nullopt};
+  grids.insert(grids.end(), kCoarseGrids.begin(), kCoarseGrids.end());
+  std::vector<FamilyBand> found = families_withheld(form, context, rows, how, grids);
   if (found.empty()) return std::nullopt;
   const auto sum = [](const FamilyBand& b) { return b.error.median + b.error.p90; };
   const auto best = std::min_element(found.begin(), found.end(),
                                      [&](const auto& a, const auto& b) { return sum(a) < sum(b); });
   const auto at = static_cast<std::size_t>(best - found.begin());
-  return FamilyChoice{std::move(found[at]), smoothings[at]};
+  return FamilyChoice{std::move(found[at]), grids[at]};
 }
 
 std::optional<BeyondBand> withhold_beyond(const Form& form, const FormContext& context, const FitRows& rows,

@@ -11,7 +11,7 @@ namespace shardline {
 
 /// How the fit in question was made: each refit is made likewise.
 struct Refit {
-  std::optional<double> smoothing;  // of its correction; nothing: it has none
+  std::optional<CorrectionGrid> grid;  // of its correction; nothing: it has none
   FitOptions options;
   std::size_t rows_per_parameter = 4;  // at least; with fewer no refit is made
   std::vector<std::size_t> slow =
@@ -23,13 +23,13 @@ struct Refit {
 std::optional<FamilyBand> withhold_families(const Form& form, const FormContext& context, const FitRows& rows,
                                             const Refit& how);
 
-/// What withheld families say of a correction's smoothing.
+/// What withheld families say of a correction's grid.
 struct FamilyChoice {
   FamilyBand band;
-  std::optional<double> smoothing;  // nothing: the form alone does better
+  std::optional<CorrectionGrid> grid;  // nothing: the form alone does better
 };
-/// [F6] The band and errors of the smoothing, or of none, whose median and 90th percentile of withheld
-/// families' errors sum up to the least. `how.smoothing` is not looked at.
+/// [F6] The band and errors of the coarse grid, or of none, whose median and 90th percentile of withheld
+/// families' errors sum up to the least. `how.grid` is not looked at.
 std::optional<FamilyChoice> choose_by_families(const Form& form, const FormContext& context,
                                                const FitRows& rows, const Refit& how);
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -103,7 +105,7 @@ TEST(FitCorrection, LearnsWhatTheFormLeaves) {
   const Form form = line_form();
   const FitRows seen = rows_from(t, 3000, 3), unseen = rows_from(t, 1000, 4);
   const FitResult f = fit(form, rates(), seen);
-  const Correction c = fit_correction(form, rates(), seen, f.parameters, 0.3);
+  const Correction c = fit_correction(form, rates(), seen, f.parameters, {0.3});
   std::vector<double> plain, corrected;
   for (std::size_t i = 0; i < unseen.size(); ++i) {
     plain.push_back(form.seconds(unseen.x(i), rates(), f.parameters));
@@ -118,11 +120,83 @@ TEST(FitCorrection, IsConstantBeyondItsRange) {
   t.bend = 0.3;
   const Form form = line_form();
   const FitRows rows = rows_from(t, 500, 5);
-  const Correction c = fit_correction(form, rates(), rows, std::vector<double>{3, 50}, 1);
+  const Correction c = fit_correction(form, rates(), rows, std::vector<double>{3, 50}, {1});
   const double edge[] = {c.first[0] + c.step[0] * (c.knots[0] - 1), 3}, far[] = {edge[0] + 40, 3};
   EXPECT_DOUBLE_EQ(c.at(edge), c.at(far));
   const double low[] = {c.first[0], c.first[1]}, below[] = {-100, -100};
   EXPECT_DOUBLE_EQ(c.at(low), c.at(below));
+}
+
+// Rows of the line whose time is times exp(residual(log2 x, log2 y)); log2 x to 12, log2 y of 0 and `far_y`.
+template <class Residual>
+FitRows residual_rows(std::size_t count, double far_y, const Residual& residual) {
+  std::mt19937_64 random(8);
+  const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
+  FitRows out;
+  out.width = 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double x = 12 * uniform(), y = i % 2 == 0 ? 0 : far_y;
+    const std::optional<double> log = residual(x, y);
+    if (!log) continue;
+    out.numbers.insert(out.numbers.end(), {std::exp2(x), std::exp2(y)});
+    out.seconds.push_back((3 + std::exp2(x) / 50) * 1e-6 * std::exp(*log));
+  }
+  return out;
+}
+
+// Another kernel from x of 2^6.3 on: beside the step second differences alone leave what is not in the rows.
+TEST(FitCorrection, F2StepsOvershootLess) {
+  const FitRows rows =
+      residual_rows(400, 1, [](double x, double) { return std::optional(x > 6.3 ? 0.4 : 0.0); });
+  const auto overshoot = [&](bool steps) {
+    const Correction c = fit_correction(line_form(), rates(), rows, std::vector<double>{3, 50}, {30, steps});
+    double most = 0;
+    for (double x = 0; x <= 12; x += 0.25) {
+      const double at[] = {x, 0};
+      most = std::max({most, c.at(at) - 0.4, -c.at(at)});
+    }
+    return most;
+  };
+  EXPECT_LT(overshoot(true), 0.5 * overshoot(false));
+  EXPECT_GT(overshoot(false), 0.01);
+}
+
+TEST(FitCorrection, F2FineKnotsLieAsTheFormSays) {
+  constexpr FormAxis kTwoAxes[] = {{"x", 1, 0.2}, {"y", 1}};
+  Form form = line_form();
+  form.axes = kTwoAxes;
+  const FitRows rows = rows_from({}, 500, 5);
+  const auto step = [&](bool fine, std::size_t axis) {
+    const Correction c = fit_correction(form, rates(), rows, std::vector<double>{3, 50}, {0.3, true, fine});
+    return c.step[axis];
+  };
+  for (const std::size_t axis : {0u, 1u}) {
+    EXPECT_LE(step(false, axis), 1);
+    EXPECT_GT(step(false, axis), 0.85);
+  }
+  EXPECT_NEAR(step(true, 0), 0.2, 0.01);
+  EXPECT_NEAR(step(true, 1), 0.5, 0.05);
+}
+
+// What a library's choice of kernel leaves goes up and down within one coarse step of the grid: a fine grid
+// holds it. What is smooth needs none, and is not given one.
+TEST(CrossValidate, F4TakesAFineGridWhereItGains) {
+  const auto wave = [](double doublings) {
+    return residual_rows(3000, 4, [=](double x, double) -> std::optional<double> {
+      return 0.2 * std::sin(2 * std::numbers::pi * x / doublings);
+    });
+  };
+  const CrossValidation steps = cross_validate(line_form(), rates(), wave(1.7));
+  EXPECT_TRUE(steps.grid.fine);
+  EXPECT_LT(steps.corrected.median, 0.6 * steps.tried[0].error.median);
+  const CrossValidation coarse = cross_validate(line_form(), rates(), wave(1.7), 4, {}, kCoarseGrids);
+  EXPECT_FALSE(coarse.grid.fine);
+  EXPECT_EQ(coarse.tried.size(), kCoarseGrids.size());
+  EXPECT_DOUBLE_EQ(coarse.tried[0].error.median, steps.tried[0].error.median);
+  std::mt19937_64 random(9);
+  FitRows noisy = wave(40);
+  for (double& s : noisy.seconds) s *= random() % 2 == 0 ? 1.05 : 1 / 1.05;
+  EXPECT_FALSE(cross_validate(line_form(), rates(), noisy).grid.fine);
 }
 
 TEST(FoldOf, SpreadsShapesEvenlyAndKeepsEqualOnesTogether) {

@@ -161,14 +161,14 @@ TEST(ChooseByFamilies, F6IsTheBestOverModels) {
   e.fill([](const std::vector<double>& x) { return 1 + 0.2 * std::sin(x[1]); });
   const auto choice = choose_by_families(*e.form, e.context, e.rows, {});
   ASSERT_TRUE(choice);
-  const auto sum = [&](std::optional<double> smoothing) {
-    const auto band = withhold_families(*e.form, e.context, e.rows, {smoothing, {}, 4});
+  const auto sum = [&](std::optional<CorrectionGrid> grid) {
+    const auto band = withhold_families(*e.form, e.context, e.rows, {grid, {}, 4});
     return band ? band->error.median + band->error.p90 : HUGE_VAL;
   };
   const double best = choice->band.error.median + choice->band.error.p90;
-  EXPECT_DOUBLE_EQ(best, sum(choice->smoothing));
+  EXPECT_DOUBLE_EQ(best, sum(choice->grid));
   EXPECT_LE(best, sum(std::nullopt));
-  for (const double smoothing : kSmoothings) EXPECT_LE(best, sum(smoothing));
+  for (const CorrectionGrid& grid : kCoarseGrids) EXPECT_LE(best, sum(grid));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ constexpr FormParameter kParameters[] = {
     {"skip", "us", 0.02, 0.3, 100},   // thread blocks that find their tokens before the window
     {"repack", "us", 0.02, 0.3, 30},  // query heads reordered where there are several sequences and groups
 };
-constexpr FormAxis kAxes[] = {{"ctas", 2.5}, {"tokens", 2.5}, {"group", 3}, {"head_dim", 2}};
+constexpr FormAxis kAxes[] = {{"ctas", 2.5, 1}, {"tokens", 2.5, 1}, {"group", 3}, {"head_dim", 2}};
 constexpr double kMostGroup = 32;  // beyond it another kernel, 10 to 40 times slower
 constexpr double kTileRows = 8, kSkipTokens = 1024;
 

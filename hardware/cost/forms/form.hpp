@@ -35,7 +35,9 @@ struct FormContext {
 /// One axis of a form's coordinates, for the correction on top of it and for the range of shapes seen.
 struct FormAxis {
   const char* name;
-  double knot;  // distance of the correction's knots, in doublings
+  double knot;      // distance of the correction's knots, in doublings
+  double fine = 0;  // the same of a fine correction; 0: half of it
+  double fine_knot() const { return fine > 0 ? fine : knot / 2; }
 };
 
 inline constexpr std::size_t kMostAxes = 4;
