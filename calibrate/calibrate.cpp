@@ -92,6 +92,27 @@ void add_static_products(const System& system, AllWork& all, std::vector<std::st
   for (Work& w : added) all.emplace(std::pair(kGemmForm.family, w.words), w);
 }
 
+double sum(const FitError& e) { return e.median + e.p90; }
+
+// The grid that shapes choose: a fine one only where heads that are withheld whole do not speak against it,
+// as it may learn by heart what the heads of a small table take.
+CorrectionGrid grid_of_shapes(const Work& w, const FormContext& context, const CrossValidation& v,
+                              Refit how) {
+  if (!v.grid.fine) return v.grid;
+  const TriedCorrection* coarse = nullptr;
+  for (const TriedCorrection& t : v.tried) {
+    if (!t.grid.fine && (coarse == nullptr || sum(t.error) < sum(coarse->error))) coarse = &t;
+  }
+  if (coarse == nullptr) return v.grid;
+  const auto withheld = [&](const CorrectionGrid& grid) {
+    how.grid = grid;
+    return withhold_families(*w.form, context, w.rows, how);
+  };
+  const auto fine_band = withheld(v.grid), coarse_band = withheld(coarse->grid);
+  const bool against = fine_band && coarse_band && sum(fine_band->error) > sum(coarse_band->error);
+  return against ? coarse->grid : v.grid;
+}
+
 KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o) {
   KernelFit f;
   f.form = w.form;
@@ -120,7 +141,7 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
     how.grid = models->grid;
     f.intervals.family = models->band;
   } else if (v.corrected.rows > 0 && v.corrected.median + v.corrected.p90 < v.form.median + v.form.p90) {
-    how.grid = v.grid;
+    how.grid = grid_of_shapes(w, context, v, how);
   }
   if (how.grid) {
     f.correction =
