@@ -189,6 +189,14 @@ OpCost CostModel::by_parameters(const PricedOp& op) {
     c.latency = system_->runtime.host_layer * op.launches;
     return c;
   }
+  if (op.drive == Drive::engine) {
+    const ElementwiseShape& around = shape<ElementwiseShape>(op);
+    const StepHost& host = system_->host;
+    c.latency = host.step + host.request * static_cast<double>(around.rows) +
+                host.prompt * static_cast<double>(around.width);
+    c.basis = Basis::fitted;  // to measured serving
+    return c;
+  }
   c.latency = d.kernel_cost * op.launches;
   if (is_gemm(op.kind) || is_attention(op.kind)) {
     FlopsPerSecond rate = d.achieved(op.math);

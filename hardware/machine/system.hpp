@@ -19,12 +19,20 @@ struct KeyPlace {
   Location where;
 };
 
+/// What an engine's host adds to a step, beside its kernels (planner/README.md [P17]); zero: bare kernels.
+struct StepHost {
+  Seconds step;     // of every step
+  Seconds request;  // for each request that decodes in it
+  Seconds prompt;   // for each prompt of which it computes something
+};
+
 struct System {
   std::string name;
   std::string summary;
   Device device;
   FabricSpec fabric;
   Runtime runtime;
+  StepHost host;                 // of the engine that runs on it
   Calibration calibration;       // empty: costs follow from the parameters above alone
   KernelList kernels;            // which of the calibration's kernels are run
   std::vector<KeyPlace> places;  // of machine_figures() that the file gives

@@ -167,7 +167,11 @@ Count cached_pairs_on_member(const CacheShare& share, int member, const Reach& r
 
 Count decode_requests(const Case& c, const Plan& p) { return requests_in(c.batch.decode) * p.batch; }
 
-Count decode_rows(const Case& c, const Plan& p) { return rank_share(decode_requests(c, p), p.cp); }
+Count decode_rows(const Case& c, const Plan& p) {
+  const Count requests = decode_requests(c, p);
+  const bool graph = c.engine && !c.batch.prefills();  // of steps that only decode [P17]
+  return rank_share(graph ? c.engine->padded(requests) : requests, p.cp);
+}
 
 int out_proj_ranks(const Plan& p) {
   return strategy(p.strategy).weights == WeightSharing::attention_tp ? p.tpa : p.group();

@@ -119,7 +119,7 @@ long long rows_seeing_cached(const Reach& reach, const Segment& segment);
 Count cached_pairs_on_member(const CacheShare& share, int member, const Reach& reach, const Segment& segment);
 
 /// Decoding requests of one attention group, the plan's batch; of a rank that deals them out with its
-/// context-parallel peers, its share.
+/// context-parallel peers, its share, and the rows that a CUDA graph adds to fill it up.
 Count decode_requests(const Case& c, const Plan& plan);
 Count decode_rows(const Case& c, const Plan& plan);
 

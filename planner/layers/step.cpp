@@ -59,6 +59,13 @@ void add_hand_off(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps
   b.end_block();
 }
 
+// What the engine does around its kernels, once a step: where sampled tokens leave it.
+void add_host(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  b.drive(Drive::engine);
+  b.elementwise("engine", Part::host, OpKind::elementwise,
+                ElementwiseShape{decode_requests(c, p), prefill_sequences(c, p), Bytes(0)}, 0);
+}
+
 // Every decoding token is turned into logits, and the last one of each prefill, by the TP group that holds
 // it.
 void add_head(ScheduleBuilder& b, const Case& c, const Plan& p) {
@@ -80,6 +87,7 @@ void add_head(ScheduleBuilder& b, const Case& c, const Plan& p) {
     b.elementwise("hand out the document", Part::hop, OpKind::elementwise, {}, 0);
     b.drive(Drive::eager);
   }
+  if (c.engine) add_host(b, c, p);
   b.end_block();
 }
 

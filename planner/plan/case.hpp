@@ -11,6 +11,7 @@
 #include "models/ir/schedule.hpp"
 #include "models/model/model.hpp"
 #include "models/model/routing.hpp"
+#include "planner/engines/profile.hpp"
 #include "planner/plan/plan.hpp"
 #include "planner/plan/precision.hpp"
 #include "planner/plan/sharding.hpp"
@@ -42,6 +43,7 @@ struct Case {
   std::shared_ptr<const Placement> placement;  // of the cached tokens; null: each prefilled in one turn
   bool persistent_kv = false;                  // prefill: new tokens join a cache kept from earlier turns
   Kernels kernels;
+  std::shared_ptr<const EngineProfile> engine;  // null: bare kernels
 
   long long fresh_tokens() const;  // of the prefills of one batch entry
   long long longest() const;       // tokens of the longest sequence, cached and new

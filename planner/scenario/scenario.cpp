@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "models/model/catalog.hpp"
+#include "planner/scenario/engine_keys.hpp"
 #include "planner/scenario/kernel_keys.hpp"
 #include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/scenario_parts.hpp"
@@ -207,8 +208,10 @@ void read_tokens(const Reader& root, StepKind kind, bool sweeps, Workload& w) {
   }
 }
 
-Workload read_workload(const Reader& root, StepKind kind, const Question& asked) {
+Workload read_workload(const Reader& root, StepKind kind, const Question& asked,
+                       const EngineProfile* engine) {
   Workload w;
+  w.kernels = scenario_parts::kernels_of(engine);
   read_tokens(root, kind, std::holds_alternative<Sweep>(asked), w);
   w.persistent = std::holds_alternative<Conversation>(asked) || std::holds_alternative<ThresholdGrid>(asked);
   if (const auto v = root.find("persistent_kv")) {
@@ -216,7 +219,7 @@ Workload read_workload(const Reader& root, StepKind kind, const Question& asked)
     if (kind != StepKind::prefill) v->fault("persistent_kv is for prefill");
   }
   if (const auto v = root.find("kernels")) {
-    w.kernels = scenario_parts::read_kernels(*v);
+    w.kernels = scenario_parts::read_kernels(*v, w.kernels);
     const auto own = v->is_map() ? v->find("elementwise") : std::nullopt;
     if (own && std::holds_alternative<Sweep>(asked) && kind != StepKind::decode)
       own->fault("kernels.elementwise is for phase: decode; beside prefills they are kernels of their own");
@@ -250,8 +253,9 @@ Study study_for(const Question& asked, Case served, const Workload& w, const Con
   return out;
 }
 
-Scenario read_scenario(Document& document, const Catalogs& catalogs, std::optional<Costs> costs) {
+Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overrides& overrides) {
   Scenario s;
+  std::optional<Costs> costs = overrides.costs;
   const Reader root = document.root();
   s.name = root.at("name").text();
   if (const auto v = root.find("summary")) s.summary = v->text();
@@ -261,15 +265,19 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
     const auto i = choice(*v, {"calibrated", "parameters"});
     if (i && !costs) costs = static_cast<Costs>(*i);
   }
-  if (const auto v = root.find("kernels"); v && system)
-    scenario_parts::read_kernel_names(*v, *system, catalogs);
+  const auto engine = scenario_parts::read_engine(root, catalogs, overrides.engine);
+  const auto kernels = root.find("kernels");
+  if (engine && system)
+    scenario_parts::apply_engine(*engine, *system, catalogs,
+                                 kernels && kernels->is_map() && kernels->has("framework"));
+  if (kernels && system) scenario_parts::read_kernel_names(*kernels, *system, catalogs);
   if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
   const std::vector<Model> models = read_models(root.at("models"), catalogs);
   const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
   Question asked = read_question(root, system_gpus);
   Sweep* const sweep = std::get_if<Sweep>(&asked);
   const StepKind kind = read_phase(root, sweep != nullptr);
-  const Workload workload = read_workload(root, kind, asked);
+  const Workload workload = read_workload(root, kind, asked, engine.get());
   const auto precision_at = root.find("precision");
   const auto precision =
       precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
@@ -293,6 +301,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
   for (const Model& m : models) {
     Case served = make_case(m, *system, scenario_parts::precision_of(precision, m, *system), 1,
                             workload.block, routing);
+    served.engine = engine;
     s.studies.push_back(study_for(asked, std::move(served), workload, constraints));
   }
   return s;
@@ -301,17 +310,17 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, std::option
 }  // namespace
 
 Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs,
-                       std::optional<Costs> costs) {
+                       const Overrides& overrides) {
   Document document = Document::load(file);
-  Scenario s = read_scenario(document, catalogs, costs);
+  Scenario s = read_scenario(document, catalogs, overrides);
   s.file = file;
   return s;
 }
 
 Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs,
-                        std::optional<Costs> costs) {
+                        const Overrides& overrides) {
   Document document = Document::parse(name, text);
-  return read_scenario(document, catalogs, costs);
+  return read_scenario(document, catalogs, overrides);
 }
 
 }  // namespace shardline

@@ -79,14 +79,19 @@ struct Scenario {
 };
 
 struct Catalogs {
-  std::filesystem::path models, systems, scenarios;
+  std::filesystem::path models, systems, scenarios, engines;
 };
 
-/// Throws UserError with every fault of the file (and of the models and systems it names). `costs` goes
-/// before what the file says.
+/// What a command line says of a scenario, which goes before what the file says.
+struct Overrides {
+  std::optional<Costs> costs;
+  std::string engine;  // "vllm", "vllm 0.24.0", "ideal"; empty: as the file says
+};
+
+/// Throws UserError with every fault of the file (and of the models, systems and engines it names).
 Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs,
-                       std::optional<Costs> costs = {});
+                       const Overrides& overrides = {});
 Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs,
-                        std::optional<Costs> costs = {});
+                        const Overrides& overrides = {});
 
 }  // namespace shardline

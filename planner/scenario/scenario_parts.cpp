@@ -72,8 +72,7 @@ std::vector<int> read_counts(const Reader& r, int highest, int lowest) {
   return out;
 }
 
-Kernels read_kernels(const Reader& r) {
-  Kernels k;
+Kernels read_kernels(const Reader& r, Kernels k) {
   if (const auto v = r.find("elementwise")) k.separate_elementwise = choice(*v, {"fused", "separate"}) == 1u;
   if (const auto v = r.find("split_merge")) k.fused_split_merge = choice(*v, {"separate", "fused"}) == 1u;
   if (const auto v = r.find("shard_merge")) k.separate_shard_merge = choice(*v, {"fused", "separate"}) == 1u;

@@ -20,7 +20,8 @@ std::vector<int> read_counts(const Reader& r, int highest, int lowest = 1);
 /// One number of tokens or a list: ascending, each once.
 std::vector<int> read_token_counts(const Reader& r, int lowest, int highest);
 
-Kernels read_kernels(const Reader& r);
+/// Over what `engine` says of them.
+Kernels read_kernels(const Reader& r, Kernels engine);
 std::vector<Segment> read_requests(const Reader& r);
 /// Requests that decode: [{context: 128Ki tokens, count: 32}].
 std::vector<Segment> read_decoding(const Reader& r);

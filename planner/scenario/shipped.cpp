@@ -8,7 +8,8 @@ namespace shardline {
 Catalogs shipped_catalogs() {
   const char* data = std::getenv("SHARDLINE_DATA");
   const std::filesystem::path root = data != nullptr ? data : SHARDLINE_SOURCE_DIR;
-  return {root / "models/catalog", root / "hardware/catalog", root / "scenarios"};
+  return {root / "models/catalog", root / "hardware/catalog", root / "scenarios",
+          root / "planner/engines"};
 }
 
 std::vector<std::string> scenario_names() {
@@ -21,10 +22,12 @@ std::vector<std::string> scenario_names() {
   return names;
 }
 
-Scenario scenario_named(const std::string& name_or_path, const std::string& costs) {
+Scenario scenario_named(const std::string& name_or_path, const std::string& costs,
+                        const std::string& engine) {
   const Catalogs catalogs = shipped_catalogs();
-  std::optional<Costs> given;
-  if (!costs.empty()) given = costs == "parameters" ? Costs::parameters : Costs::calibrated;
+  Overrides given;
+  if (!costs.empty()) given.costs = costs == "parameters" ? Costs::parameters : Costs::calibrated;
+  given.engine = engine;
   const std::filesystem::path path(name_or_path);
   if (path.has_extension() || path.has_parent_path()) return load_scenario(path, catalogs, given);
   const auto names = scenario_names();

@@ -11,8 +11,9 @@ Catalogs shipped_catalogs();
 /// Names of the shipped scenarios, sorted.
 std::vector<std::string> scenario_names();
 
-/// A scenario by path, or by the name of a shipped one. `costs`: "calibrated" or "parameters" goes before
-/// what the file says; empty: as it says. Throws UserError.
-Scenario scenario_named(const std::string& name_or_path, const std::string& costs = "");
+/// A scenario by path, or by the name of a shipped one. `costs` ("calibrated", "parameters") and `engine` go
+/// before what the file says; empty: as it says. Throws UserError.
+Scenario scenario_named(const std::string& name_or_path, const std::string& costs = "",
+                        const std::string& engine = "");
 
 }  // namespace shardline

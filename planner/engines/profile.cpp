@@ -1,0 +1,161 @@
+#include "planner/engines/profile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "sim/base/reader.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr long long kMostTokens = 1'000'000;
+constexpr int kMostRequests = 65536;
+
+Seconds time_at(const Reader& r, const char* key) {
+  return r.at(key).quantity<Seconds>(Seconds(0), Seconds(10));
+}
+
+ErrorBand read_band(const Reader& r) {
+  const std::vector<Reader> ends = r.items();
+  if (ends.size() != 2) {
+    r.fault(r.path() + ": expected two numbers, the low and the high end");
+    return {};
+  }
+  const ErrorBand band{ends[0].number(-5, 5), ends[1].number(-5, 5)};
+  if (band.low > band.high) r.fault(r.path() + ": the low end is above the high one");
+  return band;
+}
+
+void read_host(const Reader& r, EngineProfile& p) {
+  p.host = {time_at(r, "step"), time_at(r, "request"), time_at(r, "prompt"), time_at(r, "path")};
+  p.source = r.at("source").text();
+  if (const auto error = r.find("error")) {
+    p.error.rows = static_cast<int>(error->at("rows").integer(1, 1'000'000));
+    p.error.tpot = read_band(error->at("tpot"));
+    p.error.ttft = read_band(error->at("ttft"));
+    error->no_other_keys();
+  }
+  r.no_other_keys();
+}
+
+void read_steps(const Reader& r, EngineProfile& p) {
+  p.prefill = r.at("prefill").one_of({"mixed", "first"}) == 1 ? PrefillPolicy::first : PrefillPolicy::mixed;
+  p.admission = r.at("admission").one_of({"used", "whole"}) == 1 ? Admission::whole : Admission::used;
+  const Reader tokens = r.at("tokens");
+  const std::array<std::pair<const char*, Architecture>, 3> names{{{"ampere", Architecture::ampere},
+                                                                   {"hopper", Architecture::hopper},
+                                                                   {"blackwell", Architecture::blackwell}}};
+  for (const auto& [name, architecture] : names)
+    p.step_tokens[architecture] = tokens.at(name).tokens(16, kMostTokens);
+  tokens.no_other_keys();
+  static_cast<void>(r.at("why").text());
+  r.no_other_keys();
+}
+
+void read_graphs(const Reader& r, EngineProfile& p) {
+  for (const Reader& size : r.at("sizes").items()) {
+    const int n = static_cast<int>(size.integer(1, kMostRequests));
+    if (!p.graphs.empty() && n <= p.graphs.back()) size.fault(size.path() + ": sizes ascend");
+    p.graphs.push_back(n);
+  }
+  if (const auto then = r.find("then")) {  // further sizes, evenly spaced
+    const int step = static_cast<int>(then->at("step").integer(1, kMostRequests));
+    const int to = static_cast<int>(then->at("to").integer(1, kMostRequests));
+    for (int n = (p.graphs.empty() ? 0 : p.graphs.back()) + step; n <= to; n += step) p.graphs.push_back(n);
+    then->no_other_keys();
+  }
+  static_cast<void>(r.at("why").text());
+  r.no_other_keys();
+}
+
+EngineProfile read_engine(Document& document) {
+  EngineProfile p;
+  const Reader root = document.root();
+  p.name = root.at("name").text();
+  p.version = root.at("version").text();
+  p.title = root.at("title").text();
+  p.framework = root.at("kernels").text();
+  const Reader fuses = root.at("fuses");
+  p.fuses_elementwise = fuses.at("elementwise").boolean();
+  p.fuses_split_merge = fuses.at("split_merge").boolean();
+  static_cast<void>(fuses.at("why").text());
+  fuses.no_other_keys();
+  read_steps(root.at("steps"), p);
+  read_graphs(root.at("graphs"), p);
+  const Reader memory = root.at("memory");
+  p.memory_rule = memory.at("of").one_of({"total", "free"}) == 1 ? MemoryRule::free : MemoryRule::total;
+  p.memory = memory.at("part").number(0.1, 1);
+  p.kept = memory.at("kept").quantity<Bytes>(Bytes(0), Bytes(1e12));
+  static_cast<void>(memory.at("why").text());
+  memory.no_other_keys();
+  read_host(root.at("host"), p);
+  for (const Reader& line : root.at("assumes").items()) p.assumes.push_back(line.text());
+  root.no_other_keys();
+  document.finish();
+  return p;
+}
+
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> out;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".yaml") out.push_back(entry.path());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace
+
+long long EngineProfile::padded(long long requests) const {
+  const auto at = std::lower_bound(graphs.begin(), graphs.end(), requests);
+  return at == graphs.end() ? requests : *at;
+}
+
+long long EngineProfile::tokens_of_step(const Device& device) const {
+  return step_tokens.at(architecture_of(device));
+}
+
+Bytes EngineProfile::room_for_kv(Bytes all, Bytes weights, Bytes others) const {
+  return memory_rule == MemoryRule::total ? all * memory - kept - weights - others
+                                          : (all - kept - weights - others) * memory;
+}
+
+EngineProfile parse_engine(const std::string& file_name, const std::string& text) {
+  Document document = Document::parse(file_name, text);
+  return read_engine(document);
+}
+
+std::vector<std::string> engine_names(const std::filesystem::path& folder) {
+  std::vector<std::string> out;
+  for (const auto& file : files_of(folder)) {
+    Document document = Document::load(file);
+    const EngineProfile p = read_engine(document);
+    out.push_back(p.name + " " + p.version);
+  }
+  return out;
+}
+
+EngineProfile load_engine(const std::string& name, const std::string& version,
+                          const std::filesystem::path& folder) {
+  std::vector<std::string> names, versions;
+  for (const auto& file : files_of(folder)) {
+    Document document = Document::load(file);
+    EngineProfile p = read_engine(document);
+    if (p.name == name && (version.empty() || p.version == version)) return p;
+    names.push_back(p.name);
+    if (p.name == name) versions.push_back(p.version);
+  }
+  if (!versions.empty())
+    throw UserError({Diagnostic{
+        {}, fmt::format("no profile of {} {}", name, version), expected_one_of(version, versions)}});
+  names.emplace_back("ideal");
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  throw UserError({Diagnostic{{}, "unknown engine " + name, expected_one_of(name, names)}});
+}
+
+}  // namespace shardline

@@ -1,0 +1,78 @@
+// What an engine puts around its kernels: one YAML per engine and version, beside this file.
+// planner/README.md [P17].
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hardware/cost/fit_intervals.hpp"
+#include "hardware/cost/kernel_list.hpp"
+#include "hardware/machine/system.hpp"
+#include "sim/base/units.hpp"
+
+namespace shardline {
+
+/// What becomes of requests that decode while others are prefilled. mixed: chunks of prompts ride on their
+/// steps. first: they wait until no prompt is left.
+enum class PrefillPolicy : std::uint8_t { mixed, first };
+
+/// For what a request has room in the KV cache before it starts. used: the tokens that it has, on average
+/// half of its output. whole: all of its output.
+enum class Admission : std::uint8_t { used, whole };
+
+/// What the part of memory that an engine fills is a part of. total: HBM, for weights, KV and all else (vLLM,
+/// SGLang). free: what is left beside weights, activations and what it keeps, for KV alone (TensorRT-LLM).
+enum class MemoryRule : std::uint8_t { total, free };
+
+/// Fitted to measured serving by `shardline calibrate --engine` [F10]: the four numbers of a profile.
+struct HostTimes {
+  Seconds step;     // of a step, beside its kernels
+  Seconds request;  // of a step, for each request that decodes in it
+  Seconds prompt;   // of a step that prefills, for each prompt
+  Seconds path;     // of a prompt, before and behind its steps: HTTP, tokenizer, queue
+};
+
+/// Of ln(measured / predicted) for models that the numbers were not fitted to, 5 % and 95 %.
+struct ServedBands {
+  ErrorBand tpot, ttft;
+  int rows = 0;  // that they are of; 0: nothing was measured, and the bands say nothing
+};
+
+struct EngineProfile {
+  std::string name, version, title;  // "vllm", "0.24.0", "vLLM"
+  std::string framework;             // whose list of hardware/kernels it runs
+  bool fuses_elementwise = true;     // norms, residual additions and quantization lie in other kernels
+  bool fuses_split_merge = false;    // the decode kernel merges its KV splits itself
+  PrefillPolicy prefill = PrefillPolicy::mixed;
+  Admission admission = Admission::used;
+  std::map<Architecture, long long> step_tokens;  // of a step, by default; prompts are cut to fit
+  std::vector<int> graphs;  // batches that have a CUDA graph, ascending: others are padded to the next one
+  MemoryRule memory_rule = MemoryRule::total;
+  double memory = 1;  // that part
+  Bytes kept;         // context, graphs, workspace, the largest step's activations
+  HostTimes host;
+  ServedBands error;
+  std::string source;                // of the four numbers
+  std::vector<std::string> assumes;  // what a profile takes for granted, a line each
+
+  /// Requests of the step that a graph is replayed for: `requests` themselves beyond the largest one.
+  long long padded(long long requests) const;
+  long long tokens_of_step(const Device& device) const;
+  /// Most bytes of KV beside `weights` and `others` (activations, buffers) on a GPU with `memory`; negative
+  /// where the weights do not fit.
+  Bytes room_for_kv(Bytes memory, Bytes weights, Bytes others) const;
+};
+
+/// Names of the profiles in `folder` with their versions, sorted: "sglang 0.5.14".
+std::vector<std::string> engine_names(const std::filesystem::path& folder);
+
+/// The profile of an engine; `version` may be empty. Throws UserError: unknown engines and versions, with the
+/// nearest, and every fault of the file.
+EngineProfile load_engine(const std::string& name, const std::string& version,
+                          const std::filesystem::path& folder);
+EngineProfile parse_engine(const std::string& file_name, const std::string& text);
+
+}  // namespace shardline

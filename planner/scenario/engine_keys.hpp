@@ -1,0 +1,24 @@
+// The key `engine` of a scenario: which engine runs the plans. scenarios/README.md, "Keys".
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "planner/scenario/scenario.hpp"
+
+namespace shardline::scenario_parts {
+
+/// `engine: vllm`, or `{name: vllm, version: "0.24.0"}`; null for `ideal` (bare kernels). `asked`, of the
+/// command line ("vllm", "vllm 0.24.0"), goes before what the file says. Faults at the key: unknown names and
+/// versions.
+std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catalogs& catalogs,
+                                                 const std::string& asked);
+
+/// Gives a system what the engine does around its kernels, and its kernels (unless `own_kernels`: the
+/// scenario names a framework).
+void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs, bool own_kernels);
+
+/// Which kernels the engine fuses: what a scenario's `kernels` say by themselves goes before it.
+Kernels kernels_of(const EngineProfile* engine);
+
+}  // namespace shardline::scenario_parts

@@ -1,0 +1,56 @@
+#include "planner/serving/served.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace shardline {
+
+namespace {
+
+// Steps of a request after the one that ends its prefill.
+double decode_steps(const ServedLoad& load) { return std::max(1.0, load.output - 1); }
+
+// T of m T^2 + (R - m D - (n - 1) W) T - D R = 0: of a cycle R + m T, in which each of the others is
+// prefilled once, the part m T is this user's decoding.
+double mixed_tpot(double n, double m, double decode, double added, double response) {
+  const double b = response - m * decode - (n - 1) * added;
+  return (-b + std::sqrt(b * b + 4 * m * decode * response)) / (2 * m);
+}
+
+}  // namespace
+
+Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const ServedTimes& times) {
+  Served out;
+  const double n = std::min(load.users, std::floor(times.room));
+  if (n < 1) return out;
+  const double m = decode_steps(load), decode = times.decode.value, prompt = times.prompt.value;
+  const double added = times.prompt_added.value, path = engine.host.path.value;
+  double tpot = 0, ttft = 0;
+  if (engine.prefill == PrefillPolicy::first && load.equal_lengths) {
+    // All come back at once: a user decodes while those behind it are prefilled, half of them on average.
+    tpot = decode + (n - 1) / 2 * added / m;
+    ttft = path + prompt * (n + 1) / 2;
+  } else {
+    // A prompt waits for the step that runs, and behind others that came just before it.
+    double others = 0;
+    for (int i = 0; i < 8; ++i) {  // others in service: a contraction, since they are less than (n - 1)
+      ttft = path + decode / 2 + prompt * (1 + others / 2);
+      tpot = mixed_tpot(n, m, decode, added, ttft);
+      others = (n - 1) * prompt / (ttft + m * tpot);
+    }
+  }
+  const double cycle = ttft + m * tpot;
+  out.requests_per_s = n / cycle;
+  out.waiting = load.users - n;
+  out.decoding = n * m * tpot / cycle;
+  out.prefill_part = 1 - decode / tpot;
+  // Who finds no room waits until as many have left.
+  ttft += out.waiting / out.requests_per_s;
+  if (load.rounds > 0 && !(engine.prefill == PrefillPolicy::first && load.equal_lengths))
+    ttft += prompt * (n - 1) / 2 / load.rounds;
+  out.tpot = Seconds(tpot);
+  out.ttft = Seconds(ttft);
+  return out;
+}
+
+}  // namespace shardline

@@ -1,0 +1,41 @@
+// What users get of an engine that serves equal requests without end: the closed form of steady serving on
+// steps that decode some requests and prefill others. planner/README.md [P18].
+#pragma once
+
+#include "planner/engines/profile.hpp"
+#include "sim/base/units.hpp"
+
+namespace shardline {
+
+/// A closed loop: each user sends the next request when the last one is answered.
+struct ServedLoad {
+  double input = 0, output = 0;  // tokens of a request, means
+  double users = 0;              // of one attention group
+  // Whether all answers are equally long. Then an engine that prefills first keeps its users in step for
+  // ever; else they drift apart.
+  bool equal_lengths = false;
+  // Requests of a user in all. They all send the first one at once, which counts in the mean TTFT; 0: of a
+  // loop that never ends.
+  double rounds = 0;
+};
+
+/// Times of one plan under a load.
+struct ServedTimes {
+  double room = 0;       // requests whose caches fit at once
+  Seconds decode;        // a step in which all users that fit decode, the engine's host included
+  Seconds prompt;        // the steps of one prompt, from its first to its last
+  Seconds prompt_added;  // what they add to the steps of the others
+};
+
+struct Served {
+  Seconds tpot, ttft;   // means
+  double decoding = 0;  // users that decode, on average
+  double waiting = 0;   // that wait for room
+  double requests_per_s = 0;
+  double prefill_part = 0;  // of TPOT: what the prompts of others add
+};
+
+/// [P18] Of at least one user; of none where no request fits.
+Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const ServedTimes& times);
+
+}  // namespace shardline
