@@ -193,7 +193,7 @@ OpCost CostModel::by_parameters(const PricedOp& op) {
     const ElementwiseShape& around = shape<ElementwiseShape>(op);
     const StepHost& host = system_->host;
     c.latency = host.step + host.request * static_cast<double>(around.rows) +
-                host.prompt * static_cast<double>(around.width);
+                host.prompt_token * static_cast<double>(around.width);
     c.basis = Basis::fitted;  // to measured serving
     return c;
   }

@@ -19,11 +19,11 @@ struct KeyPlace {
   Location where;
 };
 
-/// What an engine's host adds to a step, beside its kernels (planner/README.md [P17]); zero: bare kernels.
+/// What an engine's host adds to a step, beside its kernels (planner/README.md [P18]); zero: bare kernels.
 struct StepHost {
-  Seconds step;     // of every step
-  Seconds request;  // for each request that decodes in it
-  Seconds prompt;   // for each prompt of which it computes something
+  Seconds step;          // of every step
+  Seconds request;       // for each request that decodes in it
+  Seconds prompt_token;  // for each token of prompts in it
 };
 
 struct System {

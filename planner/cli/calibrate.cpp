@@ -14,6 +14,7 @@
 #include <map>
 
 #include "calibrate/rows.hpp"
+#include "planner/cli/calibrate_engine.hpp"
 #include "planner/cli/commands.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
@@ -26,7 +27,7 @@ namespace {
 
 struct CalibrateArguments {
   std::vector<std::string> measurements;  // files or folders
-  std::string system, out, plots, source, framework;
+  std::string system, out, plots, source, framework, engine, csv;
   int folds = 4, threads = 0;
   bool parameters = false;  // also print them
   bool part = false;        // write the calibration alone
@@ -137,8 +138,11 @@ void print_notes(const std::vector<std::string>& notes) {
 void declare(Arguments& a, CalibrateArguments& o) {
   a.add("measurements", o.measurements, "Tables (.csv) of shardline-probe or of others, or folders of them")
       .required();
-  a.add("--system", o.system, "System that was measured: a name or a file").required();
-  a.add("-o,--out", o.out, "System file to write, with what was fitted");
+  a.add("--system", o.system, "System that was measured: a name or a file");
+  a.add("--engine", o.engine,
+        "In place of a system's kernels: an engine profile's host times, from measured serving");
+  a.add("--csv", o.csv, "With --engine: file for every row, measured and predicted");
+  a.add("-o,--out", o.out, "System file (with --engine: profile) to write, with what was fitted");
   a.add("--plots", o.plots, "Folder for predicted against measured");
   a.add("--source", o.source, "Where the measurements come from (default: the files' names)");
   a.add("--framework", o.framework,
@@ -183,6 +187,10 @@ void print_errors(const Calibration& c, const System& system, std::size_t tables
 }
 
 int run(const CalibrateArguments& a, const Provenance& made_by) {
+  if (!a.engine.empty() && !a.system.empty())
+    throw UserError("--system is for kernels, --engine for serving: expected one of them");
+  if (!a.engine.empty()) return calibrate_engine({a.measurements, a.engine, a.source, a.out, a.csv, today()});
+  if (a.system.empty()) throw UserError("expected --system, whose kernels were measured, or --engine");
   const std::filesystem::path file = system_file(a.system, shipped_catalogs().systems);
   const System system = load_system(a.system, shipped_catalogs().systems);
   const Tables tables = load_tables(a.measurements);

@@ -30,7 +30,7 @@ ErrorBand read_band(const Reader& r) {
 }
 
 void read_host(const Reader& r, EngineProfile& p) {
-  p.host = {time_at(r, "step"), time_at(r, "request"), time_at(r, "prompt"), time_at(r, "path")};
+  p.host = {time_at(r, "step"), time_at(r, "request"), time_at(r, "prompt_token"), time_at(r, "path")};
   p.source = r.at("source").text();
   if (const auto error = r.find("error")) {
     p.error.rows = static_cast<int>(error->at("rows").integer(1, 1'000'000));

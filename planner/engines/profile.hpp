@@ -1,5 +1,5 @@
 // What an engine puts around its kernels: one YAML per engine and version, beside this file.
-// planner/README.md [P17].
+// planner/README.md [P18].
 #pragma once
 
 #include <filesystem>
@@ -29,10 +29,10 @@ enum class MemoryRule : std::uint8_t { total, free };
 
 /// Fitted to measured serving by `shardline calibrate --engine` [F10]: the four numbers of a profile.
 struct HostTimes {
-  Seconds step;     // of a step, beside its kernels
-  Seconds request;  // of a step, for each request that decodes in it
-  Seconds prompt;   // of a step that prefills, for each prompt
-  Seconds path;     // of a prompt, before and behind its steps: HTTP, tokenizer, queue
+  Seconds step;          // of a step, beside its kernels
+  Seconds request;       // of a step, for each request that decodes in it
+  Seconds prompt_token;  // of a step, for each token of prompts in it
+  Seconds path;          // of a prompt, before and behind its steps: HTTP, tokenizer, queue
 };
 
 /// Of ln(measured / predicted) for models that the numbers were not fitted to, 5 % and 95 %.

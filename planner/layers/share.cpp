@@ -169,7 +169,7 @@ Count decode_requests(const Case& c, const Plan& p) { return requests_in(c.batch
 
 Count decode_rows(const Case& c, const Plan& p) {
   const Count requests = decode_requests(c, p);
-  const bool graph = c.engine && !c.batch.prefills();  // of steps that only decode [P17]
+  const bool graph = c.engine && !c.batch.prefills();  // of steps that only decode [P18]
   return rank_share(graph ? c.engine->padded(requests) : requests, p.cp);
 }
 

@@ -63,7 +63,7 @@ void add_hand_off(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps
 void add_host(ScheduleBuilder& b, const Case& c, const Plan& p) {
   b.drive(Drive::engine);
   b.elementwise("engine", Part::host, OpKind::elementwise,
-                ElementwiseShape{decode_requests(c, p), prefill_sequences(c, p), Bytes(0)}, 0);
+                ElementwiseShape{decode_requests(c, p), prefill_tokens(c, p), Bytes(0)}, 0);
 }
 
 // Every decoding token is turned into logits, and the last one of each prefill, by the TP group that holds

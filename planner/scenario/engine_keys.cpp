@@ -40,7 +40,7 @@ std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catal
 
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs, bool own_kernels) {
   if (!own_kernels && !system.calibration.empty()) use_framework(system, engine.framework, catalogs.systems);
-  system.host = {engine.host.step, engine.host.request, engine.host.prompt};
+  system.host = {engine.host.step, engine.host.request, engine.host.prompt_token};
 }
 
 Kernels kernels_of(const EngineProfile* engine) {

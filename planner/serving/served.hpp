@@ -1,5 +1,5 @@
 // What users get of an engine that serves equal requests without end: the closed form of steady serving on
-// steps that decode some requests and prefill others. planner/README.md [P18].
+// steps that decode some requests and prefill others. planner/README.md [P19].
 #pragma once
 
 #include "planner/engines/profile.hpp"
@@ -22,6 +22,7 @@ struct ServedLoad {
 /// Times of one plan under a load.
 struct ServedTimes {
   double room = 0;       // requests whose caches fit at once
+  double steps = 1;      // of a prompt: its chunks
   Seconds decode;        // a step in which all users that fit decode, the engine's host included
   Seconds prompt;        // the steps of one prompt, from its first to its last
   Seconds prompt_added;  // what they add to the steps of the others
@@ -35,7 +36,7 @@ struct Served {
   double prefill_part = 0;  // of TPOT: what the prompts of others add
 };
 
-/// [P18] Of at least one user; of none where no request fits.
+/// [P19] Of at least one user; of none where no request fits.
 Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const ServedTimes& times);
 
 }  // namespace shardline

@@ -74,6 +74,7 @@ ServedPlan ServedEvaluator::of(Plan plan, const ServedWorkload& workload) {
     return sum;
   };
   const double steps = static_cast<double>(chunks.whole + (chunks.rest > 0 ? 1 : 0));
+  out.times.steps = steps;
   if (mixed && n > 1) {
     out.times.prompt = prompt(true);
     out.times.prompt_added = std::max(Seconds(0), out.times.prompt - out.times.decode * steps);

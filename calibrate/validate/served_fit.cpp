@@ -1,0 +1,240 @@
+#include "calibrate/validate/served_fit.hpp"
+
+#include <fmt/format.h>
+
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "calibrate/held_out.hpp"
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr std::size_t kNumbers = 4;
+using Numbers = std::array<double, kNumbers>;  // seconds: step, request, prompt_token, path
+constexpr Numbers kLeast{1e-7, 1e-8, 1e-9, 1e-4}, kMost{0.05, 1e-3, 1e-4, 1}, kStart{3e-4, 1e-5, 1e-6, 2e-2};
+constexpr double kOutlier = 0.15;  // relative error from which on a row counts only linearly
+
+HostTimes host_of(const Numbers& n) { return {Seconds(n[0]), Seconds(n[1]), Seconds(n[2]), Seconds(n[3])}; }
+
+EngineProfile with(EngineProfile engine, const HostTimes& host) {
+  engine.host = host;
+  return engine;
+}
+
+bool has_ttft(const TimedRow* r) { return r->row.ttft > 0 && r->row.users <= kFewUsers; }
+
+std::string scenario_text(const ServedRow& r) {
+  return fmt::format(
+      "name: served\nsystem: {}\nmodels: [{}]\ncontext: 1024 tokens\nprecision: {}\nengine: {}\n"
+      "routing: {{kind: uniform, load: busiest}}\n"  // ranks wait for the one with most of the experts' rows
+      "strategies: [tensor, dp_ep, pipeline]\ngpus: [1]\nbatch: [1]\n",
+      r.system, r.model, r.precision, r.engine);
+}
+
+Served served(const TimedRow& r, const EngineProfile& engine) {
+  return steady_serving(engine, r.load, with_host(r, engine));
+}
+
+// A fitted residual: ln(predicted / measured) of TPOT, and of TTFT where it counts, times the row's weight.
+struct Residuals {
+  const std::vector<const TimedRow*>& rows;
+  const EngineProfile& engine;
+  std::vector<double> weights;
+
+  Residuals(const std::vector<const TimedRow*>& r, const EngineProfile& e) : rows(r), engine(e) {
+    std::map<std::string, double> of_model;
+    for (const TimedRow* row : rows) of_model[row->row.label] += 1;
+    for (const TimedRow* row : rows) weights.push_back(1 / std::sqrt(of_model[row->row.label]));
+  }
+
+  Eigen::VectorXd at(const Numbers& numbers) const {
+    const EngineProfile tried = with(engine, host_of(numbers));
+    std::vector<double> out;
+    for (const TimedRow* r : rows) {
+      const Served s = served(*r, tried);
+      out.push_back(std::log(s.tpot.value / r->row.tpot));
+      if (has_ttft(r)) out.push_back(std::log(s.ttft.value / r->row.ttft));
+    }
+    return Eigen::Map<Eigen::VectorXd>(out.data(), static_cast<Eigen::Index>(out.size()));
+  }
+  Eigen::VectorXd weight(const Eigen::VectorXd& r) const {
+    Eigen::VectorXd out(r.size());
+    Eigen::Index k = 0;
+    const auto put = [&](double w) {
+      const double far = std::abs(r(k));
+      out(k++) = w * (far <= kOutlier ? 1 : kOutlier / far);
+    };
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      put(weights[i]);
+      if (has_ttft(rows[i])) put(weights[i]);
+    }
+    return out;
+  }
+  double loss(const Eigen::VectorXd& r) const {
+    double sum = 0;
+    Eigen::Index k = 0;
+    const auto put = [&](double w) {
+      const double far = std::abs(r(k++));
+      sum += w * (far <= kOutlier ? far * far : 2 * kOutlier * far - kOutlier * kOutlier);
+    };
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      put(weights[i]);
+      if (has_ttft(rows[i])) put(weights[i]);
+    }
+    return std::isfinite(sum) ? sum : HUGE_VAL;
+  }
+};
+
+Eigen::MatrixXd jacobian(const Residuals& f, const Numbers& x, const Eigen::VectorXd& r) {
+  constexpr double kStep = 1e-4;
+  Eigen::MatrixXd j(r.size(), static_cast<Eigen::Index>(kNumbers));
+  for (std::size_t i = 0; i < kNumbers; ++i) {
+    Numbers moved = x;
+    moved[i] *= std::exp(kStep);
+    j.col(static_cast<Eigen::Index>(i)) = (f.at(moved) - r) / kStep;
+  }
+  return j;
+}
+
+}  // namespace
+
+ServedError served_error(const std::vector<double>& ratios) {
+  ServedError e;
+  e.rows = static_cast<int>(ratios.size());
+  if (ratios.empty()) return e;
+  std::vector<double> off, signed_off;
+  for (const double q : ratios) off.push_back(std::abs(q - 1)), signed_off.push_back(q - 1);
+  std::sort(off.begin(), off.end());
+  std::sort(signed_off.begin(), signed_off.end());
+  const auto part = [](const std::vector<double>& v, double p) {
+    return v[static_cast<std::size_t>(p * static_cast<double>(v.size() - 1) + 0.5)];
+  };
+  e.median = part(off, 0.5);
+  e.p90 = part(off, 0.9);
+  e.bias = part(signed_off, 0.5);
+  return e;
+}
+
+ServedTimes with_host(const TimedRow& r, const EngineProfile& engine) {
+  ServedTimes t = r.kernels;
+  const double n = std::min(r.load.users, std::floor(t.room));
+  const Seconds step = engine.host.step + engine.host.request * n;
+  const bool mixed = engine.prefill == PrefillPolicy::mixed && n > 1;
+  const Seconds prompt = engine.host.prompt_token * r.load.input;
+  t.decode += step;
+  t.prompt += (mixed ? step : engine.host.step) * r.steps + prompt;
+  t.prompt_added += (mixed ? Seconds(0) : engine.host.step * r.steps) + prompt;
+  return t;
+}
+
+std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const EngineProfile& engine,
+                                const Catalogs& catalogs, const std::function<void(std::size_t)>& progress) {
+  std::vector<TimedRow> out;
+  std::map<std::string, Case> cases;
+  const auto bare = std::make_shared<const EngineProfile>(with(engine, HostTimes{}));
+  for (const ServedRow& r : rows) {
+    const std::string text = scenario_text(r);
+    if (!cases.contains(text)) {
+      Case c = parse_scenario("served", text, catalogs).studies[0].study;
+      c.engine = bare;
+      c.system.host = {};
+      cases.emplace(text, std::move(c));
+    }
+    TimedRow t;
+    t.row = r;
+    const Plan plan = parse_plan(r.plan);
+    ServedEvaluator evaluator(cases.at(text), AllReduceRule::fastest);
+    const ServedWorkload load{static_cast<long long>(r.input), static_cast<long long>(r.output),
+                              static_cast<long long>(r.users), r.equal_lengths, r.equal_lengths ? 0.0 : 10.0};
+    const ServedPlan s = evaluator.of(plan, load);
+    t.groups = static_cast<double>(plan.users());
+    t.load = {r.input, r.output, std::max(1.0, std::floor(r.users / t.groups)), load.equal_lengths,
+              load.rounds};
+    t.kernels = s.times;
+    t.steps = s.times.steps;
+    const ErrorRange range = time_error(s.decode.errors);
+    t.band = {std::log1p(range.low), std::log1p(range.high)};
+    if (s.times.room >= 1) out.push_back(std::move(t));
+    if (progress) progress(out.size());
+  }
+  return out;
+}
+
+HostTimes fit_host(const std::vector<const TimedRow*>& rows, const EngineProfile& engine) {
+  const Residuals f(rows, engine);
+  // Without the TTFT of few users nothing tells the request path: it stays what it is in engines that have
+  // some.
+  const bool tells_path = std::any_of(rows.begin(), rows.end(), has_ttft);
+  Numbers x = kStart;
+  Eigen::VectorXd r = f.at(x);
+  double loss = f.loss(r), damping = 1e-2;
+  for (int step = 0; step < 60; ++step) {
+    const Eigen::MatrixXd j = jacobian(f, x, r);
+    const Eigen::VectorXd w = f.weight(r);
+    const Eigen::MatrixXd a = j.transpose() * w.asDiagonal() * j;
+    const Eigen::VectorXd g = j.transpose() * (w.array() * r.array()).matrix();
+    bool better = false;
+    for (int trial = 0; trial < 12 && !better; ++trial) {
+      Eigen::MatrixXd damped = a;
+      for (Eigen::Index i = 0; i < a.rows(); ++i) damped(i, i) += damping * std::max(a(i, i), 1e-9);
+      const Eigen::VectorXd move = (-damped.ldlt().solve(g)).cwiseMax(-1.0).cwiseMin(1.0);
+      Numbers moved = x;
+      for (std::size_t i = 0; i < (tells_path ? kNumbers : kNumbers - 1); ++i)
+        moved[i] = std::clamp(x[i] * std::exp(move(static_cast<Eigen::Index>(i))), kLeast[i], kMost[i]);
+      const Eigen::VectorXd moved_r = f.at(moved);
+      const double moved_loss = f.loss(moved_r);
+      better = moved_loss < loss * (1 - 1e-9);
+      damping = better ? std::max(damping / 5, 1e-9) : damping * 4;
+      if (better) x = moved, r = moved_r, loss = moved_loss;
+    }
+    if (!better) break;
+  }
+  return host_of(x);
+}
+
+ServedFit fit_engine(const std::vector<TimedRow>& rows, const EngineProfile& engine) {
+  ServedFit out;
+  std::vector<const TimedRow*> all;
+  std::vector<std::string> labels;
+  for (const TimedRow& r : rows) {
+    all.push_back(&r);
+    if (std::find(labels.begin(), labels.end(), r.row.label) == labels.end()) labels.push_back(r.row.label);
+  }
+  out.host = fit_host(all, engine);
+  HeldOut tpot, ttft;
+  for (std::size_t m = 0; m < labels.size(); ++m) {
+    std::vector<const TimedRow*> others;
+    for (const TimedRow* r : all) {
+      if (r->row.label != labels[m]) others.push_back(r);
+    }
+    LeftOutModel left;
+    left.label = labels[m];
+    left.host = others.empty() ? HostTimes{} : fit_host(others, engine);
+    const EngineProfile tried = with(engine, left.host);
+    for (const TimedRow* r : all) {
+      if (r->row.label != labels[m]) continue;
+      const Served s = served(*r, tried);
+      left.rows.push_back(r);
+      left.tpot.push_back(s.tpot.value / r->row.tpot);
+      tpot.add(-std::log(left.tpot.back()), static_cast<int>(m));
+      if (!has_ttft(r)) continue;
+      left.ttft_rows.push_back(r);
+      left.ttft.push_back(s.ttft.value / r->row.ttft);
+      ttft.add(-std::log(left.ttft.back()), static_cast<int>(m));
+    }
+    out.models.push_back(std::move(left));
+  }
+  const HeldOutBand by_tpot = held_out_band(tpot, 1);
+  out.bands = {by_tpot.band, held_out_band(ttft, 1).band, static_cast<int>(tpot.size())};
+  out.covered = by_tpot.covered;
+  return out;
+}
+
+}  // namespace shardline

@@ -1,0 +1,62 @@
+// The four numbers of an engine profile from measured serving, always leaving one model out.
+// calibrate/README.md [F10].
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "calibrate/validate/served_rows.hpp"
+#include "planner/scenario/scenario.hpp"
+#include "planner/serving/served_plan.hpp"
+
+namespace shardline {
+
+/// A row with the times of its steps by kernels alone.
+struct TimedRow {
+  ServedRow row;
+  ServedLoad load;
+  ServedTimes kernels;
+  double groups = 1, steps = 1;  // attention groups; steps of a prompt
+  ErrorBand band;                // of ln(true / predicted) by the kernels' prices alone
+};
+
+struct ServedError {
+  int rows = 0;
+  double median = 0, p90 = 0;  // of |predicted / measured - 1|
+  double bias = 0;             // median of predicted / measured - 1
+};
+ServedError served_error(const std::vector<double>& ratios);
+
+struct LeftOutModel {
+  std::string label;
+  HostTimes host;                  // fitted to the others
+  std::vector<double> tpot, ttft;  // predicted / measured of its rows
+  std::vector<const TimedRow*> rows, ttft_rows;
+  double covered = 0;  // part of its rows inside the band of the others
+};
+
+struct ServedFit {
+  HostTimes host;  // fitted to all rows
+  std::vector<LeftOutModel> models;
+  ServedBands bands;   // of the rows of models left out
+  double covered = 0;  // part of rows inside the band that the other models make
+};
+
+/// Times of the rows of an engine by its kernels, its host times left out. `progress` in rows.
+std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const EngineProfile& engine,
+                                const Catalogs& catalogs,
+                                const std::function<void(std::size_t)>& progress = {});
+
+/// What the engine's host adds to times by kernels: as lowering a step with it does.
+ServedTimes with_host(const TimedRow& row, const EngineProfile& engine);
+
+/// [F10] Least robust relative error of TPOT, and of TTFT of at most four users; a model counts as the root of
+/// its rows.
+HostTimes fit_host(const std::vector<const TimedRow*>& rows, const EngineProfile& engine);
+/// With every model left out in turn.
+ServedFit fit_engine(const std::vector<TimedRow>& rows, const EngineProfile& engine);
+
+inline constexpr double kFewUsers = 4;  // whose TTFT is that of a prompt, not of a queue
+
+}  // namespace shardline

@@ -1,0 +1,217 @@
+#include "calibrate/validate/served_rows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "calibrate/csv.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr std::array<const char*, 18> kColumns{
+    "system",      "model",   "precision", "backend", "backend_version", "isl_tokens", "osl_tokens",
+    "concurrency", "gpus",    "tp",        "pp",      "attn_dp",         "moe_tp",     "moe_ep",
+    "ttft_ms",     "tpot_ms", "measured",  "source"};
+
+// How a table names a system.
+constexpr std::array<std::pair<const char*, const char*>, 8> kSystems{{{"h100_sxm", "h100-hgx"},
+                                                                       {"h200_sxm", "h200-hgx"},
+                                                                       {"a100_sxm", "a100-sxm"},
+                                                                       {"b200_sxm", "b200-hgx"},
+                                                                       {"b200", "b200-hgx"},
+                                                                       {"gb200", "gb200-nvl72"},
+                                                                       {"gb200_sxm", "gb200-nvl72"},
+                                                                       {"gb300", "gb300-nvl72"}}};
+
+// What a checkpoint computes in. Precisions are the checkpoint's: FP8 of Llama has static scales (ModelOpt),
+// that of Qwen3-32B was quantised on the fly; R1's has blocks; gpt-oss has MXFP4 experts and BF16 for the
+// rest. KV types are not recorded: FP8 where the engine's scripts say so (InferenceX 843c6254:
+// 70b_fp8_h200_trt_slurm.sh, dsr1_fp8_h200_trt_slurm.sh), else BF16.
+struct Served {
+  const char* id;         // a part of the model's name in a table
+  const char* precision;  // there
+  const char* engine;     // "": any
+  const char* model;      // of the catalogue
+  const char* types;
+  bool experts;
+};
+constexpr std::array<Served, 10> kServed{{
+    {"Qwen3-32B", "fp8", "", "qwen3-32b", "{weights: fp8_dynamic, kv: fp8, math: fp8}", false},
+    {"Qwen3-32B", "", "", "qwen3-32b", "{weights: bf16, kv: bf16, math: bf16}", false},
+    {"Llama-3.1-8B", "fp8", "", "llama-3.1-8b", "{weights: fp8_static, kv: fp8, math: fp8}", false},
+    {"Llama-3.1-8B", "", "", "llama-3.1-8b", "{weights: bf16, kv: bf16, math: bf16}", false},
+    {"Llama-3.1-70B", "fp8", "", "llama-3.1-70b", "{weights: fp8_static, kv: fp8, math: fp8}", false},
+    {"Llama-3.1-70B", "", "", "llama-3.1-70b", "{weights: bf16, kv: bf16, math: bf16}", false},
+    {"DeepSeek-R1", "fp8", "trtllm", "deepseek-r1", "{weights: fp8_block, kv: fp8, math: fp8}", true},
+    {"DeepSeek-R1", "fp8", "", "deepseek-r1", "{weights: fp8_block, kv: bf16, math: fp8}", true},
+    {"gpt-oss-120b", "", "", "gpt-oss-120b",
+     "{weights: bf16, math: bf16, expert_weights: mxfp4, expert_math: bf16, kv: bf16}", true},
+    {"gpt-oss-20b", "", "", "gpt-oss-20b",
+     "{weights: bf16, math: bf16, expert_weights: mxfp4, expert_math: bf16, kv: bf16}", true},
+}};
+
+const Served* served_as(const std::string& model, const std::string& precision, const std::string& engine) {
+  for (const Served& s : kServed) {
+    const bool own =
+        std::string_view(s.id).starts_with("gpt-oss");  // one checkpoint, whatever a table calls it
+    if (model.find(s.id) != std::string::npos && (own || precision == s.precision) &&
+        (*s.engine == '\0' || engine == s.engine))
+      return &s;
+  }
+  return nullptr;
+}
+
+struct Cells {
+  std::map<std::string, std::string> text;
+  double number(const char* column, double otherwise = 0) const {
+    const std::string& t = text.at(column);
+    return t.empty() ? otherwise : std::stod(t);
+  }
+  int count(const char* column) const { return static_cast<int>(number(column, 1)); }
+};
+
+// The layout of a row. The 15 rows of R1 under TensorRT-LLM of 2025-11-02 ran EP 8, and at 8K/1K beyond 32
+// users attention DP 8, whatever the table says (SemiAnalysisAI/InferenceX e06929c70,
+// benchmarks/dsr1_fp8_h200_trt_slurm.sh).
+std::string plan_of(const Cells& c, const Served& s) {
+  int tp = c.count("tp"), dp = c.count("attn_dp"), moe_tp = c.count("moe_tp"), ep = c.count("moe_ep");
+  const int pp = c.count("pp");
+  if (c.text.at("measured") == "2025-11-02" && std::string_view(s.model) == "deepseek-r1") {
+    ep = c.count("gpus"), moe_tp = 1;
+    if (c.number("isl_tokens") > 8000 && c.number("concurrency") > 32) dp = c.count("gpus"), tp = 1;
+  }
+  std::string out = dp > 1   ? fmt::format("dp_ep:dp={}", dp)
+                    : pp > 1 ? fmt::format("pipeline:pp={}", pp)
+                             : "tensor:";
+  const auto add = [&](const char* key, int value) {
+    if (value > 1) out += fmt::format("{}{}={}", out.back() == ':' ? "" : ",", key, value);
+  };
+  add("tpa", tp);
+  if (s.experts) add("ep", ep);
+  add("tpf", s.experts ? moe_tp : tp);
+  if (pp > 1) add("in_flight", pp);
+  return out + (out.back() == ':' ? "batch=1" : ",batch=1");
+}
+
+// Why a row says nothing of what it seems to say; empty: it does.
+std::string fault_of(const Cells& c, const ServedRow& r) {
+  if (r.model == "deepseek-r1" && r.engine == "trtllm" && r.version == "1.1.0rc2.post2")
+    return "measured with multi-token prediction (InferenceX bf3456727: the points are those of its MTP "
+           "search)";
+  if (r.model == "gpt-oss-120b" && r.users >= 512 && r.date >= "2025-12-05" && r.date < "2025-12-10")
+    return "a wrong number of users: the client had 512 written into it (InferenceX 25506e87c)";
+  if (c.text.at("model") == "nvidia/Llama-3.1-8B-Instruct-FP8" && r.engine == "vllm")
+    return "13 of 21 rows prefill more tokens per second than the GPU's peak allows: cached prefixes";
+  return "";
+}
+
+// Why its TTFT alone does.
+std::string ttft_fault_of(const ServedRow& r) {
+  if (r.model == "deepseek-r1")
+    return "servers that were not warm: kernels of experts are tuned in the first steps (InferenceX has "
+           "--num-warmups since 2026-01, d053ae24e; SGLang's first answers take seconds)";
+  if (r.model == "llama-3.1-70b" && r.engine == "trtllm" && r.input < 1024 && r.output < 1024 && r.gpus < 8)
+    return "held for 20 steps (batch_wait_timeout_iters of InferenceX 9596d23d7, 70b_fp8_h200_trt_slurm.sh)";
+  return "";
+}
+
+void leave_out(ServedTable& t, const std::string& reason, bool ttft_alone) {
+  const auto same = [&](const LeftOutRows& l) { return l.reason == reason && l.ttft_alone == ttft_alone; };
+  const auto at = std::find_if(t.left_out.begin(), t.left_out.end(), same);
+  if (at == t.left_out.end())
+    t.left_out.push_back({reason, 1, ttft_alone});
+  else
+    ++at->rows;
+}
+
+void add_row(ServedTable& out, const Cells& c, int line) {
+  ServedRow r;
+  const auto system = std::find_if(kSystems.begin(), kSystems.end(),
+                                   [&](const auto& s) { return c.text.at("system") == s.first; });
+  r.engine = c.text.at("backend");
+  const Served* s = served_as(c.text.at("model"), c.text.at("precision"), r.engine);
+  if (system == kSystems.end() || s == nullptr) {
+    leave_out(
+        out,
+        fmt::format("no system or model of the catalogue: {} on {}", c.text.at("model"), c.text.at("system")),
+        false);
+    return;
+  }
+  r.system = system->second;
+  r.model = s->model;
+  r.precision = s->types;
+  r.label = r.model + (c.text.at("precision").empty() ? "" : " " + c.text.at("precision"));
+  r.version = c.text.at("backend_version");
+  r.date = c.text.at("measured");
+  r.source = c.text.at("source");
+  r.plan = plan_of(c, *s);
+  r.equal_lengths = r.source.find("gap-analysis") != std::string::npos;
+  const double drawn = r.equal_lengths ? 1 : 0.9;  // InferenceMAX draws 80 to 100 % of the nominal lengths
+  r.input = c.number("isl_tokens") * drawn;
+  r.output = c.number("osl_tokens") * drawn;
+  r.users = c.number("concurrency");
+  r.gpus = c.count("gpus");
+  r.tpot = c.number("tpot_ms") * 1e-3;
+  r.ttft = c.number("ttft_ms") * 1e-3;
+  r.line = line;
+  if (const std::string fault = fault_of(c, r); !fault.empty()) {
+    leave_out(out, fault, false);
+    return;
+  }
+  if (const std::string fault = ttft_fault_of(r); !fault.empty()) {
+    leave_out(out, fault, true);
+    r.ttft = 0;
+  }
+  out.rows.push_back(std::move(r));
+}
+
+}  // namespace
+
+ServedTable parse_served_rows(const std::string& name, const std::string& text) {
+  CsvText csv(name, text);
+  ServedTable out;
+  std::map<std::string, std::size_t> at;
+  for (std::size_t l = 0; l < csv.lines().size(); ++l) {
+    if (csv.lines()[l].empty()) continue;
+    const std::vector<CsvCell> cells = csv_cells(csv.lines()[l], CsvStyle::quotes);
+    if (at.empty()) {
+      for (std::size_t i = 0; i < cells.size(); ++i) at.emplace(std::string(cells[i].text), i);
+      for (const char* column : kColumns) {
+        if (!at.contains(column)) csv.fault(l, 1, fmt::format("no column {}", column));
+      }
+      csv.finish();
+      continue;
+    }
+    Cells row;
+    if (cells.size() != at.size()) {
+      csv.fault(l, 1, fmt::format("{} cells, the header has {}", cells.size(), at.size()));
+      continue;
+    }
+    for (const char* column : kColumns) row.text[column] = std::string(cells[at.at(column)].text);
+    bool good = true;
+    for (const char* column : {"isl_tokens", "osl_tokens", "concurrency", "gpus", "tp", "tpot_ms"})
+      good = csv.number(l, cells[at.at(column)], column).has_value() && good;
+    for (const char* column : {"pp", "attn_dp", "moe_tp", "moe_ep", "ttft_ms"}) {
+      if (!row.text[column].empty()) good = csv.number(l, cells[at.at(column)], column).has_value() && good;
+    }
+    if (good) add_row(out, row, static_cast<int>(l) + 1);
+    if (csv.hopeless()) break;
+  }
+  csv.finish();
+  return out;
+}
+
+ServedTable load_served_rows(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw UserError("cannot read " + file.string());
+  return parse_served_rows(file.string(),
+                           {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()});
+}
+
+}  // namespace shardline

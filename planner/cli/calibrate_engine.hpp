@@ -1,0 +1,16 @@
+// calibrate --engine: an engine profile's four numbers from measured serving.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace shardline::cli {
+
+struct CalibrateEngine {
+  std::vector<std::string> measurements;
+  std::string engine, source, out, csv;
+  std::string date;
+};
+int calibrate_engine(const CalibrateEngine& asked);
+
+}  // namespace shardline::cli
