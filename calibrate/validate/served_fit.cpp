@@ -159,7 +159,7 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
               load.rounds};
     t.kernels = s.times;
     t.steps = s.times.steps;
-    const ErrorRange range = time_error(s.decode.errors);
+    const ErrorRange range = time_error(evaluator.decode_breakdown(plan, s).errors);
     t.band = {std::log1p(range.low), std::log1p(range.high)};
     if (s.times.room >= 1) out.push_back(std::move(t));
     if (progress) progress(out.size());

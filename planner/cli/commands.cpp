@@ -10,6 +10,12 @@ void add_costs(Arguments& arguments, std::string& costs) {
       .one_of({"calibrated", "parameters"});
 }
 
+void add_engine(Arguments& arguments, std::string& engine) {
+  arguments.add("--engine", engine,
+                "Engine that runs the plans: trtllm, vllm, sglang, or ideal for bare kernels; default: the "
+                "scenario's");
+}
+
 void add_threads(Arguments& arguments, int& threads) {
   arguments.add("--threads", threads, "Threads (default: all cores)").range(1, 1024);
 }

@@ -14,6 +14,8 @@ extern const Command kSweepCommand, kSimulateCommand, kListCommand, kValidateCom
 
 /// --costs: calibrated or parameters; empty: as the scenario says.
 void add_costs(Arguments& arguments, std::string& costs);
+/// --engine: a profile's name, and its version if it is not the only one; empty: as the scenario says.
+void add_engine(Arguments& arguments, std::string& engine);
 /// --threads: 0 for all cores.
 void add_threads(Arguments& arguments, int& threads);
 

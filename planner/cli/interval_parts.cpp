@@ -82,6 +82,54 @@ std::vector<std::string> rate_cells(const System& system, const ErrorTerms& erro
   return {range_text(rate_error(errors))};
 }
 
+const ServedWorkload* workload_of(const Study& study) {
+  const Sweep* sweep = std::get_if<Sweep>(&study.question);
+  return sweep != nullptr && sweep->search.workload ? &*sweep->search.workload : nullptr;
+}
+
+ErrorRange plan_time_error(const Study& study, const ErrorTerms& errors) {
+  return workload_of(study) != nullptr ? served_time_error(*study.study.engine, errors) : time_error(errors);
+}
+
+ErrorRange plan_rate_error(const Study& study, const ErrorTerms& errors) {
+  return workload_of(study) != nullptr ? served_rate_error(*study.study.engine, errors) : rate_error(errors);
+}
+
+std::vector<std::string> time_cells(const Study& study, const ErrorTerms& errors) {
+  if (study.study.system.calibration.empty()) return {};
+  return {range_text(plan_time_error(study, errors))};
+}
+
+std::vector<std::string> rate_cells(const Study& study, const ErrorTerms& errors) {
+  if (study.study.system.calibration.empty()) return {};
+  return {range_text(plan_rate_error(study, errors))};
+}
+
+std::string what_intervals_are(const Case& c) {
+  if (!c.engine) return kWhatIntervalsAre;
+  return fmt::format(
+      "nominal 90 % by the prices of kernels; the host times of {} {} are in it without an error",
+      c.engine->title, c.engine->version);
+}
+
+std::string interval_note(const Study& study) {
+  if (workload_of(study) == nullptr) {
+    if (!study.study.engine) return interval_note(study.study.system);
+    return fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(study.study));
+  }
+  const EngineProfile& e = *study.study.engine;
+  return fmt::format(
+      "  {}: nominal 90 % of {}: of {} measured points of models that its numbers were not fitted to\n"
+      "  served: prompts of others are in it; all of it on the same GPUs\n",
+      kIntervalColumn, e.title, e.error.rows);
+}
+
+std::string engine_text(const Case& c) {
+  if (!c.engine) return "";
+  const EngineProfile& e = *c.engine;
+  return fmt::format("  engine: {} {}; assumed: {}\n", e.title, e.version, fmt::join(e.assumes, "; "));
+}
+
 ErrorRange shown_error(const System& system, const ErrorTerms& errors) {
   return system.calibration.empty() ? ErrorRange{} : time_error(errors);
 }
@@ -132,7 +180,7 @@ std::string open_target_text(const Study& study, const SweepAnswer& answer, Seco
   std::vector<std::size_t> late, ahead;
   for (std::size_t i = 0; i < answer.meeting.size(); ++i) {
     const Point &p = answer.meeting[i], &first = answer.meeting.front();
-    const double slowest = 1 + time_error(answer.rated.of(p.plan).errors).high;
+    const double slowest = 1 + plan_time_error(study, answer.rated.of(p.plan).errors).high;
     if (most_time > Seconds(0) && p.time * slowest > most_time) late.push_back(i + 1);
     if (i > 0 && !prefill && !told_apart(answer.rated, Metric::throughput, first, p)) ahead.push_back(i + 1);
   }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/scenario/scenario.hpp"
+#include "planner/serving/served.hpp"
 #include "planner/studies/sweep.hpp"
 
 namespace shardline::cli {
@@ -23,6 +25,20 @@ std::string range_text(const ErrorRange& range);
 /// "-11/+14 %" of a time or a rate where prices are calibrated; else nothing, since all are off alike.
 std::vector<std::string> time_cells(const System& system, const ErrorTerms& errors);
 std::vector<std::string> rate_cells(const System& system, const ErrorTerms& errors);
+/// Those of a study's plans: of what is served, where it has a workload.
+std::vector<std::string> time_cells(const Study& study, const ErrorTerms& errors);
+std::vector<std::string> rate_cells(const Study& study, const ErrorTerms& errors);
+ErrorRange plan_time_error(const Study& study, const ErrorTerms& errors);
+ErrorRange plan_rate_error(const Study& study, const ErrorTerms& errors);
+/// interval_note() likewise.
+std::string interval_note(const Study& study);
+/// "engine: vLLM 0.24.0, ..." with what its profile takes for granted, a line; of bare kernels nothing.
+std::string engine_text(const Case& c);
+/// What an interval is of: bare kernels, or an engine's steps.
+std::string what_intervals_are(const Case& c);
+/// The workload of a study that has one.
+const ServedWorkload* workload_of(const Study& study);
+
 /// time_error() where prices are calibrated; else nothing, likewise.
 ErrorRange shown_error(const System& system, const ErrorTerms& errors);
 /// A line below tables of plans: what their intervals are, or which one all times have.

@@ -19,7 +19,7 @@ namespace shardline::cli {
 namespace {
 
 struct SimulateOptions {
-  std::string scenario, costs, plan, model, out;
+  std::string scenario, costs, engine, plan, model, out;
   std::optional<long long> noise_seed;  // the first, in place of the scenario's
 };
 
@@ -61,7 +61,7 @@ void print_interval(const Study& study, const SimulatedPlan& s) {
   fmt::print("  {} {} to {} ({}), {:.{}f} to {:.{}f} {}tokens/s/GPU ({}):\n  {}\n  most of it: {}\n",
              prefill ? "TTFT" : "TTL", to_string(t * (1 + time.low)), to_string(t * (1 + time.high)),
              range_text(time), per_gpu * (1 + rate.low), prefill ? 1 : 2, per_gpu * (1 + rate.high),
-             prefill ? 1 : 2, prefill ? "new " : "", range_text(rate), kWhatIntervalsAre,
+             prefill ? 1 : 2, prefill ? "new " : "", range_text(rate), what_intervals_are(study.study),
              sources_text(study.study.system, errors));
 }
 
@@ -73,6 +73,31 @@ void print_spread(const Study& study, const SimulatedPlan& s) {
     times += fmt::format("{}{} {}", times.empty() ? "" : ", ", to_string(f.time), f.framework);
   if (times.empty()) return;
   fmt::print("  by whose kernels: {}; name one with kernels: {{framework: ...}}\n", times);
+}
+
+// What users get of the plan, prompts included.
+void print_served(const Study& study, const SimulatedPlan& s) {
+  const EngineProfile& engine = *study.study.engine;
+  const ServedWorkload& load = *workload_of(study);
+  const Served& got = s.served->served;
+  const ErrorRange time = served_time_error(engine, s.breakdown.errors);
+  fmt::print(
+      "\n  served by {} {}: requests of {} tokens and {} of answer, {} users, prompts on the same GPUs\n",
+      engine.title, engine.version, load.input, load.output, s.served->users);
+  if (!s.served->serves()) {
+    fmt::print("  no request of this length fits\n");
+    return;
+  }
+  fmt::print("  TPOT {} ({}), of it {:.0f} % prompts of others and {:.0f} % host; TTFT {}\n",
+             to_string(got.tpot), range_text(time), 100 * got.prefill_part,
+             100 * (1 - got.prefill_part) *
+                 ((study.study.system.host.step + study.study.system.host.request * s.served->times.room) /
+                  s.served->times.decode),
+             to_string(got.ttft));
+  fmt::print(
+      "  {:.2f} tokens/s/GPU of answers, {:.1f} of prompts; {:.0f} users decode on average in a group{}\n",
+      s.served->output_per_s_gpu, s.served->input_per_s_gpu, got.decoding,
+      got.waiting > 0 ? fmt::format(", {:.0f} wait for room", got.waiting) : "");
 }
 
 // The line below the title: what a user sees, by phase.
@@ -93,7 +118,8 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
           m.prefilled_per_s_gpu);
   }
   print_interval(study, s);
-  print_spread(study, s);
+  if (!study.study.engine) print_spread(study, s);
+  if (s.served) print_served(study, s);
   fmt::print("\n");
   if (!strategy(plan.strategy).exact) {
     fmt::print(
@@ -175,7 +201,8 @@ void print_collectives(const std::vector<PricedCollective>& collectives) {
 
 void print(const Study& study, const SimulatedPlan& s) {
   fmt::print("{}\n{}\n{}\n", study.title, to_string(s.plan),
-             checkpoint_text(study.study) + precision_text(study.study) + chunk_text(study.study));
+             engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
+                 chunk_text(study.study));
   print_outcome(study, s);
   print_times(study, s.breakdown);
   print_memory(study.study.system.device.memory, s.memory);
@@ -193,6 +220,7 @@ void declare(Arguments& a, SimulateOptions& o) {
   a.add("--plan", o.plan, "Plan text, as sweep prints it").required();
   a.add("--model", o.model, "Which model of the scenario (default: the first)");
   add_costs(a, o.costs);
+  add_engine(a, o.engine);
   a.add("--noise-seed", o.noise_seed,
         "First seed of the scenario's background traffic, and the one that the trace shows")
       .range(0, 1'000'000'000'000'000);
@@ -200,7 +228,7 @@ void declare(Arguments& a, SimulateOptions& o) {
 }
 
 int run(const SimulateOptions& o, const Provenance&) {
-  const Scenario scenario = scenario_named(o.scenario, o.costs);
+  const Scenario scenario = scenario_named(o.scenario, o.costs, o.engine);
   Study study = study_of(scenario, o.model);
   require_question<Sweep>(study, o.scenario);
   if (o.noise_seed) {

@@ -46,10 +46,11 @@ void declare(Arguments& a, SweepOptions& o) {
   a.flag("--exhaustive", o.exhaustive, "Simulate every feasible configuration, without pruning");
   add_threads(a, o.threads);
   add_costs(a, o.costs);
+  add_engine(a, o.engine);
 }
 
 int run(const SweepOptions& o, const Provenance& made_by) {
-  const Scenario scenario = scenario_named(o.scenario, o.costs);
+  const Scenario scenario = scenario_named(o.scenario, o.costs, o.engine);
   const SweepQuestion question = read_question(o);
   if (!o.out.empty()) make_output_folder(o.out);
   bool any = false, met = true;
@@ -65,7 +66,8 @@ int run(const SweepOptions& o, const Provenance& made_by) {
       answer = answer_sweep(study, question, show, [] { return !interrupted(); });
     }
     fmt::print("{}\n{}", study.title,
-               checkpoint_text(study.study) + precision_text(study.study) + chunk_text(study.study));
+               engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
+                   chunk_text(study.study));
     print_counts(answer.found);
     const bool prefill = study.study.batch.kind() == StepKind::prefill;
     (prefill ? report_prefill : report_decode)(study, answer, question, o, made_by);

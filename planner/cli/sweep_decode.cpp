@@ -14,41 +14,50 @@ namespace shardline::cli {
 
 namespace {
 
+// What a point's time is: of steps that decode alone, or of those of an engine that serves.
+std::string time_name(const Study& study) { return workload_of(study) != nullptr ? "TPOT" : "TTL"; }
+
 std::vector<std::string> plan_row(const Study& study, const RatedPoints& rated, const std::string& first,
                                   const Point& p) {
-  const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
-  const System& system = study.study.system;
+  const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan, p.decoding);
   const ErrorTerms& errors = rated.of(p.plan).errors;
+  std::vector<std::string> ttft;
+  if (workload_of(study) != nullptr) ttft = {to_string(p.ttft)};
   return joined_cells(
       {{first, to_string(m.ttl)},
-       time_cells(system, errors),
+       time_cells(study, errors),
+       ttft,
        {fmt::format("{:.1f}", m.tokens_per_s_user), fmt::format("{:.2f}", m.tokens_per_s_gpu)},
-       rate_cells(system, errors),
+       rate_cells(study, errors),
        {fmt::format("{:.0f}", m.users), std::to_string(p.plan.gpus()), to_string(p.memory, 3)}});
 }
 
 PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* first) {
   const std::vector<std::string> interval = interval_header(study.study.system);
+  std::vector<std::string> ttft;
+  if (workload_of(study) != nullptr) ttft = {"TTFT"};
   return {study, rated,
-          joined_cells({{first, "TTL"},
+          joined_cells({{first, time_name(study)},
                         interval,
+                        ttft,
                         {"tokens/s/user", "tokens/s/GPU"},
                         interval,
                         {"users", "GPUs", "memory/GPU"}})};
 }
 
 void print_budgets(const Study& study, const SweepAnswer& answer) {
-  PlanTable t = plan_table(study, answer.rated, "TTL budget");
+  PlanTable t = plan_table(study, answer.rated, (time_name(study) + " budget").c_str());
   for (const BudgetPlan& b : answer.budgets)
     t.add(plan_row(study, answer.rated, to_string(b.budget), b.best), b.best.plan);
-  fmt::print("  Best plan per TTL budget\n{}{}{}\n", t.text(), interval_note(study.study.system),
+  fmt::print("  Best plan per {} budget\n{}{}{}\n", time_name(study), t.text(), interval_note(study),
              open_budgets_text(answer));
 }
 
 // The answer centred on what the user asked for.
 void print_target(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked) {
   std::string text;
-  if (asked.most_time > Seconds(0)) text += " TTL at most " + to_string(asked.most_time);
+  if (asked.most_time > Seconds(0))
+    text += fmt::format(" {} at most {}", time_name(study), to_string(asked.most_time));
   if (asked.least_users > 0)
     text += fmt::format("{} at least {:.0f} users", text.empty() ? "" : ",", asked.least_users);
   fmt::print("  Your target:{}\n", text);
@@ -86,18 +95,27 @@ void print_gain(const SweepAnswer& answer, const Comparison& compare) {
 }
 
 std::string points_csv(const Study& study, const RatedPoints& rated, const BestPoints& best) {
-  std::vector<std::string> header{
-      "strategy",         "plan", "gpus", "batch", "users", "ttl_ms", "tokens_per_s_user", "tokens_per_s_gpu",
-      "memory_gb_per_gpu"};
+  const bool served = workload_of(study) != nullptr;
+  const std::string time_column = served ? "tpot" : "ttl";
+  std::vector<std::string> header{"strategy",
+                                  "plan",
+                                  "gpus",
+                                  "batch",
+                                  "users",
+                                  time_column + "_ms",
+                                  "tokens_per_s_user",
+                                  "tokens_per_s_gpu",
+                                  "memory_gb_per_gpu"};
   const auto columns = plan_columns(study.study.batch.kind());
   header.insert(header.end(), columns.begin(), columns.end());
-  header.insert(header.end(), {"on_frontier", "ttl_low_ms", "ttl_high_ms", "tokens_per_s_gpu_low",
-                               "tokens_per_s_gpu_high"});
+  header.insert(header.end(), {"on_frontier", time_column + "_low_ms", time_column + "_high_ms",
+                               "tokens_per_s_gpu_low", "tokens_per_s_gpu_high"});
   header.insert(header.end(), share_columns().begin(), share_columns().end());
+  if (served) header.insert(header.end(), {"ttft_ms", "input_tokens", "output_tokens", "engine"});
   std::string out = csv_line(header);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
-    const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
+    const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan, p.decoding);
     std::vector<std::string> row{std::string(to_string(p.plan.strategy)),
                                  to_string(p.plan),
                                  std::to_string(p.plan.gpus()),
@@ -110,11 +128,15 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
     const auto cells = plan_cells(p.plan, study.study.batch.kind());
     row.insert(row.end(), cells.begin(), cells.end());
     row.emplace_back(best.holds(p) ? "1" : "0");
-    const ErrorRange time = time_error(rated.ratings[i].errors), rate = rate_error(rated.ratings[i].errors);
+    const ErrorTerms& errors = rated.ratings[i].errors;
+    const ErrorRange time = plan_time_error(study, errors), rate = plan_rate_error(study, errors);
     for (const double end : {time.low, time.high}) row.push_back(number_text(m.ttl.value * (1 + end) * 1e3));
     for (const double end : {rate.low, rate.high}) row.push_back(number_text(m.tokens_per_s_gpu * (1 + end)));
     const auto shares = share_cells(rated.ratings[i].shares);
     row.insert(row.end(), shares.begin(), shares.end());
+    if (served)
+      row.insert(row.end(), {number_text(p.ttft.value * 1e3), std::to_string(workload_of(study)->input),
+                             std::to_string(workload_of(study)->output), study.study.engine->name});
     out += csv_line(row);
   }
   return out;
@@ -129,7 +151,7 @@ Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOpt
     const Point& p = rated.points[i];
     const Shares& from = rated.ratings[i].shares;
     const ErrorRange time = shown_error(study.study.system, rated.ratings[i].errors);
-    const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan);
+    const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan, p.decoding);
     page.points.push_back({std::string(to_string(p.plan.strategy)), to_string(p.plan),
                            simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch,
                            users_of(study.study, p.plan), m.ttl.value * 1e3, m.tokens_per_s_user,
@@ -143,8 +165,8 @@ Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOpt
 std::string launch_text(const Study& study, const SweepAnswer& answer) {
   std::string out = study.title + "\n";
   for (const auto& [budget, p] : answer.budgets) {
-    out += fmt::format("\n{}   TTL {}, {} users on {} GPUs\n", to_string(p.plan), to_string(p.time),
-                       users_of(study.study, p.plan), p.plan.gpus());
+    out += fmt::format("\n{}   {} {}, {} users on {} GPUs\n", to_string(p.plan), time_name(study),
+                       to_string(p.time), users_of(study.study, p.plan), p.plan.gpus());
     out += deployment_text(study, p.plan);
   }
   return out;

@@ -146,8 +146,9 @@ Page page_of(const Study& study, const SearchResult& r, const SweepOptions& o, c
 }
 
 std::string simulate_command(const Study& study, const SweepOptions& o, const Plan& plan) {
-  return fmt::format("shardline simulate {} --model {}{} --plan {}", o.scenario, study.study.model.name,
-                     o.costs.empty() ? "" : " --costs " + o.costs, to_string(plan));
+  return fmt::format("shardline simulate {} --model {}{}{} --plan {}", o.scenario, study.study.model.name,
+                     o.costs.empty() ? "" : " --costs " + o.costs,
+                     o.engine.empty() ? "" : fmt::format(" --engine \"{}\"", o.engine), to_string(plan));
 }
 
 std::string run_json(const Study& study, const SearchResult& r, const SweepOptions& o,
@@ -202,9 +203,9 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
     }
   };
   const auto bar = [&](const Point& p) {
-    const ErrorRange time = time_error(rated.of(p.plan).errors);
+    const ErrorRange time = plan_time_error(study, rated.of(p.plan).errors);
     const auto end = [&](double error) {
-      const Point off{p.plan, p.time * (1 + error), p.memory};
+      const Point off{p.plan, p.time * (1 + error), p.memory, p.ttft, p.decoding};
       return ErrorBars::End{shown(r.x, off), shown(r.y, off)};
     };
     return std::pair(end(time.low), end(time.high));

@@ -1,5 +1,11 @@
 #include "planner/scenario/engine_keys.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/scenario/scenario_parts.hpp"
+
 namespace shardline::scenario_parts {
 
 namespace {
@@ -41,6 +47,29 @@ std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catal
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs, bool own_kernels) {
   if (!own_kernels && !system.calibration.empty()) use_framework(system, engine.framework, catalogs.systems);
   system.host = {engine.host.step, engine.host.request, engine.host.prompt_token};
+}
+
+std::optional<ServedWorkload> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,
+                                          StepKind kind, const std::vector<Model>& models) {
+  const auto v = root.find("workload");
+  if (!v) return std::nullopt;
+  ServedWorkload w;
+  w.input = v->at("input").tokens(1, kLongest);
+  w.output = v->at("output").tokens(2, kLongest);
+  if (const auto lengths = v->find("lengths")) w.equal_lengths = choice(*lengths, {"drawn", "equal"}) == 1u;
+  v->no_other_keys();
+  if (!sweeps || kind != StepKind::decode) v->fault("workload is for sweeps of phase: decode");
+  if (engine == nullptr)
+    v->fault("a workload is served by an engine",
+             {"expected engine: trtllm, vllm or sglang; bare kernels (ideal) serve nobody"});
+  for (const Model& m : models) {
+    if (m.max_context > 0 && w.input + w.output > m.max_context)
+      v->fault(fmt::format("input and output are {} tokens, {} is for {} at most", w.input + w.output, m.name,
+                           m.max_context),
+               {fmt::format("expected an output of at most {} tokens behind this input",
+                            std::max(0LL, m.max_context - w.input))});
+  }
+  return w;
 }
 
 Kernels kernels_of(const EngineProfile* engine) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "planner/scenario/scenario.hpp"
 
@@ -17,6 +19,11 @@ std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catal
 /// Gives a system what the engine does around its kernels, and its kernels (unless `own_kernels`: the
 /// scenario names a framework).
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs, bool own_kernels);
+
+/// `workload: {input: 8Ki tokens, output: 1Ki tokens}`, whose users are a plan's batch. Faults: without an
+/// engine, longer than a model.
+std::optional<ServedWorkload> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,
+                                          StepKind kind, const std::vector<Model>& models);
 
 /// Which kernels the engine fuses: what a scenario's `kernels` say by themselves goes before it.
 Kernels kernels_of(const EngineProfile* engine);

@@ -184,8 +184,15 @@ struct Workload {
   int block = 16;
 };
 
-void read_tokens(const Reader& root, StepKind kind, bool sweeps, Workload& w) {
+void read_tokens(const Reader& root, StepKind kind, bool sweeps, const ServedWorkload* served, Workload& w) {
   const auto context = root.find("context"), decode = root.find("decode");
+  if (served != nullptr) {
+    for (const auto& v : {context, decode, root.find("requests")}) {
+      if (v) v->fault(v->path() + " follows from the workload: leave it out");
+    }
+    w.batch = decode_batch(served->context());
+    return;
+  }
   if (kind == StepKind::prefill) {
     if (context) context->fault("context is for phase: decode; a prefill has requests");
     if (decode) decode->fault("decode is for phase: decode and mixed; a prefill has requests");
@@ -208,11 +215,11 @@ void read_tokens(const Reader& root, StepKind kind, bool sweeps, Workload& w) {
   }
 }
 
-Workload read_workload(const Reader& root, StepKind kind, const Question& asked,
-                       const EngineProfile* engine) {
+Workload read_workload(const Reader& root, StepKind kind, const Question& asked, const EngineProfile* engine,
+                       const ServedWorkload* served) {
   Workload w;
   w.kernels = scenario_parts::kernels_of(engine);
-  read_tokens(root, kind, std::holds_alternative<Sweep>(asked), w);
+  read_tokens(root, kind, std::holds_alternative<Sweep>(asked), served, w);
   w.persistent = std::holds_alternative<Conversation>(asked) || std::holds_alternative<ThresholdGrid>(asked);
   if (const auto v = root.find("persistent_kv")) {
     w.persistent = v->boolean();
@@ -277,7 +284,8 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   Question asked = read_question(root, system_gpus);
   Sweep* const sweep = std::get_if<Sweep>(&asked);
   const StepKind kind = read_phase(root, sweep != nullptr);
-  const Workload workload = read_workload(root, kind, asked, engine.get());
+  const auto load = scenario_parts::read_served(root, engine.get(), sweep != nullptr, kind, models);
+  const Workload workload = read_workload(root, kind, asked, engine.get(), load ? &*load : nullptr);
   const auto precision_at = root.find("precision");
   const auto precision =
       precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
@@ -291,6 +299,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     sweep->compare = scenario_parts::read_comparison(root, sweep->search, kind);
     sweep->noise = noise;
     sweep->search.most_time = constraints.time;
+    sweep->search.workload = load;
   } else {
     scenario_parts::refuse_sweep_keys(root);
     if (constraints.time > Seconds(0)) constraints_at->at("ttft").fault("constraints.ttft is for sweeps");

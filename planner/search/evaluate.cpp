@@ -8,12 +8,12 @@ namespace shardline {
 
 long long users_of(const Case& c, const Plan& plan) { return plan.users() * requests_in(c.batch.decode); }
 
-DecodeMetrics decode_metrics(const Case& c, Seconds ttl, const Plan& plan) {
+DecodeMetrics decode_metrics(const Case& c, Seconds ttl, const Plan& plan, double decoding) {
   DecodeMetrics m;
   m.ttl = ttl;
   m.users = static_cast<double>(users_of(c, plan));
   m.tokens_per_s_user = 1 / ttl.value;
-  m.tokens_per_s_gpu = m.users / (ttl.value * plan.gpus());
+  m.tokens_per_s_gpu = m.users * decoding / (ttl.value * plan.gpus());
   m.prefilled_per_s_gpu =
       static_cast<double>(c.fresh_tokens()) * static_cast<double>(plan.users()) / (ttl.value * plan.gpus());
   return m;

@@ -19,7 +19,8 @@ struct DecodeMetrics {
   double tokens_per_s_gpu = 0;   // decoded: users / (TTL * GPUs)
   double prefilled_per_s_gpu = 0;  // tokens of prompts beside them / (TTL * GPUs)
 };
-DecodeMetrics decode_metrics(const Case& c, Seconds ttl, const Plan& plan);
+/// `decoding`: part of its time in which a user decodes, as of a point (pareto.hpp).
+DecodeMetrics decode_metrics(const Case& c, Seconds ttl, const Plan& plan, double decoding = 1);
 /// Requests that decode at once: those of the case's batch, in every attention group and microbatch.
 long long users_of(const Case& c, const Plan& plan);
 

@@ -28,7 +28,7 @@ double value(Metric m, const Point& p) {
     case Metric::speed:
       return 1 / p.time.value;
     case Metric::throughput:
-      return static_cast<double>(p.plan.users()) / (p.time.value * p.plan.gpus());
+      return static_cast<double>(p.plan.users()) * p.decoding / (p.time.value * p.plan.gpus());
     case Metric::time:
       return p.time.value;
     case Metric::entries:
@@ -38,7 +38,7 @@ double value(Metric m, const Point& p) {
     case Metric::memory:
       return p.memory.value;
     case Metric::gpu_seconds:
-      return p.time.value * p.plan.gpus() / static_cast<double>(p.plan.users());
+      return p.time.value * p.plan.gpus() / (static_cast<double>(p.plan.users()) * p.decoding);
   }
   return 0;
 }

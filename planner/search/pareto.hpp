@@ -37,8 +37,10 @@ bool maximised(Metric metric);
 
 struct Point {
   Plan plan;
-  Seconds time;  // TTL of a decode step, TTFT of a prefill
-  Bytes memory;  // per GPU
+  Seconds time;         // TTL of a decode step, TTFT of a prefill; TPOT where a workload is served
+  Bytes memory;         // per GPU
+  Seconds ttft{0};      // where a workload is served
+  double decoding = 1;  // part of its time in which a user decodes; less than 1 where prompts are served, too
 };
 
 double value(Metric metric, const Point& point);

@@ -6,6 +6,7 @@
 
 #include "planner/search/block_times.hpp"
 #include "planner/search/candidates.hpp"
+#include "planner/serving/served_plan.hpp"
 #include "planner/studies/searched_partition.hpp"
 #include "sim/base/parallel.hpp"
 
@@ -46,9 +47,12 @@ struct Worker {
   Evaluator evaluator;
   BlockTimes times;
   std::shared_ptr<KnownLayers> layers = known_layers();
+  std::unique_ptr<ServedEvaluator> serving;  // of a search with a workload
   Worker(const Case& c, const SearchOptions& options, const std::shared_ptr<FabricCache>& shared,
          const std::shared_ptr<KnownBlocks>& blocks)
-      : evaluator(c, options.all_reduce, shared), times(evaluator, blocks) {}
+      : evaluator(c, options.all_reduce, shared), times(evaluator, blocks) {
+    if (options.workload) serving = std::make_unique<ServedEvaluator>(c, options.all_reduce, shared);
+  }
 };
 
 class CandidateSearch {
@@ -77,7 +81,20 @@ class CandidateSearch {
  private:
   Point point_at(std::size_t i, Seconds time) {
     plan_.batch = options_.batches[i];
-    return Point{plan_, time, memory_use(case_, plan_).total()};
+    Point p{plan_, time, memory_use(case_, plan_).total()};
+    if (options_.workload) serve(p);
+    return p;
+  }
+
+  // [P19] A step that decodes takes no longer than TPOT, and users decode part of their time: bounds of the
+  // one hold for the other.
+  void serve(Point& p) {
+    ServedWorkload workload = *options_.workload;
+    workload.users = p.plan.users();
+    const ServedPlan s = own_.serving->of(p.plan, workload);
+    p.time = s.served.tpot;
+    p.ttft = s.served.ttft;
+    p.decoding = s.served.decoding / p.plan.batch;
   }
 
   // By parameters alone a bound does not fall when the batch rises, and memory never does. So a bound with
@@ -199,11 +216,15 @@ class CandidateSearch {
 
   void simulated(std::size_t i, Seconds time) {
     ++out_.counts.simulated;
-    if (over_budget(time)) {
+    if (!options_.workload && over_budget(time)) {
       ++out_.counts.over_budget;
       return;
     }
     const Point p = point_at(i, time);
+    if (options_.workload && (p.decoding <= 0 || over_budget(p.time))) {
+      ++(p.decoding <= 0 ? out_.counts.infeasible : out_.counts.over_budget);
+      return;
+    }
     out_.frontier.add(p, candidate_.order + (i - candidate_.first));
     if (options_.keep_all) out_.all.push_back(p);
   }
@@ -283,6 +304,16 @@ std::size_t wave_end(const Turns& turn, std::size_t begin) {
   return std::min(turn.searched, begin + std::clamp<std::size_t>(begin / 8, 16, 512));
 }
 
+// Strategies whose plans need a pool of their own for prefills.
+void leave_out_decoders(const Case& c, SearchOptions& o, SearchResult& result) {
+  std::erase_if(o.strategies, [&](StrategyId id) {
+    if (serves_prompts(c, id)) return false;
+    result.without_plans.emplace_back(id, "that prefills beside decoding: it needs a pool for prefills");
+    result.frontiers.emplace(id, Frontier(o.x, o.y));
+    return true;
+  });
+}
+
 }  // namespace
 
 Frontier SearchResult::overall() const {
@@ -306,6 +337,7 @@ SearchResult search(const Case& c, const SearchOptions& given,
   SearchOptions o = given;
   if (o.keep_all) o.prune = false;
   SearchResult result;
+  if (o.workload) leave_out_decoders(c, o, result);
   result.x = o.x;
   result.y = o.y;
   const std::vector<Candidate> candidates = enumerate_candidates(c, o, result);

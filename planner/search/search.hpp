@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "planner/search/pareto.hpp"
+#include "planner/serving/served.hpp"
 
 namespace shardline {
 
@@ -15,11 +17,12 @@ struct SearchOptions {
   SearchSpace space;
   AllReduceRule all_reduce = AllReduceRule::fastest;
   Metric x = Metric::speed, y = Metric::throughput;
-  Seconds most_time{0};    // plans above it, a TTL or a TTFT, do not count; 0: none
-  double least_users = 0;  // of decode: plans that serve fewer do not count
-  bool prune = true;       // skip what a bound proves to be off the frontier of its strategy
-  bool keep_all = false;   // keep every simulated point (implies no pruning)
-  int threads = 0;         // 0: all cores
+  Seconds most_time{0};                    // plans above it, a TTL or a TTFT, do not count; 0: none
+  std::optional<ServedWorkload> workload;  // of decode: points are served [P19], by the case's engine
+  double least_users = 0;                  // of decode: plans that serve fewer do not count
+  bool prune = true;                       // skip what a bound proves to be off the frontier of its strategy
+  bool keep_all = false;                   // keep every simulated point (implies no pruning)
+  int threads = 0;                         // 0: all cores
 };
 
 struct SearchCounts {

@@ -19,6 +19,18 @@ double mixed_tpot(double n, double m, double decode, double added, double respon
 
 }  // namespace
 
+ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& kernels) {
+  const ErrorRange prices = time_error(kernels);
+  if (engine.error.rows == 0) return prices;
+  return {std::min(prices.low, std::expm1(engine.error.tpot.low)),
+          std::max(prices.high, std::expm1(engine.error.tpot.high))};
+}
+
+ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& kernels) {
+  const ErrorRange time = served_time_error(engine, kernels);
+  return {1 / (1 + time.high) - 1, 1 / (1 + time.low) - 1};
+}
+
 Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const ServedTimes& times) {
   Served out;
   const double n = std::min(load.users, std::floor(times.room));

@@ -2,6 +2,9 @@
 // steps that decode some requests and prefill others. planner/README.md [P19].
 #pragma once
 
+#include <algorithm>
+
+#include "hardware/cost/error_terms.hpp"
 #include "planner/engines/profile.hpp"
 #include "sim/base/units.hpp"
 
@@ -17,6 +20,16 @@ struct ServedLoad {
   // Requests of a user in all. They all send the first one at once, which counts in the mean TTFT; 0: of a
   // loop that never ends.
   double rounds = 0;
+};
+
+/// What is served: tokens of a request, and users of the whole deployment.
+struct ServedWorkload {
+  long long input = 0, output = 0;
+  long long users = 0;
+  bool equal_lengths = false;
+  double rounds = 0;  // as of a load
+  /// Tokens that a decoding request has on average.
+  long long context() const { return input + std::max<long long>(1, output / 2); }
 };
 
 /// Times of one plan under a load.
@@ -35,6 +48,11 @@ struct Served {
   double requests_per_s = 0;
   double prefill_part = 0;  // of TPOT: what the prompts of others add
 };
+
+/// [P19] Of served numbers, in parts of them: at each end the farther of what kernels' prices say and of what
+/// models left out of the engine's fit were off. A rate's is that of its time, inverted.
+ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& kernels);
+ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& kernels);
 
 /// [P19] Of at least one user; of none where no request fits.
 Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const ServedTimes& times);

@@ -1,7 +1,6 @@
 // Steady serving of one plan: its own steps, lowered and timed, in the closed form of served.hpp.
 #pragma once
 
-#include <map>
 #include <memory>
 
 #include "planner/search/evaluate.hpp"
@@ -9,37 +8,39 @@
 
 namespace shardline {
 
-/// What is served: tokens of a request and users, of the whole deployment.
-struct ServedWorkload {
-  long long input = 0, output = 0;
-  long long users = 0;
-  bool equal_lengths = false;
-  double rounds = 0;
-};
-
 struct ServedPlan {
   Served served;  // of one attention group
   ServedTimes times;
-  long long users = 0;                               // of the deployment
+  long long users = 0;  // of the deployment
+  Batch decode;         // what its steps decode between prompts, of one attention group
   double output_per_s_gpu = 0, input_per_s_gpu = 0;  // tokens
-  Breakdown decode;                                  // of the step that decodes
+  bool serves() const { return served.tpot > Seconds(0); }
 };
 
-/// Steps of plans of a case with an engine. The case's own batch does not matter.
+/// Whether plans of a strategy can be served without a pool of their own for prefills: it runs steps that
+/// decode and prefill.
+bool serves_prompts(const Case& c, StrategyId id);
+
+/// Steps of plans of a case with an engine. The case's own batch does not matter. One object per thread.
 class ServedEvaluator {
  public:
   /// Needs c.engine. `cache` may be shared.
   ServedEvaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCache> cache = nullptr);
+  ServedEvaluator(const ServedEvaluator&) = delete;  // the evaluator points to the case
+  ServedEvaluator& operator=(const ServedEvaluator&) = delete;
 
-  /// Users are shared evenly among the attention groups, at least one each. `plan.batch` does not matter.
+  /// Users are shared evenly among attention groups and microbatches, at least one each. `plan.batch` does
+  /// not matter. Nothing is served where no request fits.
   ServedPlan of(Plan plan, const ServedWorkload& workload);
+  /// Of the step that decodes between prompts.
+  Breakdown decode_breakdown(Plan plan, const ServedPlan& served);
 
  private:
   Seconds step(const Plan& plan, const Batch& batch);
+  void time_prompt(const Plan& plan, const ServedWorkload& workload, long long requests, ServedPlan& out);
 
   Case case_;
-  AllReduceRule rule_;
-  std::shared_ptr<FabricCache> cache_;
+  Evaluator evaluator_;
 };
 
 }  // namespace shardline

@@ -61,6 +61,12 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   for (Diagnostic& d : searched_scales(study.study, std::span(&plan, 1), study.sweep().search.all_reduce))
     out.narrow.push_back(std::move(d));
   if (study.sweep().noise) out.noise = noise_effect(e, plan, *study.sweep().noise, 0);
+  if (const auto& workload = study.sweep().search.workload;
+      workload && serves_prompts(study.study, plan.strategy)) {
+    ServedWorkload load = *workload;
+    load.users = plan.users();
+    out.served = ServedEvaluator(study.study, study.sweep().search.all_reduce).of(plan, load);
+  }
   out.deployments = deployments(study.study, plan);
   return out;
 }

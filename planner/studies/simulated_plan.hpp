@@ -8,6 +8,7 @@
 #include "planner/engines/deploy.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/noise.hpp"
+#include "planner/serving/served_plan.hpp"
 
 namespace shardline {
 
@@ -24,6 +25,7 @@ struct SimulatedPlan {
   Breakdown breakdown;
   std::vector<PricedCollective> collectives;  // each kind of message once, in the order of the schedule
   std::optional<NoiseEffect> noise;           // of studies with noise
+  std::optional<ServedPlan> served;           // of studies with a workload, the plan's users
   std::vector<Deployment> deployments;
   std::vector<Diagnostic> unread;  // unread_parameters()
   std::vector<Diagnostic> narrow;  // narrow_warnings()

@@ -1,0 +1,143 @@
+// planner/engines: profiles [P18].
+#include "planner/engines/profile.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/scenario/scenario.hpp"
+#include "planner/scenario/shipped.hpp"
+#include "planner/search/evaluate.hpp"
+#include "planner/search/memory.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::HasSubstr;
+
+const char* const kQuestion =
+    "name: q\nsystem: h100-hgx\nmodels: [llama-3.1-8b]\ncontext: 4Ki tokens\n"
+    "precision: {weights: bf16, kv: bf16, math: bf16}\nstrategies: [tensor]\ngpus: [1, 2]\nbatch: [1, 8]\n";
+
+Study study(const std::string& more, const Overrides& overrides = {}) {
+  return parse_scenario("q.yaml", kQuestion + more, shipped_catalogs(), overrides).studies[0];
+}
+
+std::string message(const std::string& more) {
+  try {
+    study(more);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(EngineProfile, EveryShippedOneIsWhole) {
+  for (const char* name : {"trtllm", "vllm", "sglang"}) {
+    const EngineProfile p = load_engine(name, "", shipped_catalogs().engines);
+    EXPECT_EQ(p.name, name);
+    EXPECT_FALSE(p.assumes.empty()) << name;
+    EXPECT_GT(p.error.rows, 100) << name;
+    EXPECT_LT(p.error.tpot.low, 0) << name;
+    EXPECT_GT(p.error.tpot.high, 0) << name;
+    EXPECT_GT(p.host.request.value, 0) << name;
+    EXPECT_TRUE(std::is_sorted(p.graphs.begin(), p.graphs.end())) << name;
+  }
+}
+
+TEST(EngineProfile, BatchesArePaddedToTheNextGraph) {
+  EngineProfile p;
+  p.graphs = {1, 2, 4, 8, 16};
+  EXPECT_EQ(p.padded(1), 1);
+  EXPECT_EQ(p.padded(3), 4);
+  EXPECT_EQ(p.padded(16), 16);
+  EXPECT_EQ(p.padded(17), 17);  // no graph: eager
+}
+
+TEST(EngineProfile, PaddedStepsTakeTheTimeOfTheLargerBatchBesideAttention) {
+  Case c = study("engine: vllm\n").study;
+  Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=5");
+  const Seconds five = Evaluator(c).simulate(plan);
+  plan.batch = 8;
+  const Seconds eight = Evaluator(c).simulate(plan);
+  auto bare = std::make_shared<EngineProfile>(*c.engine);
+  bare->graphs.clear();
+  c.engine = bare;
+  plan.batch = 5;
+  const Seconds unpadded = Evaluator(c).simulate(plan);
+  EXPECT_LT(unpadded, five);
+  EXPECT_LT(five, eight);
+}
+
+TEST(EngineProfile, ItsHostIsInEveryStepAndItsBound) {
+  Case c = study("engine: vllm\n").study;
+  const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=8");
+  const Seconds with = Evaluator(c).simulate(plan), bound = Evaluator(c).bound(plan);
+  const StepHost host = c.system.host;
+  c.system.host = {};
+  EXPECT_NEAR((with - Evaluator(c).simulate(plan)).value, (host.step + host.request * 8).value, 1e-12);
+  EXPECT_NEAR((bound - Evaluator(c).bound(plan)).value, (host.step + host.request * 8).value, 1e-12);
+  c.batch = prefill_batch({{0, 1000}});
+  const Seconds prefill = Evaluator(c).simulate(parse_plan("tensor:tpa=2,tpf=2,batch=1"));
+  c.system.host = host;
+  EXPECT_NEAR((Evaluator(c).simulate(parse_plan("tensor:tpa=2,tpf=2,batch=1")) - prefill).value,
+              (host.step + host.prompt_token * 1000).value, 1e-12);
+}
+
+TEST(EngineProfile, TakesTheKernelsOfItsFrameworkUnlessTheScenarioNamesOthers) {
+  EXPECT_EQ(study("engine: vllm\n").study.system.kernels.framework, "vllm");
+  EXPECT_EQ(study("engine: vllm\nkernels: {framework: sglang}\n").study.system.kernels.framework, "sglang");
+  EXPECT_EQ(study("engine: {name: sglang, version: \"0.5.14\"}\n").study.engine->title, "SGLang");
+  EXPECT_EQ(study("engine: ideal\n").study.engine, nullptr);
+  EXPECT_EQ(study("engine: vllm\n", {{}, "ideal"}).study.engine, nullptr);
+  EXPECT_EQ(study("", {{}, "trtllm 1.3.0rc20"}).study.engine->version, "1.3.0rc20");
+}
+
+TEST(EngineProfile, MemoryIsAPartOfAllOrOfWhatIsLeft) {
+  EngineProfile p;
+  p.memory = 0.9;
+  p.kept = Bytes(4e9);
+  EXPECT_NEAR(p.room_for_kv(Bytes(80e9), Bytes(16e9), Bytes(1e9)).value, 80e9 * 0.9 - 21e9, 1);
+  p.memory_rule = MemoryRule::free;
+  EXPECT_NEAR(p.room_for_kv(Bytes(80e9), Bytes(16e9), Bytes(1e9)).value, (80e9 - 21e9) * 0.9, 1);
+}
+
+TEST(EngineProfile, NamesThatNoProfileHas) {
+  EXPECT_THAT(message("engine: vlm\n"), HasSubstr("unknown engine vlm"));
+  EXPECT_THAT(message("engine: vlm\n"), HasSubstr("did you mean vllm?"));
+  EXPECT_THAT(message("engine: {name: vllm, version: \"0.23.0\"}\n"), HasSubstr("no profile of vllm 0.23.0"));
+  EXPECT_THAT(message("engine: {name: vllm, release: 1}\n"), HasSubstr("release"));
+}
+
+TEST(EngineProfile, FaultsOfAFileAreLocated) {
+  std::string text = "name: x\nversion: \"1\"\ntitle: X\nkernels: vllm\n";
+  try {
+    parse_engine("x.yaml", text);
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("x.yaml"));
+    EXPECT_THAT(e.what(), HasSubstr("steps"));
+    EXPECT_THAT(e.what(), HasSubstr("memory"));
+  }
+}
+
+TEST(EngineProfile, AWorkloadNeedsAnEngineAndAModelThatIsLongEnough) {
+  std::string q(kQuestion);
+  q.erase(q.find("context: 4Ki tokens\n"), std::string("context: 4Ki tokens\n").size());
+  const auto said = [&](const std::string& more) -> std::string {
+    try {
+      parse_scenario("q.yaml", q + more, shipped_catalogs());
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(said("engine: vllm\nworkload: {input: 1Ki tokens, output: 1Ki tokens}\n"), "");
+  EXPECT_THAT(said("workload: {input: 1Ki tokens, output: 1Ki tokens}\n"), HasSubstr("served by an engine"));
+  EXPECT_THAT(said("engine: vllm\nworkload: {input: 128Ki tokens, output: 1Ki tokens}\n"),
+              HasSubstr("llama-3.1-8b is for 131072 at most"));
+  EXPECT_THAT(message("engine: vllm\nworkload: {input: 1Ki tokens, output: 1Ki tokens}\n"),
+              HasSubstr("context follows from the workload"));
+}
+
+}  // namespace
+}  // namespace shardline
