@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/atomic_file.hpp"
 

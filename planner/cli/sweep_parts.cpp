@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/cli/interval_parts.hpp"
 #include "planner/engines/deploy.hpp"
 #include "reports/json.hpp"
 #include "sim/base/file_name.hpp"

@@ -89,6 +89,8 @@ EngineProfile read_engine(Document& document) {
   p.memory_rule = memory.at("of").one_of({"total", "free"}) == 1 ? MemoryRule::free : MemoryRule::total;
   p.memory = memory.at("part").number(0.1, 1);
   p.kept = memory.at("kept").quantity<Bytes>(Bytes(0), Bytes(1e12));
+  if (const auto v = memory.find("kept_per_token"))
+    p.kept_per_token = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
   static_cast<void>(memory.at("why").text());
   memory.no_other_keys();
   read_host(root.at("host"), p);
@@ -119,9 +121,10 @@ long long EngineProfile::tokens_of_step(const Device& device) const {
   return step_tokens.at(architecture_of(device));
 }
 
-Bytes EngineProfile::room_for_kv(Bytes all, Bytes weights, Bytes others) const {
-  return memory_rule == MemoryRule::total ? all * memory - kept - weights - others
-                                          : (all - kept - weights - others) * memory;
+Bytes EngineProfile::room_for_kv(const Device& device, Bytes weights, Bytes others) const {
+  const Bytes steps = kept_per_token * static_cast<double>(tokens_of_step(device));
+  const Bytes rest = kept + steps + weights + others;
+  return memory_rule == MemoryRule::total ? device.memory * memory - rest : (device.memory - rest) * memory;
 }
 
 EngineProfile parse_engine(const std::string& file_name, const std::string& text) {

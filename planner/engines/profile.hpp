@@ -51,8 +51,9 @@ struct EngineProfile {
   std::map<Architecture, long long> step_tokens;  // of a step, by default; prompts are cut to fit
   std::vector<int> graphs;  // batches that have a CUDA graph, ascending: others are padded to the next one
   MemoryRule memory_rule = MemoryRule::total;
-  double memory = 1;  // that part
-  Bytes kept;         // context, graphs, workspace, the largest step's activations
+  double memory = 1;     // that part
+  Bytes kept;            // context, graphs, workspace, the largest step's activations
+  Bytes kept_per_token;  // beside it, for each token of a step's budget
   HostTimes host;
   ServedBands error;
   std::string source;                // of the four numbers
@@ -61,9 +62,9 @@ struct EngineProfile {
   /// Requests of the step that a graph is replayed for: `requests` themselves beyond the largest one.
   long long padded(long long requests) const;
   long long tokens_of_step(const Device& device) const;
-  /// Most bytes of KV beside `weights` and `others` (activations, buffers) on a GPU with `memory`; negative
-  /// where the weights do not fit.
-  Bytes room_for_kv(Bytes memory, Bytes weights, Bytes others) const;
+  /// Most bytes of KV on a device beside `weights` and `others` (activations, buffers); negative where the
+  /// weights do not fit.
+  Bytes room_for_kv(const Device& device, Bytes weights, Bytes others) const;
 };
 
 /// Names of the profiles in `folder` with their versions, sorted: "sglang 0.5.14".

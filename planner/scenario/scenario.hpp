@@ -79,7 +79,8 @@ struct Scenario {
 };
 
 struct Catalogs {
-  std::filesystem::path models, systems, scenarios, engines;
+  std::filesystem::path models, systems, scenarios;
+  std::filesystem::path engines = {};  // empty: none are known
 };
 
 /// What a command line says of a scenario, which goes before what the file says.

@@ -128,7 +128,7 @@ Bytes limit_of(const Case& c) {
 bool fits(const Case& c, const MemoryUse& use) {
   const Device& d = c.system.device;
   if (c.engine)
-    return use.kv <= c.engine->room_for_kv(d.memory, use.weights, use.activations + use.buffers) &&
+    return use.kv <= c.engine->room_for_kv(d, use.weights, use.activations + use.buffers) &&
            use.total() <= limit_of(c);
   return use.weights + use.kv <= d.memory * d.usable_memory && use.total() <= limit_of(c);
 }
@@ -137,7 +137,7 @@ std::optional<std::string> does_not_fit(const Case& c, const MemoryUse& use) {
   if (fits(c, use)) return std::nullopt;
   const Device& d = c.system.device;
   if (c.engine && use.total() <= limit_of(c)) {
-    const Bytes room = c.engine->room_for_kv(d.memory, use.weights, use.activations + use.buffers);
+    const Bytes room = c.engine->room_for_kv(d, use.weights, use.activations + use.buffers);
     return fmt::format("needs {} for KV, {} leaves {} of {} per GPU beside weights of {}", to_string(use.kv),
                        c.engine->title, to_string(std::max(Bytes(0), room)), to_string(d.memory),
                        to_string(use.weights));

@@ -23,7 +23,8 @@ using ::testing::Not;
 using ::testing::Pair;
 
 Catalogs catalogs() {
-  return {source_path("models/catalog"), source_path("hardware/catalog"), source_path("scenarios")};
+  return {source_path("models/catalog"), source_path("hardware/catalog"), source_path("scenarios"),
+          source_path("planner/engines")};
 }
 
 const PaperReport& shipped() {

@@ -94,11 +94,15 @@ TEST(EngineProfile, TakesTheKernelsOfItsFrameworkUnlessTheScenarioNamesOthers) {
 
 TEST(EngineProfile, MemoryIsAPartOfAllOrOfWhatIsLeft) {
   EngineProfile p;
+  Device d;
+  d.memory = Bytes(80e9);
+  p.step_tokens = {{architecture_of(d), 1000}};
   p.memory = 0.9;
-  p.kept = Bytes(4e9);
-  EXPECT_NEAR(p.room_for_kv(Bytes(80e9), Bytes(16e9), Bytes(1e9)).value, 80e9 * 0.9 - 21e9, 1);
+  p.kept = Bytes(3e9);
+  p.kept_per_token = Bytes(1e6);
+  EXPECT_NEAR(p.room_for_kv(d, Bytes(16e9), Bytes(1e9)).value, 80e9 * 0.9 - 21e9, 1);
   p.memory_rule = MemoryRule::free;
-  EXPECT_NEAR(p.room_for_kv(Bytes(80e9), Bytes(16e9), Bytes(1e9)).value, (80e9 - 21e9) * 0.9, 1);
+  EXPECT_NEAR(p.room_for_kv(d, Bytes(16e9), Bytes(1e9)).value, (80e9 - 21e9) * 0.9, 1);
 }
 
 TEST(EngineProfile, NamesThatNoProfileHas) {
