@@ -210,7 +210,7 @@ void print(const Study& study, const SimulatedPlan& s) {
   if (s.noise) print_noise(*study.sweep().noise, *s.noise);
   for (const Deployment& d : s.deployments) {
     fmt::print("  {}:\n", d.engine);
-    for (const std::string& line : d.lines) fmt::print("    {}\n", line);
+    for (const std::string& line : lines(d)) fmt::print("    {}\n", line);
     for (const std::string& note : d.notes) fmt::print("    # {}\n", note);
   }
 }

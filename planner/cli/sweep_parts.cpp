@@ -116,7 +116,7 @@ std::string deployment_text(const Study& study, const Plan& plan) {
   std::string out;
   for (const Deployment& d : deployments(study.study, plan)) {
     out += "  " + d.engine + "\n";
-    for (const std::string& line : d.lines) out += "    " + line + "\n";
+    for (const std::string& line : lines(d)) out += "    " + line + "\n";
     for (const std::string& note : d.notes) out += "    # " + note + "\n";
   }
   return out.empty() ? "  no released engine documents how to start it\n" : out;

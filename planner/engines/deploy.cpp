@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "planner/layers/share.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -9,37 +11,37 @@ namespace shardline {
 
 namespace {
 
-// Whether requests pass in pieces, as a plan's chunks or beside others that decode.
-bool in_chunks(const Case& c, const Plan& p) {
-  return p[kPrefillChunk] > 0 || c.batch.kind() == StepKind::mixed;
-}
+constexpr long long kAnswer = 1024;  // served_length()
 
-// New tokens of prefills in one forward pass, and of all requests.
+// New tokens of prefills in one step of an attention group.
 long long chunk_tokens(const Case& c, const Plan& p) {
   if (c.batch.kind() == StepKind::mixed) return c.fresh_tokens() * p.batch;
   return static_cast<long long>(p[kPrefillChunk]) * p.batch * requests_in(c.batch.prefill);
 }
-long long step_tokens(const Case& c, const Plan& p) {
-  return chunk_tokens(c, p) + requests_in(c.batch.decode) * p.batch;
-}
-// Requests that an engine has at once in one attention group.
-long long sequences(const Case& c, const Plan& p) {
-  const long long each = c.batch.decodes() ? requests_in(c.batch.decode) + requests_in(c.batch.prefill) : 1;
-  return each * p.batch * p.in_flight;
+
+// Experts on all ranks of a stage, or none: vLLM has no size for them (fused_moe/config.py:1190-1240 at
+// v0.24.0).
+std::string vllm_experts_unsaid(const Case& c, const Plan& p) {
+  if (!has_experts(c.model) || p.tpf == 1 || p.ep == 1) return "";
+  return fmt::format("it has experts whole on single ranks or cut over all {}, not {} groups of {}",
+                     p.ep * p.tpf, p.ep, p.tpf);
 }
 
 // A prefill's: vLLM gathers KV (RFC vllm-project/vllm#25749).
 Deployment context_parallel(const Case& c, const Plan& p) {
-  Deployment d{"vLLM", {}, {}};
-  std::string line = fmt::format("vllm serve MODEL --tensor-parallel-size {}", p.tpa);
-  if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
-  line += fmt::format(" --prefill-context-parallel-size {}", p.cp);
-  if (p.ep > 1) line += " --enable-expert-parallel";
-  line += fmt::format(" --max-num-seqs {} --max-model-len {}",
-                      requests_in(c.batch.prefill) * p.batch * p.in_flight, c.longest());
-  if (p[kPrefillChunk] > 0)
-    line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", chunk_tokens(c, p));
-  d.lines.push_back(std::move(line));
+  Deployment d{"vLLM", "vllm", {}, {}, {}, {}};
+  put(d.options, "--tensor-parallel-size", p.tpa);
+  if (p.pp > 1) put(d.options, "--pipeline-parallel-size", p.pp);
+  put(d.options, "--prefill-context-parallel-size", p.cp);
+  if (p.ep > 1) put(d.options, "--enable-expert-parallel");
+  put(d.options, "--max-num-seqs", sequences(c, p));
+  put(d.options, "--max-model-len", served_length(c));
+  if (p[kPrefillChunk] > 0) {
+    put(d.options, "--enable-chunked-prefill");
+    put(d.options, "--max-num-batched-tokens", chunk_tokens(c, p));
+  }
+  // vllm v1/attention/backend.py:752 at v0.24.0: supports_pcp is False, and no CUDA backend says otherwise.
+  d.unsaid = "no attention backend of vLLM 0.24.0 runs --prefill-context-parallel-size above 1";
   d.notes.emplace_back("not every attention backend supports prefill context parallelism yet");
   if (const std::string real = strategy(p.strategy).deployed_as; !real.empty())
     d.notes.push_back(fmt::format(
@@ -49,23 +51,53 @@ Deployment context_parallel(const Case& c, const Plan& p) {
 
 }  // namespace
 
+bool in_chunks(const Case& c, const Plan& p) {
+  return p[kPrefillChunk] > 0 || c.batch.kind() == StepKind::mixed;
+}
+
+long long step_tokens(const Case& c, const Plan& p) {
+  const long long decoding = requests_in(c.batch.decode) * p.batch;
+  return decoding + (in_chunks(c, p) ? chunk_tokens(c, p) : c.fresh_tokens() * p.batch);
+}
+
+long long sequences_of_step(const Case& c, const Plan& p) {
+  return (requests_in(c.batch.decode) + requests_in(c.batch.prefill)) * p.batch;
+}
+
+long long sequences(const Case& c, const Plan& p) { return sequences_of_step(c, p) * p.in_flight; }
+
+long long served_length(const Case& c) {
+  const long long longest = c.longest();
+  return std::min(longest + kAnswer, std::max(longest, c.model.max_context));
+}
+
+std::vector<std::string> lines(const Deployment& d) {
+  if (d.profile == "trtllm") return yaml_lines(d.options);
+  std::string line;
+  for (const LaunchOption& o : d.environment) line += o.name + "=" + o.value + " ";
+  line += d.profile == "vllm" ? "vllm serve MODEL" : "python3 -m sglang.launch_server --model-path MODEL";
+  for (const LaunchOption& o : d.options) line += " " + command_text(o);
+  return {line};
+}
+
 Deployment tensorrt_llm_deployment(const Case& c, const Plan& p) {
-  Deployment d{"TensorRT-LLM", {}, {}};
+  Deployment d{"TensorRT-LLM", "trtllm", {}, {}, {}, {}};
+  LaunchOptions& o = d.options;
   // With attention DP the engine counts the whole stage as tensor parallel.
-  const int tp = p.dp > 1 ? p.dp * p.tpa : p.tpa;
-  d.lines.push_back(fmt::format("tensor_parallel_size: {}", tp));
-  if (p.pp > 1) d.lines.push_back(fmt::format("pipeline_parallel_size: {}", p.pp));
+  put(o, "tensor_parallel_size", p.dp > 1 ? p.dp * p.tpa : p.tpa);
+  if (p.pp > 1) put(o, "pipeline_parallel_size", p.pp);
   if (has_experts(c.model)) {
-    d.lines.push_back(fmt::format("moe_expert_parallel_size: {}", p.ep));
-    d.lines.push_back(fmt::format("moe_tensor_parallel_size: {}", p.tpf));
+    put(o, "moe_expert_parallel_size", p.ep);
+    put(o, "moe_tensor_parallel_size", p.tpf);
   }
-  if (p.dp > 1) d.lines.emplace_back("enable_attention_dp: true");
-  d.lines.push_back(fmt::format("max_batch_size: {}", sequences(c, p) / p.in_flight));
+  if (p.dp > 1) put(o, "enable_attention_dp", "true");
+  put(o, "max_batch_size", sequences_of_step(c, p));
   if (in_chunks(c, p)) {
-    d.lines.emplace_back("enable_chunked_prefill: true");
-    d.lines.push_back(fmt::format("max_num_tokens: {}", step_tokens(c, p)));
+    put(o, "enable_chunked_prefill", "true");
+    put(o, "max_num_tokens", step_tokens(c, p));
   }
   if (p.dp > 1 && p.tpa > 1) {
+    d.unsaid = "its attention DP gives every GPU a request: it has no TP group inside a DP rank";
     d.notes.emplace_back(
         "its attention DP gives every GPU a request; a TP group inside each DP rank is not documented");
   }
@@ -73,43 +105,47 @@ Deployment tensorrt_llm_deployment(const Case& c, const Plan& p) {
 }
 
 Deployment vllm_deployment(const Case& c, const Plan& p) {
-  Deployment d{"vLLM", {}, {}};
-  std::string line = fmt::format("vllm serve MODEL --tensor-parallel-size {}", p.tpa);
-  if (p.pp > 1) line += fmt::format(" --pipeline-parallel-size {}", p.pp);
-  if (p.dp > 1) line += fmt::format(" --data-parallel-size {}", p.dp);
-  if (p.ep > 1) line += " --enable-expert-parallel";
-  line += fmt::format(" --max-num-seqs {} --max-model-len {}", sequences(c, p), c.longest());
+  Deployment d{"vLLM", "vllm", {}, {}, {}, {}};
+  LaunchOptions& o = d.options;
+  put(o, "--tensor-parallel-size", p.tpa);
+  if (p.pp > 1) put(o, "--pipeline-parallel-size", p.pp);
+  if (p.dp > 1) put(o, "--data-parallel-size", p.dp);
+  if (p.ep > 1) put(o, "--enable-expert-parallel");
+  put(o, "--max-num-seqs", sequences(c, p));
+  put(o, "--max-model-len", served_length(c));
   if (in_chunks(c, p)) {
-    line += fmt::format(" --enable-chunked-prefill --max-num-batched-tokens {}", step_tokens(c, p));
+    put(o, "--enable-chunked-prefill");
+    // It refuses a budget below the number of requests (config/scheduler.py:286-291 at v0.24.0).
+    put(o, "--max-num-batched-tokens", std::max(step_tokens(c, p), sequences(c, p)));
   }
-  d.lines.push_back(std::move(line));
+  d.unsaid = vllm_experts_unsaid(c, p);
   if (p.ep > 1 && p.tpf > 1) d.notes.emplace_back("expert parallelism there spans all GPUs (tpf=1)");
   return d;
 }
 
 // Chunks: its stages take different ones of one request at the same time
 // (docs.sglang.io/advanced_features/pipeline_parallelism.html). Attention DP divides its tensor-parallel
-// ranks and its running requests among the groups (sglang 8905cbd42f4a, srt/server_args.py,
+// ranks, its running requests and its chunks among the groups (sglang 8905cbd42f4a, srt/server_args.py,
 // srt/mem_cache/kv_cache_configurator.py).
 Deployment sglang_deployment(const Case& c, const Plan& p) {
-  Deployment d{"SGLang", {}, {}};
-  std::string line =
-      fmt::format("python3 -m sglang.launch_server --model-path MODEL --tp-size {}", p.dp * p.tpa);
-  if (p.dp > 1) line += fmt::format(" --dp-size {} --enable-dp-attention", p.dp);
-  if (p.pp > 1) line += fmt::format(" --pp-size {}", p.pp);
-  if (p.ep > 1) line += fmt::format(" --ep-size {}", p.ep);
+  Deployment d{"SGLang", "sglang", {}, {}, {}, {}};
+  LaunchOptions& o = d.options;
+  put(o, "--tp-size", p.dp * p.tpa);
+  if (p.dp > 1) put(o, "--dp-size", p.dp);
+  if (p.dp > 1) put(o, "--enable-dp-attention");
+  if (p.pp > 1) put(o, "--pp-size", p.pp);
+  if (p.ep > 1) put(o, "--ep-size", p.ep);
+  if (c.batch.decodes()) put(o, "--max-running-requests", sequences(c, p) * p.dp);
+  // Without chunks a prompt passes whole.
+  if (c.batch.prefills()) put(o, "--chunked-prefill-size", in_chunks(c, p) ? chunk_tokens(c, p) * p.dp : -1);
   // It prefills first and lets decoding requests wait, unless told to mix (srt/server_args.py,
   // enable_mixed_chunk).
-  // Attention DP divides both among its groups.
-  if (c.batch.decodes()) line += fmt::format(" --max-running-requests {}", sequences(c, p) * p.dp);
-  if (c.batch.prefills()) line += fmt::format(" --chunked-prefill-size {}", chunk_tokens(c, p) * p.dp);
-  if (c.batch.kind() == StepKind::mixed) line += " --enable-mixed-chunk";
-  line += fmt::format(" --context-length {}", c.longest());
+  if (c.batch.kind() == StepKind::mixed) put(o, "--enable-mixed-chunk");
+  put(o, "--context-length", served_length(c));
   // Dense layers whole on every rank; else they span the tensor-parallel ranks (sglang srt/server_args.py,
   // moe_dense_tp_size; srt/layers/dp_attention.py).
   if (p.dp > 1 && has_dense(c.model) && has_experts(c.model) && dense_ffn_ranks(p) == 1)
-    line += " --moe-dense-tp-size 1";
-  d.lines.push_back(std::move(line));
+    put(o, "--moe-dense-tp-size", 1);
   if (p.pp > 1 && c.batch.kind() == StepKind::prefill)
     d.notes.emplace_back(
         "--enable-dynamic-chunking shortens later chunks: expect a TTFT at or below this one");
@@ -134,18 +170,15 @@ std::vector<Deployment> launches(const Case& c, const Plan& p) {
   if (p.kvp > 1) return out;
   out.push_back(tensorrt_llm_deployment(c, p));
   out.push_back(vllm_deployment(c, p));
-  if (in_chunks(c, p)) out.push_back(sglang_deployment(c, p));
+  out.push_back(sglang_deployment(c, p));
   return out;
 }
 
 // Under attention DP engines choose themselves how dense layers are shared, so that plans that differ in
 // dense_tp have the same lines.
 void note_dense_layers(const Case& c, const Plan& p, Deployment& d) {
-  if (p.dp == 1 || !has_dense(c.model)) return;
+  if (p.dp == 1 || !has_dense(c.model) || find(d.options, "--moe-dense-tp-size") != nullptr) return;
   const int ranks = dense_ffn_ranks(p);
-  for (const std::string& line : d.lines) {
-    if (line.find("--moe-dense-tp-size") != std::string::npos) return;
-  }
   d.notes.push_back(fmt::format("this plan's time has dense layers over {} {}; no flag here sets that", ranks,
                                 ranks == 1 ? "rank" : "ranks"));
 }
@@ -154,6 +187,7 @@ void note_dense_layers(const Case& c, const Plan& p, Deployment& d) {
 
 std::vector<Deployment> deployments(const Case& c, const Plan& p) {
   std::vector<Deployment> out = launches(c, p);
+  if (c.engine) std::erase_if(out, [&](const Deployment& d) { return d.profile != c.engine->name; });
   for (Deployment& d : out) note_dense_layers(c, p, d);
   return out;
 }

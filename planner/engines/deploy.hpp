@@ -1,29 +1,49 @@
-// The launch flags of a serving engine that runs a plan.
+// The options of a serving engine that say a plan.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "planner/engines/launch_options.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/plan/plan.hpp"
 
 namespace shardline {
 
 struct Deployment {
-  std::string engine;              // "TensorRT-LLM" or "vLLM"
-  std::vector<std::string> lines;  // a command line or YAML lines
+  std::string engine;              // "TensorRT-LLM", "vLLM"
+  std::string profile;             // its name as a profile has it: "trtllm"
+  LaunchOptions environment;       // variables, in front of a command
+  LaunchOptions options;           // those of the plan: launch_files.hpp adds what else a server needs
   std::vector<std::string> notes;  // what the engine lacks for this plan, or does differently
+  std::string unsaid;              // what of the plan no option says, so that no file is written; or nothing
+  bool generation_only = false;    // prompts are computed by another server of a disaggregated pair
 };
 
-/// The plan's degrees as the flags of these engines, one command line or the lines of a YAML file: what
-/// strategies add theirs to.
+/// A command line or the lines of a YAML file, with MODEL in place of the model.
+std::vector<std::string> lines(const Deployment& deployment);
+
+/// [P20] Tokens that a server must have room for in one request: the longest sequence of the step and 1Ki
+/// tokens of an answer behind it (InferenceMAX's closed loops answer with 1Ki), as far as the model's own
+/// maximum allows.
+long long served_length(const Case& c);
+/// Requests that an engine has at once in one attention group.
+long long sequences(const Case& c, const Plan& plan);
+/// Those of one step: of one microbatch.
+long long sequences_of_step(const Case& c, const Plan& plan);
+/// Whether prompts pass in pieces, as a plan's chunks or beside requests that decode.
+bool in_chunks(const Case& c, const Plan& plan);
+/// New tokens of one step of an attention group.
+long long step_tokens(const Case& c, const Plan& plan);
+
+/// The plan's degrees as options of these engines: what strategies add theirs to.
 Deployment tensorrt_llm_deployment(const Case& c, const Plan& plan);
 Deployment vllm_deployment(const Case& c, const Plan& plan);
 Deployment sglang_deployment(const Case& c, const Plan& plan);
 
-/// Every engine that can run the plan; of a strategy with a `launch`, those that it names. TensorRT-LLM:
-/// docs/source/features/helix.md and the LLM API's parallel sizes; vLLM: serving/expert_parallel_deployment
-/// and context parallelism documentation.
+/// Every engine that can run the plan, or the case's engine alone where it names one; of a strategy with a
+/// `launch`, those that it names. TensorRT-LLM: docs/source/features/helix.md and the LLM API's parallel
+/// sizes; vLLM: serving/expert_parallel_deployment and context parallelism documentation.
 std::vector<Deployment> deployments(const Case& c, const Plan& plan);
 
 }  // namespace shardline

@@ -19,6 +19,7 @@
 // FlashInfer's exchange (sglang').
 #include <fmt/format.h>
 
+#include "hardware/cost/kernel_list.hpp"
 #include "planner/engines/deploy.hpp"
 #include "planner/layers/cache_attention.hpp"
 #include "planner/layers/cache_flow.hpp"
@@ -228,19 +229,28 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   }
 }
 
+// FlashInfer's MLA kernel, the first choice there, does not return the log-sum-exp (vllm
+// platforms/cuda.py:93-142, v1/attention/backends/mla/cutlass_mla.py:113 at v0.24.0).
+bool needs_cutlass_mla(const Case& c) {
+  return has_latents(c.model) && architecture_of(c.system.device) == Architecture::blackwell;
+}
+
 void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   Deployment d = vllm_deployment(c, p);
-  std::string& line = d.lines.front();
-  line += fmt::format(" --decode-context-parallel-size {}", p[kRanks]);
-  if (p[kExchange] == PartialExchange::a2a) line += " --dcp-comm-backend a2a";
-  if (p[kInterleave] > 1) line += fmt::format(" --dcp-kv-cache-interleave-size {}", p[kInterleave]);
+  put(d.options, "--decode-context-parallel-size", p[kRanks]);
+  if (p[kExchange] == PartialExchange::a2a) put(d.options, "--dcp-comm-backend", "a2a");
+  if (p[kInterleave] > 1) put(d.options, "--cp-kv-cache-interleave-size", p[kInterleave]);
+  if (needs_cutlass_mla(c)) put(d.options, "--attention-backend", "CUTLASS_MLA");
   if (replicates(p)) {
+    d.unsaid = "replicated queries (VLLM_DCP_Q_REPLICATE) came after vLLM 0.25.0";
     if (has_latents(c.model))
-      line = "VLLM_DCP_Q_REPLICATE=1 " + line;
+      put(d.environment, "VLLM_DCP_Q_REPLICATE", 1);
     else
       d.notes.emplace_back(
           "it replicates queries of DeepSeek's MLA only: expect the TTL of queries=gathered");
   }
+  if (has_latents(c.model) && element_bits(c.precision.kv) < 16)
+    d.unsaid = "DCP of vLLM 0.24.0 needs latents in 16 bits (mla_attention.py:682)";
   d.notes.emplace_back("needs an attention backend whose decode kernel returns the log-sum-exp");
   out.push_back(std::move(d));
 }
@@ -250,10 +260,10 @@ void launch_sglang(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   const bool a2a = p[kExchange] == PartialExchange::a2a;
   if (p[kInterleave] > 1 || (replicates(p) && !a2a) || (a2a && !has_latents(c.model))) return;
   Deployment d = sglang_deployment(c, p);
-  std::string& line = d.lines.front();
-  line += fmt::format(" --dcp-size {}", p[kRanks]);
-  if (a2a) line += " --dcp-comm-backend a2a";
-  if (replicates(p)) line += " --dcp-replicate-q-proj";
+  d.unsaid = "SGLang 0.5.14 has no decode context parallelism: --dcp-size came with 0.5.15";
+  put(d.options, "--dcp-size", p[kRanks]);
+  if (a2a) put(d.options, "--dcp-comm-backend", "a2a");
+  if (replicates(p)) put(d.options, "--dcp-replicate-q-proj");
   // srt/layers/dcp/comm.py, srt/layers/attention/triton_backend.py
   if (!a2a && has_latents(c.model))
     d.notes.emplace_back("it reduce-scatters in float32: twice the bytes of this plan's reduce-scatter");
@@ -261,6 +271,7 @@ void launch_sglang(const Case& c, const Plan& p, std::vector<Deployment>& out) {
     d.notes.emplace_back(
         "Triton backend only, which all-reduces float32: four times the bytes of this plan's reduce-scatter");
   if (replicates(p)) d.notes.emplace_back("for unquantised BF16 or FP16 weights; others gather queries");
+  d.notes.emplace_back(a2a ? "from SGLang 0.5.17 on" : "from SGLang 0.5.15 on");
   out.push_back(std::move(d));
 }
 

@@ -116,13 +116,16 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
 void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   if (c.batch.prefills()) return;  // it has no step of this kind: contexts are computed elsewhere
   Deployment d = tensorrt_llm_deployment(c, p);
-  d.lines.push_back(fmt::format("context_parallel_size: {}", p.kvp));
-  d.lines.push_back(fmt::format("cp_config: {{cp_type: HELIX, tokens_per_block: {}}}", c.kv_block));
-  d.lines.push_back(fmt::format("kv_cache_config: {{tokens_per_block: {}}}", c.kv_block));
+  put(d.options, "context_parallel_size", p.kvp);
+  put(d.options, "cp_config.cp_type", "HELIX");
+  put(d.options, "cp_config.tokens_per_block", c.kv_block);
+  put(d.options, "kv_cache_config.tokens_per_block", c.kv_block);  // must be equal
+  d.generation_only = true;
   d.notes.emplace_back("generation servers of a disaggregated deployment only");
   if (!has_latents(c.model))
     d.notes.emplace_back(
         "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
+  if (p.dp > 1) d.notes.emplace_back("its feature matrix has known issues with attention DP under Helix");
   if (has_local_attention(c.model))  // its feature combination matrix: Helix with sliding windows is untested
     d.notes.emplace_back("its Helix is untested with windows and sinks");
   if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");

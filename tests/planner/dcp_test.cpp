@@ -264,40 +264,40 @@ TEST(Dcp, EveryDivisorEveryExchangeAndBothQueriesAreTried) {
   EXPECT_TRUE(tried("falcon-7b", 8).empty());
 }
 
-std::vector<std::string> lines(const Case& c, const char* text) {
+std::vector<std::string> launch_lines(const Case& c, const char* text) {
   std::vector<std::string> out;
   for (const Deployment& d : deployments(c, parse_plan(text)))
-    out.push_back(d.engine + ": " + d.lines.front());
+    out.push_back(d.engine + ": " + lines(d).front());
   return out;
 }
 
 TEST(Dcp, LaunchFlagsAreTheEngines) {
   const Case r1 = in_bf16("deepseek-r1", 100'000), llama = in_bf16("llama-3.1-405b", 100'000);
-  EXPECT_THAT(lines(r1, "dcp:tpa=8,ep=8,batch=4,dcp=8"),
+  EXPECT_THAT(launch_lines(r1, "dcp:tpa=8,ep=8,batch=4,dcp=8"),
               ::testing::ElementsAre(
                   "vLLM: vllm serve MODEL --tensor-parallel-size 8 --enable-expert-parallel --max-num-seqs "
-                  "4 --max-model-len 100000 --decode-context-parallel-size 8",
+                  "4 --max-model-len 101024 --decode-context-parallel-size 8 --attention-backend CUTLASS_MLA",
                   "SGLang: python3 -m sglang.launch_server --model-path MODEL --tp-size 8 --ep-size 8 "
-                  "--max-running-requests 4 --context-length 100000 --dcp-size 8"));
+                  "--max-running-requests 4 --context-length 101024 --dcp-size 8"));
   EXPECT_THAT(
-      lines(r1, "dcp:dp=2,tpa=8,ep=16,batch=4,dcp=4,exchange=a2a,queries=replicated"),
+      launch_lines(r1, "dcp:dp=2,tpa=8,ep=16,batch=4,dcp=4,exchange=a2a,queries=replicated"),
       ::testing::ElementsAre(
           "vLLM: VLLM_DCP_Q_REPLICATE=1 vllm serve MODEL --tensor-parallel-size 8 --data-parallel-size 2 "
-          "--enable-expert-parallel --max-num-seqs 4 --max-model-len 100000 --decode-context-parallel-size 4 "
-          "--dcp-comm-backend a2a",
+          "--enable-expert-parallel --max-num-seqs 4 --max-model-len 101024 --decode-context-parallel-size 4 "
+          "--dcp-comm-backend a2a --attention-backend CUTLASS_MLA",
           "SGLang: python3 -m sglang.launch_server --model-path MODEL --tp-size 16 --dp-size 2 "
           "--enable-dp-attention "
-          "--ep-size 16 --max-running-requests 8 --context-length 100000 --dcp-size 4 --dcp-comm-backend a2a "
+          "--ep-size 16 --max-running-requests 8 --context-length 101024 --dcp-size 4 --dcp-comm-backend a2a "
           "--dcp-replicate-q-proj"));
   // SGLang has no interleave, replicates queries beside an all-to-all only, and GQA knows no all-to-all
   // there.
   for (const char* text :
        {"dcp:tpa=8,tpf=8,batch=4,dcp=8,interleave=16", "dcp:tpa=8,tpf=8,batch=4,dcp=8,queries=replicated"})
-    EXPECT_EQ(lines(r1, text).size(), 1u) << text;
-  EXPECT_THAT(lines(r1, "dcp:tpa=8,tpf=8,batch=4,dcp=8,interleave=16").front(),
-              ::testing::EndsWith(" --dcp-kv-cache-interleave-size 16"));
-  EXPECT_EQ(lines(llama, "dcp:tpa=16,tpf=16,batch=4,dcp=2").size(), 2u);
-  EXPECT_THAT(lines(llama, "dcp:tpa=16,tpf=16,batch=4,dcp=2,exchange=a2a,queries=replicated"),
+    EXPECT_EQ(launch_lines(r1, text).size(), 1u) << text;
+  EXPECT_THAT(launch_lines(r1, "dcp:tpa=8,tpf=8,batch=4,dcp=8,interleave=16").front(),
+              ::testing::EndsWith(" --cp-kv-cache-interleave-size 16 --attention-backend CUTLASS_MLA"));
+  EXPECT_EQ(launch_lines(llama, "dcp:tpa=16,tpf=16,batch=4,dcp=2").size(), 2u);
+  EXPECT_THAT(launch_lines(llama, "dcp:tpa=16,tpf=16,batch=4,dcp=2,exchange=a2a,queries=replicated"),
               ::testing::ElementsAre(::testing::Not(::testing::HasSubstr("VLLM_DCP_Q_REPLICATE"))));
 }
 

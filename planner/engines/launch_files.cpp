@@ -1,0 +1,122 @@
+#include "planner/engines/launch_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "planner/engines/launch_server.hpp"
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline {
+
+using launch::Role, launch::Server;
+
+namespace {
+
+struct Engine {
+  const char* profile;
+  std::vector<LaunchFile> (*server)(const Server&);
+  std::vector<LaunchFile> (*front)(const Server&, const std::string& stem);
+};
+
+constexpr std::array kEngines{
+    Engine{"vllm", launch::vllm_server, launch::vllm_front},
+    Engine{"sglang", launch::sglang_server, launch::sglang_front},
+    Engine{"trtllm", launch::tensorrt_llm_server, launch::tensorrt_llm_front},
+};
+
+const Engine* engine_of(const EngineProfile& profile) {
+  const auto same = [&](const Engine& e) { return e.profile == profile.name; };
+  const auto at = std::find_if(kEngines.begin(), kEngines.end(), same);
+  return at == kEngines.end() ? nullptr : &*at;
+}
+
+// The deployment of an engine for a plan, or why there is none.
+std::string find_deployment(const Case& c, const Plan& p, const EngineProfile& engine, Deployment& out) {
+  for (Deployment& d : deployments(c, p)) {
+    if (d.profile != engine.name) continue;
+    out = std::move(d);
+    return "";
+  }
+  return fmt::format("{} documents no way to run {}", engine.title, to_string(p.strategy));
+}
+
+void append(std::vector<LaunchFile>& to, std::vector<LaunchFile> files) {
+  for (LaunchFile& f : files) to.push_back(std::move(f));
+}
+
+Launch refused(Launch launch, std::string why) {
+  launch.refused = std::move(why);
+  launch.files.clear();
+  return launch;
+}
+
+Launch write_pair(Launch out, const Engine& engine, Server context, Server generation,
+                  const std::string& stem) {
+  context.role = Role::context;
+  context.stem = stem + "_context";
+  generation.role = Role::generation;
+  generation.stem = stem + "_generation";
+  for (const Server* s : {&generation, &context}) {
+    if (const std::string why = launch::refusal(*s); !why.empty()) return refused(std::move(out), why);
+    append(out.files, engine.server(*s));
+  }
+  append(out.files, engine.front(generation, stem + "_front"));
+  return out;
+}
+
+// A prompt's server beside generation servers of Helix: tensor parallelism over as many GPUs, which splits
+// the FFN as they do, prompts in the engine's own pieces; under attention DP a request per GPU.
+Plan context_plan(const Case& c, const Plan& generation, const EngineProfile& engine) {
+  Plan p = generation;
+  p.strategy = strategy_id(p.dp > 1 ? "dp_ep" : p.pp > 1 ? "pipeline" : "tensor");
+  p.options = {};
+  p.kvp = 1;
+  p.tpa = generation.dp > 1 ? 1 : generation.kvp * generation.tpa;
+  p.dp = generation.dp > 1 ? generation.ranks_per_stage() : 1;
+  p.in_flight = p.pp;
+  p.batch = 1;
+  p.set(kPrefillChunk, static_cast<int>(std::min(engine.tokens_of_step(c.system.device), c.longest())));
+  return p;
+}
+
+}  // namespace
+
+Launch launch_files(const Case& c, const Plan& p, const EngineProfile& profile, const std::string& stem) {
+  Launch out{profile.title + " " + profile.version, {}, {}};
+  const Engine* engine = engine_of(profile);
+  if (engine == nullptr) return refused(std::move(out), "no launch files are known of it");
+  Server server{c, p, profile, Role::whole, {}, stem};
+  if (const std::string why = find_deployment(c, p, profile, server.deployment); !why.empty())
+    return refused(std::move(out), why);
+  if (server.deployment.generation_only) {
+    Case prompts = c;
+    prompts.batch = prefill_batch({{0, c.longest()}});
+    prompts.placement = nullptr;
+    const Plan plan = context_plan(c, p, profile);
+    Server context{prompts, plan, profile, Role::context, {}, stem};
+    if (const std::string why = find_deployment(prompts, plan, profile, context.deployment); !why.empty())
+      return refused(std::move(out), why);
+    return write_pair(std::move(out), *engine, std::move(context), std::move(server), stem);
+  }
+  if (const std::string why = launch::refusal(server); !why.empty()) return refused(std::move(out), why);
+  append(out.files, engine->server(server));
+  return out;
+}
+
+Launch launch_pair(const ServedHalf& context, const ServedHalf& generation, const EngineProfile& profile,
+                   const std::string& stem) {
+  Launch out{profile.title + " " + profile.version, {}, {}};
+  const Engine* engine = engine_of(profile);
+  if (engine == nullptr) return refused(std::move(out), "no launch files are known of it");
+  Server prompts{context.study, context.plan, profile, Role::context, {}, stem};
+  Server answers{generation.study, generation.plan, profile, Role::generation, {}, stem};
+  for (Server* s : {&prompts, &answers}) {
+    if (const std::string why = find_deployment(s->study, s->plan, profile, s->deployment); !why.empty())
+      return refused(std::move(out), why);
+  }
+  return write_pair(std::move(out), *engine, std::move(prompts), std::move(answers), stem);
+}
+
+}  // namespace shardline

@@ -1,0 +1,38 @@
+// Files that start a plan under an engine: a shell script per server and, where the engine reads one, its
+// YAML. planner/README.md [P20].
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/engines/deploy.hpp"
+#include "planner/engines/profile.hpp"
+
+namespace shardline {
+
+struct LaunchFile {
+  std::string name, text;
+  bool executable = false;
+};
+
+struct Launch {
+  std::string engine;  // "vLLM 0.24.0"
+  std::vector<LaunchFile> files;
+  std::string refused;  // why there are none
+};
+
+/// [P20] The files of a plan; names begin with `stem`. A plan whose engine runs it in generation servers
+/// alone has those of a disaggregated pair.
+Launch launch_files(const Case& c, const Plan& plan, const EngineProfile& engine, const std::string& stem);
+
+/// One half of a disaggregated pair: a plan of a prefill, or of a decode step.
+struct ServedHalf {
+  const Case& study;
+  const Plan& plan;
+};
+
+/// [P20] A server for prompts, one for answers, and what stands in front of both.
+Launch launch_pair(const ServedHalf& context, const ServedHalf& generation, const EngineProfile& engine,
+                   const std::string& stem);
+
+}  // namespace shardline

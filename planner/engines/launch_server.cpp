@@ -1,0 +1,92 @@
+#include "planner/engines/launch_server.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/engines/checkpoints.hpp"
+
+namespace shardline::launch {
+
+int gpus_per_machine(const System& system) {
+  constexpr int kMostOfOne = 8, kTray = 4;
+  return system.fabric.gpus_per_node > kMostOfOne ? kTray : system.fabric.gpus_per_node;
+}
+
+int machines(const Server& s) {
+  const int each = gpus_per_machine(s.study.system);
+  return (s.plan.gpus() + each - 1) / each;
+}
+
+int gpus_on_each(const Server& s) { return s.plan.gpus() / machines(s); }
+
+long long token_budget(const Server& s) {
+  const Case& c = s.study;
+  // A prompt that passes whole needs them all; beside steps that only decode prompts come as the engine cuts
+  // them.
+  const long long tokens =
+      c.batch.prefills() ? step_tokens(c, s.plan) : s.engine.tokens_of_step(c.system.device);
+  return std::max(tokens, sequences(c, s.plan));
+}
+
+std::string kv_name(const Server& s) {
+  const Dtype kv = kernel_type(s.study.precision.kv);
+  if (s.engine.name == "vllm") return vllm_kv(kv);
+  return s.engine.name == "sglang" ? sglang_kv(kv) : tensorrt_llm_kv(kv);
+}
+
+std::string refusal(const Server& s) {
+  if (!s.deployment.unsaid.empty()) return s.deployment.unsaid;
+  if (s.plan.gpus() % machines(s) != 0)
+    return fmt::format("{} GPUs are no equal parts of {} machines of {}", s.plan.gpus(), machines(s),
+                       gpus_per_machine(s.study.system));
+  for (const int degree : {s.plan.dp, s.plan.pp}) {  // groups and stages are whole machines, or parts of one
+    if (degree % machines(s) != 0 && machines(s) % degree != 0)
+      return fmt::format("{} groups or stages are no equal parts of {} machines", degree, machines(s));
+  }
+  if (kv_name(s).empty())
+    return fmt::format("{} has no KV cache in {}", s.engine.title, to_string(s.study.precision.kv));
+  const long long length = served_length(s.study);
+  if (s.study.model.max_context > 0 && length > s.study.model.max_context)
+    return fmt::format("{} tokens are beyond the {} that {} is for", length, s.study.model.max_context,
+                       s.study.model.name);
+  return "";
+}
+
+namespace {
+
+std::string assignment(const Variable& v) {
+  if (!v.required.empty()) return fmt::format("{}=${{{}:?{}}}\n", v.name, v.name, v.required);
+  return fmt::format("{}=${{{}:-{}}}\n", v.name, v.name, v.value);
+}
+
+}  // namespace
+
+std::string script_head(const Server& s, const std::vector<std::string>& says,
+                        const std::vector<Variable>& variables) {
+  const Case& c = s.study;
+  std::string out = fmt::format("#!/bin/bash\n# {} {}: {} on {}\n# {}\n", s.engine.title, s.engine.version,
+                                c.model.name, c.system.name, to_string(s.plan));
+  out += fmt::format("# Its times are of {}; a published checkpoint may keep some of them wider.\n",
+                     stored_types(c));
+  for (const std::string& line : says) out += "# " + line + "\n";
+  for (const std::string& note : s.deployment.notes) out += "# " + note + "\n";
+  out += "# Further options of the engine may follow this script's name.\nset -euo pipefail\n";
+  const std::string checkpoint = checkpoint_of(c);
+  std::vector<Variable> all{{"MODEL", checkpoint, ""}};
+  if (checkpoint.empty())
+    all.front().required = fmt::format("a checkpoint of {} with {}", c.model.name, stored_types(c));
+  all.insert(all.end(), variables.begin(), variables.end());
+  for (const Variable& v : all) out += assignment(v);
+  return out;
+}
+
+std::string continued(const std::string& command, const LaunchOptions& options,
+                      const std::vector<std::string>& last) {
+  std::string out = command;
+  for (const LaunchOption& o : options) out += " \\\n  " + command_text(o);
+  for (const std::string& word : last) out += " \\\n  " + word;
+  return out + " \\\n  \"$@\"\n";
+}
+
+}  // namespace shardline::launch

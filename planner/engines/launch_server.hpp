@@ -1,0 +1,64 @@
+// What the launch files of all engines have in common: one server, its machines, and the text of a script.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/engines/launch_files.hpp"
+
+namespace shardline::launch {
+
+/// whole: prompts and answers. context, generation: halves of a disaggregated pair.
+enum class Role : std::uint8_t { whole, context, generation };
+
+/// One server of a plan.
+struct Server {
+  const Case& study;
+  const Plan& plan;
+  const EngineProfile& engine;
+  Role role = Role::whole;
+  Deployment deployment;
+  std::string stem;  // of its files' names
+};
+
+/// Machines that run one operating system each: those of the fabric, or where an NVLink domain has more than
+/// 8 GPUs the trays that it is made of, of 4 (GB200 and GB300 NVL72: 18 compute trays).
+int gpus_per_machine(const System& system);
+int machines(const Server& s);
+/// GPUs of the plan on each machine.
+int gpus_on_each(const Server& s);
+
+/// Tokens of a step: the plan's where it says so, else the engine's default; no fewer than its requests.
+long long token_budget(const Server& s);
+
+/// Why no file can say the plan, or nothing: its own reason, machines that it does not fill, a KV type that
+/// the engine has no name for.
+std::string refusal(const Server& s);
+
+/// The engine's name of a type of cache; empty: it has none.
+std::string kv_name(const Server& s);
+
+/// The script's first lines: what it is, for which model and plan, what holds of it; then the variables MODEL
+/// and, where given, others with their defaults.
+struct Variable {
+  std::string name, value;  // of an empty one the message below
+  std::string required;     // what it is, where it has no default
+};
+std::string script_head(const Server& s, const std::vector<std::string>& says,
+                        const std::vector<Variable>& variables);
+/// Ends of command lines: an option per line, then what the caller of the script adds.
+std::string continued(const std::string& command, const LaunchOptions& options,
+                      const std::vector<std::string>& last = {});
+
+// One per engine. `front` is of a pair.
+std::vector<LaunchFile> vllm_server(const Server& s);
+std::vector<LaunchFile> vllm_front(const Server& generation, const std::string& stem);
+std::vector<LaunchFile> sglang_server(const Server& s);
+std::vector<LaunchFile> sglang_front(const Server& generation, const std::string& stem);
+std::vector<LaunchFile> tensorrt_llm_server(const Server& s);
+std::vector<LaunchFile> tensorrt_llm_front(const Server& generation, const std::string& stem);
+std::string vllm_kv(Dtype kv);
+std::string sglang_kv(Dtype kv);
+std::string tensorrt_llm_kv(Dtype kv);
+
+}  // namespace shardline::launch

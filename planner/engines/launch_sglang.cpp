@@ -1,0 +1,154 @@
+// `python3 -m sglang.launch_server` of SGLang 0.5.14; sources at that tag (sgl-project/sglang 49e384ce9d)
+// stand with each option in tests/planner/engine_options/sglang.csv. The same command on every machine but
+// for
+// --node-rank (entrypoints/engine.py:823, 1376-1404). Attention DP divides running requests and chunks among
+// its groups, graphs and memory are of each (server_args.py:5050-5056).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/engines/launch_server.hpp"
+
+namespace shardline::launch {
+
+namespace {
+
+constexpr int kDistributedPort = 20000, kBootstrapPort = 8998, kPage = 64;
+constexpr long long kPrefillTokens = 16384;  // default of --max-prefill-tokens
+
+int port_of(Role role) { return role == Role::generation ? 30001 : 30000; }
+
+// In both halves of a pair; chunks are multiples of it (server_args.py:6689,
+// disaggregation/common/conn.py:258).
+void put_pages(LaunchOptions& o) {
+  put(o, "--page-size", kPage);
+  const LaunchOption* chunk = find(o, "--chunked-prefill-size");
+  if (chunk == nullptr || chunk->value.starts_with('-')) return;
+  const long long pages = (std::stoll(chunk->value) + kPage - 1) / kPage;
+  put(o, "--chunked-prefill-size", pages * kPage);
+}
+
+void put_half(const Server& s, LaunchOptions& o) {
+  put(o, "--disaggregation-mode", s.role == Role::context ? "prefill" : "decode");
+  put(o, "--disaggregation-transfer-backend", "nixl");
+  if (s.role == Role::context) put(o, "--disaggregation-bootstrap-port", kBootstrapPort);
+  put_pages(o);
+}
+
+void put_prefill(const Server& s, LaunchOptions& o) {
+  const Case& c = s.study;
+  if (s.role == Role::generation) return;
+  // The engine's own number, of all groups together: DP attention divides it.
+  if (!c.batch.prefills()) put(o, "--chunked-prefill-size", s.engine.tokens_of_step(c.system.device));
+  if (c.batch.prefills() && token_budget(s) > kPrefillTokens) put(o, "--max-prefill-tokens", token_budget(s));
+}
+
+// Sizes of prefill graphs up to `most` tokens (server_args.py:3384).
+int prefill_graphs(long long most) {
+  struct Range {
+    long long from, to, step;
+  };
+  int count = 0;
+  for (const Range& r : {Range{4, 32, 4}, Range{48, 256, 16}, Range{288, 512, 32}, Range{576, 1024, 64},
+                         Range{1280, 4096, 256}, Range{4608, most, 512}}) {
+    for (long long n = r.from; n <= std::min(r.to, most); n += r.step) ++count;
+  }
+  return count;
+}
+
+// MiB that the engine would keep from weights and cache for prompts cut to `chunk` tokens: what its own
+// mem_fraction_static leaves (server_args.py:3276-3315). Prefill graphs are off under attention DP, with
+// stages and in halves of pairs (server_args.py:2983-3057).
+double reserved_mib(const Server& s, long long chunk) {
+  const Plan& p = s.plan;
+  const double requests = static_cast<double>(sequences_of_step(s.study, p));
+  double out =
+      512 + 1.5 * static_cast<double>(std::max(chunk, 2048LL)) + 2 * requests + 1024.0 * p.gpus() / 8;
+  if (p.dp > 1) out += requests * p.dp * (requests > 300 ? 4.5 : 3);
+  if (p.dp == 1 && p.pp == 1 && s.role == Role::whole)
+    out += has_latents(s.study.model) ? 1.5 * 1024 : 8.0 * prefill_graphs(chunk);
+  return std::max(out, 10.0 * 1024);
+}
+
+// The profile's, or the engine's own where that is less: with more it runs out of memory as it starts. A
+// prompt that passes whole has its activations in the plan's memory.
+double memory_part(const Server& s, const LaunchOptions& o) {
+  const LaunchOption* cut = find(o, "--chunked-prefill-size");
+  const long long chunk =
+      cut == nullptr ? s.engine.tokens_of_step(s.study.system.device) : std::stoll(cut->value);
+  if (chunk < 0) return s.engine.memory;
+  const double all = s.study.system.device.memory.value / (1 << 20);
+  const double own = std::floor(1000 * (all - reserved_mib(s, chunk)) / all) / 1000;
+  return std::min(s.engine.memory, own);
+}
+
+LaunchOptions options_of(const Server& s) {
+  const Case& c = s.study;
+  LaunchOptions o;
+  put(o, "--host", "0.0.0.0");
+  put_variable(o, "--port", "PORT");
+  for (const LaunchOption& of_plan : s.deployment.options) o.push_back(of_plan);
+  if (c.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
+  put(o, "--kv-cache-dtype", kv_name(s));
+  put_prefill(s, o);
+  if (!c.batch.decodes()) put(o, "--max-running-requests", sequences(c, s.plan) * s.plan.dp);
+  put(o, "--mem-fraction-static", fmt::format("{:.3f}", memory_part(s, o)));
+  if (s.role != Role::context) put(o, "--cuda-graph-max-bs-decode", sequences_of_step(c, s.plan));
+  if (s.role != Role::whole) put_half(s, o);
+  if (machines(s) > 1) {
+    put_variable(o, "--dist-init-addr", fmt::format("HEAD_ADDR:{}", kDistributedPort));
+    put(o, "--nnodes", machines(s));
+    put_variable(o, "--node-rank", "NODE_RANK");
+  }
+  return o;
+}
+
+std::vector<std::string> says(const Server& s) {
+  std::vector<std::string> out;
+  if (machines(s) > 1)
+    out.push_back(fmt::format("Run it on {} machines of {} GPUs, with NODE_RANK 0 to {}; node 0 answers.",
+                              machines(s), gpus_on_each(s), machines(s) - 1));
+  if (s.plan.dp > 1 && s.plan.ep > 1)
+    out.emplace_back(
+        "Experts exchange tokens by all-gather and all-reduce unless --moe-a2a-backend names "
+        "another.");
+  if (s.role != Role::whole) out.emplace_back("Both halves need the same page size and KV type.");
+  return out;
+}
+
+}  // namespace
+
+std::string sglang_kv(Dtype kv) {
+  return kv == Dtype::bf16 ? "bfloat16" : kv == Dtype::fp8 ? "fp8_e4m3" : kv == Dtype::fp4 ? "fp4_e2m1" : "";
+}
+
+std::vector<LaunchFile> sglang_server(const Server& s) {
+  std::vector<Variable> variables{{"PORT", std::to_string(port_of(s.role)), ""}};
+  if (machines(s) > 1) {
+    variables.push_back({"NODE_RANK", "", "the number of this machine, from 0"});
+    variables.push_back({"HEAD_ADDR", "", "the address of machine 0"});
+  }
+  std::string text = script_head(s, says(s), variables);
+  for (const LaunchOption& e : s.deployment.environment) text += "export " + e.name + "=" + e.value + "\n";
+  text += continued("exec python3 -m sglang.launch_server --model-path \"$MODEL\"", options_of(s));
+  return {{s.stem + ".sh", text, true}};
+}
+
+// docs/advanced_features/pd_disaggregation.md:52.
+std::vector<LaunchFile> sglang_front(const Server&, const std::string& stem) {
+  LaunchOptions o;
+  put(o, "--pd-disaggregation");
+  put_variable(o, "--prefill", "CONTEXT_URL");
+  put_variable(o, "--decode", "GENERATION_URL");
+  put(o, "--host", "0.0.0.0");
+  put_variable(o, "--port", "PORT");
+  std::string text =
+      "#!/bin/bash\n# In front of the two servers beside it; package sglang-router.\nset -euo pipefail\n"
+      "PORT=${PORT:-8000}\nCONTEXT_URL=${CONTEXT_URL:?http://ADDRESS:30000 of the server for prompts}\n"
+      "GENERATION_URL=${GENERATION_URL:?http://ADDRESS:30001 of the server for answers}\n";
+  text += continued("exec python3 -m sglang_router.launch_router", o);
+  return {{stem + ".sh", text, true}};
+}
+
+}  // namespace shardline::launch

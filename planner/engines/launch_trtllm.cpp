@@ -1,0 +1,148 @@
+// `trtllm-serve` of TensorRT-LLM 1.3.0rc20, PyTorch backend: a YAML with all that it is told, so that no
+// option stands in two places, whose precedence changed around that version; and a script. Sources of each
+// key: tests/planner/engine_options/trtllm.csv. Across machines one launcher starts a rank per GPU
+// (llmapi/trtllm-llmapi-launch), on Slurm or by MPI.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/engines/launch_server.hpp"
+
+namespace shardline::launch {
+
+namespace {
+
+int port_of(Role role) { return role == Role::whole ? 8000 : role == Role::context ? 8001 : 8002; }
+
+// Under context parallelism no peak of activations is measured (_torch/pyexecutor/_util.py,
+// try_prepare_estimation), so the fraction has to leave room for them.
+constexpr double kUnmeasured = 0.8;
+
+double memory_part(const Server& s) {
+  const bool measured = find(s.deployment.options, "context_parallel_size") == nullptr;
+  return measured ? s.engine.memory : std::min(s.engine.memory, kUnmeasured);
+}
+
+// Kernels of trtllm-gen on Blackwell; DeepGEMM within CUTLASS on Hopper, which dies elsewhere
+// (_torch/modules/fused_moe, can_implement of each backend). Of others the engine's own choice.
+std::string expert_kernels(const Case& c) {
+  if (!has_experts(c.model)) return "";
+  const Dtype stored = kernel_type(c.precision.of(Module::experts).weights);
+  const Architecture on = architecture_of(c.system.device);
+  if (on == Architecture::blackwell && (stored == Dtype::fp4 || stored == Dtype::fp8_block)) return "TRTLLM";
+  return on == Architecture::hopper && stored == Dtype::fp8_block ? "CUTLASS" : "";
+}
+
+void put_tokens(const Server& s, LaunchOptions& o) {
+  const Case& c = s.study;
+  const long long requests = sequences_of_step(c, s.plan);
+  if (s.role == Role::generation) return put(o, "max_num_tokens", requests);
+  // It refuses prompts above max_num_tokens unless it may cut them.
+  put(o, "enable_chunked_prefill", c.batch.prefills() && !in_chunks(c, s.plan) ? "false" : "true");
+  put(o, "max_num_tokens", token_budget(s));
+}
+
+void put_memory(const Server& s, LaunchOptions& o) {
+  put(o, "kv_cache_config.dtype", kv_name(s));
+  put(o, "kv_cache_config.free_gpu_memory_fraction", fmt::format("{}", memory_part(s)));
+}
+
+// A half's caches move by the transceiver, whose buffer holds the longest prompt.
+void put_half(const Server& s, LaunchOptions& o) {
+  if (s.role == Role::context) put(o, "disable_overlap_scheduler", "true");
+  put(o, "kv_cache_config.tokens_per_block", s.study.kv_block);  // of both halves
+  put(o, "cache_transceiver_config.backend", "NIXL");
+  put(o, "cache_transceiver_config.max_tokens_in_buffer", served_length(s.study));
+}
+
+LaunchOptions keys_of(const Server& s) {
+  LaunchOptions o = s.deployment.options;
+  put_tokens(s, o);
+  put(o, "max_seq_len", served_length(s.study));
+  if (machines(s) > 1) put(o, "gpus_per_node", gpus_on_each(s));
+  if (const std::string backend = expert_kernels(s.study); !backend.empty())
+    put(o, "moe_config.backend", backend);
+  put_memory(s, o);
+  if (s.role == Role::context) {
+    put(o, "cuda_graph_config", "null");
+  } else {
+    put(o, "cuda_graph_config.enable_padding", "true");
+    put(o, "cuda_graph_config.max_batch_size", sequences_of_step(s.study, s.plan));
+  }
+  if (s.role != Role::whole) put_half(s, o);
+  return o;
+}
+
+std::string yaml_of(const Server& s) {
+  std::string out = fmt::format("# {} {}, {}: beside {}.sh, which starts it.\n", s.engine.title,
+                                s.engine.version, to_string(s.plan), s.stem);
+  for (const std::string& line : yaml_lines(keys_of(s))) out += line + "\n";
+  return out;
+}
+
+// A rank per GPU on all machines.
+std::string launcher(const Server& s) {
+  const int n = machines(s), each = gpus_on_each(s);
+  return fmt::format(
+      "if [ -n \"${{SLURM_JOB_ID:-}}\" ]; then\n"
+      "  RANKS=(srun --nodes={} --ntasks={} --ntasks-per-node={} --mpi=pmix)\n"
+      "else\n  RANKS=(mpirun -n {} --hostfile \"${{HOSTS:?a file of {} machines with {} slots "
+      "each}}\")\nfi\n",
+      n, n * each, each, n * each, n, each);
+}
+
+std::vector<std::string> says(const Server& s) {
+  std::vector<std::string> out;
+  if (machines(s) > 1)
+    out.push_back(
+        fmt::format("Run it once, in a Slurm job of {} machines of {} GPUs or where mpirun reaches "
+                    "them; the first one answers.",
+                    machines(s), gpus_on_each(s)));
+  if (s.role == Role::context)
+    out.emplace_back(
+        "Its own sharding is no part of the answer: a sweep with phase: prefill finds the best.");
+  if (s.study.precision.kv == Dtype::bf16)
+    out.emplace_back("dtype: auto is BF16 unless the checkpoint asks for a narrower cache.");
+  return out;
+}
+
+}  // namespace
+
+// Other names are refused when the model is loaded (_torch/pyexecutor/model_loader.py,
+// validate_and_set_kv_cache_quant).
+std::string tensorrt_llm_kv(Dtype kv) {
+  return kv == Dtype::bf16 ? "auto" : kv == Dtype::fp8 ? "fp8" : kv == Dtype::fp4 ? "nvfp4" : "";
+}
+
+std::vector<LaunchFile> tensorrt_llm_server(const Server& s) {
+  const bool many = machines(s) > 1;
+  const std::string yaml = s.stem + ".yaml";
+  std::string text = script_head(s, says(s), {{"PORT", std::to_string(port_of(s.role)), ""}});
+  text += "HERE=$(cd \"$(dirname \"$0\")\" && pwd)\n";
+  if (many) text += launcher(s);
+  LaunchOptions o;
+  put(o, "--backend", "pytorch");
+  put(o, "--host", "0.0.0.0");
+  put_variable(o, "--port", "PORT");
+  put_variable(o, "--config", "HERE/" + yaml);
+  text += continued(std::string("exec ") + (many ? "\"${RANKS[@]}\" trtllm-llmapi-launch " : "") +
+                        "trtllm-serve \"$MODEL\"",
+                    o);
+  return {{s.stem + ".sh", text, true}, {yaml, yaml_of(s), false}};
+}
+
+// llmapi/disagg_utils.py, extract_disagg_cfg: as many addresses as instances.
+std::vector<LaunchFile> tensorrt_llm_front(const Server&, const std::string& stem) {
+  const std::string text =
+      "#!/bin/bash\n# In front of the two servers beside it.\nset -euo pipefail\nPORT=${PORT:-8000}\n"
+      "CONTEXT_URL=${CONTEXT_URL:?ADDRESS:8001 of the server for prompts}\n"
+      "GENERATION_URL=${GENERATION_URL:?ADDRESS:8002 of the server for answers}\n"
+      "CONFIG=$(mktemp --suffix=.yaml)\ncat > \"$CONFIG\" <<END\n"
+      "hostname: 0.0.0.0\nport: $PORT\n"
+      "context_servers:\n  num_instances: 1\n  urls: [\"$CONTEXT_URL\"]\n"
+      "generation_servers:\n  num_instances: 1\n  urls: [\"$GENERATION_URL\"]\nEND\n"
+      "exec trtllm-serve disaggregated -c \"$CONFIG\" \"$@\"\n";
+  return {{stem + ".sh", text, true}};
+}
+
+}  // namespace shardline::launch

@@ -1,0 +1,137 @@
+// `vllm serve` of vLLM 0.24.0; sources at that tag (vllm-project/vllm ee0da84ab9) stand with each option in
+// tests/planner/engine_options/vllm.csv. One process group per machine: all but the first are headless
+// (entrypoints/cli/serve.py:173). Groups of attention data parallelism that fit a machine are counted by
+// --data-parallel-size-local and -start-rank (docs/serving/expert_parallel_deployment.md:96-116); what spans
+// machines by --nnodes (engine/arg_utils.py:1908-1940).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/engines/launch_server.hpp"
+
+namespace shardline::launch {
+
+namespace {
+
+constexpr long long kGraph = 512;  // the largest by default (config/vllm.py:1688-1694)
+constexpr int kDistributedPort = 29501, kRpcPort = 13345;  // defaults of --master-port; of the documentation
+
+// 1, 2, 4, multiples of 8 below 256, then of 16 (config/vllm.py:1721-1741).
+long long captured(long long requests) {
+  for (const long long n : {1, 2, 4}) {
+    if (requests <= n) return n;
+  }
+  const long long step = requests <= 248 ? 8 : 16;
+  return (requests + step - 1) / step * step;
+}
+
+// The default's sizes or, where a step has more requests, as many as cover it; within the budget, which is a
+// size of its own.
+long long largest_graph(const Server& s, long long budget) {
+  return std::min(budget, std::max(kGraph, captured(sequences_of_step(s.study, s.plan))));
+}
+
+std::string transfer_config(Role role) {
+  return fmt::format(R"({{"kv_connector":"NixlConnector","kv_role":"{}","kv_load_failure_policy":"fail"}})",
+                     role == Role::context ? "kv_producer" : "kv_consumer");
+}
+
+int port_of(Role role) { return role == Role::whole ? 8000 : role == Role::context ? 8100 : 8200; }
+
+LaunchOptions options_of(const Server& s) {
+  LaunchOptions o;
+  if (machines(s) == 1) {
+    put(o, "--host", "0.0.0.0");
+    put_variable(o, "--port", "PORT");
+  }
+  for (const LaunchOption& of_plan : s.deployment.options) o.push_back(of_plan);
+  if (s.study.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
+  put(o, "--kv-cache-dtype", kv_name(s));
+  const long long budget = token_budget(s);
+  put(o, "--enable-chunked-prefill");
+  put(o, "--max-num-batched-tokens", budget);
+  put(o, "--gpu-memory-utilization", fmt::format("{}", s.engine.memory));
+  put(o, "--max-cudagraph-capture-size", largest_graph(s, budget));
+  if (s.role != Role::whole) put(o, "--kv-transfer-config", transfer_config(s.role));
+  return o;
+}
+
+// What differs between machines, as a bash array.
+std::string of_machine(const Server& s) {
+  const int n = machines(s), dp = s.plan.dp;
+  const bool whole_groups = dp > 1 && dp % n == 0;
+  std::string all, others = "--headless";
+  if (whole_groups) {
+    all = fmt::format(
+        R"(--data-parallel-size-local {} --data-parallel-address "$HEAD_ADDR" --data-parallel-rpc-port {})",
+        dp / n, kRpcPort);
+    others += fmt::format(" --data-parallel-start-rank $((NODE_RANK * {}))", dp / n);
+  } else {
+    all = fmt::format(R"(--nnodes {} --node-rank "$NODE_RANK" --master-addr "$HEAD_ADDR" --master-port {})",
+                      n, kDistributedPort);
+  }
+  return fmt::format(
+      "NODE=({})\nif [ \"$NODE_RANK\" = 0 ]; then\n  NODE+=(--host 0.0.0.0 --port \"$PORT\")\nelse\n"
+      "  NODE+=({})\nfi\n",
+      all, others);
+}
+
+std::vector<std::string> says(const Server& s) {
+  std::vector<std::string> out;
+  if (machines(s) > 1)
+    out.push_back(fmt::format("Run it on {} machines of {} GPUs, with NODE_RANK 0 to {}; node 0 answers.",
+                              machines(s), gpus_on_each(s), machines(s) - 1));
+  if (s.plan.dp > 1 && s.plan.ep > 1)
+    out.emplace_back(
+        "Experts exchange tokens by all-gather and reduce-scatter unless --all2all-backend names another.");
+  if (s.role != Role::whole)
+    out.emplace_back("Both halves need the same KV type, attention backend, model and version of vLLM.");
+  return out;
+}
+
+}  // namespace
+
+// nvfp4: FlashInfer's GQA on Blackwell (v1/attention/backends/flashinfer.py:421).
+std::string vllm_kv(Dtype kv) {
+  return kv == Dtype::bf16 ? "bfloat16" : kv == Dtype::fp8 ? "fp8" : kv == Dtype::fp4 ? "nvfp4" : "";
+}
+
+std::vector<LaunchFile> vllm_server(const Server& s) {
+  const bool many = machines(s) > 1;
+  std::vector<Variable> variables{{"PORT", std::to_string(port_of(s.role)), ""}};
+  if (many) {
+    variables.push_back({"NODE_RANK", "", "the number of this machine, from 0"});
+    variables.push_back({"HEAD_ADDR", "", "the address of machine 0"});
+  }
+  if (s.role != Role::whole) variables.push_back({"THIS_ADDR", "", "the address of this machine"});
+  std::string text = script_head(s, says(s), variables);
+  for (const LaunchOption& e : s.deployment.environment) text += "export " + e.name + "=" + e.value + "\n";
+  if (s.role != Role::whole)
+    text += "export VLLM_NIXL_SIDE_CHANNEL_HOST=\"$THIS_ADDR\" VLLM_NIXL_SIDE_CHANNEL_PORT=5600\n";
+  if (many) text += of_machine(s);
+  text += continued("exec vllm serve \"$MODEL\"", options_of(s),
+                    many ? std::vector<std::string>{"\"${NODE[@]}\""} : std::vector<std::string>{});
+  return {{s.stem + ".sh", text, true}};
+}
+
+// docs/features/nixl_connector_usage.md:107.
+std::vector<LaunchFile> vllm_front(const Server& s, const std::string& stem) {
+  LaunchOptions o;
+  put(o, "--host", "0.0.0.0");
+  put_variable(o, "--port", "PORT");
+  put_variable(o, "--prefiller-hosts", "CONTEXT_ADDR");
+  put(o, "--prefiller-ports", port_of(Role::context));
+  put_variable(o, "--decoder-hosts", "GENERATION_ADDR");
+  put(o, "--decoder-ports", port_of(Role::generation));
+  std::string text = fmt::format(
+      "#!/bin/bash\n# In front of the two servers beside it. VLLM_SOURCE: vLLM's source tree at v{}.\n"
+      "set -euo pipefail\nPORT=${{PORT:-8000}}\nVLLM_SOURCE=${{VLLM_SOURCE:?the source tree of vLLM}}\n"
+      "CONTEXT_ADDR=${{CONTEXT_ADDR:?the address of the server for prompts}}\n"
+      "GENERATION_ADDR=${{GENERATION_ADDR:?the address of the server for answers}}\n",
+      s.engine.version);
+  text += continued(
+      "exec python3 \"$VLLM_SOURCE/tests/v1/kv_connector/nixl_integration/toy_proxy_server.py\"", o);
+  return {{stem + ".sh", text, true}};
+}
+
+}  // namespace shardline::launch

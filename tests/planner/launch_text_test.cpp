@@ -1,0 +1,232 @@
+// What launch files say of single plans.
+#include <gmock/gmock.h>
+
+#include "planner/engines/checkpoints.hpp"
+#include "tests/planner/engine_options.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::AllOf, ::testing::Contains, ::testing::HasSubstr, ::testing::IsEmpty, ::testing::Not;
+
+EngineProfile profile_of(const std::string& name) {
+  return load_engine(name, "", source_path("planner/engines"));
+}
+
+Case typed(const std::string& model, const std::string& system, Dtype weights, Dtype kv, long long context) {
+  Case c = decode_case(model, system, context);
+  c.precision = Precision{};
+  c.precision.weights = weights;
+  c.precision.math = arithmetic_of(weights);
+  c.precision.kv = kv;
+  return c;
+}
+
+Launch of(const Case& c, const std::string& plan, const std::string& engine) {
+  return launch_files(c, parse_plan(plan), profile_of(engine), "serve");
+}
+
+std::string text_of(const Launch& launch, const std::string& name) {
+  for (const LaunchFile& f : launch.files) {
+    if (f.name == name) return f.text;
+  }
+  ADD_FAILURE() << name << " is not there: " << launch.refused;
+  return "";
+}
+
+// Which machine of several does what.
+TEST(LaunchText, P20MachinesOfTraysAndNodes) {
+  const Case hgx = typed("deepseek-r1", "h200-hgx", Dtype::fp8_block, Dtype::bf16, 8192);
+  EXPECT_THAT(text_of(of(hgx, "dp_ep:dp=16,ep=16,batch=64", "vllm"), "serve.sh"),
+              AllOf(HasSubstr("NODE=(--data-parallel-size-local 8 --data-parallel-address \"$HEAD_ADDR\""),
+                    HasSubstr("NODE+=(--headless --data-parallel-start-rank $((NODE_RANK * 8)))"),
+                    HasSubstr("MODEL=${MODEL:-deepseek-ai/DeepSeek-R1}")));
+  // A group over two machines is no group of one.
+  EXPECT_THAT(text_of(of(hgx, "dp_ep:dp=2,tpa=16,ep=32,batch=64", "vllm"), "serve.sh"),
+              HasSubstr("NODE=(--nnodes 4 --node-rank \"$NODE_RANK\""));
+  const Case tray = typed("deepseek-r1", "gb200-nvl72", Dtype::fp4, Dtype::fp8, 8192);
+  EXPECT_THAT(text_of(of(tray, "tensor:tpa=8,ep=8,batch=4", "sglang"), "serve.sh"),
+              AllOf(HasSubstr("--nnodes 2"), HasSubstr("--dist-init-addr \"$HEAD_ADDR:20000\"")));
+  EXPECT_THAT(text_of(of(tray, "tensor:tpa=8,ep=8,batch=4", "trtllm"), "serve.sh"),
+              HasSubstr("srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmix"));
+  EXPECT_THAT(of(tray, "dp_ep:dp=6,ep=6,batch=4", "sglang").files.size(), 1u);  // two machines of 3
+  EXPECT_THAT(of(tray, "dp_ep:dp=5,ep=5,batch=4", "sglang").refused, HasSubstr("5 GPUs are no equal parts"));
+}
+
+// Known facts of engines' versions.
+TEST(LaunchText, P20DecodeContextParallelism) {
+  const std::string plan = "dcp:tpa=8,ep=8,batch=4,dcp=8";
+  const Case b200 = typed("deepseek-r1", "b200-hgx", Dtype::fp4, Dtype::bf16, 100'000);
+  const Case h200 = typed("deepseek-r1", "h200-hgx", Dtype::fp8_block, Dtype::bf16, 100'000);
+  EXPECT_THAT(text_of(of(b200, plan, "vllm"), "serve.sh"), HasSubstr("--attention-backend CUTLASS_MLA"));
+  EXPECT_THAT(text_of(of(h200, plan, "vllm"), "serve.sh"), Not(HasSubstr("--attention-backend")));
+  EXPECT_THAT(of(b200, plan, "sglang").refused, HasSubstr("0.5.15"));
+  EXPECT_THAT(of(b200, plan, "trtllm").refused, HasSubstr("no way to run dcp"));
+  EXPECT_THAT(of(b200, plan + ",exchange=a2a,queries=replicated", "vllm").refused, HasSubstr("0.25.0"));
+  const Case narrow = typed("deepseek-r1", "b200-hgx", Dtype::fp4, Dtype::fp8, 100'000);
+  EXPECT_THAT(of(narrow, plan, "vllm").refused, HasSubstr("16 bits"));
+}
+
+TEST(LaunchText, P20WhatNoOptionSays) {
+  const Case r1 = typed("deepseek-r1", "gb200-nvl72", Dtype::fp4, Dtype::fp8, 8192);
+  EXPECT_THAT(of(r1, "dp_ep:dp=4,tpa=2,ep=8,batch=4", "trtllm").refused, HasSubstr("attention DP"));
+  EXPECT_THAT(of(r1, "tensor:tpa=8,ep=4,tpf=2,batch=4", "vllm").refused, HasSubstr("not 4 groups of 2"));
+  EXPECT_THAT(text_of(of(r1, "tensor:tpa=8,ep=4,tpf=2,batch=4", "sglang"), "serve.sh"),
+              HasSubstr("--ep-size 4"));
+  const Case beyond = typed("deepseek-r1", "gb200-nvl72", Dtype::fp4, Dtype::fp8, 1'000'000);
+  EXPECT_THAT(of(beyond, "tensor:tpa=8,ep=8,batch=4", "vllm").refused,
+              HasSubstr("1000000 tokens are beyond the 163840"));
+  Case wide = r1;
+  wide.precision.kv = Dtype::fp32;
+  EXPECT_THAT(of(wide, "tensor:tpa=8,ep=8,batch=4", "vllm").refused, HasSubstr("no KV cache in fp32"));
+}
+
+// Room for an answer behind the longest sequence, as far as the model goes.
+TEST(LaunchText, P20LengthsHoldTheAnswer) {
+  const auto vllm = [](long long context) {
+    const Case c = typed("llama-3.1-70b", "h200-hgx", Dtype::fp8, Dtype::fp8, context);
+    return text_of(of(c, "tensor:tpa=8,tpf=8,batch=600", "vllm"), "serve.sh");
+  };
+  EXPECT_THAT(vllm(100'000), AllOf(HasSubstr("--max-model-len 101024 "), HasSubstr("--max-num-seqs 600 "),
+                                   HasSubstr("--max-cudagraph-capture-size 608 ")));
+  EXPECT_THAT(vllm(131'000), HasSubstr("--max-model-len 131072 "));
+}
+
+// SGLang's formula (server_args.py:3276-3315) by hand, in MiB: 512 + 1.5 x 16384 + 2 x 16 + 1024 x 8 / 8 and,
+// under attention DP, 3 x 16 x 8; else 1536 for prefill graphs of MLA.
+TEST(LaunchText, P20SglangKeepsWhatItWouldByItself) {
+  const Case c = typed("deepseek-r1", "gb200-nvl72", Dtype::fp4, Dtype::fp8, 8192);
+  const double all = c.system.device.memory.value / 1048576;
+  const auto part = [&](double reserved) {
+    return "--mem-fraction-static " + std::to_string((all - reserved) / all).substr(0, 5) + " ";
+  };
+  EXPECT_THAT(text_of(of(c, "dp_ep:dp=8,ep=8,batch=16", "sglang"), "serve.sh"),
+              HasSubstr(part(512 + 24576 + 32 + 1024 + 384)));
+  EXPECT_THAT(text_of(of(c, "tensor:tpa=8,ep=8,batch=16", "sglang"), "serve.sh"),
+              HasSubstr(part(512 + 24576 + 32 + 1024 + 1536)));
+  EXPECT_THAT(text_of(of(c, "dp_ep:dp=8,ep=8,batch=400", "sglang"), "serve.sh"),
+              HasSubstr(part(512 + 24576 + 800 + 1024 + 4.5 * 400 * 8)));
+  // The profile's where the engine would take more.
+  const Case h200 = typed("llama-3.1-70b", "h200-hgx", Dtype::fp8, Dtype::fp8, 8192);
+  EXPECT_THAT(text_of(of(h200, "tensor:tpa=8,tpf=8,batch=16", "sglang"), "serve.sh"),
+              HasSubstr("--mem-fraction-static 0.880 "));
+}
+
+TEST(LaunchText, P20TensorRtLlmKeys) {
+  const Case c = typed("deepseek-r1", "h200-hgx", Dtype::fp8_block, Dtype::bf16, 8192);
+  const std::string yaml = text_of(of(c, "dp_ep:dp=8,ep=8,batch=64", "trtllm"), "serve.yaml");
+  for (const char* line : {"  dtype: auto\n", "enable_attention_dp: true\n", "enable_chunked_prefill: true\n",
+                           "  backend: CUTLASS\n", "  enable_padding: true\n", "max_seq_len: 9216\n"})
+    EXPECT_THAT(yaml, HasSubstr(line));
+}
+
+// Helix decodes: prompts are another server's, with as many GPUs.
+TEST(LaunchText, P20HelixIsAGenerationServer) {
+  const Case c = typed("deepseek-r1", "gb200-nvl72", Dtype::fp4, Dtype::fp8, 100'000);
+  const Launch launch = of(c, "helix:kvp=4,tpa=2,ep=8,batch=8,value_up=before", "trtllm");
+  const std::string generation = text_of(launch, "serve_generation.yaml"),
+                    context = text_of(launch, "serve_context.yaml");
+  EXPECT_THAT(generation,
+              AllOf(HasSubstr("context_parallel_size: 4\n"), HasSubstr("  cp_type: HELIX\n"),
+                    HasSubstr("  free_gpu_memory_fraction: 0.8\n"), HasSubstr("max_num_tokens: 8\n"),
+                    HasSubstr("  max_tokens_in_buffer: 101024\n")));
+  EXPECT_THAT(context, AllOf(HasSubstr("tensor_parallel_size: 8\n"), Not(HasSubstr("cp_config")),
+                             HasSubstr("disable_overlap_scheduler: true\n"),
+                             HasSubstr("max_num_tokens: 8192\n"), HasSubstr("cuda_graph_config: null\n")));
+  const ScriptRunner runner;
+  runner.write(launch.files);
+  const Called front =
+      runner.run("serve_front.sh", {{"CONTEXT_URL", "a:8001"}, {"GENERATION_URL", "b:8002"}});
+  ASSERT_EQ(front.code, 0);
+  ASSERT_GE(front.words.size(), 3u);
+  EXPECT_EQ(front.words[1], "disaggregated");
+  const OptionTable table("trtllm");
+  std::map<std::string, std::string> v;
+  EXPECT_NE(table.find("front", front.words[2]), nullptr);
+  EXPECT_THAT(table.yaml_faults("front_yaml", "1.3.0rc20", front.config, v), IsEmpty());
+  EXPECT_EQ(v["context_servers.urls"], "a:8001");
+  for (const char* engine : {"vllm", "sglang"})
+    EXPECT_THAT(of(c, "helix:kvp=4,tpa=2,ep=8,batch=8,value_up=before", engine).refused, Not(IsEmpty()));
+}
+
+// A pool for prompts and one for answers, of any engine.
+TEST(LaunchText, P20PairsOfPools) {
+  const Case decode = typed("llama-3.1-70b", "h200-hgx", Dtype::fp8, Dtype::fp8, 30'000);
+  Case prefill = decode;
+  prefill.batch = prefill_batch({{0, 30'000}});
+  const Plan context = parse_plan("tensor:tpa=4,tpf=4,batch=1,prefill_chunk=8000"),
+             generation = parse_plan("tensor:tpa=8,tpf=8,batch=64");
+  const auto pair = [&](const char* engine) {
+    return launch_pair({prefill, context}, {decode, generation}, profile_of(engine), "p");
+  };
+  const Launch vllm = pair("vllm"), sglang = pair("sglang"), trtllm = pair("trtllm");
+  EXPECT_THAT(text_of(vllm, "p_context.sh"), HasSubstr("\"kv_role\":\"kv_producer\""));
+  EXPECT_THAT(text_of(vllm, "p_generation.sh"), HasSubstr("\"kv_role\":\"kv_consumer\""));
+  EXPECT_THAT(text_of(sglang, "p_context.sh"),
+              AllOf(HasSubstr("--disaggregation-mode prefill "), HasSubstr("--chunked-prefill-size 8000 "),
+                    HasSubstr("--page-size 64 ")));
+  EXPECT_THAT(text_of(sglang, "p_generation.sh"),
+              AllOf(HasSubstr("--disaggregation-mode decode "), Not(HasSubstr("chunked"))));
+  EXPECT_THAT(text_of(trtllm, "p_context.yaml"), HasSubstr("max_num_tokens: 8000\n"));
+  const ScriptRunner runner;
+  for (const auto& [launch, engine, kind, skip] :
+       {std::tuple{&vllm, "vllm", "proxy", 2}, std::tuple{&sglang, "sglang", "router", 3}}) {
+    runner.write(launch->files);
+    const Called front = runner.run("p_front.sh", {{"CONTEXT_ADDR", "a"},
+                                                   {"GENERATION_ADDR", "b"},
+                                                   {"CONTEXT_URL", "http://a:30000"},
+                                                   {"GENERATION_URL", "http://b:30001"},
+                                                   {"VLLM_SOURCE", "/source of it"}});
+    ASSERT_EQ(front.code, 0) << engine;
+    std::map<std::string, std::string> v;
+    const OptionTable table(engine);
+    for (const char* half : {"p_context.sh", "p_generation.sh"}) {
+      const Called called = runner.run(half, {{"THIS_ADDR", "a"}});
+      ASSERT_EQ(called.code, 0) << half;
+      v.clear();
+      EXPECT_THAT(table.faults("serve", profile_of(engine).version,
+                               {called.words.begin() + 3, called.words.end()}, v),
+                  IsEmpty())
+          << engine << " " << half;
+      EXPECT_TRUE(v.contains("--kv-transfer-config") || v.contains("--disaggregation-mode"));
+    }
+    v.clear();
+    EXPECT_THAT(
+        table.faults(kind, profile_of(engine).version, {front.words.begin() + skip, front.words.end()}, v),
+        IsEmpty())
+        << engine;
+    EXPECT_TRUE(v.contains("--port"));
+  }
+}
+
+// Without a checkpoint that is stored so, the shell asks for one; what follows the script's name is the
+// engine's.
+TEST(LaunchText, P20TheModelIsAVariable) {
+  const Case other = typed("llama-3.1-70b", "h200-hgx", Dtype::fp8_block, Dtype::fp8, 8192);
+  EXPECT_EQ(checkpoint_of(other), "");
+  EXPECT_EQ(checkpoint_of(typed("llama-7b", "h100-hgx", Dtype::bf16, Dtype::bf16, 1024)),
+            "huggyllama/llama-7b");
+  EXPECT_EQ(checkpoint_of(typed("llama-7b", "h100-hgx", Dtype::fp8, Dtype::bf16, 1024)), "");
+  EXPECT_EQ(checkpoint_of(typed("kimi-k2", "h200-hgx", Dtype::bf16, Dtype::bf16, 1024)), "");
+  const ScriptRunner runner;
+  runner.write(of(other, "tensor:tpa=8,tpf=8,batch=4", "vllm").files);
+  EXPECT_NE(runner.run("serve.sh", {}).code, 0);
+  const Called called = runner.run("serve.sh", {{"MODEL", "it's \"$HOME\""}});
+  ASSERT_EQ(called.code, 0);
+  EXPECT_EQ(called.words.at(2), "it's \"$HOME\"");
+}
+
+// Of a case's own engine alone.
+TEST(LaunchText, P20LinesOfTheCasesEngine) {
+  Case c = typed("llama-3.1-70b", "h200-hgx", Dtype::fp8, Dtype::fp8, 8192);
+  const Plan plan = parse_plan("tensor:tpa=8,tpf=8,batch=4");
+  EXPECT_EQ(deployments(c, plan).size(), 3u);
+  c.engine = std::make_shared<const EngineProfile>(profile_of("sglang"));
+  const std::vector<Deployment> own = deployments(c, plan);
+  ASSERT_EQ(own.size(), 1u);
+  EXPECT_EQ(own.front().engine, "SGLang");
+}
+
+}  // namespace
+}  // namespace shardline
