@@ -17,6 +17,20 @@ std::string without_end(std::string text) {
   return text;
 }
 
+// For whom may read it.
+void let_run(const std::filesystem::path& file) {
+  using std::filesystem::perms;
+  const perms read = std::filesystem::status(file).permissions();
+  perms run = perms::none;
+  for (const auto& [may_read, may_run] :
+       {std::pair{perms::owner_read, perms::owner_exec}, std::pair{perms::group_read, perms::group_exec},
+        std::pair{perms::others_read, perms::others_exec}}) {
+    if ((read & may_read) != perms::none) run |= may_run;
+  }
+  std::error_code error;  // where no file can be made to run, `bash FILE` still does
+  std::filesystem::permissions(file, run, std::filesystem::perm_options::add, error);
+}
+
 std::vector<std::string> sorted(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
   return names;
@@ -28,8 +42,9 @@ OutputFolder::OutputFolder(std::filesystem::path folder) : folder_(std::move(fol
   make_output_folder(folder_);
 }
 
-void OutputFolder::write(const std::string& name, std::string_view text) {
+void OutputFolder::write(const std::string& name, std::string_view text, bool executable) {
   write_file(folder_ / name, text);
+  if (executable) let_run(folder_ / name);
   written_.push_back(name);
 }
 

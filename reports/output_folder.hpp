@@ -19,8 +19,9 @@ class OutputFolder {
   explicit OutputFolder(std::filesystem::path folder);
 
   const std::filesystem::path& path() const { return folder_; }
+  std::size_t files() const { return written_.size(); }
   /// Throws UserError as write_file does.
-  void write(const std::string& name, std::string_view text);
+  void write(const std::string& name, std::string_view text, bool executable = false);
   /// `stem`.svg and `stem`.png; left out, with gnuplot's reason, where they cannot be drawn. Throws UserError
   /// as write_file does.
   void draw(const Plot& plot, const std::string& stem);

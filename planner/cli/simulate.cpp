@@ -9,6 +9,7 @@
 #include <set>
 
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/launch_parts.hpp"
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/simulate_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -224,7 +225,7 @@ void declare(Arguments& a, SimulateOptions& o) {
   a.add("--noise-seed", o.noise_seed,
         "First seed of the scenario's background traffic, and the one that the trace shows")
       .range(0, 1'000'000'000'000'000);
-  a.add("-o,--out", o.out, "Folder for the Perfetto trace and the timeline picture");
+  a.add("-o,--out", o.out, "Folder for the Perfetto trace, the timeline picture and launch files");
 }
 
 int run(const SimulateOptions& o, const Provenance&) {
@@ -249,6 +250,9 @@ int run(const SimulateOptions& o, const Provenance&) {
   if (!o.out.empty()) {
     fmt::print("\n");
     write_timeline(study, simulated.plan, plan_timeline(study, e, simulated.plan), o.out);
+    OutputFolder files(o.out);
+    const std::string launches = write_launches(files, study, {{to_string(simulated.plan), simulated.plan}});
+    fmt::print("{}{}", files.summary(), launches);
   }
   return 0;
 }

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/launch_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
-#include "planner/engines/deploy.hpp"
 #include "planner/strategies/columns.hpp"
 #include "reports/json.hpp"
 
@@ -161,14 +161,18 @@ Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOpt
   return page;
 }
 
-// Flags for the plans of print_budgets.
-std::string launch_text(const Study& study, const SweepAnswer& answer) {
-  std::string out = study.title + "\n";
-  for (const auto& [budget, p] : answer.budgets) {
-    out += fmt::format("\n{}   {} {}, {} users on {} GPUs\n", to_string(p.plan), time_name(study),
-                       to_string(p.time), users_of(study.study, p.plan), p.plan.gpus());
-    out += deployment_text(study, p.plan);
-  }
+// The plans of print_target and of print_budgets, each once.
+std::vector<NamedPlan> launched(const Study& study, const SweepAnswer& answer) {
+  std::vector<NamedPlan> out;
+  const auto add = [&](const Point& p) {
+    const auto same = [&](const NamedPlan& n) { return n.plan == p.plan; };
+    if (std::any_of(out.begin(), out.end(), same)) return;
+    out.push_back({fmt::format("{}   {} {}, {} users on {} GPUs", to_string(p.plan), time_name(study),
+                               to_string(p.time), users_of(study.study, p.plan), p.plan.gpus()),
+                   p.plan});
+  };
+  for (const Point& p : answer.meeting) add(p);
+  for (const BudgetPlan& b : answer.budgets) add(b.best);
   return out;
 }
 
@@ -195,7 +199,7 @@ void write_results(const Study& study, const SweepAnswer& answer, const SweepOpt
   const BestPoints best(study, answer.found);
   files.write("frontier.csv", points_csv(study, answer.rated, best));
   if (answer.all) files.write("all.csv", points_csv(study, *answer.all, best));
-  files.write("launch.txt", launch_text(study, answer));
+  const std::string launches = write_launches(files, study, launched(study, answer));
   files.write("frontier.html", page_html(frontier_page(study, answer, o, made_by)));
   files.draw(frontier_plot(study, answer.found, answer.rated, made_by), "frontier");
   if (answer.gain) {
@@ -206,7 +210,7 @@ void write_results(const Study& study, const SweepAnswer& answer, const SweepOpt
         "gain", fmt::format("no plan of the {} of compare fits", no_candidate ? "candidate" : "baseline"));
   }
   files.write("run.json", run_json(study, answer.found, o, made_by));
-  fmt::print("{}\n", files.summary());
+  fmt::print("{}{}\n", files.summary(), launches);
 }
 
 bool on_default_axes(const SearchResult& r) { return r.x == Metric::speed && r.y == Metric::throughput; }

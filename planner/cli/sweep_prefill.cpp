@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/launch_parts.hpp"
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/strategies/columns.hpp"
@@ -192,13 +193,18 @@ Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, c
   return page;
 }
 
-std::string launch_text(const Study& study, const std::vector<Point>& frontier) {
-  std::string out = study.title + "\n";
-  for (const Point& p : frontier) {
-    out += fmt::format("\n{}   TTFT {} on {} GPUs{}\n", to_string(p.plan), to_string(p.time), p.plan.gpus(),
-                       strategy(p.plan.strategy).exact ? "" : "   APPROXIMATE");
-    out += deployment_text(study, p.plan);
-  }
+// The plans of print_target and of the frontier, each once.
+std::vector<NamedPlan> launched(const SweepAnswer& answer) {
+  std::vector<NamedPlan> out;
+  const auto add = [&](const Point& p) {
+    const auto same = [&](const NamedPlan& n) { return n.plan == p.plan; };
+    if (std::any_of(out.begin(), out.end(), same)) return;
+    out.push_back({fmt::format("{}   TTFT {} on {} GPUs{}", to_string(p.plan), to_string(p.time),
+                               p.plan.gpus(), strategy(p.plan.strategy).exact ? "" : "   APPROXIMATE"),
+                   p.plan});
+  };
+  for (const Point& p : answer.meeting) add(p);
+  for (const Point& p : answer.frontier) add(p);
   return out;
 }
 
@@ -223,11 +229,11 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   files.write("frontier.csv", csv(study, r, answer.rated));
   if (answer.all) files.write("all.csv", csv(study, r, *answer.all));
   if (study.sweep().noise) files.write("noise.csv", noise_csv(*study.sweep().noise, answer.noisy));
-  files.write("launch.txt", launch_text(study, answer.frontier));
+  const std::string launches = write_launches(files, study, launched(answer));
   files.write("frontier.html", page_html(page(study, r, answer.rated, o, made_by)));
   files.draw(frontier_plot(study, r, answer.rated, made_by), "frontier");
   files.write("run.json", run_json(study, r, o, made_by));
-  fmt::print("{}\n", files.summary());
+  fmt::print("{}{}\n", files.summary(), launches);
 }
 
 }  // namespace shardline::cli

@@ -19,7 +19,7 @@ expect_code() {  # expected code, command...
 }
 
 expect_code 0 "$binary" sweep "$small" -o one --threads 1 --all
-wanted="all.csv frontier.csv frontier.html launch.txt run.json"
+wanted="all.csv frontier.csv frontier.html launch launch.txt run.json"
 if command -v gnuplot > /dev/null; then wanted="$wanted frontier.png frontier.svg gain.png gain.svg"
 else echo "skipped: pictures (gnuplot is not installed)"; fi
 for model in deepseek-r1 llama-3.1-405b; do
@@ -32,6 +32,15 @@ for threads in 2 3; do
   expect_code 0 "$binary" sweep "$small" -o many --threads $threads --all
   for model in deepseek-r1 llama-3.1-405b; do
     for file in frontier.csv all.csv launch.txt; do cmp one/$model/$file many/$model/$file || fail "$file depends on threads"; done
+    diff -r one/$model/launch many/$model/launch || fail "launch files depend on threads"
+  done
+done
+
+# Every launch file is named, and scripts can be run.
+for model in deepseek-r1 llama-3.1-405b; do
+  for file in $(ls one/$model/launch); do
+    grep -qE "^  [^#]* $file(,|$)" one/$model/launch.txt || fail "launch.txt does not name $file"
+    case "$file" in *.sh) bash -n one/$model/launch/$file && [ -x one/$model/launch/$file ] || fail "$file cannot be run" ;; esac
   done
 done
 
@@ -83,7 +92,7 @@ code=0
 [ "$code" -eq 2 ] || { cat stderr; fail "exit $code on a full disk"; }
 grep -q 'cannot write' stderr || fail "message on a full disk: $(cat stderr)"
 for file in $(files full); do
-  case "$file" in *.csv | *.html | *.txt | *.json | *.png | *.svg) ;; *) fail "left behind: $file" ;; esac
+  case "$file" in *.csv | *.html | *.txt | *.json | *.png | *.svg | */launch/*.sh | */launch/*.yaml) ;; *) fail "left behind: $file" ;; esac
   cmp -s "$file" "one/${file#full/}" || [ "${file##*/}" = run.json ] || fail "half-written: $file"
 done
 
@@ -93,7 +102,7 @@ wrote_what_is_there() {  # folder, command...
   shift
   rm -rf "$folder"
   expect_code 0 "$binary" "$@" -o "${folder%%/*}"
-  [ "$(sed -n "s|^ *wrote $folder: ||p" stdout | tr -d ' ' | tr ',' '\n')" = "$(ls "$folder")" ] ||
+  [ "$(sed -n "s|^ *wrote $folder: ||p" stdout | tr -d ' ' | tr ',' '\n')" = "$(ls -p "$folder" | grep -v /)" ] ||
     { cat stdout; ls "$folder"; fail "files of $1 $2 in $folder"; }
 }
 mkdir -p none failing
@@ -128,6 +137,6 @@ code=0
 wait $pid || code=$?
 [ "$code" -ne 0 ] && [ "$code" -ne 1 ] || { cat stdout stderr; fail "exit $code after Ctrl-C"; }
 for file in $(files broken); do
-  case "$file" in *.csv | *.html | *.txt | *.json | *.png | *.svg) ;; *) fail "left behind after Ctrl-C: $file" ;; esac
+  case "$file" in *.csv | *.html | *.txt | *.json | *.png | *.svg | */launch/*.sh | */launch/*.yaml) ;; *) fail "left behind after Ctrl-C: $file" ;; esac
 done
 echo "output files are whole"

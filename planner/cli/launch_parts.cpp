@@ -1,0 +1,62 @@
+#include "planner/cli/launch_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "planner/cli/sweep_parts.hpp"
+#include "planner/scenario/shipped.hpp"
+
+namespace shardline::cli {
+
+std::vector<EngineProfile> engines_of(const Case& c) {
+  if (c.engine) return {*c.engine};
+  std::vector<EngineProfile> out;
+  const std::filesystem::path folder = shipped_catalogs().engines;
+  for (const std::string& name : engine_names(folder)) {
+    const std::size_t space = name.find(' ');
+    out.push_back(load_engine(name.substr(0, space), name.substr(space + 1), folder));
+  }
+  return out;
+}
+
+std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem) {
+  std::vector<Launch> out;
+  const std::vector<Deployment> documented = deployments(c, plan);
+  for (const EngineProfile& engine : engines_of(c)) {
+    for (const Deployment& d : documented) {
+      if (d.profile == engine.name) out.push_back(launch_files(c, plan, engine, stem + "." + engine.name));
+    }
+  }
+  return out;
+}
+
+std::string launch_summary(const std::vector<Launch>& launches) {
+  std::string out;
+  for (const Launch& l : launches) {
+    std::string what = l.refused.empty() ? "" : "no files: " + l.refused;
+    for (const LaunchFile& f : l.files) what += (what.empty() ? "" : ", ") + f.name;
+    out += fmt::format("  {}: {}\n", l.engine, what);
+  }
+  return out;
+}
+
+std::string write_launches(OutputFolder& files, const Study& study, const std::vector<NamedPlan>& plans) {
+  std::string text = study.title + "\n";
+  std::optional<OutputFolder> folder;  // where some engine runs some plan
+  int number = 0;
+  for (const NamedPlan& p : plans) {
+    text += fmt::format("\n{}\n{}", p.heading, deployment_text(study, p.plan));
+    const std::vector<Launch> launches = launches_of(study.study, p.plan, std::to_string(++number));
+    text += launch_summary(launches);
+    for (const Launch& l : launches) {
+      if (!l.files.empty() && !folder) folder.emplace(files.path() / "launch");
+      for (const LaunchFile& f : l.files) folder->write(f.name, f.text, f.executable);
+    }
+  }
+  files.write("launch.txt", text);
+  if (!folder) return "";
+  return fmt::format("  wrote {}: {} files, named in launch.txt\n", folder->path().string(), folder->files());
+}
+
+}  // namespace shardline::cli
