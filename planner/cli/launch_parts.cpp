@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "planner/cli/sweep_parts.hpp"
@@ -24,9 +25,9 @@ std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::stri
   std::vector<Launch> out;
   const std::vector<Deployment> documented = deployments(c, plan);
   for (const EngineProfile& engine : engines_of(c)) {
-    for (const Deployment& d : documented) {
-      if (d.profile == engine.name) out.push_back(launch_files(c, plan, engine, stem + "." + engine.name));
-    }
+    const auto of_engine = [&](const Deployment& d) { return d.profile == engine.name; };
+    if (c.engine || std::any_of(documented.begin(), documented.end(), of_engine))
+      out.push_back(launch_files(c, plan, engine, stem + "." + engine.name));
   }
   return out;
 }

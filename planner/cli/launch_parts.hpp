@@ -13,7 +13,7 @@ namespace shardline::cli {
 /// The case's engine, or where it names none every engine that has a profile.
 std::vector<EngineProfile> engines_of(const Case& c);
 
-/// One per engine that documents a way to run the plan.
+/// One per engine that documents a way to run the plan, and one of the case's own engine.
 std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem);
 
 /// "  vLLM 0.24.0: 1.vllm.sh" or the reason why there are no files.

@@ -213,6 +213,7 @@ void print(const Study& study, const SimulatedPlan& s) {
     fmt::print("  {}:\n", d.engine);
     for (const std::string& line : lines(d)) fmt::print("    {}\n", line);
     for (const std::string& note : d.notes) fmt::print("    # {}\n", note);
+    if (!d.unsaid.empty()) fmt::print("    # no launch file: {}\n", d.unsaid);
   }
 }
 

@@ -119,7 +119,8 @@ std::string deployment_text(const Study& study, const Plan& plan) {
     for (const std::string& line : lines(d)) out += "    " + line + "\n";
     for (const std::string& note : d.notes) out += "    # " + note + "\n";
   }
-  return out.empty() ? "  no released engine documents how to start it\n" : out;
+  if (!out.empty() || study.study.engine) return out;  // of one engine its launch files say why
+  return "  no released engine documents how to start it\n";
 }
 
 const std::vector<std::string>& share_columns() {

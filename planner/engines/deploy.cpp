@@ -42,7 +42,6 @@ Deployment context_parallel(const Case& c, const Plan& p) {
   }
   // vllm v1/attention/backend.py:752 at v0.24.0: supports_pcp is False, and no CUDA backend says otherwise.
   d.unsaid = "no attention backend of vLLM 0.24.0 runs --prefill-context-parallel-size above 1";
-  d.notes.emplace_back("not every attention backend supports prefill context parallelism yet");
   if (const std::string real = strategy(p.strategy).deployed_as; !real.empty())
     d.notes.push_back(fmt::format(
         "it gathers KV ({}); no released engine documents this variant: expect {}'s TTFT", real, real));
@@ -96,11 +95,8 @@ Deployment tensorrt_llm_deployment(const Case& c, const Plan& p) {
     put(o, "enable_chunked_prefill", "true");
     put(o, "max_num_tokens", step_tokens(c, p));
   }
-  if (p.dp > 1 && p.tpa > 1) {
+  if (p.dp > 1 && p.tpa > 1)
     d.unsaid = "its attention DP gives every GPU a request: it has no TP group inside a DP rank";
-    d.notes.emplace_back(
-        "its attention DP gives every GPU a request; a TP group inside each DP rank is not documented");
-  }
   return d;
 }
 
@@ -119,7 +115,6 @@ Deployment vllm_deployment(const Case& c, const Plan& p) {
     put(o, "--max-num-batched-tokens", std::max(step_tokens(c, p), sequences(c, p)));
   }
   d.unsaid = vllm_experts_unsaid(c, p);
-  if (p.ep > 1 && p.tpf > 1) d.notes.emplace_back("expert parallelism there spans all GPUs (tpf=1)");
   return d;
 }
 

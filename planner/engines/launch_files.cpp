@@ -39,7 +39,8 @@ std::string find_deployment(const Case& c, const Plan& p, const EngineProfile& e
     out = std::move(d);
     return "";
   }
-  return fmt::format("{} documents no way to run {}", engine.title, to_string(p.strategy));
+  return fmt::format("{} documents no way to run {} of {}", engine.title, to_string(p.strategy),
+                     c.model.name);
 }
 
 void append(std::vector<LaunchFile>& to, std::vector<LaunchFile> files) {

@@ -218,7 +218,7 @@ std::vector<Case> cases() {
           case_of("deepseek-r1", "h200-hgx", Dtype::fp8_block, Dtype::bf16, decode),
           case_of("deepseek-r1", "gb200-nvl72", Dtype::fp4, Dtype::fp8, decode),
           case_of("deepseek-r1", "gb200-nvl72", Dtype::fp4, Dtype::bf16, decode),
-          case_of("qwen3-235b-a22b", "b200-hgx", Dtype::fp8_block, Dtype::bf16, decode),
+          case_of("qwen3-235b-a22b", "b200-hgx", Dtype::fp8_block, Dtype::bf16, decode_batch(30'000)),
           case_of("gpt-oss-120b", "b200-hgx", Dtype::mxfp4, Dtype::fp8, decode),
           case_of("llama-3.1-70b", "h100-hgx", Dtype::bf16, Dtype::bf16, mixed),
           case_of("deepseek-r1", "b200-hgx", Dtype::fp4, Dtype::fp8, mixed),
