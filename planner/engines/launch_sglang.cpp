@@ -14,33 +14,40 @@ namespace shardline::launch {
 
 namespace {
 
-constexpr int kDistributedPort = 20000, kBootstrapPort = 8998, kPage = 64;
-constexpr long long kPrefillTokens = 16384;  // default of --max-prefill-tokens
+constexpr int kDistributedPort = 20000, kBootstrapPort = 8998;
+constexpr long long kPage = 64, kLargestPage = 128;  // server_args.py:4523-4659
+constexpr long long kPrefillTokens = 16384;          // default of --max-prefill-tokens
 
 int port_of(Role role) { return role == Role::generation ? 30001 : 30000; }
 
-// In both halves of a pair; chunks are multiples of it (server_args.py:6689,
-// disaggregation/common/conn.py:258).
-void put_pages(LaunchOptions& o) {
+// Of equal size in both halves of a pair (disaggregation/common/conn.py:258); a group's chunk is a multiple
+// of it (server_args.py:6689, behind the division at 5053).
+void put_pages(const Server& s, LaunchOptions& o) {
   put(o, "--page-size", kPage);
   const LaunchOption* chunk = find(o, "--chunked-prefill-size");
   if (chunk == nullptr || chunk->value.starts_with('-')) return;
-  const long long pages = (std::stoll(chunk->value) + kPage - 1) / kPage;
-  put(o, "--chunked-prefill-size", pages * kPage);
+  const long long page = kPage * s.plan.dp;
+  put(o, "--chunked-prefill-size", (std::stoll(chunk->value) + page - 1) / page * page);
+}
+
+// The engine's own number, which attention DP divides among its groups: of each a multiple of any backend's
+// pages.
+long long default_chunk(const Server& s) {
+  const long long pages = kLargestPage * s.plan.dp;
+  return std::max(1LL, s.engine.tokens_of_step(s.study.system.device) / pages) * pages;
 }
 
 void put_half(const Server& s, LaunchOptions& o) {
   put(o, "--disaggregation-mode", s.role == Role::context ? "prefill" : "decode");
   put(o, "--disaggregation-transfer-backend", "nixl");
   if (s.role == Role::context) put(o, "--disaggregation-bootstrap-port", kBootstrapPort);
-  put_pages(o);
+  put_pages(s, o);
 }
 
 void put_prefill(const Server& s, LaunchOptions& o) {
   const Case& c = s.study;
   if (s.role == Role::generation) return;
-  // The engine's own number, of all groups together: DP attention divides it.
-  if (!c.batch.prefills()) put(o, "--chunked-prefill-size", s.engine.tokens_of_step(c.system.device));
+  if (!c.batch.prefills()) put(o, "--chunked-prefill-size", default_chunk(s));
   if (c.batch.prefills() && token_budget(s) > kPrefillTokens) put(o, "--max-prefill-tokens", token_budget(s));
 }
 

@@ -101,6 +101,7 @@ void check_sglang(const Checked& k, const Called& called) {
   }
   const long long chunk = number(v, "--chunked-prefill-size", 0);
   if (!k.study.batch.prefills()) {
+    EXPECT_EQ(chunk / dp % 128, 0);  // any backend's page (server_args.py:6689)
     EXPECT_EQ(chunk, k.engine.tokens_of_step(k.study.system.device));
   }
   EXPECT_EQ(v.contains("--enable-mixed-chunk"), k.study.batch.kind() == StepKind::mixed);

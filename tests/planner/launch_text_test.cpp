@@ -50,7 +50,9 @@ TEST(LaunchText, P20MachinesOfTraysAndNodes) {
               AllOf(HasSubstr("--nnodes 2"), HasSubstr("--dist-init-addr \"$HEAD_ADDR:20000\"")));
   EXPECT_THAT(text_of(of(tray, "tensor:tpa=8,ep=8,batch=4", "trtllm"), "serve.sh"),
               HasSubstr("srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --mpi=pmix"));
-  EXPECT_THAT(of(tray, "dp_ep:dp=6,ep=6,batch=4", "sglang").files.size(), 1u);  // two machines of 3
+  EXPECT_THAT(
+      text_of(of(tray, "dp_ep:dp=6,ep=6,batch=4", "sglang"), "serve.sh"),           // two machines of 3
+      AllOf(HasSubstr("--nnodes 2"), HasSubstr("--chunked-prefill-size 16128 ")));  // 6 x 21 pages of 128
   EXPECT_THAT(of(tray, "dp_ep:dp=5,ep=5,batch=4", "sglang").refused, HasSubstr("5 GPUs are no equal parts"));
 }
 
