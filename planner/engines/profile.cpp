@@ -51,6 +51,7 @@ void read_steps(const Reader& r, EngineProfile& p) {
   for (const auto& [name, architecture] : names)
     p.step_tokens[architecture] = tokens.at(name).tokens(16, kMostTokens);
   tokens.no_other_keys();
+  if (const auto of = r.find("tokens_of")) p.shared_budget = of->one_of({"group", "server"}) == 1;
   static_cast<void>(r.at("why").text());
   r.no_other_keys();
 }

@@ -49,6 +49,7 @@ struct EngineProfile {
   PrefillPolicy prefill = PrefillPolicy::mixed;
   Admission admission = Admission::used;
   std::map<Architecture, long long> step_tokens;  // of a step, by default; prompts are cut to fit
+  bool shared_budget = false;                     // attention groups share it (SGLang), else each has one
   std::vector<int> graphs;  // batches that have a CUDA graph, ascending: others are padded to the next one
   MemoryRule memory_rule = MemoryRule::total;
   double memory = 1;     // that part

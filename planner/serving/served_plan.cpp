@@ -51,7 +51,8 @@ void ServedEvaluator::time_prompt(const Plan& plan, const ServedWorkload& worklo
   const EngineProfile& engine = *case_.engine;
   const bool mixed = engine.prefill == PrefillPolicy::mixed;
   const bool beside = mixed && requests > 1;
-  const long long budget = engine.tokens_of_step(case_.system.device);
+  const long long all = engine.tokens_of_step(case_.system.device);
+  const long long budget = engine.shared_budget ? std::max(1LL, all / plan.dp) : all;
   // Decoding requests come first in a mixed step; an eighth is left to prompts in any case.
   const Chunks chunks = chunks_of(workload.input, mixed ? std::max(budget - requests, budget / 8) : budget);
   const auto time = [&](long long cached, long long fresh) {
