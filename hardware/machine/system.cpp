@@ -236,6 +236,12 @@ FabricSpec read_fabric(const Reader& r) {
   FabricSpec f;
   f.nodes = static_cast<int>(r.at("nodes").integer(1, 4096));
   f.gpus_per_node = static_cast<int>(r.at("gpus_per_node").integer(1, 1024));
+  if (const auto v = r.find("tray")) {
+    f.tray = static_cast<int>(v->integer(1, 1024));
+    if (f.gpus_per_node % f.tray != 0)
+      v->fault(
+          fmt::format("fabric.tray: trays of {} GPUs do not make up a node of {}", f.tray, f.gpus_per_node));
+  }
   const long long gpus = static_cast<long long>(f.nodes) * f.gpus_per_node;
   if (gpus > kMostGpus) r.fault(fmt::format("fabric has {} GPUs: at most {} are possible", gpus, kMostGpus));
   if (const auto nvlink = r.find("nvlink")) {

@@ -42,8 +42,10 @@ struct NetworkSpec {
 struct FabricSpec {
   int nodes = 1;
   int gpus_per_node = 1;
+  int tray = 0;  // GPUs of the boards that a node is made of, which are handed out whole; 0: the node is one
   NvlinkSpec nvlink;
   NetworkSpec network;
+  int gpus_per_tray() const { return tray > 0 ? tray : gpus_per_node; }
 };
 
 FabricSpec read_fabric(const Reader& reader);
