@@ -99,7 +99,7 @@ class Enumeration {
 
  private:
   void plans_of(StrategyId id) {
-    bool any = false, any_batch = false;
+    bool any = false, asked = false, any_batch = false;
     int smallest = std::numeric_limits<int>::max();  // batch that a plan in the space can have
     std::vector<Plan> plans, of_size;
     for (const int gpus : o_.gpus) {
@@ -108,8 +108,11 @@ class Enumeration {
       strategy(id).enumerate(c_, gpus, o_.space, of_size);
       with_even_parts(c_, of_size);
       any = any || !of_size.empty();
-      std::copy_if(of_size.begin(), of_size.end(), std::back_inserter(plans),
-                   [&](const Plan& p) { return within(p, o_.space); });
+      for (const Plan& p : of_size) {
+        if (!within(p, o_.space)) continue;
+        asked = true;
+        if (starts(p)) plans.push_back(p);
+      }
     }
     std::vector<Fit> fits(plans.size());
     parallel_for(0, plans.size(), thread_count(o_.threads),
@@ -125,8 +128,17 @@ class Enumeration {
     if (any_batch) return;
     const bool too_small = smallest < std::numeric_limits<int>::max();
     result_.without_plans.emplace_back(id, too_small ? fmt::format("of a batch below {}", smallest)
+                                           : asked   ? fmt::format("that {} starts", title_of(*c_.engine))
                                            : any     ? "within the degrees and options asked for"
                                                      : why_impossible(c_, o_, id));
+  }
+
+  bool starts(const Plan& plan) {
+    auto refusal = does_not_start(c_, plan);
+    if (!refusal) return true;
+    NotStarted& refused = result_.not_started[refusal->rule];
+    if (++refused.plans == 1) refused.first = std::move(*refusal);
+    return false;
   }
 
   void note_used(const Plan& plan) {

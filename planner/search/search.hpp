@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "planner/engines/launchable.hpp"
 #include "planner/search/pareto.hpp"
 #include "planner/serving/served.hpp"
 
@@ -39,11 +40,18 @@ struct SearchCounts {
   double simulations_per_second = 0, bounds_per_second = 0;
 };
 
+/// Plans that the engine does not start, by the first rule that refuses each.
+struct NotStarted {
+  std::uint64_t plans = 0;
+  Refusal first;
+};
+
 struct SearchResult {
   std::map<StrategyId, Frontier> frontiers;  // of each strategy by itself
   // Of chains with equal parts, beside the searched ones; with a searched partition none is slower.
   Frontier even{Metric::speed, Metric::throughput};
   std::map<std::string, std::uint64_t> rejected;  // infeasible configurations by reason
+  std::map<std::string, NotStarted> not_started;  // by the rule's id; no batch of such a plan is counted
   // Strategies of which nothing was looked at, whatever fits, with the reason.
   std::vector<std::pair<StrategyId, std::string>> without_plans;
   // Values of options that were asked for and that no plan has: "chunks 8".

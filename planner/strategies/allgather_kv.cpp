@@ -29,6 +29,7 @@ const Strategy kAllgatherKv{
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .local_attention = true,
+    .launched_as = LaunchedAs::prefill_cp,
     .enumerate = enumerate,
     .prefill_attention = attention,
     .prefill_buffers = gathered_buffers,

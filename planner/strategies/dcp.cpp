@@ -295,6 +295,7 @@ const Strategy kDcp{
                 Degree::in_flight},
     .options = kOptions,
     .local_attention = true,
+    .launched_as = LaunchedAs::dcp,
     .enumerate = enumerate,
     .check = check,
     .decode_attention = attention,

@@ -49,6 +49,7 @@ const Strategy kDpEp{
     .mixes = true,
     .degrees = {Degree::dp, Degree::tpa, Degree::ep, Degree::dense_tp},
     .local_attention = true,
+    .launched_as = LaunchedAs::attention_dp,
     .enumerate = enumerate,
     .check = check,
     .prefill_attention = attend_own,

@@ -148,6 +148,7 @@ const Strategy kHelix{
     .options = kOptions,
     .partials = PartialOutputs::all_to_all,
     .local_attention = true,
+    .launched_as = LaunchedAs::helix,
     .enumerate = enumerate,
     .check = check,
     .decode_attention = attention,

@@ -11,6 +11,26 @@
 
 namespace shardline {
 
+std::string_view to_string(LaunchedAs feature) {
+  switch (feature) {
+    case LaunchedAs::none:
+      break;
+    case LaunchedAs::tensor:
+      return "tensor parallelism";
+    case LaunchedAs::pipeline:
+      return "pipeline parallelism";
+    case LaunchedAs::attention_dp:
+      return "attention data parallelism";
+    case LaunchedAs::dcp:
+      return "decode context parallelism inside a TP group";
+    case LaunchedAs::helix:
+      return "Helix parallelism";
+    case LaunchedAs::prefill_cp:
+      return "prefill context parallelism";
+  }
+  return "none";
+}
+
 double attention_computed(const Case& c, const Plan& plan) {
   const Strategy& s = strategy(plan.strategy);
   return s.computed ? s.computed(c, plan) : 1;
@@ -251,6 +271,7 @@ std::vector<std::string> check_row(const Strategy& s) {
   wrong(s.context_parallel() && s.weights != WeightSharing::attention_tp,
         "context-parallel ranks hold copies of the weights");
   wrong(s.exact == (s.computed != nullptr), "an approximate strategy says what it computes");
+  wrong(!s.exact && s.launched_as != LaunchedAs::none, "engines run exact strategies");
   wrong(s.options.size() > kMostOptions, "it has more options than a plan has room for");
   std::vector<std::string_view> keys{"batch"};
   for (const DegreeField& field : kDegrees) keys.emplace_back(field.key);

@@ -55,6 +55,10 @@ enum class WeightSharing : std::uint8_t { stage, attention_tp };
 /// How KVP ranks bring their partial attention outputs together. none: the strategy has no KVP ranks.
 enum class PartialOutputs : std::uint8_t { none, all_to_all, all_gather };
 
+/// Which feature of serving engines runs a strategy. none: no engine has it, whatever its flags [P19].
+enum class LaunchedAs : std::uint8_t { none, tensor, pipeline, attention_dp, dcp, helix, prefill_cp };
+std::string_view to_string(LaunchedAs feature);
+
 struct CacheShare;  // planner/layers/share.hpp
 class ContextStep;  // planner/layers/context_step.hpp
 struct Deployment;  // planner/engines/deploy.hpp
@@ -89,6 +93,7 @@ struct Strategy {
   PartialOutputs partials = PartialOutputs::none;
   bool local_attention = false;  // runs layers with windows, chunks and sinks
   bool eager = false;            // `verify` also runs it under eager attention
+  LaunchedAs launched_as = LaunchedAs::none;
   const char* deployed_as = "";  // the strategy that engines run in its place, where they have none of it
 
   /// Appends all plans for exactly `gpus` GPUs, batch 1, in a fixed order. Every one passes check.

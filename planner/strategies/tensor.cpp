@@ -39,6 +39,7 @@ const Strategy kTensor{
     .degrees = kTensorDegrees,
     .options = kOptions,
     .local_attention = true,
+    .launched_as = LaunchedAs::tensor,
     .enumerate = enumerate,
     .prefill_attention = attend_own,
     .prefill_buffers = unsharded_buffers,

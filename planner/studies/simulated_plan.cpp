@@ -49,6 +49,7 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   SimulatedPlan out;
   if (takes_partition(study.study, plan)) list_parts(plan, searched_partition(e, plan).tokens);
   out.plan = plan;
+  out.refusal = does_not_start(study.study, plan);
   out.memory = memory_use(study.study, plan);
   out.misfit = does_not_fit(study.study, out.memory);
   if (out.misfit) return out;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/engines/deploy.hpp"
+#include "planner/engines/launchable.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/noise.hpp"
 #include "planner/serving/served_plan.hpp"
@@ -19,7 +20,8 @@ struct PricedCollective {
 };
 
 struct SimulatedPlan {
-  Plan plan;  // with the partition that was searched for, where it takes one
+  Plan plan;                       // with the partition that was searched for, where it takes one
+  std::optional<Refusal> refusal;  // of the case's engine, which does not start it
   MemoryUse memory;
   std::optional<std::string> misfit;  // why it does not fit; then nothing below is set
   Breakdown breakdown;

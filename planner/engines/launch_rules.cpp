@@ -1,0 +1,189 @@
+#include "planner/engines/launch_rules.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "planner/layers/share.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr int kBlock = 128;        // of block FP8, both ways
+constexpr int kVocabPadding = 64;  // DEFAULT_VOCAB_PADDING_SIZE of vLLM and SGLang
+
+std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
+
+// A matrix side that `ranks` share, in whole blocks of each.
+Complaint cut(const char* what, long long width, int ranks) {
+  if (width % ranks == 0 && width / ranks % kBlock == 0) return std::nullopt;
+  return fmt::format("{} of {} over {} cut blocks of {}", what, width, ranks_text(ranks), kBlock);
+}
+
+Complaint first_of(std::initializer_list<Complaint> all) {
+  for (const Complaint& c : all) {
+    if (c) return c;
+  }
+  return std::nullopt;
+}
+
+// Ranks beyond the KV heads hold copies of one.
+Complaint cut_gqa(const Attention& a, int ranks) {
+  const int kv = std::max(a.kv_heads / ranks, 1);
+  Complaint out = first_of({cut("queries", static_cast<long long>(a.q_heads) * a.head_dim, ranks),
+                            cut("keys", static_cast<long long>(kv) * a.head_dim, 1),
+                            cut("values", static_cast<long long>(kv) * value_width(a), 1)});
+  if (!out && ranks > 1)
+    out = cut("attention outputs", static_cast<long long>(a.q_heads) * value_width(a), ranks);
+  return out;
+}
+
+Complaint cut_mla(const Attention& a, int ranks) {
+  if (ranks == 1) return std::nullopt;
+  const long long heads = a.q_heads;
+  return first_of({cut("queries", heads * (a.nope_dim + a.rope_dim), ranks),
+                   cut("keys and values", heads * (a.nope_dim + a.v_dim), ranks),
+                   cut("attention outputs", heads * a.v_dim, ranks)});
+}
+
+bool in_blocks(const Case& c, Module m) { return c.precision.of(m).weights == Dtype::fp8_block; }
+
+std::string layout_text(int dp, int cache, int cp, int tpa) {
+  return fmt::format("{} attention group{} of {}{}{}", dp, dp == 1 ? "" : "s", ranks_text(tpa),
+                     cp > 1 ? fmt::format(" x {} context-parallel ones", cp) : "",
+                     cache > 1 ? fmt::format(" x {} cache shards", cache) : "");
+}
+
+}  // namespace
+
+bool launched_as(const Plan& p, LaunchedAs feature) { return strategy(p.strategy).launched_as == feature; }
+
+std::string option_text(const Plan& p, std::string_view key) {
+  for (const Option* option : strategy(p.strategy).options) {
+    if (key == option->key) return value_text(*option, p.options);
+  }
+  return "";
+}
+
+int sharers(const Case& c, const Plan& p) {
+  return strategy(p.strategy).decodes ? cache_share(c, c.model.attentions.front(), p).sharers.size : 1;
+}
+
+Complaint other_attention(const Case& c, const Plan& p, const EngineLayout& e) {
+  if (p.pp != e.pp) return fmt::format("{} stages become {}", p.pp, e.pp);
+  if (p.dp != e.dp || p.kvp != e.kvp || p.cp != e.cp || p.tpa != e.tpa)
+    return fmt::format("{} become {}", layout_text(p.dp, p.kvp, p.cp, p.tpa),
+                       layout_text(e.dp, e.kvp, e.cp, e.tpa));
+  if (const int own = sharers(c, p); own != e.sharers)
+    return fmt::format("a cache that {} share is shared by {}", own, e.sharers);
+  return std::nullopt;
+}
+
+Complaint other_experts(const Case& c, const Plan& p, const EngineLayout& e) {
+  if (!has_experts(c.model) || (p.ep == e.ep && p.tpf == e.tpf)) return std::nullopt;
+  return fmt::format("ep={},tpf={} becomes ep={},tpf={}", p.ep, p.tpf, e.ep, e.tpf);
+}
+
+Complaint other_dense(const Case& c, const Plan& p, const EngineLayout& e) {
+  const int own = dense_ffn_ranks(p);
+  if (!has_dense(c.model) || (p.dp == 1 && p.dense_tp == 0) || own == e.dense) return std::nullopt;
+  return fmt::format("dense layers over {} run over {}", ranks_text(own), e.dense);
+}
+
+Complaint uneven_heads(const Case& c, int ranks) {
+  for (const Attention& a : c.model.attentions) {
+    if (a.q_heads % ranks != 0) return fmt::format("{} query heads over {}", a.q_heads, ranks_text(ranks));
+  }
+  return std::nullopt;
+}
+
+Complaint uneven_kv_heads(const Case& c, int ranks) {
+  for (const Attention& a : c.model.attentions) {
+    if (has_latents(a)) continue;
+    const bool even = ranks >= a.kv_heads ? ranks % a.kv_heads == 0 : a.kv_heads % ranks == 0;
+    if (!even) return fmt::format("{} KV heads over {}", a.kv_heads, ranks_text(ranks));
+  }
+  return std::nullopt;
+}
+
+Complaint uneven_widths(const Case& c, int dense, int tpf) {
+  for (const FeedForward& f : c.model.ffns) {
+    const int ranks = f.dense() ? dense : tpf;
+    if (f.inner % ranks != 0)
+      return fmt::format("{} of width {} over {}", f.dense() ? "a dense network" : "experts", f.inner,
+                         ranks_text(ranks));
+  }
+  return std::nullopt;
+}
+
+Complaint uneven_vocabulary(const Case& c, int ranks) {
+  const int padded = (c.model.vocab + kVocabPadding - 1) / kVocabPadding * kVocabPadding;
+  if (padded % ranks == 0) return std::nullopt;
+  return fmt::format("a vocabulary of {}, padded to {}, over {}", c.model.vocab, padded, ranks_text(ranks));
+}
+
+Complaint uneven_experts(const Case& c, int ep) {
+  for (const FeedForward& f : c.model.ffns) {
+    if (!f.dense() && f.experts % ep != 0) return fmt::format("{} experts over ep={}", f.experts, ep);
+  }
+  return std::nullopt;
+}
+
+Complaint cut_blocks(const Case& c, const Cuts& cuts) {
+  if (in_blocks(c, Module::attention)) {
+    for (const Attention& a : c.model.attentions) {
+      if (auto out = has_latents(a) ? cut_mla(a, cuts.attention) : cut_gqa(a, cuts.attention)) return out;
+    }
+  }
+  for (const FeedForward& f : c.model.ffns) {
+    if (f.dense()) {
+      if (!in_blocks(c, Module::dense_ffn)) continue;
+      if (auto out = cut("a dense network", f.inner, cuts.dense)) return out;
+      continue;
+    }
+    if (in_blocks(c, Module::experts)) {
+      if (auto out = cut("experts", f.inner, cuts.experts)) return out;
+    }
+    if (f.shared_experts > 0 && in_blocks(c, Module::shared_experts)) {
+      if (auto out = cut("shared experts", static_cast<long long>(f.shared_experts) * f.inner, cuts.shared))
+        return out;
+    }
+  }
+  return std::nullopt;
+}
+
+Complaint part_of_tray(const Case& c, const Plan& p) {
+  const int tray = c.system.fabric.gpus_per_tray(), gpus = p.gpus();
+  const bool whole = gpus > tray ? gpus % tray == 0 : std::has_single_bit(static_cast<unsigned>(gpus));
+  if (c.any_gpus || whole) return std::nullopt;
+  return fmt::format("{} GPUs, of trays or nodes of {}", gpus, tray);
+}
+
+Complaint missing_feature(const LaunchRules& rules, const Plan& p) {
+  const LaunchedAs feature = strategy(p.strategy).launched_as;
+  if (std::find(rules.features.begin(), rules.features.end(), feature) != rules.features.end())
+    return std::nullopt;
+  const std::vector<std::string> others = engines_with(feature);
+  if (others.empty()) return fmt::format("no engine has {}", to_string(p.strategy));
+  return fmt::format("it has no {}; {} {}", to_string(feature), fmt::join(others, " and "),
+                     others.size() == 1 ? "has" : "have");
+}
+
+std::optional<CaseComplaint> too_long(const Case& c, const LaunchRules& rules) {
+  if (c.any_context || c.longest() <= c.model.max_context) return std::nullopt;
+  return CaseComplaint{
+      "tokens",
+      fmt::format("{} tokens are more than the {} of {}", c.longest(), c.model.max_context, c.model.name),
+      fmt::format("at most {} tokens, or any_context: true, which {} starts with {}", c.model.max_context,
+                  rules.title, rules.long_context)};
+}
+
+std::optional<CaseComplaint> fp32_cache(const Case& c) {
+  if (c.precision.kv != Dtype::fp32) return std::nullopt;
+  return CaseComplaint{"precision.kv", "no decode kernel reads a cache in fp32", "bf16 or fp8"};
+}
+
+}  // namespace shardline

@@ -1,0 +1,102 @@
+// The tables of rules behind launchable.hpp, one per engine, and what engines ask alike. An engine's layout
+// is computed from its flags, as the engine does, and compared with the plan: a plan starts if some flags
+// make its layout.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "planner/engines/launchable.hpp"
+
+namespace shardline {
+
+/// What is wrong with a plan, or nothing.
+using Complaint = std::optional<std::string>;
+
+struct LaunchRule {
+  const char* id;
+  const char* says;
+  const char* source;
+  Complaint (*refuses)(const Case& c, const Plan& plan);
+};
+
+/// What is wrong with the case, at which key, and what would not be.
+struct CaseComplaint {
+  std::string key, text, instead;
+};
+struct CaseRule {
+  const char* id;
+  const char* says;
+  const char* source;
+  std::optional<CaseComplaint> (*refuses)(const Case& c);
+};
+
+struct LaunchRules {
+  const char* engine;   // EngineProfile::name
+  const char* version;  // that they were read in
+  const char* title;
+  std::span<const LaunchedAs> features;
+  std::span<const CaseRule> cases;
+  std::span<const LaunchRule> plans;
+  const char* long_context;  // lets it start lengths beyond the model's maximum
+};
+
+extern const LaunchRules kVllmRules, kSglangRules, kTrtllmRules;
+std::span<const LaunchRules* const> launch_rules();
+
+/// How the ranks of a stage share attention and feed-forward networks, once an engine has started.
+struct EngineLayout {
+  int pp = 1, dp = 1, kvp = 1, cp = 1, tpa = 1;
+  int ep = 1, tpf = 1, dense = 1;
+  int sharers = 1;  // ranks that share one cache by sequence
+};
+
+/// In what the plan's layout is another one. Dense networks count where a plan has a choice of their ranks,
+/// between groups of attention.
+Complaint other_attention(const Case& c, const Plan& plan, const EngineLayout& engine);
+Complaint other_experts(const Case& c, const Plan& plan, const EngineLayout& engine);
+Complaint other_dense(const Case& c, const Plan& plan, const EngineLayout& engine);
+
+/// Ranks that share one cache by sequence, in any strategy.
+int sharers(const Case& c, const Plan& plan);
+bool launched_as(const Plan& plan, LaunchedAs feature);
+/// An option as in the plan's text; empty: its strategy does not have it.
+std::string option_text(const Plan& plan, std::string_view key);
+
+/// Query heads that `ranks` do not share evenly; KV heads that they neither share nor copy evenly.
+Complaint uneven_heads(const Case& c, int ranks);
+Complaint uneven_kv_heads(const Case& c, int ranks);
+/// Widths of the dense networks over `dense` ranks and of each expert over `tpf`.
+Complaint uneven_widths(const Case& c, int dense, int tpf);
+/// The vocabulary, padded to a multiple of 64.
+Complaint uneven_vocabulary(const Case& c, int ranks);
+Complaint uneven_experts(const Case& c, int ep);
+
+/// Ranks over which matrices are cut.
+struct Cuts {
+  int attention = 1, dense = 1, experts = 1, shared = 1;
+};
+/// Block FP8 has a scale per 128 x 128 elements: blocks that a cut goes through.
+Complaint cut_blocks(const Case& c, const Cuts& cuts);
+
+/// GPU counts that are neither whole trays or nodes nor a power of two inside one.
+Complaint part_of_tray(const Case& c, const Plan& plan);
+/// A strategy whose feature the engine does not have.
+Complaint missing_feature(const LaunchRules& rules, const Plan& plan);
+/// Requests longer than the model has positions for.
+std::optional<CaseComplaint> too_long(const Case& c, const LaunchRules& rules);
+/// A cache in FP32, for which no engine has kernels.
+std::optional<CaseComplaint> fp32_cache(const Case& c);
+
+/// The hardware's rule, the same for all engines.
+inline constexpr LaunchRule kWholeTrays{
+    .id = "gpus",
+    .says =
+        "GPUs are handed out by whole trays or nodes, and by powers of two inside one; any_gpus lifts that",
+    .source = "hardware/catalog, fabric.tray and fabric.gpus_per_node",
+    .refuses = part_of_tray,
+};
+
+}  // namespace shardline

@@ -1,0 +1,85 @@
+#include "planner/engines/launchable.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "planner/engines/launch_rules.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr std::array kRules{&kTrtllmRules, &kVllmRules, &kSglangRules};
+
+std::string title_of(const LaunchRules& rules) { return fmt::format("{} {}", rules.title, rules.version); }
+
+// Rules of another version may be wrong in either way.
+const LaunchRules& rules_of(const EngineProfile& engine) {
+  std::vector<std::string> known;
+  for (const LaunchRules* rules : kRules) {
+    if (engine.name != rules->engine) continue;
+    if (engine.version == rules->version) return *rules;
+    known.push_back(title_of(*rules));
+  }
+  if (known.empty()) {
+    for (const LaunchRules* rules : kRules) known.push_back(title_of(*rules));
+  }
+  throw UserError({Diagnostic{{},
+                              fmt::format("nobody has read which plans {} starts", title_of(engine)),
+                              expected_one_of(engine.version, known)}});
+}
+
+std::string missing_length_note(const Case& c, const LaunchRules& rules) {
+  return fmt::format("{} tokens are more than the {} of {}: {} starts them with {}", c.longest(),
+                     c.model.max_context, c.model.name, title_of(rules), rules.long_context);
+}
+
+}  // namespace
+
+std::span<const LaunchRules* const> launch_rules() { return kRules; }
+
+std::string title_of(const EngineProfile& engine) { return engine.title + " " + engine.version; }
+
+bool has_feature(const EngineProfile& engine, const Strategy& s) {
+  const auto features = rules_of(engine).features;
+  return std::find(features.begin(), features.end(), s.launched_as) != features.end();
+}
+
+std::vector<std::string> engines_with(LaunchedAs feature) {
+  std::vector<std::string> out;
+  for (const LaunchRules* rules : kRules) {
+    if (std::find(rules->features.begin(), rules->features.end(), feature) != rules->features.end())
+      out.push_back(title_of(*rules));
+  }
+  return out;
+}
+
+std::optional<CaseRefusal> does_not_start(const Case& c) {
+  if (c.engine == nullptr) return std::nullopt;
+  for (const CaseRule& rule : rules_of(*c.engine).cases) {
+    if (auto complaint = rule.refuses(c))
+      return CaseRefusal{{rule.id, rule.says, std::move(complaint->text), rule.source},
+                         std::move(complaint->key),
+                         std::move(complaint->instead)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> does_not_start(const Case& c, const Plan& plan) {
+  if (auto refusal = does_not_start(c)) return *refusal;
+  if (c.engine == nullptr) return std::nullopt;
+  for (const LaunchRule& rule : rules_of(*c.engine).plans) {
+    if (auto complaint = rule.refuses(c, plan))
+      return Refusal{rule.id, rule.says, std::move(*complaint), rule.source};
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> longer_than_model(const Case& c) {
+  if (c.engine == nullptr || !c.any_context || c.longest() <= c.model.max_context) return std::nullopt;
+  return missing_length_note(c, rules_of(*c.engine));
+}
+
+}  // namespace shardline

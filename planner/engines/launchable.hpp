@@ -1,0 +1,43 @@
+// Which plans a serving engine starts, by rules that were read in its source. planner/README.md [P19].
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline {
+
+/// Why an engine does not start a plan.
+struct Refusal {
+  std::string rule;    // "expert_layout"
+  std::string says;    // the rule in a sentence, whatever the plan
+  std::string text;    // what it has against this one
+  std::string source;  // "vllm-project/vllm vllm/config/parallel.py:503@ee0da84ab9"
+};
+
+/// Why it runs none of a case's plans: its types or its lengths, at a key of a scenario.
+struct CaseRefusal : Refusal {
+  std::string key;      // "precision.kv"; "tokens" for whichever key says how long requests are
+  std::string instead;  // the nearest that works: "fp8 or bf16"
+};
+
+/// Nothing where the case's engine starts the plan, or the case has no engine (bare kernels). Throws
+/// UserError of an engine or a version whose rules nobody has read.
+std::optional<Refusal> does_not_start(const Case& c, const Plan& plan);
+std::optional<CaseRefusal> does_not_start(const Case& c);
+
+/// "vLLM 0.24.0".
+std::string title_of(const EngineProfile& engine);
+
+/// Whether the engine has the feature that a strategy needs.
+bool has_feature(const EngineProfile& engine, const Strategy& s);
+/// Engines and versions that have it, of those whose rules were read: "TensorRT-LLM 1.3.0rc20"; empty: none.
+std::vector<std::string> engines_with(LaunchedAs feature);
+
+/// What a user has to say to start requests longer than the model has positions for (Case::any_context);
+/// nothing where they are not.
+std::optional<std::string> longer_than_model(const Case& c);
+
+}  // namespace shardline

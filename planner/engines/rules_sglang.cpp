@@ -1,0 +1,181 @@
+// SGLang 0.5.14: sgl-project/sglang at tag v0.5.14, 49e384ce9d; its files are below python/sglang/srt.
+// `--tp-size` is all ranks of a pipeline stage; `--dp-size` with `--enable-dp-attention` and `--attn-cp-size`
+// are parts of it. `--ep-size` and `--moe-dp-size` share the experts, `--moe-dense-tp-size` the dense
+// networks.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "planner/engines/launch_rules.hpp"
+#include "planner/layers/share.hpp"
+
+namespace shardline {
+
+namespace {
+
+struct Flags {
+  int tp = 1, pp = 1, dp = 1, attn_cp = 1, ep = 1, moe_dp = 1;
+  int moe_dense_tp = 0;  // 0: not given
+};
+
+bool prefill_cp(const Plan& p) { return p.cp > 1; }
+
+// MoE data parallelism: context-parallel ranks that hold copies of the experts.
+Flags flags_of(const Case& c, const Plan& p) {
+  Flags f{p.dp * p.cp * p.tpa, p.pp, p.dp, p.cp, p.ep, 1, 0};
+  if (prefill_cp(p) && !spreads_experts(p)) f.moe_dp = p.cp;
+  if (p.dp > 1 && has_dense(c.model) && dense_ffn_ranks(p) == 1) f.moe_dense_tp = 1;
+  return f;
+}
+
+// distributed/parallel_state.py, initialize_model_parallel; layers/dp_attention.py. Under MLA prefill context
+// parallelism takes all of a group and leaves no choice of the others (server_args.py:3652-3681).
+EngineLayout layout_of(const Case& c, Flags f) {
+  const bool mla_cp = f.attn_cp > 1 && has_latents(c.model);
+  if (mla_cp) {
+    f.attn_cp = f.tp / f.dp;
+    f.ep = f.tp;
+    f.moe_dp = f.moe_dense_tp = 1;
+  }
+  EngineLayout e;
+  e.pp = f.pp;
+  e.dp = f.dp;
+  e.cp = f.attn_cp;
+  e.tpa = f.tp / f.dp / f.attn_cp;
+  e.ep = f.ep;
+  e.tpf = f.tp / f.ep / f.moe_dp;
+  e.dense = f.moe_dense_tp > 0 ? f.moe_dense_tp : f.tp;
+  return e;
+}
+
+EngineLayout layout(const Case& c, const Plan& p) { return layout_of(c, flags_of(c, p)); }
+
+// Integer divisions leave ranks out where the experts' groups do not make up TP.
+Complaint expert_groups(const Case& c, const Plan& p) {
+  const Flags f = flags_of(c, p);
+  if (f.ep * f.moe_dp == 0 || f.tp % (f.ep * f.moe_dp) != 0)
+    return fmt::format("ep={} x moe_dp={} do not divide {}", f.ep, f.moe_dp, f.tp);
+  if (f.moe_dp > 1 && f.pp > 1) return fmt::format("moe_dp={} with {} stages", f.moe_dp, f.pp);
+  if (f.moe_dp > 1 && f.ep > 1 && f.ep * f.moe_dp != f.tp)
+    return fmt::format("ep={} x moe_dp={} are not the {} ranks", f.ep, f.moe_dp, f.tp);
+  if (spreads_experts(p) && p.tpf > 1)
+    return fmt::format("tokens are sent to experts on ep={} of {} ranks", f.ep, f.tp);
+  return std::nullopt;
+}
+
+// Their classes keep the group of context-parallel ranks; others run as if each had all tokens.
+bool of_qwen_moe(const Model& m) {
+  return has_experts(m) && !has_local_attention(m) && !has_latents(m) &&
+         (m.qk_norm || m.attention_bias == AttentionBias::qkv);
+}
+
+Complaint cp_model(const Case& c, const Plan& p) {
+  if (!prefill_cp(p) || has_latents(c.model) || of_qwen_moe(c.model)) return std::nullopt;
+  return c.model.name + " is neither of MLA nor a Qwen model with experts";
+}
+
+Complaint cp_device(const Case& c, const Plan& p) {
+  if (!prefill_cp(p) || !has_latents(c.model) || architecture_of(c.system.device) == Architecture::hopper)
+    return std::nullopt;
+  return fmt::format("MLA on {}", c.system.device.name);
+}
+
+// entrypoints/engine.py, _calculate_rank_ranges: stages per node and nodes per stage are whole numbers, by
+// integer division.
+Complaint nodes(const Case& c, const Plan& p) {
+  const int tray = c.system.fabric.gpus_per_tray(), gpus = p.gpus(), tp = p.ranks_per_stage();
+  if (gpus <= tray || gpus % tray != 0) return std::nullopt;
+  const int nodes = gpus / tray;
+  const int stages = std::max(p.pp / nodes, 1), of_stage = std::max(nodes / p.pp, 1);
+  if (stages * (tp / of_stage) == tray && tp % of_stage == 0) return std::nullopt;
+  return fmt::format("{} stages of {} ranks on {} nodes of {}", p.pp, tp, nodes, tray);
+}
+
+Cuts cuts_of(const Case& c, const Plan& p) {
+  const EngineLayout e = layout(c, p);
+  // Shared experts are whole on every rank where tokens are sent to experts (models/deepseek_v2.py).
+  const bool sends = p.dp > 1 || p.cp > 1;
+  return {e.tpa, e.dense, e.tpf, sends ? 1 : e.tpa};
+}
+
+constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
+                               LaunchedAs::prefill_cp};
+
+constexpr CaseRule kCases[]{
+    {"context", "a request fits into the model's maximum length, prompt and output together",
+     "sgl-project/sglang python/sglang/srt: configs/model_config.py:667-694@49e384ce9d",
+     [](const Case& c) { return too_long(c, kSglangRules); }},
+    {"kv_type", "caches are in 16 bits, FP8 or FP4",
+     "sgl-project/sglang python/sglang/srt: server_args.py:591-601@49e384ce9d", fp32_cache},
+};
+
+constexpr LaunchRule kPlans[]{
+    {"strategy",
+     "tensor, pipeline, attention data and prefill context parallelism; decode context parallelism came with "
+     "0.5.15",
+     "sgl-project/sglang python/sglang/srt: server_args.py:823@v0.5.15, not in 49e384ce9d",
+     [](const Case&, const Plan& p) { return missing_feature(kSglangRules, p); }},
+    kWholeTrays,
+    {"heads", "attention TP divides the query heads",
+     "sgl-project/sglang python/sglang/srt: layers/linear.py:949@49e384ce9d",
+     [](const Case& c, const Plan& p) { return uneven_heads(c, layout(c, p).tpa); }},
+    {"kv_heads", "attention TP divides the KV heads, or is a multiple of them and copies them",
+     "sgl-project/sglang python/sglang/srt: layers/linear.py:950-955@49e384ce9d",
+     [](const Case& c, const Plan& p) { return uneven_kv_heads(c, layout(c, p).tpa); }},
+    {"cp_model", "prefill context parallelism is of DeepSeek's MLA and of Qwen models with experts",
+     "sgl-project/sglang python/sglang/srt: models/deepseek_v2.py:1528, models/qwen3_moe.py:971, "
+     "models/qwen2_moe.py:829@49e384ce9d",
+     cp_model},
+    {"cp_device", "prefill context parallelism under MLA: FlashAttention 3, on Hopper",
+     "sgl-project/sglang python/sglang/srt: server_args.py:3652-3681, layers/cp/base.py:72-78@49e384ce9d",
+     cp_device},
+    {"attention_layout",
+     "TP is all ranks of a stage, data and context parallelism are parts of it; under MLA context "
+     "parallelism "
+     "leaves no attention TP",
+     "sgl-project/sglang python/sglang/srt: layers/dp_attention.py:245-259, "
+     "server_args.py:3652-3681@49e384ce9d",
+     [](const Case& c, const Plan& p) { return other_attention(c, p, layout(c, p)); }},
+    {"expert_groups",
+     "EP x MoE DP divide the ranks of a stage; tokens are sent to experts with EP = TP alone",
+     "sgl-project/sglang python/sglang/srt: server_args.py:5017-5039,5274-5360, "
+     "distributed/parallel_state.py:2034-2036@49e384ce9d",
+     expert_groups},
+    {"expert_layout", "what EP and MoE DP leave of a stage's ranks cuts each expert",
+     "sgl-project/sglang python/sglang/srt: distributed/parallel_state.py:2034-2036@49e384ce9d",
+     [](const Case& c, const Plan& p) { return other_experts(c, p, layout(c, p)); }},
+    {"dense_layout",
+     "between groups of attention dense networks are whole on every rank or shared by all of the stage",
+     "sgl-project/sglang python/sglang/srt: server_args.py:6663-6667@49e384ce9d",
+     [](const Case& c, const Plan& p) { return other_dense(c, p, layout(c, p)); }},
+    {"experts", "EP divides the experts",
+     "sgl-project/sglang python/sglang/srt: layers/moe/fused_moe_triton/layer.py:210@49e384ce9d",
+     [](const Case& c, const Plan& p) { return uneven_experts(c, p.ep); }},
+    {"widths", "the ranks that cut a feed-forward network divide its width",
+     "sgl-project/sglang python/sglang/srt: layers/linear.py:345,1396, "
+     "layers/moe/fused_moe_triton/layer.py:216@49e384ce9d",
+     [](const Case& c, const Plan& p) { return uneven_widths(c, layout(c, p).dense, layout(c, p).tpf); }},
+    {"vocabulary", "TP divides the vocabulary, padded to a multiple of 64",
+     "sgl-project/sglang python/sglang/srt: layers/vocab_parallel_embedding.py:258-263,316@49e384ce9d",
+     [](const Case& c, const Plan& p) { return uneven_vocabulary(c, p.ranks_per_stage()); }},
+    {"blocks", "no rank cuts the 128 x 128 blocks of FP8",
+     "sgl-project/sglang python/sglang/srt: layers/quantization/fp8.py:390-407,929-952, "
+     "layers/quantization/fp8_utils.py:1809-1825@49e384ce9d",
+     [](const Case& c, const Plan& p) { return cut_blocks(c, cuts_of(c, p)); }},
+    {"nodes", "a node holds whole stages, or a stage whole nodes",
+     "sgl-project/sglang python/sglang/srt: entrypoints/engine.py:1376-1404@49e384ce9d", nodes},
+};
+
+}  // namespace
+
+const LaunchRules kSglangRules{
+    .engine = "sglang",
+    .version = "0.5.14",
+    .title = "SGLang",
+    .features = kFeatures,
+    .cases = kCases,
+    .plans = kPlans,
+    .long_context = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1",
+};
+
+}  // namespace shardline

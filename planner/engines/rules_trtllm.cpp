@@ -1,0 +1,240 @@
+// TensorRT-LLM 1.3.0rc20, PyTorch backend, as trtllm-serve starts it. Read in versions of its files near tag
+// v1.3.0rc20 (NVIDIA/TensorRT-LLM c25c23f71786), which is why rules name symbols, not lines.
+// `tensor_parallel_size`, `pipeline_parallel_size`, `enable_attention_dp` (then every TP rank is a group of
+// attention), `moe_expert_parallel_size`, and `context_parallel_size` with cp_type HELIX.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "planner/engines/launch_rules.hpp"
+#include "planner/layers/share.hpp"
+
+namespace shardline {
+
+namespace {
+
+struct Flags {
+  int tp = 1, pp = 1, cp = 1, moe_ep = 1;
+  bool attention_dp = false;
+};
+
+Flags flags_of(const Plan& p) { return {p.dp > 1 ? p.dp * p.tpa : p.tpa, p.pp, p.kvp, p.ep, p.dp > 1}; }
+
+// mapping.py: MoE ranks are TP x CP, of which EP leaves the rest to MoE TP. Under attention DP dense networks
+// are whole on every rank (models/modeling_deepseekv3.py, _compute_mlp_tp_size); under Helix their ranks are
+// TP x CP (Mapping.repurpose_helix_cp_to_tp).
+EngineLayout layout_of(const Flags& f) {
+  const int ranks = f.tp * f.cp;
+  EngineLayout e;
+  e.pp = f.pp;
+  e.dp = f.attention_dp ? f.tp : 1;
+  e.tpa = f.attention_dp ? 1 : f.tp;
+  e.kvp = e.sharers = f.cp;
+  e.ep = f.moe_ep;
+  e.tpf = f.moe_ep > 0 ? ranks / f.moe_ep : 0;
+  e.dense = f.attention_dp ? 1 : ranks;
+  return e;
+}
+
+EngineLayout layout(const Plan& p) { return layout_of(flags_of(p)); }
+
+bool with_helix(const Plan& p) { return launched_as(p, LaunchedAs::helix); }
+
+// Output projections are row-parallel over TP x CP.
+Complaint heads(const Case& c, const Plan& p) { return uneven_heads(c, layout(p).tpa * layout(p).kvp); }
+
+// Classes that keep the mapping with context-parallel ranks: DeepSeek-V3 (also Kimi-K2) and Qwen3 without
+// experts.
+Complaint helix_model(const Case& c, const Plan& p) {
+  const Model& m = c.model;
+  const bool qwen3 = m.qk_norm && !has_experts(m) && !m.sandwich_norms && !has_local_attention(m);
+  if (!with_helix(p) || has_latents(m) || qwen3) return std::nullopt;
+  return m.name + " has neither MLA nor Qwen3's dense layers";
+}
+
+Complaint helix_device(const Case& c, const Plan& p) {
+  if (!with_helix(p) || architecture_of(c.system.device) == Architecture::blackwell) return std::nullopt;
+  return c.system.device.name + " is no Blackwell";
+}
+
+Complaint helix_step(const Case& c, const Plan& p) {
+  if (!with_helix(p) || !c.batch.prefills()) return std::nullopt;
+  return std::string("a step that prefills");
+}
+
+Complaint helix_groups(const Case&, const Plan& p) {
+  if (!with_helix(p) || p.dp == 1) return std::nullopt;
+  return fmt::format("dp={}", p.dp);
+}
+
+Complaint helix_overlap(const Case&, const Plan& p) {
+  if (!with_helix(p) || option_text(p, "chunks") == "1") return std::nullopt;
+  return "chunks=" + option_text(p, "chunks");
+}
+
+Complaint helix_values(const Case&, const Plan& p) {
+  if (!with_helix(p) || option_text(p, "value_up") != "before") return std::nullopt;
+  return std::string("value_up=before");
+}
+
+Complaint helix_blocks(const Case& c, const Plan& p) {
+  if (!with_helix(p)) return std::nullopt;
+  for (const Segment& s : c.batch.decode) {
+    const long long blocks = (s.length() + c.kv_block - 1) / c.kv_block;
+    if (blocks < p.kvp) return fmt::format("{} blocks over kvp={}", blocks, p.kvp);
+  }
+  return std::nullopt;
+}
+
+std::optional<CaseComplaint> cache_type(const Case& c) {
+  if (auto out = fp32_cache(c)) return out;
+  if (kernel_type(c.precision.kv) != Dtype::fp4 ||
+      architecture_of(c.system.device) == Architecture::blackwell)
+    return std::nullopt;
+  return CaseComplaint{"precision.kv",
+                       fmt::format("{} is no Blackwell, where caches in NVFP4 run", c.system.device.name),
+                       "fp8 or bf16"};
+}
+
+/// What it has kernels for, by the documented matrix; beside it Triton's for experts in MXFP4 on Hopper.
+bool runs(Dtype weights, Module m, Architecture a) {
+  const bool ampere = a == Architecture::ampere, blackwell = a == Architecture::blackwell;
+  switch (weights) {
+    case Dtype::fp4:
+    case Dtype::fp4_unscaled:
+      return blackwell;
+    case Dtype::mxfp4:
+      return blackwell || (a == Architecture::hopper && m == Module::experts);
+    case Dtype::fp8:
+    case Dtype::fp8_block:
+    case Dtype::fp8_dynamic:
+      return !ampere;
+    case Dtype::int4:
+    case Dtype::int4_group32:
+      return !blackwell;
+    case Dtype::bf16:
+    case Dtype::fp32:
+      return true;
+  }
+  return true;
+}
+
+std::string runnable(Module m, Architecture a) {
+  std::string out;
+  for (const Dtype t : {Dtype::fp4, Dtype::mxfp4, Dtype::fp8, Dtype::int4, Dtype::bf16}) {
+    if (runs(t, m, a)) out += fmt::format("{}{}", out.empty() ? "" : ", ", to_string(t));
+  }
+  return out;
+}
+
+std::optional<CaseComplaint> weight_type(const Case& c) {
+  struct Kept {
+    Module module;
+    const char* key;
+    const char* name;
+    bool present;
+  };
+  const Architecture a = architecture_of(c.system.device);
+  const bool shared = std::any_of(c.model.ffns.begin(), c.model.ffns.end(),
+                                  [](const FeedForward& f) { return f.shared_experts > 0; });
+  for (const Kept& k :
+       {Kept{Module::attention, "precision.attention_weights", "projections", true},
+        Kept{Module::dense_ffn, "precision.ffn_weights", "dense networks", has_dense(c.model)},
+        Kept{Module::experts, "precision.expert_weights", "experts", has_experts(c.model)},
+        Kept{Module::shared_experts, "precision.shared_weights", "shared experts", shared}}) {
+    const Dtype t = c.precision.of(k.module).weights;
+    if (k.present && !runs(t, k.module, a))
+      return CaseComplaint{
+          k.key,
+          fmt::format("{} of {} in {} on {}", k.name, c.model.name, to_string(t), c.system.device.name),
+          "one of: " + runnable(k.module, a)};
+  }
+  return std::nullopt;
+}
+
+constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
+                               LaunchedAs::helix};
+
+constexpr CaseRule kCases[]{
+    {"context", "a longer request would be cut down to the model's maximum length",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_engine.py, _init_max_seq_len, near v1.3.0rc20",
+     [](const Case& c) { return too_long(c, kTrtllmRules); }},
+    {"kv_type", "caches are in 16 bits or FP8; in NVFP4 on Blackwell",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_loader.py, validate_and_set_kv_cache_quant; "
+     "docs/source/features/quantization.md, near v1.3.0rc20",
+     cache_type},
+    {"weight_type",
+     "NVFP4 on Blackwell, MXFP4 there and of experts on Hopper, FP8 from Hopper on, INT4 before "
+     "Blackwell",
+     "NVIDIA/TensorRT-LLM docs/source/features/quantization.md, hardware support matrix, "
+     "tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, near v1.3.0rc20",
+     weight_type},
+};
+
+constexpr LaunchRule kPlans[]{
+    {"strategy",
+     "tensor, pipeline and attention data parallelism, and Helix; no other sharing of caches or tokens",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/attention.py and mla.py, \"CP type must be HELIX\", "
+     "near "
+     "v1.3.0rc20",
+     [](const Case&, const Plan& p) { return missing_feature(kTrtllmRules, p); }},
+    kWholeTrays,
+    {"attention_layout", "attention DP makes every TP rank a group of its own; ranks are TP x PP x CP",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/mapping.py, Mapping.dp_size, MappingBase.__init__, near v1.3.0rc20",
+     [](const Case& c, const Plan& p) { return other_attention(c, p, layout(p)); }},
+    {"heads", "TP x CP divide the query heads",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/attention.py, Attention.__init__, and mla.py, near "
+     "v1.3.0rc20",
+     heads},
+    {"kv_heads", "TP divides the KV heads, or is a multiple of them and copies them",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_utils.py, duplicate_kv_weight, near v1.3.0rc20",
+     [](const Case& c, const Plan& p) { return uneven_kv_heads(c, layout(p).tpa); }},
+    {"expert_layout", "MoE TP x MoE EP are the ranks of a stage",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/mapping.py, MappingBase.__init__, near v1.3.0rc20",
+     [](const Case& c, const Plan& p) { return other_experts(c, p, layout(p)); }},
+    {"experts", "EP divides the experts",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_wide_ep.py, WideEPMoE.__init__, "
+     "near "
+     "v1.3.0rc20",
+     [](const Case& c, const Plan& p) { return uneven_experts(c, p.ep); }},
+    {"dense_layout", "under attention DP dense networks are whole on every rank",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_deepseekv3.py, _compute_mlp_tp_size, near "
+     "v1.3.0rc20",
+     [](const Case& c, const Plan& p) { return other_dense(c, p, layout(p)); }},
+    {"helix_model", "Helix is of DeepSeek's MLA and of Qwen3 without experts",
+     "NVIDIA/TensorRT-LLM docs/source/features/helix.md@04c8822cc42f, pull request 11570; "
+     "tensorrt_llm/_torch/models/modeling_deepseekv3.py and modeling_qwen3.py, mapping_with_cp, near "
+     "v1.3.0rc20",
+     helix_model},
+    {"helix_device", "Helix is of Blackwell",
+     "NVIDIA/TensorRT-LLM docs/source/features/helix.md@04c8822cc42f", helix_device},
+    {"helix_step", "Helix decodes alone: contexts are computed by servers of their own",
+     "NVIDIA/TensorRT-LLM docs/source/features/helix.md@04c8822cc42f", helix_step},
+    {"helix_groups", "Helix with attention DP has known issues",
+     "NVIDIA/TensorRT-LLM docs/source/features/feature-combination-matrix.md@01edceae1757", helix_groups},
+    {"helix_overlap", "it has no HOP-B: the exchange of partial outputs overlaps no attention",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen, near v1.3.0rc20",
+     helix_overlap},
+    {"helix_values", "Helix exchanges latents and makes values of them afterwards",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen, near v1.3.0rc20",
+     helix_values},
+    {"helix_blocks", "a request has a block of tokens for every Helix rank",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/request_utils.py, partition_context_for_helix, near "
+     "v1.3.0rc20",
+     helix_blocks},
+};
+
+}  // namespace
+
+const LaunchRules kTrtllmRules{
+    .engine = "trtllm",
+    .version = "1.3.0rc20",
+    .title = "TensorRT-LLM",
+    .features = kFeatures,
+    .cases = kCases,
+    .plans = kPlans,
+    .long_context = "TLLM_ALLOW_LONG_MAX_MODEL_LEN=1",
+};
+
+}  // namespace shardline

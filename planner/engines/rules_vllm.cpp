@@ -1,0 +1,161 @@
+// vLLM 0.24.0: vllm-project/vllm at tag v0.24.0, ee0da84ab9e0. `--tensor-parallel-size` t,
+// `--data-parallel-size` d (its own requests and caches per rank), `--pipeline-parallel-size`,
+// `--enable-expert-parallel`, `--decode-context-parallel-size` inside t.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "planner/engines/launch_rules.hpp"
+
+namespace shardline {
+
+namespace {
+
+struct Flags {
+  int tp = 1, pp = 1, dp = 1, dcp = 1;
+  bool expert_parallel = false;
+};
+
+Flags flags_of(const Case& c, const Plan& p) {
+  return {p.tpa, p.pp, p.dp, launched_as(p, LaunchedAs::dcp) ? sharers(c, p) : 1, p.ep > 1};
+}
+
+// FusedMoEParallelConfig.make: experts are spread whole over all ranks of a stage, or cut by all of them.
+// Dense networks are of a TP group.
+EngineLayout layout_of(const Flags& f) {
+  const int ranks = f.tp * f.dp;
+  EngineLayout e;
+  e.pp = f.pp;
+  e.dp = f.dp;
+  e.tpa = e.dense = f.tp;
+  e.ep = f.expert_parallel ? ranks : 1;
+  e.tpf = f.expert_parallel ? 1 : ranks;
+  e.sharers = f.dcp;
+  return e;
+}
+
+EngineLayout layout(const Case& c, const Plan& p) { return layout_of(flags_of(c, p)); }
+
+bool with_dcp(const Plan& p) { return launched_as(p, LaunchedAs::dcp); }
+
+// Groups of one KV head, which a DCP group must lie in.
+Complaint dcp_heads(const Case& c, const Plan& p) {
+  if (!with_dcp(p)) return std::nullopt;
+  const int dcp = sharers(c, p);
+  if (p.tpa % dcp != 0) return fmt::format("dcp={} of tpa={}", dcp, p.tpa);
+  for (const Attention& a : c.model.attentions) {
+    if (has_latents(a)) continue;
+    if (p.tpa <= a.kv_heads) return fmt::format("tpa={} is not above the {} KV heads", p.tpa, a.kv_heads);
+    if (dcp > p.tpa / a.kv_heads)
+      return fmt::format("dcp={} of {} copies of a KV head", dcp, p.tpa / a.kv_heads);
+    if (a.q_heads / a.kv_heads % dcp != 0)
+      return fmt::format("dcp={} of the {} query heads of a KV head", dcp, a.q_heads / a.kv_heads);
+  }
+  return std::nullopt;
+}
+
+Complaint dcp_windows(const Case& c, const Plan& p) {
+  if (!with_dcp(p) || (!has_local_attention(c.model) && c.model.attentions.size() == 1)) return std::nullopt;
+  return c.model.name + " has windows, chunks, sinks or several kinds of attention";
+}
+
+Complaint dcp_cache(const Case& c, const Plan& p) {
+  if (!with_dcp(p) || !has_latents(c.model) || element_bits(c.precision.kv) >= 16) return std::nullopt;
+  return fmt::format("MLA with a cache in {}", to_string(c.precision.kv));
+}
+
+Complaint dcp_queries(const Case&, const Plan& p) {
+  if (!with_dcp(p) || option_text(p, "queries") != "replicated") return std::nullopt;
+  return std::string("queries=replicated");
+}
+
+std::optional<CaseComplaint> cache_type(const Case& c) {
+  if (auto out = fp32_cache(c)) return out;
+  if (kernel_type(c.precision.kv) != Dtype::fp4) return std::nullopt;
+  if (has_latents(c.model))
+    return CaseComplaint{"precision.kv", c.model.name + " has MLA, whose cache it does not keep in fp4",
+                         "fp8 or bf16"};
+  if (architecture_of(c.system.device) != Architecture::blackwell)
+    return CaseComplaint{"precision.kv",
+                         fmt::format("{} is no Blackwell, and FlashInfer reads caches in fp4 there alone",
+                                     c.system.device.name),
+                         "fp8 or bf16"};
+  return std::nullopt;
+}
+
+constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
+                               LaunchedAs::dcp};
+
+constexpr CaseRule kCases[]{
+    {"context", "a request fits into the model's maximum length, prompt and output together",
+     "vllm-project/vllm vllm/config/model.py:2204-2228@ee0da84ab9",
+     [](const Case& c) { return too_long(c, kVllmRules); }},
+    {"kv_type", "caches are in 16 bits or FP8; in NVFP4 on Blackwell, not under MLA",
+     "vllm-project/vllm vllm/v1/attention/backends/flashinfer.py:651-658, "
+     "vllm/config/vllm.py:2160@ee0da84ab9",
+     cache_type},
+};
+
+constexpr LaunchRule kPlans[]{
+    {"strategy",
+     "tensor, pipeline, attention data and decode context parallelism; none of its attention backends has "
+     "prefill context parallelism",
+     "vllm-project/vllm vllm/v1/attention/backend.py:752, vllm/v1/worker/cp_utils.py:39-44@ee0da84ab9",
+     [](const Case&, const Plan& p) { return missing_feature(kVllmRules, p); }},
+    kWholeTrays,
+    {"heads", "TP divides the query heads", "vllm-project/vllm vllm/config/model.py:1165@ee0da84ab9",
+     [](const Case& c, const Plan& p) { return uneven_heads(c, p.tpa); }},
+    {"kv_heads", "TP divides the KV heads, or is a multiple of them and copies them",
+     "vllm-project/vllm vllm/model_executor/layers/linear.py:968-972@ee0da84ab9",
+     [](const Case& c, const Plan& p) { return uneven_kv_heads(c, p.tpa); }},
+    {"attention_layout", "ranks are PP x DP x TP, of which decode context parallelism takes its groups",
+     "vllm-project/vllm vllm/config/parallel.py:793-801@ee0da84ab9",
+     [](const Case& c, const Plan& p) { return other_attention(c, p, layout(c, p)); }},
+    {"expert_layout", "experts lie whole on TP x DP ranks (--enable-expert-parallel), or all ranks cut each",
+     "vllm-project/vllm vllm/model_executor/layers/fused_moe/config.py:1190-1240@ee0da84ab9",
+     [](const Case& c, const Plan& p) { return other_experts(c, p, layout(c, p)); }},
+    {"dense_layout", "the dense networks of a group are shared by its TP ranks",
+     "vllm-project/vllm vllm/model_executor/layers/linear.py:438@ee0da84ab9",
+     [](const Case& c, const Plan& p) { return other_dense(c, p, layout(c, p)); }},
+    {"widths", "the ranks that cut a feed-forward network divide its width",
+     "vllm-project/vllm vllm/model_executor/layers/linear.py:438,1546, "
+     "vllm/model_executor/layers/fused_moe/config.py:1306@ee0da84ab9",
+     [](const Case& c, const Plan& p) { return uneven_widths(c, layout(c, p).dense, layout(c, p).tpf); }},
+    {"vocabulary", "TP divides the vocabulary, padded to a multiple of 64",
+     "vllm-project/vllm vllm/model_executor/layers/vocab_parallel_embedding.py:258,302@ee0da84ab9",
+     [](const Case& c, const Plan& p) { return uneven_vocabulary(c, p.tpa); }},
+    {"blocks", "no rank cuts the 128 x 128 blocks of FP8",
+     "vllm-project/vllm vllm/model_executor/layers/quantization/utils/fp8_utils.py:1218-1243, "
+     "vllm/model_executor/layers/quantization/fp8.py:562-574@ee0da84ab9",
+     [](const Case& c, const Plan& p) {
+       const EngineLayout e = layout(c, p);
+       return cut_blocks(c, {e.tpa, e.dense, e.tpf, e.tpa});
+     }},
+    {"dcp_heads",
+     "DCP divides TP and, without MLA, lies inside the copies of a KV head and divides its queries",
+     "vllm-project/vllm vllm/config/parallel.py:503-507, vllm/config/model.py:1185-1207@ee0da84ab9",
+     dcp_heads},
+    {"dcp_windows", "DCP needs one kind of attention, without windows, chunks or sinks",
+     "vllm-project/vllm vllm/v1/core/kv_cache_coordinator.py:548, "
+     "vllm/v1/core/single_type_kv_cache_manager.py:635,868@ee0da84ab9",
+     dcp_windows},
+    {"dcp_cache", "DCP under MLA needs a cache in 16 bits",
+     "vllm-project/vllm vllm/model_executor/layers/attention/mla_attention.py:682,802-803@ee0da84ab9",
+     dcp_cache},
+    {"dcp_queries", "DCP gathers queries: a later version can replicate their projection",
+     "vllm-project/vllm vllm/envs.py@ee0da84ab9, without VLLM_DCP_Q_REPLICATE", dcp_queries},
+};
+
+}  // namespace
+
+const LaunchRules kVllmRules{
+    .engine = "vllm",
+    .version = "0.24.0",
+    .title = "vLLM",
+    .features = kFeatures,
+    .cases = kCases,
+    .plans = kPlans,
+    .long_context = "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1",
+};
+
+}  // namespace shardline
