@@ -10,10 +10,27 @@ void add_costs(Arguments& arguments, std::string& costs) {
       .one_of({"calibrated", "parameters"});
 }
 
-void add_engine(Arguments& arguments, std::string& engine) {
-  arguments.add("--engine", engine,
-                "Engine that runs the plans: trtllm, vllm, sglang, or ideal for bare kernels; default: the "
-                "scenario's");
+void add_engine(Arguments& arguments, EngineOptions& o) {
+  arguments.add("--engine", o.engine,
+                "Engine that runs the plans, for instance vllm or \"vllm 0.24.0\"; ideal: bare kernels; "
+                "default: the scenario's");
+  arguments.flag("--any-gpus", o.any_gpus, "With an engine: also plans of part of a tray or node");
+  arguments.flag("--any-context", o.any_context,
+                 "With an engine: also requests longer than the model's maximum");
+}
+
+Overrides overrides_of(const std::string& costs, const EngineOptions& o) {
+  return {costs_named(costs), o.engine, o.any_gpus, o.any_context};
+}
+
+std::string engine_arguments(const EngineOptions& o) {
+  std::string out;
+  if (!o.engine.empty())
+    out +=
+        o.engine.find(' ') == std::string::npos ? " --engine " + o.engine : " --engine \"" + o.engine + "\"";
+  if (o.any_gpus) out += " --any-gpus";
+  if (o.any_context) out += " --any-context";
+  return out;
 }
 
 void add_threads(Arguments& arguments, int& threads) {

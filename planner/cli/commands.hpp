@@ -14,8 +14,15 @@ extern const Command kSweepCommand, kSimulateCommand, kListCommand, kValidateCom
 
 /// --costs: calibrated or parameters; empty: as the scenario says.
 void add_costs(Arguments& arguments, std::string& costs);
-/// --engine: a profile's name, and its version if it is not the only one; empty: as the scenario says.
-void add_engine(Arguments& arguments, std::string& engine);
+/// --engine, --any-gpus and --any-context: which engine runs the plans; empty: as the scenario says.
+struct EngineOptions {
+  std::string engine;
+  bool any_gpus = false, any_context = false;
+};
+void add_engine(Arguments& arguments, EngineOptions& options);
+Overrides overrides_of(const std::string& costs, const EngineOptions& options);
+/// The same as arguments of a command: " --engine vllm".
+std::string engine_arguments(const EngineOptions& options);
 /// --threads: 0 for all cores.
 void add_threads(Arguments& arguments, int& threads);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/cli/commands.hpp"
+#include "planner/engines/launchable.hpp"
 #include "planner/strategies/columns.hpp"
 #include "reports/table.hpp"
 
@@ -49,10 +50,19 @@ std::string systems_text() {
   return t.text();
 }
 
+// Those that run it, without their versions.
+std::string engines_text(const Strategy& s) {
+  std::string out;
+  for (const std::string& engine : engines_with(s.launched_as))
+    out += (out.empty() ? "" : ", ") + engine.substr(0, engine.rfind(' '));
+  return out.empty() ? "none" : out;
+}
+
 std::string strategies_text() {
-  Table t({"strategy", "phases", "results", "summary", "source"});
+  Table t({"strategy", "phases", "results", "engines", "summary", "source"});
   for (const Strategy* s : strategies())
-    t.add({s->name, kinds_text(*s), s->exact ? "exact" : "approximate", s->summary, s->source});
+    t.add({s->name, kinds_text(*s), s->exact ? "exact" : "approximate", engines_text(*s), s->summary,
+           s->source});
   return t.text();
 }
 

@@ -20,7 +20,8 @@ namespace shardline::cli {
 namespace {
 
 struct SimulateOptions {
-  std::string scenario, costs, engine, plan, model, out;
+  std::string scenario, costs, plan, model, out;
+  EngineOptions engine;
   std::optional<long long> noise_seed;  // the first, in place of the scenario's
 };
 
@@ -200,10 +201,19 @@ void print_collectives(const std::vector<PricedCollective>& collectives) {
   if (!shown.empty()) fmt::print("{}  message: {}\n\n", t.text(), message_legend(shown));
 }
 
+// A plan that the engine refuses is priced all the same.
+void print_launchable(const Case& c, const SimulatedPlan& s) {
+  if (const auto note = longer_than_model(c)) fmt::print("  {}\n", *note);
+  if (s.refusal)
+    fmt::print("  {} does not start this plan: {}; {} ({})\n", title_of(*c.engine), s.refusal->text,
+               s.refusal->says, s.refusal->source);
+}
+
 void print(const Study& study, const SimulatedPlan& s) {
   fmt::print("{}\n{}\n{}\n", study.title, to_string(s.plan),
              engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
                  chunk_text(study.study));
+  print_launchable(study.study, s);
   print_outcome(study, s);
   print_times(study, s.breakdown);
   print_memory(study.study.system.device.memory, s.memory);
@@ -230,7 +240,7 @@ void declare(Arguments& a, SimulateOptions& o) {
 }
 
 int run(const SimulateOptions& o, const Provenance&) {
-  const Scenario scenario = scenario_named(o.scenario, o.costs, o.engine);
+  const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
   Study study = study_of(scenario, o.model);
   require_question<Sweep>(study, o.scenario);
   if (o.noise_seed) {

@@ -51,7 +51,7 @@ void declare(Arguments& a, SweepOptions& o) {
 }
 
 int run(const SweepOptions& o, const Provenance& made_by) {
-  const Scenario scenario = scenario_named(o.scenario, o.costs, o.engine);
+  const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
   const SweepQuestion question = read_question(o);
   if (!o.out.empty()) make_output_folder(o.out);
   bool any = false, met = true;
@@ -70,6 +70,7 @@ int run(const SweepOptions& o, const Provenance& made_by) {
                engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
                    chunk_text(study.study));
     print_counts(answer.found);
+    print_not_started(study.study, answer.found);
     const bool prefill = study.study.batch.kind() == StepKind::prefill;
     (prefill ? report_prefill : report_decode)(study, answer, question, o, made_by);
     any = any || answer.any();

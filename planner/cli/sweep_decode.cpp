@@ -220,7 +220,9 @@ bool on_default_axes(const SearchResult& r) { return r.x == Metric::speed && r.y
 void report_decode(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
                    const SweepOptions& o, const Provenance& made_by) {
   if (!answer.any()) {
-    fmt::print("  {}\n\n", asked.least_users > 0 ? "no plan that fits serves so many users" : "no plan fits");
+    fmt::print("  {}{}\n\n",
+               asked.least_users > 0 ? "no plan that fits serves so many users" : "no plan fits",
+               of_engine(study.study));
     return;
   }
   print_warnings(answer.unread);

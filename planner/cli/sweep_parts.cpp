@@ -75,6 +75,38 @@ void print_counts(const SearchResult& r) {
   fmt::print("\n");
 }
 
+void print_not_started(const Case& c, const SearchResult& r) {
+  if (c.engine == nullptr) return;
+  constexpr std::size_t kShown = 4;
+  std::vector<std::pair<std::string, NotStarted>> rules(r.not_started.begin(), r.not_started.end());
+  std::stable_sort(rules.begin(), rules.end(),
+                   [](const auto& a, const auto& b) { return a.second.plans > b.second.plans; });
+  std::uint64_t all = 0, others = 0;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    all += rules[i].second.plans;
+    // The last line is of one rule if there is no other.
+    if (i + 1 >= kShown && rules.size() > kShown) others += rules[i].second.plans;
+  }
+  if (const auto note = longer_than_model(c)) fmt::print("  {}\n", *note);
+  if (all > 0) fmt::print("  {} plans that {} does not start:\n", count(all), title_of(*c.engine));
+  const std::size_t shown = others > 0 ? kShown - 1 : rules.size();
+  for (std::size_t i = 0; i < shown; ++i) {
+    const Refusal& first = rules[i].second.first;
+    fmt::print("    {} {}: {} ({}); first: {}\n", count(rules[i].second.plans), rules[i].first, first.says,
+               first.source, first.text);
+  }
+  if (others > 0) {
+    std::string names;
+    for (std::size_t i = shown; i < rules.size(); ++i) names += (names.empty() ? "" : ", ") + rules[i].first;
+    fmt::print("    {} by {}\n", count(others), names);
+  }
+  if (all > 0) fmt::print("\n");
+}
+
+std::string of_engine(const Case& c) {
+  return c.engine == nullptr ? "" : fmt::format(", of those that {} starts", title_of(*c.engine));
+}
+
 void PlanTable::add(std::vector<std::string> cells, const Plan& plan) {
   rows_.push_back({std::move(cells), plan});
 }
@@ -148,9 +180,9 @@ Page page_of(const Study& study, const SearchResult& r, const SweepOptions& o, c
 }
 
 std::string simulate_command(const Study& study, const SweepOptions& o, const Plan& plan) {
-  return fmt::format("shardline simulate {} --model {}{}{} --plan {}", o.scenario, study.study.model.name,
-                     o.costs.empty() ? "" : " --costs " + o.costs,
-                     o.engine.empty() ? "" : fmt::format(" --engine \"{}\"", o.engine), to_string(plan));
+  return fmt::format("shardline simulate {} --model {}{} --plan {}", o.scenario, study.study.model.name,
+                     (o.costs.empty() ? "" : " --costs " + o.costs) + engine_arguments(o.engine),
+                     to_string(plan));
 }
 
 std::string run_json(const Study& study, const SearchResult& r, const SweepOptions& o,

@@ -22,6 +22,7 @@ struct SweepOptions {
   std::optional<std::string> ttft;  // "80 s", prefill
   std::optional<double> tokens_per_user;
   std::optional<double> users;
+  EngineOptions engine;
   bool all = false;  // write all.csv (no pruning)
   bool exhaustive = false;
   int threads = 0;
@@ -45,6 +46,11 @@ std::string label(const Plan& plan);
 /// "28.9 %" of the exact attention's pairs.
 std::string computed_text(const Study& study, const Plan& plan);
 void print_counts(const SearchResult& r);
+/// Plans that the case's engine does not start, by rule.
+void print_not_started(const Case& c, const SearchResult& r);
+
+/// ", of those that vLLM 0.24.0 starts"; nothing without an engine.
+std::string of_engine(const Case& c);
 
 /// Columns of a table that say which part of the time of each row was not measured: none where costs are not
 /// calibrated, one more where some are assumed.

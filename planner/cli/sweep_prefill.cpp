@@ -213,7 +213,7 @@ std::vector<NamedPlan> launched(const SweepAnswer& answer) {
 void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
                     const SweepOptions& o, const Provenance& made_by) {
   if (!answer.any()) {
-    fmt::print("  no plan fits\n\n");
+    fmt::print("  no plan fits{}\n\n", of_engine(study.study));
     return;
   }
   const SearchResult& r = answer.found;

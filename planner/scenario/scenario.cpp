@@ -11,6 +11,7 @@
 #include "models/model/catalog.hpp"
 #include "planner/scenario/engine_keys.hpp"
 #include "planner/scenario/kernel_keys.hpp"
+#include "planner/scenario/launch_keys.hpp"
 #include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 #include "planner/scenario/sweep_keys.hpp"
@@ -273,11 +274,13 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     if (i && !costs) costs = static_cast<Costs>(*i);
   }
   const auto engine = scenario_parts::read_engine(root, catalogs, overrides.engine);
+  const scenario_parts::LiftedRules lifted = scenario_parts::read_lifted_rules(root, overrides);
   const auto kernels = root.find("kernels");
   if (engine && system)
     scenario_parts::apply_engine(*engine, *system, catalogs,
                                  kernels && kernels->is_map() && kernels->has("framework"));
   if (kernels && system) scenario_parts::read_kernel_names(*kernels, *system, catalogs);
+  if (kernels && system && engine) scenario_parts::check_kernels(*kernels, *engine, *system, catalogs);
   if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
   const std::vector<Model> models = read_models(root.at("models"), catalogs);
   const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
@@ -300,6 +303,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     sweep->noise = noise;
     sweep->search.most_time = constraints.time;
     sweep->search.workload = load;
+    if (engine) scenario_parts::check_strategies(root, *engine, overrides);
   } else {
     scenario_parts::refuse_sweep_keys(root);
     if (constraints.time > Seconds(0)) constraints_at->at("ttft").fault("constraints.ttft is for sweeps");
@@ -311,8 +315,12 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     Case served = make_case(m, *system, scenario_parts::precision_of(precision, m, *system), 1,
                             workload.block, routing);
     served.engine = engine;
+    served.any_gpus = lifted.any_gpus;
+    served.any_context = lifted.any_context;
     s.studies.push_back(study_for(asked, std::move(served), workload, constraints));
+    if (sweep != nullptr) scenario_parts::check_case(root, s.studies.back().study);
   }
+  document.finish();
   return s;
 }
 

@@ -79,14 +79,14 @@ struct Scenario {
 };
 
 struct Catalogs {
-  std::filesystem::path models, systems, scenarios;
-  std::filesystem::path engines = {};  // empty: none are known
+  std::filesystem::path models, systems, scenarios, engines = {};
 };
 
 /// What a command line says of a scenario, which goes before what the file says.
 struct Overrides {
   std::optional<Costs> costs;
-  std::string engine;  // "vllm", "vllm 0.24.0", "ideal"; empty: as the file says
+  std::string engine;                          // "vllm", "vllm 0.24.0", "ideal"; empty: as the file says
+  bool any_gpus = false, any_context = false;  // as Case::any_gpus, Case::any_context
 };
 
 /// Throws UserError with every fault of the file (and of the models, systems and engines it names).

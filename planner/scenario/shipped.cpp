@@ -8,8 +8,7 @@ namespace shardline {
 Catalogs shipped_catalogs() {
   const char* data = std::getenv("SHARDLINE_DATA");
   const std::filesystem::path root = data != nullptr ? data : SHARDLINE_SOURCE_DIR;
-  return {root / "models/catalog", root / "hardware/catalog", root / "scenarios",
-          root / "planner/engines"};
+  return {root / "models/catalog", root / "hardware/catalog", root / "scenarios", root / "planner/engines"};
 }
 
 std::vector<std::string> scenario_names() {
@@ -24,10 +23,16 @@ std::vector<std::string> scenario_names() {
 
 Scenario scenario_named(const std::string& name_or_path, const std::string& costs,
                         const std::string& engine) {
+  return scenario_named(name_or_path, Overrides{costs_named(costs), engine});
+}
+
+std::optional<Costs> costs_named(const std::string& costs) {
+  if (costs.empty()) return std::nullopt;
+  return costs == "parameters" ? Costs::parameters : Costs::calibrated;
+}
+
+Scenario scenario_named(const std::string& name_or_path, const Overrides& given) {
   const Catalogs catalogs = shipped_catalogs();
-  Overrides given;
-  if (!costs.empty()) given.costs = costs == "parameters" ? Costs::parameters : Costs::calibrated;
-  given.engine = engine;
   const std::filesystem::path path(name_or_path);
   if (path.has_extension() || path.has_parent_path()) return load_scenario(path, catalogs, given);
   const auto names = scenario_names();

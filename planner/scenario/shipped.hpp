@@ -15,5 +15,8 @@ std::vector<std::string> scenario_names();
 /// before what the file says; empty: as it says. Throws UserError.
 Scenario scenario_named(const std::string& name_or_path, const std::string& costs = "",
                         const std::string& engine = "");
+Scenario scenario_named(const std::string& name_or_path, const Overrides& overrides);
+/// What --costs says; empty: nothing.
+std::optional<Costs> costs_named(const std::string& costs);
 
 }  // namespace shardline

@@ -9,7 +9,8 @@ namespace {
 
 Catalogs catalogs() {
   const auto root = testing::source_dir();
-  return {root / "models" / "catalog", root / "hardware" / "catalog", root / "scenarios"};
+  return {root / "models" / "catalog", root / "hardware" / "catalog", root / "scenarios",
+          root / "planner" / "engines"};
 }
 
 class WorkingFolder {

@@ -12,6 +12,7 @@
 
 #include "planner/engines/launch_rules.hpp"
 #include "planner/layers/share.hpp"
+#include "planner/scenario/scenario.hpp"
 #include "planner/search/search.hpp"
 #include "tests/planner/support.hpp"
 
@@ -497,6 +498,44 @@ TEST(Launchable, LongRequestsNeedAWordOfTheUsers) {
   EXPECT_THAT(longer_than_model(c).value_or(""), HasSubstr("VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"));
   at_the_most(c);
   EXPECT_FALSE(longer_than_model(c));
+}
+
+constexpr const char* kScenario =
+    "name: t\nsystem: gb200-nvl72\nmodels: [deepseek-r1]\ncontext: 100K tokens\n"
+    "precision: {weights: fp8_block, kv: bf16, math: fp8}\nstrategies: [tensor, kv_shard, helix]\n"
+    "gpus: [6, 8]\nbatch: 1\n";
+
+Study study_with(const std::string& more, const Overrides& overrides) {
+  const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
+                          source_path("scenarios"), source_path("planner/engines")};
+  return parse_scenario("t.yaml", kScenario + more, catalogs, overrides).studies.at(0);
+}
+
+// Whoever writes a scenario for an engine is told what the engine does not have; who asks for one on the
+// command line finds the rest of a scenario's strategies.
+TEST(Launchable, AnEngineOfTheCommandLineFindsNoPlansWhereOneOfTheFileIsAFault) {
+  EXPECT_THROW(study_with("engine: vllm\n", {}), UserError);
+  const Study study = study_with("", {{}, "vllm"});
+  ASSERT_NE(study.study.engine, nullptr);
+  EXPECT_EQ(title_of(*study.study.engine), "vLLM 0.24.0");
+  const SearchResult r = search(study.study, study.sweep().search);
+  EXPECT_FALSE(r.frontiers.at(strategy_id("tensor")).points().empty());
+  EXPECT_TRUE(r.frontiers.at(strategy_id("helix")).points().empty());
+  EXPECT_GT(r.not_started.at("strategy").plans, 0u);
+  EXPECT_EQ(study_with("engine: vllm\n", {{}, "ideal"}).study.engine, nullptr);
+}
+
+TEST(Launchable, RulesAreLiftedByTheFileOrTheCommandLine) {
+  for (const bool file : {false, true}) {
+    for (const bool line : {false, true}) {
+      Overrides o{{}, "trtllm"};
+      o.any_gpus = o.any_context = line;
+      const std::string yes = file ? "true" : "false";
+      const Study s = study_with("any_gpus: " + yes + "\nany_context: " + yes + "\n", o);
+      EXPECT_EQ(s.study.any_gpus, file || line);
+      EXPECT_EQ(s.study.any_context, file || line);
+    }
+  }
 }
 
 }  // namespace

@@ -150,7 +150,7 @@ TEST(Provenance, ParametersAloneLeaveTheCalibrationOut) {
                              "models: [llama-3.1-8b]\ncontext: 128Ki tokens\n"
                              "precision: {weights: fp8, kv: fp8, math: fp8, dispatch: fp8}\n"
                              "strategies: [tensor]\ngpus: [1]\nbatch: [1]\n";
-    return parse_scenario("t.yaml", text, catalogs, costs).studies.at(0).study.system;
+    return parse_scenario("t.yaml", text, catalogs, {costs, ""}).studies.at(0).study.system;
   };
   const std::string parameters = "costs: parameters\n", calibrated = "costs: calibrated\n";
   for (const auto& [line, option, used] : std::vector<std::tuple<std::string, std::optional<Costs>, bool>>{

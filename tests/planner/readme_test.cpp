@@ -28,9 +28,9 @@ std::vector<std::string> blocks(const std::string& file, const std::string& lang
 
 TEST(Readme, ScenariosParse) {
   const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
-                          source_path("scenarios")};
+                          source_path("scenarios"), source_path("planner/engines")};
   const auto examples = blocks("scenarios/README.md", "yaml");
-  EXPECT_EQ(examples.size(), 7u);
+  EXPECT_EQ(examples.size(), 8u);
   for (const std::string& text : examples) {
     const Scenario s = parse_scenario("README.md", text, catalogs);
     EXPECT_FALSE(s.studies.empty());
@@ -39,7 +39,7 @@ TEST(Readme, ScenariosParse) {
 
 TEST(Readme, EveryKeyOfAScenarioIsDocumented) {
   const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
-                          source_path("scenarios")};
+                          source_path("scenarios"), source_path("planner/engines")};
   const std::string readme = testing::read_file(source_path("scenarios/README.md"));
   const std::string example = blocks("scenarios/README.md", "yaml").front();
   std::string examples;

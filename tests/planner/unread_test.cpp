@@ -54,7 +54,7 @@ TEST(Unread, ChangesThatNoPriceReadsAreNamedWithTheirPlace) {
   std::string text = replaced(text_of("gb200-nvl72"), "kernel_cost: 2.5 us", "kernel_cost: 25 us");
   text = replaced(text, "latency: 4 us", "latency: 40 us");
   EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:13: device.kernel_cost",
-                                                            "home-made.yaml:17: fabric.nvlink.latency"));
+                                                            "home-made.yaml:18: fabric.nvlink.latency"));
 }
 
 // All-reduces over two nodes have no fit: [H3] reads the network's latency and the kernel cost.
@@ -90,10 +90,10 @@ TEST(Unread, SwitchesMulticastAndTheHostsCostsAreNamedToo) {
   std::string text = replaced(text_of("gb200-nvl72"), "switches: 18", "switches: 9");
   text = replaced(text, "multicast: true", "multicast: false");
   text += "runtime: {ring_step: 5 us, passes: {norm: 2}}\n";
-  EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:17: fabric.nvlink.switches",
-                                                            "home-made.yaml:17: fabric.nvlink.multicast",
-                                                            "home-made.yaml:19: runtime.ring_step",
-                                                            "home-made.yaml:19: runtime.passes.norm"));
+  EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:18: fabric.nvlink.switches",
+                                                            "home-made.yaml:18: fabric.nvlink.multicast",
+                                                            "home-made.yaml:20: runtime.ring_step",
+                                                            "home-made.yaml:20: runtime.passes.norm"));
   const std::vector<Diagnostic> found = diagnostics(text, "tensor:tpa=64,tpf=64,batch=16");
   EXPECT_THAT(found.at(1).details, testing::ElementsAre(testing::HasSubstr("it counts")));
 }
@@ -136,10 +136,10 @@ TEST(Unread, EveryNumberOfASystemFileIsKnown) {
   text << in.rdbuf();
   const std::string source = text.str();
   const std::regex key("(?:at|find|seconds|times)\\(\"([a-z_0-9]+)\"");
-  const std::set<std::string> other{"name",   "summary",     "source",        "capacity",     "usable",
-                                    "nodes",  "device",      "memory",        "compute",      "fabric",
-                                    "nvlink", "network",     "passes",        "runtime",      "like",
-                                    "prefer", "calibration", "gpus_per_node", "power_limit_w"};
+  const std::set<std::string> other{"name",   "summary",     "source",        "capacity",      "usable",
+                                    "nodes",  "device",      "memory",        "compute",       "fabric",
+                                    "nvlink", "network",     "passes",        "runtime",       "like",
+                                    "prefer", "calibration", "gpus_per_node", "power_limit_w", "tray"};
   int known = 0;
   for (std::sregex_iterator at(source.begin(), source.end(), key), end; at != end; ++at) {
     const std::string name = (*at)[1];

@@ -1,0 +1,115 @@
+#include "planner/scenario/launch_keys.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+namespace shardline::scenario_parts {
+
+namespace {
+
+// Where a scenario says how long requests are.
+Reader tokens_of(const Reader& root) {
+  for (const char* key : {"context", "decode", "requests"}) {
+    if (const auto v = root.find(key)) return *v;
+  }
+  return root.at("models");
+}
+
+// The key itself, else what it follows from: all weights, or the model's checkpoint.
+Reader type_of(const Reader& root, const std::string& name) {
+  const auto precision = root.find("precision");
+  if (!precision || !precision->is_map()) return root.at("models");
+  if (const auto v = precision->find(name)) return *v;
+  if (const auto v = precision->find("weights"); v && name.ends_with("weights")) return *v;
+  return *precision;
+}
+
+Reader place_of(const Reader& root, const std::string& key) {
+  constexpr std::string_view kPrecision = "precision.";
+  return key.starts_with(kPrecision) ? type_of(root, key.substr(kPrecision.size())) : tokens_of(root);
+}
+
+bool names(const KernelName& use, const KernelName& asked, const std::string& framework) {
+  const std::string& of = use.framework.empty() ? framework : use.framework;
+  return use.kernel == asked.kernel && (asked.framework.empty() || asked.framework == of);
+}
+
+// "cutlass", "sglang/deepgemm": of a family on an architecture, as its list writes them.
+std::vector<std::string> listed(const KernelList& own, const std::string& family, Architecture a,
+                                const KernelName& asked, bool& has) {
+  std::set<std::string> out;
+  for (const KernelRule& rule : own.rules) {
+    if (rule.family != family || rule.borrowed || !rule.of(a)) continue;
+    for (const KernelName& use : rule.use) {
+      has = has || names(use, asked, own.framework);
+      out.insert(use.framework.empty() ? use.kernel : use.framework + "/" + use.kernel);
+    }
+  }
+  return {out.begin(), out.end()};
+}
+
+}  // namespace
+
+LiftedRules read_lifted_rules(const Reader& root, const Overrides& asked) {
+  const auto gpus = root.find("any_gpus"), context = root.find("any_context");
+  const bool file_gpus = gpus && gpus->boolean(), file_context = context && context->boolean();
+  return {file_gpus || asked.any_gpus, file_context || asked.any_context};
+}
+
+void check_strategies(const Reader& root, const EngineProfile& engine, const Overrides& asked) {
+  const Reader at = root.has("engine") ? root.at("engine") : root.at("strategies");
+  try {
+    for (const Reader& item : root.at("strategies").items()) {
+      const auto id = item.is_scalar() ? find_strategy(item.text()) : std::nullopt;
+      if (!id || has_feature(engine, strategy(*id)) || !asked.engine.empty()) continue;
+      const LaunchedAs feature = strategy(*id).launched_as;
+      const std::vector<std::string> others = engines_with(feature);
+      item.fault(
+          fmt::format("{} does not run {}", title_of(engine), item.text()),
+          {others.empty() ? std::string("no engine does: engine: ideal prices it")
+                          : fmt::format("it has no {}; {} {}", to_string(feature), fmt::join(others, " and "),
+                                        others.size() == 1 ? "has" : "have")});
+    }
+  } catch (const UserError& e) {
+    at.fault(e.diagnostics()[0].what, e.diagnostics()[0].details);
+  }
+}
+
+void check_case(const Reader& root, const Case& c) {
+  const auto refusal = does_not_start(c);
+  if (!refusal) return;
+  place_of(root, refusal->key)
+      .fault(fmt::format("{} does not start: {}", title_of(*c.engine), refusal->text),
+             {"expected " + refusal->instead, fmt::format("{} ({})", refusal->says, refusal->source)});
+}
+
+void check_kernels(const Reader& kernels, const EngineProfile& engine, const System& system,
+                   const Catalogs& catalogs) {
+  // A scenario may name another framework's kernels for the engine: those are its own choice.
+  if (!kernels.is_map() || system.kernels.framework != engine.framework) return;
+  const KernelList own = load_kernel_list(engine.framework, catalogs.systems);
+  const Architecture a = architecture_of(system.calibration, system.device);
+  for (const Form& form : forms()) {
+    const auto v = kernel_column(form) ? kernels.find(form.family) : std::nullopt;
+    if (!v) continue;
+    for (const Reader& item : v->is_sequence() ? v->items() : std::vector<Reader>{*v}) {
+      if (!item.is_scalar()) continue;
+      const std::string name = item.text();
+      const std::size_t slash = name.find('/');
+      const KernelName asked = slash == std::string::npos
+                                   ? KernelName{"", name}
+                                   : KernelName{name.substr(0, slash), name.substr(slash + 1)};
+      bool has = false;
+      const std::vector<std::string> others = listed(own, form.family, a, asked, has);
+      if (!has)
+        item.fault(
+            fmt::format("{} does not run {} of {} on {}", title_of(engine), name, form.family, to_string(a)),
+            expected_one_of(name, others));
+    }
+  }
+}
+
+}  // namespace shardline::scenario_parts
