@@ -44,6 +44,11 @@ bool with_helix(const Plan& p) { return launched_as(p, LaunchedAs::helix); }
 // Output projections are row-parallel over TP x CP.
 Complaint heads(const Case& c, const Plan& p) { return uneven_heads(c, layout(p).tpa * layout(p).kvp); }
 
+// DeepSeek's dense networks take fewer ranks where TP does not divide them.
+Complaint widths(const Case& c, const Plan& p) {
+  return has_experts(c.model) ? std::nullopt : uneven_widths(c, layout(p).dense, 1);
+}
+
 // Classes that keep the mapping with context-parallel ranks: DeepSeek-V3 (also Kimi-K2) and Qwen3 without
 // experts.
 Complaint helix_model(const Case& c, const Plan& p) {
@@ -190,6 +195,8 @@ constexpr LaunchRule kPlans[]{
     {"kv_heads", "TP divides the KV heads, or is a multiple of them and copies them",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_utils.py, duplicate_kv_weight, near v1.3.0rc20",
      [](const Case& c, const Plan& p) { return uneven_kv_heads(c, layout(p).tpa); }},
+    {"widths", "TP x CP divide the width of a model without experts",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/linear.py, Linear.__init__, near v1.3.0rc20", widths},
     {"expert_layout", "MoE TP x MoE EP are the ranks of a stage",
      "NVIDIA/TensorRT-LLM tensorrt_llm/mapping.py, MappingBase.__init__, near v1.3.0rc20",
      [](const Case& c, const Plan& p) { return other_experts(c, p, layout(p)); }},

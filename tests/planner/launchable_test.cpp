@@ -198,6 +198,7 @@ const std::vector<RuleCase> kTrtllm{
      {kR1, kGb, "helix:kvp=12,ep=12,value_up=after"},
      {kR1, kGb, "helix:kvp=16,ep=16,value_up=after"}},
     {"kv_heads", {kYi, kGb, "tensor:tpa=28,tpf=28"}, {kYi, kGb, "tensor:tpa=8,tpf=8"}},
+    {"widths", {kQwen14, kGb, "tensor:tpa=40,tpf=40"}, {kQwen14, kGb, "tensor:tpa=8,tpf=8"}},
     {"expert_layout",
      {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=2"},
      {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=4"},
