@@ -1,0 +1,257 @@
+// Every rule of what engines start [P19], by a plan that it refuses and the nearest that it lets pass; and
+// deployments that are known to start.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "planner/engines/launch_rules.hpp"
+#include "tests/planner/launchable.hpp"
+
+namespace shardline {
+namespace {
+
+using namespace testing;
+
+struct RuleCase {
+  const char* rule;
+  Try refused, starts;
+  bool possible = true;  // whether the table of strategies has the refused plan: layouts guard new ones, too
+};
+
+const std::vector<RuleCase> kVllm{
+    {"context",
+     {kL70, kH100, "tensor:tpa=8,tpf=8", beyond_the_model},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", at_the_most}},
+    {"kv_type",
+     {kR1, kGb, "tensor:tpa=8,ep=8", cached_in_fp4},
+     {kR1, kGb, "tensor:tpa=8,ep=8", cached_in_fp8}},
+    {"kv_type",
+     {kL70, kH100, "tensor:tpa=8,tpf=8", cached_in_fp4},
+     {kL70, kGb, "tensor:tpa=8,tpf=8", cached_in_fp4}},
+    {"strategy", {kL405, kGb, "helix:kvp=2,tpa=8,tpf=16"}, {kL405, kGb, "dcp:tpa=16,tpf=16,dcp=2"}},
+    {"strategy",
+     {kL70, kH100, "allgather_kv:cp=2,tpa=8,tpf=8", prefills},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", prefills}},
+    {"gpus", {kL70, kGb, "pipeline:pp=6"}, {kL70, kGb, "pipeline:pp=8"}},
+    {"gpus", {kL70, kH100, "pipeline:pp=12"}, {kL70, kGb, "pipeline:pp=12"}},
+    {"gpus", {kL70, kGb, "pipeline:pp=3"}, {kL70, kGb, "pipeline:pp=3", [](Case& c) { c.any_gpus = true; }}},
+    {"heads", {kQwen14, kGb, "tensor:tpa=16,tpf=16"}, {kQwen14, kGb, "tensor:tpa=8,tpf=8"}},
+    {"kv_heads", {kYi, kGb, "tensor:tpa=28,tpf=28"}, {kYi, kGb, "tensor:tpa=8,tpf=8"}},
+    {"attention_layout", {kL70, kGb, "tensor:kvp=2,tpa=4,tpf=8"}, {kL70, kGb, "tensor:tpa=8,tpf=8"}, false},
+    {"expert_layout", {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=4"}, {kQwen, kGb, "tensor:tpa=8,ep=8"}},
+    {"expert_layout", {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=4"}, {kQwen, kGb, "tensor:tpa=8,tpf=8"}},
+    {"dense_layout",
+     {kR1, kGb, "dp_ep:dp=4,tpa=4,ep=16,dense_tp=16"},
+     {kR1, kGb, "dp_ep:dp=4,tpa=4,ep=16,dense_tp=4"}},
+    {"widths",
+     {kQwen, kGb, "tensor:tpa=8,tpf=8", odd_experts},
+     {kQwen, kGb, "tensor:tpa=8,ep=8", odd_experts}},
+    {"vocabulary",
+     {kL405, kH100, "tensor:tpa=128,tpf=128", odd_vocabulary},
+     {kL405, kH100, "tensor:tpa=64,tpf=64", odd_vocabulary}},
+    {"blocks", {kR1, kGb, "tensor:tpa=32,ep=32", in_blocks}, {kR1, kGb, "tensor:tpa=16,ep=16", in_blocks}},
+    {"blocks", {kQwen, kGb, "tensor:tpa=8,tpf=8", in_blocks}, {kQwen, kGb, "tensor:tpa=8,ep=8", in_blocks}},
+    {"blocks", {kQwen, kGb, "tensor:tpa=8,tpf=8", in_blocks}, {kQwen, kGb, "tensor:tpa=4,tpf=4", in_blocks}},
+    {"dcp_heads", {kL70, kGb, "dcp:tpa=8,tpf=8,dcp=2"}, {kL70, kGb, "dcp:tpa=16,tpf=16,dcp=2"}, false},
+    {"dcp_windows", {kOss, kGb, "dcp:tpa=16,ep=16,dcp=2"}, {kQwen, kGb, "dcp:tpa=16,ep=16,dcp=2"}},
+    {"dcp_cache",
+     {kR1, kGb, "dcp:tpa=8,ep=8,dcp=8", cached_in_fp8},
+     {kL405, kGb, "dcp:tpa=16,tpf=16,dcp=2", cached_in_fp8}},
+    {"dcp_cache", {kR1, kGb, "dcp:tpa=8,ep=8,dcp=8", cached_in_fp8}, {kR1, kGb, "dcp:tpa=8,ep=8,dcp=8"}},
+    {"dcp_queries",
+     {kR1, kGb, "dcp:tpa=8,ep=8,dcp=8,queries=replicated"},
+     {kR1, kGb, "dcp:tpa=8,ep=8,dcp=8,exchange=a2a"}},
+};
+
+const std::vector<RuleCase> kSglang{
+    {"context",
+     {kL70, kH100, "tensor:tpa=8,tpf=8", beyond_the_model},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", at_the_most}},
+    {"kv_type",
+     {kR1, kGb, "tensor:tpa=8,ep=8", cached_in_fp32},
+     {kR1, kGb, "tensor:tpa=8,ep=8", cached_in_fp4}},
+    {"strategy", {kL405, kGb, "dcp:tpa=16,tpf=16,dcp=2"}, {kL405, kGb, "tensor:tpa=16,tpf=16"}},
+    {"gpus", {kL70, kGb, "pipeline:pp=6"}, {kL70, kGb, "pipeline:pp=8"}},
+    {"heads", {kQwen14, kGb, "tensor:tpa=16,tpf=16"}, {kQwen14, kGb, "tensor:tpa=8,tpf=8"}},
+    {"kv_heads", {kYi, kGb, "tensor:tpa=28,tpf=28"}, {kYi, kGb, "tensor:tpa=8,tpf=8"}},
+    {"cp_model",
+     {kL70, kH100, "allgather_kv:cp=2,tpa=4,tpf=4", prefills},
+     {kQwen, kH100, "allgather_kv:cp=2,tpa=4,tpf=4", prefills}},
+    {"cp_device",
+     {kR1, kGb, "allgather_kv:cp=8,tpa=1,ep=8", prefills},
+     {kR1, "h200-hgx", "allgather_kv:cp=8,tpa=1,ep=8", prefills}},
+    {"attention_layout",
+     {kR1, kH100, "allgather_kv:cp=4,tpa=2,ep=8", prefills},
+     {kR1, kH100, "allgather_kv:cp=8,tpa=1,ep=8", prefills}},
+    {"expert_groups",
+     {kQwen, kH100, "allgather_kv:pp=2,cp=2,tpa=4,tpf=4", prefills},
+     {kQwen, kH100, "allgather_kv:cp=4,tpa=4,tpf=4", prefills}},
+    {"expert_groups",
+     {kQwen, kH100, "allgather_kv:cp=4,tpa=4,ep=8,tpf=2", prefills},
+     {kQwen, kH100, "allgather_kv:cp=4,tpa=4,ep=16", prefills}},
+    {"expert_layout",
+     {kR1, kH100, "allgather_kv:cp=8,tpa=1", prefills},
+     {kR1, kH100, "allgather_kv:cp=8,tpa=1,ep=8", prefills}},
+    {"dense_layout",
+     {kR1, kGb, "dp_ep:dp=4,tpa=4,ep=16,dense_tp=4"},
+     {kR1, kGb, "dp_ep:dp=4,tpa=4,ep=16,dense_tp=16"}},
+    {"dense_layout", {kR1, kGb, "dp_ep:dp=4,tpa=4,ep=16"}, {kR1, kGb, "dp_ep:dp=4,tpa=4,ep=16,dense_tp=1"}},
+    {"experts",
+     {kR1, kGb, "tensor:tpa=8,ep=8", ragged_experts},
+     {kR1, kGb, "tensor:tpa=8,ep=4,tpf=2", ragged_experts}},
+    {"widths",
+     {kQwen, kGb, "tensor:tpa=8,tpf=8", odd_experts},
+     {kQwen, kGb, "tensor:tpa=8,ep=8", odd_experts}},
+    {"vocabulary",
+     {kL405, kH100, "tensor:tpa=128,tpf=128", odd_vocabulary},
+     {kL405, kH100, "tensor:tpa=64,tpf=64", odd_vocabulary}},
+    {"blocks", {kR1, kGb, "tensor:tpa=32,ep=32", in_blocks}, {kR1, kGb, "dp_ep:dp=32,ep=32", in_blocks}},
+    {"blocks",
+     {kQwen, kGb, "tensor:tpa=8,tpf=8", in_blocks},
+     {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=4", in_blocks}},
+    {"nodes",
+     {kL70, kGb, "pipeline:pp=2,tpa=6,tpf=6", twelves},
+     {kL70, kGb, "pipeline:pp=3,tpa=4,tpf=4", twelves}},
+};
+
+const std::vector<RuleCase> kTrtllm{
+    {"context",
+     {kL70, kH100, "tensor:tpa=8,tpf=8", beyond_the_model},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", at_the_most}},
+    {"kv_type",
+     {kL70, kH100, "tensor:tpa=8,tpf=8", cached_in_fp4},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", cached_in_fp8}},
+    {"weight_type",
+     {kL70, kH100, "tensor:tpa=8,tpf=8", weights_in_fp4},
+     {kL70, kGb, "tensor:tpa=8,tpf=8", weights_in_fp4}},
+    {"weight_type",
+     {kL70, kGb, "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.weights = Dtype::int4; }},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.weights = Dtype::int4; }}},
+    {"weight_type",
+     {kL70, kH100, "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.weights = Dtype::mxfp4; }},
+     {kOss, kH100, "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.expert_weights = Dtype::mxfp4; }}},
+    {"weight_type",
+     {kL70, "a100-sxm", "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.weights = Dtype::fp8; }},
+     {kL70, "a100-sxm", "tensor:tpa=8,tpf=8"}},
+    {"strategy", {kR1, kGb, "dcp:tpa=8,ep=8,dcp=8"}, {kR1, kGb, "helix:kvp=8,ep=8,value_up=after"}},
+    {"gpus", {kL70, kGb, "pipeline:pp=6"}, {kL70, kGb, "pipeline:pp=8"}},
+    {"attention_layout", {kR1, kGb, "dp_ep:dp=4,tpa=2,ep=8"}, {kR1, kGb, "dp_ep:dp=8,ep=8"}},
+    {"heads",
+     {kR1, kGb, "helix:kvp=12,ep=12,value_up=after"},
+     {kR1, kGb, "helix:kvp=16,ep=16,value_up=after"}},
+    {"kv_heads", {kYi, kGb, "tensor:tpa=28,tpf=28"}, {kYi, kGb, "tensor:tpa=8,tpf=8"}},
+    {"widths", {kQwen14, kGb, "tensor:tpa=40,tpf=40"}, {kQwen14, kGb, "tensor:tpa=8,tpf=8"}},
+    {"expert_layout",
+     {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=2"},
+     {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=4"},
+     false},
+    {"experts",
+     {kR1, kGb, "tensor:tpa=8,ep=8", ragged_experts},
+     {kR1, kGb, "tensor:tpa=8,ep=4,tpf=2", ragged_experts}},
+    {"dense_layout", {kR1, kGb, "dp_ep:dp=8,ep=8,dense_tp=8"}, {kR1, kGb, "dp_ep:dp=8,ep=8,dense_tp=1"}},
+    {"helix_model",
+     {kL405, kGb, "helix:kvp=2,tpa=8,tpf=16"},
+     {kL405, kGb, "helix:kvp=2,tpa=8,tpf=16", [](Case& c) { c.model.qk_norm = true; }}},
+    {"helix_device",
+     {kR1, kH100, "helix:kvp=8,ep=8,value_up=after"},
+     {kR1, "b200-hgx", "helix:kvp=8,ep=8,value_up=after"}},
+    {"helix_step",
+     {kR1, kGb, "helix:kvp=8,ep=8,value_up=after", mixes},
+     {kR1, kGb, "tensor:tpa=8,ep=8", mixes}},
+    {"helix_groups",
+     {kR1, kGb, "helix:dp=2,kvp=4,ep=8,dense_tp=1,value_up=after"},
+     {kR1, kGb, "helix:kvp=4,tpa=2,ep=8,value_up=after"}},
+    {"helix_overlap",
+     {kR1, kGb, "helix:kvp=8,ep=8,batch=2,chunks=2,value_up=after"},
+     {kR1, kGb, "helix:kvp=8,ep=8,batch=2,value_up=after"}},
+    {"helix_values",
+     {kR1, kGb, "helix:kvp=8,ep=8,value_up=before"},
+     {kR1, kGb, "helix:kvp=8,ep=8,value_up=after"}},
+    {"helix_blocks",
+     {kR1, kGb, "helix:kvp=4,ep=4,value_up=after", of_two_blocks},
+     {kR1, kGb, "helix:kvp=2,ep=2,value_up=after", of_two_blocks}},
+};
+
+const std::map<std::string, const std::vector<RuleCase>*> kCases{
+    {"vllm", &kVllm}, {"sglang", &kSglang}, {"trtllm", &kTrtllm}};
+
+TEST(Launchable, EveryRuleRefusesAPlanAndLetsTheNearestPass) {
+  for (const auto& [engine, cases] : kCases) {
+    for (const RuleCase& r : *cases) {
+      SCOPED_TRACE(fmt::format("{} {}: {}", engine, r.rule, r.refused.plan));
+      const Case refusing = case_of(engine, r.refused);
+      const Plan refused = parse_plan(r.refused.plan);
+      EXPECT_EQ(check_plan(refusing, refused).has_value(), !r.possible)
+          << check_plan(refusing, refused).value_or("");
+      const auto refusal = does_not_start(refusing, refused);
+      ASSERT_TRUE(refusal) << "it starts";
+      EXPECT_EQ(refusal->rule, r.rule) << refusal->text;
+      const Case starting = case_of(engine, r.starts);
+      const Plan starts = parse_plan(r.starts.plan);
+      EXPECT_EQ(check_plan(starting, starts).value_or(""), "");
+      const auto none = does_not_start(starting, starts);
+      EXPECT_FALSE(none) << none->rule << ": " << none->text;
+      // Without an engine every plan is priced.
+      Case ideal = refusing;
+      ideal.engine = nullptr;
+      EXPECT_FALSE(does_not_start(ideal, refused));
+    }
+  }
+}
+
+// Deployments whose measurements are public (InferenceMAX's scripts, SemiAnalysisAI/InferenceX) or that the
+// engines' documentation starts: no rule may stand in their way.
+TEST(Launchable, WhatIsPubliclyStartedStarts) {
+  const char* const h200 = "h200-hgx";
+  const std::vector<std::pair<std::string, Try>> known{
+      {"trtllm", {kL70, h200, "tensor:tpa=1"}},
+      {"trtllm", {kL70, h200, "tensor:tpa=2,tpf=2", cached_in_fp8}},
+      {"vllm", {kL70, h200, "tensor:tpa=4,tpf=4", cached_in_fp8}},
+      {"vllm", {kL70, h200, "tensor:tpa=8,tpf=8", cached_in_fp8}},
+      {"trtllm", {kR1, h200, "tensor:tpa=8,ep=8", in_blocks}},
+      {"trtllm", {kR1, h200, "dp_ep:dp=8,ep=8", in_blocks}},
+      {"trtllm", {kR1, h200, "dp_ep:dp=16,ep=16", in_blocks}},
+      {"vllm", {kR1, h200, "tensor:tpa=8,tpf=8", in_blocks}},
+      {"vllm", {kR1, h200, "dp_ep:dp=16,ep=16", in_blocks}},
+      {"vllm", {kR1, h200, "dcp:tpa=8,ep=8,dcp=8,exchange=a2a", in_blocks}},
+      {"vllm", {kQwen, h200, "dcp:tpa=8,ep=8,dcp=2", in_blocks}},
+      {"sglang", {kR1, h200, "tensor:tpa=8,tpf=8", in_blocks}},
+      {"sglang", {kR1, h200, "dp_ep:dp=16,ep=16,dense_tp=1", in_blocks}},
+      {"trtllm", {kOss, kH100, "tensor:tpa=2,tpf=2", experts_in_mxfp4}},
+      {"vllm", {kOss, kH100, "tensor:tpa=4,tpf=4", experts_in_mxfp4}},
+      {"vllm", {kOss, kH100, "tensor:tpa=8,tpf=8", experts_in_mxfp4}},
+      {"trtllm", {kR1, kGb, "helix:kvp=8,tpa=2,ep=16,value_up=after", weights_in_fp4}},
+  };
+  for (const auto& [engine, t] : known) {
+    SCOPED_TRACE(fmt::format("{} {}", engine, t.plan));
+    const Case c = case_of(engine, t);
+    const Plan p = parse_plan(t.plan);
+    EXPECT_EQ(check_plan(c, p).value_or(""), "");
+    const auto refusal = does_not_start(c, p);
+    EXPECT_FALSE(refusal) << refusal->rule << ": " << refusal->text;
+  }
+}
+
+TEST(Launchable, EveryRuleIsTriedAndNamesItsSource) {
+  ASSERT_EQ(launch_rules().size(), kCases.size());
+  for (const LaunchRules* rules : launch_rules()) {
+    std::set<std::string> ids, tried;
+    const auto add = [&](const auto& rule) {
+      SCOPED_TRACE(fmt::format("{} {}", rules->engine, rule.id));
+      EXPECT_TRUE(ids.insert(rule.id).second) << "twice";
+      EXPECT_GT(std::string_view(rule.says).size(), 10u);
+      const std::string_view source(rule.source);
+      const auto has = [&](const char* part) { return source.find(part) != std::string_view::npos; };
+      const bool file = has(".py") || has(".md"), version = has("@") || has("near v1.3.0rc20");
+      EXPECT_TRUE(source.starts_with("hardware/") || (file && version)) << source;
+    };
+    for (const CaseRule& rule : rules->cases) add(rule);
+    for (const LaunchRule& rule : rules->plans) add(rule);
+    for (const RuleCase& r : *kCases.at(rules->engine)) tried.insert(r.rule);
+    EXPECT_EQ(ids, tried) << rules->engine;
+  }
+}
+
+}  // namespace
+}  // namespace shardline

@@ -1,0 +1,63 @@
+// Cases for the tests of what engines start [P19].
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "planner/engines/profile.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline::testing {
+
+inline std::shared_ptr<const EngineProfile> profile(const std::string& name) {
+  static std::map<std::string, std::shared_ptr<const EngineProfile>> known;
+  auto& p = known[name];
+  if (!p) p = std::make_shared<const EngineProfile>(load_engine(name, "", source_path("planner/engines")));
+  return p;
+}
+
+// A plan on a case of BF16 throughout that decodes 32Ki tokens.
+struct Try {
+  const char *model, *system, *plan;
+  void (*change)(Case&) = nullptr;
+};
+
+inline Case case_of(const std::string& engine, const Try& t) {
+  Case c = decode_case(t.model, t.system, 32'768);
+  c.precision = all_bf16();
+  c.kv_block = 32;
+  c.engine = profile(engine);
+  if (t.change) t.change(c);
+  return c;
+}
+
+inline constexpr const char *kR1 = "deepseek-r1", *kL70 = "llama-3.1-70b", *kL405 = "llama-3.1-405b",
+                            *kQwen = "qwen3-235b-a22b", *kQwen14 = "qwen-2.5-14b", *kYi = "yi-34b-200k",
+                            *kOss = "gpt-oss-120b", *kGb = "gb200-nvl72", *kH100 = "h100-hgx";
+
+inline void in_blocks(Case& c) { c.precision.weights = Dtype::fp8_block; }
+inline void cached_in_fp8(Case& c) { c.precision.kv = Dtype::fp8; }
+inline void cached_in_fp4(Case& c) { c.precision.kv = Dtype::fp4; }
+inline void cached_in_fp32(Case& c) { c.precision.kv = Dtype::fp32; }
+inline void weights_in_fp4(Case& c) { c.precision.weights = Dtype::fp4; }
+inline void experts_in_mxfp4(Case& c) { c.precision.expert_weights = Dtype::mxfp4; }
+inline void prefills(Case& c) { c.batch = prefill_batch({{0, 32'768}}); }
+inline void mixes(Case& c) { c.batch.prefill = {{0, 1'000}}; }
+inline void of_two_blocks(Case& c) { c.batch = decode_batch(64); }
+inline void beyond_the_model(Case& c) { c.batch = decode_batch(c.model.max_context + 1); }
+inline void at_the_most(Case& c) { c.batch = decode_batch(c.model.max_context); }
+inline void odd_experts(Case& c) {
+  for (FeedForward& f : c.model.ffns) f.inner = f.dense() ? f.inner : 1540;
+}
+inline void ragged_experts(Case& c) {
+  for (FeedForward& f : c.model.ffns) f.experts = f.dense() ? 0 : 252;
+}
+inline void odd_vocabulary(Case& c) { c.model.vocab = 64 * 2005; }
+inline void twelves(Case& c) {
+  c.model.attentions[0].q_heads = 48;
+  c.model.attentions[0].kv_heads = 12;
+  c.model.ffns[0].inner = 24'576;
+}
+
+}  // namespace shardline::testing
