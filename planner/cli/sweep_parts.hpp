@@ -16,7 +16,6 @@ namespace shardline::cli {
 struct SweepOptions {
   std::string scenario;
   std::string costs;                // calibrated or parameters; empty: as the scenario says
-  std::string engine;               // "vllm", "vllm 0.24.0", "ideal"; empty: as the scenario says
   std::string out;                  // empty: no files
   std::optional<std::string> ttl;   // "20 ms"
   std::optional<std::string> ttft;  // "80 s", prefill

@@ -1,4 +1,4 @@
-// Which plans a serving engine starts, by rules that were read in its source. planner/README.md [P19].
+// Which plans a serving engine starts, by rules that were read in its source. planner/README.md [P21].
 #pragma once
 
 #include <optional>

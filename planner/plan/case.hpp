@@ -44,7 +44,7 @@ struct Case {
   bool persistent_kv = false;                  // prefill: new tokens join a cache kept from earlier turns
   Kernels kernels;
   std::shared_ptr<const EngineProfile> engine;  // null: bare kernels
-  // Under an engine [P19]: also plans of part of a tray or node, and lengths beyond the model's maximum.
+  // Under an engine [P21]: also plans of part of a tray or node, and lengths beyond the model's maximum.
   bool any_gpus = false, any_context = false;
 
   long long fresh_tokens() const;  // of the prefills of one batch entry

@@ -50,7 +50,7 @@ void apply_engine(const EngineProfile& engine, System& system, const Catalogs& c
 }
 
 std::optional<ServedWorkload> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,
-                                          StepKind kind, const std::vector<Model>& models) {
+                                          StepKind kind, const std::vector<Model>& models, bool any_context) {
   const auto v = root.find("workload");
   if (!v) return std::nullopt;
   ServedWorkload w;
@@ -63,7 +63,7 @@ std::optional<ServedWorkload> read_served(const Reader& root, const EngineProfil
     v->fault("a workload is served by an engine",
              {"expected engine: trtllm, vllm or sglang; bare kernels (ideal) serve nobody"});
   for (const Model& m : models) {
-    if (m.max_context > 0 && w.input + w.output > m.max_context)
+    if (!any_context && m.max_context > 0 && w.input + w.output > m.max_context)
       v->fault(fmt::format("input and output are {} tokens, {} is for {} at most", w.input + w.output, m.name,
                            m.max_context),
                {fmt::format("expected an output of at most {} tokens behind this input",

@@ -21,9 +21,9 @@ std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catal
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs, bool own_kernels);
 
 /// `workload: {input: 8Ki tokens, output: 1Ki tokens}`, whose users are a plan's batch. Faults: without an
-/// engine, longer than a model.
+/// engine, longer than a model unless `any_context`.
 std::optional<ServedWorkload> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,
-                                          StepKind kind, const std::vector<Model>& models);
+                                          StepKind kind, const std::vector<Model>& models, bool any_context);
 
 /// Which kernels the engine fuses: what a scenario's `kernels` say by themselves goes before it.
 Kernels kernels_of(const EngineProfile* engine);

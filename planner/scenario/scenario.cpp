@@ -261,6 +261,16 @@ Study study_for(const Question& asked, Case served, const Workload& w, const Con
   return out;
 }
 
+// What the engine brings, and the kernels that the scenario names.
+void give_kernels(const Reader& root, const Catalogs& catalogs, const EngineProfile* engine, System& system) {
+  const auto kernels = root.find("kernels");
+  const bool own = kernels && kernels->is_map() && kernels->has("framework");
+  if (engine != nullptr) scenario_parts::apply_engine(*engine, system, catalogs, own);
+  if (!kernels) return;
+  scenario_parts::read_kernel_names(*kernels, system, catalogs);
+  if (engine != nullptr) scenario_parts::check_kernels(*kernels, *engine, system, catalogs);
+}
+
 Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overrides& overrides) {
   Scenario s;
   std::optional<Costs> costs = overrides.costs;
@@ -275,19 +285,15 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   }
   const auto engine = scenario_parts::read_engine(root, catalogs, overrides.engine);
   const scenario_parts::LiftedRules lifted = scenario_parts::read_lifted_rules(root, overrides);
-  const auto kernels = root.find("kernels");
-  if (engine && system)
-    scenario_parts::apply_engine(*engine, *system, catalogs,
-                                 kernels && kernels->is_map() && kernels->has("framework"));
-  if (kernels && system) scenario_parts::read_kernel_names(*kernels, *system, catalogs);
-  if (kernels && system && engine) scenario_parts::check_kernels(*kernels, *engine, *system, catalogs);
+  if (system) give_kernels(root, catalogs, engine.get(), *system);
   if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
   const std::vector<Model> models = read_models(root.at("models"), catalogs);
   const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
   Question asked = read_question(root, system_gpus);
   Sweep* const sweep = std::get_if<Sweep>(&asked);
   const StepKind kind = read_phase(root, sweep != nullptr);
-  const auto load = scenario_parts::read_served(root, engine.get(), sweep != nullptr, kind, models);
+  const auto load =
+      scenario_parts::read_served(root, engine.get(), sweep != nullptr, kind, models, lifted.any_context);
   const Workload workload = read_workload(root, kind, asked, engine.get(), load ? &*load : nullptr);
   const auto precision_at = root.find("precision");
   const auto precision =

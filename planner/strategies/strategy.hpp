@@ -55,7 +55,7 @@ enum class WeightSharing : std::uint8_t { stage, attention_tp };
 /// How KVP ranks bring their partial attention outputs together. none: the strategy has no KVP ranks.
 enum class PartialOutputs : std::uint8_t { none, all_to_all, all_gather };
 
-/// Which feature of serving engines runs a strategy. none: no engine has it, whatever its flags [P19].
+/// Which feature of serving engines runs a strategy. none: no engine has it, whatever its flags [P21].
 enum class LaunchedAs : std::uint8_t { none, tensor, pipeline, attention_dp, dcp, helix, prefill_cp };
 std::string_view to_string(LaunchedAs feature);
 

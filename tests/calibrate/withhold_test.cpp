@@ -59,7 +59,7 @@ TEST(WithholdFamilies, SaysHowFarAFamilyMayBeFromTheOthers) {
     for (double tokens = 1; tokens <= 4096; tokens *= 1.2)
       add(rows, t, {tokens, heads}, heads == 8 ? 1.25 : heads == 128 ? 0.8 : 1);
   }
-  const Refit how{3.0, {}, 4};
+  const Refit how{CorrectionGrid{3}, {}, 4};
   const auto band = withhold_families(*t.form, t.context, rows, how);
   ASSERT_TRUE(band);
   EXPECT_EQ(band->families.size(), 5u);

@@ -1,4 +1,4 @@
-// Every rule of what engines start [P19], by a plan that it refuses and the nearest that it lets pass; and
+// Every rule of what engines start [P21], by a plan that it refuses and the nearest that it lets pass; and
 // deployments that are known to start.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Cases for the tests of what engines start [P19].
+// Cases for the tests of what engines start [P21].
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Which plans engines start [P19]: all plans of small deployments against what every setting of the engines'
+// Which plans engines start [P21]: all plans of small deployments against what every setting of the engines'
 // flags puts on a rank; what a search and a scenario make of it.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
