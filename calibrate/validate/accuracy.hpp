@@ -110,6 +110,9 @@ AccuracyStudy accuracy_study(std::span<const std::string> measurements,
 /// The report as far as the calibrations alone tell it. The same bytes for the same calibrations.
 std::string accuracy_report(std::span<const System> systems, std::span<const BorrowedCalibration> borrowed);
 
+/// Behind it, of the profiles in a folder: how far what engines serve was off.
+std::string engines_section(const std::filesystem::path& folder);
+
 inline constexpr std::string_view kMeasuredHeading = "## Every measured row";
 /// What follows accuracy_report() where tables are given: errors over all their rows, pooled per family.
 std::string measured_section(std::span<const MeasuredTables> measured);

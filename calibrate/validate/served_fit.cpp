@@ -105,8 +105,9 @@ Eigen::MatrixXd jacobian(const Residuals& f, const Numbers& x, const Eigen::Vect
 
 }  // namespace
 
-ServedError served_error(const std::vector<double>& ratios) {
+ServedError served_error(std::string of, const std::vector<double>& ratios) {
   ServedError e;
+  e.of = std::move(of);
   e.rows = static_cast<int>(ratios.size());
   if (ratios.empty()) return e;
   std::vector<double> off, signed_off;
@@ -199,6 +200,36 @@ HostTimes fit_host(const std::vector<const TimedRow*>& rows, const EngineProfile
   return host_of(x);
 }
 
+namespace {
+
+// TPOT by model and system, by users, of all rows; TTFT.
+std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
+  constexpr std::array<const char*, 4> kUsers{"at most 4", "5 to 16", "17 to 64", "above 64"};
+  std::map<std::string, std::vector<double>> by_model;
+  std::array<std::vector<double>, kUsers.size()> by_users;
+  std::vector<double> all, ttft;
+  for (const LeftOutModel& m : models) {
+    for (std::size_t i = 0; i < m.rows.size(); ++i) {
+      const ServedRow& r = m.rows[i]->row;
+      by_model[m.label + " on " + r.system].push_back(m.tpot[i]);
+      by_users[r.users <= 4 ? 0u : r.users <= 16 ? 1u : r.users <= 64 ? 2u : 3u].push_back(m.tpot[i]);
+      all.push_back(m.tpot[i]);
+    }
+    ttft.insert(ttft.end(), m.ttft.begin(), m.ttft.end());
+  }
+  std::vector<ServedError> out;
+  for (const auto& [label, ratios] : by_model) out.push_back(served_error("TPOT of " + label, ratios));
+  for (std::size_t i = 0; i < kUsers.size(); ++i) {
+    if (!by_users[i].empty())
+      out.push_back(served_error(fmt::format("TPOT of {} users", kUsers[i]), by_users[i]));
+  }
+  out.push_back(served_error("TPOT of all rows", all));
+  if (!ttft.empty()) out.push_back(served_error("TTFT of at most 4 users", ttft));
+  return out;
+}
+
+}  // namespace
+
 ServedFit fit_engine(const std::vector<TimedRow>& rows, const EngineProfile& engine) {
   ServedFit out;
   std::vector<const TimedRow*> all;
@@ -232,8 +263,8 @@ ServedFit fit_engine(const std::vector<TimedRow>& rows, const EngineProfile& eng
     out.models.push_back(std::move(left));
   }
   const HeldOutBand by_tpot = held_out_band(tpot, 1);
-  out.bands = {by_tpot.band, held_out_band(ttft, 1).band, static_cast<int>(tpot.size())};
-  out.covered = by_tpot.covered;
+  out.bands = {by_tpot.band, held_out_band(ttft, 1).band, static_cast<int>(tpot.size()),
+               std::max(0.0, by_tpot.covered), tables_of(out.models)};
   return out;
 }
 

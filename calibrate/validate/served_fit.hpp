@@ -21,26 +21,20 @@ struct TimedRow {
   ErrorBand band;                // of ln(true / predicted) by the kernels' prices alone
 };
 
-struct ServedError {
-  int rows = 0;
-  double median = 0, p90 = 0;  // of |predicted / measured - 1|
-  double bias = 0;             // median of predicted / measured - 1
-};
-ServedError served_error(const std::vector<double>& ratios);
+/// Of predicted / measured.
+ServedError served_error(std::string of, const std::vector<double>& ratios);
 
 struct LeftOutModel {
   std::string label;
   HostTimes host;                  // fitted to the others
   std::vector<double> tpot, ttft;  // predicted / measured of its rows
   std::vector<const TimedRow*> rows, ttft_rows;
-  double covered = 0;  // part of its rows inside the band of the others
 };
 
 struct ServedFit {
   HostTimes host;  // fitted to all rows
   std::vector<LeftOutModel> models;
-  ServedBands bands;   // of the rows of models left out
-  double covered = 0;  // part of rows inside the band that the other models make
+  ServedBands bands;  // of the rows of models left out, with tables by model, by users and of all
 };
 
 /// Times of the rows of an engine by its kernels, its host times left out. `progress` in rows.
@@ -51,8 +45,8 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
 /// What the engine's host adds to times by kernels: as lowering a step with it does.
 ServedTimes with_host(const TimedRow& row, const EngineProfile& engine);
 
-/// [F10] Least robust relative error of TPOT, and of TTFT of at most four users; a model counts as the root of
-/// its rows.
+/// [F10] Least robust relative error of TPOT, and of TTFT of at most four users; a model counts as the root
+/// of its rows.
 HostTimes fit_host(const std::vector<const TimedRow*>& rows, const EngineProfile& engine);
 /// With every model left out in turn.
 ServedFit fit_engine(const std::vector<TimedRow>& rows, const EngineProfile& engine);

@@ -1,0 +1,38 @@
+// The part of reports/accuracy.md about engines: how far what they serve is from measurements.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "calibrate/validate/accuracy.hpp"
+#include "planner/engines/profile.hpp"
+
+namespace shardline::cli {
+
+std::string engines_section(const std::filesystem::path& folder) {
+  std::string out =
+      "\n## Engines that serve\n\n"
+      "TPOT and TTFT of measured closed loops, prompts on the same GPUs, by the four numbers of each profile "
+      "in\n"
+      "`planner/engines`. Errors are of rows of a model that the numbers were not fitted to: each model is "
+      "left out in\n"
+      "turn (calibrate/README.md [F10]). TTFT is that of at most four users. Aimed at: TPOT 9 / 28 %, bias "
+      "within 3 %,\n"
+      "TTFT 20 % in the median, an interval that covers 85 to 95 %.\n";
+  for (const std::string& name : engine_names(folder)) {
+    const std::size_t space = name.find(' ');
+    const EngineProfile p = load_engine(name.substr(0, space), name.substr(space + 1), folder);
+    out += fmt::format("\n### {} {}\n\nFitted to\n{}.\n", p.title, p.version, p.source);
+    if (p.error.rows == 0) continue;
+    out += fmt::format(
+        "90 % interval of TPOT: {:+.0f} to {:+.0f} % of the prediction; that of the other models covers "
+        "{:.0f} %.\n\n| Rows left out | Rows | Median, % | 90th percentile, % | Bias, % "
+        "|\n|---|---|---|---|---|\n",
+        100 * std::expm1(p.error.tpot.low), 100 * std::expm1(p.error.tpot.high), 100 * p.error.covered);
+    for (const ServedError& e : p.error.tables)
+      out += fmt::format("| {} | {} | {:.1f} | {:.1f} | {:+.1f} |\n", e.of, e.rows, 100 * e.median,
+                         100 * e.p90, 100 * e.bias);
+  }
+  return out;
+}
+
+}  // namespace shardline::cli
