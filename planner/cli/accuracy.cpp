@@ -62,7 +62,8 @@ void declare(Arguments& a, AccuracyArguments& o) {
 
 int run(const AccuracyArguments& a, const Provenance&) {
   const AccuracyStudy study = accuracy_study(a.measurements, shipped_catalogs().systems);
-  std::string text = accuracy_report(study.systems, study.borrowed);
+  std::string text =
+      accuracy_report(study.systems, study.borrowed) + engines_section(shipped_catalogs().engines);
   if (!study.measured.empty())
     text +=
         measured_section(study.measured) + borrowed_section(study.measured) + longest_section(study.measured);

@@ -22,47 +22,16 @@ std::string host_text(const HostTimes& h) {
                      to_string(h.step), to_string(h.request), to_string(h.prompt_token), to_string(h.path));
 }
 
-std::vector<std::string> error_cells(const ServedError& e) {
-  if (e.rows == 0) return {"-", "-", "-", "-"};
-  return {fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
-          fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)};
-}
-
-void add(Table& t, std::vector<std::string> first, const ServedError& e) {
-  const std::vector<std::string> cells = error_cells(e);
-  first.insert(first.end(), cells.begin(), cells.end());
-  t.add(std::move(first));
-}
-
-std::string users_bin(double users) {
-  return users <= 4 ? "to 4" : users <= 16 ? "5 to 16" : users <= 64 ? "17 to 64" : "above 64";
-}
-
-// By system and model, by users, and all.
 void print_errors(const ServedFit& fit) {
-  Table t({"TPOT, models left out", "rows", "median, %", "p90, %", "bias, %"});
-  std::map<std::pair<std::string, std::string>, std::vector<double>> by_model;
-  std::map<std::string, std::vector<double>> by_users;
-  std::vector<double> all, ttft;
-  for (const LeftOutModel& m : fit.models) {
-    for (std::size_t i = 0; i < m.rows.size(); ++i) {
-      by_model[{m.rows[i]->row.system, m.label}].push_back(m.tpot[i]);
-      by_users[users_bin(m.rows[i]->row.users)].push_back(m.tpot[i]);
-      all.push_back(m.tpot[i]);
-    }
-    ttft.insert(ttft.end(), m.ttft.begin(), m.ttft.end());
-  }
-  for (const auto& [key, ratios] : by_model) add(t, {key.second + " on " + key.first}, served_error(ratios));
-  for (const char* bin : {"to 4", "5 to 16", "17 to 64", "above 64"}) {
-    if (by_users.contains(bin)) add(t, {fmt::format("{} users", bin)}, served_error(by_users[bin]));
-  }
-  add(t, {"all"}, served_error(all));
-  add(t, {"TTFT of at most 4 users"}, served_error(ttft));
+  Table t({"models left out", "rows", "median, %", "p90, %", "bias, %"});
+  for (const ServedError& e : fit.bands.tables)
+    t.add({e.of, fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
+           fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)});
   fmt::print("{}", t.text());
   fmt::print(
       "  90 % interval of TPOT {:+.0f} to {:+.0f} % of the prediction; by the other models' it covers {:.0f} "
       "%\n",
-      100 * std::expm1(fit.bands.tpot.low), 100 * std::expm1(fit.bands.tpot.high), 100 * fit.covered);
+      100 * std::expm1(fit.bands.tpot.low), 100 * std::expm1(fit.bands.tpot.high), 100 * fit.bands.covered);
 }
 
 std::string band_yaml(const ErrorBand& b) { return fmt::format("[{:.4f}, {:.4f}]", b.low, b.high); }
@@ -72,6 +41,10 @@ std::string with_host_yaml(const std::string& text, const HostTimes& h, const Se
                            const std::string& source) {
   const std::size_t begin = text.find("\nhost:") + 1, end = text.find("\nassumes:", begin) + 1;
   const auto us = [](Seconds s) { return fmt::format("{:.4g} us", s.value * 1e6); };
+  std::string tables;
+  for (const ServedError& e : fit.bands.tables)
+    tables += fmt::format("      - {{of: \"{}\", rows: {}, median: {:.4f}, p90: {:.4f}, bias: {:.4f}}}\n",
+                          e.of, e.rows, e.median, e.p90, e.bias);
   return text.substr(0, begin) +
          fmt::format(
              "host:  # fitted by shardline calibrate --engine, not edited by hand\n  step: {}\n  request: "
@@ -79,9 +52,10 @@ std::string with_host_yaml(const std::string& text, const HostTimes& h, const Se
              "  prompt_token: {}\n  path: {:.4g} ms\n  source: \"{}\"\n  error:  # ln(measured / predicted) "
              "of "
              "models left "
-             "out, 5 % and 95 %\n    rows: {}\n    tpot: {}\n    ttft: {}\n",
+             "out, 5 % and 95 %\n    rows: {}\n    tpot: {}\n    ttft: {}\n    covered: {:.3f}\n    "
+             "tables:\n{}",
              us(h.step), us(h.request), us(h.prompt_token), h.path.value * 1e3, source, fit.bands.rows,
-             band_yaml(fit.bands.tpot), band_yaml(fit.bands.ttft)) +
+             band_yaml(fit.bands.tpot), band_yaml(fit.bands.ttft), fit.bands.covered, tables) +
          text.substr(end);
 }
 

@@ -112,6 +112,10 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
         to_string(m.ttft), m.new_tokens_per_s_gpu, m.gpu_seconds_per_request, m.requests, plan.gpus());
   } else {
     const DecodeMetrics m = decode_metrics(study.study, s.breakdown.time, plan);
+    if (s.served) {
+      print_served(study, s);
+      fmt::print("\n  decode only, between prompts:\n");
+    }
     fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n",
                to_string(m.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
     if (study.study.batch.prefills())
@@ -121,7 +125,6 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
   }
   print_interval(study, s);
   if (!study.study.engine) print_spread(study, s);
-  if (s.served) print_served(study, s);
   fmt::print("\n");
   if (!strategy(plan.strategy).exact) {
     fmt::print(

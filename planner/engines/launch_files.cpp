@@ -7,6 +7,7 @@
 
 #include "planner/engines/launch_server.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -67,11 +68,22 @@ Launch write_pair(Launch out, const Engine& engine, Server context, Server gener
   return out;
 }
 
+// The first row of the table that is an engine's feature.
+StrategyId first_launched_as(LaunchedAs feature) {
+  for (const Strategy* s : strategies()) {
+    if (s->launched_as == feature) return id_of(*s);
+  }
+  SL_CHECK(false, "every feature of a server has a strategy");
+  return {};
+}
+
 // A prompt's server beside generation servers of Helix: tensor parallelism over as many GPUs, which splits
 // the FFN as they do, prompts in the engine's own pieces; under attention DP a request per GPU.
 Plan context_plan(const Case& c, const Plan& generation, const EngineProfile& engine) {
   Plan p = generation;
-  p.strategy = strategy_id(p.dp > 1 ? "dp_ep" : p.pp > 1 ? "pipeline" : "tensor");
+  p.strategy = first_launched_as(p.dp > 1   ? LaunchedAs::attention_dp
+                                 : p.pp > 1 ? LaunchedAs::pipeline
+                                            : LaunchedAs::tensor);
   p.options = {};
   p.kvp = 1;
   p.tpa = generation.dp > 1 ? 1 : generation.kvp * generation.tpa;

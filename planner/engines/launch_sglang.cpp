@@ -78,13 +78,16 @@ double reserved_mib(const Server& s, long long chunk) {
   return std::max(out, 10.0 * 1024);
 }
 
+// max_prefill_tokens, which counts where prompts are not cut (server_args.py:3276-3315).
+constexpr long long kMostPrefillTokens = 16384;
+
 // The profile's, or the engine's own where that is less: with more it runs out of memory as it starts. A
 // prompt that passes whole has its activations in the plan's memory.
 double memory_part(const Server& s, const LaunchOptions& o) {
   const LaunchOption* cut = find(o, "--chunked-prefill-size");
-  const long long chunk =
+  const long long asked =
       cut == nullptr ? s.engine.tokens_of_step(s.study.system.device) : std::stoll(cut->value);
-  if (chunk < 0) return s.engine.memory;
+  const long long chunk = asked < 0 ? kMostPrefillTokens : asked;  // prompts that pass whole
   const double all = s.study.system.device.memory.value / (1 << 20);
   const double own = std::floor(1000 * (all - reserved_mib(s, chunk)) / all) / 1000;
   return std::min(s.engine.memory, own);

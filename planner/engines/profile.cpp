@@ -36,6 +36,13 @@ void read_host(const Reader& r, EngineProfile& p) {
     p.error.rows = static_cast<int>(error->at("rows").integer(1, 1'000'000));
     p.error.tpot = read_band(error->at("tpot"));
     p.error.ttft = read_band(error->at("ttft"));
+    p.error.covered = error->at("covered").number(0, 1);
+    for (const Reader& line : error->at("tables").items()) {
+      p.error.tables.push_back({line.at("of").text(), static_cast<int>(line.at("rows").integer(1, 1'000'000)),
+                                line.at("median").number(0, 100), line.at("p90").number(0, 100),
+                                line.at("bias").number(-1, 100)});
+      line.no_other_keys();
+    }
     error->no_other_keys();
   }
   r.no_other_keys();

@@ -35,10 +35,20 @@ struct HostTimes {
   Seconds path;          // of a prompt, before and behind its steps: HTTP, tokenizer, queue
 };
 
-/// Of ln(measured / predicted) for models that the numbers were not fitted to, 5 % and 95 %.
+/// Errors of some rows of models that the numbers were not fitted to: of |predicted / measured - 1|, and the
+/// median of predicted / measured - 1.
+struct ServedError {
+  std::string of;  // "TPOT of llama-3.1-8b on h100-hgx"
+  int rows = 0;
+  double median = 0, p90 = 0, bias = 0;
+};
+
+/// Of ln(measured / predicted) for such rows, 5 % and 95 %.
 struct ServedBands {
   ErrorBand tpot, ttft;
-  int rows = 0;  // that they are of; 0: nothing was measured, and the bands say nothing
+  int rows = 0;        // that they are of; 0: nothing was measured, and the bands say nothing
+  double covered = 0;  // part of the rows inside the band that the other models make
+  std::vector<ServedError> tables;
 };
 
 struct EngineProfile {

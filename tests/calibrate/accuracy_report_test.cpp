@@ -23,7 +23,8 @@ std::vector<System> shipped() { return calibrated_systems(kCatalog); }
 
 std::string current_report() {
   const std::vector<System> systems = shipped();
-  return accuracy_report(systems, borrowed_calibrations(kCatalog, systems));
+  return accuracy_report(systems, borrowed_calibrations(kCatalog, systems)) +
+         engines_section(SHARDLINE_SOURCE_DIR "/planner/engines");
 }
 
 /// Leaves what is current beside the program where it differs.

@@ -391,12 +391,5 @@ TEST(Evaluate, CallsMeasuredWhatPricesCallMeasured) {
   for (const PredictedRow& r : e.rows) EXPECT_TRUE(r.extrapolated);
 }
 
-TEST(HashOf, DependsOnEveryByteAndOnWhereFilesEnd) {
-  const std::vector<std::string> a{"ab", "c"}, b{"a", "bc"}, c{"ab", "d"};
-  EXPECT_NE(hash_of(a), hash_of(b));
-  EXPECT_NE(hash_of(a), hash_of(c));
-  EXPECT_EQ(hash_of(a).size(), 16u);
-}
-
 }  // namespace
 }  // namespace shardline

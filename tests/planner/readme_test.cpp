@@ -30,7 +30,7 @@ TEST(Readme, ScenariosParse) {
   const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
                           source_path("scenarios"), source_path("planner/engines")};
   const auto examples = blocks("scenarios/README.md", "yaml");
-  EXPECT_EQ(examples.size(), 8u);
+  EXPECT_EQ(examples.size(), 9u);
   for (const std::string& text : examples) {
     const Scenario s = parse_scenario("README.md", text, catalogs);
     EXPECT_FALSE(s.studies.empty());

@@ -89,7 +89,7 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
   EXPECT_NEAR(fit.host.prompt_token.value, 3e-6, 1e-7);
   EXPECT_NEAR(fit.host.path.value, 0.03, 3e-4);
   ASSERT_EQ(fit.models.size(), 2u);
-  for (const LeftOutModel& m : fit.models) EXPECT_LT(served_error(m.tpot).p90, 0.02) << m.label;
+  for (const LeftOutModel& m : fit.models) EXPECT_LT(served_error("", m.tpot).p90, 0.02) << m.label;
 }
 
 // The times that the fit adds by hand are those of lowered steps.

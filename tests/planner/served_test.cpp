@@ -12,6 +12,7 @@
 #include "planner/scenario/shipped.hpp"
 #include "planner/search/search.hpp"
 #include "planner/serving/served_plan.hpp"
+#include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 namespace {
@@ -196,10 +197,12 @@ TEST(ServedSweep, RanksByWhatIsServed) {
 }
 
 TEST(ServedSweep, StrategiesWithoutPromptsBesideNeedAPool) {
-  const Study s = parse_scenario("q.yaml", fmt::format(fmt::runtime(kServed), "vllm", "tensor, ring_decode"),
-                                 shipped_catalogs())
-                      .studies[0];
-  const SearchResult found = search(s.study, s.sweep().search);
+  const Study s =
+      parse_scenario("q.yaml", fmt::format(fmt::runtime(kServed), "vllm", "tensor"), shipped_catalogs())
+          .studies[0];
+  SearchOptions o = s.sweep().search;
+  o.strategies.push_back(strategy_id("ring_decode"));
+  const SearchResult found = search(s.study, o);
   ASSERT_EQ(found.without_plans.size(), 1u);
   EXPECT_EQ(to_string(found.without_plans[0].first), "ring_decode");
 }
