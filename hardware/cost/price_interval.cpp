@@ -21,7 +21,7 @@ constexpr double kOutside = 1.5, kIndirect = 1.5, kAltered = 2;
 struct Borrowed {
   double factor, shift;
 };
-constexpr Borrowed kWork{1.3, 0.03}, kBytes{1, 0.02};
+constexpr Borrowed kProducts{1.3, 0.05}, kWork{1.3, 0.03}, kBytes{1, 0.02}, kCaches{1, 0.015};
 // Of a price all of which are times taken over from another processor, and of one all of which goes with the
 // rates of another architecture: on each side. Found by rows of H100, A100 and GB200 priced by fits of each
 // other.
@@ -40,11 +40,11 @@ ErrorBand borrowed(const ErrorBand& band, const Borrowed& by, MachineKin machine
 
 Borrowed borrowed_of(std::string_view family) {
   constexpr std::pair<std::string_view, Borrowed> kOf[] = {
-      {"gemm", kWork},
+      {"gemm", kProducts},
       {"quantize", kBytes},
       {"attention_prefill", kWork},
       {"mla_prefill", kWork},
-      {"attention_decode", kBytes},
+      {"attention_decode", kCaches},
       {"mla_decode", kBytes},
       {"mla_bmm", kWork},
       {"moe", kWork},
