@@ -34,8 +34,8 @@ std::string_view to_string(OpKind k) {
 }
 
 std::string_view to_string(Drive d) {
-  constexpr std::array<std::string_view, 7> names{
-      "graph", "eager", "ring_step", "persistent_kv", "host_layer", "distribute", "engine"};
+  constexpr std::array<std::string_view, 7> names{"graph",      "eager",      "ring_step", "persistent_kv",
+                                                  "host_layer", "distribute", "engine"};
   return names[static_cast<std::size_t>(d)];
 }
 

@@ -114,7 +114,8 @@ struct Group {
 /// How a host drives an op. graph: replayed from a CUDA graph. eager: launched kernel by kernel, which adds
 /// the system's runtime costs to messages; ring_step, persistent_kv and distribute are host work of such
 /// engines. host_layer: the host's time to launch the share of a layer that Op::launches says. engine:
-/// what an engine does around the kernels of a step of `rows` decoding requests and `width` tokens of prompts.
+/// what an engine does around the kernels of a step of `rows` decoding requests and `width` tokens of
+/// prompts.
 enum class Drive : std::uint8_t { graph, eager, ring_step, persistent_kv, host_layer, distribute, engine };
 
 std::string_view to_string(Drive drive);

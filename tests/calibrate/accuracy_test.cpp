@@ -197,7 +197,8 @@ TEST(AccuracyOfTables, TheLongestCachesAreJudgedByShorterOnes) {
         const double x[] = {double(batch), double(keys), double(heads)};
         const double slower = batch == 1 && keys == 131072 ? 1.25 : 1;
         text += std::to_string(batch) + "," + std::to_string(keys) + "," + std::to_string(heads) +
-                ",bf16,fp8,," + std::to_string(1e6 * slower * form.seconds(std::span(x), context, parameters)) + "\n";
+                ",bf16,fp8,," +
+                std::to_string(1e6 * slower * form.seconds(std::span(x), context, parameters)) + "\n";
       }
     }
   }
