@@ -45,6 +45,9 @@ std::string label(const Plan& plan);
 /// "28.9 %" of the exact attention's pairs.
 std::string computed_text(const Study& study, const Plan& plan);
 void print_counts(const SearchResult& r);
+/// The best pairs of a prefill and a decode pool, of studies with a workload.
+void print_pools(const Study& study, const SweepAnswer& answer);
+
 /// Plans that the case's engine does not start, by rule.
 void print_not_started(const Case& c, const SearchResult& r);
 

@@ -46,6 +46,14 @@ Breakdown ServedEvaluator::decode_breakdown(Plan plan, const ServedPlan& served)
   return break_down(evaluator_, plan);
 }
 
+Seconds ServedEvaluator::prompt_alone(const Plan& plan, long long input) {
+  ServedWorkload workload;
+  workload.input = input;
+  ServedPlan out;
+  time_prompt(plan, workload, 1, out);
+  return out.times.prompt;
+}
+
 void ServedEvaluator::time_prompt(const Plan& plan, const ServedWorkload& workload, long long requests,
                                   ServedPlan& out) {
   const EngineProfile& engine = *case_.engine;

@@ -32,6 +32,8 @@ class ServedEvaluator {
   /// Users are shared evenly among attention groups and microbatches, at least one each. `plan.batch` does
   /// not matter. Nothing is served where no request fits.
   ServedPlan of(Plan plan, const ServedWorkload& workload);
+  /// The steps of one prompt in each attention group, with nobody beside it.
+  Seconds prompt_alone(const Plan& plan, long long input);
   /// Of the step that decodes between prompts.
   Breakdown decode_breakdown(Plan plan, const ServedPlan& served);
 

@@ -83,6 +83,27 @@ std::vector<Point> meeting(const Study& study, const SweepQuestion& q, const std
                                                        : fewest_gpus(std::move(out));
 }
 
+// The pair of each budget that answers most on the GPUs of both pools, without repetition.
+std::vector<PoolPair> best_pairs(const std::vector<PoolPair>& pairs) {
+  std::vector<PoolPair> out;
+  for (const double factor : kBudgets) {
+    const PoolPair* best = nullptr;
+    for (const PoolPair& p : pairs) {
+      if (p.decode.time > pairs.front().decode.time * factor) break;
+      if (best == nullptr || p.output_per_s_gpu > best->output_per_s_gpu) best = &p;
+    }
+    if (best != nullptr && (out.empty() || out.back().decode.plan != best->decode.plan)) out.push_back(*best);
+  }
+  return out;
+}
+
+void find_pools(const Study& study, int threads, SweepAnswer& out) {
+  out.pools = best_pairs(pool_pairs(study, threads));
+  std::vector<Point> decoders;
+  for (const PoolPair& p : out.pools) decoders.push_back(p.decode);
+  out.pool_decoders = rate(study, std::move(decoders), threads);
+}
+
 std::vector<Plan> plans_of(const RatedPoints& rated) {
   std::vector<Plan> out;
   for (const Point& p : rated.points) out.push_back(p.plan);
@@ -109,6 +130,7 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
     return true;
   });
   out.frontier = frontier_of(study, out.found.overall());
+  if (study.sweep().search.workload) find_pools(study, q.threads, out);
   if (!out.any()) return out;
   if (any_approximate(study)) out.exact_frontier = frontier_of(study, out.found.of(exact_ones(study)));
   out.rated = rate_frontiers(study, out.found, q.threads);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/search/compare.hpp"
+#include "planner/serving/pools.hpp"
 #include "planner/studies/rated_points.hpp"
 
 namespace shardline {
@@ -38,6 +39,8 @@ struct SweepAnswer {
   std::vector<BudgetPlan> budgets;         // of a decode step: each plan once
   std::optional<Gain> gain;                // of a decode step's comparison, where both sides have plans
   std::optional<ErrorBand> interactivity;  // of ln(true gain->interactivity / it) [H65]
+  std::vector<PoolPair> pools;             // of a workload: the best pair per TPOT budget, each once
+  RatedPoints pool_decoders;               // their plans that decode
   std::vector<NoisyPlan> noisy;  // the rated plans beside the traffic of others, of studies with noise
 
   bool any() const { return !frontier.empty(); }

@@ -1,0 +1,108 @@
+#include "planner/serving/pools.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "planner/engines/launchable.hpp"
+#include "planner/layers/share.hpp"
+#include "planner/search/memory.hpp"
+#include "planner/search/search.hpp"
+#include "planner/strategies/strategy.hpp"
+#include "sim/base/parallel.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Bytes that a prompt leaves in the caches of all layers, each once however many ranks have copies.
+Bytes cache_of(const Case& c, long long tokens) {
+  Plan whole;
+  double elements = 0;
+  for (const LayerRun& run : c.model.runs) {
+    const Attention& a = c.model.attentions[static_cast<std::size_t>(run.attention)];
+    elements += static_cast<double>(run.count) * static_cast<double>(kv_elements_per_token(a, whole)) *
+                static_cast<double>(kept_tokens(a.reach, {0, tokens}));
+  }
+  return Bytes(elements * bytes_per_element(c.precision.kv));
+}
+
+std::vector<Plan> prefill_plans(const Case& c, const SearchOptions& o) {
+  std::vector<Plan> out, all;
+  for (const StrategyId id : o.strategies) {
+    if (!strategy(id).prefills || !strategy(id).takes(c) || !strategy(id).exact) continue;
+    for (const int gpus : o.gpus) {
+      if (gpus <= c.system.gpus()) strategy(id).enumerate(c, gpus, o.space, all);
+    }
+  }
+  for (Plan& p : all) {
+    p.batch = std::max(1, least_batch(c, p));
+    // The budget of the engine's steps cuts prompts.
+    if (p[kPrefillChunk] > 0 || !within(p, o.space) || does_not_start(c, p) ||
+        does_not_fit(c, memory_use(c, p)))
+      continue;
+    out.push_back(std::move(p));
+  }
+  return out;
+}
+
+}  // namespace
+
+Seconds handoff_time(const Case& c, const Plan& prefill, const Plan& decode, long long tokens) {
+  const FabricSpec& f = c.system.fabric;
+  const double ranks = std::min(prefill.gpus(), decode.gpus());
+  const Bytes bytes = cache_of(c, tokens);
+  const bool inside = !f.network.present || prefill.gpus() + decode.gpus() <= f.gpus_per_node;
+  if (inside) return f.nvlink.latency + bytes / (f.nvlink.bandwidth * (f.nvlink.efficiency * ranks));
+  const double share = f.network.efficiency * f.network.send_recv_share / f.network.gpus_per_nic;
+  return f.network.latency + f.network.send_recv_extra + bytes / (f.network.bandwidth * (share * ranks));
+}
+
+std::optional<PrefillPool> best_prefill_pool(const Study& study, int threads) {
+  const SearchOptions& o = study.sweep().search;
+  Case c = study.study;
+  c.batch = prefill_batch({{0, o.workload->input}});
+  const std::vector<Plan> plans = prefill_plans(c, o);
+  const std::size_t workers = thread_count(threads);
+  std::vector<std::unique_ptr<ServedEvaluator>> evaluators(workers);
+  for (auto& e : evaluators) e = std::make_unique<ServedEvaluator>(c, o.all_reduce);
+  std::vector<PrefillPool> found(plans.size());
+  parallel_for(0, plans.size(), workers, [&](std::size_t i, std::size_t slot) {
+    const Seconds prompt = evaluators[slot]->prompt_alone(plans[i], o.workload->input);
+    const double groups = static_cast<double>(plans[i].users());
+    found[i] = {plans[i], prompt, groups / (prompt.value * plans[i].gpus())};
+  });
+  const PrefillPool* best = nullptr;
+  for (const PrefillPool& p : found) {
+    const auto rank = [](const PrefillPool& x) { return std::pair(-x.requests_per_s_gpu, x.prompt.value); };
+    if (best == nullptr || rank(p) < rank(*best)) best = &p;
+  }
+  return best == nullptr ? std::nullopt : std::optional(*best);
+}
+
+std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
+  std::vector<PoolPair> out;
+  const std::optional<PrefillPool> prefill = best_prefill_pool(study, threads);
+  if (!prefill) return out;
+  const ServedWorkload& load = *study.sweep().search.workload;
+  SearchOptions o = study.sweep().search;
+  o.workload.reset();
+  o.threads = threads;
+  const double answer = static_cast<double>(load.output - 1);
+  for (const Point& p : search(study.study, o).overall().points()) {
+    PoolPair pair;
+    pair.decode = p;
+    pair.prefill = *prefill;
+    pair.handoff = handoff_time(study.study, prefill->plan, p.plan, load.input);
+    pair.ttft = study.study.engine->host.path + prefill->prompt + pair.handoff + p.time;
+    const double rate = value(Metric::throughput, p) / answer;  // requests per second of a GPU that decodes
+    pair.prefill_gpus = rate / prefill->requests_per_s_gpu;
+    pair.output_per_s_gpu = rate * static_cast<double>(load.output) / (1 + pair.prefill_gpus);
+    out.push_back(pair);
+  }
+  std::sort(out.begin(), out.end(),
+            [](const PoolPair& a, const PoolPair& b) { return a.decode.time < b.decode.time; });
+  return out;
+}
+
+}  // namespace shardline

@@ -1,0 +1,42 @@
+// Prompts and answers on GPUs of their own: a pool that prefills, one that decodes, in the ratio that their
+// rates ask for. planner/README.md [P22].
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "planner/scenario/scenario.hpp"
+#include "planner/serving/served_plan.hpp"
+
+namespace shardline {
+
+/// One plan of a pool that prefills, a request at a time in each attention group.
+struct PrefillPool {
+  Plan plan;
+  Seconds prompt;  // of one request, the engine's host in it
+  double requests_per_s_gpu = 0;
+};
+
+/// A plan that decodes beside the best prefill pool.
+struct PoolPair {
+  Point decode;  // of decode steps alone; its time is TPOT
+  PrefillPool prefill;
+  Seconds handoff;              // of a request's KV from one pool to the other
+  Seconds ttft;                 // request path, prompt, hand-off and the first step
+  double prefill_gpus = 0;      // for each GPU that decodes
+  double output_per_s_gpu = 0;  // tokens of answers over the GPUs of both pools
+};
+
+/// Time in which the KV of a request's prompt goes from the ranks of one plan to those of another, each byte
+/// once: over NVLink where one domain holds both, else over the network; at the rate of the side with fewer
+/// GPUs.
+Seconds handoff_time(const Case& c, const Plan& prefill, const Plan& decode, long long tokens);
+
+/// The plan whose GPUs prefill most requests of the study's workload, of strategies that prefill and of which
+/// the engine starts it; equal ones: the shortest prompt. Nothing where none fits.
+std::optional<PrefillPool> best_prefill_pool(const Study& study, int threads);
+
+/// For every plan of the frontier of decode steps, ascending TPOT. Empty without a prefill pool.
+std::vector<PoolPair> pool_pairs(const Study& study, int threads);
+
+}  // namespace shardline

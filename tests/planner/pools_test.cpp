@@ -1,0 +1,82 @@
+// planner/serving/pools: prompts and answers on GPUs of their own [P22].
+#include "planner/serving/pools.hpp"
+
+#include <gtest/gtest.h>
+
+#include "planner/scenario/shipped.hpp"
+#include "planner/search/search.hpp"
+#include "planner/strategies/strategy.hpp"
+#include "planner/studies/sweep.hpp"
+
+namespace shardline {
+namespace {
+
+Study study(const std::string& strategies, const std::string& more = "") {
+  return parse_scenario("q.yaml",
+                        "name: q\nsystem: h100-hgx\nmodels: [llama-3.1-8b]\nengine: vllm\n"
+                        "precision: {weights: bf16, kv: bf16, math: bf16}\nstrategies: [" +
+                            strategies +
+                            "]\ngpus: [1, 2, 4, 8]\nbatch: [1, 4, 16, 64]\n"
+                            "workload: {input: 8Ki tokens, output: 512 tokens}\n" +
+                            more,
+                        shipped_catalogs())
+      .studies[0];
+}
+
+TEST(Pools, ThePrefillPoolIsTheBestOfAllPlans) {
+  const Study s = study("tensor, pipeline");
+  const auto best = best_prefill_pool(s, 2);
+  ASSERT_TRUE(best);
+  ServedEvaluator evaluator(s.study, AllReduceRule::fastest);
+  for (const char* text : {"tensor:batch=1", "tensor:tpa=2,tpf=2,batch=1", "tensor:tpa=8,tpf=8,batch=1"}) {
+    const Plan plan = parse_plan(text);
+    const Seconds prompt = evaluator.prompt_alone(plan, 8192);
+    EXPECT_LE(1 / (prompt.value * plan.gpus()), best->requests_per_s_gpu * (1 + 1e-12)) << text;
+  }
+  EXPECT_EQ(best_prefill_pool(s, 1)->plan, best->plan);
+}
+
+TEST(Pools, RatesMatchAndTokensAreShared) {
+  const Study s = study("tensor");
+  const std::vector<PoolPair> pairs = pool_pairs(s, 2);
+  ASSERT_FALSE(pairs.empty());
+  for (const PoolPair& p : pairs) {
+    // Of 1 + x GPUs one decodes: the prompts of its requests keep x busy.
+    const double requests = p.output_per_s_gpu * (1 + p.prefill_gpus) / 512;
+    EXPECT_NEAR(requests, p.prefill_gpus * p.prefill.requests_per_s_gpu, 1e-9 * requests);
+    EXPECT_NEAR(requests * 511, value(Metric::throughput, p.decode), 1e-6);
+    EXPECT_EQ(p.decode.time, Evaluator(s.study, AllReduceRule::fastest).simulate(p.decode.plan));
+    EXPECT_NEAR((p.ttft - p.prefill.prompt - p.handoff - p.decode.time).value,
+                s.study.engine->host.path.value, 1e-9);
+  }
+}
+
+TEST(Pools, TheHandOffMovesTheCacheOnceOverTheNarrowerSide) {
+  const Case c = study("tensor").study;
+  const Plan one = parse_plan("tensor:batch=1"), four = parse_plan("tensor:tpa=4,tpf=4,batch=1"),
+             eight = parse_plan("tensor:tpa=8,tpf=8,batch=1");
+  const double bytes = 8192.0 * 32 * 2 * 8 * 128 * 2;
+  const NvlinkSpec& nvlink = c.system.fabric.nvlink;
+  EXPECT_NEAR((handoff_time(c, one, four, 8192) - nvlink.latency).value,
+              bytes / (nvlink.bandwidth.value * nvlink.efficiency), 1e-9);
+  EXPECT_NEAR((handoff_time(c, four, four, 8192) - nvlink.latency).value,
+              bytes / (4 * nvlink.bandwidth.value * nvlink.efficiency), 1e-9);
+  // Two nodes: the network, by four NICs.
+  EXPECT_GT(handoff_time(c, eight, four, 8192), handoff_time(c, four, four, 8192) * 4);
+}
+
+TEST(Pools, ASweepHasThemBesideWhatOnePoolServes) {
+  const SweepAnswer answer = answer_sweep(
+      study("tensor, pipeline"), {}, [](auto, auto) {}, [] { return true; });
+  ASSERT_FALSE(answer.pools.empty());
+  ASSERT_FALSE(answer.frontier.empty());
+  for (std::size_t i = 1; i < answer.pools.size(); ++i) {
+    EXPECT_GT(answer.pools[i].decode.time, answer.pools[i - 1].decode.time);
+    EXPECT_GT(answer.pools[i].output_per_s_gpu, answer.pools[i - 1].output_per_s_gpu);
+  }
+  // Undisturbed steps are no slower than those with prompts beside them.
+  EXPECT_LE(answer.pools.front().decode.time, answer.frontier.back().time * (1 + 1e-12));
+}
+
+}  // namespace
+}  // namespace shardline
