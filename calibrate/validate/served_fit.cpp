@@ -128,10 +128,10 @@ ServedTimes with_host(const TimedRow& r, const EngineProfile& engine) {
   const double n = std::min(r.load.users, std::floor(t.room));
   const Seconds step = engine.host.step + engine.host.request * n;
   const bool mixed = engine.prefill == PrefillPolicy::mixed && n > 1;
-  const Seconds prompt = engine.host.prompt_token * r.load.input;
+  const Seconds prompt = engine.host.prompt_token * (r.load.input * t.prompts);
   t.decode += step;
   t.prompt += (mixed ? step : engine.host.step) * r.steps + prompt;
-  t.prompt_added += (mixed ? Seconds(0) : engine.host.step * r.steps) + prompt;
+  t.prompt_added += ((mixed ? Seconds(0) : engine.host.step * r.steps) + prompt) / t.prompts;
   return t;
 }
 

@@ -146,7 +146,8 @@ void add_row(ServedTable& out, const Cells& c, int line) {
   r.system = system->second;
   r.model = s->model;
   r.precision = s->types;
-  r.label = r.model + (c.text.at("precision").empty() ? "" : " " + c.text.at("precision"));
+  const bool named = *s->precision != '\0';  // else one checkpoint, whatever a table calls it
+  r.label = r.model + (named ? std::string(" ") + s->precision : "");
   r.version = c.text.at("backend_version");
   r.date = c.text.at("measured");
   r.source = c.text.at("source");
@@ -169,6 +170,29 @@ void add_row(ServedTable& out, const Cells& c, int line) {
     r.ttft = 0;
   }
   out.rows.push_back(std::move(r));
+}
+
+// Whether a row's numbers are counts and times, and its GPUs those of its layout.
+bool good_counts(CsvText& csv, std::size_t line, const std::vector<CsvCell>& cells,
+                 const std::map<std::string, std::size_t>& at, const Cells& row) {
+  bool good = true;
+  const auto cell = [&](const char* column) -> const CsvCell& { return cells[at.at(column)]; };
+  for (const auto& [column, least] :
+       {std::pair("isl_tokens", 1.0), std::pair("osl_tokens", 2.0), std::pair("concurrency", 1.0),
+        std::pair("gpus", 1.0), std::pair("tp", 1.0)})
+    good = csv.integer(line, cell(column), column, least).has_value() && good;
+  for (const char* column : {"pp", "attn_dp", "moe_tp", "moe_ep"}) {
+    if (!row.text.at(column).empty()) good = csv.integer(line, cell(column), column, 1).has_value() && good;
+  }
+  good = csv.time(line, cell("tpot_ms"), "tpot_ms").has_value() && good;
+  if (!row.text.at("ttft_ms").empty()) good = csv.time(line, cell("ttft_ms"), "ttft_ms").has_value() && good;
+  if (good && row.count("gpus") != row.count("tp") * row.count("pp") * row.count("attn_dp")) {
+    csv.fault(line, cell("gpus").column,
+              fmt::format("{} GPUs, but tp x pp x attn_dp is {}", row.count("gpus"),
+                          row.count("tp") * row.count("pp") * row.count("attn_dp")));
+    good = false;
+  }
+  return good;
 }
 
 }  // namespace
@@ -195,11 +219,7 @@ ServedTable parse_served_rows(const std::string& name, const std::string& text) 
     }
     for (const char* column : kColumns) row.text[column] = std::string(cells[at.at(column)].text);
     bool good = true;
-    for (const char* column : {"isl_tokens", "osl_tokens", "concurrency", "gpus", "tp", "tpot_ms"})
-      good = csv.number(l, cells[at.at(column)], column).has_value() && good;
-    for (const char* column : {"pp", "attn_dp", "moe_tp", "moe_ep", "ttft_ms"}) {
-      if (!row.text[column].empty()) good = csv.number(l, cells[at.at(column)], column).has_value() && good;
-    }
+    good = good_counts(csv, l, cells, at, row) && good;
     if (good) add_row(out, row, static_cast<int>(l) + 1);
     if (csv.hopeless()) break;
   }

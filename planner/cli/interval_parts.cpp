@@ -119,19 +119,37 @@ std::string interval_note(const Study& study) {
   }
   const EngineProfile& e = *study.study.engine;
   return fmt::format(
-      "  {}: nominal 90 % of {}: of {} measured points of models that its numbers were not fitted to\n"
-      "  served: prompts of others are in it; all of it on the same GPUs\n",
-      kIntervalColumn, e.title, e.error.rows);
+      "  {}: nominal 90 % by the kernels' prices and {} measured points of {} ({:.0f} % of them inside when "
+      "left out)\n"
+      "  served: prompts of others are in it; all of it on the same GPUs. TTFT is a mean without an "
+      "interval, of users\n"
+      "  who come evenly; under bursts it is longer\n",
+      kIntervalColumn, e.error.rows, e.title, 100 * e.error.covered);
 }
 
 std::string engine_text(const Case& c) {
   if (!c.engine) return "";
   const EngineProfile& e = *c.engine;
-  return fmt::format("  engine: {} {}; assumed: {}\n", e.title, e.version, fmt::join(e.assumes, "; "));
+  const char* of = c.served.total() > 0                      ? "served"
+                   : c.batch.decodes() && c.batch.prefills() ? "steps alone"
+                   : c.batch.prefills()                      ? "steps of the prefill alone"
+                                        : "decode only: no prompts beside the steps (a workload has them)";
+  std::string out =
+      fmt::format("  engine: {} {}, {}; assumed: {}\n", e.title, e.version, of, fmt::join(e.assumes, "; "));
+  if (c.served.total() == 0 && c.batch.kind() == StepKind::prefill)
+    out += fmt::format("  TTFT is without the request path around the steps, {} in {}\n",
+                       to_string(e.host.path), e.title);
+  return out;
 }
 
 ErrorRange shown_error(const System& system, const ErrorTerms& errors) {
   return system.calibration.empty() ? ErrorRange{} : time_error(errors);
+}
+
+std::string interval_note(const Case& c) {
+  if (c.engine && !c.system.calibration.empty())
+    return fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(c));
+  return interval_note(c.system);
 }
 
 std::string interval_note(const System& system) {

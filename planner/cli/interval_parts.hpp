@@ -30,7 +30,8 @@ std::vector<std::string> time_cells(const Study& study, const ErrorTerms& errors
 std::vector<std::string> rate_cells(const Study& study, const ErrorTerms& errors);
 ErrorRange plan_time_error(const Study& study, const ErrorTerms& errors);
 ErrorRange plan_rate_error(const Study& study, const ErrorTerms& errors);
-/// interval_note() likewise.
+/// interval_note() of a case that an engine may run, and of a study.
+std::string interval_note(const Case& c);
 std::string interval_note(const Study& study);
 /// "engine: vLLM 0.24.0, ..." with what its profile takes for granted, a line; of bare kernels nothing.
 std::string engine_text(const Case& c);

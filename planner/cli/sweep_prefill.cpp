@@ -221,7 +221,7 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   print_warnings(answer.narrow);
   if (asked.has_target()) print_target(study, answer, asked.most_time);
   print_frontiers(study, answer);
-  fmt::print("{}{}\n", interval_note(study.study.system), open_rows_text(study, answer));
+  fmt::print("{}{}\n", interval_note(study), open_rows_text(study, answer));
   print_strategies(study, r);
   if (study.sweep().noise) print_noisy_plans(*study.sweep().noise, answer.noisy);
   if (o.out.empty()) return;

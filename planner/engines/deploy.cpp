@@ -66,6 +66,7 @@ long long sequences_of_step(const Case& c, const Plan& p) {
 long long sequences(const Case& c, const Plan& p) { return sequences_of_step(c, p) * p.in_flight; }
 
 long long served_length(const Case& c) {
+  if (c.served.total() > 0) return c.served.total();
   const long long longest = c.longest();
   return std::min(longest + kAnswer, std::max(longest, c.model.max_context));
 }

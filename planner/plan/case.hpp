@@ -31,6 +31,12 @@ struct Kernels {
   Bytes score_traffic{0};  // eager: HBM bytes that the kernels between both products move per score
 };
 
+/// Tokens of a request that an engine serves, and of its answer; 0: the case is of a step alone.
+struct ServedRequest {
+  long long input = 0, output = 0;
+  long long total() const { return input + output; }
+};
+
 struct Case {
   Model model;
   System system;
@@ -44,6 +50,7 @@ struct Case {
   bool persistent_kv = false;                  // prefill: new tokens join a cache kept from earlier turns
   Kernels kernels;
   std::shared_ptr<const EngineProfile> engine;  // null: bare kernels
+  ServedRequest served;
   // Under an engine [P21]: also plans of part of a tray or node, and lengths beyond the model's maximum.
   bool any_gpus = false, any_context = false;
 

@@ -12,19 +12,34 @@ namespace {
 
 constexpr const char* kIdeal = "ideal";
 
-std::shared_ptr<const EngineProfile> named(const std::string& name, const std::string& version,
-                                           const Catalogs& catalogs) {
-  if (name == kIdeal && version.empty()) return nullptr;
-  return std::make_shared<const EngineProfile>(load_engine(name, version, catalogs.engines));
+struct EngineName {
+  std::string name, version;
+};
+
+// "vllm 0.24.0", as a command line and a file may say it.
+EngineName version_apart(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(' '), blank = text.find(' ', first);
+  if (first == std::string::npos) return {};
+  if (blank == std::string::npos) return {text.substr(first), ""};
+  const std::size_t version = text.find_first_not_of(' ', blank);
+  return {text.substr(first, blank - first), version == std::string::npos ? "" : text.substr(version)};
+}
+
+std::shared_ptr<const EngineProfile> named(const EngineName& asked, const Catalogs& catalogs) {
+  if (asked.name == kIdeal && asked.version.empty()) return nullptr;
+  if (asked.name == kIdeal)
+    throw UserError("ideal has no versions: it is bare kernels, expected engine: ideal");
+  return std::make_shared<const EngineProfile>(load_engine(asked.name, asked.version, catalogs.engines));
 }
 
 std::shared_ptr<const EngineProfile> at_key(const Reader& v, const Catalogs& catalogs) {
-  const std::string name = v.is_map() ? v.at("name").text() : v.text();
   const auto version = v.is_map() ? v.find("version") : std::nullopt;
+  EngineName asked = version_apart(v.is_map() ? v.at("name").text() : v.text());
+  if (version) asked.version = version->text();
   if (v.is_map()) v.no_other_keys();
-  if (name.empty()) return nullptr;  // the reader has said so
+  if (asked.name.empty()) return nullptr;  // the reader has said so
   try {
-    return named(name, version ? version->text() : "", catalogs);
+    return named(asked, catalogs);
   } catch (const UserError& e) {
     for (const Diagnostic& d : e.diagnostics())
       (version && d.what.starts_with("no profile") ? *version : v).fault(d.what, d.details);
@@ -37,15 +52,12 @@ std::shared_ptr<const EngineProfile> at_key(const Reader& v, const Catalogs& cat
 std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catalogs& catalogs,
                                                  const std::string& asked) {
   const auto v = root.find("engine");
-  if (!asked.empty()) {
-    const std::size_t space = asked.find(' ');
-    return named(asked.substr(0, space), space == std::string::npos ? "" : asked.substr(space + 1), catalogs);
-  }
-  return v ? at_key(*v, catalogs) : nullptr;
+  const auto of_file = v ? at_key(*v, catalogs) : nullptr;  // whose faults are said in any case
+  return asked.empty() ? of_file : named(version_apart(asked), catalogs);
 }
 
-void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs, bool own_kernels) {
-  if (!own_kernels && !system.calibration.empty()) use_framework(system, engine.framework, catalogs.systems);
+void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs) {
+  if (!system.calibration.empty()) use_framework(system, engine.framework, catalogs.systems);
   system.host = {engine.host.step, engine.host.request, engine.host.prompt_token};
 }
 

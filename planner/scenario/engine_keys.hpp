@@ -16,9 +16,8 @@ namespace shardline::scenario_parts {
 std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catalogs& catalogs,
                                                  const std::string& asked);
 
-/// Gives a system what the engine does around its kernels, and its kernels (unless `own_kernels`: the
-/// scenario names a framework).
-void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs, bool own_kernels);
+/// Gives a system what the engine does around its kernels, and its kernels.
+void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs);
 
 /// `workload: {input: 8Ki tokens, output: 1Ki tokens}`, whose users are a plan's batch. Faults: without an
 /// engine, longer than a model unless `any_context`.

@@ -265,7 +265,11 @@ Study study_for(const Question& asked, Case served, const Workload& w, const Con
 void give_kernels(const Reader& root, const Catalogs& catalogs, const EngineProfile* engine, System& system) {
   const auto kernels = root.find("kernels");
   const bool own = kernels && kernels->is_map() && kernels->has("framework");
-  if (engine != nullptr) scenario_parts::apply_engine(*engine, system, catalogs, own);
+  if (engine != nullptr && own)
+    kernels->at("framework")
+        .fault(fmt::format("the kernels are those of engine: {}", engine->name),
+               {"expected no framework, or engine: ideal"});
+  if (engine != nullptr) scenario_parts::apply_engine(*engine, system, catalogs);
   if (!kernels) return;
   scenario_parts::read_kernel_names(*kernels, system, catalogs);
   if (engine != nullptr) scenario_parts::check_kernels(*kernels, *engine, system, catalogs);
@@ -312,6 +316,10 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     if (engine) scenario_parts::check_strategies(root, *engine, overrides);
   } else {
     scenario_parts::refuse_sweep_keys(root);
+    if (engine)
+      root.at("engine").fault(
+          "engine is for sweeps: conversations, thresholds and partitions are of bare kernels",
+          {"expected engine: ideal"});
     if (constraints.time > Seconds(0)) constraints_at->at("ttft").fault("constraints.ttft is for sweeps");
   }
   if (system) check_precision(precision, models, *system, root);
@@ -321,6 +329,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     Case served = make_case(m, *system, scenario_parts::precision_of(precision, m, *system), 1,
                             workload.block, routing);
     served.engine = engine;
+    if (load) served.served = {load->input, load->output};
     served.any_gpus = lifted.any_gpus;
     served.any_context = lifted.any_context;
     s.studies.push_back(study_for(asked, std::move(served), workload, constraints));

@@ -23,6 +23,14 @@ struct Fit {
   bool weights_too_large = false;  // of one request; not asked where the largest listed batch fits
 };
 
+// What an engine that admits a request with its whole answer has room for: caches of that length.
+Case with_room(const Case& c) {
+  Case out = c;
+  if (c.engine && c.engine->admission == Admission::whole && c.served.total() > 0 && !c.batch.prefills())
+    out.batch = decode_batch(c.served.total());
+  return out;
+}
+
 Fit fit_of(const Case& c, const SearchOptions& o, const Plan& plan) {
   Fit out{largest_batch(c, plan, o.batches.back())};
   if (out.largest == o.batches.back()) return out;
@@ -82,7 +90,7 @@ std::string why_impossible(const Case& c, const SearchOptions& o, StrategyId id)
 class Enumeration {
  public:
   Enumeration(const Case& c, const SearchOptions& o, SearchResult& result)
-      : c_(c), o_(o), result_(result), used_(o.space.options.size()) {}
+      : c_(c), roomy_(with_room(c)), o_(o), result_(result), used_(o.space.options.size()) {}
 
   std::vector<Candidate> run() {
     for (const StrategyId id : o_.strategies) plans_of(id);
@@ -116,7 +124,7 @@ class Enumeration {
     }
     std::vector<Fit> fits(plans.size());
     parallel_for(0, plans.size(), thread_count(o_.threads),
-                 [&](std::size_t i, std::size_t) { fits[i] = fit_of(c_, o_, plans[i]); });
+                 [&](std::size_t i, std::size_t) { fits[i] = fit_of(roomy_, o_, plans[i]); });
     for (std::size_t i = 0; i < plans.size(); ++i) {
       smallest = std::min(smallest, least_batch(c_, plans[i]));
       const auto u = candidate(c_, o_, plans[i], fits[i], result_);
@@ -149,6 +157,7 @@ class Enumeration {
   }
 
   const Case& c_;
+  const Case roomy_;
   const SearchOptions& o_;
   SearchResult& result_;
   std::vector<std::set<int>> used_;  // values of each option asked for

@@ -114,9 +114,26 @@ std::string checkpoint_text(const Case& c) {
   return fmt::format("  weights by checkpoint and scenario: {}\n", fmt::join(types, ", "));
 }
 
+namespace {
+
+// No published table has a kernel that reads FP4 caches: what a price of one takes for granted.
+std::string fp4_cache_text(const Case& c) {
+  const bool narrow = c.precision.kv == Dtype::fp4 || c.precision.kv == Dtype::fp4_unscaled;
+  if (!narrow || c.system.calibration.empty()) return "";
+  const bool unit = c.system.device.peak[static_cast<std::size_t>(Dtype::fp4)] > FlopsPerSecond(0);
+  return fmt::format(
+      "  assumed: caches in {} take what FP8's kernels take, of fewer bytes; none that reads them was "
+      "measured{}\n",
+      to_string(c.precision.kv),
+      unit ? "" : fmt::format(", and {} has no unit for FP4", c.system.device.name));
+}
+
+}  // namespace
+
 std::string precision_text(const Case& c) {
   const Precision& p = c.precision;
-  if (!p.assumed.any()) return "";
+  const std::string cache = fp4_cache_text(c);
+  if (!p.assumed.any()) return cache;
   std::vector<std::string> types;
   const auto add = [&](bool assumed, const char* what, Dtype type) {
     if (assumed) types.push_back(fmt::format("{} {}", what, to_string(type)));
@@ -128,7 +145,8 @@ std::string precision_text(const Case& c) {
   add(p.assumed.dispatch, "tokens sent to experts", p.dispatch);
   return fmt::format("  assumed: {} ({})\n", fmt::join(types, ", "),
                      c.model.checkpoint ? "neither the scenario nor the checkpoint says"
-                                        : "the scenario's precision does not say");
+                                        : "the scenario's precision does not say") +
+         cache;
 }
 
 std::string chunk_text(const Case& c) {

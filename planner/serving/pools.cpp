@@ -68,9 +68,11 @@ std::optional<PrefillPool> best_prefill_pool(const Study& study, int threads) {
   for (auto& e : evaluators) e = std::make_unique<ServedEvaluator>(c, o.all_reduce);
   std::vector<PrefillPool> found(plans.size());
   parallel_for(0, plans.size(), workers, [&](std::size_t i, std::size_t slot) {
-    const Seconds prompt = evaluators[slot]->prompt_alone(plans[i], o.workload->input);
-    const double groups = static_cast<double>(plans[i].users());
-    found[i] = {plans[i], prompt, groups / (prompt.value * plans[i].gpus())};
+    ServedEvaluator& evaluator = *evaluators[slot];
+    const long long packed = evaluator.prompts_of_step(plans[i], o.workload->input);
+    const Seconds prompt = evaluator.prompt_alone(plans[i], o.workload->input, packed);
+    const double requests = static_cast<double>(plans[i].users() * packed);
+    found[i] = {plans[i], prompt, requests / (prompt.value * plans[i].gpus())};
   });
   const PrefillPool* best = nullptr;
   for (const PrefillPool& p : found) {

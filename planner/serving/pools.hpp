@@ -10,10 +10,11 @@
 
 namespace shardline {
 
-/// One plan of a pool that prefills, a request at a time in each attention group.
+/// One plan of a pool that prefills: in each attention group as many prompts at a time as a step has the
+/// budget for.
 struct PrefillPool {
   Plan plan;
-  Seconds prompt;  // of one request, the engine's host in it
+  Seconds prompt;  // of the steps that they share, the engine's host in it
   double requests_per_s_gpu = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace shardline {
 
@@ -22,8 +23,9 @@ double mixed_tpot(double n, double m, double decode, double added, double respon
 ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& kernels) {
   const ErrorRange prices = time_error(kernels);
   if (engine.error.rows == 0) return prices;
-  return {std::min(prices.low, std::expm1(engine.error.tpot.low)),
-          std::max(prices.high, std::expm1(engine.error.tpot.high))};
+  // Prices and engine err apart from each other: by squares.
+  return {std::expm1(-std::hypot(std::log1p(prices.low), engine.error.tpot.low)),
+          std::expm1(std::hypot(std::log1p(prices.high), engine.error.tpot.high))};
 }
 
 ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& kernels) {
@@ -62,6 +64,56 @@ Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const
     ttft += prompt * (n - 1) / 2 / load.rounds;
   out.tpot = Seconds(tpot);
   out.ttft = Seconds(ttft);
+  return out;
+}
+
+namespace {
+
+// Times of `prompts` a step, which need not be whole: what they add lies between those of its neighbours.
+class PackedTimes {
+ public:
+  explicit PackedTimes(const std::function<ServedTimes(long long)>& times) : times_(times) {}
+  ServedTimes at(double prompts) {
+    const auto low = static_cast<long long>(prompts);
+    ServedTimes t = whole(low);
+    const double part = prompts - static_cast<double>(low);
+    if (part <= 0) return t;
+    const ServedTimes& high = whole(low + 1);
+    const Seconds added =
+        t.prompt_added * (t.prompts * (1 - part)) + high.prompt_added * (high.prompts * part);
+    t.prompt = t.prompt * (1 - part) + high.prompt * part;
+    t.prompts = prompts;
+    t.prompt_added = added / prompts;
+    return t;
+  }
+
+ private:
+  const ServedTimes& whole(long long prompts) {
+    const auto known = known_.find(prompts);
+    return known != known_.end() ? known->second : known_.emplace(prompts, times_(prompts)).first->second;
+  }
+  const std::function<ServedTimes(long long)>& times_;
+  std::map<long long, ServedTimes> known_;
+};
+
+}  // namespace
+
+Served packed_serving(const EngineProfile& engine, const ServedLoad& load, long long most,
+                      const std::function<ServedTimes(long long)>& times) {
+  constexpr double kFew = 0.1;  // prompts in the time of a token: hardly two come together
+  PackedTimes packed(times);
+  double prompts = 1;
+  Served out = steady_serving(engine, load, packed.at(prompts));
+  for (int i = 0; i < 16 && most > 1; ++i) {
+    const double come = out.requests_per_s * out.tpot.value;
+    if (prompts == 1 && come < kFew) break;
+    // Of those that come at random, so many lie in a step that has any.
+    const double share = std::clamp(come / -std::expm1(-come), 1.0, static_cast<double>(most));
+    const double next = std::abs(share - prompts) < 0.02 ? share : (share + prompts) / 2;
+    if (std::abs(next - prompts) < 1e-3) break;
+    prompts = next;
+    out = steady_serving(engine, load, packed.at(prompts));
+  }
   return out;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 
 #include "hardware/cost/error_terms.hpp"
 #include "planner/engines/profile.hpp"
@@ -36,9 +37,10 @@ struct ServedWorkload {
 struct ServedTimes {
   double room = 0;       // requests whose caches fit at once
   double steps = 1;      // of a prompt: its chunks
+  double prompts = 1;    // that share them
   Seconds decode;        // a step in which all users that fit decode, the engine's host included
-  Seconds prompt;        // the steps of one prompt, from its first to its last
-  Seconds prompt_added;  // what they add to the steps of the others
+  Seconds prompt;        // the steps of a prompt, from its first to its last, with those that share them
+  Seconds prompt_added;  // what one prompt adds to the steps of the others
 };
 
 struct Served {
@@ -49,8 +51,14 @@ struct Served {
   double prefill_part = 0;  // of TPOT: what the prompts of others add
 };
 
-/// [P19] Of served numbers, in parts of them: at each end the farther of what kernels' prices say and of what
-/// models left out of the engine's fit were off. A rate's is that of its time, inverted.
+/// [P19] The same where prompts that wait together share a step: `times` of so many prompts a step, at most
+/// `most`, `prompt` of all of them and `prompt_added` of each. As many share one as come in while a token
+/// takes.
+Served packed_serving(const EngineProfile& engine, const ServedLoad& load, long long most,
+                      const std::function<ServedTimes(long long prompts)>& times);
+
+/// [P19] Of served numbers, in parts of them: what kernels' prices say and what models left out of the
+/// engine's fit were off, added by squares. A rate's is that of its time, inverted.
 ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& kernels);
 ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& kernels);
 

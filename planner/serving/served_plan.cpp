@@ -27,7 +27,7 @@ Chunks chunks_of(long long input, long long room) {
 bool serves_prompts(const Case& c, StrategyId id) {
   const Strategy& s = strategy(id);
   const bool first = c.engine && c.engine->prefill == PrefillPolicy::first;
-  return s.decodes && (first ? s.prefills : s.mixes && s.prefills);
+  return s.decodes && (first ? s.prefills : s.mixes);
 }
 
 ServedEvaluator::ServedEvaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
@@ -46,38 +46,46 @@ Breakdown ServedEvaluator::decode_breakdown(Plan plan, const ServedPlan& served)
   return break_down(evaluator_, plan);
 }
 
-Seconds ServedEvaluator::prompt_alone(const Plan& plan, long long input) {
-  ServedWorkload workload;
-  workload.input = input;
-  ServedPlan out;
-  time_prompt(plan, workload, 1, out);
-  return out.times.prompt;
+long long ServedEvaluator::budget(const Plan& plan, long long requests) const {
+  const EngineProfile& engine = *case_.engine;
+  const long long all = engine.tokens_of_step(case_.system.device);
+  const long long own = engine.shared_budget ? std::max(1LL, all / plan.dp) : all;
+  // Decoding requests come first in a mixed step; an eighth is left to prompts in any case.
+  return engine.prefill == PrefillPolicy::mixed ? std::max({own - requests, own / 8, 1LL}) : own;
 }
 
-void ServedEvaluator::time_prompt(const Plan& plan, const ServedWorkload& workload, long long requests,
-                                  ServedPlan& out) {
-  const EngineProfile& engine = *case_.engine;
-  const bool mixed = engine.prefill == PrefillPolicy::mixed;
-  const bool beside = mixed && requests > 1;
-  const long long all = engine.tokens_of_step(case_.system.device);
-  const long long budget = engine.shared_budget ? std::max(1LL, all / plan.dp) : all;
-  // Decoding requests come first in a mixed step; an eighth is left to prompts in any case.
-  const Chunks chunks = chunks_of(workload.input, mixed ? std::max(budget - requests, budget / 8) : budget);
+Seconds ServedEvaluator::prompt_alone(const Plan& plan, long long input, long long prompts) {
+  ServedTimes out;
+  time_prompts(plan, input, 0, prompts, {}, out);
+  return out.prompt;
+}
+
+long long ServedEvaluator::prompts_of_step(const Plan& plan, long long input) const {
+  return std::max(1LL, budget(plan, 0) / input);
+}
+
+void ServedEvaluator::time_prompts(const Plan& plan, long long input, long long requests, long long prompts,
+                                   const Batch& decode, ServedTimes& out) {
+  // Strategies without steps that only prefill have a request that decodes beside them.
+  const bool beside = !decode.decode.empty() && case_.engine->prefill == PrefillPolicy::mixed &&
+                      (requests > 1 || !strategy(plan.strategy).prefills);
+  const Chunks chunks = chunks_of(input, budget(plan, requests));
   const auto time = [&](long long cached, long long fresh) {
-    Batch b = beside ? out.decode : Batch{};
-    b.prefill = {{cached, fresh, 1}};
+    Batch b = beside ? decode : Batch{};
+    b.prefill = {{cached, fresh, static_cast<int>(prompts)}};
     return step(plan, b);
   };
   // A chunk's time rises evenly with the tokens before it: the mean of the first and the last whole one.
-  out.times.prompt = time(0, chunks.size);
+  out.prompt = time(0, chunks.size);
   if (chunks.whole > 1) {
-    out.times.prompt += time((chunks.whole - 1) * chunks.size, chunks.size);
-    out.times.prompt = out.times.prompt * (static_cast<double>(chunks.whole) / 2);
+    out.prompt += time((chunks.whole - 1) * chunks.size, chunks.size);
+    out.prompt = out.prompt * (static_cast<double>(chunks.whole) / 2);
   }
-  if (chunks.rest > 0) out.times.prompt += time(chunks.whole * chunks.size, chunks.rest);
-  out.times.steps = static_cast<double>(chunks.count());
-  out.times.prompt_added =
-      beside ? std::max(Seconds(0), out.times.prompt - out.times.decode * out.times.steps) : out.times.prompt;
+  if (chunks.rest > 0) out.prompt += time(chunks.whole * chunks.size, chunks.rest);
+  out.steps = static_cast<double>(chunks.count());
+  out.prompts = static_cast<double>(prompts);
+  const Seconds added = beside ? std::max(Seconds(0), out.prompt - out.decode * out.steps) : out.prompt;
+  out.prompt_added = added / out.prompts;
 }
 
 ServedPlan ServedEvaluator::of(Plan plan, const ServedWorkload& workload) {
@@ -94,10 +102,13 @@ ServedPlan ServedEvaluator::of(Plan plan, const ServedWorkload& workload) {
   if (room == 0) return out;
   out.decode.decode = {{workload.context() - 1, 1, static_cast<int>(room)}};
   out.times.decode = step(plan, out.decode);
-  time_prompt(plan, workload, room, out);
   const ServedLoad load{static_cast<double>(workload.input), static_cast<double>(workload.output),
                         static_cast<double>(each), workload.equal_lengths, workload.rounds};
-  out.served = steady_serving(engine, load, out.times);
+  const long long most = std::clamp<long long>(budget(plan, room) / workload.input, 1, room);
+  out.served = packed_serving(engine, load, most, [&](long long prompts) {
+    time_prompts(plan, workload.input, room, prompts, out.decode, out.times);
+    return out.times;
+  });
   const double requests = out.served.requests_per_s * static_cast<double>(groups) / plan.gpus();
   out.output_per_s_gpu = requests * static_cast<double>(workload.output);
   out.input_per_s_gpu = requests * static_cast<double>(workload.input);

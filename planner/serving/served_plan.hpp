@@ -32,14 +32,19 @@ class ServedEvaluator {
   /// Users are shared evenly among attention groups and microbatches, at least one each. `plan.batch` does
   /// not matter. Nothing is served where no request fits.
   ServedPlan of(Plan plan, const ServedWorkload& workload);
-  /// The steps of one prompt in each attention group, with nobody beside it.
-  Seconds prompt_alone(const Plan& plan, long long input);
+  /// The steps of so many prompts in each attention group, with nobody beside them.
+  Seconds prompt_alone(const Plan& plan, long long input, long long prompts = 1);
+  /// Prompts that one step of an attention group has the budget for, at least one.
+  long long prompts_of_step(const Plan& plan, long long input) const;
   /// Of the step that decodes between prompts.
   Breakdown decode_breakdown(Plan plan, const ServedPlan& served);
 
  private:
   Seconds step(const Plan& plan, const Batch& batch);
-  void time_prompt(const Plan& plan, const ServedWorkload& workload, long long requests, ServedPlan& out);
+  /// Times of the steps of so many prompts beside `requests` that decode.
+  void time_prompts(const Plan& plan, long long input, long long requests, long long prompts,
+                    const Batch& decode, ServedTimes& out);
+  long long budget(const Plan& plan, long long requests) const;
 
   Case case_;
   Evaluator evaluator_;

@@ -83,9 +83,12 @@ TEST(EngineProfile, ItsHostIsInEveryStepAndItsBound) {
               (host.step + host.prompt_token * 1000).value, 1e-12);
 }
 
-TEST(EngineProfile, TakesTheKernelsOfItsFrameworkUnlessTheScenarioNamesOthers) {
+TEST(EngineProfile, TakesTheKernelsOfItsFramework) {
   EXPECT_EQ(study("engine: vllm\n").study.system.kernels.framework, "vllm");
-  EXPECT_EQ(study("engine: vllm\nkernels: {framework: sglang}\n").study.system.kernels.framework, "sglang");
+  EXPECT_THAT(message("engine: vllm\nkernels: {framework: sglang}\n"),
+              HasSubstr("the kernels are those of engine: vllm"));
+  EXPECT_EQ(study("engine: vllm 0.24.0\n").study.engine->version, "0.24.0");
+  EXPECT_THAT(message("engine: ideal 3\n"), HasSubstr("ideal has no versions"));
   EXPECT_EQ(study("engine: {name: sglang, version: \"0.5.14\"}\n").study.engine->title, "SGLang");
   EXPECT_EQ(study("engine: ideal\n").study.engine, nullptr);
   EXPECT_EQ(study("engine: vllm\n", {{}, "ideal"}).study.engine, nullptr);

@@ -95,6 +95,16 @@ TEST(LaunchText, P20LengthsHoldTheAnswer) {
   EXPECT_THAT(vllm(131'000), HasSubstr("--max-model-len 131072 "));
 }
 
+// Of a workload the whole request, however long the answer.
+TEST(LaunchText, P20LengthsAreThoseOfTheWorkload) {
+  Case c = typed("llama-3.1-70b", "h200-hgx", Dtype::fp8, Dtype::fp8, 9216);
+  c.served = {1024, 16384};
+  EXPECT_THAT(text_of(of(c, "tensor:tpa=8,tpf=8,batch=16", "vllm"), "serve.sh"),
+              HasSubstr("--max-model-len 17408 "));
+  EXPECT_THAT(text_of(of(c, "tensor:tpa=8,tpf=8,batch=16", "sglang"), "serve.sh"),
+              HasSubstr("--context-length 17408 "));
+}
+
 // SGLang's formula (server_args.py:3276-3315) by hand, in MiB: 512 + 1.5 x 16384 + 2 x 16 + 1024 x 8 / 8 and,
 // under attention DP, 3 x 16 x 8; else 1536 for prefill graphs of MLA.
 TEST(LaunchText, P20SglangKeepsWhatItWouldByItself) {

@@ -30,6 +30,8 @@ TEST(Pools, ThePrefillPoolIsTheBestOfAllPlans) {
   ServedEvaluator evaluator(s.study, AllReduceRule::fastest);
   for (const char* text : {"tensor:batch=1", "tensor:tpa=2,tpf=2,batch=1", "tensor:tpa=8,tpf=8,batch=1"}) {
     const Plan plan = parse_plan(text);
+    EXPECT_EQ(evaluator.prompts_of_step(plan, 8192), 1);
+    EXPECT_EQ(evaluator.prompts_of_step(plan, 100), 81);
     const Seconds prompt = evaluator.prompt_alone(plan, 8192);
     EXPECT_LE(1 / (prompt.value * plan.gpus()), best->requests_per_s_gpu * (1 + 1e-12)) << text;
   }

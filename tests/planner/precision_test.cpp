@@ -328,5 +328,20 @@ TEST(Precision, TheArithmeticOfACheckpointIsThatOfItsWeights) {
   EXPECT_EQ(type(Module::experts), std::pair(Dtype::fp8_dynamic, Dtype::bf16));
 }
 
+// Nothing measured reads caches in FP4: who prices them says so, and where no unit is for FP4 that too.
+TEST(PrecisionText, CachesInFp4AreAssumed) {
+  const std::string on_blackwell = precision_text(
+      case_of("llama-3.1-8b", "precision: {weights: fp8, kv: fp4, math: fp8}\n", false, "gb200-nvl72"));
+  EXPECT_NE(on_blackwell.find("assumed: caches in fp4"), std::string::npos);
+  EXPECT_EQ(on_blackwell.find("no unit for FP4"), std::string::npos);
+  const std::string on_hopper = precision_text(
+      case_of("llama-3.1-8b", "precision: {weights: fp8, kv: fp4, math: fp8}\n", false, "h200-hgx"));
+  EXPECT_NE(on_hopper.find("has no unit for FP4"), std::string::npos);
+  EXPECT_EQ(precision_text(
+                case_of("llama-3.1-8b", "precision: {weights: fp8, kv: fp8, math: fp8}\n", false, "h200-hgx"))
+                .find("caches in"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace shardline
