@@ -275,6 +275,17 @@ void give_kernels(const Reader& root, const Catalogs& catalogs, const EngineProf
   if (engine != nullptr) scenario_parts::check_kernels(*kernels, *engine, system, catalogs);
 }
 
+// Of other questions.
+void refuse_what_sweeps_have(const Reader& root, const std::optional<Reader>& constraints_at,
+                             const Constraints& constraints, const EngineProfile* engine) {
+  scenario_parts::refuse_sweep_keys(root);
+  if (engine != nullptr)
+    root.at("engine").fault(
+        "engine is for sweeps: conversations, thresholds and partitions are of bare kernels",
+        {"expected engine: ideal"});
+  if (constraints.time > Seconds(0)) constraints_at->at("ttft").fault("constraints.ttft is for sweeps");
+}
+
 Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overrides& overrides) {
   Scenario s;
   std::optional<Costs> costs = overrides.costs;
@@ -315,12 +326,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     sweep->search.workload = load;
     if (engine) scenario_parts::check_strategies(root, *engine, overrides);
   } else {
-    scenario_parts::refuse_sweep_keys(root);
-    if (engine)
-      root.at("engine").fault(
-          "engine is for sweeps: conversations, thresholds and partitions are of bare kernels",
-          {"expected engine: ideal"});
-    if (constraints.time > Seconds(0)) constraints_at->at("ttft").fault("constraints.ttft is for sweeps");
+    refuse_what_sweeps_have(root, constraints_at, constraints, engine.get());
   }
   if (system) check_precision(precision, models, *system, root);
   root.no_other_keys();
