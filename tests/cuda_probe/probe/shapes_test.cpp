@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 Catalogs shipped() {
   const std::filesystem::path root = SHARDLINE_SOURCE_DIR;
-  return {root / "models/catalog", root / "hardware/catalog", root / "scenarios"};
+  return {root / "models/catalog", root / "hardware/catalog", root / "scenarios", root / "planner/engines"};
 }
 
 Catalogs few() {
