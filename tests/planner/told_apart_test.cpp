@@ -88,7 +88,8 @@ TEST(ToldApart, P13GainOfASweepHasTheBandOfItsFastestPlans) {
   for (const ErrorTerm& t : answer.rated.ratings[one].errors.all()) sources[t.source].second = t;
   EXPECT_FALSE(sources.empty());
   double middle = 0, below = 0, above = 0;
-  for (const auto& [id, terms] : sources) {
+  for (const auto& source : sources) {
+    const auto& terms = source.second;
     const auto at = [&](double ErrorTerm::*end) {
       return std::log1p(terms.first.*end) - std::log1p(terms.second.*end);
     };
