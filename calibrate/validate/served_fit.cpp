@@ -130,13 +130,13 @@ ServedTimes with_host(const TimedRow& r, const EngineProfile& engine) {
   const bool mixed = engine.prefill == PrefillPolicy::mixed && n > 1;
   const Seconds prompt = engine.host.prompt_token * (r.load.input * t.prompts);
   t.decode += step;
-  t.prompt += (mixed ? step : engine.host.step) * r.steps + prompt;
-  t.prompt_added += ((mixed ? Seconds(0) : engine.host.step * r.steps) + prompt) / t.prompts;
+  t.prompt += (mixed ? step : engine.host.step) * t.steps + prompt;
+  t.prompt_added += ((mixed ? Seconds(0) : engine.host.step * t.steps) + prompt) / t.prompts;
   return t;
 }
 
 std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const EngineProfile& engine,
-                                const Catalogs& catalogs, const std::function<void(std::size_t)>& progress) {
+                                const Catalogs& catalogs) {
   std::vector<TimedRow> out;
   std::map<std::string, Case> cases;
   const auto bare = std::make_shared<const EngineProfile>(with(engine, HostTimes{}));
@@ -155,15 +155,11 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
     const ServedWorkload load{static_cast<long long>(r.input), static_cast<long long>(r.output),
                               static_cast<long long>(r.users), r.equal_lengths, r.equal_lengths ? 0.0 : 10.0};
     const ServedPlan s = evaluator.of(plan, load);
-    t.groups = static_cast<double>(plan.users());
-    t.load = {r.input, r.output, std::max(1.0, std::floor(r.users / t.groups)), load.equal_lengths,
+    const auto groups = static_cast<double>(plan.users());
+    t.load = {r.input, r.output, std::max(1.0, std::floor(r.users / groups)), load.equal_lengths,
               load.rounds};
     t.kernels = s.times;
-    t.steps = s.times.steps;
-    const ErrorRange range = time_error(evaluator.decode_breakdown(plan, s).errors);
-    t.band = {std::log1p(range.low), std::log1p(range.high)};
     if (s.times.room >= 1) out.push_back(std::move(t));
-    if (progress) progress(out.size());
   }
   return out;
 }
@@ -256,7 +252,6 @@ ServedFit fit_engine(const std::vector<TimedRow>& rows, const EngineProfile& eng
       left.tpot.push_back(s.tpot.value / r->row.tpot);
       tpot.add(-std::log(left.tpot.back()), static_cast<int>(m));
       if (!has_ttft(r)) continue;
-      left.ttft_rows.push_back(r);
       left.ttft.push_back(s.ttft.value / r->row.ttft);
       ttft.add(-std::log(left.ttft.back()), static_cast<int>(m));
     }

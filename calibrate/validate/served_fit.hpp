@@ -2,7 +2,6 @@
 // calibrate/README.md [F10].
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,6 @@ struct TimedRow {
   ServedRow row;
   ServedLoad load;
   ServedTimes kernels;
-  double groups = 1, steps = 1;  // attention groups; steps of a prompt
-  ErrorBand band;                // of ln(true / predicted) by the kernels' prices alone
 };
 
 /// Of predicted / measured.
@@ -28,7 +25,7 @@ struct LeftOutModel {
   std::string label;
   HostTimes host;                  // fitted to the others
   std::vector<double> tpot, ttft;  // predicted / measured of its rows
-  std::vector<const TimedRow*> rows, ttft_rows;
+  std::vector<const TimedRow*> rows;
 };
 
 struct ServedFit {
@@ -37,10 +34,10 @@ struct ServedFit {
   ServedBands bands;  // of the rows of models left out, with tables by model, by users and of all
 };
 
-/// Times of the rows of an engine by its kernels, its host times left out. `progress` in rows.
+/// Times of the rows of an engine by its kernels, its host times left out; of those that its profile has room
+/// for.
 std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const EngineProfile& engine,
-                                const Catalogs& catalogs,
-                                const std::function<void(std::size_t)>& progress = {});
+                                const Catalogs& catalogs);
 
 /// What the engine's host adds to times by kernels: as lowering a step with it does.
 ServedTimes with_host(const TimedRow& row, const EngineProfile& engine);

@@ -59,7 +59,7 @@ std::string with_host_yaml(const std::string& text, const HostTimes& h, const Se
          text.substr(end);
 }
 
-std::string rows_csv(const std::vector<TimedRow>& rows, const ServedFit& fit) {
+std::string rows_csv(const ServedFit& fit) {
   std::string out =
       "system,model,engine,version,plan,input,output,users,measured_tpot_ms,predicted_tpot_ms,measured_ttft_"
       "ms,"
@@ -75,7 +75,6 @@ std::string rows_csv(const std::vector<TimedRow>& rows, const ServedFit& fit) {
           r.kernels.room, r.row.line);
     }
   }
-  static_cast<void>(rows);
   return out;
 }
 
@@ -110,7 +109,7 @@ int calibrate_engine(const CalibrateEngine& asked) {
   for (const LeftOutModel& m : fit.models) fmt::print("  without {}: {}\n", m.label, host_text(m.host));
   print_errors(fit);
   if (!asked.csv.empty()) {
-    write_file(asked.csv, rows_csv(timed, fit));
+    write_file(asked.csv, rows_csv(fit));
     fmt::print("  wrote {}\n", asked.csv);
   }
   if (!asked.out.empty()) {
