@@ -98,21 +98,26 @@ class PackedTimes {
 
 }  // namespace
 
-Served packed_serving(const EngineProfile& engine, const ServedLoad& load, long long most,
-                      const std::function<ServedTimes(long long)>& times) {
+PackedServing packed_serving(const EngineProfile& engine, const ServedLoad& load, long long most,
+                             const std::function<ServedTimes(long long)>& times) {
   constexpr double kFew = 0.1;  // prompts in the time of a token: hardly two come together
   PackedTimes packed(times);
   double prompts = 1;
-  Served out = steady_serving(engine, load, packed.at(prompts));
+  PackedServing out;
+  const auto serve = [&] {
+    out.used = packed.at(prompts);
+    out.served = steady_serving(engine, load, out.used);
+  };
+  serve();
   for (int i = 0; i < 16 && most > 1; ++i) {
-    const double come = out.requests_per_s * out.tpot.value;
+    const double come = out.served.requests_per_s * out.served.tpot.value;
     if (prompts == 1 && come < kFew) break;
     // Of those that come at random, so many lie in a step that has any.
     const double share = std::clamp(come / -std::expm1(-come), 1.0, static_cast<double>(most));
     const double next = std::abs(share - prompts) < 0.02 ? share : (share + prompts) / 2;
     if (std::abs(next - prompts) < 1e-3) break;
     prompts = next;
-    out = steady_serving(engine, load, packed.at(prompts));
+    serve();
   }
   return out;
 }

@@ -53,9 +53,13 @@ struct Served {
 
 /// [P19] The same where prompts that wait together share a step: `times` of so many prompts a step, at most
 /// `most`, `prompt` of all of them and `prompt_added` of each. As many share one as come in while a token
-/// takes.
-Served packed_serving(const EngineProfile& engine, const ServedLoad& load, long long most,
-                      const std::function<ServedTimes(long long prompts)>& times);
+/// takes, on average: `used` are the times of that number, which need not be whole.
+struct PackedServing {
+  Served served;
+  ServedTimes used;
+};
+PackedServing packed_serving(const EngineProfile& engine, const ServedLoad& load, long long most,
+                             const std::function<ServedTimes(long long prompts)>& times);
 
 /// [P19] Of served numbers, in parts of them: what kernels' prices say and what models left out of the
 /// engine's fit were off, added by squares. A rate's is that of its time, inverted.

@@ -105,10 +105,13 @@ ServedPlan ServedEvaluator::of(Plan plan, const ServedWorkload& workload) {
   const ServedLoad load{static_cast<double>(workload.input), static_cast<double>(workload.output),
                         static_cast<double>(each), workload.equal_lengths, workload.rounds};
   const long long most = std::clamp<long long>(budget(plan, room) / workload.input, 1, room);
-  out.served = packed_serving(engine, load, most, [&](long long prompts) {
-    time_prompts(plan, workload.input, room, prompts, out.decode, out.times);
-    return out.times;
+  const PackedServing packed = packed_serving(engine, load, most, [&](long long prompts) {
+    ServedTimes times = out.times;
+    time_prompts(plan, workload.input, room, prompts, out.decode, times);
+    return times;
   });
+  out.served = packed.served;
+  out.times = packed.used;
   const double requests = out.served.requests_per_s * static_cast<double>(groups) / plan.gpus();
   out.output_per_s_gpu = requests * static_cast<double>(workload.output);
   out.input_per_s_gpu = requests * static_cast<double>(workload.input);

@@ -128,7 +128,7 @@ TEST(SteadyServing, AgreesWithAPlayOfEveryStep) {
                          Try{64, 32, {0.012, 0.012, 0.002, 64}}, Try{128, 128, {0.015, 0.012, 0.003, 64}}}) {
       const ServedLoad load{1000, x.output, x.users, false, 0};
       const auto times = [&](long long k) { return x.costs.times(policy, x.users, k); };
-      const Served s = packed_serving(engine(policy), load, x.costs.most, times);
+      const Served s = packed_serving(engine(policy), load, x.costs.most, times).served;
       Play p(load, x.costs, policy, 0.02, s.ttft.value + (x.output - 1) * s.tpot.value);
       p.run(4000);
       const double within = x.output < 100 ? 0.12 : 0.05;  // short answers: prompts come in crowds
@@ -136,6 +136,18 @@ TEST(SteadyServing, AgreesWithAPlayOfEveryStep) {
       EXPECT_NEAR(s.requests_per_s / p.requests_per_s(), 1, within) << x.users << " users, " << x.output;
     }
   }
+}
+
+// The times that it says are those that its numbers follow from.
+TEST(SteadyServing, PackedTimesAreTheOnesUsed) {
+  const StepCosts costs{0.015, 0.012, 0.003, 64};
+  const ServedLoad load{1000, 128, 128, false, 0};
+  const EngineProfile e = engine(PrefillPolicy::mixed);
+  const PackedServing p =
+      packed_serving(e, load, 64, [&](long long k) { return costs.times(PrefillPolicy::mixed, 128, k); });
+  EXPECT_GT(p.used.prompts, 1.1);
+  EXPECT_NE(p.used.prompts, std::floor(p.used.prompts));
+  EXPECT_EQ(steady_serving(e, load, p.used).tpot, p.served.tpot);
 }
 
 TEST(SteadyServing, OneUserHasItsStepsAlone) {
