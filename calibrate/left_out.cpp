@@ -12,11 +12,15 @@ namespace {
 /// A time of so many times the shortest is a kernel's more than the host's, which launches beside it.
 constexpr double kAboveHost = 3;
 constexpr std::string_view kRenamed = "moe_";  // before torch_flow, in newer tables of TensorRT-LLM
+/// A product of one row of so many times that of 2 to 16 is not of their kernel alone.
+constexpr double kApart = 1.5;
+constexpr double kFewRows = 16;
 
 struct Row {
   const MeasurementTable& table;
   std::size_t at;
   double shortest;  // seconds, of the rows with the same words
+  double one_row;   // see one_row_apart()
 
   std::string_view word(std::string_view column) const { return table.word(column)[at]; }
   double number(std::string_view column) const { return table.number(column)[at]; }
@@ -38,7 +42,19 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 // One layer of vLLM 0.14.0's MLA collectors costs its host 100 us.
 bool launched_by_host(const Row& r) { return r.of("vllm", "0.14.0") && r.word("scope") == "kernel"; }
 
+// vLLM 0.24.0 multiplies 1 to 16 rows by the same kernel on Blackwell (scaled_mm_sm100_fp8_dispatch.cuh:272
+// of vllm-project/vllm@ee0da84ab9), and its own quantisation of one row takes 3 us. On GB200 one row takes 13
+// to 33 us more than two do, whatever n and k are; on H100 and H200, and with every other kernel, as much as
+// two. That is what the ten operations of QuantFP8.forward_native take one by one: outside of a model each
+// layer compiles them for itself (custom_op.py:263), and Dynamo makes no dynamic size of a 1. An engine
+// compiles the model as a whole.
+bool quantised_unfused(const Row& r) {
+  return r.number("m") == 1 && r.word("kernel") == "CutlassFP8" && r.one_row > kApart;
+}
+
 constexpr Rule kLeftOut[] = {
+    {"gemm", "one row of vLLM's CutlassFP8 that waits for a quantisation in single operations",
+     quantised_unfused},
     {"allreduce", "launched eagerly: host time",
      [](const Row& r) { return r.word("implementation").ends_with("_eager"); }},
     {"nccl", "an all-reduce of int8 on more than four GPUs: switches add no such numbers",
@@ -84,6 +100,47 @@ std::vector<double> shortest_times(const MeasurementTable& t) {
   return out;
 }
 
+double median_of(std::vector<double>& v) {
+  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+  std::nth_element(v.begin(), middle, v.end());
+  return *middle;
+}
+
+// By row of products: the median over n and k of the time of one row over that of 2 to 16, of its type and
+// kernel; 0 where no shape has both, and of other families.
+std::vector<double> one_row_apart(const MeasurementTable& t) {
+  std::vector<double> out(t.size(), 0);
+  if (t.family->name != std::string_view("gemm")) return out;
+  const auto &m = t.number("m"), &n = t.number("n"), &k = t.number("k");
+  const auto &dtype = t.word("dtype"), &kernel = t.word("kernel");
+  using Words = std::pair<std::string, std::string>;
+  using Shape = std::pair<double, double>;
+  struct Times {
+    double one = 0;
+    std::vector<double> few;
+  };
+  std::map<Words, std::map<Shape, Times>> times;
+  for (std::size_t row = 0; row < t.size(); ++row) {
+    if (m[row] > kFewRows) continue;
+    Times& at = times[{dtype[row], kernel[row]}][{n[row], k[row]}];
+    if (m[row] == 1) at.one = t.median[row].value;
+    if (m[row] > 1) at.few.push_back(t.median[row].value);
+  }
+  std::map<Words, double> apart;
+  for (auto& [words, shapes] : times) {
+    std::vector<double> ratios;
+    for (auto& [shape, at] : shapes) {
+      if (at.one > 0 && !at.few.empty()) ratios.push_back(at.one / median_of(at.few));
+    }
+    if (!ratios.empty()) apart[words] = median_of(ratios);
+  }
+  for (std::size_t row = 0; row < t.size(); ++row) {
+    if (const auto found = apart.find({dtype[row], kernel[row]}); found != apart.end())
+      out[row] = found->second;
+  }
+  return out;
+}
+
 template <class T>
 void keep(std::vector<T>& column, const std::vector<bool>& kept) {
   if (column.empty()) return;  // of the other kind
@@ -115,12 +172,12 @@ void leave_out(MeasurementTable& t, const std::string& file) {
     if (t.family->name == std::string_view(r.family)) rules.push_back(&r);
   }
   if (rules.empty()) return;
-  const std::vector<double> shortest = shortest_times(t);
+  const std::vector<double> shortest = shortest_times(t), one_row = one_row_apart(t);
   std::vector<bool> kept(t.size(), true);
   std::map<const Rule*, std::size_t> counts;
   for (std::size_t row = 0; row < t.size(); ++row) {
     const auto applied = std::find_if(rules.begin(), rules.end(), [&](const Rule* r) {
-      return r->applies({t, row, shortest[row]});
+      return r->applies({t, row, shortest[row], one_row[row]});
     });
     if (applied == rules.end()) continue;
     kept[row] = false;
