@@ -79,72 +79,77 @@ TEST(WithholdLongest, F9IsOfDecodeFormsWithEnoughShortRows) {
   EXPECT_TRUE(withhold_longest(*other.form, other.context, rows, 2, {std::nullopt, {}, 0}).empty());
 }
 
-// Each published system's folder, by what its name begins with.
-const std::pair<const char*, const char*> kFolders[] = {
-    {"a100_sxm", "a100-sxm"}, {"h100_sxm", "h100-hgx"}, {"h200_sxm", "h200-hgx"}, {"gb200", "gb200-nvl72"}};
-
 bool decodes(const MeasurementTable& t) {
   return t.family->name == std::string("attention_decode") || t.family->name == std::string("mla_decode");
 }
 
-/// f(system, table) of every decode table that calibrate reads.
+/// f(system, table) of every decode table in the folders SYSTEM and SYSTEM.FRAMEWORK of `root`, of systems in
+/// the catalogue. Returns why there were none, or nothing.
 template <class F>
-void for_decode_tables(const std::filesystem::path& root, F f) {
-  for (const auto& [folder, name] : kFolders) {
-    if (!std::filesystem::is_directory(root / folder)) continue;
-    const System system = catalog(name);
-    const Tables all = load_tables({(root / folder).string()});
-    for (std::size_t i = 0; i < all.tables.size(); ++i) {
-      if (!all.names[i].starts_with("power") && decodes(all.tables[i])) f(system, all.tables[i]);
+std::string for_decode_tables(const char* root, F f) {
+  if (root == nullptr) return "SHARDLINE_MEASUREMENTS names no folder of tables";
+  const std::vector<std::string> known = system_names(SHARDLINE_SOURCE_DIR "/hardware/catalog");
+  std::size_t found = 0;
+  for (const std::filesystem::path& folder : entries_of(root)) {
+    const std::string name = folder.filename().string();
+    const std::string system = name.substr(0, name.find('.'));
+    if (std::find(known.begin(), known.end(), system) == known.end() || csv_files(folder).empty()) continue;
+    const System s = catalog(system);
+    for (const MeasurementTable& t : load_tables({folder.string()}).tables) {
+      if (!decodes(t)) continue;
+      f(s, t);
+      ++found;
     }
   }
+  return found > 0 ? "" : std::string("no folder SYSTEM or SYSTEM.FRAMEWORK with decode tables in ") + root;
 }
 
 // A kernel that no one has looked at would extrapolate as one that saturates.
 TEST(PublishedDecode, H47EveryKernelHasARuleOrIsKnownToHaveNone) {
-  const char* folder = std::getenv("SHARDLINE_MEASUREMENTS");
-  if (folder == nullptr) GTEST_SKIP() << "SHARDLINE_MEASUREMENTS names no folder of tables";
   std::set<std::string> kernels;
-  for_decode_tables(folder, [&](const System& s, const MeasurementTable& t) {
-    const Form* form = find_form(t.family->name);
-    for (const auto& [words, rows] : rows_of(*form, s, t).variants) {
-      EXPECT_TRUE(split_rules(form->family, words, s)) << s.name << " " << words.back();
-      kernels.insert(s.name + words.back());
-    }
-  });
-  if (kernels.empty()) GTEST_SKIP() << "no decode tables";
+  const std::string missing = for_decode_tables(
+      std::getenv("SHARDLINE_MEASUREMENTS"), [&](const System& s, const MeasurementTable& t) {
+        const Form* form = find_form(t.family->name);
+        for (const auto& [words, rows] : rows_of(*form, s, t).variants) {
+          EXPECT_TRUE(split_rules(form->family, words, s)) << s.name << " " << words.back();
+          kernels.insert(s.name + words.back());
+        }
+      });
+  if (!missing.empty()) GTEST_SKIP() << missing;
   EXPECT_GE(kernels.size(), 10u);
 }
 
 TEST(PublishedDecode, F9LongSequencesOfKernelsWithARule) {
-  const char* folder = std::getenv("SHARDLINE_MEASUREMENTS");
-  if (folder == nullptr) GTEST_SKIP() << "SHARDLINE_MEASUREMENTS names no folder of tables";
   std::vector<double> biases;
   std::size_t rows = 0;
   double within = 0;
-  for_decode_tables(folder, [&](const System& s, const MeasurementTable& t) {
-    const Form* form = find_form(t.family->name);
-    for (const auto& [words, r] : rows_of(*form, s, t).variants) {
-      FormContext context;
-      if (!form->context(words, s, context)) continue;
-      const bool graph = words.back() == "flash_attn_fa3" || words.back() == "FLASH_ATTN_MLA";
-      const bool rule =
-          split_rules(form->family, words, s).value_or(SplitRules{}).groups != SplitRule::saturating;
-      for (const double doublings : {2.0, 3.0}) {
-        for (const LongestOut& l : withhold_longest(*form, context, r, doublings, {std::nullopt, {}, 4})) {
-          std::printf("%s %s %s %s, /%g, %g-%g: %zu rows, %+.1f [%+.1f, %+.1f] %%, %.2f within\n",
-                      s.name.c_str(), form->family, words[0].c_str(), words.back().c_str(),
-                      std::exp2(doublings), l.fewest, l.most, l.rows, 100 * l.bias, 100 * l.low, 100 * l.high,
-                      l.within);
-          if (doublings != 2 || l.fewest != 1 || !rule || graph || words[0].starts_with("module")) continue;
-          biases.push_back(l.bias);
-          rows += l.rows;
-          within += l.within * static_cast<double>(l.rows);
+  const std::string missing = for_decode_tables(
+      std::getenv("SHARDLINE_MEASUREMENTS"), [&](const System& s, const MeasurementTable& t) {
+        const Form* form = find_form(t.family->name);
+        for (const auto& [words, r] : rows_of(*form, s, t).variants) {
+          FormContext context;
+          if (!form->context(words, s, context)) continue;
+          const bool graph = words.back() == "flash_attn_fa3" || words.back() == "FLASH_ATTN_MLA";
+          const bool rule =
+              split_rules(form->family, words, s).value_or(SplitRules{}).groups != SplitRule::saturating;
+          for (const double doublings : {2.0, 3.0}) {
+            for (const LongestOut& l :
+                 withhold_longest(*form, context, r, doublings, {std::nullopt, {}, 4})) {
+              std::printf("%s %s %s %s, /%g, %g-%g: %zu rows, %+.1f [%+.1f, %+.1f] %%, %.2f within\n",
+                          s.name.c_str(), form->family, words[0].c_str(), words.back().c_str(),
+                          std::exp2(doublings), l.fewest, l.most, l.rows, 100 * l.bias, 100 * l.low,
+                          100 * l.high, l.within);
+              if (doublings != 2 || l.fewest != 1 || !rule || graph || words[0].starts_with("module"))
+                continue;
+              biases.push_back(l.bias);
+              rows += l.rows;
+              within += l.within * static_cast<double>(l.rows);
+            }
+          }
         }
-      }
-    }
-  });
-  if (biases.size() < 10) GTEST_SKIP() << "too few decode tables";
+      });
+  if (!missing.empty()) GTEST_SKIP() << missing;
+  if (biases.size() < 10) GTEST_SKIP() << "too few decode kernels with a rule: " << biases.size();
   std::sort(biases.begin(), biases.end());
   std::printf("one sequence, a quarter: %zu kernels, median bias %+.1f %%, %.2f of %zu rows within 15 %%\n",
               biases.size(), 100 * biases[biases.size() / 2], within / static_cast<double>(rows), rows);
