@@ -1,5 +1,6 @@
 #include "planner/scenario/kernel_keys.hpp"
 
+#include "planner/plan/case.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 
 #include <fmt/format.h>
@@ -93,7 +94,57 @@ void check_low_precision(const Reader& v, const Calibration& c, const std::vecto
       {fmt::format("name one that has: kernels: {{alltoall: {}, combine: low_precision}}", *with.begin())});
 }
 
+// What a family of kernels needs to run. Families that are not here are those of all models: exchanges of
+// experts also carry other messages (hardware/README.md [H55]).
+struct Runs {
+  const char* family;
+  bool prefill, decode;
+  bool (*of)(const Model&);
+  const char* lacking;  // where no model is of the kind
+};
+bool plain_attention(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(),
+                     [](const Attention& a) { return !has_latents(a); });
+}
+bool latent_attention(const Model& m) { return has_latents(m); }
+constexpr const char* kNoLatents = "no listed model has MLA";
+constexpr const char* kOnlyLatents = "every listed model has MLA";
+constexpr Runs kRuns[] = {
+    {"attention_prefill", true, false, plain_attention, kOnlyLatents},
+    {"attention_decode", false, true, plain_attention, kOnlyLatents},
+    {"mla_prefill", true, false, latent_attention, kNoLatents},
+    {"mla_decode", false, true, latent_attention, kNoLatents},
+    {"mla_bmm", false, true, latent_attention, kNoLatents},
+    {"moe", true, true, has_experts, "no listed model has experts"},
+};
+
+// Why a family prices nothing; empty where it may.
+std::string idle(const std::string& family, const std::vector<Model>& models, StepsAsked steps) {
+  const auto* const runs =
+      std::find_if(std::begin(kRuns), std::end(kRuns), [&](const Runs& r) { return family == r.family; });
+  if (runs == std::end(kRuns)) return "";
+  if (std::none_of(models.begin(), models.end(), runs->of)) return runs->lacking;
+  if ((runs->prefill && steps.prefills) || (runs->decode && steps.decodes)) return "";
+  return steps.decodes ? "it is of prefill, which is not looked at"
+                       : "it is of decode, which is not looked at";
+}
+
 }  // namespace
+
+void check_named_families(const Reader& kernels, const std::vector<Model>& models, StepsAsked steps) {
+  if (!kernels.is_map() || models.empty()) return;
+  std::vector<std::string> families;
+  for (const Form& form : forms()) {
+    if (kernel_column(form) && idle(form.family, models, steps).empty()) families.emplace_back(form.family);
+  }
+  for (const Form& form : forms()) {
+    const auto v = kernel_column(form) ? kernels.find(form.family) : std::nullopt;
+    const std::string why = v ? idle(form.family, models, steps) : "";
+    if (!why.empty())
+      v->fault(fmt::format("kernels.{} prices nothing: {}", form.family, why),
+               expected_one_of(form.family, families));
+  }
+}
 
 void read_kernel_names(const Reader& kernels, System& system, const Catalogs& catalogs) {
   if (!kernels.is_map()) return;  // read_kernels() says so

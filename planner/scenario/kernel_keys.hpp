@@ -12,4 +12,13 @@ namespace shardline::scenario_parts {
 /// that quantise their rows on the way.
 void read_kernel_names(const Reader& kernels, System& system, const Catalogs& catalogs);
 
+/// Which steps a question looks at; the workload of a served decode has prompts as well.
+struct StepsAsked {
+  bool prefills = true, decodes = true;
+};
+
+/// Faults at every named family of kernels that no step of these models runs: MLA's of models without it,
+/// those of prefill where nothing but decode is looked at.
+void check_named_families(const Reader& kernels, const std::vector<Model>& models, StepsAsked steps);
+
 }  // namespace shardline::scenario_parts

@@ -19,28 +19,39 @@ const std::vector<std::string> kWeights{"fp4",        "fp8",          "bf16",   
                                         "int4",       "int4_group32", "fp4_unscaled"};
 constexpr std::string_view kStatic = "fp8_static";  // what fp8 of weights means, said in full
 
+bool has_shared_experts(const Model& m) {
+  return std::any_of(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return f.shared_experts > 0; });
+}
+/// What only some models have.
+struct ModelPart {
+  bool (*in)(const Model&);
+  const char* name;
+};
+constexpr ModelPart kExperts{has_experts, "experts"}, kShared{has_shared_experts, "shared experts"};
+
 struct Key {
   const char* name;
   std::optional<Dtype> PrecisionKeys::*member;
   const std::vector<std::string>& names;
+  const ModelPart* part = nullptr;  // that the key is of; none: of a part that every model has
 };
 const std::array kKeys{
     Key{"weights", &PrecisionKeys::weights, kWeights},
     Key{"kv", &PrecisionKeys::kv, kStored},
     Key{"math", &PrecisionKeys::math, kComputed},
     Key{"activations", &PrecisionKeys::activations, kComputed},
-    Key{"dispatch", &PrecisionKeys::dispatch, kStored},
+    Key{"dispatch", &PrecisionKeys::dispatch, kStored, &kExperts},
     Key{"ffn_weights", &PrecisionKeys::ffn_weights, kWeights},
     Key{"ffn_math", &PrecisionKeys::ffn_math, kComputed},
     Key{"attention_weights", &PrecisionKeys::attention_weights, kWeights},
     Key{"attention_math", &PrecisionKeys::attention_math, kComputed},
     Key{"out_proj_weights", &PrecisionKeys::out_proj_weights, kWeights},
     Key{"out_proj_math", &PrecisionKeys::out_proj_math, kComputed},
-    Key{"expert_weights", &PrecisionKeys::expert_weights, kWeights},
-    Key{"expert_math", &PrecisionKeys::expert_math, kComputed},
-    Key{"shared_weights", &PrecisionKeys::shared_weights, kWeights},
-    Key{"shared_math", &PrecisionKeys::shared_math, kComputed},
-    Key{"router", &PrecisionKeys::router, kWeights},
+    Key{"expert_weights", &PrecisionKeys::expert_weights, kWeights, &kExperts},
+    Key{"expert_math", &PrecisionKeys::expert_math, kComputed, &kExperts},
+    Key{"shared_weights", &PrecisionKeys::shared_weights, kWeights, &kShared},
+    Key{"shared_math", &PrecisionKeys::shared_math, kComputed, &kShared},
+    Key{"router", &PrecisionKeys::router, kWeights, &kExperts},
     Key{"head", &PrecisionKeys::head, kWeights},
 };
 
@@ -128,6 +139,24 @@ PrecisionKeys read_precision(const Reader& r) {
   }
   r.no_other_keys();
   return out;
+}
+
+void check_parts(const Reader& precision, const std::vector<Model>& models) {
+  if (!precision.is_map() || models.empty()) return;
+  const auto applies = [&](const Key& key) {
+    return key.part == nullptr || std::any_of(models.begin(), models.end(), key.part->in);
+  };
+  std::vector<std::string> names;
+  for (const Key& key : kKeys) {
+    if (applies(key)) names.emplace_back(key.name);
+  }
+  for (const Key& key : kKeys) {
+    const auto v = applies(key) ? std::nullopt : precision.find(key.name);
+    if (v)
+      v->fault(fmt::format("precision.{} is the type of nothing: no listed model has {}", key.name,
+                           key.part->name),
+               expected_one_of(key.name, names));
+  }
 }
 
 Precision PrecisionKeys::of(const Model& model, const Device& device) const {

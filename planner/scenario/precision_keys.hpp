@@ -25,6 +25,10 @@ struct PrecisionKeys {
 
 PrecisionKeys read_precision(const Reader& r);
 
+/// Faults at every key of `precision` that concerns parts which none of the models has: experts, shared
+/// experts, the router.
+void check_parts(const Reader& precision, const std::vector<Model>& models);
+
 /// PrecisionKeys::of(), and what the framework of the system's kernels does where neither scenario nor
 /// checkpoint says it: in which arithmetic experts with MXFP4 weights compute.
 Precision precision_of(const PrecisionKeys& keys, const Model& model, const System& system);

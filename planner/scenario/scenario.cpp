@@ -177,6 +177,11 @@ StepKind read_phase(const Reader& root, bool sweeps) {
   return kind;
 }
 
+scenario_parts::StepsAsked steps_asked(const Question& asked, StepKind kind, bool serves) {
+  if (std::holds_alternative<Conversation>(asked)) return {true, true};
+  return {kind != StepKind::decode || serves, kind != StepKind::prefill};
+}
+
 // What is to be served, apart from the model.
 struct Workload {
   Batch batch;  // empty: the question has requests of its own
@@ -313,6 +318,9 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const auto precision_at = root.find("precision");
   const auto precision =
       precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
+  if (precision_at) scenario_parts::check_parts(*precision_at, models);
+  if (const auto kernels = root.find("kernels"))
+    scenario_parts::check_named_families(*kernels, models, steps_asked(asked, kind, load.has_value()));
   const auto routing_at = root.find("routing");
   const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/scenario/scenario.hpp"
+#include "planner/scenario/shipped.hpp"
 #include "planner/search/evaluate.hpp"
 #include "planner/search/named_kernels.hpp"
 #include "planner/search/provenance.hpp"
@@ -18,7 +19,7 @@ Case case_with(const std::string& kernels, const std::string& system = "h200-hgx
   const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
                           source_path("scenarios")};
   const std::string text = "name: t\nsystem: " + system + "\nmodels: [llama-3.1-8b]\ncontext: 32Ki tokens\n" +
-                           "precision: {weights: bf16, kv: " + kv + ", math: bf16, dispatch: bf16}\n" +
+                           "precision: {weights: bf16, kv: " + kv + ", math: bf16}\n" +
                            (kernels.empty() ? "" : "kernels: " + kernels + "\n") +
                            "strategies: [tensor]\ngpus: [1]\nbatch: [1]\n";
   return parse_scenario("t.yaml", text, catalogs).studies.at(0).study;
@@ -196,6 +197,47 @@ TEST(Kernels, ThatWereNotMeasuredAreRefused) {
   EXPECT_EQ(refusal("{framework: [vllm, sglang]}").find("unknown framework"), std::string::npos);
   EXPECT_THAT(refusal("{alltoall: deepep_ll}", "a100-sxm"), HasSubstr("none of kernels.alltoall was"));
   EXPECT_THAT(refusal("{gemm: torch_flow}", "h100-gti"), HasSubstr("has no calibration"));
+}
+
+// Families that no step looks at; prompts of a served decode and both parts of a conversation are looked at.
+TEST(Kernels, OfStepsThatNothingRunsAreRefused) {
+  const auto said = [](const std::string& question, const std::string& kernels) -> std::string {
+    const std::string text = "name: t\nsystem: h200-hgx\n" + question + "kernels: " + kernels + "\n";
+    try {
+      parse_scenario("t.yaml", text, shipped_catalogs());
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string plans = "strategies: [tensor]\ngpus: [1]\nbatch: [1]\n";
+  const std::string llama = "models: [llama-3.1-8b]\nprecision: {weights: bf16, kv: bf16, math: bf16}\n";
+  const std::string decode = llama + plans + "context: 32Ki tokens\n";
+  const std::string prefill = llama + plans + "phase: prefill\nrequests: [{new: 32Ki tokens}]\n";
+  const std::string both =
+      llama + plans + "phase: mixed\ncontext: 32Ki tokens\nrequests: [{new: 2Ki tokens}]\n";
+  const std::string served =
+      llama + plans + "engine: trtllm\nworkload: {input: 8Ki tokens, output: 1Ki tokens}\n";
+  const std::string talk =
+      llama + "conversation: {cp: 2, tpa: 1, turns: [{new: 32Ki tokens, output: 100 tokens}]}\n";
+  const std::string of_prefill = "{attention_prefill: torch_flow}",
+                    of_decode = "{attention_decode: torch_flow}";
+  EXPECT_THAT(said(decode, of_prefill),
+              HasSubstr("kernels.attention_prefill prices nothing: it is of prefill"));
+  EXPECT_THAT(said(prefill, of_decode),
+              HasSubstr("kernels.attention_decode prices nothing: it is of decode"));
+  EXPECT_EQ(said(decode, of_decode), "");
+  EXPECT_EQ(said(prefill, of_prefill), "");
+  for (const std::string& question : {both, served, talk}) {
+    EXPECT_EQ(said(question, of_prefill), "") << question;
+    EXPECT_EQ(said(question, of_decode), "") << question;
+  }
+  // Exchanges of experts carry other messages, too; of several models one is enough.
+  EXPECT_EQ(said(decode, "{alltoall: deepep_ll}"), "");
+  EXPECT_THAT(said(decode, "{moe: torch_flow_cutlass}"), HasSubstr("kernels.moe prices nothing"));
+  std::string two = decode;
+  two.replace(two.find("llama-3.1-8b"), 12, "llama-3.1-8b, deepseek-r1");
+  EXPECT_EQ(said(two, "{moe: torch_flow_cutlass}").find("prices nothing"), std::string::npos);
 }
 
 }  // namespace

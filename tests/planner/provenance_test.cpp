@@ -148,7 +148,7 @@ TEST(Provenance, ParametersAloneLeaveTheCalibrationOut) {
   const auto system_of = [&](const std::string& system, const std::string& line, std::optional<Costs> costs) {
     const std::string text = "name: t\nsystem: " + system + "\n" + line +
                              "models: [llama-3.1-8b]\ncontext: 128Ki tokens\n"
-                             "precision: {weights: fp8, kv: fp8, math: fp8, dispatch: fp8}\n"
+                             "precision: {weights: fp8, kv: fp8, math: fp8}\n"
                              "strategies: [tensor]\ngpus: [1]\nbatch: [1]\n";
     return parse_scenario("t.yaml", text, catalogs, {costs, ""}).studies.at(0).study.system;
   };
