@@ -132,7 +132,7 @@ std::string idle(const std::string& family, const std::vector<Model>& models, St
 }  // namespace
 
 void check_named_families(const Reader& kernels, const std::vector<Model>& models, StepsAsked steps) {
-  if (!kernels.is_map() || models.empty()) return;
+  if (!kernels.is_map()) return;
   std::vector<std::string> families;
   for (const Form& form : forms()) {
     if (kernel_column(form) && idle(form.family, models, steps).empty()) families.emplace_back(form.family);

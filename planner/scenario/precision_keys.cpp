@@ -142,7 +142,7 @@ PrecisionKeys read_precision(const Reader& r) {
 }
 
 void check_parts(const Reader& precision, const std::vector<Model>& models) {
-  if (!precision.is_map() || models.empty()) return;
+  if (!precision.is_map()) return;
   const auto applies = [&](const Key& key) {
     return key.part == nullptr || std::any_of(models.begin(), models.end(), key.part->in);
   };

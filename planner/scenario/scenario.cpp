@@ -182,6 +182,16 @@ scenario_parts::StepsAsked steps_asked(const Question& asked, StepKind kind, boo
   return {kind != StepKind::decode || serves, kind != StepKind::prefill};
 }
 
+// Keys of what no listed model has and no step asked for runs.
+void refuse_idle_keys(const Reader& root, const std::vector<Model>& models,
+                      scenario_parts::StepsAsked steps) {
+  if (models.empty()) return;
+  if (const auto v = root.find("precision")) scenario_parts::check_parts(*v, models);
+  if (const auto v = root.find("kernels")) scenario_parts::check_named_families(*v, models, steps);
+  if (const auto v = root.find("routing"); v && std::none_of(models.begin(), models.end(), has_experts))
+    v->fault("routing is of nothing: no listed model has experts");
+}
+
 // What is to be served, apart from the model.
 struct Workload {
   Batch batch;  // empty: the question has requests of its own
@@ -318,11 +328,9 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const auto precision_at = root.find("precision");
   const auto precision =
       precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
-  if (precision_at) scenario_parts::check_parts(*precision_at, models);
-  if (const auto kernels = root.find("kernels"))
-    scenario_parts::check_named_families(*kernels, models, steps_asked(asked, kind, load.has_value()));
   const auto routing_at = root.find("routing");
   const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
+  refuse_idle_keys(root, models, steps_asked(asked, kind, load.has_value()));
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
   const auto constraints_at = root.find("constraints");
   const Constraints constraints = constraints_at ? read_constraints(*constraints_at, kind) : Constraints{};

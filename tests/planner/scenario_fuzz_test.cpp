@@ -135,7 +135,7 @@ TEST(Fuzz, Scenario) {
       "batch: {from: 1, to: 64, step: double}\npipeline_stages: [1, 2]\nall_reduce: ring\n"
       "constraints: {ttl: 50 ms}\nduplicate_kv: true\npareto: {x: ttl, y: users}\n");
   texts.push_back(
-      "name: small\nsummary: s\nsystem: gb200-nvl72\nmodels:\n  - llama-3.1-8b\ncontext: 1M "
+      "name: small\nsummary: s\nsystem: gb200-nvl72\nmodels:\n  - deepseek-r1\ncontext: 1M "
       "tokens\nkv_block: 32 tokens\n"
       "strategies:\n  - helix\n  - tensor\ngpus: 8\nbatch:\n  from: 1\n  to: 16\n  step: 3\noptions: "
       "{chunks: [1, 2]}\n"
