@@ -21,11 +21,16 @@ struct AccuracyGoal {
   const char* title;
   double median, p90;
   bool collective = false;
+  std::span<const char* const> types = {};  // first words of the variants; empty: all others of the family
 };
 /// One per form, in the order of the report.
 std::span<const AccuracyGoal> accuracy_goals();
+/// Of some types of a family, in the place of its own.
+std::span<const AccuracyGoal> narrower_goals();
 /// SL_CHECKs that the family has one.
 const AccuracyGoal& accuracy_goal(std::string_view family);
+/// That of the variant's type, else of its family.
+const AccuracyGoal& accuracy_goal(const KernelFit& fit);
 /// Of a system whose calibration is borrowed from another one.
 inline constexpr AccuracyGoal kBorrowedGoal{"", "any, calibration borrowed from another system", 0.06, 0.18};
 
@@ -42,7 +47,7 @@ enum class Verdict : std::uint8_t { met, missed, unknown };
 /// An error equal to the goal meets it.
 Verdict verdict(const FitError& error, const AccuracyGoal& goal);
 
-/// The variants of one family, by their reported errors. Worst: that which is farthest from the
+/// The variants of one family, by their reported errors. Worst: that which is farthest from its
 /// goal, in median or 90th percentile, relative to it; so if any misses the goal, the worst does. Variants of
 /// unknown error are neither best nor worst; null if all are.
 struct FamilyAccuracy {
@@ -120,6 +125,9 @@ std::string measured_section(std::span<const MeasuredTables> measured);
 /// Rows of one machine priced by the fits of another, as `calibration: {like: ...}` would: errors, and how
 /// many of them the bands of [H63] hold. Empty without two machines whose tables were fitted.
 std::string borrowed_section(std::span<const MeasuredTables> measured);
+/// [F11] How far products lie apart in the tables that ought to be equal, and which goals are below that.
+/// Empty without tables of products.
+std::string scatter_section(std::span<const MeasuredTables> measured);
 /// [F9] The longest caches of every decode kernel, predicted by fits to shorter ones. Empty without decode
 /// tables. Takes seconds per kernel; the same for any number of threads (0: all cores).
 std::string longest_section(std::span<const MeasuredTables> measured, int threads = 0);

@@ -21,6 +21,11 @@ constexpr AccuracyGoal kGoals[] = {
     {"alltoall", "all-to-all", 0.06, 0.20, true},
 };
 
+constexpr const char* kNarrowGemms[] = {"fp8", "fp8_static", "fp8_block", "nvfp4"};
+constexpr AccuracyGoal kNarrower[] = {
+    {"gemm", "GEMM of fp8, fp8_static, fp8_block, nvfp4", 0.025, 0.08, false, kNarrowGemms},
+};
+
 struct AxisMeaning {
   const char* family;
   const char* axis;
@@ -62,7 +67,9 @@ constexpr AxisMeaning kAxisMeanings[] = {
 };
 
 // How far the error is from the goal: above 1 it is missed.
-double distance(const FitError& e, const AccuracyGoal& g) {
+double distance(const KernelFit& f) {
+  const FitError& e = reported_error(f);
+  const AccuracyGoal& g = accuracy_goal(f);
   return std::max(e.median / g.median, e.p90 / g.p90);
 }
 
@@ -105,12 +112,22 @@ FamilyIntervals pooled_intervals(const FamilyAccuracy& a) {
 }
 
 std::span<const AccuracyGoal> accuracy_goals() { return kGoals; }
+std::span<const AccuracyGoal> narrower_goals() { return kNarrower; }
 
 const AccuracyGoal& accuracy_goal(std::string_view family) {
   const auto* const found =
       std::find_if(std::begin(kGoals), std::end(kGoals), [&](const auto& g) { return family == g.family; });
   SL_CHECK(found != std::end(kGoals), "every family with a form has a goal");
   return *found;
+}
+
+const AccuracyGoal& accuracy_goal(const KernelFit& f) {
+  for (const AccuracyGoal& g : kNarrower) {
+    const auto is = [&](const char* type) { return f.words[0] == type; };
+    if (f.form->family == std::string_view(g.family) && std::any_of(g.types.begin(), g.types.end(), is))
+      return g;
+  }
+  return accuracy_goal(f.form->family);
 }
 
 std::string_view axis_meaning(const Form& form, std::size_t axis) {
@@ -142,12 +159,12 @@ std::vector<FamilyAccuracy> accuracy_by_family(const Calibration& c) {
     for (const KernelFit& f : c.fits) {
       if (f.form->family != std::string_view(goal.family)) continue;
       a.fits.push_back(&f);
-      const Verdict v = verdict(reported_error(f), goal);
+      const Verdict v = verdict(reported_error(f), accuracy_goal(f));
       if (v == Verdict::unknown) continue;
       a.missed += v == Verdict::missed ? 1 : 0;
-      const double far = distance(reported_error(f), goal);
-      if (a.best == nullptr || far < distance(reported_error(*a.best), goal)) a.best = &f;
-      if (a.worst == nullptr || far > distance(reported_error(*a.worst), goal)) a.worst = &f;
+      const double far = distance(f);
+      if (a.best == nullptr || far < distance(*a.best)) a.best = &f;
+      if (a.worst == nullptr || far > distance(*a.worst)) a.worst = &f;
     }
     if (!a.fits.empty()) out.push_back(std::move(a));
   }

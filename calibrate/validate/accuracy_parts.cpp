@@ -27,6 +27,11 @@ std::pair<std::string, std::string> machine_and_framework(const System& s) {
   return {s.name.substr(0, dot), s.name.substr(std::min(dot + 1, s.name.size()))};
 }
 
+// To two digits, as a miss may be narrow.
+std::string exact_text(const FitError& e) {
+  return fmt::format("{:.2f}/{:.2f}", 100 * e.median, 100 * e.p90);
+}
+
 std::string framework_text(const std::string& name) { return name.empty() ? "own, libraries" : name; }
 
 // A row per operation and machine, a column per framework.
@@ -46,7 +51,7 @@ std::vector<Row> glance_table(std::span<const System> systems) {
   for (const std::string& f : frameworks) table[0].push_back(framework_text(f));
   for (const AccuracyGoal& goal : accuracy_goals()) {
     for (const std::string& machine : machines) {
-      Row row{goal.title, goal_text(goal), machine};
+      Row row{goal.title, family_goals_text(goal), machine};
       bool any = false;
       for (const std::string& framework : frameworks) {
         const auto& families = all[{machine, framework}];
@@ -110,20 +115,28 @@ std::string error_text(const FitError& e) {
 std::string goal_text(const AccuracyGoal& g) {
   return fmt::format("{:.3g}/{:.3g}", 100 * g.median, 100 * g.p90);
 }
+std::string family_goals_text(const AccuracyGoal& family) {
+  std::string out = goal_text(family);
+  for (const AccuracyGoal& g : narrower_goals()) {
+    if (g.family == std::string_view(family.family)) out += ", " + goal_text(g);
+  }
+  return out;
+}
+
 std::string glance(std::span<const System> systems) {
-  std::vector<Row> missed{{"System", "Operation", "Variant", "Error", "Goal"}};
+  std::vector<Row> missed{{"System", "Operation", "Variant", "Error", "Seen", "Goal"}};
   std::size_t variants = 0, unknown = 0;
   for (const System& s : systems) {
     variants += s.calibration.fits.size();
     for (const FamilyAccuracy& a : accuracy_by_family(s.calibration)) {
       for (const KernelFit* f : a.fits) {
         const FitError& error = reported_error(*f);
-        const Verdict v = verdict(error, *a.goal);
+        const AccuracyGoal& goal = accuracy_goal(*f);
+        const Verdict v = verdict(error, goal);
         unknown += v == Verdict::unknown ? 1 : 0;
         if (v == Verdict::missed)
-          missed.push_back({s.name, a.goal->title, variant_name(f->words),
-                            fmt::format("{:.2f}/{:.2f}", 100 * error.median, 100 * error.p90),
-                            goal_text(*a.goal)});
+          missed.push_back({s.name, a.goal->title, variant_name(f->words), exact_text(error),
+                            &error == &f->corrected ? "-" : exact_text(f->corrected), goal_text(goal)});
       }
     }
   }
@@ -139,8 +152,10 @@ TensorRT-LLM's where it was measured, and of libraries.)");
   out += paragraph(fmt::format(
       "{} variants: {} meet their goal, {} miss it{}{}", variants, variants - above - unknown, above,
       unknown > 0 ? fmt::format(", {} have no held-out rows", unknown) : "", above > 0 ? ":" : "."));
-  if (above > 0) out += markdown(missed);
-  return out;
+  if (above == 0) return out;
+  return out + markdown(missed) + paragraph(R"(
+Seen: of MoE experts, the error on shapes of models that the fit has seen; the rest is what an unseen model adds.
+What part of a GEMM's miss is in the table itself, where one is given: "Scatter of the tables" below.)");
 }
 
 }  // namespace shardline::cli::accuracy_parts

@@ -19,6 +19,8 @@ std::string paragraph(const std::string& text);
 /// "3.1/9.8": median and 90th percentile in %.
 std::string error_text(const FitError& error);
 std::string goal_text(const AccuracyGoal& goal);
+/// "3/10, 2.5/8": of a family, and behind it of its types with goals of their own.
+std::string family_goals_text(const AccuracyGoal& family);
 
 /// The section with the errors of all systems and frameworks.
 std::string glance(std::span<const System> systems);

@@ -219,7 +219,12 @@ about what a formula with a table of its residuals reached there. Both numbers m
   const auto add = [&](const AccuracyGoal& g) {
     goals.push_back({g.title, fmt::format("{:.3g}", 100 * g.median), fmt::format("{:.0f}", 100 * g.p90)});
   };
-  for (const AccuracyGoal& g : accuracy_goals()) add(g);
+  for (const AccuracyGoal& g : accuracy_goals()) {
+    add(g);
+    for (const AccuracyGoal& n : narrower_goals()) {
+      if (n.family == std::string_view(g.family)) add(n);
+    }
+  }
   add(kBorrowedGoal);
   out += markdown(goals);
   out += "## To reproduce\n\n";
@@ -256,7 +261,7 @@ marks it so.)") +
 std::string details(const System& s) {
   std::string out = fmt::format("## {}\n\n", s.name);
   for (const FamilyAccuracy& a : accuracy_by_family(s.calibration)) {
-    out += fmt::format("### {}: {}, goal {}\n\n", s.name, a.goal->title, goal_text(*a.goal));
+    out += fmt::format("### {}: {}, goal {}\n\n", s.name, a.goal->title, family_goals_text(*a.goal));
     Row header{"Variant", "Rows", "Roofline", "Form", "Corrected", "Models", "Worst", "Bias", "Goal"};
     const Form& form = *a.fits.front()->form;
     for (const FormAxis& axis : form.axes) header.emplace_back(axis.name);
@@ -270,7 +275,7 @@ std::string details(const System& s) {
               f->intervals.family ? error_text(f->intervals.family->error) : "-",
               worst_text(f->corrected),
               bias_text(f->corrected),
-              verdict_text(verdict(reported_error(*f), *a.goal))};
+              verdict_text(verdict(reported_error(*f), accuracy_goal(*f)))};
       for (std::size_t i = 0; i < form.axes.size(); ++i) row.push_back(range_text(*f, i));
       table.push_back(std::move(row));
     }

@@ -65,8 +65,8 @@ int run(const AccuracyArguments& a, const Provenance&) {
   std::string text =
       accuracy_report(study.systems, study.borrowed) + engines_section(shipped_catalogs().engines);
   if (!study.measured.empty())
-    text +=
-        measured_section(study.measured) + borrowed_section(study.measured) + longest_section(study.measured);
+    text += measured_section(study.measured) + scatter_section(study.measured) +
+            borrowed_section(study.measured) + longest_section(study.measured);
   for (const std::string& note : study.notes) fmt::print(stderr, "  {}\n", note);
   if (a.out.empty()) {
     fmt::print("{}", text);
