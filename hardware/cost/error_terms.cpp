@@ -41,6 +41,8 @@ ErrorSourceId source_of(const Calibration& c, const PriceInterval& interval) {
   switch (interval.source) {
     case ErrorSource::elementwise:
       return kElementwiseSource;
+    case ErrorSource::host:
+      return kHostSource;
     case ErrorSource::assumed:
       return kAssumedSource;
     case ErrorSource::fit:
@@ -51,10 +53,11 @@ ErrorSourceId source_of(const Calibration& c, const PriceInterval& interval) {
   return static_cast<ErrorSourceId>(at);
 }
 
-std::string source_name(const Calibration& c, ErrorSourceId source) {
+std::string source_name(const System& s, ErrorSourceId source) {
   if (source == kElementwiseSource) return "elementwise kernels";
+  if (source == kHostSource) return "fitted host times of " + s.host.of;
   if (source == kAssumedSource) return "the system file's parameters";
-  return c.fits.at(source).name();
+  return s.calibration.fits.at(source).name();
 }
 
 ErrorTerms::ErrorTerms(ErrorSourceId source, const ErrorBand& band) {
@@ -77,6 +80,12 @@ void ErrorTerms::add(const ErrorTerm& term) {
 ErrorTerms& ErrorTerms::operator+=(const ErrorTerms& other) {
   for (const ErrorTerm& t : other.terms_) add(t);
   return *this;
+}
+
+ErrorTerms ErrorTerms::without(ErrorSourceId source) const {
+  ErrorTerms out = *this;
+  std::erase_if(out.terms_, [&](const ErrorTerm& t) { return t.source == source; });
+  return out;
 }
 
 ErrorTerms ErrorTerms::operator*(double part) const {

@@ -8,18 +8,21 @@
 #include <vector>
 
 #include "hardware/cost/price_interval.hpp"
+#include "hardware/machine/system.hpp"
 
 namespace shardline {
 
 /// What errors have in common, as a number that orders them: fits by their place in the calibration, then
-/// elementwise kernels, then the system file's parameters.
+/// elementwise kernels, the host of an engine, the system file's parameters.
 using ErrorSourceId = std::uint32_t;
-inline constexpr ErrorSourceId kAssumedSource = 0xFFFF'FFFF, kElementwiseSource = 0xFFFF'FFFE;
+inline constexpr ErrorSourceId kAssumedSource = 0xFFFF'FFFF, kHostSource = 0xFFFF'FFFE,
+                               kElementwiseSource = 0xFFFF'FFFD;
 
 /// `interval` is of an op priced with this calibration.
 ErrorSourceId source_of(const Calibration& calibration, const PriceInterval& interval);
-/// "attention_decode fp8 ...", "elementwise kernels", "the system file's parameters".
-std::string source_name(const Calibration& calibration, ErrorSourceId source);
+/// "attention_decode fp8 ...", "elementwise kernels", "fitted host times of vLLM 0.24.0", "the system file's
+/// parameters".
+std::string source_name(const System& system, ErrorSourceId source);
 
 /// By how much a time changes, as a part of it, if all prices of one source are off as far as the low end,
 /// the middle and the high end of their bands say. low <= middle <= high.
@@ -41,6 +44,8 @@ class ErrorTerms {
   /// Of a time that consists of several: each times its part of the whole.
   ErrorTerms& operator+=(const ErrorTerms& other);
   ErrorTerms operator*(double part) const;
+  /// The same but for one source.
+  ErrorTerms without(ErrorSourceId source) const;
   /// In ascending order of their sources.
   std::span<const ErrorTerm> all() const { return terms_; }
   bool operator==(const ErrorTerms&) const = default;

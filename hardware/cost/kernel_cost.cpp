@@ -113,6 +113,7 @@ Seconds CostModel::floor(const PricedOp& op) {
 }
 
 PriceInterval CostModel::interval(const PricedOp& op) {
+  if (op.drive == Drive::engine) return {system_->host.band, ErrorSource::host, nullptr};
   if (!fitted_) return {};
   std::optional<FittedPrice> p = fitted_price(*fitted_, op);
   if (!p) return {};

@@ -49,8 +49,9 @@ bool of_measured_model(const KernelFit& fit, const PricedOp& op);
 inline constexpr ErrorBand kAssumedBand{-0.35, 0.6};     // the system file's parameters
 inline constexpr ErrorBand kElementwiseBand{-0.3, 0.5};  // [H56]
 
-/// What errors of prices have in common: those of one fit go together, those of two do not.
-enum class ErrorSource : std::uint8_t { fit, elementwise, assumed };
+/// What errors of prices have in common: those of one fit go together, those of two do not. host: what an
+/// engine does around its kernels.
+enum class ErrorSource : std::uint8_t { fit, elementwise, host, assumed };
 struct PriceInterval {
   ErrorBand band = kAssumedBand;
   ErrorSource source = ErrorSource::assumed;

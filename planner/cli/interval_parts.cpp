@@ -24,14 +24,15 @@ std::string names(const std::vector<StrategyId>& ids) {
 }
 
 // Whether there are two strategies to tell apart, and prices of several sources to do it by: a system file's
-// parameters are off one by one, which no interval of theirs says.
+// parameters are off one by one, which no interval of theirs says, and an engine's host is the same for all.
 bool comparable(const RatedPoints& rated) {
   std::set<StrategyId> ids;
   bool several = false;
   for (const Point& p : rated.points) ids.insert(p.plan.strategy);
   for (const Rating& r : rated.ratings)
-    several = several || std::any_of(r.errors.all().begin(), r.errors.all().end(),
-                                     [](const ErrorTerm& t) { return t.source != kAssumedSource; });
+    several = several || std::any_of(r.errors.all().begin(), r.errors.all().end(), [](const ErrorTerm& t) {
+                return t.source != kAssumedSource && t.source != kHostSource;
+              });
   return ids.size() > 1 && several;
 }
 
@@ -108,7 +109,7 @@ std::vector<std::string> rate_cells(const Study& study, const ErrorTerms& errors
 std::string what_intervals_are(const Case& c) {
   if (!c.engine) return kWhatIntervalsAre;
   return fmt::format(
-      "nominal 90 % by the prices of kernels; the host times of {} {} are in it without an error",
+      "nominal 90 % by the prices of kernels, the fitted host times of {} {} with the band of its profile",
       c.engine->title, c.engine->version);
 }
 
@@ -166,7 +167,7 @@ std::string sources_text(const System& system, const ErrorTerms& errors) {
   if (terms.size() > kShown) terms.resize(kShown);
   std::string out;
   for (const ErrorTerm& t : terms)
-    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", source_name(system.calibration, t.source),
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", source_name(system, t.source),
                        range_text({t.low, t.high}));
   return out;
 }

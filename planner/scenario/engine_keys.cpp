@@ -58,7 +58,10 @@ std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catal
 
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs) {
   if (!system.calibration.empty()) use_framework(system, engine.framework, catalogs.systems);
-  system.host = {engine.host.step, engine.host.request, engine.host.prompt_token};
+  // The four numbers were fitted together, so that what models left out were off is theirs.
+  system.host = {engine.host.step, engine.host.request, engine.host.prompt_token,
+                 engine.error.rows > 0 ? engine.error.tpot : kAssumedBand,
+                 engine.title + " " + engine.version};
 }
 
 std::optional<ServedWorkload> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,

@@ -37,9 +37,10 @@ Rating& Rating::operator+=(const Rating& other) {
   return *this;
 }
 
-// Without a calibration every price is the system file's, so that all of the time is off alike.
+// Without a calibration every price is the system file's, so that all of the time is off alike; but for an
+// engine's host.
 Rating rating_of(Evaluator& evaluator, const Plan& plan) {
-  if (evaluator.study().system.calibration.empty())
+  if (evaluator.study().system.calibration.empty() && !evaluator.study().engine)
     return {{0, 0, 0, 1}, ErrorTerms(kAssumedSource, kAssumedBand)};
   const Breakdown b = break_down(evaluator, plan);
   return {shares(b), b.errors};

@@ -20,16 +20,16 @@ double mixed_tpot(double n, double m, double decode, double added, double respon
 
 }  // namespace
 
-ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& kernels) {
-  const ErrorRange prices = time_error(kernels);
-  if (engine.error.rows == 0) return prices;
+ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& step) {
+  if (engine.error.rows == 0) return time_error(step);
+  const ErrorRange prices = time_error(step.without(kHostSource));  // the host's is the engine's
   // Prices and engine err apart from each other: by squares.
   return {std::expm1(-std::hypot(std::log1p(prices.low), engine.error.tpot.low)),
           std::expm1(std::hypot(std::log1p(prices.high), engine.error.tpot.high))};
 }
 
-ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& kernels) {
-  const ErrorRange time = served_time_error(engine, kernels);
+ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& step) {
+  const ErrorRange time = served_time_error(engine, step);
   return {1 / (1 + time.high) - 1, 1 / (1 + time.low) - 1};
 }
 

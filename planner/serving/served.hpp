@@ -62,9 +62,9 @@ PackedServing packed_serving(const EngineProfile& engine, const ServedLoad& load
                              const std::function<ServedTimes(long long prompts)>& times);
 
 /// [P19] Of served numbers, in parts of them: what kernels' prices say and what models left out of the
-/// engine's fit were off, added by squares. A rate's is that of its time, inverted.
-ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& kernels);
-ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& kernels);
+/// engine's fit were off, its host included, added by squares. A rate's is that of its time, inverted.
+ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& step);
+ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& step);
 
 /// [P19] Of at least one user; of none where no request fits.
 Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const ServedTimes& times);

@@ -82,10 +82,14 @@ TEST(ErrorTerms, H65SourcesHaveNames) {
   const System s = catalog_system("h100-hgx");
   const KernelFit& fit = s.calibration.fits[2];
   EXPECT_EQ(source_of(s.calibration, {{}, ErrorSource::fit, &fit}), 2u);
-  EXPECT_EQ(source_name(s.calibration, 2), fit.name());
+  EXPECT_EQ(source_name(s, 2), fit.name());
   EXPECT_EQ(source_of(s.calibration, {{}, ErrorSource::elementwise, nullptr}), kElementwiseSource);
   EXPECT_EQ(source_of(s.calibration, {}), kAssumedSource);
-  EXPECT_EQ(source_name(s.calibration, kAssumedSource), "the system file's parameters");
+  EXPECT_EQ(source_name(s, kAssumedSource), "the system file's parameters");
+  System served = s;
+  served.host.of = "vLLM 0.24.0";
+  EXPECT_EQ(source_of(s.calibration, {{}, ErrorSource::host, nullptr}), kHostSource);
+  EXPECT_EQ(source_name(served, kHostSource), "fitted host times of vLLM 0.24.0");
 }
 
 /// Sources whose errors are normal in the logarithm, nine times of ten inside their band.

@@ -4,10 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "planner/scenario/scenario.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/search/evaluate.hpp"
 #include "planner/search/memory.hpp"
+#include "planner/search/provenance.hpp"
+#include "planner/serving/served.hpp"
 
 namespace shardline {
 namespace {
@@ -81,6 +85,29 @@ TEST(EngineProfile, ItsHostIsInEveryStepAndItsBound) {
   c.system.host = host;
   EXPECT_NEAR((Evaluator(c).simulate(parse_plan("tensor:tpa=2,tpf=2,batch=1")) - prefill).value,
               (host.step + host.prompt_token * 1000).value, 1e-12);
+}
+
+// [P18] Its host is off as its profile was on models left out, no matter whose costs its kernels have.
+TEST(EngineProfile, ItsHostHasTheBandOfItsProfile) {
+  for (const bool calibrated : {true, false}) {
+    Case c = study("engine: vllm\n", {calibrated ? Costs::calibrated : Costs::parameters, ""}).study;
+    const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=8");
+    Evaluator e(c);
+    const Rating rating = rating_of(e, plan);
+    const auto terms = rating.errors.all();
+    const auto of_host =
+        std::find_if(terms.begin(), terms.end(), [](const ErrorTerm& t) { return t.source == kHostSource; });
+    ASSERT_NE(of_host, terms.end());
+    const double part = (c.system.host.step + c.system.host.request * 8) / e.simulate(plan);
+    EXPECT_NEAR(of_host->low, part * std::expm1(c.engine->error.tpot.low), 1e-9);
+    EXPECT_NEAR(of_host->high, part * std::expm1(c.engine->error.tpot.high), 1e-9);
+    EXPECT_EQ(source_name(c.system, kHostSource), "fitted host times of vLLM 0.24.0");
+    // What is served has the profile's band on all of it, once.
+    const ErrorRange served = served_time_error(*c.engine, rating.errors);
+    const ErrorRange kernels = time_error(rating.errors.without(kHostSource));
+    EXPECT_NEAR(served.high, std::expm1(std::hypot(std::log1p(kernels.high), c.engine->error.tpot.high)),
+                1e-12);
+  }
 }
 
 TEST(EngineProfile, TakesTheKernelsOfItsFramework) {
