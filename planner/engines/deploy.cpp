@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/engines/launchable.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -68,8 +69,11 @@ long long sequences(const Case& c, const Plan& p) { return sequences_of_step(c, 
 long long served_length(const Case& c) {
   if (c.served.total() > 0) return c.served.total();
   const long long longest = c.longest();
+  if (c.any_context) return longest + kAnswer;
   return std::min(longest + kAnswer, std::max(longest, c.model.max_context));
 }
+
+bool beyond_model(const Case& c) { return c.model.max_context > 0 && served_length(c) > c.model.max_context; }
 
 std::vector<std::string> lines(const Deployment& d) {
   if (d.profile == "trtllm") return yaml_lines(d.options);
@@ -179,12 +183,25 @@ void note_dense_layers(const Case& c, const Plan& p, Deployment& d) {
                                 ranks == 1 ? "rank" : "ranks"));
 }
 
+// Engines take lengths beyond a model's maximum where a variable says so; what answers are worth there is
+// the user's to know.
+void allow_length(const Case& c, Deployment& d) {
+  if (!c.any_context || !beyond_model(c)) return;
+  put(d.environment, variable_for_long_context(d.profile), 1);
+  d.notes.push_back(fmt::format("{} tokens are beyond the {} of {}: {}=1 lets the engine take them",
+                                served_length(c), c.model.max_context, c.model.name,
+                                d.environment.back().name));
+}
+
 }  // namespace
 
 std::vector<Deployment> deployments(const Case& c, const Plan& p) {
   std::vector<Deployment> out = launches(c, p);
   if (c.engine) std::erase_if(out, [&](const Deployment& d) { return d.profile != c.engine->name; });
-  for (Deployment& d : out) note_dense_layers(c, p, d);
+  for (Deployment& d : out) {
+    note_dense_layers(c, p, d);
+    allow_length(c, d);
+  }
   return out;
 }
 

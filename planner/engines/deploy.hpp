@@ -25,8 +25,10 @@ std::vector<std::string> lines(const Deployment& deployment);
 
 /// [P20] Tokens that a server must have room for in one request: the longest sequence of the step and 1Ki
 /// tokens of an answer behind it (InferenceMAX's closed loops answer with 1Ki), as far as the model's own
-/// maximum allows.
+/// maximum allows, or without end under any_context.
 long long served_length(const Case& c);
+/// Whether that is more than the model's maximum.
+bool beyond_model(const Case& c);
 /// Requests that an engine has at once in one attention group.
 long long sequences(const Case& c, const Plan& plan);
 /// Those of one step: of one microbatch.

@@ -111,6 +111,8 @@ Launch launch_files(const Case& c, const Plan& p, const EngineProfile& profile, 
     Server context{prompts, plan, profile, Role::context, {}, stem};
     if (const std::string why = find_deployment(prompts, plan, profile, context.deployment); !why.empty())
       return refused(std::move(out), why);
+    context.deployment.notes.emplace_back(
+        "Its own sharding is no part of the answer: a sweep with phase: prefill finds the best.");
     return write_pair(std::move(out), *engine, std::move(context), std::move(server), stem);
   }
   if (const std::string why = launch::refusal(server); !why.empty()) return refused(std::move(out), why);

@@ -177,7 +177,7 @@ std::optional<CaseComplaint> too_long(const Case& c, const LaunchRules& rules) {
   return CaseComplaint{
       "tokens",
       fmt::format("{} tokens are more than the {} of {}", c.longest(), c.model.max_context, c.model.name),
-      fmt::format("at most {} tokens, or any_context: true, which {} starts with {}", c.model.max_context,
+      fmt::format("at most {} tokens, or any_context: true, which {} starts with {}=1", c.model.max_context,
                   rules.title, rules.long_context)};
 }
 

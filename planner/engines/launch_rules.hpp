@@ -40,7 +40,7 @@ struct LaunchRules {
   std::span<const LaunchedAs> features;
   std::span<const CaseRule> cases;
   std::span<const LaunchRule> plans;
-  const char* long_context;  // lets it start lengths beyond the model's maximum
+  const char* long_context;  // variable that, set to 1, lets it start lengths beyond the model's maximum
 };
 
 extern const LaunchRules kVllmRules, kSglangRules, kTrtllmRules;

@@ -46,10 +46,9 @@ std::string refusal(const Server& s) {
   }
   if (kv_name(s).empty())
     return fmt::format("{} has no KV cache in {}", s.engine.title, to_string(s.study.precision.kv));
-  const long long length = served_length(s.study);
-  if (s.study.model.max_context > 0 && length > s.study.model.max_context)
-    return fmt::format("{} tokens are beyond the {} that {} is for", length, s.study.model.max_context,
-                       s.study.model.name);
+  if (beyond_model(s.study) && !s.study.any_context)
+    return fmt::format("{} tokens are beyond the {} that {} is for; any_context: true lifts that",
+                       served_length(s.study), s.study.model.max_context, s.study.model.name);
   return "";
 }
 
@@ -78,6 +77,25 @@ std::string script_head(const Server& s, const std::vector<std::string>& says,
     all.front().required = fmt::format("a checkpoint of {} with {}", c.model.name, stored_types(c));
   all.insert(all.end(), variables.begin(), variables.end());
   for (const Variable& v : all) out += assignment(v);
+  return out;
+}
+
+std::string exports(const Server& s) {
+  std::string out;
+  for (const LaunchOption& e : s.deployment.environment) out += "export " + e.name + "=" + e.value + "\n";
+  return out;
+}
+
+std::string run_on_each(const Server& s) {
+  return fmt::format("Run it on {} machines of {} GPUs, with NODE_RANK 0 to {}; node 0 answers.", machines(s),
+                     gpus_on_each(s), machines(s) - 1);
+}
+
+std::vector<Variable> variables_of_machine(const Server& s, int port) {
+  std::vector<Variable> out{{"PORT", std::to_string(port), ""}};
+  if (machines(s) == 1) return out;
+  out.push_back({"NODE_RANK", "", "the number of this machine, from 0"});
+  out.push_back({"HEAD_ADDR", "", "the address of machine 0"});
   return out;
 }
 

@@ -46,6 +46,12 @@ struct Variable {
 };
 std::string script_head(const Server& s, const std::vector<std::string>& says,
                         const std::vector<Variable>& variables);
+/// The plan's environment, a line each.
+std::string exports(const Server& s);
+/// Of engines whose script runs on every machine: what its first lines say of several, and PORT, of several
+/// machines NODE_RANK and HEAD_ADDR too.
+std::string run_on_each(const Server& s);
+std::vector<Variable> variables_of_machine(const Server& s, int port);
 /// Ends of command lines: an option per line, then what the caller of the script adds.
 std::string continued(const std::string& command, const LaunchOptions& options,
                       const std::vector<std::string>& last = {});

@@ -116,9 +116,7 @@ LaunchOptions options_of(const Server& s) {
 
 std::vector<std::string> says(const Server& s) {
   std::vector<std::string> out;
-  if (machines(s) > 1)
-    out.push_back(fmt::format("Run it on {} machines of {} GPUs, with NODE_RANK 0 to {}; node 0 answers.",
-                              machines(s), gpus_on_each(s), machines(s) - 1));
+  if (machines(s) > 1) out.push_back(run_on_each(s));
   if (s.plan.dp > 1 && s.plan.ep > 1)
     out.emplace_back(
         "Experts exchange tokens by all-gather and all-reduce unless --moe-a2a-backend names "
@@ -134,13 +132,7 @@ std::string sglang_kv(Dtype kv) {
 }
 
 std::vector<LaunchFile> sglang_server(const Server& s) {
-  std::vector<Variable> variables{{"PORT", std::to_string(port_of(s.role)), ""}};
-  if (machines(s) > 1) {
-    variables.push_back({"NODE_RANK", "", "the number of this machine, from 0"});
-    variables.push_back({"HEAD_ADDR", "", "the address of machine 0"});
-  }
-  std::string text = script_head(s, says(s), variables);
-  for (const LaunchOption& e : s.deployment.environment) text += "export " + e.name + "=" + e.value + "\n";
+  std::string text = script_head(s, says(s), variables_of_machine(s, port_of(s.role))) + exports(s);
   text += continued("exec python3 -m sglang.launch_server --model-path \"$MODEL\"", options_of(s));
   return {{s.stem + ".sh", text, true}};
 }

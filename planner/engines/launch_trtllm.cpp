@@ -80,15 +80,17 @@ std::string yaml_of(const Server& s) {
   return out;
 }
 
-// A rank per GPU on all machines.
+// A rank per GPU on all machines. Slurm hands the environment to all of them, Open MPI what -x names.
 std::string launcher(const Server& s) {
   const int n = machines(s), each = gpus_on_each(s);
+  std::string named;
+  for (const LaunchOption& e : s.deployment.environment) named += " -x " + e.name;
   return fmt::format(
       "if [ -n \"${{SLURM_JOB_ID:-}}\" ]; then\n"
       "  RANKS=(srun --nodes={} --ntasks={} --ntasks-per-node={} --mpi=pmix)\n"
       "else\n  RANKS=(mpirun -n {} --hostfile \"${{HOSTS:?a file of {} machines with {} slots "
-      "each}}\")\nfi\n",
-      n, n * each, each, n * each, n, each);
+      "each}}\"{})\nfi\n",
+      n, n * each, each, n * each, n, each, named);
 }
 
 std::vector<std::string> says(const Server& s) {
@@ -98,9 +100,6 @@ std::vector<std::string> says(const Server& s) {
         fmt::format("Run it once, in a Slurm job of {} machines of {} GPUs or where mpirun reaches "
                     "them; the first one answers.",
                     machines(s), gpus_on_each(s)));
-  if (s.role == Role::context)
-    out.emplace_back(
-        "Its own sharding is no part of the answer: a sweep with phase: prefill finds the best.");
   if (s.study.precision.kv == Dtype::bf16)
     out.emplace_back("dtype: auto is BF16 unless the checkpoint asks for a narrower cache.");
   return out;
@@ -118,7 +117,7 @@ std::vector<LaunchFile> tensorrt_llm_server(const Server& s) {
   const bool many = machines(s) > 1;
   const std::string yaml = s.stem + ".yaml";
   std::string text = script_head(s, says(s), {{"PORT", std::to_string(port_of(s.role)), ""}});
-  text += "HERE=$(cd \"$(dirname \"$0\")\" && pwd)\n";
+  text += exports(s) + "HERE=$(cd \"$(dirname \"$0\")\" && pwd)\n";
   if (many) text += launcher(s);
   LaunchOptions o;
   put(o, "--backend", "pytorch");

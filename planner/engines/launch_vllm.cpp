@@ -78,9 +78,7 @@ std::string of_machine(const Server& s) {
 
 std::vector<std::string> says(const Server& s) {
   std::vector<std::string> out;
-  if (machines(s) > 1)
-    out.push_back(fmt::format("Run it on {} machines of {} GPUs, with NODE_RANK 0 to {}; node 0 answers.",
-                              machines(s), gpus_on_each(s), machines(s) - 1));
+  if (machines(s) > 1) out.push_back(run_on_each(s));
   if (s.plan.dp > 1 && s.plan.ep > 1)
     out.emplace_back(
         "Experts exchange tokens by all-gather and reduce-scatter unless --all2all-backend names another.");
@@ -98,14 +96,9 @@ std::string vllm_kv(Dtype kv) {
 
 std::vector<LaunchFile> vllm_server(const Server& s) {
   const bool many = machines(s) > 1;
-  std::vector<Variable> variables{{"PORT", std::to_string(port_of(s.role)), ""}};
-  if (many) {
-    variables.push_back({"NODE_RANK", "", "the number of this machine, from 0"});
-    variables.push_back({"HEAD_ADDR", "", "the address of machine 0"});
-  }
+  std::vector<Variable> variables = variables_of_machine(s, port_of(s.role));
   if (s.role != Role::whole) variables.push_back({"THIS_ADDR", "", "the address of this machine"});
-  std::string text = script_head(s, says(s), variables);
-  for (const LaunchOption& e : s.deployment.environment) text += "export " + e.name + "=" + e.value + "\n";
+  std::string text = script_head(s, says(s), variables) + exports(s);
   if (s.role != Role::whole)
     text += "export VLLM_NIXL_SIDE_CHANNEL_HOST=\"$THIS_ADDR\" VLLM_NIXL_SIDE_CHANNEL_PORT=5600\n";
   if (many) text += of_machine(s);

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "planner/engines/launch_rules.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -32,7 +33,7 @@ const LaunchRules& rules_of(const EngineProfile& engine) {
 }
 
 std::string missing_length_note(const Case& c, const LaunchRules& rules) {
-  return fmt::format("{} tokens are more than the {} of {}: {} starts them with {}", c.longest(),
+  return fmt::format("{} tokens are more than the {} of {}: {} starts them with {}=1", c.longest(),
                      c.model.max_context, c.model.name, title_of(rules), rules.long_context);
 }
 
@@ -75,6 +76,13 @@ std::optional<Refusal> does_not_start(const Case& c, const Plan& plan) {
       return Refusal{rule.id, rule.says, std::move(*complaint), rule.source};
   }
   return std::nullopt;
+}
+
+std::string variable_for_long_context(const std::string& engine) {
+  const auto of = [&](const LaunchRules* rules) { return engine == rules->engine; };
+  const auto at = std::find_if(kRules.begin(), kRules.end(), of);
+  SL_CHECK(at != kRules.end(), "every engine that is deployed has rules");
+  return (*at)->long_context;
 }
 
 std::optional<std::string> longer_than_model(const Case& c) {

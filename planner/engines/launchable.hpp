@@ -36,6 +36,8 @@ bool has_feature(const EngineProfile& engine, const Strategy& s);
 /// Engines and versions that have it, of those whose rules were read: "TensorRT-LLM 1.3.0rc20"; empty: none.
 std::vector<std::string> engines_with(LaunchedAs feature);
 
+/// The variable that, set to 1, lets an engine ("vllm") start lengths beyond a model's maximum.
+std::string variable_for_long_context(const std::string& engine);
 /// What a user has to say to start requests longer than the model has positions for (Case::any_context);
 /// nothing where they are not.
 std::optional<std::string> longer_than_model(const Case& c);

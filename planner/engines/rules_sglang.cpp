@@ -175,7 +175,7 @@ const LaunchRules kSglangRules{
     .features = kFeatures,
     .cases = kCases,
     .plans = kPlans,
-    .long_context = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1",
+    .long_context = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",  // configs/model_config.py:678
 };
 
 }  // namespace shardline

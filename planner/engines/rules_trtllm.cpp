@@ -241,7 +241,7 @@ const LaunchRules kTrtllmRules{
     .features = kFeatures,
     .cases = kCases,
     .plans = kPlans,
-    .long_context = "TLLM_ALLOW_LONG_MAX_MODEL_LEN=1",
+    .long_context = "TLLM_ALLOW_LONG_MAX_MODEL_LEN",  // _torch/pyexecutor/model_engine.py, _init_max_seq_len
 };
 
 }  // namespace shardline

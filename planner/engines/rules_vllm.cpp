@@ -155,7 +155,7 @@ const LaunchRules kVllmRules{
     .features = kFeatures,
     .cases = kCases,
     .plans = kPlans,
-    .long_context = "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1",
+    .long_context = "VLLM_ALLOW_LONG_MAX_MODEL_LEN",  // vllm/config/model.py:2222
 };
 
 }  // namespace shardline

@@ -229,6 +229,34 @@ TEST(LaunchText, P20TheModelIsAVariable) {
   EXPECT_EQ(called.words.at(2), "it's \"$HOME\"");
 }
 
+// Lengths beyond the model's, where the user allows them: by a variable of each engine, on every machine.
+TEST(LaunchText, P20LongRequestsTakeAVariable) {
+  Case c = typed("llama-3.1-405b", "h200-hgx", Dtype::fp8, Dtype::fp8, 200'000);
+  const std::string plan = "tensor:tpa=16,tpf=16,batch=1";
+  for (const auto& [engine, variable, length] :
+       {std::tuple{"vllm", "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "--max-model-len 201024 "},
+        std::tuple{"sglang", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "--context-length 201024 "},
+        std::tuple{"trtllm", "TLLM_ALLOW_LONG_MAX_MODEL_LEN", "max_seq_len: 201024\n"}}) {
+    c.any_context = false;
+    EXPECT_THAT(of(c, plan, engine).refused, HasSubstr("any_context: true lifts that"));
+    EXPECT_THAT(deployments(c, parse_plan(plan)).front().environment, IsEmpty());
+    c.any_context = true;
+    const Launch launch = of(c, plan, engine);
+    const std::string script = text_of(launch, "serve.sh"), set = std::string("export ") + variable + "=1\n";
+    EXPECT_THAT(script, AllOf(HasSubstr(set), HasSubstr("201024 tokens are beyond the 131072 of")));
+    EXPECT_THAT(script + (launch.files.size() > 1 ? launch.files[1].text : ""), HasSubstr(length));
+    const OptionTable::Row* row = OptionTable(engine).find("env", variable);
+    ASSERT_NE(row, nullptr) << variable;
+    EXPECT_EQ(row->type, "int");
+    if (std::string(engine) == "trtllm") {
+      EXPECT_THAT(script, HasSubstr(std::string(" -x ") + variable + ")"));
+    }
+  }
+  c.batch = decode_batch(100'000);  // the model's own lengths need none
+  for (const char* engine : {"vllm", "sglang", "trtllm"})
+    EXPECT_THAT(text_of(of(c, plan, engine), "serve.sh"), Not(HasSubstr("export")));
+}
+
 // Of a case's own engine alone.
 TEST(LaunchText, P20LinesOfTheCasesEngine) {
   Case c = typed("llama-3.1-70b", "h200-hgx", Dtype::fp8, Dtype::fp8, 8192);
