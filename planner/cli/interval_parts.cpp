@@ -8,6 +8,7 @@
 #include <functional>
 #include <set>
 
+#include "planner/engines/launch_files.hpp"
 #include "planner/studies/told_apart.hpp"
 
 namespace shardline::cli {
@@ -135,8 +136,19 @@ std::string engine_text(const Case& c) {
                    : c.batch.decodes() && c.batch.prefills() ? "steps alone"
                    : c.batch.prefills()                      ? "steps of the prefill alone"
                                         : "decode only: no prompts beside the steps (a workload has them)";
-  std::string out =
-      fmt::format("  engine: {} {}, {}; assumed: {}\n", e.title, e.version, of, fmt::join(e.assumes, "; "));
+  const std::string cache = cache_option(e, c.precision.kv);
+  const std::string kv = fmt::format("KV cache {} ({})", to_string(c.precision.kv),
+                                     cache.empty() ? "no type of this engine" : cache);
+  std::vector<std::string> assumed = e.assumes;
+  // Of steps alone the scenario says how long they are.
+  if (c.served.total() > 0)
+    assumed.insert(assumed.begin(), fmt::format("{} tokens a step", e.tokens_of_step(c.system.device)));
+  assumed.insert(assumed.begin(),
+                 fmt::format("CUDA graphs to {} requests", e.graphs.empty() ? 0 : e.graphs.back()));
+  // A type that the scenario or the checkpoint gives is no assumption.
+  if (c.precision.assumed.kv) assumed.insert(assumed.begin(), kv);
+  std::string out = fmt::format("  engine: {} {}, {}; {}assumed: {}\n", e.title, e.version, of,
+                                c.precision.assumed.kv ? "" : kv + "; ", fmt::join(assumed, ", "));
   if (c.served.total() == 0 && c.batch.kind() == StepKind::prefill)
     out += fmt::format("  TTFT is without the request path around the steps, {} in {}\n",
                        to_string(e.host.path), e.title);

@@ -84,7 +84,7 @@ void print_served(const Study& study, const SimulatedPlan& s) {
   const Served& got = s.served->served;
   const ErrorRange time = served_time_error(engine, s.breakdown.errors);
   fmt::print(
-      "\n  served by {} {}: requests of {} tokens and {} of answer, {} users, prompts on the same GPUs\n",
+      "  served by {} {}: requests of {} tokens and {} of answer, {} users, prompts on the same GPUs\n",
       engine.title, engine.version, load.input, load.output, s.served->users);
   if (!s.served->serves()) {
     fmt::print("  no request of this length fits\n");

@@ -19,12 +19,13 @@ struct Engine {
   const char* profile;
   std::vector<LaunchFile> (*server)(const Server&);
   std::vector<LaunchFile> (*front)(const Server&, const std::string& stem);
+  const char* cache;  // the option of its type
 };
 
 constexpr std::array kEngines{
-    Engine{"vllm", launch::vllm_server, launch::vllm_front},
-    Engine{"sglang", launch::sglang_server, launch::sglang_front},
-    Engine{"trtllm", launch::tensorrt_llm_server, launch::tensorrt_llm_front},
+    Engine{"vllm", launch::vllm_server, launch::vllm_front, "--kv-cache-dtype"},
+    Engine{"sglang", launch::sglang_server, launch::sglang_front, "--kv-cache-dtype"},
+    Engine{"trtllm", launch::tensorrt_llm_server, launch::tensorrt_llm_front, "kv_cache_config.dtype"},
 };
 
 const Engine* engine_of(const EngineProfile& profile) {
@@ -118,6 +119,12 @@ Launch launch_files(const Case& c, const Plan& p, const EngineProfile& profile, 
   if (const std::string why = launch::refusal(server); !why.empty()) return refused(std::move(out), why);
   append(out.files, engine->server(server));
   return out;
+}
+
+std::string cache_option(const EngineProfile& profile, Dtype kv) {
+  const Engine* engine = engine_of(profile);
+  const std::string name = engine == nullptr ? "" : launch::kv_name(profile, kv);
+  return name.empty() ? "" : engine->cache + (" " + name);
 }
 
 Launch launch_pair(const ServedHalf& context, const ServedHalf& generation, const EngineProfile& profile,

@@ -25,6 +25,9 @@ struct Launch {
 /// alone has those of a disaggregated pair.
 Launch launch_files(const Case& c, const Plan& plan, const EngineProfile& engine, const std::string& stem);
 
+/// How an engine is told the type of a cache: "--kv-cache-dtype fp8"; empty: it has no name for the type.
+std::string cache_option(const EngineProfile& engine, Dtype kv);
+
 /// One half of a disaggregated pair: a plan of a prefill, or of a decode step.
 struct ServedHalf {
   const Case& study;

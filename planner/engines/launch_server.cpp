@@ -29,11 +29,13 @@ long long token_budget(const Server& s) {
   return std::max(tokens, sequences(c, s.plan));
 }
 
-std::string kv_name(const Server& s) {
-  const Dtype kv = kernel_type(s.study.precision.kv);
-  if (s.engine.name == "vllm") return vllm_kv(kv);
-  return s.engine.name == "sglang" ? sglang_kv(kv) : tensorrt_llm_kv(kv);
+std::string kv_name(const EngineProfile& engine, Dtype cache) {
+  const Dtype kv = kernel_type(cache);
+  if (engine.name == "vllm") return vllm_kv(kv);
+  return engine.name == "sglang" ? sglang_kv(kv) : tensorrt_llm_kv(kv);
 }
+
+std::string kv_name(const Server& s) { return kv_name(s.engine, s.study.precision.kv); }
 
 std::string refusal(const Server& s) {
   if (!s.deployment.unsaid.empty()) return s.deployment.unsaid;

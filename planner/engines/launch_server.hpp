@@ -36,6 +36,7 @@ long long token_budget(const Server& s);
 std::string refusal(const Server& s);
 
 /// The engine's name of a type of cache; empty: it has none.
+std::string kv_name(const EngineProfile& engine, Dtype cache);
 std::string kv_name(const Server& s);
 
 /// The script's first lines: what it is, for which model and plan, what holds of it; then the variables MODEL
