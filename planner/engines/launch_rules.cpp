@@ -181,6 +181,34 @@ std::optional<CaseComplaint> too_long(const Case& c, const LaunchRules& rules) {
                   rules.title, rules.long_context)};
 }
 
+std::optional<CaseComplaint> widened_weights(const Case& c) {
+  if (architecture_of(c.system.device) == Architecture::blackwell) return std::nullopt;
+  for (const KeptModule& k : kept_modules(c.model)) {
+    const ModuleType t = c.precision.of(k.module);
+    const bool narrow =
+        t.weights == Dtype::fp4 || t.weights == Dtype::fp4_unscaled || t.weights == Dtype::mxfp4;
+    if (narrow && t.math != Dtype::bf16)
+      return CaseComplaint{k.math_key,
+                           fmt::format("{} of {} in {}, computed in {} on {}", k.name, c.model.name,
+                                       to_string(t.weights), to_string(t.math), c.system.device.name),
+                           fmt::format("bf16: precision.math, or {} of {} alone", k.math_key, k.name)};
+  }
+  return std::nullopt;
+}
+
+std::vector<KeptModule> kept_modules(const Model& m) {
+  std::vector<KeptModule> out{
+      {Module::attention, "precision.attention_weights", "precision.attention_math", "projections"}};
+  if (has_dense(m))
+    out.push_back({Module::dense_ffn, "precision.ffn_weights", "precision.ffn_math", "dense networks"});
+  if (has_experts(m))
+    out.push_back({Module::experts, "precision.expert_weights", "precision.expert_math", "experts"});
+  if (std::any_of(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return f.shared_experts > 0; }))
+    out.push_back(
+        {Module::shared_experts, "precision.shared_weights", "precision.shared_math", "shared experts"});
+  return out;
+}
+
 std::optional<CaseComplaint> fp32_cache(const Case& c) {
   if (c.precision.kv != Dtype::fp32) return std::nullopt;
   return CaseComplaint{"precision.kv", "no decode kernel reads a cache in fp32", "bf16 or fp8"};

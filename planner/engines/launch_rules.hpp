@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "planner/engines/launchable.hpp"
 
@@ -89,6 +90,19 @@ Complaint missing_feature(const LaunchRules& rules, const Plan& plan);
 std::optional<CaseComplaint> too_long(const Case& c, const LaunchRules& rules);
 /// A cache in FP32, for which no engine has kernels.
 std::optional<CaseComplaint> fp32_cache(const Case& c);
+
+/// Classes of a model's matrices whose types engines have rules for, and their keys.
+struct KeptModule {
+  Module module;
+  const char* weights_key;
+  const char* math_key;
+  const char* name;
+};
+std::vector<KeptModule> kept_modules(const Model& m);
+
+/// Weights in FP4 on a device without arithmetic in FP4: kernels there widen them to 16 bits, so that no
+/// other arithmetic is run.
+std::optional<CaseComplaint> widened_weights(const Case& c);
 
 /// The hardware's rule, the same for all engines.
 inline constexpr LaunchRule kWholeTrays{

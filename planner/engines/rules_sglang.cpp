@@ -98,6 +98,19 @@ Cuts cuts_of(const Case& c, const Plan& p) {
   return {e.tpa, e.dense, e.tpf, sends ? 1 : e.tpa};
 }
 
+// FlashAttention 3 and FlashInfer, its own choices before Blackwell, are none of the backends that it reads
+// such caches with.
+std::optional<CaseComplaint> cache_type(const Case& c) {
+  if (auto out = fp32_cache(c)) return out;
+  if (kernel_type(c.precision.kv) != Dtype::fp4 ||
+      architecture_of(c.system.device) == Architecture::blackwell)
+    return std::nullopt;
+  return CaseComplaint{
+      "precision.kv",
+      fmt::format("{} is no Blackwell, whose attention reads caches in fp4", c.system.device.name),
+      "fp8 or bf16"};
+}
+
 constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
                                LaunchedAs::prefill_cp};
 
@@ -105,8 +118,13 @@ constexpr CaseRule kCases[]{
     {"context", "a request fits into the model's maximum length, prompt and output together",
      "sgl-project/sglang python/sglang/srt: configs/model_config.py:667-694@49e384ce9d",
      [](const Case& c) { return too_long(c, kSglangRules); }},
-    {"kv_type", "caches are in 16 bits, FP8 or FP4",
-     "sgl-project/sglang python/sglang/srt: server_args.py:591-601@49e384ce9d", fp32_cache},
+    {"kv_type", "caches are in 16 bits or FP8; in FP4 with the attention that is its default on Blackwell",
+     "sgl-project/sglang python/sglang/srt: server_args.py:591-601,4407-4446,4727-4800@49e384ce9d",
+     cache_type},
+    {"weight_math", "before Blackwell weights in FP4 are computed in 16 bits, by Marlin or Triton's kernels",
+     "sgl-project/sglang python/sglang/srt: layers/quantization/fp4_utils.py:157, "
+     "layers/quantization/modelopt_quant.py:1771, layers/quantization/mxfp4.py:336-345@49e384ce9d",
+     widened_weights},
 };
 
 constexpr LaunchRule kPlans[]{

@@ -1,5 +1,7 @@
 // TensorRT-LLM 1.3.0rc20, PyTorch backend, as trtllm-serve starts it. Read in versions of its files near tag
-// v1.3.0rc20 (NVIDIA/TensorRT-LLM c25c23f71786), which is why rules name symbols, not lines.
+// v1.3.0rc20 (NVIDIA/TensorRT-LLM c25c23f71786), none of which is kept under that commit. Where a rule names
+// a line it is of the commit behind it, which says the same as the versions near the tag (mapping.py is of
+// 1.2.0rc2, mla.py of the tag's time); else it names the symbol.
 // `tensor_parallel_size`, `pipeline_parallel_size`, `enable_attention_dp` (then every TP rank is a group of
 // attention), `moe_expert_parallel_size`, and `context_parallel_size` with cp_type HELIX.
 #include <fmt/format.h>
@@ -134,24 +136,12 @@ std::string runnable(Module m, Architecture a) {
 }
 
 std::optional<CaseComplaint> weight_type(const Case& c) {
-  struct Kept {
-    Module module;
-    const char* key;
-    const char* name;
-    bool present;
-  };
   const Architecture a = architecture_of(c.system.device);
-  const bool shared = std::any_of(c.model.ffns.begin(), c.model.ffns.end(),
-                                  [](const FeedForward& f) { return f.shared_experts > 0; });
-  for (const Kept& k :
-       {Kept{Module::attention, "precision.attention_weights", "projections", true},
-        Kept{Module::dense_ffn, "precision.ffn_weights", "dense networks", has_dense(c.model)},
-        Kept{Module::experts, "precision.expert_weights", "experts", has_experts(c.model)},
-        Kept{Module::shared_experts, "precision.shared_weights", "shared experts", shared}}) {
+  for (const KeptModule& k : kept_modules(c.model)) {
     const Dtype t = c.precision.of(k.module).weights;
-    if (k.present && !runs(t, k.module, a))
+    if (!runs(t, k.module, a))
       return CaseComplaint{
-          k.key,
+          k.weights_key,
           fmt::format("{} of {} in {} on {}", k.name, c.model.name, to_string(t), c.system.device.name),
           "one of: " + runnable(k.module, a)};
   }
@@ -167,68 +157,67 @@ constexpr CaseRule kCases[]{
      [](const Case& c) { return too_long(c, kTrtllmRules); }},
     {"kv_type", "caches are in 16 bits or FP8; in NVFP4 on Blackwell",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_loader.py, validate_and_set_kv_cache_quant; "
-     "docs/source/features/quantization.md, near v1.3.0rc20",
+     "docs/source/features/quantization.md:96-102@09d4c79ba941",
      cache_type},
     {"weight_type",
      "NVFP4 on Blackwell, MXFP4 there and of experts on Hopper, FP8 from Hopper on, INT4 before "
      "Blackwell",
-     "NVIDIA/TensorRT-LLM docs/source/features/quantization.md, hardware support matrix, "
+     "NVIDIA/TensorRT-LLM docs/source/features/quantization.md:94-102@09d4c79ba941, "
      "tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, near v1.3.0rc20",
      weight_type},
+    {"weight_math", "before Blackwell weights in MXFP4 are computed in 16 bits, by Triton's kernels",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, "
+     "near v1.3.0rc20",
+     widened_weights},
 };
 
 constexpr LaunchRule kPlans[]{
     {"strategy",
      "tensor, pipeline and attention data parallelism, and Helix; no other sharing of caches or tokens",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/attention.py and mla.py, \"CP type must be HELIX\", "
-     "near "
-     "v1.3.0rc20",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py:437-442@c0261efa8a46; attention.py, \"CP type "
+     "must "
+     "be HELIX\", near v1.3.0rc20",
      [](const Case&, const Plan& p) { return missing_feature(kTrtllmRules, p); }},
     kWholeTrays,
     {"attention_layout", "attention DP makes every TP rank a group of its own; ranks are TP x PP x CP",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/mapping.py, Mapping.dp_size, MappingBase.__init__, near v1.3.0rc20",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/mapping.py:99-102,221-223@b35ac1b64368",
      [](const Case& c, const Plan& p) { return other_attention(c, p, layout(p)); }},
     {"heads", "TP x CP divide the query heads",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/attention.py, Attention.__init__, and mla.py, near "
-     "v1.3.0rc20",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py:455@c0261efa8a46; attention.py, "
+     "Attention.__init__, near v1.3.0rc20",
      heads},
     {"kv_heads", "TP divides the KV heads, or is a multiple of them and copies them",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_utils.py, duplicate_kv_weight, near v1.3.0rc20",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_utils.py:101-106@000a01de66f0",
      [](const Case& c, const Plan& p) { return uneven_kv_heads(c, layout(p).tpa); }},
     {"widths", "TP x CP divide the width of a model without experts",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/linear.py, Linear.__init__, near v1.3.0rc20", widths},
     {"expert_layout", "MoE TP x MoE EP are the ranks of a stage",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/mapping.py, MappingBase.__init__, near v1.3.0rc20",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/mapping.py:66,104-109@b35ac1b64368",
      [](const Case& c, const Plan& p) { return other_experts(c, p, layout(p)); }},
     {"experts", "EP divides the experts",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_wide_ep.py, WideEPMoE.__init__, "
-     "near "
-     "v1.3.0rc20",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_wide_ep.py:145@99bca8929698",
      [](const Case& c, const Plan& p) { return uneven_experts(c, p.ep); }},
     {"dense_layout", "under attention DP dense networks are whole on every rank",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_deepseekv3.py, _compute_mlp_tp_size, near "
      "v1.3.0rc20",
      [](const Case& c, const Plan& p) { return other_dense(c, p, layout(p)); }},
     {"helix_model", "Helix is of DeepSeek's MLA and of Qwen3 without experts",
-     "NVIDIA/TensorRT-LLM docs/source/features/helix.md@04c8822cc42f, pull request 11570; "
+     "NVIDIA/TensorRT-LLM docs/source/features/helix.md:30-32@04c8822cc42f, pull request 11570; "
      "tensorrt_llm/_torch/models/modeling_deepseekv3.py and modeling_qwen3.py, mapping_with_cp, near "
      "v1.3.0rc20",
      helix_model},
     {"helix_device", "Helix is of Blackwell",
-     "NVIDIA/TensorRT-LLM docs/source/features/helix.md@04c8822cc42f", helix_device},
+     "NVIDIA/TensorRT-LLM docs/source/features/helix.md:30@04c8822cc42f", helix_device},
     {"helix_step", "Helix decodes alone: contexts are computed by servers of their own",
-     "NVIDIA/TensorRT-LLM docs/source/features/helix.md@04c8822cc42f", helix_step},
+     "NVIDIA/TensorRT-LLM docs/source/features/helix.md:22@04c8822cc42f", helix_step},
     {"helix_groups", "Helix with attention DP has known issues",
-     "NVIDIA/TensorRT-LLM docs/source/features/feature-combination-matrix.md@01edceae1757", helix_groups},
+     "NVIDIA/TensorRT-LLM docs/source/features/feature-combination-matrix.md:11@01edceae1757", helix_groups},
     {"helix_overlap", "it has no HOP-B: the exchange of partial outputs overlaps no attention",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen, near v1.3.0rc20",
-     helix_overlap},
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen@c0261efa8a46", helix_overlap},
     {"helix_values", "Helix exchanges latents and makes values of them afterwards",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen, near v1.3.0rc20",
-     helix_values},
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen@c0261efa8a46", helix_values},
     {"helix_blocks", "a request has a block of tokens for every Helix rank",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/request_utils.py, partition_context_for_helix, near "
-     "v1.3.0rc20",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/request_utils.py:381-387@fd3b44f15391",
      helix_blocks},
 };
 

@@ -94,6 +94,10 @@ constexpr CaseRule kCases[]{
      "vllm-project/vllm vllm/v1/attention/backends/flashinfer.py:651-658, "
      "vllm/config/vllm.py:2160@ee0da84ab9",
      cache_type},
+    {"weight_math", "before Blackwell weights in FP4 are computed in 16 bits, by Marlin or Triton's kernels",
+     "vllm-project/vllm vllm/model_executor/kernels/linear/nvfp4/marlin.py:18-40, "
+     "vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:329@ee0da84ab9",
+     widened_weights},
 };
 
 constexpr LaunchRule kPlans[]{

@@ -81,8 +81,11 @@ std::optional<ServedWorkload> read_served(const Reader& root, const EngineProfil
     if (!any_context && m.max_context > 0 && w.input + w.output > m.max_context)
       v->fault(fmt::format("input and output are {} tokens, {} is for {} at most", w.input + w.output, m.name,
                            m.max_context),
-               {fmt::format("expected an output of at most {} tokens behind this input",
-                            std::max(0LL, m.max_context - w.input))});
+               {m.max_context > w.input + 1
+                    ? fmt::format("expected an output of at most {} tokens behind this input",
+                                  m.max_context - w.input)
+                    : fmt::format("expected an input of at most {} tokens", m.max_context - w.output),
+                "any_context: true lifts that; the engine then takes any length"});
   }
   return w;
 }

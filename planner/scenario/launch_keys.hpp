@@ -20,8 +20,9 @@ void check_strategies(const Reader& root, const EngineProfile& engine, const Ove
 /// Faults: lengths and types of the case that its engine does not start.
 void check_case(const Reader& root, const Case& c);
 
-/// Faults: kernels named under `kernels` that the engine's list does not have for the device.
-void check_kernels(const Reader& kernels, const EngineProfile& engine, const System& system,
+/// Faults: kernels named under `kernels` that the engine's list does not have for the device. False where
+/// there are any.
+bool check_kernels(const Reader& kernels, const EngineProfile& engine, const System& system,
                    const Catalogs& catalogs);
 
 }  // namespace shardline::scenario_parts

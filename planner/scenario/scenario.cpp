@@ -286,8 +286,8 @@ void give_kernels(const Reader& root, const Catalogs& catalogs, const EngineProf
                {"expected no framework, or engine: ideal"});
   if (engine != nullptr) scenario_parts::apply_engine(*engine, system, catalogs);
   if (!kernels) return;
+  if (engine != nullptr && !scenario_parts::check_kernels(*kernels, *engine, system, catalogs)) return;
   scenario_parts::read_kernel_names(*kernels, system, catalogs);
-  if (engine != nullptr) scenario_parts::check_kernels(*kernels, *engine, system, catalogs);
 }
 
 // Of other questions.

@@ -42,6 +42,12 @@ inline void cached_in_fp4(Case& c) { c.precision.kv = Dtype::fp4; }
 inline void cached_in_fp32(Case& c) { c.precision.kv = Dtype::fp32; }
 inline void weights_in_fp4(Case& c) { c.precision.weights = Dtype::fp4; }
 inline void experts_in_mxfp4(Case& c) { c.precision.expert_weights = Dtype::mxfp4; }
+inline void fp4_in_fp8(Case& c) { c.precision.weights = Dtype::fp4, c.precision.math = Dtype::fp8; }
+inline void fp4_in_bf16(Case& c) { c.precision.weights = Dtype::fp4, c.precision.math = Dtype::bf16; }
+inline void mxfp4_in_fp8(Case& c) {
+  experts_in_mxfp4(c);
+  c.precision.expert_math = Dtype::fp8;
+}
 inline void prefills(Case& c) { c.batch = prefill_batch({{0, 32'768}}); }
 inline void mixes(Case& c) { c.batch.prefill = {{0, 1'000}}; }
 inline void of_two_blocks(Case& c) { c.batch = decode_batch(64); }
