@@ -71,10 +71,12 @@ void OutputFolder::leave_out_file(const std::string& name, const std::string& re
   at->second.push_back(name);
 }
 
+std::vector<std::string> OutputFolder::names() const { return sorted(written_); }
+
 std::string OutputFolder::summary(std::string_view indent) const {
   std::string out;
   if (!written_.empty())
-    out += fmt::format("{}wrote {}: {}\n", indent, folder_.string(), fmt::join(sorted(written_), ", "));
+    out += fmt::format("{}wrote {}: {}\n", indent, folder_.string(), fmt::join(names(), ", "));
   for (const auto& [reason, names] : left_out_)
     out += fmt::format("{}no {}: {}\n", indent, fmt::join(sorted(names), ", "), reason);
   return out;

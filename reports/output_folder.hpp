@@ -20,6 +20,8 @@ class OutputFolder {
 
   const std::filesystem::path& path() const { return folder_; }
   std::size_t files() const { return written_.size(); }
+  /// What was written, in alphabetical order.
+  std::vector<std::string> names() const;
   /// Throws UserError as write_file does.
   void write(const std::string& name, std::string_view text, bool executable = false);
   /// `stem`.svg and `stem`.png; left out, with gnuplot's reason, where they cannot be drawn. Throws UserError

@@ -155,6 +155,15 @@ std::string engine_text(const Case& c) {
   return out;
 }
 
+std::string throughput_text(const Study& study) {
+  const Case& c = study.study;
+  if (!c.engine) return ", bare kernels";
+  const std::string engine = c.engine->title + " " + c.engine->version;
+  if (workload_of(study) != nullptr) return ", served by " + engine;
+  return (c.batch.decodes() && !c.batch.prefills() ? ", decode only under " : ", steps alone under ") +
+         engine;
+}
+
 ErrorRange shown_error(const System& system, const ErrorTerms& errors) {
   return system.calibration.empty() ? ErrorRange{} : time_error(errors);
 }

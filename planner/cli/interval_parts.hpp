@@ -35,6 +35,9 @@ std::string interval_note(const Case& c);
 std::string interval_note(const Study& study);
 /// "engine: vLLM 0.24.0, ..." with what its profile takes for granted, a line; of bare kernels nothing.
 std::string engine_text(const Case& c);
+/// What throughputs of a study are of: ", served by vLLM 0.24.0", ", decode only under ...", ", bare
+/// kernels".
+std::string throughput_text(const Study& study);
 /// What an interval is of: bare kernels, or an engine's steps.
 std::string what_intervals_are(const Case& c);
 /// The workload of a study that has one.

@@ -32,6 +32,22 @@ std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::stri
   return out;
 }
 
+namespace {
+
+// Prompts are cut to the budget of a step, as the pool was timed.
+Launch pair_of(const Case& c, const NamedPlan& p, const std::string& stem) {
+  const EngineProfile& engine = *c.engine;
+  Case prompts = c;
+  prompts.batch = prefill_batch({{0, c.served.input}});
+  prompts.placement = nullptr;
+  Plan prefill = *p.prompts;
+  prefill.set(kPrefillChunk,
+              static_cast<int>(std::min(engine.tokens_of_step(c.system.device), c.served.input)));
+  return launch_pair({prompts, prefill}, {c, p.plan}, engine, stem + "." + engine.name);
+}
+
+}  // namespace
+
 std::string launch_summary(const std::vector<Launch>& launches) {
   std::string out;
   for (const Launch& l : launches) {
@@ -48,7 +64,9 @@ std::string write_launches(OutputFolder& files, const Study& study, const std::v
   int number = 0;
   for (const NamedPlan& p : plans) {
     text += fmt::format("\n{}\n{}", p.heading, deployment_text(study, p.plan));
-    const std::vector<Launch> launches = launches_of(study.study, p.plan, std::to_string(++number));
+    const std::string stem = std::to_string(++number);
+    const std::vector<Launch> launches = p.prompts ? std::vector<Launch>{pair_of(study.study, p, stem)}
+                                                   : launches_of(study.study, p.plan, stem);
     text += launch_summary(launches);
     for (const Launch& l : launches) {
       if (!l.files.empty() && !folder) folder.emplace(files.path() / "launch");

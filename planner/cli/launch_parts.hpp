@@ -1,6 +1,7 @@
 // Launch files of the plans that a command was asked about.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ std::string launch_summary(const std::vector<Launch>& launches);
 struct NamedPlan {
   std::string heading;
   Plan plan;
+  std::optional<Plan> prompts = {};  // of the pool that prefills for it, where there is one
 };
 /// `launch.txt` in `files`, and the files of each plan, numbered in their order, in the folder `launch`
 /// there. Returns what was written there: "  wrote out/launch: 12 files, named in launch.txt".

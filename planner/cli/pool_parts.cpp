@@ -3,36 +3,144 @@
 
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "reports/json.hpp"
 #include "reports/table.hpp"
 
 namespace shardline::cli {
 
-void print_pools(const Study& study, const SweepAnswer& answer) {
-  if (answer.pools.empty()) return;
-  const bool fitted = !study.study.system.calibration.empty();
-  std::vector<std::string> interval;
-  if (fitted) interval = {kIntervalColumn};
+namespace {
+
+const ErrorTerms& decode_errors(const SweepAnswer& answer, const PoolPair& p) {
+  return answer.pool_decoders.of(p.decode.plan).errors;
+}
+
+std::string pairs_text(const Study& study, const SweepAnswer& answer) {
+  const std::vector<std::string> interval = interval_header(study.study.system);
   Table t(joined_cells({{"TPOT"},
                         interval,
                         {"TTFT", "tokens/s/user", "tokens/s/GPU"},
                         interval,
                         {"users", "GPUs", "prefill GPUs per decode GPU", "decode plan"}}));
   for (const PoolPair& p : answer.pools) {
-    const ErrorTerms& errors = answer.pool_decoders.of(p.decode.plan).errors;
     t.add(joined_cells({{to_string(p.decode.time)},
-                        time_cells(study, errors),
+                        time_cells(study, decode_errors(answer, p)),
                         {to_string(p.ttft), fmt::format("{:.1f}", 1 / p.decode.time.value),
                          fmt::format("{:.2f}", p.output_per_s_gpu)},
-                        rate_cells(study, errors),
+                        rate_cells(study, pair_errors(answer, p)),
                         {std::to_string(p.decode.plan.users()), std::to_string(p.decode.plan.gpus()),
                          fmt::format("{:.3g}", p.prefill_gpus), to_string(p.decode.plan)}}));
   }
+  return t.text();
+}
+
+std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
+
+std::string whole_text(const Study& study, const SweepAnswer& answer) {
+  Table t(joined_cells({{"TPOT", "prefill + decode replicas", "GPUs", "users", "tokens/s/GPU"},
+                        interval_header(study.study.system),
+                        {"prefill busy", "decode busy", "decode plan"}}));
+  for (const PoolPair& p : answer.pools) {
+    const WholePools& w = p.whole;
+    if (w.gpus == 0) continue;
+    t.add(joined_cells(
+        {{to_string(p.decode.time), fmt::format("{} + {}", w.prefill, w.decode), std::to_string(w.gpus),
+          std::to_string(w.decode * p.decode.plan.users()), fmt::format("{:.2f}", p.whole_output_per_s_gpu)},
+         rate_cells(study, whole_errors(answer, p)),
+         {percent(w.prefill_busy), percent(w.decode_busy), to_string(p.decode.plan)}}));
+  }
+  return t.text();
+}
+
+bool any_whole(const SweepAnswer& answer) {
+  for (const PoolPair& p : answer.pools) {
+    if (p.whole.gpus > 0) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> ends(double value, const ErrorRange& error) {
+  return {number_text(value), number_text(value * (1 + error.low)), number_text(value * (1 + error.high))};
+}
+
+std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer, const PoolPair& p) {
+  const ServedWorkload& load = *workload_of(study);
+  const EngineProfile& engine = *study.study.engine;
+  const WholePools& w = p.whole;
+  const std::vector<std::string> whole =
+      w.gpus > 0
+          ? joined_cells({{std::to_string(w.prefill), std::to_string(w.decode), std::to_string(w.gpus),
+                           std::to_string(w.decode * p.decode.plan.users())},
+                          ends(p.whole_output_per_s_gpu, plan_rate_error(study, whole_errors(answer, p))),
+                          {number_text(w.prefill_busy), number_text(w.decode_busy)}})
+          : std::vector<std::string>(9);
+  return joined_cells(
+      {{to_string(p.decode.plan), std::to_string(p.decode.plan.gpus()),
+        std::to_string(p.decode.plan.users())},
+       ends(p.decode.time.value * 1e3, plan_time_error(study, decode_errors(answer, p))),
+       {number_text(p.ttft.value * 1e3), number_text(1 / p.decode.time.value)},
+       ends(p.output_per_s_gpu, plan_rate_error(study, pair_errors(answer, p))),
+       {to_string(p.prefill.plan), std::to_string(p.prefill.plan.gpus()),
+        number_text(p.prefill.prompt.value * 1e3), number_text(p.prefill.requests_per_s_gpu),
+        number_text(p.handoff.value * 1e3), number_text(p.prefill_gpus)},
+       whole,
+       {std::to_string(load.input), std::to_string(load.output), engine.name, engine.version}});
+}
+
+}  // namespace
+
+void print_pools(const Study& study, const SweepAnswer& answer) {
+  if (answer.pools.empty()) return;
   const PoolPair& first = answer.pools.front();
   fmt::print(
-      "  On separate pools, rate-matched: answers per GPU of both pools, decode undisturbed\n{}"
-      "  every prompt on {} ({} a prompt, {:.3g} requests/s/GPU); KV handed over in {} to the first plan\n\n",
-      t.text(), to_string(first.prefill.plan), to_string(first.prefill.prompt),
+      "  On separate pools, rate-matched: tokens/s/GPU are answers over the GPUs of both; no prompt disturbs "
+      "a\n  step that decodes\n{}"
+      "  every prompt on {} ({} a prompt, {:.3g} requests/s/GPU); KV handed over in {} to the first plan\n",
+      pairs_text(study, answer), to_string(first.prefill.plan), to_string(first.prefill.prompt),
       first.prefill.requests_per_s_gpu, to_string(first.handoff));
+  const int most = study.study.system.gpus();
+  if (!any_whole(answer)) {
+    fmt::print("  the {} GPUs of {} hold no replica of both\n\n", most, study.study.system.name);
+    return;
+  }
+  fmt::print(
+      "\n  The same in whole replicas on at most {} GPUs ({}): the fewest GPUs that answer\n  95 % of the "
+      "above per GPU, else the most that there is\n{}\n",
+      most, study.study.system.name, whole_text(study, answer));
+}
+
+std::string pools_csv(const Study& study, const SweepAnswer& answer) {
+  std::string out = csv_line({"decode_plan",
+                              "decode_gpus",
+                              "decode_users",
+                              "tpot_ms",
+                              "tpot_low_ms",
+                              "tpot_high_ms",
+                              "ttft_ms",
+                              "tokens_per_s_user",
+                              "matched_tokens_per_s_gpu",
+                              "matched_tokens_per_s_gpu_low",
+                              "matched_tokens_per_s_gpu_high",
+                              "prefill_plan",
+                              "prefill_gpus",
+                              "prompt_ms",
+                              "prefill_requests_per_s_gpu",
+                              "handoff_ms",
+                              "prefill_gpus_per_decode_gpu",
+                              "prefill_replicas",
+                              "decode_replicas",
+                              "whole_gpus",
+                              "whole_users",
+                              "whole_tokens_per_s_gpu",
+                              "whole_tokens_per_s_gpu_low",
+                              "whole_tokens_per_s_gpu_high",
+                              "prefill_busy",
+                              "decode_busy",
+                              "input_tokens",
+                              "output_tokens",
+                              "engine",
+                              "engine_version"});
+  for (const PoolPair& p : answer.pools) out += csv_line(csv_cells(study, answer, p));
+  return out;
 }
 
 }  // namespace shardline::cli

@@ -73,7 +73,6 @@ int run(const SweepOptions& o, const Provenance& made_by) {
     print_not_started(study.study, answer.found);
     const bool prefill = study.study.batch.kind() == StepKind::prefill;
     (prefill ? report_prefill : report_decode)(study, answer, question, o, made_by);
-    print_pools(study, answer);
     any = any || answer.any() || !answer.pools.empty();
     // A prefill that does not fit fails the sweep, though others fit.
     met = met && (answer.any() ? !question.has_target() || !answer.meeting.empty() : !prefill);

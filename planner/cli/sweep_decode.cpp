@@ -111,7 +111,8 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
   header.insert(header.end(), {"on_frontier", time_column + "_low_ms", time_column + "_high_ms",
                                "tokens_per_s_gpu_low", "tokens_per_s_gpu_high"});
   header.insert(header.end(), share_columns().begin(), share_columns().end());
-  if (served) header.insert(header.end(), {"ttft_ms", "input_tokens", "output_tokens", "engine"});
+  if (served)
+    header.insert(header.end(), {"ttft_ms", "input_tokens", "output_tokens", "engine", "engine_version"});
   std::string out = csv_line(header);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
@@ -136,7 +137,8 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
     row.insert(row.end(), shares.begin(), shares.end());
     if (served)
       row.insert(row.end(), {number_text(p.ttft.value * 1e3), std::to_string(workload_of(study)->input),
-                             std::to_string(workload_of(study)->output), study.study.engine->name});
+                             std::to_string(workload_of(study)->output), study.study.engine->name,
+                             study.study.engine->version});
     out += csv_line(row);
   }
   return out;
@@ -161,6 +163,19 @@ Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOpt
   return page;
 }
 
+// Both halves of each pair of pools.
+void add_pools(const SweepAnswer& answer, std::vector<NamedPlan>& out) {
+  for (const PoolPair& p : answer.pools) {
+    const std::string whole = p.whole.gpus > 0 ? fmt::format("; whole replicas: {} for prompts and {}",
+                                                             p.whole.prefill, p.whole.decode)
+                                               : "";
+    out.push_back({fmt::format("{}   TPOT {}, {} users on {} GPUs\nprompts on {}   {} GPUs{}",
+                               to_string(p.decode.plan), to_string(p.decode.time), p.decode.plan.users(),
+                               p.decode.plan.gpus(), to_string(p.prefill.plan), p.prefill.plan.gpus(), whole),
+                   p.decode.plan, p.prefill.plan});
+  }
+}
+
 // The plans of print_target and of print_budgets, each once.
 std::vector<NamedPlan> launched(const Study& study, const SweepAnswer& answer) {
   std::vector<NamedPlan> out;
@@ -173,12 +188,13 @@ std::vector<NamedPlan> launched(const Study& study, const SweepAnswer& answer) {
   };
   for (const Point& p : answer.meeting) add(p);
   for (const BudgetPlan& b : answer.budgets) add(b.best);
+  add_pools(answer, out);
   return out;
 }
 
 Plot gain_plot(const Study& study, const Gain& gain, const Provenance& made_by) {
   Plot plot;
-  plot.title = study.title + ": gain over the baseline";
+  plot.title = study.title + throughput_text(study) + ": gain over the baseline";
   plot.x_label = "TTL budget over the baseline's lowest TTL (%)";
   plot.y_label = "gain in tokens/s/GPU";
   plot.footnote = "shardline " + made_by.version + ": " + made_by.command;
@@ -198,6 +214,7 @@ void write_results(const Study& study, const SweepAnswer& answer, const SweepOpt
   OutputFolder files(folder_of(study, o.out));
   const BestPoints best(study, answer.found);
   files.write("frontier.csv", points_csv(study, answer.rated, best));
+  if (!answer.pools.empty()) files.write("pools.csv", pools_csv(study, answer));
   if (answer.all) files.write("all.csv", points_csv(study, *answer.all, best));
   const std::string launches = write_launches(files, study, launched(study, answer));
   files.write("frontier.html", page_html(frontier_page(study, answer, o, made_by)));
@@ -209,7 +226,19 @@ void write_results(const Study& study, const SweepAnswer& answer, const SweepOpt
     files.leave_out(
         "gain", fmt::format("no plan of the {} of compare fits", no_candidate ? "candidate" : "baseline"));
   }
-  files.write("run.json", run_json(study, answer.found, o, made_by));
+  files.write("run.json", run_json(study, answer.found, o, made_by, files.names()));
+  fmt::print("{}{}\n", files.summary(), launches);
+}
+
+// Where no plan serves prompts beside its answers, pools may.
+void write_pools(const Study& study, const SweepAnswer& answer, const SweepOptions& o,
+                 const Provenance& made_by) {
+  OutputFolder files(folder_of(study, o.out));
+  files.write("pools.csv", pools_csv(study, answer));
+  std::vector<NamedPlan> pairs;
+  add_pools(answer, pairs);
+  const std::string launches = write_launches(files, study, pairs);
+  files.write("run.json", run_json(study, answer.found, o, made_by, files.names()));
   fmt::print("{}{}\n", files.summary(), launches);
 }
 
@@ -223,6 +252,8 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
     fmt::print("  {}{}\n\n",
                asked.least_users > 0 ? "no plan that fits serves so many users" : "no plan fits",
                of_engine(study.study));
+    print_pools(study, answer);
+    if (!answer.pools.empty() && !o.out.empty()) write_pools(study, answer, o, made_by);
     return;
   }
   print_warnings(answer.unread);
@@ -230,6 +261,7 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
   if (asked.has_target()) print_target(study, answer, asked);
   print_budgets(study, answer);
   if (on_default_axes(answer.found) && answer.gain) print_gain(answer, study.sweep().compare);
+  print_pools(study, answer);
   if (!o.out.empty()) write_results(study, answer, o, made_by);
 }
 

@@ -168,7 +168,7 @@ std::vector<std::string> share_cells(const Shares& s) {
 
 Page page_of(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by) {
   Page page;
-  page.title = study.title;
+  page.title = study.title + throughput_text(study);
   page.scenario = o.scenario;
   page.command = made_by.command;
   page.version = made_by.version;
@@ -185,17 +185,42 @@ std::string simulate_command(const Study& study, const SweepOptions& o, const Pl
                      to_string(plan));
 }
 
+namespace {
+
+std::string engine_json(const Case& c) {
+  if (!c.engine) return "null";
+  return fmt::format("{{\"name\": {}, \"version\": {}}}", json_string(c.engine->name),
+                     json_string(c.engine->version));
+}
+
+std::string workload_json(const ServedWorkload* load) {
+  if (load == nullptr) return "null";
+  return fmt::format("{{\"input_tokens\": {}, \"output_tokens\": {}, \"lengths\": {}}}", load->input,
+                     load->output, load->equal_lengths ? "\"equal\"" : "\"drawn\"");
+}
+
+std::string names_json(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + json_string(name);
+  return "[" + out + "]";
+}
+
+}  // namespace
+
 std::string run_json(const Study& study, const SearchResult& r, const SweepOptions& o,
-                     const Provenance& made_by) {
+                     const Provenance& made_by, const std::vector<std::string>& files) {
   const SearchCounts& c = r.counts;
   const Calibration& by = study.study.system.calibration;
   return fmt::format(
       "{{\n  \"command\": {},\n  \"version\": {},\n  \"scenario\": {},\n  \"study\": {},\n"
+      "  \"engine\": {},\n  \"workload\": {},\n"
       "  \"costs\": {},\n  \"calibration_hash\": {},\n"
-      "  \"configurations\": {},\n  \"infeasible\": {},\n  \"simulated\": {},\n  \"pruned\": {}\n}}\n",
+      "  \"configurations\": {},\n  \"infeasible\": {},\n  \"simulated\": {},\n  \"pruned\": {},\n"
+      "  \"files\": {}\n}}\n",
       json_string(made_by.command), json_string(made_by.version), json_string(o.scenario),
-      json_string(study.title), json_string(costs_text(study.study.system)),
-      by.empty() ? "null" : json_string(by.hash), c.configurations, c.infeasible, c.simulated, c.pruned);
+      json_string(study.title), engine_json(study.study), workload_json(workload_of(study)),
+      json_string(costs_text(study.study.system)), by.empty() ? "null" : json_string(by.hash),
+      c.configurations, c.infeasible, c.simulated, c.pruned, names_json(files));
 }
 
 namespace {
@@ -213,7 +238,7 @@ std::string axis_label(Metric m, StepKind kind) {
 Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints& rated,
                    const Provenance& made_by) {
   Plot plot;
-  plot.title = study.title;
+  plot.title = study.title + throughput_text(study);
   plot.x_label = axis_label(r.x, study.study.batch.kind());
   plot.y_label = axis_label(r.y, study.study.batch.kind());
   plot.log_y = true;

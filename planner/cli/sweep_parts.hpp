@@ -47,6 +47,7 @@ std::string computed_text(const Study& study, const Plan& plan);
 void print_counts(const SearchResult& r);
 /// The best pairs of a prefill and a decode pool, of studies with a workload.
 void print_pools(const Study& study, const SweepAnswer& answer);
+std::string pools_csv(const Study& study, const SweepAnswer& answer);
 
 /// Plans that the case's engine does not start, by rule.
 void print_not_started(const Case& c, const SearchResult& r);
@@ -103,7 +104,7 @@ Page page_of(const Study& study, const SearchResult& r, const SweepOptions& o, c
 /// The command that simulates a plan.
 std::string simulate_command(const Study& study, const SweepOptions& o, const Plan& plan);
 std::string run_json(const Study& study, const SearchResult& r, const SweepOptions& o,
-                     const Provenance& made_by);
+                     const Provenance& made_by, const std::vector<std::string>& files);
 /// Each strategy's own frontier. Open marks: most of the time is extrapolated or assumed.
 Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints& rated,
                    const Provenance& made_by);

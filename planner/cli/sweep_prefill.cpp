@@ -232,7 +232,7 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   const std::string launches = write_launches(files, study, launched(answer));
   files.write("frontier.html", page_html(page(study, r, answer.rated, o, made_by)));
   files.draw(frontier_plot(study, r, answer.rated, made_by), "frontier");
-  files.write("run.json", run_json(study, r, o, made_by));
+  files.write("run.json", run_json(study, r, o, made_by, files.names()));
   fmt::print("{}{}\n", files.summary(), launches);
 }
 

@@ -1,6 +1,7 @@
 #include "planner/serving/pools.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -58,6 +59,36 @@ Seconds handoff_time(const Case& c, const Plan& prefill, const Plan& decode, lon
   return f.network.latency + f.network.send_recv_extra + bytes / (f.network.bandwidth * (share * ranks));
 }
 
+WholePools whole_pools(const Replica& prefill, const Replica& decode, int most_gpus) {
+  constexpr double kEnough = 0.95;
+  const double matched =
+      1 / (prefill.gpus / prefill.requests_per_s + decode.gpus / decode.requests_per_s);  // per GPU
+  WholePools best;
+  const auto enough = [&](const WholePools& w) { return w.requests_per_s_gpu >= kEnough * matched; };
+  const auto consider = [&](int a, int b) {
+    WholePools w{a, b, a * prefill.gpus + b * decode.gpus, 0, 0, 0};
+    const double prompts = a * prefill.requests_per_s, answers = b * decode.requests_per_s;
+    const double both = std::min(prompts, answers);
+    w.requests_per_s_gpu = both / w.gpus;
+    w.prefill_busy = both / prompts;
+    w.decode_busy = both / answers;
+    const bool smaller = w.gpus<best.gpus, more = w.requests_per_s_gpu> best.requests_per_s_gpu;
+    const bool better = enough(w) && enough(best) ? smaller || (w.gpus == best.gpus && more) : more;
+    if (best.gpus == 0 || better) best = w;
+  };
+  for (int b = 1; b * decode.gpus + prefill.gpus <= most_gpus; ++b) {
+    const int room = (most_gpus - b * decode.gpus) / prefill.gpus;
+    const double ideal = b * decode.requests_per_s / prefill.requests_per_s;
+    // Fewer than the ratio asks for leave the other pool idle: per GPU more is better up to there, less from
+    // there on, and the fewest that are enough lie below.
+    const double rate = kEnough * matched;
+    const double fewest = rate * b * decode.gpus / (prefill.requests_per_s - rate * prefill.gpus);
+    for (const double a : {std::ceil(fewest), std::floor(ideal), std::ceil(ideal)})
+      consider(static_cast<int>(std::clamp(a, 1.0, static_cast<double>(room))), b);
+  }
+  return best;
+}
+
 std::optional<PrefillPool> best_prefill_pool(const Study& study, int threads) {
   const SearchOptions& o = study.sweep().search;
   Case c = study.study;
@@ -100,6 +131,12 @@ std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
     const double rate = value(Metric::throughput, p) / answer;  // requests per second of a GPU that decodes
     pair.prefill_gpus = rate / prefill->requests_per_s_gpu;
     pair.output_per_s_gpu = rate * static_cast<double>(load.output) / (1 + pair.prefill_gpus);
+    const auto replica = [](const Plan& plan, double of_gpu) {
+      return Replica{plan.gpus(), of_gpu * plan.gpus()};
+    };
+    pair.whole = whole_pools(replica(prefill->plan, prefill->requests_per_s_gpu), replica(p.plan, rate),
+                             study.study.system.gpus());
+    pair.whole_output_per_s_gpu = pair.whole.requests_per_s_gpu * static_cast<double>(load.output);
     out.push_back(pair);
   }
   std::sort(out.begin(), out.end(),

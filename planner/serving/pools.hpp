@@ -18,6 +18,23 @@ struct PrefillPool {
   double requests_per_s_gpu = 0;
 };
 
+/// Both pools in whole replicas of their plans.
+struct WholePools {
+  int prefill = 0, decode = 0, gpus = 0;     // replicas of each, GPUs of all; none: no pair fits
+  double requests_per_s_gpu = 0;             // of all GPUs
+  double prefill_busy = 0, decode_busy = 0;  // part of the time; of the slower pool 1
+};
+
+/// A plan and what one replica of it answers.
+struct Replica {
+  int gpus = 1;
+  double requests_per_s = 0;
+};
+
+/// [P22] The smallest deployment of at most `most_gpus` that answers, per GPU, 95 % of what pools in the
+/// ratio of their rates do; where none does, the one that answers most per GPU.
+WholePools whole_pools(const Replica& prefill, const Replica& decode, int most_gpus);
+
 /// A plan that decodes beside the best prefill pool.
 struct PoolPair {
   Point decode;  // of decode steps alone; its time is TPOT
@@ -26,6 +43,8 @@ struct PoolPair {
   Seconds ttft;                 // request path, prompt, hand-off and the first step
   double prefill_gpus = 0;      // for each GPU that decodes
   double output_per_s_gpu = 0;  // tokens of answers over the GPUs of both pools
+  WholePools whole;             // within the GPUs of the system
+  double whole_output_per_s_gpu = 0;
 };
 
 /// Time in which the KV of a request's prompt goes from the ranks of one plan to those of another, each byte

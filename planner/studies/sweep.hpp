@@ -41,6 +41,7 @@ struct SweepAnswer {
   std::optional<ErrorBand> interactivity;  // of ln(true gain->interactivity / it) [H65]
   std::vector<PoolPair> pools;             // of a workload: the best pair per TPOT budget, each once
   RatedPoints pool_decoders;               // their plans that decode
+  ErrorTerms prefill_errors;               // of a prompt on the pool that prefills
   std::vector<NoisyPlan> noisy;  // the rated plans beside the traffic of others, of studies with noise
 
   bool any() const { return !frontier.empty(); }
@@ -50,6 +51,11 @@ struct SweepAnswer {
 SweepAnswer answer_sweep(const Study& study, const SweepQuestion& question,
                          const std::function<void(std::uint64_t done, std::uint64_t total)>& progress,
                          const std::function<bool()>& go_on);
+
+/// By how much of its time the answers of both pools per GPU may be off [P12]: of a request's time on the
+/// GPUs of each; in whole replicas of the slower pool.
+ErrorTerms pair_errors(const SweepAnswer& answer, const PoolPair& pair);
+ErrorTerms whole_errors(const SweepAnswer& answer, const PoolPair& pair);
 
 /// The strategies of a study that are exact.
 std::vector<StrategyId> exact_ones(const Study& study);

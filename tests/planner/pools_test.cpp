@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "planner/scenario/shipped.hpp"
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -78,6 +80,71 @@ TEST(Pools, ASweepHasThemBesideWhatOnePoolServes) {
   }
   // Undisturbed steps are no slower than those with prompts beside them.
   EXPECT_LE(answer.pools.front().decode.time, answer.frontier.back().time * (1 + 1e-12));
+}
+
+// [P22] Against every pair of numbers of replicas.
+TEST(Pools, WholeReplicasAreTheSmallestThatAnswerEnough) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> rate(0.2, 30);
+  std::uniform_int_distribution<int> power(0, 3), gpus(1, 70);
+  int enough = 0, fewer = 0, none = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const Replica prefill{1 << power(random), rate(random)}, decode{1 << power(random), rate(random)};
+    const int most = gpus(random);
+    const double matched = 1 / (prefill.gpus / prefill.requests_per_s + decode.gpus / decode.requests_per_s);
+    int fewest = 0;
+    double best = 0;
+    for (int a = 1; a * prefill.gpus < most; ++a) {
+      for (int b = 1; a * prefill.gpus + b * decode.gpus <= most; ++b) {
+        const int all = a * prefill.gpus + b * decode.gpus;
+        const double got = std::min(a * prefill.requests_per_s, b * decode.requests_per_s) / all;
+        ASSERT_LE(got, matched * (1 + 1e-12));
+        best = std::max(best, got);
+        if (got >= 0.95 * matched && (fewest == 0 || all < fewest)) fewest = all;
+      }
+    }
+    const WholePools w = whole_pools(prefill, decode, most);
+    if (best == 0) {
+      EXPECT_EQ(w.gpus, 0);
+      ++none;
+      continue;
+    }
+    ASSERT_GT(w.gpus, 0);
+    EXPECT_LE(w.gpus, most);
+    EXPECT_EQ(w.gpus, w.prefill * prefill.gpus + w.decode * decode.gpus);
+    const double all = w.requests_per_s_gpu * w.gpus;
+    EXPECT_NEAR(all, w.prefill_busy * w.prefill * prefill.requests_per_s, 1e-9);
+    EXPECT_NEAR(all, w.decode_busy * w.decode * decode.requests_per_s, 1e-9);
+    EXPECT_EQ(std::max(w.prefill_busy, w.decode_busy), 1);
+    if (fewest > 0) {
+      EXPECT_EQ(w.gpus, fewest) << prefill.requests_per_s << " " << decode.requests_per_s;
+      ++enough;
+    } else {
+      EXPECT_NEAR(w.requests_per_s_gpu, best, 1e-9);
+      ++fewer;
+    }
+  }
+  EXPECT_GT(std::min({enough, fewer, none}), 50);
+}
+
+TEST(Pools, AnswersInWholeReplicasAreThoseOfTheSlowerPool) {
+  const SweepAnswer answer = answer_sweep(
+      study("tensor"), {}, [](auto, auto) {}, [] { return true; });
+  ASSERT_FALSE(answer.pools.empty());
+  for (const PoolPair& p : answer.pools) {
+    ASSERT_GT(p.whole.gpus, 0);
+    EXPECT_LE(p.whole_output_per_s_gpu, p.output_per_s_gpu * (1 + 1e-12));
+    EXPECT_GE(p.whole_output_per_s_gpu, 0.95 * p.output_per_s_gpu);
+    const double prompts = p.whole.prefill * p.prefill.plan.gpus() * p.prefill.requests_per_s_gpu;
+    EXPECT_NEAR(p.whole_output_per_s_gpu * p.whole.gpus, 512 * prompts * p.whole.prefill_busy, 1e-6);
+    // Errors of both pools, by their parts of the GPUs; of whole replicas those of the slower one.
+    const ErrorTerms &decode = answer.pool_decoders.of(p.decode.plan).errors, both = pair_errors(answer, p);
+    ASSERT_FALSE(answer.prefill_errors.all().empty());
+    const ErrorRange a = time_error(decode), b = time_error(answer.prefill_errors), ab = time_error(both);
+    EXPECT_LE(ab.high, std::max(a.high, b.high));
+    EXPECT_GT(ab.high, 0);
+    EXPECT_EQ(whole_errors(answer, p), p.whole.prefill_busy < 1 ? decode : answer.prefill_errors);
+  }
 }
 
 }  // namespace
