@@ -115,6 +115,8 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
     if (s.served) {
       print_served(study, s);
       fmt::print("\n  decode only, between prompts:\n");
+    } else if (workload_of(study) != nullptr) {
+      fmt::print("  decode only: {} needs a pool of its own for prompts\n", to_string(plan.strategy));
     }
     fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n",
                to_string(m.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());

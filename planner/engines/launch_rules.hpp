@@ -41,6 +41,7 @@ struct LaunchRules {
   std::span<const LaunchedAs> features;
   std::span<const CaseRule> cases;
   std::span<const LaunchRule> plans;
+  std::span<const LaunchedAs> answers_alone;  // features of servers that get their prompts from others
   const char* long_context;  // variable that, set to 1, lets it start lengths beyond the model's maximum
 };
 

@@ -48,6 +48,11 @@ bool has_feature(const EngineProfile& engine, const Strategy& s) {
   return std::find(features.begin(), features.end(), s.launched_as) != features.end();
 }
 
+bool answers_alone(const EngineProfile& engine, const Strategy& s) {
+  const auto features = rules_of(engine).answers_alone;
+  return std::find(features.begin(), features.end(), s.launched_as) != features.end();
+}
+
 std::vector<std::string> engines_with(LaunchedAs feature) {
   std::vector<std::string> out;
   for (const LaunchRules* rules : kRules) {

@@ -33,6 +33,8 @@ std::string title_of(const EngineProfile& engine);
 
 /// Whether the engine has the feature that a strategy needs.
 bool has_feature(const EngineProfile& engine, const Strategy& s);
+/// Whether it runs the strategy in servers that others compute the prompts for.
+bool answers_alone(const EngineProfile& engine, const Strategy& s);
 /// Engines and versions that have it, of those whose rules were read: "TensorRT-LLM 1.3.0rc20"; empty: none.
 std::vector<std::string> engines_with(LaunchedAs feature);
 

@@ -193,6 +193,7 @@ const LaunchRules kSglangRules{
     .features = kFeatures,
     .cases = kCases,
     .plans = kPlans,
+    .answers_alone = {},
     .long_context = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",  // configs/model_config.py:678
 };
 

@@ -151,6 +151,9 @@ std::optional<CaseComplaint> weight_type(const Case& c) {
 constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
                                LaunchedAs::helix};
 
+// helix_step, below.
+constexpr std::array kAnswersAlone{LaunchedAs::helix};
+
 constexpr CaseRule kCases[]{
     {"context", "a longer request would be cut down to the model's maximum length",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_engine.py, _init_max_seq_len, near v1.3.0rc20",
@@ -230,6 +233,7 @@ const LaunchRules kTrtllmRules{
     .features = kFeatures,
     .cases = kCases,
     .plans = kPlans,
+    .answers_alone = kAnswersAlone,
     .long_context = "TLLM_ALLOW_LONG_MAX_MODEL_LEN",  // _torch/pyexecutor/model_engine.py, _init_max_seq_len
 };
 

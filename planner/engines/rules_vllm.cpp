@@ -159,6 +159,7 @@ const LaunchRules kVllmRules{
     .features = kFeatures,
     .cases = kCases,
     .plans = kPlans,
+    .answers_alone = {},
     .long_context = "VLLM_ALLOW_LONG_MAX_MODEL_LEN",  // vllm/config/model.py:2222
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/engines/launchable.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
 
@@ -26,6 +27,7 @@ Chunks chunks_of(long long input, long long room) {
 
 bool serves_prompts(const Case& c, StrategyId id) {
   const Strategy& s = strategy(id);
+  if (c.engine && answers_alone(*c.engine, s)) return false;
   const bool first = c.engine && c.engine->prefill == PrefillPolicy::first;
   return s.decodes && (first ? s.prefills : s.mixes);
 }

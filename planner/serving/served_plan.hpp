@@ -18,7 +18,7 @@ struct ServedPlan {
 };
 
 /// Whether plans of a strategy can be served without a pool of their own for prefills: it runs steps that
-/// decode and prefill.
+/// decode and prefill, and the engine runs it in servers that do both.
 bool serves_prompts(const Case& c, StrategyId id);
 
 /// Steps of plans of a case with an engine. The case's own batch does not matter. One object per thread.

@@ -147,5 +147,26 @@ TEST(Pools, AnswersInWholeReplicasAreThoseOfTheSlowerPool) {
   }
 }
 
+// TensorRT-LLM has Helix in generation servers alone: no prompts on their GPUs, whatever the strategy could.
+TEST(Pools, WhatAnswersAloneHasPoolsAndNoServedPlans) {
+  const Study s =
+      parse_scenario("q.yaml",
+                     "name: q\nsystem: gb200-nvl72\nmodels: [deepseek-r1]\nengine: trtllm\n"
+                     "precision: {weights: fp4, kv: fp8, math: fp4}\nstrategies: [tensor, helix]\n"
+                     "gpus: [8]\nbatch: [1, 8]\nworkload: {input: 64Ki tokens, output: 1Ki tokens}\n",
+                     shipped_catalogs())
+          .studies[0];
+  const StrategyId helix = strategy_id("helix"), tensor = strategy_id("tensor");
+  EXPECT_FALSE(serves_prompts(s.study, helix));
+  EXPECT_TRUE(serves_prompts(s.study, tensor));
+  const SweepAnswer answer = answer_sweep(
+      s, {}, [](auto, auto) {}, [] { return true; });
+  ASSERT_EQ(answer.found.without_plans.size(), 1u);
+  EXPECT_EQ(answer.found.without_plans[0].first, helix);
+  EXPECT_FALSE(answer.found.frontiers.at(tensor).points().empty());
+  EXPECT_TRUE(std::any_of(answer.pools.begin(), answer.pools.end(),
+                          [&](const PoolPair& p) { return p.decode.plan.strategy == helix; }));
+}
+
 }  // namespace
 }  // namespace shardline
