@@ -145,7 +145,7 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
     if (!cases.contains(text)) {
       Case c = parse_scenario("served", text, catalogs).studies[0].study;
       c.engine = bare;
-      c.system.host = {};
+      c.system.host = {Seconds(0), Seconds(0), Seconds(0), c.system.host.launch};  // not fitted
       cases.emplace(text, std::move(c));
     }
     TimedRow t;

@@ -190,6 +190,11 @@ OpCost CostModel::by_parameters(const PricedOp& op) {
     c.latency = system_->runtime.host_layer * op.launches;
     return c;
   }
+  if (op.drive == Drive::host_kernel) {
+    c.latency = system_->host.launch * op.launches;
+    c.basis = Basis::fitted;  // to operators that engines start one by one
+    return c;
+  }
   if (op.drive == Drive::engine) {
     const ElementwiseShape& around = shape<ElementwiseShape>(op);
     const StepHost& host = system_->host;

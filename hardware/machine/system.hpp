@@ -24,6 +24,7 @@ struct StepHost {
   Seconds step;          // of every step
   Seconds request;       // for each request that decodes in it
   Seconds prompt_token;  // for each token of prompts in it
+  Seconds launch;        // to start a kernel that is in no graph
   ErrorBand band = {};   // of ln(true / these), nominal 90 %
   std::string of = {};   // "vLLM 0.24.0"
 };

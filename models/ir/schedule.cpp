@@ -34,8 +34,8 @@ std::string_view to_string(OpKind k) {
 }
 
 std::string_view to_string(Drive d) {
-  constexpr std::array<std::string_view, 7> names{"graph",      "eager",      "ring_step", "persistent_kv",
-                                                  "host_layer", "distribute", "engine"};
+  constexpr std::array<std::string_view, 8> names{"graph",      "eager",      "ring_step", "persistent_kv",
+                                                  "host_layer", "distribute", "engine",    "host_kernel"};
   return names[static_cast<std::size_t>(d)];
 }
 
@@ -216,9 +216,37 @@ void ScheduleBuilder::begin_block(const char* name, bool handoff) {
   s_.blocks.push_back({name, at, at, handoff});
   if (explicit_from_ != kNone) s_.dependencies.resize(explicit_from_);
   explicit_from_ = kNone;
+  if (starts_ != HostStarts::graph) begin_host_kernels();
+}
+
+void ScheduleBuilder::begin_host_kernels() {
+  launch("launch kernels", 0);
+  s_.ops.back().drive = Drive::host_kernel;
+  after({});
+}
+
+void ScheduleBuilder::end_host_kernels() {
+  double kernels = 0;
+  bool attends = false;
+  for (OpIndex i = s_.blocks.back().first + 1; i < s_.ops.size(); ++i) {
+    const bool attention = is_attention(s_.ops[i].kind);
+    attends = attends || attention;
+    if (attention || starts_ == HostStarts::kernels) kernels += s_.ops[i].launches;
+  }
+  if (starts_ == HostStarts::pieces && attends) kernels += 1;  // the graph behind it
+  s_.ops[s_.blocks.back().first].launches = kernels;
+  if (explicit_from_ != kNone) s_.dependencies.resize(explicit_from_);
+  explicit_from_ = kNone;
+  Op& last = s_.ops.back();
+  SL_CHECK(
+      last.dependency_count > 0 && last.first_dependency + last.dependency_count == s_.dependencies.size(),
+      "the last op of a block waits for another");
+  s_.dependencies.push_back(s_.blocks.back().first);
+  ++last.dependency_count;
 }
 
 BlockIndex ScheduleBuilder::end_block() {
+  if (starts_ != HostStarts::graph) end_host_kernels();
   s_.blocks.back().last = OpIndex(static_cast<std::uint32_t>(s_.ops.size()));
   SL_CHECK(s_.blocks.back().last > s_.blocks.back().first, "a block has at least one op");
   return BlockIndex(static_cast<std::uint32_t>(s_.blocks.size()) - 1);

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/ir/dataflow.hpp"
@@ -115,8 +116,21 @@ struct Group {
 /// the system's runtime costs to messages; ring_step, persistent_kv and distribute are host work of such
 /// engines. host_layer: the host's time to launch the share of a layer that Op::launches says. engine:
 /// what an engine does around the kernels of a step of `rows` decoding requests and `width` tokens of
-/// prompts.
-enum class Drive : std::uint8_t { graph, eager, ring_step, persistent_kv, host_layer, distribute, engine };
+/// prompts. host_kernel: the engine's host starts Op::launches kernels, one by one.
+enum class Drive : std::uint8_t {
+  graph,
+  eager,
+  ring_step,
+  persistent_kv,
+  host_layer,
+  distribute,
+  engine,
+  host_kernel
+};
+
+/// What of a block an engine's host starts by itself. graph: nothing, one graph of the whole step is
+/// replayed. pieces: attention, and a graph of what lies between two attentions. kernels: everything.
+enum class HostStarts : std::uint8_t { graph, pieces, kernels };
 
 std::string_view to_string(Drive drive);
 
@@ -271,6 +285,8 @@ class ScheduleBuilder {
   /// Gives the last op one shape per class.
   void vary(std::span<const Shape> shapes);
   void drive(Drive how) { drive_ = how; }  // of the ops that follow
+  /// What the host starts of the blocks that follow. Returns what it was.
+  HostStarts host_starts(HostStarts what) { return std::exchange(starts_, what); }
 
   void begin_block(const char* name, bool handoff = false);
   BlockIndex end_block();
@@ -314,12 +330,17 @@ class ScheduleBuilder {
   template <class S>
   OpIndex matrices(OpKind kind, const char* name, Part part, Dtype weights, Dtype math, const S& shape,
                    double launches);
+  // The first op of a block that a host starts: it takes as long as starting all others does, and the last
+  // of them waits for it.
+  void begin_host_kernels();
+  void end_host_kernels();
   Schedule& s_;
   std::uint32_t program_of_stage_ = 0;
   int round_ = 0;
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t explicit_from_ = kNone;  // where those of the next op begin, if after() was called
   Drive drive_ = Drive::graph;
+  HostStarts starts_ = HostStarts::graph;
 };
 
 }  // namespace shardline

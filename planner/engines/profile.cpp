@@ -48,16 +48,20 @@ void read_host(const Reader& r, EngineProfile& p) {
   r.no_other_keys();
 }
 
-void read_steps(const Reader& r, EngineProfile& p) {
-  p.prefill = r.at("prefill").one_of({"mixed", "first"}) == 1 ? PrefillPolicy::first : PrefillPolicy::mixed;
-  p.admission = r.at("admission").one_of({"used", "whole"}) == 1 ? Admission::whole : Admission::used;
-  const Reader tokens = r.at("tokens");
+// A value for each architecture.
+template <class Value, class Read>
+void read_each(const Reader& r, std::map<Architecture, Value>& out, Read read) {
   const std::array<std::pair<const char*, Architecture>, 3> names{{{"ampere", Architecture::ampere},
                                                                    {"hopper", Architecture::hopper},
                                                                    {"blackwell", Architecture::blackwell}}};
-  for (const auto& [name, architecture] : names)
-    p.step_tokens[architecture] = tokens.at(name).tokens(16, kMostTokens);
-  tokens.no_other_keys();
+  for (const auto& [name, architecture] : names) out[architecture] = read(r.at(name));
+  r.no_other_keys();
+}
+
+void read_steps(const Reader& r, EngineProfile& p) {
+  p.prefill = r.at("prefill").one_of({"mixed", "first"}) == 1 ? PrefillPolicy::first : PrefillPolicy::mixed;
+  p.admission = r.at("admission").one_of({"used", "whole"}) == 1 ? Admission::whole : Admission::used;
+  read_each(r.at("tokens"), p.step_tokens, [](const Reader& v) { return v.tokens(16, kMostTokens); });
   if (const auto of = r.find("tokens_of")) p.shared_budget = of->one_of({"group", "server"}) == 1;
   static_cast<void>(r.at("why").text());
   r.no_other_keys();
@@ -79,6 +83,23 @@ void read_graphs(const Reader& r, EngineProfile& p) {
   r.no_other_keys();
 }
 
+void read_eager(const Reader& r, EngineProfile& p) {
+  read_each(r.at("launch"), p.launch,
+            [](const Reader& v) { return v.quantity<Seconds>(Seconds(0), Seconds(1e-3)); });
+  if (const auto v = r.find("pieces")) {
+    PromptGraphs& g = p.prompt_graphs;
+    g.tokens = v->at("tokens").tokens(1, kMostTokens);
+    g.latent_tokens = g.tokens;
+    if (const auto mla = v->find("mla")) g.latent_tokens = mla->tokens(1, kMostTokens);
+    if (const auto also = v->find("attention_dp")) g.attention_dp = also->boolean();
+    if (const auto also = v->find("stages")) g.stages = also->boolean();
+    if (const auto also = v->find("disaggregated")) g.disaggregated = also->boolean();
+    v->no_other_keys();
+  }
+  static_cast<void>(r.at("why").text());
+  r.no_other_keys();
+}
+
 EngineProfile read_engine(Document& document) {
   EngineProfile p;
   const Reader root = document.root();
@@ -93,6 +114,7 @@ EngineProfile read_engine(Document& document) {
   fuses.no_other_keys();
   read_steps(root.at("steps"), p);
   read_graphs(root.at("graphs"), p);
+  read_eager(root.at("eager"), p);
   const Reader memory = root.at("memory");
   p.memory_rule = memory.at("of").one_of({"total", "free"}) == 1 ? MemoryRule::free : MemoryRule::total;
   p.memory = memory.at("part").number(0.1, 1);
@@ -123,6 +145,11 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder)
 long long EngineProfile::padded(long long requests) const {
   const auto at = std::lower_bound(graphs.begin(), graphs.end(), requests);
   return at == graphs.end() ? requests : *at;
+}
+
+Seconds EngineProfile::launch_time(const Device& device) const {
+  const auto at = launch.find(architecture_of(device));
+  return at == launch.end() ? Seconds(0) : at->second;
 }
 
 long long EngineProfile::tokens_of_step(const Device& device) const {

@@ -27,6 +27,13 @@ enum class Admission : std::uint8_t { used, whole };
 /// SGLang). free: what is left beside weights, activations and what it keeps, for KV alone (TensorRT-LLM).
 enum class MemoryRule : std::uint8_t { total, free };
 
+/// Which steps with prompts replay graphs of what lies between attentions.
+struct PromptGraphs {
+  long long tokens = 0;  // of an attention group, prompts and decoding requests: up to so many; 0: none
+  long long latent_tokens = 0;                                    // the same under MLA
+  bool attention_dp = true, stages = true, disaggregated = true;  // also there
+};
+
 /// Fitted to measured serving by `shardline calibrate --engine` [F10]: the four numbers of a profile.
 struct HostTimes {
   Seconds step;          // of a step, beside its kernels
@@ -61,6 +68,8 @@ struct EngineProfile {
   std::map<Architecture, long long> step_tokens;  // of a step, by default; prompts are cut to fit
   bool shared_budget = false;                     // attention groups share it (SGLang), else each has one
   std::vector<int> graphs;  // batches that have a CUDA graph, ascending: others are padded to the next one
+  PromptGraphs prompt_graphs;
+  std::map<Architecture, Seconds> launch;  // of a kernel that is in no graph, by the host
   MemoryRule memory_rule = MemoryRule::total;
   double memory = 1;     // that part
   Bytes kept;            // context, graphs, workspace, the largest step's activations
@@ -72,6 +81,8 @@ struct EngineProfile {
 
   /// Requests of the step that a graph is replayed for: `requests` themselves beyond the largest one.
   long long padded(long long requests) const;
+  /// Host time of a kernel that is in no graph.
+  Seconds launch_time(const Device& device) const;
   long long tokens_of_step(const Device& device) const;
   /// Most bytes of KV on a device beside `weights` and `others` (activations, buffers); negative where the
   /// weights do not fit.

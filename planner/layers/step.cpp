@@ -111,10 +111,19 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
     }
     case BlockKind::head:
       return add_head(b, c, p);
-    case BlockKind::receive:
-      return add_receive(b, c, p, RowOps(b, c, rows));
-    case BlockKind::hand_off:
-      return add_hand_off(b, c, p, RowOps(b, c, rows));
+    case BlockKind::receive: {
+      // One message, which the host has started long before.
+      const HostStarts starts = b.host_starts(HostStarts::graph);
+      add_receive(b, c, p, RowOps(b, c, rows));
+      b.host_starts(starts);
+      return;
+    }
+    case BlockKind::hand_off: {
+      const HostStarts starts = b.host_starts(HostStarts::graph);
+      add_hand_off(b, c, p, RowOps(b, c, rows));
+      b.host_starts(starts);
+      return;
+    }
   }
 }
 
@@ -305,8 +314,26 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block
   add_block(b, c, v, block, std::span(&rows, 1), &step, none);
 }
 
+HostStarts host_starts(const Case& c, const Plan& p) {
+  // A system that says what its host takes to launch a layer [C12] has said so of its engine. Rounds of a
+  // prefill in chunks have no hosts, as there.
+  if (!c.engine || c.system.host.launch <= Seconds(0) || c.system.runtime.host_layer > Seconds(0) ||
+      p[kPrefillChunk] > 0)
+    return HostStarts::graph;
+  const EngineProfile& e = *c.engine;
+  const Count decoding = decode_requests(c, p);
+  if (!c.batch.prefills())
+    return e.graphs.empty() || decoding <= e.graphs.back() ? HostStarts::graph : HostStarts::kernels;
+  const PromptGraphs& g = e.prompt_graphs;
+  const bool excluded = p.cp > 1 || (p.dp > 1 && !g.attention_dp) || (p.pp > 1 && !g.stages) ||
+                        (c.disaggregated && !g.disaggregated);
+  const long long most = has_latents(c.model) ? g.latent_tokens : g.tokens;
+  return !excluded && decoding + prefill_tokens(c, p) <= most ? HostStarts::pieces : HostStarts::kernels;
+}
+
 void build_step(Schedule& schedule, const Case& c, const Plan& p) {
   ScheduleBuilder b(schedule);
+  b.host_starts(host_starts(c, p));
   const std::vector<StageLayers>& stages = begin_step(schedule, c, p);
   if (p.cp > 1) b.set_classes(p.cp, p.tpa);
   (p[kPrefillChunk] > 0 ? build_rounds : build_whole)(schedule, b, c, p, stages);

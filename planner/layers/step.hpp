@@ -29,6 +29,9 @@ Plan block_view(const Case& c, const Plan& plan, StepBlock block);
 /// Of a view that has_views().
 void add_block(ScheduleBuilder& b, const Case& c, const Plan& view, StepBlock block);
 
+/// [P18] What the engine's host starts of the plan's step by itself. graph, too, without an engine.
+HostStarts host_starts(const Case& c, const Plan& plan);
+
 /// All stages of the case's step, or of the rounds of a prefill in chunks: layers, LM head on the last stage,
 /// hand-off between stages.
 void build_step(Schedule& schedule, const Case& c, const Plan& plan);

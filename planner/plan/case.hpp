@@ -51,6 +51,7 @@ struct Case {
   Kernels kernels;
   std::shared_ptr<const EngineProfile> engine;  // null: bare kernels
   ServedRequest served;
+  bool disaggregated = false;  // a server that does not both prefill and decode
   // Under an engine [P21]: also plans of part of a tray or node, and lengths beyond the model's maximum.
   bool any_gpus = false, any_context = false;
 

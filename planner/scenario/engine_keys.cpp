@@ -59,7 +59,10 @@ std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catal
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs) {
   if (!system.calibration.empty()) use_framework(system, engine.framework, catalogs.systems);
   // The four numbers were fitted together, so that what models left out were off is theirs.
-  system.host = {engine.host.step, engine.host.request, engine.host.prompt_token,
+  system.host = {engine.host.step,
+                 engine.host.request,
+                 engine.host.prompt_token,
+                 engine.launch_time(system.device),
                  engine.error.rows > 0 ? engine.error.tpot : kAssumedBand,
                  engine.title + " " + engine.version};
 }

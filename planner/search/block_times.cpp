@@ -64,19 +64,23 @@ void BlockTimes::start(const Plan& plan) {
 }
 
 std::span<const double> BlockTimes::times(Kind kind, std::size_t first, std::size_t last) {
-  const std::size_t count = last - first;
-  times_.resize(count);
-  if (!in_blocks_) {
-    for (std::size_t i = 0; i < count; ++i) {
-      plan_.batch = known_->batches()[first + i];
-      times_[i] = (kind == Kind::bound ? evaluator_.bound(plan_) : evaluator_.simulate(plan_)).value;
-    }
-    return times_;
+  times_.resize(last - first);
+  // From the first batch on that is in no graph of the engine, the host starts kernels beside the blocks.
+  std::size_t count = in_blocks_ ? times_.size() : 0;
+  const auto eager = [&](std::size_t i) {
+    plan_.batch = known_->batches()[first + i];
+    return host_starts(evaluator_.study(), plan_) != HostStarts::graph;
+  };
+  while (count > 0 && eager(count - 1)) --count;
+  for (std::size_t i = count; i < times_.size(); ++i) {
+    plan_.batch = known_->batches()[first + i];
+    times_[i] = (kind == Kind::bound ? evaluator_.bound(plan_) : evaluator_.simulate(plan_)).value;
   }
+  if (count == 0) return times_;
   makespans_.resize(parts_.size() * count);
   for (std::size_t p = 0; p < parts_.size(); ++p)
     block_times(kind, parts_[p], first, std::span(makespans_).subspan(p * count, count));
-  token_times(program_, makespans_, times_);
+  token_times(program_, makespans_, std::span(times_).first(count));
   return times_;
 }
 

@@ -93,6 +93,7 @@ std::optional<PrefillPool> best_prefill_pool(const Study& study, int threads) {
   const SearchOptions& o = study.sweep().search;
   Case c = study.study;
   c.batch = prefill_batch({{0, o.workload->input}});
+  c.disaggregated = true;
   const std::vector<Plan> plans = prefill_plans(c, o);
   const std::size_t workers = thread_count(threads);
   std::vector<std::unique_ptr<ServedEvaluator>> evaluators(workers);

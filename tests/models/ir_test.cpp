@@ -101,7 +101,7 @@ TEST(Shapes, WordsOfPricedFieldsTellAllTheirValuesApart) {
   std::set<std::array<std::uint64_t, kWordsOf<PricedFields>>> seen;
   std::size_t made = 0;
   for (int kind = 0; kind < kKinds; ++kind) {
-    for (int drive = 0; drive <= static_cast<int>(Drive::engine); ++drive) {
+    for (int drive = 0; drive <= static_cast<int>(Drive::host_kernel); ++drive) {
       for (int within = 0; within <= static_cast<int>(Within::experts); ++within) {
         for (int types = 0; types < 16; ++types) {
           PricedFields f;

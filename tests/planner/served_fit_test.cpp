@@ -111,7 +111,8 @@ TEST(ServedFit, AddsHostTimesAsLoweringDoes) {
                    .studies[0]
                    .study;
       c.engine = std::make_shared<const EngineProfile>(engine);
-      c.system.host = {engine.host.step, engine.host.request, engine.host.prompt_token};
+      c.system.host = {engine.host.step, engine.host.request, engine.host.prompt_token,
+                       engine.launch_time(c.system.device)};
       ServedEvaluator evaluator(c, AllReduceRule::fastest);
       const ServedPlan lowered =
           evaluator.of(parse_plan(r.row.plan), {1024, 256, static_cast<long long>(r.row.users), true, 0});
