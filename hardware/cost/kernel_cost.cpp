@@ -160,11 +160,19 @@ OpCost CostModel::lasting(OpCost c, Seconds time) const {
   return c;
 }
 
+// Whether fewer processors make it slower: few of them read memory as fast as all.
+bool CostModel::by_arithmetic(const PricedOp& op) const {
+  const Device& d = system_->device;
+  if (is_attention(op.kind)) return flops(op) / d.achieved(op.math) > kv_bytes(op) / d.achieved_memory();
+  return is_gemm(op.kind) && flops(op) / d.achieved(op.math) > weight_bytes(op) / d.achieved_memory();
+}
+
 std::optional<FittedPrice> CostModel::fitted_price(CalibratedCost& by, const PricedOp& op) {
   const bool exchange = is_communication(op.kind);
   // A pinned algorithm is a question about algorithms, which fits do not tell apart.
   if (op.kind == OpKind::all_reduce && rule_ != AllReduceRule::fastest) return std::nullopt;
   std::optional<FittedPrice> p = by.price(op, exchange ? &group(op.group) : nullptr);
+  if (p && op.sms < 1 && by_arithmetic(op)) p->time = p->time / op.sms;
   if (p && exchange && op.drive == Drive::eager && !last_group_->whole.one_node) {
     if (op.kind == OpKind::send_recv) p->time += system_->runtime.send_recv;
     if (exchanges_all(op.kind)) p->time += system_->runtime.all_to_all;
@@ -210,7 +218,7 @@ OpCost CostModel::by_parameters(const PricedOp& op) {
     if (op.kind == OpKind::attend_prefill && !shape<AttendPrefillShape>(op).all_pairs) {
       rate = d.peak[static_cast<std::size_t>(op.math)] * tile_rate(d, shape<AttendPrefillShape>(op));
     }
-    c.tensor = flops(op) * (tensor_rate_ / rate);
+    c.tensor = flops(op) * (tensor_rate_ / rate) / op.sms;
     c.memory = is_gemm(op.kind) ? weight_bytes(op) : kv_bytes(op);
     c.exponentials = exponentials(op);
   } else if (is_communication(op.kind)) {

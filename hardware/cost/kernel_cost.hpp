@@ -86,6 +86,7 @@ class CostModel {
   static Key key_of(const PricedOp& op);
 
   OpCost by_parameters(const PricedOp& op);
+  bool by_arithmetic(const PricedOp& op) const;
   std::optional<FittedPrice> fitted_price(CalibratedCost& by, const PricedOp& op);
   OpCost by_measurement(const PricedOp& op);
   OpCost lasting(OpCost cost, Seconds time) const;

@@ -146,7 +146,9 @@ bool same_price(const PricedOp& a, const PricedOp& b) {
 std::string describe(const PricedOp& op) {
   std::string text;
   const auto field = [&](const char* name, const auto& value) { put(text, name, value); };
-  PricedFields::visit(op, field);
+  PricedFields::visit(op, [&](const char* name, const auto& value) {
+    if (op.sms < 1 || std::string_view(name) != "sms") field(name, value);
+  });
   std::visit([&](const auto& s) { s.visit(s, field); }, op.shape);
   return text.substr(1);
 }
@@ -217,32 +219,6 @@ void ScheduleBuilder::begin_block(const char* name, bool handoff) {
   if (explicit_from_ != kNone) s_.dependencies.resize(explicit_from_);
   explicit_from_ = kNone;
   if (starts_ != HostStarts::graph) begin_host_kernels();
-}
-
-void ScheduleBuilder::begin_host_kernels() {
-  launch("launch kernels", 0);
-  s_.ops.back().drive = Drive::host_kernel;
-  after({});
-}
-
-void ScheduleBuilder::end_host_kernels() {
-  double kernels = 0;
-  bool attends = false;
-  for (OpIndex i = s_.blocks.back().first + 1; i < s_.ops.size(); ++i) {
-    const bool attention = is_attention(s_.ops[i].kind);
-    attends = attends || attention;
-    if (attention || starts_ == HostStarts::kernels) kernels += s_.ops[i].launches;
-  }
-  if (starts_ == HostStarts::pieces && attends) kernels += 1;  // the graph behind it
-  s_.ops[s_.blocks.back().first].launches = kernels;
-  if (explicit_from_ != kNone) s_.dependencies.resize(explicit_from_);
-  explicit_from_ = kNone;
-  Op& last = s_.ops.back();
-  SL_CHECK(
-      last.dependency_count > 0 && last.first_dependency + last.dependency_count == s_.dependencies.size(),
-      "the last op of a block waits for another");
-  s_.dependencies.push_back(s_.blocks.back().first);
-  ++last.dependency_count;
 }
 
 BlockIndex ScheduleBuilder::end_block() {
@@ -383,6 +359,16 @@ void ScheduleBuilder::only(Group group, int member) {
   SL_CHECK(!is_communication(s_.ops.back().kind), "messages are of groups");
   s_.ops.back().group = group;
   s_.ops.back().member = member;
+}
+
+OpIndex ScheduleBuilder::copy(const Op& op) {
+  Op& own = add(op.kind, op.part, op.name, op.launches, op.shape);
+  const std::uint32_t first = own.first_dependency, count = own.dependency_count;
+  own = op;
+  own.first_dependency = first;
+  own.dependency_count = count;
+  SL_CHECK(own.variants == kAlike && !is_detached(own.lane), "shapes of classes are in its own schedule");
+  return previous();
 }
 
 OpIndex ScheduleBuilder::exchange(const char* name, Part part, OpKind kind, Group group, Bytes bytes) {

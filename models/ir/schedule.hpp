@@ -153,6 +153,7 @@ struct PricedFields {
   Dtype dtype = Dtype::bf16;  // of weights (gemms) or KV (attention): sets bytes; arithmetic runs at `math`
   Dtype math = Dtype::bf16;
   double launches = 1;  // kernels; a fraction where one persistent kernel serves several chunks
+  double sms = 1;       // the part of the processors that it may use: those of messages beside it are taken
   Group group;          // communication, and ops of one member
   static constexpr void visit(auto& s, auto&& f) {
     f("kind", s.kind);
@@ -161,6 +162,7 @@ struct PricedFields {
     f("dtype", s.dtype);
     f("math", s.math);
     f("launches", s.launches);
+    f("sms", s.sms);
     f("group", s.group);
   }
 };
@@ -311,6 +313,8 @@ class ScheduleBuilder {
   OpIndex exchange(const char* name, Part part, OpKind kind, Group group, ExchangeShape shape, Dtype type);
   /// Dispatch or combine; dropped over one rank.
   OpIndex route(const char* name, OpKind kind, Group group, RoutedShape shape, Dtype type);
+  /// Another schedule's op as it is, but for what it waits for.
+  OpIndex copy(const Op& op);
   /// Member `sender` of each group sends to the one after it, and goes on at once.
   OpIndex hop(const char* name, Part part, Group group, int sender);
   /// The host of each rank launches this share of a layer's kernels, as soon as it has launched all before.

@@ -84,6 +84,36 @@ std::vector<std::string> lines(const Deployment& d) {
   return {line};
 }
 
+namespace {
+
+// One backend per server: the kernels of few tokens are for steps that decode (docs/design/dbo.md at
+// v0.24.0). Thresholds are lowered where the plan's own step is below them (config/parallel.py:208-222).
+void put_vllm_overlap(LaunchOptions& o, const Case& c, const Plan& p) {
+  const bool prompts = c.batch.prefills();
+  put(o, "--enable-dbo");
+  put(o, "--all2all-backend", prompts ? "deepep_high_throughput" : "deepep_low_latency");
+  const long long tokens = step_tokens(c, p), usual = prompts ? 512 : 32;
+  if (tokens < usual)
+    put(o, prompts ? "--dbo-prefill-token-threshold" : "--dbo-decode-token-threshold", tokens);
+}
+
+// Not without a backend (srt/server_args.py:6778 at v0.5.14), whose kernels of few tokens, in steps that
+// decode, have room for so many of a rank (srt/environ.py:570,
+// layers/moe/token_dispatcher/deepep.py:351-359).
+void put_sglang_overlap(Deployment& d, const Case& c, const Plan& p) {
+  constexpr long long kRoom = 128, kMostRoom = 1024;
+  put(d.options, "--enable-two-batch-overlap");
+  put(d.options, "--moe-a2a-backend", "deepep");
+  const long long half = (sequences_of_step(c, p) + 1) / 2;
+  if (c.batch.prefills() || half <= kRoom) return;
+  put(d.environment, "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK", half);
+  if (half > kMostRoom)
+    d.unsaid = fmt::format("DeepEP sends at most {} tokens of a rank in a step that decodes, not {}",
+                           kMostRoom, half);
+}
+
+}  // namespace
+
 Deployment tensorrt_llm_deployment(const Case& c, const Plan& p) {
   Deployment d{"TensorRT-LLM", "trtllm", {}, {}, {}, {}};
   LaunchOptions& o = d.options;
@@ -100,6 +130,7 @@ Deployment tensorrt_llm_deployment(const Case& c, const Plan& p) {
     put(o, "enable_chunked_prefill", "true");
     put(o, "max_num_tokens", step_tokens(c, p));
   }
+  if (p[kOverlap] == Overlap::two_batch) d.unsaid = "it has no option that overlaps two halves of a batch";
   if (p.dp > 1 && p.tpa > 1)
     d.unsaid = "its attention DP gives every GPU a request: it has no TP group inside a DP rank";
   return d;
@@ -119,6 +150,7 @@ Deployment vllm_deployment(const Case& c, const Plan& p) {
     // It refuses a budget below the number of requests (config/scheduler.py:286-291 at v0.24.0).
     put(o, "--max-num-batched-tokens", std::max(step_tokens(c, p), sequences(c, p)));
   }
+  if (p[kOverlap] == Overlap::two_batch) put_vllm_overlap(o, c, p);
   d.unsaid = vllm_experts_unsaid(c, p);
   return d;
 }
@@ -146,6 +178,7 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   // moe_dense_tp_size; srt/layers/dp_attention.py).
   if (p.dp > 1 && has_dense(c.model) && has_experts(c.model) && dense_ffn_ranks(p) == 1)
     put(o, "--moe-dense-tp-size", 1);
+  if (p[kOverlap] == Overlap::two_batch) put_sglang_overlap(d, c, p);
   if (p.pp > 1 && c.batch.kind() == StepKind::prefill)
     d.notes.emplace_back(
         "--enable-dynamic-chunking shortens later chunks: expect a TTFT at or below this one");

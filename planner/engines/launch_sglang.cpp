@@ -117,7 +117,7 @@ LaunchOptions options_of(const Server& s) {
 std::vector<std::string> says(const Server& s) {
   std::vector<std::string> out;
   if (machines(s) > 1) out.push_back(run_on_each(s));
-  if (s.plan.dp > 1 && s.plan.ep > 1)
+  if (s.plan.dp > 1 && s.plan.ep > 1 && s.plan[kOverlap] == Overlap::none)
     out.emplace_back(
         "Experts exchange tokens by all-gather and all-reduce unless --moe-a2a-backend names "
         "another.");

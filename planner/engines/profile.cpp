@@ -100,6 +100,13 @@ void read_eager(const Reader& r, EngineProfile& p) {
   r.no_other_keys();
 }
 
+void read_two_batches(const Reader& r, EngineProfile& p) {
+  p.two_batches =
+      r.at("decode").one_of({"swapped", "lagging"}) == 1 ? TwoBatches::lagging : TwoBatches::swapped;
+  static_cast<void>(r.at("why").text());
+  r.no_other_keys();
+}
+
 EngineProfile read_engine(Document& document) {
   EngineProfile p;
   const Reader root = document.root();
@@ -115,6 +122,7 @@ EngineProfile read_engine(Document& document) {
   read_steps(root.at("steps"), p);
   read_graphs(root.at("graphs"), p);
   read_eager(root.at("eager"), p);
+  if (const auto v = root.find("two_batches")) read_two_batches(*v, p);
   const Reader memory = root.at("memory");
   p.memory_rule = memory.at("of").one_of({"total", "free"}) == 1 ? MemoryRule::free : MemoryRule::total;
   p.memory = memory.at("part").number(0.1, 1);

@@ -34,6 +34,10 @@ struct PromptGraphs {
   bool attention_dp = true, stages = true, disaggregated = true;  // also there
 };
 
+/// How an engine interleaves two halves of a batch in steps that decode: not at all; each half's attention
+/// before the other's experts, as of prompts; or one half two stages behind the other.
+enum class TwoBatches : std::uint8_t { none, swapped, lagging };
+
 /// Fitted to measured serving by `shardline calibrate --engine` [F10]: the four numbers of a profile.
 struct HostTimes {
   Seconds step;          // of a step, beside its kernels
@@ -69,6 +73,7 @@ struct EngineProfile {
   bool shared_budget = false;                     // attention groups share it (SGLang), else each has one
   std::vector<int> graphs;  // batches that have a CUDA graph, ascending: others are padded to the next one
   PromptGraphs prompt_graphs;
+  TwoBatches two_batches = TwoBatches::none;
   std::map<Architecture, Seconds> launch;  // of a kernel that is in no graph, by the host
   MemoryRule memory_rule = MemoryRule::total;
   double memory = 1;     // that part

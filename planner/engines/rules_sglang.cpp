@@ -4,6 +4,7 @@
 // networks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "planner/engines/launch_rules.hpp"
@@ -89,6 +90,21 @@ Complaint nodes(const Case& c, const Plan& p) {
   const int stages = std::max(p.pp / nodes, 1), of_stage = std::max(nodes / p.pp, 1);
   if (stages * (tp / of_stage) == tray && tp % of_stage == 0) return std::nullopt;
   return fmt::format("{} stages of {} ranks on {} nodes of {}", p.pp, tp, nodes, tray);
+}
+
+// The layers that it can interleave are those of DeepSeek's, Qwen3's and MiMo-V2's classes.
+Complaint two_batch_model(const Case& c, const Plan& p) {
+  const auto shares = [](const FeedForward& f) { return f.shared_experts > 0; };
+  const bool qwen3 = of_qwen_moe(c.model) && c.model.qk_norm &&
+                     std::none_of(c.model.ffns.begin(), c.model.ffns.end(), shares);
+  if (p[kOverlap] == Overlap::none || has_latents(c.model) || qwen3) return std::nullopt;
+  return c.model.name + " is neither of MLA nor a Qwen3 model with experts";
+}
+
+// Mixed steps have no order of stages.
+Complaint two_batch_step(const Case& c, const Plan& p) {
+  if (p[kOverlap] == Overlap::none || c.batch.kind() != StepKind::mixed) return std::nullopt;
+  return "prompts beside requests that decode";
 }
 
 Cuts cuts_of(const Case& c, const Plan& p) {
@@ -180,6 +196,12 @@ constexpr LaunchRule kPlans[]{
      "sgl-project/sglang python/sglang/srt: layers/quantization/fp8.py:390-407,929-952, "
      "layers/quantization/fp8_utils.py:1809-1825@49e384ce9d",
      [](const Case& c, const Plan& p) { return cut_blocks(c, cuts_of(c, p)); }},
+    {"two_batch_model", "two halves of a batch overlap in DeepSeek's MLA and in Qwen3 models with experts",
+     "sgl-project/sglang python/sglang/srt: batch_overlap/operations_strategy.py:36-69@49e384ce9d",
+     two_batch_model},
+    {"two_batch_step", "two halves of a batch overlap in steps that decode alone or prefill alone",
+     "sgl-project/sglang python/sglang/srt: batch_overlap/operations_strategy.py:87-101@49e384ce9d",
+     two_batch_step},
     {"nodes", "a node holds whole stages, or a stage whole nodes",
      "sgl-project/sglang python/sglang/srt: entrypoints/engine.py:1376-1404@49e384ce9d", nodes},
 };

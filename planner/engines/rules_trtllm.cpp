@@ -148,6 +148,10 @@ std::optional<CaseComplaint> weight_type(const Case& c) {
   return std::nullopt;
 }
 
+Complaint two_batches(const Case&, const Plan& p) {
+  return p[kOverlap] == Overlap::none ? Complaint() : "overlap=two_batch";
+}
+
 constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
                                LaunchedAs::helix};
 
@@ -204,6 +208,8 @@ constexpr LaunchRule kPlans[]{
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_deepseekv3.py, _compute_mlp_tp_size, near "
      "v1.3.0rc20",
      [](const Case& c, const Plan& p) { return other_dense(c, p, layout(p)); }},
+    {"two_batches", "no option of it overlaps two halves of a batch",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/llmapi/llm_args.py, TorchLlmArgs, near v1.3.0rc20", two_batches},
     {"helix_model", "Helix is of DeepSeek's MLA and of Qwen3 without experts",
      "NVIDIA/TensorRT-LLM docs/source/features/helix.md:30-32@04c8822cc42f, pull request 11570; "
      "tensorrt_llm/_torch/models/modeling_deepseekv3.py and modeling_qwen3.py, mapping_with_cp, near "

@@ -170,7 +170,8 @@ Count decode_requests(const Case& c, const Plan& p) { return requests_in(c.batch
 Count decode_rows(const Case& c, const Plan& p) {
   const Count requests = decode_requests(c, p);
   const bool graph = c.engine && !c.batch.prefills();  // of steps that only decode [P18]
-  return rank_share(graph ? c.engine->padded(requests) : requests, p.cp);
+  if (!graph) return rank_share(requests, p.cp);
+  return rank_share(rank_share(c.engine->padded(requests * c.graph_parts), c.graph_parts), p.cp);
 }
 
 int out_proj_ranks(const Plan& p) {

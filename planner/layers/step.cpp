@@ -10,6 +10,7 @@
 #include "planner/layers/layer.hpp"
 #include "planner/layers/prefill_layout.hpp"
 #include "planner/layers/stages.hpp"
+#include "planner/layers/two_batches.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
@@ -98,6 +99,8 @@ const FeedForward& ffn_of(const Case& c, StepBlock block) {
   return c.model.ffns[static_cast<std::size_t>(block.index)];
 }
 
+void add_woven(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block);
+
 void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block, std::span<const Count> rows,
                ContextStep* prefills, LayerFlow& flow) {
   b.drive(c.batch.prefills() ? Drive::eager : Drive::graph);
@@ -111,19 +114,18 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
     }
     case BlockKind::head:
       return add_head(b, c, p);
-    case BlockKind::receive: {
+    case BlockKind::receive:
+    case BlockKind::hand_off: {
       // One message, which the host has started long before.
       const HostStarts starts = b.host_starts(HostStarts::graph);
-      add_receive(b, c, p, RowOps(b, c, rows));
+      (block.kind == BlockKind::receive ? add_receive : add_hand_off)(b, c, p, RowOps(b, c, rows));
       b.host_starts(starts);
       return;
     }
-    case BlockKind::hand_off: {
-      const HostStarts starts = b.host_starts(HostStarts::graph);
-      add_hand_off(b, c, p, RowOps(b, c, rows));
-      b.host_starts(starts);
-      return;
-    }
+    case BlockKind::opening:
+    case BlockKind::middle:
+    case BlockKind::closing:
+      return add_woven(b, c, p, block);
   }
 }
 
@@ -175,15 +177,23 @@ class Placed {
 
  private:
   std::vector<BlockIndex> attention_, ffn_;
-  std::array<BlockIndex, static_cast<std::size_t>(BlockKind::hand_off) + 1> others_{};
+  std::array<BlockIndex, static_cast<std::size_t>(BlockKind::closing) + 1> others_{};
 };
 
 BlockIndex next_block(const Schedule& s) { return BlockIndex(static_cast<std::uint32_t>(s.blocks.size())); }
 
 // Layers of one pair of kinds are run together: a step takes as long in any order of its layers.
-void run_layers(ScheduleBuilder& b, const Plan& p, const StageLayers& s, const Placed& at) {
+void run_layers(ScheduleBuilder& b, const Case& c, const Plan& p, const StageLayers& s, const Placed& at) {
   if (!s.first && p.pp > 1 && stage_ranks(p) > 1) b.run({at[BlockKind::receive]});
-  for (const LayerRun& run : s.kinds) b.run({at.attention(run.attention), at.ffn(run.ffn)}, run.count);
+  for (const LayerRun& run : s.kinds) {
+    if (!overlaps_batches(p) || c.model.ffns[static_cast<std::size_t>(run.ffn)].dense()) {
+      b.run({at.attention(run.attention), at.ffn(run.ffn)}, run.count);
+      continue;
+    }
+    b.run({at[BlockKind::opening]});
+    b.run({at[BlockKind::middle]}, run.count - 1);
+    b.run({at[BlockKind::closing]});
+  }
 }
 
 // Chunks of a prefill, one round each; the last tokens of all requests are known after the last.
@@ -206,7 +216,7 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
   for (const StageLayers& s : stages) {
     for (std::size_t r = 0; r < rounds.size(); ++r) {
       b.round(static_cast<int>(r));
-      run_layers(b, p, s, rounds[r]);
+      run_layers(b, c, p, s, rounds[r]);
       if (s.last && r + 1 == rounds.size()) b.run({head});
       if (p.pp > 1) b.run({rounds[r][BlockKind::hand_off]});
     }
@@ -215,9 +225,10 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
 }
 
 // Steps of one round.
-void run_stages(ScheduleBuilder& b, const Plan& p, const std::vector<StageLayers>& stages, const Placed& at) {
+void run_stages(ScheduleBuilder& b, const Case& c, const Plan& p, const std::vector<StageLayers>& stages,
+                const Placed& at) {
   for (const StageLayers& s : stages) {
-    run_layers(b, p, s, at);
+    run_layers(b, c, p, s, at);
     if (s.last) b.run({at[BlockKind::head]});
     if (p.pp > 1) b.run({at[BlockKind::hand_off]});
     b.end_stage(s.copies);
@@ -244,7 +255,7 @@ void build_whole(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Pl
       round.add(block);
     }
   }
-  run_stages(b, p, stages, at);
+  run_stages(b, c, p, stages, at);
 }
 
 // What stages hold of a step, and how many of its microbatches are on their way.
@@ -260,8 +271,18 @@ const std::vector<StageLayers>& begin_step(Schedule& schedule, const Case& c, co
 
 void step_blocks(const Case& c, const Plan& p, std::vector<StepBlock>& out) {
   out.clear();
-  for (int i = 0; i < std::ssize(c.model.attentions); ++i) out.push_back({BlockKind::attention, i});
-  for (int i = 0; i < std::ssize(c.model.ffns); ++i) out.push_back({BlockKind::ffn, i});
+  const bool woven = overlaps_batches(p);
+  for (int i = 0; i < std::ssize(c.model.attentions); ++i) {
+    if (!woven || has_dense(c.model)) out.push_back({BlockKind::attention, i});
+  }
+  for (int i = 0; i < std::ssize(c.model.ffns); ++i) {
+    if (!woven || c.model.ffns[static_cast<std::size_t>(i)].dense()) {
+      out.push_back({BlockKind::ffn, i});
+      continue;
+    }
+    for (const BlockKind kind : {BlockKind::opening, BlockKind::middle, BlockKind::closing})
+      out.push_back({kind, i});
+  }
   out.push_back({BlockKind::head});
   if (p.pp > 1 && stage_ranks(p) > 1) out.push_back({BlockKind::receive});
   if (p.pp > 1) out.push_back({BlockKind::hand_off});
@@ -292,6 +313,17 @@ Plan block_view(const Case& c, const Plan& p, StepBlock block) {
         v.tpf = p.tpf;
       }
       break;
+    case BlockKind::opening:
+    case BlockKind::middle:
+    case BlockKind::closing:  // both blocks of a layer
+      v.strategy = p.strategy;
+      v.options = p.options;
+      v.dp = p.dp;
+      v.kvp = p.kvp;
+      v.tpa = p.tpa;
+      v.ep = p.ep;
+      v.tpf = p.tpf;
+      break;
     case BlockKind::hand_off:
       v.pp = p.pp;
       [[fallthrough]];
@@ -304,7 +336,30 @@ Plan block_view(const Case& c, const Plan& p, StepBlock block) {
   return v;
 }
 
+namespace {
+
+// The layer of each half as its attention and its experts are lowered alone, laid out as the engine does.
+void add_woven(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block) {
+  SL_CHECK(!b.flow(), "halves of a batch are played, not executed");
+  thread_local std::array<Schedule, 2> layers;
+  for (int which = 0; which < 2; ++which) {
+    const Case half = half_of(c, p, which);
+    Plan own = p;
+    own.batch = 1;
+    ScheduleBuilder of_half(layers[static_cast<std::size_t>(which)]);
+    for (const StepBlock part : {StepBlock{BlockKind::attention, 0}, StepBlock{BlockKind::ffn, block.index}})
+      add_block(of_half, half, block_view(half, own, part), part);
+  }
+  const WovenPart part = block.kind == BlockKind::opening  ? WovenPart::opening
+                         : block.kind == BlockKind::middle ? WovenPart::middle
+                                                           : WovenPart::closing;
+  weave_halves(b, c, layers, part);
+}
+
+}  // namespace
+
 void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block) {
+  if (is_woven(block.kind)) return add_woven(b, c, v, block);
   const Count rows = decode_rows(c, v) + prefill_tokens(c, v);
   LayerFlow none;
   if (block.kind != BlockKind::attention || !c.batch.prefills())
@@ -312,23 +367,6 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block
   const Attention& a = attention_of(c, block);
   ContextStep step(b, c, a, v, step_layout(c, v).within(a.reach));
   add_block(b, c, v, block, std::span(&rows, 1), &step, none);
-}
-
-HostStarts host_starts(const Case& c, const Plan& p) {
-  // A system that says what its host takes to launch a layer [C12] has said so of its engine. Rounds of a
-  // prefill in chunks have no hosts, as there.
-  if (!c.engine || c.system.host.launch <= Seconds(0) || c.system.runtime.host_layer > Seconds(0) ||
-      p[kPrefillChunk] > 0)
-    return HostStarts::graph;
-  const EngineProfile& e = *c.engine;
-  const Count decoding = decode_requests(c, p);
-  if (!c.batch.prefills())
-    return e.graphs.empty() || decoding <= e.graphs.back() ? HostStarts::graph : HostStarts::kernels;
-  const PromptGraphs& g = e.prompt_graphs;
-  const bool excluded = p.cp > 1 || (p.dp > 1 && !g.attention_dp) || (p.pp > 1 && !g.stages) ||
-                        (c.disaggregated && !g.disaggregated);
-  const long long most = has_latents(c.model) ? g.latent_tokens : g.tokens;
-  return !excluded && decoding + prefill_tokens(c, p) <= most ? HostStarts::pieces : HostStarts::kernels;
 }
 
 void build_step(Schedule& schedule, const Case& c, const Plan& p) {
@@ -351,7 +389,7 @@ void build_program(Schedule& schedule, const Case& c, const Plan& p) {
     at[block] = next_block(schedule);
     schedule.blocks.push_back({"", OpIndex(0), OpIndex(0), is_handoff(block.kind)});
   }
-  run_stages(b, p, stages, at);
+  run_stages(b, c, p, stages, at);
 }
 
 }  // namespace shardline

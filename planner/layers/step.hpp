@@ -11,8 +11,10 @@ namespace shardline {
 
 /// A step is made of these, each a block of the schedule, in this order: a block of every kind of attention,
 /// of every kind of feed-forward network, then the others. receive: a later stage gathers the slices of the
-/// activations that its ranks were handed.
-enum class BlockKind : std::uint8_t { attention, ffn, head, receive, hand_off };
+/// activations that its ranks were handed. The last three are layers with experts whose two halves of a batch
+/// overlap [P23], each from the messages of a layer to those of the next.
+enum class BlockKind : std::uint8_t { attention, ffn, head, receive, hand_off, opening, middle, closing };
+constexpr bool is_woven(BlockKind kind) { return kind >= BlockKind::opening; }
 struct StepBlock {
   BlockKind kind = BlockKind::attention;
   int index = 0;  // in Model::attentions, or in Model::ffns

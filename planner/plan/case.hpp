@@ -52,6 +52,7 @@ struct Case {
   std::shared_ptr<const EngineProfile> engine;  // null: bare kernels
   ServedRequest served;
   bool disaggregated = false;  // a server that does not both prefill and decode
+  int graph_parts = 1;         // of a batch that one CUDA graph holds, the case being one of them
   // Under an engine [P21]: also plans of part of a tray or node, and lengths beyond the model's maximum.
   bool any_gpus = false, any_context = false;
 

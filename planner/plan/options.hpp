@@ -86,13 +86,24 @@ bool read_value(const Option& option, std::string_view text, OptionValues& value
 /// a schedule takes equal parts.
 enum class Parts : signed char { searched = -1, even, listed };
 
-// An option of one strategy stands in its file. This one is of several.
+// An option of one strategy stands in its file. These are of several, or of the layers of all.
 inline constexpr OptionOf<int> kPrefillChunk({
     .key = "prefill_chunk",
     .help = "tokens of a request that pass the layers at a time; without it all of them",
     .tokens = true,
     .decodes = false,
     .mixes = false,
+});
+
+/// Whether layers with experts run two halves of a batch, one's messages beside the other's kernels.
+enum class Overlap : signed char { none = -1, two_batch };
+inline constexpr const char* kOverlapWords[]{"two_batch"};
+inline constexpr OptionOf<Overlap> kOverlap({
+    .key = "overlap",
+    .help = "two halves of the batch, whose tokens travel to experts while the other half computes",
+    .absent = static_cast<int>(Overlap::none),
+    .words = kOverlapWords,
+    .of_batch = true,
 });
 
 }  // namespace shardline

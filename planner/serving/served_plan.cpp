@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/engines/launchable.hpp"
+#include "planner/layers/two_batches.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
 
@@ -39,13 +40,13 @@ ServedEvaluator::ServedEvaluator(const Case& c, AllReduceRule rule, std::shared_
 
 Seconds ServedEvaluator::step(const Plan& plan, const Batch& batch) {
   case_.batch = batch;
-  return evaluator_.simulate(plan);
+  return evaluator_.simulate(with_both_halves(case_, plan));
 }
 
 Breakdown ServedEvaluator::decode_breakdown(Plan plan, const ServedPlan& served) {
   plan.batch = 1;
   case_.batch = served.decode;
-  return break_down(evaluator_, plan);
+  return break_down(evaluator_, with_both_halves(case_, plan));
 }
 
 long long ServedEvaluator::budget(const Plan& plan, long long requests) const {

@@ -4,13 +4,35 @@
 // gathered, over all ranks.
 #include "planner/layers/context_step.hpp"
 #include "planner/layers/memory.hpp"
+#include "planner/layers/two_batches.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
 
 namespace {
 
-void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& out) {
+constexpr const Option* kOptions[]{&kOverlap};
+
+// Two halves of a batch where the engine has them, or they are asked for.
+void with_overlap(const Case& c, const SearchSpace& space, std::vector<Plan> plans, std::vector<Plan>& out) {
+  std::vector<Overlap> own{Overlap::none};
+  if (c.engine && c.engine->two_batches != TwoBatches::none) own.push_back(Overlap::two_batch);
+  for (Plan& p : plans) {
+    for (const Overlap overlap : space.tried(kOverlap, own)) {
+      p.set(kOverlap, overlap);
+      p.batch = least_batch(c, p);
+      if (!no_two_batches(c, p)) out.push_back(p);
+    }
+  }
+}
+
+// A token in each half.
+int least(const Case& c, const Plan& p) {
+  const long long tokens = requests_in(c.batch.decode) + c.fresh_tokens();
+  return overlaps_batches(p) && tokens == 1 ? 2 : 1;
+}
+
+void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Plan>& out) {
   if (!kDpEp.takes(c)) return;
   if (!has_experts(c.model) || gpus > least_experts(c.model)) return;
   for (const int tpa : divisors(gpus)) {
@@ -20,13 +42,15 @@ void enumerate(const Case& c, int gpus, const SearchSpace&, std::vector<Plan>& o
     p.dp = gpus / tpa;
     p.tpa = tpa;
     p.ep = gpus;
-    with_dense_splits(c, p, out);
+    std::vector<Plan> splits;
+    with_dense_splits(c, p, splits);
+    with_overlap(c, space, std::move(splits), out);
   }
 }
 
-std::optional<std::string> check(const Case& c, const Plan&) {
+std::optional<std::string> check(const Case& c, const Plan& p) {
   if (!has_experts(c.model)) return "dp_ep needs a model with experts";
-  return std::nullopt;
+  return no_two_batches(c, p);
 }
 
 // Whole experts over two groups of attention; their attention is that of a dense model.
@@ -48,12 +72,14 @@ const Strategy kDpEp{
     .prefills = true,
     .mixes = true,
     .degrees = {Degree::dp, Degree::tpa, Degree::ep, Degree::dense_tp},
+    .options = kOptions,
     .local_attention = true,
     .launched_as = LaunchedAs::attention_dp,
     .enumerate = enumerate,
     .check = check,
     .prefill_attention = attend_own,
     .prefill_buffers = unsharded_buffers,
+    .least_batch = least,
     .verify = verify,
 };
 

@@ -64,6 +64,17 @@ void check_vllm(const Checked& k, const Called& called) {
   EXPECT_GE(number(v, "--max-cudagraph-capture-size"), sequences_of_step(k.study, k.plan));
   EXPECT_LE(number(v, "--max-cudagraph-capture-size"), number(v, "--max-num-batched-tokens"));
   EXPECT_EQ(v.count("--enable-expert-parallel") == 1, k.plan.ep > 1);
+  // It asserts one of these backends (config/vllm.py:1427-1442), and asks thresholds
+  // (v1/worker/ubatch_utils.py:38).
+  const bool halves = k.plan[kOverlap] == Overlap::two_batch;
+  EXPECT_EQ(v.contains("--enable-dbo"), halves);
+  if (halves) {
+    EXPECT_TRUE(v["--all2all-backend"].starts_with("deepep_"));
+    const bool prompts = k.study.batch.prefills();
+    EXPECT_LE(prompts ? number(v, "--dbo-prefill-token-threshold", 512)
+                      : number(v, "--dbo-decode-token-threshold", 32),
+              step_tokens(k.study, k.plan));
+  }
   EXPECT_TRUE(v.contains("--gpu-memory-utilization") && v.contains("--kv-cache-dtype"));
   expect_length(k, v, "--max-model-len");
   EXPECT_EQ(v.contains("--headless"), k.rank > 0);
@@ -103,6 +114,10 @@ void check_sglang(const Checked& k, const Called& called) {
   if (!k.study.batch.prefills()) {
     EXPECT_EQ(chunk / dp % 128, 0);  // any backend's page (server_args.py:6689)
     EXPECT_EQ(chunk, k.engine.tokens_of_step(k.study.system.device));
+  }
+  EXPECT_EQ(v.contains("--enable-two-batch-overlap"), k.plan[kOverlap] == Overlap::two_batch);
+  if (v.contains("--enable-two-batch-overlap")) {
+    EXPECT_EQ(v["--moe-a2a-backend"], "deepep");  // not none (server_args.py:6778)
   }
   EXPECT_EQ(v.contains("--enable-mixed-chunk"), k.study.batch.kind() == StepKind::mixed);
   expect_length(k, v, "--context-length");
@@ -204,7 +219,14 @@ std::vector<Plan> some_plans(const Case& c, const std::vector<int>& gpus, std::s
     std::vector<Plan> of_strategy;
     for (const int n : gpus) s.enumerate(c, n, SearchSpace{}, of_strategy);
     const std::size_t step = std::max<std::size_t>(1, of_strategy.size() / most);
-    for (std::size_t i = 0; i < of_strategy.size(); i += step) out.push_back(of_strategy[i]);
+    for (std::size_t i = 0; i < of_strategy.size(); i += step) {
+      out.push_back(of_strategy[i]);
+      Plan halves = of_strategy[i];
+      if (!strategy(halves.strategy).reads(kOverlap)) continue;
+      halves.set(kOverlap, Overlap::two_batch);
+      halves.batch = 2;
+      if (!check_plan(c, halves)) out.push_back(halves);
+    }
   }
   int i = 0;
   for (Plan& p : out) p.batch *= std::vector{1, 3, 40, 700}[static_cast<std::size_t>(i++ % 4)];

@@ -1,0 +1,33 @@
+// What a host starts of a block, kernel by kernel: an op beside the others, and what waits for it.
+#include "models/ir/schedule.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+void ScheduleBuilder::begin_host_kernels() {
+  launch("launch kernels", 0);
+  s_.ops.back().drive = Drive::host_kernel;
+  after({});
+}
+
+void ScheduleBuilder::end_host_kernels() {
+  double kernels = 0;
+  bool attends = false;
+  for (OpIndex i = s_.blocks.back().first + 1; i < s_.ops.size(); ++i) {
+    const bool attention = is_attention(s_.ops[i].kind);
+    attends = attends || attention;
+    if (attention || starts_ == HostStarts::kernels) kernels += s_.ops[i].launches;
+  }
+  if (starts_ == HostStarts::pieces && attends) kernels += 1;  // the graph behind it
+  s_.ops[s_.blocks.back().first].launches = kernels;
+  if (explicit_from_ != kNone) s_.dependencies.resize(explicit_from_);
+  explicit_from_ = kNone;
+  Op& last = s_.ops.back();
+  SL_CHECK(
+      last.dependency_count > 0 && last.first_dependency + last.dependency_count == s_.dependencies.size(),
+      "the last op of a block waits for another");
+  s_.dependencies.push_back(s_.blocks.back().first);
+  ++last.dependency_count;
+}
+
+}  // namespace shardline

@@ -1,0 +1,25 @@
+// Which steps an engine's host starts kernel by kernel. planner/README.md [P18].
+#include "planner/layers/cache_attention.hpp"
+#include "planner/layers/share.hpp"
+#include "planner/layers/step.hpp"
+
+namespace shardline {
+
+HostStarts host_starts(const Case& c, const Plan& p) {
+  // A system that says what its host takes to launch a layer [C12] has said so of its engine. Rounds of a
+  // prefill in chunks have no hosts, as there.
+  if (!c.engine || c.system.host.launch <= Seconds(0) || c.system.runtime.host_layer > Seconds(0) ||
+      p[kPrefillChunk] > 0)
+    return HostStarts::graph;
+  const EngineProfile& e = *c.engine;
+  const Count decoding = decode_requests(c, p);
+  if (!c.batch.prefills())
+    return e.graphs.empty() || decoding <= e.graphs.back() ? HostStarts::graph : HostStarts::kernels;
+  const PromptGraphs& g = e.prompt_graphs;
+  const bool excluded = p.cp > 1 || (p.dp > 1 && !g.attention_dp) || (p.pp > 1 && !g.stages) ||
+                        (c.disaggregated && !g.disaggregated);
+  const long long most = has_latents(c.model) ? g.latent_tokens : g.tokens;
+  return !excluded && decoding + prefill_tokens(c, p) <= most ? HostStarts::pieces : HostStarts::kernels;
+}
+
+}  // namespace shardline
