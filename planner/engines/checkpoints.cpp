@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
+
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
 namespace {
 
+/// Of a model the first is its maker's own.
 struct Published {
   std::string_view model;
   Dtype stored;
@@ -53,6 +57,23 @@ Dtype main_type(const Case& c) {
 }
 
 }  // namespace
+
+Checkpoint checkpoint_by_default(const Model& model) {
+  Checkpoint out;
+  const auto* const own = std::find_if(kPublished.begin(), kPublished.end(),
+                                       [&](const Published& p) { return p.model == model.name; });
+  const Dtype stored = own != kPublished.end() ? own->stored : Dtype::bf16;
+  SL_CHECK(stored == Dtype::bf16 || stored == Dtype::fp8_block || stored == Dtype::mxfp4,
+           "of other types a checkpoint leaves out matrices of its own choice");
+  // FP8 in blocks: all but the router and the head (modules_to_not_convert of DeepSeek, Kimi and Qwen's
+  // files). MXFP4: the routed experts alone (gpt-oss: vLLM quantization/mxfp4.py).
+  if (stored == Dtype::fp8_block)
+    out.attention = out.out_proj = out.dense_ffn = out.experts = out.shared = stored;
+  if (stored == Dtype::mxfp4) out.experts = stored;
+  out.assumed = own != kPublished.end() ? std::string(own->repository) : named_in(model.source);
+  if (out.assumed.empty()) out.assumed = "one in bf16";
+  return out;
+}
 
 std::string checkpoint_of(const Case& c) {
   bool known = false;

@@ -103,6 +103,7 @@ Precision of_checkpoint(const PrecisionKeys& k, const Checkpoint& c, Precision p
   // Where a checkpoint says nothing of its cache, engines keep it in the type of the residual stream.
   p.kv = k.kv.value_or(c.kv.value_or(p.activations));
   p.assumed.kv = !k.kv && !c.kv;
+  p.assumed.weights = !c.assumed.empty() && !k.weights;
   p.dispatch = k.dispatch.value_or(*p.expert_math);
   p.router = k.router.value_or(c.router);
   p.head = k.head.value_or(c.head.weights);

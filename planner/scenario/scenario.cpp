@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "models/model/catalog.hpp"
+#include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/engine_keys.hpp"
 #include "planner/scenario/kernel_keys.hpp"
 #include "planner/scenario/launch_keys.hpp"
@@ -317,7 +318,11 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const scenario_parts::LiftedRules lifted = scenario_parts::read_lifted_rules(root, overrides);
   if (system) give_kernels(root, catalogs, engine.get(), *system);
   if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
-  const std::vector<Model> models = read_models(root.at("models"), catalogs);
+  std::vector<Model> models = read_models(root.at("models"), catalogs);
+  // An engine loads a checkpoint, it does not choose a type: that of the model's maker where none is named.
+  for (Model& m : models) {
+    if (engine && !m.checkpoint) m.checkpoint = checkpoint_by_default(m);
+  }
   const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
   Question asked = read_question(root, system_gpus);
   Sweep* const sweep = std::get_if<Sweep>(&asked);

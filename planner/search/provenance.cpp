@@ -97,6 +97,8 @@ std::string costs_text(const System& s) {
 
 std::string checkpoint_text(const Case& c) {
   if (!c.model.checkpoint) return "";
+  // All of it is the scenario's where that says what an assumed checkpoint would.
+  if (!c.model.checkpoint->assumed.empty() && !c.precision.assumed.weights) return "";
   std::vector<std::string> types;
   const auto add = [&](const char* what, ModuleType t) {
     const bool own = t.math == arithmetic_of(t.weights);
@@ -144,9 +146,11 @@ std::string precision_text(const Case& c) {
   add(p.assumed.expert_math, "arithmetic of experts", p.of(Module::experts).math);
   add(p.assumed.kv, "KV cache", p.kv);
   add(p.assumed.dispatch, "tokens sent to experts", p.dispatch);
+  const std::string& own = c.model.checkpoint ? c.model.checkpoint->assumed : "";
   return fmt::format("  assumed: {} ({})\n", fmt::join(types, ", "),
-                     c.model.checkpoint ? "neither the scenario nor the checkpoint says"
-                                        : "the scenario's precision does not say") +
+                     !own.empty()         ? "precision does not say: the checkpoint is " + own
+                     : c.model.checkpoint ? "neither the scenario nor the checkpoint says"
+                                          : "the scenario's precision does not say") +
          cache;
 }
 

@@ -48,6 +48,42 @@ TEST(EngineProfile, EveryShippedOneIsWhole) {
   }
 }
 
+// An engine loads what is published: nobody asked for a cache in FP4 that none of them has.
+TEST(EngineProfile, LoadsTheMakersCheckpointWhereNobodyNamesOne) {
+  const auto asked = [](const std::string& system, const std::string& model, const std::string& more) {
+    return parse_scenario("q.yaml",
+                          "name: q\nsystem: " + system + "\nmodels: [" + model +
+                              "]\ncontext: 4Ki tokens\nstrategies: [tensor]\ngpus: [8]\nbatch: [1]\n" + more,
+                          shipped_catalogs())
+        .studies[0]
+        .study;
+  };
+  const Case r1 = asked("gb200-nvl72", "deepseek-r1", "engine: vllm\n");
+  EXPECT_EQ(r1.precision.of(Module::experts).weights, Dtype::fp8_block);
+  EXPECT_EQ(r1.precision.of(Module::attention).weights, Dtype::fp8_block);
+  EXPECT_EQ(r1.precision.of(Module::head).weights, Dtype::bf16);
+  EXPECT_EQ(r1.precision.kv, Dtype::bf16);
+  EXPECT_THAT(precision_text(r1), HasSubstr("weights fp8_block, KV cache bf16 (precision does not say: the "
+                                            "checkpoint is deepseek-ai/DeepSeek-R1)"));
+  const Case oss = asked("h100-hgx", "gpt-oss-120b", "engine: vllm\n");
+  EXPECT_EQ(oss.precision.of(Module::experts).weights, Dtype::mxfp4);
+  EXPECT_EQ(oss.precision.of(Module::attention).weights, Dtype::bf16);
+  const Case llama = asked("h200-hgx", "llama-3.1-70b", "engine: sglang\n");
+  EXPECT_EQ(llama.precision.of(Module::dense_ffn).weights, Dtype::bf16);
+  EXPECT_EQ(llama.precision.kv, Dtype::bf16);
+  // What a scenario says goes before it, what it leaves open is the checkpoint's.
+  const Case kv = asked("h200-hgx", "llama-3.1-70b", "engine: sglang\nprecision: {kv: fp8}\n");
+  EXPECT_EQ(kv.precision.of(Module::dense_ffn).weights, Dtype::bf16);
+  EXPECT_EQ(kv.precision.kv, Dtype::fp8);
+  const Case fp8 = asked("h200-hgx", "llama-3.1-70b", "engine: sglang\nprecision: {weights: fp8, kv: fp8}\n");
+  EXPECT_EQ(fp8.precision.of(Module::attention).math, Dtype::fp8);
+  EXPECT_EQ(precision_text(fp8), "");
+  EXPECT_EQ(checkpoint_text(fp8), "");
+  // Without an engine the device's narrowest types stand, as before.
+  EXPECT_EQ(asked("h200-hgx", "llama-3.1-70b", "").precision.weights, Dtype::fp8);
+  EXPECT_EQ(asked("gb200-nvl72", "deepseek-r1", "").precision.kv, Dtype::fp4);
+}
+
 TEST(EngineProfile, BatchesArePaddedToTheNextGraph) {
   EngineProfile p;
   p.graphs = {1, 2, 4, 8, 16};
