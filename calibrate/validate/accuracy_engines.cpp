@@ -19,8 +19,7 @@ std::string engines_section(const std::filesystem::path& folder) {
       "within 3 %,\n"
       "TTFT 20 % in the median, an interval that covers 85 to 95 %.\n";
   for (const std::string& name : engine_names(folder)) {
-    const std::size_t space = name.find(' ');
-    const EngineProfile p = load_engine(name.substr(0, space), name.substr(space + 1), folder);
+    const EngineProfile p = load_engine(engine_name(name), folder);
     out += fmt::format("\n### {} {}\n\nFitted to\n{}.\n", p.title, p.version, p.source);
     if (p.error.rows == 0) continue;
     out += fmt::format(

@@ -82,10 +82,7 @@ std::string rows_csv(const ServedFit& fit) {
 
 int calibrate_engine(const CalibrateEngine& asked) {
   const Catalogs catalogs = shipped_catalogs();
-  const std::size_t space = std::min(asked.engine.find(' '), asked.engine.size());
-  const EngineProfile engine =
-      load_engine(asked.engine.substr(0, space),
-                  asked.engine.substr(std::min(space + 1, asked.engine.size())), catalogs.engines);
+  const EngineProfile engine = load_engine(engine_name(asked.engine), catalogs.engines);
   std::vector<ServedRow> rows;
   std::string names;
   for (const std::string& file : asked.measurements) {

@@ -14,10 +14,7 @@ std::vector<EngineProfile> engines_of(const Case& c) {
   if (c.engine) return {*c.engine};
   std::vector<EngineProfile> out;
   const std::filesystem::path folder = shipped_catalogs().engines;
-  for (const std::string& name : engine_names(folder)) {
-    const std::size_t space = name.find(' ');
-    out.push_back(load_engine(name.substr(0, space), name.substr(space + 1), folder));
-  }
+  for (const std::string& name : engine_names(folder)) out.push_back(load_engine(engine_name(name), folder));
   return out;
 }
 

@@ -175,6 +175,16 @@ EngineProfile parse_engine(const std::string& file_name, const std::string& text
   return read_engine(document);
 }
 
+EngineName engine_name(const std::string& text) {
+  constexpr const char* kBlanks = " \t";
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string::npos) return {};
+  const std::size_t blank = std::min(text.find_first_of(kBlanks, first), text.size());
+  const std::size_t version = std::min(text.find_first_not_of(kBlanks, blank), text.size());
+  const std::size_t end = text.find_last_not_of(kBlanks) + 1;
+  return {text.substr(first, blank - first), text.substr(version, end - std::min(version, end))};
+}
+
 std::vector<std::string> engine_names(const std::filesystem::path& folder) {
   std::vector<std::string> out;
   for (const auto& file : files_of(folder)) {
@@ -202,6 +212,10 @@ EngineProfile load_engine(const std::string& name, const std::string& version,
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   throw UserError({Diagnostic{{}, "unknown engine " + name, expected_one_of(name, names)}});
+}
+
+EngineProfile load_engine(const EngineName& engine, const std::filesystem::path& folder) {
+  return load_engine(engine.name, engine.version, folder);
 }
 
 }  // namespace shardline

@@ -94,6 +94,12 @@ struct EngineProfile {
   Bytes room_for_kv(const Device& device, Bytes weights, Bytes others) const;
 };
 
+/// An engine as a command line, a file and a list of profiles name it: "vllm 0.24.0", or "vllm" alone.
+struct EngineName {
+  std::string name, version;
+};
+EngineName engine_name(const std::string& text);
+
 /// Names of the profiles in `folder` with their versions, sorted: "sglang 0.5.14".
 std::vector<std::string> engine_names(const std::filesystem::path& folder);
 
@@ -101,6 +107,7 @@ std::vector<std::string> engine_names(const std::filesystem::path& folder);
 /// nearest, and every fault of the file.
 EngineProfile load_engine(const std::string& name, const std::string& version,
                           const std::filesystem::path& folder);
+EngineProfile load_engine(const EngineName& engine, const std::filesystem::path& folder);
 EngineProfile parse_engine(const std::string& file_name, const std::string& text);
 
 }  // namespace shardline

@@ -12,29 +12,16 @@ namespace {
 
 constexpr const char* kIdeal = "ideal";
 
-struct EngineName {
-  std::string name, version;
-};
-
-// "vllm 0.24.0", as a command line and a file may say it.
-EngineName version_apart(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(' '), blank = text.find(' ', first);
-  if (first == std::string::npos) return {};
-  if (blank == std::string::npos) return {text.substr(first), ""};
-  const std::size_t version = text.find_first_not_of(' ', blank);
-  return {text.substr(first, blank - first), version == std::string::npos ? "" : text.substr(version)};
-}
-
 std::shared_ptr<const EngineProfile> named(const EngineName& asked, const Catalogs& catalogs) {
   if (asked.name == kIdeal && asked.version.empty()) return nullptr;
   if (asked.name == kIdeal)
     throw UserError("ideal has no versions: it is bare kernels, expected engine: ideal");
-  return std::make_shared<const EngineProfile>(load_engine(asked.name, asked.version, catalogs.engines));
+  return std::make_shared<const EngineProfile>(load_engine(asked, catalogs.engines));
 }
 
 std::shared_ptr<const EngineProfile> at_key(const Reader& v, const Catalogs& catalogs) {
   const auto version = v.is_map() ? v.find("version") : std::nullopt;
-  EngineName asked = version_apart(v.is_map() ? v.at("name").text() : v.text());
+  EngineName asked = engine_name(v.is_map() ? v.at("name").text() : v.text());
   if (version) asked.version = version->text();
   if (v.is_map()) v.no_other_keys();
   if (asked.name.empty()) return nullptr;  // the reader has said so
@@ -53,7 +40,7 @@ std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catal
                                                  const std::string& asked) {
   const auto v = root.find("engine");
   const auto of_file = v ? at_key(*v, catalogs) : nullptr;  // whose faults are said in any case
-  return asked.empty() ? of_file : named(version_apart(asked), catalogs);
+  return asked.empty() ? of_file : named(engine_name(asked), catalogs);
 }
 
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs) {

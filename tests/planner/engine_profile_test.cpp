@@ -178,6 +178,17 @@ TEST(EngineProfile, NamesThatNoProfileHas) {
   EXPECT_THAT(message("engine: {name: vllm, release: 1}\n"), HasSubstr("release"));
 }
 
+TEST(EngineProfile, IsNamedAlikeOnCommandLinesAndInFiles) {
+  for (const char* text : {"vllm 0.24.0", "  vllm   0.24.0 ", "vllm\t0.24.0"}) {
+    EXPECT_EQ(engine_name(text).name, "vllm") << text;
+    EXPECT_EQ(engine_name(text).version, "0.24.0") << text;
+    EXPECT_EQ(load_engine(engine_name(text), shipped_catalogs().engines).title, "vLLM") << text;
+  }
+  EXPECT_EQ(engine_name(" vllm ").name, "vllm");
+  EXPECT_EQ(engine_name(" vllm ").version, "");
+  EXPECT_EQ(engine_name("  ").name, "");
+}
+
 TEST(EngineProfile, FaultsOfAFileAreLocated) {
   std::string text = "name: x\nversion: \"1\"\ntitle: X\nkernels: vllm\n";
   try {
