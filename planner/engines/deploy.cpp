@@ -64,6 +64,19 @@ long long sequences_of_step(const Case& c, const Plan& p) {
   return (requests_in(c.batch.decode) + requests_in(c.batch.prefill)) * p.batch;
 }
 
+// Prefill graphs are off under attention DP, with stages and context parallelism (SGLang 0.5.14,
+// server_args.py:2983-3057).
+KeptOf kept_of(const Case& c, const EngineProfile& engine, const Plan& p) {
+  KeptOf of;
+  of.gpus = p.gpus();
+  of.groups = p.dp;
+  of.step_tokens = engine.tokens_of_step(c.system.device);
+  of.requests = sequences_of_step(c, p);
+  of.latents = has_latents(c.model);
+  of.prompt_graphs = p.dp == 1 && p.pp == 1 && p.cp == 1;
+  return of;
+}
+
 long long sequences(const Case& c, const Plan& p) { return sequences_of_step(c, p) * p.in_flight; }
 
 long long served_length(const Case& c) {

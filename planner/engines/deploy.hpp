@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/engines/kept_memory.hpp"
 #include "planner/engines/launch_options.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/plan/plan.hpp"
@@ -33,6 +34,9 @@ bool beyond_model(const Case& c);
 long long sequences(const Case& c, const Plan& plan);
 /// Those of one step: of one microbatch.
 long long sequences_of_step(const Case& c, const Plan& plan);
+/// What an engine reckons with where it keeps memory, of a server that prefills and decodes: graphs of as
+/// many requests as a step of the plan has, as its launch files say.
+KeptOf kept_of(const Case& c, const EngineProfile& engine, const Plan& plan);
 /// Whether prompts pass in pieces, as a plan's chunks or beside requests that decode.
 bool in_chunks(const Case& c, const Plan& plan);
 /// New tokens of one step of an attention group.

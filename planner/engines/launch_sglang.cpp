@@ -51,31 +51,14 @@ void put_prefill(const Server& s, LaunchOptions& o) {
   if (c.batch.prefills() && token_budget(s) > kPrefillTokens) put(o, "--max-prefill-tokens", token_budget(s));
 }
 
-// Sizes of prefill graphs up to `most` tokens (server_args.py:3384).
-int prefill_graphs(long long most) {
-  struct Range {
-    long long from, to, step;
-  };
-  int count = 0;
-  for (const Range& r : {Range{4, 32, 4}, Range{48, 256, 16}, Range{288, 512, 32}, Range{576, 1024, 64},
-                         Range{1280, 4096, 256}, Range{4608, most, 512}}) {
-    for (long long n = r.from; n <= std::min(r.to, most); n += r.step) ++count;
-  }
-  return count;
-}
-
 // MiB that the engine would keep from weights and cache for prompts cut to `chunk` tokens: what its own
-// mem_fraction_static leaves (server_args.py:3276-3315). Prefill graphs are off under attention DP, with
-// stages and in halves of pairs (server_args.py:2983-3057).
+// mem_fraction_static leaves (server_args.py:3276-3315). Halves of pairs have no prefill graphs, either
+// (server_args.py:2983-3057).
 double reserved_mib(const Server& s, long long chunk) {
-  const Plan& p = s.plan;
-  const double requests = static_cast<double>(sequences_of_step(s.study, p));
-  double out =
-      512 + 1.5 * static_cast<double>(std::max(chunk, 2048LL)) + 2 * requests + 1024.0 * p.gpus() / 8;
-  if (p.dp > 1) out += requests * p.dp * (requests > 300 ? 4.5 : 3);
-  if (p.dp == 1 && p.pp == 1 && s.role == Role::whole)
-    out += has_latents(s.study.model) ? 1.5 * 1024 : 8.0 * prefill_graphs(chunk);
-  return std::max(out, 10.0 * 1024);
+  KeptOf of = kept_of(s.study, s.engine, s.plan);
+  of.step_tokens = chunk;
+  of.prompt_graphs = of.prompt_graphs && s.role == Role::whole;
+  return s.engine.kept.set_aside(of).value / (1 << 20);
 }
 
 // max_prefill_tokens, which counts where prompts are not cut (server_args.py:3276-3315).

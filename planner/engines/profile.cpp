@@ -126,9 +126,7 @@ EngineProfile read_engine(Document& document) {
   const Reader memory = root.at("memory");
   p.memory_rule = memory.at("of").one_of({"total", "free"}) == 1 ? MemoryRule::free : MemoryRule::total;
   p.memory = memory.at("part").number(0.1, 1);
-  p.kept = memory.at("kept").quantity<Bytes>(Bytes(0), Bytes(1e12));
-  if (const auto v = memory.find("kept_per_token"))
-    p.kept_per_token = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
+  p.kept = read_kept(memory.at("kept"));
   static_cast<void>(memory.at("why").text());
   memory.no_other_keys();
   read_host(root.at("host"), p);
@@ -164,9 +162,10 @@ long long EngineProfile::tokens_of_step(const Device& device) const {
   return step_tokens.at(architecture_of(device));
 }
 
-Bytes EngineProfile::room_for_kv(const Device& device, Bytes weights, Bytes others) const {
-  const Bytes steps = kept_per_token * static_cast<double>(tokens_of_step(device));
-  const Bytes rest = kept + steps + weights + others;
+Bytes EngineProfile::room_for_kv(const Device& device, Bytes weights, Bytes others, const KeptOf& of) const {
+  const Bytes aside = kept.set_aside(of);
+  const Bytes rest = weights + kept.context(of) +
+                     (kept.holds_activations ? std::max(aside, kept.fixed + others) : aside + others);
   return memory_rule == MemoryRule::total ? device.memory * memory - rest : (device.memory - rest) * memory;
 }
 

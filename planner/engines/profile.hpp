@@ -11,6 +11,7 @@
 #include "hardware/cost/fit_intervals.hpp"
 #include "hardware/cost/kernel_list.hpp"
 #include "hardware/machine/system.hpp"
+#include "planner/engines/kept_memory.hpp"
 #include "sim/base/units.hpp"
 
 namespace shardline {
@@ -76,9 +77,8 @@ struct EngineProfile {
   TwoBatches two_batches = TwoBatches::none;
   std::map<Architecture, Seconds> launch;  // of a kernel that is in no graph, by the host
   MemoryRule memory_rule = MemoryRule::total;
-  double memory = 1;     // that part
-  Bytes kept;            // context, graphs, workspace, the largest step's activations
-  Bytes kept_per_token;  // beside it, for each token of a step's budget
+  double memory = 1;  // that part
+  KeptMemory kept;    // context, graphs, workspace, the largest step's activations
   HostTimes host;
   ServedBands error;
   std::string source;                // of the four numbers
@@ -89,9 +89,9 @@ struct EngineProfile {
   /// Host time of a kernel that is in no graph.
   Seconds launch_time(const Device& device) const;
   long long tokens_of_step(const Device& device) const;
-  /// Most bytes of KV on a device beside `weights` and `others` (activations, buffers); negative where the
-  /// weights do not fit.
-  Bytes room_for_kv(const Device& device, Bytes weights, Bytes others) const;
+  /// Most bytes of KV on a device beside `weights`, `others` (activations, buffers) and what is kept of such
+  /// a server; negative where the weights do not fit.
+  Bytes room_for_kv(const Device& device, Bytes weights, Bytes others, const KeptOf& of) const;
 };
 
 /// An engine as a command line, a file and a list of profiles name it: "vllm 0.24.0", or "vllm" alone.

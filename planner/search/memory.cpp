@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/engines/deploy.hpp"
 #include "planner/layers/memory.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/stages.hpp"
@@ -113,6 +114,7 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
   }
   use.activations = activation_bytes(c, plan);
   use.buffers = buffer_bytes(c, plan);
+  if (c.engine) use.server = kept_of(c, *c.engine, plan);
   return use;
 }
 
@@ -128,7 +130,7 @@ Bytes limit_of(const Case& c) {
 bool fits(const Case& c, const MemoryUse& use) {
   const Device& d = c.system.device;
   if (c.engine)
-    return use.kv <= c.engine->room_for_kv(d, use.weights, use.activations + use.buffers) &&
+    return use.kv <= c.engine->room_for_kv(d, use.weights, use.activations + use.buffers, use.server) &&
            use.total() <= limit_of(c);
   return use.weights + use.kv <= d.memory * d.usable_memory && use.total() <= limit_of(c);
 }
@@ -137,7 +139,7 @@ std::optional<std::string> does_not_fit(const Case& c, const MemoryUse& use) {
   if (fits(c, use)) return std::nullopt;
   const Device& d = c.system.device;
   if (c.engine && use.total() <= limit_of(c)) {
-    const Bytes room = c.engine->room_for_kv(d, use.weights, use.activations + use.buffers);
+    const Bytes room = c.engine->room_for_kv(d, use.weights, use.activations + use.buffers, use.server);
     return fmt::format("needs {} for KV, {} leaves {} of {} per GPU beside weights of {}", to_string(use.kv),
                        c.engine->title, to_string(std::max(Bytes(0), room)), to_string(d.memory),
                        to_string(use.weights));

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "planner/engines/kept_memory.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/plan/plan.hpp"
 
@@ -11,6 +12,7 @@ namespace shardline {
 
 struct MemoryUse {
   Bytes weights, kv, activations, buffers;
+  KeptOf server;  // of what its engine keeps beside them, if it has one
   Bytes total() const { return weights + kv + activations + buffers; }
 };
 

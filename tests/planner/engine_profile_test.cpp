@@ -164,11 +164,50 @@ TEST(EngineProfile, MemoryIsAPartOfAllOrOfWhatIsLeft) {
   d.memory = Bytes(80e9);
   p.step_tokens = {{architecture_of(d), 1000}};
   p.memory = 0.9;
-  p.kept = Bytes(3e9);
-  p.kept_per_token = Bytes(1e6);
-  EXPECT_NEAR(p.room_for_kv(d, Bytes(16e9), Bytes(1e9)).value, 80e9 * 0.9 - 21e9, 1);
+  p.kept.fixed = Bytes(3e9);
+  p.kept.step_token = Bytes(1e6);
+  KeptOf of;
+  of.step_tokens = 1000;
+  const auto room = [&] { return p.room_for_kv(d, Bytes(16e9), Bytes(1e9), of).value; };
+  EXPECT_NEAR(room(), 80e9 * 0.9 - 21e9, 1);
   p.memory_rule = MemoryRule::free;
-  EXPECT_NEAR(p.room_for_kv(d, Bytes(16e9), Bytes(1e9)).value, (80e9 - 21e9) * 0.9, 1);
+  EXPECT_NEAR(room(), (80e9 - 21e9) * 0.9, 1);
+  p.kept.context_of_one = Bytes(5e8);
+  EXPECT_NEAR(room(), (80e9 - 21.5e9) * 0.9, 1);
+  p.kept.holds_activations = true;  // 4e9 of them hold 1e9
+  EXPECT_NEAR(room(), (80e9 - 20.5e9) * 0.9, 1);
+}
+
+// SGLang's formula (server_args.py:3276-3315) by hand, in MiB.
+TEST(EngineProfile, KeepsWhatItsFormulaSays) {
+  const KeptMemory kept = load_engine("sglang", "", shipped_catalogs().engines).kept;
+  const auto mib = [&](const KeptOf& of) { return kept.set_aside(of).value / (1 << 20); };
+  KeptOf of{1, 1, 8192, 16, false, true};
+  EXPECT_NEAR(mib(of), 512 + 1.5 * 8192 + 2 * 16 + 128 + 8 * 58, 1e-6);
+  of = {8, 8, 16384, 16, true, false};
+  EXPECT_NEAR(mib(of), 512 + 1.5 * 16384 + 2 * 16 + 1024 + 3 * 16 * 8, 1e-6);
+  of.requests = 400;
+  EXPECT_NEAR(mib(of), 512 + 1.5 * 16384 + 2 * 400 + 1024 + 4.5 * 400 * 8, 1e-6);
+  of = {8, 1, 8192, 16, true, true};
+  EXPECT_NEAR(mib(of), 512 + 1.5 * 8192 + 2 * 16 + 1024 + 1536, 1e-6);
+  of = {1, 1, 100, 1, false, false};
+  EXPECT_NEAR(mib(of), 10 * 1024, 1e-6);  // never less
+  EXPECT_NEAR(kept.context({}).value, 0.65 * (1 << 30), 1);
+}
+
+// Weights of 65.5 GB on an H100 of 84.9: about 17,000 tokens are left, where one number for 8 GPUs left none.
+TEST(EngineProfile, SglangServesA32bModelOnOneGpu) {
+  Case c =
+      parse_scenario("q.yaml",
+                     "name: q\nsystem: h100-hgx\nmodels: [qwen3-32b]\ncontext: 1Ki tokens\nengine: sglang\n"
+                     "precision: {weights: bf16, kv: bf16, math: bf16}\nstrategies: [tensor]\ngpus: [1]\n"
+                     "batch: [1]\n",
+                     shipped_catalogs())
+          .studies[0]
+          .study;
+  const int requests = largest_batch(c, parse_plan("tensor:batch=1"), 64);
+  EXPECT_GE(requests, 14);
+  EXPECT_LE(requests, 18);
 }
 
 TEST(EngineProfile, NamesThatNoProfileHas) {

@@ -33,7 +33,7 @@ TEST(Helix, Figure3LockStepAndFlowShop) {
 Plan plan(const char* text) { return parse_plan(text); }
 
 TEST(Helix, LargestBatchesThatFit) {
-  // Weights and KV in 95 % of 186 GB, KV split evenly.
+  // Weights and KV in 95 % of the data sheet's 186 GB, KV split evenly.
   Case llama = decode_case("llama-3.1-405b", "gb200-nvl72", 1'000'000),
        r1 = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
   llama.kv_block = r1.kv_block = 1;

@@ -122,7 +122,7 @@ TEST(LaunchText, P20SglangKeepsWhatItWouldByItself) {
   // GQA: 8 MiB for each graph of a prefill; its profile has no part of its own.
   const Case h200 = typed("llama-3.1-70b", "h200-hgx", Dtype::fp8, Dtype::fp8, 8192);
   EXPECT_THAT(text_of(of(h200, "tensor:tpa=8,tpf=8,batch=16", "sglang"), "serve.sh"),
-              HasSubstr("--mem-fraction-static 0.893 "));
+              HasSubstr("--mem-fraction-static 0.899 "));
 }
 
 TEST(LaunchText, P20TensorRtLlmKeys) {
