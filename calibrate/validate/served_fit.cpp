@@ -8,8 +8,10 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "calibrate/held_out.hpp"
+#include "planner/layers/host_work.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
@@ -38,27 +40,37 @@ std::string scenario_text(const ServedRow& r) {
       r.system, r.model, r.precision, r.engine);
 }
 
-Served served(const TimedRow& r, const EngineProfile& engine) {
-  return steady_serving(engine, r.load, with_host(r, engine));
-}
+// The rows' engines with other host times: there are few that differ.
+class Tried {
+ public:
+  explicit Tried(const HostTimes& host) : host_(host) {}
+  Served served(const TimedRow& r) {
+    auto at = engines_.find(r.engine);
+    if (at == engines_.end()) at = engines_.emplace(r.engine, with(*r.engine, host_)).first;
+    return steady_serving(at->second, r.load, with_host(r, at->second));
+  }
+
+ private:
+  HostTimes host_;
+  std::map<std::shared_ptr<const EngineProfile>, EngineProfile> engines_;
+};
 
 // A fitted residual: ln(predicted / measured) of TPOT, and of TTFT where it counts, times the row's weight.
 struct Residuals {
   const std::vector<const TimedRow*>& rows;
-  const EngineProfile& engine;
   std::vector<double> weights;
 
-  Residuals(const std::vector<const TimedRow*>& r, const EngineProfile& e) : rows(r), engine(e) {
+  explicit Residuals(const std::vector<const TimedRow*>& r) : rows(r) {
     std::map<std::string, double> of_model;
     for (const TimedRow* row : rows) of_model[row->row.label] += 1;
     for (const TimedRow* row : rows) weights.push_back(1 / std::sqrt(of_model[row->row.label]));
   }
 
   Eigen::VectorXd at(const Numbers& numbers) const {
-    const EngineProfile tried = with(engine, host_of(numbers));
+    Tried tried(host_of(numbers));
     std::vector<double> out;
     for (const TimedRow* r : rows) {
-      const Served s = served(*r, tried);
+      const Served s = tried.served(*r);
       out.push_back(std::log(s.tpot.value / r->row.tpot));
       if (has_ttft(r)) out.push_back(std::log(s.ttft.value / r->row.ttft));
     }
@@ -125,31 +137,52 @@ ServedError served_error(std::string of, const std::vector<double>& ratios) {
 
 ServedTimes with_host(const TimedRow& r, const EngineProfile& engine) {
   ServedTimes t = r.kernels;
+  const HostTimes& host = engine.host;
   const double n = std::min(r.load.users, std::floor(t.room));
-  const Seconds step = engine.host.step + engine.host.request * n;
   const bool mixed = engine.prefill == PrefillPolicy::mixed && n > 1;
-  const Seconds prompt = engine.host.prompt_token * (r.load.input * t.prompts);
-  t.decode += step;
-  t.prompt += (mixed ? step : engine.host.step) * t.steps + prompt;
-  t.prompt_added += ((mixed ? Seconds(0) : engine.host.step * t.steps) + prompt) / t.prompts;
+  const auto step = [&](Seconds kernels, Seconds work) {
+    return engine.host_waited_for ? kernels + work : beside_host(kernels, work);
+  };
+  t.decode = step(t.decode, host.step + host.request * n);
+  const Seconds chunk =
+      host.step + host.request * (mixed ? n : 0) + host.prompt_token * (r.load.input * t.prompts / t.steps);
+  t.prompt = step(t.prompt / t.steps, chunk) * t.steps;
+  t.prompt_added = (mixed ? std::max(Seconds(0), t.prompt - t.decode * t.steps) : t.prompt) / t.prompts;
   return t;
+}
+
+EngineProfile as_started(EngineProfile engine, const ServedRow& row) {
+  if (row.waits_for_host) engine.host_waited_for = true;
+  if (row.mixes_prompts) engine.prefill = PrefillPolicy::mixed;
+  if (row.step_tokens > 0) {
+    for (auto& of_device : engine.step_tokens) of_device.second = row.step_tokens;
+  }
+  if (row.memory > 0) {
+    engine.memory = row.memory;
+    // A formula for that part itself says nothing where the part was given.
+    if (engine.kept.holds_activations) engine.kept = engine.kept.context_alone();
+  }
+  return engine;
 }
 
 std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const EngineProfile& engine,
                                 const Catalogs& catalogs) {
   std::vector<TimedRow> out;
   std::map<std::string, Case> cases;
-  const auto bare = std::make_shared<const EngineProfile>(with(engine, HostTimes{}));
+  std::map<std::tuple<bool, bool, long long, double>, std::shared_ptr<const EngineProfile>> started;
   for (const ServedRow& r : rows) {
+    auto& bare = started[{r.waits_for_host, r.mixes_prompts, r.step_tokens, r.memory}];
+    if (!bare) bare = std::make_shared<const EngineProfile>(as_started(with(engine, HostTimes{}), r));
     const std::string text = scenario_text(r);
     if (!cases.contains(text)) {
       Case c = parse_scenario("served", text, catalogs).studies[0].study;
-      c.engine = bare;
       c.system.host = {Seconds(0), Seconds(0), Seconds(0), c.system.host.launch};  // not fitted
       cases.emplace(text, std::move(c));
     }
+    cases.at(text).engine = bare;
     TimedRow t;
     t.row = r;
+    t.engine = bare;
     const Plan plan = parse_plan(r.plan);
     ServedEvaluator evaluator(cases.at(text), AllReduceRule::fastest);
     const ServedWorkload load{static_cast<long long>(r.input), static_cast<long long>(r.output),
@@ -164,8 +197,8 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
   return out;
 }
 
-HostTimes fit_host(const std::vector<const TimedRow*>& rows, const EngineProfile& engine) {
-  const Residuals f(rows, engine);
+HostTimes fit_host(const std::vector<const TimedRow*>& rows) {
+  const Residuals f(rows);
   // Without the TTFT of few users nothing tells the request path: it stays what it is in engines that have
   // some.
   const bool tells_path = std::any_of(rows.begin(), rows.end(), has_ttft);
@@ -226,7 +259,7 @@ std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
 
 }  // namespace
 
-ServedFit fit_engine(const std::vector<TimedRow>& rows, const EngineProfile& engine) {
+ServedFit fit_engine(const std::vector<TimedRow>& rows) {
   ServedFit out;
   std::vector<const TimedRow*> all;
   std::vector<std::string> labels;
@@ -234,7 +267,7 @@ ServedFit fit_engine(const std::vector<TimedRow>& rows, const EngineProfile& eng
     all.push_back(&r);
     if (std::find(labels.begin(), labels.end(), r.row.label) == labels.end()) labels.push_back(r.row.label);
   }
-  out.host = fit_host(all, engine);
+  out.host = fit_host(all);
   HeldOut tpot, ttft;
   for (std::size_t m = 0; m < labels.size(); ++m) {
     std::vector<const TimedRow*> others;
@@ -243,11 +276,11 @@ ServedFit fit_engine(const std::vector<TimedRow>& rows, const EngineProfile& eng
     }
     LeftOutModel left;
     left.label = labels[m];
-    left.host = others.empty() ? HostTimes{} : fit_host(others, engine);
-    const EngineProfile tried = with(engine, left.host);
+    left.host = others.empty() ? HostTimes{} : fit_host(others);
+    Tried tried(left.host);
     for (const TimedRow* r : all) {
       if (r->row.label != labels[m]) continue;
-      const Served s = served(*r, tried);
+      const Served s = tried.served(*r);
       left.rows.push_back(r);
       left.tpot.push_back(s.tpot.value / r->row.tpot);
       tpot.add(-std::log(left.tpot.back()), static_cast<int>(m));

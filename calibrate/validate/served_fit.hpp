@@ -2,6 +2,7 @@
 // calibrate/README.md [F10].
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct TimedRow {
   ServedRow row;
   ServedLoad load;
   ServedTimes kernels;
+  std::shared_ptr<const EngineProfile> engine;  // as it was started, without a host
 };
 
 /// Of predicted / measured.
@@ -39,14 +41,17 @@ struct ServedFit {
 std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const EngineProfile& engine,
                                 const Catalogs& catalogs);
 
-/// What the engine's host adds to times by kernels: as lowering a step with it does.
+/// What the engine's host adds to times by kernels: as lowering a step with it does, but that chunks of a
+/// prompt are taken to be equally long. `engine` is the row's.
 ServedTimes with_host(const TimedRow& row, const EngineProfile& engine);
+/// A profile as a row's engine was started.
+EngineProfile as_started(EngineProfile engine, const ServedRow& row);
 
 /// [F10] Least robust relative error of TPOT, and of TTFT of at most four users; a model counts as the root
 /// of its rows.
-HostTimes fit_host(const std::vector<const TimedRow*>& rows, const EngineProfile& engine);
+HostTimes fit_host(const std::vector<const TimedRow*>& rows);
 /// With every model left out in turn.
-ServedFit fit_engine(const std::vector<TimedRow>& rows, const EngineProfile& engine);
+ServedFit fit_engine(const std::vector<TimedRow>& rows);
 
 inline constexpr double kFewUsers = 4;  // whose TTFT is that of a prompt, not of a queue
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -99,6 +101,42 @@ std::string plan_of(const Cells& c, const Served& s) {
   return out + (out.back() == ':' ? "batch=1" : ",batch=1");
 }
 
+// "0.12.0", "0.5.6.post2": whether it is before a release, by the first three numbers.
+bool before(const std::string& version, const std::array<int, 3>& release) {
+  std::array<int, 3> numbers{};
+  std::size_t at = 0;
+  for (int& n : numbers) {
+    const std::size_t end = std::min(version.find('.', at), version.size());
+    std::from_chars(version.data() + at, version.data() + end, n);
+    at = std::min(end + 1, version.size());
+  }
+  return numbers < release;
+}
+
+// How a row's engine was started, where that is not what its profile says.
+// Async scheduling is vLLM's default since v0.14.0 (c2ff33cc8, 29 December 2025); InferenceX's scripts asked
+// for it before (9596d23d7, 70b_fp8_h200_slurm.sh; e06929c70, gptoss_fp4_h100_slurm.sh: rows without a
+// version). AIConfigurator's generator starts SGLang with --enable-mixed-chunk since 07a377923 (19 January
+// 2026; before, it wrote an option that SGLang does not have), its template for 0.5.6.post2 is of c46a56b02
+// (22 January). Budgets and parts of memory: InferenceX 9596d23d7, 70b_fp8_h200_slurm.sh,
+// 70b_fp8_h200_trt_slurm.sh; e06929c70, dsr1_fp8_h200_trt_slurm.sh (a budget of one prompt); 626932a11,
+// dsr1_fp8_h200.sh; cec542a9a, gptoss_fp4_h100.sh.
+void add_start(ServedRow& r, double nominal_input) {
+  const bool of_nvidia = r.source.find("gap-analysis") != std::string::npos;
+  const bool trtllm = r.engine == "trtllm", sglang = r.engine == "sglang", vllm = r.engine == "vllm";
+  r.waits_for_host = vllm && !r.version.empty() && before(r.version, {0, 14, 0});
+  r.mixes_prompts = sglang && of_nvidia && !before(r.version, {0, 5, 6});
+  if (of_nvidia) return;
+  if (vllm && (r.model == "llama-3.1-70b" || r.model == "gpt-oss-120b")) r.memory = 0.9;
+  if (trtllm && r.model == "llama-3.1-70b") r.step_tokens = 16384;
+  if (trtllm && r.model == "deepseek-r1") {
+    constexpr double kWhole = 64;
+    r.step_tokens = static_cast<long long>(std::ceil((r.users + nominal_input + 64) / kWhole) * kWhole);
+    r.memory = 0.75;
+  }
+  if (sglang && r.model == "deepseek-r1") r.step_tokens = 32768, r.memory = 0.82;
+}
+
 // Why a row says nothing of what it seems to say; empty: it does.
 std::string fault_of(const Cells& c, const ServedRow& r) {
   if (r.model == "deepseek-r1" && r.engine == "trtllm" && r.version == "1.1.0rc2.post2")
@@ -161,6 +199,7 @@ void add_row(ServedTable& out, const Cells& c, int line) {
   r.tpot = c.number("tpot_ms") * 1e-3;
   r.ttft = c.number("ttft_ms") * 1e-3;
   r.line = line;
+  add_start(r, c.number("isl_tokens"));
   if (const std::string fault = fault_of(c, r); !fault.empty()) {
     leave_out(out, fault, false);
     return;

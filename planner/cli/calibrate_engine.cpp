@@ -99,7 +99,7 @@ int calibrate_engine(const CalibrateEngine& asked) {
   if (timed.size() < rows.size())
     fmt::print("  {} rows: all left out, their caches do not fit by the profile\n",
                rows.size() - timed.size());
-  const ServedFit fit = fit_engine(timed, engine);
+  const ServedFit fit = fit_engine(timed);
   fmt::print("{} {}: {} rows of measured serving, {} models\n", engine.title, engine.version, timed.size(),
              fit.models.size());
   fmt::print("  fitted to all: {}\n", host_text(fit.host));

@@ -93,8 +93,7 @@ void print_served(const Study& study, const SimulatedPlan& s) {
   fmt::print("  TPOT {} ({}), of it {:.0f} % prompts of others and {:.0f} % host; TTFT {}\n",
              to_string(got.tpot), range_text(time), 100 * got.prefill_part,
              100 * (1 - got.prefill_part) *
-                 ((study.study.system.host.step + study.study.system.host.request * s.served->times.room) /
-                  s.served->times.decode),
+                 (s.breakdown.parts[static_cast<std::size_t>(Part::host)] / s.breakdown.time),
              to_string(got.ttft));
   fmt::print(
       "  {:.2f} tokens/s/GPU of answers, {:.1f} of prompts; {:.0f} users decode on average in a group{}\n",

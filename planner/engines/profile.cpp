@@ -62,6 +62,7 @@ void read_steps(const Reader& r, EngineProfile& p) {
   p.prefill = r.at("prefill").one_of({"mixed", "first"}) == 1 ? PrefillPolicy::first : PrefillPolicy::mixed;
   p.admission = r.at("admission").one_of({"used", "whole"}) == 1 ? Admission::whole : Admission::used;
   read_each(r.at("tokens"), p.step_tokens, [](const Reader& v) { return v.tokens(16, kMostTokens); });
+  p.host_waited_for = r.at("host").one_of({"beside", "between"}) == 1;
   if (const auto of = r.find("tokens_of")) p.shared_budget = of->one_of({"group", "server"}) == 1;
   static_cast<void>(r.at("why").text());
   r.no_other_keys();

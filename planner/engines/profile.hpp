@@ -70,6 +70,7 @@ struct EngineProfile {
   bool fuses_split_merge = false;    // the decode kernel merges its KV splits itself
   PrefillPolicy prefill = PrefillPolicy::mixed;
   Admission admission = Admission::used;
+  bool host_waited_for = true;  // its host works between steps, else beside the kernels of one
   std::map<Architecture, long long> step_tokens;  // of a step, by default; prompts are cut to fit
   bool shared_budget = false;                     // attention groups share it (SGLang), else each has one
   std::vector<int> graphs;  // batches that have a CUDA graph, ascending: others are padded to the next one

@@ -60,7 +60,8 @@ void add_hand_off(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps
   b.end_block();
 }
 
-// What the engine does around its kernels, once a step: where sampled tokens leave it.
+// What an engine whose kernels wait for its host does around them, once a step: where sampled tokens leave
+// it.
 void add_host(ScheduleBuilder& b, const Case& c, const Plan& p) {
   b.drive(Drive::engine);
   b.elementwise("engine", Part::host, OpKind::elementwise,
@@ -88,7 +89,7 @@ void add_head(ScheduleBuilder& b, const Case& c, const Plan& p) {
     b.elementwise("hand out the document", Part::hop, OpKind::elementwise, {}, 0);
     b.drive(Drive::eager);
   }
-  if (c.engine) add_host(b, c, p);
+  if (c.engine && c.engine->host_waited_for) add_host(b, c, p);
   b.end_block();
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/layers/host_work.hpp"
+
 namespace shardline {
 
 namespace {
@@ -81,6 +83,10 @@ std::span<const double> BlockTimes::times(Kind kind, std::size_t first, std::siz
   for (std::size_t p = 0; p < parts_.size(); ++p)
     block_times(kind, parts_[p], first, std::span(makespans_).subspan(p * count, count));
   token_times(program_, makespans_, std::span(times_).first(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    plan_.batch = known_->batches()[first + i];
+    times_[i] = beside_host(Seconds(times_[i]), work_beside(evaluator_.study(), plan_)).value;
+  }
   return times_;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/layers/host_work.hpp"
 #include "planner/search/plan_errors.hpp"
 
 namespace shardline {
@@ -33,26 +34,36 @@ PrefillMetrics prefill_metrics(const Case& c, Seconds ttft, const Plan& plan) {
 Evaluator::Evaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
     : case_(&c), rule_(rule), cost_(c.system, rule, std::move(cache)), scratch_(cost_) {}
 
-Seconds Evaluator::simulate(const Plan& plan) {
+void Evaluator::lower_step(const Plan& plan) {
   lower(schedule_, *case_, plan);
-  return token_time(schedule_, simulate_pass(schedule_, cost_, scratch_));
+  host_work_ = work_beside(*case_, plan);
+}
+
+Seconds Evaluator::step_time(const PassTime& pass) {
+  const Seconds kernels = token_time(schedule_, pass), step = beside_host(kernels, host_work_);
+  host_added_ = step - kernels;
+  return step;
+}
+
+Seconds Evaluator::simulate(const Plan& plan) {
+  lower_step(plan);
+  return step_time(simulate_pass(schedule_, cost_, scratch_));
 }
 
 Seconds Evaluator::simulate_below(Seconds known, const Plan& plan) {
   constexpr double kRounding = 1e-9;  // events add the same costs in another order
-  lower(schedule_, *case_, plan);
+  lower_step(plan);
   if (plays_all_layers(schedule_)) {
-    if (const auto replayed = replay_layers(schedule_, cost_, scratch_))
-      return token_time(schedule_, *replayed);
-    const Seconds least = token_time(schedule_, bound_pass(schedule_, cost_, scratch_)) * (1 - kRounding);
+    if (const auto replayed = replay_layers(schedule_, cost_, scratch_)) return step_time(*replayed);
+    const Seconds least = step_time(bound_pass(schedule_, cost_, scratch_)) * (1 - kRounding);
     if (least >= known) return least;
   }
-  return token_time(schedule_, simulate_pass(schedule_, cost_, scratch_));
+  return step_time(simulate_pass(schedule_, cost_, scratch_));
 }
 
 Seconds Evaluator::bound(const Plan& plan) {
-  lower(schedule_, *case_, plan);
-  return token_time(schedule_, bound_pass(schedule_, cost_, scratch_));
+  lower_step(plan);
+  return step_time(bound_pass(schedule_, cost_, scratch_));
 }
 
 namespace {
@@ -83,16 +94,20 @@ void break_down_classes(Evaluator& evaluator, const Schedule& s, Breakdown& b) {
     if (op && is_communication(op->kind)) all += length(t) / static_cast<double>(s.classes);
   }
   b.hidden_communication = std::max(Seconds(0), all - b.exposed_communication);
-  b.waiting = b.time - timeline.makespan();
-  b.errors = errors_of_classes(evaluator.cost(), s, graph, timeline);
+  b.waiting = b.time - evaluator.host_added() - timeline.makespan();
+  b.errors = errors_of_classes(evaluator.cost(), s, graph, timeline, evaluator.host_work());
 }
 
 }  // namespace
 
 void Breakdown::add(const Op& op, const OpCost& cost, Seconds taken) {
-  const auto part = static_cast<std::size_t>(op.part), basis = static_cast<std::size_t>(cost.basis);
+  add(op.part, op.kind, cost.basis, taken);
+}
+
+void Breakdown::add(Part of, OpKind kind, Basis by, Seconds taken) {
+  const auto part = static_cast<std::size_t>(of), basis = static_cast<std::size_t>(by);
   parts[part] += taken;
-  kinds[static_cast<std::size_t>(op.kind)] += taken;
+  kinds[static_cast<std::size_t>(kind)] += taken;
   bases[basis] += taken;
   basis_parts[basis][part] += taken;
 }
@@ -100,6 +115,7 @@ void Breakdown::add(const Op& op, const OpCost& cost, Seconds taken) {
 Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   Breakdown b;
   b.time = evaluator.simulate(plan);
+  b.add(Part::host, OpKind::elementwise, Basis::fitted, evaluator.host_added());  // to measured serving
   const Schedule& s = evaluator.schedule();
   if (s.classes > 1 || s.detached) {
     break_down_classes(evaluator, s, b);
@@ -108,7 +124,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   PassScratch scratch(evaluator.cost());
   Seconds pass;
   std::vector<double> runs = executions(s);
-  BlockErrors errors(evaluator.cost(), s);
+  BlockErrors errors(evaluator.cost(), s, evaluator.host_work());
   if (s.rounds > 1) {
     simulate_pass(s, evaluator.cost(), scratch);
     runs = executions_on_path(s, play_rounds(s, scratch.makespans));
@@ -136,7 +152,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
     b.hidden_communication += (all - on_path) * runs[i];
     pass += scratch.timeline.makespan() * runs[i];
   }
-  b.waiting = b.time - pass;
+  b.waiting = b.time - evaluator.host_added() - pass;
   b.errors = errors.terms();
   return b;
 }

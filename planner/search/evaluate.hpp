@@ -46,6 +46,9 @@ class Evaluator {
   Seconds simulate_below(Seconds known, const Plan& plan);
   /// A lower bound of simulate (closed form, no events).
   Seconds bound(const Plan& plan);
+  /// Of the last step: what the engine's host added to it, working beside its kernels.
+  Seconds host_added() const { return host_added_; }
+  Seconds host_work() const { return host_work_; }
   /// The schedule of the last plan that was simulated or bounded.
   const Schedule& schedule() const { return schedule_; }
   CostModel& cost() { return cost_; }
@@ -58,6 +61,10 @@ class Evaluator {
   CostModel cost_;
   PassScratch scratch_;
   Schedule schedule_;
+  Seconds host_work_, host_added_;
+
+  void lower_step(const Plan& plan);
+  Seconds step_time(const PassTime& pass);
 };
 
 /// Time of a decode step or of a prefill by part of the layer, and how much communication was hidden.
@@ -76,6 +83,7 @@ struct Breakdown {
 
   /// Time that an op on the critical path has `taken`.
   void add(const Op& op, const OpCost& cost, Seconds taken);
+  void add(Part of, OpKind kind, Basis by, Seconds taken);
 };
 Breakdown break_down(Evaluator& evaluator, const Plan& plan);
 

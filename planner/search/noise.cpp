@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/layers/host_work.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -56,8 +57,8 @@ NoiseEffect noise_effect(Evaluator& evaluator, const Plan& plan, const NoiseSpec
   std::vector<Scratch> scratch(count);
   parallel_for(0, seeds, count, [&](std::size_t i, std::size_t slot) {
     const Background beside = traffic(pass.gpus(), i);
-    times[i] =
-        token_time(evaluator.schedule(), pass.run(beside, scratch[slot].engine, scratch[slot].timeline));
+    const PassTime played = pass.run(beside, scratch[slot].engine, scratch[slot].timeline);
+    times[i] = beside_host(token_time(evaluator.schedule(), played), evaluator.host_work());
   });
   // Bursts that change nothing: the same sum, in another order.
   for (Seconds& t : times) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/layers/host_work.hpp"
+
 namespace shardline {
 
 namespace {
@@ -28,8 +30,8 @@ void add_change(ErrorTerms& terms, ErrorSourceId source, const std::array<double
 
 }  // namespace
 
-BlockErrors::BlockErrors(CostModel& cost, const Schedule& schedule)
-    : cost_(cost), schedule_(schedule), plain_(schedule.blocks.size(), 0) {}
+BlockErrors::BlockErrors(CostModel& cost, const Schedule& schedule, Seconds host)
+    : cost_(cost), schedule_(schedule), host_(host), plain_(schedule.blocks.size(), 0) {}
 
 void BlockErrors::add(BlockIndex block, const TaskGraph& graph, const Timeline& timeline) {
   const Calibration& calibration = cost_.system().calibration;
@@ -50,7 +52,7 @@ void BlockErrors::add(BlockIndex block, const TaskGraph& graph, const Timeline& 
 
 ErrorTerms BlockErrors::terms() const {
   const auto time = [&](const std::vector<double>& makespans) {
-    return token_time(schedule_, add_up(schedule_, makespans)).value;
+    return beside_host(token_time(schedule_, add_up(schedule_, makespans)), host_).value;
   };
   const double plain = time(plain_);
   ErrorTerms out;
@@ -60,7 +62,7 @@ ErrorTerms BlockErrors::terms() const {
 }
 
 ErrorTerms errors_of_classes(CostModel& cost, const Schedule& s, const TaskGraph& graph,
-                             const Timeline& timeline) {
+                             const Timeline& timeline, Seconds host) {
   const Calibration& calibration = cost.system().calibration;
   std::vector<TaskError> known(s.ops.size() * static_cast<std::size_t>(s.classes)), errors(graph.size());
   for (TaskId t = 0; t < graph.size(); ++t) {
@@ -73,11 +75,13 @@ ErrorTerms errors_of_classes(CostModel& cost, const Schedule& s, const TaskGraph
                          cost.interval(s.op_of_class(static_cast<OpIndex>(op), static_cast<int>(rank))));
     errors[t] = error;
   }
-  const double makespan = timeline.makespan().value;
+  const auto step = [&](double makespan) { return beside_host(Seconds(makespan), host).value; };
   std::vector<std::array<double, 3>> ends;
   ErrorTerms out;
-  for (const ErrorSourceId id : sources_of(errors))
-    add_change(out, id, makespans_of_errors(graph, timeline, errors, id, ends), makespan);
+  for (const ErrorSourceId id : sources_of(errors)) {
+    const std::array<double, 3> times = makespans_of_errors(graph, timeline, errors, id, ends);
+    add_change(out, id, {step(times[0]), step(times[1]), step(times[2])}, step(timeline.makespan().value));
+  }
   return out;
 }
 

@@ -11,7 +11,8 @@ namespace shardline {
 /// What errors of prices do to the time of a schedule whose blocks are played one by one.
 class BlockErrors {
  public:
-  BlockErrors(CostModel& cost, const Schedule& schedule);
+  /// `host` works beside the kernels of a step.
+  BlockErrors(CostModel& cost, const Schedule& schedule, Seconds host);
   /// A block as lower_block() lists its tasks, played. Every block once.
   void add(BlockIndex block, const TaskGraph& graph, const Timeline& timeline);
   /// In parts of the token time.
@@ -26,6 +27,7 @@ class BlockErrors {
 
   CostModel& cost_;
   const Schedule& schedule_;
+  const Seconds host_;
   std::vector<double> plain_;    // makespans without errors
   std::vector<Source> sources_;  // as they come
   std::vector<TaskError> errors_;
@@ -33,8 +35,8 @@ class BlockErrors {
 };
 
 /// The same of ranks of several classes, all of whose layers were played in the graph of lower_unfolded(): in
-/// parts of its makespan.
+/// parts of its makespan, beside which `host` works.
 ErrorTerms errors_of_classes(CostModel& cost, const Schedule& schedule, const TaskGraph& graph,
-                             const Timeline& timeline);
+                             const Timeline& timeline, Seconds host);
 
 }  // namespace shardline

@@ -11,6 +11,7 @@
 #include "planner/search/evaluate.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/search/provenance.hpp"
+#include "planner/search/search.hpp"
 #include "planner/serving/served.hpp"
 
 namespace shardline {
@@ -108,8 +109,51 @@ TEST(EngineProfile, PaddedStepsTakeTheTimeOfTheLargerBatchBesideAttention) {
   EXPECT_LT(five, eight);
 }
 
-TEST(EngineProfile, ItsHostIsInEveryStepAndItsBound) {
+TEST(EngineProfile, AHostBesideKernelsIsInEveryStepAndItsBound) {
   Case c = study("engine: vllm\n").study;
+  const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=8");
+  const StepHost host{Seconds(2e-3), Seconds(5e-4), Seconds(1e-6)};
+  const auto beside = [](Seconds kernels, double work) { return std::hypot(kernels.value, work); };
+  c.system.host = host;
+  const Seconds with = Evaluator(c).simulate(plan), bound = Evaluator(c).bound(plan);
+  const auto rated = [&] {
+    Evaluator e(c);
+    return break_down(e, plan);
+  };
+  const Breakdown b = rated();
+  c.system.host = {};
+  const Seconds kernels = Evaluator(c).simulate(plan);
+  EXPECT_NEAR(with.value, beside(kernels, 6e-3), 1e-12);
+  EXPECT_NEAR(bound.value, beside(Evaluator(c).bound(plan), 6e-3), 1e-12);
+  // What it adds is the host's part; the errors of kernels count the less for it.
+  const Breakdown bare = rated();
+  EXPECT_NEAR((b.parts[static_cast<std::size_t>(Part::host)]).value, (with - kernels).value, 1e-12);
+  EXPECT_NEAR(b.waiting.value, 0, 1e-12);
+  EXPECT_LT(time_error(b.errors).high, time_error(bare.errors).high);
+  EXPECT_GT(time_error(b.errors).high, 0);
+  c.batch = prefill_batch({{0, 1000}});
+  const Plan one = parse_plan("tensor:tpa=2,tpf=2,batch=1");
+  const Seconds prefill = Evaluator(c).simulate(one);
+  c.system.host = host;
+  EXPECT_NEAR(Evaluator(c).simulate(one).value, beside(prefill, 3e-3), 1e-12);
+}
+
+// A search that adds up blocks finds the same.
+TEST(EngineProfile, AHostBesideKernelsIsInSweeps) {
+  const Study s = study("engine: vllm\n");
+  SearchOptions options = s.sweep().search;
+  options.keep_all = true;
+  const SearchResult found = search(s.study, options);
+  ASSERT_FALSE(found.all.empty());
+  for (const Point& p : found.all)
+    EXPECT_EQ(p.time, Evaluator(s.study, options.all_reduce).simulate(p.plan)) << to_string(p.plan);
+}
+
+TEST(EngineProfile, AHostBetweenStepsIsInEveryStepAndItsBound) {
+  Case c = study("engine: vllm\n").study;
+  auto waited_for = std::make_shared<EngineProfile>(*c.engine);
+  waited_for->host_waited_for = true;
+  c.engine = waited_for;
   const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=8");
   const Seconds with = Evaluator(c).simulate(plan), bound = Evaluator(c).bound(plan);
   const StepHost host = c.system.host;

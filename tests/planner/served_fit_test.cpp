@@ -53,6 +53,57 @@ TEST(ServedRows, ThatSayNothingAreLeftOutWithAReason) {
   EXPECT_THAT(t.left_out[2].reason, HasSubstr("someone/Unknown-7B"));
 }
 
+// Versions and scripts that differ from what profiles say, as their sources have it.
+TEST(ServedRows, AreOfEnginesAsTheyWereStarted) {
+  const auto of = [](const char* engine, const char* version, const char* model, const char* source) {
+    return parse_served_rows(
+               "x.csv", std::string(kHeader) +
+                            fmt::format("h200_sxm,{},fp8,{},{},1024,1024,16,8,8,1,1,8,1,90,9,2025-10-29,{}\n",
+                                        model, engine, version, source))
+        .rows.at(0);
+  };
+  const char* const llama = "meta-llama/Llama-3.1-70B";
+  const char* const gap = "gap-analysis/x.csv";
+  EXPECT_TRUE(of("vllm", "0.12.0", llama, gap).waits_for_host);
+  EXPECT_TRUE(of("vllm", "0.9.2", llama, gap).waits_for_host);
+  EXPECT_FALSE(of("vllm", "0.14.0", llama, gap).waits_for_host);
+  EXPECT_FALSE(of("vllm", "0.18.0", llama, "a.csv").waits_for_host);
+  EXPECT_FALSE(of("vllm", "", llama, "a.csv").waits_for_host);  // --async-scheduling
+  EXPECT_FALSE(of("sglang", "0.5.1.post1", llama, gap).mixes_prompts);
+  EXPECT_TRUE(of("sglang", "0.5.6.post2", llama, gap).mixes_prompts);
+  EXPECT_FALSE(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").mixes_prompts);
+  EXPECT_EQ(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").step_tokens, 32768);
+  EXPECT_EQ(of("trtllm", "", "deepseek-ai/DeepSeek-R1", "a.csv").step_tokens, 1152);  // 16 + 1024 + 64
+  EXPECT_EQ(of("trtllm", "", llama, "a.csv").step_tokens, 16384);
+  EXPECT_EQ(of("trtllm", "1.0.0rc3", llama, gap).step_tokens, 0);
+  EXPECT_EQ(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").memory, 0.82);
+  EXPECT_EQ(of("trtllm", "", "deepseek-ai/DeepSeek-R1", "a.csv").memory, 0.75);
+  EXPECT_EQ(of("vllm", "", llama, "a.csv").memory, 0.9);
+  EXPECT_EQ(of("vllm", "0.12.0", llama, gap).memory, 0);
+  ServedRow row = of("sglang", "0.5.6.post2", llama, gap);
+  row.step_tokens = 4096;
+  const EngineProfile started = as_started(load_engine("sglang", "", shipped_catalogs().engines), row);
+  EXPECT_EQ(started.prefill, PrefillPolicy::mixed);
+  EXPECT_EQ(started.step_tokens.at(Architecture::hopper), 4096);
+  EXPECT_FALSE(started.host_waited_for);
+}
+
+// DeepSeek-R1 on 8 H200 with 0.82 of their memory: SGLang had room for 509,000 tokens
+// (ai-dynamo/aisimulate#263).
+TEST(ServedRows, RoomIsThatOfARealServer) {
+  const std::vector<ServedRow> rows =
+      parse_served_rows("x.csv", std::string(kHeader) +
+                                     "h200_sxm,deepseek-ai/"
+                                     "DeepSeek-R1,fp8,sglang,0.5.9,8192,1024,4096,8,8,1,1,8,1,"
+                                     "1000,50,2026-03-25,a.csv\n")
+          .rows;
+  const std::vector<TimedRow> timed =
+      time_rows(rows, load_engine("sglang", "", shipped_catalogs().engines), shipped_catalogs());
+  ASSERT_EQ(timed.size(), 1u);
+  const double held = rows[0].input + rows[0].output / 2;  // of a request, on average
+  EXPECT_NEAR(timed[0].kernels.room * held, 509e3, 0.04 * 509e3);
+}
+
 TEST(ServedRows, FaultsAreLocated) {
   try {
     parse_served_rows("x.csv", std::string(kHeader) + row("meta-llama/Llama-3.1-8B-Instruct", 4, 2, 40, 5) +
@@ -83,7 +134,7 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
     r.row.tpot = s.tpot.value;
     r.row.ttft = s.ttft.value;
   }
-  const ServedFit fit = fit_engine(rows, engine);
+  const ServedFit fit = fit_engine(rows);
   EXPECT_NEAR(fit.host.step.value, 4e-4, 4e-6);
   EXPECT_NEAR(fit.host.request.value, 2e-5, 4e-7);
   EXPECT_NEAR(fit.host.prompt_token.value, 3e-6, 1e-7);
@@ -94,14 +145,21 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
 
 // The times that the fit adds by hand are those of lowered steps.
 TEST(ServedFit, AddsHostTimesAsLoweringDoes) {
-  for (const char* name : {"vllm", "sglang"}) {
+  struct Started {
+    std::string name, version;
+  };
+  for (const auto& [name, version] : {Started{"vllm", "0.24.0"}, Started{"vllm", "0.12.0"},
+                                      Started{"sglang", "0.5.1"}, Started{"sglang", "0.5.8"}}) {
+    SCOPED_TRACE(name + version);
     EngineProfile engine = load_engine(name, "", shipped_catalogs().engines);
     engine.host = {Seconds(4e-4), Seconds(2e-5), Seconds(3e-6), Seconds(0.03)};
     std::string text = kHeader;
     for (const int users : {1, 16}) text += row("meta-llama/Llama-3.1-8B-Instruct", users, 2, 1, 1);
-    for (std::size_t at = text.find("vllm"); at != std::string::npos; at = text.find("vllm", at + 1))
-      text.replace(at, 4, name);
+    const std::string given = ",vllm,0.24.0,", wanted = "," + name + "," + version + ",";
+    for (std::size_t at = text.find(given); at != std::string::npos; at = text.find(given, at + 1))
+      text.replace(at, given.size(), wanted);
     for (const TimedRow& r : time_rows(parse_served_rows("x.csv", text).rows, engine, shipped_catalogs())) {
+      const EngineProfile started = as_started(engine, r.row);
       Case c = parse_scenario(
                    "s",
                    fmt::format("name: s\nsystem: h100-hgx\nmodels: [llama-3.1-8b]\ncontext: 1024 tokens\n"
@@ -110,16 +168,16 @@ TEST(ServedFit, AddsHostTimesAsLoweringDoes) {
                    shipped_catalogs())
                    .studies[0]
                    .study;
-      c.engine = std::make_shared<const EngineProfile>(engine);
+      c.engine = std::make_shared<const EngineProfile>(started);
       c.system.host = {engine.host.step, engine.host.request, engine.host.prompt_token,
                        engine.launch_time(c.system.device)};
       ServedEvaluator evaluator(c, AllReduceRule::fastest);
       const ServedPlan lowered =
           evaluator.of(parse_plan(r.row.plan), {1024, 256, static_cast<long long>(r.row.users), true, 0});
-      const ServedTimes by_hand = with_host(r, engine);
-      EXPECT_NEAR(lowered.times.decode.value, by_hand.decode.value, 1e-9) << name << r.row.users;
-      EXPECT_NEAR(lowered.times.prompt.value, by_hand.prompt.value, 1e-9) << name << r.row.users;
-      EXPECT_NEAR(lowered.times.prompt_added.value, by_hand.prompt_added.value, 1e-9) << name << r.row.users;
+      const ServedTimes by_hand = with_host(r, started);
+      EXPECT_NEAR(lowered.times.decode.value, by_hand.decode.value, 1e-9) << r.row.users;
+      EXPECT_NEAR(lowered.times.prompt.value, by_hand.prompt.value, 1e-9) << r.row.users;
+      EXPECT_NEAR(lowered.times.prompt_added.value, by_hand.prompt_added.value, 1e-9) << r.row.users;
     }
   }
 }
