@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "hardware/cost/forms/forms.hpp"
-#include "hardware/cost/forms/prefill.hpp"
+#include "hardware/cost/forms/prefill_kernels.hpp"
+#include "hardware/machine/system.hpp"
 #include "tests/hardware/support.hpp"
+#include "tests/support/files.hpp"
 
 namespace shardline {
 namespace {
@@ -103,6 +107,61 @@ TEST(FormsPrefill, H30PackedHeadsShareTiles) {
   double exact = 0;
   for (int i = 0; i < 256; ++i) exact += std::ceil(16. * (i + 1) / 128);
   EXPECT_NEAR(a.blocks, exact, 1);  // rounding is counted at its mean
+}
+
+TEST(FormsPrefill, H30PackedKernelsCountBlocksFromTheWindowOn) {
+  const FormContext c = round_device();
+  for (const double group : {1., 8.}) {
+    const double tokens = 128 / group;
+    for (const double window : {1., 128., 1000., 1024.}) {
+      for (const double cached : {0., 128., 4096.}) {
+        double blocks = 0, longest = 0;
+        for (int i = 0; i < 2048 / tokens; ++i) {
+          const double first = std::max(0.0, cached + tokens * i - window + 1),
+                       end = cached + tokens * (i + 1);
+          // Keys of a short tile before the window begins are rounded at their mean.
+          const double seen = first > 0
+                                  ? std::ceil((end - first) / 128)
+                                  : std::ceil(cached / 128) + (tokens * (i + 1) + (128 - tokens) / 2) / 128;
+          blocks += seen <= 0.5 ? 0.5 : seen;
+          longest = std::max(longest, seen);
+        }
+        const PrefillWork w =
+            prefill_work(shape(1, 2048, cached, group, 1, window), PrefillKernel::packed, c);
+        // A tile that the window just reaches may be rounded up by both.
+        EXPECT_NEAR(w.blocks, blocks, 1) << group << " " << window << " " << cached;
+        EXPECT_NEAR(w.longest, longest, 1) << group << " " << window << " " << cached;
+        const PrefillWork others =
+            prefill_work(shape(1, 2048, cached, 1, 1, window), PrefillKernel::plain, c);
+        if (group == 1 && window < 2048) {
+          EXPECT_LT(w.blocks, others.blocks);
+        }
+      }
+    }
+  }
+}
+
+// A kernel that nobody has looked at would be taken for one with RoPE.
+TEST(FormsPrefill, H30EveryShippedKernelIsKnown) {
+  const std::filesystem::path catalog = testing::source_dir() / "hardware/catalog";
+  std::set<std::string> names;
+  const auto add = [&](const Calibration& c) {
+    for (const KernelFit& f : c.fits) {
+      if (f.form->family == std::string_view("attention_prefill")) names.insert(f.words[2]);
+    }
+  };
+  for (const std::string& name : system_names(catalog)) {
+    const Calibration own = load_system(name, catalog).calibration;
+    add(own);
+    for (const char* framework : {"sglang", "vllm"}) {
+      if (const auto other = framework_calibration(own.name, framework, catalog)) add(*other);
+    }
+  }
+  EXPECT_GE(names.size(), 10u);
+  for (const std::string& name : names) EXPECT_TRUE(prefill_kernel(name)) << name;
+  EXPECT_EQ(prefill_kernel("flash_attn_fa3"), PrefillKernel::packed);
+  EXPECT_EQ(prefill_kernel("torch_flow"), PrefillKernel::with_rope);
+  EXPECT_FALSE(prefill_kernel("fa5"));
 }
 
 TEST(FormsPrefill, H30BytesOfKernelsWithAndWithoutRope) {

@@ -36,12 +36,13 @@ PrefillShape exact(int batch, Count rows, Count heads_q, Count heads_kv, Count w
   return s;
 }
 
-// Windows of whole blocks: the form counts a block more at each edge than pairs do, and one for both halves
-// at the diagonal. What is left is half a block where the window first moves, and the diagonal's own pairs,
-// 1/256 of a block per tile. The longest tile is a guess between a triangle's and the mean.
+// Windows of whole blocks: the form counts a block more at each edge than pairs do, but of packed kernels,
+// and one for both halves at the diagonal. What is left is half a block where the window first moves, and the
+// diagonal's own pairs, 1/256 of a block per tile. The longest tile is a guess between a triangle's and the
+// mean.
 TEST(WindowsCost, H30BlocksOfWholeSequences) {
   const FormContext c;
-  for (const PrefillKernel kernel : {PrefillKernel::with_rope, PrefillKernel::plain}) {
+  for (const PrefillKernel kernel : {PrefillKernel::with_rope, PrefillKernel::plain, PrefillKernel::packed}) {
     for (const Count window : {128, 256, 512, 1024, 4096}) {
       for (const Count rows : {128, 1024, 2048, 8192, 65'536}) {
         for (const int batch : {1, 3}) {

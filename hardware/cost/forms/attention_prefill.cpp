@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "hardware/cost/forms/forms.hpp"
-#include "hardware/cost/forms/prefill.hpp"
+#include "hardware/cost/forms/prefill_kernels.hpp"
 
 namespace shardline {
 
@@ -33,10 +33,7 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   out = form_context(system, fp8 ? Dtype::fp8 : Dtype::bf16);
   out.a_bytes = fp8 ? 1 : 2;
   out.b_bytes = words[1] == "fp8" ? 1 : 2;
-  const PrefillKernel kernel = words[2] == "fa3"               ? PrefillKernel::packed
-                               : words[2] == "vllm_flash_attn" ? PrefillKernel::plain
-                                                               : PrefillKernel::with_rope;
-  out.variant[0] = static_cast<double>(kernel);
+  out.variant[0] = static_cast<double>(prefill_kernel(words[2]).value_or(PrefillKernel::with_rope));
   return out.flops > 0;
 }
 // One new token is decode: another kernel.

@@ -15,6 +15,45 @@ constexpr double kPowerSeconds = 0.02;
 
 double whole_blocks(double keys) { return keys <= kHalf ? 0.5 : std::ceil(keys / kBlock); }
 
+// Tiles of a head's sequence. Tile i ends at key cached + (i + 1) tokens: sums of these are rounded up to
+// blocks, exactly where a tile has a block's length, by half the difference on average where it is shorter.
+struct Tiles {
+  double tokens, full;  // of a tile; tiles before the last
+  double slack;         // keys that rounding adds on average
+  double sum = 0, last = 0,
+         before = 0;  // blocks: of the tiles before the last, of the last, of that before it
+};
+
+// Blocks left of the window are skipped. The window's edge is not aligned to blocks, which costs one more.
+void whole_blocks_of_window(const PrefillShape& s, Tiles& t) {
+  const double edge = s.cached - s.window + 1 - kBlock;  // of tile 0
+  const double first = std::max(0.0, std::ceil(-edge / t.tokens));
+  const double many = t.full - first;
+  if (many > 0) {
+    const double cut = edge / kBlock - std::floor(edge / kBlock);
+    const double loss = t.tokens < kBlock ? t.slack / kBlock : cut;
+    t.sum -=
+        std::max(0.0, many * (edge / kBlock - loss) + t.tokens / kBlock * many * (first + t.full - 1) / 2);
+  }
+  t.last -= std::floor(std::max(0.0, edge + t.full * t.tokens) / kBlock);
+  if (t.full > 0) t.before -= std::floor(std::max(0.0, edge + (t.full - 1) * t.tokens) / kBlock);
+}
+
+// FlashAttention-3 counts its blocks from the first key on that the tile's first token sees
+// (hopper/block.h:29 of vllm-project/flash-attention@803020a8, which vLLM 0.24.0 builds).
+void blocks_from_window(const PrefillShape& s, Tiles& t) {
+  const double inside = std::ceil((s.window - 1 + t.tokens) / kBlock);
+  const double first = std::max(0.0, std::ceil((s.window - 1 - s.cached) / t.tokens));  // with keys left out
+  const double many = t.full - first;
+  if (many > 0) {
+    const double causal = many * (std::ceil(s.cached / kBlock) + t.slack / kBlock) +
+                          t.tokens / kBlock * many * (first + 1 + t.full) / 2;
+    t.sum -= std::max(0.0, causal - many * inside);
+    t.before = std::min(t.before, inside);
+  }
+  if (many >= 0) t.last = std::min(t.last, whole_blocks(s.rows - t.full * t.tokens + s.window - 1));
+}
+
 void add_bytes(PrefillWork& w, PrefillKernel kernel, const FormContext& c, const PrefillShape& s, double rows,
                double cache_rows) {
   const bool rope = kernel == PrefillKernel::with_rope;
@@ -38,35 +77,15 @@ PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const Form
   const double tiles = std::ceil(rows / kBlock), full = tiles - 1;
   const double height = rows - full * kBlock <= kHalf ? 0.5 : 1;  // of the last tile
 
-  // Tile i ends at key cached + (i + 1) tokens: sum of these, rounded up to blocks. Rounding is exact where a
-  // tile has a block's length, and half the difference on average where it is shorter.
-  const double slack = (kBlock - tokens) / 2;
-  double sum =
-      full * (std::ceil(s.cached / kBlock) + slack / kBlock) + tokens / kBlock * full * (full + 1) / 2;
-  double last = whole_blocks(s.cached + s.rows);
-  if (s.window > 0) {
-    // Blocks left of the window are skipped. The window's edge is not aligned to blocks, which costs one
-    // more.
-    const double edge = s.cached - s.window + 1 - kBlock;  // of tile 0
-    const double first = std::max(0.0, std::ceil(-edge / tokens));
-    const double many = full - first;
-    if (many > 0) {
-      const double cut = edge / kBlock - std::floor(edge / kBlock);
-      const double loss = group > 1 ? slack / kBlock : cut;
-      sum -= std::max(0.0, many * (edge / kBlock - loss) + tokens / kBlock * many * (first + full - 1) / 2);
-    }
-    last -= std::floor(std::max(0.0, edge + full * tokens) / kBlock);
-  }
+  Tiles t{tokens, full, (kBlock - tokens) / 2};
+  t.sum = full * (std::ceil(s.cached / kBlock) + t.slack / kBlock) + tokens / kBlock * full * (full + 1) / 2;
+  t.last = whole_blocks(s.cached + s.rows);
+  t.before = full > 0 ? std::ceil(s.cached / kBlock) + (t.slack + tokens * full) / kBlock : 0;
+  if (s.window > 0) (kernel == PrefillKernel::packed ? blocks_from_window : whole_blocks_of_window)(s, t);
   PrefillWork w;
-  w.blocks = s.batch * heads * (sum + height * last);
+  w.blocks = s.batch * heads * (t.sum + height * t.last);
   w.tiles = s.batch * heads * tiles;
-  w.longest = height * last;
-  if (full > 0) {
-    double longest = std::ceil(s.cached / kBlock) + (slack + tokens * full) / kBlock;
-    if (s.window > 0)
-      longest -= std::floor(std::max(0.0, s.cached - s.window + 1 - kBlock + (full - 1) * tokens) / kBlock);
-    w.longest = std::max(w.longest, longest);
-  }
+  w.longest = std::max(height * t.last, t.before);
   w.block_dims = s.qk_dim + s.v_dim;
   add_bytes(w, kernel, c, s, s.batch * s.rows, s.batch * (s.cached + s.rows));
   return w;
@@ -86,8 +105,9 @@ PrefillWork prefill_work(const AttendPrefillShape& a, PrefillKernel kernel, cons
   const double height = q_rows <= kHalf * tiles ? 0.5 : 1;
   const double fill = std::max(1.0, height * kBlock * tiles / q_rows);
   // Half a block of each tile is masked at the diagonal; at the edge of a window another half, and the block
-  // before it.
-  const double masked = 0.5 * tiles + 1.5 * static_cast<double>(a.edges);
+  // before it where blocks are not counted from the window on.
+  const double at_edge = kernel == PrefillKernel::packed ? 0.5 : 1.5;
+  const double masked = 0.5 * tiles + at_edge * static_cast<double>(a.edges);
   const double blocks = static_cast<double>(a.pairs) * fill / (kBlock * kBlock) + height * masked;
   const double mean = blocks / tiles;
   w.blocks = blocks * q_heads;

@@ -1,0 +1,43 @@
+#include "hardware/cost/forms/prefill_kernels.hpp"
+
+namespace shardline {
+
+namespace {
+
+using enum PrefillKernel;
+struct Named {
+  std::string_view name;
+  PrefillKernel kernel;
+};
+// FlashAttention-3 packs wherever a KV head has several query heads: before Hopper and for pages that TMA
+// cannot fetch always (get_pack_gqa, hopper/flash_api.cpp:446 of vllm-project/flash-attention@803020a8), for
+// sequences of several lengths by whether it wins (should_pack_gqa); FlashAttention-4 always
+// (flash_attn/cute/interface.py:695 of Dao-AILab/flash-attention@0251105a); vLLM's Triton kernel has the
+// query heads of a KV head in a block (triton_unified_attention.py:105 of vllm-project/vllm@ee0da84ab9),
+// SGLang's one head (extend_attention.py:287 of sgl-project/sglang v0.5.14). On Blackwell SGLang runs
+// FlashInfer's CUTLASS kernel (flashinfer_backend.py:432), a tile of one head as those of TensorRT-LLM are.
+constexpr Named kNamed[] = {
+    {"torch_flow", with_rope},
+    {"torch_flow_flashinfer", with_rope},
+    {"vllm_flash_attn", plain},
+    {"trtllm_mha", plain},
+    {"flashinfer_trtllmprefill", plain},
+    {"flashinfer", plain},
+    {"triton", plain},
+    {"fa3", packed},
+    {"flash_attention", packed},  // SGLang's on Ampere: FlashAttention-3's
+    {"flash_attn_fa3", packed},
+    {"flash_attn_fa4", packed},
+    {"triton_attn", packed},
+};
+
+}  // namespace
+
+std::optional<PrefillKernel> prefill_kernel(std::string_view name) {
+  for (const Named& k : kNamed) {
+    if (k.name == name) return k.kernel;
+  }
+  return std::nullopt;
+}
+
+}  // namespace shardline

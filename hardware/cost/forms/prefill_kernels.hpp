@@ -1,0 +1,14 @@
+// Which of the kinds of prefill attention [H30] the kernels are that tables name.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "hardware/cost/forms/prefill.hpp"
+
+namespace shardline {
+
+/// Nothing for a kernel that no one has looked at.
+std::optional<PrefillKernel> prefill_kernel(std::string_view name);
+
+}  // namespace shardline
