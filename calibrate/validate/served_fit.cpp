@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "calibrate/held_out.hpp"
+#include "models/model/catalog.hpp"
 #include "planner/layers/host_work.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -32,12 +33,13 @@ EngineProfile with(EngineProfile engine, const HostTimes& host) {
 
 bool has_ttft(const TimedRow* r) { return r->row.ttft > 0 && r->row.users <= kFewUsers; }
 
-std::string scenario_text(const ServedRow& r) {
+std::string scenario_text(const ServedRow& r, const Catalogs& catalogs) {
+  // Ranks wait for the one with most of the experts' rows.
+  const bool routes = has_experts(load_model(r.model, catalogs.models));
   return fmt::format(
-      "name: served\nsystem: {}\nmodels: [{}]\ncontext: 1024 tokens\nprecision: {}\nengine: {}\n"
-      "routing: {{kind: uniform, load: busiest}}\n"  // ranks wait for the one with most of the experts' rows
+      "name: served\nsystem: {}\nmodels: [{}]\ncontext: 1024 tokens\nprecision: {}\nengine: {}\n{}"
       "strategies: [tensor, dp_ep, pipeline]\ngpus: [1]\nbatch: [1]\n",
-      r.system, r.model, r.precision, r.engine);
+      r.system, r.model, r.precision, r.engine, routes ? "routing: {kind: uniform, load: busiest}\n" : "");
 }
 
 // The rows' engines with other host times: there are few that differ.
@@ -173,7 +175,7 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
   for (const ServedRow& r : rows) {
     auto& bare = started[{r.waits_for_host, r.mixes_prompts, r.step_tokens, r.memory}];
     if (!bare) bare = std::make_shared<const EngineProfile>(as_started(with(engine, HostTimes{}), r));
-    const std::string text = scenario_text(r);
+    const std::string text = scenario_text(r, catalogs);
     if (!cases.contains(text)) {
       Case c = parse_scenario("served", text, catalogs).studies[0].study;
       c.system.host = {Seconds(0), Seconds(0), Seconds(0), c.system.host.launch};  // not fitted
