@@ -146,9 +146,7 @@ bool same_price(const PricedOp& a, const PricedOp& b) {
 std::string describe(const PricedOp& op) {
   std::string text;
   const auto field = [&](const char* name, const auto& value) { put(text, name, value); };
-  PricedFields::visit(op, [&](const char* name, const auto& value) {
-    if (op.sms < 1 || std::string_view(name) != "sms") field(name, value);
-  });
+  PricedFields::visit(op, field);
   std::visit([&](const auto& s) { s.visit(s, field); }, op.shape);
   return text.substr(1);
 }

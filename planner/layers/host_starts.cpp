@@ -2,6 +2,7 @@
 #include "planner/layers/cache_attention.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/step.hpp"
+#include "planner/layers/two_batches.hpp"
 
 namespace shardline {
 
@@ -16,8 +17,10 @@ HostStarts host_starts(const Case& c, const Plan& p) {
   if (!c.batch.prefills())
     return e.graphs.empty() || decoding <= e.graphs.back() ? HostStarts::graph : HostStarts::kernels;
   const PromptGraphs& g = e.prompt_graphs;
-  const bool excluded = p.cp > 1 || (p.dp > 1 && !g.attention_dp) || (p.pp > 1 && !g.stages) ||
-                        (c.disaggregated && !g.disaggregated);
+  // Two halves of a batch run from a graph of the whole step or from none: UBatchWrapper.__call__ of vLLM
+  // v0.24.0, v1/worker/gpu_ubatch_wrapper.py.
+  const bool excluded = p.cp > 1 || overlaps_batches(p) || (p.dp > 1 && !g.attention_dp) ||
+                        (p.pp > 1 && !g.stages) || (c.disaggregated && !g.disaggregated);
   const long long most = has_latents(c.model) ? g.latent_tokens : g.tokens;
   return !excluded && decoding + prefill_tokens(c, p) <= most ? HostStarts::pieces : HostStarts::kernels;
 }

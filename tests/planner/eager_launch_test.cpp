@@ -115,6 +115,19 @@ TEST(EagerLaunch, WhereSglangHasNoPieces) {
   EXPECT_EQ(host_starts(r1, tensor), HostStarts::kernels);
 }
 
+TEST(EagerLaunch, HalvesOfABatchRunFromAWholeGraphOrFromNone) {
+  Case c = study("vllm", "deepseek-r1", "h200-hgx");
+  const Plan whole = parse_plan("dp_ep:dp=8,ep=8,batch=2"),
+             halves = parse_plan("dp_ep:dp=8,ep=8,batch=2,overlap=two_batch");
+  EXPECT_EQ(host_starts(c, halves), HostStarts::graph);
+  EXPECT_EQ(started(c, halves), 0);
+  c.batch = prefill_batch({{0, 200}});
+  EXPECT_EQ(host_starts(c, whole), HostStarts::pieces);
+  EXPECT_EQ(host_starts(c, halves), HostStarts::kernels);
+  // Both halves are started: products, messages and attention, each twice.
+  EXPECT_GT(started(c, halves), 1.6 * 58 * 16);
+}
+
 TEST(EagerLaunch, TheBoundHoldsAndIsTheHostsWhereItIsTheSlower) {
   Case c = study("trtllm", "deepseek-r1", "h200-hgx");
   c.precision.kv = Dtype::fp8;
