@@ -329,9 +329,12 @@ Plan block_view(const Case& c, const Plan& p, StepBlock block) {
       v.pp = p.pp;
       [[fallthrough]];
     case BlockKind::receive:
-    case BlockKind::head:
       v.batch = p.batch * p.dp;
       v.kvp = p.ranks_per_stage();
+      break;
+    case BlockKind::head:  // graphs, and what hosts do, are of a group
+      v.dp = p.dp;
+      v.kvp = p.group();
       break;
   }
   return v;

@@ -190,6 +190,40 @@ TEST(EngineProfile, ItsHostHasTheBandOfItsProfile) {
   }
 }
 
+// Every group has a scheduler of its own; so the fit counts them (calibrate/validate/served_fit.cpp).
+TEST(EngineProfile, ItsHostIsThatOfOneAttentionGroup) {
+  Case c = parse_scenario("q.yaml",
+                          "name: q\nsystem: h200-hgx\nmodels: [deepseek-r1]\ncontext: 4Ki tokens\n"
+                          "precision: {weights: fp8_block, kv: bf16, math: fp8}\nstrategies: [dp_ep]\n"
+                          "gpus: [8]\nbatch: [1]\nengine: vllm\n",
+                          shipped_catalogs())
+               .studies[0]
+               .study;
+  const Plan plan = parse_plan("dp_ep:dp=8,ep=8,batch=6");
+  const StepHost host = c.system.host;
+  const auto added = [&](const Plan& p) {
+    Case bare = c;
+    bare.system.host = {Seconds(0), Seconds(0), Seconds(0), host.launch};
+    const Seconds with = Evaluator(c).simulate(p), bound = Evaluator(c).bound(p);
+    EXPECT_NEAR((bound - Evaluator(bare).bound(p)).value, (with - Evaluator(bare).simulate(p)).value, 1e-9);
+    return (with - Evaluator(bare).simulate(p)).value;
+  };
+  EXPECT_NEAR(added(plan), (host.step + host.request * 6).value, 1e-9);
+  // Padded in each group: 8 rows of the head for 6.
+  Evaluator e(c);
+  e.simulate(plan);
+  bool seen = false;
+  for (const Op& op : e.schedule().ops) {
+    if (std::string_view(op.name) != "lm head") continue;
+    EXPECT_EQ(shape<GemmShape>(op).rows, 64);
+    seen = true;
+  }
+  EXPECT_TRUE(seen);
+  c.batch = prefill_batch({{0, 1000}});
+  EXPECT_NEAR(added(parse_plan("dp_ep:dp=8,ep=8,batch=1")), (host.step + host.prompt_token * 1000).value,
+              1e-9);
+}
+
 TEST(EngineProfile, TakesTheKernelsOfItsFramework) {
   EXPECT_EQ(study("engine: vllm\n").study.system.kernels.framework, "vllm");
   EXPECT_THAT(message("engine: vllm\nkernels: {framework: sglang}\n"),
