@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "planner/layers/step.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/search/block_times.hpp"
 #include "planner/search/evaluate.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -148,6 +151,43 @@ TEST(EagerLaunch, TheBoundHoldsAndIsTheHostsWhereItIsTheSlower) {
       }
     }
   }
+}
+
+// Of ranks of several classes, chains, rings and shared caches, too.
+TEST(EagerLaunch, EveryStrategyWaitsForItsHost) {
+  std::set<std::string> seen;
+  for (const char* model : {"llama-3.1-8b", "deepseek-r1"}) {
+    Case c = study("trtllm", model, "h200-hgx");
+    for (const Batch& batch :
+         {decode_batch(4096), prefill_batch({{0, 3000}, {100, 600}}), Batch{{{4095, 1, 3}}, {{0, 900}}}}) {
+      c.batch = batch;
+      for (const Strategy* s : strategies()) {
+        if (!s->takes(c)) continue;
+        std::vector<Plan> plans;
+        s->enumerate(c, 8, SearchSpace{}, plans);
+        const std::size_t step = std::max<std::size_t>(1, plans.size() / 4);
+        for (std::size_t i = 0; i < plans.size(); i += step) {
+          Plan p = plans[i];
+          p.batch *= batch.prefills() ? 1 : 2100;  // beyond the largest graph
+          if (check_plan(c, p)) continue;
+          SCOPED_TRACE(std::string(model) + " " + to_string(p));
+          ASSERT_EQ(host_starts(c, p), HostStarts::kernels);
+          const double kernels = started(c, p);
+          EXPECT_GT(kernels, 5 * c.model.layers());
+          const Seconds without = timed(c, p, Seconds(0));
+          Case slow = c;
+          slow.system.host.launch = Seconds(1e-3);
+          Evaluator e(slow);
+          const double bound = e.bound(p).value, time = e.simulate(p).value;
+          EXPECT_LE(bound, time * (1 + 1e-12));
+          EXPECT_GE(time * (1 + 1e-12), without.value);
+          EXPECT_GE(bound * (1 + 1e-9) * p.pp, kernels * 1e-3 / p.pp);  // of the busiest stage at least
+          seen.insert(s->name);
+        }
+      }
+    }
+  }
+  EXPECT_GE(seen.size(), 15u);
 }
 
 TEST(EagerLaunch, BlocksOfGraphsAndStepsWithoutAreTheEvaluatorsToTheBit) {

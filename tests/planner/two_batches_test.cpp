@@ -86,6 +86,7 @@ TEST(TwoBatches, SwappedHalvesTakeTheLongerOfKernelsAndMessageInEachPair) {
   for (const int each : {4, 32, 64}) {
     const Case c = r1("", decode_batch(8192));
     const Parts p = parts_of(c, "dp_ep:dp=8,ep=8,batch=" + std::to_string(each));
+    EXPECT_GT(std::min({p.prepare, p.attend, p.dispatch, p.experts, p.shared, p.combine, p.behind}), 0);
     const double a = p.prepare + p.attend, d = p.dispatch, m = p.combine;
     Evaluator e(c);
     const double time = e.simulate(with_halves("dp_ep:dp=8,ep=8,batch=" + std::to_string(2 * each))).value;
