@@ -8,6 +8,23 @@
 
 namespace shardline::cli {
 
+namespace {
+
+std::string ttft_text(const ServedBands& error) {
+  std::string out;
+  for (const bool equal : {false, true}) {
+    const ServedBand& b = error.ttft(equal);
+    const char* lengths = equal ? "equal" : "drawn";
+    out += b.rows == 0
+               ? fmt::format("\nNo TTFT was measured with {} lengths.", lengths)
+               : fmt::format("\n90 % interval of TTFT with {} lengths: {:+.0f} to {:+.0f} % ({} rows).",
+                             lengths, 100 * std::expm1(b.band.low), 100 * std::expm1(b.band.high), b.rows);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string engines_section(const std::filesystem::path& folder) {
   std::string out =
       "\n## Engines that serve\n\n"
@@ -15,18 +32,20 @@ std::string engines_section(const std::filesystem::path& folder) {
       "in\n"
       "`planner/engines`. Errors are of rows of a model that the numbers were not fitted to: each model is "
       "left out in\n"
-      "turn (calibrate/README.md [F10]). TTFT is that of at most four users. Aimed at: TPOT 9 / 28 %, bias "
-      "within 3 %,\n"
-      "TTFT 20 % in the median, an interval that covers 85 to 95 %.\n";
+      "turn (calibrate/README.md [F10]). Fitted to are TPOT and the TTFT of at most four users. Aimed at: "
+      "TPOT "
+      "9 / 28 %,\n"
+      "bias within 3 %, TTFT of at most four users 20 % in the median, an interval that covers 85 to 95 %.\n";
   for (const std::string& name : engine_names(folder)) {
     const EngineProfile p = load_engine(engine_name(name), folder);
     out += fmt::format("\n### {} {}\n\nFitted to\n{}.\n", p.title, p.version, p.source);
     if (p.error.rows == 0) continue;
     out += fmt::format(
         "90 % interval of TPOT: {:+.0f} to {:+.0f} % of the prediction; that of the other models covers "
-        "{:.0f} %.\n\n| Rows left out | Rows | Median, % | 90th percentile, % | Bias, % "
+        "{:.0f} %.{}\n\n| Rows left out | Rows | Median, % | 90th percentile, % | Bias, % "
         "|\n|---|---|---|---|---|\n",
-        100 * std::expm1(p.error.tpot.low), 100 * std::expm1(p.error.tpot.high), 100 * p.error.covered);
+        100 * std::expm1(p.error.tpot.low), 100 * std::expm1(p.error.tpot.high), 100 * p.error.covered,
+        ttft_text(p.error));
     for (const ServedError& e : p.error.tables)
       out += fmt::format("| {} | {} | {:.1f} | {:.1f} | {:+.1f} |\n", e.of, e.rows, 100 * e.median,
                          100 * e.p90, 100 * e.bias);

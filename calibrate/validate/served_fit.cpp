@@ -146,9 +146,15 @@ ServedTimes with_host(const TimedRow& r, const EngineProfile& engine) {
     return engine.host_waited_for ? kernels + work : beside_host(kernels, work);
   };
   t.decode = step(t.decode, host.step + host.request * n);
-  const Seconds chunk =
-      host.step + host.request * (mixed ? n : 0) + host.prompt_token * (r.load.input * t.prompts / t.steps);
-  t.prompt = step(t.prompt / t.steps, chunk) * t.steps;
+  // Of so many prompts that share steps.
+  const auto chunks = [&](Seconds kernels, double prompts) {
+    const Seconds chunk =
+        host.step + host.request * (mixed ? n : 0) + host.prompt_token * (r.load.input * prompts / t.steps);
+    return step(kernels / t.steps, chunk) * t.steps;
+  };
+  t.prompt = chunks(t.prompt, t.prompts);
+  t.alone = chunks(t.alone, 1);
+  t.full = chunks(t.full, t.most);
   t.prompt_added = (mixed ? std::max(Seconds(0), t.prompt - t.decode * t.steps) : t.prompt) / t.prompts;
   return t;
 }
@@ -233,29 +239,40 @@ HostTimes fit_host(const std::vector<const TimedRow*>& rows) {
 
 namespace {
 
-// TPOT by model and system, by users, of all rows; TTFT.
-std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
+// Errors by users, then of all of them.
+void add_by_users(const std::string& what, const std::vector<std::pair<double, double>>& rows,
+                  std::vector<ServedError>& out) {
   constexpr std::array<const char*, 4> kUsers{"at most 4", "5 to 16", "17 to 64", "above 64"};
-  std::map<std::string, std::vector<double>> by_model;
   std::array<std::vector<double>, kUsers.size()> by_users;
-  std::vector<double> all, ttft;
+  std::vector<double> all;
+  for (const auto& [users, ratio] : rows) {
+    by_users[users <= kFewUsers ? 0u : users <= 16 ? 1u : users <= 64 ? 2u : 3u].push_back(ratio);
+    all.push_back(ratio);
+  }
+  for (std::size_t i = 0; i < kUsers.size(); ++i) {
+    if (!by_users[i].empty())
+      out.push_back(served_error(fmt::format("{} of {} users", what, kUsers[i]), by_users[i]));
+  }
+  if (!all.empty()) out.push_back(served_error(what + " of all rows", all));
+}
+
+// TPOT by model and system and by users; TTFT by lengths and users.
+std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
+  std::map<std::string, std::vector<double>> by_model;
+  std::vector<std::pair<double, double>> tpot, drawn, equal;  // users, predicted / measured
   for (const LeftOutModel& m : models) {
     for (std::size_t i = 0; i < m.rows.size(); ++i) {
       const ServedRow& r = m.rows[i]->row;
       by_model[m.label + " on " + r.system].push_back(m.tpot[i]);
-      by_users[r.users <= 4 ? 0u : r.users <= 16 ? 1u : r.users <= 64 ? 2u : 3u].push_back(m.tpot[i]);
-      all.push_back(m.tpot[i]);
+      tpot.emplace_back(r.users, m.tpot[i]);
+      if (m.ttft[i] > 0) (r.equal_lengths ? equal : drawn).emplace_back(r.users, m.ttft[i]);
     }
-    ttft.insert(ttft.end(), m.ttft.begin(), m.ttft.end());
   }
   std::vector<ServedError> out;
   for (const auto& [label, ratios] : by_model) out.push_back(served_error("TPOT of " + label, ratios));
-  for (std::size_t i = 0; i < kUsers.size(); ++i) {
-    if (!by_users[i].empty())
-      out.push_back(served_error(fmt::format("TPOT of {} users", kUsers[i]), by_users[i]));
-  }
-  out.push_back(served_error("TPOT of all rows", all));
-  if (!ttft.empty()) out.push_back(served_error("TTFT of at most 4 users", ttft));
+  add_by_users("TPOT", tpot, out);
+  add_by_users("TTFT (drawn lengths)", drawn, out);
+  add_by_users("TTFT (equal lengths)", equal, out);
   return out;
 }
 
@@ -270,7 +287,7 @@ ServedFit fit_engine(const std::vector<TimedRow>& rows) {
     if (std::find(labels.begin(), labels.end(), r.row.label) == labels.end()) labels.push_back(r.row.label);
   }
   out.host = fit_host(all);
-  HeldOut tpot, ttft;
+  HeldOut tpot, drawn, equal;  // TTFT by lengths
   for (std::size_t m = 0; m < labels.size(); ++m) {
     std::vector<const TimedRow*> others;
     for (const TimedRow* r : all) {
@@ -286,15 +303,18 @@ ServedFit fit_engine(const std::vector<TimedRow>& rows) {
       left.rows.push_back(r);
       left.tpot.push_back(s.tpot.value / r->row.tpot);
       tpot.add(-std::log(left.tpot.back()), static_cast<int>(m));
-      if (!has_ttft(r)) continue;
-      left.ttft.push_back(s.ttft.value / r->row.ttft);
-      ttft.add(-std::log(left.ttft.back()), static_cast<int>(m));
+      left.ttft.push_back(r->row.ttft > 0 ? s.ttft.value / r->row.ttft : 0);
+      if (r->row.ttft > 0)
+        (r->row.equal_lengths ? equal : drawn).add(-std::log(left.ttft.back()), static_cast<int>(m));
     }
     out.models.push_back(std::move(left));
   }
   const HeldOutBand by_tpot = held_out_band(tpot, 1);
-  out.bands = {by_tpot.band, held_out_band(ttft, 1).band, static_cast<int>(tpot.size()),
-               std::max(0.0, by_tpot.covered), tables_of(out.models)};
+  const auto band = [](const HeldOut& of) {
+    return ServedBand{held_out_band(of, 1).band, static_cast<int>(of.size())};
+  };
+  out.bands = {by_tpot.band, static_cast<int>(tpot.size()),  band(drawn),
+               band(equal),  std::max(0.0, by_tpot.covered), tables_of(out.models)};
   return out;
 }
 

@@ -26,7 +26,7 @@ ServedError served_error(std::string of, const std::vector<double>& ratios);
 struct LeftOutModel {
   std::string label;
   HostTimes host;                  // fitted to the others
-  std::vector<double> tpot, ttft;  // predicted / measured of its rows
+  std::vector<double> tpot, ttft;  // predicted / measured of its rows; 0 where no TTFT was measured
   std::vector<const TimedRow*> rows;
 };
 

@@ -32,9 +32,21 @@ void print_errors(const ServedFit& fit) {
       "  90 % interval of TPOT {:+.0f} to {:+.0f} % of the prediction; by the other models' it covers {:.0f} "
       "%\n",
       100 * std::expm1(fit.bands.tpot.low), 100 * std::expm1(fit.bands.tpot.high), 100 * fit.bands.covered);
+  for (const bool equal : {false, true}) {
+    const ServedBand& b = fit.bands.ttft(equal);
+    fmt::print("  {} points of TTFT with {} lengths{}\n", b.rows, equal ? "equal" : "drawn",
+               b.rows == 0 ? ": nothing is known of its error"
+                           : fmt::format(": 90 % interval {:+.0f} to {:+.0f} %", 100 * std::expm1(b.band.low),
+                                         100 * std::expm1(b.band.high)));
+  }
 }
 
 std::string band_yaml(const ErrorBand& b) { return fmt::format("[{:.4f}, {:.4f}]", b.low, b.high); }
+
+std::string band_yaml(const ServedBand& b) {
+  if (b.rows == 0) return "{rows: 0}";
+  return fmt::format("{{rows: {}, band: {}}}", b.rows, band_yaml(b.band));
+}
 
 // A profile with its `host` in place of the one that it has.
 std::string with_host_yaml(const std::string& text, const HostTimes& h, const ServedFit& fit,
@@ -52,10 +64,12 @@ std::string with_host_yaml(const std::string& text, const HostTimes& h, const Se
              "  prompt_token: {}\n  path: {:.4g} ms\n  source: \"{}\"\n  error:  # ln(measured / predicted) "
              "of "
              "models left "
-             "out, 5 % and 95 %\n    rows: {}\n    tpot: {}\n    ttft: {}\n    covered: {:.3f}\n    "
+             "out, 5 % and 95 %\n    rows: {}\n    tpot: {}\n    ttft: {{drawn: {}, equal: {}}}\n    "
+             "covered: {:.3f}\n    "
              "tables:\n{}",
              us(h.step), us(h.request), us(h.prompt_token), h.path.value * 1e3, source, fit.bands.rows,
-             band_yaml(fit.bands.tpot), band_yaml(fit.bands.ttft), fit.bands.covered, tables) +
+             band_yaml(fit.bands.tpot), band_yaml(fit.bands.drawn), band_yaml(fit.bands.equal),
+             fit.bands.covered, tables) +
          text.substr(end);
 }
 
@@ -63,16 +77,17 @@ std::string rows_csv(const ServedFit& fit) {
   std::string out =
       "system,model,engine,version,plan,input,output,users,measured_tpot_ms,predicted_tpot_ms,measured_ttft_"
       "ms,"
-      "decode_kernels_ms,prompt_ms,prompt_added_ms,room,line\n";
+      "predicted_ttft_ms,decode_kernels_ms,prompt_ms,prompt_added_ms,room,line\n";
   for (const LeftOutModel& m : fit.models) {
     for (std::size_t i = 0; i < m.rows.size(); ++i) {
       const TimedRow& r = *m.rows[i];
       out += fmt::format(
-          "{},{},{},{},\"{}\",{:.0f},{:.0f},{:.0f},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.0f},{}\n",
+          "{},{},{},{},\"{}\",{:.0f},{:.0f},{:.0f},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.0f},{}"
+          "\n",
           r.row.system, m.label, r.row.engine, r.row.version, r.row.plan, r.row.input, r.row.output,
           r.row.users, r.row.tpot * 1e3, m.tpot[i] * r.row.tpot * 1e3, r.row.ttft * 1e3,
-          r.kernels.decode.value * 1e3, r.kernels.prompt.value * 1e3, r.kernels.prompt_added.value * 1e3,
-          r.kernels.room, r.row.line);
+          m.ttft[i] * r.row.ttft * 1e3, r.kernels.decode.value * 1e3, r.kernels.prompt.value * 1e3,
+          r.kernels.prompt_added.value * 1e3, r.kernels.room, r.row.line);
     }
   }
   return out;

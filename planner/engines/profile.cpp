@@ -29,13 +29,24 @@ ErrorBand read_band(const Reader& r) {
   return band;
 }
 
+ServedBand read_served_band(const Reader& r) {
+  ServedBand out;
+  out.rows = static_cast<int>(r.at("rows").integer(0, 1'000'000));
+  if (out.rows > 0) out.band = read_band(r.at("band"));
+  r.no_other_keys();
+  return out;
+}
+
 void read_host(const Reader& r, EngineProfile& p) {
   p.host = {time_at(r, "step"), time_at(r, "request"), time_at(r, "prompt_token"), time_at(r, "path")};
   p.source = r.at("source").text();
   if (const auto error = r.find("error")) {
     p.error.rows = static_cast<int>(error->at("rows").integer(1, 1'000'000));
     p.error.tpot = read_band(error->at("tpot"));
-    p.error.ttft = read_band(error->at("ttft"));
+    const Reader ttft = error->at("ttft");
+    p.error.drawn = read_served_band(ttft.at("drawn"));
+    p.error.equal = read_served_band(ttft.at("equal"));
+    ttft.no_other_keys();
     p.error.covered = error->at("covered").number(0, 1);
     for (const Reader& line : error->at("tables").items()) {
       p.error.tables.push_back({line.at("of").text(), static_cast<int>(line.at("rows").integer(1, 1'000'000)),

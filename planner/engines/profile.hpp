@@ -55,12 +55,20 @@ struct ServedError {
   double median = 0, p90 = 0, bias = 0;
 };
 
+/// A band of rows of one kind. Of no rows it says nothing: there is no error that is known.
+struct ServedBand {
+  ErrorBand band;
+  int rows = 0;
+};
+
 /// Of ln(measured / predicted) for such rows, 5 % and 95 %.
 struct ServedBands {
-  ErrorBand tpot, ttft;
-  int rows = 0;        // that they are of; 0: nothing was measured, and the bands say nothing
-  double covered = 0;  // part of the rows inside the band that the other models make
+  ErrorBand tpot;
+  int rows = 0;             // that it is of; 0: nothing was measured, and it says nothing
+  ServedBand drawn, equal;  // of TTFT, by the lengths of the loop, any number of users
+  double covered = 0;       // part of the rows inside the band of TPOT that the other models make
   std::vector<ServedError> tables;
+  const ServedBand& ttft(bool equal_lengths) const { return equal_lengths ? equal : drawn; }
 };
 
 struct EngineProfile {

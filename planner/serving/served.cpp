@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "planner/serving/response.hpp"
+
 namespace shardline {
 
 namespace {
@@ -11,11 +13,43 @@ namespace {
 // Steps of a request after the one that ends its prefill.
 double decode_steps(const ServedLoad& load) { return std::max(1.0, load.output - 1); }
 
-// T of m T^2 + (R - m D - (n - 1) W) T - D R = 0: of a cycle R + m T, in which each of the others is
-// prefilled once, the part m T is this user's decoding.
-double mixed_tpot(double n, double m, double decode, double added, double response) {
-  const double b = response - m * decode - (n - 1) * added;
-  return (-b + std::sqrt(b * b + 4 * m * decode * response)) / (2 * m);
+// Whether users stay in step for ever.
+bool in_step(const EngineProfile& engine, const ServedLoad& load) {
+  return engine.prefill == PrefillPolicy::first && load.equal_lengths;
+}
+
+// How often others ask while a token takes, of the cycle R + m T of n users, in which T = D + asks W: of
+// (n - 1) T = asks (R + m T).
+double asks_of(double n, double m, double decode, double added, double response) {
+  const double b = response + m * decode - (n - 1) * added, c = (n - 1) * decode;
+  // Of the two forms of the root the one that adds.
+  const double root = std::sqrt(b * b + 4 * m * added * c);
+  return b > 0 ? 2 * c / (b + root) : (root - b) / (2 * m * added);
+}
+
+// Users who drift apart: as many requests are answered as come, at the mean response of so many.
+double steady_asks(const Responses& responses, double n, double m, double decode, double added, bool mixes) {
+  if (n <= 1) return 0;
+  if (!mixes) {
+    // While prompts are computed nobody comes back, so that the response hardly moves the answer.
+    double response = responses.steady(asks_of(n, m, decode, added, 0));
+    for (int i = 0; i < 8; ++i)
+      response = (response + responses.steady(asks_of(n, m, decode, added, response))) / 2;
+    return asks_of(n, m, decode, added, response);
+  }
+  double low = 0, high = std::min((n - 1) / m, responses.most_asks());
+  for (int i = 0; i < 40; ++i) {
+    const double asks = (low + high) / 2;
+    const double tpot = decode + asks * added;
+    (asks * (responses.steady(asks) + m * tpot) < (n - 1) * tpot ? low : high) = asks;
+  }
+  return low;
+}
+
+// Prices and engine err apart from each other: by squares.
+ErrorRange by_squares(const ErrorRange& prices, const ErrorBand& engine) {
+  return {std::expm1(-std::hypot(std::log1p(prices.low), engine.low)),
+          std::expm1(std::hypot(std::log1p(prices.high), engine.high))};
 }
 
 }  // namespace
@@ -23,9 +57,14 @@ double mixed_tpot(double n, double m, double decode, double added, double respon
 ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& step) {
   if (engine.error.rows == 0) return time_error(step);
   const ErrorRange prices = time_error(step.without(kHostSource));  // the host's is the engine's
-  // Prices and engine err apart from each other: by squares.
-  return {std::expm1(-std::hypot(std::log1p(prices.low), engine.error.tpot.low)),
-          std::expm1(std::hypot(std::log1p(prices.high), engine.error.tpot.high))};
+  return by_squares(prices, engine.error.tpot);
+}
+
+std::optional<ErrorRange> served_ttft_error(const EngineProfile& engine, bool equal_lengths,
+                                            const ErrorTerms& step) {
+  const ServedBand& measured = engine.error.ttft(equal_lengths);
+  if (measured.rows == 0) return std::nullopt;
+  return by_squares(time_error(step.without(kHostSource)), measured.band);
 }
 
 ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& step) {
@@ -33,37 +72,45 @@ ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& step
   return {1 / (1 + time.high) - 1, 1 / (1 + time.low) - 1};
 }
 
+Seconds ServedTimes::prompt_of(double k) const {
+  const auto between = [&](double from, Seconds low, double to, Seconds high) {
+    return low + (high - low) * ((std::max(k, from) - from) / (to - from));
+  };
+  if (k > prompts && most > prompts) return between(prompts, prompt, most, full);
+  return prompts > 1 ? between(1, alone, prompts, prompt) : prompt;
+}
+
 Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const ServedTimes& times) {
   Served out;
   const double n = std::min(load.users, std::floor(times.room));
   if (n < 1) return out;
-  const double m = decode_steps(load), decode = times.decode.value, prompt = times.prompt.value;
-  const double added = times.prompt_added.value, path = engine.host.path.value;
-  double tpot = 0, ttft = 0;
-  if (engine.prefill == PrefillPolicy::first && load.equal_lengths) {
-    // All come back at once: a user decodes while those behind it are prefilled, half of them on average.
-    tpot = decode + (n - 1) / 2 * added / m;
-    ttft = path + prompt * (n + 1) / 2;
+  const double m = decode_steps(load), decode = times.decode.value;
+  const bool mixes = engine.prefill == PrefillPolicy::mixed;
+  const Responses responses(engine, times, n);
+  double tpot = 0, ttft = 0, burst = responses.burst();
+  if (in_step(engine, load)) {
+    // All come back at once: a user decodes while those behind it are prefilled.
+    ttft = burst;
+    tpot = decode + (responses.drain() + engine.host.path.value - burst) / m;
   } else {
-    // A prompt waits for the step that runs, and behind others that came just before it.
-    double others = 0;
-    for (int i = 0; i < 8; ++i) {  // others in service: a contraction, since they are less than (n - 1)
-      ttft = path + decode / 2 + prompt * (1 + others / 2);
-      tpot = mixed_tpot(n, m, decode, added, ttft);
-      others = (n - 1) * prompt / (ttft + m * tpot);
-    }
+    const double added = times.prompt_added.value;
+    const double asks = steady_asks(responses, n, m, decode, added, mixes);
+    tpot = decode + asks * added;
+    ttft = n > 1 ? (n - 1) * tpot / asks - m * tpot : responses.steady(0);
   }
   const double cycle = ttft + m * tpot;
   out.requests_per_s = n / cycle;
   out.waiting = load.users - n;
   out.decoding = n * m * tpot / cycle;
   out.prefill_part = 1 - decode / tpot;
-  // Who finds no room waits until as many have left.
+  // Who finds no room waits until as many have left; of a burst, until those before have been answered.
   ttft += out.waiting / out.requests_per_s;
-  if (load.rounds > 0 && !(engine.prefill == PrefillPolicy::first && load.equal_lengths))
-    ttft += prompt * (n - 1) / 2 / load.rounds;
+  const double turns = std::floor(load.users / n), last = load.users - turns * n;
+  burst += cycle * (n * turns * (turns - 1) / 2 + last * turns) / load.users;
+  if (load.rounds > 0) ttft += (burst - ttft) / load.rounds;
   out.tpot = Seconds(tpot);
   out.ttft = Seconds(ttft);
+  out.burst = Seconds(burst);
   return out;
 }
 
@@ -72,10 +119,14 @@ namespace {
 // Times of `prompts` a step, which need not be whole: what they add lies between those of its neighbours.
 class PackedTimes {
  public:
-  explicit PackedTimes(const std::function<ServedTimes(long long)>& times) : times_(times) {}
+  PackedTimes(const std::function<ServedTimes(long long)>& times, long long most)
+      : times_(times), most_(most) {}
   ServedTimes at(double prompts) {
     const auto low = static_cast<long long>(prompts);
     ServedTimes t = whole(low);
+    t.alone = whole(1).prompt;
+    t.full = whole(most_).prompt;
+    t.most = static_cast<double>(most_);
     const double part = prompts - static_cast<double>(low);
     if (part <= 0) return t;
     const ServedTimes& high = whole(low + 1);
@@ -93,6 +144,7 @@ class PackedTimes {
     return known != known_.end() ? known->second : known_.emplace(prompts, times_(prompts)).first->second;
   }
   const std::function<ServedTimes(long long)>& times_;
+  const long long most_;
   std::map<long long, ServedTimes> known_;
 };
 
@@ -101,15 +153,17 @@ class PackedTimes {
 PackedServing packed_serving(const EngineProfile& engine, const ServedLoad& load, long long most,
                              const std::function<ServedTimes(long long)>& times) {
   constexpr double kFew = 0.1;  // prompts in the time of a token: hardly two come together
-  PackedTimes packed(times);
-  double prompts = 1;
+  PackedTimes packed(times, most);
+  // Users in step all come at once.
+  const bool at_once = in_step(engine, load);
+  double prompts = at_once ? std::clamp(load.users, 1.0, static_cast<double>(most)) : 1;
   PackedServing out;
   const auto serve = [&] {
     out.used = packed.at(prompts);
     out.served = steady_serving(engine, load, out.used);
   };
   serve();
-  for (int i = 0; i < 16 && most > 1; ++i) {
+  for (int i = 0; i < 16 && most > 1 && !at_once; ++i) {
     const double come = out.served.requests_per_s * out.served.tpot.value;
     if (prompts == 1 && come < kFew) break;
     // Of those that come at random, so many lie in a step that has any.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "hardware/cost/error_terms.hpp"
 #include "planner/engines/profile.hpp"
@@ -18,7 +19,7 @@ struct ServedLoad {
   // Whether all answers are equally long. Then an engine that prefills first keeps its users in step for
   // ever; else they drift apart.
   bool equal_lengths = false;
-  // Requests of a user in all. They all send the first one at once, which counts in the mean TTFT; 0: of a
+  // Requests of a user in all. They all send the first one at once, and the mean TTFT is of all; 0: of a
   // loop that never ends.
   double rounds = 0;
 };
@@ -41,10 +42,16 @@ struct ServedTimes {
   Seconds decode;        // a step in which all users that fit decode, the engine's host included
   Seconds prompt;        // the steps of a prompt, from its first to its last, with those that share them
   Seconds prompt_added;  // what one prompt adds to the steps of the others
+  // The same steps of one prompt, and of as many as a step has the budget for.
+  Seconds alone = Seconds(0), full = Seconds(0);
+  double most = 1;
+  /// Of so many prompts, between the numbers that are known; of one where there is less.
+  Seconds prompt_of(double prompts) const;
 };
 
 struct Served {
   Seconds tpot, ttft;   // means
+  Seconds burst;        // mean TTFT of users who all come at once to an engine that serves nobody
   double decoding = 0;  // users that decode, on average
   double waiting = 0;   // that wait for room
   double requests_per_s = 0;
@@ -65,6 +72,9 @@ PackedServing packed_serving(const EngineProfile& engine, const ServedLoad& load
 /// engine's fit were off, its host included, added by squares. A rate's is that of its time, inverted.
 ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& step);
 ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& step);
+/// Of a TTFT; nothing where none was measured of such a loop under the engine.
+std::optional<ErrorRange> served_ttft_error(const EngineProfile& engine, bool equal_lengths,
+                                            const ErrorTerms& step);
 
 /// [P19] Of at least one user; of none where no request fits.
 Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const ServedTimes& times);

@@ -141,6 +141,10 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
   EXPECT_NEAR(fit.host.path.value, 0.03, 3e-4);
   ASSERT_EQ(fit.models.size(), 2u);
   for (const LeftOutModel& m : fit.models) EXPECT_LT(served_error("", m.tpot).p90, 0.02) << m.label;
+  // Of all users, though only few are fitted to; lengths were equal.
+  EXPECT_EQ(fit.bands.equal.rows, 30);
+  EXPECT_EQ(fit.bands.drawn.rows, 0);
+  EXPECT_LT(fit.bands.equal.band.high, 0.05);
 }
 
 // The times that the fit adds by hand are those of lowered steps.
