@@ -107,12 +107,32 @@ std::vector<std::string> rate_cells(const Study& study, const ErrorTerms& errors
   return {range_text(plan_rate_error(study, errors))};
 }
 
+std::vector<std::string> ttft_cells(const Study& study, const ErrorTerms& errors) {
+  if (study.study.system.calibration.empty()) return {};
+  const auto range = served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, errors);
+  return {range ? range_text(*range) : "not measured"};
+}
+
 std::string what_intervals_are(const Case& c) {
   if (!c.engine) return kWhatIntervalsAre;
   return fmt::format(
       "nominal 90 % by the prices of kernels, the fitted host times of {} {} with the band of its profile",
       c.engine->title, c.engine->version);
 }
+
+namespace {
+
+// What its interval is of: "its interval by 22 measured points of vLLM with drawn lengths".
+std::string ttft_points(const Study& study) {
+  const EngineProfile& e = *study.study.engine;
+  const bool equal = workload_of(study)->equal_lengths;
+  const int rows = e.error.ttft(equal).rows;
+  const char* lengths = equal ? "equal" : "drawn";
+  if (rows == 0) return fmt::format("which no point of {} with {} lengths was measured of", e.title, lengths);
+  return fmt::format("its interval by {} points of {} with {} lengths", rows, e.title, lengths);
+}
+
+}  // namespace
 
 std::string interval_note(const Study& study) {
   if (workload_of(study) == nullptr) {
@@ -123,10 +143,9 @@ std::string interval_note(const Study& study) {
   return fmt::format(
       "  {}: nominal 90 % by the kernels' prices and {} measured points of {} ({:.0f} % of them inside when "
       "left out)\n"
-      "  served: prompts of others are in it; all of it on the same GPUs. TTFT is a mean without an "
-      "interval, of users\n"
-      "  who come evenly; under bursts it is longer\n",
-      kIntervalColumn, e.error.rows, e.title, 100 * e.error.covered);
+      "  served: prompts of others are in it; all of it on the same GPUs\n"
+      "  TTFT: the mean of a loop that goes on, {}; burst: if all users come at once\n",
+      kIntervalColumn, e.error.rows, e.title, 100 * e.error.covered, ttft_points(study));
 }
 
 std::string engine_text(const Case& c) {
@@ -215,19 +234,31 @@ std::string open_rows_text(const Study& study, const SweepAnswer& answer) {
   return open.text(answer.frontier.size(), "rows");
 }
 
-std::string open_target_text(const Study& study, const SweepAnswer& answer, Seconds most_time) {
+std::string open_target_text(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked) {
+  const Seconds most_time = asked.most_time;
   const bool prefill = study.study.batch.kind() == StepKind::prefill;
   std::vector<std::size_t> late, ahead;
+  bool unknown = false;
+  // Whether a TTFT may be above its target, as far as its error is known.
+  const auto late_first = [&](const Point& p) {
+    if (prefill || !(asked.most_ttft > Seconds(0))) return false;
+    const auto range = served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths,
+                                         answer.rated.ttft_of(p.plan));
+    unknown = unknown || !range;
+    return range && p.ttft * (1 + range->high) > asked.most_ttft;
+  };
   for (std::size_t i = 0; i < answer.meeting.size(); ++i) {
     const Point &p = answer.meeting[i], &first = answer.meeting.front();
     const double slowest = 1 + plan_time_error(study, answer.rated.of(p.plan).errors).high;
-    if (most_time > Seconds(0) && p.time * slowest > most_time) late.push_back(i + 1);
+    const bool first_late = late_first(p);
+    if ((most_time > Seconds(0) && p.time * slowest > most_time) || first_late) late.push_back(i + 1);
     if (i > 0 && !prefill && !told_apart(answer.rated, Metric::throughput, first, p)) ahead.push_back(i + 1);
   }
   std::string out;
   if (!late.empty())
     out += fmt::format("  may miss the target, as prices may be off: {} of {} plans (row {})\n", late.size(),
                        answer.meeting.size(), fmt::join(late, ", "));
+  if (unknown) out += "  whether TTFT may miss its target is not known: its error was not measured\n";
   if (!ahead.empty())
     out +=
         fmt::format("  not told apart from rank 1, as prices may be off: rank {}\n", fmt::join(ahead, ", "));

@@ -28,6 +28,8 @@ std::vector<std::string> rate_cells(const System& system, const ErrorTerms& erro
 /// Those of a study's plans: of what is served, where it has a workload.
 std::vector<std::string> time_cells(const Study& study, const ErrorTerms& errors);
 std::vector<std::string> rate_cells(const Study& study, const ErrorTerms& errors);
+/// "-31/+120 %" of a served TTFT, or "not measured".
+std::vector<std::string> ttft_cells(const Study& study, const ErrorTerms& errors);
 ErrorRange plan_time_error(const Study& study, const ErrorTerms& errors);
 ErrorRange plan_rate_error(const Study& study, const ErrorTerms& errors);
 /// interval_note() of a case that an engine may run, and of a study.
@@ -55,7 +57,7 @@ std::string sources_text(const System& system, const ErrorTerms& errors);
 std::string open_budgets_text(const SweepAnswer& answer);
 std::string open_rows_text(const Study& study, const SweepAnswer& answer);
 /// Of the plans that meet a target: those that may miss its time, and those that may be ahead of the first.
-std::string open_target_text(const Study& study, const SweepAnswer& answer, Seconds most_time);
+std::string open_target_text(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked);
 /// How much faster the candidate's fastest plan may be than the baseline's. Empty likewise, and without a
 /// comparison.
 std::string open_gain_text(const SweepAnswer& answer);

@@ -14,21 +14,33 @@ const ErrorTerms& decode_errors(const SweepAnswer& answer, const PoolPair& p) {
   return answer.pool_decoders.of(p.decode.plan).errors;
 }
 
+// Of a prompt's steps and the first that decodes, in the parts of TTFT that they are.
+ErrorTerms ttft_errors(const SweepAnswer& answer, const PoolPair& p) {
+  ErrorTerms out = p.prefill.errors * (p.prefill.prompt / p.ttft);
+  out += decode_errors(answer, p) * (p.decode.time / p.ttft);
+  return out;
+}
+
 std::string pairs_text(const Study& study, const SweepAnswer& answer) {
   const std::vector<std::string> interval = interval_header(study.study.system);
   Table t(joined_cells({{"TPOT"},
                         interval,
-                        {"TTFT", "tokens/s/user", "tokens/s/GPU"},
+                        {"TTFT"},
+                        interval,
+                        {"tokens/s/user", "tokens/s/GPU"},
                         interval,
                         {"users", "GPUs", "prefill GPUs per decode GPU", "decode plan"}}));
   for (const PoolPair& p : answer.pools) {
-    t.add(joined_cells({{to_string(p.decode.time)},
-                        time_cells(study, decode_errors(answer, p)),
-                        {to_string(p.ttft), fmt::format("{:.1f}", 1 / p.decode.time.value),
-                         fmt::format("{:.2f}", p.output_per_s_gpu)},
-                        rate_cells(study, pair_errors(answer, p)),
-                        {std::to_string(p.decode.plan.users()), std::to_string(p.decode.plan.gpus()),
-                         fmt::format("{:.3g}", p.prefill_gpus), to_string(p.decode.plan)}}));
+    const ErrorTerms& errors = decode_errors(answer, p);
+    t.add(joined_cells(
+        {{to_string(p.decode.time)},
+         time_cells(study, errors),
+         {to_string(p.ttft)},
+         ttft_cells(study, ttft_errors(answer, p)),
+         {fmt::format("{:.1f}", 1 / p.decode.time.value), fmt::format("{:.2f}", p.output_per_s_gpu)},
+         rate_cells(study, pair_errors(answer, p)),
+         {std::to_string(p.decode.plan.users()), std::to_string(p.decode.plan.gpus()),
+          fmt::format("{:.3g}", p.prefill_gpus), to_string(p.decode.plan)}}));
   }
   return t.text();
 }
@@ -58,14 +70,19 @@ bool any_whole(const SweepAnswer& answer) {
   return false;
 }
 
+std::vector<std::string> ends_of(double value, const ErrorRange& error) {
+  return {number_text(value * (1 + error.low)), number_text(value * (1 + error.high))};
+}
+
 std::vector<std::string> ends(double value, const ErrorRange& error) {
-  return {number_text(value), number_text(value * (1 + error.low)), number_text(value * (1 + error.high))};
+  return joined_cells({{number_text(value)}, ends_of(value, error)});
 }
 
 std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer, const PoolPair& p) {
   const ServedWorkload& load = *workload_of(study);
   const EngineProfile& engine = *study.study.engine;
   const WholePools& w = p.whole;
+  const auto first = served_ttft_error(engine, load.equal_lengths, ttft_errors(answer, p));
   const std::vector<std::string> whole =
       w.gpus > 0
           ? joined_cells({{std::to_string(w.prefill), std::to_string(w.decode), std::to_string(w.gpus),
@@ -77,7 +94,9 @@ std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer
       {{to_string(p.decode.plan), std::to_string(p.decode.plan.gpus()),
         std::to_string(p.decode.plan.users())},
        ends(p.decode.time.value * 1e3, plan_time_error(study, decode_errors(answer, p))),
-       {number_text(p.ttft.value * 1e3), number_text(1 / p.decode.time.value)},
+       {number_text(p.ttft.value * 1e3)},
+       first ? ends_of(p.ttft.value * 1e3, *first) : std::vector<std::string>(2),  // empty: not measured
+       {number_text(1 / p.decode.time.value)},
        ends(p.output_per_s_gpu, plan_rate_error(study, pair_errors(answer, p))),
        {to_string(p.prefill.plan), std::to_string(p.prefill.plan.gpus()),
         number_text(p.prefill.prompt.value * 1e3), number_text(p.prefill.requests_per_s_gpu),
@@ -116,6 +135,8 @@ std::string pools_csv(const Study& study, const SweepAnswer& answer) {
                               "tpot_low_ms",
                               "tpot_high_ms",
                               "ttft_ms",
+                              "ttft_low_ms",
+                              "ttft_high_ms",
                               "tokens_per_s_user",
                               "matched_tokens_per_s_gpu",
                               "matched_tokens_per_s_gpu_low",

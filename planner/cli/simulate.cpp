@@ -90,11 +90,13 @@ void print_served(const Study& study, const SimulatedPlan& s) {
     fmt::print("  no request of this length fits\n");
     return;
   }
-  fmt::print("  TPOT {} ({}), of it {:.0f} % prompts of others and {:.0f} % host; TTFT {}\n",
-             to_string(got.tpot), range_text(time), 100 * got.prefill_part,
+  fmt::print("  TPOT {} ({}), of it {:.0f} % prompts of others and {:.0f} % host\n", to_string(got.tpot),
+             range_text(time), 100 * got.prefill_part,
              100 * (1 - got.prefill_part) *
-                 (s.breakdown.parts[static_cast<std::size_t>(Part::host)] / s.breakdown.time),
-             to_string(got.ttft));
+                 (s.breakdown.parts[static_cast<std::size_t>(Part::host)] / s.breakdown.time));
+  const auto first = served_ttft_error(engine, load.equal_lengths, s.ttft_errors);
+  fmt::print("  TTFT {} ({}); {} if all users come at once\n", to_string(got.ttft),
+             first ? range_text(*first) : "its error was not measured", to_string(got.burst));
   fmt::print(
       "  {:.2f} tokens/s/GPU of answers, {:.1f} of prompts; {:.0f} users decode on average in a group{}\n",
       s.served->output_per_s_gpu, s.served->input_per_s_gpu, got.decoding,

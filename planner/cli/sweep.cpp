@@ -14,7 +14,6 @@ namespace {
 SweepQuestion read_question(const SweepOptions& o) {
   SweepQuestion q;
   if (o.ttl) q.most_time = time_target("--ttl", *o.ttl);
-  if (o.ttft) q.most_time = time_target("--ttft", *o.ttft);
   if (o.tokens_per_user) {
     const Seconds ttl(1 / *o.tokens_per_user);
     q.most_time = q.most_time > Seconds(0) ? std::min(q.most_time, ttl) : ttl;
@@ -26,11 +25,23 @@ SweepQuestion read_question(const SweepOptions& o) {
   return q;
 }
 
+// With the TTFT that the command or the scenario asks for.
+SweepQuestion question_of(const Study& study, SweepQuestion q, const SweepOptions& o) {
+  const std::optional<Seconds> asked = o.ttft ? std::optional(time_target("--ttft", *o.ttft)) : std::nullopt;
+  if (study.study.batch.kind() == StepKind::prefill) {
+    q.most_time = asked.value_or(q.most_time);
+    return q;
+  }
+  q.most_ttft = study.sweep().search.most_ttft;
+  if (asked) q.most_ttft = q.most_ttft > Seconds(0) ? std::min(q.most_ttft, *asked) : *asked;
+  return q;
+}
+
 // A target of the other phase would silently mean nothing.
 void require_target(const Study& study, const SweepOptions& o) {
   require_question<Sweep>(study, o.scenario);
-  if (study.study.batch.kind() != StepKind::prefill && o.ttft)
-    throw UserError("--ttft is for prefill scenarios; this one decodes: use --ttl");
+  if (study.study.batch.kind() != StepKind::prefill && o.ttft && workload_of(study) == nullptr)
+    throw UserError("--ttft is for prefill scenarios and for workloads; this one decodes: use --ttl");
   if (study.study.batch.kind() == StepKind::prefill && (o.ttl || o.tokens_per_user || o.users))
     throw UserError(
         "--ttl, --tokens-per-user and --users are for decode scenarios; this one is a prefill: use --ttft");
@@ -40,7 +51,7 @@ void declare(Arguments& a, SweepOptions& o) {
   a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario").required();
   a.add("-o,--out", o.out, "Folder for frontier.csv, plots and page (none: print only)");
   a.add("--ttl", o.ttl, "Your token-to-token latency target, for instance \"20 ms\"");
-  a.add("--ttft", o.ttft, "Your time-to-first-token target (prefill), for instance \"80 s\"");
+  a.add("--ttft", o.ttft, "Your time-to-first-token target (prefill, or a workload), for instance \"80 s\"");
   a.add("--tokens-per-user", o.tokens_per_user, "Your target in tokens/s/user").positive();
   a.add("--users", o.users, "Users to serve at once, at least").positive();
   a.flag("--all", o.all, "Also write all.csv with every simulated configuration");
@@ -52,11 +63,12 @@ void declare(Arguments& a, SweepOptions& o) {
 
 int run(const SweepOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
-  const SweepQuestion question = read_question(o);
+  const SweepQuestion of_all = read_question(o);
   if (!o.out.empty()) make_output_folder(o.out);
   bool any = false, met = true;
   for (const Study& study : scenario.studies) {
     require_target(study, o);
+    const SweepQuestion question = question_of(study, of_all, o);
     SweepAnswer answer;
     {
       Progress progress(study.study.model.name, Progress::terminal());
@@ -75,7 +87,8 @@ int run(const SweepOptions& o, const Provenance& made_by) {
     (prefill ? report_prefill : report_decode)(study, answer, question, o, made_by);
     any = any || answer.any() || !answer.pools.empty();
     // A prefill that does not fit fails the sweep, though others fit.
-    met = met && (answer.any() ? !question.has_target() || !answer.meeting.empty() : !prefill);
+    met = met && (answer.any() ? !question.has_target() || !answer.meeting.empty()
+                               : !prefill && !answer.found.nearest_ttft);
   }
   return any && met ? 0 : 3;
 }

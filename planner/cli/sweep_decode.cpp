@@ -22,7 +22,9 @@ std::vector<std::string> plan_row(const Study& study, const RatedPoints& rated, 
   const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan, p.decoding);
   const ErrorTerms& errors = rated.of(p.plan).errors;
   std::vector<std::string> ttft;
-  if (workload_of(study) != nullptr) ttft = {to_string(p.ttft)};
+  if (workload_of(study) != nullptr)
+    ttft =
+        joined_cells({{to_string(p.ttft)}, ttft_cells(study, rated.ttft_of(p.plan)), {to_string(p.burst)}});
   return joined_cells(
       {{first, to_string(m.ttl)},
        time_cells(study, errors),
@@ -35,7 +37,7 @@ std::vector<std::string> plan_row(const Study& study, const RatedPoints& rated, 
 PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* first) {
   const std::vector<std::string> interval = interval_header(study.study.system);
   std::vector<std::string> ttft;
-  if (workload_of(study) != nullptr) ttft = {"TTFT"};
+  if (workload_of(study) != nullptr) ttft = joined_cells({{"TTFT"}, interval, {"burst"}});
   return {study, rated,
           joined_cells({{first, time_name(study)},
                         interval,
@@ -58,6 +60,8 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
   std::string text;
   if (asked.most_time > Seconds(0))
     text += fmt::format(" {} at most {}", time_name(study), to_string(asked.most_time));
+  if (asked.most_ttft > Seconds(0))
+    text += fmt::format("{} TTFT at most {}", text.empty() ? "" : ",", to_string(asked.most_ttft));
   if (asked.least_users > 0)
     text += fmt::format("{} at least {:.0f} users", text.empty() ? "" : ",", asked.least_users);
   fmt::print("  Your target:{}\n", text);
@@ -68,7 +72,17 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
   PlanTable t = plan_table(study, answer.rated, "rank");
   for (std::size_t i = 0; i < answer.meeting.size(); ++i)
     t.add(plan_row(study, answer.rated, std::to_string(i + 1), answer.meeting[i]), answer.meeting[i].plan);
-  fmt::print("{}{}\n", t.text(), open_target_text(study, answer, asked.most_time));
+  fmt::print("{}{}\n", t.text(), open_target_text(study, answer, asked));
+}
+
+// Where no plan has a first token soon enough, with what else the scenario asks for.
+void print_nearest(const Study& study, const Point& p, const SweepQuestion& asked) {
+  const Seconds most = study.sweep().search.most_time;
+  const long long users = users_of(study.study, p.plan);
+  fmt::print("  Your target: TTFT at most {}{}\n", to_string(asked.most_ttft),
+             most > Seconds(0) ? fmt::format(", TPOT at most {}", to_string(most)) : "");
+  fmt::print("  no plan meets it{}; the nearest: TTFT {}, TPOT {}, {} user{}, {}\n\n", of_engine(study.study),
+             to_string(p.ttft), to_string(p.time), users, users == 1 ? "" : "s", to_string(p.plan));
 }
 
 std::string names(const std::vector<StrategyId>& ids) {
@@ -112,7 +126,8 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
                                "tokens_per_s_gpu_low", "tokens_per_s_gpu_high"});
   header.insert(header.end(), share_columns().begin(), share_columns().end());
   if (served)
-    header.insert(header.end(), {"ttft_ms", "input_tokens", "output_tokens", "engine", "engine_version"});
+    header.insert(header.end(), {"ttft_ms", "input_tokens", "output_tokens", "engine", "engine_version",
+                                 "ttft_low_ms", "ttft_high_ms", "ttft_burst_ms"});
   std::string out = csv_line(header);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
@@ -135,10 +150,16 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
     for (const double end : {rate.low, rate.high}) row.push_back(number_text(m.tokens_per_s_gpu * (1 + end)));
     const auto shares = share_cells(rated.ratings[i].shares);
     row.insert(row.end(), shares.begin(), shares.end());
-    if (served)
+    if (served) {
       row.insert(row.end(), {number_text(p.ttft.value * 1e3), std::to_string(workload_of(study)->input),
                              std::to_string(workload_of(study)->output), study.study.engine->name,
                              study.study.engine->version});
+      const auto range =
+          served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, rated.ttft[i]);
+      for (const bool high : {false, true})  // empty where it was not measured
+        row.push_back(range ? number_text(p.ttft.value * (1 + (high ? range->high : range->low)) * 1e3) : "");
+      row.push_back(number_text(p.burst.value * 1e3));
+    }
     out += csv_line(row);
   }
   return out;
@@ -248,6 +269,10 @@ bool on_default_axes(const SearchResult& r) { return r.x == Metric::speed && r.y
 
 void report_decode(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
                    const SweepOptions& o, const Provenance& made_by) {
+  if (!answer.any() && answer.found.nearest_ttft) {
+    print_nearest(study, *answer.found.nearest_ttft, asked);
+    return;
+  }
   if (!answer.any()) {
     fmt::print("  {}{}\n\n",
                asked.least_users > 0 ? "no plan that fits serves so many users" : "no plan fits",

@@ -264,7 +264,7 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
   const auto bar = [&](const Point& p) {
     const ErrorRange time = plan_time_error(study, rated.of(p.plan).errors);
     const auto end = [&](double error) {
-      const Point off{p.plan, p.time * (1 + error), p.memory, p.ttft, p.decoding};
+      const Point off{p.plan, p.time * (1 + error), p.memory, p.ttft, p.decoding, p.burst};
       return ErrorBars::End{shown(r.x, off), shown(r.y, off)};
     };
     return std::pair(end(time.low), end(time.high));

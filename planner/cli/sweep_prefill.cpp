@@ -113,15 +113,15 @@ void print_strategies(const Study& study, const SearchResult& r) {
              t.text());
 }
 
-void print_target(const Study& study, const SweepAnswer& answer, Seconds ttft) {
-  fmt::print("  Your target: TTFT at most {}\n", to_string(ttft));
+void print_target(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked) {
+  fmt::print("  Your target: TTFT at most {}\n", to_string(asked.most_time));
   if (answer.meeting.empty()) {
     fmt::print("  no plan meets it\n\n");
     return;
   }
   PlanTable t = table(study, answer.rated);
   for (const Point& p : answer.meeting) t.add(row(study, answer.rated, p), p.plan);
-  fmt::print("{}{}\n", t.text(), open_target_text(study, answer, ttft));
+  fmt::print("{}{}\n", t.text(), open_target_text(study, answer, asked));
 }
 
 std::string csv(const Study& study, const SearchResult& r, const RatedPoints& rated) {
@@ -219,7 +219,7 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   const SearchResult& r = answer.found;
   print_warnings(answer.unread);
   print_warnings(answer.narrow);
-  if (asked.has_target()) print_target(study, answer, asked.most_time);
+  if (asked.has_target()) print_target(study, answer, asked);
   print_frontiers(study, answer);
   fmt::print("{}{}\n", interval_note(study), open_rows_text(study, answer));
   print_strategies(study, r);

@@ -11,6 +11,17 @@ namespace shardline::scenario_parts {
 namespace {
 
 constexpr const char* kIdeal = "ideal";
+constexpr int kMostUsers = 1'000'000;      // of a deployment
+constexpr std::size_t kMostCounts = 1024;  // numbers of them
+
+std::vector<int> read_users(const Reader& r) {
+  std::vector<int> out = read_counts(r, kMostUsers);
+  if (out.size() > kMostCounts)
+    r.fault(fmt::format("{} has {} numbers of users, at most {} can be asked for", r.path(), out.size(),
+                        kMostCounts),
+            {"expected a list such as [16, 64, 256] or {from: 1, to: 1024, step: double}"});
+  return out;
+}
 
 std::shared_ptr<const EngineProfile> named(const EngineName& asked, const Catalogs& catalogs) {
   if (asked.name == kIdeal && asked.version.empty()) return nullptr;
@@ -54,14 +65,16 @@ void apply_engine(const EngineProfile& engine, System& system, const Catalogs& c
                  engine.title + " " + engine.version};
 }
 
-std::optional<ServedWorkload> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,
-                                          StepKind kind, const std::vector<Model>& models, bool any_context) {
+std::optional<ServedKeys> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,
+                                      StepKind kind, const std::vector<Model>& models, bool any_context) {
   const auto v = root.find("workload");
   if (!v) return std::nullopt;
-  ServedWorkload w;
+  ServedKeys out;
+  ServedWorkload& w = out.load;
   w.input = v->at("input").tokens(1, kLongest);
   w.output = v->at("output").tokens(2, kLongest);
   if (const auto lengths = v->find("lengths")) w.equal_lengths = choice(*lengths, {"drawn", "equal"}) == 1u;
+  if (const auto users = v->find("users")) out.users = read_users(*users);
   v->no_other_keys();
   if (!sweeps || kind != StepKind::decode) v->fault("workload is for sweeps of phase: decode");
   if (engine == nullptr)
@@ -77,7 +90,7 @@ std::optional<ServedWorkload> read_served(const Reader& root, const EngineProfil
                     : fmt::format("expected an input of at most {} tokens", m.max_context - w.output),
                 "any_context: true lifts that; the engine then takes any length"});
   }
-  return w;
+  return out;
 }
 
 Kernels kernels_of(const EngineProfile* engine) {

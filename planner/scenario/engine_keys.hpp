@@ -19,10 +19,16 @@ std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catal
 /// Gives a system what the engine does around its kernels, and its kernels.
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs);
 
-/// `workload: {input: 8Ki tokens, output: 1Ki tokens}`, whose users are a plan's batch. Faults: without an
-/// engine, longer than a model unless `any_context`.
-std::optional<ServedWorkload> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,
-                                          StepKind kind, const std::vector<Model>& models, bool any_context);
+/// What a workload says: a request, and the users of a deployment where it pins them.
+struct ServedKeys {
+  ServedWorkload load;
+  std::vector<int> users;  // ascending; empty: a plan's batch says them
+};
+
+/// `workload: {input: 8Ki tokens, output: 1Ki tokens, users: [32, 64]}`. Faults: without an engine, longer
+/// than a model unless `any_context`.
+std::optional<ServedKeys> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,
+                                      StepKind kind, const std::vector<Model>& models, bool any_context);
 
 /// Which kernels the engine fuses: what a scenario's `kernels` say by themselves goes before it.
 Kernels kernels_of(const EngineProfile* engine);

@@ -42,13 +42,24 @@ Routing read_routing(const Reader& r) {
 
 struct Constraints {
   Seconds time{0};  // TTL or TTFT
+  Seconds ttft{0};  // of a workload, beside TPOT
   Bytes memory{0};
 };
 
-Constraints read_constraints(const Reader& r, StepKind kind) {
+Constraints read_constraints(const Reader& r, StepKind kind, bool serves) {
   Constraints c;
-  if (const auto v = r.find(kind != StepKind::prefill ? "ttl" : "ttft"))
-    c.time = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
+  const auto time = [&](const char* key, Seconds& out) {
+    if (const auto v = r.find(key)) out = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
+  };
+  time(kind != StepKind::prefill ? "ttl" : "ttft", c.time);
+  if (kind != StepKind::prefill && r.has("ttft")) {
+    time("ttft", c.ttft);
+    if (!serves)
+      r.at("ttft").fault(
+          "constraints.ttft is for prefills and for sweeps with a workload; steps that decode have no first "
+          "token",
+          {"expected constraints.ttl, or a workload"});
+  }
   if (const auto v = r.find("memory")) c.memory = v->quantity<Bytes>(Bytes(1e6), Bytes(1e15));
   r.no_other_keys();
   return c;
@@ -329,7 +340,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const StepKind kind = read_phase(root, sweep != nullptr);
   const auto load =
       scenario_parts::read_served(root, engine.get(), sweep != nullptr, kind, models, lifted.any_context);
-  const Workload workload = read_workload(root, kind, asked, engine.get(), load ? &*load : nullptr);
+  const Workload workload = read_workload(root, kind, asked, engine.get(), load ? &load->load : nullptr);
   const auto precision_at = root.find("precision");
   const auto precision =
       precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
@@ -338,13 +349,15 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   refuse_idle_keys(root, models, steps_asked(asked, kind, load.has_value()));
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
   const auto constraints_at = root.find("constraints");
-  const Constraints constraints = constraints_at ? read_constraints(*constraints_at, kind) : Constraints{};
+  const Constraints constraints =
+      constraints_at ? read_constraints(*constraints_at, kind, load.has_value()) : Constraints{};
   if (sweep != nullptr) {
-    sweep->search = scenario_parts::read_search(root, system_gpus, kind);
+    sweep->search = scenario_parts::read_search(root, system_gpus, kind, load ? &load->users : nullptr);
     sweep->compare = scenario_parts::read_comparison(root, sweep->search, kind);
     sweep->noise = noise;
     sweep->search.most_time = constraints.time;
-    sweep->search.workload = load;
+    sweep->search.most_ttft = constraints.ttft;
+    if (load) sweep->search.workload = load->load;
     if (engine) scenario_parts::check_strategies(root, *engine, overrides);
   } else {
     refuse_what_sweeps_have(root, constraints_at, constraints, engine.get());
@@ -356,7 +369,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     Case served = make_case(m, *system, scenario_parts::precision_of(precision, m, *system), 1,
                             workload.block, routing);
     served.engine = engine;
-    if (load) served.served = {load->input, load->output};
+    if (load) served.served = {load->load.input, load->load.output};
     served.any_gpus = lifted.any_gpus;
     served.any_context = lifted.any_context;
     s.studies.push_back(study_for(asked, std::move(served), workload, constraints));

@@ -12,6 +12,7 @@ namespace shardline::scenario_parts {
 namespace {
 
 constexpr int kLargestBatch = 65536;
+constexpr int kMostGroups = 8192;  // of attention and microbatches: no more than GPUs
 
 std::vector<StrategyId> read_strategies(const Reader& r, StepKind kind) {
   std::vector<std::string> names;
@@ -114,7 +115,25 @@ void refuse_old_keys(const Reader& root) {
 
 }  // namespace
 
-SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind) {
+namespace {
+
+// Every batch that makes one of these numbers of users, by attention groups and microbatches that share them
+// evenly.
+std::vector<int> batches_of(const std::vector<int>& users, int most_groups) {
+  std::vector<int> out;
+  for (const int n : users) {
+    for (int groups = 1; groups <= std::min(n, most_groups); ++groups) {
+      if (n % groups == 0 && n / groups <= kLargestBatch) out.push_back(n / groups);
+    }
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace
+
+SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind, const std::vector<int>* users) {
   SearchOptions o;
   o.strategies = read_strategies(root.at("strategies"), kind);
   refuse_old_keys(root);
@@ -123,7 +142,15 @@ SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind) {
   if (!o.gpus.empty() && o.gpus.back() > system_gpus) {
     gpus.fault(fmt::format("gpus reaches {} but the system has {}", o.gpus.back(), system_gpus));
   }
-  o.batches = read_counts(root.at("batch"), kLargestBatch);
+  if (users != nullptr) o.users = *users;
+  if (o.users.empty()) {
+    o.batches = read_counts(root.at("batch"), kLargestBatch);
+  } else {
+    o.batches = batches_of(o.users, std::min(system_gpus, kMostGroups));
+    if (const auto v = root.find("batch"))
+      v->fault("batch follows from workload.users: leave one of them out",
+               {"users are those of the whole deployment, a batch those of an attention group"});
+  }
   if (const auto v = root.find("pipeline_stages")) o.space.stages = read_counts(*v, 4096);
   if (const auto v = root.find("degrees")) o.space.degrees = read_degrees(*v);
   if (const auto v = root.find("duplicate_kv")) o.space.duplicate_kv = v->boolean();

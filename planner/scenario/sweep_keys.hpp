@@ -5,8 +5,9 @@
 
 namespace shardline::scenario_parts {
 
-/// strategies, gpus, batch, degrees, options, ... of `root`.
-SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind);
+/// strategies, gpus, batch, degrees, options, ... of `root`. `users` of a workload that pins them, in place
+/// of the batch.
+SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind, const std::vector<int>* users);
 Comparison read_comparison(const Reader& root, const SearchOptions& o, StepKind kind);
 
 /// Faults for those keys where another question is asked.

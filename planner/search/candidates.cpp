@@ -69,6 +69,36 @@ std::optional<Candidate> candidate(const Case& c, const SearchOptions& o, const 
   return u;
 }
 
+// Of a plan whose users are given: one candidate for each number of them that its groups can share evenly.
+std::vector<Candidate> candidates_of_users(const Case& c, const SearchOptions& o, const Plan& plan,
+                                           const Fit& fit, SearchResult& result) {
+  std::vector<Candidate> out;
+  const int groups = plan.in_flight * plan.dp;
+  ++result.counts.plans;
+  for (const int users : o.users) {
+    const auto refused = [&](const char* why) {
+      ++result.counts.infeasible;
+      ++result.rejected[why];
+    };
+    const int batch = users / groups;
+    const std::uint64_t order = result.counts.configurations++;
+    const auto at = std::lower_bound(o.batches.begin(), o.batches.end(), batch);
+    if (users % groups != 0) {
+      refused("users that attention groups cannot share evenly");
+    } else if (users < o.least_users) {
+      refused("fewer users than asked");
+    } else if (batch < least_batch(c, plan) || at == o.batches.end() || *at != batch) {
+      refused("a batch that the plan cannot have");
+    } else if (batch > fit.largest) {
+      refused(fit.weights_too_large ? "weights alone exceed memory" : "weights and KV exceed memory");
+    } else {
+      const auto first = static_cast<std::size_t>(at - o.batches.begin());
+      out.push_back({plan, first, first + 1, order, even_parts(plan)});
+    }
+  }
+  return out;
+}
+
 // Beside a chain whose parts are searched for, the same with even ones.
 void with_even_parts(const Case& c, std::vector<Plan>& plans) {
   const std::size_t searched = plans.size();
@@ -127,6 +157,13 @@ class Enumeration {
                  [&](std::size_t i, std::size_t) { fits[i] = fit_of(roomy_, o_, plans[i]); });
     for (std::size_t i = 0; i < plans.size(); ++i) {
       smallest = std::min(smallest, least_batch(c_, plans[i]));
+      if (!o_.users.empty()) {
+        const auto found = candidates_of_users(c_, o_, plans[i], fits[i], result_);
+        any_batch = true;
+        note_used(plans[i]);
+        candidates_.insert(candidates_.end(), found.begin(), found.end());
+        continue;
+      }
       const auto u = candidate(c_, o_, plans[i], fits[i], result_);
       if (!u) continue;
       any_batch = true;

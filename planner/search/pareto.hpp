@@ -41,6 +41,7 @@ struct Point {
   Bytes memory;         // per GPU
   Seconds ttft{0};      // where a workload is served
   double decoding = 1;  // part of its time in which a user decodes; less than 1 where prompts are served, too
+  Seconds burst{0};     // mean TTFT of users who all come at once, where a workload is served
 };
 
 double value(Metric metric, const Point& point);

@@ -6,6 +6,7 @@
 
 #include "planner/search/block_times.hpp"
 #include "planner/search/candidates.hpp"
+#include "planner/search/nearest.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/studies/searched_partition.hpp"
 #include "sim/base/parallel.hpp"
@@ -71,6 +72,10 @@ class CandidateSearch {
 
   void run() {
     if (candidate_.first == candidate_.last) return;
+    if (options_.prune && late(plan_)) {
+      out_.counts.pruned += candidate_.last - candidate_.first;
+      return;
+    }
     own_.times.start(plan_);
     if (takes_partition(case_, plan_))
       for (std::size_t i = candidate_.first; i < candidate_.last; ++i) searched(i);
@@ -82,19 +87,15 @@ class CandidateSearch {
   Point point_at(std::size_t i, Seconds time) {
     plan_.batch = options_.batches[i];
     Point p{plan_, time, memory_use(case_, plan_).total()};
-    if (options_.workload) serve(p);
+    if (options_.workload) own_.serving->serve(*options_.workload, p);
     return p;
   }
 
-  // [P19] A step that decodes takes no longer than TPOT, and users decode part of their time: bounds of the
-  // one hold for the other.
-  void serve(Point& p) {
-    ServedWorkload workload = *options_.workload;
-    workload.users = p.plan.users();
-    const ServedPlan s = own_.serving->of(p.plan, workload);
-    p.time = s.served.tpot;
-    p.ttft = s.served.ttft;
-    p.decoding = s.served.decoding / p.plan.batch;
+  // [P19] No prompt has its first token before its path and its own steps by themselves, whatever the batch.
+  bool late(const Plan& plan) {
+    if (!(options_.most_ttft > Seconds(0))) return false;
+    ++out_.counts.bounds;
+    return own_.serving->least_ttft(plan, options_.workload->input) > options_.most_ttft;
   }
 
   // By parameters alone a bound does not fall when the batch rises, and memory never does. So a bound with
@@ -221,7 +222,8 @@ class CandidateSearch {
       return;
     }
     const Point p = point_at(i, time);
-    if (options_.workload && (p.decoding <= 0 || over_budget(p.time))) {
+    const bool over = over_budget(p.time) || (options_.most_ttft > Seconds(0) && p.ttft > options_.most_ttft);
+    if (options_.workload && (p.decoding <= 0 || over)) {
       ++(p.decoding <= 0 ? out_.counts.infeasible : out_.counts.over_budget);
       return;
     }
@@ -381,6 +383,8 @@ SearchResult search(const Case& c, const SearchOptions& given,
     begin = end;
     if (progress && !progress(begin, candidates.size())) break;
   }
+  if (o.most_ttft > Seconds(0) && result.overall().size() == 0)
+    result.nearest_ttft = nearest_ttft(c, o, candidates);
   result.counts.simulations_per_second = simulations.rate();
   result.counts.bounds_per_second = bounds.rate();
   result.counts.seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -15,10 +15,14 @@ struct SearchOptions {
   std::vector<StrategyId> strategies;
   std::vector<int> gpus;
   std::vector<int> batches;  // per attention group and microbatch, ascending
+  // Users of the whole deployment, ascending: a plan's batches are those that make one of these numbers,
+  // whatever `batches` says of others. Empty: any.
+  std::vector<int> users;
   SearchSpace space;
   AllReduceRule all_reduce = AllReduceRule::fastest;
   Metric x = Metric::speed, y = Metric::throughput;
   Seconds most_time{0};                    // plans above it, a TTL or a TTFT, do not count; 0: none
+  Seconds most_ttft{0};                    // of a workload: plans whose mean TTFT is above it, likewise
   std::optional<ServedWorkload> workload;  // of decode: points are served [P19], by the case's engine
   double least_users = 0;                  // of decode: plans that serve fewer do not count
   bool prune = true;                       // skip what a bound proves to be off the frontier of its strategy
@@ -33,7 +37,7 @@ struct SearchCounts {
   std::uint64_t simulated = 0;       // by events
   std::uint64_t bounds = 0;          // closed forms evaluated
   std::uint64_t pruned = 0;          // ruled out without simulation
-  std::uint64_t over_budget = 0;     // simulated, above SearchOptions::most_time
+  std::uint64_t over_budget = 0;     // simulated, above SearchOptions::most_time or most_ttft
   std::uint64_t partitions = 0;      // chains priced in search of partitions [C13]
   double seconds = 0;                // wall clock
   // Per core, from a sample of the calls; 0 if there were too few.
@@ -57,6 +61,8 @@ struct SearchResult {
   // Values of options that were asked for and that no plan has: "chunks 8".
   std::vector<std::string> unused_values;
   SearchCounts counts;
+  // Where no plan has a TTFT of most_ttft or less: the one with the lowest at its smallest batch.
+  std::optional<Point> nearest_ttft;
   std::vector<Point> all;  // keep_all, in enumeration order
   Frontier overall() const;
   Frontier of(const std::vector<StrategyId>& ids) const;

@@ -104,14 +104,17 @@ std::optional<PrefillPool> best_prefill_pool(const Study& study, int threads) {
     const long long packed = evaluator.prompts_of_step(plans[i], o.workload->input);
     const Seconds prompt = evaluator.prompt_alone(plans[i], o.workload->input, packed);
     const double requests = static_cast<double>(plans[i].users() * packed);
-    found[i] = {plans[i], prompt, requests / (prompt.value * plans[i].gpus())};
+    found[i] = {plans[i], prompt, requests / (prompt.value * plans[i].gpus()), {}};
   });
   const PrefillPool* best = nullptr;
   for (const PrefillPool& p : found) {
     const auto rank = [](const PrefillPool& x) { return std::pair(-x.requests_per_s_gpu, x.prompt.value); };
     if (best == nullptr || rank(p) < rank(*best)) best = &p;
   }
-  return best == nullptr ? std::nullopt : std::optional(*best);
+  if (best == nullptr) return std::nullopt;
+  PrefillPool out = *best;
+  out.errors = evaluators[0]->prompt_errors(out.plan, o.workload->input);
+  return out;
 }
 
 std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
@@ -121,6 +124,7 @@ std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
   const ServedWorkload& load = *study.sweep().search.workload;
   SearchOptions o = study.sweep().search;
   o.workload.reset();
+  o.most_ttft = Seconds(0);
   o.threads = threads;
   const double answer = static_cast<double>(load.output - 1);
   for (const Point& p : search(study.study, o).overall().points()) {
@@ -129,6 +133,8 @@ std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
     pair.prefill = *prefill;
     pair.handoff = handoff_time(study.study, prefill->plan, p.plan, load.input);
     pair.ttft = study.study.engine->host.path + prefill->prompt + pair.handoff + p.time;
+    const Seconds most = study.sweep().search.most_ttft;
+    if (most > Seconds(0) && pair.ttft > most) continue;
     const double rate = value(Metric::throughput, p) / answer;  // requests per second of a GPU that decodes
     pair.prefill_gpus = rate / prefill->requests_per_s_gpu;
     pair.output_per_s_gpu = rate * static_cast<double>(load.output) / (1 + pair.prefill_gpus);

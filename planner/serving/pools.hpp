@@ -16,6 +16,7 @@ struct PrefillPool {
   Plan plan;
   Seconds prompt;  // of the steps that they share, the engine's host in it
   double requests_per_s_gpu = 0;
+  ErrorTerms errors = {};  // of the prompt's steps, in parts of them [P12]
 };
 
 /// Both pools in whole replicas of their plans.

@@ -43,6 +43,29 @@ Seconds ServedEvaluator::step(const Plan& plan, const Batch& batch) {
   return evaluator_.simulate(with_both_halves(case_, plan));
 }
 
+void ServedEvaluator::serve(ServedWorkload workload, Point& point) {
+  workload.users = point.plan.users();
+  const ServedPlan s = of(point.plan, workload);
+  point.time = s.served.tpot;
+  point.ttft = s.served.ttft;
+  point.burst = s.served.burst;
+  point.decoding = s.served.decoding / point.plan.batch;
+}
+
+Seconds ServedEvaluator::least_ttft(Plan plan, long long input) {
+  plan.batch = std::max(1, least_batch(case_, plan));
+  case_.batch = prefill_batch({{0, input}});
+  const Strategy& s = strategy(plan.strategy);
+  return case_.engine->host.path + (s.prefills ? evaluator_.bound(plan) : Seconds(0));
+}
+
+ErrorTerms ServedEvaluator::prompt_errors(const Plan& plan, long long input) {
+  if (case_.system.calibration.empty()) return ErrorTerms(kAssumedSource, kAssumedBand);
+  case_.batch = prefill_batch({{0, chunks_of(input, budget(plan, 0)).size}});
+  if (!strategy(plan.strategy).prefills) case_.batch.decode = decode_batch(input).decode;
+  return break_down(evaluator_, plan).errors;
+}
+
 Breakdown ServedEvaluator::decode_breakdown(Plan plan, const ServedPlan& served) {
   plan.batch = 1;
   case_.batch = served.decode;

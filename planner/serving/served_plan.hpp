@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "planner/search/evaluate.hpp"
+#include "planner/search/pareto.hpp"
 #include "planner/serving/served.hpp"
 
 namespace shardline {
@@ -34,10 +34,18 @@ class ServedEvaluator {
   ServedPlan of(Plan plan, const ServedWorkload& workload);
   /// The steps of so many prompts in each attention group, with nobody beside them.
   Seconds prompt_alone(const Plan& plan, long long input, long long prompts = 1);
+  /// Gives a point what its plan serves with as many users as it has: [P19] a step that decodes takes no
+  /// longer than TPOT, and users decode part of their time, so that bounds of the one hold for the other.
+  void serve(ServedWorkload workload, Point& point);
+  /// Below the TTFT of any load: the request path, and a bound of one prompt's steps with nobody beside it
+  /// [H17]. It is below that of a plan whose steps take no less with others beside them.
+  Seconds least_ttft(Plan plan, long long input);
   /// Prompts that one step of an attention group has the budget for, at least one.
   long long prompts_of_step(const Plan& plan, long long input) const;
   /// Of the step that decodes between prompts.
   Breakdown decode_breakdown(Plan plan, const ServedPlan& served);
+  /// What errors of prices do to the first step of a prompt, with nobody beside it [P12].
+  ErrorTerms prompt_errors(const Plan& plan, long long input);
 
  private:
   Seconds step(const Plan& plan, const Batch& batch);

@@ -1,19 +1,51 @@
 #include "planner/studies/rated_points.hpp"
 
 #include <algorithm>
+#include <memory>
+
+#include "planner/serving/served_plan.hpp"
+#include "sim/base/parallel.hpp"
 
 namespace shardline {
 
-const Rating& RatedPoints::of(const Plan& plan) const {
+namespace {
+
+std::size_t place_of(const std::vector<Point>& points, const Plan& plan) {
   const auto at = std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.plan == plan; });
   SL_CHECK(at != points.end(), "every plan that is shown was rated");
-  return ratings[static_cast<std::size_t>(at - points.begin())];
+  return static_cast<std::size_t>(at - points.begin());
 }
+
+// Of the prompts' steps alone, in the part of TTFT that is not the request path: that is no price.
+std::vector<ErrorTerms> ttft_errors(const Study& study, const std::vector<Point>& points, int threads) {
+  const auto& workload = study.sweep().search.workload;
+  const auto served = [](const Point& p) { return p.ttft > Seconds(0); };
+  std::vector<ErrorTerms> out;
+  if (!workload || !std::all_of(points.begin(), points.end(), served)) return out;
+  out.resize(points.size());
+  const std::size_t count = thread_count(threads);
+  std::vector<std::unique_ptr<ServedEvaluator>> evaluators(count);
+  parallel_for(0, points.size(), count, [&](std::size_t i, std::size_t slot) {
+    if (!evaluators[slot])
+      evaluators[slot] = std::make_unique<ServedEvaluator>(study.study, study.sweep().search.all_reduce);
+    const double part = std::max(0.0, 1 - study.study.engine->host.path / points[i].ttft);
+    out[i] = evaluators[slot]->prompt_errors(points[i].plan, workload->input) * part;
+  });
+  return out;
+}
+
+}  // namespace
+
+const Rating& RatedPoints::of(const Plan& plan) const { return ratings[place_of(points, plan)]; }
+
+const ErrorTerms& RatedPoints::ttft_of(const Plan& plan) const { return ttft.at(place_of(points, plan)); }
 
 RatedPoints rate(const Study& study, std::vector<Point> points, int threads) {
   std::vector<Plan> plans;
   for (const Point& p : points) plans.push_back(p.plan);
-  return {std::move(points), ratings_of(study.study, study.sweep().search.all_reduce, plans, threads)};
+  std::vector<ErrorTerms> ttft = ttft_errors(study, points, threads);
+  return {std::move(points), ratings_of(study.study, study.sweep().search.all_reduce, plans, threads),
+          std::move(ttft)};
 }
 
 RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int threads) {

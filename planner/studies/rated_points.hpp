@@ -14,7 +14,9 @@ namespace shardline {
 struct RatedPoints {
   std::vector<Point> points;
   std::vector<Rating> ratings;
+  std::vector<ErrorTerms> ttft;  // what errors of prices do to it, of points that are served; else empty
   const Rating& of(const Plan& plan) const;  // of one of the points
+  const ErrorTerms& ttft_of(const Plan& plan) const;
 };
 RatedPoints rate(const Study& study, std::vector<Point> points, int threads);
 /// Those of each strategy's own frontier, and of kv_runahead with equal parts.

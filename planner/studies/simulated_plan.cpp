@@ -66,7 +66,11 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
       workload && serves_prompts(study.study, plan.strategy)) {
     ServedWorkload load = *workload;
     load.users = plan.users();
-    out.served = ServedEvaluator(study.study, study.sweep().search.all_reduce).of(plan, load);
+    ServedEvaluator evaluator(study.study, study.sweep().search.all_reduce);
+    out.served = evaluator.of(plan, load);
+    const Seconds path = study.study.engine->host.path, ttft = out.served->served.ttft;
+    if (out.served->serves())
+      out.ttft_errors = evaluator.prompt_errors(plan, load.input) * std::max(0.0, 1 - path / ttft);
   }
   out.deployments = deployments(study.study, plan);
   return out;

@@ -28,6 +28,7 @@ struct SimulatedPlan {
   std::vector<PricedCollective> collectives;  // each kind of message once, in the order of the schedule
   std::optional<NoiseEffect> noise;           // of studies with noise
   std::optional<ServedPlan> served;           // of studies with a workload, the plan's users
+  ErrorTerms ttft_errors;                     // of its TTFT, likewise
   std::vector<Deployment> deployments;
   std::vector<Diagnostic> unread;  // unread_parameters()
   std::vector<Diagnostic> narrow;  // narrow_warnings()

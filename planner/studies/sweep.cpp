@@ -73,7 +73,7 @@ std::vector<Point> fewest_gpus(std::vector<Point> meeting) {
   return meeting;
 }
 
-// The search left out plans with too few users.
+// The search left out plans with too few users, and those whose first tokens come too late.
 std::vector<Point> meeting(const Study& study, const SweepQuestion& q, const std::vector<Point>& frontier) {
   std::vector<Point> out;
   for (const Point& p : frontier) {
@@ -97,7 +97,9 @@ std::vector<PoolPair> best_pairs(const std::vector<PoolPair>& pairs) {
   return out;
 }
 
-void find_pools(const Study& study, int threads, SweepAnswer& out) {
+void find_pools(Study study, const SweepQuestion& q, SweepAnswer& out) {
+  const int threads = q.threads;
+  study.sweep().search.most_ttft = q.most_ttft;
   out.pools = best_pairs(pool_pairs(study, threads));
   std::vector<Point> decoders;
   for (const PoolPair& p : out.pools) decoders.push_back(p.decode);
@@ -121,6 +123,7 @@ SearchOptions options_of(const Study& study, const SweepQuestion& q) {
   o.prune = !q.exhaustive && !q.keep_all;
   o.keep_all = q.keep_all;
   o.least_users = q.least_users;
+  o.most_ttft = q.most_ttft;
   return o;
 }
 
@@ -135,7 +138,7 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
     return true;
   });
   out.frontier = frontier_of(study, out.found.overall());
-  if (study.sweep().search.workload) find_pools(study, q.threads, out);
+  if (study.sweep().search.workload) find_pools(study, q, out);
   if (!out.any()) return out;
   if (any_approximate(study)) out.exact_frontier = frontier_of(study, out.found.of(exact_ones(study)));
   out.rated = rate_frontiers(study, out.found, q.threads);

@@ -14,11 +14,12 @@ namespace shardline {
 
 struct SweepQuestion {
   Seconds most_time{0};     // TTL of a decode step, TTFT of a prefill; 0: any
+  Seconds most_ttft{0};     // of a workload, beside TPOT; 0: any
   double least_users = 0;   // of a decode step
   bool exhaustive = false;  // simulate every feasible configuration
   bool keep_all = false;    // and keep them
   int threads = 0;          // 0: all cores; results do not depend on it
-  bool has_target() const { return most_time > Seconds(0) || least_users > 0; }
+  bool has_target() const { return most_time > Seconds(0) || most_ttft > Seconds(0) || least_users > 0; }
 };
 
 /// The best plan within a TTL budget.

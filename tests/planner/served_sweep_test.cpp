@@ -1,0 +1,205 @@
+// Sweeps by what is served [P19]: against serving every plan by itself.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "planner/scenario/scenario.hpp"
+#include "planner/scenario/shipped.hpp"
+#include "planner/search/search.hpp"
+#include "planner/serving/served_plan.hpp"
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline {
+namespace {
+
+const char* const kServed =
+    "name: q\nsystem: h100-hgx\nmodels: [llama-3.1-8b]\nengine: {}\n"
+    "precision: {{weights: bf16, kv: bf16, math: bf16}}\nstrategies: [{}]\ngpus: [1, 2, 4, 8]\nbatch: [1, 4, "
+    "16, 64]\n"
+    "workload: {{input: 8Ki tokens, output: 512 tokens}}\n";
+
+TEST(ServedSweep, PrunedEqualsExhaustive) {
+  for (const char* name : {"vllm", "sglang", "trtllm"}) {
+    const Study s = parse_scenario("q.yaml", fmt::format(fmt::runtime(kServed), name, "tensor, pipeline"),
+                                   shipped_catalogs())
+                        .studies[0];
+    SearchOptions o = s.sweep().search;
+    const std::vector<Point> pruned = search(s.study, o).overall().points();
+    o.prune = false;
+    const std::vector<Point> all = search(s.study, o).overall().points();
+    ASSERT_EQ(pruned.size(), all.size()) << name;
+    ASSERT_FALSE(pruned.empty());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(pruned[i].plan, all[i].plan);
+      EXPECT_EQ(pruned[i].time, all[i].time);
+      EXPECT_EQ(pruned[i].decoding, all[i].decoding);
+    }
+  }
+}
+
+TEST(ServedSweep, RanksByWhatIsServed) {
+  const Study s =
+      parse_scenario("q.yaml", fmt::format(fmt::runtime(kServed), "vllm", "tensor"), shipped_catalogs())
+          .studies[0];
+  SearchOptions o = s.sweep().search;
+  o.prune = false;
+  o.keep_all = true;
+  const SearchResult found = search(s.study, o);
+  ASSERT_FALSE(found.all.empty());
+  for (const Point& p : found.all) {
+    ServedEvaluator evaluator(s.study, o.all_reduce);
+    ServedWorkload load = *o.workload;
+    load.users = p.plan.users();
+    const ServedPlan served = evaluator.of(p.plan, load);
+    EXPECT_EQ(p.time, served.served.tpot);
+    EXPECT_EQ(p.ttft, served.served.ttft);
+    // Output tokens beside the first one of each request.
+    EXPECT_NEAR(value(Metric::throughput, p) * 512 / 511, served.output_per_s_gpu,
+                1e-9 * served.output_per_s_gpu);
+    EXPECT_GT(p.time, Evaluator(s.study, o.all_reduce).simulate(p.plan) * (p.plan.batch > 1 ? 1.0 : 0.999));
+  }
+}
+
+Study study_of_served(const char* engine, const char* strategies) {
+  return parse_scenario("q.yaml", fmt::format(fmt::runtime(kServed), engine, strategies), shipped_catalogs())
+      .studies[0];
+}
+
+std::vector<Point> all_points(const Study& s, SearchOptions o) {
+  o.prune = false;
+  o.keep_all = true;
+  return search(s.study, o).all;
+}
+
+// A target leaves the frontier of the plans that meet it, whether or not bounds rule plans out.
+TEST(ServedSweep, ATtftTargetLeavesTheFrontierOfThoseThatMeetIt) {
+  for (const char* name : {"vllm", "sglang", "trtllm"}) {
+    const Study s = study_of_served(name, "tensor, pipeline");
+    SearchOptions o = s.sweep().search;
+    const std::vector<Point> all = all_points(s, o);
+    std::vector<Seconds> ttft;
+    for (const Point& p : all) ttft.push_back(p.ttft);
+    std::sort(ttft.begin(), ttft.end());
+    for (const double part : {0.1, 0.5, 0.9}) {
+      o.most_ttft = ttft[static_cast<std::size_t>(part * static_cast<double>(ttft.size()))];
+      Frontier expected(o.x, o.y);
+      std::uint64_t order = 0;
+      for (const Point& p : all) {
+        if (p.ttft <= o.most_ttft) expected.add(p, order);
+        ++order;
+      }
+      const SearchResult found = search(s.study, o);
+      const std::vector<Point> met = found.overall().points(), want = expected.points();
+      ASSERT_EQ(met.size(), want.size()) << name << " " << part;
+      for (std::size_t i = 0; i < met.size(); ++i) {
+        EXPECT_EQ(met[i].time, want[i].time);
+        EXPECT_EQ(value(Metric::throughput, met[i]), value(Metric::throughput, want[i]));
+      }
+      if (part < 0.5) {
+        EXPECT_GT(found.counts.pruned, 0u);
+      }
+      EXPECT_FALSE(found.nearest_ttft);
+    }
+  }
+}
+
+TEST(ServedSweep, NoTtftIsBelowTheBoundThatRulesPlansOut) {
+  for (const char* name : {"vllm", "sglang", "trtllm"}) {
+    const Study s = study_of_served(name, "tensor, pipeline");
+    ServedEvaluator evaluator(s.study, AllReduceRule::fastest);
+    for (const Point& p : all_points(s, s.sweep().search)) {
+      EXPECT_LE(evaluator.least_ttft(p.plan, 8192), p.ttft) << to_string(p.plan);
+      EXPECT_GT(evaluator.least_ttft(p.plan, 8192), s.study.engine->host.path);
+    }
+  }
+}
+
+TEST(ServedSweep, WhereNoneMeetsATtftTheNearestIsSaid) {
+  const Study s = study_of_served("vllm", "tensor");
+  SearchOptions o = s.sweep().search;
+  Seconds lowest(1e9);
+  for (const Point& p : all_points(s, o)) lowest = std::min(lowest, p.ttft);
+  for (const bool prune : {true, false}) {
+    o.prune = prune;
+    o.most_ttft = lowest * 0.999;
+    const SearchResult found = search(s.study, o);
+    EXPECT_TRUE(found.overall().points().empty());
+    ASSERT_TRUE(found.nearest_ttft);
+    EXPECT_EQ(found.nearest_ttft->ttft, lowest);
+    o.most_ttft = lowest;
+    EXPECT_EQ(search(s.study, o).overall().points().size(), 1u);
+  }
+}
+
+std::string with_users(const std::string& users, const std::string& more = "") {
+  return "name: q\nsystem: h100-hgx\nmodels: [llama-3.1-8b]\nengine: vllm\n"
+         "precision: {weights: bf16, kv: bf16, math: bf16}\nstrategies: [tensor, pipeline]\n"
+         "gpus: [1, 2, 4]\nworkload: {input: 2Ki tokens, output: 512 tokens, users: " +
+         users + "}\n" + more;
+}
+
+// Those numbers of users and no others, on whatever plan: as if each plan were given its batch.
+TEST(ServedSweep, UsersArePinnedForTheWholeDeployment) {
+  const Study s = parse_scenario("q.yaml", with_users("[12, 32]"), shipped_catalogs()).studies[0];
+  SearchOptions o = s.sweep().search;
+  const std::vector<Point> pinned = all_points(s, o);
+  o.users.clear();
+  o.batches.resize(32);
+  for (int i = 0; i < 32; ++i) o.batches[static_cast<std::size_t>(i)] = i + 1;
+  std::vector<Point> expected;
+  for (const Point& p : all_points(s, o)) {
+    if (p.plan.users() == 12 || p.plan.users() == 32) expected.push_back(p);
+  }
+  ASSERT_EQ(pinned.size(), expected.size());
+  ASSERT_GT(pinned.size(), 4u);
+  bool stages = false;
+  for (std::size_t i = 0; i < pinned.size(); ++i) {
+    EXPECT_EQ(pinned[i].plan, expected[i].plan);
+    EXPECT_EQ(pinned[i].time, expected[i].time);
+    EXPECT_EQ(pinned[i].ttft, expected[i].ttft);
+    stages = stages || pinned[i].plan.in_flight > 1;
+  }
+  EXPECT_TRUE(stages);
+  o = s.sweep().search;
+  const SearchResult pruned = search(s.study, o);
+  Frontier frontier(o.x, o.y);
+  for (std::size_t i = 0; i < pinned.size(); ++i) frontier.add(pinned[i], i);
+  ASSERT_EQ(pruned.overall().size(), frontier.size());
+}
+
+TEST(ServedSweep, UsersThatGroupsCannotShareAreCounted) {
+  const Study s = parse_scenario("q.yaml", with_users("7"), shipped_catalogs()).studies[0];
+  const SearchResult found = search(s.study, s.sweep().search);
+  EXPECT_GT(found.rejected.at("users that attention groups cannot share evenly"), 0u);
+  for (const Point& p : found.overall().points()) EXPECT_EQ(p.plan.users(), 7);
+}
+
+TEST(ServedSweep, TtftHasAnIntervalWhereItWasMeasured) {
+  EngineProfile e;
+  const ErrorTerms kernels(kAssumedSource, {-0.1, 0.2});
+  EXPECT_FALSE(served_ttft_error(e, false, kernels));
+  e.error.drawn = {{-0.3, 0.4}, 20};
+  EXPECT_FALSE(served_ttft_error(e, true, kernels));
+  const auto range = served_ttft_error(e, false, kernels);
+  ASSERT_TRUE(range);
+  const ErrorRange prices = time_error(kernels);
+  EXPECT_NEAR(std::log1p(range->low), -std::hypot(std::log1p(prices.low), 0.3), 1e-12);
+  EXPECT_NEAR(std::log1p(range->high), std::hypot(std::log1p(prices.high), 0.4), 1e-12);
+  EXPECT_LT(range->high, std::expm1(std::log1p(prices.high) + 0.4));
+}
+
+TEST(ServedSweep, StrategiesWithoutPromptsBesideNeedAPool) {
+  const Study s =
+      parse_scenario("q.yaml", fmt::format(fmt::runtime(kServed), "vllm", "tensor"), shipped_catalogs())
+          .studies[0];
+  SearchOptions o = s.sweep().search;
+  o.strategies.push_back(strategy_id("ring_decode"));
+  const SearchResult found = search(s.study, o);
+  ASSERT_EQ(found.without_plans.size(), 1u);
+  EXPECT_EQ(to_string(found.without_plans[0].first), "ring_decode");
+}
+
+}  // namespace
+}  // namespace shardline
