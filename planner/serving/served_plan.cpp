@@ -24,6 +24,19 @@ Chunks chunks_of(long long input, long long room) {
   return {size, input / size, input % size};
 }
 
+// Of all chunks, from the time of one. It rises evenly with the tokens before it: the mean of the first and
+// the last whole one.
+template <class Time>
+Seconds all_chunks(const Chunks& chunks, Time time) {
+  Seconds out = time(0, chunks.size);
+  if (chunks.whole > 1) {
+    out += time((chunks.whole - 1) * chunks.size, chunks.size);
+    out = out * (static_cast<double>(chunks.whole) / 2);
+  }
+  if (chunks.rest > 0) out += time(chunks.whole * chunks.size, chunks.rest);
+  return out;
+}
+
 }  // namespace
 
 bool serves_prompts(const Case& c, StrategyId id) {
@@ -53,10 +66,13 @@ void ServedEvaluator::serve(ServedWorkload workload, Point& point) {
 }
 
 Seconds ServedEvaluator::least_ttft(Plan plan, long long input) {
-  plan.batch = std::max(1, least_batch(case_, plan));
-  case_.batch = prefill_batch({{0, input}});
-  const Strategy& s = strategy(plan.strategy);
-  return case_.engine->host.path + (s.prefills ? evaluator_.bound(plan) : Seconds(0));
+  const Seconds path = case_.engine->host.path;
+  if (!strategy(plan.strategy).prefills) return path;
+  plan.batch = 1;
+  return path + all_chunks(chunks_of(input, budget(plan, 0)), [&](long long cached, long long fresh) {
+           case_.batch = prefill_batch({{cached, fresh}});
+           return evaluator_.bound(plan);
+         });
 }
 
 ErrorTerms ServedEvaluator::prompt_errors(const Plan& plan, long long input) {
@@ -101,13 +117,7 @@ void ServedEvaluator::time_prompts(const Plan& plan, long long input, long long 
     b.prefill = {{cached, fresh, static_cast<int>(prompts)}};
     return step(plan, b);
   };
-  // A chunk's time rises evenly with the tokens before it: the mean of the first and the last whole one.
-  out.prompt = time(0, chunks.size);
-  if (chunks.whole > 1) {
-    out.prompt += time((chunks.whole - 1) * chunks.size, chunks.size);
-    out.prompt = out.prompt * (static_cast<double>(chunks.whole) / 2);
-  }
-  if (chunks.rest > 0) out.prompt += time(chunks.whole * chunks.size, chunks.rest);
+  out.prompt = all_chunks(chunks, time);
   out.steps = static_cast<double>(chunks.count());
   out.prompts = static_cast<double>(prompts);
   const Seconds added = beside ? std::max(Seconds(0), out.prompt - out.decode * out.steps) : out.prompt;

@@ -37,8 +37,8 @@ class ServedEvaluator {
   /// Gives a point what its plan serves with as many users as it has: [P19] a step that decodes takes no
   /// longer than TPOT, and users decode part of their time, so that bounds of the one hold for the other.
   void serve(ServedWorkload workload, Point& point);
-  /// Below the TTFT of any load: the request path, and a bound of one prompt's steps with nobody beside it
-  /// [H17]. It is below that of a plan whose steps take no less with others beside them.
+  /// Below the TTFT of any load: the request path, and the bounds [H17] of one prompt's steps with nobody
+  /// beside it, if steps take no less with others beside.
   Seconds least_ttft(Plan plan, long long input);
   /// Prompts that one step of an attention group has the budget for, at least one.
   long long prompts_of_step(const Plan& plan, long long input) const;

@@ -116,6 +116,26 @@ TEST(ServedSweep, NoTtftIsBelowTheBoundThatRulesPlansOut) {
   }
 }
 
+// Experts, stages and prompts of several chunks, whose prices do not all rise with the tokens of a step.
+TEST(ServedSweep, ATtftTargetRulesOutNoExpertPlanThatMeetsIt) {
+  for (const char* name : {"vllm", "sglang", "trtllm"}) {
+    const Study s =
+        parse_scenario("q.yaml",
+                       fmt::format("name: q\nsystem: gb200-nvl72\nmodels: [deepseek-r1]\nengine: {}\n"
+                                   "precision: {{weights: fp4, kv: fp8, math: fp4}}\n"
+                                   "strategies: [tensor, pipeline, dp_ep]\ngpus: [4, 8]\n"
+                                   "batch: [1, 8, 32]\n"
+                                   "workload: {{input: 32Ki tokens, output: 2Ki tokens}}\n",
+                                   name),
+                       shipped_catalogs())
+            .studies[0];
+    const std::vector<Point> all = all_points(s, s.sweep().search);
+    ASSERT_GT(all.size(), 4u) << name;
+    ServedEvaluator evaluator(s.study, AllReduceRule::fastest);
+    for (const Point& p : all) EXPECT_LE(evaluator.least_ttft(p.plan, 32768), p.ttft) << to_string(p.plan);
+  }
+}
+
 TEST(ServedSweep, WhereNoneMeetsATtftTheNearestIsSaid) {
   const Study s = study_of_served("vllm", "tensor");
   SearchOptions o = s.sweep().search;
