@@ -127,16 +127,16 @@ double Responses::busy_periods(double asks) const {
     waited += asks * left * (i - 1) * decode_;
     left *= 1 - arrive;
     const double on_path = asks * (1 - left) / arrive;
-    const double nobody = std::exp(-arrive * on_path);
+    const double somebody = -std::expm1(-arrive * on_path);
     const bool steady = left < kSteady;
-    const double weight = steady ? none : none * (1 - nobody);
-    const double reached = arrive * on_path / (1 - nobody);  // at least one
+    const double weight = steady ? none : none * somebody;
+    const double reached = arrive * on_path / somebody;  // at least one
     const double variance = std::max(0.0, reached * (1 + arrive * on_path) - reached * reached);
     const double staying = on_path * (1 - arrive), later = staying + asks;
     responses += weight * (waited * (reached + staying) / on_path + completions(reached, variance) +
                            later * span(reached) + completions(later, later));
     answered += weight * (reached + later);
-    none *= nobody;
+    none *= 1 - somebody;
     if (steady || none < 1e-6) break;
   }
   return responses / answered;
