@@ -23,9 +23,9 @@ void ScheduleBuilder::end_host_kernels() {
   if (explicit_from_ != kNone) s_.dependencies.resize(explicit_from_);
   explicit_from_ = kNone;
   Op& last = s_.ops.back();
-  SL_CHECK(
-      last.dependency_count > 0 && last.first_dependency + last.dependency_count == s_.dependencies.size(),
-      "the last op of a block waits for another");
+  SL_CHECK(s_.ops.size() > s_.blocks.back().first + 1 &&
+               last.first_dependency + last.dependency_count == s_.dependencies.size(),
+           "a block has a kernel, and nothing was noted behind the last one");
   s_.dependencies.push_back(s_.blocks.back().first);
   ++last.dependency_count;
 }

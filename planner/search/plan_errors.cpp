@@ -28,6 +28,15 @@ void add_change(ErrorTerms& terms, ErrorSourceId source, const std::array<double
   if (std::max(std::abs(term.low), std::abs(term.high)) > kNoChange) terms.add(term);
 }
 
+// Of a host beside kernels that take so long: what it adds if it takes as long as its band says.
+void add_host_change(ErrorTerms& terms, const System& system, Seconds kernels, Seconds host) {
+  if (!(host > Seconds(0))) return;
+  const ErrorBand& b = system.host.band;
+  const auto step = [&](double ln) { return beside_host(kernels, host * std::exp(ln)).value; };
+  add_change(terms, kHostSource, {step(b.low), step((b.low + b.high) / 2), step(b.high)},
+             beside_host(kernels, host).value);
+}
+
 }  // namespace
 
 BlockErrors::BlockErrors(CostModel& cost, const Schedule& schedule, Seconds host)
@@ -58,6 +67,7 @@ ErrorTerms BlockErrors::terms() const {
   ErrorTerms out;
   for (const Source& s : sources_)
     add_change(out, s.id, {time(s.makespans[0]), time(s.makespans[1]), time(s.makespans[2])}, plain);
+  add_host_change(out, cost_.system(), token_time(schedule_, add_up(schedule_, plain_)), host_);
   return out;
 }
 
@@ -82,6 +92,7 @@ ErrorTerms errors_of_classes(CostModel& cost, const Schedule& s, const TaskGraph
     const std::array<double, 3> times = makespans_of_errors(graph, timeline, errors, id, ends);
     add_change(out, id, {step(times[0]), step(times[1]), step(times[2])}, step(timeline.makespan().value));
   }
+  add_host_change(out, cost.system(), timeline.makespan(), host);
   return out;
 }
 

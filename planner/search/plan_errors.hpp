@@ -11,7 +11,7 @@ namespace shardline {
 /// What errors of prices do to the time of a schedule whose blocks are played one by one.
 class BlockErrors {
  public:
-  /// `host` works beside the kernels of a step.
+  /// `host` works beside the kernels of a step, off by the band of its system [P18].
   BlockErrors(CostModel& cost, const Schedule& schedule, Seconds host);
   /// A block as lower_block() lists its tasks, played. Every block once.
   void add(BlockIndex block, const TaskGraph& graph, const Timeline& timeline);

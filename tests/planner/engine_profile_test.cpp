@@ -112,7 +112,7 @@ TEST(EngineProfile, PaddedStepsTakeTheTimeOfTheLargerBatchBesideAttention) {
 TEST(EngineProfile, AHostBesideKernelsIsInEveryStepAndItsBound) {
   Case c = study("engine: vllm\n").study;
   const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=8");
-  const StepHost host{Seconds(2e-3), Seconds(5e-4), Seconds(1e-6)};
+  const StepHost host{Seconds(2e-3), Seconds(5e-4), Seconds(1e-6), Seconds(0)};
   const auto beside = [](Seconds kernels, double work) { return std::hypot(kernels.value, work); };
   c.system.host = host;
   const Seconds with = Evaluator(c).simulate(plan), bound = Evaluator(c).bound(plan);
@@ -168,25 +168,35 @@ TEST(EngineProfile, AHostBetweenStepsIsInEveryStepAndItsBound) {
 }
 
 // [P18] Its host is off as its profile was on models left out, no matter whose costs its kernels have.
+void expect_band_of_host(bool calibrated, bool waited_for) {
+  Case c = study("engine: vllm\n", {calibrated ? Costs::calibrated : Costs::parameters, ""}).study;
+  auto engine = std::make_shared<EngineProfile>(*c.engine);
+  engine->host_waited_for = waited_for;
+  c.engine = engine;
+  const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=8");
+  Evaluator e(c);
+  const Rating rating = rating_of(e, plan);
+  const auto terms = rating.errors.all();
+  const auto of_host =
+      std::find_if(terms.begin(), terms.end(), [](const ErrorTerm& t) { return t.source == kHostSource; });
+  ASSERT_NE(of_host, terms.end());
+  const double all = e.simulate(plan).value, host = (c.system.host.step + c.system.host.request * 8).value;
+  const double kernels = waited_for ? all - host : std::sqrt(all * all - host * host);
+  const auto changed = [&](double ln) {
+    const double moved = host * std::exp(ln);
+    return (waited_for ? kernels + moved : std::hypot(kernels, moved)) / all - 1;
+  };
+  EXPECT_NEAR(of_host->low, changed(c.engine->error.tpot.low), 1e-9);
+  EXPECT_NEAR(of_host->high, changed(c.engine->error.tpot.high), 1e-9);
+  EXPECT_EQ(source_name(c.system, kHostSource), "fitted host times of vLLM 0.24.0");
+  // What is served has the profile's band on all of it, once.
+  const ErrorRange served = served_time_error(*c.engine, rating.errors);
+  const ErrorRange prices = time_error(rating.errors.without(kHostSource));
+  EXPECT_NEAR(served.high, std::expm1(std::hypot(std::log1p(prices.high), c.engine->error.tpot.high)), 1e-12);
+}
 TEST(EngineProfile, ItsHostHasTheBandOfItsProfile) {
-  for (const bool calibrated : {true, false}) {
-    Case c = study("engine: vllm\n", {calibrated ? Costs::calibrated : Costs::parameters, ""}).study;
-    const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=8");
-    Evaluator e(c);
-    const Rating rating = rating_of(e, plan);
-    const auto terms = rating.errors.all();
-    const auto of_host =
-        std::find_if(terms.begin(), terms.end(), [](const ErrorTerm& t) { return t.source == kHostSource; });
-    ASSERT_NE(of_host, terms.end());
-    const double part = (c.system.host.step + c.system.host.request * 8) / e.simulate(plan);
-    EXPECT_NEAR(of_host->low, part * std::expm1(c.engine->error.tpot.low), 1e-9);
-    EXPECT_NEAR(of_host->high, part * std::expm1(c.engine->error.tpot.high), 1e-9);
-    EXPECT_EQ(source_name(c.system, kHostSource), "fitted host times of vLLM 0.24.0");
-    // What is served has the profile's band on all of it, once.
-    const ErrorRange served = served_time_error(*c.engine, rating.errors);
-    const ErrorRange kernels = time_error(rating.errors.without(kHostSource));
-    EXPECT_NEAR(served.high, std::expm1(std::hypot(std::log1p(kernels.high), c.engine->error.tpot.high)),
-                1e-12);
+  for (const bool waited_for : {true, false}) {
+    for (const bool calibrated : {true, false}) expect_band_of_host(calibrated, waited_for);
   }
 }
 
@@ -204,9 +214,13 @@ TEST(EngineProfile, ItsHostIsThatOfOneAttentionGroup) {
   const auto added = [&](const Plan& p) {
     Case bare = c;
     bare.system.host = {Seconds(0), Seconds(0), Seconds(0), host.launch};
-    const Seconds with = Evaluator(c).simulate(p), bound = Evaluator(c).bound(p);
-    EXPECT_NEAR((bound - Evaluator(bare).bound(p)).value, (with - Evaluator(bare).simulate(p)).value, 1e-9);
-    return (with - Evaluator(bare).simulate(p)).value;
+    // Of a step of kernels and host beside each other, squared: what the host adds.
+    const auto beside = [](Seconds with, Seconds kernels) {
+      return std::sqrt((with.value - kernels.value) * (with.value + kernels.value));
+    };
+    const double work = beside(Evaluator(c).simulate(p), Evaluator(bare).simulate(p));
+    EXPECT_NEAR(beside(Evaluator(c).bound(p), Evaluator(bare).bound(p)), work, 1e-9);
+    return work;
   };
   EXPECT_NEAR(added(plan), (host.step + host.request * 6).value, 1e-9);
   // Padded in each group: 8 rows of the head for 6.
