@@ -19,7 +19,8 @@ Placement::Placement(int ranks, int requests)
 
 void Placement::prefill(int request, long long fresh) {
   const auto first = static_cast<std::size_t>(request) * static_cast<std::size_t>(ranks_);
-  const long long chunks = 2LL * ranks_;
+  // Nobody to share work with, and nothing to cut the tokens for.
+  const long long chunks = ranks_ == 1 ? 1 : 2LL * ranks_;
   const long long size = fresh / chunks;
   // Longer chunks: one token each, to whoever holds least; among equals to whoever got fewer.
   std::vector<int> extra(static_cast<std::size_t>(ranks_), 0);

@@ -69,7 +69,7 @@ struct Prices {
 class Layers {
  public:
   Layers(const Case& c, int ranks, const Plan& alone, Prices prices)
-      : case_(c), plan_(alone), prices_(std::move(prices)), chain_(ranks > 1) {
+      : case_(c), plan_(alone), prices_(std::move(prices)) {
     if (!prices_.cost)
       prices_.cost = &own_.emplace(case_.system, AllReduceRule::fastest, std::move(prices_.cache));
     plan_.strategy = strategy_id("tensor");
@@ -82,7 +82,7 @@ class Layers {
              "prefixes cost every layer the same");
     const LocalHeads heads = prefill_heads(case_.model.attentions.front(), plan_);
     row_bytes_ = heads.held_width() * bytes_per_element(c.precision.kv);
-    if (!chain_) return;
+    if (ranks == 1) return;
     ScheduleBuilder b(schedule_);
     b.drive(Drive::eager);
     b.begin_block("send");
@@ -107,8 +107,6 @@ class Layers {
     a.pairs = (a.all_pairs ? c * s : c * (s - c) + c * (c + 1) / 2) * prices_.sequences;
     a.kv_rows = s * prices_.sequences;
     a.whole = tokens == prefix;
-    // A rank of a chain has one interval of the sequence, one alone two.
-    if (chain_) a.tiles = query_tiles(Tokens{{0, prefix - tokens, prefix}}) * prices_.sequences;
     const Seconds others = p.rest + prices_.experts * p.expert_share + expand(p, prefix);
     if (!a.all_pairs) return others + attention(attend);
     PricedOp scores = p.scores;
@@ -214,7 +212,6 @@ class Layers {
   Plan plan_;
   Prices prices_;
   std::optional<CostModel> own_;
-  bool chain_;
   Schedule schedule_;
   double row_bytes_ = 0;
   Op send_, join_;

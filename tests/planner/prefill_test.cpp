@@ -87,6 +87,25 @@ TEST(Prefill, AttentionOfAllRanksIsTheCausalMask) {
   }
 }
 
+// What has nobody to share with is not cut: 100 new tokens are one tile of 100 rows, not two of 50.
+TEST(Prefill, OneRankTilesASequenceWhole) {
+  for (const long long fresh : {1, 65, 100, 128, 129, 3000}) {
+    const Case c = prefill_case("llama-3.1-8b", {{131'072, fresh}, {0, 64}});
+    Plan p;
+    p.strategy = strategy_id("tensor");
+    Schedule s;
+    lower(s, c, p);
+    int seen = 0;
+    for (const Op& op : s.ops) {
+      if (op.kind != OpKind::attend_prefill) continue;
+      const AttendPrefillShape& a = shape<AttendPrefillShape>(op);
+      EXPECT_EQ(a.tiles, (fresh + kTileRows - 1) / kTileRows + 1) << fresh;
+      ++seen;
+    }
+    EXPECT_EQ(seen, 1);
+  }
+}
+
 TEST(Prefill, FoldedEqualsUnfolded) {
   for (const std::string& model : kModels) {
     SCOPED_TRACE(model);
