@@ -173,6 +173,20 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   return f;
 }
 
+void note_unknown_splits(const Form& form, const std::vector<std::string>& words, const System& system,
+                         std::vector<std::string>& notes) {
+  const std::string_view family = form.family;
+  const bool decode = family == "attention_decode" || family == "mla_decode";
+  const char* unknown = nullptr;
+  if (decode && !split_rules(family, words, system))
+    unknown =
+        "how this kernel splits long sequences is not known: beyond its longest rows, one sequence alone may "
+        "take far longer than the fit says";
+  if (family == "attention_prefill" && !tile_split(words, system))
+    unknown = "whether it splits the keys of few new tokens is not known: they may cost far less";
+  if (unknown != nullptr) notes.push_back(fmt::format("{} {}: {}", family, variant_name(words), unknown));
+}
+
 }  // namespace
 
 Calibrated calibrate(const System& system, std::span<const MeasurementTable> tables,
@@ -202,13 +216,7 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
   for (const auto& [key, w] : work) {
     w.add_notes(out.notes);
     if (w.rows.size() == 0) continue;  // all of them of other frameworks
-    const std::string_view family = w.form->family;
-    const bool decode = family == "attention_decode" || family == "mla_decode";
-    if (decode && !split_rules(family, w.words, system))
-      out.notes.push_back(
-          fmt::format("{} {}: how this kernel splits long sequences is not known: beyond its longest rows, "
-                      "one sequence alone may take far longer than the fit says",
-                      w.form->family, variant_name(w.words)));
+    note_unknown_splits(*w.form, w.words, system, out.notes);
     const std::size_t needed = kRowsPerParameter * w.form->parameters.size();
     if (w.rows.size() < needed) {
       out.notes.push_back(fmt::format("{} {}: {} rows are too few for a fit, {} are needed", w.form->family,

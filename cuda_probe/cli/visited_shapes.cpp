@@ -65,12 +65,13 @@ class Collector {
 
   void add(const AttendPrefillShape& a, const Case& c, const Plan& plan) {
     if (a.q_rows < 1 || a.kv_rows < 1) return;
-    if (a.family == AttentionFamily::mla || a.qk_dim != a.v_dim || a.edges > 0)
-      return;  // no column says that keys are wider than values, or seen through a window
+    if (a.family == AttentionFamily::mla || a.qk_dim != a.v_dim)
+      return;  // no column says that keys are wider than values
     const auto requests = static_cast<std::int64_t>(std::max(1LL, requests_in(c.batch.prefill)));
     const std::int64_t batch = std::max<std::int64_t>(1, plan.batch * requests);
     const std::int64_t fresh = std::max<std::int64_t>(1, up(a.q_rows, batch));
     const std::int64_t cached = std::max<std::int64_t>(0, up(a.kv_rows, batch) - fresh);
+    if (a.window > 0 && a.window < cached + fresh) return;  // nor that they are seen through a window
     prefill_.insert({batch, fresh, cached, static_cast<int>(a.q_heads), static_cast<int>(a.kv_heads),
                      static_cast<int>(a.qk_dim)});
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/prefill.hpp"
 
 namespace shardline {
 
@@ -272,8 +273,9 @@ std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) {
     const double per_kv = static_cast<double>(a.q_heads) / static_cast<double>(a.kv_heads);
     where[2] = std::log2(std::max(1.0, per_kv));
     where[3] = std::log2(static_cast<double>(a.qk_dim));
-    const auto kernel = static_cast<PrefillKernel>(u.context.variant[0]);
-    seconds = prefill_seconds(prefill_work(a, kernel, u.context), u.context, u.parameters);
+    const bool floor = pricing_ == Pricing::floor;
+    seconds =
+        attention_prefill_seconds(a, u.context, u.parameters, floor ? Merging::left_out : Merging::counted);
   }
   const std::span axes(where, u.fit->form->axes.size());
   seconds *= std::exp(u.correction.at(axes));

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "hardware/collectives/collective.hpp"
-#include "hardware/cost/forms/prefill.hpp"
 #include "hardware/cost/price_interval.hpp"
 #include "hardware/cost/shape_line.hpp"
 #include "hardware/machine/system.hpp"

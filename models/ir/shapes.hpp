@@ -94,7 +94,8 @@ struct AttendPrefillShape {
   // A matrix product of all queries and all keys of a request: `pairs` are those, not the mask's, and scores
   // lie in memory, where an op of their own rewrites them.
   bool all_pairs = false;
-  Count edges = 0;  // of the tiles, those whose keys begin at a window's edge: masked pairs there, too [H30]
+  Count window = 0;     // last tokens that a query sees at most; 0: no window slides along
+  Count intervals = 1;  // of queries, that a kernel tiles each by itself [T2]
   static constexpr void visit(auto& s, auto&& f) {
     f("family", s.family);
     f("q_heads", s.q_heads);
@@ -107,7 +108,8 @@ struct AttendPrefillShape {
     f("tiles", s.tiles);
     f("whole", s.whole);
     f("all_pairs", s.all_pairs);
-    f("edges", s.edges);
+    f("window", s.window);
+    f("intervals", s.intervals);
   }
 };
 

@@ -230,25 +230,9 @@ std::int64_t query_tiles(TokenView queries) {
   return n;
 }
 
-std::int64_t edge_tiles(TokenView queries, const Reach& reach, std::int64_t keys_from) {
-  if (!reach.slides()) return 0;
-  std::int64_t n = 0;
-  for (const Interval& q : queries) {
-    if (q.request == kPadding) continue;
-    const std::int64_t tiles = (q.size() + kTileRows - 1) / kTileRows;
-    // The first position in reach never falls from one query to the next, so the tiles at an edge are the
-    // last ones of an interval: the first of them is in [low, high].
-    std::int64_t low = 0, high = tiles;
-    while (low < high) {
-      const std::int64_t middle = (low + high) / 2;
-      if (reach.first(q.position(middle * kTileRows)) >= keys_from + kTileRows)
-        high = middle;
-      else
-        low = middle + 1;
-    }
-    n += tiles - low;
-  }
-  return n;
+std::int64_t query_intervals(TokenView queries) {
+  return std::count_if(queries.begin(), queries.end(),
+                       [](const Interval& q) { return q.request != kPadding && q.size() > 0; });
 }
 
 bool same_tokens(TokenView a, TokenView b) {

@@ -51,9 +51,8 @@ std::int64_t all_pairs(TokenView queries, TokenView keys);
 inline constexpr int kTileRows = 128;
 /// [T2] Tiles of kTileRows query rows that a flash kernel cuts the intervals into, one interval at a time.
 std::int64_t query_tiles(TokenView queries);
-/// [T2] Those of them whose first row's reach, if it slides, leaves out as many keys as a tile has rows, or
-/// more, of those from position `keys_from` on.
-std::int64_t edge_tiles(TokenView queries, const Reach& reach, std::int64_t keys_from = 0);
+/// [T2] Intervals with tiles.
+std::int64_t query_intervals(TokenView queries);
 
 /// Whether both have the same tokens, in whatever order and cut; padding is none.
 bool same_tokens(TokenView a, TokenView b);

@@ -64,7 +64,6 @@ AttendPrefillShape shared_prefill_shape(const Case& c, const Attention& a, const
   auto shape = shape_of_heads<AttendPrefillShape>(prefill_heads(a, p), share.attended);
   for (const Segment& s : c.batch.prefill) {
     shape.tiles += s.count * p.batch * ((s.fresh + kTileRows - 1) / kTileRows);
-    shape.edges += p.batch * edge_tiles_of(a.reach, s, 0);
   }
   shape.pairs = p.batch * on_fullest(share, a.reach, [&](int member) {
                   Count pairs = 0;
@@ -73,6 +72,7 @@ AttendPrefillShape shared_prefill_shape(const Case& c, const Attention& a, const
                   return pairs;
                 });
   shape.q_rows = prefill_tokens(c, p);
+  shape.intervals = prefill_sequences(c, p);
   shape.kv_rows = prefill_keys_on_fullest(c, a, p);
   return shape;
 }

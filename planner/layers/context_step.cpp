@@ -158,7 +158,7 @@ AttendPrefillShape prefill_shape(const LocalHeads& h, const Tokens& queries, con
   s.kv_rows = rows_in_reach(queries, keys, rectangle ? Reach{} : h.reach);
   s.q_rows = real_rows(queries);
   s.tiles = query_tiles(queries);
-  s.edges = edge_tiles(queries, h.reach);
+  s.intervals = query_intervals(queries);
   // Stripes of two ranks have as many pairs as one rank's own, by another mask.
   s.whole = s.kv_rows == s.q_rows && s.pairs == own_pairs(queries) && same_tokens(queries, keys);
   return s;
@@ -211,7 +211,7 @@ OpIndex ContextStep::attend_parts(const char* name,
       sum.kv_rows += s.kv_rows;
       sum.q_rows += s.q_rows;
       sum.tiles += s.tiles;
-      sum.edges += s.edges;
+      sum.intervals += s.intervals;
     }
     return Shape(sum);
   });

@@ -87,8 +87,6 @@ class Prefills {
       all_own_pairs_ += n * (s.fresh * (s.fresh + 1) / 2);
       tiles_ += n * ((s.fresh + kTileRows - 1) / kTileRows);
       seeing_tiles_ += n * ((rows_seeing_cached(a_.reach, s) + kTileRows - 1) / kTileRows);
-      edges_ += p_.batch * edge_tiles_of(a_.reach, s, 0);
-      own_edges_ += p_.batch * edge_tiles_of(a_.reach, s, s.cached);
     }
   }
 
@@ -110,7 +108,7 @@ class Prefills {
     s.kv_rows = keys;
     s.q_rows = rows_;
     s.tiles = seeing_tiles_;
-    s.edges = std::min(edges_, seeing_tiles_);
+    s.intervals = requests_;
     return s;
   }
   void expand(Count rows, CacheFlow& flow) {
@@ -123,7 +121,6 @@ class Prefills {
     AttendPrefillShape s = shape(heads_.q, own_pairs_, rows_);
     s.whole = own_pairs_ == all_own_pairs_;
     s.tiles = tiles_;
-    s.edges = own_edges_;
     b_.attend("attend new tokens", c_.precision.kv, c_.precision.math, s);
     fresh.attend(0, requests_);
   }
@@ -175,7 +172,6 @@ class Prefills {
   Count pairs_ = 0, shard_pairs_ = 0, own_pairs_ = 0;
   Count all_own_pairs_ = 0;             // as own_pairs_, whatever the reach
   Count tiles_ = 0, seeing_tiles_ = 0;  // of new tokens, and of those that see a cached one
-  Count edges_ = 0, own_edges_ = 0;     // of attention to all tokens, and to new ones alone
 };
 
 }  // namespace

@@ -40,6 +40,7 @@ AttendShape shape_of_heads(const LocalHeads& h, Count q_heads) {
   AttendShape s;
   if constexpr (requires { s.family; }) s.family = h.family;
   if constexpr (requires { s.cache; }) s.cache = h.cache;
+  if constexpr (requires { s.window; }) s.window = h.reach.slides() ? h.reach.tokens : 0;
   s.q_heads = q_heads;
   s.kv_heads = h.latent > 0 ? q_heads : h.kv;  // expanded: each query head has its own
   s.qk_dim = h.qk;
@@ -100,12 +101,6 @@ inline long long tokens_on_fullest(const CacheShare& share, long long tokens) {
 Count pairs_on_member(const CacheShare& share, int member, const Reach& reach, const Segment& segment);
 /// First of a segment's tokens that any of its new ones sees.
 inline long long first_seen(const Reach& reach, const Segment& s) { return reach.first(s.cached); }
-/// [T2] Tiles of the new tokens of each of a segment's requests that begin at an edge of their reach among
-/// the keys from position `keys_from` on, of one head.
-inline Count edge_tiles_of(const Reach& reach, const Segment& s, long long keys_from) {
-  const Interval queries{0, s.cached, s.length()};
-  return s.count * edge_tiles({&queries, 1}, reach, keys_from);
-}
 /// [P3] Tokens of a segment that a layer has to keep: what its new ones see, and themselves, at least what a
 /// cache of its length holds.
 long long kept_tokens(const Reach& reach, const Segment& segment);

@@ -37,17 +37,21 @@ Count width(const Plan& p) { return static_cast<Count>(p[kVertical]) + p[kSlash]
 
 void attention(ContextStep& s) {
   s.expand_own();
-  auto all = shape_of_heads<AttendPrefillShape>(s.heads, s.heads.q), estimate = all;
+  auto all = shape_of_heads<AttendPrefillShape>(s.heads, s.heads.q);
+  all.intervals = 0;
+  auto estimate = all;
   for (const Segment& r : batch_requests(s.c, s.p)) {
     const Count keys = r.cached + r.fresh;
     const Count last = std::min<Count>(s.p[kEstimate], r.fresh);
     all.pairs += pairs(r, width(s.p));
     all.q_rows += r.fresh;
     all.tiles += (r.fresh + kTileRows - 1) / kTileRows;
+    ++all.intervals;
     all.kv_rows += keys;
     estimate.pairs += triangle(keys) - triangle(keys - last);
     estimate.q_rows += last;
     estimate.tiles += (last + kTileRows - 1) / kTileRows;
+    ++estimate.intervals;
     estimate.kv_rows += keys;
   }
   s.b.attend("estimate", s.c.precision.kv, s.c.precision.math, estimate);

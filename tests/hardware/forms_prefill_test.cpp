@@ -65,7 +65,8 @@ TEST(FormsPrefill, H30CountsBlocksTileByTile) {
         double blocks = 0, longest = 0;
         const int tiles = static_cast<int>(rows / 128);
         for (int i = 0; i < tiles; ++i) {
-          const double end = std::ceil((cached + 128 * (i + 1)) / 128);
+          // Cached tokens are not rounded but in the last tile.
+          const double all = (cached + 128 * (i + 1)) / 128, end = i + 1 < tiles ? all : std::ceil(all);
           // One block before the first whose keys the window holds.
           const double begin =
               window > 0 ? std::floor(std::max(0.0, cached + 128 * i - window + 1 - 128) / 128) : 0;
@@ -170,35 +171,121 @@ TEST(FormsPrefill, H30BytesOfKernelsWithAndWithoutRope) {
   const PrefillShape s = shape(2, 100, 50, 8, 2);
   const PrefillWork plain = prefill_work(s, PrefillKernel::plain, c);
   EXPECT_DOUBLE_EQ(plain.query_bytes, 200 * 8 * 128 * (1 + 2));
-  EXPECT_DOUBLE_EQ(plain.cache_bytes, 300 * 2 * 2 * 128);
+  EXPECT_DOUBLE_EQ(plain.cache_bytes, 200 * 2 * 2 * 128);
+  EXPECT_DOUBLE_EQ(plain.prefix_bytes, 100 * 2 * 2 * 128);
   const PrefillWork rope = prefill_work(s, PrefillKernel::with_rope, c);
   EXPECT_DOUBLE_EQ(rope.query_bytes, 200 * 8 * 128 * (2 + 1 + 1 + 2));
-  EXPECT_DOUBLE_EQ(rope.cache_bytes, 100 * 2 * 2 * 128 + 200 * 2 * 2 * 128 * (2 + 1));
+  EXPECT_DOUBLE_EQ(rope.cache_bytes, 200 * 2 * 2 * 128 * (2 + 1));
+  EXPECT_DOUBLE_EQ(rope.prefix_bytes, plain.prefix_bytes);
 }
 
-TEST(FormsPrefill, H30SchedulesGiveTheSameWork) {
+// Two chunks of a sequence on one rank of a ring, against all keys: no equal sequences, but as many pairs.
+TEST(FormsPrefill, H30OtherSumsKeepTheirPairsAndTiles) {
   const FormContext c = round_device();
-  for (const Count rows : {128, 1024, 131072}) {
-    for (const Count cached : {0, 4096, 1048576}) {
-      const PrefillShape s = shape(1, static_cast<double>(rows), static_cast<double>(cached), 16, 4);
-      AttendPrefillShape a;
-      a.q_heads = 16;
-      a.qk_dim = a.v_dim = 128;
-      a.kv_heads = 4;
-      a.pairs = std::llround(prefill_pairs(s));
-      a.kv_rows = rows + cached;
-      a.q_rows = rows;
-      a.tiles = rows / 128;
-      const PrefillWork exact = prefill_work(s, PrefillKernel::with_rope, c);
-      const PrefillWork w = prefill_work(a, PrefillKernel::with_rope, c);
-      EXPECT_EQ(w.tiles, exact.tiles);
-      EXPECT_NEAR(w.blocks, exact.blocks, exact.blocks / 128) << rows << " " << cached;
-      EXPECT_NEAR(w.longest, exact.longest, 0.01 * exact.longest + 0.01) << rows << " " << cached;
-      EXPECT_DOUBLE_EQ(w.query_bytes, exact.query_bytes);
-      EXPECT_DOUBLE_EQ(w.cache_bytes, exact.cache_bytes);
-    }
-  }
+  AttendPrefillShape a;
+  a.q_heads = a.kv_heads = 4;
+  a.qk_dim = a.v_dim = 128;
+  a.intervals = 2;
+  a.q_rows = 2 * 1024;
+  a.tiles = 2 * 8;
+  const auto between = [](Count from, Count to) { return (from + 1 + to) * (to - from) / 2; };
+  a.pairs = between(0, 1024) + between(7 * 1024, 8 * 1024);
+  a.kv_rows = 8 * 1024;
+  PrefillWork w = prefill_work(a, PrefillKernel::with_rope, c);
+  EXPECT_EQ(w.tiles, 4 * 16);
+  EXPECT_NEAR(w.blocks, 4 * (36 + 36 + 8 * 56), 1e-9 * w.blocks);
+  // A shard of an eighth of the keys: an eighth of a triangle's work, and of its longest tile.
+  a.intervals = 1;
+  a.q_rows = 8 * 1024;
+  a.tiles = 64;
+  a.pairs = between(0, 8 * 1024) / 8;
+  a.kv_rows = 1024;
+  w = prefill_work(a, PrefillKernel::with_rope, c);
+  EXPECT_NEAR(w.blocks, 4 * 64 * 65 / 2 / 8., 1e-3 * w.blocks);
+  EXPECT_NEAR(w.longest, 64 / 8., 1e-3 * w.longest);
   EXPECT_EQ(prefill_work(AttendPrefillShape{}, PrefillKernel::with_rope, c).blocks, 0);
+}
+
+// The blocks are as many, in parts that fill the device.
+TEST(FormsPrefill, H48SharedKeysShortenTheLongestTile) {
+  const FormContext c = round_device();
+  for (const double cached : {65'536., 1'048'576.}) {
+    const PrefillShape s = shape(1, 16, cached, 8, 1);
+    const PrefillWork whole = prefill_work(s, PrefillKernel::packed, c);
+    for (const SplitRule rule : {SplitRule::flash_attention_3, SplitRule::flash_attention_3_graph}) {
+      PrefillWork w = whole;
+      share_keys(w, s, {rule, SplitRule::whole}, c.sms);
+      const double most = rule == SplitRule::flash_attention_3_graph ? 32 : c.sms / 1.1;
+      EXPECT_LE(w.parts, most);
+      EXPECT_GE(w.parts, 0.85 * most);
+      EXPECT_EQ(w.blocks, whole.blocks);
+      EXPECT_DOUBLE_EQ(w.tiles, whole.tiles * w.parts);
+      EXPECT_DOUBLE_EQ(w.longest * w.parts, whole.longest);
+      EXPECT_DOUBLE_EQ(w.query_bytes - whole.query_bytes, 2 * 4 * w.parts * 16 * 8 * 128);
+      PrefillWork floor = whole;
+      share_keys(floor, s, {rule, SplitRule::whole}, c.sms, Merging::left_out);
+      EXPECT_EQ(floor.longest, w.longest);
+      EXPECT_EQ(floor.tiles, whole.tiles);
+      EXPECT_EQ(floor.query_bytes, whole.query_bytes);
+    }
+    PrefillWork same = whole;
+    share_keys(same, s, {}, c.sms);
+    EXPECT_EQ(same.longest, whole.longest);
+    EXPECT_EQ(same.parts, 1);
+    // Of more tokens than an engine has graphs for, the other rule; and none where tiles fill the device.
+    const PrefillShape more = shape(1, 513, cached, 8, 1), full = shape(1, 16 * 96, cached, 8, 1);
+    PrefillWork w = prefill_work(more, PrefillKernel::packed, c);
+    share_keys(w, more, {SplitRule::flash_attention_3, SplitRule::whole}, c.sms);
+    EXPECT_EQ(w.parts, 1);
+    w = prefill_work(full, PrefillKernel::packed, c);
+    share_keys(w, full, {SplitRule::flash_attention_3, SplitRule::flash_attention_3}, c.sms);
+    EXPECT_EQ(w.parts, 1);
+  }
+}
+
+// A token more costs at most as much as the tiles that it adds, and little where it adds none.
+TEST(FormsPrefill, H48KernelsThatShareKeysRiseWithTheirTiles) {
+  const Form& form = *find_form("attention_prefill");
+  struct On {
+    const char* kernel;
+    const char* system;
+    bool shares;
+  };
+  for (const On& on : {On{"fa3", "h100-hgx", true},
+                       {"flash_attn_fa3", "h100-hgx", true},
+                       {"flash_attention", "a100-sxm", true},
+                       {"torch_flow", "h100-hgx", false},
+                       {"flash_attn_fa4", "h100-hgx", false},
+                       {"trtllm_mha", "gb200-nvl72", false}}) {
+    const FormContext c = context_of(form, {"bf16", "bf16", on.kernel}, on.system);
+    const std::vector<double> p = start(form);
+    for (const double cached : {32'768., 131'072., 1'048'576.}) {
+      for (const auto& [q, kv] : {std::pair{8., 1.}, {64., 8.}, {4., 4.}}) {
+        const auto time = [&](double rows) {
+          return form.seconds(std::array<double, 7>{1, rows, cached, q, kv, 128, 0}, c, p);
+        };
+        double before = time(1);
+        for (double rows = 2; rows <= 1100; ++rows) {
+          const double t = time(rows);
+          SCOPED_TRACE(::testing::Message()
+                       << on.kernel << " " << rows << " after " << cached << ", " << q << "/" << kv);
+          // Fewer parts are fewer to merge, a few percent.
+          ASSERT_GE(t, before * (on.shares ? 0.97 : 1 - 1e-12));
+          const auto tiles = [&](double n) { return kv * std::ceil(n * q / kv / 128); };
+          const double now = tiles(rows), last = tiles(rows - 1), filled = 0.8 * c.sms;
+          // Tiles that fill 0.8 of the device stay whole, and leave a fifth of it idle.
+          const double idle = now >= filled && last < filled ? 1.25 : 1;
+          if (on.shares) {
+            ASSERT_LE(t, before * 1.05 * now / last * idle);
+          }
+          before = t;
+        }
+      }
+    }
+    // The whole cache in one thread block, or in many.
+    const double one = form.seconds(std::array<double, 7>{1, 1, 131'072, 8, 1, 128, 0}, c, p);
+    EXPECT_EQ(one > 300e-6, !on.shares) << on.kernel << " " << one;
+  }
 }
 
 TEST(FormsPrefill, H30PairsOfAWindow) {

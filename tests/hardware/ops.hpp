@@ -65,6 +65,7 @@ inline AttendPrefillShape whole_sequences(Count batch, Count rows, Count heads_q
   a.pairs = batch * (rows * (rows + 1) / 2);
   a.q_rows = a.kv_rows = batch * rows;
   a.tiles = batch * ((rows + kTileRows - 1) / kTileRows);
+  a.intervals = batch;
   a.whole = true;
   return a;
 }

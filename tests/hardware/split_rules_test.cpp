@@ -160,6 +160,54 @@ TEST(SplitRules, H47TheNameOfTheKernelAndTheDeviceChoose) {
   EXPECT_FALSE(mla("kernel", "flash_mla", hopper));
 }
 
+TEST(SplitRules, H48TheNameOfTheKernelAndTheDeviceChoose) {
+  const System ampere = testing::catalog_system("a100-sxm"), hopper = testing::catalog_system("h200-hgx"),
+               blackwell = testing::catalog_system("gb200-nvl72");
+  const auto of = [](const char* kernel, const System& s) {
+    const std::vector<std::string> words{"bf16", "bf16", kernel};
+    return tile_split(words, s);
+  };
+  EXPECT_EQ(of("flash_attn_fa3", hopper)->few, SplitRule::flash_attention_3_graph);
+  EXPECT_EQ(of("flash_attn_fa3", hopper)->many, SplitRule::flash_attention_3);
+  EXPECT_EQ(of("fa3", hopper)->few, SplitRule::flash_attention_3);
+  EXPECT_EQ(of("torch_flow", hopper)->many, SplitRule::whole);
+  EXPECT_EQ(of("torch_flow", blackwell)->few, SplitRule::whole);
+  EXPECT_EQ(of("flash_attention", ampere)->many, SplitRule::flash_attention_3);
+  EXPECT_FALSE(of("fa3", blackwell));
+  EXPECT_FALSE(of("torch_flow", ampere));
+}
+
+// 132 multiprocessors, a sequence of 1024 blocks.
+TEST(SplitRules, H48PartsOfTiles) {
+  constexpr double kLong = 131'072;
+  const auto parts = [](SplitRule rule, double tiles, double own) {
+    return tile_parts(rule, 132, kLong, tiles, own);
+  };
+  EXPECT_EQ(parts(SplitRule::whole, 1, 1), 1);
+  EXPECT_EQ(parts(SplitRule::flash_attention_3_graph, 1, 1), 32);
+  EXPECT_EQ(parts(SplitRule::flash_attention_3, 1, 1),
+            key_split(SplitRule::flash_attention_3, 132).parts(kLong, 1, 1));
+  // A share is 1.1 times what 16 tiles leave each multiprocessor: ceil(136.5...) of 1024 blocks.
+  EXPECT_DOUBLE_EQ(parts(SplitRule::flash_attention_3_graph, 16, 16), 1024 / 137.);
+  // From 0.8 of the multiprocessors on one sequence's tiles stay whole, those of several from 1 / 1.1 on.
+  EXPECT_GT(parts(SplitRule::flash_attention_3, 105, 105), 1);
+  EXPECT_EQ(parts(SplitRule::flash_attention_3, 106, 106), 1);
+  EXPECT_GT(parts(SplitRule::flash_attention_3, 119, 1), 1);
+  EXPECT_EQ(parts(SplitRule::flash_attention_3, 121, 1), 1);
+  EXPECT_EQ(parts(SplitRule::flashinfer, 100, 100), 2);
+  for (double blocks = 1; blocks < 40'000; blocks = std::ceil(blocks * 1.1)) {
+    for (const double tiles : {1., 7., 40., 104., 300.}) {
+      for (const SplitRule rule : {SplitRule::flash_attention_3, SplitRule::flash_attention_3_graph}) {
+        const double now = tile_parts(rule, 132, 128 * blocks, tiles, tiles);
+        const double more = tile_parts(rule, 132, 128 * (blocks + 1), tiles, tiles);
+        EXPECT_GE((blocks + 1) / more, blocks / now * (1 - 1e-6)) << blocks << " " << tiles;
+        EXPECT_LE(now, blocks);
+      }
+    }
+  }
+  EXPECT_THROW(tile_parts(SplitRule::trtllm_gen, 132, kLong, 1, 1), std::logic_error);
+}
+
 TEST(SplitRules, H47ARuleIsMadeOnceAndNeedsOne) {
   EXPECT_EQ(&key_split(SplitRule::xqa, 132), &key_split(SplitRule::xqa, 132));
   EXPECT_NE(&key_split(SplitRule::xqa, 132), &key_split(SplitRule::xqa, 108));

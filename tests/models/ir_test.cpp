@@ -16,14 +16,15 @@ namespace {
 using testing::for_every_change;
 
 /// A shape of each type, no field of it at its initial value.
-const std::tuple kShapes{GemmShape{3, 5, 7},
-                         BatchedGemmShape{LatentProduct::expand_values, 3, 5, 7, 11, 2},
-                         GroupedGemmShape{12.5, 3.5, 5, 7, 4, 9, 5, 6, true, 36, 4},
-                         AttendPrefillShape{AttentionFamily::mla, 8, 2, 12, 10, 300, 40, 20, 3, true, true},
-                         AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 30, 60, 3},
-                         ElementwiseShape{3, 5, Bytes(7)},
-                         ExchangeShape{Bytes(1000), Carrier::engine, 2.5},
-                         RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8, true}};
+const std::tuple kShapes{
+    GemmShape{3, 5, 7},
+    BatchedGemmShape{LatentProduct::expand_values, 3, 5, 7, 11, 2},
+    GroupedGemmShape{12.5, 3.5, 5, 7, 4, 9, 5, 6, true, 36, 4},
+    AttendPrefillShape{AttentionFamily::mla, 8, 2, 12, 10, 300, 40, 20, 3, true, true, 64, 2},
+    AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 30, 60, 3},
+    ElementwiseShape{3, 5, Bytes(7)},
+    ExchangeShape{Bytes(1000), Carrier::engine, 2.5},
+    RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8, true}};
 
 /// f(shape) for a shape of each type.
 template <class F>

@@ -82,26 +82,6 @@ TEST(Tokens, T4AReachOfTheWholeSequenceIsFull) {
   EXPECT_EQ(rows_in_reach(queries, keys, Reach{}), 40 + 13);
 }
 
-TEST(Tokens, T2EdgeTilesAgreeWithCounting) {
-  std::mt19937_64 random(17);
-  long long edges = 0, behind = 0;
-  for (int round = 0; round < 2000; ++round) {
-    const Tokens queries = some_tokens(random, 3'000, 5);
-    const Reach reach = some_reach(random, 1'500);
-    const long long keys_from = draw(random, 0, 1) * draw(random, 0, 3'000);
-    std::int64_t count = 0;
-    for (const Interval& q : queries) {
-      for (std::int64_t row = 0; q.request != kPadding && row < q.size(); row += kTileRows)
-        count += reach.slides() && reach.first(q.position(row)) >= keys_from + kTileRows;
-    }
-    ASSERT_EQ(edge_tiles(queries, reach, keys_from), count) << round;
-    edges += count;
-    behind += keys_from > 0 ? count : 0;
-  }
-  EXPECT_GT(edges, 2'000);
-  EXPECT_GT(behind, 500);
-}
-
 // Far beyond what can be counted, for stripes of any number: all queries but the first see a whole window;
 // every chunk is a triangle.
 TEST(Tokens, T4StripesOfABillionTokensAddUpExactly) {

@@ -100,6 +100,7 @@ TEST(Prefill, OneRankTilesASequenceWhole) {
       if (op.kind != OpKind::attend_prefill) continue;
       const AttendPrefillShape& a = shape<AttendPrefillShape>(op);
       EXPECT_EQ(a.tiles, (fresh + kTileRows - 1) / kTileRows + 1) << fresh;
+      EXPECT_EQ(a.intervals, 2);
       ++seen;
     }
     EXPECT_EQ(seen, 1);

@@ -118,6 +118,7 @@ TEST(Tokens, SameTokensInAnyOrderAndCut) {
 
 TEST(Tokens, T2TilesRoundUpIntervalByInterval) {
   EXPECT_EQ(query_tiles(Tokens{{0, 0, 128}, {0, 500, 629}, {kPadding, 0, 1000}, {1, 3, 4}}), 1 + 2 + 1);
+  EXPECT_EQ(query_intervals(Tokens{{0, 0, 128}, {0, 500, 500}, {kPadding, 0, 1000}, {1, 3, 4}}), 2);
   // 128 and 129 rows: a stripe is one matrix, whatever lies between its tokens.
   EXPECT_EQ(query_tiles(Tokens{{0, 3, 1020, 8}, {0, 5, 1030, 8}}), 1 + 2);
 }

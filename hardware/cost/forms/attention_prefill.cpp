@@ -12,8 +12,10 @@ constexpr const char* kNumbers[] = {"batch",    "seq_q",    "kv_cached", "heads_
 constexpr const char* kWords[] = {"dtype_compute", "dtype_kv", "kernel"};
 constexpr FormAxis kAxes[] = {{"keys", 2.5}, {"tiles", 1.6}, {"group", 2}, {"head_dim", 2}};
 
-// A form without links keeps the kernel there.
 PrefillKernel kernel_of(const FormContext& c) { return static_cast<PrefillKernel>(c.variant[0]); }
+TileSplit split_of(const FormContext& c) {
+  return {static_cast<SplitRule>(c.variant[1]), static_cast<SplitRule>(c.variant[2])};
+}
 
 PrefillShape shape_of(std::span<const double> x) {
   PrefillShape s;
@@ -33,7 +35,11 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   out = form_context(system, fp8 ? Dtype::fp8 : Dtype::bf16);
   out.a_bytes = fp8 ? 1 : 2;
   out.b_bytes = words[1] == "fp8" ? 1 : 2;
-  out.variant[0] = static_cast<double>(prefill_kernel(words[2]).value_or(PrefillKernel::with_rope));
+  const PrefillKernel kernel = prefill_kernel(words[2]).value_or(PrefillKernel::with_rope);
+  const TileSplit split = tile_split(words, system).value_or(TileSplit{});
+  out.variant[0] = static_cast<double>(kernel);
+  out.variant[1] = static_cast<double>(split.few);
+  out.variant[2] = static_cast<double>(split.many);
   return out.flops > 0;
 }
 // One new token is decode: another kernel.
@@ -45,8 +51,14 @@ double traffic(std::span<const double> x, const FormContext& c) {
   const double rows = x[0] * x[1], cache = x[0] * (x[1] + x[2]);
   return x[5] * (rows * x[3] * (c.a_bytes + 2) + 2 * cache * x[4] * c.b_bytes);
 }
+double attention_seconds(PrefillWork w, const PrefillShape& s, const FormContext& c,
+                         std::span<const double> p, Merging merging = Merging::counted) {
+  share_keys(w, s, split_of(c), c.sms, merging);
+  return prefill_seconds(w, c, p);
+}
 double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  return prefill_seconds(prefill_work(shape_of(x), kernel_of(c), c), c, p);
+  const PrefillShape s = shape_of(x);
+  return attention_seconds(prefill_work(s, kernel_of(c), c), s, c, p);
 }
 void coordinates(std::span<const double> x, const FormContext&, double* out) {
   const PrefillShape s = shape_of(x);
@@ -56,6 +68,11 @@ void coordinates(std::span<const double> x, const FormContext&, double* out) {
 }
 
 }  // namespace
+
+double attention_prefill_seconds(const AttendPrefillShape& a, const FormContext& c, std::span<const double> p,
+                                 Merging merging) {
+  return attention_seconds(prefill_work(a, kernel_of(c), c), mean_sequence(a), c, p, merging);
+}
 
 const Form kAttentionPrefillForm{"attention_prefill",
                                  "H31",

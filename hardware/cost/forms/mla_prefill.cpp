@@ -77,6 +77,7 @@ double traffic(std::span<const double> x, const FormContext& c) {
 /// Without the projections; `keys` of all sequences, `qk` and `v` elements of a head.
 double attention_seconds(PrefillWork w, double heads, double keys, double qk, double v, const FormContext& c,
                          std::span<const double> p) {
+  w.prefix_bytes = 0;  // expanded just before, with the new tokens' own
   w.query_bytes = w.tokens * heads * (qk * c.a_bytes + v * 2);
   w.cache_bytes = keys * heads * (qk + v) * c.a_bytes + w.tokens * (kLatent + kRotary) * c.b_bytes;
   // FP8: queries, keys and values are read and written once more for their conversion.

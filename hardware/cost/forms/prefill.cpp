@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hardware/cost/forms/forms.hpp"
+
 namespace shardline {
 
 namespace {
@@ -10,8 +12,18 @@ namespace {
 constexpr double kBlock = 128;
 /// Warp groups work on 64 rows, so a short tile costs half.
 constexpr double kHalf = 64;
+/// Of the largest step that vLLM has CUDA graphs for by default (max_cudagraph_capture_size).
+constexpr double kGraphTokens = 512;
+/// Of an element of a part's output.
+constexpr double kPartialBytes = 4;
 /// Time constant of power management.
 constexpr double kPowerSeconds = 0.02;
+
+// What overlaps, smooth where both are equal.
+double norm4(double a, double b) {
+  const double a2 = a * a, b2 = b * b;
+  return b > 0 ? std::sqrt(std::sqrt(a2 * a2 + b2 * b2)) : a;
+}
 
 double whole_blocks(double keys) { return keys <= kHalf ? 0.5 : std::ceil(keys / kBlock); }
 
@@ -46,7 +58,7 @@ void blocks_from_window(const PrefillShape& s, Tiles& t) {
   const double first = std::max(0.0, std::ceil((s.window - 1 - s.cached) / t.tokens));  // with keys left out
   const double many = t.full - first;
   if (many > 0) {
-    const double causal = many * (std::ceil(s.cached / kBlock) + t.slack / kBlock) +
+    const double causal = many * (s.cached / kBlock + t.slack / kBlock) +
                           t.tokens / kBlock * many * (first + 1 + t.full) / 2;
     t.sum -= std::max(0.0, causal - many * inside);
     t.before = std::min(t.before, inside);
@@ -62,8 +74,9 @@ void add_bytes(PrefillWork& w, PrefillKernel kernel, const FormContext& c, const
   w.tokens = rows;
   w.query_bytes = q * (rope ? 2 + 2 * c.a_bytes : c.a_bytes) + 2 * out;
   // With RoPE new keys and values are read and written; attention then finds them in L2.
-  const double read = rope ? std::max(0.0, cache_rows - rows) : cache_rows;
-  w.cache_bytes = element * (read * c.b_bytes + (rope ? rows * (2 + c.b_bytes) : 0));
+  const double fresh = std::min(rows, cache_rows);
+  w.cache_bytes = element * (rope ? rows * (2 + c.b_bytes) : fresh * c.b_bytes);
+  w.prefix_bytes = element * (cache_rows - fresh) * c.b_bytes;
 }
 
 }  // namespace
@@ -75,69 +88,104 @@ PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const Form
   const double heads = s.heads_q / group, rows = s.rows * group;
   const double tokens = kBlock / group;  // per tile
   const double tiles = std::ceil(rows / kBlock), full = tiles - 1;
-  const double height = rows - full * kBlock <= kHalf ? 0.5 : 1;  // of the last tile
+  // Of the last tile: one of two warp groups has nothing to do, but FlashAttention-3's computes it all the
+  // same.
+  const bool half = kernel != PrefillKernel::packed && rows - full * kBlock <= kHalf;
+  const double height = half ? 0.5 : 1;
 
+  // Cached tokens are not rounded to blocks, which is exact where they end with one: a token more in the cache
+  // never saves a block a tile.
   Tiles t{tokens, full, (kBlock - tokens) / 2};
-  t.sum = full * (std::ceil(s.cached / kBlock) + t.slack / kBlock) + tokens / kBlock * full * (full + 1) / 2;
+  t.sum = full * (s.cached / kBlock + t.slack / kBlock) + tokens / kBlock * full * (full + 1) / 2;
   t.last = whole_blocks(s.cached + s.rows);
-  t.before = full > 0 ? std::ceil(s.cached / kBlock) + (t.slack + tokens * full) / kBlock : 0;
+  t.before = full > 0 ? (s.cached + t.slack + tokens * full) / kBlock : 0;
   if (s.window > 0) (kernel == PrefillKernel::packed ? blocks_from_window : whole_blocks_of_window)(s, t);
   PrefillWork w;
   w.blocks = s.batch * heads * (t.sum + height * t.last);
   w.tiles = s.batch * heads * tiles;
   w.longest = std::max(height * t.last, t.before);
   w.block_dims = s.qk_dim + s.v_dim;
-  add_bytes(w, kernel, c, s, s.batch * s.rows, s.batch * (s.cached + s.rows));
+  const double cached = s.window > 0 ? std::min(s.cached, s.window - 1) : s.cached;  // that are read
+  add_bytes(w, kernel, c, s, s.batch * s.rows, s.batch * (cached + s.rows));
   return w;
 }
 
-PrefillWork prefill_work(const AttendPrefillShape& a, PrefillKernel kernel, const FormContext& c) {
-  const auto q_heads = static_cast<double>(a.q_heads), tiles = static_cast<double>(a.tiles);
-  const auto q_rows = static_cast<double>(a.q_rows), kv_rows = static_cast<double>(a.kv_rows);
+namespace {
+
+/// Of a number that is whole but for rounding.
+double snapped(double x) {
+  const double whole = std::round(x);
+  return std::abs(x - whole) <= 1e-6 * std::max(1.0, whole) ? whole : x;
+}
+
+// Cached tokens of a sequence of `rows` new ones that see `seen` keys on average, through a window: its first
+// g = window - cached rows see fewer keys than the window has, rows (window - seen) = g (g - 1) / 2.
+double cached_behind_window(double rows, double seen, double window) {
+  const double missing = rows * std::max(0.0, window - seen);
+  return std::max(0.0, snapped(window - (1 + std::sqrt(1 + 8 * missing)) / 2));
+}
+
+}  // namespace
+
+PrefillShape mean_sequence(const AttendPrefillShape& a) {
+  const auto queries = static_cast<double>(a.q_rows), window = static_cast<double>(a.window);
+  const double seen = static_cast<double>(a.pairs) / queries;
   PrefillShape s;
-  s.heads_q = q_heads;
+  s.heads_q = static_cast<double>(a.q_heads);
+  s.heads_kv = static_cast<double>(a.kv_heads);
   s.qk_dim = static_cast<double>(a.qk_dim);
   s.v_dim = static_cast<double>(a.v_dim);
-  s.heads_kv = static_cast<double>(a.kv_heads);
-  PrefillWork w;
-  if (a.tiles <= 0 || a.q_rows <= 0) return w;
-  // Tiles that are not full take as long as full ones.
-  const double height = q_rows <= kHalf * tiles ? 0.5 : 1;
-  const double fill = std::max(1.0, height * kBlock * tiles / q_rows);
-  // Half a block of each tile is masked at the diagonal; at the edge of a window another half, and the block
-  // before it where blocks are not counted from the window on.
-  const double at_edge = kernel == PrefillKernel::packed ? 0.5 : 1.5;
-  const double masked = 0.5 * tiles + at_edge * static_cast<double>(a.edges);
-  const double blocks = static_cast<double>(a.pairs) * fill / (kBlock * kBlock) + height * masked;
-  const double mean = blocks / tiles;
-  w.blocks = blocks * q_heads;
-  w.tiles = tiles * q_heads;
-  // Tiles of a causal triangle grow up to twice their mean, those at a window's edge are alike.
-  const double cut = static_cast<double>(a.edges) / tiles;
-  const double longest = (2 - cut) * mean - (1 - cut) * height;
-  w.longest = std::max(mean, std::min(longest, height * std::ceil(kv_rows / kBlock)));
-  w.block_dims = s.qk_dim + s.v_dim;
-  if (kernel == PrefillKernel::packed) {
-    const double group = std::max(1.0, q_heads / s.heads_kv);
-    const double rows = std::min(w.tiles, std::max(q_rows * q_heads / kBlock, w.tiles / group));
-    w.blocks *= rows / w.tiles;
-    w.tiles = rows;
+  s.batch = static_cast<double>(std::max<Count>(1, a.intervals));
+  s.rows = queries / s.batch;
+  s.cached = snapped(std::max(0.0, seen - (s.rows + 1) / 2));
+  if (window > 0 && s.cached + s.rows > window * (1 + 1e-9)) {
+    s.window = window;
+    s.cached = cached_behind_window(s.rows, seen, window);
+    // How much lies before the window is not known: some, and it ends with a block.
+    if (s.cached >= window - 1) s.cached = kBlock * (std::ceil(window / kBlock) + 1);
   }
-  add_bytes(w, kernel, c, s, q_rows, kv_rows);
+  return s;
+}
+
+PrefillWork prefill_work(const AttendPrefillShape& a, PrefillKernel kernel, const FormContext& c) {
+  if (a.tiles <= 0 || a.q_rows <= 0) return {};
+  const PrefillShape s = mean_sequence(a);
+  PrefillWork w = prefill_work(s, kernel, c);
+  // What is not the work of equal sequences keeps its pairs and its tiles.
+  const double pairs = static_cast<double>(a.pairs) / (s.batch * prefill_pairs(s));
+  if (std::abs(pairs - 1) > 1e-6) {
+    w.blocks *= pairs;
+    w.longest *= pairs;
+  }
+  w.tiles *= static_cast<double>(a.tiles) / (s.batch * std::ceil(s.rows / kBlock));
+  add_bytes(w, kernel, c, s, static_cast<double>(a.q_rows), static_cast<double>(a.kv_rows));
   return w;
+}
+
+void share_keys(PrefillWork& w, const PrefillShape& s, const TileSplit& split, double sms, Merging merging) {
+  const SplitRule rule = w.tokens <= kGraphTokens ? split.few : split.many;
+  if (rule == SplitRule::whole || w.tiles <= 0) return;
+  const double all = s.cached + s.rows, keys = s.window > 0 ? std::min(all, s.window + kBlock) : all;
+  const double parts = tile_parts(rule, sms, keys, w.tiles, w.tiles / s.batch);
+  w.longest /= parts;
+  if (parts <= 1 || merging == Merging::left_out) return;
+  w.parts = parts;
+  w.tiles *= parts;
+  w.query_bytes += 2 * kPartialBytes * w.parts * w.tokens * s.heads_q * s.v_dim;
 }
 
 double prefill_seconds(const PrefillWork& w, const FormContext& c, std::span<const double> p) {
   const double mma = 2 * kBlock * kBlock * w.block_dims * c.sms / (p[1] * c.flops);
   const double exponentials = kBlock * kBlock * c.sms / (p[2] * c.exponentials);
-  // Overlap of both, smooth where they are equal: a norm of order 4.
-  const double m2 = mma * mma, e2 = exponentials * exponentials;
-  const double block = std::sqrt(std::sqrt(m2 * m2 + e2 * e2));
+  const double block = norm4(mma, exponentials);
   const double start = p[3] * 1e-6;
   const double mean = (w.tiles * start + w.blocks * block) / c.sms;
   const double alone = start + w.longest * block * p[4];
-  const double t = p[0] * 1e-6 + std::max(mean, alone) + p[5] * std::min(mean, alone) +
-                   w.tokens * p[8] * 1e-6 / c.sms +
+  const double work = std::max(mean, alone) + p[5] * std::min(mean, alone);
+  // No row has a cached prefix: read while tiles are computed, as fast as a decode kernel reads one.
+  const double prefix = w.prefix_bytes / (kDecodeMemoryShare * c.bandwidth);
+  const double merge = w.parts > 1 ? start : 0;
+  const double t = p[0] * 1e-6 + norm4(work, prefix) + merge + w.tokens * p[8] * 1e-6 / c.sms +
                    (w.query_bytes / p[6] + w.cache_bytes / p[7]) / c.bandwidth;
   return t * (1 + p[9] * t / (t + kPowerSeconds));
 }

@@ -1,9 +1,11 @@
 // What a flash attention kernel does in prefill, and how long it takes; shared by the forms of GQA and MLA.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "hardware/cost/forms/form.hpp"
+#include "hardware/cost/forms/split_rules.hpp"
 #include "models/ir/schedule.hpp"
 
 namespace shardline {
@@ -21,11 +23,13 @@ struct PrefillShape {
 struct PrefillWork {
   double blocks = 0;
   double tiles = 0;
-  double longest = 0;      // blocks of the longest tile
-  double block_dims = 0;   // qk + v
-  double tokens = 0;       // new ones
-  double query_bytes = 0;  // HBM traffic of queries and outputs
-  double cache_bytes = 0;  // ... of keys and values
+  double longest = 0;       // blocks of the longest tile, or of its longest part
+  double block_dims = 0;    // qk + v
+  double tokens = 0;        // new ones
+  double query_bytes = 0;   // HBM traffic of queries and outputs
+  double cache_bytes = 0;   // ... of keys and values of new tokens
+  double prefix_bytes = 0;  // ... of those before them
+  double parts = 1;         // that a tile's keys are cut into [H48], each of which counts as a tile
 };
 
 /// What kernels differ in beyond their parameters.
@@ -37,10 +41,20 @@ enum class PrefillKernel {
 
 /// Exact count of whole blocks, the causal diagonal's included, in constant time.
 PrefillWork prefill_work(const PrefillShape& shape, PrefillKernel kernel, const FormContext& context);
-/// The same from what a schedule knows: pairs and tiles of intervals of any length. Exact in pairs; the
-/// diagonal costs half a block per tile, and the longest tile is that of one causal triangle or of the whole
-/// cache.
+/// The equal sequences that have the sums of a schedule's shape: exact for sequences that are alike, but for
+/// where in a block a window begins. Its numbers need not be whole for others.
+PrefillShape mean_sequence(const AttendPrefillShape& shape);
+/// The same of what a schedule knows, sums over intervals of any length: that of mean_sequence(), with the
+/// pairs and tiles of the schedule.
 PrefillWork prefill_work(const AttendPrefillShape& shape, PrefillKernel kernel, const FormContext& context);
+
+/// What a price counts of tiles that are cut: all, or, for a floor [H57], only what never falls as tokens are
+/// added: the more tiles, the fewer parts.
+enum class Merging : std::uint8_t { counted, left_out };
+/// [H48] Cuts the tiles of `work`, which is of `shape`, as a kernel does that shares their keys among thread
+/// blocks; the parts are written in float32 and read again, by a kernel of its own.
+void share_keys(PrefillWork& work, const PrefillShape& shape, const TileSplit& split, double sms,
+                Merging merging = Merging::counted);
 
 /// Parameters of prefill_seconds(), in its order.
 inline constexpr FormParameter kPrefillParameters[] = {
@@ -66,6 +80,9 @@ inline constexpr MlaWidths kMlaMeasured;
 /// [H31] p as kPrefillParameters; the rest of p is not looked at.
 double prefill_seconds(const PrefillWork& work, const FormContext& context, std::span<const double> p);
 
+/// [H31] The attention of a schedule; p as kPrefillParameters, `context` of kAttentionPrefillForm.
+double attention_prefill_seconds(const AttendPrefillShape& shape, const FormContext& context,
+                                 std::span<const double> p, Merging merging = Merging::counted);
 /// [H32] Attention of MLA with expanded keys and values, without its projections; p as the form's.
 double mla_prefill_seconds(const AttendPrefillShape& shape, const FormContext& context,
                            std::span<const double> p);

@@ -102,6 +102,44 @@ constexpr KernelRules kKernels[] = {
     {"mla_decode", "", Generation::ampere, both(whole)},
 };
 
+// Kernels that attend to several new tokens of a sequence. FlashAttention-3, called with lengths that vary
+// (Dao-AILab/flash-attention 0251105a2, hopper/flash_api.cpp and flash_prepare_scheduler.cu): the search
+// above over one sequence's tiles is the most parts, and each gets at least its share of all blocks, 1.1
+// times as many as multiprocessors would leave it. vLLM (425c4eafb, v1/attention/backends/flash_attn.py) sets
+// the most to 32 instead for any step of no more tokens than its graphs have, also one that runs without: 512
+// by default. SGLang leaves it to the search (8905cbd42, flashattention_backend.py: num_splits 0).
+// FlashInfer's FA2 kernels cut tiles as its decode does (PrefillSplitQOKVIndptr of the file above). Whole:
+// TensorRT-LLM's FMHA (f59aed070, fmhaDispatcher.cpp: mMultiCtasKvMode false with trtllm-gen; 00dbe288d,
+// fmhaRunner.cpp: no number of parts), trtllm-gen in FlashInfer (trtllm_fmha_kernel_launcher.cu: the same),
+// FlashAttention-2 of paged caches (vllm-project/flash-attention 617264c1c, flash_api.cpp: "num_splits > 1 is
+// not supported"), FlashAttention-4 on Hopper (flash_attn/cute/interface.py: "SplitKV not supported on SM
+// 9.0"), Triton's kernels of vLLM (triton_unified_attention.py: max_seqlen_q > 1 takes the 2D kernel) and
+// SGLang (extend_attention.py has no parts).
+struct TileRules {
+  const char* kernel;
+  Generation device;
+  TileSplit split;
+};
+constexpr TileSplit kWholeTiles{};
+constexpr TileRules kTileRules[] = {
+    {"torch_flow", Generation::blackwell, kWholeTiles},
+    {"torch_flow_flashinfer", Generation::blackwell, {flashinfer, flashinfer}},
+    {"trtllm_mha", Generation::blackwell, kWholeTiles},
+    {"flashinfer_trtllmprefill", Generation::blackwell, kWholeTiles},
+    {"flashinfer_trtllmdecode", Generation::blackwell, kWholeTiles},
+    {"flashinfer", Generation::blackwell, kWholeTiles},
+    {"triton", Generation::blackwell, kWholeTiles},
+    {"triton_attn", Generation::blackwell, kWholeTiles},
+    {"torch_flow", Generation::hopper, kWholeTiles},
+    {"fa3", Generation::hopper, {flash_attention_3, flash_attention_3}},
+    {"flash_attn_fa3", Generation::hopper, {flash_attention_3_graph, flash_attention_3}},
+    {"flash_attn_fa4", Generation::hopper, kWholeTiles},
+    {"triton", Generation::hopper, kWholeTiles},
+    {"vllm_flash_attn", Generation::ampere, kWholeTiles},
+    {"flash_attention", Generation::ampere, {flash_attention_3, flash_attention_3}},
+};
+constexpr double kSlack = 1.1;
+
 double between(double keys, double of_part, double most) {
   return std::min(std::max(1.0, keys / of_part), std::max(1.0, most));
 }
@@ -163,6 +201,35 @@ std::optional<SplitRules> split_rules(std::string_view family, std::span<const s
       return k.rules;
   }
   return std::nullopt;
+}
+
+std::optional<TileSplit> tile_split(std::span<const std::string> words, const System& system) {
+  const Generation device = generation_of(system);
+  for (const TileRules& k : kTileRules) {
+    if (words.back() == k.kernel && device == k.device) return k.split;
+  }
+  return std::nullopt;
+}
+
+double tile_parts(SplitRule rule, double sms, double keys, double tiles, double own) {
+  double most = 1;
+  switch (rule) {
+    case whole:
+      return 1;
+    case flashinfer:
+      return key_split(rule, sms).parts(keys, tiles, 1);
+    case flash_attention_3:
+      most = key_split(rule, sms).parts(keys, own, 1);
+      break;
+    case flash_attention_3_graph:
+      most = static_cast<double>(search_of(rule).most);
+      break;
+    default:
+      SL_CHECK(false, "no prefill kernel cuts its tiles by this rule");
+  }
+  const double blocks = std::ceil(keys / search_of(rule).block);
+  const double share = std::ceil(kSlack * tiles * blocks / sms);  // blocks of a part
+  return std::max(1.0, std::min(most, blocks / share));
 }
 
 KeySplit::KeySplit(SplitRule rule, double sms) : rule_(rule), sms_(sms) {

@@ -44,6 +44,18 @@ struct SplitRules {
 std::optional<SplitRules> split_rules(std::string_view family, std::span<const std::string> words,
                                       const System& system);
 
+/// [H48] Of one kernel that attends to several new tokens of a sequence: in a step of so few that an engine
+/// has CUDA graphs for it, and of more. `whole`: never cut.
+struct TileSplit {
+  SplitRule few = SplitRule::whole, many = SplitRule::whole;
+};
+/// As split_rules(), of family attention_prefill. Nothing: no table has such a kernel, whose tiles are then
+/// taken to stay whole; calibrate() says so.
+std::optional<TileSplit> tile_split(std::span<const std::string> words, const System& system);
+/// Parts of one tile of a kernel that goes through `keys` keys: one of `tiles`, of which `own` are its
+/// sequence's. At least 1; keys / parts never falls as blocks of 128 keys are added.
+double tile_parts(SplitRule rule, double sms, double keys, double tiles, double own);
+
 /// What merging grows with: 0 of one part. The exponent is set, not fitted: 0.5 and 1 predict long rows
 /// worse.
 inline double merging(double parts) { return std::sqrt(parts * std::sqrt(parts)) - 1; }
