@@ -53,6 +53,7 @@ FormContext device() {
 TEST(PrefillFormFit, H31RecoversItsParametersFromNoisyRows) {
   FormContext c = device();
   c.variant[0] = static_cast<double>(PrefillKernel::with_rope);
+  c.variant[1] = c.variant[2] = static_cast<double>(SplitRule::whole);
   // t0, e_mma, e_exp, t_cta, pace, tail, e_query, e_cache, t_token, throttle
   const std::vector<double> truth{11, 0.66, 0.5, 2.8, 1.4, 0.7, 0.8, 0.5, 0.2, 0.15};
   ASSERT_EQ(truth.size(), kAttentionPrefillForm.parameters.size());
