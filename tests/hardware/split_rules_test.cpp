@@ -6,8 +6,11 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
+#include <string>
 
 #include "hardware/cost/forms/forms.hpp"
+#include "tests/hardware/ops.hpp"
 #include "tests/hardware/support.hpp"
 
 namespace shardline {
@@ -178,6 +181,19 @@ TEST(SplitRules, H48TheNameOfTheKernelAndTheDeviceChoose) {
 }
 
 // 132 multiprocessors, a sequence of 1024 blocks.
+// A kernel that no one has looked at would go through a long cache in one thread block.
+TEST(SplitRules, H48EveryKernelThatPrefillsHasARule) {
+  std::set<std::string> kernels;
+  for (const System& s : testing::calibrated_systems()) {
+    for (const KernelFit& f : s.calibration.fits) {
+      if (f.form->family != std::string_view("attention_prefill")) continue;
+      EXPECT_TRUE(tile_split(f.words, s)) << s.name << " " << f.words.back();
+      kernels.insert(f.words.back());
+    }
+  }
+  EXPECT_GE(kernels.size(), 6u);
+}
+
 TEST(SplitRules, H48PartsOfTiles) {
   constexpr double kLong = 131'072;
   const auto parts = [](SplitRule rule, double tiles, double own) {
