@@ -127,8 +127,7 @@ class Replay {
     const Op& op = s_.ops[i];
     const std::span<const OpIndex> list = s_.dependencies_of(op);
     const double previous = lanes_[p][static_cast<std::size_t>(op.lane)];
-    if (list.empty() && previous == kNever) return waits_[p].last;
-    double out = std::max(0.0, previous);
+    double out = previous == kNever && s_.opens_block(op) ? waits_[p].last : std::max(0.0, previous);
     for (const OpIndex d : list) out = std::max(out, done(d, p));
     return out;
   }

@@ -156,7 +156,8 @@ void Unfolder::wait_for(const Block& b, OpIndex i, std::size_t p) {
   }
   const TaskId previous = lanes_[p][static_cast<std::size_t>(s_.ops[i].lane)];
   if (previous != kNone) deps_.push_back(previous);
-  if (list.empty() && previous == kNone) deps_.insert(deps_.end(), barrier_[p].begin(), barrier_[p].end());
+  if (previous == kNone && s_.opens_block(s_.ops[i]))
+    deps_.insert(deps_.end(), barrier_[p].begin(), barrier_[p].end());
 }
 
 const OpCost& Unfolder::cost(OpIndex i, std::size_t p) const {

@@ -264,6 +264,14 @@ class Schedule {
   std::span<const OpIndex> dependencies_of(const Op& op) const {
     return {dependencies.data() + op.first_dependency, op.dependency_count};
   }
+  /// Whether an op waits for nothing in its block but its own start by the engine's host: for the block
+  /// before.
+  bool opens_block(const Op& op) const {
+    for (const OpIndex d : dependencies_of(op)) {
+      if (ops[d].drive != Drive::host_kernel) return false;
+    }
+    return true;
+  }
   std::span<const BlockIndex> blocks_of(const Repeat& r) const {
     return {order.data() + r.first, r.last - r.first};
   }

@@ -153,6 +153,24 @@ TEST(EagerLaunch, TheBoundHoldsAndIsTheHostsWhereItIsTheSlower) {
   }
 }
 
+// A block of one kernel (the head of a prompt) waits for its start and for the layers before it.
+TEST(EagerLaunch, ABlockOfOneKernelFollowsTheOneBefore) {
+  for (const char* text : {"tensor:batch=1", "tensor:tpa=2,tpf=2,batch=1"}) {
+    SCOPED_TRACE(text);
+    Case c = study("vllm");
+    c.batch = prefill_batch({{0, 8192}});
+    const Plan plan = parse_plan(text);
+    ASSERT_EQ(host_starts(c, plan), HostStarts::kernels);
+    Case graph = c;
+    graph.engine = nullptr;
+    graph.system.host = {};
+    c.system.host = {Seconds(0), Seconds(0), Seconds(0), Seconds(1e-9)};
+    Evaluator eager(c), replayed(graph);
+    EXPECT_NEAR(eager.simulate(plan) / replayed.simulate(plan), 1, 0.02);
+    EXPECT_NEAR(eager.bound(plan) / eager.simulate(plan), 1, 1e-6);
+  }
+}
+
 // Of ranks of several classes, chains, rings and shared caches, too.
 TEST(EagerLaunch, EveryStrategyWaitsForItsHost) {
   std::set<std::string> seen;
