@@ -15,7 +15,7 @@ double decode_steps(const ServedLoad& load) { return std::max(1.0, load.output -
 
 // Whether users stay in step for ever.
 bool in_step(const EngineProfile& engine, const ServedLoad& load) {
-  return engine.prefill == PrefillPolicy::first && load.equal_lengths;
+  return engine.keeps_users_in_step && load.equal_lengths;
 }
 
 // How often others ask while a token takes, of the cycle R + m T of n users, in which T = D + asks W: of
@@ -91,7 +91,8 @@ Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const
   if (in_step(engine, load)) {
     // All come back at once: a user decodes while those behind it are prefilled.
     ttft = burst;
-    tpot = decode + (responses.drain() + engine.host.path.value - burst) / m;
+    const double added = mixes && n > 1 ? times.prompt_added * times.prompts / times.prompt : 1;
+    tpot = decode + (responses.drain() + engine.host.path.value - burst) * added / m;
   } else {
     const double added = times.prompt_added.value;
     const double asks = steady_asks(responses, n, m, decode, added, mixes);

@@ -16,6 +16,7 @@ namespace {
 EngineProfile engine(PrefillPolicy policy) {
   EngineProfile e;
   e.prefill = policy;
+  e.keeps_users_in_step = policy == PrefillPolicy::first;
   e.host.path = Seconds(0.02);
   return e;
 }
@@ -276,6 +277,16 @@ TEST(SteadyServing, UsersInStepHaveHalfOfTheOthersPromptsBehindThem) {
   const Served s = steady_serving(engine(PrefillPolicy::first), {1000, 101, 11, true, 0}, t);
   EXPECT_NEAR(s.tpot.value, 0.01 + 5 * 0.02 / 100, 1e-12);
   EXPECT_NEAR(s.ttft.value, 0.02 + 6 * 0.02, 1e-12);
+  // Told to mix, steps behind a user's prompt are tokens of its answer, too: they cost what prompts add.
+  EngineProfile mixing = engine(PrefillPolicy::mixed);
+  const ServedTimes m{100, 1, 1, Seconds(0.01), Seconds(0.02), Seconds(0.01)};
+  const ServedLoad equal{1000, 101, 11, true, 0};
+  const double apart = steady_serving(mixing, equal, m).ttft.value;
+  mixing.keeps_users_in_step = true;
+  const Served mixed = steady_serving(mixing, equal, m);
+  EXPECT_GT(mixed.ttft.value, 2 * apart);
+  EXPECT_DOUBLE_EQ(mixed.ttft.value, mixed.burst.value);
+  EXPECT_NEAR(mixed.tpot.value, 0.01 + 5 * 0.01 / 100, 2e-5);
 }
 
 TEST(SteadyServing, WhoFindsNoRoomWaits) {
