@@ -136,7 +136,8 @@ void check_precision(const scenario_parts::PrecisionKeys& precision, const std::
   }
 }
 
-std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs) {
+// An engine loads a checkpoint, it does not choose a type: that of the model's maker where none is named.
+std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs, bool by_engine) {
   std::vector<Model> models;
   if (list.is_sequence() && list.items().empty())
     list.fault("models is empty", {"expected a list of models"});
@@ -155,6 +156,7 @@ std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs) {
       if (std::any_of(models.begin(), models.end(), same) && !twice)
         r.fault(fmt::format("the model of {} is named {}, as one before it", r.text(), m->name),
                 {"expected models of different names"});
+      if (by_engine && !m->checkpoint) m->checkpoint = checkpoint_by_default(*m);
       models.push_back(std::move(*m));
     }
   }
@@ -329,11 +331,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const scenario_parts::LiftedRules lifted = scenario_parts::read_lifted_rules(root, overrides);
   if (system) give_kernels(root, catalogs, engine.get(), *system);
   if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
-  std::vector<Model> models = read_models(root.at("models"), catalogs);
-  // An engine loads a checkpoint, it does not choose a type: that of the model's maker where none is named.
-  for (Model& m : models) {
-    if (engine && !m.checkpoint) m.checkpoint = checkpoint_by_default(m);
-  }
+  const std::vector<Model> models = read_models(root.at("models"), catalogs, engine != nullptr);
   const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
   Question asked = read_question(root, system_gpus);
   Sweep* const sweep = std::get_if<Sweep>(&asked);
@@ -344,8 +342,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const auto precision_at = root.find("precision");
   const auto precision =
       precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
-  const auto routing_at = root.find("routing");
-  const Routing routing = routing_at ? read_routing(*routing_at) : Routing{};
+  const Routing routing = root.has("routing") ? read_routing(root.at("routing")) : Routing{};
   refuse_idle_keys(root, models, steps_asked(asked, kind, load.has_value()));
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
   const auto constraints_at = root.find("constraints");

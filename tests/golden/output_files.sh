@@ -26,7 +26,7 @@ for model in deepseek-r1 llama-3.1-405b; do
   [ "$(ls one/$model | sort | tr '\n' ' ')" = "$(echo $wanted | tr ' ' '\n' | sort | tr '\n' ' ')" ] || fail "files of $model: $(ls one/$model)"
   for file in $wanted; do [ -s "one/$model/$file" ] || fail "$file is empty"; done
 done
-head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,cp,tpa,ep,tpf,dense_tp,in_flight,chunks,value_up,dcp,exchange,queries,interleave,on_frontier,ttl_low_ms,ttl_high_ms,tokens_per_s_gpu_low,tokens_per_s_gpu_high,measured_share,fitted_share,extrapolated_share,assumed_share' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
+head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,cp,tpa,ep,tpf,dense_tp,in_flight,overlap,chunks,value_up,dcp,exchange,queries,interleave,on_frontier,ttl_low_ms,ttl_high_ms,tokens_per_s_gpu_low,tokens_per_s_gpu_high,measured_share,fitted_share,extrapolated_share,assumed_share' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
 grep -q '"command": "shardline sweep ' one/deepseek-r1/run.json || fail "run.json lacks the command"
 for threads in 2 3; do
   expect_code 0 "$binary" sweep "$small" -o many --threads $threads --all

@@ -48,10 +48,12 @@ TEST(Systems, EveryCatalogueSystemLoadsAndIsComplete) {
   }
 }
 
+// Of memory what CUDA finds, of all else the data sheet.
 TEST(Systems, DatasheetFigures) {
+  const auto gibibytes = [](double n) { return Bytes(n * 1024 * 1024 * 1024); };
   const System gb200 = testing::catalog_system("gb200-nvl72");
   EXPECT_EQ(gb200.gpus(), 72);
-  EXPECT_EQ(gb200.device.memory, gigabytes(186));
+  EXPECT_EQ(gb200.device.memory, gibibytes(184.31));
   EXPECT_DOUBLE_EQ(gb200.device.memory_bandwidth.value, 8e12);
   EXPECT_DOUBLE_EQ(peak(gb200, Dtype::fp4), 10e15);
   EXPECT_DOUBLE_EQ(peak(gb200, Dtype::bf16), 2.5e15);
@@ -59,7 +61,7 @@ TEST(Systems, DatasheetFigures) {
   EXPECT_FALSE(gb200.fabric.network.present);
 
   const System h100 = testing::catalog_system("h100-hgx");
-  EXPECT_EQ(h100.device.memory, gigabytes(80));
+  EXPECT_EQ(h100.device.memory, gibibytes(79.11));
   EXPECT_DOUBLE_EQ(h100.device.memory_bandwidth.value, 3.35e12);
   EXPECT_DOUBLE_EQ(peak(h100, Dtype::fp8), 1979e12);
   EXPECT_DOUBLE_EQ(peak(h100, Dtype::bf16), 989e12);
@@ -69,7 +71,7 @@ TEST(Systems, DatasheetFigures) {
   EXPECT_NEAR(h100.device.exponentials.value, 132 * 16 * 1.83e9, 0.02 * 3.9e12);  // SMs x per clock x clock
 
   const System h200 = testing::catalog_system("h200-hgx");
-  EXPECT_EQ(h200.device.memory, gigabytes(141));
+  EXPECT_EQ(h200.device.memory, gibibytes(139.8));
   EXPECT_DOUBLE_EQ(h200.device.memory_bandwidth.value, 4.8e12);
   EXPECT_EQ(h200.device.peak, h100.device.peak);
 
