@@ -58,8 +58,8 @@ void blocks_from_window(const PrefillShape& s, Tiles& t) {
   const double first = std::max(0.0, std::ceil((s.window - 1 - s.cached) / t.tokens));  // with keys left out
   const double many = t.full - first;
   if (many > 0) {
-    const double causal = many * (s.cached / kBlock + t.slack / kBlock) +
-                          t.tokens / kBlock * many * (first + 1 + t.full) / 2;
+    const double causal =
+        many * (s.cached / kBlock + t.slack / kBlock) + t.tokens / kBlock * many * (first + 1 + t.full) / 2;
     t.sum -= std::max(0.0, causal - many * inside);
     t.before = std::min(t.before, inside);
   }
@@ -93,8 +93,8 @@ PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const Form
   const bool half = kernel != PrefillKernel::packed && rows - full * kBlock <= kHalf;
   const double height = half ? 0.5 : 1;
 
-  // Cached tokens are not rounded to blocks, which is exact where they end with one: a token more in the cache
-  // never saves a block a tile.
+  // Cached tokens are not rounded to blocks, which is exact where they end with one: a token more in the
+  // cache never saves a block a tile.
   Tiles t{tokens, full, (kBlock - tokens) / 2};
   t.sum = full * (s.cached / kBlock + t.slack / kBlock) + tokens / kBlock * full * (full + 1) / 2;
   t.last = whole_blocks(s.cached + s.rows);
