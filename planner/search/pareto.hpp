@@ -37,11 +37,13 @@ bool maximised(Metric metric);
 
 struct Point {
   Plan plan;
-  Seconds time;         // TTL of a decode step, TTFT of a prefill; TPOT where a workload is served
-  Bytes memory;         // per GPU
-  Seconds ttft{0};      // where a workload is served
-  double decoding = 1;  // part of its time in which a user decodes; less than 1 where prompts are served, too
-  Seconds burst{0};     // mean TTFT of users who all come at once, where a workload is served
+  Seconds time;     // TTL of a decode step, TTFT of a prefill; TPOT where a workload is served
+  Bytes memory;     // per GPU
+  Seconds ttft{0};  // where a workload is served
+  /// Tokens that a user has of its answers in that time. Where prompts are served, too, the part of its time
+  /// in which it decodes, and an answer's first token, which a step of its prompt gives.
+  double decoding = 1;
+  Seconds burst{0};  // mean TTFT of users who all come at once, where a workload is served
 };
 
 double value(Metric metric, const Point& point);

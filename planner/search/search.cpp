@@ -153,6 +153,7 @@ class CandidateSearch {
   // At least as good as the plan is, if it takes no less time.
   Point corner(Seconds time) const {
     Point p{plan_, time, Bytes(0)};
+    if (options_.workload) p.decoding = options_.workload->tokens_a_step();
     if (options_.x == Metric::memory || options_.y == Metric::memory)
       p.memory = memory_use(case_, plan_).total();
     return p;

@@ -30,6 +30,10 @@ struct ServedWorkload {
   long long users = 0;
   bool equal_lengths = false;
   double rounds = 0;  // as of a load
+  /// Of an answer, of which the first token comes with the prompt: at most so many a step that decodes.
+  double tokens_a_step() const {
+    return static_cast<double>(output) / static_cast<double>(std::max(1LL, output - 1));
+  }
   /// Tokens that a decoding request has on average.
   long long context() const { return input + std::max<long long>(1, output / 2); }
 };

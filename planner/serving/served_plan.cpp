@@ -62,7 +62,7 @@ void ServedEvaluator::serve(ServedWorkload workload, Point& point) {
   point.time = s.served.tpot;
   point.ttft = s.served.ttft;
   point.burst = s.served.burst;
-  point.decoding = s.served.decoding / point.plan.batch;
+  point.decoding = s.served.decoding / point.plan.batch * workload.tokens_a_step();
 }
 
 Seconds ServedEvaluator::least_ttft(Plan plan, long long input) {

@@ -84,7 +84,8 @@ TEST(FormsPrefill, H48KernelsThatShareKeysRiseWithTheirTiles) {
     std::vector<double> p;
     for (const FormParameter& f : form.parameters) p.push_back(f.start);
     for (const double cached : {32'768., 131'072., 1'048'576.}) {
-      for (const auto& [q, kv] : {std::pair{8., 1.}, {64., 8.}, {4., 4.}}) {
+      for (const auto& heads : {std::pair{8., 1.}, {64., 8.}, {4., 4.}}) {
+        const double q = heads.first, kv = heads.second;
         const auto time = [&](double rows) {
           return form.seconds(std::array<double, 7>{1, rows, cached, q, kv, 128, 0}, c, p);
         };
