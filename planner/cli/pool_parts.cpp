@@ -1,5 +1,8 @@
 // What a served sweep says of prompts and answers on pools of their own.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -43,6 +46,29 @@ std::string pairs_text(const Study& study, const SweepAnswer& answer) {
           fmt::format("{:.3g}", p.prefill_gpus), to_string(p.decode.plan)}}));
   }
   return t.text();
+}
+
+// The plans that prefill, and beside which rows.
+std::string prefills_text(const SweepAnswer& answer) {
+  std::vector<const PoolPair*> shown;
+  std::string out;
+  for (const PoolPair& p : answer.pools) {
+    const PrefillPool& pool = p.prefill;
+    const auto same = [&](const PoolPair* other) { return other->prefill.plan == pool.plan; };
+    if (std::any_of(shown.begin(), shown.end(), same)) continue;
+    shown.push_back(&p);
+    std::vector<std::size_t> rows;
+    for (std::size_t i = 0; i < answer.pools.size(); ++i) {
+      if (same(&answer.pools[i])) rows.push_back(i + 1);
+    }
+    const bool all = rows.size() == answer.pools.size();
+    out +=
+        fmt::format("  prompts{} on {}: {} together in {}, {:.3g} requests/s/GPU; KV handed over in {}{}\n",
+                    all ? "" : fmt::format(" of rows {}", fmt::join(rows, ", ")), to_string(pool.plan),
+                    pool.prompts, to_string(pool.prompt), pool.requests_per_s_gpu, to_string(p.handoff),
+                    rows.size() > 1 ? " to the first of them" : "");
+  }
+  return out;
 }
 
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
@@ -108,14 +134,16 @@ std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer
 }  // namespace
 
 void print_pools(const Study& study, const SweepAnswer& answer) {
-  if (answer.pools.empty()) return;
-  const PoolPair& first = answer.pools.front();
+  if (workload_of(study) == nullptr) return;
+  if (answer.pools.empty()) {
+    fmt::print("  On separate pools: no pair of plans that the engine starts fits and meets the targets\n\n");
+    return;
+  }
   fmt::print(
       "  On separate pools, rate-matched: tokens/s/GPU are answers over the GPUs of both; no prompt disturbs "
       "a\n  step that decodes\n{}"
-      "  every prompt on {} ({} a prompt, {:.3g} requests/s/GPU); KV handed over in {} to the first plan\n",
-      pairs_text(study, answer), to_string(first.prefill.plan), to_string(first.prefill.prompt),
-      first.prefill.requests_per_s_gpu, to_string(first.handoff));
+      "{}",
+      pairs_text(study, answer), prefills_text(answer));
   const int most = study.study.system.gpus();
   if (!any_whole(answer)) {
     fmt::print("  the {} GPUs of {} hold no replica of both\n\n", most, study.study.system.name);

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "planner/engines/launch_server.hpp"
+#include "planner/engines/launchable.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
 
@@ -138,6 +139,8 @@ Launch launch_pair(const ServedHalf& context, const ServedHalf& generation, cons
     if (const std::string why = find_deployment(s->study, s->plan, profile, s->deployment); !why.empty())
       return refused(std::move(out), why);
   }
+  if (const auto why = does_not_pair(profile, context.plan, generation.plan))
+    return refused(std::move(out), fmt::format("{}: {} ({})", why->says, why->text, why->source));
   return write_pair(std::move(out), *engine, std::move(prompts), std::move(answers), stem);
 }
 

@@ -34,6 +34,14 @@ struct CaseRule {
   std::optional<CaseComplaint> (*refuses)(const Case& c);
 };
 
+/// What is wrong with two servers, of which one hands the caches of its prompts to the other.
+struct PairRule {
+  const char* id;
+  const char* says;
+  const char* source;
+  Complaint (*refuses)(const Plan& prefill, const Plan& decode);
+};
+
 struct LaunchRules {
   const char* engine;   // EngineProfile::name
   const char* version;  // that they were read in
@@ -42,6 +50,7 @@ struct LaunchRules {
   std::span<const CaseRule> cases;
   std::span<const LaunchRule> plans;
   std::span<const LaunchedAs> answers_alone;  // features of servers that get their prompts from others
+  std::span<const PairRule> pairs;            // of servers that prefill and that decode
   const char* long_context;  // variable that, set to 1, lets it start lengths beyond the model's maximum
 };
 

@@ -53,6 +53,14 @@ bool answers_alone(const EngineProfile& engine, const Strategy& s) {
   return std::find(features.begin(), features.end(), s.launched_as) != features.end();
 }
 
+std::optional<Refusal> does_not_pair(const EngineProfile& engine, const Plan& prefill, const Plan& decode) {
+  for (const PairRule& rule : rules_of(engine).pairs) {
+    if (auto complaint = rule.refuses(prefill, decode))
+      return Refusal{rule.id, rule.says, std::move(*complaint), rule.source};
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> engines_with(LaunchedAs feature) {
   std::vector<std::string> out;
   for (const LaunchRules* rules : kRules) {

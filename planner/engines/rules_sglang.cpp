@@ -206,6 +206,15 @@ constexpr LaunchRule kPlans[]{
      "sgl-project/sglang python/sglang/srt: entrypoints/engine.py:1376-1404@49e384ce9d", nodes},
 };
 
+constexpr PairRule kPairs[] = {
+    {"pair_stages", "who decodes has as many stages as who prefills, or one",
+     "sgl-project/sglang python/sglang/srt: disaggregation/common/conn.py:342-345@49e384ce9d",
+     [](const Plan& prefill, const Plan& decode) -> Complaint {
+       if (decode.pp == 1 || decode.pp == prefill.pp) return std::nullopt;
+       return fmt::format("{} stages decode, {} prefill", decode.pp, prefill.pp);
+     }},
+};
+
 }  // namespace
 
 const LaunchRules kSglangRules{
@@ -216,6 +225,7 @@ const LaunchRules kSglangRules{
     .cases = kCases,
     .plans = kPlans,
     .answers_alone = {},
+    .pairs = kPairs,
     .long_context = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",  // configs/model_config.py:678
 };
 

@@ -240,6 +240,7 @@ const LaunchRules kTrtllmRules{
     .cases = kCases,
     .plans = kPlans,
     .answers_alone = kAnswersAlone,
+    .pairs = {},                                      // none was found in what is kept of its source
     .long_context = "TLLM_ALLOW_LONG_MAX_MODEL_LEN",  // _torch/pyexecutor/model_engine.py, _init_max_seq_len
 };
 

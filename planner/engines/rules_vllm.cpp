@@ -150,6 +150,17 @@ constexpr LaunchRule kPlans[]{
      "vllm-project/vllm vllm/envs.py@ee0da84ab9, without VLLM_DCP_Q_REPLICATE", dcp_queries},
 };
 
+constexpr PairRule kPairs[] = {
+    {"pair_stages", "caches are handed over between servers of one stage each",
+     "vllm-project/vllm vllm/distributed/kv_transfer/kv_connector/v1/base.py:659-671, which NIXL's connector "
+     "does "
+     "not override, vllm/v1/engine/core.py:190@ee0da84ab9",
+     [](const Plan& prefill, const Plan& decode) -> Complaint {
+       if (prefill.pp == 1 && decode.pp == 1) return std::nullopt;
+       return fmt::format("these have {} and {} stages", prefill.pp, decode.pp);
+     }},
+};
+
 }  // namespace
 
 const LaunchRules kVllmRules{
@@ -160,6 +171,7 @@ const LaunchRules kVllmRules{
     .cases = kCases,
     .plans = kPlans,
     .answers_alone = {},
+    .pairs = kPairs,
     .long_context = "VLLM_ALLOW_LONG_MAX_MODEL_LEN",  // vllm/config/model.py:2222
 };
 

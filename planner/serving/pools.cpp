@@ -89,11 +89,41 @@ WholePools whole_pools(const Replica& prefill, const Replica& decode, int most_g
   return best;
 }
 
-std::optional<PrefillPool> best_prefill_pool(const Study& study, int threads) {
-  const SearchOptions& o = study.sweep().search;
+namespace {
+
+Case prompts_of(const Study& study) {
   Case c = study.study;
-  c.batch = prefill_batch({{0, o.workload->input}});
+  c.batch = prefill_batch({{0, study.sweep().search.workload->input}});
   c.disaggregated = true;
+  return c;
+}
+
+// Both pools side by side, in the ratio of their rates and in whole replicas.
+PoolPair pair_of(const Study& study, const PrefillPool& prefill, const Point& decode) {
+  const ServedWorkload& load = *study.sweep().search.workload;
+  PoolPair pair;
+  pair.decode = decode;
+  pair.prefill = prefill;
+  pair.handoff = handoff_time(study.study, prefill.plan, decode.plan, load.input);
+  pair.ttft = study.study.engine->host.path + prefill.prompt + pair.handoff + decode.time;
+  // Requests per second of a GPU that decodes.
+  const double rate = value(Metric::throughput, decode) / static_cast<double>(load.output - 1);
+  pair.prefill_gpus = rate / prefill.requests_per_s_gpu;
+  pair.output_per_s_gpu = rate * static_cast<double>(load.output) / (1 + pair.prefill_gpus);
+  const auto replica = [](const Plan& plan, double of_gpu) {
+    return Replica{plan.gpus(), of_gpu * plan.gpus()};
+  };
+  pair.whole = whole_pools(replica(prefill.plan, prefill.requests_per_s_gpu), replica(decode.plan, rate),
+                           study.study.system.gpus());
+  pair.whole_output_per_s_gpu = pair.whole.requests_per_s_gpu * static_cast<double>(load.output);
+  return pair;
+}
+
+}  // namespace
+
+std::vector<PrefillPool> prefill_pools(const Study& study, int threads) {
+  const SearchOptions& o = study.sweep().search;
+  const Case c = prompts_of(study);
   const std::vector<Plan> plans = prefill_plans(c, o);
   const std::size_t workers = thread_count(threads);
   std::vector<std::unique_ptr<ServedEvaluator>> evaluators(workers);
@@ -103,52 +133,43 @@ std::optional<PrefillPool> best_prefill_pool(const Study& study, int threads) {
     ServedEvaluator& evaluator = *evaluators[slot];
     const long long packed = evaluator.prompts_of_step(plans[i], o.workload->input);
     const Seconds prompt = evaluator.prompt_alone(plans[i], o.workload->input, packed);
-    const double requests = static_cast<double>(plans[i].users() * packed);
-    found[i] = {plans[i], prompt, requests / (prompt.value * plans[i].gpus()), {}};
+    const long long prompts = plans[i].users() * packed;
+    found[i] = {
+        plans[i], prompts, prompt, static_cast<double>(prompts) / (prompt.value * plans[i].gpus()), {}};
   });
-  const PrefillPool* best = nullptr;
-  for (const PrefillPool& p : found) {
-    const auto rank = [](const PrefillPool& x) { return std::pair(-x.requests_per_s_gpu, x.prompt.value); };
-    if (best == nullptr || rank(p) < rank(*best)) best = &p;
-  }
-  if (best == nullptr) return std::nullopt;
-  PrefillPool out = *best;
-  out.errors = evaluators[0]->prompt_errors(out.plan, o.workload->input);
-  return out;
+  const auto rank = [](const PrefillPool& x) { return std::pair(-x.requests_per_s_gpu, x.prompt.value); };
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const PrefillPool& a, const PrefillPool& b) { return rank(a) < rank(b); });
+  return found;
 }
 
 std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
   std::vector<PoolPair> out;
-  const std::optional<PrefillPool> prefill = best_prefill_pool(study, threads);
-  if (!prefill) return out;
-  const ServedWorkload& load = *study.sweep().search.workload;
+  const std::vector<PrefillPool> pools = prefill_pools(study, threads);
   SearchOptions o = study.sweep().search;
+  const Seconds most = o.most_ttft;
   o.workload.reset();
   o.most_ttft = Seconds(0);
   o.threads = threads;
-  const double answer = static_cast<double>(load.output - 1);
-  for (const Point& p : search(study.study, o).overall().points()) {
-    PoolPair pair;
-    pair.decode = p;
-    pair.prefill = *prefill;
-    pair.handoff = handoff_time(study.study, prefill->plan, p.plan, load.input);
-    pair.ttft = study.study.engine->host.path + prefill->prompt + pair.handoff + p.time;
-    const Seconds most = study.sweep().search.most_ttft;
-    if (most > Seconds(0) && pair.ttft > most) continue;
-    const double rate = value(Metric::throughput, p) / answer;  // requests per second of a GPU that decodes
-    pair.prefill_gpus = rate / prefill->requests_per_s_gpu;
-    pair.output_per_s_gpu = rate * static_cast<double>(load.output) / (1 + pair.prefill_gpus);
-    const auto replica = [](const Plan& plan, double of_gpu) {
-      return Replica{plan.gpus(), of_gpu * plan.gpus()};
-    };
-    pair.whole = whole_pools(replica(prefill->plan, prefill->requests_per_s_gpu), replica(p.plan, rate),
-                             study.study.system.gpus());
-    pair.whole_output_per_s_gpu = pair.whole.requests_per_s_gpu * static_cast<double>(load.output);
-    out.push_back(pair);
+  if (pools.empty()) return out;
+  for (const Point& decode : search(study.study, o).overall().points()) {
+    for (const PrefillPool& prefill : pools) {
+      if (does_not_pair(*study.study.engine, prefill.plan, decode.plan)) continue;
+      PoolPair pair = pair_of(study, prefill, decode);
+      if (most > Seconds(0) && pair.ttft > most) continue;
+      out.push_back(std::move(pair));
+      break;
+    }
   }
   std::sort(out.begin(), out.end(),
             [](const PoolPair& a, const PoolPair& b) { return a.decode.time < b.decode.time; });
   return out;
+}
+
+void rate_prefills(const Study& study, std::vector<PoolPair>& pairs) {
+  const SearchOptions& o = study.sweep().search;
+  ServedEvaluator evaluator(prompts_of(study), o.all_reduce);
+  for (PoolPair& p : pairs) p.prefill.errors = evaluator.prompt_errors(p.prefill.plan, o.workload->input);
 }
 
 }  // namespace shardline

@@ -14,9 +14,11 @@ namespace shardline {
 /// budget for.
 struct PrefillPool {
   Plan plan;
-  Seconds prompt;  // of the steps that they share, the engine's host in it
+  long long prompts = 1;  // of all groups, that share steps
+  Seconds prompt;         // of those steps, the engine's host in it
   double requests_per_s_gpu = 0;
-  ErrorTerms errors = {};  // of the prompt's steps, in parts of them [P12]
+  ErrorTerms errors =
+      {};  // of the prompt's steps, in parts of them [P12]; of pairs that rate_prefills() has seen
 };
 
 /// Both pools in whole replicas of their plans.
@@ -36,7 +38,7 @@ struct Replica {
 /// ratio of their rates do; where none does, the one that answers most per GPU.
 WholePools whole_pools(const Replica& prefill, const Replica& decode, int most_gpus);
 
-/// A plan that decodes beside the best prefill pool.
+/// A plan that decodes beside the best prefill pool that its engine pairs with it.
 struct PoolPair {
   Point decode;  // of decode steps alone; its time is TPOT
   PrefillPool prefill;
@@ -53,11 +55,15 @@ struct PoolPair {
 /// GPUs.
 Seconds handoff_time(const Case& c, const Plan& prefill, const Plan& decode, long long tokens);
 
-/// The plan whose GPUs prefill most requests of the study's workload, of strategies that prefill and of which
-/// the engine starts it; equal ones: the shortest prompt. Nothing where none fits.
-std::optional<PrefillPool> best_prefill_pool(const Study& study, int threads);
+/// A pool of each plan that prefills, of the study's strategies and of which the engine starts it: the most
+/// requests per second of a GPU first, of equal ones the shortest prompt.
+std::vector<PrefillPool> prefill_pools(const Study& study, int threads);
 
-/// For every plan of the frontier of decode steps, ascending TPOT. Empty without a prefill pool.
+/// For every plan of the frontier of decode steps, ascending TPOT, the first prefill pool that the engine
+/// pairs with it [P21] and whose TTFT meets the study's target. Plans without one are left out.
 std::vector<PoolPair> pool_pairs(const Study& study, int threads);
+
+/// The errors of the pairs' prefill pools.
+void rate_prefills(const Study& study, std::vector<PoolPair>& pairs);
 
 }  // namespace shardline

@@ -104,11 +104,7 @@ void find_pools(Study study, const SweepQuestion& q, SweepAnswer& out) {
   std::vector<Point> decoders;
   for (const PoolPair& p : out.pools) decoders.push_back(p.decode);
   out.pool_decoders = rate(study, std::move(decoders), threads);
-  if (out.pools.empty()) return;
-  Case prompts = study.study;
-  prompts.batch = prefill_batch({{0, study.sweep().search.workload->input}});
-  const std::vector<Plan> prefill{out.pools.front().prefill.plan};
-  out.prefill_errors = ratings_of(prompts, study.sweep().search.all_reduce, prefill, 1).front().errors;
+  rate_prefills(study, out.pools);
 }
 
 std::vector<Plan> plans_of(const RatedPoints& rated) {
@@ -165,13 +161,13 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
 
 ErrorTerms pair_errors(const SweepAnswer& answer, const PoolPair& p) {
   ErrorTerms out = answer.pool_decoders.of(p.decode.plan).errors * (1 / (1 + p.prefill_gpus));
-  out += answer.prefill_errors * (p.prefill_gpus / (1 + p.prefill_gpus));
+  out += p.prefill.errors * (p.prefill_gpus / (1 + p.prefill_gpus));
   return out;
 }
 
 ErrorTerms whole_errors(const SweepAnswer& answer, const PoolPair& p) {
   const bool decodes = p.whole.decode_busy >= p.whole.prefill_busy;
-  return decodes ? answer.pool_decoders.of(p.decode.plan).errors : answer.prefill_errors;
+  return decodes ? answer.pool_decoders.of(p.decode.plan).errors : p.prefill.errors;
 }
 
 std::vector<StrategyId> exact_ones(const Study& study) {

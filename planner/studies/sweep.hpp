@@ -42,7 +42,6 @@ struct SweepAnswer {
   std::optional<ErrorBand> interactivity;  // of ln(true gain->interactivity / it) [H65]
   std::vector<PoolPair> pools;             // of a workload: the best pair per TPOT budget, each once
   RatedPoints pool_decoders;               // their plans that decode
-  ErrorTerms prefill_errors;               // of a prompt on the pool that prefills
   std::vector<NoisyPlan> noisy;  // the rated plans beside the traffic of others, of studies with noise
 
   bool any() const { return !frontier.empty(); }

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "planner/engines/launchable.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -27,8 +28,9 @@ Study study(const std::string& strategies, const std::string& more = "") {
 
 TEST(Pools, ThePrefillPoolIsTheBestOfAllPlans) {
   const Study s = study("tensor, pipeline");
-  const auto best = best_prefill_pool(s, 2);
-  ASSERT_TRUE(best);
+  const std::vector<PrefillPool> pools = prefill_pools(s, 2);
+  ASSERT_FALSE(pools.empty());
+  const PrefillPool* const best = &pools.front();
   ServedEvaluator evaluator(s.study, AllReduceRule::fastest);
   for (const char* text : {"tensor:batch=1", "tensor:tpa=2,tpf=2,batch=1", "tensor:tpa=8,tpf=8,batch=1"}) {
     const Plan plan = parse_plan(text);
@@ -37,7 +39,52 @@ TEST(Pools, ThePrefillPoolIsTheBestOfAllPlans) {
     const Seconds prompt = evaluator.prompt_alone(plan, 8192);
     EXPECT_LE(1 / (prompt.value * plan.gpus()), best->requests_per_s_gpu * (1 + 1e-12)) << text;
   }
-  EXPECT_EQ(best_prefill_pool(s, 1)->plan, best->plan);
+  EXPECT_EQ(prefill_pools(s, 1).front().plan, best->plan);
+}
+
+// vLLM hands no caches over between stages, SGLang to as many stages as have prefilled, or one. A search for
+// the best of each pool alone would find stages on both sides.
+TEST(Pools, OnlyPlansThatTheEngineHandsCachesBetweenArePaired) {
+  const auto of = [&](const char* engine) {
+    Study s = study("tensor, pipeline");
+    s.sweep().search.gpus = {8};  // where eight stages prefill faster than eight ranks with messages
+    s.study.engine =
+        std::make_shared<const EngineProfile>(load_engine({engine, ""}, shipped_catalogs().engines));
+    return s;
+  };
+  const Study vllm = of("vllm"), sglang = of("sglang"), trtllm = of("trtllm");
+  EXPECT_GT(prefill_pools(vllm, 1).front().plan.pp, 1);
+  const std::vector<PoolPair> one = pool_pairs(vllm, 1);
+  ASSERT_FALSE(one.empty());
+  for (const PoolPair& p : one) {
+    EXPECT_EQ(p.prefill.plan.pp, 1);
+    EXPECT_EQ(p.decode.plan.pp, 1);
+  }
+  for (const PoolPair& p : pool_pairs(sglang, 1))
+    EXPECT_TRUE(p.decode.plan.pp == 1 || p.decode.plan.pp == p.prefill.plan.pp);
+  const Plan staged = parse_plan("pipeline:pp=4,batch=1"), other = parse_plan("pipeline:pp=2,batch=1"),
+             whole = parse_plan("tensor:batch=1");
+  const auto refused = [](const Study& s, const Plan& prefill, const Plan& decode) {
+    return does_not_pair(*s.study.engine, prefill, decode).has_value();
+  };
+  EXPECT_TRUE(refused(vllm, staged, whole) && refused(vllm, whole, staged) && !refused(vllm, whole, whole));
+  EXPECT_TRUE(!refused(sglang, staged, whole) && !refused(sglang, staged, staged) &&
+              refused(sglang, staged, other));
+  EXPECT_FALSE(refused(trtllm, staged, other));
+}
+
+// The pool of most requests takes its time; under a target another one is paired.
+TEST(Pools, ATargetOfTtftIsMetByAnotherPrefillPool) {
+  Study s = study("tensor");
+  const std::vector<PoolPair> free = pool_pairs(s, 1);
+  ASSERT_FALSE(free.empty());
+  s.sweep().search.most_ttft = free.front().ttft * 0.6;
+  const std::vector<PoolPair> aimed = pool_pairs(s, 1);
+  ASSERT_FALSE(aimed.empty());
+  for (const PoolPair& p : aimed) {
+    EXPECT_LE(p.ttft, s.sweep().search.most_ttft);
+    EXPECT_NE(p.prefill.plan, free.front().prefill.plan);
+  }
 }
 
 TEST(Pools, RatesMatchAndTokensAreShared) {
@@ -139,11 +186,11 @@ TEST(Pools, AnswersInWholeReplicasAreThoseOfTheSlowerPool) {
     EXPECT_NEAR(p.whole_output_per_s_gpu * p.whole.gpus, 512 * prompts * p.whole.prefill_busy, 1e-6);
     // Errors of both pools, by their parts of the GPUs; of whole replicas those of the slower one.
     const ErrorTerms &decode = answer.pool_decoders.of(p.decode.plan).errors, both = pair_errors(answer, p);
-    ASSERT_FALSE(answer.prefill_errors.all().empty());
-    const ErrorRange a = time_error(decode), b = time_error(answer.prefill_errors), ab = time_error(both);
+    ASSERT_FALSE(p.prefill.errors.all().empty());
+    const ErrorRange a = time_error(decode), b = time_error(p.prefill.errors), ab = time_error(both);
     EXPECT_LE(ab.high, std::max(a.high, b.high));
     EXPECT_GT(ab.high, 0);
-    EXPECT_EQ(whole_errors(answer, p), p.whole.prefill_busy < 1 ? decode : answer.prefill_errors);
+    EXPECT_EQ(whole_errors(answer, p), p.whole.prefill_busy < 1 ? decode : p.prefill.errors);
   }
 }
 
