@@ -194,7 +194,8 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
     const Plan plan = parse_plan(r.plan);
     ServedEvaluator evaluator(cases.at(text), AllReduceRule::fastest);
     const ServedWorkload load{static_cast<long long>(r.input), static_cast<long long>(r.output),
-                              static_cast<long long>(r.users), r.equal_lengths, r.equal_lengths ? 0.0 : 10.0};
+                              static_cast<long long>(r.users), r.equal_lengths,
+                              measured_rounds(r.equal_lengths)};
     const ServedPlan s = evaluator.of(plan, load);
     const auto groups = static_cast<double>(plan.users());
     t.load = {r.input, r.output, std::max(1.0, std::floor(r.users / groups)), load.equal_lengths,

@@ -144,8 +144,12 @@ std::string interval_note(const Study& study) {
       "  {}: nominal 90 % by the kernels' prices and {} measured points of {} ({:.0f} % of them inside when "
       "left out)\n"
       "  served: prompts of others are in it; all of it on the same GPUs\n"
-      "  TTFT: the mean of a loop that goes on, {}; burst: if all users come at once\n",
-      kIntervalColumn, e.error.rows, e.title, 100 * e.error.covered, ttft_points(study));
+      "  TTFT: the mean of {}, {}; burst: if all users come at once\n",
+      kIntervalColumn, e.error.rows, e.title, 100 * e.error.covered,
+      workload_of(study)->rounds > 0
+          ? fmt::format("{:.0f} requests of each user, who all begin at once", workload_of(study)->rounds)
+          : "a loop that goes on",
+      ttft_points(study));
 }
 
 std::string engine_text(const Case& c) {

@@ -24,6 +24,11 @@ struct ServedLoad {
   double rounds = 0;
 };
 
+/// Requests of a user in the loops that engines' TTFTs were measured of: ten where lengths are drawn
+/// (InferenceX 25506e87c, benchmarks/gptoss_fp4_h100_docker.sh: --num-prompts of ten times the users, who all
+/// begin at once). Of loops of equal lengths it is not known, and they count as endless.
+inline double measured_rounds(bool equal_lengths) { return equal_lengths ? 0 : 10; }
+
 /// What is served: tokens of a request, and users of the whole deployment.
 struct ServedWorkload {
   long long input = 0, output = 0;

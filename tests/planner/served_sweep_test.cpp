@@ -39,6 +39,24 @@ TEST(ServedSweep, PrunedEqualsExhaustive) {
   }
 }
 
+// The interval of a TTFT was measured of loops of ten requests per user: it is theirs that is shown.
+TEST(ServedSweep, ShowsTheTtftOfTheLoopThatItsIntervalIsOf) {
+  const Study s =
+      parse_scenario("q.yaml", fmt::format(fmt::runtime(kServed), "vllm", "tensor"), shipped_catalogs())
+          .studies[0];
+  ServedEvaluator evaluator(s.study, AllReduceRule::fastest);
+  ServedWorkload shown = *s.sweep().search.workload;
+  EXPECT_EQ(shown.rounds, measured_rounds(shown.equal_lengths));
+  shown.users = 64;
+  ServedWorkload endless = shown;
+  endless.rounds = 0;
+  const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=64");
+  const Served a = evaluator.of(plan, shown).served, b = evaluator.of(plan, endless).served;
+  EXPECT_NEAR(a.ttft.value, (9 * b.ttft.value + b.burst.value) / 10, 1e-9);
+  EXPECT_GT(a.ttft, b.ttft * 1.5);
+  EXPECT_EQ(a.tpot, b.tpot);
+}
+
 TEST(ServedSweep, RanksByWhatIsServed) {
   const Study s =
       parse_scenario("q.yaml", fmt::format(fmt::runtime(kServed), "vllm", "tensor"), shipped_catalogs())
