@@ -123,6 +123,44 @@ std::size_t distance(std::string_view a, std::string_view b, std::size_t limit) 
   return std::min(above[b.size()], limit + 1);
 }
 
+/// "llama3-70B" -> {"llama", "3", "70b"}: parts of a name between signs, and where digits follow letters.
+std::vector<std::string> parts_of(std::string_view name) {
+  std::vector<std::string> out;
+  char before = '-';
+  for (const char c : lower(name)) {
+    const auto is = [](int (*kind)(int), char of) { return kind(static_cast<unsigned char>(of)) != 0; };
+    if (is(std::isalnum, c)) {
+      if (!is(std::isalnum, before) || (is(std::isalpha, before) && is(std::isdigit, c))) out.emplace_back();
+      out.back() += c;
+    }
+    before = c;
+  }
+  return out;
+}
+
+/// The one name that has all parts of `found` and fewest others: llama-3.1-70b of llama3-70b, which is fewer
+/// letters away from llama-30b. Empty where there is none, or several.
+std::string with_all_parts(std::string_view found, std::span<const std::string> names) {
+  const std::vector<std::string> asked = parts_of(found);
+  std::string best;
+  std::size_t fewest = asked.size() + 4;  // a name of many other parts is another one
+  if (asked.size() < 2) return best;
+  for (const std::string& name : names) {
+    std::vector<std::string> has = parts_of(name);
+    const bool all = std::all_of(asked.begin(), asked.end(), [&](const std::string& part) {
+      const auto at = std::find(has.begin(), has.end(), part);
+      if (at == has.end()) return false;
+      has.erase(at);
+      return true;
+    });
+    const std::size_t size = has.size() + asked.size();
+    if (!all || size > fewest) continue;
+    best = size < fewest ? name : std::string();
+    fewest = size;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::string to_string(const Diagnostic& diagnostic) {
@@ -145,6 +183,7 @@ UserError::UserError(std::string message) : UserError(placeless(std::move(messag
 std::string nearest_name(std::string_view found, std::span<const std::string> names) {
   constexpr std::size_t kLongest = 200;  // nobody mistypes a longer name, and the distance is quadratic
   if (found.size() > kLongest) return {};
+  if (const std::string whole = with_all_parts(found, names); !whole.empty()) return whole;
   const std::string name = lower(found);
   const std::size_t limit = name.size() / 3;
   std::size_t least = limit + 1;

@@ -41,8 +41,8 @@ class UserError : public std::runtime_error {
   std::vector<Diagnostic> diagnostics_;
 };
 
-/// The nearest of `names` to `name` within a third of its length in edits (transpositions count one), or
-/// empty.
+/// The one of `names` that has all parts of `name` between signs and fewest others (llama-3.1-70b of
+/// llama3-70b), else the nearest within a third of its length in edits (transpositions count one), or empty.
 std::string nearest_name(std::string_view name, std::span<const std::string> names);
 
 /// "expected one of: a, b, c" and, where a name is near, "did you mean b?".

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -297,11 +298,16 @@ std::size_t Reader::one_of(const std::vector<std::string>& names) const {
 }
 
 void Reader::no_other_keys() const {
+  no_other_keys([](std::string_view) { return std::vector<std::string>{}; });
+}
+
+void Reader::no_other_keys(Instead instead) const {
   if (node_->all_allowed || !is_map()) return;
   for (const YamlNode* child : node_->children) {
     if (child->read) continue;
-    text_->add_fault(child->key_place, "unknown key " + detail::path_of(*child),
-                     expected_one_of(child->key, node_->asked));
+    std::vector<std::string> details = instead(child->key);
+    if (details.empty()) details = expected_one_of(child->key, node_->asked);
+    text_->add_fault(child->key_place, "unknown key " + detail::path_of(*child), std::move(details));
   }
 }
 
@@ -317,7 +323,7 @@ Location Reader::location() const {
     nowhere.file = text_->source.name();
     return nowhere;
   }
-  return text_->source.location(detail::place_of(*node_));
+  return text_->location(detail::place_of(*node_));
 }
 
 std::string Reader::path() const { return detail::path_of(*node_); }
@@ -329,7 +335,7 @@ Document::~Document() = default;
 
 Document Document::parse(std::string name, std::string text) {
   auto tree = std::make_unique<YamlText>(detail::SourceText(std::move(name), text));
-  detail::build_tree(*tree);
+  detail::build_tree(*tree, tree->source.text());
   return Document(std::move(tree));
 }
 
@@ -364,10 +370,11 @@ void Document::finish() const {
   std::vector<const detail::Fault*> order;
   for (const detail::Fault& f : text_->faults) order.push_back(&f);
   std::stable_sort(order.begin(), order.end(), [](const detail::Fault* a, const detail::Fault* b) {
-    return std::pair(a->place.line, a->place.column) < std::pair(b->place.line, b->place.column);
+    const auto at = [](const detail::Place& p) { return std::tuple(p.source, p.line, p.column); };
+    return at(a->place) < at(b->place);
   });
   std::vector<Diagnostic> out;
-  for (const detail::Fault* f : order) out.push_back({text_->source.location(f->place), f->what, f->details});
+  for (const detail::Fault* f : order) out.push_back({text_->location(f->place), f->what, f->details});
   if (text_->unlisted > 0) {
     Diagnostic more;
     more.where.file = text_->source.name();

@@ -54,6 +54,9 @@ class Reader {
 
   /// Faults for every key of this mapping that no getter asked for (asked-for names are the expected ones).
   void no_other_keys() const;
+  /// The same; what `instead` says of a key stands in place of the expected ones.
+  using Instead = std::vector<std::string> (*)(std::string_view key);
+  void no_other_keys(Instead instead) const;
   /// no_other_keys() is skipped and every key accepted (for foreign formats such as config.json).
   void allow_other_keys() const;
 
@@ -78,6 +81,12 @@ class Document {
   Document(Document&&) noexcept;
   Document& operator=(Document&&) noexcept;
   ~Document();
+
+  /// A value from elsewhere, "device.memory.bandwidth=4 TB/s", in place of the key's own or beside the other
+  /// keys: YAML on one line. Faults of it are located in this text under the name `origin`. Before anything
+  /// is read. Throws UserError where it is no KEY=VALUE or the value is no YAML; a key that is none is found,
+  /// as any other, by who reads.
+  void set(const std::string& origin, const std::string& setting);
 
   Reader root() const;
   /// True if some getter recorded a fault.

@@ -244,9 +244,9 @@ std::variant<long long, std::string> parse_tokens(std::string_view text) {
   };
   const Split s = split(text);
   if (!s.fault.empty()) return wrong(s.fault);
-  if (s.unit.empty()) return wrong("a number without a unit");
-  static constexpr std::array kPrefixes = {Unit{"", 0},        Unit{"k", 3},      Unit{"K", 3},
-                                           Unit{"M", 6},       Unit{"G", 9},      Unit{"Ki", 0, kKi},
+  // Lengths of sequences are named in powers of two, with or without "i": a 128K context is 131,072 tokens.
+  static constexpr std::array kPrefixes = {Unit{"", 0},        Unit{"k", 0, kKi}, Unit{"K", 0, kKi},
+                                           Unit{"M", 0, kMi},  Unit{"G", 0, kGi}, Unit{"Ki", 0, kKi},
                                            Unit{"Mi", 0, kMi}, Unit{"Gi", 0, kGi}};
   std::string_view prefix = s.unit;
   if (prefix.ends_with("tokens")) {
@@ -254,7 +254,12 @@ std::variant<long long, std::string> parse_tokens(std::string_view text) {
   } else if (prefix.ends_with("token")) {
     prefix.remove_suffix(5);
   } else {
-    return wrong(fmt::format("the unit \"{}\"", shown(s.unit)));
+    const bool known = std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                                   [&](const Unit& unit) { return unit.name == s.unit; });
+    const std::string instead =
+        known ? fmt::format(": write \"{} tokens\"", shown(trimmed(text))) : std::string();
+    if (s.unit.empty()) return wrong("a number without a unit" + instead);
+    return wrong(fmt::format("the unit \"{}\"{}", shown(s.unit), instead));
   }
   prefix = trimmed(prefix);
   for (const Unit& unit : kPrefixes) {

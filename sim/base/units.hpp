@@ -88,7 +88,8 @@ std::variant<Q, std::string> parse_quantity(std::string_view text);
 template <class Q>
 std::string to_string(Q quantity, int digits = 4);
 
-/// A count of tokens: "1000000 tokens", "1M tokens" (1e6), "128Ki tokens" (131072), "1 token".
+/// A count of tokens: "1000000 tokens", "1 token", "128K tokens" or "128Ki tokens" (131072), "1M tokens" or
+/// "1Mi tokens" (1048576). K, M and G are powers of two, as contexts are named.
 std::variant<long long, std::string> parse_tokens(std::string_view text);
 
 }  // namespace shardline

@@ -312,9 +312,10 @@ inline std::string readable(const std::string& message) {
   throw UserError({Diagnostic{text.source.location(place), fmt::format("syntax error: {}", what), {}}});
 }
 
-/// Reads `text` into its tree; throws UserError for syntax errors and for an empty document.
-inline void build_tree(YamlText& text) {
-  std::istringstream input(text.source.text());
+/// Reads `parsed`, whose places are those of `text`, into its tree; throws UserError for syntax errors and
+/// for an empty document.
+inline void build_tree(YamlText& text, const std::string& parsed) {
+  std::istringstream input(parsed);
   TreeBuilder builder(text);
   try {
     YAML::Parser parser(input);

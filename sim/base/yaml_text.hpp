@@ -22,6 +22,7 @@ constexpr std::size_t kMostMarks = 2'000'000;  // brackets and commas
 struct Place {
   int line = 0;
   int column = 0;
+  int source = 0;  // 0: the document's own text; else a value that was set behind it, counted from 1
 };
 
 inline bool continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }

@@ -59,17 +59,23 @@ struct YamlText {
   const YamlNode* root = nullptr;
   YamlNode absent;
   std::vector<Fault> faults;
-  std::set<std::tuple<int, int, std::string>> known;  // a getter called twice faults once
+  std::set<std::tuple<int, int, int, std::string>> known;  // a getter called twice faults once
+  std::deque<YamlText> set;  // what was set behind the text, whose nodes are part of this tree
   std::size_t unlisted = 0;
 
   void add_fault(Place place, std::string what, std::vector<std::string> details) {
-    if (!known.emplace(place.line, place.column, what).second) return;
+    if (!known.emplace(place.source, place.line, place.column, what).second) return;
     if (faults.size() < kMostFaults) {
       faults.push_back({place, std::move(what), std::move(details)});
     } else {
       ++unlisted;
-      known.erase({place.line, place.column, what});
+      known.erase({place.source, place.line, place.column, what});
     }
+  }
+
+  Location location(Place place) const {
+    const auto of = static_cast<std::size_t>(place.source);
+    return (of == 0 ? source : set[of - 1].source).location(place);
   }
 };
 

@@ -89,6 +89,17 @@ TEST(Error, LongLinesAreCutAroundTheCaret) {
   EXPECT_EQ(to_string(part), "t.yaml:1:1001: wrong\n  ...abc...\n      ^\n");
 }
 
+// A name with all parts of another is nearer than one of fewer edits: what is missing is a version.
+TEST(Error, NearestNamesWithAllParts) {
+  const std::vector<std::string> names{"llama-30b", "llama-3.1-405b", "llama-3.1-70b", "llama-7b",
+                                       "llama-3-8b-1m"};
+  EXPECT_EQ(nearest_name("llama3-70b", names), "llama-3.1-70b");
+  EXPECT_EQ(nearest_name("Llama-70B", names), "llama-3.1-70b");
+  EXPECT_EQ(nearest_name("llama_3_70b", names), "llama-3.1-70b");
+  EXPECT_EQ(nearest_name("llama-31b", names), "llama-30b");  // no name has 31b
+  EXPECT_EQ(nearest_name("llama", names), "");               // of all of them
+}
+
 TEST(Error, NearestName) {
   const std::vector<std::string> names = {"kv_parallel", "tp_attention", "ring", "gpus"};
   EXPECT_EQ(nearest_name("kv_paralel", names), "kv_parallel");

@@ -59,7 +59,7 @@ TEST(Reader, ReadsEveryKind) {
   EXPECT_EQ(r.at("memory").quantity(Bytes(0), Bytes(1e12)).value, 186e9);
   EXPECT_EQ(r.at("peak").quantity(FlopsPerSecond(0), FlopsPerSecond(1e18)).value, 1e16);
   EXPECT_EQ(r.at("work").quantity(Flops(0), Flops(1e18)).value, 3e12);
-  EXPECT_EQ(r.at("context").tokens(1, 1'000'000), 1'000'000);
+  EXPECT_EQ(r.at("context").tokens(1, 1'048'576), 1'048'576);
   EXPECT_EQ(r.at("name").one_of({"helix", "ring"}), 1U);
   EXPECT_EQ(r.at("name").text(), "ring");
   ASSERT_EQ(r.at("sizes").items().size(), 2U);
@@ -214,10 +214,10 @@ TEST(Reader, QuantitiesAndTokens) {
     r.quantity(Seconds(0), Seconds(std::numeric_limits<double>::infinity()));
   };
   EXPECT_EQ(value_error("-1 s", time), faulty_value("-1 s", "expected at least 0 s, found -1 s"));
-  EXPECT_EQ(
-      value_error("1000", context),
-      faulty_value("1000",
-                   "expected a count of tokens such as \"128Ki tokens\", found a number without a unit"));
+  EXPECT_EQ(value_error("1000", context),
+            faulty_value("1000",
+                         "expected a count of tokens such as \"128Ki tokens\", found a number without a "
+                         "unit: write \"1000 tokens\""));
   EXPECT_EQ(value_error("2M tokens", context),
             faulty_value("2M tokens", "expected 1 to 1048576 tokens, found 2M tokens"));
 }

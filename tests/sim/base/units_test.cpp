@@ -160,15 +160,18 @@ std::string tokens_error(const std::string& text) {
 
 TEST(Units, ReadsTokens) {
   EXPECT_EQ(tokens("1000000 tokens"), 1'000'000);
-  EXPECT_EQ(tokens("1M tokens"), 1'000'000);
+  EXPECT_EQ(tokens("1M tokens"), 1'048'576);
+  EXPECT_EQ(tokens("1Mi tokens"), 1'048'576);
+  EXPECT_EQ(tokens("128K tokens"), 131'072);
+  EXPECT_EQ(tokens("1G tokens"), 1'073'741'824);
   EXPECT_EQ(tokens("128Ki tokens"), 131'072);
   EXPECT_EQ(tokens("128 Ki tokens"), 131'072);
   EXPECT_EQ(tokens("1 token"), 1);
   EXPECT_EQ(tokens("4tokens"), 4);
-  EXPECT_EQ(tokens("2k tokens"), 2000);
-  EXPECT_EQ(tokens("2K tokens"), 2000);
-  EXPECT_EQ(tokens("1.5k tokens"), 1500);
-  EXPECT_EQ(tokens("1.1M tokens"), 1'100'000);  // 1.1 * 1e6 in doubles is no integer
+  EXPECT_EQ(tokens("2k tokens"), 2048);
+  EXPECT_EQ(tokens("2K tokens"), 2048);
+  EXPECT_EQ(tokens("1.5k tokens"), 1536);
+  EXPECT_EQ(tokens("1.1e6 tokens"), 1'100'000);
   EXPECT_EQ(tokens("0.5Ki tokens"), 512);
   EXPECT_EQ(tokens("1e6 tokens"), 1'000'000);
   EXPECT_EQ(tokens("9007199254740993 tokens"), 9'007'199'254'740'993);
@@ -177,7 +180,9 @@ TEST(Units, ReadsTokens) {
 
 TEST(Units, RefusesTokens) {
   const std::string wanted = "expected a count of tokens such as \"128Ki tokens\", found ";
-  EXPECT_EQ(tokens_error("1000"), wanted + "a number without a unit");
+  EXPECT_EQ(tokens_error("1000"), wanted + "a number without a unit: write \"1000 tokens\"");
+  EXPECT_EQ(tokens_error("32K"), wanted + "the unit \"K\": write \"32K tokens\"");
+  EXPECT_EQ(tokens_error("1.1M tokens"), wanted + "a fraction of a token");
   EXPECT_EQ(tokens_error("1 T tokens"), wanted + "the unit \"T tokens\"");
   EXPECT_EQ(tokens_error("1 GB"), wanted + "the unit \"GB\"");
   EXPECT_EQ(tokens_error("0.1Ki tokens"), wanted + "a fraction of a token");

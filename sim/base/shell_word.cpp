@@ -1,0 +1,19 @@
+#include "sim/base/shell_word.hpp"
+
+#include <algorithm>
+
+namespace shardline {
+
+std::string shell_word(std::string_view text) {
+  const std::string_view plain = "@%+=:,./-_";
+  const bool safe = !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           plain.find(c) != std::string_view::npos;
+  });
+  if (safe) return std::string(text);
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace shardline

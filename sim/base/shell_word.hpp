@@ -1,0 +1,12 @@
+// Texts as words of a shell's command line.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace shardline {
+
+/// As one word: quoted where a shell would read more in it than its characters.
+std::string shell_word(std::string_view text);
+
+}  // namespace shardline
