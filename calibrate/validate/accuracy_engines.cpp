@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "calibrate/validate/accuracy.hpp"
+#include "calibrate/validate/served_tables.hpp"
 #include "planner/engines/profile.hpp"
 
 namespace shardline::cli {
@@ -20,6 +22,30 @@ std::string ttft_text(const ServedBands& error) {
                : fmt::format("\n90 % interval of TTFT with {} lengths: {:+.0f} to {:+.0f} % ({} rows).",
                              lengths, 100 * std::expm1(b.band.low), 100 * std::expm1(b.band.high), b.rows);
   }
+  return out;
+}
+
+std::string error_table(const std::vector<ServedError>& errors) {
+  std::string out =
+      "\n| Rows of models left out | Rows | Median, % | 90th percentile, % | Bias, % |\n"
+      "|---|---|---|---|---|\n";
+  for (const ServedError& e : errors)
+    out += fmt::format("| {} | {} | {:.1f} | {:.1f} | {:+.1f} |\n", e.of, e.rows, 100 * e.median, 100 * e.p90,
+                       100 * e.bias);
+  return out;
+}
+
+// Nothing that was measured is dropped in silence.
+std::string left_out_table(const ServedDetails& details, int used) {
+  if (details.measured == 0) return "";
+  std::string out = fmt::format(
+      "\nOf {} measured rows {} are used, {} of them for TPOT alone.\n", details.measured, used,
+      std::accumulate(details.left_out.begin(), details.left_out.end(), 0,
+                      [](int n, const ServedLeftOut& l) { return n + (l.ttft_alone ? l.rows : 0); }));
+  if (details.left_out.empty()) return out;
+  out += "\n| Left out | Rows | Why |\n|---|---|---|\n";
+  for (const ServedLeftOut& l : details.left_out)
+    out += fmt::format("| {} | {} | {} |\n", l.ttft_alone ? "TTFT" : "the row", l.rows, l.why);
   return out;
 }
 
@@ -42,13 +68,16 @@ std::string engines_section(const std::filesystem::path& folder) {
     if (p.error.rows == 0) continue;
     out += fmt::format(
         "90 % interval of TPOT: {:+.0f} to {:+.0f} % of the prediction; that of the other models covers "
-        "{:.0f} %.{}\n\n| Rows left out | Rows | Median, % | 90th percentile, % | Bias, % "
-        "|\n|---|---|---|---|---|\n",
+        "{:.0f} %.{}\n",
         100 * std::expm1(p.error.tpot.low), 100 * std::expm1(p.error.tpot.high), 100 * p.error.covered,
         ttft_text(p.error));
-    for (const ServedError& e : p.error.tables)
-      out += fmt::format("| {} | {} | {:.1f} | {:.1f} | {:+.1f} |\n", e.of, e.rows, 100 * e.median,
-                         100 * e.p90, 100 * e.bias);
+    out += error_table(p.error.tables);
+    const ServedDetails details = load_served_details(folder / (p.name + ".yaml"));
+    if (!details.layouts.empty())
+      out += fmt::format("\nBy how models were laid out; of one model where {} rows or more were measured.\n",
+                         kFewestLaidOut) +
+             error_table(details.layouts);
+    out += left_out_table(details, p.error.rows);
   }
   return out;
 }

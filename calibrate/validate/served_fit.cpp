@@ -46,10 +46,13 @@ std::string scenario_text(const ServedRow& r, const Catalogs& catalogs) {
 class Tried {
  public:
   explicit Tried(const HostTimes& host) : host_(host) {}
-  Served served(const TimedRow& r) {
+  /// Its rounds move TTFT alone.
+  Served served(const TimedRow& r, bool rounds = true) {
     auto at = engines_.find(r.engine);
     if (at == engines_.end()) at = engines_.emplace(r.engine, with(*r.engine, host_)).first;
-    return steady_serving(at->second, r.load, with_host(r, at->second));
+    ServedLoad load = r.load;
+    if (!rounds) load.rounds = 0;
+    return steady_serving(at->second, load, with_host(r, at->second));
   }
 
  private:
@@ -72,7 +75,7 @@ struct Residuals {
     Tried tried(host_of(numbers));
     std::vector<double> out;
     for (const TimedRow* r : rows) {
-      const Served s = tried.served(*r);
+      const Served s = tried.served(*r, has_ttft(r));
       out.push_back(std::log(s.tpot.value / r->row.tpot));
       if (has_ttft(r)) out.push_back(std::log(s.ttft.value / r->row.ttft));
     }
@@ -194,8 +197,7 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
     const Plan plan = parse_plan(r.plan);
     ServedEvaluator evaluator(cases.at(text), AllReduceRule::fastest);
     const ServedWorkload load{static_cast<long long>(r.input), static_cast<long long>(r.output),
-                              static_cast<long long>(r.users), r.equal_lengths,
-                              measured_rounds(r.equal_lengths)};
+                              static_cast<long long>(r.users), r.equal_lengths, kMeasuredRounds};
     const ServedPlan s = evaluator.of(plan, load);
     const auto groups = static_cast<double>(plan.users());
     t.load = {r.input, r.output, std::max(1.0, std::floor(r.users / groups)), load.equal_lengths,
@@ -240,19 +242,34 @@ HostTimes fit_host(const std::vector<const TimedRow*>& rows) {
 
 namespace {
 
+// Numbers of users that are looked at together.
+struct UserClass {
+  const char* text;
+  long long from, to;
+};
+constexpr std::array<UserClass, 4> kUsers{{{"at most 4", 1, static_cast<long long>(kFewUsers)},
+                                           {"5 to 16", 5, 16},
+                                           {"17 to 64", 17, 64},
+                                           {"above 64", 65, 1'000'000'000}}};
+std::size_t class_of(double users) {
+  for (std::size_t i = 0; i + 1 < kUsers.size(); ++i) {
+    if (users <= static_cast<double>(kUsers[i].to)) return i;
+  }
+  return kUsers.size() - 1;
+}
+
 // Errors by users, then of all of them.
 void add_by_users(const std::string& what, const std::vector<std::pair<double, double>>& rows,
                   std::vector<ServedError>& out) {
-  constexpr std::array<const char*, 4> kUsers{"at most 4", "5 to 16", "17 to 64", "above 64"};
   std::array<std::vector<double>, kUsers.size()> by_users;
   std::vector<double> all;
   for (const auto& [users, ratio] : rows) {
-    by_users[users <= kFewUsers ? 0u : users <= 16 ? 1u : users <= 64 ? 2u : 3u].push_back(ratio);
+    by_users[class_of(users)].push_back(ratio);
     all.push_back(ratio);
   }
   for (std::size_t i = 0; i < kUsers.size(); ++i) {
     if (!by_users[i].empty())
-      out.push_back(served_error(fmt::format("{} of {} users", what, kUsers[i]), by_users[i]));
+      out.push_back(served_error(fmt::format("{} of {} users", what, kUsers[i].text), by_users[i]));
   }
   if (!all.empty()) out.push_back(served_error(what + " of all rows", all));
 }
@@ -274,6 +291,30 @@ std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
   add_by_users("TPOT", tpot, out);
   add_by_users("TTFT (drawn lengths)", drawn, out);
   add_by_users("TTFT (equal lengths)", equal, out);
+  return out;
+}
+
+// Bands of TTFT by lengths and users. Among a few users lengths make no difference.
+std::vector<TtftBand> ttft_bands(const std::vector<LeftOutModel>& models) {
+  std::vector<TtftBand> out;
+  const auto add = [&](const char* lengths, std::size_t users, const auto& counts) {
+    HeldOut of;
+    for (std::size_t m = 0; m < models.size(); ++m) {
+      for (std::size_t i = 0; i < models[m].rows.size(); ++i) {
+        const ServedRow& r = models[m].rows[i]->row;
+        if (models[m].ttft[i] > 0 && class_of(r.users) == users && counts(r))
+          of.add(-std::log(models[m].ttft[i]), static_cast<int>(m));
+      }
+    }
+    if (of.size() == 0) return;
+    out.push_back({lengths, kUsers[users].from, kUsers[users].to,
+                   ServedBand{held_out_band(of, 1).band, static_cast<int>(of.size())}});
+  };
+  add("any", 0, [](const ServedRow&) { return true; });
+  for (std::size_t i = 1; i < kUsers.size(); ++i) {
+    add("drawn", i, [](const ServedRow& r) { return !r.equal_lengths; });
+    add("equal", i, [](const ServedRow& r) { return r.equal_lengths; });
+  }
   return out;
 }
 
@@ -314,8 +355,9 @@ ServedFit fit_engine(const std::vector<TimedRow>& rows) {
   const auto band = [](const HeldOut& of) {
     return ServedBand{held_out_band(of, 1).band, static_cast<int>(of.size())};
   };
-  out.bands = {by_tpot.band, static_cast<int>(tpot.size()),  band(drawn),
-               band(equal),  std::max(0.0, by_tpot.covered), tables_of(out.models)};
+  out.bands = {by_tpot.band,          static_cast<int>(tpot.size()),  band(drawn),
+               band(equal),           std::max(0.0, by_tpot.covered), tables_of(out.models),
+               ttft_bands(out.models)};
   return out;
 }
 

@@ -118,15 +118,21 @@ bool before(const std::string& version, const std::array<int, 3>& release) {
 // for it before (9596d23d7, 70b_fp8_h200_slurm.sh; e06929c70, gptoss_fp4_h100_slurm.sh: rows without a
 // version). AIConfigurator's generator starts SGLang with --enable-mixed-chunk since 07a377923 (19 January
 // 2026; before, it wrote an option that SGLang does not have), its template for 0.5.6.post2 is of c46a56b02
-// (22 January). Budgets and parts of memory: InferenceX 9596d23d7, 70b_fp8_h200_slurm.sh,
-// 70b_fp8_h200_trt_slurm.sh; e06929c70, dsr1_fp8_h200_trt_slurm.sh (a budget of one prompt); 626932a11,
-// dsr1_fp8_h200.sh; cec542a9a, gptoss_fp4_h100.sh.
+// (22 January). It starts vLLM and TensorRT-LLM with a budget of batch + input + 1500 tokens
+// (37f267b5a, src/aiconfigurator/generator/backends/trtllm.py:140; 2cecd6596 and
+// generator/rule_plugin/vllm.rule:20), of which the batch is taken to be the users. Budgets and parts of
+// memory: InferenceX 9596d23d7, 70b_fp8_h200_slurm.sh, 70b_fp8_h200_trt_slurm.sh; e06929c70,
+// dsr1_fp8_h200_trt_slurm.sh (a budget of one prompt); 626932a11, dsr1_fp8_h200.sh; cec542a9a,
+// gptoss_fp4_h100.sh.
 void add_start(ServedRow& r, double nominal_input) {
   const bool of_nvidia = r.source.find("gap-analysis") != std::string::npos;
   const bool trtllm = r.engine == "trtllm", sglang = r.engine == "sglang", vllm = r.engine == "vllm";
   r.waits_for_host = vllm && !r.version.empty() && before(r.version, {0, 14, 0});
   r.mixes_prompts = sglang && of_nvidia && !before(r.version, {0, 5, 6});
-  if (of_nvidia) return;
+  if (of_nvidia) {
+    if (vllm || trtllm) r.step_tokens = static_cast<long long>(r.users + nominal_input) + 1500;
+    return;
+  }
   if (vllm && (r.model == "llama-3.1-70b" || r.model == "gpt-oss-120b")) r.memory = 0.9;
   if (trtllm && r.model == "llama-3.1-70b") r.step_tokens = 16384;
   if (trtllm && r.model == "deepseek-r1") {
@@ -159,11 +165,13 @@ std::string ttft_fault_of(const ServedRow& r) {
   return "";
 }
 
-void leave_out(ServedTable& t, const std::string& reason, bool ttft_alone) {
-  const auto same = [&](const LeftOutRows& l) { return l.reason == reason && l.ttft_alone == ttft_alone; };
+void leave_out(ServedTable& t, const ServedRow& r, const std::string& reason, bool ttft_alone) {
+  const auto same = [&](const LeftOutRows& l) {
+    return l.reason == reason && l.engine == r.engine && l.ttft_alone == ttft_alone;
+  };
   const auto at = std::find_if(t.left_out.begin(), t.left_out.end(), same);
   if (at == t.left_out.end())
-    t.left_out.push_back({reason, 1, ttft_alone});
+    t.left_out.push_back({reason, r.engine, 1, ttft_alone});
   else
     ++at->rows;
 }
@@ -176,7 +184,7 @@ void add_row(ServedTable& out, const Cells& c, int line) {
   const Served* s = served_as(c.text.at("model"), c.text.at("precision"), r.engine);
   if (system == kSystems.end() || s == nullptr) {
     leave_out(
-        out,
+        out, r,
         fmt::format("no system or model of the catalogue: {} on {}", c.text.at("model"), c.text.at("system")),
         false);
     return;
@@ -201,11 +209,11 @@ void add_row(ServedTable& out, const Cells& c, int line) {
   r.line = line;
   add_start(r, c.number("isl_tokens"));
   if (const std::string fault = fault_of(c, r); !fault.empty()) {
-    leave_out(out, fault, false);
+    leave_out(out, r, fault, false);
     return;
   }
   if (const std::string fault = ttft_fault_of(r); !fault.empty()) {
-    leave_out(out, fault, true);
+    leave_out(out, r, fault, true);
     r.ttft = 0;
   }
   out.rows.push_back(std::move(r));

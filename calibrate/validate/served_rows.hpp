@@ -31,6 +31,7 @@ struct ServedRow {
 
 struct LeftOutRows {
   std::string reason;
+  std::string engine;  // as the table names it
   int rows = 0;
   bool ttft_alone = false;
 };

@@ -97,6 +97,7 @@ class CalibratedCost {
   void add_experts(Dtype math);
   void choose_gemms(Dtype math);
   void choose_batched_gemms(Dtype math);
+  bool widens(Dtype stored) const;
   void computing_in(std::string_view type, Use& use) const;
   void choose_prefill(Dtype math);
   void choose_decode();

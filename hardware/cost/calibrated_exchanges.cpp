@@ -85,8 +85,8 @@ std::optional<FittedPrice> CalibratedCost::exchange(const PricedOp& op, const Gr
   std::optional<FittedPrice> best;
   for (Exchange& e : all) {
     const bool last = &e == &all.back();
-    const bool can =
-        e.sizes.hold({.size = tokens, .group = group.size}) && !(e.one_sided && s.topk > kOneSidedTopk);
+    const bool can = e.sizes.hold({.size = tokens, .group = group.size, .prompts = s.prompts}) &&
+                     !(e.one_sided && s.topk > kOneSidedTopk);
     if (pricing_ == Pricing::exact && !last && !can) continue;
     std::array<double, 7> own{};
     std::copy(std::begin(x), std::end(x), own.begin());

@@ -183,15 +183,26 @@ void CalibratedCost::choose_gemms(Dtype math) {
   gemm_[at(math)][at(Dtype::fp8)] = known ? known : narrowed(plain, Dtype::fp8, Dtype::fp8_dynamic);
 }
 
-// MLA's absorbed products.
+bool CalibratedCost::widens(Dtype stored) const {
+  const std::vector<Dtype>& all = system_->kernels.absorbed_in_bf16;
+  return std::find(all.begin(), all.end(), stored) != all.end();
+}
+
+// MLA's absorbed products. Weights that an engine has widened run as the BF16 that they have become.
 void CalibratedCost::choose_batched_gemms(Dtype math) {
+  const auto choose = [&](Dtype rate, const std::function<bool(Dtype)>& runs) {
+    const Use absorb = use("mla_bmm", {"mla_gen_pre", name_of(rate)});
+    const Use expand = use("mla_bmm", {"mla_gen_post", name_of(rate)});
+    for (const Dtype stored : kStored) {
+      if (!runs(stored)) continue;
+      const Dtype read = widens(stored) ? rate : stored;
+      absorb_[at(math)][at(stored)] = narrowed(absorb, read, rate);
+      expand_[at(math)][at(stored)] = narrowed(expand, read, rate);
+    }
+  };
   const Dtype rate = bf16_or_fp8(math);
-  const Use absorb = use("mla_bmm", {"mla_gen_pre", name_of(rate)});
-  const Use expand = use("mla_bmm", {"mla_gen_post", name_of(rate)});
-  for (const Dtype stored : kStored) {
-    absorb_[at(math)][at(stored)] = narrowed(absorb, stored, rate);
-    expand_[at(math)][at(stored)] = narrowed(expand, stored, rate);
-  }
+  choose(rate, [&](Dtype stored) { return !widens(stored); });
+  choose(Dtype::bf16, [&](Dtype stored) { return widens(stored); });
 }
 
 // The same kernel's fit for queries of this type, where both were measured: tables of one framework name the

@@ -252,6 +252,36 @@ Seconds CostModel::alone(const OpCost& c) const {
                                c.exponentials / system_->device.exponentials, c.port / port});
 }
 
+std::string_view to_string(Limit limit) {
+  switch (limit) {
+    case Limit::tensor:
+      return "tensor cores";
+    case Limit::memory:
+      return "HBM";
+    case Limit::exponentials:
+      return "exponentials";
+    case Limit::nvlink:
+      return "NVLink";
+    case Limit::network:
+      return "network";
+    case Limit::overhead:
+      return "overhead";
+  }
+  return "";
+}
+
+Limit CostModel::limit(const OpCost& c) const {
+  const bool inside = c.port_resource == RankResource::nvlink;
+  const std::array<std::pair<Seconds, Limit>, 4> demands{
+      {{c.tensor / tensor_rate_, Limit::tensor},
+       {c.memory / system_->device.achieved_memory(), Limit::memory},
+       {c.exponentials / system_->device.exponentials, Limit::exponentials},
+       {c.port / (inside ? nvlink_rate_ : network_rate_), inside ? Limit::nvlink : Limit::network}}};
+  const auto longest = std::max_element(demands.begin(), demands.end(),
+                                        [](const auto& a, const auto& b) { return a.first < b.first; });
+  return longest->first > Seconds(0) ? longest->second : Limit::overhead;
+}
+
 Seconds CostModel::time(const PricedOp& op) {
   if (!fitted_) {
     const bool plain = op.kind == OpKind::elementwise || op.kind == OpKind::merge;

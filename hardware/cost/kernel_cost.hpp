@@ -31,6 +31,13 @@ struct OpCost {
   const KernelFit* fit = nullptr;  // of the system's calibration, where the time is from one
 };
 
+/// What bounds an op [H1]: the demand that takes longest. overhead: none of them, but launches, latencies of
+/// messages, work of the host, and of a measured kernel the time that its demands do not explain.
+enum class Limit : std::uint8_t { tensor, memory, exponentials, nvlink, network, overhead };
+inline constexpr std::size_t kLimits = 6;
+/// "tensor cores", "HBM", ...
+std::string_view to_string(Limit limit);
+
 /// The fabric of a system and what its groups get, computed on first use. Safe to share between threads.
 class FabricCache {
  public:
@@ -55,6 +62,8 @@ class CostModel {
   OpCost price(const PricedOp& op);
   /// Time with the rank to itself: latency + max over resources [H1].
   Seconds alone(const OpCost& cost) const;
+  /// What bounds it once its latency is over; overhead where it demands nothing.
+  Limit limit(const OpCost& cost) const;
   /// alone(price(op)) but for rounding, without the way through the demands.
   Seconds time(const PricedOp& op);
   /// Not above time() of this op or of any with more tokens; of the parts of one kernel, the first ones

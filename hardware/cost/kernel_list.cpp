@@ -49,6 +49,10 @@ KernelSizes read_sizes(const Reader& when, std::string_view family) {
   if (family == "allreduce") {
     if (const auto v = when.find("most_gpus_per_node")) s.most_node = v->number(1, kMostRanks);
   }
+  if (family == "alltoall") {
+    if (const auto v = when.find("step"))
+      s.step = v->one_of({"decode", "prompts"}) == 1 ? StepRule::prompts : StepRule::decode;
+  }
   return s;
 }
 
@@ -85,6 +89,18 @@ KernelRule read_rule(const Reader& r, const Form& form) {
   return rule;
 }
 
+// Types of weights, as a checkpoint has them.
+std::vector<Dtype> read_absorbed(const Reader& r) {
+  constexpr std::array kWeights{Dtype::fp8, Dtype::fp8_dynamic, Dtype::fp8_block};
+  std::vector<Dtype> out;
+  for (const Reader& one : r.at("weights").items())
+    out.push_back(
+        kWeights[std::min(one.one_of({"fp8_static", "fp8_dynamic", "fp8_block"}), kWeights.size() - 1)]);
+  static_cast<void>(r.at("why").text());
+  r.no_other_keys();
+  return out;
+}
+
 KernelList read_list(Document& document) {
   KernelList list;
   const Reader root = document.root();
@@ -96,6 +112,7 @@ KernelList read_list(Document& document) {
     static_cast<void>(v->at("why").text());
     v->no_other_keys();
   }
+  if (const auto v = root.find("mla_absorbed_in_bf16")) list.absorbed_in_bf16 = read_absorbed(*v);
   const Reader kernels = root.at("kernels");
   std::vector<std::string> families;
   for (const Form& form : forms()) families.emplace_back(form.family);
@@ -176,12 +193,13 @@ bool KernelRule::of(Architecture a) const {
 
 bool KernelSizes::any() const {
   return least <= 0 && most == kAny && gpus.empty() && least_ranks <= 0 && most_ranks == kAny &&
-         most_node == kAny;
+         most_node == kAny && step == StepRule::any;
 }
 
 bool KernelSizes::hold(const OpSize& op) const {
   return least <= op.size && op.size <= most && least_ranks <= op.expert_ranks &&
          op.expert_ranks <= most_ranks && op.node <= most_node &&
+         (step == StepRule::any || op.prompts == (step == StepRule::prompts)) &&
          (gpus.empty() || std::find(gpus.begin(), gpus.end(), op.group) != gpus.end());
 }
 

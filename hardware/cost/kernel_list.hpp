@@ -37,15 +37,20 @@ struct OpSize {
   int group = 0;         // GPUs of the group, of all-reduces and exchanges
   int expert_ranks = 1;  // that experts are spread over
   int node = 0;          // GPUs of an NVLink node of the system
+  bool prompts = false;  // of an exchange: whether some of the step's tokens are of prompts
 };
 
-/// Sizes of an op for which a rule holds, all inclusive.
+/// Steps that a rule holds for.
+enum class StepRule : std::uint8_t { any, decode, prompts };
+
+/// Sizes of an op for which a rule holds, all inclusive, and the kind of step that it is of.
 struct KernelSizes {
   static constexpr double kAny = std::numeric_limits<double>::infinity();
   double least = 0, most = kAny;
   std::vector<int> gpus;  // of the group; empty: any
   double least_ranks = 0, most_ranks = kAny;
   double most_node = kAny;
+  StepRule step = StepRule::any;
   bool any() const;
   bool hold(const OpSize& op) const;
 };
@@ -72,6 +77,8 @@ struct KernelList {
   /// Where experts whose weights are MXFP4 compute in FP8 (MXFP8 activations) unless told otherwise; else in
   /// BF16.
   std::vector<Architecture> mxfp4_in_fp8;
+  /// Weights of MLA's absorbed products that the engine widens to BF16 when it loads them, and multiplies so.
+  std::vector<Dtype> absorbed_in_bf16;
   /// Combines that quantise their rows on the way, where they were measured: an option of TensorRT-LLM
   /// (use_low_precision_moe_combine).
   bool low_precision_combine = false;

@@ -365,10 +365,13 @@ std::filesystem::path system_file(const std::string& name_or_path, const std::fi
   return catalog_dir / (name_or_path + ".yaml");
 }
 
-System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir) {
+System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir,
+                   const std::vector<std::string>& settings) {
   const std::filesystem::path file = system_file(name_or_path, catalog_dir);
   Document document = Document::load(file);
+  for (const std::string& setting : settings) document.set(kSettingOrigin, setting);
   System s = read_system(document, file.parent_path(), catalog_dir);
+  s.settings = settings;
   add_kernels(s, s.kernels.framework, catalog_dir);
   return s;
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hardware/cost/calibration.hpp"
@@ -39,6 +40,8 @@ struct System {
   Calibration calibration;       // empty: costs follow from the parameters above alone
   KernelList kernels;            // which of the calibration's kernels are run
   std::vector<KeyPlace> places;  // of machine_figures() that the file gives
+  /// "device.memory.bandwidth=4 TB/s": what was set in place of what the file says.
+  std::vector<std::string> settings;
   int gpus() const { return fabric.nodes * fabric.gpus_per_node; }
 };
 
@@ -47,9 +50,23 @@ struct System {
 System parse_system(const std::string& file_name, const std::string& text,
                     const std::filesystem::path& catalog_dir = {});
 
-/// `name_or_path` is a catalogue name or a path to a .yaml file. Throws UserError (unknown names with
-/// did-you-mean).
-System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir);
+/// `name_or_path` is a catalogue name or a path to a .yaml file. `settings` are KEY=VALUE in place of what
+/// the file says (Document::set); the fits of its calibration then price a machine with other figures, as
+/// those of another system (Calibration::kin). Throws UserError (unknown names with did-you-mean).
+System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir,
+                   const std::vector<std::string>& settings = {});
+
+/// What faults of a setting are located in: "--set:1:25".
+inline constexpr const char* kSettingOrigin = "--set";
+/// Whether the key of a setting is one of system files: device, fabric, runtime, calibration.
+bool sets_system(std::string_view setting);
+/// " with device.memory.bandwidth=4 TB/s and ...", behind a system's name; empty where nothing was set.
+std::string set_text(const System& system);
+/// Those of them.
+std::vector<std::string> system_settings(const std::vector<std::string>& settings);
+/// "did you mean device.memory.bandwidth?" of "bandwith=4 TB/s"; empty: its key is like none of a system
+/// file.
+std::vector<std::string> system_keys_like(std::string_view setting);
 
 /// Takes the kernels of another framework than kDefaultFramework: its list, behind it the default's for what
 /// it has no kernel for, and what was fitted to its own kernels, where that ships beside the system's

@@ -169,6 +169,7 @@ struct RoutedShape {
   Count width = 0, topk = 0, experts = 0;
   Dtype dispatched = Dtype::bf16;  // type of the rows on their way to the experts
   bool uneven = false;             // `rows` are not this rank's: routing is uneven, and they stand for it
+  bool prompts = false;            // of a step with prompts, whose tokens engines exchange by other kernels
   static constexpr void visit(auto& s, auto&& f) {
     f("bytes", s.bytes);
     f("rows", s.rows);
@@ -177,6 +178,7 @@ struct RoutedShape {
     f("experts", s.experts);
     f("dispatched", s.dispatched);
     f("uneven", s.uneven);
+    f("prompts", s.prompts);
   }
 };
 

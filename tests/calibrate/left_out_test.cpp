@@ -87,6 +87,17 @@ std::vector<Trap> other_traps() {
        "deepep_v050_normal,dispatch,fp8,32,4,128,7168,8,256,24,1000\n"
        "deepep_v050_ll,dispatch,fp8,64,8,128,7168,8,256,0,300\n",
        2, "1 row left out: a congested network of 64 GPUs"},
+      {"even scores of groups",
+       "kernel,dtype,tokens,hidden,inter,topk,experts,tp,ep,routing,latency_us\n"
+       "fused_moe_triton,fp8_block,64,7168,2048,8,256,4,1,balanced,520.3\n"
+       "fused_moe_triton,fp8_block,64,7168,2048,8,256,4,1,power_law_1.01,700.6\n"
+       "fused_moe_triton,fp8_block,64,7168,2048,8,384,4,1,balanced,900\n"
+       "fused_moe_triton,bf16,64,7168,2048,8,256,4,1,balanced,1500\n"
+       "torch_flow_cutlass,fp8_block,64,7168,2048,8,256,4,1,balanced,900\n"
+       "w4a4nvfp4moe_trtllm_trtllmnvfp4_mono,nvfp4,64,7168,2048,8,256,4,1,balanced,90\n",
+       4,
+       "2 rows left out: even scores under DeepSeek-V3's group-limited routing: half of the experts do all "
+       "of the work"},
       {"unfused quantisation",
        "engine,op,dtype,m,k,latency_us\n"
        "sglang_0.5.14,scale_matrix,fp8,16,4096,9\n"

@@ -14,23 +14,14 @@
 namespace shardline {
 namespace {
 
-PrefillShape shape(double batch, double rows, double cached, double heads_q, double heads_kv) {
-  PrefillShape s;
-  s.batch = batch;
-  s.rows = rows;
-  s.cached = cached;
-  s.heads_q = heads_q;
-  s.heads_kv = heads_kv;
-  s.qk_dim = s.v_dim = 128;
-  return s;
-}
+using testing::prefill_shape;
 
 // The blocks are as many, in parts that fill the device.
 TEST(FormsPrefill, H48SharedKeysShortenTheLongestTile) {
   FormContext c;
   c.sms = 100;
   for (const double cached : {65'536., 1'048'576.}) {
-    const PrefillShape s = shape(1, 16, cached, 8, 1);
+    const PrefillShape s = prefill_shape(1, 16, cached, 8, 1);
     const PrefillWork whole = prefill_work(s, PrefillKernel::packed, c);
     for (const SplitRule rule : {SplitRule::flash_attention_3, SplitRule::flash_attention_3_graph}) {
       PrefillWork w = whole;
@@ -53,7 +44,8 @@ TEST(FormsPrefill, H48SharedKeysShortenTheLongestTile) {
     EXPECT_EQ(same.longest, whole.longest);
     EXPECT_EQ(same.parts, 1);
     // Of more tokens than an engine has graphs for, the other rule; and none where tiles fill the device.
-    const PrefillShape more = shape(1, 513, cached, 8, 1), full = shape(1, 16 * 96, cached, 8, 1);
+    const PrefillShape more = prefill_shape(1, 513, cached, 8, 1),
+                       full = prefill_shape(1, 16 * 96, cached, 8, 1);
     PrefillWork w = prefill_work(more, PrefillKernel::packed, c);
     share_keys(w, more, {SplitRule::flash_attention_3, SplitRule::whole}, c.sms);
     EXPECT_EQ(w.parts, 1);

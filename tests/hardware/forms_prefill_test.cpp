@@ -16,6 +16,8 @@
 namespace shardline {
 namespace {
 
+using testing::prefill_shape;
+
 using testing::catalog_system;
 
 /// A device on which one block of 2 x 128 dims takes a microsecond of an SM, and half of one for
@@ -27,19 +29,6 @@ FormContext round_device() {
   c.exponentials = 100 * 128 * 128 * 2e6;
   c.bandwidth = 1e12;
   return c;
-}
-
-PrefillShape shape(double batch, double rows, double cached, double heads_q, double heads_kv,
-                   double window = 0) {
-  PrefillShape s;
-  s.batch = batch;
-  s.rows = rows;
-  s.cached = cached;
-  s.heads_q = heads_q;
-  s.heads_kv = heads_kv;
-  s.qk_dim = s.v_dim = 128;
-  s.window = window;
-  return s;
 }
 
 std::vector<double> start(const Form& form) {
@@ -73,7 +62,8 @@ TEST(FormsPrefill, H30CountsBlocksTileByTile) {
           blocks += end - begin;
           longest = std::max(longest, end - begin);
         }
-        const PrefillWork w = prefill_work(shape(3, rows, cached, 8, 2, window), PrefillKernel::with_rope, c);
+        const PrefillWork w =
+            prefill_work(prefill_shape(3, rows, cached, 8, 2, window), PrefillKernel::with_rope, c);
         EXPECT_NEAR(w.blocks, 24 * blocks, 1e-9 * w.blocks) << rows << " " << cached << " " << window;
         EXPECT_NEAR(w.longest, longest, 1e-9 * longest) << rows << " " << cached << " " << window;
         EXPECT_EQ(w.tiles, 24 * tiles);
@@ -85,7 +75,7 @@ TEST(FormsPrefill, H30CountsBlocksTileByTile) {
 TEST(FormsPrefill, H30ShortTilesCostHalf) {
   const FormContext c = round_device();
   const auto work = [&](double rows) {
-    return prefill_work(shape(1, rows, 0, 1, 1), PrefillKernel::with_rope, c);
+    return prefill_work(prefill_shape(1, rows, 0, 1, 1), PrefillKernel::with_rope, c);
   };
   EXPECT_DOUBLE_EQ(work(128).blocks, 1);
   EXPECT_DOUBLE_EQ(work(64).blocks, 0.25);  // half the rows, half the keys
@@ -96,13 +86,13 @@ TEST(FormsPrefill, H30ShortTilesCostHalf) {
 TEST(FormsPrefill, H30PackedHeadsShareTiles) {
   const FormContext c = round_device();
   // 16 tokens of 8 heads fill one tile of each KV head.
-  const PrefillWork packed = prefill_work(shape(2, 16, 0, 32, 4), PrefillKernel::packed, c);
+  const PrefillWork packed = prefill_work(prefill_shape(2, 16, 0, 32, 4), PrefillKernel::packed, c);
   EXPECT_DOUBLE_EQ(packed.tiles, 2 * 4);
-  const PrefillWork plain = prefill_work(shape(2, 16, 0, 32, 4), PrefillKernel::plain, c);
+  const PrefillWork plain = prefill_work(prefill_shape(2, 16, 0, 32, 4), PrefillKernel::plain, c);
   EXPECT_DOUBLE_EQ(plain.tiles, 2 * 32);
   // Long prompts: as many tiles, but the diagonal is finer.
-  const PrefillWork a = prefill_work(shape(1, 4096, 0, 8, 1), PrefillKernel::packed, c);
-  const PrefillWork b = prefill_work(shape(1, 4096, 0, 8, 1), PrefillKernel::plain, c);
+  const PrefillWork a = prefill_work(prefill_shape(1, 4096, 0, 8, 1), PrefillKernel::packed, c);
+  const PrefillWork b = prefill_work(prefill_shape(1, 4096, 0, 8, 1), PrefillKernel::plain, c);
   EXPECT_DOUBLE_EQ(a.tiles, b.tiles);
   EXPECT_NEAR(a.blocks, b.blocks, 0.02 * b.blocks);
   double exact = 0;
@@ -128,12 +118,12 @@ TEST(FormsPrefill, H30PackedKernelsCountBlocksFromTheWindowOn) {
           longest = std::max(longest, seen);
         }
         const PrefillWork w =
-            prefill_work(shape(1, 2048, cached, group, 1, window), PrefillKernel::packed, c);
+            prefill_work(prefill_shape(1, 2048, cached, group, 1, window), PrefillKernel::packed, c);
         // A tile that the window just reaches may be rounded up by both.
         EXPECT_NEAR(w.blocks, blocks, 1) << group << " " << window << " " << cached;
         EXPECT_NEAR(w.longest, longest, 1) << group << " " << window << " " << cached;
         const PrefillWork others =
-            prefill_work(shape(1, 2048, cached, 1, 1, window), PrefillKernel::plain, c);
+            prefill_work(prefill_shape(1, 2048, cached, 1, 1, window), PrefillKernel::plain, c);
         if (group == 1 && window < 2048) {
           EXPECT_LT(w.blocks, others.blocks);
         }
@@ -168,7 +158,7 @@ TEST(FormsPrefill, H30EveryShippedKernelIsKnown) {
 TEST(FormsPrefill, H30BytesOfKernelsWithAndWithoutRope) {
   FormContext c = round_device();
   c.a_bytes = c.b_bytes = 1;
-  const PrefillShape s = shape(2, 100, 50, 8, 2);
+  const PrefillShape s = prefill_shape(2, 100, 50, 8, 2);
   const PrefillWork plain = prefill_work(s, PrefillKernel::plain, c);
   EXPECT_DOUBLE_EQ(plain.query_bytes, 200 * 8 * 128 * (1 + 2));
   EXPECT_DOUBLE_EQ(plain.cache_bytes, 200 * 2 * 2 * 128);
@@ -211,7 +201,8 @@ TEST(FormsPrefill, H30PairsOfAWindow) {
     for (const double window : {0., 1., 8., 30., 100.}) {
       double pairs = 0;
       for (int i = 0; i < 33; ++i) pairs += window > 0 ? std::min(cached + i + 1, window) : cached + i + 1;
-      EXPECT_DOUBLE_EQ(prefill_pairs(shape(1, 33, cached, 1, 1, window)), pairs) << cached << " " << window;
+      EXPECT_DOUBLE_EQ(prefill_pairs(prefill_shape(1, 33, cached, 1, 1, window)), pairs)
+          << cached << " " << window;
     }
   }
 }

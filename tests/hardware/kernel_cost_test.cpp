@@ -199,6 +199,23 @@ TEST(KernelCost, TimeIsThatOfThePricedOp) {
   for (const Op& op : s.ops) EXPECT_EQ(m.time(op), alone(m, op)) << op.name;
 }
 
+// A product of few rows waits for its weights, one of many for the arithmetic; messages wait for the port of
+// their way; what demands nothing is overhead.
+TEST(KernelCost, LimitIsTheLongestDemand) {
+  CostModel m(h100());
+  const auto limit = [&](const Op& op) { return m.limit(m.price(op)); };
+  const auto sum = [&](Group group, double bytes) {
+    return only_op([&](ScheduleBuilder& b) {
+      b.exchange("sum", Part::ffn_sum, OpKind::all_reduce, group, Bytes(bytes));
+    });
+  };
+  EXPECT_EQ(limit(gemm(1, 4096, 4096, Dtype::bf16, Dtype::bf16)), Limit::memory);
+  EXPECT_EQ(limit(gemm(65536, 4096, 4096, Dtype::bf16, Dtype::bf16)), Limit::tensor);
+  EXPECT_EQ(limit(sum({8, 1}, 1e6)), Limit::nvlink);
+  EXPECT_EQ(limit(sum({2, 8}, 1e6)), Limit::network);
+  EXPECT_EQ(m.limit(OpCost{}), Limit::overhead);
+}
+
 TEST(KernelCost, AlgorithmRuleIsObeyed) {
   CostModel m(gb200(), AllReduceRule::ring);
   const Op op = only_op([](ScheduleBuilder& b) {

@@ -129,6 +129,48 @@ TEST(KernelList, H64VllmsExpertsOnHopperGoByExpertParallelism) {
   }
 }
 
+// SGLang's auto goes by the step, vLLM has servers of one kind: DeepEP's low-latency kernels are for steps
+// that decode, of any number of tokens that they have room for, its normal ones for steps with prompts.
+TEST(KernelList, H64ExchangesGoByTheKindOfStep) {
+  const auto takes = [](const char* framework, bool prompts, double rows) {
+    System s = testing::catalog_system("h100-hgx");
+    use_framework(s, framework, testing::system_catalog());
+    Op op = testing::routed_op({8, 1}, rows, 7168, 8, 256, false, Dtype::fp8);
+    std::get<RoutedShape>(op.shape).prompts = prompts;
+    CostModel cost(s);
+    return kernel_of(cost, op);
+  };
+  for (const char* framework : {"sglang", "vllm"}) {
+    for (const double rows : {1, 128, 129, 512, 1024}) {
+      EXPECT_THAT(takes(framework, false, rows), HasSubstr("deepep_ll")) << framework << " " << rows;
+      EXPECT_THAT(takes(framework, true, rows), HasSubstr("deepep_normal")) << framework << " " << rows;
+    }
+  }
+  // SGLang has room for 1024 tokens at most; vLLM makes room for its largest step.
+  EXPECT_THAT(takes("sglang", false, 1025), HasSubstr("deepep_normal"));
+  EXPECT_THAT(takes("vllm", false, 1025), HasSubstr("deepep_ll"));
+}
+
+// Absorbed products whose weights an engine has widened cost what they do of BF16 weights.
+TEST(KernelList, H64AbsorbedProductsOfWidenedWeightsRunInBf16) {
+  const auto priced = [](const char* framework, Dtype weights, Dtype math) {
+    System s = testing::catalog_system("h200-hgx");
+    use_framework(s, framework, testing::system_catalog());
+    CostModel cost(s);
+    const Op op = testing::batched_op({LatentProduct::absorb_query, 64, 512, 128, 16, 1}, weights, math);
+    const OpCost price = cost.price(op);
+    return std::pair(price.fit->words[1], cost.time(op).value);
+  };
+  for (const char* framework : {"sglang", "vllm"}) {
+    const auto wide = priced(framework, Dtype::bf16, Dtype::bf16);
+    EXPECT_EQ(priced(framework, Dtype::fp8_block, Dtype::fp8), wide) << framework;
+    EXPECT_EQ(wide.first, "bf16");
+  }
+  // SGLang multiplies weights with one scale as they are, TensorRT-LLM all of them.
+  EXPECT_EQ(priced("sglang", Dtype::fp8, Dtype::fp8).first, "fp8");
+  EXPECT_EQ(priced("trtllm", Dtype::fp8_block, Dtype::fp8).first, "fp8");
+}
+
 // vLLM's dispatcher has a kernel of its own for 8 GPUs of Blackwell up to 128 MB, hosts or not, and SGLang's
 // stays within a host: hosts of an HGX hold 8 GPUs, those of an NVL72 four. Measured on 2 and 4.
 TEST(KernelList, H64AllReducesOfEightGpusOnBlackwell) {
@@ -202,6 +244,9 @@ TEST(KernelList, FaultsNameTheirPlace) {
   EXPECT_THAT(fault("  moe: [{use: [a], when: {gpus: [8]}, why: x}]\n"), HasSubstr("gpus"));
   EXPECT_THAT(fault("  alltoall: [{use: [a], when: {most_gpus_per_node: 8}, why: x}]\n"),
               HasSubstr("most_gpus_per_node"));
+  EXPECT_THAT(fault("  moe: [{use: [a], when: {step: decode}, why: x}]\n"), HasSubstr("step"));
+  EXPECT_THAT(fault("  alltoall: [{use: [a], when: {step: decodes}, why: x}]\n"), HasSubstr("decode"));
+  EXPECT_THAT(fault("mla_absorbed_in_bf16: {weights: [fp8_blok], why: x}\n"), HasSubstr("fp8_block"));
   EXPECT_THAT(fault("  gemm: [{use: [a]}]\n"), HasSubstr("why"));
   EXPECT_THAT(fault("  gemm: [{use: [], why: x}]\n"), HasSubstr("use is empty"));
   EXPECT_THAT(refusal([] { load_kernel_list("sgland", testing::system_catalog()); }), HasSubstr("sglang"));

@@ -1,6 +1,7 @@
 // Systems and fabrics that the tests of this folder use.
 #pragma once
 
+#include "hardware/cost/forms/prefill.hpp"
 #include "hardware/machine/system.hpp"
 #include "tests/support/files.hpp"
 
@@ -12,6 +13,20 @@ inline System catalog_system(const std::string& name) { return load_system(name,
 // Achieved figures of the clusters below.
 inline constexpr double kNvlink = 450e9 * 0.8, kNic = 50e9 * 0.85, kHost = 64e9;
 inline constexpr double kNvlinkLatency = 4e-6, kNetworkLatency = 10e-6, kSpineLatency = 2e-6;
+
+/// Sequences with heads of 128, whatever kernel attends.
+inline PrefillShape prefill_shape(double batch, double rows, double cached, double heads_q, double heads_kv,
+                                  double window = 0) {
+  PrefillShape s;
+  s.batch = batch;
+  s.rows = rows;
+  s.cached = cached;
+  s.heads_q = heads_q;
+  s.heads_kv = heads_kv;
+  s.qk_dim = s.v_dim = 128;
+  s.window = window;
+  return s;
+}
 
 /// HGX nodes of eight GPUs with a NIC each; a leaf per rail and one spine.
 inline FabricSpec hgx(int nodes) {

@@ -1,0 +1,96 @@
+#include "calibrate/validate/served_tables.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <tuple>
+
+#include "planner/strategies/strategy.hpp"
+#include "sim/base/reader.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr int kMostRows = 1'000'000;
+
+// What tables sort by: stages, groups of attention, ranks of one.
+using Layout = std::tuple<int, int, int>;
+
+Layout layout_of(const Plan& p) { return {p.pp, p.dp, p.tpa}; }
+
+std::string name_of(const Layout& layout) {
+  const auto [stages, groups, ranks] = layout;
+  std::string out;
+  const auto add = [&](const char* what, int n) {
+    out += fmt::format("{}{} {}", out.empty() ? "" : " x ", what, n);
+  };
+  if (stages > 1) add("PP", stages);
+  if (groups > 1) add("attention DP", groups);
+  if (ranks > 1 || out.empty()) add("TP", ranks);
+  return out;
+}
+
+}  // namespace
+
+std::vector<ServedError> errors_by_layout(const std::vector<LeftOutModel>& models) {
+  std::map<Layout, std::vector<double>> by_layout;
+  std::map<std::pair<std::string, Layout>, std::vector<double>> by_model;
+  for (const LeftOutModel& m : models) {
+    for (std::size_t i = 0; i < m.rows.size(); ++i) {
+      const ServedRow& r = m.rows[i]->row;
+      const Layout layout = layout_of(parse_plan(r.plan));
+      by_layout[layout].push_back(m.tpot[i]);
+      by_model[{m.label + " on " + r.system, layout}].push_back(m.tpot[i]);
+    }
+  }
+  std::vector<ServedError> out;
+  for (const auto& [layout, ratios] : by_layout)
+    out.push_back(served_error("TPOT with " + name_of(layout), ratios));
+  for (const auto& [key, ratios] : by_model) {
+    if (ratios.size() >= kFewestLaidOut)
+      out.push_back(served_error(fmt::format("TPOT of {}, {}", key.first, name_of(key.second)), ratios));
+  }
+  return out;
+}
+
+ServedDetails load_served_details(const std::filesystem::path& profile) {
+  Document document = Document::load(profile);
+  ServedDetails out;
+  const Reader error = document.root().at("host").at("error");
+  if (const auto layouts = error.find("layouts")) {
+    for (const Reader& line : layouts->items())
+      out.layouts.push_back({line.at("of").text(), static_cast<int>(line.at("rows").integer(1, kMostRows)),
+                             line.at("median").number(0, 100), line.at("p90").number(0, 100),
+                             line.at("bias").number(-1, 100)});
+  }
+  if (const auto measured = error.find("measured"))
+    out.measured = static_cast<int>(measured->integer(1, kMostRows));
+  if (const auto left_out = error.find("left_out")) {
+    for (const Reader& line : left_out->items())
+      out.left_out.push_back({line.at("why").text(), static_cast<int>(line.at("rows").integer(1, kMostRows)),
+                              line.at("of").one_of({"row", "ttft"}) == 1});
+  }
+  document.finish();
+  return out;
+}
+
+std::string served_errors_yaml(const std::vector<ServedError>& errors) {
+  std::string out;
+  for (const ServedError& e : errors)
+    out += fmt::format("      - {{of: \"{}\", rows: {}, median: {:.6f}, p90: {:.6f}, bias: {:.6f}}}\n", e.of,
+                       e.rows, e.median, e.p90, e.bias);
+  return out;
+}
+
+std::string served_details_yaml(const ServedDetails& details) {
+  std::string out = "    layouts:\n" + served_errors_yaml(details.layouts);
+  out += fmt::format("    measured: {}\n    left_out:{}\n", details.measured,
+                     details.left_out.empty() ? " []" : "");
+  for (const ServedLeftOut& l : details.left_out)
+    out += fmt::format("      - {{of: {}, rows: {}, why: \"{}\"}}\n", l.ttft_alone ? "ttft" : "row", l.rows,
+                       l.why);
+  return out;
+}
+
+}  // namespace shardline
