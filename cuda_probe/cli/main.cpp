@@ -7,6 +7,8 @@
 #include "cuda_probe/cli/commands.hpp"
 #include "cuda_probe/cli/devices.hpp"
 #include "cuda_probe/cli/execute.hpp"
+#include "planner/api/version.hpp"
+#include "planner/scenario/data_folder.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "reports/cli/command.hpp"
 
@@ -90,6 +92,13 @@ constexpr Command kExecute{"execute", "Run schedules on GPUs and compare with th
                            prepare<ExecuteArguments, declare, run_schedules>};
 constexpr std::array kCommands{&kList, &kRun, &kExecute};
 
+constexpr cli::Meaning kExitCodes[] = {{"0", "fine"},
+                                       {"1", "a bug of ours, or a failing GPU"},
+                                       {"2", "bad input, or output that could not be written"},
+                                       {"3", "nothing to run on"}};
+constexpr cli::Meaning kEnvironment[] = {
+    {kDataVariable, "folder of models, systems, engines and scenarios, in place of the installed one"}};
+
 // Most of them are a GPU's.
 std::string fault_text(const char* what) { return fmt::format("shardline-probe: {}\n", what); }
 
@@ -99,12 +108,16 @@ std::string fault_text(const char* what) { return fmt::format("shardline-probe: 
 
 int main(int argc, char** argv) {
   using namespace shardline;
-  return cli::run_program({"shardline-probe", SHARDLINE_VERSION,
-                           "Measures what shardline's cost model is calibrated with. Changes no setting of a "
-                           "GPU.",
-                           "Example:\n  shardline-probe run --only gemm,decode -o measurements/h200\n\n"
-                           "Exit codes:\n  0 fine\n  1 a bug of ours, or a failing GPU\n"
-                           "  2 bad input, or output that could not be written\n  3 nothing to run on",
-                           probe_cli::kCommands, probe_cli::fault_text},
+  return cli::run_program({.name = "shardline-probe",
+                           .version = SHARDLINE_VERSION,
+                           .date = SHARDLINE_VERSION_DATE,
+                           .summary = "Measures what shardline's cost model is calibrated with. Changes no "
+                                      "setting of a GPU.",
+                           .example = "shardline-probe run --only gemm,decode -o measurements/h200",
+                           .exit_codes = probe_cli::kExitCodes,
+                           .environment = probe_cli::kEnvironment,
+                           .commands = probe_cli::kCommands,
+                           .fault_text = probe_cli::fault_text,
+                           .data_text = data_text},
                           argc, argv);
 }

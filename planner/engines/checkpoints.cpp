@@ -4,42 +4,61 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <optional>
 #include <string_view>
 
+#include "models/model/catalog.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
 
 namespace {
 
+/// Which matrices of a checkpoint have the type that it is named by; the others are in BF16. own: as its
+/// maker stores them (of_maker). unknown: nobody here has read it.
+enum class Stored : std::uint8_t { own, all_layers, feed_forward, unknown };
+
 /// Of a model the first is its maker's own.
 struct Published {
   std::string_view model;
   Dtype stored;
   std::string_view repository;
+  Stored matrices = Stored::own;
+  std::optional<Dtype> kv = {};  // nothing: its files leave it to the engine, or nobody here has read them
 };
 
 // Of the models' own makers as models/catalog names them, and of NVIDIA's Model Optimizer: NVFP4 of
 // Llama-3.1-405B, DeepSeek-R1 and Qwen3-235B-A22B and FP8 of Llama-3.1 are named in the READMEs of
 // NVIDIA/TensorRT-Model-Optimizer and NVIDIA/TensorRT-LLM and (nvidia/DeepSeek-R1-FP4) in sgl-project/sglang
-// docs/advanced_features/attention_backend.md:139@49e384ce9d.
+// docs/advanced_features/attention_backend.md:139@49e384ce9d. Llama-3.3-70B has the config.json of
+// Llama-3.1-70B (ai-dynamo/aiconfigurator
+// src/aiconfigurator/model_configs/meta-llama--Llama-3.3-70B-Instruct_config.json
+// @f577ab843).
+// Which matrices: Llama's cards, "only the weights and activations of the linear operators within
+// transformers blocks are quantized"; of Llama-3.1-70B-Instruct-FP8 also hf_quant_config.json as
+// aiconfigurator bundles it
+// @095f58a51, with kv_cache_quant_algo FP8. DeepSeek-R1-FP4: NVIDIA/Model-Optimizer issue 150, TensorRT-LLM
+// tech blog 1.
 constexpr std::array kPublished{
     Published{"deepseek-r1", Dtype::fp8_block, "deepseek-ai/DeepSeek-R1"},
-    Published{"deepseek-r1", Dtype::fp4, "nvidia/DeepSeek-R1-FP4"},
+    Published{"deepseek-r1", Dtype::fp4, "nvidia/DeepSeek-R1-FP4", Stored::feed_forward},
     Published{"kimi-k2", Dtype::fp8_block, "moonshotai/Kimi-K2-Instruct"},
     Published{"mimo-v2-flash", Dtype::fp8_block, "XiaomiMiMo/MiMo-V2-Flash"},
     Published{"gpt-oss-120b", Dtype::mxfp4, "openai/gpt-oss-120b"},
     Published{"gpt-oss-20b", Dtype::mxfp4, "openai/gpt-oss-20b"},
     Published{"llama-3.1-405b", Dtype::bf16, "meta-llama/Llama-3.1-405B-Instruct"},
-    Published{"llama-3.1-405b", Dtype::fp8, "nvidia/Llama-3.1-405B-Instruct-FP8"},
-    Published{"llama-3.1-405b", Dtype::fp4, "nvidia/Llama-3.1-405B-Instruct-FP4"},
+    Published{"llama-3.1-405b", Dtype::fp8, "nvidia/Llama-3.1-405B-Instruct-FP8", Stored::all_layers},
+    Published{"llama-3.1-405b", Dtype::fp4, "nvidia/Llama-3.1-405B-Instruct-FP4", Stored::all_layers},
     Published{"llama-3.1-70b", Dtype::bf16, "meta-llama/Llama-3.1-70B-Instruct"},
-    Published{"llama-3.1-70b", Dtype::fp8, "nvidia/Llama-3.1-70B-Instruct-FP8"},
+    Published{"llama-3.1-70b", Dtype::bf16, "meta-llama/Llama-3.3-70B-Instruct"},
+    Published{"llama-3.1-70b", Dtype::fp8, "nvidia/Llama-3.1-70B-Instruct-FP8", Stored::all_layers,
+              Dtype::fp8},
     Published{"llama-3.1-8b", Dtype::bf16, "meta-llama/Llama-3.1-8B-Instruct"},
-    Published{"llama-3.1-8b", Dtype::fp8, "nvidia/Llama-3.1-8B-Instruct-FP8"},
+    Published{"llama-3.1-8b", Dtype::fp8, "nvidia/Llama-3.1-8B-Instruct-FP8", Stored::all_layers},
     Published{"qwen3-235b-a22b", Dtype::bf16, "Qwen/Qwen3-235B-A22B"},
     Published{"qwen3-235b-a22b", Dtype::fp8_block, "Qwen/Qwen3-235B-A22B-FP8"},
-    Published{"qwen3-235b-a22b", Dtype::fp4, "nvidia/Qwen3-235B-A22B-FP4"},
+    Published{"qwen3-235b-a22b", Dtype::fp4, "nvidia/Qwen3-235B-A22B-FP4", Stored::unknown},
 };
 
 // "Hugging Face tiiuae/falcon-7b config.json", as the sources of the catalogue are written.
@@ -53,6 +72,40 @@ std::string named_in(const std::string& source) {
   return name.find(' ') == std::string::npos ? name : "";
 }
 
+// Names of repositories are found in either case on Hugging Face.
+bool alike(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::string with_own_files(const std::string& repository) {
+  return fmt::format(
+      "or give its files: hf download {} config.json hf_quant_config.json --local-dir NAME, then ./NAME",
+      repository);
+}
+
+// FP8 in blocks: all but the router and the head (modules_to_not_convert of DeepSeek, Kimi and Qwen's files).
+// MXFP4: the routed experts alone (gpt-oss: vLLM quantization/mxfp4.py).
+Checkpoint of_maker(Dtype stored) {
+  Checkpoint out;
+  SL_CHECK(stored == Dtype::bf16 || stored == Dtype::fp8_block || stored == Dtype::mxfp4,
+           "of other types a checkpoint leaves out matrices of its own choice");
+  if (stored == Dtype::fp8_block)
+    out.attention = out.out_proj = out.dense_ffn = out.experts = out.shared = stored;
+  if (stored == Dtype::mxfp4) out.experts = stored;
+  return out;
+}
+
+Checkpoint types_of(const Published& p) {
+  Checkpoint out = p.matrices == Stored::own ? of_maker(p.stored) : Checkpoint{};
+  if (p.matrices == Stored::all_layers) out.attention = out.out_proj = p.stored;
+  if (p.matrices == Stored::all_layers || p.matrices == Stored::feed_forward)
+    out.dense_ffn = out.experts = out.shared = p.stored;
+  out.kv = p.kv;
+  return out;
+}
+
 Dtype main_type(const Case& c) {
   return kernel_type(c.precision.of(has_experts(c.model) ? Module::experts : Module::dense_ffn).weights);
 }
@@ -60,24 +113,71 @@ Dtype main_type(const Case& c) {
 }  // namespace
 
 Checkpoint checkpoint_by_default(const Model& model) {
-  Checkpoint out;
   const auto* const own = std::find_if(kPublished.begin(), kPublished.end(),
                                        [&](const Published& p) { return p.model == model.name; });
-  const Dtype stored = own != kPublished.end() ? own->stored : Dtype::bf16;
-  SL_CHECK(stored == Dtype::bf16 || stored == Dtype::fp8_block || stored == Dtype::mxfp4,
-           "of other types a checkpoint leaves out matrices of its own choice");
-  // FP8 in blocks: all but the router and the head (modules_to_not_convert of DeepSeek, Kimi and Qwen's
-  // files). MXFP4: the routed experts alone (gpt-oss: vLLM quantization/mxfp4.py).
-  if (stored == Dtype::fp8_block)
-    out.attention = out.out_proj = out.dense_ffn = out.experts = out.shared = stored;
-  if (stored == Dtype::mxfp4) out.experts = stored;
+  Checkpoint out = of_maker(own != kPublished.end() ? own->stored : Dtype::bf16);
   out.assumed = own != kPublished.end() ? std::string(own->repository) : named_in(model.source);
   if (out.assumed.empty()) out.assumed = "one in bf16";
   return out;
 }
 
+bool looks_like_repository(const std::string& name) {
+  const auto slash = name.find('/');
+  constexpr std::string_view kSigns = "-_.";
+  const auto fine = [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || kSigns.find(c) != std::string_view::npos ||
+           c == '/';
+  };
+  std::error_code error;
+  return slash != std::string::npos && slash > 0 && slash + 1 < name.size() && name.front() != '.' &&
+         name.find('/', slash + 1) == std::string::npos && std::all_of(name.begin(), name.end(), fine) &&
+         !name.ends_with(".yaml") && !name.ends_with(".yml") && !name.ends_with(".json") &&
+         !std::filesystem::exists(name, error);
+}
+
+Model published_model(const std::string& repository, const std::filesystem::path& catalog_dir) {
+  const auto same = [&](std::string_view other) { return alike(other, repository); };
+  std::vector<std::string> known;
+  for (const Published& p : kPublished) {
+    known.emplace_back(p.repository);
+    if (!same(p.repository)) continue;
+    if (p.matrices == Stored::unknown)
+      throw UserError({Diagnostic{
+          {},
+          fmt::format("which matrices of {} are in {} is not known here", p.repository, to_string(p.stored)),
+          {with_own_files(repository)}}});
+    Model m = load_model(std::string(p.model), catalog_dir);
+    m.checkpoint = types_of(p);
+    m.source = fmt::format("Hugging Face {} config.json; {}", p.repository, m.source);  // which one is served
+    return m;
+  }
+  for (const std::string& name : catalog_names(catalog_dir)) {
+    Model m = load_model(name, catalog_dir);
+    const std::string source = named_in(m.source);
+    if (source.empty()) continue;
+    known.push_back(source);
+    if (!same(source)) continue;
+    m.checkpoint = checkpoint_by_default(m);
+    m.checkpoint->assumed.clear();
+    return m;
+  }
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  std::vector<std::string> details = expected_one_of(repository, known);
+  details.push_back(with_own_files(repository));
+  throw UserError({Diagnostic{
+      {},
+      fmt::format("unknown model {}: no such folder, and no configuration of such a repository is known here",
+                  repository),
+      details}});
+}
+
 std::string checkpoint_of(const Case& c) {
   bool known = false;
+  const std::string own = named_in(c.model.source);
+  for (const Published& p : kPublished) {
+    if (p.repository == own && p.stored == main_type(c)) return own;
+  }
   for (const Published& p : kPublished) {
     if (p.model != c.model.name) continue;
     if (p.stored == main_type(c)) return std::string(p.repository);

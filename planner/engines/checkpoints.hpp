@@ -1,6 +1,7 @@
 // Published checkpoints, by the types that their matrices are stored in.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "models/model/checkpoint.hpp"
@@ -16,6 +17,15 @@ std::string checkpoint_of(const Case& c);
 /// known here. Its `assumed` names it; the cache is left to the engine (all three: the residual stream's
 /// type).
 Checkpoint checkpoint_by_default(const Model& model);
+
+/// Whether a model's name is that of a repository on Hugging Face, "owner/name", and of no file or folder
+/// here.
+bool looks_like_repository(const std::string& name);
+
+/// The catalogue's model whose configuration a repository on Hugging Face has
+/// ("meta-llama/Llama-3.1-70B-Instruct", also of quantised siblings), with the types of that checkpoint.
+/// Throws UserError with the nearest that is known, or where the types of one are not.
+Model published_model(const std::string& repository, const std::filesystem::path& catalog_dir);
 
 /// "attention fp8, experts fp4, head bf16": what a checkpoint must be stored as for the plan to be the one
 /// that was priced.

@@ -37,10 +37,6 @@ Deployment context_parallel(const Case& c, const Plan& p) {
   if (p.ep > 1) put(d.options, "--enable-expert-parallel");
   put(d.options, "--max-num-seqs", sequences(c, p));
   put(d.options, "--max-model-len", served_length(c));
-  if (p[kPrefillChunk] > 0) {
-    put(d.options, "--enable-chunked-prefill");
-    put(d.options, "--max-num-batched-tokens", chunk_tokens(c, p));
-  }
   // vllm v1/attention/backend.py:752 at v0.24.0: supports_pcp is False, and no CUDA backend says otherwise.
   d.unsaid = "no attention backend of vLLM 0.24.0 runs --prefill-context-parallel-size above 1";
   if (const std::string real = strategy(p.strategy).deployed_as; !real.empty())
@@ -88,15 +84,6 @@ long long served_length(const Case& c) {
 
 bool beyond_model(const Case& c) { return c.model.max_context > 0 && served_length(c) > c.model.max_context; }
 
-std::vector<std::string> lines(const Deployment& d) {
-  if (d.profile == "trtllm") return yaml_lines(d.options);
-  std::string line;
-  for (const LaunchOption& o : d.environment) line += o.name + "=" + o.value + " ";
-  line += d.profile == "vllm" ? "vllm serve MODEL" : "python3 -m sglang.launch_server --model-path MODEL";
-  for (const LaunchOption& o : d.options) line += " " + command_text(o);
-  return {line};
-}
-
 namespace {
 
 // One backend per server: the kernels of few tokens are for steps that decode (docs/design/dbo.md at
@@ -139,10 +126,6 @@ Deployment tensorrt_llm_deployment(const Case& c, const Plan& p) {
   }
   if (p.dp > 1) put(o, "enable_attention_dp", "true");
   put(o, "max_batch_size", sequences_of_step(c, p));
-  if (in_chunks(c, p)) {
-    put(o, "enable_chunked_prefill", "true");
-    put(o, "max_num_tokens", step_tokens(c, p));
-  }
   if (p[kOverlap] == Overlap::two_batch) d.unsaid = "it has no option that overlaps two halves of a batch";
   if (p.dp > 1 && p.tpa > 1)
     d.unsaid = "its attention DP gives every GPU a request: it has no TP group inside a DP rank";
@@ -158,11 +141,6 @@ Deployment vllm_deployment(const Case& c, const Plan& p) {
   if (p.ep > 1) put(o, "--enable-expert-parallel");
   put(o, "--max-num-seqs", sequences(c, p));
   put(o, "--max-model-len", served_length(c));
-  if (in_chunks(c, p)) {
-    put(o, "--enable-chunked-prefill");
-    // It refuses a budget below the number of requests (config/scheduler.py:286-291 at v0.24.0).
-    put(o, "--max-num-batched-tokens", std::max(step_tokens(c, p), sequences(c, p)));
-  }
   if (p[kOverlap] == Overlap::two_batch) put_vllm_overlap(o, c, p);
   d.unsaid = vllm_experts_unsaid(c, p);
   return d;
@@ -221,12 +199,21 @@ std::vector<Deployment> launches(const Case& c, const Plan& p) {
 }
 
 // Under attention DP engines choose themselves how dense layers are shared, so that plans that differ in
-// dense_tp have the same lines.
+// dense_tp have the same options.
 void note_dense_layers(const Case& c, const Plan& p, Deployment& d) {
-  if (p.dp == 1 || !has_dense(c.model) || find(d.options, "--moe-dense-tp-size") != nullptr) return;
-  const int ranks = dense_ffn_ranks(p);
-  d.notes.push_back(fmt::format("this plan's time has dense layers over {} {}; no flag here sets that", ranks,
-                                ranks == 1 ? "rank" : "ranks"));
+  if (p.dp == 1 || !has_dense(c.model)) return;
+  const auto text = [](int ranks) {
+    return ranks == 1 ? std::string("whole on every rank") : fmt::format("cut over {} ranks", ranks);
+  };
+  // SGLang has an option for whole ones, which models without experts are not started with.
+  const bool untold = d.profile == "sglang" && find(d.options, "--moe-dense-tp-size") == nullptr;
+  const int own = dense_ffn_ranks(p),
+            engines = untold ? p.ranks_per_stage() : dense_ranks_under(d.profile, c, p);
+  if (own == engines) return;
+  d.notes.push_back(fmt::format(
+      "{} runs the dense layers {}; this plan was timed with them {}, which no option sets: expect another "
+      "time",
+      d.engine, text(engines), text(own)));
 }
 
 // Engines take lengths beyond a model's maximum where a variable says so; what answers are worth there is

@@ -1,4 +1,5 @@
-// The options of a serving engine that say a plan.
+// The options of a serving engine that say a plan. What else its server needs, the type of its cache and
+// the tokens of its steps among it, is added in launch_vllm.cpp, _sglang and _trtllm.
 #pragma once
 
 #include <string>
@@ -15,14 +16,11 @@ struct Deployment {
   std::string engine;              // "TensorRT-LLM", "vLLM"
   std::string profile;             // its name as a profile has it: "trtllm"
   LaunchOptions environment;       // variables, in front of a command
-  LaunchOptions options;           // those of the plan: launch_files.hpp adds what else a server needs
+  LaunchOptions options;           // those of the plan
   std::vector<std::string> notes;  // what the engine lacks for this plan, or does differently
   std::string unsaid;              // what of the plan no option says, so that no file is written; or nothing
   bool generation_only = false;    // prompts are computed by another server of a disaggregated pair
 };
-
-/// A command line or the lines of a YAML file, with MODEL in place of the model.
-std::vector<std::string> lines(const Deployment& deployment);
 
 /// [P20] Tokens that a server must have room for in one request: the longest sequence of the step and 1Ki
 /// tokens of an answer behind it (InferenceMAX's closed loops answer with 1Ki), as far as the model's own

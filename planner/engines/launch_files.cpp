@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launch_server.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -18,15 +19,17 @@ namespace {
 
 struct Engine {
   const char* profile;
+  std::vector<std::string> (*lines)(const Server&);
   std::vector<LaunchFile> (*server)(const Server&);
   std::vector<LaunchFile> (*front)(const Server&, const std::string& stem);
   const char* cache;  // the option of its type
 };
 
 constexpr std::array kEngines{
-    Engine{"vllm", launch::vllm_server, launch::vllm_front, "--kv-cache-dtype"},
-    Engine{"sglang", launch::sglang_server, launch::sglang_front, "--kv-cache-dtype"},
-    Engine{"trtllm", launch::tensorrt_llm_server, launch::tensorrt_llm_front, "kv_cache_config.dtype"},
+    Engine{"vllm", launch::vllm_lines, launch::vllm_server, launch::vllm_front, "--kv-cache-dtype"},
+    Engine{"sglang", launch::sglang_lines, launch::sglang_server, launch::sglang_front, "--kv-cache-dtype"},
+    Engine{"trtllm", launch::tensorrt_llm_lines, launch::tensorrt_llm_server, launch::tensorrt_llm_front,
+           "kv_cache_config.dtype"},
 };
 
 const Engine* engine_of(const EngineProfile& profile) {
@@ -52,8 +55,35 @@ void append(std::vector<LaunchFile>& to, std::vector<LaunchFile> files) {
 
 Launch refused(Launch launch, std::string why) {
   launch.refused = std::move(why);
+  launch.servers.clear();
   launch.files.clear();
   return launch;
+}
+
+std::string title_of(const Server& s) {
+  const char* role = s.role == Role::context      ? "for prompts, "
+                     : s.role == Role::generation ? "for answers, "
+                                                  : "";
+  const int n = launch::machines(s), gpus = s.plan.gpus();
+  if (n > 1) return fmt::format("{}{} GPUs on {} machines", role, gpus, n);
+  return fmt::format("{}{} GPU{} of one machine", role, gpus, gpus == 1 ? "" : "s");
+}
+
+LaunchedServer typed(const Engine& engine, const Server& s) {
+  LaunchedServer out{title_of(s), engine.lines(s), {}};
+  if (checkpoint_of(s.study).empty())
+    out.notes.push_back(
+        fmt::format("MODEL: a checkpoint of {} with {}", s.study.model.name, stored_types(s.study)));
+  out.notes.insert(out.notes.end(), s.deployment.notes.begin(), s.deployment.notes.end());
+  return out;
+}
+
+// The files of one server, or why there are none.
+std::string write_server(Launch& out, const Engine& engine, const Server& s) {
+  out.servers.push_back(typed(engine, s));
+  std::string why = launch::refusal(s);
+  if (why.empty()) append(out.files, engine.server(s));
+  return why;
 }
 
 Launch write_pair(Launch out, const Engine& engine, Server context, Server generation,
@@ -63,8 +93,8 @@ Launch write_pair(Launch out, const Engine& engine, Server context, Server gener
   generation.role = Role::generation;
   generation.stem = stem + "_generation";
   for (const Server* s : {&generation, &context}) {
-    if (const std::string why = launch::refusal(*s); !why.empty()) return refused(std::move(out), why);
-    append(out.files, engine.server(*s));
+    if (const std::string why = write_server(out, engine, *s); !why.empty())
+      return refused(std::move(out), why);
   }
   append(out.files, engine.front(generation, stem + "_front"));
   return out;
@@ -99,7 +129,7 @@ Plan context_plan(const Case& c, const Plan& generation, const EngineProfile& en
 }  // namespace
 
 Launch launch_files(const Case& c, const Plan& p, const EngineProfile& profile, const std::string& stem) {
-  Launch out{profile.title + " " + profile.version, {}, {}};
+  Launch out{profile.title + " " + profile.version, {}, {}, {}};
   const Engine* engine = engine_of(profile);
   if (engine == nullptr) return refused(std::move(out), "no launch files are known of it");
   Server server{c, p, profile, Role::whole, {}, stem};
@@ -117,8 +147,8 @@ Launch launch_files(const Case& c, const Plan& p, const EngineProfile& profile, 
         "Its own sharding is no part of the answer: a sweep with phase: prefill finds the best.");
     return write_pair(std::move(out), *engine, std::move(context), std::move(server), stem);
   }
-  if (const std::string why = launch::refusal(server); !why.empty()) return refused(std::move(out), why);
-  append(out.files, engine->server(server));
+  if (const std::string why = write_server(out, *engine, server); !why.empty())
+    return refused(std::move(out), why);
   return out;
 }
 
@@ -130,7 +160,7 @@ std::string cache_option(const EngineProfile& profile, Dtype kv) {
 
 Launch launch_pair(const ServedHalf& context, const ServedHalf& generation, const EngineProfile& profile,
                    const std::string& stem) {
-  Launch out{profile.title + " " + profile.version, {}, {}};
+  Launch out{profile.title + " " + profile.version, {}, {}, {}};
   const Engine* engine = engine_of(profile);
   if (engine == nullptr) return refused(std::move(out), "no launch files are known of it");
   Server prompts{context.study, context.plan, profile, Role::context, {}, stem};

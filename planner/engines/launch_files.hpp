@@ -15,10 +15,18 @@ struct LaunchFile {
   bool executable = false;
 };
 
+/// One server as one would start it by hand: what its files say but for addresses of machines.
+struct LaunchedServer {
+  std::string title;               // "on 2 machines of 4 GPUs"
+  std::vector<std::string> lines;  // a command line, or a command and the YAML file that it reads
+  std::vector<std::string> notes;  // what MODEL is, where no checkpoint is known; the deployment's
+};
+
 struct Launch {
   std::string engine;  // "vLLM 0.24.0"
+  std::vector<LaunchedServer> servers;
   std::vector<LaunchFile> files;
-  std::string refused;  // why there are none
+  std::string refused;  // why there are none of both
 };
 
 /// [P20] The files of a plan; names begin with `stem`. A plan whose engine runs it in generation servers

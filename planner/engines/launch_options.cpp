@@ -48,18 +48,6 @@ const LaunchOption* find(const LaunchOptions& options, std::string_view name) {
   return nullptr;
 }
 
-std::string shell_word(std::string_view text) {
-  const std::string_view plain = "@%+=:,./-_";
-  const bool safe = !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           plain.find(c) != std::string_view::npos;
-  });
-  if (safe) return std::string(text);
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 std::string command_text(const LaunchOption& o) {
   if (o.value.empty()) return o.name;
   return o.name + " " + (o.variable ? o.value : shell_word(o.value));

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/shell_word.hpp"
+
 namespace shardline {
 
 /// "--tensor-parallel-size" and "8", or a YAML key with its section: "kv_cache_config.dtype" and "fp8".
@@ -26,8 +28,6 @@ void put_variable(LaunchOptions& options, const std::string& name, const std::st
 /// nullptr: it is not there.
 const LaunchOption* find(const LaunchOptions& options, std::string_view name);
 
-/// As one word of a shell's command line.
-std::string shell_word(std::string_view text);
 /// "--tp-size 8"
 std::string command_text(const LaunchOption& option);
 /// Lines of a YAML file: keys of one section stand together, where its first one does.

@@ -42,10 +42,18 @@ struct PairRule {
   Complaint (*refuses)(const Plan& prefill, const Plan& decode);
 };
 
+/// How the ranks of a stage share attention and feed-forward networks, once an engine has started.
+struct EngineLayout {
+  int pp = 1, dp = 1, kvp = 1, cp = 1, tpa = 1;
+  int ep = 1, tpf = 1, dense = 1;
+  int sharers = 1;  // ranks that share one cache by sequence
+};
+
 struct LaunchRules {
   const char* engine;   // EngineProfile::name
   const char* version;  // that they were read in
   const char* title;
+  EngineLayout (*layout)(const Case& c, const Plan& plan);  // what the flags of a plan make
   std::span<const LaunchedAs> features;
   std::span<const CaseRule> cases;
   std::span<const LaunchRule> plans;
@@ -56,13 +64,6 @@ struct LaunchRules {
 
 extern const LaunchRules kVllmRules, kSglangRules, kTrtllmRules;
 std::span<const LaunchRules* const> launch_rules();
-
-/// How the ranks of a stage share attention and feed-forward networks, once an engine has started.
-struct EngineLayout {
-  int pp = 1, dp = 1, kvp = 1, cp = 1, tpa = 1;
-  int ep = 1, tpf = 1, dense = 1;
-  int sharers = 1;  // ranks that share one cache by sequence
-};
 
 /// In what the plan's layout is another one. Dense networks count where a plan has a choice of their ranks,
 /// between groups of attention.

@@ -26,6 +26,7 @@ long long token_budget(const Server& s) {
   // them.
   const long long tokens =
       c.batch.prefills() ? step_tokens(c, s.plan) : s.engine.tokens_of_step(c.system.device);
+  // vLLM refuses fewer (config/scheduler.py:286-291 at v0.24.0).
   return std::max(tokens, sequences(c, s.plan));
 }
 
@@ -85,6 +86,15 @@ std::string script_head(const Server& s, const std::vector<std::string>& says,
 std::string exports(const Server& s) {
   std::string out;
   for (const LaunchOption& e : s.deployment.environment) out += "export " + e.name + "=" + e.value + "\n";
+  return out;
+}
+
+std::string typed_command(const Server& s, const std::string& command, const LaunchOptions& options) {
+  const std::string checkpoint = checkpoint_of(s.study);
+  std::string out;
+  for (const LaunchOption& e : s.deployment.environment) out += e.name + "=" + e.value + " ";
+  out += fmt::format(fmt::runtime(command), checkpoint.empty() ? "MODEL" : checkpoint);
+  for (const LaunchOption& o : options) out += " " + command_text(o);
   return out;
 }
 

@@ -57,7 +57,18 @@ std::vector<Variable> variables_of_machine(const Server& s, int port);
 std::string continued(const std::string& command, const LaunchOptions& options,
                       const std::vector<std::string>& last = {});
 
-// One per engine. `front` is of a pair.
+/// The command of a server as one types it: variables, `command` with the checkpoint's repository (MODEL
+/// where none is known) in place of "{}", and the options in one line.
+std::string typed_command(const Server& s, const std::string& command, const LaunchOptions& options);
+
+// One of each per engine. `options`: all that a server is told but for addresses of machines, which its files
+// and `lines`, what one would type, are both written from. `front` is of a pair.
+LaunchOptions vllm_options(const Server& s);
+LaunchOptions sglang_options(const Server& s);
+LaunchOptions tensorrt_llm_options(const Server& s);
+std::vector<std::string> vllm_lines(const Server& s);
+std::vector<std::string> sglang_lines(const Server& s);
+std::vector<std::string> tensorrt_llm_lines(const Server& s);
 std::vector<LaunchFile> vllm_server(const Server& s);
 std::vector<LaunchFile> vllm_front(const Server& generation, const std::string& stem);
 std::vector<LaunchFile> sglang_server(const Server& s);

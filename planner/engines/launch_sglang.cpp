@@ -76,19 +76,11 @@ double memory_part(const Server& s, const LaunchOptions& o) {
   return std::min(s.engine.memory, own);
 }
 
-LaunchOptions options_of(const Server& s) {
-  const Case& c = s.study;
+LaunchOptions with_addresses(const Server& s) {
   LaunchOptions o;
   put(o, "--host", "0.0.0.0");
   put_variable(o, "--port", "PORT");
-  for (const LaunchOption& of_plan : s.deployment.options) o.push_back(of_plan);
-  if (c.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
-  put(o, "--kv-cache-dtype", kv_name(s));
-  put_prefill(s, o);
-  if (!c.batch.decodes()) put(o, "--max-running-requests", sequences(c, s.plan) * s.plan.dp);
-  put(o, "--mem-fraction-static", fmt::format("{:.3f}", memory_part(s, o)));
-  if (s.role != Role::context) put(o, "--cuda-graph-max-bs-decode", sequences_of_step(c, s.plan));
-  if (s.role != Role::whole) put_half(s, o);
+  for (const LaunchOption& of_server : sglang_options(s)) o.push_back(of_server);
   if (machines(s) > 1) {
     put_variable(o, "--dist-init-addr", fmt::format("HEAD_ADDR:{}", kDistributedPort));
     put(o, "--nnodes", machines(s));
@@ -114,9 +106,26 @@ std::string sglang_kv(Dtype kv) {
   return kv == Dtype::bf16 ? "bfloat16" : kv == Dtype::fp8 ? "fp8_e4m3" : kv == Dtype::fp4 ? "fp4_e2m1" : "";
 }
 
+LaunchOptions sglang_options(const Server& s) {
+  const Case& c = s.study;
+  LaunchOptions o = s.deployment.options;
+  if (c.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
+  if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
+  put_prefill(s, o);
+  if (!c.batch.decodes()) put(o, "--max-running-requests", sequences(c, s.plan) * s.plan.dp);
+  put(o, "--mem-fraction-static", fmt::format("{:.3f}", memory_part(s, o)));
+  if (s.role != Role::context) put(o, "--cuda-graph-max-bs-decode", sequences_of_step(c, s.plan));
+  if (s.role != Role::whole) put_half(s, o);
+  return o;
+}
+
+std::vector<std::string> sglang_lines(const Server& s) {
+  return {typed_command(s, "python3 -m sglang.launch_server --model-path {}", sglang_options(s))};
+}
+
 std::vector<LaunchFile> sglang_server(const Server& s) {
   std::string text = script_head(s, says(s), variables_of_machine(s, port_of(s.role))) + exports(s);
-  text += continued("exec python3 -m sglang.launch_server --model-path \"$MODEL\"", options_of(s));
+  text += continued("exec python3 -m sglang.launch_server --model-path \"$MODEL\"", with_addresses(s));
   return {{s.stem + ".sh", text, true}};
 }
 

@@ -43,7 +43,7 @@ void put_tokens(const Server& s, LaunchOptions& o) {
 }
 
 void put_memory(const Server& s, LaunchOptions& o) {
-  put(o, "kv_cache_config.dtype", kv_name(s));
+  if (!kv_name(s).empty()) put(o, "kv_cache_config.dtype", kv_name(s));
   put(o, "kv_cache_config.free_gpu_memory_fraction", fmt::format("{}", memory_part(s)));
 }
 
@@ -55,28 +55,10 @@ void put_half(const Server& s, LaunchOptions& o) {
   put(o, "cache_transceiver_config.max_tokens_in_buffer", served_length(s.study));
 }
 
-LaunchOptions keys_of(const Server& s) {
-  LaunchOptions o = s.deployment.options;
-  put_tokens(s, o);
-  put(o, "max_seq_len", served_length(s.study));
-  if (machines(s) > 1) put(o, "gpus_per_node", gpus_on_each(s));
-  if (const std::string backend = expert_kernels(s.study); !backend.empty())
-    put(o, "moe_config.backend", backend);
-  put_memory(s, o);
-  if (s.role == Role::context) {
-    put(o, "cuda_graph_config", "null");
-  } else {
-    put(o, "cuda_graph_config.enable_padding", "true");
-    put(o, "cuda_graph_config.max_batch_size", sequences_of_step(s.study, s.plan));
-  }
-  if (s.role != Role::whole) put_half(s, o);
-  return o;
-}
-
 std::string yaml_of(const Server& s) {
   std::string out = fmt::format("# {} {}, {}: beside {}.sh, which starts it.\n", s.engine.title,
                                 s.engine.version, to_string(s.plan), s.stem);
-  for (const std::string& line : yaml_lines(keys_of(s))) out += line + "\n";
+  for (const std::string& line : yaml_lines(tensorrt_llm_options(s))) out += line + "\n";
   return out;
 }
 
@@ -111,6 +93,33 @@ std::vector<std::string> says(const Server& s) {
 // validate_and_set_kv_cache_quant).
 std::string tensorrt_llm_kv(Dtype kv) {
   return kv == Dtype::bf16 ? "auto" : kv == Dtype::fp8 ? "fp8" : kv == Dtype::fp4 ? "nvfp4" : "";
+}
+
+LaunchOptions tensorrt_llm_options(const Server& s) {
+  LaunchOptions o = s.deployment.options;
+  put_tokens(s, o);
+  put(o, "max_seq_len", served_length(s.study));
+  if (machines(s) > 1) put(o, "gpus_per_node", gpus_on_each(s));
+  if (const std::string backend = expert_kernels(s.study); !backend.empty())
+    put(o, "moe_config.backend", backend);
+  put_memory(s, o);
+  if (s.role == Role::context) {
+    put(o, "cuda_graph_config", "null");
+  } else {
+    put(o, "cuda_graph_config.enable_padding", "true");
+    put(o, "cuda_graph_config.max_batch_size", sequences_of_step(s.study, s.plan));
+  }
+  if (s.role != Role::whole) put_half(s, o);
+  return o;
+}
+
+std::vector<std::string> tensorrt_llm_lines(const Server& s) {
+  LaunchOptions command;
+  put(command, "--backend", "pytorch");
+  put(command, "--config", "FILE");
+  std::vector<std::string> out{typed_command(s, "trtllm-serve {}", command) + ", with FILE:"};
+  for (const std::string& line : yaml_lines(tensorrt_llm_options(s))) out.push_back("  " + line);
+  return out;
 }
 
 std::vector<LaunchFile> tensorrt_llm_server(const Server& s) {

@@ -38,21 +38,14 @@ std::string transfer_config(Role role) {
 
 int port_of(Role role) { return role == Role::whole ? 8000 : role == Role::context ? 8100 : 8200; }
 
-LaunchOptions options_of(const Server& s) {
+// Of one machine; those of several are in NODE.
+LaunchOptions with_address(const Server& s) {
   LaunchOptions o;
   if (machines(s) == 1) {
     put(o, "--host", "0.0.0.0");
     put_variable(o, "--port", "PORT");
   }
-  for (const LaunchOption& of_plan : s.deployment.options) o.push_back(of_plan);
-  if (s.study.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
-  put(o, "--kv-cache-dtype", kv_name(s));
-  const long long budget = token_budget(s);
-  put(o, "--enable-chunked-prefill");
-  put(o, "--max-num-batched-tokens", budget);
-  put(o, "--gpu-memory-utilization", fmt::format("{}", s.engine.memory));
-  put(o, "--max-cudagraph-capture-size", largest_graph(s, budget));
-  if (s.role != Role::whole) put(o, "--kv-transfer-config", transfer_config(s.role));
+  for (const LaunchOption& of_server : vllm_options(s)) o.push_back(of_server);
   return o;
 }
 
@@ -94,6 +87,23 @@ std::string vllm_kv(Dtype kv) {
   return kv == Dtype::bf16 ? "bfloat16" : kv == Dtype::fp8 ? "fp8" : kv == Dtype::fp4 ? "nvfp4" : "";
 }
 
+LaunchOptions vllm_options(const Server& s) {
+  LaunchOptions o = s.deployment.options;
+  if (s.study.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
+  if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
+  const long long budget = token_budget(s);
+  put(o, "--enable-chunked-prefill");
+  put(o, "--max-num-batched-tokens", budget);
+  put(o, "--gpu-memory-utilization", fmt::format("{}", s.engine.memory));
+  put(o, "--max-cudagraph-capture-size", largest_graph(s, budget));
+  if (s.role != Role::whole) put(o, "--kv-transfer-config", transfer_config(s.role));
+  return o;
+}
+
+std::vector<std::string> vllm_lines(const Server& s) {
+  return {typed_command(s, "vllm serve {}", vllm_options(s))};
+}
+
 std::vector<LaunchFile> vllm_server(const Server& s) {
   const bool many = machines(s) > 1;
   std::vector<Variable> variables = variables_of_machine(s, port_of(s.role));
@@ -102,7 +112,7 @@ std::vector<LaunchFile> vllm_server(const Server& s) {
   if (s.role != Role::whole)
     text += "export VLLM_NIXL_SIDE_CHANNEL_HOST=\"$THIS_ADDR\" VLLM_NIXL_SIDE_CHANNEL_PORT=5600\n";
   if (many) text += of_machine(s);
-  text += continued("exec vllm serve \"$MODEL\"", options_of(s),
+  text += continued("exec vllm serve \"$MODEL\"", with_address(s),
                     many ? std::vector<std::string>{"\"${NODE[@]}\""} : std::vector<std::string>{});
   return {{s.stem + ".sh", text, true}};
 }

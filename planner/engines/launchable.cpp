@@ -32,6 +32,13 @@ const LaunchRules& rules_of(const EngineProfile& engine) {
                               expected_one_of(engine.version, known)}});
 }
 
+const LaunchRules& rules_named(const std::string& engine) {
+  const auto of = [&](const LaunchRules* rules) { return engine == rules->engine; };
+  const auto at = std::find_if(kRules.begin(), kRules.end(), of);
+  SL_CHECK(at != kRules.end(), "every engine that is deployed has rules");
+  return **at;
+}
+
 std::string missing_length_note(const Case& c, const LaunchRules& rules) {
   return fmt::format("{} tokens are more than the {} of {}: {} starts them with {}=1", c.longest(),
                      c.model.max_context, c.model.name, title_of(rules), rules.long_context);
@@ -70,6 +77,15 @@ std::vector<std::string> engines_with(LaunchedAs feature) {
   return out;
 }
 
+std::string engine_names_of(const Strategy& s) {
+  std::string out;
+  for (const LaunchRules* rules : kRules) {
+    if (std::find(rules->features.begin(), rules->features.end(), s.launched_as) != rules->features.end())
+      out += (out.empty() ? "" : " ") + std::string(rules->engine);
+  }
+  return out.empty() ? "none" : out;
+}
+
 std::optional<CaseRefusal> does_not_start(const Case& c) {
   if (c.engine == nullptr) return std::nullopt;
   for (const CaseRule& rule : rules_of(*c.engine).cases) {
@@ -91,12 +107,11 @@ std::optional<Refusal> does_not_start(const Case& c, const Plan& plan) {
   return std::nullopt;
 }
 
-std::string variable_for_long_context(const std::string& engine) {
-  const auto of = [&](const LaunchRules* rules) { return engine == rules->engine; };
-  const auto at = std::find_if(kRules.begin(), kRules.end(), of);
-  SL_CHECK(at != kRules.end(), "every engine that is deployed has rules");
-  return (*at)->long_context;
+int dense_ranks_under(const std::string& engine, const Case& c, const Plan& plan) {
+  return rules_named(engine).layout(c, plan).dense;
 }
+
+std::string variable_for_long_context(const std::string& engine) { return rules_named(engine).long_context; }
 
 std::optional<std::string> longer_than_model(const Case& c) {
   if (c.engine == nullptr || !c.any_context || c.longest() <= c.model.max_context) return std::nullopt;

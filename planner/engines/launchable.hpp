@@ -41,6 +41,14 @@ bool answers_alone(const EngineProfile& engine, const Strategy& s);
 /// Engines and versions that have it, of those whose rules were read: "TensorRT-LLM 1.3.0rc20"; empty: none.
 std::vector<std::string> engines_with(LaunchedAs feature);
 
+/// Ranks that share the dense networks of a plan as an engine ("vllm") starts it, which may be others than
+/// the plan's.
+int dense_ranks_under(const std::string& engine, const Case& c, const Plan& plan);
+
+/// Names of the engines that have the strategy's feature, as --engine takes them: "trtllm vllm"; "none" where
+/// no engine runs the strategy, whatever its flags. Not that one starts a certain plan.
+std::string engine_names_of(const Strategy& s);
+
 /// The variable that, set to 1, lets an engine ("vllm") start lengths beyond a model's maximum.
 std::string variable_for_long_context(const std::string& engine);
 /// What a user has to say to start requests longer than the model has positions for (Case::any_context);

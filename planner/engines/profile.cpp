@@ -37,6 +37,21 @@ ServedBand read_served_band(const Reader& r) {
   return out;
 }
 
+TtftBand read_ttft_band(const Reader& r) {
+  constexpr std::array<const char*, 3> kLengths{"any", "drawn", "equal"};
+  constexpr long long kMost = 1'000'000'000;
+  TtftBand out;
+  out.lengths = r.at("lengths").text();
+  if (std::find(kLengths.begin(), kLengths.end(), out.lengths) == kLengths.end())
+    r.at("lengths").fault("unknown lengths " + out.lengths, {"expected any, drawn or equal"});
+  out.from = r.at("from").integer(1, kMost);
+  out.to = r.at("to").integer(out.from, kMost);
+  out.measured.rows = static_cast<int>(r.at("rows").integer(1, 1'000'000));
+  out.measured.band = read_band(r.at("band"));
+  r.no_other_keys();
+  return out;
+}
+
 void read_host(const Reader& r, EngineProfile& p) {
   p.host = {time_at(r, "step"), time_at(r, "request"), time_at(r, "prompt_token"), time_at(r, "path")};
   p.source = r.at("source").text();
@@ -46,6 +61,8 @@ void read_host(const Reader& r, EngineProfile& p) {
     const Reader ttft = error->at("ttft");
     p.error.drawn = read_served_band(ttft.at("drawn"));
     p.error.equal = read_served_band(ttft.at("equal"));
+    for (const Reader& line : ttft.at("by_users").items())
+      p.error.ttft_by_users.push_back(read_ttft_band(line));
     ttft.no_other_keys();
     p.error.covered = error->at("covered").number(0, 1);
     for (const Reader& line : error->at("tables").items()) {
@@ -54,6 +71,8 @@ void read_host(const Reader& r, EngineProfile& p) {
                                 line.at("bias").number(-1, 100)});
       line.no_other_keys();
     }
+    // For reports alone, which read them: calibrate/validate/served_tables.hpp.
+    for (const char* key : {"layouts", "measured", "left_out"}) static_cast<void>(error->find(key));
     error->no_other_keys();
   }
   r.no_other_keys();
@@ -160,6 +179,14 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder)
 }
 
 }  // namespace
+
+ServedBand ServedBands::ttft(bool equal_lengths, double users) const {
+  for (const TtftBand& b : ttft_by_users) {
+    const bool of = b.lengths == "any" || (b.lengths == "equal") == equal_lengths;
+    if (of && users >= static_cast<double>(b.from) && users <= static_cast<double>(b.to)) return b.measured;
+  }
+  return {};
+}
 
 long long EngineProfile::padded(long long requests) const {
   const auto at = std::lower_bound(graphs.begin(), graphs.end(), requests);

@@ -61,6 +61,14 @@ struct ServedBand {
   int rows = 0;
 };
 
+/// A band of TTFT of so many users of a deployment; of loops of one kind of lengths, or of any: among a few
+/// users no queue tells them apart.
+struct TtftBand {
+  std::string lengths;  // "any", "drawn", "equal"
+  long long from = 1, to = 0;
+  ServedBand measured;
+};
+
 /// Of ln(measured / predicted) for such rows, 5 % and 95 %.
 struct ServedBands {
   ErrorBand tpot;
@@ -68,7 +76,11 @@ struct ServedBands {
   ServedBand drawn, equal;  // of TTFT, by the lengths of the loop, any number of users
   double covered = 0;       // part of the rows inside the band of TPOT that the other models make
   std::vector<ServedError> tables;
+  std::vector<TtftBand>
+      ttft_by_users;  // the same rows by numbers of users; what was not measured is not in it
   const ServedBand& ttft(bool equal_lengths) const { return equal_lengths ? equal : drawn; }
+  /// Of as many users as these; of no rows where none were measured.
+  ServedBand ttft(bool equal_lengths, double users) const;
 };
 
 struct EngineProfile {

@@ -221,6 +221,7 @@ const LaunchRules kSglangRules{
     .engine = "sglang",
     .version = "0.5.14",
     .title = "SGLang",
+    .layout = layout,
     .features = kFeatures,
     .cases = kCases,
     .plans = kPlans,

@@ -1,7 +1,8 @@
 // TensorRT-LLM 1.3.0rc20, PyTorch backend, as trtllm-serve starts it. Read in versions of its files near tag
 // v1.3.0rc20 (NVIDIA/TensorRT-LLM c25c23f71786), none of which is kept under that commit. Where a rule names
 // a line it is of the commit behind it, which says the same as the versions near the tag (mapping.py is of
-// 1.2.0rc2, mla.py of the tag's time); else it names the symbol.
+// 1.2.0rc2, mla.py of the tag's time). Else it names the symbol, whose line was found at no
+// commit.
 // `tensor_parallel_size`, `pipeline_parallel_size`, `enable_attention_dp` (then every TP rank is a group of
 // attention), `moe_expert_parallel_size`, and `context_parallel_size` with cp_type HELIX.
 #include <fmt/format.h>
@@ -163,7 +164,7 @@ constexpr CaseRule kCases[]{
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_engine.py, _init_max_seq_len, near v1.3.0rc20",
      [](const Case& c) { return too_long(c, kTrtllmRules); }},
     {"kv_type", "caches are in 16 bits or FP8; in NVFP4 on Blackwell",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_loader.py, validate_and_set_kv_cache_quant; "
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_loader.py:29-34,67-71@004b733e0ed7; "
      "docs/source/features/quantization.md:96-102@09d4c79ba941",
      cache_type},
     {"weight_type",
@@ -181,17 +182,15 @@ constexpr CaseRule kCases[]{
 constexpr LaunchRule kPlans[]{
     {"strategy",
      "tensor, pipeline and attention data parallelism, and Helix; no other sharing of caches or tokens",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py:437-442@c0261efa8a46; attention.py, \"CP type "
-     "must "
-     "be HELIX\", near v1.3.0rc20",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py:437-442@c0261efa8a46; "
+     "attention.py:448-450@00547a25ac61",
      [](const Case&, const Plan& p) { return missing_feature(kTrtllmRules, p); }},
     kWholeTrays,
     {"attention_layout", "attention DP makes every TP rank a group of its own; ranks are TP x PP x CP",
      "NVIDIA/TensorRT-LLM tensorrt_llm/mapping.py:99-102,221-223@b35ac1b64368",
      [](const Case& c, const Plan& p) { return other_attention(c, p, layout(p)); }},
     {"heads", "TP x CP divide the query heads",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py:455@c0261efa8a46; attention.py, "
-     "Attention.__init__, near v1.3.0rc20",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py:455@c0261efa8a46; attention.py:465@00547a25ac61",
      heads},
     {"kv_heads", "TP divides the KV heads, or is a multiple of them and copies them",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_utils.py:101-106@000a01de66f0",
@@ -236,6 +235,7 @@ const LaunchRules kTrtllmRules{
     .engine = "trtllm",
     .version = "1.3.0rc20",
     .title = "TensorRT-LLM",
+    .layout = [](const Case&, const Plan& p) { return layout(p); },
     .features = kFeatures,
     .cases = kCases,
     .plans = kPlans,

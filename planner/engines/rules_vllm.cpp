@@ -167,6 +167,7 @@ const LaunchRules kVllmRules{
     .engine = "vllm",
     .version = "0.24.0",
     .title = "vLLM",
+    .layout = layout,
     .features = kFeatures,
     .cases = kCases,
     .plans = kPlans,

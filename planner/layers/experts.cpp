@@ -80,6 +80,7 @@ class Experts {
           s.experts = f_.experts;
           s.dispatched = c_.precision.dispatch;
           s.uneven = routing_.uneven(p_.ep, all);
+          s.prompts = c_.batch.prefills();
           return s;
         },
         [&](const RoutedShape& s) {

@@ -23,14 +23,6 @@ struct Fit {
   bool weights_too_large = false;  // of one request; not asked where the largest listed batch fits
 };
 
-// What an engine that admits a request with its whole answer has room for: caches of that length.
-Case with_room(const Case& c) {
-  Case out = c;
-  if (c.engine && c.engine->admission == Admission::whole && c.served.total() > 0 && !c.batch.prefills())
-    out.batch = decode_batch(c.served.total());
-  return out;
-}
-
 Fit fit_of(const Case& c, const SearchOptions& o, const Plan& plan) {
   Fit out{largest_batch(c, plan, o.batches.back())};
   if (out.largest == o.batches.back()) return out;
@@ -41,32 +33,48 @@ Fit fit_of(const Case& c, const SearchOptions& o, const Plan& plan) {
   return out;
 }
 
-// The batches of a plan that fit and serve enough, all of them counted; none where no batch is large enough.
-std::optional<Candidate> candidate(const Case& c, const SearchOptions& o, const Plan& plan, const Fit& fit,
-                                   SearchResult& result) {
+// Whether users beyond the batches that fit are served, too: the largest that fits runs, the others wait.
+bool runs_full(const Case& c, const SearchOptions& o, const Plan& plan, const Fit& fit) {
+  return o.queues && fit.largest >= std::max(1, least_batch(c, plan)) &&
+         static_cast<double>(fit.largest) * plan.in_flight * plan.dp >= o.least_users;
+}
+
+// The batches of a plan that fit and serve enough, all of them counted, then the first one that does not fit,
+// if its users wait: with more of them nothing but their wait differs. None where no batch is large enough.
+std::vector<Candidate> candidates_of_batches(const Case& c, const SearchOptions& o, const Plan& plan,
+                                             const Fit& fit, SearchResult& result) {
   const auto begin = o.batches.begin();
   const auto at_least = [&](double least) {
     return static_cast<std::size_t>(std::lower_bound(begin, o.batches.end(), least) - begin);
   };
   Candidate u{plan, at_least(least_batch(c, plan)), 0, result.counts.configurations, even_parts(plan)};
-  if (u.first == o.batches.size()) return std::nullopt;
+  if (u.first == o.batches.size()) return {};
   u.last = static_cast<std::size_t>(std::upper_bound(begin, o.batches.end(), fit.largest) - begin);
   u.last = std::max(u.last, u.first);
   const std::uint64_t valid = o.batches.size() - u.first;
   const auto each = static_cast<double>(std::max(1LL, requests_in(c.batch.decode)));
   const double least = std::ceil(o.least_users / (static_cast<double>(plan.in_flight) * plan.dp * each));
   const std::uint64_t idle = std::clamp(at_least(least), u.first, u.last) - u.first;
-  const std::uint64_t misfits = valid - (u.last - u.first);
+  std::uint64_t misfits = valid - (u.last - u.first);
+  std::vector<Candidate> out;
+  if (misfits > 0 && runs_full(c, o, plan, fit)) {
+    const bool listed = u.last > u.first && o.batches[u.last - 1] == fit.largest;
+    if (!listed)
+      out.push_back({plan, u.last, u.last + 1, u.order + (u.last - u.first), u.baseline, fit.largest});
+    result.counts.full += misfits - out.size();
+    misfits = 0;
+  }
   result.counts.configurations += valid;
   result.counts.infeasible += misfits + idle;
   if (idle > 0) result.rejected["fewer users than asked"] += idle;
   u.first += idle;
+  out.insert(out.begin(), u);
   ++result.counts.plans;
   if (misfits > 0) {
     result.rejected[fit.weights_too_large ? "weights alone exceed memory" : "weights and KV exceed memory"] +=
         misfits;
   }
-  return u;
+  return out;
 }
 
 // Of a plan whose users are given: one candidate for each number of them that its groups can share evenly.
@@ -89,6 +97,9 @@ std::vector<Candidate> candidates_of_users(const Case& c, const SearchOptions& o
       refused("fewer users than asked");
     } else if (batch < least_batch(c, plan) || at == o.batches.end() || *at != batch) {
       refused("a batch that the plan cannot have");
+    } else if (batch > fit.largest && runs_full(c, o, plan, fit)) {
+      const auto first = static_cast<std::size_t>(at - o.batches.begin());
+      out.push_back({plan, first, first + 1, order, even_parts(plan), fit.largest});
     } else if (batch > fit.largest) {
       refused(fit.weights_too_large ? "weights alone exceed memory" : "weights and KV exceed memory");
     } else {
@@ -164,11 +175,11 @@ class Enumeration {
         candidates_.insert(candidates_.end(), found.begin(), found.end());
         continue;
       }
-      const auto u = candidate(c_, o_, plans[i], fits[i], result_);
-      if (!u) continue;
+      const auto found = candidates_of_batches(c_, o_, plans[i], fits[i], result_);
+      if (found.empty()) continue;
       any_batch = true;
       note_used(plans[i]);
-      candidates_.push_back(*u);
+      candidates_.insert(candidates_.end(), found.begin(), found.end());
     }
     if (any_batch) return;
     const bool too_small = smallest < std::numeric_limits<int>::max();

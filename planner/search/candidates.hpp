@@ -11,6 +11,7 @@ struct Candidate {
   std::size_t first = 0, last = 0;  // [first, last)
   std::uint64_t order = 0;          // of its first batch among all configurations
   bool baseline = false;            // equal parts of a chain whose searched parts are a candidate too
+  int runs = 0;                     // of one batch that memory does not hold: the one that runs, others wait
 };
 
 /// All of them, in the order of strategies, GPU counts and enumeration. Counts what they are, what of them

@@ -85,7 +85,8 @@ void break_down_classes(Evaluator& evaluator, const Schedule& s, Breakdown& b) {
     if (!op) continue;
     const auto player = static_cast<int>(graph.tag(t) / s.ops.size());
     const auto index = static_cast<OpIndex>(graph.tag(t) % s.ops.size());
-    b.add(*op, evaluator.cost().price(s.op_of_class(index, player)), length(t));
+    const OpCost cost = evaluator.cost().price(s.op_of_class(index, player));
+    b.add(evaluator.cost(), *op, cost, length(t));
     if (is_communication(op->kind)) b.exposed_communication += length(t);
   }
   Seconds all;  // of the average rank
@@ -100,8 +101,12 @@ void break_down_classes(Evaluator& evaluator, const Schedule& s, Breakdown& b) {
 
 }  // namespace
 
-void Breakdown::add(const Op& op, const OpCost& cost, Seconds taken) {
-  add(op.part, op.kind, cost.basis, taken);
+void Breakdown::add(const CostModel& model, const Op& op, const OpCost& cost, Seconds taken, double runs) {
+  const auto part = static_cast<std::size_t>(op.part);
+  const Seconds latency = std::min(cost.latency, taken);
+  add(op.part, op.kind, cost.basis, taken * runs);
+  limit_parts[static_cast<std::size_t>(Limit::overhead)][part] += latency * runs;
+  limit_parts[static_cast<std::size_t>(model.limit(cost))][part] += (taken - latency) * runs;
 }
 
 void Breakdown::add(Part of, OpKind kind, Basis by, Seconds taken) {
@@ -115,7 +120,10 @@ void Breakdown::add(Part of, OpKind kind, Basis by, Seconds taken) {
 Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   Breakdown b;
   b.time = evaluator.simulate(plan);
-  b.add(Part::host, OpKind::elementwise, Basis::fitted, evaluator.host_added());  // to measured serving
+  // Fitted to measured serving.
+  b.add(Part::host, OpKind::elementwise, Basis::fitted, evaluator.host_added());
+  b.limit_parts[static_cast<std::size_t>(Limit::overhead)][static_cast<std::size_t>(Part::host)] +=
+      evaluator.host_added();
   const Schedule& s = evaluator.schedule();
   if (s.classes > 1 || s.detached) {
     break_down_classes(evaluator, s, b);
@@ -141,7 +149,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
     Seconds on_path;
     for (const TaskId t : path) {
       const Op& op = s.ops[block.first + t];
-      b.add(op, evaluator.cost().price(op), length(t) * runs[i]);
+      b.add(evaluator.cost(), op, evaluator.cost().price(op), length(t), runs[i]);
       if (is_communication(op.kind)) on_path += length(t);
     }
     Seconds all;

@@ -74,15 +74,17 @@ struct Breakdown {
   std::array<Seconds, kOpKinds> kinds{};
   std::array<Seconds, kBases> bases{};  // what the time rests on
   std::array<std::array<Seconds, static_cast<std::size_t>(Part::count)>, kBases>
-      basis_parts{};              // the same, by part
+      basis_parts{};  // the same, by part
+  std::array<std::array<Seconds, static_cast<std::size_t>(Part::count)>, kLimits>
+      limit_parts{};              // what bounds each part
   Seconds exposed_communication;  // on the critical path
   Seconds hidden_communication;   // busy, but not on it
   Seconds waiting;                // time minus the pass: a microbatch waits for the slowest stage
   Seconds time;                   // TTL or TTFT
   ErrorTerms errors;              // in parts of `time` [P12]
 
-  /// Time that an op on the critical path has `taken`.
-  void add(const Op& op, const OpCost& cost, Seconds taken);
+  /// Time that an op on the critical path has `taken`, `runs` times; its latency is overhead.
+  void add(const CostModel& model, const Op& op, const OpCost& cost, Seconds taken, double runs = 1);
   void add(Part of, OpKind kind, Basis by, Seconds taken);
 };
 Breakdown break_down(Evaluator& evaluator, const Plan& plan);

@@ -153,6 +153,13 @@ std::optional<std::string> does_not_fit(const Case& c, const MemoryUse& use) {
                      to_string(use.kv), to_string(use.activations), to_string(use.buffers));
 }
 
+Case with_room(const Case& c) {
+  Case out = c;
+  if (c.engine && c.engine->admission == Admission::whole && c.served.total() > 0 && !c.batch.prefills())
+    out.batch = decode_batch(c.served.total());
+  return out;
+}
+
 int largest_batch(const Case& c, Plan plan, int limit) {
   const auto ok = [&](int batch) {
     plan.batch = batch;

@@ -23,6 +23,10 @@ MemoryUse memory_use(const Case& c, const Plan& plan);
 std::optional<std::string> does_not_fit(const Case& c, const MemoryUse& use);
 bool fits(const Case& c, const MemoryUse& use);
 
+/// The case by whose caches an engine admits requests of a workload: whole answers long, if it has room for
+/// those before a request starts. Of other cases the case itself.
+Case with_room(const Case& c);
+
 /// Largest batch in [1, limit] that fits, or 0. Memory rises with batch, so this bisects.
 int largest_batch(const Case& c, Plan plan, int limit);
 

@@ -20,7 +20,8 @@ std::optional<Point> nearest_ttft(const Case& c, const SearchOptions& options,
     if (u.first == u.last) return;
     if (!evaluators[slot]) evaluators[slot] = std::make_unique<ServedEvaluator>(c, options.all_reduce, cache);
     Point& p = points[i].emplace(Point{u.plan, Seconds(0), Bytes(0)});
-    p.plan.batch = options.batches[u.first];
+    p.plan.batch = u.runs > 0 ? u.runs : options.batches[u.first];
+    p.waiting = options.batches[u.first] - p.plan.batch;
     p.memory = memory_use(c, p.plan).total();
     evaluators[slot]->serve(*options.workload, p);
   });

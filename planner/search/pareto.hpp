@@ -44,6 +44,10 @@ struct Point {
   /// in which it decodes, and an answer's first token, which a step of its prompt gives.
   double decoding = 1;
   Seconds burst{0};  // mean TTFT of users who all come at once, where a workload is served
+  /// Users beside the plan's batch, in each attention group, who find no room in memory and wait.
+  int waiting = 0;
+  /// Users of the deployment who wait so.
+  long long all_waiting() const { return plan.users() / plan.batch * waiting; }
 };
 
 double value(Metric metric, const Point& point);

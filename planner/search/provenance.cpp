@@ -46,16 +46,32 @@ Rating rating_of(Evaluator& evaluator, const Plan& plan) {
   return {shares(b), b.errors};
 }
 
-std::vector<Rating> ratings_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads) {
+namespace {
+
+// `of` each plan, in their order.
+template <class Result>
+std::vector<Result> of_each(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads,
+                            Result (*of)(Evaluator& evaluator, const Plan& plan)) {
   const std::size_t count = thread_count(threads);
-  std::vector<Rating> out(plans.size());
+  std::vector<Result> out(plans.size());
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   std::vector<std::unique_ptr<Evaluator>> evaluators(count);
   parallel_for(0, plans.size(), count, [&](std::size_t i, std::size_t slot) {
     if (!evaluators[slot]) evaluators[slot] = std::make_unique<Evaluator>(c, rule, cache);
-    out[i] = rating_of(*evaluators[slot], plans[i]);
+    out[i] = of(*evaluators[slot], plans[i]);
   });
   return out;
+}
+
+}  // namespace
+
+std::vector<Rating> ratings_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads) {
+  return of_each(c, rule, plans, threads, rating_of);
+}
+
+std::vector<Breakdown> breakdowns_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans,
+                                     int threads) {
+  return of_each(c, rule, plans, threads, break_down);
 }
 
 namespace {

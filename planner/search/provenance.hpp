@@ -34,6 +34,10 @@ Rating rating_of(Evaluator& evaluator, const Plan& plan);
 /// Of plans that pass check, in their order. Results do not depend on `threads` (0: all cores).
 std::vector<Rating> ratings_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads);
 
+/// What the times of these plans consist of, likewise.
+std::vector<Breakdown> breakdowns_of(const Case& c, AllReduceRule rule, std::span<const Plan> plans,
+                                     int threads);
+
 /// Where the costs of a system are from, in a line: source, date and, for a borrowed
 /// calibration, whose it is; or that they are assumptions.
 std::string costs_text(const System& system);

@@ -1,12 +1,12 @@
 #include "planner/search/search.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 #include "planner/search/block_times.hpp"
 #include "planner/search/candidates.hpp"
 #include "planner/search/nearest.hpp"
+#include "planner/search/sample.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/studies/searched_partition.hpp"
 #include "sim/base/parallel.hpp"
@@ -14,27 +14,6 @@
 namespace shardline {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// Times every 64th call, and every one that does the work of many, so that measuring does not slow what it
-// measures.
-struct Sample {
-  double seconds = 0;
-  std::uint64_t timed = 0, calls = 0;
-
-  template <class F>
-  auto operator()(std::size_t work, F f) {
-    if (calls++ % 64 != 0 && work < 16) return f();
-    const auto start = Clock::now();
-    const auto result = f();
-    seconds += std::chrono::duration<double>(Clock::now() - start).count();
-    timed += work;
-    return result;
-  }
-  void operator+=(const Sample& o) { seconds += o.seconds, timed += o.timed; }
-  double rate() const { return timed >= 16 ? static_cast<double>(timed) / seconds : 0; }
-};
 
 struct CandidateResult {
   Frontier frontier{Metric::time, Metric::time};
@@ -76,6 +55,7 @@ class CandidateSearch {
       out_.counts.pruned += candidate_.last - candidate_.first;
       return;
     }
+    if (candidate_.runs > 0) return full();
     own_.times.start(plan_);
     if (takes_partition(case_, plan_))
       for (std::size_t i = candidate_.first; i < candidate_.last; ++i) searched(i);
@@ -89,6 +69,25 @@ class CandidateSearch {
     Point p{plan_, time, memory_use(case_, plan_).total()};
     if (options_.workload) own_.serving->serve(*options_.workload, p);
     return p;
+  }
+
+  // Memory is full: the largest batch that it holds, which need not be listed.
+  void full() {
+    plan_.batch = candidate_.runs;
+    if (options_.prune) {
+      ++out_.counts.bounds;
+      const Point low = corner(out_.bounds(1, [&] { return own_.evaluator.bound(plan_); }));
+      const double x = score(options_.x, low), y = score(options_.y, low);
+      if (over_budget(low.time) || known_.dominates(x, y) || out_.frontier.dominates(x, y)) {
+        ++out_.counts.pruned;
+        return;
+      }
+    }
+    const Seconds time = out_.simulations(1, [&] { return own_.evaluator.simulate(plan_); });
+    Point p{plan_, time, memory_use(case_, plan_).total()};
+    p.waiting = options_.batches[candidate_.first] - plan_.batch;
+    if (options_.workload) own_.serving->serve(*options_.workload, p);
+    found(p, candidate_.first);
   }
 
   // [P19] No prompt has its first token before its path and its own steps by themselves, whatever the batch.
@@ -217,12 +216,17 @@ class CandidateSearch {
   }
 
   void simulated(std::size_t i, Seconds time) {
-    ++out_.counts.simulated;
     if (!options_.workload && over_budget(time)) {
+      ++out_.counts.simulated;
       ++out_.counts.over_budget;
       return;
     }
-    const Point p = point_at(i, time);
+    found(point_at(i, time), i);
+  }
+
+  // A point, if it is served within the targets.
+  void found(const Point& p, std::size_t i) {
+    ++out_.counts.simulated;
     const bool over = over_budget(p.time) || (options_.most_ttft > Seconds(0) && p.ttft > options_.most_ttft);
     if (options_.workload && (p.decoding <= 0 || over)) {
       ++(p.decoding <= 0 ? out_.counts.infeasible : out_.counts.over_budget);
@@ -336,7 +340,7 @@ Frontier SearchResult::of(const std::vector<StrategyId>& ids) const {
 
 SearchResult search(const Case& c, const SearchOptions& given,
                     const std::function<bool(std::uint64_t, std::uint64_t)>& progress) {
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   SearchOptions o = given;
   if (o.keep_all) o.prune = false;
   SearchResult result;
@@ -388,7 +392,7 @@ SearchResult search(const Case& c, const SearchOptions& given,
     result.nearest_ttft = nearest_ttft(c, o, candidates);
   result.counts.simulations_per_second = simulations.rate();
   result.counts.bounds_per_second = bounds.rate();
-  result.counts.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  result.counts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 

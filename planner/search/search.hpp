@@ -24,16 +24,20 @@ struct SearchOptions {
   Seconds most_time{0};                    // plans above it, a TTL or a TTFT, do not count; 0: none
   Seconds most_ttft{0};                    // of a workload: plans whose mean TTFT is above it, likewise
   std::optional<ServedWorkload> workload;  // of decode: points are served [P19], by the case's engine
-  double least_users = 0;                  // of decode: plans that serve fewer do not count
-  bool prune = true;                       // skip what a bound proves to be off the frontier of its strategy
-  bool keep_all = false;                   // keep every simulated point (implies no pruning)
-  int threads = 0;                         // 0: all cores
+  // Users beyond what memory holds wait, as in an engine's queue, and the largest batch that fits runs;
+  // otherwise such batches do not fit. Set where a scenario has a workload.
+  bool queues = false;
+  double least_users = 0;  // of decode: plans that serve fewer do not count
+  bool prune = true;       // skip what a bound proves to be off the frontier of its strategy
+  bool keep_all = false;   // keep every simulated point (implies no pruning)
+  int threads = 0;         // 0: all cores
 };
 
 struct SearchCounts {
   std::uint64_t plans = 0;           // plans (all degrees, chunks) before the batch is chosen
   std::uint64_t configurations = 0;  // plans x batches that pass check
   std::uint64_t infeasible = 0;      // of these, not fitting memory or serving too few users
+  std::uint64_t full = 0;            // of these, only with more users waiting for a memory that is full
   std::uint64_t simulated = 0;       // by events
   std::uint64_t bounds = 0;          // closed forms evaluated
   std::uint64_t pruned = 0;          // ruled out without simulation

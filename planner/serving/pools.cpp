@@ -108,6 +108,8 @@ PoolPair pair_of(const Study& study, const PrefillPool& prefill, const Point& de
   pair.ttft = study.study.engine->host.path + prefill.prompt + pair.handoff + decode.time;
   // Requests per second of a GPU that decodes.
   const double rate = value(Metric::throughput, decode) / static_cast<double>(load.output - 1);
+  // Who finds no room among those that decode waits until as many have left.
+  pair.ttft += Seconds(static_cast<double>(decode.all_waiting()) / (rate * decode.plan.gpus()));
   pair.prefill_gpus = rate / prefill.requests_per_s_gpu;
   pair.output_per_s_gpu = rate * static_cast<double>(load.output) / (1 + pair.prefill_gpus);
   const auto replica = [](const Plan& plan, double of_gpu) {

@@ -43,7 +43,7 @@ struct PoolPair {
   Point decode;  // of decode steps alone; its time is TPOT
   PrefillPool prefill;
   Seconds handoff;              // of a request's KV from one pool to the other
-  Seconds ttft;                 // request path, prompt, hand-off and the first step
+  Seconds ttft;                 // request path, prompt, hand-off, wait for room and the first step
   double prefill_gpus = 0;      // for each GPU that decodes
   double output_per_s_gpu = 0;  // tokens of answers over the GPUs of both pools
   WholePools whole;             // within the GPUs of the system

@@ -65,6 +65,17 @@ double Responses::steady(double asks) const {
   return mixes_ ? mixed(asks) : first(asks);
 }
 
+double Responses::admitted(double asks) const {
+  if (users_ <= 1) return step(1);
+  if (!mixes_) {
+    // Nobody is answered while prompts are computed: those whose places came free with one step.
+    const double group = 1 + asks;  // in that of one of them
+    return completions(group, 0) / group;
+  }
+  const double together = 1 + asks, own = std::min(most_, together);
+  return behind(asks, times_.steps) + step(own) + step(most_) * (together - own) / most_ / 2;
+}
+
 // Steps as they come, some with prompts: the one in which a request reaches the engine, those of prompts that
 // waited before it, and its own. By steps and not by time, because requests come back when a step ends,
 // however long it was.

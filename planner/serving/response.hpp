@@ -16,6 +16,9 @@ class Responses {
 
   /// While the others ask so many times in the time of a token, on average.
   double steady(double asks) const;
+  /// Of requests that waited for room and are there when a place is free, without path and wait: while others
+  /// ask as above, in a server that is always full.
+  double admitted(double asks) const;
   /// Of users who all ask at the same time, with nobody served.
   double burst() const;
   /// Until the last prompt of a burst is done, its path left out.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "planner/serving/equal_loop.hpp"
 #include "planner/serving/response.hpp"
 
 namespace shardline {
@@ -28,20 +29,21 @@ double asks_of(double n, double m, double decode, double added, double response)
 }
 
 // Users who drift apart: as many requests are answered as come, at the mean response of so many.
-double steady_asks(const Responses& responses, double n, double m, double decode, double added, bool mixes) {
+double steady_asks(double n, double m, double decode, double added, bool mixes, double most,
+                   const std::function<double(double)>& response_to) {
   if (n <= 1) return 0;
   if (!mixes) {
     // While prompts are computed nobody comes back, so that the response hardly moves the answer.
-    double response = responses.steady(asks_of(n, m, decode, added, 0));
+    double response = response_to(asks_of(n, m, decode, added, 0));
     for (int i = 0; i < 8; ++i)
-      response = (response + responses.steady(asks_of(n, m, decode, added, response))) / 2;
+      response = (response + response_to(asks_of(n, m, decode, added, response))) / 2;
     return asks_of(n, m, decode, added, response);
   }
-  double low = 0, high = std::min((n - 1) / m, responses.most_asks());
+  double low = 0, high = std::min((n - 1) / m, most);
   for (int i = 0; i < 40; ++i) {
     const double asks = (low + high) / 2;
     const double tpot = decode + asks * added;
-    (asks * (responses.steady(asks) + m * tpot) < (n - 1) * tpot ? low : high) = asks;
+    (asks * (response_to(asks) + m * tpot) < (n - 1) * tpot ? low : high) = asks;
   }
   return low;
 }
@@ -60,9 +62,9 @@ ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& step
   return by_squares(prices, engine.error.tpot);
 }
 
-std::optional<ErrorRange> served_ttft_error(const EngineProfile& engine, bool equal_lengths,
+std::optional<ErrorRange> served_ttft_error(const EngineProfile& engine, bool equal_lengths, double users,
                                             const ErrorTerms& step) {
-  const ServedBand& measured = engine.error.ttft(equal_lengths);
+  const ServedBand measured = engine.error.ttft(equal_lengths, users);
   if (measured.rows == 0) return std::nullopt;
   return by_squares(time_error(step.without(kHostSource)), measured.band);
 }
@@ -80,35 +82,67 @@ Seconds ServedTimes::prompt_of(double k) const {
   return prompts > 1 ? between(1, alone, prompts, prompt) : prompt;
 }
 
+namespace {
+
+// A loop that goes on, of users who all have room.
+struct Cycle {
+  double tpot = 0, response = 0, burst = 0;
+  double time(double m) const { return response + m * tpot; }
+};
+
+Cycle cycle_of(const EngineProfile& engine, const ServedLoad& load, const ServedTimes& times,
+               const Responses& responses, double n, bool full) {
+  const double m = decode_steps(load), decode = times.decode.value;
+  const bool mixes = engine.prefill == PrefillPolicy::mixed;
+  Cycle out;
+  out.burst = responses.burst();
+  if (in_step(engine, load)) {
+    // All come back at once: a user decodes while those behind it are prefilled.
+    out.response = out.burst - (full ? engine.host.path.value : 0);
+    const double added = mixes && n > 1 ? times.prompt_added * times.prompts / times.prompt : 1;
+    out.tpot = decode + (responses.drain() + engine.host.path.value - out.burst) * added / m;
+    return out;
+  }
+  const auto response = [&](double asks) { return full ? responses.admitted(asks) : responses.steady(asks); };
+  const double added = times.prompt_added.value;
+  const double asks = steady_asks(n, m, decode, added, mixes, responses.most_asks(), response);
+  out.tpot = decode + asks * added;
+  out.response = n > 1 ? (n - 1) * out.tpot / asks - m * out.tpot : response(0);
+  return out;
+}
+
+}  // namespace
+
 Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const ServedTimes& times) {
   Served out;
   const double n = std::min(load.users, std::floor(times.room));
   if (n < 1) return out;
-  const double m = decode_steps(load), decode = times.decode.value;
-  const bool mixes = engine.prefill == PrefillPolicy::mixed;
+  const double m = decode_steps(load), path = engine.host.path.value, beyond = load.users - n;
   const Responses responses(engine, times, n);
-  double tpot = 0, ttft = 0, burst = responses.burst();
-  if (in_step(engine, load)) {
-    // All come back at once: a user decodes while those behind it are prefilled.
-    ttft = burst;
-    const double added = mixes && n > 1 ? times.prompt_added * times.prompts / times.prompt : 1;
-    tpot = decode + (responses.drain() + engine.host.path.value - burst) * added / m;
-  } else {
-    const double added = times.prompt_added.value;
-    const double asks = steady_asks(responses, n, m, decode, added, mixes);
-    tpot = decode + asks * added;
-    ttft = n > 1 ? (n - 1) * tpot / asks - m * tpot : responses.steady(0);
+  const Cycle own = cycle_of(engine, load, times, responses, n, false);
+  double tpot = own.tpot, rate = n / own.time(m), ttft = own.response, burst = own.burst;
+  if (beyond > 0) {
+    // A place that is free is taken at once, so that whoever is on the path holds none: between both by how
+    // many of those who are there beside the room are on it.
+    const Cycle full = cycle_of(engine, load, times, responses, n, true);
+    const double most = n / full.time(m), part = std::min(1.0, beyond / std::max(1e-9, most * path));
+    tpot += (full.tpot - tpot) * part;
+    rate += (most - rate) * part;
+    out.waiting = std::max(0.0, beyond - rate * path * part);
+    ttft = load.users / rate - m * tpot;  // Little's law over the loop
   }
-  const double cycle = ttft + m * tpot;
-  out.requests_per_s = n / cycle;
-  out.waiting = load.users - n;
-  out.decoding = n * m * tpot / cycle;
-  out.prefill_part = 1 - decode / tpot;
-  // Who finds no room waits until as many have left; of a burst, until those before have been answered.
-  ttft += out.waiting / out.requests_per_s;
+  out.requests_per_s = rate;
+  out.decoding = rate * m * tpot;
+  out.prefill_part = 1 - times.decode.value / tpot;
+  // Of a burst, those beyond the room wait until those before have been answered.
   const double turns = std::floor(load.users / n), last = load.users - turns * n;
-  burst += cycle * (n * turns * (turns - 1) / 2 + last * turns) / load.users;
-  if (load.rounds > 0) ttft += (burst - ttft) / load.rounds;
+  burst += n / rate * (n * turns * (turns - 1) / 2 + last * turns) / load.users;
+  const bool groups = load.equal_lengths && load.rounds > 0 && load.users > 1 && !in_step(engine, load) &&
+                      engine.prefill == PrefillPolicy::mixed;
+  if (groups)
+    ttft = equal_loop_ttft(engine, load, times);
+  else if (load.rounds > 0)
+    ttft += (burst - ttft) / load.rounds;
   out.tpot = Seconds(tpot);
   out.ttft = Seconds(ttft);
   out.burst = Seconds(burst);
@@ -159,9 +193,11 @@ PackedServing packed_serving(const EngineProfile& engine, const ServedLoad& load
   const bool at_once = in_step(engine, load);
   double prompts = at_once ? std::clamp(load.users, 1.0, static_cast<double>(most)) : 1;
   PackedServing out;
+  ServedLoad endless = load;  // rounds move TTFT alone
+  endless.rounds = 0;
   const auto serve = [&] {
     out.used = packed.at(prompts);
-    out.served = steady_serving(engine, load, out.used);
+    out.served = steady_serving(engine, endless, out.used);
   };
   serve();
   for (int i = 0; i < 16 && most > 1 && !at_once; ++i) {
@@ -174,6 +210,7 @@ PackedServing packed_serving(const EngineProfile& engine, const ServedLoad& load
     prompts = next;
     serve();
   }
+  if (load.rounds > 0) out.served = steady_serving(engine, load, out.used);
   return out;
 }
 

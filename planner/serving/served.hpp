@@ -24,10 +24,11 @@ struct ServedLoad {
   double rounds = 0;
 };
 
-/// Requests of a user in the loops that engines' TTFTs were measured of: ten where lengths are drawn
-/// (InferenceX 25506e87c, benchmarks/gptoss_fp4_h100_docker.sh: --num-prompts of ten times the users, who all
-/// begin at once). Of loops of equal lengths it is not known, and they count as endless.
-inline double measured_rounds(bool equal_lengths) { return equal_lengths ? 0 : 10; }
+/// Requests of a user in the loops that engines' TTFTs were measured of, who all begin at once: ten where
+/// lengths are drawn (InferenceX 25506e87c, benchmarks/gptoss_fp4_h100_docker.sh: --num-prompts of ten times
+/// the users), and ten of equal lengths (ai-dynamo/aiconfigurator 37f267b5a,
+/// src/aiconfigurator/eval/benchmarks/genai_perf_runner.py:222; twenty since f90534bc2 of February 2026).
+inline constexpr double kMeasuredRounds = 10;
 
 /// What is served: tokens of a request, and users of the whole deployment.
 struct ServedWorkload {
@@ -62,7 +63,7 @@ struct Served {
   Seconds tpot, ttft;   // means
   Seconds burst;        // mean TTFT of users who all come at once to an engine that serves nobody
   double decoding = 0;  // users that decode, on average
-  double waiting = 0;   // that wait for room
+  double waiting = 0;   // that wait for room, on average
   double requests_per_s = 0;
   double prefill_part = 0;  // of TPOT: what the prompts of others add
 };
@@ -81,8 +82,9 @@ PackedServing packed_serving(const EngineProfile& engine, const ServedLoad& load
 /// engine's fit were off, its host included, added by squares. A rate's is that of its time, inverted.
 ErrorRange served_time_error(const EngineProfile& engine, const ErrorTerms& step);
 ErrorRange served_rate_error(const EngineProfile& engine, const ErrorTerms& step);
-/// Of a TTFT; nothing where none was measured of such a loop under the engine.
-std::optional<ErrorRange> served_ttft_error(const EngineProfile& engine, bool equal_lengths,
+/// Of a TTFT; nothing where none was measured of such a loop under the engine, with about as many users of
+/// the deployment.
+std::optional<ErrorRange> served_ttft_error(const EngineProfile& engine, bool equal_lengths, double users,
                                             const ErrorTerms& step);
 
 /// [P19] Of at least one user; of none where no request fits.

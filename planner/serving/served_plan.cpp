@@ -11,7 +11,7 @@ namespace shardline {
 
 namespace {
 
-constexpr int kMostUsers = 65536;  // of one attention group
+constexpr int kMostUsers = 1'000'000;  // of one attention group, as scenarios name them
 
 // The cut of a prompt into chunks: whole ones and a rest.
 struct Chunks {
@@ -57,7 +57,7 @@ Seconds ServedEvaluator::step(const Plan& plan, const Batch& batch) {
 }
 
 void ServedEvaluator::serve(ServedWorkload workload, Point& point) {
-  workload.users = point.plan.users();
+  workload.users = point.plan.users() + point.all_waiting();
   const ServedPlan s = of(point.plan, workload);
   point.time = s.served.tpot;
   point.ttft = s.served.ttft;
@@ -131,8 +131,9 @@ ServedPlan ServedEvaluator::of(Plan plan, const ServedWorkload& workload) {
   const long long groups = plan.users();  // attention groups and microbatches
   const long long each = std::clamp<long long>(workload.users / groups, 1, kMostUsers);
   out.users = each * groups;
-  case_.batch = decode_batch(engine.admission == Admission::whole ? workload.input + workload.output
-                                                                  : workload.context());
+  case_.batch = decode_batch(workload.context());
+  case_.served = {workload.input, workload.output};
+  case_.batch = with_room(case_).batch;
   const long long room = largest_batch(case_, plan, static_cast<int>(each));
   out.times.room = static_cast<double>(room);
   if (room == 0) return out;

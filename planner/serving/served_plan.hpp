@@ -34,7 +34,7 @@ class ServedEvaluator {
   ServedPlan of(Plan plan, const ServedWorkload& workload);
   /// The steps of so many prompts in each attention group, with nobody beside them.
   Seconds prompt_alone(const Plan& plan, long long input, long long prompts = 1);
-  /// Gives a point what its plan serves with as many users as it has: [P19] a step that decodes takes no
+  /// Gives a point what its plan serves with its users and those who wait: [P19] a step that decodes takes no
   /// longer than TPOT, and users decode part of their time, so that bounds of the one hold for the other.
   void serve(ServedWorkload workload, Point& point);
   /// Below the TTFT of any load: the request path, and the bounds [H17] of one prompt's steps with nobody

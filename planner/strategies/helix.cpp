@@ -121,16 +121,21 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   put(d.options, "cp_config.tokens_per_block", c.kv_block);
   put(d.options, "kv_cache_config.tokens_per_block", c.kv_block);  // must be equal
   d.generation_only = true;
-  d.notes.emplace_back("generation servers of a disaggregated deployment only");
+  d.notes.emplace_back(
+      "Helix is of servers for answers: another one computes the prompts, and a front has both");
   if (!has_latents(c.model))
     d.notes.emplace_back(
-        "its Helix is documented for MLA models on Blackwell; a GQA model needs an extension");
+        "Helix is documented for MLA on Blackwell, and was added for Qwen3 without experts: other GQA models "
+        "need an extension of TensorRT-LLM");
   if (p.dp > 1) d.notes.emplace_back("its feature matrix has known issues with attention DP under Helix");
   if (has_local_attention(c.model))  // its feature combination matrix: Helix with sliding windows is untested
     d.notes.emplace_back("its Helix is untested with windows and sinks");
-  if (c.kv_block != 32) d.notes.emplace_back("its examples use 32 tokens per block");
-  if (has_latents(c.model))
-    d.notes.emplace_back("no flag of it says whether values are made before the exchange or after");
+  if (c.kv_block != 32)
+    d.notes.push_back(
+        fmt::format("TensorRT-LLM's examples have 32 tokens per block, this plan has {}", c.kv_block));
+  // [P21], helix_values.
+  if (has_latents(c.model) && p[kValueUp] == ValueUpOption::before)
+    d.notes.emplace_back("it makes values after the exchange: expect the TTL of value_up=after");
   if (p[kChunks] > 1) d.notes.emplace_back("it has no HOP-B: expect the TTL of chunks=1");
   out.push_back(std::move(d));
 }

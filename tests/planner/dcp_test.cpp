@@ -267,7 +267,7 @@ TEST(Dcp, EveryDivisorEveryExchangeAndBothQueriesAreTried) {
 std::vector<std::string> launch_lines(const Case& c, const char* text) {
   std::vector<std::string> out;
   for (const Deployment& d : deployments(c, parse_plan(text)))
-    out.push_back(d.engine + ": " + lines(d).front());
+    out.push_back(d.engine + ": " + options_text(d));
   return out;
 }
 
@@ -275,17 +275,17 @@ TEST(Dcp, LaunchFlagsAreTheEngines) {
   const Case r1 = in_bf16("deepseek-r1", 100'000), llama = in_bf16("llama-3.1-405b", 100'000);
   EXPECT_THAT(launch_lines(r1, "dcp:tpa=8,ep=8,batch=4,dcp=8"),
               ::testing::ElementsAre(
-                  "vLLM: vllm serve MODEL --tensor-parallel-size 8 --enable-expert-parallel --max-num-seqs "
+                  "vLLM: --tensor-parallel-size 8 --enable-expert-parallel --max-num-seqs "
                   "4 --max-model-len 101024 --decode-context-parallel-size 8 --attention-backend CUTLASS_MLA",
-                  "SGLang: python3 -m sglang.launch_server --model-path MODEL --tp-size 8 --ep-size 8 "
+                  "SGLang: --tp-size 8 --ep-size 8 "
                   "--max-running-requests 4 --context-length 101024 --dcp-size 8"));
   EXPECT_THAT(
       launch_lines(r1, "dcp:dp=2,tpa=8,ep=16,batch=4,dcp=4,exchange=a2a,queries=replicated"),
       ::testing::ElementsAre(
-          "vLLM: VLLM_DCP_Q_REPLICATE=1 vllm serve MODEL --tensor-parallel-size 8 --data-parallel-size 2 "
+          "vLLM: VLLM_DCP_Q_REPLICATE=1 --tensor-parallel-size 8 --data-parallel-size 2 "
           "--enable-expert-parallel --max-num-seqs 4 --max-model-len 101024 --decode-context-parallel-size 4 "
           "--dcp-comm-backend a2a --attention-backend CUTLASS_MLA",
-          "SGLang: python3 -m sglang.launch_server --model-path MODEL --tp-size 16 --dp-size 2 "
+          "SGLang: --tp-size 16 --dp-size 2 "
           "--enable-dp-attention "
           "--ep-size 16 --max-running-requests 8 --context-length 101024 --dcp-size 4 --dcp-comm-backend a2a "
           "--dcp-replicate-q-proj"));

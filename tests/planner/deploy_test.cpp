@@ -3,39 +3,50 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "tests/planner/support.hpp"
 
 namespace shardline {
 namespace {
 
-using ::testing::Contains, ::testing::HasSubstr, ::testing::Not, ::testing::StartsWith;
+using ::testing::Contains, ::testing::HasSubstr, ::testing::IsEmpty, ::testing::Not, ::testing::Pair,
+    ::testing::StartsWith, ::testing::UnorderedElementsAre;
 
 std::vector<Deployment> of(const Case& c, const std::string& plan) {
   return deployments(c, parse_plan(plan));
 }
 
-// Plans that differ in dense_tp have the same lines: a note tells them apart.
-TEST(Deploy, RanksOfDenseLayersAreNotedUnderAttentionDp) {
-  const Case r1 = decode_case("deepseek-r1", "gb200-nvl72", 100'000);
-  const auto ranks_noted = [&](const std::string& plan, const std::string& ranks) {
-    const std::vector<Deployment> found = of(r1, plan);
-    EXPECT_EQ(found.size(), 3u) << plan;
-    for (const Deployment& d : found) {
-      if (find(d.options, "--moe-dense-tp-size") != nullptr) continue;  // the next test's
-      EXPECT_THAT(d.notes,
-                  Contains("this plan's time has dense layers over " + ranks + "; no flag here sets that"))
-          << plan << " " << d.engine;
+// Plans that differ in dense_tp have the same options: a note tells apart those that the engine runs
+// otherwise.
+TEST(Deploy, OtherRanksOfDenseLayersAreNotedUnderAttentionDp) {
+  Case r1 = decode_case("deepseek-r1", "gb200-nvl72", 100'000);
+  const auto noted = [&](const std::string& plan) {
+    std::map<std::string, std::string> out;
+    for (const Deployment& d : of(r1, plan)) {
+      for (const std::string& note : d.notes) {
+        if (note.find("dense layers") != std::string::npos) out[d.engine] = note;
+      }
     }
+    return out;
   };
-  ranks_noted("dp_ep:dp=16,tpa=2,ep=32,batch=2", "2 ranks");
-  ranks_noted("dp_ep:dp=16,tpa=2,ep=32,dense_tp=32,batch=2", "32 ranks");
-  ranks_noted("dp_ep:dp=16,tpa=2,ep=32,dense_tp=1,batch=2", "1 rank");
-  for (const Deployment& d : of(r1, "tensor:tpa=8,ep=8,batch=2"))
-    EXPECT_THAT(d.notes, Not(Contains(StartsWith("this plan's time has dense layers"))));
-  Case all_experts = r1;
-  cut_layers(all_experts, 58, 0);
-  for (const Deployment& d : of(all_experts, "dp_ep:dp=16,tpa=2,ep=32,batch=2"))
-    EXPECT_THAT(d.notes, Not(Contains(StartsWith("this plan's time has dense layers"))));
+  const std::string trtllm = "TensorRT-LLM", whole = " runs the dense layers whole on every rank",
+                    timed = "; this plan was timed with them ",
+                    end = ", which no option sets: expect another time";
+  const auto cut = [](int ranks) {
+    return " runs the dense layers cut over " + std::to_string(ranks) + " ranks";
+  };
+  EXPECT_THAT(noted("dp_ep:dp=16,tpa=2,ep=32,batch=2"),
+              UnorderedElementsAre(Pair(trtllm, trtllm + whole + timed + "cut over 2 ranks" + end),
+                                   Pair("SGLang", "SGLang" + cut(32) + timed + "cut over 2 ranks" + end)));
+  EXPECT_THAT(noted("dp_ep:dp=16,tpa=2,ep=32,dense_tp=32,batch=2"),
+              UnorderedElementsAre(Pair(trtllm, trtllm + whole + timed + "cut over 32 ranks" + end),
+                                   Pair("vLLM", "vLLM" + cut(2) + timed + "cut over 32 ranks" + end)));
+  EXPECT_THAT(noted("dp_ep:dp=16,tpa=2,ep=32,dense_tp=1,batch=2"),
+              UnorderedElementsAre(Pair("vLLM", "vLLM" + cut(2) + timed + "whole on every rank" + end)));
+  EXPECT_THAT(noted("tensor:tpa=8,ep=8,batch=2"), IsEmpty());
+  cut_layers(r1, 58, 0);  // experts alone
+  EXPECT_THAT(noted("dp_ep:dp=16,tpa=2,ep=32,batch=2"), IsEmpty());
 }
 
 // SGLang has a flag for dense layers that every rank has for itself.
@@ -44,11 +55,14 @@ TEST(Deploy, SglangIsToldOfDenseLayersOnEachRank) {
   const auto sglang = [&](const std::string& plan) { return of(r1, plan).back(); };
   const Deployment alone = sglang("dcp:dp=2,tpa=8,ep=16,dense_tp=1,batch=4,dcp=4");
   ASSERT_EQ(alone.engine, "SGLang");
-  EXPECT_THAT(lines(alone).front(), HasSubstr(" --moe-dense-tp-size 1"));
-  EXPECT_THAT(alone.notes, Not(Contains(StartsWith("this plan's time has dense layers"))));
+  EXPECT_THAT(options_text(alone), HasSubstr(" --moe-dense-tp-size 1"));
+  EXPECT_THAT(alone.notes, Not(Contains(HasSubstr("dense layers"))));
   const Deployment group = sglang("dcp:dp=2,tpa=8,ep=16,batch=4,dcp=4");
-  EXPECT_THAT(lines(group).front(), Not(HasSubstr("dense")));
-  EXPECT_THAT(group.notes, Contains(StartsWith("this plan's time has dense layers over 8 ranks")));
+  EXPECT_THAT(options_text(group), Not(HasSubstr("dense")));
+  EXPECT_THAT(
+      group.notes,
+      Contains(StartsWith(
+          "SGLang runs the dense layers cut over 16 ranks; this plan was timed with them cut over 8 ranks")));
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 // planner/engines: profiles [P18].
 #include "planner/engines/profile.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "calibrate/validate/served_tables.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/search/evaluate.hpp"
@@ -13,6 +16,7 @@
 #include "planner/search/provenance.hpp"
 #include "planner/search/search.hpp"
 #include "planner/serving/served.hpp"
+#include "tests/support/files.hpp"
 
 namespace shardline {
 namespace {
@@ -45,7 +49,33 @@ TEST(EngineProfile, EveryShippedOneIsWhole) {
     EXPECT_LT(p.error.tpot.low, 0) << name;
     EXPECT_GT(p.error.tpot.high, 0) << name;
     EXPECT_GT(p.host.request.value, 0) << name;
+    // Every measured row is used, or left out for a reason.
+    int dropped = 0, laid_out = 0;
+    const ServedDetails details = load_served_details(shipped_catalogs().engines / (p.name + ".yaml"));
+    for (const ServedLeftOut& l : details.left_out) dropped += l.ttft_alone ? 0 : l.rows;
+    for (const ServedError& e : details.layouts) laid_out += e.of.starts_with("TPOT with ") ? e.rows : 0;
+    EXPECT_EQ(details.measured, p.error.rows + dropped) << name;
+    EXPECT_EQ(laid_out, p.error.rows) << name;
     EXPECT_TRUE(std::is_sorted(p.graphs.begin(), p.graphs.end())) << name;
+  }
+}
+
+// What the page of errors says of them is what the profiles have: one source, rounded once.
+TEST(EngineProfile, ThePageOfErrorsHasTheirs) {
+  const std::string page = testing::read_file(SHARDLINE_SOURCE_DIR "/reports/trust.md");
+  for (const char* name : {"trtllm", "vllm", "sglang"}) {
+    const EngineProfile p = load_engine(name, "", shipped_catalogs().engines);
+    const auto all = std::find_if(p.error.tables.begin(), p.error.tables.end(),
+                                  [](const ServedError& e) { return e.of == "TPOT of all rows"; });
+    ASSERT_NE(all, p.error.tables.end()) << name;
+    const std::size_t of = p.source.find(" rows of "), end = p.source.find(" models");
+    const std::string models = p.source.substr(of + 9, end - of - 9);
+    EXPECT_THAT(page,
+                HasSubstr(fmt::format("| {} {} | {}, {} | {:.1f} / {:.1f} % | {:+.1f} % | {:+.0f} to {:+.0f} "
+                                      "%; {:.0f} % |",
+                                      p.title, p.version, p.error.rows, models, 100 * all->median,
+                                      100 * all->p90, 100 * all->bias, 100 * std::expm1(p.error.tpot.low),
+                                      100 * std::expm1(p.error.tpot.high), 100 * p.error.covered)));
   }
 }
 

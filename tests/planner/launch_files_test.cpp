@@ -170,12 +170,57 @@ const LaunchFile* file_named(const Launch& launch, const std::string& name) {
   return nullptr;
 }
 
+// What differs between machines, which the typed command of a server leaves out.
+const std::set<std::string> kAddresses{"--host",
+                                       "--port",
+                                       "--nnodes",
+                                       "--node-rank",
+                                       "--headless",
+                                       "--data-parallel-size-local",
+                                       "--master-addr",
+                                       "--master-port",
+                                       "--data-parallel-address",
+                                       "--data-parallel-rpc-port",
+                                       "--data-parallel-start-rank",
+                                       "--dist-init-addr"};
+
+Values without_addresses(Values v) {
+  for (const std::string& name : kAddresses) v.erase(name);
+  return v;
+}
+
+// The command that `simulate` prints, run: the same options as those of the script that was called so.
+void expect_typed_alike(const Checked& k, const LaunchedServer& server, const Called& called,
+                        const LaunchFile* yaml, const ScriptRunner& runner) {
+  ASSERT_FALSE(server.lines.empty());
+  if (k.engine.name == "trtllm") {
+    std::string keys;
+    for (std::size_t i = 1; i < server.lines.size(); ++i) keys += server.lines[i].substr(2) + "\n";
+    ASSERT_NE(yaml, nullptr);
+    EXPECT_EQ(yaml->text.substr(yaml->text.find('\n') + 1), keys);
+    EXPECT_THAT(server.lines.front(), HasSubstr("trtllm-serve "));
+    return;
+  }
+  ASSERT_EQ(server.lines.size(), 1u);
+  runner.write({{"typed.sh", server.lines.front() + "\n", true}});
+  const Called typed = runner.run("typed.sh", {});
+  ASSERT_EQ(typed.code, 0) << server.lines.front();
+  const auto values = [&](const Called& c) {
+    Values v;
+    k.table.faults("serve", k.engine.version, {c.words.begin() + 3, c.words.end()}, v);
+    v.erase("--model-path");
+    return without_addresses(v);
+  };
+  EXPECT_EQ(values(typed), values(called));
+}
+
 // Runs the scripts of a launch as the first and as the last machine; under Slurm and by MPI.
 void check(Checked k, const Launch& launch, const ScriptRunner& runner) {
   SCOPED_TRACE(k.study.model.name + " " + k.engine.name + " " + to_string(k.plan));
   k.machines = (k.plan.gpus() + launch::gpus_per_machine(k.study.system) - 1) /
                launch::gpus_per_machine(k.study.system);
   runner.write(launch.files);
+  auto server = launch.servers.begin();
   for (const LaunchFile& f : launch.files) {
     EXPECT_EQ(f.executable, f.name.ends_with(".sh")) << f.name;
     if (!f.name.ends_with(".sh") || f.name.ends_with("_front.sh")) continue;
@@ -190,14 +235,18 @@ void check(Checked k, const Launch& launch, const ScriptRunner& runner) {
       if (rank == 0) variables["SLURM_JOB_ID"] = "1";
       const Called called = runner.run(f.name, variables);
       ASSERT_EQ(called.code, 0) << f.text;
+      const LaunchFile* yaml = file_named(launch, f.name.substr(0, f.name.size() - 3) + ".yaml");
+      ASSERT_NE(server, launch.servers.end());
+      if (rank == 0) expect_typed_alike(k, *server, called, yaml, runner);
       if (k.engine.name == "vllm") check_vllm(k, called);
       if (k.engine.name == "sglang") check_sglang(k, called);
       if (k.engine.name != "trtllm") continue;
-      const LaunchFile* yaml = file_named(launch, f.name.substr(0, f.name.size() - 3) + ".yaml");
       ASSERT_NE(yaml, nullptr);
       check_trtllm(k, called, yaml->text);
     }
+    ++server;
   }
+  EXPECT_EQ(server, launch.servers.end());
 }
 
 Case case_of(const std::string& model, const std::string& system, Dtype weights, Dtype kv, Batch batch) {
@@ -243,6 +292,9 @@ std::vector<Case> cases() {
           case_of("deepseek-r1", "gb200-nvl72", Dtype::fp4, Dtype::bf16, decode),
           case_of("qwen3-235b-a22b", "b200-hgx", Dtype::fp8_block, Dtype::bf16, decode_batch(30'000)),
           case_of("gpt-oss-120b", "b200-hgx", Dtype::mxfp4, Dtype::fp8, decode),
+          case_of("gpt-oss-20b", "h100-hgx", Dtype::mxfp4, Dtype::bf16, decode),
+          case_of("mimo-v2-flash", "h200-hgx", Dtype::fp8_block, Dtype::bf16, decode),
+          case_of("mimo-v2-flash", "gb200-nvl72", Dtype::fp8_block, Dtype::fp8, mixed),
           case_of("llama-3.1-70b", "h100-hgx", Dtype::bf16, Dtype::bf16, mixed),
           case_of("deepseek-r1", "b200-hgx", Dtype::fp4, Dtype::fp8, mixed),
           case_of("llama-3.1-8b", "h100-hgx", Dtype::bf16, Dtype::bf16, whole),

@@ -49,6 +49,9 @@ TEST(Launchable, StrategiesOfNoEngineAreSaidToBe) {
   }
   EXPECT_EQ(none, (std::set<std::string>{"kv_shard", "ring_pass_kv", "ring_pass_q", "ring_decode", "ulysses",
                                          "kv_runahead", "tsp", "apb", "star", "sparse", "usp", "striped"}));
+  for (const Strategy* s : strategies()) EXPECT_EQ(engine_names_of(*s) == "none", none.contains(s->name));
+  EXPECT_EQ(engine_names_of(strategy(std::string("helix"))), "trtllm");
+  EXPECT_EQ(engine_names_of(strategy(std::string("tensor"))), "trtllm vllm sglang");
   EXPECT_THAT(engines_with(LaunchedAs::dcp), ::testing::ElementsAre("vLLM 0.24.0"));
   EXPECT_THAT(engines_with(LaunchedAs::helix), ::testing::ElementsAre("TensorRT-LLM 1.3.0rc20"));
   EXPECT_THAT(engines_with(LaunchedAs::prefill_cp), ::testing::ElementsAre("SGLang 0.5.14"));
@@ -245,7 +248,7 @@ TEST(Launchable, LongRequestsNeedAWordOfTheUsers) {
 }
 
 constexpr const char* kScenario =
-    "name: t\nsystem: gb200-nvl72\nmodels: [deepseek-r1]\ncontext: 100K tokens\n"
+    "name: t\nsystem: gb200-nvl72\nmodels: [deepseek-r1]\ncontext: 100000 tokens\n"
     "precision: {weights: fp8_block, kv: bf16, math: fp8}\nstrategies: [tensor, kv_shard, helix]\n"
     "gpus: [6, 8]\nbatch: 1\n";
 

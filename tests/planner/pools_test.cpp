@@ -7,6 +7,7 @@
 
 #include "planner/engines/launchable.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/sweep.hpp"
@@ -97,8 +98,27 @@ TEST(Pools, RatesMatchAndTokensAreShared) {
     EXPECT_NEAR(requests, p.prefill_gpus * p.prefill.requests_per_s_gpu, 1e-9 * requests);
     EXPECT_NEAR(requests * 511, value(Metric::throughput, p.decode), 1e-6);
     EXPECT_EQ(p.decode.time, Evaluator(s.study, AllReduceRule::fastest).simulate(p.decode.plan));
+    const double rate = requests * p.decode.plan.gpus();  // of a replica that decodes
     EXPECT_NEAR((p.ttft - p.prefill.prompt - p.handoff - p.decode.time).value,
-                s.study.engine->host.path.value, 1e-9);
+                s.study.engine->host.path.value + static_cast<double>(p.decode.all_waiting()) / rate, 1e-6);
+  }
+}
+
+// Who finds no room in the pool that decodes waits until as many have left.
+TEST(Pools, UsersBeyondTheRoomWait) {
+  Study s = study("tensor");
+  s.sweep().search.batches = {16384};
+  s.sweep().search.gpus = {1, 2};
+  const std::vector<PoolPair> pairs = pool_pairs(s, 2);
+  ASSERT_FALSE(pairs.empty());
+  for (const PoolPair& p : pairs) {
+    const Plan& plan = p.decode.plan;
+    EXPECT_EQ(plan.batch + p.decode.waiting, 16384);
+    EXPECT_EQ(plan.batch, largest_batch(with_room(s.study), plan, 16384));
+    EXPECT_EQ(p.decode.time, Evaluator(s.study, AllReduceRule::fastest).simulate(plan));
+    const double rate = plan.batch / (p.decode.time.value * 511);  // requests/s of a replica
+    EXPECT_NEAR((p.ttft - p.prefill.prompt - p.handoff - p.decode.time - s.study.engine->host.path).value,
+                p.decode.waiting / rate, 1e-6 * p.ttft.value);
   }
 }
 

@@ -69,6 +69,11 @@ std::set<std::string> every_kind(const Case& c, const std::function<void(const B
     EXPECT_EQ(b.bases[static_cast<std::size_t>(Basis::none)], Seconds(0));
     for (std::size_t i = 0; i < kBases; ++i)
       EXPECT_NEAR(sum(b.basis_parts[i]).value, b.bases[i].value, 1e-12 * b.time.value);
+    for (std::size_t part = 0; part < b.parts.size(); ++part) {
+      Seconds limits;
+      for (std::size_t i = 0; i < kLimits; ++i) limits += b.limit_parts[i][part];
+      EXPECT_NEAR(limits.value, b.parts[part].value, 1e-12 * b.time.value);
+    }
     expect_sum_of_one(shares(b));
     check(b);
   });

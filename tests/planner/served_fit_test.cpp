@@ -1,6 +1,8 @@
 // calibrate/validate/served_*: an engine's numbers from measured serving [F10].
 #include "calibrate/validate/served_fit.hpp"
+#include "calibrate/validate/served_tables.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,6 +53,8 @@ TEST(ServedRows, ThatSayNothingAreLeftOutWithAReason) {
   EXPECT_THAT(t.left_out[0].reason, HasSubstr("multi-token prediction"));
   EXPECT_THAT(t.left_out[1].reason, HasSubstr("wrong number of users"));
   EXPECT_THAT(t.left_out[2].reason, HasSubstr("someone/Unknown-7B"));
+  EXPECT_EQ(t.left_out[0].engine, "trtllm");
+  EXPECT_EQ(t.left_out[2].engine, "vllm");
 }
 
 // Versions and scripts that differ from what profiles say, as their sources have it.
@@ -75,7 +79,9 @@ TEST(ServedRows, AreOfEnginesAsTheyWereStarted) {
   EXPECT_EQ(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").step_tokens, 32768);
   EXPECT_EQ(of("trtllm", "", "deepseek-ai/DeepSeek-R1", "a.csv").step_tokens, 1152);  // 16 + 1024 + 64
   EXPECT_EQ(of("trtllm", "", llama, "a.csv").step_tokens, 16384);
-  EXPECT_EQ(of("trtllm", "1.0.0rc3", llama, gap).step_tokens, 0);
+  EXPECT_EQ(of("trtllm", "1.0.0rc3", llama, gap).step_tokens, 2540);  // 16 + 1024 + 1500
+  EXPECT_EQ(of("vllm", "0.12.0", llama, gap).step_tokens, 2540);
+  EXPECT_EQ(of("sglang", "0.5.8", llama, gap).step_tokens, 0);
   EXPECT_EQ(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").memory, 0.82);
   EXPECT_EQ(of("trtllm", "", "deepseek-ai/DeepSeek-R1", "a.csv").memory, 0.75);
   EXPECT_EQ(of("vllm", "", llama, "a.csv").memory, 0.9);
@@ -145,9 +151,42 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
   EXPECT_EQ(fit.bands.equal.rows, 30);
   EXPECT_EQ(fit.bands.drawn.rows, 0);
   EXPECT_LT(fit.bands.equal.band.high, 0.05);
+  // By users; of a few of them whatever the lengths, of others nothing that was not measured.
+  EXPECT_EQ(fit.bands.ttft(true, 1).rows, 18);
+  EXPECT_EQ(fit.bands.ttft(false, 4).rows, 18);
+  EXPECT_EQ(fit.bands.ttft(true, 16).rows, 6);
+  EXPECT_EQ(fit.bands.ttft(false, 16).rows, 0);
+  EXPECT_EQ(fit.bands.ttft(true, 65).rows, 0);
 }
 
 // The times that the fit adds by hand are those of lowered steps.
+// Of rows laid out alike; of one model where there are enough.
+TEST(ServedFit, ErrorsByLayout) {
+  std::vector<TimedRow> rows(8);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].row.system = "h200-hgx";
+    rows[i].row.plan = i < 6   ? "tensor:tpa=8,tpf=8,batch=1"
+                       : i < 7 ? "dp_ep:dp=8,ep=8,batch=1"
+                               : "pipeline:pp=2,tpa=4,tpf=4,in_flight=2,batch=1";
+  }
+  std::vector<LeftOutModel> models(2);
+  models[0].label = "a", models[1].label = "b";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    LeftOutModel& m = models[i < 5 ? 0 : 1];
+    m.rows.push_back(&rows[i]);
+    m.tpot.push_back(i < 5 ? 0.9 : 1.3);
+  }
+  const std::vector<ServedError> errors = errors_by_layout(models);
+  ASSERT_EQ(errors.size(), 4u);
+  EXPECT_EQ(errors[0].of, "TPOT with TP 8");
+  EXPECT_EQ(errors[0].rows, 6);
+  EXPECT_NEAR(errors[0].bias, -0.1, 1e-12);
+  EXPECT_EQ(errors[1].of, "TPOT with attention DP 8");
+  EXPECT_EQ(errors[2].of, "TPOT with PP 2 x TP 4");
+  EXPECT_EQ(errors[3].of, "TPOT of a on h200-hgx, TP 8") << "b has one row of it";
+  EXPECT_EQ(errors[3].rows, 5);
+}
+
 TEST(ServedFit, AddsHostTimesAsLoweringDoes) {
   struct Started {
     std::string name, version;

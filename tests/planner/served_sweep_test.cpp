@@ -1,4 +1,5 @@
 // Sweeps by what is served [P19]: against serving every plan by itself.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "planner/search/search.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "planner/studies/simulated_plan.hpp"
 
 namespace shardline {
 namespace {
@@ -46,7 +48,7 @@ TEST(ServedSweep, ShowsTheTtftOfTheLoopThatItsIntervalIsOf) {
           .studies[0];
   ServedEvaluator evaluator(s.study, AllReduceRule::fastest);
   ServedWorkload shown = *s.sweep().search.workload;
-  EXPECT_EQ(shown.rounds, measured_rounds(shown.equal_lengths));
+  EXPECT_EQ(shown.rounds, kMeasuredRounds);
   shown.users = 64;
   ServedWorkload endless = shown;
   endless.rounds = 0;
@@ -69,7 +71,7 @@ TEST(ServedSweep, RanksByWhatIsServed) {
   for (const Point& p : found.all) {
     ServedEvaluator evaluator(s.study, o.all_reduce);
     ServedWorkload load = *o.workload;
-    load.users = p.plan.users();
+    load.users = p.plan.users() + p.all_waiting();
     const ServedPlan served = evaluator.of(p.plan, load);
     EXPECT_EQ(p.time, served.served.tpot);
     EXPECT_EQ(p.ttft, served.served.ttft);
@@ -206,6 +208,82 @@ TEST(ServedSweep, UsersArePinnedForTheWholeDeployment) {
   ASSERT_EQ(pruned.overall().size(), frontier.size());
 }
 
+// Llama-3.1-8B in BF16 on one H100 has room for some 400 requests of 2.3K tokens under vLLM.
+TEST(ServedSweep, UsersBeyondTheRoomAreServedByTheBatchThatFits) {
+  for (const char* name : {"vllm", "sglang", "trtllm"}) {
+    std::string text = with_users("[4096]");
+    text.replace(text.find("vllm"), 4, name);
+    const Study s = parse_scenario("q.yaml", text, shipped_catalogs()).studies[0];
+    SearchOptions o = s.sweep().search;
+    o.gpus = {1};
+    const std::vector<Point> all = all_points(s, o);
+    ASSERT_EQ(all.size(), 1u) << name;
+    const Point& p = all[0];
+    EXPECT_EQ(p.plan.users() + p.all_waiting(), 4096);
+    EXPECT_EQ(p.plan.batch, largest_batch(with_room(s.study), p.plan, 4096));
+    EXPECT_GT(p.waiting, 1000);
+    EXPECT_TRUE(fits(s.study, memory_use(s.study, p.plan)));
+    // As many tokens as the same batch without a queue gives, or a little more; the first one comes later.
+    Point alone = p;
+    alone.waiting = 0;
+    ServedEvaluator(s.study, AllReduceRule::fastest).serve(*o.workload, alone);
+    EXPECT_NEAR(value(Metric::throughput, p) / value(Metric::throughput, alone), 1.0, 0.03);
+    EXPECT_GE(p.time, alone.time * 0.99);
+    EXPECT_GT(p.ttft, alone.ttft * 5);
+  }
+}
+
+TEST(ServedSweep, OfAListTheFirstBatchBeyondTheRoomRunsAsFarAsItFits) {
+  std::string text = fmt::format(fmt::runtime(kServed), "vllm", "tensor");
+  text.replace(text.find("[1, 4, 16, 64]"), 14, "[16, 1024, 2048]");
+  const Study s = parse_scenario("q.yaml", text, shipped_catalogs()).studies[0];
+  SearchOptions o = s.sweep().search;
+  o.gpus = {1, 2};
+  SearchOptions every = o;
+  every.prune = false;
+  every.keep_all = true;
+  const SearchResult found = search(s.study, every);
+  const std::vector<Point>& all = found.all;
+  ASSERT_EQ(all.size(), 4u);
+  for (const std::size_t i : {1u, 3u}) {
+    EXPECT_EQ(all[i].plan.batch + all[i].waiting, 1024);
+    EXPECT_GT(all[i].plan.batch, 16);
+    EXPECT_GT(value(Metric::throughput, all[i]), value(Metric::throughput, all[i - 1]));
+  }
+  EXPECT_EQ(found.counts.full, 2u);
+  EXPECT_EQ(found.counts.infeasible, 0u);
+  EXPECT_EQ(found.counts.simulated + found.counts.full, found.counts.configurations);
+  const std::vector<Point> pruned = search(s.study, o).overall().points();
+  Frontier frontier(o.x, o.y);
+  for (std::size_t i = 0; i < all.size(); ++i) frontier.add(all[i], i);
+  const std::vector<Point> want = frontier.points();
+  ASSERT_EQ(pruned.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(pruned[i].plan, want[i].plan);
+    EXPECT_EQ(pruned[i].ttft, want[i].ttft);
+  }
+}
+
+TEST(ServedSweep, ASimulatedPlanBeyondTheRoomIsThatOfTheSweep) {
+  const Study s = parse_scenario("q.yaml", with_users("[4096]"), shipped_catalogs()).studies[0];
+  SearchOptions o = s.sweep().search;
+  o.gpus = {2};
+  const std::vector<Point> all = all_points(s, o);
+  ASSERT_FALSE(all.empty());
+  for (const Point& p : all) {
+    Plan asked = p.plan;
+    asked.batch += p.waiting;
+    Evaluator e(s.study, o.all_reduce);
+    const SimulatedPlan simulated = simulate_plan(s, e, asked);
+    EXPECT_FALSE(simulated.misfit);
+    EXPECT_EQ(simulated.plan, p.plan);
+    EXPECT_EQ(simulated.asked, asked);
+    EXPECT_EQ(simulated.served->users, 4096);
+    EXPECT_EQ(simulated.served->served.tpot, p.time);
+    EXPECT_EQ(simulated.served->served.ttft, p.ttft);
+  }
+}
+
 TEST(ServedSweep, UsersThatGroupsCannotShareAreCounted) {
   const Study s = parse_scenario("q.yaml", with_users("7"), shipped_catalogs()).studies[0];
   const SearchResult found = search(s.study, s.sweep().search);
@@ -216,10 +294,14 @@ TEST(ServedSweep, UsersThatGroupsCannotShareAreCounted) {
 TEST(ServedSweep, TtftHasAnIntervalWhereItWasMeasured) {
   EngineProfile e;
   const ErrorTerms kernels(kAssumedSource, {-0.1, 0.2});
-  EXPECT_FALSE(served_ttft_error(e, false, kernels));
-  e.error.drawn = {{-0.3, 0.4}, 20};
-  EXPECT_FALSE(served_ttft_error(e, true, kernels));
-  const auto range = served_ttft_error(e, false, kernels);
+  EXPECT_FALSE(served_ttft_error(e, false, 8, kernels));
+  e.error.ttft_by_users = {{"any", 1, 4, {{-0.1, 0.2}, 9}}, {"drawn", 5, 16, {{-0.3, 0.4}, 20}}};
+  EXPECT_FALSE(served_ttft_error(e, true, 8, kernels));
+  EXPECT_FALSE(served_ttft_error(e, false, 17, kernels));
+  // Among a few users no queue tells lengths apart.
+  EXPECT_EQ(served_ttft_error(e, true, 1, kernels)->high, served_ttft_error(e, false, 4, kernels)->high);
+  EXPECT_LT(served_ttft_error(e, true, 1, kernels)->high, served_ttft_error(e, false, 5, kernels)->high);
+  const auto range = served_ttft_error(e, false, 8, kernels);
   ASSERT_TRUE(range);
   const ErrorRange prices = time_error(kernels);
   EXPECT_NEAR(std::log1p(range->low), -std::hypot(std::log1p(prices.low), 0.3), 1e-12);

@@ -47,11 +47,13 @@ struct StepCosts {
 // have.
 class Play {
  public:
-  Play(const ServedLoad& load, const StepCosts& costs, PrefillPolicy policy, double path)
+  // `room`: requests that the engine has memory for; others wait until one has left.
+  Play(const ServedLoad& load, const StepCosts& costs, PrefillPolicy policy, double path, double room = 1e9)
       : load_(load),
         costs_(costs),
         mixed_(policy == PrefillPolicy::mixed),
         path_(path),
+        room_(static_cast<std::size_t>(room)),
         users_(static_cast<std::size_t>(load.users)) {}
 
   void steady(int answers, double cycle) {
@@ -70,6 +72,13 @@ class Play {
     std::vector<bool> served(users_.size());
     while (prompts_ < static_cast<int>(users_.size())) step();
   }
+  // All requests of users who begin at once, with answers and paths that are all equally long.
+  void equal_loop() {
+    equal_ = counts_ = true;
+    for (std::size_t i = 0; i < users_.size(); ++i) coming_.emplace(path_, i);
+    const int all = static_cast<int>(load_.rounds) * static_cast<int>(users_.size());
+    while (prompts_ < all) step();
+  }
   double tpot() const { return decoding_ / tokens_; }
   double ttft() const { return response_ / prompts_; }
   double requests_per_s() const { return (done_ - first_) / (now_ - from_); }
@@ -77,12 +86,13 @@ class Play {
  private:
   struct User {
     double asked = 0, first = 0;
-    int left = 0, length = 0, chunks = 0;
+    int left = 0, length = 0, chunks = 0, rounds = 0;
   };
 
   void ask(std::size_t user, double at) {
     users_[user].asked = at;
-    coming_.emplace(at - path_ * std::log(1 - part_(random_)), user);
+    if (equal_ && ++users_[user].rounds >= static_cast<int>(load_.rounds)) return;
+    coming_.emplace(equal_ ? at + path_ : at - path_ * std::log(1 - part_(random_)), user);
   }
 
   // Takes the prompts of a step that has any: those that it ends.
@@ -92,7 +102,8 @@ class Play {
       if (++users_[waiting_.front()].chunks < costs_.chunks) return out;
       users_[waiting_.front()].chunks = 0;
     }
-    while (!waiting_.empty() && static_cast<long long>(out.size()) < costs_.most) {
+    while (!waiting_.empty() && static_cast<long long>(out.size()) < costs_.most &&
+           decoding_now_.size() + out.size() < room_) {
       out.push_back(waiting_.front());
       waiting_.pop_front();
     }
@@ -106,9 +117,10 @@ class Play {
       now_ = coming_.begin()->first;
       return;
     }
-    const bool decodes = !decoding_now_.empty() && (mixed_ || waiting_.empty());
+    const bool prefills = !waiting_.empty() && decoding_now_.size() < room_;
+    const bool decodes = !decoding_now_.empty() && (mixed_ || !prefills);
     std::vector<std::size_t> ended;
-    if (!waiting_.empty()) {
+    if (prefills) {
       ended = prompts_of_step();
       const double prompts = costs_.chunks > 1 ? 1.0 / costs_.chunks : static_cast<double>(ended.size());
       now_ += costs_.shared + costs_.each * prompts;
@@ -119,7 +131,8 @@ class Play {
       User& u = users_[i];
       if (counts_) response_ += now_ - u.asked, ++prompts_;
       u.first = now_;
-      u.left = u.length = std::max(1, static_cast<int>(std::lround((load_.output - 1) * length_(random_))));
+      const double part = equal_ ? 1 : length_(random_);
+      u.left = u.length = std::max(1, static_cast<int>(std::lround((load_.output - 1) * part)));
       decoding_now_.push_back(i);
     }
   }
@@ -137,6 +150,7 @@ class Play {
   const StepCosts& costs_;
   const bool mixed_;
   const double path_;
+  const std::size_t room_;
   std::vector<User> users_;
   std::multimap<double, std::size_t> coming_;  // by when they reach the engine
   std::deque<std::size_t> waiting_;
@@ -145,15 +159,16 @@ class Play {
   std::uniform_real_distribution<double> length_{0.8, 1.2}, part_{0, 1};
   double now_ = 0, from_ = -1, decoding_ = 0, tokens_ = 0, response_ = 0;
   int done_ = 0, first_ = 0, prompts_ = 0;
-  bool counts_ = false;
+  bool counts_ = false, equal_ = false;
 };
 
-Served served(const ServedLoad& load, const StepCosts& costs, PrefillPolicy policy, double path = 0.02) {
+Served served(const ServedLoad& load, const StepCosts& costs, PrefillPolicy policy, double path = 0.02,
+              double room = 1e9) {
   EngineProfile e = engine(policy);
   e.host.path = Seconds(path);
-  const auto times = [&](long long k) { return costs.times(policy, load.users, k); };
-  return packed_serving(e, load, std::min<long long>(costs.most, static_cast<long long>(load.users)), times)
-      .served;
+  room = std::min(room, load.users);
+  const auto times = [&](long long k) { return costs.times(policy, room, k); };
+  return packed_serving(e, load, std::min<long long>(costs.most, static_cast<long long>(room)), times).served;
 }
 
 TEST(SteadyServing, AgreesWithAPlayOfEveryStep) {
@@ -289,16 +304,72 @@ TEST(SteadyServing, UsersInStepHaveHalfOfTheOthersPromptsBehindThem) {
   EXPECT_NEAR(mixed.tpot.value, 0.01 + 5 * 0.01 / 100, 2e-5);
 }
 
+// A memory that holds fewer requests than there are users: the batch that runs is capped, the others wait.
+TEST(SteadyServing, AMemoryThatIsFullIsThatOfAPlay) {
+  for (const PrefillPolicy policy : {PrefillPolicy::mixed, PrefillPolicy::first}) {
+    std::mt19937_64 random(13);
+    std::uniform_real_distribution<double> part(0.1, 0.95);
+    std::vector<double> ttft, tpot, rate;
+    for (int i = 0; i < 200; ++i) {
+      AnyWorkload w = any_workload(random);
+      w.load.users = std::max(4.0, w.load.users);
+      const double room = std::max(1.0, std::floor(w.load.users * part(random)));
+      const Served s = served(w.load, w.costs, policy, w.path, room);
+      Play p(w.load, w.costs, policy, w.path, room);
+      p.steady(std::max(4000, static_cast<int>(20 * w.load.users)),
+               s.ttft.value + (w.load.output - 1) * s.tpot.value);
+      ttft.push_back(std::abs(s.ttft.value / p.ttft() - 1));
+      tpot.push_back(std::abs(s.tpot.value / p.tpot() - 1));
+      rate.push_back(std::abs(s.requests_per_s / p.requests_per_s() - 1));
+    }
+    EXPECT_LT(part_of(tpot, 0.5), 0.005);
+    EXPECT_LT(part_of(tpot, 0.9), 0.05);
+    EXPECT_LT(part_of(rate, 0.5), 0.01);
+    EXPECT_LT(part_of(rate, 0.9), 0.05);
+    EXPECT_LT(part_of(ttft, 0.5), 0.02);
+    EXPECT_LT(part_of(ttft, 0.9), 0.08);
+  }
+}
+
 TEST(SteadyServing, WhoFindsNoRoomWaits) {
   const ServedTimes t{8, 1, 1, Seconds(0.01), Seconds(0.02), Seconds(0.015)};
   const EngineProfile e = engine(PrefillPolicy::mixed);
-  const Served full = steady_serving(e, {1000, 101, 8, false, 0}, t);
+  const Served room = steady_serving(e, {1000, 101, 8, false, 0}, t);
   const Served more = steady_serving(e, {1000, 101, 20, false, 0}, t);
-  EXPECT_DOUBLE_EQ(more.tpot.value, full.tpot.value);
-  EXPECT_DOUBLE_EQ(more.requests_per_s, full.requests_per_s);
-  EXPECT_NEAR(more.ttft.value - full.ttft.value, 12 / full.requests_per_s, 1e-9);
-  EXPECT_EQ(more.waiting, 12);
+  const Served most = steady_serving(e, {1000, 101, 200, false, 0}, t);
+  // A place is taken as soon as it is free: more of them are used, and no more than all.
+  EXPECT_GT(more.requests_per_s, room.requests_per_s);
+  EXPECT_LT(more.requests_per_s, room.requests_per_s * 1.05);
+  EXPECT_DOUBLE_EQ(more.tpot.value, most.tpot.value);
+  EXPECT_DOUBLE_EQ(more.requests_per_s, most.requests_per_s);
+  EXPECT_NEAR(most.ttft.value - more.ttft.value, 180 / most.requests_per_s, 1e-9);
+  EXPECT_NEAR(more.waiting, 12 - more.requests_per_s * 0.02, 1e-9);
+  EXPECT_EQ(room.waiting, 0);
   EXPECT_EQ(steady_serving(e, {1000, 101, 8, false, 0}, ServedTimes{}).tpot, Seconds(0));
+}
+
+// Who was prefilled together comes back together: the mean TTFT of a loop of equal lengths is that of a play.
+TEST(SteadyServing, ALoopOfEqualLengthsIsThatOfAPlay) {
+  std::mt19937_64 random(14);
+  std::uniform_real_distribution<double> part(0.3, 1.3);
+  double most_apart = 0;
+  for (int i = 0; i < 200; ++i) {
+    AnyWorkload w = any_workload(random);
+    w.load.equal_lengths = true;
+    w.load.rounds = 10;
+    const double room = std::max(1.0, std::floor(w.load.users * part(random)));
+    EngineProfile e = engine(PrefillPolicy::mixed);
+    const Served s = served(w.load, w.costs, PrefillPolicy::mixed, w.path, room);
+    Play p(w.load, w.costs, PrefillPolicy::mixed, w.path, room);
+    p.equal_loop();
+    EXPECT_NEAR(s.ttft.value / p.ttft(), 1, 1e-9)
+        << w.load.users << " users, room " << room << ", " << w.costs.most << " a step, " << w.costs.chunks
+        << " chunks";
+    w.load.equal_lengths = false;
+    most_apart =
+        std::max(most_apart, s.ttft / served(w.load, w.costs, PrefillPolicy::mixed, w.path, room).ttft);
+  }
+  EXPECT_GT(most_apart, 2);  // which no law of independent arrivals gives
 }
 
 }  // namespace
