@@ -6,6 +6,7 @@
 #include <map>
 
 #include "planner/cli/commands.hpp"
+#include "planner/cli/measured_documents.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
 #include "sim/base/file_name.hpp"
@@ -54,19 +55,27 @@ struct AccuracyArguments {
 };
 
 void declare(Arguments& a, AccuracyArguments& o) {
-  a.add("-o,--out", o.out, "File for the report, in Markdown (default: print it)");
+  a.add("-o,--out", o.out, "File for the report, in Markdown (default: print it)").files();
   a.add("--measurements", o.measurements,
-        "Also errors over all rows: a folder with a folder of tables per system, or SYSTEM=FOLDER");
-  a.add("--plots", o.plots, "Folder for pictures, two per system");
+        "Also errors over all rows: a folder with a folder of tables per system, or SYSTEM=FOLDER")
+      .folders();
+  a.add("--plots", o.plots, "Folder for pictures, two per system").folders();
 }
 
-int run(const AccuracyArguments& a, const Provenance&) {
+int run(const AccuracyArguments& a, const Provenance& made_by) {
   const AccuracyStudy study = accuracy_study(a.measurements, shipped_catalogs().systems);
   std::string text =
       accuracy_report(study.systems, study.borrowed) + engines_section(shipped_catalogs().engines);
   if (!study.measured.empty())
     text += measured_section(study.measured) + scatter_section(study.measured) +
             borrowed_section(study.measured) + longest_section(study.measured);
+  if (made_by.document != nullptr) {
+    api::AccuracyResult result = accuracy_result(study, shipped_catalogs().engines);
+    result.version = made_by.version;
+    result.command = made_by.command;
+    result.report = text;
+    made_by.document->set(api::to_json(result));
+  }
   for (const std::string& note : study.notes) fmt::print(stderr, "  {}\n", note);
   if (a.out.empty()) {
     fmt::print("{}", text);

@@ -16,6 +16,7 @@
 #include "calibrate/rows.hpp"
 #include "planner/cli/calibrate_engine.hpp"
 #include "planner/cli/commands.hpp"
+#include "planner/cli/measured_documents.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
 #include "reports/table.hpp"
@@ -54,10 +55,6 @@ std::string today() {
   const char* fixed = std::getenv("SOURCE_DATE_EPOCH");
   const std::time_t now = fixed != nullptr ? static_cast<std::time_t>(std::atoll(fixed)) : std::time(nullptr);
   return fmt::format("{:%Y-%m-%d}", fmt::gmtime(now));
-}
-
-std::string display(const KernelFit& f) {
-  return fmt::format("{} {}{}", f.form->family, variant_name(f.words), f.derived.empty() ? "" : " (derived)");
 }
 
 // False, with a line that says why, if there is none.
@@ -137,13 +134,15 @@ void print_notes(const std::vector<std::string>& notes) {
 
 void declare(Arguments& a, CalibrateArguments& o) {
   a.add("measurements", o.measurements, "Tables (.csv) of shardline-probe or of others, or folders of them")
-      .required();
-  a.add("--system", o.system, "System that was measured: a name or a file");
+      .required()
+      .files();
+  a.add("--system", o.system, "System that was measured: a name or a file").offers(offered_systems).files();
   a.add("--engine", o.engine,
-        "In place of a system's kernels: an engine profile's host times, from measured serving");
-  a.add("--csv", o.csv, "With --engine: file for every row, measured and predicted");
-  a.add("-o,--out", o.out, "System file (with --engine: profile) to write, with what was fitted");
-  a.add("--plots", o.plots, "Folder for predicted against measured");
+        "In place of a system's kernels: an engine profile's host times, from measured serving")
+      .offers(offered_engines);
+  a.add("--csv", o.csv, "With --engine: file for every row, measured and predicted").files();
+  a.add("-o,--out", o.out, "System file (with --engine: profile) to write, with what was fitted").files();
+  a.add("--plots", o.plots, "Folder for predicted against measured").folders();
   a.add("--source", o.source, "Where the measurements come from (default: the files' names)");
   a.add("--framework", o.framework,
         "Whose kernels these are, \"sglang 0.5.14\": rows that name another engine are left out");
@@ -154,9 +153,12 @@ void declare(Arguments& a, CalibrateArguments& o) {
 }
 
 void declare(Arguments& a, EvaluateArguments& o) {
-  a.add("measurements", o.measurements, "Tables (.csv), or folders of them").required();
-  a.add("--system", o.system, "Calibrated system: a name or a file").required();
-  a.add("--csv", o.csv, "File for every row, measured and predicted");
+  a.add("measurements", o.measurements, "Tables (.csv), or folders of them").required().files();
+  a.add("--system", o.system, "Calibrated system: a name or a file")
+      .required()
+      .offers(offered_systems)
+      .files();
+  a.add("--csv", o.csv, "File for every row, measured and predicted").files();
 }
 
 // "sglang 0.5.14".
@@ -186,10 +188,33 @@ void print_errors(const Calibration& c, const System& system, std::size_t tables
   fmt::print("{}", t.text());
 }
 
+void set_document(const std::string& system, const Tables& tables, const Calibrated& result, int folds,
+                  const Provenance& made_by) {
+  if (made_by.document == nullptr) return;
+  const Calibration& c = result.calibration;
+  api::CalibrateResult out{made_by.version,
+                           made_by.command,
+                           system,
+                           tables.tables.size(),
+                           folds,
+                           c.source,
+                           c.hash,
+                           c.date,
+                           {},
+                           {}};
+  out.kernels = fitted_kernels(c);
+  out.notes = tables.notes;
+  for (const MeasurementTable& read : tables.tables)
+    out.notes.insert(out.notes.end(), read.notes.begin(), read.notes.end());
+  out.notes.insert(out.notes.end(), result.notes.begin(), result.notes.end());
+  made_by.document->set(api::to_json(out));
+}
+
 int run(const CalibrateArguments& a, const Provenance& made_by) {
   if (!a.engine.empty() && !a.system.empty())
     throw UserError("--system is for kernels, --engine for serving: expected one of them");
-  if (!a.engine.empty()) return calibrate_engine({a.measurements, a.engine, a.source, a.out, a.csv, today()});
+  if (!a.engine.empty())
+    return calibrate_engine({a.measurements, a.engine, a.source, a.out, a.csv, today()}, made_by);
   if (a.system.empty()) throw UserError("expected --system, whose kernels were measured, or --engine");
   const std::filesystem::path file = system_file(a.system, shipped_catalogs().systems);
   const System system = load_system(a.system, shipped_catalogs().systems);
@@ -207,6 +232,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   c.date = today();
   c.version = made_by.version;
 
+  set_document(system.name, tables, result, a.folds, made_by);
   print_errors(c, system, tables.tables.size(), a.folds);
   if (a.parameters) {
     Table p({"operation", "parameter", "value", "95 % from", "to", "unit"});
@@ -241,12 +267,18 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   return 0;
 }
 
-int run(const EvaluateArguments& a, const Provenance&) {
+int run(const EvaluateArguments& a, const Provenance& made_by) {
   const System system = load_system(a.system, shipped_catalogs().systems);
   if (system.calibration.empty())
     throw UserError("system " + a.system + " has no calibration: make one with shardline calibrate");
   const Tables tables = load_tables(a.measurements);
   const Evaluation result = shardline::evaluate(system, system.calibration, tables.tables);
+  if (made_by.document != nullptr) {
+    api::EvaluateResult out = evaluate_result(system, tables, result);
+    out.version = made_by.version;
+    out.command = made_by.command;
+    made_by.document->set(api::to_json(out));
+  }
   fmt::print("{}: calibrated on {} ({}, {})\n", system.name, system.calibration.source,
              system.calibration.hash, system.calibration.date);
   Table t({"operation", "rows", "median error, %", "90th percentile, %", "worst, %", "bias, %",

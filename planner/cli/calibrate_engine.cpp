@@ -9,6 +9,8 @@
 #include <map>
 
 #include "calibrate/validate/served_fit.hpp"
+#include "calibrate/validate/served_tables.hpp"
+#include "planner/cli/measured_documents.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
@@ -22,11 +24,13 @@ std::string host_text(const HostTimes& h) {
                      to_string(h.step), to_string(h.request), to_string(h.prompt_token), to_string(h.path));
 }
 
-void print_errors(const ServedFit& fit) {
+void print_errors(const ServedFit& fit, const ServedDetails& details) {
   Table t({"models left out", "rows", "median, %", "p90, %", "bias, %"});
-  for (const ServedError& e : fit.bands.tables)
-    t.add({e.of, fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
-           fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)});
+  for (const std::vector<ServedError>* errors : {&fit.bands.tables, &details.layouts}) {
+    for (const ServedError& e : *errors)
+      t.add({e.of, fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
+             fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)});
+  }
   fmt::print("{}", t.text());
   fmt::print(
       "  90 % interval of TPOT {:+.0f} to {:+.0f} % of the prediction; by the other models' it covers {:.0f} "
@@ -48,15 +52,19 @@ std::string band_yaml(const ServedBand& b) {
   return fmt::format("{{rows: {}, band: {}}}", b.rows, band_yaml(b.band));
 }
 
+std::string bands_yaml(const std::vector<TtftBand>& bands) {
+  std::string out;
+  for (const TtftBand& b : bands)
+    out += fmt::format("\n        - {{lengths: {}, from: {}, to: {}, rows: {}, band: {}}}", b.lengths, b.from,
+                       b.to, b.measured.rows, band_yaml(b.measured.band));
+  return out.empty() ? " []" : out;
+}
+
 // A profile with its `host` in place of the one that it has.
 std::string with_host_yaml(const std::string& text, const HostTimes& h, const ServedFit& fit,
-                           const std::string& source) {
+                           const ServedDetails& details, const std::string& source) {
   const std::size_t begin = text.find("\nhost:") + 1, end = text.find("\nassumes:", begin) + 1;
   const auto us = [](Seconds s) { return fmt::format("{:.4g} us", s.value * 1e6); };
-  std::string tables;
-  for (const ServedError& e : fit.bands.tables)
-    tables += fmt::format("      - {{of: \"{}\", rows: {}, median: {:.4f}, p90: {:.4f}, bias: {:.4f}}}\n",
-                          e.of, e.rows, e.median, e.p90, e.bias);
   return text.substr(0, begin) +
          fmt::format(
              "host:  # fitted by shardline calibrate --engine, not edited by hand\n  step: {}\n  request: "
@@ -64,12 +72,14 @@ std::string with_host_yaml(const std::string& text, const HostTimes& h, const Se
              "  prompt_token: {}\n  path: {:.4g} ms\n  source: \"{}\"\n  error:  # ln(measured / predicted) "
              "of "
              "models left "
-             "out, 5 % and 95 %\n    rows: {}\n    tpot: {}\n    ttft: {{drawn: {}, equal: {}}}\n    "
+             "out, 5 % and 95 %\n    rows: {}\n    tpot: {}\n    ttft:\n      drawn: {}\n      equal: {}\n   "
+             "   by_users:{}\n    "
              "covered: {:.3f}\n    "
-             "tables:\n{}",
+             "tables:\n{}{}",
              us(h.step), us(h.request), us(h.prompt_token), h.path.value * 1e3, source, fit.bands.rows,
              band_yaml(fit.bands.tpot), band_yaml(fit.bands.drawn), band_yaml(fit.bands.equal),
-             fit.bands.covered, tables) +
+             bands_yaml(fit.bands.ttft_by_users), fit.bands.covered, served_errors_yaml(fit.bands.tables),
+             served_details_yaml(details)) +
          text.substr(end);
 }
 
@@ -93,33 +103,74 @@ std::string rows_csv(const ServedFit& fit) {
   return out;
 }
 
+// What tables have of one engine.
+struct EngineRows {
+  std::string names;  // of the files
+  std::vector<ServedRow> rows;
+  std::vector<ServedLeftOut> left_out;
+  int measured = 0;
+};
+
+EngineRows rows_of(const std::vector<std::string>& files, const EngineProfile& engine) {
+  EngineRows out;
+  for (const std::string& file : files) {
+    ServedTable table = load_served_rows(file);
+    out.names += (out.names.empty() ? "" : ", ") + std::filesystem::path(file).filename().string();
+    for (ServedRow& r : table.rows) {
+      if (r.engine == engine.name) out.rows.push_back(std::move(r));
+    }
+    for (const LeftOutRows& l : table.left_out) {
+      if (l.engine != engine.name) continue;
+      out.left_out.push_back({l.reason, l.rows, l.ttft_alone});
+      if (!l.ttft_alone) out.measured += l.rows;
+    }
+  }
+  if (out.rows.empty()) throw UserError(fmt::format("no rows of {} in {}", engine.name, out.names));
+  out.measured += static_cast<int>(out.rows.size());
+  return out;
+}
+
+std::vector<std::string> notes_of(const ServedDetails& details) {
+  std::vector<std::string> out;
+  for (const ServedLeftOut& l : details.left_out)
+    out.push_back(fmt::format("{} rows: {} left out, {}", l.rows, l.ttft_alone ? "TTFT" : "all", l.why));
+  return out;
+}
+
+void set_document(const EngineProfile& engine, std::size_t rows, const ServedFit& fit,
+                  const std::vector<std::string>& notes, const Provenance& made_by) {
+  if (made_by.document == nullptr) return;
+  api::CalibrateEngineResult out;
+  out.version = made_by.version;
+  out.command = made_by.command;
+  out.engine = engine.name;
+  out.engine_version = engine.version;
+  out.rows = rows;
+  out.host = host_times(fit.host, "");
+  for (const LeftOutModel& m : fit.models) out.left_out.push_back(host_times(m.host, m.label));
+  out.errors = engine_errors(fit.bands);
+  out.notes = notes;
+  made_by.document->set(api::to_json(out));
+}
+
 }  // namespace
 
-int calibrate_engine(const CalibrateEngine& asked) {
+int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
   const Catalogs catalogs = shipped_catalogs();
   const EngineProfile engine = load_engine(engine_name(asked.engine), catalogs.engines);
-  std::vector<ServedRow> rows;
-  std::string names;
-  for (const std::string& file : asked.measurements) {
-    ServedTable table = load_served_rows(file);
-    names += (names.empty() ? "" : ", ") + std::filesystem::path(file).filename().string();
-    for (ServedRow& r : table.rows) {
-      if (r.engine == engine.name) rows.push_back(std::move(r));
-    }
-    for (const LeftOutRows& l : table.left_out)
-      fmt::print("  {} rows: {} left out, {}\n", l.rows, l.ttft_alone ? "TTFT" : "all", l.reason);
-  }
-  if (rows.empty()) throw UserError(fmt::format("no rows of {} in {}", engine.name, names));
-  const std::vector<TimedRow> timed = time_rows(rows, engine, catalogs);
-  if (timed.size() < rows.size())
-    fmt::print("  {} rows: all left out, their caches do not fit by the profile\n",
-               rows.size() - timed.size());
+  const EngineRows read = rows_of(asked.measurements, engine);
+  const std::vector<TimedRow> timed = time_rows(read.rows, engine, catalogs);
   const ServedFit fit = fit_engine(timed);
+  ServedDetails details{errors_by_layout(fit.models), read.measured, read.left_out};
+  if (const auto without_room = static_cast<int>(read.rows.size() - timed.size()); without_room > 0)
+    details.left_out.push_back({"their caches do not fit by the profile", without_room});
+  for (const std::string& note : notes_of(details)) fmt::print("  {}\n", note);
+  set_document(engine, timed.size(), fit, notes_of(details), made_by);
   fmt::print("{} {}: {} rows of measured serving, {} models\n", engine.title, engine.version, timed.size(),
              fit.models.size());
   fmt::print("  fitted to all: {}\n", host_text(fit.host));
   for (const LeftOutModel& m : fit.models) fmt::print("  without {}: {}\n", m.label, host_text(m.host));
-  print_errors(fit);
+  print_errors(fit, details);
   if (!asked.csv.empty()) {
     write_file(asked.csv, rows_csv(fit));
     fmt::print("  wrote {}\n", asked.csv);
@@ -129,9 +180,9 @@ int calibrate_engine(const CalibrateEngine& asked) {
     std::ifstream in(file, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     const std::string source =
-        fmt::format("{}, {} ({})", asked.source.empty() ? names : asked.source,
+        fmt::format("{}, {} ({})", asked.source.empty() ? read.names : asked.source,
                     fmt::format("{} rows of {} models", timed.size(), fit.models.size()), asked.date);
-    const std::string whole = with_host_yaml(text, fit.host, fit, source);
+    const std::string whole = with_host_yaml(text, fit.host, fit, details, source);
     parse_engine(asked.out, whole);  // what is written can be read
     make_folder_of(asked.out);
     write_file(asked.out, whole);

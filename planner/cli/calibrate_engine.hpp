@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "reports/cli/command.hpp"
+
 namespace shardline::cli {
 
 struct CalibrateEngine {
@@ -11,6 +13,6 @@ struct CalibrateEngine {
   std::string engine, source, out, csv;
   std::string date;
 };
-int calibrate_engine(const CalibrateEngine& asked);
+int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by);
 
 }  // namespace shardline::cli

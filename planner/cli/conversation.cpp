@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "planner/api/convert_studies.hpp"
 #include "planner/cli/commands.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -16,12 +17,14 @@ namespace {
 
 struct ConversationOptions {
   std::string scenario, costs, out;
+  std::vector<std::string> settings;
 };
 
 void print(const Study& study, const std::vector<TurnTime>& turns) {
   const Conversation& talk = study.conversation();
   fmt::print("{}: conversation on CP{} x TP{}, {} GPUs, one user\n", study.title, talk.cp, talk.tpa,
              talk.cp * talk.tpa);
+  fmt::print("{}", engine_text(study.study));
   const ShareColumns shown(study.study.system, turns, [](const TurnTime& t) { return t.shares; });
   const System& system = study.study.system;
   const std::vector<std::string> interval = interval_header(system);
@@ -52,7 +55,7 @@ void print(const Study& study, const std::vector<TurnTime>& turns) {
         turn.shares));
     if (!system.calibration.empty() && !turn.variants_told_apart()) open.push_back(std::to_string(i + 1));
   }
-  fmt::print("{}  costs: {}\n{}", t.text(), costs_text(system), interval_note(system));
+  fmt::print("{}  costs: {}\n{}", fitted(t), costs_text(system), interval_note(system));
   if (!open.empty())
     fmt::print("  the other variant may be the faster one, as prices may be off: turn {}\n",
                fmt::join(open, ", "));
@@ -134,24 +137,40 @@ Plot plot(const Study& study, const std::vector<TurnTime>& turns, const Provenan
 }
 
 void declare(Arguments& a, ConversationOptions& o) {
-  a.add("scenario", o.scenario, "Scenario file with a conversation, or the name of a shipped one").required();
+  a.add("scenario", o.scenario, "Scenario file with a conversation, or the name of a shipped one")
+      .required()
+      .offers(scenario_names)
+      .files();
   add_costs(a, o.costs);
-  a.add("-o,--out", o.out, "Folder for turns.csv and the plot");
+  a.add("-o,--out", o.out, "Folder for turns.csv and the plot").folders();
+  add_settings(a, o.settings);
 }
 
 int run(const ConversationOptions& o, const Provenance& made_by) {
-  const Scenario scenario = scenario_named(o.scenario, o.costs);
+  const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.settings));
   if (!o.out.empty()) make_output_folder(o.out);
+  api::ConversationResult result{made_by.version, made_by.command, scenario.name, {o.scenario, ""}, {}};
   for (const Study& study : scenario.studies) {
     require_question<Conversation>(study, o.scenario);
-    const std::vector<TurnTime> turns = converse(study);
+    std::vector<TurnTime> turns;
+    {
+      Progress progress(study.study.model.name, Progress::terminal(), "turns");
+      turns = converse(study, [&](std::uint64_t done, std::uint64_t total) {
+        progress.show(done, total);
+        if (interrupted()) throw UserError("interrupted; nothing was written for " + study.title);
+      });
+    }
     print(study, turns);
+    warn_of_idle_settings(o.scenario, o.costs, o.settings, study, csv(turns),
+                          [](const Study& other) { return csv(converse(other)); });
+    result.models.push_back(api::model_conversation(study, turns));
     if (o.out.empty()) continue;
     OutputFolder files(folder_of(study, o.out));
     files.write("turns.csv", csv(turns));
     files.draw(plot(study, turns, made_by), "ttft");
     fmt::print("{}\n", files.summary());
   }
+  if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
   return 0;
 }
 

@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <set>
 
 #include "planner/engines/launch_files.hpp"
 #include "planner/studies/told_apart.hpp"
 
 namespace shardline::cli {
 
-const char* const kWhatIntervalsAre =
-    "nominal 90 % by the prices of bare kernels; the engine around them is not in it";
+const char* const kGroupsTogether =
+    "attention groups (dp > 1) are taken to prefill in the same steps; where they do not, each waits\n  for "
+    "those that do, and TPOT is longer than said";
 
 namespace {
 
@@ -22,19 +22,6 @@ std::string names(const std::vector<StrategyId>& ids) {
   std::string out;
   for (const StrategyId id : ids) out += (out.empty() ? "" : ", ") + std::string(to_string(id));
   return out;
-}
-
-// Whether there are two strategies to tell apart, and prices of several sources to do it by: a system file's
-// parameters are off one by one, which no interval of theirs says, and an engine's host is the same for all.
-bool comparable(const RatedPoints& rated) {
-  std::set<StrategyId> ids;
-  bool several = false;
-  for (const Point& p : rated.points) ids.insert(p.plan.strategy);
-  for (const Rating& r : rated.ratings)
-    several = several || std::any_of(r.errors.all().begin(), r.errors.all().end(), [](const ErrorTerm& t) {
-                return t.source != kAssumedSource && t.source != kHostSource;
-              });
-  return ids.size() > 1 && several;
 }
 
 // Rows at which another strategy may be the best: "19.41 ms (or helix)", and how many they are if nothing
@@ -84,19 +71,6 @@ std::vector<std::string> rate_cells(const System& system, const ErrorTerms& erro
   return {range_text(rate_error(errors))};
 }
 
-const ServedWorkload* workload_of(const Study& study) {
-  const Sweep* sweep = std::get_if<Sweep>(&study.question);
-  return sweep != nullptr && sweep->search.workload ? &*sweep->search.workload : nullptr;
-}
-
-ErrorRange plan_time_error(const Study& study, const ErrorTerms& errors) {
-  return workload_of(study) != nullptr ? served_time_error(*study.study.engine, errors) : time_error(errors);
-}
-
-ErrorRange plan_rate_error(const Study& study, const ErrorTerms& errors) {
-  return workload_of(study) != nullptr ? served_rate_error(*study.study.engine, errors) : rate_error(errors);
-}
-
 std::vector<std::string> time_cells(const Study& study, const ErrorTerms& errors) {
   if (study.study.system.calibration.empty()) return {};
   return {range_text(plan_time_error(study, errors))};
@@ -107,29 +81,47 @@ std::vector<std::string> rate_cells(const Study& study, const ErrorTerms& errors
   return {range_text(plan_rate_error(study, errors))};
 }
 
-std::vector<std::string> ttft_cells(const Study& study, const ErrorTerms& errors) {
-  if (study.study.system.calibration.empty()) return {};
-  const auto range = served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, errors);
-  return {range ? range_text(*range) : "not measured"};
+std::string ttft_range_text(const std::optional<ErrorRange>& range) {
+  constexpr double kInterval = 3;  // a factor up to which an interval says where a time is
+  if (!range) return "not measured";
+  const double factor = std::max(1 + range->high, 1 / (1 + range->low));
+  return factor <= kInterval ? range_text(*range) : fmt::format("off by up to {:.1f}x", factor);
 }
 
-std::string what_intervals_are(const Case& c) {
-  if (!c.engine) return kWhatIntervalsAre;
-  return fmt::format(
-      "nominal 90 % by the prices of kernels, the fitted host times of {} {} with the band of its profile",
-      c.engine->title, c.engine->version);
+std::vector<std::string> ttft_cells(const Study& study, const Point& p, const ErrorTerms& errors) {
+  if (study.study.system.calibration.empty()) return {};
+  return {ttft_range_text(ttft_error(study, p, errors))};
+}
+
+std::string users_text(const Case& c, const Point& p, long long replicas) {
+  const long long waiting = p.all_waiting() * replicas, users = users_of(c, p.plan) * replicas + waiting;
+  return waiting > 0 ? fmt::format("{} ({} wait)", users, waiting) : std::to_string(users);
+}
+
+bool was_measured_on(const EngineProfile& e, const System& system) {
+  return std::any_of(e.error.tables.begin(), e.error.tables.end(),
+                     [&](const ServedError& t) { return t.of.ends_with(" on " + system.name); });
 }
 
 namespace {
 
-// What its interval is of: "its interval by 22 measured points of vLLM with drawn lengths".
+// What its interval is of: "its interval by 22 points of vLLM with drawn lengths, those of about as many
+// users".
 std::string ttft_points(const Study& study) {
   const EngineProfile& e = *study.study.engine;
   const bool equal = workload_of(study)->equal_lengths;
   const int rows = e.error.ttft(equal).rows;
   const char* lengths = equal ? "equal" : "drawn";
   if (rows == 0) return fmt::format("which no point of {} with {} lengths was measured of", e.title, lengths);
-  return fmt::format("its interval by {} points of {} with {} lengths", rows, e.title, lengths);
+  return fmt::format("its interval by those of {} points of {} with {} lengths that have about as many users",
+                     rows, e.title, lengths);
+}
+
+// Of attention data parallelism.
+std::string dp_note(const Study& study) {
+  const auto& ids = study.sweep().search.strategies;
+  const bool any = std::find(ids.begin(), ids.end(), strategy_id("dp_ep")) != ids.end();
+  return any ? fmt::format("  {}\n", kGroupsTogether) : "";
 }
 
 }  // namespace
@@ -140,20 +132,40 @@ std::string interval_note(const Study& study) {
     return fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(study.study));
   }
   const EngineProfile& e = *study.study.engine;
-  return fmt::format(
-      "  {}: nominal 90 % by the kernels' prices and {} measured points of {} ({:.0f} % of them inside when "
-      "left out)\n"
-      "  served: prompts of others are in it; all of it on the same GPUs\n"
-      "  TTFT: the mean of {}, {}; burst: if all users come at once\n",
-      kIntervalColumn, e.error.rows, e.title, 100 * e.error.covered,
+  const System& system = study.study.system;
+  const std::string loop =
       workload_of(study)->rounds > 0
           ? fmt::format("{:.0f} requests of each user, who all begin at once", workload_of(study)->rounds)
-          : "a loop that goes on",
-      ttft_points(study));
+          : "a loop that goes on";
+  std::string out, ttft;
+  if (!system.calibration.empty()) {  // else there are no intervals
+    out = fmt::format(
+        "  {}: nominal 90 % by the kernels' prices and {} measured points of {} ({:.0f} % of them inside "
+        "when "
+        "left out{})\n",
+        kIntervalColumn, e.error.rows, e.title, 100 * e.error.covered,
+        was_measured_on(e, system) ? "" : "; none on " + system.name);
+    ttft = ", " + ttft_points(study);
+  }
+  return out + fmt::format(
+                   "  served: prompts of others are in it; all of it on the same GPUs\n"
+                   "  TTFT: the mean of {}{}; burst: if all users come at once\n{}",
+                   loop, ttft, dp_note(study));
+}
+
+std::string assumed_text(const Case& c) {
+  const EngineProfile& e = *c.engine;
+  std::vector<std::string> assumed = e.assumes;
+  // Of steps alone the scenario says how long they are.
+  if (c.served.total() > 0)
+    assumed.insert(assumed.begin(), fmt::format("{} tokens a step", e.tokens_of_step(c.system.device)));
+  assumed.insert(assumed.begin(),
+                 fmt::format("CUDA graphs to {} requests", e.graphs.empty() ? 0 : e.graphs.back()));
+  return fmt::format("{}", fmt::join(assumed, ", "));
 }
 
 std::string engine_text(const Case& c) {
-  if (!c.engine) return "";
+  if (!c.engine) return "  engine: ideal (bare kernels, nothing of what an engine adds around them)\n";
   const EngineProfile& e = *c.engine;
   const char* of = c.served.total() > 0                      ? "served"
                    : c.batch.decodes() && c.batch.prefills() ? "steps alone"
@@ -162,16 +174,10 @@ std::string engine_text(const Case& c) {
   const std::string cache = cache_option(e, c.precision.kv);
   const std::string kv = fmt::format("KV cache {} ({})", to_string(c.precision.kv),
                                      cache.empty() ? "no type of this engine" : cache);
-  std::vector<std::string> assumed = e.assumes;
-  // Of steps alone the scenario says how long they are.
-  if (c.served.total() > 0)
-    assumed.insert(assumed.begin(), fmt::format("{} tokens a step", e.tokens_of_step(c.system.device)));
-  assumed.insert(assumed.begin(),
-                 fmt::format("CUDA graphs to {} requests", e.graphs.empty() ? 0 : e.graphs.back()));
   // A type that the scenario or the checkpoint gives is no assumption.
-  if (c.precision.assumed.kv) assumed.insert(assumed.begin(), kv);
-  std::string out = fmt::format("  engine: {} {}, {}; {}assumed: {}\n", e.title, e.version, of,
-                                c.precision.assumed.kv ? "" : kv + "; ", fmt::join(assumed, ", "));
+  std::string out = fmt::format("  engine: {} {}, {}; {}assumed: {}{}\n", e.title, e.version, of,
+                                c.precision.assumed.kv ? "" : kv + "; ",
+                                c.precision.assumed.kv ? kv + ", " : "", assumed_text(c));
   if (c.served.total() == 0 && c.batch.kind() == StepKind::prefill)
     out += fmt::format("  TTFT is without the request path around the steps, {} in {}\n",
                        to_string(e.host.path), e.title);
@@ -180,7 +186,7 @@ std::string engine_text(const Case& c) {
 
 std::string throughput_text(const Study& study) {
   const Case& c = study.study;
-  if (!c.engine) return ", bare kernels";
+  if (!c.engine) return ", ideal (bare kernels)";
   const std::string engine = c.engine->title + " " + c.engine->version;
   if (workload_of(study) != nullptr) return ", served by " + engine;
   return (c.batch.decodes() && !c.batch.prefills() ? ", decode only under " : ", steps alone under ") +
@@ -246,8 +252,7 @@ std::string open_target_text(const Study& study, const SweepAnswer& answer, cons
   // Whether a TTFT may be above its target, as far as its error is known.
   const auto late_first = [&](const Point& p) {
     if (prefill || !(asked.most_ttft > Seconds(0))) return false;
-    const auto range = served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths,
-                                         answer.rated.ttft_of(p.plan));
+    const auto range = ttft_error(study, p, answer.rated.ttft_of(p.plan));
     unknown = unknown || !range;
     return range && p.ttft * (1 + range->high) > asked.most_ttft;
   };

@@ -2,17 +2,16 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/scenario/scenario.hpp"
-#include "planner/serving/served.hpp"
+#include "planner/studies/plan_intervals.hpp"
 #include "planner/studies/sweep.hpp"
 
 namespace shardline::cli {
 
-/// What an interval is: "nominal 90 % by the prices of bare kernels; the engine around them is not in it".
-extern const char* const kWhatIntervalsAre;
 /// Title of a column of intervals.
 inline constexpr const char* kIntervalColumn = "90 %";
 
@@ -28,22 +27,27 @@ std::vector<std::string> rate_cells(const System& system, const ErrorTerms& erro
 /// Those of a study's plans: of what is served, where it has a workload.
 std::vector<std::string> time_cells(const Study& study, const ErrorTerms& errors);
 std::vector<std::string> rate_cells(const Study& study, const ErrorTerms& errors);
-/// "-31/+120 %" of a served TTFT, or "not measured".
-std::vector<std::string> ttft_cells(const Study& study, const ErrorTerms& errors);
-ErrorRange plan_time_error(const Study& study, const ErrorTerms& errors);
-ErrorRange plan_rate_error(const Study& study, const ErrorTerms& errors);
+/// "-31/+120 %", "not measured", or "off by up to 4.2x", which is no interval, where it would say nothing.
+std::string ttft_range_text(const std::optional<ErrorRange>& range);
+std::vector<std::string> ttft_cells(const Study& study, const Point& point, const ErrorTerms& errors);
+/// Users of so many replicas of a plan: "64", or "64 (24 wait)" where memory has no room for some.
+std::string users_text(const Case& c, const Point& point, long long replicas = 1);
+/// What is taken for granted of attention data parallelism.
+extern const char* const kGroupsTogether;
+/// Whether points of a system are among those that an engine's profile was fitted to.
+bool was_measured_on(const EngineProfile& engine, const System& system);
+/// "CUDA graphs to 512 requests, 8192 tokens a step, no speculative decoding": what the profile of a case's
+/// engine takes for granted.
+std::string assumed_text(const Case& c);
 /// interval_note() of a case that an engine may run, and of a study.
 std::string interval_note(const Case& c);
 std::string interval_note(const Study& study);
-/// "engine: vLLM 0.24.0, ..." with what its profile takes for granted, a line; of bare kernels nothing.
+/// "engine: vLLM 0.24.0, ..." with what its profile takes for granted, a line; without one "engine: ideal,
+/// ...".
 std::string engine_text(const Case& c);
-/// What throughputs of a study are of: ", served by vLLM 0.24.0", ", decode only under ...", ", bare
+/// What throughputs of a study are of: ", served by vLLM 0.24.0", ", decode only under ...", ", ideal (bare
 /// kernels".
 std::string throughput_text(const Study& study);
-/// What an interval is of: bare kernels, or an engine's steps.
-std::string what_intervals_are(const Case& c);
-/// The workload of a study that has one.
-const ServedWorkload* workload_of(const Study& study);
 
 /// time_error() where prices are calibrated; else nothing, likewise.
 ErrorRange shown_error(const System& system, const ErrorTerms& errors);

@@ -6,28 +6,8 @@
 #include <optional>
 
 #include "planner/cli/sweep_parts.hpp"
-#include "planner/scenario/shipped.hpp"
 
 namespace shardline::cli {
-
-std::vector<EngineProfile> engines_of(const Case& c) {
-  if (c.engine) return {*c.engine};
-  std::vector<EngineProfile> out;
-  const std::filesystem::path folder = shipped_catalogs().engines;
-  for (const std::string& name : engine_names(folder)) out.push_back(load_engine(engine_name(name), folder));
-  return out;
-}
-
-std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem) {
-  std::vector<Launch> out;
-  const std::vector<Deployment> documented = deployments(c, plan);
-  for (const EngineProfile& engine : engines_of(c)) {
-    const auto of_engine = [&](const Deployment& d) { return d.profile == engine.name; };
-    if (c.engine || std::any_of(documented.begin(), documented.end(), of_engine))
-      out.push_back(launch_files(c, plan, engine, stem + "." + engine.name));
-  }
-  return out;
-}
 
 namespace {
 
@@ -45,12 +25,29 @@ Launch pair_of(const Case& c, const NamedPlan& p, const std::string& stem) {
 
 }  // namespace
 
+std::string launch_text(const Plan& plan, const std::vector<Launch>& launches) {
+  const Strategy& s = strategy(plan.strategy);
+  std::string out;
+  if (launches.empty() && engines_with(s.launched_as).empty())
+    return fmt::format("  no engine runs {}\n", s.name);
+  if (launches.empty()) return "  no released engine documents how to start it\n";
+  for (const Launch& l : launches) {
+    if (!l.refused.empty()) out += fmt::format("  {}, no launch files: {}\n", l.engine, l.refused);
+    for (const LaunchedServer& server : l.servers) {
+      out += fmt::format("  {}, {}\n", l.engine, server.title);
+      for (const std::string& line : server.lines) out += "    " + line + "\n";
+      for (const std::string& note : server.notes) out += "    # " + note + "\n";
+    }
+  }
+  return out;
+}
+
 std::string launch_summary(const std::vector<Launch>& launches) {
   std::string out;
   for (const Launch& l : launches) {
-    std::string what = l.refused.empty() ? "" : "no files: " + l.refused;
-    for (const LaunchFile& f : l.files) what += (what.empty() ? "" : ", ") + f.name;
-    out += fmt::format("  {}: {}\n", l.engine, what);
+    std::string names;
+    for (const LaunchFile& f : l.files) names += (names.empty() ? "" : ", ") + f.name;
+    if (!names.empty()) out += fmt::format("  {}: {}\n", l.engine, names);
   }
   return out;
 }
@@ -60,11 +57,10 @@ std::string write_launches(OutputFolder& files, const Study& study, const std::v
   std::optional<OutputFolder> folder;  // where some engine runs some plan
   int number = 0;
   for (const NamedPlan& p : plans) {
-    text += fmt::format("\n{}\n{}", p.heading, deployment_text(study, p.plan));
     const std::string stem = std::to_string(++number);
     const std::vector<Launch> launches = p.prompts ? std::vector<Launch>{pair_of(study.study, p, stem)}
                                                    : launches_of(study.study, p.plan, stem);
-    text += launch_summary(launches);
+    text += fmt::format("\n{}\n{}{}", p.heading, launch_text(p.plan, launches), launch_summary(launches));
     for (const Launch& l : launches) {
       if (!l.files.empty() && !folder) folder.emplace(files.path() / "launch");
       for (const LaunchFile& f : l.files) folder->write(f.name, f.text, f.executable);

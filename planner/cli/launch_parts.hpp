@@ -5,19 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "planner/engines/launch_files.hpp"
 #include "planner/scenario/scenario.hpp"
+#include "planner/studies/plan_launches.hpp"
 #include "reports/output_folder.hpp"
 
 namespace shardline::cli {
 
-/// The case's engine, or where it names none every engine that has a profile.
-std::vector<EngineProfile> engines_of(const Case& c);
+/// Per engine what one would type, indented, and why it does not start the plan so; or that no engine has the
+/// plan's strategy.
+std::string launch_text(const Plan& plan, const std::vector<Launch>& launches);
 
-/// One per engine that documents a way to run the plan, and one of the case's own engine.
-std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem);
-
-/// "  vLLM 0.24.0: 1.vllm.sh" or the reason why there are no files.
+/// "  vLLM 0.24.0: 1.vllm.sh", of each that has files.
 std::string launch_summary(const std::vector<Launch>& launches);
 
 /// Plans with the lines above each.

@@ -4,16 +4,35 @@
 
 #include <array>
 
+#include "planner/api/version.hpp"
 #include "planner/cli/commands.hpp"
+#include "planner/scenario/data_folder.hpp"
 
 namespace {
 
 using namespace shardline::cli;
 
-constexpr std::array kCommands{&kSweepCommand,        &kSimulateCommand,   &kListCommand,
-                               &kValidateCommand,     &kThresholdsCommand, &kPartitionCommand,
-                               &kConversationCommand, &kVerifyCommand,     &kCalibrateCommand,
-                               &kEvaluateCommand,     &kAccuracyCommand};
+constexpr std::array kCommands{
+    &kPlanCommand,   &kSweepCommand,     &kSimulateCommand,   &kExplainCommand,   &kCompareCommand,
+    &kListCommand,   &kValidateCommand,  &kThresholdsCommand, &kPartitionCommand, &kConversationCommand,
+    &kVerifyCommand, &kCalibrateCommand, &kEvaluateCommand,   &kAccuracyCommand};
+
+constexpr Meaning kExitCodes[] = {{"0", "fine"},
+                                  {"1", "a bug of ours"},
+                                  {"2", "bad input, or output that could not be written"},
+                                  {"3", "no plan fits or meets the target"}};
+constexpr Meaning kEnvironment[] = {
+    {shardline::kDataVariable,
+     "folder of models, systems, engines and scenarios, in place of the installed one"},
+    {"SOURCE_DATE_EPOCH", "seconds since 1970 that calibrate dates its files with, in place of today"}};
+
+// As engines and their benchmarks call them.
+constexpr Meaning kOtherNames[] = {
+    {"--tpot", "--ttl"},          {"--itl", "--ttl"},        {"--isl", "--input"},
+    {"--input-len", "--input"},   {"--osl", "--output"},     {"--output-len", "--output"},
+    {"--concurrency", "--users"}, {"--batch", "--users"},    {"--max-concurrency", "--users"},
+    {"--num-gpus", "--gpus"},     {"--tp", "--gpus"},        {"--backend", "--engine"},
+    {"--framework", "--engine"},  {"--output-dir", "--out"}, {"--hardware", "--system"}};
 
 std::string fault_text(const char* what) {
   return fmt::format(
@@ -23,12 +42,17 @@ std::string fault_text(const char* what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_program(
-      {"shardline", SHARDLINE_VERSION, "Simulates and plans how to shard long-context LLM serving over GPUs.",
-       "Example:\n  shardline sweep helix_gb200_1m -o out/helix\n\n"
-       "Exit codes:\n  0 fine\n  1 a bug of ours\n"
-       "  2 bad input, or output that could not be written\n"
-       "  3 no plan fits or meets the target",
-       kCommands, fault_text},
-      argc, argv);
+  return run_program({.name = "shardline",
+                      .version = SHARDLINE_VERSION,
+                      .date = SHARDLINE_VERSION_DATE,
+                      .summary = "Simulates and plans how to shard long-context LLM serving over GPUs.",
+                      .example = "shardline sweep helix_gb200_1m -o out/helix",
+                      .exit_codes = kExitCodes,
+                      .environment = kEnvironment,
+                      .commands = kCommands,
+                      .fault_text = fault_text,
+                      .data_text = shardline::data_text,
+                      .documents = true,
+                      .other_names = kOtherNames},
+                     argc, argv);
 }

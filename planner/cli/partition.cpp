@@ -5,8 +5,10 @@
 #include <cmath>
 #include <map>
 
+#include "planner/api/convert_studies.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/studies/partition_errors.hpp"
 #include "planner/studies/searched_partition.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/partition_tables.hpp"
@@ -22,10 +24,10 @@ struct PartitionOptions {
   std::optional<double> max_loss;      // the scenario's if none
   std::optional<long long> granularity;
   int threads = 0;
+  std::vector<std::string> settings;
 };
 
 constexpr int kShownRanks = 8;
-constexpr long long kMostRows = 1024;
 
 std::string percent(double v) { return fmt::format("{:.2f} %", 100 * v); }
 // Events and the closed form add the same costs in another order.
@@ -40,30 +42,6 @@ std::string shortened(std::string text, int ranks) {
   std::size_t at = 0;
   for (int i = 0; i < kShownRanks; ++i) at = text.find('/', at) + 1;
   return text.substr(0, at) + "...";
-}
-
-/// How far the time of the partition that was found may be off, for contexts that were asked for, and whether
-/// it is ahead of equal parts by more than that.
-struct FoundErrors {
-  ErrorTerms best;
-  bool ahead_of_even = true;
-};
-using ErrorsByContext = std::map<long long, FoundErrors>;
-
-ErrorsByContext errors_of(const Study& study, const PartitionStudy& s) {
-  ErrorsByContext out;
-  if (study.study.system.calibration.empty()) return out;
-  const PartitionGrid& grid = study.partition();
-  for (const PartitionCell& c : s.cells) {
-    if (!c.asked) continue;
-    const std::vector<long long> even = even_partition({c.context, s.table.ranks(), grid.granularity});
-    FoundErrors& e = out[c.context];
-    e.best = errors_of_chain(study.study, grid.tpa, c.searched.best.tokens);
-    if (even == c.searched.best.tokens) continue;
-    const ErrorBand band = ratio_band(e.best, errors_of_chain(study.study, grid.tpa, even));
-    e.ahead_of_even = told_apart(c.searched.best.ttft / c.even, band);
-  }
-  return out;
 }
 
 void print(const Study& study, const PartitionStudy& s, const ErrorsByContext& errors) {
@@ -91,7 +69,7 @@ void print(const Study& study, const PartitionStudy& s, const ErrorsByContext& e
           best.proven ? "proven" : "found", shortened(partition_text(best.tokens), p),
           shortened(ratios_text(best.tokens), p)}}));
   }
-  fmt::print("{}{}", t.text(), interval_note(system));
+  fmt::print("{}{}", fitted(t), interval_note(system));
   if (!open.empty())
     fmt::print("  equal parts may be as fast, as prices may be off: {} tokens\n", fmt::join(open, ", "));
   const PartitionStudy::Loss loss = s.loss();
@@ -185,18 +163,20 @@ long long spacing_of(const std::string& text, const PartitionGrid& grid) {
   const auto parsed = parse_tokens(text);
   if (const auto* fault = std::get_if<std::string>(&parsed))
     throw UserError("--spacing " + text + ": " + *fault);
-  const long long spacing = std::get<long long>(parsed);
-  const long long least = (grid.contexts.back() - grid.contexts.front()) / kMostRows + 1;
+  const long long spacing = std::get<long long>(parsed), least = least_spacing(grid);
   if (spacing < least)
     throw UserError(
         fmt::format("--spacing {}: expected at least {} tokens, so that the table has no more than {} rows",
-                    text, least, kMostRows));
+                    text, least, kMostPartitionRows));
   return spacing;
 }
 
 void declare(Arguments& a, PartitionOptions& o) {
-  a.add("scenario", o.scenario, "Scenario file with a partition, or the name of a shipped one").required();
-  a.add("-o,--out", o.out, "Folder for the lookup table (JSON), all lengths (CSV) and the plot");
+  a.add("scenario", o.scenario, "Scenario file with a partition, or the name of a shipped one")
+      .required()
+      .offers(scenario_names)
+      .files();
+  a.add("-o,--out", o.out, "Folder for the lookup table (JSON), all lengths (CSV) and the plot").folders();
   a.add("--spacing", o.spacing,
         "Between the rows of the lookup table, for instance \"2Ki tokens\" (default: the scenario's)");
   a.add("--max-loss", o.max_loss,
@@ -206,41 +186,73 @@ void declare(Arguments& a, PartitionOptions& o) {
         "Boundaries are multiples of so many tokens (default: the scenario's)")
       .range(1, 1'000'000);
   add_threads(a, o.threads);
+  add_settings(a, o.settings);
+}
+
+// With what the command line says of the study's grid.
+api::PartitionQuestion question_of(Study& study, const PartitionOptions& o) {
+  require_question<PartitionGrid>(study, o.scenario);
+  api::PartitionQuestion q{o.scenario, "", {}, o.max_loss, o.granularity};
+  require_partitions(study.study.model);
+  if (o.spacing) q.spacing_tokens = spacing_of(*o.spacing, study.partition());
+  api::ask_partitions(study, q);
+  return q;
+}
+
+// Every partition with its time, to the last digit.
+std::string times_text(const PartitionStudy& s) {
+  std::string out;
+  for (const PartitionCell& c : s.cells)
+    out += fmt::format("{} {} {}\n", s.table.ranks(), c.searched.best.ttft.value,
+                       fmt::join(c.searched.best.tokens, " "));
+  return out;
+}
+
+void warn_of_idle(const Study& study, const PartitionOptions& o, const std::vector<PartitionStudy>& all) {
+  std::string own;
+  for (const PartitionStudy& s : all) own += times_text(s);
+  warn_of_idle_settings(o.scenario, "", o.settings, study, own, [&](Study other) {
+    question_of(other, o);
+    std::string out;
+    for (const int ranks : other.partition().processes)
+      out += times_text(study_partitions(other.study, other.partition(), ranks, o.threads,
+                                         simulated_chains(other.study, other.partition().tpa)));
+    return out;
+  });
+}
+
+api::ModelPartitions answer(const Study& study, const PartitionOptions& o, const Provenance& made_by) {
+  const PartitionGrid& grid = study.partition();
+  fmt::print(
+      "{}: partitions of a KV-Runahead chain, ranks of {} GPU{}, boundaries at multiples of {} tokens\n{}\n",
+      study.title, grid.tpa, grid.tpa == 1 ? "" : "s", grid.granularity, engine_text(study.study));
+  const EvaluatorFactory events = simulated_chains(study.study, grid.tpa);
+  std::vector<PartitionStudy> all;
+  std::vector<ErrorsByContext> errors;
+  std::vector<api::ChainPartitions> chains;
+  Progress progress(study.study.model.name, Progress::terminal());
+  for (const int ranks : grid.processes) {
+    if (interrupted()) throw UserError("interrupted; nothing was written");
+    progress.show(all.size(), grid.processes.size());
+    all.push_back(study_partitions(study.study, grid, ranks, o.threads, events));
+    errors.push_back(errors_of_partitions(study, all.back()));
+    print(study, all.back(), errors.back());
+    chains.push_back(api::chain_partitions(all.back(), errors.back()));
+  }
+  warn_of_idle(study, o, all);
+  if (!o.out.empty()) write(study, all, errors, o.out, made_by);
+  return api::model_partitions(study, std::move(chains));
 }
 
 int run(const PartitionOptions& o, const Provenance& made_by) {
-  Scenario scenario = scenario_named(o.scenario);
+  Scenario scenario = scenario_named(o.scenario, overrides_of("", o.settings));
   if (!o.out.empty()) make_output_folder(o.out);
+  api::PartitionResult result{made_by.version, made_by.command, scenario.name, {}, {}};
   for (Study& study : scenario.studies) {
-    require_question<PartitionGrid>(study, o.scenario);
-    if (has_experts(study.study.model))
-      throw UserError(study.study.model.name +
-                      " has experts, and partition gives every rank all of them: sweep kv_runahead, whose "
-                      "plans say who holds which (ep), and searches their parts too");
-    if (!one_attention(study.study.model) || has_local_attention(study.study.model))
-      throw UserError(study.study.model.name +
-                      " has layers with other attention than one full kind, which partition does not price");
-    PartitionGrid& grid = std::get<PartitionGrid>(study.question);
-    if (o.granularity) grid.granularity = *o.granularity;
-    if (o.spacing) grid.spacing = spacing_of(*o.spacing, grid);
-    if (o.max_loss) grid.max_loss = o.max_loss;
-    require_room(grid, grid.processes.back());
-    fmt::print(
-        "{}: partitions of a KV-Runahead chain, ranks of {} GPU{}, boundaries at multiples of {} tokens\n\n",
-        study.title, grid.tpa, grid.tpa == 1 ? "" : "s", grid.granularity);
-    const EvaluatorFactory events = simulated_chains(study.study, grid.tpa);
-    std::vector<PartitionStudy> all;
-    std::vector<ErrorsByContext> errors;
-    Progress progress(study.study.model.name, Progress::terminal());
-    for (const int ranks : grid.processes) {
-      if (interrupted()) throw UserError("interrupted; nothing was written");
-      progress.show(all.size(), grid.processes.size());
-      all.push_back(study_partitions(study.study, grid, ranks, o.threads, events));
-      errors.push_back(errors_of(study, all.back()));
-      print(study, all.back(), errors.back());
-    }
-    if (!o.out.empty()) write(study, all, errors, o.out, made_by);
+    result.question = question_of(study, o);
+    result.models.push_back(answer(study, o, made_by));
   }
+  if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
   return 0;
 }
 

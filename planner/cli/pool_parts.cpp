@@ -17,13 +17,6 @@ const ErrorTerms& decode_errors(const SweepAnswer& answer, const PoolPair& p) {
   return answer.pool_decoders.of(p.decode.plan).errors;
 }
 
-// Of a prompt's steps and the first that decodes, in the parts of TTFT that they are.
-ErrorTerms ttft_errors(const SweepAnswer& answer, const PoolPair& p) {
-  ErrorTerms out = p.prefill.errors * (p.prefill.prompt / p.ttft);
-  out += decode_errors(answer, p) * (p.decode.time / p.ttft);
-  return out;
-}
-
 std::string pairs_text(const Study& study, const SweepAnswer& answer) {
   const std::vector<std::string> interval = interval_header(study.study.system);
   Table t(joined_cells({{"TPOT"},
@@ -39,13 +32,13 @@ std::string pairs_text(const Study& study, const SweepAnswer& answer) {
         {{to_string(p.decode.time)},
          time_cells(study, errors),
          {to_string(p.ttft)},
-         ttft_cells(study, ttft_errors(answer, p)),
+         ttft_cells(study, p.decode, first_token_errors(answer, p)),
          {fmt::format("{:.1f}", 1 / p.decode.time.value), fmt::format("{:.2f}", p.output_per_s_gpu)},
          rate_cells(study, pair_errors(answer, p)),
-         {std::to_string(p.decode.plan.users()), std::to_string(p.decode.plan.gpus()),
+         {users_text(study.study, p.decode), std::to_string(p.decode.plan.gpus()),
           fmt::format("{:.3g}", p.prefill_gpus), to_string(p.decode.plan)}}));
   }
-  return t.text();
+  return fitted(t);
 }
 
 // The plans that prefill, and beside which rows.
@@ -82,11 +75,11 @@ std::string whole_text(const Study& study, const SweepAnswer& answer) {
     if (w.gpus == 0) continue;
     t.add(joined_cells(
         {{to_string(p.decode.time), fmt::format("{} + {}", w.prefill, w.decode), std::to_string(w.gpus),
-          std::to_string(w.decode * p.decode.plan.users()), fmt::format("{:.2f}", p.whole_output_per_s_gpu)},
+          users_text(study.study, p.decode, w.decode), fmt::format("{:.2f}", p.whole_output_per_s_gpu)},
          rate_cells(study, whole_errors(answer, p)),
          {percent(w.prefill_busy), percent(w.decode_busy), to_string(p.decode.plan)}}));
   }
-  return t.text();
+  return fitted(t);
 }
 
 bool any_whole(const SweepAnswer& answer) {
@@ -108,17 +101,17 @@ std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer
   const ServedWorkload& load = *workload_of(study);
   const EngineProfile& engine = *study.study.engine;
   const WholePools& w = p.whole;
-  const auto first = served_ttft_error(engine, load.equal_lengths, ttft_errors(answer, p));
+  const auto first = ttft_error(study, p.decode, first_token_errors(answer, p));
   const std::vector<std::string> whole =
       w.gpus > 0
           ? joined_cells({{std::to_string(w.prefill), std::to_string(w.decode), std::to_string(w.gpus),
-                           std::to_string(w.decode * p.decode.plan.users())},
+                           std::to_string(w.decode * (p.decode.plan.users() + p.decode.all_waiting()))},
                           ends(p.whole_output_per_s_gpu, plan_rate_error(study, whole_errors(answer, p))),
                           {number_text(w.prefill_busy), number_text(w.decode_busy)}})
           : std::vector<std::string>(9);
   return joined_cells(
       {{to_string(p.decode.plan), std::to_string(p.decode.plan.gpus()),
-        std::to_string(p.decode.plan.users())},
+        std::to_string(p.decode.plan.users() + p.decode.all_waiting())},
        ends(p.decode.time.value * 1e3, plan_time_error(study, decode_errors(answer, p))),
        {number_text(p.ttft.value * 1e3)},
        first ? ends_of(p.ttft.value * 1e3, *first) : std::vector<std::string>(2),  // empty: not measured

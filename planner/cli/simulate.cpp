@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/api/convert.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
 #include "planner/cli/noise_parts.hpp"
@@ -83,9 +84,16 @@ void print_served(const Study& study, const SimulatedPlan& s) {
   const ServedWorkload& load = *workload_of(study);
   const Served& got = s.served->served;
   const ErrorRange time = served_time_error(engine, s.breakdown.errors);
-  fmt::print(
-      "  served by {} {}: requests of {} tokens and {} of answer, {} users, prompts on the same GPUs\n",
-      engine.title, engine.version, load.input, load.output, s.served->users);
+  // What an engine does not start has no numbers of that engine.
+  fmt::print("  {} {} {}{}: requests of {} tokens and {} of answer, {} users, prompts on the same GPUs\n",
+             s.refusal ? "not started; as if served by" : "served by", engine.title, engine.version,
+             s.refusal ? " all the same" : "", load.input, load.output, s.served->users);
+  if (s.asked.batch > s.plan.batch)
+    fmt::print(
+        "  memory has room for {} of {} requests of an attention group: they run, {:.0f} of a group wait for "
+        "room\n",
+        s.plan.batch, s.asked.batch, got.waiting);
+  if (s.plan.dp > 1) fmt::print("  {}\n", kGroupsTogether);
   if (!s.served->serves()) {
     fmt::print("  no request of this length fits\n");
     return;
@@ -94,13 +102,13 @@ void print_served(const Study& study, const SimulatedPlan& s) {
              range_text(time), 100 * got.prefill_part,
              100 * (1 - got.prefill_part) *
                  (s.breakdown.parts[static_cast<std::size_t>(Part::host)] / s.breakdown.time));
-  const auto first = served_ttft_error(engine, load.equal_lengths, s.ttft_errors);
+  const auto first =
+      served_ttft_error(engine, load.equal_lengths, static_cast<double>(s.served->users), s.ttft_errors);
   fmt::print("  TTFT {} ({}); {} if all users come at once\n", to_string(got.ttft),
-             first ? range_text(*first) : "its error was not measured", to_string(got.burst));
+             first ? ttft_range_text(first) : "its error was not measured", to_string(got.burst));
   fmt::print(
-      "  {:.2f} tokens/s/GPU of answers, {:.1f} of prompts; {:.0f} users decode on average in a group{}\n",
-      s.served->output_per_s_gpu, s.served->input_per_s_gpu, got.decoding,
-      got.waiting > 0 ? fmt::format(", {:.0f} wait for room", got.waiting) : "");
+      "  {:.2f} tokens/s/GPU of answers, {:.1f} of prompts; {:.0f} users decode on average in a group\n",
+      s.served->output_per_s_gpu, s.served->input_per_s_gpu, got.decoding);
 }
 
 // The line below the title: what a user sees, by phase.
@@ -118,6 +126,9 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
       fmt::print("\n  decode only, between prompts:\n");
     } else if (workload_of(study) != nullptr) {
       fmt::print("  decode only: {} needs a pool of its own for prompts\n", to_string(plan.strategy));
+      if (s.asked.batch > plan.batch)
+        fmt::print("  memory has room for {} of {} requests of an attention group: the others wait\n",
+                   plan.batch, s.asked.batch);
     }
     fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n",
                to_string(m.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
@@ -196,13 +207,14 @@ std::string message_legend(const std::vector<const Op*>& shown) {
 }
 
 void print_collectives(const std::vector<PricedCollective>& collectives) {
-  Table t({"collective", "kind", "ranks", "stride", "message", "algorithm", "time", "basis"});
+  Table t({"collective", "kind", "ranks", "stride", "message", "algorithm", "time", "basis", "fit"});
   std::vector<const Op*> shown;
   for (const auto& [op, cost, alone] : collectives) {
     shown.push_back(&op);
     t.add({op.name, std::string(to_string(op.kind)), std::to_string(op.group.size),
            std::to_string(op.group.stride), message_text(op), algorithm_text(cost), to_string(alone),
-           std::string(to_string(cost.basis))});
+           std::string(to_string(cost.basis)),
+           cost.fit != nullptr ? cost.fit->name() : "none: the system file's parameters"});
   }
   if (!shown.empty()) fmt::print("{}  message: {}\n\n", t.text(), message_legend(shown));
 }
@@ -210,9 +222,15 @@ void print_collectives(const std::vector<PricedCollective>& collectives) {
 // A plan that the engine refuses is priced all the same.
 void print_launchable(const Case& c, const SimulatedPlan& s) {
   if (const auto note = longer_than_model(c)) fmt::print("  {}\n", *note);
+  const Strategy& of = strategy(s.plan.strategy);
+  if (!c.engine && engines_with(of.launched_as).empty())
+    fmt::print("  engines: none, no engine runs {}{}\n", of.name,
+               *of.deployed_as == '\0'
+                   ? ""
+                   : fmt::format("; those with context parallelism run {}", of.deployed_as));
   if (s.refusal)
-    fmt::print("  {} does not start this plan: {}; {} ({})\n", title_of(*c.engine), s.refusal->text,
-               s.refusal->says, s.refusal->source);
+    fmt::print("  {} does not start this plan: {}\n    its rule: {} ({})\n", title_of(*c.engine),
+               s.refusal->text, s.refusal->says, s.refusal->source);
 }
 
 void print(const Study& study, const SimulatedPlan& s) {
@@ -225,27 +243,50 @@ void print(const Study& study, const SimulatedPlan& s) {
   print_memory(study.study.system.device.memory, s.memory);
   print_collectives(s.collectives);
   if (s.noise) print_noise(*study.sweep().noise, *s.noise);
-  for (const Deployment& d : s.deployments) {
-    fmt::print("  {}:\n", d.engine);
-    for (const std::string& line : lines(d)) fmt::print("    {}\n", line);
-    for (const std::string& note : d.notes) fmt::print("    # {}\n", note);
-    if (!d.unsaid.empty()) fmt::print("    # no launch file: {}\n", d.unsaid);
-  }
+  const std::vector<Launch> launches = launches_of(study.study, s.plan, "1");
+  const bool any =
+      std::any_of(launches.begin(), launches.end(), [](const Launch& l) { return l.files.size() > 0; });
+  fmt::print(
+      "  How to start it{}\n{}",
+      any ? ": the engine's options; -o FOLDER writes scripts that have them and machines' addresses" : "",
+      launch_text(s.plan, launches));
 }
 
 void declare(Arguments& a, SimulateOptions& o) {
-  a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario").required();
+  a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario")
+      .required()
+      .offers(scenario_names)
+      .files();
   a.add("--plan", o.plan, "Plan text, as sweep prints it").required();
-  a.add("--model", o.model, "Which model of the scenario (default: the first)");
+  a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);
   add_costs(a, o.costs);
   add_engine(a, o.engine);
   a.add("--noise-seed", o.noise_seed,
         "First seed of the scenario's background traffic, and the one that the trace shows")
       .range(0, 1'000'000'000'000'000);
-  a.add("-o,--out", o.out, "Folder for the Perfetto trace, the timeline picture and launch files");
+  a.add("-o,--out", o.out, "Folder for the Perfetto trace, the timeline picture and launch files").folders();
 }
 
-int run(const SimulateOptions& o, const Provenance&) {
+void write(const Study& study, Evaluator& e, const Plan& plan, const std::string& out) {
+  fmt::print("\n");
+  write_timeline(study, plan, plan_timeline(study, e, plan), out);
+  OutputFolder files(out);
+  const std::string launches = write_launches(files, study, {{to_string(plan), plan}});
+  fmt::print("{}{}", files.summary(), launches);
+}
+
+void set_document(const SimulateOptions& o, const Scenario& scenario, const Study& study,
+                  const SimulatedPlan& simulated, const Provenance& made_by) {
+  if (made_by.document == nullptr) return;
+  api::SimulateResult result = api::simulate_result(study, simulated);
+  result.version = made_by.version;
+  result.command = made_by.command;
+  result.scenario = scenario.name;
+  result.question = {o.scenario, "", o.model, o.plan, o.noise_seed};
+  made_by.document->set(api::to_json(result));
+}
+
+int run(const SimulateOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
   Study study = study_of(scenario, o.model);
   require_question<Sweep>(study, o.scenario);
@@ -255,7 +296,13 @@ int run(const SimulateOptions& o, const Provenance&) {
   }
   const Plan plan = possible_plan(study, o.plan);
   Evaluator e(study.study, study.sweep().search.all_reduce);
-  const SimulatedPlan simulated = simulate_plan(study, e, plan);
+  SimulatedPlan simulated = simulate_plan(study, e, plan);
+  if (!simulated.misfit)
+    add_idle_settings(
+        simulated.unread,
+        idle_settings(study, std::span(&simulated.plan, 1), o.engine.settings, false,
+                      study_with_settings(o.scenario, o.costs, o.engine, study.study.model.name)));
+  set_document(o, scenario, study, simulated, made_by);
   if (simulated.misfit) {
     fmt::print(stderr, "{} does not fit {}: {}\n", to_string(simulated.plan), study.study.system.name,
                *simulated.misfit);
@@ -264,13 +311,7 @@ int run(const SimulateOptions& o, const Provenance&) {
   print_warnings(simulated.unread);
   print_warnings(simulated.narrow);
   print(study, simulated);
-  if (!o.out.empty()) {
-    fmt::print("\n");
-    write_timeline(study, simulated.plan, plan_timeline(study, e, simulated.plan), o.out);
-    OutputFolder files(o.out);
-    const std::string launches = write_launches(files, study, {{to_string(simulated.plan), simulated.plan}});
-    fmt::print("{}{}", files.summary(), launches);
-  }
+  if (!o.out.empty()) write(study, e, simulated.plan, o.out);
   return 0;
 }
 

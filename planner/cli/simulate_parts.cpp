@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "planner/cli/noise_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
@@ -12,14 +14,20 @@ namespace shardline::cli {
 
 namespace {
 
-void write_files(const TraceNames& names, const std::vector<TraceEvent>& events, const Gantt& gantt,
-                 const std::string& out) {
+struct Drawn {
+  TraceNames names;
+  std::vector<TraceEvent> events;
+  std::vector<TraceFlow> flows;
+  Gantt gantt;
+};
+
+void write_files(const Drawn& d, const std::string& out) {
   make_output_folder(out);
   const std::filesystem::path folder(out);
-  write_file(folder / "trace.json", trace_json(names, events));
+  write_file(folder / "trace.json", trace_json(d.names, d.events, d.flows));
   fmt::print("  wrote {} (open in ui.perfetto.dev)\n", (folder / "trace.json").string());
   for (const char* kind : {"svg", "png"}) {
-    const Rendered picture = render(gantt, kind);
+    const Rendered picture = render(d.gantt, kind);
     const auto file = folder / (std::string("timeline.") + kind);
     if (!picture.error.empty()) {
       fmt::print("  no {}: {}\n", file.string(), picture.error);
@@ -36,6 +44,7 @@ TraceEvent trace_event(const PlayedOp& played, TraceArguments arguments) {
   const Op& op = played.op;
   const OpCost& c = played.cost;
   arguments.emplace_back("part", std::string(to_string(op.part)));
+  arguments.emplace_back("critical path", played.critical ? "yes" : "no");
   if (flops(op) > Flops(0)) arguments.emplace_back("flops", to_string(flops(op)));
   if (c.memory > Bytes(0)) arguments.emplace_back("HBM bytes", to_string(c.memory));
   arguments.emplace_back("basis", std::string(to_string(c.basis)));
@@ -61,11 +70,13 @@ TraceEvent trace_event(const PlayedOp& played, TraceArguments arguments) {
           std::move(arguments)};
 }
 
-struct Drawn {
-  TraceNames names;
-  std::vector<TraceEvent> events;
-  Gantt gantt;
-};
+// Arrows between ops, which are the first events, in their order.
+void add_flows(const PlanTimeline& timeline, Drawn& d) {
+  for (const PlayedWait& w : timeline.waits) {
+    const Op& awaited = timeline.ops[w.from].op;
+    d.flows.push_back({w.from, w.to, std::string(is_communication(awaited.kind) ? "message" : "result")});
+  }
+}
 
 void name_process(Drawn& d, const PlanTimeline& timeline, int process, std::string name) {
   d.names.processes.push_back({process, std::move(name)});
@@ -74,17 +85,23 @@ void name_process(Drawn& d, const PlanTimeline& timeline, int process, std::stri
 }
 
 void draw_ranks(const PlanTimeline& timeline, Drawn& d) {
-  constexpr int kShown = 4;  // ranks of the picture; the trace has them all
+  constexpr int kShown = 32;  // ranks of the picture; the trace has them all
+  if (timeline.ranks > kShown)
+    d.gantt.title += fmt::format("; the first {} of {} ranks", kShown, timeline.ranks);
   for (int k = 0; k < timeline.ranks; ++k)
     name_process(d, timeline, k, fmt::format("context-parallel rank {}", k));
-  for (const PlayedOp& p : timeline.ops) {
-    d.events.push_back(trace_event(p, {}));
-    if (p.rank >= kShown) continue;
-    const std::string lane(is_communication(p.op.kind) ? "messages" : to_string(p.op.lane));
-    d.gantt.spans.push_back({fmt::format("rank {} {}", p.rank, lane), p.span.start.value * 1e6,
-                             p.span.end.value * 1e6, std::string(to_string(p.op.kind)), p.op.name,
-                             p.unmeasured});
+  for (const PlayedOp& p : timeline.ops) d.events.push_back(trace_event(p, {}));
+  // The lanes of a rank stand together.
+  for (int k = 0; k < std::min(timeline.ranks, kShown); ++k) {
+    for (const PlayedOp& p : timeline.ops) {
+      if (p.rank != k) continue;
+      const std::string lane(is_communication(p.op.kind) ? "messages" : to_string(p.op.lane));
+      d.gantt.spans.push_back({fmt::format("rank {} {}", k, lane), p.span.start.value * 1e6,
+                               p.span.end.value * 1e6, std::string(to_string(p.op.kind)), p.op.name,
+                               p.unmeasured, p.critical});
+    }
   }
+  add_flows(timeline, d);
   if (timeline.background)
     add_bursts(*timeline.background, timeline.makespan, timeline.ranks, kShown, d.names, d.events, d.gantt);
 }
@@ -120,29 +137,23 @@ void draw_blocks(const PlanTimeline& timeline, Drawn& d) {
     d.events.push_back(trace_event(p, {{"block", fmt::format("{}, {} runs per pass", p.block, p.runs)}}));
     d.gantt.spans.push_back({lane_name(p.op.lane), (p.offset + p.span.start).value * 1e6,
                              (p.offset + p.span.end).value * 1e6, std::string(to_string(p.op.kind)),
-                             p.op.name, p.unmeasured});
+                             p.op.name, p.unmeasured, p.critical});
   }
+  add_flows(timeline, d);
 }
 
 }  // namespace
 
-std::string algorithm_text(const OpCost& c) {
-  if (!c.fit) return std::string(to_string(c.algorithm));
-  const bool nccl = c.fit->form->family == std::string_view("nccl");
-  return (nccl ? "NCCL " : "") + c.fit->words.front();
-}
-
 std::string message_text(const Op& op) { return to_string(message_bytes(op)); }
-
-const char* message_meaning(OpKind kind) {
-  if (kind == OpKind::all_reduce || kind == OpKind::reduce_scatter) return "the whole buffer";
-  return kind == OpKind::all_gather ? "what each rank gives" : "what leaves each rank";
-}
 
 void write_timeline(const Study& study, const Plan& plan, const PlanTimeline& timeline,
                     const std::string& out) {
   Drawn d;
-  d.gantt = {to_string(plan) + ": one of each block, " + study.title, "time (us)", {}, "pale: beyond data"};
+  d.gantt = {to_string(plan) + ": one of each block, " + study.title,
+             "time (us)",
+             {},
+             "pale: beyond data",
+             "critical path"};
   if (timeline.kind == TimelineKind::chunks) {
     d.gantt.title = to_string(plan) + ": chunks, " + study.title;
     d.gantt.x_label = "time (s)";
@@ -152,7 +163,7 @@ void write_timeline(const Study& study, const Plan& plan, const PlanTimeline& ti
   } else {
     draw_blocks(timeline, d);
   }
-  write_files(d.names, d.events, d.gantt, out);
+  write_files(d, out);
 }
 
 }  // namespace shardline::cli

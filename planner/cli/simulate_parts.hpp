@@ -4,15 +4,12 @@
 #include <string>
 
 #include "planner/studies/plan_timeline.hpp"
+#include "planner/studies/simulated_plan.hpp"
 
 namespace shardline::cli {
 
-/// What a message was priced as: the algorithm that was fastest, or the library or engine that was measured.
-std::string algorithm_text(const OpCost& cost);
 /// Bytes as the op counts them (ExchangeShape), which is not what crosses a link.
 std::string message_text(const Op& op);
-/// Of what message_text gives the bytes.
-const char* message_meaning(OpKind kind);
 
 /// A Perfetto trace and a picture in the folder `out`; says on standard output what was written.
 void write_timeline(const Study& study, const Plan& plan, const PlanTimeline& timeline,

@@ -3,39 +3,15 @@
 
 #include <algorithm>
 
+#include "planner/api/convert.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/atomic_file.hpp"
+#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
 namespace {
-
-SweepQuestion read_question(const SweepOptions& o) {
-  SweepQuestion q;
-  if (o.ttl) q.most_time = time_target("--ttl", *o.ttl);
-  if (o.tokens_per_user) {
-    const Seconds ttl(1 / *o.tokens_per_user);
-    q.most_time = q.most_time > Seconds(0) ? std::min(q.most_time, ttl) : ttl;
-  }
-  if (o.users) q.least_users = *o.users;
-  q.exhaustive = o.exhaustive || o.all;
-  q.keep_all = o.all && !o.out.empty();
-  q.threads = o.threads;
-  return q;
-}
-
-// With the TTFT that the command or the scenario asks for.
-SweepQuestion question_of(const Study& study, SweepQuestion q, const SweepOptions& o) {
-  const std::optional<Seconds> asked = o.ttft ? std::optional(time_target("--ttft", *o.ttft)) : std::nullopt;
-  if (study.study.batch.kind() == StepKind::prefill) {
-    q.most_time = asked.value_or(q.most_time);
-    return q;
-  }
-  q.most_ttft = study.sweep().search.most_ttft;
-  if (asked) q.most_ttft = q.most_ttft > Seconds(0) ? std::min(q.most_ttft, *asked) : *asked;
-  return q;
-}
 
 // A target of the other phase would silently mean nothing.
 void require_target(const Study& study, const SweepOptions& o) {
@@ -48,49 +24,70 @@ void require_target(const Study& study, const SweepOptions& o) {
 }
 
 void declare(Arguments& a, SweepOptions& o) {
-  a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario").required();
-  a.add("-o,--out", o.out, "Folder for frontier.csv, plots and page (none: print only)");
+  a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario")
+      .required()
+      .offers(scenario_names)
+      .files();
+  a.add("-o,--out", o.out, "Folder for frontier.csv, plots and page (none: print only)").folders();
   a.add("--ttl", o.ttl, "Your token-to-token latency target, for instance \"20 ms\"");
   a.add("--ttft", o.ttft, "Your time-to-first-token target (prefill, or a workload), for instance \"80 s\"");
   a.add("--tokens-per-user", o.tokens_per_user, "Your target in tokens/s/user").positive();
   a.add("--users", o.users, "Users to serve at once, at least").positive();
   a.flag("--all", o.all, "Also write all.csv with every simulated configuration");
   a.flag("--exhaustive", o.exhaustive, "Simulate every feasible configuration, without pruning");
+  a.flag("-v,--verbose", o.verbose, "Also what the search looked at, and rules of the engine by plans");
   add_threads(a, o.threads);
   add_costs(a, o.costs);
   add_engine(a, o.engine);
 }
 
+SweepAnswer answer_of(const Study& study, const SweepQuestion& question) {
+  Progress progress(study.study.model.name, Progress::terminal());
+  const auto show = [&](std::uint64_t done, std::uint64_t total) {
+    progress.show(done, total);
+    if (interrupted()) throw UserError("interrupted; nothing was written for " + study.title);
+  };
+  return answer_sweep(study, question, show, [] { return !interrupted(); });
+}
+
+void report(const Study& study, const SweepAnswer& answer, const SweepQuestion& question,
+            const SweepOptions& o, const Provenance& made_by) {
+  fmt::print("{}\n{}  costs: {}\n", emphasised(study.title, Emphasis::strong, output_colours()),
+             engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
+                 chunk_text(study.study),
+             costs_text(study.study.system));
+  const bool none = !answer.any() && answer.pools.empty();
+  print_counts(answer.found, o.verbose || none);
+  print_not_started(study.study, answer.found, o.verbose || !answer.any());
+  const bool prefill = study.study.batch.kind() == StepKind::prefill;
+  (prefill ? report_prefill : report_decode)(study, answer, question, o, made_by);
+}
+
 int run(const SweepOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
-  const SweepQuestion of_all = read_question(o);
+  const api::SweepQuestion asked = asked_of(o, made_by);
   if (!o.out.empty()) make_output_folder(o.out);
-  bool any = false, met = true;
+  api::SweepResult result;
+  result.version = made_by.version;
+  result.command = made_by.command;
+  result.scenario = scenario.name;
+  result.summary = scenario.summary;
+  result.question = asked;
+  api::SweepVerdict verdict;
   for (const Study& study : scenario.studies) {
     require_target(study, o);
-    const SweepQuestion question = question_of(study, of_all, o);
-    SweepAnswer answer;
-    {
-      Progress progress(study.study.model.name, Progress::terminal());
-      const auto show = [&](std::uint64_t done, std::uint64_t total) {
-        progress.show(done, total);
-        if (interrupted()) throw UserError("interrupted; nothing was written for " + study.title);
-      };
-      answer = answer_sweep(study, question, show, [] { return !interrupted(); });
-    }
-    fmt::print("{}\n{}", study.title,
-               engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
-                   chunk_text(study.study));
-    print_counts(answer.found);
-    print_not_started(study.study, answer.found);
-    const bool prefill = study.study.batch.kind() == StepKind::prefill;
-    (prefill ? report_prefill : report_decode)(study, answer, question, o, made_by);
-    any = any || answer.any() || !answer.pools.empty();
-    // A prefill that does not fit fails the sweep, though others fit.
-    met = met && (answer.any() ? !question.has_target() || !answer.meeting.empty()
-                               : !prefill && !answer.found.nearest_ttft);
+    const SweepQuestion question = api::question_for(study, asked, o.threads);
+    SweepAnswer answer = answer_of(study, question);
+    add_idle_settings(answer.unread, idle_settings(study, plans_of(answer.rated), o.engine.settings, true,
+                                                   study_with_settings(o.scenario, o.costs, o.engine,
+                                                                       study.study.model.name)));
+    report(study, answer, question, o, made_by);
+    verdict.add(study, question, answer);
+    if (made_by.document != nullptr) result.models.push_back(api::model_sweep(study, question, answer));
   }
-  return any && met ? 0 : 3;
+  result.met = verdict.met();
+  if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
+  return verdict.met() ? 0 : 3;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
+#include "planner/cli/sweep_page.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/strategies/columns.hpp"
 #include "reports/json.hpp"
@@ -23,15 +24,15 @@ std::vector<std::string> plan_row(const Study& study, const RatedPoints& rated, 
   const ErrorTerms& errors = rated.of(p.plan).errors;
   std::vector<std::string> ttft;
   if (workload_of(study) != nullptr)
-    ttft =
-        joined_cells({{to_string(p.ttft)}, ttft_cells(study, rated.ttft_of(p.plan)), {to_string(p.burst)}});
+    ttft = joined_cells(
+        {{to_string(p.ttft)}, ttft_cells(study, p, rated.ttft_of(p.plan)), {to_string(p.burst)}});
   return joined_cells(
       {{first, to_string(m.ttl)},
        time_cells(study, errors),
        ttft,
        {fmt::format("{:.1f}", m.tokens_per_s_user), fmt::format("{:.2f}", m.tokens_per_s_gpu)},
        rate_cells(study, errors),
-       {fmt::format("{:.0f}", m.users), std::to_string(p.plan.gpus()), to_string(p.memory, 3)}});
+       {users_text(study.study, p), std::to_string(p.plan.gpus()), to_string(p.memory, 3)}});
 }
 
 PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* first) {
@@ -78,11 +79,11 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
 // Where no plan has a first token soon enough, with what else the scenario asks for.
 void print_nearest(const Study& study, const Point& p, const SweepQuestion& asked) {
   const Seconds most = study.sweep().search.most_time;
-  const long long users = users_of(study.study, p.plan);
+  const std::string users = users_text(study.study, p);
   fmt::print("  Your target: TTFT at most {}{}\n", to_string(asked.most_ttft),
              most > Seconds(0) ? fmt::format(", TPOT at most {}", to_string(most)) : "");
   fmt::print("  no plan meets it{}; the nearest: TTFT {}, TPOT {}, {} user{}, {}\n\n", of_engine(study.study),
-             to_string(p.ttft), to_string(p.time), users, users == 1 ? "" : "s", to_string(p.plan));
+             to_string(p.ttft), to_string(p.time), users, users == "1" ? "" : "s", to_string(p.plan));
 }
 
 std::string names(const std::vector<StrategyId>& ids) {
@@ -125,9 +126,10 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
   header.insert(header.end(), {"on_frontier", time_column + "_low_ms", time_column + "_high_ms",
                                "tokens_per_s_gpu_low", "tokens_per_s_gpu_high"});
   header.insert(header.end(), share_columns().begin(), share_columns().end());
-  if (served)
-    header.insert(header.end(), {"ttft_ms", "input_tokens", "output_tokens", "engine", "engine_version",
-                                 "ttft_low_ms", "ttft_high_ms", "ttft_burst_ms"});
+  if (served) header.insert(header.end(), {"ttft_ms", "input_tokens", "output_tokens"});
+  header.insert(header.end(), engine_columns().begin(), engine_columns().end());
+  if (served) header.insert(header.end(), {"ttft_low_ms", "ttft_high_ms", "ttft_burst_ms", "users_waiting"});
+  header.emplace_back("engines");
   std::string out = csv_line(header);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
@@ -136,7 +138,7 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
                                  to_string(p.plan),
                                  std::to_string(p.plan.gpus()),
                                  std::to_string(p.plan.batch),
-                                 std::to_string(users_of(study.study, p.plan)),
+                                 std::to_string(users_of(study.study, p.plan) + p.all_waiting()),
                                  number_text(m.ttl.value * 1e3),
                                  number_text(m.tokens_per_s_user),
                                  number_text(m.tokens_per_s_gpu),
@@ -150,50 +152,35 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
     for (const double end : {rate.low, rate.high}) row.push_back(number_text(m.tokens_per_s_gpu * (1 + end)));
     const auto shares = share_cells(rated.ratings[i].shares);
     row.insert(row.end(), shares.begin(), shares.end());
-    if (served) {
+    if (served)
       row.insert(row.end(), {number_text(p.ttft.value * 1e3), std::to_string(workload_of(study)->input),
-                             std::to_string(workload_of(study)->output), study.study.engine->name,
-                             study.study.engine->version});
-      const auto range =
-          served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, rated.ttft[i]);
+                             std::to_string(workload_of(study)->output)});
+    const auto engine = engine_cells(study.study);
+    row.insert(row.end(), engine.begin(), engine.end());
+    if (served) {
+      const auto range = ttft_error(study, p, rated.ttft[i]);
       for (const bool high : {false, true})  // empty where it was not measured
         row.push_back(range ? number_text(p.ttft.value * (1 + (high ? range->high : range->low)) * 1e3) : "");
       row.push_back(number_text(p.burst.value * 1e3));
+      row.push_back(std::to_string(p.all_waiting()));
     }
+    row.push_back(engine_names_of(strategy(p.plan.strategy)));
     out += csv_line(row);
   }
   return out;
 }
 
-Page frontier_page(const Study& study, const SweepAnswer& answer, const SweepOptions& o,
-                   const Provenance& made_by) {
-  Page page = page_of(study, answer.found, o, made_by);
-  const BestPoints best(study, answer.found);
-  const RatedPoints& rated = answer.rated;
-  for (std::size_t i = 0; i < rated.points.size(); ++i) {
-    const Point& p = rated.points[i];
-    const Shares& from = rated.ratings[i].shares;
-    const ErrorRange time = shown_error(study.study.system, rated.ratings[i].errors);
-    const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan, p.decoding);
-    page.points.push_back({std::string(to_string(p.plan.strategy)), to_string(p.plan),
-                           simulate_command(study, o, p.plan), p.plan.gpus(), p.plan.batch,
-                           users_of(study.study, p.plan), m.ttl.value * 1e3, m.tokens_per_s_user,
-                           m.tokens_per_s_gpu, p.memory.value / 1e9, best.holds(p), from.measured,
-                           from.fitted, from.extrapolated, from.assumed, 1, time.low, time.high});
-  }
-  return page;
-}
-
 // Both halves of each pair of pools.
-void add_pools(const SweepAnswer& answer, std::vector<NamedPlan>& out) {
+void add_pools(const Study& study, const SweepAnswer& answer, std::vector<NamedPlan>& out) {
   for (const PoolPair& p : answer.pools) {
     const std::string whole = p.whole.gpus > 0 ? fmt::format("; whole replicas: {} for prompts and {}",
                                                              p.whole.prefill, p.whole.decode)
                                                : "";
-    out.push_back({fmt::format("{}   TPOT {}, {} users on {} GPUs\nprompts on {}   {} GPUs{}",
-                               to_string(p.decode.plan), to_string(p.decode.time), p.decode.plan.users(),
-                               p.decode.plan.gpus(), to_string(p.prefill.plan), p.prefill.plan.gpus(), whole),
-                   p.decode.plan, p.prefill.plan});
+    out.push_back(
+        {fmt::format("{}   TPOT {}, {} users on {} GPUs\nprompts on {}   {} GPUs{}", to_string(p.decode.plan),
+                     to_string(p.decode.time), users_text(study.study, p.decode), p.decode.plan.gpus(),
+                     to_string(p.prefill.plan), p.prefill.plan.gpus(), whole),
+         p.decode.plan, p.prefill.plan});
   }
 }
 
@@ -204,12 +191,12 @@ std::vector<NamedPlan> launched(const Study& study, const SweepAnswer& answer) {
     const auto same = [&](const NamedPlan& n) { return n.plan == p.plan; };
     if (std::any_of(out.begin(), out.end(), same)) return;
     out.push_back({fmt::format("{}   {} {}, {} users on {} GPUs", to_string(p.plan), time_name(study),
-                               to_string(p.time), users_of(study.study, p.plan), p.plan.gpus()),
+                               to_string(p.time), users_text(study.study, p), p.plan.gpus()),
                    p.plan});
   };
   for (const Point& p : answer.meeting) add(p);
   for (const BudgetPlan& b : answer.budgets) add(b.best);
-  add_pools(answer, out);
+  add_pools(study, answer, out);
   return out;
 }
 
@@ -230,15 +217,15 @@ Plot gain_plot(const Study& study, const Gain& gain, const Provenance& made_by) 
   return plot;
 }
 
-void write_results(const Study& study, const SweepAnswer& answer, const SweepOptions& o,
-                   const Provenance& made_by) {
+void write_results(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
+                   const SweepOptions& o, const Provenance& made_by) {
   OutputFolder files(folder_of(study, o.out));
   const BestPoints best(study, answer.found);
   files.write("frontier.csv", points_csv(study, answer.rated, best));
   if (!answer.pools.empty()) files.write("pools.csv", pools_csv(study, answer));
   if (answer.all) files.write("all.csv", points_csv(study, *answer.all, best));
   const std::string launches = write_launches(files, study, launched(study, answer));
-  files.write("frontier.html", page_html(frontier_page(study, answer, o, made_by)));
+  files.write("frontier.html", page_html(sweep_page(study, answer, asked, o, made_by)));
   files.draw(frontier_plot(study, answer.found, answer.rated, made_by), "frontier");
   if (answer.gain) {
     files.draw(gain_plot(study, *answer.gain, made_by), "gain");
@@ -247,19 +234,19 @@ void write_results(const Study& study, const SweepAnswer& answer, const SweepOpt
     files.leave_out(
         "gain", fmt::format("no plan of the {} of compare fits", no_candidate ? "candidate" : "baseline"));
   }
-  files.write("run.json", run_json(study, answer.found, o, made_by, files.names()));
+  files.write("run.json", run_json(study, asked, answer, o, made_by, files.names()));
   fmt::print("{}{}\n", files.summary(), launches);
 }
 
 // Where no plan serves prompts beside its answers, pools may.
-void write_pools(const Study& study, const SweepAnswer& answer, const SweepOptions& o,
-                 const Provenance& made_by) {
+void write_pools(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
+                 const SweepOptions& o, const Provenance& made_by) {
   OutputFolder files(folder_of(study, o.out));
   files.write("pools.csv", pools_csv(study, answer));
   std::vector<NamedPlan> pairs;
-  add_pools(answer, pairs);
+  add_pools(study, answer, pairs);
   const std::string launches = write_launches(files, study, pairs);
-  files.write("run.json", run_json(study, answer.found, o, made_by, files.names()));
+  files.write("run.json", run_json(study, asked, answer, o, made_by, files.names()));
   fmt::print("{}{}\n", files.summary(), launches);
 }
 
@@ -278,7 +265,7 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
                asked.least_users > 0 ? "no plan that fits serves so many users" : "no plan fits",
                of_engine(study.study));
     print_pools(study, answer);
-    if (!answer.pools.empty() && !o.out.empty()) write_pools(study, answer, o, made_by);
+    if (!answer.pools.empty() && !o.out.empty()) write_pools(study, answer, asked, o, made_by);
     return;
   }
   print_warnings(answer.unread);
@@ -287,7 +274,7 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
   print_budgets(study, answer);
   if (on_default_axes(answer.found) && answer.gain) print_gain(answer, study.sweep().compare);
   print_pools(study, answer);
-  if (!o.out.empty()) write_results(study, answer, o, made_by);
+  if (!o.out.empty()) write_results(study, answer, asked, o, made_by);
 }
 
 }  // namespace shardline::cli

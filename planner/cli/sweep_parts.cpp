@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
+#include "planner/api/convert.hpp"
 #include "planner/cli/interval_parts.hpp"
-#include "planner/engines/deploy.hpp"
+#include "planner/engines/launchable.hpp"
+#include "planner/scenario/asked_amounts.hpp"
 #include "reports/json.hpp"
+#include "reports/terminal.hpp"
 #include "sim/base/file_name.hpp"
+#include "sim/base/shell_word.hpp"
 
 namespace shardline::cli {
 
@@ -16,15 +22,6 @@ std::string count(std::uint64_t n) {
   for (auto i = static_cast<std::ptrdiff_t>(s.size()) - 3; i > 0; i -= 3)
     s.insert(static_cast<std::size_t>(i), 1, ' ');
   return s;
-}
-
-Seconds time_target(const std::string& flag, const std::string& text) {
-  const auto parsed = parse_quantity<Seconds>(text);
-  if (const auto* fault = std::get_if<std::string>(&parsed))
-    throw UserError(flag + " " + text + ": " + *fault);
-  const Seconds time = std::get<Seconds>(parsed);
-  if (time <= Seconds(0)) throw UserError(flag + " " + text + ": expected a positive time");
-  return time;
 }
 
 void another_question(const Study& study, const std::string& scenario) {
@@ -39,7 +36,11 @@ void another_question(const Study& study, const std::string& scenario) {
 }
 
 std::string label(StrategyId id) {
-  return std::string(to_string(id)) + (strategy(id).exact ? "" : " (approximate)");
+  const Strategy& s = strategy(id);
+  const bool nobodys = engines_with(s.launched_as).empty();
+  const char* mark = s.exact ? (nobodys ? " (engines: none)" : "")
+                             : (nobodys ? " (approximate, engines: none)" : " (approximate)");
+  return s.name + std::string(mark);
 }
 
 std::string label(const Plan& plan) {
@@ -50,9 +51,11 @@ std::string computed_text(const Study& study, const Plan& plan) {
   return fmt::format("{:.1f} %", 100 * attention_computed(study.study, plan));
 }
 
-void print_counts(const SearchResult& r) {
+namespace {
+
+void print_statistics(const SearchResult& r) {
   const SearchCounts& c = r.counts;
-  const std::uint64_t covered = c.configurations - c.infeasible;
+  const std::uint64_t covered = c.configurations - c.infeasible - c.full;
   fmt::print("  {} configurations ({} plans x batches): {} do not fit", count(c.configurations),
              count(c.plans), count(c.infeasible));
   std::string separator = " (";
@@ -60,22 +63,53 @@ void print_counts(const SearchResult& r) {
     fmt::print("{}{}: {}", separator, reason, count(n));
     separator = ", ";
   }
+  if (c.full > 0)
+    fmt::print("{}; {} more only with longer waits behind a full memory", r.rejected.empty() ? "" : ")",
+               count(c.full));
   fmt::print(
       "{}\n  {} evaluated: {} simulated by events, {} ruled out by {} bounds; {:.2f} s, {:.0f} "
       "configurations/s\n",
-      r.rejected.empty() ? "" : ")", count(covered), count(c.simulated), count(c.pruned), count(c.bounds),
-      c.seconds, static_cast<double>(covered) / c.seconds);
+      r.rejected.empty() || c.full > 0 ? "" : ")", count(covered), count(c.simulated), count(c.pruned),
+      count(c.bounds), c.seconds, static_cast<double>(covered) / c.seconds);
   if (c.partitions > 0) fmt::print("  {} chains priced in search of partitions\n", count(c.partitions));
   if (c.simulations_per_second > 0 && c.bounds_per_second > 0) {
     fmt::print("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second,
                c.bounds_per_second);
   }
+}
+
+}  // namespace
+
+void print_counts(const SearchResult& r, bool statistics) {
+  if (statistics) print_statistics(r);
   for (const std::string& value : r.unused_values) fmt::print("  {}: no plan has it\n", value);
   for (const auto& [id, reason] : r.without_plans) fmt::print("  {}: no plan {}\n", to_string(id), reason);
   fmt::print("\n");
 }
 
-void print_not_started(const Case& c, const SearchResult& r) {
+std::string fitted(const Table& table) {
+  // What follows from other columns, or is in the plan's text, goes first.
+  static constexpr std::array<std::string_view, 17> kLeast{"source",
+                                                           "windows, chunks",
+                                                           "KV hit rate",
+                                                           "memory/GPU",
+                                                           "extrapolated",
+                                                           "assumed",
+                                                           "burst",
+                                                           "TPOT budget",
+                                                           "TTL budget",
+                                                           "tokens/s/user",
+                                                           "GPU-seconds/request",
+                                                           "prefill busy",
+                                                           "decode busy",
+                                                           "prefill GPUs per decode GPU",
+                                                           "TTFT budget",
+                                                           kIntervalColumn,
+                                                           "GPUs"};
+  return table.text_within(output_width(), kLeast);
+}
+
+void print_not_started(const Case& c, const SearchResult& r, bool by_rule) {
   if (c.engine == nullptr) return;
   constexpr std::size_t kShown = 4;
   std::vector<std::pair<std::string, NotStarted>> rules(r.not_started.begin(), r.not_started.end());
@@ -88,6 +122,10 @@ void print_not_started(const Case& c, const SearchResult& r) {
     if (i + 1 >= kShown && rules.size() > kShown) others += rules[i].second.plans;
   }
   if (const auto note = longer_than_model(c)) fmt::print("  {}\n", *note);
+  if (all > 0 && !by_rule) {
+    fmt::print("  {} plans that {} does not start (-v: by which rules)\n\n", count(all), title_of(*c.engine));
+    return;
+  }
   if (all > 0) fmt::print("  {} plans that {} does not start:\n", count(all), title_of(*c.engine));
   const std::size_t shown = others > 0 ? kShown - 1 : rules.size();
   for (std::size_t i = 0; i < shown; ++i) {
@@ -127,14 +165,19 @@ std::string PlanTable::text() const {
   const System& system = study_.study.system;
   const ShareColumns shown(system, rows_, [&](const Row& row) { return rated_.of(row.plan).shares; });
   std::vector<std::string> header = shown.header(header_);
+  const bool nobodys = std::any_of(rows_.begin(), rows_.end(), [](const Row& row) {
+    return engines_with(strategy(row.plan.strategy).launched_as).empty();
+  });
+  if (nobodys) header.emplace_back("engines");
   header.emplace_back("plan");
   Table t(header);
   for (const Row& row : rows_) {
     std::vector<std::string> cells = shown.cells(row.cells, rated_.of(row.plan).shares);
+    if (nobodys) cells.push_back(engine_names_of(strategy(row.plan.strategy)));
     cells.push_back(to_string(row.plan));
     t.add(std::move(cells));
   }
-  return t.text() + "  costs: " + costs_text(system) + "\n";
+  return fitted(t) + (nobodys ? "  engines: those that have the strategy; none: no engine runs it\n" : "");
 }
 
 void print_warnings(const std::vector<Diagnostic>& warnings) {
@@ -144,15 +187,14 @@ void print_warnings(const std::vector<Diagnostic>& warnings) {
   }
 }
 
-std::string deployment_text(const Study& study, const Plan& plan) {
-  std::string out;
-  for (const Deployment& d : deployments(study.study, plan)) {
-    out += "  " + d.engine + "\n";
-    for (const std::string& line : lines(d)) out += "    " + line + "\n";
-    for (const std::string& note : d.notes) out += "    # " + note + "\n";
-  }
-  if (!out.empty() || study.study.engine) return out;  // of one engine its launch files say why
-  return "  no released engine documents how to start it\n";
+const std::vector<std::string>& engine_columns() {
+  static const std::vector<std::string> names{"engine", "engine_version"};
+  return names;
+}
+
+std::vector<std::string> engine_cells(const Case& c) {
+  if (!c.engine) return {"ideal", ""};
+  return {c.engine->name, c.engine->version};
 }
 
 const std::vector<std::string>& share_columns() {
@@ -166,61 +208,39 @@ std::vector<std::string> share_cells(const Shares& s) {
           number_text(s.assumed)};
 }
 
-Page page_of(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by) {
-  Page page;
-  page.title = study.title + throughput_text(study);
-  page.scenario = o.scenario;
-  page.command = made_by.command;
-  page.version = made_by.version;
-  page.costs = costs_text(study.study.system);
-  page.summary =
-      fmt::format("{} configurations, {} feasible. Each strategy's own Pareto frontier.",
-                  count(r.counts.configurations), count(r.counts.configurations - r.counts.infeasible));
-  return page;
-}
-
 std::string simulate_command(const Study& study, const SweepOptions& o, const Plan& plan) {
-  return fmt::format("shardline simulate {} --model {}{} --plan {}", o.scenario, study.study.model.name,
+  return fmt::format("shardline simulate {} --model {}{} --plan {}", shell_word(o.scenario),
+                     shell_word(study.study.model.name),
                      (o.costs.empty() ? "" : " --costs " + o.costs) + engine_arguments(o.engine),
                      to_string(plan));
 }
 
-namespace {
-
-std::string engine_json(const Case& c) {
-  if (!c.engine) return "null";
-  return fmt::format("{{\"name\": {}, \"version\": {}}}", json_string(c.engine->name),
-                     json_string(c.engine->version));
+api::SweepQuestion asked_of(const SweepOptions& o, const Provenance& made_by) {
+  api::SweepQuestion q;
+  q.scenario = o.scenario;
+  if (o.ttl) q.most_ttl_s = asked_time("--ttl", *o.ttl).value;
+  if (o.tokens_per_user) {
+    const double ttl = 1 / *o.tokens_per_user;
+    q.most_ttl_s = q.most_ttl_s ? std::min(*q.most_ttl_s, ttl) : ttl;
+  }
+  if (o.ttft) q.most_ttft_s = asked_time("--ttft", *o.ttft).value;
+  q.least_users = o.users;
+  q.exhaustive = o.exhaustive || o.all;
+  q.keep_all = o.all && (made_by.document != nullptr || !o.out.empty());
+  return q;
 }
 
-std::string workload_json(const ServedWorkload* load) {
-  if (load == nullptr) return "null";
-  return fmt::format("{{\"input_tokens\": {}, \"output_tokens\": {}, \"lengths\": {}}}", load->input,
-                     load->output, load->equal_lengths ? "\"equal\"" : "\"drawn\"");
-}
-
-std::string names_json(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + json_string(name);
-  return "[" + out + "]";
-}
-
-}  // namespace
-
-std::string run_json(const Study& study, const SearchResult& r, const SweepOptions& o,
-                     const Provenance& made_by, const std::vector<std::string>& files) {
-  const SearchCounts& c = r.counts;
-  const Calibration& by = study.study.system.calibration;
-  return fmt::format(
-      "{{\n  \"command\": {},\n  \"version\": {},\n  \"scenario\": {},\n  \"study\": {},\n"
-      "  \"engine\": {},\n  \"workload\": {},\n"
-      "  \"costs\": {},\n  \"calibration_hash\": {},\n"
-      "  \"configurations\": {},\n  \"infeasible\": {},\n  \"simulated\": {},\n  \"pruned\": {},\n"
-      "  \"files\": {}\n}}\n",
-      json_string(made_by.command), json_string(made_by.version), json_string(o.scenario),
-      json_string(study.title), engine_json(study.study), workload_json(workload_of(study)),
-      json_string(costs_text(study.study.system)), by.empty() ? "null" : json_string(by.hash),
-      c.configurations, c.infeasible, c.simulated, c.pruned, names_json(files));
+std::string run_json(const Study& study, const SweepQuestion& asked, const SweepAnswer& answer,
+                     const SweepOptions& o, const Provenance& made_by,
+                     const std::vector<std::string>& files) {
+  api::RunRecord record = api::run_record(study, asked, answer);
+  record.command = made_by.command;
+  record.version = made_by.version;
+  record.scenario = o.scenario;
+  record.question = asked_of(o, made_by);
+  record.files = files;
+  for (api::Winner& w : record.winners) w.simulate = simulate_command(study, o, parse_plan(w.point.plan));
+  return api::to_json(record);
 }
 
 namespace {

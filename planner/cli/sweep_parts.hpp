@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <string>
 
+#include "planner/api/sweep.hpp"
 #include "planner/cli/commands.hpp"
 #include "planner/studies/sweep.hpp"
 #include "reports/output_folder.hpp"
-#include "reports/page.hpp"
 #include "reports/plot.hpp"
 #include "reports/table.hpp"
 
@@ -22,15 +22,14 @@ struct SweepOptions {
   std::optional<double> tokens_per_user;
   std::optional<double> users;
   EngineOptions engine;
-  bool all = false;  // write all.csv (no pruning)
+  bool all = false;      // write all.csv (no pruning)
+  bool verbose = false;  // also statistics of the search
   bool exhaustive = false;
   int threads = 0;
 };
 
 /// "1 392 155"
 std::string count(std::uint64_t n);
-/// A positive time given as `flag text`. Throws UserError.
-Seconds time_target(const std::string& flag, const std::string& text);
 /// Throws UserError that names the command for what the study asks.
 [[noreturn]] void another_question(const Study& study, const std::string& scenario);
 /// Does so unless it asks for an `Asked`.
@@ -38,19 +37,23 @@ template <class Asked>
 void require_question(const Study& study, const std::string& scenario) {
   if (!std::holds_alternative<Asked>(study.question)) another_question(study, scenario);
 }
-/// "apb (approximate)"; of an exact strategy, its name.
+/// "apb (approximate, engines: none)", "ring_pass_kv (engines: none)"; of an exact strategy that engines run,
+/// its name.
 std::string label(StrategyId id);
 /// The same, and whether a chain that could be shared out by search has equal parts.
 std::string label(const Plan& plan);
 /// "28.9 %" of the exact attention's pairs.
 std::string computed_text(const Study& study, const Plan& plan);
-void print_counts(const SearchResult& r);
+/// Statistics of the search where they are asked for or nothing fits, and what it left out.
+void print_counts(const SearchResult& r, bool statistics);
+/// A table as wide as standard output, without its least important columns.
+std::string fitted(const Table& table);
 /// The best pairs of a prefill and a decode pool, of studies with a workload.
 void print_pools(const Study& study, const SweepAnswer& answer);
 std::string pools_csv(const Study& study, const SweepAnswer& answer);
 
-/// Plans that the case's engine does not start, by rule.
-void print_not_started(const Case& c, const SearchResult& r);
+/// Plans that the case's engine does not start, where asked for by rule.
+void print_not_started(const Case& c, const SearchResult& r, bool by_rule);
 
 /// ", of those that vLLM 0.24.0 starts"; nothing without an engine.
 std::string of_engine(const Case& c);
@@ -72,8 +75,8 @@ class ShareColumns {
   bool calibrated_, assumed_ = false;
 };
 
-/// A table of plans. Where costs are calibrated, columns say which part of each plan's time is not; a line
-/// below says where they are from.
+/// A table of plans. Where costs are calibrated, columns say which part of each plan's time is not; where
+/// some are of strategies that no engine runs, a column names the engines, and a line below says what it is.
 class PlanTable {
  public:
   /// `header` without the plan, which is the last column.
@@ -96,23 +99,24 @@ class PlanTable {
 /// On standard error, one after the other.
 void print_warnings(const std::vector<Diagnostic>& warnings);
 
-/// Columns of a CSV file, and their cells.
+/// Columns of a CSV file, and their cells. engine_columns(): who runs the plans, "ideal" and no version for
+/// bare kernels.
+const std::vector<std::string>& engine_columns();
+std::vector<std::string> engine_cells(const Case& c);
 const std::vector<std::string>& share_columns();
 std::vector<std::string> share_cells(const Shares& shares);
-/// What pages and run.json say of the command, the search and the costs.
-Page page_of(const Study& study, const SearchResult& r, const SweepOptions& o, const Provenance& made_by);
 /// The command that simulates a plan.
 std::string simulate_command(const Study& study, const SweepOptions& o, const Plan& plan);
-std::string run_json(const Study& study, const SearchResult& r, const SweepOptions& o,
-                     const Provenance& made_by, const std::vector<std::string>& files);
+/// The question as the library asks it. Throws UserError of a time that is none.
+api::SweepQuestion asked_of(const SweepOptions& o, const Provenance& made_by);
+/// run.json of a model's folder, which names the other files there.
+std::string run_json(const Study& study, const SweepQuestion& asked, const SweepAnswer& answer,
+                     const SweepOptions& o, const Provenance& made_by, const std::vector<std::string>& files);
 /// Each strategy's own frontier. Open marks: most of the time is extrapolated or assumed.
 Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints& rated,
                    const Provenance& made_by);
 /// Where the files of a study go: a folder of the model's name, in `out` whatever that name is.
 std::filesystem::path folder_of(const Study& study, const std::string& out);
-
-/// The launch flags of a plan, indented.
-std::string deployment_text(const Study& study, const Plan& plan);
 
 /// Prints the answer of one study and writes its files.
 void report_decode(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,

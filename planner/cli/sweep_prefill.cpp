@@ -7,6 +7,7 @@
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
 #include "planner/cli/noise_parts.hpp"
+#include "planner/cli/sweep_page.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/strategies/columns.hpp"
 #include "reports/json.hpp"
@@ -140,6 +141,8 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
                                "new_tokens_per_s_gpu_high"});
   header.insert(header.end(), share_columns().begin(), share_columns().end());
   if (approximate) header.insert(header.end(), {"exact", "attention_computed"});
+  header.insert(header.end(), engine_columns().begin(), engine_columns().end());
+  header.emplace_back("engines");
   std::string out = csv_line(header);
   const BestPoints best(study, r);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
@@ -166,31 +169,12 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
       cells.emplace_back(strategy(p.plan.strategy).exact ? "1" : "0");
       cells.push_back(number_text(attention_computed(study.study, p.plan)));
     }
+    const auto engine = engine_cells(study.study);
+    cells.insert(cells.end(), engine.begin(), engine.end());
+    cells.push_back(engine_names_of(strategy(p.plan.strategy)));
     out += csv_line(cells);
   }
   return out;
-}
-
-Page page(const Study& study, const SearchResult& r, const RatedPoints& rated, const SweepOptions& o,
-          const Provenance& made_by) {
-  Page page = page_of(study, r, o, made_by);
-  page.time_label = "TTFT (ms)";
-  page.at_once_label = "Requests";
-  page.x_label = "New tokens/s per request";
-  page.y_label = "New tokens/s per GPU";
-  const BestPoints best(study, r);
-  for (std::size_t i = 0; i < rated.points.size(); ++i) {
-    const Point& p = rated.points[i];
-    const Shares& from = rated.ratings[i].shares;
-    const ErrorRange time = shown_error(study.study.system, rated.ratings[i].errors);
-    const PrefillMetrics m = metrics(study, p);
-    page.points.push_back({label(p.plan), to_string(p.plan), simulate_command(study, o, p.plan),
-                           p.plan.gpus(), p.plan.batch, std::llround(m.requests), m.ttft.value * 1e3,
-                           m.new_tokens / m.requests / m.ttft.value, m.new_tokens_per_s_gpu,
-                           p.memory.value / 1e9, best.holds(p), from.measured, from.fitted, from.extrapolated,
-                           from.assumed, attention_computed(study.study, p.plan), time.low, time.high});
-  }
-  return page;
 }
 
 // The plans of print_target and of the frontier, each once.
@@ -230,9 +214,9 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   if (answer.all) files.write("all.csv", csv(study, r, *answer.all));
   if (study.sweep().noise) files.write("noise.csv", noise_csv(*study.sweep().noise, answer.noisy));
   const std::string launches = write_launches(files, study, launched(answer));
-  files.write("frontier.html", page_html(page(study, r, answer.rated, o, made_by)));
+  files.write("frontier.html", page_html(sweep_page(study, answer, asked, o, made_by)));
   files.draw(frontier_plot(study, r, answer.rated, made_by), "frontier");
-  files.write("run.json", run_json(study, r, o, made_by, files.names()));
+  files.write("run.json", run_json(study, asked, answer, o, made_by, files.names()));
   fmt::print("{}{}\n", files.summary(), launches);
 }
 

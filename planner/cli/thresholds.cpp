@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/api/convert_studies.hpp"
+#include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/studies/threshold_study.hpp"
 #include "reports/atomic_file.hpp"
@@ -17,6 +19,7 @@ namespace {
 struct ThresholdsOptions {
   std::string scenario, costs, out;
   int threads = 0;
+  std::vector<std::string> settings;
 };
 
 std::string percent(double v) { return fmt::format("{:.3f} %", 100 * v); }
@@ -84,7 +87,8 @@ void print_ring(const Study& study, const ThresholdStudy& d, const RingThreshold
 }
 
 void print(const Study& study, const ThresholdStudy& d) {
-  fmt::print("{}: pass KV or pass Q, rings of {} GPUs each\n", study.title, study.thresholds().tpa);
+  fmt::print("{}: pass KV or pass Q, rings of {} GPUs each\n{}", study.title, study.thresholds().tpa,
+             engine_text(study.study));
   fmt::print(
       "  {} requests timed by events, both variants; every rule judged on requests it was not derived "
       "from\n  costs: {}\n\n",
@@ -198,16 +202,30 @@ void write(const Study& study, const ThresholdStudy& d, const ThresholdsOptions&
   fmt::print("{}\n", files.summary());
 }
 
+// All times that the answer is made of, to the last digit.
+std::string times_text(const ThresholdStudy& d) {
+  std::string out;
+  for (const RingThresholds& ring : d.rings) {
+    for (const RingPoint& p : ring.tests) out += fmt::format("{} {}\n", p.pass_kv.value, p.pass_q.value);
+  }
+  return out;
+}
+
 void declare(Arguments& a, ThresholdsOptions& o) {
-  a.add("scenario", o.scenario, "Scenario file with thresholds, or the name of a shipped one").required();
+  a.add("scenario", o.scenario, "Scenario file with thresholds, or the name of a shipped one")
+      .required()
+      .offers(scenario_names)
+      .files();
   add_costs(a, o.costs);
-  a.add("-o,--out", o.out, "Folder for the table (C++17 header, JSON, CSV) and plots");
+  a.add("-o,--out", o.out, "Folder for the table (C++17 header, JSON, CSV) and plots").folders();
   add_threads(a, o.threads);
+  add_settings(a, o.settings);
 }
 
 int run(const ThresholdsOptions& o, const Provenance& made_by) {
-  const Scenario scenario = scenario_named(o.scenario, o.costs);
+  const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.settings));
   if (!o.out.empty()) make_output_folder(o.out);
+  api::ThresholdsResult result{made_by.version, made_by.command, scenario.name, {o.scenario, ""}, {}};
   for (const Study& study : scenario.studies) {
     require_question<ThresholdGrid>(study, o.scenario);
     ThresholdStudy d;
@@ -219,8 +237,13 @@ int run(const ThresholdsOptions& o, const Provenance& made_by) {
       });
     }
     print(study, d);
+    warn_of_idle_settings(o.scenario, o.costs, o.settings, study, times_text(d), [&](const Study& other) {
+      return times_text(study_thresholds(other, o.threads, [](std::size_t, std::size_t) {}));
+    });
     if (!o.out.empty()) write(study, d, o, made_by);
+    result.models.push_back(api::model_thresholds(study, d));
   }
+  if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
   return 0;
 }
 
@@ -228,6 +251,6 @@ int run(const ThresholdsOptions& o, const Provenance& made_by) {
 
 const Command kThresholdsCommand{
     "thresholds", "When ring attention should pass KV and when Q: rules, table, regret",
-    "shardline thresholds thresholds_gtt -o out/thresholds", prepare<ThresholdsOptions, declare, run>};
+    "shardline thresholds thresholds_405b_gtt -o out/thresholds", prepare<ThresholdsOptions, declare, run>};
 
 }  // namespace shardline::cli

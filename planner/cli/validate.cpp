@@ -34,16 +34,30 @@ const char* papers_text() {
   return text.c_str();
 }
 
+std::vector<std::string> offered_papers() {
+  std::vector<std::string> names{"all"};
+  for (const Paper& p : papers()) names.emplace_back(p.id);
+  return names;
+}
+
 void declare(Arguments& a, ValidateOptions& o) {
-  a.add("paper", o.paper, papers_text());
+  a.add("paper", o.paper, papers_text()).offers(offered_papers);
   a.flag_off("--no-sensitivity", o.sensitivity,
              "Leave out the sensitivity of each ratio to the parameters (helix, all)");
   a.add("--truth", o.truth,
-        "File of published or measured times (context_parallel, kv_runahead, apb; default: the paper's)");
+        "File of published or measured times (context_parallel, kv_runahead, apb; default: the paper's)")
+      .files();
   a.add("-o,--out", o.out,
         "Folder for validation.md and plots (all; default: out/validation), or CSV and plot "
-        "(context_parallel, kv_runahead)");
+        "(context_parallel, kv_runahead)")
+      .folders();
   add_threads(a, o.threads);
+}
+
+int report(const PaperReport& paper, const Provenance& made_by) {
+  fmt::print("{}", terminal_text(paper));
+  set_document({&paper, 1}, made_by);
+  return 0;
 }
 
 int run(const ValidateOptions& o, const Provenance& made_by) {
@@ -62,8 +76,7 @@ int run(const ValidateOptions& o, const Provenance& made_by) {
   if (o.paper == "apb") {
     if (!o.sensitivity || !o.out.empty()) throw UserError("validate apb takes --truth only");
     const ApbTruth truth = load_apb_truth(o.truth, shipped_catalogs());
-    fmt::print("{}", terminal_text(apb_paper(truth, shipped_catalogs(), [] { return !interrupted(); })));
-    return 0;
+    return report(apb_paper(truth, shipped_catalogs(), [] { return !interrupted(); }), made_by);
   }
   std::vector<std::string> names;
   for (const Paper& p : papers()) {
@@ -71,8 +84,7 @@ int run(const ValidateOptions& o, const Provenance& made_by) {
     if (o.paper != p.id) continue;
     if (!o.truth.empty() || !o.out.empty())
       throw UserError("--truth and --out are for validate context_parallel and kv_runahead");
-    fmt::print("{}", terminal_text(p.report(paper_options(o))));
-    return 0;
+    return report(p.report(paper_options(o)), made_by);
   }
   names.emplace_back("all");
   throw UserError({Diagnostic{{}, "unknown paper " + o.paper, expected_one_of(o.paper, names)}});

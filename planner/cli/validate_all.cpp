@@ -19,6 +19,7 @@ int validate_all(const PaperOptions& options, const std::filesystem::path& folde
   make_output_folder(folder);
   make_output_folder(pictures);
   const std::vector<PaperReport> reports = all_papers(options);
+  set_document(reports, made_by);
 
   const auto rows = summary_rows(reports, false);
   Table t(rows.front());

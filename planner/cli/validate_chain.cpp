@@ -12,6 +12,7 @@ int validate_chain(const std::string& truth_file, const std::string& out, const 
   if (!out.empty()) make_output_folder(out);
   const PaperReport paper = chain_paper(truth, shipped_catalogs(), [] { return !interrupted(); });
   fmt::print("{}", terminal_text(paper));
+  set_document({&paper, 1}, made_by);
   if (out.empty()) return 0;
   OutputFolder files(out);
   files.write("kv_runahead.csv", values_csv({&paper, 1}));

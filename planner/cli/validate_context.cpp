@@ -38,6 +38,7 @@ int validate_context(const std::string& truth_file, const std::string& out, cons
       context_report(truth, simulated_times(shipped_catalogs()), [] { return !interrupted(); });
   const PaperReport paper = context_paper(truth, report, truth_file);
   fmt::print("{}", terminal_text(paper));
+  set_document({&paper, 1}, made_by);
   if (out.empty()) return 0;
   OutputFolder files(out);
   files.write("context_parallel.csv", csv(truth, report));

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 
+#include "planner/api/checks.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
 
@@ -42,6 +44,25 @@ std::string terminal_text(const PaperReport& report) {
   std::string out = fmt::format("{}, {}\n{}", report.title, report.source, items_text(report.intro));
   for (const PaperSection& s : report.sections) out += "\n" + s.title + "\n" + items_text(s.items);
   return out;
+}
+
+void set_document(std::span<const PaperReport> reports, const Provenance& made_by) {
+  if (made_by.document == nullptr) return;
+  constexpr std::array kStandings{"held_out", "excluded", "repeated", "calibration", "derived"};
+  constexpr std::array kVerdicts{"met", "missed", "explained", "open", "none"};
+  const auto standing = [&](Standing s) { return kStandings[static_cast<std::size_t>(s)]; };
+  api::ValidateResult out{made_by.version, made_by.command, {}};
+  for (const PaperReport& r : reports) {
+    api::PaperResult& paper = out.papers.emplace_back(api::PaperResult{r.id, r.title, r.source, {}, {}});
+    for (const PaperGroup& g : r.groups)
+      paper.groups.push_back({g.name, standing(g.counted), g.errors.count, g.errors.median, g.errors.largest,
+                              g.fitted, g.finding, g.goal, kVerdicts[static_cast<std::size_t>(g.verdict)],
+                              g.reason});
+    for (const PaperPoint& p : r.points)
+      paper.values.push_back({p.group, p.series, p.label, p.unit, p.published, p.ours, p.error(),
+                              standing(p.standing), p.assumed});
+  }
+  made_by.document->set(api::to_json(out));
 }
 
 std::string values_csv(std::span<const PaperReport> reports) {

@@ -12,6 +12,9 @@ namespace shardline::cli {
 /// Every table and note, for a terminal.
 std::string terminal_text(const PaperReport& report);
 
+/// Sets the document that --json asks for, if it does.
+void set_document(std::span<const PaperReport> reports, const Provenance& made_by);
+
 /// Every value of the reports, a line each.
 std::string values_csv(std::span<const PaperReport> reports);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/api/checks.hpp"
 #include "planner/cli/commands.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
@@ -66,13 +67,47 @@ void print_mutations(const std::vector<TriedMutation>& mutations, bool all_found
   if (!all_found) fmt::print("  a broken schedule was taken for a right one\n");
 }
 
+bool found_all(const std::vector<TriedMutation>& mutations) {
+  return std::all_of(mutations.begin(), mutations.end(),
+                     [](const TriedMutation& m) { return m.found == m.tried; });
+}
+
+api::VerifiedStrategy verified(const VerifiedStrategy& v) {
+  api::VerifiedStrategy out{v.strategy->name, v.strategy->exact, v.cases,    v.failed, v.error_double,
+                            v.error_float,    v.pairs,           v.messages, {},       {}};
+  if (v.distance) {
+    out.least_distance = v.distance->least;
+    out.most_distance = v.distance->most;
+  }
+  return out;
+}
+
+// `mutations`: null where they were not asked for.
+void set_document(const VerifyReport& report, const std::vector<TriedMutation>* mutations,
+                  const Provenance& made_by) {
+  if (made_by.document == nullptr) return;
+  api::VerifyResult out;
+  out.version = made_by.version;
+  out.command = made_by.command;
+  out.passed = report.passed() && (mutations == nullptr || found_all(*mutations));
+  out.limit_double = kDoubleLimit;
+  out.limit_float = kFloatLimit;
+  for (const VerifiedStrategy& v : report.strategies) out.strategies.push_back(verified(v));
+  out.faults = report.faults;
+  if (mutations != nullptr) {
+    out.mutations.emplace();
+    for (const TriedMutation& m : *mutations) out.mutations->push_back({m.name, m.what, m.tried, m.found});
+  }
+  made_by.document->set(api::to_json(out));
+}
+
 void declare(Arguments& a, VerifyOptions& o) {
-  a.add("strategy", o.strategy, "A strategy, or all (default)");
+  a.add("strategy", o.strategy, "A strategy, or all (default)").offers(offered_strategies);
   a.flag("--mutations", o.mutations, "Also break their schedules, and see that each fault is found");
   add_threads(a, o.threads);
 }
 
-int run(const VerifyOptions& o, const Provenance&) {
+int run(const VerifyOptions& o, const Provenance& made_by) {
   std::vector<const Strategy*> chosen;
   if (o.strategy == "all") {
     chosen.assign(strategies().begin(), strategies().end());
@@ -92,15 +127,18 @@ int run(const VerifyOptions& o, const Provenance&) {
         o.threads);
   }
   print_strategies(report);
-  if (!o.mutations) return report.passed() ? 0 : 1;
+  if (!o.mutations) {
+    set_document(report, nullptr, made_by);
+    return report.passed() ? 0 : 1;
+  }
   const std::vector<TriedMutation> mutations = try_mutations(
       chosen,
       [](std::size_t, std::size_t) {
         if (interrupted()) throw UserError("interrupted");
       },
       o.threads);
-  const bool all_found = std::all_of(mutations.begin(), mutations.end(),
-                                     [](const TriedMutation& m) { return m.found == m.tried; });
+  const bool all_found = found_all(mutations);
+  set_document(report, &mutations, made_by);
   print_mutations(mutations, all_found);
   return report.passed() && all_found ? 0 : 1;
 }

@@ -75,7 +75,7 @@ std::optional<ServedKeys> read_served(const Reader& root, const EngineProfile* e
   w.output = v->at("output").tokens(2, kLongest);
   if (const auto lengths = v->find("lengths")) w.equal_lengths = choice(*lengths, {"drawn", "equal"}) == 1u;
   // The loop whose TTFT was measured, so that its interval is of the number that is shown.
-  w.rounds = measured_rounds(w.equal_lengths);
+  w.rounds = kMeasuredRounds;
   if (const auto users = v->find("users")) out.users = read_users(*users);
   v->no_other_keys();
   if (!sweeps || kind != StepKind::decode) v->fault("workload is for sweeps of phase: decode");

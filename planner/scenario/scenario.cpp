@@ -11,11 +11,14 @@
 #include "models/model/catalog.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/engine_keys.hpp"
+#include "planner/scenario/everyday.hpp"
 #include "planner/scenario/kernel_keys.hpp"
 #include "planner/scenario/launch_keys.hpp"
 #include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/scenario_parts.hpp"
+#include "planner/scenario/settings.hpp"
 #include "planner/scenario/sweep_keys.hpp"
+#include "planner/scenario/titles.hpp"
 
 namespace shardline {
 
@@ -88,46 +91,6 @@ auto load_at(const Reader& r, Load load) -> std::optional<decltype(load(r.text()
   }
 }
 
-std::string tokens_text(long long tokens) {
-  if (tokens % 1'000'000 == 0) return fmt::format("{}M tokens", tokens / 1'000'000);
-  if (tokens % (1 << 20) == 0) return fmt::format("{}Mi tokens", tokens >> 20);
-  if (tokens % 1024 == 0) return fmt::format("{}Ki tokens", tokens / 1024);
-  return fmt::format("{} tokens", tokens);
-}
-
-// "prefill of 1Mi tokens", "prefill of 6400 tokens after 121600 cached" or "prefill of 7 sequences, 52Ki
-// tokens".
-std::string prefill_text(const std::vector<Segment>& requests) {
-  long long fresh = 0, cached = 0;
-  for (const Segment& r : requests) fresh += r.fresh * r.count, cached += r.cached * r.count;
-  std::string text = "prefill of ";
-  if (requests_in(requests) > 1) text += fmt::format("{} sequences, ", requests_in(requests));
-  text += tokens_text(fresh);
-  if (cached > 0) text += fmt::format(" after {} cached", tokens_text(cached));
-  return text;
-}
-
-// "1M tokens", "32 x 128Ki tokens" or "40 requests of 4Ki tokens to 128Ki tokens".
-std::string decode_text(const std::vector<Segment>& requests) {
-  long long shortest = requests.front().length(), longest = shortest;
-  for (const Segment& r : requests) {
-    shortest = std::min(shortest, r.length());
-    longest = std::max(longest, r.length());
-  }
-  const long long count = requests_in(requests);
-  if (count == 1) return tokens_text(longest);
-  if (shortest == longest) return fmt::format("{} x {}", count, tokens_text(longest));
-  return fmt::format("{} requests of {} to {}", count, tokens_text(shortest), tokens_text(longest));
-}
-
-// ", 1M tokens", ", prefill of 1Mi tokens", ", 1M tokens beside prefill of 2Ki tokens" or nothing.
-std::string workload_text(const Batch& batch) {
-  if (batch.kind() == StepKind::mixed)
-    return fmt::format(", {} beside {}", decode_text(batch.decode), prefill_text(batch.prefill));
-  if (batch.decodes()) return ", " + decode_text(batch.decode);
-  return batch.prefills() ? ", " + prefill_text(batch.prefill) : "";
-}
-
 // Of the first model that the device cannot compute: others would say the same.
 void check_precision(const scenario_parts::PrecisionKeys& precision, const std::vector<Model>& models,
                      const System& system, const Reader& root) {
@@ -150,7 +113,10 @@ std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs, boo
     const bool twice = std::find(named.begin(), named.end(), r.text()) != named.end();
     if (twice) r.fault("model " + r.text() + " is listed twice");
     named.push_back(r.text());
-    if (auto m = load_at(r, [&](const std::string& name) { return load_model(name, catalogs.models); })) {
+    if (auto m = load_at(r, [&](const std::string& name) {
+          return looks_like_repository(name) ? published_model(name, catalogs.models)
+                                             : load_model(name, catalogs.models);
+        })) {
       // Results of a model are found by its name.
       const auto same = [&](const Model& other) { return other.name == m->name; };
       if (std::any_of(models.begin(), models.end(), same) && !twice)
@@ -280,7 +246,8 @@ std::optional<NoiseSpec> read_noise_of(const Reader& root, StepKind kind, bool s
 Study study_for(const Question& asked, Case served, const Workload& w, const Constraints& limits) {
   Study out;
   out.question = asked;
-  out.title = fmt::format("{} on {}{}", served.model.name, served.system.name, workload_text(w.batch));
+  out.title = fmt::format("{} on {}{}{}", served.model.name, served.system.name, set_text(served.system),
+                          scenario_parts::workload_text(w.batch));
   out.study = std::move(served);
   out.study.memory_limit = limits.memory;
   // Grids and partitions put requests of their own in its place.
@@ -315,14 +282,21 @@ void refuse_what_sweeps_have(const Reader& root, const std::optional<Reader>& co
   if (constraints.time > Seconds(0)) constraints_at->at("ttft").fault("constraints.ttft is for sweeps");
 }
 
+std::optional<System> read_system_of(const Reader& root, const Catalogs& catalogs, const Overrides& overrides,
+                                     std::vector<Diagnostic>& faults) {
+  return load_at(root.at("system"), [&](const std::string& name) {
+    return scenario_parts::load_set_system(name, catalogs, overrides, faults);
+  });
+}
+
 Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overrides& overrides) {
   Scenario s;
   std::optional<Costs> costs = overrides.costs;
+  std::vector<Diagnostic> faults;
   const Reader root = document.root();
   s.name = root.at("name").text();
   if (const auto v = root.find("summary")) s.summary = v->text();
-  auto system = load_at(root.at("system"),
-                        [&](const std::string& name) { return load_system(name, catalogs.systems); });
+  auto system = read_system_of(root, catalogs, overrides, faults);
   if (const auto v = root.find("costs")) {
     const auto i = choice(*v, {"calibrated", "parameters"});
     if (i && !costs) costs = static_cast<Costs>(*i);
@@ -354,14 +328,14 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     sweep->noise = noise;
     sweep->search.most_time = constraints.time;
     sweep->search.most_ttft = constraints.ttft;
-    if (load) sweep->search.workload = load->load;
+    if (load) sweep->search.workload = load->load, sweep->search.queues = true;
     if (engine) scenario_parts::check_strategies(root, *engine, overrides);
   } else {
     refuse_what_sweeps_have(root, constraints_at, constraints, engine.get());
   }
   if (system) check_precision(precision, models, *system, root);
-  root.no_other_keys();
-  document.finish();
+  root.no_other_keys(scenario_parts::instead_of);
+  scenario_parts::finish(document, std::move(faults));
   for (const Model& m : models) {
     Case served = make_case(m, *system, scenario_parts::precision_of(precision, m, *system), 1,
                             workload.block, routing);
@@ -381,6 +355,8 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
 Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalogs,
                        const Overrides& overrides) {
   Document document = Document::load(file);
+  scenario_parts::refuse_other_documents(document.root());
+  scenario_parts::set_keys(document, overrides);
   Scenario s = read_scenario(document, catalogs, overrides);
   s.file = file;
   return s;
@@ -389,6 +365,8 @@ Scenario load_scenario(const std::filesystem::path& file, const Catalogs& catalo
 Scenario parse_scenario(const std::string& name, const std::string& text, const Catalogs& catalogs,
                         const Overrides& overrides) {
   Document document = Document::parse(name, text);
+  scenario_parts::refuse_other_documents(document.root());
+  scenario_parts::set_keys(document, overrides);
   return read_scenario(document, catalogs, overrides);
 }
 

@@ -58,7 +58,7 @@ using Question = std::variant<Sweep, Conversation, ThresholdGrid, PartitionGrid>
 /// One model of a scenario with everything that its question needs.
 struct Study {
   Case study;
-  std::string title;  // "DeepSeek-R1 on gb200-nvl72, 1M tokens"
+  std::string title;  // "DeepSeek-R1 on gb200-nvl72, 1,000,000 tokens"
   Question question;
 
   // Of a study that asks for it.
@@ -87,6 +87,9 @@ struct Overrides {
   std::optional<Costs> costs;
   std::string engine;                          // "vllm", "vllm 0.24.0", "ideal"; empty: as the file says
   bool any_gpus = false, any_context = false;  // as Case::any_gpus, Case::any_context
+  /// "device.memory.bandwidth=4 TB/s": keys of the system's file (sets_system()) or of the scenario, and what
+  /// stands in place of their values.
+  std::vector<std::string> settings = {};
 };
 
 /// Throws UserError with every fault of the file (and of the models, systems and engines it names).

@@ -1,13 +1,13 @@
 #include "planner/scenario/shipped.hpp"
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "planner/scenario/data_folder.hpp"
 
 namespace shardline {
 
 Catalogs shipped_catalogs() {
-  const char* data = std::getenv("SHARDLINE_DATA");
-  const std::filesystem::path root = data != nullptr ? data : SHARDLINE_SOURCE_DIR;
+  const std::filesystem::path root = find_data().path;
   return {root / "models/catalog", root / "hardware/catalog", root / "scenarios", root / "planner/engines"};
 }
 

@@ -5,7 +5,7 @@
 
 namespace shardline {
 
-/// Where the catalogues are: $SHARDLINE_DATA, else the installed or source tree.
+/// Where the catalogues are (data_folder.hpp). Throws UserError where there are none.
 Catalogs shipped_catalogs();
 
 /// Names of the shipped scenarios, sorted.

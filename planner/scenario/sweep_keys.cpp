@@ -5,14 +5,39 @@
 
 #include <algorithm>
 
+#include "planner/scenario/everyday.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 
 namespace shardline::scenario_parts {
 
 namespace {
 
-constexpr int kLargestBatch = 65536;
-constexpr int kMostGroups = 8192;  // of attention and microbatches: no more than GPUs
+constexpr int kLargestBatch = 65536;  // that a list may name
+constexpr int kMostGroups = 8192;     // of attention and microbatches: no more than GPUs
+
+const char* phase_text(StepKind kind) {
+  return kind == StepKind::decode ? "decode" : kind == StepKind::prefill ? "prefill" : "mixed";
+}
+
+// A strategy of another phase, or as engines name it; false: neither.
+bool explain(const Reader& item, StepKind kind, const std::vector<std::string>& names) {
+  if (!item.is_scalar()) return false;
+  const std::string name = item.text();
+  if (const auto id = find_strategy(name); id && !strategy(*id).runs(kind)) {
+    const Strategy& s = strategy(*id);
+    item.fault(fmt::format("{} is for phase: {}, the phase here is {}", name,
+                           s.prefills ? "prefill" : phase_text(StepKind::decode), phase_text(kind)),
+               expected_one_of("", names));
+    return true;
+  }
+  const std::string same = strategy_of_engines(name);
+  if (same.empty()) return false;
+  std::vector<std::string> details = expected_one_of("", names);
+  if (std::find(names.begin(), names.end(), same) != names.end())
+    details.push_back(fmt::format("did you mean {}?", same));
+  item.fault(fmt::format("{}: unknown name {}", item.path(), name), std::move(details));
+  return true;
+}
 
 std::vector<StrategyId> read_strategies(const Reader& r, StepKind kind) {
   std::vector<std::string> names;
@@ -21,6 +46,8 @@ std::vector<StrategyId> read_strategies(const Reader& r, StepKind kind) {
   }
   std::vector<StrategyId> out;
   for (const Reader& item : r.items()) {
+    const bool known = item.is_scalar() && std::find(names.begin(), names.end(), item.text()) != names.end();
+    if (!known && explain(item, kind, names)) continue;
     const auto i = choice(item, names);
     if (!i) continue;
     const StrategyId id = id_of(strategy(names[*i]));
@@ -123,7 +150,7 @@ std::vector<int> batches_of(const std::vector<int>& users, int most_groups) {
   std::vector<int> out;
   for (const int n : users) {
     for (int groups = 1; groups <= std::min(n, most_groups); ++groups) {
-      if (n % groups == 0 && n / groups <= kLargestBatch) out.push_back(n / groups);
+      if (n % groups == 0) out.push_back(n / groups);
     }
   }
   std::sort(out.begin(), out.end());

@@ -26,7 +26,8 @@ void require(const Case& c, const Plan& p, std::size_t turn) {
 
 }  // namespace
 
-std::vector<TurnTime> converse(const Study& study) {
+std::vector<TurnTime> converse(const Study& study,
+                               const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   const Conversation& talk = study.conversation();
   const Plan kv = plan_of(talk, strategy_id("ring_pass_kv")), q = plan_of(talk, strategy_id("ring_pass_q")),
              decode = plan_of(talk, strategy_id("ring_decode"));
@@ -36,6 +37,7 @@ std::vector<TurnTime> converse(const Study& study) {
   prefill.placement = cache;
   Evaluator prefills(prefill), decodes(answer);
   for (const Turn& turn : talk.turns) {
+    if (progress) progress(out.size(), talk.turns.size());
     TurnTime t;
     t.cached = cache->length(0);
     t.fresh = turn.fresh;

@@ -2,6 +2,8 @@
 // before, then decodes its answer.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "planner/scenario/scenario.hpp"
@@ -33,7 +35,9 @@ struct TurnTime {
 /// Prefill by the faster ring variant, decode by batched ring pass-Q, one request, with the cache where the
 /// turns before left it. Time of an answer: its tokens' TTIT, which is linear in the context between first
 /// and last. Throws UserError if a turn does not fit the GPUs' memory.
-std::vector<TurnTime> converse(const Study& study);
+/// `progress` in turns, may throw to stop.
+std::vector<TurnTime> converse(
+    const Study& study, const std::function<void(std::uint64_t done, std::uint64_t total)>& progress = {});
 
 /// Sums of TTFTs over a conversation: with the faster variant at every turn, and with one variant throughout.
 struct TtftTotals {

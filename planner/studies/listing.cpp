@@ -1,11 +1,27 @@
 #include "planner/studies/listing.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <iterator>
 
 #include "models/model/catalog.hpp"
 #include "planner/scenario/shipped.hpp"
 
 namespace shardline {
+
+std::string attention_text(const Model& m) {
+  const auto latents = [](const Attention& a) { return has_latents(a); };
+  const bool all = std::all_of(m.attentions.begin(), m.attentions.end(), latents);
+  const char* const family = all ? "MLA" : has_latents(m) ? "MLA, GQA" : "GQA";
+  if (one_attention(m) && !has_local_attention(m)) return family;
+  std::vector<std::string> kinds;
+  for (int i = 0; i < std::ssize(m.attentions); ++i)
+    kinds.push_back(fmt::format("{} {}", layers_of_attention(m, i),
+                                to_string(m.attentions[static_cast<std::size_t>(i)].reach)));
+  return fmt::format("{}: {}", family, fmt::join(kinds, ", "));
+}
 
 std::vector<ListedModel> list_models(const Catalogs& catalogs) {
   std::vector<ListedModel> out;
@@ -35,6 +51,11 @@ std::vector<ListedSystem> list_systems(const Catalogs& catalogs) {
   for (const std::string& name : system_names(catalogs.systems))
     out.push_back({name, load_system(name, catalogs.systems)});
   return out;
+}
+
+std::string calibration_text(const System& s) {
+  if (s.calibration.empty()) return "none";
+  return s.calibration.like.empty() ? "own" : "like " + s.calibration.like;
 }
 
 std::vector<ListedScenario> list_scenarios() {

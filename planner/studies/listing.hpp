@@ -8,6 +8,9 @@
 
 namespace shardline {
 
+/// "GQA", "MLA", or the kinds of layers: "GQA: 18 window 128, 18 full".
+std::string attention_text(const Model& model);
+
 struct ListedModel {
   std::string name;
   Model model;
@@ -24,6 +27,9 @@ struct ListedSystem {
   System system;
 };
 std::vector<ListedSystem> list_systems(const Catalogs& catalogs);
+
+/// Whose prices a system has: "none", "own", or "like h100-hgx".
+std::string calibration_text(const System& system);
 
 struct ListedScenario {
   std::string name, summary;

@@ -78,6 +78,10 @@ PartitionStudy::Loss PartitionStudy::loss() const {
   return out;
 }
 
+long long least_spacing(const PartitionGrid& grid) {
+  return (grid.contexts.back() - grid.contexts.front()) / kMostPartitionRows + 1;
+}
+
 void require_room(const PartitionGrid& grid, int ranks) {
   if (grid.contexts.front() / grid.granularity < ranks)
     throw UserError(fmt::format("{} tokens are too few for {} ranks with at least {} each",

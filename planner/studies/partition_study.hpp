@@ -40,6 +40,10 @@ using EvaluatorFactory = std::function<ChainEvaluator(int ranks, long long conte
 /// Throws UserError if the shortest context is too short for `ranks` parts of the grid's granularity.
 void require_room(const PartitionGrid& grid, int ranks);
 
+/// Rows that a lookup table may have without max_loss, and the least spacing with which it has no more.
+inline constexpr long long kMostPartitionRows = 1024;
+long long least_spacing(const PartitionGrid& grid);
+
 /// The table has a row every grid.spacing tokens from the first to the last context, and is judged at the
 /// quarters between any two rows; with grid.max_loss, rows are added halfway between two that lose more, down
 /// to the granularity. Results do not depend on the threads (0: all cores). Needs

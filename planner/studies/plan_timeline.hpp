@@ -22,8 +22,16 @@ struct PlayedOp {
   Span span;  // after `offset`
   // Beyond data; false where nothing was measured at all.
   bool unmeasured = false;
+  bool critical = false;   // on the critical path, of its block where blocks are played one by one
   const char* block = "";  // blocks: which, and how often a pass runs it
   double runs = 0;
+};
+
+/// An op that waited for another on another rank or lane, by their places in PlanTimeline::ops: for every
+/// message that it needs, and for what ended last of all that it needs.
+struct PlayedWait {
+  std::size_t from = 0, to = 0;
+  bool operator==(const PlayedWait&) const = default;
 };
 
 struct PlanTimeline {
@@ -31,6 +39,7 @@ struct PlanTimeline {
   int ranks = 1;
   std::vector<Lane> lanes;  // that every rank has
   std::vector<PlayedOp> ops;
+  std::vector<PlayedWait> waits;
   std::vector<RoundTime> chunks;
   std::optional<Background> background;  // the traffic of others, where the study has noise
   Seconds makespan;

@@ -59,6 +59,12 @@ RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int thread
   return rate(study, std::move(all), threads);
 }
 
+std::vector<Plan> plans_of(const RatedPoints& rated) {
+  std::vector<Plan> out;
+  for (const Point& p : rated.points) out.push_back(p.plan);
+  return out;
+}
+
 std::vector<NoisyPlan> noisy_plans(const Study& study, const std::vector<Plan>& plans, int threads,
                                    const std::function<bool()>& go_on) {
   Evaluator e(study.study, study.sweep().search.all_reduce);

@@ -22,6 +22,8 @@ RatedPoints rate(const Study& study, std::vector<Point> points, int threads);
 /// Those of each strategy's own frontier, and of kv_runahead with equal parts.
 RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int threads);
 
+std::vector<Plan> plans_of(const RatedPoints& rated);
+
 /// A plan beside background traffic.
 struct NoisyPlan {
   Plan plan;

@@ -26,6 +26,17 @@ std::vector<PricedCollective> collectives(Evaluator& e) {
 
 }  // namespace
 
+std::string algorithm_text(const OpCost& c) {
+  if (!c.fit) return std::string(to_string(c.algorithm));
+  const bool nccl = c.fit->form->family == std::string_view("nccl");
+  return (nccl ? "NCCL " : "") + c.fit->words.front();
+}
+
+const char* message_meaning(OpKind kind) {
+  if (kind == OpKind::all_reduce || kind == OpKind::reduce_scatter) return "the whole buffer";
+  return kind == OpKind::all_gather ? "what each rank gives" : "what leaves each rank";
+}
+
 const Study& study_of(const Scenario& s, const std::string& model) {
   if (model.empty()) return s.studies.front();
   std::vector<std::string> names;
@@ -48,6 +59,11 @@ Plan possible_plan(const Study& study, const std::string& text) {
 SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   SimulatedPlan out;
   if (takes_partition(study.study, plan)) list_parts(plan, searched_partition(e, plan).tokens);
+  out.asked = plan;
+  if (study.sweep().search.queues) {
+    const int room = largest_batch(with_room(study.study), plan, plan.batch);
+    if (room >= std::max(1, least_batch(study.study, plan))) plan.batch = room;
+  }
   out.plan = plan;
   out.refusal = does_not_start(study.study, plan);
   out.memory = memory_use(study.study, plan);
@@ -65,14 +81,13 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   if (const auto& workload = study.sweep().search.workload;
       workload && serves_prompts(study.study, plan.strategy)) {
     ServedWorkload load = *workload;
-    load.users = plan.users();
+    load.users = out.asked.users();
     ServedEvaluator evaluator(study.study, study.sweep().search.all_reduce);
     out.served = evaluator.of(plan, load);
     const Seconds path = study.study.engine->host.path, ttft = out.served->served.ttft;
     if (out.served->serves())
       out.ttft_errors = evaluator.prompt_errors(plan, load.input) * std::max(0.0, 1 - path / ttft);
   }
-  out.deployments = deployments(study.study, plan);
   return out;
 }
 

@@ -1,11 +1,10 @@
-// One plan of a study: its time and what that consists of, its memory, and how to launch it.
+// One plan of a study: its time and what that consists of, its memory, and whether an engine starts it.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "planner/engines/deploy.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/noise.hpp"
@@ -19,8 +18,16 @@ struct PricedCollective {
   Seconds alone;
 };
 
+/// What a message was priced as: the algorithm that was fastest, or the library or engine that was measured.
+std::string algorithm_text(const OpCost& cost);
+/// Of what message_bytes() of an op of this kind is the size.
+const char* message_meaning(OpKind kind);
+
 struct SimulatedPlan {
-  Plan plan;                       // with the partition that was searched for, where it takes one
+  /// With the partition that was searched for, where it takes one; of a workload with the largest batch that
+  /// memory has room for, if it was asked for more.
+  Plan plan;
+  Plan asked;                      // as it was asked for
   std::optional<Refusal> refusal;  // of the case's engine, which does not start it
   MemoryUse memory;
   std::optional<std::string> misfit;  // why it does not fit; then nothing below is set
@@ -29,9 +36,8 @@ struct SimulatedPlan {
   std::optional<NoiseEffect> noise;           // of studies with noise
   std::optional<ServedPlan> served;           // of studies with a workload, the plan's users
   ErrorTerms ttft_errors;                     // of its TTFT, likewise
-  std::vector<Deployment> deployments;
-  std::vector<Diagnostic> unread;  // unread_parameters()
-  std::vector<Diagnostic> narrow;  // narrow_warnings()
+  std::vector<Diagnostic> unread;             // unread_parameters()
+  std::vector<Diagnostic> narrow;             // narrow_warnings()
 };
 
 /// The study of a model, or the first for an empty name. Throws UserError.

@@ -107,12 +107,6 @@ void find_pools(Study study, const SweepQuestion& q, SweepAnswer& out) {
   rate_prefills(study, out.pools);
 }
 
-std::vector<Plan> plans_of(const RatedPoints& rated) {
-  std::vector<Plan> out;
-  for (const Point& p : rated.points) out.push_back(p.plan);
-  return out;
-}
-
 SearchOptions options_of(const Study& study, const SweepQuestion& q) {
   SearchOptions o = study.sweep().search;
   o.threads = q.threads;
@@ -168,6 +162,12 @@ ErrorTerms pair_errors(const SweepAnswer& answer, const PoolPair& p) {
 ErrorTerms whole_errors(const SweepAnswer& answer, const PoolPair& p) {
   const bool decodes = p.whole.decode_busy >= p.whole.prefill_busy;
   return decodes ? answer.pool_decoders.of(p.decode.plan).errors : p.prefill.errors;
+}
+
+ErrorTerms first_token_errors(const SweepAnswer& answer, const PoolPair& p) {
+  ErrorTerms out = p.prefill.errors * (p.prefill.prompt / p.ttft);
+  out += answer.pool_decoders.of(p.decode.plan).errors * (p.decode.time / p.ttft);
+  return out;
 }
 
 std::vector<StrategyId> exact_ones(const Study& study) {

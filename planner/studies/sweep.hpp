@@ -56,6 +56,8 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& question,
 /// GPUs of each; in whole replicas of the slower pool.
 ErrorTerms pair_errors(const SweepAnswer& answer, const PoolPair& pair);
 ErrorTerms whole_errors(const SweepAnswer& answer, const PoolPair& pair);
+/// Of a pair's TTFT: of a prompt's steps and the first that decodes, in the parts of it that they are.
+ErrorTerms first_token_errors(const SweepAnswer& answer, const PoolPair& pair);
 
 /// The strategies of a study that are exact.
 std::vector<StrategyId> exact_ones(const Study& study);

@@ -78,6 +78,13 @@ std::vector<Op> ops_named(const Schedule& s, std::string_view name) {
   return found;
 }
 
+std::string options_text(const Deployment& d) {
+  std::string out;
+  for (const LaunchOption& e : d.environment) out += e.name + "=" + e.value + " ";
+  for (const LaunchOption& o : d.options) out += command_text(o) + " ";
+  return out.empty() ? out : out.substr(0, out.size() - 1);
+}
+
 std::string refusal(const Case& c, const std::string& plan) {
   try {
     return check_plan(c, parse_plan(plan)).value_or("");

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/engines/deploy.hpp"
 #include "planner/search/evaluate.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -49,6 +50,9 @@ int value_of(const Plan& plan, std::string_view key);
 /// The schedule of a plan's text, which passes check_plan().
 Schedule lowered(const Case& c, const std::string& plan);
 std::vector<Op> ops_named(const Schedule& s, std::string_view name);
+
+/// Variables and options of an engine for a plan, in one line: "A=1 --tp-size 8".
+std::string options_text(const Deployment& deployment);
 
 /// Why the plan of a text is refused, when it is read or when it is checked; empty: it is not.
 std::string refusal(const Case& c, const std::string& plan);

@@ -1,0 +1,184 @@
+// compare: two plans side by side, in at most 80 columns.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/api/convert_explain.hpp"
+#include "planner/cli/interval_parts.hpp"
+#include "planner/cli/sweep_parts.hpp"
+#include "reports/table.hpp"
+#include "reports/terminal.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+struct CompareOptions {
+  std::string scenario, costs, model;
+  std::vector<std::string> plans;
+  EngineOptions engine;
+};
+
+constexpr std::size_t kWidth = 80;
+
+void print_lines(const std::string& text) { fmt::print("{}", wrapped(text, kWidth, "  ")); }
+void print_under(const std::string& text) { fmt::print("   {}", wrapped(text, kWidth - 3, "     ")); }
+
+std::string change(double first, double second) {
+  if (!(first > 0)) return "only B";
+  if (!(second > 0)) return "only A";
+  const double part = 100 * (second / first - 1);
+  return std::abs(part) < 0.05 ? "0 %" : fmt::format("{:+.1f} %", part);
+}
+
+std::string value_text(ComparedAs as, double v) {
+  if (!(v > 0)) return "";
+  return as == ComparedAs::memory ? to_string(Bytes(v)) : to_string(Seconds(v));
+}
+
+std::string difference_text(ComparedAs as, double first, double second) {
+  constexpr double kRounding = 1e-9;
+  const double v = second - first;
+  if (std::abs(v) <= kRounding * std::max(first, second)) return "0";
+  return (v < 0 ? "-" : "+") + value_text(as, std::abs(v));
+}
+
+void print_rows(const PlanComparison& c, ComparedAs as, const std::string& title) {
+  Table t({title, "A", "B", "B - A", "change"});
+  bool any = false;
+  for (const ComparedRow& r : c.rows) {
+    if (r.as != as) continue;
+    any = true;
+    t.add({r.name, value_text(as, r.first), value_text(as, r.second), difference_text(as, r.first, r.second),
+           change(r.first, r.second)});
+  }
+  if (any) fmt::print("{}\n", t.text());
+}
+
+void print_plan(const Study& study, const char* which, const SimulatedPlan& s, const PlanTimes& t) {
+  print_lines(fmt::format("{}: {}", which, to_string(s.plan)));
+  if (s.misfit) {
+    print_under("does not fit: " + *s.misfit);
+    return;
+  }
+  if (s.refusal)
+    print_under(fmt::format("{} does not start it: {}", title_of(*study.study.engine), s.refusal->text));
+  const bool prefill = study.study.batch.kind() == StepKind::prefill;
+  const ErrorRange off = t.served() ? served_time_error(*study.study.engine, t.errors) : time_error(t.errors);
+  print_under(fmt::format("{} {} ({}){}, {:.2f} tokens/s/GPU, {:.0f} {} on {} GPUs",
+                          prefill      ? "TTFT"
+                          : t.served() ? "TPOT"
+                                       : "TTL",
+                          to_string(t.time()), range_text(off),
+                          t.served() ? ", TTFT " + to_string(t.ttft) : "", t.tokens_per_s_gpu, t.users,
+                          prefill ? "requests" : "users", s.plan.gpus()));
+}
+
+// Messages by their name, of either plan.
+void print_collectives(const PlanComparison& c) {
+  Table t({"collective", "", "ranks", "message", "algorithm", "time"});
+  std::string fits;
+  std::vector<std::string> known;
+  const auto add = [&](const char* which, const std::vector<PricedCollective>& all) {
+    for (const PricedCollective& p : all) {
+      t.add({p.op.name, which, std::to_string(p.op.group.size), to_string(message_bytes(p.op)),
+             algorithm_text(p.cost), to_string(p.alone)});
+      const std::string fit = p.cost.fit != nullptr
+                                  ? fmt::format("{} ({})", p.cost.fit->name(), to_string(p.cost.basis))
+                                  : "parameters of the system file";
+      if (std::find(known.begin(), known.end(), fit) == known.end()) known.push_back(fit);
+    }
+  };
+  add("A", c.first.collectives);
+  add("B", c.second.collectives);
+  if (known.empty()) return;
+  for (const std::string& fit : known) fits += (fits.empty() ? "" : "; ") + fit;
+  fmt::print("{}", t.text());
+  fmt::print("  {}", wrapped("priced by: " + fits, kWidth - 2, "    "));
+  fmt::print("\n");
+}
+
+void print_verdict(const PlanComparison& c) {
+  const bool shared = c.told_apart(FitErrors::shared), unrelated = c.told_apart(FitErrors::unrelated);
+  const double part = 100 * (c.time_ratio - 1);
+  const auto range = [&](const ErrorBand& band) {
+    return fmt::format("{:+.1f} to {:+.1f} %", 100 * (c.time_ratio * std::exp(band.low) - 1),
+                       100 * (c.time_ratio * std::exp(band.high) - 1));
+  };
+  print_lines(fmt::format(
+      "B takes {:.1f} % {} time than A (nominal 90 %: {} if a fit errs alike in both, {} if it errs "
+      "in each as it likes).",
+      std::abs(part), part < 0 ? "less" : "more", range(c.shared), range(c.unrelated)));
+  print_lines(shared && unrelated ? "They are told apart either way."
+              : shared            ? "They are told apart only if a fit errs alike in both."
+              : unrelated         ? "They are told apart only if a fit errs in each as it likes."
+                                  : "They are not told apart, as prices may be off.");
+}
+
+void print(const Study& study, const PlanComparison& c) {
+  print_lines(study.title);
+  for (const std::string& text : {engine_text(study.study), precision_text(study.study)})
+    if (!text.empty()) print_lines(text.substr(0, text.find_last_not_of('\n') + 1));
+  print_plan(study, "A", c.first, c.first_times);
+  print_plan(study, "B", c.second, c.second_times);
+  print_under(what_intervals_are(study.study));
+  fmt::print("\n");
+  const bool prefill = study.study.batch.kind() == StepKind::prefill;
+  print_rows(c, ComparedAs::part, prefill ? "part of a prefill" : "part of a token");
+  print_rows(c, ComparedAs::kind, "op kind on the critical path");
+  print_rows(c, ComparedAs::communication, "communication");
+  print_rows(c, ComparedAs::basis, "what the time rests on");
+  print_rows(c, ComparedAs::memory, "memory per GPU");
+  print_collectives(c);
+  if (c.both()) print_verdict(c);
+}
+
+void declare(Arguments& a, CompareOptions& o) {
+  a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario")
+      .required()
+      .offers(scenario_names)
+      .files();
+  a.add("--plan", o.plans, "Plan text, as sweep prints it; twice").required().each();
+  a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);
+  add_costs(a, o.costs);
+  add_engine(a, o.engine);
+}
+
+int run(const CompareOptions& o, const Provenance& made_by) {
+  if (o.plans.size() != 2)
+    throw UserError(fmt::format("--plan is given {} time{}: expected two plans to compare", o.plans.size(),
+                                o.plans.size() == 1 ? "" : "s"));
+  const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
+  const Study study = study_of(scenario, o.model);
+  require_question<Sweep>(study, o.scenario);
+  Evaluator a(study.study, study.sweep().search.all_reduce), b(study.study, study.sweep().search.all_reduce);
+  PlanComparison c =
+      compare_plans(study, a, b, possible_plan(study, o.plans[0]), possible_plan(study, o.plans[1]));
+  const std::vector<Plan> plans{c.first.plan, c.second.plan};
+  add_idle_settings(c.first.unread, idle_settings(study, plans, o.engine.settings, false,
+                                                  study_with_settings(o.scenario, o.costs, o.engine,
+                                                                      study.study.model.name)));
+  if (made_by.document != nullptr) {
+    api::CompareResult result = api::compare_result(study, c);
+    result.version = made_by.version;
+    result.command = made_by.command;
+    result.scenario = scenario.name;
+    result.question = {o.scenario, "", o.model, o.plans};
+    made_by.document->set(api::to_json(result));
+  }
+  print_warnings(c.first.unread);
+  print_warnings(c.first.narrow);
+  print_warnings(c.second.narrow);
+  print(study, c);
+  return c.both() ? 0 : 3;
+}
+
+}  // namespace
+
+const Command kCompareCommand{"compare", "Two plans side by side, and whether they can be told apart",
+                              "shardline compare helix_gb200_1m --model llama-3.1-405b --plan "
+                              "helix:kvp=8,tpa=8,tpf=64,batch=4 --plan helix:kvp=8,tpa=8,tpf=64,batch=8",
+                              prepare<CompareOptions, declare, run>};
+
+}  // namespace shardline::cli

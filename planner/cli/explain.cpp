@@ -1,0 +1,225 @@
+// explain: why a plan takes as long as it does, in at most 80 columns.
+#include "planner/studies/explanation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/api/convert_explain.hpp"
+#include "planner/cli/interval_parts.hpp"
+#include "planner/cli/sweep_parts.hpp"
+#include "reports/table.hpp"
+#include "reports/terminal.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+struct ExplainOptions {
+  std::string scenario, costs, plan, model;
+  EngineOptions engine;
+};
+
+constexpr std::size_t kWidth = 80;
+constexpr double kNothing = 0.005;  // of an elasticity that is shown as 0
+
+std::string time_name(const Study& study, const PlanTimes& t) {
+  return study.study.batch.kind() == StepKind::prefill ? "TTFT" : t.served() ? "TPOT" : "TTL";
+}
+
+std::string signed_number(double v) { return std::abs(v) < kNothing ? "0" : fmt::format("{:+.2f}", v); }
+
+// "-0.26 (-0.31 to -0.20)".
+std::string text_of(const Sensitivity& s) {
+  if (std::max(std::abs(s.low), std::abs(s.high)) < kNothing) return "0";
+  return fmt::format("{} ({} to {})", signed_number(s.value), signed_number(s.low), signed_number(s.high));
+}
+
+std::string percent(double ratio) {
+  const double part = 100 * (ratio - 1);
+  return std::abs(part) < 0.05 ? "0 %" : fmt::format("{:+.1f} %", part);
+}
+
+std::string whole_percent(double ratio) {
+  const double part = std::round(100 * (ratio - 1));
+  return part == 0 ? "0" : fmt::format("{:+.0f}", part);
+}
+
+// "-17/-9 %".
+std::string interval(double ratio, const ErrorBand& band) {
+  return fmt::format("{}/{} %", whole_percent(ratio * std::exp(band.low)),
+                     whole_percent(ratio * std::exp(band.high)));
+}
+
+// Further lines of it stand two columns deeper.
+void print_lines(std::size_t indent, const std::string& text) {
+  const std::string deeper(2, ' '), lines = wrapped(text, kWidth - indent, deeper);
+  for (std::size_t at = 0, end = 0; (end = lines.find('\n', at)) != std::string::npos; at = end + 1)
+    fmt::print("{}{}\n", std::string(indent, ' '), lines.substr(at, end - at));
+}
+
+void print_outcome(const Study& study, const Explanation& e) {
+  const PlanTimes& t = e.times;
+  const ErrorRange off = t.served() ? served_time_error(*study.study.engine, t.errors) : time_error(t.errors);
+  const char* of = study.study.batch.kind() == StepKind::prefill ? "request" : "user";
+  print_lines(
+      2, fmt::format("{} {} ({}){}, {:.2f} tokens/s/GPU, {:.0f} {}{} on {} GPUs", time_name(study, t),
+                     to_string(t.time()), range_text(off), t.served() ? ", TTFT " + to_string(t.ttft) : "",
+                     t.tokens_per_s_gpu, t.users, of, t.users == 1 ? "" : "s", e.simulated.plan.gpus()));
+  print_lines(2, what_intervals_are(study.study));
+}
+
+void print_bottlenecks(const Explanation& e, const std::string& time) {
+  fmt::print("\nwhat bounds it (behind each: the change of {})\n", time);
+  for (const Bottleneck& b : e.bottlenecks) print_lines(2, b.text);
+}
+
+void print_elasticities(const Explanation& e, const std::string& time) {
+  fmt::print("\nelasticities: change in %, per 1 % more (nominal 90 %)\n");
+  const bool served = std::any_of(e.elasticities.begin(), e.elasticities.end(),
+                                  [](const Elasticity& x) { return x.ttft.has_value(); });
+  std::vector<std::string> header{"1 % more", time};
+  if (served) header.emplace_back("TTFT");
+  header.emplace_back("tokens/s/GPU");
+  Table t(header);
+  for (const Elasticity& x : e.elasticities) {
+    // Three intervals are wider than a terminal: that of the rate mirrors that of the time.
+    std::vector<std::string> row{std::string(to_string(x.knob)), text_of(x.time)};
+    if (served) row.push_back(x.ttft ? signed_number(x.ttft->value) : "");
+    row.push_back(served ? signed_number(x.rate.value) : text_of(x.rate));
+    t.add(std::move(row));
+  }
+  fmt::print("{}", t.text());
+  for (const NoElasticity& n : e.without) print_lines(2, fmt::format("{}: {}", to_string(n.knob), n.why));
+}
+
+// The nearest first.
+std::vector<Turnover> by_distance(std::vector<Turnover> all) {
+  const auto distance = [](const Turnover& t) { return t.factor ? std::abs(std::log(*t.factor)) : 1e9; };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const Turnover& a, const Turnover& b) { return distance(a) < distance(b); });
+  return all;
+}
+
+void print_rival(const Rival& r, const std::string& time) {
+  print_lines(
+      2,
+      fmt::format("{}: {} {} ({}; {})", to_string(r.plan), time, to_string(r.times.time()), percent(r.ratio),
+                  r.told_apart ? "more than prices may be off"
+                               : "not told apart, as prices may be off: " + interval(r.ratio, r.band)));
+  std::string turns, never;
+  for (const Turnover& t : by_distance(r.turnovers)) {
+    if (t.factor) {
+      turns += fmt::format("{}{} x {:.3g}", turns.empty() ? "" : ", ", to_string(t.knob), *t.factor);
+    } else if (t.why.starts_with("no factor")) {
+      never += fmt::format("{}{}", never.empty() ? "" : ", ", to_string(t.knob));
+    }
+  }
+  const char* order = r.ratio > 1 ? "ahead" : "behind";
+  if (!turns.empty()) print_lines(4, fmt::format("puts it {}, each alone: {}", order, turns));
+  if (!never.empty()) print_lines(4, fmt::format("does not, up to {:g}x either way: {}", kMostFactor, never));
+}
+
+void print_rivals(const Explanation& e, const std::string& time) {
+  fmt::print("\nbest of {} other plans on as many GPUs for as many users\n", e.compared);
+  if (e.rivals.empty()) fmt::print("  none fits\n");
+  for (const Rival& r : e.rivals) print_rival(r, time);
+}
+
+// TTFT is shown where a workload is served; there is no room for both changes.
+void print_purchases(const Study& study, const Explanation& e, const std::string& time) {
+  fmt::print("\nwhat to buy: the same plan\n");
+  const bool served = e.times.served();
+  Table t(
+      {"on", time, "change", "90 %", served ? "TTFT" : "tokens/s/GPU", served ? "tokens/s/GPU" : "change"});
+  const auto add = [&](const std::string& what, const PlanTimes& p, const Purchase* changes) {
+    const std::string rate = fmt::format("{:.2f}", p.tokens_per_s_gpu);
+    t.add({what, to_string(p.time()), changes ? percent(changes->time_ratio) : "",
+           changes ? interval(changes->time_ratio, changes->band) : "", served ? to_string(p.ttft) : rate,
+           served    ? rate
+           : changes ? percent(changes->rate_ratio)
+                     : ""});
+  };
+  add(study.study.system.name, e.times, nullptr);
+  for (const Purchase& p : e.purchases) {
+    if (p.times) add(p.what, *p.times, &p);
+  }
+  fmt::print("{}", t.text());
+  for (const Purchase& p : e.purchases) {
+    if (!p.times) print_lines(2, fmt::format("{}: {}", p.what, p.why));
+  }
+  print_lines(2,
+              fmt::format("90 %: of the change of {}; more of one thing is priced as another machine by the "
+                          "same fits{}",
+                          time,
+                          e.unmeasured > 0
+                              ? fmt::format("; {} systems of the catalogue that nothing was measured of are "
+                                            "left out",
+                                            e.unmeasured)
+                              : ""));
+}
+
+void print(const Study& study, const Explanation& e) {
+  const std::string time = time_name(study, e.times);
+  print_lines(0, study.title);
+  fmt::print("{}\n", to_string(e.simulated.plan));
+  for (const std::string& text : {engine_text(study.study), precision_text(study.study)})
+    if (!text.empty())
+      print_lines(2, text.substr(text.find_first_not_of(' '),
+                                 text.find_last_not_of('\n') + 1 - text.find_first_not_of(' ')));
+  print_outcome(study, e);
+  print_bottlenecks(e, time);
+  print_elasticities(e, time);
+  print_rivals(e, time);
+  print_purchases(study, e, time);
+}
+
+void declare(Arguments& a, ExplainOptions& o) {
+  a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario")
+      .required()
+      .offers(scenario_names)
+      .files();
+  a.add("--plan", o.plan, "Plan text, as sweep prints it").required();
+  a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);
+  add_costs(a, o.costs);
+  add_engine(a, o.engine);
+}
+
+int run(const ExplainOptions& o, const Provenance& made_by) {
+  const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
+  const Study study = study_of(scenario, o.model);
+  require_question<Sweep>(study, o.scenario);
+  const auto with = study_with_settings(o.scenario, o.costs, o.engine, study.study.model.name);
+  Explanation e =
+      explain(study, possible_plan(study, o.plan), o.engine.settings, shipped_catalogs().systems, with);
+  if (!e.simulated.misfit)
+    add_idle_settings(e.simulated.unread,
+                      idle_settings(study, std::span(&e.simulated.plan, 1), o.engine.settings, false, with));
+  if (made_by.document != nullptr) {
+    api::ExplainResult result = api::explain_result(study, e);
+    result.version = made_by.version;
+    result.command = made_by.command;
+    result.scenario = scenario.name;
+    result.question = {o.scenario, "", o.model, o.plan};
+    made_by.document->set(api::to_json(result));
+  }
+  if (e.simulated.misfit) {
+    fmt::print(stderr, "{} does not fit {}: {}\n", to_string(e.simulated.plan), study.study.system.name,
+               *e.simulated.misfit);
+    return 3;
+  }
+  print_warnings(e.simulated.unread);
+  print_warnings(e.simulated.narrow);
+  print(study, e);
+  return 0;
+}
+
+}  // namespace
+
+const Command kExplainCommand{"explain", "Why a plan takes as long as it does, and what would change that",
+                              "shardline explain helix_gb200_1m --model llama-3.1-405b --plan "
+                              "helix:kvp=8,tpa=8,tpf=64,batch=4",
+                              prepare<ExplainOptions, declare, run>};
+
+}  // namespace shardline::cli

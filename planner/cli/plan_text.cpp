@@ -1,0 +1,307 @@
+#include "planner/cli/plan_text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "planner/cli/interval_parts.hpp"
+#include "planner/engines/checkpoints.hpp"
+#include "planner/scenario/titles.hpp"
+#include "reports/table.hpp"
+#include "reports/terminal.hpp"
+#include "sim/base/shell_word.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr int kDigits = 3;                     // of times; intervals are wider than the third
+constexpr const char* kUnsaved = "plan.yaml";  // the name in commands where the question has no file yet
+constexpr std::size_t kParts = 3;              // of a step, the longest
+
+bool served(const PlanAnswer& a) { return workload_of(a.study) != nullptr; }
+std::string time_name(const PlanAnswer& a) {
+  return a.question.prefill() ? "TTFT" : served(a) ? "TPOT" : "TTL";
+}
+
+std::string signed_percent(double part) {
+  return fmt::format("{:+.{}f} %", 100 * part, std::abs(part) < 0.01 ? 1 : 0);
+}
+
+// Where prices are not calibrated all times are off alike.
+std::string time_range(const PlanAnswer& a, const PlannedPoint& p) {
+  const bool fitted = !a.study.study.system.calibration.empty();
+  return range_text(fitted ? plan_time_error(a.study, p.rating.errors)
+                           : time_error(ErrorTerms(kAssumedSource, kAssumedBand)));
+}
+std::string rate_range(const PlanAnswer& a, const PlannedPoint& p) {
+  const bool fitted = !a.study.study.system.calibration.empty();
+  return range_text(fitted ? plan_rate_error(a.study, p.rating.errors)
+                           : rate_error(ErrorTerms(kAssumedSource, kAssumedBand)));
+}
+std::string ttft_range(const PlanAnswer& a, const PlannedPoint& p) {
+  const auto range = ttft_error(a.study, p.point, p.ttft);
+  return range ? ttft_range_text(range) : "by an error that was not measured";
+}
+
+// Three digits, or all before the point.
+std::string rate_text(double per_s) {
+  return fmt::format("{:.{}f}", per_s, per_s < 10 ? 2 : per_s < 100 ? 1 : 0);
+}
+
+double rate_of(const PlanAnswer& a, const Point& p) {
+  const Case& c = a.study.study;
+  return a.question.prefill() ? prefill_metrics(c, p.time, p.plan).new_tokens_per_s_gpu
+                              : decode_metrics(c, p.time, p.plan, p.decoding).tokens_per_s_gpu;
+}
+
+// "served by vLLM 0.24.0 (60 measured points of ...); weights bf16, KV cache bf16 of meta-llama/...".
+std::string basis_text(const PlanAnswer& a) {
+  const Case& c = a.study.study;
+  std::string out;
+  if (!c.engine) {
+    out = a.question.prefill()
+              ? "bare kernels, no engine around them"
+              : fmt::format("steps that decode at {} tokens, bare kernels: no prompts, no engine",
+                            scenario_parts::grouped(c.longest()));
+  } else {
+    out = fmt::format("{} by {}{}", a.question.prefill() ? "steps of the prefill" : "served",
+                      title_of(*c.engine),
+                      a.defaults.engine_why.empty() ? "" : " (" + a.defaults.engine_why + ")");
+  }
+  const Dtype attention = c.precision.of(Module::attention).weights;
+  const bool experts = has_experts(c.model);
+  const Dtype main = c.precision.of(experts ? Module::experts : Module::dense_ffn).weights;
+  out += main == attention ? fmt::format("; weights {}", to_string(main))
+                           : fmt::format("; attention {}, {} {}", to_string(attention),
+                                         experts ? "experts" : "FFN", to_string(main));
+  out += fmt::format(", KV cache {}", to_string(c.precision.kv));
+  if (const std::string checkpoint = checkpoint_of(c); !checkpoint.empty()) out += " as in " + checkpoint;
+  if (c.engine) out += "; assumed: " + assumed_text(c);
+  if (c.engine && a.question.prefill())
+    out +=
+        fmt::format("; TTFT is of the steps: {} of its request path come on top, and the target holds both",
+                    to_string(c.engine->host.path, kDigits));
+  return out;
+}
+
+// Why there is none, or by how much the nearest misses, and what more GPUs give.
+std::string miss_text(const PlanAnswer& a) {
+  const std::string exact = a.question.prefill() ? "exact " : "";
+  std::string out;
+  if (a.plans.empty()) {
+    out = fmt::format("no {}plan fits", exact);
+    for (const auto& [reason, n] : a.sweep.found.rejected) out += fmt::format(": {}", reason);
+    if (!a.sweep.found.not_started.empty())
+      out += fmt::format("; {} starts none: {}", title_of(*a.study.study.engine),
+                         a.sweep.found.not_started.begin()->second.first.says);
+  } else {
+    const Miss miss = miss_of(a, a.plans.front().point);
+    out = fmt::format("no {}plan meets {}; the nearest: {} {} ({})", exact, target_text(a.question),
+                      miss.what, to_string(miss.time, kDigits), signed_percent(miss.part));
+  }
+  if (!a.wider) return out;
+  const PlannedPoint& p = a.wider->best;
+  // Of a plan that misses, what it misses by most; of one that meets all targets, all of them.
+  const Miss beyond = miss_of(a, p.point);
+  const auto said = [&](const std::string& what, Seconds time, const std::string& range) {
+    return fmt::format("{} {} (90 %: {})", what, to_string(time, kDigits), range);
+  };
+  std::string found = said(time_name(a), p.point.time, time_range(a, p));
+  if (served(a) && a.asked.most_ttft > Seconds(0)) {
+    const std::string first = said("TTFT", p.point.ttft, ttft_range(a, p));
+    found = beyond.what == "TTFT" ? first : beyond.what.empty() ? found + ", " + first : found;
+  }
+  found += " by " + to_string(p.point.plan);
+  return out + (p.meets ? fmt::format("; {} GPUs: {}", a.wider->gpus, found)
+                        : fmt::format("; none on up to {} GPUs meets {}, the nearest of these on {}: {}",
+                                      a.wider->most, target_text(a.question), a.wider->gpus, found));
+}
+
+std::vector<std::string> header(const PlanAnswer& a) {
+  if (a.question.prefill()) return {"#", "GPUs", "TTFT", "90 %", "new tokens/s/GPU", "memory/GPU", "plan"};
+  if (served(a)) return {"#", "GPUs", "users", "TPOT", "TTFT", "tokens/s/GPU", "90 %", "plan"};
+  return {"#", "GPUs", "users", "TTL", "90 %", "tokens/s/GPU", "memory/GPU", "plan"};
+}
+
+std::vector<std::string> row(const PlanAnswer& a, const PlannedPoint& p, const std::string& rank) {
+  const std::string time = to_string(p.point.time, kDigits), gpus = std::to_string(p.point.plan.gpus());
+  const std::string users = users_text(a.study.study, p.point);
+  const std::string rate = rate_text(rate_of(a, p.point)), plan = to_string(p.point.plan);
+  const std::string memory = to_string(p.point.memory, kDigits);
+  if (a.question.prefill()) return {rank, gpus, time, time_range(a, p), rate, memory, plan};
+  if (served(a))
+    return {rank, gpus, users, time, to_string(p.point.ttft, kDigits), rate, rate_range(a, p), plan};
+  return {rank, gpus, users, time, time_range(a, p), rate, memory, plan};
+}
+
+// Plans behind their numbers, or below where that is too wide: they are never cut.
+std::string table_text(const PlanAnswer& a, std::size_t width) {
+  std::vector<std::string> first = header(a), narrow(first.begin(), first.end() - 1);
+  Table wide(first), short_one(narrow);
+  std::string plans;
+  bool misses = false;
+  for (std::size_t i = 0; i < a.plans.size(); ++i) {
+    const PlannedPoint& p = a.plans[i];
+    const std::string rank = std::to_string(i + 1) + (p.meets ? "" : "*");
+    misses = misses || !p.meets;
+    std::vector<std::string> cells = row(a, p, rank);
+    wide.add(cells);
+    plans += fmt::format("  {:<2}  {}\n", rank, cells.back());
+    cells.pop_back();
+    short_one.add(std::move(cells));
+  }
+  std::string out = wide.text();
+  std::size_t longest = 0;
+  for (std::size_t at = 0, end = 0; (end = out.find('\n', at)) != std::string::npos; at = end + 1)
+    longest = std::max(longest, end - at);
+  if (longest > width) out = short_one.text() + plans;
+  if (misses && a.met) out += "  *: misses the target\n";
+  return out;
+}
+
+// The parts of a step that take longest: "attention 35 %, ffn 36 %".
+std::string parts_text(const Breakdown& b) {
+  std::vector<std::pair<double, Part>> parts;
+  for (std::size_t p = 0; p < b.parts.size(); ++p)
+    parts.emplace_back(-(b.parts[p] / b.time), static_cast<Part>(p));
+  std::sort(parts.begin(), parts.end());
+  std::string out;
+  for (std::size_t i = 0; i < kParts && parts[i].first < -0.005; ++i)
+    out += fmt::format("{}{} {:.0f} %", out.empty() ? "" : ", ", to_string(parts[i].second),
+                       -100 * parts[i].first);
+  return out;
+}
+
+std::string bounds_text(const PlanAnswer& a) {
+  const BestPlan& best = *a.best;
+  const Case& c = a.study.study;
+  std::string out = "bound by: ";
+  if (best.served && best.served->serves())
+    out += fmt::format("prompts of others {:.0f} % of TPOT; of a step that decodes ",
+                       100 * best.served->served.prefill_part);
+  out += parts_text(best.breakdown);
+  out += fmt::format(", {:.0f} % messages that nothing hides",
+                     100 * (best.breakdown.exposed_communication / best.breakdown.time));
+  const auto share = [&](Bytes b) { return 100 * (b / c.system.device.memory); };
+  return out + fmt::format("; of HBM weights {:.0f} %, KV cache {:.0f} %", share(best.memory.weights),
+                           share(best.memory.kv));
+}
+
+std::string certainty_text(const PlanAnswer& a) {
+  const PlannedPoint& p = a.plans.front();
+  std::string out = fmt::format("how sure: {} {}", time_name(a), time_range(a, p));
+  if (served(a)) out += ", TTFT " + ttft_range(a, p);
+  out += fmt::format(", tokens/s/GPU {}: nominal 90 %", rate_range(a, p));
+  const Case& c = a.study.study;
+  if (c.system.calibration.empty()) return out + " of a system's own parameters, none of them measured";
+  if (served(a)) {
+    const EngineProfile& e = *c.engine;
+    out += fmt::format(" by kernels' prices and {} measured points of {}{}", e.error.rows, e.title,
+                       was_measured_on(e, c.system) ? "" : ", none on " + c.system.name);
+  } else {
+    out += c.engine ? " by kernels' prices and the engine's fitted host" : " by the prices of bare kernels";
+  }
+  if (p.rating.shares.extrapolated > 0.005)
+    out +=
+        fmt::format("; {:.0f} % of its time is beyond measured shapes", 100 * p.rating.shares.extrapolated);
+  return out;
+}
+
+// Of `sweep`, or of `plan` itself.
+std::string options_text(const PlanAnswer& a, bool sweep) {
+  const PlanQuestion& q = a.question;
+  std::string out;
+  const auto time = [&](const char* flag, Seconds t) {
+    if (t > Seconds(0)) out += fmt::format(" {} {}", flag, shell_word(to_string(t, 12)));
+  };
+  time("--ttl", q.ttl);
+  time("--ttft", sweep && q.prefill() ? a.asked.most_time : q.ttft);
+  if (q.users > 0 && (!sweep || q.engine == "ideal")) out += fmt::format(" --users {}", q.users);
+  return out;
+}
+
+// A scenario has no keys of its system's file.
+std::string settings_text(const PlanQuestion& q) {
+  std::string out;
+  for (const std::string& setting : q.settings) out += " --set " + shell_word(setting);
+  return out;
+}
+
+// The question again, every default said.
+std::string plan_command(const PlanAnswer& a) {
+  const PlanQuestion& q = a.question;
+  std::string out = fmt::format("shardline plan {} --system {} --gpus {} --input {}", shell_word(q.model),
+                                shell_word(q.system), a.defaults.gpus.back(), q.input);
+  if (!q.prefill()) out += fmt::format(" --output {}", q.output);
+  out += options_text(a, false);
+  if (!q.engine.empty()) out += " --engine " + shell_word(q.engine);
+  if (!q.costs.empty()) out += " --costs " + q.costs;
+  if (q.any_gpus) out += " --any-gpus";
+  if (q.any_context) out += " --any-context";
+  return out + settings_text(q);
+}
+
+// What the plans shown leave out: copies on the GPUs that the best does not take, and pools of their own.
+std::string beside_text(const PlanAnswer& a, std::size_t width) {
+  std::string out;
+  const int gpus = a.defaults.gpus.back(), copies = gpus / a.plans.front().point.plan.gpus();
+  if (copies > 1 && !a.question.prefill())
+    out +=
+        wrapped(fmt::format("copies: a plan is one copy of the model; #1 fits {} times on {} GPUs, each with "
+                            "as many users of its own",
+                            copies, gpus),
+                width, "  ");
+  const PoolPair* most = nullptr;
+  for (const PoolPair& p : a.sweep.pools) {
+    const bool meets = (!(a.asked.most_time > Seconds(0)) || p.decode.time <= a.asked.most_time) &&
+                       (!(a.asked.most_ttft > Seconds(0)) || p.ttft <= a.asked.most_ttft);
+    if (meets && (most == nullptr || p.output_per_s_gpu > most->output_per_s_gpu)) most = &p;
+  }
+  if (most == nullptr) return out;
+  return out + wrapped(fmt::format("prompts and answers on separate pools: {} tokens/s/GPU at TPOT {}{}; "
+                                   "sweep lists the pairs",
+                                   rate_text(most->output_per_s_gpu), to_string(most->decode.time, kDigits),
+                                   most->whole.gpus > 0
+                                       ? fmt::format(", in whole replicas on {} GPUs", most->whole.gpus)
+                                       : ""),
+                       width, "  ");
+}
+
+std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t width) {
+  const std::string file = saved.empty() ? kUnsaved : saved;
+  std::string out = "next:\n";
+  const auto add = [&](const std::string& command) { out += wrapped_command(command, width, "  "); };
+  if (saved.empty()) add(plan_command(a) + " --save " + shell_word(file));
+  const std::string set = settings_text(a.question);
+  add(fmt::format("shardline sweep {}{}{}", shell_word(file), options_text(a, true), set));
+  if (!a.plans.empty())
+    add(fmt::format("shardline simulate {} --plan {}{} -o out", shell_word(file),
+                    shell_word(to_string(a.plans.front().point.plan)), set));
+  return out;
+}
+
+}  // namespace
+
+std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t width, bool colours) {
+  std::string out =
+      emphasised(wrapped(question_text(a.question, a.defaults), width, "  "), Emphasis::strong, colours);
+  out += wrapped(basis_text(a), width, "  ");
+  if (!a.defaults.gpus_note.empty()) out += wrapped(a.defaults.gpus_note, width, "  ");
+  out += "\n";
+  if (!a.met) out += emphasised(wrapped(miss_text(a), width, "  "), Emphasis::bad, colours);
+  if (!a.plans.empty()) {
+    out += table_text(a, width) + "\n" + wrapped(bounds_text(a), width, "  ");
+    out += wrapped(certainty_text(a), width, "  ");
+    out += beside_text(a, width);
+    if (a.met && a.asked.has_target()) {
+      const std::string open = open_target_text(a.study, a.sweep, a.asked);
+      for (std::size_t at = 0, end = 0; (end = open.find('\n', at)) != std::string::npos; at = end + 1)
+        out += wrapped(open.substr(at, end - at), width, "  ");
+    }
+  }
+  return out + next_text(a, saved, width);
+}
+
+}  // namespace shardline::cli

@@ -1,0 +1,33 @@
+#include "planner/scenario/asked_amounts.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/scenario/scenario_parts.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+Seconds asked_time(const std::string& name, const std::string& text) {
+  if (!text.empty() && text.find_first_not_of("0123456789.") == std::string::npos)
+    throw UserError(fmt::format("{} {}: expected a time with its unit, {} \"{} ms\" or {} \"{} s\"", name,
+                                text, name, text, name, text));
+  const auto parsed = parse_quantity<Seconds>(text);
+  if (const auto* fault = std::get_if<std::string>(&parsed))
+    throw UserError(name + " " + text + ": " + *fault);
+  const Seconds time = std::get<Seconds>(parsed);
+  if (time <= Seconds(0)) throw UserError(name + " " + text + ": expected a positive time");
+  return time;
+}
+
+long long asked_tokens(const std::string& name, const std::string& text) {
+  const bool unit = text.find("token") != std::string::npos;
+  const auto parsed = parse_tokens(unit ? text : text + " tokens");
+  if (const auto* fault = std::get_if<std::string>(&parsed))
+    throw UserError(fmt::format("{} {}: {}", name, text, *fault));
+  const long long count = std::get<long long>(parsed);
+  if (count < 1 || count > scenario_parts::kLongest)
+    throw UserError(fmt::format("{} {}: expected 1 to {} tokens", name, text, scenario_parts::kLongest));
+  return count;
+}
+
+}  // namespace shardline

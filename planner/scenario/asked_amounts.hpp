@@ -1,0 +1,16 @@
+// Times and counts of tokens as people write them: in options of commands and in arguments of the library.
+#pragma once
+
+#include <string>
+
+#include "sim/base/units.hpp"
+
+namespace shardline {
+
+/// "20 ms": a positive time with its unit. `name` ("--ttl") begins the text of the UserError that is thrown.
+Seconds asked_time(const std::string& name, const std::string& text);
+
+/// "32768", "32K" (which is 32768), "32K tokens", for the unit can be nothing else. Throws UserError, too.
+long long asked_tokens(const std::string& name, const std::string& text);
+
+}  // namespace shardline

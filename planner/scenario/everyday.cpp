@@ -1,0 +1,154 @@
+#include "planner/scenario/everyday.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline::scenario_parts {
+
+namespace {
+
+/// A key of engines' options and of benchmarks; `_size` and `-` are taken off before it is looked up.
+struct EngineKey {
+  const char* name;
+  const char* instead;
+};
+constexpr const char* kRanks = "strategies: [tensor], and degrees: {tpa: [8]} for one size alone";
+constexpr const char* kStages = "strategies: [pipeline], and pipeline_stages: [2] for one number alone";
+constexpr const char* kGroups = "strategies: [dp_ep], and degrees: {dp: [8]} for one size alone";
+constexpr const char* kExperts = "strategies: [dp_ep], and degrees: {ep: [8]} for one size alone";
+constexpr const char* kContext =
+    "strategies of context parallelism (shardline list strategies), and degrees: {cp: [8]} for one size "
+    "alone";
+constexpr const char* kInput = "workload: {input: 32K tokens, output: 1K tokens}, with an engine";
+constexpr const char* kUsers =
+    "workload: {input: 32K tokens, output: 1K tokens, users: [64]}, or batch: [64]";
+constexpr const char* kTimes = "constraints: {ttl: 20 ms, ttft: 2 s}, or the options --ttl and --ttft";
+constexpr const char* kLength = "context: 32K tokens";
+constexpr const char* kTypes = "precision: {weights: fp8, kv: fp8}";
+constexpr std::array kKeys{
+    EngineKey{"tp", kRanks},
+    EngineKey{"tensor_parallel", kRanks},
+    EngineKey{"pp", kStages},
+    EngineKey{"pipeline_parallel", kStages},
+    EngineKey{"dp", kGroups},
+    EngineKey{"data_parallel", kGroups},
+    EngineKey{"ep", kExperts},
+    EngineKey{"moe_ep", kExperts},
+    EngineKey{"expert_parallel", kExperts},
+    EngineKey{"enable_expert_parallel", kExperts},
+    EngineKey{"cp", kContext},
+    EngineKey{"context_parallel", kContext},
+    EngineKey{"model", "models: [llama-3.1-70b]"},
+    EngineKey{"model_path", "models: [llama-3.1-70b]"},
+    EngineKey{"input", kInput},
+    EngineKey{"isl", kInput},
+    EngineKey{"input_len", kInput},
+    EngineKey{"output", kInput},
+    EngineKey{"osl", kInput},
+    EngineKey{"output_len", kInput},
+    EngineKey{"users", kUsers},
+    EngineKey{"concurrency", kUsers},
+    EngineKey{"max_concurrency", kUsers},
+    EngineKey{"max_num_seqs", kUsers},
+    EngineKey{"max_running_requests", kUsers},
+    EngineKey{"batch_size", "batch: [1, 2, 4, 8]"},
+    EngineKey{"max_batch", "batch: [1, 2, 4, 8]"},
+    EngineKey{"ttl", kTimes},
+    EngineKey{"tpot", kTimes},
+    EngineKey{"itl", kTimes},
+    EngineKey{"ttft", kTimes},
+    EngineKey{"max_model_len", kLength},
+    EngineKey{"context_length", kLength},
+    EngineKey{"context_len", kLength},
+    EngineKey{"seq_len", kLength},
+    EngineKey{"dtype", kTypes},
+    EngineKey{"quantization", kTypes},
+    EngineKey{"kv_cache_dtype", kTypes},
+    EngineKey{"num_gpus", "gpus: [8]"},
+    EngineKey{"gpu", "gpus: [8]"},
+    EngineKey{"gpu_count", "gpus: [8]"},
+    EngineKey{"hardware", "system: h200-hgx"},
+    EngineKey{"device", "system: h200-hgx"},
+    EngineKey{"framework", "engine: vllm, or kernels: {framework: vllm} for its kernels alone"},
+    EngineKey{"backend", "engine: vllm"},
+};
+
+/// What engines call a strategy, by their feature that runs it.
+struct EngineStrategy {
+  const char* name;
+  LaunchedAs feature;
+};
+constexpr std::array kStrategies{
+    EngineStrategy{"tp", LaunchedAs::tensor},
+    EngineStrategy{"tensor_parallel", LaunchedAs::tensor},
+    EngineStrategy{"pp", LaunchedAs::pipeline},
+    EngineStrategy{"pipeline_parallel", LaunchedAs::pipeline},
+    EngineStrategy{"dp", LaunchedAs::attention_dp},
+    EngineStrategy{"ep", LaunchedAs::attention_dp},
+    EngineStrategy{"dp_attention", LaunchedAs::attention_dp},
+    EngineStrategy{"expert_parallel", LaunchedAs::attention_dp},
+    EngineStrategy{"decode_context_parallel", LaunchedAs::dcp},
+    EngineStrategy{"cp", LaunchedAs::prefill_cp},
+    EngineStrategy{"context_parallel", LaunchedAs::prefill_cp},
+};
+
+// "--tensor-parallel-size" as "tensor_parallel".
+std::string plain(std::string name) {
+  while (name.starts_with('-')) name.erase(0, 1);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(c)); });
+  for (const std::string_view end : {"_size", "_degree"}) {
+    if (name.ends_with(end)) name.resize(name.size() - end.size());
+  }
+  return name;
+}
+
+[[noreturn]] void other_document(const Reader& at, const char* what, const std::string& instead) {
+  throw UserError({Diagnostic{at.location(), fmt::format("this is {}, not a scenario", what), {instead}}});
+}
+
+}  // namespace
+
+void refuse_other_documents(const Reader& root) {
+  if (!root.is_map() || root.has("models") || root.has("strategies")) return;
+  const std::string file = root.location().file;
+  if (root.has("model_type") || root.has("architectures"))
+    other_document(
+        root, "a model's config.json",
+        fmt::format(
+            "shardline plan \"{}\" --system h200-hgx --gpus 8 --input 32K --output 1K, or models: [\"{}\"] "
+            "in a scenario",
+            file, file));
+  if (root.has("hidden") && root.has("layers"))
+    other_document(root, "a model", fmt::format("name it in a scenario: models: [{}]", file));
+  if (root.has("fabric") || (root.has("device") && root.has("summary")))
+    other_document(root, "a system", fmt::format("name it in a scenario: system: {}", file));
+}
+
+std::vector<std::string> instead_of(std::string_view key) {
+  const std::string name = plain(std::string(key));
+  const auto* const known =
+      std::find_if(kKeys.begin(), kKeys.end(), [&](const EngineKey& k) { return name == k.name; });
+  if (known == kKeys.end() && find_strategy(name))
+    return {fmt::format("a scenario says that as strategies: [{}]", name)};
+  if (known == kKeys.end()) return {};
+  return {fmt::format("a scenario says that as {}", known->instead)};
+}
+
+std::string strategy_of_engines(const std::string& name) {
+  const std::string sought = plain(name);
+  const auto* const known = std::find_if(kStrategies.begin(), kStrategies.end(),
+                                         [&](const EngineStrategy& s) { return sought == s.name; });
+  if (known == kStrategies.end()) return "";
+  for (const Strategy* s : strategies()) {
+    if (s->exact && s->launched_as == known->feature) return s->name;
+  }
+  return "";
+}
+
+}  // namespace shardline::scenario_parts

@@ -1,0 +1,223 @@
+#include "planner/studies/explanation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace shardline {
+
+namespace {
+
+constexpr double kStep = 1.1;         // factor of a central difference
+constexpr double kLeastShare = 0.02;  // of a bottleneck that is told of
+
+// The band of ln(true ratio / ratio) of two times whose errors are the same fits', over the change.
+Sensitivity slope(double high, double low, const ErrorTerms& high_errors, const ErrorTerms& low_errors,
+                  double change) {
+  const ErrorBand band = ratio_band(high_errors, low_errors, FitErrors::shared);
+  const double value = std::log(high / low) / change;
+  return {value, value + band.low / change, value + band.high / change};
+}
+
+// Users and GPUs are no prices: a rate is off by as much as its time, the other way.
+Sensitivity of_rate(const Sensitivity& time, double value) {
+  return {value, value - (time.high - time.value), value + (time.value - time.low)};
+}
+
+// Both neighbours, or one and the plan itself where the other is none.
+struct Neighbours {
+  std::optional<ChangedStudy> low, high;
+  std::string why;
+};
+
+std::optional<ChangedStudy> neighbour(const Study& study, const Plan& plan, Knob knob, double factor,
+                                      std::string& why) {
+  std::optional<ChangedStudy> out = changed(study, plan, knob, factor);
+  if (!out) return out;
+  if (auto reason = cannot_run(out->study, out->plan)) {
+    why = *reason;
+    return std::nullopt;
+  }
+  return out;
+}
+
+Neighbours neighbours(const Study& study, const Plan& plan, Knob knob) {
+  Neighbours out;
+  out.low = neighbour(study, plan, knob, 1 / kStep, out.why);
+  out.high = neighbour(study, plan, knob, kStep, out.why);
+  if (!out.low && out.high) out.low = ChangedStudy{study, plan, 1, 1};
+  if (!out.high && out.low) out.high = ChangedStudy{study, plan, 1, 1};
+  return out;
+}
+
+Elasticity elasticity(Knob knob, const ChangedStudy& low, const ChangedStudy& high) {
+  const PlanTimes a = times_of(low.study, low.plan, low.times),
+                  b = times_of(high.study, high.plan, high.times);
+  const double change = std::log(high.factor / low.factor);
+  Elasticity out{knob, low.factor, high.factor, {}, std::nullopt, {}};
+  out.time = slope(b.time().value, a.time().value, b.errors, a.errors, change);
+  if (a.served() && b.served())
+    out.ttft = slope(b.ttft.value, a.ttft.value, b.ttft_errors, a.ttft_errors, change);
+  out.rate = of_rate(out.time, std::log(b.tokens_per_s_gpu / a.tokens_per_s_gpu) / change);
+  return out;
+}
+
+std::string nothing_to_change(Knob knob) {
+  switch (knob) {
+    case Knob::links:
+    case Knob::latency:
+      return "the system has no links";
+    case Knob::host:
+      return "there are none: bare kernels run from a graph";
+    case Knob::context:
+      return "the plan's parts are of this context";
+    default:
+      return "there is nothing to change";
+  }
+}
+
+const Elasticity* of_knob(const std::vector<Elasticity>& all, Knob knob) {
+  const auto at = std::find_if(all.begin(), all.end(), [&](const Elasticity& e) { return e.knob == knob; });
+  return at == all.end() ? nullptr : &*at;
+}
+
+// "; 10 % more HBM bandwidth: -2.6 %". Rates are told of being higher, times of being shorter.
+std::string effect(const std::vector<Elasticity>& all, Knob knob, const char* change) {
+  const Elasticity* e = of_knob(all, knob);
+  if (e == nullptr) return "";
+  const double factor = knob >= Knob::latency ? 0.9 : 1.1;
+  const double part = std::pow(factor, e->time.value) - 1;
+  return fmt::format("; {}: {:+.1f} %", change, std::abs(part) < 0.0005 ? 0.0 : 100 * part);
+}
+
+std::string effect_of_limit(Limit limit, const std::vector<Elasticity>& all) {
+  switch (limit) {
+    case Limit::memory:
+      return effect(all, Knob::hbm, "10 % more HBM bandwidth");
+    case Limit::tensor:
+    case Limit::exponentials:
+      return effect(all, Knob::flops, "10 % more FLOP/s");
+    case Limit::nvlink:
+    case Limit::network:
+      return effect(all, Knob::links, "10 % more link bandwidth");
+    case Limit::overhead:
+      return effect(all, Knob::latency, "10 % less message latency") +
+             effect(all, Knob::kernels, "10 % less of kernels' fixed times") +
+             effect(all, Knob::host, "10 % less host time");
+  }
+  return "";
+}
+
+std::string subject(Limit limit) {
+  switch (limit) {
+    case Limit::memory:
+      return "HBM bandwidth bounds";
+    case Limit::tensor:
+      return "Tensor cores bound";
+    case Limit::exponentials:
+      return "Exponentials of softmax bound";
+    case Limit::nvlink:
+      return "NVLink bandwidth bounds";
+    case Limit::network:
+      return "Network bandwidth bounds";
+    case Limit::overhead:
+      return "Launches, latencies and the host bound";
+  }
+  return "";
+}
+
+Bottleneck bottleneck(Limit limit, const Breakdown& b, const std::vector<Elasticity>& all, const char* of) {
+  Bottleneck out;
+  out.name = to_string(limit);
+  const auto& parts = b.limit_parts[static_cast<std::size_t>(limit)];
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    out.time += parts[p];
+    if (parts[p] / b.time >= kLeastShare / 2)
+      out.parts.emplace_back(to_string(static_cast<Part>(p)), parts[p]);
+  }
+  std::stable_sort(out.parts.begin(), out.parts.end(),
+                   [](const auto& x, const auto& y) { return x.second > y.second; });
+  out.share = out.time / b.time;
+  std::string parts_text;
+  for (const auto& [name, time] : out.parts)
+    parts_text += fmt::format("{}{} {:.0f} %", parts_text.empty() ? "" : ", ", name, 100 * (time / b.time));
+  out.text = fmt::format("{} {:.0f} % of {}{}{}.", subject(limit), 100 * out.share, of,
+                         parts_text.empty() ? "" : " (" + parts_text + ")", effect_of_limit(limit, all));
+  return out;
+}
+
+// Times that no resource bounds.
+void add_others(const SimulatedPlan& s, const char* of, std::vector<Bottleneck>& out) {
+  const Breakdown& b = s.breakdown;
+  const auto add = [&](const char* name, Seconds time, std::string text) {
+    if (time / b.time >= kLeastShare) out.push_back({name, time, time / b.time, {}, std::move(text)});
+  };
+  add("waiting for a stage", b.waiting,
+      fmt::format("A microbatch waits for the slowest stage {:.0f} % of {}.", 100 * (b.waiting / b.time),
+                  of));
+  add("exposed communication", b.exposed_communication,
+      fmt::format("Messages that nothing hides are {:.0f} % of {} (counted above by what bounds them); {} is "
+                  "hidden beside other work.",
+                  100 * (b.exposed_communication / b.time), of, to_string(b.hidden_communication)));
+  if (!s.served || !s.served->serves()) return;
+  const double part = s.served->served.prefill_part;
+  if (part >= kLeastShare)
+    out.push_back(
+        {"prompts of others",
+         s.served->served.tpot * part,
+         part,
+         {},
+         fmt::format("Prompts of others take {:.0f} % of TPOT; the rest is the step above.", 100 * part)});
+}
+
+}  // namespace
+
+std::vector<Elasticity> elasticities_of(const Study& study, const Plan& plan,
+                                        std::vector<NoElasticity>& without) {
+  std::vector<Elasticity> out;
+  for (std::size_t k = 0; k < kKnobs; ++k) {
+    const auto knob = static_cast<Knob>(k);
+    const Neighbours n = neighbours(study, plan, knob);
+    if (n.low && n.high) {
+      out.push_back(elasticity(knob, *n.low, *n.high));
+    } else {
+      without.push_back({knob, n.why.empty() ? nothing_to_change(knob) : n.why});
+    }
+  }
+  return out;
+}
+
+std::vector<Bottleneck> bottlenecks_of(const Study& study, const SimulatedPlan& s,
+                                       const std::vector<Elasticity>& elasticities) {
+  const char* of = study.study.batch.kind() == StepKind::prefill ? "TTFT"
+                   : s.served                                    ? "a step that decodes"
+                                                                 : "TTL";
+  std::vector<Bottleneck> out;
+  for (std::size_t l = 0; l < kLimits; ++l) {
+    Bottleneck b = bottleneck(static_cast<Limit>(l), s.breakdown, elasticities, of);
+    if (b.share >= kLeastShare) out.push_back(std::move(b));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Bottleneck& x, const Bottleneck& y) { return x.time > y.time; });
+  add_others(s, of, out);
+  return out;
+}
+
+Explanation explain(const Study& study, const Plan& plan, const std::vector<std::string>& settings,
+                    const std::filesystem::path& systems, const WithSettings& with) {
+  Explanation out;
+  Evaluator evaluator(study.study, study.sweep().search.all_reduce);
+  out.simulated = simulate_plan(study, evaluator, plan);
+  if (out.simulated.misfit) return out;
+  const Plan& priced = out.simulated.plan;
+  out.times = times_of(study, priced);
+  out.elasticities = elasticities_of(study, priced, out.without);
+  out.bottlenecks = bottlenecks_of(study, out.simulated, out.elasticities);
+  out.rivals = rivals_of(study, priced, out.times, out.compared);
+  out.purchases = purchases_of(study, priced, out.times, settings, systems, with, out.unmeasured);
+  return out;
+}
+
+}  // namespace shardline

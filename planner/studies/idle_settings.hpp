@@ -1,0 +1,31 @@
+// Settings of a command line (--set) that change no answer, so that none is silent.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planner/scenario/scenario.hpp"
+
+namespace shardline {
+
+/// One warning per setting without which each of these plans takes as long, needs as much memory and serves
+/// its users as well: a system file's number that fits of measurements stand in for, a key that the plans do
+/// not use. `without` reads the study again with all settings but one; it may throw UserError, which is an
+/// effect. Keys that say which plans a sweep looks at (gpus, batch, strategies, ...) are only asked after
+/// where the plan was given (`search` false). Located in the setting.
+std::vector<Diagnostic> idle_settings(const Study& study, std::span<const Plan> plans,
+                                      const std::vector<std::string>& settings, bool search,
+                                      const std::function<Study(const std::vector<std::string>&)>& without);
+
+/// Adds warnings of settings of which `to` has none yet, as unread_parameters() has of some.
+void add_idle_settings(std::vector<Diagnostic>& to, std::vector<Diagnostic> idle);
+
+/// The same of a study whose answer was computed without the setting: `same` says whether it is the same.
+/// `calibrated`: its prices are fits.
+std::vector<Diagnostic> idle_settings(
+    const std::vector<std::string>& settings, bool calibrated,
+    const std::function<bool(const std::vector<std::string>& others)>& same);
+
+}  // namespace shardline

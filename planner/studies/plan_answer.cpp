@@ -1,0 +1,181 @@
+#include "planner/studies/plan_answer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/studies/idle_settings.hpp"
+#include "planner/studies/simulated_plan.hpp"
+
+namespace shardline {
+
+namespace {
+
+using Show = std::function<void(std::uint64_t, std::uint64_t)>;
+
+constexpr std::size_t kShown = 5, kBeside = 2;  // plans in all; of them at most so many beside the target
+constexpr int kWider = 8;                       // times the asked GPUs
+
+SweepQuestion sweep_question(const PlanQuestion& q, bool served) {
+  SweepQuestion out;
+  out.threads = q.threads;
+  out.most_time = q.prefill() ? q.ttft : q.ttl;
+  if (!q.prefill()) out.most_ttft = q.ttft;
+  // Served users are the workload's.
+  if (!q.prefill() && !served) out.least_users = static_cast<double>(q.users);
+  return out;
+}
+
+// The first engine of those it may be that starts the question at all; the faults of the first where none
+// does.
+Study study_with(const std::string& scenario, const Catalogs& catalogs, const std::vector<std::string>& set) {
+  const Overrides settings{{}, "", false, false, set};
+  return parse_scenario("the question as a scenario", scenario, catalogs, settings).studies.front();
+}
+
+PlanAnswer parsed(const PlanQuestion& q, const Catalogs& catalogs) {
+  PlanAnswer out;
+  out.question = q;
+  const auto with = [&](std::optional<EngineProfile> engine, const std::string& why) {
+    out.defaults = plan_defaults(q, catalogs, std::move(engine));
+    out.defaults.engine_why = why;
+    out.scenario = plan_scenario(q, out.defaults);
+    out.study = study_with(out.scenario, catalogs, q.settings);
+  };
+  if (q.engine == "ideal") {
+    with(std::nullopt, "");
+  } else if (!q.engine.empty()) {
+    with(load_engine(engine_name(q.engine), catalogs.engines), "");
+  } else {
+    const PlanDefaults of = plan_defaults(q, catalogs, std::nullopt);
+    std::optional<UserError> first;
+    std::string refused;
+    bool found = false;
+    for (const MeasuredEngine& e : best_measured(of.model.name, of.system.name, catalogs.engines)) {
+      try {
+        with(e.profile, e.why(of.model.name, of.system.name) + refused);
+        found = true;
+        break;
+      } catch (const UserError& error) {
+        if (!first) first = error;
+        refused += fmt::format("; {} does not start it", title_of(e.profile));
+      }
+    }
+    if (!found) throw UserError(*first);
+  }
+  out.asked = sweep_question(q, out.study.sweep().search.workload.has_value());
+  const auto& engine = out.study.study.engine;
+  if (engine && q.prefill() && q.ttft > Seconds(0)) {  // a user waits for the request path, too
+    out.asked.most_time = q.ttft - engine->host.path;
+    if (!(out.asked.most_time > Seconds(0)))
+      throw UserError(fmt::format("TTFT at most {}: the request path of {} alone takes {}", to_string(q.ttft),
+                                  title_of(*engine), to_string(engine->host.path)));
+  }
+  return out;
+}
+
+PlannedPoint planned(const PlanAnswer& a, const RatedPoints& rated, const Point& p, bool meets) {
+  PlannedPoint out{p, meets, rated.of(p.plan), {}};
+  if (a.study.sweep().search.workload) out.ttft = rated.ttft_of(p.plan);
+  return out;
+}
+
+// What meets the target, or the frontier's ends and steps where none is asked for; then what comes next.
+std::vector<PlannedPoint> around_target(const PlanAnswer& a) {
+  std::vector<PlannedPoint> out;
+  const auto add = [&](const Point& p, bool meets) { out.push_back(planned(a, a.sweep.rated, p, meets)); };
+  if (!a.asked.has_target()) {
+    std::vector<Point> points;
+    for (const BudgetPlan& b : a.sweep.budgets) points.push_back(b.best);
+    if (a.question.prefill()) points = a.sweep.frontier;
+    for (std::size_t i = 0; i < std::min(points.size(), kShown); ++i)  // from end to end
+      add(points[i * std::max<std::size_t>(points.size() - 1, 1) /
+                 std::max<std::size_t>(std::min(points.size(), kShown) - 1, 1)],
+          true);
+    return out;
+  }
+  for (const Point& p : a.sweep.meeting) add(p, true);
+  std::vector<Point> others;
+  for (const Point& p : a.sweep.frontier) {
+    if (a.asked.most_time > Seconds(0) && p.time > a.asked.most_time) others.push_back(p);
+  }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const Point& x, const Point& y) { return x.time < y.time; });
+  const std::size_t room = out.empty() ? kShown : std::min(kShown - out.size(), kBeside);
+  for (std::size_t i = 0; i < std::min(room, others.size()); ++i) add(others[i], false);
+  return out;
+}
+
+bool meets(const PlanAnswer& a) {
+  return a.sweep.any() && (!a.asked.has_target() || !a.sweep.meeting.empty());
+}
+
+void simulate_best(PlanAnswer& a) {
+  Evaluator e(a.study.study, a.study.sweep().search.all_reduce);
+  SimulatedPlan s = simulate_plan(a.study, e, a.plans.front().point.plan);
+  a.best = BestPlan{s.breakdown, s.memory, s.served};
+}
+
+// The same question of more GPUs, one count after the other.
+std::optional<WiderPlan> wider(const PlanAnswer& a, const Show& show) {
+  const int asked = a.defaults.gpus.back(), all = a.study.study.system.gpus();
+  const int most = static_cast<int>(std::min<long long>(all, static_cast<long long>(asked) * kWider));
+  std::optional<WiderPlan> nearest;
+  for (const int gpus : default_gpus(a.study.study.system, most, false)) {
+    if (gpus <= asked) continue;
+    PlanAnswer other = a;
+    other.study.sweep().search.gpus = {gpus};
+    other.sweep = answer_sweep(other.study, other.asked, show, [] { return true; });
+    if (!other.sweep.any()) continue;
+    const WiderPlan found{gpus, around_target(other).front(), gpus};
+    if (meets(other)) return found;
+    if (!nearest || found.best.point.time < nearest->best.point.time) nearest = found;
+    nearest->most = gpus;
+  }
+  return nearest;
+}
+
+}  // namespace
+
+Miss miss_of(const PlanAnswer& a, const Point& p) {
+  Miss worst;
+  const auto see = [&](const std::string& what, Seconds is, Seconds asked) {
+    if (!(asked > Seconds(0)) || is / asked - 1 <= worst.part) return;
+    worst = {what, is / asked - 1, is};
+  };
+  const bool served = a.study.sweep().search.workload.has_value();
+  see(a.question.prefill() ? "TTFT" : served ? "TPOT" : "TTL", p.time, a.asked.most_time);
+  if (served) see("TTFT", p.ttft, a.asked.most_ttft);
+  return worst;
+}
+
+namespace {
+
+// Settings without which the plans of the answer are as good.
+void add_idle(PlanAnswer& a, const Catalogs& catalogs) {
+  std::vector<Plan> plans;
+  for (const PlannedPoint& p : a.plans) plans.push_back(p.point.plan);
+  add_idle_settings(a.sweep.unread, idle_settings(a.study, plans, a.question.settings, true,
+                                                  [&](const std::vector<std::string>& others) {
+                                                    return study_with(a.scenario, catalogs, others);
+                                                  }));
+}
+
+}  // namespace
+
+PlanAnswer answer_plan(const PlanQuestion& q, const Catalogs& catalogs, const Show& show) {
+  PlanAnswer out = parsed(q, catalogs);
+  out.sweep = answer_sweep(out.study, out.asked, show, [] { return true; });
+  out.met = meets(out);
+  if (out.sweep.any()) out.plans = around_target(out);
+  if (!out.sweep.any() && out.sweep.found.nearest_ttft) {
+    const Point& nearest = *out.sweep.found.nearest_ttft;
+    out.plans.push_back(planned(out, rate(out.study, {nearest}, q.threads), nearest, false));
+  }
+  if (!out.plans.empty()) simulate_best(out);
+  add_idle(out, catalogs);
+  if (!out.met) out.wider = wider(out, show);
+  return out;
+}
+
+}  // namespace shardline

@@ -1,0 +1,49 @@
+#include "planner/studies/plan_intervals.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace shardline {
+
+std::optional<ErrorRange> ttft_error(const Study& study, const Point& p, const ErrorTerms& errors) {
+  return served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths,
+                           static_cast<double>(p.plan.users() + p.all_waiting()), errors);
+}
+
+const char* const kWhatIntervalsAre =
+    "nominal 90 % by the prices of bare kernels; the engine around them is not in it";
+
+const ServedWorkload* workload_of(const Study& study) {
+  const Sweep* sweep = std::get_if<Sweep>(&study.question);
+  return sweep != nullptr && sweep->search.workload ? &*sweep->search.workload : nullptr;
+}
+
+ErrorRange plan_time_error(const Study& study, const ErrorTerms& errors) {
+  return workload_of(study) != nullptr ? served_time_error(*study.study.engine, errors) : time_error(errors);
+}
+
+ErrorRange plan_rate_error(const Study& study, const ErrorTerms& errors) {
+  return workload_of(study) != nullptr ? served_rate_error(*study.study.engine, errors) : rate_error(errors);
+}
+
+std::string what_intervals_are(const Case& c) {
+  if (!c.engine) return kWhatIntervalsAre;
+  return fmt::format(
+      "nominal 90 % by the prices of kernels, the fitted host times of {} {} with the band of its profile",
+      c.engine->title, c.engine->version);
+}
+
+bool comparable(const RatedPoints& rated) {
+  std::set<StrategyId> ids;
+  bool several = false;
+  for (const Point& p : rated.points) ids.insert(p.plan.strategy);
+  for (const Rating& r : rated.ratings)
+    several = several || std::any_of(r.errors.all().begin(), r.errors.all().end(), [](const ErrorTerm& t) {
+                return t.source != kAssumedSource && t.source != kHostSource;
+              });
+  return ids.size() > 1 && several;
+}
+
+}  // namespace shardline

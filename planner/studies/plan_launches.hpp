@@ -1,0 +1,17 @@
+// How each engine is told a plan.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/engines/launch_files.hpp"
+
+namespace shardline {
+
+/// The case's engine, or where it names none every engine that has a profile.
+std::vector<EngineProfile> engines_of(const Case& c);
+
+/// One per engine that documents a way to run the plan, and one of the case's own engine.
+std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem);
+
+}  // namespace shardline

@@ -1,0 +1,232 @@
+#include "planner/studies/plan_question.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "models/model/catalog.hpp"
+#include "planner/engines/checkpoints.hpp"
+#include "planner/engines/launchable.hpp"
+#include "planner/scenario/titles.hpp"
+#include "planner/strategies/strategy.hpp"
+
+namespace shardline {
+
+using scenario_parts::grouped;
+
+namespace {
+
+constexpr int kNode = 8;          // GPUs of a question that names no number, if a node has more
+constexpr int kMostBatch = 1024;  // of bare kernels
+
+// Of "TPOT of llama-3.1-70b fp8 on h200-hgx": the model and the system of a table of a profile.
+struct MeasuredTable {
+  std::string model, system, weights;  // its type where they are quantised
+};
+std::optional<MeasuredTable> table_of(const ServedError& e) {
+  constexpr std::string_view kBefore = "TPOT of ", kOn = " on ";
+  const auto on = e.of.find(kOn);
+  if (!e.of.starts_with(kBefore) || on == std::string::npos) return std::nullopt;
+  std::string model = e.of.substr(kBefore.size(), on - kBefore.size());
+  const auto blank = model.find(' ');  // behind it the type of its weights, if it is quantised
+  return MeasuredTable{model.substr(0, blank), e.of.substr(on + kOn.size()),
+                       blank == std::string::npos ? "" : model.substr(blank + 1)};
+}
+
+Model model_of(const PlanQuestion& q, const Catalogs& catalogs) {
+  return looks_like_repository(q.model) ? published_model(q.model, catalogs.models)
+                                        : load_model(q.model, catalogs.models);
+}
+
+// Steps of the question, to ask strategies whether they have plans for them.
+Case case_of(const PlanQuestion& q, const PlanDefaults& d) {
+  Case c = make_case(d.model, d.system, Precision{}, q.input + std::max(1LL, q.output / 2), 16, Routing{});
+  if (q.prefill()) c.batch = prefill_batch({{0, q.input}});
+  return c;
+}
+
+bool has_plans(const Strategy& s, const Case& c, const std::vector<int>& gpus) {
+  if (!s.takes(c)) return false;
+  std::vector<Plan> plans;
+  for (const int n : gpus) s.enumerate(c, n, SearchSpace{}, plans);
+  return !plans.empty();
+}
+
+// A name or path as YAML reads it back.
+std::string quoted(const std::string& text) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_./").find(c) != std::string::npos;
+  };
+  const bool letter = !text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0;
+  if ((letter || text.starts_with("./")) && std::all_of(text.begin(), text.end(), plain)) return text;
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string workload_line(const PlanQuestion& q, bool served) {
+  if (q.prefill()) return fmt::format("phase: prefill\nrequests: [{{new: {} tokens}}]\n", q.input);
+  if (!served)
+    return fmt::format("context: {} tokens  # the input and half of the output\n",
+                       q.input + std::max(1LL, q.output / 2));
+  return fmt::format("workload: {{input: {} tokens, output: {} tokens{}}}\n", q.input, q.output,
+                     q.users > 0 ? fmt::format(", users: [{}]", q.users) : "");
+}
+
+// Engines load a checkpoint, that of the model's maker where none is named; bare kernels are told to.
+std::string models_lines(const PlanQuestion& q, const PlanDefaults& d) {
+  const std::string as_asked = fmt::format("models: [{}]\n", quoted(q.model));
+  if (d.engine || d.model.checkpoint) return as_asked;
+  const std::string own = checkpoint_by_default(d.model).assumed;
+  if (looks_like_repository(own)) return fmt::format("models: [{}]  # the checkpoint of its maker\n", own);
+  return as_asked + "precision: {weights: bf16, kv: bf16, math: bf16}\n";
+}
+
+}  // namespace
+
+std::string MeasuredEngine::why(const std::string& model, const std::string& system) const {
+  const auto points = [](int n) { return fmt::format("{} measured point{}", grouped(n), n == 1 ? "" : "s"); };
+  const std::string with = types.empty() ? "" : fmt::format(" in {}", fmt::join(types, ", "));
+  if (of_both > 0) return fmt::format("{} of {}{} on {}", points(of_both), model, with, system);
+  if (of_model > 0)
+    return fmt::format("{} of {}{}, none of them on {}", points(of_model), model, with, system);
+  if (of_system > 0) return fmt::format("{} on {}, none of them of {}", points(of_system), system, model);
+  return fmt::format("{}, none of them of {} or on {}", points(profile.error.rows), model, system);
+}
+
+std::vector<MeasuredEngine> best_measured(const std::string& model, const std::string& system,
+                                          const std::filesystem::path& engines) {
+  std::vector<MeasuredEngine> out;
+  for (const std::string& name : engine_names(engines)) {
+    MeasuredEngine e{load_engine(engine_name(name), engines)};
+    for (const ServedError& rows : e.profile.error.tables) {
+      const auto table = table_of(rows);
+      if (!table) continue;
+      if (table->model == model) e.of_model += rows.rows;
+      if (table->system == system) e.of_system += rows.rows;
+      if (table->model == model && table->system == system) e.of_both += rows.rows;
+      if (table->model == model && !table->weights.empty()) e.types.insert(table->weights);
+    }
+    out.push_back(std::move(e));
+  }
+  const auto rank = [](const MeasuredEngine& e) {
+    return std::tuple(-e.of_both, -e.of_model, -e.of_system, -e.profile.error.rows);
+  };
+  std::stable_sort(out.begin(), out.end(),
+                   [&](const MeasuredEngine& a, const MeasuredEngine& b) { return rank(a) < rank(b); });
+  return out;
+}
+
+std::vector<int> default_gpus(const System& system, int most, bool any_gpus) {
+  const int tray = system.fabric.gpus_per_tray();
+  std::vector<int> out;
+  for (int n = 1; n <= std::min(most, tray); n *= 2) out.push_back(n);
+  for (int n = tray; n <= most; n *= 2) out.push_back(n);
+  if (most > tray) out.push_back(most / tray * tray);
+  if (any_gpus) out.push_back(most);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+std::vector<std::string> default_strategies(const PlanQuestion& question, const PlanDefaults& of) {
+  const Case c = case_of(question, of);
+  std::vector<std::string> out;
+  for (const Strategy* s : strategies()) {
+    if (!s->exact || !has_plans(*s, c, of.gpus)) continue;
+    const bool serves = question.prefill() || (s->mixes && of.engine && !answers_alone(*of.engine, *s));
+    if (of.engine ? has_feature(*of.engine, *s) && serves : s->parts == nullptr) out.emplace_back(s->name);
+  }
+  return out;
+}
+
+std::vector<int> default_batches(const PlanQuestion& question, const std::optional<EngineProfile>& engine) {
+  if (question.prefill()) return {1};
+  if (engine) return question.users > 0 ? std::vector<int>{} : engine->graphs;
+  std::vector<int> out{1};
+  for (int n = 2; n <= kMostBatch; n *= 2) out.insert(out.end(), {n, n + n / 2});
+  return out;
+}
+
+PlanDefaults plan_defaults(const PlanQuestion& q, const Catalogs& catalogs,
+                           std::optional<EngineProfile> engine) {
+  PlanDefaults d;
+  d.model = model_of(q, catalogs);
+  d.system = load_system(q.system, catalogs.systems, system_settings(q.settings));
+  d.engine = std::move(engine);
+  const int all = d.system.gpus(), tray = d.system.fabric.gpus_per_tray();
+  const int most = q.gpus > 0 ? q.gpus : std::min({kNode, d.system.fabric.gpus_per_node, all});
+  if (most > all)
+    throw UserError(fmt::format("--gpus {}: {} has {} GPUs ({} nodes of {})", most, d.system.name, all,
+                                d.system.fabric.nodes, d.system.fabric.gpus_per_node));
+  if (d.engine && !q.any_context && d.model.max_context > 0 && q.input + q.output > d.model.max_context)
+    throw UserError(
+        {Diagnostic{{},
+                    fmt::format("input and output are {} tokens, {} is for {} at most",
+                                grouped(q.input + q.output), d.model.name, grouped(d.model.max_context)),
+                    {"--any-context lifts that: engines start longer requests if told to"}}});
+  d.gpus = default_gpus(d.system, most, q.any_gpus);
+  if (d.gpus.back() != most)
+    d.gpus_note = fmt::format(
+        "{} GPUs are not handed out on {}, but powers of two of a {} of {} and whole ones; --any-gpus lifts "
+        "that",
+        most, d.system.name, d.system.fabric.tray > 0 ? "tray" : "node", tray);
+  d.strategies = default_strategies(q, d);
+  d.batches = default_batches(q, d.engine);
+  if (d.strategies.empty())
+    throw UserError(fmt::format("{} runs no strategy that has a plan for {} on up to {} GPUs",
+                                d.engine ? title_of(*d.engine) : "nothing", d.model.name, most));
+  return d;
+}
+
+std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
+  std::string out =
+      fmt::format("# Written by shardline plan. Keys: scenarios/README.md.\nname: plan\nsummary: {}\n",
+                  quoted(question_text(q, d)));
+  out += fmt::format("system: {}\n", quoted(q.system));
+  if (!q.costs.empty()) out += fmt::format("costs: {}\n", q.costs);
+  if (d.engine)
+    out += fmt::format("engine: {{name: {}, version: \"{}\"}}{}\n", d.engine->name, d.engine->version,
+                       d.engine_why.empty() ? "" : "  # " + d.engine_why);
+  if (q.any_gpus) out += "any_gpus: true\n";
+  if (q.any_context) out += "any_context: true\n";
+  out += models_lines(q, d) + workload_line(q, d.engine.has_value());
+  out +=
+      fmt::format("strategies: [{}]\ngpus: [{}]\n", fmt::join(d.strategies, ", "), fmt::join(d.gpus, ", "));
+  if (!d.batches.empty()) out += fmt::format("batch: [{}]\n", fmt::join(d.batches, ", "));
+  return out;
+}
+
+std::string target_text(const PlanQuestion& q) {
+  std::string out;
+  const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
+  // Under an engine that serves users wait for the prompts of others, too: the mean over an answer.
+  if (q.ttl > Seconds(0))
+    add(fmt::format("{} at most {}", q.engine == "ideal" ? "TTL" : "TPOT", to_string(q.ttl)));
+  if (q.ttft > Seconds(0)) add("TTFT at most " + to_string(q.ttft));
+  return out;
+}
+
+std::string question_text(const PlanQuestion& q, const PlanDefaults& d) {
+  std::string out =
+      fmt::format("{} on up to {} GPU{} of {}: input {} tokens", d.model.name, d.gpus.back(),
+                  d.gpus.back() == 1 ? "" : "s", d.system.name + set_text(d.system), grouped(q.input));
+  if (!q.prefill()) out += fmt::format(", output {} tokens", grouped(q.output));
+  if (q.users > 0)
+    out += fmt::format(", {}{} user{}", q.engine == "ideal" ? "at least " : "", grouped(q.users),
+                       q.users == 1 ? "" : "s");
+  const std::string target = target_text(q);
+  return target.empty() ? out : out + "; " + target;
+}
+
+}  // namespace shardline

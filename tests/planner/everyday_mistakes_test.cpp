@@ -1,0 +1,178 @@
+// What people write on their first day, and what they read of it: each a line of the table.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/scenario/shipped.hpp"
+#include "planner/scenario/titles.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A scenario without fault, in which a mistake replaces the line of its key or is a line more.
+struct Lines {
+  std::string name = "name: q", system = "system: h100-hgx", models = "models: [llama-3.1-8b]",
+              tokens = "context: 8K tokens", strategies = "strategies: [tensor]", gpus = "gpus: [8]",
+              batch = "batch: [4]", more = "";
+  std::string text() const {
+    std::string out;
+    for (const std::string& line : {name, system, models, tokens, strategies, gpus, batch, more})
+      out += line.empty() ? "" : line + "\n";
+    return out;
+  }
+};
+
+struct Mistake {
+  const char* what;
+  std::string Lines::*line;
+  const char* written;
+  std::vector<const char*> says;  // empty: it is no mistake
+};
+
+const std::vector<Mistake> kMistakes{
+    {"a repository as model", &Lines::models, "models: [meta-llama/Llama-3.1-8B-Instruct]", {}},
+    {"a quantised sibling as model", &Lines::models, "models: [nvidia/Llama-3.1-8B-Instruct-FP8]", {}},
+    {"a repository that is not known",
+     &Lines::models,
+     "models: [meta-llama/Llama-3.1-9B-Instruct]",
+     {"q.yaml:3:10: unknown model meta-llama/Llama-3.1-9B-Instruct: no such folder, and no configuration of "
+      "such a "
+      "repository is known here",
+      "did you mean meta-llama/Llama-3.1-8B-Instruct?",
+      "or give its files: hf download meta-llama/Llama-3.1-9B-Instruct config.json"}},
+    {"a quantised sibling that nobody here has read",
+     &Lines::models,
+     "models: [nvidia/Qwen3-235B-A22B-FP4]",
+     {"which matrices of nvidia/Qwen3-235B-A22B-FP4 are in fp4 is not known here", "or give its files"}},
+    {"a name without the version", &Lines::models, "models: [llama3-70b]", {"did you mean llama-3.1-70b?"}},
+    {"the size alone", &Lines::models, "models: [llama-70b]", {"did you mean llama-3.1-70b?"}},
+    {"capitals", &Lines::models, "models: [Llama-3.1-70B]", {"did you mean llama-3.1-70b?"}},
+    {"another family's spelling", &Lines::models, "models: [qwen2.5-14b]", {"did you mean qwen-2.5-14b?"}},
+    {"model for models",
+     &Lines::more,
+     "model: llama-3.1-70b",
+     {"q.yaml:8:1: unknown key model", "a scenario says that as models: [llama-3.1-70b]"}},
+    {"tokens without a unit",
+     &Lines::tokens,
+     "context: 32768",
+     {"q.yaml:4:10: context: expected a count of tokens such as \"128Ki tokens\", found a number without a "
+      "unit: "
+      "write \"32768 tokens\""}},
+    {"K without tokens", &Lines::tokens, "context: 32K", {"found the unit \"K\": write \"32K tokens\""}},
+    {"K of two kinds", &Lines::tokens, "context: 32k tokens", {}},
+    {"vLLM's length",
+     &Lines::more,
+     "max_model_len: 32768",
+     {"unknown key max_model_len", "a scenario says that as context: 32K tokens"}},
+    {"tp as a key",
+     &Lines::more,
+     "tp: 8",
+     {"q.yaml:8:1: unknown key tp",
+      "a scenario says that as strategies: [tensor], and degrees: {tpa: [8]} for one size alone"}},
+    {"tensor as a key", &Lines::more, "tensor: 8", {"unknown key tensor", "as strategies: [tensor]"}},
+    {"an engine's option as a key", &Lines::more, "tensor-parallel-size: 8", {"as strategies: [tensor]"}},
+    {"pp as a key", &Lines::more, "pp: 2", {"as strategies: [pipeline], and pipeline_stages: [2]"}},
+    {"ep as a key", &Lines::more, "enable_expert_parallel: true", {"as strategies: [dp_ep]"}},
+    {"a benchmark's lengths",
+     &Lines::more,
+     "isl: 8192",
+     {"unknown key isl", "as workload: {input: 32K tokens, output: 1K tokens}, with an engine"}},
+    {"users at the top", &Lines::more, "users: 64", {"unknown key users", "users: [64]}, or batch: [64]"}},
+    {"a target at the top",
+     &Lines::more,
+     "ttl: 20 ms",
+     {"unknown key ttl", "as constraints: {ttl: 20 ms, ttft: 2 s}, or the options --ttl and --ttft"}},
+    {"a type at the top", &Lines::more, "dtype: fp8", {"as precision: {weights: fp8, kv: fp8}"}},
+    {"one type for all", &Lines::more, "precision: fp8", {"precision: expected a mapping"}},
+    {"a number of GPUs by another name", &Lines::more, "num_gpus: 8", {"as gpus: [8]"}},
+    {"GPUs with a unit", &Lines::gpus, "gpus: 8 GPUs", {"gpus: expected an integer, found 8 GPUs"}},
+    {"more GPUs than there are", &Lines::gpus, "gpus: [100000]", {"gpus"}},
+    {"tp as a strategy", &Lines::strategies, "strategies: [tp]", {"unknown name tp", "did you mean tensor?"}},
+    {"ring attention to decode",
+     &Lines::strategies,
+     "strategies: [ring_pass_kv]",
+     {"q.yaml:5:14: ring_pass_kv is for phase: prefill, the phase here is decode",
+      "expected one of: tensor"}},
+    {"time without a unit",
+     &Lines::more,
+     "constraints: {ttl: 20}",
+     {"constraints.ttl: expected a time such as \"4 us\", found a number without a unit"}},
+    {"time without quotes", &Lines::more, "constraints: {ttl: 20 ms}", {}},
+    {"an engine in its own spelling", &Lines::more, "engine: vLLM", {"did you mean vllm"}},
+    {"a workload of bare kernels",
+     &Lines::tokens,
+     "workload: {input: 8K tokens, output: 1K tokens}",
+     {"a workload is served by an engine", "expected engine: trtllm, vllm or sglang"}},
+    {"a request beyond the model's maximum",
+     &Lines::tokens,
+     "engine: vllm\nworkload: {input: 200K tokens, output: 1K tokens}",
+     {"input and output are 205824 tokens, llama-3.1-8b is for 131072 at most",
+      "expected an input of at most 130048 tokens", "any_context: true lifts that"}},
+    {"a context beyond the model's maximum",
+     &Lines::tokens,
+     "engine: vllm\ncontext: 256K tokens",
+     {"vLLM 0.24.0 does not start: 262144 tokens are more than the 131072 of llama-3.1-8b"}},
+};
+
+std::string says(const std::string& text) {
+  try {
+    parse_scenario("q.yaml", text, shipped_catalogs());
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(EverydayMistakes, AreAnswered) {
+  ASSERT_EQ(says(Lines{}.text()), "");
+  for (const Mistake& m : kMistakes) {
+    SCOPED_TRACE(m.what);
+    Lines lines;
+    lines.*m.line = m.written;
+    const std::string said = says(lines.text());
+    if (m.says.empty()) {
+      EXPECT_EQ(said, "");
+    }
+    for (const char* part : m.says) EXPECT_THAT(said, HasSubstr(part));
+  }
+}
+
+// A key that was explained is none of the expected ones.
+TEST(EverydayMistakes, ExplainedKeysAreNotExpected) {
+  Lines lines;
+  lines.more = "tp: 8\nbtach: 4";
+  const std::string said = says(lines.text());
+  EXPECT_THAT(said, HasSubstr("unknown key btach\n"));
+  EXPECT_THAT(said, HasSubstr("did you mean batch?"));
+  EXPECT_EQ(said.find(", tp"), std::string::npos);
+}
+
+TEST(EverydayMistakes, OtherFilesThanScenarios) {
+  EXPECT_THAT(says("{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\"}"),
+              HasSubstr("q.yaml:1:1: this is a model's config.json, not a scenario"));
+  EXPECT_THAT(says("name: m\nlayers: 2\nhidden: 64\n"), HasSubstr("this is a model, not a scenario"));
+  EXPECT_THAT(says("name: s\nsummary: x\ndevice: {}\nfabric: {}\n"),
+              HasSubstr("this is a system, not a scenario"));
+}
+
+TEST(EverydayMistakes, StrategiesOfDecodingToPrefill) {
+  EXPECT_THAT(
+      says("name: q\nsystem: h100-hgx\nmodels: [llama-3.1-8b]\nphase: prefill\nrequests: [{new: 8K tokens}]\n"
+           "strategies: [helix]\ngpus: [8]\nbatch: [1]\n"),
+      HasSubstr("q.yaml:6:14: helix is for phase: decode, the phase here is prefill"));
+}
+
+TEST(Titles, CountsInFullWhereKAndMWouldMislead) {
+  const auto title = [](long long tokens) { return scenario_parts::workload_text(decode_batch(tokens)); };
+  EXPECT_EQ(title(1'000'000), ", 1,000,000 tokens");
+  EXPECT_EQ(title(128'000), ", 128,000 tokens");
+  EXPECT_EQ(title(131'072), ", 128Ki tokens");
+  EXPECT_EQ(title(1 << 20), ", 1Mi tokens");
+  EXPECT_EQ(title(999), ", 999 tokens");
+  EXPECT_EQ(scenario_parts::grouped(0), "0");
+  EXPECT_EQ(scenario_parts::grouped(1'234'567), "1,234,567");
+}
+
+}  // namespace
+}  // namespace shardline

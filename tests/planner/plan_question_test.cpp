@@ -1,0 +1,232 @@
+// `shardline plan`: what stands in the scenario of a question, and that its answer is the sweep of that text.
+#include "planner/studies/plan_question.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/engines/checkpoints.hpp"
+#include "planner/scenario/shipped.hpp"
+#include "planner/studies/plan_answer.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+PlanQuestion question() {
+  PlanQuestion q;
+  q.model = "llama-3.1-8b";
+  q.system = "h100-hgx";
+  q.gpus = 4;
+  q.input = 8192;
+  q.output = 512;
+  q.threads = 2;
+  return q;
+}
+
+PlanAnswer answer(const PlanQuestion& q) {
+  return answer_plan(q, shipped_catalogs(), [](std::uint64_t, std::uint64_t) {});
+}
+
+std::string fault(const PlanQuestion& q) {
+  try {
+    answer(q);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(PlanQuestion, GpusAreHandedOutWholeBeyondATray) {
+  const System hgx = load_system("h100-hgx", shipped_catalogs().systems);
+  const System nvl = load_system("gb200-nvl72", shipped_catalogs().systems);
+  EXPECT_THAT(default_gpus(hgx, 8, false), ElementsAre(1, 2, 4, 8));
+  EXPECT_THAT(default_gpus(hgx, 6, false), ElementsAre(1, 2, 4));
+  EXPECT_THAT(default_gpus(hgx, 6, true), ElementsAre(1, 2, 4, 6));
+  EXPECT_THAT(default_gpus(hgx, 30, false), ElementsAre(1, 2, 4, 8, 16, 24));
+  EXPECT_THAT(default_gpus(nvl, 72, false), ElementsAre(1, 2, 4, 8, 16, 32, 64, 72));
+}
+
+// Every default count is one that the engines' rule lets start.
+TEST(PlanQuestion, DefaultGpusPassTheRuleOfTrays) {
+  for (const char* name : {"h100-hgx", "gb200-nvl72"}) {
+    const System system = load_system(name, shipped_catalogs().systems);
+    const int tray = system.fabric.gpus_per_tray();
+    for (int most = 1; most <= std::min(system.gpus(), 100); ++most) {
+      for (const int n : default_gpus(system, most, false)) {
+        EXPECT_LE(n, most);
+        EXPECT_TRUE(n > tray ? n % tray == 0 : (n & (n - 1)) == 0) << name << " " << most << " " << n;
+      }
+    }
+  }
+}
+
+TEST(PlanQuestion, TheEngineIsTheOneMeasuredClosest) {
+  const auto engines = shipped_catalogs().engines;
+  const auto of = [&](const char* model, const char* system) {
+    return best_measured(model, system, engines);
+  };
+  const auto both = of("llama-3.1-70b", "h200-hgx");
+  ASSERT_EQ(both.size(), 3u);
+  for (std::size_t i = 1; i < both.size(); ++i) EXPECT_GE(both[i - 1].of_both, both[i].of_both);
+  EXPECT_GT(both[0].of_both, 0);
+  EXPECT_THAT(both[0].why("llama-3.1-70b", "h200-hgx"),
+              HasSubstr("measured points of llama-3.1-70b in fp8 on h200-hgx"));
+  const auto other = of("llama-3.1-70b", "gb200-nvl72");
+  EXPECT_EQ(other[0].of_both, 0);
+  EXPECT_THAT(other[0].why("llama-3.1-70b", "gb200-nvl72"), HasSubstr("none of them on gb200-nvl72"));
+  // R1 was measured under SGLang and TensorRT-LLM, never under vLLM.
+  EXPECT_EQ(of("deepseek-r1", "h200-hgx").back().profile.name, "vllm");
+}
+
+// The oracle is the sweep of the saved text.
+TEST(PlanQuestion, TheAnswerIsTheSweepOfTheSavedScenario) {
+  PlanQuestion served = question(), pinned = question(), ideal = question(), prefill = question();
+  served.ttl = Seconds(0.010);
+  pinned.users = 16;
+  pinned.ttft = Seconds(1);
+  ideal.engine = "ideal";
+  ideal.ttl = Seconds(0.008);
+  prefill.output = 0;
+  prefill.engine = "vllm";
+  prefill.ttft = Seconds(0.3);
+  for (const PlanQuestion& q : {served, pinned, ideal, prefill}) {
+    const PlanAnswer a = answer(q);
+    SCOPED_TRACE(a.scenario);
+    EXPECT_TRUE(a.met);
+    const Scenario saved = parse_scenario("plan.yaml", a.scenario, shipped_catalogs());
+    ASSERT_EQ(saved.studies.size(), 1u);
+    const SweepAnswer sweep = answer_sweep(
+        saved.studies[0], a.asked, [](std::uint64_t, std::uint64_t) {}, [] { return true; });
+    std::size_t met = 0;
+    for (const PlannedPoint& p : a.plans) met += p.meets ? 1 : 0;
+    ASSERT_EQ(sweep.meeting.size(), met);
+    for (std::size_t i = 0; i < met; ++i) {
+      EXPECT_EQ(a.plans[i].point.plan, sweep.meeting[i].plan);
+      EXPECT_EQ(a.plans[i].point.time, sweep.meeting[i].time);
+      EXPECT_EQ(a.plans[i].point.ttft, sweep.meeting[i].ttft);
+      if (q.users > 0) {
+        EXPECT_EQ(a.plans[i].point.plan.users(), q.users);
+      }
+    }
+    EXPECT_LE(a.plans.size(), 5u);
+    for (const PlannedPoint& p : a.plans) EXPECT_EQ(p.meets, miss_of(a, p.point).part <= 0);
+  }
+}
+
+TEST(PlanQuestion, NearMissesAreAnswers) {
+  PlanQuestion q = question();
+  q.gpus = 1;
+  q.ttl = Seconds(0.005);
+  const PlanAnswer a = answer(q);
+  EXPECT_FALSE(a.met);
+  ASSERT_FALSE(a.plans.empty());
+  for (const Point& p : a.sweep.frontier) EXPECT_GE(p.time, a.plans.front().point.time);
+  const Miss miss = miss_of(a, a.plans.front().point);
+  EXPECT_EQ(miss.what, "TPOT");
+  EXPECT_NEAR(miss.part, a.plans.front().point.time / q.ttl - 1, 1e-12);
+  ASSERT_TRUE(a.wider);
+  EXPECT_GT(a.wider->gpus, 1);
+  EXPECT_EQ(a.wider->best.point.plan.gpus(), a.wider->gpus);
+  EXPECT_EQ(a.wider->best.meets, a.wider->best.point.time <= q.ttl);
+}
+
+// A first token that comes too late is a near miss, too.
+TEST(PlanQuestion, TheNearestTtft) {
+  PlanQuestion q = question();
+  q.gpus = 1;
+  q.ttft = Seconds(0.02);
+  const PlanAnswer a = answer(q);
+  EXPECT_FALSE(a.met);
+  ASSERT_EQ(a.plans.size(), 1u);
+  EXPECT_EQ(miss_of(a, a.plans[0].point).what, "TTFT");
+}
+
+TEST(PlanQuestion, WhatDoesNotFitFitsMoreGpus) {
+  PlanQuestion q = question();
+  q.model = "llama-3.1-405b";
+  q.gpus = 8;
+  const PlanAnswer a = answer(q);
+  EXPECT_FALSE(a.met);
+  EXPECT_TRUE(a.plans.empty());
+  ASSERT_TRUE(a.wider);
+  EXPECT_GT(a.wider->gpus, 8);
+}
+
+TEST(PlanQuestion, BareKernelsHaveTheCheckpointOfTheMaker) {
+  PlanQuestion q = question();
+  q.engine = "ideal";
+  const PlanAnswer a = answer(q);
+  EXPECT_THAT(a.scenario, HasSubstr("models: [meta-llama/Llama-3.1-8B-Instruct]"));
+  EXPECT_EQ(a.study.study.precision.weights, Dtype::bf16);
+  EXPECT_THAT(a.defaults.strategies, Contains("helix"));
+}
+
+TEST(PlanQuestion, SaysWhatCannotBe) {
+  PlanQuestion q = question();
+  q.input = 200'000;
+  EXPECT_THAT(fault(q),
+              HasSubstr("input and output are 200,512 tokens, llama-3.1-8b is for 131,072 at most"));
+  q.any_context = true;
+  EXPECT_EQ(fault(q), "accepted");
+  q = question();
+  q.model = "llama3-70b";
+  EXPECT_THAT(fault(q), HasSubstr("did you mean llama-3.1-70b?"));
+  q = question();
+  q.gpus = 100'000;
+  EXPECT_THAT(fault(q), HasSubstr("h100-hgx has "));
+}
+
+TEST(PublishedModel, EveryRepositoryOfTheCatalogueIsFound) {
+  const auto models = shipped_catalogs().models;
+  const Model own = published_model("meta-llama/Llama-3.1-70B-Instruct", models);
+  EXPECT_EQ(own.name, "llama-3.1-70b");
+  ASSERT_TRUE(own.checkpoint);
+  EXPECT_EQ(own.checkpoint->dense_ffn, MatrixType(Dtype::bf16));
+  EXPECT_TRUE(own.checkpoint->assumed.empty());
+  const Model fp8 = published_model("nvidia/llama-3.1-70b-instruct-fp8", models);  // in either case
+  EXPECT_EQ(fp8.checkpoint->attention, MatrixType(Dtype::fp8));
+  EXPECT_EQ(fp8.checkpoint->head, MatrixType(Dtype::bf16));
+  EXPECT_EQ(fp8.checkpoint->kv, Dtype::fp8);
+  const Model r1 = published_model("nvidia/DeepSeek-R1-FP4", models);
+  EXPECT_EQ(r1.checkpoint->attention, MatrixType(Dtype::bf16));
+  EXPECT_EQ(r1.checkpoint->experts, MatrixType(Dtype::fp4));
+  EXPECT_EQ(published_model("Qwen/Qwen3-32B", models).name, "qwen3-32b");
+  EXPECT_EQ(published_model("meta-llama/Llama-3.1-70B", models).name, "llama-3.1-70b");
+}
+
+// What is named is what launch files serve.
+TEST(PublishedModel, IsTheCheckpointThatIsServed) {
+  for (const char* name : {"meta-llama/Llama-3.3-70B-Instruct", "meta-llama/Llama-3.1-70B-Instruct",
+                           "nvidia/Llama-3.1-70B-Instruct-FP8"}) {
+    const std::string text = fmt::format(
+        "name: q\nsystem: h200-hgx\nengine: vllm\nmodels: [{}]\ncontext: 8K tokens\nstrategies: [tensor]\n"
+        "gpus: [8]\nbatch: [4]\n",
+        name);
+    EXPECT_EQ(checkpoint_of(parse_scenario("q.yaml", text, shipped_catalogs()).studies[0].study), name);
+  }
+}
+
+TEST(PublishedModel, NearestOfUnknownRepositories) {
+  const auto says = [](const std::string& name) -> std::string {
+    try {
+      published_model(name, shipped_catalogs().models);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(says("meta-lama/Llama-3.1-8B-Instruct"),
+              HasSubstr("did you mean meta-llama/Llama-3.1-8B-Instruct?"));
+  EXPECT_THAT(says("nvidia/Qwen3-235B-A22B-FP4"),
+              HasSubstr("which matrices of nvidia/Qwen3-235B-A22B-FP4 are in fp4"));
+  EXPECT_TRUE(looks_like_repository("a/b"));
+  for (const char* none : {"a", "./a", "a/b/c", "a/b.json", "a/b.yaml", "/a", "a/", "a b/c"})
+    EXPECT_FALSE(looks_like_repository(none)) << none;
+}
+
+}  // namespace
+}  // namespace shardline
