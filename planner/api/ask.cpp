@@ -1,0 +1,256 @@
+// The functions of the library.
+#include <functional>
+
+#include "planner/api/convert.hpp"
+#include "planner/api/convert_explain.hpp"
+#include "planner/api/convert_list.hpp"
+#include "planner/api/convert_plan.hpp"
+#include "planner/api/convert_studies.hpp"
+#include "planner/api/shardline.hpp"
+#include "planner/scenario/asked_amounts.hpp"
+#include "planner/scenario/shipped.hpp"
+#include "planner/studies/idle_settings.hpp"
+#include "planner/studies/searched_partition.hpp"
+
+namespace shardline::api {
+
+namespace {
+
+struct Interrupted {};
+
+// Faults as this library reports them.
+template <class Answer>
+auto translated(Answer answer) {
+  try {
+    return answer();
+  } catch (const Interrupted&) {
+    throw Error(ErrorKind::interrupted, "interrupted");
+  } catch (const UserError& e) {
+    throw Error(ErrorKind::bad_input, e.what(), diagnostics_of(e.diagnostics()));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw Error(ErrorKind::internal, e.what());
+  }
+}
+
+void require_costs(const RunOptions& o) {
+  if (!o.costs.empty() && o.costs != "calibrated" && o.costs != "parameters")
+    throw UserError("costs: expected calibrated or parameters, found " + o.costs);
+}
+
+Scenario scenario_of(const std::string& name, const std::string& text, const RunOptions& o) {
+  require_costs(o);
+  const Overrides given{costs_named(o.costs), o.engine, o.any_gpus, o.any_context, o.settings};
+  if (text.empty()) return scenario_named(name, given);
+  return parse_scenario(name.empty() ? "scenario" : name, text, shipped_catalogs(), given);
+}
+
+// Of the scenario of a question, whose name may be empty.
+template <class Asked>
+void require(const Study& study, const std::string& scenario, const char* expected) {
+  if (!std::holds_alternative<Asked>(study.question))
+    throw UserError(scenario + " asks for another answer: " + expected);
+}
+
+// Settings without which the plans of an answer are as good.
+template <class Asked>
+std::vector<shardline::Diagnostic> idle(const Study& study, const std::vector<Plan>& plans,
+                                        const Asked& question, const RunOptions& o, bool search) {
+  return idle_settings(study, plans, o.settings, search, [&](const std::vector<std::string>& others) {
+    RunOptions less = o;
+    less.settings = others;
+    return study_of(scenario_of(question.scenario, question.scenario_text, less), study.study.model.name);
+  });
+}
+
+std::function<void(std::uint64_t, std::uint64_t)> watch(const RunOptions& o) {
+  return [&o](std::uint64_t done, std::uint64_t total) {
+    if (o.cancelled && o.cancelled()) throw Interrupted{};
+    if (o.progress) o.progress(done, total);
+  };
+}
+
+// Chains are priced for seconds between two calls of watch().
+EvaluatorFactory until_cancelled(EvaluatorFactory chains, const RunOptions& o) {
+  return [chains = std::move(chains), &o](int ranks, long long context) -> ChainEvaluator {
+    return [price = chains(ranks, context), &o](std::span<const long long> partition) {
+      if (o.cancelled && o.cancelled()) throw Interrupted{};
+      return price(partition);
+    };
+  };
+}
+
+}  // namespace
+
+PlanResult plan(const PlanQuestion& question, const RunOptions& o) {
+  return translated([&] {
+    require_costs(o);
+    const Catalogs catalogs = shipped_catalogs();
+    PlanResult out = plan_result(answer_plan(plan_question_of(question, o, catalogs), catalogs, watch(o)));
+    out.version = version();
+    out.question = question;
+    return out;
+  });
+}
+
+SweepResult sweep(const SweepQuestion& question, const RunOptions& o) {
+  return translated([&] {
+    const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
+    SweepResult out;
+    out.version = version();
+    out.scenario = scenario.name;
+    out.summary = scenario.summary;
+    out.question = question;
+    SweepVerdict verdict;
+    const auto go_on = [&o] { return !o.cancelled || !o.cancelled(); };
+    for (const Study& study : scenario.studies) {
+      require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
+      const shardline::SweepQuestion asked = question_for(study, question, o.threads);
+      SweepAnswer answer = answer_sweep(study, asked, watch(o), go_on);
+      if (!go_on()) throw Interrupted{};
+      add_idle_settings(answer.unread, idle(study, plans_of(answer.rated), question, o, true));
+      out.models.push_back(model_sweep(study, asked, answer));
+      verdict.add(study, asked, answer);
+    }
+    out.met = verdict.met();
+    return out;
+  });
+}
+
+SimulateResult simulate(const SimulateQuestion& question, const RunOptions& o) {
+  return translated([&] {
+    const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
+    Study study = study_of(scenario, question.model);
+    require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
+    if (question.noise_seed) {
+      if (!study.sweep().noise) throw UserError("noise_seed: scenario " + scenario.name + " has no noise");
+      if (*question.noise_seed < 0) throw UserError("noise_seed: expected 0 or more");
+      study.sweep().noise->seed = static_cast<std::uint64_t>(*question.noise_seed);
+    }
+    Evaluator evaluator(study.study, study.sweep().search.all_reduce);
+    SimulatedPlan simulated = simulate_plan(study, evaluator, possible_plan(study, question.plan));
+    if (!simulated.misfit)
+      add_idle_settings(simulated.unread, idle(study, {simulated.plan}, question, o, false));
+    SimulateResult out = simulate_result(study, simulated);
+    out.version = version();
+    out.scenario = scenario.name;
+    out.question = question;
+    return out;
+  });
+}
+
+ExplainResult explain(const ExplainQuestion& question, const RunOptions& o) {
+  return translated([&] {
+    const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
+    const Study study = study_of(scenario, question.model);
+    require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
+    const auto with = [&](const std::vector<std::string>& settings) {
+      RunOptions other = o;
+      other.settings = settings;
+      return study_of(scenario_of(question.scenario, question.scenario_text, other), study.study.model.name);
+    };
+    Explanation found = shardline::explain(study, possible_plan(study, question.plan), o.settings,
+                                           shipped_catalogs().systems, with);
+    if (!found.simulated.misfit)
+      add_idle_settings(found.simulated.unread, idle(study, {found.simulated.plan}, question, o, false));
+    ExplainResult out = explain_result(study, found);
+    out.version = version();
+    out.scenario = scenario.name;
+    out.question = question;
+    return out;
+  });
+}
+
+CompareResult compare(const CompareQuestion& question, const RunOptions& o) {
+  return translated([&] {
+    if (question.plans.size() != 2) throw UserError("plans: expected two");
+    const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
+    const Study study = study_of(scenario, question.model);
+    require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
+    Evaluator a(study.study, study.sweep().search.all_reduce),
+        b(study.study, study.sweep().search.all_reduce);
+    PlanComparison found = compare_plans(study, a, b, possible_plan(study, question.plans[0]),
+                                         possible_plan(study, question.plans[1]));
+    add_idle_settings(found.first.unread,
+                      idle(study, {found.first.plan, found.second.plan}, question, o, false));
+    CompareResult out = compare_result(study, found);
+    out.version = version();
+    out.scenario = scenario.name;
+    out.question = question;
+    return out;
+  });
+}
+
+ThresholdsResult thresholds(const ScenarioQuestion& question, const RunOptions& o) {
+  return translated([&] {
+    const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
+    ThresholdsResult out;
+    out.version = version();
+    out.scenario = scenario.name;
+    out.question = question;
+    for (const Study& study : scenario.studies) {
+      require<ThresholdGrid>(study, scenario.name, "expected a scenario with thresholds");
+      out.models.push_back(model_thresholds(study, study_thresholds(study, o.threads, watch(o))));
+    }
+    return out;
+  });
+}
+
+PartitionResult partition(const PartitionQuestion& question, const RunOptions& o) {
+  return translated([&] {
+    Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
+    PartitionResult out;
+    out.version = version();
+    out.scenario = scenario.name;
+    out.question = question;
+    for (Study& study : scenario.studies) {
+      require<PartitionGrid>(study, scenario.name, "expected a scenario with a partition");
+      ask_partitions(study, question);
+      const PartitionGrid& grid = study.partition();
+      const EvaluatorFactory events = until_cancelled(simulated_chains(study.study, grid.tpa), o);
+      std::vector<ChainPartitions> chains;
+      for (const int ranks : grid.processes) {
+        watch(o)(chains.size(), grid.processes.size());
+        const PartitionStudy found = study_partitions(study.study, grid, ranks, o.threads, events);
+        chains.push_back(chain_partitions(found, errors_of_partitions(study, found)));
+      }
+      out.models.push_back(model_partitions(study, std::move(chains)));
+    }
+    return out;
+  });
+}
+
+ConversationResult conversation(const ScenarioQuestion& question, const RunOptions& o) {
+  return translated([&] {
+    const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
+    ConversationResult out;
+    out.version = version();
+    out.scenario = scenario.name;
+    out.question = question;
+    for (const Study& study : scenario.studies) {
+      require<Conversation>(study, scenario.name, "expected a scenario with a conversation");
+      watch(o)(out.models.size(), scenario.studies.size());
+      out.models.push_back(model_conversation(study, converse(study)));
+    }
+    return out;
+  });
+}
+
+ListResult list(const std::string& what, const RunOptions&) {
+  return translated([&] {
+    ListResult out = listed(what);
+    out.version = version();
+    return out;
+  });
+}
+
+double seconds_of(const std::string& name, const std::string& text) {
+  return translated([&] { return asked_time(name, text).value; });
+}
+
+long long tokens_of(const std::string& name, const std::string& text) {
+  return translated([&] { return asked_tokens(name, text); });
+}
+
+}  // namespace shardline::api

@@ -1,0 +1,115 @@
+#include "planner/api/convert_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "planner/api/convert.hpp"
+#include "planner/scenario/scenario_parts.hpp"
+
+namespace shardline::api {
+
+namespace {
+
+constexpr long long kMostUsers = 1'000'000;
+
+void require_in(const char* option, std::optional<long long> value, long long least, long long most) {
+  if (value && (*value < least || *value > most))
+    throw UserError(fmt::format("{} {}: expected {} to {}", option, *value, least, most));
+}
+
+int gpus_of(const PlanQuestion& asked, const RunOptions& o, const Catalogs& catalogs) {
+  const FabricSpec fabric = load_system(asked.system, catalogs.systems, system_settings(o.settings)).fabric;
+  const long long all = static_cast<long long>(fabric.nodes) * fabric.gpus_per_node;
+  if (asked.nodes && *asked.nodes > fabric.nodes)
+    throw UserError(fmt::format("--nodes {}: {} has {}", *asked.nodes, asked.system, fabric.nodes));
+  if (asked.gpus && *asked.gpus > all)
+    throw UserError(fmt::format("--gpus {}: {} has {} ({} nodes of {})", *asked.gpus, asked.system, all,
+                                fabric.nodes, fabric.gpus_per_node));
+  const long long by_nodes = asked.nodes ? *asked.nodes * fabric.gpus_per_node : 0;
+  if (asked.gpus && asked.nodes && *asked.gpus != by_nodes)
+    throw UserError(fmt::format("--gpus {} and --nodes {}, which are {} GPUs of {}: give one of them",
+                                *asked.gpus, *asked.nodes, by_nodes, asked.system));
+  return static_cast<int>(asked.gpus ? *asked.gpus : by_nodes);
+}
+
+Seconds target(const char* option, std::optional<double> value) {
+  if (!value) return Seconds(0);
+  if (!(*value > 0) || !std::isfinite(*value))
+    throw UserError(fmt::format("{} {}: expected a positive time", option, *value));
+  return Seconds(*value);
+}
+
+// Targets that would silently mean nothing.
+void require_meaning(const shardline::PlanQuestion& q) {
+  if (q.output == 1) throw UserError("--output 1: a prefill gives the first token: leave --output out");
+  if (q.prefill() && (q.ttl > Seconds(0) || q.users > 0))
+    throw UserError(
+        "--ttl, --tokens-per-user and --users are of answers: give their length with --output (without it "
+        "the question is of the prefill alone, with --ttft)");
+  if (q.engine == "ideal" && !q.prefill() && q.ttft > Seconds(0))
+    throw UserError(
+        "--ttft with --output is of served requests, and bare kernels (ideal) serve nobody: name an "
+        "engine, or leave --output out");
+}
+
+PlannedPlan planned_of(const PlanAnswer& a, const PlannedPoint& p) {
+  return {plan_point(a.study, p.point, &p.rating, &p.ttft), p.meets};
+}
+
+BestPlan best_of(const PlanAnswer& a) {
+  const System& system = a.study.study.system;
+  BestPlan out{memory_of(system, a.best->memory), breakdown_of(system, a.best->breakdown), std::nullopt};
+  if (a.best->served && a.best->served->serves()) out.prefill_share = a.best->served->served.prefill_part;
+  return out;
+}
+
+}  // namespace
+
+shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOptions& o,
+                                         const Catalogs& catalogs) {
+  constexpr long long kMost = std::numeric_limits<int>::max();  // the system's own number is less
+  require_in("--gpus", asked.gpus, 1, kMost);
+  require_in("--nodes", asked.nodes, 1, kMost);
+  require_in("--users", asked.users, 1, kMostUsers);
+  require_in("--input", asked.input_tokens, 1, scenario_parts::kLongest);
+  require_in("--output", asked.output_tokens, 1, scenario_parts::kLongest);
+  shardline::PlanQuestion q;
+  q.model = asked.model;
+  q.system = asked.system;
+  q.gpus = gpus_of(asked, o, catalogs);
+  q.input = asked.input_tokens;
+  q.output = asked.output_tokens.value_or(0);
+  q.users = asked.users.value_or(0);
+  q.ttl = target("--ttl", asked.most_ttl_s);
+  q.ttft = target("--ttft", asked.most_ttft_s);
+  q.engine = o.engine;
+  q.costs = o.costs;
+  q.any_gpus = o.any_gpus;
+  q.any_context = o.any_context;
+  q.settings = o.settings;
+  q.threads = o.threads;
+  require_meaning(q);
+  return q;
+}
+
+PlanResult plan_result(const PlanAnswer& a) {
+  PlanResult out;
+  out.title = question_text(a.question, a.defaults);
+  out.scenario_text = a.scenario;
+  out.engine_why = a.defaults.engine_why;
+  out.gpus_note = a.defaults.gpus_note;
+  out.met = a.met;
+  for (const PlannedPoint& p : a.plans) out.plans.push_back(planned_of(a, p));
+  if (!a.met && !a.plans.empty()) {
+    const shardline::Miss miss = miss_of(a, a.plans.front().point);
+    out.miss = Miss{miss.what, miss.part, miss.time.value};
+  }
+  if (a.best) out.best = best_of(a);
+  if (a.wider) out.wider = WiderPlan{planned_of(a, a.wider->best), a.wider->gpus, a.wider->most};
+  out.sweep = model_sweep(a.study, a.asked, a.sweep);
+  return out;
+}
+
+}  // namespace shardline::api

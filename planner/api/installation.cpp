@@ -1,0 +1,12 @@
+#include "planner/api/installation.hpp"
+
+#include "planner/api/version.hpp"
+#include "planner/scenario/data_folder.hpp"
+
+namespace shardline::api {
+
+const char* library_version() noexcept { return SHARDLINE_VERSION; }
+
+std::filesystem::path data_folder() { return find_data().path; }
+
+}  // namespace shardline::api

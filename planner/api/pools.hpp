@@ -1,0 +1,83 @@
+// Prompts and answers on GPUs of their own.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "planner/api/values.hpp"
+
+namespace shardline::api {
+
+struct WholePools {
+  int prefill_replicas = 0;
+  int decode_replicas = 0;
+  int gpus = 0;
+  long long users = 0;
+  Estimate tokens_per_s_gpu;
+  double prefill_busy = 0;
+  double decode_busy = 0;
+};
+template <>
+struct Fields<WholePools> {
+  static constexpr const char* name = "WholePools";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about =
+      "Two pools in whole replicas of their plans, within the system's GPUs.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using W = WholePools;
+    field("prefill_replicas", &W::prefill_replicas, "of the plan that prefills");
+    field("decode_replicas", &W::decode_replicas, "of the plan that decodes");
+    field("gpus", &W::gpus, "of all replicas");
+    field("users", &W::users, "served at once");
+    field("tokens_per_s_gpu", &W::tokens_per_s_gpu, "tokens of answers per second and GPU of both pools");
+    field("prefill_busy", &W::prefill_busy, "part of the time in which that pool computes");
+    field("decode_busy", &W::decode_busy, "likewise; of the slower pool 1");
+  }
+};
+
+struct PoolPair {
+  std::string decode_plan;
+  int decode_gpus = 0;
+  long long decode_users = 0;
+  std::string prefill_plan;
+  int prefill_gpus = 0;
+  std::string what;
+  Estimate tpot_s;
+  Estimate ttft_s;
+  Estimate tokens_per_s_user;
+  Estimate tokens_per_s_gpu;
+  double prompt_s = 0;
+  double prefill_requests_per_s_gpu = 0;
+  double handoff_s = 0;
+  double prefill_gpus_per_decode_gpu = 0;
+  std::optional<WholePools> whole;
+};
+template <>
+struct Fields<PoolPair> {
+  static constexpr const char* name = "PoolPair";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "A plan that decodes beside the plan that prefills for it.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using P = PoolPair;
+    field("decode_plan", &P::decode_plan, "its text");
+    field("decode_gpus", &P::decode_gpus, "of one replica");
+    field("decode_users", &P::decode_users, "of one replica");
+    field("prefill_plan", &P::prefill_plan, "its text");
+    field("prefill_gpus", &P::prefill_gpus, "of one replica");
+    field("what", &P::what, "what its times and rates are of");
+    field("tpot_s", &P::tpot_s, "of a user: a step that decodes alone");
+    field("ttft_s", &P::ttft_s, "of a user: request path, prompt, hand-off and the first step");
+    field("tokens_per_s_user", &P::tokens_per_s_user, "tokens of its answer that a user gets per second");
+    field("tokens_per_s_gpu", &P::tokens_per_s_gpu,
+          "tokens of answers over the GPUs of both pools, in the ratio of their rates");
+    field("prompt_s", &P::prompt_s, "the steps of a prompt");
+    field("prefill_requests_per_s_gpu", &P::prefill_requests_per_s_gpu, "of the pool that prefills");
+    field("handoff_s", &P::handoff_s, "of a request's KV from one pool to the other");
+    field("prefill_gpus_per_decode_gpu", &P::prefill_gpus_per_decode_gpu, "the ratio of the rates");
+    field("whole", &P::whole, "in whole replicas; null: the system holds none of both");
+  }
+};
+
+}  // namespace shardline::api

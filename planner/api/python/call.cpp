@@ -1,0 +1,119 @@
+#include "planner/api/python/call.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace shardline::python {
+
+namespace {
+
+// How often the waiting thread takes the GIL: often enough for a person who pressed Ctrl-C, and too seldom to
+// be felt by other Python threads.
+constexpr std::chrono::milliseconds kLook{20};
+
+struct Progress {
+  std::uint64_t done = 0, total = 0;
+  bool operator==(const Progress&) const = default;
+};
+
+// What the two threads tell each other.
+struct Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool finished = false;
+  std::exception_ptr failure;
+  std::atomic<bool> stop{false};
+  std::mutex progress_mutex;
+  Progress progress;
+};
+
+// With the GIL: true if the answer is no longer wanted; throws what Python raised.
+bool look(Shared& shared, const Callbacks& callbacks, Progress& shown) {
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  Progress now;
+  {
+    const std::lock_guard lock(shared.progress_mutex);
+    now = shared.progress;
+  }
+  if (!callbacks.progress.is_none() && now != shown) {
+    shown = now;
+    callbacks.progress(now.done, now.total);
+  }
+  return !callbacks.cancelled.is_none() && py::bool_(callbacks.cancelled());
+}
+
+// Until the worker has finished. What Python raised meanwhile is returned, for the worker must stop first.
+std::optional<py::error_already_set> wait(Shared& shared, const Callbacks& callbacks) {
+  std::optional<py::error_already_set> raised;
+  Progress shown;
+  std::unique_lock lock(shared.mutex);
+  while (!shared.changed.wait_for(lock, kLook, [&] { return shared.finished; })) {
+    if (shared.stop) continue;
+    lock.unlock();
+    {
+      const py::gil_scoped_acquire held;
+      try {
+        if (look(shared, callbacks, shown)) shared.stop = true;
+      } catch (py::error_already_set& e) {
+        raised.emplace(std::move(e));
+        shared.stop = true;
+      }
+    }
+    lock.lock();
+  }
+  return raised;
+}
+
+}  // namespace
+
+void run_without_gil(api::RunOptions options, const Callbacks& callbacks,
+                     const std::function<void(const api::RunOptions&)>& answer) {
+  Shared shared;
+  options.cancelled = [&shared] { return shared.stop.load(std::memory_order_relaxed); };
+  options.progress = [&shared](std::uint64_t done, std::uint64_t total) {
+    const std::lock_guard lock(shared.progress_mutex);
+    shared.progress = {done, total};
+  };
+  std::optional<py::error_already_set> raised;
+  {
+    const py::gil_scoped_release released;
+    std::thread worker([&] {
+      try {
+        answer(options);
+      } catch (...) {
+        shared.failure = std::current_exception();
+      }
+      const std::lock_guard lock(shared.mutex);
+      shared.finished = true;
+      shared.changed.notify_one();
+    });
+    raised = wait(shared, callbacks);
+    worker.join();
+  }
+  // A signal that came while the answer was finished is the interpreter's.
+  if (raised) throw std::move(*raised);
+  if (!shared.failure) return;
+  try {
+    std::rethrow_exception(shared.failure);
+  } catch (const api::Error& e) {
+    raise(e);
+  }
+}
+
+void raise(const api::Error& error) {
+  const char* name = "InternalError";
+  if (error.kind() == api::ErrorKind::bad_input) name = "BadInput";
+  if (error.kind() == api::ErrorKind::interrupted) name = "Interrupted";
+  const py::object type = python_class("_errors", name);
+  const auto diagnostics = std::make_shared<const std::vector<api::Diagnostic>>(error.diagnostics());
+  const py::object exception = type(text_object(error.what()), py::tuple(to_python(diagnostics)));
+  PyErr_SetObject(type.ptr(), exception.ptr());
+  throw py::error_already_set();
+}
+
+}  // namespace shardline::python

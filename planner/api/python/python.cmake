@@ -1,0 +1,63 @@
+# The Python module: package shardline below PREFIX/lib/python3/dist-packages, and in a build tree below python/. Its own
+# code is a thin layer above libshardline.so. Included after library.cmake.
+set(SHARDLINE_PYTHON AUTO CACHE STRING "Build the Python module: AUTO (if pybind11 and Python's headers are found), ON or OFF")
+set(SHARDLINE_PYTHON_DIR lib/python3/dist-packages CACHE STRING "Where the Python module is installed, below the prefix")
+if(SHARDLINE_PYTHON STREQUAL "OFF")
+  return()
+endif()
+# Debian's own interpreter, for which packages install modules, before others in the PATH; -DPython_EXECUTABLE=... for those.
+if(NOT Python_EXECUTABLE AND EXISTS /usr/bin/python3)
+  set(Python_EXECUTABLE /usr/bin/python3)
+endif()
+set(missing "")
+find_package(Python 3.9 QUIET COMPONENTS Interpreter Development.Module)
+find_package(pybind11 2.10 QUIET CONFIG)
+if(NOT Python_FOUND)
+  list(APPEND missing "headers of Python (python3-dev)")
+endif()
+if(NOT pybind11_FOUND)
+  list(APPEND missing "pybind11 (pybind11-dev)")
+endif()
+if(NOT SHARDLINE_SHARED)
+  list(APPEND missing "libshardline.so (SHARDLINE_SHARED=ON)")
+endif()
+if(SHARDLINE_SANITIZE)
+  list(APPEND missing "a Python with sanitizers (SHARDLINE_SANITIZE is set)")
+endif()
+if(missing)
+  list(JOIN missing ", " missing)
+  if(SHARDLINE_PYTHON STREQUAL "AUTO")
+    message(STATUS "shardline: no ${missing}: the Python module is skipped")
+    return()
+  endif()
+  message(FATAL_ERROR "shardline: SHARDLINE_PYTHON is ${SHARDLINE_PYTHON}, but there is no ${missing}")
+endif()
+
+set(here ${CMAKE_CURRENT_LIST_DIR})
+set(package ${PROJECT_BINARY_DIR}/python/shardline)
+file(MAKE_DIRECTORY ${package})
+set(SHARDLINE_PYTHON_SOURCES __init__.py _errors.py _tables.py _shardline.pyi py.typed)
+foreach(source ${SHARDLINE_PYTHON_SOURCES})
+  file(CREATE_LINK ${here}/shardline/${source} ${package}/${source} SYMBOLIC)
+endforeach()
+
+add_executable(shardline_make_results ${here}/make_results.cpp)
+target_link_libraries(shardline_make_results PRIVATE shardline_options)
+set_target_properties(shardline_make_results PROPERTIES SHARDLINE_NO_FMT ON)
+add_custom_command(OUTPUT ${package}/_results.py COMMAND shardline_make_results ${package}/_results.py
+  DEPENDS shardline_make_results COMMENT "Writing shardline/_results.py" VERBATIM)
+
+add_library(shardline_python MODULE ${here}/call.cpp ${here}/convert.cpp ${here}/module.cpp ${package}/_results.py)
+target_link_libraries(shardline_python PRIVATE shardline_options shardline_shared pybind11::module)
+set_target_properties(shardline_python PROPERTIES PREFIX "" OUTPUT_NAME _shardline SUFFIX ".${Python_SOABI}.so"
+  LIBRARY_OUTPUT_DIRECTORY ${package} CXX_VISIBILITY_PRESET hidden)
+
+# The library lies at the same place of every prefix.
+file(RELATIVE_PATH to_library /${SHARDLINE_PYTHON_DIR}/shardline /${CMAKE_INSTALL_LIBDIR})
+set_target_properties(shardline_python PROPERTIES INSTALL_RPATH "$ORIGIN/${to_library}")
+if(SHARDLINE_INSTALL)
+  install(TARGETS shardline_python LIBRARY DESTINATION ${SHARDLINE_PYTHON_DIR}/shardline COMPONENT python)
+  list(TRANSFORM SHARDLINE_PYTHON_SOURCES PREPEND ${here}/shardline/)
+  install(FILES ${SHARDLINE_PYTHON_SOURCES} ${package}/_results.py
+    DESTINATION ${SHARDLINE_PYTHON_DIR}/shardline COMPONENT python)
+endif()

@@ -1,0 +1,357 @@
+"""shardline: performance simulator and parallelism planner for long-context LLM serving.
+
+>>> import pandas, shardline
+>>> result = shardline.sweep("helix_gb200_1m", ttl="10 ms")
+>>> pandas.DataFrame(result.frontier)
+
+Functions and their arguments are the commands of ``shardline`` and their options, with underscores. They
+return frozen dataclasses (``shardline.SweepResult``, ...), whose tables are Rows: sequences of dataclasses
+with ``columns`` for NumPy and pandas. Faults of an input are raised as BadInput, with the place of each; that
+no plan fits or meets a target is an answer (``met``, ``fits``). While a function computes, other Python
+threads run, and Ctrl-C ends it.
+
+Arguments of several functions:
+
+    threads: how many compute; 0: all cores. Results do not depend on it.
+    engine: who runs the plans: ``"vllm"``, ``"vllm 0.24.0"``, ``"ideal"``; "": as the scenario says.
+    costs: ``"calibrated"`` or ``"parameters"``; "": as the scenario says.
+    any_gpus: with an engine: also plans of part of a tray or node.
+    any_context: with an engine: also requests longer than the model's maximum.
+    set: keys in place of those of the system's file or the scenario, ``["device.memory.bandwidth=4 TB/s"]``.
+    progress: called as ``progress(done, total)``, of each model in turn, in the thread that asked.
+    cancelled: asked now and then in that thread; where it returns true, Interrupted is raised.
+
+Times are seconds, or texts with their unit: ``0.02``, ``"20 ms"``. Counts of tokens are integers, or texts in
+which K, M and G are powers of two: ``32768``, ``"32K"``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Callable, Optional, Sequence, Union
+
+from . import _results, _shardline
+from ._errors import BadInput, Error, InternalError, Interrupted, NoPlan
+from ._results import *  # noqa: F403
+from ._results import (
+    ConversationResult,
+    ListResult,
+    PartitionQuestion,
+    PartitionResult,
+    PlanQuestion,
+    PlanResult,
+    ScenarioQuestion,
+    SimulateQuestion,
+    SimulateResult,
+    SweepQuestion,
+    SweepResult,
+    ThresholdsResult,
+)
+from ._tables import Columns, Rows
+
+__version__: str = _shardline.__version__
+
+__all__ = [
+    "BadInput",
+    "Columns",
+    "Error",
+    "InternalError",
+    "Interrupted",
+    "NoPlan",
+    "Rows",
+    "conversation",
+    "data_folder",
+    "partition",
+    "plan",
+    "simulate",
+    "sweep",
+    "thresholds",
+    *_results.__all__,
+]
+
+Path = Union[str, "os.PathLike[str]"]
+Time = Union[float, str]
+Tokens = Union[int, str]
+Progress = Optional[Callable[[int, int], object]]
+Cancelled = Optional[Callable[[], bool]]
+
+
+def _seconds(name: str, value: Optional[Time]) -> Optional[float]:
+    return _shardline.seconds(name, value) if isinstance(value, str) else value
+
+
+def _tokens(name: str, value: Optional[Tokens]) -> Optional[int]:
+    return _shardline.tokens(name, value) if isinstance(value, str) else value
+
+
+def _time_per_token(ttl: Optional[Time], tokens_per_user: Optional[float]) -> Optional[float]:
+    """The stricter of two ways to say the same target."""
+    seconds = _seconds("ttl", ttl)
+    if tokens_per_user is None:
+        return seconds
+    if not tokens_per_user > 0:
+        raise BadInput(f"tokens_per_user {tokens_per_user}: expected a positive number")
+    return 1 / tokens_per_user if seconds is None else min(seconds, 1 / tokens_per_user)
+
+
+def plan(
+    model: Path,
+    *,
+    system: Path,
+    input: Tokens,
+    output: Optional[Tokens] = None,
+    gpus: Optional[int] = None,
+    nodes: Optional[int] = None,
+    users: Optional[int] = None,
+    ttl: Optional[Time] = None,
+    ttft: Optional[Time] = None,
+    tokens_per_user: Optional[float] = None,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = (),
+    progress: Progress = None,
+    cancelled: Cancelled = None,
+) -> PlanResult:
+    """The plans around a target, without a scenario.
+
+    Args:
+        model: name of the catalogue, repository on Hugging Face, or path of a config.json or .yaml.
+        system: name of the catalogue, or a .yaml file.
+        input: tokens of a request.
+        output: tokens of its answer; None: the prefill alone.
+        gpus: at most; None: those of a node, eight at most.
+        nodes: at most, in place of ``gpus``.
+        users: at once, each with a request.
+        ttl: most time per token of an answer.
+        ttft: most time to the first token.
+        tokens_per_user: least tokens/s of a user, in place of ``ttl``.
+
+    The other arguments are those of ``help(shardline)``; without ``engine`` the one is taken that has most
+    measured points of the model on the system (``PlanResult.engine_why``).
+
+    Raises:
+        BadInput: of an argument, or of a file that it names.
+    """
+    question = PlanQuestion(
+        model=os.fspath(model),
+        system=os.fspath(system),
+        input_tokens=_tokens("input", input) or 0,
+        output_tokens=_tokens("output", output),
+        gpus=gpus,
+        nodes=nodes,
+        users=users,
+        most_ttl_s=_time_per_token(ttl, tokens_per_user),
+        most_ttft_s=_seconds("ttft", ttft),
+    )
+    return _shardline.plan(
+        question,
+        threads=threads,
+        engine=engine,
+        costs=costs,
+        any_gpus=any_gpus,
+        any_context=any_context,
+        set=tuple(set),
+        progress=progress,
+        cancelled=cancelled,
+    )
+
+
+def sweep(
+    scenario: Path = "",
+    *,
+    scenario_text: str = "",
+    ttl: Optional[Time] = None,
+    ttft: Optional[Time] = None,
+    tokens_per_user: Optional[float] = None,
+    users: Optional[float] = None,
+    exhaustive: bool = False,
+    all: bool = False,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = (),
+    progress: Progress = None,
+    cancelled: Cancelled = None,
+) -> SweepResult:
+    """Every valid plan and batch of a scenario, and those that nothing beats.
+
+    Args:
+        scenario: name of a shipped scenario, or a file.
+        scenario_text: the scenario itself, in YAML, in place of a file; ``scenario`` is then its name in
+            messages.
+        ttl: target for the time per token: TTL, or TPOT where a workload is served.
+        ttft: target for the time to the first token, of prefills and workloads.
+        tokens_per_user: target in tokens/s of a user, in place of ``ttl``.
+        users: to serve at once, at least.
+        exhaustive: simulate every feasible configuration, without pruning.
+        all: and keep them, as ``all`` of the result.
+
+    The other arguments are those of ``help(shardline)``.
+
+    Raises:
+        BadInput: of an argument, or of the scenario.
+    """
+    question = SweepQuestion(
+        scenario=os.fspath(scenario),
+        scenario_text=scenario_text,
+        most_ttl_s=_time_per_token(ttl, tokens_per_user),
+        most_ttft_s=_seconds("ttft", ttft),
+        least_users=users,
+        exhaustive=exhaustive or all,
+        keep_all=all,
+    )
+    return _shardline.sweep(
+        question,
+        threads=threads,
+        engine=engine,
+        costs=costs,
+        any_gpus=any_gpus,
+        any_context=any_context,
+        set=tuple(set),
+        progress=progress,
+        cancelled=cancelled,
+    )
+
+
+def simulate(
+    scenario: Path = "",
+    *,
+    plan: str,
+    scenario_text: str = "",
+    model: str = "",
+    noise_seed: Optional[int] = None,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = (),
+    progress: Progress = None,
+    cancelled: Cancelled = None,
+) -> SimulateResult:
+    """One plan: its time and what that consists of, its memory, how to start it.
+
+    Args:
+        scenario: name of a shipped scenario that sweeps, or a file.
+        plan: its text, as ``PlanPoint.plan`` has it.
+        scenario_text: as of ``sweep``; that of a PlanResult is one.
+        model: which one of the scenario; "": the first.
+        noise_seed: first seed of the traffic of others; None: the scenario's.
+
+    The other arguments are those of ``help(shardline)``.
+
+    Raises:
+        BadInput: of an argument, or of the scenario. A plan that does not fit is an answer (``fits``).
+    """
+    question = SimulateQuestion(
+        scenario=os.fspath(scenario),
+        scenario_text=scenario_text,
+        model=model,
+        plan=plan,
+        noise_seed=noise_seed,
+    )
+    return _shardline.simulate(
+        question,
+        engine=engine,
+        costs=costs,
+        any_gpus=any_gpus,
+        any_context=any_context,
+        set=tuple(set),
+        progress=progress,
+        cancelled=cancelled,
+    )
+
+
+def thresholds(
+    scenario: Path = "",
+    *,
+    scenario_text: str = "",
+    threads: int = 0,
+    costs: str = "",
+    set: Sequence[str] = (),
+    progress: Progress = None,
+    cancelled: Cancelled = None,
+) -> ThresholdsResult:
+    """When ring attention should pass KV blocks and when Q blocks, of a scenario with thresholds.
+
+    Arguments are those of ``sweep``.
+
+    Raises:
+        BadInput: of an argument, or of the scenario.
+    """
+    question = ScenarioQuestion(scenario=os.fspath(scenario), scenario_text=scenario_text)
+    return _shardline.thresholds(
+        question, threads=threads, costs=costs, set=tuple(set), progress=progress, cancelled=cancelled
+    )
+
+
+def partition(
+    scenario: Path = "",
+    *,
+    scenario_text: str = "",
+    spacing: Optional[Tokens] = None,
+    max_loss: Optional[float] = None,
+    granularity: Optional[int] = None,
+    threads: int = 0,
+    set: Sequence[str] = (),
+    progress: Progress = None,
+    cancelled: Cancelled = None,
+) -> PartitionResult:
+    """How many tokens each rank of a KV-Runahead chain takes, of a scenario with a partition.
+
+    Args:
+        spacing: tokens between rows of the lookup table; None: the scenario's.
+        max_loss: by interpolation, 0.01 is 1 %; None: the scenario's.
+        granularity: tokens; boundaries are multiples of it; None: the scenario's.
+
+    The other arguments are those of ``sweep``.
+
+    Raises:
+        BadInput: of an argument, or of the scenario.
+    """
+    question = PartitionQuestion(
+        scenario=os.fspath(scenario),
+        scenario_text=scenario_text,
+        spacing_tokens=_tokens("spacing", spacing),
+        max_loss=max_loss,
+        granularity_tokens=granularity,
+    )
+    return _shardline.partition(question, threads=threads, set=tuple(set), progress=progress, cancelled=cancelled)
+
+
+def conversation(
+    scenario: Path = "",
+    *,
+    scenario_text: str = "",
+    costs: str = "",
+    set: Sequence[str] = (),
+    progress: Progress = None,
+    cancelled: Cancelled = None,
+) -> ConversationResult:
+    """Every turn of a scenario with a conversation. Arguments are those of ``sweep``.
+
+    Raises:
+        BadInput: of an argument, or of the scenario.
+    """
+    question = ScenarioQuestion(scenario=os.fspath(scenario), scenario_text=scenario_text)
+    return _shardline.conversation(question, costs=costs, set=tuple(set), progress=progress, cancelled=cancelled)
+
+
+def data_folder() -> str:
+    """Where models, systems, engines and scenarios are read from: SHARDLINE_DATA, else above the library."""
+    return _shardline.data_folder()
+
+
+def list(what: str) -> ListResult:
+    """What there is: ``models``, ``systems``, ``strategies``, ``options`` (of plans) or ``scenarios``.
+
+    ``from shardline import *`` leaves it out, for it would hide Python's own ``list``.
+
+    Raises:
+        BadInput: of another word.
+    """
+    return _shardline.list(what)

@@ -1,0 +1,101 @@
+# The native module. Users call shardline's own functions, whose arguments become these questions.
+from typing import Any, Callable, Dict, Optional, Sequence
+
+from ._results import (
+    ConversationResult,
+    ListResult,
+    PartitionQuestion,
+    PartitionResult,
+    PlanQuestion,
+    PlanResult,
+    ScenarioQuestion,
+    SimulateQuestion,
+    SimulateResult,
+    SweepQuestion,
+    SweepResult,
+    ThresholdsResult,
+)
+
+__version__: str
+
+class Table:
+    def __len__(self) -> int: ...
+    def row(self, index: int) -> Any: ...
+    def columns(self) -> Dict[str, Any]: ...
+
+def plan(
+    question: PlanQuestion,
+    *,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = ...,
+    progress: Optional[Callable[[int, int], object]] = None,
+    cancelled: Optional[Callable[[], bool]] = None,
+) -> PlanResult: ...
+def sweep(
+    question: SweepQuestion,
+    *,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = ...,
+    progress: Optional[Callable[[int, int], object]] = None,
+    cancelled: Optional[Callable[[], bool]] = None,
+) -> SweepResult: ...
+def simulate(
+    question: SimulateQuestion,
+    *,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = ...,
+    progress: Optional[Callable[[int, int], object]] = None,
+    cancelled: Optional[Callable[[], bool]] = None,
+) -> SimulateResult: ...
+def thresholds(
+    question: ScenarioQuestion,
+    *,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = ...,
+    progress: Optional[Callable[[int, int], object]] = None,
+    cancelled: Optional[Callable[[], bool]] = None,
+) -> ThresholdsResult: ...
+def partition(
+    question: PartitionQuestion,
+    *,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = ...,
+    progress: Optional[Callable[[int, int], object]] = None,
+    cancelled: Optional[Callable[[], bool]] = None,
+) -> PartitionResult: ...
+def conversation(
+    question: ScenarioQuestion,
+    *,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = ...,
+    progress: Optional[Callable[[int, int], object]] = None,
+    cancelled: Optional[Callable[[], bool]] = None,
+) -> ConversationResult: ...
+def list(what: str) -> ListResult: ...
+def seconds(name: str, text: str) -> float: ...
+def tokens(name: str, text: str) -> int: ...
+def data_folder() -> str: ...

@@ -1,0 +1,15 @@
+// Times and counts of tokens as people write them, read as the command line reads them.
+#pragma once
+
+#include <string>
+
+namespace shardline::api {
+
+/// "20 ms" in seconds. `name` is that of what the text was given for, and begins the text of the Error of
+/// kind bad_input that is thrown of a text that is no positive time with a unit.
+double seconds_of(const std::string& name, const std::string& text);
+
+/// "32768", "32K" or "32K tokens", which all are 32768. Throws likewise.
+long long tokens_of(const std::string& name, const std::string& text);
+
+}  // namespace shardline::api

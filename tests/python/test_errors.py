@@ -1,0 +1,162 @@
+"""What is raised, with its places; what ends a call early."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import shardline
+
+LONG = dict(scenario="helix_gb200_1m", exhaustive=True)
+
+
+def test_bad_input_has_places_and_the_text_of_the_program(folder, program):
+    (folder / "bad.yaml").write_text((folder / "small.yaml").read_text().replace("system:", "sistem:"))
+    lines = (folder / "bad.yaml").read_text().splitlines()
+    line = next(i for i, text in enumerate(lines, 1) if "sistem" in text)
+    with pytest.raises(shardline.BadInput) as raised:
+        shardline.sweep("bad.yaml")
+    error = raised.value
+    unknown = [d for d in error.diagnostics if "sistem" in d.message]
+    assert [(d.file, d.line, d.column) for d in unknown] == [("bad.yaml", line, 1)]
+    assert "did you mean system?" in unknown[0].details
+    assert (error.file, error.line, error.column) == tuple(
+        getattr(error.diagnostics[0], name) for name in ("file", "line", "column")
+    )
+    ran = program.run("sweep", "bad.yaml")
+    assert ran.returncode == 2 and str(error) in ran.stderr and f"bad.yaml:{line}:1" in str(error)
+
+
+@pytest.mark.parametrize(
+    "ask, text",
+    [
+        (lambda: shardline.sweep("helix_gb200"), "helix_gb200"),
+        (lambda: shardline.sweep("small.yaml", ttl="20"), "ttl 20: expected a time with its unit"),
+        (lambda: shardline.sweep("small.yaml", ttl=-1), "expected a positive number"),
+        (lambda: shardline.sweep("small.yaml", tokens_per_user=0), "tokens_per_user 0"),
+        (lambda: shardline.sweep("small.yaml", engine="vlm"), "vllm"),
+        (lambda: shardline.sweep("small.yaml", costs="fitted"), "calibrated or parameters"),
+        (lambda: shardline.sweep("rings.yaml"), "asks for another answer"),
+        (lambda: shardline.thresholds("small.yaml"), "asks for another answer"),
+        (lambda: shardline.simulate("small.yaml", plan="helix:kvp=3"), "kvp"),
+        (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input="8L"), "8L"),
+        (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input="8K", ttl="1 ms"), "--output"),
+        (lambda: shardline.plan("llama3.1-8b", system="h100-hgx", input="8K"), "llama-3.1-8b"),
+        (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input=0), "--input 0"),
+        (lambda: shardline.list("modells"), "models"),
+    ],
+)
+def test_bad_arguments_are_bad_input(folder, ask, text):
+    with pytest.raises(shardline.BadInput) as raised:
+        ask()
+    assert text in str(raised.value)
+    assert isinstance(raised.value, (shardline.Error, ValueError))
+
+
+def test_arguments_of_a_wrong_type_are_type_errors(folder):
+    with pytest.raises(TypeError):
+        shardline.sweep("small.yaml", ttl=[1])
+    with pytest.raises(TypeError):
+        shardline.sweep("small.yaml", threads="two")
+    with pytest.raises(TypeError):
+        shardline.sweep(3)
+
+
+def test_no_plan_is_an_answer_and_raised_where_that_is_wanted(folder, program):
+    result = shardline.sweep("small.yaml", ttl="1 us")
+    assert not result.met and program.run("sweep", "small.yaml", "--ttl", "1 us").returncode == 3
+    with pytest.raises(shardline.NoPlan):
+        result.check()
+    nearest = shardline.plan("llama-3.1-8b", system="h100-hgx", gpus=2, input="8K", output=512, ttl="1 ms")
+    with pytest.raises(shardline.NoPlan, match="the nearest: TPOT"):
+        nearest.check()
+    assert shardline.sweep("small.yaml").check().met
+
+
+def test_cancelled_interrupts():
+    began = time.monotonic()
+    with pytest.raises(shardline.Interrupted):
+        shardline.sweep(**LONG, cancelled=lambda: time.monotonic() > began + 0.2)
+
+
+def test_what_a_callback_raises_is_raised():
+    def progress(done, total):
+        assert 0 < done <= total
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        shardline.sweep(**LONG, progress=progress)
+
+
+def test_progress_is_called_where_it_was_asked():
+    threads, seen = set(), []
+
+    def progress(done, total):
+        threads.add(threading.get_ident())
+        seen.append((done, total))
+
+    began = time.monotonic()
+    with pytest.raises(shardline.Interrupted):
+        shardline.sweep(**LONG, progress=progress, cancelled=lambda: time.monotonic() > began + 0.5)
+    assert threads == {threading.get_ident()} and len(seen) > 2
+    assert all(a <= b for (a, _), (b, _) in zip(seen, seen[1:]))
+
+
+def test_other_threads_run_meanwhile():
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.wait(0.005):
+            ticks.append(time.monotonic())
+
+    other = threading.Thread(target=tick)
+    other.start()
+    began = time.monotonic()
+    with pytest.raises(shardline.Interrupted):
+        shardline.sweep(**LONG, threads=1, cancelled=lambda: time.monotonic() > began + 0.6)
+    done.set()
+    other.join()
+    # Of 120 ticks at most; with the GIL held there would be none.
+    assert len([t for t in ticks if t > began]) > 20
+
+
+def test_two_questions_at_once(folder):
+    alone = shardline.sweep("small.yaml").models[0].points
+    found = [None, None]
+
+    def ask(i):
+        found[i] = shardline.sweep("small.yaml").models[0].points
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == [alone, alone]
+
+
+CTRL_C = """
+import time, shardline
+told = False
+def progress(done, total):
+    global told
+    if not told: print("begun", flush=True)
+    told = True
+try:
+    shardline.sweep("helix_gb200_1m", exhaustive=True, progress=progress)
+except KeyboardInterrupt:
+    print("KeyboardInterrupt", time.time())
+"""
+
+
+def test_ctrl_c_ends_a_long_sweep_within_half_a_second():
+    child = subprocess.Popen([sys.executable, "-c", CTRL_C], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "begun\n"
+    began = time.time()
+    child.send_signal(signal.SIGINT)
+    words = child.communicate()[0].split()
+    assert words[0] == "KeyboardInterrupt" and child.returncode == 0
+    assert float(words[1]) - began < 0.5

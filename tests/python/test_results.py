@@ -1,0 +1,193 @@
+"""Results are the documents of the program, and their tables its CSV files."""
+
+import copy
+import csv
+import dataclasses
+import gc
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import shardline
+
+
+def plain(value):
+    """As the document of --json has it."""
+    if isinstance(value, (tuple, shardline.Rows)):
+        return [plain(v) for v in value]
+    if dataclasses.is_dataclass(value):
+        out = {"schema": value.SCHEMA} if hasattr(value, "SCHEMA") else {}
+        out.update((f.name, plain(getattr(value, f.name))) for f in dataclasses.fields(value))
+        return out
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def but_for_who_was_asked(document):
+    document.pop("command")
+    for model in document.get("models") or [document.get("sweep", {})]:
+        model.get("counts", {}).pop("seconds", None)
+    return document
+
+
+PARAMETERS = ["--costs", "parameters"]
+LISTS = ("models", "systems", "strategies", "options", "scenarios")
+PLAN = "tensor:tpa=8,tpf=8,batch=1"
+SMALL = dict(system="h100-hgx", gpus=2, input="8K", output=512)
+ON_TWO_GPUS = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "8K", "--output", "512"]
+
+
+@pytest.mark.parametrize(
+    "ask, line",
+    [
+        (lambda: shardline.sweep("small.yaml", ttl="25 ms"), ["sweep", "small.yaml", "--ttl", "25 ms"]),
+        (lambda: shardline.sweep("small.yaml", all=True), ["sweep", "small.yaml", "--all"]),
+        (lambda: shardline.sweep("served.yaml"), ["sweep", "served.yaml"]),
+        (lambda: shardline.sweep("prefill.yaml", costs="parameters"), ["sweep", "prefill.yaml", *PARAMETERS]),
+        (lambda: shardline.simulate("mixed.yaml", plan=PLAN), ["simulate", "mixed.yaml", "--plan", PLAN]),
+        (lambda: shardline.thresholds("rings.yaml"), ["thresholds", "rings.yaml"]),
+        (lambda: shardline.partition("parts.yaml"), ["partition", "parts.yaml"]),
+        (lambda: shardline.conversation("talk.yaml"), ["conversation", "talk.yaml"]),
+        (lambda: shardline.plan("llama-3.1-8b", **SMALL, ttl=0.04), ["plan", *ON_TWO_GPUS, "--ttl", "40 ms"]),
+        (
+            lambda: shardline.plan("llama-3.1-8b", **SMALL, tokens_per_user=1000),
+            ["plan", *ON_TWO_GPUS, "--tokens-per-user", "1000"],
+        ),
+        *[(lambda what=what: shardline.list(what), ["list", what]) for what in LISTS],
+    ],
+)
+def test_results_are_the_documents_of_the_program(folder, program, ask, line):
+    ours = but_for_who_was_asked(plain(ask()))
+    theirs = but_for_who_was_asked(program.document(*line))
+    assert ours == theirs
+    assert len(str(theirs)) > 200
+
+
+def test_frames_have_the_cells_of_the_csv(folder, program):
+    pandas = pytest.importorskip("pandas")
+    assert program.run("sweep", "small.yaml", "-o", "out").returncode == 0
+    result = shardline.sweep("small.yaml")
+    table = pandas.DataFrame(result.points)
+    for model in result.models:
+        file = folder / "out" / model.setting.model / "frontier.csv"
+        theirs = pandas.read_csv(file, comment="#", float_precision="round_trip")
+        ours = table[table.model == model.setting.model].reset_index()
+        assert len(ours) == len(theirs) > 5
+        assert list(ours["plan"]) == list(theirs["plan"])
+        assert list(ours["strategy"]) == list(theirs["strategy"])
+        for name, unit, of_file in COLUMNS:
+            # The file has milliseconds and gigabytes: the last digit may differ.
+            np.testing.assert_allclose(ours[name] * unit, theirs[of_file], rtol=1e-14, err_msg=name)
+
+
+COLUMNS = [
+    ("gpus", 1, "gpus"),
+    ("batch", 1, "batch"),
+    ("requests", 1, "users"),
+    ("ttl_s", 1e3, "ttl_ms"),
+    ("ttl_s_low", 1e3, "ttl_low_ms"),
+    ("ttl_s_high", 1e3, "ttl_high_ms"),
+    ("tokens_per_s_user", 1, "tokens_per_s_user"),
+    ("tokens_per_s_gpu", 1, "tokens_per_s_gpu"),
+    ("tokens_per_s_gpu_high", 1, "tokens_per_s_gpu_high"),
+    ("memory_bytes_per_gpu", 1e-9, "memory_gb_per_gpu"),
+    ("degrees.kvp", 1, "kvp"),
+    ("shares.extrapolated", 1, "extrapolated_share"),
+]
+
+
+def test_the_frontier_is_what_nothing_beats(folder):
+    pandas = pytest.importorskip("pandas")
+    result = shardline.sweep("small.yaml")
+    frontier = pandas.DataFrame(result.frontier)
+    points = pandas.DataFrame(result.points)
+    best = set(points[points.on_frontier == 1].plan)
+    assert set(frontier.plan) == best and 0 < len(best) < len(points)
+    assert list(frontier.columns)[:3] == ["model", "plan", "strategy"]
+    assert frontier.gpus.dtype == np.int64 and frontier.exact.dtype == np.bool_
+    assert set(frontier.model) == {m.setting.model for m in result.models}
+
+
+def test_tables_of_several_models_are_one(folder):
+    result = shardline.sweep(scenario_text=(folder / "small.yaml").read_text())
+    assert len(result.models) == 2
+    points = result.points
+    assert sum(len(m.points) for m in result.models) == len(points["plan"]) == len(points["ttl_s"])
+    assert list(dict.fromkeys(points["model"])) == [m.setting.model for m in result.models]
+    at = len(result.models[0].points)
+    assert points["ttl_s"][at] == result.models[1].points[0].ttl_s.value
+
+
+def test_columns_have_what_rows_have(folder):
+    points = shardline.sweep("small.yaml").models[0].points
+    columns = points.columns
+    assert {len(c) for c in columns.values()} == {len(points)}
+    for i, row in enumerate(points):
+        assert columns["plan"][i] == row.plan
+        assert columns["gpus"][i] == row.gpus
+        assert columns["exact"][i] == row.exact
+        assert columns["ttl_s"][i] == row.ttl_s.value and columns["ttl_s_high"][i] == row.ttl_s.high
+        assert columns["degrees.tpa"][i] == row.degrees.tpa
+        assert columns["options"][i] == ",".join(f"{k}={v}" for k, v in row.options.items())
+        assert row.tpot_s is None and math.isnan(columns["tpot_s"][i])
+
+
+def test_columns_of_numbers_are_views_that_outlive_the_result():
+    result = shardline.plan("llama-3.1-8b", **SMALL)
+    columns = result.sweep.points.columns
+    # Of one model, and so not copied on the way into the table of all, either.
+    assert all(result.points[name] is columns[name] for name in columns)
+    owners = set()
+    for name in ("tpot_s", "gpus", "exact"):
+        column = columns[name]
+        assert not column.flags.owndata and not column.flags.writeable
+        assert type(column.base).__name__ == "PyCapsule"
+        owners.add(id(column.base))
+    assert len(owners) == 1
+    ttl = columns["tpot_s"]
+    kept = ttl.copy()
+    del result, columns, column
+    gc.collect()
+    assert (ttl == kept).all()
+
+
+def test_rows_are_a_sequence(folder):
+    points = shardline.sweep("small.yaml").models[0].points
+    assert points[-1] == points[len(points) - 1] and points[-1] != points[0]
+    assert points[1:3] == (points[1], points[2])
+    assert points[0] in points and list(reversed(points))[0] == points[-1]
+    for index in (len(points), -len(points) - 1):
+        with pytest.raises(IndexError):
+            points[index]
+
+
+def test_results_are_equal_frozen_and_can_be_pickled(folder):
+    first = shardline.simulate("mixed.yaml", plan=PLAN)
+    assert first == shardline.simulate("mixed.yaml", plan=PLAN)
+    assert first != shardline.simulate("mixed.yaml", plan="tensor:tpa=8,tpf=8,batch=2")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        first.fits = False
+    sweep = shardline.sweep("small.yaml")
+    for other in (pickle.loads(pickle.dumps(sweep)), copy.deepcopy(sweep)):
+        assert other == sweep
+        assert list(other.frontier) == list(sweep.frontier)
+        assert (other.frontier["ttl_s"] == sweep.frontier["ttl_s"]).all()
+
+
+def test_a_plan_is_swept_and_simulated_further():
+    answer = shardline.plan("llama-3.1-8b", **SMALL, ttl="40 ms").check()
+    assert answer.met and answer.plans[0].meets and "measured points" in answer.engine_why
+    again = shardline.sweep(scenario_text=answer.scenario_text, ttl="40 ms")
+    assert again.models[0].meeting[0].point.plan == answer.plans[0].point.plan
+    best = shardline.simulate(scenario_text=answer.scenario_text, plan=answer.plans[0].point.plan)
+    assert best.served.tpot_s.value == answer.plans[0].point.tpot_s.value
+
+
+def test_all_is_kept_where_it_is_asked_for(folder):
+    every = shardline.sweep("small.yaml", all=True).all
+    assert len(every["plan"]) > 100
+    with pytest.raises(ValueError, match="all=True"):
+        shardline.sweep("small.yaml").all
