@@ -49,19 +49,21 @@ struct Plot {
 };
 
 /// One bar, in microseconds. The kind gives the colour; the label is shown where the bar is wide enough. Pale
-/// bars are little filled.
+/// bars are little filled, critical ones have a dark edge.
 struct GanttSpan {
   std::string lane;
   double start = 0, end = 0;
   std::string kind, label;
   bool pale = false;
+  bool critical = false;
 };
 
 /// Lanes run from top to bottom and kinds through the legend, both in order of first appearance.
 struct Gantt {
   std::string title, x_label;
   std::vector<GanttSpan> spans;
-  std::string pale{};  // what pale bars mean: a legend entry, if there are any
+  std::string pale{};      // what pale bars mean: a legend entry, if there are any
+  std::string critical{};  // likewise
 };
 
 /// The script that draws into `output_file`. `terminal` is "svg" or "png" (1200x800; a Gantt chart's height

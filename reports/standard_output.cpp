@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "sim/base/error.hpp"
+
 namespace shardline {
 
 void reserve_standard_streams() {
@@ -16,6 +18,21 @@ void reserve_standard_streams() {
     if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
     if (open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
   }
+}
+
+SilentOutput::SilentOutput() {
+  std::fflush(stdout);
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  kept_ = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  SL_CHECK(nowhere >= 0 && kept_ >= 0, "/dev/null can be opened and standard output kept");
+  dup2(nowhere, STDOUT_FILENO);
+  close(nowhere);
+}
+
+SilentOutput::~SilentOutput() {
+  std::fflush(stdout);
+  dup2(kept_, STDOUT_FILENO);
+  close(kept_);
 }
 
 bool standard_output_failed() { return std::ferror(stdout) != 0; }

@@ -13,6 +13,18 @@ inline constexpr int kLostOutput = 2;
 /// then receive what is printed; this gives the number to a descriptor that refuses.
 void reserve_standard_streams();
 
+/// While it lives, what is printed on standard output goes nowhere.
+class SilentOutput {
+ public:
+  SilentOutput();
+  ~SilentOutput();
+  SilentOutput(const SilentOutput&) = delete;
+  SilentOutput& operator=(const SilentOutput&) = delete;
+
+ private:
+  int kept_ = -1;  // where standard output goes else
+};
+
 /// True once something printed to standard output was lost. What is printed with fmt then throws, too: main
 /// tells that exception from a fault of ours by this.
 bool standard_output_failed();

@@ -49,10 +49,40 @@ std::string Table::text(const std::string& indent) const {
   return out;
 }
 
+std::string Table::text_within(std::size_t width, std::span<const std::string_view> least) const {
+  const auto widest = [](const std::string& text) {
+    std::size_t most = 0;
+    for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+      most = std::max(most, ::shardline::width(text.substr(at, end - at)));
+    return most;
+  };
+  Table shown = *this;
+  std::string out = shown.text(), missing;
+  for (auto name = least.begin(); width > 0 && name != least.end() && widest(out) > width; ++name) {
+    const std::size_t before = shown.rows_.front().size();
+    for (std::size_t c = before; c-- > 0;) {
+      if (shown.rows_.front()[c] != *name) continue;
+      for (auto& row : shown.rows_) {
+        if (c < row.size()) row.erase(row.begin() + static_cast<std::ptrdiff_t>(c));
+      }
+    }
+    if (shown.rows_.front().size() == before) continue;
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", *name);
+    out = shown.text();
+  }
+  if (missing.empty()) return out;
+  return out + fmt::format("  left out, for {} columns: {}; all of them: in a pipe, or COLUMNS=200\n", width,
+                           missing);
+}
+
 bool Progress::terminal() { return isatty(STDERR_FILENO) == 1; }
 
-Progress::Progress(std::string what, bool enabled)
-    : what_(std::move(what)), enabled_(enabled), start_(std::chrono::steady_clock::now()), last_(start_) {}
+Progress::Progress(std::string what, bool enabled, std::string unit)
+    : what_(std::move(what)),
+      unit_(std::move(unit)),
+      enabled_(enabled),
+      start_(std::chrono::steady_clock::now()),
+      last_(start_) {}
 
 Progress::~Progress() {
   if (shown_) std::fputs("\r\033[K", stderr);
@@ -68,9 +98,9 @@ void Progress::show(std::uint64_t done, std::uint64_t total) {
   const double rate = static_cast<double>(done) / seconds;
   constexpr int kWidth = 24;
   const auto filled = static_cast<std::size_t>(kWidth * done / total);
-  std::fputs(fmt::format("\r\033[K{} [{}{}] {}/{} plans, {:.0f} plans/s, {:.0f} s left", what_,
-                         std::string(filled, '#'), std::string(kWidth - filled, '.'), done, total, rate,
-                         static_cast<double>(total - done) / rate)
+  std::fputs(fmt::format("\r\033[K{} [{}{}] {}/{} {}, {:.0f} {}/s, {:.0f} s left", what_,
+                         std::string(filled, '#'), std::string(kWidth - filled, '.'), done, total, unit_,
+                         rate, unit_, static_cast<double>(total - done) / rate)
                  .c_str(),
              stderr);
   shown_ = true;

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shardline {
@@ -15,16 +18,19 @@ class Table {
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   /// Every line starts with `indent` and ends with a newline; no trailing spaces.
   std::string text(const std::string& indent = "  ") const;
+  /// The same in at most `width` columns, if leaving out columns of these names makes it so: the first of
+  /// `least` first, all of a name together. A line below says which are missing. 0: any width.
+  std::string text_within(std::size_t width, std::span<const std::string_view> least) const;
 
  private:
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// "412003 of 3800800 plans, 402k/s, 8 s left" with a bar, on standard error; silent when that is no
-/// terminal.
+/// "412003/3800800 plans, 402000 plans/s, 8 s left" with a bar, on standard error; silent when that is no
+/// terminal. `unit`: what is counted.
 class Progress {
  public:
-  explicit Progress(std::string what, bool enabled);
+  explicit Progress(std::string what, bool enabled, std::string unit = "plans");
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -33,7 +39,7 @@ class Progress {
   static bool terminal();
 
  private:
-  std::string what_;
+  std::string what_, unit_;
   bool enabled_;
   bool shown_ = false;
   std::chrono::steady_clock::time_point start_, last_;

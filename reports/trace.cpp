@@ -22,9 +22,26 @@ std::string microseconds_text(double nanoseconds) {
   return number_text(out);
 }
 
+double start_of(const TraceEvent& e) { return nanoseconds(e.start); }
+double end_of(const TraceEvent& e) { return nanoseconds(e.start + e.duration); }
+
+// Perfetto binds each end to the event of that lane that holds its time, so that the tail lies within its
+// event: at its end another one may begin. "bp":"e" does the same for the head, which else goes to the next
+// event.
+std::string flow_json(const TraceEvent& from, const TraceEvent& to, const TraceFlow& flow, std::size_t id) {
+  constexpr const char* kEnd = R"({{"ph":"{}"{},"id":{},"pid":{},"tid":{},"ts":{},"name":{},"cat":"waits"}})";
+  const std::string name = json_string(flow.name);
+  return fmt::format(fmt::runtime(kEnd), "s", "", id, from.process, from.lane,
+                     microseconds_text(end_of(from) - 1), name) +
+         ",\n" +
+         fmt::format(fmt::runtime(kEnd), "f", R"(,"bp":"e")", id, to.process, to.lane,
+                     microseconds_text(start_of(to)), name);
+}
+
 }  // namespace
 
-std::string trace_json(const TraceNames& names, const std::vector<TraceEvent>& events) {
+std::string trace_json(const TraceNames& names, const std::vector<TraceEvent>& events,
+                       const std::vector<TraceFlow>& flows) {
   std::string out = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
   bool first = true;
   const auto put = [&](const std::string& event) {
@@ -50,6 +67,10 @@ std::string trace_json(const TraceNames& names, const std::vector<TraceEvent>& e
     put(fmt::format(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":{},"args":{{{}}}}})",
                     e.process, e.lane, microseconds_text(start), microseconds_text(end - start),
                     json_string(e.name), json_string(e.category), arguments));
+  }
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    const TraceEvent &from = events.at(flows[i].from), &to = events.at(flows[i].to);
+    if (end_of(from) > start_of(from) && end_of(to) > start_of(to)) put(flow_json(from, to, flows[i], i + 1));
   }
   return out + "\n]}\n";
 }

@@ -4,12 +4,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
+#include <string_view>
 
 #include "reports/atomic_file.hpp"
 #include "reports/standard_output.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/shell_word.hpp"
 
 namespace shardline::cli {
 
@@ -34,29 +37,143 @@ void refuse_unknown_command(const Program& program, int argc, char** argv) {
       {Diagnostic{{}, std::string("unknown command ") + argv[1], expected_one_of(argv[1], names)}});
 }
 
-int parse_and_run(const Program& program, int argc, char** argv) {
-  CLI::App app{program.summary};
-  app.set_version_flag("--version", fmt::format("{} {}", program.name, program.version));
-  app.require_subcommand(1);
-  app.footer(program.footer);
-  std::vector<std::pair<const CLI::App*, Run>> commands;
+// CLI11 lists what is too much, without the nearest name, and only where nothing is missing.
+void refuse_unknown_options(const Program& program, const ProgramText& text, int argc, char** argv) {
+  const auto command = std::find_if(text.commands.begin(), text.commands.end(),
+                                    [&](const CommandText& c) { return argc > 1 && c.name == argv[1]; });
+  if (command == text.commands.end()) return;
+  std::vector<std::string> names;
+  for (const ArgumentText& a : command->arguments) {
+    for (const std::string& name : a.names) {
+      if (name.starts_with("--")) names.push_back(name);
+    }
+  }
+  std::vector<Diagnostic> faults;
+  for (int i = 2; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    const std::string word = argv[i], name = word.substr(0, word.find('='));
+    if (!name.starts_with("--") || std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const auto other =
+        std::find_if(program.other_names.begin(), program.other_names.end(), [&](const Meaning& m) {
+          return name == m.name && std::find(names.begin(), names.end(), m.meaning) != names.end();
+        });
+    std::vector<std::string> details = expected_one_of(name, names);
+    if (other != program.other_names.end()) details = {fmt::format("its name here is {}", other->meaning)};
+    faults.push_back({{}, fmt::format("unknown option {} of {}", name, command->name), std::move(details)});
+  }
+  if (!faults.empty()) throw UserError(std::move(faults));
+}
+
+// `--ttl 20 ms` without quotes leaves "ms" as an argument of its own.
+void refuse_unquoted_units(int argc, char** argv) {
+  constexpr std::array<std::string_view, 9> kUnits{"ns",    "us",     "ms", "s", "min",
+                                                   "token", "tokens", "GB", "TB"};
+  for (int i = 2; i + 1 < argc; ++i) {
+    const std::string_view flag = argv[i - 1], number = argv[i], unit = argv[i + 1];
+    const bool given = number.find_first_not_of("0123456789.KMGki") == std::string_view::npos &&
+                       number.find_first_of("0123456789") == 0;
+    if (!flag.starts_with("--") || !given || std::find(kUnits.begin(), kUnits.end(), unit) == kUnits.end())
+      continue;
+    throw UserError(fmt::format("{} {} {}: a number and its unit are one argument: {} \"{} {}\", or {} {}{}",
+                                flag, number, unit, flag, number, unit, flag, number, unit));
+  }
+}
+
+std::string version_text(const Program& program) {
+  return fmt::format("{} {}\ndata: {}", program.name, program.version, program.data_text());
+}
+
+std::string footer(const Program& program) {
+  std::string text = fmt::format("Example:\n  {}\n\nExit codes:", program.example);
+  for (const Meaning& m : program.exit_codes) text += fmt::format("\n  {} {}", m.name, m.meaning);
+  return text;
+}
+
+// With --json the document stands alone on standard output, whatever else a command prints.
+int run_command(const Program& program, const Command& command, const Run& run, Provenance made_by,
+                bool json) {
+  if (!json) return run(made_by);
+  Document document;
+  made_by.document = &document;
+  int code = 0;
+  {
+    const SilentOutput silent;
+    code = run(made_by);
+  }
+  SL_CHECK(document.text().has_value(),
+           fmt::format("{} {} answers --json with a document", program.name, command.name));
+  std::fwrite(document.text()->data(), 1, document.text()->size(), stdout);
+  return code;
+}
+
+// The table, declared: what CLI11 parses with, what runs, and what manual pages and completions say.
+struct Declared {
+  CLI::App app;
+  std::vector<Run> runs;  // of the commands, in the order of the table
+  ProgramText text;
+  bool json = false;
+};
+
+void declare(const Program& program, Declared& to) {
+  to.app.description(program.summary);
+  to.app.set_version_flag("--version", [&program] { return version_text(program); });
+  to.app.require_subcommand(1);
+  to.app.footer(footer(program));
+  const ArgumentText help{.names = {"-h", "--help"}, .value = "", .help = "Print this help message and exit"};
+  to.text = {program.name,       program.version,     program.date, program.summary, program.example,
+             program.exit_codes, program.environment, {},           {help}};
+  to.text.options.push_back(
+      {.names = {"--version"}, .help = "Print the version, and where the data are, and exit"});
   for (const Command* c : program.commands) {
-    CLI::App* command = app.add_subcommand(c->name, c->summary);
+    CLI::App* command = to.app.add_subcommand(c->name, c->summary);
     command->footer(fmt::format("Example:\n  {}", c->example));
-    Arguments arguments(*command);
-    commands.emplace_back(command, c->prepare(arguments));
+    CommandText& text = to.text.commands.emplace_back(CommandText{c->name, c->summary, c->example, {help}});
+    Arguments arguments(*command, text);
+    to.runs.push_back(c->prepare(arguments));
+    if (program.documents)
+      arguments.flag("--json", to.json, "Print the result as one JSON document, and nothing else");
+  }
+}
+
+std::string man_page_of(const ProgramText& program, const std::string& name) {
+  std::vector<std::string> names{program.name};
+  for (const CommandText& c : program.commands) {
+    if (c.name == name) return man_page(program, &c);
+    names.push_back(c.name);
+  }
+  if (name == program.name) return man_page(program, nullptr);
+  throw UserError({Diagnostic{{}, "no manual page for " + name, expected_one_of(name, names)}});
+}
+
+// --man-page [COMMAND] and --completion SHELL: what packages install.
+std::optional<std::string> generated(const ProgramText& program, int argc, char** argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (first == "--man-page" && argc <= 3) return man_page_of(program, argc == 3 ? argv[2] : program.name);
+  if (first == "--completion" && argc <= 3) return completion(program, argc == 3 ? argv[2] : "");
+  return std::nullopt;
+}
+
+int parse_and_run(const Program& program, int argc, char** argv) {
+  Declared declared;
+  declare(program, declared);
+  if (const auto text = generated(declared.text, argc, argv)) {
+    fmt::print("{}", *text);
+    return 0;
   }
   refuse_unknown_command(program, argc, argv);
+  refuse_unknown_options(program, declared.text, argc, argv);
+  refuse_unquoted_units(argc, argv);
   try {
-    app.parse(argc, argv);
+    declared.app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    return declared.app.exit(e) == 0 ? 0 : 2;
   }
   catch_interrupts();
   Provenance made_by{program.name, program.version};
-  for (int i = 1; i < argc; ++i) made_by.command += std::string(" ") + argv[i];
-  for (const auto& [command, run] : commands) {
-    if (command->parsed()) return run(made_by);
+  for (int i = 1; i < argc; ++i) made_by.command += " " + shell_word(argv[i]);
+  for (std::size_t i = 0; i < declared.runs.size(); ++i) {
+    const Command& command = *program.commands[i];
+    if (declared.app.got_subcommand(command.name))
+      return run_command(program, command, declared.runs[i], made_by, declared.json);
   }
   SL_CHECK(false, "a command was parsed, for one is required");
   return 1;
@@ -66,32 +183,66 @@ int parse_and_run(const Program& program, int argc, char** argv) {
 
 Argument& Argument::required() {
   option_->required();
+  text_->required = true;
   return *this;
 }
 
 Argument& Argument::range(long long least, long long most) {
   option_->check(CLI::Range(least, most));
+  text_->limits = fmt::format("from {} to {}", least, most);
   return *this;
 }
 
 Argument& Argument::real_range(double least, double most) {
   option_->check(CLI::Range(least, most));
+  text_->limits = fmt::format("from {} to {}", least, most);
   return *this;
 }
 
 Argument& Argument::positive() {
   option_->check(kPositive);
+  text_->limits = "above 0";
   return *this;
 }
 
 Argument& Argument::one_of(const std::vector<std::string>& names) {
   option_->check(CLI::IsMember(names));
+  text_->choices = names;
+  text_->limits = fmt::format("one of: {}", fmt::join(names, ", "));
   return *this;
+}
+
+Argument& Argument::each() {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
+Argument& Argument::files() {
+  text_->files = Files::files;
+  return *this;
+}
+
+Argument& Argument::folders() {
+  text_->files = Files::folders;
+  return *this;
+}
+
+Argument& Argument::offers(std::vector<std::string> (*names)()) {
+  text_->offered = names;
+  return *this;
+}
+
+ArgumentText& Arguments::described(const char* names, const char* help) {
+  return text_->arguments.emplace_back(ArgumentText{.names = CLI::detail::split(names, ','), .help = help});
 }
 
 template <class T>
 Argument Arguments::add(const char* names, T& value, const char* help) {
-  return Argument(*app_->add_option(names, value, help));
+  CLI::Option* const option = app_->add_option(names, value, help);
+  ArgumentText& text = described(names, help);
+  text.value = option->get_type_name();
+  text.repeated = option->get_expected_max() > 1;
+  return {*option, text};
 }
 
 template Argument Arguments::add(const char*, std::string&, const char*);
@@ -103,11 +254,15 @@ template Argument Arguments::add(const char*, std::optional<double>&, const char
 template Argument Arguments::add(const char*, std::optional<long long>&, const char*);
 template Argument Arguments::add(const char*, std::vector<std::string>&, const char*);
 
-void Arguments::flag(const char* names, bool& value, const char* help) { app_->add_flag(names, value, help); }
+void Arguments::flag(const char* names, bool& value, const char* help) {
+  app_->add_flag(names, value, help);
+  described(names, help);
+}
 
 void Arguments::flag_off(const char* names, bool& value, const char* help) {
   app_->add_flag_callback(
       names, [&value] { value = false; }, help);
+  described(names, help);
 }
 
 int run_program(const Program& program, int argc, char** argv) {

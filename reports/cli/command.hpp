@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "reports/cli/command_text.hpp"
+
 namespace CLI {
 class App;
 class Option;
@@ -16,15 +18,27 @@ class Option;
 
 namespace shardline::cli {
 
-/// What made a result: command line, version.
+/// The JSON of a command's result, which --json asks for in place of all that the command prints.
+class Document {
+ public:
+  /// Once, whatever the exit code is.
+  void set(std::string text) { text_ = std::move(text); }
+  const std::optional<std::string>& text() const { return text_; }
+
+ private:
+  std::optional<std::string> text_;
+};
+
+/// What made a result: the command line, quoted for the shell, and the version.
 struct Provenance {
   std::string command, version;
+  Document* document = nullptr;  // to be set where --json asks for it; else null
 };
 
 /// What may be said of an option or a positional argument when it is declared.
 class Argument {
  public:
-  explicit Argument(CLI::Option& option) : option_(&option) {}
+  Argument(CLI::Option& option, ArgumentText& text) : option_(&option), text_(&text) {}
   Argument& required();
   /// Whole numbers from `least` to `most`.
   Argument& range(long long least, long long most);
@@ -32,16 +46,24 @@ class Argument {
   Argument& real_range(double least, double most);
   /// Any number above 0.
   Argument& positive();
+  /// Of a list: one value each time it is named, so that what follows is an argument of its own.
+  Argument& each();
   Argument& one_of(const std::vector<std::string>& names);
+  /// What shells offer: the names of files or folders, and names that are known when completions are made.
+  Argument& files();
+  Argument& folders();
+  Argument& offers(std::vector<std::string> (*names)());
 
  private:
   CLI::Option* option_;
+  ArgumentText* text_;
 };
 
 /// The arguments of one command, over CLI11, whose header is heavy: only command.cpp reads it.
 class Arguments {
  public:
-  explicit Arguments(CLI::App& app) : app_(&app) {}
+  /// What is declared is added to `text`, too.
+  Arguments(CLI::App& app, CommandText& text) : app_(&app), text_(&text) {}
 
   /// `names`: "-o,--out", or "scenario" for a positional argument. `value` is its default, and what is parsed
   /// is written there; it must outlive the parsing. T: std::string, int, double, std::size_t or
@@ -53,7 +75,10 @@ class Arguments {
   void flag_off(const char* names, bool& value, const char* help);
 
  private:
+  ArgumentText& described(const char* names, const char* help);
+
   CLI::App* app_;
+  CommandText* text_;
 };
 
 /// Runs a command with what was parsed; returns the exit code.
@@ -79,15 +104,23 @@ Run prepare(Arguments& arguments) {
 struct Program {
   const char* name;
   const char* version;
+  const char* date;  // of the version, "2026-11-23"
   const char* summary;
-  const char* footer;
+  const char* example;  // one command line
+  std::span<const Meaning> exit_codes, environment;
   std::span<const Command* const> commands;  // in the order of the help
   /// What is said of a fault that is not the user's.
   std::string (*fault_text)(const char* what);
+  /// Where the data are that the program reads: --version says it.
+  std::string (*data_text)();
+  bool documents = false;  // whether every command has --json
+  /// Options as other tools call them, and their names here: said where one is not known.
+  std::span<const Meaning> other_names = {};
 };
 
 /// Parses a command line, runs the command that it names and turns faults into exit codes: 1 for a bug, 2 for
-/// bad input or lost output, else what the command returns.
+/// bad input or lost output, else what the command returns. Not in the help, for packages: `--man-page
+/// [COMMAND]` and `--completion SHELL` print what command_text.hpp makes of the table.
 int run_program(const Program& program, int argc, char** argv);
 
 }  // namespace shardline::cli

@@ -12,15 +12,26 @@ namespace shardline {
 namespace {
 
 Page two_plans() {
-  return {.title = "Decode",
-          .summary = "Two plans",
-          .scenario = "scenarios/decode.yaml",
-          .command = "shardline sweep scenarios/decode.yaml",
-          .version = "0.1.0",
-          .points = {
-              {"helix", "tp 8, kvp 8", "shardline simulate a", 64, 8, 8, 5.5, 181.25, 90, 120, true, 0.25,
-               0.125, 0.5, 0.125, 1, -0.1, 0.205},
-              {"medha", "tp 8, kvp 4", "shardline simulate b", 32, 4, 4, 10, 100, std::nan(""), 80, false}}};
+  const PageInterval time{-0.1, 0.205};
+  Page page{.title = "Decode",
+            .summary = "Two plans",
+            .scenario = "scenarios/decode.yaml",
+            .command = "shardline sweep --ttl 1",
+            .version = "0.1.0",
+            .columns = {{"TTL", "ms", Better::less, true, true, true}, {"tokens/s/GPU", "", Better::more}},
+            .x = 0,
+            .y = 1,
+            .limits = {{"overhead", "launches"}, {"HBM", "memory"}},
+            .parts_of = "of TTL"};
+  page.targets = {{"TTL at most 8 ms", 0, true, 8, 8.0}};
+  page.points.push_back({"helix", "tp 8, kvp 8", "shardline simulate a", {"vLLM", "SGLang"}, true, true});
+  page.points.back().numbers = {{5.5, time}, {90}};
+  page.points.back().measured = 0.25, page.points.back().fitted = 0.125;
+  page.points.back().extrapolated = 0.5, page.points.back().assumed = 0.125;
+  page.points.back().parts = {{"attention", "HBM", 4.5}, {"ffn", "overhead", 1}};
+  page.points.push_back({"star", "tp 8, kvp 4", "shardline simulate b", {"SGLang"}, false, false});
+  page.points.back().numbers = {{10}, {std::nan("")}};
+  return page;
 }
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -32,17 +43,20 @@ std::size_t count(const std::string& text, const std::string& part) {
 TEST(Page, HoldsHeaderAndEveryPlan) {
   const std::string html = page_html(two_plans());
   EXPECT_NE(html.find("<title>Decode</title>"), std::string::npos);
-  for (const char* text : {"Two plans", "<code>scenarios/decode.yaml</code>",
-                           "<code>shardline sweep scenarios/decode.yaml</code>", "<code>0.1.0</code>"})
+  for (const char* text :
+       {"Two plans", "<code><span>scenarios/</span><wbr><span>decode.yaml</span><wbr></code>",
+        "<span>--ttl </span><wbr><span>1</span>", "<dt>Target</dt><dd>TTL at most 8 ms</dd>"})
     EXPECT_NE(html.find(text), std::string::npos) << text;
-  EXPECT_NE(
-      html.find(
-          "{\"labels\":[\"TTL (ms)\",\"Tokens/s per user\",\"Tokens/s per GPU\",\"Users\"],"
-          "\"strategies\":[\"helix\",\"medha\"],\n\"points\":[\n"
-          "[0,\"tp 8, kvp 8\",\"shardline simulate "
-          "a\",64,8,8,5.5,181.25,90,120,1,25,12.5,50,12.5,-10,20.5],\n"
-          "[1,\"tp 8, kvp 4\",\"shardline simulate b\",32,4,4,10,100,null,80,0,0,0,0,0,0,0]\n]}</script>"),
-      std::string::npos);
+  for (const char* text :
+       {R"("columns":[{"name":"TTL","unit":"ms","better":"less","filter":true,"interval":true,"errs":true},)"
+        R"({"name":"tokens/s/GPU","unit":"","better":"more","filter":false,"interval":false,"errs":false}])",
+        R"("target":[{"text":"TTL at most 8 ms","column":0,"most":true,"value":8,"x":8,"y":null}])",
+        R"("strategies":["helix","star"],"engines":["vLLM","SGLang"],"parts":["attention","ffn"],)"
+        R"("limits":["overhead","HBM"],"limitTexts":["launches","memory"])",
+        "[0,\"tp 8, kvp 8\",\"shardline simulate a\",[0,1],1,1,[5.5,90],[[-10,20.5],0],[25,12.5,50,12.5],"
+        "[[0,1,4.5],[1,0,1]]],\n"
+        "[1,\"tp 8, kvp 4\",\"shardline simulate b\",[1],0,0,[10,null],[0,0],[0,0,0,0],[]]\n]}</script>"})
+    EXPECT_NE(html.find(text), std::string::npos) << text;
   EXPECT_EQ(html, page_html(two_plans()));
 }
 
@@ -59,12 +73,15 @@ TEST(Page, HostileTextsStayText) {
   const std::string attack = "</script><script>alert(1)</script><!--\"'&\\\n";
   page.title = page.summary = page.scenario = page.command = page.version = attack;
   for (PagePoint& p : page.points) p.strategy = p.plan = p.command = attack;
-  const std::string html = page_html(page, {});
-  EXPECT_EQ(count(html, "alert(1)"), 6U + 1U + 2U * 2U);
-  EXPECT_EQ(count(html, "<script>alert"), 0U);
-  EXPECT_EQ(count(html, "<!--"), 0U);
-  EXPECT_EQ(count(html, "<script"), 2U);  // the data and the page's own
-  EXPECT_EQ(count(html, "</script"), 2U);
+  page.columns[0].name = page.targets[0].text = page.interval_note = attack;
+  page.points[0].engines = {attack};
+  page.limits[0].text = page.parts_of = attack;
+  const std::string hostile = page_html(page, {});
+  EXPECT_GE(count(hostile, "alert"), 6U + 1U + 2U * 2U + 6U);
+  EXPECT_EQ(count(hostile, "<script"), 2U);  // the data and the page's own
+  EXPECT_EQ(count(hostile, "</script"), 2U);
+  EXPECT_EQ(count(hostile, "<script>alert"), 0U);
+  EXPECT_EQ(count(hostile, "<!--"), 0U);
 }
 
 TEST(Page, SaysWhereCostsAreFrom) {

@@ -1,0 +1,119 @@
+#include "reports/terminal.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <vector>
+
+namespace shardline {
+
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string_view() : value;
+}
+
+// Words between blanks that stand in no quotes.
+std::vector<std::string> split(std::string_view text, bool quotes) {
+  std::vector<std::string> out;
+  bool between = true, quoted = false;
+  for (const char c : text) {
+    if (quotes && c == '\'') quoted = !quoted;
+    if (c == ' ' && !quoted) {
+      between = true;
+      continue;
+    }
+    if (between) out.emplace_back();
+    between = false;
+    out.back() += c;
+  }
+  return out;
+}
+
+// A number stays with its "%".
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> out;
+  for (std::string& word : split(text, false)) {
+    if (word.starts_with('%') && !out.empty()) {
+      out.back() += " " + word;
+    } else {
+      out.push_back(std::move(word));
+    }
+  }
+  return out;
+}
+
+// An option stays with its value.
+std::vector<std::string> options_of(const std::string& command) {
+  std::vector<std::string> out;
+  bool option = false;
+  for (std::string& word : split(command, true)) {
+    const bool starts = word.starts_with('-');
+    if (option && !starts) {
+      out.back() += " " + word;
+    } else {
+      out.push_back(std::move(word));
+    }
+    option = starts;
+  }
+  return out;
+}
+
+// Columns of the terminal that a UTF-8 text takes, for the few symbols we print.
+std::size_t columns(std::string_view s) {
+  return static_cast<std::size_t>(std::count_if(
+      s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+std::string joined(const std::vector<std::string>& words, std::size_t width, std::string_view first,
+                   std::string_view indent, std::string_view at_break) {
+  std::string out, line(first);
+  bool empty = true;
+  for (const std::string& word : words) {
+    const bool fits = width == 0 || columns(line) + 1 + columns(word) + columns(at_break) <= width;
+    if (!empty && !fits) {
+      out += line + std::string(at_break) + "\n";
+      line = std::string(indent);
+      empty = true;
+    }
+    line += (empty ? "" : " ") + word;
+    empty = false;
+  }
+  return out + line + "\n";
+}
+
+}  // namespace
+
+std::size_t output_width() {
+  const std::string_view said = variable("COLUMNS");
+  std::size_t width = 0;
+  const auto [end, code] = std::from_chars(said.data(), said.data() + said.size(), width);
+  if (code == std::errc{} && end == said.data() + said.size() && width > 0) return width;
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) return size.ws_col;
+  return 0;
+}
+
+bool output_colours() {
+  return isatty(STDOUT_FILENO) == 1 && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
+}
+
+std::string emphasised(std::string_view text, Emphasis how, bool colours) {
+  if (!colours) return std::string(text);
+  const char* code = how == Emphasis::strong ? "1" : how == Emphasis::good ? "32" : "31";
+  return "\033[" + std::string(code) + "m" + std::string(text) + "\033[0m";
+}
+
+std::string wrapped(std::string_view text, std::size_t width, std::string_view indent) {
+  return joined(words_of(text), width, "", indent, "");
+}
+
+std::string wrapped_command(const std::string& command, std::size_t width, std::string_view indent) {
+  return joined(options_of(command), width, indent, std::string(indent) + "  ", " \\");
+}
+
+}  // namespace shardline
