@@ -1,6 +1,6 @@
 #!/bin/bash
 # Includes point left only: sim < models < hardware < {planner, calibrate} < reports < planner/cli; reports sees sim
-# only; calibrate/validate sees planner and calibrate, and planner/cli alone sees it; cuda_probe sees sim/base, models and
+# only; planner/api sees what the planner does, and of all libraries planner/cli alone sees it; calibrate/validate sees planner and calibrate, and planner/cli alone sees it; cuda_probe sees sim/base, models and
 # calibrate, its execute/verify also the planner; planner/cli sees its execute/ but for the GPU, and nobody the rest;
 # cuda_probe/cli stands above all libraries. Nobody includes a command line, neither of the two the other; what they
 # share is in libraries (reports/cli, planner/scenario). sim/base includes itself only.
@@ -14,14 +14,15 @@ allowed() {  # folder -> regex of folders it may include
     models) echo '^(sim(/base)?|models)$' ;;
     hardware) echo '^(sim(/base)?|models|hardware)$' ;;
     planner) echo '^(sim(/base)?|models|hardware|planner)$' ;;
+    planner/api) echo '^(sim(/base)?|models|hardware|planner(/api)?)$' ;;
     calibrate) echo '^(sim(/base)?|models|hardware|calibrate)$' ;;
     calibrate/validate) echo '^(sim(/base)?|models|hardware|planner|calibrate(/validate)?)$' ;;
     reports) echo '^(sim(/base)?|reports)$' ;;
-    planner/cli) echo '^(sim(/base)?|models|hardware|planner(/cli)?|calibrate(/validate)?|reports|cuda_probe/execute/(core|cpu|verify))$' ;;
+    planner/cli) echo '^(sim(/base)?|models|hardware|planner(/(api|cli))?|calibrate(/validate)?|reports|cuda_probe/execute/(core|cpu|verify))$' ;;
     cuda_probe/execute/core) echo '^(sim/base|models|cuda_probe/execute/core)$' ;;
     cuda_probe/execute/cpu) echo '^(sim/base|models|cuda_probe/execute/(core|cpu))$' ;;
     cuda_probe/execute/verify) echo '^(sim/base|models|hardware|planner|cuda_probe/execute/(core|cpu|verify))$' ;;
-    cuda_probe/cli) echo '^(sim(/base)?|models|hardware|planner|calibrate|reports|cuda_probe(/execute/(core|cpu|verify)|/cli)?)$' ;;
+    cuda_probe/cli) echo '^(sim(/base)?|models|hardware|planner(/api)?|calibrate|reports|cuda_probe(/execute/(core|cpu|verify)|/cli)?)$' ;;
     cuda_probe) echo '^(sim/base|models|calibrate|cuda_probe(/execute/(core|cpu))?)$' ;;
   esac
 }
@@ -29,6 +30,7 @@ allowed() {  # folder -> regex of folders it may include
 layer() {  # path -> folder of the order
   case "$1" in
     sim/base/*) echo sim/base ;;
+    planner/api/*) echo planner/api ;;
     planner/cli/*) echo planner/cli ;;
     calibrate/validate/*) echo calibrate/validate ;;
     cuda_probe/execute/core/*) echo cuda_probe/execute/core ;;
@@ -58,7 +60,7 @@ check() {
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for arrow in sim/a.cpp:models/m.hpp sim/base/a.cpp:sim/b.hpp models/a.cpp:hardware/h.hpp hardware/a.hpp:planner/p.hpp \
-             planner/a.cpp:reports/r.hpp planner/a.cpp:calibrate/c.hpp calibrate/a.cpp:planner/p.hpp \
+             planner/a.cpp:reports/r.hpp planner/a.cpp:planner/api/x.hpp planner/api/a.hpp:planner/cli/c.hpp planner/api/a.cpp:calibrate/c.hpp planner/a.cpp:calibrate/c.hpp calibrate/a.cpp:planner/p.hpp \
              reports/a.cpp:planner/p.hpp planner/a.cpp:cuda_probe/execute/cpu/e.hpp planner/a.cpp:calibrate/validate/v.hpp calibrate/a.cpp:calibrate/validate/v.hpp planner/cli/a.cpp:cuda_probe/k.hpp cuda_probe/a.cu:hardware/h.hpp \
              cuda_probe/a.cpp:cuda_probe/cli/c.hpp planner/cli/a.cpp:cuda_probe/cli/c.hpp cuda_probe/execute/cuda/a.cpp:planner/p.hpp \
              cuda_probe/cli/a.cpp:planner/cli/c.hpp cuda_probe/execute/verify/a.cpp:planner/cli/c.hpp planner/a.cpp:planner/cli/c.hpp \

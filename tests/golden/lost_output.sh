@@ -33,6 +33,8 @@ else
   lost list models
   lost sweep "$small" --threads 1
   lost simulate "$small" --model llama-3.1-405b --plan helix:kvp=4,tpa=4,tpf=16,batch=4
+  lost list models --json
+  lost sweep "$small" --threads 1 --json -o out
   lost accuracy  # prints more than the buffer holds
 
   # A file that is written takes the place of a closed standard output: nothing printed may reach it.

@@ -26,7 +26,10 @@ for model in deepseek-r1 llama-3.1-405b; do
   [ "$(ls one/$model | sort | tr '\n' ' ')" = "$(echo $wanted | tr ' ' '\n' | sort | tr '\n' ' ')" ] || fail "files of $model: $(ls one/$model)"
   for file in $wanted; do [ -s "one/$model/$file" ] || fail "$file is empty"; done
 done
-head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,cp,tpa,ep,tpf,dense_tp,in_flight,overlap,chunks,value_up,dcp,exchange,queries,interleave,on_frontier,ttl_low_ms,ttl_high_ms,tokens_per_s_gpu_low,tokens_per_s_gpu_high,measured_share,fitted_share,extrapolated_share,assumed_share' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
+head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,cp,tpa,ep,tpf,dense_tp,in_flight,overlap,chunks,value_up,dcp,exchange,queries,interleave,on_frontier,ttl_low_ms,ttl_high_ms,tokens_per_s_gpu_low,tokens_per_s_gpu_high,measured_share,fitted_share,extrapolated_share,assumed_share,engine,engine_version,engines' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
+sed 1d one/deepseek-r1/frontier.csv | grep -qvE ',ideal,,(none|[a-z ]+)$' && fail "rows of bare kernels without the word ideal"
+grep -q '^helix,.*,ideal,,trtllm$' one/deepseek-r1/all.csv || fail "all.csv does not say which engines have Helix"
+tr -d ' \n' < one/deepseek-r1/run.json | grep -q '"engine":{"name":"ideal","version":null,' || fail "run.json does not say ideal"
 grep -q '"command": "shardline sweep ' one/deepseek-r1/run.json || fail "run.json lacks the command"
 for threads in 2 3; do
   expect_code 0 "$binary" sweep "$small" -o many --threads $threads --all
@@ -46,18 +49,18 @@ done
 
 # What the time of a plan rests on adds up to all of it.
 for file in one/*/frontier.csv one/*/all.csv; do
-  awk -F, 'NR > 1 { s = $NF + $(NF-1) + $(NF-2) + $(NF-3); n++; if (s < 0.999999999 || s > 1.000000001) bad++; if ($(NF-3) > 0) m++ }
+  awk -F, 'NR > 1 { s = $(NF-3) + $(NF-4) + $(NF-5) + $(NF-6); n++; if (s < 0.999999999 || s > 1.000000001) bad++; if ($(NF-6) > 0) m++ }
     END { exit !(n > 0 && m > 0 && !bad) }' "$file" || fail "shares of $file"
 done
 expect_code 0 "$binary" sweep "$small" -o assumed --costs parameters
 grep -q '"calibration_hash": null' assumed/deepseek-r1/run.json || fail "run.json names a calibration that is not used"
-sed 1d assumed/deepseek-r1/frontier.csv | grep -qv ',0,0,0,1$' && fail "parameters alone are assumptions"
+sed 1d assumed/deepseek-r1/frontier.csv | grep -qv ',0,0,0,1,ideal,,[a-z ]*$' && fail "parameters alone are assumptions"
 
 # Intervals are of this plan: the time between its ends, and the rate between the inverse ones.
 for file in one/*/frontier.csv one/*/all.csv; do
-  awk 'BEGIN { FS = "," } NR > 1 { gsub(/"[^"]*"/, "plan"); n++; low = $(NF-7); high = $(NF-6); rate = $8 * $6
-      if (!(low < high && low > 0) || $(NF-5) * high / rate < 0.999999 || $(NF-5) * high / rate > 1.000001 ||
-          $(NF-4) * low / rate < 0.999999 || $(NF-4) * low / rate > 1.000001) bad++ }
+  awk 'BEGIN { FS = "," } NR > 1 { gsub(/"[^"]*"/, "plan"); n++; low = $(NF-10); high = $(NF-9); rate = $8 * $6
+      if (!(low < high && low > 0) || $(NF-8) * high / rate < 0.999999 || $(NF-8) * high / rate > 1.000001 ||
+          $(NF-7) * low / rate < 0.999999 || $(NF-7) * low / rate > 1.000001) bad++ }
     END { exit !(n > 0 && !bad) }' "$file" || fail "intervals of $file"
 done
 

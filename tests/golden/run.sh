@@ -5,6 +5,7 @@
 # Usage: run.sh BINARY CASE.txt FOLDER
 set -euo pipefail
 export LC_ALL=C
+unset COLUMNS  # tables are as wide as they are
 
 binary=$1 golden=$(realpath "$2") folder=$3
 name=$(basename "$golden" .txt)

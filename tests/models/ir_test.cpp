@@ -24,7 +24,7 @@ const std::tuple kShapes{
     AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 30, 60, 3},
     ElementwiseShape{3, 5, Bytes(7)},
     ExchangeShape{Bytes(1000), Carrier::engine, 2.5},
-    RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8, true}};
+    RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8, true, true}};
 
 /// f(shape) for a shape of each type.
 template <class F>
