@@ -62,7 +62,7 @@ struct Fields<ComparedPlan> {
 };
 
 struct ComparedRow {
-  std::string as;
+  std::string of;
   std::string name;
   double first = 0;
   double second = 0;
@@ -75,7 +75,7 @@ struct Fields<ComparedRow> {
   template <class Visit>
   static constexpr void visit(Visit&& field) {
     using T = ComparedRow;
-    field("as", &T::as,
+    field("of", &T::of,
           "`part`, `kind`, `basis` or `communication` (seconds of the step), or `memory` (bytes per GPU)");
     field("name", &T::name, "of the part");
     field("first", &T::first, "of the first plan; 0: it has none");

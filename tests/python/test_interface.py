@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import importlib.util
 import inspect
+import keyword
 import pathlib
 import re
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 import shardline
 from shardline import _results, _shardline
 
-FUNCTIONS = ["plan", "sweep", "simulate", "thresholds", "partition", "conversation"]
+FUNCTIONS = ["plan", "sweep", "simulate", "explain", "compare", "thresholds", "partition", "conversation"]
 PACKAGE = pathlib.Path(shardline.__file__).parent
 
 # What a program has and a function has not: where output goes and what it looks like; --rate is refused
@@ -43,6 +44,11 @@ def test_every_field_is_explained():
         of = getattr(shardline, name)
         for field in dataclasses.fields(of):
             assert re.search(rf"(?m)^ +{field.name}: \S", of.__doc__), f"{name}.{field.name}"
+
+
+def test_no_field_is_a_keyword():
+    for name in _results.__all__:
+        assert not any(keyword.iskeyword(f.name) for f in dataclasses.fields(getattr(shardline, name)))
 
 
 def test_stubs_name_what_the_native_module_has():

@@ -36,6 +36,7 @@ def but_for_who_was_asked(document):
 PARAMETERS = ["--costs", "parameters"]
 LISTS = ("models", "systems", "strategies", "options", "scenarios")
 PLAN = "tensor:tpa=8,tpf=8,batch=1"
+FOUR, EIGHT = "tensor:tpa=4,tpf=4,batch=16", "tensor:tpa=8,tpf=8,batch=16"
 SMALL = dict(system="h100-hgx", gpus=2, input="8K", output=512)
 ON_TWO_GPUS = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "8K", "--output", "512"]
 
@@ -48,6 +49,11 @@ ON_TWO_GPUS = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input",
         (lambda: shardline.sweep("served.yaml"), ["sweep", "served.yaml"]),
         (lambda: shardline.sweep("prefill.yaml", costs="parameters"), ["sweep", "prefill.yaml", *PARAMETERS]),
         (lambda: shardline.simulate("mixed.yaml", plan=PLAN), ["simulate", "mixed.yaml", "--plan", PLAN]),
+        (lambda: shardline.explain("served.yaml", plan=FOUR), ["explain", "served.yaml", "--plan", FOUR]),
+        (
+            lambda: shardline.compare("served.yaml", plan=[FOUR, EIGHT]),
+            ["compare", "served.yaml", "--plan", FOUR, "--plan", EIGHT],
+        ),
         (lambda: shardline.thresholds("rings.yaml"), ["thresholds", "rings.yaml"]),
         (lambda: shardline.partition("parts.yaml"), ["partition", "parts.yaml"]),
         (lambda: shardline.conversation("talk.yaml"), ["conversation", "talk.yaml"]),

@@ -126,6 +126,8 @@ std::string results() {
   w.add<api::SweepResult>("SweepTables");
   w.add<api::SimulateQuestion>();
   w.add<api::SimulateResult>();
+  w.add<api::ExplainResult>();
+  w.add<api::CompareResult>();
   w.add<api::ThresholdsResult>();
   w.add<api::PartitionResult>();
   w.add<api::ConversationResult>();

@@ -68,6 +68,8 @@ PYBIND11_MODULE(_shardline, m) {
   add<api::PlanQuestion>(m, "plan", &api::plan);
   add<api::SweepQuestion>(m, "sweep", &api::sweep);
   add<api::SimulateQuestion>(m, "simulate", &api::simulate);
+  add<api::ExplainQuestion>(m, "explain", &api::explain);
+  add<api::CompareQuestion>(m, "compare", &api::compare);
   add<api::ScenarioQuestion>(m, "thresholds", &api::thresholds);
   add<api::PartitionQuestion>(m, "partition", &api::partition);
   add<api::ScenarioQuestion>(m, "conversation", &api::conversation);

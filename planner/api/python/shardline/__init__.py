@@ -34,7 +34,11 @@ from . import _results, _shardline
 from ._errors import BadInput, Error, InternalError, Interrupted, NoPlan
 from ._results import *  # noqa: F403
 from ._results import (
+    CompareQuestion,
+    CompareResult,
     ConversationResult,
+    ExplainQuestion,
+    ExplainResult,
     ListResult,
     PartitionQuestion,
     PartitionResult,
@@ -59,8 +63,10 @@ __all__ = [
     "Interrupted",
     "NoPlan",
     "Rows",
+    "compare",
     "conversation",
     "data_folder",
+    "explain",
     "partition",
     "plan",
     "simulate",
@@ -255,6 +261,83 @@ def simulate(
         noise_seed=noise_seed,
     )
     return _shardline.simulate(
+        question,
+        engine=engine,
+        costs=costs,
+        any_gpus=any_gpus,
+        any_context=any_context,
+        set=tuple(set),
+        progress=progress,
+        cancelled=cancelled,
+    )
+
+
+def explain(
+    scenario: Path = "",
+    *,
+    plan: str,
+    scenario_text: str = "",
+    model: str = "",
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = (),
+    progress: Progress = None,
+    cancelled: Cancelled = None,
+) -> ExplainResult:
+    """Why a plan takes as long as it does: bottlenecks, elasticities, the next best plan, what to buy.
+
+    Arguments are those of ``simulate``.
+
+    Raises:
+        BadInput: of an argument, or of the scenario. A plan that does not fit is an answer (``fits``).
+    """
+    question = ExplainQuestion(
+        scenario=os.fspath(scenario), scenario_text=scenario_text, model=model, plan=plan
+    )
+    return _shardline.explain(
+        question,
+        engine=engine,
+        costs=costs,
+        any_gpus=any_gpus,
+        any_context=any_context,
+        set=tuple(set),
+        progress=progress,
+        cancelled=cancelled,
+    )
+
+
+def compare(
+    scenario: Path = "",
+    *,
+    plan: Sequence[str],
+    scenario_text: str = "",
+    model: str = "",
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = (),
+    progress: Progress = None,
+    cancelled: Cancelled = None,
+) -> CompareResult:
+    """Two plans side by side, and whether prices tell them apart.
+
+    Args:
+        plan: the texts of both.
+
+    The other arguments are those of ``simulate``.
+
+    Raises:
+        BadInput: of an argument, or of the scenario. A plan that does not fit is an answer (``fits``).
+    """
+    if isinstance(plan, str):
+        raise BadInput(f"plan {plan!r}: expected the texts of two plans")
+    question = CompareQuestion(
+        scenario=os.fspath(scenario), scenario_text=scenario_text, model=model, plans=tuple(plan)
+    )
+    return _shardline.compare(
         question,
         engine=engine,
         costs=costs,

@@ -2,7 +2,11 @@
 from typing import Any, Callable, Dict, Optional, Sequence
 
 from ._results import (
+    CompareQuestion,
+    CompareResult,
     ConversationResult,
+    ExplainQuestion,
+    ExplainResult,
     ListResult,
     PartitionQuestion,
     PartitionResult,
@@ -59,6 +63,30 @@ def simulate(
     progress: Optional[Callable[[int, int], object]] = None,
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> SimulateResult: ...
+def explain(
+    question: ExplainQuestion,
+    *,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = ...,
+    progress: Optional[Callable[[int, int], object]] = None,
+    cancelled: Optional[Callable[[], bool]] = None,
+) -> ExplainResult: ...
+def compare(
+    question: CompareQuestion,
+    *,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = ...,
+    progress: Optional[Callable[[int, int], object]] = None,
+    cancelled: Optional[Callable[[], bool]] = None,
+) -> CompareResult: ...
 def thresholds(
     question: ScenarioQuestion,
     *,
