@@ -217,7 +217,7 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
     w.add_notes(out.notes);
     if (w.rows.size() == 0) continue;  // all of them of other frameworks
     note_unknown_splits(*w.form, w.words, system, out.notes);
-    const std::size_t needed = kRowsPerParameter * w.form->parameters.size();
+    const std::size_t needed = kRowsPerParameter * told_parameters(*w.form, w.words, system, w.rows);
     if (w.rows.size() < needed) {
       out.notes.push_back(fmt::format("{} {}: {} rows are too few for a fit, {} are needed", w.form->family,
                                       variant_name(w.words), w.rows.size(), needed));

@@ -60,10 +60,22 @@ constexpr std::array kMlaDecode{ColumnSpec{"scope", name, kScopes},
                                 kKernel};
 constexpr std::array kMlaBmm{ColumnSpec{"op", name, kBmmOps}, ColumnSpec{"tokens"}, ColumnSpec{"heads_local"},
                              ColumnSpec{"dtype", name}, kKernel};
-constexpr std::array kMoe{ColumnSpec{"kernel", name}, ColumnSpec{"dtype", name}, ColumnSpec{"tokens"},
-                          ColumnSpec{"hidden"},       ColumnSpec{"inter"},       ColumnSpec{"topk"},
-                          ColumnSpec{"experts"},      ColumnSpec{"tp"},          ColumnSpec{"ep"},
-                          ColumnSpec{"routing", name}};
+// Tables of experts behind an exchange say which phase a kernel is of, how many rows the measured rank
+// computes and how many places for experts there are, copies included.
+constexpr std::array kMoePhases{"prefill", "decode"};
+constexpr std::array kMoe{ColumnSpec{"kernel", name},
+                          ColumnSpec{"dtype", name},
+                          ColumnSpec{"tokens"},
+                          ColumnSpec{"hidden"},
+                          ColumnSpec{"inter"},
+                          ColumnSpec{"topk"},
+                          ColumnSpec{"experts"},
+                          ColumnSpec{"tp"},
+                          ColumnSpec{"ep"},
+                          ColumnSpec{"routing", name},
+                          ColumnSpec{"phase", optional_name, kMoePhases, true},
+                          ColumnSpec{"rank0_tokens", optional_size, {}, true},
+                          ColumnSpec{"slots", optional_size, {}, true}};
 constexpr std::array kNccl{ColumnSpec{"op", name, kNcclOps}, ColumnSpec{"dtype", name}, ColumnSpec{"gpus"},
                            ColumnSpec{"message_bytes"}};
 constexpr std::array kAllReduce{ColumnSpec{"implementation", name}, ColumnSpec{"dtype", name},
@@ -123,7 +135,6 @@ constexpr std::array kMamba{"state", "groups", "chunk"};
 constexpr std::array kHyper{"streams", "sites"};
 constexpr std::array kPower{"power_w"};
 constexpr std::array kFull{"seq_q", "heads", "dtype_compute"};
-constexpr std::array kWideExperts{"rank0_tokens", "slots"};
 constexpr std::array kUnpriced{
     UnpricedSpec{"modules of sparse attention (DSA, MSA, DeepSeek-V4)", kSparseModule},
     UnpricedSpec{"kernels of sparse attention", kSparseKernel},
@@ -132,7 +143,6 @@ constexpr std::array kUnpriced{
     UnpricedSpec{"hyper-connections (mHC)", kHyper},
     UnpricedSpec{"power, with times of a release of its own", kPower},
     UnpricedSpec{"attention without a mask", kFull},
-    UnpricedSpec{"experts behind an exchange, by the rows of one rank", kWideExperts},
 };
 
 }  // namespace

@@ -2,11 +2,14 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
+#include <Eigen/QR>
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "calibrate/regimes.hpp"
 
@@ -161,6 +164,32 @@ FitResult fit(const Form& form, const FormContext& context, const FitRows& rows,
   for (Eigen::Index i = 0; i < n; ++i) out.parameters.push_back(std::exp(logs(i)));
   intervals(problem, logs, out);
   return out;
+}
+
+std::size_t told_parameters(const Form& form, std::span<const std::string> words, const System& system,
+                            const FitRows& rows) {
+  constexpr double kStep = 1e-5, kNothing = 1e-9, kAlike = 1e-4;
+  FormContext context;
+  form.context(words, system, context);
+  std::vector<double> p;
+  for (const FormParameter& one : form.parameters) p.push_back(one.start);
+  const auto count = static_cast<Eigen::Index>(p.size()), all = static_cast<Eigen::Index>(rows.size());
+  Eigen::MatrixXd slopes(all, count);  // of the logarithm of a row's time by that of a parameter
+  for (Eigen::Index i = 0; i < count; ++i) {
+    const double start = p[static_cast<std::size_t>(i)];
+    for (Eigen::Index row = 0; row < all; ++row) {
+      const auto x = rows.x(static_cast<std::size_t>(row));
+      p[static_cast<std::size_t>(i)] = start * std::exp(kStep);
+      const double above = form.seconds(x, context, p);
+      p[static_cast<std::size_t>(i)] = start * std::exp(-kStep);
+      slopes(row, i) = std::log(above / form.seconds(x, context, p)) / (2 * kStep);
+    }
+    p[static_cast<std::size_t>(i)] = start;
+    const double norm = slopes.col(i).norm();
+    slopes.col(i) *= norm > kNothing ? 1 / norm : 0;
+  }
+  return static_cast<std::size_t>(
+      Eigen::ColPivHouseholderQR<Eigen::MatrixXd>(slopes).setThreshold(kAlike).rank());
 }
 
 FitError summarise(std::span<const double> predicted, std::span<const double> measured) {

@@ -40,6 +40,11 @@ struct FitResult {
 FitResult fit(const Form& form, const FormContext& context, const FitRows& rows,
               const FitOptions& options = {});
 
+/// How many parameters these rows tell apart, about their starts: none that they say nothing of, and one of
+/// those that move all times alike (a fixed time, and one by the width of a model where there is one model).
+std::size_t told_parameters(const Form& form, std::span<const std::string> words, const System& system,
+                            const FitRows& rows);
+
 /// How smooth and how fine a correction is.
 struct CorrectionGrid {
   double smoothing = 0;

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <string>
+#include <tuple>
+#include <vector>
 
 namespace shardline {
 
@@ -11,16 +15,23 @@ namespace {
 
 /// A time of so many times the shortest is a kernel's more than the host's, which launches beside it.
 constexpr double kAboveHost = 3;
-constexpr std::string_view kRenamed = "moe_";  // before torch_flow, in newer tables of TensorRT-LLM
+constexpr std::string_view kDeepEp = "deepepmoe";  // SGLang's experts behind DeepEP
+constexpr std::string_view kRenamed = "moe_";      // before torch_flow, in newer tables of TensorRT-LLM
 /// A product of one row of so many times that of 2 to 16 is not of their kernel alone.
 constexpr double kApart = 1.5;
 constexpr double kFewRows = 16;
+/// Rows of one expert that DeepGEMM's contiguous layout pads to (SGLang's DeepEP dispatcher does).
+constexpr double kExpertBlock = 128;
+/// A row of so many times what launches take (launch_times()) ends with the device, not with the host: where
+/// nothing but launches counts, rows lie within 1.1 (H100, H200) and 1.2 (GB200) of each other.
+constexpr double kAboveLaunches = 1.25;
 
 struct Row {
   const MeasurementTable& table;
   std::size_t at;
   double shortest;  // seconds, of the rows with the same words
   double one_row;   // see one_row_apart()
+  double launches;  // seconds, see launch_times()
 
   std::string_view word(std::string_view column) const { return table.word(column)[at]; }
   double number(std::string_view column) const { return table.number(column)[at]; }
@@ -62,11 +73,26 @@ bool quantised_unfused(const Row& r) {
 bool grouped_evenly(const Row& r) {
   const std::string_view kernel = r.word("kernel"), dtype = r.word("dtype");
   return r.word("routing") == "balanced" && (dtype == "fp8_block" || dtype == "nvfp4") &&
-         !contains(kernel, "torch_flow") && kernel != "deepgemm" && r.number("hidden") == 7168 &&
-         r.number("inter") == 2048 && r.number("topk") == 8 && r.number("experts") == 256;
+         !contains(kernel, "torch_flow") && kernel != "deepgemm" && !kernel.starts_with(kDeepEp) &&
+         r.number("hidden") == 7168 && r.number("inter") == 2048 && r.number("topk") == 8 &&
+         r.number("experts") == 256;
+}
+
+// SGLang's experts behind DeepEP's normal dispatch. Experts' rows stand in blocks of 128, each of one expert:
+// the dispatcher counts them so. The collector does where it draws them (power law), but deals even ones out
+// without: of 64 experts with 16 rows each a kernel sees 8 blocks, and reads 8 experts (H200, 4 ranks: 383
+// us, where all 64 would need 587 us at the memory's peak).
+bool blocks_of_several(const Row& r) {
+  return r.word("kernel") == kDeepEp && r.word("routing") == "balanced" &&
+         std::fmod(r.number("tokens") * r.number("topk"), kExpertBlock * r.number("experts")) != 0;
 }
 
 constexpr Rule kLeftOut[] = {
+    {"moe", "even rows in blocks of 128 that hold several experts, of which one is read", blocks_of_several},
+    {"moe", "experts behind DeepEP's normal dispatch, as long as their launches take the host",
+     [](const Row& r) { return r.word("kernel") == kDeepEp && r.seconds() < kAboveLaunches * r.launches; }},
+    {"moe", "experts by the rows of one rank, which the form has no column for",
+     [](const Row& r) { return r.number("rank0_tokens") > 0; }},
     {"moe", "even scores under DeepSeek-V3's group-limited routing: half of the experts do all of the work",
      grouped_evenly},
     {"gemm", "one row of vLLM's CutlassFP8 that waits for a quantisation in single operations",
@@ -122,6 +148,28 @@ double median_of(std::vector<double>& v) {
   return *middle;
 }
 
+// By row of experts: the median of the five shortest times of their kernel on as many ranks, whatever the
+// routing. Each number of ranks was measured by a process of its own.
+std::vector<double> launch_times(const MeasurementTable& t) {
+  constexpr std::size_t kShortest = 5;
+  std::vector<double> out(t.size(), 0);
+  if (t.family->name != std::string_view("moe")) return out;
+  const auto &kernel = t.word("kernel"), &dtype = t.word("dtype");
+  const auto& ranks = t.number("ep");
+  using Key = std::tuple<std::string, std::string, std::string, double>;
+  const auto key = [&](std::size_t row) { return Key(t.engines[row], kernel[row], dtype[row], ranks[row]); };
+  std::map<Key, std::vector<double>> times;
+  for (std::size_t row = 0; row < t.size(); ++row) times[key(row)].push_back(t.median[row].value);
+  std::map<Key, double> typical;
+  for (auto& [of, all] : times) {
+    std::sort(all.begin(), all.end());
+    all.resize(std::min(all.size(), kShortest));
+    typical[of] = median_of(all);
+  }
+  for (std::size_t row = 0; row < t.size(); ++row) out[row] = typical.at(key(row));
+  return out;
+}
+
 // By row of products: the median over n and k of the time of one row over that of 2 to 16, of its type and
 // kernel; 0 where no shape has both, and of other families.
 std::vector<double> one_row_apart(const MeasurementTable& t) {
@@ -169,13 +217,23 @@ void keep(std::vector<T>& column, const std::vector<bool>& kept) {
   column.erase(column.begin() + static_cast<std::ptrdiff_t>(to), column.end());
 }
 
+std::vector<std::string>& names_of(MeasurementTable& t, std::string_view column) {
+  std::size_t i = 0;
+  while (t.family->columns[i].name != column) ++i;
+  return t.words[i];
+}
+
+// One name for one kernel: of experts behind DeepEP that of decode steps is another than that of prompts, and
+// its collector calls uniform what other tables call balanced: every expert has as many rows.
 void rename_kernels(MeasurementTable& t) {
   if (t.family->name != std::string_view("moe")) return;
-  for (std::size_t i = 0; i < t.family->columns.size(); ++i) {
-    if (t.family->columns[i].name != std::string_view("kernel")) continue;
-    for (std::string& kernel : t.words[i]) {
-      if (kernel.starts_with("moe_torch_flow")) kernel.erase(0, kRenamed.size());
-    }
+  std::vector<std::string>&kernels = names_of(t, "kernel"), &routings = names_of(t, "routing");
+  const std::vector<std::string>& phases = names_of(t, "phase");
+  for (std::size_t row = 0; row < t.size(); ++row) {
+    if (kernels[row].starts_with("moe_torch_flow")) kernels[row].erase(0, kRenamed.size());
+    if (kernels[row] != kDeepEp) continue;
+    if (phases[row] == "decode") kernels[row] += "_masked";
+    if (routings[row] == "uniform") routings[row] = "balanced";
   }
 }
 
@@ -188,12 +246,13 @@ void leave_out(MeasurementTable& t, const std::string& file) {
     if (t.family->name == std::string_view(r.family)) rules.push_back(&r);
   }
   if (rules.empty()) return;
-  const std::vector<double> shortest = shortest_times(t), one_row = one_row_apart(t);
+  const std::vector<double> shortest = shortest_times(t), one_row = one_row_apart(t),
+                            launches = launch_times(t);
   std::vector<bool> kept(t.size(), true);
   std::map<const Rule*, std::size_t> counts;
   for (std::size_t row = 0; row < t.size(); ++row) {
     const auto applied = std::find_if(rules.begin(), rules.end(), [&](const Rule* r) {
-      return r->applies({t, row, shortest[row], one_row[row]});
+      return r->applies({t, row, shortest[row], one_row[row], launches[row]});
     });
     if (applied == rules.end()) continue;
     kept[row] = false;

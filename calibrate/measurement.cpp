@@ -168,7 +168,8 @@ class Parser {
     }
     const auto s = static_cast<std::size_t>(role.shape);
     const ColumnSpec& spec = table_.family->columns[s];
-    if (spec.kind == count || spec.kind == size) {
+    if (spec.kind == optional_size && c.text.empty()) return;
+    if (!is_word(spec)) {
       row.numbers[s] = text_.integer(line, c, spec.name, spec.kind == count ? 1 : 0).value_or(1);
       return;
     }
@@ -239,8 +240,7 @@ std::size_t column_index(const FamilySpec& f, std::string_view column) {
 
 const std::vector<double>& MeasurementTable::number(std::string_view column) const {
   const std::size_t i = column_index(*family, column);
-  SL_CHECK(family->columns[i].kind == count || family->columns[i].kind == ColumnKind::size,
-           "the column holds numbers");
+  SL_CHECK(!is_word(family->columns[i]), "the column holds numbers");
   return numbers[i];
 }
 

@@ -14,8 +14,9 @@
 
 namespace shardline {
 
-/// count: an integer from 1; size: an integer from 0; name: a word; optional_name: a word or nothing.
-enum class ColumnKind : std::uint8_t { count, size, name, optional_name };
+/// count: an integer from 1; size: an integer from 0; name: a word; optional_size, optional_name: that, or
+/// nothing (then 0 or no name).
+enum class ColumnKind : std::uint8_t { count, size, name, optional_size, optional_name };
 
 struct ColumnSpec {
   const char* name;  // the unit is in the name where it is not a count: message_bytes

@@ -18,16 +18,27 @@ int unlikeness(Dtype measured, Dtype stored) {
   return element_bits(measured) == element_bits(stored) ? 2 : 3;
 }
 
+// Tokens of the group of which at least one expert is the rank's, each choice being one of its experts as
+// often as its pairs are of all.
+double received(const GroupedGemmShape& g) {
+  const double tokens = static_cast<double>(g.tokens);
+  if (g.passed <= g.pairs) return tokens;
+  return tokens * -std::expm1(g.passed / tokens * std::log1p(-g.pairs / g.passed));
+}
+
 }  // namespace
 
 FittedPrice CalibratedCost::experts_by(const Use& u, const PricedOp& op) const {
   const GroupedGemmShape& g = shape<GroupedGemmShape>(op);
   MoeLoad load;
-  load.tokens = static_cast<double>(g.tokens);
+  const MoeTokens over = tokens_of(u.context);
+  load.tokens = over == MoeTokens::group      ? static_cast<double>(g.tokens)
+                : over == MoeTokens::received ? received(g)
+                                              : 0;
   load.hidden = static_cast<double>(g.hidden);
   load.width = static_cast<double>(g.inner);
   load.held = static_cast<double>(g.held);
-  load.passed = g.passed;
+  load.passed = over == MoeTokens::group ? g.passed : 0;
   load.rows = std::max(g.pairs, 1e-3);
   load.active = std::max(g.active, 1e-3);
   double where[kMostAxes];

@@ -145,5 +145,30 @@ TEST(CollectiveFormsFit, H44RecoversExperts) {
           {18, 0.7, 0.85, 0.5, 0.3, 100, 60, 0.5, 0.6});
 }
 
+// Of one model's experts nothing tells a fixed time from one by the model's width; even routing says nothing
+// of uneven ranks, and rows that come sorted nothing of passes over tokens and pairs.
+TEST(CollectiveFormsFit, H44RowsTellSomeParametersApart) {
+  const System system = load_system("h200-hgx", testing::source_dir() / "hardware" / "catalog");
+  const auto told = [&](const char* kernel, const char* routing, const Numbers& widths) {
+    FitRows rows;
+    rows.width = 7;
+    for (const double width : widths) {
+      for (const double ep : {2., 8., 64.}) {
+        for (const double tokens : doublings(16, 65536)) {
+          const Numbers x{tokens, 7168, width, 8, 256, 1, ep};
+          rows.numbers.insert(rows.numbers.end(), x.begin(), x.end());
+          rows.seconds.push_back(1);
+        }
+      }
+    }
+    return told_parameters(kMoeForm, std::vector<std::string>{kernel, "fp8_block", routing}, system, rows);
+  };
+  EXPECT_EQ(told("deepepmoe_masked", "balanced", {2048}), 5u);
+  EXPECT_EQ(told("deepepmoe_masked", "power_law_1.2", {2048}), 6u);
+  EXPECT_EQ(told("deepepmoe", "balanced", {2048}), 6u);
+  EXPECT_EQ(told("fused_moe_triton", "balanced", {512, 2048}), 8u);
+  EXPECT_EQ(told("fused_moe_triton", "power_law_1.2", {512, 2048}), 9u);
+}
+
 }  // namespace
 }  // namespace shardline

@@ -26,7 +26,7 @@ MeasurementTable invented(const FamilySpec& f) {
   for (int row = 0; row < 3; ++row) {
     for (std::size_t i = 0; i < f.columns.size(); ++i) {
       const ColumnSpec& c = f.columns[i];
-      if (c.kind == ColumnKind::count || c.kind == ColumnKind::size) {
+      if (c.kind != ColumnKind::name && c.kind != ColumnKind::optional_name) {
         t.numbers[i].push_back(static_cast<double>(100 * row + 7 + static_cast<int>(i)));
       } else {
         t.words[i].emplace_back(!c.words.empty() ? c.words[0]

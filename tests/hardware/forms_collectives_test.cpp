@@ -75,6 +75,11 @@ std::vector<Case> cases() {
                    {"deepgemm", "fp8_block", routing},
                    {1, 512, 256, 1, 512, 1, 64},
                    {1e6, 16384, 32768, 32, 512, 1, 64}});
+    for (const char* kernel : {"deepepmoe", "deepepmoe_masked"})
+      out.push_back({&kMoeForm,
+                     {kernel, "fp8_block", routing},
+                     {1, 512, 256, 1, 512, 1, 64},
+                     {1e6, 16384, 32768, 32, 512, 1, 64}});
     out.push_back({&kMoeForm,
                    {"torch_flow_cutlass", "nvfp4", routing},
                    {1, 512, 256, 1, 256, 1, 256},

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <string_view>
 
 #include "hardware/cost/forms/forms.hpp"
 #include "hardware/cost/forms/moe.hpp"
@@ -34,6 +35,14 @@ constexpr FormAxis kAxes[] = {{"rows_per_expert", 2}, {"width", 2}, {"experts", 
 double matrices(const FormContext& c) { return c.variant[0]; }  // 3: gated, 2: not
 bool skewed(const FormContext& c) { return c.variant[1] > 0; }  // experts' loads follow a power law
 
+// Experts behind DeepEP get the tokens that its dispatch sends them: the low-latency one sorted by expert, as
+// the masked layout of DeepGEMM wants them, the normal one as they came.
+MoeTokens tokens_of_kernel(std::string_view kernel) {
+  return kernel == "deepepmoe"          ? MoeTokens::received
+         : kernel == "deepepmoe_masked" ? MoeTokens::none
+                                        : MoeTokens::group;
+}
+
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
   const ExpertTypes* types = expert_types(words[1]);
   if (types == nullptr) return false;
@@ -42,6 +51,7 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   out.a_bytes = bytes_per_element(types->math);
   out.variant[0] = words[0].find("nongated") != std::string::npos ? 2 : 3;
   out.variant[1] = words[2].starts_with("power_law") ? 1 : 0;
+  out.variant[2] = static_cast<double>(tokens_of_kernel(words[0]));
   return out.flops > 0;
 }
 bool covers(std::span<const double> x) { return x[kEp] <= x[kExperts] && x[kTopk] <= x[kExperts]; }
@@ -49,12 +59,13 @@ bool covers(std::span<const double> x) { return x[kEp] <= x[kExperts] && x[kTopk
 double width(std::span<const double> x) { return x[kInter] / x[kTp]; }
 MoeLoad load(std::span<const double> x, const FormContext& c, double uneven) {
   MoeLoad l;
-  l.tokens = x[kTokens];
+  // A table's buffer of received tokens holds all of the group's: the collector has no exchange.
+  l.tokens = tokens_of(c) == MoeTokens::none ? 0 : x[kTokens];
   l.hidden = x[kHidden];
   l.width = width(x);
   l.held = std::max(1.0, x[kExperts] / x[kEp]);
   const double pairs = x[kTokens] * x[kTopk], mean = pairs / x[kEp];
-  l.passed = pairs;
+  l.passed = tokens_of(c) == MoeTokens::group ? pairs : 0;
   l.rows = mean;
   if (skewed(c)) {
     // Loads uniform in their logarithm between 1 and a share: their variance, and the largest of ep sums.
@@ -103,6 +114,8 @@ const ExpertTypes* expert_types(std::string_view measured) {
   }
   return nullptr;
 }
+
+MoeTokens tokens_of(const FormContext& c) { return static_cast<MoeTokens>(static_cast<int>(c.variant[2])); }
 
 double moe_seconds(const MoeLoad& l, const FormContext& c, std::span<const double> p) {
   const double per = l.rows / l.active;

@@ -1,6 +1,7 @@
 // What a rank's experts do in one layer, and how long it takes.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -8,9 +9,14 @@
 
 namespace shardline {
 
+/// Tokens that a kernel of experts passes over, beside the rows that it computes. group: all, before they are
+/// routed, and their pairs. received: those that an exchange brought to the rank. none: rows arrive sorted by
+/// expert.
+enum class MoeTokens : std::uint8_t { group, received, none };
+
 struct MoeLoad {
-  double tokens = 0;             // of the group, before they are routed
-  double passed = 0;             // (token, expert) pairs of all these tokens, other ranks' included
+  double tokens = 0;             // that the kernel passes over
+  double passed = 0;             // (token, expert) pairs that it passes over, other ranks' included
   double hidden = 0, width = 0;  // of the model, of one expert on this rank
   double held = 1;               // experts of this rank
   double rows = 0;               // its (token, expert) pairs
@@ -24,6 +30,8 @@ struct ExpertTypes {
 };
 /// null: no type of ours. Kernels called fp8 have one scale per tensor, which the checkpoint holds (static).
 const ExpertTypes* expert_types(std::string_view measured);
+
+MoeTokens tokens_of(const FormContext& context);
 
 /// [H44] Seconds of the whole layer; p in the order of the form's parameters, `uneven` not looked at.
 double moe_seconds(const MoeLoad& load, const FormContext& context, std::span<const double> p);
