@@ -78,6 +78,8 @@ std::optional<FittedPrice> CalibratedCost::experts(const PricedOp& op) {
   }
   OpSize size{.size = static_cast<double>(g.tokens)};
   size.expert_ranks = static_cast<int>(g.ranks);
+  size.dispatched = g.dispatched;
+  size.prompts = g.prompts;
   Alternatives* taken = nullptr;
   int least_unlike = INT_MAX;  // first in how weights are stored, then in the sizes that a rule is for
   for (Alternatives& some : all) {

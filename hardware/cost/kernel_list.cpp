@@ -39,8 +39,14 @@ KernelSizes read_sizes(const Reader& when, std::string_view family) {
   constexpr double kMost = 1e15, kMostRanks = 8192;
   KernelSizes s;
   if (const auto unit = size_unit(family)) read_range(when, *unit, 0, kMost, s.least, s.most);
+  if (family == "alltoall" || family == "moe") {
+    if (const auto v = when.find("step"))
+      s.step = v->one_of({"decode", "prompts"}) == 1 ? StepRule::prompts : StepRule::decode;
+  }
   if (family == "moe") {
     read_range(when, "ep", 1, kMostRanks, s.least_ranks, s.most_ranks);
+    if (const auto v = when.find("tokens"))
+      s.tokens = v->one_of({"here", "dispatched"}) == 1 ? TokensRule::dispatched : TokensRule::here;
     return s;
   }
   if (const auto v = when.find("gpus")) {
@@ -48,10 +54,6 @@ KernelSizes read_sizes(const Reader& when, std::string_view family) {
   }
   if (family == "allreduce") {
     if (const auto v = when.find("most_gpus_per_node")) s.most_node = v->number(1, kMostRanks);
-  }
-  if (family == "alltoall") {
-    if (const auto v = when.find("step"))
-      s.step = v->one_of({"decode", "prompts"}) == 1 ? StepRule::prompts : StepRule::decode;
   }
   return s;
 }
@@ -193,13 +195,14 @@ bool KernelRule::of(Architecture a) const {
 
 bool KernelSizes::any() const {
   return least <= 0 && most == kAny && gpus.empty() && least_ranks <= 0 && most_ranks == kAny &&
-         most_node == kAny && step == StepRule::any;
+         most_node == kAny && step == StepRule::any && tokens == TokensRule::any;
 }
 
 bool KernelSizes::hold(const OpSize& op) const {
   return least <= op.size && op.size <= most && least_ranks <= op.expert_ranks &&
          op.expert_ranks <= most_ranks && op.node <= most_node &&
          (step == StepRule::any || op.prompts == (step == StepRule::prompts)) &&
+         (tokens == TokensRule::any || op.dispatched == (tokens == TokensRule::dispatched)) &&
          (gpus.empty() || std::find(gpus.begin(), gpus.end(), op.group) != gpus.end());
 }
 

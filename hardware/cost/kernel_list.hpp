@@ -33,15 +33,19 @@ struct KernelName {
 
 /// Of an op, what rules of sizes ask.
 struct OpSize {
-  double size = 0;       // of what, size_unit() says
-  int group = 0;         // GPUs of the group, of all-reduces and exchanges
-  int expert_ranks = 1;  // that experts are spread over
-  int node = 0;          // GPUs of an NVLink node of the system
-  bool prompts = false;  // of an exchange: whether some of the step's tokens are of prompts
+  double size = 0;          // of what, size_unit() says
+  int group = 0;            // GPUs of the group, of all-reduces and exchanges
+  int expert_ranks = 1;     // that experts are spread over
+  int node = 0;             // GPUs of an NVLink node of the system
+  bool prompts = false;     // of exchanges and experts: whether some of the step's tokens are of prompts
+  bool dispatched = false;  // of experts: whether a dispatch brought the tokens
 };
 
 /// Steps that a rule holds for.
 enum class StepRule : std::uint8_t { any, decode, prompts };
+
+/// Ways that brought tokens to experts. here: they were there, or an all-gather brought all.
+enum class TokensRule : std::uint8_t { any, here, dispatched };
 
 /// Sizes of an op for which a rule holds, all inclusive, and the kind of step that it is of.
 struct KernelSizes {
@@ -51,6 +55,7 @@ struct KernelSizes {
   double least_ranks = 0, most_ranks = kAny;
   double most_node = kAny;
   StepRule step = StepRule::any;
+  TokensRule tokens = TokensRule::any;
   bool any() const;
   bool hold(const OpSize& op) const;
 };

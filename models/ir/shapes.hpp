@@ -59,7 +59,8 @@ struct BatchedGemmShape {
 /// `held` experts, both means over the routing. `tokens` of the group before they are routed; the matrices of
 /// an expert are of hidden x inner. `passed`: pairs of the tokens that the rank has, other ranks' included,
 /// which some kernels pass over before they pick the rank's own out.
-/// `ranks`: that the layer's experts are spread over, by which engines choose a kernel.
+/// Engines choose the kernel by `ranks`, that the layer's experts are spread over, by whether a dispatch
+/// brought the tokens, and by whether the step has prompts.
 struct GroupedGemmShape {
   double pairs = 0, active = 0;
   Count k = 0, n = 0;
@@ -67,6 +68,7 @@ struct GroupedGemmShape {
   bool gated = false;  // experts have gate, up and down; else up and down
   double passed = 0;
   Count ranks = 1;  // that the experts are spread over
+  bool dispatched = false, prompts = false;
   static constexpr void visit(auto& s, auto&& f) {
     f("pairs", s.pairs);
     f("active", s.active);
@@ -79,6 +81,8 @@ struct GroupedGemmShape {
     f("gated", s.gated);
     f("passed", s.passed);
     f("ranks", s.ranks);
+    f("dispatched", s.dispatched);
+    f("prompts", s.prompts);
   }
 };
 

@@ -17,10 +17,12 @@ Launch pair_of(const Case& c, const NamedPlan& p, const std::string& stem) {
   Case prompts = c;
   prompts.batch = prefill_batch({{0, c.served.input}});
   prompts.placement = nullptr;
+  Case answers = c;
+  prompts.disaggregated = answers.disaggregated = true;
   Plan prefill = *p.prompts;
   prefill.set(kPrefillChunk,
               static_cast<int>(std::min(engine.tokens_of_step(c.system.device), c.served.input)));
-  return launch_pair({prompts, prefill}, {c, p.plan}, engine, stem + "." + engine.name);
+  return launch_pair({prompts, prefill}, {answers, p.plan}, engine, stem + "." + engine.name);
 }
 
 }  // namespace

@@ -86,30 +86,41 @@ bool beyond_model(const Case& c) { return c.model.max_context > 0 && served_leng
 
 namespace {
 
-// One backend per server: the kernels of few tokens are for steps that decode (docs/design/dbo.md at
-// v0.24.0). Thresholds are lowered where the plan's own step is below them (config/parallel.py:208-222).
+bool computes_prompts(const Case& c) { return c.batch.prefills() || serves_both(c); }
+
+// One backend per server: the kernels of few tokens are for servers that decode (docs/design/dbo.md at
+// v0.24.0).
+void put_vllm_exchange(LaunchOptions& o, const Case& c, const Plan& p) {
+  if (!groups_share_experts(c, p)) return;
+  const char* kernels = computes_prompts(c) ? "deepep_high_throughput" : "deepep_low_latency";
+  put(o, "--all2all-backend", p[kExpertTokens] == ExpertTokens::gather ? "allgather_reducescatter" : kernels);
+}
+
+// Thresholds are lowered where the plan's own step is below them (config/parallel.py:208-222).
 void put_vllm_overlap(LaunchOptions& o, const Case& c, const Plan& p) {
-  const bool prompts = c.batch.prefills();
+  const bool prompts = computes_prompts(c);
   put(o, "--enable-dbo");
-  put(o, "--all2all-backend", prompts ? "deepep_high_throughput" : "deepep_low_latency");
   const long long tokens = step_tokens(c, p), usual = prompts ? 512 : 32;
   if (tokens < usual)
     put(o, prompts ? "--dbo-prefill-token-threshold" : "--dbo-decode-token-threshold", tokens);
 }
 
-// Not without a backend (srt/server_args.py:6778 at v0.5.14), whose kernels of few tokens, in steps that
+// Two halves need a backend (srt/server_args.py:6778 at v0.5.14), whose kernels of few tokens, in steps that
 // decode, have room for so many of a rank (srt/environ.py:570,
-// layers/moe/token_dispatcher/deepep.py:351-359).
-void put_sglang_overlap(Deployment& d, const Case& c, const Plan& p) {
+// layers/moe/token_dispatcher/deepep.py:351-359). Ranks of a group divide its tokens.
+void put_sglang_exchange(Deployment& d, const Case& c, const Plan& p) {
   constexpr long long kRoom = 128, kMostRoom = 1024;
-  put(d.options, "--enable-two-batch-overlap");
-  put(d.options, "--moe-a2a-backend", "deepep");
-  const long long half = (sequences_of_step(c, p) + 1) / 2;
-  if (c.batch.prefills() || half <= kRoom) return;
-  put(d.environment, "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK", half);
-  if (half > kMostRoom)
+  if (!groups_share_experts(c, p)) return;
+  const bool halves = p[kOverlap] == Overlap::two_batch;
+  if (halves) put(d.options, "--enable-two-batch-overlap");
+  const bool gathers = p[kExpertTokens] == ExpertTokens::gather;
+  put(d.options, "--moe-a2a-backend", gathers ? "none" : "deepep");
+  const long long parts = p.tpa * (halves ? 2 : 1), most = (sequences_of_step(c, p) + parts - 1) / parts;
+  if (gathers || c.batch.prefills() || most <= kRoom) return;
+  put(d.environment, "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK", most);
+  if (most > kMostRoom)
     d.unsaid = fmt::format("DeepEP sends at most {} tokens of a rank in a step that decodes, not {}",
-                           kMostRoom, half);
+                           kMostRoom, most);
 }
 
 }  // namespace
@@ -142,6 +153,7 @@ Deployment vllm_deployment(const Case& c, const Plan& p) {
   put(o, "--max-num-seqs", sequences(c, p));
   put(o, "--max-model-len", served_length(c));
   if (p[kOverlap] == Overlap::two_batch) put_vllm_overlap(o, c, p);
+  put_vllm_exchange(o, c, p);
   d.unsaid = vllm_experts_unsaid(c, p);
   return d;
 }
@@ -169,7 +181,7 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   // moe_dense_tp_size; srt/layers/dp_attention.py).
   if (p.dp > 1 && has_dense(c.model) && has_experts(c.model) && dense_ffn_ranks(p) == 1)
     put(o, "--moe-dense-tp-size", 1);
-  if (p[kOverlap] == Overlap::two_batch) put_sglang_overlap(d, c, p);
+  put_sglang_exchange(d, c, p);
   if (p.pp > 1 && c.batch.kind() == StepKind::prefill)
     d.notes.emplace_back(
         "--enable-dynamic-chunking shortens later chunks: expect a TTFT at or below this one");

@@ -162,6 +162,21 @@ Complaint part_of_tray(const Case& c, const Plan& p) {
   return fmt::format("{} GPUs, of trays or nodes of {}", gpus, tray);
 }
 
+Complaint other_expert_tokens(const Case& c, const Plan& p) {
+  if (!groups_share_experts(c, p)) return std::nullopt;
+  const TokenExchange& e = c.engine->tokens_to_experts;
+  const int domain = c.system.fabric.gpus_per_node;
+  const bool gathers = p[kExpertTokens] == ExpertTokens::gather, across = p.ranks_per_stage() > domain;
+  if (e.gathers == TokenExchange::Gathers::across && gathers != across)
+    return gathers ? "moe_a2a=gather of ranks that one NVLink domain joins"
+                   : fmt::format("dispatch and combine of {} ranks in NVLink domains of {}: moe_a2a=gather",
+                                 p.ranks_per_stage(), domain);
+  if (!gathers && e.of_server && serves_both(c))
+    return std::string(
+        "dispatch and combine in a server that prefills and decodes: moe_a2a=gather, or pools");
+  return std::nullopt;
+}
+
 Complaint missing_feature(const LaunchRules& rules, const Plan& p) {
   const LaunchedAs feature = strategy(p.strategy).launched_as;
   if (std::find(rules.features.begin(), rules.features.end(), feature) != rules.features.end())

@@ -93,6 +93,9 @@ struct Cuts {
 /// Block FP8 has a scale per 128 x 128 elements: blocks that a cut goes through.
 Complaint cut_blocks(const Case& c, const Cuts& cuts);
 
+/// Tokens that the engine carries to experts in the other way (ExpertTokens), by its profile.
+Complaint other_expert_tokens(const Case& c, const Plan& plan);
+
 /// GPU counts that are neither whole trays or nodes nor a power of two inside one.
 Complaint part_of_tray(const Case& c, const Plan& plan);
 /// A strategy whose feature the engine does not have.

@@ -92,10 +92,6 @@ LaunchOptions with_addresses(const Server& s) {
 std::vector<std::string> says(const Server& s) {
   std::vector<std::string> out;
   if (machines(s) > 1) out.push_back(run_on_each(s));
-  if (s.plan.dp > 1 && s.plan.ep > 1 && s.plan[kOverlap] == Overlap::none)
-    out.emplace_back(
-        "Experts exchange tokens by all-gather and all-reduce unless --moe-a2a-backend names "
-        "another.");
   if (s.role != Role::whole) out.emplace_back("Both halves need the same page size and KV type.");
   return out;
 }

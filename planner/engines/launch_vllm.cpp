@@ -72,9 +72,6 @@ std::string of_machine(const Server& s) {
 std::vector<std::string> says(const Server& s) {
   std::vector<std::string> out;
   if (machines(s) > 1) out.push_back(run_on_each(s));
-  if (s.plan.dp > 1 && s.plan.ep > 1 && s.plan[kOverlap] == Overlap::none)
-    out.emplace_back(
-        "Experts exchange tokens by all-gather and reduce-scatter unless --all2all-backend names another.");
   if (s.role != Role::whole)
     out.emplace_back("Both halves need the same KV type, attention backend, model and version of vLLM.");
   return out;

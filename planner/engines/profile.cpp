@@ -139,6 +139,17 @@ void read_two_batches(const Reader& r, EngineProfile& p) {
   r.no_other_keys();
 }
 
+void read_exchange(const Reader& r, EngineProfile& p) {
+  constexpr std::array kGathers{TokenExchange::Gathers::untold, TokenExchange::Gathers::across};
+  TokenExchange& e = p.tokens_to_experts;
+  e.gathers = kGathers[r.at("gathered").one_of({"untold", "across"})];
+  e.as_dispatched = r.at("sent").one_of({"dispatched", "activations"}) == 0;
+  e.sums_prompts = r.at("prompts").one_of({"gathered", "summed"}) == 1;
+  e.of_server = r.at("kernels_of").one_of({"step", "server"}) == 1;
+  static_cast<void>(r.at("why").text());
+  r.no_other_keys();
+}
+
 EngineProfile read_engine(Document& document) {
   EngineProfile p;
   const Reader root = document.root();
@@ -155,6 +166,7 @@ EngineProfile read_engine(Document& document) {
   read_graphs(root.at("graphs"), p);
   read_eager(root.at("eager"), p);
   if (const auto v = root.find("two_batches")) read_two_batches(*v, p);
+  if (const auto v = root.find("expert_tokens")) read_exchange(*v, p);
   const Reader memory = root.at("memory");
   p.memory_rule = memory.at("of").one_of({"total", "free"}) == 1 ? MemoryRule::free : MemoryRule::total;
   p.memory = memory.at("part").number(0.1, 1);

@@ -83,6 +83,17 @@ struct ServedBands {
   ServedBand ttft(bool equal_lengths, double users) const;
 };
 
+/// How an engine carries the tokens of several attention groups to experts.
+struct TokenExchange {
+  /// Where it gathers them (ExpertTokens::gather): nowhere; wherever no kernels of an all-to-all are named;
+  /// where the ranks lie in several NVLink domains, and there alone.
+  enum class Gathers : std::uint8_t { never, untold, across };
+  Gathers gathers = Gathers::never;
+  bool as_dispatched = true;  // gathered in the type that experts take, else in that of activations
+  bool sums_prompts = false;  // of steps with prompts: by all-reduces, as groups have unequal numbers of them
+  bool of_server = false;     // it has one kind of dispatch kernels, for all steps
+};
+
 struct EngineProfile {
   std::string name, version, title;  // "vllm", "0.24.0", "vLLM"
   std::string framework;             // whose list of hardware/kernels it runs
@@ -99,6 +110,7 @@ struct EngineProfile {
   std::vector<int> graphs;  // batches that have a CUDA graph, ascending: others are padded to the next one
   PromptGraphs prompt_graphs;
   TwoBatches two_batches = TwoBatches::none;
+  TokenExchange tokens_to_experts;
   std::map<Architecture, Seconds> launch;  // of a kernel that is in no graph, by the host
   MemoryRule memory_rule = MemoryRule::total;
   double memory = 1;  // that part

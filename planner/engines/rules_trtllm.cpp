@@ -222,6 +222,12 @@ constexpr LaunchRule kPlans[]{
      "NVIDIA/TensorRT-LLM docs/source/features/feature-combination-matrix.md:11@01edceae1757", helix_groups},
     {"helix_overlap", "it has no HOP-B: the exchange of partial outputs overlaps no attention",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen@c0261efa8a46", helix_overlap},
+    {"expert_tokens",
+     "NVLink kernels carry tokens to experts where NVLink joins all ranks, all-gather and reduce-scatter "
+     "beyond",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/communication/communication_factory.py, "
+     "create_strategy@673f3412c98c",
+     other_expert_tokens},
     {"helix_values", "Helix exchanges latents and makes values of them afterwards",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen@c0261efa8a46", helix_values},
     {"helix_blocks", "a request has a block of tokens for every Helix rank",

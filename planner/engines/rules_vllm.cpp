@@ -118,6 +118,13 @@ constexpr LaunchRule kPlans[]{
     {"expert_layout", "experts lie whole on TP x DP ranks (--enable-expert-parallel), or all ranks cut each",
      "vllm-project/vllm vllm/model_executor/layers/fused_moe/config.py:1190-1240@ee0da84ab9",
      [](const Case& c, const Plan& p) { return other_experts(c, p, layout(c, p)); }},
+    {"expert_tokens",
+     "a server has one backend for the tokens of all its steps: DeepEP's kernels of few tokens for those "
+     "that "
+     "decode, of many for those that prefill, all-gather and reduce-scatter for both",
+     "vllm-project/vllm vllm/model_executor/layers/fused_moe/all2all_utils.py, maybe_make_prepare_finalize; "
+     "docs/serving/expert_parallel_deployment.md, docs/design/dbo.md@v0.24.0",
+     other_expert_tokens},
     {"dense_layout", "the dense networks of a group are shared by its TP ranks",
      "vllm-project/vllm vllm/model_executor/layers/linear.py:438@ee0da84ab9",
      [](const Case& c, const Plan& p) { return other_dense(c, p, layout(c, p)); }},

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "planner/engines/profile.hpp"
 #include "planner/layers/layer.hpp"
 
 namespace shardline {
@@ -23,6 +24,7 @@ class Experts {
         inner_(rank_share(f.inner, p.tpf)),
         act_(activation_size(c)),
         travels_(p.dp > 1 || spreads_experts(p)),
+        gathers_(p[kExpertTokens] == ExpertTokens::gather),
         alike_(p.dp > 1 ? p.group() : p.tpa) {
     const auto rows = ops.rows();
     if (spreads_experts(p)) all_ = std::accumulate(rows.begin(), rows.end(), Count{0});
@@ -35,7 +37,10 @@ class Experts {
     ops_.gemm("router", Part::ffn, Module::router, h_, f_.experts);
     ops_.elementwise("top-k", Part::ffn, f_.experts, f_.experts * act_, Within::experts);
     of_pairs("permute", h_, 2 * row);
-    if (travels_) send("dispatch", OpKind::dispatch, c_.precision.dispatch);
+    if (gathers_)
+      gather();
+    else if (travels_)
+      send("dispatch", OpKind::dispatch, c_.precision.dispatch);
     // Shared experts of the same types run as further groups of the same grouped GEMM: no launch of their
     // own.
     const Count shared =
@@ -88,9 +93,43 @@ class Experts {
         });
   }
 
+  // Groups have different numbers of prompt tokens: an engine that sums adds rows that are zero elsewhere.
+  bool sums() const { return c_.batch.prefills() && c_.engine && c_.engine->tokens_to_experts.sums_prompts; }
+
+  // All tokens of the stage to each of its ranks.
+  void gather() {
+    const bool quantized = !sums() && (!c_.engine || c_.engine->tokens_to_experts.as_dispatched);
+    const Dtype type = quantized ? c_.precision.dispatch : c_.precision.activations;
+    const double element = quantized ? bytes_per_dispatched_element(type) : act_;
+    const OpKind kind = sums() ? OpKind::all_reduce : OpKind::all_gather;
+    between("gather tokens", kind, type, [&](Count rows) {
+      const double tokens = sums() ? static_cast<double>(routed(rows)) : sent(rows);
+      return ExchangeShape{Bytes(tokens * static_cast<double>(h_) * element)};
+    });
+  }
+
+  // What all ranks add to all tokens, to those who have them.
+  void sum() {
+    const OpKind kind = sums() ? OpKind::all_reduce : OpKind::reduce_scatter;
+    between("sum outputs", kind, c_.precision.activations,
+            [&](Count rows) { return ExchangeShape{ops_.activations(static_cast<double>(routed(rows)))}; });
+  }
+
+  template <class ShapeOfRows>
+  void between(const char* name, OpKind kind, Dtype type, ShapeOfRows shape) {
+    ops_.each(shape, [&](const ExchangeShape& s) {
+      return b_.exchange(name, Part::ffn_sum, kind, {p_.ranks_per_stage(), 1}, s, type);
+    });
+  }
+
   void join() {
     if (!travels_) return ops_.all_reduce("ffn all-reduce", Part::ffn_sum, p_.ep * p_.tpf);
-    send("combine", OpKind::combine, c_.precision.activations);
+    if (gathers_) {
+      sum();
+      if (sums()) return;  // each rank has all outputs
+    } else {
+      send("combine", OpKind::combine, c_.precision.activations);
+    }
     // Short messages of a decode step go by an engine's own kernels too.
     const Carrier carrier = c_.batch.prefills() ? Carrier::library : Carrier::engine;
     ops_.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {alike_, 1}, [&](Count rows) {
@@ -121,8 +160,10 @@ class Experts {
           s.ranks = p_.ep;
           s.tokens = routed(rows);
           // Of dispatched tokens a rank has those that some expert of its own gets, with all their pairs.
+          s.dispatched = travels_ && !gathers_;
+          s.prompts = c_.batch.prefills();
           const double here =
-              travels_ ? std::min(s.pairs, static_cast<double>(s.tokens)) : static_cast<double>(s.tokens);
+              s.dispatched ? std::min(s.pairs, static_cast<double>(s.tokens)) : static_cast<double>(s.tokens);
           s.passed = here * f_.experts_per_token;
           s.hidden = h_;
           s.inner = inner_;
@@ -144,6 +185,7 @@ class Experts {
   const Count h_, up_, inner_;
   const double act_;
   const bool travels_;  // tokens go to the ranks of their experts
+  const bool gathers_;  // or to all ranks
   const int alike_;     // ranks that have the same tokens
   Count all_ = 0;       // tokens of all classes of ranks, where they share the experts
   double pairs_of_first_ = 0;

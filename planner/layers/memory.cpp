@@ -102,8 +102,10 @@ double ffn_activations(const Case& c, std::size_t i, const Plan& p, double all, 
   const FeedForward& f = c.model.ffns[i];
   if (f.dense()) return rows * static_cast<double>(2 * rank_share(f.inner, dense_ffn_ranks(p)));
   const double routed = all * (spreads_experts(p) ? p.cp : 1);
-  return c.routing[i]->pairs(p.ep, static_cast<long long>(routed)) * 2 *
-         static_cast<double>(rank_share(f.inner, p.tpf) + c.model.hidden);
+  // All tokens of the stage and what this rank adds to each.
+  const double gathered = p[kExpertTokens] == ExpertTokens::gather ? 2 * all * c.model.hidden : 0;
+  return gathered + c.routing[i]->pairs(p.ep, static_cast<long long>(routed)) * 2 *
+                        static_cast<double>(rank_share(f.inner, p.tpf) + c.model.hidden);
 }
 
 }  // namespace

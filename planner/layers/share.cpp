@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "planner/engines/profile.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
@@ -186,6 +187,22 @@ Count out_proj_width(const Attention& a, const Plan& p) {
 }
 
 int shared_expert_ranks(const Plan& p) { return p.dp > 1 ? p.group() : p.cp > 1 ? p.tpa : p.ep * p.tpf; }
+
+std::vector<ExpertTokens> expert_tokens_of(const Case& c, const Plan& p) {
+  using Gathers = TokenExchange::Gathers;
+  const Gathers gathers = c.engine ? c.engine->tokens_to_experts.gathers : Gathers::never;
+  if (gathers == Gathers::untold) return {ExpertTokens::kernels, ExpertTokens::gather};
+  const bool across = p.ranks_per_stage() > c.system.fabric.gpus_per_node;
+  if (gathers == Gathers::across && across) return {ExpertTokens::gather};
+  return {ExpertTokens::kernels};
+}
+
+std::optional<std::string> no_gather(const Case& c, const Plan& p) {
+  if (p[kExpertTokens] == ExpertTokens::kernels || groups_share_experts(c, p)) return std::nullopt;
+  return "moe_a2a=gather is of tokens that several attention groups send to shared experts: dp and ep of 2 "
+         "or "
+         "more";
+}
 
 bool deals_tokens(const Plan& p) {
   return strategy(p.strategy).weights == WeightSharing::stage && dense_ffn_ranks(p) < p.group();

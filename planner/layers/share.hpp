@@ -2,6 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "models/ir/schedule.hpp"
 #include "planner/plan/case.hpp"
@@ -127,6 +130,15 @@ Count out_proj_width(const Attention& a, const Plan& plan);
 int shared_expert_ranks(const Plan& plan);
 /// Whether context-parallel ranks share the experts too, so that tokens travel between them.
 inline bool spreads_experts(const Plan& p) { return p.cp > 1 && p.ep * p.tpf > p.tpa; }
+/// Ways for the plan's tokens to experts that a sweep tries by itself: those of the case's engine, or the
+/// kernels made for it.
+std::vector<ExpertTokens> expert_tokens_of(const Case& c, const Plan& plan);
+/// Why the plan has no tokens to gather for experts; nothing where it has, or asks for nothing.
+std::optional<std::string> no_gather(const Case& c, const Plan& plan);
+/// Whether attention groups of the plan share experts that lie whole on ranks of all of them.
+inline bool groups_share_experts(const Case& c, const Plan& p) {
+  return has_experts(c.model) && p.dp > 1 && p.ep > 1;
+}
 /// Whether each rank of an attention group takes a part of the group's tokens through a dense FFN of its own.
 bool deals_tokens(const Plan& plan);
 /// Rows of a dense FFN on a rank with `rows` new tokens.

@@ -312,6 +312,7 @@ Plan block_view(const Case& c, const Plan& p, StepBlock block) {
         v.kvp = p.dp > 1 ? p.group() : 1;
         v.ep = p.ep;
         v.tpf = p.tpf;
+        v.set(kExpertTokens, p[kExpertTokens]);
       }
       break;
     case BlockKind::opening:

@@ -119,6 +119,8 @@ bool lags(const Case& c) {
 std::optional<std::string> no_two_batches(const Case& c, const Plan& p) {
   if (!overlaps_batches(p)) return std::nullopt;
   if (p.dp == 1) return "overlap=two_batch hides what groups of attention send to experts: dp of 2 or more";
+  if (p[kExpertTokens] == ExpertTokens::gather)
+    return "overlap=two_batch hides what dispatch and combine send: not with moe_a2a=gather";
   const auto experts = [](const FeedForward& f) { return !f.dense(); };
   if (c.model.attentions.size() > 1 || std::count_if(c.model.ffns.begin(), c.model.ffns.end(), experts) != 1)
     return "overlap=two_batch is for models with one kind of attention and one of experts";

@@ -60,6 +60,11 @@ struct Case {
   long long longest() const;       // tokens of the longest sequence, cached and new
 };
 
+/// Whether one server computes prompts and decodes.
+inline bool serves_both(const Case& c) {
+  return c.batch.kind() == StepKind::mixed || (c.served.total() > 0 && !c.disaggregated);
+}
+
 /// Whether the cache of a layer, or of some layer, holds MLA's latents.
 inline bool has_latents(const Attention& a) {
   switch (a.kind) {

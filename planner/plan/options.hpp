@@ -40,7 +40,7 @@ struct OptionOf : Option {
   explicit constexpr OptionOf(const Option& o) : Option(o) {}
 };
 
-inline constexpr std::size_t kMostOptions = 4;  // of one strategy
+inline constexpr std::size_t kMostOptions = 5;  // of one strategy
 
 /// The options that a plan sets; one that has its `absent` value is not set.
 class OptionValues {
@@ -104,6 +104,19 @@ inline constexpr OptionOf<Overlap> kOverlap({
     .absent = static_cast<int>(Overlap::none),
     .words = kOverlapWords,
     .of_batch = true,
+});
+
+/// How the tokens of several attention groups reach experts. kernels: dispatch and combine, kernels made for
+/// it, which send a token to the ranks of its experts. gather: every rank gets all tokens by an all-gather
+/// and sums partial outputs in a reduce-scatter.
+enum class ExpertTokens : signed char { kernels = -1, gather };
+inline constexpr const char* kExpertTokensWords[]{"gather"};
+inline constexpr OptionOf<ExpertTokens> kExpertTokens({
+    .key = "moe_a2a",
+    .help = "gather: all-gather and reduce-scatter carry tokens to experts of other groups and back; without "
+            "it dispatch and combine do",
+    .absent = static_cast<int>(ExpertTokens::kernels),
+    .words = kExpertTokensWords,
 });
 
 }  // namespace shardline

@@ -154,7 +154,9 @@ std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
   o.most_ttft = Seconds(0);
   o.threads = threads;
   if (pools.empty()) return out;
-  for (const Point& decode : search(study.study, o).overall().points()) {
+  Case answers = study.study;
+  answers.disaggregated = true;
+  for (const Point& decode : search(answers, o).overall().points()) {
     for (const PrefillPool& prefill : pools) {
       if (does_not_pair(*study.study.engine, prefill.plan, decode.plan)) continue;
       PoolPair pair = pair_of(study, prefill, decode);

@@ -63,7 +63,7 @@ constexpr OptionOf<int> kInterleave({
     .tokens = true,
     .prefills = false,
 });
-constexpr const Option* kOptions[]{&kRanks, &kExchange, &kQueries, &kInterleave};
+constexpr const Option* kOptions[]{&kRanks, &kExchange, &kQueries, &kInterleave, &kExpertTokens};
 
 bool replicates(const Plan& p) { return p[kQueries] == Queries::replicated; }
 
@@ -163,7 +163,19 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p.dp > 1 && !has_experts(c.model))
     return "dcp with dp needs a model with experts: groups that share nothing are servers of their own";
   if (p.dp > 1 && p.tpf > 1) return "dcp with dp spreads whole experts over all ranks: tpf must be 1";
+  if (const auto reason = no_gather(c, p)) return reason;
   return std::nullopt;
+}
+
+void with_expert_tokens(const Case& c, Plan p, const SearchSpace& space, std::vector<Plan>& out) {
+  if (!groups_share_experts(c, p)) {
+    out.push_back(p);
+    return;
+  }
+  for (const ExpertTokens tokens : space.tried(kExpertTokens, expert_tokens_of(c, p))) {
+    p.set(kExpertTokens, tokens);
+    out.push_back(p);
+  }
 }
 
 // By itself with one interleave, for others change the fullest rank's tokens by less than a block.
@@ -183,7 +195,7 @@ void with_options(const Case& c, Plan p, const SearchSpace& space, std::vector<P
         for (const Queries q : queries) {
           p.set(kExchange, exchange);
           p.set(kQueries, q);
-          out.push_back(p);
+          with_expert_tokens(c, p, space, out);
         }
       }
     }

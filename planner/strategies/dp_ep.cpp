@@ -11,17 +11,20 @@ namespace shardline {
 
 namespace {
 
-constexpr const Option* kOptions[]{&kOverlap};
+constexpr const Option* kOptions[]{&kOverlap, &kExpertTokens};
 
 // Two halves of a batch where the engine has them, or they are asked for.
 void with_overlap(const Case& c, const SearchSpace& space, std::vector<Plan> plans, std::vector<Plan>& out) {
   std::vector<Overlap> own{Overlap::none};
   if (c.engine && c.engine->two_batches != TwoBatches::none) own.push_back(Overlap::two_batch);
   for (Plan& p : plans) {
-    for (const Overlap overlap : space.tried(kOverlap, own)) {
-      p.set(kOverlap, overlap);
-      p.batch = least_batch(c, p);
-      if (!no_two_batches(c, p)) out.push_back(p);
+    for (const ExpertTokens tokens : space.tried(kExpertTokens, expert_tokens_of(c, p))) {
+      p.set(kExpertTokens, tokens);
+      for (const Overlap overlap : space.tried(kOverlap, own)) {
+        p.set(kOverlap, overlap);
+        p.batch = least_batch(c, p);
+        if (!no_two_batches(c, p)) out.push_back(p);
+      }
     }
   }
 }
@@ -50,6 +53,7 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 
 std::optional<std::string> check(const Case& c, const Plan& p) {
   if (!has_experts(c.model)) return "dp_ep needs a model with experts";
+  if (const auto reason = no_gather(c, p)) return reason;
   return no_two_batches(c, p);
 }
 
