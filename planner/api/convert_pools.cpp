@@ -6,15 +6,29 @@ namespace shardline::api {
 
 namespace {
 
+// Of a TTFT, by loops of about as many users as wait for the same server.
+Estimate first_token(const Study& study, Seconds ttft, double users, const ErrorTerms& errors) {
+  const auto range = served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, users, errors);
+  if (range) return estimate(ttft.value, *range);
+  Estimate out;
+  out.value = ttft.value;
+  return out;
+}
+
 WholePools whole_of(const Study& study, const SweepAnswer& answer, const shardline::PoolPair& p) {
   const shardline::WholePools& w = p.whole;
-  return {w.prefill,
-          w.decode,
-          w.gpus,
-          w.decode * (p.decode.plan.users() + p.decode.all_waiting()),
-          estimate(p.whole_output_per_s_gpu, plan_rate_error(study, whole_errors(answer, p))),
-          w.prefill_busy,
-          w.decode_busy};
+  WholePools out;
+  out.prefill_replicas = w.prefill;
+  out.decode_replicas = w.decode;
+  out.gpus = w.gpus;
+  out.users = w.decode * (p.decode.plan.users() + p.decode.all_waiting());
+  out.ttft_s = first_token(study, p.whole_loop.ttft, p.whole_users(), first_token_errors(answer, p));
+  out.ttft_burst_s = p.whole_loop.burst.value;
+  out.tokens_per_s_gpu = estimate(p.whole_output_per_s_gpu, plan_rate_error(study, whole_errors(answer, p)));
+  out.prompts_together = p.whole_loop.together;
+  out.prefill_busy = p.whole_loop.prefill_busy;
+  out.decode_busy = p.whole_loop.decode_busy;
+  return out;
 }
 
 PoolPair pair_of(const Study& study, const SweepAnswer& answer, const shardline::PoolPair& p) {
@@ -27,13 +41,16 @@ PoolPair pair_of(const Study& study, const SweepAnswer& answer, const shardline:
   out.prefill_gpus = p.prefill.plan.gpus();
   out.what = what_of(study) + ", prompts and answers on separate pools";
   out.tpot_s = estimate(p.decode.time.value, plan_time_error(study, decode));
-  out.ttft_s.value = p.ttft.value;
-  const auto first = ttft_error(study, p.decode, first_token_errors(answer, p));
-  if (first) out.ttft_s = estimate(p.ttft.value, *first);
+  out.ttft_s = first_token(study, p.loop.ttft, p.users, first_token_errors(answer, p));
+  out.ttft_burst_s = p.loop.burst.value;
   out.tokens_per_s_user = estimate(1 / p.decode.time.value, plan_rate_error(study, decode));
   out.tokens_per_s_gpu = estimate(p.output_per_s_gpu, plan_rate_error(study, pair_errors(answer, p)));
-  out.prompt_s = p.prefill.prompt.value;
-  out.prefill_requests_per_s_gpu = p.prefill.requests_per_s_gpu;
+  out.prefill_users = p.users;
+  out.prompts_together = p.loop.together;
+  out.most_prompts_a_step = p.prefill.step.prompts;
+  out.tokens_a_step = p.prefill.step.tokens();
+  out.prompt_s = p.prefill.server.prompt(p.loop.together).value;
+  out.prefill_requests_per_s_gpu = p.prefill_requests_per_s_gpu();
   out.handoff_s = p.handoff.value;
   out.prefill_gpus_per_decode_gpu = p.prefill_gpus;
   if (p.whole.gpus > 0) out.whole = whole_of(study, answer, p);

@@ -13,7 +13,10 @@ struct WholePools {
   int decode_replicas = 0;
   int gpus = 0;
   long long users = 0;
+  Estimate ttft_s;
+  double ttft_burst_s = 0;
   Estimate tokens_per_s_gpu;
+  double prompts_together = 0;
   double prefill_busy = 0;
   double decode_busy = 0;
 };
@@ -30,9 +33,12 @@ struct Fields<WholePools> {
     field("decode_replicas", &W::decode_replicas, "of the plan that decodes");
     field("gpus", &W::gpus, "of all replicas");
     field("users", &W::users, "served at once");
+    field("ttft_s", &W::ttft_s, "of these users: request path, queue, prompt, hand-off and the first step");
+    field("ttft_burst_s", &W::ttft_burst_s, "if all users come at once");
     field("tokens_per_s_gpu", &W::tokens_per_s_gpu, "tokens of answers per second and GPU of both pools");
+    field("prompts_together", &W::prompts_together, "prompts of a step of a replica that prefills, mean");
     field("prefill_busy", &W::prefill_busy, "part of the time in which that pool computes");
-    field("decode_busy", &W::decode_busy, "likewise; of the slower pool 1");
+    field("decode_busy", &W::decode_busy, "part of that pool's users who decode");
   }
 };
 
@@ -45,8 +51,13 @@ struct PoolPair {
   std::string what;
   Estimate tpot_s;
   Estimate ttft_s;
+  double ttft_burst_s = 0;
   Estimate tokens_per_s_user;
   Estimate tokens_per_s_gpu;
+  double prefill_users = 0;
+  double prompts_together = 0;
+  long long most_prompts_a_step = 0;
+  long long tokens_a_step = 0;
   double prompt_s = 0;
   double prefill_requests_per_s_gpu = 0;
   double handoff_s = 0;
@@ -68,14 +79,19 @@ struct Fields<PoolPair> {
     field("prefill_gpus", &P::prefill_gpus, "of one replica");
     field("what", &P::what, "what its times and rates are of");
     field("tpot_s", &P::tpot_s, "of a user: a step that decodes alone");
-    field("ttft_s", &P::ttft_s, "of a user: request path, prompt, hand-off and the first step");
+    field("ttft_s", &P::ttft_s, "of a user: request path, queue, prompt, hand-off and the first step");
+    field("ttft_burst_s", &P::ttft_burst_s, "if all users come at once");
     field("tokens_per_s_user", &P::tokens_per_s_user, "tokens of its answer that a user gets per second");
     field("tokens_per_s_gpu", &P::tokens_per_s_gpu,
-          "tokens of answers over the GPUs of both pools, in the ratio of their rates");
-    field("prompt_s", &P::prompt_s, "the steps of a prompt");
+          "tokens of answers over the GPUs of both pools, in the ratio that answers most");
+    field("prefill_users", &P::prefill_users, "who share one replica that prefills");
+    field("prompts_together", &P::prompts_together, "prompts of a step of such a replica, mean");
+    field("most_prompts_a_step", &P::most_prompts_a_step, "that one of its attention groups has room for");
+    field("tokens_a_step", &P::tokens_a_step, "of such a group, which its launch files say");
+    field("prompt_s", &P::prompt_s, "the steps of a prompt, with those that share them");
     field("prefill_requests_per_s_gpu", &P::prefill_requests_per_s_gpu, "of the pool that prefills");
     field("handoff_s", &P::handoff_s, "of a request's KV from one pool to the other");
-    field("prefill_gpus_per_decode_gpu", &P::prefill_gpus_per_decode_gpu, "the ratio of the rates");
+    field("prefill_gpus_per_decode_gpu", &P::prefill_gpus_per_decode_gpu, "the ratio that answers most");
     field("whole", &P::whole, "in whole replicas; null: the system holds none of both");
   }
 };

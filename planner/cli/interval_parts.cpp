@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "planner/engines/launch_files.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "planner/studies/told_apart.hpp"
 
 namespace shardline::cli {
@@ -15,6 +16,9 @@ namespace shardline::cli {
 const char* const kGroupsTogether =
     "attention groups (dp > 1) are taken to prefill in the same steps; where they do not, each waits\n  for "
     "those that do, and TPOT is longer than said";
+
+const char* const kPromptsTogether =
+    "attention groups (dp > 1) of a server for prompts step together and share the prompts that wait evenly";
 
 namespace {
 
@@ -120,7 +124,8 @@ std::string ttft_points(const Study& study) {
 // Of attention data parallelism.
 std::string dp_note(const Study& study) {
   const auto& ids = study.sweep().search.strategies;
-  const bool any = std::find(ids.begin(), ids.end(), strategy_id("dp_ep")) != ids.end();
+  const auto has_groups = [](StrategyId id) { return strategy(id).degrees.has(Degree::dp); };
+  const bool any = std::any_of(ids.begin(), ids.end(), has_groups);
   return any ? fmt::format("  {}\n", kGroupsTogether) : "";
 }
 

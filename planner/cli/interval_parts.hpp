@@ -34,6 +34,8 @@ std::vector<std::string> ttft_cells(const Study& study, const Point& point, cons
 std::string users_text(const Case& c, const Point& point, long long replicas = 1);
 /// What is taken for granted of attention data parallelism.
 extern const char* const kGroupsTogether;
+/// The same of a pool that prefills alone.
+extern const char* const kPromptsTogether;
 /// Whether points of a system are among those that an engine's profile was fitted to.
 bool was_measured_on(const EngineProfile& engine, const System& system);
 /// "CUDA graphs to 512 requests, 8192 tokens a step, no speculative decoding": what the profile of a case's

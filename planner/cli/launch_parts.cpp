@@ -6,23 +6,19 @@
 #include <optional>
 
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/engines/prompt_step.hpp"
 
 namespace shardline::cli {
 
 namespace {
 
-// Prompts are cut to the budget of a step, as the pool was timed.
+// Prompts as the pool was timed.
 Launch pair_of(const Case& c, const NamedPlan& p, const std::string& stem) {
   const EngineProfile& engine = *c.engine;
-  Case prompts = c;
-  prompts.batch = prefill_batch({{0, c.served.input}});
-  prompts.placement = nullptr;
+  const ContextServer prompts = context_server(c, engine, *p.prompts, c.served.input);
   Case answers = c;
-  prompts.disaggregated = answers.disaggregated = true;
-  Plan prefill = *p.prompts;
-  prefill.set(kPrefillChunk,
-              static_cast<int>(std::min(engine.tokens_of_step(c.system.device), c.served.input)));
-  return launch_pair({prompts, prefill}, {answers, p.plan}, engine, stem + "." + engine.name);
+  answers.disaggregated = true;
+  return launch_pair({prompts.study, prompts.plan}, {answers, p.plan}, engine, stem + "." + engine.name);
 }
 
 }  // namespace

@@ -256,7 +256,7 @@ std::string beside_text(const PlanAnswer& a, std::size_t width) {
   const PoolPair* most = nullptr;
   for (const PoolPair& p : a.sweep.pools) {
     const bool meets = (!(a.asked.most_time > Seconds(0)) || p.decode.time <= a.asked.most_time) &&
-                       (!(a.asked.most_ttft > Seconds(0)) || p.ttft <= a.asked.most_ttft);
+                       (!(a.asked.most_ttft > Seconds(0)) || p.loop.ttft <= a.asked.most_ttft);
     if (meets && (most == nullptr || p.output_per_s_gpu > most->output_per_s_gpu)) most = &p;
   }
   if (most == nullptr) return out;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -17,37 +18,62 @@ const ErrorTerms& decode_errors(const SweepAnswer& answer, const PoolPair& p) {
   return answer.pool_decoders.of(p.decode.plan).errors;
 }
 
+// Of a TTFT, by loops of about as many users as wait for the same server.
+std::optional<ErrorRange> first_error(const Study& study, double users, const ErrorTerms& errors) {
+  return served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, users, errors);
+}
+
+std::vector<std::string> first_cells(const Study& study, double users, const ErrorTerms& errors) {
+  if (study.study.system.calibration.empty()) return {};
+  return {ttft_range_text(first_error(study, users, errors))};
+}
+
 std::string pairs_text(const Study& study, const SweepAnswer& answer) {
   const std::vector<std::string> interval = interval_header(study.study.system);
-  Table t(joined_cells({{"TPOT"},
-                        interval,
-                        {"TTFT"},
-                        interval,
-                        {"tokens/s/user", "tokens/s/GPU"},
-                        interval,
-                        {"users", "GPUs", "prefill GPUs per decode GPU", "decode plan"}}));
+  Table t(joined_cells(
+      {{"TPOT"},
+       interval,
+       {"TTFT"},
+       interval,
+       {"burst", "tokens/s/user", "tokens/s/GPU"},
+       interval,
+       {"users", "GPUs", "prefill GPUs per decode GPU", "users per prefill replica", "decode plan"}}));
   for (const PoolPair& p : answer.pools) {
     const ErrorTerms& errors = decode_errors(answer, p);
-    t.add(joined_cells(
-        {{to_string(p.decode.time)},
-         time_cells(study, errors),
-         {to_string(p.ttft)},
-         ttft_cells(study, p.decode, first_token_errors(answer, p)),
-         {fmt::format("{:.1f}", 1 / p.decode.time.value), fmt::format("{:.2f}", p.output_per_s_gpu)},
-         rate_cells(study, pair_errors(answer, p)),
-         {users_text(study.study, p.decode), std::to_string(p.decode.plan.gpus()),
-          fmt::format("{:.3g}", p.prefill_gpus), to_string(p.decode.plan)}}));
+    t.add(joined_cells({{to_string(p.decode.time)},
+                        time_cells(study, errors),
+                        {to_string(p.loop.ttft)},
+                        first_cells(study, p.users, first_token_errors(answer, p)),
+                        {to_string(p.loop.burst), fmt::format("{:.1f}", 1 / p.decode.time.value),
+                         fmt::format("{:.2f}", p.output_per_s_gpu)},
+                        rate_cells(study, pair_errors(answer, p)),
+                        {users_text(study.study, p.decode), std::to_string(p.decode.plan.gpus()),
+                         fmt::format("{:.3g}", p.prefill_gpus),
+                         fmt::format(fmt::runtime(p.users < 100 ? "{:.3g}" : "{:.0f}"), p.users),
+                         to_string(p.decode.plan)}}));
   }
   return fitted(t);
 }
 
+// What a plan that prefills computes in a step, as its launch files say.
+std::string step_text(const Study& study, const PrefillPool& pool) {
+  const long long input = workload_of(study)->input;
+  const std::string group = pool.plan.dp > 1 ? " of each attention group" : "";
+  if (pool.step.chunk < input)
+    return fmt::format("prompts cut to {} tokens a step{}", pool.step.chunk, group);
+  return fmt::format("at most {} prompt{} a step{}", pool.step.prompts, pool.step.prompts == 1 ? "" : "s",
+                     group);
+}
+
 // The plans that prefill, and beside which rows.
-std::string prefills_text(const SweepAnswer& answer) {
+std::string prefills_text(const Study& study, const SweepAnswer& answer) {
   std::vector<const PoolPair*> shown;
   std::string out;
+  bool groups = false;
   for (const PoolPair& p : answer.pools) {
     const PrefillPool& pool = p.prefill;
     const auto same = [&](const PoolPair* other) { return other->prefill.plan == pool.plan; };
+    groups = groups || pool.plan.dp > 1;
     if (std::any_of(shown.begin(), shown.end(), same)) continue;
     shown.push_back(&p);
     std::vector<std::size_t> rows;
@@ -55,29 +81,34 @@ std::string prefills_text(const SweepAnswer& answer) {
       if (same(&answer.pools[i])) rows.push_back(i + 1);
     }
     const bool all = rows.size() == answer.pools.size();
-    out +=
-        fmt::format("  prompts{} on {}: {} together in {}, {:.3g} requests/s/GPU; KV handed over in {}{}\n",
-                    all ? "" : fmt::format(" of rows {}", fmt::join(rows, ", ")), to_string(pool.plan),
-                    pool.prompts, to_string(pool.prompt), pool.requests_per_s_gpu, to_string(p.handoff),
-                    rows.size() > 1 ? " to the first of them" : "");
+    out += fmt::format(
+        "  prompts{} on {}: one alone {}, {}; KV handed over in {}{}\n",
+        all ? "" : fmt::format(" of {} {}", rows.size() == 1 ? "row" : "rows", fmt::join(rows, ", ")),
+        to_string(pool.plan), to_string(pool.server.prompt(1)), step_text(study, pool), to_string(p.handoff),
+        rows.size() > 1 ? " to the first of them" : "");
   }
-  return out;
+  return groups ? out + fmt::format("  {}\n", kPromptsTogether) : out;
 }
 
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
 std::string whole_text(const Study& study, const SweepAnswer& answer) {
-  Table t(joined_cells({{"TPOT", "prefill + decode replicas", "GPUs", "users", "tokens/s/GPU"},
-                        interval_header(study.study.system),
+  const std::vector<std::string> interval = interval_header(study.study.system);
+  Table t(joined_cells({{"TPOT", "TTFT"},
+                        interval,
+                        {"burst", "prefill + decode replicas", "GPUs", "users", "tokens/s/GPU"},
+                        interval,
                         {"prefill busy", "decode busy", "decode plan"}}));
   for (const PoolPair& p : answer.pools) {
     const WholePools& w = p.whole;
     if (w.gpus == 0) continue;
     t.add(joined_cells(
-        {{to_string(p.decode.time), fmt::format("{} + {}", w.prefill, w.decode), std::to_string(w.gpus),
+        {{to_string(p.decode.time), to_string(p.whole_loop.ttft)},
+         first_cells(study, p.whole_users(), first_token_errors(answer, p)),
+         {to_string(p.whole_loop.burst), fmt::format("{} + {}", w.prefill, w.decode), std::to_string(w.gpus),
           users_text(study.study, p.decode, w.decode), fmt::format("{:.2f}", p.whole_output_per_s_gpu)},
          rate_cells(study, whole_errors(answer, p)),
-         {percent(w.prefill_busy), percent(w.decode_busy), to_string(p.decode.plan)}}));
+         {percent(p.whole_loop.prefill_busy), percent(p.whole_loop.decode_busy), to_string(p.decode.plan)}}));
   }
   return fitted(t);
 }
@@ -101,26 +132,31 @@ std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer
   const ServedWorkload& load = *workload_of(study);
   const EngineProfile& engine = *study.study.engine;
   const WholePools& w = p.whole;
-  const auto first = ttft_error(study, p.decode, first_token_errors(answer, p));
+  const auto first = first_error(study, p.users, first_token_errors(answer, p));
   const std::vector<std::string> whole =
       w.gpus > 0
-          ? joined_cells({{std::to_string(w.prefill), std::to_string(w.decode), std::to_string(w.gpus),
-                           std::to_string(w.decode * (p.decode.plan.users() + p.decode.all_waiting()))},
-                          ends(p.whole_output_per_s_gpu, plan_rate_error(study, whole_errors(answer, p))),
-                          {number_text(w.prefill_busy), number_text(w.decode_busy)}})
-          : std::vector<std::string>(9);
+          ? joined_cells(
+                {{std::to_string(w.prefill), std::to_string(w.decode), std::to_string(w.gpus),
+                  std::to_string(w.decode * (p.decode.plan.users() + p.decode.all_waiting()))},
+                 ends(p.whole_output_per_s_gpu, plan_rate_error(study, whole_errors(answer, p))),
+                 {number_text(p.whole_loop.prefill_busy), number_text(p.whole_loop.decode_busy),
+                  number_text(p.whole_loop.ttft.value * 1e3), number_text(p.whole_loop.burst.value * 1e3)}})
+          : std::vector<std::string>(11);
   return joined_cells(
       {{to_string(p.decode.plan), std::to_string(p.decode.plan.gpus()),
         std::to_string(p.decode.plan.users() + p.decode.all_waiting())},
        ends(p.decode.time.value * 1e3, plan_time_error(study, decode_errors(answer, p))),
-       {number_text(p.ttft.value * 1e3)},
-       first ? ends_of(p.ttft.value * 1e3, *first) : std::vector<std::string>(2),  // empty: not measured
+       {number_text(p.loop.ttft.value * 1e3)},
+       first ? ends_of(p.loop.ttft.value * 1e3, *first) : std::vector<std::string>(2),  // empty: not measured
        {number_text(1 / p.decode.time.value)},
        ends(p.output_per_s_gpu, plan_rate_error(study, pair_errors(answer, p))),
        {to_string(p.prefill.plan), std::to_string(p.prefill.plan.gpus()),
-        number_text(p.prefill.prompt.value * 1e3), number_text(p.prefill.requests_per_s_gpu),
-        number_text(p.handoff.value * 1e3), number_text(p.prefill_gpus)},
+        number_text(p.prefill.server.prompt(p.loop.together).value * 1e3),
+        number_text(p.prefill_requests_per_s_gpu()), number_text(p.handoff.value * 1e3),
+        number_text(p.prefill_gpus)},
        whole,
+       {number_text(p.loop.burst.value * 1e3), number_text(p.users), number_text(p.loop.together),
+        std::to_string(p.prefill.step.prompts), std::to_string(p.prefill.step.tokens())},
        {std::to_string(load.input), std::to_string(load.output), engine.name, engine.version}});
 }
 
@@ -133,10 +169,14 @@ void print_pools(const Study& study, const SweepAnswer& answer) {
     return;
   }
   fmt::print(
-      "  On separate pools, rate-matched: tokens/s/GPU are answers over the GPUs of both; no prompt disturbs "
-      "a\n  step that decodes\n{}"
+      "  On separate pools, in the ratio of GPUs that answers most: tokens/s/GPU are answers over the GPUs "
+      "of "
+      "both;\n  no prompt disturbs a step that decodes; TTFT has the queue of all users who share a server "
+      "for "
+      "prompts{}\n{}"
       "{}",
-      pairs_text(study, answer), prefills_text(answer));
+      study.sweep().search.users.empty() ? "" : ",\n  those asked for and no others",
+      pairs_text(study, answer), prefills_text(study, answer));
   const int most = study.study.system.gpus();
   if (!any_whole(answer)) {
     fmt::print("  the {} GPUs of {} hold no replica of both\n\n", most, study.study.system.name);
@@ -144,7 +184,7 @@ void print_pools(const Study& study, const SweepAnswer& answer) {
   }
   fmt::print(
       "\n  The same in whole replicas on at most {} GPUs ({}): the fewest GPUs that answer\n  95 % of the "
-      "above per GPU, else the most that there is\n{}\n",
+      "above per GPU, else the most that there is; busy: of the time, and of the users who decode\n{}\n",
       most, study.study.system.name, whole_text(study, answer));
 }
 
@@ -177,6 +217,13 @@ std::string pools_csv(const Study& study, const SweepAnswer& answer) {
                               "whole_tokens_per_s_gpu_high",
                               "prefill_busy",
                               "decode_busy",
+                              "whole_ttft_ms",
+                              "whole_ttft_burst_ms",
+                              "ttft_burst_ms",
+                              "prefill_users",
+                              "prompts_together",
+                              "most_prompts_a_step",
+                              "tokens_a_step",
                               "input_tokens",
                               "output_tokens",
                               "engine",

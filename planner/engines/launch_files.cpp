@@ -8,6 +8,7 @@
 #include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launch_server.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/engines/prompt_step.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
 
@@ -78,8 +79,30 @@ LaunchedServer typed(const Engine& engine, const Server& s) {
   return out;
 }
 
+// What a server's prompts were taken for, of those who read its files alone.
+std::vector<std::string> notes_on_prompts(const Server& s) {
+  std::vector<std::string> out;
+  const bool serves = s.role == Role::whole && s.study.served.total() > 0;
+  if (s.role == Role::context) {
+    const Segment& prompt = s.study.batch.prefill.front();
+    const char* group = s.plan.dp > 1 ? " of each attention group" : "";
+    out.push_back(s.plan[kPrefillChunk] > 0 && s.plan[kPrefillChunk] < prompt.length()
+                      ? fmt::format("Steps of {} tokens of one prompt{}.", s.plan[kPrefillChunk], group)
+                      : fmt::format("Steps of at most {} prompt{} of {} tokens{}.",
+                                    sequences_of_step(s.study, s.plan), prompt.count == 1 ? "" : "s",
+                                    prompt.length(), group));
+  }
+  if (s.plan.dp > 1 && (serves || s.study.batch.prefills()))
+    out.push_back(
+        fmt::format("The {} attention groups are taken to prefill in the same steps: where one has no "
+                    "prompt, it waits for those that have.",
+                    s.plan.dp));
+  return out;
+}
+
 // The files of one server, or why there are none.
-std::string write_server(Launch& out, const Engine& engine, const Server& s) {
+std::string write_server(Launch& out, const Engine& engine, Server s) {
+  for (std::string& note : notes_on_prompts(s)) s.deployment.notes.push_back(std::move(note));
   out.servers.push_back(typed(engine, s));
   std::string why = launch::refusal(s);
   if (why.empty()) append(out.files, engine.server(s));
@@ -110,8 +133,8 @@ StrategyId first_launched_as(LaunchedAs feature) {
 }
 
 // A prompt's server beside generation servers of Helix: tensor parallelism over as many GPUs, which splits
-// the FFN as they do, prompts in the engine's own pieces; under attention DP a request per GPU.
-Plan context_plan(const Case& c, const Plan& generation, const EngineProfile& engine) {
+// the FFN as they do; attention DP where they have it.
+Plan context_plan(const Plan& generation) {
   Plan p = generation;
   p.strategy = first_launched_as(p.dp > 1   ? LaunchedAs::attention_dp
                                  : p.pp > 1 ? LaunchedAs::pipeline
@@ -122,7 +145,6 @@ Plan context_plan(const Case& c, const Plan& generation, const EngineProfile& en
   p.dp = generation.dp > 1 ? generation.ranks_per_stage() : 1;
   p.in_flight = p.pp;
   p.batch = 1;
-  p.set(kPrefillChunk, static_cast<int>(std::min(engine.tokens_of_step(c.system.device), c.longest())));
   return p;
 }
 
@@ -136,12 +158,11 @@ Launch launch_files(const Case& c, const Plan& p, const EngineProfile& profile, 
   if (const std::string why = find_deployment(c, p, profile, server.deployment); !why.empty())
     return refused(std::move(out), why);
   if (server.deployment.generation_only) {
-    Case prompts = c;
-    prompts.batch = prefill_batch({{0, c.longest()}});
-    prompts.placement = nullptr;
-    const Plan plan = context_plan(c, p, profile);
-    Server context{prompts, plan, profile, Role::context, {}, stem};
-    if (const std::string why = find_deployment(prompts, plan, profile, context.deployment); !why.empty())
+    const long long input = c.served.total() > 0 ? c.served.input : c.longest();
+    const ContextServer prompts = context_server(c, profile, context_plan(p), input);
+    Server context{prompts.study, prompts.plan, profile, Role::context, {}, stem};
+    if (const std::string why = find_deployment(prompts.study, prompts.plan, profile, context.deployment);
+        !why.empty())
       return refused(std::move(out), why);
     context.deployment.notes.emplace_back(
         "Its own sharding is no part of the answer: a sweep with phase: prefill finds the best.");

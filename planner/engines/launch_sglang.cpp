@@ -9,25 +9,41 @@
 #include <cmath>
 
 #include "planner/engines/launch_server.hpp"
+#include "planner/engines/prompt_step.hpp"
 
 namespace shardline::launch {
 
 namespace {
 
 constexpr int kDistributedPort = 20000, kBootstrapPort = 8998;
-constexpr long long kPage = 64, kLargestPage = 128;  // server_args.py:4523-4659
-constexpr long long kPrefillTokens = 16384;          // default of --max-prefill-tokens
+constexpr long long kLargestPage = 128;      // of any backend (server_args.py:4523-4659)
+constexpr long long kPrefillTokens = 16384;  // default of --max-prefill-tokens
 
 int port_of(Role role) { return role == Role::generation ? 30001 : 30000; }
 
-// Of equal size in both halves of a pair (disaggregation/common/conn.py:258); a group's chunk is a multiple
-// of it (server_args.py:6689, behind the division at 5053).
-void put_pages(const Server& s, LaunchOptions& o) {
-  put(o, "--page-size", kPage);
-  const LaunchOption* chunk = find(o, "--chunked-prefill-size");
-  if (chunk == nullptr || chunk->value.starts_with('-')) return;
-  const long long page = kPage * s.plan.dp;
-  put(o, "--chunked-prefill-size", (std::stoll(chunk->value) + page - 1) / page * page);
+// Tokens of a step of a group of a half's server for prompts. Each of them counts with whole pages
+// (managers/schedule_policy.py, PrefillAdder.ceil_paged_tokens), and the budget is a multiple of one
+// (server_args.py:6689, behind the division at 5053).
+long long paged_tokens(const Server& s) {
+  const long long chunk = s.plan[kPrefillChunk];
+  const long long paged = (chunk + kPromptPage - 1) / kPromptPage * kPromptPage;
+  return sequences_of_step(s.study, s.plan) * paged;
+}
+
+// Requests that it has at once: those of a step, of the one behind it, which is scheduled meanwhile, and
+// those whose caches are being handed over, whose places in the pool of requests are not free before
+// (managers/scheduler.py, get_new_batch_prefill: req_to_token_pool.available_size()).
+constexpr long long kBatchesUnderWay = 3;
+
+void put_prompts(const Server& s, LaunchOptions& o) {
+  if (s.role == Role::context && in_chunks(s.study, s.plan)) {
+    put(o, "--chunked-prefill-size", paged_tokens(s) * s.plan.dp);
+    put(o, "--prefill-max-requests", sequences_of_step(s.study, s.plan));  // of each scheduler
+    put(o, "--max-running-requests", kBatchesUnderWay * sequences(s.study, s.plan) * s.plan.dp);
+    if (paged_tokens(s) > kPrefillTokens) put(o, "--max-prefill-tokens", paged_tokens(s));
+    return;
+  }
+  if (!s.study.batch.decodes()) put(o, "--max-running-requests", sequences(s.study, s.plan) * s.plan.dp);
 }
 
 // The engine's own number, which attention DP divides among its groups: of each a multiple of any backend's
@@ -41,7 +57,8 @@ void put_half(const Server& s, LaunchOptions& o) {
   put(o, "--disaggregation-mode", s.role == Role::context ? "prefill" : "decode");
   put(o, "--disaggregation-transfer-backend", "nixl");
   if (s.role == Role::context) put(o, "--disaggregation-bootstrap-port", kBootstrapPort);
-  put_pages(s, o);
+  // Of equal size in both halves (disaggregation/common/conn.py:258).
+  put(o, "--page-size", kPromptPage);
 }
 
 void put_prefill(const Server& s, LaunchOptions& o) {
@@ -108,7 +125,7 @@ LaunchOptions sglang_options(const Server& s) {
   if (c.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
   if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
   put_prefill(s, o);
-  if (!c.batch.decodes()) put(o, "--max-running-requests", sequences(c, s.plan) * s.plan.dp);
+  put_prompts(s, o);
   put(o, "--mem-fraction-static", fmt::format("{:.3f}", memory_part(s, o)));
   if (s.role != Role::context) put(o, "--cuda-graph-max-bs-decode", sequences_of_step(c, s.plan));
   if (s.role != Role::whole) put_half(s, o);

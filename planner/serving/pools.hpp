@@ -2,52 +2,63 @@
 // rates ask for. planner/README.md [P22].
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
+#include "planner/engines/prompt_step.hpp"
 #include "planner/scenario/scenario.hpp"
+#include "planner/serving/pool_loop.hpp"
 #include "planner/serving/served_plan.hpp"
 
 namespace shardline {
 
-/// One plan of a pool that prefills: in each attention group as many prompts at a time as a step has the
-/// budget for.
+/// One plan of a pool that prefills, and what its steps take.
 struct PrefillPool {
   Plan plan;
-  long long prompts = 1;  // of all groups, that share steps
-  Seconds prompt;         // of those steps, the engine's host in it
-  double requests_per_s_gpu = 0;
+  PromptStep step;      // of a group, at most: what its launch files say
+  PromptServer server;  // of so many prompts and fewer
   ErrorTerms errors =
       {};  // of the prompt's steps, in parts of them [P12]; of pairs that rate_prefills() has seen
 };
 
 /// Both pools in whole replicas of their plans.
 struct WholePools {
-  int prefill = 0, decode = 0, gpus = 0;     // replicas of each, GPUs of all; none: no pair fits
-  double requests_per_s_gpu = 0;             // of all GPUs
-  double prefill_busy = 0, decode_busy = 0;  // part of the time; of the slower pool 1
+  int prefill = 0, decode = 0, gpus = 0;  // replicas of each, GPUs of all; none: no pair fits
+  double requests_per_s_gpu = 0;          // of all GPUs
 };
 
-/// A plan and what one replica of it answers.
-struct Replica {
-  int gpus = 1;
-  double requests_per_s = 0;
+/// Requests per second of so many replicas of both; nothing where these do not count.
+using PoolRate = std::function<std::optional<double>(int prefill, int decode)>;
+/// Replicas that may be: GPUs of one of each, at most so many GPUs of all, and so many that decode.
+struct PoolLimits {
+  int prefill_gpus = 1, decode_gpus = 1, gpus = 0, decoders = 0;
 };
+/// [P22] The smallest deployment that answers, per GPU, 95 % of `matched`; where none does, the one that
+/// answers most per GPU. With more replicas that prefill, beside as many that decode, a rate per GPU rises
+/// and then falls, and what does not count with some of them does not with fewer.
+WholePools whole_pools(const PoolLimits& limits, double matched, const PoolRate& rate);
 
-/// [P22] The smallest deployment of at most `most_gpus` that answers, per GPU, 95 % of what pools in the
-/// ratio of their rates do; where none does, the one that answers most per GPU.
-WholePools whole_pools(const Replica& prefill, const Replica& decode, int most_gpus);
-
-/// A plan that decodes beside the best prefill pool that its engine pairs with it.
+/// A plan that decodes beside the prefill pool that its engine pairs with it with which both answer most per
+/// GPU.
 struct PoolPair {
   Point decode;  // of decode steps alone; its time is TPOT
   PrefillPool prefill;
+  Seconds path;                 // of a request to the engine
   Seconds handoff;              // of a request's KV from one pool to the other
-  Seconds ttft;                 // request path, prompt, hand-off, wait for room and the first step
+  double users = 1;             // of one replica that prefills, who share it
+  PoolLoop loop;                // of those
   double prefill_gpus = 0;      // for each GPU that decodes
   double output_per_s_gpu = 0;  // tokens of answers over the GPUs of both pools
-  WholePools whole;             // within the GPUs of the system
+  WholePools whole;             // within the GPUs of the system; of pairs that fit_whole() has seen
+  PoolLoop whole_loop;          // likewise
   double whole_output_per_s_gpu = 0;
+  /// The same of one replica that prefills, in whole replicas.
+  double whole_users() const {
+    return static_cast<double>(whole.decode * (decode.plan.users() + decode.all_waiting())) / whole.prefill;
+  }
+  /// Requests per second of a GPU that prefills.
+  double prefill_requests_per_s_gpu() const { return loop.requests_per_s / prefill.plan.gpus(); }
 };
 
 /// Time in which the KV of a request's prompt goes from the ranks of one plan to those of another, each byte
@@ -59,9 +70,13 @@ Seconds handoff_time(const Case& c, const Plan& prefill, const Plan& decode, lon
 /// requests per second of a GPU first, of equal ones the shortest prompt.
 std::vector<PrefillPool> prefill_pools(const Study& study, int threads);
 
-/// For every plan of the frontier of decode steps, ascending TPOT, the first prefill pool that the engine
-/// pairs with it [P21] and whose TTFT meets the study's target. Plans without one are left out.
+/// For every plan of the frontier of decode steps, ascending TPOT, the prefill pool that the engine pairs
+/// with it [P21] with which both answer most per GPU, and the users who share one of its replicas then, of
+/// those whose TTFT meets the study's target. Plans without one are left out.
 std::vector<PoolPair> pool_pairs(const Study& study, int threads);
+
+/// The pair in whole replicas, whose TTFT meets the study's target, too.
+void fit_whole(const Study& study, PoolPair& pair);
 
 /// The errors of the pairs' prefill pools.
 void rate_prefills(const Study& study, std::vector<PoolPair>& pairs);

@@ -6,21 +6,12 @@
 
 namespace shardline {
 
-namespace {
-
-// Customers that wait where `rho` of the service is used, over rho^2 (one server) or less (several): 1 / (2
-// (1 - rho)) where they never end, and less among `users` of any phases, each of whom comes once a cycle: the
-// queue of many periodic sources has the tail exp(-2 x (x / users + 1 - rho)) (J. W. Roberts, J. T. Virtamo,
-// "The superposition of periodic cell arrival streams in an ATM multiplexer", IEEE Trans. Commun. 39(2),
-// 1991), whose integral this is.
 double waiting_of_periodic(double rho, double users) {
   const double y = (1 - rho) * std::sqrt(users / 2);
   constexpr double kFar = 5;  // from where both agree to 2 %, and before exp(y^2) is too large
   if (y > kFar) return 1 / (2 * (1 - rho));
   return std::sqrt(std::numbers::pi * users / 8) * std::exp(y * y) * std::erfc(y);
 }
-
-}  // namespace
 
 Responses::Responses(const EngineProfile& engine, const ServedTimes& times, double users)
     : times_(times),

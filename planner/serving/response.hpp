@@ -6,6 +6,13 @@
 
 namespace shardline {
 
+/// Customers that wait where `rho` of the service is used, over rho^2 (one server) or less (several): 1 / (2
+/// (1 - rho)) where they never end, and less among `users` of any phases, each of whom comes once a cycle:
+/// the queue of many periodic sources has the tail exp(-2 x (x / users + 1 - rho)) (J. W. Roberts, J. T.
+/// Virtamo, "The superposition of periodic cell arrival streams in an ATM multiplexer", IEEE Trans. Commun.
+/// 39(2), 1991), whose integral this is.
+double waiting_of_periodic(double rho, double users);
+
 /// Mean responses of users of one plan, in seconds, the request path in them. Requests come back when a step
 /// ends, reach the engine after a path of exponential length, and are prefilled in order from the end of the
 /// step that they find.

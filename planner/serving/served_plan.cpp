@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/engines/launchable.hpp"
+#include "planner/engines/prompt_step.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
@@ -90,6 +91,7 @@ Breakdown ServedEvaluator::decode_breakdown(Plan plan, const ServedPlan& served)
 
 long long ServedEvaluator::budget(const Plan& plan, long long requests) const {
   const EngineProfile& engine = *case_.engine;
+  if (case_.disaggregated) return prompt_budget(engine, case_.system.device, plan);
   const long long all = engine.tokens_of_step(case_.system.device);
   const long long own = engine.shared_budget ? std::max(1LL, all / plan.dp) : all;
   // Decoding requests come first in a mixed step; an eighth is left to prompts in any case.
@@ -103,7 +105,7 @@ Seconds ServedEvaluator::prompt_alone(const Plan& plan, long long input, long lo
 }
 
 long long ServedEvaluator::prompts_of_step(const Plan& plan, long long input) const {
-  return std::max(1LL, budget(plan, 0) / input);
+  return prompt_step(*case_.engine, case_.system.device, plan, input).prompts;
 }
 
 void ServedEvaluator::time_prompts(const Plan& plan, long long input, long long requests, long long prompts,

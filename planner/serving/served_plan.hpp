@@ -40,7 +40,7 @@ class ServedEvaluator {
   /// Below the TTFT of any load: the request path, and the bounds [H17] of one prompt's steps with nobody
   /// beside it, if steps take no less with others beside.
   Seconds least_ttft(Plan plan, long long input);
-  /// Prompts that one step of an attention group has the budget for, at least one.
+  /// Prompts that a step of an attention group has that prefills alone, at least one [P22].
   long long prompts_of_step(const Plan& plan, long long input) const;
   /// Of the step that decodes between prompts.
   Breakdown decode_breakdown(Plan plan, const ServedPlan& served);

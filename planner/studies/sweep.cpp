@@ -102,7 +102,10 @@ void find_pools(Study study, const SweepQuestion& q, SweepAnswer& out) {
   study.sweep().search.most_ttft = q.most_ttft;
   out.pools = best_pairs(pool_pairs(study, threads));
   std::vector<Point> decoders;
-  for (const PoolPair& p : out.pools) decoders.push_back(p.decode);
+  for (PoolPair& p : out.pools) {
+    fit_whole(study, p);
+    decoders.push_back(p.decode);
+  }
   out.pool_decoders = rate(study, std::move(decoders), threads);
   rate_prefills(study, out.pools);
 }
@@ -160,13 +163,15 @@ ErrorTerms pair_errors(const SweepAnswer& answer, const PoolPair& p) {
 }
 
 ErrorTerms whole_errors(const SweepAnswer& answer, const PoolPair& p) {
-  const bool decodes = p.whole.decode_busy >= p.whole.prefill_busy;
+  const bool decodes = p.whole_loop.decode_busy >= p.whole_loop.prefill_busy;
   return decodes ? answer.pool_decoders.of(p.decode.plan).errors : p.prefill.errors;
 }
 
 ErrorTerms first_token_errors(const SweepAnswer& answer, const PoolPair& p) {
-  ErrorTerms out = p.prefill.errors * (p.prefill.prompt / p.ttft);
-  out += answer.pool_decoders.of(p.decode.plan).errors * (p.decode.time / p.ttft);
+  const double decode = std::min(1.0, (p.decode.time + p.loop.room) / p.loop.ttft);
+  const double prompts = std::max(0.0, 1 - decode - (p.path + p.handoff) / p.loop.ttft);
+  ErrorTerms out = p.prefill.errors * prompts;
+  out += answer.pool_decoders.of(p.decode.plan).errors * decode;
   return out;
 }
 

@@ -56,7 +56,8 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& question,
 /// GPUs of each; in whole replicas of the slower pool.
 ErrorTerms pair_errors(const SweepAnswer& answer, const PoolPair& pair);
 ErrorTerms whole_errors(const SweepAnswer& answer, const PoolPair& pair);
-/// Of a pair's TTFT: of a prompt's steps and the first that decodes, in the parts of it that they are.
+/// Of a pair's TTFT: of steps of prompts, those that are waited for among them, and of steps that decode, the
+/// first and those that make room, in the parts of it that they are.
 ErrorTerms first_token_errors(const SweepAnswer& answer, const PoolPair& pair);
 
 /// The strategies of a study that are exact.
