@@ -1,4 +1,6 @@
 // Prompts and answers on pools of their own.
+#include <cmath>
+
 #include "planner/api/convert.hpp"
 #include "planner/studies/plan_intervals.hpp"
 
@@ -8,7 +10,8 @@ namespace {
 
 // Of a TTFT, by loops of about as many users as wait for the same server.
 Estimate first_token(const Study& study, Seconds ttft, double users, const ErrorTerms& errors) {
-  const auto range = served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, users, errors);
+  const auto range =
+      served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, std::round(users), errors);
   if (range) return estimate(ttft.value, *range);
   Estimate out;
   out.value = ttft.value;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "planner/cli/interval_parts.hpp"
@@ -20,7 +21,7 @@ const ErrorTerms& decode_errors(const SweepAnswer& answer, const PoolPair& p) {
 
 // Of a TTFT, by loops of about as many users as wait for the same server.
 std::optional<ErrorRange> first_error(const Study& study, double users, const ErrorTerms& errors) {
-  return served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, users, errors);
+  return served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, std::round(users), errors);
 }
 
 std::vector<std::string> first_cells(const Study& study, double users, const ErrorTerms& errors) {
