@@ -49,6 +49,7 @@ Model read_model(const Document& document) {
   Model m;
   m.name = required_name(root.at("name"));
   m.source = required_text(root.at("source"));
+  if (const auto name = root.find("architecture")) m.architecture = required_text(*name);
   if (const auto notes = root.find("notes")) {
     for (const Reader& note : notes->items()) m.notes.push_back(required_text(note));
   }

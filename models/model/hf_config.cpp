@@ -71,15 +71,19 @@ constexpr std::array kRefused = {
     Refusal{"vision_config", "only text models are modelled"},
 };
 
-void check_architectures(const Reader& file, const Family& family) {
+/// The first one, which engines choose their class by; empty: the file names none.
+std::string read_architectures(const Reader& file, const Family& family) {
   const auto given = file.find("architectures");
-  if (!given || given->is_null()) return;
+  std::string first;
+  if (!given || given->is_null()) return first;
   for (const Reader& item : given->items()) {
     const std::string name = item.text();
     if (!name.empty() && std::ranges::find(family.architectures, name) == family.architectures.end()) {
       item.fault(fmt::format("architecture {} contradicts model_type {}", name, family.model_type));
     }
+    if (first.empty()) first = name;
   }
+  return first;
 }
 
 void check_layer_types(Import& in) {
@@ -202,7 +206,7 @@ Model import(const Document& document, const std::string& name, const std::strin
   const Family& family = hf::families()[row];
   Import in = enter(file, family);
   for (const char* key : {"model_type", "architectures", "quantization_config"}) in.understood.emplace(key);
-  check_architectures(file, family);
+  in.m.architecture = read_architectures(file, family);
   family.read(in);
   for (const Refusal& refusal : kRefused) {
     if (!in.understood.contains(refusal.key)) in.refuse(refusal.key, refusal.why);
@@ -254,6 +258,18 @@ std::vector<std::string> hf_model_types() {
   std::vector<std::string> types;
   for (const Family& family : hf::families()) types.emplace_back(family.model_type);
   return types;
+}
+
+std::vector<std::string> hf_architectures() {
+  std::vector<std::string> names;
+  for (const Family& family : hf::families()) {
+    for (const std::string_view name : family.architectures) {
+      if (!name.empty()) names.emplace_back(name);
+    }
+  }
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
 }
 
 Model load_hf_config(const std::filesystem::path& file) {

@@ -98,6 +98,7 @@ enum class AttentionBias : std::uint8_t { none, qkv, all };
 struct Model {
   std::string name;
   std::string source;              ///< where the numbers come from
+  std::string architecture;        ///< of its config.json ("LlamaForCausalLM"); empty: not known
   std::vector<std::string> notes;  ///< what the real model has and this description leaves out
 
   int hidden = 0;

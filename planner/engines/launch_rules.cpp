@@ -202,11 +202,31 @@ std::optional<CaseComplaint> widened_weights(const Case& c) {
     const ModuleType t = c.precision.of(k.module);
     const bool narrow =
         t.weights == Dtype::fp4 || t.weights == Dtype::fp4_unscaled || t.weights == Dtype::mxfp4;
-    if (narrow && t.math != Dtype::bf16)
+    if (narrow && t.math != Dtype::bf16 && t.math != arithmetic_of(t.weights))
       return CaseComplaint{k.math_key,
                            fmt::format("{} of {} in {}, computed in {} on {}", k.name, c.model.name,
                                        to_string(t.weights), to_string(t.math), c.system.device.name),
                            fmt::format("bf16: precision.math, or {} of {} alone", k.math_key, k.name)};
+  }
+  return std::nullopt;
+}
+
+std::optional<CaseComplaint> widened_unmeasured(const Case& c, const char* kernels) {
+  for (const KeptModule& k : kept_modules(c.model)) {
+    const ModuleType t = c.precision.of(k.module);
+    if (t.math != arithmetic_of(t.weights) || c.system.device.achieved(t.math) > FlopsPerSecond(0)) continue;
+    // Both engines ask for compute capability 8.9 of ModelOpt's FP8, which is static as few others are.
+    const char* const but = t.weights == Dtype::fp8 ? ", but for ModelOpt's, which it refuses" : "";
+    return CaseComplaint{
+        k.weights_key,
+        fmt::format("{} of {} in {} on {} run by its {} kernels, on weights alone (W{}A16){}; no measurement "
+                    "here has them",
+                    k.name, c.model.name, to_string(t.weights), c.system.device.name, kernels,
+                    element_bits(t.weights), but),
+        fmt::format(
+            "a checkpoint in bf16, or a system of {}; precision: {{math: bf16}} prices products of BF16 "
+            "with fewer bytes in their place, extrapolated",
+            element_bits(t.weights) == 4 ? "Blackwell" : "Hopper or Blackwell")};
   }
   return std::nullopt;
 }

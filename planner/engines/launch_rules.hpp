@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/engines/architectures.hpp"
 #include "planner/engines/launchable.hpp"
 
 namespace shardline {
@@ -56,14 +57,22 @@ struct LaunchRules {
   EngineLayout (*layout)(const Case& c, const Plan& plan);  // what the flags of a plan make
   std::span<const LaunchedAs> features;
   std::span<const CaseRule> cases;
+  std::span<const CaseRule> unpriced;  // cases that it starts, by kernels that nobody here has measured
   std::span<const LaunchRule> plans;
   std::span<const LaunchedAs> answers_alone;  // features of servers that get their prompts from others
   std::span<const PairRule> pairs;            // of servers that prefill and that decode
+  const ArchitectureTable* architectures;     // that it has classes for
   const char* long_context;  // variable that, set to 1, lets it start lengths beyond the model's maximum
 };
 
 extern const LaunchRules kVllmRules, kSglangRules, kTrtllmRules;
 std::span<const LaunchRules* const> launch_rules();
+std::string title_of(const LaunchRules& rules);  // "vLLM 0.24.0"
+/// Those of the profile's engine and version. Throws UserError where nobody has read them.
+const LaunchRules& rules_of(const EngineProfile& engine);
+
+/// What an engine ("sglang") has against a plan, whatever engine the case names.
+std::optional<Refusal> refused_by(const std::string& engine, const Case& c, const Plan& plan);
 
 /// In what the plan's layout is another one. Dense networks count where a plan has a choice of their ranks,
 /// between groups of attention.
@@ -100,6 +109,8 @@ Complaint other_expert_tokens(const Case& c, const Plan& plan);
 Complaint part_of_tray(const Case& c, const Plan& plan);
 /// A strategy whose feature the engine does not have.
 Complaint missing_feature(const LaunchRules& rules, const Plan& plan);
+/// A model for whose architecture the engine has no class.
+std::optional<CaseComplaint> missing_model(const Case& c, const LaunchRules& rules);
 /// Requests longer than the model has positions for.
 std::optional<CaseComplaint> too_long(const Case& c, const LaunchRules& rules);
 /// A cache in FP32, for which no engine has kernels.
@@ -114,9 +125,13 @@ struct KeptModule {
 };
 std::vector<KeptModule> kept_modules(const Model& m);
 
-/// Weights in FP4 on a device without arithmetic in FP4: kernels there widen them to 16 bits, so that no
-/// other arithmetic is run.
+/// Weights in FP4 on a device without arithmetic in FP4, beside a third arithmetic, neither theirs nor 16
+/// bits: kernels there widen them to 16 bits, so that no other is run.
 std::optional<CaseComplaint> widened_weights(const Case& c);
+/// Weights that were to be multiplied in their own type, FP4 or FP8, on a device without units for it: an
+/// engine widens them to 16 bits in `kernels` ("Marlin") of its own. No such kernel was measured; a price of
+/// the arithmetic that the checkpoint names would be that of another machine.
+std::optional<CaseComplaint> widened_unmeasured(const Case& c, const char* kernels);
 
 /// The hardware's rule, the same for all engines.
 inline constexpr LaunchRule kWholeTrays{

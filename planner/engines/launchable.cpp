@@ -14,6 +14,41 @@ namespace {
 
 constexpr std::array kRules{&kTrtllmRules, &kVllmRules, &kSglangRules};
 
+const LaunchRules& rules_named(const std::string& engine) {
+  const auto of = [&](const LaunchRules* rules) { return engine == rules->engine; };
+  const auto at = std::find_if(kRules.begin(), kRules.end(), of);
+  SL_CHECK(at != kRules.end(), "every engine that is deployed has rules");
+  return **at;
+}
+
+std::optional<CaseRefusal> first_of(std::span<const CaseRule> rules, const Case& c) {
+  for (const CaseRule& rule : rules) {
+    if (auto complaint = rule.refuses(c))
+      return CaseRefusal{{rule.id, rule.says, std::move(complaint->text), rule.source},
+                         std::move(complaint->key),
+                         std::move(complaint->instead)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> refused_by(const LaunchRules& rules, const Case& c, const Plan& plan) {
+  if (auto refusal = first_of(rules.cases, c)) return *refusal;
+  for (const LaunchRule& rule : rules.plans) {
+    if (auto complaint = rule.refuses(c, plan))
+      return Refusal{rule.id, rule.says, std::move(*complaint), rule.source};
+  }
+  return std::nullopt;
+}
+
+std::string missing_length_note(const Case& c, const LaunchRules& rules) {
+  return fmt::format("{} tokens are more than the {} of {}: {} starts them with {}=1", c.longest(),
+                     c.model.max_context, c.model.name, title_of(rules), rules.long_context);
+}
+
+}  // namespace
+
+std::span<const LaunchRules* const> launch_rules() { return kRules; }
+
 std::string title_of(const LaunchRules& rules) { return fmt::format("{} {}", rules.title, rules.version); }
 
 // Rules of another version may be wrong in either way.
@@ -31,22 +66,6 @@ const LaunchRules& rules_of(const EngineProfile& engine) {
                               fmt::format("nobody has read which plans {} starts", title_of(engine)),
                               expected_one_of(engine.version, known)}});
 }
-
-const LaunchRules& rules_named(const std::string& engine) {
-  const auto of = [&](const LaunchRules* rules) { return engine == rules->engine; };
-  const auto at = std::find_if(kRules.begin(), kRules.end(), of);
-  SL_CHECK(at != kRules.end(), "every engine that is deployed has rules");
-  return **at;
-}
-
-std::string missing_length_note(const Case& c, const LaunchRules& rules) {
-  return fmt::format("{} tokens are more than the {} of {}: {} starts them with {}=1", c.longest(),
-                     c.model.max_context, c.model.name, title_of(rules), rules.long_context);
-}
-
-}  // namespace
-
-std::span<const LaunchRules* const> launch_rules() { return kRules; }
 
 std::string title_of(const EngineProfile& engine) { return engine.title + " " + engine.version; }
 
@@ -88,23 +107,20 @@ std::string engine_names_of(const Strategy& s) {
 
 std::optional<CaseRefusal> does_not_start(const Case& c) {
   if (c.engine == nullptr) return std::nullopt;
-  for (const CaseRule& rule : rules_of(*c.engine).cases) {
-    if (auto complaint = rule.refuses(c))
-      return CaseRefusal{{rule.id, rule.says, std::move(complaint->text), rule.source},
-                         std::move(complaint->key),
-                         std::move(complaint->instead)};
-  }
-  return std::nullopt;
+  return first_of(rules_of(*c.engine).cases, c);
+}
+
+std::optional<CaseRefusal> has_no_price(const Case& c) {
+  if (c.engine == nullptr) return std::nullopt;
+  return first_of(rules_of(*c.engine).unpriced, c);
 }
 
 std::optional<Refusal> does_not_start(const Case& c, const Plan& plan) {
-  if (auto refusal = does_not_start(c)) return *refusal;
-  if (c.engine == nullptr) return std::nullopt;
-  for (const LaunchRule& rule : rules_of(*c.engine).plans) {
-    if (auto complaint = rule.refuses(c, plan))
-      return Refusal{rule.id, rule.says, std::move(*complaint), rule.source};
-  }
-  return std::nullopt;
+  return c.engine == nullptr ? std::nullopt : refused_by(rules_of(*c.engine), c, plan);
+}
+
+std::optional<Refusal> refused_by(const std::string& engine, const Case& c, const Plan& plan) {
+  return refused_by(rules_named(engine), c, plan);
 }
 
 int dense_ranks_under(const std::string& engine, const Case& c, const Plan& plan) {

@@ -19,7 +19,7 @@ struct Refusal {
 
 /// Why it runs none of a case's plans: its types or its lengths, at a key of a scenario.
 struct CaseRefusal : Refusal {
-  std::string key;      // "precision.kv"; "tokens" for whichever key says how long requests are
+  std::string key;      // "precision.kv", "models"; "tokens" for whichever key says how long requests are
   std::string instead;  // the nearest that works: "fp8 or bf16"
 };
 
@@ -27,6 +27,10 @@ struct CaseRefusal : Refusal {
 /// UserError of an engine or a version whose rules nobody has read.
 std::optional<Refusal> does_not_start(const Case& c, const Plan& plan);
 std::optional<CaseRefusal> does_not_start(const Case& c);
+
+/// What the case's engine starts by kernels that no measurement here has, so that it has no price. Of a case
+/// that it does start; throws likewise.
+std::optional<CaseRefusal> has_no_price(const Case& c);
 
 /// Nothing where the engine hands caches from servers of one plan to those of the other. Throws likewise.
 std::optional<Refusal> does_not_pair(const EngineProfile& engine, const Plan& prefill, const Plan& decode);

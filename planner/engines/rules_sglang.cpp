@@ -127,20 +127,51 @@ std::optional<CaseComplaint> cache_type(const Case& c) {
       "fp8 or bf16"};
 }
 
+// Triton's kernel of experts, the only one of FP8 there, does not compile before compute capability 8.9.
+std::optional<CaseComplaint> fp8_experts(const Case& c) {
+  if (!has_experts(c.model) || architecture_of(c.system.device) != Architecture::ampere) return std::nullopt;
+  const Dtype t = c.precision.of(Module::experts).weights;
+  if (element_bits(t) != 8) return std::nullopt;
+  return CaseComplaint{
+      "precision.expert_weights",
+      fmt::format("experts of {} in {} on {}", c.model.name, to_string(t), c.system.device.name),
+      "bf16 or int4 for experts, or a system of Hopper or Blackwell"};
+}
+
 constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
                                LaunchedAs::prefill_cp};
 
 constexpr CaseRule kCases[]{
+    {"model",
+     "it has a class for each architecture that it starts, or takes that of the Transformers library where "
+     "this leaves attention to it",
+     "sgl-project/sglang python/sglang/srt: models/registry.py and model_loader/utils.py, "
+     "get_model_architecture and resolve_transformers_arch, near v0.5.14",
+     [](const Case& c) { return missing_model(c, kSglangRules); }},
     {"context", "a request fits into the model's maximum length, prompt and output together",
      "sgl-project/sglang python/sglang/srt: configs/model_config.py:667-694@49e384ce9d",
      [](const Case& c) { return too_long(c, kSglangRules); }},
     {"kv_type", "caches are in 16 bits or FP8; in FP4 with the attention that is its default on Blackwell",
      "sgl-project/sglang python/sglang/srt: server_args.py:591-601,4407-4446,4727-4800@49e384ce9d",
      cache_type},
+    {"weight_type", "experts in FP8 need a device that computes in FP8",
+     "sgl-project/sglang python/sglang/srt: layers/quantization/fp8.py, Fp8MoEMethod, near v0.5.14; pull "
+     "request 30681, which adds Marlin's kernels later",
+     fp8_experts},
     {"weight_math", "before Blackwell weights in FP4 are computed in 16 bits, by Marlin or Triton's kernels",
      "sgl-project/sglang python/sglang/srt: layers/quantization/fp4_utils.py:157, "
      "layers/quantization/modelopt_quant.py:1771, layers/quantization/mxfp4.py:336-345@49e384ce9d",
      widened_weights},
+};
+
+constexpr CaseRule kUnpriced[]{
+    {"weight_kernels",
+     "weights in a type that the device does not compute in are widened to 16 bits by Marlin's kernels; "
+     "ModelOpt's FP8 needs compute capability 8.9",
+     "sgl-project/sglang python/sglang/srt: layers/quantization/modelopt_quant.py:1771@49e384ce9d; "
+     "layers/quantization/fp8_utils.py, can_auto_enable_marlin_fp8, and modelopt_quant.py, "
+     "ModelOptFp8Config.get_min_capability, near v0.5.14",
+     [](const Case& c) { return widened_unmeasured(c, "Marlin"); }},
 };
 
 constexpr LaunchRule kPlans[]{
@@ -224,9 +255,11 @@ const LaunchRules kSglangRules{
     .layout = layout,
     .features = kFeatures,
     .cases = kCases,
+    .unpriced = kUnpriced,
     .plans = kPlans,
     .answers_alone = {},
     .pairs = kPairs,
+    .architectures = &kSglangArchitectures,
     .long_context = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",  // configs/model_config.py:678
 };
 

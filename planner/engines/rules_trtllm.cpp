@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "planner/engines/launch_rules.hpp"
 #include "planner/layers/share.hpp"
@@ -128,12 +129,19 @@ bool runs(Dtype weights, Module m, Architecture a) {
   return true;
 }
 
-std::string runnable(Module m, Architecture a) {
-  std::string out;
+// The types that it has kernels for on the device, or the devices that it has kernels of this type for.
+std::string runnable(Dtype asked, Module m, Architecture a) {
+  std::string types, devices;
   for (const Dtype t : {Dtype::fp4, Dtype::mxfp4, Dtype::fp8, Dtype::int4, Dtype::bf16}) {
-    if (runs(t, m, a)) out += fmt::format("{}{}", out.empty() ? "" : ", ", to_string(t));
+    if (runs(t, m, a)) types += fmt::format("{}{}", types.empty() ? "" : ", ", to_string(t));
   }
-  return out;
+  for (const Architecture other : {Architecture::ampere, Architecture::hopper, Architecture::blackwell}) {
+    if (!runs(asked, m, other)) continue;
+    std::string name(to_string(other));
+    name.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(name.front())));
+    devices += (devices.empty() ? "" : " or ") + name;
+  }
+  return fmt::format("one of: {}{}", types, devices.empty() ? "" : "; or a system of " + devices);
 }
 
 std::optional<CaseComplaint> weight_type(const Case& c) {
@@ -144,7 +152,7 @@ std::optional<CaseComplaint> weight_type(const Case& c) {
       return CaseComplaint{
           k.weights_key,
           fmt::format("{} of {} in {} on {}", k.name, c.model.name, to_string(t), c.system.device.name),
-          "one of: " + runnable(k.module, a)};
+          runnable(t, k.module, a)};
   }
   return std::nullopt;
 }
@@ -160,6 +168,10 @@ constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, Launche
 constexpr std::array kAnswersAlone{LaunchedAs::helix};
 
 constexpr CaseRule kCases[]{
+    {"model", "its PyTorch backend has a class for each architecture that it starts",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/_arch_index.py:36-121@065ff9e93780; "
+     "docs/source/models/supported-models.md of 1.3.0rc20",
+     [](const Case& c) { return missing_model(c, kTrtllmRules); }},
     {"context", "a longer request would be cut down to the model's maximum length",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_engine.py, _init_max_seq_len, near v1.3.0rc20",
      [](const Case& c) { return too_long(c, kTrtllmRules); }},
@@ -244,9 +256,11 @@ const LaunchRules kTrtllmRules{
     .layout = [](const Case&, const Plan& p) { return layout(p); },
     .features = kFeatures,
     .cases = kCases,
+    .unpriced = {},  // weight_type refuses what it has no kernels for
     .plans = kPlans,
     .answers_alone = kAnswersAlone,
-    .pairs = {},                                      // none was found in what is kept of its source
+    .pairs = {},  // none was found in what is kept of its source
+    .architectures = &kTrtllmArchitectures,
     .long_context = "TLLM_ALLOW_LONG_MAX_MODEL_LEN",  // _torch/pyexecutor/model_engine.py, _init_max_seq_len
 };
 

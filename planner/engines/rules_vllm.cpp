@@ -87,6 +87,10 @@ constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, Launche
                                LaunchedAs::dcp};
 
 constexpr CaseRule kCases[]{
+    {"model", "it has a class for each architecture that it starts",
+     "vllm-project/vllm vllm/model_executor/models/registry.py, _TEXT_GENERATION_MODELS and "
+     "_MULTIMODAL_MODELS, near v0.24.0",
+     [](const Case& c) { return missing_model(c, kVllmRules); }},
     {"context", "a request fits into the model's maximum length, prompt and output together",
      "vllm-project/vllm vllm/config/model.py:2204-2228@ee0da84ab9",
      [](const Case& c) { return too_long(c, kVllmRules); }},
@@ -98,6 +102,17 @@ constexpr CaseRule kCases[]{
      "vllm-project/vllm vllm/model_executor/kernels/linear/nvfp4/marlin.py:18-40, "
      "vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:329@ee0da84ab9",
      widened_weights},
+};
+
+constexpr CaseRule kUnpriced[]{
+    {"weight_kernels",
+     "weights in a type that the device does not compute in are widened to 16 bits by Marlin's kernels; "
+     "ModelOpt's FP8 needs compute capability 8.9, until 0.26",
+     "vllm-project/vllm vllm/model_executor: kernels/linear/nvfp4/marlin.py:18-40@ee0da84ab9; "
+     "kernels/linear/scaled_mm/marlin.py, MarlinFP8ScaledMMLinearKernel, layers/fused_moe/oracle/nvfp4.py "
+     "and "
+     "fp8.py, near v0.24.0; pull request 50019",
+     [](const Case& c) { return widened_unmeasured(c, "Marlin"); }},
 };
 
 constexpr LaunchRule kPlans[]{
@@ -177,9 +192,11 @@ const LaunchRules kVllmRules{
     .layout = layout,
     .features = kFeatures,
     .cases = kCases,
+    .unpriced = kUnpriced,
     .plans = kPlans,
     .answers_alone = {},
     .pairs = kPairs,
+    .architectures = &kVllmArchitectures,
     .long_context = "VLLM_ALLOW_LONG_MAX_MODEL_LEN",  // vllm/config/model.py:2222
 };
 

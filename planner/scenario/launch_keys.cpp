@@ -31,6 +31,7 @@ Reader type_of(const Reader& root, const std::string& name) {
 
 Reader place_of(const Reader& root, const std::string& key) {
   constexpr std::string_view kPrecision = "precision.";
+  if (key == "models") return root.at("models");
   return key.starts_with(kPrecision) ? type_of(root, key.substr(kPrecision.size())) : tokens_of(root);
 }
 
@@ -83,12 +84,16 @@ void check_strategies(const Reader& root, const EngineProfile& engine, const Ove
   }
 }
 
-void check_case(const Reader& root, const Case& c) {
-  const auto refusal = does_not_start(c);
-  if (!refusal) return;
-  place_of(root, refusal->key)
-      .fault(fmt::format("{} does not start: {}", title_of(*c.engine), refusal->text),
-             {"expected " + refusal->instead, fmt::format("{} ({})", refusal->says, refusal->source)});
+bool check_case(const Reader& root, const Case& c) {
+  const auto fault = [&](const CaseRefusal& r, const char* what) {
+    place_of(root, r.key)
+        .fault(fmt::format("{} {}: {}", title_of(*c.engine), what, r.text),
+               {"expected " + r.instead, fmt::format("{} ({})", r.says, r.source)});
+    return true;
+  };
+  if (const auto refusal = does_not_start(c)) return fault(*refusal, "does not start");
+  if (const auto unpriced = has_no_price(c)) return fault(*unpriced, "has no price here");
+  return false;
 }
 
 bool check_kernels(const Reader& kernels, const EngineProfile& engine, const System& system,

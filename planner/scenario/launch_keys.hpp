@@ -17,8 +17,9 @@ LiftedRules read_lifted_rules(const Reader& root, const Overrides& asked);
 /// `asked` names the engine: then they have no plans).
 void check_strategies(const Reader& root, const EngineProfile& engine, const Overrides& asked);
 
-/// Faults: lengths and types of the case that its engine does not start.
-void check_case(const Reader& root, const Case& c);
+/// Faults: a model, lengths and types of the case that its engine does not start, or starts by kernels that
+/// nobody has measured. Returns whether there was one.
+bool check_case(const Reader& root, const Case& c);
 
 /// Faults: kernels named under `kernels` that the engine's list does not have for the device. False where
 /// there are any.

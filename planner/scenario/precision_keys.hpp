@@ -18,6 +18,11 @@ struct PrecisionKeys {
       shared_math, router, head;
   bool faulty = false;  // some value is none of the names
 
+  /// Whether any key says in which arithmetic matrices are multiplied.
+  bool says_math() const {
+    return math || ffn_math || attention_math || out_proj_math || expert_math || shared_math;
+  }
+
   /// The types of one model: those of the keys, else of the checkpoint of the model, else the narrowest that
   /// the device computes in; Precision::assumed says which are of the last kind.
   Precision of(const Model& model, const Device& device) const;

@@ -92,9 +92,16 @@ auto load_at(const Reader& r, Load load) -> std::optional<decltype(load(r.text()
 }
 
 // Of the first model that the device cannot compute: others would say the same.
+// An engine says first what it makes of a checkpoint whose arithmetic the device does not have.
 void check_precision(const scenario_parts::PrecisionKeys& precision, const std::vector<Model>& models,
-                     const System& system, const Reader& root) {
+                     const System& system, const std::shared_ptr<const EngineProfile>& engine,
+                     const Reader& root) {
   for (const Model& m : models) {
+    if (engine && !precision.faulty && !precision.says_math()) {
+      Case c = make_case(m, system, scenario_parts::precision_of(precision, m, system), 1, 1, Routing{});
+      c.engine = engine;
+      if (scenario_parts::check_case(root, c)) return;
+    }
     if (scenario_parts::check_units(precision, m, system.device, root)) return;
   }
 }
@@ -333,7 +340,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   } else {
     refuse_what_sweeps_have(root, constraints_at, constraints, engine.get());
   }
-  if (system) check_precision(precision, models, *system, root);
+  if (system) check_precision(precision, models, *system, engine, root);
   root.no_other_keys(scenario_parts::instead_of);
   scenario_parts::finish(document, std::move(faults));
   for (const Model& m : models) {

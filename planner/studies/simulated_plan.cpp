@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/engines/architectures.hpp"
 #include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
 #include "planner/search/unread.hpp"
@@ -72,6 +73,8 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   out.breakdown = break_down(e, plan);
   out.collectives = collectives(e);
   out.unread = unread_parameters(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
+  if (auto unchecked = unchecked_model(study.study))
+    out.unread.push_back(Diagnostic{{}, std::move(*unchecked), {}});
   out.narrow = narrow_warnings(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
   for (Diagnostic& d : unused_kernels(study.study, std::span(&plan, 1), study.sweep().search.all_reduce))
     out.narrow.push_back(std::move(d));

@@ -36,7 +36,7 @@ struct SimulatedPlan {
   std::optional<NoiseEffect> noise;           // of studies with noise
   std::optional<ServedPlan> served;           // of studies with a workload, the plan's users
   ErrorTerms ttft_errors;                     // of its TTFT, likewise
-  std::vector<Diagnostic> unread;             // unread_parameters()
+  std::vector<Diagnostic> unread;             // unread_parameters(), and unchecked_model()
   std::vector<Diagnostic> narrow;             // narrow_warnings()
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/engines/architectures.hpp"
 #include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
 #include "planner/search/unread.hpp"
@@ -137,6 +138,8 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   out.rated = rate_frontiers(study, out.found, q.threads);
   if (q.keep_all) out.all = rate(study, out.found.all, q.threads);
   out.unread = unread_parameters(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
+  if (auto unchecked = unchecked_model(study.study))
+    out.unread.push_back(Diagnostic{{}, std::move(*unchecked), {}});
   out.narrow = narrow_warnings(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   for (Diagnostic& d : unused_kernels(study.study, plans_of(out.rated), study.sweep().search.all_reduce))
     out.narrow.push_back(std::move(d));

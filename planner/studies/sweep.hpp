@@ -34,7 +34,7 @@ struct SweepAnswer {
   std::vector<Point> exact_frontier;       // of the exact ones, where some are approximate
   RatedPoints rated;                       // each strategy's own frontier
   std::optional<RatedPoints> all;          // every configuration, if asked for
-  std::vector<Diagnostic> unread;          // unread_parameters() of the rated plans
+  std::vector<Diagnostic> unread;          // unread_parameters() of the rated plans, and unchecked_model()
   std::vector<Diagnostic> narrow;          // narrow_warnings() of the rated plans
   std::vector<Point> meeting;              // what meets the target, the best first, five at most
   std::vector<BudgetPlan> budgets;         // of a decode step: each plan once

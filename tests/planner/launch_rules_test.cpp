@@ -19,7 +19,32 @@ struct RuleCase {
   bool possible = true;  // whether the table of strategies has the refused plan: layouts guard new ones, too
 };
 
+// What an engine starts by kernels that nobody has measured, and the nearest that has a price.
+const std::map<std::string, std::vector<RuleCase>> kUnpriced{
+    {"vllm",
+     {{"weight_kernels",
+       {kL70, kH100, "tensor:tpa=8,tpf=8", all_in_fp4},
+       {kL70, kH100, "tensor:tpa=8,tpf=8", fp4_in_bf16}},
+      {"weight_kernels",
+       {kL70, kH100, "tensor:tpa=8,tpf=8", all_in_fp4},
+       {kL70, kGb, "tensor:tpa=8,tpf=8", all_in_fp4}},
+      {"weight_kernels",
+       {kL70, kA100, "tensor:tpa=8,tpf=8", all_in_fp8},
+       {kL70, kH100, "tensor:tpa=8,tpf=8", all_in_fp8}},
+      {"weight_kernels",
+       {kQwen, kA100, "tensor:tpa=8,tpf=8", experts_in_blocks},
+       {kOss, kA100, "tensor:tpa=8,tpf=8", experts_in_mxfp4}}}},
+    {"sglang",
+     {{"weight_kernels",
+       {kR1, kH100, "tensor:tpa=8,tpf=8", all_in_fp4},
+       {kR1, kGb, "tensor:tpa=8,tpf=8", all_in_fp4}},
+      {"weight_kernels",
+       {kL70, kA100, "tensor:tpa=8,tpf=8", all_in_fp8},
+       {kL70, kA100, "tensor:tpa=8,tpf=8", fp8_in_bf16}}}},
+};
+
 const std::vector<RuleCase> kVllm{
+    {"model", {kR1, kGb, "tensor:tpa=8,ep=8", as_kimi_k2}, {kR1, kGb, "tensor:tpa=8,ep=8"}},
     {"context",
      {kL70, kH100, "tensor:tpa=8,tpf=8", beyond_the_model},
      {kL70, kH100, "tensor:tpa=8,tpf=8", at_the_most}},
@@ -68,6 +93,13 @@ const std::vector<RuleCase> kVllm{
 };
 
 const std::vector<RuleCase> kSglang{
+    {"weight_type",
+     {kQwen, kA100, "tensor:tpa=8,tpf=8", experts_in_blocks},
+     {kQwen, kA100, "tensor:tpa=8,tpf=8", experts_in_int4}},
+    {"weight_type",
+     {kQwen, kA100, "tensor:tpa=8,tpf=8", experts_in_blocks},
+     {kQwen, kH100, "tensor:tpa=8,ep=8", experts_in_blocks}},
+    {"model", {kL70, kGb, "tensor:tpa=4,tpf=4", as_falcon}, {kL70, kGb, "tensor:tpa=4,tpf=4"}},
     {"context",
      {kL70, kH100, "tensor:tpa=8,tpf=8", beyond_the_model},
      {kL70, kH100, "tensor:tpa=8,tpf=8", at_the_most}},
@@ -131,6 +163,7 @@ const std::vector<RuleCase> kSglang{
 };
 
 const std::vector<RuleCase> kTrtllm{
+    {"model", {kL70, kGb, "tensor:tpa=4,tpf=4", as_falcon}, {kL70, kGb, "tensor:tpa=4,tpf=4"}},
     {"context",
      {kL70, kH100, "tensor:tpa=8,tpf=8", beyond_the_model},
      {kL70, kH100, "tensor:tpa=8,tpf=8", at_the_most}},
@@ -221,6 +254,28 @@ TEST(Launchable, EveryRuleRefusesAPlanAndLetsTheNearestPass) {
   }
 }
 
+// It starts, and is refused all the same where it is asked for: no kernel of W4A4 stands for one of W4A16.
+TEST(Launchable, WhatNoKernelWasMeasuredOfHasNoPrice) {
+  for (const auto& [engine, cases] : kUnpriced) {
+    for (const RuleCase& r : cases) {
+      SCOPED_TRACE(fmt::format("{} {} on {}", engine, r.refused.model, r.refused.system));
+      const Case refusing = case_of(engine, r.refused);
+      EXPECT_FALSE(does_not_start(refusing)) << does_not_start(refusing)->text;
+      const auto unpriced = has_no_price(refusing);
+      ASSERT_TRUE(unpriced);
+      EXPECT_EQ(unpriced->rule, r.rule);
+      EXPECT_NE(unpriced->text.find("Marlin"), std::string::npos) << unpriced->text;
+      EXPECT_NE(unpriced->instead.find("bf16"), std::string::npos) << unpriced->instead;
+      const Case priced = case_of(engine, r.starts);
+      EXPECT_FALSE(does_not_start(priced)) << does_not_start(priced)->text;
+      EXPECT_FALSE(has_no_price(priced)) << has_no_price(priced)->text;
+      Case ideal = refusing;
+      ideal.engine = nullptr;
+      EXPECT_FALSE(has_no_price(ideal));
+    }
+  }
+}
+
 // Deployments whose measurements are public (InferenceMAX's scripts, SemiAnalysisAI/InferenceX) or that the
 // engines' documentation starts: no rule may stand in their way.
 TEST(Launchable, WhatIsPubliclyStartedStarts) {
@@ -264,12 +319,16 @@ TEST(Launchable, EveryRuleIsTriedAndNamesItsSource) {
       EXPECT_GT(std::string_view(rule.says).size(), 10u);
       const std::string_view source(rule.source);
       const auto has = [&](const char* part) { return source.find(part) != std::string_view::npos; };
-      const bool file = has(".py") || has(".md"), version = has("@") || has("near v1.3.0rc20");
+      const bool file = has(".py") || has(".md"), version = has("@") || has("near v");
       EXPECT_TRUE(source.starts_with("hardware/") || (file && version)) << source;
     };
     for (const CaseRule& rule : rules->cases) add(rule);
+    for (const CaseRule& rule : rules->unpriced) add(rule);
     for (const LaunchRule& rule : rules->plans) add(rule);
     for (const RuleCase& r : *kCases.at(rules->engine)) tried.insert(r.rule);
+    if (const auto at = kUnpriced.find(rules->engine); at != kUnpriced.end()) {
+      for (const RuleCase& r : at->second) tried.insert(r.rule);
+    }
     EXPECT_EQ(ids, tried) << rules->engine;
   }
 }

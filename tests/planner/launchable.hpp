@@ -34,13 +34,21 @@ inline Case case_of(const std::string& engine, const Try& t) {
 
 inline constexpr const char *kR1 = "deepseek-r1", *kL70 = "llama-3.1-70b", *kL405 = "llama-3.1-405b",
                             *kQwen = "qwen3-235b-a22b", *kQwen14 = "qwen-2.5-14b", *kYi = "yi-34b-200k",
-                            *kOss = "gpt-oss-120b", *kGb = "gb200-nvl72", *kH100 = "h100-hgx";
+                            *kOss = "gpt-oss-120b", *kGb = "gb200-nvl72", *kH100 = "h100-hgx",
+                            *kA100 = "a100-sxm";
 
 inline void in_blocks(Case& c) { c.precision.weights = Dtype::fp8_block; }
 inline void cached_in_fp8(Case& c) { c.precision.kv = Dtype::fp8; }
 inline void cached_in_fp4(Case& c) { c.precision.kv = Dtype::fp4; }
 inline void cached_in_fp32(Case& c) { c.precision.kv = Dtype::fp32; }
 inline void weights_in_fp4(Case& c) { c.precision.weights = Dtype::fp4; }
+inline void all_in_fp4(Case& c) { c.precision.weights = c.precision.math = Dtype::fp4; }
+inline void all_in_fp8(Case& c) { c.precision.weights = c.precision.math = Dtype::fp8; }
+inline void fp8_in_bf16(Case& c) { c.precision.weights = Dtype::fp8; }
+inline void experts_in_int4(Case& c) { c.precision.expert_weights = Dtype::int4; }
+inline void experts_in_blocks(Case& c) {
+  c.precision.expert_weights = Dtype::fp8_block, c.precision.expert_math = Dtype::fp8;
+}
 inline void experts_in_mxfp4(Case& c) { c.precision.expert_weights = Dtype::mxfp4; }
 inline void fp4_in_fp8(Case& c) { c.precision.weights = Dtype::fp4, c.precision.math = Dtype::fp8; }
 inline void fp4_in_bf16(Case& c) { c.precision.weights = Dtype::fp4, c.precision.math = Dtype::bf16; }
@@ -60,6 +68,8 @@ inline void ragged_experts(Case& c) {
   for (FeedForward& f : c.model.ffns) f.experts = f.dense() ? 0 : 252;
 }
 inline void odd_vocabulary(Case& c) { c.model.vocab = 64 * 2005; }
+inline void as_falcon(Case& c) { c.model.architecture = "FalconForCausalLM"; }
+inline void as_kimi_k2(Case& c) { c.model.architecture = "KimiK2ForCausalLM"; }
 inline void twelves(Case& c) {
   c.model.attentions[0].q_heads = 48;
   c.model.attentions[0].kv_heads = 12;

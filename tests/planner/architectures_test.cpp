@@ -1,0 +1,107 @@
+// Which engines have a class for which model [P21].
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "models/model/catalog.hpp"
+#include "models/model/hf_config.hpp"
+#include "planner/engines/checkpoints.hpp"
+#include "planner/engines/launch_rules.hpp"
+#include "planner/studies/simulated_plan.hpp"
+#include "planner/studies/sweep.hpp"
+#include "tests/planner/launchable.hpp"
+
+namespace shardline {
+namespace {
+
+using namespace testing;
+
+TEST(Architectures, EveryOneThatIsImportedWasLookedForInEveryEngine) {
+  for (const LaunchRules* rules : launch_rules()) {
+    std::set<std::string> read;
+    for (const auto list : {rules->architectures->has, rules->architectures->lacks}) {
+      for (const ReadArchitecture& a : list) {
+        EXPECT_TRUE(read.insert(a.name).second) << rules->engine << " says twice: " << a.name;
+        EXPECT_NE(std::string_view(a.place), "") << a.name;
+      }
+    }
+    const std::vector<std::string> imported = hf_architectures();
+    EXPECT_EQ(read, std::set<std::string>(imported.begin(), imported.end())) << rules->engine;
+  }
+}
+
+TEST(Architectures, EveryModelOfTheCatalogueHasOne) {
+  for (const std::string& name : catalog_names(source_path("models/catalog"))) {
+    const Model m = load_model(name, source_path("models/catalog"));
+    EXPECT_NE(m.architecture, "") << name;
+  }
+}
+
+// Both ways for each engine, by models whose answer is known from outside: TensorRT-LLM 1.3.0rc20's table of
+// supported models, SGLang's pull request 37227, which adds Falcon later, and rows of the measured tables.
+TEST(Architectures, EnginesStartTheModelsThatTheyHave) {
+  const std::map<std::string, std::map<std::string, bool>> known{
+      {"vllm", {{"falcon-7b", true}, {"mimo-v2-flash", true}, {"kimi-k2", true}, {"llama-4-scout", true}}},
+      {"sglang",
+       {{"falcon-7b", false}, {"falcon-1b", false}, {"mimo-v2-flash", true}, {"gemma-3-27b", true}}},
+      {"trtllm",
+       {{"falcon-7b", false}, {"mimo-v2-flash", false}, {"kimi-k2", true}, {"gpt-oss-120b", true}}}};
+  for (const auto& [engine, models] : known) {
+    for (const auto& [model, starts] : models) {
+      SCOPED_TRACE(engine + " " + model);
+      Case c = decode_case(model, "h100-hgx", 1'024);
+      c.precision = all_bf16();
+      c.engine = profile(engine);
+      const auto refusal = does_not_start(c);
+      ASSERT_EQ(refusal.has_value(), !starts) << refusal->text;
+      EXPECT_FALSE(unchecked_model(c));
+      if (starts) continue;
+      EXPECT_EQ(refusal->rule, "model");
+      EXPECT_EQ(refusal->key, "models");
+      EXPECT_NE(refusal->instead.find("vllm (vLLM 0.24.0)"), std::string::npos) << refusal->instead;
+    }
+  }
+}
+
+TEST(Architectures, WhatNobodyLookedForIsPricedAndSaidNotToBeChecked) {
+  for (const char* const engine : {"vllm", "sglang", "trtllm"}) {
+    for (const char* const name : {"", "SomebodysForCausalLM"}) {
+      SCOPED_TRACE(std::string(engine) + " " + name);
+      Study study;
+      study.question = Sweep{};
+      study.study = case_of(engine, {kL70, kH100, "tensor:tpa=4,tpf=4"});
+      study.study.model.architecture = name;
+      EXPECT_FALSE(does_not_start(study.study));
+      const auto note = unchecked_model(study.study);
+      ASSERT_TRUE(note);
+      EXPECT_NE(note->find("was not checked"), std::string::npos) << *note;
+      EXPECT_NE(note->find(*name == '\0' ? "no architecture of it is given" : name), std::string::npos);
+      const auto warns = [&](const Study& s) {
+        Evaluator e(s.study);
+        const SimulatedPlan found = simulate_plan(s, e, parse_plan("tensor:tpa=4,tpf=4"));
+        return std::any_of(found.unread.begin(), found.unread.end(),
+                           [&](const Diagnostic& d) { return d.what == *note; });
+      };
+      EXPECT_TRUE(warns(study));
+      study.study.engine = nullptr;
+      EXPECT_FALSE(unchecked_model(study.study));
+      EXPECT_FALSE(warns(study));
+    }
+  }
+}
+
+TEST(Architectures, OfAConfigJsonTheFirstNameCounts) {
+  const std::string rest = R"("model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32,
+    "num_attention_heads": 71, "vocab_size": 65024})";
+  EXPECT_EQ(parse_hf_config("m.json", R"({"architectures": ["RWForCausalLM", "FalconForCausalLM"], )" + rest)
+                .architecture,
+            "RWForCausalLM");
+  EXPECT_EQ(parse_hf_config("m.json", "{" + rest).architecture, "");
+  // A quantised sibling is of the architecture of its model.
+  EXPECT_EQ(published_model("nvidia/DeepSeek-R1-FP4", source_path("models/catalog")).architecture,
+            "DeepseekV3ForCausalLM");
+}
+
+}  // namespace
+}  // namespace shardline
