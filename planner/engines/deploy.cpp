@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "planner/engines/launchable.hpp"
+#include "planner/engines/launch_rules.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -42,6 +42,47 @@ Deployment context_parallel(const Case& c, const Plan& p) {
   if (const std::string real = strategy(p.strategy).deployed_as; !real.empty())
     d.notes.push_back(fmt::format(
         "it gathers KV ({}); no released engine documents this variant: expect {}'s TTFT", real, real));
+  return d;
+}
+
+// The strategy that engines run in a plan's place, on the same degrees.
+Plan as_deployed(const Plan& p) {
+  const std::string_view real = strategy(p.strategy).deployed_as;
+  Plan out = p;
+  if (!real.empty()) out.strategy = *find_strategy(real);
+  return out;
+}
+
+// Its zigzag strategy splits one prompt: a step of several it computes without context parallelism
+// (layers/utils/cp_utils.py, prepare_context_parallel_metadata, near v0.5.14).
+std::string sglang_context_unsaid(const Case& c, const Plan& p) {
+  if (sequences_of_step(c, p) > 1)
+    return "SGLang 0.5.14 shares one prompt at a time among context-parallel ranks";
+  if (architecture_of(c.system.device) == Architecture::blackwell)
+    return "SGLang 0.5.14 shares prompts by FlashAttention 3, which does not run on Blackwell "
+           "(layers/cp/base.py:72-78)";
+  if (const auto refusal = refused_by("sglang", c, as_deployed(p)))
+    return fmt::format("SGLang 0.5.14: {}; {} ({})", refusal->says, refusal->text, refusal->source);
+  return "";
+}
+
+// A prefill's: each rank gathers the KV of a layer and attends with its own tokens, dealt out in two blocks
+// per rank (docs.sglang.io/docs/advanced_features/prefill_cp; srt/server_args.py:888-906 at v0.5.14). What
+// FlashAttention 3 runs alone is said, since others are the default on some devices
+// (layers/cp/base.py:72-78).
+Deployment sglang_context_parallel(const Case& c, const Plan& p) {
+  Deployment d = sglang_deployment(c, p);
+  put(d.options, "--tp-size", p.dp * p.cp * p.tpa);
+  put(d.options, "--attn-cp-size", p.cp);
+  put(d.options, "--enable-prefill-cp");
+  put(d.options, "--cp-strategy", "zigzag");
+  put(d.options, "--attention-backend", "fa3");
+  // Context-parallel ranks hold copies of the experts where these are not spread over all of them.
+  if (has_experts(c.model) && !spreads_experts(p)) put(d.options, "--moe-dp-size", p.cp);
+  d.unsaid = sglang_context_unsaid(c, p);
+  if (const std::string real = strategy(p.strategy).deployed_as; !real.empty())
+    d.notes.push_back(
+        fmt::format("it gathers KV ({}) and has no option for this variant: expect {}'s TTFT", real, real));
   return d;
 }
 
@@ -200,6 +241,7 @@ std::vector<Deployment> launches(const Case& c, const Plan& p) {
   }
   if (p.cp > 1) {
     out.push_back(context_parallel(c, p));
+    out.push_back(sglang_context_parallel(c, p));
     return out;
   }
   // No engine shards the cache by sequence without a strategy that says how: those have a `launch`.

@@ -65,5 +65,54 @@ TEST(Deploy, SglangIsToldOfDenseLayersOnEachRank) {
           "SGLang runs the dense layers cut over 16 ranks; this plan was timed with them cut over 8 ranks")));
 }
 
+// SGLang's prefill context parallelism gathers KV, as allgather_kv does: its options make the plan's layout.
+TEST(Deploy, SglangIsToldOfContextParallelPrefills) {
+  Case qwen = decode_case("qwen3-235b-a22b", "h100-hgx", 32'768);
+  qwen.batch = prefill_batch({{0, 32'768}});
+  qwen.precision = all_bf16();
+  const auto sglang = [](const Case& c, const std::string& plan) {
+    for (const Deployment& d : of(c, plan)) {
+      if (d.engine == "SGLang") return d;
+    }
+    return Deployment{};
+  };
+  const Deployment copies = sglang(qwen, "allgather_kv:cp=2,tpa=4,tpf=4");
+  EXPECT_EQ(copies.unsaid, "");
+  EXPECT_THAT(copies.notes, IsEmpty());
+  EXPECT_THAT(options_text(copies), HasSubstr("--tp-size 8 "));
+  EXPECT_THAT(options_text(copies),
+              HasSubstr("--attn-cp-size 2 --enable-prefill-cp --cp-strategy zigzag --attention-backend fa3 "
+                        "--moe-dp-size 2"));
+  const Deployment spread = sglang(qwen, "allgather_kv:cp=4,tpa=4,ep=16");
+  EXPECT_EQ(spread.unsaid, "");
+  EXPECT_THAT(options_text(spread), HasSubstr("--tp-size 16 "));
+  EXPECT_THAT(options_text(spread), HasSubstr(" --ep-size 16 "));
+  EXPECT_THAT(options_text(spread), Not(HasSubstr("--moe-dp-size")));
+  // Others run allgather_kv in their place, and say so.
+  const Deployment ring = sglang(qwen, "ring_pass_kv:cp=2,tpa=4,tpf=4");
+  EXPECT_EQ(ring.unsaid, "");
+  EXPECT_THAT(ring.notes, Contains(HasSubstr("expect allgather_kv's TTFT")));
+  EXPECT_EQ(options_text(ring), options_text(copies));
+}
+
+TEST(Deploy, SglangsContextParallelismHasLimits) {
+  const auto unsaid = [](const char* model, const char* system, const char* plan, int prompts) {
+    Case c = decode_case(model, system, 32'768);
+    c.batch = prefill_batch({{0, 32'768, prompts}});
+    c.precision = all_bf16();
+    for (const Deployment& d : of(c, plan)) {
+      if (d.engine == "SGLang") return d.unsaid;
+    }
+    return std::string("nothing of SGLang");
+  };
+  EXPECT_EQ(unsaid("deepseek-r1", "h200-hgx", "allgather_kv:cp=8,tpa=1,ep=8", 1), "");
+  EXPECT_THAT(unsaid("deepseek-r1", "h200-hgx", "allgather_kv:cp=8,tpa=1,ep=8", 2),
+              HasSubstr("one prompt at a time"));
+  EXPECT_THAT(unsaid("deepseek-r1", "gb200-nvl72", "allgather_kv:cp=8,tpa=1,ep=8", 1),
+              HasSubstr("does not run on Blackwell"));
+  EXPECT_THAT(unsaid("llama-3.1-70b", "h100-hgx", "allgather_kv:cp=2,tpa=4,tpf=4", 1),
+              HasSubstr("neither of MLA nor a Qwen model with experts"));
+}
+
 }  // namespace
 }  // namespace shardline
