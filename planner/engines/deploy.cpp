@@ -62,7 +62,7 @@ std::string sglang_context_unsaid(const Case& c, const Plan& p) {
     return "SGLang 0.5.14 shares prompts by FlashAttention 3, which does not run on Blackwell "
            "(layers/cp/base.py:72-78)";
   if (const auto refusal = refused_by("sglang", c, as_deployed(p)))
-    return fmt::format("SGLang 0.5.14: {}; {} ({})", refusal->says, refusal->text, refusal->source);
+    return fmt::format("{}; {} ({})", refusal->says, refusal->text, refusal->source);
   return "";
 }
 

@@ -224,8 +224,9 @@ std::optional<CaseComplaint> widened_unmeasured(const Case& c, const char* kerne
                     k.name, c.model.name, to_string(t.weights), c.system.device.name, kernels,
                     element_bits(t.weights), but),
         fmt::format(
-            "a checkpoint in bf16, or a system of {}; precision: {{math: bf16}} prices products of BF16 "
+            "a checkpoint in {}, or a system of {}; precision: {{math: bf16}} prices products of BF16 "
             "with fewer bytes in their place, extrapolated",
+            c.system.device.achieved(Dtype::fp8) > FlopsPerSecond(0) ? "fp8 or bf16" : "bf16",
             element_bits(t.weights) == 4 ? "Blackwell" : "Hopper or Blackwell")};
   }
   return std::nullopt;
