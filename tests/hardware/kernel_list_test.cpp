@@ -244,7 +244,9 @@ TEST(KernelList, FaultsNameTheirPlace) {
   EXPECT_THAT(fault("  moe: [{use: [a], when: {gpus: [8]}, why: x}]\n"), HasSubstr("gpus"));
   EXPECT_THAT(fault("  alltoall: [{use: [a], when: {most_gpus_per_node: 8}, why: x}]\n"),
               HasSubstr("most_gpus_per_node"));
-  EXPECT_THAT(fault("  moe: [{use: [a], when: {step: decode}, why: x}]\n"), HasSubstr("step"));
+  EXPECT_THAT(fault("  gemm: [{use: [a], when: {step: decode}, why: x}]\n"), HasSubstr("step"));
+  EXPECT_THAT(fault("  alltoall: [{use: [a], when: {tokens: here}, why: x}]\n"), HasSubstr("tokens"));
+  EXPECT_THAT(fault("  moe: [{use: [a], when: {tokens: sent}, why: x}]\n"), HasSubstr("dispatched"));
   EXPECT_THAT(fault("  alltoall: [{use: [a], when: {step: decodes}, why: x}]\n"), HasSubstr("decode"));
   EXPECT_THAT(fault("mla_absorbed_in_bf16: {weights: [fp8_blok], why: x}\n"), HasSubstr("fp8_block"));
   EXPECT_THAT(fault("  gemm: [{use: [a]}]\n"), HasSubstr("why"));

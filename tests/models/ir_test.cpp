@@ -19,7 +19,7 @@ using testing::for_every_change;
 const std::tuple kShapes{
     GemmShape{3, 5, 7},
     BatchedGemmShape{LatentProduct::expand_values, 3, 5, 7, 11, 2},
-    GroupedGemmShape{12.5, 3.5, 5, 7, 4, 9, 5, 6, true, 36, 4},
+    GroupedGemmShape{12.5, 3.5, 5, 7, 4, 9, 5, 6, true, 36, 4, true, true},
     AttendPrefillShape{AttentionFamily::mla, 8, 2, 12, 10, 300, 40, 20, 3, true, true, 64, 2},
     AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 30, 60, 3},
     ElementwiseShape{3, 5, Bytes(7)},

@@ -57,6 +57,7 @@ inline void mxfp4_in_fp8(Case& c) {
   c.precision.expert_math = Dtype::fp8;
 }
 inline void prefills(Case& c) { c.batch = prefill_batch({{0, 32'768}}); }
+inline void is_served(Case& c) { c.served = {8'192, 1'024}; }
 inline void mixes(Case& c) { c.batch.prefill = {{0, 1'000}}; }
 inline void of_two_blocks(Case& c) { c.batch = decode_batch(64); }
 inline void beyond_the_model(Case& c) { c.batch = decode_batch(c.model.max_context + 1); }

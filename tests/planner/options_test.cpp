@@ -19,7 +19,7 @@ using ::testing::Not;
 
 TEST(Options, ValuesDoNotDependOnTheOrderOfSetting) {
   std::mt19937_64 random(5);
-  const std::span<const Option* const> own = strategy("apb").options;
+  const std::span<const Option* const> own = strategy("dcp").options;
   std::vector<const Option*> options(own.begin(), own.end());
   ASSERT_EQ(options.size(), kMostOptions);
   OptionValues reference;
@@ -28,7 +28,7 @@ TEST(Options, ValuesDoNotDependOnTheOrderOfSetting) {
     std::shuffle(options.begin(), options.end(), random);
     OptionValues values;
     for (const Option* o : options) values.set(*o, 1 + static_cast<int>(random() % 9));
-    values.set(*options[random() % 4], 0);  // unset, and set again below
+    values.set(*options[random() % kMostOptions], 0);  // unset, and set again below
     for (const Option* o : options) values.set(*o, static_cast<int>(o->key[0]));
     EXPECT_EQ(values, reference);
     for (const Option* o : options) values.set(*o, o->absent);
