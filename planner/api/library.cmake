@@ -45,8 +45,10 @@ target_link_libraries(shardline_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${S
 target_include_directories(shardline_shared INTERFACE
   $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(shardline_shared INTERFACE cxx_std_20)
-target_link_options(shardline_shared PRIVATE
-  LINKER:--version-script=${PROJECT_SOURCE_DIR}/planner/api/exports.map $<$<NOT:$<BOOL:${SHARDLINE_SANITIZE}>>:LINKER:--no-undefined>)
+target_link_options(shardline_shared PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/planner/api/exports.map)
+if(NOT SHARDLINE_SANITIZE)  # whose symbols come with the program
+  target_link_options(shardline_shared PRIVATE LINKER:--no-undefined)
+endif()
 # Before 1.0 every minor version may change the interface.
 set_target_properties(shardline_shared PROPERTIES OUTPUT_NAME shardline EXPORT_NAME shardline VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINK_DEPENDS ${PROJECT_SOURCE_DIR}/planner/api/exports.map)
