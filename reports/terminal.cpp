@@ -86,17 +86,21 @@ std::string joined(const std::vector<std::string>& words, std::size_t width, std
   return out + line + "\n";
 }
 
-}  // namespace
-
-std::size_t output_width() {
+std::size_t width_of(int stream) {
   const std::string_view said = variable("COLUMNS");
   std::size_t width = 0;
   const auto [end, code] = std::from_chars(said.data(), said.data() + said.size(), width);
   if (code == std::errc{} && end == said.data() + said.size() && width > 0) return width;
   winsize size{};
-  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) return size.ws_col;
+  if (isatty(stream) == 1 && ioctl(stream, TIOCGWINSZ, &size) == 0) return size.ws_col;
   return 0;
 }
+
+}  // namespace
+
+std::size_t output_width() { return width_of(STDOUT_FILENO); }
+
+std::size_t error_width() { return width_of(STDERR_FILENO); }
 
 bool output_colours() {
   return isatty(STDOUT_FILENO) == 1 && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
@@ -110,6 +114,19 @@ std::string emphasised(std::string_view text, Emphasis how, bool colours) {
 
 std::string wrapped(std::string_view text, std::size_t width, std::string_view indent) {
   return joined(words_of(text), width, "", indent, "");
+}
+
+std::string wrapped_messages(std::string_view text, std::size_t width) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end);
+    const std::string_view words = line.ends_with('\n') ? line.substr(0, line.size() - 1) : line;
+    const bool whole = width == 0 || columns(words) <= width || words.starts_with(' ');
+    out += whole ? std::string(line) : wrapped(words, width, "  ");
+  }
+  return out;
 }
 
 std::string wrapped_command(const std::string& command, std::size_t width, std::string_view indent) {

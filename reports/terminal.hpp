@@ -11,6 +11,9 @@ namespace shardline {
 /// output is no terminal and nobody says.
 std::size_t output_width();
 
+/// The same of standard error.
+std::size_t error_width();
+
 /// Whether standard output shows colours: it is a terminal, not a dumb one, and $NO_COLOR is empty
 /// (no-color.org).
 bool output_colours();
@@ -22,6 +25,11 @@ std::string emphasised(std::string_view text, Emphasis how, bool colours);
 /// The text in lines of at most `width` columns, broken at blanks (but not before "%"), each but the first
 /// behind `indent`, each with its line's end. 0: one line.
 std::string wrapped(std::string_view text, std::size_t width, std::string_view indent = "");
+
+/// Messages of several lines: those longer than `width` are wrapped behind two blanks; lines that begin with
+/// a blank (a source line and its caret) stay as they are. 0: nothing is wrapped, so that programs that read
+/// file:line:column find one line per message.
+std::string wrapped_messages(std::string_view text, std::size_t width);
 
 /// A command over lines of at most `width` columns, continued by " \", each behind two more blanks than
 /// `indent`; quoted words are not broken, and options stay with their values.

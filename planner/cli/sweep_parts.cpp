@@ -183,7 +183,7 @@ std::string PlanTable::text() const {
 void print_warnings(const std::vector<Diagnostic>& warnings) {
   for (Diagnostic d : warnings) {
     d.what = "warning: " + d.what;
-    fmt::print(stderr, "{}", to_string(d));
+    fmt::print(stderr, "{}", wrapped_messages(to_string(d), error_width()));
   }
 }
 

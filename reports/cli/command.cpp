@@ -11,6 +11,7 @@
 
 #include "reports/atomic_file.hpp"
 #include "reports/standard_output.hpp"
+#include "reports/terminal.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/shell_word.hpp"
 
@@ -271,7 +272,7 @@ int run_program(const Program& program, int argc, char** argv) {
   try {
     code = parse_and_run(program, argc, argv);
   } catch (const UserError& e) {
-    std::fputs(e.what(), stderr);
+    std::fputs(wrapped_messages(e.what(), error_width()).c_str(), stderr);
     code = 2;
   } catch (const std::exception& e) {
     if (!standard_output_failed()) fmt::print(stderr, "{}", program.fault_text(e.what()));

@@ -21,6 +21,16 @@ TEST(Terminal, WrapsBetweenWords) {
   EXPECT_EQ(wrapped("", 5, ""), "\n");
 }
 
+TEST(Terminal, MessagesAreWrappedButForSourceLines) {
+  const std::string message = "a.yaml:1:2: unknown key\n  key: a long source line\n  ^\ndid you mean that?\n";
+  EXPECT_EQ(wrapped_messages(message, 0), message);
+  EXPECT_EQ(wrapped_messages(message, 80), message);
+  EXPECT_EQ(wrapped_messages(message, 14),
+            "a.yaml:1:2:\n  unknown key\n  key: a long source line\n  ^\ndid you mean\n  that?\n");
+  EXPECT_EQ(wrapped_messages("no end of line", 20), "no end of line");
+  EXPECT_EQ(wrapped_messages("", 20), "");
+}
+
 TEST(Terminal, WordsThatAShellReadsBack) {
   for (const std::string text :
        {"tensor:tpa=8,tpf=8,batch=4", "20 ms", "it's", "$HOME `id` \"x\"", "", "a\nb"}) {
