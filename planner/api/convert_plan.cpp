@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "planner/api/convert.hpp"
+#include "planner/engines/profile.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 
 namespace shardline::api {
@@ -84,7 +85,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   q.users = asked.users.value_or(0);
   q.ttl = target("--ttl", asked.most_ttl_s);
   q.ttft = target("--ttft", asked.most_ttft_s);
-  q.engine = o.engine;
+  q.engine = same_engine(o.engine, kIdealEngine) ? kIdealEngine : o.engine;
   q.costs = o.costs;
   q.any_gpus = o.any_gpus;
   q.any_context = o.any_context;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "sim/base/reader.hpp"
 
@@ -227,13 +228,28 @@ EngineProfile parse_engine(const std::string& file_name, const std::string& text
 }
 
 EngineName engine_name(const std::string& text) {
-  constexpr const char* kBlanks = " \t";
-  const std::size_t first = text.find_first_not_of(kBlanks);
+  constexpr const char* kBetween = " \t=/:@";  // also pip's "vllm==0.24.0" and an image's "vllm:v0.24.0"
+  const std::size_t first = text.find_first_not_of(kBetween);
   if (first == std::string::npos) return {};
-  const std::size_t blank = std::min(text.find_first_of(kBlanks, first), text.size());
-  const std::size_t version = std::min(text.find_first_not_of(kBlanks, blank), text.size());
-  const std::size_t end = text.find_last_not_of(kBlanks) + 1;
-  return {text.substr(first, blank - first), text.substr(version, end - std::min(version, end))};
+  const std::size_t blank = std::min(text.find_first_of(kBetween, first), text.size());
+  const std::size_t version = std::min(text.find_first_not_of(kBetween, blank), text.size());
+  const std::size_t end = text.find_last_not_of(kBetween) + 1;
+  EngineName out{text.substr(first, blank - first), text.substr(version, end - std::min(version, end))};
+  if (out.version.size() > 1 && (out.version[0] == 'v' || out.version[0] == 'V') && out.version[1] >= '0' &&
+      out.version[1] <= '9')
+    out.version.erase(0, 1);
+  return out;
+}
+
+bool same_engine(std::string_view a, std::string_view b) {
+  const auto letters = [](std::string_view name) {
+    std::string out;
+    for (const char c : name)
+      if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+        out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return out;
+  };
+  return letters(a) == letters(b);
 }
 
 std::vector<std::string> engine_names(const std::filesystem::path& folder) {
@@ -248,18 +264,21 @@ std::vector<std::string> engine_names(const std::filesystem::path& folder) {
 
 EngineProfile load_engine(const std::string& name, const std::string& version,
                           const std::filesystem::path& folder) {
+  if (same_engine(name, kIdealEngine))
+    throw UserError("ideal has no versions: it is bare kernels, expected engine: ideal");
   std::vector<std::string> names, versions;
   for (const auto& file : files_of(folder)) {
     Document document = Document::load(file);
     EngineProfile p = read_engine(document);
-    if (p.name == name && (version.empty() || p.version == version)) return p;
+    const bool meant = same_engine(name, p.name) || same_engine(name, p.title);
+    if (meant && (version.empty() || p.version == version)) return p;
     names.push_back(p.name);
-    if (p.name == name) versions.push_back(p.version);
+    if (meant) versions.push_back(p.version);
   }
   if (!versions.empty())
     throw UserError({Diagnostic{
         {}, fmt::format("no profile of {} {}", name, version), expected_one_of(version, versions)}});
-  names.emplace_back("ideal");
+  names.emplace_back(kIdealEngine);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   throw UserError({Diagnostic{{}, "unknown engine " + name, expected_one_of(name, names)}});

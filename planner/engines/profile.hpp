@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hardware/cost/fit_intervals.hpp"
@@ -130,11 +131,19 @@ struct EngineProfile {
   Bytes room_for_kv(const Device& device, Bytes weights, Bytes others, const KeptOf& of) const;
 };
 
-/// An engine as a command line, a file and a list of profiles name it: "vllm 0.24.0", or "vllm" alone.
+/// An engine as a command line, a file and a list of profiles name it: "vllm 0.24.0", "vllm==0.24.0" or
+/// "vllm" alone. The name is as it was written; a "v" before the version's number is dropped.
 struct EngineName {
   std::string name, version;
 };
 EngineName engine_name(const std::string& text);
+
+/// Bare kernels: what is asked for in place of an engine. It has no profile.
+inline constexpr const char* kIdealEngine = "ideal";
+
+/// Whether two names mean one engine: letters and digits are equal but for capitals (TensorRT-LLM,
+/// tensorrt_llm).
+bool same_engine(std::string_view a, std::string_view b);
 
 /// Names of the profiles in `folder` with their versions, sorted: "sglang 0.5.14".
 std::vector<std::string> engine_names(const std::filesystem::path& folder);

@@ -10,7 +10,6 @@ namespace shardline::scenario_parts {
 
 namespace {
 
-constexpr const char* kIdeal = "ideal";
 constexpr int kMostUsers = 1'000'000;      // of a deployment
 constexpr std::size_t kMostCounts = 1024;  // numbers of them
 
@@ -24,9 +23,7 @@ std::vector<int> read_users(const Reader& r) {
 }
 
 std::shared_ptr<const EngineProfile> named(const EngineName& asked, const Catalogs& catalogs) {
-  if (asked.name == kIdeal && asked.version.empty()) return nullptr;
-  if (asked.name == kIdeal)
-    throw UserError("ideal has no versions: it is bare kernels, expected engine: ideal");
+  if (same_engine(asked.name, kIdealEngine) && asked.version.empty()) return nullptr;
   return std::make_shared<const EngineProfile>(load_engine(asked, catalogs.engines));
 }
 

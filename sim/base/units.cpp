@@ -141,6 +141,24 @@ Split split(std::string_view text) {
   return s;
 }
 
+/// The text without the commas of a number whose digits are written in threes, as counts are printed:
+/// "32,768 tokens".
+std::string without_grouping(std::string_view text) {
+  text = trimmed(text);
+  const std::string_view number =
+      text.substr(0, std::min(text.find_first_not_of("0123456789,"), text.size()));
+  std::size_t comma = number.find(',');
+  if (comma == 0 || comma > 3) return std::string(text);
+  std::string out(number.substr(0, comma));
+  for (; comma < number.size(); comma += 4) {
+    const std::string_view three = number.substr(comma + 1, 3);
+    if (number[comma] != ',' || three.size() < 3 || three.find(',') != std::string_view::npos)
+      return std::string(text);
+    out += three;
+  }
+  return out + std::string(text.substr(number.size()));
+}
+
 /// number * 10^exponent with one rounding; infinite if it overflows. `number` has been read by split().
 double scaled(std::string_view number, int exponent) {
   const std::size_t e = number.find_first_of("eE");
@@ -242,7 +260,8 @@ std::variant<long long, std::string> parse_tokens(std::string_view text) {
   const auto wrong = [](std::string_view found) {
     return fmt::format("expected a count of tokens such as \"128Ki tokens\", found {}", found);
   };
-  const Split s = split(text);
+  const std::string digits = without_grouping(text);
+  const Split s = split(digits);
   if (!s.fault.empty()) return wrong(s.fault);
   // Lengths of sequences are named in powers of two, with or without "i": a 128K context is 131,072 tokens.
   static constexpr std::array kPrefixes = {Unit{"", 0},        Unit{"k", 0, kKi}, Unit{"K", 0, kKi},

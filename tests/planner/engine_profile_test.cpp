@@ -345,6 +345,16 @@ TEST(EngineProfile, IsNamedAlikeOnCommandLinesAndInFiles) {
     EXPECT_EQ(engine_name(text).version, "0.24.0") << text;
     EXPECT_EQ(load_engine(engine_name(text), shipped_catalogs().engines).title, "vLLM") << text;
   }
+  for (const char* text : {"vLLM 0.24.0", "vllm==0.24.0", "VLLM/v0.24.0", "vllm:v0.24.0", "vllm@0.24.0"}) {
+    EXPECT_EQ(engine_name(text).version, "0.24.0") << text;
+    EXPECT_EQ(load_engine(engine_name(text), shipped_catalogs().engines).title, "vLLM") << text;
+  }
+  for (const char* text : {"trtllm", "TensorRT-LLM", "tensorrt_llm", "TRT-LLM 1.3.0rc20", "TensorRTLLM"})
+    EXPECT_EQ(load_engine(engine_name(text), shipped_catalogs().engines).title, "TensorRT-LLM") << text;
+  EXPECT_THAT(message("engine: TensorRT-LLM 0.9\n"), HasSubstr("no profile of TensorRT-LLM 0.9"));
+  EXPECT_THAT(message("engine: Ideal 2\n"), HasSubstr("ideal has no versions"));
+  EXPECT_FALSE(same_engine("vllm", "vllm2"));
+  EXPECT_EQ(engine_name("vllm v").version, "v");
   EXPECT_EQ(engine_name(" vllm ").name, "vllm");
   EXPECT_EQ(engine_name(" vllm ").version, "");
   EXPECT_EQ(engine_name("  ").name, "");

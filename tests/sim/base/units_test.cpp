@@ -1,5 +1,6 @@
 #include "sim/base/units.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -172,6 +173,8 @@ TEST(Units, ReadsTokens) {
   EXPECT_EQ(tokens("2K tokens"), 2048);
   EXPECT_EQ(tokens("1.5k tokens"), 1536);
   EXPECT_EQ(tokens("1.1e6 tokens"), 1'100'000);
+  EXPECT_EQ(tokens("32,768 tokens"), 32'768);
+  EXPECT_EQ(tokens("1,048,576 tokens"), 1'048'576);
   EXPECT_EQ(tokens("0.5Ki tokens"), 512);
   EXPECT_EQ(tokens("1e6 tokens"), 1'000'000);
   EXPECT_EQ(tokens("9007199254740993 tokens"), 9'007'199'254'740'993);
@@ -181,6 +184,9 @@ TEST(Units, ReadsTokens) {
 TEST(Units, RefusesTokens) {
   const std::string wanted = "expected a count of tokens such as \"128Ki tokens\", found ";
   EXPECT_EQ(tokens_error("1000"), wanted + "a number without a unit: write \"1000 tokens\"");
+  for (const char* text : {"1,2 tokens", "1,23 tokens", "1,2345 tokens", "1234,567 tokens", ",123 tokens",
+                           "1,,234 tokens", "1,234,56 tokens", "0,123 tokens"})
+    EXPECT_THAT(tokens_error(text), ::testing::StartsWith(wanted)) << text;
   EXPECT_EQ(tokens_error("32K"), wanted + "the unit \"K\": write \"32K tokens\"");
   EXPECT_EQ(tokens_error("1.1M tokens"), wanted + "a fraction of a token");
   EXPECT_EQ(tokens_error("1 T tokens"), wanted + "the unit \"T tokens\"");
