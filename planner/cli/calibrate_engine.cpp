@@ -60,6 +60,12 @@ std::string bands_yaml(const std::vector<TtftBand>& bands) {
   return out.empty() ? " []" : out;
 }
 
+std::string loops_yaml(const MeasuredLoops& l) {
+  const auto range = [](const MeasuredRange& r) { return fmt::format("[{}, {}]", r.from, r.to); };
+  return fmt::format("{{input: {}, output: {}, users: {}, gpus: {}}}", range(l.input), range(l.output),
+                     range(l.users), range(l.gpus));
+}
+
 // A profile with its `host` in place of the one that it has.
 std::string with_host_yaml(const std::string& text, const HostTimes& h, const ServedFit& fit,
                            const ServedDetails& details, const std::string& source) {
@@ -74,12 +80,12 @@ std::string with_host_yaml(const std::string& text, const HostTimes& h, const Se
              "models left "
              "out, 5 % and 95 %\n    rows: {}\n    tpot: {}\n    ttft:\n      drawn: {}\n      equal: {}\n   "
              "   by_users:{}\n    "
-             "covered: {:.3f}\n    "
+             "covered: {:.3f}\n    loops: {}\n    "
              "tables:\n{}{}",
              us(h.step), us(h.request), us(h.prompt_token), h.path.value * 1e3, source, fit.bands.rows,
              band_yaml(fit.bands.tpot), band_yaml(fit.bands.drawn), band_yaml(fit.bands.equal),
-             bands_yaml(fit.bands.ttft_by_users), fit.bands.covered, served_errors_yaml(fit.bands.tables),
-             served_details_yaml(details)) +
+             bands_yaml(fit.bands.ttft_by_users), fit.bands.covered, loops_yaml(fit.bands.loops),
+             served_errors_yaml(fit.bands.tables), served_details_yaml(details)) +
          text.substr(end);
 }
 

@@ -8,10 +8,13 @@
 #include <functional>
 
 #include "planner/engines/launch_files.hpp"
+#include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/told_apart.hpp"
 
 namespace shardline::cli {
+
+using scenario_parts::grouped;
 
 const char* const kGroupsTogether =
     "attention groups (dp > 1) are taken to prefill in the same steps; where they do not, each waits\n  for "
@@ -107,7 +110,30 @@ bool was_measured_on(const EngineProfile& e, const System& system) {
                      [&](const ServedError& t) { return t.of.ends_with(" on " + system.name); });
 }
 
+std::string beyond_loops(const EngineProfile& e, const ServedWorkload& load, double users, int gpus) {
+  std::string out;
+  const auto add = [&](const char* before, double value, const char* one, const MeasuredRange& range) {
+    if (range.holds(value)) return;
+    out +=
+        fmt::format("{}{}{} {}{} ({} to {})", out.empty() ? "" : ", ", before, grouped(std::llround(value)),
+                    one, value == 1 ? "" : "s", grouped(range.from), grouped(range.to));
+  };
+  const MeasuredLoops& l = e.error.loops;
+  add("prompts of ", static_cast<double>(load.input), "token", l.input);
+  add("answers of ", static_cast<double>(load.output), "token", l.output);
+  add("", users, "user", l.users);
+  add("", gpus, "GPU", l.gpus);
+  return out;
+}
+
 namespace {
+
+// Of what the points were: "prompts of 922 to 8,192 tokens on 1 to 8 GPUs".
+std::string loops_text(const EngineProfile& e) {
+  const MeasuredLoops& l = e.error.loops;
+  return fmt::format("prompts of {} to {} tokens on {} to {} GPUs", grouped(l.input.from),
+                     grouped(l.input.to), l.gpus.from, l.gpus.to);
+}
 
 // What its interval is of: "its interval by 22 points of vLLM with drawn lengths, those of about as many
 // users".
@@ -143,13 +169,16 @@ std::string interval_note(const Study& study) {
           ? fmt::format("{:.0f} requests of each user, who all begin at once", workload_of(study)->rounds)
           : "a loop that goes on";
   std::string out, ttft;
+  const MeasuredLoops& l = e.error.loops;
+  const std::string beyond =
+      beyond_loops(e, *workload_of(study), static_cast<double>(l.users.from), static_cast<int>(l.gpus.from));
   if (!system.calibration.empty()) {  // else there are no intervals
     out = fmt::format(
         "  {}: nominal 90 % by the kernels' prices and {} measured points of {} ({:.0f} % of them inside "
-        "when "
-        "left out{})\n",
-        kIntervalColumn, e.error.rows, e.title, 100 * e.error.covered,
-        was_measured_on(e, system) ? "" : "; none on " + system.name);
+        "when left out; {}{}{})\n",
+        kIntervalColumn, e.error.rows, e.title, 100 * e.error.covered, loops_text(e),
+        was_measured_on(e, system) ? "" : ", none on " + system.name,
+        beyond.empty() ? "" : "; this is beyond them: " + beyond);
     ttft = ", " + ttft_points(study);
   }
   return out + fmt::format(

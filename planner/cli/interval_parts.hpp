@@ -38,6 +38,9 @@ extern const char* const kGroupsTogether;
 extern const char* const kPromptsTogether;
 /// Whether points of a system are among those that an engine's profile was fitted to.
 bool was_measured_on(const EngineProfile& engine, const System& system);
+/// In which it is unlike all of these points, with what they were: "131,072 tokens of a prompt (922 to
+/// 8,192), 72 GPUs (1 to 8)". Empty: in nothing.
+std::string beyond_loops(const EngineProfile& engine, const ServedWorkload& load, double users, int gpus);
 /// "CUDA graphs to 512 requests, 8192 tokens a step, no speculative decoding": what the profile of a case's
 /// engine takes for granted.
 std::string assumed_text(const Case& c);

@@ -200,6 +200,9 @@ std::string certainty_text(const PlanAnswer& a) {
     const EngineProfile& e = *c.engine;
     out += fmt::format(" by kernels' prices and {} measured points of {}{}", e.error.rows, e.title,
                        was_measured_on(e, c.system) ? "" : ", none on " + c.system.name);
+    const std::string beyond = beyond_loops(
+        e, *workload_of(a.study), static_cast<double>(users_of(c, p.point.plan)), p.point.plan.gpus());
+    if (!beyond.empty()) out += "; beyond these points: " + beyond;
   } else {
     out += c.engine ? " by kernels' prices and the engine's fitted host" : " by the prices of bare kernels";
   }

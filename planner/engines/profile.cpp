@@ -14,6 +14,7 @@ namespace {
 
 constexpr long long kMostTokens = 1'000'000;
 constexpr int kMostRequests = 65536;
+constexpr long long kMostOfRange = 1'000'000'000;
 
 Seconds time_at(const Reader& r, const char* key) {
   return r.at(key).quantity<Seconds>(Seconds(0), Seconds(10));
@@ -53,6 +54,17 @@ TtftBand read_ttft_band(const Reader& r) {
   return out;
 }
 
+MeasuredRange read_range(const Reader& r) {
+  const std::vector<Reader> ends = r.items();
+  if (ends.size() != 2) {
+    r.fault(r.path() + ": expected two numbers, the least and the most that was measured");
+    return {};
+  }
+  MeasuredRange out{ends[0].integer(1, kMostOfRange), ends[1].integer(1, kMostOfRange)};
+  if (out.from > out.to) r.fault(r.path() + ": the least is more than the most");
+  return out;
+}
+
 void read_host(const Reader& r, EngineProfile& p) {
   p.host = {time_at(r, "step"), time_at(r, "request"), time_at(r, "prompt_token"), time_at(r, "path")};
   p.source = r.at("source").text();
@@ -66,6 +78,10 @@ void read_host(const Reader& r, EngineProfile& p) {
       p.error.ttft_by_users.push_back(read_ttft_band(line));
     ttft.no_other_keys();
     p.error.covered = error->at("covered").number(0, 1);
+    const Reader loops = error->at("loops");
+    p.error.loops = {read_range(loops.at("input")), read_range(loops.at("output")),
+                     read_range(loops.at("users")), read_range(loops.at("gpus"))};
+    loops.no_other_keys();
     for (const Reader& line : error->at("tables").items()) {
       p.error.tables.push_back({line.at("of").text(), static_cast<int>(line.at("rows").integer(1, 1'000'000)),
                                 line.at("median").number(0, 100), line.at("p90").number(0, 100),

@@ -70,6 +70,21 @@ struct TtftBand {
   ServedBand measured;
 };
 
+/// Least and most of what was measured.
+struct MeasuredRange {
+  long long from = 0, to = 0;
+  /// 1 % beyond counts as inside: tables round their lengths.
+  bool holds(double value) const {
+    return value >= 0.99 * static_cast<double>(from) && value <= 1.01 * static_cast<double>(to);
+  }
+};
+
+/// Of the measured loops that an engine's numbers were fitted to: tokens of a prompt and of an answer, users
+/// at once, GPUs of a server. Bands [F10] are of errors between these and are known to hold nowhere else.
+struct MeasuredLoops {
+  MeasuredRange input, output, users, gpus;
+};
+
 /// Of ln(measured / predicted) for such rows, 5 % and 95 %.
 struct ServedBands {
   ErrorBand tpot;
@@ -79,6 +94,7 @@ struct ServedBands {
   std::vector<ServedError> tables;
   std::vector<TtftBand>
       ttft_by_users;  // the same rows by numbers of users; what was not measured is not in it
+  MeasuredLoops loops;
   const ServedBand& ttft(bool equal_lengths) const { return equal_lengths ? equal : drawn; }
   /// Of as many users as these; of no rows where none were measured.
   ServedBand ttft(bool equal_lengths, double users) const;
