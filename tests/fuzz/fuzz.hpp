@@ -1,0 +1,38 @@
+// What every target of libFuzzer shares: a text is read, or refused by a UserError that says something.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "sim/base/error.hpp"
+
+namespace shardline::fuzz {
+
+/// Ends the process, which libFuzzer reports with the input.
+inline void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: %s\n", what);
+  std::abort();
+}
+
+/// Any exception but a UserError passes, and ends the process as well.
+template <class Read>
+int read(const std::uint8_t* data, std::size_t size, Read read_text) {
+  try {
+    read_text(std::string(reinterpret_cast<const char*>(data), size));
+  } catch (const UserError& e) {
+    require(!e.diagnostics().empty(), "a refusal has a diagnostic");
+    for (const Diagnostic& d : e.diagnostics()) {
+      require(!d.what.empty(), "a diagnostic says what is wrong");
+      for (const char c : to_string(d))
+        require(static_cast<unsigned char>(c) >= 0x20 || c == '\n',
+                "no control character reaches a terminal");
+    }
+  }
+  return 0;
+}
+
+}  // namespace shardline::fuzz

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# tests/fuzz/run.sh BUILD SECONDS [TARGET]...: each target of libFuzzer (all without names) so many seconds, as many
+# beside each other as there are processors. An input that breaks one is kept beside its log in BUILD/fuzz, and the
+# exit code is 1. Seeds are files of the project, those of tests/bad among them; what a run finds stays in BUILD/fuzz for the next.
+set -euo pipefail
+build=$(realpath "$1") seconds=$2
+shift 2
+sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+out=$build/fuzz
+mkdir -p "$out"
+
+# Folders of the project with files that a target reads, those that must be refused among them.
+seeds() {
+  local bad=$sources/tests/bad
+  case $1 in
+    model) echo "$sources/models/catalog" "$bad/model" ;;
+    config_json) echo "$bad/config" ;;
+    system) echo "$sources/hardware/catalog" "$bad/system" ;;
+    kernel_list) echo "$sources/hardware/kernels" ;;
+    engine) echo "$sources/planner/engines" ;;
+    scenario) echo "$sources/scenarios" "$sources/tests/golden" "$bad/scenario" ;;
+    measurements) echo "$bad/measurement" ;;
+    plan_text) echo "$bad/plan" ;;
+    truth) echo "$bad/truth" "$bad/chain_truth" ;;
+  esac
+}
+
+one() {
+  local target=$1 found=$out/$1 log=$out/$1.log code=0
+  mkdir -p "$found/corpus" "$found/seeds" "$found/broken"
+  local folder
+  for folder in $(seeds "$target"); do
+    find "$folder" -type f -size -16k ! -name '*.expected' ! -name '*.cpp' ! -name '*.hpp' ! -name '*.md' -exec cp {} "$found/seeds/" ';'
+  done
+  local folders=("$found/corpus" "$found/seeds")
+  local dictionary=()
+  [[ -f $sources/tests/fuzz/$target.dict ]] && dictionary=("-dict=$sources/tests/fuzz/$target.dict")
+  "$build/bin/fuzz_$target" -max_total_time="$seconds" -max_len=16384 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
+    "${dictionary[@]}" -artifact_prefix="$found/broken/" "${folders[@]}" > "$log" 2>&1 < /dev/null || code=$?
+  local runs cover
+  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  cover=$(grep -o 'cov: [0-9]*' "$log" | tail -1)
+  if ((code == 0)); then
+    echo "$target: ${runs:-0} executions, ${cover:-no coverage}"
+  else
+    echo "$target: broken after ${runs:-?} executions (exit $code): $(ls "$found/broken" | tr '\n' ' ')in $found/broken"
+    grep -m 3 -E 'ERROR|SUMMARY|does not hold|what\(\)|runtime error' "$log" || true
+    return 1
+  fi
+}
+
+targets=("$@")
+((${#targets[@]})) || targets=($(cd "$build/bin" && ls fuzz_* | sed 's/^fuzz_//'))
+failed=0
+running=0
+for target in "${targets[@]}"; do
+  if ((running >= $(nproc))); then
+    wait -n || failed=1
+    running=$((running - 1))
+  fi
+  one "$target" &
+  running=$((running + 1))
+done
+while ((running > 0)); do
+  wait -n || failed=1
+  running=$((running - 1))
+done
+exit $failed
