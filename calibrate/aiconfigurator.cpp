@@ -137,24 +137,24 @@ class TableReader {
       const bool index = c.text.empty() && roles_.empty();  // pandas writes one unless told not to
       roles_.push_back(at < expected.size() ? static_cast<int>(at) : -1);
       if (at < expected.size()) {
-        if (seen[at]) text_.fault(header_, c.column, fmt::format("column {} stands twice", c.text));
+        if (seen[at]) text_.fault(header_, c, c.text, fmt::format("column {} stands twice", c.text));
         seen[at] = true;
       } else if (const auto ignored = ignored_columns();
                  !index && std::find(ignored.begin(), ignored.end(), c.text) == ignored.end()) {
-        text_.fault(header_, c.column, unknown_column(c.text), expected_one_of(c.text, expected));
+        text_.fault(header_, c, c.text, unknown_column(c.text), expected_one_of(c.text, expected));
       }
     }
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       if (seen[i] || columns_[i].optional) continue;
       const char* in = unit(columns_[i].kind);
-      text_.fault(header_, 1,
+      text_.fault(header_, {"", 1}, columns_[i].name,
                   fmt::format("missing column {}{} in {}", columns_[i].name,
                               in != nullptr ? fmt::format(" ({})", in) : "", description()));
     }
     if (kind_ == nullptr) {
       std::vector<std::string> kinds;
       for (const Table& t : tables()) kinds.emplace_back(t.name);
-      text_.fault(header_, 1, "no column of a table of AIConfigurator that is read",
+      text_.fault(header_, "no column of a table of AIConfigurator that is read",
                   {fmt::format("tables that are read: {}", fmt::join(kinds, ", "))});
     }
     if (text_.faults() == faults || op == head.end()) return;
@@ -194,6 +194,7 @@ class TableReader {
     where.file = text_.file();
     where.line = static_cast<int>(line) + 1;
     where.column = op.column;
+    where.key = "op_name";
     where.source_line = std::string(text_.lines()[line].substr(0, 200));
     where.source_cut = text_.lines()[line].size() > 200;
     return {{where, fmt::format("op_name: no family holds AIConfigurator's {}", op.text),
@@ -207,7 +208,7 @@ class TableReader {
         row.size() < roles_.size() && std::all_of(roles_.begin() + static_cast<std::ptrdiff_t>(row.size()),
                                                   roles_.end(), [](int role) { return role < 0; });
     if (row.size() != roles_.size() && !cut) {
-      text_.fault(line, 1, fmt::format("{} cells, but {} columns", row.size(), roles_.size()));
+      text_.fault(line, fmt::format("{} cells, but {} columns", row.size(), roles_.size()));
       return;
     }
     const std::size_t before = text_.faults();
@@ -243,7 +244,7 @@ class TableReader {
       const double v = text_.number(line, cell, column.name).value_or(0);
       if (v < 0 || v > kMostCount)
         text_.fault(
-            line, cell.column,
+            line, cell, column.name,
             fmt::format("{}: expected {} from 0, found {}", column.name, unit(column.kind), cell.text));
       row_.numbers[at] = column.kind == CellKind::milliseconds ? v * 1e3 : v;
     } else if (is_number(column.kind)) {
@@ -253,9 +254,9 @@ class TableReader {
     } else {
       row_.words[at] = cell.text;
       if (column.kind == CellKind::word && cell.text.empty())
-        text_.fault(line, cell.column, fmt::format("{} is empty", column.name));
+        text_.fault(line, cell, column.name, fmt::format("{} is empty", column.name));
       if (cell.text.find_first_of(",\"") != cell.text.npos && column.kind == CellKind::word)
-        text_.fault(line, cell.column,
+        text_.fault(line, cell, column.name,
                     fmt::format("{}: expected a name without commas and quotes", column.name));
     }
   }
@@ -286,7 +287,7 @@ class TableReader {
       fields.push_back(&field(made, c));
       key += fmt::format("{}|{}|", fields.back()->number, fields.back()->word);
       if (fields.back()->number <= kMostCount) continue;
-      text_.fault(line, 1, fmt::format("{}: {} is too great", c.name, fields.back()->number));
+      text_.fault(line, {"", 1}, c.name, fmt::format("{}: {} is too great", c.name, fields.back()->number));
       return;
     }
     const auto [at, fresh] = shapes_.emplace(std::move(key), times_.size());

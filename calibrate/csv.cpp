@@ -49,11 +49,17 @@ CsvText::CsvText(const std::string& file, const std::string& text) : file_(file)
   }
 }
 
-void CsvText::fault(std::size_t line, int column, std::string what, std::vector<std::string> details) {
+void CsvText::fault(std::size_t line, std::string what, std::vector<std::string> details) {
+  fault(line, {"", 1}, "", std::move(what), std::move(details));
+}
+
+void CsvText::fault(std::size_t line, const CsvCell& cell, std::string_view name, std::string what,
+                    std::vector<std::string> details) {
   Location where;
   where.file = file_;
   where.line = static_cast<int>(line) + 1;
-  where.column = column;
+  where.column = cell.column;
+  where.key = name;
   where.source_line = std::string(lines_[line].substr(0, 200));
   where.source_cut = lines_[line].size() > 200;
   faults_.push_back({where, std::move(what), std::move(details)});
@@ -69,7 +75,7 @@ std::optional<double> CsvText::number(std::size_t line, const CsvCell& c, std::s
   double v = 0;
   const auto [end, error] = std::from_chars(c.text.data(), c.text.data() + c.text.size(), v);
   if (error == std::errc{} && end == c.text.data() + c.text.size() && std::isfinite(v)) return v;
-  fault(line, c.column, fmt::format("{}: expected a number, found \"{}\"", what, c.text));
+  fault(line, c, what, fmt::format("{}: expected a number, found \"{}\"", what, c.text));
   return std::nullopt;
 }
 
@@ -77,14 +83,14 @@ std::optional<double> CsvText::integer(std::size_t line, const CsvCell& c, std::
                                        double lowest) {
   const auto v = number(line, c, what);
   if (!v || (*v >= lowest && *v <= kMostCount && *v == std::floor(*v))) return v;
-  fault(line, c.column, fmt::format("{}: expected an integer from {:.0f}, found {}", what, lowest, c.text));
+  fault(line, c, what, fmt::format("{}: expected an integer from {:.0f}, found {}", what, lowest, c.text));
   return std::nullopt;
 }
 
 std::optional<double> CsvText::time(std::size_t line, const CsvCell& c, std::string_view what) {
   const auto v = number(line, c, what);
   if (!v || (*v > 0 && *v <= kMostCount)) return v;
-  fault(line, c.column, fmt::format("{}: expected a positive time, found {}", what, c.text));
+  fault(line, c, what, fmt::format("{}: expected a positive time, found {}", what, c.text));
   return std::nullopt;
 }
 

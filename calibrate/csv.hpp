@@ -29,7 +29,10 @@ class CsvText {
   const std::string& file() const { return file_; }
   const std::vector<std::string_view>& lines() const { return lines_; }
 
-  void fault(std::size_t line, int column, std::string what, std::vector<std::string> details = {});
+  /// Of a row as a whole, or of a cell of the column that is called `name`.
+  void fault(std::size_t line, std::string what, std::vector<std::string> details = {});
+  void fault(std::size_t line, const CsvCell& cell, std::string_view name, std::string what,
+             std::vector<std::string> details = {});
   std::size_t faults() const { return faults_.size(); }
   /// So many faults that reading on says nothing new.
   bool hopeless() const;

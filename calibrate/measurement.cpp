@@ -92,7 +92,7 @@ class Parser {
     if (table_.family == nullptr) {
       std::vector<std::string> names;
       for (const FamilySpec& f : families()) names.emplace_back(f.name);
-      text_.fault(line, 1, "no column of any family of measurements",
+      text_.fault(line, "no column of any family of measurements",
                   {"families: " + fmt::format("{}", fmt::join(names, ", "))});
       return;
     }
@@ -109,13 +109,13 @@ class Parser {
       const auto at =
           static_cast<std::size_t>(std::find(expected.begin(), expected.end(), c.text) - expected.begin());
       if (at == expected.size()) {
-        text_.fault(line, c.column,
+        text_.fault(line, c, c.text,
                     fmt::format("unknown column {} in a table of {}", c.text, table_.family->name),
                     expected_one_of(c.text, expected));
         roles_.push_back({});
         continue;
       }
-      if (seen[at]) text_.fault(line, c.column, fmt::format("column {} stands twice", c.text));
+      if (seen[at]) text_.fault(line, c, c.text, fmt::format("column {} stands twice", c.text));
       seen[at] = true;
       const auto shapes = table_.family->columns.size();
       roles_.push_back(at < shapes   ? Role{static_cast<int>(at), -1, false}
@@ -125,7 +125,7 @@ class Parser {
     for (std::size_t i = 0; i < needed; ++i) {
       const bool optional = i < table_.family->columns.size() && table_.family->columns[i].optional;
       if (!seen[i] && !optional)
-        text_.fault(line, 1,
+        text_.fault(line, {"", 1}, expected[i],
                     fmt::format("missing column {} in a table of {}", expected[i], table_.family->name));
     }
     table_.numbers.resize(table_.family->columns.size());
@@ -135,7 +135,7 @@ class Parser {
   void read_row(std::size_t line) {
     const std::vector<CsvCell> cells = csv_cells(text_.lines()[line]);
     if (cells.size() != roles_.size()) {
-      text_.fault(line, 1, fmt::format("{} cells, but {} columns", cells.size(), roles_.size()));
+      text_.fault(line, fmt::format("{} cells, but {} columns", cells.size(), roles_.size()));
       return;
     }
     const std::size_t before = text_.faults();
@@ -146,9 +146,8 @@ class Parser {
     for (std::size_t i = 0; i < cells.size(); ++i) read_cell(line, cells[i], roles_[i], row);
     if (sampled_ && text_.faults() == before &&
         !(row.times[1] <= row.times[0] && row.times[0] <= row.times[2]))
-      text_.fault(line, 1,
-                  fmt::format("p10_us {} <= median_us {} <= p90_us {} does not hold", row.times[1],
-                              row.times[0], row.times[2]));
+      text_.fault(line, fmt::format("p10_us {} <= median_us {} <= p90_us {} does not hold", row.times[1],
+                                    row.times[0], row.times[2]));
     if (text_.faults() == before) keep_row(line, std::move(row));
   }
 
@@ -157,7 +156,7 @@ class Parser {
       const std::size_t end = std::min(c.text.find_first_of("_ "), c.text.size());
       row.engine = c.text.substr(0, end);
       row.version = c.text.substr(std::min(end + 1, c.text.size()));
-      if (row.engine.empty()) text_.fault(line, c.column, "engine: expected a name, or a name_version");
+      if (row.engine.empty()) text_.fault(line, c, kEngine, "engine: expected a name, or a name_version");
       return;
     }
     if (role.time >= 0) {
@@ -175,10 +174,10 @@ class Parser {
     }
     row.words[s] = std::string(c.text);
     if (c.text.empty() && spec.kind == name)
-      text_.fault(line, c.column, fmt::format("{} is empty", spec.name));
+      text_.fault(line, c, spec.name, fmt::format("{} is empty", spec.name));
     if (!c.text.empty() && !spec.words.empty() &&
         std::none_of(spec.words.begin(), spec.words.end(), [&](const char* w) { return c.text == w; })) {
-      text_.fault(line, c.column, fmt::format("{}: unknown name {}", spec.name, c.text),
+      text_.fault(line, c, spec.name, fmt::format("{}: unknown name {}", spec.name, c.text),
                   expected_one_of(c.text, std::vector<std::string>(spec.words.begin(), spec.words.end())));
     }
   }
@@ -190,7 +189,7 @@ class Parser {
       key += fmt::format("{}|{}|", row.numbers[i], row.words[i]);
     const auto [at, fresh] = shapes_.emplace(std::move(key), line);
     if (!fresh) {
-      text_.fault(line, 1, fmt::format("the shape of line {} again", at->second + 1),
+      text_.fault(line, fmt::format("the shape of line {} again", at->second + 1),
                   {"expected each shape once"});
       return;
     }

@@ -234,7 +234,7 @@ bool good_counts(CsvText& csv, std::size_t line, const std::vector<CsvCell>& cel
   good = csv.time(line, cell("tpot_ms"), "tpot_ms").has_value() && good;
   if (!row.text.at("ttft_ms").empty()) good = csv.time(line, cell("ttft_ms"), "ttft_ms").has_value() && good;
   if (good && row.count("gpus") != row.count("tp") * row.count("pp") * row.count("attn_dp")) {
-    csv.fault(line, cell("gpus").column,
+    csv.fault(line, cell("gpus"), "gpus",
               fmt::format("{} GPUs, but tp x pp x attn_dp is {}", row.count("gpus"),
                           row.count("tp") * row.count("pp") * row.count("attn_dp")));
     good = false;
@@ -254,14 +254,14 @@ ServedTable parse_served_rows(const std::string& name, const std::string& text) 
     if (at.empty()) {
       for (std::size_t i = 0; i < cells.size(); ++i) at.emplace(std::string(cells[i].text), i);
       for (const char* column : kColumns) {
-        if (!at.contains(column)) csv.fault(l, 1, fmt::format("no column {}", column));
+        if (!at.contains(column)) csv.fault(l, {"", 1}, column, fmt::format("no column {}", column));
       }
       csv.finish();
       continue;
     }
     Cells row;
     if (cells.size() != at.size()) {
-      csv.fault(l, 1, fmt::format("{} cells, the header has {}", cells.size(), at.size()));
+      csv.fault(l, fmt::format("{} cells, the header has {}", cells.size(), at.size()));
       continue;
     }
     for (const char* column : kColumns) row.text[column] = std::string(cells[at.at(column)].text);

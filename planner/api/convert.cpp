@@ -23,7 +23,7 @@ std::string phase_of(const Case& c) {
 }
 
 Diagnostic diagnostic_of(const shardline::Diagnostic& d) {
-  return {d.where.file, d.where.line, d.where.line > 0 ? d.where.column : 0, d.what, d.details};
+  return {d.where.file, d.where.line, d.where.line > 0 ? d.where.column : 0, d.where.key, d.what, d.details};
 }
 
 std::vector<MatrixTypes> matrices_of(const Case& c) {

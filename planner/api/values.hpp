@@ -60,6 +60,7 @@ struct Diagnostic {
   std::string file;
   int line = 0;
   int column = 0;
+  std::string key;
   std::string message;
   std::vector<std::string> details;
 };
@@ -73,7 +74,10 @@ struct Fields<Diagnostic> {
     field("file", &Diagnostic::file, "empty where it has no place in a text");
     field("line", &Diagnostic::line, "from 1; 0 likewise");
     field("column", &Diagnostic::column, "from 1; 0 likewise");
-    field("message", &Diagnostic::message, "what is wrong; of a key, with its path");
+    field("key", &Diagnostic::key,
+          "path of the key at fault (`workload.input`, `gpus[2]`; of a missing one its own), column of a "
+          "table, key of a plan's text; empty: of none");
+    field("message", &Diagnostic::message, "what is wrong");
     field("details", &Diagnostic::details, "what was expected, the nearest valid name");
   }
 };

@@ -17,8 +17,11 @@ namespace {
 
 constexpr int kMost = 1'000'000;  // of any degree, and of the GPUs of a plan
 
-[[noreturn]] void fail(std::string what, std::vector<std::string> details = {}) {
-  throw UserError({Diagnostic{{}, std::move(what), std::move(details)}});
+// `key` of the plan's text; empty: the fault is of none.
+[[noreturn]] void fail(std::string_view key, std::string what, std::vector<std::string> details = {}) {
+  Location where;
+  where.key = key;
+  throw UserError({Diagnostic{std::move(where), std::move(what), std::move(details)}});
 }
 
 }  // namespace
@@ -61,19 +64,22 @@ const Option* option_of(const Strategy& s, std::string_view key) {
 [[noreturn]] void unknown_key(std::string_view whole, const Strategy& s, const std::string& key) {
   for (const Strategy* other : strategies()) {
     if (const Option* option = option_of(*other, key))
-      fail(fmt::format("plan \"{}\": {}", whole, not_its_option(s, *option)));
+      fail(key, fmt::format("plan \"{}\": {}", whole, not_its_option(s, *option)));
   }
   std::vector<std::string> names;
   for (const DegreeField& field : kDegrees) names.emplace_back(field.key);
   names.emplace_back("batch");
   for (const Option* option : s.options) names.emplace_back(option->key);
-  fail(fmt::format("plan \"{}\": unknown key \"{}\"", whole, key), expected_one_of(key, names));
+  std::vector<std::string> details = expected_one_of(key, names);
+  if (key == "tp" || key == "tensor_parallel_size")
+    details.emplace_back("tp of engines is tpa=8,tpf=8 here: of attention and of the FFN");
+  fail(key, fmt::format("plan \"{}\": unknown key \"{}\"", whole, key), std::move(details));
 }
 
 void read_degree(std::string_view whole, std::string_view key, std::string_view value, int& target) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), target);
   if (error != std::errc{} || end != value.data() + value.size() || target < 1 || target > kMost)
-    fail(fmt::format("plan \"{}\": {}={}", whole, key, value),
+    fail(key, fmt::format("plan \"{}\": {}={}", whole, key, value),
          {fmt::format("expected an integer from 1 to {}", kMost)});
 }
 
@@ -81,19 +87,21 @@ void read_option(std::string_view whole, const Option& option, std::string_view 
   if (read_value(option, value, plan.options)) return;
   const std::string what = fmt::format("plan \"{}\": {}={}", whole, option.key, value);
   if (!option.words.empty() && !option.lists)
-    fail(what, expected_one_of(value, std::vector<std::string>(option.words.begin(), option.words.end())));
-  fail(what,
+    fail(option.key, what,
+         expected_one_of(value, std::vector<std::string>(option.words.begin(), option.words.end())));
+  fail(option.key, what,
        {"expected " + std::string(option.words.empty() ? "an integer from " : "") + values_text(option)});
 }
 
 void read_item(std::string_view whole, std::string_view item, Plan& plan, std::vector<std::string>& seen) {
   const auto equals = item.find('=');
   if (equals == std::string_view::npos)
-    fail(fmt::format("plan \"{}\": found \"{}\"", whole, item), {"expected key=value, for instance kvp=8"});
+    fail("", fmt::format("plan \"{}\": found \"{}\"", whole, item),
+         {"expected key=value, for instance kvp=8"});
   const std::string key(item.substr(0, equals));
   const std::string_view value = item.substr(equals + 1);
   if (std::find(seen.begin(), seen.end(), key) != seen.end())
-    fail(fmt::format("plan \"{}\": {} is given twice", whole, key));
+    fail(key, fmt::format("plan \"{}\": {} is given twice", whole, key));
   seen.push_back(key);
   if (key == "batch") return read_degree(whole, key, value, plan.batch);
   for (const DegreeField& field : kDegrees) {
@@ -114,23 +122,27 @@ Plan parse_plan(std::string_view text) {
   Plan plan;
   const std::optional<StrategyId> named = find_strategy(name);
   if (!named)
-    fail(fmt::format("plan \"{}\": unknown strategy \"{}\"", whole, name),
-         expected_one_of(name, strategy_names()));
+    fail("strategy", fmt::format("plan \"{}\": unknown strategy \"{}\"", whole, name),
+         name.find('=') == std::string::npos
+             ? expected_one_of(name, strategy_names())
+             : std::vector<std::string>{"a plan begins with its strategy, for instance "
+                                        "tensor:tpa=8,tpf=8,batch=16"});
   plan.strategy = *named;
   text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
   if (colon != std::string_view::npos && text.empty())
-    fail(fmt::format("plan \"{}\" ends after the colon", whole), {"expected key=value, for instance kvp=8"});
+    fail("", fmt::format("plan \"{}\" ends after the colon", whole),
+         {"expected key=value, for instance kvp=8"});
   std::vector<std::string> seen;
   while (!text.empty()) {
     const std::string_view item = text.substr(0, text.find(','));
     text = item.size() == text.size() ? std::string_view{} : text.substr(item.size() + 1);
-    if (text.empty() && whole.back() == ',') fail(fmt::format("plan \"{}\" ends with a comma", whole));
+    if (text.empty() && whole.back() == ',') fail("", fmt::format("plan \"{}\" ends with a comma", whole));
     read_item(whole, item, plan, seen);
   }
   if (std::find(seen.begin(), seen.end(), "in_flight") == seen.end())
     plan.in_flight = absent_value(plan, Degree::in_flight);
   if (1.0 * plan.pp * plan.dp * plan.kvp * plan.cp * plan.tpa > kMost || 1.0 * plan.ep * plan.tpf > kMost)
-    fail(fmt::format("plan \"{}\" is for more than {} GPUs", whole, kMost));
+    fail("", fmt::format("plan \"{}\" is for more than {} GPUs", whole, kMost));
   return plan;
 }
 

@@ -92,6 +92,7 @@ std::vector<Diagnostic> idle_settings(const std::vector<std::string>& settings, 
     where.file = kSettingOrigin;
     where.line = where.column = 1;
     where.source_line = settings[i];
+    where.key = key_of(settings[i]);
     out.push_back(
         {where,
          key_of(settings[i]) + " changes nothing here: times and memory are the same without it",

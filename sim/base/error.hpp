@@ -18,6 +18,9 @@ struct Location {
   std::string source_line;  // the line, for the caret; of a very long line only the part around the column
   int source_column = 1;    // column at which source_line begins
   bool source_cut = false;  // the line goes on after source_line
+  // Of what is at fault: the path of a key ("workload.input", "gpus[2]"; of a missing one its own), the
+  // column of a table, the key of a plan's text; empty: of none, as where a text is no YAML at all.
+  std::string key = {};
 };
 
 /// One fault of the user's input.

@@ -99,14 +99,20 @@ std::string prefix(const YamlNode& node) {
   return path.empty() ? "" : path + ": ";
 }
 
-void add_fault(YamlText& text, const YamlNode& node, std::string what, std::vector<std::string> details) {
+// `key` is that of the node, or of what it lacks.
+void add_fault(YamlText& text, const YamlNode& node, std::string key, std::string what,
+               std::vector<std::string> details) {
   if (node.kind == Kind::absent) return;
   if (node.alias == &node) {
     details.push_back(fmt::format("the alias stands for the value at line {}", node.anchor_line));
   } else if (node.alias != nullptr) {
     details.push_back(fmt::format("used through the alias at line {}", node.alias->place.line + 1));
   }
-  text.add_fault(detail::place_of(node), std::move(what), std::move(details));
+  text.add_fault(detail::place_of(node), std::move(key), std::move(what), std::move(details));
+}
+
+void add_fault(YamlText& text, const YamlNode& node, std::string what, std::vector<std::string> details) {
+  add_fault(text, node, detail::path_of(node), std::move(what), std::move(details));
 }
 
 void expected(YamlText& text, const YamlNode& node, std::string_view wanted,
@@ -168,7 +174,8 @@ Reader Reader::at(std::string_view key) const {
   if (const std::optional<Reader> child = find(key)) return *child;
   if (is_map()) {
     const std::string parent = path();
-    fault(fmt::format("missing key {}{}", key, parent.empty() ? "" : " in " + parent));
+    add_fault(*text_, *node_, detail::below(parent, key),
+              fmt::format("missing key {}{}", key, parent.empty() ? "" : " in " + parent), {});
   }
   return Reader(text_, &text_->absent);
 }
@@ -307,7 +314,8 @@ void Reader::no_other_keys(Instead instead) const {
     if (child->read) continue;
     std::vector<std::string> details = instead(child->key);
     if (details.empty()) details = expected_one_of(child->key, node_->asked);
-    text_->add_fault(child->key_place, "unknown key " + detail::path_of(*child), std::move(details));
+    const std::string path = detail::path_of(*child);
+    text_->add_fault(child->key_place, path, "unknown key " + path, std::move(details));
   }
 }
 
@@ -323,7 +331,7 @@ Location Reader::location() const {
     nowhere.file = text_->source.name();
     return nowhere;
   }
-  return text_->location(detail::place_of(*node_));
+  return text_->location(detail::place_of(*node_), path());
 }
 
 std::string Reader::path() const { return detail::path_of(*node_); }
@@ -374,7 +382,8 @@ void Document::finish() const {
     return at(a->place) < at(b->place);
   });
   std::vector<Diagnostic> out;
-  for (const detail::Fault* f : order) out.push_back({text_->location(f->place), f->what, f->details});
+  for (const detail::Fault* f : order)
+    out.push_back({text_->location(f->place, f->key), f->what, f->details});
   if (text_->unlisted > 0) {
     Diagnostic more;
     more.where.file = text_->source.name();

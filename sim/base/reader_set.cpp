@@ -20,7 +20,9 @@ using detail::YamlText;
                          std::string what) {
   // A text with control characters is refused as such.
   const detail::SourceText text(origin, setting);
-  throw UserError({Diagnostic{text.location({0, static_cast<int>(column)}),
+  Location where = text.location({0, static_cast<int>(column)});
+  where.key = setting.substr(0, std::min(setting.find('='), setting.size()));
+  throw UserError({Diagnostic{std::move(where),
                               std::move(what),
                               {"expected KEY=VALUE, for instance device.memory.bandwidth=\"4 TB/s\""}}});
 }
@@ -91,7 +93,9 @@ YamlText& read_value(YamlText& document, const std::string& origin, const std::s
   for (YamlNode& n : text.nodes) n.place.source = n.key_place.source = source;
   for (detail::Fault& f : text.faults) {
     f.place.source = source;
-    document.add_fault(f.place, f.what, f.details);
+    const std::string path = setting.substr(0, at - 1);  // the value's own keys are below it
+    document.add_fault(f.place, f.key.starts_with('[') ? path + f.key : detail::below(path, f.key), f.what,
+                       f.details);
   }
   return text;
 }
@@ -107,12 +111,12 @@ void Document::set(const std::string& origin, const std::string& setting) {
     return &other != &text && other.source.text().substr(0, at) == std::string(key) + "=";
   };
   if (std::any_of(text_->set.begin(), text_->set.end(), given))
-    text_->add_fault({0, 0, source}, fmt::format("{} is set twice", key), {});
+    text_->add_fault({0, 0, source}, std::string(key), fmt::format("{} is set twice", key), {});
   YamlNode* map = owned(*text_, text_->root);
   for (std::size_t begin = 0;;) {
     if (map->kind != Kind::map) {
       text_->add_fault(
-          {0, 0, source},
+          {0, 0, source}, std::string(key),
           fmt::format("{} is no mapping that has a key {}", key.substr(0, begin - 1), key.substr(begin)),
           {fmt::format("set {} as a whole", key.substr(0, begin - 1))});
       return;

@@ -46,7 +46,8 @@ class TreeBuilder : public YAML::EventHandler {
     attach(node);
     const bool block = node.parent != nullptr && node.parent->kind == Kind::map && !stack_.back().flow;
     if (block && !node.own_place && !stack_.back().dropped && !colon_follows(node.key_place, node.key))
-      text_.add_fault(node.key_place, fmt::format("missing colon after {}", shortened(node.key)), {});
+      text_.add_fault(node.key_place, path_of(node),
+                      fmt::format("missing colon after {}", shortened(node.key)), {});
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -203,7 +204,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (top.node->kind == Kind::sequence) {
       link(*top.node, node);
     } else if (!top.have_key) {
-      text_.add_fault(node.place, "a key must be text", {});
+      text_.add_fault(node.place, path_of(*top.node), "a key must be text", {});
       top = {.node = top.node, .flow = top.flow, .have_key = true, .dropped = true, .key_place = node.place};
     } else {
       node.key = top.key;
@@ -221,12 +222,14 @@ class TreeBuilder : public YAML::EventHandler {
     top.key = keep(value);
     if (plain && value == "<<") {
       top.dropped = true;
-      text_.add_fault(top.key_place, "merge keys (<<) are not supported", {"write the merged keys out"});
+      text_.add_fault(top.key_place, below(path_of(*top.node), value), "merge keys (<<) are not supported",
+                      {"write the merged keys out"});
     } else if (top.node->by_key) {
       const auto first = top.node->by_key->find(value);
       if (first == top.node->by_key->end()) return;
       top.dropped = true;
-      text_.add_fault(top.key_place, "duplicate key " + path_of(*first->second),
+      const std::string path = path_of(*first->second);
+      text_.add_fault(top.key_place, path, "duplicate key " + path,
                       {fmt::format("first given at line {}", first->second->key_place.line + 1)});
     }
   }
@@ -243,6 +246,15 @@ class TreeBuilder : public YAML::EventHandler {
     stack_.push_back({.node = &node, .flow = flow});
   }
 
+  // The path of the value that comes next.
+  std::string here() const {
+    if (stack_.empty()) return "";
+    const Frame& top = stack_.back();
+    const std::string path = path_of(*top.node);
+    if (top.node->kind == Kind::sequence) return fmt::format("{}[{}]", path, top.node->children.size());
+    return top.have_key ? below(path, shortened(top.key)) : path;
+  }
+
   void close() {
     YamlNode& node = *stack_.back().node;
     stack_.pop_back();
@@ -256,7 +268,8 @@ class TreeBuilder : public YAML::EventHandler {
     if (tag.empty() || tag == "?" || (tag == "!" && !bare)) return;
     constexpr std::string_view kCore = "tag:yaml.org,2002:";
     const std::string name = tag.starts_with(kCore) ? "!!" + tag.substr(kCore.size()) : tag;
-    text_.add_fault(place(mark), fmt::format("tags such as {} are not supported", shortened(name)), {});
+    text_.add_fault(place(mark), here(), fmt::format("tags such as {} are not supported", shortened(name)),
+                    {});
   }
 
   YamlText& text_;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -46,6 +47,7 @@ struct YamlNode {
 
 struct Fault {
   Place place;
+  std::string key;  // its path
   std::string what;
   std::vector<std::string> details;
 };
@@ -63,19 +65,21 @@ struct YamlText {
   std::deque<YamlText> set;  // what was set behind the text, whose nodes are part of this tree
   std::size_t unlisted = 0;
 
-  void add_fault(Place place, std::string what, std::vector<std::string> details) {
+  void add_fault(Place place, std::string key, std::string what, std::vector<std::string> details) {
     if (!known.emplace(place.source, place.line, place.column, what).second) return;
     if (faults.size() < kMostFaults) {
-      faults.push_back({place, std::move(what), std::move(details)});
+      faults.push_back({place, std::move(key), std::move(what), std::move(details)});
     } else {
       ++unlisted;
       known.erase({place.source, place.line, place.column, what});
     }
   }
 
-  Location location(Place place) const {
+  Location location(Place place, std::string key) const {
     const auto of = static_cast<std::size_t>(place.source);
-    return (of == 0 ? source : set[of - 1].source).location(place);
+    Location out = (of == 0 ? source : set[of - 1].source).location(place);
+    out.key = std::move(key);
+    return out;
   }
 };
 
@@ -83,6 +87,11 @@ inline Place place_of(const YamlNode& node) {
   const YamlNode* n = &node;
   while (!n->own_place && n->key_place.line < 0 && n->parent != nullptr) n = n->parent;
   return n->own_place || n->key_place.line < 0 ? n->place : n->key_place;
+}
+
+/// Of a key of the mapping at `path`.
+inline std::string below(const std::string& path, std::string_view key) {
+  return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }
 
 inline std::string path_of(const YamlNode& node) {
@@ -93,7 +102,7 @@ inline std::string path_of(const YamlNode& node) {
     if ((*it)->key_place.line < 0) {
       out += fmt::format("[{}]", (*it)->index);
     } else {
-      out += (out.empty() ? "" : ".") + shortened((*it)->key);
+      out = below(out, shortened((*it)->key));
     }
   }
   return out;

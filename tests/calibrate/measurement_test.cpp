@@ -179,5 +179,23 @@ TEST(Measurements, PublishedTablesAreRead) {
   std::printf("%zu tables, %zu rows\n", tables, rows);
 }
 
+TEST(Measurements, FaultsNameTheirColumn) {
+  const auto keys = [](const std::string& text) {
+    std::vector<std::string> out;
+    try {
+      parse_measurements("t.csv", text);
+    } catch (const UserError& e) {
+      for (const Diagnostic& d : e.diagnostics()) out.push_back(d.where.key);
+    }
+    return out;
+  };
+  const std::vector<std::string> m{"m"}, time{"latency_us"}, dtype{"dtype"}, odd{"odd"}, row{""};
+  EXPECT_EQ(keys("dtype,m,n,k,kernel,latency_us\nbf16,x,64,64,a,3\n"), m);
+  EXPECT_EQ(keys("dtype,m,n,k,kernel,latency_us\nbf16,8,64,64,a,-3\n"), time);
+  EXPECT_EQ(keys("dtype,m,n,k,kernel,latency_us\nbf17,8,64,64,a,3\n"), dtype);
+  EXPECT_EQ(keys("dtype,m,n,k,kernel,latency_us,odd\nbf16,8,64,64,a,3,1\n"), odd);
+  EXPECT_EQ(keys("dtype,m,n,k,kernel,latency_us\nbf16,8,64,64,a\n"), row);  // of no single cell
+}
+
 }  // namespace
 }  // namespace shardline

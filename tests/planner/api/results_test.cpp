@@ -338,6 +338,7 @@ TEST(ApiResults, ErrorsHaveAKindAndPlaces) {
     ASSERT_FALSE(e.diagnostics().empty());
     EXPECT_EQ(e.diagnostics().front().file, "fault.yaml");
     EXPECT_GT(e.diagnostics().front().line, 0);
+    EXPECT_FALSE(e.diagnostics().front().key.empty());
   }
   question.scenario_text.clear();
   question.scenario = "llama_70b_h100_128k";

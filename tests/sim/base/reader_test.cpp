@@ -256,5 +256,59 @@ TEST(Reader, LongValuesAreShortened) {
       << error;
 }
 
+/// The paths of keys of all faults, in order.
+std::vector<std::string> keys_of(const std::string& text, const std::function<void(Reader)>& read,
+                                 const std::vector<std::string>& settings = {}) {
+  std::vector<std::string> out;
+  try {
+    Document document = Document::parse("t.yaml", text);
+    for (const std::string& s : settings) document.set("--set", s);
+    read(document.root());
+    document.finish();
+  } catch (const UserError& error) {
+    for (const Diagnostic& d : error.diagnostics()) out.push_back(d.where.key);
+  }
+  return out;
+}
+
+TEST(Reader, FaultsNameTheirKey) {
+  using Keys = std::vector<std::string>;
+  const auto read = [](Reader r) {
+    const Reader a = r.at("a");
+    a.at("b").integer(1, 8);
+    if (const auto list = r.find("list")) {
+      for (const Reader& item : list->items()) item.at("n").integer(1, 8);
+    }
+    a.no_other_keys();
+    r.no_other_keys();
+  };
+  EXPECT_EQ(keys_of("a: {b: 1}\n", read), Keys{});
+  EXPECT_EQ(keys_of("a: {b: 9}\n", read), Keys{"a.b"});
+  EXPECT_EQ(keys_of("a: {c: 1}\n", read), (Keys{"a.b", "a.c"}));  // what is missing, and what is unknown
+  EXPECT_EQ(keys_of("c: 1\n", read), (Keys{"a", "c"}));
+  EXPECT_EQ(keys_of("a: {b: 1}\nlist: [{n: 1}, {n: x}, {}]\n", read), (Keys{"list[1].n", "list[2].n"}));
+  EXPECT_EQ(keys_of("a: {b: 1, b: 2}\n", read), Keys{"a.b"});
+  EXPECT_EQ(keys_of("a:\n  b: !!int 1\n", read), Keys{"a.b"});
+  EXPECT_EQ(keys_of("a:\n  <<: {}\n  b: 1\n", read), Keys{"a.<<"});
+  EXPECT_EQ(keys_of("a: [\n", read), Keys{""});  // no YAML has no keys
+}
+
+TEST(Reader, FaultsOfSettingsNameTheirKey) {
+  using Keys = std::vector<std::string>;
+  const auto read = [](Reader r) {
+    r.at("a").at("b").integer(1, 8);
+    r.at("a").no_other_keys();
+    r.no_other_keys();
+  };
+  const std::string text = "a: {b: 1}\n";
+  EXPECT_EQ(keys_of(text, read, {"a.b=2"}), Keys{});
+  EXPECT_EQ(keys_of(text, read, {"a.b=9"}), Keys{"a.b"});
+  EXPECT_EQ(keys_of(text, read, {"a.c=9"}), Keys{"a.c"});
+  EXPECT_EQ(keys_of(text, read, {"a.b=1", "a.b=2"}), Keys{"a.b"});
+  EXPECT_EQ(keys_of(text, read, {"a.b.c=1"}), Keys{"a.b.c"});
+  EXPECT_EQ(keys_of(text, read, {"a.c={d: 1, d: 2}"}), (Keys{"a.c", "a.c.d"}));
+  EXPECT_EQ(keys_of(text, read, {"a.b="}), Keys{"a.b"});
+}
+
 }  // namespace
 }  // namespace shardline

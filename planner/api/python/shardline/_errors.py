@@ -35,6 +35,11 @@ class Error(Exception):
         """From 1; 0 likewise."""
         return self.diagnostics[0].column if self.diagnostics else 0
 
+    @property
+    def key(self) -> str:
+        """Path of the key of the first fault, for instance ``workload.input``; empty where it is of none."""
+        return self.diagnostics[0].key if self.diagnostics else ""
+
 
 class BadInput(Error, ValueError):
     """Of an argument, or of a file that it names: exit code 2 of the program."""
