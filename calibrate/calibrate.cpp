@@ -226,21 +226,21 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> tab
     list.push_back(&w);
   }
   if (list.empty())
-    throw UserError({Diagnostic{{},
-                                "no table has rows that a cost form can be fitted to" +
-                                    (o.framework.empty() ? "" : ": none are of " + o.framework),
-                                out.notes}});
+    throw UserError({{{},
+                      "no table has rows that a cost form can be fitted to" +
+                          (o.framework.empty() ? "" : ": none are of " + o.framework),
+                      out.notes}});
   out.calibration.machine = measured_machine(system);
   out.calibration.framework = o.framework;
   out.calibration.version_of_framework = o.version;
   out.calibration.fits.resize(list.size());
-  const std::size_t threads = thread_count(o.threads);
-  parallel_for(0, list.size(), threads,
-               [&](std::size_t i, std::size_t) { out.calibration.fits[i] = fit_one(system, *list[i], o); });
-  for (const KernelFit& f : out.calibration.fits) {
+  parallel_for(0, list.size(), thread_count(o.threads), [&](std::size_t i, std::size_t) {
+    if (o.step) o.step(list.size());
+    out.calibration.fits[i] = fit_one(system, *list[i], o);
+  });
+  for (const KernelFit& f : out.calibration.fits)
     if (f.intervals.slow)
       out.notes.push_back(fmt::format("{}: {}", f.name(), slow_tactics_text(*f.intervals.slow)));
-  }
   return out;
 }
 

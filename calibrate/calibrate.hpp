@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +24,8 @@ struct CalibrateOptions {
   /// Whose kernels the tables are of: written into the calibration, and rows that name another engine are
   /// left out. Empty: not said.
   std::string framework, version;
+  /// For a progress line: as the fit of a variant begins, in any thread, of how many there are.
+  std::function<void(std::uint64_t of)> step = {};
 };
 
 /// A measured row and what is predicted for it.

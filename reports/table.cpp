@@ -106,4 +106,14 @@ void Progress::show(std::uint64_t done, std::uint64_t total) {
   shown_ = true;
 }
 
+void StepProgress::expect(std::uint64_t more) {
+  const std::lock_guard lock(mutex_);
+  total_ += more;
+}
+
+void StepProgress::step() {
+  const std::lock_guard lock(mutex_);
+  progress_.show(begun_++, total_);
+}
+
 }  // namespace shardline

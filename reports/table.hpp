@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace shardline {
@@ -43,6 +45,21 @@ class Progress {
   bool enabled_;
   bool shown_ = false;
   std::chrono::steady_clock::time_point start_, last_;
+};
+
+/// The same of work whose size becomes known as its parts begin, done by any threads.
+class StepProgress {
+ public:
+  StepProgress(std::string what, bool enabled, std::string unit)
+      : progress_(std::move(what), enabled, std::move(unit)) {}
+  void expect(std::uint64_t more);
+  /// One step begins: those before it are done.
+  void step();
+
+ private:
+  std::mutex mutex_;
+  Progress progress_;
+  std::uint64_t begun_ = 0, total_ = 0;
 };
 
 }  // namespace shardline

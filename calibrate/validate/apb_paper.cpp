@@ -92,10 +92,11 @@ double ours(ApbModel& model, const ApbValue& v, Seconds generation) {
   return static_cast<double>(v.batch * v.tokens) / (t.prefill + generation).value;
 }
 
-std::vector<Compared> compare(const ApbTruth& truth, ApbModel& model, const std::function<bool()>& go_on) {
+std::vector<Compared> compare(const ApbTruth& truth, ApbModel& model, const WorkSteps& steps) {
   std::vector<Compared> out;
+  steps.expect(truth.values.size());
   for (const ApbValue& v : truth.values) {
-    if (go_on && !go_on()) throw UserError("interrupted");
+    if (!steps.go_on()) throw UserError("interrupted");
     Compared c{&v, ours(model, v, truth.generation)};
     if (v.column == ApbColumn::speed)
       c.output_share = truth.generation.value * c.ours / static_cast<double>(v.batch * v.tokens);
@@ -220,9 +221,9 @@ void add_headline(PaperReport& paper, const ApbTruth& truth, ApbModel& model) {
 }
 
 // The same values from the A100's measured kernels, without a parameter of this paper.
-PaperSection unfitted(const ApbTruth& truth, const Catalogs& catalogs, const std::function<bool()>& go_on) {
+PaperSection unfitted(const ApbTruth& truth, const Catalogs& catalogs, const WorkSteps& steps) {
   ApbModel model("a800-hgx", catalogs, head_call(truth, catalogs));
-  const std::vector<Compared> all = compare(truth, model, go_on);
+  const std::vector<Compared> all = compare(truth, model, steps);
   Rows rows{{"group", "values", "median", "largest"}};
   for (const GroupSpec& g : kGroups) {
     if (g.holds == sparse) continue;
@@ -245,7 +246,7 @@ PaperSection unfitted(const ApbTruth& truth, const Catalogs& catalogs, const std
 
 }  // namespace
 
-PaperReport apb_paper(const ApbTruth& truth, const Catalogs& catalogs, const std::function<bool()>& go_on) {
+PaperReport apb_paper(const ApbTruth& truth, const Catalogs& catalogs, const WorkSteps& steps) {
   PaperReport paper;
   paper.id = "apb";
   paper.title = "APB: Distributed Long-Context Inference by Passing Compressed Context Blocks";
@@ -262,14 +263,14 @@ PaperReport apb_paper(const ApbTruth& truth, const Catalogs& catalogs, const std
       PaperItem("x  left out of a goal, for the reason in the summary"),
       PaperItem("APB, STARATTN and MINFERENCE are APPROXIMATE; the others compute exact attention")};
   ApbModel model("a800-apb", catalogs, head_call(truth, catalogs));
-  const std::vector<Compared> all = compare(truth, model, go_on);
+  const std::vector<Compared> all = compare(truth, model, steps);
   add_points(paper, truth, all);
   add_groups(paper);
   for (const ApbTable& t : truth.tables) paper.sections.push_back(section(t, all));
   add_headline(paper, truth, model);
   add_output_times(paper, truth, model);
   add_head_calls(paper, truth, model);
-  paper.sections.push_back(unfitted(truth, catalogs, go_on));
+  paper.sections.push_back(unfitted(truth, catalogs, steps));
   Rows goals{{"group", "values", "median", "largest", "goal", "verdict"}};
   for (const PaperGroup& g : paper.groups)
     goals.push_back({g.name, std::to_string(g.errors.count), percent_text(g.errors.median),

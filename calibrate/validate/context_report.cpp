@@ -268,14 +268,15 @@ std::vector<long long> crossings(const std::function<double(long long)>& advanta
   return out;
 }
 
-ContextReport context_report(const ContextTruth& truth, const ContextTimes& times,
-                             const std::function<bool()>& go_on) {
+ContextReport context_report(const ContextTruth& truth, const ContextTimes& times, const WorkSteps& steps) {
   const auto pause = [&] {
-    if (go_on && !go_on()) throw UserError("interrupted");
+    if (!steps.go_on()) throw UserError("interrupted");
   };
   ContextReport report;
   RowFaults faults;
   std::set<std::pair<std::string, double>> seen;
+  for (const TruthTable& table : truth.tables) steps.expect(table.rows.size());
+  steps.expect(truth.figures.size());
   for (const TruthTable& table : truth.tables) {
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
       pause();
@@ -311,7 +312,10 @@ ContextReport context_report(const ContextTruth& truth, const ContextTimes& time
   faults.finish();
   report.winners = winners(truth, report.values);
   if (const TruthTable* table = truth.find(Id::table4))
-    report.crossings = table4_crossings(*table, times, pause);
+    report.crossings = table4_crossings(*table, times, [&] {
+      steps.expect(1);  // how many a bisection takes is not known before
+      pause();
+    });
   for (const int cp : {1, 2, 4, 8}) {
     if (!truth.gti_claim) break;
     const ContextPlan plan{cp, 8};

@@ -8,6 +8,7 @@
 
 #include "calibrate/validate/context_truth.hpp"
 #include "calibrate/validate/paper_report.hpp"
+#include "calibrate/validate/work_steps.hpp"
 
 namespace shardline {
 
@@ -102,9 +103,9 @@ struct ContextReport {
   std::vector<ScalingRow> scaling;  // empty unless claimed
 };
 
-/// Throws UserError with every row whose plan is impossible, or if `go_on` returns false.
+/// Throws UserError with every row whose plan is impossible, or if `steps` do not go on.
 ContextReport context_report(const ContextTruth& truth, const ContextTimes& times,
-                             const std::function<bool()>& go_on = {});
+                             const WorkSteps& steps = {});
 /// One result for every goal that has a value.
 std::vector<GoalResult> goal_results(std::span<const ComparedValue> values);
 

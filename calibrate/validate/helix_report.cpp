@@ -267,8 +267,9 @@ class RatioJobs {
   }
   void run() {
     found_.resize(jobs_.size());
+    options_.steps.expect(jobs_.size());
     parallel_for(0, jobs_.size(), thread_count(options_.threads), [&](std::size_t i, std::size_t) {
-      if (options_.go_on && !options_.go_on()) throw UserError("interrupted");
+      if (!options_.steps.go_on()) throw UserError("interrupted");
       found_[i] = helix_ratios(jobs_[i], jobs_[i].study.system);
     });
   }

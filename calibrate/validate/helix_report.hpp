@@ -1,13 +1,13 @@
 // The Helix paper's claims (arXiv 2507.07120v1) evaluated, and its figures and claims as a PaperReport.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "calibrate/validate/helix.hpp"
 #include "calibrate/validate/paper_report.hpp"
+#include "calibrate/validate/work_steps.hpp"
 
 namespace shardline {
 
@@ -42,10 +42,10 @@ struct HelixOptions {
   bool sensitivity = true;  // every setting of sensitivity_settings(); else the default one
   bool both_costs = false;  // also the claims under each of helix_costs()
   int threads = 0;          // 0: all cores
-  std::function<bool()> go_on;
+  WorkSteps steps = {};
   const Scenario* silicon = nullptr;  // the setting of TensorRT-LLM's measured runs; null: not compared
 };
-/// `scenario` holds the studies that are compared. Throws UserError if `go_on` returns false.
+/// `scenario` holds the studies that are compared. Throws UserError if `steps` do not go on.
 PaperReport helix_report(const Scenario& scenario, const HelixOptions& options);
 
 }  // namespace shardline

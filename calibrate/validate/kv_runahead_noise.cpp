@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "planner/search/noise.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -23,8 +24,8 @@ std::string percent(double part) { return fmt::format("{:.2f} %", 100 * part); }
 
 class Noise {
  public:
-  Noise(const ChainNoise& noise, ChainModel& model, const std::function<bool()>& go_on, PaperReport& paper)
-      : noise_(noise), model_(model), go_on_(go_on), paper_(paper) {}
+  Noise(const ChainNoise& noise, ChainModel& model, const WorkSteps& steps, PaperReport& paper)
+      : noise_(noise), model_(model), steps_(steps), paper_(paper) {}
 
   void add() {
     PaperSection section{"Noise (Figure 11): TTFT beside other traffic", {}};
@@ -52,7 +53,7 @@ class Noise {
   };
 
   Case3 play(long long context, int gpus, const NoiseSpec& traffic) {
-    if (go_on_ && !go_on_()) throw UserError("interrupted");
+    if (!steps_.go_on()) throw UserError("interrupted");
     const Case c = model_.study(noise_.model, context, 0);
     Evaluator e(c);
     Plan plan;
@@ -77,6 +78,7 @@ class Noise {
   }
 
   Rows losses() {
+    steps_.expect(sizes().size() * noise_.contexts.size());
     Rows rows{{"tokens", "GPUs", "what", "quiet (s)", "mean (s)", "spread", "least", "most", "lost"}};
     for (const int gpus : sizes()) {
       for (const long long context : noise_.contexts) {
@@ -124,11 +126,16 @@ class Noise {
                       percent(played.of[2].loss())});
     };
     const Seconds burst = noise_.traffic.burst;
-    for (const double load : {0.25, 0.5, 0.9}) row(load, 1, burst);
-    row(0.25, 3, burst);
-    row(0.5, 2, burst);
-    row(noise_.traffic.load, noise_.traffic.flows, burst * 0.1);
-    row(noise_.traffic.load, noise_.traffic.flows, burst * 10);
+    const std::vector<std::tuple<double, int, Seconds>> loads{
+        {0.25, 1, burst},
+        {0.5, 1, burst},
+        {0.9, 1, burst},
+        {0.25, 3, burst},
+        {0.5, 2, burst},
+        {noise_.traffic.load, noise_.traffic.flows, burst * 0.1},
+        {noise_.traffic.load, noise_.traffic.flows, burst * 10}};
+    steps_.expect(loads.size());
+    for (const auto& [load, flows, mean] : loads) row(load, flows, mean);
     return rows;
   }
 
@@ -175,7 +182,7 @@ class Noise {
 
   const ChainNoise& noise_;
   ChainModel& model_;
-  const std::function<bool()>& go_on_;
+  const WorkSteps& steps_;
   PaperReport& paper_;
   std::array<std::vector<double>, 3> lost_;  // by method, of contexts on noise_.gpus
   std::map<int, Best> best_;                 // by GPUs
@@ -183,9 +190,8 @@ class Noise {
 
 }  // namespace
 
-void add_chain_noise(const ChainNoise& noise, ChainModel& model, const std::function<bool()>& go_on,
-                     PaperReport& paper) {
-  Noise(noise, model, go_on, paper).add();
+void add_chain_noise(const ChainNoise& noise, ChainModel& model, const WorkSteps& steps, PaperReport& paper) {
+  Noise(noise, model, steps, paper).add();
 }
 
 }  // namespace shardline

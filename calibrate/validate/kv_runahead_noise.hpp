@@ -2,12 +2,12 @@
 #pragma once
 
 #include "calibrate/validate/kv_runahead_paper.hpp"
+#include "calibrate/validate/work_steps.hpp"
 
 namespace shardline {
 
 /// Adds the section on times beside other traffic, its values and its goals. Throws UserError where the
-/// machine has too few GPUs, or if `go_on` returns false.
-void add_chain_noise(const ChainNoise& noise, ChainModel& model, const std::function<bool()>& go_on,
-                     PaperReport& paper);
+/// machine has too few GPUs, or if `steps` do not go on.
+void add_chain_noise(const ChainNoise& noise, ChainModel& model, const WorkSteps& steps, PaperReport& paper);
 
 }  // namespace shardline

@@ -124,8 +124,8 @@ using Rows = std::vector<std::vector<std::string>>;
 
 class Builder {
  public:
-  Builder(const ChainTruth& truth, const Catalogs& catalogs, const std::function<bool()>& go_on)
-      : truth_(truth), model_(*truth.machine, catalogs), go_on_(go_on) {}
+  Builder(const ChainTruth& truth, const Catalogs& catalogs, const WorkSteps& steps)
+      : truth_(truth), model_(*truth.machine, catalogs), steps_(steps) {}
 
   PaperReport build() {
     paper_.id = "kv_runahead";
@@ -148,8 +148,9 @@ class Builder {
  private:
   void times() {
     std::vector<Diagnostic> faults;
+    steps_.expect(truth_.values.size());
     for (const ChainValue& v : truth_.values) {
-      if (go_on_ && !go_on_()) throw UserError("interrupted");
+      if (!steps_.go_on()) throw UserError("interrupted");
       try {
         ours_.push_back(model_.ttft(v.model, v.context, v.gpus, v.network, v.method).value);
       } catch (const UserError& e) {
@@ -205,8 +206,9 @@ class Builder {
 
   void partitions() {
     Rows rows{{"partition", "model", "tokens", "published", "ours", "farthest"}};
+    steps_.expect(truth_.partitions.size());
     for (const ChainPartition& p : truth_.partitions) {
-      if (go_on_ && !go_on_()) throw UserError("interrupted");
+      if (!steps_.go_on()) throw UserError("interrupted");
       std::vector<double> ours = ratios(p.model, p.between.empty() ? p.context : p.between[0], p.gpus);
       if (!p.between.empty()) {
         const std::vector<double> above = ratios(p.model, p.between[1], p.gpus);
@@ -285,7 +287,7 @@ class Builder {
     }
     add_chain_scaling(truth_, ours_, model_, paper_);
     add_chain_figure(truth_, ours_, model_, paper_);
-    if (truth_.noise) add_chain_noise(*truth_.noise, model_, go_on_, paper_);
+    if (truth_.noise) add_chain_noise(*truth_.noise, model_, steps_, paper_);
     Rows rows = summary_rows({&paper_, 1}, true);
     for (auto& row : rows) row.erase(row.begin());
     paper_.sections.push_back({"Summary against the goals", {PaperItem(std::move(rows))}});
@@ -296,7 +298,7 @@ class Builder {
 
   const ChainTruth& truth_;
   ChainModel model_;
-  const std::function<bool()>& go_on_;
+  const WorkSteps& steps_;
   PaperReport paper_;
   std::vector<double> ours_;  // of truth_.values, in s
   double farthest_ = 0;
@@ -304,9 +306,8 @@ class Builder {
 
 }  // namespace
 
-PaperReport chain_paper(const ChainTruth& truth, const Catalogs& catalogs,
-                        const std::function<bool()>& go_on) {
-  return Builder(truth, catalogs, go_on).build();
+PaperReport chain_paper(const ChainTruth& truth, const Catalogs& catalogs, const WorkSteps& steps) {
+  return Builder(truth, catalogs, steps).build();
 }
 
 }  // namespace shardline

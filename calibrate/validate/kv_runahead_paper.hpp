@@ -1,12 +1,12 @@
 // Times of KV-Runahead and TSP (arXiv 2405.05329) beside the simulator's, as a PaperReport.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "calibrate/validate/kv_runahead_truth.hpp"
 #include "calibrate/validate/paper_report.hpp"
+#include "calibrate/validate/work_steps.hpp"
 #include "planner/studies/searched_partition.hpp"
 
 namespace shardline {
@@ -30,8 +30,7 @@ class ChainModel {
   std::map<std::string, PartitionResult> found_;  // by measurement
 };
 
-/// Throws UserError with every row that is impossible, or if `go_on` returns false.
-PaperReport chain_paper(const ChainTruth& truth, const Catalogs& catalogs,
-                        const std::function<bool()>& go_on = {});
+/// Throws UserError with every row that is impossible, or if `steps` do not go on.
+PaperReport chain_paper(const ChainTruth& truth, const Catalogs& catalogs, const WorkSteps& steps = {});
 
 }  // namespace shardline

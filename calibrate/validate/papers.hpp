@@ -2,12 +2,12 @@
 // and a row in papers.cpp.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "calibrate/validate/paper_report.hpp"
+#include "calibrate/validate/work_steps.hpp"
 #include "planner/scenario/scenario.hpp"
 
 namespace shardline {
@@ -17,7 +17,7 @@ struct PaperOptions {
   bool sensitivity = true;  // helix: each assumed parameter changed in turn
   bool both_costs = false;  // helix: with assumed parameters and with measured costs
   int threads = 0;          // 0: all cores; results do not depend on it
-  std::function<bool()> go_on;
+  WorkSteps steps = {};
 };
 
 struct Paper {
@@ -26,7 +26,7 @@ struct Paper {
 };
 std::span<const Paper> papers();
 
-/// All papers in the table's order. Throws UserError if `go_on` returns false.
+/// All papers in the table's order. Throws UserError if `steps` do not go on.
 std::vector<PaperReport> all_papers(const PaperOptions& options);
 
 }  // namespace shardline

@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 
 #include "planner/cli/commands.hpp"
 #include "planner/cli/measured_documents.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
+#include "reports/table.hpp"
 #include "sim/base/file_name.hpp"
 
 namespace shardline::cli {
@@ -66,9 +68,16 @@ int run(const AccuracyArguments& a, const Provenance& made_by) {
   const AccuracyStudy study = accuracy_study(a.measurements, shipped_catalogs().systems);
   std::string text =
       accuracy_report(study.systems, study.borrowed) + engines_section(shipped_catalogs().engines);
-  if (!study.measured.empty())
-    text += measured_section(study.measured) + scatter_section(study.measured) +
-            borrowed_section(study.measured) + longest_section(study.measured);
+  if (!study.measured.empty()) {
+    StepProgress progress("accuracy", Progress::terminal(), "parts");
+    constexpr std::array kParts{measured_section, scatter_section, borrowed_section,
+                                +[](std::span<const MeasuredTables> m) { return longest_section(m); }};
+    progress.expect(kParts.size());
+    for (const auto part : kParts) {
+      progress.step();
+      text += part(study.measured);
+    }
+  }
   if (made_by.document != nullptr) {
     api::AccuracyResult result = accuracy_result(study, shipped_catalogs().engines);
     result.version = made_by.version;

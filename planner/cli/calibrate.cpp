@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <mutex>
 
 #include "calibrate/rows.hpp"
 #include "planner/cli/calibrate_engine.hpp"
@@ -210,6 +211,16 @@ void set_document(const std::string& system, const Tables& tables, const Calibra
   made_by.document->set(api::to_json(out));
 }
 
+Calibrated fitted(const System& system, const Tables& tables, CalibrateOptions options) {
+  StepProgress progress("calibrate", Progress::terminal(), "variants");
+  std::once_flag counted;
+  options.step = [&](std::uint64_t of) {
+    std::call_once(counted, [&] { progress.expect(of); });
+    progress.step();
+  };
+  return shardline::calibrate(system, tables.tables, options);
+}
+
 int run(const CalibrateArguments& a, const Provenance& made_by) {
   if (!a.engine.empty() && !a.system.empty())
     throw UserError("--system is for kernels, --engine for serving: expected one of them");
@@ -223,7 +234,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   options.folds = a.folds;
   options.threads = a.threads;
   name_framework(a.framework, options);
-  Calibrated result = shardline::calibrate(system, tables.tables, options);
+  Calibrated result = fitted(system, tables, options);
   Calibration& c = result.calibration;
   std::string names;
   for (const std::string& n : tables.names) names += (names.empty() ? "" : ", ") + n;

@@ -21,7 +21,6 @@ PaperOptions paper_options(const ValidateOptions& o) {
   p.catalogs = shipped_catalogs();
   p.sensitivity = o.sensitivity;
   p.threads = o.threads;
-  p.go_on = [] { return !interrupted(); };
   return p;
 }
 
@@ -54,6 +53,12 @@ void declare(Arguments& a, ValidateOptions& o) {
   add_threads(a, o.threads);
 }
 
+template <class Make>
+PaperReport shown(const char* paper, Make make) {
+  StepProgress progress(paper, Progress::terminal(), "steps");
+  return make(shown_on(progress));
+}
+
 int report(const PaperReport& paper, const Provenance& made_by) {
   fmt::print("{}", terminal_text(paper));
   set_document({&paper, 1}, made_by);
@@ -76,7 +81,8 @@ int run(const ValidateOptions& o, const Provenance& made_by) {
   if (o.paper == "apb") {
     if (!o.sensitivity || !o.out.empty()) throw UserError("validate apb takes --truth only");
     const ApbTruth truth = load_apb_truth(o.truth, shipped_catalogs());
-    return report(apb_paper(truth, shipped_catalogs(), [] { return !interrupted(); }), made_by);
+    return report(shown("apb", [&](const WorkSteps& s) { return apb_paper(truth, shipped_catalogs(), s); }),
+                  made_by);
   }
   std::vector<std::string> names;
   for (const Paper& p : papers()) {
@@ -84,7 +90,13 @@ int run(const ValidateOptions& o, const Provenance& made_by) {
     if (o.paper != p.id) continue;
     if (!o.truth.empty() || !o.out.empty())
       throw UserError("--truth and --out are for validate context_parallel and kv_runahead");
-    return report(p.report(paper_options(o)), made_by);
+    return report(shown(p.id,
+                        [&](const WorkSteps& steps) {
+                          PaperOptions options = paper_options(o);
+                          options.steps = steps;
+                          return p.report(options);
+                        }),
+                  made_by);
   }
   names.emplace_back("all");
   throw UserError({Diagnostic{{}, "unknown paper " + o.paper, expected_one_of(o.paper, names)}});

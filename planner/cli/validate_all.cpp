@@ -13,12 +13,15 @@ constexpr const char* kPictures = "validation";  // folder of pictures, beside t
 
 }  // namespace
 
-int validate_all(const PaperOptions& options, const std::filesystem::path& folder,
-                 const Provenance& made_by) {
+int validate_all(PaperOptions options, const std::filesystem::path& folder, const Provenance& made_by) {
   const std::filesystem::path pictures = folder / kPictures;
   make_output_folder(folder);
   make_output_folder(pictures);
-  const std::vector<PaperReport> reports = all_papers(options);
+  const std::vector<PaperReport> reports = [&] {
+    StepProgress progress("papers", Progress::terminal(), "steps");
+    options.steps = shown_on(progress);
+    return all_papers(options);
+  }();
   set_document(reports, made_by);
 
   const auto rows = summary_rows(reports, false);

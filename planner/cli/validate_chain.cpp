@@ -10,7 +10,10 @@ namespace shardline::cli {
 int validate_chain(const std::string& truth_file, const std::string& out, const Provenance& made_by) {
   const ChainTruth truth = chain_truth_of(truth_file, shipped_catalogs());
   if (!out.empty()) make_output_folder(out);
-  const PaperReport paper = chain_paper(truth, shipped_catalogs(), [] { return !interrupted(); });
+  const PaperReport paper = [&] {
+    StepProgress progress("kv_runahead", Progress::terminal(), "steps");
+    return chain_paper(truth, shipped_catalogs(), shown_on(progress));
+  }();
   fmt::print("{}", terminal_text(paper));
   set_document({&paper, 1}, made_by);
   if (out.empty()) return 0;

@@ -34,8 +34,10 @@ std::string csv(const ContextTruth& truth, const ContextReport& report) {
 int validate_context(const std::string& truth_file, const std::string& out, const Provenance& made_by) {
   const ContextTruth truth = context_truth_of(truth_file, shipped_catalogs());
   if (!out.empty()) make_output_folder(out);
-  const ContextReport report =
-      context_report(truth, simulated_times(shipped_catalogs()), [] { return !interrupted(); });
+  const ContextReport report = [&] {
+    StepProgress progress("context_parallel", Progress::terminal(), "steps");
+    return context_report(truth, simulated_times(shipped_catalogs()), shown_on(progress));
+  }();
   const PaperReport paper = context_paper(truth, report, truth_file);
   fmt::print("{}", terminal_text(paper));
   set_document({&paper, 1}, made_by);

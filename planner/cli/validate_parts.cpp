@@ -6,6 +6,7 @@
 #include <map>
 
 #include "planner/api/checks.hpp"
+#include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
 
@@ -39,6 +40,14 @@ std::string items_text(const std::vector<PaperItem>& items) {
 }
 
 }  // namespace
+
+WorkSteps shown_on(StepProgress& progress) {
+  const auto go_on = [&progress] {
+    progress.step();
+    return !interrupted();
+  };
+  return {go_on, [&progress](std::uint64_t more) { progress.expect(more); }};
+}
 
 std::string terminal_text(const PaperReport& report) {
   std::string out = fmt::format("{}, {}\n{}", report.title, report.source, items_text(report.intro));

@@ -6,8 +6,12 @@
 #include "calibrate/validate/papers.hpp"
 #include "planner/cli/commands.hpp"
 #include "reports/plot.hpp"
+#include "reports/table.hpp"
 
 namespace shardline::cli {
+
+/// Steps of papers, until Ctrl-C, on the line of `progress`, which outlives them.
+WorkSteps shown_on(StepProgress& progress);
 
 /// Every table and note, for a terminal.
 std::string terminal_text(const PaperReport& report);
@@ -31,6 +35,6 @@ int validate_context(const std::string& truth, const std::string& out, const Pro
 int validate_chain(const std::string& truth, const std::string& out, const Provenance& made_by);
 
 /// Writes validation.md, a plot per paper and every value; prints the summary.
-int validate_all(const PaperOptions& options, const std::filesystem::path& folder, const Provenance& made_by);
+int validate_all(PaperOptions options, const std::filesystem::path& folder, const Provenance& made_by);
 
 }  // namespace shardline::cli

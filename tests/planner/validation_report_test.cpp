@@ -238,7 +238,7 @@ TEST(ValidationReport, SameTextForAnyThreads) {
 
 TEST(ValidationReport, StopsWhenAsked) {
   PaperOptions o = options(1);
-  o.go_on = [] { return false; };
+  o.steps = WorkSteps([] { return false; });
   for (const Paper& p : papers()) EXPECT_THROW(p.report(o), UserError) << p.id;
 }
 
