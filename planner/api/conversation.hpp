@@ -20,8 +20,8 @@ struct Turn {
   double pass_q_s = 0;
   bool variants_told_apart = true;
   long long output_tokens = 0;
-  double ttit_first_s = 0;
-  Estimate ttit_last_s;
+  double ttl_first_s = 0;
+  Estimate ttl_last_s;
   Estimate turn_s;
   double kv_bytes_per_gpu = 0;
   long long tokens_fullest_rank = 0;
@@ -46,8 +46,9 @@ struct Fields<Turn> {
     field("variants_told_apart", &Turn::variants_told_apart,
           "whether they differ by more than prices may be off");
     field("output_tokens", &Turn::output_tokens, "of the answer");
-    field("ttit_first_s", &Turn::ttit_first_s, "time to incremental token, of the first one; 0: no answer");
-    field("ttit_last_s", &Turn::ttit_last_s, "of the last one; 0: no answer");
+    field("ttl_first_s", &Turn::ttl_first_s,
+          "of the step of its first token, which decodes alone; 0: no answer");
+    field("ttl_last_s", &Turn::ttl_last_s, "of the last one; 0: no answer");
     field("turn_s", &Turn::turn_s, "TTFT and all tokens of the answer");
     field("kv_bytes_per_gpu", &Turn::kv_bytes_per_gpu, "when the answer is complete");
     field("tokens_fullest_rank", &Turn::tokens_fullest_rank, "cached then");
@@ -93,7 +94,7 @@ struct ConversationResult {
 template <>
 struct Fields<ConversationResult> {
   static constexpr const char* name = "ConversationResult";
-  static constexpr const char* schema = "shardline.conversation/1";
+  static constexpr const char* schema = "shardline.conversation/2";
   static constexpr const char* about = "What `shardline conversation` answers.";
   template <class Visit>
   static constexpr void visit(Visit&& field) {

@@ -92,8 +92,8 @@ Turn turn_of(int number, const TurnTime& t) {
   out.pass_q_s = t.pass_q.value;
   out.variants_told_apart = t.variants_told_apart();
   out.output_tokens = t.output;
-  out.ttit_first_s = t.first_ttit.value;
-  out.ttit_last_s = estimate(t.last_ttit.value, time_error(t.ttit_errors));
+  out.ttl_first_s = t.first_ttl.value;
+  out.ttl_last_s = estimate(t.last_ttl.value, time_error(t.ttl_errors));
   out.turn_s = estimate(t.answer.value, time_error(t.errors));
   out.kv_bytes_per_gpu = t.kv_per_gpu.value;
   out.tokens_fullest_rank = t.fullest;

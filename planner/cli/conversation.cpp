@@ -30,7 +30,7 @@ void print(const Study& study, const std::vector<TurnTime>& turns) {
   const std::vector<std::string> interval = interval_header(system);
   Table t(shown.header(joined_cells({{"turn", "new tokens", "cached", "KV hit rate", "variant", "TTFT"},
                                      interval,
-                                     {"other variant", "output tokens", "TTIT first", "TTIT last"},
+                                     {"other variant", "output tokens", "TTL first", "TTL last"},
                                      interval,
                                      {"whole turn"},
                                      interval,
@@ -47,8 +47,8 @@ void print(const Study& study, const std::vector<TurnTime>& turns) {
               to_string(turn.ttft())},
              time_cells(system, turn.ttft_errors()),
              {fmt::format("{:+.1f} %", 100 * (other / turn.ttft() - 1)), std::to_string(turn.output),
-              answers ? to_string(turn.first_ttit) : "", answers ? to_string(turn.last_ttit) : ""},
-             answers ? time_cells(system, turn.ttit_errors) : std::vector(interval.size(), std::string()),
+              answers ? to_string(turn.first_ttl) : "", answers ? to_string(turn.last_ttl) : ""},
+             answers ? time_cells(system, turn.ttl_errors) : std::vector(interval.size(), std::string()),
              {to_string(turn.answer)},
              time_cells(system, turn.errors),
              {to_string(turn.kv_per_gpu, 3)}}),
@@ -74,16 +74,16 @@ std::string csv(const std::vector<TurnTime>& turns) {
                                   "pass_kv_s",
                                   "pass_q_s",
                                   "output_tokens",
-                                  "ttit_first_ms",
-                                  "ttit_last_ms",
+                                  "ttl_first_ms",
+                                  "ttl_last_ms",
                                   "turn_s",
                                   "kv_gb_per_gpu",
                                   "tokens_fullest_rank",
                                   "tokens_emptiest_rank",
                                   "ttft_low_s",
                                   "ttft_high_s",
-                                  "ttit_last_low_ms",
-                                  "ttit_last_high_ms",
+                                  "ttl_last_low_ms",
+                                  "ttl_last_high_ms",
                                   "turn_low_s",
                                   "turn_high_s",
                                   "variants_told_apart"};
@@ -100,14 +100,14 @@ std::string csv(const std::vector<TurnTime>& turns) {
                                    number_text(t.pass_kv.value),
                                    number_text(t.pass_q.value),
                                    std::to_string(t.output),
-                                   number_text(t.first_ttit.value * 1e3),
-                                   number_text(t.last_ttit.value * 1e3),
+                                   number_text(t.first_ttl.value * 1e3),
+                                   number_text(t.last_ttl.value * 1e3),
                                    number_text(t.answer.value),
                                    number_text(t.kv_per_gpu.value / 1e9),
                                    std::to_string(t.fullest),
                                    std::to_string(t.emptiest)};
     for (const auto& [time, errors] :
-         {std::pair(t.ttft(), t.ttft_errors()), std::pair(t.last_ttit * 1e3, t.ttit_errors),
+         {std::pair(t.ttft(), t.ttft_errors()), std::pair(t.last_ttl * 1e3, t.ttl_errors),
           std::pair(t.answer, t.errors)}) {
       const ErrorRange off = time_error(errors);
       for (const double end : {off.low, off.high}) cells.push_back(number_text(time.value * (1 + end)));
@@ -176,7 +176,7 @@ int run(const ConversationOptions& o, const Provenance& made_by) {
 
 }  // namespace
 
-const Command kConversationCommand{"conversation", "TTFT and TTIT of every turn of a conversation",
+const Command kConversationCommand{"conversation", "TTFT and TTL of every turn of a conversation",
                                    "shardline conversation conversation_405b_128k -o out/conversation",
                                    prepare<ConversationOptions, declare, run>};
 

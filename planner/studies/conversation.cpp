@@ -57,13 +57,13 @@ std::vector<TurnTime> converse(const Study& study,
       // The prefill gives the first token of the answer; each step appends the one before it.
       const long long context = cache->length(0);
       answer.batch = decode_batch(context + 1);
-      t.first_ttit = decodes.simulate(decode);
+      t.first_ttl = decodes.simulate(decode);
       answer.batch = decode_batch(context + turn.output);
       require(answer, decode, out.size());
-      t.last_ttit = decodes.simulate(decode);
-      t.answer += (t.first_ttit + t.last_ttit) * (static_cast<double>(turn.output - 1) / 2);
+      t.last_ttl = decodes.simulate(decode);
+      t.answer += (t.first_ttl + t.last_ttl) * (static_cast<double>(turn.output - 1) / 2);
       const Rating last = rating_of(decodes, decode);
-      t.ttit_errors = last.errors;
+      t.ttl_errors = last.errors;
       turn_rating = turn_rating * (t.ttft() / t.answer);
       turn_rating += last * (1 - t.ttft() / t.answer);
       cache->decode(0, turn.output);

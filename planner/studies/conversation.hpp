@@ -16,11 +16,11 @@ struct TurnTime {
   long long cached = 0, fresh = 0, output = 0;  // tokens
   Seconds pass_kv, pass_q;                      // TTFT of both variants
   bool kv_chosen = true;                        // the faster one; a tie goes to pass-KV
-  Seconds first_ttit, last_ttit;  // of the first and the last token of the answer; 0 without one
+  Seconds first_ttl, last_ttl;  // of the first and the last token of the answer; 0 without one
   Seconds answer;                 // TTFT and all tokens of the answer
   Shares shares;                  // of the turn's whole time
-  // How far times may be off, in parts of each [P12]: of both variants' TTFT, of the last TTIT, of the turn.
-  ErrorTerms kv_errors, q_errors, ttit_errors, errors;
+  // How far times may be off, in parts of each [P12]: of both variants' TTFT, of the last TTL, of the turn.
+  ErrorTerms kv_errors, q_errors, ttl_errors, errors;
   Bytes kv_per_gpu;                     // when the answer is complete
   long long fullest = 0, emptiest = 0;  // cached tokens per context-parallel rank then
 
@@ -33,7 +33,7 @@ struct TurnTime {
 };
 
 /// Prefill by the faster ring variant, decode by batched ring pass-Q, one request, with the cache where the
-/// turns before left it. Time of an answer: its tokens' TTIT, which is linear in the context between first
+/// turns before left it. Time of an answer: its tokens' TTL, which is linear in the context between first
 /// and last. Throws UserError if a turn does not fit the GPUs' memory.
 /// `progress` in turns, may throw to stop.
 std::vector<TurnTime> converse(

@@ -67,11 +67,11 @@ TEST(Conversation, EachTurnFindsTheCacheOfAllTurnsBefore) {
   for (const TurnTime& t : turns) {
     EXPECT_EQ(t.ttft(), std::min(t.pass_kv, t.pass_q));
     EXPECT_LE(t.fullest - t.emptiest, 1);
-    EXPECT_LE(t.first_ttit, t.last_ttit);
+    EXPECT_LE(t.first_ttl, t.last_ttl);
   }
   EXPECT_EQ(turns[1].answer, turns[1].ttft());
   // The prefill gives the first of 7 tokens.
-  EXPECT_NEAR((turns[2].answer - turns[2].ttft()) / turns[2].first_ttit, 6, 1e-3);
+  EXPECT_NEAR((turns[2].answer - turns[2].ttft()) / turns[2].first_ttl, 6, 1e-3);
   // K and V of one of eight heads, a quarter of the tokens, 126 layers.
   EXPECT_NEAR(turns[2].kv_per_gpu.value, std::ceil(66'440 / 4.0) * 2 * 128 * 2 * 126, 1);
 }
@@ -109,7 +109,7 @@ TEST(Conversation, TurnsAreThoseOfTheWholeHistoryToTheLastBit) {
       history.decode(0, given[i].output);
       if (given[i].output > 0) {
         answer.batch = decode_batch(history.length(0));
-        EXPECT_EQ(turns[i].last_ttit, decodes.simulate(parse_plan("ring_decode:cp=3,tpa=8,tpf=8,batch=1")));
+        EXPECT_EQ(turns[i].last_ttl, decodes.simulate(parse_plan("ring_decode:cp=3,tpa=8,tpf=8,batch=1")));
       }
       long long most = 0, least = history.length(0);
       for (int r = 0; r < 3; ++r) {

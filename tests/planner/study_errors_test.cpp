@@ -42,13 +42,13 @@ TEST(StudyErrors, P12OfATurnAreThoseOfItsPlansByTime) {
   expect_same(turns[0].kv_errors, errors_of(first, "ring_pass_kv:cp=2,tpa=4,tpf=4,batch=1"));
   expect_same(turns[0].q_errors, errors_of(first, "ring_pass_q:cp=2,tpa=4,tpf=4,batch=1"));
   first.batch = decode_batch(32'768 + 200);
-  expect_same(turns[0].ttit_errors, errors_of(first, "ring_decode:cp=2,tpa=4,tpf=4,batch=1"));
+  expect_same(turns[0].ttl_errors, errors_of(first, "ring_decode:cp=2,tpa=4,tpf=4,batch=1"));
   const double part = turns[0].ttft() / turns[0].answer;
   ErrorTerms whole = turns[0].ttft_errors() * part;
-  whole += turns[0].ttit_errors * (1 - part);
+  whole += turns[0].ttl_errors * (1 - part);
   expect_same(turns[0].errors, whole);
   expect_same(turns[1].errors, turns[1].ttft_errors());
-  EXPECT_TRUE(turns[1].ttit_errors.all().empty());
+  EXPECT_TRUE(turns[1].ttl_errors.all().empty());
   const ErrorRange off = time_error(turns[0].errors);
   EXPECT_LT(off.low, -0.01);
   EXPECT_GT(off.high, 0.01);

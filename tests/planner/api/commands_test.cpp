@@ -127,7 +127,7 @@ TEST(ApiCommands, ConversationHasTheNumbersOfItsCsv) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     expect_number(rows[i]["ttft_s"], turns[i]["ttft_s"]["value"], 1, "TTFT");
     expect_number(rows[i]["ttft_low_s"], turns[i]["ttft_s"]["low"], 1, "TTFT, low");
-    expect_number(rows[i]["ttit_last_high_ms"], turns[i]["ttit_last_s"]["high"], 1e3, "TTIT, high");
+    expect_number(rows[i]["ttl_last_high_ms"], turns[i]["ttl_last_s"]["high"], 1e3, "TTL, high");
     expect_number(rows[i]["turn_high_s"], turns[i]["turn_s"]["high"], 1, "turn, high");
     expect_number(rows[i]["kv_gb_per_gpu"], turns[i]["kv_bytes_per_gpu"], 1e-9, "KV");
     EXPECT_EQ(rows[i]["variants_told_apart"] == "1", turns[i]["variants_told_apart"].get<bool>());
