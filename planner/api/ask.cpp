@@ -253,4 +253,8 @@ long long tokens_of(const std::string& name, const std::string& text) {
   return translated([&] { return asked_tokens(name, text); });
 }
 
+double rate_of(const std::string& name, const std::string& text) {
+  return translated([&] { return asked_rate(name, text); });
+}
+
 }  // namespace shardline::api

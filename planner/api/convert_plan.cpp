@@ -42,6 +42,13 @@ Seconds target(const char* option, std::optional<double> value) {
   return Seconds(*value);
 }
 
+double rate_of(std::optional<double> value) {
+  if (!value) return 0;
+  if (!(*value > 0) || !std::isfinite(*value))
+    throw UserError(fmt::format("--rate {}: expected a positive number of requests a second", *value));
+  return *value;
+}
+
 // Targets that would silently mean nothing.
 void require_meaning(const shardline::PlanQuestion& q) {
   if (q.output == 1) throw UserError("--output 1: a prefill gives the first token: leave --output out");
@@ -49,6 +56,14 @@ void require_meaning(const shardline::PlanQuestion& q) {
     throw UserError(
         "--ttl, --tokens-per-user and --users are of answers: give their length with --output (without it "
         "the question is of the prefill alone, with --ttft)");
+  if (q.rate > 0 && q.prefill())
+    throw UserError("--rate is of requests that are answered: give the length of answers with --output");
+  if (q.rate > 0 && q.engine == "ideal")
+    throw UserError(
+        "--rate is of served requests, and bare kernels (ideal) serve nobody: name an engine, or leave "
+        "--engine out");
+  if (q.rate > 0 && q.users > 0)
+    throw UserError("--rate and --users: a rate says how many users it keeps busy: give one of them");
   if (q.engine == "ideal" && !q.prefill() && q.ttft > Seconds(0))
     throw UserError(
         "--ttft with --output is of served requests, and bare kernels (ideal) serve nobody: name an "
@@ -56,7 +71,18 @@ void require_meaning(const shardline::PlanQuestion& q) {
 }
 
 PlannedPlan planned_of(const PlanAnswer& a, const PlannedPoint& p) {
-  return {plan_point(a.study, p.point, &p.rating, &p.ttft), p.meets};
+  Copies all;
+  all.count = p.copies;
+  all.gpus = a.gpus_of(p);
+  all.users = a.question.prefill() ? 0 : a.users_of(p);
+  all.tokens_per_s_gpu = a.tokens_per_s_gpu(p);
+  if (const double rate = a.requests_per_s(p); rate > 0) all.requests_per_s = rate;
+  if (a.question.rate > 0 && p.most_per_s > 0) {
+    all.most_requests_per_s = p.most_per_s;
+    all.limit_requests_per_s = p.limit_per_s;
+    if (p.meets) all.requests_per_s = a.question.rate;
+  }
+  return {plan_point(a.study, p.point, &p.rating, &p.ttft), p.meets, all};
 }
 
 BestPlan best_of(const PlanAnswer& a) {
@@ -83,6 +109,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   q.input = asked.input_tokens;
   q.output = asked.output_tokens.value_or(0);
   q.users = asked.users.value_or(0);
+  q.rate = rate_of(asked.requests_per_s);
   q.ttl = target("--ttl", asked.most_ttl_s);
   q.ttft = target("--ttft", asked.most_ttft_s);
   q.engine = same_engine(o.engine, kIdealEngine) ? kIdealEngine : o.engine;
@@ -103,7 +130,7 @@ PlanResult plan_result(const PlanAnswer& a) {
   out.gpus_note = a.defaults.gpus_note;
   out.met = a.met;
   for (const PlannedPoint& p : a.plans) out.plans.push_back(planned_of(a, p));
-  if (!a.met && !a.plans.empty()) {
+  if (!a.met && !a.plans.empty() && a.question.rate == 0) {
     const shardline::Miss miss = miss_of(a, a.plans.front().point);
     out.miss = Miss{miss.what, miss.part, miss.time.value};
   }

@@ -18,6 +18,7 @@ struct PlanQuestion {
   std::optional<long long> gpus;
   std::optional<long long> nodes;
   std::optional<long long> users;
+  std::optional<double> requests_per_s;
   std::optional<double> most_ttl_s;
   std::optional<double> most_ttft_s;
 };
@@ -34,18 +35,56 @@ struct Fields<PlanQuestion> {
     field("system", &Q::system, "name of the catalogue, or a .yaml file");
     field("input_tokens", &Q::input_tokens, "of a request");
     field("output_tokens", &Q::output_tokens, "of its answer; null: the prefill alone");
-    field("gpus", &Q::gpus, "at most; null: those of `nodes`, else of a node, eight at most");
+    field("gpus", &Q::gpus, "at most, of all copies; null: those of `nodes`, else of a node, eight at most");
     field("nodes", &Q::nodes, "at most, in place of `gpus`");
-    field("users", &Q::users, "at once, each with a request; null: any");
+    field("users", &Q::users, "at once, each with a request, over all copies; null: any");
+    field("requests_per_s", &Q::requests_per_s,
+          "that come, over all copies, as the mean of a steady stream; null: no matter");
     field("most_ttl_s", &Q::most_ttl_s,
           "target for TPOT of served users, for TTL of bare kernels; null: none");
     field("most_ttft_s", &Q::most_ttft_s, "target for TTFT; null: none");
   }
 };
 
+struct Copies {
+  long long count = 1;
+  long long gpus = 0;
+  double users = 0;
+  double tokens_per_s_gpu = 0;
+  std::optional<double> requests_per_s;
+  std::optional<double> most_requests_per_s;
+  std::optional<double> limit_requests_per_s;
+};
+template <>
+struct Fields<Copies> {
+  static constexpr const char* name = "Copies";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "What the copies of a plan do together.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using C = Copies;
+    field("count", &C::count,
+          "as many as the GPUs of the question hold; of a question with a rate as few as carry it; one of a "
+          "prefill");
+    field(
+        "gpus", &C::gpus,
+        "over which `tokens_per_s_gpu` is: all of the question, idle ones too; of a question with a rate and "
+        "of a prefill those of the copies");
+    field("users", &C::users, "of all copies; of a question with a rate the mean number that it keeps busy");
+    field("tokens_per_s_gpu", &C::tokens_per_s_gpu,
+          "answered, over `gpus`; of a prefill new ones, of one copy");
+    field("requests_per_s", &C::requests_per_s, "that these users ask for; null: nobody is served");
+    field("most_requests_per_s", &C::most_requests_per_s,
+          "that the copies carry within the target; null: no rate was asked for");
+    field("limit_requests_per_s", &C::limit_requests_per_s,
+          "that they carry with any number of users, and any wait; null likewise");
+  }
+};
+
 struct PlannedPlan {
   PlanPoint point;
   bool meets = false;
+  Copies copies;
 };
 template <>
 struct Fields<PlannedPlan> {
@@ -54,9 +93,10 @@ struct Fields<PlannedPlan> {
   static constexpr const char* about = "A plan of the answer.";
   template <class Visit>
   static constexpr void visit(Visit&& field) {
-    field("point", &PlannedPlan::point, "the plan");
+    field("point", &PlannedPlan::point, "the plan, of one copy");
     field("meets", &PlannedPlan::meets,
-          "whether it meets the target; true of every plan where there is none");
+          "whether it meets the target, and carries the rate; true of every plan where there is none");
+    field("copies", &PlannedPlan::copies, "of it, on the GPUs of the question");
   }
 };
 
@@ -151,7 +191,9 @@ struct Fields<PlanResult> {
     field("plans", &R::plans,
           "five at most: those that meet the target, the best first, then the nearest that do not; without "
           "a target from end to end of the frontier");
-    field("miss", &R::miss, "of the first of `plans`, where none meets the target");
+    field("miss", &R::miss,
+          "of the first of `plans`, where none meets the target; null of a rate that is not carried: its "
+          "`copies` say how far they come");
     field("best", &R::best, "of the first of `plans`");
     field("wider", &R::wider, "where none meets the target; null: no plan fits more GPUs, either");
     field("sweep", &R::sweep, "the sweep of the scenario, of which `plans` are the part around the target");

@@ -6,6 +6,7 @@
 
 #include "planner/api/convert_explain.hpp"
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/question_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -17,6 +18,7 @@ namespace {
 struct CompareOptions {
   std::string scenario, costs, model;
   std::vector<std::string> plans;
+  QuestionOptions question;
   EngineOptions engine;
 };
 
@@ -135,36 +137,36 @@ void print(const Study& study, const PlanComparison& c) {
 }
 
 void declare(Arguments& a, CompareOptions& o) {
-  a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario")
+  a.add("scenario", o.scenario,
+        "Scenario file, or the name of a shipped scenario; with --system a model, as of plan")
       .required()
       .offers(scenario_names)
       .files();
-  a.add("--plan", o.plans, "Plan text, as sweep prints it; twice").required().each();
+  a.add("--plan", o.plans,
+        "Plan text, as sweep prints it; twice; default: the best two of the question of a line")
+      .each();
   a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);
+  add_question(a, o.question, false);
   add_costs(a, o.costs);
   add_engine(a, o.engine);
 }
 
 int run(const CompareOptions& o, const Provenance& made_by) {
-  if (o.plans.size() != 2)
-    throw UserError(fmt::format("--plan is given {} time{}: expected two plans to compare", o.plans.size(),
-                                o.plans.size() == 1 ? "" : "s"));
-  const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
-  const Study study = study_of(scenario, o.model);
+  const AskedStudy asked = asked_study(o.scenario, o.question, o.model, o.plans, 2, o.costs, o.engine);
+  const Study& study = asked.study;
   require_question<Sweep>(study, o.scenario);
   Evaluator a(study.study, study.sweep().search.all_reduce), b(study.study, study.sweep().search.all_reduce);
   PlanComparison c =
-      compare_plans(study, a, b, possible_plan(study, o.plans[0]), possible_plan(study, o.plans[1]));
+      compare_plans(study, a, b, possible_plan(study, asked.plans[0]), possible_plan(study, asked.plans[1]));
   const std::vector<Plan> plans{c.first.plan, c.second.plan};
-  add_idle_settings(c.first.unread, idle_settings(study, plans, o.engine.settings, false,
-                                                  study_with_settings(o.scenario, o.costs, o.engine,
-                                                                      study.study.model.name)));
+  add_idle_settings(c.first.unread, idle_settings(study, plans, o.engine.settings, false, asked.with));
   if (made_by.document != nullptr) {
     api::CompareResult result = api::compare_result(study, c);
     result.version = made_by.version;
     result.command = made_by.command;
-    result.scenario = scenario.name;
-    result.question = {o.scenario, "", o.model, o.plans};
+    result.scenario = asked.name;
+    result.question = {asked.scenario_text.empty() ? o.scenario : "", asked.scenario_text, o.model,
+                       asked.plans};
     made_by.document->set(api::to_json(result));
   }
   print_warnings(c.first.unread);

@@ -8,6 +8,7 @@
 
 #include "planner/api/convert_explain.hpp"
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/question_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -18,6 +19,7 @@ namespace {
 
 struct ExplainOptions {
   std::string scenario, costs, plan, model;
+  QuestionOptions question;
   EngineOptions engine;
 };
 
@@ -176,32 +178,35 @@ void print(const Study& study, const Explanation& e) {
 }
 
 void declare(Arguments& a, ExplainOptions& o) {
-  a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario")
+  a.add("scenario", o.scenario,
+        "Scenario file, or the name of a shipped scenario; with --system a model, as of plan")
       .required()
       .offers(scenario_names)
       .files();
-  a.add("--plan", o.plan, "Plan text, as sweep prints it").required();
+  a.add("--plan", o.plan, "Plan text, as sweep prints it; default: the best of the question of a line");
   a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);
+  add_question(a, o.question, false);
   add_costs(a, o.costs);
   add_engine(a, o.engine);
 }
 
 int run(const ExplainOptions& o, const Provenance& made_by) {
-  const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
-  const Study study = study_of(scenario, o.model);
+  const std::vector<std::string> named(o.plan.empty() ? 0 : 1, o.plan);
+  const AskedStudy asked = asked_study(o.scenario, o.question, o.model, named, 1, o.costs, o.engine);
+  const Study& study = asked.study;
   require_question<Sweep>(study, o.scenario);
-  const auto with = study_with_settings(o.scenario, o.costs, o.engine, study.study.model.name);
-  Explanation e =
-      explain(study, possible_plan(study, o.plan), o.engine.settings, shipped_catalogs().systems, with);
+  Explanation e = explain(study, possible_plan(study, asked.plans[0]), o.engine.settings,
+                          shipped_catalogs().systems, asked.with);
   if (!e.simulated.misfit)
-    add_idle_settings(e.simulated.unread,
-                      idle_settings(study, std::span(&e.simulated.plan, 1), o.engine.settings, false, with));
+    add_idle_settings(e.simulated.unread, idle_settings(study, std::span(&e.simulated.plan, 1),
+                                                        o.engine.settings, false, asked.with));
   if (made_by.document != nullptr) {
     api::ExplainResult result = api::explain_result(study, e);
     result.version = made_by.version;
     result.command = made_by.command;
-    result.scenario = scenario.name;
-    result.question = {o.scenario, "", o.model, o.plan};
+    result.scenario = asked.name;
+    result.question = {asked.scenario_text.empty() ? o.scenario : "", asked.scenario_text, o.model,
+                       asked.plans[0]};
     made_by.document->set(api::to_json(result));
   }
   if (e.simulated.misfit) {

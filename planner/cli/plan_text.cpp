@@ -46,14 +46,8 @@ std::string ttft_range(const PlanAnswer& a, const PlannedPoint& p) {
 }
 
 // Three digits, or all before the point.
-std::string rate_text(double per_s) {
-  return fmt::format("{:.{}f}", per_s, per_s < 10 ? 2 : per_s < 100 ? 1 : 0);
-}
-
-double rate_of(const PlanAnswer& a, const Point& p) {
-  const Case& c = a.study.study;
-  return a.question.prefill() ? prefill_metrics(c, p.time, p.plan).new_tokens_per_s_gpu
-                              : decode_metrics(c, p.time, p.plan, p.decoding).tokens_per_s_gpu;
+std::string three_digits(double per_s) {
+  return fmt::format("{:.{}f}", per_s, per_s < 1 ? 3 : per_s < 10 ? 2 : per_s < 100 ? 1 : 0);
 }
 
 // "served by vLLM 0.24.0 (60 measured points of ...); weights bf16, KV cache bf16 of meta-llama/...".
@@ -86,6 +80,32 @@ std::string basis_text(const PlanAnswer& a) {
   return out;
 }
 
+// "2 copies of 4 GPUs".
+std::string copies_text(const PlannedPoint& p) {
+  const int gpus = p.point.plan.gpus();
+  return fmt::format("{} cop{} of {} GPU{}", p.copies, p.copies == 1 ? "y" : "ies", gpus,
+                     gpus == 1 ? "" : "s");
+}
+
+// A rate that the GPUs do not carry: how far they come, and whether a target or saturation ends it.
+std::string too_few_text(const PlanAnswer& a) {
+  const PlannedPoint& p = a.plans.front();
+  const std::string target = target_text(a.question);
+  std::string out = fmt::format("no plan on {} GPUs carries {}{}; the nearest: {}/s ({}) by {}",
+                                a.defaults.most_gpus, rate_text(a.question.rate),
+                                target.empty() ? "" : " with " + target, three_digits(p.most_per_s),
+                                signed_percent(p.most_per_s / a.question.rate - 1), copies_text(p));
+  double limit = 0;
+  for (const PlannedPoint& other : a.plans) limit = std::max(limit, other.limit_per_s);
+  out += limit < a.question.rate
+             ? fmt::format("; they are saturated at {}/s, whatever the number of users", three_digits(limit))
+             : fmt::format("; beyond that the target is missed, up to {}/s", three_digits(limit));
+  if (!a.wider) return out + fmt::format("; nor do all {} GPUs", a.study.study.system.gpus());
+  return out + fmt::format("; {} GPUs: {} by {} carry {}/s", a.wider->gpus,
+                           to_string(a.wider->best.point.plan), copies_text(a.wider->best),
+                           three_digits(a.wider->best.most_per_s));
+}
+
 // Why there is none, or by how much the nearest misses, and what more GPUs give.
 std::string miss_text(const PlanAnswer& a) {
   const std::string exact = a.question.prefill() ? "exact " : "";
@@ -97,6 +117,7 @@ std::string miss_text(const PlanAnswer& a) {
       out += fmt::format("; {} starts none: {}", title_of(*a.study.study.engine),
                          a.sweep.found.not_started.begin()->second.first.says);
   } else {
+    if (a.question.rate > 0 && a.plans.front().most_per_s > 0) return too_few_text(a);
     const Miss miss = miss_of(a, a.plans.front().point);
     out = fmt::format("no {}plan meets {}; the nearest: {} {} ({})", exact, target_text(a.question),
                       miss.what, to_string(miss.time, kDigits), signed_percent(miss.part));
@@ -121,18 +142,29 @@ std::string miss_text(const PlanAnswer& a) {
 
 std::vector<std::string> header(const PlanAnswer& a) {
   if (a.question.prefill()) return {"#", "GPUs", "TTFT", "90 %", "new tokens/s/GPU", "memory/GPU", "plan"};
+  if (a.question.rate > 0)
+    return {"#", "GPUs", "users", "TPOT", "TTFT", "requests/s", "tokens/s/GPU", "90 %", "plan"};
   if (served(a)) return {"#", "GPUs", "users", "TPOT", "TTFT", "tokens/s/GPU", "90 %", "plan"};
   return {"#", "GPUs", "users", "TTL", "90 %", "tokens/s/GPU", "memory/GPU", "plan"};
 }
 
+// "2 x 4": copies, and the GPUs of each.
+std::string gpus_text(const PlannedPoint& p) {
+  const int gpus = p.point.plan.gpus();
+  return p.copies > 1 ? fmt::format("{} x {}", p.copies, gpus) : std::to_string(gpus);
+}
+
 std::vector<std::string> row(const PlanAnswer& a, const PlannedPoint& p, const std::string& rank) {
-  const std::string time = to_string(p.point.time, kDigits), gpus = std::to_string(p.point.plan.gpus());
-  const std::string users = users_text(a.study.study, p.point);
-  const std::string rate = rate_text(rate_of(a, p.point)), plan = to_string(p.point.plan);
+  const std::string time = to_string(p.point.time, kDigits), gpus = gpus_text(p);
+  const std::string users = a.question.rate > 0 ? fmt::format("{:.0f}", std::ceil(a.users_of(p)))
+                                                : users_text(a.study.study, p.point, p.copies);
+  const std::string rate = three_digits(a.tokens_per_s_gpu(p)), plan = to_string(p.point.plan);
   const std::string memory = to_string(p.point.memory, kDigits);
   if (a.question.prefill()) return {rank, gpus, time, time_range(a, p), rate, memory, plan};
-  if (served(a))
-    return {rank, gpus, users, time, to_string(p.point.ttft, kDigits), rate, rate_range(a, p), plan};
+  const std::string first = to_string(p.point.ttft, kDigits);
+  if (a.question.rate > 0)
+    return {rank, gpus, users, time, first, "to " + three_digits(p.most_per_s), rate, rate_range(a, p), plan};
+  if (served(a)) return {rank, gpus, users, time, first, rate, rate_range(a, p), plan};
   return {rank, gpus, users, time, time_range(a, p), rate, memory, plan};
 }
 
@@ -157,7 +189,8 @@ std::string table_text(const PlanAnswer& a, std::size_t width) {
   for (std::size_t at = 0, end = 0; (end = out.find('\n', at)) != std::string::npos; at = end + 1)
     longest = std::max(longest, end - at);
   if (longest > width) out = short_one.text() + plans;
-  if (misses && a.met) out += "  *: misses the target\n";
+  if (misses && a.met)
+    out += a.question.rate > 0 ? "  *: does not carry the rate\n" : "  *: misses the target\n";
   return out;
 }
 
@@ -221,7 +254,10 @@ std::string options_text(const PlanAnswer& a, bool sweep) {
   };
   time("--ttl", q.ttl);
   time("--ttft", sweep && q.prefill() ? a.asked.most_time : q.ttft);
-  if (q.users > 0 && (!sweep || q.engine == "ideal")) out += fmt::format(" --users {}", q.users);
+  if (q.users > 0 && !sweep) out += fmt::format(" --users {}", q.users);
+  if (q.users > 0 && sweep && q.engine == "ideal" && !a.plans.empty())
+    out += fmt::format(" --users {}", a.defaults.users_of_copy(q.users, a.plans.front().point.plan.gpus()));
+  if (q.rate > 0 && !sweep) out += fmt::format(" --rate {:g}/s", q.rate);
   return out;
 }
 
@@ -236,7 +272,7 @@ std::string settings_text(const PlanQuestion& q) {
 std::string plan_command(const PlanAnswer& a) {
   const PlanQuestion& q = a.question;
   std::string out = fmt::format("shardline plan {} --system {} --gpus {} --input {}", shell_word(q.model),
-                                shell_word(q.system), a.defaults.gpus.back(), q.input);
+                                shell_word(q.system), a.defaults.most_gpus, q.input);
   if (!q.prefill()) out += fmt::format(" --output {}", q.output);
   out += options_text(a, false);
   if (!q.engine.empty()) out += " --engine " + shell_word(q.engine);
@@ -246,16 +282,34 @@ std::string plan_command(const PlanAnswer& a) {
   return out + settings_text(q);
 }
 
+// Little's law, with the numbers of the best plan.
+std::string carried_text(const PlanAnswer& a) {
+  const PlannedPoint& p = a.plans.front();
+  std::string out = fmt::format(
+      "rate: {} keep {} users busy = {:.4g}/s x (TTFT {} + {} x TPOT {}); #1 carries up to {}/s{}",
+      rate_text(a.question.rate), three_digits(a.users_of(p)), a.question.rate,
+      to_string(p.point.ttft, kDigits), scenario_parts::grouped(a.question.output - 1),
+      to_string(p.point.time, kDigits), three_digits(p.most_per_s),
+      p.limit_per_s > p.most_per_s * 1.001
+          ? fmt::format(" within the target and is saturated at {}/s", three_digits(p.limit_per_s))
+          : ", where it is saturated");
+  return out +
+         "; a mean over an even stream: requests that come in bursts wait longer, and it says nothing of "
+         "percentiles";
+}
+
 // What the plans shown leave out: copies on the GPUs that the best does not take, and pools of their own.
 std::string beside_text(const PlanAnswer& a, std::size_t width) {
   std::string out;
-  const int gpus = a.defaults.gpus.back(), copies = gpus / a.plans.front().point.plan.gpus();
-  if (copies > 1 && !a.question.prefill())
-    out +=
-        wrapped(fmt::format("copies: a plan is one copy of the model; #1 fits {} times on {} GPUs, each with "
-                            "as many users of its own",
-                            copies, gpus),
-                width, "  ");
+  const bool several =
+      std::any_of(a.plans.begin(), a.plans.end(), [](const auto& p) { return p.copies > 1; });
+  if (several)
+    out += wrapped(
+        fmt::format("copies: 2 x 4 is a plan of 4 GPUs started twice; users and tokens/s/GPU are of all "
+                    "copies{}",
+                    a.question.rate > 0 ? "" : fmt::format(", on all {} GPUs", a.defaults.most_gpus)),
+        width, "  ");
+  if (a.question.rate > 0 && a.met) out += wrapped(carried_text(a), width, "  ");
   const PoolPair* most = nullptr;
   for (const PoolPair& p : a.sweep.pools) {
     const bool meets = (!(a.asked.most_time > Seconds(0)) || p.decode.time <= a.asked.most_time) &&
@@ -263,13 +317,31 @@ std::string beside_text(const PlanAnswer& a, std::size_t width) {
     if (meets && (most == nullptr || p.output_per_s_gpu > most->output_per_s_gpu)) most = &p;
   }
   if (most == nullptr) return out;
-  return out + wrapped(fmt::format("prompts and answers on separate pools: {} tokens/s/GPU at TPOT {}{}; "
-                                   "sweep lists the pairs",
-                                   rate_text(most->output_per_s_gpu), to_string(most->decode.time, kDigits),
-                                   most->whole.gpus > 0
-                                       ? fmt::format(", in whole replicas on {} GPUs", most->whole.gpus)
-                                       : ""),
-                       width, "  ");
+  return out +
+         wrapped(
+             fmt::format(
+                 "prompts and answers on separate pools: {} tokens/s/GPU at TPOT {}{}; "
+                 "sweep lists the pairs",
+                 three_digits(most->output_per_s_gpu), to_string(most->decode.time, kDigits),
+                 most->whole.gpus > 0 ? fmt::format(", in whole replicas on {} GPUs", most->whole.gpus) : ""),
+             width, "  ");
+}
+
+// Rows that meet the target, and may miss it within their intervals.
+std::string open_rows_text(const PlanAnswer& a) {
+  std::string rows;
+  for (std::size_t i = 0; i < a.plans.size(); ++i) {
+    const PlannedPoint& p = a.plans[i];
+    if (!p.meets || a.study.study.system.calibration.empty()) continue;
+    const auto open = [](Seconds time, Seconds most, const std::optional<ErrorRange>& off) {
+      return most > Seconds(0) && (!off || time * (1 + off->high) > most);
+    };
+    const bool first =
+        served(a) && open(p.point.ttft, a.asked.most_ttft, ttft_error(a.study, p.point, p.ttft));
+    if (first || open(p.point.time, a.asked.most_time, plan_time_error(a.study, p.rating.errors)))
+      rows += fmt::format("{}{}", rows.empty() ? "row " : ", ", i + 1);
+  }
+  return rows.empty() ? "" : "may miss the target, as prices may be off: " + rows;
 }
 
 std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t width) {
@@ -279,9 +351,11 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (saved.empty()) add(plan_command(a) + " --save " + shell_word(file));
   const std::string set = settings_text(a.question);
   add(fmt::format("shardline sweep {}{}{}", shell_word(file), options_text(a, true), set));
-  if (!a.plans.empty())
-    add(fmt::format("shardline simulate {} --plan {}{} -o out", shell_word(file),
-                    shell_word(to_string(a.plans.front().point.plan)), set));
+  if (!a.plans.empty()) {
+    const std::string plan = shell_word(to_string(a.plans.front().point.plan));
+    add(fmt::format("shardline simulate {} --plan {}{} -o out", shell_word(file), plan, set));
+    add(fmt::format("shardline explain {} --plan {}{}", shell_word(file), plan, set));
+  }
   return out;
 }
 
@@ -298,7 +372,9 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
     out += table_text(a, width) + "\n" + wrapped(bounds_text(a), width, "  ");
     out += wrapped(certainty_text(a), width, "  ");
     out += beside_text(a, width);
-    if (a.met && a.asked.has_target()) {
+    if (a.met && a.by_copies) {
+      if (const std::string open = open_rows_text(a); !open.empty()) out += wrapped(open, width, "  ");
+    } else if (a.met && a.asked.has_target()) {
       const std::string open = open_target_text(a.study, a.sweep, a.asked);
       for (std::size_t at = 0, end = 0; (end = open.find('\n', at)) != std::string::npos; at = end + 1)
         out += wrapped(open.substr(at, end - at), width, "  ");

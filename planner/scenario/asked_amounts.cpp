@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
+
 #include "planner/scenario/scenario_parts.hpp"
 #include "sim/base/error.hpp"
 
@@ -28,6 +31,22 @@ long long asked_tokens(const std::string& name, const std::string& text) {
   if (count < 1 || count > scenario_parts::kLongest)
     throw UserError(fmt::format("{} {}: expected 1 to {} tokens", name, text, scenario_parts::kLongest));
   return count;
+}
+
+double asked_rate(const std::string& name, const std::string& text) {
+  const std::size_t slash = text.find('/');
+  const std::string number = text.substr(0, slash);
+  const std::string per = slash == std::string::npos ? "s" : text.substr(slash + 1);
+  double rate = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), rate);
+  const double seconds = per == "s" ? 1 : per == "min" ? 60 : per == "h" ? 3600 : 0;
+  if (error != std::errc{} || end != number.data() + number.size() || !(rate > 0) || !std::isfinite(rate) ||
+      seconds == 0)
+    throw UserError(
+        fmt::format("{} {}: expected requests by time, for instance {} \"5/s\", \"300/min\" or "
+                    "\"2000/h\"",
+                    name, text, name));
+  return rate / seconds;
 }
 
 }  // namespace shardline

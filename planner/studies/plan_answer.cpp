@@ -5,16 +5,17 @@
 #include <algorithm>
 
 #include "planner/studies/idle_settings.hpp"
+#include "planner/studies/plan_copies.hpp"
+#include "planner/studies/plan_load.hpp"
 #include "planner/studies/simulated_plan.hpp"
 
 namespace shardline {
 
 namespace {
 
-using Show = std::function<void(std::uint64_t, std::uint64_t)>;
+using namespace plan_parts;
 
-constexpr std::size_t kShown = 5, kBeside = 2;  // plans in all; of them at most so many beside the target
-constexpr int kWider = 8;                       // times the asked GPUs
+constexpr int kWider = 8;  // times the asked GPUs
 
 SweepQuestion sweep_question(const PlanQuestion& q, bool served) {
   SweepQuestion out;
@@ -33,7 +34,9 @@ Study study_with(const std::string& scenario, const Catalogs& catalogs, const st
   return parse_scenario("the question as a scenario", scenario, catalogs, settings).studies.front();
 }
 
-PlanAnswer parsed(const PlanQuestion& q, const Catalogs& catalogs) {
+}  // namespace
+
+PlanAnswer asked_plan(const PlanQuestion& q, const Catalogs& catalogs) {
   PlanAnswer out;
   out.question = q;
   const auto with = [&](std::optional<EngineProfile> engine, const std::string& why) {
@@ -74,8 +77,11 @@ PlanAnswer parsed(const PlanQuestion& q, const Catalogs& catalogs) {
   return out;
 }
 
+namespace {
+
 PlannedPoint planned(const PlanAnswer& a, const RatedPoints& rated, const Point& p, bool meets) {
   PlannedPoint out{p, meets, rated.of(p.plan), {}};
+  if (!a.question.prefill()) out.copies = std::max(1, a.defaults.copies(p.plan.gpus()));
   if (a.study.sweep().search.workload) out.ttft = rated.ttft_of(p.plan);
   return out;
 }
@@ -116,19 +122,33 @@ void simulate_best(PlanAnswer& a) {
   a.best = BestPlan{s.breakdown, s.memory, s.served};
 }
 
+// The best plan of the same question of more GPUs. A plan of fewer is not faster there, but users are shared
+// among more copies of it.
+std::optional<PlannedPoint> best_on(const PlanAnswer& a, int gpus, const Show& show) {
+  PlanAnswer other = a;
+  other.defaults.most_gpus = gpus;
+  if (a.question.users > 0) {
+    other.defaults.gpus = default_gpus(a.study.study.system, gpus, false);
+    const PlannedCopies found = planned_copies(other, show);
+    return found.plans.empty() ? std::nullopt : std::optional(found.plans.front());
+  }
+  other.study.sweep().search.gpus = {gpus};
+  other.sweep = answer_sweep(other.study, other.asked, show, [] { return true; });
+  if (!other.sweep.any()) return std::nullopt;
+  return around_target(other).front();
+}
+
 // The same question of more GPUs, one count after the other.
 std::optional<WiderPlan> wider(const PlanAnswer& a, const Show& show) {
-  const int asked = a.defaults.gpus.back(), all = a.study.study.system.gpus();
+  const int asked = a.defaults.most_gpus, all = a.study.study.system.gpus();
   const int most = static_cast<int>(std::min<long long>(all, static_cast<long long>(asked) * kWider));
   std::optional<WiderPlan> nearest;
   for (const int gpus : default_gpus(a.study.study.system, most, false)) {
     if (gpus <= asked) continue;
-    PlanAnswer other = a;
-    other.study.sweep().search.gpus = {gpus};
-    other.sweep = answer_sweep(other.study, other.asked, show, [] { return true; });
-    if (!other.sweep.any()) continue;
-    const WiderPlan found{gpus, around_target(other).front(), gpus};
-    if (meets(other)) return found;
+    const std::optional<PlannedPoint> best = best_on(a, gpus, show);
+    if (!best) continue;
+    const WiderPlan found{gpus, *best, gpus};
+    if (best->meets) return found;
     if (!nearest || found.best.point.time < nearest->best.point.time) nearest = found;
     nearest->most = gpus;
   }
@@ -163,18 +183,55 @@ void add_idle(PlanAnswer& a, const Catalogs& catalogs) {
 
 }  // namespace
 
+namespace {
+
+void sweep(PlanAnswer& a, const Show& show) {
+  a.sweep = answer_sweep(a.study, a.asked, show, [] { return true; });
+}
+
+// The batches of the scenario are those of CUDA graphs or powers of two: between the last that meets the
+// target and the next one more users may do. All plans get the batches that were found for some, and the
+// scenario names them, so that it has the same answer.
+void bisect_batches(PlanAnswer& a, const Catalogs& catalogs, const Show& show) {
+  const bool times = a.asked.most_time > Seconds(0) || a.asked.most_ttft > Seconds(0);
+  if (a.question.prefill() || !times || a.question.users > 0 || a.question.rate > 0) return;
+  constexpr int kRounds = 3;  // of plans that only such a batch brings to the frontier
+  for (int i = 0; i < kRounds; ++i) {
+    const std::vector<int> more = batches_at_target(a.study, plans_of(a.sweep.rated),
+                                                    [&](const Point& p) { return within_target(a, p); });
+    if (more.empty()) return;
+    std::vector<int>& batches = a.defaults.batches;
+    batches.insert(batches.end(), more.begin(), more.end());
+    std::sort(batches.begin(), batches.end());
+    a.scenario = plan_scenario(a.question, a.defaults);
+    a.study = study_with(a.scenario, catalogs, a.question.settings);
+    sweep(a, show);
+  }
+}
+
+}  // namespace
+
 PlanAnswer answer_plan(const PlanQuestion& q, const Catalogs& catalogs, const Show& show) {
-  PlanAnswer out = parsed(q, catalogs);
-  out.sweep = answer_sweep(out.study, out.asked, show, [] { return true; });
-  out.met = meets(out);
-  if (out.sweep.any()) out.plans = around_target(out);
-  if (!out.sweep.any() && out.sweep.found.nearest_ttft) {
+  PlanAnswer out = asked_plan(q, catalogs);
+  sweep(out, show);
+  bisect_batches(out, catalogs, show);
+  out.by_copies = shares_among_copies(out);
+  if (out.by_copies) {
+    PlannedCopies found = planned_copies(out, show);
+    out.plans = std::move(found.plans);
+    out.wider = std::move(found.wider);
+    out.met = !out.plans.empty() && out.plans.front().meets;
+  } else {
+    out.met = meets(out);
+  }
+  if (out.plans.empty() && out.sweep.any()) out.plans = around_target(out);
+  if (out.plans.empty() && out.sweep.found.nearest_ttft) {
     const Point& nearest = *out.sweep.found.nearest_ttft;
     out.plans.push_back(planned(out, rate(out.study, {nearest}, q.threads), nearest, false));
   }
   if (!out.plans.empty()) simulate_best(out);
   add_idle(out, catalogs);
-  if (!out.met) out.wider = wider(out, show);
+  if (!out.met && !out.wider) out.wider = wider(out, show);
   return out;
 }
 

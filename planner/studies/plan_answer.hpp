@@ -14,12 +14,17 @@
 
 namespace shardline {
 
-/// A plan of the answer.
+/// A plan of the answer, and how often it is started on the GPUs that there are.
 struct PlannedPoint {
-  Point point;
+  Point point;  // of one copy
   bool meets = true;
   Rating rating;
   ErrorTerms ttft;  // what errors of prices do to its TTFT, where a workload is served
+  /// As many as the GPUs hold; of a question with a rate as many as carry it, or as the GPUs hold where these
+  /// carry less.
+  long long copies = 1;
+  double most_per_s = 0;   // requests/s that all copies carry within the target, of a question with a rate
+  double limit_per_s = 0;  // likewise, of any number of users: there they are saturated
 };
 
 /// What takes the time of the best plan.
@@ -46,8 +51,18 @@ struct PlanAnswer {
   SweepAnswer sweep;
   std::vector<PlannedPoint> plans;  // five at most: those that meet the target, best first, and the nearest
   bool met = false;                 // some plan fits and meets the target
+  bool by_copies = false;           // plans of each number of GPUs were searched for by themselves
   std::optional<BestPlan> best;     // of plans.front()
   std::optional<WiderPlan> wider;   // where none meets it; nothing: no plan fits more GPUs, either
+
+  /// GPUs over which rates of all copies are spread: all there are, or of a question with a rate those taken.
+  int gpus_of(const PlannedPoint& p) const;
+  /// Users of all copies: of a question with a rate the mean number that it keeps busy.
+  double users_of(const PlannedPoint& p) const;
+  /// Tokens/s of all copies over gpus_of(): answered ones, of a prefill new ones of one copy and its GPUs.
+  double tokens_per_s_gpu(const PlannedPoint& p) const;
+  /// Of all copies; 0 where nobody is served.
+  double requests_per_s(const PlannedPoint& p) const;
 };
 
 /// What of a target a plan misses by most: the part by which it is above ("TPOT", 0.09 of 5.44 s for 5 s).
@@ -57,6 +72,9 @@ struct Miss {
   Seconds time;
 };
 Miss miss_of(const PlanAnswer& answer, const Point& point);
+
+/// The question with its defaults, scenario and study; nothing is searched for.
+PlanAnswer asked_plan(const PlanQuestion& question, const Catalogs& catalogs);
 
 /// Throws UserError as plan_defaults() and scenarios do. `progress` in plans, may throw to stop.
 PlanAnswer answer_plan(const PlanQuestion& question, const Catalogs& catalogs,

@@ -74,13 +74,25 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::string workload_line(const PlanQuestion& q, bool served) {
+// Users of one copy, for every number of copies that there may be.
+std::string users_key(const PlanQuestion& q, const PlanDefaults& d) {
+  std::set<long long> users;
+  for (const int gpus : d.gpus) users.insert(d.users_of_copy(q.users, gpus));
+  return fmt::format(", users: [{}]", fmt::join(users, ", "));
+}
+
+std::string workload_line(const PlanQuestion& q, const PlanDefaults& d) {
+  const bool served = d.engine.has_value();
   if (q.prefill()) return fmt::format("phase: prefill\nrequests: [{{new: {} tokens}}]\n", q.input);
   if (!served)
     return fmt::format("context: {} tokens  # the input and half of the output\n",
                        q.input + std::max(1LL, q.output / 2));
-  return fmt::format("workload: {{input: {} tokens, output: {} tokens{}}}\n", q.input, q.output,
-                     q.users > 0 ? fmt::format(", users: [{}]", q.users) : "");
+  const std::string users = q.users > 0 ? users_key(q, d) : "";
+  const std::string why = users.find(", ", 2) != std::string::npos
+                              ? fmt::format("  # of one copy: {} on all {} GPUs", q.users, d.most_gpus)
+                              : "";
+  return fmt::format("workload: {{input: {} tokens, output: {} tokens{}}}{}\n", q.input, q.output, users,
+                     why);
 }
 
 // Engines load a checkpoint, that of the model's maker where none is named; bare kernels are told to.
@@ -175,10 +187,12 @@ PlanDefaults plan_defaults(const PlanQuestion& q, const Catalogs& catalogs,
                     fmt::format("input and output are {} tokens, {} is for {} at most",
                                 grouped(q.input + q.output), d.model.name, grouped(d.model.max_context)),
                     {"--any-context lifts that: engines start longer requests if told to"}}});
+  d.most_gpus = most;
   d.gpus = default_gpus(d.system, most, q.any_gpus);
   if (d.gpus.back() != most)
     d.gpus_note = fmt::format(
-        "{} GPUs are not handed out on {}, but powers of two of a {} of {} and whole ones; --any-gpus lifts "
+        "{} GPUs are not handed out to one plan on {}, but powers of two of a {} of {} and whole ones; "
+        "--any-gpus lifts "
         "that",
         most, d.system.name, d.system.fabric.tray > 0 ? "tray" : "node", tray);
   d.strategies = default_strategies(q, d);
@@ -200,11 +214,15 @@ std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
                        d.engine_why.empty() ? "" : "  # " + d.engine_why);
   if (q.any_gpus) out += "any_gpus: true\n";
   if (q.any_context) out += "any_context: true\n";
-  out += models_lines(q, d) + workload_line(q, d.engine.has_value());
+  out += models_lines(q, d) + workload_line(q, d);
   out +=
       fmt::format("strategies: [{}]\ngpus: [{}]\n", fmt::join(d.strategies, ", "), fmt::join(d.gpus, ", "));
   if (!d.batches.empty()) out += fmt::format("batch: [{}]\n", fmt::join(d.batches, ", "));
   return out;
+}
+
+std::string rate_text(double per_s) {
+  return fmt::format("{:.4g} request{}/s", per_s, per_s == 1 ? "" : "s");
 }
 
 std::string target_text(const PlanQuestion& q) {
@@ -219,12 +237,13 @@ std::string target_text(const PlanQuestion& q) {
 
 std::string question_text(const PlanQuestion& q, const PlanDefaults& d) {
   std::string out =
-      fmt::format("{} on up to {} GPU{} of {}: input {} tokens", d.model.name, d.gpus.back(),
-                  d.gpus.back() == 1 ? "" : "s", d.system.name + set_text(d.system), grouped(q.input));
+      fmt::format("{} on up to {} GPU{} of {}: input {} tokens", d.model.name, d.most_gpus,
+                  d.most_gpus == 1 ? "" : "s", d.system.name + set_text(d.system), grouped(q.input));
   if (!q.prefill()) out += fmt::format(", output {} tokens", grouped(q.output));
   if (q.users > 0)
     out += fmt::format(", {}{} user{}", q.engine == "ideal" ? "at least " : "", grouped(q.users),
                        q.users == 1 ? "" : "s");
+  if (q.rate > 0) out += fmt::format(", {}", rate_text(q.rate));
   const std::string target = target_text(q);
   return target.empty() ? out : out + "; " + target;
 }

@@ -17,7 +17,8 @@ struct PlanQuestion {
   std::string system;               // of the catalogue, or a path
   int gpus = 0;                     // at most; 0: those of a node, eight at most
   long long input = 0, output = 0;  // tokens of a request and of its answer; no output: the prefill alone
-  long long users = 0;              // at once; 0: any
+  long long users = 0;              // at once, over all copies; 0: any
+  double rate = 0;                  // requests/s, over all copies; 0: no matter
   Seconds ttl{0}, ttft{0};          // at most; 0: any
   std::string engine;               // "vllm", "vllm 0.24.0", "ideal"; empty: best_measured()
   std::string costs;                // "calibrated", "parameters"; empty: calibrated
@@ -52,9 +53,16 @@ struct PlanDefaults {
   std::optional<EngineProfile> engine;  // nothing: bare kernels
   std::string engine_why;               // of one that the question does not name
   std::vector<std::string> strategies;
-  std::vector<int> gpus;     // ascending
+  std::vector<int> gpus;     // of one copy, ascending
+  int most_gpus = 0;         // of all copies
   std::string gpus_note;     // where the asked number itself is none of them
   std::vector<int> batches;  // empty: the users say them
+  /// How often a plan of so many GPUs is started on those that there are.
+  int copies(int of_gpus) const { return most_gpus / of_gpus; }
+  /// Of the users of all copies, those of a copy of so many GPUs: the largest share.
+  long long users_of_copy(long long users, int of_gpus) const {
+    return (users + copies(of_gpus) - 1) / copies(of_gpus);
+  }
 };
 
 /// GPU counts up to `most`: powers of two inside a tray or node and whole trays or nodes in powers of two
@@ -81,6 +89,8 @@ std::string plan_scenario(const PlanQuestion& question, const PlanDefaults& defa
 
 /// "llama-3.1-70b on up to 8 GPUs of h200-hgx: input 32,768 tokens, output 1,024 tokens; TPOT at most 20 ms".
 std::string question_text(const PlanQuestion& question, const PlanDefaults& defaults);
+/// "5 requests/s".
+std::string rate_text(double per_s);
 /// "TPOT at most 20 ms, TTFT at most 2 s"; empty without a target.
 std::string target_text(const PlanQuestion& question);
 

@@ -7,6 +7,7 @@
 #include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
 #include "planner/search/unread.hpp"
+#include "planner/studies/plan_load.hpp"
 #include "planner/studies/told_apart.hpp"
 
 namespace shardline {
@@ -39,15 +40,6 @@ std::vector<BudgetPlan> budget_plans(const std::vector<Point>& frontier) {
     last = best;
   }
   return out;
-}
-
-// How the plan shards, whatever the batch is and however it is cut.
-Plan sharding_of(Plan p) {
-  p.batch = 1;
-  for (const Option* option : strategy(p.strategy).options) {
-    if (option->of_batch) p.options.set(*option, option->absent);
-  }
-  return p;
 }
 
 // By tokens/s/GPU. Neighbouring batches of one plan are one answer: the best of each sharding is shown.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/scenario/asked_amounts.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/scenario/titles.hpp"
 
@@ -164,6 +165,61 @@ TEST(EverydayMistakes, StrategiesOfDecodingToPrefill) {
       says("name: q\nsystem: h100-hgx\nmodels: [llama-3.1-8b]\nphase: prefill\nrequests: [{new: 8K tokens}]\n"
            "strategies: [helix]\ngpus: [8]\nbatch: [1]\n"),
       HasSubstr("q.yaml:6:14: helix is for phase: decode, the phase here is prefill"));
+}
+
+// Scenarios and what they name: each fault has the path of its key; plans' texts have theirs.
+TEST(EverydayMistakes, NameTheirKey) {
+  const auto keys = [](const auto& read) {
+    std::vector<std::string> out;
+    try {
+      read();
+    } catch (const UserError& e) {
+      for (const Diagnostic& d : e.diagnostics()) out.push_back(d.where.key);
+    }
+    return out;
+  };
+  using ::testing::ElementsAre;
+  const auto of_line = [&](std::string Lines::*line, const char* written) {
+    Lines lines;
+    lines.*line = written;
+    return keys([&] { parse_scenario("q.yaml", lines.text(), shipped_catalogs()); });
+  };
+  EXPECT_THAT(of_line(&Lines::models, "models: [llama3-70b]"), ElementsAre("models[0]"));
+  EXPECT_THAT(of_line(&Lines::tokens, "context: 32768"), ElementsAre("context"));
+  EXPECT_THAT(of_line(&Lines::tokens, "engine: vllm\nworkload: {input: 200, output: 1K tokens}"),
+              ElementsAre("workload.input"));
+  EXPECT_THAT(of_line(&Lines::more, "tp: 8"), ElementsAre("tp"));
+  EXPECT_THAT(of_line(&Lines::gpus, "gpus: [100000]"), ElementsAre("gpus[0]"));
+  EXPECT_THAT(of_line(&Lines::batch, ""), ElementsAre("batch"));
+  const auto of_plan = [&](const char* text) { return keys([&] { parse_plan(text); }); };
+  EXPECT_THAT(of_plan("tensor:tpa=0"), ElementsAre("tpa"));
+  EXPECT_THAT(of_plan("tensor:tq=1"), ElementsAre("tq"));
+  EXPECT_THAT(of_plan("tenser"), ElementsAre("strategy"));
+  EXPECT_THAT(of_plan("tensor:tpa=1,tpa=1"), ElementsAre("tpa"));
+  EXPECT_THAT(of_plan("tensor:"), ElementsAre(""));
+}
+
+TEST(EverydayMistakes, PlansAsEnginesSayThem) {
+  const auto said_of = [](const char* text) -> std::string {
+    try {
+      parse_plan(text);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(said_of("tp=8"), HasSubstr("a plan begins with its strategy, for instance tensor:tpa=8"));
+  EXPECT_THAT(said_of("tensor:tp=8"), HasSubstr("tp of engines is tpa=8,tpf=8 here"));
+  EXPECT_THAT(said_of("tensr:tpa=8"), HasSubstr("did you mean tensor?"));
+}
+
+TEST(EverydayMistakes, RatesInAnyUnitOfTime) {
+  EXPECT_DOUBLE_EQ(asked_rate("--rate", "5"), 5);
+  EXPECT_DOUBLE_EQ(asked_rate("--rate", "5/s"), 5);
+  EXPECT_DOUBLE_EQ(asked_rate("--rate", "300/min"), 5);
+  EXPECT_DOUBLE_EQ(asked_rate("--rate", "1.8e4/h"), 5);
+  for (const char* bad : {"", "/s", "0/s", "-1/s", "5/d", "5 s", "5/s/s", "nan", "inf", "5rps"})
+    EXPECT_THROW(asked_rate("--rate", bad), UserError) << bad;
 }
 
 TEST(Titles, CountsInFullWhereKAndMWouldMislead) {

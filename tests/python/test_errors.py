@@ -21,10 +21,11 @@ def test_bad_input_has_places_and_the_text_of_the_program(folder, program):
         shardline.sweep("bad.yaml")
     error = raised.value
     unknown = [d for d in error.diagnostics if "sistem" in d.message]
-    assert [(d.file, d.line, d.column) for d in unknown] == [("bad.yaml", line, 1)]
+    assert [(d.file, d.line, d.column, d.key) for d in unknown] == [("bad.yaml", line, 1, "sistem")]
+    assert "system" in [d.key for d in error.diagnostics]  # the missing one
     assert "did you mean system?" in unknown[0].details
-    assert (error.file, error.line, error.column) == tuple(
-        getattr(error.diagnostics[0], name) for name in ("file", "line", "column")
+    assert (error.file, error.line, error.column, error.key) == tuple(
+        getattr(error.diagnostics[0], name) for name in ("file", "line", "column", "key")
     )
     ran = program.run("sweep", "bad.yaml")
     assert ran.returncode == 2 and str(error) in ran.stderr and f"bad.yaml:{line}:1" in str(error)
@@ -49,6 +50,7 @@ def test_bad_input_has_places_and_the_text_of_the_program(folder, program):
         (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input="8K", ttl="1 ms"), "--output"),
         (lambda: shardline.plan("llama3.1-8b", system="h100-hgx", input="8K"), "llama-3.1-8b"),
         (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input=0), "--input 0"),
+        (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input="8K", output=512, rate="5/d"), "300/min"),
         (lambda: shardline.list("modells"), "models"),
     ],
 )

@@ -197,3 +197,19 @@ def test_all_is_kept_where_it_is_asked_for(folder):
     assert len(every["plan"]) > 100
     with pytest.raises(ValueError, match="all=True"):
         shardline.sweep("small.yaml").all
+
+
+def test_a_rate_is_carried_by_copies():
+    ask = dict(system="h100-hgx", gpus=8, input="8K", output=512, engine="vllm")
+    result = shardline.plan("llama-3.1-8b", rate="180/min", **ask)
+    assert result.met and result.question.requests_per_s == 3
+    first = result.plans[0]
+    assert first.copies.requests_per_s == 3 and first.copies.most_requests_per_s >= 3
+    assert first.copies.count * first.point.gpus == first.copies.gpus <= 8
+    busy = 3 * (first.point.ttft_s.value + 511 * first.point.tpot_s.value)
+    assert first.copies.users == pytest.approx(busy, rel=1e-6)
+    assert [p.point.plan for p in shardline.plan("llama-3.1-8b", rate=3, **ask).plans] == [
+        p.point.plan for p in result.plans
+    ]
+    shared = shardline.plan("llama-3.1-8b", users=12, **ask).plans[0]
+    assert shared.copies.users >= 12 and shared.copies.most_requests_per_s is None

@@ -81,6 +81,7 @@ PYBIND11_MODULE(_shardline, m) {
       py::arg("what"));
   m.def("seconds", reader(&api::seconds_of), py::arg("name"), py::arg("text"));
   m.def("tokens", reader(&api::tokens_of), py::arg("name"), py::arg("text"));
+  m.def("rate", reader(&api::rate_of), py::arg("name"), py::arg("text"));
   m.def("data_folder", [] {
     try {
       return api::data_folder().string();

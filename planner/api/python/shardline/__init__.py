@@ -78,6 +78,7 @@ __all__ = [
 Path = Union[str, "os.PathLike[str]"]
 Time = Union[float, str]
 Tokens = Union[int, str]
+Rate = Union[float, str]
 Progress = Optional[Callable[[int, int], object]]
 Cancelled = Optional[Callable[[], bool]]
 
@@ -109,6 +110,7 @@ def plan(
     gpus: Optional[int] = None,
     nodes: Optional[int] = None,
     users: Optional[int] = None,
+    rate: Optional[Rate] = None,
     ttl: Optional[Time] = None,
     ttft: Optional[Time] = None,
     tokens_per_user: Optional[float] = None,
@@ -128,9 +130,10 @@ def plan(
         system: name of the catalogue, or a .yaml file.
         input: tokens of a request.
         output: tokens of its answer; None: the prefill alone.
-        gpus: at most; None: those of a node, eight at most.
+        gpus: at most, of all copies; None: those of a node, eight at most.
         nodes: at most, in place of ``gpus``.
-        users: at once, each with a request.
+        users: at once, each with a request, over all copies.
+        rate: requests that come by time, over all copies: "5/s", "300/min", or a number of them a second.
         ttl: most time per token of an answer.
         ttft: most time to the first token.
         tokens_per_user: least tokens/s of a user, in place of ``ttl``.
@@ -149,6 +152,7 @@ def plan(
         gpus=gpus,
         nodes=nodes,
         users=users,
+        requests_per_s=_shardline.rate("rate", rate) if isinstance(rate, str) else rate,
         most_ttl_s=_time_per_token(ttl, tokens_per_user),
         most_ttft_s=_seconds("ttft", ttft),
     )

@@ -1,0 +1,154 @@
+#include "planner/cli/question_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/api/convert_plan.hpp"
+#include "planner/scenario/asked_amounts.hpp"
+#include "planner/studies/plan_load.hpp"
+#include "planner/studies/simulated_plan.hpp"
+#include "reports/atomic_file.hpp"
+#include "reports/table.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr const char* kLine = "the question as a scenario";
+
+// The answer of `plan` to the line, whose best plans are looked at; without plans of its own where some are
+// named, for nothing has to be searched for then.
+PlanAnswer answer_of(const std::string& model, const QuestionOptions& line, const std::string& costs,
+                     const EngineOptions& engine, bool search) {
+  const Catalogs catalogs = shipped_catalogs();
+  const PlanQuestion question =
+      api::plan_question_of(asked_of(model, line), run_options_of(engine, costs, 0), catalogs);
+  if (!search) return asked_plan(question, catalogs);
+  Progress progress(model, Progress::terminal());
+  return answer_plan(question, catalogs, [&](std::uint64_t done, std::uint64_t total) {
+    progress.show(done, total);
+    if (interrupted()) throw UserError("interrupted");
+  });
+}
+
+// The first plan, and of several others that shard in another way; other batches of the same only where there
+// is no such.
+std::vector<std::string> best_of(const PlanAnswer& a, std::size_t wanted) {
+  std::vector<std::string> out, rest;
+  std::vector<Plan> seen;
+  for (const PlannedPoint& p : a.plans) {
+    const Plan sharding = sharding_of(p.point.plan);
+    const bool other = std::find(seen.begin(), seen.end(), sharding) == seen.end();
+    (other ? out : rest).push_back(to_string(p.point.plan));
+    seen.push_back(sharding);
+  }
+  out.insert(out.end(), rest.begin(), rest.end());
+  out.resize(std::min(out.size(), wanted));
+  return out;
+}
+
+AskedStudy study_of_line(const std::string& model, const QuestionOptions& line,
+                         std::vector<std::string> plans, std::size_t wanted, const std::string& costs,
+                         const EngineOptions& engine) {
+  const PlanAnswer a = answer_of(model, line, costs, engine, plans.empty());
+  if (plans.empty()) plans = best_of(a, wanted);
+  if (plans.size() < wanted)
+    throw UserError({Diagnostic{{},
+                                fmt::format("the question has {} plan{}, and {} wanted", plans.size(),
+                                            plans.size() == 1 ? "" : "s", wanted == 1 ? "one is" : "two are"),
+                                {"shardline plan, with the same options, says why and what is nearest"}}});
+  const auto with = [text = a.scenario](const std::vector<std::string>& settings) {
+    const Overrides others{{}, "", false, false, settings};
+    return parse_scenario(kLine, text, shipped_catalogs(), others).studies.front();
+  };
+  return {"plan", a.scenario, a.study, std::move(plans), with};
+}
+
+}  // namespace
+
+bool QuestionOptions::given() const {
+  return !system.empty() || !input.empty() || !output.empty() || ttl || ttft || rate || tokens_per_user ||
+         users || gpus || nodes;
+}
+
+void add_question(Arguments& a, QuestionOptions& o, bool required) {
+  Argument system =
+      a.add("--system", o.system, "System of the catalogue (shardline list systems), or a .yaml file");
+  Argument input = a.add("--input", o.input, "Tokens of a request: 32768, 32K (which is 32768)");
+  if (required) {
+    system.required();
+    input.required();
+  }
+  a.add("--output", o.output, "Tokens of its answer; without: the prefill alone");
+  a.add("--gpus", o.gpus, "GPUs at most, of all copies (default: a node, eight at most)").range(1, 8192);
+  a.add("--nodes", o.nodes, "Nodes at most, in place of --gpus").range(1, 8192);
+  a.add("--users", o.users, "Users at once, each with a request, over all copies").range(1, 1'000'000);
+  a.add("--ttl", o.ttl,
+        "Most time per token of an answer, TPOT of served users and TTL of bare kernels: \"20 ms\"");
+  a.add("--ttft", o.ttft, "Most time to the first token, for instance \"2 s\"");
+  a.add("--tokens-per-user", o.tokens_per_user, "Least tokens/s of a user, in place of --ttl").positive();
+  a.add("--rate", o.rate,
+        "Requests by time, for instance 5/s or 300/min: on how many copies they are served");
+}
+
+api::PlanQuestion asked_of(const std::string& model, const QuestionOptions& o) {
+  api::PlanQuestion q;
+  q.model = model;
+  q.system = o.system;
+  q.input_tokens = asked_tokens("--input", o.input);
+  if (!o.output.empty()) q.output_tokens = asked_tokens("--output", o.output);
+  q.gpus = o.gpus;
+  q.nodes = o.nodes;
+  q.users = o.users;
+  if (o.rate) q.requests_per_s = asked_rate("--rate", *o.rate);
+  if (o.ttl) q.most_ttl_s = asked_time("--ttl", *o.ttl).value;
+  if (o.ttft) q.most_ttft_s = asked_time("--ttft", *o.ttft).value;
+  if (o.tokens_per_user) {
+    const double ttl = 1 / *o.tokens_per_user;
+    q.most_ttl_s = q.most_ttl_s ? std::min(*q.most_ttl_s, ttl) : ttl;
+  }
+  return q;
+}
+
+api::RunOptions run_options_of(const EngineOptions& engine, const std::string& costs, int threads) {
+  api::RunOptions out;
+  out.threads = threads;
+  out.engine = engine.engine;
+  out.costs = costs;
+  out.any_gpus = engine.any_gpus;
+  out.any_context = engine.any_context;
+  out.settings = engine.settings;
+  return out;
+}
+
+AskedStudy asked_study(const std::string& named, const QuestionOptions& line, const std::string& model,
+                       std::vector<std::string> plans, std::size_t wanted, const std::string& costs,
+                       const EngineOptions& engine) {
+  if (!plans.empty() && plans.size() != wanted)
+    throw UserError(fmt::format("--plan is given {} time{}: expected {}", plans.size(),
+                                plans.size() == 1 ? "" : "s",
+                                wanted == 1 ? "one plan" : "two plans to compare"));
+  if (line.given()) {
+    if (line.system.empty() || line.input.empty())
+      throw UserError({Diagnostic{
+          {},
+          fmt::format("{} is missing: a question of one line has --system and --input, a scenario neither",
+                      line.system.empty() ? "--system" : "--input"),
+          {fmt::format("for instance {} --system h200-hgx --gpus 8 --input 32K --output 1K", named)}}});
+    if (!model.empty()) throw UserError("--model is of a scenario; the line names its model first");
+    return study_of_line(named, line, std::move(plans), wanted, costs, engine);
+  }
+  if (plans.empty())
+    throw UserError({Diagnostic{
+        {},
+        wanted == 1 ? "--plan is required with a scenario" : "--plan is required twice with a scenario",
+        {"or ask in one line, of whose answer the best is taken: MODEL --system h200-hgx --gpus 8 --input "
+         "32K --output 1K"}}});
+  const Scenario scenario = scenario_named(named, overrides_of(costs, engine));
+  const Study& study = study_of(scenario, model);
+  return {scenario.name, "", study, std::move(plans),
+          study_with_settings(named, costs, engine, study.study.model.name)};
+}
+
+}  // namespace shardline::cli

@@ -1,0 +1,43 @@
+// A question of one line, as plan, explain and compare take it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/api/options.hpp"
+#include "planner/api/plan.hpp"
+#include "planner/cli/commands.hpp"
+#include "planner/studies/plan_answer.hpp"
+
+namespace shardline::cli {
+
+struct QuestionOptions {
+  std::string system, input, output;
+  std::optional<std::string> ttl, ttft, rate;
+  std::optional<double> tokens_per_user;
+  std::optional<long long> users, gpus, nodes;
+  /// Whether a line is asked at all; where it need not be, any of its options says so.
+  bool given() const;
+};
+
+/// `required`: of a command that takes nothing else.
+void add_question(Arguments& a, QuestionOptions& o, bool required);
+api::PlanQuestion asked_of(const std::string& model, const QuestionOptions& o);
+api::RunOptions run_options_of(const EngineOptions& engine, const std::string& costs, int threads);
+
+/// What explain and compare look at: a scenario that is named, or the question of a line.
+struct AskedStudy {
+  std::string name;           // of the scenario
+  std::string scenario_text;  // of a line
+  Study study;
+  std::vector<std::string> plans;  // that were named, else the best of the line's answer
+  std::function<Study(const std::vector<std::string>&)> with;  // the same question with other settings
+};
+/// `wanted` plans, all named or, of a line, none. Throws UserError; also where a line has not so many.
+AskedStudy asked_study(const std::string& scenario_or_model, const QuestionOptions& line,
+                       const std::string& model, std::vector<std::string> plans, std::size_t wanted,
+                       const std::string& costs, const EngineOptions& engine);
+
+}  // namespace shardline::cli

@@ -1,0 +1,243 @@
+#include "planner/studies/plan_copies.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "planner/studies/plan_load.hpp"
+
+namespace shardline {
+
+namespace {
+
+double of_one(const PlanAnswer& a, const Point& p) {
+  return decode_metrics(a.study.study, p.time, p.plan, p.decoding).tokens_per_s_gpu;
+}
+
+}  // namespace
+
+int PlanAnswer::gpus_of(const PlannedPoint& p) const {
+  if (question.prefill()) return p.point.plan.gpus();
+  return question.rate > 0 ? static_cast<int>(p.copies) * p.point.plan.gpus()
+                           : std::max(defaults.most_gpus, p.point.plan.gpus());
+}
+
+double PlanAnswer::requests_per_s(const PlannedPoint& p) const {
+  const auto& load = study.sweep().search.workload;
+  if (question.prefill() || !load) return 0;
+  return of_one(*this, p.point) * p.point.plan.gpus() * static_cast<double>(p.copies) /
+         static_cast<double>(load->output);
+}
+
+double PlanAnswer::users_of(const PlannedPoint& p) const {
+  const auto all = static_cast<double>(
+      (shardline::users_of(study.study, p.point.plan) + p.point.all_waiting()) * p.copies);
+  // Users are whole, the mean number that a rate keeps busy is not.
+  const double carried = requests_per_s(p);
+  return question.rate > 0 && carried > question.rate ? all * question.rate / carried : all;
+}
+
+double PlanAnswer::tokens_per_s_gpu(const PlannedPoint& p) const {
+  const Case& c = study.study;
+  if (question.prefill()) return prefill_metrics(c, p.point.time, p.point.plan).new_tokens_per_s_gpu;
+  const double all = of_one(*this, p.point) * p.point.plan.gpus() * static_cast<double>(p.copies);
+  const double carried = requests_per_s(p);
+  const double used = question.rate > 0 && carried > question.rate ? question.rate / carried : 1;
+  return all * used / gpus_of(p);
+}
+
+namespace plan_parts {
+
+namespace {
+
+constexpr int kMostGroups = 8192;    // of attention, and of microbatches
+constexpr int kMostUsers = 1 << 16;  // of a group
+
+// A plan of the answer before it is rated.
+struct Copies {
+  Point point;
+  long long copies = 1;
+  bool meets = true;
+  double most_per_s = 0, limit_per_s = 0;  // of all copies
+};
+
+// Of one number of GPUs: the question of one copy.
+Study of_copy(const PlanAnswer& a, int gpus) {
+  Study out = a.study;
+  SearchOptions& o = out.sweep().search;
+  o.gpus = {gpus};
+  o.threads = a.question.threads;
+  // A stream of requests has no beginning at which all users come at once.
+  if (o.workload && a.question.rate > 0) o.workload->rounds = 0;
+  if (a.question.users == 0) return out;
+  const auto users = static_cast<int>(a.defaults.users_of_copy(a.question.users, gpus));
+  if (!o.workload) {
+    o.least_users = users;
+    return out;
+  }
+  o.users = {users};
+  o.batches.clear();
+  for (int groups = std::min(users, kMostGroups); groups >= 1; --groups) {
+    if (users % groups == 0) o.batches.push_back(users / groups);
+  }
+  return out;
+}
+
+std::vector<Point> points_of(const Study& study, const Show& show) {
+  return search(study.study, study.sweep().search,
+                [&](std::uint64_t done, std::uint64_t total) {
+                  show(done, total);
+                  return true;
+                })
+      .overall()
+      .points();
+}
+
+std::vector<Plan> shardings_of(const std::vector<Point>& points) {
+  std::vector<Plan> out;
+  for (const Point& p : points) {
+    const Plan s = sharding_of(p.plan);
+    if (std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
+  }
+  return out;
+}
+
+// What all copies that there are carry at most, of a sharding that would need more of them.
+Copies at_most(const PlanAnswer& a, PlanLoad& load, const CarriedRate& c, long long copies) {
+  const auto all = static_cast<double>(copies);
+  Copies out{c.point, copies, false, c.most_per_s * all, c.limit_per_s * all};
+  const Plan sharding = sharding_of(c.point.plan);
+  const int fewer = largest_that_meets(kMostUsers, [&](int users) {
+    const auto p = load.at(sharding, users);
+    return p && load.requests_per_s(*p) < c.most_per_s * (1 - 1e-3);
+  });
+  if (const auto p = load.at(sharding, fewer + 1); p && within_target(a, *p)) out.point = *p;
+  return out;
+}
+
+// Every sharding with the copies that carry the rate, or with all that there are where these do not; in
+// `wider` the fewest that would.
+std::vector<Copies> of_rate(const PlanAnswer& a, const Show& show, std::optional<Copies>& wider) {
+  std::vector<Copies> out;
+  const auto gpus_of = [](const Copies& c) { return c.copies * c.point.plan.gpus(); };
+  for (const int gpus : a.defaults.gpus) {
+    const Study study = of_copy(a, gpus);
+    PlanLoad load(study);
+    const long long most = a.defaults.copies(gpus);
+    for (const Plan& s : shardings_of(points_of(study, show))) {
+      const auto c =
+          carried_rate(load, s, a.question.rate, [&](const Point& p) { return within_target(a, p); });
+      if (!c) continue;
+      const auto all = static_cast<double>(c->copies);
+      const Copies carries{c->point, c->copies, true, c->most_per_s * all, c->limit_per_s * all};
+      out.push_back(c->copies <= most ? carries : at_most(a, load, *c, most));
+      const bool fits = gpus_of(carries) <= a.study.study.system.gpus();
+      if (c->copies > most && fits && (!wider || gpus_of(carries) < gpus_of(*wider))) wider = carries;
+    }
+  }
+  const auto rank = [&](const Copies& c) {
+    return std::tuple(!c.meets, c.meets ? static_cast<double>(gpus_of(c)) : -c.most_per_s,
+                      c.point.time.value);
+  };
+  std::stable_sort(out.begin(), out.end(),
+                   [&](const Copies& x, const Copies& y) { return rank(x) < rank(y); });
+  return out;
+}
+
+// Nothing of the frontier of all copies beats another in both, as for single plans.
+void keep_frontier(std::vector<Copies>& all, const std::function<double(const Copies&)>& tokens) {
+  std::stable_sort(all.begin(), all.end(), [&](const Copies& x, const Copies& y) {
+    return std::tuple(x.point.time.value, -tokens(x)) < std::tuple(y.point.time.value, -tokens(y));
+  });
+  double most = 0;
+  std::erase_if(all, [&](const Copies& c) {
+    if (tokens(c) <= most) return true;
+    most = tokens(c);
+    return false;
+  });
+}
+
+std::vector<Copies> of_all(const PlanAnswer& a, const Show& show) {
+  std::vector<Copies> out;
+  for (const int gpus : a.defaults.gpus) {
+    const Study study = of_copy(a, gpus);
+    for (const Point& p : points_of(study, show)) {
+      const long long copies = a.defaults.copies(gpus);
+      out.push_back({p, copies, within_target(a, p), 0, 0});
+    }
+  }
+  const auto tokens = [&](const Copies& c) {
+    return of_one(a, c.point) * c.point.plan.gpus() * static_cast<double>(c.copies);
+  };
+  if (a.question.users == 0 || !a.study.sweep().search.workload) keep_frontier(out, tokens);
+  std::stable_sort(out.begin(), out.end(), [&](const Copies& x, const Copies& y) {
+    if (x.meets != y.meets) return x.meets;
+    return x.meets ? tokens(x) > tokens(y) : x.point.time < y.point.time;
+  });
+  return out;
+}
+
+// Neighbouring batches of a plan are one answer.
+std::vector<Copies> shown(const std::vector<Copies>& all, bool from_end_to_end) {
+  std::vector<Copies> out;
+  if (from_end_to_end) {
+    for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i)
+      out.push_back(all[i * std::max<std::size_t>(all.size() - 1, 1) /
+                        std::max<std::size_t>(std::min(all.size(), kShown) - 1, 1)]);
+    return out;
+  }
+  std::vector<Plan> seen;
+  std::size_t beside = 0;
+  const bool any = !all.empty() && all.front().meets;
+  for (const Copies& c : all) {
+    const Plan s = sharding_of(c.point.plan);
+    if (out.size() == kShown || (!c.meets && any && beside == kBeside)) break;
+    if (c.meets && std::find(seen.begin(), seen.end(), s) != seen.end()) continue;
+    if (!c.meets) ++beside;
+    seen.push_back(s);
+    out.push_back(c);
+  }
+  return out;
+}
+
+PlannedPoint planned(const PlanAnswer& a, const RatedPoints& rated, const Copies& c) {
+  PlannedPoint out{c.point, c.meets, rated.of(c.point.plan), {}, c.copies, c.most_per_s, c.limit_per_s};
+  if (a.study.sweep().search.workload) out.ttft = rated.ttft_of(c.point.plan);
+  return out;
+}
+
+}  // namespace
+
+bool within_target(const PlanAnswer& a, const Point& p) {
+  return (!(a.asked.most_time > Seconds(0)) || p.time <= a.asked.most_time) &&
+         (!(a.asked.most_ttft > Seconds(0)) || p.ttft <= a.asked.most_ttft);
+}
+
+bool shares_among_copies(const PlanAnswer& a) {
+  if (a.question.prefill()) return false;
+  return a.question.rate > 0 || a.question.users > 0 ||
+         std::any_of(a.defaults.gpus.begin(), a.defaults.gpus.end(),
+                     [&](int gpus) { return a.defaults.most_gpus % gpus != 0; });
+}
+
+PlannedCopies planned_copies(const PlanAnswer& a, const Show& show) {
+  const bool frontier = a.question.rate == 0 && a.question.users == 0 && !a.asked.has_target();
+  std::optional<Copies> more;
+  const std::vector<Copies> found =
+      shown(a.question.rate > 0 ? of_rate(a, show, more) : of_all(a, show), frontier);
+  const bool wider = more && !found.empty() && !found.front().meets;
+  std::vector<Point> points;
+  for (const Copies& c : found) points.push_back(c.point);
+  if (wider) points.push_back(more->point);
+  const RatedPoints rated = rate(a.study, std::move(points), a.question.threads);
+  PlannedCopies out;
+  for (const Copies& c : found) out.plans.push_back(planned(a, rated, c));
+  if (wider)
+    out.wider = WiderPlan{static_cast<int>(more->copies) * more->point.plan.gpus(), planned(a, rated, *more),
+                          a.study.study.system.gpus()};
+  return out;
+}
+
+}  // namespace plan_parts
+
+}  // namespace shardline

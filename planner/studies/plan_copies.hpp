@@ -1,0 +1,32 @@
+// What the copies of a plan on the GPUs of a question carry. Inside of plan_answer.cpp. planner/README.md
+// [P26].
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "planner/studies/plan_answer.hpp"
+
+namespace shardline::plan_parts {
+
+using Show = std::function<void(std::uint64_t, std::uint64_t)>;
+
+/// Plans that are shown, in all; of them at most so many beside the target.
+inline constexpr std::size_t kShown = 5, kBeside = 2;
+
+/// Whether a point of a copy is within the times asked for.
+bool within_target(const PlanAnswer& answer, const Point& point);
+
+/// Whether plans of each number of GPUs are best searched for by themselves: users or a rate are shared among
+/// copies, or copies of some plans leave GPUs idle, so that the frontier of single plans is not theirs.
+bool shares_among_copies(const PlanAnswer& answer);
+struct PlannedCopies {
+  /// Five at most, the best first: most tokens/s of all copies that meet the target, or with a rate fewest
+  /// GPUs, then the nearest that do not.
+  std::vector<PlannedPoint> plans;
+  /// Of a rate that none of them carries: the fewest GPUs beyond that do, if the system has so many.
+  std::optional<WiderPlan> wider;
+};
+PlannedCopies planned_copies(const PlanAnswer& answer, const Show& show);
+
+}  // namespace shardline::plan_parts
