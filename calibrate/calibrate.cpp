@@ -94,22 +94,22 @@ void add_static_products(const System& system, AllWork& all, std::vector<std::st
 
 double sum(const FitError& e) { return e.median + e.p90; }
 
-// The grid that shapes choose: a fine one only where heads that are withheld whole do not speak against it,
+// The grid that shapes choose: a dense one only where heads that are withheld whole do not speak against it,
 // as it may learn by heart what the heads of a small table take.
 CorrectionGrid grid_of_shapes(const Work& w, const FormContext& context, const CrossValidation& v,
                               Refit how) {
-  if (!v.grid.fine) return v.grid;
+  if (!v.grid.dense()) return v.grid;
   const TriedCorrection* coarse = nullptr;
   for (const TriedCorrection& t : v.tried) {
-    if (!t.grid.fine && (coarse == nullptr || sum(t.error) < sum(coarse->error))) coarse = &t;
+    if (!t.grid.dense() && (coarse == nullptr || sum(t.error) < sum(coarse->error))) coarse = &t;
   }
   if (coarse == nullptr) return v.grid;
   const auto withheld = [&](const CorrectionGrid& grid) {
     how.grid = grid;
     return withhold_families(*w.form, context, w.rows, how);
   };
-  const auto fine_band = withheld(v.grid), coarse_band = withheld(coarse->grid);
-  const bool against = fine_band && coarse_band && sum(fine_band->error) > sum(coarse_band->error);
+  const auto dense_band = withheld(v.grid), coarse_band = withheld(coarse->grid);
+  const bool against = dense_band && coarse_band && sum(dense_band->error) > sum(coarse_band->error);
   return against ? coarse->grid : v.grid;
 }
 
@@ -124,7 +124,7 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   // and groups, most of which tables have: there shapes choose.
   const bool experts = w.form->family == std::string_view("moe");
   const CrossValidation v =
-      cross_validate(*w.form, context, w.rows, o.folds, o.fit, experts ? kCoarseGrids : std::span(kGrids));
+      cross_validate(*w.form, context, w.rows, o.folds, o.fit, experts ? kCoarseGrids : grids_of(*w.form));
   f.roofline = v.roofline;
   f.alone = v.form;
   f.corrected = v.form;

@@ -301,7 +301,7 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
   for (std::size_t s = 0; s < grids.size(); ++s) {
     const FitError e = summarise(by_correction[s], measured);
     out.tried.push_back({grids[s], e, held_out(by_correction[s], measured, folds_of)});
-    const double at_most = grids[s].fine && !out.grid.fine ? kFineGain : 1;
+    const double at_most = grids[s].dense() && !out.grid.dense() ? kFineGain : 1;
     if (s == 0 || e.median + e.p90 < at_most * (out.corrected.median + out.corrected.p90)) {
       out.corrected = e;
       out.grid = grids[s];

@@ -50,19 +50,32 @@ struct CorrectionGrid {
   double smoothing = 0;
   bool steps = false;  // first differences count as well
   bool fine = false;   // FormAxis::fine
+  bool own = false;    // knots where the rows lie, FormAxis::own, and a prior in place of differences
+  bool dense() const { return fine || own; }
   bool operator==(const CorrectionGrid&) const = default;
 };
-/// What is tried. Fine ones stand last, and only where shapes choose.
-inline constexpr CorrectionGrid kGrids[] = {
-    {0.3},        {3},         {30},  // forms that are smooth, and few rows
-    {0.03, true}, {0.3, true}, {3, true}, {0.01, true, true}, {0.03, true, true}, {0.1, true, true}};
+/// What is tried. Fine ones and own ones stand last, and only where shapes choose.
+inline constexpr CorrectionGrid kGrids[] = {{0.3},
+                                            {3},
+                                            {30},  // forms that are smooth, and few rows
+                                            {0.03, true},
+                                            {0.3, true},
+                                            {3, true},
+                                            {0.01, true, true},
+                                            {0.03, true, true},
+                                            {0.1, true, true},
+                                            {0.2, false, false, true},
+                                            {0.8, false, false, true}};
 inline constexpr std::span<const CorrectionGrid> kCoarseGrids = std::span(kGrids).first(6);
-/// A fine grid has five to eleven times as many values: it is taken where it makes the error at most this
-/// part.
+inline constexpr std::span<const CorrectionGrid> kEvenGrids = std::span(kGrids).first(9);
+/// Own knots only where the form says how far apart they are.
+std::span<const CorrectionGrid> grids_of(const Form& form);
+/// A fine grid, or one of own knots, has five to twenty times as many values: it is taken where it makes the
+/// error at most this part.
 inline constexpr double kFineGain = 0.95;
 
 /// [F2] Ridge and squared second (and first) differences of neighbours times `smoothing` against squared
-/// residuals; rows count as in fit().
+/// residuals, or for own knots `smoothing` times the prior's square; rows count as in fit().
 Correction fit_correction(const Form& form, const FormContext& context, const FitRows& rows,
                           std::span<const double> parameters, const CorrectionGrid& grid,
                           const FitOptions& options = {});
@@ -88,6 +101,6 @@ struct CrossValidation {
 };
 CrossValidation cross_validate(const Form& form, const FormContext& context, const FitRows& rows,
                                int folds = 4, const FitOptions& options = {},
-                               std::span<const CorrectionGrid> grids = kGrids);
+                               std::span<const CorrectionGrid> grids = kEvenGrids);
 
 }  // namespace shardline

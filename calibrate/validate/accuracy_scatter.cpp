@@ -66,9 +66,15 @@ bool below(const AccuracyGoal& goal, const FitError& scatter) {
   return goal.median < scatter.median || goal.p90 < scatter.p90;
 }
 
+// A miss that the rows themselves cause is another than one that a better form would mend.
+const char* verdict_text(const FitError& error, const AccuracyGoal& goal, const FitError& scatter) {
+  if (verdict(error, goal) != Verdict::missed) return "met";
+  return below(goal, scatter) ? "missed: these rows cannot meet it" : "missed: could be better";
+}
+
 std::vector<Row> tiles(std::span<const Products> all) {
   std::vector<Row> table{
-      {"System", "Variant", "Rows", "Scatter", "Fit there", "Unseen shapes", "Goal", "Goal is"}};
+      {"System", "Variant", "Rows", "Scatter", "Fit there", "Unseen shapes", "Goal", "Goal is", "Verdict"}};
   for (const Products& p : all) {
     const KernelFit* f = fit_of(p);
     const Neighbours near = in_one_tile(p.rows);
@@ -76,10 +82,10 @@ std::vector<Row> tiles(std::span<const Products> all) {
     const std::vector<double> times = at(p.rows.seconds, near.rows);
     const FitError scatter = summarise(near.seconds, times);
     const AccuracyGoal& goal = accuracy_goal(*f);
-    table.push_back({p.of->system.name, variant_name(p.words), fmt::format("{}", scatter.rows),
-                     error_text(scatter), error_text(summarise(predicted(p, *f, near.rows), times)),
-                     error_text(f->corrected), goal_text(goal),
-                     below(goal, scatter) ? "below the scatter" : "above"});
+    table.push_back(
+        {p.of->system.name, variant_name(p.words), fmt::format("{}", scatter.rows), error_text(scatter),
+         error_text(summarise(predicted(p, *f, near.rows), times)), error_text(f->corrected), goal_text(goal),
+         below(goal, scatter) ? "below the scatter" : "above", verdict_text(f->corrected, goal, scatter)});
   }
   return table;
 }
@@ -124,7 +130,8 @@ std::string scatter_section(std::span<const MeasuredTables> measured) {
 Products of 1 to 128 rows that fill the same tile do the same work: n and k are equal, and m lies in one block of 16.
 *Scatter*: how far such a row is from the median of the others, three at least; *fit there*: how far the prices are from
 the same rows, which they have seen; *unseen shapes*: the error of all shapes that the goal is held against. A goal
-below the scatter asks for more than these rows know of each other (`calibrate/README.md`, [F11]).)") +
+below the scatter asks for more than these rows know of each other (`calibrate/README.md`, [F11]): *these rows cannot
+meet it*, whatever the form; where the goal is above, a miss is the fit's and *could be better*.)") +
            markdown(of_tiles);
   if (of_repeats.size() > 1)
     out += paragraph(R"(

@@ -17,7 +17,7 @@ namespace shardline {
 namespace {
 
 constexpr double kMost = std::numeric_limits<double>::max();
-constexpr std::size_t kMostKnots = 10000;
+constexpr std::size_t kMostKnots = 15000;
 constexpr double kThousandths = 1000;
 constexpr double kRangeRounding = 1e-3;  // doublings: files hold six digits
 
@@ -78,16 +78,38 @@ FitError read_error(const Reader& r) {
   return e;
 }
 
+// Where knots lie that are not evenly apart: ascending, per axis.
+std::vector<std::vector<double>> read_places(const Reader& r, std::size_t axes) {
+  std::vector<std::vector<double>> out;
+  for (const Reader& axis : r.items()) {
+    std::vector<double>& places = out.emplace_back();
+    for (const Reader& item : axis.items()) places.push_back(item.number(-100, 100));
+    if (places.empty() ||
+        std::adjacent_find(places.begin(), places.end(), std::greater_equal()) != places.end())
+      axis.fault("places of knots rise, and are one or more");
+  }
+  if (out.size() != axes) r.fault(fmt::format("{} axes, but {} are needed", out.size(), axes));
+  out.resize(axes);
+  for (std::vector<double>& places : out) {
+    if (places.empty()) places.push_back(0);
+  }
+  return out;
+}
+
 Correction read_correction(const Reader& r, std::size_t axes) {
   Correction c;
   c.smoothing = r.at("smoothing").number(0, kMost);
-  c.first = numbers(r.at("first"), axes, -100, 100);
-  c.step = numbers(r.at("step"), axes, 1e-6, 100);
-  std::size_t all = 1;
-  for (const double k : numbers(r.at("knots"), axes, 1, static_cast<double>(kMostKnots))) {
-    c.knots.push_back(static_cast<int>(k));
-    all = std::min(all * static_cast<std::size_t>(k), kMostKnots + 1);
+  if (const auto places = r.find("places")) {
+    c.uneven = read_places(*places, axes);
+    for (const std::vector<double>& p : c.uneven) c.knots.push_back(static_cast<int>(p.size()));
+  } else {
+    c.first = numbers(r.at("first"), axes, -100, 100);
+    c.step = numbers(r.at("step"), axes, 1e-6, 100);
+    for (const double k : numbers(r.at("knots"), axes, 1, static_cast<double>(kMostKnots)))
+      c.knots.push_back(static_cast<int>(k));
   }
+  std::size_t all = 1;
+  for (const int k : c.knots) all = std::min(all * static_cast<std::size_t>(k), kMostKnots + 1);
   if (all > kMostKnots) {
     r.fault(fmt::format("more than {} knots", kMostKnots));
     return {};
@@ -191,6 +213,16 @@ std::string list(const std::vector<double>& values) {
   std::string out;
   for (const double v : values) out += fmt::format("{}{:.6g}", out.empty() ? "" : ", ", v);
   return "[" + out + "]";
+}
+
+std::string knots_yaml(const Correction& c) {
+  if (c.uneven.empty())
+    return fmt::format("        first: {}\n        step: {}\n        knots: [{}]\n", list(c.first),
+                       list(c.step), fmt::join(c.knots, ", "));
+  std::string out = "        places:  # of knots, log2\n";
+  for (const std::vector<double>& axis : c.uneven)
+    out += fmt::format("          - [{:.8g}]\n", fmt::join(axis, ", "));
+  return out;
 }
 
 // Integers on lines of about 100 characters.
@@ -322,11 +354,10 @@ std::string calibration_yaml(const Calibration& c) {
     for (const double v : f.correction.values)
       values.push_back(static_cast<int>(std::lround(v * kThousandths)));
     out += fmt::format(
-        "      correction:  # ln(measured / form) in thousandths\n        smoothing: {:.6g}\n        first: "
-        "{}\n"
-        "        step: {}\n        knots: [{}]\n        values: >-\n          {}\n",
-        f.correction.smoothing, list(f.correction.first), list(f.correction.step),
-        fmt::join(f.correction.knots, ", "), wrapped(values));
+        "      correction:  # ln(measured / form) in thousandths\n        smoothing: {:.6g}\n{}        "
+        "values: "
+        ">-\n          {}\n",
+        f.correction.smoothing, knots_yaml(f.correction), wrapped(values));
   }
   return out;
 }

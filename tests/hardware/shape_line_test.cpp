@@ -112,5 +112,24 @@ TEST(Correction, F2IsTheSumOverCorners) {
   }
 }
 
+// Knots that are not evenly apart: the value at each, a straight line between two, constant beyond.
+TEST(Correction, F2UnevenKnotsAreMetExactly) {
+  Correction c;
+  c.uneven = {{0, 4, 4.1, 7}, {9}};
+  c.knots = {4, 1};
+  c.values = {1, 2, -3, 5};
+  const auto at = [&](double x, double y) { return c.at(std::vector<double>{x, y}); };
+  for (const double y : {-50.0, 9.0, 50.0}) {
+    EXPECT_EQ(at(0, y), 1);
+    EXPECT_EQ(at(4, y), 2);
+    EXPECT_EQ(at(4.1, y), -3);
+    EXPECT_EQ(at(7, y), 5);
+    EXPECT_EQ(at(-1, y), 1);
+    EXPECT_EQ(at(8, y), 5);
+    EXPECT_DOUBLE_EQ(at(1, y), 1.25);
+    EXPECT_DOUBLE_EQ(at(4.05, y), -0.5);
+  }
+}
+
 }  // namespace
 }  // namespace shardline

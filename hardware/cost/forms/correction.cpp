@@ -15,7 +15,16 @@ struct AxisPlace {
   int knot;
   double part;
 };
+AxisPlace between_places(std::span<const double> places, double at) {
+  if (places.size() == 1 || at <= places.front()) return {0, 0};
+  const auto last = static_cast<int>(places.size()) - 1;
+  if (at >= places.back()) return {last - 1, 1};
+  const auto after = std::upper_bound(places.begin(), places.end(), at);
+  const auto knot = static_cast<int>(after - places.begin()) - 1;
+  return {knot, (at - after[-1]) / (*after - after[-1])};
+}
 AxisPlace axis_place(const Correction& c, std::size_t a, double at) {
+  if (!c.uneven.empty()) return between_places(c.uneven[a], at);
   const int last = c.knots[a] - 1;
   const double place = std::clamp((at - c.first[a]) / c.step[a], 0.0, static_cast<double>(last));
   const int knot = std::min(static_cast<int>(place), std::max(0, last - 1));

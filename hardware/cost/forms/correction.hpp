@@ -18,9 +18,10 @@ struct KnotPlace {
 
 /// log(measured / form) on a grid over the form's axes, linear between knots, constant beyond them.
 struct Correction {
-  std::vector<double> first, step;  // per axis, log2
-  std::vector<int> knots;           // per axis
-  std::vector<double> values;       // last axis fastest; empty: none
+  std::vector<double> first, step;          // per axis, log2: of knots that are evenly apart
+  std::vector<std::vector<double>> uneven;  // per axis, log2, ascending: of knots that are not; else empty
+  std::vector<int> knots;                   // per axis
+  std::vector<double> values;               // last axis fastest; empty: none
   double smoothing = 0;
   bool empty() const { return values.empty(); }
   /// Natural logarithm of the factor; one coordinate per axis.

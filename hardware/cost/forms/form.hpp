@@ -35,8 +35,10 @@ struct FormContext {
 /// One axis of a form's coordinates, for the correction on top of it and for the range of shapes seen.
 struct FormAxis {
   const char* name;
-  double knot;      // distance of the correction's knots, in doublings
-  double fine = 0;  // the same of a fine correction; 0: half of it
+  double knot;         // distance of the correction's knots, in doublings
+  double fine = 0;     // the same of a fine correction; 0: half of it
+  double own = 0;      // the least distance of knots that lie where the rows do; 0: never
+  bool tiled = false;  // kernels fill tiles along it: a step after each power of two from 16 on
   double fine_knot() const { return fine > 0 ? fine : knot / 2; }
 };
 

@@ -49,7 +49,7 @@ constexpr FormParameter kParameters[] = {
     {"uneven", "1", 0.5, 1.1, 3},      // times what a tile that does not divide a block of scales takes
     {"stall", "1", 1, 3, 10},          // times what DeepGEMM's largest tiles take in a single wave
 };
-constexpr FormAxis kAxes[] = {{"m", 1.5, 0.75}, {"n", 2, 1}, {"k", 2, 1}};
+constexpr FormAxis kAxes[] = {{"m", 1.5, 0.75, 0.95, true}, {"n", 2, 1, 0.15}, {"k", 2, 1, 0.15}};
 
 constexpr double kHeights[] = {16, 64, 128, 256}, kWidths[] = {64, 128, 256};
 struct Tile {
