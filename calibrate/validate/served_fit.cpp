@@ -10,7 +10,6 @@
 #include <map>
 #include <tuple>
 
-#include "calibrate/held_out.hpp"
 #include "models/model/catalog.hpp"
 #include "planner/layers/host_work.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -19,7 +18,7 @@ namespace shardline {
 
 namespace {
 
-constexpr std::size_t kNumbers = 4;
+constexpr std::size_t kNumbers = 4, kPromptToken = 2;
 using Numbers = std::array<double, kNumbers>;  // seconds: step, request, prompt_token, path
 constexpr Numbers kLeast{1e-7, 1e-8, 1e-9, 1e-4}, kMost{0.05, 1e-3, 1e-4, 1}, kStart{3e-4, 1e-5, 1e-6, 2e-2};
 constexpr double kOutlier = 0.15;  // relative error from which on a row counts only linearly
@@ -208,12 +207,14 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
   return out;
 }
 
-HostTimes fit_host(const std::vector<const TimedRow*>& rows) {
+HostTimes fit_host(const std::vector<const TimedRow*>& rows, bool prompt_token) {
   const Residuals f(rows);
   // Without the TTFT of few users nothing tells the request path: it stays what it is in engines that have
   // some.
-  const bool tells_path = std::any_of(rows.begin(), rows.end(), has_ttft);
+  const std::array<bool, kNumbers> fitted{true, true, prompt_token,
+                                          std::any_of(rows.begin(), rows.end(), has_ttft)};
   Numbers x = kStart;
+  if (!prompt_token) x[kPromptToken] = 0;
   Eigen::VectorXd r = f.at(x);
   double loss = f.loss(r), damping = 1e-2;
   for (int step = 0; step < 60; ++step) {
@@ -227,8 +228,10 @@ HostTimes fit_host(const std::vector<const TimedRow*>& rows) {
       for (Eigen::Index i = 0; i < a.rows(); ++i) damped(i, i) += damping * std::max(a(i, i), 1e-9);
       const Eigen::VectorXd move = (-damped.ldlt().solve(g)).cwiseMax(-1.0).cwiseMin(1.0);
       Numbers moved = x;
-      for (std::size_t i = 0; i < (tells_path ? kNumbers : kNumbers - 1); ++i)
-        moved[i] = std::clamp(x[i] * std::exp(move(static_cast<Eigen::Index>(i))), kLeast[i], kMost[i]);
+      for (std::size_t i = 0; i < kNumbers; ++i) {
+        if (fitted[i])
+          moved[i] = std::clamp(x[i] * std::exp(move(static_cast<Eigen::Index>(i))), kLeast[i], kMost[i]);
+      }
       const Eigen::VectorXd moved_r = f.at(moved);
       const double moved_loss = f.loss(moved_r);
       better = moved_loss < loss * (1 - 1e-9);
@@ -240,148 +243,6 @@ HostTimes fit_host(const std::vector<const TimedRow*>& rows) {
   return host_of(x);
 }
 
-namespace {
-
-// Numbers of users that are looked at together.
-struct UserClass {
-  const char* text;
-  long long from, to;
-};
-constexpr std::array<UserClass, 4> kUsers{{{"at most 4", 1, static_cast<long long>(kFewUsers)},
-                                           {"5 to 16", 5, 16},
-                                           {"17 to 64", 17, 64},
-                                           {"above 64", 65, 1'000'000'000}}};
-std::size_t class_of(double users) {
-  for (std::size_t i = 0; i + 1 < kUsers.size(); ++i) {
-    if (users <= static_cast<double>(kUsers[i].to)) return i;
-  }
-  return kUsers.size() - 1;
-}
-
-// Errors by users, then of all of them.
-void add_by_users(const std::string& what, const std::vector<std::pair<double, double>>& rows,
-                  std::vector<ServedError>& out) {
-  std::array<std::vector<double>, kUsers.size()> by_users;
-  std::vector<double> all;
-  for (const auto& [users, ratio] : rows) {
-    by_users[class_of(users)].push_back(ratio);
-    all.push_back(ratio);
-  }
-  for (std::size_t i = 0; i < kUsers.size(); ++i) {
-    if (!by_users[i].empty())
-      out.push_back(served_error(fmt::format("{} of {} users", what, kUsers[i].text), by_users[i]));
-  }
-  if (!all.empty()) out.push_back(served_error(what + " of all rows", all));
-}
-
-// TPOT by model and system and by users; TTFT by lengths and users.
-std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
-  std::map<std::string, std::vector<double>> by_model;
-  std::vector<std::pair<double, double>> tpot, drawn, equal;  // users, predicted / measured
-  for (const LeftOutModel& m : models) {
-    for (std::size_t i = 0; i < m.rows.size(); ++i) {
-      const ServedRow& r = m.rows[i]->row;
-      by_model[m.label + " on " + r.system].push_back(m.tpot[i]);
-      tpot.emplace_back(r.users, m.tpot[i]);
-      if (m.ttft[i] > 0) (r.equal_lengths ? equal : drawn).emplace_back(r.users, m.ttft[i]);
-    }
-  }
-  std::vector<ServedError> out;
-  for (const auto& [label, ratios] : by_model) out.push_back(served_error("TPOT of " + label, ratios));
-  add_by_users("TPOT", tpot, out);
-  add_by_users("TTFT (drawn lengths)", drawn, out);
-  add_by_users("TTFT (equal lengths)", equal, out);
-  return out;
-}
-
-// Bands of TTFT by lengths and users. Among a few users lengths make no difference.
-std::vector<TtftBand> ttft_bands(const std::vector<LeftOutModel>& models) {
-  std::vector<TtftBand> out;
-  const auto add = [&](const char* lengths, std::size_t users, const auto& counts) {
-    HeldOut of;
-    for (std::size_t m = 0; m < models.size(); ++m) {
-      for (std::size_t i = 0; i < models[m].rows.size(); ++i) {
-        const ServedRow& r = models[m].rows[i]->row;
-        if (models[m].ttft[i] > 0 && class_of(r.users) == users && counts(r))
-          of.add(-std::log(models[m].ttft[i]), static_cast<int>(m));
-      }
-    }
-    if (of.size() == 0) return;
-    out.push_back({lengths, kUsers[users].from, kUsers[users].to,
-                   ServedBand{held_out_band(of, 1).band, static_cast<int>(of.size())}});
-  };
-  add("any", 0, [](const ServedRow&) { return true; });
-  for (std::size_t i = 1; i < kUsers.size(); ++i) {
-    add("drawn", i, [](const ServedRow& r) { return !r.equal_lengths; });
-    add("equal", i, [](const ServedRow& r) { return r.equal_lengths; });
-  }
-  return out;
-}
-
-MeasuredLoops loops_of(const std::vector<TimedRow>& rows) {
-  MeasuredLoops out;
-  const auto add = [](MeasuredRange& range, double least, double most) {
-    const long long low = std::llround(least), high = std::llround(most);
-    range = range.to == 0 ? MeasuredRange{low, high}
-                          : MeasuredRange{std::min(range.from, low), std::max(range.to, high)};
-  };
-  for (const TimedRow& r : rows) {
-    // Lengths that are drawn lie between 80 and 100 % of the nominal one, of which a row has the mean.
-    const double least = r.row.equal_lengths ? 1 : 0.8 / 0.9, most = r.row.equal_lengths ? 1 : 1 / 0.9;
-    add(out.input, least * r.row.input, most * r.row.input);
-    add(out.output, least * r.row.output, most * r.row.output);
-    add(out.users, r.row.users, r.row.users);
-    add(out.gpus, r.row.gpus, r.row.gpus);
-  }
-  return out;
-}
-
-}  // namespace
-
-ServedFit fit_engine(const std::vector<TimedRow>& rows) {
-  ServedFit out;
-  std::vector<const TimedRow*> all;
-  std::vector<std::string> labels;
-  for (const TimedRow& r : rows) {
-    all.push_back(&r);
-    if (std::find(labels.begin(), labels.end(), r.row.label) == labels.end()) labels.push_back(r.row.label);
-  }
-  out.host = fit_host(all);
-  HeldOut tpot, drawn, equal;  // TTFT by lengths
-  for (std::size_t m = 0; m < labels.size(); ++m) {
-    std::vector<const TimedRow*> others;
-    for (const TimedRow* r : all) {
-      if (r->row.label != labels[m]) others.push_back(r);
-    }
-    LeftOutModel left;
-    left.label = labels[m];
-    left.host = others.empty() ? HostTimes{} : fit_host(others);
-    Tried tried(left.host);
-    for (const TimedRow* r : all) {
-      if (r->row.label != labels[m]) continue;
-      const Served s = tried.served(*r);
-      left.rows.push_back(r);
-      left.tpot.push_back(s.tpot.value / r->row.tpot);
-      tpot.add(-std::log(left.tpot.back()), static_cast<int>(m));
-      left.ttft.push_back(r->row.ttft > 0 ? s.ttft.value / r->row.ttft : 0);
-      if (r->row.ttft > 0)
-        (r->row.equal_lengths ? equal : drawn).add(-std::log(left.ttft.back()), static_cast<int>(m));
-    }
-    out.models.push_back(std::move(left));
-  }
-  const HeldOutBand by_tpot = held_out_band(tpot, 1);
-  const auto band = [](const HeldOut& of) {
-    return ServedBand{held_out_band(of, 1).band, static_cast<int>(of.size())};
-  };
-  out.bands = {by_tpot.band,
-               static_cast<int>(tpot.size()),
-               band(drawn),
-               band(equal),
-               std::max(0.0, by_tpot.covered),
-               tables_of(out.models),
-               ttft_bands(out.models),
-               loops_of(rows)};
-  return out;
-}
+Served served_by(const HostTimes& host, const TimedRow& row) { return Tried(host).served(row); }
 
 }  // namespace shardline

@@ -47,10 +47,14 @@ ServedTimes with_host(const TimedRow& row, const EngineProfile& engine);
 /// A profile as a row's engine was started.
 EngineProfile as_started(EngineProfile engine, const ServedRow& row);
 
+/// What a row's engine serves with such a host.
+Served served_by(const HostTimes& host, const TimedRow& row);
+
 /// [F10] Least robust relative error of TPOT, and of TTFT of at most four users; a model counts as the root
-/// of its rows.
-HostTimes fit_host(const std::vector<const TimedRow*>& rows);
-/// With every model left out in turn.
+/// of its rows. Without `prompt_token` that number is nil.
+HostTimes fit_host(const std::vector<const TimedRow*>& rows, bool prompt_token);
+/// With every model left out in turn; with a host time of prompts' tokens where models left out are predicted
+/// better so.
 ServedFit fit_engine(const std::vector<TimedRow>& rows);
 
 inline constexpr double kFewUsers = 4;  // whose TTFT is that of a prompt, not of a queue

@@ -107,7 +107,6 @@ void read_each(const Reader& r, std::map<Architecture, Value>& out, Read read) {
 
 void read_steps(const Reader& r, EngineProfile& p) {
   p.prefill = r.at("prefill").one_of({"mixed", "first"}) == 1 ? PrefillPolicy::first : PrefillPolicy::mixed;
-  p.keeps_users_in_step = p.prefill == PrefillPolicy::first;
   p.admission = r.at("admission").one_of({"used", "whole"}) == 1 ? Admission::whole : Admission::used;
   read_each(r.at("tokens"), p.step_tokens, [](const Reader& v) { return v.tokens(16, kMostTokens); });
   p.host_waited_for = r.at("host").one_of({"beside", "between"}) == 1;

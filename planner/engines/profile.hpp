@@ -117,9 +117,6 @@ struct EngineProfile {
   bool fuses_elementwise = true;     // norms, residual additions and quantization lie in other kernels
   bool fuses_split_merge = false;    // the decode kernel merges its KV splits itself
   PrefillPolicy prefill = PrefillPolicy::mixed;
-  /// Where all requests are equally long: those who were prefilled together come back together. Of an engine
-  /// that prefills first by default, also where it was told to mix (measured [P19]).
-  bool keeps_users_in_step = false;
   Admission admission = Admission::used;
   bool host_waited_for = true;  // its host works between steps, else beside the kernels of one
   std::map<Architecture, long long> step_tokens;  // of a step, by default; prompts are cut to fit

@@ -40,8 +40,7 @@ double Responses::completions(double prompts, double variance) const {
 
 double Responses::drain() const {
   const double whole = std::floor(users_ / most_), rest = users_ - whole * most_;
-  const double all = whole * step(most_) + (rest > 0 ? step(rest) : 0);
-  return all - (mixes_ && users_ > 1 ? decode_ * times_.steps : 0);  // nobody decodes beside the first ones
+  return whole * step(most_) + (rest > 0 ? step(rest) : 0);
 }
 
 double Responses::burst() const {

@@ -14,9 +14,10 @@ namespace {
 // Steps of a request after the one that ends its prefill.
 double decode_steps(const ServedLoad& load) { return std::max(1.0, load.output - 1); }
 
-// Whether users stay in step for ever.
+// Whether users stay in step for ever: who was prefilled together comes back together, and nobody else has
+// moved meanwhile.
 bool in_step(const EngineProfile& engine, const ServedLoad& load) {
-  return engine.keeps_users_in_step && load.equal_lengths;
+  return engine.prefill == PrefillPolicy::first && load.equal_lengths;
 }
 
 // How often others ask while a token takes, of the cycle R + m T of n users, in which T = D + asks W: of
@@ -99,8 +100,7 @@ Cycle cycle_of(const EngineProfile& engine, const ServedLoad& load, const Served
   if (in_step(engine, load)) {
     // All come back at once: a user decodes while those behind it are prefilled.
     out.response = out.burst - (full ? engine.host.path.value : 0);
-    const double added = mixes && n > 1 ? times.prompt_added * times.prompts / times.prompt : 1;
-    out.tpot = decode + (responses.drain() + engine.host.path.value - out.burst) * added / m;
+    out.tpot = decode + (responses.drain() + engine.host.path.value - out.burst) / m;
     return out;
   }
   const auto response = [&](double asks) { return full ? responses.admitted(asks) : responses.steady(asks); };
@@ -137,7 +137,7 @@ Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const
   // Of a burst, those beyond the room wait until those before have been answered.
   const double turns = std::floor(load.users / n), last = load.users - turns * n;
   burst += n / rate * (n * turns * (turns - 1) / 2 + last * turns) / load.users;
-  const bool groups = load.equal_lengths && load.rounds > 0 && load.users > 1 && !in_step(engine, load) &&
+  const bool groups = load.equal_lengths && load.rounds > 0 && load.users > 1 &&
                       engine.prefill == PrefillPolicy::mixed;
   if (groups)
     ttft = equal_loop_ttft(engine, load, times);

@@ -1,0 +1,188 @@
+// Models left out in turn: their errors, by what they are looked at, and the bands that they make.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "calibrate/held_out.hpp"
+#include "calibrate/validate/served_fit.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Numbers of users that are looked at together.
+struct UserClass {
+  const char* text;
+  long long from, to;
+};
+constexpr std::array<UserClass, 4> kUsers{{{"at most 4", 1, static_cast<long long>(kFewUsers)},
+                                           {"5 to 16", 5, 16},
+                                           {"17 to 64", 17, 64},
+                                           {"above 64", 65, 1'000'000'000}}};
+std::size_t class_of(double users) {
+  for (std::size_t i = 0; i + 1 < kUsers.size(); ++i) {
+    if (users <= static_cast<double>(kUsers[i].to)) return i;
+  }
+  return kUsers.size() - 1;
+}
+
+// Errors by users, then of all of them.
+void add_by_users(const std::string& what, const std::vector<std::pair<double, double>>& rows,
+                  std::vector<ServedError>& out) {
+  std::array<std::vector<double>, kUsers.size()> by_users;
+  std::vector<double> all;
+  for (const auto& [users, ratio] : rows) {
+    by_users[class_of(users)].push_back(ratio);
+    all.push_back(ratio);
+  }
+  for (std::size_t i = 0; i < kUsers.size(); ++i) {
+    if (!by_users[i].empty())
+      out.push_back(served_error(fmt::format("{} of {} users", what, kUsers[i].text), by_users[i]));
+  }
+  if (!all.empty()) out.push_back(served_error(what + " of all rows", all));
+}
+
+// TPOT by model and system and by users; TTFT by lengths and users.
+std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
+  std::map<std::string, std::vector<double>> by_model;
+  std::vector<std::pair<double, double>> tpot, drawn, equal;  // users, predicted / measured
+  for (const LeftOutModel& m : models) {
+    for (std::size_t i = 0; i < m.rows.size(); ++i) {
+      const ServedRow& r = m.rows[i]->row;
+      by_model[m.label + " on " + r.system].push_back(m.tpot[i]);
+      tpot.emplace_back(r.users, m.tpot[i]);
+      if (m.ttft[i] > 0) (r.equal_lengths ? equal : drawn).emplace_back(r.users, m.ttft[i]);
+    }
+  }
+  std::vector<ServedError> out;
+  for (const auto& [label, ratios] : by_model) out.push_back(served_error("TPOT of " + label, ratios));
+  add_by_users("TPOT", tpot, out);
+  add_by_users("TTFT (drawn lengths)", drawn, out);
+  add_by_users("TTFT (equal lengths)", equal, out);
+  return out;
+}
+
+// Bands of TTFT by lengths and users. Among a few users lengths make no difference.
+std::vector<TtftBand> ttft_bands(const std::vector<LeftOutModel>& models) {
+  std::vector<TtftBand> out;
+  const auto add = [&](const char* lengths, std::size_t users, const auto& counts) {
+    HeldOut of;
+    for (std::size_t m = 0; m < models.size(); ++m) {
+      for (std::size_t i = 0; i < models[m].rows.size(); ++i) {
+        const ServedRow& r = models[m].rows[i]->row;
+        if (models[m].ttft[i] > 0 && class_of(r.users) == users && counts(r))
+          of.add(-std::log(models[m].ttft[i]), static_cast<int>(m));
+      }
+    }
+    if (of.size() == 0) return;
+    out.push_back({lengths, kUsers[users].from, kUsers[users].to,
+                   ServedBand{held_out_band(of, 1).band, static_cast<int>(of.size())}});
+  };
+  add("any", 0, [](const ServedRow&) { return true; });
+  for (std::size_t i = 1; i < kUsers.size(); ++i) {
+    add("drawn", i, [](const ServedRow& r) { return !r.equal_lengths; });
+    add("equal", i, [](const ServedRow& r) { return r.equal_lengths; });
+  }
+  return out;
+}
+
+MeasuredLoops loops_of(const std::vector<TimedRow>& rows) {
+  MeasuredLoops out;
+  const auto add = [](MeasuredRange& range, double least, double most) {
+    const long long low = std::llround(least), high = std::llround(most);
+    range = range.to == 0 ? MeasuredRange{low, high}
+                          : MeasuredRange{std::min(range.from, low), std::max(range.to, high)};
+  };
+  for (const TimedRow& r : rows) {
+    // Lengths that are drawn lie between 80 and 100 % of the nominal one, of which a row has the mean.
+    const double least = r.row.equal_lengths ? 1 : 0.8 / 0.9, most = r.row.equal_lengths ? 1 : 1 / 0.9;
+    add(out.input, least * r.row.input, most * r.row.input);
+    add(out.output, least * r.row.output, most * r.row.output);
+    add(out.users, r.row.users, r.row.users);
+    add(out.gpus, r.row.gpus, r.row.gpus);
+  }
+  return out;
+}
+
+// Every model predicted by the others.
+std::vector<LeftOutModel> left_out_in_turn(const std::vector<const TimedRow*>& rows,
+                                           const std::vector<std::string>& labels, bool prompt_token) {
+  std::vector<LeftOutModel> out;
+  for (const std::string& label : labels) {
+    std::vector<const TimedRow*> others;
+    for (const TimedRow* r : rows) {
+      if (r->row.label != label) others.push_back(r);
+    }
+    LeftOutModel left;
+    left.label = label;
+    left.host = others.empty() ? HostTimes{} : fit_host(others, prompt_token);
+    for (const TimedRow* r : rows) {
+      if (r->row.label != label) continue;
+      const Served s = served_by(left.host, *r);
+      left.rows.push_back(r);
+      left.tpot.push_back(s.tpot.value / r->row.tpot);
+      left.ttft.push_back(r->row.ttft > 0 ? s.ttft.value / r->row.ttft : 0);
+    }
+    out.push_back(std::move(left));
+  }
+  return out;
+}
+
+// Median and 90th percentile together, as [F4] compares.
+double error_of(const std::vector<LeftOutModel>& models) {
+  std::vector<double> tpot;
+  for (const LeftOutModel& m : models) tpot.insert(tpot.end(), m.tpot.begin(), m.tpot.end());
+  const ServedError e = served_error("", tpot);
+  return e.median + e.p90;
+}
+
+ServedBands bands_of(const std::vector<LeftOutModel>& models, const std::vector<TimedRow>& rows) {
+  HeldOut tpot, drawn, equal;  // TTFT by lengths
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    for (std::size_t i = 0; i < models[m].rows.size(); ++i) {
+      tpot.add(-std::log(models[m].tpot[i]), static_cast<int>(m));
+      if (models[m].ttft[i] > 0)
+        (models[m].rows[i]->row.equal_lengths ? equal : drawn)
+            .add(-std::log(models[m].ttft[i]), static_cast<int>(m));
+    }
+  }
+  const HeldOutBand by_tpot = held_out_band(tpot, 1);
+  const auto band = [](const HeldOut& of) {
+    return ServedBand{held_out_band(of, 1).band, static_cast<int>(of.size())};
+  };
+  return {by_tpot.band,
+          static_cast<int>(tpot.size()),
+          band(drawn),
+          band(equal),
+          std::max(0.0, by_tpot.covered),
+          tables_of(models),
+          ttft_bands(models),
+          loops_of(rows)};
+}
+
+}  // namespace
+
+ServedFit fit_engine(const std::vector<TimedRow>& rows) {
+  std::vector<const TimedRow*> all;
+  std::vector<std::string> labels;
+  for (const TimedRow& r : rows) {
+    all.push_back(&r);
+    if (std::find(labels.begin(), labels.end(), r.row.label) == labels.end()) labels.push_back(r.row.label);
+  }
+  ServedFit out;
+  out.models = left_out_in_turn(all, labels, true);
+  bool prompt_token = true;
+  if (labels.size() > 1) {
+    std::vector<LeftOutModel> without = left_out_in_turn(all, labels, false);
+    prompt_token = error_of(out.models) < error_of(without);
+    if (!prompt_token) out.models = std::move(without);
+  }
+  out.host = fit_host(all, prompt_token);
+  out.bands = bands_of(out.models, rows);
+  return out;
+}
+
+}  // namespace shardline
