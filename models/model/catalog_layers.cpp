@@ -95,6 +95,11 @@ Attention read_attention(const Fields& at, const std::optional<Reader>& whole, M
     case AttentionKind::mla:
       read_latents(at, a);
       break;
+    case AttentionKind::compressed:
+    case AttentionKind::delta:
+    case AttentionKind::mamba:
+    case AttentionKind::none:
+      break;
   }
   return a;
 }

@@ -300,6 +300,11 @@ void vote_attention(const Rules& rules, const Attention& a, int layer, Votes& vo
           {"self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj"},
           votes);
       break;
+    case AttentionKind::compressed:
+    case AttentionKind::delta:
+    case AttentionKind::mamba:
+    case AttentionKind::none:
+      break;
   }
 }
 

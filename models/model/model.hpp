@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "models/ir/reach.hpp"
+#include "models/model/attention.hpp"
 #include "models/model/checkpoint.hpp"
+#include "models/model/feed_forward.hpp"
 #include "sim/base/units.hpp"
 
 namespace shardline {
@@ -26,73 +27,31 @@ inline constexpr std::int64_t kVocab = 1 << 26;
 inline constexpr std::int64_t kContext = std::int64_t{1} << 40;
 }  // namespace limits
 
-/// Multi-head and multi-query attention are gqa with kv_heads equal to q_heads or 1. The library asks for the
-/// kind in switches without a default, which g++ refuses once a kind is added. What goes by has_latents()
-/// (planner/plan/case.hpp) is to be looked through then: it tells latents from all others.
-enum class AttentionKind : std::uint8_t { gqa, mla };
-
-/// One kind of attention that layers have. Fields of the other AttentionKind are 0.
-struct Attention {
-  AttentionKind kind = AttentionKind::gqa;
-  int q_heads = 0;
-  int kv_heads = 0;  ///< 1 for mla: all heads share one latent vector per token
-  int head_dim = 0;  ///< gqa only; of a query and a key, and of a value where v_dim is 0
-
-  int q_lora_rank = 0;   ///< mla only; 0 also means that queries are not compressed
-  int kv_lora_rank = 0;  ///< mla only; width of the cached latent
-  int rope_dim = 0;      ///< mla only; width of the shared rotary key, cached beside the latent
-  int nope_dim = 0;      ///< mla only; part of each query head without rotary embedding
-  int v_dim = 0;         ///< of a value; gqa: 0 where it is that of a key (MiMo-V2: keys 192, values 128)
-
-  Reach reach = {};  ///< which tokens a query sees; gqa only, if not full
-  /// gqa only: a learned number per query head joins the softmax as one more score without a value.
-  bool sinks = false;
-
-  bool operator==(const Attention&) const = default;
-};
-
-/// "full", "window 128", "chunk 8192".
-std::string to_string(const Reach& reach);
-
-/// Numbers of one head's key and of its value; of mla, expanded.
-inline int key_width(const Attention& a) {
-  switch (a.kind) {
-    case AttentionKind::gqa:
-      break;
-    case AttentionKind::mla:
-      return a.nope_dim + a.rope_dim;
-  }
-  return a.head_dim;
-}
-inline int value_width(const Attention& a) { return a.v_dim > 0 ? a.v_dim : a.head_dim; }
-
-/// One kind of feed-forward network that layers have: dense, or of experts.
-struct FeedForward {
-  int inner = 0;              ///< inner width of the dense network, or of each expert
-  int experts = 0;            ///< routed experts; 0: dense, and so are the next three
-  int experts_per_token = 0;  ///< routed experts that one token visits
-  int shared_experts = 0;     ///< visited by every token; each has width `inner`
-  bool router_bias = false;   ///< one bias per routed expert: of scores (DeepSeek-V3) or logits (gpt-oss)
-
-  bool dense() const { return experts == 0; }
-  bool operator==(const FeedForward&) const = default;
-};
-
-/// `count` layers in a row of one attention and one feed-forward kind: indices into Model::attentions and
-/// Model::ffns.
-struct LayerRun {
-  int attention = 0, ffn = 0, count = 0;
-  bool operator==(const LayerRun&) const = default;
-};
-
-/// gated: gate, up and down matrices (SwiGLU); plain: up and down (Falcon's GELU).
-enum class FfnKind : std::uint8_t { gated, plain };
-
 /// rms: one weight per channel; layer: weight and bias.
 enum class NormKind : std::uint8_t { rms, layer };
 
 /// Biases of the attention projections: none, on query/key/value, or on the output projection too.
 enum class AttentionBias : std::uint8_t { none, qkv, all };
+
+/// How the output of a layer joins what goes on: added (one stream); mixed into `streams` of them by matrices
+/// made of the streams (DeepSeek-V4's mHC: 4); or with earlier layers' sums, kept once per `block` layers and
+/// weighted anew before every attention and feed-forward network (Kimi-K3's attention residuals: 12).
+struct Residual {
+  int streams = 1;
+  int block = 0;
+  bool plain() const { return streams == 1 && block == 0; }
+  bool operator==(const Residual&) const = default;
+};
+
+/// Multi-token prediction: `count` modules behind the last layer, each a layer of its own kinds after a
+/// projection of the hidden state and the next token's embedding. Counted apart: no step without drafts runs
+/// them.
+struct DraftModules {
+  int count = 0;
+  Attention attention;
+  FeedForward ffn;
+  bool operator==(const DraftModules&) const = default;
+};
 
 /// A decoder-only transformer: runs of layers, each of one kind of attention and of feed-forward network.
 struct Model {
@@ -112,10 +71,15 @@ struct Model {
   bool tied_embeddings = false;         ///< one table serves as embedding and output head
   bool parallel_attention_ffn = false;  ///< both read one shared norm (Falcon-7B)
   bool qk_norm = false;                 ///< gqa only: RMSNorm of width head_dim on queries and keys (Qwen3)
+  bool qk_norm_whole = false;           ///< with qk_norm: of the width of all heads together (MiniMax-M2)
   bool sandwich_norms = false;          ///< norms after attention and feed-forward network, too (Gemma 3)
   NormKind norm = NormKind::rms;
   AttentionBias attention_bias = AttentionBias::none;
   bool ffn_bias = false;
+  Residual residual = {};
+
+  std::optional<DraftModules> drafts = {};
+  std::int64_t vision_parameters = 0;  ///< of a tower beside the language model and what joins them
 
   std::optional<Checkpoint> checkpoint;  ///< types of its matrices, where it is from a published config.json
 
@@ -142,9 +106,9 @@ std::vector<ModelFault> check(const Model& model);
 /// kinds are numbered as they first appear, so that equal layers give equal models.
 void set_layers(Model& model, std::span<const Attention> attentions, std::span<const FeedForward> ffns);
 
-/// Whether some layers have experts, and whether some have none.
+/// Whether some layers have experts, and whether some have a dense network.
 inline bool has_experts(const Model& m) {
-  return std::any_of(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return !f.dense(); });
+  return std::any_of(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return f.routed(); });
 }
 inline bool has_dense(const Model& m) {
   return std::any_of(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return f.dense(); });
@@ -173,6 +137,9 @@ const FeedForward* one_ffn(const Model& model);
 /// [M1] Parameters of one layer's attention: projections, their biases, sinks, MLA norms and query/key norms.
 double attention_parameters(const Model& model, const Attention& attention);
 
+/// [M1] Those of its matrices, which every token multiplies: no biases, norms, sinks, decays or convolutions.
+double attention_matrices(const Model& model, const Attention& attention);
+
 /// [M2] Parameters of one layer's feed-forward part: all routed and shared experts, the router and its bias,
 /// or the dense network.
 double ffn_parameters(const Model& model, const FeedForward& ffn);
@@ -181,11 +148,19 @@ double ffn_parameters(const Model& model, const FeedForward& ffn);
 /// `check` refuses models above 10^15.
 double parameter_count(const Model& model);
 
+/// [M3] Of the multi-token-prediction modules, which parameter_count leaves out; embedding and head are the
+/// model's own.
+double draft_parameters(const Model& model);
+
+/// [M3] Everything that is published under the model's name: parameter_count, drafts and vision.
+double all_parameters(const Model& model);
+
 /// [M3] Parameters that one token uses: as parameter_count with experts_per_token of the routed experts. Both
 /// embedding tables count in full, as in published "activated" counts.
 double active_parameters(const Model& model);
 
-/// [M4] Elements of the KV cache that one token adds in one layer.
+/// [M4] Elements of the KV cache that one token adds in one layer, an index's keys among them: of compressed
+/// attention its share of a row; 0 where the state does not grow.
 double kv_elements_per_layer(const Attention& attention);
 
 /// [M4] KV cache that one token adds in all layers, whatever of it is dropped later, at `element_bytes` per
@@ -196,7 +171,8 @@ Bytes kv_bytes_per_token(const Model& model, double element_bytes);
 /// the fullest chunk so far.
 std::int64_t kept_tokens(const Reach& reach, std::int64_t length);
 
-/// [M4] KV cache of one request of `length` tokens in all layers.
+/// [M4] KV cache of one request of `length` tokens in all layers, without what sparse kinds add in their own
+/// layout (cache_bytes).
 Bytes kv_bytes(const Model& model, std::int64_t length, double element_bytes);
 
 /// [M5] Weights that one token is multiplied with: projections, router, visited experts and output head; no
@@ -207,8 +183,13 @@ double active_matmul_weights(const Model& model);
 /// MLA is counted as decode runs it, on the latent (absorbed).
 Flops attention_flops(const Attention& attention, double context_tokens);
 
-/// [M7] Operations of one decode step for one token: 2 [M5] + [M6] of every layer, over the keys that its
-/// reach leaves of `context_tokens`, the token's own among them.
+/// [M15] Operations of one query token's mixer in one layer behind `context_tokens` tokens, itself among
+/// them: what its reach, its compression and its index leave of them ([M6] each), the index's own scores, or
+/// the state's update.
+Flops mixer_flops(const Attention& attention, double context_tokens);
+
+/// [M7] Operations of one decode step for one token: 2 [M5] + [M15] of every layer over `context_tokens`, the
+/// token's own among them.
 Flops flops_per_token(const Model& model, double context_tokens);
 
 }  // namespace shardline
