@@ -69,6 +69,10 @@ inline bool serves_both(const Case& c) {
 inline bool has_latents(const Attention& a) {
   switch (a.kind) {
     case AttentionKind::gqa:
+    case AttentionKind::compressed:  // the rest is refused before a case is made: planner/plan/timed.hpp
+    case AttentionKind::delta:
+    case AttentionKind::mamba:
+    case AttentionKind::none:
       break;
     case AttentionKind::mla:
       return true;
@@ -83,7 +87,8 @@ inline bool has_latents(const Model& m) {
 /// The routing tables of a model, one where kinds of layers have as many experts of each.
 std::vector<std::shared_ptr<const ExpertRouting>> routing_of(const Model& model, Routing routing);
 
-/// A case of decode steps over `context` tokens. Builds the routing tables of `model`.
+/// A case of decode steps over `context` tokens. Builds the routing tables of `model`. UserError where the model
+/// has what no plan can time (planner/plan/timed.hpp).
 Case make_case(Model model, System system, Precision precision, long long context, int kv_block,
                Routing routing);
 

@@ -10,6 +10,7 @@
 
 #include "models/model/catalog.hpp"
 #include "planner/engines/checkpoints.hpp"
+#include "planner/plan/timed.hpp"
 #include "planner/scenario/engine_keys.hpp"
 #include "planner/scenario/everyday.hpp"
 #include "planner/scenario/kernel_keys.hpp"
@@ -121,8 +122,10 @@ std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs, boo
     if (twice) r.fault("model " + r.text() + " is listed twice");
     named.push_back(r.text());
     if (auto m = load_at(r, [&](const std::string& name) {
-          return looks_like_repository(name) ? published_model(name, catalogs.models)
-                                             : load_model(name, catalogs.models);
+          Model loaded = looks_like_repository(name) ? published_model(name, catalogs.models)
+                                                     : load_model(name, catalogs.models);
+          require_timed(loaded);
+          return loaded;
         })) {
       // Results of a model are found by its name.
       const auto same = [&](const Model& other) { return other.name == m->name; };

@@ -8,12 +8,14 @@
 #include "planner/layers/memory.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/stages.hpp"
+#include "planner/plan/timed.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
 
 Case make_case(Model model, System system, Precision precision, long long context, int kv_block,
                Routing routing) {
+  require_timed(model);
   Case c;
   c.model = std::move(model);
   c.system = std::move(system);
@@ -29,12 +31,12 @@ std::vector<std::shared_ptr<const ExpertRouting>> routing_of(const Model& model,
   for (std::size_t i = 0; i < model.ffns.size(); ++i) {
     const FeedForward& f = model.ffns[i];
     tables.emplace_back();
-    for (std::size_t before = 0; before < i && !f.dense(); ++before) {
+    for (std::size_t before = 0; before < i && f.routed(); ++before) {
       const FeedForward& other = model.ffns[before];
       if (other.experts == f.experts && other.experts_per_token == f.experts_per_token)
         tables.back() = tables[before];
     }
-    if (!f.dense() && !tables.back())
+    if (f.routed() && !tables.back())
       tables.back() = std::make_shared<const ExpertRouting>(f.experts, f.experts_per_token, routing);
   }
   return tables;

@@ -1,0 +1,90 @@
+#include "planner/plan/timed.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+namespace {
+
+constexpr std::size_t kMostRanges = 6;  // of layers that a message lists
+
+/// What of an attention is not lowered; empty: all of it is. Without a default, so that a new kind must say.
+std::string untimed_part(const Attention& a) {
+  switch (a.kind) {
+    case AttentionKind::gqa:
+    case AttentionKind::mla:
+      if (a.index) return name_of(a);
+      return a.gate == OutputGate::none ? "" : "attention with an output gate";
+    case AttentionKind::compressed:
+    case AttentionKind::delta:
+    case AttentionKind::mamba:
+      return name_of(a);
+    case AttentionKind::none:
+      break;
+  }
+  return "a layer without attention";
+}
+
+std::string untimed_part(const FeedForward& f) {
+  if (f.none()) return "a layer without a feed-forward network";
+  if (f.hashed) return "experts that are looked up by token (hash routing)";
+  if (f.latent > 0) return "experts that work on latents (latent MoE)";
+  return f.shared_inner > 0 ? "shared experts of a width of their own" : "";
+}
+
+/// "layers 0-2, 6, 10-12"; of many ranges the first ones and how many layers there are.
+std::string layers_text(const Model& m, int LayerRun::*kind, int index) {
+  std::vector<std::string> ranges;
+  int layer = 0, count = 0;
+  for (std::size_t i = 0; i < m.runs.size();) {
+    const int first = layer;
+    const bool here = m.runs[i].*kind == index;
+    for (; i < m.runs.size() && (m.runs[i].*kind == index) == here; ++i) layer += m.runs[i].count;
+    if (!here) continue;
+    count += layer - first;
+    ranges.push_back(layer == first + 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, layer - 1));
+  }
+  const bool many = ranges.size() > kMostRanges;
+  if (many) ranges.resize(kMostRanges);
+  return fmt::format("layer{} {}{}", count == 1 ? "" : "s", fmt::join(ranges, ", "),
+                     many ? fmt::format(", ... ({} layers)", count) : "");
+}
+
+}  // namespace
+
+std::vector<std::string> untimed(const Model& m) {
+  constexpr const char* kVerdict = "is read, but no plan of it can be timed yet";
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < m.attentions.size(); ++i) {
+    const std::string part = untimed_part(m.attentions[i]);
+    if (!part.empty())
+      out.push_back(fmt::format("{}: {} {}", layers_text(m, &LayerRun::attention, static_cast<int>(i)), part,
+                                kVerdict));
+  }
+  for (std::size_t i = 0; i < m.ffns.size(); ++i) {
+    const std::string part = untimed_part(m.ffns[i]);
+    if (!part.empty())
+      out.push_back(
+          fmt::format("{}: {} {}", layers_text(m, &LayerRun::ffn, static_cast<int>(i)), part, kVerdict));
+  }
+  if (m.residual.streams > 1)
+    out.push_back(fmt::format("all layers: {} residual streams, mixed by matrices (mHC), {}",
+                              m.residual.streams, "are read, but no plan of them can be timed yet"));
+  if (m.residual.block > 0)
+    out.push_back(fmt::format("all layers: attention over the sums of earlier layers (every {} of them) {}",
+                              m.residual.block, kVerdict));
+  return out;
+}
+
+void require_timed(const Model& m) {
+  std::vector<std::string> parts = untimed(m);
+  if (parts.empty()) return;
+  Diagnostic d;
+  d.what = fmt::format("model {}: {}", m.name, parts.front());
+  d.details.assign(parts.begin() + 1, parts.end());
+  throw UserError(std::vector<Diagnostic>{std::move(d)});
+}
+
+}  // namespace shardline
