@@ -61,6 +61,10 @@ Model read_model(const Document& document) {
   m.tied_embeddings = optional_flag(root, "tied_embeddings");
   m.parallel_attention_ffn = optional_flag(root, "parallel_attention_ffn");
   m.sandwich_norms = optional_flag(root, "sandwich_norms");
+  if (const auto streams = root.find("residual_streams")) m.residual.streams = count(*streams, 1024);
+  if (const auto block = root.find("residual_block")) m.residual.block = count(*block, limits::kLayers);
+  if (const auto vision = root.find("vision_parameters"))
+    m.vision_parameters = vision->integer(1, std::int64_t{1} << 40);
   const catalog::Layers kinds = catalog::read_layers(root, m);
   root.no_other_keys();
   document.finish();  // rules between fields need sound fields
@@ -106,12 +110,17 @@ Model parse_model(const std::string& file, const std::string& text) {
   return read_model(Document::parse(file, text));
 }
 
-Model load_model(const std::string& name_or_path, const fs::path& catalog_dir) {
+Model load_model(const std::string& name_or_path, const fs::path& catalog_dir, const std::string& as) {
   const fs::path path(name_or_path);
   const bool plain_name = path.filename() == path && !is_yaml(path) && path.extension() != ".json";
+  const auto of_config = [&](const char* what) {
+    if (!as.empty())
+      throw UserError(fmt::format("{}: {} is not read as {}: only a config.json is", name_or_path, what, as));
+  };
   if (plain_name) {
     const auto names = catalog_names(catalog_dir);
     if (std::binary_search(names.begin(), names.end(), name_or_path)) {
+      of_config("a model of the catalogue");
       return read_model(Document::load(catalog_dir / (name_or_path + ".yaml")));
     }
   }
@@ -120,12 +129,15 @@ Model load_model(const std::string& name_or_path, const fs::path& catalog_dir) {
     if (!fs::exists(path / "config.json", error)) {
       throw UserError(fmt::format("{}: the folder holds no config.json", name_or_path));
     }
-    return load_hf_config(path / "config.json");
+    return load_hf_config(path / "config.json", as);
   }
   if (plain_name) throw_unknown(name_or_path, catalog_dir);
   if (!fs::exists(path, error)) throw UserError(fmt::format("{}: no such file or folder", name_or_path));
-  if (is_yaml(path)) return read_model(Document::load(path));
-  if (path.extension() == ".json") return load_hf_config(path);
+  if (is_yaml(path)) {
+    of_config("a .yaml");
+    return read_model(Document::load(path));
+  }
+  if (path.extension() == ".json") return load_hf_config(path, as);
   throw UserError(
       fmt::format("{}: a model is a .yaml file, a .json file or a folder with a config.json", name_or_path));
 }

@@ -5,115 +5,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "models/model/catalog_fields.hpp"
+
 namespace shardline::catalog {
 namespace {
-
-int count(const Reader& at, std::int64_t highest, std::int64_t lowest = 1) {
-  return static_cast<int>(at.integer(lowest, highest));
-}
-
-/// A kind's own keys, and behind them those that all kinds share.
-class Fields {
- public:
-  explicit Fields(Reader own, std::optional<Reader> shared = {}) : own_(own), shared_(shared) {}
-
-  std::optional<Reader> find(std::string_view key) const {
-    auto at = own_.find(key);
-    if (!at && shared_) at = shared_->find(key);
-    return at;
-  }
-  Reader at(std::string_view key) const {
-    const auto found = find(key);
-    return found ? *found : own_.at(key);
-  }
-  /// Whether `key` is there; does not make it one of the expected keys.
-  bool has(std::string_view key) const { return own_.has(key) || (shared_ && shared_->has(key)); }
-  int optional_count(std::string_view key, std::int64_t highest, std::int64_t lowest = 1) const {
-    const auto found = find(key);
-    return found ? count(*found, highest, lowest) : 0;
-  }
-  bool flag(std::string_view key) const {
-    const auto found = find(key);
-    return found && found->boolean();
-  }
-  const Reader& own() const { return own_; }
-
- private:
-  Reader own_;
-  std::optional<Reader> shared_;
-};
-
-/// A window or chunk is of one kind: where there are several, one that all share could not be taken back.
-void read_reach(const Fields& at, Attention& a) {
-  const Fields from(at.own());
-  for (const auto& [key, kind] : {std::pair("window", ReachKind::window), {"chunk", ReachKind::chunk}}) {
-    const auto tokens = from.find(key);
-    if (!tokens) {
-      if (const auto all = at.find(key))
-        all->fault(all->path() + ": a window or chunk is of one kind; name it in those of attentions");
-      continue;
-    }
-    if (a.reach.local()) tokens->fault(tokens->path() + ": a layer has a window or chunks, not both");
-    a.reach = {kind, tokens->tokens(1, limits::kContext)};
-  }
-}
-
-void read_gqa(const Fields& at, const std::optional<Reader>& whole, Attention& a, Model& m) {
-  a.kv_heads = count(at.at("kv_heads"), limits::kHeads);
-  a.head_dim = count(at.at("head_dim"), limits::kWidth);
-  if (whole) {
-    m.qk_norm = Fields(*whole).flag("qk_norm");
-    const auto bias = whole->find("bias");
-    if (bias) m.attention_bias = static_cast<AttentionBias>(bias->one_of({"none", "qkv", "all"}));
-  }
-  a.v_dim = at.optional_count("v_dim", limits::kWidth);
-  if (a.v_dim == a.head_dim) a.v_dim = 0;
-  read_reach(at, a);
-  a.sinks = at.flag("sinks");
-}
-
-void read_latents(const Fields& at, Attention& a) {
-  a.kv_heads = 1;
-  a.q_lora_rank = at.optional_count("q_lora_rank", limits::kWidth);
-  a.kv_lora_rank = count(at.at("kv_lora_rank"), limits::kWidth);
-  a.rope_dim = count(at.at("rope_dim"), limits::kWidth);
-  a.nope_dim = count(at.at("nope_dim"), limits::kWidth);
-  a.v_dim = count(at.at("v_dim"), limits::kWidth);
-  // Read so that check() can say why they are refused.
-  if (at.has("window") || at.has("chunk")) read_reach(at, a);
-  if (at.has("sinks")) a.sinks = at.flag("sinks");
-}
-
-Attention read_attention(const Fields& at, const std::optional<Reader>& whole, Model& m) {
-  Attention a;
-  a.kind = static_cast<AttentionKind>(at.at("kind").one_of({"gqa", "mla"}));
-  a.q_heads = count(at.at("q_heads"), limits::kHeads);
-  switch (a.kind) {
-    case AttentionKind::gqa:
-      read_gqa(at, whole, a, m);
-      break;
-    case AttentionKind::mla:
-      read_latents(at, a);
-      break;
-    case AttentionKind::compressed:
-    case AttentionKind::delta:
-    case AttentionKind::mamba:
-    case AttentionKind::none:
-      break;
-  }
-  return a;
-}
-
-FeedForward read_experts(const Reader& at) {
-  const Fields fields(at);
-  FeedForward f;
-  f.experts = count(at.at("experts"), limits::kExperts);
-  f.experts_per_token = count(at.at("experts_per_token"), limits::kExperts);
-  f.shared_experts = fields.optional_count("shared_experts", limits::kExperts, 0);
-  f.inner = count(at.at("inner"), limits::kWidth);
-  f.router_bias = fields.flag("router_bias");
-  return f;
-}
 
 /// A mapping from names to kinds, not empty.
 std::vector<std::string> names_of(const Reader& at) {
@@ -160,9 +55,13 @@ void read_ffns(const Reader& root, Model& m, Layers& out) {
       FeedForward f;
       if (at.has("experts")) {
         f = read_experts(at);
+      } else if (at.has("absent")) {
+        f.absent = Fields(at).flag("absent");
+        if (!f.absent) at.at("inner");  // a fault: it is missing
       } else {
         f.inner = count(at.at("inner"), limits::kWidth);
         at.find("experts");  // expected, too
+        at.find("absent");
       }
       out.ffns.push_back({name, f, at});
       at.no_other_keys();
@@ -231,7 +130,7 @@ int length(const std::vector<Step>& steps) {
 
 /// The kind of every layer.
 template <class Value>
-std::vector<Value> expand(const std::vector<Kind<Value>>& kinds, const Order& order, int layers) {
+std::vector<Value> expand(const std::vector<Kind<Value>>& kinds, const Order& order, int layers, int draft) {
   std::vector<int> index;
   const auto append = [&](const std::vector<Step>& steps) {
     for (const auto& [kind, n] : steps) index.insert(index.end(), n, kind);
@@ -252,7 +151,8 @@ std::vector<Value> expand(const std::vector<Kind<Value>>& kinds, const Order& or
                                    [&](const auto& k) { return k.value == kinds[i].value; });
     if (twin != kinds.begin() + i)
       kinds[i].at.fault(fmt::format("{}: the same as {}", kinds[i].at.path(), twin->at.path()));
-    if (!cut && std::find(index.begin(), index.end(), static_cast<int>(i)) == index.end())
+    if (!cut && draft != static_cast<int>(i) &&
+        std::find(index.begin(), index.end(), static_cast<int>(i)) == index.end())
       kinds[i].at.fault(kinds[i].at.path() + ": no layer is of this kind");
   }
   return values;
@@ -293,12 +193,35 @@ const char* key_of(const Reach& reach) {
   return "window";
 }
 
+/// The named kind of a draft module's layer; -1: that of the last layer.
+template <class Value>
+int draft_kind(const Reader& drafts, const char* key, const std::vector<Kind<Value>>& kinds) {
+  const auto at = drafts.find(key);
+  if (!at) return -1;
+  std::vector<std::string> names;
+  for (const auto& kind : kinds) names.push_back(kind.name);
+  if (!kinds.empty() && !kinds[0].name.empty()) return static_cast<int>(at->one_of(names));
+  at->fault(at->path() + ": there are no named kinds to choose from");
+  return -1;
+}
+
+void read_drafts(const Reader& root, Layers& out) {
+  const auto at = root.find("drafts");
+  if (!at) return;
+  out.drafts = count(at->at("count"), 64);
+  if (!at->is_map()) return;
+  out.draft_attention = draft_kind(*at, "attention", out.attentions);
+  out.draft_ffn = draft_kind(*at, "ffn", out.ffns);
+  at->no_other_keys();
+}
+
 }  // namespace
 
 Layers read_layers(const Reader& root, Model& m) {
   Layers out;
   read_attentions(root, m, out);
   read_ffns(root, m, out);
+  read_drafts(root, out);
   const auto order = root.find("order");
   if (!order) {
     const auto several = [](const auto& kinds) { return kinds.size() > 1 && !kinds[0].name.empty(); };
@@ -320,7 +243,15 @@ void apply(const Layers& in, int count, Model& m) {
   }
   if (in.moe && in.first_dense_layers == 0 && in.ffn_inner > 0)
     deepest(*in.ffn, "inner").first.fault("ffn.inner: no layer is dense, so no layer has this width");
-  set_layers(m, expand(in.attentions, in.attention_order, count), expand(in.ffns, in.ffn_order, count));
+  const auto attentions = expand(in.attentions, in.attention_order, count, in.draft_attention);
+  const auto ffns = expand(in.ffns, in.ffn_order, count, in.draft_ffn);
+  set_layers(m, attentions, ffns);
+  if (in.drafts == 0) return;
+  m.drafts =
+      DraftModules{in.drafts,
+                   in.draft_attention < 0 ? attentions.back()
+                                          : in.attentions[static_cast<std::size_t>(in.draft_attention)].value,
+                   in.draft_ffn < 0 ? ffns.back() : in.ffns[static_cast<std::size_t>(in.draft_ffn)].value};
 }
 
 std::pair<Reader, std::string> locate(const Layers& in, const Reader& root, const Model& m,

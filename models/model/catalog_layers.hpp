@@ -37,6 +37,8 @@ struct Layers {
   std::optional<Reader> ffn, moe;
   int ffn_inner = 0;
   int first_dense_layers = 0;
+  int drafts = 0;                            // modules of multi-token prediction
+  int draft_attention = -1, draft_ffn = -1;  // their layers' kinds; -1: those of the last layer
 };
 
 /// Reads all keys about kinds of layers, and ffn_kind, ffn_bias, qk_norm and attention_bias into `model`.

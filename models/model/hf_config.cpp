@@ -16,69 +16,18 @@ namespace {
 using hf::Family;
 using hf::Import;
 
-// Keys that change neither a shape nor a count.
-constexpr std::array kNeutral = {
-    "_name_or_path",
-    "alibi",  // a bias on scores, computed on the fly
-    "apply_residual_connection_post_layernorm",
-    "attention_dropout",
-    "auto_map",
-    "aux_loss_alpha",
-    "bos_token_id",
-    "dtype",
-    "eos_token_id",
-    "ep_size",
-    "hidden_act",
-    "hidden_dropout",
-    "initializer_range",
-    "layer_norm_epsilon",
-    "norm_topk_prob",
-    "output_router_logits",
-    "pad_token_id",
-    "pretraining_tp",
-    "rms_norm_eps",
-    "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
-    "routed_scaling_factor",
-    "router_aux_loss_coef",
-    "router_jitter_noise",
-    "scoring_func",
-    "seq_aux",
-    "torch_dtype",
-    "transformers_version",
-    "unk_token_id",
-    "use_cache",
-};
-
-struct Refusal {
-  const char* key;
-  const char* why;
-};
-
-// Refused when set to anything but null, false, 0 or an empty list, unless the family reads it.
-constexpr std::array kRefused = {
-    Refusal{"attention_chunk_size", "this model_type has no chunked attention"},
-    Refusal{"audio_config", "only text models are modelled"},
-    Refusal{"cross_attention_layers", "cross attention is not modelled"},
-    Refusal{"full_attention_interval", "linear attention is not modelled"},
-    Refusal{"index_topk", "sparse attention is not modelled"},
-    Refusal{"is_encoder_decoder", "only decoders are modelled"},
-    Refusal{"num_kv_shared_layers", "layers that share a KV cache are not modelled"},
-    Refusal{"text_config",
-            "only text models are modelled; give the inner configuration as a file of its own"},
-    Refusal{"thinker_config", "only text models are modelled"},
-    Refusal{"vision_config", "only text models are modelled"},
-};
-
 /// The first one, which engines choose their class by; empty: the file names none.
-std::string read_architectures(const Reader& file, const Family& family) {
+std::string read_architectures(const Reader& file, const Family& family, bool forced) {
   const auto given = file.find("architectures");
   std::string first;
   if (!given || given->is_null()) return first;
   for (const Reader& item : given->items()) {
     const std::string name = item.text();
-    if (!name.empty() && std::ranges::find(family.architectures, name) == family.architectures.end()) {
+    const auto has = [&](const Family& f) {
+      return std::ranges::find(f.architectures, std::string_view(name)) != f.architectures.end();
+    };
+    // A name that goes with no model_type here may be a wrapper's or an engine's own.
+    if (!forced && !name.empty() && !has(family) && std::ranges::any_of(hf::families(), has)) {
       item.fault(fmt::format("architecture {} contradicts model_type {}", name, family.model_type));
     }
     if (first.empty()) first = name;
@@ -124,7 +73,8 @@ Reader locate(const Import& in, std::string_view field) {
 void set_kinds(Import& in) {
   in.is_local.resize(in.layers, false);
   in.has_experts.resize(in.layers, false);
-  if (in.experts.experts > 0 && std::ranges::find(in.has_experts, true) == in.has_experts.end()) {
+  if (in.experts.experts > 0 && in.networks.empty() &&
+      std::ranges::find(in.has_experts, true) == in.has_experts.end()) {
     for (const char* key : {"first_k_dense_replace", "mlp_only_layers", "moe_layer_freq", "moe_layers",
                             "decoder_sparse_step", "interleave_moe_layer_step"}) {
       if (!in.root.has(key)) continue;
@@ -138,8 +88,9 @@ void set_kinds(Import& in) {
   std::vector<Attention> attentions;
   std::vector<FeedForward> ffns;
   for (int i = 0; i < in.layers; ++i) {
-    attentions.push_back(in.is_local[i] ? *in.local : in.attention);
-    ffns.push_back(in.has_experts[i] ? in.experts : in.dense);
+    const auto at = static_cast<std::size_t>(i);
+    attentions.push_back(!in.mixers.empty() ? in.mixers.at(at) : in.is_local[i] ? *in.local : in.attention);
+    ffns.push_back(!in.networks.empty() ? in.networks.at(at) : in.has_experts[i] ? in.experts : in.dense);
   }
   set_layers(in.m, attentions, ffns);
 }
@@ -147,76 +98,122 @@ void set_kinds(Import& in) {
 void note_other_keys(Import& in) {
   std::vector<std::string> other;
   for (const std::string& key : in.root.keys()) {
-    if (!in.understood.contains(key) && std::ranges::find(kNeutral, key) == kNeutral.end())
-      other.push_back(key);
+    if (!in.understood.contains(key) && !hf::neutral(key)) other.push_back(key);
   }
   if (!other.empty())
     in.m.notes.push_back(fmt::format("config.json keys not understood: {}", fmt::join(other, ", ")));
 }
 
-// Keys of a wrapper that are of images and sound alone, or read elsewhere.
-constexpr std::array kOfMedia = {
-    "text_config",
-    "vision_config",
-    "audio_config",
-    "model_type",
-    "architectures",
-    "quantization_config",
-    "boi_token_index",
-    "eoi_token_index",
-    "image_token_index",
-    "eoa_token_index",
-    "boi_token_id",
-    "eoi_token_id",
-    "image_token_id",
-    "video_token_id",
-    "audio_token_id",
-    "boa_token_id",
-    "eoa_token_id",
-    "mm_tokens_per_image",
-    "vision_soft_tokens_per_image",
-};
+/// The family whose model_type it is; null: none.
+const Family* family_of(const std::string& model_type) {
+  const auto rows = hf::families();
+  const auto at = std::ranges::find_if(rows, [&](const Family& f) { return f.model_type == model_type; });
+  return at == rows.end() ? nullptr : &*at;
+}
+
+/// Multi-token-prediction layers, under each family's name for them.
+int drafts_of(const Reader& root) {
+  std::int64_t most = 0;
+  for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers"}) {
+    const auto at = root.is_map() ? root.find(key) : std::nullopt;
+    if (at && !at->is_null()) most = std::max(most, at->integer(0, 64));
+  }
+  return static_cast<int>(most);
+}
 
 /// Where the language model is described. A wrapper's own keys that nothing reads are noted.
-Import enter(const Reader& file, const Family& family) {
-  if (*family.inner_type == '\0') return {.root = file, .m = {}};
-  Import in{.root = file.at("text_config"), .m = {}, .wrapped = true};
+Import enter(const Reader& file, const Family& family, bool forced) {
+  const bool inside =
+      family.text == hf::Text::inside || (family.text == hf::Text::either && file.has("text_config"));
+  if (!inside) return {.root = file, .file = file, .m = {}, .drafts = drafts_of(file)};
+  Import in{.root = file.at("text_config"), .file = file, .m = {}, .wrapped = true};
   in.root.allow_other_keys();
+  in.drafts = drafts_of(in.root);
+  // A text of another family than the wrapper's would be read wrongly.
   const auto inner = in.find("model_type");
-  if (inner && inner->text() != family.inner_type)
-    inner->fault(fmt::format("text_config of {} is of model_type {}", family.model_type, family.inner_type));
+  const Family* const own = inner ? family_of(inner->text()) : nullptr;
+  if (!forced && own != nullptr && own->read != family.read)
+    inner->fault(fmt::format("text_config of {} is of model_type {}", family.model_type, inner->text()));
+  if (!forced && inner && own == nullptr)
+    in.note(fmt::format("the model_type of text_config, {}, is unknown: it is read as the wrapper's, {}",
+                        inner->text(), family.model_type));
   std::vector<std::string> other;
   for (const std::string& key : file.keys()) {
-    if (std::ranges::find(kOfMedia, key) == kOfMedia.end() &&
-        std::ranges::find(kNeutral, key) == kNeutral.end() && !in.root.has(key))
-      other.push_back(key);
+    if (!hf::of_media(key) && !hf::neutral(key) && !in.root.has(key)) other.push_back(key);
   }
   if (!other.empty()) in.note(fmt::format("config.json keys not understood: {}", fmt::join(other, ", ")));
   return in;
 }
 
-Model import(const Document& document, const std::string& name, const std::string& file_name) {
+void read_vision(Import& in, const Reader& file, const Family& family) {
+  if (!in.wrapped) return;
+  const auto vision = file.find("vision_config");
+  if (vision && vision->is_map() && family.vision != nullptr) return family.vision(in, *vision);
+  in.note("not modelled: the vision tower and its projector");
+}
+
+void set_drafts(Import& in) {
+  in.ignore({"num_nextn_predict_layers", "mtp_num_hidden_layers"});
+  if (in.drafts == 0) return;
+  const LayerRun& last = in.m.runs.back();
+  in.m.drafts = DraftModules{in.drafts, in.draft_attention.value_or(in.m.attentions[last.attention]),
+                             in.draft_ffn.value_or(in.m.ffns[last.ffn])};
+  in.note(fmt::format("counted apart, not timed: {} multi-token-prediction layer(s)", in.drafts));
+}
+
+/// The family that the file names, or the one that it is to be read as.
+const Family& choose_family(const Document& document, const std::string& as) {
+  const Reader file = document.root();
+  const auto type = file.find("model_type");
+  if (!as.empty()) {
+    if (const Family* const family = family_of(as)) return *family;
+    Diagnostic d;
+    d.what = fmt::format("--as {}: unknown model_type", as);
+    d.details = expected_one_of(as, hf_model_types());
+    throw UserError(std::vector<Diagnostic>{std::move(d)});
+  }
+  if (type && type->is_scalar() && family_of(type->text()) == nullptr) {
+    std::vector<std::string> details = expected_one_of(type->text(), hf_model_types());
+    details.emplace_back(
+        "or read it as one of these: --as llama, --as deepseek_v3, ...; what that ignores is listed");
+    type->fault("model_type: unknown name " + type->text(), std::move(details));
+  }
+  const std::size_t row = file.at("model_type").one_of(hf_model_types());
+  document.finish();  // without a model_type nothing else has a meaning
+  return hf::families()[row];
+}
+
+/// Keys that a family refuses, unless it is read as another one: then they are among those not understood.
+void refuse_others(Import& in, bool forced) {
+  if (forced) return;
+  for (const hf::Refusal& refusal : hf::refusals()) {
+    if (!in.understood.contains(refusal.key)) in.refuse(refusal.key, refusal.why);
+  }
+  check_layer_types(in);
+}
+
+Model import(const Document& document, const std::string& name, const std::string& file_name,
+             const std::string& as) {
   const Reader file = document.root();
   file.allow_other_keys();
   if (const auto why = not_a_file_name(name))
     file.fault("the name of the model, from that of the file or folder, " + *why,
                {"expected a plain file name; rename the folder that holds config.json"});
-  const std::size_t row = file.at("model_type").one_of(hf_model_types());
-  document.finish();  // without a model_type nothing else has a meaning
-  const Family& family = hf::families()[row];
-  Import in = enter(file, family);
+  const Family& family = choose_family(document, as);
+  const bool forced = !as.empty();
+  Import in = enter(file, family, forced);
   for (const char* key : {"model_type", "architectures", "quantization_config"}) in.understood.emplace(key);
-  in.m.architecture = read_architectures(file, family);
+  in.m.architecture = read_architectures(file, family, forced);
+  if (forced) in.note(fmt::format("read as {}, as --as says: what it does not read is ignored", as));
   family.read(in);
-  for (const Refusal& refusal : kRefused) {
-    if (!in.understood.contains(refusal.key)) in.refuse(refusal.key, refusal.why);
-  }
-  check_layer_types(in);
+  refuse_others(in, forced);
   document.finish();
   for (const auto& rule : in.rules) rule();
   document.finish();
+  read_vision(in, file, family);
   set_kinds(in);
   document.finish();
+  set_drafts(in);
   for (const ModelFault& fault : check(in.m)) locate(in, fault.field).fault(fault.what);
   document.finish();
   in.m.checkpoint = Checkpoint{};
@@ -272,9 +269,9 @@ std::vector<std::string> hf_architectures() {
   return names;
 }
 
-Model load_hf_config(const std::filesystem::path& file) {
+Model load_hf_config(const std::filesystem::path& file, const std::string& as) {
   const Document config = Document::load(file);
-  Model m = import(config, model_name(file), file.string());
+  Model m = import(config, model_name(file), file.string(), as);
   // As vLLM reads them (transformers_utils/config.py): ModelOpt writes the same into both, and where only the
   // experts were narrowed, config.json alone knows what the rest is.
   if (m.checkpoint && describes_quantisation(config.root())) return m;
@@ -288,8 +285,8 @@ Model load_hf_config(const std::filesystem::path& file) {
   return m;
 }
 
-Model parse_hf_config(const std::string& file, const std::string& text) {
-  return import(Document::parse(file, text), model_name(file), file);
+Model parse_hf_config(const std::string& file, const std::string& text, const std::string& as) {
+  return import(Document::parse(file, text), model_name(file), file, as);
 }
 
 }  // namespace shardline

@@ -16,11 +16,12 @@ std::vector<std::string> hf_model_types();
 std::vector<std::string> hf_architectures();
 
 /// A model from a config.json; of a wrapper with a vision tower, its text_config. Features that change cost
-/// and are not modelled (sparse or linear attention, windows in families that are not known to have them) are
-/// refused; keys whose meaning is unknown here are listed in Model::notes. UserError with every fault.
-Model load_hf_config(const std::filesystem::path& file);
+/// and are not modelled are refused; keys whose meaning is unknown here are listed in Model::notes. `as`: the
+/// model_type to read it as, whatever it says itself; then what would be refused is listed among the keys.
+/// UserError with every fault; of an unknown model_type, with all that `as` may be.
+Model load_hf_config(const std::filesystem::path& file, const std::string& as = "");
 
 /// As load_hf_config, from a text; `file` is what messages show, and names the model.
-Model parse_hf_config(const std::string& file, const std::string& text);
+Model parse_hf_config(const std::string& file, const std::string& text, const std::string& as = "");
 
 }  // namespace shardline

@@ -5,6 +5,7 @@
 #include "models/model/hf_import.hpp"
 
 namespace shardline::hf {
+
 namespace {
 
 /// An integer or null.
@@ -12,6 +13,8 @@ std::optional<std::int64_t> find_window(Import& in) {
   const auto at = in.find("sliding_window");
   return at ? std::optional(at->integer(1, limits::kContext)) : std::nullopt;
 }
+
+}  // namespace
 
 /// All layers see a window where there is one.
 void read_window_of_all(Import& in) {
@@ -31,6 +34,8 @@ void read_switched_window(Import& in, bool all_layers) {
               {ReachKind::window, window.value_or(4096)});
   }
 }
+
+namespace {
 
 void read_llama(Import& in) {
   read_size(in);
@@ -62,7 +67,7 @@ void read_mixtral(Import& in) {
   in.experts.experts = in.need_number("num_local_experts", limits::kExperts);
   in.experts.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);
   in.experts.inner = in.need_number("intermediate_size", limits::kWidth);
-  m.tied_embeddings = in.flag("tie_word_embeddings");
+  m.tied_embeddings = in.tied();
 }
 
 void read_qwen2(Import& in) {
@@ -73,6 +78,8 @@ void read_qwen2(Import& in) {
   read_dense(in);
   in.m.attention_bias = AttentionBias::qkv;  // fixed in the model's code
 }
+
+}  // namespace
 
 void read_qwen3_attention(Import& in) {
   Model& m = in.m;
@@ -96,19 +103,10 @@ void read_qwen3_moe(Import& in) {
   read_context(in);
   read_qwen3_attention(in);
   read_switched_window(in, true);
-  const int step = in.find_number("decoder_sparse_step", limits::kLayers).value_or(1);
-  for (int i = 0; i < in.layers; ++i) in.has_experts.push_back((i + 1) % step == 0);
-  if (const auto dense = in.find("mlp_only_layers")) {
-    for (const Reader& item : dense->items()) {
-      const auto layer = item.integer(0, in.layers - 1);
-      if (layer < in.layers) in.has_experts[layer] = false;
-    }
-  }
+  read_sparse_steps(in);
   read_dense_inner(in);
-  in.experts.experts = in.need_number("num_experts", limits::kExperts);
-  in.experts.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);
-  in.experts.inner = in.need_number("moe_intermediate_size", limits::kWidth);
-  m.tied_embeddings = in.flag("tie_word_embeddings");
+  read_experts(in, {});
+  m.tied_embeddings = in.tied();
 }
 
 void read_mla(Import& in) {
@@ -133,31 +131,19 @@ void read_mla(Import& in) {
   }
 }
 
-/// first_k_dense_replace, and moe_layer_freq: every so many layers have experts, or a 0 or 1 for each.
-void read_deepseek_layers(Import& in) {
-  const int dense = in.find_number("first_k_dense_replace", limits::kLayers, 0).value_or(0);
-  const auto frequency = in.find("moe_layer_freq");
-  const bool list = frequency && frequency->is_sequence();
-  const auto switches = list ? in.find_switches("moe_layer_freq") : std::nullopt;
-  const int every = frequency && !list ? in.number(*frequency, limits::kLayers) : 1;
-  for (int i = 0; i < in.layers; ++i)
-    in.has_experts.push_back(i >= dense && (switches ? (*switches)[i] == 1 : i % every == 0));
-}
-
 void read_deepseek(Import& in) {
-  Model& m = in.m;
   read_size(in);
   read_context(in);
   read_mla(in);
-  read_deepseek_layers(in);
+  read_dense_first(in);
   read_dense_inner(in);
-  in.experts.experts = in.need_number("n_routed_experts", limits::kExperts);
-  in.experts.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);
+  read_experts(in, {.experts = "n_routed_experts", .older = "num_experts"});
   in.experts.shared_experts = in.find_number("n_shared_experts", limits::kExperts, 0).value_or(0);
-  in.experts.inner = in.need_number("moe_intermediate_size", limits::kWidth);
   read_deepseek_routing(in);
-  m.tied_embeddings = in.flag("tie_word_embeddings");
+  in.m.tied_embeddings = in.tied();
 }
+
+namespace {
 
 void read_falcon(Import& in) {
   Model& m = in.m;
@@ -180,7 +166,7 @@ void read_falcon(Import& in) {
   m.parallel_attention_ffn = in.flag("parallel_attn", true);
   m.ffn_bias = in.flag("bias");
   if (m.ffn_bias) m.attention_bias = AttentionBias::all;
-  m.tied_embeddings = in.flag("tie_word_embeddings", true);
+  m.tied_embeddings = in.tied(true);
 }
 
 constexpr std::array kFamilies = {
@@ -188,21 +174,62 @@ constexpr std::array kFamilies = {
     Family{"mistral", {"MistralForCausalLM"}, read_mistral},
     Family{"mixtral", {"MixtralForCausalLM"}, read_mixtral},
     Family{"qwen2", {"Qwen2ForCausalLM"}, read_qwen2},
+    Family{"qwen2_moe", {"Qwen2MoeForCausalLM"}, read_qwen2_moe},
     Family{"qwen3", {"Qwen3ForCausalLM"}, read_qwen3},
     Family{"qwen3_moe", {"Qwen3MoeForCausalLM"}, read_qwen3_moe},
+    Family{"qwen3_vl_text", {"Qwen3VLForCausalLM"}, read_qwen3},
+    Family{"qwen3_vl", {"Qwen3VLForConditionalGeneration"}, read_qwen3, Text::inside, count_qwen_vision},
+    Family{"qwen3_vl_moe_text", {"Qwen3VLMoeForCausalLM"}, read_qwen3_moe},
+    Family{"qwen3_vl_moe",
+           {"Qwen3VLMoeForConditionalGeneration"},
+           read_qwen3_moe,
+           Text::inside,
+           count_qwen_vision},
+    Family{"qwen3_next", {"Qwen3NextForCausalLM"}, read_qwen3_next},
+    Family{"qwen3_5_text", {"Qwen3_5ForCausalLM"}, read_qwen3_5},
+    Family{"qwen3_5", {"Qwen3_5ForConditionalGeneration"}, read_qwen3_5, Text::inside, count_qwen_vision},
+    Family{"qwen3_5_moe_text", {"Qwen3_5MoeForCausalLM"}, read_qwen3_next},
+    Family{"qwen3_5_moe",
+           {"Qwen3_5MoeForConditionalGeneration"},
+           read_qwen3_next,
+           Text::inside,
+           count_qwen_vision},
     Family{"deepseek_v2", {"DeepseekV2ForCausalLM"}, read_deepseek},
     Family{"deepseek_v3", {"DeepseekV3ForCausalLM"}, read_deepseek},
+    Family{"deepseek_v32", {"DeepseekV32ForCausalLM"}, read_deepseek_v32},
+    Family{"deepseek_v4", {"DeepseekV4ForCausalLM"}, read_deepseek_v4},
+    Family{"deepseek_ref", {"DeepseekV4ForCausalLM"}, read_deepseek_v4},  // SGLang's conversions of V4
     Family{"kimi_k2", {"DeepseekV3ForCausalLM", "KimiK2ForCausalLM"}, read_deepseek},
+    Family{"kimi_k25", {"KimiK25ForConditionalGeneration"}, read_deepseek, Text::inside, count_moonvit},
+    Family{"kimi_linear", {"KimiLinearForCausalLM"}, read_kimi_linear},
+    Family{"kimi_k3", {"KimiK3ForConditionalGeneration"}, read_kimi_linear, Text::inside, count_moonvit},
+    Family{"glm4_moe", {"Glm4MoeForCausalLM"}, read_glm4_moe},
+    Family{"glm4_moe_lite", {"Glm4MoeLiteForCausalLM"}, read_deepseek},
+    Family{"glm_moe_dsa", {"GlmMoeDsaForCausalLM"}, read_glm_dsa},
     Family{"falcon", {"FalconForCausalLM", "RWForCausalLM"}, read_falcon},
     Family{"RefinedWebModel", {"RWForCausalLM"}, read_falcon},
     Family{"gpt_oss", {"GptOssForCausalLM"}, read_gpt_oss},
     Family{"gemma3_text", {"Gemma3ForCausalLM"}, read_gemma3},
-    Family{"gemma3", {"Gemma3ForConditionalGeneration"}, read_gemma3, "gemma3_text"},
+    Family{"gemma3", {"Gemma3ForConditionalGeneration"}, read_gemma3, Text::inside, count_siglip},
     Family{"gemma4_text", {"Gemma4ForCausalLM"}, read_gemma4},
-    Family{"gemma4", {"Gemma4ForConditionalGeneration"}, read_gemma4, "gemma4_text"},
+    Family{"gemma4", {"Gemma4ForConditionalGeneration"}, read_gemma4, Text::inside, count_gemma4_vision},
     Family{"llama4_text", {"Llama4ForCausalLM"}, read_llama4},
-    Family{"llama4", {"Llama4ForConditionalGeneration"}, read_llama4, "llama4_text"},
+    Family{"llama4", {"Llama4ForConditionalGeneration"}, read_llama4, Text::inside, count_llama4_vision},
+    Family{"mimo", {"MiMoForCausalLM"}, read_mimo},
     Family{"mimo_v2_flash", {"MiMoV2FlashForCausalLM"}, read_mimo_v2},
+    Family{"mimo_v2", {"MiMoV2ForCausalLM", "MiMoV2FlashForCausalLM"}, read_mimo_v2},
+    Family{"minimax_m2", {"MiniMaxM2ForCausalLM"}, read_minimax_m2},
+    Family{"minimax_m3", {"MiniMaxM3ForCausalLM"}, read_minimax_m3, Text::either},
+    Family{"minimax_m3_vl", {}, read_minimax_m3, Text::either},
+    Family{"step3p5", {"Step3p5ForCausalLM"}, read_step},
+    Family{"step3p7", {"Step3p7FlashForCausalLM"}, read_step, Text::either},
+    Family{"nemotron_h", {"NemotronHForCausalLM"}, read_nemotron_h},
+    Family{"nemotron-nas", {"DeciLMForCausalLM"}, read_nas},
+    Family{"deci", {"DeciLMForCausalLM"}, read_nas},
+    Family{"seed_oss", {"SeedOssForCausalLM"}, read_seed_oss},
+    Family{"phi3", {"Phi3ForCausalLM"}, read_phi3},
+    Family{"ernie4_5", {"Ernie4_5ForCausalLM"}, read_ernie},
+    Family{"ernie4_5_moe", {"Ernie4_5_MoeForCausalLM"}, read_ernie_moe},
 };
 
 }  // namespace

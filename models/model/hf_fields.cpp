@@ -15,12 +15,13 @@ bool is_set(const Reader& at) {
 }
 
 template <class Read>
-std::optional<std::vector<int>> per_layer(Import& in, std::string_view key, Read&& read) {
-  const auto at = in.find(key);
-  if (!at) return std::nullopt;
-  const std::vector<Reader> items = at->items();
-  if (static_cast<int>(items.size()) < in.layers) {
-    at->fault(fmt::format("{}: {} entries for {} layers", key, items.size(), in.layers));
+std::optional<std::vector<int>> per_layer(const Import& in, const Reader& list, Read&& read) {
+  const std::vector<Reader> items = list.items();
+  const int given = static_cast<int>(items.size());
+  if (!list.is_sequence()) return std::nullopt;
+  if (given < in.layers || given > in.layers + in.drafts) {
+    list.fault(fmt::format("{}: {} entries for {} layers{}", list.path(), given, in.layers,
+                           in.drafts > 0 ? fmt::format(" and {} of multi-token prediction", in.drafts) : ""));
     return std::nullopt;
   }
   std::vector<int> values;
@@ -44,13 +45,27 @@ void Import::refuse(std::string_view key, std::string_view why) {
   if (at && is_set(*at)) at->fault(fmt::format("{}: {}", key, why));
 }
 
+std::optional<std::vector<int>> Import::names_at(const Reader& list, const std::vector<std::string>& names) {
+  return per_layer(*this, list, [&](const Reader& at) { return static_cast<int>(at.one_of(names)); });
+}
+
+std::optional<std::vector<int>> Import::switches_at(const Reader& list) { return numbers_at(list, 0, 1); }
+
+std::optional<std::vector<int>> Import::numbers_at(const Reader& list, std::int64_t lowest,
+                                                   std::int64_t highest) {
+  return per_layer(*this, list,
+                   [&](const Reader& at) { return static_cast<int>(at.integer(lowest, highest)); });
+}
+
 std::optional<std::vector<int>> Import::find_names(std::string_view key,
                                                    const std::vector<std::string>& names) {
-  return per_layer(*this, key, [&](const Reader& at) { return static_cast<int>(at.one_of(names)); });
+  const auto at = find(key);
+  return at ? names_at(*at, names) : std::nullopt;
 }
 
 std::optional<std::vector<int>> Import::find_switches(std::string_view key) {
-  return per_layer(*this, key, [&](const Reader& at) { return static_cast<int>(at.integer(0, 1)); });
+  const auto at = find(key);
+  return at ? switches_at(*at) : std::nullopt;
 }
 
 std::vector<bool> Import::need_switches(std::string_view key) {
@@ -109,7 +124,54 @@ void read_dense(Import& in) {
     in.refuse(key, "experts contradict this model_type, which is dense");
   }
   in.dense.inner = in.need_number("intermediate_size", limits::kWidth);
-  in.m.tied_embeddings = in.flag("tie_word_embeddings");
+  in.m.tied_embeddings = in.tied();
+}
+
+void read_experts(Import& in, const ExpertKeys& keys) {
+  in.experts.experts = in.need_number(keys.experts, keys.older, limits::kExperts);
+  in.experts.experts_per_token = in.need_number(keys.per_token, keys.older_per_token, limits::kExperts);
+  in.experts.inner = in.need_number(keys.inner, limits::kWidth);
+}
+
+void read_shared(Import& in, const char* key, int count) {
+  const int width = in.find_number(key, limits::kWidth, 0).value_or(0);
+  set_shared(in.experts, count, width > 0 ? width : in.experts.inner);
+}
+
+void read_sparse_steps(Import& in) {
+  const int step = in.find_number("decoder_sparse_step", limits::kLayers).value_or(1);
+  for (int i = 0; i < in.layers; ++i) in.has_experts.push_back((i + 1) % step == 0);
+  const auto dense = in.find("mlp_only_layers");
+  if (!dense) return;
+  for (const Reader& item : dense->items()) {
+    const auto layer = item.integer(0, in.layers - 1);
+    if (layer < in.layers) in.has_experts[layer] = false;
+  }
+}
+
+void read_dense_first(Import& in) {
+  const auto first = in.find("first_k_dense_replace");
+  const int dense = first ? in.number(*first, limits::kLayers, 0) : 0;
+  const auto frequency = in.find("moe_layer_freq");
+  const bool list = frequency && frequency->is_sequence();
+  const auto switches = list ? in.switches_at(*frequency) : std::nullopt;
+  const int every = frequency && !list ? in.number(*frequency, limits::kLayers) : 1;
+  for (int i = 0; i < in.layers; ++i)
+    in.has_experts.push_back(i >= dense && (switches ? (*switches)[i] == 1 : i % every == 0));
+  const auto types = in.find_names("mlp_layer_types", {"dense", "sparse"});
+  if (!types) return;
+  for (int i = 0; i < in.layers; ++i) {
+    const bool sparse = (*types)[i] == 1;
+    if (first && in.has_experts[i] != sparse) {
+      in.root.at("mlp_layer_types")
+          .items()[i]
+          .fault(fmt::format(
+              "mlp_layer_types: layer {} is {}, but by first_k_dense_replace and moe_layer_freq it {}", i,
+              sparse ? "sparse" : "dense", sparse ? "has no experts" : "has experts"));
+      return;
+    }
+    in.has_experts[i] = sparse;
+  }
 }
 
 void read_deepseek_routing(Import& in) {
@@ -122,8 +184,6 @@ void read_deepseek_routing(Import& in) {
   const int chosen = in.find_number("topk_group", limits::kExperts).value_or(groups);
   if (chosen < groups)
     in.note(fmt::format("not modelled: a token's experts lie in {} of {} groups", chosen, groups));
-  if (const int extra = in.find_number("num_nextn_predict_layers", limits::kLayers, 0).value_or(0))
-    in.note(fmt::format("not modelled: {} multi-token-prediction layer(s)", extra));
 }
 
 void set_local(Import& in, std::vector<bool> chosen, Reach reach) {

@@ -1,7 +1,9 @@
-// Families whose layers see a window or a chunk of the context: gpt-oss, Gemma 3 and 4, Llama 4, MiMo-V2.
-// Fields and defaults: transformers models/{gpt_oss,gemma3,gemma4,llama4}/configuration_*.py, vLLM
+// Families whose layers see a window or a chunk of the context: gpt-oss, Gemma 3 and 4, Llama 4, MiMo-V2,
+// Step. Fields and defaults: transformers models/{gpt_oss,gemma3,gemma4,llama4}/configuration_*.py, vLLM
 // mimo_v2.py.
 #include <fmt/format.h>
+
+#include <sstream>
 
 #include "models/model/hf_import.hpp"
 
@@ -25,11 +27,6 @@ Reach reach_of(Import& in, const char* key, ReachKind kind, std::int64_t when_mi
 
 Reach window(Import& in, std::int64_t when_missing) {
   return reach_of(in, "sliding_window", ReachKind::window, when_missing);
-}
-
-/// The language model of a wrapper; where the text itself is that model, there is nothing to leave out.
-void note_vision(Import& in) {
-  if (in.wrapped) in.note("not modelled: the vision tower and its projector");
 }
 
 /// Layers with experts, of Llama 4.
@@ -63,6 +60,53 @@ std::vector<bool> llama4_chunked(Import& in) {
   return chunked;
 }
 
+/// Experts beside the dense network of every layer, which every token visits: a shared expert of its width.
+void read_gemma4_experts(Import& in) {
+  read_experts(in, {.per_token = "top_k_experts"});
+  set_shared(in.experts, 1, in.dense.inner);
+  in.has_experts.assign(in.layers, true);
+  in.note("not counted: norms and scales of its own around the experts of each layer");
+}
+
+/// Counts of the layers that Step calls sliding, where they differ (attention_other_setting).
+Attention step_window(Import& in, const Attention& full) {
+  Attention local = full;
+  if (const auto other = in.find("attention_other_setting")) {
+    other->allow_other_keys();
+    if (const auto at = other->find("num_attention_heads")) local.q_heads = in.number(*at, limits::kHeads);
+    if (const auto at = other->find("num_attention_groups")) local.kv_heads = in.number(*at, limits::kHeads);
+    if (const auto at = other->find("head_dim")) local.head_dim = in.number(*at, limits::kWidth);
+  }
+  local.reach = window(in, 512);
+  return local;
+}
+
+/// moe_layers_enum, "3,4,5" or a list; else all layers behind first_k_dense_replace.
+void read_step_experts(Import& in) {
+  const auto listed = in.find("moe_layers_enum");
+  if (!listed) return read_dense_first(in);
+  in.has_experts.assign(in.layers, false);
+  std::vector<int> layers;
+  if (listed->is_sequence()) {
+    for (const Reader& item : listed->items())
+      layers.push_back(static_cast<int>(item.integer(0, in.layers + in.drafts - 1)));
+  } else {
+    std::istringstream text(listed->text());
+    for (std::string one; std::getline(text, one, ',');) {
+      const bool number =
+          !one.empty() && one.size() < 6 && one.find_first_not_of("0123456789") == std::string::npos;
+      if (!number || std::stoi(one) >= in.layers + in.drafts) {
+        listed->fault(fmt::format("moe_layers_enum: {} is none of layers 0 to {}", one, in.layers - 1));
+        return;
+      }
+      layers.push_back(std::stoi(one));
+    }
+  }
+  for (const int layer : layers) {
+    if (layer >= 0 && layer < in.layers) in.has_experts[layer] = true;
+  }
+}
+
 }  // namespace
 
 void read_gpt_oss(Import& in) {
@@ -82,7 +126,7 @@ void read_gpt_oss(Import& in) {
   m.ffn_bias = true;
   for (const char* key : {"swiglu_limit", "swiglu_alpha", "initial_context_length"}) in.find(key);
   in.note("not modelled: gate and up projections are clamped (swiglu_limit)");
-  m.tied_embeddings = in.flag("tie_word_embeddings");
+  m.tied_embeddings = in.tied();
 }
 
 void read_gemma3(Import& in) {
@@ -106,8 +150,7 @@ void read_gemma3(Import& in) {
   for (const char* key : {"query_pre_attn_scalar", "rope_local_base_freq", "cache_implementation",
                           "hidden_activation", "attn_logit_softcapping", "final_logit_softcapping"})
     in.find(key);  // elementwise, or of positions
-  note_vision(in);
-  m.tied_embeddings = in.flag("tie_word_embeddings", true);
+  m.tied_embeddings = in.tied(true);
 }
 
 void read_gemma4(Import& in) {
@@ -115,7 +158,7 @@ void read_gemma4(Import& in) {
   read_size(in);
   read_context(in);
   read_dense(in);
-  m.tied_embeddings = in.flag("tie_word_embeddings", true);
+  m.tied_embeddings = in.tied(true);
   Attention local = in.attention;
   local.kv_heads = in.need_number("num_key_value_heads", limits::kHeads);
   local.head_dim = in.need_number("head_dim", limits::kWidth);
@@ -124,8 +167,9 @@ void read_gemma4(Import& in) {
   const auto kv_heads = in.find_number("num_global_key_value_heads", limits::kHeads);
   if (in.flag("attention_k_eq_v")) {
     full.kv_heads = kv_heads.value_or(local.kv_heads);
-    // They are normed apart, so that both are cached; vLLM loads the matrix twice.
-    in.note("not modelled: one matrix makes keys and values of full layers; it is counted twice");
+    full.k_eq_v = true;
+    in.note(
+        "one matrix makes keys and values of full layers; engines load it twice, and so does what is timed");
   }
   // The last layer is full, whatever the list or the default says.
   in.is_local = sliding_layers(in, [](int i) { return (i + 1) % 6 != 0; });
@@ -137,16 +181,14 @@ void read_gemma4(Import& in) {
   m.sandwich_norms = true;
   bias_on_request(in, false);
   in.refuse("hidden_size_per_layer_input", "embeddings of each layer are not modelled");
-  in.refuse("enable_moe_block", "experts beside a dense network are not modelled");
+  if (in.flag("enable_moe_block")) read_gemma4_experts(in);
   in.refuse("per_layer_config", "widths of single layers are not modelled");
   const auto both_ways = in.find("use_bidirectional_attention");
   if (both_ways && both_ways->text() != "vision" && both_ways->text() != "false")
     both_ways->fault("use_bidirectional_attention: only causal attention is modelled");
-  for (const char* key :
-       {"vocab_size_per_layer_input", "use_double_wide_mlp", "top_k_experts", "expert_intermediate_size",
-        "moe_intermediate_size", "hidden_activation", "final_logit_softcapping"})
-    in.find(key);  // of what is refused above, or elementwise
-  note_vision(in);
+  in.ignore({"vocab_size_per_layer_input", "use_double_wide_mlp", "top_k_experts", "expert_intermediate_size",
+             "moe_intermediate_size", "num_experts", "hidden_activation",
+             "final_logit_softcapping"});  // of what is refused above, or elementwise
 }
 
 void read_llama4(Import& in) {
@@ -167,8 +209,7 @@ void read_llama4(Import& in) {
     in.note("not modelled: queries and keys of chunked layers are normalised, without weights");
   for (const char* key : {"attn_temperature_tuning", "floor_scale", "attn_scale", "for_llm_compressor"})
     in.find(key);  // of positions, or of tools
-  note_vision(in);
-  m.tied_embeddings = in.flag("tie_word_embeddings");
+  m.tied_embeddings = in.tied();
 }
 
 void read_mimo_v2(Import& in) {
@@ -207,7 +248,30 @@ void read_mimo_v2(Import& in) {
   for (const char* key : {"attention_chunk_size", "attention_value_scale", "layernorm_epsilon",
                           "partial_rotary_factor", "swa_rope_theta", "hybrid_block_size"})
     in.find(key);
-  m.tied_embeddings = in.flag("tie_word_embeddings");
+  m.tied_embeddings = in.tied();
+}
+
+void read_step(Import& in) {
+  read_size(in);
+  read_context(in);
+  Attention full = in.attention;
+  full.kv_heads = in.need_number("num_key_value_heads", "num_attention_groups", limits::kHeads);
+  full.head_dim = in.need_number("head_dim", limits::kWidth);
+  if (in.flag("use_head_wise_attn_gate")) full.gate = OutputGate::head;
+  in.attention = full;
+  in.local = step_window(in, full);
+  in.is_local = sliding_layers(in, [](int i) { return i % 4 != 0; });
+  read_step_experts(in);
+  read_dense_inner(in);
+  read_experts(in, {.older = "moe_num_experts", .older_per_token = "moe_top_k"});
+  read_shared(in, in.root.has("share_expert_dims") ? "share_expert_dims" : "share_expert_dim", 1);
+  in.find_number("n_shared_experts", limits::kExperts, 0);
+  in.experts.router_bias = in.flag("use_moe_router_bias");
+  in.m.qk_norm = in.flag("use_qk_norm", true);
+  in.ignore({"moe_router_scaling_factor", "share_expert_dim", "partial_rotary_factors", "swiglu_limits",
+             "swiglu_limits_shared", "need_fp32_gate", "norm_expert_weight", "use_moe", "moe_every_n_layer",
+             "moe_router_activation", "max_seq_len", "sink", "use_rope_layers", "yarn_only_types"});
+  in.m.tied_embeddings = in.tied();
 }
 
 }  // namespace shardline::hf

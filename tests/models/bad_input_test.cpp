@@ -9,7 +9,11 @@ namespace {
 
 TEST(BadInput, ModelYaml) { testing::expect_messages("model", ".yaml", 10, parse_model); }
 
-TEST(BadInput, HuggingFaceConfig) { testing::expect_messages("config", ".json", 12, parse_hf_config); }
+TEST(BadInput, HuggingFaceConfig) {
+  testing::expect_messages("config", ".json", 12, [](const std::string& file, const std::string& text) {
+    return parse_hf_config(file, text);
+  });
+}
 
 }  // namespace
 }  // namespace shardline

@@ -48,7 +48,10 @@ void fuzz(const std::vector<std::filesystem::path>& files,
 
 TEST(ModelFuzz, Yaml) { fuzz(testing::files_in(testing::catalog_dir(), ".yaml"), parse_model); }
 
-TEST(ModelFuzz, HuggingFaceConfig) { fuzz(testing::files_in(testing::hf_dir(), ".json"), parse_hf_config); }
+TEST(ModelFuzz, HuggingFaceConfig) {
+  fuzz(testing::files_in(testing::hf_dir(), ".json"),
+       [](const std::string& file, const std::string& text) { return parse_hf_config(file, text); });
+}
 
 }  // namespace
 }  // namespace shardline

@@ -1,0 +1,235 @@
+// Families whose layers choose what they see by an index, or see rows of several tokens. Fields and defaults:
+// transformers models/{deepseek_v32,glm_moe_dsa,deepseek_v4}/configuration_*.py; of MiniMax-M3, vLLM's
+// minimax_m3.py. models/README.md, "Hugging Face's config.json".
+#include <fmt/format.h>
+
+#include "models/model/hf_import.hpp"
+
+namespace shardline::hf {
+namespace {
+
+void ignore_rope(Import& in) {
+  in.ignore({"indexer_rope_interleave", "rope_interleave", "qk_head_dim", "head_dim"});
+}
+
+SparseIndex read_index(Import& in) {
+  SparseIndex x;
+  x.heads = in.need_number("index_n_heads", limits::kHeads);
+  x.dim = in.need_number("index_head_dim", limits::kWidth);
+  x.top_k = in.need_number("index_topk", limits::kWidth);
+  return x;
+}
+
+/// Which layers take an earlier one's choice: indexer_types, else index_topk_pattern of F and S, else every
+/// layer but each index_topk_freq-th one from index_skip_topk_offset on (configuration_glm_moe_dsa.py).
+std::vector<bool> shared_choices(Import& in) {
+  std::vector<bool> shared;
+  const int every = in.find_number("index_topk_freq", limits::kLayers, 0).value_or(1);
+  const int offset = in.find_number("index_skip_topk_offset", limits::kLayers, 0).value_or(2);
+  const auto pattern = in.find("index_topk_pattern");
+  if (const auto types = in.find_names("indexer_types", {"full", "shared"})) {
+    for (const int type : *types) shared.push_back(type == 1);
+    return shared;
+  }
+  if (pattern) {
+    const std::string text = pattern->text();
+    if (static_cast<int>(text.size()) != in.layers || text.find_first_not_of("FS") != std::string::npos)
+      pattern->fault(fmt::format("index_topk_pattern: expected {} letters, F or S", in.layers));
+    for (int i = 0; i < in.layers; ++i)
+      shared.push_back(static_cast<std::size_t>(i) < text.size() && text[i] == 'S');
+    return shared;
+  }
+  for (int i = 0; i < in.layers; ++i) shared.push_back(std::max(i - offset + 1, 0) % std::max(1, every) != 0);
+  return shared;
+}
+
+/// The ratio of each layer: compress_ratios, whose entry behind the layers is of multi-token prediction, or
+/// layer_types with compress_rates.
+std::vector<int> compress_ratios(Import& in) {
+  int of_type[] = {0, 4, 128};
+  if (const auto rates = in.find("compress_rates")) {
+    rates->allow_other_keys();
+    const char* names[] = {"", "compressed_sparse_attention", "heavily_compressed_attention"};
+    for (const int i : {1, 2}) {
+      if (const auto at = rates->find(names[i])) of_type[i] = in.number(*at, limits::kWidth);
+    }
+  }
+  std::vector<int> ratios;
+  if (const auto types = in.find_names("layer_types", {"sliding_attention", "compressed_sparse_attention",
+                                                       "heavily_compressed_attention"}))
+    for (const int type : *types) ratios.push_back(of_type[type]);
+  const auto list = in.find("compress_ratios");
+  if (!list) {
+    if (ratios.empty()) in.need("compress_ratios");  // a fault: it is missing
+    ratios.resize(in.layers, 0);
+    return ratios;
+  }
+  const auto given = in.numbers_at(*list, 0, limits::kWidth);
+  if (!given) return std::vector<int>(in.layers, 0);
+  for (int i = 0; i < in.layers; ++i) {
+    const int ratio = (*given)[i];
+    if (ratio != 0 && ratio != 4 && ratio != 128)
+      list->items()[i].fault(fmt::format("compress_ratios[{}]: expected 0, 4 or 128, found {}", i, ratio));
+    if (!ratios.empty() && ratios[i] != ratio)
+      list->items()[i].fault(fmt::format("compress_ratios[{}] {} contradicts layer_types", i, ratio));
+  }
+  return *given;
+}
+
+/// The first num_hash_layers layers, or those that mlp_layer_types calls hash_moe.
+std::vector<bool> hashed_layers(Import& in) {
+  const auto count = in.find("num_hash_layers");
+  const int first = count ? in.number(*count, in.layers, 0) : 3;
+  const auto types = in.find_names("mlp_layer_types", {"moe", "hash_moe"});
+  std::vector<bool> hashed;
+  for (int i = 0; i < in.layers; ++i) hashed.push_back(types ? (*types)[i] == 1 : i < first);
+  if (types && count) {
+    for (int i = 0; i < in.layers; ++i) {
+      if (hashed[i] == (i < first)) continue;
+      in.root.at("mlp_layer_types")
+          .items()[i]
+          .fault(fmt::format("mlp_layer_types[{}] contradicts num_hash_layers {}", i, first));
+      break;
+    }
+  }
+  return hashed;
+}
+
+Attention v4_window(Import& in) {
+  Attention a;
+  a.kind = AttentionKind::compressed;
+  a.q_heads = in.attention.q_heads;
+  a.kv_heads = in.find_number("num_key_value_heads", limits::kHeads).value_or(1);
+  a.head_dim = in.find_number("head_dim", limits::kWidth).value_or(512);
+  a.rope_dim = in.find_number("qk_rope_head_dim", limits::kWidth).value_or(64);
+  a.q_lora_rank = in.need_number("q_lora_rank", limits::kWidth);
+  const auto window = in.find("sliding_window");
+  a.reach = {ReachKind::window, window ? window->integer(1, limits::kContext) : 128};
+  a.sinks = true;
+  a.compression = {0, in.need_number("o_groups", limits::kHeads),
+                   in.need_number("o_lora_rank", limits::kWidth)};
+  return a;
+}
+
+/// sparse_attention_freq: 0 or 1 by layer; without it every layer is sparse.
+std::vector<bool> sparse_layers(Import& in, const Reader& config) {
+  std::vector<bool> sparse(in.layers, true);
+  const auto list = config.find("sparse_attention_freq");
+  if (!list || list->is_null()) return sparse;
+  const auto switches = in.switches_at(*list);
+  for (int i = 0; switches && i < in.layers; ++i) sparse[i] = (*switches)[i] == 1;
+  return sparse;
+}
+
+SparseIndex read_blocks(Import& in, const Reader& config) {
+  SparseIndex x;
+  x.heads = in.number(config.at("sparse_num_index_heads"), limits::kHeads);
+  x.dim = in.number(config.at("sparse_index_dim"), limits::kWidth);
+  x.top_k = in.number(config.at("sparse_topk_blocks"), limits::kWidth);
+  x.block = in.number(config.at("sparse_block_size"), limits::kWidth);
+  if (const auto at = config.find("sparse_init_block")) x.init_blocks = in.number(*at, limits::kWidth, 0);
+  if (const auto at = config.find("sparse_local_block")) x.local_blocks = in.number(*at, limits::kWidth, 0);
+  if (const auto at = config.find("sparse_score_type")) at->one_of({"max"});
+  return x;
+}
+
+/// Values that an index would add have matrices that no published checkpoint has.
+void refuse_index_values(Import& in, const Reader& config, const std::vector<bool>& sparse) {
+  const auto list = config.find("sparse_disable_index_value");
+  if (!list || list->is_null()) return;
+  const auto off = in.switches_at(*list);
+  for (int i = 0; off && i < in.layers; ++i) {
+    if (!sparse[i] || (*off)[i] == 1) continue;
+    list->items()[i].fault(fmt::format("{}[{}]: values of an index are not modelled", list->path(), i));
+    return;
+  }
+}
+
+}  // namespace
+
+void read_deepseek_v32(Import& in) {
+  read_deepseek(in);
+  in.attention.index = read_index(in);
+  in.find_names("layer_types", {"deepseek_sparse_attention"});
+  ignore_rope(in);
+}
+
+void read_glm_dsa(Import& in) {
+  read_deepseek_v32(in);
+  in.m.ffn_bias = in.flag("mlp_bias");
+  const std::vector<bool> shared = shared_choices(in);
+  in.draft_attention = in.attention;
+  for (int i = 0; i < in.layers; ++i) {
+    in.mixers.push_back(in.attention);
+    in.mixers.back().index->shared = shared[i];
+  }
+  in.ignore({"index_share_for_mtp_iteration"});
+}
+
+void read_deepseek_v4(Import& in) {
+  read_size(in);
+  read_context(in);
+  const Attention window = v4_window(in);
+  const SparseIndex index = read_index(in);
+  in.draft_attention = window;
+  for (const int ratio : compress_ratios(in)) {
+    Attention a = window;
+    a.compression->ratio = ratio;
+    if (ratio == 4) a.index = index;
+    in.mixers.push_back(a);
+  }
+  read_experts(in, {.experts = "n_routed_experts", .older = "num_local_experts"});
+  in.experts.shared_experts = in.find_number("n_shared_experts", limits::kExperts, 0).value_or(1);
+  read_deepseek_routing(in);
+  in.draft_ffn = in.experts;
+  for (const bool hashed : hashed_layers(in)) {
+    in.networks.push_back(in.experts);
+    in.networks.back().hashed = hashed;
+    if (hashed) in.networks.back().router_bias = false;
+  }
+  in.m.residual.streams = in.find_number("hc_mult", 1024).value_or(4);
+  in.m.tied_embeddings = in.tied();
+  in.refuse("attention_bias", "biases of compressed attention are not modelled");
+  in.refuse("mlp_bias", "biases of DeepSeek-V4's experts are not modelled");
+  in.find("intermediate_size");  // another name of moe_intermediate_size
+  in.ignore({"hc_sinkhorn_iters", "hc_eps", "compress_rope_theta", "swiglu_limit", "partial_rotary_factor",
+             "expert_dtype", "num_local_experts"});
+}
+
+void read_minimax_m3(Import& in) {
+  read_size(in);
+  read_context(in);
+  read_gqa(in);
+  read_dense_first(in);
+  if (std::ranges::find(in.has_experts, false) != in.has_experts.end())
+    in.dense.inner = in.need_number("dense_intermediate_size", limits::kWidth);
+  const auto own = in.find_number("moe_intermediate_size", limits::kWidth);
+  read_experts(
+      in, {.experts = "num_local_experts", .inner = own ? "moe_intermediate_size" : "intermediate_size"});
+  in.find("intermediate_size");
+  const int shared = in.find_number("n_shared_experts", limits::kExperts, 0).value_or(0);
+  if (shared > 0) read_shared(in, "shared_intermediate_size", shared);
+  in.experts.router_bias = in.flag("use_routing_bias", true);
+  in.m.qk_norm = in.flag("use_qk_norm", true);
+  const auto norm = in.find("qk_norm_type");
+  in.m.qk_norm_whole = in.m.qk_norm && norm && norm->one_of({"per_layer", "per_head"}) == 0;
+  if (in.flag("attention_output_gate")) in.attention.gate = OutputGate::full;
+  if (const auto config = in.find("sparse_attention_config")) {
+    config->allow_other_keys();
+    const auto used = config->find("use_sparse_attention");
+    if (!used || used->is_null() || used->boolean()) {
+      const std::vector<bool> sparse = sparse_layers(in, *config);
+      refuse_index_values(in, *config, sparse);
+      const SparseIndex index = read_blocks(in, *config);
+      for (int i = 0; i < in.layers; ++i) {
+        in.mixers.push_back(in.attention);
+        if (sparse[i]) in.mixers.back().index = index;
+      }
+    }
+  }
+  in.ignore({"swiglu_alpha", "swiglu_limit", "use_gemma_norm", "rotary_dim", "partial_rotary_factor",
+             "num_mtp_modules", "shared_intermediate_size"});
+  in.m.tied_embeddings = in.tied();
+}
+
+}  // namespace shardline::hf
