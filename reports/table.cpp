@@ -7,6 +7,8 @@
 #include <cctype>
 #include <cstdio>
 
+#include "reports/terminal.hpp"
+
 namespace shardline {
 
 namespace {
@@ -24,7 +26,9 @@ std::size_t width(const std::string& s) {
 
 }  // namespace
 
-std::string Table::text(const std::string& indent) const {
+std::string Table::text(const std::string& indent) const { return lines(indent, 0); }
+
+std::string Table::lines(const std::string& indent, std::size_t width_of_all) const {
   std::size_t columns = 0;
   for (const auto& row : rows_) columns = std::max(columns, row.size());
   std::vector<std::size_t> widths(columns, 0);
@@ -35,15 +39,26 @@ std::string Table::text(const std::string& indent) const {
       if (r > 0 && !rows_[r][c].empty() && !numeric(rows_[r][c])) right[c] = false;
     }
   }
+  constexpr std::size_t kRoom = 24;  // columns in which words can be read
+  std::size_t before = indent.size();
+  for (std::size_t c = 0; c + 1 < columns; ++c) before += widths[c] + 2;
+  const bool wraps =
+      columns > 0 && !right.back() && before + widths.back() > width_of_all && before + kRoom <= width_of_all;
   std::string out;
   for (const auto& row : rows_) {
     std::string line = indent;
     for (std::size_t c = 0; c < row.size(); ++c) {
+      if (wraps && c + 1 == columns) {
+        line += wrapped(row[c], width_of_all - before, std::string());
+        for (std::size_t at = line.find('\n'); at + 1 < line.size(); at = line.find('\n', at + 1))
+          line.insert(at + 1, before, ' ');
+        break;
+      }
       const std::string pad(widths[c] - width(row[c]), ' ');
       line += right[c] ? pad + row[c] : row[c] + pad;
       if (c + 1 < row.size()) line += "  ";
     }
-    line.erase(line.find_last_not_of(' ') + 1);
+    line.erase(line.find_last_not_of(" \n") + 1);
     out += line + "\n";
   }
   return out;
@@ -70,6 +85,7 @@ std::string Table::text_within(std::size_t width, std::span<const std::string_vi
     missing += fmt::format("{}{}", missing.empty() ? "" : ", ", *name);
     out = shown.text();
   }
+  if (width > 0 && widest(out) > width) out = shown.lines("  ", width);
   if (missing.empty()) return out;
   return out + fmt::format("  left out, for {} columns: {}; all of them: in a pipe, or COLUMNS=200\n", width,
                            missing);

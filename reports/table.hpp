@@ -21,10 +21,14 @@ class Table {
   /// Every line starts with `indent` and ends with a newline; no trailing spaces.
   std::string text(const std::string& indent = "  ") const;
   /// The same in at most `width` columns, if leaving out columns of these names makes it so: the first of
-  /// `least` first, all of a name together. A line below says which are missing. 0: any width.
+  /// `least` first, all of a name together. A line below says which are missing. A last column of words then
+  /// goes on in further lines. 0: any width.
   std::string text_within(std::size_t width, std::span<const std::string_view> least) const;
 
  private:
+  /// `width`: of the table, which a last column of words keeps by further lines, if it has room for some; 0:
+  /// any.
+  std::string lines(const std::string& indent, std::size_t width) const;
   std::vector<std::vector<std::string>> rows_;
 };
 

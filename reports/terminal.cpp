@@ -116,6 +116,25 @@ std::string wrapped(std::string_view text, std::size_t width, std::string_view i
   return joined(words_of(text), width, "", indent, "");
 }
 
+std::string wrapped_lines(std::string_view text, std::size_t width) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::size_t blanks = std::min(line.find_first_not_of(' '), line.size());
+    if (width == 0 || columns(line) <= width || blanks + 20 > width) {
+      out += std::string(line) + "\n";
+      continue;
+    }
+    const std::string before(blanks, ' ');
+    const std::string lines = wrapped(line, width - blanks, "  ");
+    for (std::size_t at = 0, stop = 0; (stop = lines.find('\n', at)) != std::string::npos; at = stop + 1)
+      out += before + lines.substr(at, stop - at) + "\n";
+  }
+  return out;
+}
+
 std::string wrapped_messages(std::string_view text, std::size_t width) {
   std::string out;
   while (!text.empty()) {

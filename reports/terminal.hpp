@@ -31,6 +31,10 @@ std::string wrapped(std::string_view text, std::size_t width, std::string_view i
 /// file:line:column find one line per message.
 std::string wrapped_messages(std::string_view text, std::size_t width);
 
+/// Lines of notes: those wider than `width` are wrapped behind two blanks more than they begin with. 0:
+/// nothing is wrapped.
+std::string wrapped_lines(std::string_view text, std::size_t width);
+
 /// A command over lines of at most `width` columns, continued by " \", each behind two more blanks than
 /// `indent`; quoted words are not broken, and options stay with their values.
 std::string wrapped_command(const std::string& command, std::size_t width, std::string_view indent);

@@ -55,7 +55,7 @@ void print(const Study& study, const std::vector<TurnTime>& turns) {
         turn.shares));
     if (!system.calibration.empty() && !turn.variants_told_apart()) open.push_back(std::to_string(i + 1));
   }
-  fmt::print("{}  costs: {}\n{}", fitted(t), costs_text(system), interval_note(system));
+  fmt::print("{}{}{}", fitted(t), costs_line(system), interval_note(system));
   if (!open.empty())
     fmt::print("  the other variant may be the faster one, as prices may be off: turn {}\n",
                fmt::join(open, ", "));

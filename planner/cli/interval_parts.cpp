@@ -11,6 +11,7 @@
 #include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/told_apart.hpp"
+#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
@@ -160,7 +161,8 @@ std::string dp_note(const Study& study) {
 std::string interval_note(const Study& study) {
   if (workload_of(study) == nullptr) {
     if (!study.study.engine) return interval_note(study.study.system);
-    return fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(study.study));
+    return wrapped_lines(fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(study.study)),
+                         output_width());
   }
   const EngineProfile& e = *study.study.engine;
   const System& system = study.study.system;
@@ -181,10 +183,11 @@ std::string interval_note(const Study& study) {
         beyond.empty() ? "" : "; this is beyond them: " + beyond);
     ttft = ", " + ttft_points(study);
   }
-  return out + fmt::format(
-                   "  served: prompts of others are in it; all of it on the same GPUs\n"
-                   "  TTFT: the mean of {}{}; burst: if all users come at once\n{}",
-                   loop, ttft, dp_note(study));
+  out += fmt::format(
+      "  served: prompts of others are in it; all of it on the same GPUs\n"
+      "  TTFT: the mean of {}{}; burst: if all users come at once\n{}",
+      loop, ttft, dp_note(study));
+  return wrapped_lines(out, output_width());
 }
 
 std::string assumed_text(const Case& c) {
@@ -233,14 +236,16 @@ ErrorRange shown_error(const System& system, const ErrorTerms& errors) {
 
 std::string interval_note(const Case& c) {
   if (c.engine && !c.system.calibration.empty())
-    return fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(c));
+    return wrapped_lines(fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(c)), output_width());
   return interval_note(c.system);
 }
 
 std::string interval_note(const System& system) {
-  if (!system.calibration.empty()) return fmt::format("  {}: {}\n", kIntervalColumn, kWhatIntervalsAre);
-  return fmt::format("  every time {}: {}\n",
-                     range_text(time_error(ErrorTerms(kAssumedSource, kAssumedBand))), kWhatIntervalsAre);
+  const std::string of =
+      system.calibration.empty()
+          ? "every time " + range_text(time_error(ErrorTerms(kAssumedSource, kAssumedBand)))
+          : std::string(kIntervalColumn);
+  return wrapped_lines(fmt::format("  {}: {}\n", of, kWhatIntervalsAre), output_width());
 }
 
 std::string sources_text(const System& system, const ErrorTerms& errors) {
@@ -315,6 +320,10 @@ std::string open_gain_text(const SweepAnswer& answer) {
                      ratio * std::exp(answer.interactivity->low),
                      ratio * std::exp(answer.interactivity->high),
                      told_apart(ratio, *answer.interactivity) ? "" : "; the two are not told apart");
+}
+
+std::string costs_line(const System& system) {
+  return wrapped_lines(fmt::format("  costs: {}\n", costs_text(system)), output_width());
 }
 
 }  // namespace shardline::cli

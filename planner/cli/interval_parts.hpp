@@ -12,6 +12,9 @@
 
 namespace shardline::cli {
 
+/// "  costs: fitted to measurements of ...", on as many lines as it takes.
+std::string costs_line(const System& system);
+
 /// Title of a column of intervals.
 inline constexpr const char* kIntervalColumn = "90 %";
 

@@ -8,6 +8,7 @@
 #include "planner/engines/launchable.hpp"
 #include "planner/strategies/columns.hpp"
 #include "reports/table.hpp"
+#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
@@ -47,7 +48,8 @@ std::string options_text() {
   std::string text;
   for (const OptionRow& row : option_rows())
     text += fmt::format("  {}: {}   [{}]\n      {}\n", row.key, row.values, row.strategies, row.help);
-  return text;
+  const std::size_t width = output_width();
+  return width > 0 ? wrapped_lines(text, width) : text;
 }
 
 std::string scenarios_text() {

@@ -50,7 +50,7 @@ void print_bases(const System& system, const Breakdown& b, const std::string& sh
              percent(b.bases[i].value, b.time.value), parts_of(b.basis_parts[i])});
     }
   }
-  fmt::print("{}  costs: {}\n\n", t.text(), costs_text(system));
+  fmt::print("{}{}\n", t.text(), costs_line(system));
 }
 
 // What the line above may be in truth, and whose errors make most of that.

@@ -89,5 +89,28 @@ TEST(Terminal, TablesLeaveOutTheirLeastImportantColumns) {
   EXPECT_NE(least.find("left out, for 10 columns: memory, 90 %;"), std::string::npos);
 }
 
+TEST(Table, WordsOfTheLastColumnGoOnInFurtherLines) {
+  Table t({"name", "what it is"});
+  t.add({"a", "one two three four five six seven eight nine ten"});
+  t.add({"bb", "eleven"});
+  EXPECT_EQ(t.text_within(36, {}),
+            "  name  what it is\n"
+            "  a     one two three four five six\n"
+            "        seven eight nine ten\n"
+            "  bb    eleven\n");
+  EXPECT_EQ(t.text_within(20, {}), t.text());  // no room to read them in
+  EXPECT_EQ(t.text_within(0, {}), t.text());
+  Table numbers({"name", "n"});
+  numbers.add({"a", "1"});
+  EXPECT_EQ(numbers.text_within(4, {}), numbers.text());
+}
+
+TEST(Terminal, LinesOfNotesAreWrappedBehindTheirBlanks) {
+  const std::string text = "  costs: one two three four five\nshort\n";
+  EXPECT_EQ(wrapped_lines(text, 0), text);
+  EXPECT_EQ(wrapped_lines(text, 80), text);
+  EXPECT_EQ(wrapped_lines(text, 24), "  costs: one two three\n    four five\nshort\n");
+}
+
 }  // namespace
 }  // namespace shardline
