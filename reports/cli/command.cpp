@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <sstream>
 #include <string_view>
 
 #include "reports/atomic_file.hpp"
@@ -153,6 +154,25 @@ std::optional<std::string> generated(const ProgramText& program, int argc, char*
   return std::nullopt;
 }
 
+// CLI11 writes what an option means behind 30 columns, on one line.
+std::string wrapped_help(const std::string& text, std::size_t width) {
+  constexpr std::size_t kColumn = 30;
+  std::istringstream lines(text);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    const bool means = line.size() > kColumn && line.starts_with("  ") && line[kColumn - 1] == ' ';
+    if (width < 2 * kColumn || line.size() <= width || !means) {
+      out += width < 2 * kColumn ? line + "\n" : wrapped_lines(line, width);
+      continue;
+    }
+    const std::string further = wrapped(line.substr(kColumn), width - kColumn);
+    out += line.substr(0, kColumn);
+    for (std::size_t at = 0, end = 0; (end = further.find('\n', at)) != std::string::npos; at = end + 1)
+      out += (at > 0 ? std::string(kColumn, ' ') : "") + further.substr(at, end - at) + "\n";
+  }
+  return out;
+}
+
 int parse_and_run(const Program& program, int argc, char** argv) {
   Declared declared;
   declare(program, declared);
@@ -166,7 +186,11 @@ int parse_and_run(const Program& program, int argc, char** argv) {
   try {
     declared.app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return declared.app.exit(e) == 0 ? 0 : 2;
+    std::ostringstream help, faults;
+    const int code = declared.app.exit(e, help, faults);
+    fmt::print("{}", wrapped_help(help.str(), output_width()));
+    fmt::print(stderr, "{}", faults.str());
+    return code == 0 ? 0 : 2;
   }
   catch_interrupts();
   Provenance made_by{program.name, program.version};

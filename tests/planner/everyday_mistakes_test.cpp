@@ -5,6 +5,7 @@
 #include "planner/scenario/asked_amounts.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/scenario/titles.hpp"
+#include "planner/studies/sweep.hpp"
 
 namespace shardline {
 namespace {
@@ -197,6 +198,24 @@ TEST(EverydayMistakes, NameTheirKey) {
   EXPECT_THAT(of_plan("tenser"), ElementsAre("strategy"));
   EXPECT_THAT(of_plan("tensor:tpa=1,tpa=1"), ElementsAre("tpa"));
   EXPECT_THAT(of_plan("tensor:"), ElementsAre(""));
+}
+
+// An engine is not given 7 of a node's 8 GPUs: the rule that says so, and what lifts it.
+TEST(EverydayMistakes, OddNumbersOfGpus) {
+  Lines lines;
+  lines.gpus = "gpus: [7]";
+  lines.more = "engine: vllm";
+  const Scenario scenario = parse_scenario("q.yaml", lines.text(), shipped_catalogs());
+  const SweepAnswer a = answer_sweep(
+      scenario.studies[0], {}, [](std::uint64_t, std::uint64_t) {}, [] { return true; });
+  EXPECT_FALSE(a.any());
+  ASSERT_TRUE(a.found.not_started.contains("gpus"));
+  EXPECT_THAT(a.found.not_started.at("gpus").first.text, HasSubstr("7 GPUs"));
+  lines.more += "\nany_gpus: true";
+  const Scenario lifted = parse_scenario("q.yaml", lines.text(), shipped_catalogs());
+  EXPECT_FALSE(answer_sweep(
+                   lifted.studies[0], {}, [](std::uint64_t, std::uint64_t) {}, [] { return true; })
+                   .found.not_started.contains("gpus"));
 }
 
 TEST(EverydayMistakes, PlansAsEnginesSayThem) {
