@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "planner/layers/share.hpp"
@@ -175,6 +176,21 @@ Complaint other_expert_tokens(const Case& c, const Plan& p) {
     return std::string(
         "dispatch and combine in a server that prefills and decodes: moe_a2a=gather, or pools");
   return std::nullopt;
+}
+
+Complaint unheld_width(const Case& c, const Plan& p, bool pads) {
+  // deepseek-ai/DeepEP csrc/kernels/legacy/launch.cuh:113-133@dd758caf4518 (3072 since 73b6ea4, October
+  // 2025).
+  constexpr std::array<Count, 8> kWidths{2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192};
+  if (!groups_share_experts(c, p) || p[kExpertTokens] == ExpertTokens::gather || c.batch.prefills())
+    return std::nullopt;
+  const Count hidden = c.model.hidden;
+  const bool held =
+      pads ? hidden <= kWidths.back() : std::find(kWidths.begin(), kWidths.end(), hidden) != kWidths.end();
+  if (held) return std::nullopt;
+  return fmt::format("hidden size {} of {}, of {}{}: moe_a2a=gather", hidden, c.model.name,
+                     pads ? "at most " : "",
+                     pads ? fmt::format("{}", kWidths.back()) : fmt::format("{}", fmt::join(kWidths, ", ")));
 }
 
 Complaint missing_feature(const LaunchRules& rules, const Plan& p) {

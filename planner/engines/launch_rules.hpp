@@ -105,6 +105,10 @@ Complaint cut_blocks(const Case& c, const Cuts& cuts);
 /// Tokens that the engine carries to experts in the other way (ExpertTokens), by its profile.
 Complaint other_expert_tokens(const Case& c, const Plan& plan);
 
+/// Hidden sizes that DeepEP's kernels of few tokens have no instance for; an engine that pads takes the next
+/// larger one.
+Complaint unheld_width(const Case& c, const Plan& plan, bool pads);
+
 /// GPU counts that are neither whole trays or nodes nor a power of two inside one.
 Complaint part_of_tray(const Case& c, const Plan& plan);
 /// A strategy whose feature the engine does not have.

@@ -206,6 +206,11 @@ constexpr LaunchRule kPlans[]{
      "sgl-project/sglang python/sglang/srt: server_args.py:5017-5039,5274-5360, "
      "distributed/parallel_state.py:2034-2036@49e384ce9d",
      expert_groups},
+    {"expert_width",
+     "DeepEP's kernels of few tokens, which steps that decode take, are compiled for hidden sizes",
+     "deepseek-ai/DeepEP csrc/kernels/legacy/launch.cuh:113-133@dd758caf4518; sgl-project/sglang "
+     "python/sglang/srt: layers/moe/utils.py, DeepEPMode.resolve, near v0.5.14",
+     [](const Case& c, const Plan& p) { return unheld_width(c, p, false); }},
     {"expert_layout", "what EP and MoE DP leave of a stage's ranks cuts each expert",
      "sgl-project/sglang python/sglang/srt: distributed/parallel_state.py:2034-2036@49e384ce9d",
      [](const Case& c, const Plan& p) { return other_experts(c, p, layout(c, p)); }},

@@ -140,6 +140,12 @@ constexpr LaunchRule kPlans[]{
      "vllm-project/vllm vllm/model_executor/layers/fused_moe/all2all_utils.py, maybe_make_prepare_finalize; "
      "docs/serving/expert_parallel_deployment.md, docs/design/dbo.md@v0.24.0",
      other_expert_tokens},
+    {"expert_width",
+     "DeepEP's kernels of few tokens are compiled for hidden sizes, of which it takes the next larger one",
+     "vllm-project/vllm vllm/model_executor/layers/fused_moe/prepare_finalize/deepep_ll.py, "
+     "SUPPORTED_HIDDEN_SIZES and maybe_roundup_layer_hidden_size, near v0.24.0; deepseek-ai/DeepEP "
+     "csrc/kernels/legacy/launch.cuh:113-133@dd758caf4518",
+     [](const Case& c, const Plan& p) { return unheld_width(c, p, true); }},
     {"dense_layout", "the dense networks of a group are shared by its TP ranks",
      "vllm-project/vllm vllm/model_executor/layers/linear.py:438@ee0da84ab9",
      [](const Case& c, const Plan& p) { return other_dense(c, p, layout(c, p)); }},
