@@ -162,7 +162,8 @@ std::string ttft_fault_of(const ServedRow& r) {
            "--num-warmups since 2026-01, d053ae24e; SGLang's first answers take seconds)";
   if (r.model == "gpt-oss-120b" && r.engine == "vllm" && !r.version.empty() && !before(r.version, {0, 13, 0}))
     return "experts ran by Marlin's kernels (VLLM_MXFP4_USE_MARLIN=1, InferenceX since 4e52ed4c6, "
-           "gptoss_fp4_h100): weights alone are in FP4, so that prompts take about twice what the engine's own "
+           "gptoss_fp4_h100): weights alone are in FP4, so that prompts take about twice what the engine's "
+           "own "
            "choice does; they were not measured on its shapes";
   if (r.model == "llama-3.1-70b" && r.engine == "trtllm" && r.input < 1024 && r.output < 1024 && r.gpus < 8)
     return "held for 20 steps (batch_wait_timeout_iters of InferenceX 9596d23d7, 70b_fp8_h200_trt_slurm.sh)";

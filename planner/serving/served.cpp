@@ -137,8 +137,8 @@ Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const
   // Of a burst, those beyond the room wait until those before have been answered.
   const double turns = std::floor(load.users / n), last = load.users - turns * n;
   burst += n / rate * (n * turns * (turns - 1) / 2 + last * turns) / load.users;
-  const bool groups = load.equal_lengths && load.rounds > 0 && load.users > 1 &&
-                      engine.prefill == PrefillPolicy::mixed;
+  const bool groups =
+      load.equal_lengths && load.rounds > 0 && load.users > 1 && engine.prefill == PrefillPolicy::mixed;
   if (groups)
     ttft = equal_loop_ttft(engine, load, times);
   else if (load.rounds > 0)

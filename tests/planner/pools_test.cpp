@@ -192,7 +192,9 @@ TEST(Pools, UsersBeyondTheRoomWait) {
     EXPECT_EQ(plan.batch, largest_batch(with_room(s.study), plan, 16384));
     EXPECT_EQ(p.decode.time, Evaluator(s.study, AllReduceRule::fastest).simulate(plan));
     EXPECT_GT(p.loop.room + p.loop.response, Seconds(1));
-    EXPECT_GT(p.loop.burst, p.loop.room);
+    // Of the turns of answers behind each other one of a burst waits for half, one of a loop for all but its
+    // own.
+    EXPECT_GT(p.loop.burst, p.loop.room / 2);
   }
 }
 

@@ -86,12 +86,19 @@ TEST(ServedRows, AreOfEnginesAsTheyWereStarted) {
   EXPECT_EQ(of("trtllm", "", "deepseek-ai/DeepSeek-R1", "a.csv").memory, 0.75);
   EXPECT_EQ(of("vllm", "", llama, "a.csv").memory, 0.9);
   EXPECT_EQ(of("vllm", "0.12.0", llama, gap).memory, 0);
+  // Experts by a kernel that was not measured on their shapes: no TTFT of it is used.
+  EXPECT_EQ(of("vllm", "0.18.0", "openai/gpt-oss-120b", "a.csv").ttft, 0);
+  EXPECT_GT(of("vllm", "0.11.2", "openai/gpt-oss-120b", "a.csv").ttft, 0);
+  EXPECT_GT(of("trtllm", "1.3.0rc1", "openai/gpt-oss-120b", gap).ttft, 0);
   ServedRow row = of("sglang", "0.5.6.post2", llama, gap);
   row.step_tokens = 4096;
   const EngineProfile started = as_started(load_engine("sglang", "", shipped_catalogs().engines), row);
   EXPECT_EQ(started.prefill, PrefillPolicy::mixed);
   EXPECT_EQ(started.step_tokens.at(Architecture::hopper), 4096);
-  EXPECT_FALSE(started.host_waited_for);
+  EXPECT_TRUE(started.host_waited_for) << "as its profile says";
+  EXPECT_FALSE(
+      as_started(load_engine("vllm", "", shipped_catalogs().engines), of("vllm", "0.14.0", llama, gap))
+          .host_waited_for);
 }
 
 // DeepSeek-R1 on 8 H200 with 0.82 of their memory: SGLang had room for 509,000 tokens
@@ -145,6 +152,17 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
   EXPECT_NEAR(fit.host.request.value, 2e-5, 4e-7);
   EXPECT_NEAR(fit.host.prompt_token.value, 3e-6, 1e-7);
   EXPECT_NEAR(fit.host.path.value, 0.03, 3e-4);
+  // Of a host that does nothing for a prompt's tokens no such number is made up.
+  engine.host.prompt_token = Seconds(0);
+  std::vector<TimedRow> plain = rows;
+  for (TimedRow& r : plain) {
+    const Served s = steady_serving(engine, r.load, with_host(r, engine));
+    r.row.tpot = s.tpot.value;
+    r.row.ttft = s.ttft.value;
+  }
+  const ServedFit fewer = fit_engine(plain);
+  EXPECT_EQ(fewer.host.prompt_token, Seconds(0));
+  EXPECT_NEAR(fewer.host.step.value, 4e-4, 4e-6);
   ASSERT_EQ(fit.models.size(), 2u);
   for (const LeftOutModel& m : fit.models) EXPECT_LT(served_error("", m.tpot).p90, 0.02) << m.label;
   // Of all users, though only few are fitted to; lengths were equal.
