@@ -138,6 +138,14 @@ int least_dense_inner(const Model& m) {
   return least(m.ffns, [](const FeedForward& f) { return f.dense() ? f.inner : 0; });
 }
 
+const Attention& first_attention(const Model& m) {
+  for (const LayerRun& run : m.runs) {
+    const Attention& a = m.attentions[static_cast<std::size_t>(run.attention)];
+    if (!a.none()) return a;
+  }
+  return m.attentions.front();
+}
+
 const Attention* one_attention(const Model& m) {
   return m.attentions.size() == 1 ? m.attentions.data() : nullptr;
 }

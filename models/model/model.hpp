@@ -118,6 +118,11 @@ inline bool has_local_attention(const Model& m) {
   return std::any_of(m.attentions.begin(), m.attentions.end(),
                      [](const Attention& a) { return a.reach.local() || a.sinks; });
 }
+/// Whether some layer lacks its attention, or its feed-forward network.
+inline bool has_partial_layers(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(), [](const Attention& a) { return a.none(); }) ||
+         std::any_of(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return f.none(); });
+}
 /// Layers with attention kind `i`, and with feed-forward kind `i`.
 int layers_of_attention(const Model& model, int i);
 int layers_of_ffn(const Model& model, int i);
@@ -130,6 +135,8 @@ int least_kv_heads(const Model& model);
 int least_experts(const Model& model);
 int least_expert_inner(const Model& model);
 int least_dense_inner(const Model& model);
+/// Of the first layer that has one; of models without any, of the first layer.
+const Attention& first_attention(const Model& model);
 /// The attention, or the feed-forward network, of all layers; null where they have several kinds.
 const Attention* one_attention(const Model& model);
 const FeedForward* one_ffn(const Model& model);

@@ -70,7 +70,7 @@ std::string option_text(const Plan& p, std::string_view key) {
 }
 
 int sharers(const Case& c, const Plan& p) {
-  return strategy(p.strategy).decodes ? cache_share(c, c.model.attentions.front(), p).sharers.size : 1;
+  return strategy(p.strategy).decodes ? cache_share(c, first_attention(c.model), p).sharers.size : 1;
 }
 
 Complaint other_attention(const Case& c, const Plan& p, const EngineLayout& e) {
@@ -103,7 +103,7 @@ Complaint uneven_heads(const Case& c, int ranks) {
 
 Complaint uneven_kv_heads(const Case& c, int ranks) {
   for (const Attention& a : c.model.attentions) {
-    if (has_latents(a)) continue;
+    if (a.none() || has_latents(a)) continue;
     const bool even = ranks >= a.kv_heads ? ranks % a.kv_heads == 0 : a.kv_heads % ranks == 0;
     if (!even) return fmt::format("{} KV heads over {}", a.kv_heads, ranks_text(ranks));
   }
@@ -113,7 +113,7 @@ Complaint uneven_kv_heads(const Case& c, int ranks) {
 Complaint uneven_widths(const Case& c, int dense, int tpf) {
   for (const FeedForward& f : c.model.ffns) {
     const int ranks = f.dense() ? dense : tpf;
-    if (f.inner % ranks != 0)
+    if (!f.none() && f.inner % ranks != 0)
       return fmt::format("{} of width {} over {}", f.dense() ? "a dense network" : "experts", f.inner,
                          ranks_text(ranks));
   }
@@ -128,7 +128,7 @@ Complaint uneven_vocabulary(const Case& c, int ranks) {
 
 Complaint uneven_experts(const Case& c, int ep) {
   for (const FeedForward& f : c.model.ffns) {
-    if (!f.dense() && f.experts % ep != 0) return fmt::format("{} experts over ep={}", f.experts, ep);
+    if (f.routed() && f.experts % ep != 0) return fmt::format("{} experts over ep={}", f.experts, ep);
   }
   return std::nullopt;
 }
@@ -136,10 +136,12 @@ Complaint uneven_experts(const Case& c, int ep) {
 Complaint cut_blocks(const Case& c, const Cuts& cuts) {
   if (in_blocks(c, Module::attention)) {
     for (const Attention& a : c.model.attentions) {
+      if (a.none()) continue;
       if (auto out = has_latents(a) ? cut_mla(a, cuts.attention) : cut_gqa(a, cuts.attention)) return out;
     }
   }
   for (const FeedForward& f : c.model.ffns) {
+    if (f.none()) continue;
     if (f.dense()) {
       if (!in_blocks(c, Module::dense_ffn)) continue;
       if (auto out = cut("a dense network", f.inner, cuts.dense)) return out;
@@ -149,8 +151,7 @@ Complaint cut_blocks(const Case& c, const Cuts& cuts) {
       if (auto out = cut("experts", f.inner, cuts.experts)) return out;
     }
     if (f.shared_experts > 0 && in_blocks(c, Module::shared_experts)) {
-      if (auto out = cut("shared experts", static_cast<long long>(f.shared_experts) * f.inner, cuts.shared))
-        return out;
+      if (auto out = cut("shared experts", f.shared_width(), cuts.shared)) return out;
     }
   }
   return std::nullopt;

@@ -20,6 +20,7 @@ class Experts {
         routing_(*c.routing[static_cast<std::size_t>(&f - c.model.ffns.data())]),
         type_(c.precision.of(Module::experts)),
         h_(c.model.hidden),
+        width_(expert_width(c.model, f)),
         up_(up_projections(c.model)),
         inner_(rank_share(f.inner, p.tpf)),
         act_(activation_size(c)),
@@ -33,28 +34,29 @@ class Experts {
 
   void run() {
     const Passes& passes = c_.system.runtime.passes;
-    const double row = static_cast<double>(h_) * act_;
+    const double row = static_cast<double>(width_) * act_;
     ops_.gemm("router", Part::ffn, Module::router, h_, f_.experts);
     ops_.elementwise("top-k", Part::ffn, f_.experts, f_.experts * act_, Within::experts);
-    of_pairs("permute", h_, 2 * row);
+    if (f_.latent > 0) of_latents("latent down", h_, width_);
+    of_pairs("permute", width_, 2 * row);
     if (gathers_)
       gather();
     else if (travels_)
       send("dispatch", OpKind::dispatch, c_.precision.dispatch);
     // Shared experts of the same types run as further groups of the same grouped GEMM: no launch of their
     // own.
-    const Count shared =
-        rank_share(static_cast<Count>(f_.shared_experts) * f_.inner, shared_expert_ranks(p_));
+    const Count shared = rank_share(f_.shared_width(), shared_expert_ranks(p_));
     const ModuleType shared_type = c_.precision.of(Module::shared_experts);
     const bool grouped_too = shared_type.weights == type_.weights && shared_type.math == type_.math;
     const double launches = c_.batch.prefills() || !grouped_too ? 1 : 0;
-    grouped("experts up", h_, up_ * inner_);
+    grouped("experts up", width_, up_ * inner_);
     if (shared > 0)
       ops_.gemm("shared experts up", Part::ffn, Module::shared_experts, h_, up_ * shared, launches);
     of_pairs("expert activation", inner_, static_cast<double>((up_ + 1) * inner_) * act_ * passes.activation);
-    grouped("experts down", inner_, h_);
+    grouped("experts down", inner_, width_);
     if (shared > 0) ops_.gemm("shared experts down", Part::ffn, Module::shared_experts, shared, h_, launches);
-    of_pairs("unpermute", h_, 2 * row);
+    if (f_.shared_gate) gate_shared();
+    of_pairs("unpermute", width_, 2 * row);
     join();
   }
 
@@ -67,6 +69,36 @@ class Experts {
   // Tokens that a rank sends: ranks that have the same ones divide them.
   double sent(Count rows) const { return static_cast<double>(rows) / alike_; }
 
+  // Whether ranks that have the same tokens take a part of them each to the experts.
+  bool divides() const { return travels_ && !(gathers_ && sums()); }
+
+  // Projections of a rank's own tokens to the channels that routed experts work on, and back. Each rank has
+  // the whole matrices (vllm-project/vllm 00b08dc44519, model_executor/models/nemotron_h.py:
+  // fc1_latent_proj and fc2_latent_proj are ReplicatedLinear). Their type is that of the shared experts,
+  // whose tokens they see; no precision has a class of their own.
+  void of_latents(const char* name, Count k, Count n) {
+    const ModuleType t = c_.precision.of(f_.shared_experts > 0 ? Module::shared_experts : Module::experts);
+    ops_.each(
+        [&](Count rows) {
+          return GemmShape{divides() ? rank_share(rows, alike_) : rows, k, n};
+        },
+        [&](const GemmShape& s) { return b_.gemm(name, Part::ffn, t.weights, t.math, s); });
+  }
+
+  void widen() {
+    if (f_.latent == 0) return;
+    if (f_.latent_norm)
+      ops_.elementwise("latent norm", Part::ffn, width_, 2 * static_cast<double>(width_) * act_);
+    of_latents("latent up", width_, h_);
+  }
+
+  // sigmoid(x w) times the outputs of the shared experts, w a vector (transformers
+  // models/qwen2_moe/modeling_qwen2_moe.py, shared_expert_gate).
+  void gate_shared() {
+    ops_.gemm("shared gate", Part::ffn, Module::router, h_, 1);
+    ops_.elementwise("gate shared experts", Part::ffn, h_, 2 * static_cast<double>(h_) * act_);
+  }
+
   // Tokens per rank times expert groups that a token visits; a rank's own group counts as sent, at most 1/EP
   // too much. What the busiest group receives lasts longer than what a rank sends: a step waits for the
   // longer.
@@ -77,10 +109,10 @@ class Experts {
         [&](Count rows) {
           const Count all = routed(rows);
           RoutedShape s;
-          s.bytes = Bytes(sent(rows) * routing_.imbalance(p_.ep, all) * static_cast<double>(h_) *
+          s.bytes = Bytes(sent(rows) * routing_.imbalance(p_.ep, all) * static_cast<double>(width_) *
                           routing_.groups_hit(p_.ep) * element);
           s.rows = sent(rows) * routing_.as_even(p_.ep, all);
-          s.width = h_;
+          s.width = width_;
           s.topk = f_.experts_per_token;
           s.experts = f_.experts;
           s.dispatched = c_.precision.dispatch;
@@ -104,15 +136,16 @@ class Experts {
     const OpKind kind = sums() ? OpKind::all_reduce : OpKind::all_gather;
     between("gather tokens", kind, type, [&](Count rows) {
       const double tokens = sums() ? static_cast<double>(routed(rows)) : sent(rows);
-      return ExchangeShape{Bytes(tokens * static_cast<double>(h_) * element)};
+      return ExchangeShape{Bytes(tokens * static_cast<double>(width_) * element)};
     });
   }
 
   // What all ranks add to all tokens, to those who have them.
   void sum() {
     const OpKind kind = sums() ? OpKind::all_reduce : OpKind::reduce_scatter;
-    between("sum outputs", kind, c_.precision.activations,
-            [&](Count rows) { return ExchangeShape{ops_.activations(static_cast<double>(routed(rows)))}; });
+    between("sum outputs", kind, c_.precision.activations, [&](Count rows) {
+      return ExchangeShape{Bytes(static_cast<double>(routed(rows) * width_) * act_)};
+    });
   }
 
   template <class ShapeOfRows>
@@ -123,13 +156,17 @@ class Experts {
   }
 
   void join() {
-    if (!travels_) return ops_.all_reduce("ffn all-reduce", Part::ffn_sum, p_.ep * p_.tpf);
-    if (gathers_) {
-      sum();
-      if (sums()) return;  // each rank has all outputs
-    } else {
-      send("combine", OpKind::combine, c_.precision.activations);
+    // Partial sums become hidden states before they are added up: a projection is linear.
+    if (!travels_) {
+      widen();
+      return ops_.all_reduce("ffn all-reduce", Part::ffn_sum, p_.ep * p_.tpf);
     }
+    if (gathers_)
+      sum();
+    else
+      send("combine", OpKind::combine, c_.precision.activations);
+    widen();
+    if (!divides()) return;  // each rank has all outputs
     // Short messages of a decode step go by an engine's own kernels too.
     const Carrier carrier = c_.batch.prefills() ? Carrier::library : Carrier::engine;
     ops_.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {alike_, 1}, [&](Count rows) {
@@ -165,7 +202,7 @@ class Experts {
           const double here =
               s.dispatched ? std::min(s.pairs, static_cast<double>(s.tokens)) : static_cast<double>(s.tokens);
           s.passed = here * f_.experts_per_token;
-          s.hidden = h_;
+          s.hidden = width_;
           s.inner = inner_;
           s.gated = c_.model.ffn_kind == FfnKind::gated;
           s.k = k;
@@ -182,7 +219,7 @@ class Experts {
   const RowOps& ops_;
   const ExpertRouting& routing_;
   const ModuleType type_;
-  const Count h_, up_, inner_;
+  const Count h_, width_, up_, inner_;
   const double act_;
   const bool travels_;  // tokens go to the ranks of their experts
   const bool gathers_;  // or to all ranks

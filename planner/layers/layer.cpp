@@ -30,6 +30,7 @@ void Layer::attention(const Attention& a, ContextStep* step) {
   }
   if (c_.batch.decodes()) add_decode_attention(b_, c_, a, p_);
   if (step) strategy(p_.strategy).prefill_attention(*step);
+  gate_output(a);
   ops_.gemm("out projection", Part::out_proj, Module::out_proj, out_proj_width(a, p_), h_);
   flow_.out_projection();
   ops_.all_reduce("attention all-reduce", Part::attention_sum, out_proj_ranks(p_));
@@ -43,11 +44,25 @@ void Layer::project(const Attention& a) {
   const LocalHeads h = prefill_heads(a, p_);
   const Count q = static_cast<Count>(cache_share(c_, a, p_).projected) * h.qk;
   const Count kv = count_of(h.kv_width()), turned = q + static_cast<Count>(h.kv) * h.qk;
-  ops_.gemm("qkv", Part::qkv, Module::attention, h_, q + kv);
+  ops_.gemm("qkv", Part::qkv, Module::attention, h_, q + kv_columns(a, h) + gate_columns(a));
   flow_.project();
   // Values are not turned.
   ops_.elementwise("rope and KV append", Part::qkv, q + kv,
                    2 * static_cast<double>(turned) * act_ * passes().rotary, attention_kernel());
+}
+
+// The gate of the heads that the rank projects is made with their queries.
+Count Layer::gate_columns(const Attention& a) const {
+  return gate_width(a, static_cast<Count>(cache_share(c_, a, p_).projected));
+}
+
+// sigmoid(gate) times the heads' outputs, of the slice that enters the output projection: reads both, writes
+// one (transformers models/qwen3_next/modeling_qwen3_next.py, Qwen3NextAttention.forward).
+void Layer::gate_output(const Attention& a) {
+  if (a.gate == OutputGate::none) return;
+  const Count width = out_proj_width(a, p_);
+  const Count gates = a.gate == OutputGate::head ? width / value_width(a) : width;
+  ops_.elementwise("output gate", Part::out_proj, width, static_cast<double>(2 * width + gates) * act_);
 }
 
 // The queries of decoding requests are absorbed: W_UK makes them as wide as latent rows. Prefills attend to
@@ -58,11 +73,11 @@ void Layer::project_latents(const Attention& a) {
   const auto both = [&](Count width) { return 2 * static_cast<double>(width) * act_; };
   if (a.q_lora_rank > 0) {
     const Count down = a.q_lora_rank + latent;
-    ops_.gemm("q and kv down", Part::qkv, Module::attention, h_, down);
+    ops_.gemm("q and kv down", Part::qkv, Module::attention, h_, down + gate_columns(a));
     ops_.elementwise("q and kv norm", Part::qkv, down, both(down));
     ops_.gemm("q up", Part::qkv, Module::attention, a.q_lora_rank, q_width);
   } else {
-    ops_.gemm("q and kv down", Part::qkv, Module::attention, h_, q_width + latent);
+    ops_.gemm("q and kv down", Part::qkv, Module::attention, h_, q_width + latent + gate_columns(a));
     ops_.elementwise("kv norm", Part::qkv, latent, both(latent));
   }
   if (prefills())

@@ -100,12 +100,13 @@ double attention_activations(const Case& c, const Attention& a, const Plan& p, d
 // The same of its feed-forward network: `all` new tokens of a stage, `rows` of a rank.
 double ffn_activations(const Case& c, std::size_t i, const Plan& p, double all, double rows) {
   const FeedForward& f = c.model.ffns[i];
+  if (f.none()) return 0;
   if (f.dense()) return rows * static_cast<double>(2 * rank_share(f.inner, dense_ffn_ranks(p)));
   const double routed = all * (spreads_experts(p) ? p.cp : 1);
   // All tokens of the stage and what this rank adds to each.
   const double gathered = p[kExpertTokens] == ExpertTokens::gather ? 2 * all * c.model.hidden : 0;
   return gathered + c.routing[i]->pairs(p.ep, static_cast<long long>(routed)) * 2 *
-                        static_cast<double>(rank_share(f.inner, p.tpf) + c.model.hidden);
+                        static_cast<double>(rank_share(f.inner, p.tpf) + expert_width(c.model, f));
 }
 
 }  // namespace

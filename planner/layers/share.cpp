@@ -186,6 +186,23 @@ Count out_proj_width(const Attention& a, const Plan& p) {
   return rank_share(width, out_proj_ranks(p) / p.tpa);
 }
 
+Count kv_columns(const Attention& a, const LocalHeads& h) {
+  return a.k_eq_v ? static_cast<Count>(h.kv) * h.qk : count_of(h.kv_width());
+}
+
+Count gate_width(const Attention& a, Count heads) {
+  switch (a.gate) {
+    case OutputGate::none:
+    case OutputGate::narrow:  // of recurrent layers alone
+      break;
+    case OutputGate::head:
+      return heads;
+    case OutputGate::full:
+      return heads * value_width(a);
+  }
+  return 0;
+}
+
 int shared_expert_ranks(const Plan& p) { return p.dp > 1 ? p.group() : p.cp > 1 ? p.tpa : p.ep * p.tpf; }
 
 std::vector<ExpertTokens> expert_tokens_of(const Case& c, const Plan& p) {
@@ -225,8 +242,9 @@ AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan
     w.projections = query + h * (a.kv_lora_rank + a.rope_dim) + q * a.nope_dim * a.kv_lora_rank +
                     static_cast<double>(value_up_heads(heads) * a.v_dim * a.kv_lora_rank);
   } else {
-    w.projections = h * (q * a.head_dim + static_cast<double>(kv_elements_per_token(a, p)));
+    w.projections = h * (q * a.head_dim + static_cast<double>(kv_columns(a, prefill_heads(a, p))));
   }
+  w.projections += h * static_cast<double>(gate_width(a, heads.projected));
   if (const auto extra = strategy(p.strategy).extra_weights) w.projections += extra(c, a, p);
   return w;
 }
@@ -235,14 +253,17 @@ FfnWeights ffn_weights(const Case& c, const FeedForward& f, const Plan& p) {
   const Model& m = c.model;
   const double h = m.hidden, matrices = up_projections(m) + 1;
   FfnWeights w;
+  if (f.none()) return w;
   if (f.dense()) {
     w.dense = matrices * h * static_cast<double>(rank_share(f.inner, dense_ffn_ranks(p)));
     return w;
   }
-  w.experts = matrices * h * static_cast<double>(rank_share(f.experts, p.ep) * rank_share(f.inner, p.tpf));
-  w.shared =
-      matrices * h *
-      static_cast<double>(rank_share(static_cast<Count>(f.shared_experts) * f.inner, shared_expert_ranks(p)));
+  const auto width = static_cast<double>(expert_width(m, f));
+  w.experts =
+      matrices * width * static_cast<double>(rank_share(f.experts, p.ep) * rank_share(f.inner, p.tpf));
+  w.shared = matrices * h * static_cast<double>(rank_share(f.shared_width(), shared_expert_ranks(p)));
+  if (f.latent > 0) w.shared += 2 * h * width;  // every rank has the projections to latents and back
+  if (f.shared_gate) w.shared += h;
   w.router = h * f.experts;
   return w;
 }

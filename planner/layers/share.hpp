@@ -126,8 +126,15 @@ int out_proj_ranks(const Plan& plan);
 int dense_ffn_ranks(const Plan& plan);
 /// Width of a rank's slice of the concatenated heads that enters the output projection.
 Count out_proj_width(const Attention& a, const Plan& plan);
+/// gqa: columns that the input's projections have for keys and values; where one matrix makes both, for keys
+/// alone: values are a copy that is normed apart.
+Count kv_columns(const Attention& a, const LocalHeads& h);
+/// Columns that the input's projections have for the output gate of `heads` query heads; 0: there is none.
+Count gate_width(const Attention& a, Count heads);
 /// Ranks that share the shared experts: those that have the same tokens.
 int shared_expert_ranks(const Plan& plan);
+/// Channels that routed experts work on: those of latents, where the layer has some, or of the hidden state.
+inline Count expert_width(const Model& m, const FeedForward& f) { return f.latent > 0 ? f.latent : m.hidden; }
 /// Whether context-parallel ranks share the experts too, so that tokens travel between them.
 inline bool spreads_experts(const Plan& p) { return p.cp > 1 && p.ep * p.tpf > p.tpa; }
 /// Ways for the plan's tokens to experts that a sweep tries by itself: those of the case's engine, or the

@@ -130,6 +130,14 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
   }
 }
 
+// Of the kinds of attention that have a block.
+int last_attention(const Model& m) {
+  int last = 0;
+  for (int i = 0; i < std::ssize(m.attentions); ++i)
+    if (!m.attentions[static_cast<std::size_t>(i)].none()) last = i;
+  return last;
+}
+
 // What the blocks of one round are lowered from: of the whole step, or of one chunk of its prefills.
 class Round {
  public:
@@ -144,7 +152,7 @@ class Round {
   void add(StepBlock block) {
     if (block.kind == BlockKind::attention && layout_) {
       const Attention& a = attention_of(c_, block);
-      const bool last = block.index + 1 == std::ssize(c_.model.attentions);
+      const bool last = block.index == last_attention(c_.model);
       step_ = std::make_unique<ContextStep>(
           b_, c_, a, p_, last ? std::move(*layout_).within(a.reach) : layout_->within(a.reach));
       flow_ = LayerFlow(*step_);
@@ -187,8 +195,13 @@ BlockIndex next_block(const Schedule& s) { return BlockIndex(static_cast<std::ui
 void run_layers(ScheduleBuilder& b, const Case& c, const Plan& p, const StageLayers& s, const Placed& at) {
   if (!s.first && p.pp > 1 && stage_ranks(p) > 1) b.run({at[BlockKind::receive]});
   for (const LayerRun& run : s.kinds) {
-    if (!overlaps_batches(p) || c.model.ffns[static_cast<std::size_t>(run.ffn)].dense()) {
-      b.run({at.attention(run.attention), at.ffn(run.ffn)}, run.count);
+    const FeedForward& ffn = c.model.ffns[static_cast<std::size_t>(run.ffn)];
+    const bool attends = !c.model.attentions[static_cast<std::size_t>(run.attention)].none();
+    if (!overlaps_batches(p) || !ffn.routed()) {
+      if (attends && !ffn.none())
+        b.run({at.attention(run.attention), at.ffn(run.ffn)}, run.count);
+      else if (attends || !ffn.none())  // a layer may be one of both alone, or neither
+        b.run({attends ? at.attention(run.attention) : at.ffn(run.ffn)}, run.count);
       continue;
     }
     b.run({at[BlockKind::opening]});
@@ -274,10 +287,13 @@ void step_blocks(const Case& c, const Plan& p, std::vector<StepBlock>& out) {
   out.clear();
   const bool woven = overlaps_batches(p);
   for (int i = 0; i < std::ssize(c.model.attentions); ++i) {
+    if (c.model.attentions[static_cast<std::size_t>(i)].none()) continue;
     if (!woven || has_dense(c.model)) out.push_back({BlockKind::attention, i});
   }
   for (int i = 0; i < std::ssize(c.model.ffns); ++i) {
-    if (!woven || c.model.ffns[static_cast<std::size_t>(i)].dense()) {
+    const FeedForward& f = c.model.ffns[static_cast<std::size_t>(i)];
+    if (f.none()) continue;
+    if (!woven || f.dense()) {
       out.push_back({BlockKind::ffn, i});
       continue;
     }

@@ -121,8 +121,9 @@ std::optional<std::string> no_two_batches(const Case& c, const Plan& p) {
   if (p.dp == 1) return "overlap=two_batch hides what groups of attention send to experts: dp of 2 or more";
   if (p[kExpertTokens] == ExpertTokens::gather)
     return "overlap=two_batch hides what dispatch and combine send: not with moe_a2a=gather";
-  const auto experts = [](const FeedForward& f) { return !f.dense(); };
-  if (c.model.attentions.size() > 1 || std::count_if(c.model.ffns.begin(), c.model.ffns.end(), experts) != 1)
+  const auto experts = [](const FeedForward& f) { return f.routed(); };
+  if (has_partial_layers(c.model) || c.model.attentions.size() > 1 ||
+      std::count_if(c.model.ffns.begin(), c.model.ffns.end(), experts) != 1)
     return "overlap=two_batch is for models with one kind of attention and one of experts";
   const Count tokens = decode_requests(c, p) + prefill_tokens(c, p);
   if (tokens < 2) return "overlap=two_batch needs two tokens in each group of attention";

@@ -15,8 +15,7 @@ std::string untimed_part(const Attention& a) {
   switch (a.kind) {
     case AttentionKind::gqa:
     case AttentionKind::mla:
-      if (a.index) return name_of(a);
-      return a.gate == OutputGate::none ? "" : "attention with an output gate";
+      return a.index ? name_of(a) : "";
     case AttentionKind::compressed:
     case AttentionKind::delta:
     case AttentionKind::mamba:
@@ -24,14 +23,11 @@ std::string untimed_part(const Attention& a) {
     case AttentionKind::none:
       break;
   }
-  return "a layer without attention";
+  return "";
 }
 
 std::string untimed_part(const FeedForward& f) {
-  if (f.none()) return "a layer without a feed-forward network";
-  if (f.hashed) return "experts that are looked up by token (hash routing)";
-  if (f.latent > 0) return "experts that work on latents (latent MoE)";
-  return f.shared_inner > 0 ? "shared experts of a width of their own" : "";
+  return f.hashed ? "experts that are looked up by token (hash routing)" : "";
 }
 
 /// "layers 0-2, 6, 10-12"; of many ranges the first ones and how many layers there are.

@@ -153,6 +153,7 @@ std::optional<std::string> check_heads(const Attention& a, const Plan& p) {
 std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p[kRanks] < 2) return "dcp needs dcp of at least 2; with 1 it is tensor, pipeline or dp_ep";
   for (const Attention& a : c.model.attentions) {
+    if (a.none()) continue;
     if (const auto reason = check_heads(a, p)) return reason;
   }
   if (c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)

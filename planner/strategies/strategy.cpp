@@ -204,6 +204,11 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("{} is a strategy for {}", s.name, s.decodes ? "decoding" : "prefill");
   if (has_local_attention(m) && !s.local_attention)
     return fmt::format("{} does not run layers with windows, chunks or sinks, which {} has", s.name, m.name);
+  if (has_partial_layers(m) && !s.local_attention)
+    return fmt::format(
+        "{} does not run models with layers that lack attention or a feed-forward network, as {} "
+        "does",
+        s.name, m.name);
   if (s.context_parallel() && p.cp < 2)
     return fmt::format("{} needs cp of at least 2; with cp 1 it is tensor or pipeline", s.name);
   if (const auto reason = unread(c, s, p)) return reason;

@@ -91,7 +91,8 @@ struct Strategy {
   std::span<const Option* const> options = {};  // keys beyond the degrees, at most kMostOptions
   WeightSharing weights = WeightSharing::stage;
   PartialOutputs partials = PartialOutputs::none;
-  bool local_attention = false;  // runs layers with windows, chunks and sinks
+  bool local_attention = false;  // runs layers with windows, chunks and sinks, and models that have layers
+                                 // without attention or feed-forward network
   bool eager = false;            // `verify` also runs it under eager attention
   LaunchedAs launched_as = LaunchedAs::none;
   const char* deployed_as = "";  // the strategy that engines run in its place, where they have none of it
@@ -149,7 +150,8 @@ struct Strategy {
   }
   /// Whether it has plans for such steps of such a model at all.
   bool takes(const Case& c) const {
-    return runs(c.batch.kind()) && (local_attention || !has_local_attention(c.model));
+    return runs(c.batch.kind()) &&
+           (local_attention || (!has_local_attention(c.model) && !has_partial_layers(c.model)));
   }
 };
 

@@ -221,7 +221,7 @@ void add_step(const Strategy& s, const Layers& layers, const CaseSizes& z, const
   list_requests(batch.decode, p, lengths, expected);
   list_requests(batch.prefill, p, lengths, expected);
   v.kinds = problems_of(v.study, lengths, expected);
-  const CacheShare share = cache_share(v.study, v.study.model.attentions.front(), p);
+  const CacheShare share = cache_share(v.study, first_attention(v.study.model), p);
   const long long round = static_cast<long long>(share.block) * share.sharers.size;
   // Ranks that share caches have as many keys where lengths divide, but not as many pairs of new tokens.
   bool even =
