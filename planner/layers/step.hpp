@@ -21,6 +21,17 @@ struct StepBlock {
   bool operator==(const StepBlock&) const = default;
 };
 
+/// The kind of attention, or of feed-forward network, that such a block is of.
+inline const Attention& attention_of(const Case& c, StepBlock block) {
+  return c.model.attentions[static_cast<std::size_t>(block.index)];
+}
+inline const FeedForward& ffn_of(const Case& c, StepBlock block) {
+  return c.model.ffns[static_cast<std::size_t>(block.index)];
+}
+
+/// Ranks of a stage that share one token's matrices.
+inline int stage_ranks(const Plan& p) { return p.ranks_per_stage() / p.cp; }
+
 /// Those that a plan has. `out` is reused.
 void step_blocks(const Case& c, const Plan& plan, std::vector<StepBlock>& out);
 
