@@ -6,6 +6,7 @@
 
 #include "hardware/timing/unfolder.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/random.hpp"
 
 namespace shardline {
 

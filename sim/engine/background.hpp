@@ -10,15 +10,6 @@
 
 namespace shardline {
 
-/// The bits of output `counter` of stream `stream` under `seed`. A pure function of integers: any order of
-/// asking, thread and platform gives the same.
-std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t counter);
-/// Uniform in (0, 1), from random_bits.
-double random_unit(std::uint64_t seed, std::uint64_t stream, std::uint64_t counter);
-/// -ln(u) for u in (0, 1): an exponential variable of mean 1. Basic arithmetic only, for a library's
-/// logarithm may round as it likes.
-double exponential(double u);
-
 /// Bursts with gaps between them; both lengths are exponential [S10].
 struct BurstSource {
   std::vector<ResourceId> resources;  // each gets `flows` flows of its own while a burst lasts

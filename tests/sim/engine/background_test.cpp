@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "sim/base/random.hpp"
 #include "sim/engine/engine.hpp"
 #include "tests/sim/engine/random_case.hpp"
 
