@@ -22,6 +22,7 @@ seeds() {
     measurements) echo "$bad/measurement" ;;
     plan_text) echo "$bad/plan" ;;
     truth) echo "$bad/truth" "$bad/chain_truth" ;;
+    trace) echo "$sources/tests/planner/traces" "$bad/trace" ;;
   esac
 }
 
