@@ -75,8 +75,8 @@ TEST(RunQuantiles, S16EqualThoseOfAllValues) {
     }
     long double sum = 0, size = 0;
     for (const double v : values) {
-      sum += v;
-      size += std::abs(v);
+      sum += static_cast<long double>(v);
+      size += static_cast<long double>(std::abs(v));
     }
     EXPECT_NEAR(set.mean() * static_cast<double>(values.size()), static_cast<double>(sum),
                 1e-12 * static_cast<double>(size));
