@@ -19,7 +19,8 @@ constexpr std::size_t kMostFaults = 50;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 30;
 constexpr std::string_view kAzureHeader = "TIMESTAMP,ContextTokens,GeneratedTokens";
 
-std::string quoted(std::string_view text) {
+// Not `quoted`: that of the standard library would be found for a std::string.
+std::string in_quotes(std::string_view text) {
   return fmt::format("\"{}{}\"", text.substr(0, 40), text.size() > 40 ? "..." : "");
 }
 
@@ -61,7 +62,7 @@ void TraceReader::read_header() {
     if (found == kNames.end()) {
       std::vector<std::string> details = expected_one_of(std::string(cell.text), kNames);
       details.push_back(fmt::format("or a header {}, or JSON lines", kAzureHeader));
-      fault(cell.column, fmt::format("unknown column {}", quoted(cell.text)), std::move(details));
+      fault(cell.column, fmt::format("unknown column {}", in_quotes(cell.text)), std::move(details));
       continue;
     }
     const auto column = static_cast<std::size_t>(found - kNames.begin());
@@ -101,7 +102,7 @@ double TraceReader::read_number(std::string_view text, std::size_t column, std::
   double v = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
   if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(v)) {
-    fault(column, fmt::format("{}: expected a number, found {}", name, quoted(text)));
+    fault(column, fmt::format("{}: expected a number, found {}", name, in_quotes(text)));
   } else if (v < 0) {
     fault(column, fmt::format("{} is negative", name));
   }
@@ -113,7 +114,7 @@ std::int64_t TraceReader::read_tokens(std::string_view text, std::size_t column,
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
   const bool whole = end == text.data() + text.size() && !text.empty();
   if (!whole || error == std::errc::invalid_argument) {
-    fault(column, fmt::format("{}: expected a whole number of tokens, found {}", name, quoted(text)));
+    fault(column, fmt::format("{}: expected a whole number of tokens, found {}", name, in_quotes(text)));
     return 1;
   }
   if (error == std::errc::result_out_of_range || v > kMostTokens) {
@@ -190,7 +191,7 @@ void TraceReader::read_blocks(std::string_view text, std::size_t column, TraceRe
     const std::optional<BlockRun> ids = block_run(run);
     if (!ids) {
       fault(column + at,
-            fmt::format("block_ids: expected a number or a run such as 3-7, found {}", quoted(run)));
+            fmt::format("block_ids: expected a number or a run such as 3-7, found {}", in_quotes(run)));
       return;
     }
     if (ids->last - ids->first >= most - out.blocks.size()) {
@@ -212,7 +213,7 @@ void TraceReader::read_timestamp(std::string_view text, std::size_t column, Trac
   const std::optional<std::int64_t> tick = clock_tick(text);
   if (!tick) {
     fault(column, fmt::format("TIMESTAMP: expected a time such as 2023-11-16 18:17:03.9799600, found {}",
-                              quoted(text)));
+                              in_quotes(text)));
     return;
   }
   if (!first_tick_) first_tick_ = tick;
@@ -234,7 +235,7 @@ void TraceReader::read_mooncake(TraceRequest& out) {
     const auto key =
         static_cast<std::size_t>(std::find(kKeys.begin(), kKeys.end(), row.key()) - kKeys.begin());
     if (key == kKeys.size()) {
-      fault(row.key_column(), fmt::format("unknown key {}", quoted(row.key())),
+      fault(row.key_column(), fmt::format("unknown key {}", in_quotes(row.key())),
             expected_one_of(row.key(), kKeys));
     } else if (seen[key] != 0) {
       fault(row.key_column(), fmt::format("{} stands here a second time", kKeys[key]));

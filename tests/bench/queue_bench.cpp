@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "sim/base/random.hpp"
+#include "sim/queue/arrivals.hpp"
 #include "sim/queue/calendar.hpp"
+#include "sim/queue/quantiles.hpp"
+#include "sim/queue/station.hpp"
 #include "tests/bench/goals.hpp"
 #include "tests/bench/queue_rivals.hpp"
 
@@ -109,6 +112,41 @@ void move(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 
+/// A quantile of a million runs as of steps that slowly grow longer; an item is a run.
+void BM_Quantile(benchmark::State& state) {
+  RandomStream random(3, "runs");
+  RunQuantiles set;
+  for (int i = 0; i < 1'000'000; ++i) {
+    set.add({0.02 * random.gamma(4), 1e-6 * random.unit(), static_cast<std::uint32_t>(1 + random.below(50)),
+             static_cast<std::uint32_t>(1 + random.below(64))});
+  }
+  for (auto _ : state) benchmark::DoNotOptimize(set.quantile(static_cast<double>(state.range(0)) / 1000));
+  state.SetItemsProcessed(state.iterations() * 1'000'000);
+}
+
+/// Arrivals, queue and departures together: an item is a customer of an M/M/1.
+void BM_Station(benchmark::State& state) {
+  EventCalendar calendar;
+  Station station(calendar, 1, 1);
+  RenewalArrivals arrivals(Variate::exponential(1), 1);
+  RandomStream works(1, "work");
+  const Variate work = Variate::exponential(0.8);
+  const Timer door = calendar.add(0);
+  calendar.set(door, arrivals.next_time());
+  std::int64_t left = 0;
+  for (auto _ : state) {
+    const EventCalendar::Event event = calendar.pop();
+    if (event.tag == 0) {
+      station.enter(arrivals.take().user, Seconds(work.draw(works)));
+      calendar.set(door, arrivals.next_time());
+    } else {
+      station.leave(event);
+      ++left;
+    }
+  }
+  state.SetItemsProcessed(left);
+}
+
 void sizes(benchmark::internal::Benchmark* b) {
   for (const std::int64_t kind : {kExponential, kUniform, kTwoScales}) {
     for (const std::int64_t n : {100, 1000, 10'000, 100'000, 1'000'000}) b->Args({n, kind});
@@ -124,6 +162,8 @@ void BM_HoldGoal(benchmark::State& state) {
   hold<Tree>(state);
 }
 
+BENCHMARK(BM_Quantile)->Arg(500)->Arg(999)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Station);
 BENCHMARK(BM_HoldGoal)->Args({1000, kExponential});
 BENCHMARK_TEMPLATE(hold, Tree)->Apply(sizes);
 BENCHMARK_TEMPLATE(hold, IndexedHeap<2>)->Apply(sizes);
