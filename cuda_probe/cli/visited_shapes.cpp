@@ -199,6 +199,7 @@ ShapeLists visited_shapes(const Catalogs& catalogs) {
   for (const std::string& name : catalog_names(catalogs.models)) {
     if (swept.contains(name)) continue;
     Model model = load_model(name, catalogs.models);
+    if (!untimed(model).empty()) continue;
     // A context that the model was made for.
     const long long context =
         model.max_context > 0 ? std::min(first.study.longest(), model.max_context) : first.study.longest();

@@ -238,7 +238,8 @@ double kv_elements_per_layer(const Attention& a) {
     case AttentionKind::mla:
       return 1.0 * a.kv_lora_rank + a.rope_dim + of_index;
     case AttentionKind::compressed:
-      return a.compression->ratio > 0 ? (a.head_dim + of_index) / a.compression->ratio : 0;
+      // Of the window, and its share of a row.
+      return a.head_dim + (a.compression->ratio > 0 ? (a.head_dim + of_index) / a.compression->ratio : 0);
     case AttentionKind::delta:
     case AttentionKind::mamba:
     case AttentionKind::none:

@@ -74,7 +74,7 @@ Bytes kv_bytes(const Model& m, std::int64_t length, double element_bytes) {
   const double elements = over_layers(m, [&](const Attention& a) {
     if (a.kind == AttentionKind::compressed)
       return row_elements(a) * static_cast<double>(kept_tokens(a.reach, length)) +
-             kv_elements_per_layer(a) * a.compression->ratio * static_cast<double>(rows_of(a, length));
+             (row_elements(a) + (a.index ? a.index->dim : 0)) * static_cast<double>(rows_of(a, length));
     return kv_elements_per_layer(a) * static_cast<double>(kept_tokens(a.reach, length));
   });
   return Bytes(elements * element_bytes);

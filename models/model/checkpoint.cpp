@@ -4,92 +4,44 @@
 
 #include <algorithm>
 #include <array>
-#include <regex>
 
+#include "models/model/checkpoint_patterns.hpp"
 #include "models/model/checkpoint_types.hpp"
 #include "models/model/model.hpp"
 
 namespace shardline {
 
+using checkpoint::Pattern;
+using checkpoint::Patterns;
 using checkpoint::set;
 using checkpoint::TypeFound;
 
 namespace {
 
-// '*' stands for any text.
-bool glob(std::string_view pattern, std::string_view text) {
-  std::size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      from = t;
-    } else if (p < pattern.size() && pattern[p] == text[t]) {
-      ++p, ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++from;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
-
-// A name or part of one ("lm_head", "model.layers.3.mlp"), with '*', or "re:" and a regular expression that
-// matches from the start. A module stands for all that it contains.
-class Pattern {
- public:
-  explicit Pattern(const Reader& at) : Pattern(at, at.text()) {}
-  Pattern(const Reader& at, std::string text) : text_(std::move(text)) {
-    if (!text_.starts_with("re:")) return;
-    try {
-      expression_.emplace(text_.substr(3));
-    } catch (const std::regex_error&) {
-      at.fault(fmt::format("\"{}\" is no regular expression", text_.substr(3)));
-    }
-  }
-
-  bool matches(const std::string& name) const {
-    if (text_.starts_with("re:"))
-      return expression_ && std::regex_search(name, *expression_, std::regex_constants::match_continuous);
-    const bool part = text_.find_first_of(".*") == std::string::npos;
-    for (std::size_t begin = 0, end = 0; end < name.size(); begin = end + 1) {
-      end = std::min(name.find('.', begin), name.size());
-      if (part ? std::string_view(name).substr(begin, end - begin) == text_
-               : glob(text_, std::string_view(name).substr(0, end)))
-        return true;
-    }
-    return false;
-  }
-
- private:
-  std::string text_;
-  std::optional<std::regex> expression_;
-};
-
 // The same matrix under the names that families give it, below "model." or "model.language_model.".
 using Names = std::vector<std::string>;
 
 struct Rules {
-  std::optional<MatrixType> all;                       // of linear layers that no rule names
-  std::vector<Pattern> excluded;                       // stay as they are
-  std::vector<std::pair<Pattern, MatrixType>> listed;  // have a type of their own
-  MatrixType unquantised;                              // what stays as it is
-  bool head = false;                                   // the LM head is a linear layer like others
-  bool only_routed = false;                            // no linear layer at all, but routed experts
+  std::optional<MatrixType> all;  // of linear layers that no rule names
+  Patterns excluded;              // stay as they are
+  Patterns listed;                // have a type of their own, in
+  std::vector<MatrixType> listed_types;
+  MatrixType unquantised;    // what stays as it is
+  bool head = false;         // the LM head is a linear layer like others
+  bool only_routed = false;  // no linear layer at all, but routed experts
   std::optional<Dtype> kv;
   std::string why;                 // it is not read
   std::vector<std::string> notes;  // what was read leaves out
 
   MatrixType of(const Names& names) const {
-    const auto any = [&](const Pattern& p) {
-      return std::any_of(names.begin(), names.end(), [&](const std::string& n) { return p.matches(n); });
-    };
-    for (const auto& [pattern, type] : listed) {
-      if (any(pattern)) return type;
-    }
-    if (std::any_of(excluded.begin(), excluded.end(), any)) return unquantised;
+    if (const auto at = listed.first(names)) return listed_types[*at];
+    if (excluded.first(names)) return unquantised;
     return all.value_or(unquantised);
+  }
+
+  void list(Pattern pattern, MatrixType type) {
+    listed.add(std::move(pattern));
+    listed_types.push_back(type);
   }
 
   /// The type that was found; without one `why` says so.
@@ -103,7 +55,7 @@ struct Rules {
 
 void exclude(const std::optional<Reader>& list, Rules& rules) {
   if (!list) return;
-  for (const Reader& item : list->items()) rules.excluded.emplace_back(item);
+  for (const Reader& item : list->items()) rules.excluded.add(Pattern(item));
 }
 
 void read_kv(const Reader& r, Rules& rules) {
@@ -128,7 +80,7 @@ bool read_groups(const Reader& groups, Rules& rules) {
       if (target.text() == "Linear") {
         rules.all = type;
       } else {
-        rules.listed.emplace_back(Pattern(target), *type);
+        rules.list(Pattern(target), *type);
       }
     }
   }
@@ -142,7 +94,7 @@ bool read_listed(const Reader& r, Rules& rules) {
     const Reader layer = layers->at(name);
     const auto type = rules.take(checkpoint::type_of_algorithm(layer.at("quant_algo").text()));
     if (!type) return false;
-    rules.listed.emplace_back(Pattern(layer, name), *type);
+    rules.list(Pattern(layer, name), *type);
   }
   return true;
 }
@@ -301,8 +253,18 @@ void vote_attention(const Rules& rules, const Attention& a, int layer, Votes& vo
           votes);
       break;
     case AttentionKind::compressed:
+      vote(rules, layer, {"attn.wq_a", "attn.wq_b", "attn.wkv"}, votes);
+      break;
     case AttentionKind::delta:
+      if (a.delta->channel_decay) {
+        vote(rules, layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, votes);
+      } else {
+        vote(rules, layer, {"linear_attn.in_proj_qkv", "linear_attn.in_proj_z"}, votes);
+      }
+      break;
     case AttentionKind::mamba:
+      vote(rules, layer, {"mixer.in_proj"}, votes);
+      break;
     case AttentionKind::none:
       break;
   }
@@ -318,14 +280,34 @@ void vote_shared(const Rules& rules, int layer, Votes& votes) {
   }
 }
 
+/// What a mixer's output projection is called; null: it has none.
+const char* out_proj_of(const Attention& a) {
+  switch (a.kind) {
+    case AttentionKind::gqa:
+    case AttentionKind::mla:
+      break;
+    case AttentionKind::compressed:
+      return "attn.wo_b";
+    case AttentionKind::delta:
+      return a.delta->channel_decay ? "self_attn.o_proj" : "linear_attn.out_proj";
+    case AttentionKind::mamba:
+      return "mixer.out_proj";
+    case AttentionKind::none:
+      return nullptr;
+  }
+  return "self_attn.o_proj";
+}
+
 Checkpoint classes(const Rules& rules, const Model& m, std::vector<std::string>& notes) {
   Votes attention, out_proj, dense, experts, shared;
   int layer = 0;
   for (const LayerRun& run : m.runs) {
     const FeedForward& ffn = m.ffns[run.ffn];
     for (const int end = layer + run.count; layer < end; ++layer) {
-      vote_attention(rules, m.attentions[run.attention], layer, attention);
-      vote(rules, layer, {"self_attn.o_proj"}, out_proj);
+      const Attention& a = m.attentions[run.attention];
+      vote_attention(rules, a, layer, attention);
+      if (const char* const out = out_proj_of(a)) vote(rules, layer, {out}, out_proj);
+      if (ffn.none()) continue;
       if (ffn.dense()) {
         vote(rules, layer, {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}, dense);
         continue;

@@ -223,6 +223,12 @@ Model import(const Document& document, const std::string& name, const std::strin
     in.m.checkpoint = read_checkpoint(*quantized, in.m, in.m.notes);
     break;
   }
+  // DeepSeek-V4: experts of 4 bits with a scale of a byte per 32 elements, beside blocks of FP8
+  // (inference/model.py).
+  const auto expert_type = in.root.find("expert_dtype");
+  if (expert_type && expert_type->is_scalar() && expert_type->text() == "fp4" && in.m.checkpoint &&
+      in.m.checkpoint->experts == MatrixType(Dtype::fp8_block))
+    in.m.checkpoint->experts = {Dtype::mxfp4, Dtype::fp8};
   document.finish();
   note_other_keys(in);
   in.m.name = name;

@@ -157,7 +157,7 @@ void read_gemma4(Import& in) {
   Model& m = in.m;
   read_size(in);
   read_context(in);
-  read_dense(in);
+  in.dense.inner = in.need_number("intermediate_size", limits::kWidth);
   m.tied_embeddings = in.tied(true);
   Attention local = in.attention;
   local.kv_heads = in.need_number("num_key_value_heads", limits::kHeads);

@@ -114,24 +114,29 @@ std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs, boo
     list.fault("models is empty", {"expected a list of models"});
   std::vector<std::string> named;
   for (const Reader& r : list.items()) {
-    if (!r.is_scalar()) {
-      r.fault(r.path() + ": expected the name of a model or a file");
+    // {file: PATH, as: llama} reads a config.json of an unknown model_type as a known one.
+    const std::optional<Reader> as = r.is_map() ? r.find("as") : std::nullopt;
+    const Reader at = r.is_map() ? r.at("file") : r;
+    if (r.is_map()) r.no_other_keys();
+    if (!at.is_scalar()) {
+      if (!r.is_map()) r.fault(r.path() + ": expected the name of a model or a file");
       continue;
     }
-    const bool twice = std::find(named.begin(), named.end(), r.text()) != named.end();
-    if (twice) r.fault("model " + r.text() + " is listed twice");
-    named.push_back(r.text());
-    if (auto m = load_at(r, [&](const std::string& name) {
-          Model loaded = looks_like_repository(name) ? published_model(name, catalogs.models)
-                                                     : load_model(name, catalogs.models);
+    const bool twice = std::find(named.begin(), named.end(), at.text()) != named.end();
+    if (twice) at.fault("model " + at.text() + " is listed twice");
+    named.push_back(at.text());
+    if (auto m = load_at(at, [&](const std::string& name) {
+          Model loaded = !as && looks_like_repository(name)
+                             ? published_model(name, catalogs.models)
+                             : load_model(name, catalogs.models, as ? as->text() : "");
           require_timed(loaded);
           return loaded;
         })) {
       // Results of a model are found by its name.
       const auto same = [&](const Model& other) { return other.name == m->name; };
       if (std::any_of(models.begin(), models.end(), same) && !twice)
-        r.fault(fmt::format("the model of {} is named {}, as one before it", r.text(), m->name),
-                {"expected models of different names"});
+        at.fault(fmt::format("the model of {} is named {}, as one before it", at.text(), m->name),
+                 {"expected models of different names"});
       if (by_engine && !m->checkpoint) m->checkpoint = checkpoint_by_default(*m);
       models.push_back(std::move(*m));
     }

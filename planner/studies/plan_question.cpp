@@ -36,8 +36,8 @@ std::optional<MeasuredTable> table_of(const ServedError& e) {
 }
 
 Model model_of(const PlanQuestion& q, const Catalogs& catalogs) {
-  return looks_like_repository(q.model) ? published_model(q.model, catalogs.models)
-                                        : load_model(q.model, catalogs.models);
+  return q.as.empty() && looks_like_repository(q.model) ? published_model(q.model, catalogs.models)
+                                                        : load_model(q.model, catalogs.models, q.as);
 }
 
 // Steps of the question, to ask strategies whether they have plans for them.
@@ -97,7 +97,9 @@ std::string workload_line(const PlanQuestion& q, const PlanDefaults& d) {
 
 // Engines load a checkpoint, that of the model's maker where none is named; bare kernels are told to.
 std::string models_lines(const PlanQuestion& q, const PlanDefaults& d) {
-  const std::string as_asked = fmt::format("models: [{}]\n", quoted(q.model));
+  const std::string as_asked =
+      q.as.empty() ? fmt::format("models: [{}]\n", quoted(q.model))
+                   : fmt::format("models: [{{file: {}, as: {}}}]\n", quoted(q.model), quoted(q.as));
   if (d.engine || d.model.checkpoint) return as_asked;
   const std::string own = checkpoint_by_default(d.model).assumed;
   if (looks_like_repository(own)) return fmt::format("models: [{}]  # the checkpoint of its maker\n", own);

@@ -14,6 +14,7 @@ namespace shardline {
 /// A request and a target in one line. Of what is 0 or empty a default stands in the scenario.
 struct PlanQuestion {
   std::string model;                // of the catalogue, a repository on Hugging Face, or a path
+  std::string as;                   // the model_type to read its config.json as; empty: its own
   std::string system;               // of the catalogue, or a path
   int gpus = 0;                     // at most; 0: those of a node, eight at most
   long long input = 0, output = 0;  // tokens of a request and of its answer; no output: the prefill alone

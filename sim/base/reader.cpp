@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/json_tree.hpp"
 #include "sim/base/yaml_builder.hpp"
 #include "sim/base/yaml_text.hpp"
 #include "sim/base/yaml_tree.hpp"
@@ -343,7 +344,8 @@ Document::~Document() = default;
 
 Document Document::parse(std::string name, std::string text) {
   auto tree = std::make_unique<YamlText>(detail::SourceText(std::move(name), text));
-  detail::build_tree(*tree, tree->source.text());
+  if (!tree->source.flow() || !detail::JsonBuilder(*tree).build())
+    detail::build_tree(*tree, tree->source.text());
   return Document(std::move(tree));
 }
 

@@ -43,7 +43,7 @@ TEST(HfConfig, OtherFamiliesHaveTheirPublishedCounts) {
 
 TEST(HfConfig, NotesSayWhatIsLeftOut) {
   const std::vector<std::string> r1 = {"not modelled: a token's experts lie in 4 of 8 groups",
-                                       "not modelled: 1 multi-token-prediction layer(s)"};
+                                       "counted apart, not timed: 1 multi-token-prediction layer(s)"};
   EXPECT_EQ(import("deepseek-r1").notes, r1);
   EXPECT_EQ(import("qwen2.5-7b").notes,
             std::vector<std::string>{"config.json keys not understood: use_mrope"});
@@ -177,8 +177,9 @@ TEST(HfConfig, LayersOfGemma3) {
   EXPECT_TRUE(m.notes.empty());
   EXPECT_EQ(attentions(tiny("gemma3_text", R"("_sliding_window_pattern": 2)")), "SFSF");
   EXPECT_THROW(tiny("gemma3_text", R"("use_bidirectional_attention": true)"), UserError);
-  EXPECT_EQ(import("gemma-3-27b").notes,
-            std::vector<std::string>{"not modelled: the vision tower and its projector"});
+  EXPECT_EQ(
+      import("gemma-3-27b").notes,
+      std::vector<std::string>{"counted, not timed: the vision tower and its projector, 0.42 B parameters"});
 }
 
 TEST(HfConfig, LayersOfGemma4) {
@@ -186,19 +187,25 @@ TEST(HfConfig, LayersOfGemma4) {
   ASSERT_EQ(m.attentions.size(), 2u);
   EXPECT_EQ(m.attentions[0],
             (Attention{.q_heads = 32, .kv_heads = 16, .head_dim = 256, .reach = {ReachKind::window, 1024}}));
-  EXPECT_EQ(m.attentions[1], (Attention{.q_heads = 32, .kv_heads = 4, .head_dim = 512}));
+  EXPECT_EQ(m.attentions[1], (Attention{.q_heads = 32, .kv_heads = 4, .head_dim = 512, .k_eq_v = true}));
   EXPECT_EQ(layers_of_attention(m, 0), 50);
   EXPECT_EQ(kv_bytes_per_token(m, 1), Bytes(50 * 8192 + 10 * 4096));
-  // By hand; the value matrices of full layers, 110 M, are counted though they are those of keys.
-  const double sliding = 5376.0 * (3 * 8192) + 2 * 256, full = 5376.0 * (2 * 16384 + 2 * 2048) + 2 * 512;
+  // By hand; full layers have no matrices of values.
+  const double sliding = 5376.0 * (3 * 8192) + 2 * 256, full = 5376.0 * (2 * 16384 + 2048) + 2 * 512;
   EXPECT_EQ(parameter_count(m),
             50 * sliding + 10 * full + 60 * (3.0 * 5376 * 21504 + 4 * 5376) + 5376 + 262144.0 * 5376);
   const std::string more = R"("global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": )";
   EXPECT_EQ(tiny("gemma4_text", more + "true").attentions[1].kv_heads, 1);
   EXPECT_EQ(tiny("gemma4_text", more + "false").attentions[1].kv_heads, 2);
   EXPECT_EQ(attentions(tiny("gemma4_text", more + "true")), "SSSF");  // the last one is full
-  for (const char* key : {"enable_moe_block", "per_layer_config", "hidden_size_per_layer_input",
-                          "num_kv_shared_layers", "use_bidirectional_attention"}) {
+  // Experts beside the dense network, which every token visits as a shared one: 128 is twice 64.
+  const Model moe = tiny("gemma4_text", more + R"(true, "enable_moe_block": true, "num_experts": 8,
+    "top_k_experts": 2, "moe_intermediate_size": 64)");
+  EXPECT_EQ(
+      moe.ffns,
+      (std::vector{FeedForward{.inner = 64, .experts = 8, .experts_per_token = 2, .shared_experts = 2}}));
+  for (const char* key : {"per_layer_config", "hidden_size_per_layer_input", "num_kv_shared_layers",
+                          "use_bidirectional_attention"}) {
     EXPECT_THROW(tiny("gemma4_text", more + "true, \"" + key + "\": 1"), UserError) << key;
   }
 }
@@ -251,6 +258,8 @@ TEST(HfConfig, AWrapperHoldsItsLanguageModel) {
   };
   Model inside = wrap(text, R"(, "vision_config": {"model_type": "siglip"}, "novelty": 1)");
   EXPECT_EQ(inside.notes[0], "config.json keys not understood: novelty");
+  EXPECT_GT(inside.vision_parameters, 0);
+  inside.vision_parameters = 0;
   for (Model* m : {&alone, &inside}) {
     m->notes.clear();
     m->source.clear();

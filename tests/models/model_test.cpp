@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "models/model/catalog.hpp"
 #include "sim/base/error.hpp"
 #include "tests/models/files.hpp"
@@ -43,6 +45,17 @@ TEST(Model, M3ParameterCountsArePublishedOnes) {
       {"llama-4-maverick", 400711848960, 17.2},
       {"llama-4-scout", 107769861120, 17.2},
       {"mimo-v2-flash", 308778780864, 15.4},
+      // Those of 2026, added up tensor by tensor from their code apart from this library.
+      {"deepseek-v3.2", 671877944064, 38.4},
+      {"deepseek-v4-pro", 1572997201763, 49.8},
+      {"deepseek-v4-flash", 284332240471, 13.8},
+      {"glm-5.2", 743377019904, 41.25},
+      {"kimi-k3", 2779484476000, 105.4},
+      {"minimax-m3", 426174572928, 26.0},
+      {"minimax-m2.5", 228689764864, 11.0},
+      {"qwen3.5-397b-a17b", 396346350336, 17.3},
+      {"nemotron-3-super-120b-a12b", 120668707840, 12.8},
+      {"gemma-4-31b", 30697345280, 30.7},
   };
   for (const Published& row : rows) {
     SCOPED_TRACE(row.name);
@@ -90,12 +103,20 @@ TEST(Model, M1M2LayersAddUpToTheWhole) {
     const Model m = model(name);
     double sum = (m.tied_embeddings ? 1.0 : 2.0) * m.vocab * m.hidden;
     const double norm = m.norm == NormKind::rms ? m.hidden : 2.0 * m.hidden;
-    const int norms = m.parallel_attention_ffn ? 1 : m.sandwich_norms ? 4 : 2;
+    const double n = m.residual.streams;
     for (const LayerRun& run : m.runs) {
+      const Attention& a = m.attentions[run.attention];
+      const FeedForward& f = m.ffns[run.ffn];
+      int norms = m.parallel_attention_ffn ? 1 : (a.none() ? 0 : 1) + (f.none() ? 0 : 1);
+      if (m.sandwich_norms) norms *= 2;
+      // mHC: two mappings of n streams to n weights twice and n x n once, biases and three scales of each
+      const double mixing = n > 1 ? 2 * ((2 * n + n * n) * n * m.hidden + 2 * n + n * n + 3) : 0;
+      const double weighting = m.residual.block > 0 ? 4.0 * m.hidden : 0;
       for (int layer = 0; layer < run.count; ++layer)
-        sum += attention_parameters(m, m.attentions[run.attention]) + ffn_parameters(m, m.ffns[run.ffn]) +
-               norms * norm;
+        sum += attention_parameters(m, a) + ffn_parameters(m, f) + norms * norm + mixing + weighting;
     }
+    if (n > 1) sum += n * n * m.hidden + n + 1;
+    if (m.residual.block > 0) sum += 2.0 * m.hidden;
     EXPECT_EQ(sum + norm, parameter_count(m));
   }
 }
@@ -250,12 +271,22 @@ TEST(Model, M7FlopsPerTokenIsLinearInContext) {
   for (const std::string& name : catalog_names(testing::catalog_dir())) {
     SCOPED_TRACE(name);
     const Model m = model(name);
-    EXPECT_EQ(flops_per_token(m, 0), Flops(2 * active_matmul_weights(m)));
-    // 128 tokens are within every window and chunk.
-    Flops attention(0);
-    for (const LayerRun& run : m.runs)
-      attention += run.count * attention_flops(m.attentions[run.attention], 128);
-    EXPECT_EQ(flops_per_token(m, 128) - flops_per_token(m, 0), attention);
+    Flops states(0), attention(0);
+    for (const LayerRun& run : m.runs) {
+      const Attention& a = m.attentions[run.attention];
+      if (a.recurrent()) states += run.count * mixer_flops(a, 1);
+      // 128 tokens are within every window and chunk, and fewer than any index chooses.
+      attention += run.count * attention_flops(a, 128);
+      if (a.index && !a.index->shared && !a.compression)
+        attention += run.count * Flops(2.0 * a.index->heads * a.index->dim * 128);
+      if (!a.compression || a.compression->ratio == 0) continue;
+      const int rows = 128 / a.compression->ratio;
+      attention += run.count * attention_flops(a, rows);
+      if (a.index) attention += run.count * Flops(2.0 * a.index->heads * a.index->dim * rows);
+    }
+    EXPECT_EQ(flops_per_token(m, 0), Flops(2 * active_matmul_weights(m)) + states);
+    EXPECT_NEAR((flops_per_token(m, 128) - flops_per_token(m, 0)).value / std::max(1.0, attention.value), 1,
+                1e-12);
   }
 }
 

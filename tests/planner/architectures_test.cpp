@@ -17,6 +17,40 @@ namespace {
 
 using namespace testing;
 
+// Imported, but looked for in no engine yet: under an engine a result says that it was not checked.
+const std::set<std::string> kNotLookedFor = {
+    "DeciLMForCausalLM",
+    "DeepseekV32ForCausalLM",
+    "DeepseekV4ForCausalLM",
+    "Ernie4_5ForCausalLM",
+    "Ernie4_5_MoeForCausalLM",
+    "Glm4MoeForCausalLM",
+    "Glm4MoeLiteForCausalLM",
+    "GlmMoeDsaForCausalLM",
+    "KimiK25ForConditionalGeneration",
+    "KimiK3ForConditionalGeneration",
+    "KimiLinearForCausalLM",
+    "MiMoForCausalLM",
+    "MiMoV2ForCausalLM",
+    "MiniMaxM2ForCausalLM",
+    "MiniMaxM3ForCausalLM",
+    "NemotronHForCausalLM",
+    "Phi3ForCausalLM",
+    "Qwen2MoeForCausalLM",
+    "Qwen3NextForCausalLM",
+    "Qwen3VLForCausalLM",
+    "Qwen3VLForConditionalGeneration",
+    "Qwen3VLMoeForCausalLM",
+    "Qwen3VLMoeForConditionalGeneration",
+    "Qwen3_5ForCausalLM",
+    "Qwen3_5ForConditionalGeneration",
+    "Qwen3_5MoeForCausalLM",
+    "Qwen3_5MoeForConditionalGeneration",
+    "SeedOssForCausalLM",
+    "Step3p5ForCausalLM",
+    "Step3p7FlashForCausalLM",
+};
+
 TEST(Architectures, EveryOneThatIsImportedWasLookedForInEveryEngine) {
   for (const LaunchRules* rules : launch_rules()) {
     std::set<std::string> read;
@@ -26,8 +60,11 @@ TEST(Architectures, EveryOneThatIsImportedWasLookedForInEveryEngine) {
         EXPECT_NE(std::string_view(a.place), "") << a.name;
       }
     }
-    const std::vector<std::string> imported = hf_architectures();
-    EXPECT_EQ(read, std::set<std::string>(imported.begin(), imported.end())) << rules->engine;
+    for (const std::string& name : hf_architectures()) {
+      const bool looked_for = !kNotLookedFor.contains(name);
+      EXPECT_EQ(read.erase(name) == 1, looked_for) << rules->engine << ": " << name;
+    }
+    EXPECT_EQ(read, std::set<std::string>{}) << rules->engine;
   }
 }
 

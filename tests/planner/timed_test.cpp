@@ -1,0 +1,53 @@
+// What is read and cannot be timed is refused in one place, whatever is asked of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/model/catalog.hpp"
+#include "planner/plan/timed.hpp"
+#include "planner/scenario/scenario.hpp"
+#include "sim/base/error.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+using namespace testing;
+
+std::string said(const std::string& name) {
+  std::string out;
+  for (const std::string& part : untimed(load_model(name, source_path("models/catalog")))) out += part + "\n";
+  return out;
+}
+
+TEST(Timed, EveryNewKindIsNamedWithItsLayers) {
+  EXPECT_EQ(
+      said("deepseek-v3.2"),
+      "layers 0-60: sparse attention with an index (DSA) is read, but no plan of it can be timed yet\n");
+  EXPECT_THAT(said("glm-5.2"), ::testing::HasSubstr("IndexShare"));
+  EXPECT_THAT(said("minimax-m3"),
+              ::testing::HasSubstr("layers 3-59: block-sparse attention with an index (MSA)"));
+  for (const char* part : {"(CSA)", "(HCA)", "layers 0-2: experts that are looked up", "4 residual streams"})
+    EXPECT_THAT(said("deepseek-v4-pro"), ::testing::HasSubstr(part));
+  for (const char* part : {"(KDA)", "attention with an output gate", "latent MoE", "sums of earlier layers"})
+    EXPECT_THAT(said("kimi-k3"), ::testing::HasSubstr(part));
+  EXPECT_THAT(said("qwen3.5-397b-a17b"),
+              ::testing::HasSubstr("... (45 layers): linear attention (gated DeltaNet)"));
+  for (const char* part :
+       {"(Mamba-2)", "a layer without attention", "a layer without a feed-forward network"})
+    EXPECT_THAT(said("nemotron-3-super-120b-a12b"), ::testing::HasSubstr(part));
+  for (const char* whole : {"gemma-4-31b", "minimax-m2.5", "deepseek-r1", "gpt-oss-120b", "llama-4-scout"})
+    EXPECT_EQ(said(whole), "") << whole;
+}
+
+TEST(Timed, NoCaseIsMadeOfWhatCannotBeTimed) {
+  for (const char* name : {"deepseek-v3.2", "glm-5.2", "minimax-m3", "deepseek-v4-flash", "kimi-k3",
+                           "qwen3.5-397b-a17b", "nemotron-3-super-120b-a12b"}) {
+    EXPECT_THROW(make_case(load_model(name, source_path("models/catalog")), catalog_system("h200-hgx"),
+                           Precision{}, 1000, 16, Routing{}),
+                 UserError)
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace shardline
