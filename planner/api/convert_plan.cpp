@@ -104,6 +104,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   require_in("--output", asked.output_tokens, 1, scenario_parts::kLongest);
   shardline::PlanQuestion q;
   q.model = asked.model;
+  q.as = asked.read_as.value_or("");
   q.system = asked.system;
   q.gpus = gpus_of(asked, o, catalogs);
   q.input = asked.input_tokens;

@@ -21,6 +21,7 @@ struct PlanQuestion {
   std::optional<double> requests_per_s;
   std::optional<double> most_ttl_s;
   std::optional<double> most_ttft_s;
+  std::optional<std::string> read_as;
 };
 template <>
 struct Fields<PlanQuestion> {
@@ -43,6 +44,7 @@ struct Fields<PlanQuestion> {
     field("most_ttl_s", &Q::most_ttl_s,
           "target for TPOT of served users, for TTL of bare kernels; null: none");
     field("most_ttft_s", &Q::most_ttft_s, "target for TTFT; null: none");
+    field("read_as", &Q::read_as, "model_type to read the model's config.json as; null: its own");
   }
 };
 

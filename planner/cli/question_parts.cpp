@@ -80,6 +80,7 @@ void add_question(Arguments& a, QuestionOptions& o, bool required) {
     system.required();
     input.required();
   }
+  a.add("--as", o.as, "model_type to read a config.json as whose own is unknown: llama, deepseek_v3");
   a.add("--output", o.output, "Tokens of its answer; without: the prefill alone");
   a.add("--gpus", o.gpus, "GPUs at most, of all copies (default: a node, eight at most)").range(1, 8192);
   a.add("--nodes", o.nodes, "Nodes at most, in place of --gpus").range(1, 8192);
@@ -95,6 +96,7 @@ void add_question(Arguments& a, QuestionOptions& o, bool required) {
 api::PlanQuestion asked_of(const std::string& model, const QuestionOptions& o) {
   api::PlanQuestion q;
   q.model = model;
+  q.read_as = o.as;
   q.system = o.system;
   q.input_tokens = asked_tokens("--input", o.input);
   if (!o.output.empty()) q.output_tokens = asked_tokens("--output", o.output);
