@@ -13,6 +13,7 @@
 #include "calibrate/left_out.hpp"
 #include "calibrate/regimes.hpp"
 #include "calibrate/rows.hpp"
+#include "calibrate/scores.hpp"
 #include "calibrate/withhold.hpp"
 #include "hardware/cost/forms/forms.hpp"
 #include "hardware/cost/forms/split_rules.hpp"
@@ -189,9 +190,10 @@ void note_unknown_splits(const Form& form, const std::vector<std::string>& words
 
 }  // namespace
 
-Calibrated calibrate(const System& system, std::span<const MeasurementTable> tables,
+Calibrated calibrate(const System& system, std::span<const MeasurementTable> measured,
                      const CalibrateOptions& o) {
   Calibrated out;
+  const std::vector<MeasurementTable> tables = with_scores_of_models(system, measured, out.notes);
   AllWork work;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const MeasurementTable& table = tables[t];
@@ -262,8 +264,9 @@ FitDistance distance_of_row(const KernelFit& f, MachineKin machine, std::span<co
 }  // namespace
 
 Evaluation evaluate(const System& system, const Calibration& calibration,
-                    std::span<const MeasurementTable> tables) {
+                    std::span<const MeasurementTable> measured) {
   Evaluation out;
+  const std::vector<MeasurementTable> tables = with_scores_of_models(system, measured, out.notes);
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const MeasurementTable& table = tables[t];
     const Form* form = find_form(table.family->name);
@@ -287,7 +290,8 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
           std::find_if(calibration.fits.begin(), calibration.fits.end(),
                        [&](const KernelFit& f) { return f.form == form && f.words == variant; });
       FormContext context;
-      if (found == calibration.fits.end() || !form->covers(x) || !form->context(variant, system, context)) {
+      if (found == calibration.fits.end() || !form->covers(x) || !form->context(variant, system, context) ||
+          of_another_engine(table, row, calibration.framework)) {
         ++without[variant_name(variant)];
         continue;
       }
@@ -362,11 +366,7 @@ std::vector<std::filesystem::path> csv_files(const std::filesystem::path& folder
 }
 
 Tables load_tables(const std::vector<std::string>& paths) {
-  struct File {
-    std::filesystem::path path;
-    bool of_folder;
-  };
-  std::vector<File> files;
+  std::vector<std::pair<std::filesystem::path, bool>> files;  // with whether it is a folder's
   for (const std::string& p : paths) {
     if (!std::filesystem::is_directory(p)) {
       files.push_back({p, false});

@@ -54,7 +54,8 @@ struct Evaluation {
   std::vector<PredictedRow> rows;
   std::vector<std::string> notes;  // families and variants without a fit, with their rows
 };
-/// Predicts every row of every table that the calibration has a fit for. Fits nothing.
+/// Predicts every row of every table that the calibration has a fit for, but rows that name another engine
+/// than the calibration's. Of blocks of sparse attention [F12] is done first, which fits selections.
 Evaluation evaluate(const System& system, const Calibration& calibration,
                     std::span<const MeasurementTable> tables);
 

@@ -107,6 +107,44 @@ constexpr std::array kQuantizeOps{"compute_scale", "scale_matrix"};
 constexpr std::array kQuantize{ColumnSpec{"op", name, kQuantizeOps}, ColumnSpec{"dtype", name},
                                ColumnSpec{"m"}, ColumnSpec{"k"}};
 
+// Attention blocks of DSA, MSA and DeepSeek-V4, measured whole; kernels of them alone.
+constexpr std::array kSparseKernel{
+    ColumnSpec{"op", name},        ColumnSpec{"model", name}, ColumnSpec{"batch"},       ColumnSpec{"seq_q"},
+    ColumnSpec{"kv_cached", size}, ColumnSpec{"heads"},       ColumnSpec{"kernel", name}};
+constexpr std::array kSparseDecode{
+    ColumnSpec{"model", name},    ColumnSpec{"layer", name},      ColumnSpec{"batch"},
+    ColumnSpec{"kv_len"},         ColumnSpec{"heads_local"},      ColumnSpec{"tp"},
+    ColumnSpec{"dtype_kv", name}, ColumnSpec{"dtype_gemm", name}, ColumnSpec{"kernel", name}};
+constexpr std::array kSparsePrefill{
+    ColumnSpec{"model", name}, ColumnSpec{"layer", name},     ColumnSpec{"batch"},
+    ColumnSpec{"seq_q"},       ColumnSpec{"kv_cached", size}, ColumnSpec{"heads_local"},
+    ColumnSpec{"tp"},          ColumnSpec{"dtype_kv", name},  ColumnSpec{"dtype_gemm", name},
+    ColumnSpec{"kernel", name}};
+constexpr std::array kLinearPhases{"prefill", "decode", "verify"};
+constexpr std::array kLinearAttention{ColumnSpec{"phase", name, kLinearPhases},
+                                      ColumnSpec{"kernel", name},
+                                      ColumnSpec{"batch"},
+                                      ColumnSpec{"seq_q"},
+                                      ColumnSpec{"heads_k"},
+                                      ColumnSpec{"heads_v"},
+                                      ColumnSpec{"head_dim"}};
+constexpr std::array kMamba{ColumnSpec{"phase", name, kLinearPhases},
+                            ColumnSpec{"kernel", name},
+                            ColumnSpec{"batch"},
+                            ColumnSpec{"seq_q"},
+                            ColumnSpec{"heads"},
+                            ColumnSpec{"head_dim"},
+                            ColumnSpec{"state"},
+                            ColumnSpec{"groups"},
+                            ColumnSpec{"chunk"}};
+constexpr std::array kHyperOps{"pre", "post"};
+constexpr std::array kHyper{ColumnSpec{"op", name, kHyperOps},
+                            ColumnSpec{"tokens"},
+                            ColumnSpec{"hidden"},
+                            ColumnSpec{"streams"},
+                            ColumnSpec{"sites"},
+                            ColumnSpec{"kernel", name}};
+
 constexpr std::array kFamilies{
     FamilySpec{"gemm", "[m, k] x [k, n]", kGemm},
     FamilySpec{"quantize", "a bf16 matrix [m, k] narrowed", kQuantize},
@@ -119,6 +157,12 @@ constexpr std::array kFamilies{
     FamilySpec{"nccl", "NCCL collectives", kNccl},
     FamilySpec{"allreduce", "all-reduce kernels of an engine", kAllReduce},
     FamilySpec{"alltoall", "dispatch and combine of experts", kAllToAll},
+    FamilySpec{"sparse_kernel", "kernels of sparse attention", kSparseKernel},
+    FamilySpec{"sparse_decode", "blocks of sparse attention, one query token per request", kSparseDecode},
+    FamilySpec{"sparse_prefill", "blocks of sparse attention of new tokens", kSparsePrefill},
+    FamilySpec{"linear_attention", "GDN and KDA: convolution, scan, update of the state", kLinearAttention},
+    FamilySpec{"mamba2", "Mamba-2's convolution", kMamba},
+    FamilySpec{"mhc", "hyper-connections: streams mixed before and after a block", kHyper},
     FamilySpec{"merge", "partial attention outputs by log-sum-exp", kMerge},
     FamilySpec{"hbm_copy", "device copy, bytes read and as many written", kCopy},
     FamilySpec{"hbm_read", "device memory read once", kRead},
@@ -128,19 +172,9 @@ constexpr std::array kFamilies{
     FamilySpec{"ring", "a step of ring attention: attend, message, both at once", kRing},
 };
 
-constexpr std::array kSparseModule{"model", "layer"};
-constexpr std::array kSparseKernel{"op", "model", "heads"};
-constexpr std::array kLinear{"phase", "heads_k", "heads_v"};
-constexpr std::array kMamba{"state", "groups", "chunk"};
-constexpr std::array kHyper{"streams", "sites"};
 constexpr std::array kPower{"power_w"};
 constexpr std::array kFull{"seq_q", "heads", "dtype_compute"};
 constexpr std::array kUnpriced{
-    UnpricedSpec{"modules of sparse attention (DSA, MSA, DeepSeek-V4)", kSparseModule},
-    UnpricedSpec{"kernels of sparse attention", kSparseKernel},
-    UnpricedSpec{"linear attention (GDN, KDA)", kLinear},
-    UnpricedSpec{"Mamba-2", kMamba},
-    UnpricedSpec{"hyper-connections (mHC)", kHyper},
     UnpricedSpec{"power, with times of a release of its own", kPower},
     UnpricedSpec{"attention without a mask", kFull},
 };

@@ -87,7 +87,31 @@ bool blocks_of_several(const Row& r) {
          std::fmod(r.number("tokens") * r.number("topk"), kExpertBlock * r.number("experts")) != 0;
 }
 
+// SGLang's blocks of DSA and MSA in decode: 512 requests take what 1024 do, and 3 to 9 times what 256 do,
+// whatever the heads (H200: 1.3 ms for 512 and 1024 requests of DeepSeek-V3.2 with 32, 64 and 128 heads, 0.16
+// to 0.25 ms for 256). Beyond 256 requests the collector captures no graph. V4's rows grow evenly.
+bool beyond_graphs(const Row& r) {
+  constexpr double kMostInGraph = 256;
+  const std::string_view layer = r.word("layer");
+  return r.of("sglang") && r.number("batch") > kMostInGraph &&
+         (layer == "indexer" || layer == "skip_indexer" || layer == "msa");
+}
+
+// MSA by TensorRT-LLM on Hopper has no sparse kernel: 10 to 50 times as long at long prompts.
+bool dense_fallback(const Row& r) {
+  return r.of("trtllm") && r.word("layer") == "msa" && r.word("kernel") == "default";
+}
+
 constexpr Rule kLeftOut[] = {
+    {"sparse_decode", "SGLang's blocks beyond 256 requests, launched eagerly: host time", beyond_graphs},
+    {"sparse_decode", "TensorRT-LLM's dense fallback of MSA", dense_fallback},
+    {"sparse_prefill", "TensorRT-LLM's dense fallback of MSA", dense_fallback},
+    {"sparse_prefill", "short prompts through dense attention, launched eagerly: host time",
+     [](const Row& r) { return contains(r.word("kernel"), "dense_mha"); }},
+    {"linear_attention", "TensorRT-LLM's convolution of the keys' channels alone",
+     [](const Row& r) { return r.of("trtllm") && r.word("kernel").starts_with("causal_conv1d"); }},
+    {"linear_attention", "vLLM's convolution of KDA's prompts, launched eagerly: 0.8 ms of host time",
+     [](const Row& r) { return r.of("vllm") && r.word("kernel") == "causal_conv1d_fn_qkv3"; }},
     {"moe", "even rows in blocks of 128 that hold several experts, of which one is read", blocks_of_several},
     {"moe", "experts behind DeepEP's normal dispatch, as long as their launches take the host",
      [](const Row& r) { return r.word("kernel") == kDeepEp && r.seconds() < kAboveLaunches * r.launches; }},
@@ -226,6 +250,15 @@ std::vector<std::string>& names_of(MeasurementTable& t, std::string_view column)
 // One name for one kernel: of experts behind DeepEP that of decode steps is another than that of prompts, and
 // its collector calls uniform what other tables call balanced: every expert has as many rows.
 void rename_kernels(MeasurementTable& t) {
+  if (t.family->name == std::string_view("linear_attention")) {
+    // KDA's tables, of other versions of the engines, call their convolution as GDN's do.
+    std::vector<std::string>& kernels = names_of(t, "kernel");
+    const bool kda =
+        std::any_of(kernels.begin(), kernels.end(), [](const std::string& k) { return contains(k, "kda"); });
+    for (std::string& k : kernels) {
+      if (kda && k == "causal_conv1d_update") k += "_kda";
+    }
+  }
   if (t.family->name != std::string_view("moe")) return;
   std::vector<std::string>&kernels = names_of(t, "kernel"), &routings = names_of(t, "routing");
   const std::vector<std::string>& phases = names_of(t, "phase");

@@ -34,6 +34,11 @@ VariantRows rows_of(const Form& form, const System& system, const MeasurementTab
   return out;
 }
 
+bool of_another_engine(const MeasurementTable& table, std::size_t row, const std::string& framework) {
+  return !framework.empty() && row < table.engines.size() && !table.engines[row].empty() &&
+         table.engines[row] != framework;
+}
+
 std::string variant_name(const std::vector<std::string>& words) {
   std::string out;
   for (const std::string& w : words) {

@@ -19,6 +19,9 @@ struct VariantRows {
 };
 VariantRows rows_of(const Form& form, const System& system, const MeasurementTable& table);
 
+/// Whether a row names another engine than `framework`; not where either is not said.
+bool of_another_engine(const MeasurementTable& table, std::size_t row, const std::string& framework);
+
 /// "bf16 torch_flow"
 std::string variant_name(const std::vector<std::string>& words);
 

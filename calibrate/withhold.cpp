@@ -164,6 +164,7 @@ namespace {
 double block_rows(const Form& form, std::span<const double> x) {
   const std::string_view family = form.family;
   if (family == "attention_decode") return x[0] * x[3];
+  if (family == "sparse_decode") return x[0];
   return family == "mla_decode" ? x[0] * std::ceil(x[2] / 64) : 0;
 }
 

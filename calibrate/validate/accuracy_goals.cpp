@@ -16,14 +16,25 @@ constexpr AccuracyGoal kGoals[] = {
     {"mla_decode", "MLA decode", 0.05, 0.18},
     {"mla_bmm", "MLA absorb products", 0.05, 0.18},
     {"moe", "MoE experts", 0.08, 0.35},
+    {"sparse_kernel", "sparse attention's kernels", 0.06, 0.20},
+    {"sparse_decode", "sparse attention, decode", 0.06, 0.20},
+    {"sparse_prefill", "sparse attention, prefill", 0.06, 0.20},
+    {"linear_attention", "linear attention", 0.06, 0.20},
+    {"mamba2", "Mamba-2's convolution", 0.06, 0.20},
+    {"mhc", "hyper-connections", 0.06, 0.20},
     {"nccl", "NCCL collectives", 0.05, 0.18, true},
     {"allreduce", "engine's all-reduce", 0.06, 0.20, true},
     {"alltoall", "all-to-all", 0.06, 0.20, true},
 };
 
 constexpr const char* kNarrowGemms[] = {"fp8", "fp8_static", "fp8_block", "nvfp4"};
+constexpr const char* kDsaKernels[] = {"index_logits", "topk_flat", "topk_top_last", "sparse_mla"};
+constexpr const char* kDsaModels[] = {"deepseek-v3.2", "glm-5", "glm-5.2", "MiniMax-M3"};
 constexpr AccuracyGoal kNarrower[] = {
     {"gemm", "GEMM of fp8, fp8_static, fp8_block, nvfp4", 0.025, 0.08, false, kNarrowGemms},
+    {"sparse_kernel", "kernels of DSA", 0.04, 0.20, false, kDsaKernels},
+    {"sparse_decode", "DSA and MSA, decode", 0.04, 0.20, false, kDsaModels},
+    {"sparse_prefill", "DSA and MSA, prefill", 0.04, 0.20, false, kDsaModels},
 };
 
 struct AxisMeaning {
@@ -56,6 +67,23 @@ constexpr AxisMeaning kAxisMeanings[] = {
     {"moe", "rows_per_expert", "token rows per expert on the busiest rank"},
     {"moe", "width", "width of an expert on the rank"},
     {"moe", "experts", "experts of the rank"},
+    {"sparse_kernel", "rows", "query rows, over all requests"},
+    {"sparse_kernel", "keys", "rows of the cache before the mean query"},
+    {"sparse_kernel", "requests", "sequences"},
+    {"sparse_decode", "requests", "sequences"},
+    {"sparse_decode", "keys", "tokens per sequence"},
+    {"sparse_decode", "heads", "query heads of the rank"},
+    {"sparse_prefill", "rows", "new tokens, over all requests"},
+    {"sparse_prefill", "keys", "tokens per sequence, cached and new"},
+    {"sparse_prefill", "heads", "query heads of the rank"},
+    {"linear_attention", "requests", "sequences"},
+    {"linear_attention", "tokens", "new tokens per sequence"},
+    {"linear_attention", "heads", "heads of values, of the rank"},
+    {"mamba2", "requests", "sequences"},
+    {"mamba2", "tokens", "new tokens per sequence"},
+    {"mamba2", "channels", "channels of the convolution"},
+    {"mhc", "tokens", "tokens"},
+    {"mhc", "hidden", "width of a stream"},
     {"nccl", "gpus", "GPUs"},
     {"nccl", "message_bytes", "the larger of send and receive buffer"},
     {"allreduce", "gpus", "GPUs"},

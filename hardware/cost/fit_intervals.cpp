@@ -87,7 +87,11 @@ std::vector<double> model_family(const Form& form, std::span<const double> x) {
   if (family == "moe") return {number("hidden"), number("inter"), number("topk"), number("experts")};
   if (family == "attention_prefill" || family == "attention_decode")
     return {number("head_dim"), number("heads_q") / number("heads_kv")};
-  if (family.starts_with("mla_")) return {number("heads_local")};
+  if (family.starts_with("mla_") || family.starts_with("sparse_decode") ||
+      family.starts_with("sparse_prefill"))
+    return {number("heads_local")};
+  if (family == "linear_attention") return {number("heads_k"), number("heads_v")};
+  if (family == "mhc") return {number("hidden")};
   return {};
 }
 
@@ -114,11 +118,9 @@ std::optional<FarAxis> far_axis(const Form& form) {
   constexpr struct {
     std::string_view family, axis;
     double doublings;
-  } kAxes[] = {{"attention_decode", "tokens", 2},
-               {"mla_decode", "kv_len", 2},
-               {"nccl", "gpus", 1},
-               {"allreduce", "gpus", 1},
-               {"alltoall", "gpus", 1}};
+  } kAxes[] = {{"attention_decode", "tokens", 2}, {"mla_decode", "kv_len", 2},  {"sparse_decode", "keys", 2},
+               {"sparse_prefill", "keys", 2},     {"sparse_kernel", "keys", 2}, {"nccl", "gpus", 1},
+               {"allreduce", "gpus", 1},          {"alltoall", "gpus", 1}};
   for (const auto& one : kAxes) {
     for (std::size_t a = 0; a < form.axes.size(); ++a) {
       if (form.family == one.family && form.axes[a].name == one.axis) return FarAxis{a, one.doublings};

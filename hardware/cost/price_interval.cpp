@@ -51,6 +51,12 @@ Borrowed borrowed_of(std::string_view family) {
       {"nccl", kBytes},
       {"allreduce", kBytes},
       {"alltoall", kBytes},
+      {"sparse_kernel", kWork},
+      {"linear_attention", kBytes},
+      {"mamba2", kBytes},
+      {"mhc", kBytes},
+      {"sparse_decode", kCaches},
+      {"sparse_prefill", kWork},
   };
   const auto* of =
       std::find_if(std::begin(kOf), std::end(kOf), [&](const auto& o) { return o.first == family; });

@@ -57,6 +57,41 @@ std::vector<Trap> traps_of_mla() {
   };
 }
 
+std::vector<Trap> traps_of_sparse_attention() {
+  const std::string decode =
+      "engine,model,layer,batch,kv_len,heads_local,tp,dtype_kv,dtype_gemm,kernel,latency_us\n";
+  const std::string prefill =
+      "engine,model,layer,batch,seq_q,kv_cached,heads_local,tp,dtype_kv,dtype_gemm,kernel,latency_us\n";
+  const std::string linear = "engine,phase,kernel,batch,seq_q,heads_k,heads_v,head_dim,latency_us\n";
+  return {
+      {"blocks beyond graphs",
+       decode + "sglang_0.5.14,glm-5,indexer,256,64,8,8,bf16,bf16,k,126\n"
+                "sglang_0.5.14,glm-5,indexer,512,64,8,8,bf16,bf16,k,929\n"
+                "sglang_0.5.16,MiniMax-M3,msa,512,64,8,8,bf16,bf16,k,464\n"
+                "sglang_0.5.14,deepseek-v4-pro,csa,512,64,16,8,fp8,bf16,k,251\n"
+                "vllm_0.24.0,glm-5,indexer,512,64,8,1,bf16,bf16,k,900\n",
+       3, "2 rows left out: SGLang's blocks beyond 256 requests, launched eagerly: host time"},
+      {"a dense fallback",
+       decode + "trtllm_1.3.0rc23,MiniMax-M3,msa,1,7,64,1,bf16,bf16,default,231\n"
+                "trtllm_1.3.0rc23,MiniMax-M3,msa,1,7,64,1,bf16,bf16,msa_fmha_sm100,131\n"
+                "trtllm_1.3.0rc20,glm-5,indexer,1,7,64,1,bf16,bf16,default,231\n",
+       2, "1 row left out: TensorRT-LLM's dense fallback of MSA"},
+      {"short prompts",
+       prefill + "sglang_0.5.14,glm-5,indexer,1,64,0,8,8,bf16,bf16,dsa_dense_mha_fa3,560\n"
+                 "sglang_0.5.14,glm-5,indexer,1,64,4096,8,8,bf16,bf16,dsa_indexer_flashmla_sparse,1100\n",
+       1, "1 row left out: short prompts through dense attention, launched eagerly: host time"},
+      {"a convolution of keys alone",
+       linear + "trtllm_1.3.0rc20,prefill,causal_conv1d_fn,1,1,16,32,128,5.5\n"
+                "trtllm_1.3.0rc20,prefill,chunk_gated_delta_rule,1,1,16,32,128,23\n"
+                "sglang_0.5.14,prefill,causal_conv1d_fn,1,1,16,32,128,2.5\n",
+       2, "1 row left out: TensorRT-LLM's convolution of the keys' channels alone"},
+      {"an eager convolution",
+       linear + "vllm_0.1.dev19262,prefill,causal_conv1d_fn_qkv3,1,1,96,96,128,770\n"
+                "sglang_0.5.16,prefill,causal_conv1d_fn_qkv3,1,1,96,96,128,9\n",
+       1, "1 row left out: vLLM's convolution of KDA's prompts, launched eagerly: 0.8 ms of host time"},
+  };
+}
+
 constexpr const char* kWideHead =
     "engine,kernel,phase,dtype,tokens,rank0_tokens,slots,hidden,inter,topk,experts,tp,ep,routing,latency_"
     "us\n";
@@ -145,6 +180,7 @@ std::vector<Trap> other_traps() {
 
 TEST(LeftOut, EveryTrapIsNamedWithItsReason) {
   std::vector<Trap> traps = traps_of_mla();
+  for (const Trap& t : traps_of_sparse_attention()) traps.push_back(t);
   for (Trap& other : traps_of_experts()) traps.push_back(std::move(other));
   for (Trap& other : other_traps()) traps.push_back(std::move(other));
   for (const Trap& trap : traps) {
@@ -284,14 +320,8 @@ TEST(LeftOut, TablesWithoutAFormAreLeftOutOfFoldersAndRefusedAlone) {
     const char* columns;
     const char* what;
   } const others[] = {
-      {"dsa_decode.csv", "engine,model,layer,batch,kv_len,heads_local,tp,dtype_kv,dtype_gemm,kernel",
-       "modules of sparse attention (DSA, MSA, DeepSeek-V4)"},
-      {"gdn.csv", "engine,phase,kernel,batch,seq_q,heads_k,heads_v,head_dim", "linear attention (GDN, KDA)"},
-      {"mamba2.csv", "engine,phase,kernel,batch,seq_q,heads,head_dim,state,groups,chunk", "Mamba-2"},
-      {"mhc.csv", "engine,op,tokens,hidden,streams,sites,kernel", "hyper-connections (mHC)"},
       {"power.csv", "engine,m,n,k,dtype,kernel,power_w,power_limit_w",
        "power, with times of a release of its own"},
-      {"sparse.csv", "engine,op,model,batch,seq_q,kv_cached,heads,kernel", "kernels of sparse attention"},
       {"vision.csv", "engine,kernel,batch,seq_q,heads,head_dim,dtype_compute", "attention without a mask"},
   };
   std::vector<std::string> notes;
@@ -315,7 +345,7 @@ TEST(LeftOut, TablesWithoutAFormAreLeftOutOfFoldersAndRefusedAlone) {
 
 TEST(LeftOut, AFolderWithoutAnyPricedTableIsRefused) {
   const Folder folder("nothing");
-  folder.write("mhc.csv", "engine,op,tokens,hidden,streams,sites,kernel,latency_us\n");
+  folder.write("vision.csv", "engine,kernel,batch,seq_q,heads,head_dim,dtype_compute,latency_us\n");
   EXPECT_THROW(load_tables({folder.path()}), UserError);
 }
 

@@ -3,10 +3,23 @@
 namespace shardline {
 
 std::span<const Form> forms() {
-  static const Form all[] = {
-      kGemmForm,      kAttentionDecodeForm, kMlaDecodeForm, kMlaBmmForm,           kNcclForm,
-      kAllreduceForm, kAlltoallForm,        kMoeForm,       kAttentionPrefillForm, kMlaPrefillForm,
-      kQuantizeForm};
+  static const Form all[] = {kGemmForm,
+                             kAttentionDecodeForm,
+                             kMlaDecodeForm,
+                             kMlaBmmForm,
+                             kNcclForm,
+                             kAllreduceForm,
+                             kAlltoallForm,
+                             kMoeForm,
+                             kAttentionPrefillForm,
+                             kMlaPrefillForm,
+                             kQuantizeForm,
+                             kSparseKernelForm,
+                             kLinearAttentionForm,
+                             kMambaForm,
+                             kHyperConnectionForm,
+                             kSparseDecodeForm,
+                             kSparsePrefillForm};
   return all;
 }
 

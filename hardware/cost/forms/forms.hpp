@@ -17,6 +17,12 @@ extern const Form kAllreduceForm;
 extern const Form kAlltoallForm;
 extern const Form kMoeForm;
 extern const Form kQuantizeForm;
+extern const Form kSparseKernelForm;
+extern const Form kLinearAttentionForm;
+extern const Form kMambaForm;
+extern const Form kHyperConnectionForm;
+extern const Form kSparseDecodeForm;
+extern const Form kSparsePrefillForm;
 
 /// [H43] Makes a context of kAlltoallForm, which is that of its tables, one of tokens whose experts are any.
 void deal_at_random(FormContext& context);

@@ -1,0 +1,22 @@
+// The parts of a measured block of sparse attention. README.md [H71], [H72].
+#pragma once
+
+#include <span>
+
+#include "hardware/cost/forms/form.hpp"
+
+namespace shardline {
+
+/// Seconds on the device. projections: all products with weights. index: scores of all keys. top_k: the rows
+/// with the highest ones. attend: to these and to the window. rest: norms, rotation, cache writes, launches.
+struct SparseParts {
+  double projections = 0, index = 0, top_k = 0, attend = 0, rest = 0;
+  double device() const { return projections + index + top_k + attend + rest; }
+};
+
+/// [H71] x: batch, kv_len, heads_local, as kSparseDecodeForm has them; its seconds are the parts' sum.
+SparseParts sparse_decode_parts(std::span<const double> x, const FormContext& c, std::span<const double> p);
+/// [H72] x: batch, seq_q, kv_cached, heads_local; kSparsePrefillForm's seconds have a host beside the sum.
+SparseParts sparse_prefill_parts(std::span<const double> x, const FormContext& c, std::span<const double> p);
+
+}  // namespace shardline
