@@ -16,7 +16,7 @@ function choose(p) {
 }
 
 const ratio = (a, b) =>
-    a === null || b === null || !(a > 0) ? '' : (b / a >= 10 ? show(b / a) : (b / a).toFixed(2)) + 'x';
+    a === null || b === null || !(a > 0) ? '' : (b / a >= 10 ? show(b / a) : (b / a).toPrecision(3)) + 'x';
 
 function numbersOf(plans) {
   const out = element('table'), top = out.appendChild(element('thead')).appendChild(element('tr'));

@@ -2,20 +2,20 @@
 const sign = column => COLUMNS[column].better === 'less' ? -1 : 1;
 const placed = p => p.numbers[X] !== null && p.numbers[Y] !== null;
 
-// Plans that no other beats in both directions, in ascending x.
-function frontier(list) {
-  const score = (p, column) => sign(column) * p.numbers[column];
+// Those of a list that no other beats in both directions, in ascending x; `at` says where one lies.
+function unbeaten(list, at) {
+  const score = p => ({x: sign(X) * at(p).x, y: sign(Y) * at(p).y});
   const kept = [];
   let best = -Infinity;
-  for (const p of list.filter(placed).sort(
-           (a, b) => score(b, X) - score(a, X) || score(b, Y) - score(a, Y))) {
-    if (score(p, Y) > best) {
-      best = score(p, Y);
+  for (const p of [...list].sort((a, b) => score(b).x - score(a).x || score(b).y - score(a).y)) {
+    if (score(p).y > best) {
+      best = score(p).y;
       kept.push(p);
     }
   }
-  return kept.sort((a, b) => a.numbers[X] - b.numbers[X]);
+  return kept.sort((a, b) => at(a).x - at(b).x);
 }
+const frontier = list => unbeaten(list.filter(placed), p => ({x: p.numbers[X], y: p.numbers[Y]}));
 
 // Where a plan lies at an end of its interval: all its numbers err with the same time, so that the worse end
 // of one comes with the worse end of the other.
@@ -29,13 +29,16 @@ function end(p, worse) {
   return {x: at(X), y: at(Y)};
 }
 
-// Around the best of exact plans, and around approximate ones ahead of them: along the worse ends and back
-// along the better ones.
+// Around the best of exact plans, and around approximate ones ahead of them: along their frontier if all are
+// at their worse ends, and back along the one if all are at their better ends. Joining every plan's own ends
+// instead would draw a saw where neighbours' intervals differ.
 function bands(list) {
   if (!data.bands) return [];
   const around = (kept, approximate) => [true, false].flatMap((worse, back) => {
-    const side = kept.filter(p => p.intervals[X] || p.intervals[Y])
-                     .map(p => ({approximate, color: approximate ? '#c08a3e' : '#7a8696', ...end(p, worse)}));
+    const color = approximate ? '#c08a3e' : '#7a8696';
+    const ends = kept.filter(p => p.intervals[X] || p.intervals[Y])
+                     .map(p => ({approximate, worse, color, ...end(p, worse)}));
+    const side = unbeaten(ends, corner => corner);
     return back ? side.reverse() : side;
   });
   return [

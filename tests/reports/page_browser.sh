@@ -26,7 +26,7 @@ sweep approximate "$work/mixed.yaml"
 check() { timeout 240 node "$here/page_browser.js" "$chromium" "$@"; }
 page=$work/decode/llama-3.1-405b/frontier.html
 mkdir -p "$work/spoilt"
-sed 's/score(p, Y) > best/score(p, Y) > -Infinity/' "$page" > "$work/spoilt/page.html"
+sed 's/if (score(p).y > best)/if (score(p).y > -Infinity)/' "$page" > "$work/spoilt/page.html"
 cmp -s "$page" "$work/spoilt/page.html" && { echo "self-test: nothing was spoilt"; exit 1; }
 if check "$work/spoilt/page.html" > "$work/spoilt.txt"; then echo "self-test: a wrong frontier was not found"; exit 1; fi
 grep -q 'the table is the frontier' "$work/spoilt.txt" || { cat "$work/spoilt.txt"; exit 1; }
