@@ -44,7 +44,7 @@ void Layer::project(const Attention& a) {
   const LocalHeads h = prefill_heads(a, p_);
   const Count q = static_cast<Count>(cache_share(c_, a, p_).projected) * h.qk;
   const Count kv = count_of(h.kv_width()), turned = q + static_cast<Count>(h.kv) * h.qk;
-  ops_.gemm("qkv", Part::qkv, Module::attention, h_, q + kv_columns(a, h) + gate_columns(a));
+  ops_.gemm("qkv", Part::qkv, Module::attention, h_, q + kv + gate_columns(a));
   flow_.project();
   // Values are not turned.
   ops_.elementwise("rope and KV append", Part::qkv, q + kv,

@@ -186,10 +186,6 @@ Count out_proj_width(const Attention& a, const Plan& p) {
   return rank_share(width, out_proj_ranks(p) / p.tpa);
 }
 
-Count kv_columns(const Attention& a, const LocalHeads& h) {
-  return a.k_eq_v ? static_cast<Count>(h.kv) * h.qk : count_of(h.kv_width());
-}
-
 Count gate_width(const Attention& a, Count heads) {
   switch (a.gate) {
     case OutputGate::none:
@@ -242,7 +238,7 @@ AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan
     w.projections = query + h * (a.kv_lora_rank + a.rope_dim) + q * a.nope_dim * a.kv_lora_rank +
                     static_cast<double>(value_up_heads(heads) * a.v_dim * a.kv_lora_rank);
   } else {
-    w.projections = h * (q * a.head_dim + static_cast<double>(kv_columns(a, prefill_heads(a, p))));
+    w.projections = h * (q * a.head_dim + static_cast<double>(kv_elements_per_token(a, p)));
   }
   w.projections += h * static_cast<double>(gate_width(a, heads.projected));
   if (const auto extra = strategy(p.strategy).extra_weights) w.projections += extra(c, a, p);

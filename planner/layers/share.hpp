@@ -126,9 +126,6 @@ int out_proj_ranks(const Plan& plan);
 int dense_ffn_ranks(const Plan& plan);
 /// Width of a rank's slice of the concatenated heads that enters the output projection.
 Count out_proj_width(const Attention& a, const Plan& plan);
-/// gqa: columns that the input's projections have for keys and values; where one matrix makes both, for keys
-/// alone: values are a copy that is normed apart.
-Count kv_columns(const Attention& a, const LocalHeads& h);
 /// Columns that the input's projections have for the output gate of `heads` query heads; 0: there is none.
 Count gate_width(const Attention& a, Count heads);
 /// Ranks that share the shared experts: those that have the same tokens.

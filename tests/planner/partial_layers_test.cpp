@@ -61,8 +61,6 @@ std::vector<Variant> variants() {
       {"gqa", changed("llama-3.1-70b", none)},
       {"gqa, full gate", changed("llama-3.1-70b", gated(OutputGate::full))},
       {"gqa, gate per head", changed("llama-3.1-70b", gated(OutputGate::head))},
-      {"one matrix for keys and values",
-       changed("llama-3.1-70b", [](Attention& a, FeedForward&) { a.k_eq_v = true; })},
       {"mla", changed("deepseek-r1", none)},
       {"mla, full gate", changed("deepseek-r1", gated(OutputGate::full))},
       {"latents", changed("deepseek-r1", routed([](FeedForward& f) {
@@ -146,13 +144,13 @@ TEST(PartialLayers, ALayerInTwoHalvesCostsAndKeepsWhatItDid) {
   struct Row {
     const char *model, *plan;
   };
-  for (const Row& row :
-       {Row{"llama-3.1-70b", "tensor:tpa=8,tpf=8,batch=4"},
-        Row{"llama-3.1-70b", "helix:tpa=4,kvp=2,tpf=8,batch=4"},
-        Row{"llama-3.1-70b", "pipeline:pp=4,tpa=2,tpf=2,in_flight=4,batch=2"},
-        Row{"llama-3.1-70b", "dcp:tpa=16,tpf=16,dcp=2,batch=4"},
-        Row{"deepseek-r1", "dp_ep:dp=8,ep=8,batch=4"}, Row{"deepseek-r1", "helix:tpa=2,kvp=4,ep=8,value_up=after,batch=4"},
-        Row{"deepseek-r1", "tensor:tpa=8,ep=8,batch=4"}}) {
+  for (const Row& row : {Row{"llama-3.1-70b", "tensor:tpa=8,tpf=8,batch=4"},
+                         Row{"llama-3.1-70b", "helix:tpa=4,kvp=2,tpf=8,batch=4"},
+                         Row{"llama-3.1-70b", "pipeline:pp=4,tpa=2,tpf=2,in_flight=4,batch=2"},
+                         Row{"llama-3.1-70b", "dcp:tpa=16,tpf=16,dcp=2,batch=4"},
+                         Row{"deepseek-r1", "dp_ep:dp=8,ep=8,batch=4"},
+                         Row{"deepseek-r1", "helix:tpa=2,kvp=4,ep=8,value_up=after,batch=4"},
+                         Row{"deepseek-r1", "tensor:tpa=8,ep=8,batch=4"}}) {
     SCOPED_TRACE(std::string(row.model) + " " + row.plan);
     const auto [whole, halves] = whole_and_halves(row.model);
     const Plan plan = plan_of(whole, {}, row.plan);
