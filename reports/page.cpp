@@ -155,7 +155,8 @@ std::string joined_scripts() {
 // what it needs, so a loader of a few lines serves.
 std::optional<std::string> vega_scripts(const std::vector<std::filesystem::path>& files) {
   if (files.empty()) return std::nullopt;
-  std::string out = script(page_file("vega_loader.js"));
+  // Vega's licence asks that its notice goes with it.
+  std::string out = fmt::format("<!--\n{}-->\n", page_file("NOTICE")) + script(page_file("vega_loader.js"));
   for (const auto& file : files) {
     std::ostringstream text;
     std::ifstream in(file, std::ios::binary);

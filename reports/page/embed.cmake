@@ -1,10 +1,11 @@
 # Writes a C++ source that holds files as texts: what page_files.hpp declares.
-# cmake -DFOLDER=folder -DFILES=page.css,page.js -DOUT=page_files.cpp -P embed.cmake
+# cmake -DFOLDER=folder -DFILES=page.css,../page.js -DOUT=page_files.cpp -P embed.cmake: a file goes by its last name.
 string(REPLACE "," ";" names "${FILES}")
 set(code "// Made by reports/page/embed.cmake.\n#include \"reports/page_files.hpp\"\n\nnamespace shardline {\n\n")
 string(APPEND code "std::span<const PageFile> page_files() {\n  static constexpr PageFile kFiles[] = {\n")
 foreach(name IN LISTS names)
   file(READ "${FOLDER}/${name}" text)
+  get_filename_component(name "${name}" NAME)
   if(text MATCHES "\\)embedded\"")
     message(FATAL_ERROR "${name} holds what ends a raw string here")
   endif()

@@ -1,4 +1,3 @@
-/* Vega: copyright UW Interactive Data Lab, BSD 3-Clause license. */
 try {
   Object.assign(
       vegaLoad('vega-dataflow').transforms, vegaLoad('vega-transforms'), vegaLoad('vega-view-transforms'),

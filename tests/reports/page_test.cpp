@@ -104,6 +104,7 @@ TEST(Page, WithoutVegaNamesThePackage) {
        {page_html(two_plans(), {}), page_html(two_plans(), {"/nowhere/vega-util.min.js"})}) {
     EXPECT_EQ(count(html, "Debian package libjs-vega"), 1U);
     EXPECT_EQ(count(html, "vegaNext"), 0U);
+    EXPECT_EQ(count(html, "UW Interactive Data Lab"), 0U);
     EXPECT_NE(html.find("tp 8, kvp 4"), std::string::npos);
   }
 }
@@ -113,6 +114,10 @@ TEST(Page, InlinesVega) {
   const std::string html = page_html(two_plans());
   EXPECT_EQ(count(html, "Debian package libjs-vega"), 0U);
   EXPECT_EQ(count(html, "vegaNext = \""), vega_files().size());
+  // What its licence asks of copies: the notice, the conditions, the disclaimer.
+  EXPECT_EQ(count(html, "Copyright 2015-2021, UW Interactive Data Lab"), 1U);
+  EXPECT_EQ(count(html, "2. Redistributions in binary form must reproduce"), 1U);
+  EXPECT_EQ(count(html, "THIS SOFTWARE IS PROVIDED BY THE COPYRIGHT HOLDERS"), 1U);
   for (const char* module : {"vega-util", "vega-view", "vega-parser", "vega-selection"})
     EXPECT_EQ(count(html, "vegaNext = \"" + std::string(module) + "\";"), 1U) << module;
 }
