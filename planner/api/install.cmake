@@ -11,7 +11,8 @@ foreach(folder ${SHARDLINE_DATA_FOLDERS})
     FILES_MATCHING PATTERN "*.yaml")
 endforeach()
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program RENAME copyright)
+# Of cmake --install alone: Debian's packages have both in their file copyright (package.cmake).
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licence)
 
 if(SHARDLINE_SHARED)
   install(TARGETS shardline_shared EXPORT shardline-targets
