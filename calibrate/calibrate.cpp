@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <string_view>
@@ -19,6 +18,7 @@
 #include "hardware/cost/forms/split_rules.hpp"
 #include "hardware/cost/price_interval.hpp"
 #include "sim/base/parallel.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline {
 
@@ -343,10 +343,7 @@ std::string hash_of(std::span<const std::string> texts) {
 
 std::string hash_of_files(std::span<const std::filesystem::path> files) {
   std::vector<std::string> texts;
-  for (const std::filesystem::path& file : files) {
-    std::ifstream in(file, std::ios::binary);
-    texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-  }
+  for (const std::filesystem::path& file : files) texts.push_back(read_text(file, kLargestTable));
   return hash_of(texts);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "calibrate/regimes.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -132,6 +133,7 @@ FitResult fit(const Form& form, const FormContext& context, const FitRows& rows,
   double loss = problem.loss(r), damping = 1e-2;
   int idle = 0;
   while (out.steps < options.most_steps && idle < 2) {
+    check_cancelled();
     ++out.steps;
     const Matrix j = problem.jacobian(logs, r);
     const Vector w = weights_of(r, options.outlier);

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <sstream>
 #include <unordered_map>
 
 #include "calibrate/aiconfigurator.hpp"
 #include "calibrate/csv.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline {
 
@@ -270,10 +269,7 @@ MeasurementTable parse_measurements(const std::string& file_name, const std::str
 }
 
 MeasurementTable load_measurements(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) throw UserError("cannot read " + file.string());
-  return parse_measurements(file.filename().string(), text.str());
+  return parse_measurements(file.filename().string(), read_text(file, kLargestTable));
 }
 
 std::string measurement_csv(const MeasurementTable& t) {

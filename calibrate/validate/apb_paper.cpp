@@ -6,6 +6,7 @@
 
 #include "calibrate/validate/apb_evidence.hpp"
 #include "calibrate/validate/apb_model.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -96,7 +97,7 @@ std::vector<Compared> compare(const ApbTruth& truth, ApbModel& model, const Work
   std::vector<Compared> out;
   steps.expect(truth.values.size());
   for (const ApbValue& v : truth.values) {
-    if (!steps.go_on()) throw UserError("interrupted");
+    if (!steps.go_on()) throw Cancelled{};
     Compared c{&v, ours(model, v, truth.generation)};
     if (v.column == ApbColumn::speed)
       c.output_share = truth.generation.value * c.ours / static_cast<double>(v.batch * v.tokens);

@@ -1,4 +1,5 @@
 #include "calibrate/validate/context_report.hpp"
+#include "sim/base/cancel.hpp"
 
 #include <fmt/format.h>
 
@@ -270,7 +271,7 @@ std::vector<long long> crossings(const std::function<double(long long)>& advanta
 
 ContextReport context_report(const ContextTruth& truth, const ContextTimes& times, const WorkSteps& steps) {
   const auto pause = [&] {
-    if (!steps.go_on()) throw UserError("interrupted");
+    if (!steps.go_on()) throw Cancelled{};
   };
   ContextReport report;
   RowFaults faults;

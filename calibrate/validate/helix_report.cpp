@@ -1,5 +1,6 @@
 #include "calibrate/validate/helix_report.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/parallel.hpp"
 
 #include <fmt/format.h>
@@ -269,7 +270,7 @@ class RatioJobs {
     found_.resize(jobs_.size());
     options_.steps.expect(jobs_.size());
     parallel_for(0, jobs_.size(), thread_count(options_.threads), [&](std::size_t i, std::size_t) {
-      if (!options_.steps.go_on()) throw UserError("interrupted");
+      if (!options_.steps.go_on()) throw Cancelled{};
       found_[i] = helix_ratios(jobs_[i], jobs_[i].study.system);
     });
   }

@@ -8,6 +8,7 @@
 
 #include "planner/search/noise.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -53,7 +54,7 @@ class Noise {
   };
 
   Case3 play(long long context, int gpus, const NoiseSpec& traffic) {
-    if (!steps_.go_on()) throw UserError("interrupted");
+    if (!steps_.go_on()) throw Cancelled{};
     const Case c = model_.study(noise_.model, context, 0);
     Evaluator e(c);
     Plan plan;

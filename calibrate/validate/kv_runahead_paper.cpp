@@ -11,6 +11,7 @@
 #include "calibrate/validate/kv_runahead_scaling.hpp"
 #include "models/model/catalog.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -150,7 +151,7 @@ class Builder {
     std::vector<Diagnostic> faults;
     steps_.expect(truth_.values.size());
     for (const ChainValue& v : truth_.values) {
-      if (!steps_.go_on()) throw UserError("interrupted");
+      if (!steps_.go_on()) throw Cancelled{};
       try {
         ours_.push_back(model_.ttft(v.model, v.context, v.gpus, v.network, v.method).value);
       } catch (const UserError& e) {
@@ -208,7 +209,7 @@ class Builder {
     Rows rows{{"partition", "model", "tokens", "published", "ours", "farthest"}};
     steps_.expect(truth_.partitions.size());
     for (const ChainPartition& p : truth_.partitions) {
-      if (!steps_.go_on()) throw UserError("interrupted");
+      if (!steps_.go_on()) throw Cancelled{};
       std::vector<double> ours = ratios(p.model, p.between.empty() ? p.context : p.between[0], p.gpus);
       if (!p.between.empty()) {
         const std::vector<double> above = ratios(p.model, p.between[1], p.gpus);

@@ -6,11 +6,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <iterator>
 #include <map>
 
 #include "calibrate/csv.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline {
 
@@ -280,10 +280,7 @@ ServedTable parse_served_rows(const std::string& name, const std::string& text) 
 }
 
 ServedTable load_served_rows(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw UserError("cannot read " + file.string());
-  return parse_served_rows(file.string(),
-                           {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()});
+  return parse_served_rows(file.string(), read_text(file, kLargestTable));
 }
 
 }  // namespace shardline

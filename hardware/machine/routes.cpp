@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -114,6 +115,7 @@ const FabricRoutes::To& FabricRoutes::to(int gpu) const {
 
 // Edges come in pairs of equal latency, so distances from a GPU are also distances to it.
 std::unique_ptr<FabricRoutes::To> FabricRoutes::find(int gpu) const {
+  check_cancelled();
   auto out = std::make_unique<To>();
   out->target = Vertex(gpu);
   std::vector<Ticks>& d = out->distance;
@@ -167,6 +169,7 @@ std::vector<FabricPlace> FabricRoutes::route(int from_gpu, int to_gpu) const {
 }
 
 void FabricRoutes::add_load(const To& to, const Sources& sources, std::vector<double>& load) const {
+  check_cancelled();
   thread_local std::vector<double> through;         // by rank
   thread_local std::vector<std::uint64_t> waiting;  // ranks that something has reached
   through.assign(arcs_.size(), 0.0);

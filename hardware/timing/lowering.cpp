@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "hardware/timing/unfolder.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/engine/fold.hpp"
 
@@ -170,6 +171,7 @@ std::vector<double> executions_on_path(const Schedule& schedule, const std::vect
   };
   RoundTime at = rounds.back();
   for (bool sending = true;;) {
+    check_cancelled();
     add(at, sending);
     if (sending) {
       const bool queued = at.round > 0 && cell(at.stage, at.round - 1).sent > at.end;

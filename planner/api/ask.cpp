@@ -11,19 +11,18 @@
 #include "planner/scenario/shipped.hpp"
 #include "planner/studies/idle_settings.hpp"
 #include "planner/studies/searched_partition.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::api {
 
 namespace {
-
-struct Interrupted {};
 
 // Faults as this library reports them.
 template <class Answer>
 auto translated(Answer answer) {
   try {
     return answer();
-  } catch (const Interrupted&) {
+  } catch (const Cancelled&) {
     throw Error(ErrorKind::interrupted, "interrupted");
   } catch (const UserError& e) {
     throw Error(ErrorKind::bad_input, e.what(), diagnostics_of(e.diagnostics()));
@@ -66,7 +65,7 @@ std::vector<shardline::Diagnostic> idle(const Study& study, const std::vector<Pl
 
 std::function<void(std::uint64_t, std::uint64_t)> watch(const RunOptions& o) {
   return [&o](std::uint64_t done, std::uint64_t total) {
-    if (o.cancelled && o.cancelled()) throw Interrupted{};
+    if (o.cancelled && o.cancelled()) throw Cancelled{};
     if (o.progress) o.progress(done, total);
   };
 }
@@ -75,7 +74,7 @@ std::function<void(std::uint64_t, std::uint64_t)> watch(const RunOptions& o) {
 EvaluatorFactory until_cancelled(EvaluatorFactory chains, const RunOptions& o) {
   return [chains = std::move(chains), &o](int ranks, long long context) -> ChainEvaluator {
     return [price = chains(ranks, context), &o](std::span<const long long> partition) {
-      if (o.cancelled && o.cancelled()) throw Interrupted{};
+      if (o.cancelled && o.cancelled()) throw Cancelled{};
       return price(partition);
     };
   };
@@ -85,6 +84,7 @@ EvaluatorFactory until_cancelled(EvaluatorFactory chains, const RunOptions& o) {
 
 PlanResult plan(const PlanQuestion& question, const RunOptions& o) {
   return translated([&] {
+    const CancelScope scope(&o.cancelled);
     require_costs(o);
     const Catalogs catalogs = shipped_catalogs();
     PlanResult out = plan_result(answer_plan(plan_question_of(question, o, catalogs), catalogs, watch(o)));
@@ -96,6 +96,7 @@ PlanResult plan(const PlanQuestion& question, const RunOptions& o) {
 
 SweepResult sweep(const SweepQuestion& question, const RunOptions& o) {
   return translated([&] {
+    const CancelScope scope(&o.cancelled);
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     SweepResult out;
     out.version = version();
@@ -108,7 +109,7 @@ SweepResult sweep(const SweepQuestion& question, const RunOptions& o) {
       require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
       const shardline::SweepQuestion asked = question_for(study, question, o.threads);
       SweepAnswer answer = answer_sweep(study, asked, watch(o), go_on);
-      if (!go_on()) throw Interrupted{};
+      if (!go_on()) throw Cancelled{};
       add_idle_settings(answer.unread, idle(study, plans_of(answer.rated), question, o, true));
       out.models.push_back(model_sweep(study, asked, answer));
       verdict.add(study, asked, answer);
@@ -120,6 +121,7 @@ SweepResult sweep(const SweepQuestion& question, const RunOptions& o) {
 
 SimulateResult simulate(const SimulateQuestion& question, const RunOptions& o) {
   return translated([&] {
+    const CancelScope scope(&o.cancelled);
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     Study study = study_of(scenario, question.model);
     require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
@@ -142,6 +144,7 @@ SimulateResult simulate(const SimulateQuestion& question, const RunOptions& o) {
 
 ExplainResult explain(const ExplainQuestion& question, const RunOptions& o) {
   return translated([&] {
+    const CancelScope scope(&o.cancelled);
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     const Study study = study_of(scenario, question.model);
     require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
@@ -164,6 +167,7 @@ ExplainResult explain(const ExplainQuestion& question, const RunOptions& o) {
 
 CompareResult compare(const CompareQuestion& question, const RunOptions& o) {
   return translated([&] {
+    const CancelScope scope(&o.cancelled);
     if (question.plans.size() != 2) throw UserError("plans: expected two");
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     const Study study = study_of(scenario, question.model);
@@ -184,6 +188,7 @@ CompareResult compare(const CompareQuestion& question, const RunOptions& o) {
 
 ThresholdsResult thresholds(const ScenarioQuestion& question, const RunOptions& o) {
   return translated([&] {
+    const CancelScope scope(&o.cancelled);
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     ThresholdsResult out;
     out.version = version();
@@ -199,6 +204,7 @@ ThresholdsResult thresholds(const ScenarioQuestion& question, const RunOptions& 
 
 PartitionResult partition(const PartitionQuestion& question, const RunOptions& o) {
   return translated([&] {
+    const CancelScope scope(&o.cancelled);
     Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     PartitionResult out;
     out.version = version();
@@ -223,6 +229,7 @@ PartitionResult partition(const PartitionQuestion& question, const RunOptions& o
 
 ConversationResult conversation(const ScenarioQuestion& question, const RunOptions& o) {
   return translated([&] {
+    const CancelScope scope(&o.cancelled);
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     ConversationResult out;
     out.version = version();

@@ -1,11 +1,17 @@
 #include "sim/base/parallel.hpp"
 
 #include <algorithm>
+#include <latch>
+#include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
+#include <vector>
+
+#include "sim/base/cancel.hpp"
 
 #ifdef __SANITIZE_THREAD__
 #include <atomic>
-#include <vector>
 #else
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
@@ -14,18 +20,66 @@
 
 namespace shardline {
 
+namespace {
+
+// More threads than were ever made are tried before they are used: where the system refuses one, oneTBB ends
+// the process.
+class ThreadsToBeHad {
+ public:
+  std::size_t of(std::size_t asked) {
+    const std::lock_guard lock(mutex_);
+    if (asked <= made_ || refused_) return std::min(asked, std::max<std::size_t>(made_, 1));
+    std::latch all(1);  // outlives those who wait
+    std::vector<std::jthread> others;
+    try {
+      while (others.size() + 1 < asked) others.emplace_back([&all] { all.wait(); });
+    } catch (const std::system_error&) {
+      refused_ = true;
+    } catch (const std::bad_alloc&) {
+      refused_ = true;
+    }
+    // Others are made in the meantime, and oneTBB's need memory of their own.
+    made_ = 1 + (refused_ ? others.size() / 2 : others.size());
+    all.count_down();
+    return made_;
+  }
+  std::size_t refused() {
+    const std::lock_guard lock(mutex_);
+    return refused_ ? made_ : 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::size_t made_ = 1;
+  bool refused_ = false;
+};
+
+ThreadsToBeHad& threads_to_be_had() {
+  static ThreadsToBeHad all;
+  return all;
+}
+
+}  // namespace
+
+std::size_t fewer_threads() { return threads_to_be_had().refused(); }
+
 std::size_t thread_count(int asked) {
   return asked > 0 ? static_cast<std::size_t>(asked)
                    : std::max<std::size_t>(1, std::thread::hardware_concurrency());
 }
 
-void parallel_for(std::size_t begin, std::size_t end, std::size_t threads,
+void parallel_for(std::size_t begin, std::size_t end, std::size_t asked,
                   const std::function<void(std::size_t index, std::size_t slot)>& body) {
   // Nothing is shared out, and a loop inside another does not hold the outer one to one thread.
+  const std::size_t threads = threads_to_be_had().of(std::min(asked, std::max<std::size_t>(end - begin, 1)));
   if (threads == 1) {
-    for (std::size_t i = begin; i < end; ++i) body(i, 0);
+    for (std::size_t i = begin; i < end; ++i) {
+      check_cancelled();
+      body(i, 0);
+    }
     return;
   }
+  const CancelQuestion* const question = cancel_question();
 #ifdef __SANITIZE_THREAD__
   // The distribution's oneTBB is not instrumented: ThreadSanitizer would see races inside it, and so miss
   // ours.
@@ -33,6 +87,7 @@ void parallel_for(std::size_t begin, std::size_t end, std::size_t threads,
   std::vector<std::jthread> pool;
   for (std::size_t slot = 0; slot < threads; ++slot) {
     pool.emplace_back([&, slot] {
+      const CancelScope scope(question);
       for (std::size_t i = next++; i < end; i = next++) body(i, slot);
     });
   }
@@ -42,6 +97,8 @@ void parallel_for(std::size_t begin, std::size_t end, std::size_t threads,
   oneapi::tbb::task_arena arena(static_cast<int>(threads));
   arena.execute([&] {
     oneapi::tbb::parallel_for(begin, end, [&](std::size_t i) {
+      const CancelScope scope(question);
+      check_cancelled();
       body(i, static_cast<std::size_t>(oneapi::tbb::this_task_arena::current_thread_index()));
     });
   });

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <system_error>
 #include <tuple>
@@ -12,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/json_tree.hpp"
+#include "sim/base/read_text.hpp"
 #include "sim/base/yaml_builder.hpp"
 #include "sim/base/yaml_text.hpp"
 #include "sim/base/yaml_tree.hpp"
@@ -350,25 +350,7 @@ Document Document::parse(std::string name, std::string text) {
 }
 
 Document Document::load(const std::filesystem::path& file) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored))
-    throw UserError("cannot read " + file.string() + ": a directory");
-  std::ifstream input(file, std::ios::binary);
-  if (!input) {
-    const bool there = std::filesystem::exists(file, ignored);
-    throw UserError("cannot read " + file.string() + (there ? "" : ": no such file"));
-  }
-  // In growing pieces, since devices and pipes have no size; one byte too many tells that the file is too
-  // large.
-  std::string text;
-  for (std::size_t piece = 16384; input && text.size() <= detail::kLargestText; piece *= 2) {
-    const std::size_t had = text.size();
-    text.resize(std::min(had + piece, detail::kLargestText + 1));
-    input.read(text.data() + had, static_cast<std::streamsize>(text.size() - had));
-    if (input.bad()) throw UserError("cannot read " + file.string());
-    text.resize(had + static_cast<std::size_t>(input.gcount()));
-  }
-  return parse(file.string(), std::move(text));
+  return parse(file.string(), read_text(file, detail::kLargestText));
 }
 
 Reader Document::root() const { return Reader(text_.get(), text_->root); }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -32,6 +33,7 @@ void Engine::run(const TaskGraph& graph, const Machine& machine, const Backgroun
 
 void Engine::execute(const TaskGraph& graph, const Machine& machine, Timeline& out) {
   SL_CHECK(graph.resource_bound() <= machine.size(), "every demand names a resource of the machine");
+  check_cancelled();
   graph_ = &graph;
   machine_ = &machine;
   ++run_;
@@ -165,7 +167,9 @@ void Engine::play(Timeline& out) {
   for (TaskId task = 0; task < graph_->size(); ++task) {
     if (flows_[task].pending == 0) ready_.push_back(task);
   }
+  CancelCheck check;
   while (true) {
+    check();
     while (!ready_.empty()) {
       const TaskId task = ready_.back();
       ready_.pop_back();

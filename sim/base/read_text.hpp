@@ -1,0 +1,21 @@
+// Reading a file of a user, which may be anything: a device without an end, a folder, a pipe.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+namespace shardline {
+
+/// Tables of measurements. The largest that are published have 30 MB.
+inline constexpr std::size_t kLargestTable = std::size_t{256} << 20;
+
+/// All bytes of a file, device or pipe. Throws UserError where it cannot be read, is a folder, or has more
+/// than `most` bytes: no more than those are ever held.
+std::string read_text(const std::filesystem::path& file, std::size_t most);
+
+/// SHA-256 over all that read_text() has given to this process so far, in its order: what an answer was made
+/// from, whichever files those were.
+std::string digest_of_texts_read();
+
+}  // namespace shardline
