@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +11,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "sim/base/error.hpp"
 
@@ -22,9 +25,38 @@ namespace {
 std::atomic<bool> g_interrupted = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not wait for a lock");
 
+bool g_ended_late = false;  // set before the handlers
+std::atomic<int> g_signal = 0;
+bool g_resumable = false;
+std::vector<std::string> g_written;  // by the thread of the command
+std::atomic<int> g_steps = 0;        // files on their way to their places
+
+constexpr suseconds_t kGrace = 400'000, kAgain = 20'000;  // us: 0.5 s are promised
+
+void end_in(suseconds_t microseconds) {
+  const itimerval once{{}, {0, microseconds}};
+  setitimer(ITIMER_REAL, &once, nullptr);
+}
+
+// Only what may be called from a handler of signals. Files that have no name yet, and folders beside their
+// places, are removed by the next run that writes there.
+void on_late(int) {
+  if (g_steps.load(std::memory_order_relaxed) > 0) return end_in(kAgain);
+  constexpr std::string_view kText =
+      "interrupted; what was not finished is lost, what was written is whole\n";
+  if (::write(STDERR_FILENO, kText.data(), kText.size()) < 0)
+    _exit(128 + g_signal.load(std::memory_order_relaxed));
+  _exit(128 + g_signal.load(std::memory_order_relaxed));
+}
+
 void on_signal(int number) {
+  g_signal.store(number, std::memory_order_relaxed);
   g_interrupted.store(true, std::memory_order_relaxed);
   std::signal(number, SIG_DFL);
+  if (g_ended_late) {
+    std::signal(SIGALRM, on_late);
+    end_in(kGrace);
+  }
 }
 
 [[noreturn]] void fail(const std::filesystem::path& file, int error) {
@@ -84,6 +116,7 @@ std::filesystem::path end_of_links(std::filesystem::path file) {
 
 Destination destination_of(const std::filesystem::path& file) {
   Destination out{file};
+  if (file == "-") return {file, true, STDOUT_FILENO};
   struct stat found {};
   if (stat(file.c_str(), &found) != 0) {
     if (errno != ENOENT) fail(file, errno);
@@ -132,12 +165,30 @@ void write_through(const Destination& to, const std::filesystem::path& file, std
 
 }  // namespace
 
-void catch_interrupts() {
+void catch_interrupts(bool end_late) {
+  g_ended_late = end_late;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
 }
 
 bool interrupted() { return g_interrupted.load(std::memory_order_relaxed); }
+
+int interrupt_signal() { return g_signal.load(std::memory_order_relaxed); }
+
+InOneStep::InOneStep() { g_steps.fetch_add(1); }
+InOneStep::~InOneStep() { g_steps.fetch_sub(1); }
+
+void note_written(const std::filesystem::path& path) { g_written.push_back(path.string()); }
+
+void note_resumable() { g_resumable = true; }
+
+std::string interrupted_text(std::string_view program) {
+  std::string kept;
+  for (const std::string& path : g_written) kept += (kept.empty() ? "" : ", ") + path;
+  return fmt::format("{}: interrupted; {}{}\n", program,
+                     kept.empty() ? "nothing was written" : "kept whole: " + kept,
+                     g_resumable ? "; the same command goes on where it was" : "");
+}
 
 void write_file(const std::filesystem::path& file, std::string_view text, AfterInterrupt interrupt) {
   const Destination to = destination_of(file);
@@ -150,6 +201,7 @@ void write_file(const std::filesystem::path& file, std::string_view text, AfterI
   if (fchmod(temporary.descriptor(), 0666 & ~mask) != 0 || fsync(temporary.descriptor()) != 0)
     fail(file, errno);
   if (!temporary.close()) fail(file, errno);
+  const InOneStep step;
   if (std::rename(temporary.name().c_str(), to.file.c_str()) != 0) fail(file, errno);
   temporary.keep();
 }
@@ -161,6 +213,8 @@ void make_folder_of(const std::filesystem::path& file) {
 
 void make_output_folder(const std::filesystem::path& folder) {
   std::error_code error;
+  if (std::filesystem::is_symlink(folder, error) && !std::filesystem::exists(folder, error))
+    throw UserError(folder.string() + " is a symbolic link that leads nowhere");
   std::filesystem::create_directories(folder, error);
   if (error)
     throw UserError(fmt::format("cannot create the folder {}: {}", folder.string(), error.message()));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace shardline {
@@ -13,8 +14,8 @@ enum class AfterInterrupt : std::uint8_t { refuse, write };
 
 /// Writes `text` under a temporary name beside `file`, then renames. A symbolic link stays, and the file that
 /// it leads to is replaced. Devices and pipes are written to, never replaced; so is what standard output or
-/// standard error goes to, after what was printed before. Throws UserError (path and reason) on a full disk,
-/// an unwritable folder or an interrupt; leaves no temporary file then.
+/// standard error goes to, after what was printed before; "-" is standard output. Throws UserError (path and
+/// reason) on a full disk, an unwritable folder or an interrupt; leaves no temporary file then.
 void write_file(const std::filesystem::path& file, std::string_view text,
                 AfterInterrupt interrupt = AfterInterrupt::refuse);
 
@@ -26,8 +27,26 @@ void make_folder_of(const std::filesystem::path& file);
 void make_output_folder(const std::filesystem::path& folder);
 
 /// After this, Ctrl-C (SIGINT) and SIGTERM only set the flag that interrupted() shows; a second one ends the
-/// program.
-void catch_interrupts();
+/// program. With `end_late`, work that has not ended 0.4 s later is ended, with exit code 128 and the number
+/// of the signal, but never while an InOneStep lives.
+void catch_interrupts(bool end_late = false);
 bool interrupted();
+/// The number of the signal; 0: none came.
+int interrupt_signal();
+
+/// While it lives, a process that was interrupted is not ended: files are on their way to their places.
+class InOneStep {
+ public:
+  InOneStep();
+  ~InOneStep();
+  InOneStep(const InOneStep&) = delete;
+  InOneStep& operator=(const InOneStep&) = delete;
+};
+
+/// Notes a file or folder that is whole, and what is said of those after an interrupt.
+void note_written(const std::filesystem::path& path);
+/// What is unfinished is kept, too: the same command goes on with it.
+void note_resumable();
+std::string interrupted_text(std::string_view program);
 
 }  // namespace shardline

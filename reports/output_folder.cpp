@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "reports/atomic_file.hpp"
+#include "sim/base/error.hpp"
+#include "sim/base/file_name.hpp"
 
 namespace shardline {
 
@@ -38,24 +40,30 @@ std::vector<std::string> sorted(std::vector<std::string> names) {
 
 }  // namespace
 
-OutputFolder::OutputFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
-  make_output_folder(folder_);
-}
+OutputFolder::OutputFolder(std::filesystem::path folder) : folder_(std::move(folder)), stage_(folder_) {}
 
 void OutputFolder::write(const std::string& name, std::string_view text, bool executable) {
-  write_file(folder_ / name, text);
-  if (executable) let_run(folder_ / name);
-  written_.push_back(name);
+  const std::filesystem::path path(name);
+  for (const auto& part : path) {
+    if (const auto fault = not_a_file_name(part.string()))
+      throw UserError(fmt::format("a file of {} cannot have a name that {}", folder_.string(), *fault));
+  }
+  const std::filesystem::path file = stage_.path() / path;
+  if (path.has_parent_path()) make_output_folder(file.parent_path());
+  write_file(file, text);
+  if (executable) let_run(file);
+  written_[name] = manifest_entry(text);
 }
 
 void OutputFolder::draw(const Plot& plot, const std::string& stem) {
-  for (const char* kind : {"svg", "png"}) {
-    const std::string name = stem + "." + kind;
-    const Rendered picture = render(plot, kind);
-    if (picture.error.empty())
-      write(name, picture.bytes);
-    else
-      leave_out_file(name, without_end(picture.error));
+  for (const char* kind : {"svg", "png"}) add(render(plot, kind), stem + "." + kind);
+}
+
+void OutputFolder::add(const Rendered& picture, const std::string& name) {
+  if (picture.error.empty()) {
+    write(name, picture.bytes);
+  } else {
+    leave_out_file(name, without_end(picture.error));
   }
 }
 
@@ -71,14 +79,33 @@ void OutputFolder::leave_out_file(const std::string& name, const std::string& re
   at->second.push_back(name);
 }
 
-std::vector<std::string> OutputFolder::names() const { return sorted(written_); }
+std::vector<std::string> OutputFolder::names() const {
+  std::vector<std::string> out;
+  for (const auto& [name, entry] : written_) {
+    if (name.find('/') == std::string::npos) out.push_back(name);
+  }
+  return out;
+}
 
-std::string OutputFolder::summary(std::string_view indent) const {
+std::size_t OutputFolder::files(const std::string& below) const {
+  return static_cast<std::size_t>(std::count_if(written_.begin(), written_.end(), [&](const auto& entry) {
+    return entry.first.starts_with(below + "/");
+  }));
+}
+
+std::string OutputFolder::publish(std::string_view indent) {
+  std::set<std::string> left_out;
+  for (const auto& [reason, names] : left_out_) left_out.insert(names.begin(), names.end());
   std::string out;
-  if (!written_.empty())
-    out += fmt::format("{}wrote {}: {}\n", indent, folder_.string(), fmt::join(names(), ", "));
+  if (!written_.empty()) {
+    stage_.publish(written_, left_out);
+    std::vector<std::string> listed = names();
+    listed.emplace_back(kManifest);
+    out +=
+        fmt::format("{}wrote {}: {}\n", indent, folder_.string(), fmt::join(sorted(std::move(listed)), ", "));
+  }
   for (const auto& [reason, names] : left_out_)
-    out += fmt::format("{}no {}: {}\n", indent, fmt::join(sorted(names), ", "), reason);
+    out += fmt::format("{}warning: no {}: {}\n", indent, fmt::join(sorted(names), ", "), reason);
   return out;
 }
 

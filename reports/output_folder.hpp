@@ -7,38 +7,45 @@
 #include <utility>
 #include <vector>
 
+#include "reports/manifest.hpp"
 #include "reports/plot.hpp"
+#include "reports/staged_folder.hpp"
 
 namespace shardline {
 
 /// Keeps account of what was written, so that no file is named that is not there: pictures are missing where
-/// gnuplot is, or where there is nothing to draw.
+/// gnuplot is, or where there is nothing to draw. Nothing is in the folder before publish().
 class OutputFolder {
  public:
-  /// Makes the folder. Throws UserError as make_output_folder does.
+  /// Throws UserError as make_output_folder does.
   explicit OutputFolder(std::filesystem::path folder);
 
   const std::filesystem::path& path() const { return folder_; }
-  std::size_t files() const { return written_.size(); }
-  /// What was written, in alphabetical order.
+  /// What was written into the folder itself, in alphabetical order; `below` it, as many files.
   std::vector<std::string> names() const;
-  /// Throws UserError as write_file does.
+  std::size_t files(const std::string& below) const;
+  /// `name` may lie in a folder within: "launch/1-vllm.sh". Throws UserError as write_file does, and where
+  /// the name leads out of the folder.
   void write(const std::string& name, std::string_view text, bool executable = false);
   /// `stem`.svg and `stem`.png; left out, with gnuplot's reason, where they cannot be drawn. Throws UserError
   /// as write_file does.
   void draw(const Plot& plot, const std::string& stem);
+  /// Takes one picture that was drawn, or leaves it out.
+  void add(const Rendered& picture, const std::string& name);
   /// Notes that `stem`.svg and `stem`.png are left out.
   void leave_out(const std::string& stem, const std::string& reason);
 
-  /// "wrote FOLDER: a.csv, b.png" in alphabetical order, then "no c.png, c.svg: REASON" for each reason in
-  /// the order of appearance; every line begins with `indent` and ends with a newline.
-  std::string summary(std::string_view indent = "  ") const;
+  /// Puts all of it into the folder (StagedFolder) with its manifest, and says so: "wrote FOLDER: a.csv,
+  /// b.png" in alphabetical order, then "no c.png, c.svg: REASON" for each reason in the order of appearance;
+  /// every line begins with `indent` and ends with a newline. Once. Throws UserError as StagedFolder does.
+  std::string publish(std::string_view indent = "  ");
 
  private:
   void leave_out_file(const std::string& name, const std::string& reason);
 
   std::filesystem::path folder_;
-  std::vector<std::string> written_;
+  StagedFolder stage_;
+  Manifest written_;
   std::vector<std::pair<std::string, std::vector<std::string>>> left_out_;  // reason, names
 };
 

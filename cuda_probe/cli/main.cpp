@@ -118,6 +118,7 @@ int main(int argc, char** argv) {
                            .environment = probe_cli::kEnvironment,
                            .commands = probe_cli::kCommands,
                            .fault_text = probe_cli::fault_text,
-                           .data_text = data_text},
+                           .data_text = data_text,
+                           .patient = true},
                           argc, argv);
 }

@@ -9,6 +9,7 @@
 #include "planner/cli/commands.hpp"
 #include "planner/cli/measured_documents.hpp"
 #include "reports/atomic_file.hpp"
+#include "reports/output_folder.hpp"
 #include "reports/plot.hpp"
 #include "reports/table.hpp"
 #include "sim/base/file_name.hpp"
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 // One point per variant: a family's cloud says how far its typical and its rare errors are.
 void write_plots(const fs::path& folder, std::span<const System> systems) {
-  make_output_folder(folder);
+  OutputFolder files(folder);
   for (const System& s : systems) {
     // All families in one picture would be more than there are colours.
     std::map<std::string, Plot> plots;
@@ -39,16 +40,11 @@ void write_plots(const fs::path& folder, std::span<const System> systems) {
       plot.log_x = plot.log_y = true;
       plot.footnote = s.calibration.source;
       for (const char* terminal : {"svg", "png"}) {
-        const Rendered picture = render(plot, terminal);
-        if (!picture.error.empty()) {
-          fmt::print(stderr, "  no plots: {}\n", picture.error);
-          return;
-        }
-        write_file(folder / (file_name_of(s.name + "-" + kind) + "." + terminal), picture.bytes);
+        files.add(render(plot, terminal), file_name_of(s.name + "-" + kind) + "." + terminal);
       }
     }
   }
-  fmt::print(stderr, "  plots in {}\n", folder.string());
+  fmt::print(stderr, "{}", files.publish());
 }
 
 struct AccuracyArguments {
@@ -61,7 +57,7 @@ void declare(Arguments& a, AccuracyArguments& o) {
   a.add("--measurements", o.measurements,
         "Also errors over all rows: a folder with a folder of tables per system, or SYSTEM=FOLDER")
       .folders();
-  a.add("--plots", o.plots, "Folder for pictures, two per system").folders();
+  a.add("--plots", o.plots, "Folder for pictures, two per system").output_folder();
 }
 
 int run(const AccuracyArguments& a, const Provenance& made_by) {

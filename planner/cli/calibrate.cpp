@@ -19,7 +19,7 @@
 #include "planner/cli/commands.hpp"
 #include "planner/cli/measured_documents.hpp"
 #include "reports/atomic_file.hpp"
-#include "reports/plot.hpp"
+#include "reports/output_folder.hpp"
 #include "reports/table.hpp"
 #include "sim/base/file_name.hpp"
 
@@ -58,8 +58,7 @@ std::string today() {
   return fmt::format("{:%Y-%m-%d}", fmt::gmtime(now));
 }
 
-// False, with a line that says why, if there is none.
-bool write_plots(const std::filesystem::path& folder, const Calibration& c,
+void write_plots(const std::filesystem::path& folder, const Calibration& c,
                  const std::vector<PredictedRow>& rows) {
   std::map<std::string, Plot> agreement, residual;
   std::vector<std::size_t> of_fit(c.fits.size());
@@ -85,7 +84,7 @@ bool write_plots(const std::filesystem::path& folder, const Calibration& c,
     agreement[family].series.push_back(std::move(pair.first));
     residual[family].series.push_back(std::move(pair.second));
   }
-  make_output_folder(folder);
+  OutputFolder files(folder);
   for (auto* plots : {&agreement, &residual}) {
     const bool first = plots == &agreement;
     for (auto& [family, plot] : *plots) {
@@ -96,18 +95,13 @@ bool write_plots(const std::filesystem::path& folder, const Calibration& c,
       plot.log_x = plot.log_y = true;
       plot.footnote = c.source;
       for (const char* terminal : {"svg", "png"}) {
-        const Rendered picture = render(plot, terminal);
-        if (!picture.error.empty()) {
-          fmt::print("  no plots: {}\n", picture.error);
-          return false;
-        }
         // A kernel's name is a cell of a table.
         const std::string stem = fmt::format("{}-{}", family, first ? "agreement" : "residual");
-        write_file(folder / (file_name_of(stem) + "." + terminal), picture.bytes);
+        files.add(render(plot, terminal), file_name_of(stem) + "." + terminal);
       }
     }
   }
-  return true;
+  fmt::print("{}", files.publish());
 }
 
 // The system's own text without its calibration, which stands last or is followed by another top-level key.
@@ -143,7 +137,7 @@ void declare(Arguments& a, CalibrateArguments& o) {
       .offers(offered_engines);
   a.add("--csv", o.csv, "With --engine: file for every row, measured and predicted").files();
   a.add("-o,--out", o.out, "System file (with --engine: profile) to write, with what was fitted").files();
-  a.add("--plots", o.plots, "Folder for predicted against measured").folders();
+  a.add("--plots", o.plots, "Folder for predicted against measured").output_folder();
   a.add("--source", o.source, "Where the measurements come from (default: the files' names)");
   a.add("--framework", o.framework,
         "Whose kernels these are, \"sglang 0.5.14\": rows that name another engine are left out");
@@ -272,8 +266,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
     fmt::print("  wrote {}\n", a.out);
   }
   if (!a.plots.empty()) {
-    if (write_plots(a.plots, c, evaluate(system, c, tables.tables).rows))
-      fmt::print("  plots in {}\n", a.plots);
+    write_plots(a.plots, c, evaluate(system, c, tables.tables).rows);
   }
   return 0;
 }

@@ -10,6 +10,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -142,7 +143,7 @@ void declare(Arguments& a, ConversationOptions& o) {
       .offers(scenario_names)
       .files();
   add_costs(a, o.costs);
-  a.add("-o,--out", o.out, "Folder for turns.csv and the plot").folders();
+  a.add("-o,--out", o.out, "Folder for turns.csv and the plot").output_folder();
   add_settings(a, o.settings);
 }
 
@@ -157,7 +158,7 @@ int run(const ConversationOptions& o, const Provenance& made_by) {
       Progress progress(study.study.model.name, Progress::terminal(), "turns");
       turns = converse(study, [&](std::uint64_t done, std::uint64_t total) {
         progress.show(done, total);
-        if (interrupted()) throw UserError("interrupted; nothing was written for " + study.title);
+        if (interrupted()) throw Cancelled{};
       });
     }
     print(study, turns);
@@ -168,7 +169,7 @@ int run(const ConversationOptions& o, const Provenance& made_by) {
     OutputFolder files(folder_of(study, o.out));
     files.write("turns.csv", csv(turns));
     files.draw(plot(study, turns, made_by), "ttft");
-    fmt::print("{}\n", files.summary());
+    fmt::print("{}\n", files.publish());
   }
   if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
   return 0;

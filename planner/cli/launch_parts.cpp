@@ -52,7 +52,6 @@ std::string launch_summary(const std::vector<Launch>& launches) {
 
 std::string write_launches(OutputFolder& files, const Study& study, const std::vector<NamedPlan>& plans) {
   std::string text = study.title + "\n";
-  std::optional<OutputFolder> folder;  // where some engine runs some plan
   int number = 0;
   for (const NamedPlan& p : plans) {
     const std::string stem = std::to_string(++number);
@@ -60,13 +59,14 @@ std::string write_launches(OutputFolder& files, const Study& study, const std::v
                                                    : launches_of(study.study, p.plan, stem);
     text += fmt::format("\n{}\n{}{}", p.heading, launch_text(p.plan, launches), launch_summary(launches));
     for (const Launch& l : launches) {
-      if (!l.files.empty() && !folder) folder.emplace(files.path() / "launch");
-      for (const LaunchFile& f : l.files) folder->write(f.name, f.text, f.executable);
+      for (const LaunchFile& f : l.files) files.write("launch/" + f.name, f.text, f.executable);
     }
   }
   files.write("launch.txt", text);
-  if (!folder) return "";
-  return fmt::format("  wrote {}: {} files, named in launch.txt\n", folder->path().string(), folder->files());
+  const std::size_t count = files.files("launch");  // where some engine runs some plan
+  if (count == 0) return "";
+  return fmt::format("  wrote {}: {} files, named in launch.txt\n", (files.path() / "launch").string(),
+                     count);
 }
 
 }  // namespace shardline::cli

@@ -1,5 +1,5 @@
 // shardline: the table of its commands, in the order of the help
-// (exit codes: 0 fine, 1 our bug, 2 bad input or lost output, 3 no plan fits).
+// (exit codes: 0 fine, 1 our bug, 2 bad input or lost output, 3 no plan fits, 130 and 143 after a signal).
 #include <fmt/format.h>
 
 #include <array>
@@ -17,10 +17,12 @@ constexpr std::array kCommands{
     &kListCommand,   &kValidateCommand,  &kThresholdsCommand, &kPartitionCommand, &kConversationCommand,
     &kVerifyCommand, &kCalibrateCommand, &kEvaluateCommand,   &kAccuracyCommand};
 
-constexpr Meaning kExitCodes[] = {{"0", "fine"},
-                                  {"1", "a bug of ours"},
-                                  {"2", "bad input, or output that could not be written"},
-                                  {"3", "no plan fits or meets the target"}};
+constexpr Meaning kExitCodes[] = {
+    {"0", "fine; pictures that could not be made are warnings of the summary"},
+    {"1", "a bug of ours"},
+    {"2", "bad input, or output that could not be written"},
+    {"3", "no plan fits or meets the target"},
+    {"130", "interrupted (SIGINT); 143: ended (SIGTERM). What is whole is kept"}};
 constexpr Meaning kEnvironment[] = {
     {shardline::kDataVariable,
      "folder of models, systems, engines and scenarios, in place of the installed one"},

@@ -13,6 +13,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/partition_tables.hpp"
 #include "reports/table.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -156,7 +157,7 @@ void write(const Study& study, const std::vector<PartitionStudy>& all,
   files.write("partition.csv", partition_csv(provenance, rows));
   files.write("partition.json", partition_json(provenance, rows));
   files.draw(plot_of(study, all, made_by), "ttft");
-  fmt::print("{}\n", files.summary());
+  fmt::print("{}\n", files.publish());
 }
 
 long long spacing_of(const std::string& text, const PartitionGrid& grid) {
@@ -176,7 +177,8 @@ void declare(Arguments& a, PartitionOptions& o) {
       .required()
       .offers(scenario_names)
       .files();
-  a.add("-o,--out", o.out, "Folder for the lookup table (JSON), all lengths (CSV) and the plot").folders();
+  a.add("-o,--out", o.out, "Folder for the lookup table (JSON), all lengths (CSV) and the plot")
+      .output_folder();
   a.add("--spacing", o.spacing,
         "Between the rows of the lookup table, for instance \"2Ki tokens\" (default: the scenario's)");
   a.add("--max-loss", o.max_loss,
@@ -232,7 +234,7 @@ api::ModelPartitions answer(const Study& study, const PartitionOptions& o, const
   std::vector<api::ChainPartitions> chains;
   Progress progress(study.study.model.name, Progress::terminal());
   for (const int ranks : grid.processes) {
-    if (interrupted()) throw UserError("interrupted; nothing was written");
+    if (interrupted()) throw Cancelled{};
     progress.show(all.size(), grid.processes.size());
     all.push_back(study_partitions(study.study, grid, ranks, o.threads, events));
     errors.push_back(errors_of_partitions(study, all.back()));

@@ -7,6 +7,7 @@
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/terminal.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -40,7 +41,7 @@ int run(const PlanOptions& o, const Provenance& made_by) {
     Progress progress(o.model, Progress::terminal());
     answer = answer_plan(question, catalogs, [&](std::uint64_t done, std::uint64_t total) {
       progress.show(done, total);
-      if (interrupted()) throw UserError("interrupted");
+      if (interrupted()) throw Cancelled{};
     });
   }
   if (!o.save.empty()) write_file(o.save, answer.scenario);

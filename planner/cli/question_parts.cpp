@@ -10,6 +10,7 @@
 #include "planner/studies/simulated_plan.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -28,7 +29,7 @@ PlanAnswer answer_of(const std::string& model, const QuestionOptions& line, cons
   Progress progress(model, Progress::terminal());
   return answer_plan(question, catalogs, [&](std::uint64_t done, std::uint64_t total) {
     progress.show(done, total);
-    if (interrupted()) throw UserError("interrupted");
+    if (interrupted()) throw Cancelled{};
   });
 }
 

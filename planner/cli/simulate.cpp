@@ -264,15 +264,15 @@ void declare(Arguments& a, SimulateOptions& o) {
   a.add("--noise-seed", o.noise_seed,
         "First seed of the scenario's background traffic, and the one that the trace shows")
       .range(0, 1'000'000'000'000'000);
-  a.add("-o,--out", o.out, "Folder for the Perfetto trace, the timeline picture and launch files").folders();
+  a.add("-o,--out", o.out, "Folder for the Perfetto trace, the timeline picture and launch files")
+      .output_folder();
 }
 
 void write(const Study& study, Evaluator& e, const Plan& plan, const std::string& out) {
-  fmt::print("\n");
-  write_timeline(study, plan, plan_timeline(study, e, plan), out);
   OutputFolder files(out);
+  write_timeline(study, plan, plan_timeline(study, e, plan), files);
   const std::string launches = write_launches(files, study, {{to_string(plan), plan}});
-  fmt::print("{}{}", files.summary(), launches);
+  fmt::print("\n{}{}  trace.json: open it in ui.perfetto.dev\n", files.publish(), launches);
 }
 
 void set_document(const SimulateOptions& o, const Scenario& scenario, const Study& study,

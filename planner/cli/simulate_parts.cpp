@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "planner/cli/noise_parts.hpp"
-#include "reports/atomic_file.hpp"
 #include "reports/plot.hpp"
 #include "reports/trace.hpp"
 
@@ -21,21 +20,9 @@ struct Drawn {
   Gantt gantt;
 };
 
-void write_files(const Drawn& d, const std::string& out) {
-  make_output_folder(out);
-  const std::filesystem::path folder(out);
-  write_file(folder / "trace.json", trace_json(d.names, d.events, d.flows));
-  fmt::print("  wrote {} (open in ui.perfetto.dev)\n", (folder / "trace.json").string());
-  for (const char* kind : {"svg", "png"}) {
-    const Rendered picture = render(d.gantt, kind);
-    const auto file = folder / (std::string("timeline.") + kind);
-    if (!picture.error.empty()) {
-      fmt::print("  no {}: {}\n", file.string(), picture.error);
-      continue;
-    }
-    write_file(file, picture.bytes);
-    fmt::print("  wrote {}\n", file.string());
-  }
+void write_files(const Drawn& d, OutputFolder& files) {
+  files.write("trace.json", trace_json(d.names, d.events, d.flows));
+  for (const char* kind : {"svg", "png"}) files.add(render(d.gantt, kind), std::string("timeline.") + kind);
 }
 
 using TraceArguments = std::vector<std::pair<std::string, std::string>>;
@@ -146,8 +133,7 @@ void draw_blocks(const PlanTimeline& timeline, Drawn& d) {
 
 std::string message_text(const Op& op) { return to_string(message_bytes(op)); }
 
-void write_timeline(const Study& study, const Plan& plan, const PlanTimeline& timeline,
-                    const std::string& out) {
+void write_timeline(const Study& study, const Plan& plan, const PlanTimeline& timeline, OutputFolder& files) {
   Drawn d;
   d.gantt = {to_string(plan) + ": one of each block, " + study.title,
              "time (us)",
@@ -163,7 +149,7 @@ void write_timeline(const Study& study, const Plan& plan, const PlanTimeline& ti
   } else {
     draw_blocks(timeline, d);
   }
-  write_files(d, out);
+  write_files(d, files);
 }
 
 }  // namespace shardline::cli

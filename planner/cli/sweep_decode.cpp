@@ -235,7 +235,7 @@ void write_results(const Study& study, const SweepAnswer& answer, const SweepQue
         "gain", fmt::format("no plan of the {} of compare fits", no_candidate ? "candidate" : "baseline"));
   }
   files.write("run.json", run_json(study, asked, answer, o, made_by, files.names()));
-  fmt::print("{}{}\n", files.summary(), launches);
+  fmt::print("{}{}\n", files.publish(), launches);
 }
 
 // Where no plan serves prompts beside its answers, pools may.
@@ -247,7 +247,7 @@ void write_pools(const Study& study, const SweepAnswer& answer, const SweepQuest
   add_pools(study, answer, pairs);
   const std::string launches = write_launches(files, study, pairs);
   files.write("run.json", run_json(study, asked, answer, o, made_by, files.names()));
-  fmt::print("{}{}\n", files.summary(), launches);
+  fmt::print("{}{}\n", files.publish(), launches);
 }
 
 bool on_default_axes(const SearchResult& r) { return r.x == Metric::speed && r.y == Metric::throughput; }

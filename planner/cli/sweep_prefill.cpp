@@ -217,7 +217,7 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   files.write("frontier.html", page_html(sweep_page(study, answer, asked, o, made_by)));
   files.draw(frontier_plot(study, r, answer.rated, made_by), "frontier");
   files.write("run.json", run_json(study, asked, answer, o, made_by, files.names()));
-  fmt::print("{}{}\n", files.summary(), launches);
+  fmt::print("{}{}\n", files.publish(), launches);
 }
 
 }  // namespace shardline::cli

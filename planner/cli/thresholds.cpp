@@ -11,6 +11,7 @@
 #include "reports/table.hpp"
 #include "reports/threshold_header.hpp"
 #include "reports/threshold_tables.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -199,7 +200,7 @@ void write(const Study& study, const ThresholdStudy& d, const ThresholdsOptions&
   files.write("thresholds.json", threshold_json(rules, regrets));
   files.write("thresholds.csv", threshold_csv(rules.provenance, names, rows));
   files.draw(ratio_plot(study, study_ratios(study, o.threads), made_by), "ratio");
-  fmt::print("{}\n", files.summary());
+  fmt::print("{}\n", files.publish());
 }
 
 // All times that the answer is made of, to the last digit.
@@ -217,7 +218,7 @@ void declare(Arguments& a, ThresholdsOptions& o) {
       .offers(scenario_names)
       .files();
   add_costs(a, o.costs);
-  a.add("-o,--out", o.out, "Folder for the table (C++17 header, JSON, CSV) and plots").folders();
+  a.add("-o,--out", o.out, "Folder for the table (C++17 header, JSON, CSV) and plots").output_folder();
   add_threads(a, o.threads);
   add_settings(a, o.settings);
 }
@@ -232,7 +233,7 @@ int run(const ThresholdsOptions& o, const Provenance& made_by) {
     {
       Progress progress(study.study.model.name, Progress::terminal());
       d = study_thresholds(study, o.threads, [&](std::size_t done, std::size_t total) {
-        if (interrupted()) throw UserError("interrupted; nothing was written");
+        if (interrupted()) throw Cancelled{};
         progress.show(done, total);
       });
     }

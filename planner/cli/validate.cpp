@@ -3,6 +3,7 @@
 #include "calibrate/validate/apb_paper.hpp"
 #include "planner/cli/validate_parts.hpp"
 #include "reports/atomic_file.hpp"
+#include "reports/staged_folder.hpp"
 
 namespace shardline::cli {
 
@@ -49,7 +50,7 @@ void declare(Arguments& a, ValidateOptions& o) {
   a.add("-o,--out", o.out,
         "Folder for validation.md and plots (all; default: out/validation), or CSV and plot "
         "(context_parallel, kv_runahead)")
-      .folders();
+      .output_folder();
   add_threads(a, o.threads);
 }
 
@@ -70,7 +71,10 @@ int run(const ValidateOptions& o, const Provenance& made_by) {
     if (!o.truth.empty()) throw UserError("--truth is for validate context_parallel, kv_runahead and apb");
     PaperOptions options = paper_options(o);
     options.both_costs = true;
-    return validate_all(options, o.out.empty() ? "out/validation" : o.out, made_by);
+    if (!o.out.empty()) return validate_all(options, o.out, made_by);
+    const std::filesystem::path folder = "out/validation";
+    const FolderClaim claim(folder);
+    return validate_all(options, folder, made_by);
   }
   if (o.paper == "context_parallel") {
     if (!o.sensitivity) throw UserError("--no-sensitivity is for validate helix");

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "planner/cli/validate_parts.hpp"
-#include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
+#include "reports/output_folder.hpp"
 #include "reports/table.hpp"
 
 namespace shardline::cli {
@@ -14,9 +14,7 @@ constexpr const char* kPictures = "validation";  // folder of pictures, beside t
 }  // namespace
 
 int validate_all(PaperOptions options, const std::filesystem::path& folder, const Provenance& made_by) {
-  const std::filesystem::path pictures = folder / kPictures;
-  make_output_folder(folder);
-  make_output_folder(pictures);
+  OutputFolder files(folder);
   const std::vector<PaperReport> reports = [&] {
     StepProgress progress("papers", Progress::terminal(), "steps");
     options.steps = shown_on(progress);
@@ -32,22 +30,17 @@ int validate_all(PaperOptions options, const std::filesystem::path& folder, cons
       t.text(), goals_line(reports));
 
   std::vector<std::string> drawn;
-  std::string files = "validation.md";
   for (const PaperReport& r : reports) {
-    const std::string name = r.id + ".png";
+    const std::string name = fmt::format("{}/{}.png", kPictures, r.id);
     const Rendered picture =
         render(scatter_plot(r, "shardline " + made_by.version + ": shardline validate all"), "png");
-    if (!picture.error.empty()) {
-      fmt::print("  no {}: {}\n", (pictures / name).string(), picture.error);
-      continue;
-    }
-    write_file(pictures / name, picture.bytes);
-    drawn.push_back(r.id);
-    files += fmt::format(", {}/{}", kPictures, name);
+    files.add(picture, name);
+    if (picture.error.empty()) drawn.push_back(r.id);
   }
-  write_file(pictures / "values.csv", values_csv(reports));
-  write_file(folder / "validation.md", validation_markdown(reports, made_by.version, kPictures, drawn));
-  fmt::print("wrote {}: {}, {}/values.csv\n", folder.string(), files, kPictures);
+  files.write(fmt::format("{}/values.csv", kPictures), values_csv(reports));
+  files.write("validation.md", validation_markdown(reports, made_by.version, kPictures, drawn));
+  const std::string wrote = files.publish("");
+  fmt::print("{}  {}: {} files\n", wrote, (folder / kPictures).string(), files.files(kPictures));
   return 0;
 }
 

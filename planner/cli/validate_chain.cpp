@@ -20,7 +20,7 @@ int validate_chain(const std::string& truth_file, const std::string& out, const 
   OutputFolder files(out);
   files.write("kv_runahead.csv", values_csv({&paper, 1}));
   files.draw(scatter_plot(paper, "shardline " + made_by.version + ": " + made_by.command), "kv_runahead");
-  fmt::print("{}", files.summary(""));
+  fmt::print("{}", files.publish(""));
   return 0;
 }
 

@@ -46,7 +46,7 @@ int validate_context(const std::string& truth_file, const std::string& out, cons
   files.write("context_parallel.csv", csv(truth, report));
   files.draw(scatter_plot(paper, "shardline " + made_by.version + ": " + made_by.command),
              "context_parallel");
-  fmt::print("{}", files.summary(""));
+  fmt::print("{}", files.publish(""));
   return 0;
 }
 

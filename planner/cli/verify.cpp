@@ -8,6 +8,7 @@
 #include "planner/cli/commands.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -121,7 +122,7 @@ int run(const VerifyOptions& o, const Provenance& made_by) {
     report = verify_strategies(
         chosen,
         [&](std::size_t done, std::size_t total) {
-          if (interrupted()) throw UserError("interrupted");
+          if (interrupted()) throw Cancelled{};
           progress.show(done, total);
         },
         o.threads);
@@ -134,7 +135,7 @@ int run(const VerifyOptions& o, const Provenance& made_by) {
   const std::vector<TriedMutation> mutations = try_mutations(
       chosen,
       [](std::size_t, std::size_t) {
-        if (interrupted()) throw UserError("interrupted");
+        if (interrupted()) throw Cancelled{};
       },
       o.threads);
   const bool all_found = found_all(mutations);

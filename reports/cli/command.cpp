@@ -7,13 +7,17 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <new>
 #include <sstream>
 #include <string_view>
 
 #include "reports/atomic_file.hpp"
+#include "reports/staged_folder.hpp"
 #include "reports/standard_output.hpp"
 #include "reports/terminal.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/parallel.hpp"
 #include "sim/base/shell_word.hpp"
 
 namespace shardline::cli {
@@ -173,6 +177,18 @@ std::string wrapped_help(const std::string& text, std::size_t width) {
   return out;
 }
 
+// Held while the command runs, so that two of them do not mix their files.
+std::vector<FolderClaim> claims_of(const CLI::App& command, const CommandText& text) {
+  std::vector<FolderClaim> out;
+  for (const ArgumentText& a : text.arguments) {
+    if (!a.output) continue;
+    for (const std::string& folder : command.get_option(a.names.front())->results()) {
+      if (!folder.empty()) out.emplace_back(folder);
+    }
+  }
+  return out;
+}
+
 int parse_and_run(const Program& program, int argc, char** argv) {
   Declared declared;
   declare(program, declared);
@@ -192,16 +208,24 @@ int parse_and_run(const Program& program, int argc, char** argv) {
     fmt::print(stderr, "{}", faults.str());
     return code == 0 ? 0 : 2;
   }
-  catch_interrupts();
+  catch_interrupts(!program.patient);
+  const CancelQuestion question = interrupted;
+  const CancelScope scope(&question);
   Provenance made_by{program.name, program.version};
   for (int i = 1; i < argc; ++i) made_by.command += " " + shell_word(argv[i]);
   for (std::size_t i = 0; i < declared.runs.size(); ++i) {
     const Command& command = *program.commands[i];
-    if (declared.app.got_subcommand(command.name))
-      return run_command(program, command, declared.runs[i], made_by, declared.json);
+    if (!declared.app.got_subcommand(command.name)) continue;
+    const auto claims = claims_of(*declared.app.get_subcommand(command.name), declared.text.commands[i]);
+    return run_command(program, command, declared.runs[i], made_by, declared.json);
   }
   SL_CHECK(false, "a command was parsed, for one is required");
   return 1;
+}
+
+int end_interrupted(const Program& program) {
+  fmt::print(stderr, "{}", interrupted_text(program.name));
+  return 128 + interrupt_signal();
 }
 
 }  // namespace
@@ -252,6 +276,11 @@ Argument& Argument::folders() {
   return *this;
 }
 
+Argument& Argument::output_folder() {
+  text_->output = true;
+  return folders();
+}
+
 Argument& Argument::offers(std::vector<std::string> (*names)()) {
   text_->offered = names;
   return *this;
@@ -295,12 +324,19 @@ int run_program(const Program& program, int argc, char** argv) {
   int code = 1;
   try {
     code = parse_and_run(program, argc, argv);
+  } catch (const Cancelled&) {
+    code = end_interrupted(program);
   } catch (const UserError& e) {
     std::fputs(wrapped_messages(e.what(), error_width()).c_str(), stderr);
+    code = interrupted() ? 128 + interrupt_signal() : 2;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "{}: out of memory: ask for less at once, or run it with more\n", program.name);
     code = 2;
   } catch (const std::exception& e) {
     if (!standard_output_failed()) fmt::print(stderr, "{}", program.fault_text(e.what()));
   }
+  if (const std::size_t threads = fewer_threads(); threads > 0)
+    fmt::print(stderr, "note: the system makes no more threads; {} were used\n", threads);
   return after_output(program.name, code);
 }
 

@@ -52,6 +52,8 @@ class Argument {
   /// What shells offer: the names of files or folders, and names that are known when completions are made.
   Argument& files();
   Argument& folders();
+  /// A folder that the command writes: no other run may write to it meanwhile.
+  Argument& output_folder();
   Argument& offers(std::vector<std::string> (*names)());
 
  private:
@@ -114,13 +116,15 @@ struct Program {
   /// Where the data are that the program reads: --version says it.
   std::string (*data_text)();
   bool documents = false;  // whether every command has --json
+  bool patient = false;    // after a signal it ends by itself, however long that takes: it keeps measurements
   /// Options as other tools call them, and their names here: said where one is not known.
   std::span<const Meaning> other_names = {};
 };
 
 /// Parses a command line, runs the command that it names and turns faults into exit codes: 1 for a bug, 2 for
-/// bad input or lost output, else what the command returns. Not in the help, for packages: `--man-page
-/// [COMMAND]` and `--completion SHELL` print what command_text.hpp makes of the table.
+/// bad input or lost output, 128 and its number after a signal (130: SIGINT, 143: SIGTERM), else what the
+/// command returns. Not in the help, for packages: `--man-page [COMMAND]` and `--completion SHELL` print what
+/// command_text.hpp makes of the table.
 int run_program(const Program& program, int argc, char** argv);
 
 }  // namespace shardline::cli

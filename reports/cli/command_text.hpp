@@ -20,6 +20,7 @@ struct ArgumentText {
   bool required = false;
   bool repeated = false;
   Files files = Files::none;
+  bool output = false;                              // a folder that the command writes
   std::vector<std::string> choices = {};            // no other value is taken
   std::vector<std::string> (*offered)() = nullptr;  // names that are known, among other values
 

@@ -43,12 +43,12 @@ class OutputFolderTest : public ::testing::Test {
 TEST_F(OutputFolderTest, NamesWhatWasWritten) {
   gnuplot("echo drawn > \"$output\"");
   OutputFolder files(out());
-  EXPECT_EQ(files.summary(), "");
   files.write("run.json", "{}");
   files.draw(Plot{}, "gain");
   files.write("all.csv", "x");
-  EXPECT_EQ(files.summary(), "  wrote " + out() + ": all.csv, gain.png, gain.svg, run.json\n");
-  for (const char* name : {"all.csv", "gain.png", "gain.svg", "run.json"})
+  EXPECT_FALSE(fs::exists(out()));
+  EXPECT_EQ(files.publish(), "  wrote " + out() + ": all.csv, gain.png, gain.svg, manifest.json, run.json\n");
+  for (const char* name : {"all.csv", "gain.png", "gain.svg", "manifest.json", "run.json"})
     EXPECT_TRUE(fs::is_regular_file(fs::path(out()) / name)) << name;
 }
 
@@ -57,10 +57,10 @@ TEST_F(OutputFolderTest, WithoutGnuplotNoPictureIsNamedAsWritten) {
   files.write("run.json", "{}");
   files.draw(Plot{}, "frontier");
   files.draw(Plot{}, "gain");
-  EXPECT_EQ(files.summary(""),
-            "wrote " + out() +
-                ": run.json\nno frontier.png, frontier.svg, gain.png, gain.svg: gnuplot was not found in "
-                "PATH; install the Debian package gnuplot-nox\n");
+  EXPECT_EQ(files.publish(""), "wrote " + out() +
+                                   ": manifest.json, run.json\nwarning: no frontier.png, frontier.svg, "
+                                   "gain.png, gain.svg: gnuplot was not found in "
+                                   "PATH; install the Debian package gnuplot-nox\n");
   EXPECT_FALSE(fs::exists(fs::path(out()) / "gain.png"));
 }
 
@@ -68,18 +68,27 @@ TEST_F(OutputFolderTest, AFailingGnuplotLeavesOutItsPictureAlone) {
   gnuplot("grep -q svg \"$2\" && { echo broken font >&2; exit 3; }; echo drawn > \"$output\"");
   OutputFolder files(out());
   files.draw(Plot{}, "gain");
-  EXPECT_EQ(files.summary(), "  wrote " + out() + ": gain.png\n  no gain.svg: gnuplot failed: broken font\n");
+  EXPECT_EQ(files.publish(),
+            "  wrote " + out() +
+                ": gain.png, manifest.json\n  warning: no gain.svg: gnuplot failed: broken font\n");
 }
 
 TEST_F(OutputFolderTest, NothingToDraw) {
   OutputFolder files(out());
   files.leave_out("gain", "no plan of the baseline fits");
-  EXPECT_EQ(files.summary(), "  no gain.png, gain.svg: no plan of the baseline fits\n");
+  EXPECT_EQ(files.publish(), "  warning: no gain.png, gain.svg: no plan of the baseline fits\n");
 }
 
 TEST_F(OutputFolderTest, AFileInItsPlace) {
   std::ofstream(out()) << "taken";
   EXPECT_THROW(OutputFolder{out()}, UserError);
+}
+
+TEST_F(OutputFolderTest, NamesThatLeadOutOfIt) {
+  OutputFolder files(out());
+  for (const char* name : {"../x", "/tmp/x", "a/../../x", "a//b/", "a\nb", ""})
+    EXPECT_THROW(files.write(name, "x"), UserError) << name;
+  EXPECT_FALSE(fs::exists(folder_ / "x"));
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+// The list of the files of an output folder, with their hashes: what belongs to it, and whether it is whole.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace shardline {
+
+inline constexpr const char* kManifest = "manifest.json";
+
+struct ManifestEntry {
+  std::uint64_t bytes = 0;
+  std::string sha256;
+};
+
+/// By name within the folder, "launch/1-vllm.sh"; the manifest itself is not in it.
+using Manifest = std::map<std::string, ManifestEntry>;
+
+ManifestEntry manifest_entry(std::string_view text);
+std::string to_json(const Manifest& manifest);
+/// Of a folder. Nothing where it has no manifest, or one that is not ours: then no file of it is known.
+std::optional<Manifest> manifest_of(const std::filesystem::path& folder);
+
+}  // namespace shardline

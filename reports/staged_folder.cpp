@@ -1,0 +1,244 @@
+#include "reports/staged_folder.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "reports/atomic_file.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kStage = ".shardline-";
+
+[[noreturn]] void fail(const fs::path& path, int error) {
+  throw UserError(fmt::format("cannot write {}: {}", path.string(), std::strerror(error)));
+}
+
+// A file system without locks (some of networks) holds nothing back: better that than no output.
+enum class Lock { held, taken, none };
+Lock lock(int descriptor) {
+  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Lock::held;
+  return errno == EWOULDBLOCK ? Lock::taken : Lock::none;
+}
+
+bool still_at(int descriptor, const fs::path& path) {
+  struct stat open {
+  }, found{};
+  return fstat(descriptor, &open) == 0 && stat(path.c_str(), &found) == 0 && open.st_dev == found.st_dev &&
+         open.st_ino == found.st_ino;
+}
+
+// The first folder on the way to `folder` that is not there yet; empty where all are.
+fs::path first_missing(fs::path folder) {
+  std::error_code error;
+  fs::path missing;
+  while (!folder.empty() && fs::symlink_status(folder, error).type() == fs::file_type::not_found) {
+    missing = folder;
+    folder = folder.parent_path();
+  }
+  return missing;
+}
+
+// Names of all that is not a folder, and of folders that hold nothing, within the folder.
+std::vector<std::string> contents(const fs::path& folder) {
+  std::vector<std::string> out;
+  std::error_code error;
+  for (fs::recursive_directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
+    const bool inner =
+        i->symlink_status().type() == fs::file_type::directory && !fs::is_empty(i->path(), error);
+    if (!inner) out.push_back(i->path().lexically_relative(folder).string());
+  }
+  return out;
+}
+
+// Nothing is in the folder but what its manifest names.
+bool only_known(const fs::path& folder) {
+  const auto known = manifest_of(folder);
+  const std::vector<std::string> found = contents(folder);
+  return std::all_of(found.begin(), found.end(), [&](const std::string& name) {
+    std::error_code error;
+    return known && (name == kManifest || known->contains(name)) &&
+           fs::symlink_status(folder / name, error).type() == fs::file_type::regular;
+  });
+}
+
+// A process whose folder is exchanged would stand in the old one.
+bool stands_in(const fs::path& folder) {
+  std::error_code error;
+  const fs::path here = fs::current_path(error);
+  return !error &&
+         std::mismatch(folder.begin(), folder.end(), here.begin(), here.end()).first == folder.end();
+}
+
+// Links, devices and pipes on the way to, or in place of, a file.
+void refuse_what_is_no_file(const fs::path& folder, const std::string& name) {
+  fs::path path = folder;
+  const fs::path parts(name);
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    path /= *part;
+    std::error_code error;
+    const fs::file_type type = fs::symlink_status(path, error).type();
+    if (type == fs::file_type::not_found) return;
+    const bool last = std::next(part) == parts.end();
+    if (type == (last ? fs::file_type::regular : fs::file_type::directory)) continue;
+    const char* is = type == fs::file_type::symlink     ? "a symbolic link"
+                     : type == fs::file_type::directory ? "a folder"
+                     : type == fs::file_type::regular   ? "a file"
+                                                        : "a device or a pipe";
+    throw UserError(fmt::format("cannot write {}: {} is {}; remove it, or choose another folder",
+                                (folder / name).string(), path.string(), is));
+  }
+}
+
+void remove_stale_stages(const fs::path& parent, const std::string& begin) {
+  std::error_code error;
+  for (fs::directory_iterator i(parent, error), end; !error && i != end; i.increment(error)) {
+    const std::string name = i->path().filename().string();
+    if (!name.starts_with(begin) || name.size() != begin.size() + 6) continue;
+    const int descriptor = open(i->path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0) continue;
+    std::error_code ignored;
+    if (lock(descriptor) == Lock::held) fs::remove_all(i->path(), ignored);
+    close(descriptor);
+  }
+}
+
+}  // namespace
+
+FolderClaim::FolderClaim(const fs::path& folder) : folder_(folder), first_made_(first_missing(folder)) {
+  for (int tries = 0; tries < 100; ++tries) {
+    make_output_folder(folder);
+    descriptor_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor_ < 0 && errno == ENOENT) continue;  // exchanged in this moment
+    if (descriptor_ < 0) fail(folder, errno);
+    const Lock state = lock(descriptor_);
+    if (state != Lock::taken && still_at(descriptor_, folder)) return;
+    close(std::exchange(descriptor_, -1));
+    if (state == Lock::taken)
+      throw UserError(
+          fmt::format("another run writes to {}; wait for it, or choose another folder", folder.string()));
+  }
+  throw UserError(fmt::format("cannot hold the folder {}: it is replaced again and again", folder.string()));
+}
+
+FolderClaim::FolderClaim(FolderClaim&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      first_made_(std::exchange(other.first_made_, {})),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FolderClaim::~FolderClaim() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (first_made_.empty()) return;
+  std::error_code error;
+  for (fs::path at = folder_; fs::is_directory(at, error) && fs::is_empty(at, error); at = at.parent_path()) {
+    if (!fs::remove(at, error) || at == first_made_) return;
+  }
+}
+
+StagedFolder::StagedFolder(const fs::path& folder) {
+  std::error_code error;
+  const bool there = fs::exists(folder, error);
+  if (there || fs::is_symlink(folder, error)) make_output_folder(folder);  // says what is wrong with it
+  fs::path named = fs::absolute(folder).lexically_normal();
+  if (!named.has_filename()) named = named.parent_path();
+  if (!there) make_output_folder(named.parent_path());
+  place_ = there ? fs::canonical(named) : fs::canonical(named.parent_path()) / named.filename();
+  as_a_whole_ = (!there || only_known(place_)) && !stands_in(place_) &&
+                access(place_.parent_path().c_str(), W_OK | X_OK) == 0;
+  const fs::path beside = as_a_whole_ ? place_.parent_path() : place_;
+  const std::string begin = as_a_whole_ ? "." + place_.filename().string() + kStage : kStage;
+  remove_stale_stages(beside, begin);
+  std::string name = (beside / (begin + "XXXXXX")).string();
+  if (mkdtemp(name.data()) == nullptr) fail(place_, errno);
+  stage_ = name;
+  descriptor_ = open(stage_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor_ >= 0) lock(descriptor_);
+  // mkdtemp makes private folders; results are meant to be shared as any other.
+  const mode_t mask = umask(0);
+  umask(mask);
+  chmod(stage_.c_str(), 0777 & ~mask);
+}
+
+StagedFolder::~StagedFolder() {
+  std::error_code error;
+  if (!stage_.empty()) fs::remove_all(stage_, error);
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void StagedFolder::publish(Manifest written, const std::set<std::string>& left_out) {
+  if (interrupted()) throw UserError(fmt::format("interrupted before {} was written", place_.string()));
+  Manifest carried = manifest_of(place_).value_or(Manifest{});
+  for (const auto& [name, entry] : written) carried.erase(name);
+  std::set<std::string> stale;
+  for (const std::string& name : left_out) {
+    if (carried.erase(name) > 0) stale.insert(name);
+  }
+  std::error_code error;
+  std::erase_if(carried,
+                [&](const auto& entry) { return !fs::is_regular_file(place_ / entry.first, error); });
+  Manifest all = written;
+  all.insert(carried.begin(), carried.end());
+  write_file(stage_ / kManifest, to_json(all));
+  const bool whole = as_a_whole_ && (!fs::exists(place_, error) || only_known(place_));
+  const InOneStep step;
+  if (!whole || !exchange(carried)) replace_each(written, stale);
+  note_written(place_);
+}
+
+bool StagedFolder::exchange(const Manifest& carried) {
+  std::error_code error;
+  for (const auto& [name, entry] : carried) {
+    fs::create_directories((stage_ / name).parent_path(), error);
+    fs::create_hard_link(place_ / name, stage_ / name, error);
+    if (error) fs::copy_file(place_ / name, stage_ / name, error);
+    if (error) return false;
+  }
+  if (std::rename(stage_.c_str(), place_.c_str()) == 0) {  // there was none, or an empty one
+    stage_.clear();
+    return true;
+  }
+  struct stat old {};
+  if (stat(place_.c_str(), &old) == 0) chmod(stage_.c_str(), old.st_mode & 07777);
+  return renameat2(AT_FDCWD, stage_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) == 0;
+}
+
+void StagedFolder::replace_each(const Manifest& written, const std::set<std::string>& stale) {
+  for (const auto& [name, entry] : written) refuse_what_is_no_file(place_, name);
+  refuse_what_is_no_file(place_, kManifest);
+  const fs::path manifest = place_ / kManifest;
+  std::error_code error;
+  if (fs::exists(manifest, error) && !manifest_of(place_))
+    throw UserError(
+        fmt::format("{} is no list of ours; remove it, or choose another folder", manifest.string()));
+  const auto move = [&](const fs::path& name) {
+    const fs::path to = place_ / name;
+    if (to.has_parent_path()) make_output_folder(to.parent_path());
+    // The stage may lie on another file system, where the place is one of its own.
+    if (std::rename((stage_ / name).c_str(), to.c_str()) != 0) {
+      if (errno != EXDEV) fail(to, errno);
+      const fs::path beside = place_ / (std::string(kStage) + "file");
+      fs::copy_file(stage_ / name, beside, fs::copy_options::overwrite_existing, error);
+      if (error || std::rename(beside.c_str(), to.c_str()) != 0) fail(to, error ? error.value() : errno);
+    }
+  };
+  fs::remove(manifest, error);
+  for (const std::string& name : stale) fs::remove(place_ / name, error);
+  for (const auto& [name, entry] : written) move(name);
+  move(kManifest);
+}
+
+}  // namespace shardline

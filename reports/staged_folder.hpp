@@ -1,0 +1,60 @@
+// A folder that appears whole or not at all: written beside its place, and put there in one step.
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "reports/manifest.hpp"
+
+namespace shardline {
+
+/// Holds an output folder against other runs while it lives. The lock is of the kernel, on the folder, so
+/// that it ends with the process, however that ends.
+class FolderClaim {
+ public:
+  /// Makes the folder and its parents. Throws UserError where another run holds it, or as make_output_folder
+  /// does.
+  explicit FolderClaim(const std::filesystem::path& folder);
+  FolderClaim(FolderClaim&& other) noexcept;
+  FolderClaim& operator=(FolderClaim&&) = delete;
+  /// Removes the folders that it made if they are empty still: nothing was written.
+  ~FolderClaim();
+
+ private:
+  std::filesystem::path folder_, first_made_;
+  int descriptor_ = -1;
+};
+
+/// The files of a folder before they are in their place. A folder of which every file is known from its
+/// manifest, or that is empty, is exchanged in one step. Of one that holds other things, or that a process
+/// stands in, files are replaced one by one, each in one step, and the manifest last: while it is missing,
+/// the folder is not whole. Links, devices and pipes in a folder are never written to or replaced: they are
+/// refused.
+class StagedFolder {
+ public:
+  /// Throws UserError as make_output_folder does. Removes what a run that was killed has left beside the
+  /// place.
+  explicit StagedFolder(const std::filesystem::path& folder);
+  StagedFolder(const StagedFolder&) = delete;
+  StagedFolder& operator=(const StagedFolder&) = delete;
+  ~StagedFolder();
+
+  /// Where files are written until they are published.
+  const std::filesystem::path& path() const { return stage_; }
+  /// Puts the files that were written into their place, with a manifest of them. Files that the manifest of
+  /// an earlier run names stay, but for those `left_out`, which this run would have written and could not.
+  /// Throws UserError (then the folder is as it was, unless files are replaced one by one and the disk
+  /// fails).
+  void publish(Manifest written, const std::set<std::string>& left_out);
+
+ private:
+  bool exchange(const Manifest& carried);
+  void replace_each(const Manifest& written, const std::set<std::string>& stale);
+
+  std::filesystem::path place_, stage_;
+  bool as_a_whole_ = true;
+  int descriptor_ = -1;  // holds the stage: a stage that nobody holds is of a run that was killed
+};
+
+}  // namespace shardline

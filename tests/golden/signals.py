@@ -1,0 +1,110 @@
+"""A signal in the middle of long work: every command ends within half a second, with 130 or 143 and a line that says
+what was kept, and leaves nothing half-written. Usage: signals.py BINARY"""
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BINARY = os.path.abspath(sys.argv[1])
+GOLDEN = os.path.dirname(os.path.abspath(__file__))
+LIMIT = 0.5  # seconds; other programs on the machine may take the processor: the fastest of three counts
+
+
+def write(name, text):
+    with open(name, "w") as file:
+        file.write(text)
+
+
+def questions():
+    turns = ", ".join("{new: 512 tokens, output: 512 tokens}" for _ in range(1500))
+    talk = open(f"{GOLDEN}/talk.yaml").read()
+    write("talk.yaml", talk[: talk.index("  turns:")] + f"  turns: [{turns}]\n")
+    rng = random.Random(1)
+    shapes = rng.sample([(m, n, k) for m in range(1, 129) for n in range(1, 65) for k in range(1, 9)], 40_000)
+    rows = "".join(f"{64 * m},{128 * n},{1024 * k},bf16,nvjet,{rng.uniform(5, 900):.3f}\n" for m, n, k in shapes)
+    write("gemm.csv", "m,n,k,dtype,kernel,latency_us\n" + rows)
+    chunks = "pipeline:pp=8,prefill_chunk=1"
+    return {
+        "plan": ["plan", "deepseek-r1", "--system", "gb200-nvl72", "--gpus", "72", "--input", "32K", "--output", "1K",
+                 "--ttl", "20 ms", "--threads", "1"],
+        "sweep": ["sweep", "helix_gb200_1m", "--exhaustive", "--all", "-o", "out", "--threads", "1"],
+        "sweep of prefill": ["sweep", "prefill_405b_gb200_1m", "--threads", "2"],
+        "simulate": ["simulate", "prefill_llama8b_1m", "--plan", chunks, "-o", "simulated"],
+        "explain": ["explain", "prefill_llama8b_1m", "--plan", chunks],
+        "compare": ["compare", "prefill_llama8b_1m", "--plan", chunks, "--plan", "pipeline:pp=8,prefill_chunk=2"],
+        "thresholds": ["thresholds", "thresholds_405b_gtt", "--threads", "1", "-o", "out"],
+        "partition": ["partition", "partition_llama7b_a100", "--threads", "1", "-o", "out"],
+        "conversation": ["conversation", "talk.yaml", "-o", "out"],
+        "validate": ["validate", "all", "--threads", "1", "-o", "out"],
+        "verify": ["verify", "all", "--threads", "1"],
+        "calibrate": ["calibrate", "gemm.csv", "--system", "h200-hgx", "-o", "fitted.yaml"],
+        "evaluate": ["evaluate", "gemm.csv", "--system", "h200-hgx", "--csv", "rows.csv"],
+        "accuracy": ["accuracy", "--measurements", "h200-hgx=measured", "-o", "accuracy.md"],
+    }
+
+
+def attempt(arguments, number, delay):
+    """Seconds from the signal to the end, and what it said; None if it had ended before."""
+    process = subprocess.Popen([BINARY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True)
+    time.sleep(delay)
+    if process.poll() is not None:
+        return None
+    begin = time.monotonic()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    return time.monotonic() - begin, process.returncode, said
+
+
+def check(name, arguments, number):
+    fastest = None
+    for _ in range(3):
+        delay, found = 0.4, None
+        while found is None and delay > 0.01:
+            found = attempt(arguments, number, delay)
+            delay /= 2
+        if found is None:
+            return f"{name}: ended before the signal"
+        seconds, code, said = found
+        if code == 0 and delay < 0.1:
+            continue  # it was ending by itself
+        if code != 128 + number:
+            return f"{name}: exit {code} after signal {number}: {said}"
+        if "interrupted" not in said:
+            return f"{name}: says nothing: {said!r}"
+        if "internal error" in said:
+            return f"{name}: {said}"
+        late = "what was not finished is lost" in said
+        if fastest is None or seconds < fastest[0]:
+            fastest = (seconds, late)
+        if fastest[0] < LIMIT:
+            break
+    print(f"  {name}: {fastest[0] * 1000:.0f} ms{' (by force)' if fastest[1] else ''}", flush=True)
+    if fastest[0] > LIMIT:
+        return f"{name}: {fastest[0]:.2f} s from signal {number} to the end"
+    left = [f for _, folders, files in os.walk(".") for f in folders + files if ".shardline-" in f]
+    if left and not fastest[1]:
+        return f"{name}: left behind: {left}"
+    return None
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        cases = questions()
+        os.mkdir("measured")
+        os.link("gemm.csv", "measured/gemm.csv")
+        faults = []
+        for i, (name, arguments) in enumerate(cases.items()):
+            faults.append(check(name, arguments, (signal.SIGINT, signal.SIGTERM)[i % 2]))
+        faults = [f for f in faults if f]
+        for fault in faults:
+            print("FAILED:", fault)
+        return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

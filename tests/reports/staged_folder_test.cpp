@@ -1,0 +1,187 @@
+#include "reports/staged_folder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "reports/atomic_file.hpp"
+#include "reports/output_folder.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class StagedFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "shardline_staged.XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = fs::canonical(name);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  fs::path out() const { return folder_ / "out"; }
+  // All that is in the folder of the test, hidden names too.
+  std::vector<std::string> all() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_))
+      if (!entry.is_directory()) names.push_back(entry.path().lexically_relative(folder_).string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  void write(const std::vector<std::pair<std::string, std::string>>& texts) const {
+    OutputFolder files(out());
+    for (const auto& [name, text] : texts) files.write(name, text);
+    files.publish();
+  }
+  static std::string text_of(const fs::path& file) {
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  fs::path folder_;
+};
+
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST_F(StagedFolderTest, NothingBeforeItIsPublishedAndNothingBesideAfter) {
+  {
+    OutputFolder files(out());
+    files.write("a", "1");
+    files.write("in/b", "2");
+    EXPECT_FALSE(fs::exists(out()));
+    files.publish();
+  }
+  EXPECT_THAT(all(), ElementsAre("out/a", "out/in/b", "out/manifest.json"));
+  { OutputFolder(out()).write("a", "2"); }  // not published
+  EXPECT_THAT(all(), ElementsAre("out/a", "out/in/b", "out/manifest.json"));
+  EXPECT_EQ(text_of(out() / "a"), "1");
+}
+
+TEST_F(StagedFolderTest, TheManifestHoldsHashes) {
+  write({{"a", "abc"}});
+  const auto manifest = manifest_of(out());
+  ASSERT_TRUE(manifest);
+  ASSERT_EQ(manifest->size(), 1U);
+  EXPECT_EQ(manifest->at("a").bytes, 3U);
+  EXPECT_EQ(manifest->at("a").sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST_F(StagedFolderTest, AKnownFolderIsExchangedInOneStep) {
+  write({{"a", "1"}, {"b", "2"}});
+  struct stat before {
+  }, after{};
+  stat(out().c_str(), &before);
+  write({{"b", "3"}, {"c", "4"}});
+  stat(out().c_str(), &after);
+  EXPECT_NE(before.st_ino, after.st_ino);
+  EXPECT_THAT(all(),
+              ElementsAre("out/a", "out/b", "out/c", "out/manifest.json"));  // of another command, perhaps
+  EXPECT_EQ(text_of(out() / "b"), "3");
+  EXPECT_EQ(manifest_of(out())->size(), 3U);
+}
+
+TEST_F(StagedFolderTest, WhatOthersPutThereStays) {
+  fs::create_directories(out() / "mine");
+  std::ofstream(out() / "mine" / "x") << "x";
+  write({{"a", "1"}});
+  write({{"a", "2"}});
+  EXPECT_THAT(all(), ElementsAre("out/a", "out/manifest.json", "out/mine/x"));
+  EXPECT_EQ(text_of(out() / "a"), "2");
+  std::ofstream(out() / "manifest.json") << "of something else";
+  EXPECT_THAT(error_of([&] { write({{"a", "3"}}); }), HasSubstr("no list of ours"));
+  EXPECT_EQ(text_of(out() / "a"), "2");
+}
+
+TEST_F(StagedFolderTest, LinksAndPipesInTheFolderAreRefused) {
+  std::ofstream(folder_ / "outside") << "kept";
+  fs::create_directory(out());
+  fs::create_symlink(folder_ / "outside", out() / "a");
+  ASSERT_EQ(mkfifo((out() / "p").c_str(), 0600), 0);
+  fs::create_directory(folder_ / "elsewhere");
+  fs::create_directory_symlink(folder_ / "elsewhere", out() / "in");
+  EXPECT_THAT(error_of([&] { write({{"a", "1"}}); }), HasSubstr("a is a symbolic link"));
+  EXPECT_THAT(error_of([&] { write({{"p", "1"}}); }), HasSubstr("p is a device or a pipe"));
+  EXPECT_THAT(error_of([&] { write({{"in/a", "1"}}); }), HasSubstr("in is a symbolic link"));
+  EXPECT_EQ(text_of(folder_ / "outside"), "kept");
+  EXPECT_TRUE(fs::is_empty(folder_ / "elsewhere"));
+}
+
+TEST_F(StagedFolderTest, ALinkToAFolderIsFollowed) {
+  fs::create_directory(folder_ / "real");
+  fs::create_directory_symlink("real", out());
+  write({{"a", "1"}});
+  EXPECT_TRUE(fs::is_symlink(out()));
+  EXPECT_EQ(text_of(folder_ / "real" / "a"), "1");
+  fs::remove(out());
+  fs::create_directory_symlink("nowhere", out());
+  EXPECT_THAT(error_of([&] { write({{"a", "1"}}); }), HasSubstr("a symbolic link that leads nowhere"));
+}
+
+TEST_F(StagedFolderTest, AFolderThatAProcessStandsInIsNotExchanged) {
+  write({{"a", "1"}});
+  const fs::path before = fs::current_path();
+  fs::current_path(out());
+  OutputFolder files(".");
+  files.write("a", "2");
+  files.publish();
+  EXPECT_EQ(text_of("a"), "2");  // and not that of the folder that was
+  fs::current_path(before);
+  EXPECT_EQ(text_of(out() / "a"), "2");
+}
+
+TEST_F(StagedFolderTest, WhatAKilledRunLeftIsRemovedByTheNext) {
+  const pid_t child = fork();
+  if (child == 0) {
+    OutputFolder files(out());
+    files.write("a", "1");
+    _exit(0);  // without destructors, as a kill
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(all().size(), 1U);
+  const OutputFolder other(folder_ / "other");  // no business of another folder
+  ASSERT_EQ(all().size(), 1U);
+  write({{"b", "1"}});
+  EXPECT_THAT(all(), ElementsAre("out/b", "out/manifest.json"));
+}
+
+TEST_F(StagedFolderTest, ASecondRunIsRefusedUntilTheFirstEnds) {
+  std::optional<FolderClaim> first(std::in_place, out() / "deep");
+  EXPECT_THAT(error_of([&] { FolderClaim(out() / "deep"); }), HasSubstr("another run writes to"));
+  EXPECT_TRUE(fs::is_directory(out() / "deep"));
+  first.reset();
+  EXPECT_FALSE(fs::exists(out()));  // nothing was written
+  const FolderClaim again(out() / "deep");
+}
+
+TEST_F(StagedFolderTest, TheLockOfAKilledRunIsGone) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const FolderClaim claim(out());
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(error_of([&] { FolderClaim{out()}; }), "");
+}
+
+}  // namespace
+}  // namespace shardline
