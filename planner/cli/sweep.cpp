@@ -2,12 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "planner/api/convert.hpp"
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/sweep_journal.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/terminal.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -28,7 +31,7 @@ void declare(Arguments& a, SweepOptions& o) {
       .required()
       .offers(scenario_names)
       .files();
-  a.add("-o,--out", o.out, "Folder for frontier.csv, plots and page (none: print only)").folders();
+  a.add("-o,--out", o.out, "Folder for frontier.csv, plots and page (none: print only)").output_folder();
   a.add("--ttl", o.ttl, "Your token-to-token latency target, for instance \"20 ms\"");
   a.add("--ttft", o.ttft, "Your time-to-first-token target (prefill, or a workload), for instance \"80 s\"");
   a.add("--tokens-per-user", o.tokens_per_user, "Your target in tokens/s/user").positive();
@@ -45,7 +48,7 @@ SweepAnswer answer_of(const Study& study, const SweepQuestion& question) {
   Progress progress(study.study.model.name, Progress::terminal());
   const auto show = [&](std::uint64_t done, std::uint64_t total) {
     progress.show(done, total);
-    if (interrupted()) throw UserError("interrupted; nothing was written for " + study.title);
+    if (interrupted()) throw Cancelled{};
   };
   return answer_sweep(study, question, show, [] { return !interrupted(); });
 }
@@ -76,10 +79,19 @@ int run(const SweepOptions& o, const Provenance& made_by) {
   result.summary = scenario.summary;
   result.question = asked;
   api::SweepVerdict verdict;
+  std::deque<SweepJournal> journals;  // of all models until all are done: a run that goes on needs them
   for (const Study& study : scenario.studies) {
     require_target(study, o);
-    const SweepQuestion question = api::question_for(study, asked, o.threads);
+    SweepQuestion question = api::question_for(study, asked, o.threads);
+    if (!o.out.empty())
+      question.journal = &journals
+                              .emplace_back(folder_of(study, o.out),
+                                            made_by.version + "\n" + made_by.command + "\n" + study.title)
+                              .search();
     SweepAnswer answer = answer_of(study, question);
+    if (question.journal != nullptr && question.journal->resumed() > 0)
+      fmt::print(stderr, "  {}: went on behind {} plans of the run before\n", study.study.model.name,
+                 question.journal->resumed());
     add_idle_settings(answer.unread, idle_settings(study, plans_of(answer.rated), o.engine.settings, true,
                                                    study_with_settings(o.scenario, o.costs, o.engine,
                                                                        study.study.model.name)));
@@ -87,6 +99,7 @@ int run(const SweepOptions& o, const Provenance& made_by) {
     verdict.add(study, question, answer);
     if (made_by.document != nullptr) result.models.push_back(api::model_sweep(study, question, answer));
   }
+  for (SweepJournal& journal : journals) journal.remove();
   result.met = verdict.met();
   if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
   return verdict.met() ? 0 : 3;

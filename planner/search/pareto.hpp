@@ -69,6 +69,7 @@ class Frontier {
 
   /// By ascending x metric.
   std::vector<Point> points() const;
+  std::uint64_t order_of(std::size_t i) const { return entries_[i].order; }
   std::size_t size() const { return entries_.size(); }
   Metric x() const { return x_; }
   Metric y() const { return y_; }

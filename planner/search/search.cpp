@@ -6,7 +6,7 @@
 #include "planner/search/block_times.hpp"
 #include "planner/search/candidates.hpp"
 #include "planner/search/nearest.hpp"
-#include "planner/search/sample.hpp"
+#include "planner/search/wave.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/studies/searched_partition.hpp"
 #include "sim/base/parallel.hpp"
@@ -14,13 +14,6 @@
 namespace shardline {
 
 namespace {
-
-struct CandidateResult {
-  Frontier frontier{Metric::time, Metric::time};
-  SearchCounts counts;
-  Sample simulations, bounds;
-  std::vector<Point> all;
-};
 
 // What one thread keeps.
 struct Worker {
@@ -248,15 +241,6 @@ class CandidateSearch {
   std::vector<std::pair<std::size_t, Point>> left_;
 };
 
-void add_counts(SearchCounts& to, const SearchCounts& from) {
-  to.simulated += from.simulated;
-  to.bounds += from.bounds;
-  to.pruned += from.pruned;
-  to.over_budget += from.over_budget;
-  to.infeasible += from.infeasible;
-  to.partitions += from.partitions;
-}
-
 std::vector<std::unique_ptr<Worker>> make_workers(const Case& c, const SearchOptions& o, std::size_t threads,
                                                   const std::shared_ptr<FabricCache>& cache) {
   const auto blocks = std::make_shared<KnownBlocks>(o.batches);
@@ -370,12 +354,14 @@ SearchResult search(const Case& c, const SearchOptions& given,
       wave[i - begin].simulations.calls = i;
       wave[i - begin].bounds.calls = i;
     }
-    parallel_for(begin, end, threads, [&](std::size_t i, std::size_t slot) {
+    const bool known_wave = restored(o.journal, begin, end, wave);
+    parallel_for(begin, known_wave ? begin : end, threads, [&](std::size_t i, std::size_t slot) {
       const Frontier& known = frontier_of(candidates[turn.of[i]]);
       CandidateSearch(c, o, candidates[turn.of[i]], known, *workers[slot], cache, turn.least[turn.of[i]],
                       wave[i - begin])
           .run();
     });
+    if (!known_wave) keep(o.journal, begin, end, wave);
     for (std::size_t i = begin; i < end; ++i) {
       CandidateResult& r = wave[i - begin];
       frontier_of(candidates[turn.of[i]]).merge(r.frontier);

@@ -11,6 +11,8 @@
 
 namespace shardline {
 
+class SearchJournal;
+
 struct SearchOptions {
   std::vector<StrategyId> strategies;
   std::vector<int> gpus;
@@ -27,10 +29,11 @@ struct SearchOptions {
   // Users beyond what memory holds wait, as in an engine's queue, and the largest batch that fits runs;
   // otherwise such batches do not fit. Set where a scenario has a workload.
   bool queues = false;
-  double least_users = 0;  // of decode: plans that serve fewer do not count
-  bool prune = true;       // skip what a bound proves to be off the frontier of its strategy
-  bool keep_all = false;   // keep every simulated point (implies no pruning)
-  int threads = 0;         // 0: all cores
+  double least_users = 0;            // of decode: plans that serve fewer do not count
+  bool prune = true;                 // skip what a bound proves to be off the frontier of its strategy
+  bool keep_all = false;             // keep every simulated point (implies no pruning)
+  int threads = 0;                   // 0: all cores
+  SearchJournal* journal = nullptr;  // what is finished is kept there, and taken from there
 };
 
 struct SearchCounts {

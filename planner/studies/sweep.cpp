@@ -106,6 +106,7 @@ void find_pools(Study study, const SweepQuestion& q, SweepAnswer& out) {
 SearchOptions options_of(const Study& study, const SweepQuestion& q) {
   SearchOptions o = study.sweep().search;
   o.threads = q.threads;
+  o.journal = q.journal;
   o.prune = !q.exhaustive && !q.keep_all;
   o.keep_all = q.keep_all;
   o.least_users = q.least_users;

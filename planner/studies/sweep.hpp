@@ -19,6 +19,7 @@ struct SweepQuestion {
   bool exhaustive = false;  // simulate every feasible configuration
   bool keep_all = false;    // and keep them
   int threads = 0;          // 0: all cores; results do not depend on it
+  SearchJournal* journal = nullptr;
   bool has_target() const { return most_time > Seconds(0) || most_ttft > Seconds(0) || least_users > 0; }
 };
 

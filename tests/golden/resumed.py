@@ -1,0 +1,96 @@
+"""A sweep that was killed goes on where it was, and leaves the same bits as one that was not.
+Usage: resumed.py BINARY"""
+import filecmp
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BINARY = os.path.abspath(sys.argv[1])
+COMMAND = ["sweep", "prefill_405b_gb200_1m", "--exhaustive", "--all", "--threads", "2", "-o", "out"]
+
+
+def fail(text):
+    print("FAILED:", text)
+    sys.exit(1)
+
+
+def run(**more):
+    return subprocess.run([BINARY, *COMMAND], stdin=subprocess.DEVNULL, capture_output=True, text=True, **more)
+
+
+def journals():
+    return sorted(f for folder, _, files in os.walk("out") for f in files if f.endswith(".journal"))
+
+
+def kill(number, delay):
+    """Ends it once it has a journal and has run `delay` longer."""
+    process = subprocess.Popen([BINARY, *COMMAND], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not journals():
+        time.sleep(0.01)
+    time.sleep(delay)
+    process.send_signal(number)
+    _, said = process.communicate()
+    if process.returncode >= 0 and number == signal.SIGKILL:
+        fail(f"the sweep ended before it was killed: {process.returncode}")
+    return process.returncode, said
+
+
+def without_line(path, pattern):
+    return re.sub(pattern, "", open(path, errors="surrogateescape").read())
+
+
+def same(one, other):
+    compared = filecmp.dircmp(one, other)
+    if compared.left_only or compared.right_only:
+        fail(f"files differ: {compared.left_only} {compared.right_only}")
+    for folder, _, files in os.walk(one):
+        for name in files:
+            a = os.path.join(folder, name)
+            b = os.path.join(other, os.path.relpath(a, one))
+            if not filecmp.cmp(a, b, shallow=False):
+                fail(f"{a} and {b} differ")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        whole = run()
+        if whole.returncode != 0 or journals():
+            fail(f"exit {whole.returncode}, {journals()}: {whole.stderr}")
+        shutil.move("out", "whole")
+
+        kill(signal.SIGKILL, 0.3)
+        if not journals():
+            fail("kill -9 left no journal")
+        journal = os.path.join("out", journals()[0])
+        with open(journal, "ab") as file:  # as a write that was cut
+            file.write(b"0" * 64 + b" 1 2 3")
+        code, said = kill(signal.SIGTERM, 0.3)
+        if code != 143 or "the same command goes on where it was" not in said:
+            fail(f"exit {code} after SIGTERM: {said}")
+        resumed = run()
+        if resumed.returncode != 0 or "went on behind" not in resumed.stderr:
+            fail(f"not resumed: exit {resumed.returncode}: {resumed.stderr}")
+        if resumed.stdout != whole.stdout:
+            fail("what is printed differs")
+        if journals():
+            fail(f"left behind: {journals()}")
+        same("out", "whole")
+
+        # Another question does not take the journal of this one.
+        kill(signal.SIGKILL, 0.3)
+        COMMAND.remove("--all")
+        other = run()
+        if other.returncode != 0 or "went on behind" in other.stderr:
+            fail(f"another question was resumed: {other.stderr}")
+    print("a sweep that was killed went on")
+
+
+if __name__ == "__main__":
+    main()
