@@ -11,6 +11,8 @@ namespace shardline {
 namespace {
 
 constexpr std::size_t kMostFaults = 50;
+// Of kernels and messages in us, of steps in ms: nothing runs for less than 1 ns, or for 1000 s.
+constexpr double kLeastTime = 0.001, kMostTime = 1e9;
 
 }  // namespace
 
@@ -89,8 +91,9 @@ std::optional<double> CsvText::integer(std::size_t line, const CsvCell& c, std::
 
 std::optional<double> CsvText::time(std::size_t line, const CsvCell& c, std::string_view what) {
   const auto v = number(line, c, what);
-  if (!v || (*v > 0 && *v <= kMostCount)) return v;
-  fault(line, c, what, fmt::format("{}: expected a positive time, found {}", what, c.text));
+  if (!v || (*v >= kLeastTime && *v <= kMostTime)) return v;
+  fault(line, c, what,
+        fmt::format("{}: expected a time from {} to {:.0f}, found {}", what, kLeastTime, kMostTime, c.text));
   return std::nullopt;
 }
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <optional>
+#include <string_view>
 
 #include "hardware/cost/kernel_list.hpp"
 #include "hardware/machine/system.hpp"
@@ -16,7 +16,17 @@ namespace shardline {
 
 namespace {
 
-constexpr double kMost = std::numeric_limits<double>::max();
+// What no machine is, so that a slip of a unit or of a file does not become a price. Shipped fits stay a
+// factor of 1000 below these, but for the end of a confidence interval, which may be anywhere.
+constexpr double kMostEnd = 1e15, kMostError = 1e6;  // errors: 1 is 100 %
+constexpr double kMostCorrection = 10;               // ln of a factor; the largest shipped is 3.04
+
+double most_of(std::string_view unit) {
+  if (unit == "us") return 1e6;                    // a start of 1 s
+  if (unit == "MB" || unit == "GB/s") return 1e6;  // 1 TB, 1 PB/s
+  return 1e9;
+}
+
 constexpr std::size_t kMostKnots = 15000;
 constexpr double kThousandths = 1000;
 constexpr double kRangeRounding = 1e-3;  // doublings: files hold six digits
@@ -70,10 +80,10 @@ std::vector<double> thousandths(const Reader& r, std::size_t count) {
 FitError read_error(const Reader& r) {
   FitError e;
   e.rows = static_cast<std::size_t>(r.at("rows").integer(0, 1'000'000'000));
-  e.median = r.at("median").number(0, kMost);
-  e.p90 = r.at("p90").number(0, kMost);
-  e.worst = r.at("worst").number(0, kMost);
-  e.bias = r.at("bias").number(-1, kMost);
+  e.median = r.at("median").number(0, kMostError);
+  e.p90 = r.at("p90").number(e.median, kMostError);
+  e.worst = r.at("worst").number(e.p90, kMostError);
+  e.bias = r.at("bias").number(-1, kMostError);
   r.no_other_keys();
   return e;
 }
@@ -98,7 +108,7 @@ std::vector<std::vector<double>> read_places(const Reader& r, std::size_t axes) 
 
 Correction read_correction(const Reader& r, std::size_t axes) {
   Correction c;
-  c.smoothing = r.at("smoothing").number(0, kMost);
+  c.smoothing = r.at("smoothing").number(0, kMostError);
   if (const auto places = r.find("places")) {
     c.uneven = read_places(*places, axes);
     for (const std::vector<double>& p : c.uneven) c.knots.push_back(static_cast<int>(p.size()));
@@ -114,7 +124,13 @@ Correction read_correction(const Reader& r, std::size_t axes) {
     r.fault(fmt::format("more than {} knots", kMostKnots));
     return {};
   }
-  c.values = thousandths(r.at("values"), all);
+  const Reader values = r.at("values");
+  c.values = thousandths(values, all);
+  const auto beyond = [](double v) { return std::abs(v) > kMostCorrection; };
+  if (const auto at = std::find_if(c.values.begin(), c.values.end(), beyond); at != c.values.end())
+    values.fault(fmt::format("a correction of {:.0f} thousandths; they are from {:.0f} to {:.0f}",
+                             kThousandths * *at, -kThousandths * kMostCorrection,
+                             kThousandths * kMostCorrection));
   r.no_other_keys();
   return c;
 }
@@ -173,7 +189,9 @@ KernelFit read_fit(const Reader& r) {
   const Reader parameters = r.at("parameters");
   for (const FormParameter& p : f.form->parameters) {
     const Reader one = parameters.at(p.name);
-    const std::vector<double> v = numbers(one, 3, 0, kMost);  // value, low, high
+    const std::vector<double> v = numbers(one, 3, 0, kMostEnd);  // value, low, high
+    if (v[0] > most_of(p.unit))
+      one.fault(fmt::format("{} {} is beyond any machine: at most {:.0e}", v[0], p.unit, most_of(p.unit)));
     if (one.items().size() == 3 && (!(v[0] > 0) || v[1] > v[0] || v[2] < v[0]))
       one.fault("expected [value, low, high], low <= value <= high");
     f.parameters.push_back(v[0]);
@@ -185,6 +203,7 @@ KernelFit read_fit(const Reader& r) {
   const Reader range = r.at("range");
   for (std::size_t a = 0; a < axes; ++a) {
     const std::vector<double> v = numbers(range.at(f.form->axes[a].name), 2, -100, 100);
+    if (v[0] > v[1]) range.at(f.form->axes[a].name).fault("expected [from, to], from <= to");
     f.range_low.push_back(v[0]);
     f.range_high.push_back(v[1]);
   }

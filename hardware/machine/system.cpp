@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <set>
 #include <sstream>
+#include <type_traits>
 
 #include "sim/base/file_name.hpp"
 
@@ -16,7 +16,9 @@ namespace shardline {
 namespace {
 
 constexpr long long kMostGpus = 8192;
-constexpr double kMost = std::numeric_limits<double>::max();
+// Per device or link, a factor of 100 and more beyond what there is: 1 PB, 1 PB/s, 1 EFLOP/s.
+template <class Q>
+constexpr double kMost = std::is_same_v<Q, FlopsPerSecond> ? 1e18 : 1e15;
 
 // Of whole systems: what was fitted to one framework's kernels alone has a dot in its name.
 std::vector<std::string> shipped_calibrations(const std::filesystem::path& folder) {
@@ -28,7 +30,7 @@ std::vector<std::string> shipped_calibrations(const std::filesystem::path& folde
 // Zero would be a division by zero later; a latency may be zero.
 template <class Q>
 Q positive(const Reader& r) {
-  return r.quantity<Q>(Q(1), Q(kMost));
+  return r.quantity<Q>(Q(1), Q(kMost<Q>));
 }
 
 double fraction(const Reader& r) { return r.number(0.01, 1.0); }

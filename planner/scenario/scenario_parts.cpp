@@ -143,6 +143,9 @@ Conversation read_conversation(const Reader& r, int system_gpus) {
   const Reader turns = r.at("turns");
   if (turns.is_sequence() && turns.items().empty())
     turns.fault(turns.path() + " is empty", {"expected a list of {new: 8Ki tokens, output: 512 tokens}"});
+  constexpr std::size_t kMostTurns = 4096;  // their time grows with the square of their number
+  if (turns.is_sequence() && turns.items().size() > kMostTurns)
+    turns.fault(fmt::format("{} has more than {} turns", turns.path(), kMostTurns));
   for (const Reader& item : turns.items()) {
     Turn t;
     t.fresh = item.at("new").tokens(1, kLongest);
