@@ -60,14 +60,13 @@ TEST(Catalog, LoadsAFolderWithAConfig) {
 }
 
 TEST(Catalog, UnknownNameListsTheCatalogue) {
+  std::string names;
+  for (const std::string& name : catalog_names(testing::catalog_dir()))
+    names += (names.empty() ? "" : ", ") + name;
   EXPECT_EQ(error_of("llama-3.1-40b"),
-            "unknown model llama-3.1-40b\n"
-            "expected one of: deepseek-r1, falcon-1b, falcon-7b, gemma-3-27b, gpt-oss-120b, gpt-oss-20b, "
-            "kimi-k2, llama-13b, llama-3-8b-1m, llama-3.1-405b, llama-3.1-70b, llama-3.1-8b, llama-30b, "
-            "llama-4-maverick, llama-4-scout, llama-7b, llama-7b-gqa8, llama-7b-mqa, mimo-v2-flash, "
-            "qwen-2.5-14b, qwen3-235b-a22b, qwen3-32b, yi-34b-200k\n"
-            "did you mean llama-3.1-405b?\n"
-            "or the path of a .yaml file, a config.json or a folder that holds one\n");
+            "unknown model llama-3.1-40b\nexpected one of: " + names +
+                "\ndid you mean llama-3.1-405b?\n"
+                "or the path of a .yaml file, a config.json or a folder that holds one\n");
 }
 
 TEST(Catalog, WrongPaths) {
