@@ -35,16 +35,20 @@ SilentOutput::~SilentOutput() {
   close(kept_);
 }
 
+void say(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
+bool standard_error_failed() { return std::fflush(stderr) != 0 || std::ferror(stderr) != 0; }
+
 bool standard_output_failed() { return std::ferror(stdout) != 0; }
 
 int after_output(std::string_view program, int code) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
   const int error = errno;
-  if (flushed && !standard_output_failed()) return code;
+  if (flushed && !standard_output_failed()) return code == 0 && standard_error_failed() ? kLostOutput : code;
   // A failure before this one left its mark on the stream, but not its reason.
-  fmt::print(stderr, "{}: cannot write standard output{}\n", program,
-             flushed || error == 0 ? "" : std::string(": ") + std::strerror(error));
+  say(fmt::format("{}: cannot write standard output{}\n", program,
+                  flushed || error == 0 ? "" : std::string(": ") + std::strerror(error)));
   return kLostOutput;
 }
 

@@ -29,8 +29,12 @@ class SilentOutput {
 /// tells that exception from a fault of ours by this.
 bool standard_output_failed();
 
+/// Writes to standard error and never throws: what fmt prints there does, where it is lost.
+void say(std::string_view text);
+bool standard_error_failed();
+
 /// Call last in main: empties the buffer of standard output. Returns `code`, or kLostOutput with a message to
-/// standard error if any of what was printed was lost.
+/// standard error if any of what was printed was lost; kLostOutput, too, where warnings of a success were.
 int after_output(std::string_view program, int code);
 
 }  // namespace shardline

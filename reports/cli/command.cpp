@@ -224,7 +224,7 @@ int parse_and_run(const Program& program, int argc, char** argv) {
 }
 
 int end_interrupted(const Program& program) {
-  fmt::print(stderr, "{}", interrupted_text(program.name));
+  say(interrupted_text(program.name));
   return 128 + interrupt_signal();
 }
 
@@ -327,16 +327,19 @@ int run_program(const Program& program, int argc, char** argv) {
   } catch (const Cancelled&) {
     code = end_interrupted(program);
   } catch (const UserError& e) {
-    std::fputs(wrapped_messages(e.what(), error_width()).c_str(), stderr);
+    say(wrapped_messages(e.what(), error_width()));
     code = interrupted() ? 128 + interrupt_signal() : 2;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "{}: out of memory: ask for less at once, or run it with more\n", program.name);
+    say(fmt::format("{}: out of memory: ask for less at once, or run it with more\n", program.name));
     code = 2;
   } catch (const std::exception& e) {
-    if (!standard_output_failed()) fmt::print(stderr, "{}", program.fault_text(e.what()));
+    if (standard_error_failed())
+      code = kLostOutput;
+    else if (!standard_output_failed())
+      say(program.fault_text(e.what()));
   }
   if (const std::size_t threads = fewer_threads(); threads > 0)
-    fmt::print(stderr, "note: the system makes no more threads; {} were used\n", threads);
+    say(fmt::format("note: the system makes no more threads; {} were used\n", threads));
   return after_output(program.name, code);
 }
 

@@ -35,6 +35,12 @@ else
   lost simulate "$small" --model llama-3.1-405b --plan helix:kvp=4,tpa=4,tpf=16,batch=4
   lost list models --json
   lost sweep "$small" --threads 1 --json -o out
+  code=0
+  "$binary" sweep "$small" --threads 1 > printed 2> /dev/full < /dev/null || code=$?
+  [ "$code" -eq 2 ] || fail "exit $code where warnings were lost"
+  code=0
+  "$binary" sweep nowhere > printed 2> /dev/full < /dev/null || code=$?
+  [ "$code" -eq 2 ] || fail "exit $code where a message was lost"
   lost accuracy  # prints more than the buffer holds
 
   # A file that is written takes the place of a closed standard output: nothing printed may reach it.
