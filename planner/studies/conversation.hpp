@@ -17,8 +17,8 @@ struct TurnTime {
   Seconds pass_kv, pass_q;                      // TTFT of both variants
   bool kv_chosen = true;                        // the faster one; a tie goes to pass-KV
   Seconds first_ttl, last_ttl;  // of the first and the last token of the answer; 0 without one
-  Seconds answer;                 // TTFT and all tokens of the answer
-  Shares shares;                  // of the turn's whole time
+  Seconds answer;               // TTFT and all tokens of the answer
+  Shares shares;                // of the turn's whole time
   // How far times may be off, in parts of each [P12]: of both variants' TTFT, of the last TTL, of the turn.
   ErrorTerms kv_errors, q_errors, ttl_errors, errors;
   Bytes kv_per_gpu;                     // when the answer is complete

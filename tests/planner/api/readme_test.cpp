@@ -56,7 +56,8 @@ TEST(ApiDocuments, WrongDocumentsAreFound) {
   Json text = good;
   text["high"] = "2";
   EXPECT_EQ(faults_of(text, "Estimate", "$"), "$.high: number expected, found \"2\"\n");
-  Json list = Json::parse(R"({"file": "", "line": 1, "column": 2, "key": "", "message": "", "details": ["a", 3]})");
+  Json list =
+      Json::parse(R"({"file": "", "line": 1, "column": 2, "key": "", "message": "", "details": ["a", 3]})");
   EXPECT_EQ(faults_of(list, "Diagnostic", "$"), "$.details[1]: text expected, found 3\n");
 }
 
