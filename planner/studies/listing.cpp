@@ -12,6 +12,14 @@
 namespace shardline {
 
 std::string attention_text(const Model& m) {
+  const auto other = [](const Attention& a) { return a.index || a.compression || a.recurrent() || a.none(); };
+  if (std::any_of(m.attentions.begin(), m.attentions.end(), other)) {
+    std::vector<std::string> named;
+    for (int i = 0; i < std::ssize(m.attentions); ++i)
+      named.push_back(fmt::format("{} {}", layers_of_attention(m, i),
+                                  name_of(m.attentions[static_cast<std::size_t>(i)])));
+    return fmt::format("{}", fmt::join(named, ", "));
+  }
   const auto latents = [](const Attention& a) { return has_latents(a); };
   const bool all = std::all_of(m.attentions.begin(), m.attentions.end(), latents);
   const char* const family = all ? "MLA" : has_latents(m) ? "MLA, GQA" : "GQA";
@@ -30,8 +38,13 @@ std::vector<ListedModel> list_models(const Catalogs& catalogs) {
     ListedModel& listed = out.emplace_back(ListedModel{name, m, parameter_count(m), active_parameters(m)});
     for (int i = 0; i < std::ssize(m.attentions); ++i) {
       const Attention& a = m.attentions[static_cast<std::size_t>(i)];
-      const Bytes of_token(layers_of_attention(m, i) * kv_elements_per_layer(a) *
-                           bytes_per_element(Dtype::fp4));
+      const double layers = layers_of_attention(m, i) * bytes_per_element(Dtype::fp4);
+      if (a.compression) {  // a window of single tokens beside rows that grow with the length
+        listed.kv_local += Bytes(layers * a.head_dim * static_cast<double>(a.reach.tokens));
+        listed.kv_per_token += Bytes(layers * (kv_elements_per_layer(a) - a.head_dim));
+        continue;
+      }
+      const Bytes of_token(layers * kv_elements_per_layer(a));
       switch (a.reach.kind) {
         case ReachKind::full:
           listed.kv_per_token += of_token;

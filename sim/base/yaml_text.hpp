@@ -64,16 +64,15 @@ class SourceText {
     }
     if (raw.starts_with("\xef\xbb\xbf")) raw.remove_prefix(3);
     text_.reserve(raw.size());
-    for (std::size_t i = 0; i < raw.size(); ++i) {
-      if (raw[i] != '\r') {
-        text_ += raw[i];
-      } else if (i + 1 == raw.size() || raw[i + 1] != '\n') {
-        text_ += '\n';
-      }
+    for (std::size_t i = 0; i < raw.size();) {
+      const std::size_t end = std::min(raw.find('\r', i), raw.size());
+      text_.append(raw.substr(i, end - i));
+      if (end < raw.size() && (end + 1 == raw.size() || raw[end + 1] != '\n')) text_ += '\n';
+      i = end + 1;
     }
     starts_.push_back(0);
-    for (std::size_t i = 0; i < text_.size(); ++i)
-      if (text_[i] == '\n') starts_.push_back(i + 1);
+    for (std::size_t i = text_.find('\n'); i != std::string::npos; i = text_.find('\n', i + 1))
+      starts_.push_back(i + 1);
     check_characters();
     check_brackets();
   }
