@@ -129,6 +129,15 @@ int dense_ranks_under(const std::string& engine, const Case& c, const Plan& plan
 
 std::string variable_for_long_context(const std::string& engine) { return rules_named(engine).long_context; }
 
+std::string length_rule(const EngineProfile& engine) {
+  const LaunchRules& rules = rules_of(engine);
+  const auto at = std::find_if(rules.cases.begin(), rules.cases.end(),
+                               [](const CaseRule& r) { return std::string_view(r.id) == "context"; });
+  SL_CHECK(at != rules.cases.end(), "every engine has a rule of lengths");
+  return fmt::format("{}: {} ({}); {}=1 lifts it there", title_of(rules), at->says, at->source,
+                     rules.long_context);
+}
+
 std::optional<std::string> longer_than_model(const Case& c) {
   if (c.engine == nullptr || !c.any_context || c.longest() <= c.model.max_context) return std::nullopt;
   return missing_length_note(c, rules_of(*c.engine));

@@ -55,6 +55,8 @@ std::string engine_names_of(const Strategy& s);
 
 /// The variable that, set to 1, lets an engine ("vllm") start lengths beyond a model's maximum.
 std::string variable_for_long_context(const std::string& engine);
+/// The engine's rule about requests longer than a model has positions for, with its source.
+std::string length_rule(const EngineProfile& engine);
 /// What a user has to say to start requests longer than the model has positions for (Case::any_context);
 /// nothing where they are not.
 std::optional<std::string> longer_than_model(const Case& c);

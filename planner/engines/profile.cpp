@@ -290,9 +290,13 @@ EngineProfile load_engine(const std::string& name, const std::string& version,
     names.push_back(p.name);
     if (meant) versions.push_back(p.version);
   }
-  if (!versions.empty())
-    throw UserError({Diagnostic{
-        {}, fmt::format("no profile of {} {}", name, version), expected_one_of(version, versions)}});
+  if (!versions.empty()) {
+    std::vector<std::string> details = expected_one_of(version, versions);
+    details.emplace_back(
+        "a profile's rules and numbers are of the version that they were read in; of others nobody knows "
+        "them");
+    throw UserError({Diagnostic{{}, fmt::format("no profile of {} {}", name, version), std::move(details)}});
+  }
   names.emplace_back(kIdealEngine);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/engines/launchable.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 
 namespace shardline::scenario_parts {
@@ -80,14 +81,17 @@ std::optional<ServedKeys> read_served(const Reader& root, const EngineProfile* e
     v->fault("a workload is served by an engine",
              {"expected engine: trtllm, vllm or sglang; bare kernels (ideal) serve nobody"});
   for (const Model& m : models) {
-    if (!any_context && m.max_context > 0 && w.input + w.output > m.max_context)
-      v->fault(fmt::format("input and output are {} tokens, {} is for {} at most", w.input + w.output, m.name,
-                           m.max_context),
-               {m.max_context > w.input + 1
-                    ? fmt::format("expected an output of at most {} tokens behind this input",
-                                  m.max_context - w.input)
-                    : fmt::format("expected an input of at most {} tokens", m.max_context - w.output),
-                "any_context: true lifts that; the engine then takes any length"});
+    if (any_context || m.max_context == 0 || w.input + w.output <= m.max_context) continue;
+    std::vector<std::string> details{
+        m.max_context > w.input + 1
+            ? fmt::format("expected an output of at most {} tokens behind this input",
+                          m.max_context - w.input)
+            : fmt::format("expected an input of at most {} tokens", m.max_context - w.output),
+        "any_context: true lifts that; the engine then takes any length"};
+    if (engine != nullptr) details.push_back(length_rule(*engine));
+    v->fault(fmt::format("input and output are {} tokens, {} is for {} at most", w.input + w.output, m.name,
+                         m.max_context),
+             std::move(details));
   }
   return out;
 }

@@ -184,11 +184,11 @@ PlanDefaults plan_defaults(const PlanQuestion& q, const Catalogs& catalogs,
     throw UserError(fmt::format("--gpus {}: {} has {} GPUs ({} nodes of {})", most, d.system.name, all,
                                 d.system.fabric.nodes, d.system.fabric.gpus_per_node));
   if (d.engine && !q.any_context && d.model.max_context > 0 && q.input + q.output > d.model.max_context)
-    throw UserError(
-        {Diagnostic{{},
-                    fmt::format("input and output are {} tokens, {} is for {} at most",
-                                grouped(q.input + q.output), d.model.name, grouped(d.model.max_context)),
-                    {"--any-context lifts that: engines start longer requests if told to"}}});
+    throw UserError({Diagnostic{
+        {},
+        fmt::format("input and output are {} tokens, {} is for {} at most", grouped(q.input + q.output),
+                    d.model.name, grouped(d.model.max_context)),
+        {"--any-context lifts that: engines start longer requests if told to", length_rule(*d.engine)}}});
   d.most_gpus = most;
   d.gpus = default_gpus(d.system, most, q.any_gpus);
   if (d.gpus.back() != most)
