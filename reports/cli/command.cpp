@@ -228,6 +228,30 @@ int end_interrupted(const Program& program) {
   return 128 + interrupt_signal();
 }
 
+// The exit code; what goes wrong is told.
+int ended(const Program& program, int argc, char** argv) {
+  int code = 1;
+  try {
+    code = parse_and_run(program, argc, argv);
+  } catch (const Cancelled&) {
+    code = end_interrupted(program);
+  } catch (const UserError& e) {
+    say(wrapped_messages(e.what(), error_width()));
+    code = interrupted() ? 128 + interrupt_signal() : 2;
+  } catch (const std::bad_alloc&) {
+    say(fmt::format("{}: out of memory: ask for less at once, or run it with more\n", program.name));
+    code = 2;
+  } catch (const std::exception& e) {
+    if (standard_error_failed())
+      code = kLostOutput;
+    else if (!standard_output_failed())
+      say(program.fault_text(e.what()));
+  }
+  if (const std::size_t threads = fewer_threads(); threads > 0)
+    say(fmt::format("note: the system makes no more threads; {} were used\n", threads));
+  return after_output(program.name, code);
+}
+
 }  // namespace
 
 Argument& Argument::required() {
@@ -321,26 +345,14 @@ void Arguments::flag_off(const char* names, bool& value, const char* help) {
 
 int run_program(const Program& program, int argc, char** argv) {
   reserve_standard_streams();
-  int code = 1;
   try {
-    code = parse_and_run(program, argc, argv);
-  } catch (const Cancelled&) {
-    code = end_interrupted(program);
-  } catch (const UserError& e) {
-    say(wrapped_messages(e.what(), error_width()));
-    code = interrupted() ? 128 + interrupt_signal() : 2;
-  } catch (const std::bad_alloc&) {
-    say(fmt::format("{}: out of memory: ask for less at once, or run it with more\n", program.name));
-    code = 2;
-  } catch (const std::exception& e) {
-    if (standard_error_failed())
-      code = kLostOutput;
-    else if (!standard_output_failed())
-      say(program.fault_text(e.what()));
+    return ended(program, argc, argv);
+  } catch (const std::bad_alloc&) {  // of a message
+    say("out of memory: ask for less at once, or run it with more\n");
+    return 2;
+  } catch (...) {
+    return 1;
   }
-  if (const std::size_t threads = fewer_threads(); threads > 0)
-    say(fmt::format("note: the system makes no more threads; {} were used\n", threads));
-  return after_output(program.name, code);
 }
 
 }  // namespace shardline::cli
