@@ -45,6 +45,7 @@ constexpr std::array kPublished{
     Published{"deepseek-r1", Dtype::fp4, "nvidia/DeepSeek-R1-FP4", Stored::feed_forward},
     Published{"kimi-k2", Dtype::fp8_block, "moonshotai/Kimi-K2-Instruct"},
     Published{"mimo-v2-flash", Dtype::fp8_block, "XiaomiMiMo/MiMo-V2-Flash"},
+    Published{"minimax-m2.5", Dtype::fp8_block, "MiniMaxAI/MiniMax-M2.5"},
     Published{"gpt-oss-120b", Dtype::mxfp4, "openai/gpt-oss-120b"},
     Published{"gpt-oss-20b", Dtype::mxfp4, "openai/gpt-oss-20b"},
     Published{"llama-3.1-405b", Dtype::bf16, "meta-llama/Llama-3.1-405B-Instruct"},

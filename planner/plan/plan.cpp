@@ -123,7 +123,7 @@ Plan parse_plan(std::string_view text) {
   const std::optional<StrategyId> named = find_strategy(name);
   if (!named)
     fail("strategy", fmt::format("plan \"{}\": unknown strategy \"{}\"", whole, name),
-         name.find('=') == std::string::npos
+         name.find('=') == std::string::npos || find_strategy(name.substr(0, name.find('=')))
              ? expected_one_of(name, strategy_names())
              : std::vector<std::string>{"a plan begins with its strategy, for instance "
                                         "tensor:tpa=8,tpf=8,batch=16"});

@@ -94,8 +94,8 @@ void check_low_precision(const Reader& v, const Calibration& c, const std::vecto
       {fmt::format("name one that has: kernels: {{alltoall: {}, combine: low_precision}}", *with.begin())});
 }
 
-// What a family of kernels needs to run. Families that are not here are those of all models: exchanges of
-// experts also carry other messages (hardware/README.md [H55]).
+// What a family of kernels needs to run. Those that are not here are of all models: exchanges of experts
+// also carry other messages (hardware/README.md [H55]).
 struct Runs {
   const char* family;
   bool prefill, decode;
@@ -109,6 +109,8 @@ bool plain_attention(const Model& m) {
 bool latent_attention(const Model& m) { return has_latents(m); }
 constexpr const char* kNoLatents = "no listed model has MLA";
 constexpr const char* kOnlyLatents = "every listed model has MLA";
+bool no_model(const Model&) { return false; }
+constexpr const char* kNotTimed = "no plan has layers that run it yet";
 constexpr Runs kRuns[] = {
     {"attention_prefill", true, false, plain_attention, kOnlyLatents},
     {"attention_decode", false, true, plain_attention, kOnlyLatents},
@@ -116,6 +118,13 @@ constexpr Runs kRuns[] = {
     {"mla_decode", false, true, latent_attention, kNoLatents},
     {"mla_bmm", false, true, latent_attention, kNoLatents},
     {"moe", true, true, has_experts, "no listed model has experts"},
+    // Measured, but of layers that no plan has ops for yet (planner/plan/timed.hpp).
+    {"sparse_kernel", true, true, no_model, kNotTimed},
+    {"sparse_decode", false, true, no_model, kNotTimed},
+    {"sparse_prefill", true, false, no_model, kNotTimed},
+    {"linear_attention", true, true, no_model, kNotTimed},
+    {"mamba2", true, true, no_model, kNotTimed},
+    {"mhc", true, true, no_model, kNotTimed},
 };
 
 // Why a family prices nothing; empty where it may.

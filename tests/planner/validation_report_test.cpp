@@ -11,6 +11,7 @@
 #include "calibrate/validate/context_paper.hpp"
 #include "calibrate/validate/helix_report.hpp"
 #include "calibrate/validate/papers.hpp"
+#include "sim/base/cancel.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -239,7 +240,7 @@ TEST(ValidationReport, SameTextForAnyThreads) {
 TEST(ValidationReport, StopsWhenAsked) {
   PaperOptions o = options(1);
   o.steps = WorkSteps([] { return false; });
-  for (const Paper& p : papers()) EXPECT_THROW(p.report(o), UserError) << p.id;
+  for (const Paper& p : papers()) EXPECT_THROW(p.report(o), Cancelled) << p.id;
 }
 
 }  // namespace

@@ -114,6 +114,7 @@ def plan(
     ttl: Optional[Time] = None,
     ttft: Optional[Time] = None,
     tokens_per_user: Optional[float] = None,
+    read_as: Optional[str] = None,
     threads: int = 0,
     engine: str = "",
     costs: str = "",
@@ -137,6 +138,7 @@ def plan(
         ttl: most time per token of an answer.
         ttft: most time to the first token.
         tokens_per_user: least tokens/s of a user, in place of ``ttl``.
+        read_as: model_type to read a config.json as whose own is unknown (--as of the program).
 
     The other arguments are those of ``help(shardline)``; without ``engine`` the one is taken that has most
     measured points of the model on the system (``PlanResult.engine_why``).
@@ -155,6 +157,7 @@ def plan(
         requests_per_s=_shardline.rate("rate", rate) if isinstance(rate, str) else rate,
         most_ttl_s=_time_per_token(ttl, tokens_per_user),
         most_ttft_s=_seconds("ttft", ttft),
+        read_as=read_as,
     )
     return _shardline.plan(
         question,
@@ -292,7 +295,8 @@ def explain(
 ) -> ExplainResult:
     """Why a plan takes as long as it does: bottlenecks, elasticities, the next best plan, what to buy.
 
-    Arguments are those of ``simulate``.
+    Arguments are those of ``simulate``. Of a question of one line give the scenario that ``plan`` answers
+    it by: ``scenario_text=plan(...).scenario_text``.
 
     Raises:
         BadInput: of an argument, or of the scenario. A plan that does not fit is an answer (``fits``).
