@@ -293,8 +293,7 @@ EngineProfile load_engine(const std::string& name, const std::string& version,
   if (!versions.empty()) {
     std::vector<std::string> details = expected_one_of(version, versions);
     details.emplace_back(
-        "a profile's rules and numbers are of the version that they were read in; of others nobody knows "
-        "them");
+        "a profile's rules are of the version that they were read in; nobody has read those of others");
     throw UserError({Diagnostic{{}, fmt::format("no profile of {} {}", name, version), std::move(details)}});
   }
   names.emplace_back(kIdealEngine);

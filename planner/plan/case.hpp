@@ -87,8 +87,8 @@ inline bool has_latents(const Model& m) {
 /// The routing tables of a model, one where kinds of layers have as many experts of each.
 std::vector<std::shared_ptr<const ExpertRouting>> routing_of(const Model& model, Routing routing);
 
-/// A case of decode steps over `context` tokens. Builds the routing tables of `model`. UserError where the model
-/// has what no plan can time (planner/plan/timed.hpp).
+/// A case of decode steps over `context` tokens. Builds the routing tables of `model`. UserError where the
+/// model has what no plan can time (planner/plan/timed.hpp).
 Case make_case(Model model, System system, Precision precision, long long context, int kv_block,
                Routing routing);
 
