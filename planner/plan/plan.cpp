@@ -125,8 +125,9 @@ Plan parse_plan(std::string_view text) {
     fail("strategy", fmt::format("plan \"{}\": unknown strategy \"{}\"", whole, name),
          name.find('=') == std::string::npos || find_strategy(name.substr(0, name.find('=')))
              ? expected_one_of(name, strategy_names())
-             : std::vector<std::string>{"a plan begins with its strategy, for instance "
-                                        "tensor:tpa=8,tpf=8,batch=16"});
+             : std::vector<std::string>{
+                   fmt::format("a plan begins with its strategy, for instance {}:tpa=8,tpf=8,batch=16",
+                               strategy_names().front())});
   plan.strategy = *named;
   text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
   if (colon != std::string_view::npos && text.empty())

@@ -3,6 +3,7 @@
 
 #include "calibrate/validate/kv_runahead_gather.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/cancel.hpp"
 #include "tests/planner/support.hpp"
 #include "tests/support/bad_input.hpp"
 
@@ -150,7 +151,7 @@ TEST(ChainPaper, WhetherMoreGpusPayIsComparedStepByStep) {
 }
 
 TEST(ChainPaper, AnInterruptIsAnError) {
-  EXPECT_THROW(chain_paper(chain_truth_of("", catalogs()), catalogs(), [] { return false; }), UserError);
+  EXPECT_THROW(chain_paper(chain_truth_of("", catalogs()), catalogs(), [] { return false; }), Cancelled);
 }
 
 TEST(Partition, TheSearchFindsTheBestOfAllPartitions) {

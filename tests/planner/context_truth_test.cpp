@@ -10,6 +10,7 @@
 #include "calibrate/validate/context_model.hpp"
 #include "models/model/catalog.hpp"
 #include "planner/search/evaluate.hpp"
+#include "sim/base/cancel.hpp"
 #include "tests/planner/support.hpp"
 #include "tests/support/bad_input.hpp"
 
@@ -349,7 +350,7 @@ TEST(ContextReport, ImpossiblePlansAreFaultsOfTheirRows) {
 
 TEST(ContextReport, StopsWhenAsked) {
   const ContextTruth truth = shipped();
-  EXPECT_THROW(context_report(truth, scaled(truth, 1, Seconds(1)), [] { return false; }), UserError);
+  EXPECT_THROW(context_report(truth, scaled(truth, 1, Seconds(1)), [] { return false; }), Cancelled);
 }
 
 // The shipped figures against the simulator. Goals that are missed are listed, so that none changes unseen.

@@ -19,7 +19,7 @@ const char* const kReader = R"(name: reader
 device:
   name: Reader
   memory: {capacity: 1 TB, bandwidth: 1 TB/s, efficiency: 1, usable: 1}
-  compute: {fp8: 1000000 PFLOP/s, bf16: 1000000 PFLOP/s, exponentials: 1000000 Texp/s, efficiency: 1}
+  compute: {fp8: 1000 PFLOP/s, bf16: 1000 PFLOP/s, exponentials: 1000000 Texp/s, efficiency: 1}
   kernel_cost: 0 s
 fabric: {nodes: 1, gpus_per_node: 1}
 )";
