@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "models/model/catalog.hpp"
+#include "planner/plan/timed.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/strategies/strategy.hpp"
 

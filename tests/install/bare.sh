@@ -42,7 +42,7 @@ cd /home/user
 shardline --version > /tmp/out
 says "data: /usr/share/shardline" "--version"
 shardline plan nvidia/Llama-3.1-70B-Instruct-FP8 --system h200-hgx --gpus 8 --input 32K --output 1K --ttl "20 ms" > /tmp/out
-says "tensor:tpa=4,tpf=4,batch=4" "plan"
+says "tensor:tpa=4,tpf=4,batch=" "plan"
 # The packages that are only recommended are missing: said, and no more than that.
 shardline sweep helix_gb200_1m -o out > /tmp/out 2>&1
 says "gnuplot was not found in PATH; install the Debian package gnuplot-nox" "sweep"
