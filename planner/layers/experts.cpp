@@ -93,10 +93,11 @@ class Experts {
   }
 
   // sigmoid(x w) times the outputs of the shared experts, w a vector (transformers
-  // models/qwen2_moe/modeling_qwen2_moe.py, shared_expert_gate).
+  // models/qwen2_moe/modeling_qwen2_moe.py, shared_expert_gate). Named as the shared experts, by which halves
+  // of a batch know what waits for no message (two_batches.cpp).
   void gate_shared() {
-    ops_.gemm("shared gate", Part::ffn, Module::router, h_, 1);
-    ops_.elementwise("gate shared experts", Part::ffn, h_, 2 * static_cast<double>(h_) * act_);
+    ops_.gemm("shared experts gate", Part::ffn, Module::router, h_, 1);
+    ops_.elementwise("shared experts gated", Part::ffn, h_, 2 * static_cast<double>(h_) * act_);
   }
 
   // Tokens per rank times expert groups that a token visits; a rank's own group counts as sent, at most 1/EP

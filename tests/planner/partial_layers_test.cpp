@@ -3,6 +3,8 @@
 // model's definition counts ([M1], [M2], [M5]), and a layer cut in two halves costs what it did.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "planner/search/evaluate.hpp"
 #include "planner/search/memory.hpp"
 #include "tests/planner/support.hpp"
@@ -201,6 +203,26 @@ TEST(PartialLayers, LatentsTravelToExperts) {
     EXPECT_EQ(ops_named(b, "latent down").size(), 1U);
     EXPECT_EQ(ops_named(b, "latent up").size(), 1U);
   }
+}
+
+// What a gate of the shared experts adds needs no routed token: halves of a batch that overlap
+// (two_batches.cpp) run it beside messages as they do the shared experts, which they know by name.
+TEST(PartialLayers, GatesOfSharedExpertsAreKnownAsSharedExperts) {
+  const auto names = [](bool gated) {
+    const Case c =
+        changed("deepseek-r1", [&](Attention&, FeedForward& f) { f.shared_gate = gated && f.routed(); });
+    std::vector<std::string> out;
+    for (const Op& op : lowered(c, "dp_ep:dp=8,ep=8,batch=4").ops) out.emplace_back(op.name);
+    return out;
+  };
+  std::vector<std::string> plain = names(false), more;
+  for (const std::string& name : names(true)) {
+    const auto at = std::find(plain.begin(), plain.end(), name);
+    at == plain.end() ? more.push_back(name) : static_cast<void>(plain.erase(at));
+  }
+  EXPECT_TRUE(plain.empty());
+  ASSERT_EQ(more.size(), 2U);
+  for (const std::string& name : more) EXPECT_EQ(name.rfind("shared experts", 0), 0U) << name;
 }
 
 TEST(PartialLayers, StrategiesThatDoNotRunThemSayIt) {
