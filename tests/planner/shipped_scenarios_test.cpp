@@ -73,7 +73,7 @@ void narrow(Sweep& sweep) {
 TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
   const bool whole = std::getenv("SHARDLINE_WHOLE") != nullptr;
   const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
-                          source_path("scenarios")};
+                          source_path("scenarios"), source_path("planner/engines")};
   int count = 0;
   std::uint64_t configurations = 0;
   for (const auto& entry : std::filesystem::directory_iterator(catalogs.scenarios)) {
