@@ -7,7 +7,9 @@
 #include <cmath>
 #include <functional>
 
+#include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launch_files.hpp"
+#include "planner/engines/launchable.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/told_apart.hpp"
@@ -196,6 +198,11 @@ std::string assumed_text(const Case& c) {
   // Of steps alone the scenario says how long they are.
   if (c.served.total() > 0)
     assumed.insert(assumed.begin(), fmt::format("{} tokens a step", e.tokens_of_step(c.system.device)));
+  if (e.kept.one_size())
+    assumed.insert(assumed.begin(),
+                   fmt::format("{} of each GPU kept for context and graphs", to_string(e.kept.fixed, 2)));
+  if (const auto block = block_of(e.name, c))
+    assumed.insert(assumed.begin(), fmt::format("cache in blocks of {} tokens", *block));
   assumed.insert(assumed.begin(),
                  fmt::format("CUDA graphs to {} requests", e.graphs.empty() ? 0 : e.graphs.back()));
   return fmt::format("{}", fmt::join(assumed, ", "));
@@ -215,6 +222,9 @@ std::string engine_text(const Case& c) {
   std::string out = fmt::format("  engine: {} {}, {}; {}assumed: {}{}\n", e.title, e.version, of,
                                 c.precision.assumed.kv ? "" : kv + "; ",
                                 c.precision.assumed.kv ? kv + ", " : "", assumed_text(c));
+  if (const std::string other = stored_otherwise(c); !other.empty())
+    out += fmt::format("  types of no published checkpoint: {0} has {1} (models: [{0}] takes them)\n",
+                       checkpoint_of(c), other);
   if (c.served.total() == 0 && c.batch.kind() == StepKind::prefill)
     out += fmt::format("  TTFT is without the request path around the steps, {} in {}\n",
                        to_string(e.host.path), e.title);

@@ -188,6 +188,29 @@ std::string checkpoint_of(const Case& c) {
   return !known && main_type(c) == Dtype::bf16 ? named_in(c.model.source) : "";
 }
 
+std::string stored_otherwise(const Case& c) {
+  const std::string repository = checkpoint_of(c);
+  const auto* const at = std::find_if(kPublished.begin(), kPublished.end(), [&](const Published& p) {
+    return p.repository == repository && p.matrices != Stored::unknown;
+  });
+  if (at == kPublished.end()) return "";
+  const Checkpoint own = types_of(*at);
+  std::string out;
+  const auto compare = [&](const char* what, Module m, const MatrixType& stored) {
+    if (kernel_type(c.precision.of(m).weights) == kernel_type(stored.weights)) return;
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", what, to_string(stored.weights));
+  };
+  compare("attention", Module::attention, own.attention);
+  compare("output projection", Module::out_proj, own.out_proj);
+  if (has_dense(c.model)) compare("dense FFN", Module::dense_ffn, own.dense_ffn);
+  if (has_experts(c.model)) compare("experts", Module::experts, own.experts);
+  const bool shared = std::any_of(c.model.ffns.begin(), c.model.ffns.end(),
+                                  [](const FeedForward& f) { return f.shared_experts > 0; });
+  if (shared) compare("shared experts", Module::shared_experts, own.shared);
+  compare("LM head", Module::head, own.head);
+  return out;
+}
+
 std::string stored_types(const Case& c) {
   const auto type = [&](Module m) { return to_string(kernel_type(c.precision.of(m).weights)); };
   std::string out = fmt::format("attention {}", type(Module::attention));

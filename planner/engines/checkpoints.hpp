@@ -13,6 +13,10 @@ namespace shardline {
 /// the case says; empty: none is known here.
 std::string checkpoint_of(const Case& c);
 
+/// Which matrices the published checkpoint of the case (checkpoint_of) stores in another type than the case
+/// has them: "attention bf16, output projection bf16"; empty: none, or no such checkpoint is known.
+std::string stored_otherwise(const Case& c);
+
 /// What an engine loads where nobody names a checkpoint: that of the model's maker, BF16 where it is not
 /// known here. Its `assumed` names it; the cache is left to the engine (all three: the residual stream's
 /// type).

@@ -166,6 +166,8 @@ void put_sglang_exchange(Deployment& d, const Case& c, const Plan& p) {
 
 }  // namespace
 
+int tensorrt_llm_block(const Case& c) { return block_of("trtllm", c).value_or(c.kv_block); }
+
 Deployment tensorrt_llm_deployment(const Case& c, const Plan& p) {
   Deployment d{"TensorRT-LLM", "trtllm", {}, {}, {}, {}};
   LaunchOptions& o = d.options;
@@ -177,6 +179,9 @@ Deployment tensorrt_llm_deployment(const Case& c, const Plan& p) {
     put(o, "moe_tensor_parallel_size", p.tpf);
   }
   if (p.dp > 1) put(o, "enable_attention_dp", "true");
+  // Its default differs between versions near this one (expert_tokens in rules_trtllm.cpp): plans are priced
+  // without DeepEP's kernels.
+  if (groups_share_experts(c, p)) put(d.environment, "TRTLLM_CAN_USE_DEEP_EP", 0);
   put(o, "max_batch_size", sequences_of_step(c, p));
   if (p[kOverlap] == Overlap::two_batch) d.unsaid = "it has no option that overlaps two halves of a batch";
   if (p.dp > 1 && p.tpa > 1)

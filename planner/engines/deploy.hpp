@@ -40,6 +40,10 @@ bool in_chunks(const Case& c, const Plan& plan);
 /// New tokens of one step of an attention group.
 long long step_tokens(const Case& c, const Plan& plan);
 
+/// Tokens of a block of the cache under TensorRT-LLM: the case's, but under MLA those that it has kernels
+/// for, 64 on Hopper and 32 on Blackwell [P21].
+int tensorrt_llm_block(const Case& c);
+
 /// The plan's degrees as options of these engines: what strategies add theirs to.
 Deployment tensorrt_llm_deployment(const Case& c, const Plan& plan);
 Deployment vllm_deployment(const Case& c, const Plan& plan);

@@ -39,6 +39,11 @@ struct KeptMemory {
   /// Without the context: what the engine sets aside.
   Bytes set_aside(const KeptOf& of) const;
   Bytes context(const KeptOf& of) const { return of.gpus > 1 ? context_of_several : context_of_one; }
+  /// Whether it is one size for all servers, which no formula of the engine's gives.
+  bool one_size() const {
+    return step_token == Bytes(0) && request == Bytes(0) && gpu == Bytes(0) && context_of_one == Bytes(0) &&
+           fixed > Bytes(0);
+  }
   /// Where nothing else is set aside: activations take what they need.
   KeptMemory context_alone() const;
 };

@@ -115,6 +115,8 @@ Launch write_pair(Launch out, const Engine& engine, Server context, Server gener
   context.stem = stem + "_context";
   generation.role = Role::generation;
   generation.stem = stem + "_generation";
+  context.with_helix = generation.with_helix =
+      strategy(generation.plan.strategy).launched_as == LaunchedAs::helix;
   for (const Server* s : {&generation, &context}) {
     if (const std::string why = write_server(out, engine, *s); !why.empty())
       return refused(std::move(out), why);

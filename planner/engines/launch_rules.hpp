@@ -63,6 +63,8 @@ struct LaunchRules {
   std::span<const PairRule> pairs;            // of servers that prefill and that decode
   const ArchitectureTable* architectures;     // that it has classes for
   const char* long_context;  // variable that, set to 1, lets it start lengths beyond the model's maximum
+  /// Tokens of a block of the cache, where it has kernels for one size alone; null: it never does.
+  std::optional<int> (*block)(const Case& c) = nullptr;
 };
 
 extern const LaunchRules kVllmRules, kSglangRules, kTrtllmRules;

@@ -18,7 +18,8 @@ struct Server {
   const EngineProfile& engine;
   Role role = Role::whole;
   Deployment deployment;
-  std::string stem;  // of its files' names
+  std::string stem;         // of its files' names
+  bool with_helix = false;  // a half of a pair whose answers are computed under Helix
 };
 
 /// Machines that run one operating system each: those of the fabric, or where an NVLink domain has more than

@@ -47,11 +47,19 @@ void put_memory(const Server& s, LaunchOptions& o) {
   put(o, "kv_cache_config.free_gpu_memory_fraction", fmt::format("{}", memory_part(s)));
 }
 
-// A half's caches move by the transceiver, whose buffer holds the longest prompt.
+// A half's caches move by the transceiver, whose buffer holds the longest prompt. Both have blocks of one
+// size (batch_manager/cacheFormatter.cpp, inquireSupport). Helix as the engine's own test starts it, on both
+// sides (tests/integration/defs/accuracy/test_disaggregated_serving.py,
+// test_auto_dtype_with_helix@00bb903d965f): beside the overlap scheduler positions are one too low before
+// pull request 17811.
 void put_half(const Server& s, LaunchOptions& o) {
-  if (s.role == Role::context) put(o, "disable_overlap_scheduler", "true");
-  put(o, "kv_cache_config.tokens_per_block", s.study.kv_block);  // of both halves
-  put(o, "cache_transceiver_config.backend", "NIXL");
+  if (s.role == Role::context || s.with_helix) put(o, "disable_overlap_scheduler", "true");
+  put(o, "kv_cache_config.tokens_per_block", tensorrt_llm_block(s.study));
+  if (s.with_helix) {
+    put(o, "kv_cache_config.enable_block_reuse", "false");
+    put(o, "kv_cache_config.enable_partial_reuse", "false");
+  }
+  put(o, "cache_transceiver_config.backend", s.with_helix ? "UCX" : "NIXL");
   put(o, "cache_transceiver_config.max_tokens_in_buffer", served_length(s.study));
 }
 

@@ -127,6 +127,11 @@ int dense_ranks_under(const std::string& engine, const Case& c, const Plan& plan
   return rules_named(engine).layout(c, plan).dense;
 }
 
+std::optional<int> block_of(const std::string& engine, const Case& c) {
+  const LaunchRules& rules = rules_named(engine);
+  return rules.block == nullptr ? std::nullopt : rules.block(c);
+}
+
 std::string variable_for_long_context(const std::string& engine) { return rules_named(engine).long_context; }
 
 std::string length_rule(const EngineProfile& engine) {

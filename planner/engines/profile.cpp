@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 
+#include "planner/strategies/strategy.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -105,11 +106,26 @@ void read_each(const Reader& r, std::map<Architecture, Value>& out, Read read) {
   r.no_other_keys();
 }
 
+// Servers whose steps wait for the host though those of others do not.
+void read_between(const Reader& r, EngineProfile& p) {
+  for (const Reader& item : r.items()) {
+    const std::string name = item.text();
+    if (name == "context_servers") {
+      p.waits_in_context_servers = true;
+    } else if (find_strategy(name)) {
+      p.waits_in_strategies.push_back(name);
+    } else {
+      item.fault("unknown servers " + name, {"expected context_servers or the name of a strategy"});
+    }
+  }
+}
+
 void read_steps(const Reader& r, EngineProfile& p) {
   p.prefill = r.at("prefill").one_of({"mixed", "first"}) == 1 ? PrefillPolicy::first : PrefillPolicy::mixed;
   p.admission = r.at("admission").one_of({"used", "whole"}) == 1 ? Admission::whole : Admission::used;
   read_each(r.at("tokens"), p.step_tokens, [](const Reader& v) { return v.tokens(16, kMostTokens); });
   p.host_waited_for = r.at("host").one_of({"beside", "between"}) == 1;
+  if (const auto between = r.find("between")) read_between(*between, p);
   if (const auto of = r.find("tokens_of")) p.shared_budget = of->one_of({"group", "server"}) == 1;
   static_cast<void>(r.at("why").text());
   r.no_other_keys();

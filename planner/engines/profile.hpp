@@ -119,6 +119,10 @@ struct EngineProfile {
   PrefillPolicy prefill = PrefillPolicy::mixed;
   Admission admission = Admission::used;
   bool host_waited_for = true;  // its host works between steps, else beside the kernels of one
+  // Where it does not overlap them, though it does elsewhere: in servers of plans of these strategies
+  // ("helix"), and in those that compute prompts for others.
+  std::vector<std::string> waits_in_strategies;
+  bool waits_in_context_servers = false;
   std::map<Architecture, long long> step_tokens;  // of a step, by default; prompts are cut to fit
   bool shared_budget = false;                     // attention groups share it (SGLang), else each has one
   std::vector<int> graphs;  // batches that have a CUDA graph, ascending: others are padded to the next one

@@ -72,11 +72,6 @@ Complaint helix_step(const Case& c, const Plan& p) {
   return std::string("a step that prefills");
 }
 
-Complaint helix_groups(const Case&, const Plan& p) {
-  if (!with_helix(p) || p.dp == 1) return std::nullopt;
-  return fmt::format("dp={}", p.dp);
-}
-
 Complaint helix_overlap(const Case&, const Plan& p) {
   if (!with_helix(p) || option_text(p, "chunks") == "1") return std::nullopt;
   return "chunks=" + option_text(p, "chunks");
@@ -85,6 +80,20 @@ Complaint helix_overlap(const Case&, const Plan& p) {
 Complaint helix_values(const Case&, const Plan& p) {
   if (!with_helix(p) || option_text(p, "value_up") != "before") return std::nullopt;
   return std::string("value_up=before");
+}
+
+// MLA has kernels for pages of one size alone: FlashMLA's 64 on Hopper, where others fall back to kernels
+// that it no longer has, and trtllm-gen's 32 on Blackwell.
+std::optional<int> block(const Case& c) {
+  if (!has_latents(c.model)) return std::nullopt;
+  return architecture_of(c.system.device) == Architecture::hopper ? 64 : 32;
+}
+
+Complaint helix_block_size(const Case& c, const Plan& p) {
+  const int own = block(c).value_or(c.kv_block);
+  if (!with_helix(p) || c.kv_block == own) return std::nullopt;
+  return fmt::format("kv_block of {} tokens, of {} alone under MLA on {}", c.kv_block, own,
+                     c.system.device.name);
 }
 
 Complaint helix_blocks(const Case& c, const Plan& p) {
@@ -96,32 +105,89 @@ Complaint helix_blocks(const Case& c, const Plan& p) {
   return std::nullopt;
 }
 
+// What a case asks of its cache, and what would start in its place.
+CaseComplaint other_cache(std::string text, const std::string& types) {
+  return {"precision.kv", std::move(text),
+          fmt::format("{}, as --set precision.kv={} on the command line", types,
+                      types.substr(0, types.find(' ')))};
+}
+
+// hf_quant_config.json may name the type of the cache: "auto" is that type, and another one an error.
+std::optional<CaseComplaint> checkpoints_cache(const Case& c) {
+  if (!c.model.checkpoint || !c.model.checkpoint->kv || *c.model.checkpoint->kv == Dtype::bf16)
+    return std::nullopt;
+  const Dtype own = kernel_type(*c.model.checkpoint->kv);
+  if (kernel_type(c.precision.kv) == own) return std::nullopt;
+  return other_cache(fmt::format("a cache in {} of a checkpoint of {} whose files say {}",
+                                 to_string(c.precision.kv), c.model.name, to_string(own)),
+                     own == Dtype::fp4 ? "fp4" : "fp8");
+}
+
+// After 1.3.0rc20 it takes NVFP4 under MLA, too, with a residual in FP8 (dsv3RopeOp.cpp@09d521c522f2).
 std::optional<CaseComplaint> cache_type(const Case& c) {
   if (auto out = fp32_cache(c)) return out;
-  if (kernel_type(c.precision.kv) != Dtype::fp4 ||
+  if (kernel_type(c.precision.kv) == Dtype::fp4) {
+    if (architecture_of(c.system.device) != Architecture::blackwell)
+      return other_cache(fmt::format("{} is no Blackwell, where caches in NVFP4 run", c.system.device.name),
+                         "fp8 or bf16");
+    if (has_latents(c.model))
+      return other_cache(fmt::format("{} has MLA, whose cache it does not keep in NVFP4", c.model.name),
+                         "fp8 or bf16");
+  }
+  return checkpoints_cache(c);
+}
+
+// Prompts of GQA over a cache in FP8 leave attention in FP8 on Hopper, by a scale that the output projection
+// brings (has_quant_scale in modules/attention.py: of FP8 and FP4). MLA has kernels of its own.
+std::optional<CaseComplaint> cache_scale(const Case& c) {
+  const Dtype out = kernel_type(c.precision.of(Module::out_proj).weights);
+  const bool scaled = out == Dtype::fp8 || out == Dtype::fp8_block || out == Dtype::fp8_dynamic;
+  const bool plain = std::any_of(c.model.attentions.begin(), c.model.attentions.end(),
+                                 [](const Attention& a) { return !a.none() && !has_latents(a); });
+  if (kernel_type(c.precision.kv) != Dtype::fp8 || scaled || !plain ||
+      architecture_of(c.system.device) != Architecture::hopper)
+    return std::nullopt;
+  CaseComplaint no = other_cache(fmt::format("a cache in fp8 of {} beside output projections in {} on {}",
+                                             c.model.name, to_string(out), c.system.device.name),
+                                 "bf16");
+  no.instead += "; or a checkpoint in fp8";
+  return no;
+}
+
+std::optional<CaseComplaint> latents_device(const Case& c) {
+  if (!has_latents(c.model) || architecture_of(c.system.device) != Architecture::ampere) return std::nullopt;
+  return CaseComplaint{"models",
+                       fmt::format("{} has MLA, {} is older than Hopper", c.model.name, c.system.device.name),
+                       "a system of Hopper or Blackwell"};
+}
+
+std::optional<CaseComplaint> gemma_device(const Case& c) {
+  if (!c.model.architecture.starts_with("Gemma4") ||
       architecture_of(c.system.device) == Architecture::blackwell)
     return std::nullopt;
-  return CaseComplaint{"precision.kv",
-                       fmt::format("{} is no Blackwell, where caches in NVFP4 run", c.system.device.name),
-                       "fp8 or bf16"};
+  return CaseComplaint{"models", fmt::format("{} on {}", c.model.name, c.system.device.name),
+                       "a system of Blackwell"};
 }
 
 /// What it has kernels for, by the documented matrix; beside it Triton's for experts in MXFP4 on Hopper.
-bool runs(Dtype weights, Module m, Architecture a) {
+/// Experts in INT4 are multiplied in FP8 (W4A8), with a scale per 128 weights, or not at all.
+bool runs(ModuleType t, Module m, Architecture a) {
   const bool ampere = a == Architecture::ampere, blackwell = a == Architecture::blackwell;
-  switch (weights) {
+  const bool experts = m == Module::experts;
+  switch (t.weights) {
     case Dtype::fp4:
     case Dtype::fp4_unscaled:
       return blackwell;
     case Dtype::mxfp4:
-      return blackwell || (a == Architecture::hopper && m == Module::experts);
+      return blackwell || (a == Architecture::hopper && experts);
     case Dtype::fp8:
     case Dtype::fp8_block:
     case Dtype::fp8_dynamic:
       return !ampere;
     case Dtype::int4:
+      return experts ? a == Architecture::hopper && t.math == Dtype::fp8 : !blackwell;
     case Dtype::int4_group32:
-      return !blackwell;
+      return !experts && !blackwell;
     case Dtype::bf16:
     case Dtype::fp32:
       return true;
@@ -130,11 +196,13 @@ bool runs(Dtype weights, Module m, Architecture a) {
 }
 
 // The types that it has kernels for on the device, or the devices that it has kernels of this type for.
-std::string runnable(Dtype asked, Module m, Architecture a) {
+std::string runnable(ModuleType asked, Module m, Architecture a) {
   std::string types, devices;
   for (const Dtype t : {Dtype::fp4, Dtype::mxfp4, Dtype::fp8, Dtype::int4, Dtype::bf16}) {
-    if (runs(t, m, a)) types += fmt::format("{}{}", types.empty() ? "" : ", ", to_string(t));
+    if (runs({t, arithmetic_of(t)}, m, a))
+      types += fmt::format("{}{}", types.empty() ? "" : ", ", to_string(t));
   }
+  if (m == Module::experts && runs({Dtype::int4, Dtype::fp8}, m, a)) types += ", int4 computed in fp8";
   for (const Architecture other : {Architecture::ampere, Architecture::hopper, Architecture::blackwell}) {
     if (!runs(asked, m, other)) continue;
     std::string name(to_string(other));
@@ -147,12 +215,30 @@ std::string runnable(Dtype asked, Module m, Architecture a) {
 std::optional<CaseComplaint> weight_type(const Case& c) {
   const Architecture a = architecture_of(c.system.device);
   for (const KeptModule& k : kept_modules(c.model)) {
-    const Dtype t = c.precision.of(k.module).weights;
-    if (!runs(t, k.module, a))
-      return CaseComplaint{
-          k.weights_key,
-          fmt::format("{} of {} in {} on {}", k.name, c.model.name, to_string(t), c.system.device.name),
-          runnable(t, k.module, a)};
+    const ModuleType t = c.precision.of(k.module);
+    if (runs(t, k.module, a)) continue;
+    const bool four_bits = k.module == Module::experts && element_bits(t.weights) == 4 &&
+                           arithmetic_of(t.weights) == Dtype::bf16;
+    return CaseComplaint{k.weights_key,
+                         fmt::format("{} of {} in {}{} on {}", k.name, c.model.name, to_string(t.weights),
+                                     four_bits ? fmt::format(", computed in {},", to_string(t.math)) : "",
+                                     c.system.device.name),
+                         runnable(t, k.module, a)};
+  }
+  return std::nullopt;
+}
+
+// Kernels of grouped experts take parts of such widths; those in MXFP4 are padded (fused_moe_cutlass.py,
+// __init__).
+Complaint expert_parts(const Case& c, const Plan& p) {
+  const Dtype t = kernel_type(c.precision.of(Module::experts).weights);
+  if (!has_experts(c.model) || t == Dtype::mxfp4) return std::nullopt;
+  const bool scaled = t == Dtype::fp8_block || t == Dtype::int4;
+  const Count whole = scaled ? 128 : 256 / element_bits(t);
+  for (const FeedForward& f : c.model.ffns) {
+    if (f.routed() && f.inner % (p.tpf * whole) != 0)
+      return fmt::format("experts of width {} in {} over tpf={}, no multiples of {}", f.inner, to_string(t),
+                         p.tpf, whole);
   }
   return std::nullopt;
 }
@@ -175,16 +261,39 @@ constexpr CaseRule kCases[]{
     {"context", "a longer request would be cut down to the model's maximum length",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_engine.py, _init_max_seq_len, near v1.3.0rc20",
      [](const Case& c) { return too_long(c, kTrtllmRules); }},
-    {"kv_type", "caches are in 16 bits or FP8; in NVFP4 on Blackwell",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_loader.py:29-34,67-71@004b733e0ed7; "
-     "docs/source/features/quantization.md:96-102@09d4c79ba941",
+    {"mla_device", "MLA has kernels from Hopper on",
+     "NVIDIA/TensorRT-LLM cpp/tensorrt_llm/common/attentionOp.cpp:3091,3097 of v1.3.0rc20, as quoted by "
+     "ai-dynamo/aiconfigurator collector/trtllm/collect_mla.py:192-218@095f58a51",
+     latents_device},
+    {"gemma_device", "attention of Gemma 4 has kernels on Blackwell alone",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_gemma4.py:263-270 of v1.3.0rc20 and "
+     "FlashInfer's "
+     "fmhaRunner.cuh:37, as quoted by ai-dynamo/aiconfigurator "
+     "collector/trtllm/collect_attn.py:108-125@095f58a51",
+     gemma_device},
+    {"kv_type",
+     "caches are in 16 bits or FP8; in NVFP4 on Blackwell, not under MLA; in the checkpoint's type where it "
+     "names one",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_loader.py:29-34,47,67-81@004b733e0ed7; "
+     "docs/source/features/quantization.md:96-102@09d4c79ba941; cpp/tensorrt_llm/thop/dsv3RopeOp.cpp, "
+     "MLARopeGeneration, before 09d521c522f2",
      cache_type},
     {"weight_type",
      "NVFP4 on Blackwell, MXFP4 there and of experts on Hopper, FP8 from Hopper on, INT4 before "
-     "Blackwell",
+     "Blackwell, of experts as W4A8 on Hopper alone",
      "NVIDIA/TensorRT-LLM docs/source/features/quantization.md:94-102@09d4c79ba941, "
-     "tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, near v1.3.0rc20",
+     "tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, near v1.3.0rc20; "
+     "model_config.py:329-345 of v1.3.0rc20, as quoted by ai-dynamo/aiconfigurator "
+     "collector/trtllm/collect_moe.py:433-476@095f58a51",
      weight_type},
+    {"cache_scale",
+     "on Hopper prompts of GQA over a cache in FP8 need output projections in FP8, whose scale they are "
+     "written by",
+     "NVIDIA/TensorRT-LLM cpp/tensorrt_llm/common/attentionOp.cpp:681, "
+     "tensorrt_llm/_torch/modules/attention.py:648-670,758-761, "
+     "tensorrt_llm/_torch/attention_backend/trtllm.py:1434,1452 of v1.3.0rc20, as quoted by "
+     "ai-dynamo/aiconfigurator collector/trtllm/collect_attn.py:157-180@095f58a51",
+     cache_scale},
     {"weight_math", "before Blackwell weights in MXFP4 are computed in 16 bits, by Triton's kernels",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, "
      "near v1.3.0rc20",
@@ -215,6 +324,10 @@ constexpr LaunchRule kPlans[]{
     {"experts", "EP divides the experts",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_wide_ep.py:145@99bca8929698",
      [](const Case& c, const Plan& p) { return uneven_experts(c, p.ep); }},
+    {"expert_parts", "parts of an expert are multiples of 128 wide in block FP8 and INT4, else of 256 bits",
+     "NVIDIA/TensorRT-LLM's checks near v1.3.0rc20, as quoted by ai-dynamo/aiconfigurator "
+     "collector/trtllm/collect_moe.py:380-426@095f58a51",
+     expert_parts},
     {"dense_layout", "under attention DP dense networks are whole on every rank",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_deepseekv3.py, _compute_mlp_tp_size, near "
      "v1.3.0rc20",
@@ -230,21 +343,34 @@ constexpr LaunchRule kPlans[]{
      "NVIDIA/TensorRT-LLM docs/source/features/helix.md:30@04c8822cc42f", helix_device},
     {"helix_step", "Helix decodes alone: contexts are computed by servers of their own",
      "NVIDIA/TensorRT-LLM docs/source/features/helix.md:22@04c8822cc42f", helix_step},
-    {"helix_groups", "Helix with attention DP has known issues",
-     "NVIDIA/TensorRT-LLM docs/source/features/feature-combination-matrix.md:11@01edceae1757", helix_groups},
     {"helix_overlap", "it has no HOP-B: the exchange of partial outputs overlaps no attention",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen@c0261efa8a46", helix_overlap},
     {"expert_tokens",
      "NVLink kernels carry tokens to experts where NVLink joins all ranks, all-gather and reduce-scatter "
      "beyond",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/communication/communication_factory.py, "
-     "create_strategy@673f3412c98c",
+     "create_strategy@673f3412c98c; its DeepEP is on by default @03c36d6222ad and turned off by launch files",
      other_expert_tokens},
     {"helix_values", "Helix exchanges latents and makes values of them afterwards",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen@c0261efa8a46", helix_values},
+    {"helix_block_size", "Helix hands out blocks of the cache, which MLA has of 32 tokens on Blackwell",
+     "NVIDIA/TensorRT-LLM docs/source/features/helix.md:44-45@04c8822cc42f; of MLA's pages pull request "
+     "10261, "
+     "as quoted by ai-dynamo/aiconfigurator collector/trtllm/collect_mla.py:48-51@095f58a51",
+     helix_block_size},
     {"helix_blocks", "a request has a block of tokens for every Helix rank",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/request_utils.py:381-387@fd3b44f15391",
      helix_blocks},
+};
+
+// Both halves are of one case, so that blocks and types of their caches are alike, as they have to be.
+constexpr PairRule kPairs[]{
+    {"pair_helix", "servers for prompts hand their caches on whole: Helix is of answers alone",
+     "NVIDIA/TensorRT-LLM cpp/tensorrt_llm/batch_manager/cacheFormatter.cpp, CacheFormatter::inquireSupport, "
+     "near v1.3.0rc20; docs/source/features/helix.md:22@04c8822cc42f",
+     [](const Plan& prefill, const Plan&) {
+       return with_helix(prefill) ? Complaint(fmt::format("prompts under kvp={}", prefill.kvp)) : Complaint();
+     }},
 };
 
 }  // namespace
@@ -259,9 +385,12 @@ const LaunchRules kTrtllmRules{
     .unpriced = {},  // weight_type refuses what it has no kernels for
     .plans = kPlans,
     .answers_alone = kAnswersAlone,
-    .pairs = {},  // none was found in what is kept of its source
+    .pairs = kPairs,
     .architectures = &kTrtllmArchitectures,
     .long_context = "TLLM_ALLOW_LONG_MAX_MODEL_LEN",  // _torch/pyexecutor/model_engine.py, _init_max_seq_len
+    // thop/attentionOp.cpp:1235 of v1.3.0rc20, py_executor_creator.py: quoted by ai-dynamo/aiconfigurator
+    // collector/trtllm/collect_mla.py:38-51@095f58a51.
+    .block = block,
 };
 
 }  // namespace shardline

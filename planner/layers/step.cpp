@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "planner/layers/cache_attention.hpp"
+#include "planner/layers/host_work.hpp"
 #include "planner/layers/layer.hpp"
 #include "planner/layers/prefill_layout.hpp"
 #include "planner/layers/stages.hpp"
@@ -68,7 +69,7 @@ void add_head(ScheduleBuilder& b, const Case& c, const Plan& p) {
     b.elementwise("hand out the document", Part::hop, OpKind::elementwise, {}, 0);
     b.drive(Drive::eager);
   }
-  if (c.engine && c.engine->host_waited_for) add_host(b, c, p);
+  if (waits_for_host(c, p)) add_host(b, c, p);
   b.end_block();
 }
 

@@ -98,6 +98,7 @@ Plan block_view(const Case& c, const Plan& p, StepBlock block) {
       v.kvp = p.ranks_per_stage();
       break;
     case BlockKind::head:  // graphs, and what hosts do, are of a group
+      if (c.engine && !c.engine->waits_in_strategies.empty()) v.strategy = p.strategy;
       v.dp = p.dp;
       v.kvp = p.group();
       break;

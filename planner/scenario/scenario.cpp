@@ -10,6 +10,7 @@
 
 #include "models/model/catalog.hpp"
 #include "planner/engines/checkpoints.hpp"
+#include "planner/engines/launchable.hpp"
 #include "planner/plan/timed.hpp"
 #include "planner/scenario/engine_keys.hpp"
 #include "planner/scenario/everyday.hpp"
@@ -264,6 +265,8 @@ Study study_for(const Question& asked, Case served, const Workload& w, const Con
   out.title = fmt::format("{} on {}{}{}", served.model.name, served.system.name, set_text(served.system),
                           scenario_parts::workload_text(w.batch));
   out.study = std::move(served);
+  if (const auto& e = out.study.engine)
+    out.study.kv_block = block_of(e->name, out.study).value_or(out.study.kv_block);
   out.study.memory_limit = limits.memory;
   // Grids and partitions put requests of their own in its place.
   out.study.batch = w.batch == Batch{} ? prefill_batch({{0, 1}}) : w.batch;

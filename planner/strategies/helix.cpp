@@ -118,8 +118,8 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   Deployment d = tensorrt_llm_deployment(c, p);
   put(d.options, "context_parallel_size", p.kvp);
   put(d.options, "cp_config.cp_type", "HELIX");
-  put(d.options, "cp_config.tokens_per_block", c.kv_block);
-  put(d.options, "kv_cache_config.tokens_per_block", c.kv_block);  // must be equal
+  put(d.options, "cp_config.tokens_per_block", tensorrt_llm_block(c));
+  put(d.options, "kv_cache_config.tokens_per_block", tensorrt_llm_block(c));  // must be equal
   d.generation_only = true;
   d.notes.emplace_back(
       "Helix is of servers for answers: another one computes the prompts, and a front has both");
@@ -130,9 +130,13 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   if (p.dp > 1) d.notes.emplace_back("its feature matrix has known issues with attention DP under Helix");
   if (has_local_attention(c.model))  // its feature combination matrix: Helix with sliding windows is untested
     d.notes.emplace_back("its Helix is untested with windows and sinks");
-  if (c.kv_block != 32)
+  if (const int block = tensorrt_llm_block(c); c.kv_block != block) {
     d.notes.push_back(
-        fmt::format("TensorRT-LLM's examples have 32 tokens per block, this plan has {}", c.kv_block));
+        fmt::format("TensorRT-LLM has {} tokens per block, this plan was timed with {}", block, c.kv_block));
+  } else if (block != 32) {
+    d.notes.push_back(
+        fmt::format("TensorRT-LLM's tests of Helix have 32 tokens per block, this plan has {}", block));
+  }
   // [P21], helix_values.
   if (has_latents(c.model) && p[kValueUp] == ValueUpOption::before)
     d.notes.emplace_back("it makes values after the exchange: expect the TTL of value_up=after");

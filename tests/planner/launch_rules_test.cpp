@@ -7,17 +7,12 @@
 
 #include "planner/engines/launch_rules.hpp"
 #include "tests/planner/launchable.hpp"
+#include "tests/planner/trtllm_rules.hpp"
 
 namespace shardline {
 namespace {
 
 using namespace testing;
-
-struct RuleCase {
-  const char* rule;
-  Try refused, starts;
-  bool possible = true;  // whether the table of strategies has the refused plan: layouts guard new ones, too
-};
 
 // What an engine starts by kernels that nobody has measured, and the nearest that has a price.
 const std::map<std::string, std::vector<RuleCase>> kUnpriced{
@@ -172,74 +167,6 @@ const std::vector<RuleCase> kSglang{
      {kL70, kGb, "pipeline:pp=3,tpa=4,tpf=4", twelves}},
 };
 
-const std::vector<RuleCase> kTrtllm{
-    {"model", {kL70, kGb, "tensor:tpa=4,tpf=4", as_falcon}, {kL70, kGb, "tensor:tpa=4,tpf=4"}},
-    {"context",
-     {kL70, kH100, "tensor:tpa=8,tpf=8", beyond_the_model},
-     {kL70, kH100, "tensor:tpa=8,tpf=8", at_the_most}},
-    {"kv_type",
-     {kL70, kH100, "tensor:tpa=8,tpf=8", cached_in_fp4},
-     {kL70, kH100, "tensor:tpa=8,tpf=8", cached_in_fp8}},
-    {"weight_type",
-     {kL70, kH100, "tensor:tpa=8,tpf=8", weights_in_fp4},
-     {kL70, kGb, "tensor:tpa=8,tpf=8", weights_in_fp4}},
-    {"weight_math",
-     {kOss, kH100, "tensor:tpa=2,tpf=2", mxfp4_in_fp8},
-     {kOss, kH100, "tensor:tpa=2,tpf=2", experts_in_mxfp4}},
-    {"weight_type",
-     {kL70, kGb, "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.weights = Dtype::int4; }},
-     {kL70, kH100, "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.weights = Dtype::int4; }}},
-    {"weight_type",
-     {kL70, kH100, "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.weights = Dtype::mxfp4; }},
-     {kOss, kH100, "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.expert_weights = Dtype::mxfp4; }}},
-    {"weight_type",
-     {kL70, "a100-sxm", "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.weights = Dtype::fp8; }},
-     {kL70, "a100-sxm", "tensor:tpa=8,tpf=8"}},
-    {"strategy", {kR1, kGb, "dcp:tpa=8,ep=8,dcp=8"}, {kR1, kGb, "helix:kvp=8,ep=8,value_up=after"}},
-    {"gpus", {kL70, kGb, "pipeline:pp=6"}, {kL70, kGb, "pipeline:pp=8"}},
-    {"attention_layout", {kR1, kGb, "dp_ep:dp=4,tpa=2,ep=8"}, {kR1, kGb, "dp_ep:dp=8,ep=8"}},
-    {"heads",
-     {kR1, kGb, "helix:kvp=12,ep=12,value_up=after"},
-     {kR1, kGb, "helix:kvp=16,ep=16,value_up=after"}},
-    {"kv_heads", {kYi, kGb, "tensor:tpa=28,tpf=28"}, {kYi, kGb, "tensor:tpa=8,tpf=8"}},
-    {"widths", {kQwen14, kGb, "tensor:tpa=40,tpf=40"}, {kQwen14, kGb, "tensor:tpa=8,tpf=8"}},
-    {"expert_layout",
-     {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=2"},
-     {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=4"},
-     false},
-    {"experts",
-     {kR1, kGb, "tensor:tpa=8,ep=8", ragged_experts},
-     {kR1, kGb, "tensor:tpa=8,ep=4,tpf=2", ragged_experts}},
-    {"dense_layout", {kR1, kGb, "dp_ep:dp=8,ep=8,dense_tp=8"}, {kR1, kGb, "dp_ep:dp=8,ep=8,dense_tp=1"}},
-    {"expert_tokens",
-     {kR1, "h200-hgx", "dp_ep:dp=16,ep=16", in_blocks},
-     {kR1, "h200-hgx", "dp_ep:dp=16,ep=16,moe_a2a=gather", in_blocks}},
-    {"two_batches",
-     {kR1, kGb, "dp_ep:dp=8,ep=8,batch=2,overlap=two_batch"},
-     {kR1, kGb, "dp_ep:dp=8,ep=8,batch=2"}},
-    {"helix_model",
-     {kL405, kGb, "helix:kvp=2,tpa=8,tpf=16"},
-     {kL405, kGb, "helix:kvp=2,tpa=8,tpf=16", [](Case& c) { c.model.qk_norm = true; }}},
-    {"helix_device",
-     {kR1, kH100, "helix:kvp=8,ep=8,value_up=after"},
-     {kR1, "b200-hgx", "helix:kvp=8,ep=8,value_up=after"}},
-    {"helix_step",
-     {kR1, kGb, "helix:kvp=8,ep=8,value_up=after", mixes},
-     {kR1, kGb, "tensor:tpa=8,ep=8", mixes}},
-    {"helix_groups",
-     {kR1, kGb, "helix:dp=2,kvp=4,ep=8,dense_tp=1,value_up=after"},
-     {kR1, kGb, "helix:kvp=4,tpa=2,ep=8,value_up=after"}},
-    {"helix_overlap",
-     {kR1, kGb, "helix:kvp=8,ep=8,batch=2,chunks=2,value_up=after"},
-     {kR1, kGb, "helix:kvp=8,ep=8,batch=2,value_up=after"}},
-    {"helix_values",
-     {kR1, kGb, "helix:kvp=8,ep=8,value_up=before"},
-     {kR1, kGb, "helix:kvp=8,ep=8,value_up=after"}},
-    {"helix_blocks",
-     {kR1, kGb, "helix:kvp=4,ep=4,value_up=after", of_two_blocks},
-     {kR1, kGb, "helix:kvp=2,ep=2,value_up=after", of_two_blocks}},
-};
-
 const std::map<std::string, const std::vector<RuleCase>*> kCases{
     {"vllm", &kVllm}, {"sglang", &kSglang}, {"trtllm", &kTrtllm}};
 
@@ -295,7 +222,7 @@ TEST(Launchable, WhatIsPubliclyStartedStarts) {
   const char* const h200 = "h200-hgx";
   const std::vector<std::pair<std::string, Try>> known{
       {"trtllm", {kL70, h200, "tensor:tpa=1"}},
-      {"trtllm", {kL70, h200, "tensor:tpa=2,tpf=2", cached_in_fp8}},
+      {"trtllm", {kL70, h200, "tensor:tpa=2,tpf=2", in_fp8_all_through}},
       {"vllm", {kL70, h200, "tensor:tpa=4,tpf=4", cached_in_fp8}},
       {"vllm", {kL70, h200, "tensor:tpa=8,tpf=8", cached_in_fp8}},
       {"trtllm", {kR1, h200, "tensor:tpa=8,ep=8", in_blocks}},
@@ -311,6 +238,12 @@ TEST(Launchable, WhatIsPubliclyStartedStarts) {
       {"vllm", {kOss, kH100, "tensor:tpa=4,tpf=4", experts_in_mxfp4}},
       {"vllm", {kOss, kH100, "tensor:tpa=8,tpf=8", experts_in_mxfp4}},
       {"trtllm", {kR1, kGb, "helix:kvp=8,tpa=2,ep=16,value_up=after", weights_in_fp4}},
+      // NVIDIA/TensorRT-LLM tests/integration/defs/accuracy/test_disaggregated_serving.py,
+      // test_auto_dtype_with_helix@00bb903d965f: pp1tp1cp4, pp1tp2cp2, pp1dp2cp2, pp2tp1cp2.
+      {"trtllm", {kR1, kGb, "helix:kvp=4,ep=4,value_up=after"}},
+      {"trtllm", {kR1, kGb, "helix:kvp=2,tpa=2,ep=4,value_up=after"}},
+      {"trtllm", {kR1, kGb, "helix:dp=2,kvp=2,ep=4,dense_tp=1,value_up=after"}},
+      {"trtllm", {kR1, kGb, "helix:pp=2,kvp=2,ep=2,value_up=after"}},
   };
   for (const auto& [engine, t] : known) {
     SCOPED_TRACE(fmt::format("{} {}", engine, t.plan));

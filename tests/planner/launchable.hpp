@@ -23,6 +23,13 @@ struct Try {
   void (*change)(Case&) = nullptr;
 };
 
+// A plan that a rule refuses, and the nearest that it lets pass.
+struct RuleCase {
+  const char* rule;
+  Try refused, starts;
+  bool possible = true;  // whether the table of strategies has the refused plan: layouts guard new ones, too
+};
+
 inline Case case_of(const std::string& engine, const Try& t) {
   Case c = decode_case(t.model, t.system, 32'768);
   c.precision = all_bf16();
@@ -46,6 +53,11 @@ inline void all_in_fp4(Case& c) { c.precision.weights = c.precision.math = Dtype
 inline void all_in_fp8(Case& c) { c.precision.weights = c.precision.math = Dtype::fp8; }
 inline void fp8_in_bf16(Case& c) { c.precision.weights = Dtype::fp8; }
 inline void experts_in_int4(Case& c) { c.precision.expert_weights = Dtype::int4; }
+inline void experts_in_w4a8(Case& c) { experts_in_int4(c), c.precision.expert_math = Dtype::fp8; }
+inline void in_fp8_all_through(Case& c) { all_in_fp8(c), cached_in_fp8(c); }
+inline void checkpoint_caches_in_fp8(Case& c) {
+  c.model.checkpoint = Checkpoint{}, c.model.checkpoint->kv = Dtype::fp8;
+}
 inline void experts_in_blocks(Case& c) {
   c.precision.expert_weights = Dtype::fp8_block, c.precision.expert_math = Dtype::fp8;
 }
@@ -70,6 +82,7 @@ inline void ragged_experts(Case& c) {
 }
 inline void odd_vocabulary(Case& c) { c.model.vocab = 64 * 2005; }
 inline void as_falcon(Case& c) { c.model.architecture = "FalconForCausalLM"; }
+inline void as_gemma_4(Case& c) { c.model.architecture = "Gemma4ForCausalLM"; }
 inline void as_kimi_k2(Case& c) { c.model.architecture = "KimiK2ForCausalLM"; }
 inline void twelves(Case& c) {
   c.model.attentions[0].q_heads = 48;
