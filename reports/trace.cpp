@@ -53,6 +53,9 @@ std::string trace_json(const TraceNames& names, const std::vector<TraceEvent>& e
     put(fmt::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", process,
                     json_string(name)));
   }
+  if (names.top)
+    put(fmt::format(R"({{"ph":"M","pid":{},"name":"process_sort_index","args":{{"sort_index":-1}}}})",
+                    *names.top));
   for (const auto& [where, name] : names.lanes) {
     put(fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})",
                     where.first, where.second, json_string(name)));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,7 @@ struct TraceFlow {
 struct TraceNames {
   std::vector<std::pair<int, std::string>> processes;
   std::vector<std::pair<std::pair<int, int>, std::string>> lanes;  // {process, lane} -> name
+  std::optional<int> top{};  // the process that is shown above the others
 };
 
 std::string trace_json(const TraceNames& names, const std::vector<TraceEvent>& events,

@@ -270,9 +270,10 @@ void declare(Arguments& a, SimulateOptions& o) {
 
 void write(const Study& study, Evaluator& e, const Plan& plan, const std::string& out) {
   OutputFolder files(out);
-  write_timeline(study, plan, plan_timeline(study, e, plan), files);
+  const std::string left_out = write_timeline(study, e, plan, files);
   const std::string launches = write_launches(files, study, {{to_string(plan), plan}});
-  fmt::print("\n{}{}  trace.json: open it in ui.perfetto.dev\n", files.publish(), launches);
+  fmt::print("\n{}{}  trace.json: open it in ui.perfetto.dev{}{}\n", files.publish(), launches,
+             left_out.empty() ? "" : "; it has ", left_out);
 }
 
 void set_document(const SimulateOptions& o, const Scenario& scenario, const Study& study,

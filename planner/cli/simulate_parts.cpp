@@ -71,69 +71,141 @@ void name_process(Drawn& d, const PlanTimeline& timeline, int process, std::stri
     d.names.lanes.push_back({{process, static_cast<int>(lane)}, std::string(to_string(lane))});
 }
 
-void draw_ranks(const PlanTimeline& timeline, Drawn& d) {
-  constexpr int kShown = 32;  // ranks of the picture; the trace has them all
-  if (timeline.ranks > kShown)
-    d.gantt.title += fmt::format("; the first {} of {} ranks", kShown, timeline.ranks);
-  for (int k = 0; k < timeline.ranks; ++k)
-    name_process(d, timeline, k, fmt::format("context-parallel rank {}", k));
-  for (const PlayedOp& p : timeline.ops) d.events.push_back(trace_event(p, {}));
-  // The lanes of a rank stand together.
-  for (int k = 0; k < std::min(timeline.ranks, kShown); ++k) {
+// The critical path on a lane of its own, above all others: what it is made of, one after the other.
+void add_path(Drawn& d, int process, std::vector<TraceEvent> parts) {
+  d.names.processes.push_back({process, "critical path"});
+  d.names.lanes.push_back({{process, 0}, "what the end waited for"});
+  d.names.top = process;
+  for (TraceEvent& part : parts) {
+    part.process = process;
+    part.lane = 0;
+    d.events.push_back(std::move(part));
+  }
+}
+
+// "rank 9 (as rank 1)": of equal work. A rank that stands for others that are not drawn says how many.
+std::string rank_name(const PlanTimeline& timeline, int rank) {
+  if (!timeline.as_rank.empty()) {
+    const int first = timeline.as_rank[static_cast<std::size_t>(rank)];
+    return first == rank ? fmt::format("rank {}", rank) : fmt::format("rank {} (as rank {})", rank, first);
+  }
+  if (timeline.kind == TimelineKind::blocks)
+    return fmt::format("one of {} equal ranks, one run of each block", timeline.stage_ranks);
+  return fmt::format("class {} of ranks, {} equal ones", rank, timeline.stage_ranks / timeline.ranks);
+}
+
+TraceEvent op_event(const PlayedOp& p) {
+  if (*p.block == '\0') return trace_event(p, {});
+  return trace_event(p, {{"block", fmt::format("{}, {} runs per pass", p.block, p.runs)}});
+}
+
+void trace_ops(const PlanTimeline& timeline, Drawn& d) {
+  for (int k = 0; k < timeline.ranks; ++k) name_process(d, timeline, k, rank_name(timeline, k));
+  for (const PlayedOp& p : timeline.ops) d.events.push_back(op_event(p));
+  std::vector<TraceEvent> path;
+  for (const std::size_t i : timeline.path) {
+    path.push_back(op_event(timeline.ops[i]));
+    if (timeline.ranks > 1) path.back().name += fmt::format(" (rank {})", timeline.ops[i].rank);
+  }
+  add_path(d, timeline.ranks, std::move(path));
+  add_flows(timeline, d);
+}
+
+// The lanes of a rank stand together.
+void picture_ranks(const PlanTimeline& timeline, int shown, Gantt& gantt) {
+  if (timeline.ranks > shown) gantt.title += fmt::format("; the first {} of {} ranks", shown, timeline.ranks);
+  for (int k = 0; k < std::min(timeline.ranks, shown); ++k) {
     for (const PlayedOp& p : timeline.ops) {
       if (p.rank != k) continue;
       const std::string lane(is_communication(p.op.kind) ? "messages" : to_string(p.op.lane));
-      d.gantt.spans.push_back({fmt::format("rank {} {}", k, lane), p.span.start.value * 1e6,
-                               p.span.end.value * 1e6, std::string(to_string(p.op.kind)), p.op.name,
-                               p.unmeasured, p.critical});
+      gantt.spans.push_back({fmt::format("rank {} {}", k, lane), p.span.start.value * 1e6,
+                             p.span.end.value * 1e6, std::string(to_string(p.op.kind)), p.op.name,
+                             p.unmeasured, p.critical});
     }
   }
-  add_flows(timeline, d);
-  if (timeline.background)
-    add_bursts(*timeline.background, timeline.makespan, timeline.ranks, kShown, d.names, d.events, d.gantt);
 }
 
-void draw_chunks(const PlanTimeline& timeline, Drawn& d) {
-  constexpr int kShown = 16;  // stages of the picture; the trace has them all
-  d.gantt.pale.clear();
+TraceEvent chunk_event(const RoundTime& r) {
+  return {r.stage,
+          static_cast<int>(Lane::compute),
+          fmt::format("chunk {}", r.round),
+          "layers",
+          r.start,
+          r.end - r.start,
+          {}};
+}
+
+TraceEvent hand_off_event(const RoundTime& r) {
+  return {r.stage,
+          static_cast<int>(Lane::communication),
+          fmt::format("chunk {} to the next stage", r.round),
+          "hand-off",
+          r.end,
+          r.sent - r.end,
+          {}};
+}
+
+// A stage stands for its ranks, which are alike.
+std::string stage_name(const PlanTimeline& timeline, int stage) {
+  if (timeline.stage_ranks == 1) return fmt::format("stage {}", stage);
+  return fmt::format("stage {}, {} equal ranks", stage, timeline.stage_ranks);
+}
+
+void trace_chunks(const PlanTimeline& timeline, Drawn& d) {
+  int stages = 0;
+  std::vector<std::size_t> layers, sent;  // of each chunk: its events
   for (const RoundTime& r : timeline.chunks) {
-    if (r.round == 0) name_process(d, timeline, r.stage, fmt::format("stage {}", r.stage));
-    const std::string chunk = fmt::format("chunk {}", r.round);
-    d.events.push_back(
-        {r.stage, static_cast<int>(Lane::compute), chunk, "layers", r.start, r.end - r.start, {}});
-    if (r.sent > r.end) {
-      d.events.push_back({r.stage,
-                          static_cast<int>(Lane::communication),
-                          chunk + " to the next stage",
-                          "hand-off",
-                          r.end,
-                          r.sent - r.end,
-                          {}});
+    stages = std::max(stages, r.stage + 1);
+    if (r.round == 0) name_process(d, timeline, r.stage, stage_name(timeline, r.stage));
+    layers.push_back(d.events.size());
+    d.events.push_back(chunk_event(r));
+    if (r.sent > r.end) d.events.push_back(hand_off_event(r));
+    sent.push_back(d.events.size() - 1);
+  }
+  for (std::size_t to = 0; to < timeline.chunks.size(); ++to) {
+    for (std::size_t from = 0; from < to; ++from) {
+      const RoundTime &a = timeline.chunks[from], &b = timeline.chunks[to];
+      if (a.stage + 1 == b.stage && a.round == b.round)
+        d.flows.push_back({sent[from], layers[to], "message"});
     }
-    if (r.stage < kShown) {
-      d.gantt.spans.push_back({fmt::format("stage {}", r.stage), r.start.value, r.end.value,
-                               r.round % 2 == 0 ? "even chunk" : "odd chunk", chunk, false});
-    }
+  }
+  std::vector<TraceEvent> path;
+  for (const PlayedChunk& part : timeline.chunk_path) {
+    path.push_back(part.hand_off ? hand_off_event(part.time) : chunk_event(part.time));
+    path.back().name += fmt::format(" (stage {})", part.time.stage);
+  }
+  add_path(d, stages, std::move(path));
+}
+
+void picture_chunks(const PlanTimeline& timeline, Gantt& gantt) {
+  constexpr int kShown = 16;  // stages of the picture; the trace has them all
+  gantt.pale.clear();
+  for (const RoundTime& r : timeline.chunks) {
+    if (r.stage >= kShown) continue;
+    gantt.spans.push_back({fmt::format("stage {}", r.stage), r.start.value, r.end.value,
+                           r.round % 2 == 0 ? "even chunk" : "odd chunk", fmt::format("chunk {}", r.round),
+                           false});
   }
 }
 
-void draw_blocks(const PlanTimeline& timeline, Drawn& d) {
-  name_process(d, timeline, 0, "representative rank, one run of each block");
+void picture_blocks(const PlanTimeline& timeline, Gantt& gantt) {
   const auto lane_name = [](Lane lane) { return lane == Lane::compute ? "compute" : "communication"; };
   for (const PlayedOp& p : timeline.ops) {
-    d.events.push_back(trace_event(p, {{"block", fmt::format("{}, {} runs per pass", p.block, p.runs)}}));
-    d.gantt.spans.push_back({lane_name(p.op.lane), (p.offset + p.span.start).value * 1e6,
-                             (p.offset + p.span.end).value * 1e6, std::string(to_string(p.op.kind)),
-                             p.op.name, p.unmeasured, p.critical});
+    gantt.spans.push_back({lane_name(p.op.lane), (p.offset + p.span.start).value * 1e6,
+                           (p.offset + p.span.end).value * 1e6, std::string(to_string(p.op.kind)), p.op.name,
+                           p.unmeasured, p.critical});
   }
-  add_flows(timeline, d);
 }
 
 }  // namespace
 
 std::string message_text(const Op& op) { return to_string(message_bytes(op)); }
 
-void write_timeline(const Study& study, const Plan& plan, const PlanTimeline& timeline, OutputFolder& files) {
+std::string write_timeline(const Study& study, Evaluator& e, const Plan& plan, OutputFolder& files) {
+  constexpr int kPictured = 32;              // ranks of the picture
+  constexpr std::size_t kTraceOps = 20'000;  // of all ranks in the trace: some 10 MB
+  const PlanTimeline timeline = plan_timeline(study, e, plan);
+  const PlanTimeline group = group_timeline(study, e, plan, kTraceOps);
   Drawn d;
   d.gantt = {to_string(plan) + ": one of each block, " + study.title,
              "time (us)",
@@ -143,13 +215,22 @@ void write_timeline(const Study& study, const Plan& plan, const PlanTimeline& ti
   if (timeline.kind == TimelineKind::chunks) {
     d.gantt.title = to_string(plan) + ": chunks, " + study.title;
     d.gantt.x_label = "time (s)";
-    draw_chunks(timeline, d);
-  } else if (timeline.kind == TimelineKind::ranks) {
-    draw_ranks(timeline, d);
+    picture_chunks(timeline, d.gantt);
+    trace_chunks(timeline, d);
   } else {
-    draw_blocks(timeline, d);
+    if (timeline.kind == TimelineKind::ranks) {
+      picture_ranks(timeline, kPictured, d.gantt);
+    } else {
+      picture_blocks(timeline, d.gantt);
+    }
+    trace_ops(group, d);
+    if (group.background)
+      add_bursts(*group.background, group.makespan, group.ranks, kPictured, d.names, d.events, d.gantt);
   }
   write_files(d, files);
+  if (timeline.kind == TimelineKind::chunks || group.ranks == group.stage_ranks) return "";
+  return fmt::format("one rank for each class of equal ones: all {} ranks would be more than {} slices",
+                     group.stage_ranks, kTraceOps);
 }
 
 }  // namespace shardline::cli

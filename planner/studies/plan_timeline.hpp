@@ -28,24 +28,43 @@ struct PlayedOp {
 };
 
 /// An op that waited for another on another rank or lane, by their places in PlanTimeline::ops: for every
-/// message that it needs, and for what ended last of all that it needs.
+/// message that it needs, and for what ended last of all that it needs. Where all members of a collective
+/// came at the same time, each waited for the one before it in its group, the first for the last.
 struct PlayedWait {
   std::size_t from = 0, to = 0;
   bool operator==(const PlayedWait&) const = default;
 };
 
+/// A part of the critical path of chunks: the layers of one, or its way to the next stage.
+struct PlayedChunk {
+  RoundTime time;
+  bool hand_off = false;
+};
+
 struct PlanTimeline {
   TimelineKind kind = TimelineKind::blocks;
   int ranks = 1;
+  // ranks: the first rank whose work is equal to that of each, shape by shape. Empty where `ops` are of one
+  // rank for each class or block.
+  std::vector<int> as_rank;
+  int stage_ranks = 1;      // that a stage has, played or not
   std::vector<Lane> lanes;  // that every rank has
   std::vector<PlayedOp> ops;
   std::vector<PlayedWait> waits;
   std::vector<RoundTime> chunks;
+  // What is critical, from the beginning to the end: places in `ops`, one for each task; or parts of chunks.
+  std::vector<std::size_t> path;
+  std::vector<PlayedChunk> chunk_path;
   std::optional<Background> background;  // the traffic of others, where the study has noise
   Seconds makespan;
 };
 
 /// Simulates the plan, which must pass check. `evaluator` is of the study's case and must outlive the result.
 PlanTimeline plan_timeline(const Study& study, Evaluator& evaluator, const Plan& plan);
+
+/// The same with every rank of a stage played by itself, equal ones too, so that a trace shows whole groups:
+/// of what plan_timeline plays block by block, one run of each block, in their order. As plan_timeline where
+/// that already has all ranks, for chunks, and where it would be more than `most_ops` ops.
+PlanTimeline group_timeline(const Study& study, Evaluator& evaluator, const Plan& plan, std::size_t most_ops);
 
 }  // namespace shardline
