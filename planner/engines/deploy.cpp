@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/launch_rules.hpp"
+#include "planner/engines/launch_server.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -129,12 +131,28 @@ namespace {
 
 bool computes_prompts(const Case& c) { return c.batch.prefills() || serves_both(c); }
 
+// DeepEP asks for it where a rank's room is larger than its default is enough for.
+void put_queue_pairs(Deployment& d, long long room) {
+  if (const long long depth = queue_pair_depth(room); depth > kDefaultQueuePairDepth)
+    put(d.environment, "NVSHMEM_QP_DEPTH", depth);
+}
+
 // One backend per server: the kernels of few tokens are for servers that decode (docs/design/dbo.md at
-// v0.24.0).
-void put_vllm_exchange(LaunchOptions& o, const Case& c, const Plan& p) {
+// v0.24.0). Between the machines of an NVLink domain they go over NVLink where they are told to, without the
+// buffer for NVLink that no other machine can open (distributed/device_communicators/all2all.py,
+// DeepEPLLAll2AllManager; envs.py).
+void put_vllm_exchange(Deployment& d, const Case& c, const Plan& p) {
   if (!groups_share_experts(c, p)) return;
-  const char* kernels = computes_prompts(c) ? "deepep_high_throughput" : "deepep_low_latency";
-  put(o, "--all2all-backend", p[kExpertTokens] == ExpertTokens::gather ? "allgather_reducescatter" : kernels);
+  const bool few = !computes_prompts(c);
+  const char* kernels = few ? "deepep_low_latency" : "deepep_high_throughput";
+  const bool gathers = p[kExpertTokens] == ExpertTokens::gather;
+  put(d.options, "--all2all-backend", gathers ? "allgather_reducescatter" : kernels);
+  if (gathers || !few) return;
+  put_queue_pairs(d, dispatch_room(c, p));
+  const int machine = launch::gpus_per_machine(c.system);
+  if (machine >= c.system.fabric.gpus_per_node || p.ranks_per_stage() <= machine) return;
+  put(d.environment, "VLLM_DEEPEP_LOW_LATENCY_USE_MNNVL", 1);
+  put(d.environment, "VLLM_DEEPEP_BUFFER_SIZE_MB", 0LL);
 }
 
 // Thresholds are lowered where the plan's own step is below them (config/parallel.py:208-222).
@@ -150,7 +168,7 @@ void put_vllm_overlap(LaunchOptions& o, const Case& c, const Plan& p) {
 // decode, have room for so many of a rank (srt/environ.py:570,
 // layers/moe/token_dispatcher/deepep.py:351-359). Ranks of a group divide its tokens.
 void put_sglang_exchange(Deployment& d, const Case& c, const Plan& p) {
-  constexpr long long kRoom = 128, kMostRoom = 1024;
+  constexpr long long kRoom = 128;
   if (!groups_share_experts(c, p)) return;
   const bool halves = p[kOverlap] == Overlap::two_batch;
   if (halves) put(d.options, "--enable-two-batch-overlap");
@@ -159,9 +177,7 @@ void put_sglang_exchange(Deployment& d, const Case& c, const Plan& p) {
   const long long parts = p.tpa * (halves ? 2 : 1), most = (sequences_of_step(c, p) + parts - 1) / parts;
   if (gathers || c.batch.prefills() || most <= kRoom) return;
   put(d.environment, "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK", most);
-  if (most > kMostRoom)
-    d.unsaid = fmt::format("DeepEP sends at most {} tokens of a rank in a step that decodes, not {}",
-                           kMostRoom, most);
+  put_queue_pairs(d, most);
 }
 
 }  // namespace
@@ -199,7 +215,7 @@ Deployment vllm_deployment(const Case& c, const Plan& p) {
   put(o, "--max-num-seqs", sequences(c, p));
   put(o, "--max-model-len", served_length(c));
   if (p[kOverlap] == Overlap::two_batch) put_vllm_overlap(o, c, p);
-  put_vllm_exchange(o, c, p);
+  put_vllm_exchange(d, c, p);
   d.unsaid = vllm_experts_unsaid(c, p);
   return d;
 }

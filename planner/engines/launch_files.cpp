@@ -125,6 +125,13 @@ Launch write_pair(Launch out, const Engine& engine, Server context, Server gener
   return out;
 }
 
+// The case under an engine, also where it was priced by bare kernels.
+Case started_by(const EngineProfile& profile, const Case& c) {
+  Case out = c;
+  if (!out.engine) out.engine = std::make_shared<const EngineProfile>(profile);
+  return out;
+}
+
 // The first row of the table that is an engine's feature.
 StrategyId first_launched_as(LaunchedAs feature) {
   for (const Strategy* s : strategies()) {
@@ -152,10 +159,11 @@ Plan context_plan(const Plan& generation) {
 
 }  // namespace
 
-Launch launch_files(const Case& c, const Plan& p, const EngineProfile& profile, const std::string& stem) {
+Launch launch_files(const Case& study, const Plan& p, const EngineProfile& profile, const std::string& stem) {
   Launch out{profile.title + " " + profile.version, {}, {}, {}};
   const Engine* engine = engine_of(profile);
   if (engine == nullptr) return refused(std::move(out), "no launch files are known of it");
+  const Case c = started_by(profile, study);
   Server server{c, p, profile, Role::whole, {}, stem};
   if (const std::string why = find_deployment(c, p, profile, server.deployment); !why.empty())
     return refused(std::move(out), why);
@@ -186,8 +194,10 @@ Launch launch_pair(const ServedHalf& context, const ServedHalf& generation, cons
   Launch out{profile.title + " " + profile.version, {}, {}, {}};
   const Engine* engine = engine_of(profile);
   if (engine == nullptr) return refused(std::move(out), "no launch files are known of it");
-  Server prompts{context.study, context.plan, profile, Role::context, {}, stem};
-  Server answers{generation.study, generation.plan, profile, Role::generation, {}, stem};
+  Case of_prompts = started_by(profile, context.study), of_answers = started_by(profile, generation.study);
+  of_prompts.disaggregated = of_answers.disaggregated = true;
+  Server prompts{of_prompts, context.plan, profile, Role::context, {}, stem};
+  Server answers{of_answers, generation.plan, profile, Role::generation, {}, stem};
   for (Server* s : {&prompts, &answers}) {
     if (const std::string why = find_deployment(s->study, s->plan, profile, s->deployment); !why.empty())
       return refused(std::move(out), why);

@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 
+#include "planner/engines/dispatch_room.hpp"
 #include "planner/layers/share.hpp"
 
 namespace shardline {
@@ -180,18 +181,12 @@ Complaint other_expert_tokens(const Case& c, const Plan& p) {
 }
 
 Complaint unheld_width(const Case& c, const Plan& p, bool pads) {
-  // deepseek-ai/DeepEP csrc/kernels/legacy/launch.cuh:113-133@dd758caf4518 (3072 since 73b6ea4, October
-  // 2025).
-  constexpr std::array<Count, 8> kWidths{2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192};
   if (!groups_share_experts(c, p) || p[kExpertTokens] == ExpertTokens::gather || c.batch.prefills())
     return std::nullopt;
-  const Count hidden = c.model.hidden;
-  const bool held =
-      pads ? hidden <= kWidths.back() : std::find(kWidths.begin(), kWidths.end(), hidden) != kWidths.end();
-  if (held) return std::nullopt;
-  return fmt::format("hidden size {} of {}, of {}{}: moe_a2a=gather", hidden, c.model.name,
-                     pads ? "at most " : "",
-                     pads ? fmt::format("{}", kWidths.back()) : fmt::format("{}", fmt::join(kWidths, ", ")));
+  const long long hidden = c.model.hidden, held = dispatched_width(hidden);
+  if (held == hidden || (pads && held > 0)) return std::nullopt;
+  return fmt::format("hidden size {} of {}, which they have no instance for: moe_a2a=gather", hidden,
+                     c.model.name);
 }
 
 Complaint missing_feature(const LaunchRules& rules, const Plan& p) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/engines/checkpoints.hpp"
+#include "planner/engines/dispatch_room.hpp"
 
 namespace shardline::launch {
 
@@ -22,6 +23,8 @@ int gpus_on_each(const Server& s) { return s.plan.gpus() / machines(s); }
 
 long long token_budget(const Server& s) {
   const Case& c = s.study;
+  // Of these kernels each token of the budget has a place in the buffers of every expert.
+  if (const long long room = s.engine.name == "vllm" ? dispatch_room(c, s.plan) : 0; room > 0) return room;
   // A prompt that passes whole needs them all; beside steps that only decode prompts come as the engine cuts
   // them.
   const long long tokens =

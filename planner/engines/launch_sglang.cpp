@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/launch_server.hpp"
 #include "planner/engines/prompt_step.hpp"
+#include "planner/layers/memory.hpp"
 
 namespace shardline::launch {
 
@@ -81,6 +83,16 @@ double reserved_mib(const Server& s, long long chunk) {
 // max_prefill_tokens, which counts where prompts are not cut (server_args.py:3276-3315).
 constexpr long long kMostPrefillTokens = 16384;
 
+// What is set aside has to hold DeepEP's buffers, which the engine's own formula does not count.
+double beside_kv_mib(const Server& s, long long chunk) {
+  const Bytes buffers = dispatch_buffers(s.study, s.plan);
+  const double aside = reserved_mib(s, chunk);
+  if (buffers <= Bytes(0)) return aside;
+  const Bytes others =
+      s.engine.kept.fixed + activation_bytes(s.study, s.plan) + buffer_bytes(s.study, s.plan) + buffers;
+  return std::max(aside, others.value / (1 << 20));
+}
+
 // The profile's, or the engine's own where that is less: with more it runs out of memory as it starts. A
 // prompt that passes whole has its activations in the plan's memory.
 double memory_part(const Server& s, const LaunchOptions& o) {
@@ -89,7 +101,7 @@ double memory_part(const Server& s, const LaunchOptions& o) {
       cut == nullptr ? s.engine.tokens_of_step(s.study.system.device) : std::stoll(cut->value);
   const long long chunk = asked < 0 ? kMostPrefillTokens : asked;  // prompts that pass whole
   const double all = s.study.system.device.memory.value / (1 << 20);
-  const double own = std::floor(1000 * (all - reserved_mib(s, chunk)) / all) / 1000;
+  const double own = std::floor(1000 * (all - beside_kv_mib(s, chunk)) / all) / 1000;
   return std::min(s.engine.memory, own);
 }
 

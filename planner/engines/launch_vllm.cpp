@@ -124,8 +124,12 @@ std::vector<LaunchFile> vllm_front(const Server& s, const std::string& stem) {
   put_variable(o, "--decoder-hosts", "GENERATION_ADDR");
   put(o, "--decoder-ports", port_of(Role::generation));
   std::string text = fmt::format(
-      "#!/bin/bash\n# In front of the two servers beside it. VLLM_SOURCE: vLLM's source tree at v{}.\n"
-      "set -euo pipefail\nPORT=${{PORT:-8000}}\nVLLM_SOURCE=${{VLLM_SOURCE:?the source tree of vLLM}}\n"
+      "#!/bin/bash\n# In front of the two servers beside it: an example among the engine's tests, which its "
+      "package does not install.\n"
+      "# VLLM_SOURCE: a source tree, git clone --branch v{} --depth 1 "
+      "https://github.com/vllm-project/vllm.\n"
+      "set -euo pipefail\nPORT=${{PORT:-8000}}\n"
+      "VLLM_SOURCE=${{VLLM_SOURCE:?a source tree of vLLM, whose tests hold the proxy}}\n"
       "CONTEXT_ADDR=${{CONTEXT_ADDR:?the address of the server for prompts}}\n"
       "GENERATION_ADDR=${{GENERATION_ADDR:?the address of the server for answers}}\n",
       s.engine.version);

@@ -1,6 +1,7 @@
 #include "planner/engines/launchable.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -29,6 +30,75 @@ std::optional<CaseRefusal> first_of(std::span<const CaseRule> rules, const Case&
                          std::move(complaint->instead)};
   }
   return std::nullopt;
+}
+
+// All matrices of the model in one type, in the arithmetic that is its own.
+Case with_weights(const Case& c, Dtype type) {
+  Case out = c;
+  Precision& p = out.precision;
+  p.weights = type;
+  p.math = arithmetic_of(type);
+  for (auto* of :
+       {&p.ffn_weights, &p.attention_weights, &p.out_proj_weights, &p.expert_weights, &p.shared_weights,
+        &p.ffn_math, &p.attention_math, &p.out_proj_math, &p.expert_math, &p.shared_math})
+    of->reset();
+  return out;
+}
+
+// Whether the device computes in the arithmetic of a type.
+bool computes(const Case& c, Dtype type) {
+  return c.system.device.peak[static_cast<std::size_t>(arithmetic_of(type))].value > 0;
+}
+
+// The case on a device of another architecture: rules ask for no more of it (architecture_of).
+Case on(const Case& c, Architecture a) {
+  Case out = c;
+  const auto peak = [&](Dtype t) -> FlopsPerSecond& {
+    return out.system.device.peak[static_cast<std::size_t>(t)];
+  };
+  peak(Dtype::fp8) = peak(Dtype::bf16) * (a == Architecture::ampere ? 0.0 : 2.0);
+  peak(Dtype::fp4) = peak(Dtype::bf16) * (a == Architecture::blackwell ? 4.0 : 0.0);
+  return out;
+}
+
+bool runs(const LaunchRules& rules, const Case& c) {
+  return !first_of(rules.cases, c) && !first_of(rules.unpriced, c);
+}
+
+// What a user may ask for in place of weights that are refused, each tried by the same rules before it is
+// offered: types of all matrices, other devices. Empty: nothing of it passes.
+std::string offers(const LaunchRules& rules, const Case& c) {
+  std::vector<std::string> types, devices, out;
+  for (const Dtype t : {Dtype::fp4, Dtype::fp8, Dtype::int4, Dtype::bf16}) {
+    if (computes(c, t) && runs(rules, with_weights(c, t))) types.emplace_back(to_string(t));
+  }
+  for (const auto& [a, name] :
+       {std::pair(Architecture::ampere, "Ampere"), std::pair(Architecture::hopper, "Hopper"),
+        std::pair(Architecture::blackwell, "Blackwell")}) {
+    if (a != architecture_of(c.system.device) && runs(rules, on(c, a))) devices.emplace_back(name);
+  }
+  if (!types.empty()) out.push_back(fmt::format("weights all of {}", fmt::join(types, " or ")));
+  if (!devices.empty()) out.push_back(fmt::format("a system of {}", fmt::join(devices, " or ")));
+  return fmt::format("{}", fmt::join(out, ", or "));
+}
+
+bool of_weights(const CaseRule& rule) {
+  return std::string_view(rule.id) == "weight_type" || std::string_view(rule.id) == "weight_kernels";
+}
+
+std::optional<CaseRefusal> refused_case(const LaunchRules& rules, std::span<const CaseRule> of,
+                                        const Case& c) {
+  auto refusal = first_of(of, c);
+  if (!refusal) return refusal;
+  for (const CaseRule& rule : of) {
+    if (rule.id == refusal->rule && of_weights(rule)) refusal->instead = offers(rules, c);
+  }
+  if (refusal->rule == std::string_view("weight_kernels"))
+    refusal->instead +=
+        (refusal->instead.empty() ? "" : "; ") +
+        std::string(
+            "precision: {math: bf16} prices products of BF16 with fewer bytes in their place, extrapolated");
+  return refusal;
 }
 
 std::optional<Refusal> refused_by(const LaunchRules& rules, const Case& c, const Plan& plan) {
@@ -107,12 +177,14 @@ std::string engine_names_of(const Strategy& s) {
 
 std::optional<CaseRefusal> does_not_start(const Case& c) {
   if (c.engine == nullptr) return std::nullopt;
-  return first_of(rules_of(*c.engine).cases, c);
+  const LaunchRules& rules = rules_of(*c.engine);
+  return refused_case(rules, rules.cases, c);
 }
 
 std::optional<CaseRefusal> has_no_price(const Case& c) {
   if (c.engine == nullptr) return std::nullopt;
-  return first_of(rules_of(*c.engine).unpriced, c);
+  const LaunchRules& rules = rules_of(*c.engine);
+  return refused_case(rules, rules.unpriced, c);
 }
 
 std::optional<Refusal> does_not_start(const Case& c, const Plan& plan) {

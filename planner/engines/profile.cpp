@@ -90,7 +90,7 @@ void read_host(const Reader& r, EngineProfile& p) {
       line.no_other_keys();
     }
     // For reports alone, which read them: calibrate/validate/served_tables.hpp.
-    for (const char* key : {"layouts", "measured", "left_out"}) static_cast<void>(error->find(key));
+    for (const char* key : {"layouts", "measured", "left_out", "pooled", "ttft_covered"}) static_cast<void>(error->find(key));
     error->no_other_keys();
   }
   r.no_other_keys();
@@ -171,6 +171,15 @@ void read_two_batches(const Reader& r, EngineProfile& p) {
   r.no_other_keys();
 }
 
+void read_room(const Reader& r, DispatchRoom& room) {
+  room.known = true;
+  room.of_group = r.at("of").one_of({"rank", "group"}) == 1;
+  room.least = r.at("least").tokens(1, kMostTokens);
+  room.many = r.at("many").quantity<Bytes>(Bytes(0), Bytes(1e11));
+  room.opens_fabric = r.at("fabric").boolean();
+  r.no_other_keys();
+}
+
 void read_exchange(const Reader& r, EngineProfile& p) {
   constexpr std::array kGathers{TokenExchange::Gathers::untold, TokenExchange::Gathers::across};
   TokenExchange& e = p.tokens_to_experts;
@@ -178,6 +187,7 @@ void read_exchange(const Reader& r, EngineProfile& p) {
   e.as_dispatched = r.at("sent").one_of({"dispatched", "activations"}) == 0;
   e.sums_prompts = r.at("prompts").one_of({"gathered", "summed"}) == 1;
   e.of_server = r.at("kernels_of").one_of({"step", "server"}) == 1;
+  if (const auto v = r.find("room")) read_room(*v, e.room);
   static_cast<void>(r.at("why").text());
   r.no_other_keys();
 }

@@ -100,6 +100,15 @@ struct ServedBands {
   ServedBand ttft(bool equal_lengths, double users) const;
 };
 
+/// Memory of DeepEP's kernels, where an engine dispatches by them; others keep theirs in what they set aside.
+struct DispatchRoom {
+  bool known = false;
+  bool of_group = false;      // rooms for all tokens of an attention group on each of its ranks
+  long long least = 0;        // tokens that there is room for in any case
+  Bytes many;                 // of the kernels of many tokens, once over NVLink and once between machines
+  bool opens_fabric = false;  // those reach memory of other machines in one NVLink domain
+};
+
 /// How an engine carries the tokens of several attention groups to experts.
 struct TokenExchange {
   /// Where it gathers them (ExpertTokens::gather): nowhere; wherever no kernels of an all-to-all are named;
@@ -109,6 +118,7 @@ struct TokenExchange {
   bool as_dispatched = true;  // gathered in the type that experts take, else in that of activations
   bool sums_prompts = false;  // of steps with prompts: by all-reduces, as groups have unequal numbers of them
   bool of_server = false;     // it has one kind of dispatch kernels, for all steps
+  DispatchRoom room;
 };
 
 struct EngineProfile {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "planner/engines/launch_rules.hpp"
+#include "planner/engines/dispatch_room.hpp"
 #include "planner/layers/share.hpp"
 
 namespace shardline {
@@ -211,6 +211,16 @@ constexpr LaunchRule kPlans[]{
      "deepseek-ai/DeepEP csrc/kernels/legacy/launch.cuh:113-133@dd758caf4518; sgl-project/sglang "
      "python/sglang/srt: layers/moe/utils.py, DeepEPMode.resolve, near v0.5.14",
      [](const Case& c, const Plan& p) { return unheld_width(c, p, false); }},
+    {"expert_ranks",
+     "DeepEP takes fewer than 8 ranks or a multiple of 8, which divide the experts; its kernels of many "
+     "tokens reach more than 8 ranks by machines of 8 GPUs alone",
+     "deepseek-ai/DeepEP csrc/legacy/buffer.hpp:114,1483@dd758caf4518, issues 392 and 579; "
+     "sgl-project/sglang python/sglang/srt: layers/moe/token_dispatcher/deepep.py, near v0.5.14",
+     other_dispatch_ranks},
+    {"expert_room", "DeepEP's kernels of few tokens count less than 1024 of a rank",
+     "sgl-project/sglang python/sglang/srt: layers/moe/token_dispatcher/deepep.py:351-359@49e384ce9d; "
+     "deepseek-ai/DeepEP csrc/kernels/legacy/internode_ll.cu:295-330@dd758caf4518",
+     crowded_dispatch},
     {"expert_layout", "what EP and MoE DP leave of a stage's ranks cuts each expert",
      "sgl-project/sglang python/sglang/srt: distributed/parallel_state.py:2034-2036@49e384ce9d",
      [](const Case& c, const Plan& p) { return other_experts(c, p, layout(c, p)); }},

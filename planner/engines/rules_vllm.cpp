@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "planner/engines/launch_rules.hpp"
+#include "planner/engines/dispatch_room.hpp"
 
 namespace shardline {
 
@@ -146,6 +146,17 @@ constexpr LaunchRule kPlans[]{
      "SUPPORTED_HIDDEN_SIZES and maybe_roundup_layer_hidden_size, near v0.24.0; deepseek-ai/DeepEP "
      "csrc/kernels/legacy/launch.cuh:113-133@dd758caf4518",
      [](const Case& c, const Plan& p) { return unheld_width(c, p, true); }},
+    {"expert_ranks",
+     "DeepEP takes fewer than 8 ranks or a multiple of 8, which divide the experts; its kernels of many "
+     "tokens reach other machines by those of 8 GPUs alone",
+     "deepseek-ai/DeepEP csrc/legacy/buffer.hpp:114,1483@dd758caf4518, issues 392 and 579; vllm-project/vllm "
+     "vllm/distributed/device_communicators/all2all.py, DeepEPHTAll2AllManager, near v0.24.0",
+     other_dispatch_ranks},
+    {"expert_room", "DeepEP's kernels of few tokens count less than 1024 of a rank",
+     "deepseek-ai/DeepEP csrc/kernels/legacy/internode_ll.cu:295-330@dd758caf4518 "
+     "(LEGACY_FINISHED_SUM_TAG); sgl-project/sglang python/sglang/srt: "
+     "layers/moe/token_dispatcher/deepep.py:351-359@49e384ce9d",
+     crowded_dispatch},
     {"dense_layout", "the dense networks of a group are shared by its TP ranks",
      "vllm-project/vllm vllm/model_executor/layers/linear.py:438@ee0da84ab9",
      [](const Case& c, const Plan& p) { return other_dense(c, p, layout(c, p)); }},
@@ -186,6 +197,21 @@ constexpr PairRule kPairs[] = {
      [](const Plan& prefill, const Plan& decode) -> Complaint {
        if (prefill.pp == 1 && decode.pp == 1) return std::nullopt;
        return fmt::format("these have {} and {} stages", prefill.pp, decode.pp);
+     }},
+    {"pair_dcp",
+     "caches are handed over between servers whose ranks hold them whole or by heads: NIXL's connector reads "
+     "the blocks of one rank, where decode context parallelism spreads them over several",
+     "vllm-project/vllm vllm/distributed/kv_transfer/kv_connector/v1/nixl/worker.py and "
+     "docs/features/nixl_connector_compatibility.md, near v0.24.0; pull request 50611, which adds it for MLA "
+     "later",
+     [](const Plan& prefill, const Plan& decode) -> Complaint {
+       for (const Plan* p : {&prefill, &decode}) {
+         const std::string dcp = with_dcp(*p) ? option_text(*p, "dcp") : "";
+         if (!dcp.empty() && dcp != "1")
+           return fmt::format("dcp={} {}: tensor or dp_ep there, or one server for prompts and answers", dcp,
+                              p == &prefill ? "prefills" : "decodes");
+       }
+       return std::nullopt;
      }},
 };
 

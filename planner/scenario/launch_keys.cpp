@@ -121,9 +121,11 @@ bool check_kernels(const Reader& kernels, const EngineProfile& engine, const Sys
       fine = fine && has;
       if (has) continue;
       std::vector<std::string> details =
-          others.empty() ? std::vector<std::string>{fmt::format(
-                               "expected no kernel of {}: none that it runs has a name", form.family)}
-                         : expected_one_of(name, others);
+          others.empty()
+              ? std::vector<std::string>{fmt::format(
+                    "expected no key {} here: it has one kernel of that kind, which it takes by itself",
+                    form.family)}
+              : expected_one_of(name, others);
       details.push_back(
           fmt::format("its kernels are those that it takes by default (hardware/kernels/{}.yaml); "
                       "engine: ideal runs any that was measured",

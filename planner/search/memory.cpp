@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/engines/deploy.hpp"
+#include "planner/engines/dispatch_room.hpp"
 #include "planner/layers/memory.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/stages.hpp"
@@ -115,7 +116,7 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
     }
   }
   use.activations = activation_bytes(c, plan);
-  use.buffers = buffer_bytes(c, plan);
+  use.buffers = buffer_bytes(c, plan) + dispatch_buffers(c, plan);
   if (c.engine) use.server = kept_of(c, *c.engine, plan);
   return use;
 }

@@ -35,6 +35,12 @@ std::optional<MeasuredTable> table_of(const ServedError& e) {
                        blank == std::string::npos ? "" : model.substr(blank + 1)};
 }
 
+// What fits into the model's positions of a request that does not.
+std::string shorter_request(const PlanQuestion& q, long long most) {
+  if (q.output >= most) return fmt::format("expected an answer of less than {} tokens", grouped(most));
+  return fmt::format("expected an input of at most {} tokens", grouped(most - q.output));
+}
+
 Model model_of(const PlanQuestion& q, const Catalogs& catalogs) {
   return q.as.empty() && looks_like_repository(q.model) ? published_model(q.model, catalogs.models)
                                                         : load_model(q.model, catalogs.models, q.as);
@@ -188,7 +194,8 @@ PlanDefaults plan_defaults(const PlanQuestion& q, const Catalogs& catalogs,
         {},
         fmt::format("input and output are {} tokens, {} is for {} at most", grouped(q.input + q.output),
                     d.model.name, grouped(d.model.max_context)),
-        {"--any-context lifts that: engines start longer requests if told to", length_rule(*d.engine)}}});
+        {shorter_request(q, d.model.max_context),
+         "--any-context lifts that: engines start longer requests if told to", length_rule(*d.engine)}}});
   d.most_gpus = most;
   d.gpus = default_gpus(d.system, most, q.any_gpus);
   if (d.gpus.back() != most)

@@ -8,10 +8,14 @@
 #include <vector>
 
 #include "planner/engines/deploy.hpp"
+#include "planner/engines/dispatch_room.hpp"
+#include "planner/engines/launch_files.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/engines/prompt_step.hpp"
 #include "planner/layers/memory.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/search/evaluate.hpp"
+#include "planner/search/memory.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
 #include "tests/planner/launchable.hpp"
@@ -187,6 +191,62 @@ TEST(ExpertTokens, FlagsNameTheBackend) {
   EXPECT_THAT(flags(sglang, "dp_ep:dp=8,ep=8,batch=200"),
               HasSubstr("SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK=200 "));
   EXPECT_THAT(flags(sglang, "dp_ep:dp=4,tpa=2,ep=8,batch=200"), Not(HasSubstr("MAX_DISPATCH")));
+}
+
+// DeepEP's formula (csrc/legacy/config.hpp), counted message by message: two buffers each to send, to receive
+// and to signal.
+TEST(ExpertTokens, P25BuffersOfFewTokensAreDeepEpsOwn) {
+  for (const long long hidden : {2048LL, 4096LL, 7168LL}) {
+    for (const long long experts : {128LL, 256LL}) {
+      for (const long long tokens : {1LL, 128LL, 512LL, 8192LL}) {
+        const long long scales = hidden / 128;
+        const long long dispatch = 16 + std::max(hidden * 2, hidden + scales * 4),
+                        combine = scales * 4 + hidden * 2;
+        long long bytes = 0;
+        for (int half = 0; half < 2; ++half) {
+          bytes += std::max(tokens * dispatch, experts * tokens * combine);
+          bytes += std::max(experts * tokens * dispatch, experts * tokens * combine);
+          bytes += (experts * 4 + 127) / 128 * 128;
+        }
+        bytes = (bytes + 128) / 128 * 128;
+        EXPECT_EQ(low_latency_bytes(tokens, hidden, experts).value, static_cast<double>(bytes));
+      }
+    }
+  }
+  // What vLLM's default budget of a step would take of DeepSeek-R1, and what a step of 256 requests does.
+  EXPECT_NEAR(low_latency_bytes(8192, 7168, 256).value, 122.1e9, 0.1e9);
+  EXPECT_NEAR(low_latency_bytes(256, 7168, 256).value, 3.8e9, 0.1e9);
+  EXPECT_EQ(queue_pair_depth(511), 1024);
+  EXPECT_EQ(queue_pair_depth(512), 2048);
+  EXPECT_EQ(queue_pair_depth(1023), 2048);
+}
+
+// A server of the kernels of few tokens has the budget that its memory was reckoned with.
+TEST(ExpertTokens, P25BudgetsAreTheRoomsThatWerePriced) {
+  for (const int batch : {1, 100, 128, 200, 500, 700}) {
+    Case c = r1("vllm", decode_batch(8192));
+    c.served = {8192, 1024};
+    c.disaggregated = true;
+    const Plan plan = parse_plan(fmt::format("dp_ep:dp=16,ep=16,batch={}", batch));
+    const long long room = dispatch_room(c, plan);
+    EXPECT_GE(room, std::max(batch, 128));
+    EXPECT_LE(room, std::max(batch + 16, 128));
+    const ContextServer prompts = context_server(c, *c.engine, parse_plan("tensor:tpa=8,ep=8,batch=1"), 8192);
+    const Launch launch = launch_pair({prompts.study, prompts.plan}, {c, plan}, *c.engine, "p");
+    ASSERT_EQ(launch.refused, "");
+    const std::string& generation = launch.servers.front().lines.front();
+    EXPECT_THAT(generation, HasSubstr(fmt::format("--max-num-batched-tokens {} ", room)));
+    EXPECT_THAT(generation, HasSubstr("deepep_low_latency"));
+    EXPECT_EQ(generation.find("NVSHMEM_QP_DEPTH=2048") != std::string::npos, room > 511) << generation;
+    const Bytes with = memory_use(c, plan).buffers;
+    Case bare = c;
+    bare.engine = nullptr;
+    const Bytes hint = low_latency_bytes(room, 7168, 256);
+    EXPECT_NEAR((with - memory_use(bare, plan).buffers - hint).value, double(1 << 30), 1.0);
+    // Nothing of it without these kernels.
+    const Plan gathers = parse_plan(fmt::format("dp_ep:dp=16,ep=16,batch={},moe_a2a=gather", batch));
+    EXPECT_EQ(memory_use(c, gathers).buffers, memory_use(bare, gathers).buffers);
+  }
 }
 
 TEST(ExpertTokens, KeysOfAProfile) {

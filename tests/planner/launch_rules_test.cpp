@@ -65,6 +65,19 @@ const std::vector<RuleCase> kVllm{
     {"expert_width",
      {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=2", [](Case& c) { c.model.hidden = 10240; }},
      {kOss, kGb, "dp_ep:dp=8,ep=8,batch=2"}},  // 2880, padded to 3072
+    {"expert_ranks",
+     {kQwen, kGb, "dp_ep:dp=12,ep=12,batch=2"},
+     {kQwen, kGb, "dp_ep:dp=12,ep=12,batch=2,moe_a2a=gather"}},
+    {"expert_ranks",  // 128 experts
+     {kQwen, kGb, "dp_ep:dp=24,ep=24,batch=2"},
+     {kQwen, kGb, "dp_ep:dp=16,ep=16,batch=2"}},
+    {"expert_ranks",
+     {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1", prefills},
+     {kQwen, kH100, "dp_ep:dp=8,ep=8,batch=1", prefills}},
+    {"expert_room", {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1024"}, {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1023"}},
+    {"expert_room",
+     {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1024"},
+     {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1024,moe_a2a=gather"}},
     {"expert_layout", {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=4"}, {kQwen, kGb, "tensor:tpa=8,ep=8"}},
     {"expert_layout", {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=4"}, {kQwen, kGb, "tensor:tpa=8,tpf=8"}},
     {"dense_layout",
@@ -120,6 +133,14 @@ const std::vector<RuleCase> kSglang{
      {kOss, kGb, "dp_ep:dp=8,ep=8,batch=2"},
      {kOss, kGb, "dp_ep:dp=8,ep=8,batch=2,moe_a2a=gather"}},
     {"expert_width", {kOss, kGb, "dp_ep:dp=8,ep=8,batch=2"}, {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=2"}},
+    {"expert_ranks", {kQwen, kGb, "dp_ep:dp=12,ep=12,batch=2"}, {kQwen, kGb, "dp_ep:dp=16,ep=16,batch=2"}},
+    {"expert_ranks",
+     {kQwen, kGb, "dp_ep:dp=16,ep=16,batch=1", prefills},
+     {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1", prefills}},
+    {"expert_room", {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1024"}, {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1023"}},
+    {"expert_room",
+     {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1024"},
+     {kQwen, kGb, "dp_ep:dp=4,tpa=2,ep=8,batch=1024"}},
     {"kv_heads", {kYi, kGb, "tensor:tpa=28,tpf=28"}, {kYi, kGb, "tensor:tpa=8,tpf=8"}},
     {"cp_model",
      {kL70, kH100, "allgather_kv:cp=2,tpa=4,tpf=4", prefills},
@@ -216,6 +237,70 @@ TEST(Launchable, WhatNoKernelWasMeasuredOfHasNoPrice) {
   }
 }
 
+// Types of weights and devices that a refusal offers, as a user would take them up.
+std::vector<std::string> offered(const std::string& text, const std::string& before) {
+  std::vector<std::string> out;
+  auto at = text.find(before);
+  if (at == std::string::npos) return out;
+  at += before.size();
+  while (true) {
+    const auto end = text.find_first_of(" ,;", at);
+    out.push_back(text.substr(at, end - at));
+    if (end == std::string::npos || text.compare(end, 4, " or ") != 0) return out;
+    at = end + 4;
+  }
+}
+
+// Whatever is offered in place of weights that an engine refuses starts and has a price.
+TEST(Launchable, WhatARefusalOffersIsAccepted) {
+  const std::map<std::string, const char*> systems{{"Ampere", kA100}, {"Hopper", kH100}, {"Blackwell", kGb}};
+  const std::map<std::string, Dtype> types{{"fp4", Dtype::fp4},   {"mxfp4", Dtype::mxfp4},
+                                           {"fp8", Dtype::fp8},   {"fp8_block", Dtype::fp8_block},
+                                           {"int4", Dtype::int4}, {"bf16", Dtype::bf16}};
+  const auto reason = [](const Case& c) {
+    if (const auto refusal = does_not_start(c)) return refusal->text;
+    const auto unpriced = has_no_price(c);
+    return unpriced ? unpriced->text : std::string();
+  };
+  int refused = 0, tried = 0;
+  for (const char* engine : {"vllm", "sglang", "trtllm"}) {
+    for (const char* model : {kR1, kL70, kL405, kQwen, kQwen14, kOss, "mimo-v2-flash"}) {
+      for (const auto& [own, system] : systems) {
+        for (const auto& [name, type] : types) {
+          for (const bool experts_alone : {false, true}) {
+            Case c = case_of(engine, {model, system, ""});
+            (experts_alone ? c.precision.expert_weights.emplace() : c.precision.weights) = type;
+            (experts_alone ? c.precision.expert_math.emplace() : c.precision.math) = arithmetic_of(type);
+            auto refusal = does_not_start(c);
+            if (!refusal) refusal = has_no_price(c);
+            if (!refusal || (refusal->rule != "weight_type" && refusal->rule != "weight_kernels")) continue;
+            SCOPED_TRACE(fmt::format("{} {} on {} in {}: {}", engine, model, system, name, refusal->instead));
+            ++refused;
+            for (const std::string& other : offered(refusal->instead, "weights all of ")) {
+              ASSERT_TRUE(types.contains(other)) << other;
+              Case taken = case_of(engine, {model, system, ""});
+              taken.precision.weights = types.at(other);
+              taken.precision.math = arithmetic_of(types.at(other));
+              EXPECT_EQ(reason(taken), "") << other;
+              ++tried;
+            }
+            for (const std::string& other : offered(refusal->instead, "a system of ")) {
+              ASSERT_TRUE(systems.contains(other)) << other;
+              EXPECT_NE(other, own);
+              Case taken = c;
+              taken.system = case_of(engine, {model, systems.at(other), ""}).system;
+              EXPECT_EQ(reason(taken), "") << other;
+              ++tried;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 50);
+  EXPECT_GT(tried, 100);
+}
+
 // Deployments whose measurements are public (InferenceMAX's scripts, SemiAnalysisAI/InferenceX) or that the
 // engines' documentation starts: no rule may stand in their way.
 TEST(Launchable, WhatIsPubliclyStartedStarts) {
@@ -252,6 +337,42 @@ TEST(Launchable, WhatIsPubliclyStartedStarts) {
     EXPECT_EQ(check_plan(c, p).value_or(""), "");
     const auto refusal = does_not_start(c, p);
     EXPECT_FALSE(refusal) << refusal->rule << ": " << refusal->text;
+  }
+}
+
+struct PairTry {
+  const char *engine, *rule, *prompts, *answers, *paired_prompts, *paired_answers;
+};
+
+// Servers that an engine hands no caches between, and the nearest that it does.
+const std::vector<PairTry> kPairTries{
+    {"vllm", "pair_stages", "pipeline:pp=2,batch=1", "tensor:tpa=8,batch=1", "tensor:tpa=2,batch=1",
+     "tensor:tpa=8,batch=1"},
+    {"vllm", "pair_dcp", "tensor:tpa=8,ep=8,batch=1", "dcp:tpa=8,ep=8,dcp=8,batch=4",
+     "tensor:tpa=8,ep=8,batch=1", "tensor:tpa=8,ep=8,batch=4"},
+    {"vllm", "pair_dcp", "tensor:tpa=8,ep=8,batch=1", "dcp:tpa=8,ep=8,dcp=2,exchange=a2a,batch=4",
+     "tensor:tpa=8,ep=8,batch=1", "dp_ep:dp=8,ep=8,batch=4"},
+    {"sglang", "pair_stages", "tensor:tpa=8,batch=1", "pipeline:pp=2,batch=1", "pipeline:pp=2,batch=1",
+     "pipeline:pp=2,batch=1"}};
+
+TEST(Launchable, EveryRuleOfPairsRefusesOneAndLetsTheNearestPass) {
+  for (const PairTry& t : kPairTries) {
+    SCOPED_TRACE(fmt::format("{} {}: {} and {}", t.engine, t.rule, t.prompts, t.answers));
+    const auto tried = [&](const char* prompts, const char* answers) {
+      return does_not_pair(*profile(t.engine), parse_plan(prompts), parse_plan(answers));
+    };
+    const auto refusal = tried(t.prompts, t.answers);
+    ASSERT_TRUE(refusal);
+    EXPECT_EQ(refusal->rule, t.rule);
+    EXPECT_FALSE(tried(t.paired_prompts, t.paired_answers));
+  }
+  for (const LaunchRules* rules : launch_rules()) {
+    for (const PairRule& rule : rules->pairs) {
+      const auto of = [&](const PairTry& t) {
+        return t.engine == std::string_view(rules->engine) && t.rule == std::string_view(rule.id);
+      };
+      EXPECT_TRUE(std::any_of(kPairTries.begin(), kPairTries.end(), of)) << rules->engine << " " << rule.id;
+    }
   }
 }
 
