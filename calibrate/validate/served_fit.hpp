@@ -26,14 +26,25 @@ ServedError served_error(std::string of, const std::vector<double>& ratios);
 struct LeftOutModel {
   std::string label;
   HostTimes host;                  // fitted to the others
+  bool prompt_token = true;        // whether the others chose to have one
   std::vector<double> tpot, ttft;  // predicted / measured of its rows; 0 where no TTFT was measured
   std::vector<const TimedRow*> rows;
+};
+
+/// Part of rows of models left out inside the band of TTFT that the other models make.
+struct ServedCoverage {
+  std::string of;  // "TTFT (drawn lengths) of 5 to 16 users"
+  int rows = 0;
+  int models = 0;      // that the rows are of
+  double covered = 0;  // 0 to 1; negative: rows of one model alone, so that no others make a band
 };
 
 struct ServedFit {
   HostTimes host;  // fitted to all rows
   std::vector<LeftOutModel> models;
-  ServedBands bands;  // of the rows of models left out, with tables by model, by users and of all
+  ServedBands bands;   // of the rows of models left out, with tables by model, by users and of all
+  ServedError pooled;  // of TPOT, with the form that all rows choose: those left out have a part in it
+  std::vector<ServedCoverage> ttft_covered;
 };
 
 /// Times of the rows of an engine by its kernels, its host times left out; of those that its profile has room
@@ -53,8 +64,9 @@ Served served_by(const HostTimes& host, const TimedRow& row);
 /// [F10] Least robust relative error of TPOT, and of TTFT of at most four users; a model counts as the root
 /// of its rows. Without `prompt_token` that number is nil.
 HostTimes fit_host(const std::vector<const TimedRow*>& rows, bool prompt_token);
-/// With every model left out in turn; with a host time of prompts' tokens where models left out are predicted
-/// better so.
+/// With every model left out in turn, of the form that the others choose: with a host time of prompts' tokens
+/// where models left out of them are predicted better so. The numbers of all rows have the form that all
+/// choose.
 ServedFit fit_engine(const std::vector<TimedRow>& rows);
 
 inline constexpr double kFewUsers = 4;  // whose TTFT is that of a prompt, not of a queue

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "calibrate/held_out.hpp"
 #include "calibrate/validate/served_fit.hpp"
@@ -29,6 +30,8 @@ std::size_t class_of(double users) {
   return kUsers.size() - 1;
 }
 
+constexpr const char *kOfAll = " of all rows", *kAllTpot = "TPOT of all rows";
+
 // Errors by users, then of all of them.
 void add_by_users(const std::string& what, const std::vector<std::pair<double, double>>& rows,
                   std::vector<ServedError>& out) {
@@ -42,7 +45,7 @@ void add_by_users(const std::string& what, const std::vector<std::pair<double, d
     if (!by_users[i].empty())
       out.push_back(served_error(fmt::format("{} of {} users", what, kUsers[i].text), by_users[i]));
   }
-  if (!all.empty()) out.push_back(served_error(what + " of all rows", all));
+  if (!all.empty()) out.push_back(served_error(what + kOfAll, all));
 }
 
 // TPOT by model and system and by users; TTFT by lengths and users.
@@ -66,8 +69,14 @@ std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
 }
 
 // Bands of TTFT by lengths and users. Among a few users lengths make no difference.
-std::vector<TtftBand> ttft_bands(const std::vector<LeftOutModel>& models) {
-  std::vector<TtftBand> out;
+struct CoveringBand {
+  TtftBand band;
+  double covered = -1;  // of rows of models left out, by the others; negative: of one model, so not known
+  int models = 0;
+};
+
+std::vector<CoveringBand> ttft_bands(const std::vector<LeftOutModel>& models) {
+  std::vector<CoveringBand> out;
   const auto add = [&](const char* lengths, std::size_t users, const auto& counts) {
     HeldOut of;
     for (std::size_t m = 0; m < models.size(); ++m) {
@@ -78,14 +87,37 @@ std::vector<TtftBand> ttft_bands(const std::vector<LeftOutModel>& models) {
       }
     }
     if (of.size() == 0) return;
-    out.push_back({lengths, kUsers[users].from, kUsers[users].to,
-                   ServedBand{held_out_band(of, 1).band, static_cast<int>(of.size())}});
+    const HeldOutBand band = held_out_band(of, 1);
+    const std::set<int> apart(of.groups.begin(), of.groups.end());
+    out.push_back(
+        {{lengths, kUsers[users].from, kUsers[users].to, ServedBand{band.band, static_cast<int>(of.size())}},
+         apart.size() > 1 ? band.covered : -1,
+         static_cast<int>(apart.size())});
   };
   add("any", 0, [](const ServedRow&) { return true; });
   for (std::size_t i = 1; i < kUsers.size(); ++i) {
     add("drawn", i, [](const ServedRow& r) { return !r.equal_lengths; });
     add("equal", i, [](const ServedRow& r) { return r.equal_lengths; });
   }
+  return out;
+}
+
+// Parts of the rows of models left out inside the bands that the other models make, by lengths and users as
+// the bands are; then of all rows that any such band is of.
+std::vector<ServedCoverage> ttft_coverage(const std::vector<LeftOutModel>& models) {
+  std::vector<ServedCoverage> out;
+  double inside = 0;
+  int all = 0;
+  for (const auto& [band, covered, models_of] : ttft_bands(models)) {
+    const int rows = band.measured.rows;
+    out.push_back({fmt::format("TTFT ({} lengths) of {} users", band.lengths,
+                               kUsers[class_of(static_cast<double>(band.from))].text),
+                   rows, models_of, covered});
+    if (covered < 0) continue;
+    inside += covered * rows;
+    all += rows;
+  }
+  if (all > 0) out.push_back({"TTFT of all these rows", all, static_cast<int>(models.size()), inside / all});
   return out;
 }
 
@@ -139,7 +171,40 @@ double error_of(const std::vector<LeftOutModel>& models) {
   return e.median + e.p90;
 }
 
+// Whether models left out are predicted better with a host time of prompts' tokens. Of one model nothing can
+// be left out: with it.
+bool better_with_prompt_token(const std::vector<const TimedRow*>& rows,
+                              const std::vector<std::string>& labels) {
+  if (labels.size() < 2) return true;
+  return error_of(left_out_in_turn(rows, labels, true)) < error_of(left_out_in_turn(rows, labels, false));
+}
+
+// Every model predicted by the others, which also choose the form by leaving out one of themselves: nothing
+// of the model left out is in its prediction.
+std::vector<LeftOutModel> nested(const std::vector<const TimedRow*>& rows,
+                                 const std::vector<std::string>& labels) {
+  std::vector<LeftOutModel> out;
+  for (const std::string& label : labels) {
+    std::vector<const TimedRow*> others;
+    std::vector<std::string> other_labels;
+    for (const TimedRow* r : rows) {
+      if (r->row.label != label) others.push_back(r);
+    }
+    for (const std::string& l : labels) {
+      if (l != label) other_labels.push_back(l);
+    }
+    const bool prompt_token = better_with_prompt_token(others, other_labels);
+    for (LeftOutModel& left : left_out_in_turn(rows, {label}, prompt_token)) {
+      left.prompt_token = prompt_token;
+      out.push_back(std::move(left));
+    }
+  }
+  return out;
+}
+
 ServedBands bands_of(const std::vector<LeftOutModel>& models, const std::vector<TimedRow>& rows) {
+  std::vector<TtftBand> by_users;
+  for (CoveringBand& b : ttft_bands(models)) by_users.push_back(std::move(b.band));
   HeldOut tpot, drawn, equal;  // TTFT by lengths
   for (std::size_t m = 0; m < models.size(); ++m) {
     for (std::size_t i = 0; i < models[m].rows.size(); ++i) {
@@ -159,7 +224,7 @@ ServedBands bands_of(const std::vector<LeftOutModel>& models, const std::vector<
           band(equal),
           std::max(0.0, by_tpot.covered),
           tables_of(models),
-          ttft_bands(models),
+          std::move(by_users),
           loops_of(rows)};
 }
 
@@ -173,15 +238,15 @@ ServedFit fit_engine(const std::vector<TimedRow>& rows) {
     if (std::find(labels.begin(), labels.end(), r.row.label) == labels.end()) labels.push_back(r.row.label);
   }
   ServedFit out;
-  out.models = left_out_in_turn(all, labels, true);
-  bool prompt_token = true;
-  if (labels.size() > 1) {
-    std::vector<LeftOutModel> without = left_out_in_turn(all, labels, false);
-    prompt_token = error_of(out.models) < error_of(without);
-    if (!prompt_token) out.models = std::move(without);
-  }
+  const bool prompt_token = better_with_prompt_token(all, labels);
+  out.models = nested(all, labels);
   out.host = fit_host(all, prompt_token);
   out.bands = bands_of(out.models, rows);
+  const ServedBands pooled = bands_of(left_out_in_turn(all, labels, prompt_token), rows);
+  for (const ServedError& e : pooled.tables) {
+    if (e.of == kAllTpot) out.pooled = e;
+  }
+  out.ttft_covered = ttft_coverage(out.models);
   return out;
 }
 

@@ -31,6 +31,11 @@ std::string name_of(const Layout& layout) {
   return out;
 }
 
+ServedError read_error(const Reader& line) {
+  return {line.at("of").text(), static_cast<int>(line.at("rows").integer(1, kMostRows)),
+          line.at("median").number(0, 100), line.at("p90").number(0, 100), line.at("bias").number(-1, 100)};
+}
+
 }  // namespace
 
 std::vector<ServedError> errors_by_layout(const std::vector<LeftOutModel>& models) {
@@ -59,10 +64,7 @@ ServedDetails load_served_details(const std::filesystem::path& profile) {
   ServedDetails out;
   const Reader error = document.root().at("host").at("error");
   if (const auto layouts = error.find("layouts")) {
-    for (const Reader& line : layouts->items())
-      out.layouts.push_back({line.at("of").text(), static_cast<int>(line.at("rows").integer(1, kMostRows)),
-                             line.at("median").number(0, 100), line.at("p90").number(0, 100),
-                             line.at("bias").number(-1, 100)});
+    for (const Reader& line : layouts->items()) out.layouts.push_back(read_error(line));
   }
   if (const auto measured = error.find("measured"))
     out.measured = static_cast<int>(measured->integer(1, kMostRows));
@@ -70,6 +72,15 @@ ServedDetails load_served_details(const std::filesystem::path& profile) {
     for (const Reader& line : left_out->items())
       out.left_out.push_back({line.at("why").text(), static_cast<int>(line.at("rows").integer(1, kMostRows)),
                               line.at("of").one_of({"row", "ttft"}) == 1});
+  }
+  if (const auto pooled = error.find("pooled")) {
+    for (const Reader& line : pooled->items()) out.pooled.push_back(read_error(line));
+  }
+  if (const auto covered = error.find("ttft_covered")) {
+    for (const Reader& line : covered->items())
+      out.ttft_covered.push_back(
+          {line.at("of").text(), static_cast<int>(line.at("rows").integer(1, kMostRows)),
+           static_cast<int>(line.at("models").integer(1, kMostRows)), line.at("covered").number(-1, 1)});
   }
   document.finish();
   return out;
@@ -90,6 +101,11 @@ std::string served_details_yaml(const ServedDetails& details) {
   for (const ServedLeftOut& l : details.left_out)
     out += fmt::format("      - {{of: {}, rows: {}, why: \"{}\"}}\n", l.ttft_alone ? "ttft" : "row", l.rows,
                        l.why);
+  if (!details.pooled.empty()) out += "    pooled:\n" + served_errors_yaml(details.pooled);
+  if (!details.ttft_covered.empty()) out += "    ttft_covered:\n";
+  for (const ServedCoverage& c : details.ttft_covered)
+    out += fmt::format("      - {{of: \"{}\", rows: {}, models: {}, covered: {:.3f}}}\n", c.of, c.rows,
+                       c.models, c.covered);
   return out;
 }
 

@@ -21,6 +21,8 @@ struct ServedDetails {
   std::vector<ServedError> layouts;
   int measured = 0;  // rows of the engine in the tables, those left out included; 0: not known
   std::vector<ServedLeftOut> left_out;
+  std::vector<ServedError> pooled;  // one or none: TPOT with the form that all rows choose
+  std::vector<ServedCoverage> ttft_covered;
 };
 
 inline constexpr std::size_t kFewestLaidOut = 5;

@@ -31,7 +31,15 @@ void print_errors(const ServedFit& fit, const ServedDetails& details) {
       t.add({e.of, fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
              fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)});
   }
+  for (const ServedError& e : details.pooled)
+    t.add({e.of + ", form chosen on all", fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
+           fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)});
   fmt::print("{}", t.text());
+  for (const ServedCoverage& c : details.ttft_covered) {
+    if (c.covered >= 0)
+      fmt::print("  {}: {:.0f} % of {} rows inside the band of the other models\n", c.of, 100 * c.covered,
+                 c.rows);
+  }
   fmt::print(
       "  90 % interval of TPOT {:+.0f} to {:+.0f} % of the prediction; by the other models' it covers {:.0f} "
       "%\n",
@@ -167,7 +175,8 @@ int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
   const EngineRows read = rows_of(asked.measurements, engine);
   const std::vector<TimedRow> timed = time_rows(read.rows, engine, catalogs);
   const ServedFit fit = fit_engine(timed);
-  ServedDetails details{errors_by_layout(fit.models), read.measured, read.left_out};
+  ServedDetails details{errors_by_layout(fit.models), read.measured, read.left_out, {}, fit.ttft_covered};
+  if (fit.pooled.rows > 0) details.pooled.push_back(fit.pooled);
   if (const auto without_room = static_cast<int>(read.rows.size() - timed.size()); without_room > 0)
     details.left_out.push_back({"their caches do not fit by the profile", without_room});
   for (const std::string& note : notes_of(details)) fmt::print("  {}\n", note);

@@ -6,6 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "planner/scenario/shipped.hpp"
 
 namespace shardline {
@@ -177,7 +180,99 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
   EXPECT_EQ(fit.bands.ttft(true, 65).rows, 0);
 }
 
-// The times that the fit adds by hand are those of lowered steps.
+// Three models under an engine whose host takes `prompt_token` for each token of a prompt.
+std::vector<TimedRow> three_models(double prompt_token) {
+  EngineProfile engine = load_engine("vllm", "", shipped_catalogs().engines);
+  std::string text = kHeader;
+  for (const char* model :
+       {"meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B", "meta-llama/Llama-3.1-70B-Instruct"}) {
+    for (const int tp : {4, 8}) {
+      for (const int users : {1, 4, 16, 32}) text += row(model, users, tp, 1, 1);
+    }
+  }
+  std::vector<TimedRow> rows = time_rows(parse_served_rows("x.csv", text).rows, engine, shipped_catalogs());
+  engine.host = {Seconds(4e-4), Seconds(2e-5), Seconds(prompt_token), Seconds(0.03)};
+  for (TimedRow& r : rows) {
+    const Served s = steady_serving(engine, r.load, with_host(r, engine));
+    r.row.tpot = s.tpot.value;
+    r.row.ttft = s.ttft.value;
+  }
+  return rows;
+}
+
+// Nothing of a model left out is in its prediction: neither its numbers nor its form. The form of all rows
+// may follow it.
+TEST(ServedFit, F10NothingOfAModelLeftOutIsInItsPrediction) {
+  const std::vector<TimedRow> own = three_models(3e-6);
+  const ServedFit before = fit_engine(own);
+  ASSERT_EQ(before.models.size(), 3u);
+  EXPECT_EQ(before.pooled.rows, 24);
+  for (const LeftOutModel& left : before.models) {
+    EXPECT_TRUE(left.prompt_token) << left.label;
+    std::vector<TimedRow> changed = own;
+    for (TimedRow& r : changed) {
+      if (r.row.label == left.label) r.row.tpot *= 1 + 0.02 * r.load.users, r.row.ttft *= 3;
+    }
+    const ServedFit after = fit_engine(changed);
+    for (const LeftOutModel& m : after.models) {
+      if (m.label != left.label) continue;
+      EXPECT_EQ(m.prompt_token, left.prompt_token);
+      EXPECT_EQ(m.host.step, left.host.step);
+      EXPECT_EQ(m.host.prompt_token, left.host.prompt_token);
+      for (std::size_t i = 0; i < m.rows.size(); ++i)
+        EXPECT_NEAR(m.tpot[i] * m.rows[i]->row.tpot / (left.tpot[i] * left.rows[i]->row.tpot), 1, 1e-12);
+    }
+  }
+}
+
+// How many TTFT lie inside the band that the other models make, counted from the ratios themselves.
+TEST(ServedFit, F10CoverageOfTtftIsThatOfModelsLeftOut) {
+  std::vector<TimedRow> rows = three_models(3e-6);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].row.label.starts_with("qwen")) rows[i].row.ttft *= 2;
+    rows[i].row.ttft *= 1 + 0.01 * static_cast<double>(i % 5);
+  }
+  const ServedFit fit = fit_engine(rows);
+  ASSERT_EQ(fit.ttft_covered.size(), 4u);  // of three numbers of users, and of all
+  const ServedCoverage& few = fit.ttft_covered.front();
+  EXPECT_EQ(few.of, "TTFT (any lengths) of at most 4 users");
+  EXPECT_EQ(few.rows, 12);
+  EXPECT_EQ(few.models, 3);
+  int inside = 0;
+  for (const LeftOutModel& m : fit.models) {
+    std::vector<double> others;
+    for (const LeftOutModel& o : fit.models) {
+      for (std::size_t i = 0; i < o.rows.size(); ++i) {
+        if (o.label != m.label && o.rows[i]->row.users <= 4) others.push_back(-std::log(o.ttft[i]));
+      }
+    }
+    // Of eight rows 5 and 95 % are the least and the most; of two models they are widened by a half.
+    const auto [low, high] = std::minmax_element(others.begin(), others.end());
+    const ErrorBand band = ErrorBand{*low, *high}.widened(1.5);
+    for (std::size_t i = 0; i < m.rows.size(); ++i)
+      inside += m.rows[i]->row.users <= 4 && band.contains(-std::log(m.ttft[i])) ? 1 : 0;
+  }
+  EXPECT_NEAR(few.covered, inside / 12.0, 1e-9);
+  EXPECT_LT(few.covered, 1) << "one model of three is twice as long";
+  EXPECT_EQ(fit.ttft_covered.back().rows, 24);
+}
+
+// Profiles carry both, and name the versions that their hosts were measured on.
+TEST(ServedFit, F10ProfilesSayWhatWasMeasured) {
+  for (const char* name : {"vllm", "sglang", "trtllm"}) {
+    SCOPED_TRACE(name);
+    const auto folder = shipped_catalogs().engines;
+    const ServedDetails details = load_served_details(folder / (std::string(name) + ".yaml"));
+    const EngineProfile p = load_engine(name, "", folder);
+    ASSERT_EQ(details.pooled.size(), 1u);
+    EXPECT_EQ(details.pooled.front().rows, p.error.rows);
+    ASSERT_EQ(details.ttft_covered.size(), p.error.ttft_by_users.size() + 1);
+    for (std::size_t i = 0; i < p.error.ttft_by_users.size(); ++i)
+      EXPECT_EQ(details.ttft_covered[i].rows, p.error.ttft_by_users[i].measured.rows);
+    EXPECT_THAT(p.assumes, ::testing::Contains(HasSubstr("host measured on ")));
+  }
+}
+
 // Of rows laid out alike; of one model where there are enough.
 TEST(ServedFit, ErrorsByLayout) {
   std::vector<TimedRow> rows(8);
@@ -205,6 +300,7 @@ TEST(ServedFit, ErrorsByLayout) {
   EXPECT_EQ(errors[3].rows, 5);
 }
 
+// The times that the fit adds by hand are those of lowered steps.
 TEST(ServedFit, AddsHostTimesAsLoweringDoes) {
   struct Started {
     std::string name, version;
