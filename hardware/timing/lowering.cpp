@@ -130,10 +130,12 @@ std::vector<RoundTime> play_rounds(const Schedule& schedule, const std::vector<d
   const auto rounds = static_cast<std::size_t>(schedule.rounds);
   std::vector<double> busy(rounds), hand_off(rounds), arrived(rounds, 0);
   int index = 0;
+  CancelCheck check;
   for (const Stage& stage : schedule.stages) {
     busy.assign(rounds, 0);
     hand_off.assign(rounds, 0);
     for (const Repeat& repeat : schedule.program_of(stage)) {
+      check();
       for (const BlockIndex b : schedule.blocks_of(repeat)) {
         auto& sum = schedule.blocks[b].handoff ? hand_off : busy;
         sum[static_cast<std::size_t>(repeat.round)] += makespans[b] * repeat.times;
@@ -142,6 +144,7 @@ std::vector<RoundTime> play_rounds(const Schedule& schedule, const std::vector<d
     for (int copy = 0; copy < stage.copies; ++copy, ++index) {
       double free = 0, link_free = 0;
       for (std::size_t r = 0; r < rounds; ++r) {
+        check();
         const double start = std::max(free, arrived[r]);
         free = start + busy[r];
         link_free = std::max(free, link_free) + hand_off[r];
@@ -157,9 +160,12 @@ std::vector<double> executions_on_path(const Schedule& schedule, const std::vect
   std::vector<const Stage*> stages;
   for (const Stage& s : schedule.stages) stages.insert(stages.end(), static_cast<std::size_t>(s.copies), &s);
   std::vector<double> times(schedule.blocks.size(), 0);
+  // Rounds are in order, hence each is found without a look at the others: a prompt may have a million.
+  for (const Stage& s : schedule.stages)
+    SL_CHECK(std::ranges::is_sorted(schedule.program_of(s), {}, &Repeat::round), "a program is by round");
   const auto add = [&](const RoundTime& at, bool handoff) {
-    for (const Repeat& repeat : schedule.program_of(*stages[static_cast<std::size_t>(at.stage)])) {
-      if (repeat.round != at.round) continue;
+    const auto program = schedule.program_of(*stages[static_cast<std::size_t>(at.stage)]);
+    for (const Repeat& repeat : std::ranges::equal_range(program, at.round, {}, &Repeat::round)) {
       for (const BlockIndex b : schedule.blocks_of(repeat)) {
         if (schedule.blocks[b].handoff == handoff) times[b] += repeat.times;
       }
@@ -170,8 +176,9 @@ std::vector<double> executions_on_path(const Schedule& schedule, const std::vect
     return rounds[static_cast<std::size_t>(stage * schedule.rounds + round)];
   };
   RoundTime at = rounds.back();
+  CancelCheck check;
   for (bool sending = true;;) {
-    check_cancelled();
+    check();
     add(at, sending);
     if (sending) {
       const bool queued = at.round > 0 && cell(at.stage, at.round - 1).sent > at.end;

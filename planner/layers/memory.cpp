@@ -5,6 +5,7 @@
 
 #include "planner/layers/cache_attention.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -29,8 +30,11 @@ double score_bytes(const Case& c, const Attention& a, const Plan& p, double rows
 template <class F>
 void for_rounds(const Segment& s, int chunk, F f) {
   if (chunk == 0) return f(s);
-  for (long long done = 0; done < s.fresh; done += chunk)
+  CancelCheck check;
+  for (long long done = 0; done < s.fresh; done += chunk) {
+    check();
     f(Segment{s.cached + done, std::min<long long>(chunk, s.fresh - done), s.count});
+  }
 }
 
 Bytes decode_buffers(const Case& c, const Attention& a, const Plan& p) {

@@ -13,6 +13,7 @@
 #include "planner/layers/stages.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -189,7 +190,9 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
   std::vector<Placed> rounds;
   std::vector<StepBlock> blocks;
   step_blocks(c, p, blocks);
+  CancelCheck check;  // a prompt may have a million chunks
   for (PrefillLayout& layout : chunk_layouts(c, p)) {
+    check();
     Round round(b, c, p, std::move(layout));
     Placed& at = rounds.emplace_back(c.model);
     for (const StepBlock block : blocks) {
@@ -202,6 +205,7 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
   add_head(b, c, p);
   for (const StageLayers& s : stages) {
     for (std::size_t r = 0; r < rounds.size(); ++r) {
+      check();
       b.round(static_cast<int>(r));
       run_layers(b, c, p, s, rounds[r]);
       if (s.last && r + 1 == rounds.size()) b.run({head});

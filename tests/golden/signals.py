@@ -83,6 +83,8 @@ def check(name, arguments, number):
         if fastest[0] < LIMIT:
             break
     print(f"  {name}: {fastest[0] * 1000:.0f} ms{' (by force)' if fastest[1] else ''}", flush=True)
+    if fastest[1]:
+        return f"{name}: a loop does not ask whether to stop: the process was ended by force"
     if fastest[0] > LIMIT:
         return f"{name}: {fastest[0]:.2f} s from signal {number} to the end"
     left = [f for _, folders, files in os.walk(".") for f in folders + files if ".shardline-" in f]
