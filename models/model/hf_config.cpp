@@ -276,7 +276,7 @@ std::vector<std::string> hf_architectures() {
 }
 
 Model load_hf_config(const std::filesystem::path& file, const std::string& as) {
-  const Document config = Document::load(file);
+  const Document config = Document::load_json(file);
   Model m = import(config, model_name(file), file.string(), as);
   // As vLLM reads them (transformers_utils/config.py): ModelOpt writes the same into both, and where only the
   // experts were narrowed, config.json alone knows what the rest is.
@@ -284,7 +284,7 @@ Model load_hf_config(const std::filesystem::path& file, const std::string& as) {
   const std::filesystem::path beside = file.parent_path() / "hf_quant_config.json";
   std::error_code error;
   if (file.filename() != "config.json" || !std::filesystem::exists(beside, error)) return m;
-  const Document document = Document::load(beside);
+  const Document document = Document::load_json(beside);
   document.root().allow_other_keys();
   m.checkpoint = read_checkpoint(document.root(), m, m.notes);
   document.finish();
@@ -292,7 +292,7 @@ Model load_hf_config(const std::filesystem::path& file, const std::string& as) {
 }
 
 Model parse_hf_config(const std::string& file, const std::string& text, const std::string& as) {
-  return import(Document::parse(file, text), model_name(file), file, as);
+  return import(Document::parse_json(file, text), model_name(file), file, as);
 }
 
 }  // namespace shardline

@@ -2,8 +2,10 @@
 // YAML's parser. What is anything else, or faulty, it leaves to that parser, which says so.
 #pragma once
 
+#include <charconv>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "sim/base/yaml_tree.hpp"
@@ -35,7 +37,7 @@ class JsonBuilder {
       if (in_[at_] == '\n') {
         ++line_;
         line_start_ = at_ + 1;
-      } else if (in_[at_] != ' ') {
+      } else if (in_[at_] != ' ' && in_[at_] != '\t') {
         return;
       }
     }
@@ -64,6 +66,10 @@ class JsonBuilder {
         plain += in_[at_++];
         continue;
       }
+      if (at_ + 1 < in_.size() && in_[at_ + 1] == 'u') {
+        if (!code_point(plain)) return false;
+        continue;
+      }
       constexpr std::string_view kFrom = "\"\\/nt", kTo = "\"\\/\n\t";
       const auto which = at_ + 1 < in_.size() ? kFrom.find(in_[at_ + 1]) : std::string_view::npos;
       if (which == std::string_view::npos) return false;
@@ -73,6 +79,37 @@ class JsonBuilder {
     if (at_ == in_.size() || in_[at_] != '"') return false;
     ++at_;
     out = text_.strings.emplace_back(std::move(plain));
+    return true;
+  }
+
+  /// \uXXXX at at_, or two of them that make one character; nothing but characters of text: no controls, no
+  /// halves.
+  bool code_point(std::string& out) {
+    const auto unit = [&](std::size_t at, unsigned& value) {
+      if (at + 6 > in_.size() || in_[at] != '\\' || in_[at + 1] != 'u') return false;
+      const auto [end, code] = std::from_chars(in_.data() + at + 2, in_.data() + at + 6, value, 16);
+      return code == std::errc{} && end == in_.data() + at + 6;
+    };
+    unsigned c = 0, low = 0;
+    if (!unit(at_, c) || c < 0x20) return false;
+    at_ += 6;
+    if (c >= 0xdc00 && c < 0xe000) return false;
+    if (c >= 0xd800 && c < 0xdc00) {
+      if (!unit(at_, low) || low < 0xdc00 || low >= 0xe000) return false;
+      at_ += 6;
+      c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+    }
+    const auto put = [&](unsigned bits) { out += static_cast<char>(bits); };
+    if (c < 0x80) {
+      put(c);
+      return true;
+    }
+    if (c >= 0x10000) put(0xf0 | (c >> 18));
+    if (c >= 0x10000) put(0x80 | ((c >> 12) & 0x3f));
+    if (c >= 0x800 && c < 0x10000) put(0xe0 | (c >> 12));
+    if (c >= 0x800) put(0x80 | ((c >> 6) & 0x3f));
+    if (c < 0x800) put(0xc0 | (c >> 6));
+    put(0x80 | (c & 0x3f));
     return true;
   }
 

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/json_fault.hpp"
 #include "sim/base/json_tree.hpp"
 #include "sim/base/read_text.hpp"
 #include "sim/base/yaml_builder.hpp"
@@ -351,6 +352,21 @@ Document Document::parse(std::string name, std::string text) {
 
 Document Document::load(const std::filesystem::path& file) {
   return parse(file.string(), read_text(file, detail::kLargestText));
+}
+
+Document Document::parse_json(std::string name, std::string text) {
+  auto tree = std::make_unique<YamlText>(detail::SourceText(std::move(name), text));
+  if (!detail::JsonBuilder(*tree).build()) {
+    if (const auto fault = detail::fault_of_json(tree->source.text()))
+      throw UserError(
+          {Diagnostic{tree->source.location(tree->source.place(fault->offset)), fault->what, {}}});
+    detail::build_tree(*tree, tree->source.text());  // what is JSON but refused: keys that are there twice
+  }
+  return Document(std::move(tree));
+}
+
+Document Document::load_json(const std::filesystem::path& file) {
+  return parse_json(file.string(), read_text(file, detail::kLargestText));
 }
 
 Reader Document::root() const { return Reader(text_.get(), text_->root); }

@@ -88,6 +88,11 @@ class Document {
   /// as any other, by who reads.
   void set(const std::string& origin, const std::string& setting);
 
+  /// The same of JSON (RFC 8259): what is none is refused where it ends to be, and so is a key that is there
+  /// twice. Infinity, -Infinity and NaN are read, as Python writes them.
+  static Document parse_json(std::string name, std::string text);
+  static Document load_json(const std::filesystem::path& file);
+
   Reader root() const;
   /// True if some getter recorded a fault.
   bool faulty() const;

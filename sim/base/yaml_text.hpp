@@ -127,13 +127,14 @@ class SourceText {
     return place(last == std::string::npos ? 0 : last + 1);
   }
 
- private:
+  /// Of a byte of text().
   Place place(std::size_t offset_in_text) const {
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), offset_in_text);
     const auto i = static_cast<std::size_t>(after - starts_.begin()) - 1;
     return {static_cast<int>(i), static_cast<int>(offset_in_text - starts_[i])};
   }
 
+ private:
   std::size_t row(int number) const {
     return std::min(static_cast<std::size_t>(std::max(number, 0)), starts_.size() - 1);
   }
