@@ -5,6 +5,8 @@
 #include <array>
 #include <charconv>
 
+#include "sim/base/harmless.hpp"
+
 namespace shardline {
 
 std::string number_text(double value) {
@@ -39,7 +41,7 @@ std::string json_string(std::string_view text) {
           out += c;
     }
   }
-  return out + "\"";
+  return harmless_json(out) + "\"";
 }
 
 std::string csv_cell(std::string_view text) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/api/fields.hpp"
+#include "sim/base/harmless.hpp"
 
 namespace shardline::api {
 
@@ -25,7 +26,8 @@ class JsonWriter {
     } else if constexpr (std::is_floating_point_v<T>) {
       text_ += std::isfinite(value) ? nlohmann::json(value).dump() : "null";
     } else {
-      text_ += nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      text_ +=
+          harmless_json(nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     }
   }
   template <class T>

@@ -17,6 +17,7 @@
 #include "reports/terminal.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/harmless.hpp"
 #include "sim/base/parallel.hpp"
 #include "sim/base/shell_word.hpp"
 
@@ -67,6 +68,18 @@ void refuse_unknown_options(const Program& program, const ProgramText& text, int
     faults.push_back({{}, fmt::format("unknown option {} of {}", name, command->name), std::move(details)});
   }
   if (!faults.empty()) throw UserError(std::move(faults));
+}
+
+// What is given on the command line is shown, in tables, pages and recorded commands: characters that a
+// terminal obeys are refused once for all of them.
+void refuse_harmful_words(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (harmless(argv[i]) == argv[i]) continue;
+    throw UserError(fmt::format(
+        "argument {}, {}: control characters, marks of text direction and bytes that are no UTF-8 "
+        "are not accepted",
+        i, argv[i]));
+  }
 }
 
 // `--ttl 20 ms` without quotes leaves "ms" as an argument of its own.
@@ -196,6 +209,7 @@ int parse_and_run(const Program& program, int argc, char** argv) {
     fmt::print("{}", *text);
     return 0;
   }
+  refuse_harmful_words(argc, argv);
   refuse_unknown_command(program, argc, argv);
   refuse_unknown_options(program, declared.text, argc, argv);
   refuse_unquoted_units(argc, argv);
@@ -205,7 +219,7 @@ int parse_and_run(const Program& program, int argc, char** argv) {
     std::ostringstream help, faults;
     const int code = declared.app.exit(e, help, faults);
     fmt::print("{}", wrapped_help(help.str(), output_width()));
-    fmt::print(stderr, "{}", faults.str());
+    fmt::print(stderr, "{}", harmless_lines(faults.str()));
     return code == 0 ? 0 : 2;
   }
   catch_interrupts(!program.patient);

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "sim/base/harmless.hpp"
+
 namespace shardline {
 namespace {
 
@@ -51,12 +53,6 @@ Glyph take(std::string_view& text) {
   if (c == '\t' && good) return {" ", 1};
   if (!good || harmful(c)) return {"?", 1};
   return {std::string(bytes), cells_of(c)};
-}
-
-std::string harmless(std::string_view text) {
-  std::string out;
-  while (!text.empty()) out += take(text).text;
-  return out;
 }
 
 /// The source line, cut around the caret where it is too wide, and the caret below it.
@@ -162,6 +158,51 @@ std::string with_all_parts(std::string_view found, std::span<const std::string> 
 }
 
 }  // namespace
+
+std::string harmless(std::string_view text) {
+  std::string out;
+  while (!text.empty()) out += take(text).text;
+  return out;
+}
+
+std::string harmless_lines(std::string_view text) {
+  std::string out;
+  for (std::size_t end = 0; !text.empty(); text.remove_prefix(std::min(end + 1, text.size()))) {
+    end = text.find('\n');
+    out += harmless(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    out += '\n';
+  }
+  return out;
+}
+
+std::string harmless_json(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const auto byte = [&](std::size_t k) -> char32_t {
+      return i + k < json.size() ? static_cast<unsigned char>(json[i + k]) : 0;
+    };
+    const auto further = [&](std::size_t k) { return (byte(k) & 0xc0) == 0x80; };
+    // All of them are of one to three bytes.
+    std::size_t length = 1;
+    char32_t c = byte(0) == 0x7f ? 0x7f : U'a';
+    if (byte(0) == 0xc2 && further(1)) {
+      length = 2;
+      c = byte(1);
+    } else if ((byte(0) == 0xe2 || byte(0) == 0xef) && further(1) && further(2)) {
+      length = 3;
+      c = (byte(0) & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f);
+    }
+    if (!harmful(c)) {
+      out += json[i];
+      continue;
+    }
+    out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    i += length - 1;
+  }
+  return out;
+}
 
 std::string to_string(const Diagnostic& diagnostic) {
   const Location& where = diagnostic.where;

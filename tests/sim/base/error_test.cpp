@@ -1,9 +1,12 @@
 #include "sim/base/error.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "sim/base/harmless.hpp"
 
 namespace shardline {
 namespace {
@@ -68,6 +71,40 @@ TEST(Error, NothingHarmfulIsPrinted) {
   d.what = "line\nbreak";
   d.details = {"be\al"};
   EXPECT_EQ(to_string(d), "t.yaml:1:1: line?break\n  a\n  ^\nbe?l\n");
+}
+
+// Every code point of two and three bytes that a terminal obeys is escaped, all others are as they were; so
+// are broken ones, of which nothing may be swallowed.
+TEST(Error, JsonIsEscapedWhereATerminalWouldObey) {
+  const auto utf8 = [](unsigned c) {
+    std::string out;
+    const auto put = [&](unsigned byte) { out += static_cast<char>(byte); };
+    if (c < 0x80) {
+      put(c);
+    } else if (c < 0x800) {
+      put(0xc0 | c >> 6), put(0x80 | (c & 0x3f));
+    } else {
+      put(0xe0 | c >> 12), put(0x80 | (c >> 6 & 0x3f)), put(0x80 | (c & 0x3f));
+    }
+    return out;
+  };
+  int escaped = 0;
+  for (unsigned c = 0x20; c < 0x10000; ++c) {
+    if (c >= 0xd800 && c < 0xe000) continue;
+    const std::string text = "\"" + utf8(c) + "\"", shown = harmless_json(text);
+    const bool obeyed = harmless(utf8(c)) == "?" && c != '?';
+    escaped += obeyed;
+    ASSERT_EQ(shown, obeyed ? fmt::format("\"\\u{:04x}\"", c) : text) << c;
+  }
+  EXPECT_EQ(escaped, 1 + 32 + 2 + 7 + 4 + 1);
+  for (const char* broken : {"\"\xe2\"", "\"\xe2\x80\"", "\"\xc2\"", "\"\xef\xbb\"", "\xe2\x80"})
+    EXPECT_EQ(harmless_json(broken), broken);
+}
+
+TEST(Error, LinesStayWhereTheirTextIsHarmless) {
+  EXPECT_EQ(harmless_lines("a\x1b[1m\nb\r\n\nc"), "a?[1m\nb?\n\nc");
+  EXPECT_EQ(harmless_lines("one\n"), "one\n");
+  EXPECT_EQ(harmless_lines(""), "");
 }
 
 TEST(Error, LongLinesAreCutAroundTheCaret) {
