@@ -93,6 +93,31 @@ void add_static_products(const System& system, AllWork& all, std::vector<std::st
   for (Work& w : added) all.emplace(std::pair(kGemmForm.family, w.words), w);
 }
 
+// [F13] Kernels that are the same but for what is around it, by family: rows of the second are fitted
+// together with those of the first where they are of the same type and routing.
+struct Kin {
+  std::string_view family, kernel, kin;
+};
+// vLLM runs FlashInfer's fp8_block experts with the routing inside (mono), or after its own (mod: models
+// whose routing the kernel does not know).
+constexpr Kin kKin[] = {{"moe", "fp8moe_trtllm_trtllmfp8_mod", "fp8moe_trtllm_trtllmfp8_mono"}};
+
+void add_kin(AllWork& all, std::vector<std::string>& notes) {
+  for (auto& [key, w] : all) {
+    for (const Kin& k : kKin) {
+      if (key.first != k.family || w.words[0] != k.kernel) continue;
+      std::vector<std::string> words = w.words;
+      words[0] = k.kin;
+      const auto found = all.find({key.first, words});
+      if (found == all.end()) continue;
+      w.rows.kin_numbers = found->second.rows.numbers;
+      w.rows.kin_seconds = found->second.rows.seconds;
+      notes.push_back(fmt::format("{} {}: fitted together with {} rows of {}", key.first,
+                                  variant_name(w.words), w.rows.kin_seconds.size(), k.kin));
+    }
+  }
+}
+
 double sum(const FitError& e) { return e.median + e.p90; }
 
 // The grid that shapes choose: a dense one only where heads that are withheld whole do not speak against it,
@@ -214,6 +239,7 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> mea
     }
   }
   add_static_products(system, work, out.notes);
+  add_kin(work, out.notes);
   std::vector<const Work*> list;
   for (const auto& [key, w] : work) {
     w.add_notes(out.notes);

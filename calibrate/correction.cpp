@@ -237,10 +237,11 @@ std::span<const CorrectionGrid> grids_of(const Form& form) {
   return has_own_knots(form) ? std::span<const CorrectionGrid>(kGrids) : kEvenGrids;
 }
 
-Correction fit_correction(const Form& form, const FormContext& context, const FitRows& rows,
+Correction fit_correction(const Form& form, const FormContext& context, const FitRows& own,
                           std::span<const double> parameters, const CorrectionGrid& grid,
                           const FitOptions& options) {
-  if (form.axes.empty() || rows.size() == 0) return {};
+  if (form.axes.empty() || own.size() == 0) return {};
+  const FitRows rows = own.with_kin();
   SL_CHECK(!grid.own || has_own_knots(form), "the form says how far apart own knots lie");
   const RowPlaces places(form, context, rows);
   Correction out = grid.own ? own_knots(form, places) : spread_knots(form, places, grid.fine);

@@ -114,10 +114,20 @@ FitRows FitRows::only(std::span<const std::size_t> which) const {
     out.numbers.insert(out.numbers.end(), row.begin(), row.end());
     out.seconds.push_back(seconds[i]);
   }
+  out.kin_numbers = kin_numbers;
+  out.kin_seconds = kin_seconds;
   return out;
 }
 
-FitResult fit(const Form& form, const FormContext& context, const FitRows& rows, const FitOptions& options) {
+FitRows FitRows::with_kin() const {
+  FitRows out{width, numbers, seconds};
+  out.numbers.insert(out.numbers.end(), kin_numbers.begin(), kin_numbers.end());
+  out.seconds.insert(out.seconds.end(), kin_seconds.begin(), kin_seconds.end());
+  return out;
+}
+
+FitResult fit(const Form& form, const FormContext& context, const FitRows& own, const FitOptions& options) {
+  const FitRows rows = own.with_kin();
   const auto n = static_cast<Eigen::Index>(form.parameters.size());
   if (rows.size() < form.parameters.size()) throw std::invalid_argument("fewer rows than parameters");
   Problem problem{form, context, rows, options.outlier, Vector(n), Vector(n)};

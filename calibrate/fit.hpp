@@ -20,7 +20,13 @@ struct FitRows {
   std::vector<double> seconds;
   std::size_t size() const { return seconds.size(); }
   std::span<const double> x(std::size_t i) const { return std::span(numbers).subspan(i * width, width); }
+  /// [F13] Of a kernel that is the same but for what is around it: fitted together with these, never withheld
+  /// or predicted; as `numbers` and `seconds`.
+  std::vector<double> kin_numbers = {}, kin_seconds = {};
+  /// All kin stay.
   FitRows only(std::span<const std::size_t> rows) const;
+  /// These rows and then their kin, as rows without kin.
+  FitRows with_kin() const;
 };
 
 struct FitOptions {

@@ -28,6 +28,21 @@ std::size_t moved(const Form& form, const FitResult& r) {
 
 using Grids = std::vector<std::optional<CorrectionGrid>>;
 
+// Without the kin of the model that is withheld: it is unknown to every kernel then.
+void drop_kin(const Form& form, std::span<const double> withheld, FitRows& rows) {
+  if (rows.kin_seconds.empty()) return;
+  const std::vector<double> family = model_family(form, withheld);
+  FitRows kept;
+  for (std::size_t i = 0; i < rows.kin_seconds.size(); ++i) {
+    const auto x = std::span<const double>(rows.kin_numbers).subspan(i * rows.width, rows.width);
+    if (!family.empty() && model_family(form, x) == family) continue;
+    kept.numbers.insert(kept.numbers.end(), x.begin(), x.end());
+    kept.seconds.push_back(rows.kin_seconds[i]);
+  }
+  rows.kin_numbers = std::move(kept.numbers);
+  rows.kin_seconds = std::move(kept.seconds);
+}
+
 // Residuals of `outside` by a fit to `inside`, for each grid; nothing where `inside` is too little.
 std::vector<std::vector<double>> residuals(const Form& form, const FormContext& context, const FitRows& rows,
                                            std::span<const std::size_t> inside,
@@ -35,7 +50,8 @@ std::vector<std::vector<double>> residuals(const Form& form, const FormContext& 
                                            const Grids& grids) {
   std::vector<std::vector<double>> out(grids.size());
   if (outside.empty() || inside.size() < form.parameters.size()) return out;
-  const FitRows seen = rows.only(inside);
+  FitRows seen = rows.only(inside);
+  drop_kin(form, rows.x(outside.front()), seen);
   const Regimes regimes = fit_regimes(form, context, seen, how.options);
   if (inside.size() < how.rows_per_parameter * moved(form, regimes.fit)) return out;
   const FitRows fast = seen.only(regimes.fast);

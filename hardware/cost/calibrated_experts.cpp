@@ -32,13 +32,13 @@ FittedPrice CalibratedCost::experts_by(const Use& u, const PricedOp& op) const {
   const GroupedGemmShape& g = shape<GroupedGemmShape>(op);
   MoeLoad load;
   const MoeTokens over = tokens_of(u.context);
-  load.tokens = over == MoeTokens::group      ? static_cast<double>(g.tokens)
+  load.tokens = of_group(over)                ? static_cast<double>(g.tokens)
                 : over == MoeTokens::received ? received(g)
                                               : 0;
   load.hidden = static_cast<double>(g.hidden);
   load.width = static_cast<double>(g.inner);
   load.held = static_cast<double>(g.held);
-  load.passed = over == MoeTokens::group ? g.passed : 0;
+  load.passed = of_group(over) ? g.passed : 0;
   load.rows = std::max(g.pairs, 1e-3);
   load.active = std::max(g.active, 1e-3);
   double where[kMostAxes];

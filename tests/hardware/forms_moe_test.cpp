@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hardware/cost/forms/forms.hpp"
@@ -93,6 +94,40 @@ TEST(MoeForm, H44PairsOfOtherRanksArePassedOver) {
     EXPECT_NEAR((kMoeForm.seconds(x, c, with) - kMoeForm.seconds(x, c, without)) / (bytes / (0.5 * 3.35e12)),
                 1, 1e-6);
   }
+}
+
+// Tiles are as tall as if the rank had the pairs of the group: with expert parallelism one row per expert
+// fills a tile of 256, and the products take as long as for 256.
+TEST(MoeForm, H44TilesGoByTheGroupsPairs) {
+  const auto products = [](const char* kernel, const char* type, const char* routing, const Numbers& x) {
+    const FormContext c = context_of(kMoeForm, {kernel, type, routing}, "gb200-nvl72");
+    // Nothing but arithmetic: memory and all else cost nothing.
+    const Numbers p{1e-9, 0.5, 1e9, 1e9, 1e9, 1e-9, 1e-9, 1e-9, 1e12};
+    return kMoeForm.seconds(x, c, p) * 0.5 * c.flops / (6. * 4096 * 2048);  // padded rows
+  };
+  const char *generated = "torch_flow", *mxfp8 = "w4a8_mxfp4_mxfp8";
+  const auto side = [](double tile) { return std::hypot(tile, 64.); };
+  const auto rows = [&](double tokens, double ep, double held) {
+    return products(generated, mxfp8, "balanced", {tokens, 4096, 2048, 8, 256, 1, ep}) / held;
+  };
+  // 256 experts of one rank: 1024 tokens are 32 rows each, a tile of 32; 2080 are 65 rows, one of 128.
+  EXPECT_NEAR(rows(1024, 1, 256), side(32), 1e-3);
+  EXPECT_NEAR(rows(2080, 1, 256), side(128), 1e-3);
+  // 8 of them: as many rows per expert, and tiles of 256.
+  EXPECT_NEAR(rows(1024, 32, 8), side(256), 1e-3);
+  EXPECT_NEAR(rows(2080, 32, 8), side(256), 1e-3);
+  // Least and most: 8 rows, and two tiles of 256 for 288.
+  EXPECT_NEAR(rows(32, 1, 256), side(8), 1e-3);
+  EXPECT_NEAR(rows(9216, 1, 256), side(512), 1e-3);
+  // Uneven loads: half a tile more than they fill.
+  EXPECT_NEAR(products(generated, mxfp8, "power_law_1.2", {16384, 4096, 2048, 8, 256, 1, 1}) / 256,
+              side(512 + 128), 1e-3);
+  // Other types of these kernels, and other kernels, fill tiles by their own rows.
+  for (const auto& [kernel, type] : {std::pair("torch_flow", "w4a16_mxfp4"),
+                                     {"flashinfer_trtllm_moe", "fp8_block"},
+                                     {"fused_moe_triton", "w4a8_mxfp4_mxfp8"}})
+    EXPECT_NEAR(products(kernel, type, "balanced", {1024, 4096, 2048, 8, 256, 1, 32}) / 8, side(32), 1e-3)
+        << kernel << " " << type;
 }
 
 TEST(MoeForm, H44ShardingDividesTheWork) {

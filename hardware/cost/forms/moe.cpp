@@ -37,7 +37,11 @@ bool skewed(const FormContext& c) { return c.variant[1] > 0; }  // experts' load
 
 // Experts behind DeepEP get the tokens that its dispatch sends them: the low-latency one sorted by expert, as
 // the masked layout of DeepGEMM wants them, the normal one as they came.
-MoeTokens tokens_of_kernel(std::string_view kernel) {
+// MXFP8 kernels of TensorRT-LLM, FlashInfer's included, choose their tiles by the pairs of the whole group.
+MoeTokens tokens_of_kernel(std::string_view kernel, const ExpertTypes& types) {
+  const bool generated =
+      kernel.find("trtllm") != std::string_view::npos || kernel.find("torch_flow") != std::string_view::npos;
+  if (generated && types.stored == Dtype::mxfp4 && types.math == Dtype::fp8) return MoeTokens::group_tiles;
   return kernel == "deepepmoe"          ? MoeTokens::received
          : kernel == "deepepmoe_masked" ? MoeTokens::none
                                         : MoeTokens::group;
@@ -51,7 +55,7 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   out.a_bytes = bytes_per_element(types->math);
   out.variant[0] = words[0].find("nongated") != std::string::npos ? 2 : 3;
   out.variant[1] = words[2].starts_with("power_law") ? 1 : 0;
-  out.variant[2] = static_cast<double>(tokens_of_kernel(words[0]));
+  out.variant[2] = static_cast<double>(tokens_of_kernel(words[0], *types));
   return out.flops > 0;
 }
 bool covers(std::span<const double> x) { return x[kEp] <= x[kExperts] && x[kTopk] <= x[kExperts]; }
@@ -65,7 +69,7 @@ MoeLoad load(std::span<const double> x, const FormContext& c, double uneven) {
   l.width = width(x);
   l.held = std::max(1.0, x[kExperts] / x[kEp]);
   const double pairs = x[kTokens] * x[kTopk], mean = pairs / x[kEp];
-  l.passed = tokens_of(c) == MoeTokens::group ? pairs : 0;
+  l.passed = of_group(tokens_of(c)) ? pairs : 0;
   l.rows = mean;
   if (skewed(c)) {
     // Loads uniform in their logarithm between 1 and a share: their variance, and the largest of ep sums.
@@ -117,9 +121,20 @@ const ExpertTypes* expert_types(std::string_view measured) {
 
 MoeTokens tokens_of(const FormContext& c) { return static_cast<MoeTokens>(static_cast<int>(c.variant[2])); }
 
+double tile_by_group(const MoeLoad& l) {
+  constexpr double kLeast = 8, kMost = 256;
+  return std::clamp(std::exp2(std::ceil(std::log2(std::max(1.0, l.passed / l.held)))), kLeast, kMost);
+}
+
 double moe_seconds(const MoeLoad& l, const FormContext& c, std::span<const double> p) {
   const double per = l.rows / l.active;
-  const double padded = l.active * std::sqrt(per * per + kTile * kTile);
+  double filled = per;
+  if (tokens_of(c) == MoeTokens::group_tiles) {
+    // Uneven loads leave half of an expert's last tile empty; 1e-9: rows that fill tiles in theory do.
+    const double tile = tile_by_group(l);
+    filled = tile * std::max(1.0, skewed(c) ? per / tile + 0.5 : std::ceil(per / tile - 1e-9));
+  }
+  const double padded = l.active * std::sqrt(filled * filled + kTile * kTile);
   const double matrix = l.hidden * l.width;
   const double compute = 2 * matrices(c) * padded * matrix / (p[1] * c.flops);
   const double weights = matrices(c) * l.active * matrix * c.b_bytes / (p[2] * c.bandwidth);
