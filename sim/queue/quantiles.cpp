@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <tuple>
 #include <utility>
 
 #include "sim/base/error.hpp"
@@ -80,7 +82,7 @@ void RunQuantiles::add(const ValueRun& run) {
   SL_CHECK(
       std::isfinite(run.start) && std::isfinite(run.slope) && std::isfinite(first) && std::isfinite(last),
       "values of a run are finite");
-  if (blocks_.empty() || blocks_.back().size() == kBlock) {
+  if (blocks_.empty() || (blocks_.back().size() == kBlock && !condense(blocks_.back()))) {
     blocks_.emplace_back();
     if (blocks_.size() > 1) blocks_.back().reserve(kBlock);
   }
@@ -92,13 +94,39 @@ void RunQuantiles::add(const ValueRun& run) {
   count_ += std::uint64_t{run.count} * run.weight;
 }
 
+bool RunQuantiles::condense(std::vector<ValueRun>& block) {
+  std::sort(block.begin(), block.end(), [](const ValueRun& a, const ValueRun& b) {
+    return std::tie(a.start, a.slope, a.count) < std::tie(b.start, b.slope, b.count);
+  });
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < block.size(); ++i) {
+    ValueRun& last = block[kept];
+    const ValueRun& run = block[i];
+    const bool equal = last.start == run.start && last.slope == run.slope && last.count == run.count;
+    if (equal && run.weight <= std::numeric_limits<std::uint32_t>::max() - last.weight) {
+      last.weight += run.weight;
+    } else {
+      block[++kept] = run;
+    }
+  }
+  block.resize(kept + 1);
+  return block.size() <= kBlock / 2;
+}
+
 void RunQuantiles::merge(const RunQuantiles& other) {
-  const std::size_t runs = other.runs();  // of before: it may be this one
-  for (std::size_t i = 0; i < runs; ++i) add(ValueRun(other.blocks_[i / kBlock][i % kBlock]));
+  if (&other == this) {
+    merge(RunQuantiles(other));
+    return;
+  }
+  for (const auto& block : other.blocks_) {
+    for (const ValueRun& run : block) add(run);
+  }
 }
 
 std::size_t RunQuantiles::runs() const {
-  return blocks_.empty() ? 0 : (blocks_.size() - 1) * kBlock + blocks_.back().size();
+  std::size_t sum = 0;
+  for (const auto& block : blocks_) sum += block.size();
+  return sum;
 }
 
 double RunQuantiles::mean() const {

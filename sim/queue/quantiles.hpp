@@ -17,7 +17,9 @@ struct ValueRun {
 };
 
 /// A multiset of values in runs, and its quantiles, exact to the bit, without any of the values: 24 B per
-/// run, however long and heavy [S16]. Merging sets in any order gives the same quantiles.
+/// run, however long and heavy [S16]. Equal runs become one where few are different: of at most 8,192
+/// different runs never more than 16,384 are kept, however many are added. Merging sets in any order gives
+/// the same quantiles.
 class RunQuantiles {
  public:
   /// Finite values (checked). A run of no values or of weight 0 adds nothing.
@@ -27,6 +29,7 @@ class RunQuantiles {
 
   /// How many values there are, weights counted.
   std::uint64_t count() const { return count_; }
+  /// How many runs are kept.
   std::size_t runs() const;
   /// Sum of weight * value over count(), rounded as runs were added; there is a value (checked).
   double mean() const;
@@ -39,6 +42,8 @@ class RunQuantiles {
  private:
   // Blocks: growing copies nothing, so that memory is what the runs take.
   static constexpr std::size_t kBlock = std::size_t{1} << 14;
+  /// Makes equal runs of a full block one; whether half of it is free then.
+  static bool condense(std::vector<ValueRun>& block);
 
   std::vector<std::vector<ValueRun>> blocks_;
   std::uint64_t count_ = 0;

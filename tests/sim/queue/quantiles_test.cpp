@@ -131,6 +131,36 @@ TEST(RunQuantiles, S16MergeInAnyOrder) {
   }
 }
 
+// Runs that come again and again take no more memory, and count as often as they came.
+TEST(RunQuantiles, S16EqualRunsBecomeOne) {
+  RandomStream random(3, "again");
+  std::vector<ValueRun> kinds;
+  for (int i = 0; i < 5000; ++i) {
+    kinds.push_back({random.exponential(), 1e-4 * random.normal(),
+                     static_cast<std::uint32_t>(1 + random.below(5)),
+                     static_cast<std::uint32_t>(1 + random.below(3))});
+  }
+  RunQuantiles set, twice;
+  std::vector<ValueRun> added;
+  for (int i = 0; i < 100'000; ++i) {
+    added.push_back(kinds[random.below(kinds.size())]);
+    set.add(added.back());
+  }
+  EXPECT_LE(set.runs(), 16'384U);
+  const std::vector<double> values = sorted_values(added);
+  EXPECT_EQ(set.count(), values.size());
+  for (const double q : kParts) EXPECT_EQ(set.quantile(q), quantile_of_sorted(values, q)) << q;
+  twice.merge(set);
+  twice.merge(set);
+  EXPECT_EQ(twice.count(), 2 * set.count());
+  EXPECT_LE(twice.runs(), 16'384U);
+  // Weights that would not fit into one run stay apart.
+  RunQuantiles heavy;
+  for (int i = 0; i < 40'000; ++i) heavy.add({1, 0, 1, 4'000'000'000});
+  EXPECT_EQ(heavy.count(), 160'000'000'000'000U);
+  EXPECT_EQ(heavy.quantile(1), 1);
+}
+
 TEST(RunQuantiles, S16RefusesWhatCannotBe) {
   RunQuantiles set;
   set.add({1, 1, 0, 1});
