@@ -1,0 +1,73 @@
+// Blocks of a KV cache, and finding those that hold the beginning of a text: vLLM's design.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/base/index.hpp"
+
+namespace shardline {
+
+using KvBlock = Index<struct KvBlockTag>;
+
+/// What a block holds and all that stands before it: equal chains are equal text from the beginning.
+using BlockHash = std::uint64_t;
+/// The hash of a block behind `before`, 0 at the beginning. 64 bits: of n different blocks two collide with
+/// probability n^2 / 2^65.
+BlockHash chain_hash(BlockHash before, std::uint64_t content);
+
+/// The blocks of one engine [R1]. A block is held by so many requests; one that nobody holds waits in the
+/// free queue, with what it holds to be found until it is taken for something else. Equal blocks are not
+/// merged: the first that was filled is found.
+///
+/// Rules: vllm-project/vllm, vllm/v1/core/block_pool.py at c59cb7941357 (get_new_blocks, touch, free_blocks,
+/// _maybe_evict_cached_block) and kv_cache_manager.py at 003df2961dd8 (free: in reverse).
+class BlockPool {
+ public:
+  /// `blocks` may be taken in all; vLLM's own pool has one more, its null block. With `prefixes` false
+  /// nothing is ever found.
+  explicit BlockPool(std::uint32_t blocks, bool prefixes = true);
+
+  /// How many may be taken, those included that hold text nobody has asked for since.
+  std::uint32_t available() const { return available_; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(blocks_.size()) - 1; }
+  /// Blocks that hold text to be found.
+  std::uint32_t filled() const { return filled_; }
+
+  /// Appends the blocks that hold the longest beginning of `chain` to `out`; they are not held by that.
+  void find(std::span<const BlockHash> chain, std::vector<KvBlock>& out) const;
+  /// How many of these nobody holds: holding them makes so many fewer available.
+  std::uint32_t idle(std::span<const KvBlock> found) const;
+  /// One more request holds each of these.
+  void hold(std::span<const KvBlock> found);
+  /// Takes `count` blocks for a request, from the front of the free queue, and appends them to `out`; what
+  /// they held is lost. There are as many (checked).
+  void take(std::uint32_t count, std::vector<KvBlock>& out);
+  /// A block that is held, and has no text yet (checked), is full.
+  void fill(KvBlock block, BlockHash hash);
+  /// A request leaves its blocks, in the order of its text. The last one goes first into the queue, so that
+  /// of a text its end is lost first; blocks without text go to the front.
+  void release(std::span<const KvBlock> blocks);
+
+ private:
+  struct Block {
+    BlockHash hash = 0;
+    std::uint32_t holders = 0;
+    std::uint32_t before = 0, after = 0;  // in the free queue, a ring through block 0
+    std::uint32_t twin = 0;               // the next that was filled with the same
+    bool full = false;
+  };
+
+  void link_behind(std::uint32_t place, std::uint32_t block);
+  void unlink(std::uint32_t block);
+  void empty(std::uint32_t block);
+
+  std::vector<Block> blocks_;                             // [0] joins the ends of the queue
+  std::unordered_map<BlockHash, std::uint32_t> by_hash_;  // the first that was filled
+  std::uint32_t available_, filled_ = 0;
+  bool prefixes_;
+};
+
+}  // namespace shardline

@@ -1,0 +1,69 @@
+// Texts whose KV is kept, as a tree of what they share: SGLang's prefix cache.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "sim/base/index.hpp"
+
+namespace shardline {
+
+using RadixNode = Index<struct RadixNodeTag>;
+
+/// Pages of texts in a tree of segments [R2]: no page is kept twice. A segment is lost as a whole, the one
+/// that was not asked for longest among those that nobody uses and that nothing stands behind. Whoever owns
+/// the pages counts those that are free; the tree says which of its own can become so.
+///
+/// Rules: sgl-project/sglang, python/sglang/srt/mem_cache/radix_cache.py at 006b0e3d317f (match_prefix,
+/// _match_prefix_helper, _split_node, _insert_helper, evict, inc_lock_ref, dec_lock_ref), policy "lru". Every
+/// time.monotonic() there is later than the one before here.
+class RadixTree {
+ public:
+  struct Match {
+    RadixNode node;           // where it ends
+    std::uint64_t pages = 0;  // of the text, from its beginning
+  };
+
+  RadixTree();
+
+  /// The longest beginning of a text that is kept. A segment of which only a part fits is split.
+  Match match(std::span<const std::uint64_t> text);
+  /// Keeps a text; says how many of its pages were kept already, so that the owner has them twice.
+  std::uint64_t insert(std::span<const std::uint64_t> text);
+  /// Somebody uses, or does not use any more, all from the root to this node.
+  void lock(RadixNode node);
+  void unlock(RadixNode node);
+  /// Loses segments until at least so many pages are lost or none can be; says how many.
+  std::uint64_t evict(std::uint64_t pages);
+
+  /// Pages of segments that nobody uses, and of those that somebody does.
+  std::uint64_t evictable() const { return evictable_; }
+  std::uint64_t locked() const { return locked_; }
+
+ private:
+  struct Node {
+    RadixNode parent;
+    std::vector<std::uint64_t> text;
+    std::map<std::uint64_t, RadixNode> children;  // by the first page
+    std::uint64_t asked = 0;                      // when last
+    std::uint32_t locks = 0;
+  };
+
+  RadixNode add(RadixNode parent, std::vector<std::uint64_t> text);
+  RadixNode split(RadixNode child, std::size_t length);
+  void touch(RadixNode node, std::uint64_t now);
+  void set_leaf(RadixNode node);
+  static std::size_t shared(const Node& node, std::span<const std::uint64_t> text);
+  bool is_leaf(const Node& n) const { return n.children.empty() && n.locks == 0; }
+
+  std::vector<Node> nodes_;  // [0] is the root
+  std::vector<RadixNode> unused_;
+  std::set<std::pair<std::uint64_t, std::uint32_t>> leaves_;  // that can be lost, by when they were asked for
+  std::uint64_t clock_ = 0, evictable_ = 0, locked_ = 0;
+};
+
+}  // namespace shardline

@@ -1,0 +1,65 @@
+// How long an engine's step takes, by what is in it: the one thing that players ask of a plan.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/base/units.hpp"
+
+namespace shardline {
+
+/// A part of a prompt: `tokens` new ones behind `past` that are cached.
+struct PromptPart {
+  std::uint32_t tokens = 0, past = 0;
+};
+
+/// What one step computes: a token for each of so many requests, and parts of prompts.
+struct StepBatch {
+  std::uint32_t decodes = 0;
+  std::uint64_t cached = 0;   // tokens that the decoding requests have cached, together
+  std::uint32_t longest = 0;  // of one of them
+  std::vector<PromptPart> prompts;
+
+  bool empty() const { return decodes == 0 && prompts.empty(); }
+  std::uint64_t prompt_tokens() const;
+  /// (query, key) pairs of the prompts under full attention.
+  double prompt_pairs() const;
+};
+
+/// The times of steps in which the same requests decode, one after another: step i of `steps` takes
+/// start + slope * i.
+struct DecodeStretch {
+  Seconds start, slope;
+  std::uint64_t steps = 1;
+};
+
+/// [R3] Times of steps. A table made of a plan's blocks is one; there is one model of a step, so that
+/// decode(b).start is of(b) to the bit, and a stretch ends where its line does.
+class StepTimes {
+ public:
+  virtual ~StepTimes() = default;
+  /// Of a batch that is not empty; positive and finite.
+  virtual Seconds of(const StepBatch& batch) const = 0;
+  /// From a step without prompts on, as long as every request gets a token a step and nothing else changes.
+  virtual DecodeStretch decode(const StepBatch& batch) const = 0;
+};
+
+/// A few numbers, as a fit to a measured engine gives them. A step that computes n tokens reads the part
+/// 1 - missed^n of all experts, `missed` being what a token leaves out: 1 - 8/128 of eight of 128.
+class LinearStepTimes : public StepTimes {
+ public:
+  struct Rates {
+    Seconds step, request, cached, prompt_token, prompt_pair;  // of each; none negative, step positive
+    Seconds experts = Seconds(0);                              // to read all of them; not negative
+    double missed = 1;                                         // in (0, 1]
+  };
+  explicit LinearStepTimes(const Rates& rates);
+  Seconds of(const StepBatch& batch) const override;
+  DecodeStretch decode(const StepBatch& batch) const override;
+
+ private:
+  Seconds experts(double tokens) const;
+  Rates rates_;
+};
+
+}  // namespace shardline

@@ -1,0 +1,129 @@
+// Which requests each step of vLLM computes.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "planner/requests/block_pool.hpp"
+#include "planner/requests/step_times.hpp"
+#include "planner/serving/trace.hpp"
+
+namespace shardline {
+
+/// Options of `vllm serve`, under its names but for the words in brackets.
+struct VllmKnobs {
+  bool async_scheduling = true;  // a step is decided when the one before begins, not when it ends
+  std::uint32_t max_num_batched_tokens = 8192;     // 2048 below 70 GiB of HBM and on A100
+  std::uint32_t max_num_seqs = 1024;               // 256 there
+  std::uint32_t long_prefill_token_threshold = 0;  // 0: none
+  bool enable_chunked_prefill = true;
+  bool scheduler_reserve_full_isl = true;  // the whole prompt must fit before its first part is computed
+  double watermark = 0;                    // part of the blocks that a new request leaves free
+  bool enable_prefix_caching = true;
+  std::uint32_t block_size = 16;        // tokens
+  std::uint32_t max_model_len = 8192;   // tokens of a prompt and its answer
+  std::uint32_t num_gpu_blocks = 8192;  // that requests can have [without the null block]
+};
+
+/// The scheduler of vLLM V1 under its policy fcfs [R4], a step at a time: first the requests that run, in the
+/// order in which they began to, then those that wait, in the order in which they came. Where blocks are out
+/// the last one that runs loses its own and waits again, first in line, to be computed anew.
+///
+/// With async scheduling two steps are decided at a time: a request whose last token is in a step that has
+/// not ended is in no further one, but keeps its place and its blocks; whoever comes waits for a step more.
+///
+/// Rules: vllm-project/vllm, vllm/v1/core/sched/scheduler.py, `schedule`, `_preempt_request` and
+/// `_update_after_schedule` at 00024d314514; vllm/v1/core/kv_cache_manager.py, `get_computed_blocks`,
+/// `allocate_slots` and `free` at 003df2961dd8, whose caller passes scheduler_reserve_full_isl and
+/// has_scheduled_reqs=bool(self.running).
+/// Not here: speculative decoding, layers with windows or states, priorities, encoders, KV connectors.
+class VllmScheduler {
+ public:
+  /// A request that was added and not forgotten.
+  using Id = std::uint32_t;
+
+  struct Request {
+    std::uint32_t prompt = 0, answer = 0;       // tokens
+    std::uint32_t in_flight = 0;                // of `generated`, in steps that have not ended
+    std::uint32_t filled = 0;                   // blocks whose text can be found
+    std::uint32_t computed = 0, generated = 0;  // tokens, up to the step that was decided last
+    std::uint32_t found = 0;                    // of its prompt when it began first: its cached tokens
+    std::uint32_t preempted = 0;                // times
+    bool began = false, done = false;
+    std::uint64_t number = 0;  // in the order of adding
+    std::uint32_t tokens() const { return prompt + generated; }
+    std::vector<KvBlock> blocks;
+    std::vector<BlockHash> chain;
+    std::vector<std::uint64_t> text;  // of the trace's blocks
+  };
+
+  /// Throws UserError where the engine would not start: a request of max_model_len must fit in all blocks.
+  explicit VllmScheduler(const VllmKnobs& knobs);
+
+  /// A request that came. Refused, as the engine does, where prompt and one token exceed max_model_len; its
+  /// answer is cut there. Its text are the ids of blocks of `text_block` tokens, a multiple of block_size
+  /// (checked); without them it shares nothing.
+  std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock);
+  /// One that is done (checked) leaves its id to another.
+  void forget(Id id);
+
+  /// How many steps may be decided at once, and how many are and have not ended.
+  std::size_t depth() const { return knobs_.async_scheduling ? 2 : 1; }
+  std::size_t decided() const { return steps_.size(); }
+  /// Decides the next step, fewer than depth() being decided (checked); false if there is nothing to do.
+  bool schedule();
+  /// The first step that is decided and has not ended. There is one (checked).
+  const StepBatch& front() const;
+
+  /// How many steps, from front() on, are sure to be alike if nobody comes: the same requests decode,
+  /// nobody's last token is in one before the last of them, and blocks suffice. Those not yet decided are
+  /// among them. 1 where prompts are in it, or fewer than depth() steps are decided.
+  std::uint64_t steps_alike() const;
+  /// front() and steps like it have ended, at most steps_alike(): every request that is computed up to its
+  /// end has one more token for each. Returns those; they are `request(id).done` if it was their last.
+  std::span<const Id> finish_steps(std::uint64_t steps = 1);
+
+  const Request& request(Id id) const { return requests_[id]; }
+  std::size_t running() const { return running_.size(); }
+  std::size_t waiting() const { return waiting_.size(); }
+  std::uint64_t preemptions() const { return preemptions_; }
+  const BlockPool& pool() const { return pool_; }
+
+ private:
+  struct Step {
+    struct Part {
+      Id id;
+      bool token;  // not a part of a prompt before its last
+      bool operator==(const Part&) const = default;
+    };
+    StepBatch batch;
+    std::vector<Part> parts;
+  };
+
+  std::uint32_t blocks_of(std::uint64_t tokens) const;
+  bool grow(Id id, std::uint32_t tokens);
+  void fill(Id id);
+  void extend_chain(Id id, std::size_t blocks);
+  bool schedule_running(std::uint32_t& budget);
+  bool admit(Id id, std::uint32_t& budget);
+  void preempt(Id id);
+  void count(Id id, std::uint32_t tokens);
+  void more_alike(std::uint32_t steps);
+  void leave(Id id);
+  std::uint64_t blocks_for(std::uint64_t steps) const;
+
+  VllmKnobs knobs_;
+  BlockPool pool_;
+  std::vector<Request> requests_;
+  std::vector<Id> running_, ended_, unused_;
+  std::deque<Id> waiting_;
+  std::deque<Step> steps_;  // decided, not ended
+  std::uint32_t text_block_ = kTraceBlock;
+  std::uint64_t preemptions_ = 0, added_ = 0;
+  bool kept_ = true;  // nobody lost its blocks in the step decided last
+};
+
+}  // namespace shardline
