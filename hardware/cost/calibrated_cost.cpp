@@ -117,6 +117,11 @@ std::optional<FittedPrice> CalibratedCost::price(const PricedOp& op, const Group
       return decode(op);
     case OpKind::launch:
       return std::nullopt;
+    case OpKind::index_logits:
+    case OpKind::top_k:
+    case OpKind::attend_sparse:
+    case OpKind::module_rest:
+      return indexed(op);
     case OpKind::merge:
     case OpKind::elementwise:
     case OpKind::compress:

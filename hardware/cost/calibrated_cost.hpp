@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "hardware/collectives/collective.hpp"
@@ -122,6 +123,19 @@ class CalibratedCost {
   std::optional<FittedPrice> decode_alike(const PricedOp& op);  // requests of one length
   std::optional<FittedPrice> prefill(const PricedOp& op);
   std::optional<FittedPrice> elementwise(const PricedOp& op) const;
+  // Kernels that run the measured block of sparse attention that an op is a part of, found when first asked
+  // for.
+  struct IndexedUse {
+    IndexedBlock block;  // of any heads of the rank
+    bool fp8_cache = false;
+    bool other_layer = false;  // measured as another kind of layer, or of another model
+    std::vector<Use> all;
+  };
+  IndexedUse indexed_use(const IndexedBlock& block, bool fp8_cache) const;
+  Use* indexed_use(const IndexedBlock& block, bool fp8_cache, std::span<const double> x, bool* other);
+  std::optional<FittedPrice> indexed(const PricedOp& op);
+  std::optional<FittedPrice> indexed_alike(const PricedOp& op);  // requests of one length
+  double products_of(const ModuleRestShape& s, const Use& use);
   std::optional<FittedPrice> collective(const PricedOp& op, const GroupFabric& group);
   std::optional<FittedPrice> exchange(const PricedOp& op, const GroupFabric& group);
   bool absorbed(Within within) const;
@@ -140,6 +154,7 @@ class CalibratedCost {
   SeveralByDtype decode_;  // by what is stored
   ByDtype mla_decode_;
   std::vector<Use> engine_all_reduce_;
+  std::vector<IndexedUse> indexed_;
   Use all_reduce_, all_gather_, reduce_scatter_, all_to_all_, send_recv_;
   std::array<std::vector<Exchange>, kDtypes> exchanges_, across_;  // inside a domain, between nodes
   Seconds kernel_{0};                                              // floor of a kernel; zero: unknown

@@ -81,6 +81,17 @@ bool experts_among(const Families& all, const GroupedGemmShape& g) {
   });
 }
 
+// Of a part of a block of sparse attention, which is one of the model with so many.
+Count indexed_heads(const PricedOp& op) {
+  const auto of = [](const auto& s) {
+    if constexpr (requires { s.block(); })
+      return s.block().q_heads;
+    else
+      return Count{0};
+  };
+  return std::visit(of, op.shape);
+}
+
 bool of_another_model(const PricedOp& op, const Families& measured) {
   switch (op.kind) {
     case OpKind::grouped_gemm:
@@ -99,6 +110,11 @@ bool of_another_model(const PricedOp& op, const Families& measured) {
       if (a.cache == CacheRows::latent) return !among(measured, {static_cast<double>(a.q_heads)});
       return !among(measured, {static_cast<double>(a.qk_dim), per_kv_head(a)});
     }
+    case OpKind::index_logits:
+    case OpKind::top_k:
+    case OpKind::attend_sparse:
+    case OpKind::module_rest:
+      return !among(measured, {static_cast<double>(indexed_heads(op))});
     default:
       SL_CHECK(false, "an op that a fit with model families prices says of which model it is");
   }

@@ -37,7 +37,8 @@ struct Extent {
 /// [head][v_dim]. qkv_weight is D x [query columns, kv columns]; up_weight D x [gate,
 /// up]; value_up_weight [head][kv_lora] x width of a value; kv_up_weight kv_lora x [head][qk_dim without the
 /// rotary part, then v_dim]. Retaining heads (arXiv 2502.12085): retaining_up_weight [query columns, kv
-/// columns] x width, retaining_down_weight width x KV heads. sinks 1 x heads. Weights are one layer's.
+/// columns] x width, retaining_down_weight width x KV heads. sinks 1 x heads. Rows of the index's four are
+/// tokens, too. Weights are one layer's.
 enum class Whole : std::uint8_t {
   hidden,
   query,
@@ -55,6 +56,10 @@ enum class Whole : std::uint8_t {
   retaining_up_weight,
   retaining_down_weight,
   sinks,
+  index_query,   // of the whole index, [head][dim]
+  index_weight,  // one number per index head
+  index_key,     // one per token
+  chosen,        // positions of the keys that a token sees, -1 where they are fewer
   count
 };
 
@@ -87,7 +92,8 @@ struct Move {
 /// What a rank computes. Regions in order:
 enum class Function : std::uint8_t {
   // query, kv -> output, lse (one column per head; natural logarithm). Causal by position, within `reach`.
-  // A fifth region [1, heads] holds sinks: one more score per head, without a value.
+  // A fifth region [1, heads] holds sinks: one more score per head, without a value. Where keys were chosen
+  // (Action::chosen), one region more holds the positions that each query sees.
   attend,
   // (output, lse) pairs -> output, lse: arXiv 2411.01783, Equation 4. lse of no pairs: -infinity. An output
   // region without columns stands for zeros: its part is weighed, and what it holds is added by others.
@@ -105,19 +111,29 @@ enum class Function : std::uint8_t {
   // highest scores, as many as the output has, in their order. Of equal scores the first are kept; a NaN is
   // the lowest.
   compress,
+  // index queries [rows, heads * qk_dim], weights [rows, heads], index keys [keys, qk_dim] -> scores [rows,
+  // keys]: sum over the heads of weight * max(0, query * key); -infinity where the key's token is not before
+  // the query's in its request, or itself (DeepSeek-V3.2's lightning indexer).
+  index_scores,
+  // scores [rows, keys] -> [rows, k] highest ones and the positions of their keys: of equal scores the one
+  // of lower position comes first; -infinity and -1 where there are no more.
+  choose,
+  // pairs of (scores, positions), k columns each -> the k highest of all, by the same rule.
+  choose_among,
 };
 
 struct Action {
   int rank = 0;
   Function function = Function::attend;
   std::uint32_t first_region = 0, regions = 0;
-  TokensId queries, keys;     // attend: the rows' positions
+  TokensId queries, keys;     // attend, index_scores, choose: the rows' positions
   int heads = 1;              // attend, merge, gemm_per_head, expand: query heads of this rank
   int qk_dim = 0, v_dim = 0;  // attend, compress, expand, merge (v_dim)
   int kv_heads = 1;           // attend, compress: of this rank; latents have one row for all query heads
   CacheRows cache = CacheRows::heads;  // attend: what a row of keys is
-  bool rectangle = false;              // attend: all pairs of a request are multiplied, and masked afterwards
-  Reach reach = {};                    // attend: which of the earlier keys a query sees
+  bool chosen = false;     // attend: the last region holds the positions that each query sees [rows, k]
+  bool rectangle = false;  // attend: all pairs of a request are multiplied, and masked afterwards
+  Reach reach = {};        // attend: which of the earlier keys a query sees
 };
 
 /// Columns of a row of keys and values that the attend `a` reads.

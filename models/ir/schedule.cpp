@@ -27,9 +27,10 @@ std::string_view to_string(Carrier c) { return c == Carrier::engine ? "engine" :
 
 std::string_view to_string(OpKind k) {
   constexpr std::array<std::string_view, kOpKinds> names{
-      "gemm",           "batched_gemm", "grouped_gemm", "attend_prefill", "attend_decode", "merge",
-      "elementwise",    "compress",     "launch",       "send_recv",      "all_reduce",    "all_gather",
-      "reduce_scatter", "all_to_all",   "dispatch",     "combine"};
+      "gemm",       "batched_gemm",   "grouped_gemm", "attend_prefill", "attend_decode",
+      "merge",      "elementwise",    "compress",     "launch",         "index_logits",
+      "top_k",      "attend_sparse",  "module_rest",  "send_recv",      "all_reduce",
+      "all_gather", "reduce_scatter", "all_to_all",   "dispatch",       "combine"};
   return names[static_cast<std::size_t>(k)];
 }
 
@@ -94,6 +95,8 @@ Flops flops(const PricedOp& op) {
                  [](const GroupedGemmShape& g) { return 2 * g.pairs * product(1, g.k, g.n); },
                  [](const AttendPrefillShape& a) { return attention_flops(a); },
                  [](const AttendDecodeShape& a) { return attention_flops(a); },
+                 [](const AttendSparseShape& a) { return attention_flops(a); },
+                 [](const IndexLogitsShape& i) { return 2 * product(i.pairs, i.heads, i.dim); },
                  [](const auto&) { return 0.0; }},
       op.shape));
 }
@@ -102,6 +105,7 @@ Flops exponentials(const PricedOp& op) {
   return Flops(
       std::visit(Overloaded{[](const AttendPrefillShape& a) { return product(a.pairs, a.q_heads, 1); },
                             [](const AttendDecodeShape& a) { return product(a.pairs, a.q_heads, 1); },
+                            [](const AttendSparseShape& a) { return product(a.pairs, a.q_heads, 1); },
                             [](const auto&) { return 0.0; }},
                  op.shape));
 }
@@ -118,7 +122,25 @@ Bytes weight_bytes(const PricedOp& op) {
                         op.shape));
 }
 
+Bytes score_bytes(const PricedOp& op) {
+  return 4 *
+         Bytes(std::visit(Overloaded{[](const IndexLogitsShape& i) { return static_cast<double>(i.pairs); },
+                                     [](const TopKShape& k) { return static_cast<double>(k.scores); },
+                                     [](const auto&) { return 0.0; }},
+                          op.shape));
+}
+
 Bytes kv_bytes(const PricedOp& op) {
+  // Rows of sparse attention and index keys have scales among them: their bytes are not elements times a
+  // type.
+  if (op.kind == OpKind::index_logits) {
+    const auto& i = std::get<IndexLogitsShape>(op.shape);
+    return Bytes(product(i.keys, i.key_bytes, 1));
+  }
+  if (op.kind == OpKind::attend_sparse) {
+    const auto& a = std::get<AttendSparseShape>(op.shape);
+    return Bytes(product(a.kv_rows, a.row_bytes, 1));
+  }
   return bytes_per_element(op.dtype) *
          Bytes(std::visit(
              Overloaded{[](const AttendPrefillShape& a) { return product(a.kv_rows, kv_elements(a), 1); },
@@ -307,6 +329,25 @@ OpIndex ScheduleBuilder::attend(const char* name, Dtype kv, Dtype math, AttendPr
 OpIndex ScheduleBuilder::attend(const char* name, Dtype kv, Dtype math, AttendDecodeShape shape,
                                 double launches) {
   return matrices(OpKind::attend_decode, name, Part::attention, kv, math, shape, launches);
+}
+
+OpIndex ScheduleBuilder::indexed(const char* name, Part part, Dtype kv, Dtype math,
+                                 const IndexLogitsShape& shape) {
+  return matrices(OpKind::index_logits, name, part, kv, math, shape, 1);
+}
+
+OpIndex ScheduleBuilder::indexed(const char* name, Part part, Dtype kv, Dtype math, const TopKShape& shape) {
+  return matrices(OpKind::top_k, name, part, kv, math, shape, 1);
+}
+
+OpIndex ScheduleBuilder::indexed(const char* name, Part part, Dtype kv, Dtype math,
+                                 const AttendSparseShape& shape, double launches) {
+  return matrices(OpKind::attend_sparse, name, part, kv, math, shape, launches);
+}
+
+OpIndex ScheduleBuilder::indexed(const char* name, Part part, Dtype kv, Dtype math,
+                                 const ModuleRestShape& shape, double launches) {
+  return matrices(OpKind::module_rest, name, part, kv, math, shape, launches);
 }
 
 OpIndex ScheduleBuilder::elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape,

@@ -29,8 +29,12 @@ enum class OpKind : std::uint8_t {
   attend_decode,
   merge,  // partial outputs by their log-sum-exps
   elementwise,
-  compress,  // the rows with the highest scores
-  launch,    // a host enqueues kernels of its rank
+  compress,       // the rows with the highest scores
+  launch,         // a host enqueues kernels of its rank
+  index_logits,   // scores of an index, which chooses the keys of sparse attention
+  top_k,          // the choice
+  attend_sparse,  // attention to what was chosen
+  module_rest,    // small kernels of a block of sparse attention
   send_recv,
   all_reduce,
   all_gather,
@@ -39,10 +43,12 @@ enum class OpKind : std::uint8_t {
   dispatch,  // tokens to the ranks of their experts
   combine    // their results back
 };
-inline constexpr std::size_t kOpKinds = 16;
+inline constexpr std::size_t kOpKinds = 20;
 std::string_view to_string(OpKind kind);
 constexpr bool is_communication(OpKind k) { return k >= OpKind::send_recv; }
 constexpr bool is_attention(OpKind k) { return k == OpKind::attend_prefill || k == OpKind::attend_decode; }
+/// Parts of a block of sparse attention with an index that its own forms price [H71].
+constexpr bool is_of_index(OpKind k) { return k >= OpKind::index_logits && k <= OpKind::module_rest; }
 /// Matrix products with weights.
 constexpr bool is_gemm(OpKind k) { return k <= OpKind::grouped_gemm; }
 
@@ -64,6 +70,14 @@ constexpr std::size_t shape_of(OpKind k) {
     case OpKind::compress:
     case OpKind::launch:
       return 5;
+    case OpKind::index_logits:
+      return 8;
+    case OpKind::top_k:
+      return 9;
+    case OpKind::attend_sparse:
+      return 10;
+    case OpKind::module_rest:
+      return 11;
     case OpKind::send_recv:
     case OpKind::all_reduce:
     case OpKind::all_gather:
@@ -196,7 +210,9 @@ bool same_price(const PricedOp& a, const PricedOp& b);
 Flops flops(const PricedOp& op);         // [G1] gemms 2*rows*k*n, [G2] attention 2*pairs*q*(qk+v)
 Flops exponentials(const PricedOp& op);  // [G3] attention pairs*q
 Bytes weight_bytes(const PricedOp& op);  // [G4] gemms matrices*k*n*dtype
-Bytes kv_bytes(const PricedOp& op);      // [G5] attention kv_rows*elements*dtype
+Bytes kv_bytes(const PricedOp& op);      // [G5] attention kv_rows*elements*dtype; index keys
+/// [G8] Scores of an index that are written, or read to choose: 4 bytes each.
+Bytes score_bytes(const PricedOp& op);
 /// That leave this rank, or that it contributes [ExchangeShape]; 0 of computation.
 Bytes message_bytes(const PricedOp& op);
 
@@ -314,6 +330,13 @@ class ScheduleBuilder {
                double launches = 1);
   OpIndex attend(const char* name, Dtype kv, Dtype math, AttendPrefillShape shape, double launches = 1);
   OpIndex attend(const char* name, Dtype kv, Dtype math, AttendDecodeShape shape, double launches = 1);
+  /// Of sparse attention, in the cache's type.
+  OpIndex indexed(const char* name, Part part, Dtype kv, Dtype math, const IndexLogitsShape& shape);
+  OpIndex indexed(const char* name, Part part, Dtype kv, Dtype math, const TopKShape& shape);
+  OpIndex indexed(const char* name, Part part, Dtype kv, Dtype math, const AttendSparseShape& shape,
+                  double launches = 1);
+  OpIndex indexed(const char* name, Part part, Dtype kv, Dtype math, const ModuleRestShape& shape,
+                  double launches);
   OpIndex elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape, double launches = 1,
                       Within within = Within::own);
   /// A collective over one rank is dropped; returns the previous op then. `type` of what is sent.

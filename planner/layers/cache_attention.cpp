@@ -1,6 +1,7 @@
 #include "planner/layers/cache_attention.hpp"
 
 #include "planner/layers/cache_flow.hpp"
+#include "planner/layers/sparse_attention.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
@@ -150,6 +151,7 @@ class KvpAttention {
         flow_(b, c, a, p, share_, 8, Asked::decode) {}
 
   void run() {
+    if (a_.index) choose();
     for (Count i = 0, first = 0, count = 0; i < chunks_; ++i, first += count) {
       count = requests_ / chunks_ + (i < requests_ % chunks_ ? 1 : 0);
       attend(i == 0, first, count);
@@ -170,6 +172,22 @@ class KvpAttention {
   }
 
  private:
+  void choose() {
+    const std::vector<Segment> all = asked_segments(c_, p_, Asked::decode);
+    add_choice(b_, c_, a_, p_, share_, all, Asked::decode, flow_);
+    last_compute_ = b_.previous();
+  }
+
+  // Of a chunk what its index has chosen.
+  OpIndex attend_chosen(Count first, Count count, double launches) {
+    std::vector<Segment> of_chunk;
+    for_requests(c_.batch.decode, first, count, [&](const Segment& s, Count n) {
+      of_chunk.push_back({s.cached, s.fresh, static_cast<int>(n)});
+    });
+    return b_.indexed("attend chosen", Part::attention, c_.precision.kv, c_.precision.math,
+                      sparse_attend_shape(c_, a_, p_, share_, of_chunk, Asked::decode), launches);
+  }
+
   // Reads the partial outputs of all shards with their statistics, of the heads that this rank merges, and
   // writes one output. Fused with the receiving side of the exchange it would read them there.
   Bytes merge_traffic() const {
@@ -189,7 +207,8 @@ class KvpAttention {
     shape.longest = all_.longest;
     const double launches = is_first ? 1 : 0;
     if (!is_first) b_.after(std::span(&last_compute_, 1));
-    last_compute_ = b_.attend("attend", c_.precision.kv, c_.precision.math, shape, launches);
+    last_compute_ = a_.index ? attend_chosen(first, count, launches)
+                             : b_.attend("attend", c_.precision.kv, c_.precision.math, shape, launches);
     flow_.attend(static_cast<int>(first), static_cast<int>(count));
     if (!has_latents(a_)) {
       last_compute_ = b_.elementwise("merge splits", Part::attention, OpKind::merge,
@@ -239,7 +258,44 @@ void add_kvp_attention(ScheduleBuilder& b, const Case& c, const Attention& a, co
   KvpAttention(b, c, a, p, exchange, chunks).run();
 }
 
+void add_sparse_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, OpKind exchange,
+                        TokenView own) {
+  const CacheShare share = cache_share(c, a, p);
+  std::vector<Segment> all;
+  for (const Interval& i : own) all.push_back({i.begin, i.end - i.begin});
+  if (own.empty()) all = asked_segments(c, p, Asked::prefill);
+  const Count rows = rows_of(all);
+  const auto requests = static_cast<int>(requests_of(all));
+  CacheFlow flow(b, c, a, p, share, 8, Asked::prefill, Keys::all, own);
+  add_choice(b, c, a, p, share, all, Asked::prefill, flow);
+  b.indexed("attend chosen", Part::attention, c.precision.kv, c.precision.math,
+            sparse_attend_shape(c, a, p, share, all, Asked::prefill));
+  flow.attend(0, requests);
+  const bool before = share.value_up == ValueUp::before;
+  if (before) {
+    add_value_up(b, c, a, rows, share.attended);
+    flow.value_up_before(0, requests);
+  }
+  if (share.sharers.size > 1) {
+    exchange_partials("exchange prefills' partial outputs", b, c, p, exchange, rows,
+                      share.attended * partial_output_bytes(c, a, p), Carrier::library);
+    flow.exchange(exchange, 0, requests);
+    const Count width = share.attended * (before ? a.v_dim : a.kv_lora_rank);
+    const Count merged = exchange == OpKind::all_to_all ? rank_share(width, p.kvp) : width;
+    b.elementwise(
+        "merge shards", Part::exchange, OpKind::merge,
+        {rows, merged, Bytes(static_cast<double>(rows * merged) * activation_size(c) * (p.kvp + 1))});
+    flow.merge();
+  }
+  if (!before) {
+    add_value_up(b, c, a, rows, value_up_heads(share));
+    flow.value_up_after();
+  }
+  flow.finish();
+}
+
 void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, OpKind exchange) {
+  if (a.index) return add_sparse_prefill(b, c, a, p, exchange);
   const LocalHeads h = prefill_heads(a, p);
   CacheFlow flow(b, c, a, p, cache_share(c, a, p), 8, Asked::prefill);
   const AttendPrefillShape shape = shared_prefill_shape(c, a, p);
@@ -266,6 +322,10 @@ Bytes kvp_prefill_buffers(const Case& c, const Attention& a, const Plan& p) {
   const auto rows = static_cast<double>(prefill_tokens(c, p));
   const double tokens = p.dp * c.model.hidden * activation_size(c);  // of all attention groups
   const LocalHeads h = prefill_heads(a, p);
+  if (a.index) {
+    const double partial = cache_share(c, a, p).attended * partial_output_bytes(c, a, p);
+    return Bytes(2 * rows * std::max(tokens, partial)) + 2 * candidate_buffers(c, a, p, Asked::prefill);
+  }
   const double expanded = h.latent > 0 ? static_cast<double>(prefill_keys_on_fullest(c, a, p)) *
                                              h.kv_width() * bytes_per_element(c.precision.kv)
                                        : 0;

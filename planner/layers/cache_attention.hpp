@@ -43,6 +43,10 @@ void add_kvp_attention(ScheduleBuilder& b, const Case& c, const Attention& a, co
 /// log-sum-exps is. arXiv 2507.07120 has decoding alone.
 void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& plan,
                      OpKind exchange);
+/// [P27] The same where an index chooses keys; `rows` of each request, if they are not those of all the
+/// step's prefills.
+void add_sparse_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& plan,
+                        OpKind exchange, TokenView rows = {});
 /// [P5] The largest message of add_kvp_prefill(), and what latents expand to.
 Bytes kvp_prefill_buffers(const Case& c, const Attention& a, const Plan& plan);
 

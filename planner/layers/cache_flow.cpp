@@ -61,7 +61,8 @@ SlotId CacheFlow::slot(const char* name, int width_per_head, double bytes, bool 
 }
 
 CacheFlow::CacheFlow(ScheduleBuilder& builder, const Case& c, const Attention& a, const Plan& p,
-                     const CacheShare& share, double lse_bytes, Asked asked, Keys keys)
+                     const CacheShare& share, double lse_bytes, Asked asked, Keys keys,
+                     TokenView rows_of_requests)
     : b_(builder),
       c_(c),
       a_(a),
@@ -70,7 +71,8 @@ CacheFlow::CacheFlow(ScheduleBuilder& builder, const Case& c, const Attention& a
       lse_bytes_(lse_bytes),
       asked_(asked),
       keys_(keys),
-      local_(asked == Asked::decode ? decode_heads(a, p) : prefill_heads(a, p)),
+      own_rows_(rows_of_requests),
+      local_(asked == Asked::decode || a.index ? decode_heads(a, p) : prefill_heads(a, p)),
       heads_(share.attended) {
   if (!on() || keys == Keys::gathered) return;  // gather_latents() binds
   list_requests();
@@ -83,13 +85,16 @@ void CacheFlow::list_requests() {
   int next = decode ? 0 : p_.dp * static_cast<int>(decode_requests(c_, p_));
   std::int64_t row = 0;
   key_rows_.assign(static_cast<std::size_t>(shards()), 0);
+  const auto add = [&](int request, const Segment& s) {
+    requests_.push_back({request, s.cached, s.length(), first_seen(a_.reach, s), row, key_rows_});
+    row += s.fresh;
+    for (int k = 0; k < shards(); ++k) key_rows_[static_cast<std::size_t>(k)] += keys_of(s, k);
+  };
+  for (const Interval& i : own_rows_) add(i.request, {i.begin, i.end - i.begin});
+  if (!own_rows_.empty()) return;
   for (int copy = 0; copy < p_.batch; ++copy) {
     for (const Segment& s : decode ? c_.batch.decode : c_.batch.prefill) {
-      for (int i = 0; i < s.count; ++i) {
-        requests_.push_back({next++, s.cached, s.length(), first_seen(a_.reach, s), row, key_rows_});
-        row += s.fresh;
-        for (int k = 0; k < shards(); ++k) key_rows_[static_cast<std::size_t>(k)] += keys_of(s, k);
-      }
+      for (int i = 0; i < s.count; ++i) add(next++, s);
     }
   }
 }

@@ -17,7 +17,8 @@ class CacheFlow {
  public:
   /// `lse_bytes` of one head's log-sum-exp in a message.
   CacheFlow(ScheduleBuilder& builder, const Case& c, const Attention& a, const Plan& p,
-            const CacheShare& share, double lse_bytes, Asked asked, Keys keys = Keys::all);
+            const CacheShare& share, double lse_bytes, Asked asked, Keys keys = Keys::all,
+            TokenView rows_of_requests = {});
 
   /// Each rank has latents of some tokens, `members` consecutive ranks those of all (Keys::gathered).
   void gather_latents(int members, int block);
@@ -26,6 +27,13 @@ class CacheFlow {
   /// The queries that each member of the sharers has projected reach all others. Only where a rank attends
   /// with more heads than it projects.
   void gather_queries();
+  /// [P27] Scores of the index for all rows over the keys of this rank; the `kept` best of them; those of all
+  /// sharers, and the best among them. bind_choice: the choice of an earlier layer is an input.
+  void score();
+  void choose(int kept);
+  void gather_candidates();
+  void choose_among(int kept);
+  void bind_choice();
   /// Attention of requests [first, first + count) of every attention group over the caches, new tokens in
   /// them.
   void attend(int first, int count);
@@ -74,6 +82,7 @@ class CacheFlow {
   // them.
   Tokens queries(int d, int first, int count) const;
   Tokens keys(int d, int k, int first, int count) const;
+  SlotId row_slot(const char* name, std::int64_t columns);
   SlotId slot(const char* name, int width_per_head, double bytes, bool sliced);
   // A softmax has its sinks once: where the keys of new tokens are, on one of the ranks that share them.
   bool adds_sinks(int shard) const {
@@ -90,6 +99,7 @@ class CacheFlow {
   const double lse_bytes_;
   const Asked asked_;
   const Keys keys_;
+  const TokenView own_rows_;  // of each request, where they are not those of the whole step
   const LocalHeads local_;
   int heads_, up_ = 0;
   int members_ = 1, block_ = 1;  // of gathered keys: rank m of them holds blocks m, m + members, ...
@@ -100,6 +110,8 @@ class CacheFlow {
   std::vector<std::int64_t> key_rows_;  // of all requests, per KV shard
   SlotId q_ = 0, projected_ = 0, kv_ = 0, held_ = 0, out_ = 0, lse_ = 0, result_ = 0, weight_ = 0;
   SlotId all_lse_ = 0, corrected_ = 0, sinks_ = 0;
+  SlotId scores_ = 0, best_ = 0, chosen_ = 0;
+  int kept_ = 0;                         // columns of chosen_
   int width_ = 0;                        // of a head in result_
   std::vector<SlotId> from_, from_lse_;  // partial outputs received, by KV shard of the sender
 };

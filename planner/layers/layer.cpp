@@ -1,6 +1,7 @@
 #include "planner/layers/layer.hpp"
 
 #include "planner/layers/cache_attention.hpp"
+#include "planner/layers/sparse_attention.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
@@ -74,12 +75,13 @@ void Layer::project_latents(const Attention& a) {
   if (a.q_lora_rank > 0) {
     const Count down = a.q_lora_rank + latent;
     ops_.gemm("q and kv down", Part::qkv, Module::attention, h_, down + gate_columns(a));
-    ops_.elementwise("q and kv norm", Part::qkv, down, both(down));
+    if (!a.index) ops_.elementwise("q and kv norm", Part::qkv, down, both(down));
     ops_.gemm("q up", Part::qkv, Module::attention, a.q_lora_rank, q_width);
   } else {
     ops_.gemm("q and kv down", Part::qkv, Module::attention, h_, q_width + latent + gate_columns(a));
-    ops_.elementwise("kv norm", Part::qkv, latent, both(latent));
+    if (!a.index) ops_.elementwise("kv norm", Part::qkv, latent, both(latent));
   }
+  if (a.index) return project_index(a);
   if (prefills())
     ops_.elementwise("rope and KV append", Part::qkv, turned + latent,
                      both(turned + latent) * passes().rotary, attention_kernel());
@@ -92,6 +94,16 @@ void Layer::project_latents(const Attention& a) {
         BatchedGemmShape{LatentProduct::absorb_query, decode_rows(c_, p_), a.nope_dim, a.kv_lora_rank, q, 1});
   }
   if (!prefills()) ops_.elementwise("KV append", Part::qkv, latent, 0, attention_kernel());
+}
+
+// Behind the products of MLA those of the index. All its queries attend absorbed, those of prompts too.
+void Layer::project_index(const Attention& a) {
+  const Count rows = ops_.rows().front(), q = cache_share(c_, a, p_).projected;
+  const ModuleType t = c_.precision.of(Module::attention);
+  add_index_projections(ops_, c_, a);
+  add_module_rest(b_, c_, a, p_, rows);
+  b_.gemm("q absorb", Part::qkv, t.weights, t.math,
+          BatchedGemmShape{LatentProduct::absorb_query, rows, a.nope_dim, a.kv_lora_rank, q, 1});
 }
 
 // Arithmetic narrower than the residual stream needs a kernel that scales and rounds its input.

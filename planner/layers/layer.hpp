@@ -24,6 +24,7 @@ class Layer {
   void begin(const char* name);
   void project(const Attention& a);
   void project_latents(const Attention& a);
+  void project_index(const Attention& a);
   Count gate_columns(const Attention& a) const;
   void gate_output(const Attention& a);
   void quantize(const RowOps& ops, Module of, Count width) const;

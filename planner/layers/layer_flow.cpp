@@ -19,7 +19,8 @@ bool describes_layer(const Case& c, const Plan& p) {
 }
 
 LayerFlow::LayerFlow(ContextStep& step) {
-  if (!step.flow() || strategy(step.p.strategy).binds_prefill) return;
+  // An index's attention declares what it works on by itself.
+  if (!step.flow() || strategy(step.p.strategy).binds_prefill || step.a.index) return;
   step.declare_slots();
   if (!describes_layer(step.c, step.p)) {
     step.bind_attention();

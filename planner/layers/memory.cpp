@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "planner/layers/cache_attention.hpp"
+#include "planner/layers/sparse_attention.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/cancel.hpp"
 
@@ -47,6 +48,7 @@ Bytes decode_buffers(const Case& c, const Attention& a, const Plan& p) {
     largest = std::max(largest, gathered ? partial * p.kvp : partial);
   }
   if (const auto own = strategy(p.strategy).decode_buffers) largest = std::max(largest, own(c, a, p).value);
+  largest = std::max(largest, candidate_buffers(c, a, p, Asked::decode).value);
   if (p.dp > 1) largest = std::max(largest, b * p.dp * c.model.hidden * act);
   return Bytes(2 * largest);  // send and receive
 }
@@ -97,7 +99,8 @@ double attention_activations(const Case& c, const Attention& a, const Plan& p, d
   const double q = cache_share(c, a, p).attended;
   const double of_decode =
       has_latents(a) ? q * (2.0 * a.kv_lora_rank + a.rope_dim) : q * (key_width(a) + value_width(a));
-  const double of_prefill = h.q * (h.qk + h.v) + h.kv_width();
+  // Prompts attend absorbed where an index chooses their keys.
+  const double of_prefill = a.index ? of_decode : h.q * (h.qk + h.v) + h.kv_width();
   return decoding * of_decode + prefilling * of_prefill;
 }
 
@@ -124,7 +127,7 @@ Bytes activation_bytes(const Case& c, const Plan& p) {
   double widest = 0, scores = 0;
   for (const Attention& a : m.attentions) {
     widest = std::max(widest, attention_activations(c, a, p, decoding, prefilling));
-    scores = std::max(scores, score_bytes(c, a, p, prefilling));
+    scores = std::max({scores, score_bytes(c, a, p, prefilling), choice_activations(c, a, p).value});
   }
   for (std::size_t i = 0; i < m.ffns.size(); ++i)
     widest = std::max(widest, ffn_activations(c, i, p, all, rows));
@@ -183,7 +186,7 @@ Bytes token_buffers(const Case& c, const Attention&, const Plan& p) {
 // Under MLA the keys and values of all tokens, cached and new, are expanded before attention.
 Bytes unsharded_buffers(const Case& c, const Attention& a, const Plan& p) {
   const LocalHeads h = prefill_heads(a, p);
-  if (h.latent == 0) return token_buffers(c, a, p);
+  if (h.latent == 0 || a.index) return token_buffers(c, a, p);
   double keys = 0;
   for (const Segment& r : c.batch.prefill)
     keys += std::ceil(static_cast<double>(r.length()) / p.cp) * r.count * p.batch;

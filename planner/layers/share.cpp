@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "models/model/cache.hpp"
 #include "planner/engines/profile.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -53,6 +54,11 @@ LocalHeads decode_heads(const Attention& a, const Plan& p) {
 int local_q_heads(const Attention& a, const Plan& p) { return (a.q_heads + p.tpa - 1) / p.tpa; }
 
 int local_kv_heads(const Attention& a, const Plan& p) { return (a.kv_heads + p.tpa - 1) / p.tpa; }
+
+double kv_bytes_per_token(const Case& c, const Attention& a, const Plan& p) {
+  if (a.index) return row_bytes(a, c.precision.kv) + index_row_bytes(a, c.precision.kv);
+  return static_cast<double>(kv_elements_per_token(a, p)) * bytes_per_element(c.precision.kv);
+}
 
 Count kv_elements_per_token(const Attention& a, const Plan& p) {
   return count_of(decode_heads(a, p).kv_width());
@@ -241,6 +247,11 @@ AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan
     w.projections = h * (q * a.head_dim + static_cast<double>(kv_elements_per_token(a, p)));
   }
   w.projections += h * static_cast<double>(gate_width(a, heads.projected));
+  // An index is whole on every rank.
+  if (a.index && !a.index->shared) {
+    const double queries = a.q_lora_rank > 0 ? a.q_lora_rank : h, dim = a.index->dim;
+    w.projections += a.index->heads * dim * queries + h * (dim + a.index->heads);
+  }
   if (const auto extra = strategy(p.strategy).extra_weights) w.projections += extra(c, a, p);
   return w;
 }

@@ -65,6 +65,8 @@ int local_kv_heads(const Attention& a, const Plan& plan);
 /// Cached elements per token of a layer, on one rank: ceil(K/TPA) keys and values, or kv_lora + rope for MLA
 /// whatever TPA is.
 Count kv_elements_per_token(const Attention& a, const Plan& plan);
+/// Their bytes as engines lay them out; with the keys of an index, which every rank of a TP group has.
+double kv_bytes_per_token(const Case& c, const Attention& a, const Plan& plan);
 
 /// Where MLA's value up-projection W_UV runs relative to the exchange of partial outputs: before it (every
 /// sharer of a cache holds the W_UV of all heads that it attends with and sends v_dim values per head) or

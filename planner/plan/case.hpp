@@ -84,6 +84,12 @@ inline bool has_latents(const Model& m) {
                      [](const Attention& a) { return has_latents(a); });
 }
 
+/// Whether an index chooses the keys of some layer (DSA).
+inline bool has_index(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(),
+                     [](const Attention& a) { return a.index.has_value(); });
+}
+
 /// The routing tables of a model, one where kinds of layers have as many experts of each.
 std::vector<std::shared_ptr<const ExpertRouting>> routing_of(const Model& model, Routing routing);
 

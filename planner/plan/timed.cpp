@@ -13,8 +13,9 @@ constexpr std::size_t kMostRanges = 6;  // of layers that a message lists
 /// What of an attention is not lowered; empty: all of it is. Without a default, so that a new kind must say.
 std::string untimed_part(const Attention& a) {
   switch (a.kind) {
-    case AttentionKind::gqa:
     case AttentionKind::mla:
+      return "";
+    case AttentionKind::gqa:
       return a.index ? name_of(a) : "";
     case AttentionKind::compressed:
     case AttentionKind::delta:

@@ -75,11 +75,9 @@ Bytes stored(const Case& c, Module m, double elements) {
 }
 
 AttentionBytes attention_bytes(const Case& c, const Attention& a, const Plan& p) {
-  const double kv = static_cast<double>(p.in_flight) * cached_rows(c, a, p) *
-                    static_cast<double>(kv_elements_per_token(a, p));
+  const double kv = static_cast<double>(p.in_flight) * cached_rows(c, a, p) * kv_bytes_per_token(c, a, p);
   const AttentionWeights w = attention_weights(c, a, p);
-  return {stored(c, Module::attention, w.projections) + stored(c, Module::out_proj, w.out_proj),
-          Bytes(kv * bytes_per_element(c.precision.kv))};
+  return {stored(c, Module::attention, w.projections) + stored(c, Module::out_proj, w.out_proj), Bytes(kv)};
 }
 
 Bytes ffn_bytes(const Case& c, const FeedForward& f, const Plan& p) {

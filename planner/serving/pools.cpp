@@ -19,13 +19,13 @@ namespace {
 // Bytes that a prompt leaves in the caches of all layers, each once however many ranks have copies.
 Bytes cache_of(const Case& c, long long tokens) {
   Plan whole;
-  double elements = 0;
+  double bytes = 0;
   for (const LayerRun& run : c.model.runs) {
     const Attention& a = c.model.attentions[static_cast<std::size_t>(run.attention)];
-    elements += static_cast<double>(run.count) * static_cast<double>(kv_elements_per_token(a, whole)) *
-                static_cast<double>(kept_tokens(a.reach, {0, tokens}));
+    bytes += static_cast<double>(run.count) * kv_bytes_per_token(c, a, whole) *
+             static_cast<double>(kept_tokens(a.reach, {0, tokens}));
   }
-  return Bytes(elements * bytes_per_element(c.precision.kv));
+  return Bytes(bytes);
 }
 
 std::vector<Plan> prefill_plans(const Case& c, const SearchOptions& o) {

@@ -26,6 +26,7 @@
 #include "planner/layers/context_step.hpp"
 #include "planner/layers/group_cache.hpp"
 #include "planner/layers/memory.hpp"
+#include "planner/layers/sparse_attention.hpp"
 #include "planner/strategies/table.hpp"
 
 namespace shardline {
@@ -85,10 +86,32 @@ Bytes buffers(const Case& c, const Attention& a, const Plan& p) {
   const double act = bytes_per_element(c.precision.activations);
   const double rows = static_cast<double>(s.q_rows * s.q_heads);
   const double queries = replicates(p) ? 0 : rows * static_cast<double>(s.qk_dim) * act;
-  return Bytes(std::max(queries, rows * (static_cast<double>(s.v_dim) * act + kGroupLseBytes)));
+  return std::max(Bytes(std::max(queries, rows * (static_cast<double>(s.v_dim) * act + kGroupLseBytes))),
+                  candidate_buffers(c, a, p, Asked::decode));
+}
+
+// Scores are of whole indexes, which every rank of the group has of all its tokens: each scores its own keys,
+// and candidates travel [P27]. Queries are gathered, absorbed, as without an index; prompts attend absorbed.
+void attention_to_chosen(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Asked asked) {
+  const CacheShare share = cache_share(c, a, p);
+  const std::vector<Segment> all = asked_segments(c, p, asked);
+  const Count rows = rows_of(all);
+  const auto requests = static_cast<int>(requests_of(all));
+  CacheFlow flow(b, c, a, p, share, kGroupLseBytes, asked);
+  add_choice(b, c, a, p, share, all, asked, flow);
+  const AttendSparseShape s = sparse_attend_shape(c, a, p, share, all, asked);
+  if (!replicates(p)) gather_queries(b, c, share, rows, s.qk_dim, flow);
+  b.indexed("attend chosen", Part::attention, c.precision.kv, c.precision.math, s);
+  flow.attend(0, requests);
+  bring_together(b, c, {rows, s.q_heads, s.v_dim, requests, asked == Asked::prefill}, share.sharers,
+                 p[kExchange], flow);
+  add_value_up(b, c, a, rows, local_q_heads(a, p));
+  flow.value_up_after();
+  flow.finish();
 }
 
 void attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p) {
+  if (a.index) return attention_to_chosen(b, c, a, p, Asked::decode);
   const CacheShare share = cache_share(c, a, p);
   const Count rows = decode_requests(c, p);
   const auto requests = static_cast<int>(rows);
@@ -110,6 +133,7 @@ void attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan
 }
 
 void prefill_attention(ContextStep& s) {
+  if (s.a.index) return attention_to_chosen(s.b, s.c, s.a, s.p, Asked::prefill);
   add_group_prefill(s.b, s.c, s.a, s.p, s.p[kExchange], !replicates(s.p));
 }
 
@@ -118,6 +142,11 @@ void prefill_attention(ContextStep& s) {
 Bytes prefill_buffers(const Case& c, const Attention& a, const Plan& p) {
   const LocalHeads h = prefill_heads(a, p);
   const double act = activation_size(c), rows = prefill_rows(c, p);
+  if (a.index) {  // queries on both sides of their gather, or partial outputs and corrected ones
+    const LocalHeads absorbed = decode_heads(a, p);
+    return token_buffers(c, a, p) + 2 * candidate_buffers(c, a, p, Asked::prefill) +
+           Bytes(rows * h.q * p[kRanks] * (2 * absorbed.qk * act + p[kRanks] * kGroupLseBytes));
+  }
   double cached = 0;
   for (const Segment& s : c.batch.prefill)
     cached += static_cast<double>((s.cached - first_seen(a.reach, s)) * s.count) * p.batch;
@@ -264,6 +293,8 @@ void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   }
   if (has_latents(c.model) && element_bits(c.precision.kv) < 16)
     d.unsaid = "DCP of vLLM 0.24.0 needs latents in 16 bits (mla_attention.py:682)";
+  if (has_index(c.model))
+    d.unsaid = "no release of vLLM has DCP for sparse attention (pull requests 46145, 46178)";
   d.notes.emplace_back("needs an attention backend whose decode kernel returns the log-sum-exp");
   out.push_back(std::move(d));
 }
@@ -272,6 +303,7 @@ void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
 void launch_sglang(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   const bool a2a = p[kExchange] == PartialExchange::a2a;
   if (p[kInterleave] > 1 || (replicates(p) && !a2a) || (a2a && !has_latents(c.model))) return;
+  if (has_index(c.model)) return;  // pull request 31821, open: every rank keeps all keys of the index
   Deployment d = sglang_deployment(c, p);
   d.unsaid = "SGLang 0.5.14 has no decode context parallelism: --dcp-size came with 0.5.15";
   put(d.options, "--dcp-size", p[kRanks]);
@@ -308,6 +340,7 @@ const Strategy kDcp{
                 Degree::in_flight},
     .options = kOptions,
     .local_attention = true,
+    .chosen_keys = true,
     .launched_as = LaunchedAs::dcp,
     .enumerate = enumerate,
     .check = check,

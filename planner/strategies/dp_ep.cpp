@@ -78,6 +78,7 @@ const Strategy kDpEp{
     .degrees = {Degree::dp, Degree::tpa, Degree::ep, Degree::dense_tp},
     .options = kOptions,
     .local_attention = true,
+    .chosen_keys = true,
     .launched_as = LaunchedAs::attention_dp,
     .enumerate = enumerate,
     .check = check,

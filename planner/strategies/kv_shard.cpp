@@ -40,6 +40,7 @@ const Strategy kKvShard{
     .weights = WeightSharing::attention_tp,
     .partials = PartialOutputs::all_gather,
     .local_attention = true,
+    .chosen_keys = true,
     .enumerate = enumerate,
     .verify = verify,
 };

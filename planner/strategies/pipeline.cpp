@@ -44,6 +44,7 @@ const Strategy kPipeline{
     .degrees = {Degree::pp, Degree::tpa, Degree::ep, Degree::tpf, Degree::in_flight},
     .options = kOptions,
     .local_attention = true,
+    .chosen_keys = true,
     .launched_as = LaunchedAs::pipeline,
     .enumerate = enumerate,
     .prefill_attention = attend_own,

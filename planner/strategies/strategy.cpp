@@ -204,6 +204,9 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("{} is a strategy for {}", s.name, s.decodes ? "decoding" : "prefill");
   if (has_local_attention(m) && !s.local_attention)
     return fmt::format("{} does not run layers with windows, chunks or sinks, which {} has", s.name, m.name);
+  if (has_index(m) && !s.chosen_keys)
+    return fmt::format("{} does not run sparse attention, whose keys an index chooses, which {} has", s.name,
+                       m.name);
   if (has_partial_layers(m) && !s.local_attention)
     return fmt::format(
         "{} does not run models with layers that lack attention or a feed-forward network, as {} "

@@ -93,6 +93,7 @@ struct Strategy {
   PartialOutputs partials = PartialOutputs::none;
   bool local_attention = false;  // runs layers with windows, chunks and sinks, and models that have layers
                                  // without attention or feed-forward network
+  bool chosen_keys = false;      // runs layers whose keys an index chooses (DSA)
   bool eager = false;            // `verify` also runs it under eager attention
   LaunchedAs launched_as = LaunchedAs::none;
   const char* deployed_as = "";  // the strategy that engines run in its place, where they have none of it
@@ -151,7 +152,8 @@ struct Strategy {
   /// Whether it has plans for such steps of such a model at all.
   bool takes(const Case& c) const {
     return runs(c.batch.kind()) &&
-           (local_attention || (!has_local_attention(c.model) && !has_partial_layers(c.model)));
+           (local_attention || (!has_local_attention(c.model) && !has_partial_layers(c.model))) &&
+           (chosen_keys || !has_index(c.model));
   }
 };
 

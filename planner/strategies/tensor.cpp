@@ -39,6 +39,7 @@ const Strategy kTensor{
     .degrees = kTensorDegrees,
     .options = kOptions,
     .local_attention = true,
+    .chosen_keys = true,
     .launched_as = LaunchedAs::tensor,
     .enumerate = enumerate,
     .prefill_attention = attend_own,

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "cuda_probe/execute/cpu/check.hpp"
+#include "cuda_probe/execute/verify/verify_cases.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "tests/cuda_probe/schedules.hpp"
 
 namespace shardline {
@@ -26,6 +28,15 @@ std::vector<MadeOfKinds> all_of_kinds() {
   for (Made& made : all_made())
     all.push_back({made.name, std::move(made.schedule), {std::move(made.problem)}});
   all.push_back(testing::layers_of_kinds());
+  // Keys that an index chooses: of whole caches, and of caches that ranks share.
+  for (const char* name : {"tensor", "kv_shard"}) {
+    for (const cli::VerifyCase& c : cli::verify_cases(strategy(name))) {
+      if (c.what.find("index") == std::string::npos || c.plan.batch < 4 || c.charges != Charges::every_rank)
+        continue;
+      all.push_back({c.what, cli::verify_schedule(c), c.kinds});
+      break;
+    }
+  }
   return all;
 }
 

@@ -319,6 +319,14 @@ TEST(CalibratedCost, H50ThePriceIsTheSameWhateverWasPricedBefore) {
   check(used);
 }
 
+Op indexed_op(OpKind kind, const Shape& shape) {
+  Op op;
+  op.kind = kind;
+  op.dtype = op.math = Dtype::fp8;
+  op.shape = shape;
+  return op;
+}
+
 /// An op of each kind of shape, and fields without which its price, or its floor, would be another's.
 struct Subject {
   const char* what;
@@ -355,6 +363,21 @@ std::vector<Subject> subjects() {
        testing::prefill_op(testing::mla_sequences(1, 4096, 16), kBf16, kBf16),
        {"family", "q_heads", "qk_dim", "v_dim", "pairs", "tiles", "whole", "all_pairs"}},
       {"elementwise", testing::elementwise_op({64, 4096, Bytes(1e6)}), {"bytes", "launches"}},
+      {"scores of an index",
+       indexed_op(OpKind::index_logits,
+                  IndexLogitsShape{16, 64, 128, 400'000, 400'000, 132, 4, 4, 100'000, kFp8, false}),
+       {"pairs", "q_rows", "heads", "longest"}},
+      {"choice of an index",
+       indexed_op(OpKind::top_k, TopKShape{16, 64, 2048, 4, 4, 400'000, 4, 100'000, false, kFp8, false}),
+       {"scores", "choosing", "index_heads", "longest"}},
+      {"attention to chosen keys",
+       indexed_op(OpKind::attend_sparse, AttendSparseShape{16, 576, 512, 8192, 8192, 656, 4, 4, 2048, 400'000,
+                                                           false, 64, false, kFp8, false}),
+       {"pairs", "q_rows", "index_heads"}},
+      {"small kernels of sparse attention",
+       indexed_op(OpKind::module_rest, ModuleRestShape{16, 64, 4, 4, 400'000, 7168, 1536, 512, 64, 128, 128,
+                                                       128, 656, false, kFp8, false}),
+       {}},
       {"all-gather",
        testing::exchange_op(OpKind::all_gather, {4, 1}, {Bytes(1e4), Carrier::engine, 4}),
        {"kind", "bytes", "carrier", "rows", "group"}},

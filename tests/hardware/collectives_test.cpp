@@ -338,7 +338,8 @@ TEST(Collective, OnlyCommunicationHasATime) {
   const GroupFabric g = group_fabric(nvl72(), {2, 1});
   for (const OpKind kind :
        {OpKind::gemm, OpKind::batched_gemm, OpKind::grouped_gemm, OpKind::attend_prefill,
-        OpKind::attend_decode, OpKind::merge, OpKind::elementwise, OpKind::compress, OpKind::launch}) {
+        OpKind::attend_decode, OpKind::merge, OpKind::elementwise, OpKind::compress, OpKind::launch,
+        OpKind::index_logits, OpKind::top_k, OpKind::attend_sparse, OpKind::module_rest}) {
     EXPECT_THROW(collective(kind, g, Bytes(1)), std::logic_error) << to_string(kind);
   }
 }

@@ -24,7 +24,11 @@ const std::tuple kShapes{
     AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 30, 60, 3},
     ElementwiseShape{3, 5, Bytes(7)},
     ExchangeShape{Bytes(1000), Carrier::engine, 2.5},
-    RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8, true, true}};
+    RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8, true, true},
+    IndexLogitsShape{16, 3, 5, 300, 40, 132, 20, 2, 30, Dtype::fp8, true},
+    TopKShape{16, 3, 8, 20, 12, 250, 2, 30, true, Dtype::fp8, true},
+    AttendSparseShape{8, 12, 10, 150, 40, 656, 20, 2, 8, 300, true, 3, true, Dtype::fp8, true},
+    ModuleRestShape{8, 3, 20, 2, 300, 64, 24, 10, 2, 6, 7, 5, 656, true, Dtype::fp8, true}};
 
 /// f(shape) for a shape of each type.
 template <class F>
@@ -180,7 +184,11 @@ TEST(Ops, KindsHaveTheShapesThatTheirNamesSay) {
     EXPECT_EQ(is_gemm(kind), product) << to_string(kind);
     EXPECT_EQ(is_attention(kind), attention) << to_string(kind);
     EXPECT_EQ(is_communication(kind), message) << to_string(kind);
-    EXPECT_EQ(!product && !attention && !message, shape == index(ElementwiseShape{})) << to_string(kind);
+    const bool of_index = shape == index(IndexLogitsShape{}) || shape == index(TopKShape{}) ||
+                          shape == index(AttendSparseShape{}) || shape == index(ModuleRestShape{});
+    EXPECT_EQ(is_of_index(kind), of_index) << to_string(kind);
+    EXPECT_EQ(!product && !attention && !message && !of_index, shape == index(ElementwiseShape{}))
+        << to_string(kind);
   }
   EXPECT_EQ(used.size(), std::variant_size_v<Shape>);
   EXPECT_EQ(shape_of(OpKind::gemm), index(GemmShape{}));
@@ -188,6 +196,10 @@ TEST(Ops, KindsHaveTheShapesThatTheirNamesSay) {
   EXPECT_EQ(shape_of(OpKind::grouped_gemm), index(GroupedGemmShape{}));
   EXPECT_EQ(shape_of(OpKind::attend_prefill), index(AttendPrefillShape{}));
   EXPECT_EQ(shape_of(OpKind::attend_decode), index(AttendDecodeShape{}));
+  EXPECT_EQ(shape_of(OpKind::index_logits), index(IndexLogitsShape{}));
+  EXPECT_EQ(shape_of(OpKind::top_k), index(TopKShape{}));
+  EXPECT_EQ(shape_of(OpKind::attend_sparse), index(AttendSparseShape{}));
+  EXPECT_EQ(shape_of(OpKind::module_rest), index(ModuleRestShape{}));
   for (const OpKind kind : {OpKind::merge, OpKind::elementwise, OpKind::compress, OpKind::launch})
     EXPECT_EQ(shape_of(kind), index(ElementwiseShape{}));
   for (const OpKind kind : {OpKind::send_recv, OpKind::all_reduce, OpKind::all_gather, OpKind::reduce_scatter,
@@ -239,6 +251,14 @@ TEST(Ops, TheBuilderGivesEveryKindItsShapeAndTakesNoOther) {
   EXPECT_EQ(s.ops.back().kind, OpKind::attend_prefill);
   b.attend("op", type, type, AttendDecodeShape{});
   EXPECT_EQ(s.ops.back().kind, OpKind::attend_decode);
+  b.indexed("op", Part::attention, type, type, IndexLogitsShape{});
+  EXPECT_EQ(s.ops.back().kind, OpKind::index_logits);
+  b.indexed("op", Part::attention, type, type, TopKShape{});
+  EXPECT_EQ(s.ops.back().kind, OpKind::top_k);
+  b.indexed("op", Part::attention, type, type, AttendSparseShape{});
+  EXPECT_EQ(s.ops.back().kind, OpKind::attend_sparse);
+  b.indexed("op", Part::qkv, type, type, ModuleRestShape{}, 3);
+  EXPECT_EQ(s.ops.back().kind, OpKind::module_rest);
   b.launch("op", 0.5);
   EXPECT_EQ(s.ops.back().kind, OpKind::launch);
   b.hop("op", Part::hop, group, 0);
@@ -263,6 +283,13 @@ TEST(Ops, ClassesHaveShapesOfOneKind) {
   b.vary(alike);
   EXPECT_EQ(s.ops.back().variants, kAlike);
   EXPECT_EQ(shape<GemmShape>(s.ops.back()).rows, 4);
+}
+
+// An index writes 300 scores, a choice reads the 250 of the rows that have one.
+TEST(Ops, G8ScoresAreFourBytes) {
+  EXPECT_EQ(score_bytes(op_of(std::get<IndexLogitsShape>(kShapes))).value, 1200);
+  EXPECT_EQ(score_bytes(op_of(std::get<TopKShape>(kShapes))).value, 1000);
+  EXPECT_EQ(score_bytes(op_of(std::get<AttendSparseShape>(kShapes))).value, 0);
 }
 
 // Numbers computed by hand from the shapes above.
@@ -293,6 +320,12 @@ TEST(Ops, G1ToG5WorkFollowsFromShapes) {
   AttendDecodeShape heads = std::get<AttendDecodeShape>(kShapes);
   heads.cache = CacheRows::heads;
   expect(heads, Dtype::fp8, {105'600, 2400, 0, 1760, 0});
+  // 300 pairs of 3 heads, 5 wide; 40 keys of 132 bytes.
+  expect(std::get<IndexLogitsShape>(kShapes), Dtype::fp8, {9000, 0, 0, 5280, 0});
+  expect(std::get<TopKShape>(kShapes), Dtype::fp8, {0, 0, 0, 0, 0});
+  // 150 pairs of 8 heads, 12 + 10 wide; 40 rows of 656 bytes.
+  expect(std::get<AttendSparseShape>(kShapes), Dtype::fp8, {52'800, 1200, 0, 26'240, 0});
+  expect(std::get<ModuleRestShape>(kShapes), Dtype::fp8, {0, 0, 0, 0, 0});
   expect(std::get<ElementwiseShape>(kShapes), Dtype::bf16, {0, 0, 0, 0, 0});
   expect(std::get<ExchangeShape>(kShapes), Dtype::bf16, {0, 0, 0, 0, 1000});
   expect(std::get<RoutedShape>(kShapes), Dtype::bf16, {0, 0, 0, 0, 1000});

@@ -36,6 +36,6 @@ struct Tensors {
 };
 
 /// Whether rows of this matrix are tokens (and not rows of a weight).
-constexpr bool rows_are_tokens(Whole w) { return w <= Whole::layer_output; }
+constexpr bool rows_are_tokens(Whole w) { return w <= Whole::layer_output || w >= Whole::index_query; }
 
 }  // namespace shardline

@@ -45,7 +45,18 @@ struct AttendCharge {
   double heads = 1, elements = 1;  // per row of keys
   double pairs = 0, q_rows = 0, kv_rows = 0;
 };
-AttendCharge attend_charge(const Op& op) {
+/// Keys that were chosen are read row by row, as often as queries have chosen them; on ranks that share a
+/// cache where they happen to lie.
+AttendCharge sparse_charge(const AttendSparseShape& a, const Done& done) {
+  AttendCharge c;
+  c.heads = static_cast<double>(a.q_heads);
+  c.pairs = a.spread ? done.pairs / c.heads : static_cast<double>(a.pairs);
+  c.q_rows = static_cast<double>(a.q_rows);
+  c.kv_rows = done.kv_elements;
+  return c;
+}
+AttendCharge attend_charge(const Op& op, const Done& done) {
+  if (op.kind == OpKind::attend_sparse) return sparse_charge(shape<AttendSparseShape>(op), done);
   AttendCharge c;
   const auto of = [&](const auto& a) {
     if constexpr (requires { kv_elements(a); }) {
@@ -60,12 +71,12 @@ AttendCharge attend_charge(const Op& op) {
 void compare_charges(Check& check, const Schedule& s, OpIndex index, int rank, const Done& done) {
   const Op op = s.op_of_class(index, s.class_of(rank));
   const std::string place = at_op(s, index, rank);
-  const AttendCharge charge = attend_charge(op);
+  const AttendCharge charge = attend_charge(op, done);
   compare(check, place, "pairs executed", done.pairs / charge.heads, charge.pairs);
   compare(check, place, "query rows executed", done.query_rows / charge.heads, charge.q_rows);
   compare(check, place, "kv rows read", done.kv_elements / charge.elements, charge.kv_rows);
   compare(check, place, "multiply-adds executed", done.multiply_adds,
-          is_gemm(op.kind) ? flops(op).value / 2 : 0);
+          is_gemm(op.kind) || op.kind == OpKind::index_logits ? flops(op).value / 2 : 0);
   compare(check, place, "bytes sent", done.bytes, message_bytes(op).value * share_leaving(op));
 }
 
@@ -107,10 +118,12 @@ bool described(const Schedule& s, OpIndex op) {
 /// Attention and the messages between its parts are described wherever they are charged. Other ops may be
 /// timed only: those of layers around an attention that is checked alone.
 bool must_be_described(const Schedule& s, OpIndex op) {
-  if (!is_attention(s.ops[op].kind) && s.ops[op].part != Part::exchange) return false;
+  const OpKind kind = s.ops[op].kind;
+  const bool of_index = is_of_index(kind) && kind != OpKind::module_rest;
+  if (!is_attention(kind) && !of_index && s.ops[op].part != Part::exchange) return false;
   for (int k = 0; k < s.classes; ++k) {
     const Op one = s.op_of_class(op, k);
-    if (flops(one).value > 0 || message_bytes(one).value > 0) return true;
+    if (of_index || flops(one).value > 0 || message_bytes(one).value > 0) return true;
   }
   return false;
 }

@@ -254,6 +254,10 @@ void Executor<Scalar>::act(OpIndex op, const Action& a, const RunOptions& option
     c.kv_elements += done.key_rows * static_cast<double>(views[1].cols());
   } else if (a.function == Function::merge) {
     merge<Scalar>(a, views);
+  } else if (a.function == Function::index_scores) {
+    c.multiply_adds += index_scores<Scalar>(a, queries, keys, views);
+  } else if (a.function == Function::choose) {
+    choose<Scalar>(keys, views);
   } else {
     c.multiply_adds += simple_function<Scalar>(a, views);
   }

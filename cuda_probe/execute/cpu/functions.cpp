@@ -7,28 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_probe/execute/cpu/places.hpp"
+
 namespace shardline {
 
 namespace {
 
 constexpr Eigen::Index kQueryTile = 64;
-
-struct Place {
-  Eigen::Index row = 0;
-  std::int64_t position = 0;
-};
-
-/// Rows of a request, in the order of the list.
-std::vector<Place> places(TokenView tokens, std::int32_t request) {
-  std::vector<Place> out;
-  Eigen::Index row = 0;
-  for (const Interval& i : tokens) {
-    for (std::int64_t p = i.begin; p < i.end; p += i.stride, ++row) {
-      if (i.request == request) out.push_back({row, p});
-    }
-  }
-  return out;
-}
 
 template <class Scalar>
 Matrix<Scalar> gather(const View<Scalar>& from, std::span<const Place> rows_of, Eigen::Index column,
@@ -36,16 +21,6 @@ Matrix<Scalar> gather(const View<Scalar>& from, std::span<const Place> rows_of, 
   Matrix<Scalar> out(static_cast<Eigen::Index>(rows_of.size()), columns);
   for (std::size_t i = 0; i < rows_of.size(); ++i)
     out.row(static_cast<Eigen::Index>(i)) = from.row(rows_of[i].row).segment(column, columns);
-  return out;
-}
-
-std::vector<std::int32_t> requests_of(TokenView tokens) {
-  std::vector<std::int32_t> out;
-  for (const Interval& i : tokens) {
-    if (i.request != kPadding && i.size() > 0) out.push_back(i.request);
-  }
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
@@ -78,8 +53,9 @@ std::vector<Place> taken(std::vector<Place> keys, TokenView queries, std::int32_
 /// -infinity.
 template <class Scalar>
 double attend_tile(std::span<const Place> queries, std::span<const Place> keys, const Reach& reach,
-                   const Matrix<Scalar>& q, const Matrix<Scalar>& k, const Matrix<Scalar>& v, Scalar scale,
-                   Scalar sink, Matrix<Scalar>& out, Eigen::Matrix<Scalar, Eigen::Dynamic, 1>& lse) {
+                   const View<Scalar>* chosen, const Matrix<Scalar>& q, const Matrix<Scalar>& k,
+                   const Matrix<Scalar>& v, Scalar scale, Scalar sink, Matrix<Scalar>& out,
+                   Eigen::Matrix<Scalar, Eigen::Dynamic, 1>& lse) {
   constexpr Scalar none = -std::numeric_limits<Scalar>::infinity();
   const Matrix<Scalar> transposed = k.transpose();
   Matrix<Scalar> scores(q.rows(), k.rows());
@@ -89,9 +65,12 @@ double attend_tile(std::span<const Place> queries, std::span<const Place> keys, 
   for (Eigen::Index i = 0; i < scores.rows(); ++i) {
     Scalar high = sink;
     const std::int64_t last = queries[static_cast<std::size_t>(i)].position, first = reach.first(last);
+    const auto row = queries[static_cast<std::size_t>(i)].row;
     for (Eigen::Index j = 0; j < scores.cols(); ++j) {
       const std::int64_t key = keys[static_cast<std::size_t>(j)].position;
-      if (key > last || key < first) {
+      const bool left_out =
+          chosen != nullptr && (chosen->row(row).array() == static_cast<Scalar>(key)).count() == 0;
+      if (key > last || key < first || left_out) {
         scores(i, j) = none;
       } else {
         ++pairs;
@@ -131,6 +110,8 @@ std::string wrong_attend(const Action& a, TokenView queries, TokenView keys,
                          std::span<const View<Scalar>> v) {
   if (v.size() != kSinks && v.size() != kSinks + 1)
     return wanted(v.size(), "query, kv, output, lse and, where it has them, sinks");
+  if (a.chosen && (v.size() != kSinks + 1 || v[kSinks].rows() != v[0].rows()))
+    return "has no choice of keys for each of its queries";
   if (a.heads < 1 || a.kv_heads < 1 || a.qk_dim < 1 || a.v_dim < 1)
     return "has a head count or width below 1";
   if (a.heads % a.kv_heads != 0) return "has KV heads that do not divide its query heads";
@@ -144,6 +125,7 @@ std::string wrong_attend(const Action& a, TokenView queries, TokenView keys,
   if (v[0].rows() != rows(queries)) return "has a query region and a query list of unequal rows";
   if (v[1].rows() != rows(keys)) return "has a kv region and a key list of unequal rows";
   if (v[2].rows() != v[0].rows() || v[3].rows() != v[0].rows()) return "gives other rows than it has queries";
+  if (a.chosen) return {};
   if (v.size() > kSinks && v[kSinks].cols() != a.heads) return "has a sinks region of the wrong width";
   if (v.size() > kSinks && v[kSinks].rows() != 1) return "has sinks of other rows than one";
   return {};
@@ -212,6 +194,10 @@ std::string wrong_shape(const Action& a, TokenView queries, TokenView keys, std:
         return "has a kv region of the wrong width";
       if (v[0].rows() != v[1].rows()) return "has other scores than rows";
       return v[2].rows() <= v[1].rows() ? std::string() : "keeps more rows than there are";
+    case Function::index_scores:
+    case Function::choose:
+    case Function::choose_among:
+      return wrong_choice(a, queries, keys, v);
   }
   return "is of no known function";
 }
@@ -222,7 +208,8 @@ Attended attend(const Action& a, TokenView query_list, TokenView key_list, doubl
   Matrix<Scalar> output = Matrix<Scalar>::Zero(v[2].rows(), v[2].cols());
   Matrix<Scalar> lse =
       Matrix<Scalar>::Constant(v[3].rows(), v[3].cols(), -std::numeric_limits<Scalar>::infinity());
-  const bool sinks = v.size() > kSinks;
+  const bool sinks = v.size() > kSinks && !a.chosen;
+  const View<Scalar>* const chosen = a.chosen ? &v[kSinks] : nullptr;
   Attended done;
   for (const std::int32_t request : requests_of(query_list)) {
     const std::vector<Place> queries = places(query_list, request),
@@ -242,7 +229,7 @@ Attended attend(const Action& a, TokenView query_list, TokenView key_list, doubl
         const Matrix<Scalar> q = gather(v[0], tile, head * a.qk_dim, a.qk_dim);
         Matrix<Scalar> out(q.rows(), a.v_dim);
         Eigen::Matrix<Scalar, Eigen::Dynamic, 1> tile_lse(q.rows());
-        const double seen = attend_tile(tile, std::span(keys), a.reach, q, k, values,
+        const double seen = attend_tile(tile, std::span(keys), a.reach, chosen, q, k, values,
                                         static_cast<Scalar>(scale), sink, out, tile_lse);
         if (head == 0) done.pairs += seen;
         for (std::size_t i = 0; i < tile.size(); ++i) {
@@ -381,6 +368,9 @@ double simple_function(const Action& a, std::span<View<Scalar>> v) {
     }
     case Function::compress:
       compress<Scalar>(a, v);
+      return 0;
+    case Function::choose_among:
+      choose_among<Scalar>(v);
       return 0;
     default:
       return 0;

@@ -9,15 +9,21 @@
 namespace shardline {
 
 /// How many regions a function writes.
-constexpr std::size_t results(Function f) { return f == Function::attend || f == Function::merge ? 2 : 1; }
-/// Whether region `i` of `regions` is one that the function writes: its last ones, but an attend's sinks,
-/// which it reads, stand behind them.
+constexpr std::size_t results(Function f) {
+  return f == Function::attend || f == Function::merge || f == Function::choose || f == Function::choose_among
+             ? 2
+             : 1;
+}
+/// Whether region `i` of `regions` is one that the function writes: its last ones, but an attend's sinks
+/// or chosen keys, which it reads, stand behind them.
 constexpr bool is_result(Function f, std::size_t i, std::size_t regions) {
   return f == Function::attend ? i == 2 || i == 3 : i < regions && i + results(f) >= regions;
 }
 /// The region of an attend that holds its sinks, where it has one.
 inline constexpr std::size_t kSinks = 4;
-inline bool has_sinks(const Action& a) { return a.function == Function::attend && a.regions > kSinks; }
+inline bool has_sinks(const Action& a) {
+  return a.function == Function::attend && !a.chosen && a.regions > kSinks;
+}
 
 /// What is wrong with the shapes of these views (in the order of Function), or empty.
 template <class Scalar>
@@ -42,7 +48,22 @@ Attended attend(const Action& action, TokenView queries, TokenView keys, double 
 template <class Scalar>
 void merge(const Action& action, std::span<View<Scalar>> views);
 
-/// All functions but attend and merge. Returns multiply-adds of gemms.
+/// Scores of an index, [queries, keys], by the same mask
+/// as attention's: returns multiply-adds of the pairs that it leaves. The best scores of each row with the
+/// positions of their keys.
+template <class Scalar>
+double index_scores(const Action& action, TokenView queries, TokenView keys, std::span<View<Scalar>> views);
+template <class Scalar>
+void choose(TokenView keys, std::span<View<Scalar>> views);
+/// The same of pairs of scores and positions that were chosen before.
+template <class Scalar>
+void choose_among(std::span<View<Scalar>> views);
+/// wrong_shape() of these three.
+template <class Scalar>
+std::string wrong_choice(const Action& action, TokenView queries, TokenView keys,
+                         std::span<const View<Scalar>> views);
+
+/// All functions but attend, merge, index_scores and choose. Returns multiply-adds of gemms.
 template <class Scalar>
 double simple_function(const Action& action, std::span<View<Scalar>> views);
 

@@ -77,8 +77,9 @@ class Liveness {
     // Every row of a choice may decide which rows are chosen.
     const bool multiplies = a.function == Function::gemm || a.function == Function::gemm_per_head ||
                             a.function == Function::expand;
-    const bool sinks = a.function == Function::attend && i == kSinks;
-    const bool weight = a.function == Function::compress || (i == 1 && multiplies) || sinks;
+    const bool sinks = has_sinks(a) && i == kSinks;
+    const bool weight = a.function == Function::compress || (i == 1 && multiplies) || sinks ||
+                        (a.function == Function::index_scores && i == 2);
     const bool keys = i == 1 && a.function == Function::attend;
     const bool attend = a.function == Function::attend;
     const std::vector<bool> seen = attend && !sinks ? mask(flow_, a) : std::vector<bool>{};

@@ -88,6 +88,7 @@ bool fits(const Dataflow& flow, int rank, const Region& r) {
 
 bool sees_some(const Dataflow& flow, OpIndex op, const Action& a, std::size_t r, std::int64_t row,
                std::int64_t row_count) {
+  if (a.chosen) return false;
   if (a.function == Function::attend)
     return !sees_nothing(slice(flow.token_list(a.queries), row, row + row_count), flow.token_list(a.keys),
                          a.reach);

@@ -51,8 +51,8 @@ bool fits(const Dataflow& flow, int rank, const Region& region);
 bool contributes(const Dataflow& flow, OpIndex before, int rank, const Region& region);
 
 /// Whether rows [row, row + row_count) of result `r` of an action of op `op` come from queries that see a
-/// key. Of a merge's output only the parts that it does not leave to others count: where these are zeros, no
-/// weight matters.
+/// key. Which keys an index chose, and whether one of them is here, is not known: no. Of a merge's output
+/// only the parts that it does not leave to others count: where these are zeros, no weight matters.
 bool sees_some(const Dataflow& flow, OpIndex op, const Action& a, std::size_t r, std::int64_t row,
                std::int64_t row_count);
 
@@ -87,6 +87,11 @@ bool sinks_dropped(Schedule& s, Random& random);
 bool sinks_of_wrong_head(Schedule& s, Random& random);
 bool sinks_counted_again(Schedule& s, Random& random);
 bool kind_exchanged(Schedule& s, Random& random);
+
+// What an index chooses.
+bool choice_lost(Schedule& s, Random& random);
+bool chosen_positions_shifted(Schedule& s, Random& random);
+bool candidates_of_one_rank(Schedule& s, Random& random);
 
 // Messages.
 bool message_dropped(Schedule& s, Random& random);

@@ -143,7 +143,8 @@ bool charge_more(Schedule& s, Random& random, bool (*kinds)(OpKind), Field field
 }
 
 bool charged_pairs(Schedule& s, Random& random) {
-  return charge_more(s, random, is_attention, [](auto& a) -> decltype((a.pairs)) { return a.pairs; });
+  const auto of_pairs = [](OpKind k) { return is_attention(k) || k == OpKind::index_logits; };
+  return charge_more(s, random, of_pairs, [](auto& a) -> decltype((a.pairs)) { return a.pairs; });
 }
 
 bool charged_query_rows(Schedule& s, Random& random) {
@@ -219,6 +220,11 @@ constexpr std::array kMutations{
              mutation::sinks_counted_again},
     Mutation{"kind_exchanged", "an output is taken for that of another kind of layer",
              mutation::kind_exchanged},
+    Mutation{"choice_lost", "an attend sees all keys, not those that an index chose", mutation::choice_lost},
+    Mutation{"chosen_positions_shifted", "chosen keys are taken for the next ones",
+             mutation::chosen_positions_shifted},
+    Mutation{"candidates_of_one_rank", "the candidates of one rank are taken twice, in place of another's",
+             mutation::candidates_of_one_rank},
     Mutation{"message_dropped", "a message is not sent", mutation::message_dropped},
     Mutation{"wrong_sender", "two messages of a group come from each other's sender", mutation::wrong_sender},
     Mutation{"message_row_offset", "a message takes its rows one off", mutation::message_row_offset},

@@ -14,7 +14,7 @@ bool change_lists(Schedule& s, Random& random, Change change) {
   Dataflow& flow = *s.flow;
   return at_random(flow.actions.size(), random, [&](std::size_t i) {
     Action& a = flow.actions[i];
-    if (a.function != Function::attend) return false;
+    if (a.function != Function::attend || a.chosen) return false;
     Tokens queries = copy(flow, a.queries), keys = copy(flow, a.keys);
     const std::vector<bool> before = mask(queries, keys, a.reach);
     if (!change(queries, keys) || mask(queries, keys, a.reach) == before) return false;
@@ -45,7 +45,7 @@ bool change_regions(Schedule& s, Random& random, Function function, Change chang
   Dataflow& flow = *s.flow;
   return at_random(flow.actions.size(), random, [&](std::size_t i) {
     Action& a = flow.actions[i];
-    if (a.function != function) return false;
+    if (a.function != function || a.chosen) return false;
     const auto old = flow.regions_of(a);
     std::vector<Region> regions(old.begin(), old.end());
     if (!change(i, a, regions)) return false;
@@ -149,7 +149,8 @@ bool kv_owners_swapped(Schedule& s, Random& random) {
   return at_random(flow.actions.size(), random, [&](std::size_t i) {
     return at_random(flow.actions.size(), random, [&](std::size_t j) {
       Action &a = flow.actions[i], &b = flow.actions[j];
-      if (a.function != Function::attend || b.function != Function::attend) return false;
+      if (a.function != Function::attend || b.function != Function::attend || a.chosen || b.chosen)
+        return false;
       const TokenView mine = flow.token_list(a.keys), theirs = flow.token_list(b.keys);
       const TokenView queries = flow.token_list(a.queries);
       if (rows(mine) != rows(theirs) || mask(queries, mine, a.reach) == mask(queries, theirs, a.reach))

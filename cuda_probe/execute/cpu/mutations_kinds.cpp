@@ -27,7 +27,7 @@ bool change_reach(Schedule& s, Random& random, std::optional<ReachKind> kind, Ch
 }
 
 bool asks(const Dataflow& flow, const Action& a) {
-  return a.function == Function::attend && real_rows(flow.token_list(a.queries)) > 0;
+  return a.function == Function::attend && !a.chosen && real_rows(flow.token_list(a.queries)) > 0;
 }
 
 /// The sinks that an attend reads from an input of its rank; null: from elsewhere.

@@ -224,7 +224,7 @@ bool op_does_nothing(Schedule& s, Random& random) {
     for (std::uint32_t i = 0; i < part.moves; ++i) matters = matters || useful[part.first_move + i];
     for (std::uint32_t i = 0; i < part.actions; ++i) {
       const Action& a = flow.actions[part.first_action + i];
-      matters = matters || (a.function == Function::attend && !sees_nothing(flow, a));
+      matters = matters || (a.function == Function::attend && (a.chosen || !sees_nothing(flow, a)));
     }
     if (matters) part.actions = part.moves = 0;
     return matters;

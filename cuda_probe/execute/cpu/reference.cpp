@@ -117,10 +117,67 @@ bool sees(const Reach& reach, Eigen::Index query, Eigen::Index key) {
   return false;
 }
 
+bool lists(const Matrix<double>& chosen, Eigen::Index row, Eigen::Index key) {
+  for (Eigen::Index i = 0; i < chosen.cols(); ++i) {
+    if (chosen(row, i) == static_cast<double>(key)) return true;
+  }
+  return false;
+}
+
+/// The keys of every token by DeepSeek-V3.2's definition (arXiv 2512.02556, Equation 1): a score of each
+/// earlier key, by selection of the best one after the other, the first of equal ones.
+Matrix<double> chosen_keys(const Problem& p, const Tensors<double>& t) {
+  const Matrix<double>&query = t[Whole::index_query], &weight = t[Whole::index_weight],
+        &key = t[Whole::index_key];
+  Matrix<double> out = Matrix<double>::Constant(query.rows(), p.top_k, -1);
+  for (std::size_t r = 0; r + 1 < t.first_row.size(); ++r) {
+    const std::int64_t first = t.first_row[r];
+    for (std::int64_t row = first; row < t.first_row[r + 1]; ++row) {
+      std::vector<double> scores;
+      for (std::int64_t k = first; k <= row; ++k) {
+        double score = 0;
+        for (int h = 0; h < p.index_heads; ++h) {
+          double dot = 0;
+          for (int i = 0; i < p.index_dim; ++i) dot += query(row, h * p.index_dim + i) * key(k, i);
+          score += weight(row, h) * std::max(0.0, dot);
+        }
+        scores.push_back(score);
+      }
+      std::vector<bool> taken(scores.size(), false);
+      for (int i = 0; i < p.top_k && i < static_cast<int>(scores.size()); ++i) {
+        std::size_t best = scores.size();
+        for (std::size_t k = 0; k < scores.size(); ++k) {
+          if (!taken[k] && (best == scores.size() || scores[k] > scores[best])) best = k;
+        }
+        taken[best] = true;
+        out(row, i) = static_cast<double>(best);
+      }
+    }
+  }
+  return out;
+}
+
+/// Small whole numbers, so that products are exact whatever their order, and scores tie often.
+Matrix<double> coarse(std::mt19937_64& random, Eigen::Index row_count, Eigen::Index columns) {
+  Matrix<double> m(row_count, columns);
+  for (Eigen::Index i = 0; i < m.size(); ++i) m.data()[i] = static_cast<double>(random() % 5) - 2;
+  return m;
+}
+
+/// Drawn from numbers of their own, so that all others are those without an index.
+void set_index(const Problem& p, Tensors<double>& t) {
+  std::mt19937_64 random(p.seed ^ 0x9E3779B97F4A7C15U);
+  const Eigen::Index tokens = t.first_row.back();
+  t[Whole::index_query] = coarse(random, tokens, Eigen::Index{p.index_heads} * p.index_dim);
+  t[Whole::index_weight] = coarse(random, tokens, p.index_heads);
+  t[Whole::index_key] = coarse(random, tokens, p.index_dim);
+  t[Whole::chosen] = chosen_keys(p, t);
+}
+
 /// Attention of the token in row `row` over what it sees of rows [first, row], one head.
 void attend_token(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv,
-                  const Matrix<double>& sinks, Eigen::Index first, Eigen::Index row, int head,
-                  Matrix<double>& out) {
+                  const Matrix<double>& sinks, const Matrix<double>& chosen, Eigen::Index first,
+                  Eigen::Index row, int head, Matrix<double>& out) {
   const bool latent = p.cache == CacheRows::latent;
   const int kv_head = latent ? 0 : head / (p.q_heads / p.kv_heads);
   const Eigen::Index key = latent ? 0 : kv_head * (p.qk_dim + p.v_dim);
@@ -130,6 +187,7 @@ void attend_token(const Problem& p, const Matrix<double>& query, const Matrix<do
   std::vector<Eigen::Index> keys;
   for (Eigen::Index k = first; k <= row; ++k) {
     if (!sees(p.reach, row - first, k - first)) continue;
+    if (chosen.size() > 0 && !lists(chosen, row, k - first)) continue;
     keys.push_back(k);
     double score = 0;
     for (int i = 0; i < p.qk_dim; ++i) score += query(row, head * p.qk_dim + i) * kv(k, key + i);
@@ -154,12 +212,13 @@ Matrix<double> sinks_of(const Problem& p) {
 }  // namespace
 
 Matrix<double> plain_attention(const Problem& p, const Matrix<double>& query, const Matrix<double>& kv,
-                               const Matrix<double>& sinks) {
+                               const Matrix<double>& sinks, const Matrix<double>& chosen) {
   Matrix<double> out(query.rows(), p.q_heads * p.v_dim);
   Eigen::Index first = 0;
   for (const std::int64_t length : p.lengths) {
     for (Eigen::Index row = first; row < first + length; ++row) {
-      for (int head = 0; head < p.q_heads; ++head) attend_token(p, query, kv, sinks, first, row, head, out);
+      for (int head = 0; head < p.q_heads; ++head)
+        attend_token(p, query, kv, sinks, chosen, first, row, head, out);
     }
     first += length;
   }
@@ -206,9 +265,10 @@ Tensors<double> reference(const Problem& p) {
     t[Whole::retaining_down_weight] = weight(random, p.blocks.retaining, p.kv_heads);
   }
   if (p.sinks) t[Whole::sinks] = sinks_of(p);
-  t[Whole::attention_output] = p.blocks.hosts > 0
-                                   ? block_attention(p, t)
-                                   : plain_attention(p, t[Whole::query], t[Whole::kv], t[Whole::sinks]);
+  if (p.top_k > 0) set_index(p, t);
+  t[Whole::attention_output] = p.blocks.hosts > 0 ? block_attention(p, t)
+                                                  : plain_attention(p, t[Whole::query], t[Whole::kv],
+                                                                    t[Whole::sinks], t[Whole::chosen]);
   Matrix<double> heads = t[Whole::attention_output];
   if (p.value_up > 0) {
     t[Whole::value_up_weight] = weight(random, p.q_heads * p.v_dim, p.value_up);

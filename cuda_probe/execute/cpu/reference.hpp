@@ -30,7 +30,9 @@ struct Problem {
   double scale = 0;             // of the scores; 0: 1/sqrt(qk_dim)
   BlockDefinition blocks = {};  // of an approximate attention
   Reach reach = {};             // which earlier tokens a query sees
-  bool sinks = false;           // random ones, 1 x q_heads: each head's softmax has one more score
+  // MLA, expanded: a query sees the `top_k` keys before it of the highest scores of this index; 0: all.
+  int index_heads = 0, index_dim = 0, top_k = 0;
+  bool sinks = false;  // random ones, 1 x q_heads: each head's softmax has one more score
 };
 
 /// Inputs made of normal random numbers (the same bits everywhere), and from them by loops over positions
@@ -41,8 +43,8 @@ struct Problem {
 Tensors<double> reference(const Problem& problem);
 
 /// Causal softmax attention of every token over what it sees of its own request, [head][v_dim] as
-/// Whole::attention_output. sinks: as Whole::sinks; empty: none.
+/// Whole::attention_output. sinks: as Whole::sinks; empty: none. chosen: as Whole::chosen; empty: all keys.
 Matrix<double> plain_attention(const Problem& problem, const Matrix<double>& query, const Matrix<double>& kv,
-                               const Matrix<double>& sinks = {});
+                               const Matrix<double>& sinks = {}, const Matrix<double>& chosen = {});
 
 }  // namespace shardline

@@ -52,6 +52,10 @@ class Roundings {
         return raise(r[1].slot, a.rank, of(0) + 1);
       case Function::compress:
         return raise(r[2].slot, a.rank, of(1));
+      case Function::index_scores:
+      case Function::choose:
+      case Function::choose_among:
+        return;  // no device runs these: kernel_limits.cpp
     }
   }
 

@@ -56,6 +56,9 @@ std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<con
       return {{n, r[0].columns}, {n, r[0].columns}, {n, r[0].columns}};
     case Function::silu:
     case Function::compress:
+    case Function::index_scores:
+    case Function::choose:
+    case Function::choose_among:
       break;
   }
   return {};
@@ -171,6 +174,9 @@ AttendKernel attend_kernel(const Dataflow& flow, const Action& a) {
 std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a) {
   if (a.function == Function::silu || a.function == Function::compress)
     return "scores or compresses KV, which this executor does not do";
+  if (a.chosen || a.function == Function::index_scores || a.function == Function::choose ||
+      a.function == Function::choose_among)
+    return "attends to keys that an index chooses, which this executor does not do";
   const auto r = flow.regions_of(a);
   if (has_sinks(a)) return "has sinks, which the attention kernels do not";
   if (a.function == Function::attend && a.reach.local())

@@ -200,6 +200,9 @@ Launch plan_action(const Dataflow& flow, const Layout& layout, const Action& a, 
     case Function::add:
     case Function::silu:
     case Function::compress:
+    case Function::index_scores:
+    case Function::choose:
+    case Function::choose_among:
       break;
   }
   const Block2d &last = b.back(), &second = b[1];

@@ -36,6 +36,17 @@ Attention mla(const CaseSizes& z) {
   return a;
 }
 
+// An index that chooses 6 keys: fewer than most rows have, more than short ones. Its layers are of two kinds:
+// with one of their own, and with the choice of an earlier layer.
+std::vector<Attention> indexed(const CaseSizes& z) {
+  Attention own = mla(z);
+  own.q_lora_rank = 12;
+  own.index = SparseIndex{.heads = 3, .dim = 4, .top_k = 6};
+  Attention shared = own;
+  shared.index->shared = true;
+  return {own, shared};
+}
+
 // Reaches cut blocks of caches and tiles anywhere.
 constexpr Reach kWindow{ReachKind::window, 9}, kChunk{ReachKind::chunk, 10};
 
@@ -55,6 +66,7 @@ const Layers kLayers[] = {
      [](const CaseSizes& z) { return std::vector{gqa(z, 2, kWindow, true)}; }},
     {"GQA 8/2 heads, chunk 10", [](const CaseSizes& z) { return std::vector{gqa(z, 2, kChunk)}; }},
     {"GQA 8/2 heads, full and window 7 with sinks", two_kinds},
+    {"MLA 8 heads, an index of 6 keys, own and shared", indexed},
 };
 
 // Two layers at least, so that a pipeline of two stages has one of each kind somewhere.
@@ -94,6 +106,11 @@ Problem problem_of(const Attention& a, const std::vector<long long>& lengths) {
   p.rope = a.rope_dim;
   p.reach = a.reach;
   p.sinks = a.sinks;
+  if (a.index) {
+    p.index_heads = a.index->heads;
+    p.index_dim = a.index->dim;
+    p.top_k = a.index->top_k;
+  }
   p.lengths.assign(lengths.begin(), lengths.end());
   p.seed = 7;
   return p;

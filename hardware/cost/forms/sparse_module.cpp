@@ -188,15 +188,17 @@ double scored_rows(const SparseLayer& l) {
 
 }  // namespace
 
-SparseParts sparse_decode_parts(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+SparseParts sparse_decode_parts(std::span<const double> x, const FormContext& c, std::span<const double> p,
+                                const SparseShard& shard) {
   using namespace decode;
   const SparseLayer& l = layer(c);
   SparseParts out;
   out.projections = projected(l, c, x[kBatch], x[kHeads], p[kWeights], p[kGemm]);
   out.rest = p[kT0] * 1e-6 + p[kRow] * 1e-9 * x[kBatch];
-  const double held = x[kKeys] / l.ratio, rows = padded(l, attended_rows(l, x[kKeys]), p[kPad]);
+  const double seen = shard.attended >= 0 ? shard.attended : attended_rows(l, x[kKeys]);
+  const double held = x[kKeys] / l.ratio, rows = padded(l, seen, p[kPad]);
   const double blocks = blocks_of(l, x[kBatch], x[kHeads]);
-  const double bytes = x[kBatch] * attended_rows(l, x[kKeys]) * c.variant[kRowBytes] *
+  const double bytes = x[kBatch] * seen * c.variant[kRowBytes] *
                        (l.cache == SparseCache::blocks ? std::max(1.0, x[kHeads] / l.group) : 1);
   out.attend =
       std::hypot(p[kBlock] * 1e-6 * std::max(1.0, blocks / c.sms) * rows / kPaddedRows,
@@ -209,14 +211,16 @@ SparseParts sparse_decode_parts(std::span<const double> x, const FormContext& c,
   return out;
 }
 
-SparseParts sparse_prefill_parts(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+SparseParts sparse_prefill_parts(std::span<const double> x, const FormContext& c, std::span<const double> p,
+                                 const SparseShard& shard) {
   using namespace prefill;
   const SparseLayer& l = layer(c);
   const double all = prefill::rows(x), keys = x[kCached] + x[kNew];
   SparseParts out;
   out.projections = projected(l, c, all, x[kHeads], p[kWeights], p[kGemm]);
   out.rest = p[kT0] * 1e-6 + 1e-9 * (p[kRow] * all + p[kGather] * x[kBatch] * keys);
-  const double blocks = blocks_of(l, all, x[kHeads]), read = padded(l, attended(x, l), p[kPad]);
+  const double blocks = blocks_of(l, all, x[kHeads]),
+               read = padded(l, shard.attended >= 0 ? shard.attended : attended(x, l), p[kPad]);
   out.attend = 2 * blocks * computed_heads(l) * read * l.width / (p[kAttend] * c.variant[kAttendPeak]) *
                std::sqrt(std::max(1.0, c.sms / blocks));
   if (l.index_heads == 0) return out;

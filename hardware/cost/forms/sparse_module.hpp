@@ -14,9 +14,16 @@ struct SparseParts {
   double device() const { return projections + index + top_k + attend + rest; }
 };
 
+/// What of a block a rank does that has a part of the cache. Negative: all of it.
+struct SparseShard {
+  double attended = -1;  // chosen rows of its own, a mean over the queries
+};
+
 /// [H71] x: batch, kv_len, heads_local, as kSparseDecodeForm has them; its seconds are the parts' sum.
-SparseParts sparse_decode_parts(std::span<const double> x, const FormContext& c, std::span<const double> p);
+SparseParts sparse_decode_parts(std::span<const double> x, const FormContext& c, std::span<const double> p,
+                                const SparseShard& shard = {});
 /// [H72] x: batch, seq_q, kv_cached, heads_local; kSparsePrefillForm's seconds have a host beside the sum.
-SparseParts sparse_prefill_parts(std::span<const double> x, const FormContext& c, std::span<const double> p);
+SparseParts sparse_prefill_parts(std::span<const double> x, const FormContext& c, std::span<const double> p,
+                                 const SparseShard& shard = {});
 
 }  // namespace shardline

@@ -1,0 +1,138 @@
+// What an index of sparse attention does: scores, and the choice of the best.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cuda_probe/execute/cpu/functions.hpp"
+#include "cuda_probe/execute/cpu/places.hpp"
+
+namespace shardline {
+
+namespace {
+
+bool same(const auto& a, const auto& b) { return a.rows() == b.rows() && a.cols() == b.cols(); }
+
+std::string wanted(std::size_t count, const char* what) {
+  return "has " + std::to_string(count) + " regions, but it takes " + what;
+}
+
+}  // namespace
+
+template <class Scalar>
+std::string wrong_choice(const Action& a, TokenView queries, TokenView keys,
+                         std::span<const View<Scalar>> v) {
+  if (a.function == Function::index_scores) {
+    if (v.size() != 4) return wanted(v.size(), "index queries, weights, keys, scores");
+    if (a.heads < 1 || v[0].cols() != a.heads * a.qk_dim || v[1].cols() != a.heads || v[2].cols() != a.qk_dim)
+      return "has index queries, weights and keys of unequal heads or widths";
+    if (v[0].rows() != rows(queries) || v[1].rows() != v[0].rows() || v[2].rows() != rows(keys) ||
+        v[3].rows() != v[0].rows() || v[3].cols() != v[2].rows())
+      return "scores other rows than it has tokens";
+    return {};
+  }
+  const bool among = a.function == Function::choose_among;
+  if (among ? v.size() < 4 || v.size() % 2 != 0 : v.size() != 3)
+    return wanted(v.size(), among ? "pairs of scores and positions" : "scores, best ones, positions");
+  if (!same(v[v.size() - 2], v.back())) return "keeps other scores than positions";
+  for (const View<Scalar>& one : v) {
+    if (one.rows() != v.back().rows()) return "chooses for other rows than it has scores of";
+  }
+  if (!among && v[0].cols() != rows(keys)) return "has scores of other keys than it lists";
+  return {};
+}
+
+namespace {
+
+/// A score with the position of its key.
+template <class Scalar>
+struct Candidate {
+  Scalar score, position;
+};
+
+/// Of each row the best candidates, in that order: of equal scores the one of lower position. A NaN comes
+/// first, so that what was never written is seen.
+template <class Scalar>
+void keep_best(std::vector<Candidate<Scalar>>& all, Eigen::Index row, View<Scalar> best,
+               View<Scalar> positions) {
+  std::stable_sort(all.begin(), all.end(), [](const auto& x, const auto& y) {
+    if (std::isnan(x.score) || std::isnan(y.score)) return std::isnan(x.score) && !std::isnan(y.score);
+    return x.score != y.score ? x.score > y.score : x.position < y.position;
+  });
+  for (Eigen::Index i = 0; i < best.cols(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const bool there = at < all.size();
+    best(row, i) = there ? all[at].score : -std::numeric_limits<Scalar>::infinity();
+    positions(row, i) = there ? all[at].position : Scalar{-1};
+  }
+}
+
+}  // namespace
+
+template <class Scalar>
+void choose_among(std::span<View<Scalar>> v) {
+  std::vector<Candidate<Scalar>> all;
+  for (Eigen::Index row = 0; row < v.back().rows(); ++row) {
+    all.clear();
+    for (std::size_t s = 0; s + 2 < v.size(); s += 2) {
+      for (Eigen::Index i = 0; i < v[s].cols(); ++i) {
+        // Without a key: a rank had fewer than it could have sent.
+        if (v[s + 1](row, i) == Scalar{-1}) continue;
+        all.push_back({v[s](row, i), v[s + 1](row, i)});
+      }
+    }
+    keep_best(all, row, v[v.size() - 2], v.back());
+  }
+}
+
+template <class Scalar>
+double index_scores(const Action& a, TokenView query_list, TokenView key_list, std::span<View<Scalar>> v) {
+  Matrix<Scalar> scores =
+      Matrix<Scalar>::Constant(v[3].rows(), v[3].cols(), -std::numeric_limits<Scalar>::infinity());
+  double pairs = 0;
+  for (const std::int32_t request : requests_of(query_list)) {
+    for (const Place& query : places(query_list, request)) {
+      for (const Place& key : places(key_list, request)) {
+        if (key.position > query.position) continue;
+        ++pairs;
+        Scalar sum = 0;
+        for (Eigen::Index h = 0; h < a.heads; ++h) {
+          const Scalar dot = v[0].row(query.row).segment(h * a.qk_dim, a.qk_dim).dot(v[2].row(key.row));
+          sum += v[1](query.row, h) * (dot < Scalar{0} ? Scalar{0} : dot);
+        }
+        scores(query.row, key.row) = sum;
+      }
+    }
+  }
+  v[3] = scores;
+  return pairs * a.heads * a.qk_dim;
+}
+
+template <class Scalar>
+void choose(TokenView key_list, std::span<View<Scalar>> v) {
+  std::vector<std::int64_t> positions;
+  for (const Interval& i : key_list) {
+    for (std::int64_t p = i.begin; p < i.end; p += i.stride) positions.push_back(p);
+  }
+  std::vector<Candidate<Scalar>> all;
+  for (Eigen::Index row = 0; row < v[0].rows(); ++row) {
+    all.clear();
+    for (Eigen::Index key = 0; key < v[0].cols(); ++key) {
+      if (v[0](row, key) == -std::numeric_limits<Scalar>::infinity()) continue;
+      all.push_back({v[0](row, key), static_cast<Scalar>(positions[static_cast<std::size_t>(key)])});
+    }
+    keep_best(all, row, v[1], v[2]);
+  }
+}
+
+template std::string wrong_choice<double>(const Action&, TokenView, TokenView, std::span<const View<double>>);
+template double index_scores<double>(const Action&, TokenView, TokenView, std::span<View<double>>);
+template void choose<double>(TokenView, std::span<View<double>>);
+template void choose_among<double>(std::span<View<double>>);
+template std::string wrong_choice<float>(const Action&, TokenView, TokenView, std::span<const View<float>>);
+template double index_scores<float>(const Action&, TokenView, TokenView, std::span<View<float>>);
+template void choose<float>(TokenView, std::span<View<float>>);
+template void choose_among<float>(std::span<View<float>>);
+
+}  // namespace shardline

@@ -1,0 +1,76 @@
+// Mutations of what an index chooses. Those of attention pass over attends to chosen keys: whether a key that
+// they change was chosen, lists do not say.
+#include <algorithm>
+
+#include "cuda_probe/execute/cpu/functions.hpp"
+#include "cuda_probe/execute/cpu/mutation_places.hpp"
+
+namespace shardline::mutation {
+
+namespace {
+
+/// Rows below which all that a rank's candidates are may not be among the chosen.
+constexpr std::int64_t kRows = 4;
+
+/// Whether some query of an attend has more keys than it may choose.
+bool chooses(const Dataflow& flow, const Action& a) {
+  const std::vector<bool> seen = mask(flow, a);
+  const auto keys = static_cast<std::ptrdiff_t>(rows(flow.token_list(a.keys)));
+  const std::int64_t kept = flow.regions_of(a)[kSinks].columns;
+  for (auto row = seen.begin(); keys > 0 && row != seen.end(); row += keys) {
+    if (std::count(row, row + keys, true) > kept) return true;
+  }
+  return false;
+}
+
+bool has(const Dataflow& flow, int rank, Function function) {
+  return std::any_of(flow.actions.begin(), flow.actions.end(),
+                     [&](const Action& a) { return a.rank == rank && a.function == function; });
+}
+
+}  // namespace
+
+bool choice_lost(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    Action& a = flow.actions[i];
+    if (!a.chosen || !chooses(flow, a)) return false;
+    a.chosen = false;
+    --a.regions;
+    return true;
+  });
+}
+
+bool chosen_positions_shifted(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    Action& a = flow.actions[i];
+    if (a.function != Function::choose || has(flow, a.rank, Function::choose_among)) return false;
+    Tokens keys = copy(flow, a.keys);
+    for (Interval& k : keys) {
+      ++k.begin;
+      ++k.end;
+    }
+    a.keys = flow.tokens(keys);
+    return true;
+  });
+}
+
+bool candidates_of_one_rank(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    Action& a = flow.actions[i];
+    if (a.function != Function::choose_among) return false;
+    const auto old = flow.regions_of(a);
+    std::vector<Region> regions(old.begin(), old.end());
+    if (regions.back().rows < kRows) return false;
+    const std::size_t ranks = regions.size() / 2 - 1, one = random() % ranks, other = (one + 1) % ranks;
+    regions[2 * one] = regions[2 * other];
+    regions[2 * one + 1] = regions[2 * other + 1];
+    a.first_region = static_cast<std::uint32_t>(flow.regions.size());
+    flow.regions.insert(flow.regions.end(), regions.begin(), regions.end());
+    return true;
+  });
+}
+
+}  // namespace shardline::mutation

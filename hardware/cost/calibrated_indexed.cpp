@@ -1,0 +1,221 @@
+// Prices of sparse attention with an index (DSA) by the parts of the block that was measured whole.
+// hardware/README.md [H73].
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "hardware/cost/calibrated_cost.hpp"
+#include "hardware/cost/forms/sparse_module.hpp"
+
+namespace shardline {
+
+namespace {
+
+// As the tables name models and layers, the nearest first: of an index of so many heads, or of a layer that
+// takes the choice of an earlier one.
+struct MeasuredBlock {
+  const char *model, *layer;
+  bool own;  // it is the layer, not another kind or model in its place
+};
+std::vector<MeasuredBlock> measured_blocks(const IndexedBlock& b) {
+  constexpr Count kOfDeepSeek = 64, kOfGlm = 32;
+  const bool glm = b.index_heads == kOfGlm, deepseek = b.index_heads == kOfDeepSeek;
+  std::vector<MeasuredBlock> out;
+  if (b.shared) out.push_back({"glm-5.2", "skip_indexer", glm});
+  if (!deepseek) {
+    out.push_back({"glm-5.2", "indexer", glm && !b.shared});
+    out.push_back({"glm-5", "indexer", glm && !b.shared});
+  }
+  out.push_back({"deepseek-v3.2", "indexer", deepseek && !b.shared});
+  if (deepseek) out.push_back({"glm-5", "indexer", false});
+  return out;
+}
+
+// As tables name the type of a block's products; others run a kernel like that of the nearest.
+std::array<std::string_view, 3> products_in(Dtype type) {
+  switch (arithmetic_of(type)) {
+    case Dtype::bf16:
+      return {"bf16", "fp8_block", "nvfp4"};
+    case Dtype::fp4:
+      return {"nvfp4", "fp8_block", "bf16"};
+    default:
+      return {"fp8_block", "bf16", "nvfp4"};
+  }
+}
+Dtype type_named(std::string_view word) {
+  return word == "bf16" ? Dtype::bf16 : word == "nvfp4" ? Dtype::fp4 : Dtype::fp8_block;
+}
+
+bool alike(IndexedBlock a, IndexedBlock b) {
+  a.q_heads = b.q_heads = 0;
+  return a == b;
+}
+
+struct Rows {
+  double rows = 0, requests = 0, pairs = 0;
+};
+
+// [H71] and [H72] are of requests of one length: those that have as many rows and pairs.
+std::array<double, 4> numbers_of(const IndexedBlock& b, const Rows& r) {
+  const auto heads = static_cast<double>(b.q_heads);
+  if (!b.prompts) return {r.rows, std::max(1.0, r.pairs / r.rows), heads, 0};
+  const double fresh = r.rows / r.requests;
+  return {r.requests, fresh, std::max(0.0, r.pairs / r.rows - (fresh + 1) / 2), heads};
+}
+std::span<const double> used(const IndexedBlock& b, const std::array<double, 4>& x) {
+  return std::span(x).first(b.prompts ? 4 : 3);
+}
+
+template <class F>
+auto of_shape(const PricedOp& op, F f) {
+  switch (op.kind) {
+    case OpKind::index_logits:
+      return f(shape<IndexLogitsShape>(op));
+    case OpKind::top_k:
+      return f(shape<TopKShape>(op));
+    case OpKind::attend_sparse:
+      return f(shape<AttendSparseShape>(op));
+    default:
+      return f(shape<ModuleRestShape>(op));
+  }
+}
+
+Rows rows_of(const IndexLogitsShape& s) {
+  return {static_cast<double>(s.q_rows), static_cast<double>(s.requests), static_cast<double>(s.pairs)};
+}
+// Of rows that choose; those that do not are over before them.
+Rows rows_of(const TopKShape& s) {
+  const auto choosing = static_cast<double>(s.choosing);
+  return {choosing, std::min(static_cast<double>(s.requests), choosing), static_cast<double>(s.scores)};
+}
+Rows rows_of(const AttendSparseShape& s) {
+  return {static_cast<double>(s.q_rows), static_cast<double>(s.requests), static_cast<double>(s.candidates)};
+}
+Rows rows_of(const ModuleRestShape& s) {
+  return {static_cast<double>(s.rows), static_cast<double>(s.requests), static_cast<double>(s.candidates)};
+}
+
+double part_of(const IndexLogitsShape&, const SparseParts& p) { return p.index; }
+double part_of(const TopKShape&, const SparseParts& p) { return p.top_k; }
+double part_of(const AttendSparseShape&, const SparseParts& p) { return p.attend; }
+double part_of(const ModuleRestShape&, const SparseParts& p) { return p.rest + p.projections; }
+
+}  // namespace
+
+CalibratedCost::IndexedUse CalibratedCost::indexed_use(const IndexedBlock& block, bool fp8_cache) const {
+  IndexedUse out{block, fp8_cache, false, {}};
+  const char* const family = block.prompts ? "sparse_prefill" : "sparse_decode";
+  for (const bool cache : {fp8_cache, !fp8_cache}) {
+    for (const MeasuredBlock& m : measured_blocks(block)) {
+      bool nearest = cache == fp8_cache && m.own;
+      for (const std::string_view type : products_in(block.projections)) {
+        out.all = uses(family, {m.model, m.layer, cache ? "fp8" : "bf16", type, "*"});
+        out.other_layer = !nearest || kernel_type(block.projections) != kernel_type(type_named(type));
+        if (!out.all.empty()) return out;
+        nearest = false;
+      }
+    }
+  }
+  return out;
+}
+
+// Of several kernels of one rule the first that was measured at the shape.
+CalibratedCost::Use* CalibratedCost::indexed_use(const IndexedBlock& block, bool fp8_cache,
+                                                 std::span<const double> x, bool* other) {
+  auto found = std::find_if(indexed_.begin(), indexed_.end(), [&](const IndexedUse& u) {
+    return alike(u.block, block) && u.fp8_cache == fp8_cache;
+  });
+  if (found == indexed_.end()) {
+    indexed_.push_back(indexed_use(block, fp8_cache));
+    found = std::prev(indexed_.end());
+  }
+  *other = found->other_layer;
+  double at[kMostAxes];
+  for (Use& u : found->all) {
+    u.fit->form->coordinates(x, u.context, at);
+    if (!u.fit->outside(std::span(at).first(u.fit->form->axes.size()))) return &u;
+  }
+  return found->all.empty() ? nullptr : &found->all.front();
+}
+
+// The products of the block by fits of their own, in the types that it was measured in.
+double CalibratedCost::products_of(const ModuleRestShape& s, const Use& u) {
+  PricedOp op;
+  op.dtype = type_named(u.fit->words[3]);
+  op.math = arithmetic_of(op.dtype);
+  double sum = 0;
+  const auto add = [&](OpKind kind, const Shape& shape) {
+    op.kind = kind;
+    op.shape = shape;
+    const std::optional<FittedPrice> p = kind == OpKind::gemm ? gemm(op) : batched_gemm(op);
+    if (p) sum += p->time.value;
+  };
+  const auto product = [&](Count k, Count n) { add(OpKind::gemm, GemmShape{s.rows, k, n}); };
+  product(s.hidden, s.q_rank + s.rank + s.rope);
+  product(s.q_rank, s.q_heads * (s.nope + s.rope));
+  if (!s.shared) {
+    product(s.q_rank, s.index_heads * s.index_dim);
+    product(s.hidden, s.index_dim + s.index_heads);
+  }
+  product(s.q_heads * s.v_dim, s.hidden);
+  add(OpKind::batched_gemm,
+      BatchedGemmShape{LatentProduct::absorb_query, s.rows, s.nope, s.rank, s.q_heads, 1});
+  add(OpKind::batched_gemm,
+      BatchedGemmShape{LatentProduct::expand_values, s.rows, s.rank, s.v_dim, s.q_heads, 1});
+  return sum;
+}
+
+std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
+  const IndexedBlock block = of_shape(op, [](const auto& s) { return s.block(); });
+  const Rows r = of_shape(op, [](const auto& s) { return rows_of(s); });
+  if (!(r.rows > 0 && r.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
+  const std::array<double, 4> numbers = numbers_of(block, r);
+  const std::span<const double> x = used(block, numbers);
+  bool other = false;
+  Use* const u = indexed_use(block, arithmetic_of(op.dtype) == Dtype::fp8, x, &other);
+  if (u == nullptr) return std::nullopt;
+  SparseShard shard;
+  if (op.kind == OpKind::attend_sparse)
+    shard.attended = static_cast<double>(shape<AttendSparseShape>(op).pairs) / r.rows;
+  const SparseParts parts = block.prompts ? sparse_prefill_parts(x, u->context, u->parameters, shard)
+                                          : sparse_decode_parts(x, u->context, u->parameters, shard);
+  double where[kMostAxes];
+  u->fit->form->coordinates(x, u->context, where);
+  const std::span<const double> axes = std::span(where).first(u->fit->form->axes.size());
+  double seconds =
+      of_shape(op, [&](const auto& s) { return part_of(s, parts); }) * std::exp(u->correction.at(axes));
+  if (op.kind == OpKind::module_rest)
+    seconds =
+        pricing_ == Pricing::floor ? 0 : std::max(0.0, seconds - products_of(shape<ModuleRestShape>(op), *u));
+  else
+    seconds = std::max(seconds, kv_bytes(op).value / (u->context.bandwidth));
+  FittedPrice p = at_place(Seconds(seconds), *u, u->fit->outside(axes), axes);
+  // The block was measured whole: its parts follow from how they grow.
+  p.basis = worse(p.basis, Basis::fitted);
+  p.distance.indirect = true;
+  if (other || (op.kind == OpKind::attend_sparse && shape<AttendSparseShape>(op).spread)) p.alter();
+  return p;
+}
+
+// A kernel ends with its longest request, whose keys no other shares out.
+std::optional<FittedPrice> CalibratedCost::indexed(const PricedOp& op) {
+  const std::optional<FittedPrice> all = indexed_alike(op);
+  PricedOp alone = op;
+  if (op.kind == OpKind::index_logits) {
+    auto& s = std::get<IndexLogitsShape>(alone.shape);
+    if (s.prompts || s.longest * s.q_rows <= s.pairs) return all;
+    s.q_rows = s.requests = 1;
+    s.pairs = s.keys = s.longest;
+  } else if (op.kind == OpKind::top_k) {
+    auto& s = std::get<TopKShape>(alone.shape);
+    if (s.prompts || s.longest * s.choosing <= s.scores) return all;
+    s.rows = s.choosing = s.requests = 1;
+    s.scores = s.longest;
+  } else {
+    return all;
+  }
+  const std::optional<FittedPrice> last = indexed_alike(alone);
+  return all && last && last->time > all->time ? last : all;
+}
+
+}  // namespace shardline

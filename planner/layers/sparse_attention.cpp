@@ -1,0 +1,246 @@
+#include "planner/layers/sparse_attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/model/cache.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr double kCandidateBytes = 4 + 4;  // a float32 score and where its key is
+// vllm-project/vllm envs.py, VLLM_SPARSE_INDEXER_MAX_LOGITS_MB: scores of prompts that lie in memory at once.
+constexpr double kMostScores = 512.0 * (1 << 20);
+
+// Kernels beside products, scores, choice and attention: norms of both latents, rotation, KV append; of an
+// index the norm of its key, rotation, quantisation and append (vllm models/deepseek_v2.py, class Indexer).
+constexpr double kSmallKernels = 3, kIndexKernels = 3;
+
+bool scores(const Attention& a) { return !a.index->shared; }
+
+// Index keys are FP8 whatever the cache is; without such a unit they are widened.
+Dtype index_math(const Case& c) {
+  const auto fp8 = static_cast<std::size_t>(Dtype::fp8);
+  return c.system.device.peak[fp8] > FlopsPerSecond(0) ? Dtype::fp8 : Dtype::bf16;
+}
+
+IndexedBlock block_of(const Case& c, const Attention& a, Count q_heads, Asked asked) {
+  return {q_heads, a.index->heads, a.index->shared, c.precision.of(Module::attention).weights,
+          asked == Asked::prefill};
+}
+
+// The shortest length of which the fullest sharer has more than `tokens`.
+long long first_with_more(const CacheShare& share, long long tokens) {
+  const long long round = static_cast<long long>(share.block) * share.sharers.size;
+  long long low = tokens, high = (tokens / share.block + 1) * round + 1;
+  while (high - low > 1) {
+    const long long middle = low + (high - low) / 2;
+    (tokens_on_fullest(share, middle) > tokens ? high : low) = middle;
+  }
+  return high;
+}
+
+// Of the new tokens of a segment those that are at least the `length`-th of their request.
+Segment from_length(const Segment& s, long long length) {
+  const long long cached = std::clamp(length - 1, s.cached, s.length());
+  return {cached, s.length() - cached, s.count};
+}
+
+template <class F>
+Count over(std::span<const Segment> segments, F f) {
+  Count sum = 0;
+  for (const Segment& s : segments) sum += s.count * f(s);
+  return sum;
+}
+
+Count pairs_on_fullest(const CacheShare& share, const Segment& s) {
+  return s.fresh == 0 ? 0 : pairs_on_member(share, 0, Reach{}, s);
+}
+
+// Keys that a rank has of the longest request: no row has more candidates.
+Count longest_on_rank(const CacheShare& share, std::span<const Segment> segments) {
+  Count most = 0;
+  for (const Segment& s : segments) most = std::max<Count>(most, tokens_on_fullest(share, s.length()));
+  return most;
+}
+
+const CacheShare kWhole{1, 1, {1, 1}, 1, ValueUp::before};
+
+Count candidates(const Attention& a, const CacheShare& share, std::span<const Segment> segments) {
+  return std::min<Count>(a.index->top_k, longest_on_rank(share, segments));
+}
+
+TopKShape choice_of(const IndexedBlock& block, const Attention& a, const CacheShare& share,
+                    std::span<const Segment> segments) {
+  TopKShape s;
+  s.q_heads = block.q_heads;
+  s.index_heads = block.index_heads;
+  s.projections = block.projections;
+  s.prompts = block.prompts;
+  s.kept = a.index->top_k;
+  s.rows = rows_of(segments);
+  s.requests = requests_of(segments);
+  s.longest = longest_on_rank(share, segments);
+  const long long length = first_with_more(share, a.index->top_k);
+  s.choosing = over(segments, [&](const Segment& r) { return from_length(r, length).fresh; });
+  s.scores =
+      over(segments, [&](const Segment& r) { return pairs_on_fullest(share, from_length(r, length)); });
+  return s;
+}
+
+// Every rank's candidates, of which the best are those of the whole cache: a row has `each` of each rank.
+TopKShape choice_among(const IndexedBlock& block, const Attention& a, int ranks, Count each,
+                       std::span<const Segment> segments) {
+  TopKShape s = choice_of(block, a, kWhole, segments);
+  s.candidates = true;
+  s.longest = each * ranks;
+  s.choosing = s.longest > s.kept ? s.rows : 0;
+  s.scores = s.choosing * s.longest;
+  return s;
+}
+
+}  // namespace
+
+std::vector<Segment> asked_segments(const Case& c, const Plan& p, Asked asked) {
+  std::vector<Segment> out = asked == Asked::decode ? c.batch.decode : c.batch.prefill;
+  for (Segment& s : out) s.count *= p.batch;
+  return out;
+}
+
+Count requests_of(std::span<const Segment> segments) {
+  return over(segments, [](const Segment&) { return Count{1}; });
+}
+Count rows_of(std::span<const Segment> segments) {
+  return over(segments, [](const Segment& s) { return Count{s.fresh}; });
+}
+
+Count chosen_pairs(const SparseIndex& index, const Segment& s) {
+  const Count growing = std::clamp<Count>(index.top_k - s.cached, 0, s.fresh);
+  return growing * s.cached + growing * (growing + 1) / 2 + (s.fresh - growing) * index.top_k;
+}
+
+AttendSparseShape sparse_attend_shape(const Case& c, const Attention& a, const Plan& p,
+                                      const CacheShare& share, std::span<const Segment> segments,
+                                      Asked asked) {
+  const LocalHeads h = decode_heads(a, p);
+  AttendSparseShape s;
+  s.q_heads = share.attended;
+  s.qk_dim = h.qk;
+  s.v_dim = h.v;
+  s.row_bytes = count_of(row_bytes(a, c.precision.kv));
+  s.q_rows = rows_of(segments);
+  s.requests = requests_of(segments);
+  s.kept = a.index->top_k;
+  s.index_heads = a.index->heads;
+  s.shared = a.index->shared;
+  s.projections = c.precision.of(Module::attention).weights;
+  s.prompts = asked == Asked::prefill;
+  s.candidates = over(segments, [](const Segment& r) { return pairs_of(Reach{}, r); });
+  s.pairs = over(segments, [&](const Segment& r) { return chosen_pairs(*a.index, r); });
+  Count held = over(segments, [](const Segment& r) { return Count{r.length()}; });
+  if (share.sharers.size > 1) {
+    s.spread = true;
+    // What is chosen lies on the ranks as the keys do: evenly.
+    s.pairs = over(segments, [&](const Segment& r) {
+      const double part =
+          static_cast<double>(pairs_on_fullest(share, r)) / static_cast<double>(pairs_of(Reach{}, r));
+      return static_cast<Count>(std::ceil(static_cast<double>(chosen_pairs(*a.index, r)) * part - 1e-6));
+    });
+    held = over(segments, [&](const Segment& r) { return Count{tokens_on_fullest(share, r.length())}; });
+  }
+  s.kv_rows = asked == Asked::decode ? s.pairs : std::min(s.pairs, held);
+  return s;
+}
+
+void add_index_projections(const RowOps& ops, const Case& c, const Attention& a) {
+  if (!scores(a)) return;
+  const SparseIndex& index = *a.index;
+  const Count from = a.q_lora_rank > 0 ? a.q_lora_rank : c.model.hidden;
+  ops.gemm("index queries", Part::qkv, Module::attention, from, Count{index.heads} * index.dim);
+  ops.gemm("index keys and weights", Part::qkv, Module::attention, c.model.hidden, index.dim + index.heads);
+}
+
+void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows) {
+  const Asked asked = c.batch.prefills() ? Asked::prefill : Asked::decode;
+  const IndexedBlock block = block_of(c, a, cache_share(c, a, p).projected, asked);
+  std::vector<Segment> all = asked_segments(c, p, asked);
+  ModuleRestShape s;
+  s.q_heads = block.q_heads;
+  s.index_heads = block.index_heads;
+  s.shared = block.shared;
+  s.projections = block.projections;
+  s.prompts = block.prompts;
+  s.rows = rows;
+  s.requests = requests_of(all);
+  if (asked == Asked::prefill)
+    for (const Segment& d : asked_segments(c, p, Asked::decode)) all.push_back(d);
+  s.candidates = over(all, [](const Segment& r) { return pairs_of(Reach{}, r); });
+  s.hidden = c.model.hidden;
+  s.q_rank = a.q_lora_rank;
+  s.rank = a.kv_lora_rank;
+  s.rope = a.rope_dim;
+  s.nope = a.nope_dim;
+  s.v_dim = a.v_dim;
+  s.index_dim = a.index->dim;
+  s.row_bytes = count_of(row_bytes(a, c.precision.kv));
+  b.indexed("norms, rope and appends", Part::qkv, c.precision.kv, c.precision.math, s,
+            kSmallKernels + (scores(a) ? kIndexKernels : 0));
+}
+
+void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan&, const CacheShare& share,
+                std::span<const Segment> segments, Asked asked, CacheFlow& flow) {
+  if (!scores(a)) return flow.bind_choice();
+  const IndexedBlock block = block_of(c, a, share.attended, asked);
+  IndexLogitsShape s;
+  s.q_heads = block.q_heads;
+  s.heads = a.index->heads;
+  s.dim = a.index->dim;
+  s.projections = block.projections;
+  s.prompts = block.prompts;
+  s.pairs = over(segments, [&](const Segment& r) { return pairs_on_fullest(share, r); });
+  s.keys = over(segments, [&](const Segment& r) { return Count{tokens_on_fullest(share, r.length())}; });
+  s.key_bytes = count_of(index_row_bytes(a, c.precision.kv));
+  s.q_rows = rows_of(segments);
+  s.requests = requests_of(segments);
+  s.longest = longest_on_rank(share, segments);
+  b.indexed("score keys", Part::attention, c.precision.kv, index_math(c), s);
+  flow.score();
+  const Count each = candidates(a, share, segments), ranks = share.sharers.size;
+  b.indexed("choose keys", Part::attention, c.precision.kv, index_math(c),
+            choice_of(block, a, share, segments));
+  flow.choose(static_cast<int>(each));
+  if (ranks == 1) return;
+  b.exchange("gather candidates", Part::exchange, OpKind::all_gather, share.sharers,
+             Bytes(static_cast<double>(s.q_rows * each) * kCandidateBytes));
+  flow.gather_candidates();
+  b.indexed("choose among candidates", Part::attention, c.precision.kv, index_math(c),
+            choice_among(block, a, share.sharers.size, each, segments));
+  flow.choose_among(static_cast<int>(candidates(a, kWhole, segments)));
+}
+
+Bytes candidate_buffers(const Case& c, const Attention& a, const Plan& p, Asked asked) {
+  const CacheShare share = cache_share(c, a, p);
+  if (!a.index || !scores(a) || share.sharers.size == 1) return Bytes(0);
+  const std::vector<Segment> all = asked_segments(c, p, asked);
+  return Bytes(static_cast<double>(rows_of(all) * candidates(a, share, all) * share.sharers.size) *
+               kCandidateBytes);
+}
+
+Bytes choice_activations(const Case& c, const Attention& a, const Plan& p) {
+  if (!a.index || !scores(a)) return Bytes(0);
+  const CacheShare share = cache_share(c, a, p);
+  double bytes = 0;
+  for (const Asked asked : {Asked::decode, Asked::prefill}) {
+    const std::vector<Segment> all = asked_segments(c, p, asked);
+    const double pairs =
+        4 * static_cast<double>(over(all, [&](const Segment& r) { return pairs_on_fullest(share, r); }));
+    bytes += asked == Asked::decode ? pairs : std::min(pairs, kMostScores);
+    // Queries of the index and the rows' choices.
+    bytes += static_cast<double>(rows_of(all)) *
+             (a.index->heads * a.index->dim * activation_size(c) + 4.0 * a.index->top_k);
+  }
+  return Bytes(bytes);
+}
+
+}  // namespace shardline

@@ -1,0 +1,42 @@
+// Sparse attention with an index over MLA's latents (DSA of DeepSeek-V3.2 and GLM-5): scores of all keys, the
+// choice of the best, and attention to these alone, decoding requests and prompts alike. The index is whole
+// on every rank of a TP group; where ranks share a cache by sequence, each scores its own keys, the
+// candidates of all are brought together, and the best of them are those of the whole cache.
+// planner/README.md [P27].
+#pragma once
+
+#include "planner/layers/cache_flow.hpp"
+#include "planner/layers/row_ops.hpp"
+
+namespace shardline {
+
+/// The requests of one attention group in a step that are asked so, the plan's batch of each.
+std::vector<Segment> asked_segments(const Case& c, const Plan& p, Asked asked);
+/// Their number and that of their new tokens.
+Count requests_of(std::span<const Segment> segments);
+Count rows_of(std::span<const Segment> segments);
+
+/// (query, chosen key) pairs of one head, whole caches: each new token sees the `top_k` best of what is
+/// before it, or all.
+Count chosen_pairs(const SparseIndex& index, const Segment& segment);
+
+/// The largest of the messages of candidates, as it arrives: [P5].
+Bytes candidate_buffers(const Case& c, const Attention& a, const Plan& p, Asked asked);
+/// Index queries and scores of all rows of a rank, in bytes. vLLM and SGLang score prompts in pieces:
+/// `kMostScores` bytes at once.
+Bytes choice_activations(const Case& c, const Attention& a, const Plan& p);
+
+/// What products of the index stand behind those of queries and latents; nothing where the layer takes an
+/// earlier one's choice. The small kernels of the block are one op of their own.
+void add_index_projections(const RowOps& ops, const Case& c, const Attention& a);
+void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows);
+
+/// Scores and choice for all requests; nothing where the layer takes an earlier one's.
+void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const CacheShare& share,
+                std::span<const Segment> segments, Asked asked, CacheFlow& flow);
+/// What the rank with most of the caches attends to of these requests.
+AttendSparseShape sparse_attend_shape(const Case& c, const Attention& a, const Plan& p,
+                                      const CacheShare& share, std::span<const Segment> segments,
+                                      Asked asked);
+
+}  // namespace shardline
