@@ -129,6 +129,21 @@ long long longest_fresh(const Case& c) {
   return longest;
 }
 
+// Why a strategy does not run some of the model's layers, if it does not.
+std::optional<std::string> unrun_layers(const Strategy& s, const Model& m) {
+  if (has_local_attention(m) && !s.local_attention)
+    return fmt::format("{} does not run layers with windows, chunks or sinks, which {} has", s.name, m.name);
+  if (has_index(m) && !s.chosen_keys)
+    return fmt::format("{} does not run sparse attention, whose keys an index chooses, which {} has", s.name,
+                       m.name);
+  if (has_partial_layers(m) && !s.local_attention)
+    return fmt::format(
+        "{} does not run models with layers that lack attention or a feed-forward network, as {} "
+        "does",
+        s.name, m.name);
+  return std::nullopt;
+}
+
 // Why a plan's chunks of new tokens cannot run, if they cannot.
 std::optional<std::string> check_chunk(const Case& c, const Plan& p) {
   const int chunk = p[kPrefillChunk];
@@ -202,16 +217,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("{} has no steps that decode and prefill", s.name);
   if (!s.runs(c.batch.kind()))
     return fmt::format("{} is a strategy for {}", s.name, s.decodes ? "decoding" : "prefill");
-  if (has_local_attention(m) && !s.local_attention)
-    return fmt::format("{} does not run layers with windows, chunks or sinks, which {} has", s.name, m.name);
-  if (has_index(m) && !s.chosen_keys)
-    return fmt::format("{} does not run sparse attention, whose keys an index chooses, which {} has", s.name,
-                       m.name);
-  if (has_partial_layers(m) && !s.local_attention)
-    return fmt::format(
-        "{} does not run models with layers that lack attention or a feed-forward network, as {} "
-        "does",
-        s.name, m.name);
+  if (const auto reason = unrun_layers(s, m)) return reason;
   if (s.context_parallel() && p.cp < 2)
     return fmt::format("{} needs cp of at least 2; with cp 1 it is tensor or pipeline", s.name);
   if (const auto reason = unread(c, s, p)) return reason;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <string>
 
 #include "hardware/cost/kernel_cost.hpp"
@@ -25,6 +27,7 @@ constexpr long long kContext = 100'000;
 Case case_of(const std::string& model, long long context = kContext, const char* system = "h200-hgx",
              int nodes = 4) {
   Precision precision;
+  precision.weights = precision.math = precision.dispatch = Dtype::bf16;
   precision.kv = Dtype::fp8;
   System on = catalog_system(system);
   on.fabric.nodes = nodes;
@@ -211,15 +214,17 @@ TEST(SparseAttention, H73CalibratedIndexFollowsTheKeysOfTheRank) {
   EXPECT_LT(shared, eight / 4);
 }
 
-// A block's parts are the measured block: with products by their own fits their sum is its time.
+// A block's parts are the measured block: with products by their own fits their sum is what the fit to the
+// whole block says, its correction included.
 TEST(SparseAttention, H73PartsSumToTheMeasuredBlock) {
   Case c = case_of("deepseek-v3.2", 65'536);
-  c.precision = Precision{};
+  c.precision.kv = Dtype::bf16;
   c.batch.decode.front().count = 8;
   Schedule s;
-  lower(s, c, plan_of(c, "tensor:tpa=8,ep=8"));
+  lower(s, c, plan_of(c, "tensor:tpa=4,ep=4"));
   CostModel cost(c.system);
   double sum = 0;
+  const KernelFit* fit = nullptr;
   for (const Op& op : s.ops) {
     if (op.part != Part::qkv && op.part != Part::attention && op.part != Part::out_proj) continue;
     if (op.kind == OpKind::elementwise) continue;
@@ -227,9 +232,18 @@ TEST(SparseAttention, H73PartsSumToTheMeasuredBlock) {
     EXPECT_NE(cost.price(op).basis, Basis::assumed) << describe(op);
     const PriceInterval i = cost.interval(op);
     EXPECT_LT(i.band.low, i.band.high) << describe(op);
+    if (op.kind == OpKind::module_rest) fit = cost.price(op).fit;
   }
-  EXPECT_GT(sum, 50e-6);
-  EXPECT_LT(sum, 1e-3);
+  ASSERT_NE(fit, nullptr);
+  EXPECT_EQ(fit->words[0] + " " + fit->words[1], "deepseek-v3.2 indexer");
+  FormContext context;
+  ASSERT_TRUE(fit->form->context(fit->words, c.system, context));
+  const double x[] = {8, 65'536, 32};
+  double at[kMostAxes];
+  fit->form->coordinates(x, context, at);
+  const double whole = fit->form->seconds(x, context, fit->parameters) *
+                       std::exp(fit->correction.at(std::span(at).first(fit->form->axes.size())));
+  EXPECT_NEAR(sum / whole, 1, 1e-9);
 }
 
 }  // namespace

@@ -225,6 +225,17 @@ Matrix<double> plain_attention(const Problem& p, const Matrix<double>& query, co
   return out;
 }
 
+namespace {
+
+Tensors<double> rows_of_requests(const Problem& p) {
+  Tensors<double> t;
+  t.first_row.assign(1, 0);
+  for (const std::int64_t length : p.lengths) t.first_row.push_back(t.first_row.back() + length);
+  return t;
+}
+
+}  // namespace
+
 Tensors<double> reference(const Problem& p) {
   const bool absorbed = p.cache == CacheRows::latent;
   SL_CHECK(p.kv_heads > 0 && p.q_heads % p.kv_heads == 0, "KV heads divide query heads");
@@ -232,9 +243,7 @@ Tensors<double> reference(const Problem& p) {
   SL_CHECK(!absorbed || p.v_dim <= p.qk_dim, "latent values are part of the key");
   SL_CHECK(p.kv_lora == 0 || (p.hidden == 0 && !absorbed && p.kv_heads == p.q_heads && p.rope <= p.qk_dim),
            "latents are expanded to heads of their own");
-  Tensors<double> t;
-  t.first_row.assign(1, 0);
-  for (const std::int64_t length : p.lengths) t.first_row.push_back(t.first_row.back() + length);
+  Tensors<double> t = rows_of_requests(p);
   const Eigen::Index tokens = t.first_row.back(), query_columns = p.q_heads * p.qk_dim;
   const Eigen::Index kv_columns = absorbed ? p.qk_dim : p.kv_heads * (p.qk_dim + p.v_dim);
   std::mt19937_64 random(p.seed);

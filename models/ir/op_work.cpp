@@ -1,0 +1,90 @@
+// What an op computes and moves, by the geometry of its shape. models/README.md [G1]-[G5], [G8].
+#include "models/ir/schedule.hpp"
+
+namespace shardline {
+
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;  // which clang before 17 does not deduce itself
+
+double product(Count a, Count b, Count c) {
+  return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
+}
+double attention_flops(const auto& a) { return product(2 * a.pairs, a.q_heads, a.qk_dim + a.v_dim); }
+
+}  // namespace
+
+Flops flops(const PricedOp& op) {
+  return Flops(std::visit(
+      Overloaded{[](const GemmShape& g) { return 2 * product(g.rows, g.k, g.n); },
+                 [](const BatchedGemmShape& g) { return 2 * product(g.rows * g.matrices, g.k, g.n); },
+                 [](const GroupedGemmShape& g) { return 2 * g.pairs * product(1, g.k, g.n); },
+                 [](const AttendPrefillShape& a) { return attention_flops(a); },
+                 [](const AttendDecodeShape& a) { return attention_flops(a); },
+                 [](const AttendSparseShape& a) { return attention_flops(a); },
+                 [](const IndexLogitsShape& i) { return 2 * product(i.pairs, i.heads, i.dim); },
+                 [](const auto&) { return 0.0; }},
+      op.shape));
+}
+
+Flops exponentials(const PricedOp& op) {
+  return Flops(
+      std::visit(Overloaded{[](const AttendPrefillShape& a) { return product(a.pairs, a.q_heads, 1); },
+                            [](const AttendDecodeShape& a) { return product(a.pairs, a.q_heads, 1); },
+                            [](const AttendSparseShape& a) { return product(a.pairs, a.q_heads, 1); },
+                            [](const auto&) { return 0.0; }},
+                 op.shape));
+}
+
+Bytes weight_bytes(const PricedOp& op) {
+  return bytes_per_element(op.dtype) *
+         Bytes(
+             std::visit(Overloaded{[](const GemmShape& g) { return product(1, g.k, g.n); },
+                                   [](const BatchedGemmShape& g) {
+                                     return product(g.matrices, g.k, g.n) / static_cast<double>(g.parts);
+                                   },
+                                   [](const GroupedGemmShape& g) { return g.active * product(1, g.k, g.n); },
+                                   [](const auto&) { return 0.0; }},
+                        op.shape));
+}
+
+Bytes score_bytes(const PricedOp& op) {
+  return 4 *
+         Bytes(std::visit(Overloaded{[](const IndexLogitsShape& i) { return static_cast<double>(i.pairs); },
+                                     [](const TopKShape& k) { return static_cast<double>(k.scores); },
+                                     [](const auto&) { return 0.0; }},
+                          op.shape));
+}
+
+Bytes kv_bytes(const PricedOp& op) {
+  // Rows of sparse attention and index keys have scales among them: their bytes are not elements times a
+  // type.
+  if (op.kind == OpKind::index_logits) {
+    const auto& i = std::get<IndexLogitsShape>(op.shape);
+    return Bytes(product(i.keys, i.key_bytes, 1));
+  }
+  if (op.kind == OpKind::attend_sparse) {
+    const auto& a = std::get<AttendSparseShape>(op.shape);
+    return Bytes(product(a.kv_rows, a.row_bytes, 1));
+  }
+  return bytes_per_element(op.dtype) *
+         Bytes(std::visit(
+             Overloaded{[](const AttendPrefillShape& a) { return product(a.kv_rows, kv_elements(a), 1); },
+                        [](const AttendDecodeShape& a) { return product(a.kv_rows, kv_elements(a), 1); },
+                        [](const auto&) { return 0.0; }},
+             op.shape));
+}
+
+Bytes message_bytes(const PricedOp& op) {
+  return std::visit(
+      Overloaded{[](const ExchangeShape& e) { return e.bytes; }, [](const RoutedShape& r) { return r.bytes; },
+                 [](const auto&) { return Bytes(0); }},
+      op.shape);
+}
+
+}  // namespace shardline
