@@ -208,10 +208,9 @@ constexpr PairRule kPairs[] = {
      "later",
      [](const Plan& prefill, const Plan& decode) -> Complaint {
        for (const Plan* p : {&prefill, &decode}) {
-         const std::string dcp = with_dcp(*p) ? option_text(*p, "dcp") : "";
-         if (!dcp.empty() && dcp != "1")
-           return fmt::format("dcp={} {}: tensor or dp_ep there, or one server for prompts and answers", dcp,
-                              p == &prefill ? "prefills" : "decodes");
+         if (with_dcp(*p))
+           return fmt::format("{} {}: tensor or attention data parallelism there, or one server for both",
+                              to_string(*p), p == &prefill ? "prefills" : "decodes");
        }
        return std::nullopt;
      }},
