@@ -102,17 +102,26 @@ double part_of(const ModuleRestShape&, const SparseParts& p) { return p.rest + p
 
 }  // namespace
 
+// Those of the question's own framework first, by its list; of other frameworks the first that was measured.
 CalibratedCost::IndexedUse CalibratedCost::indexed_use(const IndexedBlock& block, bool fp8_cache) const {
   IndexedUse out{block, fp8_cache, false, {}};
-  const char* const family = block.prompts ? "sparse_prefill" : "sparse_decode";
-  for (const bool cache : {fp8_cache, !fp8_cache}) {
-    for (const MeasuredBlock& m : measured_blocks(block)) {
-      bool nearest = cache == fp8_cache && m.own;
-      for (const std::string_view type : products_in(block.projections)) {
-        out.all = uses(family, {m.model, m.layer, cache ? "fp8" : "bf16", type, "*"});
-        out.other_layer = !nearest || kernel_type(block.projections) != kernel_type(type_named(type));
-        if (!out.all.empty()) return out;
-        nearest = false;
+  const std::string& framework = system_->kernels.framework;
+  for (const bool own : {true, false}) {
+    for (const bool same_cache : {true, false}) {
+      for (const MeasuredBlock& m : measured_blocks(block)) {
+        for (const std::string_view type : products_in(block.projections)) {
+          const KernelFit* first = nullptr;
+          const auto is = [&](const KernelFit& f) {
+            if ((f.framework.empty() || f.framework == framework) != own) return false;
+            if (first == nullptr) first = &f;
+            return own || first == &f;
+          };
+          out.all = uses(block.prompts ? "sparse_prefill" : "sparse_decode",
+                         {m.model, m.layer, fp8_cache == same_cache ? "fp8" : "bf16", type, "*"}, is);
+          out.other_layer =
+              !same_cache || !m.own || kernel_type(block.projections) != kernel_type(type_named(type));
+          if (!out.all.empty()) return out;
+        }
       }
     }
   }

@@ -240,8 +240,8 @@ TEST(SparseAttention, H73PartsSumToTheMeasuredBlock) {
   ASSERT_TRUE(fit->form->context(fit->words, c.system, context));
   const double x[] = {8, 65'536, 32};
   double at[kMostAxes];
-  fit->form->coordinates(x, context, at);
-  const double whole = fit->form->seconds(x, context, fit->parameters) *
+  fit->form->coordinates(std::span<const double>(x), context, at);
+  const double whole = fit->form->seconds(std::span<const double>(x), context, fit->parameters) *
                        std::exp(fit->correction.at(std::span(at).first(fit->form->axes.size())));
   EXPECT_NEAR(sum / whole, 1, 1e-9);
 }
