@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "calibrate/derived.hpp"
+#include "calibrate/kin.hpp"
 #include "calibrate/left_out.hpp"
 #include "calibrate/regimes.hpp"
 #include "calibrate/rows.hpp"
@@ -91,31 +92,6 @@ void add_static_products(const System& system, AllWork& all, std::vector<std::st
     added.push_back(std::move(w));
   }
   for (Work& w : added) all.emplace(std::pair(kGemmForm.family, w.words), w);
-}
-
-// [F13] Kernels that are the same but for what is around it, by family: rows of the second are fitted
-// together with those of the first where they are of the same type and routing.
-struct Kin {
-  std::string_view family, kernel, kin;
-};
-// vLLM runs FlashInfer's fp8_block experts with the routing inside (mono), or after its own (mod: models
-// whose routing the kernel does not know).
-constexpr Kin kKin[] = {{"moe", "fp8moe_trtllm_trtllmfp8_mod", "fp8moe_trtllm_trtllmfp8_mono"}};
-
-void add_kin(AllWork& all, std::vector<std::string>& notes) {
-  for (auto& [key, w] : all) {
-    for (const Kin& k : kKin) {
-      if (key.first != k.family || w.words[0] != k.kernel) continue;
-      std::vector<std::string> words = w.words;
-      words[0] = k.kin;
-      const auto found = all.find({key.first, words});
-      if (found == all.end()) continue;
-      w.rows.kin_numbers = found->second.rows.numbers;
-      w.rows.kin_seconds = found->second.rows.seconds;
-      notes.push_back(fmt::format("{} {}: fitted together with {} rows of {}", key.first,
-                                  variant_name(w.words), w.rows.kin_seconds.size(), k.kin));
-    }
-  }
 }
 
 double sum(const FitError& e) { return e.median + e.p90; }
