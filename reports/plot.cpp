@@ -165,39 +165,67 @@ const std::string kDiagonalCurves =
     "plot $diagonal using 1:2:3 with filledcurves fc rgb '#e6eef5' notitle, \\\n"
     "     $diagonal using 1:1 with lines lc rgb '#8899aa' lw 1.5 notitle, \\\n    ";
 
-constexpr const char* kBarStyles[] = {"with lines lc rgb '#d3dae2' lw 1",
-                                      "with lines lc rgb '#e8c9a0' lw 1 dashtype 2"};
+// Of each set: the area between the ends of its intervals, and its entry of the legend.
+struct BandStyle {
+  const char *area, *entry;
+};
+constexpr BandStyle kBandStyles[] = {
+    {"with filledcurves closed fc rgb '#dfe5ec' fs solid border lc rgb '#c3ccd7'",
+     "with boxes fc rgb '#dfe5ec' fs solid border lc rgb '#c3ccd7'"},
+    {"with filledcurves closed fc rgb '#f3dcbc' fs transparent solid 0.6 border lc rgb '#dfb983'",
+     "with boxes fc rgb '#f3dcbc' fs transparent solid 0.6 border lc rgb '#dfb983'"},
+};
 
-// Adds the ends of bars that can be drawn to the ranges.
-std::string bar_data(const Plot& plot, std::size_t set, Range& x, Range& y) {
+// One side of a band, from left to right.
+std::vector<ErrorBars::End> side_of(std::vector<ErrorBars::End> ends, bool steps) {
+  std::sort(ends.begin(), ends.end());
+  if (!steps) return ends;
+  std::vector<ErrorBars::End> out;
+  for (const ErrorBars::End& e : ends) {
+    if (!out.empty()) out.emplace_back(out.back().first, e.second);  // the height of the right one
+    out.push_back(e);
+  }
+  return out;
+}
+
+// The outline of the area between all lower ends and all upper ends, of intervals that can be drawn, which
+// are added to the ranges. Of a single interval it is a line.
+std::string band_data(const Plot& plot, std::size_t set, Range& x, Range& y) {
   const auto drawn = [&](const ErrorBars::End& e) {
     return std::isfinite(e.first) && std::isfinite(e.second) && (e.first > 0 || !plot.log_x) &&
            (e.second > 0 || !plot.log_y);
   };
-  std::string out;
-  for (const auto& [from, to] : plot.errors[set].bars) {
-    if (!drawn(from) || !drawn(to)) continue;
-    for (const ErrorBars::End& e : {from, to}) {
-      x.add(e.first), y.add(e.second);
-      out += number_text(e.first) + " " + number_text(e.second) + "\n";
-    }
-    out += "\n";
+  const ErrorBars& errors = plot.errors[set];
+  std::vector<ErrorBars::End> from, to;
+  for (const auto& [low, high] : errors.bars) {
+    if (!drawn(low) || !drawn(high)) continue;
+    for (const ErrorBars::End& e : {low, high}) x.add(e.first), y.add(e.second);
+    from.push_back(low);
+    to.push_back(high);
   }
-  return out.empty() ? out : fmt::format("$bars{} << EOD\n{}EOD\n", set, out);
+  if (from.empty()) return "";
+  std::vector<ErrorBars::End> outline = side_of(from, errors.steps);
+  const std::vector<ErrorBars::End> back = side_of(to, errors.steps);
+  outline.insert(outline.end(), back.rbegin(), back.rend());
+  std::string out = fmt::format("$band{} << EOD\n", set);
+  for (const ErrorBars::End& e : outline) out += number_text(e.first) + " " + number_text(e.second) + "\n";
+  return out + "EOD\n";
 }
 
-// Before the other curves, so that they lie on top.
-void add_bars(const Plot& plot, Range& x, Range& y, std::vector<std::string>& names, std::string& data,
-              std::string& commands) {
-  SL_CHECK(plot.errors.size() <= std::size(kBarStyles), "there is a style for every set of bars");
+// Before the other curves, so that they lie on top; the first band below the second.
+void add_bands(const Plot& plot, Range& x, Range& y, std::vector<std::string>& names, std::string& data,
+               std::string& commands) {
+  SL_CHECK(plot.errors.size() <= std::size(kBandStyles), "there is a style for every set of intervals");
+  std::string areas, entries;
   for (std::size_t set = 0; set < plot.errors.size(); ++set) {
-    const std::string bars = bar_data(plot, set, x, y), name = plot.errors[set].name;
-    if (bars.empty()) continue;
-    data += bars;
-    commands = fmt::format("plot $bars{} using 1:2 {} notitle, \\\n    {}, \\\n     keyentry {} title {}",
-                           set, kBarStyles[set], commands.substr(4), kBarStyles[set], literal(name));
+    const std::string band = band_data(plot, set, x, y), name = plot.errors[set].name;
+    if (band.empty()) continue;
+    data += band;
+    areas += fmt::format("$band{} using 1:2 {} notitle, \\\n    ", set, kBandStyles[set].area);
+    entries += fmt::format(", \\\n     keyentry {} title {}", kBandStyles[set].entry, literal(name));
     names.push_back(name);
   }
+  if (!areas.empty()) commands = "plot " + areas + commands.substr(4) + entries;
 }
 
 std::string diagonal_entry(const std::string& name) {
@@ -260,7 +288,7 @@ std::string gnuplot_script(const Plot& plot, const std::string& terminal, const 
     if (!plot.diagonal->name.empty()) names.push_back(plot.diagonal->name);
     curves.push_back({{low, low}, {high, high}});
   }
-  add_bars(plot, x, y, names, data, commands);
+  add_bands(plot, x, y, names, data, commands);
   out +=
       axis_scale('x', x, plot.log_x) + axis_scale('y', y, plot.log_y) + key_place(curves, names, x, y, plot);
   return out + data + commands + "\n";

@@ -30,12 +30,14 @@ struct Diagonal {
   std::string name;  // legend entry; empty: none
 };
 
-/// Thin lines behind the series, each from one end of what a point may be in truth to the other. Of several
-/// sets each is told apart from the one before, by colour and dashes.
+/// A band behind the series: the area between all ends of intervals on one side and those on the other. An
+/// interval goes from one end of what a point may be in truth to the other. Of several sets each has its
+/// colour.
 struct ErrorBars {
   using End = std::pair<double, double>;
   std::vector<std::pair<End, End>> bars;
-  std::string name;  // legend entry
+  std::string name;    // legend entry
+  bool steps = false;  // its sides are staircases, like PlotStyle::steps
 };
 
 /// Two series of one name share a colour and one legend entry, so a staircase and its points read as one.

@@ -293,9 +293,11 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
     // What skips attention is no answer to the same question: the best exact plans keep their band, and the
     // approximate ones that are ahead of them have another.
     const bool approximate = any_approximate(study);
-    plot.errors.push_back({{}, approximate ? "nominal 90 % of the best exact" : "nominal 90 % of the best"});
+    const bool steps = r.x != Metric::gpus;
+    plot.errors.push_back(
+        {{}, approximate ? "nominal 90 % of the best exact" : "nominal 90 % of the best", steps});
     for (const Point& p : r.of(exact_ones(study)).points()) plot.errors[0].bars.push_back(bar(p));
-    if (approximate) plot.errors.push_back({{}, "nominal 90 % of approximate ones ahead"});
+    if (approximate) plot.errors.push_back({{}, "nominal 90 % of approximate ones ahead", steps});
     for (const Point& p : r.overall().points()) {
       if (!strategy(p.plan.strategy).exact) plot.errors[1].bars.push_back(bar(p));
     }

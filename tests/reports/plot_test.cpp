@@ -178,27 +178,34 @@ TEST(Plot, DiagonalSharesOneRangeAndLiesBehind) {
   EXPECT_NE(script.find("set key inside left top"), std::string::npos) << script;
 }
 
-TEST(Plot, ErrorBarsLieBehindAndWidenTheRanges) {
+TEST(Plot, BandsLieBehindAndWidenTheRanges) {
   Plot plot;
   plot.log_y = true;
   plot.series = {{"best", PlotStyle::points, {{2, 3}}}};
   plot.errors = {
-      {{{{1, 2}, {3, 4}}, {{1, 0}, {3, 4}}}, "off"},  // the second has an end that no axis shows
+      // The third has an end that no axis shows; they come in any order.
+      {{{{2, 1.9}, {4, 2.9}}, {{1, 2}, {3, 4}}, {{1, 0}, {3, 4}}}, "off"},
       {{{{2, 2}, {2, 3}}}, "off, approximate"},
   };
   const std::string script = gnuplot_script(plot, "svg", "out.svg");
-  EXPECT_NE(script.find("$bars0 << EOD\n1 2\n3 4\n\nEOD\n$bars1 << EOD\n2 2\n2 3\n\nEOD\n"),
+  // Lower ends to the right, upper ends back; one interval is a line.
+  EXPECT_NE(script.find("$band0 << EOD\n1 2\n2 1.9\n4 2.9\n3 4\nEOD\n$band1 << EOD\n2 2\n2 3\nEOD\n"),
             std::string::npos)
       << script;
-  // In one colour and dash each, in the picture and in the legend.
-  for (const std::string style :
-       {"with lines lc rgb '#d3dae2' lw 1 ", "with lines lc rgb '#e8c9a0' lw 1 dashtype 2 "}) {
-    EXPECT_NE(script.find("using 1:2 " + style + "notitle"), std::string::npos) << script;
-    EXPECT_NE(script.find("keyentry " + style + "title 'off"), std::string::npos) << script;
-  }
-  EXPECT_NE(script.find("set yrange [1.739130435:4.6]"), std::string::npos) << script;
-  EXPECT_NE(script.find("$s0 using 1:2 with points"), std::string::npos) << script;
-  EXPECT_NE(script.find("title 'off'"), std::string::npos) << script;
+  const auto first = script.find("plot $band0 using 1:2 with filledcurves closed"),
+             second = script.find("$band1 using 1:2 with filledcurves closed"),
+             points = script.find("$s0 using 1:2 with points");
+  ASSERT_NE(points, std::string::npos) << script;
+  EXPECT_LT(first, second) << script;
+  EXPECT_LT(second, points) << script;
+  for (const char* entry :
+       {"border lc rgb '#c3ccd7' title 'off', ", "border lc rgb '#dfb983' title 'off, approximate'"})
+    EXPECT_NE(script.find(entry), std::string::npos) << script;
+  EXPECT_NE(script.find("set yrange [1.652173913:4.6]"), std::string::npos) << script;
+  plot.errors[0].steps = true;
+  EXPECT_NE(gnuplot_script(plot, "svg", "out.svg")
+                .find("$band0 << EOD\n1 2\n1 1.9\n2 1.9\n4 2.9\n3 2.9\n3 4\nEOD\n"),
+            std::string::npos);
 }
 
 TEST(Plot, TextsAreTakenLiterally) {
