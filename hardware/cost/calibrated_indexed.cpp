@@ -193,9 +193,11 @@ std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
   const std::span<const double> axes = std::span(where).first(u->fit->form->axes.size());
   double seconds =
       of_shape(op, [&](const auto& s) { return part_of(s, parts); }) * std::exp(u->correction.at(axes));
+  // Never less than a launch, which is all that a floor counts: what products take beside it need not rise.
   if (op.kind == OpKind::module_rest)
-    seconds =
-        pricing_ == Pricing::floor ? 0 : std::max(0.0, seconds - products_of(shape<ModuleRestShape>(op), *u));
+    seconds = pricing_ == Pricing::floor
+                  ? kernel_.value
+                  : std::max(kernel_.value, seconds - products_of(shape<ModuleRestShape>(op), *u));
   else
     seconds = std::max(seconds, kv_bytes(op).value / (u->context.bandwidth));
   FittedPrice p = at_place(Seconds(seconds), *u, u->fit->outside(axes), axes);

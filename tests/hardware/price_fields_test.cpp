@@ -66,7 +66,7 @@ std::vector<Subject> subjects() {
       {"scores of an index",
        indexed_op(OpKind::index_logits,
                   IndexLogitsShape{16, 64, 128, 400'000, 400'000, 132, 4, 4, 100'000, kFp8, false}),
-       {"pairs", "q_rows", "heads", "longest"}},
+       {"pairs", "q_rows", "heads"}},
       {"choice of an index",
        indexed_op(OpKind::top_k, TopKShape{16, 64, 2048, 4, 4, 400'000, 4, 100'000, false, kFp8, false}),
        {"scores", "choosing", "index_heads", "longest"}},
