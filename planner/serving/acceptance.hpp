@@ -1,0 +1,118 @@
+// Multi-token prediction and speculative decoding: how many tokens a step yields when k drafts are verified
+// in it, and how many steps an answer takes. planner/README.md [P28].
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+/// More drafts than anybody publishes; the largest k that is asked for or given.
+inline constexpr int kMostDrafts = 64;
+
+/// The form with two parameters: the j-th draft of a step is accepted, if all before it were, with the
+/// probability p_j = p g^(j-1). 0 < p <= 1 and 0 < g <= 1: every published curve has g from 0.73 to 0.97, and
+/// with g above 1 every draft beyond some j would be certain, which no data of a few drafts show.
+struct AcceptanceForm {
+  double p = 1, g = 1;
+
+  friend bool operator==(const AcceptanceForm&, const AcceptanceForm&) = default;
+};
+
+/// Probability that the first j of k drafts are accepted, for j = 1 to k: never rising. 0 <= k <=
+/// kMostDrafts.
+std::vector<double> survival(const AcceptanceForm& form, int k);
+/// AL(k) = 1 + sum_{j<=k} prod_{i<=j} p_i, tokens that a step yields in the mean: 1 of no draft, at most 1 +
+/// k, never falling in k.
+double mean_accepted(const AcceptanceForm& form, int k);
+
+/// A mean accepted length that was measured with k drafts; `where` is its place in a file, if it has one.
+struct MeasuredAcceptance {
+  int k = 1;
+  double mean = 1;
+  Location where = {};
+};
+
+/// The form whose ln(AL) has the least sum of squared differences from those of `points`; of at least two
+/// different k (checked). Deterministic: a grid, refined around its best point.
+AcceptanceForm fit_acceptance(std::span<const MeasuredAcceptance> points);
+
+/// What AL(k) rests on, weakest last; text for reports: acceptance_basis_name().
+enum class AcceptanceBasis : std::uint8_t {
+  given,         // the table has this k
+  form,          // there is no table: of the two parameters
+  interpolated,  // between two k of the table, by the form
+  extrapolated,  // beyond the table, by the form
+};
+const char* acceptance_basis_name(AcceptanceBasis basis);
+
+/// AL of one k and the law behind it.
+struct AcceptedLength {
+  int k = 0;
+  double mean = 1;
+  AcceptanceBasis basis = AcceptanceBasis::given;
+  std::vector<double> survival = {};  // of the first 1 to k drafts; its sum and 1 are the mean
+};
+
+/// Acceptance by draft length, of one model with one method of drafting.
+class AcceptanceCurve {
+ public:
+  /// Of two parameters: checked 0 < p <= 1, 0 < g <= 1.
+  explicit AcceptanceCurve(AcceptanceForm form);
+  /// Of a table: its means are used exactly at their k. Between and beyond them the form that is fitted to it
+  /// is scaled by what the neighbours (the nearest one) lie above or below it, so that nothing jumps at a k
+  /// of the table; the scaled mean is kept from 1 to 1 + k. `given`, if there is one, in place of the fitted
+  /// form. `points`: not empty, by rising k, each mean from 1 to 1 + k (checked: readers say it with a
+  /// place).
+  explicit AcceptanceCurve(std::vector<MeasuredAcceptance> points,
+                           std::optional<AcceptanceForm> given = std::nullopt);
+
+  /// 0 <= k <= kMostDrafts (checked). UserError at the table's place where it has a single k and no form: one
+  /// mean says nothing of other k. k = 0 is plain decoding: one token, given.
+  AcceptedLength at(int k) const;
+  const std::optional<AcceptanceForm>& form() const { return form_; }
+  const std::vector<MeasuredAcceptance>& points() const { return points_; }
+  /// The k of the table whose mean is below that of a smaller k: more drafts accepted less, which the same
+  /// drafts would not. Published tables have such k (seven or eight drafts); they are used as they stand.
+  std::vector<int> falls() const;
+
+ private:
+  std::vector<MeasuredAcceptance> points_;
+  std::optional<AcceptanceForm> form_;
+};
+
+/// Steps that n tokens of an answer take in the mean, n >= 0 (checked): what a step accepts beyond the n-th
+/// token is cut. Exact: the mean first passage of a renewal whose lengths have the law of `length`,
+/// E(n) = 1 + sum_a P(a) E(n - a). Takes n (k + 1) operations.
+double steps_of_answer(const AcceptedLength& length, long long n);
+/// The same in closed form, which that tends to: (n + E[A(A-1)] / (2 E[A])) / E[A] with A the tokens of a
+/// step (Wald's identity, and the mean overshoot of a lattice renewal). Both lie from n / E[A] to
+/// (n + k) / E[A], so they differ by k / E[A] steps at most, and by far less once n is some times k unless
+/// nearly every draft is accepted.
+double steps_of_long_answer(const AcceptedLength& length, double n);
+
+/// A curve of the shipped file, and where it is from.
+struct PublishedAcceptance {
+  std::string model, method, thinking;  // thinking: on or off
+  AcceptanceForm form;
+  int most_drafts = 0;                         // fitted to k = 1 to this
+  double median_error = 0, largest_error = 0;  // of the fit, in parts
+  std::string source;
+};
+/// The form of planner/serving/acceptance.yaml: `curves`, each with model, method, thinking, p, g,
+/// drafts, error, source. UserError with every fault.
+std::vector<PublishedAcceptance> parse_published_acceptance(const std::string& file, const std::string& text);
+std::vector<PublishedAcceptance> load_published_acceptance(const std::filesystem::path& file);
+
+/// A user's acceptance: in YAML a mapping with `p` and `g`, or with `table` (a list of {drafts, mean}), or
+/// both; in CSV (file.csv) a header and two columns, drafts and mean. UserError with the place of every
+/// fault: k from 1 to kMostDrafts, each once, means from 1 to 1 + k.
+AcceptanceCurve parse_acceptance(const std::string& file, const std::string& text);
+AcceptanceCurve load_acceptance(const std::filesystem::path& file);
+
+}  // namespace shardline

@@ -1,0 +1,323 @@
+// Accepted lengths of drafts: the form, fits of published curves, a user's table, steps of an answer [P28].
+#include "planner/serving/acceptance.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "tests/support/files.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::filesystem::path kPublished = testing::source_dir() / "planner/serving/acceptance.yaml";
+
+std::vector<MeasuredAcceptance> points_of(const std::vector<double>& means) {
+  std::vector<MeasuredAcceptance> out;
+  for (std::size_t i = 0; i < means.size(); ++i) out.push_back({static_cast<int>(i) + 1, means[i]});
+  return out;
+}
+
+std::string error_of(const std::string& file, const std::string& text) {
+  try {
+    parse_acceptance(file, text);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Acceptance, P28FormIsTheSumOfItsProducts) {
+  EXPECT_EQ(mean_accepted({0.5, 1}, 0), 1);
+  EXPECT_DOUBLE_EQ(mean_accepted({0.5, 1}, 3), 1 + 0.5 + 0.25 + 0.125);
+  EXPECT_DOUBLE_EQ(mean_accepted({0.8, 0.5}, 3), 1 + 0.8 + 0.8 * 0.4 + 0.8 * 0.4 * 0.2);
+  EXPECT_EQ(mean_accepted({1, 1}, 5), 6);
+  std::mt19937_64 rng(7);
+  std::uniform_real_distribution<double> part(0.001, 1);
+  for (int i = 0; i < 200; ++i) {
+    const AcceptanceForm form{part(rng), part(rng)};
+    double before = 1;
+    for (int k = 1; k <= kMostDrafts; ++k) {
+      const double mean = mean_accepted(form, k);
+      EXPECT_GE(mean, before);
+      EXPECT_LE(mean, 1 + k);
+      EXPECT_LE(mean - before, std::pow(form.p, k) + 1e-12);  // no later draft is surer than an earlier one
+      before = mean;
+    }
+  }
+}
+
+TEST(Acceptance, P28AFitFindsTheParametersOfACurve) {
+  for (const AcceptanceForm form :
+       {AcceptanceForm{0.83, 0.95}, {0.95, 0.7}, {0.3, 0.4}, {1, 0.9}, {0.6, 1}}) {
+    std::vector<double> means;
+    for (int k = 1; k <= 8; ++k) means.push_back(mean_accepted(form, k));
+    const AcceptanceForm fitted = fit_acceptance(points_of(means));
+    EXPECT_NEAR(fitted.p, form.p, 1e-6);
+    EXPECT_NEAR(fitted.g, form.g, 1e-6);
+  }
+  // Drafts that grow surer have no such form: the nearest has g = 1 and errs on both sides.
+  const auto surer = points_of({1.5, 1.95, 2.35});
+  const AcceptanceForm fitted = fit_acceptance(surer);
+  EXPECT_NEAR(fitted.g, 1, 1e-9);
+  EXPECT_GT(mean_accepted(fitted, 1), 1.5);
+  EXPECT_LT(mean_accepted(fitted, 3), 2.35);
+}
+
+struct Errors {
+  double median, largest;
+};
+Errors errors_of(const AcceptanceForm& form, const std::vector<MeasuredAcceptance>& points) {
+  std::vector<double> off;
+  for (const auto& point : points) off.push_back(std::abs(mean_accepted(form, point.k) / point.mean - 1));
+  std::sort(off.begin(), off.end());
+  const std::size_t half = off.size() / 2;
+  return {off.size() % 2 == 1 ? off[half] : (off[half - 1] + off[half]) / 2, off.back()};
+}
+
+/// The shipped curve of a model, method and thinking is what its points give, and errs as it says.
+void expect_shipped(const PublishedAcceptance& shipped, const std::vector<MeasuredAcceptance>& points) {
+  SCOPED_TRACE(shipped.model + " " + shipped.method + " " + shipped.thinking);
+  const AcceptanceForm fitted = fit_acceptance(points);
+  EXPECT_NEAR(shipped.form.p, fitted.p, 1e-4);
+  EXPECT_NEAR(shipped.form.g, fitted.g, 1e-4);
+  const Errors errors = errors_of(shipped.form, points);
+  EXPECT_NEAR(shipped.median_error, errors.median, 1e-4);
+  EXPECT_NEAR(shipped.largest_error, errors.largest, 1e-4);
+  EXPECT_LE(errors.largest, 0.07);
+}
+
+const PublishedAcceptance& shipped(const std::vector<PublishedAcceptance>& all, const std::string& model,
+                                   const std::string& method, const std::string& thinking) {
+  const auto at = std::find_if(all.begin(), all.end(), [&](const PublishedAcceptance& c) {
+    return c.model == model && c.method == method && c.thinking == thinking;
+  });
+  if (at == all.end()) throw std::runtime_error("no curve of " + model);
+  return *at;
+}
+
+// A few of the curves, SemiAnalysisAI/InferenceX 843c6254 (Apache-2.0): the hardest, which falls at seven and
+// eight drafts, one that is flat and the longest.
+TEST(Acceptance, P28ShippedParametersAreThoseOfPublishedCurves) {
+  const auto all = load_published_acceptance(kPublished);
+  ASSERT_EQ(all.size(), 14u);
+  expect_shipped(shipped(all, "deepseek-v4-pro-0813", "dspark", "on"),
+                 points_of({1.84, 2.51, 3.01, 3.36, 3.61, 3.77, 3.73, 3.47}));
+  expect_shipped(shipped(all, "deepseek-v4-pro", "mtp", "on"),
+                 points_of({1.79, 2.27, 2.49, 2.54, 2.55, 2.55, 2.54, 2.58}));
+  expect_shipped(shipped(all, "qwen3.5-397b-a17b-nvfp4", "mtp", "on"),
+                 points_of({1.93, 2.73, 3.39, 3.97, 4.41, 4.8, 5.04, 5.21}));
+  for (const PublishedAcceptance& curve : all) {
+    EXPECT_LE(curve.median_error, 0.026) << curve.model;
+    EXPECT_LE(curve.largest_error, 0.07) << curve.model;
+    EXPECT_THAT(curve.source, HasSubstr("InferenceX 843c6254"));
+  }
+}
+
+// The whole table, where a folder of published measurements is named.
+TEST(Acceptance, P28AllPublishedCurvesAreReproduced) {
+  const char* const folder = std::getenv("SHARDLINE_MEASUREMENTS");
+  std::filesystem::path file;
+  if (folder != nullptr) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+      if (entry.path().filename() == "acceptance_lengths.csv") file = entry.path();
+  }
+  if (file.empty()) GTEST_SKIP() << "SHARDLINE_MEASUREMENTS names no folder with acceptance_lengths.csv";
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  ASSERT_EQ(line, "source,model,thinking,draft_tokens,mean_acceptance_length");
+  std::map<std::string, std::vector<MeasuredAcceptance>> curves;  // by file and thinking
+  while (std::getline(in, line)) {
+    std::istringstream cells(line);
+    std::string source, model, thinking, k, mean;
+    for (std::string* cell : {&source, &model, &thinking, &k, &mean}) std::getline(cells, *cell, ',');
+    curves[source + " " + thinking.substr(9)].push_back({std::stoi(k), std::stod(mean)});
+  }
+  std::vector<double> off;
+  for (const PublishedAcceptance& curve : load_published_acceptance(kPublished)) {
+    const std::string key = curve.source.substr(curve.source.rfind(' ') + 1) + " " + curve.thinking;
+    ASSERT_TRUE(curves.contains(key)) << key;
+    expect_shipped(curve, curves[key]);
+    for (const auto& point : curves[key])
+      off.push_back(std::abs(mean_accepted(curve.form, point.k) / point.mean - 1));
+    curves.erase(key);
+  }
+  EXPECT_TRUE(curves.empty());
+  ASSERT_EQ(off.size(), 112u);
+  std::sort(off.begin(), off.end());
+  std::printf("median %.2f %%, largest %.2f %%\n", 100 * off[56], 100 * off.back());
+  EXPECT_LE(off[56], 0.026);
+  EXPECT_LE(off.back(), 0.07);
+}
+
+TEST(Acceptance, P28ATableIsUsedExactlyAndTheFormBetween) {
+  const AcceptanceCurve curve =
+      parse_acceptance("a.yaml",
+                       "table:\n  - {drafts: 5, mean: 3.61}\n  - {drafts: 1, mean: 1.84}\n"
+                       "  - {drafts: 3, mean: 3.01}\n");
+  EXPECT_EQ(curve.at(0).mean, 1);
+  for (const auto& [k, mean] : {std::pair(1, 1.84), {3, 3.01}, {5, 3.61}}) {
+    EXPECT_EQ(curve.at(k).mean, mean);
+    EXPECT_EQ(curve.at(k).basis, AcceptanceBasis::given);
+  }
+  EXPECT_EQ(curve.at(2).basis, AcceptanceBasis::interpolated);
+  EXPECT_EQ(curve.at(6).basis, AcceptanceBasis::extrapolated);
+  // What the curve was measured to be at the k left out: 2.51, 3.36.
+  EXPECT_NEAR(curve.at(2).mean, 2.51, 0.01 * 2.51);
+  EXPECT_NEAR(curve.at(4).mean, 3.36, 0.01 * 3.36);
+  for (int k = 1; k <= kMostDrafts; ++k) {
+    const AcceptedLength length = curve.at(k);
+    EXPECT_GE(length.mean, curve.at(k - 1).mean) << k;
+    double sum = 1, before = 1;
+    for (const double s : length.survival) {
+      EXPECT_LE(s, before);
+      sum += before = s;
+    }
+    EXPECT_NEAR(sum, length.mean, 1e-9) << k;
+  }
+  EXPECT_TRUE(curve.falls().empty());
+  // One that falls is used as it stands, and says where.
+  const AcceptanceCurve falling = parse_acceptance("a.csv", "drafts,mean\n5,3.61\n6,3.77\n7,3.73\n8,3.47\n");
+  EXPECT_EQ(falling.falls(), (std::vector<int>{7, 8}));
+  EXPECT_EQ(falling.at(8).mean, 3.47);
+  EXPECT_LT(falling.at(8).mean, falling.at(6).mean);
+  // The user's form in place of the fitted one, and without a table.
+  EXPECT_EQ(parse_acceptance("a.yaml", "p: 0.8\ng: 0.9\n").at(3).mean, mean_accepted({0.8, 0.9}, 3));
+  EXPECT_EQ(parse_acceptance("a.yaml", "p: 0.8\ng: 0.9\n").at(3).basis, AcceptanceBasis::form);
+  const AcceptanceCurve both =
+      parse_acceptance("a.yaml", "p: 0.8\ng: 0.9\ntable: [{drafts: 3, mean: 2.5}]\n");
+  EXPECT_EQ(both.at(3).mean, 2.5);
+  EXPECT_NEAR(both.at(4).mean, mean_accepted({0.8, 0.9}, 4) * 2.5 / mean_accepted({0.8, 0.9}, 3), 1e-12);
+}
+
+TEST(Acceptance, P28OneMeanSaysNothingOfOtherK) {
+  const AcceptanceCurve one = parse_acceptance("a.yaml", "table:\n  - {drafts: 3, mean: 2.5}\n");
+  EXPECT_EQ(one.at(3).mean, 2.5);
+  EXPECT_NEAR(1 + one.at(3).survival[0] + one.at(3).survival[1] + one.at(3).survival[2], 2.5, 1e-9);
+  try {
+    one.at(2);
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("a.yaml:2:5: acceptance: a mean of 3 drafts alone says nothing of 2"));
+    EXPECT_THAT(e.what(), HasSubstr("expected a second k in the table, or p and g"));
+  }
+  // Every draft certain, none accepted: the ends of what may be.
+  for (const double mean : {1.0, 4.0}) {
+    const AcceptanceCurve end(std::vector<MeasuredAcceptance>{{3, mean}});
+    EXPECT_NEAR(end.at(3).survival[2], mean == 4 ? 1 : 0, 1e-9);
+  }
+}
+
+TEST(Acceptance, P28FaultsHaveTheirPlaceAndWhatWasExpected) {
+  struct Case {
+    const char *file, *text, *place, *expected;
+  };
+  for (const Case& c : {
+           Case{"a.yaml", "p: 1.5\ng: 0.9\n", "a.yaml:1:4: p", "1"},
+           Case{"a.yaml", "p: 0\ng: 0.9\n", "a.yaml:1:4: p", "1"},
+           Case{"a.yaml", "p: 0.9\ng: 1.1\n", "a.yaml:2:4: g: 1.1 would make every draft more probable",
+                "at most 1; what your drafts do beyond that, a table says"},
+           Case{"a.yaml", "p: 0.9\n", "a.yaml:1:1", "g"},
+           Case{"a.yaml", "p: high\ng: 0.9\n", "a.yaml:1:4: p", "a number"},
+           Case{"a.yaml", "[1]\n", "a.yaml:1:1", "a mapping"},
+           Case{"a.yaml", "table: 3\n", "a.yaml:1:8: table", "a sequence"},
+           Case{"a.yaml", "table: []\n", "a.yaml:1:8: table is empty", "rows of drafts and mean"},
+           Case{"a.yaml", "table: [{drafts: 0, mean: 1}]\n", "a.yaml:1:18: table[0].drafts",
+                "expected 1 to 64"},
+           Case{"a.yaml", "table: [{drafts: 2, mean: 3.1}]\n", "a.yaml:1:27: table[0].mean",
+                "a step with 2 drafts yields from 1 to 3 tokens, not 3.1"},
+           Case{"a.yaml", "table: [{drafts: 2, mean: 0.9}]\n", "a.yaml:1:27: table[0].mean", "from 1 to 3"},
+           Case{"a.yaml", "table: [{drafts: 2, mean: 2}, {drafts: 2, mean: 2}]\n",
+                "a.yaml:1:40: table[1].drafts", "2 drafts are given twice"},
+           Case{"a.yaml", "table: [{drafts: 2, men: 2}]\n", "table[0].men", "did you mean mean?"},
+           Case{"a.yaml", "tabel: [{drafts: 2, mean: 2}]\n", "a.yaml:1:1: unknown key tabel", "table"},
+           Case{"a.csv", "", "a.csv:1:1: unknown columns", "expected the header drafts,mean"},
+           Case{"a.csv", "k,mean\n1,1.8\n", "a.csv:1:1: unknown columns", "expected the header drafts,mean"},
+           Case{"a.csv", "drafts,mean\n", "a.csv:1:1: no row", "drafts and mean"},
+           Case{"a.csv", "drafts,mean\n1,1.8,2\n", "a.csv:2:1: 3 cells", "expected two"},
+           Case{"a.csv", "drafts,mean\n1.5,1.8\n", "a.csv:2:1: drafts: found 1.5", "integer from 1 to 64"},
+           Case{"a.csv", "drafts,mean\n1,nan\n", "a.csv:2:3: mean: found nan", "expected a number"},
+           Case{"a.csv", "drafts,mean\n1, 2.5\n", "a.csv:2:4: a step with 1 drafts", "from 1 to 2 tokens"},
+           Case{"a.csv", "drafts,mean\n1,1.5\n1,1.6\n", "a.csv:3:1: 1 drafts are given twice", ""},
+       }) {
+    const std::string error = error_of(c.file, c.text);
+    EXPECT_THAT(error, HasSubstr(c.place)) << c.text;
+    EXPECT_THAT(error, HasSubstr(c.expected)) << c.text;
+  }
+  // Every fault, not only the first.
+  const std::string both = error_of("a.csv", "drafts,mean\nx,1.8\n2,y\n");
+  EXPECT_THAT(both, HasSubstr("a.csv:2:1"));
+  EXPECT_THAT(both, HasSubstr("a.csv:3:3"));
+  EXPECT_THROW(load_acceptance("/nonexistent/a.csv"), UserError);
+  EXPECT_THROW(load_acceptance("/nonexistent/a.yaml"), UserError);
+}
+
+// A step accepts as long as no draft is refused, and an answer ends in the midst of one.
+double simulated_steps(const AcceptedLength& length, long long n, int answers, std::uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::uniform_real_distribution<double> part(0, 1);
+  long long steps = 0;
+  for (int i = 0; i < answers; ++i) {
+    for (long long made = 0; made < n; ++steps) {
+      const double u = part(rng);  // the first j drafts are accepted with survival[j - 1]
+      ++made;
+      for (const double s : length.survival) made += u < s ? 1 : 0;
+    }
+  }
+  return static_cast<double>(steps) / answers;
+}
+
+TEST(Acceptance, P28StepsOfAnAnswerAreThoseOfASimulation) {
+  constexpr int kAnswers = 20'000;
+  for (const AcceptanceForm form : {AcceptanceForm{0.86, 0.91}, {0.5, 1}, {0.95, 0.73}}) {
+    for (const int k : {1, 3, 8}) {
+      const AcceptedLength length = AcceptanceCurve(form).at(k);
+      for (const long long n : {1, 2, 5, 17, 100}) {
+        SCOPED_TRACE(::testing::Message()
+                     << form.p << " " << form.g << " k " << k << " n " << n << " seed 5");
+        const double exact = steps_of_answer(length, n);
+        // Steps of one answer spread by less than sqrt(n); four standard errors.
+        EXPECT_NEAR(simulated_steps(length, n, kAnswers, 5), exact,
+                    4 * std::sqrt(static_cast<double>(n) / kAnswers));
+        EXPECT_GE(exact, static_cast<double>(n) / length.mean - 1e-9);
+        EXPECT_LE(exact, static_cast<double>(n + k) / length.mean + 1e-9);
+        const double closed = steps_of_long_answer(length, static_cast<double>(n));
+        EXPECT_LE(std::abs(closed - exact), k / length.mean);
+        // One draft accepted with 0.95 is the slowest of these: what is left falls as (-0.95)^n.
+        if (n == 100) {
+          EXPECT_NEAR(closed, exact, std::pow(0.95, 100));
+        }
+      }
+    }
+  }
+}
+
+TEST(Acceptance, P28StepsOfAnAnswerAtTheEndsOfWhatMayBe) {
+  const AcceptedLength none = AcceptanceCurve(AcceptanceForm{0.5, 0.5}).at(0);
+  EXPECT_EQ(steps_of_answer(none, 0), 0);
+  EXPECT_EQ(steps_of_answer(none, 57), 57);
+  EXPECT_EQ(steps_of_long_answer(none, 57), 57);
+  // All drafts certain: whole steps of 1 + k, so the closed form is right in the mean of n alone.
+  const AcceptedLength all = AcceptanceCurve(AcceptanceForm{1, 1}).at(3);
+  double sum = 0;
+  for (int n = 1; n <= 4; ++n) {
+    EXPECT_EQ(steps_of_answer(all, n), 1);
+    EXPECT_EQ(steps_of_answer(all, 40 + n), 11);
+    sum += steps_of_answer(all, 40 + n) - steps_of_long_answer(all, 40 + n);
+  }
+  EXPECT_NEAR(sum, 0, 1e-12);
+  // One token takes one step, whatever is accepted behind it.
+  EXPECT_EQ(steps_of_answer(AcceptanceCurve(AcceptanceForm{0.9, 0.9}).at(5), 1), 1);
+}
+
+}  // namespace
+}  // namespace shardline
