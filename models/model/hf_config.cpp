@@ -52,12 +52,26 @@ Reader locate(const Import& in, std::string_view field) {
     std::string_view field, key;
   };
   constexpr std::array kKeys = {
-      Pair{"kv_heads", "num_key_value_heads"}, Pair{"rope_dim", "qk_rope_head_dim"},
-      Pair{"reach", "sliding_window"},         Pair{"experts_per_token", "num_experts_per_tok"},
-      Pair{"inner", "intermediate_size"},      Pair{"layers", "num_hidden_layers"},
+      Pair{"kv_heads", "num_key_value_heads"},
+      Pair{"rope_dim", "qk_rope_head_dim"},
+      Pair{"reach", "sliding_window"},
+      Pair{"experts_per_token", "num_experts_per_tok"},
+      Pair{"inner", "intermediate_size"},
+      Pair{"layers", "num_hidden_layers"},
+      Pair{"o_groups", "o_groups"},
+      Pair{"value_heads", "linear_num_value_heads"},
+      Pair{"groups", "n_groups"},
+      Pair{"index.top_k", "index_topk"},
+      Pair{"index.shared", "indexer_types"},
   };
   const auto close = field.find("].");
-  const std::string_view last = close == std::string_view::npos ? field : field.substr(close + 2);
+  std::string_view last = close == std::string_view::npos ? field : field.substr(close + 2);
+  for (const std::string_view draft : {"drafts.attention.", "drafts.ffn."}) {
+    if (last.starts_with(draft)) last.remove_prefix(draft.size());
+  }
+  const auto blocks = in.root.find("sparse_attention_config");
+  if (last == "index.top_k" && blocks && blocks->is_map() && blocks->has("sparse_topk_blocks"))
+    return blocks->at("sparse_topk_blocks");
   // Where windows have heads of their own, the kind says whose they are.
   const bool local = in.local && field.starts_with("attentions[") &&
                      in.m.attentions[std::stoul(std::string(field.substr(11)))] == *in.local;

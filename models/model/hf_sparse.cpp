@@ -20,15 +20,33 @@ SparseIndex read_index(Import& in) {
   return x;
 }
 
+/// Beside indexer_types a frequency or a pattern says the same, or the file is none of any model.
+void check_choices(Import& in, const std::vector<bool>& shared, const std::function<bool(int)>& by_step) {
+  const auto pattern = in.find("index_topk_pattern");
+  const auto frequency = in.find("index_topk_freq");
+  const std::string text = pattern ? pattern->text() : "";
+  for (int i = 0; i < in.layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (pattern && (at >= text.size() || (text[at] == 'S') != shared[at]))
+      return pattern->fault(fmt::format("index_topk_pattern contradicts indexer_types[{}]", i));
+    if (frequency && by_step(i) != shared[at])
+      return frequency->fault(fmt::format(
+          "index_topk_freq and index_skip_topk_offset: this contradicts indexer_types[{}], which is {}", i,
+          shared[at] ? "shared" : "full"));
+  }
+}
+
 /// Which layers take an earlier one's choice: indexer_types, else index_topk_pattern of F and S, else every
 /// layer but each index_topk_freq-th one from index_skip_topk_offset on (configuration_glm_moe_dsa.py).
 std::vector<bool> shared_choices(Import& in) {
   std::vector<bool> shared;
   const int every = in.find_number("index_topk_freq", limits::kLayers, 0).value_or(1);
   const int offset = in.find_number("index_skip_topk_offset", limits::kLayers, 0).value_or(2);
+  const auto by_step = [&](int layer) { return std::max(layer - offset + 1, 0) % std::max(1, every) != 0; };
   const auto pattern = in.find("index_topk_pattern");
   if (const auto types = in.find_names("indexer_types", {"full", "shared"})) {
     for (const int type : *types) shared.push_back(type == 1);
+    check_choices(in, shared, by_step);
     return shared;
   }
   if (pattern) {
@@ -39,7 +57,7 @@ std::vector<bool> shared_choices(Import& in) {
       shared.push_back(static_cast<std::size_t>(i) < text.size() && text[i] == 'S');
     return shared;
   }
-  for (int i = 0; i < in.layers; ++i) shared.push_back(std::max(i - offset + 1, 0) % std::max(1, every) != 0);
+  for (int i = 0; i < in.layers; ++i) shared.push_back(by_step(i));
   return shared;
 }
 
