@@ -15,27 +15,54 @@ namespace {
 
 // The keys of _TEXT_GENERATION_MODELS and _MULTIMODAL_MODELS in models/registry.py, with the module of each.
 // Read between 0.21 and 0.24; _PREVIOUSLY_SUPPORTED_MODELS, where vLLM keeps what it has dropped and when,
-// names none of them up to 0.26.0.
+// names none of the older ones up to 0.26.0. DeciLM, DeepSeek-V3.2 and V4, Ernie, GLM, Kimi, MiMo,
+// MiniMax-M2, Nemotron-H, Phi-3, Qwen2-MoE, Qwen3-Next, -VL and 3.5, Seed-OSS and Step-3.5: from a copy of
+// both tables in another repository, of a version that has DeepSeek-V4 (0.22.0, says the release of 0.23.0)
+// and not yet MiniMax-M3, which 0.24.0 adds (its release notes, #45381); that 0.24.0 dropped one of them was
+// not seen.
 constexpr std::array kVllmHas{
+    ReadArchitecture{"DeciLMForCausalLM", "nemotron_nas.py"},
     ReadArchitecture{"DeepseekV2ForCausalLM", "deepseek_v2.py"},
+    ReadArchitecture{"DeepseekV32ForCausalLM", "deepseek_v2.py"},
     ReadArchitecture{"DeepseekV3ForCausalLM", "deepseek_v2.py"},
+    ReadArchitecture{"DeepseekV4ForCausalLM", "vllm.models.deepseek_v4"},
+    ReadArchitecture{"Ernie4_5ForCausalLM", "ernie45.py"},
+    ReadArchitecture{"Ernie4_5_MoeForCausalLM", "ernie45_moe.py"},
     ReadArchitecture{"FalconForCausalLM", "falcon.py"},
     ReadArchitecture{"Gemma3ForCausalLM", "gemma3.py"},
     ReadArchitecture{"Gemma3ForConditionalGeneration", "gemma3_mm.py"},
     ReadArchitecture{"Gemma4ForCausalLM", "gemma4.py"},
     ReadArchitecture{"Gemma4ForConditionalGeneration", "gemma4_mm.py"},
+    ReadArchitecture{"Glm4MoeForCausalLM", "glm4_moe.py"},
+    ReadArchitecture{"Glm4MoeLiteForCausalLM", "glm4_moe_lite.py"},
+    ReadArchitecture{"GlmMoeDsaForCausalLM", "deepseek_v2.py"},
     ReadArchitecture{"GptOssForCausalLM", "gpt_oss.py"},
+    ReadArchitecture{"KimiK25ForConditionalGeneration", "kimi_k25.py"},
+    ReadArchitecture{"KimiLinearForCausalLM", "kimi_linear.py"},
     ReadArchitecture{"LLaMAForCausalLM", "llama.py"},
     ReadArchitecture{"Llama4ForCausalLM", "llama4.py"},
     ReadArchitecture{"Llama4ForConditionalGeneration", "mllama4.py"},
     ReadArchitecture{"LlamaForCausalLM", "llama.py"},
+    ReadArchitecture{"MiMoForCausalLM", "mimo.py"},
     ReadArchitecture{"MiMoV2FlashForCausalLM", "mimo_v2.py"},
+    ReadArchitecture{"MiMoV2ForCausalLM", "mimo_v2.py"},
+    ReadArchitecture{"MiniMaxM2ForCausalLM", "minimax_m2.py"},
     ReadArchitecture{"MistralForCausalLM", "mistral.py"},
     ReadArchitecture{"MixtralForCausalLM", "mixtral.py"},
+    ReadArchitecture{"NemotronHForCausalLM", "nemotron_h.py"},
+    ReadArchitecture{"Phi3ForCausalLM", "phi3.py"},
     ReadArchitecture{"Qwen2ForCausalLM", "qwen2.py"},
+    ReadArchitecture{"Qwen2MoeForCausalLM", "qwen2_moe.py"},
     ReadArchitecture{"Qwen3ForCausalLM", "qwen3.py"},
     ReadArchitecture{"Qwen3MoeForCausalLM", "qwen3_moe.py"},
+    ReadArchitecture{"Qwen3NextForCausalLM", "qwen3_next.py"},
+    ReadArchitecture{"Qwen3VLForConditionalGeneration", "qwen3_vl.py"},
+    ReadArchitecture{"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe.py"},
+    ReadArchitecture{"Qwen3_5ForConditionalGeneration", "qwen3_5.py"},
+    ReadArchitecture{"Qwen3_5MoeForConditionalGeneration", "qwen3_5.py"},
     ReadArchitecture{"RWForCausalLM", "falcon.py"},
+    ReadArchitecture{"SeedOssForCausalLM", "seed_oss.py"},
+    ReadArchitecture{"Step3p5ForCausalLM", "step3p5.py"},
 };
 constexpr std::array kVllmLacks{
     ReadArchitecture{"KimiK2ForCausalLM", "in neither table of registry.py"},
@@ -72,30 +99,50 @@ constexpr std::array kSglangLacks{
 
 // Lines are of MODEL_ARCH_TO_MODULE in _arch_index.py@065ff9e93780, which is later than the tag and held to
 // the modules' own @register_auto_model by a test. Of Gemma 4 1.3.0rc17 loads weights already
-// (issue 14942); the others are in the table of supported models of 1.0.0 or in modules of that time.
+// (issue 14942); the others are in the table of supported models of 1.0.0 or in modules of that time. DeciLM,
+// DeepSeek-V3.2, GLM-4.x and GLM-5 are in that of 1.3.0rc20 itself, Kimi-K2.5 in that of 1.3.0rc13;
+// MiniMax-M2, Nemotron-H and Phi-4 in one without a version that is older than Gemma 4's entry. What the
+// later index has and no table up to the tag was seen to list (DeepSeek-V4, Kimi-K3, Kimi-Linear, Qwen3.5,
+// ...) stays unread.
 constexpr std::array kTrtllmHas{
+    ReadArchitecture{"DeciLMForCausalLM", "modeling_nemotron_nas.py, _arch_index.py:43"},
+    ReadArchitecture{"DeepseekV32ForCausalLM", "modeling_deepseekv3.py, _arch_index.py:44"},
     ReadArchitecture{"DeepseekV3ForCausalLM", "modeling_deepseekv3.py, _arch_index.py:45"},
     ReadArchitecture{"Gemma3ForCausalLM", "modeling_gemma3.py, _arch_index.py:52"},
     ReadArchitecture{"Gemma3ForConditionalGeneration", "modeling_gemma3vl.py, _arch_index.py:53"},
     ReadArchitecture{"Gemma4ForCausalLM", "modeling_gemma4.py, _arch_index.py:55"},
     ReadArchitecture{"Gemma4ForConditionalGeneration", "modeling_gemma4mm.py, _arch_index.py:56"},
+    ReadArchitecture{"Glm4MoeForCausalLM", "modeling_glm.py, _arch_index.py:58"},
+    ReadArchitecture{"GlmMoeDsaForCausalLM", "modeling_deepseekv3.py, _arch_index.py:59"},
     ReadArchitecture{"GptOssForCausalLM", "modeling_gpt_oss.py, _arch_index.py:60"},
+    ReadArchitecture{"KimiK25ForConditionalGeneration", "modeling_kimi_k25.py, _arch_index.py:65"},
     ReadArchitecture{"Llama4ForConditionalGeneration", "modeling_llama.py, _arch_index.py:69"},
     ReadArchitecture{"LlamaForCausalLM", "modeling_llama.py, _arch_index.py:70"},
+    ReadArchitecture{"MiniMaxM2ForCausalLM", "modeling_minimaxm2.py, _arch_index.py:76"},
     ReadArchitecture{"MistralForCausalLM", "modeling_mistral.py, _arch_index.py:80"},
     ReadArchitecture{"MixtralForCausalLM", "modeling_mixtral.py, _arch_index.py:83"},
+    ReadArchitecture{"NemotronHForCausalLM", "modeling_nemotron_h.py, _arch_index.py:86"},
+    ReadArchitecture{"Phi3ForCausalLM", "modeling_phi3.py, _arch_index.py:90"},
     ReadArchitecture{"Qwen2ForCausalLM", "modeling_qwen.py, _arch_index.py:94"},
     ReadArchitecture{"Qwen3ForCausalLM", "modeling_qwen3.py, _arch_index.py:100"},
     ReadArchitecture{"Qwen3MoeForCausalLM", "modeling_qwen3_moe.py, _arch_index.py:102"},
 };
-// AutoDeploy, another backend, has DeepSeek-V2 (footnote 5 of the table of supported models of 1.3.0rc20).
+// The index is later than the tag: what it lacks, the tag lacks, too. AutoDeploy, another backend, has
+// DeepSeek-V2 and GLM-4.7-Flash (Glm4MoeLite; footnote 5 of the table of supported models of 1.3.0rc20).
 constexpr std::array kTrtllmLacks{
     ReadArchitecture{"DeepseekV2ForCausalLM", "not in _arch_index.py"},
+    ReadArchitecture{"Ernie4_5ForCausalLM", "not in _arch_index.py"},
+    ReadArchitecture{"Ernie4_5_MoeForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"FalconForCausalLM", "not in _arch_index.py"},
+    ReadArchitecture{"Glm4MoeLiteForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"KimiK2ForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"LLaMAForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"Llama4ForCausalLM", "not in _arch_index.py"},
+    ReadArchitecture{"MiMoForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"MiMoV2FlashForCausalLM", "not in _arch_index.py"},
+    ReadArchitecture{"MiMoV2ForCausalLM", "not in _arch_index.py"},
+    ReadArchitecture{"Qwen3VLForCausalLM", "not in _arch_index.py"},
+    ReadArchitecture{"Qwen3VLMoeForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"RWForCausalLM", "not in _arch_index.py"},
 };
 

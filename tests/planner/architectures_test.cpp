@@ -17,38 +17,50 @@ namespace {
 
 using namespace testing;
 
-// Imported, but looked for in no engine yet: under an engine a result says that it was not checked.
-const std::set<std::string> kNotLookedFor = {
-    "DeciLMForCausalLM",
-    "DeepseekV32ForCausalLM",
-    "DeepseekV4ForCausalLM",
-    "Ernie4_5ForCausalLM",
-    "Ernie4_5_MoeForCausalLM",
-    "Glm4MoeForCausalLM",
-    "Glm4MoeLiteForCausalLM",
-    "GlmMoeDsaForCausalLM",
-    "KimiK25ForConditionalGeneration",
-    "KimiK3ForConditionalGeneration",
-    "KimiLinearForCausalLM",
-    "MiMoForCausalLM",
-    "MiMoV2ForCausalLM",
-    "MiniMaxM2ForCausalLM",
-    "MiniMaxM3ForCausalLM",
-    "NemotronHForCausalLM",
-    "Phi3ForCausalLM",
-    "Qwen2MoeForCausalLM",
-    "Qwen3NextForCausalLM",
-    "Qwen3VLForCausalLM",
-    "Qwen3VLForConditionalGeneration",
-    "Qwen3VLMoeForCausalLM",
-    "Qwen3VLMoeForConditionalGeneration",
-    "Qwen3_5ForCausalLM",
-    "Qwen3_5ForConditionalGeneration",
-    "Qwen3_5MoeForCausalLM",
-    "Qwen3_5MoeForConditionalGeneration",
-    "SeedOssForCausalLM",
-    "Step3p5ForCausalLM",
-    "Step3p7FlashForCausalLM",
+// Imported, but not known of an engine in its version: under it a result says that it was not checked. Of
+// MiniMax-M3 and Step-3.7 engines have classes under the names that the makers' files give
+// (MiniMaxM3SparseForConditionalGeneration, Step3p7ForConditionalGeneration), not those of the files here.
+const std::map<std::string, std::set<std::string>> kNotLookedFor = {
+    {"vllm",
+     {"KimiK3ForConditionalGeneration", "MiniMaxM3ForCausalLM", "Qwen3VLForCausalLM", "Qwen3VLMoeForCausalLM",
+      "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM", "Step3p7FlashForCausalLM"}},
+    {"sglang",
+     {"DeciLMForCausalLM",
+      "DeepseekV32ForCausalLM",
+      "DeepseekV4ForCausalLM",
+      "Ernie4_5ForCausalLM",
+      "Ernie4_5_MoeForCausalLM",
+      "Glm4MoeForCausalLM",
+      "Glm4MoeLiteForCausalLM",
+      "GlmMoeDsaForCausalLM",
+      "KimiK25ForConditionalGeneration",
+      "KimiK3ForConditionalGeneration",
+      "KimiLinearForCausalLM",
+      "MiMoForCausalLM",
+      "MiMoV2ForCausalLM",
+      "MiniMaxM2ForCausalLM",
+      "MiniMaxM3ForCausalLM",
+      "NemotronHForCausalLM",
+      "Phi3ForCausalLM",
+      "Qwen2MoeForCausalLM",
+      "Qwen3NextForCausalLM",
+      "Qwen3VLForCausalLM",
+      "Qwen3VLForConditionalGeneration",
+      "Qwen3VLMoeForCausalLM",
+      "Qwen3VLMoeForConditionalGeneration",
+      "Qwen3_5ForCausalLM",
+      "Qwen3_5ForConditionalGeneration",
+      "Qwen3_5MoeForCausalLM",
+      "Qwen3_5MoeForConditionalGeneration",
+      "SeedOssForCausalLM",
+      "Step3p5ForCausalLM",
+      "Step3p7FlashForCausalLM"}},
+    {"trtllm",
+     {"DeepseekV4ForCausalLM", "KimiK3ForConditionalGeneration", "KimiLinearForCausalLM",
+      "MiniMaxM3ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3NextForCausalLM",
+      "Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration", "Qwen3_5ForCausalLM",
+      "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration",
+      "SeedOssForCausalLM", "Step3p5ForCausalLM", "Step3p7FlashForCausalLM"}},
 };
 
 TEST(Architectures, EveryOneThatIsImportedWasLookedForInEveryEngine) {
@@ -61,7 +73,7 @@ TEST(Architectures, EveryOneThatIsImportedWasLookedForInEveryEngine) {
       }
     }
     for (const std::string& name : hf_architectures()) {
-      const bool looked_for = !kNotLookedFor.contains(name);
+      const bool looked_for = !kNotLookedFor.at(rules->engine).contains(name);
       EXPECT_EQ(read.erase(name) == 1, looked_for) << rules->engine << ": " << name;
     }
     EXPECT_EQ(read, std::set<std::string>{}) << rules->engine;
@@ -97,6 +109,40 @@ TEST(Architectures, EnginesStartTheModelsThatTheyHave) {
       EXPECT_EQ(refusal->rule, "model");
       EXPECT_EQ(refusal->key, "models");
       EXPECT_NE(refusal->instead.find("vllm (vLLM 0.24.0)"), std::string::npos) << refusal->instead;
+    }
+  }
+}
+
+// Of today's models, by sources other than the tables: release notes of vLLM 0.24.0 (DeepSeek-V4, on SM120
+// beside GLM-5.1), tables of supported models of TensorRT-LLM 1.3.0rc20 (DeepSeek-V3.2, GLM-5) and 1.3.0rc13
+// (MiniMax-M2). Names that were not found in an engine's version stay open.
+TEST(Architectures, TodaysModelsAreKnownOrSaidNotToBe) {
+  using enum HasArchitecture;
+  const std::map<std::string, std::map<std::string, HasArchitecture>> known{
+      {"vllm",
+       {{"deepseek-v4-pro", yes},
+        {"deepseek-v3.2", yes},
+        {"glm-5.2", yes},
+        {"minimax-m2.5", yes},
+        {"qwen3.5-397b-a17b", yes},
+        {"nemotron-3-super-120b-a12b", yes},
+        {"kimi-k3", not_read},
+        {"minimax-m3", not_read}}},
+      {"trtllm",
+       {{"deepseek-v3.2", yes},
+        {"glm-5.2", yes},
+        {"minimax-m2.5", yes},
+        {"nemotron-3-super-120b-a12b", yes},
+        {"mimo-v2-flash", no},
+        {"deepseek-v4-pro", not_read},
+        {"kimi-k3", not_read}}}};
+  for (const LaunchRules* rules : launch_rules()) {
+    const auto at = known.find(rules->engine);
+    if (at == known.end()) continue;
+    for (const auto& [model, has] : at->second) {
+      const Model m = load_model(model, source_path("models/catalog"));
+      EXPECT_EQ(has_architecture(*rules->architectures, m.architecture), has)
+          << rules->engine << " " << model;
     }
   }
 }
