@@ -90,7 +90,8 @@ void read_host(const Reader& r, EngineProfile& p) {
       line.no_other_keys();
     }
     // For reports alone, which read them: calibrate/validate/served_tables.hpp.
-    for (const char* key : {"layouts", "measured", "left_out", "pooled", "ttft_covered"}) static_cast<void>(error->find(key));
+    for (const char* key : {"layouts", "measured", "left_out", "pooled", "ttft_covered"})
+      static_cast<void>(error->find(key));
     error->no_other_keys();
   }
   r.no_other_keys();

@@ -91,9 +91,9 @@ TEST_F(DataFolders, AnEmptyVariableIsNone) {
 // The build tree's links lead to the sources, folder by folder.
 TEST_F(DataFolders, ABuildTreeReadsItsSources) {
   const fs::path data = find_data().path;
-  for (const char* folder : {"models/catalog", "hardware/catalog", "hardware/calibrations",
-                             "hardware/kernels", "planner/engines", "planner/serving", "scenarios",
-                             "calibrate/validate"}) {
+  for (const char* folder :
+       {"models/catalog", "hardware/catalog", "hardware/calibrations", "hardware/kernels", "planner/engines",
+        "planner/serving", "scenarios", "calibrate/validate"}) {
     EXPECT_TRUE(fs::equivalent(data / folder, fs::path(SHARDLINE_SOURCE_DIR) / folder)) << folder;
   }
 }

@@ -279,19 +279,19 @@ TEST(Dcp, LaunchFlagsAreTheEngines) {
                   "4 --max-model-len 101024 --decode-context-parallel-size 8 --attention-backend CUTLASS_MLA",
                   "SGLang: --tp-size 8 --ep-size 8 "
                   "--max-running-requests 4 --context-length 101024 --dcp-size 8"));
-  EXPECT_THAT(
-      launch_lines(r1, "dcp:dp=2,tpa=8,ep=16,batch=4,dcp=4,exchange=a2a,queries=replicated"),
-      ::testing::ElementsAre("vLLM: VLLM_DCP_Q_REPLICATE=1 --tensor-parallel-size 8 --data-parallel-size 2 "
-                             "--enable-expert-parallel --max-num-seqs 4 --max-model-len 101024 "
-                             "--all2all-backend deepep_low_latency "
-                             "--decode-context-parallel-size 4 "
-                             "--dcp-comm-backend a2a --attention-backend CUTLASS_MLA",
-                             "SGLang: --tp-size 16 --dp-size 2 "
-                             "--enable-dp-attention "
-                             "--ep-size 16 --max-running-requests 8 --context-length 101024 "
-                             "--moe-a2a-backend deepep --dcp-size 4 "
-                             "--dcp-comm-backend a2a "
-                             "--dcp-replicate-q-proj"));
+  EXPECT_THAT(launch_lines(r1, "dcp:dp=2,tpa=8,ep=16,batch=4,dcp=4,exchange=a2a,queries=replicated"),
+              ::testing::ElementsAre("vLLM: VLLM_DEEPEP_LOW_LATENCY_USE_MNNVL=1 VLLM_DEEPEP_BUFFER_SIZE_MB=0 "
+                                     "VLLM_DCP_Q_REPLICATE=1 --tensor-parallel-size 8 --data-parallel-size 2 "
+                                     "--enable-expert-parallel --max-num-seqs 4 --max-model-len 101024 "
+                                     "--all2all-backend deepep_low_latency "
+                                     "--decode-context-parallel-size 4 "
+                                     "--dcp-comm-backend a2a --attention-backend CUTLASS_MLA",
+                                     "SGLang: --tp-size 16 --dp-size 2 "
+                                     "--enable-dp-attention "
+                                     "--ep-size 16 --max-running-requests 8 --context-length 101024 "
+                                     "--moe-a2a-backend deepep --dcp-size 4 "
+                                     "--dcp-comm-backend a2a "
+                                     "--dcp-replicate-q-proj"));
   // SGLang has no interleave, replicates queries beside an all-to-all only, and GQA knows no all-to-all
   // there.
   for (const char* text :

@@ -340,42 +340,6 @@ TEST(Launchable, WhatIsPubliclyStartedStarts) {
   }
 }
 
-struct PairTry {
-  const char *engine, *rule, *prompts, *answers, *paired_prompts, *paired_answers;
-};
-
-// Servers that an engine hands no caches between, and the nearest that it does.
-const std::vector<PairTry> kPairTries{
-    {"vllm", "pair_stages", "pipeline:pp=2,batch=1", "tensor:tpa=8,batch=1", "tensor:tpa=2,batch=1",
-     "tensor:tpa=8,batch=1"},
-    {"vllm", "pair_dcp", "tensor:tpa=8,ep=8,batch=1", "dcp:tpa=8,ep=8,dcp=8,batch=4",
-     "tensor:tpa=8,ep=8,batch=1", "tensor:tpa=8,ep=8,batch=4"},
-    {"vllm", "pair_dcp", "tensor:tpa=8,ep=8,batch=1", "dcp:tpa=8,ep=8,dcp=2,exchange=a2a,batch=4",
-     "tensor:tpa=8,ep=8,batch=1", "dp_ep:dp=8,ep=8,batch=4"},
-    {"sglang", "pair_stages", "tensor:tpa=8,batch=1", "pipeline:pp=2,batch=1", "pipeline:pp=2,batch=1",
-     "pipeline:pp=2,batch=1"}};
-
-TEST(Launchable, EveryRuleOfPairsRefusesOneAndLetsTheNearestPass) {
-  for (const PairTry& t : kPairTries) {
-    SCOPED_TRACE(fmt::format("{} {}: {} and {}", t.engine, t.rule, t.prompts, t.answers));
-    const auto tried = [&](const char* prompts, const char* answers) {
-      return does_not_pair(*profile(t.engine), parse_plan(prompts), parse_plan(answers));
-    };
-    const auto refusal = tried(t.prompts, t.answers);
-    ASSERT_TRUE(refusal);
-    EXPECT_EQ(refusal->rule, t.rule);
-    EXPECT_FALSE(tried(t.paired_prompts, t.paired_answers));
-  }
-  for (const LaunchRules* rules : launch_rules()) {
-    for (const PairRule& rule : rules->pairs) {
-      const auto of = [&](const PairTry& t) {
-        return t.engine == std::string_view(rules->engine) && t.rule == std::string_view(rule.id);
-      };
-      EXPECT_TRUE(std::any_of(kPairTries.begin(), kPairTries.end(), of)) << rules->engine << " " << rule.id;
-    }
-  }
-}
-
 TEST(Launchable, EveryRuleIsTriedAndNamesItsSource) {
   ASSERT_EQ(launch_rules().size(), kCases.size());
   for (const LaunchRules* rules : launch_rules()) {
