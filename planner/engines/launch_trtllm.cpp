@@ -60,7 +60,10 @@ void put_half(const Server& s, LaunchOptions& o) {
     put(o, "kv_cache_config.enable_partial_reuse", "false");
   }
   put(o, "cache_transceiver_config.backend", s.with_helix ? "UCX" : "NIXL");
-  put(o, "cache_transceiver_config.max_tokens_in_buffer", served_length(s.study));
+  // Whole blocks: it stops at start otherwise (cpp/tensorrt_llm/batch_manager/cacheTransBuffer.cpp, the check
+  // of maxNumTokens against tokensPerBlock).
+  const long long block = tensorrt_llm_block(s.study), length = served_length(s.study);
+  put(o, "cache_transceiver_config.max_tokens_in_buffer", (length + block - 1) / block * block);
 }
 
 std::string yaml_of(const Server& s) {

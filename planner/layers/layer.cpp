@@ -23,7 +23,7 @@ void Layer::attention(const Attention& a, ContextStep* step) {
   if (ops_.separate())
     ops_.elementwise("norm", Part::qkv, h_, 2 * static_cast<double>(h_) * act_ * passes().norm);
   flow_.act(Function::rms_norm, {flow_.x, flow_.normed});
-  has_latents(a) ? project_latents(a) : project(a);
+  has_latents(a) ? project_latents(a, step) : project(a);
   if (step && c_.persistent_kv) {
     b_.drive(Drive::persistent_kv);
     ops_.elementwise("join persistent KV", Part::attention, h_, 0);
@@ -68,7 +68,7 @@ void Layer::gate_output(const Attention& a) {
 
 // The queries of decoding requests are absorbed: W_UK makes them as wide as latent rows. Prefills attend to
 // heads that strategies expand from the latents where they need them.
-void Layer::project_latents(const Attention& a) {
+void Layer::project_latents(const Attention& a, const ContextStep* step) {
   const Count q = cache_share(c_, a, p_).projected, q_width = q * (a.nope_dim + a.rope_dim);
   const Count latent = a.kv_lora_rank + a.rope_dim, turned = q * a.rope_dim;
   const auto both = [&](Count width) { return 2 * static_cast<double>(width) * act_; };
@@ -81,7 +81,7 @@ void Layer::project_latents(const Attention& a) {
     ops_.gemm("q and kv down", Part::qkv, Module::attention, h_, q_width + latent + gate_columns(a));
     if (!a.index) ops_.elementwise("kv norm", Part::qkv, latent, both(latent));
   }
-  if (a.index) return project_index(a);
+  if (a.index) return project_index(a, step);
   if (prefills())
     ops_.elementwise("rope and KV append", Part::qkv, turned + latent,
                      both(turned + latent) * passes().rotary, attention_kernel());
@@ -97,11 +97,17 @@ void Layer::project_latents(const Attention& a) {
 }
 
 // Behind the products of MLA those of the index. All its queries attend absorbed, those of prompts too.
-void Layer::project_index(const Attention& a) {
+void Layer::project_index(const Attention& a, const ContextStep* step) {
   const Count rows = ops_.rows().front(), q = cache_share(c_, a, p_).projected;
   const ModuleType t = c_.precision.of(Module::attention);
   add_index_projections(ops_, c_, a);
-  add_module_rest(b_, c_, a, p_, rows);
+  std::vector<Segment> chunk;  // of a prompt that passes in chunks, this round's one
+  if (step && p_[kPrefillChunk] > 0) {
+    for (const Interval& i : step->queries(0)) {
+      if (i.request != kPadding) chunk.push_back({i.begin, i.end - i.begin});
+    }
+  }
+  add_module_rest(b_, c_, a, p_, rows, chunk);
   b_.gemm("q absorb", Part::qkv, t.weights, t.math,
           BatchedGemmShape{LatentProduct::absorb_query, rows, a.nope_dim, a.kv_lora_rank, q, 1});
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/model/cache.hpp"
+#include "planner/layers/memory.hpp"
 
 namespace shardline {
 
@@ -161,10 +162,12 @@ void add_index_projections(const RowOps& ops, const Case& c, const Attention& a)
   ops.gemm("index keys and weights", Part::qkv, Module::attention, c.model.hidden, index.dim + index.heads);
 }
 
-void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows) {
+void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows,
+                     std::span<const Segment> chunk) {
   const Asked asked = c.batch.prefills() ? Asked::prefill : Asked::decode;
   const IndexedBlock block = block_of(c, a, cache_share(c, a, p).projected, asked);
   std::vector<Segment> all = asked_segments(c, p, asked);
+  if (!chunk.empty()) all.assign(chunk.begin(), chunk.end());
   ModuleRestShape s;
   s.q_heads = block.q_heads;
   s.index_heads = block.index_heads;
@@ -174,7 +177,7 @@ void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, cons
   s.rows = rows;
   s.requests = requests_of(all);
   if (asked == Asked::prefill)
-    for (const Segment& d : asked_segments(c, p, Asked::decode)) all.push_back(d);
+    for (const Segment& d : asked_segments(c, p, Asked::decode)) all.push_back({0, d.fresh, d.count});
   s.candidates = over(all, [](const Segment& r) { return pairs_of(Reach{}, r); });
   s.hidden = c.model.hidden;
   s.q_rank = a.q_lora_rank;
@@ -237,8 +240,8 @@ Bytes choice_activations(const Case& c, const Attention& a, const Plan& p) {
         4 * static_cast<double>(over(all, [&](const Segment& r) { return pairs_on_fullest(share, r); }));
     bytes += asked == Asked::decode ? pairs : std::min(pairs, kMostScores);
     // Queries of the index and the rows' choices.
-    bytes += static_cast<double>(rows_of(all)) *
-             (a.index->heads * a.index->dim * activation_size(c) + 4.0 * a.index->top_k);
+    const double rows = asked == Asked::prefill ? prefill_rows(c, p) : static_cast<double>(rows_of(all));
+    bytes += rows * (a.index->heads * a.index->dim * activation_size(c) + 4.0 * a.index->top_k);
   }
   return Bytes(bytes);
 }

@@ -29,7 +29,8 @@ Bytes choice_activations(const Case& c, const Attention& a, const Plan& p);
 /// What products of the index stand behind those of queries and latents; nothing where the layer takes an
 /// earlier one's choice. The small kernels of the block are one op of their own.
 void add_index_projections(const RowOps& ops, const Case& c, const Attention& a);
-void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows);
+void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows,
+                     std::span<const Segment> chunk = {});
 
 /// Scores and choice for all requests; nothing where the layer takes an earlier one's.
 void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const CacheShare& share,

@@ -34,7 +34,7 @@ Halved halved(const Schedule& layer) {
   Halved h;
   bool attends = false;
   for (const Op& op : layer.ops) {
-    attends = attends || is_attention(op.kind);
+    attends = attends || is_attention(op.kind) || op.kind == OpKind::attend_sparse;
     if (op.kind == OpKind::dispatch)
       h.dispatch = &op;
     else if (op.kind == OpKind::combine)
