@@ -165,9 +165,11 @@ std::vector<double> executions_on_path(const Schedule& schedule, const std::vect
     SL_CHECK(std::ranges::is_sorted(schedule.program_of(s), {}, &Repeat::round), "a program is by round");
   const auto add = [&](const RoundTime& at, bool handoff) {
     const auto program = schedule.program_of(*stages[static_cast<std::size_t>(at.stage)]);
-    for (const Repeat& repeat : std::ranges::equal_range(program, at.round, {}, &Repeat::round)) {
-      for (const BlockIndex b : schedule.blocks_of(repeat)) {
-        if (schedule.blocks[b].handoff == handoff) times[b] += repeat.times;
+    const auto before = [](const Repeat& repeat, int round) { return repeat.round < round; };
+    for (auto repeat = std::lower_bound(program.begin(), program.end(), at.round, before);
+         repeat != program.end() && repeat->round == at.round; ++repeat) {
+      for (const BlockIndex b : schedule.blocks_of(*repeat)) {
+        if (schedule.blocks[b].handoff == handoff) times[b] += repeat->times;
       }
     }
   };
