@@ -43,6 +43,7 @@ struct Published {
 constexpr std::array kPublished{
     Published{"deepseek-r1", Dtype::fp8_block, "deepseek-ai/DeepSeek-R1"},
     Published{"deepseek-r1", Dtype::fp4, "nvidia/DeepSeek-R1-FP4", Stored::feed_forward},
+    Published{"deepseek-v3.2", Dtype::fp8_block, "deepseek-ai/DeepSeek-V3.2"},
     Published{"kimi-k2", Dtype::fp8_block, "moonshotai/Kimi-K2-Instruct"},
     Published{"mimo-v2-flash", Dtype::fp8_block, "XiaomiMiMo/MiMo-V2-Flash"},
     Published{"minimax-m2.5", Dtype::fp8_block, "MiniMaxAI/MiniMax-M2.5"},
