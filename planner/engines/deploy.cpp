@@ -113,6 +113,7 @@ KeptOf kept_of(const Case& c, const EngineProfile& engine, const Plan& p) {
   of.requests = sequences_of_step(c, p);
   of.latents = has_latents(c.model);
   of.prompt_graphs = p.dp == 1 && p.pp == 1 && p.cp == 1;
+  of.shares_context = p.kvp > 1 || p.cp > 1;
   return of;
 }
 

@@ -11,12 +11,13 @@ namespace shardline {
 
 /// Of what a server is made, as far as it matters here.
 struct KeptOf {
-  int gpus = 1;                // of it, attention groups included
-  int groups = 1;              // of attention
-  long long step_tokens = 0;   // budget of its steps
-  long long requests = 0;      // of a group that its largest graph is of
-  bool latents = false;        // MLA
-  bool prompt_graphs = false;  // steps with prompts have graphs, too
+  int gpus = 1;                 // of it, attention groups included
+  int groups = 1;               // of attention
+  long long step_tokens = 0;    // budget of its steps
+  long long requests = 0;       // of a group that its largest graph is of
+  bool latents = false;         // MLA
+  bool prompt_graphs = false;   // steps with prompts have graphs, too
+  bool shares_context = false;  // ranks that share sequences
 };
 
 struct KeptMemory {

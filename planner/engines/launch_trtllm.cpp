@@ -4,8 +4,6 @@
 // (llmapi/trtllm-llmapi-launch), on Slurm or by MPI.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "planner/engines/launch_server.hpp"
 
 namespace shardline::launch {
@@ -13,15 +11,6 @@ namespace shardline::launch {
 namespace {
 
 int port_of(Role role) { return role == Role::whole ? 8000 : role == Role::context ? 8001 : 8002; }
-
-// Under context parallelism no peak of activations is measured (_torch/pyexecutor/_util.py,
-// try_prepare_estimation), so the fraction has to leave room for them.
-constexpr double kUnmeasured = 0.8;
-
-double memory_part(const Server& s) {
-  const bool measured = find(s.deployment.options, "context_parallel_size") == nullptr;
-  return measured ? s.engine.memory : std::min(s.engine.memory, kUnmeasured);
-}
 
 // Kernels of trtllm-gen on Blackwell; DeepGEMM within CUTLASS on Hopper, which dies elsewhere
 // (_torch/modules/fused_moe, can_implement of each backend). Of others the engine's own choice.
@@ -44,7 +33,8 @@ void put_tokens(const Server& s, LaunchOptions& o) {
 
 void put_memory(const Server& s, LaunchOptions& o) {
   if (!kv_name(s).empty()) put(o, "kv_cache_config.dtype", kv_name(s));
-  put(o, "kv_cache_config.free_gpu_memory_fraction", fmt::format("{}", memory_part(s)));
+  put(o, "kv_cache_config.free_gpu_memory_fraction",
+      fmt::format("{}", s.engine.memory_part(kept_of(s.study, s.engine, s.plan))));
 }
 
 // A half's caches move by the transceiver, whose buffer holds the longest prompt. Both have blocks of one

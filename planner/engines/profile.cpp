@@ -213,6 +213,8 @@ EngineProfile read_engine(Document& document) {
   const Reader memory = root.at("memory");
   p.memory_rule = memory.at("of").one_of({"total", "free"}) == 1 ? MemoryRule::free : MemoryRule::total;
   p.memory = memory.at("part").number(0.1, 1);
+  if (const auto shared = memory.find("part_of_shared_context"))
+    p.memory_of_shared_context = shared->number(0.1, 1);
   p.kept = read_kept(memory.at("kept"));
   static_cast<void>(memory.at("why").text());
   memory.no_other_keys();
@@ -261,7 +263,8 @@ Bytes EngineProfile::room_for_kv(const Device& device, Bytes weights, Bytes othe
   const Bytes aside = kept.set_aside(of);
   const Bytes rest = weights + kept.context(of) +
                      (kept.holds_activations ? std::max(aside, kept.fixed + others) : aside + others);
-  return memory_rule == MemoryRule::total ? device.memory * memory - rest : (device.memory - rest) * memory;
+  const double part = memory_part(of);
+  return memory_rule == MemoryRule::total ? device.memory * part - rest : (device.memory - rest) * part;
 }
 
 EngineProfile parse_engine(const std::string& file_name, const std::string& text) {

@@ -2,6 +2,7 @@
 // planner/README.md [P18].
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -141,8 +142,9 @@ struct EngineProfile {
   TokenExchange tokens_to_experts;
   std::map<Architecture, Seconds> launch;  // of a kernel that is in no graph, by the host
   MemoryRule memory_rule = MemoryRule::total;
-  double memory = 1;  // that part
-  KeptMemory kept;    // context, graphs, workspace, the largest step's activations
+  double memory = 1;                    // that part
+  double memory_of_shared_context = 1;  // at most, of servers whose ranks share sequences
+  KeptMemory kept;                      // context, graphs, workspace, the largest step's activations
   HostTimes host;
   ServedBands error;
   std::string source;                // of the four numbers
@@ -153,6 +155,10 @@ struct EngineProfile {
   /// Host time of a kernel that is in no graph.
   Seconds launch_time(const Device& device) const;
   long long tokens_of_step(const Device& device) const;
+  /// The part of the memory that a server is started with.
+  double memory_part(const KeptOf& of) const {
+    return of.shares_context ? std::min(memory, memory_of_shared_context) : memory;
+  }
   /// Most bytes of KV on a device beside `weights`, `others` (activations, buffers) and what is kept of such
   /// a server; negative where the weights do not fit.
   Bytes room_for_kv(const Device& device, Bytes weights, Bytes others, const KeptOf& of) const;
