@@ -94,6 +94,42 @@ TEST(SparseAttention, P27OneRankReadsAndComputesWhatTheModelSays) {
   }
 }
 
+// What the small kernels of all layers gather, each block as often as it runs on one rank.
+double gathered(const Case& c, const std::string& plan) {
+  Schedule s;
+  lower(s, c, plan_of(c, plan));
+  const std::vector<double> times = executions(s);
+  double sum = 0;
+  for (std::size_t b = 0; b < s.blocks.size(); ++b) {
+    const Block& block = s.blocks[BlockIndex(static_cast<std::uint32_t>(b))];
+    for (OpIndex i = block.first; i < block.last; ++i) {
+      if (s.ops[i].kind == OpKind::module_rest)
+        sum += times[b] * static_cast<double>(shape<ModuleRestShape>(s.ops[i]).candidates);
+    }
+  }
+  return sum;
+}
+
+// Chunks of a prompt are charged their own pairs, which are the prompt's together.
+TEST(SparseAttention, H73ChunksOfAPromptSumToIt) {
+  Case c = case_of("deepseek-v3.2");
+  c.batch = prefill_batch({{0, 10'000}});
+  const double whole = gathered(c, "pipeline:pp=1,tpa=8,ep=8,in_flight=1");
+  EXPECT_EQ(whole, c.model.layers() * (10'000.0 * 10'001 / 2));
+  for (const char* chunk : {"1000", "4096", "9999"})
+    EXPECT_EQ(gathered(c, std::string("pipeline:pp=1,tpa=8,ep=8,in_flight=1,prefill_chunk=") + chunk), whole)
+        << chunk;
+}
+
+// Decoding requests beside a prompt bring their new token, not their caches.
+TEST(SparseAttention, H73DecodesBesideAPromptGatherNoCaches) {
+  Case c = case_of("deepseek-v3.2");
+  c.batch = prefill_batch({{0, 2'000}});
+  const double alone = gathered(c, "tensor:tpa=8,ep=8");
+  c.batch.decode = {{kContext - 1, 1, 3}};
+  EXPECT_EQ(gathered(c, "tensor:tpa=8,ep=8"), alone + 3 * c.model.layers());
+}
+
 // By looking at every row.
 TEST(SparseAttention, P27ChosenPairsAreThoseOfEveryRow) {
   const SparseIndex index{.heads = 2, .dim = 4, .top_k = 10};

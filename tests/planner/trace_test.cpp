@@ -8,19 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "tests/planner/requests/traces.hpp"
 #include "tests/support/bad_input.hpp"
 #include "tests/support/files.hpp"
 
 namespace shardline {
 namespace {
 
-std::vector<TraceRequest> read_all(const std::string& name, const std::string& text) {
-  std::istringstream in(text);
-  TraceReader reader(in, name);
-  std::vector<TraceRequest> out;
-  for (TraceRequest row; reader.next(row);) out.push_back(row);
-  return out;
-}
+using testing::read_all;
 
 std::vector<TraceRequest> extract(const std::string& name) {
   return read_all(name, testing::read_file(testing::source_dir() / "tests" / "planner" / "traces" / name));

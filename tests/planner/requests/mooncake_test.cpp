@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,13 +16,7 @@
 namespace shardline {
 namespace {
 
-std::vector<TraceRequest> read_all(const std::string& name, const std::string& text) {
-  std::istringstream in(text);
-  TraceReader reader(in, name);
-  std::vector<TraceRequest> out;
-  for (TraceRequest row; reader.next(row);) out.push_back(row);
-  return out;
-}
+using testing::read_all;
 
 struct Hits {
   std::uint64_t found = 0, asked = 0;

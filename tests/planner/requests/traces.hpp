@@ -5,7 +5,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <string>
+#include <vector>
+
+#include "planner/serving/trace.hpp"
 
 namespace shardline::testing {
 
@@ -20,6 +24,15 @@ inline std::optional<std::string> recorded(const std::string& name) {
   char buffer[1 << 16];
   for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
   return pclose(pipe) == 0 ? std::optional(text) : std::nullopt;
+}
+
+/// All requests of a trace; `name` is the file that faults name.
+inline std::vector<TraceRequest> read_all(const std::string& name, const std::string& text) {
+  std::istringstream in(text);
+  TraceReader reader(in, name);
+  std::vector<TraceRequest> out;
+  for (TraceRequest row; reader.next(row);) out.push_back(row);
+  return out;
 }
 
 }  // namespace shardline::testing
