@@ -1,5 +1,6 @@
 #include "tests/cuda_probe/executor_cuda/cases.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cuda_probe/transport/loopback.hpp"
@@ -27,10 +28,14 @@ std::vector<std::string> strategy_names() {
   return out;
 }
 
+bool full_attention(const Model& m) {
+  return !has_local_attention(m) &&
+         std::none_of(m.attentions.begin(), m.attentions.end(), [](const Attention& a) { return a.index; });
+}
+
 std::vector<cli::VerifyCase> sampled(const std::string& name, std::size_t count) {
   std::vector<cli::VerifyCase> all = cli::verify_cases(strategy(name), device_sizes());
-  // Our kernels have full attention alone; DeviceSupported.* looks at the others.
-  std::erase_if(all, [](const cli::VerifyCase& c) { return has_local_attention(c.study.model); });
+  std::erase_if(all, [](const cli::VerifyCase& c) { return !full_attention(c.study.model); });
   std::vector<cli::VerifyCase> chosen;
   for (std::size_t i = 0; i < count; ++i) chosen.push_back(all[(2 * i + 1) * all.size() / (2 * count)]);
   return chosen;

@@ -15,6 +15,8 @@ namespace shardline::testing {
 cli::CaseSizes device_sizes();
 /// Of those that device executors can run.
 std::vector<std::string> strategy_names();
+/// Whether every query sees all keys before it: our kernels know no window, no chunk, no sinks and no index.
+bool full_attention(const Model& model);
 /// About `count` cases of each kind of heads that the strategy has, spread over the grid.
 std::vector<cli::VerifyCase> sampled(const std::string& strategy, std::size_t count);
 

@@ -41,7 +41,7 @@ TEST(DeviceSupported, NamesTheOpAndTheWidths) {
 TEST(DeviceSupported, EveryCaseWithFullAttentionHasKernels) {
   for (const std::string& name : strategy_names()) {
     for (const cli::VerifyCase& c : cli::verify_cases(strategy(name), device_sizes()))
-      EXPECT_EQ(unsupported(cli::verify_schedule(c)).has_value(), has_local_attention(c.study.model))
+      EXPECT_EQ(unsupported(cli::verify_schedule(c)).has_value(), !full_attention(c.study.model))
           << name << ": " << c.what;
   }
 }
@@ -76,8 +76,8 @@ TEST(DeviceSupported, RefusesRegionsOutsideSlotsAndOutputsOverInputs) {
   }
 }
 
-// No kernel has a window, a chunk or sinks: none may run as if it saw everything.
-TEST(DeviceSupported, RefusesWindowsChunksSinksAndSeveralKinds) {
+// No kernel has a window, a chunk, sinks or an index: none may run as if it saw everything.
+TEST(DeviceSupported, RefusesWindowsChunksSinksIndicesAndSeveralKinds) {
   const Schedule whole = cli::verify_schedule(some_case("ring_pass_kv"));
   Schedule s = whole;
   const auto spoil = [&](auto change) {
@@ -109,6 +109,11 @@ TEST(DeviceSupported, RefusesWindowsChunksSinksAndSeveralKinds) {
               f.regions.insert(f.regions.end(), regions.begin(), regions.end());
             }),
             "op 'attend' has sinks, which the attention kernels do not");
+  const std::string index =
+      "op 'attend' attends to keys that an index chooses, which this executor does not do";
+  EXPECT_EQ(spoil([](Dataflow&, Action& a) { a.chosen = true; }), index);
+  for (const Function f : {Function::index_scores, Function::choose, Function::choose_among})
+    EXPECT_EQ(spoil([f](Dataflow&, Action& a) { a.function = f; }), index);
   const std::string kinds = "layers are of several kinds of attention, this executor has the inputs of one";
   EXPECT_EQ(spoil([](Dataflow& f, Action&) { f.inputs.back().kind = 1; }), kinds);
   EXPECT_EQ(spoil([](Dataflow& f, Action&) { f.outputs.back().kind = 1; }), kinds);
