@@ -30,7 +30,7 @@ struct Checkpoint {
   Dtype router = Dtype::bf16;  // computed as it is stored
   MatrixType head;             // the LM head; the embedding counts as it
   std::optional<Dtype> kv;     // nothing: the engine's choice
-  std::string assumed = {};    // nobody named it: "deepseek-ai/DeepSeek-R1", else empty
+  std::string assumed = {};    // nobody named it: "deepseek-ai/DeepSeek-R1" or why none; else empty
   bool operator==(const Checkpoint&) const = default;
 };
 

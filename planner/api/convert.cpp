@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/engines/checkpoints.hpp"
 #include "planner/studies/plan_intervals.hpp"
 
 namespace shardline::api {
@@ -48,7 +49,8 @@ std::string precision_source(const Case& c) {
   if (!c.model.checkpoint) return "the scenario";
   const std::string& own = c.model.checkpoint->assumed;
   if (own.empty()) return "the scenario and the model's checkpoint";
-  return c.precision.assumed.weights ? "the checkpoint that was assumed, " + own : "the scenario";
+  if (!c.precision.assumed.weights) return "the scenario";
+  return names_checkpoint(own) ? "the checkpoint that was assumed, " + own : own;
 }
 
 }  // namespace

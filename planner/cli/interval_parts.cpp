@@ -225,6 +225,9 @@ std::string engine_text(const Case& c) {
   if (const std::string other = stored_otherwise(c); !other.empty())
     out += fmt::format("  types of no published checkpoint: {0} has {1} (models: [{0}] takes them)\n",
                        checkpoint_of(c), other);
+  // What the engine's default is, precision_text() says.
+  if (const std::string unread = types_not_read(c); !unread.empty() && !c.precision.assumed.weights)
+    out += fmt::format("  {}: its matrices may be of other types than these\n", unread);
   if (c.served.total() == 0 && c.batch.kind() == StepKind::prefill)
     out += fmt::format("  TTFT is without the request path around the steps, {} in {}\n",
                        to_string(e.host.path), e.title);

@@ -72,8 +72,10 @@ std::string basis_text(const PlanAnswer& a) {
                                          experts ? "experts" : "FFN", to_string(main));
   out += fmt::format(", KV cache {}", to_string(c.precision.kv));
   if (const std::string checkpoint = checkpoint_of(c); !checkpoint.empty()) {
-    const std::string other = stored_otherwise(c);
-    out += other.empty() ? " as in " + checkpoint : fmt::format(" ({} has {})", checkpoint, other);
+    const std::string other = stored_otherwise(c), unread = types_not_read(c);
+    out += !unread.empty() ? "; " + unread
+           : other.empty() ? " as in " + checkpoint
+                           : fmt::format(" ({} has {})", checkpoint, other);
   }
   if (c.engine) out += "; assumed: " + assumed_text(c);
   if (c.engine && a.question.prefill())

@@ -16,8 +16,9 @@ namespace shardline {
 namespace {
 
 /// Which matrices of a checkpoint have the type that it is named by; the others are in BF16. own: as its
-/// maker stores them (of_maker). unknown: nobody here has read it.
-enum class Stored : std::uint8_t { own, all_layers, feed_forward, unknown };
+/// maker stores them (of_maker). among_blocks: routed experts, beside blocks of FP8. unknown: nobody here has
+/// read it.
+enum class Stored : std::uint8_t { own, all_layers, feed_forward, among_blocks, unknown };
 
 /// Of a model the first is its maker's own.
 struct Published {
@@ -39,14 +40,23 @@ struct Published {
 // transformers blocks are quantized"; of Llama-3.1-70B-Instruct-FP8 also hf_quant_config.json as
 // aiconfigurator bundles it
 // @095f58a51, with kv_cache_quant_algo FP8. DeepSeek-R1-FP4: NVIDIA/Model-Optimizer issue 150, TensorRT-LLM
-// tech blog 1.
+// tech blog 1. Makers' own: quantization_config of the config.json that aiconfigurator bundles @095f58a51,
+// without which they are in its dtype (MiniMax-M3, Qwen3.5, Llama-4-Maverick: bfloat16). DeepSeek-V4-Pro's
+// has blocks of FP8 and expert_dtype fp4; DeepSeek-V4-Flash's is cited by those who convert it
+// (nsparks/DeepSeek-V4-Flash-FP4-FP8-GGUF: FP8 in blocks of 128, experts in MXFP4), and NVIDIA's NVFP4 of it
+// keeps expert_dtype fp4. Kimi-K3's ignores all but the routed experts, and quantises no activations.
+// Models of the catalogue that are not here have a checkpoint whose types nobody here has read.
 constexpr std::array kPublished{
     Published{"deepseek-r1", Dtype::fp8_block, "deepseek-ai/DeepSeek-R1"},
     Published{"deepseek-r1", Dtype::fp4, "nvidia/DeepSeek-R1-FP4", Stored::feed_forward},
     Published{"deepseek-v3.2", Dtype::fp8_block, "deepseek-ai/DeepSeek-V3.2"},
+    Published{"deepseek-v4-flash", Dtype::mxfp4, "deepseek-ai/DeepSeek-V4-Flash", Stored::among_blocks},
+    Published{"deepseek-v4-pro", Dtype::mxfp4, "deepseek-ai/DeepSeek-V4-Pro", Stored::among_blocks},
     Published{"kimi-k2", Dtype::fp8_block, "moonshotai/Kimi-K2-Instruct"},
+    Published{"kimi-k3", Dtype::mxfp4, "moonshotai/Kimi-K3"},
     Published{"mimo-v2-flash", Dtype::fp8_block, "XiaomiMiMo/MiMo-V2-Flash"},
     Published{"minimax-m2.5", Dtype::fp8_block, "MiniMaxAI/MiniMax-M2.5"},
+    Published{"minimax-m3", Dtype::bf16, "MiniMaxAI/MiniMax-M3"},
     Published{"gpt-oss-120b", Dtype::mxfp4, "openai/gpt-oss-120b"},
     Published{"gpt-oss-20b", Dtype::mxfp4, "openai/gpt-oss-20b"},
     Published{"llama-3.1-405b", Dtype::bf16, "meta-llama/Llama-3.1-405B-Instruct"},
@@ -58,10 +68,30 @@ constexpr std::array kPublished{
               Dtype::fp8},
     Published{"llama-3.1-8b", Dtype::bf16, "meta-llama/Llama-3.1-8B-Instruct"},
     Published{"llama-3.1-8b", Dtype::fp8, "nvidia/Llama-3.1-8B-Instruct-FP8", Stored::all_layers},
+    Published{"llama-4-maverick", Dtype::bf16, "meta-llama/Llama-4-Maverick-17B-128E-Instruct"},
+    Published{"qwen3.5-397b-a17b", Dtype::bf16, "Qwen/Qwen3.5-397B-A17B"},
     Published{"qwen3-235b-a22b", Dtype::bf16, "Qwen/Qwen3-235B-A22B"},
     Published{"qwen3-235b-a22b", Dtype::fp8_block, "Qwen/Qwen3-235B-A22B-FP8"},
     Published{"qwen3-235b-a22b", Dtype::fp4, "nvidia/Qwen3-235B-A22B-FP4", Stored::unknown},
 };
+
+constexpr std::string_view kTypesOf = "types of ";
+
+std::string not_read(const std::string& repository) {
+  return fmt::format("{}{} not read", kTypesOf, repository);
+}
+
+// "owner/name".
+bool in_form_of_repository(const std::string& name) {
+  constexpr std::string_view kSigns = "-_.";
+  const auto slash = name.find('/');
+  const auto fine = [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || kSigns.find(c) != std::string_view::npos ||
+           c == '/';
+  };
+  return slash != std::string::npos && slash > 0 && slash + 1 < name.size() && name.front() != '.' &&
+         name.find('/', slash + 1) == std::string::npos && std::all_of(name.begin(), name.end(), fine);
+}
 
 // "Hugging Face tiiuae/falcon-7b config.json", as the sources of the catalogue are written.
 std::string named_in(const std::string& source) {
@@ -71,7 +101,7 @@ std::string named_in(const std::string& source) {
   const auto from = begin + before.size(), to = source.find(after, from);
   if (to == std::string::npos) return "";
   const std::string name = source.substr(from, to - from);
-  return name.find(' ') == std::string::npos ? name : "";
+  return in_form_of_repository(name) ? name : "";
 }
 
 // Names of repositories are found in either case on Hugging Face.
@@ -88,7 +118,7 @@ std::string with_own_files(const std::string& repository) {
 }
 
 // FP8 in blocks: all but the router and the head (modules_to_not_convert of DeepSeek, Kimi and Qwen's files).
-// MXFP4: the routed experts alone (gpt-oss: vLLM quantization/mxfp4.py).
+// MXFP4: the routed experts alone (gpt-oss: vLLM quantization/mxfp4.py; Kimi-K3).
 Checkpoint of_maker(Dtype stored) {
   Checkpoint out;
   SL_CHECK(stored == Dtype::bf16 || stored == Dtype::fp8_block || stored == Dtype::mxfp4,
@@ -104,6 +134,10 @@ Checkpoint types_of(const Published& p) {
   if (p.matrices == Stored::all_layers) out.attention = out.out_proj = p.stored;
   if (p.matrices == Stored::all_layers || p.matrices == Stored::feed_forward)
     out.dense_ffn = out.experts = out.shared = p.stored;
+  if (p.matrices == Stored::among_blocks) {  // DeepSeek-V4 computes them in FP8 (inference/model.py)
+    out = of_maker(Dtype::fp8_block);
+    out.experts = {p.stored, Dtype::fp8};
+  }
   out.kv = p.kv;
   return out;
 }
@@ -117,24 +151,26 @@ Dtype main_type(const Case& c) {
 Checkpoint checkpoint_by_default(const Model& model) {
   const auto* const own = std::find_if(kPublished.begin(), kPublished.end(),
                                        [&](const Published& p) { return p.model == model.name; });
-  Checkpoint out = of_maker(own != kPublished.end() ? own->stored : Dtype::bf16);
-  out.assumed = own != kPublished.end() ? std::string(own->repository) : named_in(model.source);
-  if (out.assumed.empty()) out.assumed = "one in bf16";
+  if (own != kPublished.end()) {
+    SL_CHECK(own->matrices != Stored::unknown, "of a model the first is its maker's own, which was read");
+    Checkpoint out = types_of(*own);
+    out.assumed = own->repository;
+    return out;
+  }
+  Checkpoint out;
+  const std::string source = named_in(model.source);
+  out.assumed = source.empty() ? "one in bf16" : not_read(source) + ": BF16 assumed";
   return out;
 }
 
 bool looks_like_repository(const std::string& name) {
-  const auto slash = name.find('/');
-  constexpr std::string_view kSigns = "-_.";
-  const auto fine = [&](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || kSigns.find(c) != std::string_view::npos ||
-           c == '/';
-  };
   std::error_code error;
-  return slash != std::string::npos && slash > 0 && slash + 1 < name.size() && name.front() != '.' &&
-         name.find('/', slash + 1) == std::string::npos && std::all_of(name.begin(), name.end(), fine) &&
-         !name.ends_with(".yaml") && !name.ends_with(".yml") && !name.ends_with(".json") &&
-         !std::filesystem::exists(name, error);
+  return in_form_of_repository(name) && !name.ends_with(".yaml") && !name.ends_with(".yml") &&
+         !name.ends_with(".json") && !std::filesystem::exists(name, error);
+}
+
+bool names_checkpoint(const std::string& assumed) {
+  return !assumed.empty() && !assumed.starts_with(kTypesOf);
 }
 
 Model published_model(const std::string& repository, const std::filesystem::path& catalog_dir) {
@@ -160,7 +196,7 @@ Model published_model(const std::string& repository, const std::filesystem::path
     known.push_back(source);
     if (!same(source)) continue;
     m.checkpoint = checkpoint_by_default(m);
-    m.checkpoint->assumed.clear();
+    if (names_checkpoint(m.checkpoint->assumed)) m.checkpoint->assumed.clear();
     return m;
   }
   std::sort(known.begin(), known.end());
@@ -185,8 +221,17 @@ std::string checkpoint_of(const Case& c) {
     if (p.stored == main_type(c)) return std::string(p.repository);
     known = true;
   }
-  // Of models that are not listed the source's own checkpoint is in BF16.
+  // Of models that are not listed the source's own checkpoint is taken to be in BF16 (types_not_read).
   return !known && main_type(c) == Dtype::bf16 ? named_in(c.model.source) : "";
+}
+
+std::string types_not_read(const Case& c) {
+  const std::string repository = checkpoint_of(c);
+  const bool read = std::any_of(kPublished.begin(), kPublished.end(), [&](const Published& p) {
+    return p.repository == repository && p.matrices != Stored::unknown;
+  });
+  if (repository.empty() || read) return "";
+  return not_read(repository) + (c.precision.assumed.weights ? ": BF16 assumed" : "");
 }
 
 std::string stored_otherwise(const Case& c) {

@@ -13,22 +13,30 @@ namespace shardline {
 /// the case says; empty: none is known here.
 std::string checkpoint_of(const Case& c);
 
+/// "types of google/gemma-3-27b-it not read: BF16 assumed", where nobody here has read in which types
+/// checkpoint_of() stores its matrices (the second part where they are no choice of the user's); else empty.
+std::string types_not_read(const Case& c);
+
 /// Which matrices the published checkpoint of the case (checkpoint_of) stores in another type than the case
 /// has them: "attention bf16, output projection bf16"; empty: none, or no such checkpoint is known.
 std::string stored_otherwise(const Case& c);
 
-/// What an engine loads where nobody names a checkpoint: that of the model's maker, BF16 where it is not
-/// known here. Its `assumed` names it; the cache is left to the engine (all three: the residual stream's
-/// type).
+/// What an engine loads where nobody names a checkpoint: that of the model's maker, BF16 where nobody here
+/// has read its types. Its `assumed` names it or, of the latter, says so ("types of OWNER/NAME not read: BF16
+/// assumed"); the cache is left to the engine (all three: the residual stream's type).
 Checkpoint checkpoint_by_default(const Model& model);
+
+/// Whether Checkpoint::assumed names a checkpoint, and is not the text of one whose types were not read.
+bool names_checkpoint(const std::string& assumed);
 
 /// Whether a model's name is that of a repository on Hugging Face, "owner/name", and of no file or folder
 /// here.
 bool looks_like_repository(const std::string& name);
 
 /// The catalogue's model whose configuration a repository on Hugging Face has
-/// ("meta-llama/Llama-3.1-70B-Instruct", also of quantised siblings), with the types of that checkpoint.
-/// Throws UserError with the nearest that is known, or where the types of one are not.
+/// ("meta-llama/Llama-3.1-70B-Instruct", also of quantised siblings), with the types of that checkpoint (as
+/// checkpoint_by_default() where they were not read). Throws UserError with the nearest that is known, or
+/// where the types of one are not.
 Model published_model(const std::string& repository, const std::filesystem::path& catalog_dir);
 
 /// "attention fp8, experts fp4, head bf16": what a checkpoint must be stored as for the plan to be the one

@@ -72,8 +72,9 @@ std::string script_head(const Server& s, const std::vector<std::string>& says,
   const Case& c = s.study;
   std::string out = fmt::format("#!/bin/bash\n# {} {}: {} on {}\n# {}\n", s.engine.title, s.engine.version,
                                 c.model.name, c.system.name, to_string(s.plan));
-  out += fmt::format("# Its times are of {}; a published checkpoint may keep some of them wider.\n",
-                     stored_types(c));
+  const std::string unread = types_not_read(c);
+  out += fmt::format("# Its times are of {}; {}.\n", stored_types(c),
+                     unread.empty() ? "a published checkpoint may keep some of them wider" : unread);
   for (const std::string& line : says) out += "# " + line + "\n";
   for (const std::string& note : s.deployment.notes) out += "# " + note + "\n";
   out += "# Further options of the engine may follow this script's name.\nset -euo pipefail\n";

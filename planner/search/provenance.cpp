@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 
+#include "planner/engines/checkpoints.hpp"
 #include "planner/layers/share.hpp"
 #include "sim/base/parallel.hpp"
 
@@ -164,9 +165,10 @@ std::string precision_text(const Case& c) {
   add(p.assumed.dispatch, "tokens sent to experts", p.dispatch);
   const std::string& own = c.model.checkpoint ? c.model.checkpoint->assumed : "";
   return fmt::format("  assumed: {} ({})\n", fmt::join(types, ", "),
-                     !own.empty()         ? "precision does not say: the checkpoint is " + own
-                     : c.model.checkpoint ? "neither the scenario nor the checkpoint says"
-                                          : "the scenario's precision does not say") +
+                     names_checkpoint(own) ? "precision does not say: the checkpoint is " + own
+                     : !own.empty()        ? "precision does not say; " + own
+                     : c.model.checkpoint  ? "neither the scenario nor the checkpoint says"
+                                           : "the scenario's precision does not say") +
          cache;
 }
 

@@ -1,0 +1,134 @@
+// Which types published checkpoints are said to have: those that somebody has read, and no others.
+#include "planner/engines/checkpoints.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "models/model/catalog.hpp"
+#include "planner/scenario/shipped.hpp"
+#include "tests/planner/launchable.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Own {
+  const char* repository;
+  MatrixType attention, experts;  // of a dense model its FFN
+};
+
+// Read in the makers' config.json, a second time: quantization_config (fp8 with weight_block_size: all but
+// router and head; mxfp4 and pack-quantized: routed experts), expert_dtype, dtype.
+const std::map<std::string, Own> kRead{
+    {"deepseek-r1", {"deepseek-ai/DeepSeek-R1", Dtype::fp8_block, Dtype::fp8_block}},
+    {"deepseek-v3.2", {"deepseek-ai/DeepSeek-V3.2", Dtype::fp8_block, Dtype::fp8_block}},
+    {"deepseek-v4-flash", {"deepseek-ai/DeepSeek-V4-Flash", Dtype::fp8_block, {Dtype::mxfp4, Dtype::fp8}}},
+    {"deepseek-v4-pro", {"deepseek-ai/DeepSeek-V4-Pro", Dtype::fp8_block, {Dtype::mxfp4, Dtype::fp8}}},
+    {"gpt-oss-120b", {"openai/gpt-oss-120b", Dtype::bf16, Dtype::mxfp4}},
+    {"gpt-oss-20b", {"openai/gpt-oss-20b", Dtype::bf16, Dtype::mxfp4}},
+    {"kimi-k2", {"moonshotai/Kimi-K2-Instruct", Dtype::fp8_block, Dtype::fp8_block}},
+    {"kimi-k3", {"moonshotai/Kimi-K3", Dtype::bf16, {Dtype::mxfp4, Dtype::bf16}}},
+    {"llama-3.1-405b", {"meta-llama/Llama-3.1-405B-Instruct", Dtype::bf16, Dtype::bf16}},
+    {"llama-3.1-70b", {"meta-llama/Llama-3.1-70B-Instruct", Dtype::bf16, Dtype::bf16}},
+    {"llama-3.1-8b", {"meta-llama/Llama-3.1-8B-Instruct", Dtype::bf16, Dtype::bf16}},
+    {"llama-4-maverick", {"meta-llama/Llama-4-Maverick-17B-128E-Instruct", Dtype::bf16, Dtype::bf16}},
+    {"mimo-v2-flash", {"XiaomiMiMo/MiMo-V2-Flash", Dtype::fp8_block, Dtype::fp8_block}},
+    {"minimax-m2.5", {"MiniMaxAI/MiniMax-M2.5", Dtype::fp8_block, Dtype::fp8_block}},
+    {"minimax-m3", {"MiniMaxAI/MiniMax-M3", Dtype::bf16, Dtype::bf16}},
+    {"qwen3-235b-a22b", {"Qwen/Qwen3-235B-A22B", Dtype::bf16, Dtype::bf16}},
+    {"qwen3.5-397b-a17b", {"Qwen/Qwen3.5-397B-A17B", Dtype::bf16, Dtype::bf16}},
+};
+
+const std::filesystem::path kCatalog = source_path("models/catalog");
+
+// The case of a model whose checkpoint an engine chooses, as scenarios make it.
+Case by_default(const std::string& model) {
+  Case c = decode_case("llama-3.1-8b", "h100-hgx", 1024);
+  c.model = load_model(model, kCatalog);
+  c.model.checkpoint = checkpoint_by_default(c.model);
+  const Checkpoint& own = *c.model.checkpoint;
+  c.precision = all_bf16();
+  c.precision.attention_weights = own.attention.weights;
+  c.precision.out_proj_weights = own.out_proj.weights;
+  c.precision.ffn_weights = own.dense_ffn.weights;
+  c.precision.expert_weights = own.experts.weights;
+  c.precision.shared_weights = own.shared.weights;
+  c.precision.assumed.weights = true;
+  return c;
+}
+
+TEST(Checkpoints, P20NoCheckpointThatWasNotReadHasTypes) {
+  int read = 0;
+  for (const std::string& name : catalog_names(kCatalog)) {
+    SCOPED_TRACE(name);
+    const Case c = by_default(name);
+    const Checkpoint& own = *c.model.checkpoint;
+    const auto at = kRead.find(name);
+    if (at != kRead.end()) {
+      ++read;
+      EXPECT_EQ(own.assumed, at->second.repository);
+      EXPECT_EQ(own.attention, at->second.attention);
+      EXPECT_EQ(has_experts(c.model) ? own.experts : own.dense_ffn, at->second.experts);
+      EXPECT_EQ(checkpoint_of(c), at->second.repository);
+      EXPECT_THAT(types_not_read(c), IsEmpty());
+      EXPECT_THAT(stored_otherwise(c), IsEmpty());
+      continue;
+    }
+    EXPECT_EQ(own.attention, MatrixType(Dtype::bf16));
+    EXPECT_EQ(own.experts, MatrixType(Dtype::bf16));
+    const std::string repository = checkpoint_of(c);
+    if (repository.empty()) {  // weights that nobody has published
+      EXPECT_EQ(own.assumed, "one in bf16");
+      EXPECT_THAT(types_not_read(c), IsEmpty());
+      continue;
+    }
+    EXPECT_FALSE(names_checkpoint(own.assumed));
+    EXPECT_EQ(types_not_read(c), fmt::format("types of {} not read: BF16 assumed", repository));
+    EXPECT_EQ(own.assumed, types_not_read(c));
+  }
+  EXPECT_EQ(read, std::ssize(kRead));
+}
+
+// Whatever types are asked for: what is said to be stored so was read.
+TEST(Checkpoints, P20NorInOtherTypes) {
+  for (const std::string& name : catalog_names(kCatalog)) {
+    Case c = by_default(name);
+    c.precision.assumed.weights = false;
+    for (const Dtype type : {Dtype::fp4, Dtype::fp8, Dtype::fp8_block, Dtype::mxfp4, Dtype::bf16}) {
+      c.precision = all_bf16();
+      c.precision.weights = type;
+      const std::string repository = checkpoint_of(c);
+      if (repository.empty() || kRead.contains(name)) continue;
+      EXPECT_EQ(types_not_read(c), fmt::format("types of {} not read", repository)) << name;
+    }
+  }
+  Case c = by_default("qwen3-235b-a22b");
+  c.precision = all_bf16();
+  c.precision.expert_weights = Dtype::fp4;
+  EXPECT_EQ(checkpoint_of(c), "nvidia/Qwen3-235B-A22B-FP4");
+  EXPECT_EQ(types_not_read(c), "types of nvidia/Qwen3-235B-A22B-FP4 not read");
+}
+
+TEST(Checkpoints, P20OneThatIsNamedIsNotReadEither) {
+  const Model gemma = published_model("google/gemma-3-27b-it", kCatalog);
+  EXPECT_EQ(gemma.checkpoint->assumed, "types of google/gemma-3-27b-it not read: BF16 assumed");
+  EXPECT_THAT(published_model("MiniMaxAI/MiniMax-M3", kCatalog).checkpoint->assumed, IsEmpty());
+}
+
+// "Hugging Face configuration config.json (model_type llama)" names no repository.
+TEST(Checkpoints, P20FilesOfTheUsersAreOfNoRepository) {
+  Case c = by_default("llama-3.1-8b");
+  c.model.name = "mine";
+  c.model.source = "Hugging Face configuration config.json (model_type llama)";
+  EXPECT_THAT(checkpoint_of(c), IsEmpty());
+  EXPECT_THAT(types_not_read(c), IsEmpty());
+}
+
+}  // namespace
+}  // namespace shardline
