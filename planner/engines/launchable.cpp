@@ -50,14 +50,16 @@ bool computes(const Case& c, Dtype type) {
   return c.system.device.peak[static_cast<std::size_t>(arithmetic_of(type))].value > 0;
 }
 
-// The case on a device of another architecture: rules ask for no more of it (architecture_of).
-Case on(const Case& c, Architecture a) {
+// The case on a device of another architecture, in blocks that the engine has there: rules ask for no more
+// of it (architecture_of).
+Case on(const LaunchRules& rules, const Case& c, Architecture a) {
   Case out = c;
   const auto peak = [&](Dtype t) -> FlopsPerSecond& {
     return out.system.device.peak[static_cast<std::size_t>(t)];
   };
   peak(Dtype::fp8) = peak(Dtype::bf16) * (a == Architecture::ampere ? 0.0 : 2.0);
   peak(Dtype::fp4) = peak(Dtype::bf16) * (a == Architecture::blackwell ? 4.0 : 0.0);
+  if (rules.block != nullptr) out.kv_block = rules.block(out).value_or(out.kv_block);
   return out;
 }
 
@@ -75,7 +77,7 @@ std::string offers(const LaunchRules& rules, const Case& c) {
   for (const auto& [a, name] :
        {std::pair(Architecture::ampere, "Ampere"), std::pair(Architecture::hopper, "Hopper"),
         std::pair(Architecture::blackwell, "Blackwell")}) {
-    if (a != architecture_of(c.system.device) && runs(rules, on(c, a))) devices.emplace_back(name);
+    if (a != architecture_of(c.system.device) && runs(rules, on(rules, c, a))) devices.emplace_back(name);
   }
   if (!types.empty()) out.push_back(fmt::format("weights all of {}", fmt::join(types, " or ")));
   if (!devices.empty()) out.push_back(fmt::format("a system of {}", fmt::join(devices, " or ")));

@@ -89,11 +89,16 @@ std::optional<int> block(const Case& c) {
   return architecture_of(c.system.device) == Architecture::hopper ? 64 : 32;
 }
 
-Complaint helix_block_size(const Case& c, const Plan& p) {
+std::optional<CaseComplaint> block_size(const Case& c) {
   const int own = block(c).value_or(c.kv_block);
-  if (!with_helix(p) || c.kv_block == own) return std::nullopt;
-  return fmt::format("kv_block of {} tokens, of {} alone under MLA on {}", c.kv_block, own,
-                     c.system.device.name);
+  if (c.kv_block == own) return std::nullopt;
+  return CaseComplaint{
+      "kv_block",
+      fmt::format("blocks of {} tokens of {}, which has MLA, on {}", c.kv_block, c.model.name,
+                  c.system.device.name),
+      fmt::format("{} tokens, as --set kv_block='{} tokens' on the command line, or no kv_block: "
+                  "it follows from the engine",
+                  own, own)};
 }
 
 Complaint helix_blocks(const Case& c, const Plan& p) {
@@ -298,6 +303,10 @@ constexpr CaseRule kCases[]{
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, "
      "near v1.3.0rc20",
      widened_weights},
+    {"kv_block", "MLA has kernels for blocks of 32 tokens on Blackwell, and of 64 on Hopper",
+     "NVIDIA/TensorRT-LLM docs/source/features/helix.md:44-45@04c8822cc42f; of MLA's pages pull request "
+     "10261, as quoted by ai-dynamo/aiconfigurator collector/trtllm/collect_mla.py:38-51@095f58a51",
+     block_size},
 };
 
 constexpr LaunchRule kPlans[]{
@@ -353,11 +362,6 @@ constexpr LaunchRule kPlans[]{
      other_expert_tokens},
     {"helix_values", "Helix exchanges latents and makes values of them afterwards",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/mla.py, _attn_forward_gen@c0261efa8a46", helix_values},
-    {"helix_block_size", "Helix hands out blocks of the cache, which MLA has of 32 tokens on Blackwell",
-     "NVIDIA/TensorRT-LLM docs/source/features/helix.md:44-45@04c8822cc42f; of MLA's pages pull request "
-     "10261, "
-     "as quoted by ai-dynamo/aiconfigurator collector/trtllm/collect_mla.py:48-51@095f58a51",
-     helix_block_size},
     {"helix_blocks", "a request has a block of tokens for every Helix rank",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/request_utils.py:381-387@fd3b44f15391",
      helix_blocks},

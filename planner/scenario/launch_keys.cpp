@@ -32,6 +32,7 @@ Reader type_of(const Reader& root, const std::string& name) {
 Reader place_of(const Reader& root, const std::string& key) {
   constexpr std::string_view kPrecision = "precision.";
   if (key == "models") return root.at("models");
+  if (key == "kv_block" && root.has("kv_block")) return root.at("kv_block");
   return key.starts_with(kPrecision) ? type_of(root, key.substr(kPrecision.size())) : tokens_of(root);
 }
 

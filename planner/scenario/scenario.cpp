@@ -102,6 +102,7 @@ void check_precision(const scenario_parts::PrecisionKeys& precision, const std::
     if (engine && !precision.faulty && !precision.says_math()) {
       Case c = make_case(m, system, scenario_parts::precision_of(precision, m, system), 1, 1, Routing{});
       c.engine = engine;
+      c.kv_block = block_of(engine->name, c).value_or(1);  // of types alone: the user's block comes later
       if (scenario_parts::check_case(root, c)) return;
     }
     if (scenario_parts::check_units(precision, m, system.device, root)) return;
@@ -188,12 +189,14 @@ void refuse_idle_keys(const Reader& root, const std::vector<Model>& models,
     v->fault("routing is of nothing: no listed model has experts");
 }
 
+constexpr int kUsualBlock = 16;  // tokens, of vLLM
+
 // What is to be served, apart from the model.
 struct Workload {
   Batch batch;  // empty: the question has requests of its own
   bool persistent = false;
   Kernels kernels;
-  int block = 16;
+  std::optional<int> block;  // the user's
 };
 
 void read_tokens(const Reader& root, StepKind kind, bool sweeps, const ServedWorkload* served, Workload& w) {
@@ -265,7 +268,8 @@ Study study_for(const Question& asked, Case served, const Workload& w, const Con
   out.title = fmt::format("{} on {}{}{}", served.model.name, served.system.name, set_text(served.system),
                           scenario_parts::workload_text(w.batch));
   out.study = std::move(served);
-  if (const auto& e = out.study.engine)
+  // What the user says holds or is refused (rule kv_block).
+  if (const auto& e = out.study.engine; e && !w.block)
     out.study.kv_block = block_of(e->name, out.study).value_or(out.study.kv_block);
   out.study.memory_limit = limits.memory;
   // Grids and partitions put requests of their own in its place.
@@ -356,7 +360,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   scenario_parts::finish(document, std::move(faults));
   for (const Model& m : models) {
     Case served = make_case(m, *system, scenario_parts::precision_of(precision, m, *system), 1,
-                            workload.block, routing);
+                            workload.block.value_or(kUsualBlock), routing);
     served.engine = engine;
     if (load) served.served = {load->load.input, load->load.output};
     served.any_gpus = lifted.any_gpus;

@@ -289,6 +289,7 @@ TEST(Launchable, WhatARefusalOffersIsAccepted) {
               EXPECT_NE(other, own);
               Case taken = c;
               taken.system = case_of(engine, {model, systems.at(other), ""}).system;
+              taken.kv_block = block_of(engine, taken).value_or(taken.kv_block);
               EXPECT_EQ(reason(taken), "") << other;
               ++tried;
             }

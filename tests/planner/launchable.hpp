@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "planner/engines/launchable.hpp"
 #include "planner/engines/profile.hpp"
 #include "tests/planner/support.hpp"
 
@@ -33,8 +34,8 @@ struct RuleCase {
 inline Case case_of(const std::string& engine, const Try& t) {
   Case c = decode_case(t.model, t.system, 32'768);
   c.precision = all_bf16();
-  c.kv_block = 32;
   c.engine = profile(engine);
+  c.kv_block = block_of(engine, c).value_or(32);
   if (t.change) t.change(c);
   return c;
 }

@@ -141,9 +141,34 @@ TEST(TrtllmHelix, P20GroupsAreToldNotToTakeDeepEp) {
               Not(HasSubstr("DEEP_EP")));
 }
 
-// [P21] 64 on Hopper, 32 on Blackwell, whatever a scenario says; other models choose.
+std::string refused(const std::string& more, const Overrides& overrides = {}) {
+  try {
+    asked(more, overrides);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// What the user says is held to or refused, never replaced.
+TEST(TrtllmHelix, P21AUsersBlockIsRefusedWhereMlaHasAnother) {
+  const std::string text = refused(std::string(kServed) + "kv_block: 16 tokens\n");
+  EXPECT_THAT(text, HasSubstr("q.yaml:10:11: TensorRT-LLM 1.3.0rc20 does not start: blocks of 16 "
+                              "tokens of deepseek-r1, which has MLA, on "));
+  EXPECT_THAT(
+      text,
+      HasSubstr("expected 32 tokens, as --set kv_block='32 tokens' on the command line, or no kv_block"));
+  EXPECT_THAT(text,
+              HasSubstr("MLA has kernels for blocks of 32 tokens on Blackwell, and of 64 on Hopper (NVI"));
+  Overrides set;
+  set.settings = {"kv_block=32 tokens"};
+  EXPECT_EQ(asked(std::string(kServed) + "kv_block: 16 tokens\n", set).study.kv_block, 32);
+  EXPECT_EQ(asked(std::string(kServed) + "kv_block: 32 tokens\n").study.kv_block, 32);
+  EXPECT_EQ(asked(kServed).study.kv_block, 32);
+}
+
+// [P21] 64 on Hopper, 32 on Blackwell; other models choose.
 TEST(TrtllmHelix, P21BlocksOfMla) {
-  EXPECT_EQ(asked(std::string(kServed) + "kv_block: 16 tokens\n").study.kv_block, 32);
   EXPECT_EQ(asked("kv_block: 16 tokens\n").study.kv_block, 16);
   EXPECT_EQ(block_of("trtllm", case_of("trtllm", {kR1, kH100, ""})), 64);
   EXPECT_EQ(block_of("trtllm", case_of("trtllm", {kR1, kGb, ""})), 32);
