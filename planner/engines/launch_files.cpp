@@ -9,6 +9,7 @@
 #include "planner/engines/launch_server.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/engines/prompt_step.hpp"
+#include "planner/search/memory.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
 
@@ -174,6 +175,9 @@ Launch launch_files(const Case& study, const Plan& p, const EngineProfile& profi
     if (const std::string why = find_deployment(prompts.study, prompts.plan, profile, context.deployment);
         !why.empty())
       return refused(std::move(out), why);
+    if (const auto why = does_not_fit(prompts.study, memory_use(prompts.study, prompts.plan)))
+      context.deployment.notes.push_back(
+          fmt::format("On these GPUs it does not fit ({}): give it more, or other ones.", *why));
     context.deployment.notes.emplace_back(
         "Its own sharding is no part of the answer: a sweep with phase: prefill finds the best.");
     return write_pair(std::move(out), *engine, std::move(context), std::move(server), stem);

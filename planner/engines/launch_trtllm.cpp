@@ -4,7 +4,12 @@
 // (llmapi/trtllm-llmapi-launch), on Slurm or by MPI.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "planner/engines/launch_server.hpp"
+#include "planner/engines/transfer_buffers.hpp"
+#include "planner/search/memory.hpp"
 
 namespace shardline::launch {
 
@@ -31,10 +36,23 @@ void put_tokens(const Server& s, LaunchOptions& o) {
   put(o, "max_num_tokens", token_budget(s));
 }
 
+// The profile's part of what is free; of a half the buffers of its transceiver have to lie in what that
+// leaves, since the engine does not reckon with them (pull request 4153 took that out).
+double cache_part(const Server& s) {
+  constexpr double kSteps = 10'000;
+  const KeptOf of = kept_of(s.study, s.engine, s.plan);
+  const double part = s.engine.memory_part(of), buffers = transfer_buffers(s.study, s.plan).value;
+  if (buffers <= 0) return part;
+  const MemoryUse use = memory_use(s.study, s.plan);
+  const double free =
+      (s.study.system.device.memory - use.weights - s.engine.kept.context(of) - s.engine.kept.set_aside(of))
+          .value;
+  return std::max(0.0, std::floor(kSteps * part * (free - buffers) / free) / kSteps);
+}
+
 void put_memory(const Server& s, LaunchOptions& o) {
   if (!kv_name(s).empty()) put(o, "kv_cache_config.dtype", kv_name(s));
-  put(o, "kv_cache_config.free_gpu_memory_fraction",
-      fmt::format("{}", s.engine.memory_part(kept_of(s.study, s.engine, s.plan))));
+  put(o, "kv_cache_config.free_gpu_memory_fraction", fmt::format("{}", cache_part(s)));
 }
 
 // A half's caches move by the transceiver, whose buffer holds the longest prompt. Both have blocks of one
@@ -50,10 +68,7 @@ void put_half(const Server& s, LaunchOptions& o) {
     put(o, "kv_cache_config.enable_partial_reuse", "false");
   }
   put(o, "cache_transceiver_config.backend", s.with_helix ? "UCX" : "NIXL");
-  // Whole blocks: it stops at start otherwise (cpp/tensorrt_llm/batch_manager/cacheTransBuffer.cpp, the check
-  // of maxNumTokens against tokensPerBlock).
-  const long long block = tensorrt_llm_block(s.study), length = served_length(s.study);
-  put(o, "cache_transceiver_config.max_tokens_in_buffer", (length + block - 1) / block * block);
+  put(o, "cache_transceiver_config.max_tokens_in_buffer", transfer_tokens(s.study, s.plan));
 }
 
 std::string yaml_of(const Server& s) {

@@ -6,6 +6,7 @@
 
 #include "planner/engines/deploy.hpp"
 #include "planner/engines/dispatch_room.hpp"
+#include "planner/engines/transfer_buffers.hpp"
 #include "planner/layers/memory.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/stages.hpp"
@@ -114,7 +115,7 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
     }
   }
   use.activations = activation_bytes(c, plan);
-  use.buffers = buffer_bytes(c, plan) + dispatch_buffers(c, plan);
+  use.buffers = buffer_bytes(c, plan) + dispatch_buffers(c, plan) + transfer_buffers(c, plan);
   if (c.engine) use.server = kept_of(c, *c.engine, plan);
   return use;
 }

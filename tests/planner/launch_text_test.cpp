@@ -141,8 +141,8 @@ TEST(LaunchText, P20HelixIsAGenerationServer) {
                     context = text_of(launch, "serve_context.yaml");
   EXPECT_THAT(generation,
               AllOf(HasSubstr("context_parallel_size: 4\n"), HasSubstr("  cp_type: HELIX\n"),
-                    HasSubstr("  free_gpu_memory_fraction: 0.8\n"), HasSubstr("max_num_tokens: 8\n"),
-                    HasSubstr("  max_tokens_in_buffer: 101024\n")));
+                    HasSubstr("  free_gpu_memory_fraction: 0.7902\n"), HasSubstr("max_num_tokens: 8\n"),
+                    HasSubstr("  max_tokens_in_buffer: 25024\n")));
   EXPECT_THAT(context, AllOf(HasSubstr("tensor_parallel_size: 8\n"), Not(HasSubstr("cp_config")),
                              HasSubstr("disable_overlap_scheduler: true\n"),
                              HasSubstr("max_num_tokens: 8192\n"), HasSubstr("cuda_graph_config: null\n")));

@@ -1,17 +1,21 @@
 // Helix as TensorRT-LLM runs it [P18] [P20] [P21]: without its overlap scheduler, so that steps wait for the
 // host; with the options of the engine's own test of it; in blocks and types that MLA has there.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "planner/engines/checkpoints.hpp"
+#include "planner/engines/deploy.hpp"
 #include "planner/engines/launch_files.hpp"
 #include "planner/engines/launch_rules.hpp"
 #include "planner/engines/prompt_step.hpp"
+#include "planner/engines/transfer_buffers.hpp"
 #include "planner/layers/host_work.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/evaluate.hpp"
+#include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "tests/planner/launchable.hpp"
 
@@ -130,6 +134,78 @@ TEST(TrtllmHelix, P20PromptsAreNotUnderHelix) {
   EXPECT_EQ(no->rule, "pair_helix");
   EXPECT_FALSE(does_not_pair(*profile("trtllm"), tensor, helix));
   EXPECT_FALSE(does_not_pair(*profile("trtllm"), tensor, tensor));
+}
+
+long long number_behind(const std::string& text, const std::string& key) {
+  const auto at = text.find(key + ": ");
+  EXPECT_NE(at, std::string::npos) << key << " in\n" << text;
+  return at == std::string::npos ? -1 : std::stoll(text.substr(at + key.size() + 2));
+}
+
+// [P5] Whole blocks, one by one: what rank 0 of the sharers has of them, which is most.
+TEST(TrtllmHelix, P5BuffersHoldARanksShareOfThePromptInWholeBlocks) {
+  const Case c = asked(kServed).study;
+  for (const long long length : {1LL, 31LL, 32LL, 33LL, 255LL, 256LL, 257LL, 100'001LL, 1'000'000LL}) {
+    Case of = c;
+    of.batch = decode_batch(length);
+    for (const int kvp : {2, 4, 8}) {
+      const Plan p = parse_plan(fmt::format("helix:kvp={0},ep={0},value_up=after", kvp));
+      long long blocks_of_first = 0;
+      for (long long token = 0; token < length; token += 32) blocks_of_first += token / 32 % kvp == 0 ? 1 : 0;
+      EXPECT_EQ(transfer_tokens(of, p), blocks_of_first * 32) << length << " over " << kvp;
+    }
+    const long long whole = transfer_tokens(of, parse_plan("tensor:tpa=8,ep=8"));
+    EXPECT_EQ(whole % 32, 0);
+    EXPECT_GE(whole, length);
+    EXPECT_LT(whole, length + 32);
+    of.served = {length, 512};  // the answer's tokens are not handed on
+    of.batch = decode_batch(length + 256);
+    EXPECT_EQ(transfer_tokens(of, parse_plan("tensor:tpa=8,ep=8")), whole);
+  }
+}
+
+// 61 layers of 512 + 64 values in FP8, to send and to receive, a block more each.
+TEST(TrtllmHelix, P5BuffersOfTheTransceiverAreInTheMemory) {
+  const Study million = asked(std::string(kServed) + "any_context: true\n");
+  Case c = million.study;
+  c.batch = decode_batch(1'000'000);
+  const Plan helix = parse_plan(kHelixPlan), tensor = parse_plan(kTensorPlan);
+  const Bytes own(2.0 * (125'024 + 32) * 61 * 576);
+  EXPECT_NEAR(transfer_buffers(c, helix).value, own.value, 1);
+  EXPECT_EQ(transfer_buffers(c, tensor), Bytes(0));  // a server that prefills and decodes
+  Case ideal = c;
+  ideal.engine = nullptr;
+  EXPECT_EQ(transfer_buffers(ideal, helix), Bytes(0));
+  EXPECT_NEAR((memory_use(c, helix).buffers - memory_use(ideal, helix).buffers).value, own.value, 1);
+  Case half = c;
+  half.disaggregated = true;
+  EXPECT_NEAR(transfer_buffers(half, tensor).value, 2.0 * (1'000'000 + 32) * 61 * 576, 1);
+  half.engine = profile("vllm");
+  EXPECT_EQ(transfer_buffers(half, tensor), Bytes(0));
+}
+
+// The cache gets the part of what is free that the plan was priced with, and the buffers fit into the rest.
+TEST(TrtllmHelix, P20TheEmittedPartLeavesRoomForTheBuffers) {
+  Case c = asked(std::string(kServed) + "any_context: true\n").study;
+  c.batch = decode_batch(1'000'000);
+  const Plan helix = parse_plan(kHelixPlan);
+  const Launch launch = launch_files(c, helix, *c.engine, "s");
+  const std::string generation = text_of(launch, "s_generation.yaml"),
+                    context = text_of(launch, "s_context.yaml");
+  EXPECT_EQ(number_behind(generation, "max_tokens_in_buffer"), 125'024);
+  EXPECT_EQ(number_behind(context, "max_tokens_in_buffer"), 1'000'000);
+  const MemoryUse use = memory_use(c, helix);
+  const KeptOf of = kept_of(c, *c.engine, helix);
+  const Bytes buffers = transfer_buffers(c, helix),
+              free = c.system.device.memory - use.weights - c.engine->kept.set_aside(of),
+              room = c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, of);
+  const std::string key = "free_gpu_memory_fraction: ";
+  const double part = std::stod(generation.substr(generation.find(key) + key.size()));
+  EXPECT_LT(part, 0.8);
+  EXPECT_GE((free * part).value + 1e-4 * free.value, room.value);
+  EXPECT_LE((free * part + buffers + use.activations).value, free.value);
+  // All ranks of the context server hold all latents, twice in its buffers beside the cache.
+  EXPECT_LT(std::stod(context.substr(context.find(key) + key.size())), 0.9);
 }
 
 // A default that differs between versions is said.
