@@ -141,7 +141,7 @@ bool any_plan(const SweepAnswer& answer) { return answer.any() || !answer.pools.
 // A prefill that does not fit fails a sweep, though others fit.
 bool meets(const Study& study, const shardline::SweepQuestion& asked, const SweepAnswer& answer) {
   if (answer.any()) return !asked.has_target() || !answer.meeting.empty();
-  return study.study.batch.kind() != StepKind::prefill && !answer.found.nearest_ttft;
+  return study.study.batch.kind() != StepKind::prefill && answer.found.nearest.empty();
 }
 
 }  // namespace
@@ -187,8 +187,8 @@ ModelSweep model_sweep(const Study& study, const shardline::SweepQuestion& asked
   if (answer.all) out.all = points.of(*answer.all);
   out.meeting = meeting_of(study, asked, answer, points);
   out.budgets = budgets_of(answer, points);
-  if (answer.found.nearest_ttft && !answer.any())
-    out.nearest = plan_point(study, *answer.found.nearest_ttft, nullptr, nullptr);
+  if (!answer.found.nearest.empty() && !answer.any())
+    out.nearest = plan_point(study, answer.found.nearest.front(), nullptr, nullptr);
   if (answer.gain) out.gain = gain_of(study, answer);
   out.pools = pool_pairs_of(study, answer);
   if (const auto& noise = study.sweep().noise) {

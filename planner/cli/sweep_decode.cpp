@@ -256,8 +256,8 @@ bool on_default_axes(const SearchResult& r) { return r.x == Metric::speed && r.y
 
 void report_decode(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
                    const SweepOptions& o, const Provenance& made_by) {
-  if (!answer.any() && answer.found.nearest_ttft) {
-    print_nearest(study, *answer.found.nearest_ttft, asked);
+  if (!answer.any() && !answer.found.nearest.empty()) {
+    print_nearest(study, answer.found.nearest.front(), asked);
     return;
   }
   if (!answer.any()) {

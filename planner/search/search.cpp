@@ -295,16 +295,6 @@ std::size_t wave_end(const Turns& turn, std::size_t begin) {
   return std::min(turn.searched, begin + std::clamp<std::size_t>(begin / 8, 16, 512));
 }
 
-// Strategies whose plans need a pool of their own for prefills.
-void leave_out_decoders(const Case& c, SearchOptions& o, SearchResult& result) {
-  std::erase_if(o.strategies, [&](StrategyId id) {
-    if (serves_prompts(c, id)) return false;
-    result.without_plans.emplace_back(id, "that prefills beside decoding: it needs a pool for prefills");
-    result.frontiers.emplace(id, Frontier(o.x, o.y));
-    return true;
-  });
-}
-
 }  // namespace
 
 Frontier SearchResult::overall() const {
@@ -375,7 +365,7 @@ SearchResult search(const Case& c, const SearchOptions& given,
     if (progress && !progress(begin, candidates.size())) break;
   }
   if (o.most_ttft > Seconds(0) && result.overall().size() == 0)
-    result.nearest_ttft = nearest_ttft(c, o, candidates);
+    result.nearest = nearest_points(c, o, candidates);
   result.counts.simulations_per_second = simulations.rate();
   result.counts.bounds_per_second = bounds.rate();
   result.counts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

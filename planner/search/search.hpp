@@ -68,8 +68,8 @@ struct SearchResult {
   // Values of options that were asked for and that no plan has: "chunks 8".
   std::vector<std::string> unused_values;
   SearchCounts counts;
-  // Where no plan has a TTFT of most_ttft or less: the one with the lowest at its smallest batch.
-  std::optional<Point> nearest_ttft;
+  // Where none has a TTFT of most_ttft or less: what comes nearest, at its smallest batch (nearest_points).
+  std::vector<Point> nearest;
   std::vector<Point> all;  // keep_all, in enumeration order
   Frontier overall() const;
   Frontier of(const std::vector<StrategyId>& ids) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/search/nearest.hpp"
 #include "planner/studies/idle_settings.hpp"
 #include "planner/studies/plan_copies.hpp"
 #include "planner/studies/plan_load.hpp"
@@ -86,6 +87,15 @@ PlannedPoint planned(const PlanAnswer& a, const RatedPoints& rated, const Point&
   return out;
 }
 
+// Of all plans of the sweep, where none meets targets of TPOT and TTFT: those that come nearest.
+std::vector<Point> nearest_to(const PlanAnswer& a) {
+  SearchOptions o = a.study.sweep().search;
+  o.most_time = a.asked.most_time;
+  o.most_ttft = a.asked.most_ttft;
+  o.threads = a.question.threads;
+  return nearest_points(a.study.study, o);
+}
+
 // What meets the target, or the frontier's ends and steps where none is asked for; then what comes next.
 std::vector<PlannedPoint> around_target(const PlanAnswer& a) {
   std::vector<PlannedPoint> out;
@@ -105,10 +115,15 @@ std::vector<PlannedPoint> around_target(const PlanAnswer& a) {
   for (const Point& p : a.sweep.frontier) {
     if (a.asked.most_time > Seconds(0) && p.time > a.asked.most_time) others.push_back(p);
   }
+  // Whatever the search left of the frontier, none is nearer to both targets than these.
+  if (out.empty() && a.asked.most_ttft > Seconds(0) && a.study.sweep().search.workload)
+    others = nearest_to(a);
   std::stable_sort(others.begin(), others.end(),
-                   [](const Point& x, const Point& y) { return x.time < y.time; });
+                   [&](const Point& x, const Point& y) { return excess_of(a, x) < excess_of(a, y); });
   const std::size_t room = out.empty() ? kShown : std::min(kShown - out.size(), kBeside);
-  for (std::size_t i = 0; i < std::min(room, others.size()); ++i) add(others[i], false);
+  if (others.size() > room) others.erase(others.begin() + static_cast<std::ptrdiff_t>(room), others.end());
+  const RatedPoints rated = rate(a.study, others, a.question.threads);
+  for (const Point& p : others) out.push_back(planned(a, rated, p, false));
   return out;
 }
 
@@ -134,8 +149,8 @@ std::optional<PlannedPoint> best_on(const PlanAnswer& a, int gpus, const Show& s
   }
   other.study.sweep().search.gpus = {gpus};
   other.sweep = answer_sweep(other.study, other.asked, show, [] { return true; });
-  if (!other.sweep.any()) return std::nullopt;
-  return around_target(other).front();
+  std::vector<PlannedPoint> found = around_target(other);
+  return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
 }
 
 // The same question of more GPUs, one count after the other.
@@ -149,7 +164,7 @@ std::optional<WiderPlan> wider(const PlanAnswer& a, const Show& show) {
     if (!best) continue;
     const WiderPlan found{gpus, *best, gpus};
     if (best->meets) return found;
-    if (!nearest || found.best.point.time < nearest->best.point.time) nearest = found;
+    if (!nearest || excess_of(a, best->point) < excess_of(a, nearest->best.point)) nearest = found;
     nearest->most = gpus;
   }
   return nearest;
@@ -224,11 +239,7 @@ PlanAnswer answer_plan(const PlanQuestion& q, const Catalogs& catalogs, const Sh
   } else {
     out.met = meets(out);
   }
-  if (out.plans.empty() && out.sweep.any()) out.plans = around_target(out);
-  if (out.plans.empty() && out.sweep.found.nearest_ttft) {
-    const Point& nearest = *out.sweep.found.nearest_ttft;
-    out.plans.push_back(planned(out, rate(out.study, {nearest}, q.threads), nearest, false));
-  }
+  if (out.plans.empty()) out.plans = around_target(out);
   if (!out.plans.empty()) simulate_best(out);
   add_idle(out, catalogs);
   if (!out.met && !out.wider) out.wider = wider(out, show);

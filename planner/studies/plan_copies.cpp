@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "planner/search/nearest.hpp"
 #include "planner/studies/plan_load.hpp"
 
 namespace shardline {
@@ -69,6 +70,8 @@ Study of_copy(const PlanAnswer& a, int gpus) {
   o.threads = a.question.threads;
   // A stream of requests has no beginning at which all users come at once.
   if (o.workload && a.question.rate > 0) o.workload->rounds = 0;
+  o.most_time = a.asked.most_time;
+  o.most_ttft = a.asked.most_ttft;
   if (a.question.users == 0) return out;
   const auto users = static_cast<int>(a.defaults.users_of_copy(a.question.users, gpus));
   if (!o.workload) {
@@ -83,14 +86,27 @@ Study of_copy(const PlanAnswer& a, int gpus) {
   return out;
 }
 
+// Points of the frontier of a copy, whatever the target, and those of its frontier within the target of TTFT,
+// which may all lie off the first one; where there is none, what comes nearest to it.
 std::vector<Point> points_of(const Study& study, const Show& show) {
-  return search(study.study, study.sweep().search,
-                [&](std::uint64_t done, std::uint64_t total) {
-                  show(done, total);
-                  return true;
-                })
-      .overall()
-      .points();
+  const auto searched = [&](const SearchOptions& o) {
+    return search(study.study, o, [&](std::uint64_t done, std::uint64_t total) {
+      show(done, total);
+      return true;
+    });
+  };
+  SearchOptions any = study.sweep().search;
+  any.most_time = any.most_ttft = Seconds(0);
+  std::vector<Point> out = searched(any).overall().points();
+  if (!(study.sweep().search.most_ttft > Seconds(0))) return out;
+  const SearchResult within = searched(study.sweep().search);
+  std::vector<Point> more = within.overall().points();
+  more.insert(more.end(), within.nearest.begin(), within.nearest.end());
+  for (const Point& p : more) {
+    if (std::none_of(out.begin(), out.end(), [&](const Point& q) { return q.plan == p.plan; }))
+      out.push_back(p);
+  }
+  return out;
 }
 
 std::vector<Plan> shardings_of(const std::vector<Point>& points) {
@@ -144,11 +160,16 @@ std::vector<Copies> of_rate(const PlanAnswer& a, const Show& show, std::optional
   return out;
 }
 
-// Nothing of the frontier of all copies beats another in both, as for single plans.
-void keep_frontier(std::vector<Copies>& all, const std::function<double(const Copies&)>& tokens) {
-  std::stable_sort(all.begin(), all.end(), [&](const Copies& x, const Copies& y) {
-    return std::tuple(x.point.time.value, -tokens(x)) < std::tuple(y.point.time.value, -tokens(y));
-  });
+// Nothing of the frontier of all copies beats another in both, as for single plans: of those that meet the
+// target in time and tokens/s, of the others in excess and tokens/s, of which they have more than all that
+// meet it.
+void keep_frontier(const PlanAnswer& a, std::vector<Copies>& all,
+                   const std::function<double(const Copies&)>& tokens) {
+  const auto rank = [&](const Copies& c) {
+    return std::tuple(!c.meets, c.meets ? c.point.time.value : excess_of(a, c.point), -tokens(c));
+  };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const Copies& x, const Copies& y) { return rank(x) < rank(y); });
   double most = 0;
   std::erase_if(all, [&](const Copies& c) {
     if (tokens(c) <= most) return true;
@@ -169,10 +190,11 @@ std::vector<Copies> of_all(const PlanAnswer& a, const Show& show) {
   const auto tokens = [&](const Copies& c) {
     return of_one(a, c.point) * c.point.plan.gpus() * static_cast<double>(c.copies);
   };
-  if (a.question.users == 0 || !a.study.sweep().search.workload) keep_frontier(out, tokens);
+  if (a.question.users == 0 || !a.study.sweep().search.workload) keep_frontier(a, out, tokens);
   std::stable_sort(out.begin(), out.end(), [&](const Copies& x, const Copies& y) {
     if (x.meets != y.meets) return x.meets;
-    return x.meets ? tokens(x) > tokens(y) : x.point.time < y.point.time;
+    if (x.meets) return tokens(x) > tokens(y);
+    return std::tuple(excess_of(a, x.point), -tokens(x)) < std::tuple(excess_of(a, y.point), -tokens(y));
   });
   return out;
 }
@@ -207,6 +229,10 @@ PlannedPoint planned(const PlanAnswer& a, const RatedPoints& rated, const Copies
 }
 
 }  // namespace
+
+double excess_of(const PlanAnswer& a, const Point& p) {
+  return excess(p, a.asked.most_time, a.asked.most_ttft);
+}
 
 bool within_target(const PlanAnswer& a, const Point& p) {
   return (!(a.asked.most_time > Seconds(0)) || p.time <= a.asked.most_time) &&

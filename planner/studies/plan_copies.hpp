@@ -17,6 +17,10 @@ inline constexpr std::size_t kShown = 5, kBeside = 2;
 /// Whether a point of a copy is within the times asked for.
 bool within_target(const PlanAnswer& answer, const Point& point);
 
+/// The largest part by which one of these is above what was asked for, as miss_of() says it; near misses are
+/// ranked by it.
+double excess_of(const PlanAnswer& answer, const Point& point);
+
 /// Whether plans of each number of GPUs are best searched for by themselves: users or a rate are shared among
 /// copies, or copies of some plans leave GPUs idle, so that the frontier of single plans is not theirs.
 bool shares_among_copies(const PlanAnswer& answer);

@@ -119,7 +119,7 @@ TEST(ServedSweep, ATtftTargetLeavesTheFrontierOfThoseThatMeetIt) {
       if (part < 0.5) {
         EXPECT_GT(found.counts.pruned, 0u);
       }
-      EXPECT_FALSE(found.nearest_ttft);
+      EXPECT_TRUE(found.nearest.empty());
     }
   }
 }
@@ -165,8 +165,8 @@ TEST(ServedSweep, WhereNoneMeetsATtftTheNearestIsSaid) {
     o.most_ttft = lowest * 0.999;
     const SearchResult found = search(s.study, o);
     EXPECT_TRUE(found.overall().points().empty());
-    ASSERT_TRUE(found.nearest_ttft);
-    EXPECT_EQ(found.nearest_ttft->ttft, lowest);
+    ASSERT_FALSE(found.nearest.empty());
+    EXPECT_EQ(found.nearest.front().ttft, lowest);
     o.most_ttft = lowest;
     EXPECT_EQ(search(s.study, o).overall().points().size(), 1u);
   }
