@@ -19,7 +19,12 @@ PLANS = [
     ("kvr_llama7b_a100", "", "kv_runahead:cp=4", RANKS[:4]),
     ("kvr_noise_llama7b_a100", "", "kv_runahead:cp=4", RANKS[:4]),
     ("prefill_llama7b_a100", "", "pipeline:pp=4,prefill_chunk=2048", [f"stage {s}" for s in range(4)]),
+    ("prefill_llama8b_128k", "", "pipeline:pp=2,tpa=2,tpf=2,prefill_chunk=32768",
+     [f"stage {s}, 2 equal ranks" for s in range(2)]),
+    # 25,000 slices if every rank had a track.
+    ("prefill_llama8b_1m", "", "ring_pass_kv:cp=128", ["one of 128 equal ranks, one run of each block"]),
 ]
+MOST_SLICES = 20_000
 NANOSECOND = 1e-3  # times are in microseconds, kept to whole nanoseconds
 
 
@@ -75,6 +80,8 @@ def check(scenario, model, plan, tracks):
     require(ran.returncode == 0, f"exit {ran.returncode} of {command}: {ran.stderr}")
     with open("out/trace.json") as file:
         events = json.load(file)["traceEvents"]
+    left_out = f"all {tracks[0].split()[2]} ranks would be more than {MOST_SLICES} slices" if "one of" in tracks[0] else ""
+    require(left_out in ran.stdout and ("one rank for each class" in ran.stdout) == bool(left_out), f"says of what is left out: {ran.stdout}")
     require({e["ph"] for e in events} == set("MXsf"), "other kinds of events than names, slices and arrows")
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name" and e["ph"] == "M"}
     require(sorted(names.values()) == sorted(tracks + ["critical path"]), f"tracks are {sorted(names.values())}")
@@ -85,6 +92,8 @@ def check(scenario, model, plan, tracks):
     require({p for p, _ in lanes} == set(names), "a track without slices, or slices without a track")
     require([t for p, t in lanes if p == path] == [0], "the critical path is not one lane")
     check_path(lanes[path, 0], lanes)
+    slices = sum(len(lane) for (p, _), lane in lanes.items() if p != path)
+    require(slices <= MOST_SLICES, f"{slices} slices beside the critical path")
     across = check_arrows(events, lanes, path)
     require(across >= len(tracks) - 1, f"{across} arrows between {len(tracks)} tracks")
     print(f"{plan}: {len(tracks)} tracks, {sum(map(len, lanes.values()))} slices, {across} arrows between tracks")
