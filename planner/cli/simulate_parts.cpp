@@ -8,6 +8,7 @@
 #include "planner/cli/noise_parts.hpp"
 #include "reports/plot.hpp"
 #include "reports/trace.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -154,7 +155,9 @@ std::string stage_name(const PlanTimeline& timeline, int stage) {
 void trace_chunks(const PlanTimeline& timeline, Drawn& d) {
   int stages = 0;
   std::vector<std::size_t> layers, sent;  // of each chunk: its events
+  CancelCheck check;
   for (const RoundTime& r : timeline.chunks) {
+    check();
     stages = std::max(stages, r.stage + 1);
     if (r.round == 0) name_process(d, timeline, r.stage, stage_name(timeline, r.stage));
     layers.push_back(d.events.size());
@@ -162,13 +165,10 @@ void trace_chunks(const PlanTimeline& timeline, Drawn& d) {
     if (r.sent > r.end) d.events.push_back(hand_off_event(r));
     sent.push_back(d.events.size() - 1);
   }
-  for (std::size_t to = 0; to < timeline.chunks.size(); ++to) {
-    for (std::size_t from = 0; from < to; ++from) {
-      const RoundTime &a = timeline.chunks[from], &b = timeline.chunks[to];
-      if (a.stage + 1 == b.stage && a.round == b.round)
-        d.flows.push_back({sent[from], layers[to], "message"});
-    }
-  }
+  // Stage by stage, as many chunks in each.
+  const std::size_t rounds = timeline.chunks.size() / static_cast<std::size_t>(std::max(stages, 1));
+  for (std::size_t to = rounds; to < timeline.chunks.size(); ++to)
+    d.flows.push_back({sent[to - rounds], layers[to], "message"});
   std::vector<TraceEvent> path;
   for (const PlayedChunk& part : timeline.chunk_path) {
     path.push_back(part.hand_off ? hand_off_event(part.time) : chunk_event(part.time));

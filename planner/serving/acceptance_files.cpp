@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <sstream>
 
 #include "planner/serving/acceptance.hpp"
 #include "planner/serving/trace_row.hpp"
+#include "sim/base/read_text.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -15,6 +15,9 @@ namespace shardline {
 namespace {
 
 constexpr double kLeastParameter = 1e-6;
+// Of a table in CSV: a row for each number of drafts has some hundred bytes.
+constexpr std::size_t kLargestAcceptance = std::size_t{1} << 20;
+constexpr std::size_t kMostFaults = 100;  // then nothing new is said
 
 AcceptanceForm read_form(const Reader& at) {
   AcceptanceForm form;
@@ -31,11 +34,12 @@ AcceptanceForm read_form(const Reader& at) {
 /// Faults between rows, told by `fault` of a row's place in `points`: a k twice, a mean outside 1 to 1 + k.
 template <class Fault>
 void check_points(const std::vector<MeasuredAcceptance>& points, Fault&& fault) {
+  std::vector<bool> seen(kMostDrafts + 1, false);
   for (std::size_t i = 0; i < points.size(); ++i) {
     const MeasuredAcceptance& point = points[i];
-    for (std::size_t j = 0; j < i; ++j) {
-      if (points[j].k == point.k) fault(i, "drafts", fmt::format("{} drafts are given twice", point.k));
-    }
+    auto&& known = seen[static_cast<std::size_t>(point.k)];
+    if (known) fault(i, "drafts", fmt::format("{} drafts are given twice", point.k));
+    known = true;
     if (point.mean < 1 || point.mean > 1 + point.k)
       fault(i, "mean",
             fmt::format("a step with {} drafts yields from 1 to {} tokens, not {}", point.k, 1 + point.k,
@@ -90,7 +94,9 @@ class CsvTable {
   AcceptanceCurve read() {
     read_header();
     for (std::size_t i = 1; i < lines_.size() && faults_.empty(); ++i) rows_.push_back(i);
-    for (const std::size_t row : rows_) read_row(row);
+    for (const std::size_t row : rows_) {
+      if (faults_.size() < kMostFaults) read_row(row);
+    }
     if (faults_.empty() && points_.empty())
       fault(lines_.empty() ? 0 : lines_.size() - 1, 1, "", "no row of drafts and mean");
     if (faults_.empty())
@@ -179,14 +185,6 @@ std::vector<PublishedAcceptance> read_published(const Document& document) {
   return out;
 }
 
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw UserError(file.string() + ": cannot be read");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 }  // namespace
 
 std::vector<PublishedAcceptance> parse_published_acceptance(const std::string& file,
@@ -204,7 +202,7 @@ AcceptanceCurve parse_acceptance(const std::string& file, const std::string& tex
 }
 
 AcceptanceCurve load_acceptance(const std::filesystem::path& file) {
-  if (file.extension() == ".csv") return parse_acceptance(file.string(), text_of(file));
+  if (file.extension() == ".csv") return parse_acceptance(file.string(), read_text(file, kLargestAcceptance));
   return read_yaml(Document::load(file));
 }
 

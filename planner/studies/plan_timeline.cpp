@@ -1,6 +1,9 @@
 #include "planner/studies/plan_timeline.hpp"
 
 #include <algorithm>
+#include <cstddef>
+
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -168,7 +171,9 @@ void play_ranks(Evaluator& e, const Schedule& once, Players who, const std::opti
   for (const TaskId t : path) critical[t] = true;
   const std::vector<double> runs = executions(e.schedule());
   Places places(graph.size());
+  CancelCheck check;
   for (TaskId t = 0; t < graph.size(); ++t) {
+    check();
     if (graph.tag(t) == kJoinTag) continue;
     const auto player = static_cast<int>(graph.tag(t) / once.ops.size());
     const auto index = static_cast<OpIndex>(graph.tag(t) % once.ops.size());
@@ -189,15 +194,20 @@ void play_ranks(Evaluator& e, const Schedule& once, Players who, const std::opti
   }
 }
 
-// Backwards from the end: what each chunk waited for, in its stage or on its link.
+// Backwards from the end: what each chunk waited for, in its stage or on its link. Chunks are in the order of
+// play_rounds: stage by stage, as many of each.
 std::vector<PlayedChunk> critical_chunks(const std::vector<RoundTime>& chunks) {
+  const auto rounds = static_cast<std::size_t>(chunks.back().round) + 1;
   const auto find = [&](int stage, int round) {
-    return std::find_if(chunks.begin(), chunks.end(),
-                        [&](const RoundTime& r) { return r.stage == stage && r.round == round; });
+    if (stage < 0 || round < 0) return chunks.end();
+    const auto place = static_cast<std::size_t>(stage) * rounds + static_cast<std::size_t>(round);
+    return chunks.begin() + static_cast<std::ptrdiff_t>(place);
   };
+  CancelCheck check;
   std::vector<PlayedChunk> out;
   RoundTime at = chunks.back();
   for (bool sending = true;;) {
+    check();
     const auto before = find(at.stage, at.round - 1), upstream = find(at.stage - 1, at.round);
     if (sending) {
       const bool queued = before != chunks.end() && before->sent > at.end;

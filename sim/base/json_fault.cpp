@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 namespace shardline::detail {
 
@@ -26,7 +28,8 @@ class Sax : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t&) override { return true; }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& e) override {
+  bool parse_error(std::size_t position, const std::string& token,
+                   const nlohmann::detail::exception& e) override {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while ...; last read:
     // '...'": its own place and bytes of the file are said otherwise.
     std::string what = e.what();
@@ -35,8 +38,9 @@ class Sax : public nlohmann::json_sax<nlohmann::json> {
       const auto expected = what.find("; expected ", at);
       what.erase(at, expected == std::string::npos ? std::string::npos : expected - at);
     }
-    // Behind the last byte that was read, the first one that fits nothing.
-    fault = JsonFault{position - std::min<std::size_t>(position, 1), "not JSON: " + what};
+    // `position` is behind the last byte that was read: that one fits nothing, or it ends a word that does
+    // not.
+    fault = JsonFault{position - std::min(position, unexpected(what, token)), "not JSON: " + what};
     return false;
   }
 
@@ -44,6 +48,15 @@ class Sax : public nlohmann::json_sax<nlohmann::json> {
   std::string limit;
 
  private:
+  // Bytes of the word that stands where another was expected; 1 where no word was read to its end. `token` is
+  // what was read of strings and numbers, and more than the word of all else.
+  static std::size_t unexpected(std::string_view what, const std::string& token) {
+    const auto is = [&](std::string_view name) {
+      return what.find(fmt::format("unexpected {}", name)) != what.npos;
+    };
+    if (is("string literal") || is("number literal")) return std::max<std::size_t>(token.size(), 1);
+    return is("true literal") || is("null literal") ? 4 : is("false literal") ? 5 : 1;
+  }
   bool value() {
     if (++values_ > kMostValues) limit = fmt::format("more than {} values", kMostValues);
     return limit.empty();
@@ -73,11 +86,31 @@ std::size_t too_deep(const std::string& text) {
   return 0;
 }
 
+// Python's NaN, Infinity and -Infinity, outside of strings, as numbers of as many bytes, so that the parser
+// sees the faults of all else, at their places.
+std::string without_infinities(std::string text) {
+  const auto letter = [&](std::size_t i) {
+    return i < text.size() && std::isalnum(static_cast<unsigned char>(text[i])) != 0;
+  };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\' ? 1 : 0;
+      continue;
+    }
+    for (const std::string_view word : {"NaN", "Infinity"}) {
+      const bool whole = text.compare(i, word.size(), word) == 0 && !letter(i + word.size()) &&
+                         (i == 0 || !letter(i - 1)) && (word != "NaN" || i == 0 || text[i - 1] != '-');
+      if (whole) text.replace(i, word.size(), "1." + std::string(word.size() - 2, '0'));
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 std::optional<JsonFault> fault_of_json(const std::string& text) {
   Sax sax;
-  nlohmann::json::sax_parse(text, &sax);
+  nlohmann::json::sax_parse(without_infinities(text), &sax);
   if (!sax.limit.empty()) return JsonFault{too_deep(text), sax.limit};
   if (sax.fault) return sax.fault;
   const auto first = text.find_first_not_of(" \t\n");

@@ -2,19 +2,26 @@
 // YAML's parser. What is anything else, or faulty, it leaves to that parser, which says so.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sim/base/yaml_tree.hpp"
 
 namespace shardline::detail {
 
+/// Whether strings may hold tabs as they are, which YAML allows and JSON does not.
+enum class TabsInStrings : bool { refused, allowed };
+
 class JsonBuilder {
  public:
-  explicit JsonBuilder(YamlText& text) : text_(text), in_(text.source.text()) {}
+  JsonBuilder(YamlText& text, TabsInStrings tabs) : text_(text), in_(text.source.text()), tabs_(tabs) {}
 
   /// Whether the whole text is JSON of one mapping or sequence; otherwise the tree is as before.
   bool build() {
@@ -50,18 +57,21 @@ class JsonBuilder {
     return true;
   }
 
-  /// The text behind an opening quote, on one line; nothing where an escape is none of the simple ones.
+  bool in_line(char c) const { return c != '\n' && (c != '\t' || tabs_ == TabsInStrings::allowed); }
+
+  /// The text behind an opening quote, on one line, its escapes replaced; nothing where one is none of
+  /// JSON's.
   bool quoted(std::string_view& out) {
     const std::size_t begin = at_;
-    for (; at_ < in_.size() && in_[at_] != '"' && in_[at_] != '\\' && in_[at_] != '\n'; ++at_) {
+    for (; at_ < in_.size() && in_[at_] != '"' && in_[at_] != '\\' && in_line(in_[at_]); ++at_) {
     }
-    if (at_ == in_.size() || in_[at_] == '\n') return false;
+    if (at_ == in_.size() || !in_line(in_[at_])) return false;
     if (in_[at_] == '"') {
       out = std::string_view(in_).substr(begin, at_++ - begin);
       return true;
     }
     std::string plain(in_, begin, at_ - begin);
-    while (at_ < in_.size() && in_[at_] != '"' && in_[at_] != '\n') {
+    while (at_ < in_.size() && in_[at_] != '"' && in_line(in_[at_])) {
       if (in_[at_] != '\\') {
         plain += in_[at_++];
         continue;
@@ -70,7 +80,7 @@ class JsonBuilder {
         if (!code_point(plain)) return false;
         continue;
       }
-      constexpr std::string_view kFrom = "\"\\/nt", kTo = "\"\\/\n\t";
+      constexpr std::string_view kFrom = "\"\\/bfnrt", kTo = "\"\\/\b\f\n\r\t";
       const auto which = at_ + 1 < in_.size() ? kFrom.find(in_[at_ + 1]) : std::string_view::npos;
       if (which == std::string_view::npos) return false;
       plain += kTo[which];
@@ -82,8 +92,7 @@ class JsonBuilder {
     return true;
   }
 
-  /// \uXXXX at at_, or two of them that make one character; nothing but characters of text: no controls, no
-  /// halves.
+  /// \uXXXX at at_, or two of them that make one character, as RFC 8259 has them; no halves.
   bool code_point(std::string& out) {
     const auto unit = [&](std::size_t at, unsigned& value) {
       if (at + 6 > in_.size() || in_[at] != '\\' || in_[at + 1] != 'u') return false;
@@ -91,7 +100,7 @@ class JsonBuilder {
       return code == std::errc{} && end == in_.data() + at + 6;
     };
     unsigned c = 0, low = 0;
-    if (!unit(at_, c) || c < 0x20) return false;
+    if (!unit(at_, c)) return false;
     at_ += 6;
     if (c >= 0xdc00 && c < 0xe000) return false;
     if (c >= 0xd800 && c < 0xdc00) {
@@ -113,6 +122,30 @@ class JsonBuilder {
     return true;
   }
 
+  /// Whether a text is a number by RFC 8259, section 6: no leading zeros or plus, digits on both sides of a
+  /// point.
+  static bool is_number(std::string_view text) {
+    const auto digits = [&] {
+      const std::size_t count = std::min(text.find_first_not_of("0123456789"), text.size());
+      text.remove_prefix(count);
+      return count;
+    };
+    if (text.starts_with('-')) text.remove_prefix(1);
+    const bool zero = text.starts_with('0');
+    const std::size_t whole = digits();
+    if (whole == 0 || (zero && whole > 1)) return false;
+    if (text.starts_with('.')) {
+      text.remove_prefix(1);
+      if (digits() == 0) return false;
+    }
+    if (text.starts_with('e') || text.starts_with('E')) {
+      text.remove_prefix(1);
+      if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+      if (digits() == 0) return false;
+    }
+    return text.empty();
+  }
+
   /// A number or a word of JSON; of others only what people's tools write for infinities.
   bool word(YamlNode& node) {
     const std::size_t begin = at_;
@@ -122,13 +155,9 @@ class JsonBuilder {
     };
     while (at_ < in_.size() && part(in_[at_])) ++at_;
     const std::string_view text = std::string_view(in_).substr(begin, at_ - begin);
-    const bool number = text.size() > (text.starts_with('-') ? 1U : 0U) &&
-                        text.find_first_not_of("0123456789", text.starts_with('-') ? 1 : 0) == text.npos;
-    const bool decimal = !text.empty() && (text[0] == '-' || (text[0] >= '0' && text[0] <= '9')) &&
-                         text.find_first_not_of("0123456789.eE+-") == text.npos;
     node.kind = text == "null" ? Kind::null : Kind::scalar;
     node.scalar = text == "null" ? std::string_view() : text;
-    return number || decimal || text == "true" || text == "false" || text == "null" || text == "Infinity" ||
+    return is_number(text) || text == "true" || text == "false" || text == "null" || text == "Infinity" ||
            text == "-Infinity" || text == "NaN";
   }
 
@@ -186,6 +215,7 @@ class JsonBuilder {
 
   YamlText& text_;
   const std::string& in_;
+  TabsInStrings tabs_;
   std::size_t at_ = 0, line_start_ = 0;
   int line_ = 0;
 };

@@ -345,7 +345,7 @@ Document::~Document() = default;
 
 Document Document::parse(std::string name, std::string text) {
   auto tree = std::make_unique<YamlText>(detail::SourceText(std::move(name), text));
-  if (!tree->source.flow() || !detail::JsonBuilder(*tree).build())
+  if (!tree->source.flow() || !detail::JsonBuilder(*tree, detail::TabsInStrings::allowed).build())
     detail::build_tree(*tree, tree->source.text());
   return Document(std::move(tree));
 }
@@ -356,7 +356,7 @@ Document Document::load(const std::filesystem::path& file) {
 
 Document Document::parse_json(std::string name, std::string text) {
   auto tree = std::make_unique<YamlText>(detail::SourceText(std::move(name), text));
-  if (!detail::JsonBuilder(*tree).build()) {
+  if (!detail::JsonBuilder(*tree, detail::TabsInStrings::refused).build()) {
     if (const auto fault = detail::fault_of_json(tree->source.text()))
       throw UserError(
           {Diagnostic{tree->source.location(tree->source.place(fault->offset)), fault->what, {}}});

@@ -258,6 +258,9 @@ TEST(Acceptance, P28FaultsHaveTheirPlaceAndWhatWasExpected) {
   EXPECT_THAT(both, HasSubstr("a.csv:2:1"));
   EXPECT_THAT(both, HasSubstr("a.csv:3:3"));
   EXPECT_THROW(load_acceptance("/nonexistent/a.csv"), UserError);
+  EXPECT_EQ(error_of("a.csv", "drafts,mean\n1,1.5\n1,1.5\n1,1.5\n"),
+            "a.csv:3:1: 1 drafts are given twice\n  1,1.5\n  ^\n"
+            "a.csv:4:1: 1 drafts are given twice\n  1,1.5\n  ^\n");
   EXPECT_THROW(load_acceptance("/nonexistent/a.yaml"), UserError);
 }
 
@@ -274,6 +277,27 @@ double simulated_steps(const AcceptedLength& length, long long n, int answers, s
     }
   }
   return static_cast<double>(steps) / answers;
+}
+
+// A device without an end, a table of any length, and one whose every row is wrong.
+TEST(Acceptance, P28FilesAreReadWithinBounds) {
+  std::filesystem::create_directory("endless");
+  std::filesystem::remove("endless/a.csv");
+  std::filesystem::create_symlink("/dev/zero", "endless/a.csv");
+  try {
+    load_acceptance("endless/a.csv");
+    ADD_FAILURE() << "read a device without an end";
+  } catch (const UserError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("more than 1 MiB"));
+  }
+  std::string rows = "drafts,mean\n";
+  for (int i = 0; i < 200'000; ++i) rows += "0,1\n";
+  try {
+    parse_acceptance("a.csv", rows);
+    ADD_FAILURE() << "accepted no drafts";
+  } catch (const UserError& e) {
+    EXPECT_LE(e.diagnostics().size(), 200u);
+  }
 }
 
 TEST(Acceptance, P28StepsOfAnAnswerAreThoseOfASimulation) {
