@@ -1,6 +1,6 @@
 """The same question gives the same bits: over numbers of threads, locales with a decimal comma, time zones and working
-directories. With a second program (of another compiler) its files are compared, too: `determinism.py BINARY [OTHER]`.
-What may differ is the recorded command line and the version's date."""
+directories: `determinism.py BINARY`. With a second program, of another compiler, the files of both are compared, and
+nothing else: `determinism.py BINARY OTHER`. What may differ is the recorded command line and the version's date."""
 import hashlib
 import os
 import re
@@ -79,8 +79,8 @@ def answer(binary, question, work, threads=None, environment=None, elsewhere=Fal
 def main():
     with tempfile.TemporaryDirectory() as work:
         variants = [(f"{n} threads", {"threads": n}) for n in (2, 8)]
-        locales = comma_locales(work)
-        if len(locales) < 2:
+        locales = [] if BINARIES[1:] else comma_locales(work)
+        if len(locales) < 2 and not BINARIES[1:]:
             print(f"skipped: {2 - len(locales)} of two locales with a decimal comma (none is installed or can be made)")
         variants += [(f"locale {name}", {"threads": 1, "environment": {"LC_ALL": name, **more}}) for name, more in locales]
         variants += [(f"time zone {zone}", {"threads": 1, "environment": {"TZ": zone}})
@@ -89,7 +89,7 @@ def main():
         faults = 0
         for question in QUESTIONS:
             first = answer(BINARIES[0], question, work, threads=1)
-            compared = [(name, answer(BINARIES[0], question, work, **how)) for name, how in variants]
+            compared = [] if BINARIES[1:] else [(name, answer(BINARIES[0], question, work, **how)) for name, how in variants]
             compared += [(binary, answer(binary, question, work, threads=1)) for binary in BINARIES[1:]]
             for name, other in compared:
                 differ = sorted(f for f in first.keys() | other.keys() if first.get(f) != other.get(f))
