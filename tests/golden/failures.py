@@ -1,4 +1,4 @@
-"""Fails one allocation, or one write, of short runs: each ends with a documented exit code, never by an exception that
+"""Fails one allocation, one write, or the making of threads, of short runs: each ends with a documented exit code, never by an exception that
 nobody caught, and leaves a folder that is whole or none. Usage: failures.py BINARY PRELOAD [EVERY]
 Every allocation of a run where EVERY is 1; by default the first ones and then some, over the whole run."""
 import os
@@ -33,6 +33,19 @@ def at_which(count):
     return sorted({*first, *(1 + i * count // SAMPLES for i in range(SAMPLES))})
 
 
+def without_threads():
+    """As many as the system makes, and a note; the same answer. How many runs were wrong."""
+    faults = 0
+    question = ["sweep", f"{GOLDEN}/small.yaml", "--threads", "8", "-o", "out"]
+    whole, *fewer = [run(question, MOST_THREADS=str(most)) for most in (0, 1, 2, 4)]
+    for ended in fewer:
+        note = b"the system makes no more threads" in ended.stderr
+        if ended.returncode != whole.returncode or ended.stdout != whole.stdout or not note:
+            faults += 1
+            print(f"FAILED: fewer threads: exit {ended.returncode} (whole: {whole.returncode}): {ended.stderr[-300:]!r}")
+    return faults
+
+
 def main():
     faults, tried = 0, 0
     with tempfile.TemporaryDirectory() as folder:
@@ -56,6 +69,7 @@ def main():
                           f"left {left} {hidden}: {ended.stderr.decode(errors='replace')[-300:]}", flush=True)
                     for name in hidden:
                         shutil.rmtree(name, ignore_errors=True)
+        faults += without_threads()
     print(f"{tried} failures tried")
     return 1 if faults else 0
 

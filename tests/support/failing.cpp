@@ -1,8 +1,11 @@
 // Loaded before a program (LD_PRELOAD): allocation number FAIL_ALLOCATION of it fails, or its write number
-// FAIL_WRITE, once each. COUNT_TO names a file that gets both counts at the end. Counted from main() on: what
-// global objects of libraries allocate before it (CLI11's validators) nobody could catch.
+// FAIL_WRITE, once each; no thread is made where MOST_THREADS are there. COUNT_TO names a file that gets both
+// counts at the end. Counted from main() on: what global objects of libraries allocate before it (CLI11's
+// validators) nobody could catch.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -102,4 +105,20 @@ extern "C" int __libc_start_main(Main main, int argc, char** argv, void (*init)(
   using Start = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);
   static const auto next = reinterpret_cast<Start>(dlsym(RTLD_NEXT, "__libc_start_main"));
   return next(counted_main, argc, argv, init, fini, rtld_fini, stack_end);
+}
+
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                              void* with) {
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  static const long most = asked("MOST_THREADS");
+  if (most > 0) {
+    long there = 0;
+    if (DIR* const tasks = opendir("/proc/self/task")) {
+      while (const dirent* const entry = readdir(tasks)) there += entry->d_name[0] == '.' ? 0 : 1;
+      closedir(tasks);
+    }
+    if (there >= most) return EAGAIN;
+  }
+  return create(thread, attributes, run, with);
 }
