@@ -122,6 +122,9 @@ std::optional<FittedPrice> CalibratedCost::price(const PricedOp& op, const Group
     case OpKind::attend_sparse:
     case OpKind::module_rest:
       return indexed(op);
+    case OpKind::convolve:
+    case OpKind::recur:
+      return recurrent(op);
     case OpKind::merge:
     case OpKind::elementwise:
     case OpKind::compress:

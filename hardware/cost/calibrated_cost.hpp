@@ -135,6 +135,15 @@ class CalibratedCost {
   Use* indexed_use(const IndexedBlock& block, bool fp8_cache, std::span<const double> x, bool* other);
   std::optional<FittedPrice> indexed(const PricedOp& op);
   std::optional<FittedPrice> indexed_alike(const PricedOp& op);  // requests of one length
+  // Kernels of linear attention, found when first asked for.
+  struct RecurrentUse {
+    bool convolves = false, per_channel = false, prompts = false;
+    bool other_rule = false;  // measured of the other kind of decay
+    std::vector<Use> all;
+  };
+  RecurrentUse& recurrent_use(bool convolves, bool per_channel, bool prompts);
+  std::optional<FittedPrice> recurrent(const PricedOp& op);
+  std::optional<FittedPrice> recurrent_alike(const PricedOp& op, double requests, double tokens);
   double products_of(const ModuleRestShape& s, const Use& use);
   std::optional<FittedPrice> collective(const PricedOp& op, const GroupFabric& group);
   std::optional<FittedPrice> exchange(const PricedOp& op, const GroupFabric& group);
@@ -155,6 +164,7 @@ class CalibratedCost {
   ByDtype mla_decode_;
   std::vector<Use> engine_all_reduce_;
   std::vector<IndexedUse> indexed_;
+  std::vector<RecurrentUse> recurrent_;
   Use all_reduce_, all_gather_, reduce_scatter_, all_to_all_, send_recv_;
   std::array<std::vector<Exchange>, kDtypes> exchanges_, across_;  // inside a domain, between nodes
   Seconds kernel_{0};                                              // floor of a kernel; zero: unknown

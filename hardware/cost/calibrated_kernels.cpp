@@ -31,7 +31,9 @@ Dtype bf16_or_fp8(Dtype type) { return type == Dtype::bf16 ? Dtype::bf16 : Dtype
 std::vector<std::size_t> growing_axes(std::string_view family) {
   if (family == "nccl" || family == "allreduce") return {1};
   // More keys per sequence, or more sequences; more rows, or longer ones.
-  if (family == "attention_prefill" || family == "mla_prefill" || family == "alltoall") return {0, 1};
+  if (family == "attention_prefill" || family == "mla_prefill" || family == "alltoall" ||
+      family == "linear_attention")
+    return {0, 1};
   return {0};
 }
 

@@ -115,6 +115,11 @@ bool of_another_model(const PricedOp& op, const Families& measured) {
     case OpKind::attend_sparse:
     case OpKind::module_rest:
       return !among(measured, {static_cast<double>(indexed_heads(op))});
+    case OpKind::convolve:
+    case OpKind::recur: {
+      const RecurrentShape& s = shape<RecurrentShape>(op);
+      return !among(measured, {static_cast<double>(s.key_heads), static_cast<double>(s.value_heads)});
+    }
     default:
       SL_CHECK(false, "an op that a fit with model families prices says of which model it is");
   }

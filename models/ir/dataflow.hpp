@@ -38,7 +38,7 @@ struct Extent {
 /// up]; value_up_weight [head][kv_lora] x width of a value; kv_up_weight kv_lora x [head][qk_dim without the
 /// rotary part, then v_dim]. Retaining heads (arXiv 2502.12085): retaining_up_weight [query columns, kv
 /// columns] x width, retaining_down_weight width x KV heads. sinks 1 x heads. Rows of the index's four are
-/// tokens, too. Weights are one layer's.
+/// tokens, too, and so are those of linear attention's but conv_weight. Weights are one layer's.
 enum class Whole : std::uint8_t {
   hidden,
   query,
@@ -56,10 +56,16 @@ enum class Whole : std::uint8_t {
   retaining_up_weight,
   retaining_down_weight,
   sinks,
+  conv_weight,   // of linear attention, taps x channels: the last row is that of the token itself
   index_query,   // of the whole index, [head][dim]
   index_weight,  // one number per index head
   index_key,     // one per token
   chosen,        // positions of the keys that a token sees, -1 where they are fewer
+  channels,  // linear attention: [query heads, key heads][key_dim], [value heads][value_dim], as projected
+  decay,     // logarithms of decays, one per value head, or [value head][key_dim]
+  beta,      // how far a token corrects the state at its key, one per value head
+  gate,      // [value head][value_dim]
+  state,     // behind each token: [value head][key_dim][value_dim]
   count
 };
 
@@ -120,6 +126,20 @@ enum class Function : std::uint8_t {
   choose,
   // pairs of (scores, positions), k columns each -> the k highest of all, by the same rule.
   choose_among,
+  // rows before [up to taps - 1, channels], rows [n, channels], weight [taps, channels] -> [n, channels]:
+  // silu
+  // of the sum over taps; what is before a request's first token is 0.
+  convolve,
+  // The value heads of one key head, one request: queries, keys [n, qk_dim], values [n, heads * v_dim],
+  // decays
+  // [n, heads], or [n, heads * qk_dim], betas [n, heads], state before [1, heads * qk_dim * v_dim], or no
+  // row:
+  // zeros -> state after, outputs [n, heads * v_dim]. Queries and keys are divided by their lengths, queries
+  // by sqrt(qk_dim), too; each token: S = decay S, S += beta k (v - S^T k)^T, output S^T q. In chunks of
+  // Action::chunk tokens (1: token by token).
+  delta_rule,
+  // outputs, gates -> each head over its root mean square, times silu(gate), or the gate's logistic function.
+  gated_norm,
 };
 
 struct Action {
@@ -132,6 +152,8 @@ struct Action {
   int kv_heads = 1;           // attend, compress: of this rank; latents have one row for all query heads
   CacheRows cache = CacheRows::heads;  // attend: what a row of keys is
   bool chosen = false;     // attend: the last region holds the positions that each query sees [rows, k]
+  int chunk = 1;           // delta_rule
+  bool logistic = false;   // gated_norm
   bool rectangle = false;  // attend: all pairs of a request are multiplied, and masked afterwards
   Reach reach = {};        // attend: which of the earlier keys a query sees
 };

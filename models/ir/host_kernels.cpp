@@ -14,7 +14,8 @@ void ScheduleBuilder::end_host_kernels() {
   double kernels = 0;
   bool attends = false;
   for (OpIndex i = s_.blocks.back().first + 1; i < s_.ops.size(); ++i) {
-    const bool attention = is_attention(s_.ops[i].kind);
+    // vllm config/compilation.py, _attention_ops: linear attention splits graphs as attention does.
+    const bool attention = is_attention(s_.ops[i].kind) || is_recurrent(s_.ops[i].kind);
     attends = attends || attention;
     if (attention || starts_ == HostStarts::kernels) kernels += s_.ops[i].launches;
   }

@@ -1,4 +1,4 @@
-// What an op computes and moves, by the geometry of its shape. models/README.md [G1]-[G5], [G8].
+// What an op computes and moves, by the geometry of its shape. models/README.md [G1]-[G5], [G8], [G9].
 #include "models/ir/schedule.hpp"
 
 namespace shardline {
@@ -15,11 +15,17 @@ Overloaded(F...) -> Overloaded<F...>;  // which clang before 17 does not deduce 
 double product(Count a, Count b, Count c) {
   return static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
 }
+// Decay, correction (two products with the key) and reading; a scan has the products of its chunks beside it.
+double state_flops(const RecurrentShape& s) {
+  const double chunk = s.prompts ? product(2 * kScanChunk, s.value_heads, s.key_dim + s.value_dim) : 0;
+  return static_cast<double>(s.rows) * (8 * static_cast<double>(s.state()) + chunk);
+}
 double attention_flops(const auto& a) { return product(2 * a.pairs, a.q_heads, a.qk_dim + a.v_dim); }
 
 }  // namespace
 
 Flops flops(const PricedOp& op) {
+  if (op.kind == OpKind::recur) return Flops(state_flops(std::get<RecurrentShape>(op.shape)));
   return Flops(std::visit(
       Overloaded{[](const GemmShape& g) { return 2 * product(g.rows, g.k, g.n); },
                  [](const BatchedGemmShape& g) { return 2 * product(g.rows * g.matrices, g.k, g.n); },
@@ -61,7 +67,21 @@ Bytes score_bytes(const PricedOp& op) {
                           op.shape));
 }
 
+Bytes token_bytes(const PricedOp& op) {
+  constexpr Count kNumber = 2;
+  if (!is_recurrent(op.kind)) return Bytes(0);
+  const auto& s = std::get<RecurrentShape>(op.shape);
+  const Count out = op.kind == OpKind::convolve ? s.channels() : s.value_heads * s.value_dim;
+  return Bytes(product(kNumber, s.rows, s.channels() + out));
+}
+
 Bytes kv_bytes(const PricedOp& op) {
+  if (is_recurrent(op.kind)) {       // read and written once by each request
+    constexpr Count kConvolved = 2;  // BF16, whatever the state's type
+    const auto& s = std::get<RecurrentShape>(op.shape);
+    return Bytes(op.kind == OpKind::convolve ? product(2 * kConvolved * s.requests, s.channels(), s.taps - 1)
+                                             : product(2 * s.requests, s.state(), s.number_bytes));
+  }
   // Rows of sparse attention and index keys have scales among them: their bytes are not elements times a
   // type.
   if (op.kind == OpKind::index_logits) {

@@ -23,14 +23,16 @@ std::string_view to_string(LatentProduct p) {
   return p == LatentProduct::expand_values ? "expand_values" : "absorb_query";
 }
 
+std::string_view to_string(StateDecay d) { return d == StateDecay::per_channel ? "per_channel" : "per_head"; }
+
 std::string_view to_string(Carrier c) { return c == Carrier::engine ? "engine" : "library"; }
 
 std::string_view to_string(OpKind k) {
   constexpr std::array<std::string_view, kOpKinds> names{
-      "gemm",       "batched_gemm",   "grouped_gemm", "attend_prefill", "attend_decode",
-      "merge",      "elementwise",    "compress",     "launch",         "index_logits",
-      "top_k",      "attend_sparse",  "module_rest",  "send_recv",      "all_reduce",
-      "all_gather", "reduce_scatter", "all_to_all",   "dispatch",       "combine"};
+      "gemm",           "batched_gemm", "grouped_gemm", "attend_prefill", "attend_decode", "merge",
+      "elementwise",    "compress",     "launch",       "index_logits",   "top_k",         "attend_sparse",
+      "module_rest",    "convolve",     "recur",        "send_recv",      "all_reduce",    "all_gather",
+      "reduce_scatter", "all_to_all",   "dispatch",     "combine"};
   return names[static_cast<std::size_t>(k)];
 }
 
@@ -268,6 +270,10 @@ OpIndex ScheduleBuilder::indexed(const char* name, Part part, Dtype kv, Dtype ma
 OpIndex ScheduleBuilder::indexed(const char* name, Part part, Dtype kv, Dtype math,
                                  const ModuleRestShape& shape, double launches) {
   return matrices(OpKind::module_rest, name, part, kv, math, shape, launches);
+}
+
+OpIndex ScheduleBuilder::recurrent(const char* name, OpKind kind, Dtype math, const RecurrentShape& shape) {
+  return matrices(kind, name, Part::attention, math, math, shape, 1);
 }
 
 OpIndex ScheduleBuilder::elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape,

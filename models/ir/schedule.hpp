@@ -35,6 +35,8 @@ enum class OpKind : std::uint8_t {
   top_k,          // the choice
   attend_sparse,  // attention to what was chosen
   module_rest,    // small kernels of a block of sparse attention
+  convolve,       // the short convolution of linear attention
+  recur,          // its state: decayed, corrected and read
   send_recv,
   all_reduce,
   all_gather,
@@ -43,12 +45,14 @@ enum class OpKind : std::uint8_t {
   dispatch,  // tokens to the ranks of their experts
   combine    // their results back
 };
-inline constexpr std::size_t kOpKinds = 20;
+inline constexpr std::size_t kOpKinds = 22;
 std::string_view to_string(OpKind kind);
 constexpr bool is_communication(OpKind k) { return k >= OpKind::send_recv; }
 constexpr bool is_attention(OpKind k) { return k == OpKind::attend_prefill || k == OpKind::attend_decode; }
 /// Parts of a block of sparse attention with an index that its own forms price [H71].
 constexpr bool is_of_index(OpKind k) { return k >= OpKind::index_logits && k <= OpKind::module_rest; }
+/// Linear attention's own, which have states in place of caches.
+constexpr bool is_recurrent(OpKind k) { return k == OpKind::convolve || k == OpKind::recur; }
 /// Matrix products with weights.
 constexpr bool is_gemm(OpKind k) { return k <= OpKind::grouped_gemm; }
 
@@ -78,6 +82,9 @@ constexpr std::size_t shape_of(OpKind k) {
       return 10;
     case OpKind::module_rest:
       return 11;
+    case OpKind::convolve:
+    case OpKind::recur:
+      return 12;
     case OpKind::send_recv:
     case OpKind::all_reduce:
     case OpKind::all_gather:
@@ -210,7 +217,10 @@ bool same_price(const PricedOp& a, const PricedOp& b);
 Flops flops(const PricedOp& op);         // [G1] gemms 2*rows*k*n, [G2] attention 2*pairs*q*(qk+v)
 Flops exponentials(const PricedOp& op);  // [G3] attention pairs*q
 Bytes weight_bytes(const PricedOp& op);  // [G4] gemms matrices*k*n*dtype
-Bytes kv_bytes(const PricedOp& op);      // [G5] attention kv_rows*elements*dtype; index keys
+Bytes kv_bytes(const PricedOp& op);      // [G5] attention kv_rows*elements*dtype; index keys; states [G9]
+/// [G9] Rows that linear attention reads and writes beside its states, 2 bytes a number: queries, keys and
+/// values in and out of the convolution; the same and the outputs of the state.
+Bytes token_bytes(const PricedOp& op);
 /// [G8] Scores of an index that are written, or read to choose: 4 bytes each.
 Bytes score_bytes(const PricedOp& op);
 /// That leave this rank, or that it contributes [ExchangeShape]; 0 of computation.
@@ -337,6 +347,8 @@ class ScheduleBuilder {
                   double launches = 1);
   OpIndex indexed(const char* name, Part part, Dtype kv, Dtype math, const ModuleRestShape& shape,
                   double launches);
+  /// convolve or recur.
+  OpIndex recurrent(const char* name, OpKind kind, Dtype math, const RecurrentShape& shape);
   OpIndex elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape, double launches = 1,
                       Within within = Within::own);
   /// A collective over one rank is dropped; returns the previous op then. `type` of what is sent.

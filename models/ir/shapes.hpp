@@ -22,12 +22,16 @@ enum class AttentionFamily : std::uint8_t { gqa, mla };
 /// MLA's up-projections where they are absorbed, one matrix per head. absorb_query: W_UK, queries to the
 /// width of latent rows. expand_values: W_UV, averaged latents to values.
 enum class LatentProduct : std::uint8_t { absorb_query, expand_values };
+/// What decays the state of linear attention by the delta rule: a number per head and token (gated DeltaNet),
+/// or one per channel of the key (Kimi Delta Attention).
+enum class StateDecay : std::uint8_t { per_head, per_channel };
 /// Whose kernels carry a message. library: a library's collectives alone (NCCL). engine: also an engine's
 /// own, which handle tokens as rows.
 enum class Carrier : std::uint8_t { library, engine };
 std::string_view to_string(CacheRows rows);
 std::string_view to_string(AttentionFamily family);
 std::string_view to_string(LatentProduct product);
+std::string_view to_string(StateDecay decay);
 std::string_view to_string(Carrier carrier);
 
 /// [rows, k] x [k, n], one matrix.
@@ -273,6 +277,35 @@ struct ModuleRestShape {
   }
 };
 
+/// Linear attention by the delta rule, the heads of one rank: the short convolution over queries, keys and
+/// values, or the state, value_heads matrices of key_dim x value_dim per request, which every new token
+/// decays, corrects at its key and reads.
+struct RecurrentShape {
+  StateDecay decay = StateDecay::per_head;
+  Count key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+  Count taps = 0;          // of the convolution: a request keeps its last taps - 1 rows
+  Count number_bytes = 0;  // of a number of the state
+  Count rows = 0;          // new tokens of all requests
+  Count requests = 0;      // each has a state that is read and written once
+  Count longest = 0;       // new tokens of the request with most
+  bool prompts = false;    // in chunks of tokens (a scan), not token by token
+  Count channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
+  Count state() const { return value_heads * key_dim * value_dim; }  // numbers of one request
+  static constexpr void visit(auto& s, auto&& f) {
+    f("decay", s.decay);
+    f("key_heads", s.key_heads);
+    f("value_heads", s.value_heads);
+    f("key_dim", s.key_dim);
+    f("value_dim", s.value_dim);
+    f("taps", s.taps);
+    f("number_bytes", s.number_bytes);
+    f("rows", s.rows);
+    f("requests", s.requests);
+    f("longest", s.longest);
+    f("prompts", s.prompts);
+  }
+};
+
 /// `rows` x `width` elements; `bytes` is what the kernel reads and writes in HBM (0: not charged).
 struct ElementwiseShape {
   Count rows = 0, width = 0;
@@ -321,7 +354,7 @@ struct RoutedShape {
 /// Order as in shape_of(OpKind).
 using Shape = std::variant<GemmShape, BatchedGemmShape, GroupedGemmShape, AttendPrefillShape,
                            AttendDecodeShape, ElementwiseShape, ExchangeShape, RoutedShape, IndexLogitsShape,
-                           TopKShape, AttendSparseShape, ModuleRestShape>;
+                           TopKShape, AttendSparseShape, ModuleRestShape, RecurrentShape>;
 
 template <class... S>
 constexpr bool all_complete(const std::variant<S...>*) {
@@ -342,6 +375,10 @@ bool equal(const Shape& a, const Shape& b);
 
 /// Matrices of hidden x inner that one expert has.
 constexpr Count matrices_of_expert(const GroupedGemmShape& s) { return s.gated ? 3 : 2; }
+
+/// Tokens that a scan of a prompt multiplies at once: of flash-linear-attention's kernels, which vLLM and
+/// SGLang run (fla/ops/chunk_delta_h.py, chunk_size 64).
+inline constexpr Count kScanChunk = 64;
 
 /// Elements read per row of keys: 2 * KV heads * width, or a latent row.
 constexpr Count kv_elements(const AttendPrefillShape& s) { return s.kv_heads * (s.qk_dim + s.v_dim); }

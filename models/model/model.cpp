@@ -141,7 +141,7 @@ int least_dense_inner(const Model& m) {
 const Attention& first_attention(const Model& m) {
   for (const LayerRun& run : m.runs) {
     const Attention& a = m.attentions[static_cast<std::size_t>(run.attention)];
-    if (!a.none()) return a;
+    if (!a.none() && !a.recurrent()) return a;
   }
   return m.attentions.front();
 }

@@ -135,7 +135,12 @@ int least_kv_heads(const Model& model);
 int least_experts(const Model& model);
 int least_expert_inner(const Model& model);
 int least_dense_inner(const Model& model);
-/// Of the first layer that has one; of models without any, of the first layer.
+/// Whether some layer keeps a state in place of a cache.
+inline bool has_recurrence(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(),
+                     [](const Attention& a) { return a.recurrent(); });
+}
+/// Of the first layer that has one with a cache; of models without any, of the first layer.
 const Attention& first_attention(const Model& model);
 /// The attention, or the feed-forward network, of all layers; null where they have several kinds.
 const Attention* one_attention(const Model& model);

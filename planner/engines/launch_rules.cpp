@@ -98,13 +98,18 @@ Complaint other_dense(const Case& c, const Plan& p, const EngineLayout& e) {
 Complaint uneven_heads(const Case& c, int ranks) {
   for (const Attention& a : c.model.attentions) {
     if (a.q_heads % ranks != 0) return fmt::format("{} query heads over {}", a.q_heads, ranks_text(ranks));
+    // Each rank has whole key heads with their value heads: num_k_heads // tp_size in Qwen3-Next's model of
+    // vllm (model_executor/models/qwen3_next.py), sglang (srt/models/qwen3_next.py) and TensorRT-LLM
+    // (_torch/models/modeling_qwen3_next.py).
+    if (a.delta && a.delta->key_heads % ranks != 0)
+      return fmt::format("{} key heads of linear attention over {}", a.delta->key_heads, ranks_text(ranks));
   }
   return std::nullopt;
 }
 
 Complaint uneven_kv_heads(const Case& c, int ranks) {
   for (const Attention& a : c.model.attentions) {
-    if (a.none() || has_latents(a)) continue;
+    if (a.none() || a.recurrent() || has_latents(a)) continue;
     const bool even = ranks >= a.kv_heads ? ranks % a.kv_heads == 0 : a.kv_heads % ranks == 0;
     if (!even) return fmt::format("{} KV heads over {}", a.kv_heads, ranks_text(ranks));
   }
@@ -137,7 +142,7 @@ Complaint uneven_experts(const Case& c, int ep) {
 Complaint cut_blocks(const Case& c, const Cuts& cuts) {
   if (in_blocks(c, Module::attention)) {
     for (const Attention& a : c.model.attentions) {
-      if (a.none()) continue;
+      if (a.none() || a.recurrent()) continue;
       if (auto out = has_latents(a) ? cut_mla(a, cuts.attention) : cut_gqa(a, cuts.attention)) return out;
     }
   }

@@ -44,7 +44,7 @@ Complaint dcp_heads(const Case& c, const Plan& p) {
   const int dcp = sharers(c, p);
   if (p.tpa % dcp != 0) return fmt::format("dcp={} of tpa={}", dcp, p.tpa);
   for (const Attention& a : c.model.attentions) {
-    if (a.none() || has_latents(a)) continue;
+    if (a.none() || a.recurrent() || has_latents(a)) continue;
     if (p.tpa <= a.kv_heads) return fmt::format("tpa={} is not above the {} KV heads", p.tpa, a.kv_heads);
     if (dcp > p.tpa / a.kv_heads)
       return fmt::format("dcp={} of {} copies of a KV head", dcp, p.tpa / a.kv_heads);

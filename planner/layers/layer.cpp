@@ -1,6 +1,7 @@
 #include "planner/layers/layer.hpp"
 
 #include "planner/layers/cache_attention.hpp"
+#include "planner/layers/recurrent.hpp"
 #include "planner/layers/sparse_attention.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -23,6 +24,18 @@ void Layer::attention(const Attention& a, ContextStep* step) {
   if (ops_.separate())
     ops_.elementwise("norm", Part::qkv, h_, 2 * static_cast<double>(h_) * act_ * passes().norm);
   flow_.act(Function::rms_norm, {flow_.x, flow_.normed});
+  a.recurrent() ? add_recurrent(b_, c_, a, p_, ops_, step) : attend(a, step);
+  ops_.gemm("out projection", Part::out_proj, Module::out_proj, out_proj_width(a, p_), h_);
+  flow_.out_projection();
+  ops_.all_reduce("attention all-reduce", Part::attention_sum, out_proj_ranks(p_));
+  flow_.sum(flow_.projected);
+  residual(Part::attention_sum, out_proj_ranks(p_) > 1);
+  flow_.act(Function::add, {flow_.x, flow_.projected, flow_.middle});
+  b_.end_block();
+}
+
+// Of layers with caches: projections, attention, and the gate of its outputs.
+void Layer::attend(const Attention& a, ContextStep* step) {
   has_latents(a) ? project_latents(a, step) : project(a);
   if (step && c_.persistent_kv) {
     b_.drive(Drive::persistent_kv);
@@ -32,13 +45,6 @@ void Layer::attention(const Attention& a, ContextStep* step) {
   if (c_.batch.decodes()) add_decode_attention(b_, c_, a, p_);
   if (step) strategy(p_.strategy).prefill_attention(*step);
   gate_output(a);
-  ops_.gemm("out projection", Part::out_proj, Module::out_proj, out_proj_width(a, p_), h_);
-  flow_.out_projection();
-  ops_.all_reduce("attention all-reduce", Part::attention_sum, out_proj_ranks(p_));
-  flow_.sum(flow_.projected);
-  residual(Part::attention_sum, out_proj_ranks(p_) > 1);
-  flow_.act(Function::add, {flow_.x, flow_.projected, flow_.middle});
-  b_.end_block();
 }
 
 void Layer::project(const Attention& a) {

@@ -22,6 +22,7 @@ class Layer {
 
  private:
   void begin(const char* name);
+  void attend(const Attention& a, ContextStep* step);
   void project(const Attention& a);
   void project_latents(const Attention& a, const ContextStep* step);
   void project_index(const Attention& a, const ContextStep* step);

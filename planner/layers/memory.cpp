@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "planner/layers/cache_attention.hpp"
+#include "planner/layers/recurrent.hpp"
 #include "planner/layers/sparse_attention.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/cancel.hpp"
@@ -95,6 +96,7 @@ namespace {
 // residual stream, with the scores of eager attention.
 double attention_activations(const Case& c, const Attention& a, const Plan& p, double decoding,
                              double prefilling) {
+  if (a.recurrent()) return (decoding + prefilling) * recurrent_activations(a, p);
   const LocalHeads h = prefill_heads(a, p);
   const double q = cache_share(c, a, p).attended;
   const double of_decode =
@@ -140,6 +142,7 @@ Bytes activation_bytes(const Case& c, const Plan& p) {
 Bytes buffer_bytes(const Case& c, const Plan& p) {
   Bytes decode, prefill;
   for (const Attention& a : c.model.attentions) {
+    if (a.recurrent()) continue;  // sums of tokens alone, which other layers have, too
     if (c.batch.decodes()) decode = std::max(decode, decode_buffers(c, a, p));
     if (c.batch.prefills()) prefill = std::max(prefill, strategy(p.strategy).prefill_buffers(c, a, p));
   }

@@ -5,6 +5,7 @@
 
 #include "models/model/cache.hpp"
 #include "planner/engines/profile.hpp"
+#include "planner/layers/recurrent.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
@@ -188,6 +189,7 @@ int out_proj_ranks(const Plan& p) {
 int dense_ffn_ranks(const Plan& p) { return p.dense_tp > 0 ? p.dense_tp : out_proj_ranks(p); }
 
 Count out_proj_width(const Attention& a, const Plan& p) {
+  if (a.recurrent()) return recurrent_values(a, p);
   const Count width = static_cast<Count>(local_q_heads(a, p)) * value_width(a);
   return rank_share(width, out_proj_ranks(p) / p.tpa);
 }
@@ -233,6 +235,7 @@ Count ffn_rows(const Plan& p, Count rows) {
 }
 
 AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan& p) {
+  if (a.recurrent()) return recurrent_weights(c, a, p);
   const double h = c.model.hidden;
   const CacheShare heads = cache_share(c, a, p);
   const double q = heads.projected;

@@ -18,9 +18,10 @@ std::string untimed_part(const Attention& a) {
     case AttentionKind::gqa:
       return a.index ? name_of(a) : "";
     case AttentionKind::compressed:
-    case AttentionKind::delta:
     case AttentionKind::mamba:
       return name_of(a);
+    case AttentionKind::delta:
+      break;
     case AttentionKind::none:
       break;
   }

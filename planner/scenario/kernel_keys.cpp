@@ -104,7 +104,10 @@ struct Runs {
 };
 bool plain_attention(const Model& m) {
   return std::any_of(m.attentions.begin(), m.attentions.end(),
-                     [](const Attention& a) { return !has_latents(a); });
+                     [](const Attention& a) { return !a.recurrent() && !has_latents(a); });
+}
+bool linear_attention(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(), [](const Attention& a) { return a.delta; });
 }
 bool latent_attention(const Model& m) { return has_latents(m); }
 constexpr const char* kNoLatents = "no listed model has MLA";
@@ -122,7 +125,7 @@ constexpr Runs kRuns[] = {
     {"sparse_kernel", true, true, no_model, kNotTimed},
     {"sparse_decode", false, true, no_model, kNotTimed},
     {"sparse_prefill", true, false, no_model, kNotTimed},
-    {"linear_attention", true, true, no_model, kNotTimed},
+    {"linear_attention", true, true, linear_attention, "no listed model has linear attention"},
     {"mamba2", true, true, no_model, kNotTimed},
     {"mhc", true, true, no_model, kNotTimed},
 };

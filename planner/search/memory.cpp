@@ -8,6 +8,7 @@
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/transfer_buffers.hpp"
 #include "planner/layers/memory.hpp"
+#include "planner/layers/recurrent.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/stages.hpp"
 #include "planner/plan/timed.hpp"
@@ -76,9 +77,11 @@ Bytes stored(const Case& c, Module m, double elements) {
 }
 
 AttentionBytes attention_bytes(const Case& c, const Attention& a, const Plan& p) {
-  const double kv = static_cast<double>(p.in_flight) * cached_rows(c, a, p) * kv_bytes_per_token(c, a, p);
   const AttentionWeights w = attention_weights(c, a, p);
-  return {stored(c, Module::attention, w.projections) + stored(c, Module::out_proj, w.out_proj), Bytes(kv)};
+  const Bytes weights = stored(c, Module::attention, w.projections) + stored(c, Module::out_proj, w.out_proj);
+  if (a.recurrent()) return {weights, recurrent_cache_bytes(c, a, p)};
+  const double kv = static_cast<double>(p.in_flight) * cached_rows(c, a, p) * kv_bytes_per_token(c, a, p);
+  return {weights, Bytes(kv)};
 }
 
 Bytes ffn_bytes(const Case& c, const FeedForward& f, const Plan& p) {

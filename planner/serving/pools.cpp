@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "planner/engines/launchable.hpp"
+#include "planner/layers/recurrent.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
@@ -22,6 +23,10 @@ Bytes cache_of(const Case& c, long long tokens) {
   double bytes = 0;
   for (const LayerRun& run : c.model.runs) {
     const Attention& a = c.model.attentions[static_cast<std::size_t>(run.attention)];
+    if (a.recurrent()) {
+      bytes += static_cast<double>(run.count) * rank_state_bytes(a, whole).value;
+      continue;
+    }
     bytes += static_cast<double>(run.count) * kv_bytes_per_token(c, a, whole) *
              static_cast<double>(kept_tokens(a.reach, {0, tokens}));
   }

@@ -182,7 +182,7 @@ std::optional<std::string> check_heads(const Attention& a, const Plan& p) {
 std::optional<std::string> check(const Case& c, const Plan& p) {
   if (p[kRanks] < 2) return "dcp needs dcp of at least 2; with 1 it is tensor, pipeline or dp_ep";
   for (const Attention& a : c.model.attentions) {
-    if (a.none()) continue;
+    if (a.none() || a.recurrent()) continue;
     if (const auto reason = check_heads(a, p)) return reason;
   }
   if (c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)
@@ -316,6 +316,8 @@ void launch_sglang(const Case& c, const Plan& p, std::vector<Deployment>& out) {
     d.notes.emplace_back(
         "Triton backend only, which all-reduces float32: four times the bytes of this plan's reduce-scatter");
   if (replicates(p)) d.notes.emplace_back("for unquantised BF16 or FP16 weights; others gather queries");
+  // Pull requests 25090 (Qwen3.5) and 32612 (Kimi Linear).
+  if (has_recurrence(c.model)) d.notes.emplace_back("layers with a state stay under tensor parallelism");
   d.notes.emplace_back(a2a ? "from SGLang 0.5.17 on" : "from SGLang 0.5.15 on");
   out.push_back(std::move(d));
 }
@@ -324,7 +326,8 @@ void launch_sglang(const Case& c, const Plan& p, std::vector<Deployment>& out) {
 // extend kernel of sglang's srt/layers/attention/triton_backend.py).
 void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   if (has_local_attention(c.model)) return;
-  launch_vllm(c, p, out);
+  // "DCP not support hybrid attn now": vllm v1/core/kv_cache_coordinator.py, HybridKVCacheCoordinator.
+  if (!has_recurrence(c.model)) launch_vllm(c, p, out);
   launch_sglang(c, p, out);
 }
 
@@ -341,6 +344,7 @@ const Strategy kDcp{
     .options = kOptions,
     .local_attention = true,
     .chosen_keys = true,
+    .states = true,
     .launched_as = LaunchedAs::dcp,
     .enumerate = enumerate,
     .check = check,

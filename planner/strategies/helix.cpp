@@ -129,6 +129,7 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
         "need an extension of TensorRT-LLM");
   if (p.dp > 1) d.notes.emplace_back("its feature matrix has known issues with attention DP under Helix");
   if (has_index(c.model)) d.notes.emplace_back("its Helix is documented for no sparse attention");
+  if (has_recurrence(c.model)) d.notes.emplace_back("its Helix is documented for no layers with a state");
   if (has_local_attention(c.model))  // its feature combination matrix: Helix with sliding windows is untested
     d.notes.emplace_back("its Helix is untested with windows and sinks");
   if (const int block = tensorrt_llm_block(c); c.kv_block != block) {
@@ -159,6 +160,7 @@ const Strategy kHelix{
     .partials = PartialOutputs::all_to_all,
     .local_attention = true,
     .chosen_keys = true,
+    .states = true,
     .launched_as = LaunchedAs::helix,
     .enumerate = enumerate,
     .check = check,

@@ -41,6 +41,7 @@ const Strategy kKvShard{
     .partials = PartialOutputs::all_gather,
     .local_attention = true,
     .chosen_keys = true,
+    .states = true,
     .enumerate = enumerate,
     .verify = verify,
 };

@@ -45,6 +45,7 @@ const Strategy kPipeline{
     .options = kOptions,
     .local_attention = true,
     .chosen_keys = true,
+    .states = true,
     .launched_as = LaunchedAs::pipeline,
     .enumerate = enumerate,
     .prefill_attention = attend_own,

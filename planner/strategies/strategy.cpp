@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "planner/layers/recurrent.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/step.hpp"
 #include "planner/strategies/table.hpp"
@@ -136,6 +137,9 @@ std::optional<std::string> unrun_layers(const Strategy& s, const Model& m) {
   if (has_index(m) && !s.chosen_keys)
     return fmt::format("{} does not run sparse attention, whose keys an index chooses, which {} has", s.name,
                        m.name);
+  if (has_recurrence(m) && !s.states)
+    return fmt::format("{} does not run layers that keep a state, which {} has{}", s.name, m.name,
+                       s.context_parallel() ? ": ranks would pass it from one to the next" : "");
   if (has_partial_layers(m) && !s.local_attention)
     return fmt::format(
         "{} does not run models with layers that lack attention or a feed-forward network, as {} "
@@ -225,6 +229,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   if (gpus > c.system.gpus()) return too_many("GPU count", gpus, "the system's", c.system.gpus());
   if (p.pp > m.layers()) return too_many("pp", p.pp, "the number of layers", m.layers());
   if (p.tpa > least_q_heads(m)) return too_many("tpa", p.tpa, "the number of query heads", least_q_heads(m));
+  if (const auto reason = too_many_for_states(m, p)) return reason;
   if (p.kvp > c.longest()) return too_many("kvp", p.kvp, "the context", c.longest());
   if (p.cp > c.longest()) return too_many("cp", p.cp, "the context", c.longest());
   if (has_experts(m)) {

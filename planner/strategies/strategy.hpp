@@ -94,6 +94,7 @@ struct Strategy {
   bool local_attention = false;  // runs layers with windows, chunks and sinks, and models that have layers
                                  // without attention or feed-forward network
   bool chosen_keys = false;      // runs layers whose keys an index chooses (DSA)
+  bool states = false;           // runs layers that keep a state in place of a cache
   bool eager = false;            // `verify` also runs it under eager attention
   LaunchedAs launched_as = LaunchedAs::none;
   const char* deployed_as = "";  // the strategy that engines run in its place, where they have none of it
@@ -153,7 +154,7 @@ struct Strategy {
   bool takes(const Case& c) const {
     return runs(c.batch.kind()) &&
            (local_attention || (!has_local_attention(c.model) && !has_partial_layers(c.model))) &&
-           (chosen_keys || !has_index(c.model));
+           (chosen_keys || !has_index(c.model)) && (states || !has_recurrence(c.model));
   }
 };
 

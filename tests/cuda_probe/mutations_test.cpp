@@ -37,6 +37,20 @@ std::vector<MadeOfKinds> all_of_kinds() {
       break;
     }
   }
+  // Linear attention: decoding requests, a prompt behind cached tokens, heads over ranks that share caches.
+  const auto add_states = [&](const char* name, auto wanted) {
+    for (const cli::VerifyCase& c : cli::verify_cases(strategy(name))) {
+      if (!has_recurrence(c.study.model) || c.charges != Charges::every_rank || !wanted(c)) continue;
+      all.push_back({c.what, cli::verify_schedule(c), c.kinds});
+      return;
+    }
+    ADD_FAILURE() << "no such case of " << name;
+  };
+  add_states("tensor", [](const cli::VerifyCase& c) { return c.plan.tpa == 2 && c.plan.batch == 4; });
+  add_states("tensor", [](const cli::VerifyCase& c) {
+    return c.study.batch.prefills() && c.study.batch.prefill.front().cached == 36 && c.plan.tpa == 1;
+  });
+  add_states("helix", [](const cli::VerifyCase& c) { return c.plan.kvp == 2 && c.plan.batch == 4; });
   return all;
 }
 

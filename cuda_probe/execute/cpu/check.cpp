@@ -55,7 +55,17 @@ AttendCharge sparse_charge(const AttendSparseShape& a, const Done& done) {
   c.kv_rows = done.kv_elements;
   return c;
 }
+/// New tokens of each head (of a convolution, of the rank), and numbers of states that are written.
+AttendCharge state_charge(OpKind kind, const RecurrentShape& s) {
+  AttendCharge c;
+  const bool state = kind == OpKind::recur;
+  c.heads = state ? std::max(static_cast<double>(s.value_heads), 1.0) : 1;
+  c.q_rows = static_cast<double>(s.rows);
+  c.kv_rows = state ? static_cast<double>(s.requests * s.state()) : 0;
+  return c;
+}
 AttendCharge attend_charge(const Op& op, const Done& done) {
+  if (is_recurrent(op.kind)) return state_charge(op.kind, shape<RecurrentShape>(op));
   if (op.kind == OpKind::attend_sparse) return sparse_charge(shape<AttendSparseShape>(op), done);
   AttendCharge c;
   const auto of = [&](const auto& a) {
@@ -120,6 +130,7 @@ bool described(const Schedule& s, OpIndex op) {
 bool must_be_described(const Schedule& s, OpIndex op) {
   const OpKind kind = s.ops[op].kind;
   const bool of_index = is_of_index(kind) && kind != OpKind::module_rest;
+  if (is_recurrent(kind)) return true;
   if (!is_attention(kind) && !of_index && s.ops[op].part != Part::exchange) return false;
   for (int k = 0; k < s.classes; ++k) {
     const Op one = s.op_of_class(op, k);
@@ -234,12 +245,15 @@ class Comparison {
         expected.push_back({static_cast<std::int32_t>(r), 0, p.lengths[r]});
     }
     bool any = false;
-    for (const auto& covered : covered_[kind]) {
+    for (std::size_t whole = 0; whole < covered_[kind].size(); ++whole) {
+      const Matrix<char>& covered = covered_[kind][whole];
       if (covered.size() == 0) continue;
       any = true;
       std::int64_t missing = 0;
       std::string first;
-      for (const Interval& i : expected) {
+      for (Interval i : expected) {
+        // Of a state only what the last token leaves.
+        if (whole == static_cast<std::size_t>(Whole::state)) i.begin = std::max(i.begin, i.last());
         for (std::int64_t position = i.begin; position < i.end; position += i.stride) {
           const Eigen::Index token = row_of(kind, i.request, position);
           for (Eigen::Index column = 0; column < covered.cols(); ++column) {

@@ -258,6 +258,15 @@ void Executor<Scalar>::act(OpIndex op, const Action& a, const RunOptions& option
     c.multiply_adds += index_scores<Scalar>(a, queries, keys, views);
   } else if (a.function == Function::choose) {
     choose<Scalar>(keys, views);
+  } else if (a.function == Function::convolve) {
+    convolve<Scalar>(views);
+    c.query_rows += static_cast<double>(views.back().rows());
+  } else if (a.function == Function::delta_rule) {
+    delta_rule<Scalar>(a, views);
+    c.query_rows += a.heads * static_cast<double>(views.back().rows());
+    c.kv_elements += static_cast<double>(views[views.size() - 2].size());
+  } else if (a.function == Function::gated_norm) {
+    gated_norm<Scalar>(a, views);
   } else {
     c.multiply_adds += simple_function<Scalar>(a, views);
   }

@@ -198,6 +198,10 @@ std::string wrong_shape(const Action& a, TokenView queries, TokenView keys, std:
     case Function::choose:
     case Function::choose_among:
       return wrong_choice(a, queries, keys, v);
+    case Function::convolve:
+    case Function::delta_rule:
+    case Function::gated_norm:
+      return wrong_recurrence(a, v);
   }
   return "is of no known function";
 }

@@ -10,7 +10,8 @@ namespace shardline {
 
 /// How many regions a function writes.
 constexpr std::size_t results(Function f) {
-  return f == Function::attend || f == Function::merge || f == Function::choose || f == Function::choose_among
+  return f == Function::attend || f == Function::merge || f == Function::choose ||
+                 f == Function::choose_among || f == Function::delta_rule
              ? 2
              : 1;
 }
@@ -19,6 +20,8 @@ constexpr std::size_t results(Function f) {
 constexpr bool is_result(Function f, std::size_t i, std::size_t regions) {
   return f == Function::attend ? i == 2 || i == 3 : i < regions && i + results(f) >= regions;
 }
+/// Of layers that keep a state: rows of a request follow from one another.
+constexpr bool is_recurrent(Function f) { return f == Function::convolve || f == Function::delta_rule; }
 /// The region of an attend that holds its sinks, where it has one.
 inline constexpr std::size_t kSinks = 4;
 inline bool has_sinks(const Action& a) {
@@ -63,7 +66,21 @@ template <class Scalar>
 std::string wrong_choice(const Action& action, TokenView queries, TokenView keys,
                          std::span<const View<Scalar>> views);
 
-/// All functions but attend, merge, index_scores and choose. Returns multiply-adds of gemms.
+/// Of one request: the short convolution of linear attention.
+template <class Scalar>
+void convolve(std::span<View<Scalar>> views);
+/// The heads of one key head. In chunks: what the tokens of a chunk write follows from one another by a
+/// triangular system, so that the state is read and written once a chunk (arXiv 2412.06464, section 3.3; with
+/// decays by channel arXiv 2510.26692). Equal to token by token up to rounding.
+template <class Scalar>
+void delta_rule(const Action& action, std::span<View<Scalar>> views);
+template <class Scalar>
+void gated_norm(const Action& action, std::span<View<Scalar>> views);
+/// wrong_shape() of these three.
+template <class Scalar>
+std::string wrong_recurrence(const Action& action, std::span<const View<Scalar>> views);
+
+/// All functions but attend, merge, index_scores, choose and those of states. Returns multiply-adds of gemms.
 template <class Scalar>
 double simple_function(const Action& action, std::span<View<Scalar>> views);
 

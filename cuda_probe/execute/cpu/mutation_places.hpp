@@ -92,6 +92,14 @@ bool kind_exchanged(Schedule& s, Random& random);
 bool choice_lost(Schedule& s, Random& random);
 bool chosen_positions_shifted(Schedule& s, Random& random);
 bool candidates_of_one_rank(Schedule& s, Random& random);
+bool state_dropped(Schedule& s, Random& random);
+bool state_of_earlier_token(Schedule& s, Random& random);
+bool decay_twice(Schedule& s, Random& random);
+bool decay_of_wrong_token(Schedule& s, Random& random);
+bool convolution_rows_lost(Schedule& s, Random& random);
+bool queries_as_keys(Schedule& s, Random& random);
+bool key_head_of_another(Schedule& s, Random& random);
+bool betas_of_wrong_head(Schedule& s, Random& random);
 
 // Messages.
 bool message_dropped(Schedule& s, Random& random);

@@ -155,6 +155,11 @@ bool charged_kv_rows(Schedule& s, Random& random) {
   return charge_more(s, random, is_attention, [](auto& a) -> decltype((a.kv_rows)) { return a.kv_rows; });
 }
 
+bool charged_state_rows(Schedule& s, Random& random) {
+  const auto of_states = [](OpKind k) { return is_recurrent(k); };
+  return charge_more(s, random, of_states, [](auto& r) -> decltype((r.taps, r.rows)) { return r.rows; });
+}
+
 bool charged_gemm(Schedule& s, Random& random) {
   return charge_more(s, random, is_gemm, [](auto& g) -> decltype((g.n)) { return g.n; });
 }
@@ -225,6 +230,17 @@ constexpr std::array kMutations{
              mutation::chosen_positions_shifted},
     Mutation{"candidates_of_one_rank", "the candidates of one rank are taken twice, in place of another's",
              mutation::candidates_of_one_rank},
+    Mutation{"state_dropped", "a request's state is forgotten", mutation::state_dropped},
+    Mutation{"state_of_earlier_token", "states are those before the last token",
+             mutation::state_of_earlier_token},
+    Mutation{"decay_twice", "states decay twice", mutation::decay_twice},
+    Mutation{"decay_of_wrong_token", "tokens have the decays of those before them",
+             mutation::decay_of_wrong_token},
+    Mutation{"convolution_rows_lost", "a convolution lacks the oldest row that it keeps",
+             mutation::convolution_rows_lost},
+    Mutation{"queries_as_keys", "a state takes queries for keys", mutation::queries_as_keys},
+    Mutation{"key_head_of_another", "a state has the keys of another head", mutation::key_head_of_another},
+    Mutation{"betas_of_wrong_head", "heads have each other's betas", mutation::betas_of_wrong_head},
     Mutation{"message_dropped", "a message is not sent", mutation::message_dropped},
     Mutation{"wrong_sender", "two messages of a group come from each other's sender", mutation::wrong_sender},
     Mutation{"message_row_offset", "a message takes its rows one off", mutation::message_row_offset},
@@ -244,6 +260,7 @@ constexpr std::array kMutations{
     Mutation{"charged_pairs", "the charge has one pair more", charged_pairs},
     Mutation{"charged_query_rows", "the charge has one query more", charged_query_rows},
     Mutation{"charged_kv_rows", "the charge has one cached token more", charged_kv_rows},
+    Mutation{"charged_state_rows", "the charge of a state has one token more", charged_state_rows},
     Mutation{"charged_gemm", "the charge has one column more", charged_gemm},
     Mutation{"charged_bytes", "the charge has one byte more", charged_bytes},
     Mutation{"charged_nothing", "an op is charged that does nothing", charged_nothing},

@@ -6,6 +6,7 @@
 
 #include "cuda_probe/execute/core/tensors.hpp"
 #include "cuda_probe/execute/cpu/block_reference.hpp"
+#include "cuda_probe/execute/cpu/recurrent_reference.hpp"
 
 namespace shardline {
 
@@ -32,7 +33,8 @@ struct Problem {
   Reach reach = {};             // which earlier tokens a query sees
   // MLA, expanded: a query sees the `top_k` keys before it of the highest scores of this index; 0: all.
   int index_heads = 0, index_dim = 0, top_k = 0;
-  bool sinks = false;  // random ones, 1 x q_heads: each head's softmax has one more score
+  RecurrenceDefinition recurrence = {};  // linear attention, in place of attention
+  bool sinks = false;                    // random ones, 1 x q_heads: each head's softmax has one more score
 };
 
 /// Inputs made of normal random numbers (the same bits everywhere), and from them by loops over positions

@@ -59,6 +59,9 @@ std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<con
     case Function::index_scores:
     case Function::choose:
     case Function::choose_among:
+    case Function::convolve:
+    case Function::delta_rule:
+    case Function::gated_norm:
       break;
   }
   return {};
@@ -177,6 +180,8 @@ std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a)
   if (a.chosen || a.function == Function::index_scores || a.function == Function::choose ||
       a.function == Function::choose_among)
     return "attends to keys that an index chooses, which this executor does not do";
+  if (is_recurrent(a.function) || a.function == Function::gated_norm)
+    return "is of linear attention, which this executor does not do";
   const auto r = flow.regions_of(a);
   if (has_sinks(a)) return "has sinks, which the attention kernels do not";
   if (a.function == Function::attend && a.reach.local())

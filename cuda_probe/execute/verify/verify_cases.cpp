@@ -50,6 +50,20 @@ std::vector<Attention> indexed(const CaseSizes& z) {
 // Reaches cut blocks of caches and tiles anywhere.
 constexpr Reach kWindow{ReachKind::window, 9}, kChunk{ReachKind::chunk, 10};
 
+// Layers that keep a state, and one of full attention: two value heads per key head.
+Attention delta(const CaseSizes& z, bool channel_decay) {
+  Attention a;
+  a.kind = AttentionKind::delta;
+  a.gate = channel_decay ? OutputGate::narrow : OutputGate::full;
+  a.delta = DeltaRule{.key_heads = channel_decay ? 8 : 4,
+                      .value_heads = 8,
+                      .key_dim = z.key_dim,
+                      .value_dim = z.value_dim,
+                      .conv = 4,
+                      .channel_decay = channel_decay};
+  return a;
+}
+
 // Layers of which every third has full attention, the others windows, sinks, and keys wider than values.
 std::vector<Attention> two_kinds(const CaseSizes& z) {
   Attention local = gqa(z, 2, {ReachKind::window, 7}, true);
@@ -67,6 +81,14 @@ const Layers kLayers[] = {
     {"GQA 8/2 heads, chunk 10", [](const CaseSizes& z) { return std::vector{gqa(z, 2, kChunk)}; }},
     {"GQA 8/2 heads, full and window 7 with sinks", two_kinds},
     {"MLA 8 heads, an index of 6 keys, own and shared", indexed},
+    {"gated DeltaNet 4/8 heads and GQA 8/2",
+     [](const CaseSizes& z) {
+       return std::vector{delta(z, false), gqa(z, 2)};
+     }},
+    {"KDA 8 heads and MLA 8",
+     [](const CaseSizes& z) {
+       return std::vector{delta(z, true), mla(z)};
+     }},
 };
 
 // Two layers at least, so that a pipeline of two stages has one of each kind somewhere.
@@ -110,6 +132,10 @@ Problem problem_of(const Attention& a, const std::vector<long long>& lengths) {
     p.index_heads = a.index->heads;
     p.index_dim = a.index->dim;
     p.top_k = a.index->top_k;
+  }
+  if (a.delta) {
+    const DeltaRule& d = *a.delta;
+    p.recurrence = {d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv, d.channel_decay};
   }
   p.lengths.assign(lengths.begin(), lengths.end());
   p.seed = 7;

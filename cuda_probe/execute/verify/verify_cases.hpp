@@ -15,6 +15,7 @@ struct CaseSizes {
   int hidden = 12, inner = 16, head_dim = 4;
   int retaining = 16;                              // width of retaining heads
   int kv_lora = 6, rope = 2, nope = 3, mla_v = 4;  // MLA
+  int key_dim = 4, value_dim = 3;                  // linear attention
 };
 
 struct VerifyCase {

@@ -29,7 +29,7 @@ std::vector<std::string> strategy_names() {
 }
 
 bool full_attention(const Model& m) {
-  return !has_local_attention(m) &&
+  return !has_local_attention(m) && !has_recurrence(m) &&
          std::none_of(m.attentions.begin(), m.attentions.end(), [](const Attention& a) { return a.index; });
 }
 

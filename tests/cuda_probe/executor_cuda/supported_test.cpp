@@ -114,6 +114,9 @@ TEST(DeviceSupported, RefusesWindowsChunksSinksIndicesAndSeveralKinds) {
   EXPECT_EQ(spoil([](Dataflow&, Action& a) { a.chosen = true; }), index);
   for (const Function f : {Function::index_scores, Function::choose, Function::choose_among})
     EXPECT_EQ(spoil([f](Dataflow&, Action& a) { a.function = f; }), index);
+  const std::string linear = "op 'attend' is of linear attention, which this executor does not do";
+  for (const Function f : {Function::convolve, Function::delta_rule, Function::gated_norm})
+    EXPECT_EQ(spoil([f](Dataflow&, Action& a) { a.function = f; }), linear);
   const std::string kinds = "layers are of several kinds of attention, this executor has the inputs of one";
   EXPECT_EQ(spoil([](Dataflow& f, Action&) { f.inputs.back().kind = 1; }), kinds);
   EXPECT_EQ(spoil([](Dataflow& f, Action&) { f.outputs.back().kind = 1; }), kinds);

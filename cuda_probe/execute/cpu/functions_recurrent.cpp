@@ -1,0 +1,191 @@
+// Linear attention by the delta rule: the short convolution, the state in chunks of tokens, the gated norm.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "cuda_probe/execute/cpu/functions.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr std::size_t kConvolveRegions = 4, kDeltaRegions = 8, kGateRegions = 3;
+
+std::string wanted(std::size_t count, const char* what) {
+  return "has " + std::to_string(count) + " regions, but it takes " + what;
+}
+
+template <class Scalar>
+std::string wrong_convolution(std::span<const View<Scalar>> v) {
+  if (v.size() != kConvolveRegions) return wanted(v.size(), "kept rows, rows, weight, convolved rows");
+  for (const View<Scalar>& one : v) {
+    if (one.cols() != v[1].cols()) return "convolves rows and weights of unequal channels";
+  }
+  if (v[3].rows() != v[1].rows()) return "gives other rows than it convolves";
+  return v[0].rows() < v[2].rows() ? std::string() : "keeps as many rows as it has taps";
+}
+
+template <class Scalar>
+std::string wrong_delta(const Action& a, std::span<const View<Scalar>> v) {
+  if (v.size() != kDeltaRegions)
+    return wanted(v.size(), "queries, keys, values, decays, betas, state before, state behind, outputs");
+  if (a.heads < 1 || a.qk_dim < 1 || a.v_dim < 1 || a.chunk < 1)
+    return "has a head count, width or chunk below 1";
+  const Eigen::Index n = v[0].rows(), heads = a.heads, matrix = heads * a.qk_dim * a.v_dim;
+  if (v[0].cols() != a.qk_dim || v[1].cols() != a.qk_dim || v[1].rows() != n)
+    return "has queries and keys of other widths than one head's";
+  if (v[2].rows() != n || v[2].cols() != heads * a.v_dim || v[7].rows() != n || v[7].cols() != v[2].cols())
+    return "has values or outputs that do not fit its heads";
+  if (v[3].rows() != n || (v[3].cols() != heads && v[3].cols() != heads * a.qk_dim))
+    return "has decays of neither heads nor channels";
+  if (v[4].rows() != n || v[4].cols() != heads) return "has betas of other heads";
+  if (v[5].cols() != matrix || v[6].cols() != matrix || v[5].rows() > 1 || v[6].rows() != 1)
+    return "has states that do not fit its heads";
+  return {};
+}
+
+template <class Scalar>
+using Vector = Eigen::Matrix<Scalar, Eigen::Dynamic, 1>;
+
+/// Rows over their lengths, as flash-linear-attention has it (l2norm, eps 1e-6), times `scale`.
+template <class Scalar>
+Matrix<Scalar> directions(const View<Scalar>& x, Scalar scale) {
+  Matrix<Scalar> out = x;
+  for (Eigen::Index i = 0; i < out.rows(); ++i)
+    out.row(i) *= scale / std::sqrt(out.row(i).squaredNorm() + Scalar(1e-6));
+  return out;
+}
+
+/// One head's tokens of one chunk.
+template <class Scalar>
+struct Chunk {
+  Matrix<Scalar> queries, keys, values;
+  Matrix<Scalar> decayed;  // logarithm of what is left of a number of channel c behind token i: [i, c]
+  Vector<Scalar> betas;
+};
+
+/// Product of row i of `a` and row j of the keys, each channel weighed with what is left of j behind i.
+template <class Scalar>
+Scalar left_of(const Chunk<Scalar>& c, const Matrix<Scalar>& a, Eigen::Index i, Eigen::Index j) {
+  Scalar sum = 0;
+  for (Eigen::Index x = 0; x < a.cols(); ++x)
+    sum += a(i, x) * c.keys(j, x) * std::exp(c.decayed(i, x) - c.decayed(j, x));
+  return sum;
+}
+
+/// What token i of the chunk reads of the state before it by row i of `a`.
+template <class Scalar>
+Matrix<Scalar> reads(const Chunk<Scalar>& c, const Matrix<Scalar>& a, Eigen::Index i,
+                     const Matrix<Scalar>& state) {
+  const Matrix<Scalar> row = a.row(i).array() * c.decayed.row(i).array().exp();
+  return row.lazyProduct(state);
+}
+
+/// Outputs of the chunk; the state becomes that behind it.
+template <class Scalar>
+Matrix<Scalar> pass(const Chunk<Scalar>& c, Matrix<Scalar>& state) {
+  const Eigen::Index n = c.keys.rows();
+  // What token i writes at its key: what is left of its value where earlier ones have written.
+  Matrix<Scalar> written(n, c.values.cols()), out(n, c.values.cols());
+  for (Eigen::Index i = 0; i < n; ++i) {
+    Matrix<Scalar> rest = c.values.row(i) - reads(c, c.keys, i, state);
+    for (Eigen::Index j = 0; j < i; ++j) rest -= left_of(c, c.keys, i, j) * written.row(j);
+    written.row(i) = c.betas(i) * rest;
+    Matrix<Scalar> row = reads(c, c.queries, i, state);
+    for (Eigen::Index j = 0; j <= i; ++j) row += left_of(c, c.queries, i, j) * written.row(j);
+    out.row(i) = row;
+  }
+  for (Eigen::Index x = 0; x < state.rows(); ++x) {
+    state.row(x) *= std::exp(c.decayed(n - 1, x));
+    for (Eigen::Index j = 0; j < n; ++j)
+      state.row(x) += c.keys(j, x) * std::exp(c.decayed(n - 1, x) - c.decayed(j, x)) * written.row(j);
+  }
+  return out;
+}
+
+}  // namespace
+
+template <class Scalar>
+std::string wrong_recurrence(const Action& a, std::span<const View<Scalar>> v) {
+  if (a.function == Function::convolve) return wrong_convolution<Scalar>(v);
+  if (a.function == Function::delta_rule) return wrong_delta<Scalar>(a, v);
+  if (v.size() != kGateRegions) return wanted(v.size(), "outputs, gates, gated outputs");
+  for (const View<Scalar>& one : v) {
+    if (one.rows() != v[0].rows() || one.cols() != v[0].cols()) return "needs equal shapes";
+  }
+  return a.v_dim > 0 && v[0].cols() % a.v_dim == 0 ? std::string() : "has a width that heads do not divide";
+}
+
+template <class Scalar>
+void convolve(std::span<View<Scalar>> v) {
+  const Eigen::Index kept = v[0].rows(), taps = v[2].rows();
+  Matrix<Scalar> out = Matrix<Scalar>::Zero(v[3].rows(), v[3].cols());
+  for (Eigen::Index i = 0; i < out.rows(); ++i) {
+    for (Eigen::Index tap = 0; tap < taps; ++tap) {
+      const Eigen::Index at = i - (taps - 1 - tap);  // before the new rows, where it is negative
+      if (at >= 0)
+        out.row(i).array() += v[2].row(tap).array() * v[1].row(at).array();
+      else if (at + kept >= 0)
+        out.row(i).array() += v[2].row(tap).array() * v[0].row(at + kept).array();
+    }
+  }
+  v[3] = (out.array() / (Scalar(1) + (-out.array()).exp())).matrix();
+}
+
+template <class Scalar>
+void delta_rule(const Action& a, std::span<View<Scalar>> v) {
+  const Eigen::Index n = v[0].rows(), k = a.qk_dim, w = a.v_dim;
+  const bool by_channel = v[3].cols() != a.heads;
+  const Matrix<Scalar> queries = directions<Scalar>(v[0], Scalar(1) / std::sqrt(static_cast<Scalar>(k))),
+                       keys = directions<Scalar>(v[1], Scalar(1));
+  Matrix<Scalar> states(1, v[6].cols()), out(n, v[7].cols());
+  for (Eigen::Index h = 0; h < a.heads; ++h) {
+    Matrix<Scalar> state = Matrix<Scalar>::Zero(k, w);
+    for (Eigen::Index x = 0; x < k && v[5].rows() > 0; ++x)
+      state.row(x) = v[5].row(0).segment((h * k + x) * w, w);
+    for (Eigen::Index first = 0; first < n; first += a.chunk) {
+      const Eigen::Index count = std::min<Eigen::Index>(a.chunk, n - first);
+      Chunk<Scalar> c;
+      c.queries = queries.middleRows(first, count);
+      c.keys = keys.middleRows(first, count);
+      c.values = v[2].block(first, h * w, count, w);
+      c.betas = v[4].block(first, h, count, 1);
+      c.decayed.resize(count, k);
+      for (Eigen::Index i = 0; i < count; ++i) {
+        for (Eigen::Index x = 0; x < k; ++x) {
+          const Scalar one = v[3](first + i, by_channel ? h * k + x : h);
+          c.decayed(i, x) = i == 0 ? one : c.decayed(i - 1, x) + one;
+        }
+      }
+      out.block(first, h * w, count, w) = pass(c, state);
+    }
+    for (Eigen::Index x = 0; x < k; ++x) states.row(0).segment((h * k + x) * w, w) = state.row(x);
+  }
+  v[6] = states;
+  v[7] = out;
+}
+
+template <class Scalar>
+void gated_norm(const Action& a, std::span<View<Scalar>> v) {
+  Matrix<Scalar> out = v[0];
+  for (Eigen::Index i = 0; i < out.rows(); ++i) {
+    for (Eigen::Index at = 0; at < out.cols(); at += a.v_dim) {
+      auto head = out.row(i).segment(at, a.v_dim);
+      head /= std::sqrt(head.squaredNorm() / static_cast<Scalar>(a.v_dim) + Scalar(1e-6));
+    }
+  }
+  const Matrix<Scalar> logistic = Scalar(1) / (Scalar(1) + (-v[1].array()).exp());
+  if (!a.logistic) out.array() *= v[1].array();
+  v[2] = (out.array() * logistic.array()).matrix();
+}
+
+template std::string wrong_recurrence<double>(const Action&, std::span<const View<double>>);
+template void convolve<double>(std::span<View<double>>);
+template void delta_rule<double>(const Action&, std::span<View<double>>);
+template void gated_norm<double>(const Action&, std::span<View<double>>);
+template std::string wrong_recurrence<float>(const Action&, std::span<const View<float>>);
+template void convolve<float>(std::span<View<float>>);
+template void delta_rule<float>(const Action&, std::span<View<float>>);
+template void gated_norm<float>(const Action&, std::span<View<float>>);
+
+}  // namespace shardline

@@ -1,0 +1,88 @@
+// Prices of linear attention by the delta rule: the short convolution, the scan of prompts, the update of
+// states by decoding requests. hardware/README.md [H76].
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "hardware/cost/calibrated_cost.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr Count kMeasuredTaps = 4, kMeasuredBytes = 4;  // of all rows [H69]: taps, and a float32 state
+
+bool convolves(const KernelFit& f) { return f.words[1].starts_with("causal_conv1d"); }
+
+// Engines have kernels of their own for Kimi Delta Attention: for its decay by channel, and for its queries,
+// keys and values, which it convolves one by one.
+bool of_kimi(const KernelFit& f) {
+  return f.words[1].find("kda") != std::string::npos || f.words[1].ends_with("_qkv3");
+}
+
+}  // namespace
+
+// By the framework's list; where none of its kernels was measured with this decay, one of the other.
+CalibratedCost::RecurrentUse& CalibratedCost::recurrent_use(bool convolution, bool per_channel,
+                                                            bool prompts) {
+  for (RecurrentUse& u : recurrent_) {
+    if (u.convolves == convolution && u.per_channel == per_channel && u.prompts == prompts) return u;
+  }
+  RecurrentUse out{convolution, per_channel, prompts, false, {}};
+  for (const bool own : {true, false}) {
+    const auto is = [&](const KernelFit& f) {
+      return shardline::convolves(f) == convolution && (of_kimi(f) == per_channel) == own;
+    };
+    out.all = uses("linear_attention", {prompts ? "prefill" : "decode", "*"}, is);
+    out.other_rule = !own;
+    if (!out.all.empty()) break;
+  }
+  return recurrent_.emplace_back(std::move(out));
+}
+
+// Of several kernels of one rule the first that was measured at the shape. Requests that each bring as many
+// tokens.
+std::optional<FittedPrice> CalibratedCost::recurrent_alike(const PricedOp& op, double requests,
+                                                           double tokens) {
+  const RecurrentShape& s = shape<RecurrentShape>(op);
+  const bool per_channel = s.decay == StateDecay::per_channel, convolution = op.kind == OpKind::convolve;
+  RecurrentUse& found = recurrent_use(convolution, per_channel, s.prompts);
+  if (found.all.empty()) return std::nullopt;
+  const double dim = std::sqrt(static_cast<double>(s.key_dim) * static_cast<double>(s.value_dim));
+  const double x[] = {requests, tokens, static_cast<double>(s.key_heads), static_cast<double>(s.value_heads),
+                      dim};
+  Use* use = nullptr;
+  double at[kMostAxes];
+  std::span<const double> axes;
+  bool outside = true;
+  const auto take = [&](Use& u) {
+    use = &u;
+    u.fit->form->coordinates(std::span<const double>(x), u.context, at);
+    axes = std::span<const double>(at).first(u.fit->form->axes.size());
+    outside = u.fit->outside(axes);
+  };
+  for (Use& u : found.all) {
+    if (u.rule == found.all.front().rule && outside) take(u);
+  }
+  if (outside) take(found.all.front());
+  const double seconds = use->fit->form->seconds(std::span<const double>(x), use->context, use->parameters) *
+                         std::exp(use->correction.at(axes));
+  FittedPrice p = at_place(Seconds(std::max(seconds, least(op, use->context))), *use, outside, axes);
+  if (found.other_rule || s.key_dim != s.value_dim || s.taps != kMeasuredTaps ||
+      (!convolution && s.number_bytes != kMeasuredBytes))
+    p.alter();
+  return p;
+}
+
+// A kernel ends with its longest prompt, whose chain of chunks no other shares.
+std::optional<FittedPrice> CalibratedCost::recurrent(const PricedOp& op) {
+  const RecurrentShape& s = shape<RecurrentShape>(op);
+  if (s.rows == 0) return FittedPrice{Seconds(0), Basis::none};
+  const auto rows = static_cast<double>(s.rows), requests = static_cast<double>(s.requests);
+  const std::optional<FittedPrice> all = recurrent_alike(op, requests, rows / requests);
+  if (!all || s.longest * s.requests <= s.rows) return all;
+  const std::optional<FittedPrice> last = recurrent_alike(op, 1, static_cast<double>(s.longest));
+  return last && last->time > all->time ? last : all;
+}
+
+}  // namespace shardline

@@ -1,0 +1,176 @@
+#include "planner/layers/recurrent.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/layers/context_step.hpp"
+#include "planner/layers/recurrent_flow.hpp"
+#include "planner/layers/sparse_attention.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr Count kConvBytes = 2;  // BF16, whatever the state's type [M14]
+
+RecurrentShape shape_of(const Attention& a, const Plan& p) {
+  const DeltaRule& d = *a.delta;
+  const RecurrentHeads h = recurrent_heads(a, p);
+  RecurrentShape s;
+  s.decay = d.channel_decay ? StateDecay::per_channel : StateDecay::per_head;
+  s.key_heads = h.key;
+  s.value_heads = h.value;
+  s.key_dim = d.key_dim;
+  s.value_dim = d.value_dim;
+  s.taps = d.conv;
+  s.number_bytes = count_of(bytes_per_element(d.state));
+  return s;
+}
+
+// New tokens of these requests.
+RecurrentShape of_requests(RecurrentShape s, std::span<const Segment> segments, Asked asked) {
+  s.prompts = asked == Asked::prefill;
+  for (const Segment& r : segments) {
+    s.rows += r.fresh * r.count;
+    s.requests += r.count;
+    s.longest = std::max<Count>(s.longest, r.fresh);
+  }
+  return s;
+}
+
+// Chunks of keys and values are multiplied as matrices, in BF16 where the device has a unit for it.
+Dtype state_math(const Case& c) {
+  const auto has = [&](Dtype t) {
+    return c.system.device.peak[static_cast<std::size_t>(t)] > FlopsPerSecond(0);
+  };
+  return has(Dtype::bf16) ? Dtype::bf16 : c.precision.math;
+}
+
+// Of prompts, those of this round where they pass in chunks.
+std::vector<Segment> prompt_segments(const Case& c, const Plan& p, const ContextStep* prefills) {
+  if (p[kPrefillChunk] == 0) return asked_segments(c, p, Asked::prefill);
+  std::vector<Segment> round;
+  for (const Interval& i : prefills->queries(0)) {
+    if (i.request != kPadding && i.size() > 0) round.push_back({i.begin, i.size()});
+  }
+  return round;
+}
+
+// The products with the layer's input. The gate is made beside queries, keys and values where it is as wide
+// as the outputs (vllm models/qwen3_next.py, in_proj_qkvz and in_proj_ba); what is made through a narrow
+// width takes two products, of which every rank has the first whole (layers/kda.py, f_a_proj, g_a_proj).
+void add_projections(const RowOps& ops, const Case& c, const Attention& a, const Plan& p) {
+  const DeltaRule& d = *a.delta;
+  const Count h = c.model.hidden, heads = recurrent_heads(a, p).value, values = recurrent_values(a, p);
+  const bool narrow = a.gate == OutputGate::narrow;
+  ops.gemm("queries, keys, values", Part::qkv, Module::attention, h,
+           recurrent_channels(a, p) + (narrow ? 0 : values));
+  const Count decay = d.channel_decay ? d.key_dim : heads;
+  ops.gemm("betas and decays", Part::qkv, Module::attention, h,
+           heads + decay + (narrow ? Count{d.value_dim} : 0));
+  if (d.channel_decay) ops.gemm("decays up", Part::qkv, Module::attention, d.key_dim, heads * d.key_dim);
+  if (narrow) ops.gemm("gate up", Part::qkv, Module::attention, d.value_dim, values);
+  // Softplus and logistic function: of decoding requests in the kernel of the update.
+  if (c.batch.prefills()) {
+    const Count made = heads + (d.channel_decay ? heads * d.key_dim : heads);
+    ops.elementwise("decay gates", Part::qkv, made, 2 * static_cast<double>(made) * activation_size(c));
+  }
+}
+
+}  // namespace
+
+RecurrentHeads recurrent_heads(const Attention& a, const Plan& p) {
+  const DeltaRule& d = *a.delta;
+  const int ranks = out_proj_ranks(p), each = d.value_heads / d.key_heads;
+  const Count values = rank_share(d.value_heads, ranks);
+  if (values % each == 0) return {values / each, values};
+  if (each % values == 0) return {1, values};
+  Count keys = 0;
+  for (int t = 0; t < ranks; ++t) {
+    const auto [first, last] = key_heads_of(d, value_heads(a, p, t));
+    keys = std::max(keys, last - first);
+  }
+  return {keys, values};
+}
+
+std::pair<Count, Count> value_heads(const Attention& a, const Plan& p, int t) {
+  const Count all = a.delta->value_heads, own = rank_share(all, out_proj_ranks(p));
+  return {std::min(all, own * t), std::min(all, own * (t + 1))};
+}
+
+std::pair<Count, Count> key_heads_of(const DeltaRule& d, std::pair<Count, Count> values) {
+  const Count each = d.value_heads / d.key_heads;
+  if (values.first == values.second) return {0, 0};
+  return {values.first / each, (values.second + each - 1) / each};
+}
+
+Count recurrent_channels(const Attention& a, const Plan& p) { return shape_of(a, p).channels(); }
+
+Count recurrent_values(const Attention& a, const Plan& p) {
+  return recurrent_heads(a, p).value * a.delta->value_dim;
+}
+
+Bytes rank_state_bytes(const Attention& a, const Plan& p) {
+  const RecurrentShape s = shape_of(a, p);
+  return Bytes(static_cast<double>(s.state()) * bytes_per_element(a.delta->state) +
+               static_cast<double>(s.channels() * (s.taps - 1) * kConvBytes));
+}
+
+Bytes recurrent_cache_bytes(const Case& c, const Attention& a, const Plan& p) {
+  const auto requests = static_cast<double>(requests_in(c.batch.decode) + requests_in(c.batch.prefill));
+  return rank_state_bytes(a, p) * (requests * p.batch * p.in_flight);
+}
+
+AttentionWeights recurrent_weights(const Case& c, const Attention& a, const Plan& p) {
+  const DeltaRule& d = *a.delta;
+  const double h = c.model.hidden;
+  const auto heads = static_cast<double>(recurrent_heads(a, p).value),
+             values = static_cast<double>(recurrent_values(a, p));
+  AttentionWeights w;
+  w.out_proj = values * h;
+  w.projections = h * (static_cast<double>(recurrent_channels(a, p)) + heads);
+  w.projections += a.gate == OutputGate::narrow ? d.value_dim * (h + values) : h * values;
+  w.projections += d.channel_decay ? d.key_dim * (h + heads * d.key_dim) : h * heads;
+  return w;
+}
+
+// Channels before and behind the convolution, gates and outputs.
+double recurrent_activations(const Attention& a, const Plan& p) {
+  return 2.0 * static_cast<double>(recurrent_channels(a, p)) +
+         2.0 * static_cast<double>(recurrent_values(a, p));
+}
+
+std::optional<std::string> too_many_for_states(const Model& m, const Plan& p) {
+  for (const Attention& a : m.attentions) {
+    if (!a.delta || out_proj_ranks(p) <= a.delta->value_heads) continue;
+    return fmt::format("{} ranks share the layers with a state, which have {} heads of values",
+                       out_proj_ranks(p), a.delta->value_heads);
+  }
+  return std::nullopt;
+}
+
+void add_recurrent(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const RowOps& ops,
+                   const ContextStep* prefills) {
+  add_projections(ops, c, a, p);
+  const RecurrentShape one = shape_of(a, p);
+  const Dtype math = state_math(c);
+  std::vector<RecurrentFlow> flows;
+  // Requests that decode and prompts have kernels of their own, each the convolution and then the state.
+  const auto add = [&](Asked asked, std::span<const Segment> segments) {
+    const RecurrentShape s = of_requests(one, segments, asked);
+    RecurrentFlow& flow = flows.emplace_back(b, c, a, p, asked, prefills);
+    b.recurrent("convolve", OpKind::convolve, math, s);
+    flow.convolve();
+    b.recurrent(asked == Asked::decode ? "update states" : "scan", OpKind::recur, math, s);
+    flow.recur();
+  };
+  if (c.batch.decodes()) add(Asked::decode, asked_segments(c, p, Asked::decode));
+  if (prefills) add(Asked::prefill, prompt_segments(c, p, prefills));
+  const Count values = recurrent_values(a, p);
+  ops.elementwise("gated norm", Part::attention, values,
+                  3 * static_cast<double>(values) * activation_size(c));
+  for (RecurrentFlow& flow : flows) flow.gate();
+}
+
+}  // namespace shardline

@@ -1,0 +1,47 @@
+// Linear attention by the delta rule (gated DeltaNet, Kimi Delta Attention): projections, the short
+// convolution, and a state per request that every new token updates, decoding or of a prompt. Heads are
+// sharded over the ranks that share the output projection, whatever shards the caches of other layers; a
+// state is never split by context. planner/README.md [P30].
+#pragma once
+
+#include "planner/layers/row_ops.hpp"
+
+namespace shardline {
+
+class ContextStep;
+
+/// Heads of keys and of values on the rank with most. Beyond the key heads, ranks have copies of them.
+struct RecurrentHeads {
+  Count key = 0, value = 0;
+};
+/// Over the ranks that share the output projection.
+RecurrentHeads recurrent_heads(const Attention& a, const Plan& p);
+/// Value heads [first, second) of rank `t` of those.
+std::pair<Count, Count> value_heads(const Attention& a, const Plan& p, int t);
+/// Key heads [first, second) that value heads [first, second) use.
+std::pair<Count, Count> key_heads_of(const DeltaRule& d, std::pair<Count, Count> values);
+
+/// Numbers of queries, keys and values of one token, and of the outputs, on the rank with most.
+Count recurrent_channels(const Attention& a, const Plan& p);
+Count recurrent_values(const Attention& a, const Plan& p);
+
+/// The state of one request of one layer on the rank with most: its matrices in their own type, and the last
+/// rows of the convolution in BF16 [M14].
+Bytes rank_state_bytes(const Attention& a, const Plan& p);
+/// Of all requests of a step that are on their way at once.
+Bytes recurrent_cache_bytes(const Case& c, const Attention& a, const Plan& p);
+
+/// Elements of its projections on one rank, the output's apart [M1].
+AttentionWeights recurrent_weights(const Case& c, const Attention& a, const Plan& p);
+
+/// Numbers that one new token has alive at once, beside the residual stream.
+double recurrent_activations(const Attention& a, const Plan& p);
+
+/// Why the plan's ranks have no heads of such layers each, if they have not.
+std::optional<std::string> too_many_for_states(const Model& m, const Plan& p);
+
+/// Everything between the norm and the output projection. `prefills` of the step, or null.
+void add_recurrent(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const RowOps& ops,
+                   const ContextStep* prefills);
+
+}  // namespace shardline

@@ -1,0 +1,215 @@
+#include "planner/layers/recurrent_flow.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "planner/layers/context_step.hpp"
+#include "planner/layers/sparse_attention.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Shorter than kernels have it [G9], so that short prompts pass in several chunks.
+constexpr int kFlowChunk = 8;
+
+}  // namespace
+
+RecurrentFlow::RecurrentFlow(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p,
+                             Asked asked, const ContextStep* prefills)
+    : b_(b), c_(c), a_(a), p_(p), asked_(asked) {
+  if (!on()) return;
+  const auto add = [&](std::int32_t request, std::int64_t first, std::int64_t end) {
+    One one{request, first, end, rows_, kept_rows_, state_rows_};
+    rows_ += end - first;
+    kept_rows_ += one.kept(a.delta->conv);
+    state_rows_ += first > 0 ? 1 : 0;
+    requests_.push_back(one);
+  };
+  if (asked == Asked::prefill && p[kPrefillChunk] > 0) {
+    for (const Interval& i : prefills->queries(0)) {
+      if (i.request != kPadding && i.size() > 0) add(i.request, i.begin, i.end);
+    }
+    return;
+  }
+  // Requests of all attention groups are numbered one after the other, those that decode first.
+  const bool decode = asked == Asked::decode;
+  std::int32_t next = decode ? 0 : p.dp * static_cast<std::int32_t>(decode_requests(c, p));
+  for (int copy = 0; copy < p.batch; ++copy) {
+    for (const Segment& s : decode ? c.batch.decode : c.batch.prefill) {
+      for (int i = 0; i < s.count; ++i) add(next++, s.cached, s.length());
+    }
+  }
+}
+
+template <class F>
+void RecurrentFlow::for_each_rank(F f) const {
+  const int sharers = out_proj_ranks(p_);
+  for (int r = 0; r < p_.dp * p_.group(); ++r) {
+    const std::pair<Count, Count> values = value_heads(a_, p_, r % sharers);
+    f(r, r / p_.group(), Own{values, key_heads_of(*a_.delta, values)});
+  }
+}
+
+// of(one) of each request: positions [first, second) of it.
+template <class F>
+Tokens RecurrentFlow::each(int group, F of) const {
+  const auto all = static_cast<std::int32_t>(requests_.size());
+  Tokens list;
+  for (const One& one : requests_) {
+    const auto [first, end] = of(one);
+    if (first < end) list.push_back({group * all + one.request, first, end});
+  }
+  return list;
+}
+
+Tokens RecurrentFlow::fresh(int group) const {
+  return each(group, [](const One& one) { return std::pair(one.first, one.end); });
+}
+Tokens RecurrentFlow::kept(int group) const {
+  return each(group,
+              [&](const One& one) { return std::pair(one.first - one.kept(a_.delta->conv), one.first); });
+}
+Tokens RecurrentFlow::before(int group) const {
+  return each(group,
+              [](const One& one) { return std::pair(std::max<std::int64_t>(0, one.first - 1), one.first); });
+}
+Tokens RecurrentFlow::last(int group) const {
+  return each(group, [](const One& one) { return std::pair(one.end - 1, one.end); });
+}
+
+// Its heads' queries, keys and values among those of all.
+TokensId RecurrentFlow::channel_columns(const Own& own) const {
+  const DeltaRule& d = *a_.delta;
+  const Count keys = Count{d.key_heads} * d.key_dim;
+  const auto part = [](Count first, Count begin, Count end, Count dim) {
+    return Interval{0, first + begin * dim, first + end * dim};
+  };
+  const Interval columns[] = {part(0, own.keys.first, own.keys.second, d.key_dim),
+                              part(keys, own.keys.first, own.keys.second, d.key_dim),
+                              part(2 * keys, own.values.first, own.values.second, d.value_dim)};
+  return b_.flow()->tokens(columns);
+}
+
+Count RecurrentFlow::width(const Own& own) const {
+  const DeltaRule& d = *a_.delta;
+  return 2 * (own.keys.second - own.keys.first) * d.key_dim +
+         (own.values.second - own.values.first) * d.value_dim;
+}
+
+void RecurrentFlow::convolve() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const double act = bytes_per_element(c_.precision.activations);
+  const int kind = attention_index(c_.model, a_), taps = a_.delta->conv;
+  const SlotId kept_rows = slot("kept channels", act), rows = slot("channels", act),
+               weight = slot("W convolution", act);
+  convolved_ = slot("convolved channels", act);
+  Action action;
+  action.function = Function::convolve;
+  for_each_rank([&](int r, int group, const Own& own) {
+    const Count columns = width(own);
+    const TokensId which = channel_columns(own);
+    f.size(kept_rows, r, kept_rows_, columns);
+    f.size(rows, r, rows_, columns);
+    f.size(weight, r, taps, columns);
+    f.size(convolved_, r, rows_, columns);
+    f.inputs.push_back({kept_rows, r, Whole::channels, f.tokens(kept(group)), which, kind});
+    f.inputs.push_back({rows, r, Whole::channels, f.tokens(fresh(group)), which, kind});
+    f.inputs.push_back({weight, r, Whole::conv_weight, f.range(0, taps), which, kind});
+    action.rank = r;
+    for (const One& one : requests_) {
+      const std::int64_t n = one.end - one.first;
+      f.act(b_.previous(), action,
+            std::array{Region{kept_rows, one.kept_row, one.kept(taps), 0, columns},
+                       Region{rows, one.row, n, 0, columns}, Region{weight, 0, taps, 0, columns},
+                       Region{convolved_, one.row, n, 0, columns}});
+    }
+  });
+}
+
+void RecurrentFlow::recur() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const DeltaRule& d = *a_.delta;
+  const double act = bytes_per_element(c_.precision.activations), number = bytes_per_element(d.state);
+  const int kind = attention_index(c_.model, a_);
+  const SlotId decays = slot("decays", 4), betas = slot("betas", act), old = slot("states before", number),
+               states = slot("states", number);
+  outputs_ = slot("outputs of states", act);
+  const Count matrix = Count{d.key_dim} * d.value_dim, each = d.value_heads / d.key_heads;
+  const Count decay = d.channel_decay ? d.key_dim : 1;
+  Action action;
+  action.function = Function::delta_rule;
+  action.qk_dim = d.key_dim;
+  action.v_dim = d.value_dim;
+  action.chunk = asked_ == Asked::prefill ? kFlowChunk : 1;
+  const auto all = static_cast<std::int64_t>(requests_.size());
+  for_each_rank([&](int r, int group, const Own& own) {
+    const auto [first, end] = own.values;
+    const Count heads = end - first, keys = own.keys.second - own.keys.first;
+    const TokensId rows = f.tokens(fresh(group));
+    const auto input = [&](SlotId s, Whole whole, TokensId list, std::int64_t count, Count per_head) {
+      f.size(s, r, count, heads * per_head);
+      f.inputs.push_back({s, r, whole, list, f.range(first * per_head, end * per_head), kind});
+    };
+    input(decays, Whole::decay, rows, rows_, decay);
+    input(betas, Whole::beta, rows, rows_, 1);
+    input(old, Whole::state, f.tokens(before(group)), state_rows_, matrix);
+    f.size(states, r, all, heads * matrix);
+    f.outputs.push_back(
+        {states, r, Whole::state, f.tokens(last(group)), f.range(first * matrix, end * matrix), kind});
+    f.size(outputs_, r, rows_, heads * d.value_dim);
+    action.rank = r;
+    for (Count k = own.keys.first; k < own.keys.second; ++k) {
+      // Of the rank's value heads those that this key head is of.
+      const Count from = std::max(first, k * each) - first, to = std::min(end, (k + 1) * each) - first;
+      const Count at = (k - own.keys.first) * d.key_dim, n = to - from;
+      action.heads = static_cast<int>(n);
+      std::int64_t index = 0;
+      for (const One& one : requests_) {
+        const std::int64_t count = one.end - one.first;
+        f.act(b_.previous(), action,
+              std::array{Region{convolved_, one.row, count, at, d.key_dim},
+                         Region{convolved_, one.row, count, keys * d.key_dim + at, d.key_dim},
+                         Region{convolved_, one.row, count, 2 * keys * d.key_dim + from * d.value_dim,
+                                n * d.value_dim},
+                         Region{decays, one.row, count, from * decay, n * decay},
+                         Region{betas, one.row, count, from, n},
+                         Region{old, one.state_row, one.first > 0 ? 1 : 0, from * matrix, n * matrix},
+                         Region{states, index++, 1, from * matrix, n * matrix},
+                         Region{outputs_, one.row, count, from * d.value_dim, n * d.value_dim}});
+      }
+    }
+  });
+}
+
+void RecurrentFlow::gate() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const DeltaRule& d = *a_.delta;
+  const double act = bytes_per_element(c_.precision.activations);
+  const int kind = attention_index(c_.model, a_);
+  const SlotId gates = slot("gates", act), result = slot("gated outputs", act);
+  Action action;
+  action.function = Function::gated_norm;
+  action.v_dim = d.value_dim;
+  action.logistic = d.channel_decay;
+  for_each_rank([&](int r, int group, const Own& own) {
+    const Count columns = (own.values.second - own.values.first) * d.value_dim;
+    const TokensId rows = f.tokens(fresh(group)),
+                   which = f.range(own.values.first * d.value_dim, own.values.second * d.value_dim);
+    f.size(gates, r, rows_, columns);
+    f.size(result, r, rows_, columns);
+    f.inputs.push_back({gates, r, Whole::gate, rows, which, kind});
+    f.outputs.push_back({result, r, Whole::attention_output, rows, which, kind});
+    action.rank = r;
+    action.heads = static_cast<int>(own.values.second - own.values.first);
+    if (columns == 0) return;
+    f.act(b_.previous(), action,
+          std::array{Region{outputs_, 0, rows_, 0, columns}, Region{gates, 0, rows_, 0, columns},
+                     Region{result, 0, rows_, 0, columns}});
+  });
+}
+
+}  // namespace shardline

@@ -1,0 +1,56 @@
+// The data flow of linear attention by the delta rule: what its ops read and write on each rank of a stage,
+// for the decoding requests of a step or for its prefills.
+#pragma once
+
+#include "planner/layers/recurrent.hpp"
+
+namespace shardline {
+
+/// Every method describes the op that was added last; none does anything unless the schedule has a flow.
+class RecurrentFlow {
+ public:
+  /// `prefills` of the step; read where `asked` is prefill.
+  RecurrentFlow(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Asked asked,
+                const ContextStep* prefills);
+  /// What requests keep of earlier rows, and new rows -> convolved rows.
+  void convolve();
+  /// Convolved rows, decays, betas and the states before them -> states behind them, outputs.
+  void recur();
+  /// Outputs -> those that enter the output projection; results of the step.
+  void gate();
+
+ private:
+  struct One {
+    std::int32_t request = 0;  // of attention group 0
+    std::int64_t first = 0, end = 0;
+    std::int64_t row = 0, kept_row = 0, state_row = 0;
+    std::int64_t kept(int taps) const { return std::min<std::int64_t>(first, taps - 1); }
+  };
+  // What a rank has of the heads, and where they lie in its rows.
+  struct Own {
+    std::pair<Count, Count> values, keys;
+  };
+  bool on() const { return b_.flow() != nullptr; }
+  template <class F>
+  void for_each_rank(F f) const;  // f(rank, attention group, what it has)
+  Tokens fresh(int group) const;
+  Tokens kept(int group) const;
+  Tokens before(int group) const;
+  Tokens last(int group) const;
+  template <class F>
+  Tokens each(int group, F of) const;
+  TokensId channel_columns(const Own& own) const;
+  Count width(const Own& own) const;
+  SlotId slot(const char* name, double bytes) const { return b_.flow()->slot(name, bytes); }
+
+  ScheduleBuilder& b_;
+  const Case& c_;
+  const Attention& a_;
+  const Plan& p_;
+  const Asked asked_;
+  std::vector<One> requests_;
+  std::int64_t rows_ = 0, kept_rows_ = 0, state_rows_ = 0;
+  SlotId convolved_ = 0, outputs_ = 0;
+};
+
+}  // namespace shardline
