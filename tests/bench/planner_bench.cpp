@@ -19,7 +19,9 @@ Case study(const char* model) {
                    Routing{});
 }
 
-const char* name_of(int model) { return model == 0 ? "llama-3.1-405b" : "deepseek-r1"; }
+const char* name_of(int model) {
+  return model == 0 ? "llama-3.1-405b" : model == 1 ? "deepseek-r1" : "qwen3.5-397b-a17b";
+}
 
 // Every plan of the space, so that caches see the mix a sweep sees.
 std::vector<Plan> plans(const Case& c) {
@@ -61,10 +63,10 @@ void rounds(benchmark::State& state, double goal_per_second, Times times) {
 }
 
 void BM_EventSimulation(benchmark::State& state) {
-  rounds(state, 500e3,
+  rounds(state, state.range(0) < 2 ? 500e3 : 300e3,  // of layers with states
          [](BlockTimes& b, std::size_t first, std::size_t last) { return b.simulate(first, last).back(); });
 }
-BENCHMARK(BM_EventSimulation)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_EventSimulation)->Arg(0)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond);
 
 void BM_Bound(benchmark::State& state) {
   rounds(state, 1e6,
