@@ -345,8 +345,11 @@ Document::~Document() = default;
 
 Document Document::parse(std::string name, std::string text) {
   auto tree = std::make_unique<YamlText>(detail::SourceText(std::move(name), text));
-  if (!tree->source.flow() || !detail::JsonBuilder(*tree, detail::TabsInStrings::allowed).build())
-    detail::build_tree(*tree, tree->source.text());
+  if (tree->source.flow() && detail::JsonBuilder(*tree, detail::TabsInStrings::allowed).build())
+    return Document(std::move(tree));
+  if (detail::build_folded(*tree)) return Document(std::move(tree));
+  tree = std::make_unique<YamlText>(std::move(tree->source));  // without what was built of it
+  detail::build_tree(*tree, tree->source.text());
   return Document(std::move(tree));
 }
 

@@ -17,6 +17,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "sim/base/error.hpp"
+#include "sim/base/folded.hpp"
 #include "sim/base/yaml_text.hpp"
 #include "sim/base/yaml_tree.hpp"
 
@@ -28,7 +29,8 @@ constexpr std::size_t kMostNodes = 1'000'000;
 /// Builds the tree of one document. Faults of content are collected; limits throw UserError.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(YamlText& text) : text_(text) {}
+  /// `folded`: whose values are not in the text that is parsed; nothing: all are.
+  explicit TreeBuilder(YamlText& text, FoldedBlocks* folded = nullptr) : text_(text), folded_(folded) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (!started_) {
@@ -68,7 +70,7 @@ class TreeBuilder : public YAML::EventHandler {
     }
     YamlNode& node = create(Kind::scalar, mark, anchor);
     node.quoted = tag == "!";
-    node.scalar = keep(value);
+    node.scalar = keep(value.empty() ? folded_at(mark) : value);
     attach(node);
   }
 
@@ -97,6 +99,14 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
  private:
+  std::string folded_at(const YAML::Mark& mark) {
+    if (folded_ == nullptr || !text_.source.at(place(mark)).starts_with(">-\n")) return {};
+    const auto found = folded_->at.find(mark.line);
+    if (found == folded_->at.end()) return {};
+    found->second.taken = true;
+    return FoldedBlocks::value(found->second);
+  }
+
   struct Frame {
     YamlNode* node;
     bool flow = false;
@@ -273,6 +283,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   YamlText& text_;
+  FoldedBlocks* folded_;
   bool started_ = false;
   std::vector<Frame> stack_;
   std::unordered_map<YAML::anchor_t, YamlNode*> anchors_;
@@ -323,6 +334,26 @@ inline std::string readable(const std::string& message) {
     if (error.msg.ends_with("flow not found")) what = "the text ends before } or ]";
   }
   throw UserError({Diagnostic{text.source.location(place), fmt::format("syntax error: {}", what), {}}});
+}
+
+/// The tree of a text with folded blocks of integers, without those of the parser: the same tree as
+/// build_tree() makes, in less time. False: there are none, or something is wrong, of which build_tree() then
+/// says what; the text has to be read from its source again.
+inline bool build_folded(YamlText& text) {
+  FoldedBlocks folded = cut_folded_blocks(text.source.text());
+  if (folded.at.empty()) return false;
+  std::istringstream input(folded.rest);
+  TreeBuilder builder(text, &folded);
+  try {
+    YAML::Parser parser(input);
+    parser.HandleNextDocument(builder);
+    parser.HandleNextDocument(builder);
+  } catch (const YAML::Exception&) {
+    return false;
+  } catch (const UserError&) {
+    return false;
+  }
+  return folded.all_taken() && text.root != nullptr && text.faults.empty();
 }
 
 /// Reads `parsed`, whose places are those of `text`, into its tree; throws UserError for syntax errors and
