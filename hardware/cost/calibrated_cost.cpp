@@ -192,13 +192,15 @@ std::optional<FittedPrice> CalibratedCost::batched_gemm(const PricedOp& op) {
 std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) {
   const AttendDecodeShape& a = shape<AttendDecodeShape>(op);
   const std::optional<FittedPrice> all = decode_alike(op);
-  if (!all || a.longest * a.q_rows <= a.pairs) return all;
+  if (!all || a.longest * a.q_rows <= a.kv_rows * a.fresh) return all;
   PricedOp alone = op;
   auto& one = std::get<AttendDecodeShape>(alone.shape);
-  one.q_rows = one.kernel_parts = 1;
+  one.q_rows = a.fresh;
+  one.kernel_parts = 1;
   one.kernel_rows = 0;
-  one.pairs = one.kv_rows = a.longest;
-  one.skipped = a.skipped / a.q_rows;
+  one.pairs = a.longest * a.fresh;
+  one.kv_rows = a.longest;
+  one.skipped = a.skipped * a.fresh / a.q_rows;
   std::optional<FittedPrice> last = decode_alike(alone);
   if (!last) return all;
   if (a.kernel_parts > 1) {  // the longest is of the whole kernel, whose launch is the first part's
@@ -213,15 +215,19 @@ std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) {
 std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   const AttendDecodeShape& a = shape<AttendDecodeShape>(op);
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
-  const auto q_rows = static_cast<double>(a.q_rows), parts = static_cast<double>(a.kernel_parts);
-  const double length = static_cast<double>(a.pairs) / q_rows;
+  // [H74] Kernels lay the queries of a request side by side as they do the heads that share a key, in one
+  // read of the cache: so many more query heads of as many requests.
+  const double fresh = static_cast<double>(a.fresh), parts = static_cast<double>(a.kernel_parts);
+  const double q_rows = static_cast<double>(a.q_rows) / fresh;
+  const double length = static_cast<double>(a.kv_rows) / q_rows;
   const double skipped = static_cast<double>(a.skipped) / q_rows;
   const bool is_part = a.kernel_parts > 1;
-  const double rows = is_part ? static_cast<double>(std::max(a.kernel_rows, a.q_rows)) : q_rows;
-  const auto q_heads = static_cast<double>(a.q_heads), heads_kv = static_cast<double>(a.kv_heads);
+  const double rows = is_part ? static_cast<double>(std::max(a.kernel_rows, a.q_rows)) / fresh : q_rows;
+  const double q_heads = static_cast<double>(a.q_heads) * fresh;
+  const auto heads_kv = static_cast<double>(a.kv_heads);
   const bool latent = a.cache == CacheRows::latent;
   const std::size_t stored = at(kernel_type(op.dtype));
-  const std::array model{static_cast<double>(a.qk_dim), q_heads, heads_kv, 1.0};
+  const std::array model{static_cast<double>(a.qk_dim), static_cast<double>(a.q_heads), heads_kv, 1.0};
   Use* const taken = latent ? &mla_decode_[stored] : measured_with(decode_[stored], model, op);
   if (taken == nullptr) return std::nullopt;
   Use& u = *taken;
@@ -231,6 +237,7 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   const auto x = latent ? std::span<const double>(of_latents) : std::span<const double>(gqa);
   if (!u || (!latent && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
   FittedPrice p = of(u, x);
+  if (a.fresh > 1) p.alter();
   if (skipped > 0) {  // what lies before a window costs the kernel a look, known as far as full caches are
     const double full[] = {rows, length + skipped, q_heads, heads_kv, static_cast<double>(a.qk_dim), 0};
     const FittedPrice looked = of(u, std::span(full).first(x.size()));
@@ -239,7 +246,7 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   }
   // The measured kernel merges its splits too: no second launch.
   const double launches = std::min(1.0, op.launches);
-  const double t0 = u.parameters[!latent && a.q_heads == a.kv_heads ? kDecodeOfOneHead : 0] * 1e-6;
+  const double t0 = u.parameters[!latent && q_heads == heads_kv ? kDecodeOfOneHead : 0] * 1e-6;
   if (const double widths = latent ? mla_decode_widths(a) : 1; widths != 1) {
     p.alter();
     p.time = Seconds(t0 + std::max(0.0, p.time.value - t0) * widths);

@@ -121,7 +121,7 @@ struct AttendPrefillShape {
   }
 };
 
-/// One query row (or a few, with drafts) of each request against its cache.
+/// One query row of each request against its cache, or a few where drafts are verified.
 struct AttendDecodeShape {
   CacheRows cache = CacheRows::heads;
   Count q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;
@@ -129,6 +129,7 @@ struct AttendDecodeShape {
   Count longest = 0;                         // keys of the request of the kernel with most of them
   Count kernel_rows = 0, kernel_parts = 1;
   Count skipped = 0;  // rows of the caches before the windows: not read, but a kernel may look for them
+  Count fresh = 1;    // rows of each request, which share one read of its cache: 1, with k drafts 1 + k
   static constexpr void visit(auto& s, auto&& f) {
     f("cache", s.cache);
     f("q_heads", s.q_heads);
@@ -142,6 +143,7 @@ struct AttendDecodeShape {
     f("kernel_rows", s.kernel_rows);
     f("kernel_parts", s.kernel_parts);
     f("skipped", s.skipped);
+    f("fresh", s.fresh);
   }
 };
 

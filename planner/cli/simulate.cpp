@@ -236,7 +236,7 @@ void print_launchable(const Case& c, const SimulatedPlan& s) {
 void print(const Study& study, const SimulatedPlan& s) {
   fmt::print("{}\n{}\n{}\n", study.title, to_string(s.plan),
              engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
-                 chunk_text(study.study));
+                 chunk_text(study.study) + drafts_text(study.study));
   print_launchable(study.study, s);
   print_outcome(study, s);
   print_times(study, s.breakdown);

@@ -58,7 +58,7 @@ void report(const Study& study, const SweepAnswer& answer, const SweepQuestion& 
   const std::size_t width = output_width();
   fmt::print("{}{}{}", emphasised(wrapped(study.title, width, "  "), Emphasis::strong, output_colours()),
              wrapped_lines(engine_text(study.study) + checkpoint_text(study.study) +
-                               precision_text(study.study) + chunk_text(study.study),
+                               precision_text(study.study) + chunk_text(study.study) + drafts_text(study.study),
                            width),
              costs_line(study.study.system));
   const bool none = !answer.any() && answer.pools.empty();

@@ -310,6 +310,7 @@ std::vector<Deployment> deployments(const Case& c, const Plan& p) {
   for (Deployment& d : out) {
     note_dense_layers(c, p, d);
     allow_length(c, d);
+    if (p[kDrafts] > 0) d.unsaid = "shardline writes no options for drafts (MTP) yet";
   }
   return out;
 }

@@ -43,7 +43,7 @@ bool sends_many_tokens(const Case& c, const Plan& p) { return dispatches(c, p) &
 
 long long decoded_tokens(const Case& c, const Plan& p) {
   long long tokens = 0;
-  for (const Segment& s : c.batch.decode) tokens += s.fresh * s.count;
+  for (const Segment& s : c.batch.decode) tokens += with_drafts(s, p).fresh * s.count;
   return tokens * p.batch;
 }
 

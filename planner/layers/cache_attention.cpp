@@ -26,8 +26,11 @@ void for_requests(const std::vector<Segment>& entry, Count first, Count count, F
 AttendDecodeShape decode_attend_shape(const Case& c, const Attention& a, const Plan& p,
                                       const CacheShare& share, Count first, Count count) {
   auto shape = shape_of_heads<AttendDecodeShape>(decode_heads(a, p), share.attended);
-  shape.q_rows = count;
-  const auto requests = [&](auto f) { for_requests(c.batch.decode, first, count, f); };
+  shape.fresh = new_tokens(p);
+  shape.q_rows = count * shape.fresh;
+  const auto requests = [&](auto f) {
+    for_requests(c.batch.decode, first, count, [&](const Segment& s, Count n) { f(with_drafts(s, p), n); });
+  };
   Count cached = 0;
   requests([&](const Segment& s, Count n) {
     const Count tokens = tokens_on_fullest(share, s.length());
@@ -35,6 +38,15 @@ AttendDecodeShape decode_attend_shape(const Case& c, const Attention& a, const P
     cached += n * tokens;
   });
   shape.kv_rows = shape.pairs = cached;
+  // Each of several new tokens sees those before it.
+  const auto all_pairs = [&] {
+    return on_fullest(share, a.reach, [&](int member) {
+      Count pairs = 0;
+      requests([&](const Segment& s, Count n) { pairs += n * pairs_on_member(share, member, a.reach, s); });
+      return pairs;
+    });
+  };
+  if (shape.fresh > 1) shape.pairs = all_pairs();
   if (!a.reach.local()) return shape;
   const auto seen = [&](const Segment& s, int member) {
     return tokens_on_member(share, member, first_seen(a.reach, s), s.length());
@@ -44,11 +56,12 @@ AttendDecodeShape decode_attend_shape(const Case& c, const Attention& a, const P
     const Count most = on_fullest(share, a.reach, [&](int member) { return seen(s, member); });
     shape.longest = std::max(shape.longest, most);
   });
-  shape.kv_rows = shape.pairs = on_fullest(share, a.reach, [&](int member) {
+  shape.kv_rows = on_fullest(share, a.reach, [&](int member) {
     Count rows = 0;
     requests([&](const Segment& s, Count n) { rows += n * seen(s, member); });
     return rows;
   });
+  if (shape.fresh == 1) shape.pairs = shape.kv_rows;
   if (a.reach.slides()) shape.skipped = cached - shape.kv_rows;
   return shape;
 }
@@ -143,6 +156,7 @@ class KvpAttention {
         share_(cache_share(c, a, p)),
         heads_(share_.attended),
         requests_(decode_requests(c, p)),
+        fresh_(new_tokens(p)),
         exchange_(exchange),
         chunks_(chunks),
         all_(decode_attend_shape(c, a, p, share_, 0, requests_)),
@@ -160,12 +174,12 @@ class KvpAttention {
     if (p_.kvp > 1) {
       const bool separate = c_.kernels.separate_shard_merge;
       b_.elementwise("merge shards", Part::exchange, OpKind::merge,
-                     {requests_, heads_ * all_.v_dim, separate ? merge_traffic() : Bytes(0)},
+                     {requests_ * fresh_, heads_ * all_.v_dim, separate ? merge_traffic() : Bytes(0)},
                      separate ? 1 : 0);
       flow_.merge();
     }
     if (has_latents(a_) && share_.value_up == ValueUp::after) {
-      add_value_up(b_, c_, a_, requests_, value_up_heads(share_));
+      add_value_up(b_, c_, a_, requests_ * fresh_, value_up_heads(share_));
       flow_.value_up_after();
     }
     flow_.finish();
@@ -182,7 +196,7 @@ class KvpAttention {
   OpIndex attend_chosen(Count first, Count count, double launches) {
     std::vector<Segment> of_chunk;
     for_requests(c_.batch.decode, first, count, [&](const Segment& s, Count n) {
-      of_chunk.push_back({s.cached, s.fresh, static_cast<int>(n)});
+      of_chunk.push_back({s.cached, s.fresh + p_[kDrafts], static_cast<int>(n)});
     });
     return b_.indexed("attend chosen", Part::attention, c_.precision.kv, c_.precision.math,
                       sparse_attend_shape(c_, a_, p_, share_, of_chunk, Asked::decode), launches);
@@ -194,15 +208,17 @@ class KvpAttention {
     constexpr double kStatistics = 8;  // bytes: maximum and sum
     const double partial = partial_output_bytes(c_, a_, p_);
     const Count merged = exchange_ == OpKind::all_to_all ? rank_share(heads_, p_.kvp) : heads_;
-    return Bytes(static_cast<double>(requests_ * merged) * (p_.kvp * partial + partial - kStatistics));
+    return Bytes(static_cast<double>(requests_ * fresh_ * merged) *
+                 (p_.kvp * partial + partial - kStatistics));
   }
 
   void attend(bool is_first, Count first, Count count) {
+    const Count rows = count * fresh_;
     // Of requests that are all alike, as many have the same shape.
-    if (is_first || shape_.q_rows != count || c_.batch.decode.size() > 1)
+    if (is_first || shape_.q_rows != rows || c_.batch.decode.size() > 1)
       shape_ = count == requests_ ? all_ : decode_attend_shape(c_, a_, p_, share_, first, count);
     AttendDecodeShape shape = shape_;
-    shape.kernel_rows = chunks_ > 1 ? requests_ : 0;
+    shape.kernel_rows = chunks_ > 1 ? requests_ * fresh_ : 0;
     shape.kernel_parts = chunks_;
     shape.longest = all_.longest;
     const double launches = is_first ? 1 : 0;
@@ -212,10 +228,10 @@ class KvpAttention {
     flow_.attend(static_cast<int>(first), static_cast<int>(count));
     if (!has_latents(a_)) {
       last_compute_ = b_.elementwise("merge splits", Part::attention, OpKind::merge,
-                                     {count, heads_ * all_.v_dim, Bytes(0)},
+                                     {rows, heads_ * all_.v_dim, Bytes(0)},
                                      c_.kernels.fused_split_merge ? 0 : launches, Within::decode_merge);
     } else if (share_.value_up == ValueUp::before) {
-      last_compute_ = add_value_up(b_, c_, a_, count, heads_, chunks_, launches);
+      last_compute_ = add_value_up(b_, c_, a_, rows, heads_, chunks_, launches);
       flow_.value_up_before(static_cast<int>(first), static_cast<int>(count));
     }
   }
@@ -225,7 +241,7 @@ class KvpAttention {
       const OpIndex both[2] = {last_compute_, last_exchange_};
       b_.after(std::span(both, is_first ? 1 : 2));
     }
-    last_exchange_ = exchange_partials("exchange partial outputs", b_, c_, p_, exchange_, count,
+    last_exchange_ = exchange_partials("exchange partial outputs", b_, c_, p_, exchange_, count * fresh_,
                                        partial_bytes_, Carrier::engine);
     flow_.exchange(exchange_, static_cast<int>(first), static_cast<int>(count));
   }
@@ -235,12 +251,12 @@ class KvpAttention {
   const Attention& a_;
   const Plan& p_;
   const CacheShare share_;
-  const Count heads_, requests_;
+  const Count heads_, requests_, fresh_;
   const OpKind exchange_;
   const int chunks_;
   const AttendDecodeShape all_;  // of all requests in one kernel
   AttendDecodeShape shape_;      // of the last chunk
-  const double partial_bytes_;   // of a request
+  const double partial_bytes_;   // of a row
   OpIndex last_compute_, last_exchange_ = 0;
   CacheFlow flow_;
 };

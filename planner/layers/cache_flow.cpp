@@ -94,7 +94,7 @@ void CacheFlow::list_requests() {
   if (!own_rows_.empty()) return;
   for (int copy = 0; copy < p_.batch; ++copy) {
     for (const Segment& s : decode ? c_.batch.decode : c_.batch.prefill) {
-      for (int i = 0; i < s.count; ++i) add(next++, s);
+      for (int i = 0; i < s.count; ++i) add(next++, decode ? with_drafts(s, p_) : s);
     }
   }
 }

@@ -40,7 +40,7 @@ void for_rounds(const Segment& s, int chunk, F f) {
 }
 
 Bytes decode_buffers(const Case& c, const Attention& a, const Plan& p) {
-  const double b = static_cast<double>(decode_requests(c, p)), act = activation_size(c);
+  const double b = static_cast<double>(decode_tokens(c, p)), act = activation_size(c);
   double largest = 0;
   if (p.ranks_per_stage() > 1 || p.pp > 1) largest = b * c.model.hidden * act;
   if (p.kvp > 1) {
@@ -61,7 +61,7 @@ double cached_rows(const Case& c, const Attention& a, const Plan& p) {
   const CacheShare share = cache_share(c, a, p);
   long long decoding = 0;
   for (const Segment& s : c.batch.decode)
-    decoding += s.count * tokens_on_fullest(share, kept_tokens(a.reach, s));
+    decoding += s.count * tokens_on_fullest(share, kept_tokens(a.reach, with_drafts(s, p)));
   double rows = static_cast<double>(decoding);
   // Caches that are shared by sequence are so whatever their requests do. Context-parallel ranks hold
   // tokens in long intervals: a window may lie on one of them.
@@ -123,7 +123,7 @@ double ffn_activations(const Case& c, std::size_t i, const Plan& p, double all, 
 Bytes activation_bytes(const Case& c, const Plan& p) {
   const Model& m = c.model;
   const double act = activation_size(c);
-  const auto decoding = static_cast<double>(decode_requests(c, p));
+  const auto decoding = static_cast<double>(decode_tokens(c, p));
   const double prefilling = prefill_rows(c, p), all = (decoding + prefilling) * p.dp;
   const double rows = static_cast<double>(ffn_rows(p, decode_rows(c, p) + count_of(prefilling)));
   double widest = 0, scores = 0;

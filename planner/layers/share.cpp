@@ -175,11 +175,13 @@ Count cached_pairs_on_member(const CacheShare& share, int member, const Reach& r
 
 Count decode_requests(const Case& c, const Plan& p) { return requests_in(c.batch.decode) * p.batch; }
 
+Count decode_tokens(const Case& c, const Plan& p) { return decode_requests(c, p) * new_tokens(p); }
+
 Count decode_rows(const Case& c, const Plan& p) {
-  const Count requests = decode_requests(c, p);
+  const Count requests = decode_requests(c, p), each = new_tokens(p);
   const bool graph = c.engine && !c.batch.prefills();  // of steps that only decode [P18]
-  if (!graph) return rank_share(requests, p.cp);
-  return rank_share(rank_share(c.engine->padded(requests * c.graph_parts), c.graph_parts), p.cp);
+  if (!graph) return rank_share(requests * each, p.cp);
+  return rank_share(rank_share(c.engine->padded(requests * c.graph_parts), c.graph_parts) * each, p.cp);
 }
 
 int out_proj_ranks(const Plan& p) {

@@ -118,9 +118,17 @@ long long rows_seeing_cached(const Reach& reach, const Segment& segment);
 /// Of the latter, those with the keys on a sharer.
 Count cached_pairs_on_member(const CacheShare& share, int member, const Reach& reach, const Segment& segment);
 
-/// Decoding requests of one attention group, the plan's batch; of a rank that deals them out with its
-/// context-parallel peers, its share, and the rows that a CUDA graph adds to fill it up.
+/// New tokens of a decoding request: one, and the drafts that are verified beside it [P29].
+inline Count new_tokens(const Plan& p) { return 1 + p[kDrafts]; }
+/// A decoding request of the case as the plan's steps have it.
+inline Segment with_drafts(Segment s, const Plan& p) {
+  s.fresh += p[kDrafts];
+  return s;
+}
+/// Decoding requests of one attention group, the plan's batch, and their new tokens; of a rank that deals
+/// these out with its context-parallel peers, its share, and the rows that a CUDA graph adds to fill it up.
 Count decode_requests(const Case& c, const Plan& plan);
+Count decode_tokens(const Case& c, const Plan& plan);
 Count decode_rows(const Case& c, const Plan& plan);
 
 /// Ranks that share the output projection, and the all-reduces after attention and FFN.

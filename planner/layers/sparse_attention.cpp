@@ -105,7 +105,10 @@ TopKShape choice_among(const IndexedBlock& block, const Attention& a, int ranks,
 
 std::vector<Segment> asked_segments(const Case& c, const Plan& p, Asked asked) {
   std::vector<Segment> out = asked == Asked::decode ? c.batch.decode : c.batch.prefill;
-  for (Segment& s : out) s.count *= p.batch;
+  for (Segment& s : out) {
+    s.count *= p.batch;
+    if (asked == Asked::decode) s = with_drafts(s, p);
+  }
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "planner/layers/cache_attention.hpp"
+#include "planner/layers/drafts.hpp"
 #include "planner/layers/host_work.hpp"
 #include "planner/layers/layer.hpp"
 #include "planner/layers/prefill_layout.hpp"
@@ -51,10 +52,10 @@ void add_host(ScheduleBuilder& b, const Case& c, const Plan& p) {
 
 // Every decoding token is turned into logits, and the last one of each prefill, by the TP group that holds
 // it.
-void add_head(ScheduleBuilder& b, const Case& c, const Plan& p) {
+void add_head(ScheduleBuilder& b, const Case& c, const Plan& p, const char* name = "head") {
   const Count tokens = decode_rows(c, p) * p.dp, all = tokens + prefill_sequences(c, p) * p.dp;
   const int ranks = stage_ranks(p);
-  b.begin_block("head");
+  b.begin_block(name);
   const ModuleType t = c.precision.of(Module::head);
   b.gemm("lm head", Part::head, t.weights, t.math,
          GemmShape{all, c.model.hidden, rank_share(c.model.vocab, ranks)});
@@ -88,7 +89,9 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
       return f.dense() ? layer.dense_ffn(f) : layer.expert_ffn(f);
     }
     case BlockKind::head:
-      return add_head(b, c, p);
+      return add_head(b, c, p, block.draft ? "draft head" : "head");
+    case BlockKind::draft_input:
+      return add_draft_input(b, c, p);
     case BlockKind::receive:
     case BlockKind::hand_off: {
       // One message, which the host has started long before.
@@ -149,6 +152,7 @@ class Placed {
  public:
   explicit Placed(const Model& m) : attention_(m.attentions.size()), ffn_(m.ffns.size()) {}
   BlockIndex& operator[](StepBlock block) {
+    if (block.draft) return drafts_[static_cast<std::size_t>(block.kind)];
     const auto i = static_cast<std::size_t>(block.index);
     return block.kind == BlockKind::attention ? attention_[i]
            : block.kind == BlockKind::ffn     ? ffn_[i]
@@ -157,10 +161,11 @@ class Placed {
   BlockIndex operator[](BlockKind kind) const { return others_[static_cast<std::size_t>(kind)]; }
   BlockIndex attention(int i) const { return attention_[static_cast<std::size_t>(i)]; }
   BlockIndex ffn(int i) const { return ffn_[static_cast<std::size_t>(i)]; }
+  BlockIndex draft(BlockKind kind) const { return drafts_[static_cast<std::size_t>(kind)]; }
 
  private:
   std::vector<BlockIndex> attention_, ffn_;
-  std::array<BlockIndex, static_cast<std::size_t>(BlockKind::closing) + 1> others_{};
+  std::array<BlockIndex, static_cast<std::size_t>(BlockKind::closing) + 1> others_{}, drafts_{};
 };
 
 BlockIndex next_block(const Schedule& s) { return BlockIndex(static_cast<std::uint32_t>(s.blocks.size())); }
@@ -215,12 +220,27 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
   }
 }
 
+// [P29] Behind the head that says which tokens are accepted: the first pass of the module is over all that
+// were verified, whose keys its cache lacks, the others over the token that the pass before drafted.
+void run_drafts(ScheduleBuilder& b, const Case& c, const Plan& p, const Placed& at) {
+  if (p[kDrafts] == 0) return;
+  const DraftLayer layer = *draft_layer(c.model);
+  const BlockIndex head = at.draft(BlockKind::head);
+  b.run({at[BlockKind::draft_input], at.attention(layer.attention), at.ffn(layer.ffn), head});
+  if (p[kDrafts] > 1)
+    b.run({at.draft(BlockKind::draft_input), at.draft(BlockKind::attention), at.draft(BlockKind::ffn), head},
+          p[kDrafts] - 1);
+}
+
 // Steps of one round.
 void run_stages(ScheduleBuilder& b, const Case& c, const Plan& p, const std::vector<StageLayers>& stages,
                 const Placed& at) {
   for (const StageLayers& s : stages) {
     run_layers(b, c, p, s, at);
-    if (s.last) b.run({at[BlockKind::head]});
+    if (s.last) {
+      b.run({at[BlockKind::head]});
+      if (!b.flow()) run_drafts(b, c, p, at);
+    }
     if (p.pp > 1) b.run({at[BlockKind::hand_off]});
     b.end_stage(s.copies);
   }
@@ -242,6 +262,8 @@ void build_whole(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Pl
     if (c.batch.prefills()) layout = step_layout(c, p);
     Round round(b, c, p, std::move(layout));
     for (const StepBlock block : blocks) {
+      // Executors compute what is verified: what a module drafts is another function of other weights.
+      if (b.flow() && (block.draft || block.kind == BlockKind::draft_input)) continue;
       at[block] = next_block(schedule);
       round.add(block);
     }

@@ -12,12 +12,24 @@ namespace shardline {
 /// A step is made of these, each a block of the schedule, in this order: a block of every kind of attention,
 /// of every kind of feed-forward network, then the others. receive: a later stage gathers the slices of the
 /// activations that its ranks were handed. The last three are layers with experts whose two halves of a batch
-/// overlap [P23], each from the messages of a layer to those of the next.
-enum class BlockKind : std::uint8_t { attention, ffn, head, receive, hand_off, opening, middle, closing };
+/// overlap [P23], each from the messages of a layer to those of the next. draft_input: what enters a module
+/// that drafts [P29].
+enum class BlockKind : std::uint8_t {
+  attention,
+  ffn,
+  head,
+  receive,
+  hand_off,
+  draft_input,
+  opening,
+  middle,
+  closing,
+};
 constexpr bool is_woven(BlockKind kind) { return kind >= BlockKind::opening; }
 struct StepBlock {
   BlockKind kind = BlockKind::attention;
-  int index = 0;  // in Model::attentions, or in Model::ffns
+  int index = 0;       // in Model::attentions, or in Model::ffns
+  bool draft = false;  // of one token of each request, which is drafted, not of all that are verified
   bool operator==(const StepBlock&) const = default;
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "planner/layers/drafts.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/step.hpp"
 #include "planner/layers/two_batches.hpp"
@@ -51,6 +52,14 @@ void step_blocks(const Case& c, const Plan& p, std::vector<StepBlock>& out) {
   out.push_back({BlockKind::head});
   if (p.pp > 1 && stage_ranks(p) > 1) out.push_back({BlockKind::receive});
   if (p.pp > 1) out.push_back({BlockKind::hand_off});
+  if (p[kDrafts] == 0) return;
+  out.push_back({BlockKind::draft_input});
+  out.push_back({BlockKind::head, 0, true});
+  if (p[kDrafts] == 1) return;
+  const DraftLayer layer = *draft_layer(c.model);
+  out.push_back({BlockKind::draft_input, 0, true});
+  out.push_back({BlockKind::attention, layer.attention, true});
+  out.push_back({BlockKind::ffn, layer.ffn, true});
 }
 
 bool has_views(const Plan& p) { return p.cp == 1 && p[kPrefillChunk] == 0; }
@@ -59,11 +68,13 @@ bool has_views(const Plan& p) { return p.cp == 1 && p[kPrefillChunk] == 0; }
 Plan block_view(const Case& c, const Plan& p, StepBlock block) {
   Plan v;
   v.batch = p.batch;
+  v.set(kDrafts, block.draft ? 0 : p[kDrafts]);
   switch (block.kind) {
     case BlockKind::attention:
       v.kvp = p.kvp;
       v.tpa = p.tpa;
       v.options = p.options;
+      if (block.draft) v.set(kDrafts, 0);
       v.strategy = common_attention(strategy(p.strategy)) ? alike(p.strategy) : p.strategy;
       break;
     case BlockKind::ffn:
@@ -96,6 +107,8 @@ Plan block_view(const Case& c, const Plan& p, StepBlock block) {
     case BlockKind::receive:
       v.batch = p.batch * p.dp;
       v.kvp = p.ranks_per_stage();
+      break;
+    case BlockKind::draft_input:
       break;
     case BlockKind::head:  // graphs, and what hosts do, are of a group
       if (c.engine && !c.engine->waits_in_strategies.empty()) v.strategy = p.strategy;

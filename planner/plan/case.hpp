@@ -37,6 +37,8 @@ struct ServedRequest {
   long long total() const { return input + output; }
 };
 
+class AcceptanceCurve;  // planner/serving/acceptance.hpp
+
 struct Case {
   Model model;
   System system;
@@ -51,8 +53,9 @@ struct Case {
   Kernels kernels;
   std::shared_ptr<const EngineProfile> engine;  // null: bare kernels
   ServedRequest served;
-  bool disaggregated = false;  // a server that does not both prefill and decode
-  int graph_parts = 1;         // of a batch that one CUDA graph holds, the case being one of them
+  bool disaggregated = false;                         // a server that does not both prefill and decode
+  std::shared_ptr<const AcceptanceCurve> acceptance;  // of drafts [P29]; null: no plan has any
+  int graph_parts = 1;  // of a batch that one CUDA graph holds, the case being one of them
   // Under an engine [P21]: also plans of part of a tray or node, and lengths beyond the model's maximum.
   bool any_gpus = false, any_context = false;
 

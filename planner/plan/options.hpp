@@ -40,7 +40,7 @@ struct OptionOf : Option {
   explicit constexpr OptionOf(const Option& o) : Option(o) {}
 };
 
-inline constexpr std::size_t kMostOptions = 5;  // of one strategy
+inline constexpr std::size_t kMostOptions = 6;  // of one strategy
 
 /// The options that a plan sets; one that has its `absent` value is not set.
 class OptionValues {
@@ -117,6 +117,14 @@ inline constexpr OptionOf<ExpertTokens> kExpertTokens({
             "it dispatch and combine do",
     .absent = static_cast<int>(ExpertTokens::kernels),
     .words = kExpertTokensWords,
+});
+
+/// [P29] Drafts that a step verifies, of every request: it then has 1 + drafts new tokens.
+inline constexpr OptionOf<int> kDrafts({
+    .key = "drafts",
+    .help = "tokens that multi-token prediction drafts and a step verifies, of every request",
+    .most = 64,
+    .prefills = false,
 });
 
 }  // namespace shardline

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/layers/drafts.hpp"
 #include "planner/layers/host_work.hpp"
 
 namespace shardline {
@@ -16,6 +17,7 @@ std::size_t KnownBlocks::ViewHash::operator()(const View& v) const {
   std::uint64_t hash = static_cast<std::uint64_t>(v.block.kind);
   const auto mix = [&](int i) { hash = (hash ^ static_cast<std::uint32_t>(i)) * kMix + (hash >> 29); };
   mix(v.block.index);
+  mix(v.block.draft ? 1 : 0);
   mix(static_cast<int>(v.plan.strategy));
   mix(v.plan.batch);
   for (const DegreeField& degree : kDegrees) mix(v.plan.*degree.member);
@@ -83,9 +85,11 @@ std::span<const double> BlockTimes::times(Kind kind, std::size_t first, std::siz
   for (std::size_t p = 0; p < parts_.size(); ++p)
     block_times(kind, parts_[p], first, std::span(makespans_).subspan(p * count, count));
   token_times(program_, makespans_, std::span(times_).first(count));
+  const double yielded = tokens_per_step(evaluator_.study(), plan_);
   for (std::size_t i = 0; i < count; ++i) {
     plan_.batch = known_->batches()[first + i];
-    times_[i] = beside_host(Seconds(times_[i]), work_beside(evaluator_.study(), plan_)).value;
+    const Seconds step = beside_host(Seconds(times_[i]), work_beside(evaluator_.study(), plan_));
+    times_[i] = (step / yielded).value;
   }
   return times_;
 }

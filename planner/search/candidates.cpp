@@ -154,7 +154,7 @@ class Enumeration {
     for (const int gpus : o_.gpus) {
       if (gpus > c_.system.gpus()) continue;
       of_size.clear();
-      strategy(id).enumerate(c_, gpus, o_.space, of_size);
+      enumerate_plans(c_, strategy(id), gpus, o_.space, of_size);
       with_even_parts(c_, of_size);
       any = any || !of_size.empty();
       for (const Plan& p : of_size) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/layers/drafts.hpp"
 #include "planner/layers/host_work.hpp"
 #include "planner/search/plan_errors.hpp"
 
@@ -37,12 +38,13 @@ Evaluator::Evaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCa
 void Evaluator::lower_step(const Plan& plan) {
   lower(schedule_, *case_, plan);
   host_work_ = work_beside(*case_, plan);
+  yielded_ = tokens_per_step(*case_, plan);
 }
 
 Seconds Evaluator::step_time(const PassTime& pass) {
   const Seconds kernels = token_time(schedule_, pass), step = beside_host(kernels, host_work_);
-  host_added_ = step - kernels;
-  return step;
+  host_added_ = (step - kernels) / yielded_;
+  return step / yielded_;
 }
 
 Seconds Evaluator::simulate(const Plan& plan) {
@@ -131,12 +133,13 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   }
   PassScratch scratch(evaluator.cost());
   Seconds pass;
-  std::vector<double> runs = executions(s);
+  std::vector<double> runs = executions(s);  // for each token of a request
   BlockErrors errors(evaluator.cost(), s, evaluator.host_work());
   if (s.rounds > 1) {
     simulate_pass(s, evaluator.cost(), scratch);
     runs = executions_on_path(s, play_rounds(s, scratch.makespans));
   }
+  for (double& r : runs) r /= tokens_per_step(evaluator.study(), plan);
   for (BlockIndex i = 0; i < s.blocks.size(); ++i) {
     const Block& block = s.blocks[i];
     lower_block(s, block, evaluator.cost(), scratch.graph);

@@ -62,6 +62,7 @@ class Evaluator {
   PassScratch scratch_;
   Schedule schedule_;
   Seconds host_work_, host_added_;
+  double yielded_ = 1;  // tokens of a step, of each request
 
   void lower_step(const Plan& plan);
   Seconds step_time(const PassTime& pass);

@@ -7,6 +7,7 @@
 #include "planner/engines/deploy.hpp"
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/transfer_buffers.hpp"
+#include "planner/layers/drafts.hpp"
 #include "planner/layers/memory.hpp"
 #include "planner/layers/recurrent.hpp"
 #include "planner/layers/share.hpp"
@@ -111,6 +112,16 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
       const AttentionBytes& a = attention[static_cast<std::size_t>(run.attention)];
       weights += (a.weights + ffn[static_cast<std::size_t>(run.ffn)]) * run.count;
       kv += a.kv * run.count;
+    }
+    if (s.last && plan[kDrafts] > 0) {  // modules, with caches of their own, and the embedding that they read
+      const DraftLayer layer = *draft_layer(c.model);
+      const AttentionBytes& a = attention[static_cast<std::size_t>(layer.attention)];
+      const double modules = c.model.drafts->count;
+      weights += (a.weights + ffn[static_cast<std::size_t>(layer.ffn)] +
+                  Bytes(draft_input_weights(c.model) * bytes_per_element(c.precision.activations))) *
+                 modules;
+      if (!s.first && !c.model.tied_embeddings) weights += stored(c, Module::head, vocab);
+      kv += a.kv * modules;
     }
     if (weights + kv > use.weights + use.kv) {
       use.weights = weights;

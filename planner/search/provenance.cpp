@@ -9,6 +9,7 @@
 
 #include "planner/engines/checkpoints.hpp"
 #include "planner/layers/share.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -170,6 +171,16 @@ std::string precision_text(const Case& c) {
                      : c.model.checkpoint  ? "neither the scenario nor the checkpoint says"
                                            : "the scenario's precision does not say") +
          cache;
+}
+
+std::string drafts_text(const Case& c) {
+  if (!c.acceptance) return "";
+  constexpr int kShown = 8;
+  std::string yields;
+  for (int k = 1; k <= kShown; ++k)
+    yields += fmt::format("{}{:.2f}", k > 1 ? ", " : "", c.acceptance->at(k).mean);
+  return fmt::format("  times are per token: with 1 to {} drafts a step yields {} tokens of a request\n",
+                     kShown, yields);
 }
 
 std::string chunk_text(const Case& c) {

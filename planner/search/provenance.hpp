@@ -52,5 +52,7 @@ std::string precision_text(const Case& c);
 /// Of decode steps of a model with chunks: how much of its chunk a request reads at this context, and how
 /// much at others, for their time goes up and down with the context. Empty for other steps and models.
 std::string chunk_text(const Case& c);
+/// A line on what drafts yield, of a case that has them; else empty.
+std::string drafts_text(const Case& c);
 
 }  // namespace shardline

@@ -12,6 +12,9 @@
 
 namespace shardline {
 
+class Document;
+class Reader;
+
 /// More drafts than anybody publishes; the largest k that is asked for or given.
 inline constexpr int kMostDrafts = 64;
 
@@ -109,6 +112,8 @@ struct PublishedAcceptance {
 std::vector<PublishedAcceptance> parse_published_acceptance(const std::string& file, const std::string& text);
 std::vector<PublishedAcceptance> load_published_acceptance(const std::filesystem::path& file);
 
+/// A user's acceptance as a part of a document: a mapping as below. Nothing where the document has faults.
+std::optional<AcceptanceCurve> read_acceptance(const Document& document, const Reader& at);
 /// A user's acceptance: in YAML a mapping with `p` and `g`, or with `table` (a list of {drafts, mean}), or
 /// both; in CSV (file.csv) a header and two columns, drafts and mean. UserError with the place of every
 /// fault: k from 1 to kMostDrafts, each once, means from 1 to 1 + k.

@@ -54,30 +54,9 @@ AcceptanceCurve curve_of(std::vector<MeasuredAcceptance> points, std::optional<A
 }
 
 AcceptanceCurve read_yaml(const Document& document) {
-  const Reader root = document.root();
-  root.keys();  // a fault where it is no mapping
-  std::optional<AcceptanceForm> form;
-  const auto table = root.find("table");
-  if (!table || root.has("p") || root.has("g")) form = read_form(root);
-  std::vector<MeasuredAcceptance> points;
-  if (table) {
-    const std::vector<Reader> items = table->items();
-    if (table->is_sequence() && items.empty())
-      table->fault("table is empty", {"expected rows of drafts and mean"});
-    for (const Reader& item : items) {
-      const int k = static_cast<int>(item.at("drafts").integer(1, kMostDrafts));
-      points.push_back({k, item.at("mean").number(0, 1e6), item.location()});
-      item.no_other_keys();
-    }
-    if (!document.faulty())
-      check_points(points, [&](std::size_t i, const char* key, const std::string& what) {
-        const Reader at = items[i].at(key);
-        at.fault(at.path() + ": " + what);
-      });
-  }
-  root.no_other_keys();
+  const auto curve = read_acceptance(document, document.root());
   document.finish();
-  return curve_of(std::move(points), form);
+  return *curve;
 }
 
 /// A CSV of two columns, row by row, with every fault.
@@ -186,6 +165,32 @@ std::vector<PublishedAcceptance> read_published(const Document& document) {
 }
 
 }  // namespace
+
+std::optional<AcceptanceCurve> read_acceptance(const Document& document, const Reader& root) {
+  root.keys();  // a fault where it is no mapping
+  std::optional<AcceptanceForm> form;
+  const auto table = root.find("table");
+  if (!table || root.has("p") || root.has("g")) form = read_form(root);
+  std::vector<MeasuredAcceptance> points;
+  if (table) {
+    const std::vector<Reader> items = table->items();
+    if (table->is_sequence() && items.empty())
+      table->fault("table is empty", {"expected rows of drafts and mean"});
+    for (const Reader& item : items) {
+      const int k = static_cast<int>(item.at("drafts").integer(1, kMostDrafts));
+      points.push_back({k, item.at("mean").number(0, 1e6), item.location()});
+      item.no_other_keys();
+    }
+    if (!document.faulty())
+      check_points(points, [&](std::size_t i, const char* key, const std::string& what) {
+        const Reader at = items[i].at(key);
+        at.fault(at.path() + ": " + what);
+      });
+  }
+  root.no_other_keys();
+  if (document.faulty()) return std::nullopt;
+  return curve_of(std::move(points), form);
+}
 
 std::vector<PublishedAcceptance> parse_published_acceptance(const std::string& file,
                                                             const std::string& text) {

@@ -64,7 +64,7 @@ constexpr OptionOf<int> kInterleave({
     .tokens = true,
     .prefills = false,
 });
-constexpr const Option* kOptions[]{&kRanks, &kExchange, &kQueries, &kInterleave, &kExpertTokens};
+constexpr const Option* kOptions[]{&kRanks, &kExchange, &kQueries, &kInterleave, &kExpertTokens, &kDrafts};
 
 bool replicates(const Plan& p) { return p[kQueries] == Queries::replicated; }
 
@@ -113,9 +113,9 @@ void attention_to_chosen(ScheduleBuilder& b, const Case& c, const Attention& a, 
 void attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p) {
   if (a.index) return attention_to_chosen(b, c, a, p, Asked::decode);
   const CacheShare share = cache_share(c, a, p);
-  const Count rows = decode_requests(c, p);
-  const auto requests = static_cast<int>(rows);
-  const AttendDecodeShape s = decode_attend_shape(c, a, p, 0, rows);
+  const Count rows = decode_tokens(c, p);
+  const auto requests = static_cast<int>(decode_requests(c, p));
+  const AttendDecodeShape s = decode_attend_shape(c, a, p, 0, requests);
   CacheFlow flow(b, c, a, p, share, kGroupLseBytes, Asked::decode);
   if (!replicates(p)) gather_queries(b, c, share, rows, s.qk_dim, flow);
   b.attend("attend", c.precision.kv, c.precision.math, s);

@@ -11,7 +11,7 @@ namespace shardline {
 
 namespace {
 
-constexpr const Option* kOptions[]{&kOverlap, &kExpertTokens};
+constexpr const Option* kOptions[]{&kOverlap, &kExpertTokens, &kDrafts};
 
 // Two halves of a batch where the engine has them, or they are asked for.
 void with_overlap(const Case& c, const SearchSpace& space, std::vector<Plan> plans, std::vector<Plan>& out) {

@@ -31,7 +31,7 @@ constexpr OptionOf<ValueUpOption> kValueUp({
     .of_mla = true,
     .prefills = false,
 });
-constexpr const Option* kOptions[]{&kChunks, &kValueUp};
+constexpr const Option* kOptions[]{&kChunks, &kValueUp, &kDrafts};
 
 // One request per chunk.
 int least(const Case& c, const Plan& p) {

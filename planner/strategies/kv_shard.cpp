@@ -21,6 +21,8 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   }
 }
 
+constexpr const Option* kOptions[]{&kDrafts};
+
 void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   for (const int shards : {2, 3, 4}) {
     Plan p = trial.base;
@@ -37,6 +39,7 @@ const Strategy kKvShard{
     .source = "arXiv 2409.17264",
     .decodes = true,
     .degrees = {Degree::kvp, Degree::tpa, Degree::ep, Degree::tpf},
+    .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .partials = PartialOutputs::all_gather,
     .local_attention = true,

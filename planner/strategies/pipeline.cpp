@@ -30,7 +30,7 @@ void verify(const VerifyTrial& trial, std::vector<Plan>& out) {
   verify_in_chunks(trial, p, out);
 }
 
-constexpr const Option* kOptions[]{&kPrefillChunk};
+constexpr const Option* kOptions[]{&kPrefillChunk, &kDrafts};
 
 }  // namespace
 

@@ -4,10 +4,33 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
+#include "planner/layers/drafts.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
+
+// Drafts that a search looks at by itself: published curves end at 8, and the best lies below.
+constexpr int kDraftsTried = 8;
+
+void enumerate_plans(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
+                     std::vector<Plan>& out) {
+  if (!c.acceptance || !s.reads(kDrafts) || !means(kDrafts, c) || !draft_layer(c.model))
+    return s.enumerate(c, gpus, space, out);
+  std::vector<int> own(kDraftsTried + 1);
+  std::iota(own.begin(), own.end(), 0);
+  const std::vector<int> tried = space.tried(kDrafts, own);
+  std::vector<Plan> plans;
+  s.enumerate(c, gpus, space, plans);
+  for (const Plan& p : plans) {
+    for (const int k : tried) {
+      Plan drafted = p;
+      drafted.set(kDrafts, k);
+      if (!no_drafts(c, drafted)) out.push_back(drafted);
+    }
+  }
+}
 
 std::string not_its_option(const Strategy& s, const Option& option) {
   std::vector<const char*> names;

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "planner/layers/drafts.hpp"
 #include "planner/layers/recurrent.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/step.hpp"
@@ -258,6 +259,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return too_many("the FFN's ranks", dense_ffn_ranks(p), "its width", least_dense_inner(m));
   }
   if (const auto reason = check_chunk(c, p)) return reason;
+  if (const auto reason = no_drafts(c, p)) return reason;
   if (!s.exact && c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)
     return fmt::format("kernels.attention: eager is not for {}, whose kernel never multiplies masked pairs",
                        s.name);

@@ -175,6 +175,11 @@ std::vector<std::string> check_row(const Strategy& row);
 /// Lowers a plan that passes check_plan().
 void lower(Schedule& schedule, const Case& c, const Plan& plan);
 
+/// Appends all plans of the strategy for exactly `gpus` GPUs, batch 1: those that it enumerates, where the
+/// case has an acceptance each with the numbers of drafts that the space asks for, by itself 0 to 8.
+void enumerate_plans(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
+                     std::vector<Plan>& out);
+
 /// The option of the plan's strategy that has the key.
 const Option& option_of(const Plan& plan, std::string_view key);
 /// Sets it: to a number, or to what a text says.

@@ -31,7 +31,7 @@ std::vector<Plan> candidates(const Study& study, const Plan& plan) {
   for (const StrategyId id : o.strategies) {
     const Strategy& s = strategy(id);
     if (!s.takes(study.study) || s.parts != nullptr || (exact && !s.exact)) continue;
-    s.enumerate(study.study, plan.gpus(), o.space, all);
+    enumerate_plans(study.study, s, plan.gpus(), o.space, all);
   }
   for (const Plan& p : all) {
     if (auto ready = for_users(study, p, plan.users()); ready && *ready != plan) out.push_back(*ready);

@@ -41,6 +41,35 @@ TEST(CalibratedCost, H51GemmsCostWhatTheirFitSays) {
                fitted(h100, "gemm", {"bf16", "torch_flow"}, {32, 16 * 192.0, 256}), Basis::measured);
 }
 
+// Tokens of a request that are verified together read its cache once: as many more heads share its keys.
+TEST(CalibratedCost, H74VerifiedTokensAreHeadsThatShareKeys) {
+  const System& h100 = system_named("h100-hgx");
+  const auto seconds = [&](const Op& op) {
+    CostModel model(h100);
+    return model.alone(model.price(op)).value;
+  };
+  const auto verified = [](Op op, Count fresh) {
+    auto& a = std::get<AttendDecodeShape>(op.shape);
+    a.fresh = fresh;
+    a.q_rows *= fresh;
+    a.pairs *= fresh;
+    return op;
+  };
+  for (const Count fresh : {2, 4}) {
+    for (const Count batch : {1, 16}) {
+      const Op gqa = decode_op(batch, 30'000, 32, 8, 128, Dtype::bf16);
+      const Op wide = decode_op(batch, 30'000, 32 * fresh, 8, 128, Dtype::bf16);
+      EXPECT_EQ(seconds(verified(gqa, fresh)), seconds(wide));
+      EXPECT_LT(seconds(verified(gqa, fresh)), static_cast<double>(fresh) * seconds(gqa));
+      CostModel model(h100);
+      EXPECT_EQ(model.price(verified(gqa, fresh)).basis, Basis::extrapolated);
+      const Op latent = mla_decode_op(batch, 30'000, 16, Dtype::bf16);
+      const Op more = mla_decode_op(batch, 30'000, 16 * fresh, Dtype::bf16);
+      EXPECT_EQ(seconds(verified(latent, fresh)), seconds(more));
+    }
+  }
+}
+
 TEST(CalibratedCost, H51LaunchesCountAsT0) {
   const System& h100 = system_named("h100-hgx");
   const double one = fitted(h100, "gemm", {"bf16", "torch_flow"}, {8, 7168, 4096});

@@ -159,7 +159,7 @@ TEST(Shapes, DescriptionsNameEveryFieldAndItsValue) {
   EXPECT_EQ(describe(op),
             "kind=attend_decode drive=graph within=own dtype=fp8 math=bf16 launches=1 sms=1 cache=latent "
             "q_heads=8 kv_heads=2 qk_dim=12 v_dim=10 pairs=300 kv_rows=40 q_rows=20 longest=30 "
-            "kernel_rows=60 kernel_parts=3 skipped=0");
+            "kernel_rows=60 kernel_parts=3 skipped=0 fresh=1");
 }
 
 TEST(Ops, NamesOfKindsDiffer) {

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <memory>
 #include <random>
 
+#include "planner/serving/acceptance.hpp"
 #include "planner/strategies/columns.hpp"
 #include "tests/planner/support.hpp"
 #include "tests/support/files.hpp"
@@ -91,9 +93,10 @@ std::vector<int> asked_values(const Option& option) {
   return out;
 }
 
-Case case_for(const Strategy& s, const char* model) {
+Case case_for(const Strategy& s, const char* model, bool decodes = false) {
   Case c = decode_case(model, "gb200-nvl72", 8192);
-  if (!s.prefills) return c;
+  c.acceptance = std::make_shared<const AcceptanceCurve>(AcceptanceForm{0.8, 0.9});
+  if (!s.prefills || decodes) return c;
   c.batch = prefill_batch({{0, 8192}});
   return c;
 }
@@ -104,7 +107,7 @@ bool tries(const Case& c, const Strategy& s, const Option& option, int value) {
   SearchSpace space;
   space.options = {{&option, {value}}};
   std::vector<Plan> plans;
-  s.enumerate(c, 16, space, plans);
+  enumerate_plans(c, s, 16, space, plans);
   bool any = false;
   for (const Plan& p : plans) {
     if (!within(p, space)) continue;
@@ -125,7 +128,7 @@ TEST(Options, ASweepTriesWhatIsAskedAndNothingElse) {
         SCOPED_TRACE(fmt::format("{} {}={}", s->name, option->key, value));
         bool tried = false;
         for (const char* model : {"deepseek-r1", "llama-3.1-405b"})
-          tried = tries(case_for(*s, model), *s, *option, value) || tried;
+          tried = tries(case_for(*s, model, !option->prefills), *s, *option, value) || tried;
         EXPECT_TRUE(tried);
         ++asked;
       }

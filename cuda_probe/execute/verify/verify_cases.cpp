@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/layers/layer_flow.hpp"
+#include "planner/serving/acceptance.hpp"
 
 namespace shardline::cli {
 
@@ -102,6 +103,7 @@ Model small_model(const Layers& layers, const CaseSizes& z) {
   FeedForward dense;
   dense.inner = z.inner;
   set_layers(m, attentions, std::vector<FeedForward>(attentions.size(), dense));
+  m.drafts = DraftModules{1, attentions.front(), dense};
   return m;
 }
 
@@ -113,6 +115,7 @@ Case small_case(const Layers& layers, const CaseSizes& z) {
   c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
   c.kv_block = 4;
   c.routing = routing_of(c.model, Routing{});
+  c.acceptance = std::make_shared<const AcceptanceCurve>(AcceptanceForm{0.8, 0.9});
   return c;
 }
 
@@ -204,6 +207,7 @@ void give_experts(Case& c) {
   experts.experts_per_token = 2;
   experts.inner = 8;
   c.model.ffns = {experts};
+  c.model.drafts->ffn = experts;
   c.routing = routing_of(c.model, Routing{});
 }
 
@@ -261,14 +265,16 @@ void add_step(const Strategy& s, const Layers& layers, const CaseSizes& z, const
   if (check_plan(v.study, p)) return;
   std::vector<long long> lengths;
   Tokens expected;
-  list_requests(batch.decode, p, lengths, expected);
+  std::vector<Segment> decoding = batch.decode;
+  for (Segment& d : decoding) d = with_drafts(d, p);
+  list_requests(decoding, p, lengths, expected);
   list_requests(batch.prefill, p, lengths, expected);
   v.kinds = problems_of(v.study, lengths, expected);
   const CacheShare share = cache_share(v.study, first_attention(v.study.model), p);
   const long long round = static_cast<long long>(share.block) * share.sharers.size;
   // Ranks that share caches have as many keys where lengths divide, but not as many pairs of new tokens.
-  bool even =
-      share.sharers.size == 1 || (batch.kind() == StepKind::decode && !has_local_attention(v.study.model));
+  bool even = share.sharers.size == 1 ||
+              (batch.kind() == StepKind::decode && p[kDrafts] == 0 && !has_local_attention(v.study.model));
   for (const Segment& d : batch.decode) even = even && d.length() % round == 0;
   if (!s.context_parallel() && !even) v.charges = Charges::fullest_rank;
   v.what = fmt::format("{}, {}, {}", layers.name, what, to_string(p));
@@ -335,6 +341,36 @@ void add_decodes(const Strategy& s, const Layers& layers, const CaseSizes& z, in
   }
 }
 
+// Two drafts are verified: three tokens of each request are new, and see those of them before.
+void add_drafted(const Strategy& s, const Layers& layers, const CaseSizes& z, int tpa,
+                 std::vector<VerifyCase>& out) {
+  struct Drafted {
+    const char* name;
+    Batch batch;
+  };
+  const Drafted steps[] = {
+      {"46 tokens and drafts", {{{45, 1}}, {}}},
+      {"43, 21 and 2 tokens and drafts", {{{42, 1}, {20, 1}, {1, 1}}, {}}},
+  };
+  if (!s.reads(kDrafts)) return;
+  for (const Drafted& d : steps) {
+    for (const int batch : {1, 3}) {
+      Plan base;
+      base.strategy = id_of(s);
+      base.tpa = tpa;
+      base.batch = batch;
+      Case study = small_case(layers, z);
+      study.batch = d.batch;
+      std::vector<Plan> plans;
+      trial(s, {study, base, z.retaining}, plans);
+      for (Plan& p : plans) {
+        p.set(kDrafts, 2);
+        add_step(s, layers, z, d.name, d.batch, p, out);
+      }
+    }
+  }
+}
+
 // Requests of unequal length that decode beside whole prefills, first chunks and later ones.
 void add_mixed_steps(const Strategy& s, const Layers& layers, const CaseSizes& z, int tpa,
                      std::vector<VerifyCase>& out) {
@@ -372,6 +408,7 @@ std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
       if (s.prefills) add_prefills(s, layers, z, tpa, out);
       if (s.decodes) add_decodes(s, layers, z, tpa, out);
       if (s.mixes) add_mixed_steps(s, layers, z, tpa, out);
+      if (s.decodes) add_drafted(s, layers, z, tpa, out);
     }
   }
   return out;

@@ -1,0 +1,59 @@
+#include "planner/layers/drafts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/layers/row_ops.hpp"
+#include "planner/layers/share.hpp"
+#include "planner/layers/two_batches.hpp"
+#include "planner/serving/acceptance.hpp"
+
+namespace shardline {
+
+std::optional<DraftLayer> draft_layer(const Model& m) {
+  if (!m.drafts) return std::nullopt;
+  const auto attention = std::find(m.attentions.begin(), m.attentions.end(), m.drafts->attention);
+  const auto ffn = std::find(m.ffns.begin(), m.ffns.end(), m.drafts->ffn);
+  if (attention == m.attentions.end() || ffn == m.ffns.end()) return std::nullopt;
+  return DraftLayer{static_cast<int>(attention - m.attentions.begin()),
+                    static_cast<int>(ffn - m.ffns.begin())};
+}
+
+std::optional<std::string> no_drafts(const Case& c, const Plan& p) {
+  if (p[kDrafts] == 0) return std::nullopt;
+  if (!c.model.drafts)
+    return fmt::format("{} has no module of multi-token prediction: drafts need one", c.model.name);
+  if (!draft_layer(c.model))
+    return fmt::format("the module that drafts for {} is of a kind that none of its layers has",
+                       c.model.name);
+  if (has_recurrence(c.model))
+    return "drafts are not for recurrent layers, whose states engines roll back where a draft is rejected";
+  if (!c.acceptance) return "drafts need an acceptance: how many of them a step keeps (key speculative)";
+  if (c.engine)
+    return fmt::format("drafts are of bare kernels so far: what {} does around them is not modelled",
+                       c.engine->title);
+  if (overlaps_batches(p)) return "overlap=two_batch is not with drafts";
+  return std::nullopt;
+}
+
+double tokens_per_step(const Case& c, const Plan& p) {
+  if (p[kDrafts] == 0) return 1;
+  SL_CHECK(c.acceptance, "a plan with drafts has passed no_drafts()");
+  return c.acceptance->at(p[kDrafts]).mean;
+}
+
+void add_draft_input(ScheduleBuilder& b, const Case& c, const Plan& v) {
+  const Count rows = decode_rows(c, v), h = c.model.hidden;
+  const Dtype act = c.precision.activations;
+  const double row = static_cast<double>(h) * activation_size(c);
+  b.begin_block("draft input");
+  b.elementwise("norms of draft input", Part::head, OpKind::elementwise,
+                {rows, 2 * h, Bytes(static_cast<double>(rows) * 4 * row)});
+  b.gemm("draft projection", Part::head, act, act, GemmShape{rows, 2 * h, h});
+  b.end_block();
+}
+
+double draft_input_weights(const Model& m) { return 2.0 * m.hidden * m.hidden; }
+
+}  // namespace shardline

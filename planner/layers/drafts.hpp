@@ -1,0 +1,36 @@
+// Multi-token prediction in a step: which layer drafts, what a step yields. planner/README.md [P29].
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "models/ir/schedule.hpp"
+#include "planner/plan/case.hpp"
+#include "planner/plan/plan.hpp"
+
+namespace shardline {
+
+/// The kinds of the model's layers that its draft modules have: of Model::attentions and Model::ffns.
+struct DraftLayer {
+  int attention = 0, ffn = 0;
+};
+/// Nothing where the model has no modules, or modules of a kind that none of its layers has.
+std::optional<DraftLayer> draft_layer(const Model& model);
+
+/// Why the case has no steps with the plan's drafts; nothing where it has, or the plan has none.
+std::optional<std::string> no_drafts(const Case& c, const Plan& plan);
+
+/// Tokens that a decode step yields of each request in the mean: 1, with drafts what is accepted of them
+/// beside it [P28]. The plan passes no_drafts().
+double tokens_per_step(const Case& c, const Plan& plan);
+
+/// What enters a module: the norms of hidden state and embedding, and the product [rows, 2H] x [2H, H] of
+/// both, whole on every rank (vllm model_executor/models/deepseek_mtp.py, DeepSeekMultiTokenPredictorLayer,
+/// eh_proj, at v0.24.0). Rows are the view's: with its drafts those that were verified, else one of a
+/// request.
+void add_draft_input(ScheduleBuilder& b, const Case& c, const Plan& view);
+
+/// Elements of that product's matrix, of one module.
+double draft_input_weights(const Model& model);
+
+}  // namespace shardline

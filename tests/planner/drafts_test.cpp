@@ -1,0 +1,210 @@
+// [P29] Steps that draft and verify: counted, against the model's own numbers; their yield; what refuses
+// them.
+#include "planner/layers/drafts.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "planner/search/memory.hpp"
+#include "planner/search/search.hpp"
+#include "planner/serving/acceptance.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+constexpr long long kContext = 10'000;
+
+std::shared_ptr<const AcceptanceCurve> accepted(double p, double g) {
+  return std::make_shared<const AcceptanceCurve>(AcceptanceForm{p, g});
+}
+
+// A dense model whose module has a layer as its last one.
+Case dense_case(long long context = kContext) {
+  Case c = decode_case("llama-3.1-8b", "h200-hgx", context);
+  c.precision = all_bf16();
+  c.model.drafts = DraftModules{1, c.model.attentions.front(), c.model.ffns.front()};
+  c.acceptance = accepted(0.8, 0.9);
+  return c;
+}
+
+Case r1_case() {
+  Case c = decode_case("deepseek-r1", "gb200-nvl72", 1'000'000);
+  c.acceptance = accepted(0.8, 0.9);
+  return c;
+}
+
+Plan plan_of(const Case& c, const std::string& text) { return shardline::plan_of(c, SearchSpace{}, text); }
+
+struct Sums {
+  double products = 0, attention = 0, kv = 0;
+};
+
+Sums sums_of(const Case& c, const std::string& plan) {
+  Schedule s;
+  lower(s, c, plan_of(c, plan));
+  const std::vector<double> times = executions(s);
+  Sums out;
+  for (std::size_t b = 0; b < s.blocks.size(); ++b) {
+    const Block& block = s.blocks[BlockIndex(static_cast<std::uint32_t>(b))];
+    for (OpIndex i = block.first; i < block.last; ++i) {
+      (is_gemm(s.ops[i].kind) ? out.products : out.attention) += times[b] * flops(s.ops[i]).value;
+      out.kv += times[b] * kv_bytes(s.ops[i]).value;
+    }
+  }
+  return out;
+}
+
+bool near(double x, double y) { return std::abs(x - y) <= 1e-12 * std::abs(y); }
+
+// k drafts: the model over 1 + k tokens of a request; a module over as many, then k - 1 times over one; the
+// head over all that are verified, and once for each draft.
+TEST(Drafts, P29OneRankComputesWhatIsVerifiedAndDrafted) {
+  const Case c = dense_case();
+  const Model& m = c.model;
+  const double h = m.hidden, table = h * m.vocab;
+  const double layer = attention_matrices(m, m.attentions.front()) + 3 * h * m.ffns.front().inner;
+  const double module = layer + 2 * h * h;
+  const Attention& a = m.attentions.front();
+  const double pair = 4.0 * a.q_heads * a.head_dim, row = 2.0 * a.kv_heads * a.head_dim * 2;
+  for (const int k : {1, 2, 5}) {
+    SCOPED_TRACE(k);
+    const double verified = 1 + k, n = kContext;
+    const Sums s = sums_of(c, "tensor:tpa=1,batch=3,drafts=" + std::to_string(k));
+    EXPECT_PRED2(
+        near, s.products,
+        3 * 2 * (verified * (m.layers() * layer + table + module) + table + (k - 1) * (module + table)));
+    // Token i of those verified sees n + i keys.
+    const double seen = verified * n + k * (k + 1) / 2.0;
+    EXPECT_PRED2(near, s.attention, 3 * pair * (seen * (m.layers() + 1) + (k - 1) * n));
+    EXPECT_PRED2(near, s.kv, 3 * row * ((n + k) * (m.layers() + 1) + (k - 1) * n));
+  }
+}
+
+TEST(Drafts, P29AModuleHasWeightsAndACacheOfItsOwn) {
+  const Case c = dense_case();
+  const Model& m = c.model;
+  const double h = m.hidden;
+  const double module =
+      attention_matrices(m, m.attentions.front()) + 3 * h * m.ffns.front().inner + 2 * h * h;
+  const MemoryUse none = memory_use(c, plan_of(c, "tensor:tpa=1,batch=3"));
+  for (const int k : {1, 4}) {
+    const MemoryUse use = memory_use(c, plan_of(c, "tensor:tpa=1,batch=3,drafts=" + std::to_string(k)));
+    EXPECT_PRED2(near, use.weights.value - none.weights.value, 2 * module);
+    const double layers = m.layers(), n = kContext;
+    EXPECT_PRED2(near, use.kv.value / none.kv.value, (layers + 1) / layers * (n + k) / n);
+    EXPECT_GT(use.activations, none.activations);
+  }
+}
+
+// On the last of several stages, beside the embedding that it reads: the others have neither.
+TEST(Drafts, P29TheModuleIsOnTheLastStage) {
+  Case c = dense_case();
+  const auto blocks = [&](const std::string& text) {
+    Schedule s;
+    lower(s, c, plan_of(c, text));
+    std::vector<std::size_t> of_stage;
+    for (const Stage& stage : s.stages) of_stage.push_back(stage.last - stage.first);
+    return of_stage;
+  };
+  const auto plain = blocks("pipeline:pp=2,tpa=1"), drafting = blocks("pipeline:pp=2,tpa=1,drafts=2");
+  ASSERT_EQ(plain.size(), 2u);
+  EXPECT_EQ(drafting[0], plain[0]);
+  EXPECT_EQ(drafting[1], plain[1] + 2);
+}
+
+// The yield divides time, and nothing else does.
+TEST(Drafts, P29TimeIsPerToken) {
+  Case c = r1_case();
+  const char* text = "helix:kvp=8,tpa=1,ep=8,value_up=after,batch=4,drafts=";
+  for (const int k : {1, 3}) {
+    const Plan p = plan_of(c, text + std::to_string(k));
+    c.acceptance = accepted(0.8, 0.9);
+    const double some = Evaluator(c).simulate(p).value * tokens_per_step(c, p);
+    c.acceptance = accepted(1, 1);
+    EXPECT_EQ(tokens_per_step(c, p), 1 + k);
+    const double all = Evaluator(c).simulate(p).value * (1 + k);
+    EXPECT_PRED2(near, some, all);
+    c.acceptance = accepted(1e-6, 1);
+    const Plan none = plan_of(c, "helix:kvp=8,tpa=1,ep=8,value_up=after,batch=4");
+    EXPECT_GT(Evaluator(c).simulate(p), Evaluator(c).simulate(none)) << "drafts that nobody accepts";
+    const Breakdown b = [&] {
+      Evaluator e(c);
+      return break_down(e, p);
+    }();
+    Seconds parts;
+    for (const Seconds t : b.parts) parts += t;
+    EXPECT_NEAR((parts + b.waiting) / b.time, 1, 1e-12);
+  }
+}
+
+// A verification is cheaper than as many steps: caches and weights are read once.
+TEST(Drafts, P29VerifyingIsCheaperThanDecodingOneByOne) {
+  Case c = r1_case();
+  c.acceptance = accepted(1, 1);
+  for (const char* text : {"tensor:tpa=8,ep=8", "kv_shard:kvp=2,tpa=4,ep=4", "dp_ep:dp=8,ep=8,batch=1",
+                           "helix:kvp=4,tpa=2,ep=8,value_up=before", "pipeline:pp=2,tpa=4,ep=4"}) {
+    SCOPED_TRACE(text);
+    Evaluator e(c);
+    EXPECT_LT(e.simulate(plan_of(c, std::string(text) + ",drafts=1")), e.simulate(plan_of(c, text)));
+  }
+}
+
+// The search finds, for each budget, what trying every number of drafts finds; and says the evaluator's
+// times.
+TEST(Drafts, P29SearchTriesEveryNumberOfDrafts) {
+  const Case c = r1_case();
+  SearchOptions o;
+  o.strategies = {strategy_id("tensor")};
+  o.gpus = {8};
+  o.batches = {1, 2, 3, 4};
+  const SearchResult found = search(c, o);
+  const std::vector<Point> points = found.frontiers.at(strategy_id("tensor")).points();
+  ASSERT_FALSE(points.empty());
+  Seconds least = Seconds(1e9);
+  Evaluator e(c);
+  for (int ep : {1, 2, 4, 8}) {
+    for (int k = 0; k <= 8; ++k) {
+      Plan p = plan_of(
+          c, "tensor:tpa=8,ep=" + std::to_string(ep) + (ep < 8 ? ",tpf=" + std::to_string(8 / ep) : ""));
+      p.set(kDrafts, k);
+      least = std::min(least, e.simulate(p));
+    }
+  }
+  Seconds best = points.front().time;
+  for (const Point& point : points) {
+    best = std::min(best, point.time);
+    EXPECT_EQ(point.time, e.simulate(point.plan)) << to_string(point.plan);
+  }
+  EXPECT_EQ(best, least);
+  EXPECT_TRUE(std::any_of(points.begin(), points.end(), [](const Point& p) { return p.plan[kDrafts] > 0; }));
+}
+
+TEST(Drafts, P29RefusalsSayWhatIsMissing) {
+  Case c = dense_case();
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "");
+  EXPECT_NE(refusal(c, "tensor:tpa=1,drafts=0"), "");
+  EXPECT_NE(refusal(c, "tensor:tpa=1,drafts=65"), "");
+  EXPECT_EQ(refusal(c, "ring_decode:cp=2,tpa=1,drafts=2"),
+            "drafts is for tensor or pipeline or dp_ep or kv_shard or helix or dcp, not ring_decode");
+  c.acceptance = nullptr;
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"),
+            "drafts need an acceptance: how many of them a step keeps (key speculative)");
+  c = dense_case();
+  c.model.drafts->ffn.inner += 8;
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"),
+            "the module that drafts for llama-3.1-8b is of a kind that none of its layers has");
+  c.model.drafts.reset();
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"),
+            "llama-3.1-8b has no module of multi-token prediction: drafts need one");
+  c = dense_case();
+  c.batch = prefill_batch({{0, 100}});
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "drafts is for decoding");
+}
+
+}  // namespace
+}  // namespace shardline
