@@ -68,24 +68,42 @@ constexpr std::array kVllmLacks{
     ReadArchitecture{"KimiK2ForCausalLM", "in neither table of registry.py"},
 };
 
-// EntryClass of each module, which models/registry.py gathers.
+// EntryClass of each module, which models/registry.py gathers; read near the tag of 26 June 2026. Where a
+// pull request or a table is named, it was there before: issue 18458 is the registry of 9 February 2026, and
+// DeepSeek-V4 came with 0.5.12.
 constexpr std::array kSglangHas{
+    ReadArchitecture{"DeciLMForCausalLM", "nemotron_nas.py, pull request 9067"},
     ReadArchitecture{"DeepseekV2ForCausalLM", "deepseek_v2.py"},
+    ReadArchitecture{"DeepseekV32ForCausalLM", "deepseek_v2.py"},
     ReadArchitecture{"DeepseekV3ForCausalLM", "deepseek_v2.py"},
+    ReadArchitecture{"DeepseekV4ForCausalLM", "deepseek_v4.py, pull request 23600 and notes of 0.5.12"},
     ReadArchitecture{"Gemma3ForCausalLM", "gemma3_causal.py"},
     ReadArchitecture{"Gemma3ForConditionalGeneration", "gemma3_mm.py"},
     ReadArchitecture{"Gemma4ForCausalLM", "gemma4_causal.py"},
     ReadArchitecture{"Gemma4ForConditionalGeneration", "gemma4_mm.py"},
+    ReadArchitecture{"Glm4MoeForCausalLM", "glm4_moe.py, pull request 11706"},
+    ReadArchitecture{"Glm4MoeLiteForCausalLM", "glm4_moe_lite.py, pull requests 21851 and 26673"},
+    ReadArchitecture{"GlmMoeDsaForCausalLM", "glm4_moe.py, pull request 18804"},
     ReadArchitecture{"GptOssForCausalLM", "gpt_oss.py"},
+    ReadArchitecture{"KimiK25ForConditionalGeneration", "kimi_k25.py, pull request 17789"},
+    ReadArchitecture{"KimiLinearForCausalLM", "kimi_linear.py, pull requests 12469 and 14337"},
     ReadArchitecture{"Llama4ForCausalLM", "llama4.py"},
     ReadArchitecture{"Llama4ForConditionalGeneration", "mllama4.py"},
     ReadArchitecture{"LlamaForCausalLM", "llama.py"},
     ReadArchitecture{"MiMoV2FlashForCausalLM", "mimo_v2.py"},
+    ReadArchitecture{"MiniMaxM2ForCausalLM", "minimax_m2.py, pull request 12129"},
     ReadArchitecture{"MistralForCausalLM", "mistral.py"},
     ReadArchitecture{"MixtralForCausalLM", "mixtral.py"},
+    ReadArchitecture{"NemotronHForCausalLM", "nemotron_h.py, issue 18458"},
+    ReadArchitecture{"Phi3ForCausalLM", "llama.py, issue 1331"},
     ReadArchitecture{"Qwen2ForCausalLM", "qwen2.py"},
+    ReadArchitecture{"Qwen2MoeForCausalLM", "qwen2_moe.py, issue 1331"},
     ReadArchitecture{"Qwen3ForCausalLM", "qwen3.py"},
     ReadArchitecture{"Qwen3MoeForCausalLM", "qwen3_moe.py"},
+    ReadArchitecture{"Qwen3NextForCausalLM", "qwen3_next.py, pull request 10233"},
+    ReadArchitecture{"Qwen3_5ForConditionalGeneration", "qwen3_5.py, pull request 18489"},
+    ReadArchitecture{"Qwen3_5MoeForConditionalGeneration", "qwen3_5.py, pull request 18489"},
+    ReadArchitecture{"Step3p5ForCausalLM", "step3p5.py@49e384ce9d30"},
 };
 // Without a module of its own a model runs by the Transformers library's, if that leaves attention to others
 // (_supports_attention_backend): Falcon's (modeling_falcon.py) does not, and the other names are no classes
@@ -95,6 +113,7 @@ constexpr std::array kSglangLacks{
     ReadArchitecture{"KimiK2ForCausalLM", "no EntryClass"},
     ReadArchitecture{"LLaMAForCausalLM", "no EntryClass"},
     ReadArchitecture{"RWForCausalLM", "no EntryClass"},
+    ReadArchitecture{"SeedOssForCausalLM", "seed_oss.py comes with pull request 34854 of August 2026"},
 };
 
 // Lines are of MODEL_ARCH_TO_MODULE in _arch_index.py@065ff9e93780, which is later than the tag and held to
