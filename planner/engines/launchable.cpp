@@ -27,7 +27,8 @@ std::optional<CaseRefusal> first_of(std::span<const CaseRule> rules, const Case&
     if (auto complaint = rule.refuses(c))
       return CaseRefusal{{rule.id, rule.says, std::move(complaint->text), rule.source},
                          std::move(complaint->key),
-                         std::move(complaint->instead)};
+                         std::move(complaint->instead),
+                         {}};
   }
   return std::nullopt;
 }
@@ -67,13 +68,20 @@ bool runs(const LaunchRules& rules, const Case& c) {
   return !first_of(rules.cases, c) && !first_of(rules.unpriced, c);
 }
 
-// What a user may ask for in place of weights that are refused, each tried by the same rules before it is
-// offered: types of all matrices, other devices. Empty: nothing of it passes.
-std::string offers(const LaunchRules& rules, const Case& c) {
-  std::vector<std::string> types, devices, out;
+// Types of all matrices in place of weights that are refused, each tried by the same rules.
+std::vector<Dtype> weights_that_run(const LaunchRules& rules, const Case& c) {
+  std::vector<Dtype> out;
   for (const Dtype t : {Dtype::fp4, Dtype::fp8, Dtype::int4, Dtype::bf16}) {
-    if (computes(c, t) && runs(rules, with_weights(c, t))) types.emplace_back(to_string(t));
+    if (computes(c, t) && runs(rules, with_weights(c, t))) out.push_back(t);
   }
+  return out;
+}
+
+// What a user may ask for in place of weights that are refused: types of all matrices, other devices, each
+// tried before it is offered. Empty: nothing of it passes.
+std::string offers(const LaunchRules& rules, const Case& c, const std::vector<Dtype>& weights) {
+  std::vector<std::string> types, devices, out;
+  for (const Dtype t : weights) types.emplace_back(to_string(t));
   for (const auto& [a, name] :
        {std::pair(Architecture::ampere, "Ampere"), std::pair(Architecture::hopper, "Hopper"),
         std::pair(Architecture::blackwell, "Blackwell")}) {
@@ -93,7 +101,9 @@ std::optional<CaseRefusal> refused_case(const LaunchRules& rules, std::span<cons
   auto refusal = first_of(of, c);
   if (!refusal) return refusal;
   for (const CaseRule& rule : of) {
-    if (rule.id == refusal->rule && of_weights(rule)) refusal->instead = offers(rules, c);
+    if (rule.id != refusal->rule || !of_weights(rule)) continue;
+    refusal->weights = weights_that_run(rules, c);
+    refusal->instead = offers(rules, c, refusal->weights);
   }
   if (refusal->rule == std::string_view("weight_kernels"))
     refusal->instead +=

@@ -21,6 +21,8 @@ struct Refusal {
 struct CaseRefusal : Refusal {
   std::string key;      // "precision.kv", "models"; "tokens" for whichever key says how long requests are
   std::string instead;  // the nearest that works: "fp8 or bf16"
+  std::vector<Dtype> weights =
+      {};  // types that all matrices may have in place of refused ones, nearest first
 };
 
 /// Nothing where the case's engine starts the plan, or the case has no engine (bare kernels). Throws

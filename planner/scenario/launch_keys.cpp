@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <set>
 
 namespace shardline::scenario_parts {
@@ -34,6 +35,41 @@ Reader place_of(const Reader& root, const std::string& key) {
   if (key == "models") return root.at("models");
   if (key == "kv_block" && root.has("kv_block")) return root.at("kv_block");
   return key.starts_with(kPrecision) ? type_of(root, key.substr(kPrecision.size())) : tokens_of(root);
+}
+
+// Those of these keys of `precision` that the scenario has, set to a type.
+std::string set_keys(const Reader& root, std::initializer_list<const char*> keys, Dtype type) {
+  std::string out;
+  const auto precision = root.find("precision");
+  for (const char* key : keys) {
+    if (precision && precision->is_map() && precision->has(key))
+      out += fmt::format(" --set precision.{}={}", key, to_string(type));
+  }
+  return out;
+}
+
+std::string set_math(const Reader& root, Dtype type) {
+  return set_keys(
+      root, {"math", "ffn_math", "attention_math", "out_proj_math", "expert_math", "shared_math", "dispatch"},
+      type);
+}
+
+// What takes a refusal's first offer up on the command line, with every key of the scenario that would stand
+// against it: " --set precision.weights=fp8 --set precision.math=fp8". Empty: no setting does.
+std::string settings_that_help(const Reader& root, const CaseRefusal& r) {
+  if (!r.weights.empty()) {
+    const Dtype type = r.weights.front();
+    return fmt::format(" --set precision.weights={}", to_string(type)) +
+           set_keys(
+               root,
+               {"ffn_weights", "attention_weights", "out_proj_weights", "expert_weights", "shared_weights"},
+               type) +
+           set_math(root, arithmetic_of(type));
+  }
+  if (r.rule == "weight_math") return set_math(root, Dtype::bf16);
+  if (r.key == "precision.kv" && r.instead.find("--set") == std::string::npos)
+    return " --set precision.kv=" + r.instead.substr(0, r.instead.find(' '));
+  return "";
 }
 
 bool names(const KernelName& use, const KernelName& asked, const std::string& framework) {
@@ -87,9 +123,11 @@ void check_strategies(const Reader& root, const EngineProfile& engine, const Ove
 
 bool check_case(const Reader& root, const Case& c) {
   const auto fault = [&](const CaseRefusal& r, const char* what) {
-    place_of(root, r.key)
-        .fault(fmt::format("{} {}: {}", title_of(*c.engine), what, r.text),
-               {"expected " + r.instead, fmt::format("{} ({})", r.says, r.source)});
+    std::vector<std::string> details{"expected " + r.instead};
+    if (const std::string set = settings_that_help(root, r); !set.empty())
+      details.push_back(fmt::format("for instance{} on the command line", set));
+    details.push_back(fmt::format("{} ({})", r.says, r.source));
+    place_of(root, r.key).fault(fmt::format("{} {}: {}", title_of(*c.engine), what, r.text), details);
     return true;
   };
   if (const auto refusal = does_not_start(c)) return fault(*refusal, "does not start");
