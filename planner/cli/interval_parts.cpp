@@ -10,6 +10,7 @@
 #include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launch_files.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/layers/host_work.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/told_apart.hpp"
@@ -206,6 +207,17 @@ std::string assumed_text(const Case& c) {
   assumed.insert(assumed.begin(),
                  fmt::format("CUDA graphs to {} requests", e.graphs.empty() ? 0 : e.graphs.back()));
   return fmt::format("{}", fmt::join(assumed, ", "));
+}
+
+std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans) {
+  if (!c.engine || c.engine->host_waited_for || !c.batch.decodes()) return "";
+  const auto at =
+      std::find_if(plans.begin(), plans.end(), [&](const Plan& p) { return waits_for_host(c, p); });
+  if (at == plans.end()) return "";
+  return fmt::format(
+      "steps of {} wait for the host (kernels, then host: no overlap scheduler): none of the {} measured "
+      "points has such steps",
+      strategy(at->strategy).name, c.engine->error.rows);
 }
 
 std::string engine_text(const Case& c) {

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ std::string beyond_loops(const EngineProfile& engine, const ServedWorkload& load
 /// "CUDA graphs to 512 requests, 8192 tokens a step, no speculative decoding": what the profile of a case's
 /// engine takes for granted.
 std::string assumed_text(const Case& c);
+/// "steps of helix wait for the host, ...: none of the 443 measured points has such steps", of plans whose
+/// steps that decode wait for an engine's host that works beside those of the measured ones; else empty.
+std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans);
 /// interval_note() of a case that an engine may run, and of a study.
 std::string interval_note(const Case& c);
 std::string interval_note(const Study& study);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/engines/prompt_step.hpp"
+#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
@@ -21,20 +23,32 @@ Launch pair_of(const Case& c, const NamedPlan& p, const std::string& stem) {
   return launch_pair({prompts.study, prompts.plan}, {answers, p.plan}, engine, stem + "." + engine.name);
 }
 
+// "    # a note", each of its lines a comment of the shell.
+std::string note_text(const std::string& note, std::size_t width) {
+  constexpr std::string_view kBefore = "    # ";
+  std::string out;
+  const std::string lines =
+      width > kBefore.size() + 20 ? wrapped(note, width - kBefore.size(), "  ") : note + "\n";
+  for (std::size_t at = 0, end = 0; (end = lines.find('\n', at)) != std::string::npos; at = end + 1)
+    out += std::string(kBefore) + lines.substr(at, end - at) + "\n";
+  return out;
+}
+
 }  // namespace
 
-std::string launch_text(const Plan& plan, const std::vector<Launch>& launches) {
+std::string launch_text(const Plan& plan, const std::vector<Launch>& launches, std::size_t width) {
   const Strategy& s = strategy(plan.strategy);
   std::string out;
   if (launches.empty() && engines_with(s.launched_as).empty())
     return fmt::format("  no engine runs {}\n", s.name);
   if (launches.empty()) return "  no released engine documents how to start it\n";
   for (const Launch& l : launches) {
-    if (!l.refused.empty()) out += fmt::format("  {}, no launch files: {}\n", l.engine, l.refused);
+    if (!l.refused.empty())
+      out += wrapped_lines(fmt::format("  {}, no launch files: {}\n", l.engine, l.refused), width);
     for (const LaunchedServer& server : l.servers) {
       out += fmt::format("  {}, {}\n", l.engine, server.title);
       for (const std::string& line : server.lines) out += "    " + line + "\n";
-      for (const std::string& note : server.notes) out += "    # " + note + "\n";
+      for (const std::string& note : server.notes) out += note_text(note, width);
     }
   }
   return out;

@@ -13,7 +13,8 @@ namespace shardline::cli {
 
 /// Per engine what one would type, indented, and why it does not start the plan so; or that no engine has the
 /// plan's strategy.
-std::string launch_text(const Plan& plan, const std::vector<Launch>& launches);
+/// Notes and reasons, not commands, are wrapped at `width` columns; 0: nothing is.
+std::string launch_text(const Plan& plan, const std::vector<Launch>& launches, std::size_t width = 0);
 
 /// "  vLLM 0.24.0: 1.vllm.sh", of each that has files.
 std::string launch_summary(const std::vector<Launch>& launches);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/plan_notes.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/titles.hpp"
 #include "reports/table.hpp"
@@ -43,11 +44,6 @@ std::string rate_range(const PlanAnswer& a, const PlannedPoint& p) {
 std::string ttft_range(const PlanAnswer& a, const PlannedPoint& p) {
   const auto range = ttft_error(a.study, p.point, p.ttft);
   return range ? ttft_range_text(range) : "by an error that was not measured";
-}
-
-// Three digits, or all before the point.
-std::string three_digits(double per_s) {
-  return fmt::format("{:.{}f}", per_s, per_s < 1 ? 3 : per_s < 10 ? 2 : per_s < 100 ? 1 : 0);
 }
 
 // "served by vLLM 0.24.0 (60 measured points of ...); weights bf16, KV cache bf16 of meta-llama/...".
@@ -116,11 +112,8 @@ std::string miss_text(const PlanAnswer& a) {
   const std::string exact = a.question.prefill() ? "exact " : "";
   std::string out;
   if (a.plans.empty()) {
-    out = fmt::format("no {}plan fits", exact);
-    for (const auto& [reason, n] : a.sweep.found.rejected) out += fmt::format(": {}", reason);
-    if (!a.sweep.found.not_started.empty())
-      out += fmt::format("; {} starts none: {}", title_of(*a.study.study.engine),
-                         a.sweep.found.not_started.begin()->second.first.says);
+    out = fmt::format("no {}plan fits {} GPU{}", exact, a.defaults.most_gpus,
+                      a.defaults.most_gpus == 1 ? "" : "s");
   } else {
     if (a.question.rate > 0 && a.plans.front().most_per_s > 0) return too_few_text(a);
     const Miss miss = miss_of(a, a.plans.front().point);
@@ -244,6 +237,8 @@ std::string certainty_text(const PlanAnswer& a) {
   } else {
     out += c.engine ? " by kernels' prices and the engine's fitted host" : " by the prices of bare kernels";
   }
+  const Plan plans[]{p.point.plan};
+  if (const std::string host = unmeasured_host_text(c, plans); !host.empty()) out += "; " + host;
   if (p.rating.shares.extrapolated > 0.005)
     out +=
         fmt::format("; {:.0f} % of its time is beyond measured shapes", 100 * p.rating.shares.extrapolated);
@@ -306,30 +301,9 @@ std::string carried_text(const PlanAnswer& a) {
 // What the plans shown leave out: copies on the GPUs that the best does not take, and pools of their own.
 std::string beside_text(const PlanAnswer& a, std::size_t width) {
   std::string out;
-  const bool several =
-      std::any_of(a.plans.begin(), a.plans.end(), [](const auto& p) { return p.copies > 1; });
-  if (several)
-    out += wrapped(
-        fmt::format("copies: 2 x 4 is a plan of 4 GPUs started twice; users and tokens/s/GPU are of all "
-                    "copies{}",
-                    a.question.rate > 0 ? "" : fmt::format(", on all {} GPUs", a.defaults.most_gpus)),
-        width, "  ");
+  out += started_copies_text(a, width);
   if (a.question.rate > 0 && a.met) out += wrapped(carried_text(a), width, "  ");
-  const PoolPair* most = nullptr;
-  for (const PoolPair& p : a.sweep.pools) {
-    const bool meets = (!(a.asked.most_time > Seconds(0)) || p.decode.time <= a.asked.most_time) &&
-                       (!(a.asked.most_ttft > Seconds(0)) || p.loop.ttft <= a.asked.most_ttft);
-    if (meets && (most == nullptr || p.output_per_s_gpu > most->output_per_s_gpu)) most = &p;
-  }
-  if (most == nullptr) return out;
-  return out +
-         wrapped(
-             fmt::format(
-                 "prompts and answers on separate pools: {} tokens/s/GPU at TPOT {}{}; "
-                 "sweep lists the pairs",
-                 three_digits(most->output_per_s_gpu), to_string(most->decode.time, kDigits),
-                 most->whole.gpus > 0 ? fmt::format(", in whole replicas on {} GPUs", most->whole.gpus) : ""),
-             width, "  ");
+  return out + pools_text(a, width);
 }
 
 // Rows that meet the target, and may miss it within their intervals.
@@ -373,6 +347,7 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (!a.defaults.gpus_note.empty()) out += wrapped(a.defaults.gpus_note, width, "  ");
   out += "\n";
   if (!a.met) out += emphasised(wrapped(miss_text(a), width, "  "), Emphasis::bad, colours);
+  if (a.plans.empty()) out += reasons_text(a, width);
   if (!a.plans.empty()) {
     out += table_text(a, width) + "\n" + wrapped(bounds_text(a), width, "  ");
     out += wrapped(certainty_text(a), width, "  ");

@@ -10,6 +10,7 @@
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
+#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
@@ -88,6 +89,10 @@ std::string prefills_text(const Study& study, const SweepAnswer& answer) {
         to_string(pool.plan), to_string(pool.server.prompt(1)), step_text(study, pool), to_string(p.handoff),
         rows.size() > 1 ? " to the first of them" : "");
   }
+  std::vector<Plan> decoders;
+  for (const PoolPair& p : answer.pools) decoders.push_back(p.decode.plan);
+  if (const std::string host = unmeasured_host_text(study.study, decoders); !host.empty())
+    out += wrapped_lines("  " + host + "\n", output_width());
   return groups ? out + fmt::format("  {}\n", kPromptsTogether) : out;
 }
 
@@ -119,6 +124,15 @@ bool any_whole(const SweepAnswer& answer) {
     if (p.whole.gpus > 0) return true;
   }
   return false;
+}
+
+// "rows 2, 3" of the table above that has no rows for them.
+std::string rows_without_whole(const SweepAnswer& answer) {
+  std::vector<std::size_t> rows;
+  for (std::size_t i = 0; i < answer.pools.size(); ++i) {
+    if (answer.pools[i].whole.gpus == 0) rows.push_back(i + 1);
+  }
+  return rows.empty() ? "" : fmt::format("{} {}", rows.size() == 1 ? "row" : "rows", fmt::join(rows, ", "));
 }
 
 std::vector<std::string> ends_of(double value, const ErrorRange& error) {
@@ -166,7 +180,9 @@ std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer
 void print_pools(const Study& study, const SweepAnswer& answer) {
   if (workload_of(study) == nullptr) return;
   if (answer.pools.empty()) {
-    fmt::print("  On separate pools: no pair of plans that the engine starts fits and meets the targets\n\n");
+    fmt::print(
+        "  On separate pools: no pair of plans that the engine starts fits {} GPUs and meets the targets\n\n",
+        most_pool_gpus(study));
     return;
   }
   fmt::print(
@@ -178,15 +194,18 @@ void print_pools(const Study& study, const SweepAnswer& answer) {
       "{}",
       study.sweep().search.users.empty() ? "" : ",\n  those asked for and no others",
       pairs_text(study, answer), prefills_text(study, answer));
-  const int most = study.study.system.gpus();
+  const int most = most_pool_gpus(study);
   if (!any_whole(answer)) {
-    fmt::print("  the {} GPUs of {} hold no replica of both\n\n", most, study.study.system.name);
+    fmt::print("  {} GPUs hold no replicas of both that meet what is asked for\n\n", most);
     return;
   }
+  if (const std::string rows = rows_without_whole(answer); !rows.empty())
+    fmt::print("  {}: {} GPUs hold no replicas of both that meet what is asked for\n", rows, most);
   fmt::print(
       "\n  The same in whole replicas on at most {} GPUs ({}): the fewest GPUs that answer\n  95 % of the "
       "above per GPU, else the most that there is; busy: of the time, and of the users who decode\n{}\n",
-      most, study.study.system.name, whole_text(study, answer));
+      most, most < study.study.system.gpus() ? "pool_gpus" : study.study.system.name,
+      whole_text(study, answer));
 }
 
 std::string pools_csv(const Study& study, const SweepAnswer& answer) {

@@ -15,6 +15,7 @@
 #include "planner/cli/simulate_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/table.hpp"
+#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
@@ -221,7 +222,8 @@ void print_collectives(const std::vector<PricedCollective>& collectives) {
 
 // A plan that the engine refuses is priced all the same.
 void print_launchable(const Case& c, const SimulatedPlan& s) {
-  if (const auto note = longer_than_model(c)) fmt::print("  {}\n", *note);
+  const std::size_t width = output_width();
+  if (const auto note = longer_than_model(c)) fmt::print("{}", wrapped_lines("  " + *note + "\n", width));
   const Strategy& of = strategy(s.plan.strategy);
   if (!c.engine && engines_with(of.launched_as).empty())
     fmt::print("  engines: none, no engine runs {}{}\n", of.name,
@@ -229,14 +231,19 @@ void print_launchable(const Case& c, const SimulatedPlan& s) {
                    ? ""
                    : fmt::format("; those with context parallelism run {}", of.deployed_as));
   if (s.refusal)
-    fmt::print("  {} does not start this plan: {}\n    its rule: {} ({})\n", title_of(*c.engine),
-               s.refusal->text, s.refusal->says, s.refusal->source);
+    fmt::print("{}", wrapped_lines(fmt::format("  {} does not start this plan: {}\n    its rule: {} ({})\n",
+                                               title_of(*c.engine), s.refusal->text, s.refusal->says,
+                                               s.refusal->source),
+                                   width));
 }
 
 void print(const Study& study, const SimulatedPlan& s) {
   fmt::print("{}\n{}\n{}\n", study.title, to_string(s.plan),
              engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
                  chunk_text(study.study) + drafts_text(study.study));
+  const Plan plans[]{s.plan};
+  if (const std::string host = unmeasured_host_text(study.study, plans); !host.empty())
+    fmt::print("{}", wrapped_lines("  " + host + "\n", output_width()));
   print_launchable(study.study, s);
   print_outcome(study, s);
   print_times(study, s.breakdown);
@@ -249,7 +256,7 @@ void print(const Study& study, const SimulatedPlan& s) {
   fmt::print(
       "  How to start it{}\n{}",
       any ? ": the engine's options; -o FOLDER writes scripts that have them and machines' addresses" : "",
-      launch_text(s.plan, launches));
+      launch_text(s.plan, launches, output_width()));
 }
 
 void declare(Arguments& a, SimulateOptions& o) {

@@ -10,6 +10,7 @@
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/strategies/columns.hpp"
 #include "reports/json.hpp"
+#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
@@ -272,6 +273,8 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
   print_warnings(answer.narrow);
   if (asked.has_target()) print_target(study, answer, asked);
   print_budgets(study, answer);
+  if (const std::string host = unmeasured_host_text(study.study, plans_of(answer.rated)); !host.empty())
+    fmt::print("{}\n", wrapped_lines("  " + host + "\n", output_width()));
   if (on_default_axes(answer.found) && answer.gain) print_gain(answer, study.sweep().compare);
   print_pools(study, answer);
   if (!o.out.empty()) write_results(study, answer, asked, o, made_by);

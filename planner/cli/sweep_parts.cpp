@@ -53,6 +53,12 @@ std::string computed_text(const Study& study, const Plan& plan) {
 
 namespace {
 
+std::uint64_t plans_not_started(const SearchResult& r) {
+  std::uint64_t out = 0;
+  for (const auto& [rule, n] : r.not_started) out += n.plans;
+  return out;
+}
+
 void print_statistics(const SearchResult& r) {
   const SearchCounts& c = r.counts;
   const std::uint64_t covered = c.configurations - c.infeasible - c.full;
@@ -109,36 +115,41 @@ std::string fitted(const Table& table) {
   return table.text_within(output_width(), kLeast);
 }
 
-void print_not_started(const Case& c, const SearchResult& r, bool by_rule) {
-  if (c.engine == nullptr) return;
+std::string not_started_text(const Case& c, const SearchResult& r) {
   constexpr std::size_t kShown = 4;
   std::vector<std::pair<std::string, NotStarted>> rules(r.not_started.begin(), r.not_started.end());
   std::stable_sort(rules.begin(), rules.end(),
                    [](const auto& a, const auto& b) { return a.second.plans > b.second.plans; });
-  std::uint64_t all = 0, others = 0;
-  for (std::size_t i = 0; i < rules.size(); ++i) {
-    all += rules[i].second.plans;
-    // The last line is of one rule if there is no other.
-    if (i + 1 >= kShown && rules.size() > kShown) others += rules[i].second.plans;
-  }
-  if (const auto note = longer_than_model(c)) fmt::print("  {}\n", *note);
-  if (all > 0 && !by_rule) {
-    fmt::print("  {} plans that {} does not start (-v: by which rules)\n\n", count(all), title_of(*c.engine));
-    return;
-  }
-  if (all > 0) fmt::print("  {} plans that {} does not start:\n", count(all), title_of(*c.engine));
-  const std::size_t shown = others > 0 ? kShown - 1 : rules.size();
+  // The last line is of one rule if there is no other.
+  const std::size_t shown = rules.size() > kShown ? kShown - 1 : rules.size();
+  const std::uint64_t all = plans_not_started(r);
+  if (all == 0) return "";
+  std::string out = fmt::format("  {} plans that {} does not start:\n", count(all), title_of(*c.engine));
   for (std::size_t i = 0; i < shown; ++i) {
     const Refusal& first = rules[i].second.first;
-    fmt::print("    {} {}: {} ({}); first: {}\n", count(rules[i].second.plans), rules[i].first, first.says,
-               first.source, first.text);
+    out += fmt::format("    {} {}: {} ({}); first: {}\n", count(rules[i].second.plans), rules[i].first,
+                       first.says, first.source, first.text);
   }
-  if (others > 0) {
-    std::string names;
-    for (std::size_t i = shown; i < rules.size(); ++i) names += (names.empty() ? "" : ", ") + rules[i].first;
-    fmt::print("    {} by {}\n", count(others), names);
+  std::uint64_t others = 0;
+  std::string names;
+  for (std::size_t i = shown; i < rules.size(); ++i) {
+    others += rules[i].second.plans;
+    names += (names.empty() ? "" : ", ") + rules[i].first;
   }
-  if (all > 0) fmt::print("\n");
+  return others > 0 ? out + fmt::format("    {} by {}\n", count(others), names) : out;
+}
+
+void print_not_started(const Case& c, const SearchResult& r, bool by_rule) {
+  if (c.engine == nullptr) return;
+  const std::size_t width = output_width();
+  if (const auto note = longer_than_model(c)) fmt::print("{}", wrapped_lines("  " + *note + "\n", width));
+  const std::uint64_t all = plans_not_started(r);
+  if (all == 0) return;
+  fmt::print("{}\n", wrapped_lines(by_rule ? not_started_text(c, r)
+                                           : fmt::format("  {} plans that {} does not start (-v: by which "
+                                                         "rules)\n",
+                                                         count(all), title_of(*c.engine)),
+                                   width));
 }
 
 std::string of_engine(const Case& c) {

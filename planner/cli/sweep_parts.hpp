@@ -53,6 +53,8 @@ void print_pools(const Study& study, const SweepAnswer& answer);
 std::string pools_csv(const Study& study, const SweepAnswer& answer);
 
 /// Plans that the case's engine does not start, where asked for by rule.
+/// Those plans by rule, most first: the rule, its source, and what the first plan breaks. Empty: none.
+std::string not_started_text(const Case& c, const SearchResult& r);
 void print_not_started(const Case& c, const SearchResult& r, bool by_rule);
 
 /// ", of those that vLLM 0.24.0 starts"; nothing without an engine.

@@ -94,31 +94,6 @@ std::shared_ptr<const AcceptanceCurve> read_speculative(const Document& document
   return curve ? std::make_shared<const AcceptanceCurve>(std::move(*curve)) : nullptr;
 }
 
-struct Constraints {
-  Seconds time{0};  // TTL or TTFT
-  Seconds ttft{0};  // of a workload, beside TPOT
-  Bytes memory{0};
-};
-
-Constraints read_constraints(const Reader& r, StepKind kind, bool serves) {
-  Constraints c;
-  const auto time = [&](const char* key, Seconds& out) {
-    if (const auto v = r.find(key)) out = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
-  };
-  time(kind != StepKind::prefill ? "ttl" : "ttft", c.time);
-  if (kind != StepKind::prefill && r.has("ttft")) {
-    time("ttft", c.ttft);
-    if (!serves)
-      r.at("ttft").fault(
-          "constraints.ttft is for prefills and for sweeps with a workload; steps that decode have no first "
-          "token",
-          {"expected constraints.ttl, or a workload"});
-  }
-  if (const auto v = r.find("memory")) c.memory = v->quantity<Bytes>(Bytes(1e6), Bytes(1e15));
-  r.no_other_keys();
-  return c;
-}
-
 // Of the first model that the device cannot compute: others would say the same.
 // An engine says first what it makes of a checkpoint whose arithmetic the device does not have.
 void check_precision(const scenario_parts::PrecisionKeys& precision, const std::vector<Model>& models,
@@ -288,7 +263,8 @@ std::optional<NoiseSpec> read_noise_of(const Reader& root, StepKind kind, bool s
   return noise;
 }
 
-Study study_for(const Question& asked, Case served, const Workload& w, const Constraints& limits) {
+Study study_for(const Question& asked, Case served, const Workload& w,
+                const scenario_parts::Constraints& limits) {
   Study out;
   out.question = asked;
   out.title = fmt::format("{} on {}{}{}", served.model.name, served.system.name, set_text(served.system),
@@ -321,7 +297,7 @@ void give_kernels(const Reader& root, const Catalogs& catalogs, const EngineProf
 
 // Of other questions.
 void refuse_what_sweeps_have(const Reader& root, const std::optional<Reader>& constraints_at,
-                             const Constraints& constraints, const EngineProfile* engine) {
+                             const scenario_parts::Constraints& constraints, const EngineProfile* engine) {
   scenario_parts::refuse_sweep_keys(root);
   if (engine != nullptr)
     root.at("engine").fault(
@@ -335,6 +311,16 @@ std::optional<System> read_system_of(const Reader& root, const Catalogs& catalog
   return load_at(root.at("system"), [&](const std::string& name) {
     return scenario_parts::load_set_system(name, catalogs, overrides, faults);
   });
+}
+
+// A workload's users wait where memory is full.
+void constrain(SearchOptions& o, const scenario_parts::Constraints& limits, const ServedWorkload* load) {
+  o.most_time = limits.time;
+  o.most_ttft = limits.ttft;
+  if (load == nullptr) return;
+  o.workload = *load;
+  o.queues = true;
+  o.pool_gpus = limits.pool_gpus;
 }
 
 Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overrides& overrides) {
@@ -369,15 +355,14 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const auto acceptance = read_speculative(document, root, kind, models, engine != nullptr);
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
   const auto constraints_at = root.find("constraints");
-  const Constraints constraints =
-      constraints_at ? read_constraints(*constraints_at, kind, load.has_value()) : Constraints{};
+  const scenario_parts::Constraints constraints =
+      constraints_at ? scenario_parts::read_constraints(*constraints_at, kind, load.has_value())
+                     : scenario_parts::Constraints{};
   if (sweep != nullptr) {
     sweep->search = scenario_parts::read_search(root, system_gpus, kind, load ? &load->users : nullptr);
     sweep->compare = scenario_parts::read_comparison(root, sweep->search, kind);
     sweep->noise = noise;
-    sweep->search.most_time = constraints.time;
-    sweep->search.most_ttft = constraints.ttft;
-    if (load) sweep->search.workload = load->load, sweep->search.queues = true;
+    constrain(sweep->search, constraints, load ? &load->load : nullptr);
     if (engine) scenario_parts::check_strategies(root, *engine, overrides);
   } else {
     refuse_what_sweeps_have(root, constraints_at, constraints, engine.get());

@@ -160,6 +160,32 @@ std::vector<int> batches_of(const std::vector<int>& users, int most_groups) {
 
 }  // namespace
 
+Constraints read_constraints(const Reader& r, StepKind kind, bool serves) {
+  Constraints c;
+  const auto time = [&](const char* key, Seconds& out) {
+    if (const auto v = r.find(key)) out = v->quantity<Seconds>(Seconds(1e-9), Seconds(1e6));
+  };
+  time(kind != StepKind::prefill ? "ttl" : "ttft", c.time);
+  if (kind != StepKind::prefill && r.has("ttft")) {
+    time("ttft", c.ttft);
+    if (!serves)
+      r.at("ttft").fault(
+          "constraints.ttft is for prefills and for sweeps with a workload; steps that decode have no first "
+          "token",
+          {"expected constraints.ttl, or a workload"});
+  }
+  if (const auto v = r.find("memory")) c.memory = v->quantity<Bytes>(Bytes(1e6), Bytes(1e15));
+  // Where it is no key it is not offered as one, either.
+  if (const auto v = serves || r.has("pool_gpus") ? r.find("pool_gpus") : std::nullopt) {
+    c.pool_gpus = static_cast<int>(v->integer(1, 1'000'000));
+    if (!serves)
+      v->fault("constraints.pool_gpus is for sweeps with a workload: others have no pools",
+               {"expected gpus, the GPUs of a plan, or a workload"});
+  }
+  r.no_other_keys();
+  return c;
+}
+
 SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind, const std::vector<int>* users) {
   SearchOptions o;
   o.strategies = read_strategies(root.at("strategies"), kind);

@@ -29,6 +29,7 @@ struct SearchOptions {
   // Users beyond what memory holds wait, as in an engine's queue, and the largest batch that fits runs;
   // otherwise such batches do not fit. Set where a scenario has a workload.
   bool queues = false;
+  int pool_gpus = 0;                 // of a workload: GPUs of both pools of a pair, at most; 0: the system's
   double least_users = 0;            // of decode: plans that serve fewer do not count
   bool prune = true;                 // skip what a bound proves to be off the frontier of its strategy
   bool keep_all = false;             // keep every simulated point (implies no pruning)

@@ -111,6 +111,11 @@ class ReplicasThatPrefill {
 
 }  // namespace
 
+int most_pool_gpus(const Study& study) {
+  const int asked = study.sweep().search.pool_gpus, all = study.study.system.gpus();
+  return asked > 0 ? std::min(asked, all) : all;
+}
+
 WholePools whole_pools(const PoolLimits& limits, double matched, const PoolRate& rate) {
   constexpr double kEnough = 0.95;
   const double wanted = kEnough * matched;
@@ -156,7 +161,7 @@ class Pairing {
     answers_.users = static_cast<double>(decode.plan.users() + decode.all_waiting());
     answers_.step = decode.time;
     answers_.tokens = static_cast<double>(load_.output);
-    limits_ = {prefill.plan.gpus(), decode.plan.gpus(), study.study.system.gpus(), 1};
+    limits_ = {prefill.plan.gpus(), decode.plan.gpus(), most_pool_gpus(study), 1};
     const int others = std::max(1, limits_.gpus - limits_.prefill_gpus);
     // Of a number of users that is asked for one replica decodes for all; else as many as the system holds.
     if (study.sweep().search.users.empty()) limits_.decoders = std::max(1, others / limits_.decode_gpus);
@@ -263,6 +268,7 @@ std::optional<PoolPair> best_pair(const Study& study, const std::vector<PrefillP
   const Seconds most_ttft = study.sweep().search.most_ttft;
   std::vector<std::pair<double, const PrefillPool*>> order;
   for (const PrefillPool& prefill : pools) {
+    if (prefill.plan.gpus() + decode.plan.gpus() > most_pool_gpus(study)) continue;
     if (does_not_pair(*study.study.engine, prefill.plan, decode.plan)) continue;
     const Pairing pairing(study, prefill, decode);
     if (most_ttft > Seconds(0) && pairing.least_ttft() > most_ttft) continue;
@@ -321,6 +327,12 @@ std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
   o.most_ttft = Seconds(0);
   o.threads = threads;
   if (pools.empty()) return out;
+  // Plans that leave no room for prompts would hide those that do.
+  const auto fewest = std::min_element(
+      pools.begin(), pools.end(), [](const auto& a, const auto& b) { return a.plan.gpus() < b.plan.gpus(); });
+  const int room = most_pool_gpus(study) - fewest->plan.gpus();
+  std::erase_if(o.gpus, [&](int gpus) { return gpus > room; });
+  if (o.gpus.empty()) return out;
   Case answers = study.study;
   answers.disaggregated = true;
   for (const Point& decode : search(answers, o).overall().points()) {

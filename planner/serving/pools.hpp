@@ -50,7 +50,7 @@ struct PoolPair {
   PoolLoop loop;                // of those
   double prefill_gpus = 0;      // for each GPU that decodes
   double output_per_s_gpu = 0;  // tokens of answers over the GPUs of both pools
-  WholePools whole;             // within the GPUs of the system; of pairs that fit_whole() has seen
+  WholePools whole;             // within most_pool_gpus(); of pairs that fit_whole() has seen
   PoolLoop whole_loop;          // likewise
   double whole_output_per_s_gpu = 0;
   /// The same of one replica that prefills, in whole replicas.
@@ -60,6 +60,9 @@ struct PoolPair {
   /// Requests per second of a GPU that prefills.
   double prefill_requests_per_s_gpu() const { return loop.requests_per_s / prefill.plan.gpus(); }
 };
+
+/// GPUs that both pools of a pair may have together: those that were asked for, of those of the system.
+int most_pool_gpus(const Study& study);
 
 /// Time in which the KV of a request's prompt goes from the ranks of one plan to those of another, each byte
 /// once: over NVLink where one domain holds both, else over the network; at the rate of the side with fewer
@@ -72,7 +75,8 @@ std::vector<PrefillPool> prefill_pools(const Study& study, int threads);
 
 /// For every plan of the frontier of decode steps, ascending TPOT, the prefill pool that the engine pairs
 /// with it [P21] with which both answer most per GPU, and the users who share one of its replicas then, of
-/// those whose TTFT meets the study's target. Plans without one are left out.
+/// those whose TTFT meets the study's target. Plans without one are left out, as are pairs of which not even
+/// one replica each fits most_pool_gpus().
 std::vector<PoolPair> pool_pairs(const Study& study, int threads);
 
 /// The pair in whole replicas, whose TTFT meets the study's target, too.

@@ -227,6 +227,9 @@ std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
   out +=
       fmt::format("strategies: [{}]\ngpus: [{}]\n", fmt::join(d.strategies, ", "), fmt::join(d.gpus, ", "));
   if (!d.batches.empty()) out += fmt::format("batch: [{}]\n", fmt::join(d.batches, ", "));
+  if (d.engine && !q.prefill())
+    out += fmt::format("constraints: {{pool_gpus: {}}}  # prompts and answers on GPUs of their own\n",
+                       d.most_gpus);
   return out;
 }
 

@@ -198,6 +198,17 @@ TEST(PlanQuestion, SaysWhatCannotBe) {
   EXPECT_THAT(fault(q), HasSubstr("h100-hgx has "));
 }
 
+// [P22] Also of pools, which a system would hold more of.
+TEST(PlanQuestion, PairsOfPoolsFitItsGpus) {
+  PlanQuestion q = question();
+  q.engine = "vllm";
+  q.gpus = 4;
+  const PlanAnswer a = answer(q);
+  EXPECT_THAT(a.scenario, HasSubstr("constraints: {pool_gpus: 4}"));
+  ASSERT_FALSE(a.sweep.pools.empty());
+  for (const PoolPair& p : a.sweep.pools) EXPECT_TRUE(p.whole.gpus > 0 && p.whole.gpus <= 4) << p.whole.gpus;
+}
+
 TEST(PublishedModel, EveryRepositoryOfTheCatalogueIsFound) {
   const auto models = shipped_catalogs().models;
   const Model own = published_model("meta-llama/Llama-3.1-70B-Instruct", models);

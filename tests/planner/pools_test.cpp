@@ -1,6 +1,7 @@
 // planner/serving/pools: prompts and answers on GPUs of their own [P22].
 #include "planner/serving/pools.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -223,6 +224,46 @@ TEST(Pools, ASweepHasThemBesideWhatOnePoolServes) {
   }
   // Undisturbed steps are no slower than those with prompts beside them.
   EXPECT_LE(answer.pools.front().decode.time, answer.frontier.back().time * (1 + 1e-12));
+}
+
+// A pair that the GPUs asked for do not hold is none.
+TEST(Pools, P22PairsFitTheGpusAskedFor) {
+  int smaller = 0;
+  for (const int most : {2, 3, 4, 8}) {
+    const Study s = study("tensor", fmt::format("constraints: {{pool_gpus: {}}}\n", most));
+    EXPECT_EQ(most_pool_gpus(s), most);
+    const SweepAnswer answer = answer_sweep(
+        s, {}, [](auto, auto) {}, [] { return true; });
+    ASSERT_FALSE(answer.pools.empty()) << most;
+    for (const PoolPair& p : answer.pools) {
+      EXPECT_LE(p.prefill.plan.gpus() + p.decode.plan.gpus(), most);
+      ASSERT_GT(p.whole.gpus, 0);
+      EXPECT_LE(p.whole.gpus, most);
+      smaller += p.whole.gpus < most ? 1 : 0;
+    }
+  }
+  EXPECT_TRUE(pool_pairs(study("tensor", "constraints: {pool_gpus: 1}\n"), 1).empty());
+  // Plans of all GPUs are faster than any that leaves room for prompts, and hide none.
+  const Study eight = study("tensor", "constraints: {pool_gpus: 8}\n");
+  int largest = 0;
+  for (const PoolPair& p : pool_pairs(eight, 1)) largest = std::max(largest, p.decode.plan.gpus());
+  EXPECT_EQ(largest, 4);
+  EXPECT_EQ(most_pool_gpus(study("tensor", "constraints: {pool_gpus: 100000}\n")), 128);
+  EXPECT_GT(smaller, 0);
+}
+
+TEST(Pools, P22GpusOfPoolsAreOfAWorkload) {
+  try {
+    parse_scenario("q.yaml",
+                   "name: q\nsystem: h100-hgx\nmodels: [llama-3.1-8b]\nengine: vllm\ncontext: 8Ki tokens\n"
+                   "strategies: [tensor]\ngpus: [1]\nbatch: [1]\nconstraints: {pool_gpus: 8}\n",
+                   shipped_catalogs());
+    ADD_FAILURE();
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("q.yaml:9:26: constraints.pool_gpus is for sweeps with a workload"),
+              std::string::npos)
+        << e.what();
+  }
 }
 
 struct Replica {

@@ -1,0 +1,77 @@
+#include "planner/cli/plan_notes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/cli/interval_parts.hpp"
+#include "planner/cli/sweep_parts.hpp"
+#include "planner/scenario/titles.hpp"
+#include "reports/terminal.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr int kDigits = 3;  // of times
+
+std::string gpus_text(int gpus) { return fmt::format("{} GPU{}", gpus, gpus == 1 ? "" : "s"); }
+
+// Of those in whole replicas on the GPUs of the question, the one that answers most.
+const PoolPair* best_pair(const PlanAnswer& a) {
+  const PoolPair* most = nullptr;
+  for (const PoolPair& p : a.sweep.pools) {
+    if (p.whole.gpus == 0 || p.whole.gpus > a.defaults.most_gpus) continue;
+    const bool meets = (!(a.asked.most_time > Seconds(0)) || p.decode.time <= a.asked.most_time) &&
+                       (!(a.asked.most_ttft > Seconds(0)) || p.whole_loop.ttft <= a.asked.most_ttft);
+    if (meets && (most == nullptr || p.whole_output_per_s_gpu > most->whole_output_per_s_gpu)) most = &p;
+  }
+  return most;
+}
+
+}  // namespace
+
+std::string three_digits(double v) {
+  return fmt::format("{:.{}f}", v, v < 1 ? 3 : v < 10 ? 2 : v < 100 ? 1 : 0);
+}
+
+std::string started_copies_text(const PlanAnswer& a, std::size_t width) {
+  const auto at = std::find_if(a.plans.begin(), a.plans.end(), [](const auto& p) { return p.copies > 1; });
+  if (at == a.plans.end()) return "";
+  const int gpus = at->point.plan.gpus();
+  return wrapped(
+      fmt::format("copies: {} x {} is a plan of {} started {}; users and tokens/s/GPU are of all copies{}",
+                  at->copies, gpus, gpus_text(gpus),
+                  at->copies == 2 ? "twice" : fmt::format("{} times", at->copies),
+                  a.question.rate > 0 ? "" : ", on all " + gpus_text(a.defaults.most_gpus)),
+      width, "  ");
+}
+
+std::string pools_text(const PlanAnswer& a, std::size_t width) {
+  if (workload_of(a.study) == nullptr || a.defaults.most_gpus < 2) return "";
+  const PoolPair* const best = best_pair(a);
+  if (best == nullptr)
+    return wrapped(
+        fmt::format("prompts and answers on separate pools: no pair {} {}",
+                    a.asked.has_target() ? "meets the target on" : "fits", gpus_text(a.defaults.most_gpus)),
+        width, "  ");
+  const WholePools& w = best->whole;
+  return wrapped(
+      fmt::format("prompts and answers on separate pools: {} tokens/s/GPU at TPOT {} on {}, {} x {} for "
+                  "prompts and {} x {} for answers; sweep lists the pairs",
+                  three_digits(best->whole_output_per_s_gpu), to_string(best->decode.time, kDigits),
+                  gpus_text(w.gpus), w.prefill, best->prefill.plan.gpus(), w.decode,
+                  best->decode.plan.gpus()),
+      width, "  ");
+}
+
+std::string reasons_text(const PlanAnswer& a, std::size_t width) {
+  std::string out;
+  for (const auto& [reason, n] : a.sweep.found.rejected)
+    out += fmt::format("  {} configuration{}: {}\n", scenario_parts::grouped(static_cast<long long>(n)),
+                       n == 1 ? "" : "s", reason);
+  if (a.study.study.engine) out += not_started_text(a.study.study, a.sweep.found);
+  return wrapped_lines(out, width);
+}
+
+}  // namespace shardline::cli

@@ -1,0 +1,27 @@
+// What `shardline plan` says beside its table: copies, pools of their own, and why nothing fits.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "planner/studies/plan_answer.hpp"
+
+namespace shardline::cli {
+
+/// Three digits, or all before the point: "0.123", "12.3", "1234".
+std::string three_digits(double value);
+
+/// What "2 x 4" in the column of GPUs means, by the first such plan of the answer; empty: none is started
+/// several times.
+std::string started_copies_text(const PlanAnswer& a, std::size_t width);
+
+/// The best pair of pools in whole replicas of those that the GPUs of the question hold and that meet its
+/// target, or that there is none; empty without users who are served, and of
+/// one GPU.
+std::string pools_text(const PlanAnswer& a, std::size_t width);
+
+/// What stands in the way of all plans, a line for each reason with its count: memory, and the engine's rules
+/// with their sources, most first.
+std::string reasons_text(const PlanAnswer& a, std::size_t width);
+
+}  // namespace shardline::cli
