@@ -17,6 +17,7 @@ struct TimedRow {
   ServedRow row;
   ServedLoad load;
   ServedTimes kernels;
+  bool preempts = false;  // its users fit at their mean length and not with whole answers: preempts()
   std::shared_ptr<const EngineProfile> engine;  // as it was started, without a host
 };
 
@@ -36,14 +37,28 @@ struct ServedCoverage {
   std::string of;  // "TTFT (drawn lengths) of 5 to 16 users"
   int rows = 0;
   int models = 0;      // that the rows are of
-  double covered = 0;  // 0 to 1; negative: rows of one model alone, so that no others make a band
+  double covered = 0;  // 0 to 1; negative: no others make a band
+  int counted = 0;     // of the rows: those of which other models have kFewestOfBand rows or more
 };
+inline constexpr std::size_t kFewestOfBand = 5;  // two points say nothing of how far apart points lie
+
+/// Rows of a version of an engine; "" where the table names none.
+struct MeasuredVersion {
+  std::string version;
+  int rows = 0;
+};
+std::vector<MeasuredVersion> versions_of(const std::vector<TimedRow>& rows);
 
 struct ServedFit {
   HostTimes host;  // fitted to all rows
   std::vector<LeftOutModel> models;
   ServedBands bands;   // of the rows of models left out, with tables by model, by users and of all
   ServedError pooled;  // of TPOT, with the form that all rows choose: those left out have a part in it
+  /// Of TPOT, of four forms: with and without a host time of prompts' tokens, each with a host as the profile
+  /// has it and with the other kind (whose kernels wait for it, or who works beside them). Every choice is
+  /// made by the other models.
+  ServedError nested_forms;
+  int other_hosts = 0;  // of the models left out: those whose others choose the other kind
   std::vector<ServedCoverage> ttft_covered;
 };
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "calibrate/held_out.hpp"
@@ -52,12 +53,18 @@ void add_by_users(const std::string& what, const std::vector<std::pair<double, d
 std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
   std::map<std::string, std::vector<double>> by_model;
   std::vector<std::pair<double, double>> tpot, drawn, equal;  // users, predicted / measured
+  std::vector<double> capped_tpot, capped_ttft;
   for (const LeftOutModel& m : models) {
     for (std::size_t i = 0; i < m.rows.size(); ++i) {
       const ServedRow& r = m.rows[i]->row;
       by_model[m.label + " on " + r.system].push_back(m.tpot[i]);
       tpot.emplace_back(r.users, m.tpot[i]);
-      if (m.ttft[i] > 0) (r.equal_lengths ? equal : drawn).emplace_back(r.users, m.ttft[i]);
+      if (m.rows[i]->preempts) {
+        capped_tpot.push_back(m.tpot[i]);
+        if (m.ttft[i] > 0) capped_ttft.push_back(m.ttft[i]);
+      } else if (m.ttft[i] > 0) {
+        (r.equal_lengths ? equal : drawn).emplace_back(r.users, m.ttft[i]);
+      }
     }
   }
   std::vector<ServedError> out;
@@ -65,15 +72,39 @@ std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
   add_by_users("TPOT", tpot, out);
   add_by_users("TTFT (drawn lengths)", drawn, out);
   add_by_users("TTFT (equal lengths)", equal, out);
+  // Their TPOT is among the rows above, their TTFT is not.
+  if (!capped_tpot.empty()) out.push_back(served_error("TPOT of memory-capped rows", capped_tpot));
+  if (!capped_ttft.empty()) out.push_back(served_error("TTFT of memory-capped rows", capped_ttft));
   return out;
 }
 
 // Bands of TTFT by lengths and users. Among a few users lengths make no difference.
 struct CoveringBand {
   TtftBand band;
-  double covered = -1;  // of rows of models left out, by the others; negative: of one model, so not known
-  int models = 0;
+  double covered = -1;  // of rows of models left out, by the others; negative: others make no band
+  int counted = 0;      // of the rows
 };
+
+// The part of the rows of each model inside the band of the others, as held_out_band() has it, of models
+// whose others have rows enough for a band.
+void cover(const HeldOut& rows, CoveringBand& out) {
+  std::size_t inside = 0, counted = 0;
+  for (const int group : std::set<int>(rows.groups.begin(), rows.groups.end())) {
+    HeldOut others;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows.groups[i] != group) others.add(rows.residuals[i], rows.groups[i]);
+    }
+    if (others.size() < kFewestOfBand) continue;
+    const ErrorBand band = held_out_band(others, 1).band;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows.groups[i] != group) continue;
+      ++counted;
+      inside += band.contains(rows.residuals[i]) ? 1 : 0;
+    }
+  }
+  out.counted = static_cast<int>(counted);
+  out.covered = counted == 0 ? -1 : static_cast<double>(inside) / static_cast<double>(counted);
+}
 
 std::vector<CoveringBand> ttft_bands(const std::vector<LeftOutModel>& models) {
   std::vector<CoveringBand> out;
@@ -82,17 +113,17 @@ std::vector<CoveringBand> ttft_bands(const std::vector<LeftOutModel>& models) {
     for (std::size_t m = 0; m < models.size(); ++m) {
       for (std::size_t i = 0; i < models[m].rows.size(); ++i) {
         const ServedRow& r = models[m].rows[i]->row;
-        if (models[m].ttft[i] > 0 && class_of(r.users) == users && counts(r))
+        if (models[m].ttft[i] > 0 && class_of(r.users) == users && counts(r) && !models[m].rows[i]->preempts)
           of.add(-std::log(models[m].ttft[i]), static_cast<int>(m));
       }
     }
     if (of.size() == 0) return;
-    const HeldOutBand band = held_out_band(of, 1);
-    const std::set<int> apart(of.groups.begin(), of.groups.end());
-    out.push_back(
-        {{lengths, kUsers[users].from, kUsers[users].to, ServedBand{band.band, static_cast<int>(of.size())}},
-         apart.size() > 1 ? band.covered : -1,
-         static_cast<int>(apart.size())});
+    CoveringBand& band = out.emplace_back();
+    band.band = {lengths, kUsers[users].from, kUsers[users].to,
+                 ServedBand{held_out_band(of, 1).band, static_cast<int>(of.size())}};
+    for (const int m : std::set<int>(of.groups.begin(), of.groups.end()))
+      band.band.models.push_back(models[static_cast<std::size_t>(m)].label);
+    cover(of, band);
   };
   add("any", 0, [](const ServedRow&) { return true; });
   for (std::size_t i = 1; i < kUsers.size(); ++i) {
@@ -108,16 +139,18 @@ std::vector<ServedCoverage> ttft_coverage(const std::vector<LeftOutModel>& model
   std::vector<ServedCoverage> out;
   double inside = 0;
   int all = 0;
-  for (const auto& [band, covered, models_of] : ttft_bands(models)) {
-    const int rows = band.measured.rows;
+  std::set<std::string> of;
+  for (const auto& [band, covered, counted] : ttft_bands(models)) {
     out.push_back({fmt::format("TTFT ({} lengths) of {} users", band.lengths,
                                kUsers[class_of(static_cast<double>(band.from))].text),
-                   rows, models_of, covered});
-    if (covered < 0) continue;
-    inside += covered * rows;
-    all += rows;
+                   band.measured.rows, static_cast<int>(band.models.size()), covered, counted});
+    if (counted == 0) continue;
+    inside += covered * counted;
+    all += counted;
+    of.insert(band.models.begin(), band.models.end());
   }
-  if (all > 0) out.push_back({"TTFT of all these rows", all, static_cast<int>(models.size()), inside / all});
+  if (all > 0)
+    out.push_back({"TTFT of all rows counted", all, static_cast<int>(of.size()), inside / all, all});
   return out;
 }
 
@@ -202,6 +235,57 @@ std::vector<LeftOutModel> nested(const std::vector<const TimedRow*>& rows,
   return out;
 }
 
+// The same rows with an engine whose host is of the other kind; what is known of how a row was started stays.
+std::vector<TimedRow> with_other_host(const std::vector<TimedRow>& rows) {
+  std::vector<TimedRow> out = rows;
+  std::map<std::shared_ptr<const EngineProfile>, std::shared_ptr<const EngineProfile>> others;
+  for (TimedRow& r : out) {
+    if (r.row.waits_for_host) continue;
+    auto& other = others[r.engine];
+    if (!other) {
+      EngineProfile e = *r.engine;
+      e.host_waited_for = !e.host_waited_for;
+      other = std::make_shared<const EngineProfile>(std::move(e));
+    }
+    r.engine = other;
+  }
+  return out;
+}
+
+// nested() of both kinds of host: which one, too, is chosen by the others' errors when left out.
+void nest_forms(const std::vector<TimedRow>& rows, const std::vector<std::string>& labels, ServedFit& out) {
+  const std::vector<TimedRow> flipped = with_other_host(rows);
+  std::vector<double> tpot;
+  for (const std::string& label : labels) {
+    double least = HUGE_VAL;
+    std::vector<LeftOutModel> best;
+    bool other = false;
+    for (const std::vector<TimedRow>* kind : {&rows, &flipped}) {
+      std::vector<const TimedRow*> all, others;
+      std::vector<std::string> other_labels;
+      for (const TimedRow& r : *kind) {
+        all.push_back(&r);
+        if (r.row.label != label) others.push_back(&r);
+      }
+      for (const std::string& l : labels) {
+        if (l != label) other_labels.push_back(l);
+      }
+      for (const bool prompt_token : {true, false}) {
+        const double error = other_labels.size() < 2
+                                 ? (kind == &rows && prompt_token ? 0 : HUGE_VAL)
+                                 : error_of(left_out_in_turn(others, other_labels, prompt_token));
+        if (!(error < least)) continue;
+        least = error;
+        best = left_out_in_turn(all, {label}, prompt_token);
+        other = kind == &flipped;
+      }
+    }
+    out.other_hosts += other ? 1 : 0;
+    for (const LeftOutModel& m : best) tpot.insert(tpot.end(), m.tpot.begin(), m.tpot.end());
+  }
+  out.nested_forms = served_error(kAllTpot, tpot);
+}
+
 ServedBands bands_of(const std::vector<LeftOutModel>& models, const std::vector<TimedRow>& rows) {
   std::vector<TtftBand> by_users;
   for (CoveringBand& b : ttft_bands(models)) by_users.push_back(std::move(b.band));
@@ -209,7 +293,7 @@ ServedBands bands_of(const std::vector<LeftOutModel>& models, const std::vector<
   for (std::size_t m = 0; m < models.size(); ++m) {
     for (std::size_t i = 0; i < models[m].rows.size(); ++i) {
       tpot.add(-std::log(models[m].tpot[i]), static_cast<int>(m));
-      if (models[m].ttft[i] > 0)
+      if (models[m].ttft[i] > 0 && !models[m].rows[i]->preempts)
         (models[m].rows[i]->row.equal_lengths ? equal : drawn)
             .add(-std::log(models[m].ttft[i]), static_cast<int>(m));
     }
@@ -247,6 +331,15 @@ ServedFit fit_engine(const std::vector<TimedRow>& rows) {
     if (e.of == kAllTpot) out.pooled = e;
   }
   out.ttft_covered = ttft_coverage(out.models);
+  nest_forms(rows, labels, out);
+  return out;
+}
+
+std::vector<MeasuredVersion> versions_of(const std::vector<TimedRow>& rows) {
+  std::map<std::string, int> of;
+  for (const TimedRow& r : rows) ++of[r.row.version];
+  std::vector<MeasuredVersion> out;
+  for (const auto& [version, n] : of) out.push_back({version, n});
   return out;
 }
 

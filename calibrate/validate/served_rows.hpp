@@ -39,6 +39,7 @@ struct LeftOutRows {
 struct ServedTable {
   std::vector<ServedRow> rows;
   std::vector<LeftOutRows> left_out;  // with what is wrong with them
+  std::vector<ServedRow> priced;      // of these the ones whose prediction says something all the same
 };
 
 /// Reads a table with the columns of AIConfigurator's silicon_sample.csv (commit 095f58a51): system, model,

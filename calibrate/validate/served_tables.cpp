@@ -36,6 +36,11 @@ ServedError read_error(const Reader& line) {
           line.at("median").number(0, 100), line.at("p90").number(0, 100), line.at("bias").number(-1, 100)};
 }
 
+std::string error_yaml(const ServedError& e) {
+  return fmt::format("{{of: \"{}\", rows: {}, median: {:.6f}, p90: {:.6f}, bias: {:.6f}}}", e.of, e.rows,
+                     e.median, e.p90, e.bias);
+}
+
 }  // namespace
 
 std::vector<ServedError> errors_by_layout(const std::vector<LeftOutModel>& models) {
@@ -69,9 +74,11 @@ ServedDetails load_served_details(const std::filesystem::path& profile) {
   if (const auto measured = error.find("measured"))
     out.measured = static_cast<int>(measured->integer(1, kMostRows));
   if (const auto left_out = error.find("left_out")) {
-    for (const Reader& line : left_out->items())
+    for (const Reader& line : left_out->items()) {
       out.left_out.push_back({line.at("why").text(), static_cast<int>(line.at("rows").integer(1, kMostRows)),
                               line.at("of").one_of({"row", "ttft"}) == 1});
+      if (const auto priced = line.find("priced")) out.left_out.back().priced = read_error(*priced);
+    }
   }
   if (const auto pooled = error.find("pooled")) {
     for (const Reader& line : pooled->items()) out.pooled.push_back(read_error(line));
@@ -80,7 +87,17 @@ ServedDetails load_served_details(const std::filesystem::path& profile) {
     for (const Reader& line : covered->items())
       out.ttft_covered.push_back(
           {line.at("of").text(), static_cast<int>(line.at("rows").integer(1, kMostRows)),
-           static_cast<int>(line.at("models").integer(1, kMostRows)), line.at("covered").number(-1, 1)});
+           static_cast<int>(line.at("models").integer(1, kMostRows)), line.at("covered").number(-1, 1),
+           static_cast<int>(line.at("counted").integer(0, kMostRows))});
+  }
+  if (const auto nested = error.find("nested_forms")) {
+    out.nested_forms.push_back(read_error(nested->at("error")));
+    out.other_hosts = static_cast<int>(nested->at("other_hosts").integer(0, kMostRows));
+  }
+  if (const auto versions = error.find("versions")) {
+    for (const Reader& line : versions->items())
+      out.versions.push_back(
+          {line.at("version").text(), static_cast<int>(line.at("rows").integer(1, kMostRows))});
   }
   document.finish();
   return out;
@@ -88,9 +105,7 @@ ServedDetails load_served_details(const std::filesystem::path& profile) {
 
 std::string served_errors_yaml(const std::vector<ServedError>& errors) {
   std::string out;
-  for (const ServedError& e : errors)
-    out += fmt::format("      - {{of: \"{}\", rows: {}, median: {:.6f}, p90: {:.6f}, bias: {:.6f}}}\n", e.of,
-                       e.rows, e.median, e.p90, e.bias);
+  for (const ServedError& e : errors) out += fmt::format("      - {}\n", error_yaml(e));
   return out;
 }
 
@@ -99,13 +114,19 @@ std::string served_details_yaml(const ServedDetails& details) {
   out += fmt::format("    measured: {}\n    left_out:{}\n", details.measured,
                      details.left_out.empty() ? " []" : "");
   for (const ServedLeftOut& l : details.left_out)
-    out += fmt::format("      - {{of: {}, rows: {}, why: \"{}\"}}\n", l.ttft_alone ? "ttft" : "row", l.rows,
-                       l.why);
+    out += fmt::format("      - {{of: {}, rows: {}, why: \"{}\"{}}}\n", l.ttft_alone ? "ttft" : "row", l.rows,
+                       l.why, l.priced.rows > 0 ? ", priced: " + error_yaml(l.priced) : "");
   if (!details.pooled.empty()) out += "    pooled:\n" + served_errors_yaml(details.pooled);
   if (!details.ttft_covered.empty()) out += "    ttft_covered:\n";
   for (const ServedCoverage& c : details.ttft_covered)
-    out += fmt::format("      - {{of: \"{}\", rows: {}, models: {}, covered: {:.3f}}}\n", c.of, c.rows,
-                       c.models, c.covered);
+    out += fmt::format("      - {{of: \"{}\", rows: {}, models: {}, counted: {}, covered: {:.3f}}}\n", c.of,
+                       c.rows, c.models, c.counted, c.covered);
+  for (const ServedError& e : details.nested_forms)
+    out +=
+        fmt::format("    nested_forms: {{other_hosts: {}, error: {}}}\n", details.other_hosts, error_yaml(e));
+  if (!details.versions.empty()) out += "    versions:\n";
+  for (const MeasuredVersion& v : details.versions)
+    out += fmt::format("      - {{version: \"{}\", rows: {}}}\n", v.version, v.rows);
   return out;
 }
 

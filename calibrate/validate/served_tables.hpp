@@ -15,6 +15,8 @@ struct ServedLeftOut {
   std::string why;
   int rows = 0;
   bool ttft_alone = false;  // their TPOT counts
+  /// Of their TPOT by the numbers of the profile, which saw none of them; of no rows where that says nothing.
+  ServedError priced = {};
 };
 
 struct ServedDetails {
@@ -23,6 +25,11 @@ struct ServedDetails {
   std::vector<ServedLeftOut> left_out;
   std::vector<ServedError> pooled;  // one or none: TPOT with the form that all rows choose
   std::vector<ServedCoverage> ttft_covered;
+  /// One or none: TPOT with the kind of host chosen by the others, too, and how many of them choose the
+  /// other.
+  std::vector<ServedError> nested_forms;
+  int other_hosts = 0;
+  std::vector<MeasuredVersion> versions;  // of the rows that are used
 };
 
 inline constexpr std::size_t kFewestLaidOut = 5;

@@ -1,6 +1,7 @@
 #include "planner/cli/calibrate_engine.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -34,11 +35,15 @@ void print_errors(const ServedFit& fit, const ServedDetails& details) {
   for (const ServedError& e : details.pooled)
     t.add({e.of + ", form chosen on all", fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
            fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)});
+  for (const ServedError& e : details.nested_forms)
+    t.add({e.of + ", host's kind chosen by the others", fmt::format("{}", e.rows),
+           fmt::format("{:.1f}", 100 * e.median), fmt::format("{:.1f}", 100 * e.p90),
+           fmt::format("{:+.1f}", 100 * e.bias)});
   fmt::print("{}", t.text());
   for (const ServedCoverage& c : details.ttft_covered) {
     if (c.covered >= 0)
       fmt::print("  {}: {:.0f} % of {} rows inside the band of the other models\n", c.of, 100 * c.covered,
-                 c.rows);
+                 c.counted);
   }
   fmt::print(
       "  90 % interval of TPOT {:+.0f} to {:+.0f} % of the prediction; by the other models' it covers {:.0f} "
@@ -63,8 +68,9 @@ std::string band_yaml(const ServedBand& b) {
 std::string bands_yaml(const std::vector<TtftBand>& bands) {
   std::string out;
   for (const TtftBand& b : bands)
-    out += fmt::format("\n        - {{lengths: {}, from: {}, to: {}, rows: {}, band: {}}}", b.lengths, b.from,
-                       b.to, b.measured.rows, band_yaml(b.measured.band));
+    out += fmt::format("\n        - {{lengths: {}, from: {}, to: {}, rows: {}, models: [{}], band: {}}}",
+                       b.lengths, b.from, b.to, b.measured.rows, fmt::join(b.models, ", "),
+                       band_yaml(b.measured.band));
   return out.empty() ? " []" : out;
 }
 
@@ -122,6 +128,7 @@ struct EngineRows {
   std::string names;  // of the files
   std::vector<ServedRow> rows;
   std::vector<ServedLeftOut> left_out;
+  std::vector<ServedRow> priced;  // left out, with a prediction that says something
   int measured = 0;
 };
 
@@ -133,6 +140,9 @@ EngineRows rows_of(const std::vector<std::string>& files, const EngineProfile& e
     for (ServedRow& r : table.rows) {
       if (r.engine == engine.name) out.rows.push_back(std::move(r));
     }
+    for (ServedRow& r : table.priced) {
+      if (r.engine == engine.name) out.priced.push_back(std::move(r));
+    }
     for (const LeftOutRows& l : table.left_out) {
       if (l.engine != engine.name) continue;
       out.left_out.push_back({l.reason, l.rows, l.ttft_alone});
@@ -142,6 +152,18 @@ EngineRows rows_of(const std::vector<std::string>& files, const EngineProfile& e
   if (out.rows.empty()) throw UserError(fmt::format("no rows of {} in {}", engine.name, out.names));
   out.measured += static_cast<int>(out.rows.size());
   return out;
+}
+
+// The rows that are left out with a prediction, all of one reason, by numbers which saw none of them.
+void price_left_out(const EngineRows& read, const EngineProfile& engine, const HostTimes& host,
+                    const Catalogs& catalogs, std::vector<ServedLeftOut>& left_out) {
+  std::vector<double> tpot;
+  for (const TimedRow& r : time_rows(read.priced, engine, catalogs))
+    tpot.push_back(served_by(host, r).tpot.value / r.row.tpot);
+  for (ServedLeftOut& l : left_out) {
+    if (!l.ttft_alone && !tpot.empty() && l.rows == static_cast<int>(read.priced.size()))
+      l.priced = served_error("TPOT of these rows, priced", tpot);
+  }
 }
 
 std::vector<std::string> notes_of(const ServedDetails& details) {
@@ -175,8 +197,13 @@ int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
   const EngineRows read = rows_of(asked.measurements, engine);
   const std::vector<TimedRow> timed = time_rows(read.rows, engine, catalogs);
   const ServedFit fit = fit_engine(timed);
-  ServedDetails details{errors_by_layout(fit.models), read.measured, read.left_out, {}, fit.ttft_covered};
+  ServedDetails details{
+      errors_by_layout(fit.models), read.measured, read.left_out, {}, fit.ttft_covered, {}, 0, {}};
   if (fit.pooled.rows > 0) details.pooled.push_back(fit.pooled);
+  if (fit.nested_forms.rows > 0) details.nested_forms.push_back(fit.nested_forms);
+  details.other_hosts = fit.other_hosts;
+  details.versions = versions_of(timed);
+  price_left_out(read, engine, fit.host, catalogs, details.left_out);
   if (const auto without_room = static_cast<int>(read.rows.size() - timed.size()); without_room > 0)
     details.left_out.push_back({"their caches do not fit by the profile", without_room});
   for (const std::string& note : notes_of(details)) fmt::print("  {}\n", note);

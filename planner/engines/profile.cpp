@@ -51,6 +51,7 @@ TtftBand read_ttft_band(const Reader& r) {
   out.to = r.at("to").integer(out.from, kMost);
   out.measured.rows = static_cast<int>(r.at("rows").integer(1, 1'000'000));
   out.measured.band = read_band(r.at("band"));
+  for (const Reader& model : r.at("models").items()) out.models.push_back(model.text());
   r.no_other_keys();
   return out;
 }
@@ -90,7 +91,8 @@ void read_host(const Reader& r, EngineProfile& p) {
       line.no_other_keys();
     }
     // For reports alone, which read them: calibrate/validate/served_tables.hpp.
-    for (const char* key : {"layouts", "measured", "left_out", "pooled", "ttft_covered"})
+    for (const char* key :
+         {"layouts", "measured", "left_out", "pooled", "nested_forms", "ttft_covered", "versions"})
       static_cast<void>(error->find(key));
     error->no_other_keys();
   }
@@ -237,12 +239,17 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder)
 
 }  // namespace
 
-ServedBand ServedBands::ttft(bool equal_lengths, double users) const {
+const TtftBand* ServedBands::ttft_band(bool equal_lengths, double users) const {
   for (const TtftBand& b : ttft_by_users) {
     const bool of = b.lengths == "any" || (b.lengths == "equal") == equal_lengths;
-    if (of && users >= static_cast<double>(b.from) && users <= static_cast<double>(b.to)) return b.measured;
+    if (of && users >= static_cast<double>(b.from) && users <= static_cast<double>(b.to)) return &b;
   }
-  return {};
+  return nullptr;
+}
+
+ServedBand ServedBands::ttft(bool equal_lengths, double users) const {
+  const TtftBand* band = ttft_band(equal_lengths, users);
+  return band != nullptr ? band->measured : ServedBand{};
 }
 
 long long EngineProfile::padded(long long requests) const {

@@ -69,6 +69,7 @@ struct TtftBand {
   std::string lengths;  // "any", "drawn", "equal"
   long long from = 1, to = 0;
   ServedBand measured;
+  std::vector<std::string> models = {};  // that the rows are of
 };
 
 /// Least and most of what was measured.
@@ -97,7 +98,8 @@ struct ServedBands {
       ttft_by_users;  // the same rows by numbers of users; what was not measured is not in it
   MeasuredLoops loops;
   const ServedBand& ttft(bool equal_lengths) const { return equal_lengths ? equal : drawn; }
-  /// Of as many users as these; of no rows where none were measured.
+  /// Of as many users as these; nullptr, and no rows, where none were measured.
+  const TtftBand* ttft_band(bool equal_lengths, double users) const;
   ServedBand ttft(bool equal_lengths, double users) const;
 };
 

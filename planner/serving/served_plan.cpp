@@ -40,6 +40,16 @@ Seconds all_chunks(const Chunks& chunks, Time time) {
 
 }  // namespace
 
+bool preempts(const Case& c, Plan plan, const ServedWorkload& workload) {
+  if (!c.engine || c.engine->admission != Admission::used) return false;
+  plan.batch = 1;
+  const long long each = std::clamp<long long>(workload.users / plan.users(), 1, kMostUsers);
+  Case whole = c;
+  whole.served = {workload.input, workload.output};
+  whole.batch = decode_batch(whole.served.total());
+  return largest_batch(whole, plan, static_cast<int>(each)) < each;
+}
+
 bool serves_prompts(const Case& c, StrategyId id) {
   const Strategy& s = strategy(id);
   if (c.engine && answers_alone(*c.engine, s)) return false;

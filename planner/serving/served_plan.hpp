@@ -17,6 +17,13 @@ struct ServedPlan {
   bool serves() const { return served.tpot > Seconds(0); }
 };
 
+/// Whether users of a plan fit into memory with the tokens that they have on average and not all with whole
+/// answers, under an engine that admits requests by what they use: it then takes the caches of some away and
+/// computes them again (vLLM 0.24.0, v1/core/sched/scheduler.py, _preempt_request; SGLang 0.5.14 retracts,
+/// managers/schedule_batch.py, retract_decode). [P19] has no such steps, only the wait of those who never
+/// fit.
+bool preempts(const Case& c, Plan plan, const ServedWorkload& workload);
+
 /// Whether plans of a strategy can be served without a pool of their own for prefills: it runs steps that
 /// decode and prefill, and the engine runs it in servers that do both.
 bool serves_prompts(const Case& c, StrategyId id);

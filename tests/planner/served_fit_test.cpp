@@ -254,50 +254,66 @@ TEST(ServedFit, F10CoverageOfTtftIsThatOfModelsLeftOut) {
   }
   EXPECT_NEAR(few.covered, inside / 12.0, 1e-9);
   EXPECT_LT(few.covered, 1) << "one model of three is twice as long";
-  EXPECT_EQ(fit.ttft_covered.back().rows, 24);
+  EXPECT_EQ(few.counted, 12);
+  // Of more users each of two other models has two rows, which make no band.
+  for (std::size_t i = 1; i + 1 < fit.ttft_covered.size(); ++i) {
+    EXPECT_EQ(fit.ttft_covered[i].rows, 6);
+    EXPECT_EQ(fit.ttft_covered[i].counted, 0);
+    EXPECT_LT(fit.ttft_covered[i].covered, 0);
+  }
+  EXPECT_EQ(fit.ttft_covered.back().rows, 12);
+  EXPECT_NEAR(fit.ttft_covered.back().covered, few.covered, 1e-9);
 }
 
-// Profiles carry both, and name the versions that their hosts were measured on.
-TEST(ServedFit, F10ProfilesSayWhatWasMeasured) {
-  for (const char* name : {"vllm", "sglang", "trtllm"}) {
-    SCOPED_TRACE(name);
-    const auto folder = shipped_catalogs().engines;
-    const ServedDetails details = load_served_details(folder / (std::string(name) + ".yaml"));
-    const EngineProfile p = load_engine(name, "", folder);
-    ASSERT_EQ(details.pooled.size(), 1u);
-    EXPECT_EQ(details.pooled.front().rows, p.error.rows);
-    ASSERT_EQ(details.ttft_covered.size(), p.error.ttft_by_users.size() + 1);
-    for (std::size_t i = 0; i < p.error.ttft_by_users.size(); ++i)
-      EXPECT_EQ(details.ttft_covered[i].rows, p.error.ttft_by_users[i].measured.rows);
-    EXPECT_THAT(p.assumes, ::testing::Contains(HasSubstr("host measured on ")));
+// Rows of which some users' caches are taken away make no band of TTFT, whatever their TTFT is, and are
+// listed by themselves; a band names the models that it is of.
+TEST(ServedFit, F10CappedRowsMakeNoBandOfTtft) {
+  std::vector<TimedRow> rows = three_models(3e-6);
+  const ServedFit before = fit_engine(rows);
+  int capped = 0;
+  for (TimedRow& r : rows) {
+    if (r.row.users != 16 || r.row.label != "qwen3-32b") continue;
+    r.preempts = true;
+    r.row.ttft *= 9;
+    ++capped;
   }
+  ASSERT_EQ(capped, 2);
+  const ServedFit after = fit_engine(rows);
+  const TtftBand *had = before.bands.ttft_band(true, 16), *has = after.bands.ttft_band(true, 16);
+  ASSERT_NE(had, nullptr);
+  ASSERT_NE(has, nullptr);
+  EXPECT_EQ(had->measured.rows, 6);
+  EXPECT_EQ(has->measured.rows, 4);
+  EXPECT_EQ(had->models.size(), 3u);
+  EXPECT_THAT(has->models, ::testing::UnorderedElementsAre("llama-3.1-8b", "llama-3.1-70b"));
+  EXPECT_LT(has->measured.band.high, 0.1) << "ln 9 is 2.2";
+  const auto listed = std::find_if(after.bands.tables.begin(), after.bands.tables.end(),
+                                   [](const ServedError& e) { return e.of == "TTFT of memory-capped rows"; });
+  ASSERT_NE(listed, after.bands.tables.end());
+  EXPECT_EQ(listed->rows, 2);
+  EXPECT_LT(listed->bias, -0.85);
 }
 
-// Of rows laid out alike; of one model where there are enough.
-TEST(ServedFit, ErrorsByLayout) {
-  std::vector<TimedRow> rows(8);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i].row.system = "h200-hgx";
-    rows[i].row.plan = i < 6   ? "tensor:tpa=8,tpf=8,batch=1"
-                       : i < 7 ? "dp_ep:dp=8,ep=8,batch=1"
-                               : "pipeline:pp=2,tpa=4,tpf=4,in_flight=2,batch=1";
+// The kind of host, too, is chosen by the other models: of rows made by one kind they choose it, whatever the
+// profile says.
+TEST(ServedFit, F10TheKindOfHostIsNestedToo) {
+  std::vector<TimedRow> rows = three_models(0);
+  const ServedFit own = fit_engine(rows);
+  EXPECT_EQ(own.nested_forms.rows, 24);
+  EXPECT_EQ(own.other_hosts, 0);
+  EXPECT_LT(own.nested_forms.p90, 0.01);
+  EngineProfile waits = *rows.front().engine;
+  waits.host_waited_for = true;
+  waits.host = {Seconds(4e-3), Seconds(2e-5), Seconds(0), Seconds(0.03)};
+  for (TimedRow& r : rows) {
+    const Served s = steady_serving(waits, r.load, with_host(r, waits));
+    r.row.tpot = s.tpot.value;
+    r.row.ttft = s.ttft.value;
   }
-  std::vector<LeftOutModel> models(2);
-  models[0].label = "a", models[1].label = "b";
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    LeftOutModel& m = models[i < 5 ? 0 : 1];
-    m.rows.push_back(&rows[i]);
-    m.tpot.push_back(i < 5 ? 0.9 : 1.3);
-  }
-  const std::vector<ServedError> errors = errors_by_layout(models);
-  ASSERT_EQ(errors.size(), 4u);
-  EXPECT_EQ(errors[0].of, "TPOT with TP 8");
-  EXPECT_EQ(errors[0].rows, 6);
-  EXPECT_NEAR(errors[0].bias, -0.1, 1e-12);
-  EXPECT_EQ(errors[1].of, "TPOT with attention DP 8");
-  EXPECT_EQ(errors[2].of, "TPOT with PP 2 x TP 4");
-  EXPECT_EQ(errors[3].of, "TPOT of a on h200-hgx, TP 8") << "b has one row of it";
-  EXPECT_EQ(errors[3].rows, 5);
+  const ServedFit other = fit_engine(rows);
+  EXPECT_EQ(other.other_hosts, 3);
+  EXPECT_LT(other.nested_forms.p90, 0.01);
+  EXPECT_GT(other.pooled.p90, 2 * other.nested_forms.p90);
 }
 
 // The times that the fit adds by hand are those of lowered steps.

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <vector>
 
+#include "planner/plan/plan.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -169,6 +171,35 @@ TEST(ServedSweep, WhereNoneMeetsATtftTheNearestIsSaid) {
     EXPECT_EQ(found.nearest.front().ttft, lowest);
     o.most_ttft = lowest;
     EXPECT_EQ(search(s.study, o).overall().points().size(), 1u);
+  }
+}
+
+// [P19] Between the users that fit with whole answers and those that fit at their mean length an engine which
+// admits by what is used preempts; one that keeps room for whole answers never does.
+TEST(ServedSweep, AnEngineThatAdmitsByUsePreemptsBetweenBothRooms) {
+  for (const char* name : {"vllm", "sglang", "trtllm"}) {
+    SCOPED_TRACE(name);
+    const Study s = parse_scenario("q.yaml",
+                                   fmt::format("name: q\nsystem: h200-hgx\nmodels: [llama-3.1-70b]\n"
+                                               "engine: {}\nstrategies: [tensor]\ngpus: [2]\n"
+                                               "precision: {{weights: fp8_static, kv: fp8, math: fp8}}\n"
+                                               "batch: [1]\n"
+                                               "workload: {{input: 1Ki tokens, output: 8Ki tokens}}\n",
+                                               name),
+                                   shipped_catalogs())
+                        .studies[0];
+    Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=1");
+    Case mean = s.study, whole = s.study;
+    mean.batch = decode_batch(1024 + 4096);
+    whole.batch = decode_batch(1024 + 8192);
+    const int most = largest_batch(mean, plan, 4096), least = largest_batch(whole, plan, 4096);
+    ASSERT_GT(least, 8);
+    ASSERT_GT(most, least + 8);
+    const bool used = s.study.engine->admission == Admission::used;
+    for (const int users : {1, least - 1, least, least + 1, most, most + 20}) {
+      ServedWorkload load{1024, 8192, users};
+      EXPECT_EQ(preempts(s.study, plan, load), used && users > least) << users;
+    }
   }
 }
 
