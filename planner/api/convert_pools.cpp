@@ -10,8 +10,7 @@ namespace {
 
 // Of a TTFT, by loops of about as many users as wait for the same server.
 Estimate first_token(const Study& study, Seconds ttft, double users, const ErrorTerms& errors) {
-  const auto range =
-      served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, std::round(users), errors);
+  const auto range = served_ttft_error(*study.study.engine, false, std::round(users), errors);
   if (range) return estimate(ttft.value, *range);
   Estimate out;
   out.value = ttft.value;

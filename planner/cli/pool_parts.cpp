@@ -20,9 +20,10 @@ const ErrorTerms& decode_errors(const SweepAnswer& answer, const PoolPair& p) {
   return answer.pool_decoders.of(p.decode.plan).errors;
 }
 
-// Of a TTFT, by loops of about as many users as wait for the same server.
+// Of a TTFT, by loops of drawn lengths, as which pools are priced [P22], with about as many users as wait for
+// the same server.
 std::optional<ErrorRange> first_error(const Study& study, double users, const ErrorTerms& errors) {
-  return served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths, std::round(users), errors);
+  return served_ttft_error(*study.study.engine, false, std::round(users), errors);
 }
 
 std::vector<std::string> first_cells(const Study& study, double users, const ErrorTerms& errors) {
@@ -93,6 +94,8 @@ std::string prefills_text(const Study& study, const SweepAnswer& answer) {
   for (const PoolPair& p : answer.pools) decoders.push_back(p.decode.plan);
   if (const std::string host = unmeasured_host_text(study.study, decoders); !host.empty())
     out += wrapped_lines("  " + host + "\n", output_width());
+  if (workload_of(study)->equal_lengths)
+    out += "  lengths: equal: pools are priced with arrivals spread, as of drawn lengths\n";
   return groups ? out + fmt::format("  {}\n", kPromptsTogether) : out;
 }
 
