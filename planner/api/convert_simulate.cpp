@@ -3,6 +3,7 @@
 
 #include "planner/api/convert.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/serving/served_plan.hpp"
 #include "planner/studies/framework_spread.hpp"
 #include "planner/studies/plan_intervals.hpp"
 #include "planner/studies/plan_launches.hpp"
@@ -66,8 +67,12 @@ Served served_of(const Study& study, const SimulatedPlan& s) {
   out.what = what_of(study);
   if (!out.serves) return out;
   out.tpot_s = estimate(got.tpot.value, served_time_error(engine, s.breakdown.errors));
-  const auto first = served_ttft_error(engine, workload_of(study)->equal_lengths,
-                                       static_cast<double>(s.served->users), s.ttft_errors);
+  ServedWorkload all = *workload_of(study);
+  all.users = s.served->users;
+  const auto first =
+      preempts(study.study, s.plan, all)
+          ? std::nullopt
+          : served_ttft_error(engine, all.equal_lengths, static_cast<double>(s.served->users), s.ttft_errors);
   out.ttft_s = first ? estimate(got.ttft.value, *first) : Estimate{got.ttft.value};
   out.ttft_burst_s = got.burst.value;
   out.prefill_share = got.prefill_part;

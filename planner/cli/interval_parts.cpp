@@ -27,6 +27,11 @@ const char* const kGroupsTogether =
 const char* const kPromptsTogether =
     "attention groups (dp > 1) of a server for prompts step together and share the prompts that wait evenly";
 
+const char* const kPreempts =
+    "memory-capped: the caches of all users fit at their mean length and not with whole answers; the engine "
+    "preempts some and computes them again, which no price has: TTFT was up to ten times longer in such "
+    "loops";
+
 namespace {
 
 std::string names(const std::vector<StrategyId>& ids) {
@@ -132,6 +137,8 @@ std::string beyond_loops(const EngineProfile& e, const ServedWorkload& load, dou
 
 namespace {
 
+constexpr long long kFewUsersOfBands = 4;  // among whom lengths make no difference (ServedBands)
+
 // Of what the points were: "prompts of 922 to 8,192 tokens on 1 to 8 GPUs".
 std::string loops_text(const EngineProfile& e) {
   const MeasuredLoops& l = e.error.loops;
@@ -191,6 +198,34 @@ std::string interval_note(const Study& study) {
       "  TTFT: the mean of {}{}; burst: if all users come at once\n{}",
       loop, ttft, dp_note(study));
   return wrapped_lines(out, output_width());
+}
+
+std::string capped_text(const Study& study, const std::vector<Point>& rows) {
+  std::vector<std::size_t> capped;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (point_preempts(study, rows[i])) capped.push_back(i + 1);
+  }
+  return capped.empty() ? "" : fmt::format("row {}: {}", fmt::join(capped, ", "), kPreempts);
+}
+
+std::string ttft_evidence(const Study& study, const Point& point) {
+  const EngineProfile& e = *study.study.engine;
+  const bool equal = workload_of(study)->equal_lengths;
+  if (point_preempts(study, point)) return "its error was not measured: the engine preempts";
+  if (e.error.ttft_by_users.empty())
+    return fmt::format("its error was not measured, no row of {} has one", e.title);
+  const long long users = point.plan.users() + point.all_waiting();
+  const TtftBand* band = e.error.ttft_band(equal, static_cast<double>(users));
+  if (band == nullptr)
+    return fmt::format("its error was not measured, no row of {} has one with about {} user{}{}", e.title,
+                       users, users == 1 ? "" : "s",
+                       users > kFewUsersOfBands ? equal ? " and equal lengths" : " and drawn lengths" : "");
+  constexpr long long kNoEnd = 1'000'000;
+  const std::string of = band->to > kNoEnd ? fmt::format("at least {}", band->from)
+                                           : fmt::format("{} to {}", band->from, band->to);
+  return fmt::format("by {} point{} of {} users with {} lengths, {}of {}", band->measured.rows,
+                     band->measured.rows == 1 ? "" : "s", of, band->lengths,
+                     band->models.size() == 1 ? "all " : "", fmt::join(band->models, ", "));
 }
 
 std::string assumed_text(const Case& c) {

@@ -40,6 +40,13 @@ std::string users_text(const Case& c, const Point& point, long long replicas = 1
 extern const char* const kGroupsTogether;
 /// The same of a pool that prefills alone.
 extern const char* const kPromptsTogether;
+/// What is said of a plan that preempts().
+extern const char* const kPreempts;
+/// The rows that do: "row 2, 3: memory-capped: ..."; empty of none.
+std::string capped_text(const Study& study, const std::vector<Point>& rows);
+/// Which points the interval of a TTFT is of: "by 24 points of 5 to 16 users with drawn lengths, all of
+/// llama-3.1-70b fp8"; or why it has none: "not measured: ...".
+std::string ttft_evidence(const Study& study, const Point& point);
 /// Whether points of a system are among those that an engine's profile was fitted to.
 bool was_measured_on(const EngineProfile& engine, const System& system);
 /// In which it is unlike all of these points, with what they were: "131,072 tokens of a prompt (922 to

@@ -222,18 +222,21 @@ std::string bounds_text(const PlanAnswer& a) {
 
 std::string certainty_text(const PlanAnswer& a) {
   const PlannedPoint& p = a.plans.front();
-  std::string out = fmt::format("how sure: {} {}", time_name(a), time_range(a, p));
-  if (served(a)) out += ", TTFT " + ttft_range(a, p);
-  out += fmt::format(", tokens/s/GPU {}: nominal 90 %", rate_range(a, p));
+  std::string out = fmt::format("how sure: {} {}, tokens/s/GPU {}: nominal 90 %", time_name(a),
+                                time_range(a, p), rate_range(a, p));
   const Case& c = a.study.study;
   if (c.system.calibration.empty()) return out + " of a system's own parameters, none of them measured";
   if (served(a)) {
     const EngineProfile& e = *c.engine;
     out += fmt::format(" by kernels' prices and {} measured points of {}{}", e.error.rows, e.title,
                        was_measured_on(e, c.system) ? "" : ", none on " + c.system.name);
-    const std::string beyond = beyond_loops(
-        e, *workload_of(a.study), static_cast<double>(users_of(c, p.point.plan)), p.point.plan.gpus());
+    const long long users = users_of(c, p.point.plan) + p.point.all_waiting();
+    const std::string beyond =
+        beyond_loops(e, *workload_of(a.study), static_cast<double>(users), p.point.plan.gpus());
     if (!beyond.empty()) out += "; beyond these points: " + beyond;
+    const auto first = ttft_error(a.study, p.point, p.ttft);
+    out += fmt::format("; TTFT{}: {}", first ? " " + ttft_range_text(first) : "",
+                       ttft_evidence(a.study, p.point));
   } else {
     out += c.engine ? " by kernels' prices and the engine's fitted host" : " by the prices of bare kernels";
   }
@@ -323,6 +326,12 @@ std::string open_rows_text(const PlanAnswer& a) {
   return rows.empty() ? "" : "may miss the target, as prices may be off: " + rows;
 }
 
+std::vector<Point> points_of(const PlanAnswer& a) {
+  std::vector<Point> out;
+  for (const PlannedPoint& p : a.plans) out.push_back(p.point);
+  return out;
+}
+
 std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t width) {
   const std::string file = saved.empty() ? kUnsaved : saved;
   std::string out = "next:\n";
@@ -351,6 +360,8 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (!a.plans.empty()) {
     out += table_text(a, width) + "\n" + wrapped(bounds_text(a), width, "  ");
     out += wrapped(certainty_text(a), width, "  ");
+    if (const std::string capped = served(a) ? capped_text(a.study, points_of(a)) : ""; !capped.empty())
+      out += wrapped(capped, width, "  ");
     out += beside_text(a, width);
     if (a.met && a.by_copies) {
       if (const std::string open = open_rows_text(a); !open.empty()) out += wrapped(open, width, "  ");

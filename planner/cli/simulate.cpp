@@ -14,6 +14,7 @@
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/simulate_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/serving/served_plan.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
 
@@ -103,10 +104,15 @@ void print_served(const Study& study, const SimulatedPlan& s) {
              range_text(time), 100 * got.prefill_part,
              100 * (1 - got.prefill_part) *
                  (s.breakdown.parts[static_cast<std::size_t>(Part::host)] / s.breakdown.time));
-  const auto first =
-      served_ttft_error(engine, load.equal_lengths, static_cast<double>(s.served->users), s.ttft_errors);
+  ServedWorkload all = load;
+  all.users = s.served->users;
+  const bool takes_back = preempts(study.study, s.plan, all);
+  const auto first = takes_back ? std::nullopt
+                                : served_ttft_error(engine, load.equal_lengths,
+                                                    static_cast<double>(s.served->users), s.ttft_errors);
   fmt::print("  TTFT {} ({}); {} if all users come at once\n", to_string(got.ttft),
              first ? ttft_range_text(first) : "its error was not measured", to_string(got.burst));
+  if (takes_back) fmt::print("{}", wrapped_lines(fmt::format("  {}\n", kPreempts), output_width()));
   fmt::print(
       "  {:.2f} tokens/s/GPU of answers, {:.1f} of prompts; {:.0f} users decode on average in a group\n",
       s.served->output_per_s_gpu, s.served->input_per_s_gpu, got.decoding);

@@ -5,9 +5,18 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/serving/served_plan.hpp"
+
 namespace shardline {
 
+bool point_preempts(const Study& study, const Point& p) {
+  ServedWorkload load = *workload_of(study);
+  load.users = p.plan.users() + p.all_waiting();
+  return preempts(study.study, p.plan, load);
+}
+
 std::optional<ErrorRange> ttft_error(const Study& study, const Point& p, const ErrorTerms& errors) {
+  if (point_preempts(study, p)) return std::nullopt;
   return served_ttft_error(*study.study.engine, workload_of(study)->equal_lengths,
                            static_cast<double>(p.plan.users() + p.all_waiting()), errors);
 }

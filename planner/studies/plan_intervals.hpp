@@ -17,7 +17,10 @@ const ServedWorkload* workload_of(const Study& study);
 ErrorRange plan_time_error(const Study& study, const ErrorTerms& errors);
 ErrorRange plan_rate_error(const Study& study, const ErrorTerms& errors);
 
-/// Of a served TTFT, by points with about as many users; nothing where none was measured.
+/// preempts() of a served point with its users and those who wait.
+bool point_preempts(const Study& study, const Point& point);
+/// Of a served TTFT, by points with about as many users; nothing where none was measured, and of plans whose
+/// engine preempts: bands are of points whose engine did not.
 std::optional<ErrorRange> ttft_error(const Study& study, const Point& point, const ErrorTerms& errors);
 
 /// "nominal 90 % by the prices of bare kernels; the engine around them is not in it".
