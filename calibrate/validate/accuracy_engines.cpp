@@ -161,11 +161,13 @@ std::string engines_section(const std::filesystem::path& folder) {
       "places,\n"
       "rejected; planner/README.md [P18]). Below each table stands the error with the choice of host nested, "
       "too.\n"
-      "*Memory-capped* rows are those whose users fit into memory at their mean length and not with whole "
-      "answers: the\n"
-      "engine preempts some, which no price has. Their TTFT is in no band, and answers say of such plans "
-      "that "
-      "it has none.\n";
+      "*Memory-capped* rows are those whose users do not all fit into memory with whole answers, under "
+      "engines "
+      "that admit\n"
+      "requests by what they use: these preempt some, which no price has. Their TTFT is in no band, and "
+      "answers "
+      "say of such\n"
+      "plans that it has none.\n";
   for (const std::string& name : engine_names(folder)) {
     const EngineProfile p = load_engine(engine_name(name), folder);
     out += fmt::format("\n### {} {}\n\nFitted to\n{}.\n", p.title, p.version, p.source);

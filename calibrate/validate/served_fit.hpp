@@ -17,7 +17,7 @@ struct TimedRow {
   ServedRow row;
   ServedLoad load;
   ServedTimes kernels;
-  bool preempts = false;  // its users fit at their mean length and not with whole answers: preempts()
+  bool preempts = false;  // memory does not hold its users with whole answers: preempts()
   std::shared_ptr<const EngineProfile> engine;  // as it was started, without a host
 };
 

@@ -28,9 +28,9 @@ const char* const kPromptsTogether =
     "attention groups (dp > 1) of a server for prompts step together and share the prompts that wait evenly";
 
 const char* const kPreempts =
-    "memory-capped: the caches of all users fit at their mean length and not with whole answers; the engine "
-    "preempts some and computes them again, which no price has: TTFT was up to ten times longer in such "
-    "loops";
+    "memory-capped: memory does not hold the caches of all users with whole answers; the engine preempts "
+    "some "
+    "and computes them again, which no price has: TTFT was up to 12 times longer in such loops";
 
 namespace {
 

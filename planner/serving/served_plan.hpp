@@ -17,11 +17,11 @@ struct ServedPlan {
   bool serves() const { return served.tpot > Seconds(0); }
 };
 
-/// Whether users of a plan fit into memory with the tokens that they have on average and not all with whole
-/// answers, under an engine that admits requests by what they use: it then takes the caches of some away and
-/// computes them again (vLLM 0.24.0, v1/core/sched/scheduler.py, _preempt_request; SGLang 0.5.14 retracts,
-/// managers/schedule_batch.py, retract_decode). [P19] has no such steps, only the wait of those who never
-/// fit.
+/// Whether memory does not hold all users of a plan with whole answers, under an engine that admits requests
+/// by what they use, whether or not it holds them with the tokens that they have on average. The engine then
+/// takes the caches of some away and computes them again (vLLM 0.24.0, v1/core/sched/scheduler.py,
+/// _preempt_request; SGLang 0.5.14 retracts, managers/schedule_batch.py, retract_decode). [P19] has no such
+/// steps, only the wait of those who never fit.
 bool preempts(const Case& c, Plan plan, const ServedWorkload& workload);
 
 /// Whether plans of a strategy can be served without a pool of their own for prefills: it runs steps that
