@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "sim/base/error.hpp"
@@ -65,7 +66,14 @@ std::string font(const std::string& terminal, int points) {
 
 std::string title_line(const std::string& title, const std::string& terminal) {
   if (title.empty()) return "";
-  return fmt::format("set title {} noenhanced {}\n", literal(wrapped(title, 90)), font(terminal, 17));
+  const std::string lines = wrapped(title, 90);
+  const auto further = static_cast<double>(std::count(lines.begin(), lines.end(), '\n'));
+  // Not `set title`: that is centred over the axes alone, and cut at the picture's edge where a legend beside
+  // them leaves little room.
+  return fmt::format(
+      "set tmargin {:g}\nset label 3 {} at screen 0.5, graph 1 center offset character 0, {:g} noenhanced "
+      "{}\n",
+      3.2 + 1.5 * further, literal(lines), 1.2 + 1.5 * further, font(terminal, 17));
 }
 
 std::string axis_label(char axis, const std::string& text) {

@@ -21,9 +21,13 @@ namespace {
 
 constexpr std::size_t kSolid = 8;
 constexpr std::array kMarks{7, 5, 9, 13, 11, 15, 8, 10};  // gnuplot point types with distinct shapes
-// In the order of PlotStyle.
+// In the order of PlotStyle. gnuplot's "fsteps" has the height of the right point, "steps" of the left one.
 constexpr std::array kStyles{"lines", "points", "fsteps", "linespoints", "points", "points", "points"};
 using Points = std::vector<std::pair<double, double>>;
+
+const char* style_name(PlotStyle style, bool less_x) {
+  return style == PlotStyle::steps && less_x ? "steps" : kStyles[static_cast<std::size_t>(style)];
+}
 
 std::string tic_text(double v, bool prefixed) {
   if (!prefixed || v == 0) return fmt::format("{:.6g}", v);
@@ -109,10 +113,12 @@ std::string key_place(const std::vector<Points>& curves, const std::vector<std::
   return kKeyBeside;
 }
 
-Points staircase(const Points& corners) {
+Points staircase(const Points& corners, bool less_x) {
   Points out;
   for (const auto& corner : corners) {
-    if (!out.empty()) out.emplace_back(out.back().first, corner.second);
+    if (!out.empty())
+      out.push_back(less_x ? std::pair(corner.first, out.back().second)
+                           : std::pair(out.back().first, corner.second));
     out.push_back(corner);
   }
   return out;
@@ -177,26 +183,40 @@ constexpr BandStyle kBandStyles[] = {
 };
 
 // One side of a band, from left to right.
-std::vector<ErrorBars::End> side_of(std::vector<ErrorBars::End> ends, bool steps) {
+Points side_of(Points ends) {
   std::sort(ends.begin(), ends.end());
-  if (!steps) return ends;
-  std::vector<ErrorBars::End> out;
+  return ends;
+}
+
+// The frontier of the ends of one side, as an outline that runs from the worst x of all ends, `worst.first`,
+// to the worst y of all.
+Points frontier_of(const Plot& plot, Points ends, const ErrorBars::End& worst) {
+  const auto better = [](bool less, double a, double b) { return less ? a < b : a > b; };
+  std::sort(ends.begin(), ends.end(), [&](const ErrorBars::End& a, const ErrorBars::End& b) {
+    return a.first != b.first ? better(plot.less_x, a.first, b.first)
+                              : better(plot.less_y, a.second, b.second);
+  });
+  Points out{{ends.front().first, worst.second}};
   for (const ErrorBars::End& e : ends) {
-    if (!out.empty()) out.emplace_back(out.back().first, e.second);  // the height of the right one
+    if (!better(plot.less_y, e.second, out.back().second)) continue;  // another end is as good along both
+    out.emplace_back(e.first, out.back().second);
     out.push_back(e);
   }
+  out.emplace_back(worst.first, out.back().second);
+  std::reverse(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
 // The outline of the area between all lower ends and all upper ends, of intervals that can be drawn, which
-// are added to the ranges. Of a single interval it is a line.
+// are added to the ranges. Of a single interval without steps it is a line.
 std::string band_data(const Plot& plot, std::size_t set, Range& x, Range& y) {
   const auto drawn = [&](const ErrorBars::End& e) {
     return std::isfinite(e.first) && std::isfinite(e.second) && (e.first > 0 || !plot.log_x) &&
            (e.second > 0 || !plot.log_y);
   };
   const ErrorBars& errors = plot.errors[set];
-  std::vector<ErrorBars::End> from, to;
+  Points from, to;
   for (const auto& [low, high] : errors.bars) {
     if (!drawn(low) || !drawn(high)) continue;
     for (const ErrorBars::End& e : {low, high}) x.add(e.first), y.add(e.second);
@@ -204,8 +224,15 @@ std::string band_data(const Plot& plot, std::size_t set, Range& x, Range& y) {
     to.push_back(high);
   }
   if (from.empty()) return "";
-  std::vector<ErrorBars::End> outline = side_of(from, errors.steps);
-  const std::vector<ErrorBars::End> back = side_of(to, errors.steps);
+  ErrorBars::End worst = from.front();
+  for (const Points* side : {&from, &to}) {
+    for (const auto& [px, py] : *side) {
+      worst.first = plot.less_x ? std::max(worst.first, px) : std::min(worst.first, px);
+      worst.second = plot.less_y ? std::max(worst.second, py) : std::min(worst.second, py);
+    }
+  }
+  Points outline = errors.steps ? frontier_of(plot, from, worst) : side_of(from);
+  const Points back = errors.steps ? frontier_of(plot, to, worst) : side_of(to);
   outline.insert(outline.end(), back.rbegin(), back.rend());
   std::string out = fmt::format("$band{} << EOD\n", set);
   for (const ErrorBars::End& e : outline) out += number_text(e.first) + " " + number_text(e.second) + "\n";
@@ -262,9 +289,9 @@ std::string gnuplot_script(const Plot& plot, const std::string& terminal, const 
     entries[i].draw(series.style, colored);
     commands += fmt::format("{} $s{} using 1:2 with {} lc rgb '{}'{}{} notitle",
                             commands.empty() ? "plot" : ", \\\n    ", curves.size(),
-                            kStyles[static_cast<std::size_t>(series.style)], entries[i].color,
+                            style_name(series.style, plot.less_x), entries[i].color,
                             has_line(series.style) ? entries[i].line : "", marked ? entries[i].mark : "");
-    curves.push_back(series.style == PlotStyle::steps ? staircase(kept) : std::move(kept));
+    curves.push_back(series.style == PlotStyle::steps ? staircase(kept, plot.less_x) : std::move(kept));
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) continue;

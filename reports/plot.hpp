@@ -10,9 +10,9 @@
 
 namespace shardline {
 
-/// `steps` is a descending staircase (a frontier): between two points it has the height of the right one. The
-/// last three are marks for points that count for less than others: of the colour of the series before of the
-/// same name, else grey.
+/// `steps` is the staircase of a frontier: between two points it has the height of that which is better along
+/// x, as any place there is reached by it (Plot::less_x says which is better). The last three are marks for
+/// points that count for less than others: of the colour of the series before of the same name, else grey.
 enum class PlotStyle : std::uint8_t { line, points, steps, line_points, open_points, open_squares, crosses };
 
 /// Curves are drawn in ascending x. Points that are not finite, or not positive on a logarithmic axis, are
@@ -32,18 +32,21 @@ struct Diagonal {
 
 /// A band behind the series: the area between all ends of intervals on one side and those on the other. An
 /// interval goes from one end of what a point may be in truth to the other. Of several sets each has its
-/// colour.
+/// colour. With `steps` the area lies between two frontiers: of all ends on one side (every plan as slow as
+/// it may be) and of all on the other. Ends that others beat shape neither, so that both are as monotone as
+/// the frontier of the points is.
 struct ErrorBars {
   using End = std::pair<double, double>;
   std::vector<std::pair<End, End>> bars;
   std::string name;    // legend entry
-  bool steps = false;  // its sides are staircases, like PlotStyle::steps
+  bool steps = false;  // of a frontier, like PlotStyle::steps
 };
 
 /// Two series of one name share a colour and one legend entry, so a staircase and its points read as one.
 struct Plot {
   std::string title, x_label, y_label;
   bool log_x = false, log_y = false;
+  bool less_x = false, less_y = false;  // less is better: staircases and bands of frontiers follow
   std::vector<PlotSeries> series;
   std::string footnote;
   std::optional<Diagonal> diagonal{};

@@ -274,6 +274,8 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
   plot.y_label = axis_label(r.y, study.study.batch.kind());
   plot.log_y = true;
   plot.log_x = r.x == Metric::gpus || r.x == Metric::gpu_seconds;
+  plot.less_x = !maximised(r.x);
+  plot.less_y = !maximised(r.y);
   const auto shown = [&](Metric m, const Point& p) { return value_of(study.study, m, p); };
   plot.footnote = fmt::format("shardline {}: {}; costs: {}", made_by.version, made_by.command,
                               costs_text(study.study.system));

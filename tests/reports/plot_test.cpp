@@ -75,7 +75,9 @@ const std::string kPreamble =
 TEST(Plot, FrontierScript) {
   EXPECT_EQ(gnuplot_script(frontier(), "svg", "out.svg"),
             kPreamble +
-                "set title 'Frontier' noenhanced font ',22'\n"
+                "set tmargin 3.2\n"
+                "set label 3 'Frontier' at screen 0.5, graph 1 center offset character 0, 1.2 noenhanced "
+                "font ',22'\n"
                 "set xlabel 'tokens/s/user' noenhanced\n"
                 "set ylabel 'tokens/s/GPU' noenhanced\n"
                 "set bmargin 5\n"
@@ -202,10 +204,29 @@ TEST(Plot, BandsLieBehindAndWidenTheRanges) {
        {"border lc rgb '#c3ccd7' title 'off', ", "border lc rgb '#dfb983' title 'off, approximate'"})
     EXPECT_NE(script.find(entry), std::string::npos) << script;
   EXPECT_NE(script.find("set yrange [1.652173913:4.6]"), std::string::npos) << script;
-  plot.errors[0].steps = true;
+}
+
+// Between the frontier of the lower ends and that of the upper ones, whichever way is better.
+TEST(Plot, BandsOfFrontiersAreMonotone) {
+  Plot plot;
+  plot.series = {{"a", PlotStyle::steps, {{1, 3}, {2, 2.5}, {3, 1}}}};
+  // The interval in the middle is so narrow that its upper end is beaten by that of the right one, and its
+  // lower end beats that of the left one.
+  plot.errors = {{{{{0.5, 2}, {2, 4}}, {{1.9, 2.4}, {2.1, 2.6}}, {{2.5, 0.5}, {4, 3}}}, "off", true}};
   EXPECT_NE(gnuplot_script(plot, "svg", "out.svg")
-                .find("$band0 << EOD\n1 2\n1 1.9\n2 1.9\n4 2.9\n3 2.9\n3 4\nEOD\n"),
-            std::string::npos);
+                .find("$band0 << EOD\n0.5 2.4\n1.9 2.4\n1.9 0.5\n2.5 0.5\n"
+                      "4 0.5\n4 3\n2 3\n2 4\n0.5 4\nEOD\n"),
+            std::string::npos)
+      << gnuplot_script(plot, "svg", "out.svg");
+  EXPECT_NE(gnuplot_script(plot, "svg", "out.svg").find("$s0 using 1:2 with fsteps"), std::string::npos);
+  plot.less_x = plot.less_y = true;
+  const std::string less = gnuplot_script(plot, "svg", "out.svg");
+  EXPECT_NE(less.find("$band0 << EOD\n4 0.5\n2.5 0.5\n2.5 2\n0.5 2\n0.5 4\n"
+                      "2 4\n2.1 4\n2.1 2.6\n4 2.6\nEOD\n"),
+            std::string::npos)
+      << less;
+  // A plan that takes less of x is at hand for all that allow more of it.
+  EXPECT_NE(less.find("$s0 using 1:2 with steps"), std::string::npos);
 }
 
 TEST(Plot, TextsAreTakenLiterally) {
@@ -214,7 +235,7 @@ TEST(Plot, TextsAreTakenLiterally) {
   plot.x_label = "two\nlines";
   plot.series[0].name = "@macro\t^2";
   const std::string script = gnuplot_script(plot, "png", "|rm it's");
-  EXPECT_NE(script.find("set title 'it''s `id` \"{x}\"_y\\n' noenhanced"), std::string::npos);
+  EXPECT_NE(script.find("set label 3 'it''s `id` \"{x}\"_y\\n' at screen 0.5, "), std::string::npos);
   EXPECT_NE(script.find("set xlabel 'two'.\"\\n\".'lines' noenhanced\n"), std::string::npos);
   EXPECT_NE(script.find("title '@macro ^2'"), std::string::npos);
   EXPECT_NE(script.find("set output './|rm it''s'\n"), std::string::npos);
