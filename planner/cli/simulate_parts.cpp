@@ -204,8 +204,7 @@ std::string message_text(const Op& op) { return to_string(message_bytes(op)); }
 std::string write_timeline(const Study& study, Evaluator& e, const Plan& plan, OutputFolder& files) {
   constexpr int kPictured = 32;              // ranks of the picture
   constexpr std::size_t kTraceOps = 20'000;  // of all ranks in the trace: some 10 MB
-  const PlanTimeline timeline = plan_timeline(study, e, plan);
-  const PlanTimeline group = group_timeline(study, e, plan, kTraceOps);
+  const PlanTimeline timeline = group_timeline(study, e, plan, kTraceOps);
   Drawn d;
   d.gantt = {to_string(plan) + ": one of each block, " + study.title,
              "time (us)",
@@ -223,14 +222,15 @@ std::string write_timeline(const Study& study, Evaluator& e, const Plan& plan, O
     } else {
       picture_blocks(timeline, d.gantt);
     }
-    trace_ops(group, d);
-    if (group.background)
-      add_bursts(*group.background, group.makespan, group.ranks, kPictured, d.names, d.events, d.gantt);
+    trace_ops(timeline, d);
+    if (timeline.background)
+      add_bursts(*timeline.background, timeline.makespan, timeline.ranks, kPictured, d.names, d.events,
+                 d.gantt);
   }
   write_files(d, files);
-  if (timeline.kind == TimelineKind::chunks || group.ranks == group.stage_ranks) return "";
+  if (timeline.kind == TimelineKind::chunks || timeline.ranks == timeline.stage_ranks) return "";
   return fmt::format("one rank for each class of equal ones: all {} ranks would be more than {} slices",
-                     group.stage_ranks, kTraceOps);
+                     timeline.stage_ranks, kTraceOps);
 }
 
 }  // namespace shardline::cli
