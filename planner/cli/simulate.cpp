@@ -63,11 +63,11 @@ void print_interval(const Study& study, const SimulatedPlan& s) {
   const double per_gpu = prefill ? prefill_metrics(study.study, s.breakdown.time, s.plan).new_tokens_per_s_gpu
                                  : decode_metrics(study.study, s.breakdown.time, s.plan).tokens_per_s_gpu;
   const Seconds t = s.breakdown.time;
-  fmt::print("  {} {} to {} ({}), {:.{}f} to {:.{}f} {}tokens/s/GPU ({}):\n  {}\n  most of it: {}\n",
-             prefill ? "TTFT" : "TTL", to_string(t * (1 + time.low)), to_string(t * (1 + time.high)),
-             range_text(time), per_gpu * (1 + rate.low), prefill ? 1 : 2, per_gpu * (1 + rate.high),
-             prefill ? 1 : 2, prefill ? "new " : "", range_text(rate), what_intervals_are(study.study),
-             sources_text(study.study.system, errors));
+  print_notes("  {} {} to {} ({}), {:.{}f} to {:.{}f} {}tokens/s/GPU ({}):\n  {}\n  most of it: {}\n",
+              prefill ? "TTFT" : "TTL", to_string(t * (1 + time.low)), to_string(t * (1 + time.high)),
+              range_text(time), per_gpu * (1 + rate.low), prefill ? 1 : 2, per_gpu * (1 + rate.high),
+              prefill ? 1 : 2, prefill ? "new " : "", range_text(rate), what_intervals_are(study.study),
+              sources_text(study.study.system, errors));
 }
 
 // How far apart libraries are, where the question leaves it open whose kernels are run.
@@ -77,7 +77,7 @@ void print_spread(const Study& study, const SimulatedPlan& s) {
        framework_spread(study.study, study.sweep().search.all_reduce, s.plan, shipped_catalogs().systems))
     times += fmt::format("{}{} {}", times.empty() ? "" : ", ", to_string(f.time), f.framework);
   if (times.empty()) return;
-  fmt::print("  by whose kernels: {}; name one with kernels: {{framework: ...}}\n", times);
+  print_notes("  by whose kernels: {}; name one with kernels: {{framework: ...}}\n", times);
 }
 
 // What users get of the plan, prompts included.
@@ -87,23 +87,23 @@ void print_served(const Study& study, const SimulatedPlan& s) {
   const Served& got = s.served->served;
   const ErrorRange time = served_time_error(engine, s.breakdown.errors);
   // What an engine does not start has no numbers of that engine.
-  fmt::print("  {} {} {}{}: requests of {} tokens and {} of answer, {} users, prompts on the same GPUs\n",
-             s.refusal ? "not started; as if served by" : "served by", engine.title, engine.version,
-             s.refusal ? " all the same" : "", load.input, load.output, s.served->users);
+  print_notes("  {} {} {}{}: requests of {} tokens and {} of answer, {} users, prompts on the same GPUs\n",
+              s.refusal ? "not started; as if served by" : "served by", engine.title, engine.version,
+              s.refusal ? " all the same" : "", load.input, load.output, s.served->users);
   if (s.asked.batch > s.plan.batch)
-    fmt::print(
+    print_notes(
         "  memory has room for {} of {} requests of an attention group: they run, {:.0f} of a group wait for "
         "room\n",
         s.plan.batch, s.asked.batch, got.waiting);
-  if (s.plan.dp > 1) fmt::print("  {}\n", kGroupsTogether);
+  if (s.plan.dp > 1) print_notes("  {}\n", kGroupsTogether);
   if (!s.served->serves()) {
-    fmt::print("  no request of this length fits\n");
+    print_notes("  no request of this length fits\n");
     return;
   }
-  fmt::print("  TPOT {} ({}), of it {:.0f} % prompts of others and {:.0f} % host\n", to_string(got.tpot),
-             range_text(time), 100 * got.prefill_part,
-             100 * (1 - got.prefill_part) *
-                 (s.breakdown.parts[static_cast<std::size_t>(Part::host)] / s.breakdown.time));
+  print_notes("  TPOT {} ({}), of it {:.0f} % prompts of others and {:.0f} % host\n", to_string(got.tpot),
+              range_text(time), 100 * got.prefill_part,
+              100 * (1 - got.prefill_part) *
+                  (s.breakdown.parts[static_cast<std::size_t>(Part::host)] / s.breakdown.time));
   ServedWorkload all = load;
   all.users = s.served->users;
   const bool takes_back = preempts(study.study, s.plan, all);
@@ -112,8 +112,8 @@ void print_served(const Study& study, const SimulatedPlan& s) {
                                                     static_cast<double>(s.served->users), s.ttft_errors);
   fmt::print("  TTFT {} ({}); {} if all users come at once\n", to_string(got.ttft),
              first ? ttft_range_text(first) : "its error was not measured", to_string(got.burst));
-  if (takes_back) fmt::print("{}", wrapped_lines(fmt::format("  {}\n", kPreempts), output_width()));
-  fmt::print(
+  if (takes_back) print_notes("  {}\n", kPreempts);
+  print_notes(
       "  {:.2f} tokens/s/GPU of answers, {:.1f} of prompts; {:.0f} users decode on average in a group\n",
       s.served->output_per_s_gpu, s.served->input_per_s_gpu, got.decoding);
 }
@@ -123,32 +123,32 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
   const Plan& plan = s.plan;
   if (study.study.batch.kind() == StepKind::prefill) {
     const PrefillMetrics m = prefill_metrics(study.study, s.breakdown.time, plan);
-    fmt::print(
+    print_notes(
         "  TTFT {}   {:.1f} new tokens/s/GPU   {:.4g} GPU-seconds/request   {:.0f} requests on {} GPUs\n",
         to_string(m.ttft), m.new_tokens_per_s_gpu, m.gpu_seconds_per_request, m.requests, plan.gpus());
   } else {
     const DecodeMetrics m = decode_metrics(study.study, s.breakdown.time, plan);
     if (s.served) {
       print_served(study, s);
-      fmt::print("\n  decode only, between prompts:\n");
+      print_notes("\n  decode only, between prompts:\n");
     } else if (workload_of(study) != nullptr) {
-      fmt::print("  decode only: {} needs a pool of its own for prompts\n", to_string(plan.strategy));
+      print_notes("  decode only: {} needs a pool of its own for prompts\n", to_string(plan.strategy));
       if (s.asked.batch > plan.batch)
-        fmt::print("  memory has room for {} of {} requests of an attention group: the others wait\n",
-                   plan.batch, s.asked.batch);
+        print_notes("  memory has room for {} of {} requests of an attention group: the others wait\n",
+                    plan.batch, s.asked.batch);
     }
-    fmt::print("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n",
-               to_string(m.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
+    print_notes("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n",
+                to_string(m.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
     if (study.study.batch.prefills())
-      fmt::print(
+      print_notes(
           "  while every step also prefills: {:.1f} new tokens/s/GPU of prompts beside those decoded\n",
           m.prefilled_per_s_gpu);
   }
   print_interval(study, s);
   if (!study.study.engine) print_spread(study, s);
-  fmt::print("\n");
+  print_notes("\n");
   if (!strategy(plan.strategy).exact) {
-    fmt::print(
+    print_notes(
         "  APPROXIMATE: other results than exact attention; {} of its (query, key) pairs are computed\n\n",
         computed_text(study, plan));
   }
@@ -228,28 +228,25 @@ void print_collectives(const std::vector<PricedCollective>& collectives) {
 
 // A plan that the engine refuses is priced all the same.
 void print_launchable(const Case& c, const SimulatedPlan& s) {
-  const std::size_t width = output_width();
-  if (const auto note = longer_than_model(c)) fmt::print("{}", wrapped_lines("  " + *note + "\n", width));
+  if (const auto note = longer_than_model(c)) print_notes("  {}\n", *note);
   const Strategy& of = strategy(s.plan.strategy);
   if (!c.engine && engines_with(of.launched_as).empty())
-    fmt::print("  engines: none, no engine runs {}{}\n", of.name,
-               *of.deployed_as == '\0'
-                   ? ""
-                   : fmt::format("; those with context parallelism run {}", of.deployed_as));
+    print_notes("  engines: none, no engine runs {}{}\n", of.name,
+                *of.deployed_as == '\0'
+                    ? ""
+                    : fmt::format("; those with context parallelism run {}", of.deployed_as));
   if (s.refusal)
-    fmt::print("{}", wrapped_lines(fmt::format("  {} does not start this plan: {}\n    its rule: {} ({})\n",
-                                               title_of(*c.engine), s.refusal->text, s.refusal->says,
-                                               s.refusal->source),
-                                   width));
+    print_notes("  {} does not start this plan: {}\n    its rule: {} ({})\n", title_of(*c.engine),
+                s.refusal->text, s.refusal->says, s.refusal->source);
 }
 
 void print(const Study& study, const SimulatedPlan& s) {
-  fmt::print("{}\n{}\n{}\n", study.title, to_string(s.plan),
-             engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
-                 chunk_text(study.study) + drafts_text(study.study));
+  print_notes("{}\n{}\n{}\n", study.title, to_string(s.plan),
+              engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
+                  chunk_text(study.study) + drafts_text(study.study));
   const Plan plans[]{s.plan};
   if (const std::string host = unmeasured_host_text(study.study, plans); !host.empty())
-    fmt::print("{}", wrapped_lines("  " + host + "\n", output_width()));
+    print_notes("  {}\n", host);
   print_launchable(study.study, s);
   print_outcome(study, s);
   print_times(study, s.breakdown);

@@ -53,8 +53,8 @@ void print_budgets(const Study& study, const SweepAnswer& answer) {
   PlanTable t = plan_table(study, answer.rated, (time_name(study) + " budget").c_str());
   for (const BudgetPlan& b : answer.budgets)
     t.add(plan_row(study, answer.rated, to_string(b.budget), b.best), b.best.plan);
-  fmt::print("  Best plan per {} budget\n{}{}{}\n", time_name(study), t.text(), interval_note(study),
-             open_budgets_text(answer));
+  fmt::print("  Best plan per {} budget\n{}{}", time_name(study), t.text(), interval_note(study));
+  print_notes("{}\n", open_budgets_text(answer));
 }
 
 // The answer centred on what the user asked for.
@@ -66,15 +66,16 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
     text += fmt::format("{} TTFT at most {}", text.empty() ? "" : ",", to_string(asked.most_ttft));
   if (asked.least_users > 0)
     text += fmt::format("{} at least {:.0f} users", text.empty() ? "" : ",", asked.least_users);
-  fmt::print("  Your target:{}\n", text);
+  print_notes("  Your target:{}\n", text);
   if (answer.meeting.empty()) {
-    fmt::print("  no plan meets it\n\n");
+    print_notes("  no plan meets it\n\n");
     return;
   }
   PlanTable t = plan_table(study, answer.rated, "rank");
   for (std::size_t i = 0; i < answer.meeting.size(); ++i)
     t.add(plan_row(study, answer.rated, std::to_string(i + 1), answer.meeting[i]), answer.meeting[i].plan);
-  fmt::print("{}{}\n", t.text(), open_target_text(study, answer, asked));
+  fmt::print("{}", t.text());
+  print_notes("{}\n", open_target_text(study, answer, asked));
 }
 
 // Where no plan has a first token soon enough, with what else the scenario asks for.
@@ -93,9 +94,18 @@ std::string names(const std::vector<StrategyId>& ids) {
   return out;
 }
 
+constexpr double kLeastGain = 1.0005;  // of what is printed to three digits behind the point
+
 void print_gain(const SweepAnswer& answer, const Comparison& compare) {
   const Gain& g = *answer.gain;
-  fmt::print(
+  const bool any =
+      std::any_of(g.curve.begin(), g.curve.end(), [](const GainPoint& p) { return p.gain >= kLeastGain; });
+  if (!any && g.interactivity < kLeastGain) {
+    print_notes("  Best of {} over best of {}: no gain at any TTL budget, nor in tokens/s/user\n{}\n",
+                names(compare.candidate), names(compare.baseline), open_gain_text(answer));
+    return;
+  }
+  print_notes(
       "  Best of {} over best of {}:\n  {:.3f}x the interactivity (tokens/s/user); tokens/s/GPU at the same "
       "TTL budget:\n",
       names(compare.candidate), names(compare.baseline), g.interactivity);
@@ -107,7 +117,8 @@ void print_gain(const SweepAnswer& answer, const Comparison& compare) {
     }
   }
   t.add({"geometric mean of +0 to +100 %", fmt::format("{:.2f}x", g.geometric_mean)});
-  fmt::print("{}{}\n", t.text(), open_gain_text(answer));
+  fmt::print("{}", t.text());
+  print_notes("{}\n", open_gain_text(answer));
 }
 
 std::string points_csv(const Study& study, const RatedPoints& rated, const BestPoints& best) {
@@ -262,9 +273,9 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
     return;
   }
   if (!answer.any()) {
-    fmt::print("  {}{}\n\n",
-               asked.least_users > 0 ? "no plan that fits serves so many users" : "no plan fits",
-               of_engine(study.study));
+    print_notes("  {}{}\n\n",
+                asked.least_users > 0 ? "no plan that fits serves so many users" : "no plan fits",
+                of_engine(study.study));
     print_pools(study, answer);
     if (!answer.pools.empty() && !o.out.empty()) write_pools(study, answer, asked, o, made_by);
     return;

@@ -1,8 +1,11 @@
 // What sweeps of decode steps and of prefills have in common.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "planner/api/sweep.hpp"
 #include "planner/cli/commands.hpp"
@@ -10,6 +13,7 @@
 #include "reports/output_folder.hpp"
 #include "reports/plot.hpp"
 #include "reports/table.hpp"
+#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
@@ -46,6 +50,11 @@ std::string label(const Plan& plan);
 std::string computed_text(const Study& study, const Plan& plan);
 /// Statistics of the search where they are asked for or nothing fits, and what it left out.
 void print_counts(const SearchResult& r, bool statistics);
+/// Lines of text as fmt::print prints them, each wrapped where standard output has a width (not in pipes).
+template <class... Values>
+void print_notes(fmt::format_string<Values...> format, Values&&... values) {
+  fmt::print("{}", wrapped_lines(fmt::format(format, std::forward<Values>(values)...), output_width()));
+}
 /// A table as wide as standard output, without its least important columns.
 std::string fitted(const Table& table);
 /// The best pairs of a prefill and a decode pool, of studies with a workload.

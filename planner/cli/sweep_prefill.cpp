@@ -115,14 +115,15 @@ void print_strategies(const Study& study, const SearchResult& r) {
 }
 
 void print_target(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked) {
-  fmt::print("  Your target: TTFT at most {}\n", to_string(asked.most_time));
+  print_notes("  Your target: TTFT at most {}\n", to_string(asked.most_time));
   if (answer.meeting.empty()) {
-    fmt::print("  no plan meets it\n\n");
+    print_notes("  no plan meets it\n\n");
     return;
   }
   PlanTable t = table(study, answer.rated);
   for (const Point& p : answer.meeting) t.add(row(study, answer.rated, p), p.plan);
-  fmt::print("{}{}\n", t.text(), open_target_text(study, answer, asked));
+  fmt::print("{}", t.text());
+  print_notes("{}\n", open_target_text(study, answer, asked));
 }
 
 std::string csv(const Study& study, const SearchResult& r, const RatedPoints& rated) {
@@ -197,7 +198,7 @@ std::vector<NamedPlan> launched(const SweepAnswer& answer) {
 void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
                     const SweepOptions& o, const Provenance& made_by) {
   if (!answer.any()) {
-    fmt::print("  no plan fits{}\n\n", of_engine(study.study));
+    print_notes("  no plan fits{}\n\n", of_engine(study.study));
     return;
   }
   const SearchResult& r = answer.found;
@@ -205,7 +206,7 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   print_warnings(answer.narrow);
   if (asked.has_target()) print_target(study, answer, asked);
   print_frontiers(study, answer);
-  fmt::print("{}{}\n", interval_note(study), open_rows_text(study, answer));
+  print_notes("{}{}\n", interval_note(study), open_rows_text(study, answer));
   print_strategies(study, r);
   if (study.sweep().noise) print_noisy_plans(*study.sweep().noise, answer.noisy);
   if (o.out.empty()) return;

@@ -45,7 +45,7 @@ void print_crossing(const RingThresholds& ring) {
     return std::count_if(ring.tests.begin(), ring.tests.end(),
                          [&](const RingPoint& p) { return o.holds(p); });
   };
-  fmt::print(
+  print_notes(
       "    of {} tokens both take as long at a miss rate of {:.2f} %; as prices may be off (nominal 90 %), "
       "either may be "
       "the faster at {} and in {} of the test requests\n"
@@ -56,15 +56,14 @@ void print_crossing(const RingThresholds& ring) {
 void print_ring(const Study& study, const ThresholdStudy& d, const RingThresholds& ring) {
   const std::size_t kv = static_cast<std::size_t>(
       std::count_if(ring.tests.begin(), ring.tests.end(), [](const RingPoint& p) { return p.kv_wins(); }));
-  fmt::print(
+  print_notes(
       "  CP{}: {} test requests, pass-KV faster in {}; table of {} bytes; h = {:.3f} ln T + {:.3f} "
-      "ln(T/(T+P)) + {:.3f}"
-      " (paper: -1.059, 1.145, 12.112)\n",
+      "ln(T/(T+P)) {} {:.3f} (paper: -1.059, 1.145, 12.112)\n",
       ring.ranks, ring.tests.size(), kv, ring.refined.table.bytes(), ring.empirical.alpha(),
-      ring.empirical.beta(), ring.empirical.gamma());
+      ring.empirical.beta(), ring.empirical.gamma() < 0 ? "-" : "+", std::abs(ring.empirical.gamma()));
   for (const bool achieved : {false, true}) {
     const AnalyticRule& a = achieved ? ring.at_rate : ring.at_peak;
-    fmt::print(
+    print_notes(
         "    {} rates: Q message smaller below {:.1f} % miss rate (Eq. 1), KV hidden from T = {:.0f} (Eq. "
         "2), Q hidden "
         "from T+P = {:.0f} (Eq. 3)\n",
@@ -72,7 +71,8 @@ void print_ring(const Study& study, const ThresholdStudy& d, const RingThreshold
         a.all_to_all_tokens * ring.ranks);
   }
   if (!study.study.system.calibration.empty())
-    fmt::print("    what the time of {} of these requests rests on: {}\n", ring.rated, rests_on(ring.shares));
+    print_notes("    what the time of {} of these requests rests on: {}\n", ring.rated,
+                rests_on(ring.shares));
   if (ring.crossing) print_crossing(ring);
   Table t({"rule", "right", "mean regret", "p99", "worst", "worst at T", "P"});
   for (std::size_t i = 0; i < d.rules.size(); ++i) {
@@ -88,9 +88,9 @@ void print_ring(const Study& study, const ThresholdStudy& d, const RingThreshold
 }
 
 void print(const Study& study, const ThresholdStudy& d) {
-  fmt::print("{}: pass KV or pass Q, rings of {} GPUs each\n{}", study.title, study.thresholds().tpa,
-             engine_text(study.study));
-  fmt::print(
+  print_notes("{}: pass KV or pass Q, rings of {} GPUs each\n{}", study.title, study.thresholds().tpa,
+              engine_text(study.study));
+  print_notes(
       "  {} requests timed by events, both variants; every rule judged on requests it was not derived "
       "from\n  costs: {}\n\n",
       count(d.timed()), costs_text(study.study.system));
@@ -231,7 +231,7 @@ int run(const ThresholdsOptions& o, const Provenance& made_by) {
     require_question<ThresholdGrid>(study, o.scenario);
     ThresholdStudy d;
     {
-      Progress progress(study.study.model.name, Progress::terminal());
+      Progress progress(study.study.model.name, Progress::terminal(), "rings");
       d = study_thresholds(study, o.threads, [&](std::size_t done, std::size_t total) {
         if (interrupted()) throw Cancelled{};
         progress.show(done, total);

@@ -1,0 +1,109 @@
+"""What a terminal sees and a pipe does not: colours unless NO_COLOR is set, lines of its width, and progress with the time
+that is left for what takes more than a second. Usage: terminal.py BINARY"""
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+BINARY = os.path.abspath(sys.argv[1])
+COLUMNS = 80
+PLAN = ["plan", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "8", "--input", "8K", "--output", "1K", "--ttl", "20 ms"]
+# Above a second on any machine: every configuration is simulated, on one thread.
+LONG = ["sweep", "helix_gb200_1m", "--exhaustive", "--threads", "1"]
+BAR = re.compile(rb"\r\x1b\[K\S+ \[[#.]{24}\] [0-9]+/[0-9]+ plans, [0-9]+ plans/s, [0-9]+ s left")
+COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+
+
+def require(holds, text):
+    if not holds:
+        print("FAILED:", text)
+        sys.exit(1)
+
+
+def environment(more):
+    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+    return {**kept, "TERM": "xterm", **more}
+
+
+def read_all(end):
+    out = b""
+    while True:
+        try:
+            part = os.read(end, 65536)
+        except OSError:  # Linux's answer where the other end is closed
+            return out
+        if not part:
+            return out
+        out += part
+
+
+def on_terminal(arguments, streams, until=None, **more):
+    """What a terminal of 80 columns gets of the `streams` ("stdout", "stderr"); the others are pipes that nobody looks at.
+    Ends the program when `until` has come."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    others = {s: subprocess.DEVNULL for s in ("stdout", "stderr")}
+    process = subprocess.Popen([BINARY, *arguments], stdin=subprocess.DEVNULL, env=environment(more),
+                               **{**others, **{s: theirs for s in streams}})
+    os.close(theirs)
+    out = b""
+    while until is not None and not until.search(out):
+        try:
+            out += os.read(ours, 65536)
+        except OSError:
+            break
+    if until is not None:
+        process.terminate()
+    out += read_all(ours)
+    process.wait()
+    os.close(ours)
+    return out
+
+
+def in_pipes(arguments, **more):
+    ran = subprocess.run([BINARY, *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=environment(more))
+    return ran.stdout, ran.stderr
+
+
+def colours():
+    shown = on_terminal(PLAN, ["stdout"])
+    require(COLOUR.search(shown), f"no colours on a terminal: {shown[:200]}")
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        plain = on_terminal(PLAN, ["stdout"], **{name: value})
+        require(b"\x1b" not in plain, f"{name}={value} does not end colours: {plain[:200]}")
+        require(plain == COLOUR.sub(b"", shown), f"{name}={value} changes more than colours")
+    require(on_terminal(PLAN, ["stdout"], NO_COLOR="") == shown, "an empty NO_COLOR is none (no-color.org)")
+    # The terminal is that of standard output, not of standard error.
+    piped, warnings = in_pipes(PLAN)
+    require(b"\x1b" not in piped and b"\r" not in piped, "colours in a pipe")
+    require(b"\x1b" not in warnings, "colours on a piped standard error")
+    return shown
+
+
+def widths(shown):
+    def longest(text):
+        return max(len(line.decode()) for line in COLOUR.sub(b"", text).replace(b"\r", b"").split(b"\n"))
+    require(longest(shown) <= COLUMNS, f"a line of {longest(shown)} columns on a terminal of {COLUMNS}")
+    text = on_terminal(["thresholds", "thresholds_405b_gtt"], ["stdout"])
+    require(longest(text) <= COLUMNS, f"thresholds: a line of {longest(text)} columns")
+
+
+def progress():
+    shown = on_terminal(LONG, ["stderr"], until=BAR)
+    require(BAR.search(shown), f"no progress on a terminal: {shown[:200]}")
+    # It is wiped before what follows, so that nothing of it is left on the screen.
+    require(b"\r\x1b[K" in shown[BAR.search(shown).end():], f"progress is left on the screen: {shown[-200:]}")
+    out, errors = in_pipes(["sweep", "prefill_405b_gb200_1m", "--threads", "1"])
+    for name, text in (("output", out), ("error", errors)):
+        require(b"s left" not in text and b"\r" not in text, f"progress in a piped standard {name}: {text[:200]}")
+    on_output = on_terminal(["sweep", "prefill_405b_gb200_1m", "--threads", "1"], ["stdout"])
+    require(b"s left" not in on_output, "progress on standard output")
+
+
+if __name__ == "__main__":
+    widths(colours())
+    progress()
