@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "planner/api/convert_explain.hpp"
 #include "planner/cli/interval_parts.hpp"
@@ -123,9 +124,16 @@ void print_rival(const Rival& r, const std::string& time) {
   if (!never.empty()) print_lines(4, fmt::format("does not, up to {:g}x either way: {}", kMostFactor, never));
 }
 
+std::string rivals_title(std::uint64_t compared) {
+  constexpr const char* kEqual = "on as many GPUs for as many users";
+  if (compared == 0) return fmt::format("there is no other plan {}", kEqual);
+  if (compared == 1) return fmt::format("the only other plan {}", kEqual);
+  return fmt::format("best of {} other plans {}", compared, kEqual);
+}
+
 void print_rivals(const Explanation& e, const std::string& time) {
-  fmt::print("\nbest of {} other plans on as many GPUs for as many users\n", e.compared);
-  if (e.rivals.empty()) fmt::print("  none fits\n");
+  fmt::print("\n{}\n", rivals_title(e.compared));
+  if (e.compared > 0 && e.rivals.empty()) fmt::print("  none fits\n");
   for (const Rival& r : e.rivals) print_rival(r, time);
 }
 

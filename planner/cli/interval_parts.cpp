@@ -364,8 +364,8 @@ std::string open_target_text(const Study& study, const SweepAnswer& answer, cons
   }
   std::string out;
   if (!late.empty())
-    out += fmt::format("  may miss the target, as prices may be off: {} of {} plans (row {})\n", late.size(),
-                       answer.meeting.size(), fmt::join(late, ", "));
+    out += fmt::format("  may miss the target, as prices may be off: {} of {} plans (row{} {})\n",
+                       late.size(), answer.meeting.size(), late.size() > 1 ? "s" : "", fmt::join(late, ", "));
   if (unknown) out += "  whether TTFT may miss its target is not known: its error was not measured\n";
   if (!ahead.empty())
     out +=

@@ -152,6 +152,8 @@ std::string gpus_text(const PlannedPoint& p) {
   return p.copies > 1 ? fmt::format("{} x {}", p.copies, gpus) : std::to_string(gpus);
 }
 
+std::string gpu_count(int gpus) { return gpus == 1 ? "1 GPU" : fmt::format("{} GPUs", gpus); }
+
 std::vector<std::string> row(const PlanAnswer& a, const PlannedPoint& p, const std::string& rank) {
   const std::string time = to_string(p.point.time, kDigits), gpus = gpus_text(p);
   const std::string users = a.question.rate > 0 ? fmt::format("{:.0f}", std::ceil(a.users_of(p)))
@@ -209,9 +211,11 @@ std::string bounds_text(const PlanAnswer& a) {
   const BestPlan& best = *a.best;
   const Case& c = a.study.study;
   std::string out = "bound by: ";
-  if (best.served && best.served->serves())
-    out += fmt::format("prompts of others {:.0f} % of TPOT; of a step that decodes ",
-                       100 * best.served->served.prefill_part);
+  if (best.served && best.served->serves()) {
+    const double part = 100 * best.served->served.prefill_part;
+    if (part >= 0.5) out += fmt::format("prompts of others {:.0f} % of TPOT; ", part);  // none of one user
+    out += "of a step that decodes ";
+  }
   out += parts_text(best.breakdown);
   out += fmt::format(", {:.0f} % messages that nothing hides",
                      100 * (best.breakdown.exposed_communication / best.breakdown.time));
@@ -312,6 +316,7 @@ std::string beside_text(const PlanAnswer& a, std::size_t width) {
 // Rows that meet the target, and may miss it within their intervals.
 std::string open_rows_text(const PlanAnswer& a) {
   std::string rows;
+  int count = 0;
   for (std::size_t i = 0; i < a.plans.size(); ++i) {
     const PlannedPoint& p = a.plans[i];
     if (!p.meets || a.study.study.system.calibration.empty()) continue;
@@ -321,9 +326,10 @@ std::string open_rows_text(const PlanAnswer& a) {
     const bool first =
         served(a) && open(p.point.ttft, a.asked.most_ttft, ttft_error(a.study, p.point, p.ttft));
     if (first || open(p.point.time, a.asked.most_time, plan_time_error(a.study, p.rating.errors)))
-      rows += fmt::format("{}{}", rows.empty() ? "row " : ", ", i + 1);
+      rows += fmt::format("{}{}", rows.empty() ? "" : ", ", i + 1), ++count;
   }
-  return rows.empty() ? "" : "may miss the target, as prices may be off: " + rows;
+  if (count == 0) return "";
+  return fmt::format("may miss the target, as prices may be off: row{} {}", count > 1 ? "s" : "", rows);
 }
 
 std::vector<Point> points_of(const PlanAnswer& a) {

@@ -158,9 +158,12 @@ void add_others(const SimulatedPlan& s, const char* of, std::vector<Bottleneck>&
       fmt::format("A microbatch waits for the slowest stage {:.0f} % of {}.", 100 * (b.waiting / b.time),
                   of));
   add("exposed communication", b.exposed_communication,
-      fmt::format("Messages that nothing hides are {:.0f} % of {} (counted above by what bounds them); {} is "
-                  "hidden beside other work.",
-                  100 * (b.exposed_communication / b.time), of, to_string(b.hidden_communication)));
+      fmt::format("Messages that nothing hides are {:.0f} % of {} (counted above by what bounds them); {}.",
+                  100 * (b.exposed_communication / b.time), of,
+                  b.hidden_communication > Seconds(0)
+                      ? fmt::format("another {} of them is hidden behind other work",
+                                    to_string(b.hidden_communication))
+                      : "there are no others"));
   if (!s.served || !s.served->serves()) return;
   const double part = s.served->served.prefill_part;
   if (part >= kLeastShare)
