@@ -14,6 +14,7 @@
 #include "calibrate/measurement.hpp"
 #include "hardware/cost/calibration.hpp"
 #include "hardware/machine/system.hpp"
+#include "sim/base/memory_limit.hpp"
 
 namespace shardline {
 
@@ -86,6 +87,11 @@ struct Tables {
   std::string hash;                // of all files, whatever is left out of them
   std::vector<std::string> notes;  // tables of folders that no form prices
 };
+/// What reading tables and pricing their rows needs, and what a fit to them does, by the size of the
+/// files that load_tables() reads.
+MemoryNeed need_of_evaluation(const std::vector<std::string>& paths);
+MemoryNeed need_of_fit(const std::vector<std::string>& paths);
+
 /// Files, and all .csv of folders, in the order of their names; without the rows that leave_out() takes out.
 /// Throws UserError: UnpricedTable for a file that is one, no table of a folder that any form prices.
 Tables load_tables(const std::vector<std::string>& paths);

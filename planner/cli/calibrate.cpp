@@ -223,6 +223,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   if (a.system.empty()) throw UserError("expected --system, whose kernels were measured, or --engine");
   const std::filesystem::path file = system_file(a.system, shipped_catalogs().systems);
   const System system = load_system(a.system, shipped_catalogs().systems);
+  require_memory(need_of_fit(a.measurements));
   const Tables tables = load_tables(a.measurements);
   CalibrateOptions options;
   options.folds = a.folds;

@@ -1,5 +1,6 @@
 // shardline: the table of its commands, in the order of the help
-// (exit codes: 0 fine, 1 our bug, 2 bad input or lost output, 3 no plan fits, 130 and 143 after a signal).
+// (exit codes: 0 fine, 1 our bug, 2 bad input, too little memory, lost output, 3 no plan, 130 and 143 a
+// signal).
 #include <fmt/format.h>
 
 #include <array>
@@ -20,7 +21,7 @@ constexpr std::array kCommands{
 constexpr Meaning kExitCodes[] = {
     {"0", "fine; pictures that could not be made are warnings of the summary"},
     {"1", "a bug of ours"},
-    {"2", "bad input, or output that could not be written"},
+    {"2", "bad input, more memory needed than --memory, or output that could not be written"},
     {"3", "no plan fits or meets the target"},
     {"130", "interrupted (SIGINT); 143: ended (SIGTERM). What is whole is kept"}};
 constexpr Meaning kEnvironment[] = {

@@ -14,6 +14,7 @@
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/simulate_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/search/memory_need.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -306,6 +307,7 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
     study.sweep().noise->seed = static_cast<std::uint64_t>(*o.noise_seed);
   }
   const Plan plan = possible_plan(study, o.plan);
+  require_memory(o.out.empty() ? need_of_step(study.study, plan) : need_of_trace(study.study, plan));
   Evaluator e(study.study, study.sweep().search.all_reduce);
   SimulatedPlan simulated = simulate_plan(study, e, plan);
   if (!simulated.misfit)

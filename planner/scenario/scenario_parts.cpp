@@ -103,6 +103,9 @@ NoiseSpec read_noise(const Reader& r) {
   return n;
 }
 
+// Of a step: each is a row of its layouts, and groups of decoding requests are, too.
+constexpr std::size_t kMostSequences = 4096;
+
 std::vector<Segment> read_requests(const Reader& r) {
   std::vector<Segment> out;
   if (r.is_sequence() && r.items().empty())
@@ -114,8 +117,8 @@ std::vector<Segment> read_requests(const Reader& r) {
     const long long count = item.has("count") ? item.at("count").integer(1, 4096) : 1;
     item.find("count");
     item.no_other_keys();
-    if (out.size() + static_cast<std::size_t>(count) > 4096) {
-      r.fault("requests has more than 4096 sequences");
+    if (out.size() + static_cast<std::size_t>(count) > kMostSequences) {
+      r.fault(fmt::format("requests has more than {} sequences", kMostSequences));
       break;
     }
     out.insert(out.end(), static_cast<std::size_t>(count), q);
@@ -133,6 +136,8 @@ std::vector<Segment> read_decoding(const Reader& r) {
     item.no_other_keys();
     out.push_back(s);
   }
+  if (out.size() > kMostSequences)
+    r.fault(fmt::format("{} has more than {} groups", r.path(), kMostSequences));
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/host_work.hpp"
+#include "planner/search/memory_need.hpp"
 #include "planner/search/plan_errors.hpp"
 
 namespace shardline {
@@ -36,6 +37,8 @@ Evaluator::Evaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCa
     : case_(&c), rule_(rule), cost_(c.system, rule, std::move(cache)), scratch_(cost_) {}
 
 void Evaluator::lower_step(const Plan& plan) {
+  constexpr long long kManyRounds = 1000;  // with fewer no step needs memory that a machine lacks
+  if (rounds_of(*case_, plan) > kManyRounds) require_memory(need_of_step(*case_, plan));
   lower(schedule_, *case_, plan);
   host_work_ = work_beside(*case_, plan);
   yielded_ = tokens_per_step(*case_, plan);

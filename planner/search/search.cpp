@@ -5,6 +5,7 @@
 
 #include "planner/search/block_times.hpp"
 #include "planner/search/candidates.hpp"
+#include "planner/search/memory_need.hpp"
 #include "planner/search/nearest.hpp"
 #include "planner/search/wave.hpp"
 #include "planner/serving/served_plan.hpp"
@@ -295,6 +296,17 @@ std::size_t wave_end(const Turns& turn, std::size_t begin) {
   return std::min(turn.searched, begin + std::clamp<std::size_t>(begin / 8, 16, 512));
 }
 
+MemoryNeed need_of(const Case& c, const SearchOptions& o, const std::vector<Candidate>& candidates,
+                   std::size_t threads) {
+  std::vector<Plan> plans;
+  std::uint64_t points = 0;
+  for (const Candidate& u : candidates) {
+    plans.push_back(u.plan);
+    points += o.keep_all ? u.last - u.first : 0;
+  }
+  return need_of_search(c, plans, threads, points);
+}
+
 }  // namespace
 
 Frontier SearchResult::overall() const {
@@ -329,6 +341,7 @@ SearchResult search(const Case& c, const SearchOptions& given,
   };
 
   const std::size_t threads = thread_count(o.threads);
+  require_memory(need_of(c, o, candidates, threads));
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   const std::vector<std::unique_ptr<Worker>> workers = make_workers(c, o, threads, cache);
 

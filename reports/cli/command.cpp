@@ -10,6 +10,7 @@
 #include <new>
 #include <sstream>
 #include <string_view>
+#include <variant>
 
 #include "reports/atomic_file.hpp"
 #include "reports/staged_folder.hpp"
@@ -18,8 +19,10 @@
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/harmless.hpp"
+#include "sim/base/memory_limit.hpp"
 #include "sim/base/parallel.hpp"
 #include "sim/base/shell_word.hpp"
+#include "sim/base/units.hpp"
 
 namespace shardline::cli {
 
@@ -130,7 +133,23 @@ struct Declared {
   std::vector<Run> runs;  // of the commands, in the order of the table
   ProgramText text;
   bool json = false;
+  std::string memory;  // empty: a part of the machine's
 };
+
+// --memory, before any work.
+void limit_memory_to(const std::string& text) {
+  constexpr double kPart = 0.8;
+  if (text.empty()) {
+    if (const Bytes all = machine_memory(); all > Bytes(0)) limit_memory(all * kPart, kPart);
+    return;
+  }
+  const auto bytes = parse_quantity<Bytes>(text);
+  if (const auto* fault = std::get_if<std::string>(&bytes))
+    throw UserError({Diagnostic{{}, "--memory: " + *fault, {"for instance --memory \"16 GB\""}}});
+  if (std::get<Bytes>(bytes) < Bytes(1e6))
+    throw UserError("--memory: " + text + " is less than the program itself has: 1 MB at least");
+  limit_memory(std::get<Bytes>(bytes));
+}
 
 void declare(const Program& program, Declared& to) {
   to.app.description(program.summary);
@@ -148,8 +167,11 @@ void declare(const Program& program, Declared& to) {
     CommandText& text = to.text.commands.emplace_back(CommandText{c->name, c->summary, c->example, {help}});
     Arguments arguments(*command, text);
     to.runs.push_back(c->prepare(arguments));
-    if (program.documents)
-      arguments.flag("--json", to.json, "Print the result as one JSON document, and nothing else");
+    if (!program.documents) continue;
+    arguments.flag("--json", to.json, "Print the result as one JSON document, and nothing else");
+    arguments.add("--memory", to.memory,
+                  "What a question may need, for instance \"16 GB\"; one that needs more is refused "
+                  "(default: 80 % of the machine's)");
   }
 }
 
@@ -225,6 +247,7 @@ int parse_and_run(const Program& program, int argc, char** argv) {
   catch_interrupts(!program.patient);
   const CancelQuestion question = interrupted;
   const CancelScope scope(&question);
+  limit_memory_to(declared.memory);
   Provenance made_by{program.name, program.version};
   for (int i = 1; i < argc; ++i) made_by.command += " " + shell_word(argv[i]);
   for (std::size_t i = 0; i < declared.runs.size(); ++i) {

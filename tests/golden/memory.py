@@ -1,0 +1,87 @@
+"""What a question needs of memory, as it is estimated before it starts, is never below what it then has at its most, and
+at most three times that. The estimate is what --memory refuses; the peak is the resident memory that the kernel counts.
+Usage: memory.py BINARY"""
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+BINARY = os.path.abspath(sys.argv[1])
+PLACE = os.path.dirname(os.path.abspath(__file__))
+MOST = 3
+UNITS = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+
+
+def write(name, text):
+    with open(name, "w") as file:
+        file.write(text)
+
+
+def tables():
+    rng = random.Random(1)
+    shapes = rng.sample([(m, n, k) for m in range(1, 257) for n in range(1, 129) for k in range(1, 9)], 150_000)
+    rows = [f"{64 * m},{128 * n},{1024 * k},bf16,nvjet,{rng.uniform(5, 900):.3f}\n" for m, n, k in shapes]
+    write("gemm.csv", "m,n,k,dtype,kernel,latency_us\n" + "".join(rows))
+    write("few.csv", "m,n,k,dtype,kernel,latency_us\n" + "".join(rows[:8_000]))
+
+
+def questions():
+    # By another process: the peak of a child counts what this one has when it forks.
+    subprocess.run([sys.executable, os.path.join(PLACE, "memory.py"), BINARY, "tables"], check=True)
+    write("wide.yaml", "name: wide\nsummary: \"\"\nphase: decode\nmodels: [deepseek-r1]\nsystem: gb200-nvl72\n"
+          "context: 128Ki tokens\nstrategies: [tensor, helix, dp_ep, kv_shard, pipeline]\n"
+          "gpus: {from: 1, to: 64, step: double}\nbatch: {from: 1, to: 64}\n")
+    prompt = ["simulate", "prefill_llama8b_1m", "--plan"]
+    return [
+        ["simulate", "helix_gb200_1m", "--model", "llama-3.1-405b", "--plan", "helix:kvp=8,tpa=8,tpf=64,batch=4"],
+        [*prompt, "tensor:tpa=8,tpf=8,prefill_chunk=64"],
+        [*prompt, "tensor:tpa=8,tpf=8,prefill_chunk=24"],
+        [*prompt, "pipeline:pp=8,prefill_chunk=128", "-o", "one"],
+        [*prompt, "pipeline:pp=32,prefill_chunk=256", "-o", "two"],
+        [*prompt, "ring_pass_kv:cp=16,tpa=1,tpf=1,prefill_chunk=1024"],
+        [*prompt, "kv_runahead:cp=4,tpa=8,tpf=8"],
+        ["sweep", "prefill_llama8b_128k", "--threads", "2"],
+        ["sweep", "wide.yaml", "--threads", "2"],
+        ["sweep", "wide.yaml", "--all", "--threads", "2", "-o", "swept"],
+        ["evaluate", "gemm.csv", "--system", "h200-hgx"],
+        ["calibrate", "few.csv", "--system", "h200-hgx", "--threads", "2", "-o", "fitted.yaml"],
+    ]
+
+
+def estimate(arguments):
+    """Bytes, from the refusal; nothing where there is none."""
+    ran = subprocess.run([BINARY, *arguments, "--memory", "1 MB"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    said = re.search(r"this needs about ([\d.]+) (\w+) of memory", ran.stderr)
+    if ran.returncode != 2 or not said:
+        return None
+    return float(said[1]) * UNITS[said[2]]
+
+
+def peak(arguments):
+    """The exit code, and the most resident bytes of that process."""
+    process = subprocess.Popen([BINARY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_maxrss * 1024
+
+
+def main():
+    faults = 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for arguments in questions():
+            needed, (code, had) = estimate(arguments), peak(arguments)
+            if needed is None or code != 0:
+                verdict = f"FAILED: exit {code}, estimated {needed}"
+            else:
+                good = had <= needed <= MOST * had
+                verdict = f"{'' if good else 'FAILED: '}{needed / 1e6:.0f} MB estimated, {had / 1e6:.0f} MB had: {needed / had:.2f}"
+            faults += verdict.startswith("FAILED")
+            print(f"  {' '.join(arguments)}: {verdict}", flush=True)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(tables() if sys.argv[2:] == ["tables"] else main())
