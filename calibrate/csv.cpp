@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "sim/base/harmless.hpp"
+
 namespace shardline {
 
 namespace {
@@ -48,6 +50,10 @@ CsvText::CsvText(const std::string& file, const std::string& text) : file_(file)
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     lines_.push_back(line);
     at = end + 1;
+    // Cells are shown and written as they are.
+    if (faults_.empty() && is_harmful(line))
+      fault(lines_.size() - 1,
+            "control characters, marks of text direction and bytes that are no UTF-8 are not accepted");
   }
 }
 

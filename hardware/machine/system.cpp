@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "sim/base/file_name.hpp"
+#include "sim/base/harmless.hpp"
 
 namespace shardline {
 
@@ -136,7 +137,7 @@ System read_system(Document& document, const std::filesystem::path& folder,
   const Reader name = r.at("name");
   s.name = name.text();
   // Pictures are named after the system.
-  if (const auto why = not_a_file_name(s.name); why && name.is_scalar())
+  if (const auto why = not_a_file_name(s.name); why && name.is_scalar() && !is_harmful(s.name))
     name.fault("name " + *why, {"expected a plain file name"});
   if (const auto summary = r.find("summary")) s.summary = summary->text();
   s.device = read_device(r.at("device"));

@@ -10,6 +10,7 @@
 #include "models/model/hf_config.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/file_name.hpp"
+#include "sim/base/harmless.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -40,7 +41,8 @@ std::string required_text(const Reader& at) {
 std::string required_name(const Reader& at) {
   std::string name = required_text(at);
   const auto why = not_a_file_name(name);
-  if (why && !name.empty()) at.fault(fmt::format("{} {}", at.path(), *why), {"expected a plain file name"});
+  if (why && !name.empty() && !is_harmful(name))
+    at.fault(fmt::format("{} {}", at.path(), *why), {"expected a plain file name"});
   return name;
 }
 

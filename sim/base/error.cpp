@@ -165,6 +165,14 @@ std::string harmless(std::string_view text) {
   return out;
 }
 
+bool is_harmful(std::string_view text) {
+  const auto plain = [](char c) { return (c >= 0x20 && c < 0x7f) || c == '\t' || c == '\n'; };
+  if (std::all_of(text.begin(), text.end(), plain)) return false;
+  std::string tabs_as_spaces(text);
+  std::replace(tabs_as_spaces.begin(), tabs_as_spaces.end(), '\t', ' ');
+  return harmless_lines(tabs_as_spaces) != tabs_as_spaces;
+}
+
 std::string harmless_lines(std::string_view text) {
   std::string out;
   for (std::size_t end = 0; !text.empty(); text.remove_prefix(std::min(end + 1, text.size()))) {

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/harmless.hpp"
 #include "sim/base/json_fault.hpp"
 #include "sim/base/json_tree.hpp"
 #include "sim/base/read_text.hpp"
@@ -198,6 +199,9 @@ std::vector<std::string> Reader::keys() const {
 
 std::string Reader::text() const {
   if (!require(*text_, *node_, Kind::scalar, "a text")) return {};
+  // Shown in tables, pictures, pages, files and commands: refused once for all of them.
+  if (is_harmful(node_->scalar))
+    fault(path() + ": control characters and marks of text direction are not accepted");
   return std::string(node_->scalar);
 }
 

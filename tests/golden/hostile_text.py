@@ -49,6 +49,83 @@ def commands(text):
     yield "file", plain, ["sweep", argument[:200]]
 
 
+def named_files(text):
+    """A model, a system and a table of measurements that say the text wherever they may say one."""
+    catalog = os.environ["SHARDLINE_DATA"]
+    model = open(f"{catalog}/models/catalog/llama-3.1-8b.yaml").read().split("\n", 2)[2]
+    write("m.yaml", f"name: {json.dumps(text)}\nsource: {json.dumps(text)}\n{model}")
+    system = open(f"{catalog}/hardware/catalog/h200-hgx.yaml").read().split("\n", 2)[2]
+    write("h.yaml", f"name: {json.dumps(text)}\nsummary: {json.dumps(text)}\n{system}")
+    word = text.replace("\n", " ").replace("\r", " ").replace(",", " ").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    write("t.csv", f"# gpu: {word}\n# {word}: {word}\nm,n,k,dtype,kernel,latency_us\n64,128,1024,bf16,{word},5.5\n128,128,1024,bf16,{word},6.5\n")
+    write("u.csv", f"m,n,{word},dtype,kernel,latency_us\n64,128,1024,bf16,nvjet,{word}\n")
+
+
+def write(name, text):
+    with open(name, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
+# Several at once: a run of every command for each.
+TOGETHER = ["\x1b[31mX\x9bb\x7f", "a\u202eb\u2028c\ufeff", "a\r\nb\x00c", "$(touch ran)`touch ran`;touch ran", '<script>alert(1)</script>"\'', "../x", "=1+1"]
+PLACE = "name: x\nsummary: y\nsystem: ./h.yaml\nmodels: [./m.yaml]\n"
+DECODE = "phase: decode\ncontext: 8Ki tokens\nstrategies: [tensor]\ngpus: [8]\nbatch: [1, 2]\n"
+PREFILL = "phase: prefill\nrequests: [{new: 8Ki tokens}]\nstrategies: [tensor]\ngpus: [8]\nbatch: 1\n"
+TALK = "conversation: {cp: 2, tpa: 4, turns: [{new: 1Ki tokens, output: 10 tokens}]}\n"
+RINGS = ("thresholds:\n  cp: [2]\n  tpa: 4\n  new_tokens: {from: 128 tokens, to: 1Ki tokens}\n  longest: 4Ki tokens\n"
+         "  new_tokens_per_octave: 1\n  miss_rate_per_octave: 1\n  test_points: 10\n")
+PARTS = "partition: {contexts: [4Ki tokens], processes: [2], granularity: 512 tokens, spacing: 4Ki tokens}\n"
+PLAN = "tensor:tpa=8,tpf=8,batch=1"
+# Every command that reads a file of a user's, with that file.
+WITH_FILES = [
+    (DECODE, ["sweep", "s.yaml", "--all", "-o", "out"]), (PREFILL, ["sweep", "s.yaml", "-o", "out"]),
+    (DECODE, ["simulate", "s.yaml", "--plan", PLAN, "-o", "out"]), (DECODE, ["explain", "s.yaml", "--plan", PLAN]),
+    (DECODE, ["compare", "s.yaml", "--plan", PLAN, "--plan", "tensor:tpa=4,tpf=4,batch=1"]),
+    (TALK, ["conversation", "s.yaml", "-o", "out"]), (RINGS, ["thresholds", "s.yaml", "-o", "out"]),
+    (PARTS, ["partition", "s.yaml", "-o", "out"]),
+    (DECODE, ["plan", "./m.yaml", "--system", "./h.yaml", "--input", "8K", "--output", "1K", "--ttl", "50 ms", "--save", "saved.yaml"]),
+    (DECODE, ["list", "models", "./m.yaml"]), (DECODE, ["list", "systems", "./h.yaml"]),
+    (DECODE, ["calibrate", "t.csv", "--system", "./h.yaml", "-o", "fitted.yaml", "--csv", "rows.csv"]),
+    (DECODE, ["calibrate", "u.csv", "--system", "./h.yaml", "-o", "fitted.yaml"]),
+    (DECODE, ["evaluate", "t.csv", "--system", "h200-hgx", "--csv", "rows.csv"]),
+    (DECODE, ["accuracy", "--measurements", "h200-hgx=tables", "-o", "accuracy.md"]),
+    (DECODE, ["validate", "./m.yaml"]), (DECODE, ["verify", "./m.yaml"]),
+]
+WRITTEN = ("saved.yaml", "fitted.yaml", "rows.csv", "accuracy.md")
+MADE = ("m.yaml", "h.yaml", "t.csv", "u.csv", "tables", "s.yaml", "x")
+
+
+def check_files(faults):
+    """Every command over files that say the texts. Returns how many runs there were, and answers."""
+    runs, fine = 0, 0
+    for text in TOGETHER:
+        named_files(text)
+        os.makedirs("tables", exist_ok=True)
+        write("tables/t.csv", open("t.csv", encoding="utf-8", newline="").read())
+        for question, arguments in WITH_FILES:
+            write("s.yaml", PLACE + question)
+            case = f"{text[:20]!r} in files of {arguments[0]} {arguments[1]}"
+            ran = subprocess.run([BINARY, *arguments], capture_output=True, timeout=120, check=False)
+            runs += 1
+            fine += ran.returncode == 0
+            if ran.returncode not in (0, 2, 3):
+                faults.append(f"{case}: exit {ran.returncode}: {ran.stderr[:200]!r}")
+            outputs = [("standard output", ran.stdout), ("standard error", ran.stderr)]
+            for folder, _, files in os.walk("out"):
+                outputs += [(f, open(os.path.join(folder, f), "rb").read()) for f in files if not f.endswith(".png")]
+            outputs += [(f, open(f, "rb").read()) for f in WRITTEN if os.path.exists(f)]
+            for name, data in outputs:
+                if raw(data):
+                    faults.append(f"{case}: {raw(data)} in {name}")
+                if name.endswith(".html") and b"<script>alert(1)" in data:
+                    faults.append(f"{case}: a script of others in {name}")
+            subprocess.run(["rm", "-rf", "out", *WRITTEN], check=True)
+            if os.path.exists("ran"):
+                faults.append(f"{case}: its command ran")
+                os.remove("ran")
+    return runs, fine
+
+
 def main():
     faults, runs, fine = [], 0, 0
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +160,9 @@ def main():
                     faults.append(f"{text!r} as {place}: its command ran")
                     os.remove("ran")
                 subprocess.run(["rm", "-rf", "out"], check=True)
-        beside = [f for f in os.listdir(".") if f not in ("s.yaml", "x")]  # x: out/../x, as the user said
+        more, answers = check_files(faults)
+        runs, fine = runs + more, fine + answers
+        beside = [f for f in os.listdir(".") if f not in MADE]  # x: out/../x, as the user said
         if beside or os.path.exists(os.path.join(tempfile.gettempdir(), "shardline-hostile")):
             faults.append(f"written outside of the folder: {beside}")
     print(f"{runs} runs, {fine} of them with an answer")
