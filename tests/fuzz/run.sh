@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
-# tests/fuzz/run.sh BUILD SECONDS [TARGET]...: each target of libFuzzer (all without names) so many seconds, as many
-# beside each other as there are processors. An input that breaks one is kept beside its log in BUILD/fuzz, and the
-# exit code is 1. Seeds are files of the project, those of tests/bad among them; what a run finds stays in BUILD/fuzz for the next.
+# tests/fuzz/run.sh BUILD SECONDS|runs=N [TARGET]...: each target of libFuzzer (all without names) so many seconds or
+# executions, JOBS (as many as there are processors) beside each other. An input that breaks one is kept beside its log
+# in BUILD/fuzz, and the exit code is 1. Seeds are files of the project, those of tests/bad among them, and of
+# tests/fuzz/corpus; what a run finds stays in BUILD/fuzz for the next. Long runs: JOBS=1 nice tests/fuzz/run.sh build/asan runs=10000000
 set -euo pipefail
-build=$(realpath "$1") seconds=$2
+build=$(realpath "$1") jobs=${JOBS:-$(nproc)}
+case $2 in
+  runs=*) amount=-runs=${2#runs=} ;;
+  *) amount=-max_total_time=$2 ;;
+esac
 shift 2
 sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 out=$build/fuzz
@@ -20,6 +25,7 @@ seeds() {
     engine) echo "$sources/planner/engines" ;;
     scenario) echo "$sources/scenarios" "$sources/tests/golden" "$bad/scenario" ;;
     measurements) echo "$bad/measurement" ;;
+    aiconfigurator) echo "$bad/measurement" "$sources/tests/fuzz/corpus/aiconfigurator" ;;
     plan_text) echo "$bad/plan" ;;
     truth) echo "$bad/truth" "$bad/chain_truth" ;;
     trace) echo "$sources/tests/planner/traces" "$bad/trace" ;;
@@ -27,7 +33,7 @@ seeds() {
 }
 
 one() {
-  local target=$1 found=$out/$1 log=$out/$1.log code=0
+  local target=$1 found=$out/$1 log=$out/$1.log code=0 begin=$SECONDS
   mkdir -p "$found/corpus" "$found/seeds" "$found/broken"
   local folder
   for folder in $(seeds "$target"); do
@@ -36,13 +42,13 @@ one() {
   local folders=("$found/corpus" "$found/seeds")
   local dictionary=()
   [[ -f $sources/tests/fuzz/$target.dict ]] && dictionary=("-dict=$sources/tests/fuzz/$target.dict")
-  "$build/bin/fuzz_$target" -max_total_time="$seconds" -max_len=16384 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
+  "$build/bin/fuzz_$target" "$amount" -max_len=16384 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
     "${dictionary[@]}" -artifact_prefix="$found/broken/" "${folders[@]}" > "$log" 2>&1 < /dev/null || code=$?
   local runs cover
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-  cover=$(grep -o 'cov: [0-9]*' "$log" | tail -1)
+  cover=$(grep -o 'cov: [0-9]* ft: [0-9]*' "$log" | tail -1)
   if ((code == 0)); then
-    echo "$target: ${runs:-0} executions, ${cover:-no coverage}"
+    echo "$target: ${runs:-0} executions, ${cover:-no coverage}, $((SECONDS - begin)) s"
   else
     echo "$target: broken after ${runs:-?} executions (exit $code): $(ls "$found/broken" | tr '\n' ' ')in $found/broken"
     grep -m 3 -E 'ERROR|SUMMARY|does not hold|what\(\)|runtime error' "$log" || true
@@ -55,7 +61,7 @@ targets=("$@")
 failed=0
 running=0
 for target in "${targets[@]}"; do
-  if ((running >= $(nproc))); then
+  if ((running >= jobs)); then
     wait -n || failed=1
     running=$((running - 1))
   fi
