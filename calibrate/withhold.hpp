@@ -34,8 +34,9 @@ std::optional<FamilyChoice> choose_by_families(const Form& form, const FormConte
                                                const FitRows& rows, const Refit& how);
 
 /// [F6] The largest shapes on the axis of far_axis() are predicted by a fit to those that lie its doublings
-/// below them. `covered`: of these rows, by the band that the same finds with a table that ends where that
-/// fit's rows do. Nothing where the form has no such axis, or too few rows lie below.
+/// below them; so are those of half their size, and of that again, four steps in all. The band is of all of
+/// these rows, holds zero and is wider where steps are few. `covered`: of the largest rows, by the band of
+/// the steps before. Nothing where the form has no such axis, or too few rows lie below.
 std::optional<BeyondBand> withhold_beyond(const Form& form, const FormContext& context, const FitRows& rows,
                                           const Refit& how);
 

@@ -88,7 +88,8 @@ quantile of withheld rows, the mean of a family's variants by their rows. Withhe
 folds of the errors above); all shapes of a model (its experts, or width and group of its heads) in
 turn; the longest caches, from a quarter of their length on, or the largest groups, from half their
 size on. Covered: part of these rows, in %, that bands of other withheld rows hold: of the other
-folds, the other models; beyond the data, of the same test with a table that ends earlier.)") +
+folds, the other models; beyond the data, of the longest or largest by the steps before. Beyond is of up to four
+steps of one doubling, holds zero, and is 1 + 0.5/steps times as wide.)") +
          markdown(table);
 }
 

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "calibrate/calibrate.hpp"
 #include "tests/calibrate/accuracy_support.hpp"
@@ -58,6 +62,20 @@ TEST(AccuracyIntervals, ShippedBandsHoldOtherRows) {
       const bool few = s.name == "a100-sxm.sglang" && a.goal->family == std::string_view("attention_decode");
       if (i.family.variants > 0) {
         EXPECT_GE(i.family.covered, few ? 0.7 : 0.8);
+      }
+      // Kernels of sparse attention change with the length: no step foretells the next, least where a few
+      // rows are all that is as long.
+      const std::string_view family = a.goal->family;
+      if (i.beyond.covered >= 0 && !family.starts_with("sparse_")) {
+        EXPECT_GE(i.beyond.covered, 0.8);
+      }
+      if (i.beyond.covered >= 0 && family == "sparse_prefill") {
+        EXPECT_GE(i.beyond.covered, 0.65);
+      }
+      for (const KernelFit* f : a.fits) {
+        if (f->intervals.beyond) {
+          EXPECT_TRUE(f->intervals.beyond->band.contains(0)) << f->name();
+        }
       }
     }
   }
@@ -114,18 +132,31 @@ struct Published {
   }
 };
 
+// H200's rows by H100's fits and the reverse, of the kernels of all three frameworks. How much the rows of
+// one table scatter, a fit to another cannot know (TensorRT-LLM's prompts of sparse attention: twice as much
+// on H200), so that one of six may be far from nine of ten, but not all of them.
 TEST(PublishedAccuracy, BandsOfABorrowedFitHoldNineRowsOfTen) {
   const Published published;
   if (!published.missing.empty()) GTEST_SKIP() << published.missing;
-  for (const auto& [rows, fits] : {std::pair("h200-hgx", "h100-hgx"), std::pair("h100-hgx", "h200-hgx")}) {
-    const auto families = published.coverage(rows, fits);
-    if (families.empty()) GTEST_SKIP() << "no tables of " << rows;
-    for (const auto& [family, covered] : families) {
-      SCOPED_TRACE(std::string(rows) + " " + family);
-      EXPECT_GE(covered.part(), 0.85);
-      EXPECT_LE(covered.part(),
-                family == "mla_prefill" || family == "allreduce" ? 1 : 0.965);  // of 51 rows, steps of 2 %
+  std::map<std::string, std::vector<double>> parts;  // by family
+  for (const std::string framework : {"", ".sglang", ".vllm"}) {
+    for (const auto& [rows, fits] : {std::pair("h200-hgx", "h100-hgx"), std::pair("h100-hgx", "h200-hgx")}) {
+      const auto families = published.coverage(rows + framework, fits + framework);
+      if (families.empty()) GTEST_SKIP() << "no tables of " << rows << framework;
+      for (const auto& [family, covered] : families) {
+        SCOPED_TRACE(rows + framework + " " + family);
+        EXPECT_GE(covered.part(), 0.72);
+        parts[family].push_back(covered.part());
+      }
     }
+  }
+  for (const auto& [family, of] : parts) {
+    const double mean = std::accumulate(of.begin(), of.end(), 0.0) / static_cast<double>(of.size());
+    std::string all;
+    for (const double part : of) all += std::to_string(part) + " ";
+    SCOPED_TRACE(family + ": " + all);
+    EXPECT_GE(mean, 0.85);
+    EXPECT_LE(mean, 0.95);
   }
 }
 

@@ -99,23 +99,53 @@ TEST(WithholdBeyond, FindsWhatTheLargestGroupsDoOtherwise) {
   ASSERT_TRUE(same && other);
   EXPECT_DOUBLE_EQ(other->from, 2);
   EXPECT_DOUBLE_EQ(other->to, 3);
-  EXPECT_EQ(other->rows, 23u);
+  EXPECT_EQ(other->rows, 46u);  // of 8 by those up to 4, and of 4 by those of 2
   EXPECT_NEAR(same->band.low, 0, 0.05);
   EXPECT_NEAR(same->band.high, 0, 0.05);
-  EXPECT_NEAR(other->band.high, std::log(1.3), 0.05);
-  EXPECT_NEAR(other->band.low, std::log(1.3), 0.05);
+  // Two steps: half of a half wider on both sides of the middle of 0 and ln 1.3.
+  EXPECT_NEAR(other->band.high, 1.125 * std::log(1.3), 0.05);
+  EXPECT_NEAR(other->band.low, -0.125 * std::log(1.3), 0.05);
   // A table that ends at four GPUs foresees eight that are like them, but not eight that are not.
   EXPECT_GT(same->covered, 0.5);
   EXPECT_LT(other->covered, 0.1);
 }
 
+// A fit that is too fast at each length so far may be too slow at the next: no band leaves zero out.
+TEST(WithholdBeyond, HoldsZeroAndIsWiderOfFewSteps) {
+  const Truth t = truth("nccl", {"all_reduce"});
+  const auto slower = [&](int most) {  // each size 30 % slower than the one before
+    FitRows rows;
+    double factor = 1;
+    for (int gpus = 2; gpus <= most; gpus *= 2, factor *= 1.3) {
+      for (double bytes = 256; bytes <= 1 << 30; bytes *= 2)
+        add(rows, t, {static_cast<double>(gpus), bytes}, factor);
+    }
+    return withhold_beyond(*t.form, t.context, rows, {});
+  };
+  const auto one = slower(4), three = slower(16), eight = slower(512);
+  ASSERT_TRUE(one && three && eight);
+  for (const auto& band : {one, three, eight}) {
+    EXPECT_LE(band->band.low, 0);
+    EXPECT_GT(band->band.high, 0.1);
+  }
+  EXPECT_EQ(one->rows, 23u);
+  EXPECT_LT(one->covered, 0);  // no step before
+  EXPECT_EQ(three->rows, 3 * 23u);
+  EXPECT_EQ(eight->rows, 4 * 23u);  // the last ones
+}
+
 TEST(WithholdBeyond, NeedsRowsBelow) {
   const Truth t = truth("nccl", {"all_reduce"});
   EXPECT_FALSE(withhold_beyond(*t.form, t.context, messages(t, 2, 1), {}));
-  // One row tells nothing of the others.
-  FitRows one = messages(t, 4, 1);
-  add(one, t, {8, 1 << 20}, 1.3);
+  // One row tells nothing of the others, but those of the step before do.
+  FitRows one = messages(t, 2, 1);
+  add(one, t, {4, 1 << 20}, 1.3);
   EXPECT_FALSE(withhold_beyond(*t.form, t.context, one, {}));
+  FitRows more = messages(t, 4, 1);
+  add(more, t, {8, 1 << 20}, 1);
+  const auto band = withhold_beyond(*t.form, t.context, more, {});
+  ASSERT_TRUE(band);
+  EXPECT_EQ(band->rows, 24u);
   const Truth gemm = truth("gemm", {"bf16", "mine"});
   FitRows rows;
   for (double m = 1; m <= 4096; m *= 2) add(rows, gemm, {m, 1024, 1024}, 1);
