@@ -25,4 +25,7 @@ std::string family_goals_text(const AccuracyGoal& family);
 /// The section with the errors of all systems and frameworks.
 std::string glance(std::span<const System> systems);
 
+/// The section with what is reached of the goals, by operation and framework. Empty without fits.
+std::string reached(std::span<const System> systems);
+
 }  // namespace shardline::cli::accuracy_parts

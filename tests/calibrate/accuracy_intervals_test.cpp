@@ -16,7 +16,7 @@
 namespace shardline::cli {
 namespace {
 
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 
 // Bands and coverages are means over rows; derived bands say nothing that the errors do not.
 TEST(AccuracyIntervals, ArePooledByRows) {
@@ -47,6 +47,28 @@ TEST(AccuracyIntervals, ArePooledByRows) {
                         "-39/+65 |       - |"));
   const std::vector<System> older{made_system({old})};
   EXPECT_EQ(accuracy_report(older, {}).find("## Intervals"), std::string::npos);
+}
+
+// By operation and framework: who meets the goal, the mean error by rows, coverage and where it is not right.
+TEST(AccuracyIntervals, GoalsAndWhatIsReachedAreByFramework) {
+  KernelFit good = made("nccl", {"all_reduce"}, error(0.01, 0.02));
+  KernelFit bad = made("nccl", {"all_gather"}, error(0.07, 0.30));
+  good.intervals.inside = {{-0.1, 0.1}, 100, 0.9};
+  bad.intervals.inside = {{-0.2, 0.3}, 300, 0.7};
+  BeyondBand& beyond = bad.intervals.beyond.emplace();
+  beyond.band = {-0.5, 0.5};
+  beyond.rows = 10;
+  beyond.covered = 1;
+  System own = made_system({good, bad}), other = made_system({good});
+  other.name += ".vllm";
+  const std::string text = accuracy_report(std::vector<System>{own, other}, {});
+  const std::size_t at = text.find("## Goals and what is reached");
+  ASSERT_NE(at, std::string::npos);
+  const std::string section = text.substr(at, text.find("\n## ", at + 1) - at);
+  EXPECT_THAT(
+      rows_with(section, "NCCL collectives"),
+      ElementsAre(ElementsAre("NCCL collectives", "own", "1 of 2", "4.0/16.0", "5/18", "75 !", "-", "100 !"),
+                  ElementsAre("NCCL collectives", "vllm", "1 of 1", "1.0/2.0", "5/18", "90", "-", "-")));
 }
 
 // Every shipped fit says how far it may be off, on rows that it has not seen, and says so rightly.
