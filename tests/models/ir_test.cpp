@@ -28,7 +28,8 @@ const std::tuple kShapes{
     IndexLogitsShape{16, 3, 5, 300, 40, 132, 20, 2, 30, Dtype::fp8, true},
     TopKShape{16, 3, 8, 20, 12, 250, 2, 30, true, Dtype::fp8, true},
     AttendSparseShape{8, 12, 10, 150, 40, 656, 20, 2, 8, 300, true, 3, true, Dtype::fp8, true},
-    ModuleRestShape{8, 3, 20, 2, 300, 64, 24, 10, 2, 6, 7, 5, 656, true, Dtype::fp8, true}};
+    ModuleRestShape{8, 3, 20, 2, 300, 64, 24, 10, 2, 6, 7, 5, 656, true, Dtype::fp8, true},
+    RecurrentShape{StateDecay::per_channel, 2, 4, 3, 5, 4, 4, 20, 2, 11, true}};
 
 /// f(shape) for a shape of each type.
 template <class F>
@@ -187,7 +188,10 @@ TEST(Ops, KindsHaveTheShapesThatTheirNamesSay) {
     const bool of_index = shape == index(IndexLogitsShape{}) || shape == index(TopKShape{}) ||
                           shape == index(AttendSparseShape{}) || shape == index(ModuleRestShape{});
     EXPECT_EQ(is_of_index(kind), of_index) << to_string(kind);
-    EXPECT_EQ(!product && !attention && !message && !of_index, shape == index(ElementwiseShape{}))
+    const bool recurrent = shape == index(RecurrentShape{});
+    EXPECT_EQ(is_recurrent(kind), recurrent) << to_string(kind);
+    EXPECT_EQ(!product && !attention && !message && !of_index && !recurrent,
+              shape == index(ElementwiseShape{}))
         << to_string(kind);
   }
   EXPECT_EQ(used.size(), std::variant_size_v<Shape>);
@@ -290,6 +294,22 @@ TEST(Ops, G8ScoresAreFourBytes) {
   EXPECT_EQ(score_bytes(op_of(std::get<IndexLogitsShape>(kShapes))).value, 1200);
   EXPECT_EQ(score_bytes(op_of(std::get<TopKShape>(kShapes))).value, 1000);
   EXPECT_EQ(score_bytes(op_of(std::get<AttendSparseShape>(kShapes))).value, 0);
+}
+
+// By hand: 32 channels, of which two requests keep three rows; states of 60 numbers.
+TEST(Ops, G9StatesAreReadAndWrittenOnce) {
+  PricedOp op = op_of(std::get<RecurrentShape>(kShapes));
+  ASSERT_EQ(op.kind, OpKind::convolve);
+  EXPECT_EQ(flops(op).value, 0);
+  EXPECT_EQ(kv_bytes(op).value, 2 * 2 * (2 * 3 * 32));
+  EXPECT_EQ(token_bytes(op).value, 2 * 20 * (32 + 32));
+  op.kind = OpKind::recur;
+  EXPECT_EQ(flops(op).value, 20 * (8 * 60 + 2 * 64 * 4 * (3 + 5)));
+  EXPECT_EQ(kv_bytes(op).value, 2 * 4 * (2 * 60));
+  EXPECT_EQ(token_bytes(op).value, 2 * 20 * (32 + 20));
+  std::get<RecurrentShape>(op.shape).prompts = false;
+  EXPECT_EQ(flops(op).value, 20 * 8 * 60);
+  EXPECT_EQ(token_bytes(op_of(std::get<ElementwiseShape>(kShapes))).value, 0);
 }
 
 // Numbers computed by hand from the shapes above.
