@@ -19,6 +19,11 @@ VllmScheduler::VllmScheduler(const VllmKnobs& knobs)
                     std::to_string(knobs.block_size) + " tokens, the KV cache has " +
                     std::to_string(knobs.num_gpu_blocks));
   }
+  if (!knobs.enable_chunked_prefill && knobs.max_num_batched_tokens < knobs.max_model_len) {
+    throw UserError("without chunked prefill max_num_batched_tokens " +
+                    std::to_string(knobs.max_num_batched_tokens) + " must be at least max_model_len " +
+                    std::to_string(knobs.max_model_len));
+  }
 }
 
 std::uint32_t VllmScheduler::blocks_of(std::uint64_t tokens) const {

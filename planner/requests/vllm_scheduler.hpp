@@ -60,7 +60,9 @@ class VllmScheduler {
     std::vector<std::uint64_t> text;  // of the trace's blocks
   };
 
-  /// Throws UserError where the engine would not start: a request of max_model_len must fit in all blocks.
+  /// Throws UserError where the engine would not start: a request of max_model_len must fit in all blocks
+  /// and, without chunks, in the tokens of a step (vllm/config/scheduler.py,
+  /// `SchedulerConfig.verify_max_model_len` at v0.24.0), for nobody would ever begin it.
   explicit VllmScheduler(const VllmKnobs& knobs);
 
   /// A request that came. Refused, as the engine does, where prompt and one token exceed max_model_len; its

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/error.hpp"
+
 namespace shardline {
 namespace {
 
@@ -83,12 +85,26 @@ TEST(VllmScheduler, R4WholePromptsInOrder) {
                    .max_num_batched_tokens = 16,
                    .enable_chunked_prefill = false,
                    .block_size = 4,
-                   .max_model_len = 32,
+                   .max_model_len = 16,
                    .num_gpu_blocks = 64});
   s.add(asks(10, 1));
   s.add(asks(8, 1));
   s.add(asks(2, 1));
   EXPECT_EQ(steps_of(s), (Steps{"0 decode (0), 10+0", "0 decode (0), 8+0 2+0"}));
+}
+
+// A prompt longer than a step, without chunks, would wait for ever: such a server does not start.
+TEST(VllmScheduler, R4WholePromptsFitAStep) {
+  VllmKnobs knobs{.max_num_batched_tokens = 16, .enable_chunked_prefill = false, .max_model_len = 17};
+  try {
+    const VllmScheduler s(knobs);
+    FAIL() << "it starts";
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(),
+                 "without chunked prefill max_num_batched_tokens 16 must be at least max_model_len 17\n");
+  }
+  knobs.enable_chunked_prefill = true;
+  EXPECT_NO_THROW(VllmScheduler{knobs});
 }
 
 // 4 blocks of 4 tokens. Both prompts of 7 take 2 each, full with their 8th token. In the step that computes
