@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/requests/block_pool.hpp"
+#include "planner/requests/scheduler.hpp"
 #include "planner/requests/step_times.hpp"
 #include "planner/serving/trace.hpp"
 
@@ -40,20 +41,13 @@ struct VllmKnobs {
 /// `allocate_slots` and `free` at 003df2961dd8, whose caller passes scheduler_reserve_full_isl and
 /// has_scheduled_reqs=bool(self.running).
 /// Not here: speculative decoding, layers with windows or states, priorities, encoders, KV connectors.
-class VllmScheduler {
+class VllmScheduler : public Scheduler {
  public:
-  /// A request that was added and not forgotten.
-  using Id = std::uint32_t;
-
-  struct Request {
-    std::uint32_t prompt = 0, answer = 0;       // tokens
+  struct Request : Scheduler::Request {
     std::uint32_t in_flight = 0;                // of `generated`, in steps that have not ended
     std::uint32_t filled = 0;                   // blocks whose text can be found
     std::uint32_t computed = 0, generated = 0;  // tokens, up to the step that was decided last
-    std::uint32_t found = 0;                    // of its prompt when it began first: its cached tokens
-    std::uint32_t preempted = 0;                // times
-    bool began = false, done = false;
-    std::uint64_t number = 0;  // in the order of adding
+    bool began = false;
     std::uint32_t tokens() const { return prompt + generated; }
     std::vector<KvBlock> blocks;
     std::vector<BlockHash> chain;
@@ -68,30 +62,33 @@ class VllmScheduler {
   /// A request that came. Refused, as the engine does, where prompt and one token exceed max_model_len; its
   /// answer is cut there. Its text are the ids of blocks of `text_block` tokens, a multiple of block_size
   /// (checked); without them it shares nothing.
-  std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock);
+  std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
   /// One that is done (checked) leaves its id to another.
-  void forget(Id id);
+  void forget(Id id) override;
 
   /// How many steps may be decided at once, and how many are and have not ended.
-  std::size_t depth() const { return knobs_.async_scheduling ? 2 : 1; }
-  std::size_t decided() const { return steps_.size(); }
+  std::size_t depth() const override { return knobs_.async_scheduling ? 2 : 1; }
+  std::size_t decided() const override { return steps_.size(); }
   /// Decides the next step, fewer than depth() being decided (checked); false if there is nothing to do.
-  bool schedule();
+  bool schedule() override;
   /// The first step that is decided and has not ended. There is one (checked).
-  const StepBatch& front() const;
+  const StepBatch& front() const override;
 
   /// How many steps, from front() on, are sure to be alike if nobody comes: the same requests decode,
   /// nobody's last token is in one before the last of them, and blocks suffice. Those not yet decided are
   /// among them. 1 where prompts are in it, or fewer than depth() steps are decided.
-  std::uint64_t steps_alike() const;
+  std::uint64_t steps_alike() const override;
   /// front() and steps like it have ended, at most steps_alike(): every request that is computed up to its
   /// end has one more token for each. Returns those; they are `request(id).done` if it was their last.
-  std::span<const Id> finish_steps(std::uint64_t steps = 1);
+  std::span<const Id> finish_steps(std::uint64_t steps = 1) override;
 
-  const Request& request(Id id) const { return requests_[id]; }
-  std::size_t running() const { return running_.size(); }
-  std::size_t waiting() const { return waiting_.size(); }
-  std::uint64_t preemptions() const { return preemptions_; }
+  const Request& request(Id id) const override { return requests_[id]; }
+  std::size_t running() const override { return running_.size(); }
+  std::size_t waiting() const override { return waiting_.size(); }
+  std::uint64_t preemptions() const override { return preemptions_; }
+  double kv_held() const override {
+    return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
+  }
   const BlockPool& pool() const { return pool_; }
 
  private:

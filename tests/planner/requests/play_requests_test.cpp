@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "planner/requests/vllm_scheduler.hpp"
 #include "sim/base/random.hpp"
 
 namespace shardline {

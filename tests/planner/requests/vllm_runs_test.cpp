@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/requests/play_requests.hpp"
+#include "planner/requests/vllm_scheduler.hpp"
 #include "tests/planner/requests/traces.hpp"
 
 namespace shardline {

@@ -1,0 +1,198 @@
+#include "planner/requests/cluster.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <map>
+#include <unordered_set>
+#include <utility>
+
+#include "planner/requests/block_pool.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+std::string_view to_string(Router router) {
+  switch (router) {
+    case Router::round_robin:
+      return "round_robin";
+    case Router::least_kv:
+      return "least_kv";
+    case Router::prefix:
+      return "prefix";
+  }
+  return "";
+}
+
+namespace {
+
+class Cluster {
+ public:
+  Cluster(const std::vector<std::unique_ptr<Scheduler>>& schedulers,
+          const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
+          const PlayedEngine::Answered& answered)
+      : router_(router),
+        load_(load),
+        answered_(answered),
+        laden_(schedulers.size()),
+        sent_(schedulers.size()) {
+    coming_.resize(schedulers.size());
+    for (std::size_t i = 0; i < schedulers.size(); ++i) {
+      engines_.push_back(std::make_unique<PlayedEngine>(
+          *schedulers[i], *times[i], true, [this, i](const AnsweredRequest& a) { leave(i, a); }));
+    }
+  }
+
+  ClusterRun run(std::uint64_t requests, const std::function<void(std::uint64_t)>& step) {
+    std::uint64_t events = 0;
+    for (more_ = requests > 0;;) {
+      if (step && events++ % 256 == 0) step(done_);
+      const Seconds next = more_ ? load_.arrivals->next_time() : Seconds(kNever);
+      // Who is on the way to an engine reaches it a path later; none comes before those sent so far.
+      const Seconds until = next + load_.path;
+      if (deliver()) continue;
+      PlayedEngine* last = nullptr;  // furthest behind
+      std::size_t at = 0;
+      for (std::size_t i = 0; i < engines_.size(); ++i) {
+        PlayedEngine& e = *engines_[i];
+        if (e.idle() || e.now() >= until || (last != nullptr && e.now() >= last->now())) continue;
+        last = &e;
+        at = i;
+      }
+      if (last != nullptr) {
+        last->play(coming_[at].empty() ? until : std::min(until, coming_[at].front().request.arrival));
+      } else if (next.value < kNever) {
+        send(requests);
+      } else {
+        break;
+      }
+    }
+    finish();
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  struct Coming {
+    TraceRequest request;
+    Arrival arrival;
+  };
+
+  // The next one that has reached its engine, if there is one.
+  bool deliver() {
+    for (std::size_t i = 0; i < engines_.size(); ++i) {
+      if (coming_[i].empty()) continue;
+      PlayedEngine& e = *engines_[i];
+      const Coming& c = coming_[i].front();
+      if (!e.idle() && c.request.arrival > e.now()) continue;
+      if (e.take(c.request, c.arrival.time)) {
+        in_[i].emplace(accepted_[i]++, c.arrival);
+        laden_[i] += static_cast<double>(c.request.input);
+      } else if (load_.closed) {
+        // Who is refused comes again, as after an answer.
+        load_.arrivals->completed(c.arrival, std::max(e.now(), c.arrival.time));
+      }
+      coming_[i].erase(coming_[i].begin());
+      return true;
+    }
+    return false;
+  }
+
+  void send(std::uint64_t requests) {
+    Coming c;
+    c.arrival = load_.arrivals->take();
+    if (!load_.request(c.request)) {
+      more_ = false;
+      return;
+    }
+    c.request.arrival = c.arrival.time + load_.path;
+    const std::size_t to = route(c);
+    note(c.arrival.time);
+    coming_[to].push_back(std::move(c));
+    ++out_.sent;
+    out_.last_sent = coming_[to].back().arrival.time;
+    more_ = out_.sent < requests;
+  }
+
+  std::size_t route(const Coming& c) {
+    const std::size_t count = engines_.size();
+    if (load_.closed) return c.arrival.user % count;
+    if (router_ == Router::round_robin) return out_.sent % count;
+    const auto least = [&](std::size_t a, std::size_t b) { return laden_[a] < laden_[b]; };
+    std::size_t best = 0, most = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      std::size_t known = 0;
+      if (router_ == Router::prefix) {
+        for (BlockHash hash = 0; known < c.request.blocks.size(); ++known) {
+          hash = chain_hash(hash, c.request.blocks[known]);
+          if (!sent_[i].contains(hash)) break;
+        }
+      }
+      if (i > 0 && (known < most || (known == most && !least(i, best)))) continue;
+      best = i;
+      most = known;
+    }
+    BlockHash hash = 0;
+    for (const std::uint64_t block : c.request.blocks) {
+      if (router_ != Router::prefix) break;
+      sent_[best].insert(hash = chain_hash(hash, block));
+    }
+    return best;
+  }
+
+  // How many wait when one more comes.
+  void note(Seconds now) {
+    double waiting = 0;
+    for (const auto& e : engines_) waiting += static_cast<double>(e->scheduler().waiting());
+    waits_.push_back({now, waiting});
+  }
+
+  void leave(std::size_t replica, const AnsweredRequest& a) {
+    ++done_;
+    const auto it = in_[replica].find(a.number);
+    SL_CHECK(it != in_[replica].end(), "who is answered was sent");
+    laden_[replica] -= a.prompt;
+    if (load_.closed) load_.arrivals->completed(it->second, a.last);
+    in_[replica].erase(it);
+    if (answered_) answered_(a);
+  }
+
+  void finish() {
+    const std::size_t parts = std::min(ClusterRun::kParts, waits_.size());
+    for (std::size_t p = 0; p < parts; ++p) {
+      const std::size_t first = waits_.size() * p / parts, last = waits_.size() * (p + 1) / parts;
+      double sum = 0;
+      for (std::size_t i = first; i < last; ++i) sum += waits_[i].second;
+      out_.waiting.push_back(sum / static_cast<double>(last - first));
+      out_.begins.push_back(waits_[first].first);
+    }
+    for (const auto& e : engines_) out_.replicas.push_back(e->take_served());
+  }
+
+  const Router router_;
+  const ClusterLoad& load_;
+  const PlayedEngine::Answered& answered_;
+  std::vector<std::unique_ptr<PlayedEngine>> engines_;
+  std::vector<std::deque<Coming>> coming_;                      // on their way, by replica
+  std::map<std::size_t, std::map<std::uint64_t, Arrival>> in_;  // by replica and its number there
+  std::map<std::size_t, std::uint64_t> accepted_;
+  std::vector<double> laden_;  // tokens of prompts in each replica
+  std::vector<std::unordered_set<BlockHash>> sent_;
+  std::vector<std::pair<Seconds, double>> waits_;
+  bool more_ = true;
+  std::uint64_t done_ = 0;
+  ClusterRun out_;
+};
+
+}  // namespace
+
+ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& replicas,
+                        const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
+                        std::uint64_t requests, const PlayedEngine::Answered& answered,
+                        const std::function<void(std::uint64_t)>& step) {
+  SL_CHECK(!replicas.empty() && replicas.size() == times.size(), "each replica has its times");
+  return Cluster(replicas, times, router, load, answered).run(requests, step);
+}
+
+}  // namespace shardline

@@ -1,0 +1,50 @@
+// Replicas of an engine under a router, and who sends requests to them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "planner/requests/played_engine.hpp"
+#include "sim/queue/arrivals.hpp"
+
+namespace shardline {
+
+/// Which replica a request is sent to. round_robin: each in turn. least_kv: that with the fewest tokens of
+/// requests in it, those that wait included. prefix: that which was sent most of the request's leading blocks
+/// before, and of equal ones the least laden.
+enum class Router : std::uint8_t { round_robin, least_kv, prefix };
+std::string_view to_string(Router router);
+
+/// How the requests of a cluster come, and what they are.
+struct ClusterLoad {
+  Arrivals* arrivals = nullptr;                // when; of a closed loop, users are dealt to replicas
+  std::function<bool(TraceRequest&)> request;  // the next one, its arrival not said; false: no more
+  bool closed = false;                         // whether who comes waits for the answer of before
+  Seconds path;  // from a user to the engine, and back: before the engine has it
+};
+
+/// What came of it.
+struct ClusterRun {
+  std::vector<ServedRequests> replicas;
+  /// Requests that wait for their first step in all replicas when one comes, means over the 20 parts of
+  /// `sent` requests in their order; and when each part began.
+  static constexpr std::size_t kParts = 20;
+  std::vector<double> waiting;
+  std::vector<Seconds> begins;
+  std::uint64_t sent = 0;
+  Seconds last_sent;
+};
+
+/// [R7] Plays `requests` of them at most, to the end of the last. `replica` is which one answers. With a
+/// router that asks for the state of replicas each is played to the end of the step in which a request comes.
+/// `step` is called now and then and may throw to stop.
+ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& replicas,
+                        const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
+                        std::uint64_t requests, const PlayedEngine::Answered& answered,
+                        const std::function<void(std::uint64_t done)>& step);
+
+}  // namespace shardline

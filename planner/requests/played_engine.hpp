@@ -1,0 +1,77 @@
+// One engine and the requests in it, from step to step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "planner/requests/scheduler.hpp"
+#include "sim/queue/quantiles.hpp"
+
+namespace shardline {
+
+/// One request that was answered. Times since the beginning of the trace.
+struct AnsweredRequest {
+  std::uint64_t number = 0;   // in the order in which they came, those that were refused not counted
+  Seconds came, first, last;  // its first and its last token
+  std::uint32_t prompt = 0, answer = 0, found = 0, preempted = 0;  // tokens; times
+};
+
+/// Seconds. TPOT is of requests of two tokens at least, (last - first) / (answer - 1); ITL is of every token
+/// but the first of each.
+struct ServedRequests {
+  RunQuantiles ttft, tpot, itl, e2e;
+  std::uint64_t answered = 0, refused = 0, preemptions = 0;
+  std::uint64_t steps = 0, events = 0;  // an event plays one step or a stretch of them
+  std::uint64_t prompt_tokens = 0, found_tokens = 0, answer_tokens = 0;
+  Seconds end, busy;   // of the last step; all steps together
+  Seconds prompting;   // steps with prompts
+  double held = 0;     // the part of the KV cache that requests hold, times seconds of steps
+  double running = 0;  // likewise the requests that have begun
+  double most_held = 0;
+};
+
+/// [R5] Who comes during a step waits for its end. With `jump`, steps that are alike are played as one event.
+class PlayedEngine {
+ public:
+  using Answered = std::function<void(const AnsweredRequest&)>;
+
+  /// Refers to both.
+  PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered = {});
+
+  /// The end of the last step, or when somebody came to an engine with nothing to do.
+  Seconds now() const { return now_; }
+  bool idle() const { return scheduler_.running() + scheduler_.waiting() == 0 && scheduler_.decided() == 0; }
+  /// A request reaches the engine at request.arrival, at most now() unless idle() (checked), and was sent at
+  /// `came`. False where it is refused, which is counted.
+  bool take(const TraceRequest& request, Seconds came);
+  /// Plays the next event of an engine that is not idle: steps that are alike, as many as begin before
+  /// `until`. An engine in which everybody lost its blocks decides again.
+  void play(Seconds until);
+
+  const Scheduler& scheduler() const { return scheduler_; }
+  const ServedRequests& served() const { return out_; }
+  /// What was served, up to now.
+  ServedRequests take_served();
+
+ private:
+  struct Times {
+    Seconds came, first, last;
+    bool any = false;
+  };
+
+  void step(const StepBatch& batch, Seconds until);
+  bool token(Scheduler::Id id, Seconds from, const DecodeStretch& stretch, std::uint64_t steps);
+  void leave(Scheduler::Id id);
+
+  Scheduler& scheduler_;
+  const StepTimes& times_;
+  const bool jump_;
+  const Answered answered_;
+  std::vector<Times> requests_;  // by id
+  Seconds now_;
+  bool stuck_ = false;
+  ServedRequests out_;
+};
+
+}  // namespace shardline

@@ -1,0 +1,59 @@
+// What an engine's scheduler is to those who play requests: which of them each step computes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "planner/requests/step_times.hpp"
+#include "planner/serving/trace.hpp"
+
+namespace shardline {
+
+/// One engine's scheduler with its KV cache, a step at a time. Requests are added as they come; steps are
+/// decided by schedule(), at most depth() of them beyond those that have ended, and end in their order.
+class Scheduler {
+ public:
+  /// A request that was added and not forgotten.
+  using Id = std::uint32_t;
+
+  /// What players see of one.
+  struct Request {
+    std::uint32_t prompt = 0, answer = 0;  // tokens
+    std::uint32_t found = 0;               // of its prompt when it began first: its cached tokens
+    std::uint32_t preempted = 0;           // times
+    bool done = false;
+    std::uint64_t number = 0;  // in the order of adding
+  };
+
+  virtual ~Scheduler() = default;
+
+  /// A request that came; nothing where the engine refuses it. Its text are the ids of blocks of `text_block`
+  /// tokens.
+  virtual std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) = 0;
+  /// One that is done (checked) leaves its id to another.
+  virtual void forget(Id id) = 0;
+
+  /// How many steps may be decided at once, and how many are and have not ended.
+  virtual std::size_t depth() const = 0;
+  virtual std::size_t decided() const = 0;
+  /// Decides the next step, fewer than depth() being decided (checked); false if there is nothing to do.
+  virtual bool schedule() = 0;
+  /// The first step that is decided and has not ended. There is one (checked).
+  virtual const StepBatch& front() const = 0;
+  /// How many steps, from front() on, are sure to be alike if nobody comes; at least 1.
+  virtual std::uint64_t steps_alike() const = 0;
+  /// front() and steps like it have ended, at most steps_alike(): who has one more token for each of them,
+  /// done if it was the last.
+  virtual std::span<const Id> finish_steps(std::uint64_t steps = 1) = 0;
+
+  virtual const Request& request(Id id) const = 0;
+  virtual std::size_t running() const = 0;
+  virtual std::size_t waiting() const = 0;
+  virtual std::uint64_t preemptions() const = 0;
+  /// The part of the KV cache that requests hold, 0 to 1.
+  virtual double kv_held() const = 0;
+};
+
+}  // namespace shardline
