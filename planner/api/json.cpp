@@ -5,6 +5,7 @@
 namespace shardline::api {
 
 std::string to_json(const PlanResult& r) { return document_of(r); }
+std::string to_json(const ServeResult& r) { return document_of(r); }
 std::string to_json(const SweepResult& r) { return document_of(r); }
 std::string to_json(const RunRecord& r) { return document_of(r); }
 std::string to_json(const SimulateResult& r) { return document_of(r); }

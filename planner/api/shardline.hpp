@@ -15,6 +15,7 @@
 #include "planner/api/plan.hpp"
 #include "planner/api/quantities.hpp"
 #include "planner/api/run.hpp"
+#include "planner/api/serve.hpp"
 #include "planner/api/simulate.hpp"
 #include "planner/api/sweep.hpp"
 #include "planner/api/thresholds.hpp"

@@ -11,9 +11,9 @@
 
 namespace shardline::cli {
 
-extern const Command kPlanCommand, kSweepCommand, kSimulateCommand, kExplainCommand, kCompareCommand,
-    kListCommand, kValidateCommand, kThresholdsCommand, kPartitionCommand, kConversationCommand,
-    kVerifyCommand, kCalibrateCommand, kEvaluateCommand, kAccuracyCommand;
+extern const Command kPlanCommand, kServeCommand, kSweepCommand, kSimulateCommand, kExplainCommand,
+    kCompareCommand, kListCommand, kValidateCommand, kThresholdsCommand, kPartitionCommand,
+    kConversationCommand, kVerifyCommand, kCalibrateCommand, kEvaluateCommand, kAccuracyCommand;
 
 /// What completions offer: names of the catalogues, strategies, and those that have a meaning beside them.
 std::vector<std::string> offered_models();

@@ -14,9 +14,9 @@ namespace {
 using namespace shardline::cli;
 
 constexpr std::array kCommands{
-    &kPlanCommand,   &kSweepCommand,     &kSimulateCommand,   &kExplainCommand,   &kCompareCommand,
-    &kListCommand,   &kValidateCommand,  &kThresholdsCommand, &kPartitionCommand, &kConversationCommand,
-    &kVerifyCommand, &kCalibrateCommand, &kEvaluateCommand,   &kAccuracyCommand};
+    &kPlanCommand,         &kServeCommand,  &kSweepCommand,     &kSimulateCommand,   &kExplainCommand,
+    &kCompareCommand,      &kListCommand,   &kValidateCommand,  &kThresholdsCommand, &kPartitionCommand,
+    &kConversationCommand, &kVerifyCommand, &kCalibrateCommand, &kEvaluateCommand,   &kAccuracyCommand};
 
 constexpr Meaning kExitCodes[] = {
     {"0", "fine; pictures that could not be made are warnings of the summary"},

@@ -31,6 +31,8 @@ def questions():
         "plan": ["plan", "deepseek-r1", "--system", "gb200-nvl72", "--gpus", "72", "--input", "32K", "--output", "1K",
                  "--ttl", "20 ms", "--threads", "1"],
         "sweep": ["sweep", "helix_gb200_1m", "--exhaustive", "--all", "-o", "out", "--threads", "1"],
+        "serve": ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "64",
+                  "--plan", "tensor:tpa=2,tpf=2", "--rate", "5/s", "--requests", "2000000"],
         "sweep of prefill": ["sweep", "prefill_405b_gb200_1m", "--threads", "2"],
         "simulate": ["simulate", "prefill_llama8b_1m", "--plan", chunks, "-o", "simulated"],
         "explain": ["explain", "prefill_llama8b_1m", "--plan", chunks],

@@ -15,6 +15,9 @@ namespace {
 const std::map<std::string, std::string>& inputs() {
   static const std::map<std::string, std::string> all{
       {"plan", "llama-3.1-8b --system h100-hgx --gpus 2 --input 8K --output 512"},
+      {"serve",
+       "llama-3.1-8b --system h100-hgx --gpus 2 --input 1K --output 64 --plan tensor:tpa=2,tpf=2 --rate 2/s "
+       "--requests 100"},
       {"sweep", "small.yaml --costs parameters"},
       {"simulate", "mixed.yaml --plan tensor:tpa=8,tpf=8,batch=1"},
       {"list", "strategies"},

@@ -8,6 +8,7 @@ const std::vector<StructText>& all_structs() {
   static const std::vector<StructText> all = [] {
     Schema s;
     s.add<PlanResult>();
+    s.add<ServeResult>();
     s.add<SweepResult>();
     s.add<RunRecord>();
     s.add<SimulateResult>();

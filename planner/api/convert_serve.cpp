@@ -1,0 +1,79 @@
+#include "planner/api/convert_serve.hpp"
+
+#include "planner/api/convert.hpp"
+
+namespace shardline::api {
+
+namespace {
+
+ServeQuestion question_of(const ServiceQuestion& q) {
+  ServeQuestion out;
+  out.plan = to_string(q.plan);
+  if (!q.trace.empty()) out.trace = q.trace;
+  out.input_tokens = q.input;
+  out.output_tokens = q.output;
+  out.lengths = q.lengths == LengthLaw::equal ? "equal" : "drawn";
+  if (q.rate > 0) out.requests_per_s = q.rate;
+  if (q.users > 0) out.users = q.users;
+  out.requests = static_cast<long long>(q.requests);
+  out.replicas = q.replicas;
+  out.router = to_string(q.router);
+  out.seed = static_cast<long long>(q.seed);
+  return out;
+}
+
+EngineKnobs knobs_of(const VllmKnobs& k) {
+  return {k.max_num_batched_tokens, k.max_num_seqs,  k.block_size,
+          k.num_gpu_blocks,         k.max_model_len, k.enable_prefix_caching};
+}
+
+ServedLatency latency_of(Latency of, const ToldLatency& told) {
+  ServedLatency out;
+  out.latency = to_string(of);
+  out.mean_s = told.mean;
+  out.count = static_cast<long long>(told.count);
+  for (std::size_t q = 0; q < kToldQuantiles.size(); ++q)
+    out.quantiles.push_back({kToldQuantiles[q], told.quantiles[q], told.half_widths[q]});
+  return out;
+}
+
+}  // namespace
+
+ServeResult serve_result(const Study& study, const ServiceAnswer& answer) {
+  const ServedLoadAnswer& load = answer.load;
+  ServeResult r;
+  r.setting = setting_of(study);
+  r.question = question_of(answer.question);
+  r.knobs = knobs_of(answer.knobs);
+  r.met = load.met;
+  if (answer.bracket) r.largest_rate = {answer.bracket->low, answer.bracket->high, answer.bracket->plays};
+  for (const Latency of : kLatencies)
+    r.latencies.push_back(latency_of(of, load.latencies[static_cast<std::size_t>(of)]));
+  for (const TargetResult& t : load.targets)
+    r.targets.push_back(
+        {std::string(to_string(t.target.of)), t.target.quantile, t.target.most.value, t.measured, t.met});
+  r.gpus = static_cast<long long>(answer.question.plan.gpus()) * answer.question.replicas;
+  r.sent = static_cast<long long>(load.sent);
+  r.answered = static_cast<long long>(load.answered);
+  r.refused = static_cast<long long>(load.refused);
+  r.preemptions = static_cast<long long>(load.preemptions);
+  r.steps = static_cast<long long>(load.steps);
+  r.seconds = load.seconds;
+  r.requests_per_s = load.requests_per_s;
+  r.goodput_per_s = load.goodput;
+  r.output_tokens_per_s_gpu = load.output_per_s_gpu;
+  r.input_tokens_per_s_gpu = load.input_per_s_gpu;
+  r.prefix_hits = load.found;
+  r.time_with_prompts = load.prompting;
+  r.time_decoding = load.decoding;
+  r.time_idle = load.idle;
+  r.running = load.running;
+  r.waiting = load.waiting;
+  r.kv_held = load.kv_held;
+  r.kv_most = load.kv_most;
+  r.queue_growth_per_s = load.growth_per_s;
+  r.step_error = answer.step_error;
+  return r;
+}
+
+}  // namespace shardline::api

@@ -1,0 +1,229 @@
+// serve: requests on a plan, one by one, and what their users see.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/api/setting.hpp"
+
+namespace shardline::api {
+
+struct ServeQuestion {
+  std::string plan;
+  std::optional<std::string> trace;
+  long long input_tokens = 0;
+  long long output_tokens = 0;
+  std::string lengths;
+  std::optional<double> requests_per_s;
+  std::optional<long long> users;
+  long long requests = 0;
+  int replicas = 1;
+  std::string router;
+  long long seed = 1;
+};
+template <>
+struct Fields<ServeQuestion> {
+  static constexpr const char* name = "ServeQuestion";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "What was served, with its defaults.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using Q = ServeQuestion;
+    field("plan", &Q::plan, "its text");
+    field("trace", &Q::trace, "the file that requests are from; null: they are made up");
+    field("input_tokens", &Q::input_tokens, "of a made-up request");
+    field("output_tokens", &Q::output_tokens, "of its answer");
+    field("lengths", &Q::lengths, "`equal`, or `drawn`: from 80 to 100 % of these");
+    field("requests_per_s", &Q::requests_per_s, "that come; null: at the trace's own times, or of users");
+    field("users", &Q::users, "of a closed loop; null: none");
+    field("requests", &Q::requests, "at most");
+    field("replicas", &Q::replicas, "of the plan");
+    field("router", &Q::router, "`round_robin`, `least_kv` or `prefix`");
+    field("seed", &Q::seed, "of arrivals and lengths");
+  }
+};
+
+struct LatencyQuantile {
+  double quantile = 0;
+  double value_s = 0;
+  std::optional<double> half_width_s;
+};
+template <>
+struct Fields<LatencyQuantile> {
+  static constexpr const char* name = "LatencyQuantile";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "A quantile of a latency.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    field("quantile", &LatencyQuantile::quantile, "0.99 is the 99th percentile");
+    field("value_s", &LatencyQuantile::value_s, "at it");
+    field("half_width_s", &LatencyQuantile::half_width_s,
+          "of a 95 % interval by batch means, what the draw of requests does; null: too few of them");
+  }
+};
+
+struct ServedLatency {
+  std::string latency;
+  double mean_s = 0;
+  long long count = 0;
+  std::vector<LatencyQuantile> quantiles;
+};
+template <>
+struct Fields<ServedLatency> {
+  static constexpr const char* name = "ServedLatency";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "What users see of one kind.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    field("latency", &ServedLatency::latency,
+          "`TTFT`, `TPOT`, `ITL` (between two tokens) or `E2E` (of a whole request)");
+    field("mean_s", &ServedLatency::mean_s, "of them all");
+    field("count", &ServedLatency::count, "of requests, or of tokens; 0: nothing was measured");
+    field("quantiles", &ServedLatency::quantiles, "p50, p90, p99, p99.9");
+  }
+};
+
+struct ServedTarget {
+  std::string latency;
+  double quantile = 0;
+  double most_s = 0;
+  double measured_s = 0;
+  bool met = false;
+};
+template <>
+struct Fields<ServedTarget> {
+  static constexpr const char* name = "ServedTarget";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "A target and what came of it.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    field("latency", &ServedTarget::latency, "as of ServedLatency");
+    field("quantile", &ServedTarget::quantile, "of requests");
+    field("most_s", &ServedTarget::most_s, "at most");
+    field("measured_s", &ServedTarget::measured_s, "at that quantile");
+    field("met", &ServedTarget::met, "whether it is at most that");
+  }
+};
+
+struct EngineKnobs {
+  long long max_num_batched_tokens = 0;
+  long long max_num_seqs = 0;
+  long long block_size = 0;
+  long long num_gpu_blocks = 0;
+  long long max_model_len = 0;
+  bool enable_prefix_caching = true;
+};
+template <>
+struct Fields<EngineKnobs> {
+  static constexpr const char* name = "EngineKnobs";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "Options of the engine that decide what steps compute.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using K = EngineKnobs;
+    field("max_num_batched_tokens", &K::max_num_batched_tokens, "of a step");
+    field("max_num_seqs", &K::max_num_seqs, "requests that run at once");
+    field("block_size", &K::block_size, "tokens of a block of KV, over all ranks that share it");
+    field("num_gpu_blocks", &K::num_gpu_blocks, "that memory has room for");
+    field("max_model_len", &K::max_model_len, "tokens of a request and its answer");
+    field("enable_prefix_caching", &K::enable_prefix_caching, "whether text that is cached is found");
+  }
+};
+
+struct LargestRate {
+  double low_per_s = 0;
+  double high_per_s = 0;
+  int plays = 0;
+};
+template <>
+struct Fields<LargestRate> {
+  static constexpr const char* name = "LargestRate";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "Between which rates the largest one that meets the targets lies.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    field("low_per_s", &LargestRate::low_per_s, "requests/s that meet them; 0: none looked at does");
+    field("high_per_s", &LargestRate::high_per_s, "requests/s that do not");
+    field("plays", &LargestRate::plays, "rates that were looked at, all with one seed");
+  }
+};
+
+struct ServeResult {
+  std::string version;
+  std::string command;
+  Setting setting;
+  ServeQuestion question;
+  EngineKnobs knobs;
+  bool met = false;
+  std::optional<LargestRate> largest_rate;
+  std::vector<ServedLatency> latencies;
+  std::vector<ServedTarget> targets;
+  long long gpus = 0;
+  long long sent = 0;
+  long long answered = 0;
+  long long refused = 0;
+  long long preemptions = 0;
+  long long steps = 0;
+  double seconds = 0;
+  double requests_per_s = 0;
+  double goodput_per_s = 0;
+  double output_tokens_per_s_gpu = 0;
+  double input_tokens_per_s_gpu = 0;
+  double prefix_hits = 0;
+  double time_with_prompts = 0;
+  double time_decoding = 0;
+  double time_idle = 0;
+  double running = 0;
+  double waiting = 0;
+  double kv_held = 0;
+  double kv_most = 0;
+  std::optional<double> queue_growth_per_s;
+  double step_error = 0;
+};
+template <>
+struct Fields<ServeResult> {
+  static constexpr const char* name = "ServeResult";
+  static constexpr const char* schema = "shardline.serve/1";
+  static constexpr const char* about = "What `shardline serve` answers.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using R = ServeResult;
+    field("version", &R::version, "of shardline");
+    field("command", &R::command, "that gives the same, quoted for the shell");
+    field("setting", &R::setting, "what all numbers are of");
+    field("question", &R::question, "what was asked");
+    field("knobs", &R::knobs, "of the engine");
+    field("met", &R::met, "whether all targets are met, nobody was refused and the load drains");
+    field("largest_rate", &R::largest_rate, "where it was asked for; then all numbers are of its lower end");
+    field("latencies", &R::latencies, "what users see");
+    field("targets", &R::targets, "that were asked for");
+    field("gpus", &R::gpus, "of all replicas");
+    field("sent", &R::sent, "requests");
+    field("answered", &R::answered, "of them");
+    field("refused", &R::refused, "by the engine's own rule: longer than `max_model_len`");
+    field("preemptions", &R::preemptions, "times that a request lost its KV, to be computed anew");
+    field("steps", &R::steps, "of all replicas");
+    field("seconds", &R::seconds, "until the last answer");
+    field("requests_per_s", &R::requests_per_s, "answered");
+    field("goodput_per_s", &R::goodput_per_s, "likewise those that keep every target themselves");
+    field("output_tokens_per_s_gpu", &R::output_tokens_per_s_gpu, "of answers");
+    field("input_tokens_per_s_gpu", &R::input_tokens_per_s_gpu, "of prompts");
+    field("prefix_hits", &R::prefix_hits, "of the tokens of prompts, 0 to 1");
+    field("time_with_prompts", &R::time_with_prompts, "of the replicas' time, 0 to 1: steps with prompts");
+    field("time_decoding", &R::time_decoding, "likewise steps that decode alone");
+    field("time_idle", &R::time_idle, "likewise without anything to do");
+    field("running", &R::running, "requests that have begun, mean over the steps of a replica");
+    field("waiting", &R::waiting, "requests of all replicas that have not, mean when one comes");
+    field("kv_held", &R::kv_held, "of the KV cache, 0 to 1, mean over steps");
+    field("kv_most", &R::kv_most, "likewise the most");
+    field("queue_growth_per_s", &R::queue_growth_per_s,
+          "requests by which the queue grows, of a load that does not drain; null: it drains");
+    field("step_error", &R::step_error,
+          "largest error of a step that was interpolated, as a part of it, as looked at");
+  }
+};
+
+std::string to_json(const ServeResult& result);
+
+}  // namespace shardline::api

@@ -1,0 +1,160 @@
+#include "planner/cli/serve_text.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/cli/interval_parts.hpp"
+#include "planner/serving/served.hpp"
+#include "planner/studies/plan_load.hpp"
+#include "reports/json.hpp"
+#include "reports/table.hpp"
+#include "reports/terminal.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+// "p99.9"
+std::string quantile_text(double quantile) { return fmt::format("p{:.4g}", 100 * quantile); }
+
+std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
+
+std::string lengths_text(const ServiceQuestion& q) {
+  if (!q.trace.empty()) return "those of " + q.trace;
+  return fmt::format("{} tokens and {} of answer{}", q.input, q.output,
+                     q.lengths == LengthLaw::drawn ? ", 80 to 100 % of these" : "");
+}
+
+std::string load_text(const ServiceQuestion& q) {
+  std::string out;
+  if (q.users > 0)
+    out = fmt::format("closed loop of {} users, all of whom begin at once", q.users);
+  else if (q.rate > 0)
+    out = fmt::format("{:.4g} requests/s{}", q.rate,
+                      q.trace.empty() ? ", by Poisson" : ", the trace's times scaled");
+  else
+    out = "at the trace's own times";
+  return fmt::format("{}; {}; {} requests, seed {}", out, lengths_text(q), q.requests, q.seed);
+}
+
+std::string engine_line(const Study& study, const ServiceAnswer& a) {
+  const VllmKnobs& k = a.knobs;
+  const EngineProfile& e = *study.study.engine;
+  return fmt::format(
+      "{} {}: {} tokens and {} requests a step at most, {} blocks of {} tokens of KV, {} tokens of a request "
+      "at most, prefix cache {}",
+      e.title, e.version, k.max_num_batched_tokens, k.max_num_seqs, k.num_gpu_blocks, k.block_size,
+      k.max_model_len, k.enable_prefix_caching ? "on" : "off");
+}
+
+std::string latencies_text(const ServedLoadAnswer& load) {
+  std::vector<std::string> header{"", "mean"};
+  for (const double q : kToldQuantiles) header.push_back(quantile_text(q));
+  Table t(header);
+  for (const Latency of : kLatencies) {
+    const ToldLatency& told = load.latencies[static_cast<std::size_t>(of)];
+    if (told.count == 0) continue;
+    std::vector<std::string> row{std::string(to_string(of)), to_string(Seconds(told.mean))}, off{"", ""};
+    bool any = false;
+    for (std::size_t q = 0; q < kToldQuantiles.size(); ++q) {
+      row.push_back(to_string(Seconds(told.quantiles[q])));
+      off.push_back(told.half_widths[q] ? "+-" + to_string(Seconds(*told.half_widths[q])) : "");
+      any = any || told.half_widths[q];
+    }
+    t.add(row);
+    if (any) t.add(off);
+  }
+  return t.text();
+}
+
+std::string targets_text(const ServedLoadAnswer& load) {
+  std::string out;
+  for (const TargetResult& t : load.targets)
+    out +=
+        fmt::format("  {} {} at most {}: {}, {}\n", to_string(t.target.of), quantile_text(t.target.quantile),
+                    to_string(t.target.most), to_string(Seconds(t.measured)), t.met ? "met" : "missed");
+  return out;
+}
+
+// How far prices may be off, beside what the draw of requests does.
+std::string prices_text(const Study& study, const ServiceAnswer& a) {
+  const Case& c = study.study;
+  const ErrorRange time = served_time_error(*c.engine, a.step_errors);
+  return fmt::format(
+      "+-: 95 % by batch means, of the draw of requests alone. Prices add {} to TPOT and ITL ({}); of TTFT "
+      "nothing was measured under such a load. Steps between knots of the table are within {:.2f} % of their "
+      "lowering.",
+      range_text(time), what_intervals_are(c), 100 * a.step_error);
+}
+
+std::string counts_text(const ServiceAnswer& a) {
+  const ServedLoadAnswer& l = a.load;
+  std::string out = fmt::format("{} of {} requests answered in {}, {:.4g}/s", l.answered, l.sent,
+                                to_string(Seconds(l.seconds)), l.requests_per_s);
+  if (!l.targets.empty()) out += fmt::format("; goodput {:.4g}/s keep every target", l.goodput);
+  out += fmt::format("; {:.2f} tokens/s/GPU of answers, {:.1f} of prompts", l.output_per_s_gpu,
+                     l.input_per_s_gpu);
+  if (l.refused > 0)
+    out += fmt::format("; {} refused: longer than {} tokens with a token of answer", l.refused,
+                       a.knobs.max_model_len);
+  if (l.found > 0) out += fmt::format("; {} of prompts found in the prefix cache", percent(l.found));
+  return out;
+}
+
+std::string use_text(const ServiceAnswer& a) {
+  const ServedLoadAnswer& l = a.load;
+  return fmt::format(
+      "time of the GPUs: {} steps with prompts, {} steps that decode alone, {} idle; {:.1f} requests run and "
+      "{:.1f} wait on average; KV {} held, {} at most; {} preemptions",
+      percent(l.prompting), percent(l.decoding), percent(l.idle), l.running, l.waiting, percent(l.kv_held),
+      percent(l.kv_most), l.preemptions);
+}
+
+std::string bracket_text(const ServiceAnswer& a) {
+  const RateBracket& b = *a.bracket;
+  if (b.low <= 0)
+    return fmt::format("no rate meets the targets: not {:.4g} requests/s, which is shown", b.high);
+  return fmt::format(
+      "largest rate that meets the targets: between {:.4g} and {:.4g} requests/s ({} rates, one seed); the "
+      "former is shown",
+      b.low, b.high, b.plays);
+}
+
+}  // namespace
+
+std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t width) {
+  const ServiceQuestion& q = a.question;
+  const auto line = [&](const std::string& text) { return "  " + wrapped(text, width - 2, "    "); };
+  std::string out =
+      wrapped(fmt::format("{} on {}: requests one by one", study.study.model.name, study.study.system.name),
+              width, "  ");
+  Plan plan = q.plan;
+  plan.batch = 1;
+  out += line(fmt::format(
+      "{}, {} GPUs{}", to_string(sharding_of(plan)), plan.gpus(),
+      q.replicas > 1 ? fmt::format(" x {} replicas, router {}", q.replicas, to_string(q.router)) : ""));
+  out += line(load_text(q)) + line(engine_line(study, a)) + "\n";
+  if (a.bracket) out += line(bracket_text(a)) + "\n";
+  if (a.load.growth_per_s)
+    out += line(fmt::format("THE LOAD DOES NOT DRAIN: the queue grows by {:.3g} requests/s of the {:.4g} "
+                            "that come, so that latencies below rise with the number of requests",
+                            *a.load.growth_per_s, a.load.sent_per_s)) +
+           "\n";
+  if (a.load.answered > 0) out += latencies_text(a.load) + line(prices_text(study, a)) + "\n";
+  if (!a.load.targets.empty()) out += targets_text(a.load) + "\n";
+  return out + line(counts_text(a)) + line(use_text(a));
+}
+
+std::string serve_csv(const ServiceAnswer& a) {
+  std::string out = csv_line({"latency", "quantile", "value_s", "half_width_s", "mean_s", "count"});
+  for (const Latency of : kLatencies) {
+    const ToldLatency& told = a.load.latencies[static_cast<std::size_t>(of)];
+    for (std::size_t q = 0; q < kToldQuantiles.size() && told.count > 0; ++q)
+      out += csv_line({std::string(to_string(of)), number_text(kToldQuantiles[q]),
+                       number_text(told.quantiles[q]),
+                       told.half_widths[q] ? number_text(*told.half_widths[q]) : "", number_text(told.mean),
+                       std::to_string(told.count)});
+  }
+  return out;
+}
+
+}  // namespace shardline::cli

@@ -1,0 +1,17 @@
+// What serve prints.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "planner/studies/request_service.hpp"
+
+namespace shardline::cli {
+
+/// In at most `width` columns where words allow.
+std::string serve_text(const Study& study, const ServiceAnswer& answer, std::size_t width);
+
+/// A row per latency and quantile.
+std::string serve_csv(const ServiceAnswer& answer);
+
+}  // namespace shardline::cli

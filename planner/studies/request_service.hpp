@@ -1,0 +1,119 @@
+// Requests served on a plan, one by one: the question of `shardline serve` and its answer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hardware/cost/error_terms.hpp"
+#include "planner/requests/cluster.hpp"
+#include "planner/requests/vllm_scheduler.hpp"
+#include "planner/scenario/scenario.hpp"
+#include "sim/queue/statistics.hpp"
+
+namespace shardline {
+
+/// What is measured of a request; of inter-token times, of each of its tokens.
+enum class Latency : std::uint8_t { ttft, tpot, itl, e2e };
+inline constexpr std::array kLatencies{Latency::ttft, Latency::tpot, Latency::itl, Latency::e2e};
+std::string_view to_string(Latency latency);  // "TTFT"
+
+/// At most so long in so many of 1: "ttft p99 2 s".
+struct LatencyTarget {
+  Latency of = Latency::ttft;
+  double quantile = 0.99;
+  Seconds most;
+};
+/// "ttft p99 2 s, tpot p99 40 ms"; empty: none. Throws UserError with the place of every fault in the text,
+/// as of a file `name`.
+std::vector<LatencyTarget> parse_targets(const std::string& name, const std::string& text);
+
+/// Lengths of made-up requests. drawn: 80 to 100 % of the nominal ones, evenly, as InferenceX draws them
+/// (25506e87c, --random-range-ratio 0.8).
+enum class LengthLaw : std::uint8_t { equal, drawn };
+
+struct ServiceQuestion {
+  Plan plan;
+  long long input = 0, output = 0;  // nominal, of made-up requests
+  LengthLaw lengths = LengthLaw::equal;
+  double rate = 0;             // requests/s, by Poisson; of a trace: that it is played at
+  long long users = 0;         // of a closed loop, in place of a rate
+  std::string trace;           // a file; empty: made-up requests
+  std::uint64_t requests = 0;  // at most; 0: 2,000, ten of each user of a closed loop, all of a trace
+  std::vector<LatencyTarget> targets;
+  bool largest_rate = false;  // that meets the targets, in place of a rate
+  int replicas = 1;
+  Router router = Router::round_robin;
+  std::uint64_t seed = 1;
+  std::vector<std::string> knobs;  // "max_num_seqs=256"
+};
+
+/// Quantiles that are told, of 1.
+inline constexpr std::array kToldQuantiles{0.5, 0.9, 0.99, 0.999};
+
+/// Seconds. half_width: 95 %, by means of 20 parts of the requests in their order; nothing where a part has
+/// not ten values beyond the quantile, and of inter-token times.
+struct ToldLatency {
+  double mean = 0;
+  std::array<double, kToldQuantiles.size()> quantiles{};
+  std::array<std::optional<double>, kToldQuantiles.size()> half_widths{};
+  std::uint64_t count = 0;  // 0: nothing was measured, and all is 0
+};
+
+struct TargetResult {
+  LatencyTarget target;
+  double measured = 0;  // seconds, at its quantile
+  bool met = false;
+};
+
+struct ServedLoadAnswer {
+  std::array<ToldLatency, kLatencies.size()> latencies;  // in the order of kLatencies
+  std::vector<TargetResult> targets;
+  bool met = true;  // every target, nobody refused, and the load drains
+  std::uint64_t sent = 0, answered = 0, refused = 0, preemptions = 0;
+  std::uint64_t steps = 0;
+  double seconds = 0;                                // from the first request to the end of the last
+  double requests_per_s = 0;                         // answered, over `seconds`
+  double goodput = 0;                                // likewise those that keep every target themselves
+  double sent_per_s = 0;                             // of an open loop
+  double output_per_s_gpu = 0, input_per_s_gpu = 0;  // tokens
+  double found = 0;                                  // of prompts' tokens, in the prefix cache
+  // Of the replicas' time: steps with prompts, steps that decode alone, nothing to do.
+  double prompting = 0, decoding = 0, idle = 0;
+  double running = 0, kv_held = 0, kv_most = 0;  // means over steps of a replica; parts of the KV cache
+  double waiting = 0;                            // requests, mean over arrivals
+  std::optional<double> growth_per_s;            // of the requests that wait, of a load that does not drain
+};
+
+/// The largest rate that meets all targets, between one that does and one that does not; `low` 0: none does.
+struct RateBracket {
+  double low = 0, high = 0;
+  int plays = 0;
+};
+
+struct ServiceAnswer {
+  ServiceQuestion question;  // with its defaults
+  VllmKnobs knobs;
+  ServedLoadAnswer load;  // at the asked rate, or at bracket->low (high, where none meets)
+  std::optional<RateBracket> bracket;
+  ErrorTerms step_errors;  // of the prices of a step that decodes the mean batch
+  double step_error = 0;   // of interpolated steps: largest of a cell in use
+};
+
+/// Why requests cannot be played one by one on a plan; nothing where they can.
+std::optional<std::string> no_play(const Case& c, const Plan& plan);
+
+/// The knobs of a vLLM server of the plan: the engine's defaults for the device, the blocks that memory has
+/// room for beside weights, and the longest request. `overrides` as of the question. Throws UserError of
+/// names and values, and where not one request fits.
+VllmKnobs vllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
+                     long long mean_tokens);
+
+/// Throws UserError as no_play(), vllm_knobs() and traces do. `step` may throw to stop.
+ServiceAnswer serve_requests(const Study& study, const ServiceQuestion& question,
+                             const std::function<void(std::uint64_t done, std::uint64_t all)>& step);
+
+}  // namespace shardline

@@ -1,0 +1,202 @@
+// Requests on a plan: what must hold at both ends of the load, targets, knobs and refusals.
+#include "planner/studies/request_service.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "planner/scenario/shipped.hpp"
+#include "planner/serving/plan_steps.hpp"
+#include "planner/studies/plan_answer.hpp"
+#include "planner/studies/simulated_plan.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::HasSubstr;
+
+Study study_of_line(const std::string& engine = "vllm") {
+  PlanQuestion q;
+  q.model = "llama-3.1-8b";
+  q.system = "h100-hgx";
+  q.gpus = 2;
+  q.input = 2048;
+  q.output = 128;
+  q.engine = engine;
+  return asked_plan(q, shipped_catalogs()).study;
+}
+
+ServiceQuestion question(const Study& study, const std::string& plan = "tensor:tpa=2,tpf=2") {
+  ServiceQuestion q;
+  q.plan = possible_plan(study, plan);
+  q.input = 2048;
+  q.output = 128;
+  q.rate = 1;
+  q.requests = 400;
+  return q;
+}
+
+ServiceAnswer answer(const Study& study, const ServiceQuestion& q) {
+  return serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
+}
+
+const ToldLatency& of(const ServiceAnswer& a, Latency latency) {
+  return a.load.latencies[static_cast<std::size_t>(latency)];
+}
+
+std::string fault(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// With nobody beside it a request takes its prompt's step, as lowered, and then steps that decode.
+TEST(RequestService, ZeroLoadIsOneRequestAlone) {
+  const Study study = study_of_line();
+  ServiceQuestion q = question(study);
+  q.rate = 1e-3;
+  q.requests = 30;
+  const ServiceAnswer a = answer(study, q);
+  const PlanStepTimes times(study.study, q.plan, study.sweep().search.all_reduce);
+  const double path = study.study.engine->host.path.value;
+  const double prompt = times.lowered(prefill_batch({{0, 2048}})).value;
+  EXPECT_NEAR(of(a, Latency::ttft).quantiles[0], path + prompt, 1e-9);
+  double decode = 0;
+  for (int i = 0; i < 127; ++i) decode += times.lowered({{{2048 + i, 1, 1}}, {}}).value;
+  EXPECT_NEAR(of(a, Latency::tpot).quantiles[0] / (decode / 127), 1, PlanStepTimes::kMostError);
+  EXPECT_EQ(a.load.answered, 30U);
+  EXPECT_GT(a.load.idle, 0.99);
+  EXPECT_FALSE(a.load.growth_per_s);
+}
+
+// More than the engine answers: said so, with a growth that is what comes less what is answered.
+TEST(RequestService, LoadThatDoesNotDrainIsTold) {
+  const Study study = study_of_line();
+  ServiceQuestion q = question(study);
+  q.rate = 1000;
+  q.requests = 6000;
+  const ServiceAnswer a = answer(study, q);
+  ASSERT_TRUE(a.load.growth_per_s);
+  EXPECT_GT(*a.load.growth_per_s, 0.5 * (q.rate - a.load.requests_per_s));
+  EXPECT_LT(*a.load.growth_per_s, q.rate);
+  EXPECT_FALSE(a.load.met);
+  q.rate = 5;
+  q.requests = 400;
+  const ServiceAnswer calm = answer(study, q);
+  EXPECT_FALSE(calm.load.growth_per_s);
+  EXPECT_TRUE(calm.load.met);
+  EXPECT_NEAR(calm.load.sent_per_s / 5, 1, 0.15);
+}
+
+// The bracket's ends are what it says, under the same requests; goodput is the part that keeps the targets.
+TEST(RequestService, LargestRateIsBracketed) {
+  const Study study = study_of_line();
+  ServiceQuestion q = question(study);
+  q.rate = 0;
+  q.largest_rate = true;
+  q.targets = parse_targets("--slo", "ttft p90 500 ms, tpot p90 15 ms");
+  const ServiceAnswer a = answer(study, q);
+  ASSERT_TRUE(a.bracket);
+  ASSERT_GT(a.bracket->low, 0);
+  EXPECT_LE(a.bracket->high / a.bracket->low, 1.021);
+  q.largest_rate = false;
+  q.rate = a.bracket->low;
+  const ServiceAnswer low = answer(study, q);
+  EXPECT_TRUE(low.load.met);
+  EXPECT_GE(low.load.goodput, 0.79 * low.load.requests_per_s);
+  q.rate = a.bracket->high;
+  EXPECT_FALSE(answer(study, q).load.met);
+}
+
+TEST(RequestService, SeedsAndReplicas) {
+  const Study study = study_of_line();
+  ServiceQuestion q = question(study, "tensor:tpa=1");
+  q.rate = 8;
+  const ServiceAnswer first = answer(study, q), again = answer(study, q);
+  EXPECT_EQ(of(first, Latency::ttft).mean, of(again, Latency::ttft).mean);
+  q.seed = 2;
+  EXPECT_NE(of(answer(study, q), Latency::ttft).mean, of(first, Latency::ttft).mean);
+  q.seed = 1;
+  q.replicas = 2;
+  EXPECT_LT(of(answer(study, q), Latency::tpot).mean, of(first, Latency::tpot).mean);
+}
+
+TEST(RequestService, PrefixesOfATraceAreFound) {
+  const Study study = study_of_line();
+  ServiceQuestion q = question(study);
+  q.rate = 0;
+  q.requests = 0;
+  q.trace = std::string(SHARDLINE_SOURCE_DIR) + "/tests/planner/traces/mooncake.jsonl";
+  const ServiceAnswer a = answer(study, q);
+  EXPECT_EQ(a.load.answered + a.load.refused, a.question.requests);
+  EXPECT_GT(a.load.answered, 0U);
+}
+
+TEST(RequestService, TargetsHavePlaces) {
+  const auto targets = parse_targets("--slo", "ttft p99 2 s, TPOT p99.9 40 ms,e2e p50 1 min");
+  ASSERT_EQ(targets.size(), 3U);
+  EXPECT_EQ(targets[1].of, Latency::tpot);
+  EXPECT_DOUBLE_EQ(targets[1].quantile, 0.999);
+  EXPECT_DOUBLE_EQ(targets[1].most.value, 0.04);
+  const auto of_text = [](const std::string& text) { return fault([&] { parse_targets("--slo", text); }); };
+  EXPECT_THAT(of_text("tft p99 2 s"), HasSubstr("--slo:1:1: unknown latency tft"));
+  EXPECT_THAT(of_text("tft p99 2 s"), HasSubstr("did you mean ttft?"));
+  EXPECT_THAT(of_text("ttft p99 2 s, tpot 40 ms"), HasSubstr("--slo:1:20: expected a percentile"));
+  EXPECT_THAT(of_text("ttft p99 2 parsec"), HasSubstr("--slo:1:10:"));
+  EXPECT_THAT(of_text("ttft p99 -2 s"), HasSubstr("--slo:1:10: expected a positive time"));
+  EXPECT_THAT(of_text("ttft p100 2 s"), HasSubstr("--slo:1:6: expected a percentile"));
+  EXPECT_THAT(of_text("ttft p99 2 s,"), HasSubstr("--slo:1:14: a target is missing"));
+  // All faults at once.
+  EXPECT_THAT(of_text("tft p99 2 s, tpot p99 4"), HasSubstr("--slo:1:23:"));
+}
+
+TEST(RequestService, KnobsHavePlaces) {
+  const Study study = study_of_line();
+  const Plan plan = possible_plan(study, "tensor:tpa=2,tpf=2");
+  const VllmKnobs knobs =
+      vllm_knobs(study.study, plan, {"max_num_seqs=7", "enable_prefix_caching=false"}, 2176);
+  EXPECT_EQ(knobs.max_num_seqs, 7U);
+  EXPECT_FALSE(knobs.enable_prefix_caching);
+  EXPECT_EQ(knobs.max_num_batched_tokens, 8192U);
+  const auto of_text = [&](const std::string& text) {
+    return fault([&] { vllm_knobs(study.study, plan, {text}, 2176); });
+  };
+  EXPECT_THAT(of_text("max_num_seq=7"), HasSubstr("--knob:1:1: unknown knob max_num_seq"));
+  EXPECT_THAT(of_text("max_num_seq=7"), HasSubstr("did you mean max_num_seqs?"));
+  EXPECT_THAT(of_text("max_num_seqs=x"), HasSubstr("--knob:1:14: expected a whole number from 1, found x"));
+  EXPECT_THAT(of_text("async_scheduling=1"), HasSubstr("expected true or false, found 1"));
+  EXPECT_THAT(of_text("block_size=24"), HasSubstr("a block of 24 tokens: expected a divisor of 512"));
+}
+
+// The cache holds what a plan of as many requests fits, by the same memory model.
+TEST(RequestService, BlocksAreThoseThatFit) {
+  const Study study = study_of_line();
+  Plan plan = possible_plan(study, "tensor:tpa=2,tpf=2");
+  const long long mean = 2176;
+  const VllmKnobs knobs = vllm_knobs(study.study, plan, {}, mean);
+  Case c = study.study;
+  c.batch = decode_batch(mean);
+  const int most = largest_batch(c, plan, 1'000'000);
+  const double held =
+      static_cast<double>(knobs.num_gpu_blocks) * knobs.block_size / static_cast<double>(mean);
+  EXPECT_NEAR(held / most, 1, 0.01);
+}
+
+TEST(RequestService, RefusesByName) {
+  const Study vllm = study_of_line(), other = study_of_line("sglang"), bare = study_of_line("ideal");
+  const Plan tensor = possible_plan(vllm, "tensor:tpa=2,tpf=2");
+  EXPECT_EQ(no_play(vllm.study, tensor), std::nullopt);
+  EXPECT_THAT(*no_play(other.study, tensor), HasSubstr("the scheduler of SGLang is not played yet"));
+  EXPECT_THAT(*no_play(bare.study, tensor), HasSubstr("bare kernels"));
+  Plan stages = tensor;
+  stages.pp = 2;
+  EXPECT_THAT(*no_play(vllm.study, stages), HasSubstr("pipeline"));
+}
+
+}  // namespace
+}  // namespace shardline
