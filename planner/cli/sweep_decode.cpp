@@ -94,17 +94,8 @@ std::string names(const std::vector<StrategyId>& ids) {
   return out;
 }
 
-constexpr double kLeastGain = 1.0005;  // of what is printed to three digits behind the point
-
 void print_gain(const SweepAnswer& answer, const Comparison& compare) {
   const Gain& g = *answer.gain;
-  const bool any =
-      std::any_of(g.curve.begin(), g.curve.end(), [](const GainPoint& p) { return p.gain >= kLeastGain; });
-  if (!any && g.interactivity < kLeastGain) {
-    print_notes("  Best of {} over best of {}: no gain at any TTL budget, nor in tokens/s/user\n{}\n",
-                names(compare.candidate), names(compare.baseline), open_gain_text(answer));
-    return;
-  }
   print_notes(
       "  Best of {} over best of {}:\n  {:.3f}x the interactivity (tokens/s/user); tokens/s/GPU at the same "
       "TTL budget:\n",
