@@ -46,10 +46,11 @@ std::string form_text(const ServedDetails& details) {
         e.of, 100 * e.median, 100 * e.p90, 100 * e.bias);
   for (const ServedError& e : details.nested_forms)
     out += fmt::format(
-        "\nOf four forms, with host times of prompts' tokens or none and a host that works beside the "
-        "kernels or "
-        "that they wait for,\neach chosen without the model left out: {} {:.1f} / {:.1f} %, bias {:+.1f} %. "
-        "Models left out whose others choose\nthe other host than the profile's: {}.\n",
+        "\nOf four forms (host times of prompts' tokens or none; a host beside the kernels or one that they "
+        "wait "
+        "for), each\nchosen without the model left out: {} {:.1f} / {:.1f} %, bias {:+.1f} %. Models left "
+        "out "
+        "whose others choose\nthe other host than the profile's: {}.\n",
         e.of, 100 * e.median, 100 * e.p90, 100 * e.bias, details.other_hosts);
   return out;
 }
@@ -84,8 +85,9 @@ std::string versions_text(const EngineProfile& p, const ServedDetails& details) 
     out += fmt::format("{}{} ({} row{})", out.empty() ? "" : ", ",
                        v.version.empty() ? "none recorded" : v.version, v.rows, v.rows == 1 ? "" : "s");
   }
-  return fmt::format("\nVersions that the rows name: {}{}.\n", out,
-                     own ? "" : fmt::format("; the profile's rules are of {}, which none names", p.version));
+  return fmt::format(
+      "\nVersions that the rows name: {}.\n{}", out,
+      own ? "" : fmt::format("The profile's rules are of {}, which none of them names.\n", p.version));
 }
 
 std::string few_users_text(const ServedBands& error) {
