@@ -56,11 +56,12 @@ SweepAnswer answer_of(const Study& study, const SweepQuestion& question) {
 void report(const Study& study, const SweepAnswer& answer, const SweepQuestion& question,
             const SweepOptions& o, const Provenance& made_by) {
   const std::size_t width = output_width();
-  fmt::print("{}{}{}", emphasised(wrapped(study.title, width, "  "), Emphasis::strong, output_colours()),
-             wrapped_lines(engine_text(study.study) + checkpoint_text(study.study) +
-                               precision_text(study.study) + chunk_text(study.study) + drafts_text(study.study),
-                           width),
-             costs_line(study.study.system));
+  fmt::print(
+      "{}{}{}", emphasised(wrapped(study.title, width, "  "), Emphasis::strong, output_colours()),
+      wrapped_lines(engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
+                        chunk_text(study.study) + drafts_text(study.study),
+                    width),
+      costs_line(study.study.system));
   const bool none = !answer.any() && answer.pools.empty();
   print_counts(answer.found, o.verbose || none);
   print_not_started(study.study, answer.found, o.verbose || !answer.any());
