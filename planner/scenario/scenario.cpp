@@ -6,27 +6,27 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <sstream>
 
 #include "models/model/catalog.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launchable.hpp"
-#include "planner/layers/drafts.hpp"
 #include "planner/plan/timed.hpp"
 #include "planner/scenario/engine_keys.hpp"
 #include "planner/scenario/everyday.hpp"
 #include "planner/scenario/kernel_keys.hpp"
 #include "planner/scenario/launch_keys.hpp"
+#include "planner/scenario/load_at.hpp"
 #include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 #include "planner/scenario/settings.hpp"
+#include "planner/scenario/speculative_keys.hpp"
 #include "planner/scenario/sweep_keys.hpp"
 #include "planner/scenario/titles.hpp"
-#include "planner/serving/acceptance.hpp"
 
 namespace shardline {
 
 using scenario_parts::choice;
+using scenario_parts::load_at;
 
 namespace {
 
@@ -45,53 +45,6 @@ Routing read_routing(const Reader& r) {
   }
   r.no_other_keys();
   return routing;
-}
-
-// An error while loading a named model or system is reported where the scenario names it.
-template <class Load>
-auto load_at(const Reader& r, Load load) -> std::optional<decltype(load(r.text()))> {
-  const std::string name = r.text();
-  if (name.empty()) {
-    if (r.is_scalar()) r.fault(r.path() + " is empty");
-    return std::nullopt;
-  }
-  try {
-    return load(name);
-  } catch (const UserError& e) {
-    if (e.diagnostics().size() == 1 && e.diagnostics()[0].where.line == 0) {
-      r.fault(e.diagnostics()[0].what, e.diagnostics()[0].details);
-    } else {
-      std::vector<std::string> lines;
-      std::istringstream what(e.what());
-      for (std::string line; std::getline(what, line);) lines.push_back("  " + line);
-      r.fault(r.text() + " has faults of its own", std::move(lines));
-    }
-    return std::nullopt;
-  }
-}
-
-// [P29] How many drafts a step keeps: in place, or in a file.
-std::shared_ptr<const AcceptanceCurve> read_speculative(const Document& document, const Reader& root,
-                                                        StepKind kind, const std::vector<Model>& models,
-                                                        bool by_engine) {
-  const auto at = root.find("speculative");
-  if (!at) return nullptr;
-  if (kind != StepKind::decode) at->fault("speculative is for phase: decode, whose steps verify drafts");
-  if (by_engine)
-    at->fault("speculative is of bare kernels so far: what engines do around drafts is not modelled",
-              {"expected engine: ideal"});
-  const auto drafts = [](const Model& m) { return draft_layer(m) && !has_recurrence(m); };
-  if (!models.empty() && std::none_of(models.begin(), models.end(), drafts))
-    at->fault("no listed model has a module that drafts and is timed",
-              {"expected a model with drafts, or no speculative"});
-  const Reader acceptance = at->at("acceptance");
-  at->no_other_keys();
-  std::optional<AcceptanceCurve> curve;
-  if (!acceptance.is_scalar())
-    curve = read_acceptance(document, acceptance);
-  else
-    curve = load_at(acceptance, [&](const std::string& file) { return load_acceptance(file); });
-  return curve ? std::make_shared<const AcceptanceCurve>(std::move(*curve)) : nullptr;
 }
 
 // Of the first model that the device cannot compute: others would say the same.
@@ -352,7 +305,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
       precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
   const Routing routing = root.has("routing") ? read_routing(root.at("routing")) : Routing{};
   refuse_idle_keys(root, models, steps_asked(asked, kind, load.has_value()));
-  const auto acceptance = read_speculative(document, root, kind, models, engine != nullptr);
+  const auto acceptance = scenario_parts::read_speculative(document, root, kind, models, engine != nullptr);
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
   const auto constraints_at = root.find("constraints");
   const scenario_parts::Constraints constraints =

@@ -1,0 +1,19 @@
+// What a scenario says of drafts. planner/README.md [P29].
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/ir/batch.hpp"
+#include "models/model/model.hpp"
+#include "planner/serving/acceptance.hpp"
+#include "sim/base/reader.hpp"
+
+namespace shardline::scenario_parts {
+
+/// How many drafts a step keeps, in place or in a file; null: nothing is said, or it has faults.
+std::shared_ptr<const AcceptanceCurve> read_speculative(const Document& document, const Reader& root,
+                                                        StepKind kind, const std::vector<Model>& models,
+                                                        bool by_engine);
+
+}  // namespace shardline::scenario_parts
