@@ -88,8 +88,6 @@ def widths(shown):
     def longest(text):
         return max(len(line.decode()) for line in COLOUR.sub(b"", text).replace(b"\r", b"").split(b"\n"))
     require(longest(shown) <= COLUMNS, f"a line of {longest(shown)} columns on a terminal of {COLUMNS}")
-    text = on_terminal(["thresholds", "thresholds_405b_gtt"], ["stdout"])
-    require(longest(text) <= COLUMNS, f"thresholds: a line of {longest(text)} columns")
 
 
 def progress():
