@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "planner/cli/interval_parts.hpp"
 #include "planner/serving/served.hpp"
 #include "planner/studies/plan_load.hpp"
@@ -90,7 +92,12 @@ std::string counts_text(const ServiceAnswer& a) {
   const ServedLoadAnswer& l = a.load;
   std::string out = fmt::format("{} of {} requests answered in {}, {:.4g}/s", l.answered, l.sent,
                                 to_string(Seconds(l.seconds)), l.requests_per_s);
-  if (!l.targets.empty()) out += fmt::format("; goodput {:.4g}/s keep every target", l.goodput);
+  if (!l.targets.empty()) {
+    const bool itl = std::any_of(l.targets.begin(), l.targets.end(),
+                                 [](const auto& t) { return t.target.of == Latency::itl; });
+    out += fmt::format("; goodput {:.4g}/s keep every target{}", l.goodput,
+                       itl ? " but that of ITL, which is of all tokens" : "");
+  }
   out += fmt::format("; {:.2f} tokens/s/GPU of answers, {:.1f} of prompts", l.output_per_s_gpu,
                      l.input_per_s_gpu);
   if (l.refused > 0)

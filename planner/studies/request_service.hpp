@@ -77,7 +77,7 @@ struct ServedLoadAnswer {
   std::uint64_t steps = 0;
   double seconds = 0;                                // from the first request to the end of the last
   double requests_per_s = 0;                         // answered, over `seconds`
-  double goodput = 0;                                // likewise those that keep every target themselves
+  double goodput = 0;                                // a second, of those that keep every target but ITL's
   double sent_per_s = 0;                             // of an open loop
   double output_per_s_gpu = 0, input_per_s_gpu = 0;  // tokens
   double found = 0;                                  // of prompts' tokens, in the prefix cache
