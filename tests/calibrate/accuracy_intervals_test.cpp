@@ -89,7 +89,7 @@ TEST(AccuracyIntervals, ShippedBandsHoldOtherRows) {
       // rows are all that is as long.
       const std::string_view family = a.goal->family;
       if (i.beyond.covered >= 0 && !family.starts_with("sparse_")) {
-        EXPECT_GE(i.beyond.covered, 0.8);
+        EXPECT_GE(i.beyond.covered, 0.8 - 1e-9);  // parts of rows that add up to four of five
       }
       if (i.beyond.covered >= 0 && family == "sparse_prefill") {
         EXPECT_GE(i.beyond.covered, 0.65);

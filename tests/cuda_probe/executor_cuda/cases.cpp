@@ -28,14 +28,16 @@ std::vector<std::string> strategy_names() {
   return out;
 }
 
-bool full_attention(const Model& m) {
+bool has_kernels(const cli::VerifyCase& c) {
+  const Model& m = c.study.model;
+  if (c.plan[kDrafts] > 0 && has_latents(m)) return false;
   return !has_local_attention(m) && !has_recurrence(m) &&
          std::none_of(m.attentions.begin(), m.attentions.end(), [](const Attention& a) { return a.index; });
 }
 
 std::vector<cli::VerifyCase> sampled(const std::string& name, std::size_t count) {
   std::vector<cli::VerifyCase> all = cli::verify_cases(strategy(name), device_sizes());
-  std::erase_if(all, [](const cli::VerifyCase& c) { return !full_attention(c.study.model); });
+  std::erase_if(all, [](const cli::VerifyCase& c) { return !has_kernels(c); });
   std::vector<cli::VerifyCase> chosen;
   for (std::size_t i = 0; i < count; ++i) chosen.push_back(all[(2 * i + 1) * all.size() / (2 * count)]);
   return chosen;

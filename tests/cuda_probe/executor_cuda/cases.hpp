@@ -15,8 +15,9 @@ namespace shardline::testing {
 cli::CaseSizes device_sizes();
 /// Of those that device executors can run.
 std::vector<std::string> strategy_names();
-/// Whether every query sees all keys before it: our kernels know no window, no chunk, no sinks and no index.
-bool full_attention(const Model& model);
+/// Whether our kernels compute the case: every query sees all keys before it (no window, no chunk, no sinks,
+/// no index, no state), and a request has one query over latents, none with drafts.
+bool has_kernels(const cli::VerifyCase& c);
 /// About `count` cases of each kind of heads that the strategy has, spread over the grid.
 std::vector<cli::VerifyCase> sampled(const std::string& strategy, std::size_t count);
 
