@@ -192,7 +192,7 @@ std::optional<FittedPrice> CalibratedCost::batched_gemm(const PricedOp& op) {
 std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) {
   const AttendDecodeShape& a = shape<AttendDecodeShape>(op);
   const std::optional<FittedPrice> all = decode_alike(op);
-  if (!all || a.longest * a.q_rows <= a.kv_rows * a.fresh) return all;
+  if (!all || a.longest * a.q_rows <= a.pairs) return all;
   PricedOp alone = op;
   auto& one = std::get<AttendDecodeShape>(alone.shape);
   one.q_rows = a.fresh;
@@ -219,7 +219,7 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   // read of the cache: so many more query heads of as many requests.
   const double fresh = static_cast<double>(a.fresh), parts = static_cast<double>(a.kernel_parts);
   const double q_rows = static_cast<double>(a.q_rows) / fresh;
-  const double length = static_cast<double>(a.kv_rows) / q_rows;
+  const double length = static_cast<double>(a.pairs) / static_cast<double>(a.q_rows);
   const double skipped = static_cast<double>(a.skipped) / q_rows;
   const bool is_part = a.kernel_parts > 1;
   const double rows = is_part ? static_cast<double>(std::max(a.kernel_rows, a.q_rows)) / fresh : q_rows;

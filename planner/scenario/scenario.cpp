@@ -297,8 +297,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   Question asked = read_question(root, system_gpus);
   Sweep* const sweep = std::get_if<Sweep>(&asked);
   const StepKind kind = read_phase(root, sweep != nullptr);
-  const auto load =
-      scenario_parts::read_served(root, engine.get(), sweep != nullptr, kind, models, lifted.any_context);
+  const auto load = scenario_parts::read_served(root, engine.get(), sweep, kind, models, lifted.any_context);
   const Workload workload = read_workload(root, kind, asked, engine.get(), load ? &load->load : nullptr);
   const auto precision_at = root.find("precision");
   const auto precision =
@@ -308,9 +307,9 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const auto acceptance = scenario_parts::read_speculative(document, root, kind, models, engine != nullptr);
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
   const auto constraints_at = root.find("constraints");
-  const scenario_parts::Constraints constraints =
-      constraints_at ? scenario_parts::read_constraints(*constraints_at, kind, load.has_value())
-                     : scenario_parts::Constraints{};
+  const auto constraints = constraints_at
+                               ? scenario_parts::read_constraints(*constraints_at, kind, load.has_value())
+                               : scenario_parts::Constraints{};
   if (sweep != nullptr) {
     sweep->search = scenario_parts::read_search(root, system_gpus, kind, load ? &load->users : nullptr);
     sweep->compare = scenario_parts::read_comparison(root, sweep->search, kind);

@@ -35,16 +35,15 @@ std::string kind_name(const YamlNode& node) {
       return "a text";
     case Kind::null:
     case Kind::absent:
-      return "nothing";
+      break;
   }
   return "nothing";
 }
 
 std::string found(const YamlNode& node) {
   if (node.kind != Kind::scalar) return kind_name(node);
-  const std::size_t end = std::min(node.scalar.find('\n'), node.scalar.size());
-  const std::string shown =
-      detail::shortened(node.scalar.substr(0, end)) + (end < node.scalar.size() ? "..." : "");
+  const auto end = std::min(node.scalar.find('\n'), node.scalar.size());
+  const auto shown = detail::shortened(node.scalar.substr(0, end)) + (end < node.scalar.size() ? "..." : "");
   return node.quoted ? fmt::format("the quoted text \"{}\"", shown) : shown;
 }
 
@@ -199,7 +198,6 @@ std::vector<std::string> Reader::keys() const {
 
 std::string Reader::text() const {
   if (!require(*text_, *node_, Kind::scalar, "a text")) return {};
-  // Shown in tables, pictures, pages, files and commands: refused once for all of them.
   if (is_harmful(node_->scalar))
     fault(path() + ": control characters and marks of text direction are not accepted");
   return std::string(node_->scalar);
@@ -349,9 +347,8 @@ Document::~Document() = default;
 
 Document Document::parse(std::string name, std::string text) {
   auto tree = std::make_unique<YamlText>(detail::SourceText(std::move(name), text));
-  if (tree->source.flow() && detail::JsonBuilder(*tree, detail::TabsInStrings::allowed).build())
-    return Document(std::move(tree));
-  if (detail::build_folded(*tree)) return Document(std::move(tree));
+  const bool json = tree->source.flow() && detail::JsonBuilder(*tree, detail::TabsInStrings::allowed).build();
+  if (json || detail::build_folded(*tree)) return Document(std::move(tree));
   tree = std::make_unique<YamlText>(std::move(tree->source));  // without what was built of it
   detail::build_tree(*tree, tree->source.text());
   return Document(std::move(tree));

@@ -103,9 +103,9 @@ TEST(Accuracy, ExpertsAreHeldToUnseenModels) {
   EXPECT_THAT(rows_with(text, "decode attention").at(0),
               ElementsAre("decode attention", "3.5/12", "made", "1.0/2.0"));
   EXPECT_THAT(text, HasSubstr("MoE on unseen models: 9.0/50.0 % on made."));
-  EXPECT_THAT(rows_with(text, "MoE experts").at(1),
+  EXPECT_THAT(rows_with(text, "MoE experts").at(2),
               ElementsAre("MoE experts", "made", "1", "9.0/50.0", "5.0/12.0"));
-  EXPECT_THAT(rows_with(text, "decode attention").at(1),
+  EXPECT_THAT(rows_with(text, "decode attention").at(2),
               ElementsAre("decode attention", "made", "1", "4.0/6.0", "4.0/6.0"));
   // Beside a miss: the error where models are seen.
   EXPECT_THAT(rows_with(text, "made").at(0),

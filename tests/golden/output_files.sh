@@ -67,7 +67,7 @@ done
 # A trace says of an op every field that its price depends on.
 plan=$(sed -n '2s/^[^"]*"\([^"]*\)".*/\1/p' one/deepseek-r1/frontier.csv)
 expect_code 0 "$binary" simulate "$small" --model deepseek-r1 --plan "$plan" -o traced
-grep -q '"op":"kind=attend_decode drive=graph .*cache=latent q_heads=.* kernel_parts=1 skipped=0"' traced/trace.json || fail "ops of the trace of $plan"
+grep -q '"op":"kind=attend_decode drive=graph .*cache=latent q_heads=.* kernel_parts=1 skipped=0 fresh=1"' traced/trace.json || fail "ops of the trace of $plan"
 
 # Chunks of a prefill whose ranks have unequal tokens: ranks are played, not rounds.
 printf '%s\n' 'name: uneven' 'system: h100-hgx' 'models: [llama-3.1-8b]' 'phase: prefill' 'requests: [{new: 20001 tokens}]' \

@@ -52,7 +52,7 @@ std::vector<Subject> subjects() {
        {"k", "n", "held", "tokens", "hidden", "inner", "gated"}},
       {"decode",
        testing::decode_op(8, 5000, 32, 4, 128, kBf16),
-       {"cache", "q_heads", "kv_heads", "qk_dim", "v_dim", "kv_rows", "q_rows", "fresh"}},
+       {"cache", "q_heads", "kv_heads", "qk_dim", "v_dim", "pairs", "q_rows", "fresh"}},
       {"decode of unequal requests", uneven, {"longest", "q_heads", "kv_heads", "qk_dim"}},
       {"a part of a decode kernel", part, {"kernel_rows", "kernel_parts"}},
       {"latent decode", testing::mla_decode_op(8, 5000, 32, kBf16), {"cache", "q_heads", "qk_dim", "v_dim"}},

@@ -131,7 +131,8 @@ TEST(ExpertTokens, TensorrtLlmGathersBeyondAnNvlinkDomain) {
   const std::string wide = "dp_ep:dp=16,ep=16,batch=16,dense_tp=1";
   for (const auto& [system, inside] :
        std::vector<std::pair<const char*, bool>>{{"h200-hgx", false}, {"gb200-nvl72", true}}) {
-    const Case c = r1("trtllm", decode_batch(8192), system);
+    Case c = r1("trtllm", decode_batch(8192), system);
+    c.kv_block = tensorrt_llm_block(c);
     EXPECT_EQ(refused(c, wide), inside ? "" : "expert_tokens") << system;
     EXPECT_EQ(refused(c, wide + ",moe_a2a=gather"), inside ? "expert_tokens" : "") << system;
   }

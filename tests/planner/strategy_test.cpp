@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "planner/layers/step.hpp"
 #include "planner/plan/timed.hpp"
 #include "planner/search/evaluate.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/engine/fold.hpp"
 #include "tests/planner/support.hpp"
@@ -138,7 +140,7 @@ bool has_effect(const Case& c, const Strategy& s, const Option& option, int from
   SearchSpace space = wide_space();
   space.options = {{&option, {from}}};
   std::vector<Plan> plans;
-  for (const int gpus : {8, 16}) s.enumerate(c, gpus, space, plans);
+  for (const int gpus : {8, 16}) enumerate_plans(c, s, gpus, space, plans);
   for (Plan p : plans) {
     p.batch = 16;
     Plan other = p;
@@ -161,6 +163,10 @@ TEST(Strategies, EveryOptionChangesSomeSchedule) {
       bool effect = false;
       for (const char* model : {"deepseek-r1", "llama-3.1-405b"}) {
         Case c = small_case(model, 100'003);
+        if (c.model.drafts) {  // of the kinds that are left of it
+          c.model.drafts = DraftModules{1, c.model.attentions.front(), c.model.ffns.back()};
+          c.acceptance = std::make_shared<const AcceptanceCurve>(AcceptanceForm{0.8, 0.9});
+        }
         if (!s->decodes || !option->decodes) c.batch = prefill_batch({{0, 8'192}});
         // Chunks of a few tokens would make thousands of rounds.
         const int from = !option->words.empty() ? 0 : option == &kPrefillChunk ? 2'048 : 2;

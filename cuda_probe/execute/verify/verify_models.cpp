@@ -1,0 +1,119 @@
+#include "cuda_probe/execute/verify/verify_models.hpp"
+
+#include <memory>
+
+#include "planner/serving/acceptance.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+Attention gqa(const CaseSizes& z, int kv_heads, Reach reach = {}, bool sinks = false) {
+  Attention a;
+  a.q_heads = 8;
+  a.kv_heads = kv_heads;
+  a.head_dim = z.head_dim;
+  a.reach = reach;
+  a.sinks = sinks;
+  return a;
+}
+
+Attention mla(const CaseSizes& z) {
+  Attention a;
+  a.kind = AttentionKind::mla;
+  a.q_heads = 8;
+  a.kv_heads = 1;
+  a.kv_lora_rank = z.kv_lora;
+  a.rope_dim = z.rope;
+  a.nope_dim = z.nope;
+  a.v_dim = z.mla_v;
+  return a;
+}
+
+// An index that chooses 6 keys: fewer than most rows have, more than short ones. Its layers are of two kinds:
+// with one of their own, and with the choice of an earlier layer.
+std::vector<Attention> indexed(const CaseSizes& z) {
+  Attention own = mla(z);
+  own.q_lora_rank = 12;
+  own.index = SparseIndex{.heads = 3, .dim = 4, .top_k = 6};
+  Attention shared = own;
+  shared.index->shared = true;
+  return {own, shared};
+}
+
+// Reaches cut blocks of caches and tiles anywhere.
+constexpr Reach kWindow{ReachKind::window, 9}, kChunk{ReachKind::chunk, 10};
+
+// Layers that keep a state, and one of full attention: two value heads per key head.
+Attention delta(const CaseSizes& z, bool channel_decay) {
+  Attention a;
+  a.kind = AttentionKind::delta;
+  a.gate = channel_decay ? OutputGate::narrow : OutputGate::full;
+  a.delta = DeltaRule{.key_heads = channel_decay ? 8 : 4,
+                      .value_heads = 8,
+                      .key_dim = z.key_dim,
+                      .value_dim = z.value_dim,
+                      .conv = 4,
+                      .channel_decay = channel_decay};
+  return a;
+}
+
+// Layers of which every third has full attention, the others windows, sinks, and keys wider than values.
+std::vector<Attention> two_kinds(const CaseSizes& z) {
+  Attention local = gqa(z, 2, {ReachKind::window, 7}, true);
+  local.v_dim = z.head_dim / 2;
+  return {gqa(z, 2), local, local};
+}
+
+const Layers kLayers[] = {
+    {"MHA 8/8 heads", [](const CaseSizes& z) { return std::vector{gqa(z, 8)}; }},
+    {"GQA 8/2 heads", [](const CaseSizes& z) { return std::vector{gqa(z, 2)}; }},
+    {"MQA 8/1 heads", [](const CaseSizes& z) { return std::vector{gqa(z, 1)}; }},
+    {"MLA 8 heads", [](const CaseSizes& z) { return std::vector{mla(z)}; }},
+    {"GQA 8/2 heads, window 9, sinks",
+     [](const CaseSizes& z) { return std::vector{gqa(z, 2, kWindow, true)}; }},
+    {"GQA 8/2 heads, chunk 10", [](const CaseSizes& z) { return std::vector{gqa(z, 2, kChunk)}; }},
+    {"GQA 8/2 heads, full and window 7 with sinks", two_kinds},
+    {"MLA 8 heads, an index of 6 keys, own and shared", indexed},
+    {"gated DeltaNet 4/8 heads and GQA 8/2",
+     [](const CaseSizes& z) {
+       return std::vector{delta(z, false), gqa(z, 2)};
+     }},
+    {"KDA 8 heads and MLA 8",
+     [](const CaseSizes& z) {
+       return std::vector{delta(z, true), mla(z)};
+     }},
+};
+
+// Two layers at least, so that a pipeline of two stages has one of each kind somewhere.
+Model small_model(const Layers& layers, const CaseSizes& z) {
+  Model m;
+  m.name = "small";
+  m.hidden = z.hidden;
+  m.vocab = 32;
+  std::vector<Attention> attentions = layers.attentions(z);
+  if (attentions.size() == 1) attentions.push_back(attentions.front());
+  FeedForward dense;
+  dense.inner = z.inner;
+  set_layers(m, attentions, std::vector<FeedForward>(attentions.size(), dense));
+  m.drafts = DraftModules{1, attentions.front(), dense};
+  return m;
+}
+
+}  // namespace
+
+std::span<const Layers> verify_layers() { return kLayers; }
+
+Case small_case(const Layers& layers, const CaseSizes& z) {
+  Case c;
+  c.model = small_model(layers, z);
+  c.system.fabric.nodes = 64;
+  c.system.fabric.gpus_per_node = 8;
+  c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}, {}};
+  c.kv_block = 4;
+  c.routing = routing_of(c.model, Routing{});
+  c.acceptance = std::make_shared<const AcceptanceCurve>(AcceptanceForm{0.8, 0.9});
+  return c;
+}
+
+}  // namespace shardline::cli
