@@ -146,7 +146,7 @@ void RecurrentFlow::recur() {
   action.chunk = asked_ == Asked::prefill ? kFlowChunk : 1;
   const auto all = static_cast<std::int64_t>(requests_.size());
   for_each_rank([&](int r, int group, const Own& own) {
-    const auto [first, end] = own.values;
+    const Count first = own.values.first, end = own.values.second;
     const Count heads = end - first, keys = own.keys.second - own.keys.first;
     const TokensId rows = f.tokens(fresh(group));
     const auto input = [&](SlotId s, Whole whole, TokensId list, std::int64_t count, Count per_head) {
