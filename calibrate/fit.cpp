@@ -42,8 +42,11 @@ struct Problem {
     std::vector<double> p(form.parameters.size());
     for (std::size_t i = 0; i < p.size(); ++i) p[i] = std::exp(logs(static_cast<Eigen::Index>(i)));
     Vector r(static_cast<Eigen::Index>(rows.size()));
-    for (std::size_t i = 0; i < rows.size(); ++i)
+    CancelCheck check;  // tables have ten thousands of rows
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      check();
       r(static_cast<Eigen::Index>(i)) = std::log(form.seconds(rows.x(i), context, p) / rows.seconds[i]);
+    }
     return r;
   }
   double loss(const Vector& r) const {

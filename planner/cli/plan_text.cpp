@@ -152,8 +152,6 @@ std::string gpus_text(const PlannedPoint& p) {
   return p.copies > 1 ? fmt::format("{} x {}", p.copies, gpus) : std::to_string(gpus);
 }
 
-std::string gpu_count(int gpus) { return gpus == 1 ? "1 GPU" : fmt::format("{} GPUs", gpus); }
-
 std::vector<std::string> row(const PlanAnswer& a, const PlannedPoint& p, const std::string& rank) {
   const std::string time = to_string(p.point.time, kDigits), gpus = gpus_text(p);
   const std::string users = a.question.rate > 0 ? fmt::format("{:.0f}", std::ceil(a.users_of(p)))

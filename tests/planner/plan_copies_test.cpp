@@ -246,7 +246,9 @@ TEST(PlanCopies, TheNearestMissesLeastByTheTimesShown) {
       EXPECT_DOUBLE_EQ(miss_of(a, p.point).part, part);
       last = part;
     }
-    if (!a.met) EXPECT_NEAR(largest_miss(a, a.plans[0].point), least, 1e-9);
+    if (!a.met) {
+      EXPECT_NEAR(largest_miss(a, a.plans[0].point), least, 1e-9);
+    }
   }
   EXPECT_GT(missed, 5);
   EXPECT_GT(met, 5);

@@ -55,6 +55,9 @@ class Roundings {
       case Function::index_scores:
       case Function::choose:
       case Function::choose_among:
+      case Function::convolve:
+      case Function::delta_rule:
+      case Function::gated_norm:
         return;  // no device runs these: kernel_limits.cpp
     }
   }

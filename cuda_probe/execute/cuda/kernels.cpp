@@ -203,6 +203,9 @@ Launch plan_action(const Dataflow& flow, const Layout& layout, const Action& a, 
     case Function::index_scores:
     case Function::choose:
     case Function::choose_among:
+    case Function::convolve:
+    case Function::delta_rule:
+    case Function::gated_norm:
       break;
   }
   const Block2d &last = b.back(), &second = b[1];
