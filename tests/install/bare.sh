@@ -32,40 +32,41 @@ cp "$work"/packages/*.deb "$root/packages"
 cp -r "$source/tests/install/example" "$root/home/user/my example"
 cat > "$root/packages/use.sh" << 'END'
 set -euo pipefail
+log=$(mktemp -d)
 fail() { echo "FAILED: $*"; exit 1; }
-get() { apt-get install -y -qq --no-install-recommends "$@" > /tmp/apt 2>&1 || { cat /tmp/apt; fail "apt-get install $*"; }; }
-says() { grep -qF -- "$1" /tmp/out || { cat /tmp/out; fail "$2: does not say: $1"; }; }
+get() { apt-get install -y -qq --no-install-recommends "$@" > "$log/apt" 2>&1 || { cat "$log/apt"; fail "apt-get install $*"; }; }
+says() { grep -qF -- "$1" "$log/out" || { cat "$log/out"; fail "$2: does not say: $1"; }; }
 apt-get update -qq
 get /packages/*.deb
-cd /home/user
+cd "$(dirname "$0")/../home/user"
 
-shardline --version > /tmp/out
+shardline --version > "$log/out"
 says "data: /usr/share/shardline" "--version"
-shardline plan nvidia/Llama-3.1-70B-Instruct-FP8 --system h200-hgx --gpus 8 --input 32K --output 1K --ttl "20 ms" > /tmp/out
+shardline plan nvidia/Llama-3.1-70B-Instruct-FP8 --system h200-hgx --gpus 8 --input 32K --output 1K --ttl "20 ms" > "$log/out"
 says "tensor:tpa=4,tpf=4,batch=" "plan"
 # The packages that are only recommended are missing: said, and no more than that.
-shardline sweep helix_gb200_1m -o out > /tmp/out 2>&1
+shardline sweep helix_gb200_1m -o out > "$log/out" 2>&1
 says "gnuplot was not found in PATH; install the Debian package gnuplot-nox" "sweep"
 [ -s out/deepseek-r1/frontier.html ] || fail "no page"
 if [ -e /usr/lib/python3/dist-packages/shardline ]; then
   python3 -c 'import shardline
 r = shardline.plan("llama-3.1-70b", system="h200-hgx", gpus=8, input="32K", output="1K")
-print(shardline.__version__, r.plans[0].point.plan)' > /tmp/out
+print(shardline.__version__, r.plans[0].point.plan)' > "$log/out"
   says "tensor:" "python3"
 fi
 
 get man-db g++ cmake make gnuplot-nox
 for page in shardline shardline-plan shardline-sweep; do
-  MANWIDTH=80 man "$page" > /tmp/out 2> /tmp/err || fail "man $page"
-  [ ! -s /tmp/err ] || { cat /tmp/err; fail "man $page warns"; }
+  MANWIDTH=80 man "$page" > "$log/out" 2> "$log/err" || fail "man $page"
+  [ ! -s "$log/err" ] || { cat "$log/err"; fail "man $page warns"; }
   says SYNOPSIS "man $page"
 done
-shardline sweep helix_gb200_1m -o out > /tmp/out 2>&1
+shardline sweep helix_gb200_1m -o out > "$log/out" 2>&1
 says "frontier.png" "sweep with gnuplot"
-cmake -S "my example" -B built > /tmp/out 2>&1 && cmake --build built >> /tmp/out 2>&1 || { cat /tmp/out; fail "the example"; }
+cmake -S "my example" -B built > "$log/out" 2>&1 && cmake --build built >> "$log/out" 2>&1 || { cat "$log/out"; fail "the example"; }
 built/example /usr/share/shardline || fail "the example at run time"
 
-dpkg -P python3-shardline shardline-dev shardline > /tmp/out 2>&1 || { cat /tmp/out; fail "dpkg -P"; }
+dpkg -P python3-shardline shardline-dev shardline > "$log/out" 2>&1 || { cat "$log/out"; fail "dpkg -P"; }
 ! find / -xdev -path /packages -prune -o -path /home -prune -o \
   -path /var/cache/man -prune -o -path /var/lib -prune -o -name '*shardline*' -print | grep . || fail "left behind"
 END
