@@ -196,7 +196,8 @@ class KvpAttention {
   OpIndex attend_chosen(Count first, Count count, double launches) {
     std::vector<Segment> of_chunk;
     for_requests(c_.batch.decode, first, count, [&](const Segment& s, Count n) {
-      of_chunk.push_back({s.cached, s.fresh + p_[kDrafts], static_cast<int>(n)});
+      Segment& some = of_chunk.emplace_back(with_drafts(s, p_));
+      some.count = static_cast<int>(n);
     });
     return b_.indexed("attend chosen", Part::attention, c_.precision.kv, c_.precision.math,
                       sparse_attend_shape(c_, a_, p_, share_, of_chunk, Asked::decode), launches);

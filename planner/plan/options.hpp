@@ -125,6 +125,7 @@ inline constexpr OptionOf<int> kDrafts({
     .help = "tokens that multi-token prediction drafts and a step verifies, of every request",
     .most = 64,
     .prefills = false,
+    .mixes = false,  // passes of a module beside prompts would run the prompts again
 });
 
 }  // namespace shardline

@@ -179,8 +179,10 @@ std::string drafts_text(const Case& c) {
   std::string yields;
   for (int k = 1; k <= kShown; ++k)
     yields += fmt::format("{}{:.2f}", k > 1 ? ", " : "", c.acceptance->at(k).mean);
-  return fmt::format("  times are per token: with 1 to {} drafts a step yields {} tokens of a request\n",
-                     kShown, yields);
+  return fmt::format(
+      "  times are per token: with 1 to {} drafts a step yields {} tokens of a request, "
+      "as given: intervals hold none of the acceptance\n",
+      kShown, yields);
 }
 
 std::string chunk_text(const Case& c) {

@@ -202,6 +202,8 @@ TEST(Drafts, P29RefusalsSayWhatIsMissing) {
   EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"),
             "llama-3.1-8b has no module of multi-token prediction: drafts need one");
   c = dense_case();
+  c.batch.prefill = {{0, 100}};
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "drafts is for decoding") << "beside prompts";
   c.batch = prefill_batch({{0, 100}});
   EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "drafts is for decoding");
 }
