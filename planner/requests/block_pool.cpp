@@ -1,6 +1,7 @@
 #include "planner/requests/block_pool.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "sim/base/error.hpp"
 
@@ -22,8 +23,63 @@ BlockHash chain_hash(BlockHash before, std::uint64_t content) {
   return mixed(mixed(before + kGolden) ^ (content + kGolden));
 }
 
+void extend_chain(std::vector<BlockHash>& chain, std::size_t blocks, const ChainText& of) {
+  constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;
+  const std::size_t parts = of.text_block / of.block;
+  const std::size_t of_prompt = of.text.empty() ? 0 : of.prompt / of.block;
+  while (chain.size() < blocks) {
+    const std::size_t i = chain.size();
+    const BlockHash before = chain.empty() ? 0 : chain.back();
+    chain.push_back(i < of_prompt && i / parts < of.text.size()
+                        ? chain_hash(chain_hash(before, of.text[i / parts]), i % parts)
+                        : chain_hash(chain_hash(before, kOwn | of.number), i));
+  }
+}
+
+BlockTable::BlockTable(std::uint32_t blocks)
+    : slots_(std::bit_ceil(2 * std::size_t{blocks} + 2)), mask_(slots_.size() - 1) {}
+
+std::size_t BlockTable::place(BlockHash hash) const {
+  std::size_t at = hash & mask_;
+  while (slots_[at].block != 0 && slots_[at].hash != hash) at = (at + 1) & mask_;
+  return at;
+}
+
+std::uint32_t BlockTable::find(BlockHash hash) const { return slots_[place(hash)].block; }
+
+std::uint32_t BlockTable::try_insert(BlockHash hash, std::uint32_t block) {
+  Slot& slot = slots_[place(hash)];
+  if (slot.block == 0) {
+    slot = {hash, block};
+    return 0;
+  }
+  return slot.block;
+}
+
+void BlockTable::replace(BlockHash hash, std::uint32_t block) {
+  Slot& slot = slots_[place(hash)];
+  SL_CHECK(slot.block != 0, "what is replaced is there");
+  slot.block = block;
+}
+
+// What stands behind it moves up, unless it is at or behind its own place: no search ends too early.
+void BlockTable::erase(BlockHash hash) {
+  std::size_t hole = place(hash);
+  SL_CHECK(slots_[hole].block != 0, "what is erased is there");
+  for (std::size_t at = (hole + 1) & mask_; slots_[at].block != 0; at = (at + 1) & mask_) {
+    const std::size_t home = slots_[at].hash & mask_;
+    if (((at - home) & mask_) < ((at - hole) & mask_)) continue;
+    slots_[hole] = slots_[at];
+    hole = at;
+  }
+  slots_[hole] = {};
+}
+
 BlockPool::BlockPool(std::uint32_t blocks, bool prefixes)
-    : blocks_(std::size_t{blocks} + 1), available_(blocks), prefixes_(prefixes) {
+    : blocks_(std::size_t{blocks} + 1),
+      by_hash_(prefixes ? blocks : 0),
+      available_(blocks),
+      prefixes_(prefixes) {
   SL_CHECK(blocks > 0 && blocks < ~std::uint32_t{0}, "a pool has blocks");
   for (std::uint32_t b = 0; b <= blocks; ++b) {
     blocks_[b].before = b == 0 ? blocks : b - 1;
@@ -34,9 +90,9 @@ BlockPool::BlockPool(std::uint32_t blocks, bool prefixes)
 void BlockPool::find(std::span<const BlockHash> chain, std::vector<KvBlock>& out) const {
   if (!prefixes_) return;
   for (const BlockHash hash : chain) {
-    const auto found = by_hash_.find(hash);
-    if (found == by_hash_.end()) return;
-    out.emplace_back(found->second);
+    const std::uint32_t found = by_hash_.find(hash);
+    if (found == 0) return;
+    out.emplace_back(found);
   }
 }
 
@@ -69,19 +125,19 @@ void BlockPool::fill(KvBlock block, BlockHash hash) {
   b.hash = hash;
   b.full = true;
   ++filled_;
-  const auto [found, first] = by_hash_.try_emplace(hash, block);
-  if (first) return;
-  std::uint32_t last = found->second;
+  const std::uint32_t found = by_hash_.try_insert(hash, block);
+  if (found == 0) return;
+  std::uint32_t last = found;
   while (blocks_[last].twin != 0) last = blocks_[last].twin;
   blocks_[last].twin = block;
 }
 
-void BlockPool::release(std::span<const KvBlock> blocks) {
+void BlockPool::release(std::span<const KvBlock> blocks, bool empty_first) {
   // vLLM prepends the blocks without text as one list; which of them is taken first makes no difference.
   for (auto b = blocks.rbegin(); b != blocks.rend(); ++b) {
     Block& block = blocks_[*b];
     SL_CHECK(block.holders > 0, "a block that is left was held");
-    if (--block.holders == 0) link_behind(block.full ? blocks_[0].before : 0, *b);
+    if (--block.holders == 0) link_behind(block.full || !empty_first ? blocks_[0].before : 0, *b);
   }
 }
 
@@ -103,15 +159,15 @@ void BlockPool::unlink(std::uint32_t block) {
 void BlockPool::empty(std::uint32_t block) {
   Block& b = blocks_[block];
   if (!b.full) return;
-  const auto found = by_hash_.find(b.hash);
-  if (found->second != block) {
-    std::uint32_t before = found->second;
+  const std::uint32_t found = by_hash_.find(b.hash);
+  if (found != block) {
+    std::uint32_t before = found;
     while (blocks_[before].twin != block) before = blocks_[before].twin;
     blocks_[before].twin = b.twin;
   } else if (b.twin != 0) {
-    found->second = b.twin;
+    by_hash_.replace(b.hash, b.twin);
   } else {
-    by_hash_.erase(found);
+    by_hash_.erase(b.hash);
   }
   b.twin = 0;
   b.full = false;

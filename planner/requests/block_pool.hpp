@@ -1,9 +1,9 @@
 // Blocks of a KV cache, and finding those that hold the beginning of a text: vLLM's design.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "sim/base/index.hpp"
@@ -17,6 +17,44 @@ using BlockHash = std::uint64_t;
 /// The hash of a block behind `before`, 0 at the beginning. 64 bits: of n different blocks two collide with
 /// probability n^2 / 2^65.
 BlockHash chain_hash(BlockHash before, std::uint64_t content);
+
+/// What the blocks of a request's text are made of.
+struct ChainText {
+  std::span<const std::uint64_t> text;  // ids of the prompt's text, as a trace says them; may be empty
+  std::uint32_t text_block;             // tokens that each stands for, whole blocks
+  std::uint32_t block;                  // tokens
+  std::uint32_t prompt;                 // tokens
+  std::uint64_t number;                 // of the request: what the trace does not say is nobody else's
+};
+/// Appends hashes of blocks to a chain until it has so many.
+void extend_chain(std::vector<BlockHash>& chain, std::size_t blocks, const ChainText& of);
+
+/// Which block is found by a hash: open addressing, at most half full. Hashes are mixed already, so that their
+/// low bits are a place.
+class BlockTable {
+ public:
+  /// For so many entries at most.
+  explicit BlockTable(std::uint32_t blocks);
+  /// The block, or 0: that one is nobody's.
+  std::uint32_t find(BlockHash hash) const;
+  /// The block that is there already, or 0 and it is this one from now on.
+  std::uint32_t try_insert(BlockHash hash, std::uint32_t block);
+  /// Another block for a hash that is there (checked).
+  void replace(BlockHash hash, std::uint32_t block);
+  /// A hash that is there (checked) is no more.
+  void erase(BlockHash hash);
+
+ private:
+  struct Slot {
+    BlockHash hash = 0;
+    std::uint32_t block = 0;
+  };
+  /// Where the hash is, or the empty slot where it would be.
+  std::size_t place(BlockHash hash) const;
+
+  std::vector<Slot> slots_;
+  std::size_t mask_;
+};
 
 /// The blocks of one engine [R1]. A block is held by so many requests; one that nobody holds waits in the
 /// free queue, with what it holds to be found until it is taken for something else. Equal blocks are not
@@ -48,8 +86,14 @@ class BlockPool {
   /// A block that is held, and has no text yet (checked), is full.
   void fill(KvBlock block, BlockHash hash);
   /// A request leaves its blocks, in the order of its text. The last one goes first into the queue, so that
-  /// of a text its end is lost first; blocks without text go to the front.
-  void release(std::span<const KvBlock> blocks);
+  /// of a text its end is lost first; blocks without text go to the front, or with `empty_first` false to the
+  /// end like the others (TensorRT-LLM: kvCacheManager.cpp, releaseBlocks at b35ac1b64368).
+  void release(std::span<const KvBlock> blocks, bool empty_first = true);
+
+  /// How many requests hold a block.
+  std::uint32_t holders(KvBlock block) const { return blocks_[block].holders; }
+  /// Whether a block with this text can be found.
+  bool holds_text(BlockHash hash) const { return by_hash_.find(hash) != 0; }
 
  private:
   struct Block {
@@ -64,8 +108,8 @@ class BlockPool {
   void unlink(std::uint32_t block);
   void empty(std::uint32_t block);
 
-  std::vector<Block> blocks_;                             // [0] joins the ends of the queue
-  std::unordered_map<BlockHash, std::uint32_t> by_hash_;  // the first that was filled
+  std::vector<Block> blocks_;  // [0] joins the ends of the queue
+  BlockTable by_hash_;         // the first that was filled
   std::uint32_t available_, filled_ = 0;
   bool prefixes_;
 };

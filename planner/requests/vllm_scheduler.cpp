@@ -59,19 +59,9 @@ void VllmScheduler::forget(Id id) {
   unused_.push_back(id);
 }
 
-// Blocks of the prompt are what the trace says; of the answer, and without a trace, nobody else has them.
-void VllmScheduler::extend_chain(Id id, std::size_t blocks) {
+void VllmScheduler::extend(Id id, std::size_t blocks) {
   Request& r = requests_[id];
-  const std::size_t parts = text_block_ / knobs_.block_size;
-  const std::size_t of_prompt = r.text.empty() ? 0 : r.prompt / knobs_.block_size;
-  while (r.chain.size() < blocks) {
-    const std::size_t i = r.chain.size();
-    const BlockHash before = r.chain.empty() ? 0 : r.chain.back();
-    constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;
-    r.chain.push_back(i < of_prompt && i / parts < r.text.size()
-                          ? chain_hash(chain_hash(before, r.text[i / parts]), i % parts)
-                          : chain_hash(chain_hash(before, kOwn | r.number), i));
-  }
+  extend_chain(r.chain, blocks, {r.text, text_block_, knobs_.block_size, r.prompt, r.number});
 }
 
 // Blocks of tokens that are computed and known: not those that steps in flight will say.
@@ -80,7 +70,7 @@ void VllmScheduler::fill(Id id) {
   Request& r = requests_[id];
   const std::uint32_t full = std::min(r.computed, r.tokens() - r.in_flight) / knobs_.block_size;
   if (full <= r.filled) return;
-  extend_chain(id, full);
+  extend(id, full);
   for (; r.filled < full; ++r.filled) pool_.fill(r.blocks[r.filled], r.chain[r.filled]);
 }
 
@@ -97,11 +87,9 @@ bool VllmScheduler::grow(Id id, std::uint32_t tokens) {
 // Into the step that is being decided.
 void VllmScheduler::count(Id id, std::uint32_t tokens) {
   Request& r = requests_[id];
-  Step& step = steps_.back();
+  DecidedStep& step = steps_.back();
   if (tokens == 1 && r.generated > 0 && r.computed + 1 == r.tokens()) {
-    ++step.batch.decodes;
-    step.batch.cached += r.computed;
-    step.batch.longest = std::max(step.batch.longest, r.computed);
+    step.add_decode(r.computed);
   } else {
     step.batch.prompts.push_back({tokens, r.computed});
   }
@@ -159,7 +147,7 @@ bool VllmScheduler::admit(Id id, std::uint32_t& budget) {
   const std::size_t whole = (r.tokens() - 1) / knobs_.block_size;
   std::vector<KvBlock> found;
   if (knobs_.enable_prefix_caching) {
-    extend_chain(id, whole);
+    extend(id, whole);
     pool_.find(std::span(r.chain).first(whole), found);
   }
   const auto hits = static_cast<std::uint32_t>(found.size());
@@ -208,7 +196,7 @@ const StepBatch& VllmScheduler::front() const {
 
 std::uint64_t VllmScheduler::blocks_for(std::uint64_t steps) const {
   std::uint64_t sum = 0;
-  for (const Step::Part& p : steps_.back().parts) {
+  for (const DecidedStep::Part& p : steps_.back().parts) {
     sum += blocks_of(requests_[p.id].computed + steps) - requests_[p.id].blocks.size();
   }
   return sum;
@@ -216,7 +204,7 @@ std::uint64_t VllmScheduler::blocks_for(std::uint64_t steps) const {
 
 std::uint64_t VllmScheduler::steps_alike() const {
   if (steps_.size() < depth()) return 1;
-  const Step &first = steps_.front(), &last = steps_.back();
+  const DecidedStep &first = steps_.front(), &last = steps_.back();
   // After a preemption others may begin in the next step, and who runs but is not in this one had no budget.
   // Else whoever waits goes on to: as long as nobody is done there are ever fewer blocks, and no more places.
   if (!kept_ || !first.batch.prompts.empty() || !last.batch.prompts.empty() || first.parts != last.parts ||
@@ -224,7 +212,7 @@ std::uint64_t VllmScheduler::steps_alike() const {
     return 1;
   }
   std::uint64_t most = std::numeric_limits<std::uint64_t>::max();  // more that can be decided
-  for (const Step::Part& p : last.parts) {
+  for (const DecidedStep::Part& p : last.parts) {
     most = std::min<std::uint64_t>(most, requests_[p.id].answer - requests_[p.id].generated);
   }
   if (blocks_for(most) <= pool_.available()) return most + 1;
@@ -238,23 +226,22 @@ std::uint64_t VllmScheduler::steps_alike() const {
 
 // Decides so many steps like the last one, whose place they take.
 void VllmScheduler::more_alike(std::uint32_t steps) {
-  Step& last = steps_.back();
-  for (const Step::Part& p : last.parts) {
+  DecidedStep& last = steps_.back();
+  for (const DecidedStep::Part& p : last.parts) {
     Request& r = requests_[p.id];
     const bool fits = grow(p.id, r.computed + steps);
     SL_CHECK(fits, "steps that are alike have their blocks");
     r.computed += steps;
     r.generated += steps;
   }
-  last.batch.cached += std::uint64_t{steps} * last.batch.decodes;
-  last.batch.longest += steps;
+  last.advance(steps);
 }
 
 std::span<const VllmScheduler::Id> VllmScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
   if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
   ended_.clear();
-  for (const Step::Part& p : steps_.front().parts) {
+  for (const DecidedStep::Part& p : steps_.front().parts) {
     if (!p.token) continue;
     Request& r = requests_[p.id];
     --r.in_flight;

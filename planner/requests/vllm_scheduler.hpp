@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/requests/block_pool.hpp"
+#include "planner/requests/decided_step.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/step_times.hpp"
 #include "planner/serving/trace.hpp"
@@ -92,20 +93,10 @@ class VllmScheduler : public Scheduler {
   const BlockPool& pool() const { return pool_; }
 
  private:
-  struct Step {
-    struct Part {
-      Id id;
-      bool token;  // not a part of a prompt before its last
-      bool operator==(const Part&) const = default;
-    };
-    StepBatch batch;
-    std::vector<Part> parts;
-  };
-
   std::uint32_t blocks_of(std::uint64_t tokens) const;
   bool grow(Id id, std::uint32_t tokens);
   void fill(Id id);
-  void extend_chain(Id id, std::size_t blocks);
+  void extend(Id id, std::size_t blocks);
   bool schedule_running(std::uint32_t& budget);
   bool admit(Id id, std::uint32_t& budget);
   void preempt(Id id);
@@ -119,7 +110,7 @@ class VllmScheduler : public Scheduler {
   std::vector<Request> requests_;
   std::vector<Id> running_, ended_, unused_;
   std::deque<Id> waiting_;
-  std::deque<Step> steps_;  // decided, not ended
+  std::deque<DecidedStep> steps_;  // decided, not ended
   std::uint32_t text_block_ = kTraceBlock;
   std::uint64_t preemptions_ = 0, added_ = 0;
   bool kept_ = true;  // nobody lost its blocks in the step decided last

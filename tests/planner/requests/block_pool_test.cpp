@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <list>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -203,6 +205,34 @@ TEST(BlockPool, WrongUseIsNoticed) {
   EXPECT_THROW(pool.fill(blocks[0], 1), std::logic_error);
   pool.release(blocks);
   EXPECT_THROW(pool.release(blocks), std::logic_error);
+}
+
+// Hashes whose low bits collide, put in, moved and taken out, against a map.
+TEST(BlockTable, R1AsAMap) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    RandomStream random(seed, "table");
+    constexpr std::uint32_t kBlocks = 60;
+    BlockTable table(kBlocks);
+    std::map<BlockHash, std::uint32_t> map;
+    for (int i = 0; i < 2000; ++i) {
+      const BlockHash hash = (random.below(20) << 32) + random.below(8);
+      const auto known = map.find(hash);
+      ASSERT_EQ(table.find(hash), known == map.end() ? 0 : known->second);
+      const auto block = static_cast<std::uint32_t>(1 + random.below(1000));
+      if (known != map.end() && random.below(2) == 0) {
+        table.erase(hash);
+        map.erase(known);
+      } else if (known != map.end()) {
+        ASSERT_EQ(table.try_insert(hash, block), known->second);
+        table.replace(hash, block);
+        known->second = block;
+      } else if (map.size() < kBlocks) {
+        ASSERT_EQ(table.try_insert(hash, block), 0U);
+        map.emplace(hash, block);
+      }
+    }
+    EXPECT_GT(map.size(), 30U);
+  }
 }
 
 }  // namespace

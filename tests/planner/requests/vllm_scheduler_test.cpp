@@ -7,36 +7,10 @@
 #include <vector>
 
 #include "sim/base/error.hpp"
+#include "tests/planner/requests/schedule_text.hpp"
 
 namespace shardline {
 namespace {
-
-TraceRequest asks(std::int64_t input, std::int64_t output, std::vector<std::uint64_t> blocks = {}) {
-  return {Seconds(0), input, output, std::move(blocks)};
-}
-
-// "2 decode (31), 8+0 4+16": requests that decode, their cached tokens, and parts of prompts (new + past).
-std::string text_of(const StepBatch& b) {
-  std::string out = std::to_string(b.decodes) + " decode (" + std::to_string(b.cached) + ")";
-  for (const PromptPart& p : b.prompts) {
-    out += (&p == b.prompts.data() ? ", " : " ") + std::to_string(p.tokens) + "+" + std::to_string(p.past);
-  }
-  return out;
-}
-
-std::vector<std::string> steps_of(VllmScheduler& s, int most = 100) {
-  std::vector<std::string> out;
-  for (int i = 0; i < most; ++i) {
-    while (s.decided() < s.depth() && s.schedule()) {
-    }
-    if (s.decided() == 0) break;
-    out.push_back(text_of(s.front()));
-    s.finish_steps();
-  }
-  return out;
-}
-
-using Steps = std::vector<std::string>;
 
 // A budget of 10 tokens: a prompt of 14 takes 10; then its last 4, and 6 of the next one's 7; then one
 // token of the first beside the last of the second; both decode; the second, with two tokens, is done first.

@@ -1,0 +1,152 @@
+// Steps of SGLang that decode, and who loses its pages there.
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "planner/requests/sglang_scheduler.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+std::uint64_t SglangScheduler::pages_to_decode(std::span<const Id> ids) const {
+  std::uint64_t pages = 0;
+  for (const Id id : ids) pages += requests_[id].computed % knobs_.page_size == 0 ? 1 : 0;
+  return pages;
+}
+
+// A row for each that runs; of who has all its tokens one in vain.
+void SglangScheduler::decode_all(DecidedStep& step) {
+  evict_for(std::uint64_t{running_.size()} * knobs_.page_size);
+  const std::uint64_t pages = pages_to_decode(running_);
+  if (pages > free_) {
+    throw UserError("SGLang ends with an error: no room for the tokens of " +
+                    std::to_string(running_.size()) + " requests that decode beside prompts");
+  }
+  free_ -= pages;
+  for (const Id id : running_) {
+    Request& r = requests_[id];
+    step.add_decode(r.computed);
+    ++r.computed;
+    if (r.generated == r.answer) continue;
+    ++r.generated;
+    ++r.in_flight;
+    step.parts.push_back({id, true});
+  }
+}
+
+void SglangScheduler::release_retracted(Id id, std::size_t others) {
+  Request& r = requests_[id];
+  free_ += pages_of(r.computed) - r.kept;
+  tree_.unlock(r.node);
+  evict_for(std::uint64_t{others} * knobs_.retract_decode_steps);
+  for (DecidedStep& step : steps_) std::erase_if(step.parts, [&](const auto& p) { return p.id == id; });
+  r.generated = r.known();  // the token under way is lost
+  r.in_flight = r.computed = r.kept = 0;
+  r.node = 0;
+  ++r.preempted;
+  ++retractions_;
+  retracted_.push_back(id);
+}
+
+// schedule_batch.py, retract_decode: from the back of those in the order of their answers so far, longest
+// first, and of equal ones the shorter prompt first.
+void SglangScheduler::retract() {
+  std::vector<Id> order = running_;
+  std::stable_sort(order.begin(), order.end(), [&](Id a, Id b) {
+    const Request &x = requests_[a], &y = requests_[b];
+    return x.known() != y.known() ? x.known() > y.known() : x.prompt < y.prompt;
+  });
+  retracted_.clear();
+  const auto short_of = [&] {
+    const std::uint64_t pages = pages_to_decode(order);
+    evict_for(pages * knobs_.page_size);
+    return free_ < pages;
+  };
+  for (bool first = true; order.size() > 1 && (first || short_of()); first = false) {
+    const Id id = order.back();
+    order.pop_back();
+    release_retracted(id, order.size());
+  }
+  running_ = std::move(order);
+  double known = 0, asked = 0;
+  for (const Id id : running_) {
+    known += requests_[id].known();
+    asked += requests_[id].answer;
+  }
+  const auto left = static_cast<double>(running_.size());
+  ratio_from_ = std::min(1.0, (known + knobs_.retract_decode_steps * left) / (asked + 1));
+  ratio_steps_ = 0;
+  waiting_.insert(waiting_.end(), retracted_.begin(), retracted_.end());
+}
+
+bool SglangScheduler::schedule_decodes() {
+  if (running_.empty() && finished_ == 0) return false;
+  if (finished_ > 0) full_ = false;
+  finished_ = 0;
+  if (running_.empty()) return false;
+  const std::uint64_t pages = pages_to_decode(running_);
+  evict_for(pages * knobs_.page_size);
+  if (free_ < pages) {
+    retract();
+    full_ = full_ && retracted_.empty();
+  } else {
+    ++ratio_steps_;
+  }
+  steps_.emplace_back();
+  decode_all(steps_.back());
+  return true;
+}
+
+std::uint64_t SglangScheduler::steps_alike() const {
+  if (steps_.size() < depth()) return 1;
+  const DecidedStep &first = steps_.front(), &last = steps_.back();
+  // Prompts are tried in every step unless nobody waits or somebody did not fit; that changes when one that
+  // runs is done.
+  if (cut_ || last_prompts_ || finished_ > 0 || (!full_ && !waiting_.empty()) ||
+      !first.batch.prompts.empty() || !last.batch.prompts.empty() || first.parts != last.parts ||
+      last.parts.size() != running_.size() || last.batch.decodes != running_.size() ||
+      first.batch.decodes != running_.size()) {
+    return 1;
+  }
+  std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  for (const DecidedStep::Part& p : first.parts)
+    most = std::min<std::uint64_t>(most, requests_[p.id].answer - requests_[p.id].known());
+  // Nothing is lost for the steps that are decided meanwhile: as many pages are free in each as requests.
+  const auto pages_in = [&](std::uint64_t steps) {
+    std::uint64_t sum = 0;
+    for (const Id id : running_)
+      sum += pages_of(requests_[id].computed + steps) - pages_of(requests_[id].computed);
+    return sum;
+  };
+  const auto fits = [&](std::uint64_t more) {
+    return more == 0 || pages_in(more - 1) + running_.size() <= free_;
+  };
+  std::uint64_t good = 0, bad = most;  // more steps than the first
+  while (bad - good > 1) {
+    const std::uint64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good + 1;
+}
+
+// Decides so many steps like the last one, whose place they take.
+void SglangScheduler::more_alike(std::uint32_t steps) {
+  DecidedStep& last = steps_.back();
+  // Of who has its last token in the step before, this one computes a row in vain.
+  std::erase_if(last.parts, [&](const DecidedStep::Part& p) {
+    return requests_[p.id].answer - requests_[p.id].generated < steps;
+  });
+  for (const Id id : running_) {
+    Request& r = requests_[id];
+    free_ -= pages_of(r.computed + steps) - pages_of(r.computed);
+    r.computed += steps;
+    const std::uint32_t tokens = std::min(steps, r.answer - r.generated);
+    r.generated += tokens;
+    r.in_flight += tokens;
+  }
+  ratio_steps_ += steps;
+  last.advance(steps);
+}
+
+}  // namespace shardline

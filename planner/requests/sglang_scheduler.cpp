@@ -1,0 +1,343 @@
+#include "planner/requests/sglang_scheduler.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "planner/requests/block_pool.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+SglangScheduler::SglangScheduler(const SglangKnobs& knobs)
+    : knobs_(knobs), free_(knobs.max_total_tokens / std::max(1U, knobs.page_size)), ratio_from_(0) {
+  SL_CHECK(knobs.page_size > 0 && knobs.max_running_requests > 0 && knobs.new_token_ratio_decay_steps > 0,
+           "pages have tokens, and somebody runs");
+  if (knobs.chunked_prefill_size > 0 && knobs.chunked_prefill_size < knobs.page_size) {
+    throw UserError("chunked_prefill_size " + std::to_string(knobs.chunked_prefill_size) +
+                    " is less than a page of " + std::to_string(knobs.page_size) + " tokens");
+  }
+  if (free_ == 0) throw UserError("the KV cache has room for no page");
+  ratio_from_ = first_ratio();
+}
+
+double SglangScheduler::first_ratio() const {
+  return std::min(1.0, knobs_.init_new_token_ratio * knobs_.schedule_conservativeness);
+}
+
+std::uint32_t SglangScheduler::pages_of(std::uint64_t tokens) const {
+  return static_cast<std::uint32_t>((tokens + knobs_.page_size - 1) / knobs_.page_size);
+}
+
+std::uint32_t SglangScheduler::clipped(std::uint32_t tokens) const {
+  return std::min(tokens, knobs_.clip_max_new_tokens_estimation);
+}
+
+double SglangScheduler::new_token_ratio() const {
+  const double first = first_ratio();
+  const double least = std::min(1.0, first * knobs_.min_new_token_ratio_factor);
+  const double decay = (first - least) / knobs_.new_token_ratio_decay_steps;
+  return std::max(ratio_from_ - decay * static_cast<double>(ratio_steps_), least);
+}
+
+double SglangScheduler::kv_held() const {
+  return 1 - static_cast<double>(available_pages()) / static_cast<double>(pages());
+}
+
+std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& request,
+                                                        std::uint32_t text_block) {
+  SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
+  SL_CHECK(text_block > 0 && text_block % knobs_.page_size == 0, "blocks of text are whole pages");
+  // max_req_len and max_req_input_len of tp_worker.py; validate_input_length refuses from there on.
+  const std::int64_t most =
+      std::min<std::int64_t>(knobs_.context_length, static_cast<std::int64_t>(pages()) * knobs_.page_size) -
+      1;
+  if (request.input >= most - 5) return std::nullopt;
+  const auto answer = static_cast<std::uint32_t>(
+      std::min<std::int64_t>(request.output, std::max<std::int64_t>(1, most - request.input - 1)));
+  const std::uint64_t needed = static_cast<std::uint64_t>(request.input) + clipped(answer) + knobs_.page_size;
+  if (needed >= pages() * knobs_.page_size) return std::nullopt;
+  text_block_ = text_block;
+  if (live_ == 0 && steps_.empty()) {  // on_idle
+    ratio_from_ = first_ratio();
+    ratio_steps_ = 0;
+  }
+  Request r;
+  r.prompt = static_cast<std::uint32_t>(request.input);
+  r.answer = answer;
+  r.text = request.blocks;
+  r.number = added_++;
+  auto id = static_cast<Id>(requests_.size());
+  if (unused_.empty()) {
+    requests_.push_back(std::move(r));
+  } else {
+    id = unused_.back();
+    unused_.pop_back();
+    requests_[id] = std::move(r);
+  }
+  waiting_.push_back(id);
+  ++live_;
+  return id;
+}
+
+void SglangScheduler::forget(Id id) {
+  SL_CHECK(requests_[id].done, "only requests that are done are forgotten");
+  requests_[id] = {};
+  unused_.push_back(id);
+}
+
+// Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them.
+void SglangScheduler::extend_text(Id id, std::size_t pages) {
+  Request& r = requests_[id];
+  const std::size_t parts = text_block_ / knobs_.page_size;
+  const std::size_t of_prompt = r.text.empty() ? 0 : r.prompt / knobs_.page_size;
+  constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;
+  for (std::size_t i = r.pages.size(); i < pages; ++i) {
+    const bool given = i < of_prompt && i / parts < r.text.size();
+    r.pages.push_back(given ? chain_hash(r.text[i / parts], i % parts) : chain_hash(kOwn | r.number, i));
+  }
+}
+
+// common.py, evict_from_tree_cache: as many as are asked for, where fewer are free.
+void SglangScheduler::evict_for(std::uint64_t tokens) {
+  if (free_ * knobs_.page_size < tokens) free_ += tree_.evict(pages_of(tokens));
+}
+
+// The tree has the text up to so many tokens, whole pages, and the request uses it from there.
+void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
+  if (knobs_.disable_radix_cache) return;
+  Request& r = requests_[id];
+  const std::uint32_t whole = tokens / knobs_.page_size;
+  extend_text(id, whole);
+  const auto text = std::span(r.pages).first(whole);
+  const std::uint64_t twice = tree_.insert(text);
+  free_ += twice - std::min<std::uint64_t>(twice, r.kept);
+  const RadixTree::Match match = tree_.match(text);
+  tree_.unlock(r.node);
+  tree_.lock(match.node);
+  r.node = match.node;
+  r.kept = whole;
+}
+
+// Done: what was computed is in the tree, but for the row that is computed in vain.
+void SglangScheduler::leave(Id id) {
+  Request& r = requests_[id];
+  const std::uint32_t held = pages_of(r.computed);
+  if (knobs_.disable_radix_cache) {
+    free_ += held;
+  } else {
+    const std::uint32_t whole = (r.prompt + r.answer - 1) / knobs_.page_size;
+    extend_text(id, whole);
+    const std::uint64_t twice = tree_.insert(std::span(r.pages).first(whole));
+    free_ += twice - std::min<std::uint64_t>(twice, r.kept);
+    free_ += held - whole;
+    tree_.unlock(r.node);
+  }
+  r.pages = {};
+  r.text = {};
+  --live_;
+}
+
+// Who was in a step with prompts runs from then on.
+void SglangScheduler::merge_last() {
+  if (cut_) keep_prompt(*cut_, requests_[*cut_].computed);
+  if (!last_prompts_) return;
+  std::erase_if(last_, [&](Id id) { return cut_ == id; });
+  if (last_fewer_) full_ = false;
+  if (!last_.empty()) {
+    if (running_.empty() && finished_ == 0) full_ = false;
+    running_.insert(running_.end(), last_.begin(), last_.end());
+  }
+  last_.clear();
+  last_prompts_ = false;
+}
+
+double SglangScheduler::room(const Budget& b) const {
+  return static_cast<double>(available_pages() * knobs_.page_size) - b.total_offset;
+}
+
+void SglangScheduler::charge(Budget& b, std::uint32_t tokens, std::uint32_t answer) const {
+  const std::int64_t paged = std::int64_t{pages_of(tokens)} * knobs_.page_size;
+  b.total_offset += static_cast<double>(paged + answer + knobs_.page_size);
+  b.current_offset += paged + knobs_.page_size;
+  b.input -= paged;
+  b.chunk -= paged;
+}
+
+SglangScheduler::Outcome SglangScheduler::state(const Budget& b) const {
+  const auto current = static_cast<std::int64_t>(available_pages() * knobs_.page_size) - b.current_offset;
+  if (room(b) <= 0 || current <= 0) return Outcome::no_token;
+  if (b.input <= 0 || (knobs_.chunked_prefill_size > 0 && b.chunk <= 0)) return Outcome::other;
+  return Outcome::taken;
+}
+
+// The prompt of which a part is computed goes on in any case.
+void SglangScheduler::add_cut(Budget& b) {
+  const Request& r = requests_[*cut_];
+  const std::uint32_t rest = r.fill - r.computed;
+  auto tokens = std::min(b.chunk, static_cast<std::int64_t>(room(b)));
+  if (tokens <= 0) tokens = b.chunk;
+  const bool cut = rest > tokens;
+  const auto now =
+      static_cast<std::uint32_t>(std::min<std::int64_t>(rest, std::max<std::int64_t>(1, tokens)));
+  b.begun.push_back(*cut_);
+  b.tokens.push_back(now);
+  charge(b, now, cut ? 0 : clipped(r.answer));
+  if (cut) b.cut = cut_;
+}
+
+SglangScheduler::Outcome SglangScheduler::add_waiting(Id id, Budget& b) {
+  if (knobs_.prefill_max_requests > 0 && b.begun.size() >= knobs_.prefill_max_requests) return Outcome::other;
+  Request& r = requests_[id];
+  r.fill = r.prompt + r.known();
+  RadixTree::Match match{};
+  if (!knobs_.disable_radix_cache) {
+    // The last token is computed in any case: its logits are asked for.
+    const std::uint32_t whole = (r.fill - 1) / knobs_.page_size;
+    extend_text(id, whole);
+    match = tree_.match(std::span(r.pages).first(whole));
+  }
+  const auto prefix = static_cast<std::uint32_t>(match.pages * knobs_.page_size);
+  const std::uint32_t rest = r.fill - prefix, paged = pages_of(rest) * knobs_.page_size;
+  const bool chunks = knobs_.chunked_prefill_size > 0;
+  const double total = static_cast<double>(rest + clipped(r.answer - r.known()) + knobs_.page_size);
+  if (total >= room(b)) return Outcome::no_token;
+  if (!chunks && !b.begun.empty() && paged >= b.input) return Outcome::other;
+  tree_.lock(match.node);
+  // What is found can be lost no more, so there may be less room now.
+  if (total >= room(b)) {
+    tree_.unlock(match.node);
+    return Outcome::no_token;
+  }
+  std::uint32_t tokens = rest;
+  const bool cut = chunks && paged > b.chunk;
+  if (cut) {
+    const std::int64_t fits = std::max<std::int64_t>(0, b.chunk) / knobs_.page_size * knobs_.page_size;
+    if (fits <= 0) {
+      tree_.unlock(match.node);
+      return Outcome::other;
+    }
+    tokens = static_cast<std::uint32_t>(fits);
+    b.cut = id;
+  }
+  r.node = match.node;
+  r.kept = static_cast<std::uint32_t>(match.pages);
+  r.computed = prefix;
+  if (!r.began) r.found = prefix;
+  r.began = true;
+  b.begun.push_back(id);
+  b.tokens.push_back(tokens);
+  charge(b, tokens, cut ? 0 : clipped(r.answer));
+  return state(b);
+}
+
+bool SglangScheduler::schedule_prompts() {
+  if ((full_ || waiting_.empty()) && !cut_) return false;
+  const std::size_t running = running_.size() + finished_;
+  const std::size_t places =
+      knobs_.max_running_requests > running ? knobs_.max_running_requests - running : 0;
+  Budget b;
+  const auto beside = static_cast<std::int64_t>(knobs_.enable_mixed_chunk ? running : 0);
+  b.input = std::int64_t{knobs_.max_prefill_tokens} - beside;
+  b.chunk = std::int64_t{knobs_.chunked_prefill_size} - beside;
+  b.total_offset = static_cast<double>(beside);
+  b.current_offset = beside;
+  const double ratio = new_token_ratio();
+  for (const Id id : running_) {
+    const Request& r = requests_[id];
+    b.total_offset += clipped(r.answer - r.known()) * ratio;
+  }
+  if (cut_) add_cut(b);
+  while (!waiting_.empty()) {
+    if (b.begun.size() >= places) full_ = true;
+    if (full_) break;
+    const Id id = waiting_.front();
+    const std::size_t before = b.begun.size();
+    const Outcome outcome = add_waiting(id, b);
+    if (b.begun.size() > before) waiting_.pop_front();
+    if (outcome == Outcome::no_token) full_ = true;
+    if (outcome != Outcome::taken) break;
+  }
+  if (b.begun.empty()) return false;
+  compute_prompts(b);
+  return true;
+}
+
+void SglangScheduler::compute_prompts(const Budget& b) {
+  cut_ = b.cut;
+  std::uint64_t tokens = 0, pages = 0;
+  for (std::size_t i = 0; i < b.begun.size(); ++i) {
+    const Request& r = requests_[b.begun[i]];
+    tokens += b.tokens[i];
+    pages += pages_of(r.computed + b.tokens[i]) - pages_of(r.computed);
+  }
+  // alloc_paged_token_slots_extend asks for a page more of each.
+  evict_for(tokens + (knobs_.page_size > 1 ? b.begun.size() * knobs_.page_size : 0));
+  if (pages > free_) {
+    throw UserError("SGLang ends with an error: no room for " + std::to_string(tokens) +
+                    " tokens of prompts that it began (lower chunked_prefill_size or max_running_requests)");
+  }
+  free_ -= pages;
+  DecidedStep& step = steps_.emplace_back();
+  last_.clear();
+  last_prompts_ = true;
+  last_fewer_ = cut_.has_value();
+  for (std::size_t i = 0; i < b.begun.size(); ++i) {
+    const Id id = b.begun[i];
+    Request& r = requests_[id];
+    step.batch.prompts.push_back({b.tokens[i], r.computed});
+    r.computed += b.tokens[i];
+    const bool token = cut_ != id;
+    if (token) {
+      ++r.generated;
+      ++r.in_flight;
+    }
+    step.parts.push_back({id, token});
+    last_.push_back(id);
+  }
+  if (!knobs_.enable_mixed_chunk || running_.empty()) return;
+  finished_ = 0;
+  decode_all(step);
+  last_.insert(last_.end(), running_.begin(), running_.end());
+  running_.clear();
+}
+
+bool SglangScheduler::schedule() {
+  SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
+  merge_last();
+  return schedule_prompts() || schedule_decodes();
+}
+
+const StepBatch& SglangScheduler::front() const {
+  SL_CHECK(!steps_.empty(), "a step is decided");
+  return steps_.front().batch;
+}
+
+std::span<const SglangScheduler::Id> SglangScheduler::finish_steps(std::uint64_t steps) {
+  SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
+  if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
+  ended_.clear();
+  const DecidedStep step = std::move(steps_.front());
+  steps_.pop_front();
+  for (const DecidedStep::Part& p : step.parts) {
+    if (!p.token) continue;
+    Request& r = requests_[p.id];
+    r.in_flight -= static_cast<std::uint32_t>(steps);
+    ended_.push_back(p.id);
+    r.done = r.known() == r.answer;
+    if (r.done) {
+      leave(p.id);
+    } else if (r.prompt + r.known() == r.fill + 1) {
+      keep_prompt(p.id, r.fill);  // its prompt has just ended
+    }
+  }
+  const auto done = [&](Id id) { return requests_[id].done; };
+  if (std::any_of(ended_.begin(), ended_.end(), done)) {
+    finished_ += static_cast<std::uint32_t>(std::erase_if(running_, done));
+    if (last_prompts_ && std::erase_if(last_, done) > 0) last_fewer_ = true;
+  }
+  return ended_;
+}
+
+}  // namespace shardline

@@ -1,0 +1,148 @@
+// Which requests each step of SGLang computes.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "planner/requests/decided_step.hpp"
+#include "planner/requests/radix_tree.hpp"
+#include "planner/requests/scheduler.hpp"
+#include "planner/serving/trace.hpp"
+
+namespace shardline {
+
+/// Options of `sglang.launch_server`, under its names but for the words in brackets; those from
+/// new_token_ratio on are variables of its environment (SGLANG_..., environ.py).
+struct SglangKnobs {
+  bool disable_overlap_schedule = false;            // a step is decided when the one before ends
+  bool enable_mixed_chunk = false;                  // requests decode beside the prompts of a step
+  bool disable_radix_cache = false;                 // nothing is found again
+  std::uint32_t chunked_prefill_size = 8192;        // tokens of prompts in a step; 0: whole prompts
+  std::uint32_t max_prefill_tokens = 16384;         // likewise, where prompts are not cut
+  std::uint32_t prefill_max_requests = 0;           // prompts that begin in a step; 0: any number
+  std::uint32_t max_running_requests = 2048;        // that decode at once
+  std::uint32_t page_size = 1;                      // tokens
+  std::uint32_t context_length = 8192;              // tokens of a prompt and its answer
+  std::uint32_t max_total_tokens = 131072;          // that the KV cache has room for [whole pages]
+  double schedule_conservativeness = 1;             // scales init_new_token_ratio
+  double init_new_token_ratio = 0.7;                // of what is left of answers, for which room is kept
+  double min_new_token_ratio_factor = 0.14;         // of that, after
+  std::uint32_t new_token_ratio_decay_steps = 600;  // steps that decode
+  std::uint32_t clip_max_new_tokens_estimation = 4096;
+  std::uint32_t retract_decode_steps = 20;
+};
+
+/// The scheduler of SGLang under its policy fcfs [R8]: prompts before everything else. While there are any
+/// that fit, steps compute prompts, and those that decode wait (unless enable_mixed_chunk); else all that run
+/// decode. A prompt begins if its rest and all of its answer fit beside the part of others' answers that
+/// new_token_ratio says. Where a step that decodes finds no page, those with the fewest tokens of answer lose
+/// theirs (are retracted) and wait last in line. After somebody did not fit nobody is tried until one that
+/// runs is done.
+///
+/// With the overlap schedule two steps are decided at a time, without knowledge of what the one under way
+/// gives: who has its last token is a row of one more step, and who is retracted loses the token under way.
+///
+/// Rules: sgl-project/sglang, python/sglang/srt: managers/schedule_policy.py, `PrefillAdder` (add_one_req,
+/// add_chunked_req, _update_prefill_budget, budget_state) at 00550cd11b35, whose rules for one pool of pages
+/// are those of 0.5.14; managers/scheduler.py, `event_loop_overlap`, `get_next_batch_to_run`,
+/// `_get_new_batch_prefill_raw` and `update_running_batch` at 0003215cf146; managers/schedule_batch.py,
+/// `retract_decode`, `check_decode_mem` and `release_req`; mem_cache/radix_cache.py, `cache_finished_req` and
+/// `cache_unfinished_req` at 006b0e3d317f.
+/// Not here: other policies than fcfs, speculative decoding, layers with windows or states, priorities,
+/// hierarchical caches, prefill delayers, `ignore_eos` without a cache.
+class SglangScheduler : public Scheduler {
+ public:
+  struct Request : Scheduler::Request {
+    std::uint32_t generated = 0, in_flight = 0;  // tokens of the answer, those of steps under way among them
+    std::uint32_t computed = 0;                  // tokens with KV, up to the step decided last
+    std::uint32_t fill = 0;  // tokens that its prompt had when it began: more if retracted
+    std::uint32_t kept = 0;  // pages of it that are in the tree and locked
+    bool began = false;
+    RadixNode node = 0;                // where those end
+    std::vector<std::uint64_t> pages;  // its text, as far as it was needed
+    std::vector<std::uint64_t> text;   // of the trace's blocks
+    std::uint32_t known() const { return generated - in_flight; }
+  };
+
+  /// Throws UserError where a step has room for no page.
+  explicit SglangScheduler(const SglangKnobs& knobs);
+
+  /// Refused, as the engine does, where the prompt is longer than context_length or the pool less 6 tokens;
+  /// and where it would wait for ever, as its rest, its answer and a page are more than the pool. Its answer
+  /// is cut to what fits.
+  std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
+  void forget(Id id) override;
+  std::size_t depth() const override { return knobs_.disable_overlap_schedule ? 1 : 2; }
+  std::size_t decided() const override { return steps_.size(); }
+  /// Throws UserError where a prompt that was begun finds no page: the engine ends with an error there.
+  bool schedule() override;
+  const StepBatch& front() const override;
+  std::uint64_t steps_alike() const override;
+  std::span<const Id> finish_steps(std::uint64_t steps = 1) override;
+  const Request& request(Id id) const override { return requests_[id]; }
+  std::size_t running() const override { return live_ - waiting_.size(); }
+  std::size_t waiting() const override { return waiting_.size(); }
+  std::uint64_t preemptions() const override { return retractions_; }
+  double kv_held() const override;
+
+  /// Pages that nobody uses, those of texts that can be lost among them.
+  std::uint64_t available_pages() const { return free_ + tree_.evictable(); }
+  std::uint64_t pages() const { return knobs_.max_total_tokens / knobs_.page_size; }
+  double new_token_ratio() const;
+
+ private:
+  enum class Outcome : std::uint8_t { taken, no_token, other };
+  struct Budget {  // of a step with prompts; tokens
+    double total_offset = 0;
+    std::int64_t current_offset = 0, input = 0, chunk = 0;
+    std::vector<Id> begun;
+    std::vector<std::uint32_t> tokens;  // of each
+    std::optional<Id> cut;              // of whose prompt a part is left, the last of them
+  };
+
+  double first_ratio() const;
+  std::uint32_t pages_of(std::uint64_t tokens) const;
+  std::uint32_t clipped(std::uint32_t tokens) const;
+  void extend_text(Id id, std::size_t pages);
+  void evict_for(std::uint64_t tokens);
+  void keep_prompt(Id id, std::uint32_t tokens);
+  void leave(Id id);
+  void merge_last();
+  double room(const Budget& b) const;
+  void charge(Budget& b, std::uint32_t tokens, std::uint32_t answer) const;
+  Outcome add_waiting(Id id, Budget& b);
+  void add_cut(Budget& b);
+  Outcome state(const Budget& b) const;
+  bool schedule_prompts();
+  void compute_prompts(const Budget& b);
+  bool schedule_decodes();
+  void decode_all(DecidedStep& step);
+  std::uint64_t pages_to_decode(std::span<const Id> ids) const;
+  void retract();
+  void release_retracted(Id id, std::size_t others);
+  void more_alike(std::uint32_t steps);
+
+  SglangKnobs knobs_;
+  RadixTree tree_;
+  std::uint64_t free_;  // pages
+  std::vector<Request> requests_;
+  std::vector<Id> unused_, ended_, retracted_;
+  std::deque<Id> waiting_;
+  std::vector<Id> running_;     // the running batch
+  std::uint32_t finished_ = 0;  // beside them, done since a step that decodes was decided
+  std::vector<Id> last_;        // in the step decided last, if it has prompts
+  std::optional<Id> cut_;       // of its prompt a part is computed
+  std::deque<DecidedStep> steps_;
+  bool full_ = false;  // nobody is tried
+  bool last_prompts_ = false, last_fewer_ = false;
+  double ratio_from_;
+  std::uint64_t ratio_steps_ = 0;  // that decoded since
+  std::uint32_t text_block_ = kTraceBlock;
+  std::uint64_t retractions_ = 0, added_ = 0;
+  std::size_t live_ = 0;
+};
+
+}  // namespace shardline

@@ -1,0 +1,139 @@
+// Which requests fit TensorRT-LLM's cache, and in what parts their prompts fit a step.
+#include <algorithm>
+#include <unordered_map>
+
+#include "planner/requests/trtllm_scheduler.hpp"
+
+namespace shardline {
+
+// Of its text less the last token, which is computed in any case.
+const TrtllmScheduler::Found& TrtllmScheduler::found(Id id) {
+  const auto [known, is_new] = found_.try_emplace(id);
+  if (!is_new || !knobs_.enable_block_reuse) return known->second;
+  const std::size_t whole = (requests_[id].context - 1) / knobs_.tokens_per_block;
+  extend(id, whole);
+  const std::vector<BlockHash>& chain = requests_[id].chain;
+  std::vector<KvBlock> blocks;
+  pool_.find(std::span(chain).first(whole), blocks);
+  Found& f = known->second;
+  f.all = static_cast<std::uint32_t>(blocks.size());
+  f.held = f.all - pool_.idle(blocks);
+  if (f.all < whole) f.fresh = chain[f.all];
+  return f;
+}
+
+// Whether a prompt that has not begun waits for blocks that another one is about to fill; if not, it is about
+// to fill its own.
+bool TrtllmScheduler::better_skipped(Id id) {
+  if (!requests_[id].first_chunk()) return false;
+  const Found& f = found(id);
+  if (!f.fresh) return false;
+  return !about_.insert(*f.fresh).second;
+}
+
+// Blocks that it lacks for its whole answer.
+std::uint32_t TrtllmScheduler::to_completion(Id id) {
+  const Request& r = requests_[id];
+  const auto has = static_cast<std::uint32_t>(r.blocks.size());
+  return blocks_of(std::uint64_t{r.prompt} + r.answer) - has - (r.first_chunk() ? found(id).held : 0);
+}
+
+// Blocks that it lacks for the next step.
+std::uint32_t TrtllmScheduler::next_blocks(Id id) {
+  const Request& r = requests_[id];
+  if (r.first_chunk()) return blocks_of(r.context) - found(id).held;
+  if (r.state == Request::State::context) return 0;
+  return blocks_of(std::uint64_t{r.cached} + 1) - blocks_of(r.cached);
+}
+
+void TrtllmScheduler::fit_no_evict() {
+  const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
+  std::vector<Id> pending;
+  std::int64_t available = pool_.available();
+  for (const Id id : active_) {
+    if (fitting_.size() >= knobs_.max_batch_size) break;
+    if (requests_[id].state == Request::State::context) {
+      pending.push_back(id);
+      continue;
+    }
+    fitting_.push_back(id);
+    available -= to_completion(id);
+  }
+  if (is_static && !fitting_.empty()) return;
+  for (const Id id : pending) {
+    if (!is_static && better_skipped(id)) continue;
+    if (fitting_.size() >= knobs_.max_batch_size) break;
+    const std::uint32_t needed = to_completion(id);
+    if (needed > available) break;
+    fitting_.push_back(id);
+    available -= needed;
+  }
+}
+
+void TrtllmScheduler::fit_max_utilization() {
+  std::uint64_t needed = 0, free = pool_.available();
+  std::unordered_map<std::uint32_t, std::uint32_t> left;  // how often a block was left
+  std::size_t end = active_.size();
+  for (std::size_t i = 0; i < end;) {
+    const Id id = active_[i];
+    if (better_skipped(id)) {
+      ++i;
+      continue;
+    }
+    if (fitting_.size() < knobs_.max_batch_size) {
+      const std::uint64_t with = needed + next_blocks(id);
+      if (with <= free) {
+        if (requests_[id].state == Request::State::context) reserved_ += with - needed;
+        needed = with;
+        fitting_.push_back(id);
+        ++i;
+        continue;
+      }
+    }
+    // Of those from here on, the last that has begun.
+    std::size_t last = end;
+    while (last > i && (requests_[active_[last - 1]].blocks.empty())) --last;
+    if (last == i) break;
+    end = last - 1;
+    for (const KvBlock b : requests_[active_[end]].blocks) {
+      if (++left[b] == pool_.holders(b)) ++free;
+    }
+    pausing_.push_back(active_[end]);
+  }
+}
+
+// The tokens of a part that are computed: what is found shifts it, so that it is shorter only at the end.
+std::uint32_t TrtllmScheduler::cost(std::uint32_t size, std::uint32_t reusable, std::uint32_t left) {
+  if (reusable == 0 || reusable + size < left) return size;
+  return left - std::min(reusable, left);
+}
+
+void TrtllmScheduler::cut_in_order(std::uint32_t capacity) {
+  for (Chunk& c : chunks_) {
+    c.size = c.left;
+    if (capacity < cost(c.size, c.reusable, c.left)) c.size = capacity;
+    if (cost(c.size, c.reusable, c.left) > knobs_.max_num_tokens)
+      c.size = std::min(knobs_.max_num_tokens, c.left);
+    if (c.size < c.left) c.size = c.size / knobs_.tokens_per_block * knobs_.tokens_per_block;
+    capacity -= std::min(capacity, cost(c.size, c.reusable, c.left));
+  }
+}
+
+void TrtllmScheduler::cut_equally(std::uint32_t capacity) {
+  for (Chunk& c : chunks_) c.size = 0;
+  std::uint32_t sum = 0;
+  for (bool more = true; more && sum < capacity;) {
+    more = false;
+    for (Chunk& c : chunks_) {
+      const std::uint32_t size = std::min(c.size + knobs_.tokens_per_block, c.left);
+      const std::uint32_t before = cost(c.size, c.reusable, c.left), after = cost(size, c.reusable, c.left);
+      if (sum + after > capacity + before || size > knobs_.max_num_tokens) continue;
+      sum += after;
+      sum -= before;
+      more = more || size > c.size;
+      c.size = size;
+    }
+  }
+}
+
+}  // namespace shardline

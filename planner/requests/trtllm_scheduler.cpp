@@ -1,0 +1,341 @@
+#include "planner/requests/trtllm_scheduler.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs)
+    : knobs_(knobs), pool_(knobs.blocks, knobs.enable_block_reuse) {
+  SL_CHECK(knobs.tokens_per_block > 0 && knobs.max_num_tokens > 0 && knobs.max_batch_size > 0,
+           "a step has room for a token of a request");
+  if (blocks_of(knobs.max_seq_len) > knobs.blocks) {
+    throw UserError("max_seq_len " + std::to_string(knobs.max_seq_len) + " needs " +
+                    std::to_string(blocks_of(knobs.max_seq_len)) + " blocks of " +
+                    std::to_string(knobs.tokens_per_block) + " tokens, the KV cache has " +
+                    std::to_string(knobs.blocks));
+  }
+  if (knobs.enable_chunked_prefill && knobs.max_num_tokens < knobs.tokens_per_block) {
+    throw UserError("max_num_tokens " + std::to_string(knobs.max_num_tokens) + " is less than a block of " +
+                    std::to_string(knobs.tokens_per_block) + " tokens, of which parts of prompts are made");
+  }
+}
+
+std::uint32_t TrtllmScheduler::blocks_of(std::uint64_t tokens) const {
+  return static_cast<std::uint32_t>((tokens + knobs_.tokens_per_block - 1) / knobs_.tokens_per_block);
+}
+
+std::optional<TrtllmScheduler::Id> TrtllmScheduler::add(const TraceRequest& request,
+                                                        std::uint32_t text_block) {
+  SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
+  SL_CHECK(text_block > 0 && text_block % knobs_.tokens_per_block == 0, "blocks of text are whole blocks");
+  if (request.input >= knobs_.max_seq_len) return std::nullopt;
+  if (!knobs_.enable_chunked_prefill && request.input > knobs_.max_num_tokens) return std::nullopt;
+  text_block_ = text_block;
+  Request r;
+  r.prompt = r.context = static_cast<std::uint32_t>(request.input);
+  r.answer =
+      static_cast<std::uint32_t>(std::min<std::int64_t>(request.output, knobs_.max_seq_len - request.input));
+  r.text = request.blocks;
+  r.number = added_++;
+  auto id = static_cast<Id>(requests_.size());
+  if (unused_.empty()) {
+    requests_.push_back(std::move(r));
+  } else {
+    id = unused_.back();
+    unused_.pop_back();
+    requests_[id] = std::move(r);
+  }
+  queue_.push_back(id);
+  return id;
+}
+
+void TrtllmScheduler::forget(Id id) {
+  SL_CHECK(requests_[id].done, "only requests that are done are forgotten");
+  requests_[id] = {};
+  unused_.push_back(id);
+}
+
+void TrtllmScheduler::extend(Id id, std::size_t blocks) {
+  Request& r = requests_[id];
+  extend_chain(r.chain, blocks, {r.text, text_block_, knobs_.tokens_per_block, r.prompt, r.number});
+}
+
+// Of those that fit the cache, those that fit a step.
+void TrtllmScheduler::choose() {
+  std::uint32_t tokens = 0;
+  std::uint64_t prompts = 0;
+  std::size_t count = 0;
+  bool fit = true;
+  for (const Id id : fitting_) {
+    const Request& r = requests_[id];
+    if (r.state == Request::State::to_complete) continue;
+    if (r.state == Request::State::generation) {
+      if (tokens + 1 > knobs_.max_num_tokens) break;
+      generating_.push_back(id);
+      ++tokens;
+    } else {
+      Chunk c{id, r.context - r.cached, 0, 0};
+      if (r.first_chunk()) c.reusable = found(id).all * knobs_.tokens_per_block;
+      c.size = c.left;
+      std::uint32_t now = cost(c.size, c.reusable, c.left);
+      if (!knobs_.enable_chunked_prefill) {
+        now = std::max(1U, now);
+        if (now > knobs_.max_num_tokens) {
+          throw UserError("TensorRT-LLM ends with an error: a request of " + std::to_string(c.left) +
+                          " tokens, after a pause, exceeds max_num_tokens " +
+                          std::to_string(knobs_.max_num_tokens) + " (set enable_chunked_prefill)");
+        }
+        if (tokens + now > knobs_.max_num_tokens) break;
+        tokens += now;
+      } else {
+        if (now > knobs_.max_num_tokens) {
+          now = knobs_.max_num_tokens;
+          fit = false;
+        }
+        prompts += now;
+      }
+      chunks_.push_back(c);
+    }
+    if (++count >= knobs_.max_batch_size) break;
+  }
+  if (!knobs_.enable_chunked_prefill) return;
+  const std::uint32_t capacity = knobs_.max_num_tokens - tokens;
+  if (fit && prompts <= capacity) return;
+  if (knobs_.context_chunking_policy == TrtllmChunking::equal_progress)
+    cut_equally(capacity);
+  else
+    cut_in_order(capacity);
+  std::erase_if(chunks_, [](const Chunk& c) { return c.size == 0; });
+}
+
+// Whether prompts wait for more of them to share their step.
+bool TrtllmScheduler::held_back() {
+  if (knobs_.batch_wait_timeout_iters == 0 && knobs_.batch_wait_max_tokens_ratio <= 0) return false;
+  if (chunks_.empty() || generating_.empty()) return false;
+  auto tokens = static_cast<double>(generating_.size());
+  for (const Chunk& c : chunks_) tokens += cost(c.size, c.reusable, c.left);
+  if (waited_ >= knobs_.batch_wait_timeout_iters ||
+      tokens >= knobs_.batch_wait_max_tokens_ratio * knobs_.max_num_tokens) {
+    waited_ = 0;
+    return false;
+  }
+  ++waited_;
+  return true;
+}
+
+// Full blocks of so many tokens that nobody else has filled can be found.
+void TrtllmScheduler::store(Id id, std::uint32_t tokens) {
+  if (!knobs_.enable_block_reuse) return;
+  Request& r = requests_[id];
+  const std::uint32_t full = tokens / knobs_.tokens_per_block;
+  extend(id, full);
+  for (std::uint32_t i = 0; i < full; ++i) {
+    if (r.filled[i] || pool_.holds_text(r.chain[i])) continue;
+    pool_.fill(r.blocks[i], r.chain[i]);
+    r.filled[i] = true;
+  }
+}
+
+void TrtllmScheduler::pause(Id id) {
+  Request& r = requests_[id];
+  store(id, std::min(r.cached, r.prompt + r.generated - r.in_flight));
+  pool_.release(r.blocks, false);
+  r.blocks.clear();
+  r.filled.clear();
+  r.context = r.prompt + r.generated;
+  r.cached = 0;
+  r.state = Request::State::context;
+  r.stored = false;
+  ++r.preempted;
+  ++paused_;
+  --started_;
+}
+
+void TrtllmScheduler::begin(Id id) {
+  Request& r = requests_[id];
+  if (knobs_.enable_block_reuse) {
+    const std::size_t whole = (r.context - 1) / knobs_.tokens_per_block;
+    extend(id, whole);
+    pool_.find(std::span(r.chain).first(whole), r.blocks);
+    pool_.hold(r.blocks);
+  }
+  r.filled.assign(r.blocks.size(), true);
+  r.cached = static_cast<std::uint32_t>(r.blocks.size()) * knobs_.tokens_per_block;
+  if (!r.began) r.found = r.cached;
+  r.began = true;
+  pool_.take(blocks_of(r.context) - static_cast<std::uint32_t>(r.blocks.size()), r.blocks);
+  r.filled.resize(r.blocks.size(), false);
+  ++started_;
+}
+
+bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
+  Request& r = requests_[c.id];
+  if (r.first_chunk()) begin(c.id);
+  const std::uint32_t block = knobs_.tokens_per_block;
+  std::uint32_t size = r.context - r.cached;
+  if (c.size < size) size = (r.cached + c.size) / block * block - r.cached;
+  // What was counted as found may have been lost to another one of this step.
+  if (knobs_.enable_chunked_prefill && size > budget)
+    size = std::max((r.cached + budget) / block * block, r.cached) - r.cached;
+  if (size == 0) return false;
+  budget -= std::min(budget, size);
+  DecidedStep& step = steps_.back();
+  step.batch.prompts.push_back({size, r.cached});
+  r.cached += size;
+  const bool token = r.cached == r.context;
+  if (token) {
+    ++r.generated;
+    ++r.in_flight;
+    r.state = r.generated == r.answer ? Request::State::to_complete : Request::State::generation;
+  }
+  step.parts.push_back({c.id, token});
+  return true;
+}
+
+bool TrtllmScheduler::schedule() {
+  SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
+  while (!queue_.empty() && active_.size() < knobs_.max_batch_size) {
+    active_.push_back(queue_.front());
+    queue_.pop_front();
+  }
+  fitting_.clear();
+  pausing_.clear();
+  generating_.clear();
+  chunks_.clear();
+  found_.clear();
+  about_.clear();
+  reserved_ = 0;
+  for (const Id id : active_) {
+    const Request& r = requests_[id];
+    if (r.state != Request::State::context || r.first_chunk()) continue;
+    const Found& f = found(id);
+    if (f.fresh) about_.insert(*f.fresh);
+  }
+  if (knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization)
+    fit_max_utilization();
+  else
+    fit_no_evict();
+  choose();
+  steady_ = pausing_.empty();
+  if (held_back()) {
+    chunks_.clear();
+    steady_ = false;
+  }
+  for (const Id id : pausing_) pause(id);
+  if (chunks_.empty() && generating_.empty()) return false;
+  DecidedStep& step = steps_.emplace_back();
+  const auto decodes = static_cast<std::uint32_t>(generating_.size());
+  std::uint32_t budget = knobs_.max_num_tokens - decodes;
+  for (const Chunk& c : chunks_) compute_prompt(c, budget);
+  for (const Id id : generating_) {
+    Request& r = requests_[id];
+    pool_.take(blocks_of(std::uint64_t{r.cached} + 1) - static_cast<std::uint32_t>(r.blocks.size()),
+               r.blocks);
+    r.filled.resize(r.blocks.size(), false);
+    step.add_decode(r.cached);
+    ++r.cached;
+    ++r.generated;
+    ++r.in_flight;
+    if (r.generated == r.answer) r.state = Request::State::to_complete;
+    step.parts.push_back({id, true});
+  }
+  if (!step.batch.empty()) return true;
+  steps_.pop_back();
+  return false;
+}
+
+const StepBatch& TrtllmScheduler::front() const {
+  SL_CHECK(!steps_.empty(), "a step is decided");
+  return steps_.front().batch;
+}
+
+std::uint64_t TrtllmScheduler::blocks_for(std::uint64_t steps) const {
+  std::uint64_t sum = 0;
+  for (const DecidedStep::Part& p : steps_.back().parts)
+    sum += blocks_of(requests_[p.id].cached + steps) - requests_[p.id].blocks.size();
+  return sum;
+}
+
+std::uint64_t TrtllmScheduler::steps_alike() const {
+  if (steps_.size() < depth()) return 1;
+  const DecidedStep &first = steps_.front(), &last = steps_.back();
+  // Who waits goes on to: what those that run lack for the rest of their answers becomes fewer as the free
+  // blocks do, and of the text in the cache there is never more.
+  if (!steady_ || !first.batch.prompts.empty() || !last.batch.prompts.empty() || first.parts != last.parts ||
+      last.parts.size() != started_) {
+    return 1;
+  }
+  std::uint64_t most = std::numeric_limits<std::uint64_t>::max();  // more that can be decided
+  for (const DecidedStep::Part& p : last.parts)
+    most = std::min<std::uint64_t>(most, requests_[p.id].answer - requests_[p.id].generated);
+  // Prompts that fit the cache but no step go before those that came later and decode.
+  const auto enough = [&](std::uint64_t more) { return blocks_for(more) + reserved_ <= pool_.available(); };
+  if (enough(most)) return most + 1;
+  std::uint64_t fits = 0;
+  while (most - fits > 1) {
+    const std::uint64_t middle = fits + (most - fits) / 2;
+    (enough(middle) ? fits : most) = middle;
+  }
+  return fits + 1;
+}
+
+// Decides so many steps like the last one, whose place they take.
+void TrtllmScheduler::more_alike(std::uint32_t steps) {
+  DecidedStep& last = steps_.back();
+  for (const DecidedStep::Part& p : last.parts) {
+    Request& r = requests_[p.id];
+    pool_.take(blocks_of(std::uint64_t{r.cached} + steps) - static_cast<std::uint32_t>(r.blocks.size()),
+               r.blocks);
+    r.filled.resize(r.blocks.size(), false);
+    r.cached += steps;
+    r.generated += steps;
+    r.in_flight += steps;
+    if (r.generated == r.answer) r.state = Request::State::to_complete;
+  }
+  last.advance(steps);
+}
+
+std::span<const TrtllmScheduler::Id> TrtllmScheduler::finish_steps(std::uint64_t steps) {
+  SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
+  if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
+  ended_.clear();
+  bool any = false;
+  for (const DecidedStep::Part& p : steps_.front().parts) {
+    if (!p.token) continue;
+    Request& r = requests_[p.id];
+    r.in_flight -= static_cast<std::uint32_t>(steps);
+    ended_.push_back(p.id);
+    r.done = r.generated == r.answer && r.in_flight == 0;
+    any = any || r.done;
+    if (!r.stored && !r.blocks.empty()) store(p.id, r.context);
+    r.stored = true;
+  }
+  steps_.pop_front();
+  if (!any) return ended_;
+  // In the order of the active ones.
+  for (const Id id : active_) {
+    if (requests_[id].done) leave(id);
+  }
+  std::erase_if(active_, [&](Id id) { return requests_[id].done; });
+  return ended_;
+}
+
+void TrtllmScheduler::leave(Id id) {
+  Request& r = requests_[id];
+  if (!r.blocks.empty()) {
+    store(id, r.prompt + r.answer - 1);
+    pool_.release(r.blocks, false);
+    --started_;
+  }
+  r.blocks = {};
+  r.filled = {};
+  r.chain = {};
+  r.text = {};
+}
+
+}  // namespace shardline

@@ -1,0 +1,151 @@
+// Which requests each step of TensorRT-LLM computes.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "planner/requests/block_pool.hpp"
+#include "planner/requests/decided_step.hpp"
+#include "planner/requests/scheduler.hpp"
+#include "planner/serving/trace.hpp"
+
+namespace shardline {
+
+/// capacity_scheduler_policy. guaranteed_no_evict: a request begins when all of its answer fits beside those
+/// of all that began. max_utilization: when its prompt fits; who began last is paused where blocks are out.
+/// static_batch: as the first, and none begins while any decodes.
+enum class TrtllmPolicy : std::uint8_t { guaranteed_no_evict, max_utilization, static_batch };
+/// context_chunking_policy.
+enum class TrtllmChunking : std::uint8_t { first_come_first_served, equal_progress };
+
+/// Options of trtllm-serve, under the names of its YAML but for the words in brackets.
+struct TrtllmKnobs {
+  TrtllmPolicy capacity_scheduler_policy = TrtllmPolicy::guaranteed_no_evict;
+  TrtllmChunking context_chunking_policy = TrtllmChunking::first_come_first_served;
+  bool disable_overlap_scheduler = false;  // a step is decided when the one before ends
+  bool enable_chunked_prefill = false;     // true in the launch files of `shardline sweep`
+  bool enable_block_reuse = true;          // text that is cached is found
+  std::uint32_t max_batch_size = 2048;
+  std::uint32_t max_num_tokens = 8192;         // of a step
+  std::uint32_t batch_wait_timeout_iters = 0;  // steps that prompts wait for more of them; 0: none
+  double batch_wait_max_tokens_ratio = 0;      // of max_num_tokens, from which they do not
+  std::uint32_t tokens_per_block = 32;
+  std::uint32_t max_seq_len = 8192;  // tokens of a prompt and its answer
+  std::uint32_t blocks = 4096;       // of the KV cache [max_tokens / tokens_per_block]
+};
+
+/// The scheduler of TensorRT-LLM's PyTorch backend [R9]: which of the active requests fit the cache
+/// (capacity), then which of those fit a step (micro batch): those that decode in the order in which they
+/// came, then prompts. A prompt has all of its blocks from its first part on. What is computed is found by
+/// others when the step with the prompt's last part has ended, or when the request leaves; a prompt that
+/// begins with a block that another one is about to fill is held until it can be found.
+///
+/// With the overlap scheduler two steps are decided at a time; a request whose last token is decided is in no
+/// further one, but keeps its blocks and its place.
+///
+/// Rules: NVIDIA/TensorRT-LLM: tensorrt_llm/_torch/pyexecutor/scheduler/scheduler.py,
+/// `PyMicroBatchScheduler`, `GuaranteedNoEvictPolicy` and `MaxUtilizationPolicy` at 002f3cc3d055, which
+/// mirror cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp (at 02a10fed0dbf) and microBatchScheduler.cpp
+/// (at 0a949d3128bf); kvCacheManager.cpp, `getNeededBlocksOneStep`, `getRemainingBlocksToCompletion` and
+/// `addSequence` at b35ac1b64368, with reuse credited as since pull requests 11637 and 15066: of the cache
+/// only blocks that others hold, of a step's tokens all that is found; py_executor.py,
+/// `_executor_loop_overlap`,
+/// `_schedule` and `_waiting_requests`.
+/// Not here: partial reuse of a block, beams, drafts, attention DP's balance, several window sizes, LoRA,
+/// disaggregation. A token under way when a request is paused counts (assumed).
+class TrtllmScheduler : public Scheduler {
+ public:
+  struct Request : Scheduler::Request {
+    enum class State : std::uint8_t { context, generation, to_complete };
+    State state = State::context;
+    std::uint32_t generated = 0, in_flight = 0;  // tokens of the answer, those of steps under way among them
+    std::uint32_t context = 0;                   // tokens of its prompt, and what it had when it was paused
+    std::uint32_t cached = 0;                    // tokens with KV, up to the step decided last
+    bool began = false, stored = false;          // ever; its context can be found
+    std::vector<KvBlock> blocks;
+    std::vector<bool> filled;  // by block: it is the one that is found
+    std::vector<BlockHash> chain;
+    std::vector<std::uint64_t> text;  // of the trace's blocks
+    bool first_chunk() const { return state == State::context && blocks.empty(); }
+  };
+
+  /// Throws UserError where max_seq_len does not fit all blocks.
+  explicit TrtllmScheduler(const TrtllmKnobs& knobs);
+
+  /// Refused, as the engine does, where the prompt and a token exceed max_seq_len or, without chunks, the
+  /// prompt exceeds max_num_tokens. Its answer is cut to what max_seq_len leaves.
+  std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
+  void forget(Id id) override;
+  std::size_t depth() const override { return knobs_.disable_overlap_scheduler ? 1 : 2; }
+  std::size_t decided() const override { return steps_.size(); }
+  /// Throws UserError where the engine ends with an error: without chunks, a request that was paused may have
+  /// become longer than a step.
+  bool schedule() override;
+  const StepBatch& front() const override;
+  std::uint64_t steps_alike() const override;
+  std::span<const Id> finish_steps(std::uint64_t steps = 1) override;
+  const Request& request(Id id) const override { return requests_[id]; }
+  std::size_t running() const override { return started_; }
+  std::size_t waiting() const override { return active_.size() - started_ + queue_.size(); }
+  std::uint64_t preemptions() const override { return paused_; }
+  double kv_held() const override {
+    return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
+  }
+  const BlockPool& pool() const { return pool_; }
+
+ private:
+  struct Found {
+    std::uint32_t all = 0, held = 0;  // blocks of its text in the cache; those that somebody holds
+    std::optional<BlockHash> fresh;   // the first that is not
+  };
+  struct Chunk {
+    Id id;
+    std::uint32_t left, reusable, size;  // tokens
+  };
+
+  std::uint32_t blocks_of(std::uint64_t tokens) const;
+  void extend(Id id, std::size_t blocks);
+  const Found& found(Id id);
+  bool better_skipped(Id id);
+  std::uint32_t to_completion(Id id);
+  std::uint32_t next_blocks(Id id);
+  void fit_no_evict();
+  void fit_max_utilization();
+  void choose();
+  void cut_in_order(std::uint32_t capacity);
+  void cut_equally(std::uint32_t capacity);
+  static std::uint32_t cost(std::uint32_t size, std::uint32_t reusable, std::uint32_t left);
+  bool held_back();
+  void pause(Id id);
+  void begin(Id id);
+  bool compute_prompt(const Chunk& c, std::uint32_t& budget);
+  void store(Id id, std::uint32_t tokens);
+  void leave(Id id);
+  void more_alike(std::uint32_t steps);
+  std::uint64_t blocks_for(std::uint64_t steps) const;
+
+  TrtllmKnobs knobs_;
+  BlockPool pool_;
+  std::vector<Request> requests_;
+  std::vector<Id> active_, unused_, ended_;  // active: in the order in which they came
+  std::deque<Id> queue_;                     // beyond max_batch_size
+  std::deque<DecidedStep> steps_;
+  // Of the step that is being decided.
+  std::vector<Id> fitting_, pausing_, generating_;
+  std::vector<Chunk> chunks_;
+  std::unordered_map<Id, Found> found_;
+  std::unordered_set<BlockHash> about_;  // blocks that prompts are about to fill
+  std::uint64_t reserved_ = 0;           // blocks for prompts that fit, under max_utilization
+  std::uint32_t waited_ = 0;             // steps that prompts were held back
+  bool steady_ = false;                  // nobody was paused or held back
+  std::uint32_t text_block_ = kTraceBlock;
+  std::uint64_t paused_ = 0, added_ = 0;
+  std::size_t started_ = 0;
+};
+
+}  // namespace shardline

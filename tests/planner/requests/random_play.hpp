@@ -1,0 +1,90 @@
+// Random requests played on an engine, with stretches of steps as one event and step by step.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "planner/requests/play_requests.hpp"
+#include "sim/base/random.hpp"
+
+namespace shardline {
+
+// Lines that end every few steps, as those of a table of a plan's blocks do, and a batch that steps at 4.
+class BentStepTimes : public StepTimes {
+ public:
+  Seconds of(const StepBatch& b) const override {
+    return line(b).start + Seconds(3e-5) * static_cast<double>(b.prompt_tokens()) +
+           Seconds(1e-9) * b.prompt_pairs();
+  }
+  DecodeStretch decode(const StepBatch& b) const override { return line(b); }
+
+ private:
+  static DecodeStretch line(const StepBatch& b) {
+    const std::uint64_t to_knot = b.decodes == 0 ? 1 : (kKnot - b.cached % kKnot + b.decodes - 1) / b.decodes;
+    const double slope = 1e-7 * (1 + static_cast<double>(b.cached / kKnot) / 10);
+    const Seconds start =
+        Seconds(0.01 + 1e-4 * ((b.decodes + 3) / 4)) + Seconds(slope) * static_cast<double>(b.cached % kKnot);
+    return {start, Seconds(slope) * static_cast<double>(b.decodes), to_knot};
+  }
+  static constexpr std::uint64_t kKnot = 1000;
+};
+
+struct Played {
+  ServedRequests served;
+  std::vector<AnsweredRequest> answers;
+};
+
+inline Played play(const std::vector<TraceRequest>& requests, Scheduler& scheduler, const StepTimes& times,
+                   bool jump) {
+  std::size_t next = 0;
+  Played out;
+  out.served =
+      play_requests([&](TraceRequest& r) { return next < requests.size() && (r = requests[next++], true); },
+                    scheduler, times, jump, [&](const AnsweredRequest& a) { out.answers.push_back(a); });
+  return out;
+}
+
+inline std::vector<TraceRequest> random_requests(RandomStream& random, std::int64_t longest) {
+  std::vector<TraceRequest> out;
+  Seconds time;
+  for (int i = 0; i < 60; ++i) {
+    time += Seconds(random.exponential() * 0.3);
+    TraceRequest r{time,
+                   1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(longest))),
+                   1 + static_cast<std::int64_t>(random.below(100)),
+                   {}};
+    if (random.below(2) == 0) {
+      for (std::int64_t b = 0; b * kTraceBlock < r.input; ++b) r.blocks.push_back(random.below(2));
+    }
+    out.push_back(std::move(r));
+  }
+  return out;
+}
+
+inline void expect_same(const Played& a, const Played& b) {
+  ASSERT_EQ(a.answers.size(), b.answers.size());
+  const auto near = [](Seconds x, Seconds y) {
+    return std::abs(x.value - y.value) <= 1e-12 * std::max(std::abs(x.value), 1.0);
+  };
+  for (std::size_t i = 0; i < a.answers.size(); ++i) {
+    const AnsweredRequest &x = a.answers[i], &y = b.answers[i];
+    ASSERT_EQ(x.number, y.number);
+    ASSERT_TRUE(near(x.first, y.first) && near(x.last, y.last)) << i;
+    ASSERT_EQ(x.found, y.found);
+    ASSERT_EQ(x.preempted, y.preempted);
+  }
+  EXPECT_EQ(a.served.steps, b.served.steps);
+  EXPECT_EQ(a.served.preemptions, b.served.preemptions);
+  ASSERT_EQ(a.served.itl.count(), b.served.itl.count());
+  for (const double q : {0.01, 0.5, 0.9, 0.99, 0.999, 1.0}) {
+    EXPECT_NEAR(a.served.itl.quantile(q), b.served.itl.quantile(q), 1e-12);
+  }
+}
+
+}  // namespace shardline
