@@ -22,9 +22,8 @@ ServeQuestion question_of(const ServiceQuestion& q) {
   return out;
 }
 
-EngineKnobs knobs_of(const VllmKnobs& k) {
-  return {k.max_num_batched_tokens, k.max_num_seqs,  k.block_size,
-          k.num_gpu_blocks,         k.max_model_len, k.enable_prefix_caching};
+EngineKnobs knobs_of(const ServiceKnobs& k) {
+  return {k.step_tokens(), k.requests(), k.block(), k.blocks(), k.longest(), k.finds()};
 }
 
 ServedLatency latency_of(Latency of, const ToldLatency& told) {

@@ -21,6 +21,7 @@ struct ServeOptions {
   std::string scenario, model, plan, costs, trace, slo, out;
   std::string router = "round_robin", lengths = "equal";
   std::optional<long long> requests, seed;
+  std::optional<std::string> think;
   int replicas = 1;
   std::vector<std::string> knobs;
   QuestionOptions question;
@@ -42,6 +43,10 @@ void declare(Arguments& a, ServeOptions& o) {
       .files();
   a.add("--requests", o.requests, "Requests at most (default: 2000, ten of each of --users, all of a trace)")
       .range(1, 100'000'000);
+  a.add("--think", o.think,
+        "Mean time between an answer and the next request of each of --users, exponential: \"5 s\" (default: "
+        "none, "
+        "and all begin at once)");
   a.add("--slo", o.slo,
         "Targets: \"ttft p99 2 s, tpot p99 40 ms\", of ttft, tpot, itl and e2e; without a rate, users or a "
         "trace: the largest rate that meets them");
@@ -52,11 +57,12 @@ void declare(Arguments& a, ServeOptions& o) {
       .one_of({"round_robin", "least_kv", "prefix"});
   a.add("--seed", o.seed, "Of arrivals and lengths (default: 1)").range(0, 1'000'000'000'000'000);
   a.add("--knob", o.knobs,
-        "NAME=VALUE: an option of the engine, for instance max_num_seqs=256; again for more")
+        "NAME=VALUE: an option of the engine, for instance max_num_seqs=256 of vLLM; again for more")
       .each();
   add_costs(a, o.costs);
   add_engine(a, o.engine);
-  a.add("-o,--out", o.out, "Folder for latencies.csv").output_folder();
+  a.add("-o,--out", o.out, "Folder for latencies.csv and series.csv (batch, queue and KV over time)")
+      .output_folder();
 }
 
 Router router_named(const std::string& name) {
@@ -84,7 +90,7 @@ Plan best_of(const PlanAnswer& answer) {
 
 Asked asked_of_line(const ServeOptions& o) {
   EngineOptions engine = o.engine;
-  if (engine.engine.empty()) engine.engine = "vllm";  // whose scheduler there is
+  if (engine.engine.empty()) engine.engine = "vllm";
   const Catalogs catalogs = shipped_catalogs();
   QuestionOptions line = o.question;
   // Requests that come by themselves say nothing of how many are there at once.
@@ -126,6 +132,7 @@ ServiceQuestion question_of(const ServeOptions& o, const Asked& asked) {
   q.trace = o.trace;
   if (o.question.rate) q.rate = asked_rate("--rate", *o.question.rate);
   if (o.question.users) q.users = *o.question.users;
+  if (o.think) q.think = asked_time("--think", *o.think);
   if (o.requests) q.requests = static_cast<std::uint64_t>(*o.requests);
   q.targets = parse_targets("--slo", o.slo);
   q.replicas = o.replicas;
@@ -134,6 +141,7 @@ ServiceQuestion question_of(const ServeOptions& o, const Asked& asked) {
   q.knobs = o.knobs;
   if (q.users > 0 && (q.rate > 0 || !q.trace.empty()))
     throw UserError("--users is of a closed loop: no --rate and no --trace beside it");
+  if (o.think && q.users == 0) throw UserError("--think is of users of a closed loop: expected --users");
   if (q.users > 0 && q.router != Router::round_robin)
     throw UserError("--router: users of a closed loop stay with one replica each, in turn");
   q.largest_rate = q.users == 0 && q.rate <= 0 && q.trace.empty();
@@ -173,6 +181,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
   if (!o.out.empty()) {
     OutputFolder files(o.out);
     files.write("latencies.csv", serve_csv(answer));
+    files.write("series.csv", series_csv(answer));
     fmt::print("{}\n", files.publish());
   }
   return answer.load.met ? 0 : 3;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <variant>
 
 #include "planner/cli/interval_parts.hpp"
 #include "planner/serving/served.hpp"
@@ -29,7 +30,11 @@ std::string lengths_text(const ServiceQuestion& q) {
 std::string load_text(const ServiceQuestion& q) {
   std::string out;
   if (q.users > 0)
-    out = fmt::format("closed loop of {} users, all of whom begin at once", q.users);
+    out = fmt::format(
+        "closed loop of {} users, {}", q.users,
+        q.think > Seconds(0)
+            ? fmt::format("who think for {} between an answer and the next request", to_string(q.think))
+            : "all of whom begin at once");
   else if (q.rate > 0)
     out = fmt::format("{:.4g} requests/s{}", q.rate,
                       q.trace.empty() ? ", by Poisson" : ", the trace's times scaled");
@@ -38,14 +43,34 @@ std::string load_text(const ServiceQuestion& q) {
   return fmt::format("{}; {}; {} requests, seed {}", out, lengths_text(q), q.requests, q.seed);
 }
 
+// How the engine's steps differ from vLLM's.
+std::string policy_text(const ServiceKnobs& knobs) {
+  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
+    return k->enable_mixed_chunk ? "prompts beside decoding requests, "
+                                 : "prompts before decoding requests, ";
+  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) {
+    switch (k->capacity_scheduler_policy) {
+      case TrtllmPolicy::guaranteed_no_evict:
+        return "GUARANTEED_NO_EVICT, ";
+      case TrtllmPolicy::max_utilization:
+        return "MAX_UTILIZATION, ";
+      case TrtllmPolicy::static_batch:
+        return "STATIC_BATCH, ";
+    }
+  }
+  return "";
+}
+
 std::string engine_line(const Study& study, const ServiceAnswer& a) {
-  const VllmKnobs& k = a.knobs;
+  const ServiceKnobs& k = a.knobs;
   const EngineProfile& e = *study.study.engine;
   return fmt::format(
-      "{} {}: {} tokens and {} requests a step at most, {} blocks of {} tokens of KV, {} tokens of a request "
-      "at most, prefix cache {}",
-      e.title, e.version, k.max_num_batched_tokens, k.max_num_seqs, k.num_gpu_blocks, k.block_size,
-      k.max_model_len, k.enable_prefix_caching ? "on" : "off");
+      "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV, {} tokens of a request at most, "
+      "prefix "
+      "cache {}",
+      e.title, e.version, policy_text(k), k.step_tokens(), k.requests(), k.blocks(),
+      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()), k.longest(),
+      k.finds() ? "on" : "off");
 }
 
 std::string latencies_text(const ServedLoadAnswer& load) {
@@ -102,7 +127,7 @@ std::string counts_text(const ServiceAnswer& a) {
                      l.input_per_s_gpu);
   if (l.refused > 0)
     out += fmt::format("; {} refused: longer than {} tokens with a token of answer", l.refused,
-                       a.knobs.max_model_len);
+                       a.knobs.longest());
   if (l.found > 0) out += fmt::format("; {} of prompts found in the prefix cache", percent(l.found));
   return out;
 }
@@ -160,6 +185,22 @@ std::string serve_csv(const ServiceAnswer& a) {
                        number_text(told.quantiles[q]),
                        told.half_widths[q] ? number_text(*told.half_widths[q]) : "", number_text(told.mean),
                        std::to_string(told.count)});
+  }
+  return out;
+}
+
+std::string series_csv(const ServiceAnswer& a) {
+  std::string out = csv_line(
+      {"time_s", "running", "waiting", "kv_held", "time_with_prompts", "time_decoding", "time_idle"});
+  const ServedSeries& series = a.load.series;
+  const double length = series.length().value, replicas = a.question.replicas;
+  for (std::size_t i = 0; i < series.intervals().size(); ++i) {
+    const ServedSeries::Interval& v = series.intervals()[i];
+    const double prompting = v.prompting / length / replicas, decoding = v.decoding / length / replicas;
+    out += csv_line({number_text(length * static_cast<double>(i)), number_text(v.running / length),
+                     number_text(v.waiting / length), number_text(v.held / length / replicas),
+                     number_text(prompting), number_text(decoding),
+                     number_text(std::max(0.0, 1 - prompting - decoding))});
   }
   return out;
 }

@@ -85,7 +85,9 @@ void PlayedEngine::step(const StepBatch& batch, Seconds until) {
   const double held = scheduler_.kv_held();
   out_.held += held * took.value;
   out_.most_held = std::max(out_.most_held, held);
-  out_.running += static_cast<double>(scheduler_.running()) * took.value;
+  const auto running = static_cast<double>(scheduler_.running());
+  out_.running += running * took.value;
+  out_.series.add(from, now_, {running, static_cast<double>(scheduler_.waiting()), held, prompts});
   out_.steps += steps;
   ++out_.events;
   std::uint32_t steady = 0;  // requests whose last token came at the end of the step before

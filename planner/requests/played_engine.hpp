@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/requests/scheduler.hpp"
+#include "planner/requests/served_series.hpp"
 #include "sim/queue/quantiles.hpp"
 
 namespace shardline {
@@ -29,6 +30,7 @@ struct ServedRequests {
   double held = 0;     // the part of the KV cache that requests hold, times seconds of steps
   double running = 0;  // likewise the requests that have begun
   double most_held = 0;
+  ServedSeries series;  // the same over time
 };
 
 /// [R5] Who comes during a step waits for its end. With `jump`, steps that are alike are played as one event.

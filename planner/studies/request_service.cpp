@@ -57,9 +57,11 @@ class Load {
         out = made_up_.make(next_++, Seconds(0));
         return true;
       };
+      const Variate think = q.think > Seconds(0) ? Variate::exponential(q.think.value) : Variate::fixed(0);
       if (q.users > 0)
-        arrivals_ = std::make_unique<ClosedLoop>(static_cast<std::size_t>(q.users), Variate::fixed(0), q.seed,
-                                                 ClosedLoop::Start::together);
+        arrivals_ = std::make_unique<ClosedLoop>(
+            static_cast<std::size_t>(q.users), think, q.seed,
+            q.think > Seconds(0) ? ClosedLoop::Start::apart : ClosedLoop::Start::together);
       else
         arrivals_ = std::make_unique<RenewalArrivals>(Variate::exponential(1 / rate), q.seed);
     }
@@ -141,7 +143,7 @@ class Service {
       throw UserError(fmt::format("{} cannot be served request by request: {}", to_string(q_.plan), *reason));
     if (!q_.trace.empty()) trace_ = size_of(q_.trace, step);
     mean_ = trace_ ? std::llround(trace_->input + trace_->output) : q_.input + q_.output;
-    knobs_ = vllm_knobs(study.study, q_.plan, q_.knobs, mean_);
+    knobs_ = service_knobs(study.study, q_.plan, q_.knobs, mean_);
     if (q_.requests == 0)
       q_.requests = trace_         ? trace_->requests
                     : q_.users > 0 ? 10 * static_cast<std::uint64_t>(q_.users)
@@ -174,7 +176,7 @@ class Service {
     std::vector<std::unique_ptr<Scheduler>> replicas;
     std::vector<const StepTimes*> times;
     for (int i = 0; i < q_.replicas; ++i) {
-      replicas.push_back(std::make_unique<VllmScheduler>(knobs_));
+      replicas.push_back(scheduler_of(knobs_));
       times.push_back(&times_);
     }
     Load load(q_, study_.study, pace(rate));
@@ -216,6 +218,7 @@ class Service {
     double busy = 0, prompting = 0, prompts = 0, answers = 0, found = 0, held = 0, running = 0;
     for (const ServedRequests& r : run.replicas) {
       records[static_cast<std::size_t>(Latency::itl)].all.merge(r.itl);
+      out.series.merge(r.series);
       out.answered += r.answered;
       out.refused += r.refused;
       out.preemptions += r.preemptions;
@@ -326,7 +329,7 @@ class Service {
   PlanStepTimes times_;
   std::optional<TraceSize> trace_;
   long long mean_ = 0;  // tokens of a request and its answer
-  VllmKnobs knobs_;
+  ServiceKnobs knobs_;
 };
 
 }  // namespace

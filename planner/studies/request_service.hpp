@@ -10,8 +10,8 @@
 
 #include "hardware/cost/error_terms.hpp"
 #include "planner/requests/cluster.hpp"
-#include "planner/requests/vllm_scheduler.hpp"
 #include "planner/scenario/scenario.hpp"
+#include "planner/studies/service_knobs.hpp"
 #include "sim/queue/statistics.hpp"
 
 namespace shardline {
@@ -41,6 +41,7 @@ struct ServiceQuestion {
   LengthLaw lengths = LengthLaw::equal;
   double rate = 0;             // requests/s, by Poisson; of a trace: that it is played at
   long long users = 0;         // of a closed loop, in place of a rate
+  Seconds think;               // of each user between an answer and the next request, mean of exponential times
   std::string trace;           // a file; empty: made-up requests
   std::uint64_t requests = 0;  // at most; 0: 2,000, ten of each user of a closed loop, all of a trace
   std::vector<LatencyTarget> targets;
@@ -85,6 +86,7 @@ struct ServedLoadAnswer {
   double prompting = 0, decoding = 0, idle = 0;
   double running = 0, kv_held = 0, kv_most = 0;  // means over steps of a replica; parts of the KV cache
   double waiting = 0;                            // requests, mean over arrivals
+  ServedSeries series;                           // of all replicas, over time
   std::optional<double> growth_per_s;            // of the requests that wait, of a load that does not drain
 };
 
@@ -96,23 +98,14 @@ struct RateBracket {
 
 struct ServiceAnswer {
   ServiceQuestion question;  // with its defaults
-  VllmKnobs knobs;
+  ServiceKnobs knobs;
   ServedLoadAnswer load;  // at the asked rate, or at bracket->low (high, where none meets)
   std::optional<RateBracket> bracket;
   ErrorTerms step_errors;  // of the prices of a step that decodes the mean batch
   double step_error = 0;   // of interpolated steps: largest of a cell in use
 };
 
-/// Why requests cannot be played one by one on a plan; nothing where they can.
-std::optional<std::string> no_play(const Case& c, const Plan& plan);
-
-/// The knobs of a vLLM server of the plan: the engine's defaults for the device, the blocks that memory has
-/// room for beside weights, and the longest request. `overrides` as of the question. Throws UserError of
-/// names and values, and where not one request fits.
-VllmKnobs vllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
-                     long long mean_tokens);
-
-/// Throws UserError as no_play(), vllm_knobs() and traces do. `step` may throw to stop.
+/// Throws UserError as no_play(), service_knobs() and traces do. `step` may throw to stop.
 ServiceAnswer serve_requests(const Study& study, const ServiceQuestion& question,
                              const std::function<void(std::uint64_t done, std::uint64_t all)>& step);
 

@@ -1,18 +1,19 @@
-// What of a plan an engine serves requests with: its knobs, and the blocks of its KV cache.
+#include "planner/studies/service_knobs.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "planner/engines/architectures.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/layers/host_work.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
-#include "planner/studies/request_service.hpp"
+#include "planner/studies/knob_text.hpp"
 
 namespace shardline {
 
@@ -24,58 +25,74 @@ double cache_bytes(Case c, const Plan& plan, long long tokens) {
   return memory_use(c, plan).kv.value;
 }
 
-struct Knob {
-  const char* name;
-  std::uint32_t VllmKnobs::*number = nullptr;
-  bool VllmKnobs::*flag = nullptr;
-};
-constexpr std::array kKnobs{
-    Knob{"max_num_batched_tokens", &VllmKnobs::max_num_batched_tokens, nullptr},
-    Knob{"max_num_seqs", &VllmKnobs::max_num_seqs, nullptr},
-    Knob{"long_prefill_token_threshold", &VllmKnobs::long_prefill_token_threshold, nullptr},
-    Knob{"block_size", &VllmKnobs::block_size, nullptr},
-    Knob{"max_model_len", &VllmKnobs::max_model_len, nullptr},
-    Knob{"num_gpu_blocks", &VllmKnobs::num_gpu_blocks, nullptr},
-    Knob{"async_scheduling", nullptr, &VllmKnobs::async_scheduling},
-    Knob{"enable_chunked_prefill", nullptr, &VllmKnobs::enable_chunked_prefill},
-    Knob{"enable_prefix_caching", nullptr, &VllmKnobs::enable_prefix_caching},
-    Knob{"scheduler_reserve_full_isl", nullptr, &VllmKnobs::scheduler_reserve_full_isl},
-};
-
-// Whether the knob of this name is set in the question.
-void set_knob(VllmKnobs& knobs, const std::string& text) {
-  const std::size_t equals = text.find('=');
-  const std::string name = text.substr(0, equals);
-  const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
-  const auto fault = [&](std::size_t column, std::string what,
-                         std::vector<std::string> details) -> UserError {
-    return UserError(
-        {Diagnostic{{"--knob", 1, static_cast<int>(column + 1), text}, std::move(what), std::move(details)}});
+const std::vector<KnobText<VllmKnobs>>& texts_of(const VllmKnobs& /*unused*/) {
+  using K = VllmKnobs;
+  static const std::vector<KnobText<K>> known{
+      {.name = "max_num_batched_tokens", .number = &K::max_num_batched_tokens},
+      {.name = "max_num_seqs", .number = &K::max_num_seqs},
+      {.name = "long_prefill_token_threshold",
+       .number = &K::long_prefill_token_threshold,
+       .may_be_none = true},
+      {.name = "block_size", .number = &K::block_size},
+      {.name = "max_model_len", .number = &K::max_model_len},
+      {.name = "num_gpu_blocks", .number = &K::num_gpu_blocks},
+      {.name = "async_scheduling", .flag = &K::async_scheduling},
+      {.name = "enable_chunked_prefill", .flag = &K::enable_chunked_prefill},
+      {.name = "enable_prefix_caching", .flag = &K::enable_prefix_caching},
+      {.name = "scheduler_reserve_full_isl", .flag = &K::scheduler_reserve_full_isl},
   };
-  const auto* const knob =
-      std::find_if(kKnobs.begin(), kKnobs.end(), [&](const Knob& k) { return name == k.name; });
-  if (knob == kKnobs.end()) {
-    std::vector<std::string> names;
-    for (const Knob& k : kKnobs) names.emplace_back(k.name);
-    throw fault(0, "unknown knob " + name, expected_one_of(name, names));
-  }
-  if (knob->flag != nullptr) {
-    if (value != "true" && value != "false")
-      throw fault(name.size() + 1, "expected true or false, found " + (value.empty() ? "nothing" : value),
-                  {});
-    knobs.*knob->flag = value == "true";
-    return;
-  }
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  const bool may_be_none = knob->number == &VllmKnobs::long_prefill_token_threshold;
-  if (error != std::errc{} || end != value.data() + value.size() || number > 1U << 30 ||
-      (number == 0 && !may_be_none))
-    throw fault(name.size() + 1,
-                fmt::format("expected a whole number from {}, found {}", may_be_none ? 0 : 1,
-                            value.empty() ? "nothing" : value),
-                {});
-  knobs.*knob->number = number;
+  return known;
+}
+
+const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/) {
+  using K = SglangKnobs;
+  static const std::vector<KnobText<K>> known{
+      {.name = "chunked_prefill_size", .number = &K::chunked_prefill_size, .may_be_none = true},
+      {.name = "max_prefill_tokens", .number = &K::max_prefill_tokens},
+      {.name = "prefill_max_requests", .number = &K::prefill_max_requests, .may_be_none = true},
+      {.name = "max_running_requests", .number = &K::max_running_requests},
+      {.name = "page_size", .number = &K::page_size},
+      {.name = "context_length", .number = &K::context_length},
+      {.name = "max_total_tokens", .number = &K::max_total_tokens},
+      {.name = "schedule_conservativeness", .part = &K::schedule_conservativeness},
+      {.name = "init_new_token_ratio", .part = &K::init_new_token_ratio},
+      {.name = "min_new_token_ratio_factor", .part = &K::min_new_token_ratio_factor},
+      {.name = "new_token_ratio_decay_steps", .number = &K::new_token_ratio_decay_steps},
+      {.name = "clip_max_new_tokens_estimation", .number = &K::clip_max_new_tokens_estimation},
+      {.name = "retract_decode_steps", .number = &K::retract_decode_steps, .may_be_none = true},
+      {.name = "disable_overlap_schedule", .flag = &K::disable_overlap_schedule},
+      {.name = "enable_mixed_chunk", .flag = &K::enable_mixed_chunk},
+      {.name = "disable_radix_cache", .flag = &K::disable_radix_cache},
+  };
+  return known;
+}
+
+const std::vector<KnobText<TrtllmKnobs>>& texts_of(const TrtllmKnobs& /*unused*/) {
+  using K = TrtllmKnobs;
+  static const std::vector<KnobText<K>> known{
+      {.name = "capacity_scheduler_policy",
+       .words = {"GUARANTEED_NO_EVICT", "MAX_UTILIZATION", "STATIC_BATCH"},
+       .choose = [](K& k, std::size_t i) { k.capacity_scheduler_policy = static_cast<TrtllmPolicy>(i); }},
+      {.name = "context_chunking_policy",
+       .words = {"FIRST_COME_FIRST_SERVED", "EQUAL_PROGRESS"},
+       .choose = [](K& k, std::size_t i) { k.context_chunking_policy = static_cast<TrtllmChunking>(i); }},
+      {.name = "max_batch_size", .number = &K::max_batch_size},
+      {.name = "max_num_tokens", .number = &K::max_num_tokens},
+      {.name = "batch_wait_timeout_iters", .number = &K::batch_wait_timeout_iters, .may_be_none = true},
+      {.name = "batch_wait_max_tokens_ratio", .part = &K::batch_wait_max_tokens_ratio},
+      {.name = "tokens_per_block", .number = &K::tokens_per_block},
+      {.name = "max_seq_len", .number = &K::max_seq_len},
+      {.name = "blocks", .number = &K::blocks},
+      {.name = "disable_overlap_scheduler", .flag = &K::disable_overlap_scheduler},
+      {.name = "enable_chunked_prefill", .flag = &K::enable_chunked_prefill},
+      {.name = "enable_block_reuse", .flag = &K::enable_block_reuse},
+  };
+  return known;
+}
+
+template <class Knobs>
+void set_knobs(Knobs& knobs, const std::vector<std::string>& overrides) {
+  for (const std::string& text : overrides) set_knob(knobs, texts_of(knobs), text);
 }
 
 // Blocks of so many tokens for requests of `mean` tokens each. What a layer keeps whatever a request's length
@@ -96,12 +113,101 @@ std::uint32_t blocks_of(const Case& c, const Plan& plan, std::uint32_t block, lo
   return static_cast<std::uint32_t>(std::min(blocks, 4e9));
 }
 
+// A block lies on all ranks that share its cache, in as many tokens each.
+int sharers_of(const Case& c, const Plan& plan) {
+  int sharers = 1;
+  for (const Attention& a : c.model.attentions) {
+    if (!a.none()) sharers = std::max(sharers, cache_share(c, a, plan).sharers.size);
+  }
+  return sharers;
+}
+
+std::uint32_t on_sharers(std::uint32_t block, int sharers) {
+  const std::uint32_t all = block * static_cast<std::uint32_t>(sharers);
+  if (kTraceBlock % all != 0)
+    throw UserError(fmt::format("a block of {} tokens{}: expected a divisor of {}, the blocks of traces", all,
+                                sharers > 1 ? fmt::format(" on {} ranks that share it", sharers) : "",
+                                kTraceBlock));
+  return all;
+}
+
+// What memory has room for, in blocks; throws where no request has room.
+std::uint32_t blocks_that_fit(const Case& c, const Plan& plan, std::uint32_t block, long long mean_tokens) {
+  const std::uint32_t blocks = blocks_of(c, plan, block, mean_tokens);
+  if (blocks > 0) return blocks;
+  Case one = c;
+  one.batch = decode_batch(mean_tokens);
+  const auto misfit = does_not_fit(one, memory_use(one, plan));
+  throw UserError(fmt::format("{} does not fit {}: {}", to_string(plan), c.system.name,
+                              misfit ? *misfit : "no request has room for its KV"));
+}
+
+// As launch files say it: the longest request that there may be, the model's own limit or what fits.
+std::uint32_t longest_of(const Case& c, std::uint64_t held, long long mean_tokens) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      {held, static_cast<std::uint64_t>(std::max(c.model.max_context, c.any_context ? mean_tokens : 0LL)),
+       1U << 30}));
+}
+
+SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
+                         long long mean_tokens) {
+  SglangKnobs knobs;
+  const Device& device = c.system.device;
+  knobs.chunked_prefill_size = static_cast<std::uint32_t>(c.engine->tokens_of_step(device));
+  // trtllm_mha and trtllm_mla, its backends there, have pages of 64, and FlashAttention 3 of 1
+  // (sgl-project/sglang, server_args.py: "TensorRT-LLM MHA only supports page_size of 16, 32 or 64").
+  knobs.page_size = architecture_of(device) == Architecture::blackwell ? 64 : 1;
+  knobs.max_running_requests = knobs.context_length = knobs.max_total_tokens = 0;
+  set_knobs(knobs, overrides);
+  knobs.page_size = on_sharers(knobs.page_size, sharers_of(c, plan));
+  if (knobs.max_total_tokens == 0) {
+    knobs.max_total_tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+        1U << 31, std::uint64_t{blocks_that_fit(c, plan, knobs.page_size, mean_tokens)} * knobs.page_size));
+  }
+  if (knobs.context_length == 0) knobs.context_length = longest_of(c, knobs.max_total_tokens, mean_tokens);
+  // model_runner.py, init_memory_pool: max_num_reqs.
+  if (knobs.max_running_requests == 0) {
+    knobs.max_running_requests = static_cast<std::uint32_t>(
+        std::clamp(static_cast<double>(knobs.max_total_tokens) / knobs.context_length * 512, 2048.0, 4096.0));
+  }
+  return knobs;
+}
+
+TrtllmKnobs trtllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
+                         long long mean_tokens) {
+  TrtllmKnobs knobs;
+  knobs.max_num_tokens = static_cast<std::uint32_t>(c.engine->tokens_of_step(c.system.device));
+  knobs.disable_overlap_scheduler = waits_for_host(c, plan);
+  knobs.enable_chunked_prefill = true;  // as launch files say it, the engine's own default being false
+  knobs.blocks = knobs.max_seq_len = 0;
+  set_knobs(knobs, overrides);
+  knobs.tokens_per_block = on_sharers(knobs.tokens_per_block, sharers_of(c, plan));
+  if (knobs.blocks == 0) knobs.blocks = blocks_that_fit(c, plan, knobs.tokens_per_block, mean_tokens);
+  if (knobs.max_seq_len == 0)
+    knobs.max_seq_len = longest_of(c, std::uint64_t{knobs.blocks} * knobs.tokens_per_block, mean_tokens);
+  return knobs;
+}
+
+// Caches of several kinds have pages of their own for each in these engines, and rules of their own.
+std::optional<std::string> several_caches(const Case& c) {
+  if (same_engine(c.engine->name, "vllm")) return std::nullopt;
+  for (const Attention& a : c.model.attentions) {
+    if (a.recurrent())
+      return fmt::format("{} keeps states of requests in a pool of their own, which is not played yet",
+                         c.engine->title);
+    if (a.reach.local())
+      return fmt::format("{} keeps windows in a pool of their own, which is not played yet", c.engine->title);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> no_play(const Case& c, const Plan& plan) {
   if (!c.engine) return "bare kernels have no scheduler: name an engine that has, as --engine vllm";
-  if (!same_engine(c.engine->name, "vllm"))
-    return fmt::format("the scheduler of {} is not played yet, that of vLLM is: --engine vllm",
+  if (!same_engine(c.engine->name, "vllm") && !same_engine(c.engine->name, "sglang") &&
+      !same_engine(c.engine->name, "trtllm"))
+    return fmt::format("the scheduler of {} is not played, those of vllm, sglang and trtllm are",
                        c.engine->title);
   if (plan.dp > 1)
     return "its attention groups are engines of their own behind one barrier, which is not played yet";
@@ -111,7 +217,7 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
     if (a.reach.local() && !a.reach.slides())
       return "its layers attend to chunks, so that a step depends on where in its chunk each request is";
   }
-  return std::nullopt;
+  return several_caches(c);
 }
 
 VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::string>& overrides,
@@ -127,34 +233,69 @@ VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::st
   knobs.max_num_seqs = small ? 256 : 1024;
   knobs.num_gpu_blocks = 0;
   knobs.max_model_len = 0;
-  for (const std::string& text : overrides) set_knob(knobs, text);
-  // A block lies on all ranks that share its cache, in as many tokens each.
-  int sharers = 1;
-  for (const Attention& a : c.model.attentions) {
-    if (!a.none()) sharers = std::max(sharers, cache_share(c, a, plan).sharers.size);
-  }
-  knobs.block_size *= static_cast<std::uint32_t>(sharers);
-  if (kTraceBlock % knobs.block_size != 0)
-    throw UserError(fmt::format(
-        "a block of {} tokens{}: expected a divisor of {}, the blocks of traces", knobs.block_size,
-        sharers > 1 ? fmt::format(" on {} ranks that share it", sharers) : "", kTraceBlock));
-  if (knobs.num_gpu_blocks == 0) {
-    knobs.num_gpu_blocks = blocks_of(c, plan, knobs.block_size, mean_tokens);
-    if (knobs.num_gpu_blocks == 0) {
-      Case one = c;
-      one.batch = decode_batch(mean_tokens);
-      const auto misfit = does_not_fit(one, memory_use(one, plan));
-      throw UserError(fmt::format("{} does not fit {}: {}", to_string(plan), c.system.name,
-                                  misfit ? *misfit : "no request has room for its KV"));
-    }
-  }
-  // As launch files say it: the longest request that there may be, the model's own limit or what fits.
-  const auto held = std::uint64_t{knobs.num_gpu_blocks} * knobs.block_size;
+  set_knobs(knobs, overrides);
+  knobs.block_size = on_sharers(knobs.block_size, sharers_of(c, plan));
+  if (knobs.num_gpu_blocks == 0)
+    knobs.num_gpu_blocks = blocks_that_fit(c, plan, knobs.block_size, mean_tokens);
   if (knobs.max_model_len == 0)
-    knobs.max_model_len = static_cast<std::uint32_t>(std::min<std::uint64_t>(
-        {held, static_cast<std::uint64_t>(std::max(c.model.max_context, c.any_context ? mean_tokens : 0LL)),
-         1U << 30}));
+    knobs.max_model_len = longest_of(c, std::uint64_t{knobs.num_gpu_blocks} * knobs.block_size, mean_tokens);
   return knobs;
 }
+
+ServiceKnobs service_knobs(const Case& c, const Plan& asked, const std::vector<std::string>& overrides,
+                           long long mean_tokens) {
+  Plan plan = asked;
+  plan.batch = 1;
+  if (same_engine(c.engine->name, "sglang")) return {sglang_knobs(c, plan, overrides, mean_tokens)};
+  if (same_engine(c.engine->name, "trtllm")) return {trtllm_knobs(c, plan, overrides, mean_tokens)};
+  SL_CHECK(same_engine(c.engine->name, "vllm"), "an engine whose requests are played has a scheduler");
+  return {vllm_knobs(c, plan, overrides, mean_tokens)};
+}
+
+std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs) {
+  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of)) return std::make_unique<SglangScheduler>(*k);
+  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) return std::make_unique<TrtllmScheduler>(*k);
+  return std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs.of));
+}
+
+namespace {
+
+// Of each engine's knobs.
+struct Alike {
+  std::uint32_t step_tokens, requests, block, blocks, longest;
+  bool finds;
+};
+
+Alike alike(const VllmKnobs& k) {
+  return {k.max_num_batched_tokens, k.max_num_seqs,  k.block_size,
+          k.num_gpu_blocks,         k.max_model_len, k.enable_prefix_caching};
+}
+
+Alike alike(const SglangKnobs& k) {
+  return {k.chunked_prefill_size > 0 ? k.chunked_prefill_size : k.max_prefill_tokens,
+          k.max_running_requests,
+          k.page_size,
+          k.max_total_tokens / k.page_size,
+          k.context_length,
+          !k.disable_radix_cache};
+}
+
+Alike alike(const TrtllmKnobs& k) {
+  return {k.max_num_tokens, k.max_batch_size, k.tokens_per_block,
+          k.blocks,         k.max_seq_len,    k.enable_block_reuse};
+}
+
+Alike alike(const ServiceKnobs& knobs) {
+  return std::visit([](const auto& k) { return alike(k); }, knobs.of);
+}
+
+}  // namespace
+
+std::uint32_t ServiceKnobs::step_tokens() const { return alike(*this).step_tokens; }
+std::uint32_t ServiceKnobs::requests() const { return alike(*this).requests; }
+std::uint32_t ServiceKnobs::block() const { return alike(*this).block; }
+std::uint32_t ServiceKnobs::blocks() const { return alike(*this).blocks; }
+std::uint32_t ServiceKnobs::longest() const { return alike(*this).longest; }
+bool ServiceKnobs::finds() const { return alike(*this).finds; }
 
 }  // namespace shardline

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <string>
+#include <variant>
 
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/plan_steps.hpp"
@@ -56,8 +58,8 @@ std::string fault(const std::function<void()>& run) {
 }
 
 // With nobody beside it a request takes its prompt's step, as lowered, and then steps that decode.
-TEST(RequestService, ZeroLoadIsOneRequestAlone) {
-  const Study study = study_of_line();
+void alone(const std::string& engine) {
+  const Study study = study_of_line(engine);
   ServiceQuestion q = question(study);
   q.rate = 1e-3;
   q.requests = 30;
@@ -72,6 +74,37 @@ TEST(RequestService, ZeroLoadIsOneRequestAlone) {
   EXPECT_EQ(a.load.answered, 30U);
   EXPECT_GT(a.load.idle, 0.99);
   EXPECT_FALSE(a.load.growth_per_s);
+}
+
+TEST(RequestService, ZeroLoadIsOneRequestAlone) {
+  for (const char* const engine : {"vllm", "sglang", "trtllm"}) {
+    SCOPED_TRACE(engine);
+    alone(engine);
+  }
+}
+
+// Where the load is high, SGLang's prompts hold up those that decode, TensorRT-LLM's share steps with them:
+// of two engines with one model of steps, other tokens wait.
+TEST(RequestService, EnginesDiffer) {
+  std::array<ServiceAnswer, 2> answers;
+  std::array<const char*, 2> mixed{"enable_mixed_chunk=false", "enable_mixed_chunk=true"};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Study study = study_of_line("sglang");
+    ServiceQuestion q = question(study);
+    q.rate = 20;
+    q.knobs = {mixed[i]};
+    answers[i] = answer(study, q);
+    EXPECT_EQ(answers[i].load.answered, 400U);
+  }
+  EXPECT_LT(of(answers[0], Latency::ttft).mean, of(answers[1], Latency::ttft).mean);
+  EXPECT_NE(of(answers[0], Latency::itl).mean, of(answers[1], Latency::itl).mean);
+  const Study study = study_of_line("trtllm");
+  ServiceQuestion q = question(study);
+  q.rate = 20;
+  const ServiceAnswer mixing = answer(study, q);
+  q.knobs = {"capacity_scheduler_policy=STATIC_BATCH"};
+  const ServiceAnswer by_batches = answer(study, q);
+  EXPECT_GT(of(by_batches, Latency::ttft).mean, 2 * of(mixing, Latency::ttft).mean);
 }
 
 // More than the engine answers: said so, with a growth that is what comes less what is answered.
@@ -126,6 +159,22 @@ TEST(RequestService, SeedsAndReplicas) {
   EXPECT_LT(of(answer(study, q), Latency::tpot).mean, of(first, Latency::tpot).mean);
 }
 
+// Users who think for long are hardly ever there together, and send as seldom as they think: N / (Z + R).
+TEST(RequestService, UsersThink) {
+  const Study study = study_of_line();
+  ServiceQuestion q = question(study);
+  q.rate = 0;
+  q.users = 8;
+  q.think = Seconds(20);
+  q.requests = 2000;
+  const ServiceAnswer a = answer(study, q);
+  const double each = 20 + of(a, Latency::e2e).mean;
+  EXPECT_NEAR(a.load.requests_per_s / (8 / each), 1, 0.05);
+  EXPECT_LT(a.load.running, 1.5);
+  q.think = Seconds(0);
+  EXPECT_GT(answer(study, q).load.running, 7);
+}
+
 TEST(RequestService, PrefixesOfATraceAreFound) {
   const Study study = study_of_line();
   ServiceQuestion q = question(study);
@@ -173,6 +222,31 @@ TEST(RequestService, KnobsHavePlaces) {
   EXPECT_THAT(of_text("block_size=24"), HasSubstr("a block of 24 tokens: expected a divisor of 512"));
 }
 
+TEST(RequestService, EveryEngineHasItsKnobs) {
+  const Study sglang = study_of_line("sglang"), trtllm = study_of_line("trtllm");
+  const Plan plan = possible_plan(sglang, "tensor:tpa=2,tpf=2");
+  const ServiceKnobs s = service_knobs(sglang.study, plan, {"max_running_requests=7"}, 2176);
+  EXPECT_EQ(s.requests(), 7U);
+  EXPECT_EQ(s.step_tokens(), 8192U);
+  EXPECT_EQ(s.block(), 1U);
+  EXPECT_GT(s.blocks(), 500'000U);
+  const ServiceKnobs t =
+      service_knobs(trtllm.study, plan, {"capacity_scheduler_policy=MAX_UTILIZATION"}, 2176);
+  EXPECT_EQ(std::get<TrtllmKnobs>(t.of).capacity_scheduler_policy, TrtllmPolicy::max_utilization);
+  EXPECT_FALSE(std::get<TrtllmKnobs>(t.of).disable_overlap_scheduler);
+  EXPECT_EQ(t.block(), 32U);
+  const auto of_text = [&](const Study& study, const std::string& text) {
+    return fault([&] { service_knobs(study.study, plan, {text}, 2176); });
+  };
+  EXPECT_THAT(of_text(sglang, "max_num_seqs=7"), HasSubstr("--knob:1:1: unknown knob max_num_seqs"));
+  EXPECT_THAT(of_text(sglang, "schedule_conservativeness=-1"),
+              HasSubstr("expected a number from 0, found -1"));
+  EXPECT_THAT(of_text(trtllm, "capacity_scheduler_policy=MAX_UTILISATION"),
+              HasSubstr("--knob:1:27: unknown value MAX_UTILISATION"));
+  EXPECT_THAT(of_text(trtllm, "capacity_scheduler_policy=MAX_UTILISATION"),
+              HasSubstr("did you mean MAX_UTILIZATION?"));
+}
+
 // The cache holds what a plan of as many requests fits, by the same memory model.
 TEST(RequestService, BlocksAreThoseThatFit) {
   const Study study = study_of_line();
@@ -191,7 +265,7 @@ TEST(RequestService, RefusesByName) {
   const Study vllm = study_of_line(), other = study_of_line("sglang"), bare = study_of_line("ideal");
   const Plan tensor = possible_plan(vllm, "tensor:tpa=2,tpf=2");
   EXPECT_EQ(no_play(vllm.study, tensor), std::nullopt);
-  EXPECT_THAT(*no_play(other.study, tensor), HasSubstr("the scheduler of SGLang is not played yet"));
+  EXPECT_EQ(no_play(other.study, tensor), std::nullopt);
   EXPECT_THAT(*no_play(bare.study, tensor), HasSubstr("bare kernels"));
   Plan stages = tensor;
   stages.pp = 2;

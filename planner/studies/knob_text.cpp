@@ -1,0 +1,72 @@
+#include "planner/studies/knob_text.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+KnobParts knob_parts(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  return {text.substr(0, equals), equals == std::string::npos ? "" : text.substr(equals + 1)};
+}
+
+void knob_fault(const std::string& text, std::size_t column, std::string what,
+                std::vector<std::string> details) {
+  throw UserError(
+      {Diagnostic{{"--knob", 1, static_cast<int>(column + 1), text}, std::move(what), std::move(details)}});
+}
+
+namespace {
+
+std::string found(const KnobParts& parts) { return parts.value.empty() ? "nothing" : parts.value; }
+
+template <class Number>
+bool read(const std::string& value, Number& number) {
+  const char* const last = value.data() + value.size();
+  const auto [end, error] = std::from_chars(value.data(), last, number);
+  return error == std::errc{} && end == last;
+}
+
+}  // namespace
+
+std::uint32_t knob_number(const std::string& text, const KnobParts& parts, bool may_be_none) {
+  std::uint32_t number = 0;
+  if (!read(parts.value, number) || number > 1U << 30 || (number == 0 && !may_be_none)) {
+    knob_fault(text, parts.name.size() + 1,
+               fmt::format("expected a whole number from {}, found {}", may_be_none ? 0 : 1, found(parts)));
+  }
+  return number;
+}
+
+bool knob_flag(const std::string& text, const KnobParts& parts) {
+  if (parts.value != "true" && parts.value != "false")
+    knob_fault(text, parts.name.size() + 1, "expected true or false, found " + found(parts));
+  return parts.value == "true";
+}
+
+double knob_part(const std::string& text, const KnobParts& parts) {
+  double part = 0;
+  if (!read(parts.value, part) || !std::isfinite(part) || part < 0)
+    knob_fault(text, parts.name.size() + 1, "expected a number from 0, found " + found(parts));
+  return part;
+}
+
+std::size_t knob_word(const std::string& text, const KnobParts& parts,
+                      const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (parts.value == words[i]) return i;
+  }
+  knob_fault(text, parts.name.size() + 1, "unknown value " + found(parts),
+             expected_one_of(parts.value, words));
+}
+
+void unknown_knob(const std::string& text, const KnobParts& parts, const std::vector<std::string>& names) {
+  knob_fault(text, 0, "unknown knob " + parts.name, expected_one_of(parts.name, names));
+}
+
+}  // namespace shardline

@@ -1,0 +1,57 @@
+// Options of an engine as a command line sets them: "max_num_seqs=256".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardline {
+
+/// One option: a number, a flag, a part or one of some words.
+template <class Knobs>
+struct KnobText {
+  const char* name;
+  std::uint32_t Knobs::*number = nullptr;
+  bool may_be_none = false;  // 0
+  bool Knobs::*flag = nullptr;
+  double Knobs::*part = nullptr;
+  /// The words, and what sets the value of a word's index.
+  std::vector<std::string> words = {};
+  void (*choose)(Knobs&, std::size_t) = nullptr;
+};
+
+/// What stands before and behind the "=" of an option.
+struct KnobParts {
+  std::string name, value;
+};
+KnobParts knob_parts(const std::string& text);
+/// Throws UserError at a column of --knob's text.
+[[noreturn]] void knob_fault(const std::string& text, std::size_t column, std::string what,
+                             std::vector<std::string> details = {});
+std::uint32_t knob_number(const std::string& text, const KnobParts& parts, bool may_be_none);
+bool knob_flag(const std::string& text, const KnobParts& parts);
+double knob_part(const std::string& text, const KnobParts& parts);
+std::size_t knob_word(const std::string& text, const KnobParts& parts, const std::vector<std::string>& words);
+[[noreturn]] void unknown_knob(const std::string& text, const KnobParts& parts,
+                               const std::vector<std::string>& names);
+
+/// Sets the option that the text names. Throws UserError with the place of what is wrong.
+template <class Knobs>
+void set_knob(Knobs& knobs, const std::vector<KnobText<Knobs>>& known, const std::string& text) {
+  const KnobParts parts = knob_parts(text);
+  for (const KnobText<Knobs>& k : known) {
+    if (parts.name != k.name) continue;
+    if (k.number != nullptr) knobs.*k.number = knob_number(text, parts, k.may_be_none);
+    if (k.flag != nullptr) knobs.*k.flag = knob_flag(text, parts);
+    if (k.part != nullptr) knobs.*k.part = knob_part(text, parts);
+    if (k.choose != nullptr) k.choose(knobs, knob_word(text, parts, k.words));
+    return;
+  }
+  std::vector<std::string> names;
+  for (const KnobText<Knobs>& k : known) names.emplace_back(k.name);
+  unknown_knob(text, parts, names);
+}
+
+}  // namespace shardline
