@@ -169,6 +169,8 @@ void catch_interrupts(bool end_late) {
   g_ended_late = end_late;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
+  // A file beyond `ulimit -f` is then a write that fails, told and tidied up after like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 bool interrupted() { return g_interrupted.load(std::memory_order_relaxed); }

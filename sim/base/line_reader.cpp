@@ -5,18 +5,23 @@
 #include <limits>
 #include <utility>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{1} << 16;
 constexpr std::size_t kShown = 200;  // bytes of a line around a fault
+// Bytes of one line beyond which the text ends: a device may give a line without an end.
+constexpr std::size_t kEndless = std::size_t{1} << 28;
 
 }  // namespace
 
 LineReader::LineReader(std::istream& in, std::string name) : in_(in), name_(std::move(name)) {}
 
 bool LineReader::fill() {
+  check_cancelled();
   buffer_.resize(kBuffer);
   in_.read(buffer_.data(), static_cast<std::streamsize>(kBuffer));
   buffer_.resize(static_cast<std::size_t>(in_.gcount()));
@@ -28,6 +33,7 @@ bool LineReader::next() {
   line_.clear();
   cut_ = false;
   bool any = false;
+  std::size_t seen = 0;
   while (at_ < buffer_.size() || fill()) {
     any = true;
     const std::size_t end = std::min(buffer_.find('\n', at_), buffer_.size());
@@ -35,8 +41,10 @@ bool LineReader::next() {
     cut_ = cut_ || end - at_ > room;
     line_.append(buffer_, at_, std::min(end - at_, room));
     const bool found = end < buffer_.size();
+    seen += end - at_;
     at_ = end + 1;
     if (found) break;
+    if (seen > kEndless) in_.setstate(std::ios::eofbit);  // nothing more is filled in
   }
   if (!any) return false;
   if (!cut_ && !line_.empty() && line_.back() == '\r') line_.pop_back();

@@ -20,7 +20,8 @@ class LineReader {
   /// Refers to `in`; `name` is what messages show.
   LineReader(std::istream& in, std::string name);
 
-  /// Goes to the next line; false after the last.
+  /// Goes to the next line; false after the last. One of more than 256 MiB, as devices have it, is the last.
+  /// Throws Cancelled.
   bool next();
   /// Without its end, a line feed or carriage return and line feed. Valid until next().
   std::string_view line() const { return line_; }

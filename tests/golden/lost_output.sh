@@ -49,5 +49,12 @@ else
   expect_loss "$code" "simulate -o closed >&-"
   "$binary" simulate "$small" --model llama-3.1-405b --plan tensor:tpa=8,tpf=8,batch=1 -o open > printed 2> stderr < /dev/null
   cmp closed/trace.json open/trace.json || fail "the trace depends on standard output"
+
+  # A limit of a file's size is a full disk: not the signal's end, which would leave the unfinished folder.
+  code=0
+  (ulimit -f 1 && exec "$binary" simulate "$small" --model llama-3.1-405b --plan tensor:tpa=8,tpf=8,batch=1 -o limited > /dev/null) 2> stderr < /dev/null || code=$?
+  [ "$code" -eq 2 ] || fail "exit $code where a file had reached its limit"
+  [ ! -e limited ] || fail "a folder that is not whole"
+  ! ls -A | grep 'shardline-' || fail "left behind"
 fi
 echo "lost output is noticed"
