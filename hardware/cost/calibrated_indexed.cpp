@@ -1,4 +1,4 @@
-// Prices of sparse attention with an index (DSA) by the parts of the block that was measured whole.
+// Prices of sparse attention with an index (DSA, MSA) by the parts of the block that was measured whole.
 // hardware/README.md [H73].
 #include <algorithm>
 #include <array>
@@ -18,7 +18,8 @@ struct MeasuredBlock {
   bool own;  // it is the layer, not another kind or model in its place
 };
 std::vector<MeasuredBlock> measured_blocks(const IndexedBlock& b) {
-  constexpr Count kOfDeepSeek = 64, kOfGlm = 32;
+  constexpr Count kOfDeepSeek = 64, kOfGlm = 32, kOfMiniMax = 128;
+  if (b.block > 1) return {{"MiniMax-M3", "msa", b.block == kOfMiniMax}};
   const bool glm = b.index_heads == kOfGlm, deepseek = b.index_heads == kOfDeepSeek;
   std::vector<MeasuredBlock> out;
   if (b.shared) out.push_back({"glm-5.2", "skip_indexer", glm});
@@ -80,13 +81,18 @@ auto of_shape(const PricedOp& op, F f) {
   }
 }
 
+/// Scores that a row has of each key, or block.
+double choices(const TopKShape& s) { return s.block > 1 ? static_cast<double>(s.index_heads) : 1; }
+
 Rows rows_of(const IndexLogitsShape& s) {
   return {static_cast<double>(s.q_rows), static_cast<double>(s.requests), static_cast<double>(s.pairs)};
 }
-// Of rows that choose; those that do not are over before them.
+// Of rows that choose; those that do not are over before them. The measured choice among blocks is that of
+// all the rank's heads, by tokens.
 Rows rows_of(const TopKShape& s) {
   const auto choosing = static_cast<double>(s.choosing);
-  return {choosing, std::min(static_cast<double>(s.requests), choosing), static_cast<double>(s.scores)};
+  const double tokens = static_cast<double>(s.scores) * static_cast<double>(s.block) / choices(s);
+  return {choosing, std::min(static_cast<double>(s.requests), choosing), tokens};
 }
 Rows rows_of(const AttendSparseShape& s) {
   return {static_cast<double>(s.q_rows), static_cast<double>(s.requests), static_cast<double>(s.candidates)};
@@ -160,6 +166,12 @@ double CalibratedCost::products_of(const ModuleRestShape& s, const Use& u) {
     if (p) sum += p->time.value;
   };
   const auto product = [&](Count k, Count n) { add(OpKind::gemm, GemmShape{s.rows, k, n}); };
+  if (s.block > 1) {  // keys, values and an index head of each KV head beside the queries, and one index key
+    const Count kv = s.index_heads * (s.nope + s.v_dim), index = (s.index_heads + 1) * s.index_dim;
+    product(s.hidden, s.q_heads * s.nope + kv + index);
+    product(s.q_heads * s.v_dim, s.hidden);
+    return sum;
+  }
   product(s.hidden, s.q_rank + s.rank + s.rope);
   product(s.q_rank, s.q_heads * (s.nope + s.rope));
   if (!s.shared) {
@@ -175,7 +187,7 @@ double CalibratedCost::products_of(const ModuleRestShape& s, const Use& u) {
 }
 
 std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
-  const IndexedBlock block = of_shape(op, [](const auto& s) { return s.block(); });
+  const IndexedBlock block = of_shape(op, [](const auto& s) { return s.measured(); });
   const Rows r = of_shape(op, [](const auto& s) { return rows_of(s); });
   if (!(r.rows > 0 && r.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
   const std::array<double, 4> numbers = numbers_of(block, r);
@@ -219,9 +231,10 @@ std::optional<FittedPrice> CalibratedCost::indexed(const PricedOp& op) {
     s.pairs = s.keys = s.longest;
   } else if (op.kind == OpKind::top_k) {
     auto& s = std::get<TopKShape>(alone.shape);
-    if (s.prompts || s.longest * s.choosing <= s.scores) return all;
+    const Count each = s.block > 1 ? s.index_heads : 1;
+    if (s.prompts || s.longest * s.choosing * each <= s.scores) return all;
     s.rows = s.choosing = s.requests = 1;
-    s.scores = s.longest;
+    s.scores = s.longest * each;
   } else {
     return all;
   }

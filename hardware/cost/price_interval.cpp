@@ -91,8 +91,8 @@ bool experts_among(const Families& all, const GroupedGemmShape& g) {
 // Of a part of a block of sparse attention, which is one of the model with so many.
 Count indexed_heads(const PricedOp& op) {
   const auto of = [](const auto& s) {
-    if constexpr (requires { s.block(); })
-      return s.block().q_heads;
+    if constexpr (requires { s.measured(); })
+      return s.measured().q_heads;
     else
       return Count{0};
   };

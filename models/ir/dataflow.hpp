@@ -57,7 +57,7 @@ enum class Whole : std::uint8_t {
   retaining_down_weight,
   sinks,
   conv_weight,   // of linear attention, taps x channels: the last row is that of the token itself
-  index_query,   // of the whole index, [head][dim]
+  index_query,   // of the whole index, [head][dim]; of blocks one head for each KV head
   index_weight,  // one number per index head
   index_key,     // one per token
   chosen,        // positions of the keys that a token sees, -1 where they are fewer
@@ -99,7 +99,8 @@ struct Move {
 enum class Function : std::uint8_t {
   // query, kv -> output, lse (one column per head; natural logarithm). Causal by position, within `reach`.
   // A fifth region [1, heads] holds sinks: one more score per head, without a value. Where keys were chosen
-  // (Action::chosen), one region more holds the positions that each query sees.
+  // (Action::chosen), one region more holds the positions that each query sees, those of each KV head
+  // beside one another, in blocks of Action::block tokens.
   attend,
   // (output, lse) pairs -> output, lse: arXiv 2411.01783, Equation 4. lse of no pairs: -infinity. An output
   // region without columns stands for zeros: its part is weighed, and what it holds is added by others.
@@ -124,6 +125,11 @@ enum class Function : std::uint8_t {
   // scores [rows, keys] -> [rows, k] highest ones and the positions of their keys: of equal scores the one
   // of lower position comes first; -infinity and -1 where there are no more.
   choose,
+  // The same of blocks, one head: index queries [rows, qk_dim], index keys [keys, qk_dim] -> [rows, blocks]:
+  // the highest product with a key of each block of Action::block tokens that keys lie in, one after the
+  // other; +infinity for the first Action::init_blocks of a request and the last Action::local_blocks up to
+  // the query's own, -infinity for those behind it (MiniMax-M3). No block lies in two intervals of the keys.
+  block_scores,
   // pairs of (scores, positions), k columns each -> the k highest of all, by the same rule.
   choose_among,
   // rows before [up to taps - 1, channels], rows [n, channels], weight [taps, channels] -> [n, channels]:
@@ -151,9 +157,11 @@ struct Action {
   int qk_dim = 0, v_dim = 0;  // attend, compress, expand, merge (v_dim)
   int kv_heads = 1;           // attend, compress: of this rank; latents have one row for all query heads
   CacheRows cache = CacheRows::heads;  // attend: what a row of keys is
-  bool chosen = false;     // attend: the last region holds the positions that each query sees [rows, k]
-  int chunk = 1;           // delta_rule
-  bool logistic = false;   // gated_norm
+  bool chosen = false;  // attend: the last region holds what each query sees [rows, KV heads * k]:
+  int block = 1;        // the numbers of blocks of so many tokens. block_scores: tokens of a block
+  int init_blocks = 0, local_blocks = 0;  // block_scores
+  int chunk = 1;                          // delta_rule
+  bool logistic = false;                  // gated_norm
   bool rectangle = false;  // attend: all pairs of a request are multiplied, and masked afterwards
   Reach reach = {};        // attend: which of the earlier keys a query sees
 };

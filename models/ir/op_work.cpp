@@ -60,11 +60,16 @@ Bytes weight_bytes(const PricedOp& op) {
 }
 
 Bytes score_bytes(const PricedOp& op) {
-  return 4 *
-         Bytes(std::visit(Overloaded{[](const IndexLogitsShape& i) { return static_cast<double>(i.pairs); },
-                                     [](const TopKShape& k) { return static_cast<double>(k.scores); },
-                                     [](const auto&) { return 0.0; }},
-                          op.shape));
+  return 4 * Bytes(std::visit(Overloaded{[](const IndexLogitsShape& i) {
+                                           // Of blocks the highest score of each head.
+                                           return static_cast<double>(i.pairs) *
+                                                  (i.block > 1 ? static_cast<double>(i.heads) /
+                                                                     static_cast<double>(i.block)
+                                                               : 1);
+                                         },
+                                         [](const TopKShape& k) { return static_cast<double>(k.scores); },
+                                         [](const auto&) { return 0.0; }},
+                              op.shape));
 }
 
 Bytes token_bytes(const PricedOp& op) {

@@ -135,7 +135,8 @@ double seen_keys(const Reach& reach, double context) {
 }
 
 double chosen_of(const Attention& a, double keys) {
-  return a.index ? std::min(keys, static_cast<double>(a.index->chosen())) : keys;
+  if (!a.index || keys <= static_cast<double>(a.index->chosen())) return keys;
+  return static_cast<double>(a.index->chosen_of(static_cast<std::int64_t>(std::ceil(keys))));
 }
 
 Flops index_flops(const Attention& a, double keys) {

@@ -33,6 +33,13 @@ struct SparseIndex {
 
   /// Tokens (of compressed: rows) that one query sees at most.
   std::int64_t chosen() const { return std::int64_t{top_k} * block; }
+  /// Of `keys` tokens up to and with its own those that a query attends to: of blocks, of which its own is
+  /// among the chosen, the last one as far as it is there.
+  std::int64_t chosen_of(std::int64_t keys) const {
+    if (keys <= chosen()) return keys;
+    return block > 1 && local_blocks > 0 ? std::int64_t{top_k - 1} * block + (keys - 1) % block + 1
+                                         : chosen();
+  }
   bool operator==(const SparseIndex&) const = default;
 };
 

@@ -29,7 +29,7 @@ std::int64_t rows_of(const Attention& a, std::int64_t length) {
 }
 
 std::int64_t chosen_of(const Attention& a, std::int64_t rows) {
-  return a.index ? std::min(rows, a.index->chosen()) : rows;
+  return a.index ? a.index->chosen_of(rows) : rows;
 }
 
 /// Keys that the last of `length` tokens sees.

@@ -227,6 +227,7 @@ class KvpAttention {
     last_compute_ = a_.index ? attend_chosen(first, count, launches)
                              : b_.attend("attend", c_.precision.kv, c_.precision.math, shape, launches);
     flow_.attend(static_cast<int>(first), static_cast<int>(count));
+    if (a_.index && !has_latents(a_)) return;  // splits are merged in the measured block
     if (!has_latents(a_)) {
       last_compute_ = b_.elementwise("merge splits", Part::attention, OpKind::merge,
                                      {rows, heads_ * all_.v_dim, Bytes(0)},
@@ -288,8 +289,8 @@ void add_sparse_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, c
   b.indexed("attend chosen", Part::attention, c.precision.kv, c.precision.math,
             sparse_attend_shape(c, a, p, share, all, Asked::prefill));
   flow.attend(0, requests);
-  const bool before = share.value_up == ValueUp::before;
-  if (before) {
+  const bool latents = has_latents(a), before = share.value_up == ValueUp::before;
+  if (latents && before) {
     add_value_up(b, c, a, rows, share.attended);
     flow.value_up_before(0, requests);
   }
@@ -297,14 +298,14 @@ void add_sparse_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, c
     exchange_partials("exchange prefills' partial outputs", b, c, p, exchange, rows,
                       share.attended * partial_output_bytes(c, a, p), Carrier::library);
     flow.exchange(exchange, 0, requests);
-    const Count width = share.attended * (before ? a.v_dim : a.kv_lora_rank);
+    const Count width = share.attended * (before || !latents ? value_width(a) : a.kv_lora_rank);
     const Count merged = exchange == OpKind::all_to_all ? rank_share(width, p.kvp) : width;
     b.elementwise(
         "merge shards", Part::exchange, OpKind::merge,
         {rows, merged, Bytes(static_cast<double>(rows * merged) * activation_size(c) * (p.kvp + 1))});
     flow.merge();
   }
-  if (!before) {
+  if (latents && !before) {
     add_value_up(b, c, a, rows, value_up_heads(share));
     flow.value_up_after();
   }

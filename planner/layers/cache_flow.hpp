@@ -27,8 +27,9 @@ class CacheFlow {
   /// The queries that each member of the sharers has projected reach all others. Only where a rank attends
   /// with more heads than it projects.
   void gather_queries();
-  /// [P27] Scores of the index for all rows over the keys of this rank; the `kept` best of them; those of all
-  /// sharers, and the best among them. bind_choice: the choice of an earlier layer is an input.
+  /// [P27] Scores of the index for all rows over the keys of this rank, or over the blocks that they lie in,
+  /// for each of the rank's KV heads; the `kept` best of them; those of all sharers, and the best among them.
+  /// bind_choice: the choice of an earlier layer is an input.
   void score();
   void choose(int kept);
   void gather_candidates();
@@ -83,6 +84,12 @@ class CacheFlow {
   Tokens queries(int d, int first, int count) const;
   Tokens keys(int d, int k, int first, int count) const;
   SlotId row_slot(const char* name, std::int64_t columns);
+  bool in_blocks() const { return a_.index->block > 1; }
+  // Choices of a row: one, or of blocks one for each KV head of the rank.
+  int choices() const;
+  // keys() as numbers of the blocks that they lie in, of which each lies on one rank.
+  Tokens blocks(int d, int k) const;
+  void score_blocks();
   SlotId slot(const char* name, int width_per_head, double bytes, bool sliced);
   // A softmax has its sinks once: where the keys of new tokens are, on one of the ranks that share them.
   bool adds_sinks(int shard) const {

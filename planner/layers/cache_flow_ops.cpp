@@ -23,6 +23,7 @@ void CacheFlow::attend(int first, int count) {
   Dataflow& f = *b_.flow();
   Action action = attend_action(local_, heads_);
   action.chosen = a_.index.has_value();
+  if (a_.index) action.block = a_.index->block;
   const std::int64_t from = row(first), n = row(first + count) - from;
   for_each_rank([&](int r, int d, int k, int) {
     action.rank = r;
@@ -33,7 +34,8 @@ void CacheFlow::attend(int first, int count) {
     const std::array regions{Region{q_, from, n, 0, heads_ * local_.qk},
                              Region{kv_, key, rows(list), 0, kv_width_},
                              Region{out_, from, n, 0, heads_ * local_.v}, Region{lse_, from, n, 0, heads_},
-                             a_.index ? Region{chosen_, from, n, 0, kept_} : Region{sinks_, 0, 1, 0, heads_}};
+                             a_.index ? Region{chosen_, from, n, 0, std::int64_t{kept_} * choices()}
+                                      : Region{sinks_, 0, 1, 0, heads_}};
     f.act(b_.previous(), action, std::span(regions).first(adds_sinks(k) || a_.index ? 5 : 4));
   });
 }

@@ -36,7 +36,7 @@ void Layer::attention(const Attention& a, ContextStep* step) {
 
 // Of layers with caches: projections, attention, and the gate of its outputs.
 void Layer::attend(const Attention& a, ContextStep* step) {
-  has_latents(a) ? project_latents(a, step) : project(a);
+  has_latents(a) ? project_latents(a, step) : project(a, step);
   if (step && c_.persistent_kv) {
     b_.drive(Drive::persistent_kv);
     ops_.elementwise("join persistent KV", Part::attention, h_, 0);
@@ -47,12 +47,13 @@ void Layer::attend(const Attention& a, ContextStep* step) {
   gate_output(a);
 }
 
-void Layer::project(const Attention& a) {
+void Layer::project(const Attention& a, const ContextStep* step) {
   const LocalHeads h = prefill_heads(a, p_);
   const Count q = static_cast<Count>(cache_share(c_, a, p_).projected) * h.qk;
   const Count kv = count_of(h.kv_width()), turned = q + static_cast<Count>(h.kv) * h.qk;
-  ops_.gemm("qkv", Part::qkv, Module::attention, h_, q + kv + gate_columns(a));
+  ops_.gemm("qkv", Part::qkv, Module::attention, h_, q + kv + index_columns(a, p_) + gate_columns(a));
   flow_.project();
+  if (a.index) return module_rest(a, step);
   // Values are not turned.
   ops_.elementwise("rope and KV append", Part::qkv, q + kv,
                    2 * static_cast<double>(turned) * act_ * passes().rotary, attention_kernel());
@@ -107,15 +108,20 @@ void Layer::project_index(const Attention& a, const ContextStep* step) {
   const Count rows = ops_.rows().front(), q = cache_share(c_, a, p_).projected;
   const ModuleType t = c_.precision.of(Module::attention);
   add_index_projections(ops_, c_, a);
+  module_rest(a, step);
+  b_.gemm("q absorb", Part::qkv, t.weights, t.math,
+          BatchedGemmShape{LatentProduct::absorb_query, rows, a.nope_dim, a.kv_lora_rank, q, 1});
+}
+
+// Norms, rotation and cache writes of a block of sparse attention.
+void Layer::module_rest(const Attention& a, const ContextStep* step) {
   std::vector<Segment> chunk;  // of a prompt that passes in chunks, this round's one
   if (step && p_[kPrefillChunk] > 0) {
     for (const Interval& i : step->queries(0)) {
       if (i.request != kPadding) chunk.push_back({i.begin, i.end - i.begin});
     }
   }
-  add_module_rest(b_, c_, a, p_, rows, chunk);
-  b_.gemm("q absorb", Part::qkv, t.weights, t.math,
-          BatchedGemmShape{LatentProduct::absorb_query, rows, a.nope_dim, a.kv_lora_rank, q, 1});
+  add_module_rest(b_, c_, a, p_, ops_.rows().front(), chunk);
 }
 
 // Arithmetic narrower than the residual stream needs a kernel that scales and rounds its input.

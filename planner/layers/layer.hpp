@@ -23,9 +23,10 @@ class Layer {
  private:
   void begin(const char* name);
   void attend(const Attention& a, ContextStep* step);
-  void project(const Attention& a);
+  void project(const Attention& a, const ContextStep* step);
   void project_latents(const Attention& a, const ContextStep* step);
   void project_index(const Attention& a, const ContextStep* step);
+  void module_rest(const Attention& a, const ContextStep* step);
   Count gate_columns(const Attention& a) const;
   void gate_output(const Attention& a);
   void quantize(const RowOps& ops, Module of, Count width) const;

@@ -13,7 +13,7 @@ bool describes_layer(const Case& c, const Plan& p) {
   for (const Segment& s : c.batch.prefill) {
     if (s.cached > 0) return false;
   }
-  return attention && !has_latents(*attention) && !attention->recurrent() &&
+  return attention && !has_latents(*attention) && !attention->recurrent() && !attention->index &&
          attention->gate == OutputGate::none && !attention->k_eq_v && ffn && ffn->dense() &&
          c.model.ffn_kind == FfnKind::gated && !c.model.sandwich_norms && !strategy(p.strategy).binds_prefill;
 }

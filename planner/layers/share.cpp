@@ -57,8 +57,17 @@ int local_q_heads(const Attention& a, const Plan& p) { return (a.q_heads + p.tpa
 int local_kv_heads(const Attention& a, const Plan& p) { return (a.kv_heads + p.tpa - 1) / p.tpa; }
 
 double kv_bytes_per_token(const Case& c, const Attention& a, const Plan& p) {
-  if (a.index) return row_bytes(a, c.precision.kv) + index_row_bytes(a, c.precision.kv);
-  return static_cast<double>(kv_elements_per_token(a, p)) * bytes_per_element(c.precision.kv);
+  if (a.index && has_latents(a)) return row_bytes(a, c.precision.kv) + index_row_bytes(a, c.precision.kv);
+  const double heads = static_cast<double>(kv_elements_per_token(a, p)) * bytes_per_element(c.precision.kv);
+  return heads + index_row_bytes(a, c.precision.kv);
+}
+
+Count rank_index_heads(const Attention& a, const Plan& p) {
+  return a.index->block > 1 ? local_kv_heads(a, p) : a.index->heads;
+}
+
+Count index_columns(const Attention& a, const Plan& p) {
+  return a.index && !has_latents(a) ? (rank_index_heads(a, p) + 1) * a.index->dim : 0;
 }
 
 Count kv_elements_per_token(const Attention& a, const Plan& p) {
@@ -67,7 +76,11 @@ Count kv_elements_per_token(const Attention& a, const Plan& p) {
 
 CacheShare cache_share(const Case& c, const Attention& a, const Plan& p) {
   const auto own = strategy(p.strategy).cache_share;
-  return own ? own(c, a, p) : kvp_share(c, a, p);
+  CacheShare s = own ? own(c, a, p) : kvp_share(c, a, p);
+  // What is chosen together lies together: a block's score is that of one rank.
+  if (a.index && a.index->block > 1)
+    s.block = (s.block + a.index->block - 1) / a.index->block * a.index->block;
+  return s;
 }
 
 CacheShare kvp_share(const Case& c, const Attention& a, const Plan& p) {
@@ -252,8 +265,11 @@ AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan
     w.projections = h * (q * a.head_dim + static_cast<double>(kv_elements_per_token(a, p)));
   }
   w.projections += h * static_cast<double>(gate_width(a, heads.projected));
-  // An index is whole on every rank.
-  if (a.index && !a.index->shared) {
+  // DSA's index is whole on every rank; of blocks its heads are where the KV heads are, and its key
+  // everywhere.
+  if (a.index && !has_latents(a)) {
+    w.projections += h * static_cast<double>(index_columns(a, p));
+  } else if (a.index && !a.index->shared) {
     const double queries = a.q_lora_rank > 0 ? a.q_lora_rank : h, dim = a.index->dim;
     w.projections += a.index->heads * dim * queries + h * (dim + a.index->heads);
   }

@@ -65,6 +65,13 @@ int local_kv_heads(const Attention& a, const Plan& plan);
 /// Cached elements per token of a layer, on one rank: ceil(K/TPA) keys and values, or kv_lora + rope for MLA
 /// whatever TPA is.
 Count kv_elements_per_token(const Attention& a, const Plan& plan);
+/// Heads of an index on one rank: all of them, or where blocks are chosen those of its KV heads, each of
+/// which chooses for the query heads of its group (vllm models/minimax_m3: index queries are sharded as KV
+/// heads are).
+Count rank_index_heads(const Attention& a, const Plan& plan);
+/// Columns that the input's projection has for these and the index's one key; 0 without, and for MLA, whose
+/// index has products of its own.
+Count index_columns(const Attention& a, const Plan& plan);
 /// Their bytes as engines lay them out; with the keys of an index, which every rank of a TP group has.
 double kv_bytes_per_token(const Case& c, const Attention& a, const Plan& plan);
 
@@ -78,7 +85,7 @@ enum class ValueUp : unsigned char { before, after };
 struct CacheShare {
   int projected = 0, attended = 0;  // query heads that it projects, and that it attends with
   Group sharers;                    // ranks that hold one cache, some of its tokens each
-  int block = 1;                    // token t lies on member t / block mod sharers.size
+  int block = 1;                    // token t lies on member t / block mod sharers.size; whole index blocks
   ValueUp value_up = ValueUp::before;
 };
 /// Of the plan's strategy.

@@ -19,16 +19,31 @@ constexpr double kMostScores = 512.0 * (1 << 20);
 constexpr double kSmallKernels = 3, kIndexKernels = 3;
 
 bool scores(const Attention& a) { return !a.index->shared; }
+bool in_blocks(const Attention& a) { return a.index->block > 1; }
 
-// Index keys are FP8 whatever the cache is; without such a unit they are widened.
-Dtype index_math(const Case& c) {
-  const auto fp8 = static_cast<std::size_t>(Dtype::fp8);
-  return c.system.device.peak[fp8] > FlopsPerSecond(0) ? Dtype::fp8 : Dtype::bf16;
+// Index keys of DSA are FP8 whatever the cache is; without such a unit they are widened. Those of blocks are
+// of the cache's type, and multiplied in BF16 (sglang and vllm, minimax sparse kernels).
+Dtype index_math(const Case& c, const Attention& a) {
+  const auto has = [&](Dtype t) {
+    return c.system.device.peak[static_cast<std::size_t>(t)] > FlopsPerSecond(0);
+  };
+  if (in_blocks(a)) return has(Dtype::bf16) ? Dtype::bf16 : c.precision.math;
+  return has(Dtype::fp8) ? Dtype::fp8 : Dtype::bf16;
 }
 
-IndexedBlock block_of(const Case& c, const Attention& a, Count q_heads, Asked asked) {
-  return {q_heads, a.index->heads, a.index->shared, c.precision.of(Module::attention).weights,
-          asked == Asked::prefill};
+IndexedBlock block_of(const Case& c, const Attention& a, const Plan& p, Count q_heads, Asked asked) {
+  return {q_heads,
+          rank_index_heads(a, p),
+          a.index->shared,
+          c.precision.of(Module::attention).weights,
+          asked == Asked::prefill,
+          a.index->block};
+}
+
+// Of one cached row on one rank: latents are whole on each, keys and values those of its KV heads.
+double rank_row_bytes(const Case& c, const Attention& a, const Plan& p) {
+  if (has_latents(a)) return row_bytes(a, c.precision.kv);
+  return static_cast<double>(kv_elements_per_token(a, p)) * bytes_per_element(c.precision.kv);
 }
 
 // The shortest length of which the fullest sharer has more than `tokens`.
@@ -59,6 +74,24 @@ Count pairs_on_fullest(const CacheShare& share, const Segment& s) {
   return s.fresh == 0 ? 0 : pairs_on_member(share, 0, Reach{}, s);
 }
 
+// Blocks of `block` tokens that the keys of a segment's rows lie in on the fullest sharer, row by row: the n
+// blocks of a row's tokens are dealt out as whole blocks are.
+Count blocks_on_fullest(const CacheShare& share, Count block, const Segment& s) {
+  CacheShare coarse = share;
+  coarse.block = std::max(1, share.block / static_cast<int>(block));
+  const auto upto = [&](long long tokens) {
+    const long long whole = tokens / block;
+    const Count sum = whole > 0 ? block * pairs_on_fullest(coarse, {0, whole}) : 0;
+    return sum + (tokens % block) * tokens_on_fullest(coarse, whole + 1);
+  };
+  return upto(s.length()) - upto(s.cached);
+}
+
+// Scores of one head of the index that the rows of a segment choose among.
+Count scores_on_fullest(const SparseIndex& index, const CacheShare& share, const Segment& s) {
+  return index.block > 1 ? blocks_on_fullest(share, index.block, s) : pairs_on_fullest(share, s);
+}
+
 // Keys that a rank has of the longest request: no row has more candidates.
 Count longest_on_rank(const CacheShare& share, std::span<const Segment> segments) {
   Count most = 0;
@@ -69,8 +102,11 @@ Count longest_on_rank(const CacheShare& share, std::span<const Segment> segments
 const CacheShare kWhole{1, 1, {1, 1}, 1, ValueUp::before};
 
 Count candidates(const Attention& a, const CacheShare& share, std::span<const Segment> segments) {
-  return std::min<Count>(a.index->top_k, longest_on_rank(share, segments));
+  return std::min<Count>(a.index->top_k, rank_share(longest_on_rank(share, segments), a.index->block));
 }
+
+// Choices of one row: one, or of blocks one for each head.
+Count choices(const IndexedBlock& b) { return b.block > 1 ? b.index_heads : 1; }
 
 TopKShape choice_of(const IndexedBlock& block, const Attention& a, const CacheShare& share,
                     std::span<const Segment> segments) {
@@ -79,14 +115,16 @@ TopKShape choice_of(const IndexedBlock& block, const Attention& a, const CacheSh
   s.index_heads = block.index_heads;
   s.projections = block.projections;
   s.prompts = block.prompts;
+  s.block = block.block;
   s.kept = a.index->top_k;
   s.rows = rows_of(segments);
   s.requests = requests_of(segments);
-  s.longest = longest_on_rank(share, segments);
-  const long long length = first_with_more(share, a.index->top_k);
+  s.longest = rank_share(longest_on_rank(share, segments), a.index->block);
+  const long long length = first_with_more(share, a.index->chosen());
   s.choosing = over(segments, [&](const Segment& r) { return from_length(r, length).fresh; });
-  s.scores =
-      over(segments, [&](const Segment& r) { return pairs_on_fullest(share, from_length(r, length)); });
+  s.scores = choices(block) * over(segments, [&](const Segment& r) {
+               return scores_on_fullest(*a.index, share, from_length(r, length));
+             });
   return s;
 }
 
@@ -97,7 +135,7 @@ TopKShape choice_among(const IndexedBlock& block, const Attention& a, int ranks,
   s.candidates = true;
   s.longest = each * ranks;
   s.choosing = s.longest > s.kept ? s.rows : 0;
-  s.scores = s.choosing * s.longest;
+  s.scores = choices(block) * s.choosing * s.longest;
   return s;
 }
 
@@ -120,8 +158,16 @@ Count rows_of(std::span<const Segment> segments) {
 }
 
 Count chosen_pairs(const SparseIndex& index, const Segment& s) {
-  const Count growing = std::clamp<Count>(index.top_k - s.cached, 0, s.fresh);
-  return growing * s.cached + growing * (growing + 1) / 2 + (s.fresh - growing) * index.top_k;
+  const Count growing = std::clamp<Count>(index.chosen() - s.cached, 0, s.fresh), rest = s.fresh - growing;
+  const Count all = growing * s.cached + growing * (growing + 1) / 2;
+  if (index.block == 1) return all + rest * index.top_k;
+  // Whole blocks, and of a row's own as much as there is: what rows have of their own ones up to a position.
+  const Count block = index.block;
+  const auto own = [&](Count tokens) {
+    const Count part = tokens % block;
+    return tokens / block * (block * (block + 1) / 2) + part * (part + 1) / 2;
+  };
+  return all + rest * (index.top_k - 1) * block + own(s.length()) - own(s.cached + growing);
 }
 
 AttendSparseShape sparse_attend_shape(const Case& c, const Attention& a, const Plan& p,
@@ -132,11 +178,12 @@ AttendSparseShape sparse_attend_shape(const Case& c, const Attention& a, const P
   s.q_heads = share.attended;
   s.qk_dim = h.qk;
   s.v_dim = h.v;
-  s.row_bytes = count_of(row_bytes(a, c.precision.kv));
+  s.row_bytes = count_of(rank_row_bytes(c, a, p));
   s.q_rows = rows_of(segments);
   s.requests = requests_of(segments);
-  s.kept = a.index->top_k;
-  s.index_heads = a.index->heads;
+  s.kept = a.index->chosen();
+  s.index_heads = rank_index_heads(a, p);
+  s.block = a.index->block;
   s.shared = a.index->shared;
   s.projections = c.precision.of(Module::attention).weights;
   s.prompts = asked == Asked::prefill;
@@ -159,6 +206,7 @@ AttendSparseShape sparse_attend_shape(const Case& c, const Attention& a, const P
 
 void add_index_projections(const RowOps& ops, const Case& c, const Attention& a) {
   if (!scores(a)) return;
+  SL_CHECK(has_latents(a), "an index over keys of heads is projected with these");
   const SparseIndex& index = *a.index;
   const Count from = a.q_lora_rank > 0 ? a.q_lora_rank : c.model.hidden;
   ops.gemm("index queries", Part::qkv, Module::attention, from, Count{index.heads} * index.dim);
@@ -168,7 +216,7 @@ void add_index_projections(const RowOps& ops, const Case& c, const Attention& a)
 void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows,
                      std::span<const Segment> chunk) {
   const Asked asked = c.batch.prefills() ? Asked::prefill : Asked::decode;
-  const IndexedBlock block = block_of(c, a, cache_share(c, a, p).projected, asked);
+  const IndexedBlock block = block_of(c, a, p, cache_share(c, a, p).projected, asked);
   std::vector<Segment> all = asked_segments(c, p, asked);
   if (!chunk.empty()) all.assign(chunk.begin(), chunk.end());
   ModuleRestShape s;
@@ -186,21 +234,24 @@ void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, cons
   s.q_rank = a.q_lora_rank;
   s.rank = a.kv_lora_rank;
   s.rope = a.rope_dim;
-  s.nope = a.nope_dim;
-  s.v_dim = a.v_dim;
+  s.nope = has_latents(a) ? a.nope_dim : key_width(a);
+  s.v_dim = value_width(a);
   s.index_dim = a.index->dim;
-  s.row_bytes = count_of(row_bytes(a, c.precision.kv));
+  s.row_bytes = count_of(rank_row_bytes(c, a, p));
+  s.block = a.index->block;
   b.indexed("norms, rope and appends", Part::qkv, c.precision.kv, c.precision.math, s,
             kSmallKernels + (scores(a) ? kIndexKernels : 0));
 }
 
-void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan&, const CacheShare& share,
+void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const CacheShare& share,
                 std::span<const Segment> segments, Asked asked, CacheFlow& flow) {
   if (!scores(a)) return flow.bind_choice();
-  const IndexedBlock block = block_of(c, a, share.attended, asked);
+  const IndexedBlock block = block_of(c, a, p, share.attended, asked);
+  const Dtype math = index_math(c, a);
   IndexLogitsShape s;
   s.q_heads = block.q_heads;
-  s.heads = a.index->heads;
+  s.heads = block.index_heads;
+  s.block = block.block;
   s.dim = a.index->dim;
   s.projections = block.projections;
   s.prompts = block.prompts;
@@ -210,17 +261,16 @@ void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Pla
   s.q_rows = rows_of(segments);
   s.requests = requests_of(segments);
   s.longest = longest_on_rank(share, segments);
-  b.indexed("score keys", Part::attention, c.precision.kv, index_math(c), s);
+  b.indexed("score keys", Part::attention, c.precision.kv, math, s);
   flow.score();
   const Count each = candidates(a, share, segments), ranks = share.sharers.size;
-  b.indexed("choose keys", Part::attention, c.precision.kv, index_math(c),
-            choice_of(block, a, share, segments));
+  b.indexed("choose keys", Part::attention, c.precision.kv, math, choice_of(block, a, share, segments));
   flow.choose(static_cast<int>(each));
   if (ranks == 1) return;
   b.exchange("gather candidates", Part::exchange, OpKind::all_gather, share.sharers,
-             Bytes(static_cast<double>(s.q_rows * each) * kCandidateBytes));
+             Bytes(static_cast<double>(s.q_rows * each * choices(block)) * kCandidateBytes));
   flow.gather_candidates();
-  b.indexed("choose among candidates", Part::attention, c.precision.kv, index_math(c),
+  b.indexed("choose among candidates", Part::attention, c.precision.kv, math,
             choice_among(block, a, share.sharers.size, each, segments));
   flow.choose_among(static_cast<int>(candidates(a, kWhole, segments)));
 }
@@ -229,22 +279,25 @@ Bytes candidate_buffers(const Case& c, const Attention& a, const Plan& p, Asked 
   const CacheShare share = cache_share(c, a, p);
   if (!a.index || !scores(a) || share.sharers.size == 1) return Bytes(0);
   const std::vector<Segment> all = asked_segments(c, p, asked);
-  return Bytes(static_cast<double>(rows_of(all) * candidates(a, share, all) * share.sharers.size) *
-               kCandidateBytes);
+  const Count each = candidates(a, share, all) * (in_blocks(a) ? rank_index_heads(a, p) : 1);
+  return Bytes(static_cast<double>(rows_of(all) * each * share.sharers.size) * kCandidateBytes);
 }
 
 Bytes choice_activations(const Case& c, const Attention& a, const Plan& p) {
   if (!a.index || !scores(a)) return Bytes(0);
   const CacheShare share = cache_share(c, a, p);
+  const auto heads = static_cast<double>(rank_index_heads(a, p));
+  const double choices_of_row = in_blocks(a) ? heads : 1;
   double bytes = 0;
   for (const Asked asked : {Asked::decode, Asked::prefill}) {
     const std::vector<Segment> all = asked_segments(c, p, asked);
-    const double pairs =
-        4 * static_cast<double>(over(all, [&](const Segment& r) { return pairs_on_fullest(share, r); }));
+    const double pairs = 4 * choices_of_row * static_cast<double>(over(all, [&](const Segment& r) {
+                           return scores_on_fullest(*a.index, share, r);
+                         }));
     bytes += asked == Asked::decode ? pairs : std::min(pairs, kMostScores);
     // Queries of the index and the rows' choices.
     const double rows = asked == Asked::prefill ? prefill_rows(c, p) : static_cast<double>(rows_of(all));
-    bytes += rows * (a.index->heads * a.index->dim * activation_size(c) + 4.0 * a.index->top_k);
+    bytes += rows * (heads * a.index->dim * activation_size(c) + 4.0 * a.index->top_k * choices_of_row);
   }
   return Bytes(bytes);
 }

@@ -1,8 +1,8 @@
-// Sparse attention with an index over MLA's latents (DSA of DeepSeek-V3.2 and GLM-5): scores of all keys, the
-// choice of the best, and attention to these alone, decoding requests and prompts alike. The index is whole
-// on every rank of a TP group; where ranks share a cache by sequence, each scores its own keys, the
-// candidates of all are brought together, and the best of them are those of the whole cache.
-// planner/README.md [P27].
+// Sparse attention with an index over MLA's latents (DSA of DeepSeek-V3.2 and GLM-5), or over blocks of keys
+// of each KV head (MSA of MiniMax-M3): scores of all keys, the choice of the best, and attention to these
+// alone, decoding requests and prompts alike. DSA's index is whole on every rank of a TP group; where ranks
+// share a cache by sequence, each scores its own keys, the candidates of all are brought together, and the
+// best of them are those of the whole cache. planner/README.md [P27].
 #pragma once
 
 #include "planner/layers/cache_flow.hpp"
@@ -17,7 +17,7 @@ Count requests_of(std::span<const Segment> segments);
 Count rows_of(std::span<const Segment> segments);
 
 /// (query, chosen key) pairs of one head, whole caches: each new token sees the `top_k` best of what is
-/// before it, or all.
+/// before it, or all; of blocks the `top_k` best, its own among them, of which it sees what is there.
 Count chosen_pairs(const SparseIndex& index, const Segment& segment);
 
 /// The largest of the messages of candidates, as it arrives: [P5].

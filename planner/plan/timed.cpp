@@ -10,13 +10,24 @@ namespace {
 
 constexpr std::size_t kMostRanges = 6;  // of layers that a message lists
 
+/// Blocks are chosen by one head of the index for each KV head, the query's own always among them: how many
+/// tokens a row attends to is known then.
+std::string untimed_index(const Attention& a) {
+  if (!a.index) return "";
+  const SparseIndex& x = *a.index;
+  if (x.block == 1) return "attention to single keys of KV heads, which an index chooses,";
+  if (x.heads != a.kv_heads)
+    return fmt::format("{} of {} heads for {} KV heads", name_of(a), x.heads, a.kv_heads);
+  return x.local_blocks == 0 ? name_of(a) + " that may leave a query's own block out" : "";
+}
+
 /// What of an attention is not lowered; empty: all of it is. Without a default, so that a new kind must say.
 std::string untimed_part(const Attention& a) {
   switch (a.kind) {
     case AttentionKind::mla:
       return "";
     case AttentionKind::gqa:
-      return a.index ? name_of(a) : "";
+      return untimed_index(a);
     case AttentionKind::compressed:
     case AttentionKind::mamba:
       return name_of(a);

@@ -105,8 +105,10 @@ void attention_to_chosen(ScheduleBuilder& b, const Case& c, const Attention& a, 
   flow.attend(0, requests);
   bring_together(b, c, {rows, s.q_heads, s.v_dim, requests, asked == Asked::prefill}, share.sharers,
                  p[kExchange], flow);
-  add_value_up(b, c, a, rows, local_q_heads(a, p));
-  flow.value_up_after();
+  if (has_latents(a)) {
+    add_value_up(b, c, a, rows, local_q_heads(a, p));
+    flow.value_up_after();
+  }
   flow.finish();
 }
 

@@ -37,6 +37,16 @@ std::vector<MadeOfKinds> all_of_kinds() {
       break;
     }
   }
+  // Blocks that an index chooses for each KV head.
+  for (const char* name : {"tensor", "kv_shard"}) {
+    for (const cli::VerifyCase& c : cli::verify_cases(strategy(name))) {
+      if (c.what.find("chosen blocks") == std::string::npos || c.plan.batch < 4 || c.plan.tpa > 1 ||
+          c.charges != Charges::every_rank)
+        continue;
+      all.push_back({c.what, cli::verify_schedule(c), c.kinds});
+      break;
+    }
+  }
   // Linear attention: decoding requests, a prompt behind cached tokens, heads over ranks that share caches.
   const auto add_states = [&](const char* name, auto wanted) {
     for (const cli::VerifyCase& c : cli::verify_cases(strategy(name))) {

@@ -154,11 +154,13 @@ TEST(Strategies, EveryMutationOfTheirSchedulesIsFound) {
     for (std::size_t n = 0; n < std::min<std::size_t>(8, cases.size()); ++n)
       sampled.push_back(n * step % cases.size());
     // Only these have what some mutations of a choice take away.
-    const auto indexed = std::find_if(cases.begin(), cases.end(), [](const cli::VerifyCase& c) {
-      return c.what.find("index") != std::string::npos && c.plan.batch >= 4 &&
-             c.charges == Charges::every_rank;
-    });
-    if (indexed != cases.end()) sampled.push_back(static_cast<std::size_t>(indexed - cases.begin()));
+    for (const char* layers : {"index", "chosen blocks"}) {
+      const auto found = std::find_if(cases.begin(), cases.end(), [&](const cli::VerifyCase& c) {
+        return c.what.find(layers) != std::string::npos && c.plan.batch >= 4 && c.plan.tpa == 1 &&
+               c.charges == Charges::every_rank;
+      });
+      if (found != cases.end()) sampled.push_back(static_cast<std::size_t>(found - cases.begin()));
+    }
     for (const std::size_t i : sampled) {
       if (cases[i].charges != Charges::every_rank) continue;
       const Schedule whole = cli::verify_schedule(cases[i]);

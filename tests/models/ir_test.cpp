@@ -25,10 +25,10 @@ const std::tuple kShapes{
     ElementwiseShape{3, 5, Bytes(7)},
     ExchangeShape{Bytes(1000), Carrier::engine, 2.5},
     RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8, true, true},
-    IndexLogitsShape{16, 3, 5, 300, 40, 132, 20, 2, 30, Dtype::fp8, true},
-    TopKShape{16, 3, 8, 20, 12, 250, 2, 30, true, Dtype::fp8, true},
-    AttendSparseShape{8, 12, 10, 150, 40, 656, 20, 2, 8, 300, true, 3, true, Dtype::fp8, true},
-    ModuleRestShape{8, 3, 20, 2, 300, 64, 24, 10, 2, 6, 7, 5, 656, true, Dtype::fp8, true},
+    IndexLogitsShape{16, 3, 5, 300, 40, 132, 20, 2, 30, Dtype::fp8, true, 3},
+    TopKShape{16, 3, 8, 20, 12, 250, 2, 30, true, Dtype::fp8, true, 4},
+    AttendSparseShape{8, 12, 10, 150, 40, 656, 20, 2, 8, 300, true, 3, true, Dtype::fp8, true, 4},
+    ModuleRestShape{8, 3, 20, 2, 300, 64, 24, 10, 2, 6, 7, 5, 656, true, Dtype::fp8, true, 4},
     RecurrentShape{StateDecay::per_channel, 2, 4, 3, 5, 4, 4, 20, 2, 11, true}};
 
 /// f(shape) for a shape of each type.

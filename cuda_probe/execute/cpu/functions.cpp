@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_probe/execute/cpu/choice.hpp"
 #include "cuda_probe/execute/cpu/places.hpp"
 
 namespace shardline {
@@ -53,7 +54,7 @@ std::vector<Place> taken(std::vector<Place> keys, TokenView queries, std::int32_
 /// -infinity.
 template <class Scalar>
 double attend_tile(std::span<const Place> queries, std::span<const Place> keys, const Reach& reach,
-                   const View<Scalar>* chosen, const Matrix<Scalar>& q, const Matrix<Scalar>& k,
+                   const Choice<Scalar>& chosen, const Matrix<Scalar>& q, const Matrix<Scalar>& k,
                    const Matrix<Scalar>& v, Scalar scale, Scalar sink, Matrix<Scalar>& out,
                    Eigen::Matrix<Scalar, Eigen::Dynamic, 1>& lse) {
   constexpr Scalar none = -std::numeric_limits<Scalar>::infinity();
@@ -68,9 +69,7 @@ double attend_tile(std::span<const Place> queries, std::span<const Place> keys, 
     const auto row = queries[static_cast<std::size_t>(i)].row;
     for (Eigen::Index j = 0; j < scores.cols(); ++j) {
       const std::int64_t key = keys[static_cast<std::size_t>(j)].position;
-      const bool left_out =
-          chosen != nullptr && (chosen->row(row).array() == static_cast<Scalar>(key)).count() == 0;
-      if (key > last || key < first || left_out) {
+      if (key > last || key < first || chosen.leaves_out(row, key)) {
         scores(i, j) = none;
       } else {
         ++pairs;
@@ -112,6 +111,8 @@ std::string wrong_attend(const Action& a, TokenView queries, TokenView keys,
     return wanted(v.size(), "query, kv, output, lse and, where it has them, sinks");
   if (a.chosen && (v.size() != kSinks + 1 || v[kSinks].rows() != v[0].rows()))
     return "has no choice of keys for each of its queries";
+  if (a.chosen && (a.block < 1 || a.kv_heads < 1 || v[kSinks].cols() % a.kv_heads != 0))
+    return "has no choice of keys for each of its KV heads";
   if (a.heads < 1 || a.kv_heads < 1 || a.qk_dim < 1 || a.v_dim < 1)
     return "has a head count or width below 1";
   if (a.heads % a.kv_heads != 0) return "has KV heads that do not divide its query heads";
@@ -195,6 +196,7 @@ std::string wrong_shape(const Action& a, TokenView queries, TokenView keys, std:
       if (v[0].rows() != v[1].rows()) return "has other scores than rows";
       return v[2].rows() <= v[1].rows() ? std::string() : "keeps more rows than there are";
     case Function::index_scores:
+    case Function::block_scores:
     case Function::choose:
     case Function::choose_among:
       return wrong_choice(a, queries, keys, v);
@@ -213,7 +215,7 @@ Attended attend(const Action& a, TokenView query_list, TokenView key_list, doubl
   Matrix<Scalar> lse =
       Matrix<Scalar>::Constant(v[3].rows(), v[3].cols(), -std::numeric_limits<Scalar>::infinity());
   const bool sinks = v.size() > kSinks && !a.chosen;
-  const View<Scalar>* const chosen = a.chosen ? &v[kSinks] : nullptr;
+  const Eigen::Index kept = a.chosen ? v[kSinks].cols() / a.kv_heads : 0;
   Attended done;
   for (const std::int32_t request : requests_of(query_list)) {
     const std::vector<Place> queries = places(query_list, request),
@@ -223,6 +225,7 @@ Attended attend(const Action& a, TokenView query_list, TokenView key_list, doubl
       const Scalar sink = sinks ? v[kSinks](0, head) : -std::numeric_limits<Scalar>::infinity();
       const bool latent = a.cache == CacheRows::latent;
       const int kv_head = latent ? 0 : head / (a.heads / a.kv_heads);
+      const Choice<Scalar> chosen{a.chosen ? &v[kSinks] : nullptr, kv_head * kept, kept, a.block};
       const Eigen::Index key_column = latent ? 0 : kv_head * (a.qk_dim + a.v_dim);
       const Matrix<Scalar> k = gather(v[1], std::span(keys), key_column, a.qk_dim);
       const Matrix<Scalar> values =

@@ -56,12 +56,15 @@ void merge(const Action& action, std::span<View<Scalar>> views);
 /// positions of their keys.
 template <class Scalar>
 double index_scores(const Action& action, TokenView queries, TokenView keys, std::span<View<Scalar>> views);
+/// [queries, blocks] of one head, of which a query's own may be there in part.
+template <class Scalar>
+double block_scores(const Action& action, TokenView queries, TokenView keys, std::span<View<Scalar>> views);
 template <class Scalar>
 void choose(TokenView keys, std::span<View<Scalar>> views);
 /// The same of pairs of scores and positions that were chosen before.
 template <class Scalar>
 void choose_among(std::span<View<Scalar>> views);
-/// wrong_shape() of these three.
+/// wrong_shape() of these four.
 template <class Scalar>
 std::string wrong_choice(const Action& action, TokenView queries, TokenView keys,
                          std::span<const View<Scalar>> views);
@@ -80,7 +83,8 @@ void gated_norm(const Action& action, std::span<View<Scalar>> views);
 template <class Scalar>
 std::string wrong_recurrence(const Action& action, std::span<const View<Scalar>> views);
 
-/// All functions but attend, merge, index_scores, choose and those of states. Returns multiply-adds of gemms.
+/// All functions but attend, merge, index_scores, block_scores, choose and those of states. Returns
+/// multiply-adds of gemms.
 template <class Scalar>
 double simple_function(const Action& action, std::span<View<Scalar>> views);
 

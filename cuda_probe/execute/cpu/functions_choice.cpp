@@ -18,6 +18,21 @@ std::string wanted(std::size_t count, const char* what) {
   return "has " + std::to_string(count) + " regions, but it takes " + what;
 }
 
+struct Block {
+  std::int32_t request = 0;
+  std::int64_t number = 0;
+};
+
+/// Those that the tokens of a list lie in, one interval after the other.
+std::vector<Block> blocks_of(TokenView keys, std::int64_t block) {
+  std::vector<Block> out;
+  for (const Interval& i : keys) {
+    if (i.begin >= i.end) continue;
+    for (std::int64_t n = i.begin / block; n <= (i.end - 1) / block; ++n) out.push_back({i.request, n});
+  }
+  return out;
+}
+
 }  // namespace
 
 template <class Scalar>
@@ -30,6 +45,16 @@ std::string wrong_choice(const Action& a, TokenView queries, TokenView keys,
     if (v[0].rows() != rows(queries) || v[1].rows() != v[0].rows() || v[2].rows() != rows(keys) ||
         v[3].rows() != v[0].rows() || v[3].cols() != v[2].rows())
       return "scores other rows than it has tokens";
+    return {};
+  }
+  if (a.function == Function::block_scores) {
+    if (v.size() != 3) return wanted(v.size(), "index queries, keys, scores");
+    if (a.block < 1 || a.init_blocks < 0 || a.local_blocks < 0) return "has blocks of no tokens";
+    if (v[0].cols() != a.qk_dim || v[1].cols() != a.qk_dim)
+      return "has index queries and keys of unequal widths";
+    if (v[0].rows() != rows(queries) || v[1].rows() != rows(keys) || v[2].rows() != v[0].rows() ||
+        v[2].cols() != static_cast<Eigen::Index>(blocks_of(keys, a.block).size()))
+      return "scores other rows or blocks than it has tokens of";
     return {};
   }
   const bool among = a.function == Function::choose_among;
@@ -110,6 +135,36 @@ double index_scores(const Action& a, TokenView query_list, TokenView key_list, s
 }
 
 template <class Scalar>
+double block_scores(const Action& a, TokenView query_list, TokenView key_list, std::span<View<Scalar>> v) {
+  constexpr Scalar none = -std::numeric_limits<Scalar>::infinity();
+  const std::vector<Block> blocks = blocks_of(key_list, a.block);
+  Matrix<Scalar> scores = Matrix<Scalar>::Constant(v[2].rows(), v[2].cols(), none);
+  double pairs = 0;
+  for (const std::int32_t request : requests_of(query_list)) {
+    const std::vector<Place> keys = places(key_list, request);
+    for (const Place& query : places(query_list, request)) {
+      const std::int64_t own = query.position / a.block;
+      std::size_t next = 0;
+      for (std::size_t column = 0; column < blocks.size(); ++column) {
+        if (blocks[column].request != request) continue;
+        const std::int64_t number = blocks[column].number;
+        Scalar& score = scores(query.row, static_cast<Eigen::Index>(column));
+        for (; next < keys.size() && keys[next].position / a.block == number; ++next) {
+          if (keys[next].position > query.position) continue;
+          ++pairs;
+          const Scalar dot = v[0].row(query.row).dot(v[1].row(keys[next].row));
+          if (!(dot <= score)) score = dot;  // not std::max: it would drop a NaN
+        }
+        const bool always = number < a.init_blocks || number > own - a.local_blocks;
+        if (always && number <= own) score = std::numeric_limits<Scalar>::infinity();
+      }
+    }
+  }
+  v[2] = scores;
+  return pairs * a.qk_dim;
+}
+
+template <class Scalar>
 void choose(TokenView key_list, std::span<View<Scalar>> v) {
   std::vector<std::int64_t> positions;
   for (const Interval& i : key_list) {
@@ -128,10 +183,12 @@ void choose(TokenView key_list, std::span<View<Scalar>> v) {
 
 template std::string wrong_choice<double>(const Action&, TokenView, TokenView, std::span<const View<double>>);
 template double index_scores<double>(const Action&, TokenView, TokenView, std::span<View<double>>);
+template double block_scores<double>(const Action&, TokenView, TokenView, std::span<View<double>>);
 template void choose<double>(TokenView, std::span<View<double>>);
 template void choose_among<double>(std::span<View<double>>);
 template std::string wrong_choice<float>(const Action&, TokenView, TokenView, std::span<const View<float>>);
 template double index_scores<float>(const Action&, TokenView, TokenView, std::span<View<float>>);
+template double block_scores<float>(const Action&, TokenView, TokenView, std::span<View<float>>);
 template void choose<float>(TokenView, std::span<View<float>>);
 template void choose_among<float>(std::span<View<float>>);
 

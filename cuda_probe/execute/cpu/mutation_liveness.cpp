@@ -79,7 +79,8 @@ class Liveness {
                             a.function == Function::expand;
     const bool sinks = has_sinks(a) && i == kSinks;
     const bool weight = a.function == Function::compress || is_recurrent(a.function) ||
-                        (i == 1 && multiplies) || sinks || (a.function == Function::index_scores && i == 2);
+                        (i == 1 && multiplies) || sinks || (a.function == Function::index_scores && i == 2) ||
+                        (a.function == Function::block_scores && i == 1);
     const bool keys = i == 1 && a.function == Function::attend;
     const bool attend = a.function == Function::attend;
     const std::vector<bool> seen = attend && !sinks ? mask(flow_, a) : std::vector<bool>{};

@@ -91,6 +91,8 @@ bool kind_exchanged(Schedule& s, Random& random);
 // What an index chooses.
 bool choice_lost(Schedule& s, Random& random);
 bool chosen_positions_shifted(Schedule& s, Random& random);
+bool choice_by_another_head(Schedule& s, Random& random);
+bool own_block_left_to_chance(Schedule& s, Random& random);
 bool candidates_of_one_rank(Schedule& s, Random& random);
 bool state_dropped(Schedule& s, Random& random);
 bool state_of_earlier_token(Schedule& s, Random& random);

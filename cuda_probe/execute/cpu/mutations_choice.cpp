@@ -16,7 +16,7 @@ constexpr std::int64_t kRows = 4;
 bool chooses(const Dataflow& flow, const Action& a) {
   const std::vector<bool> seen = mask(flow, a);
   const auto keys = static_cast<std::ptrdiff_t>(rows(flow.token_list(a.keys)));
-  const std::int64_t kept = flow.regions_of(a)[kSinks].columns;
+  const std::int64_t kept = flow.regions_of(a)[kSinks].columns / a.kv_heads * a.block;
   for (auto row = seen.begin(); keys > 0 && row != seen.end(); row += keys) {
     if (std::count(row, row + keys, true) > kept) return true;
   }
@@ -37,6 +37,37 @@ bool choice_lost(Schedule& s, Random& random) {
     if (!a.chosen || !chooses(flow, a)) return false;
     a.chosen = false;
     --a.regions;
+    return true;
+  });
+}
+
+bool choice_by_another_head(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    Action& a = flow.actions[i];
+    if (a.function != Function::block_scores) return false;
+    Region& queries = flow.regions[a.first_region];
+    const std::int64_t column = queries.column > 0 ? 0 : queries.columns;
+    if (queries.rows < kRows ||
+        !fits(flow, a.rank, {queries.slot, queries.row, queries.rows, column, queries.columns}))
+      return false;
+    queries.column = column;
+    return true;
+  });
+}
+
+bool own_block_left_to_chance(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    Action& a = flow.actions[i];
+    if (a.function != Function::block_scores || a.local_blocks == 0) return false;
+    std::int64_t here = 0;  // queries whose own key is on the rank
+    for (const Interval& q : flow.token_list(a.queries)) {
+      for (const Interval& k : flow.token_list(a.keys))
+        here += q.request == k.request && k.begin < q.end && q.begin < k.end;
+    }
+    if (here < kRows) return false;
+    a.local_blocks = 0;
     return true;
   });
 }
@@ -65,8 +96,13 @@ bool candidates_of_one_rank(Schedule& s, Random& random) {
     std::vector<Region> regions(old.begin(), old.end());
     if (regions.back().rows < kRows) return false;
     const std::size_t ranks = regions.size() / 2 - 1, one = random() % ranks, other = (one + 1) % ranks;
-    regions[2 * one] = regions[2 * other];
-    regions[2 * one + 1] = regions[2 * other + 1];
+    // Of blocks most are chosen whatever their scores: there it takes the place of all.
+    const bool blocks = has(flow, a.rank, Function::block_scores);
+    for (std::size_t part = 0; part < ranks; ++part) {
+      if (part != one && !blocks) continue;
+      regions[2 * part] = regions[2 * other];
+      regions[2 * part + 1] = regions[2 * other + 1];
+    }
     a.first_region = static_cast<std::uint32_t>(flow.regions.size());
     flow.regions.insert(flow.regions.end(), regions.begin(), regions.end());
     return true;

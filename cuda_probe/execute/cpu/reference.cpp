@@ -117,9 +117,10 @@ bool sees(const Reach& reach, Eigen::Index query, Eigen::Index key) {
   return false;
 }
 
-bool lists(const Matrix<double>& chosen, Eigen::Index row, Eigen::Index key) {
-  for (Eigen::Index i = 0; i < chosen.cols(); ++i) {
-    if (chosen(row, i) == static_cast<double>(key)) return true;
+bool lists(const Problem& p, const Matrix<double>& chosen, Eigen::Index row, int kv_head, Eigen::Index key) {
+  const Eigen::Index first = p.index_block > 1 ? Eigen::Index{kv_head} * p.top_k : 0;
+  for (Eigen::Index i = first; i < first + p.top_k; ++i) {
+    if (chosen(row, i) == static_cast<double>(key / p.index_block)) return true;
   }
   return false;
 }
@@ -157,6 +158,43 @@ Matrix<double> chosen_keys(const Problem& p, const Tensors<double>& t) {
   return out;
 }
 
+/// The blocks of every token by MiniMax-M3's definition, for each KV head: the highest product of its index
+/// query with a key up to the token is a block's score (transformers modeling_minimax_m3_vl.py,
+/// MiniMaxM3VLIndexer; a choice of each head as vllm models/minimax_m3 has it).
+Matrix<double> chosen_blocks(const Problem& p, const Tensors<double>& t) {
+  const Matrix<double>&query = t[Whole::index_query], &key = t[Whole::index_key];
+  Matrix<double> out = Matrix<double>::Constant(query.rows(), Eigen::Index{p.top_k} * p.index_heads, -1);
+  for (std::size_t r = 0; r + 1 < t.first_row.size(); ++r) {
+    const std::int64_t first = t.first_row[r];
+    for (std::int64_t row = first; row < t.first_row[r + 1]; ++row) {
+      const std::int64_t count = (row - first) / p.index_block + 1;
+      for (int h = 0; h < p.index_heads; ++h) {
+        std::vector<std::int64_t> left;
+        for (std::int64_t n = 0; n < count; ++n) left.push_back(n);
+        const auto score = [&](std::int64_t n) {
+          if (n < p.index_init || n >= count - p.index_local) return HUGE_VAL;
+          double best = -HUGE_VAL;
+          for (std::int64_t k = first + n * p.index_block; k < first + (n + 1) * p.index_block && k <= row;
+               ++k) {
+            double dot = 0;
+            for (int i = 0; i < p.index_dim; ++i) dot += query(row, h * p.index_dim + i) * key(k, i);
+            best = std::max(best, dot);
+          }
+          return best;
+        };
+        for (int i = 0; i < p.top_k && !left.empty(); ++i) {
+          std::size_t best = 0;
+          for (std::size_t j = 1; j < left.size(); ++j)
+            if (score(left[j]) > score(left[best])) best = j;
+          out(row, Eigen::Index{h} * p.top_k + i) = static_cast<double>(left[best]);
+          left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
+        }
+      }
+    }
+  }
+  return out;
+}
+
 /// Small whole numbers, so that products are exact whatever their order, and scores tie often.
 Matrix<double> coarse(std::mt19937_64& random, Eigen::Index row_count, Eigen::Index columns) {
   Matrix<double> m(row_count, columns);
@@ -171,7 +209,7 @@ void set_index(const Problem& p, Tensors<double>& t) {
   t[Whole::index_query] = coarse(random, tokens, Eigen::Index{p.index_heads} * p.index_dim);
   t[Whole::index_weight] = coarse(random, tokens, p.index_heads);
   t[Whole::index_key] = coarse(random, tokens, p.index_dim);
-  t[Whole::chosen] = chosen_keys(p, t);
+  t[Whole::chosen] = p.index_block > 1 ? chosen_blocks(p, t) : chosen_keys(p, t);
 }
 
 /// Attention of the token in row `row` over what it sees of rows [first, row], one head.
@@ -187,7 +225,7 @@ void attend_token(const Problem& p, const Matrix<double>& query, const Matrix<do
   std::vector<Eigen::Index> keys;
   for (Eigen::Index k = first; k <= row; ++k) {
     if (!sees(p.reach, row - first, k - first)) continue;
-    if (chosen.size() > 0 && !lists(chosen, row, k - first)) continue;
+    if (chosen.size() > 0 && !lists(p, chosen, row, kv_head, k - first)) continue;
     keys.push_back(k);
     double score = 0;
     for (int i = 0; i < p.qk_dim; ++i) score += query(row, head * p.qk_dim + i) * kv(k, key + i);

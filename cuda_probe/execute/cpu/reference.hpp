@@ -33,6 +33,9 @@ struct Problem {
   Reach reach = {};             // which earlier tokens a query sees
   // MLA, expanded: a query sees the `top_k` keys before it of the highest scores of this index; 0: all.
   int index_heads = 0, index_dim = 0, top_k = 0;
+  // Above 1: blocks of so many tokens are chosen, for each KV head by one head of the index, the first
+  // `index_init` and the `index_local` last ones always.
+  int index_block = 1, index_init = 0, index_local = 0;
   RecurrenceDefinition recurrence = {};  // linear attention, in place of attention
   bool sinks = false;                    // random ones, 1 x q_heads: each head's softmax has one more score
 };

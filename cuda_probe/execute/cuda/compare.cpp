@@ -53,6 +53,7 @@ class Roundings {
       case Function::compress:
         return raise(r[2].slot, a.rank, of(1));
       case Function::index_scores:
+      case Function::block_scores:
       case Function::choose:
       case Function::choose_among:
       case Function::convolve:

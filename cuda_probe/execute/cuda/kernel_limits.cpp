@@ -57,6 +57,7 @@ std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<con
     case Function::silu:
     case Function::compress:
     case Function::index_scores:
+    case Function::block_scores:
     case Function::choose:
     case Function::choose_among:
     case Function::convolve:
@@ -177,8 +178,8 @@ AttendKernel attend_kernel(const Dataflow& flow, const Action& a) {
 std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a) {
   if (a.function == Function::silu || a.function == Function::compress)
     return "scores or compresses KV, which this executor does not do";
-  if (a.chosen || a.function == Function::index_scores || a.function == Function::choose ||
-      a.function == Function::choose_among)
+  if (a.chosen || a.function == Function::index_scores || a.function == Function::block_scores ||
+      a.function == Function::choose || a.function == Function::choose_among)
     return "attends to keys that an index chooses, which this executor does not do";
   if (is_recurrent(a.function) || a.function == Function::gated_norm)
     return "is of linear attention, which this executor does not do";

@@ -201,6 +201,7 @@ Launch plan_action(const Dataflow& flow, const Layout& layout, const Action& a, 
     case Function::silu:
     case Function::compress:
     case Function::index_scores:
+    case Function::block_scores:
     case Function::choose:
     case Function::choose_among:
     case Function::convolve:

@@ -25,6 +25,9 @@ Problem problem_of(const Attention& a, const std::vector<long long>& lengths) {
     p.index_heads = a.index->heads;
     p.index_dim = a.index->dim;
     p.top_k = a.index->top_k;
+    p.index_block = a.index->block;
+    p.index_init = a.index->init_blocks;
+    p.index_local = a.index->local_blocks;
   }
   if (a.delta) {
     const DeltaRule& d = *a.delta;

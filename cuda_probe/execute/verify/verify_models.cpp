@@ -41,6 +41,14 @@ std::vector<Attention> indexed(const CaseSizes& z) {
   return {own, shared};
 }
 
+// An index of one head for each KV head, which chooses 3 blocks of 4 tokens, the first and the own one
+// always.
+Attention in_blocks(const CaseSizes& z) {
+  Attention a = gqa(z, 2);
+  a.index = SparseIndex{.heads = 2, .dim = 4, .top_k = 3, .block = 4, .init_blocks = 1, .local_blocks = 1};
+  return a;
+}
+
 // Reaches cut blocks of caches and tiles anywhere.
 constexpr Reach kWindow{ReachKind::window, 9}, kChunk{ReachKind::chunk, 10};
 
@@ -75,6 +83,10 @@ const Layers kLayers[] = {
     {"GQA 8/2 heads, chunk 10", [](const CaseSizes& z) { return std::vector{gqa(z, 2, kChunk)}; }},
     {"GQA 8/2 heads, full and window 7 with sinks", two_kinds},
     {"MLA 8 heads, an index of 6 keys, own and shared", indexed},
+    {"GQA 8/2 heads, full and 3 chosen blocks of 4",
+     [](const CaseSizes& z) {
+       return std::vector{gqa(z, 2), in_blocks(z)};
+     }},
     {"gated DeltaNet 4/8 heads and GQA 8/2",
      [](const CaseSizes& z) {
        return std::vector{delta(z, false), gqa(z, 2)};
