@@ -36,22 +36,15 @@ std::string error_table(const std::vector<ServedError>& errors) {
   return out;
 }
 
-// Beside the nested errors those whose form all rows chose.
-std::string form_text(const ServedDetails& details) {
-  std::string out;
-  for (const ServedError& e : details.pooled)
+// Beside the errors of the form that the source says those of the other one.
+std::string form_text(const EngineProfile& p, const ServedDetails& details) {
+  std::string out = fmt::format(
+      "\nIts host works beside the kernels from version {} on: its source says so.\n", p.overlaps_since);
+  for (const ServedError& e : details.other_host)
     out += fmt::format(
-        "\nWith the form chosen on all rows, those left out among them: {} {:.1f} / {:.1f} %, bias {:+.1f} "
-        "%.\n",
+        "Had all rows the other kind of host, which their versions do not have: {} {:.1f} / {:.1f} %, bias "
+        "{:+.1f} %.\n",
         e.of, 100 * e.median, 100 * e.p90, 100 * e.bias);
-  for (const ServedError& e : details.nested_forms)
-    out += fmt::format(
-        "\nOf four forms (host times of prompts' tokens or none; a host beside the kernels or one that they "
-        "wait "
-        "for), each\nchosen without the model left out: {} {:.1f} / {:.1f} %, bias {:+.1f} %. Models left "
-        "out "
-        "whose others choose\nthe other host than the profile's: {}.\n",
-        e.of, 100 * e.median, 100 * e.p90, 100 * e.bias, details.other_hosts);
   return out;
 }
 
@@ -142,7 +135,8 @@ std::string left_out_table(const ServedDetails& details, int used) {
 std::string engines_section(const std::filesystem::path& folder) {
   std::string out =
       "\n## Engines that serve\n\n"
-      "TPOT and TTFT of measured closed loops, prompts on the same GPUs, by the four numbers of each profile "
+      "TPOT and TTFT of measured closed loops, prompts on the same GPUs, by the fitted numbers of each "
+      "profile "
       "in\n"
       "`planner/engines`. Errors are of rows of a model that the numbers were not fitted to: each model is "
       "left out in\n"
@@ -150,19 +144,15 @@ std::string engines_section(const std::filesystem::path& folder) {
       "TPOT "
       "9 / 28 %,\n"
       "bias within 3 %, TTFT of at most four users 20 % in the median, an interval that covers 85 to 95 %.\n"
-      "Errors in the tables are nested in one choice, of two forms: whether a prompt's token takes host time "
-      "is chosen\n"
-      "without the model left out, too. They are not blind to the others, which were made by looking at "
-      "errors "
-      "of rows left\n"
-      "out: whether a host works beside kernels or these wait for it (per engine), what each version is "
-      "started "
-      "with, whether\n"
-      "users stay in step or drift apart, which rows count for TTFT, and no time per all-reduce (tried in "
-      "four "
-      "places,\n"
-      "rejected; planner/README.md [P18]). Below each table stands the error with the choice of host nested, "
-      "too.\n"
+      "Whether a host works beside kernels or these wait for it is read in the engine's source, for the "
+      "version of each\n"
+      "row, and chosen by no row. Other choices are not blind to the models left out, since they were made "
+      "by looking at\n"
+      "such errors: what each version is started with, whether users stay in step or drift apart, which rows "
+      "count for\n"
+      "TTFT, no time per all-reduce (tried in four places, rejected; planner/README.md [P18]), and that "
+      "SGLang's norms\n"
+      "were looked up at all.\n"
       "*Memory-capped* rows are those whose users do not all fit into memory with whole answers, under "
       "engines "
       "that admit\n"
@@ -182,7 +172,7 @@ std::string engines_section(const std::filesystem::path& folder) {
     out += error_table(p.error.tables);
     const ServedDetails details = load_served_details(folder / (p.name + ".yaml"));
     out += cancelling_text(p.error.tables) + versions_text(p, details);
-    out += form_text(details) + few_users_text(p.error) + coverage_table(details);
+    out += form_text(p, details) + few_users_text(p.error) + coverage_table(details);
     if (!details.layouts.empty())
       out += fmt::format("\nBy how models were laid out; of one model where {} rows or more were measured.\n",
                          kFewestLaidOut) +

@@ -18,12 +18,13 @@ namespace shardline {
 
 namespace {
 
-constexpr std::size_t kNumbers = 4, kPromptToken = 2;
-using Numbers = std::array<double, kNumbers>;  // seconds: step, request, prompt_token, path
-constexpr Numbers kLeast{1e-7, 1e-8, 1e-9, 1e-4}, kMost{0.05, 1e-3, 1e-4, 1}, kStart{3e-4, 1e-5, 1e-6, 2e-2};
+constexpr std::size_t kNumbers = 3;
+using Numbers = std::array<double, kNumbers>;  // seconds: step, request, path
+constexpr Numbers kLeast{1e-7, 1e-8, 1e-4}, kMost{0.05, 1e-3, 1}, kStart{3e-4, 1e-5, 2e-2};
 constexpr double kOutlier = 0.15;  // relative error from which on a row counts only linearly
 
-HostTimes host_of(const Numbers& n) { return {Seconds(n[0]), Seconds(n[1]), Seconds(n[2]), Seconds(n[3])}; }
+// No engine's host does anything for a single token of a prompt: see fit_host().
+HostTimes host_of(const Numbers& n) { return {Seconds(n[0]), Seconds(n[1]), Seconds(0), Seconds(n[2])}; }
 
 EngineProfile with(EngineProfile engine, const HostTimes& host) {
   engine.host = host;
@@ -162,7 +163,7 @@ ServedTimes with_host(const TimedRow& r, const EngineProfile& engine) {
 }
 
 EngineProfile as_started(EngineProfile engine, const ServedRow& row) {
-  if (row.waits_for_host) engine.host_waited_for = true;
+  if (!row.version.empty()) engine.host_waited_for = engine.waits_in_version(row.version);
   if (row.mixes_prompts) engine.prefill = PrefillPolicy::mixed;
   if (row.step_tokens > 0) {
     for (auto& of_device : engine.step_tokens) of_device.second = row.step_tokens;
@@ -179,9 +180,9 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
                                 const Catalogs& catalogs) {
   std::vector<TimedRow> out;
   std::map<std::string, Case> cases;
-  std::map<std::tuple<bool, bool, long long, double>, std::shared_ptr<const EngineProfile>> started;
+  std::map<std::tuple<std::string, bool, long long, double>, std::shared_ptr<const EngineProfile>> started;
   for (const ServedRow& r : rows) {
-    auto& bare = started[{r.waits_for_host, r.mixes_prompts, r.step_tokens, r.memory}];
+    auto& bare = started[{r.version, r.mixes_prompts, r.step_tokens, r.memory}];
     if (!bare) bare = std::make_shared<const EngineProfile>(as_started(with(engine, HostTimes{}), r));
     const std::string text = scenario_text(r, catalogs);
     if (!cases.contains(text)) {
@@ -208,14 +209,12 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
   return out;
 }
 
-HostTimes fit_host(const std::vector<const TimedRow*>& rows, bool prompt_token) {
+HostTimes fit_host(const std::vector<const TimedRow*>& rows) {
   const Residuals f(rows);
   // Without the TTFT of few users nothing tells the request path: it stays what it is in engines that have
   // some.
-  const std::array<bool, kNumbers> fitted{true, true, prompt_token,
-                                          std::any_of(rows.begin(), rows.end(), has_ttft)};
+  const std::array<bool, kNumbers> fitted{true, true, std::any_of(rows.begin(), rows.end(), has_ttft)};
   Numbers x = kStart;
-  if (!prompt_token) x[kPromptToken] = 0;
   Eigen::VectorXd r = f.at(x);
   double loss = f.loss(r), damping = 1e-2;
   for (int step = 0; step < 60; ++step) {

@@ -1,4 +1,4 @@
-// The four numbers of an engine profile from measured serving, always leaving one model out.
+// The numbers of an engine profile from measured serving, always leaving one model out.
 // calibrate/README.md [F10].
 #pragma once
 
@@ -27,7 +27,6 @@ ServedError served_error(std::string of, const std::vector<double>& ratios);
 struct LeftOutModel {
   std::string label;
   HostTimes host;                  // fitted to the others
-  bool prompt_token = true;        // whether the others chose to have one
   std::vector<double> tpot, ttft;  // predicted / measured of its rows; 0 where no TTFT was measured
   std::vector<const TimedRow*> rows;
 };
@@ -52,13 +51,10 @@ std::vector<MeasuredVersion> versions_of(const std::vector<TimedRow>& rows);
 struct ServedFit {
   HostTimes host;  // fitted to all rows
   std::vector<LeftOutModel> models;
-  ServedBands bands;   // of the rows of models left out, with tables by model, by users and of all
-  ServedError pooled;  // of TPOT, with the form that all rows choose: those left out have a part in it
-  /// Of TPOT, of four forms: with and without a host time of prompts' tokens, each with a host as the profile
-  /// has it and with the other kind (whose kernels wait for it, or who works beside them). Every choice is
-  /// made by the other models.
-  ServedError nested_forms;
-  int other_hosts = 0;  // of the models left out: those whose others choose the other kind
+  ServedBands bands;  // of the rows of models left out, with tables by model, by users and of all
+  /// Of TPOT of models left out, had every row the other kind of host than its engine's source says. Shown,
+  /// not chosen by.
+  ServedError other_host;
   std::vector<ServedCoverage> ttft_covered;
 };
 
@@ -77,11 +73,13 @@ EngineProfile as_started(EngineProfile engine, const ServedRow& row);
 Served served_by(const HostTimes& host, const TimedRow& row);
 
 /// [F10] Least robust relative error of TPOT, and of TTFT of at most four users; a model counts as the root
-/// of its rows. Without `prompt_token` that number is nil.
-HostTimes fit_host(const std::vector<const TimedRow*>& rows, bool prompt_token);
-/// With every model left out in turn, of the form that the others choose: with a host time of prompts' tokens
-/// where models left out of them are predicted better so. The numbers of all rows have the form that all
-/// choose.
+/// of its rows. The form is given by the engines' sources, not by rows: each row has the kind of host that
+/// its engine's version has, and none a host time of prompts' tokens, which engines move in bulk
+/// (numpy in vLLM's v1/worker/gpu_model_runner.py, _prepare_inputs; torch in SGLang's
+/// managers/schedule_batch.py, prepare_for_extend; pinned tensors in TensorRT-LLM's
+/// _torch/pyexecutor/model_engine.py, _prepare_tp_inputs): what they loop over are requests.
+HostTimes fit_host(const std::vector<const TimedRow*>& rows);
+/// With every model left out in turn.
 ServedFit fit_engine(const std::vector<TimedRow>& rows);
 
 inline constexpr double kFewUsers = 4;  // whose TTFT is that of a prompt, not of a queue

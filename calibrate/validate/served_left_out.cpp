@@ -174,7 +174,7 @@ MeasuredLoops loops_of(const std::vector<TimedRow>& rows) {
 
 // Every model predicted by the others.
 std::vector<LeftOutModel> left_out_in_turn(const std::vector<const TimedRow*>& rows,
-                                           const std::vector<std::string>& labels, bool prompt_token) {
+                                           const std::vector<std::string>& labels) {
   std::vector<LeftOutModel> out;
   for (const std::string& label : labels) {
     std::vector<const TimedRow*> others;
@@ -183,7 +183,7 @@ std::vector<LeftOutModel> left_out_in_turn(const std::vector<const TimedRow*>& r
     }
     LeftOutModel left;
     left.label = label;
-    left.host = others.empty() ? HostTimes{} : fit_host(others, prompt_token);
+    left.host = others.empty() ? HostTimes{} : fit_host(others);
     for (const TimedRow* r : rows) {
       if (r->row.label != label) continue;
       const Served s = served_by(left.host, *r);
@@ -196,51 +196,11 @@ std::vector<LeftOutModel> left_out_in_turn(const std::vector<const TimedRow*>& r
   return out;
 }
 
-// Median and 90th percentile together, as [F4] compares.
-double error_of(const std::vector<LeftOutModel>& models) {
-  std::vector<double> tpot;
-  for (const LeftOutModel& m : models) tpot.insert(tpot.end(), m.tpot.begin(), m.tpot.end());
-  const ServedError e = served_error("", tpot);
-  return e.median + e.p90;
-}
-
-// Whether models left out are predicted better with a host time of prompts' tokens. Of one model nothing can
-// be left out: with it.
-bool better_with_prompt_token(const std::vector<const TimedRow*>& rows,
-                              const std::vector<std::string>& labels) {
-  if (labels.size() < 2) return true;
-  return error_of(left_out_in_turn(rows, labels, true)) < error_of(left_out_in_turn(rows, labels, false));
-}
-
-// Every model predicted by the others, which also choose the form by leaving out one of themselves: nothing
-// of the model left out is in its prediction.
-std::vector<LeftOutModel> nested(const std::vector<const TimedRow*>& rows,
-                                 const std::vector<std::string>& labels) {
-  std::vector<LeftOutModel> out;
-  for (const std::string& label : labels) {
-    std::vector<const TimedRow*> others;
-    std::vector<std::string> other_labels;
-    for (const TimedRow* r : rows) {
-      if (r->row.label != label) others.push_back(r);
-    }
-    for (const std::string& l : labels) {
-      if (l != label) other_labels.push_back(l);
-    }
-    const bool prompt_token = better_with_prompt_token(others, other_labels);
-    for (LeftOutModel& left : left_out_in_turn(rows, {label}, prompt_token)) {
-      left.prompt_token = prompt_token;
-      out.push_back(std::move(left));
-    }
-  }
-  return out;
-}
-
-// The same rows with an engine whose host is of the other kind; what is known of how a row was started stays.
+// The same rows, each with the other kind of host than its engine's source says.
 std::vector<TimedRow> with_other_host(const std::vector<TimedRow>& rows) {
   std::vector<TimedRow> out = rows;
   std::map<std::shared_ptr<const EngineProfile>, std::shared_ptr<const EngineProfile>> others;
   for (TimedRow& r : out) {
-    if (r.row.waits_for_host) continue;
     auto& other = others[r.engine];
     if (!other) {
       EngineProfile e = *r.engine;
@@ -252,38 +212,16 @@ std::vector<TimedRow> with_other_host(const std::vector<TimedRow>& rows) {
   return out;
 }
 
-// nested() of both kinds of host: which one, too, is chosen by the others' errors when left out.
-void nest_forms(const std::vector<TimedRow>& rows, const std::vector<std::string>& labels, ServedFit& out) {
-  const std::vector<TimedRow> flipped = with_other_host(rows);
+ServedError all_tpot(const std::vector<LeftOutModel>& models) {
   std::vector<double> tpot;
-  for (const std::string& label : labels) {
-    double least = HUGE_VAL;
-    std::vector<LeftOutModel> best;
-    bool other = false;
-    for (const std::vector<TimedRow>* kind : {&rows, &flipped}) {
-      std::vector<const TimedRow*> all, others;
-      std::vector<std::string> other_labels;
-      for (const TimedRow& r : *kind) {
-        all.push_back(&r);
-        if (r.row.label != label) others.push_back(&r);
-      }
-      for (const std::string& l : labels) {
-        if (l != label) other_labels.push_back(l);
-      }
-      for (const bool prompt_token : {true, false}) {
-        const double error = other_labels.size() < 2
-                                 ? (kind == &rows && prompt_token ? 0 : HUGE_VAL)
-                                 : error_of(left_out_in_turn(others, other_labels, prompt_token));
-        if (!(error < least)) continue;
-        least = error;
-        best = left_out_in_turn(all, {label}, prompt_token);
-        other = kind == &flipped;
-      }
-    }
-    out.other_hosts += other ? 1 : 0;
-    for (const LeftOutModel& m : best) tpot.insert(tpot.end(), m.tpot.begin(), m.tpot.end());
-  }
-  out.nested_forms = served_error(kAllTpot, tpot);
+  for (const LeftOutModel& m : models) tpot.insert(tpot.end(), m.tpot.begin(), m.tpot.end());
+  return served_error(kAllTpot, tpot);
+}
+
+std::vector<const TimedRow*> pointers_to(const std::vector<TimedRow>& rows) {
+  std::vector<const TimedRow*> out;
+  for (const TimedRow& r : rows) out.push_back(&r);
+  return out;
 }
 
 ServedBands bands_of(const std::vector<LeftOutModel>& models, const std::vector<TimedRow>& rows) {
@@ -315,23 +253,18 @@ ServedBands bands_of(const std::vector<LeftOutModel>& models, const std::vector<
 }  // namespace
 
 ServedFit fit_engine(const std::vector<TimedRow>& rows) {
-  std::vector<const TimedRow*> all;
+  const std::vector<const TimedRow*> all = pointers_to(rows);
   std::vector<std::string> labels;
   for (const TimedRow& r : rows) {
-    all.push_back(&r);
     if (std::find(labels.begin(), labels.end(), r.row.label) == labels.end()) labels.push_back(r.row.label);
   }
   ServedFit out;
-  const bool prompt_token = better_with_prompt_token(all, labels);
-  out.models = nested(all, labels);
-  out.host = fit_host(all, prompt_token);
+  out.models = left_out_in_turn(all, labels);
+  out.host = fit_host(all);
   out.bands = bands_of(out.models, rows);
-  const ServedBands pooled = bands_of(left_out_in_turn(all, labels, prompt_token), rows);
-  for (const ServedError& e : pooled.tables) {
-    if (e.of == kAllTpot) out.pooled = e;
-  }
   out.ttft_covered = ttft_coverage(out.models);
-  nest_forms(rows, labels, out);
+  const std::vector<TimedRow> others = with_other_host(rows);
+  out.other_host = all_tpot(left_out_in_turn(pointers_to(others), labels));
   return out;
 }
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <map>
 
 #include "calibrate/csv.hpp"
+#include "planner/engines/profile.hpp"
 #include "sim/base/read_text.hpp"
 
 namespace shardline {
@@ -101,34 +101,21 @@ std::string plan_of(const Cells& c, const Served& s) {
   return out + (out.back() == ':' ? "batch=1" : ",batch=1");
 }
 
-// "0.12.0", "0.5.6.post2": whether it is before a release, by the first three numbers.
-bool before(const std::string& version, const std::array<int, 3>& release) {
-  std::array<int, 3> numbers{};
-  std::size_t at = 0;
-  for (int& n : numbers) {
-    const std::size_t end = std::min(version.find('.', at), version.size());
-    std::from_chars(version.data() + at, version.data() + end, n);
-    at = std::min(end + 1, version.size());
-  }
-  return numbers < release;
-}
-
 // How a row's engine was started, where that is not what its profile says.
-// Async scheduling is vLLM's default since v0.14.0 (c2ff33cc8, 29 December 2025); InferenceX's scripts asked
-// for it before (9596d23d7, 70b_fp8_h200_slurm.sh; e06929c70, gptoss_fp4_h100_slurm.sh: rows without a
-// version). AIConfigurator's generator starts SGLang with --enable-mixed-chunk since 07a377923 (19 January
-// 2026; before, it wrote an option that SGLang does not have), its template for 0.5.6.post2 is of c46a56b02
-// (22 January). It starts vLLM and TensorRT-LLM with a budget of batch + input + 1500 tokens
-// (37f267b5a, src/aiconfigurator/generator/backends/trtllm.py:140; 2cecd6596 and
-// generator/rule_plugin/vllm.rule:20), of which the batch is taken to be the users. Budgets and parts of
-// memory: InferenceX 9596d23d7, 70b_fp8_h200_slurm.sh, 70b_fp8_h200_trt_slurm.sh; e06929c70,
-// dsr1_fp8_h200_trt_slurm.sh (a budget of one prompt); 626932a11, dsr1_fp8_h200.sh; cec542a9a,
-// gptoss_fp4_h100.sh.
+// Whether its host works beside kernels follows from its version (EngineProfile::waits_in_version); rows
+// without one ran as the profile's version does: InferenceX's scripts asked vLLM for async scheduling before
+// it was the default (9596d23d7, 70b_fp8_h200_slurm.sh; e06929c70, gptoss_fp4_h100_slurm.sh).
+// AIConfigurator's generator starts SGLang with --enable-mixed-chunk since 07a377923 (19 January 2026;
+// before, it wrote an option that SGLang does not have), its template for 0.5.6.post2 is of c46a56b02 (22
+// January). It starts vLLM and TensorRT-LLM with a budget of batch + input + 1500 tokens (37f267b5a,
+// src/aiconfigurator/generator/backends/trtllm.py:140; 2cecd6596 and generator/rule_plugin/vllm.rule:20), of
+// which the batch is taken to be the users. Budgets and parts of memory: InferenceX 9596d23d7,
+// 70b_fp8_h200_slurm.sh, 70b_fp8_h200_trt_slurm.sh; e06929c70, dsr1_fp8_h200_trt_slurm.sh (a budget of one
+// prompt); 626932a11, dsr1_fp8_h200.sh; cec542a9a, gptoss_fp4_h100.sh.
 void add_start(ServedRow& r, double nominal_input) {
   const bool of_nvidia = r.source.find("gap-analysis") != std::string::npos;
   const bool trtllm = r.engine == "trtllm", sglang = r.engine == "sglang", vllm = r.engine == "vllm";
-  r.waits_for_host = vllm && !r.version.empty() && before(r.version, {0, 14, 0});
-  r.mixes_prompts = sglang && of_nvidia && !before(r.version, {0, 5, 6});
+  r.mixes_prompts = sglang && of_nvidia && !earlier_version(r.version, "0.5.6");
   if (of_nvidia) {
     if (vllm || trtllm) r.step_tokens = static_cast<long long>(r.users + nominal_input) + 1500;
     return;
@@ -166,7 +153,8 @@ std::string ttft_fault_of(const ServedRow& r) {
   if (r.model == "deepseek-r1")
     return "servers that were not warm: kernels of experts are tuned in the first steps (InferenceX has "
            "--num-warmups since 2026-01, d053ae24e; SGLang's first answers take seconds)";
-  if (r.model == "gpt-oss-120b" && r.engine == "vllm" && !r.version.empty() && !before(r.version, {0, 13, 0}))
+  if (r.model == "gpt-oss-120b" && r.engine == "vllm" && !r.version.empty() &&
+      !earlier_version(r.version, "0.13.0"))
     return "experts ran by Marlin's kernels (VLLM_MXFP4_USE_MARLIN=1, InferenceX since 4e52ed4c6, "
            "gptoss_fp4_h100): weights alone are in FP4, so that prompts take about twice what the engine's "
            "own "

@@ -19,9 +19,8 @@ struct ServedRow {
   std::string plan;  // of batch 1
   double input = 0, output = 0, users = 0;
   int gpus = 0;
-  bool equal_lengths = false;   // else drawn from 80 to 100 % of the nominal ones
-  bool waits_for_host = false;  // ran without what the profile's version does: its host works between steps
-  bool mixes_prompts = false;   // ran with prompts on the steps of others, whatever the profile does
+  bool equal_lengths = false;  // else drawn from 80 to 100 % of the nominal ones
+  bool mixes_prompts = false;  // ran with prompts on the steps of others, whatever the profile does
   // Budget of a step and part of memory that it was started with; 0: not known, the profile's.
   long long step_tokens = 0;
   double memory = 0;

@@ -80,9 +80,6 @@ ServedDetails load_served_details(const std::filesystem::path& profile) {
       if (const auto priced = line.find("priced")) out.left_out.back().priced = read_error(*priced);
     }
   }
-  if (const auto pooled = error.find("pooled")) {
-    for (const Reader& line : pooled->items()) out.pooled.push_back(read_error(line));
-  }
   if (const auto covered = error.find("ttft_covered")) {
     for (const Reader& line : covered->items())
       out.ttft_covered.push_back(
@@ -90,10 +87,7 @@ ServedDetails load_served_details(const std::filesystem::path& profile) {
            static_cast<int>(line.at("models").integer(1, kMostRows)), line.at("covered").number(-1, 1),
            static_cast<int>(line.at("counted").integer(0, kMostRows))});
   }
-  if (const auto nested = error.find("nested_forms")) {
-    out.nested_forms.push_back(read_error(nested->at("error")));
-    out.other_hosts = static_cast<int>(nested->at("other_hosts").integer(0, kMostRows));
-  }
+  if (const auto other = error.find("other_host")) out.other_host.push_back(read_error(*other));
   if (const auto versions = error.find("versions")) {
     for (const Reader& line : versions->items())
       out.versions.push_back(
@@ -116,14 +110,11 @@ std::string served_details_yaml(const ServedDetails& details) {
   for (const ServedLeftOut& l : details.left_out)
     out += fmt::format("      - {{of: {}, rows: {}, why: \"{}\"{}}}\n", l.ttft_alone ? "ttft" : "row", l.rows,
                        l.why, l.priced.rows > 0 ? ", priced: " + error_yaml(l.priced) : "");
-  if (!details.pooled.empty()) out += "    pooled:\n" + served_errors_yaml(details.pooled);
   if (!details.ttft_covered.empty()) out += "    ttft_covered:\n";
   for (const ServedCoverage& c : details.ttft_covered)
     out += fmt::format("      - {{of: \"{}\", rows: {}, models: {}, counted: {}, covered: {:.3f}}}\n", c.of,
                        c.rows, c.models, c.counted, c.covered);
-  for (const ServedError& e : details.nested_forms)
-    out +=
-        fmt::format("    nested_forms: {{other_hosts: {}, error: {}}}\n", details.other_hosts, error_yaml(e));
+  for (const ServedError& e : details.other_host) out += fmt::format("    other_host: {}\n", error_yaml(e));
   if (!details.versions.empty()) out += "    versions:\n";
   for (const MeasuredVersion& v : details.versions)
     out += fmt::format("      - {{version: \"{}\", rows: {}}}\n", v.version, v.rows);

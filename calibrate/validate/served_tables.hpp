@@ -23,12 +23,9 @@ struct ServedDetails {
   std::vector<ServedError> layouts;
   int measured = 0;  // rows of the engine in the tables, those left out included; 0: not known
   std::vector<ServedLeftOut> left_out;
-  std::vector<ServedError> pooled;  // one or none: TPOT with the form that all rows choose
   std::vector<ServedCoverage> ttft_covered;
-  /// One or none: TPOT with the kind of host chosen by the others, too, and how many of them choose the
-  /// other.
-  std::vector<ServedError> nested_forms;
-  int other_hosts = 0;
+  /// One or none: TPOT had every row the other kind of host than its engine's source says.
+  std::vector<ServedError> other_host;
   std::vector<MeasuredVersion> versions;  // of the rows that are used
 };
 

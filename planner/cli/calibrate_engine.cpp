@@ -32,11 +32,8 @@ void print_errors(const ServedFit& fit, const ServedDetails& details) {
       t.add({e.of, fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
              fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)});
   }
-  for (const ServedError& e : details.pooled)
-    t.add({e.of + ", form chosen on all", fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
-           fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)});
-  for (const ServedError& e : details.nested_forms)
-    t.add({e.of + ", host's kind chosen by the others", fmt::format("{}", e.rows),
+  for (const ServedError& e : details.other_host)
+    t.add({e.of + ", the other kind of host", fmt::format("{}", e.rows),
            fmt::format("{:.1f}", 100 * e.median), fmt::format("{:.1f}", 100 * e.p90),
            fmt::format("{:+.1f}", 100 * e.bias)});
   fmt::print("{}", t.text());
@@ -197,11 +194,8 @@ int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
   const EngineRows read = rows_of(asked.measurements, engine);
   const std::vector<TimedRow> timed = time_rows(read.rows, engine, catalogs);
   const ServedFit fit = fit_engine(timed);
-  ServedDetails details{
-      errors_by_layout(fit.models), read.measured, read.left_out, {}, fit.ttft_covered, {}, 0, {}};
-  if (fit.pooled.rows > 0) details.pooled.push_back(fit.pooled);
-  if (fit.nested_forms.rows > 0) details.nested_forms.push_back(fit.nested_forms);
-  details.other_hosts = fit.other_hosts;
+  ServedDetails details{errors_by_layout(fit.models), read.measured, read.left_out, fit.ttft_covered, {}, {}};
+  if (fit.other_host.rows > 0) details.other_host.push_back(fit.other_host);
   details.versions = versions_of(timed);
   price_left_out(read, engine, fit.host, catalogs, details.left_out);
   if (const auto without_room = static_cast<int>(read.rows.size() - timed.size()); without_room > 0)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/reader.hpp"
@@ -91,8 +92,7 @@ void read_host(const Reader& r, EngineProfile& p) {
       line.no_other_keys();
     }
     // For reports alone, which read them: calibrate/validate/served_tables.hpp.
-    for (const char* key :
-         {"layouts", "measured", "left_out", "pooled", "nested_forms", "ttft_covered", "versions"})
+    for (const char* key : {"layouts", "measured", "left_out", "other_host", "ttft_covered", "versions"})
       static_cast<void>(error->find(key));
     error->no_other_keys();
   }
@@ -115,10 +115,12 @@ void read_between(const Reader& r, EngineProfile& p) {
     const std::string name = item.text();
     if (name == "context_servers") {
       p.waits_in_context_servers = true;
+    } else if (name == "stages") {
+      p.waits_in_stages = true;
     } else if (find_strategy(name)) {
       p.waits_in_strategies.push_back(name);
     } else {
-      item.fault("unknown servers " + name, {"expected context_servers or the name of a strategy"});
+      item.fault("unknown servers " + name, {"expected context_servers, stages or the name of a strategy"});
     }
   }
 }
@@ -129,6 +131,10 @@ void read_steps(const Reader& r, EngineProfile& p) {
   read_each(r.at("tokens"), p.step_tokens, [](const Reader& v) { return v.tokens(16, kMostTokens); });
   p.host_waited_for = r.at("host").one_of({"beside", "between"}) == 1;
   if (const auto between = r.find("between")) read_between(*between, p);
+  const Reader overlap = r.at("overlap");
+  p.overlaps_since = overlap.at("since").text();
+  static_cast<void>(overlap.at("why").text());
+  overlap.no_other_keys();
   if (const auto of = r.find("tokens_of")) p.shared_budget = of->one_of({"group", "server"}) == 1;
   static_cast<void>(r.at("why").text());
   r.no_other_keys();
@@ -205,6 +211,10 @@ EngineProfile read_engine(Document& document) {
   const Reader fuses = root.at("fuses");
   p.fuses_elementwise = fuses.at("elementwise").boolean();
   p.fuses_split_merge = fuses.at("split_merge").boolean();
+  if (const auto sums = fuses.find("norms_in_sums_of")) {
+    p.sums_take_norms = false;
+    for (const Reader& name : sums->items()) p.sums_take_norms_of.push_back(name.text());
+  }
   static_cast<void>(fuses.at("why").text());
   fuses.no_other_keys();
   read_steps(root.at("steps"), p);
@@ -252,6 +262,15 @@ ServedBand ServedBands::ttft(bool equal_lengths, double users) const {
   return band != nullptr ? band->measured : ServedBand{};
 }
 
+bool EngineProfile::waits_in_version(const std::string& other) const {
+  return host_waited_for || earlier_version(other, overlaps_since);
+}
+
+bool EngineProfile::takes_norms(const std::string& model_architecture) const {
+  return sums_take_norms || std::find(sums_take_norms_of.begin(), sums_take_norms_of.end(),
+                                      model_architecture) != sums_take_norms_of.end();
+}
+
 long long EngineProfile::padded(long long requests) const {
   const auto at = std::lower_bound(graphs.begin(), graphs.end(), requests);
   return at == graphs.end() ? requests : *at;
@@ -291,6 +310,20 @@ EngineName engine_name(const std::string& text) {
       out.version[1] <= '9')
     out.version.erase(0, 1);
   return out;
+}
+
+bool earlier_version(const std::string& a, const std::string& b) {
+  const auto numbers_of = [](const std::string& version) {
+    std::array<int, 3> numbers{};
+    std::size_t at = 0;
+    for (int& n : numbers) {
+      const std::size_t end = std::min(version.find('.', at), version.size());
+      std::from_chars(version.data() + at, version.data() + end, n);
+      at = std::min(end + 1, version.size());
+    }
+    return numbers;
+  };
+  return numbers_of(a) < numbers_of(b);
 }
 
 bool same_engine(std::string_view a, std::string_view b) {

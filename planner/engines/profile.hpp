@@ -129,12 +129,18 @@ struct EngineProfile {
   std::string framework;             // whose list of hardware/kernels it runs
   bool fuses_elementwise = true;     // norms, residual additions and quantization lie in other kernels
   bool fuses_split_merge = false;    // the decode kernel merges its KV splits itself
+  // Whether the residual addition and the norm behind an all-reduce are a part of it: of all models, or of
+  // those with these names under `architectures` alone.
+  bool sums_take_norms = true;
+  std::vector<std::string> sums_take_norms_of;
   PrefillPolicy prefill = PrefillPolicy::mixed;
   Admission admission = Admission::used;
   bool host_waited_for = true;  // its host works between steps, else beside the kernels of one
+  std::string overlaps_since;   // the first version whose host works beside kernels where nobody asks it to
   // Where it does not overlap them, though it does elsewhere: in servers of plans of these strategies
-  // ("helix"), and in those that compute prompts for others.
+  // ("helix"), in those of several stages, and in those that compute prompts for others.
   std::vector<std::string> waits_in_strategies;
+  bool waits_in_stages = false;
   bool waits_in_context_servers = false;
   std::map<Architecture, long long> step_tokens;  // of a step, by default; prompts are cut to fit
   bool shared_budget = false;                     // attention groups share it (SGLang), else each has one
@@ -152,6 +158,11 @@ struct EngineProfile {
   std::string source;                // of the four numbers
   std::vector<std::string> assumes;  // what a profile takes for granted, a line each
 
+  /// Whether kernels wait for the host in a version of the engine as it is started where nobody asks for
+  /// another scheduler: by the source that the profile names, no matter what was measured.
+  bool waits_in_version(const std::string& other) const;
+  /// Whether an all-reduce of such a model takes the residual addition and the norm behind it along.
+  bool takes_norms(const std::string& model_architecture) const;
   /// Requests of the step that a graph is replayed for: `requests` themselves beyond the largest one.
   long long padded(long long requests) const;
   /// Host time of a kernel that is in no graph.
@@ -172,6 +183,9 @@ struct EngineName {
   std::string name, version;
 };
 EngineName engine_name(const std::string& text);
+
+/// Whether version `a` is before `b`, by their first three numbers ("1.0.0rc3" is 1.0.0).
+bool earlier_version(const std::string& a, const std::string& b);
 
 /// Bare kernels: what is asked for in place of an engine. It has no profile.
 inline constexpr const char* kIdealEngine = "ideal";

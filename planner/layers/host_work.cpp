@@ -13,6 +13,7 @@ bool waits_for_host(const Case& c, const Plan& plan) {
   if (!c.engine) return false;
   const EngineProfile& e = *c.engine;
   if (e.host_waited_for) return true;
+  if (e.waits_in_stages && plan.pp > 1) return true;
   if (e.waits_in_context_servers && c.disaggregated && c.batch.kind() == StepKind::prefill) return true;
   const std::vector<std::string>& in = e.waits_in_strategies;
   return !in.empty() && std::find(in.begin(), in.end(), strategy(plan.strategy).name) != in.end();

@@ -1,5 +1,6 @@
 #include "planner/layers/layer.hpp"
 
+#include "planner/engines/profile.hpp"
 #include "planner/layers/cache_attention.hpp"
 #include "planner/layers/recurrent.hpp"
 #include "planner/layers/sparse_attention.hpp"
@@ -132,14 +133,15 @@ void Layer::quantize(const RowOps& ops, Module of, Count width) const {
 }
 
 // The residual addition and the norm behind half a layer ride on the all-reduce that ends it, as engines fuse
-// them. Where none does (attention data parallelism, one rank), they are a kernel: two rows read, two
-// written.
+// them. Where none does (attention data parallelism, one rank, SGLang's dense models), they are a kernel: two
+// rows read, two written.
 void Layer::residual(Part part, bool rides) {
   const double row = static_cast<double>(h_) * act_;
   if (c_.model.sandwich_norms) {  // between the sum and the residual addition, which then no sum takes along
     ops_.elementwise("norm behind", part, h_, 2 * row * passes().norm);
     rides = false;
   }
+  if (c_.engine && !c_.engine->takes_norms(c_.model.architecture)) rides = false;
   if (ops_.separate()) {
     const OpIndex both[2] = {b_.previous(), launch_};
     if (host_launches()) b_.after(both);

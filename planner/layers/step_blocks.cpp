@@ -112,6 +112,7 @@ Plan block_view(const Case& c, const Plan& p, StepBlock block) {
       break;
     case BlockKind::head:  // graphs, and what hosts do, are of a group
       if (c.engine && !c.engine->waits_in_strategies.empty()) v.strategy = p.strategy;
+      if (c.engine && c.engine->waits_in_stages) v.pp = p.pp;
       v.dp = p.dp;
       v.kvp = p.group();
       break;

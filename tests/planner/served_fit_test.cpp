@@ -71,11 +71,20 @@ TEST(ServedRows, AreOfEnginesAsTheyWereStarted) {
   };
   const char* const llama = "meta-llama/Llama-3.1-70B";
   const char* const gap = "gap-analysis/x.csv";
-  EXPECT_TRUE(of("vllm", "0.12.0", llama, gap).waits_for_host);
-  EXPECT_TRUE(of("vllm", "0.9.2", llama, gap).waits_for_host);
-  EXPECT_FALSE(of("vllm", "0.14.0", llama, gap).waits_for_host);
-  EXPECT_FALSE(of("vllm", "0.18.0", llama, "a.csv").waits_for_host);
-  EXPECT_FALSE(of("vllm", "", llama, "a.csv").waits_for_host);  // --async-scheduling
+  // Whose kernels wait for the host, by the version of the row.
+  const auto waits = [&](const char* engine, const char* version) {
+    return as_started(load_engine(engine, "", shipped_catalogs().engines), of(engine, version, llama, gap))
+        .host_waited_for;
+  };
+  EXPECT_TRUE(waits("vllm", "0.12.0"));
+  EXPECT_TRUE(waits("vllm", "0.9.2"));
+  EXPECT_FALSE(waits("vllm", "0.14.0"));
+  EXPECT_FALSE(waits("vllm", "0.18.0"));
+  EXPECT_FALSE(waits("vllm", ""));  // --async-scheduling
+  EXPECT_TRUE(waits("sglang", "0.3.6"));
+  EXPECT_FALSE(waits("sglang", "0.5.1.post1"));
+  EXPECT_TRUE(waits("trtllm", "0.19.0"));
+  EXPECT_FALSE(waits("trtllm", "1.0.0rc3"));
   EXPECT_FALSE(of("sglang", "0.5.1.post1", llama, gap).mixes_prompts);
   EXPECT_TRUE(of("sglang", "0.5.6.post2", llama, gap).mixes_prompts);
   EXPECT_FALSE(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").mixes_prompts);
@@ -98,10 +107,6 @@ TEST(ServedRows, AreOfEnginesAsTheyWereStarted) {
   const EngineProfile started = as_started(load_engine("sglang", "", shipped_catalogs().engines), row);
   EXPECT_EQ(started.prefill, PrefillPolicy::mixed);
   EXPECT_EQ(started.step_tokens.at(Architecture::hopper), 4096);
-  EXPECT_TRUE(started.host_waited_for) << "as its profile says";
-  EXPECT_FALSE(
-      as_started(load_engine("vllm", "", shipped_catalogs().engines), of("vllm", "0.14.0", llama, gap))
-          .host_waited_for);
 }
 
 // DeepSeek-R1 on 8 H200 with 0.82 of their memory: SGLang had room for 509,000 tokens
@@ -144,7 +149,7 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
   }
   std::vector<TimedRow> rows = time_rows(parse_served_rows("x.csv", text).rows, engine, shipped_catalogs());
   ASSERT_EQ(rows.size(), 30u);
-  engine.host = {Seconds(4e-4), Seconds(2e-5), Seconds(3e-6), Seconds(0.03)};
+  engine.host = {Seconds(4e-4), Seconds(2e-5), Seconds(0), Seconds(0.03)};
   for (TimedRow& r : rows) {
     const Served s = steady_serving(engine, r.load, with_host(r, engine));
     r.row.tpot = s.tpot.value;
@@ -153,19 +158,8 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
   const ServedFit fit = fit_engine(rows);
   EXPECT_NEAR(fit.host.step.value, 4e-4, 4e-6);
   EXPECT_NEAR(fit.host.request.value, 2e-5, 4e-7);
-  EXPECT_NEAR(fit.host.prompt_token.value, 3e-6, 1e-7);
+  EXPECT_EQ(fit.host.prompt_token, Seconds(0));
   EXPECT_NEAR(fit.host.path.value, 0.03, 3e-4);
-  // Of a host that does nothing for a prompt's tokens no such number is made up.
-  engine.host.prompt_token = Seconds(0);
-  std::vector<TimedRow> plain = rows;
-  for (TimedRow& r : plain) {
-    const Served s = steady_serving(engine, r.load, with_host(r, engine));
-    r.row.tpot = s.tpot.value;
-    r.row.ttft = s.ttft.value;
-  }
-  const ServedFit fewer = fit_engine(plain);
-  EXPECT_EQ(fewer.host.prompt_token, Seconds(0));
-  EXPECT_NEAR(fewer.host.step.value, 4e-4, 4e-6);
   ASSERT_EQ(fit.models.size(), 2u);
   for (const LeftOutModel& m : fit.models) EXPECT_LT(served_error("", m.tpot).p90, 0.02) << m.label;
   // Of all users, though only few are fitted to; lengths were equal.
@@ -180,8 +174,8 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
   EXPECT_EQ(fit.bands.ttft(true, 65).rows, 0);
 }
 
-// Three models under an engine whose host takes `prompt_token` for each token of a prompt.
-std::vector<TimedRow> three_models(double prompt_token) {
+// Three models under an engine with known host times.
+std::vector<TimedRow> three_models() {
   EngineProfile engine = load_engine("vllm", "", shipped_catalogs().engines);
   std::string text = kHeader;
   for (const char* model :
@@ -191,7 +185,7 @@ std::vector<TimedRow> three_models(double prompt_token) {
     }
   }
   std::vector<TimedRow> rows = time_rows(parse_served_rows("x.csv", text).rows, engine, shipped_catalogs());
-  engine.host = {Seconds(4e-4), Seconds(2e-5), Seconds(prompt_token), Seconds(0.03)};
+  engine.host = {Seconds(4e-4), Seconds(2e-5), Seconds(0), Seconds(0.03)};
   for (TimedRow& r : rows) {
     const Served s = steady_serving(engine, r.load, with_host(r, engine));
     r.row.tpot = s.tpot.value;
@@ -200,15 +194,12 @@ std::vector<TimedRow> three_models(double prompt_token) {
   return rows;
 }
 
-// Nothing of a model left out is in its prediction: neither its numbers nor its form. The form of all rows
-// may follow it.
+// Nothing of a model left out is in its prediction.
 TEST(ServedFit, F10NothingOfAModelLeftOutIsInItsPrediction) {
-  const std::vector<TimedRow> own = three_models(3e-6);
+  const std::vector<TimedRow> own = three_models();
   const ServedFit before = fit_engine(own);
   ASSERT_EQ(before.models.size(), 3u);
-  EXPECT_EQ(before.pooled.rows, 24);
   for (const LeftOutModel& left : before.models) {
-    EXPECT_TRUE(left.prompt_token) << left.label;
     std::vector<TimedRow> changed = own;
     for (TimedRow& r : changed) {
       if (r.row.label == left.label) r.row.tpot *= 1 + 0.02 * r.load.users, r.row.ttft *= 3;
@@ -216,9 +207,9 @@ TEST(ServedFit, F10NothingOfAModelLeftOutIsInItsPrediction) {
     const ServedFit after = fit_engine(changed);
     for (const LeftOutModel& m : after.models) {
       if (m.label != left.label) continue;
-      EXPECT_EQ(m.prompt_token, left.prompt_token);
       EXPECT_EQ(m.host.step, left.host.step);
-      EXPECT_EQ(m.host.prompt_token, left.host.prompt_token);
+      EXPECT_EQ(m.host.request, left.host.request);
+      EXPECT_EQ(m.host.path, left.host.path);
       for (std::size_t i = 0; i < m.rows.size(); ++i)
         EXPECT_NEAR(m.tpot[i] * m.rows[i]->row.tpot / (left.tpot[i] * left.rows[i]->row.tpot), 1, 1e-12);
     }
@@ -227,7 +218,7 @@ TEST(ServedFit, F10NothingOfAModelLeftOutIsInItsPrediction) {
 
 // How many TTFT lie inside the band that the other models make, counted from the ratios themselves.
 TEST(ServedFit, F10CoverageOfTtftIsThatOfModelsLeftOut) {
-  std::vector<TimedRow> rows = three_models(3e-6);
+  std::vector<TimedRow> rows = three_models();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].row.label.starts_with("qwen")) rows[i].row.ttft *= 2;
     rows[i].row.ttft *= 1 + 0.01 * static_cast<double>(i % 5);
@@ -268,7 +259,7 @@ TEST(ServedFit, F10CoverageOfTtftIsThatOfModelsLeftOut) {
 // Rows of which some users' caches are taken away make no band of TTFT, whatever their TTFT is, and are
 // listed by themselves; a band names the models that it is of.
 TEST(ServedFit, F10CappedRowsMakeNoBandOfTtft) {
-  std::vector<TimedRow> rows = three_models(3e-6);
+  std::vector<TimedRow> rows = three_models();
   const ServedFit before = fit_engine(rows);
   int capped = 0;
   for (TimedRow& r : rows) {
@@ -294,14 +285,18 @@ TEST(ServedFit, F10CappedRowsMakeNoBandOfTtft) {
   EXPECT_LT(listed->bias, -0.85);
 }
 
-// The kind of host, too, is chosen by the other models: of rows made by one kind they choose it, whatever the
-// profile says.
-TEST(ServedFit, F10TheKindOfHostIsNestedToo) {
-  std::vector<TimedRow> rows = three_models(0);
+// The kind of host is the one of the rows' engines, no matter which one errs less: of rows made by the other
+// one it stays, and what the other would err is said beside it.
+TEST(ServedFit, F10TheKindOfHostIsNotChosenByRows) {
+  std::vector<TimedRow> rows = three_models();
   const ServedFit own = fit_engine(rows);
-  EXPECT_EQ(own.nested_forms.rows, 24);
-  EXPECT_EQ(own.other_hosts, 0);
-  EXPECT_LT(own.nested_forms.p90, 0.01);
+  EXPECT_EQ(own.other_host.rows, 24);
+  const auto all = [](const ServedFit& fit) {
+    return *std::find_if(fit.bands.tables.begin(), fit.bands.tables.end(),
+                         [](const ServedError& e) { return e.of == "TPOT of all rows"; });
+  };
+  EXPECT_LT(all(own).p90, 0.01);
+  EXPECT_GT(own.other_host.p90, 0.01);
   EngineProfile waits = *rows.front().engine;
   waits.host_waited_for = true;
   waits.host = {Seconds(4e-3), Seconds(2e-5), Seconds(0), Seconds(0.03)};
@@ -311,9 +306,9 @@ TEST(ServedFit, F10TheKindOfHostIsNestedToo) {
     r.row.ttft = s.ttft.value;
   }
   const ServedFit other = fit_engine(rows);
-  EXPECT_EQ(other.other_hosts, 3);
-  EXPECT_LT(other.nested_forms.p90, 0.01);
-  EXPECT_GT(other.pooled.p90, 2 * other.nested_forms.p90);
+  EXPECT_LT(other.other_host.p90, 0.01);
+  EXPECT_GT(all(other).p90, 2 * other.other_host.p90);
+  EXPECT_GT(all(other).p90, 0.02);
 }
 
 // The times that the fit adds by hand are those of lowered steps.

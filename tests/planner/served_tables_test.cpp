@@ -23,8 +23,6 @@ TEST(ServedFit, F10ProfilesSayWhatWasMeasured) {
     const auto folder = shipped_catalogs().engines;
     const ServedDetails details = load_served_details(folder / (std::string(name) + ".yaml"));
     const EngineProfile p = load_engine(name, "", folder);
-    ASSERT_EQ(details.pooled.size(), 1u);
-    EXPECT_EQ(details.pooled.front().rows, p.error.rows);
     ASSERT_EQ(details.ttft_covered.size(), p.error.ttft_by_users.size() + 1);
     for (std::size_t i = 0; i < p.error.ttft_by_users.size(); ++i)
       EXPECT_EQ(details.ttft_covered[i].rows, p.error.ttft_by_users[i].measured.rows);
@@ -32,8 +30,8 @@ TEST(ServedFit, F10ProfilesSayWhatWasMeasured) {
     int versions = 0;
     for (const MeasuredVersion& v : details.versions) versions += v.rows;
     EXPECT_EQ(versions, p.error.rows);
-    ASSERT_EQ(details.nested_forms.size(), 1u);
-    EXPECT_EQ(details.nested_forms.front().rows, p.error.rows);
+    ASSERT_EQ(details.other_host.size(), 1u);
+    EXPECT_EQ(details.other_host.front().rows, p.error.rows);
     // Each band names its models, and they are models of the tables.
     for (const TtftBand& b : p.error.ttft_by_users) {
       EXPECT_FALSE(b.models.empty());
