@@ -124,6 +124,7 @@ Asked asked_study_and_plan(const ServeOptions& o) {
 }
 
 ServiceQuestion question_of(const ServeOptions& o, const Asked& asked) {
+  require_play(asked.study.study, asked.plan);
   ServiceQuestion q;
   q.plan = asked.plan;
   q.input = asked.study.study.served.input;

@@ -139,8 +139,7 @@ class Service {
         q_(std::move(question)),
         step_(step),
         times_(study.study, q_.plan, study.sweep().search.all_reduce) {
-    if (const auto reason = no_play(study.study, q_.plan))
-      throw UserError(fmt::format("{} cannot be served request by request: {}", to_string(q_.plan), *reason));
+    require_play(study.study, q_.plan);
     if (!q_.trace.empty()) trace_ = size_of(q_.trace, step);
     mean_ = trace_ ? std::llround(trace_->input + trace_->output) : q_.input + q_.output;
     knobs_ = service_knobs(study.study, q_.plan, q_.knobs, mean_);

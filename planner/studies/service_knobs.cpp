@@ -220,6 +220,11 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
   return several_caches(c);
 }
 
+void require_play(const Case& c, const Plan& plan) {
+  if (const auto reason = no_play(c, plan))
+    throw UserError(fmt::format("{} cannot be served request by request: {}", to_string(plan), *reason));
+}
+
 VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::string>& overrides,
                      long long mean_tokens) {
   Plan plan = asked;

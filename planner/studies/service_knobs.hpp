@@ -36,6 +36,9 @@ std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs);
 /// Why requests cannot be played one by one on a plan; nothing where they can.
 std::optional<std::string> no_play(const Case& c, const Plan& plan);
 
+/// Throws UserError with that reason.
+void require_play(const Case& c, const Plan& plan);
+
 /// The knobs of a server of the plan: the engine's defaults for the device, the blocks that memory has room
 /// for beside weights when requests are `mean_tokens` long, and the longest request. `overrides`:
 /// "max_num_seqs=256". Throws UserError of names and values, and where not one request fits. There is a
