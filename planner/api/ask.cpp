@@ -1,10 +1,12 @@
 // The functions of the library.
 #include <functional>
+#include <optional>
 
 #include "planner/api/convert.hpp"
 #include "planner/api/convert_explain.hpp"
 #include "planner/api/convert_list.hpp"
 #include "planner/api/convert_plan.hpp"
+#include "planner/api/convert_serve.hpp"
 #include "planner/api/convert_studies.hpp"
 #include "planner/api/shardline.hpp"
 #include "planner/scenario/asked_amounts.hpp"
@@ -12,6 +14,7 @@
 #include "planner/studies/idle_settings.hpp"
 #include "planner/studies/searched_partition.hpp"
 #include "sim/base/cancel.hpp"
+#include "sim/base/memory_limit.hpp"
 
 namespace shardline::api {
 
@@ -32,6 +35,19 @@ auto translated(Answer answer) {
     throw Error(ErrorKind::internal, e.what());
   }
 }
+
+// How long a question may take and what it may need, while it is answered.
+struct RunScope {
+  explicit RunScope(const RunOptions& o) : cancel(&o.cancelled), memory(limit_of(o)) {}
+
+  static std::optional<Bytes> limit_of(const RunOptions& o) {
+    if (!(o.memory_bytes >= 0)) throw UserError("memory: expected a positive size");
+    return o.memory_bytes > 0 ? std::optional(Bytes(o.memory_bytes)) : std::nullopt;
+  }
+
+  CancelScope cancel;
+  MemoryScope memory;
+};
 
 void require_costs(const RunOptions& o) {
   if (!o.costs.empty() && o.costs != "calibrated" && o.costs != "parameters")
@@ -84,7 +100,7 @@ EvaluatorFactory until_cancelled(EvaluatorFactory chains, const RunOptions& o) {
 
 PlanResult plan(const PlanQuestion& question, const RunOptions& o) {
   return translated([&] {
-    const CancelScope scope(&o.cancelled);
+    const RunScope scope(o);
     require_costs(o);
     const Catalogs catalogs = shipped_catalogs();
     PlanResult out = plan_result(answer_plan(plan_question_of(question, o, catalogs), catalogs, watch(o)));
@@ -96,7 +112,7 @@ PlanResult plan(const PlanQuestion& question, const RunOptions& o) {
 
 SweepResult sweep(const SweepQuestion& question, const RunOptions& o) {
   return translated([&] {
-    const CancelScope scope(&o.cancelled);
+    const RunScope scope(o);
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     SweepResult out;
     out.version = version();
@@ -121,7 +137,7 @@ SweepResult sweep(const SweepQuestion& question, const RunOptions& o) {
 
 SimulateResult simulate(const SimulateQuestion& question, const RunOptions& o) {
   return translated([&] {
-    const CancelScope scope(&o.cancelled);
+    const RunScope scope(o);
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     Study study = study_of(scenario, question.model);
     require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
@@ -144,7 +160,7 @@ SimulateResult simulate(const SimulateQuestion& question, const RunOptions& o) {
 
 ExplainResult explain(const ExplainQuestion& question, const RunOptions& o) {
   return translated([&] {
-    const CancelScope scope(&o.cancelled);
+    const RunScope scope(o);
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     const Study study = study_of(scenario, question.model);
     require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
@@ -154,7 +170,7 @@ ExplainResult explain(const ExplainQuestion& question, const RunOptions& o) {
       return study_of(scenario_of(question.scenario, question.scenario_text, other), study.study.model.name);
     };
     Explanation found = shardline::explain(study, possible_plan(study, question.plan), o.settings,
-                                           shipped_catalogs().systems, with);
+                                           shipped_catalogs().systems, with, watch(o));
     if (!found.simulated.misfit)
       add_idle_settings(found.simulated.unread, idle(study, {found.simulated.plan}, question, o, false));
     ExplainResult out = explain_result(study, found);
@@ -165,9 +181,22 @@ ExplainResult explain(const ExplainQuestion& question, const RunOptions& o) {
   });
 }
 
+ServeResult serve(const ServeQuestion& question, const RunOptions& o) {
+  return translated([&] {
+    const RunScope scope(o);
+    require_costs(o);
+    const auto option = [](const char* name) { return std::string(name); };
+    const AskedService asked = asked_service(question, o, option, watch(o));
+    ServeResult out =
+        serve_result(asked.study, serve_requests(asked.study, asked.question, watch(o)), question);
+    out.version = version();
+    return out;
+  });
+}
+
 CompareResult compare(const CompareQuestion& question, const RunOptions& o) {
   return translated([&] {
-    const CancelScope scope(&o.cancelled);
+    const RunScope scope(o);
     if (question.plans.size() != 2) throw UserError("plans: expected two");
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     const Study study = study_of(scenario, question.model);
@@ -188,7 +217,7 @@ CompareResult compare(const CompareQuestion& question, const RunOptions& o) {
 
 ThresholdsResult thresholds(const ScenarioQuestion& question, const RunOptions& o) {
   return translated([&] {
-    const CancelScope scope(&o.cancelled);
+    const RunScope scope(o);
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     ThresholdsResult out;
     out.version = version();
@@ -204,7 +233,7 @@ ThresholdsResult thresholds(const ScenarioQuestion& question, const RunOptions& 
 
 PartitionResult partition(const PartitionQuestion& question, const RunOptions& o) {
   return translated([&] {
-    const CancelScope scope(&o.cancelled);
+    const RunScope scope(o);
     Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     PartitionResult out;
     out.version = version();
@@ -229,7 +258,7 @@ PartitionResult partition(const PartitionQuestion& question, const RunOptions& o
 
 ConversationResult conversation(const ScenarioQuestion& question, const RunOptions& o) {
   return translated([&] {
-    const CancelScope scope(&o.cancelled);
+    const RunScope scope(o);
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     ConversationResult out;
     out.version = version();
@@ -258,6 +287,10 @@ double seconds_of(const std::string& name, const std::string& text) {
 
 long long tokens_of(const std::string& name, const std::string& text) {
   return translated([&] { return asked_tokens(name, text); });
+}
+
+double bytes_of(const std::string& name, const std::string& text) {
+  return translated([&] { return asked_bytes(name, text).value; });
 }
 
 double rate_of(const std::string& name, const std::string& text) {

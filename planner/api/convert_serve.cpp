@@ -6,19 +6,17 @@ namespace shardline::api {
 
 namespace {
 
-ServeQuestion question_of(const ServiceQuestion& q) {
-  ServeQuestion out;
+// The question again, with what was found for it.
+ServeQuestion answered(const ServeQuestion& asked, const ServiceQuestion& q) {
+  ServeQuestion out = asked;
   out.plan = to_string(q.plan);
-  if (!q.trace.empty()) out.trace = q.trace;
+  out.trace = q.trace.empty() ? std::nullopt : std::optional(q.trace);
   out.input_tokens = q.input;
   out.output_tokens = q.output;
   out.lengths = q.lengths == LengthLaw::equal ? "equal" : "drawn";
-  if (q.rate > 0) out.requests_per_s = q.rate;
-  if (q.users > 0) out.users = q.users;
   out.requests = static_cast<long long>(q.requests);
-  out.replicas = q.replicas;
   out.router = to_string(q.router);
-  out.seed = static_cast<long long>(q.seed);
+  if (q.rate > 0) out.requests_per_s = q.rate;
   return out;
 }
 
@@ -38,11 +36,11 @@ ServedLatency latency_of(Latency of, const ToldLatency& told) {
 
 }  // namespace
 
-ServeResult serve_result(const Study& study, const ServiceAnswer& answer) {
+ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const ServeQuestion& asked) {
   const ServedLoadAnswer& load = answer.load;
   ServeResult r;
   r.setting = setting_of(study);
-  r.question = question_of(answer.question);
+  r.question = answered(asked, answer.question);
   r.knobs = knobs_of(answer.knobs);
   r.met = load.met;
   if (answer.bracket) r.largest_rate = {answer.bracket->low, answer.bracket->high, answer.bracket->plays};

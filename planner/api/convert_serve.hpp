@@ -1,12 +1,31 @@
-// From the answer of serve. Not installed.
+// From the question of serve, and to its answer. Not installed.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "planner/api/options.hpp"
 #include "planner/api/serve.hpp"
 #include "planner/studies/request_service.hpp"
 
 namespace shardline::api {
 
-/// Everything but `version` and `command`.
-ServeResult serve_result(const Study& study, const ServiceAnswer& answer);
+struct AskedService {
+  Study study;
+  ServiceQuestion question;
+};
+
+/// How the caller's arguments are called, where they are at fault: `option("rate")` is "--rate" of the
+/// command line.
+using OptionName = std::function<std::string(const char* name)>;
+
+/// The study and the plan that requests are served on; a plan that is not named is searched for, of which
+/// `progress` is told. Throws UserError.
+AskedService asked_service(const ServeQuestion& question, const RunOptions& options, const OptionName& option,
+                           const std::function<void(std::uint64_t done, std::uint64_t total)>& progress);
+
+/// Everything but `version` and `command`. `asked`: of which the question has what is not of requests.
+ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const ServeQuestion& asked);
 
 }  // namespace shardline::api

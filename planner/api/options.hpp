@@ -16,6 +16,9 @@ struct RunOptions {
   bool any_context = false;  // with an engine: also requests longer than the model's maximum
   /// "device.memory.bandwidth=4 TB/s": in place of what the system's file or the scenario says.
   std::vector<std::string> settings;
+  /// What the question may need, in bytes; one that needs more is refused before it starts, with Error of
+  /// kind bad_input. 0: any amount, as a library does not know what else its process does.
+  double memory_bytes = 0;
   /// Asked between plans (of partitions between chains), from any thread: true stops, and Error of kind
   /// `interrupted` is thrown.
   std::function<bool()> cancelled;

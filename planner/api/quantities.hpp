@@ -15,4 +15,7 @@ long long tokens_of(const std::string& name, const std::string& text);
 /// "5/s", "300/min", "2000/h", "5" (of a second): requests a second, above 0.
 double rate_of(const std::string& name, const std::string& text);
 
+/// "16 GB" in bytes. Throws likewise.
+double bytes_of(const std::string& name, const std::string& text);
+
 }  // namespace shardline::api

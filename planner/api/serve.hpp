@@ -10,6 +10,15 @@
 namespace shardline::api {
 
 struct ServeQuestion {
+  std::string scenario;
+  std::string scenario_text;
+  std::string model;
+  std::string system;
+  std::optional<long long> gpus;
+  std::optional<long long> nodes;
+  std::optional<std::string> read_as;
+  std::optional<double> most_ttl_s;
+  std::optional<double> most_ttft_s;
   std::string plan;
   std::optional<std::string> trace;
   long long input_tokens = 0;
@@ -17,30 +26,50 @@ struct ServeQuestion {
   std::string lengths;
   std::optional<double> requests_per_s;
   std::optional<long long> users;
+  std::optional<double> think_s;
   long long requests = 0;
+  std::string slo;
   int replicas = 1;
   std::string router;
   long long seed = 1;
+  std::vector<std::string> knobs;
 };
 template <>
 struct Fields<ServeQuestion> {
   static constexpr const char* name = "ServeQuestion";
   static constexpr const char* schema = nullptr;
-  static constexpr const char* about = "What was served, with its defaults.";
+  static constexpr const char* about =
+      "Which requests are served, on what: a scenario and a plan, or without a scenario a model and a "
+      "system. "
+      "In a result with its defaults.";
   template <class Visit>
   static constexpr void visit(Visit&& field) {
     using Q = ServeQuestion;
-    field("plan", &Q::plan, "its text");
+    field("scenario", &Q::scenario, "name of a shipped scenario, or a file; empty: `model` on `system`");
+    field("scenario_text", &Q::scenario_text, "the scenario itself, in YAML, in place of a file");
+    field("model", &Q::model, "which one of the scenario, empty: the first; without a scenario as of plan");
+    field("system", &Q::system, "without a scenario: name of the catalogue, or a .yaml file");
+    field("gpus", &Q::gpus, "of a plan that is searched for, at most; null: as of plan");
+    field("nodes", &Q::nodes, "at most, in place of `gpus`");
+    field("read_as", &Q::read_as, "model_type to read the model's config.json as; null: its own");
+    field("most_ttl_s", &Q::most_ttl_s, "target of the search for a plan; null: none");
+    field("most_ttft_s", &Q::most_ttft_s, "likewise");
+    field("plan", &Q::plan, "its text; empty, without a scenario: the best that plan finds");
     field("trace", &Q::trace, "the file that requests are from; null: they are made up");
-    field("input_tokens", &Q::input_tokens, "of a made-up request");
-    field("output_tokens", &Q::output_tokens, "of its answer");
-    field("lengths", &Q::lengths, "`equal`, or `drawn`: from 80 to 100 % of these");
+    field("input_tokens", &Q::input_tokens, "of a made-up request; 0: as the scenario's workload");
+    field("output_tokens", &Q::output_tokens, "of its answer; likewise");
+    field("lengths", &Q::lengths, "`equal` (or empty), or `drawn`: from 80 to 100 % of these");
     field("requests_per_s", &Q::requests_per_s, "that come; null: at the trace's own times, or of users");
     field("users", &Q::users, "of a closed loop; null: none");
-    field("requests", &Q::requests, "at most");
+    field("think_s", &Q::think_s,
+          "mean time between an answer and the next request of each user, exponential; null: none, and all "
+          "begin at once");
+    field("requests", &Q::requests, "at most; 0: 2000, ten of each of `users`, all of a trace");
+    field("slo", &Q::slo, "targets: `ttft p99 2 s, tpot p99 40 ms`; empty: none");
     field("replicas", &Q::replicas, "of the plan");
-    field("router", &Q::router, "`round_robin`, `least_kv` or `prefix`");
+    field("router", &Q::router, "`round_robin` (or empty), `least_kv` or `prefix`");
     field("seed", &Q::seed, "of arrivals and lengths");
+    field("knobs", &Q::knobs, "options of the engine: `max_num_seqs=256`");
   }
 };
 

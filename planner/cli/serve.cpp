@@ -7,8 +7,6 @@
 #include "planner/cli/serve_text.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/scenario/asked_amounts.hpp"
-#include "planner/studies/plan_load.hpp"
-#include "planner/studies/simulated_plan.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/terminal.hpp"
 #include "sim/base/cancel.hpp"
@@ -65,107 +63,58 @@ void declare(Arguments& a, ServeOptions& o) {
       .output_folder();
 }
 
-Router router_named(const std::string& name) {
-  return name == "least_kv" ? Router::least_kv : name == "prefix" ? Router::prefix : Router::round_robin;
-}
-
-// The study, and a plan of it.
-struct Asked {
-  Study study;
-  Plan plan;
-};
-
-// The first of the answer's plans that requests can be played on.
-Plan best_of(const PlanAnswer& answer) {
-  std::string why = "no plan fits";
-  for (const PlannedPoint& p : answer.plans) {
-    const auto reason = no_play(answer.study.study, p.point.plan);
-    if (!reason) return sharding_of(p.point.plan);
-    why = fmt::format("{}: {}", to_string(sharding_of(p.point.plan)), *reason);
+api::ServeQuestion asked_of(const ServeOptions& o) {
+  api::ServeQuestion q;
+  if (o.question.system.empty()) {
+    if (!o.question.input.empty() || !o.question.output.empty())
+      throw UserError("--system is missing: --input and --output are of a line with a model and a system");
+    q.scenario = o.scenario;
+    q.model = o.model;
+  } else {
+    const api::PlanQuestion line = asked_of(o.scenario, o.question);
+    q.model = line.model;
+    q.system = line.system;
+    q.gpus = line.gpus;
+    q.nodes = line.nodes;
+    q.read_as = line.read_as;
+    q.most_ttl_s = line.most_ttl_s;
+    q.most_ttft_s = line.most_ttft_s;
+    q.input_tokens = line.input_tokens;
+    q.output_tokens = line.output_tokens.value_or(0);
   }
-  throw UserError({Diagnostic{{},
-                              "none of the best plans can be served request by request",
-                              {why, "name another with --plan, for instance of tensor"}}});
-}
-
-Asked asked_of_line(const ServeOptions& o) {
-  EngineOptions engine = o.engine;
-  if (engine.engine.empty()) engine.engine = "vllm";
-  const Catalogs catalogs = shipped_catalogs();
-  QuestionOptions line = o.question;
-  // Requests that come by themselves say nothing of how many are there at once.
-  line.rate.reset();
-  const PlanQuestion question =
-      api::plan_question_of(asked_of(o.scenario, line), run_options_of(engine, o.costs, 0), catalogs);
-  if (question.prefill()) throw UserError("--output is missing: requests are answered");
-  if (!o.plan.empty()) {
-    PlanAnswer answer = asked_plan(question, catalogs);
-    const Plan plan = possible_plan(answer.study, o.plan);
-    return {std::move(answer.study), plan};
-  }
-  Progress progress(o.scenario, Progress::terminal());
-  PlanAnswer answer = answer_plan(question, catalogs, [&](std::uint64_t done, std::uint64_t total) {
-    progress.show(done, total);
-    if (interrupted()) throw Cancelled{};
-  });
-  const Plan plan = best_of(answer);
-  return {std::move(answer.study), plan};
-}
-
-Asked asked_study_and_plan(const ServeOptions& o) {
-  if (!o.question.system.empty()) return asked_of_line(o);
-  if (!o.question.input.empty() || !o.question.output.empty())
-    throw UserError("--system is missing: --input and --output are of a line with a model and a system");
-  if (o.plan.empty()) throw UserError("--plan is required with a scenario");
-  const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
-  const Study& study = study_of(scenario, o.model);
-  require_question<Sweep>(study, o.scenario);
-  return {study, possible_plan(study, o.plan)};
-}
-
-ServiceQuestion question_of(const ServeOptions& o, const Asked& asked) {
-  require_play(asked.study.study, asked.plan);
-  ServiceQuestion q;
-  q.plan = asked.plan;
-  q.input = asked.study.study.served.input;
-  q.output = asked.study.study.served.output;
-  q.lengths = o.lengths == "drawn" ? LengthLaw::drawn : LengthLaw::equal;
-  q.trace = o.trace;
-  if (o.question.rate) q.rate = asked_rate("--rate", *o.question.rate);
-  if (o.question.users) q.users = *o.question.users;
-  if (o.think) q.think = asked_time("--think", *o.think);
-  if (o.requests) q.requests = static_cast<std::uint64_t>(*o.requests);
-  q.targets = parse_targets("--slo", o.slo);
+  q.plan = o.plan;
+  if (!o.trace.empty()) q.trace = o.trace;
+  q.lengths = o.lengths;
+  if (o.question.rate) q.requests_per_s = asked_rate("--rate", *o.question.rate);
+  q.users = o.question.users;
+  if (o.think) q.think_s = asked_time("--think", *o.think).value;
+  q.requests = o.requests.value_or(0);
+  q.slo = o.slo;
   q.replicas = o.replicas;
-  q.router = router_named(o.router);
-  if (o.seed) q.seed = static_cast<std::uint64_t>(*o.seed);
+  q.router = o.router;
+  q.seed = o.seed.value_or(1);
   q.knobs = o.knobs;
-  if (q.users > 0 && (q.rate > 0 || !q.trace.empty()))
-    throw UserError("--users is of a closed loop: no --rate and no --trace beside it");
-  if (o.think && q.users == 0) throw UserError("--think is of users of a closed loop: expected --users");
-  if (q.users > 0 && q.router != Router::round_robin)
-    throw UserError("--router: users of a closed loop stay with one replica each, in turn");
-  q.largest_rate = q.users == 0 && q.rate <= 0 && q.trace.empty();
-  if (q.largest_rate && q.targets.empty())
-    throw UserError(
-        "nothing says when requests come: expected --rate, --users, --trace, or --slo, which "
-        "asks for the largest rate that meets it");
-  if (q.trace.empty() && (q.input <= 0 || q.output <= 0))
-    throw UserError(
-        "nothing says how long requests are: expected --input and --output, a workload in the "
-        "scenario, or --trace");
   return q;
 }
 
+std::string option_name(const char* name) { return std::string("--") + name; }
+
 int run(const ServeOptions& o, const Provenance& made_by) {
-  const std::vector<LatencyTarget> targets = parse_targets("--slo", o.slo);  // faults before a search
   if (!o.out.empty()) make_output_folder(o.out);
-  const Asked asked = asked_study_and_plan(o);
-  const ServiceQuestion question = question_of(o, asked);
+  const api::ServeQuestion question = asked_of(o);
+  api::AskedService asked;
+  {
+    Progress progress(o.scenario, Progress::terminal());
+    asked = api::asked_service(question, run_options_of(o.engine, o.costs, 0), option_name,
+                               [&](std::uint64_t done, std::uint64_t total) {
+                                 progress.show(done, total);
+                                 if (interrupted()) throw Cancelled{};
+                               });
+  }
   ServiceAnswer answer;
   {
     Progress progress(asked.study.study.model.name, Progress::terminal(), "requests");
-    answer = serve_requests(asked.study, question, [&](std::uint64_t done, std::uint64_t all) {
+    answer = serve_requests(asked.study, asked.question, [&](std::uint64_t done, std::uint64_t all) {
       progress.show(done, all);
       if (interrupted()) throw Cancelled{};
     });
@@ -174,7 +123,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
   const std::size_t width = output_width();
   fmt::print("{}", serve_text(asked.study, answer, width > 0 ? width : kWidth));
   if (made_by.document != nullptr) {
-    api::ServeResult result = api::serve_result(asked.study, answer);
+    api::ServeResult result = api::serve_result(asked.study, answer, question);
     result.version = made_by.version;
     result.command = made_by.command;
     made_by.document->set(api::to_json(result));

@@ -16,7 +16,8 @@ Seconds asked_time(const std::string& name, const std::string& text) {
                                 text, name, text, name, text));
   const auto parsed = parse_quantity<Seconds>(text);
   if (const auto* fault = std::get_if<std::string>(&parsed))
-    throw UserError(name + " " + text + ": " + *fault);
+    throw UserError(
+        {Diagnostic{{}, name + " " + text + ": " + *fault, {"units of time: us, ms, s, min, h"}}});
   const Seconds time = std::get<Seconds>(parsed);
   if (time <= Seconds(0)) throw UserError(name + " " + text + ": expected a positive time");
   return time;
@@ -25,12 +26,27 @@ Seconds asked_time(const std::string& name, const std::string& text) {
 long long asked_tokens(const std::string& name, const std::string& text) {
   const bool unit = text.find("token") != std::string::npos;
   const auto parsed = parse_tokens(unit ? text : text + " tokens");
-  if (const auto* fault = std::get_if<std::string>(&parsed))
-    throw UserError(fmt::format("{} {}: {}", name, text, *fault));
+  if (std::holds_alternative<std::string>(parsed)) {
+    const auto as_written = parse_tokens(text);  // "GB" is no unit of tokens, and "GB tokens" nobody wrote
+    throw UserError(fmt::format(
+        "{} {}: {}", name, text,
+        std::get<std::string>(unit || !std::holds_alternative<std::string>(as_written) ? parsed
+                                                                                       : as_written)));
+  }
   const long long count = std::get<long long>(parsed);
   if (count < 1 || count > scenario_parts::kLongest)
     throw UserError(fmt::format("{} {}: expected 1 to {} tokens", name, text, scenario_parts::kLongest));
   return count;
+}
+
+Bytes asked_bytes(const std::string& name, const std::string& text) {
+  const auto parsed = parse_quantity<Bytes>(text);
+  if (const auto* fault = std::get_if<std::string>(&parsed))
+    throw UserError(
+        {Diagnostic{{}, name + " " + text + ": " + *fault, {"for instance " + name + " \"16 GB\""}}});
+  const Bytes bytes = std::get<Bytes>(parsed);
+  if (bytes <= Bytes(0)) throw UserError(name + " " + text + ": expected a positive size");
+  return bytes;
 }
 
 double asked_rate(const std::string& name, const std::string& text) {

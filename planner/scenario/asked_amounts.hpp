@@ -16,4 +16,7 @@ long long asked_tokens(const std::string& name, const std::string& text);
 /// "5/s", "300/min", "5" (of a second): requests a second, above 0. Throws UserError, too.
 double asked_rate(const std::string& name, const std::string& text);
 
+/// "16 GB": a positive size with its unit. Throws UserError, too.
+Bytes asked_bytes(const std::string& name, const std::string& text);
+
 }  // namespace shardline

@@ -21,6 +21,7 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
 std::atomic<double> g_most = kNone, g_part = 0;
+thread_local std::optional<Bytes> g_scoped;
 
 // The number that a text begins with, behind spaces.
 std::optional<double> number_in(std::string_view text) {
@@ -87,15 +88,20 @@ void limit_memory(Bytes most, double part_of_machine) {
   g_part = part_of_machine;
 }
 
+MemoryScope::MemoryScope(std::optional<Bytes> most) : outer_(g_scoped) { g_scoped = most; }
+MemoryScope::~MemoryScope() { g_scoped = outer_; }
+std::optional<Bytes> scoped_memory() { return g_scoped; }
+
 void require_memory(const MemoryNeed& need) {
-  const double most = g_most, part = g_part;
+  const double most = g_scoped ? g_scoped->value : g_most.load(), part = g_scoped ? 0 : g_part.load();
   if (!(need.bytes.value > most)) return;
   const std::string whose = part > 0 ? fmt::format(" ({:.0f} % of the machine's)", 100 * part) : "";
   Diagnostic d;
   d.what = fmt::format("this needs about {} of memory, and may use {}{}: {}", to_string(need.bytes),
                        to_string(Bytes(most)), whose, need.most);
   d.details = {fmt::format("ask for less: {}", need.smaller),
-               fmt::format("or allow it: --memory \"{:.0f} GB\"", std::ceil(need.bytes.value / 1e9))};
+               fmt::format("or allow it: {} \"{:.0f} GB\"", g_scoped ? "memory" : "--memory",
+                           std::ceil(need.bytes.value / 1e9))};
   throw UserError({std::move(d)});
 }
 

@@ -4,11 +4,13 @@
 #include <latch>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "sim/base/cancel.hpp"
+#include "sim/base/memory_limit.hpp"
 
 #ifdef __SANITIZE_THREAD__
 #include <atomic>
@@ -80,6 +82,7 @@ void parallel_for(std::size_t begin, std::size_t end, std::size_t asked,
     return;
   }
   const CancelQuestion* const question = cancel_question();
+  const std::optional<Bytes> memory = scoped_memory();
 #ifdef __SANITIZE_THREAD__
   // The distribution's oneTBB is not instrumented: ThreadSanitizer would see races inside it, and so miss
   // ours.
@@ -88,6 +91,7 @@ void parallel_for(std::size_t begin, std::size_t end, std::size_t asked,
   for (std::size_t slot = 0; slot < threads; ++slot) {
     pool.emplace_back([&, slot] {
       const CancelScope scope(question);
+      const MemoryScope limited(memory);
       for (std::size_t i = next++; i < end; i = next++) body(i, slot);
     });
   }
@@ -98,6 +102,7 @@ void parallel_for(std::size_t begin, std::size_t end, std::size_t asked,
   arena.execute([&] {
     oneapi::tbb::parallel_for(begin, end, [&](std::size_t i) {
       const CancelScope scope(question);
+      const MemoryScope limited(memory);
       check_cancelled();
       body(i, static_cast<std::size_t>(oneapi::tbb::this_task_arena::current_thread_index()));
     });

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How much longer a sweep takes in Python than by the program, taken in turn.
+"""How much longer a question takes in Python than by the program, taken in turn.
 
-Usage: PYTHONPATH=BUILD/python python_overhead.py PROGRAM [SCENARIO [RUNS]]
-Prints medians of wall-clock and of CPU seconds, which other work on the machine disturbs less: of the
-program as a whole; of the first call in a new interpreter with the columns of its frontier; and of that
-interpreter as a whole, which also starts and imports numpy and shardline.
+Usage: PYTHONPATH=BUILD/python python_overhead.py PROGRAM [RUNS [QUESTION...]]
+Questions: plan, sweep, simulate; all of them. Prints medians of wall-clock and of CPU seconds, which other work
+on the machine disturbs less: of the program as a whole; of the first call in a new interpreter with what its
+table needs; and of that interpreter as a whole, which also starts and imports numpy and shardline.
 """
 
 import resource
@@ -16,9 +16,23 @@ import time
 CALL = """
 import time, numpy, shardline
 began, cpu = time.perf_counter(), time.process_time()
-len(shardline.sweep({!r}).frontier["plan"])
+{}
 print(time.perf_counter() - began, time.process_time() - cpu)
 """
+# The command line, and the same in Python with the columns of its plans.
+QUESTIONS = {
+    "plan": (
+        "plan nvidia/Llama-3.1-70B-Instruct-FP8 --system h200-hgx --gpus 8 --input 32K --output 1K --ttl 20ms",
+        'len(shardline.plan("nvidia/Llama-3.1-70B-Instruct-FP8", system="h200-hgx", gpus=8, input="32K", '
+        'output="1K", ttl="20 ms").plans.columns["point.plan"])',
+    ),
+    "sweep": ("sweep helix_gb200_1m", 'len(shardline.sweep("helix_gb200_1m").frontier["plan"])'),
+    "simulate": (
+        "simulate helix_gb200_1m --model llama-3.1-405b --plan helix:kvp=8,tpa=8,tpf=64,batch=4",
+        'shardline.simulate("helix_gb200_1m", model="llama-3.1-405b", plan="helix:kvp=8,tpa=8,tpf=64,batch=4")'
+        ".outcome",
+    ),
+}
 
 
 def used():
@@ -34,25 +48,29 @@ def seconds(command):
     return [end - begin for begin, end in zip(began, used())], ran.stdout
 
 
-def main():
-    program = sys.argv[1]
-    scenario = sys.argv[2] if len(sys.argv) > 2 else "helix_gb200_1m"
-    runs = int(sys.argv[3]) if len(sys.argv) > 3 else 15
+def measure(program, name, runs):
+    line, call = QUESTIONS[name]
     taken = []
     for run in range(runs + 1):
-        alone, _ = seconds([program, "sweep", scenario])
-        whole, text = seconds([sys.executable, "-c", CALL.format(scenario)])
+        alone, _ = seconds([program, *line.split()])
+        whole, text = seconds([sys.executable, "-c", CALL.format(call)])
         if run > 0:  # the first reads files from disk
             taken.append((alone, [float(word) for word in text.split()], whole))
-    print(f"{scenario}, {runs} runs of each in turn")
+    print(f"{name}, {runs} runs of each in turn")
     for kind, clock in enumerate(("wall-clock", "CPU")):
-        for column, name in enumerate(("program", "call", "interpreter")):
+        for column, what in enumerate(("program", "call", "interpreter")):
             median = statistics.median(row[column][kind] for row in taken)
             over = sorted(100 * (row[column][kind] / row[0][kind] - 1) for row in taken)
             print(
-                f"  {clock:10} {name:11} {median:.3f} s; over the program {statistics.median(over):+.1f} %, "
+                f"  {clock:10} {what:11} {median:.3f} s; over the program {statistics.median(over):+.1f} %, "
                 f"quartiles {over[len(over) // 4]:+.1f} and {over[3 * len(over) // 4]:+.1f} %"
             )
+
+
+def main():
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 15
+    for name in sys.argv[3:] or QUESTIONS:
+        measure(sys.argv[1], name, runs)
 
 
 main()

@@ -51,6 +51,16 @@ def test_bad_input_has_places_and_the_text_of_the_program(folder, program):
         (lambda: shardline.plan("llama3.1-8b", system="h100-hgx", input="8K"), "llama-3.1-8b"),
         (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input=0), "--input 0"),
         (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input="8K", output=512, rate="5/d"), "300/min"),
+        (lambda: shardline.serve(model="llama-3.1-8b", system="h100-hgx", input="8K", output=512), "rate, users"),
+        (lambda: shardline.serve(model="llama-3.1-8b", input="8K", output=512, rate=1), "system is missing"),
+        (lambda: shardline.serve("small.yaml", rate=1), "plan is required"),
+        (lambda: shardline.serve("small.yaml", system="h100-hgx", rate=1), "no system beside it"),
+        (lambda: shardline.serve("small.yaml", plan="tensor:tpa=8,tpf=8", rate=1, router="least"), "least_kv"),
+        (lambda: shardline.serve("small.yaml", plan="tensor:tpa=8,tpf=8", users=0), "users 0"),
+        (lambda: shardline.sweep("small.yaml", memory="2 MB"), 'allow it: memory "'),
+        (lambda: shardline.sweep("small.yaml", memory=2e6), "may use 2 MB"),
+        (lambda: shardline.sweep("small.yaml", memory="16"), "found a number without a unit"),
+        (lambda: shardline.sweep("small.yaml", memory=0), "expected a positive size"),
         (lambda: shardline.list("modells"), "models"),
     ],
 )
@@ -68,6 +78,13 @@ def test_arguments_of_a_wrong_type_are_type_errors(folder):
         shardline.sweep("small.yaml", threads="two")
     with pytest.raises(TypeError):
         shardline.sweep(3)
+
+
+def test_memory_is_of_one_call(folder):
+    with pytest.raises(shardline.BadInput):
+        shardline.sweep("small.yaml", memory="2 MB")
+    assert shardline.sweep("small.yaml", memory="16 GB").met
+    assert shardline.sweep("small.yaml").met
 
 
 def test_no_plan_is_an_answer_and_raised_where_that_is_wanted(folder, program):

@@ -15,14 +15,13 @@ import pytest
 import shardline
 from shardline import _results, _shardline
 
-FUNCTIONS = ["plan", "sweep", "simulate", "explain", "compare", "thresholds", "partition", "conversation"]
+FUNCTIONS = ["plan", "sweep", "simulate", "explain", "compare", "serve", "thresholds", "partition", "conversation"]
 PACKAGE = pathlib.Path(shardline.__file__).parent
 
-# What a program has and a function has not: where output goes and what it looks like, and how much memory of the machine
-# it may take; of explain and compare
+# What a program has and a function has not: where output goes and what it looks like; of explain and compare
 # the question of one line, for which a function takes the scenario of plan's answer. Of Python alone: a
 # scenario as text, and functions that are called meanwhile. `as` is a keyword there.
-OF_THE_PROGRAM = {"help", "out", "json", "verbose", "save", "memory"}
+OF_THE_PROGRAM = {"help", "out", "json", "verbose", "save"}
 OF_A_LINE = {"system", "input", "output", "gpus", "nodes", "users", "rate", "ttl", "ttft", "tokens-per-user", "as"}
 OF_PYTHON = {"scenario_text", "progress", "cancelled"}
 

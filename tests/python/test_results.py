@@ -54,6 +54,17 @@ ON_TWO_GPUS = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input",
             lambda: shardline.compare("served.yaml", plan=[FOUR, EIGHT]),
             ["compare", "served.yaml", "--plan", FOUR, "--plan", EIGHT],
         ),
+        (
+            lambda: shardline.serve(model="llama-3.1-8b", **SMALL, rate="2/s", requests=50, slo="ttft p99 2 s"),
+            ["serve", *ON_TWO_GPUS, "--rate", "2/s", "--requests", "50", "--slo", "ttft p99 2 s"],
+        ),
+        (
+            lambda: shardline.serve(
+                "served.yaml", plan=EIGHT, engine="vllm", users=4, lengths="drawn", knob=["max_num_seqs=3"], seed=2
+            ),
+            ["serve", "served.yaml", "--plan", EIGHT, "--engine", "vllm", "--users", "4", "--lengths", "drawn"]
+            + ["--knob", "max_num_seqs=3", "--seed", "2"],
+        ),
         (lambda: shardline.thresholds("rings.yaml"), ["thresholds", "rings.yaml"]),
         (lambda: shardline.partition("parts.yaml"), ["partition", "parts.yaml"]),
         (lambda: shardline.conversation("talk.yaml"), ["conversation", "talk.yaml"]),

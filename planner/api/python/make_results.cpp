@@ -128,6 +128,7 @@ std::string results() {
   w.add<api::SimulateResult>();
   w.add<api::ExplainResult>();
   w.add<api::CompareResult>();
+  w.add<api::ServeResult>();
   w.add<api::ThresholdsResult>();
   w.add<api::PartitionResult>();
   w.add<api::ConversationResult>();

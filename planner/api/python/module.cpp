@@ -15,7 +15,7 @@ namespace shardline::python {
 namespace {
 
 api::RunOptions options_of(int threads, const std::string& engine, const std::string& costs, bool any_gpus,
-                           bool any_context, std::vector<std::string> settings) {
+                           bool any_context, std::vector<std::string> settings, double memory_bytes) {
   api::RunOptions out;
   out.threads = threads;
   out.engine = engine;
@@ -23,6 +23,7 @@ api::RunOptions options_of(int threads, const std::string& engine, const std::st
   out.any_gpus = any_gpus;
   out.any_context = any_context;
   out.settings = std::move(settings);
+  out.memory_bytes = memory_bytes;
   return out;
 }
 
@@ -33,15 +34,15 @@ void add(py::module_& m, const char* name,
   m.def(
       name,
       [ask](const py::object& asked, int threads, const std::string& engine, const std::string& costs,
-            bool any_gpus, bool any_context, const std::vector<std::string>& set, const py::object& progress,
-            const py::object& cancelled) {
+            bool any_gpus, bool any_context, const std::vector<std::string>& set, double memory,
+            const py::object& progress, const py::object& cancelled) {
         const auto question = question_of<Question>(asked);
-        return answer(options_of(threads, engine, costs, any_gpus, any_context, set), {progress, cancelled},
-                      [&](const api::RunOptions& o) { return ask(question, o); });
+        return answer(options_of(threads, engine, costs, any_gpus, any_context, set, memory),
+                      {progress, cancelled}, [&](const api::RunOptions& o) { return ask(question, o); });
       },
       py::arg("question"), py::kw_only(), py::arg("threads") = 0, py::arg("engine") = "",
       py::arg("costs") = "", py::arg("any_gpus") = false, py::arg("any_context") = false,
-      py::arg("set") = std::vector<std::string>{}, py::arg("progress") = py::none(),
+      py::arg("set") = std::vector<std::string>{}, py::arg("memory") = 0.0, py::arg("progress") = py::none(),
       py::arg("cancelled") = py::none());
 }
 
@@ -70,6 +71,7 @@ PYBIND11_MODULE(_shardline, m) {
   add<api::SimulateQuestion>(m, "simulate", &api::simulate);
   add<api::ExplainQuestion>(m, "explain", &api::explain);
   add<api::CompareQuestion>(m, "compare", &api::compare);
+  add<api::ServeQuestion>(m, "serve", &api::serve);
   add<api::ScenarioQuestion>(m, "thresholds", &api::thresholds);
   add<api::PartitionQuestion>(m, "partition", &api::partition);
   add<api::ScenarioQuestion>(m, "conversation", &api::conversation);
@@ -81,6 +83,7 @@ PYBIND11_MODULE(_shardline, m) {
       py::arg("what"));
   m.def("seconds", reader(&api::seconds_of), py::arg("name"), py::arg("text"));
   m.def("tokens", reader(&api::tokens_of), py::arg("name"), py::arg("text"));
+  m.def("bytes", reader(&api::bytes_of), py::arg("name"), py::arg("text"));
   m.def("rate", reader(&api::rate_of), py::arg("name"), py::arg("text"));
   m.def("data_folder", [] {
     try {

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <thread>
 
 #include "sim/base/error.hpp"
+#include "sim/base/parallel.hpp"
 
 namespace shardline {
 namespace {
@@ -73,6 +76,30 @@ TEST(MemoryLimit, WhatNeedsMoreIsRefusedWithBothNumbers) {
         "of a prompt\nask for less: larger chunks (prefill_chunk)\nor allow it: --memory \"22 GB\"\n");
   }
   limit_memory(Bytes(std::numeric_limits<double>::infinity()));
+}
+
+// A scope is of its thread and of those that share in its work, and ends with it.
+TEST(MemoryLimit, AScopeHoldsForSharedWorkAlone) {
+  const MemoryNeed need{Bytes(3e9), "a list", "fewer"};
+  {
+    const MemoryScope scope(Bytes(2e9));
+    std::atomic<int> refused = 0;
+    parallel_for(0, 8, 2, [&](std::size_t, std::size_t) {
+      try {
+        require_memory(need);
+      } catch (const UserError&) {
+        ++refused;
+      }
+    });
+    EXPECT_EQ(refused, 8);
+    {
+      const MemoryScope inner(Bytes(4e9));
+      EXPECT_NO_THROW(require_memory(need));
+    }
+    EXPECT_THROW(require_memory(need), UserError);
+    std::thread([&] { EXPECT_NO_THROW(require_memory(need)); }).join();
+  }
+  EXPECT_NO_THROW(require_memory(need));
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ Arguments of several functions:
     any_gpus: with an engine: also plans of part of a tray or node.
     any_context: with an engine: also requests longer than the model's maximum.
     set: keys in place of those of the system's file or the scenario, ``["device.memory.bandwidth=4 TB/s"]``.
+    memory: what the question may need, ``"16 GB"`` or a number of bytes; one that needs more is refused
+        before it starts. None: any amount, for a library does not know what else its process does.
     progress: called as ``progress(done, total)``, of each model in turn, in the thread that asked.
     cancelled: asked now and then in that thread; where it returns true, Interrupted is raised.
 
@@ -45,6 +47,8 @@ from ._results import (
     PlanQuestion,
     PlanResult,
     ScenarioQuestion,
+    ServeQuestion,
+    ServeResult,
     SimulateQuestion,
     SimulateResult,
     SweepQuestion,
@@ -69,6 +73,7 @@ __all__ = [
     "explain",
     "partition",
     "plan",
+    "serve",
     "simulate",
     "sweep",
     "thresholds",
@@ -79,6 +84,7 @@ Path = Union[str, "os.PathLike[str]"]
 Time = Union[float, str]
 Tokens = Union[int, str]
 Rate = Union[float, str]
+Size = Union[float, str]
 Progress = Optional[Callable[[int, int], object]]
 Cancelled = Optional[Callable[[], bool]]
 
@@ -89,6 +95,14 @@ def _seconds(name: str, value: Optional[Time]) -> Optional[float]:
 
 def _tokens(name: str, value: Optional[Tokens]) -> Optional[int]:
     return _shardline.tokens(name, value) if isinstance(value, str) else value
+
+
+def _bytes(value: Optional[Size]) -> float:
+    if isinstance(value, str):
+        return _shardline.bytes("memory", value)
+    if value is not None and not value > 0:
+        raise BadInput(f"memory {value}: expected a positive size")
+    return 0.0 if value is None else float(value)
 
 
 def _time_per_token(ttl: Optional[Time], tokens_per_user: Optional[float]) -> Optional[float]:
@@ -121,6 +135,7 @@ def plan(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = (),
+    memory: Optional[Size] = None,
     progress: Progress = None,
     cancelled: Cancelled = None,
 ) -> PlanResult:
@@ -167,6 +182,7 @@ def plan(
         any_gpus=any_gpus,
         any_context=any_context,
         set=tuple(set),
+        memory=_bytes(memory),
         progress=progress,
         cancelled=cancelled,
     )
@@ -188,6 +204,7 @@ def sweep(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = (),
+    memory: Optional[Size] = None,
     progress: Progress = None,
     cancelled: Cancelled = None,
 ) -> SweepResult:
@@ -226,6 +243,7 @@ def sweep(
         any_gpus=any_gpus,
         any_context=any_context,
         set=tuple(set),
+        memory=_bytes(memory),
         progress=progress,
         cancelled=cancelled,
     )
@@ -243,6 +261,7 @@ def simulate(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = (),
+    memory: Optional[Size] = None,
     progress: Progress = None,
     cancelled: Cancelled = None,
 ) -> SimulateResult:
@@ -274,6 +293,7 @@ def simulate(
         any_gpus=any_gpus,
         any_context=any_context,
         set=tuple(set),
+        memory=_bytes(memory),
         progress=progress,
         cancelled=cancelled,
     )
@@ -290,6 +310,7 @@ def explain(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = (),
+    memory: Optional[Size] = None,
     progress: Progress = None,
     cancelled: Cancelled = None,
 ) -> ExplainResult:
@@ -311,6 +332,110 @@ def explain(
         any_gpus=any_gpus,
         any_context=any_context,
         set=tuple(set),
+        memory=_bytes(memory),
+        progress=progress,
+        cancelled=cancelled,
+    )
+
+
+def serve(
+    scenario: Path = "",
+    *,
+    plan: str = "",
+    scenario_text: str = "",
+    model: Path = "",
+    system: Path = "",
+    input: Optional[Tokens] = None,
+    output: Optional[Tokens] = None,
+    gpus: Optional[int] = None,
+    nodes: Optional[int] = None,
+    ttl: Optional[Time] = None,
+    ttft: Optional[Time] = None,
+    tokens_per_user: Optional[float] = None,
+    read_as: Optional[str] = None,
+    rate: Optional[Rate] = None,
+    users: Optional[int] = None,
+    think: Optional[Time] = None,
+    trace: Optional[Path] = None,
+    requests: Optional[int] = None,
+    slo: str = "",
+    lengths: str = "equal",
+    replicas: int = 1,
+    router: str = "round_robin",
+    seed: int = 1,
+    knob: Sequence[str] = (),
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = (),
+    memory: Optional[Size] = None,
+    progress: Progress = None,
+    cancelled: Cancelled = None,
+) -> ServeResult:
+    """Requests one by one on a plan: latencies by percentile, goodput, the largest rate that meets targets.
+
+    Of a scenario and a plan of it, or without a scenario of a model on a system.
+
+    Args:
+        scenario: name of a shipped scenario that sweeps, or a file; "": ``model`` on ``system``.
+        plan: its text; "", without a scenario: the best that ``plan`` finds for the same question.
+        scenario_text: as of ``sweep``; that of a PlanResult is one.
+        model: which one of the scenario, "": the first; without a scenario as of ``plan``.
+        system, gpus, nodes, ttl, ttft, tokens_per_user, read_as: without a scenario, as of ``plan``.
+        input, output: tokens of a made-up request and of its answer; None: the scenario's workload.
+        rate: requests that come by time: "5/s", "300/min"; with a trace at that mean rate.
+        users: of a closed loop, in place of a rate.
+        think: mean time between an answer and the next request of each user; None: none, and all begin at once.
+        trace: recorded requests: Mooncake's JSON lines, Azure's CSV, or CSV with arrival_s, input_tokens and
+            output_tokens.
+        requests: at most; None: 2000, ten of each user, all of a trace.
+        slo: targets, "ttft p99 2 s, tpot p99 40 ms"; without a rate, users or a trace the largest rate that
+            meets them is sought.
+        lengths: "equal", or "drawn": from 80 to 100 % of input and output.
+        replicas: copies of the plan.
+        router: which replica a request goes to: "round_robin", "least_kv" or "prefix".
+        seed: of arrivals and lengths.
+        knob: options of the engine, ``["max_num_seqs=256"]``.
+
+    The other arguments are those of ``help(shardline)``; without ``engine`` vLLM runs a model on a system.
+
+    Raises:
+        BadInput: of an argument, or of a file that it names. Targets that are missed are an answer (``met``).
+    """
+    question = ServeQuestion(
+        scenario=os.fspath(scenario),
+        scenario_text=scenario_text,
+        model=os.fspath(model),
+        system=os.fspath(system),
+        gpus=gpus,
+        nodes=nodes,
+        read_as=read_as,
+        most_ttl_s=_time_per_token(ttl, tokens_per_user),
+        most_ttft_s=_seconds("ttft", ttft),
+        plan=plan,
+        trace=None if trace is None else os.fspath(trace),
+        input_tokens=_tokens("input", input) or 0,
+        output_tokens=_tokens("output", output) or 0,
+        lengths=lengths,
+        requests_per_s=_shardline.rate("rate", rate) if isinstance(rate, str) else rate,
+        users=users,
+        think_s=_seconds("think", think),
+        requests=requests or 0,
+        slo=slo,
+        replicas=replicas,
+        router=router,
+        seed=seed,
+        knobs=tuple(knob),
+    )
+    return _shardline.serve(
+        question,
+        engine=engine,
+        costs=costs,
+        any_gpus=any_gpus,
+        any_context=any_context,
+        set=tuple(set),
+        memory=_bytes(memory),
         progress=progress,
         cancelled=cancelled,
     )
@@ -327,6 +452,7 @@ def compare(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = (),
+    memory: Optional[Size] = None,
     progress: Progress = None,
     cancelled: Cancelled = None,
 ) -> CompareResult:
@@ -352,6 +478,7 @@ def compare(
         any_gpus=any_gpus,
         any_context=any_context,
         set=tuple(set),
+        memory=_bytes(memory),
         progress=progress,
         cancelled=cancelled,
     )
@@ -364,6 +491,7 @@ def thresholds(
     threads: int = 0,
     costs: str = "",
     set: Sequence[str] = (),
+    memory: Optional[Size] = None,
     progress: Progress = None,
     cancelled: Cancelled = None,
 ) -> ThresholdsResult:
@@ -376,7 +504,7 @@ def thresholds(
     """
     question = ScenarioQuestion(scenario=os.fspath(scenario), scenario_text=scenario_text)
     return _shardline.thresholds(
-        question, threads=threads, costs=costs, set=tuple(set), progress=progress, cancelled=cancelled
+        question, threads=threads, costs=costs, set=tuple(set), memory=_bytes(memory), progress=progress, cancelled=cancelled
     )
 
 
@@ -389,6 +517,7 @@ def partition(
     granularity: Optional[int] = None,
     threads: int = 0,
     set: Sequence[str] = (),
+    memory: Optional[Size] = None,
     progress: Progress = None,
     cancelled: Cancelled = None,
 ) -> PartitionResult:
@@ -411,7 +540,7 @@ def partition(
         max_loss=max_loss,
         granularity_tokens=granularity,
     )
-    return _shardline.partition(question, threads=threads, set=tuple(set), progress=progress, cancelled=cancelled)
+    return _shardline.partition(question, threads=threads, set=tuple(set), memory=_bytes(memory), progress=progress, cancelled=cancelled)
 
 
 def conversation(
@@ -420,6 +549,7 @@ def conversation(
     scenario_text: str = "",
     costs: str = "",
     set: Sequence[str] = (),
+    memory: Optional[Size] = None,
     progress: Progress = None,
     cancelled: Cancelled = None,
 ) -> ConversationResult:
@@ -429,7 +559,7 @@ def conversation(
         BadInput: of an argument, or of the scenario.
     """
     question = ScenarioQuestion(scenario=os.fspath(scenario), scenario_text=scenario_text)
-    return _shardline.conversation(question, costs=costs, set=tuple(set), progress=progress, cancelled=cancelled)
+    return _shardline.conversation(question, costs=costs, set=tuple(set), memory=_bytes(memory), progress=progress, cancelled=cancelled)
 
 
 def data_folder() -> str:

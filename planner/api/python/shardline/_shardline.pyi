@@ -13,6 +13,8 @@ from ._results import (
     PlanQuestion,
     PlanResult,
     ScenarioQuestion,
+    ServeQuestion,
+    ServeResult,
     SimulateQuestion,
     SimulateResult,
     SweepQuestion,
@@ -36,6 +38,7 @@ def plan(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = ...,
+    memory: float = 0,
     progress: Optional[Callable[[int, int], object]] = None,
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> PlanResult: ...
@@ -48,6 +51,7 @@ def sweep(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = ...,
+    memory: float = 0,
     progress: Optional[Callable[[int, int], object]] = None,
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> SweepResult: ...
@@ -60,6 +64,7 @@ def simulate(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = ...,
+    memory: float = 0,
     progress: Optional[Callable[[int, int], object]] = None,
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> SimulateResult: ...
@@ -72,6 +77,7 @@ def explain(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = ...,
+    memory: float = 0,
     progress: Optional[Callable[[int, int], object]] = None,
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> ExplainResult: ...
@@ -84,9 +90,23 @@ def compare(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = ...,
+    memory: float = 0,
     progress: Optional[Callable[[int, int], object]] = None,
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> CompareResult: ...
+def serve(
+    question: ServeQuestion,
+    *,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = ...,
+    memory: float = 0,
+    progress: Optional[Callable[[int, int], object]] = None,
+    cancelled: Optional[Callable[[], bool]] = None,
+) -> ServeResult: ...
 def thresholds(
     question: ScenarioQuestion,
     *,
@@ -96,6 +116,7 @@ def thresholds(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = ...,
+    memory: float = 0,
     progress: Optional[Callable[[int, int], object]] = None,
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> ThresholdsResult: ...
@@ -108,6 +129,7 @@ def partition(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = ...,
+    memory: float = 0,
     progress: Optional[Callable[[int, int], object]] = None,
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> PartitionResult: ...
@@ -120,11 +142,13 @@ def conversation(
     any_gpus: bool = False,
     any_context: bool = False,
     set: Sequence[str] = ...,
+    memory: float = 0,
     progress: Optional[Callable[[int, int], object]] = None,
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> ConversationResult: ...
 def list(what: str) -> ListResult: ...
 def seconds(name: str, text: str) -> float: ...
+def bytes(name: str, text: str) -> float: ...
 def tokens(name: str, text: str) -> int: ...
 def rate(name: str, text: str) -> float: ...
 def data_folder() -> str: ...

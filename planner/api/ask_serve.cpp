@@ -1,0 +1,173 @@
+// What serve is asked: a scenario and a plan, or a model on a system and the best plan of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "planner/api/convert_plan.hpp"
+#include "planner/api/convert_serve.hpp"
+#include "planner/scenario/shipped.hpp"
+#include "planner/studies/plan_load.hpp"
+#include "planner/studies/simulated_plan.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline::api {
+
+namespace {
+
+struct StudyAndPlan {
+  Study study;
+  Plan plan;
+};
+
+using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+// The first of the answer's plans that requests can be played on.
+Plan best_of(const PlanAnswer& answer, const OptionName& option) {
+  std::string why = "no plan fits";
+  for (const PlannedPoint& p : answer.plans) {
+    const auto reason = no_play(answer.study.study, p.point.plan);
+    if (!reason) return sharding_of(p.point.plan);
+    why = fmt::format("{}: {}", to_string(sharding_of(p.point.plan)), *reason);
+  }
+  throw UserError({shardline::Diagnostic{
+      {},
+      "none of the best plans can be served request by request",
+      {why, fmt::format("name another with {}, for instance of tensor", option("plan"))}}});
+}
+
+StudyAndPlan of_line(const ServeQuestion& q, RunOptions o, const OptionName& option,
+                     const Progress& progress) {
+  if (o.engine.empty()) o.engine = "vllm";
+  PlanQuestion line;
+  line.model = q.model;
+  line.system = q.system;
+  line.input_tokens = q.input_tokens;
+  if (q.output_tokens > 0) line.output_tokens = q.output_tokens;
+  line.gpus = q.gpus;
+  line.nodes = q.nodes;
+  line.users = q.users;  // requests that come by themselves say nothing of how many are there at once
+  line.most_ttl_s = q.most_ttl_s;
+  line.most_ttft_s = q.most_ttft_s;
+  line.read_as = q.read_as;
+  const Catalogs catalogs = shipped_catalogs();
+  const shardline::PlanQuestion question = plan_question_of(line, o, catalogs);
+  if (question.prefill()) throw UserError(option("output") + " is missing: requests are answered");
+  if (!q.plan.empty()) {
+    PlanAnswer answer = asked_plan(question, catalogs);
+    const Plan plan = possible_plan(answer.study, q.plan);
+    return {std::move(answer.study), plan};
+  }
+  PlanAnswer answer = answer_plan(question, catalogs, progress);
+  const Plan plan = best_of(answer, option);
+  return {std::move(answer.study), plan};
+}
+
+StudyAndPlan of_scenario(const ServeQuestion& q, const RunOptions& o, const OptionName& option) {
+  if (q.plan.empty()) throw UserError(option("plan") + " is required with a scenario");
+  const Overrides given{costs_named(o.costs), o.engine, o.any_gpus, o.any_context, o.settings};
+  const Scenario scenario = q.scenario_text.empty()
+                                ? scenario_named(q.scenario, given)
+                                : parse_scenario(q.scenario.empty() ? "scenario" : q.scenario,
+                                                 q.scenario_text, shipped_catalogs(), given);
+  const Study& study = study_of(scenario, q.model);
+  if (!std::holds_alternative<Sweep>(study.question))
+    throw UserError(scenario.name + " asks for another answer: expected a scenario that sweeps");
+  return {study, possible_plan(study, q.plan)};
+}
+
+// The place of a name among those that there are; empty: the first.
+std::size_t choice(const std::string& name, const std::string& found,
+                   std::span<const std::string_view> names) {
+  if (found.empty()) return 0;
+  const auto at = std::find(names.begin(), names.end(), found);
+  if (at == names.end())
+    throw UserError({shardline::Diagnostic{
+        {},
+        fmt::format("{} {} is not known", name, found),
+        expected_one_of(found, std::vector<std::string>(names.begin(), names.end()))}});
+  return static_cast<std::size_t>(at - names.begin());
+}
+
+void require_in(const std::string& name, long long value, long long least, long long most) {
+  if (value < least || value > most)
+    throw UserError(fmt::format("{} {}: expected {} to {}", name, value, least, most));
+}
+
+// What is of requests, whatever they are served on.
+ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
+  constexpr long long kMostRequests = 100'000'000, kMostUsers = 1'000'000, kMostReplicas = 1024;
+  constexpr std::array<std::string_view, 2> kLaws{"equal", "drawn"};
+  constexpr std::array<std::string_view, 3> kRouters{"round_robin", "least_kv", "prefix"};
+  constexpr std::array<Router, 3> kRouterOf{Router::round_robin, Router::least_kv, Router::prefix};
+  ServiceQuestion q;
+  q.lengths = choice(option("lengths"), asked.lengths, kLaws) == 1 ? LengthLaw::drawn : LengthLaw::equal;
+  q.router = kRouterOf[choice(option("router"), asked.router, kRouters)];
+  q.targets = parse_targets(option("slo"), asked.slo);
+  if (asked.users) require_in(option("users"), *asked.users, 1, kMostUsers);
+  if (asked.requests_per_s && !(*asked.requests_per_s > 0 && std::isfinite(*asked.requests_per_s)))
+    throw UserError(fmt::format("{} {}: expected a positive number of requests a second", option("rate"),
+                                *asked.requests_per_s));
+  require_in(option("requests"), asked.requests, 0, kMostRequests);
+  require_in(option("replicas"), asked.replicas, 1, kMostReplicas);
+  require_in(option("seed"), asked.seed, 0, 1'000'000'000'000'000);
+  q.trace = asked.trace.value_or("");
+  q.rate = asked.requests_per_s.value_or(0);
+  q.users = asked.users.value_or(0);
+  if (asked.think_s) {
+    if (!(*asked.think_s >= 0 && std::isfinite(*asked.think_s)))
+      throw UserError(fmt::format("{} {}: expected a time", option("think"), *asked.think_s));
+    q.think = Seconds(*asked.think_s);
+  }
+  q.requests = static_cast<std::uint64_t>(asked.requests);
+  q.replicas = asked.replicas;
+  q.seed = static_cast<std::uint64_t>(asked.seed);
+  q.knobs = asked.knobs;
+  q.largest_rate = q.users == 0 && q.rate <= 0 && q.trace.empty();
+  return q;
+}
+
+void require_consistent(const ServiceQuestion& q, bool asked_think, const OptionName& option) {
+  if (q.users > 0 && (q.rate > 0 || !q.trace.empty()))
+    throw UserError(fmt::format("{} is of a closed loop: no {} and no {} beside it", option("users"),
+                                option("rate"), option("trace")));
+  if (asked_think && q.users == 0)
+    throw UserError(
+        fmt::format("{} is of users of a closed loop: expected {}", option("think"), option("users")));
+  if (q.users > 0 && q.router != Router::round_robin)
+    throw UserError(option("router") + ": users of a closed loop stay with one replica each, in turn");
+  if (q.largest_rate && q.targets.empty())
+    throw UserError(fmt::format(
+        "nothing says when requests come: expected {}, {}, {}, or {}, which asks for the largest rate that "
+        "meets it",
+        option("rate"), option("users"), option("trace"), option("slo")));
+}
+
+}  // namespace
+
+AskedService asked_service(const ServeQuestion& asked, const RunOptions& o, const OptionName& option,
+                           const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  const bool named = !asked.scenario.empty() || !asked.scenario_text.empty();
+  if (named && !asked.system.empty())
+    throw UserError(fmt::format("a scenario names its system: no {} beside it", option("system")));
+  if (!named && (asked.system.empty() || asked.input_tokens <= 0))
+    throw UserError(fmt::format("{} is missing: without a scenario a model is served on a system",
+                                option(asked.system.empty() ? "system" : "input")));
+  ServiceQuestion question = load_of(asked, option);  // faults before a search
+  require_consistent(question, asked.think_s.has_value(), option);
+  StudyAndPlan on = named ? of_scenario(asked, o, option) : of_line(asked, o, option, progress);
+  require_play(on.study.study, on.plan);  // before lengths are asked for, which would not help
+  question.plan = on.plan;
+  const ServedRequest& workload = on.study.study.served;
+  question.input = named && asked.input_tokens > 0 ? asked.input_tokens : workload.input;
+  question.output = named && asked.output_tokens > 0 ? asked.output_tokens : workload.output;
+  if (question.trace.empty() && (question.input <= 0 || question.output <= 0))
+    throw UserError(fmt::format(
+        "nothing says how long requests are: expected {} and {}, a workload in the scenario, or {}",
+        option("input"), option("output"), option("trace")));
+  return {std::move(on.study), std::move(question)};
+}
+
+}  // namespace shardline::api
