@@ -203,8 +203,13 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
   const AskedStudy asked = asked_study(o.scenario, o.question, o.model, named, 1, o.costs, o.engine);
   const Study& study = asked.study;
   require_question<Sweep>(study, o.scenario);
-  Explanation e = explain(study, possible_plan(study, asked.plans[0]), o.engine.settings,
-                          shipped_catalogs().systems, asked.with);
+  const Plan plan = possible_plan(study, asked.plans[0]);
+  Explanation e;
+  {
+    Progress progress(study.study.model.name, Progress::terminal(), "simulations");
+    e = explain(study, plan, o.engine.settings, shipped_catalogs().systems, asked.with,
+                [&](std::uint64_t done, std::uint64_t total) { progress.show(done, total); });
+  }
   if (!e.simulated.misfit)
     add_idle_settings(e.simulated.unread, idle_settings(study, std::span(&e.simulated.plan, 1),
                                                         o.engine.settings, false, asked.with));

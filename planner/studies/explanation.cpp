@@ -177,8 +177,10 @@ void add_others(const SimulatedPlan& s, const char* of, std::vector<Bottleneck>&
 
 }  // namespace
 
+constexpr std::uint64_t kOfElasticity = 2;  // simulations: a little less and a little more
+
 std::vector<Elasticity> elasticities_of(const Study& study, const Plan& plan,
-                                        std::vector<NoElasticity>& without) {
+                                        std::vector<NoElasticity>& without, const Advance& advance) {
   std::vector<Elasticity> out;
   for (std::size_t k = 0; k < kKnobs; ++k) {
     const auto knob = static_cast<Knob>(k);
@@ -188,6 +190,7 @@ std::vector<Elasticity> elasticities_of(const Study& study, const Plan& plan,
     } else {
       without.push_back({knob, n.why.empty() ? nothing_to_change(knob) : n.why});
     }
+    if (advance) advance(kOfElasticity);
   }
   return out;
 }
@@ -209,17 +212,34 @@ std::vector<Bottleneck> bottlenecks_of(const Study& study, const SimulatedPlan& 
 }
 
 Explanation explain(const Study& study, const Plan& plan, const std::vector<std::string>& settings,
-                    const std::filesystem::path& systems, const WithSettings& with) {
+                    const std::filesystem::path& systems, const WithSettings& with,
+                    const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  // Turnovers end where one is found: what is left out is made up for when the part is done.
+  const std::uint64_t parts[]{kKnobs * kOfElasticity, simulations_of_rivals(), system_names(systems).size()};
+  const std::uint64_t total = parts[0] + parts[1] + parts[2];
+  std::uint64_t done = 0, most = 0;
+  const Advance advance = [&](std::uint64_t more) {
+    done = std::min(done + more, most);
+    if (progress) progress(done, total);
+  };
+  const auto begin = [&](std::size_t part) {
+    done = most;
+    most += parts[part];
+    advance(0);
+  };
   Explanation out;
   Evaluator evaluator(study.study, study.sweep().search.all_reduce);
   out.simulated = simulate_plan(study, evaluator, plan);
   if (out.simulated.misfit) return out;
   const Plan& priced = out.simulated.plan;
   out.times = times_of(study, priced);
-  out.elasticities = elasticities_of(study, priced, out.without);
+  begin(0);
+  out.elasticities = elasticities_of(study, priced, out.without, advance);
   out.bottlenecks = bottlenecks_of(study, out.simulated, out.elasticities);
-  out.rivals = rivals_of(study, priced, out.times, out.compared);
-  out.purchases = purchases_of(study, priced, out.times, settings, systems, with, out.unmeasured);
+  begin(1);
+  out.rivals = rivals_of(study, priced, out.times, out.compared, advance);
+  begin(2);
+  out.purchases = purchases_of(study, priced, out.times, settings, systems, with, out.unmeasured, advance);
   return out;
 }
 

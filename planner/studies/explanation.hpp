@@ -2,6 +2,7 @@
 // to change for the next best plan to be ahead, what to buy. planner/README.md [P24].
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -90,18 +91,24 @@ using WithSettings = std::function<Study(const std::vector<std::string>& setting
 /// The plan must pass check. `settings` are those that made the study; `systems` is the catalogue of those it
 /// may be bought on. Where it does not fit, `simulated` says so and the rest is empty. Deterministic.
 Explanation explain(const Study& study, const Plan& plan, const std::vector<std::string>& settings,
-                    const std::filesystem::path& systems, const WithSettings& with);
+                    const std::filesystem::path& systems, const WithSettings& with,
+                    const std::function<void(std::uint64_t done, std::uint64_t total)>& progress = {});
+
+/// Told after a part of the work of about so many simulations.
+using Advance = std::function<void(std::uint64_t simulations)>;
 
 std::vector<Bottleneck> bottlenecks_of(const Study& study, const SimulatedPlan& simulated,
                                        const std::vector<Elasticity>& elasticities);
 /// Nothing changed by a knob is in `without`.
 std::vector<Elasticity> elasticities_of(const Study& study, const Plan& plan,
-                                        std::vector<NoElasticity>& without);
+                                        std::vector<NoElasticity>& without, const Advance& advance = {});
 std::vector<Rival> rivals_of(const Study& study, const Plan& plan, const PlanTimes& own,
-                             std::uint64_t& compared);
+                             std::uint64_t& compared, const Advance& advance = {});
 std::vector<Purchase> purchases_of(const Study& study, const Plan& plan, const PlanTimes& own,
                                    const std::vector<std::string>& settings,
                                    const std::filesystem::path& systems, const WithSettings& with,
-                                   std::size_t& unmeasured);
+                                   std::size_t& unmeasured, const Advance& advance = {});
+/// What rivals_of() tells `advance` of at most.
+std::uint64_t simulations_of_rivals();
 
 }  // namespace shardline

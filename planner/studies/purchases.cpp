@@ -94,13 +94,14 @@ Purchase other_system(const std::string& name, const Plan& plan, const PlanTimes
 std::vector<Purchase> purchases_of(const Study& study, const Plan& plan, const PlanTimes& own,
                                    const std::vector<std::string>& settings,
                                    const std::filesystem::path& systems, const WithSettings& with,
-                                   std::size_t& unmeasured) {
+                                   std::size_t& unmeasured, const Advance& advance) {
   std::vector<Purchase> out;
   for (const More& more : kMore) {
     const auto s = changed(study, plan, more.knob, more.factor, ChangedMachine::another);
     if (!s) continue;
     const Purchase p{more.what, std::string(meaning(more.knob)), s->plan, {}, "", 1, 1, {}};
     out.push_back(priced(p, s->study, own, s->times, FitErrors::shared));
+    if (advance) advance(1);
   }
   if (study.study.batch.kind() != StepKind::prefill) out.push_back(more_memory(study, plan, own));
   for (const std::string& name : system_names(systems)) {
@@ -111,6 +112,7 @@ std::vector<Purchase> purchases_of(const Study& study, const Plan& plan, const P
     } else {
       out.push_back(other_system(name, plan, own, settings, with));
     }
+    if (advance) advance(1);
   }
   return out;
 }

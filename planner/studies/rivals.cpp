@@ -10,8 +10,11 @@ namespace shardline {
 namespace {
 
 constexpr double kGrid = 1.189207115002721;  // 2^(1/4): how finely a turnover is sought
-constexpr double kClose = 1e-3;              // part of it to which it is found
-constexpr std::size_t kServedOnes = 64;      // plans whose serving is computed, by their steps the fastest
+constexpr std::uint64_t kOfFactor = 4;       // simulations: both plans with more and with less of the thing
+constexpr std::uint64_t kFactors = 12;       // of kGrid up to kMostFactor
+constexpr std::uint64_t kRivals = 2;
+constexpr double kClose = 1e-3;          // part of it to which it is found
+constexpr std::size_t kServedOnes = 64;  // plans whose serving is computed, by their steps the fastest
 
 // The plan's users on another plan, or no plan where they do not come out even.
 std::optional<Plan> for_users(const Study& study, Plan plan, long long users) {
@@ -101,7 +104,8 @@ double bisected(const Study& study, const Plan& plan, const Plan& rival, Knob kn
   return turned;
 }
 
-Turnover turnover(const Study& study, const Plan& plan, const Plan& rival, Knob knob) {
+Turnover turnover(const Study& study, const Plan& plan, const Plan& rival, Knob knob,
+                  const Advance& advance) {
   Turnover out{knob, std::nullopt, ""};
   const std::optional<double> now = behind(study, plan, rival, knob, 1);
   const bool ahead = now && *now < 0;  // the rival is ahead as it is
@@ -119,12 +123,14 @@ Turnover turnover(const Study& study, const Plan& plan, const Plan& rival, Knob 
       }
       last = at;
     }
+    if (advance) advance(kOfFactor);
   }
   if (!out.factor) out.why = any ? "no factor up to 8x either way" : "cannot be changed";
   return out;
 }
 
-Rival rival_of(const Study& study, const Plan& plan, const PlanTimes& own, const Plan& other) {
+Rival rival_of(const Study& study, const Plan& plan, const PlanTimes& own, const Plan& other,
+               const Advance& advance) {
   Rival out;
   out.plan = other;
   out.times = times_of(study, other);
@@ -132,22 +138,24 @@ Rival rival_of(const Study& study, const Plan& plan, const PlanTimes& own, const
   out.band = ratio_band(out.times.errors, own.errors, FitErrors::shared);
   out.told_apart = told_apart(out.ratio, out.band);
   for (std::size_t k = 0; k < kKnobs; ++k)
-    out.turnovers.push_back(turnover(study, plan, other, static_cast<Knob>(k)));
+    out.turnovers.push_back(turnover(study, plan, other, static_cast<Knob>(k), advance));
   return out;
 }
 
 }  // namespace
 
+std::uint64_t simulations_of_rivals() { return kRivals * kKnobs * kFactors * kOfFactor; }
+
 std::vector<Rival> rivals_of(const Study& study, const Plan& plan, const PlanTimes& own,
-                             std::uint64_t& compared) {
+                             std::uint64_t& compared, const Advance& advance) {
   const std::vector<Plan> plans = candidates(study, plan);
   compared = plans.size();
   const std::vector<Timed> best = best_of_each(study, plans);
   std::vector<Rival> out;
   if (best.empty()) return out;
-  out.push_back(rival_of(study, plan, own, best.front().plan));
+  out.push_back(rival_of(study, plan, own, best.front().plan, advance));
   if (best.front().plan.strategy != plan.strategy) return out;
-  if (best.size() > 1) out.push_back(rival_of(study, plan, own, best[1].plan));
+  if (best.size() > 1) out.push_back(rival_of(study, plan, own, best[1].plan, advance));
   return out;
 }
 
