@@ -7,6 +7,7 @@
 #include "planner/api/convert_explain.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/question_parts.hpp"
+#include "planner/cli/simulate_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -84,8 +85,8 @@ void print_collectives(const PlanComparison& c) {
   std::vector<std::string> known;
   const auto add = [&](const char* which, const std::vector<PricedCollective>& all) {
     for (const PricedCollective& p : all) {
-      t.add({p.op.name, which, std::to_string(p.op.group.size), to_string(message_bytes(p.op)),
-             algorithm_text(p.cost), to_string(p.alone)});
+      t.add({p.op.name, which, std::to_string(p.op.group.size), message_text(p.op), algorithm_text(p.cost),
+             to_string(p.alone)});
       const std::string fit = p.cost.fit != nullptr
                                   ? fmt::format("{} ({})", p.cost.fit->name(), to_string(p.cost.basis))
                                   : "parameters of the system file";

@@ -118,7 +118,9 @@ std::string miss_text(const PlanAnswer& a) {
     if (a.question.rate > 0 && a.plans.front().most_per_s > 0) return too_few_text(a);
     const Miss miss = miss_of(a, a.plans.front().point);
     out = fmt::format("no {}plan meets {}; the nearest: {} {} ({})", exact, target_text(a.question),
-                      miss.what, to_string(miss.time, kDigits), signed_percent(miss.part));
+                      miss.what, to_string(miss.time, kDigits),
+                      miss.part < 100 ? signed_percent(miss.part)
+                                      : fmt::format("{} times as much", three_digits(1 + miss.part)));
   }
   if (!a.wider) return out;
   const PlannedPoint& p = a.wider->best;
@@ -215,8 +217,8 @@ std::string bounds_text(const PlanAnswer& a) {
     out += "of a step that decodes ";
   }
   out += parts_text(best.breakdown);
-  out += fmt::format(", {:.0f} % messages that nothing hides",
-                     100 * (best.breakdown.exposed_communication / best.breakdown.time));
+  if (const Seconds exposed = best.breakdown.exposed_communication; exposed > Seconds(0))  // of several GPUs
+    out += fmt::format(", {:.0f} % messages that nothing hides", 100 * (exposed / best.breakdown.time));
   const auto share = [&](Bytes b) { return 100 * (b / c.system.device.memory); };
   return out + fmt::format("; of HBM weights {:.0f} %, KV cache {:.0f} %", share(best.memory.weights),
                            share(best.memory.kv));

@@ -53,7 +53,7 @@ void print_bases(const System& system, const Breakdown& b, const std::string& sh
              percent(b.bases[i].value, b.time.value), parts_of(b.basis_parts[i])});
     }
   }
-  fmt::print("{}{}\n", t.text(), costs_line(system));
+  fmt::print("{}{}\n", fitted(t), costs_line(system));
 }
 
 // What the line above may be in truth, and whose errors make most of that.
@@ -224,7 +224,7 @@ void print_collectives(const std::vector<PricedCollective>& collectives) {
            std::string(to_string(cost.basis)),
            cost.fit != nullptr ? cost.fit->name() : "none: the system file's parameters"});
   }
-  if (!shown.empty()) fmt::print("{}  message: {}\n\n", t.text(), message_legend(shown));
+  if (!shown.empty()) fmt::print("{}  message: {}\n\n", fitted(t), message_legend(shown));
 }
 
 // A plan that the engine refuses is priced all the same.

@@ -126,14 +126,27 @@ void picture_ranks(const PlanTimeline& timeline, int shown, Gantt& gantt) {
   }
 }
 
-TraceEvent chunk_event(const RoundTime& r) {
-  return {r.stage,
-          static_cast<int>(Lane::compute),
-          fmt::format("chunk {}", r.round),
-          "layers",
-          r.start,
-          r.end - r.start,
-          {}};
+// The tokens of chunks of a prompt; of several prompts, whose chunks differ, nothing is said.
+struct ChunkTokens {
+  long long fresh = 0, cached = 0, size = 0;  // size 0: nothing
+
+  static ChunkTokens of(const Study& study, const Plan& plan) {
+    const std::vector<Segment>& prompts = study.study.batch.prefill;
+    if (prompts.size() != 1 || prompts.front().count != 1) return {};
+    return {prompts.front().fresh, prompts.front().cached, plan[kPrefillChunk]};
+  }
+  TraceArguments arguments(long long chunk) const {
+    if (size <= 0) return {};
+    const long long before = chunk * size;
+    return {{"new tokens", std::to_string(std::min(size, fresh - before))},
+            {"tokens before them", std::to_string(cached + before)}};
+  }
+};
+
+TraceEvent chunk_event(const RoundTime& r, const ChunkTokens& tokens) {
+  return {
+      r.stage,         static_cast<int>(Lane::compute), fmt::format("chunk {}", r.round), "layers", r.start,
+      r.end - r.start, tokens.arguments(r.round)};
 }
 
 TraceEvent hand_off_event(const RoundTime& r) {
@@ -152,7 +165,7 @@ std::string stage_name(const PlanTimeline& timeline, int stage) {
   return fmt::format("stage {}, {} equal ranks", stage, timeline.stage_ranks);
 }
 
-void trace_chunks(const PlanTimeline& timeline, Drawn& d) {
+void trace_chunks(const PlanTimeline& timeline, const ChunkTokens& tokens, Drawn& d) {
   int stages = 0;
   std::vector<std::size_t> layers, sent;  // of each chunk: its events
   CancelCheck check;
@@ -161,7 +174,7 @@ void trace_chunks(const PlanTimeline& timeline, Drawn& d) {
     stages = std::max(stages, r.stage + 1);
     if (r.round == 0) name_process(d, timeline, r.stage, stage_name(timeline, r.stage));
     layers.push_back(d.events.size());
-    d.events.push_back(chunk_event(r));
+    d.events.push_back(chunk_event(r, tokens));
     if (r.sent > r.end) d.events.push_back(hand_off_event(r));
     sent.push_back(d.events.size() - 1);
   }
@@ -171,7 +184,7 @@ void trace_chunks(const PlanTimeline& timeline, Drawn& d) {
     d.flows.push_back({sent[to - rounds], layers[to], "message"});
   std::vector<TraceEvent> path;
   for (const PlayedChunk& part : timeline.chunk_path) {
-    path.push_back(part.hand_off ? hand_off_event(part.time) : chunk_event(part.time));
+    path.push_back(part.hand_off ? hand_off_event(part.time) : chunk_event(part.time, tokens));
     path.back().name += fmt::format(" (stage {})", part.time.stage);
   }
   add_path(d, stages, std::move(path));
@@ -199,7 +212,10 @@ void picture_blocks(const PlanTimeline& timeline, Gantt& gantt) {
 
 }  // namespace
 
-std::string message_text(const Op& op) { return to_string(message_bytes(op)); }
+std::string message_text(const Op& op) {
+  const Bytes bytes = message_bytes(op);
+  return bytes > Bytes(0) ? to_string(bytes) : "latency only";  // a few bytes per token
+}
 
 std::string write_timeline(const Study& study, Evaluator& e, const Plan& plan, OutputFolder& files) {
   constexpr int kPictured = 32;              // ranks of the picture
@@ -215,7 +231,7 @@ std::string write_timeline(const Study& study, Evaluator& e, const Plan& plan, O
     d.gantt.title = to_string(plan) + ": chunks, " + study.title;
     d.gantt.x_label = "time (s)";
     picture_chunks(timeline, d.gantt);
-    trace_chunks(timeline, d);
+    trace_chunks(timeline, ChunkTokens::of(study, plan), d);
   } else {
     if (timeline.kind == TimelineKind::ranks) {
       picture_ranks(timeline, kPictured, d.gantt);

@@ -20,7 +20,7 @@ namespace shardline::cli {
 std::string count(std::uint64_t n) {
   std::string s = std::to_string(n);
   for (auto i = static_cast<std::ptrdiff_t>(s.size()) - 3; i > 0; i -= 3)
-    s.insert(static_cast<std::size_t>(i), 1, ' ');
+    s.insert(static_cast<std::size_t>(i), 1, ',');
   return s;
 }
 
@@ -95,7 +95,7 @@ void print_counts(const SearchResult& r, bool statistics) {
 
 std::string fitted(const Table& table) {
   // What follows from other columns, or is in the plan's text, goes first.
-  static constexpr std::array<std::string_view, 17> kLeast{"source",
+  static constexpr std::array<std::string_view, 20> kLeast{"source",
                                                            "windows, chunks",
                                                            "KV hit rate",
                                                            "memory/GPU",
@@ -111,6 +111,9 @@ std::string fitted(const Table& table) {
                                                            "prefill GPUs per decode GPU",
                                                            "TTFT budget",
                                                            kIntervalColumn,
+                                                           "fit",
+                                                           "stride",
+                                                           "HBM bandwidth",
                                                            "GPUs"};
   return table.text_within(output_width(), kLeast);
 }

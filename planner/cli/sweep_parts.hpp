@@ -32,7 +32,7 @@ struct SweepOptions {
   int threads = 0;
 };
 
-/// "1 392 155"
+/// "1,392,155"
 std::string count(std::uint64_t n);
 /// Throws UserError that names the command for what the study asks.
 [[noreturn]] void another_question(const Study& study, const std::string& scenario);

@@ -221,7 +221,9 @@ Study study_for(const Question& asked, Case served, const Workload& w,
   Study out;
   out.question = asked;
   out.title = fmt::format("{} on {}{}{}", served.model.name, served.system.name, set_text(served.system),
-                          scenario_parts::workload_text(w.batch));
+                          served.served.total() > 0 && w.batch.decodes()
+                              ? scenario_parts::request_text(served.served.input, served.served.output)
+                              : scenario_parts::workload_text(w.batch));
   out.study = std::move(served);
   // What the user says holds or is refused (rule kv_block).
   if (const auto& e = out.study.engine; e && !w.block)

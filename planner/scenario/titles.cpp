@@ -51,6 +51,10 @@ std::string grouped(long long n) {
   return s;
 }
 
+std::string request_text(long long input, long long output) {
+  return fmt::format(", {} + {} tokens", grouped(input), grouped(output));
+}
+
 std::string workload_text(const Batch& batch) {
   if (batch.kind() == StepKind::mixed)
     return fmt::format(", {} beside {}", decode_text(batch.decode), prefill_text(batch.prefill));

@@ -99,11 +99,25 @@ def check(scenario, model, plan, tracks):
     print(f"{plan}: {len(tracks)} tracks, {sum(map(len, lanes.values()))} slices, {across} arrows between tracks")
 
 
+def check_chunks(plan, tokens, ran_in):
+    """Slices of chunks, one after the other, have all of a prompt's tokens."""
+    subprocess.run([BINARY, "simulate", *plan, "-o", ran_in], check=True, capture_output=True)
+    with open(os.path.join(ran_in, "trace.json"), encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    first = [e for e in events if e["ph"] == "X" and e["name"].startswith("chunk ") and e["pid"] == 0 and e["cat"] == "layers"]
+    before = 0
+    for chunk in sorted(first, key=lambda e: e["ts"]):
+        require(int(chunk["args"]["tokens before them"]) == before, f"{chunk['name']} does not begin at {before}")
+        before += int(chunk["args"]["new tokens"])
+    require(before == tokens and len(first) > 1, f"{len(first)} chunks have {before} of {tokens} tokens")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for plan in PLANS:
             check(*plan)
+        check_chunks(["prefill_llama7b_a100", "--plan", "pipeline:pp=4,prefill_chunk=3000"], 16384, "chunks")
 
 
 if __name__ == "__main__":
