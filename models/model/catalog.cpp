@@ -48,6 +48,10 @@ std::string required_name(const Reader& at) {
 
 Model read_model(const Document& document) {
   const Reader root = document.root();
+  if (root.is_map() && root.has("models") && root.has("strategies"))
+    throw UserError({Diagnostic{root.location(),
+                                "this is a scenario, not a model",
+                                {fmt::format("shardline sweep \"{}\"", root.location().file)}}});
   Model m;
   m.name = required_name(root.at("name"));
   m.source = required_text(root.at("source"));

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "planner/api/version.hpp"
+#include "planner/cli/advice.hpp"
 #include "planner/cli/commands.hpp"
 #include "planner/scenario/data_folder.hpp"
 
@@ -31,11 +32,30 @@ constexpr Meaning kEnvironment[] = {
 
 // As engines and their benchmarks call them.
 constexpr Meaning kOtherNames[] = {
-    {"--tpot", "--ttl"},          {"--itl", "--ttl"},        {"--isl", "--input"},
-    {"--input-len", "--input"},   {"--osl", "--output"},     {"--output-len", "--output"},
-    {"--concurrency", "--users"}, {"--batch", "--users"},    {"--max-concurrency", "--users"},
-    {"--num-gpus", "--gpus"},     {"--tp", "--gpus"},        {"--backend", "--engine"},
-    {"--framework", "--engine"},  {"--output-dir", "--out"}, {"--hardware", "--system"}};
+    {"--tpot", "--ttl"},
+    {"--itl", "--ttl"},
+    {"--isl", "--input"},
+    {"--input-len", "--input"},
+    {"--osl", "--output"},
+    {"--output-len", "--output"},
+    {"--concurrency", "--users"},
+    {"--batch", "--users"},
+    {"--max-concurrency", "--users"},
+    {"--num-gpus", "--gpus"},
+    {"--backend", "--engine"},
+    {"--framework", "--engine"},
+    {"--output-dir", "--out"},
+    {"--hardware", "--system"},
+    {"--tp", "--gpus (of all ranks: how tensor parallelism splits them is searched)"},
+    {"--tp", "--plan tensor:tpa=8,tpf=8"},
+    {"--tp", "--set gpus=8 (and --set strategies=[tensor] for tensor parallelism alone)"},
+    {"--gpus", "--set gpus=8 (the scenario says how many)"},
+    {"--system", "--set system=h200-hgx (the scenario names it)"},
+    {"--strategies", "--set strategies=[tensor] (the scenario names them)"},
+    {"--context", "--input"},
+    {"--context", "--set context=\"128K tokens\" (the scenario says how long it is)"},
+    {"--max-model-len", "--input"},
+    {"--max-model-len", "--set context=\"128K tokens\" (the scenario says how long it is)"}};
 
 std::string fault_text(const char* what) {
   return fmt::format(
@@ -56,6 +76,7 @@ int main(int argc, char** argv) {
                       .fault_text = fault_text,
                       .data_text = shardline::data_text,
                       .documents = true,
-                      .other_names = kOtherNames},
+                      .other_names = kOtherNames,
+                      .advice = advice_on},
                      argc, argv);
 }

@@ -113,7 +113,8 @@ bool alike(std::string_view a, std::string_view b) {
 
 std::string with_own_files(const std::string& repository) {
   return fmt::format(
-      "or give its files: hf download {} config.json hf_quant_config.json --local-dir NAME, then ./NAME",
+      "or give its files: hf download {} config.json hf_quant_config.json --local-dir NAME (after hf "
+      "auth login where its owner grants access), then ./NAME",
       repository);
 }
 

@@ -115,6 +115,17 @@ void read_item(std::string_view whole, std::string_view item, Plan& plan, std::v
 
 }  // namespace
 
+namespace {
+
+// Tables number their rows, but no row is remembered.
+std::vector<std::string> with_hint(const std::string& name, std::vector<std::string> details) {
+  if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos)
+    details.emplace_back("a plan is named by its text, which tables have beside its number");
+  return details;
+}
+
+}  // namespace
+
 Plan parse_plan(std::string_view text) {
   const std::string_view whole = text;
   const auto colon = text.find(':');
@@ -124,7 +135,7 @@ Plan parse_plan(std::string_view text) {
   if (!named)
     fail("strategy", fmt::format("plan \"{}\": unknown strategy \"{}\"", whole, name),
          name.find('=') == std::string::npos || find_strategy(name.substr(0, name.find('=')))
-             ? expected_one_of(name, strategy_names())
+             ? with_hint(name, expected_one_of(name, strategy_names()))
              : std::vector<std::string>{
                    fmt::format("a plan begins with its strategy, for instance {}:tpa=8,tpf=8,batch=16",
                                strategy_names().front())});

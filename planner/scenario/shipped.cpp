@@ -1,8 +1,18 @@
 #include "planner/scenario/shipped.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "models/model/catalog.hpp"
+#include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/data_folder.hpp"
+#include "sim/base/error.hpp"
+#include "sim/base/shell_word.hpp"
 
 namespace shardline {
 
@@ -31,9 +41,52 @@ std::optional<Costs> costs_named(const std::string& costs) {
   return costs == "parameters" ? Costs::parameters : Costs::calibrated;
 }
 
+namespace {
+
+// What is no scenario, though it has a name here: a model, which the one-line question takes, or a folder.
+void refuse_other_things(const std::string& name, const Catalogs& catalogs) {
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(name, error);
+  const std::vector<std::string> models = catalog_names(catalogs.models);
+  if (std::find(models.begin(), models.end(), name) != models.end() || looks_like_repository(name) ||
+      (folder && std::filesystem::exists(std::filesystem::path(name) / "config.json", error)))
+    throw UserError(
+        {Diagnostic{{},
+                    fmt::format("{} is a model, not a scenario", name),
+                    {fmt::format("shardline plan {} --system h200-hgx --gpus 8 --input 32K --output 1K, or "
+                                 "models: [{}] in a scenario",
+                                 shell_word(name), name)}}});
+  // A file that is not there: one beside it, or a shipped scenario, may have nearly its name.
+  const std::filesystem::path path(name);
+  if (!folder && (path.extension() == ".yaml" || path.extension() == ".yml") &&
+      !std::filesystem::exists(path, error)) {
+    std::vector<std::string> names;
+    const std::filesystem::path beside = path.has_parent_path() ? path.parent_path() : ".";
+    for (const auto& entry : std::filesystem::directory_iterator(beside, error)) {
+      if (entry.path().extension() == path.extension()) names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    std::vector<std::string> details;
+    if (const std::string near = nearest_name(path.filename().string(), names); !near.empty()) {
+      details.push_back(fmt::format("did you mean {}?", (path.parent_path() / near).string()));
+    } else if (const std::string shipped = nearest_name(path.stem().string(), scenario_names());
+               !shipped.empty()) {
+      details.push_back(fmt::format("did you mean {}, a shipped scenario?", shipped));
+    }
+    throw UserError({Diagnostic{{}, fmt::format("cannot read {}: no such file", name), details}});
+  }
+  if (folder)
+    throw UserError({Diagnostic{{},
+                                fmt::format("{} is a folder, not a scenario", name),
+                                {"expected a .yaml file, or a name of shardline list scenarios"}}});
+}
+
+}  // namespace
+
 Scenario scenario_named(const std::string& name_or_path, const Overrides& given) {
   const Catalogs catalogs = shipped_catalogs();
   const std::filesystem::path path(name_or_path);
+  refuse_other_things(name_or_path, catalogs);
   if (path.has_extension() || path.has_parent_path()) return load_scenario(path, catalogs, given);
   const auto names = scenario_names();
   if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {

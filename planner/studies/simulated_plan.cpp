@@ -51,8 +51,16 @@ const Study& study_of(const Scenario& s, const std::string& model) {
 Plan possible_plan(const Study& study, const std::string& text) {
   const Plan plan = plan_of(study.study, study.sweep().search.space, text);
   if (const auto reason = check_plan(study.study, plan)) {
-    throw UserError(
-        fmt::format("plan {} is impossible for {}: {}", to_string(plan), study.study.model.name, *reason));
+    std::vector<std::string> others;
+    if (const StepKind kind = study.study.batch.kind(); !strategy(plan.strategy).runs(kind)) {
+      for (const Strategy* s : strategies()) {
+        if (s->runs(kind)) others.emplace_back(s->name);
+      }
+    }
+    throw UserError({Diagnostic{
+        {},
+        fmt::format("plan {} is impossible for {}: {}", to_string(plan), study.study.model.name, *reason),
+        expected_one_of(strategy(plan.strategy).name, others)}});
   }
   return plan;
 }

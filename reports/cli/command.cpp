@@ -28,23 +28,17 @@ namespace shardline::cli {
 
 namespace {
 
-// CLI11's own message spells out the largest double.
-const CLI::Validator kPositive(
-    [](std::string& text) {
-      double value = 0;
-      const bool number = CLI::detail::lexical_cast(text, value);
-      return number && value > 0 ? std::string{} : "expected a positive number, found " + text;
-    },
-    "POSITIVE");
-
 // CLI11 says of a misspelt command only that a command is required.
 void refuse_unknown_command(const Program& program, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return;
   std::vector<std::string> names;
   for (const Command* c : program.commands) names.emplace_back(c->name);
   if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
-  throw UserError(
-      {Diagnostic{{}, std::string("unknown command ") + argv[1], expected_one_of(argv[1], names)}});
+  std::vector<std::string> details = expected_one_of(argv[1], names);
+  if (program.advice != nullptr) {
+    for (std::string& line : program.advice("", argv[1])) details.push_back(std::move(line));
+  }
+  throw UserError({Diagnostic{{}, std::string("unknown command ") + argv[1], std::move(details)}});
 }
 
 // CLI11 lists what is too much, without the nearest name, and only where nothing is missing.
@@ -64,7 +58,9 @@ void refuse_unknown_options(const Program& program, const ProgramText& text, int
     if (!name.starts_with("--") || std::find(names.begin(), names.end(), name) != names.end()) continue;
     const auto other =
         std::find_if(program.other_names.begin(), program.other_names.end(), [&](const Meaning& m) {
-          return name == m.name && std::find(names.begin(), names.end(), m.meaning) != names.end();
+          const std::string_view meant = m.meaning;
+          return name == m.name &&
+                 std::find(names.begin(), names.end(), meant.substr(0, meant.find(' '))) != names.end();
         });
     std::vector<std::string> details = expected_one_of(name, names);
     if (other != program.other_names.end()) details = {fmt::format("its name here is {}", other->meaning)};
@@ -201,7 +197,7 @@ std::string wrapped_help(const std::string& text, std::size_t width) {
   for (std::string line; std::getline(lines, line);) {
     const bool means = line.size() > kColumn && line.starts_with("  ") && line[kColumn - 1] == ' ';
     if (width < 2 * kColumn || line.size() <= width || !means) {
-      out += width < 2 * kColumn ? line + "\n" : wrapped_lines(line, width);
+      out += width < 2 * kColumn || line.empty() ? line + "\n" : wrapped_lines(line, width);
       continue;
     }
     const std::string further = wrapped(line.substr(kColumn), width - kColumn);
@@ -239,10 +235,10 @@ int parse_and_run(const Program& program, int argc, char** argv) {
     declared.app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     std::ostringstream help, faults;
-    const int code = declared.app.exit(e, help, faults);
+    if (declared.app.exit(e, help, faults) != 0)
+      refuse(declared.app, e, declared.text, std::vector<std::string>(argv + 1, argv + argc), program.advice);
     fmt::print("{}", wrapped_help(help.str(), output_width()));
-    fmt::print(stderr, "{}", harmless_lines(faults.str()));
-    return code == 0 ? 0 : 2;
+    return 0;
   }
   catch_interrupts(!program.patient);
   const CancelQuestion question = interrupted;
@@ -298,25 +294,25 @@ Argument& Argument::required() {
 }
 
 Argument& Argument::range(long long least, long long most) {
-  option_->check(CLI::Range(least, most));
+  option_->check(whole_number(least, most));
   text_->limits = fmt::format("from {} to {}", least, most);
   return *this;
 }
 
 Argument& Argument::real_range(double least, double most) {
-  option_->check(CLI::Range(least, most));
+  option_->check(number(least, most));
   text_->limits = fmt::format("from {} to {}", least, most);
   return *this;
 }
 
 Argument& Argument::positive() {
-  option_->check(kPositive);
+  option_->check(positive_number());
   text_->limits = "above 0";
   return *this;
 }
 
 Argument& Argument::one_of(const std::vector<std::string>& names) {
-  option_->check(CLI::IsMember(names));
+  option_->check(member(names));
   text_->choices = names;
   text_->limits = fmt::format("one of: {}", fmt::join(names, ", "));
   return *this;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reports/cli/command_text.hpp"
+#include "reports/cli/parse_faults.hpp"
 
 namespace CLI {
 class App;
@@ -117,8 +118,10 @@ struct Program {
   std::string (*data_text)();
   bool documents = false;  // whether every command has --json
   bool patient = false;    // after a signal it ends by itself, however long that takes: it keeps measurements
-  /// Options as other tools call them, and their names here: said where one is not known.
+  /// Options as other tools call them, and their names here, perhaps with more after a space: said where one
+  /// is not known and the command has the other.
   std::span<const Meaning> other_names = {};
+  Advice advice = nullptr;
 };
 
 /// Parses a command line, runs the command that it names and turns faults into exit codes: 1 for a bug, 2 for

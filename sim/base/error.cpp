@@ -252,6 +252,21 @@ std::string nearest_name(std::string_view found, std::span<const std::string> na
   return best.empty() ? within : best;
 }
 
+namespace {
+
+// Several names of which the one that was found is the beginning: "h100" of four systems.
+std::string names_begun_by(std::string_view found, std::span<const std::string> names) {
+  constexpr std::size_t kShortest = 3;
+  std::string out;
+  if (found.size() < kShortest) return out;
+  for (const std::string& name : names) {
+    if (name.starts_with(lower(found))) out += (out.empty() ? "" : ", ") + name;
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<std::string> expected_one_of(std::string_view found, std::span<const std::string> names) {
   if (names.empty()) return {};
   std::string list;
@@ -259,6 +274,8 @@ std::vector<std::string> expected_one_of(std::string_view found, std::span<const
   std::vector<std::string> out{"expected one of: " + list};
   if (const std::string near = nearest_name(found, names); !near.empty())
     out.push_back(fmt::format("did you mean {}?", near));
+  else if (const std::string begun = names_begun_by(found, names); !begun.empty())
+    out.push_back(fmt::format("did you mean one of {}?", begun));
   return out;
 }
 

@@ -297,10 +297,10 @@ inline std::string readable(const std::string& message) {
   };
   static constexpr std::array kRows = {
       Row{"end of map not found", "expected a key here (wrong indentation, or a missing colon?)"},
-      Row{"end of map flow not found", "expected , or } here"},
+      Row{"end of map flow not found", "expected , or } here, as a mapping is open"},
       Row{"end of sequence not found", "expected - here (wrong indentation?)"},
-      Row{"end of sequence flow not found", "expected , or ] here"},
-      Row{"illegal map value", "unexpected colon (text that holds one needs quotes)"},
+      Row{"end of sequence flow not found", "expected , or ] here, as a list is open"},
+      Row{"illegal map value", "unexpected colon (text that holds one needs quotes, or the line above lacks its own)"},
       Row{"illegal map key", "unexpected key"},
       Row{"illegal block entry", "unexpected list entry"},
       Row{"illegal flow end", "closing bracket that matches no open one"},

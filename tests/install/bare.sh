@@ -1,6 +1,6 @@
 #!/bin/bash
 # Makes the packages, installs them on a bare Debian 12 and uses them there as somebody would who has only these: an answer
-# in one line, Python, manual pages, a program built against the library. Nothing of this machine is seen there.
+# in one line, README.md and the tutorial command by command, Python, manual pages, a program built against the library. Nothing of this machine is seen there.
 # Usage: bare.sh SOURCE BUILD CPACK. Exit code 77 (skipped) without root, mmdebstrap or Debian's archive. Some three minutes.
 set -euo pipefail
 export LC_ALL=C
@@ -30,6 +30,8 @@ cp /etc/resolv.conf "$root/etc"
 mkdir "$root/packages" "$root/home/user"
 cp "$work"/packages/*.deb "$root/packages"
 cp -r "$source/tests/install/example" "$root/home/user/my example"
+mkdir "$root/packages/guides"
+cp "$source/README.md" "$source/scenarios/tutorial.md" "$source/tests/quoted_output.py" "$root/packages/guides"
 cat > "$root/packages/use.sh" << 'END'
 set -euo pipefail
 log=$(mktemp -d)
@@ -54,6 +56,11 @@ r = shardline.plan("llama-3.1-70b", system="h200-hgx", gpus=8, input="32K", outp
 print(shardline.__version__, r.plans[0].point.plan)' > "$log/out"
   says "tensor:" "python3"
 fi
+
+# Both first guides, command by command, from the packages alone.
+get python3
+python3 /packages/guides/quoted_output.py /usr/bin/shardline /packages/guides/README.md /packages/guides/tutorial.md > "$log/out" 2>&1 ||
+  { cat "$log/out"; fail "a guide"; }
 
 get man-db g++ cmake make gnuplot-nox
 for page in shardline shardline-plan shardline-sweep; do

@@ -73,11 +73,15 @@ TEST(ReaderSyntax, SyntaxErrors) {
     return fmt::format("t.yaml:{}:{}: {}\n  {}\n  {:>{}}\n", line, column, what, source, '^', column);
   };
   EXPECT_EQ(syntax_of("a: b: c\n"),
-            error(1, 5, "syntax error: unexpected colon (text that holds one needs quotes)", "a: b: c"));
+            error(1, 5,
+                  "syntax error: unexpected colon (text that holds one needs quotes, or the line above lacks "
+                  "its own)",
+                  "a: b: c"));
   EXPECT_EQ(syntax_of("a: ]\n"),
             error(1, 4, "syntax error: closing bracket that matches no open one", "a: ]"));
   EXPECT_EQ(syntax_of("a: [1, 2\n"), error(1, 9, "syntax error: the text ends before } or ]", "a: [1, 2"));
-  EXPECT_EQ(syntax_of("a: [\"b\" 1]\n"), error(1, 9, "syntax error: expected , or ] here", "a: [\"b\" 1]"));
+  EXPECT_EQ(syntax_of("a: [\"b\" 1]\n"),
+            error(1, 9, "syntax error: expected , or ] here, as a list is open", "a: [\"b\" 1]"));
   EXPECT_EQ(syntax_of("a: {b: 1]\n"),
             error(1, 9, "syntax error: closing bracket that matches no open one", "a: {b: 1]"));
   EXPECT_EQ(
@@ -220,7 +224,7 @@ TEST(ReaderSyntax, TabsInJson) {
                                  "{\ta\t:\t1\t}", "\n\t\n{\n\t\"a\":\n\t\t{\n\t\t\"b\": 1\n\t\t}\n}\n"})
     EXPECT_EQ(syntax_of(text), "");
   EXPECT_EQ(syntax_of("{\n\t\"a\": 1\n\t\"b\": 2\n}\n"),
-            "t.yaml:3:5: syntax error: expected , or } here\n   \"b\": 2\n      ^\n");
+            "t.yaml:3:5: syntax error: expected , or } here, as a mapping is open\n   \"b\": 2\n      ^\n");
 }
 
 TEST(ReaderSyntax, Files) {

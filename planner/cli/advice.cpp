@@ -1,0 +1,58 @@
+#include "planner/cli/advice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "planner/cli/commands.hpp"
+#include "planner/engines/checkpoints.hpp"
+#include "planner/scenario/shipped.hpp"
+#include "sim/base/shell_word.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+bool among(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool is_scenario(const std::string& word) {
+  return word.ends_with(".yaml") || word.ends_with(".yml") || among(scenario_names(), word);
+}
+
+bool is_model(const std::string& word) {
+  std::error_code error;
+  return among(offered_models(), word) || looks_like_repository(word) || word.ends_with("config.json") ||
+         std::filesystem::exists(std::filesystem::path(word) / "config.json", error);
+}
+
+// "tp=3", as a plan's text or an engine's options have it.
+bool is_size(const std::string& word) {
+  constexpr std::array<std::string_view, 10> kSizes{"tp", "tpa", "tpf", "pp",    "dp",
+                                                    "ep", "cp",  "kvp", "batch", "dcp"};
+  const std::string_view key = std::string_view(word).substr(0, word.find('='));
+  return word.find('=') != std::string::npos && std::find(kSizes.begin(), kSizes.end(), key) != kSizes.end();
+}
+
+}  // namespace
+
+std::vector<std::string> advice_on(const std::string& command, const std::string& word) {
+  const bool asks_in_a_line = command == "plan" || command == "serve";
+  if (is_scenario(word) && (command.empty() || asks_in_a_line))
+    return {fmt::format("{} is a scenario: shardline sweep {}", word, shell_word(word))};
+  if (command.empty() && is_model(word))
+    return {fmt::format("{} is a model: shardline plan {} --system h200-hgx --gpus 8 --input 32K --output 1K",
+                        word, shell_word(word))};
+  if (is_size(word))
+    return {
+        "sizes are part of a plan's text, --plan tensor:tpa=8,tpf=8,batch=4, which simulate, explain and "
+        "compare take; plan and sweep try them all"};
+  return {};
+}
+
+}  // namespace shardline::cli

@@ -1,0 +1,13 @@
+// What a word on the command line may have been meant as.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace shardline::cli {
+
+/// Lines on `word`, which `command` does not take or which is no command (`command` empty): a scenario, a
+/// model, or a size of a plan. Empty: nothing is known of it. As Program::advice asks for.
+std::vector<std::string> advice_on(const std::string& command, const std::string& word);
+
+}  // namespace shardline::cli

@@ -1,0 +1,164 @@
+#include "reports/cli/parse_faults.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string_view>
+
+#include "sim/base/error.hpp"
+#include "sim/base/shell_word.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+const CommandText* command_of(const ProgramText& text, std::span<const std::string> words) {
+  const auto found = std::find_if(text.commands.begin(), text.commands.end(),
+                                  [&](const CommandText& c) { return !words.empty() && c.name == words[0]; });
+  return found == text.commands.end() ? nullptr : &*found;
+}
+
+const ArgumentText* argument_of(const CommandText& command, std::string_view name) {
+  const auto found =
+      std::find_if(command.arguments.begin(), command.arguments.end(), [&](const ArgumentText& a) {
+        return std::find(a.names.begin(), a.names.end(), name) != a.names.end();
+      });
+  return found == command.arguments.end() ? nullptr : &*found;
+}
+
+// "--ttl" of "--ttl=20" and of "--ttl: 1 required TEXT missing".
+std::string name_in(const std::string& said) { return said.substr(0, said.find_first_of(":= ")); }
+
+std::vector<std::string> meaning_of(const std::string& shown, const ArgumentText& argument,
+                                    const CommandText& command) {
+  std::vector<std::string> details{
+      fmt::format("{}: {}{}", shown, argument.help, argument.limits.empty() ? "" : "; " + argument.limits)};
+  if (argument.offered != nullptr) {
+    const std::vector<std::string> names = argument.offered();
+    details.push_back(fmt::format("known: {}", fmt::join(names, ", ")));
+  }
+  details.push_back("for instance " + command.example);
+  return details;
+}
+
+UserError missing_command(const ProgramText& text) {
+  std::vector<std::string> names;
+  for (const CommandText& c : text.commands) names.push_back(c.name);
+  return UserError(
+      {Diagnostic{{},
+                  "a command is missing",
+                  {fmt::format("expected one of: {}", fmt::join(names, ", ")), "for instance " + text.example,
+                   text.name + " --help says what each is for"}}});
+}
+
+// A fault of an argument of the command: `what` follows its name.
+UserError fault_of(const ProgramText& text, std::span<const std::string> words, const std::string& name,
+                   const char* what, std::vector<std::string> details) {
+  const CommandText* const command = command_of(text, words);
+  const ArgumentText* const argument = command == nullptr ? nullptr : argument_of(*command, name);
+  if (argument == nullptr) return UserError(name + what);
+  std::string shown = argument->positional() ? name : argument->names.back();
+  if (argument->positional())
+    std::transform(shown.begin(), shown.end(), shown.begin(),
+                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  for (std::string& line : meaning_of(shown, *argument, *command)) details.push_back(std::move(line));
+  return UserError({Diagnostic{{}, fmt::format("{} of {}{}", shown, command->name, what), details}});
+}
+
+// Of what was given without an option's name: it may be meant for another command.
+std::vector<std::string> advice_on_words(const ProgramText& text, std::span<const std::string> words,
+                                         Advice advice) {
+  const CommandText* const command = command_of(text, words);
+  std::vector<std::string> details;
+  if (advice == nullptr || command == nullptr) return details;
+  for (std::size_t i = 1; i < words.size() && !words[i].starts_with("-"); ++i) {
+    for (std::string& line : advice(command->name, words[i])) details.push_back(std::move(line));
+  }
+  return details;
+}
+
+// A value with a space leaves its second word as an argument of its own.
+UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<const std::string> words,
+                     Advice advice) {
+  const CommandText* const command = command_of(text, words);
+  const std::string of = command == nullptr ? text.name : command->name;
+  std::vector<Diagnostic> faults;
+  for (const std::string& word : app.remaining(true)) {
+    std::vector<std::string> details;
+    const auto at = std::find(words.begin(), words.end(), word);
+    const auto index = static_cast<std::size_t>(at - words.begin());
+    if (index >= 2 && index < words.size() && words[index - 2].starts_with("--") &&
+        words[index - 2].find('=') == std::string::npos && !words[index - 1].starts_with("-")) {
+      details.push_back(fmt::format("if it belongs to {}: a value with a space needs quotes, {} {}",
+                                    words[index - 2], words[index - 2],
+                                    shell_word(words[index - 1] + " " + word)));
+    }
+    if (advice != nullptr) {
+      for (std::string& line : advice(of, word)) details.push_back(std::move(line));
+    }
+    if (command != nullptr && details.empty()) details.push_back("for instance " + command->example);
+    faults.push_back({{}, fmt::format("unexpected argument {} of {}", word, of), std::move(details)});
+  }
+  return UserError(std::move(faults));
+}
+
+}  // namespace
+
+CLI::Validator whole_number(long long least, long long most) {
+  return {[=](std::string& text) {
+            long long value = 0;
+            const bool valid = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+            return valid ? std::string{}
+                         : fmt::format("expected a whole number from {} to {}, found {}", least, most, text);
+          },
+          fmt::format("INT in [{} - {}]", least, most)};
+}
+
+CLI::Validator number(double least, double most) {
+  return {[=](std::string& text) {
+            double value = 0;
+            const bool valid = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+            return valid ? std::string{}
+                         : fmt::format("expected a number from {} to {}, found {}", least, most, text);
+          },
+          fmt::format("FLOAT in [{} - {}]", least, most)};
+}
+
+CLI::Validator positive_number() {
+  return {[](std::string& text) {
+            double value = 0;
+            const bool valid = CLI::detail::lexical_cast(text, value) && value > 0;
+            return valid ? std::string{} : "expected a positive number, found " + text;
+          },
+          "POSITIVE"};
+}
+
+CLI::Validator member(const std::vector<std::string>& names) {
+  return {[=](std::string& text) {
+            if (std::find(names.begin(), names.end(), text) != names.end()) return std::string{};
+            return fmt::format("{} is not known\n{}", text, fmt::join(expected_one_of(text, names), "\n"));
+          },
+          fmt::format("{{{}}}", fmt::join(names, ","))};
+}
+
+void refuse(const CLI::App& app, const CLI::ParseError& fault, const ProgramText& text,
+            std::span<const std::string> words, Advice advice) {
+  const std::string said = fault.what();
+  const auto kind = static_cast<CLI::ExitCodes>(fault.get_exit_code());  // names of some are the command's
+  if (kind == CLI::ExitCodes::ExtrasError) throw unexpected(app, text, words, advice);
+  if (kind == CLI::ExitCodes::RequiredError && command_of(text, words) == nullptr)
+    throw missing_command(text);
+  if (kind == CLI::ExitCodes::RequiredError)
+    throw fault_of(text, words, name_in(said), " is missing", advice_on_words(text, words, advice));
+  if (kind == CLI::ExitCodes::ArgumentMismatch && said.find("missing") != std::string::npos)
+    throw fault_of(text, words, name_in(said), ": its value is missing", {});
+  if (kind == CLI::ExitCodes::ArgumentMismatch && said.find("At Most 1 required") != std::string::npos)
+    throw fault_of(text, words, name_in(said), " is given more than once", {});
+  std::vector<std::string> lines = CLI::detail::split(said, '\n');  // of member()
+  const std::string first = lines.front();
+  lines.erase(lines.begin());
+  throw UserError({Diagnostic{{}, first, std::move(lines)}});
+}
+
+}  // namespace shardline::cli

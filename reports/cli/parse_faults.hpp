@@ -1,0 +1,33 @@
+// What CLI11 refuses, said as all other bad input is: what is wrong, what is expected, what is near.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reports/cli/command_text.hpp"
+
+namespace CLI {
+class App;
+class ParseError;
+class Validator;
+}  // namespace CLI
+
+namespace shardline::cli {
+
+/// Whole numbers from `least` to `most`, any numbers from `least` to `most`, any number above 0, one of
+/// `names`: each names the value that it refuses. CLI11's own say of 2.5 that it is "not in range 1 to 8192",
+/// and spell out the largest double.
+CLI::Validator whole_number(long long least, long long most);
+CLI::Validator number(double least, double most);
+CLI::Validator positive_number();
+CLI::Validator member(const std::vector<std::string>& names);
+
+/// Further lines on a word that a command does not take, or that is no command (`command` empty).
+using Advice = std::vector<std::string> (*)(const std::string& command, const std::string& word);
+
+/// Throws UserError for what `app` refused with `fault`; `words`: the command line after the program's name.
+[[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& fault, const ProgramText& text,
+                         std::span<const std::string> words, Advice advice);
+
+}  // namespace shardline::cli
