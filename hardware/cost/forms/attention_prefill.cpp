@@ -40,6 +40,7 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   out.variant[0] = static_cast<double>(kernel);
   out.variant[1] = static_cast<double>(split.few);
   out.variant[2] = static_cast<double>(split.many);
+  out.variant[3] = writes_by_token(words[2]) ? 1 : 0;
   return out.flops > 0;
 }
 // One new token is decode: another kernel.
@@ -53,6 +54,7 @@ double traffic(std::span<const double> x, const FormContext& c) {
 }
 double attention_seconds(PrefillWork w, const PrefillShape& s, const FormContext& c,
                          std::span<const double> p, Merging merging = Merging::counted) {
+  if (c.variant[3] > 0) w.token_share = write_share(s.heads_kv, s.qk_dim);
   share_keys(w, s, split_of(c), c.sms, merging);
   return prefill_seconds(w, c, p);
 }

@@ -25,11 +25,11 @@ struct FormContext {
   double bandwidth = 0;     // HBM peak, bytes
   double exponentials = 0;  // exponentials
   double sms = 1;
-  double link = 0;                // one GPU's port inside its domain, bytes, one direction
-  double network = 0;             // one GPU's port between nodes, bytes
-  double a_bytes = 2;             // of an element of the first operand (activation, query)
-  double b_bytes = 2;             // of the second (weight, cached key or value)
-  double variant[3] = {0, 0, 0};  // what else the words say: each form has its own meaning
+  double link = 0;                   // one GPU's port inside its domain, bytes, one direction
+  double network = 0;                // one GPU's port between nodes, bytes
+  double a_bytes = 2;                // of an element of the first operand (activation, query)
+  double b_bytes = 2;                // of the second (weight, cached key or value)
+  double variant[4] = {0, 0, 0, 0};  // what else the words say: each form has its own meaning
 };
 
 /// One axis of a form's coordinates, for the correction on top of it and for the range of shapes seen.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "hardware/cost/forms/forms.hpp"
 
@@ -25,7 +26,7 @@ double norm4(double a, double b) {
   return b > 0 ? std::sqrt(std::sqrt(a2 * a2 + b2 * b2)) : a;
 }
 
-double whole_blocks(double keys) { return keys <= kHalf ? 0.5 : std::ceil(keys / kBlock); }
+double whole_blocks(double seen, double keys) { return seen <= keys / 2 ? 0.5 : std::ceil(seen / keys); }
 
 // Tiles of a head's sequence. Tile i ends at key cached + (i + 1) tokens: sums of these are rounded up to
 // blocks, exactly where a tile has a block's length, by half the difference on average where it is shorter.
@@ -53,17 +54,25 @@ void whole_blocks_of_window(const PrefillShape& s, Tiles& t) {
 
 // FlashAttention-3 counts its blocks from the first key on that the tile's first token sees
 // (hopper/block.h:29 of vllm-project/flash-attention@803020a8, which vLLM 0.24.0 builds).
-void blocks_from_window(const PrefillShape& s, Tiles& t) {
-  const double inside = std::ceil((s.window - 1 + t.tokens) / kBlock);
+void blocks_from_window(const PrefillShape& s, double keys, Tiles& t) {
+  const double inside = std::ceil((s.window - 1 + t.tokens) / keys);
   const double first = std::max(0.0, std::ceil((s.window - 1 - s.cached) / t.tokens));  // with keys left out
   const double many = t.full - first;
   if (many > 0) {
     const double causal =
-        many * (s.cached / kBlock + t.slack / kBlock) + t.tokens / kBlock * many * (first + 1 + t.full) / 2;
+        many * (s.cached / keys + t.slack / keys) + t.tokens / keys * many * (first + 1 + t.full) / 2;
     t.sum -= std::max(0.0, causal - many * inside);
     t.before = std::min(t.before, inside);
   }
-  if (many >= 0) t.last = std::min(t.last, whole_blocks(s.rows - t.full * t.tokens + s.window - 1));
+  if (many >= 0) t.last = std::min(t.last, whole_blocks(s.rows - t.full * t.tokens + s.window - 1, keys));
+}
+
+// Keys that rounding a tile's end up to blocks of `keys` adds on average: ends are multiples of what tokens
+// and keys have in common, and come to lie everywhere in a block.
+double mean_slack(double tokens, double keys) {
+  if (tokens != std::floor(tokens)) return std::max(0.0, keys - tokens) / 2;
+  const auto common = std::gcd(static_cast<long>(tokens), static_cast<long>(keys));
+  return (keys - static_cast<double>(common)) / 2;
 }
 
 void add_bytes(PrefillWork& w, PrefillKernel kernel, const FormContext& c, const PrefillShape& s, double rows,
@@ -81,26 +90,46 @@ void add_bytes(PrefillWork& w, PrefillKernel kernel, const FormContext& c, const
 
 }  // namespace
 
+// {kBlockM, kBlockN} of tile_size_fwd_sm90, causal, with pages that TMA cannot fetch: SGLang's hold a token,
+// vLLM's 16 (hopper/tile_size.h of vllm-project/flash-attention@803020a8).
+PrefillTile prefill_tile(PrefillKernel kernel, double qk_dim, double bytes, bool window) {
+  if (kernel != PrefillKernel::flash_attention_3) return {};
+  const bool fp8 = bytes < 2;
+  if (qk_dim <= 64) return {192, fp8 || window ? 160.0 : 128.0};
+  if (qk_dim <= 96) return {192, 128};
+  if (qk_dim <= 128) return {128, fp8 ? 160.0 : 128.0};
+  if (qk_dim <= 192) return {128, fp8 ? (window ? 128.0 : 160.0) : 96.0};
+  return {128, window ? 64.0 : fp8 ? 128.0 : 80.0};
+}
+
 PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const FormContext& c) {
+  const PrefillTile tile = prefill_tile(kernel, s.qk_dim, c.a_bytes, s.window > 0);
   // Heads that share a tile make it taller: `group` rows per token.
-  const bool packed = kernel == PrefillKernel::packed || (kernel == PrefillKernel::plain && s.rows == 1);
+  const bool packed = packs_heads(kernel) || (kernel == PrefillKernel::plain && s.rows == 1);
   const double group = packed ? s.heads_q / s.heads_kv : 1;
   const double heads = s.heads_q / group, rows = s.rows * group;
-  const double tokens = kBlock / group;  // per tile
-  const double tiles = std::ceil(rows / kBlock), full = tiles - 1;
+  const double tokens = tile.rows / group;  // per tile
+  const double tiles = std::ceil(rows / tile.rows), full = tiles - 1;
   // Of the last tile: one of two warp groups has nothing to do, but FlashAttention-3's computes it all the
   // same.
-  const bool half = kernel != PrefillKernel::packed && rows - full * kBlock <= kHalf;
+  const bool half = !packs_heads(kernel) && rows - full * tile.rows <= kHalf;
   const double height = half ? 0.5 : 1;
 
   // Cached tokens are not rounded to blocks, which is exact where they end with one: a token more in the
   // cache never saves a block a tile.
-  Tiles t{tokens, full, (kBlock - tokens) / 2};
-  t.sum = full * (s.cached / kBlock + t.slack / kBlock) + tokens / kBlock * full * (full + 1) / 2;
-  t.last = whole_blocks(s.cached + s.rows);
-  t.before = full > 0 ? (s.cached + t.slack + tokens * full) / kBlock : 0;
-  if (s.window > 0) (kernel == PrefillKernel::packed ? blocks_from_window : whole_blocks_of_window)(s, t);
+  Tiles t{tokens, full, mean_slack(tokens, tile.keys)};
+  t.sum = full * (s.cached / tile.keys + t.slack / tile.keys) + tokens / tile.keys * full * (full + 1) / 2;
+  t.last = whole_blocks(s.cached + s.rows, tile.keys);
+  t.before = full > 0 ? (s.cached + t.slack + tokens * full) / tile.keys : 0;
+  if (s.window > 0) {
+    if (packs_heads(kernel)) {
+      blocks_from_window(s, tile.keys, t);
+    } else {
+      whole_blocks_of_window(s, t);
+    }
+  }
   PrefillWork w;
+  w.tile = tile;
   w.blocks = s.batch * heads * (t.sum + height * t.last);
   w.tiles = s.batch * heads * tiles;
   w.longest = std::max(height * t.last, t.before);
@@ -157,6 +186,7 @@ PrefillWork prefill_work(const AttendPrefillShape& a, PrefillKernel kernel, cons
     w.blocks *= pairs;
     w.longest *= pairs;
   }
+  // A schedule counts its tiles in rows of 128.
   w.tiles *= static_cast<double>(a.tiles) / (s.batch * std::ceil(s.rows / kBlock));
   add_bytes(w, kernel, c, s, static_cast<double>(a.q_rows), static_cast<double>(a.kv_rows));
   return w;
@@ -174,9 +204,18 @@ void share_keys(PrefillWork& w, const PrefillShape& s, const TileSplit& split, d
   w.query_bytes += 2 * kPartialBytes * w.parts * w.tokens * s.heads_q * s.v_dim;
 }
 
+// reshape_and_cache_flash: a block of min(heads_kv x head_size, 512) threads for each token, of which most
+// have nothing to do, for one of them moves eight elements (csrc/cache_kernels.cu of
+// vllm-project/vllm@ee0da84ab9).
+double write_share(double heads_kv, double qk_dim) {
+  constexpr double kThreads = 512;
+  return std::min(heads_kv * qk_dim, kThreads) / kThreads;
+}
+
 double prefill_seconds(const PrefillWork& w, const FormContext& c, std::span<const double> p) {
-  const double mma = 2 * kBlock * kBlock * w.block_dims * c.sms / (p[1] * c.flops);
-  const double exponentials = kBlock * kBlock * c.sms / (p[2] * c.exponentials);
+  const double pairs = w.tile.rows * w.tile.keys;
+  const double mma = 2 * pairs * w.block_dims * c.sms / (p[1] * c.flops);
+  const double exponentials = pairs * c.sms / (p[2] * c.exponentials);
   const double block = norm4(mma, exponentials);
   const double start = p[3] * 1e-6;
   const double mean = (w.tiles * start + w.blocks * block) / c.sms;
@@ -185,7 +224,8 @@ double prefill_seconds(const PrefillWork& w, const FormContext& c, std::span<con
   // No row has a cached prefix: read while tiles are computed, as fast as a decode kernel reads one.
   const double prefix = w.prefix_bytes / (kDecodeMemoryShare * c.bandwidth);
   const double merge = w.parts > 1 ? start : 0;
-  const double t = p[0] * 1e-6 + norm4(work, prefix) + merge + w.tokens * p[8] * 1e-6 / c.sms +
+  const double t = p[0] * 1e-6 + norm4(work, prefix) + merge +
+                   w.tokens * w.token_share * p[8] * 1e-6 / c.sms +
                    (w.query_bytes / p[6] + w.cache_bytes / p[7]) / c.bandwidth;
   return t * (1 + p[9] * t / (t + kPowerSeconds));
 }

@@ -18,14 +18,21 @@ struct PrefillShape {
   double window = 0;
 };
 
-/// [H30] of all heads and sequences. A block is 128 query rows by 128 keys, a tile the blocks of 128 query
+/// Query rows of a tile, and keys of one of its blocks.
+struct PrefillTile {
+  double rows = 128, keys = 128;
+};
+
+/// [H30] of all heads and sequences. A block is a tile's query rows by some keys, a tile all blocks of these
 /// rows, done by one CTA.
 struct PrefillWork {
+  PrefillTile tile;
   double blocks = 0;
   double tiles = 0;
   double longest = 0;       // blocks of the longest tile, or of its longest part
   double block_dims = 0;    // qk + v
   double tokens = 0;        // new ones
+  double token_share = 1;   // of t_token that one costs
   double query_bytes = 0;   // HBM traffic of queries and outputs
   double cache_bytes = 0;   // ... of keys and values of new tokens
   double prefix_bytes = 0;  // ... of those before them
@@ -36,8 +43,15 @@ struct PrefillWork {
 enum class PrefillKernel {
   with_rope,  // rotates queries and keys and writes the cache before it attends (TRT-LLM)
   plain,      // attends only; a single new token's heads share a tile (FlashAttention-2)
-  packed,     // attends only; the query heads of a KV head share tiles (FlashAttention-3)
+  packed,     // attends only; the query heads of a KV head share tiles (FlashAttention-4, vLLM's Triton)
+  flash_attention_3,  // the same on Hopper, in tiles of its own sizes
 };
+/// Do the query heads of a KV head share tiles?
+inline bool packs_heads(PrefillKernel k) {
+  return k == PrefillKernel::packed || k == PrefillKernel::flash_attention_3;
+}
+/// [H30] bytes: of an element of the arithmetic.
+PrefillTile prefill_tile(PrefillKernel kernel, double qk_dim, double bytes, bool window);
 
 /// Exact count of whole blocks, the causal diagonal's included, in constant time.
 PrefillWork prefill_work(const PrefillShape& shape, PrefillKernel kernel, const FormContext& context);
@@ -47,6 +61,10 @@ PrefillShape mean_sequence(const AttendPrefillShape& shape);
 /// The same of what a schedule knows, sums over intervals of any length: that of mean_sequence(), with the
 /// pairs and tiles of the schedule.
 PrefillWork prefill_work(const AttendPrefillShape& shape, PrefillKernel kernel, const FormContext& context);
+
+/// [H31] Of t_token: vLLM writes a token's keys and values by a thread block of its own, which is as long
+/// there however few of its threads have anything to write.
+double write_share(double heads_kv, double qk_dim);
 
 /// What a price counts of tiles that are cut: all, or, for a floor [H57], only what never falls as tokens are
 /// added: the more tiles, the fewer parts.

@@ -1,5 +1,8 @@
 #include "hardware/cost/forms/prefill_kernels.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace shardline {
 
 namespace {
@@ -24,9 +27,9 @@ constexpr Named kNamed[] = {
     {"flashinfer_trtllmprefill", plain},
     {"flashinfer", plain},
     {"triton", plain},
-    {"fa3", packed},
+    {"fa3", PrefillKernel::flash_attention_3},
     {"flash_attention", packed},  // SGLang's on Ampere: FlashAttention-3's
-    {"flash_attn_fa3", packed},
+    {"flash_attn_fa3", PrefillKernel::flash_attention_3},
     {"flash_attn_fa4", packed},
     {"triton_attn", packed},
 };
@@ -38,6 +41,12 @@ std::optional<PrefillKernel> prefill_kernel(std::string_view name) {
     if (k.name == name) return k.kernel;
   }
   return std::nullopt;
+}
+
+bool writes_by_token(std::string_view name) {
+  constexpr std::string_view kWriting[] = {"flash_attn_fa3", "flash_attn_fa4", "triton_attn",
+                                           "flashinfer_trtllmprefill", "vllm_flash_attn"};
+  return std::find(std::begin(kWriting), std::end(kWriting), name) != std::end(kWriting);
 }
 
 }  // namespace shardline
