@@ -59,7 +59,7 @@ void refuse_other_things(const std::string& name, const Catalogs& catalogs) {
   // A file that is not there: one beside it, or a shipped scenario, may have nearly its name.
   const std::filesystem::path path(name);
   if (!folder && (path.extension() == ".yaml" || path.extension() == ".yml") &&
-      !std::filesystem::exists(path, error)) {
+      std::filesystem::status(path, error).type() == std::filesystem::file_type::not_found) {
     std::vector<std::string> names;
     const std::filesystem::path beside = path.has_parent_path() ? path.parent_path() : ".";
     for (const auto& entry : std::filesystem::directory_iterator(beside, error)) {
