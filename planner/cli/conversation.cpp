@@ -7,6 +7,7 @@
 #include "planner/cli/commands.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/studies/study_memory.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
@@ -153,6 +154,7 @@ int run(const ConversationOptions& o, const Provenance& made_by) {
   api::ConversationResult result{made_by.version, made_by.command, scenario.name, {o.scenario, ""}, {}};
   for (const Study& study : scenario.studies) {
     require_question<Conversation>(study, o.scenario);
+    require_memory(need_of_conversation(study.conversation()));
     std::vector<TurnTime> turns;
     {
       Progress progress(study.study.model.name, Progress::terminal(), "turns");

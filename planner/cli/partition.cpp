@@ -10,6 +10,7 @@
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/studies/partition_errors.hpp"
 #include "planner/studies/searched_partition.hpp"
+#include "planner/studies/study_memory.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/partition_tables.hpp"
 #include "reports/table.hpp"
@@ -252,6 +253,7 @@ int run(const PartitionOptions& o, const Provenance& made_by) {
   api::PartitionResult result{made_by.version, made_by.command, scenario.name, {}, {}};
   for (Study& study : scenario.studies) {
     result.question = question_of(study, o);
+    require_memory(need_of_partitions(study.partition(), o.threads));
     result.models.push_back(answer(study, o, made_by));
   }
   if (made_by.document != nullptr) made_by.document->set(api::to_json(result));

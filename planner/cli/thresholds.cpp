@@ -6,6 +6,7 @@
 #include "planner/api/convert_studies.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/studies/study_memory.hpp"
 #include "planner/studies/threshold_study.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
@@ -229,6 +230,7 @@ int run(const ThresholdsOptions& o, const Provenance& made_by) {
   api::ThresholdsResult result{made_by.version, made_by.command, scenario.name, {o.scenario, ""}, {}};
   for (const Study& study : scenario.studies) {
     require_question<ThresholdGrid>(study, o.scenario);
+    require_memory(need_of_thresholds(study.thresholds(), o.threads));
     ThresholdStudy d;
     {
       Progress progress(study.study.model.name, Progress::terminal(), "rings");

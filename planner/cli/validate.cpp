@@ -4,6 +4,8 @@
 #include "planner/cli/validate_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/staged_folder.hpp"
+#include "sim/base/memory_limit.hpp"
+#include "sim/base/parallel.hpp"
 
 namespace shardline::cli {
 
@@ -66,7 +68,18 @@ int report(const PaperReport& paper, const Provenance& made_by) {
   return 0;
 }
 
+// Measured as peak resident memory (tests/golden/memory.py asks again), rounded up: of the reports on all
+// papers, whose configurations are those of their tables, and of what a thread keeps of them.
+MemoryNeed need_of_validation(int threads) {
+  constexpr double kProcess = 100e6, kThread = 10e6;
+  const std::size_t workers = thread_count(threads);
+  return {Bytes(kProcess + kThread * static_cast<double>(workers)),
+          fmt::format("searches of published configurations on each of {} threads", workers),
+          "fewer --threads"};
+}
+
 int run(const ValidateOptions& o, const Provenance& made_by) {
+  require_memory(need_of_validation(o.threads));
   if (o.paper == "all") {
     if (!o.truth.empty()) throw UserError("--truth is for validate context_parallel, kv_runahead and apb");
     PaperOptions options = paper_options(o);

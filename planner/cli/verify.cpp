@@ -9,6 +9,8 @@
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
 #include "sim/base/cancel.hpp"
+#include "sim/base/memory_limit.hpp"
+#include "sim/base/parallel.hpp"
 
 namespace shardline::cli {
 
@@ -108,7 +110,17 @@ void declare(Arguments& a, VerifyOptions& o) {
   add_threads(a, o.threads);
 }
 
+// Measured as peak resident memory (tests/golden/memory.py asks again), rounded up: of all strategies, whose
+// tensors are the same few thousand numbers whatever else is asked, and of what a thread keeps of them.
+MemoryNeed need_of_verification(int threads) {
+  constexpr double kProcess = 80e6, kThread = 10e6;
+  const std::size_t workers = thread_count(threads);
+  return {Bytes(kProcess + kThread * static_cast<double>(workers)),
+          fmt::format("tensors of all ranks on each of {} threads", workers), "fewer --threads"};
+}
+
 int run(const VerifyOptions& o, const Provenance& made_by) {
+  require_memory(need_of_verification(o.threads));
   std::vector<const Strategy*> chosen;
   if (o.strategy == "all") {
     chosen.assign(strategies().begin(), strategies().end());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "planner/search/evaluate.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/serving/synthetic.hpp"
+#include "planner/studies/study_memory.hpp"
 
 namespace shardline {
 
@@ -115,6 +117,10 @@ struct TraceSize {
 };
 
 TraceSize size_of(const std::string& trace, const std::function<void(std::uint64_t, std::uint64_t)>& step) {
+  // A pipe has nothing left for the second reading, and a device no end.
+  std::error_code ignored;
+  if (std::filesystem::exists(trace, ignored) && !std::filesystem::is_regular_file(trace, ignored))
+    throw UserError(trace + ": not a regular file: a trace is read twice, first for its length and faults");
   std::ifstream file(trace);
   if (!file) throw UserError(trace + ": cannot be read");
   TraceReader reader(file, trace);
@@ -147,6 +153,7 @@ class Service {
       q_.requests = trace_         ? trace_->requests
                     : q_.users > 0 ? 10 * static_cast<std::uint64_t>(q_.users)
                                    : kDefaultRequests;
+    require_memory(need_of_requests(q_.requests, q_.users, q_.replicas, knobs_.num_gpu_blocks));
   }
 
   ServiceAnswer answer() {

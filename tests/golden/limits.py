@@ -69,6 +69,17 @@ partition:
 """
 
 
+SERVED = """name: served
+system: h200-hgx
+engine: vllm
+models: [llama-3.1-8b]
+workload: {input: 64 tokens, output: 4 tokens}
+strategies: [tensor]
+gpus: [1]
+batch: [1]
+"""
+
+
 def decode(system="h200-hgx", context="8Ki tokens", strategy="tensor", gpus="[8]", batch="[1]", more=""):
     return DECODE.format(**locals())
 
@@ -98,6 +109,8 @@ def listed(n, item):
     return "[" + ", ".join([item] * n) + "]"
 
 
+SERVE = ["--plan", "tensor:tpa=1,tpf=1"]
+
 # What it is, the command, the scenario at a value, the limit, and more arguments.
 CASES = [
     ("GPUs of a system", "sweep", lambda n: decode(), 8192, lambda n: ["--set", f"fabric.nodes={(n + 7) // 8}"]),
@@ -121,6 +134,9 @@ CASES = [
     ("test points", "thresholds", lambda n: rings(points=n), 100_000, None),
     ("lengths of a partition", "partition", lambda n: parts(contexts=f"{{from: 1024 tokens, to: {1024 * n} tokens, step: 1024 tokens}}",
                                                           spacing="1Mi tokens"), 256, None),
+    ("users of a closed loop", "serve", lambda n: SERVED, 1_000_000, lambda n: [*SERVE, "--users", str(n), "--requests", "2000"]),
+    ("replicas", "serve", lambda n: SERVED, 1024, lambda n: [*SERVE, "--rate", "5/s", "--requests", "2000", "--replicas", str(n)]),
+    ("seed of arrivals", "serve", lambda n: SERVED, 10**15, lambda n: [*SERVE, "--rate", "5/s", "--requests", "100", "--seed", str(n)]),
     ("threads", "sweep", lambda n: decode(), 1024, lambda n: ["--threads", str(n)]),
 ]
 

@@ -33,6 +33,17 @@ def questions():
     write("wide.yaml", "name: wide\nsummary: \"\"\nphase: decode\nmodels: [deepseek-r1]\nsystem: gb200-nvl72\n"
           "context: 128Ki tokens\nstrategies: [tensor, helix, dp_ep, kv_shard, pipeline]\n"
           "gpus: {from: 1, to: 64, step: double}\nbatch: {from: 1, to: 64}\n")
+    study = "name: study\nsystem: h200-hgx\nmodels: [{model}]\n{asked}"
+    turns = ", ".join(["{new: 64 tokens, output: 64 tokens}"] * 4096)
+    write("talk.yaml", study.format(model="llama-3.1-8b", asked=f"conversation:\n  cp: 2\n  tpa: 1\n  turns: [{turns}]\n"))
+    for name, octave, tests in (("nodes", 24, 100), ("tests", 2, 100_000)):
+        write(f"{name}.yaml", study.format(model="llama-3.1-8b", asked="thresholds:\n  cp: [2]\n  tpa: 1\n"
+              "  new_tokens: {from: 128 tokens, to: 64Ki tokens}\n  longest: 256Ki tokens\n"
+              f"  new_tokens_per_octave: {octave}\n  miss_rate_per_octave: {octave}\n  test_points: {tests}\n"))
+    write("parts.yaml", study.format(model="llama-7b", asked="partition:\n  contexts: [8Ki tokens, 32Ki tokens]\n"
+          "  processes: [2, 4]\n  granularity: 512 tokens\n  spacing: 4Ki tokens\n"))
+    served = ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "64", "--plan",
+              "tensor:tpa=2,tpf=2"]
     prompt = ["simulate", "prefill_llama8b_1m", "--plan"]
     return [
         ["simulate", "helix_gb200_1m", "--model", "llama-3.1-405b", "--plan", "helix:kvp=8,tpa=8,tpf=64,batch=4"],
@@ -45,6 +56,15 @@ def questions():
         ["sweep", "prefill_llama8b_128k", "--threads", "2"],
         ["sweep", "wide.yaml", "--threads", "2"],
         ["sweep", "wide.yaml", "--all", "--threads", "2", "-o", "swept"],
+        ["thresholds", "nodes.yaml", "-o", "noted"],
+        ["thresholds", "tests.yaml", "--threads", "2"],
+        ["partition", "parts.yaml", "--threads", "2", "-o", "parted"],
+        ["conversation", "talk.yaml", "-o", "talked"],
+        [*served, "--rate", "5/s", "--requests", "200000"],
+        [*served, "--rate", "5/s", "--requests", "2000", "--replicas", "400"],
+        [*served, "--users", "1000000", "--requests", "2000"],
+        ["validate", "all", "--threads", "2", "-o", "validated"],
+        ["verify", "all", "--threads", "2"],
         ["evaluate", "gemm.csv", "--system", "h200-hgx"],
         ["calibrate", "few.csv", "--system", "h200-hgx", "--threads", "2", "-o", "fitted.yaml"],
     ]

@@ -26,6 +26,7 @@ def questions():
     shapes = rng.sample([(m, n, k) for m in range(1, 129) for n in range(1, 65) for k in range(1, 9)], 40_000)
     rows = "".join(f"{64 * m},{128 * n},{1024 * k},bf16,nvjet,{rng.uniform(5, 900):.3f}\n" for m, n, k in shapes)
     write("gemm.csv", "m,n,k,dtype,kernel,latency_us\n" + rows)
+    write("trace.csv", "arrival_s,input_tokens,output_tokens\n" + "".join(f"{i / 100},1000,10\n" for i in range(2_000_000)))
     chunks = "pipeline:pp=8,prefill_chunk=1"
     return {
         "plan": ["plan", "deepseek-r1", "--system", "gb200-nvl72", "--gpus", "72", "--input", "32K", "--output", "1K",
@@ -33,6 +34,8 @@ def questions():
         "sweep": ["sweep", "helix_gb200_1m", "--exhaustive", "--all", "-o", "out", "--threads", "1"],
         "serve": ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "64",
                   "--plan", "tensor:tpa=2,tpf=2", "--rate", "5/s", "--requests", "2000000"],
+        "serve a trace": ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--plan", "tensor:tpa=2,tpf=2",
+                          "--input", "1K", "--output", "10", "--trace", "trace.csv", "-o", "out"],
         "sweep of prefill": ["sweep", "prefill_405b_gb200_1m", "--threads", "2"],
         "simulate": ["simulate", "prefill_llama8b_1m", "--plan", chunks, "-o", "simulated"],
         "explain": ["explain", "prefill_llama8b_1m", "--plan", chunks],

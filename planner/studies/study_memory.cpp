@@ -1,0 +1,95 @@
+#include "planner/studies/study_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/studies/partition_study.hpp"
+#include "planner/studies/thresholds.hpp"
+#include "sim/base/parallel.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Measured as peak resident memory of g++ 12's build on x86-64 (tests/golden/memory.py asks again), rounded
+// up. The program with a catalogue's calibrations read, and its pictures:
+constexpr double kProcess = 60e6;
+// A thread with its evaluator: layouts, schedule, prices, memory that its allocator keeps.
+constexpr double kThread = 4e6;
+// A request that is timed in both variants: the point, what it is asked as, its row; vectors that double.
+constexpr double kTimedNode = 260, kTimedTest = 200;
+// Tables have lines added where the choice jumps: probes of a table beside its nodes, at most.
+constexpr double kProbes = 2;
+// A length of a chain: parts, times, rows of three files and of the JSON document.
+constexpr double kLength = 12e3;
+// A part of a rank in one length: in each of four partitions and their texts.
+constexpr double kPart = 400;
+// A turn: its times, errors, row, and its part of the document and the picture.
+constexpr double kTurn = 6e3;
+// A request that was played: four latencies in the order of arrival and of size.
+constexpr double kRequest = 400;
+// A user of a closed loop; a block of a replica's pool, in its queue and its table of prefixes.
+constexpr double kUser = 150, kBlock = 60;
+
+double workers(int threads) { return static_cast<double>(thread_count(threads)); }
+
+}  // namespace
+
+MemoryNeed need_of_thresholds(const ThresholdGrid& g, int threads) {
+  double nodes = 0;
+  for (const int ranks : g.cp) {
+    nodes += static_cast<double>(LookupGrid::covering(ranks, g.fresh_from, g.fresh_to, g.lowest_miss_rate,
+                                                      g.fresh_per_octave, g.miss_per_octave)
+                                     .nodes());
+  }
+  const double tests = static_cast<double>(g.test_points) * static_cast<double>(g.cp.size());
+  MemoryNeed need{
+      Bytes(kProcess + workers(threads) * kThread + nodes * (1 + kProbes) * kTimedNode + tests * kTimedTest),
+      "", ""};
+  if (nodes * (1 + kProbes) * kTimedNode >= tests * kTimedTest) {
+    need.most = fmt::format("{:.0f} nodes of tables", nodes);
+    need.smaller = "less new_tokens_per_octave or miss_rate_per_octave, fewer cp";
+  } else {
+    need.most = fmt::format("{:.0f} test points", tests);
+    need.smaller = "fewer test_points, fewer cp";
+  }
+  return need;
+}
+
+MemoryNeed need_of_partitions(const PartitionGrid& g, int threads) {
+  // With max_loss rows are added down to the granularity: as many as a table may have.
+  const long long span = g.contexts.back() - g.contexts.front();
+  const long long rows = g.max_loss ? kMostPartitionRows : std::min(kMostPartitionRows, span / g.spacing + 1);
+  // A table is judged at the quarters between rows.
+  const double lengths = static_cast<double>(g.contexts.size()) + 4 * static_cast<double>(rows);
+  double bytes = 0;
+  for (const int ranks : g.processes) bytes += lengths * (kLength + kPart * ranks);
+  return {Bytes(kProcess + workers(threads) * kThread + bytes),
+          fmt::format("{:.0f} lengths of {} chains", lengths, g.processes.size()),
+          "fewer contexts or processes, a larger spacing"};
+}
+
+MemoryNeed need_of_conversation(const Conversation& talk) {
+  return {Bytes(kProcess + kThread + kTurn * static_cast<double>(talk.turns.size())),
+          fmt::format("{} turns", talk.turns.size()), "fewer turns"};
+}
+
+MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replicas, double blocks) {
+  const double answered = kRequest * static_cast<double>(requests),
+               waiting = kUser * static_cast<double>(users), pools = kBlock * blocks * replicas;
+  MemoryNeed need{Bytes(kProcess + kThread + answered + waiting + pools), "", ""};
+  if (answered >= std::max(waiting, pools)) {
+    need.most = fmt::format("the latencies of {} requests", requests);
+    need.smaller = "fewer --requests";
+  } else if (waiting >= pools) {
+    need.most = fmt::format("{} users of a closed loop", users);
+    need.smaller = "fewer --users";
+  } else {
+    need.most = fmt::format("{} replicas with {:.0f} blocks of KV cache each", replicas, blocks);
+    need.smaller = "fewer --replicas";
+  }
+  return need;
+}
+
+}  // namespace shardline

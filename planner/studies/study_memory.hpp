@@ -1,0 +1,21 @@
+// How much memory of this machine the questions of a scenario other than a sweep need, and requests that are
+// served one by one, before they are worked on. planner/README.md [P31].
+#pragma once
+
+#include <cstdint>
+
+#include "planner/scenario/scenario.hpp"
+#include "sim/base/memory_limit.hpp"
+
+namespace shardline {
+
+/// `threads`: 0 means all cores, as for the studies.
+MemoryNeed need_of_thresholds(const ThresholdGrid& grid, int threads);
+MemoryNeed need_of_partitions(const PartitionGrid& grid, int threads);
+MemoryNeed need_of_conversation(const Conversation& talk);
+
+/// Of requests that are played one by one, whose latencies are kept for quantiles; of users of a closed loop
+/// (or 0); of replicas of an engine, each with so many blocks of KV cache.
+MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replicas, double blocks);
+
+}  // namespace shardline
