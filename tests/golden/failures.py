@@ -15,6 +15,8 @@ RUNS = [
     ["list", "strategies"],
     ["simulate", f"{GOLDEN}/small.yaml", "--model", "llama-3.1-405b", "--plan", PLAN, "-o", "out"],
     ["conversation", f"{GOLDEN}/talk.yaml", "-o", "out"],
+    ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "16", "--plan", "tensor:tpa=2,tpf=2",
+     "--trace", f"{GOLDEN}/../planner/traces/own.csv", "-o", "out"],
     # Not `sweep NO-SUCH-NAME`: it lists a folder, and libstdc++ allocates within a noexcept step of that.
 ]
 DOCUMENTED = {0, 2, 3}
