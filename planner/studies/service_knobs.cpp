@@ -14,6 +14,7 @@
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/knob_text.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
