@@ -208,6 +208,17 @@ std::string capped_text(const Study& study, const std::vector<Point>& rows) {
   return capped.empty() ? "" : fmt::format("row {}: {}", fmt::join(capped, ", "), kPreempts);
 }
 
+std::string capped_plans_text(const Study& study, const std::vector<Point>& points) {
+  std::vector<const Point*> capped;
+  for (const Point& p : points) {
+    if (point_preempts(study, p)) capped.push_back(&p);
+  }
+  if (capped.empty()) return "";
+  const std::string others =
+      capped.size() == 1 ? "" : fmt::format(" and {} more of {} plans", capped.size() - 1, points.size());
+  return fmt::format("{}{}: {}", to_string(capped.front()->plan), others, kPreempts);
+}
+
 std::string ttft_evidence(const Study& study, const Point& point) {
   const EngineProfile& e = *study.study.engine;
   const bool equal = workload_of(study)->equal_lengths;

@@ -44,6 +44,8 @@ extern const char* const kPromptsTogether;
 extern const char* const kPreempts;
 /// The rows that do: "row 2, 3: memory-capped: ..."; empty of none.
 std::string capped_text(const Study& study, const std::vector<Point>& rows);
+/// The same with the plans' texts, of tables that name no rows: the first of them, and how many more.
+std::string capped_plans_text(const Study& study, const std::vector<Point>& points);
 /// Which points the interval of a TTFT is of: "by 24 points of 5 to 16 users with drawn lengths, all of
 /// llama-3.1-70b fp8"; or why it has none: "not measured: ...".
 std::string ttft_evidence(const Study& study, const Point& point);

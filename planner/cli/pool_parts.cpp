@@ -22,13 +22,16 @@ const ErrorTerms& decode_errors(const SweepAnswer& answer, const PoolPair& p) {
 
 // Of a TTFT, by loops of drawn lengths, as which pools are priced [P22], with about as many users as wait for
 // the same server.
-std::optional<ErrorRange> first_error(const Study& study, double users, const ErrorTerms& errors) {
+std::optional<ErrorRange> first_error(const Study& study, const PoolPair& p, double users,
+                                      const ErrorTerms& errors) {
+  if (point_preempts(study, p.decode)) return std::nullopt;
   return served_ttft_error(*study.study.engine, false, std::round(users), errors);
 }
 
-std::vector<std::string> first_cells(const Study& study, double users, const ErrorTerms& errors) {
+std::vector<std::string> first_cells(const Study& study, const PoolPair& p, double users,
+                                     const ErrorTerms& errors) {
   if (study.study.system.calibration.empty()) return {};
-  return {ttft_range_text(first_error(study, users, errors))};
+  return {ttft_range_text(first_error(study, p, users, errors))};
 }
 
 std::string pairs_text(const Study& study, const SweepAnswer& answer) {
@@ -46,7 +49,7 @@ std::string pairs_text(const Study& study, const SweepAnswer& answer) {
     t.add(joined_cells({{to_string(p.decode.time)},
                         time_cells(study, errors),
                         {to_string(p.loop.ttft)},
-                        first_cells(study, p.users, first_token_errors(answer, p)),
+                        first_cells(study, p, p.users, first_token_errors(answer, p)),
                         {to_string(p.loop.burst), fmt::format("{:.1f}", 1 / p.decode.time.value),
                          fmt::format("{:.2f}", p.output_per_s_gpu)},
                         rate_cells(study, pair_errors(answer, p)),
@@ -92,6 +95,10 @@ std::string prefills_text(const Study& study, const SweepAnswer& answer) {
   }
   std::vector<Plan> decoders;
   for (const PoolPair& p : answer.pools) decoders.push_back(p.decode.plan);
+  std::vector<Point> decode;
+  for (const PoolPair& p : answer.pools) decode.push_back(p.decode);
+  if (const std::string capped = capped_text(study, decode); !capped.empty())
+    out += wrapped_lines("  " + capped + "\n", output_width());
   if (const std::string host = unmeasured_host_text(study.study, decoders); !host.empty())
     out += wrapped_lines("  " + host + "\n", output_width());
   if (workload_of(study)->equal_lengths)
@@ -113,7 +120,7 @@ std::string whole_text(const Study& study, const SweepAnswer& answer) {
     if (w.gpus == 0) continue;
     t.add(joined_cells(
         {{to_string(p.decode.time), to_string(p.whole_loop.ttft)},
-         first_cells(study, p.whole_users(), first_token_errors(answer, p)),
+         first_cells(study, p, p.whole_users(), first_token_errors(answer, p)),
          {to_string(p.whole_loop.burst), fmt::format("{} + {}", w.prefill, w.decode), std::to_string(w.gpus),
           users_text(study.study, p.decode, w.decode), fmt::format("{:.2f}", p.whole_output_per_s_gpu)},
          rate_cells(study, whole_errors(answer, p)),
@@ -150,7 +157,7 @@ std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer
   const ServedWorkload& load = *workload_of(study);
   const EngineProfile& engine = *study.study.engine;
   const WholePools& w = p.whole;
-  const auto first = first_error(study, p.users, first_token_errors(answer, p));
+  const auto first = first_error(study, p, p.users, first_token_errors(answer, p));
   const std::vector<std::string> whole =
       w.gpus > 0
           ? joined_cells(
@@ -175,7 +182,8 @@ std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer
        whole,
        {number_text(p.loop.burst.value * 1e3), number_text(p.users), number_text(p.loop.together),
         std::to_string(p.prefill.step.prompts), std::to_string(p.prefill.step.tokens())},
-       {std::to_string(load.input), std::to_string(load.output), engine.name, engine.version}});
+       {std::to_string(load.input), std::to_string(load.output), engine.name, engine.version,
+        point_preempts(study, p.decode) ? "1" : "0"}});
 }
 
 }  // namespace
@@ -250,7 +258,8 @@ std::string pools_csv(const Study& study, const SweepAnswer& answer) {
                               "input_tokens",
                               "output_tokens",
                               "engine",
-                              "engine_version"});
+                              "engine_version",
+                              "memory_capped"});
   for (const PoolPair& p : answer.pools) out += csv_line(csv_cells(study, answer, p));
   return out;
 }

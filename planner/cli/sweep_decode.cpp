@@ -131,7 +131,9 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
   header.insert(header.end(), share_columns().begin(), share_columns().end());
   if (served) header.insert(header.end(), {"ttft_ms", "input_tokens", "output_tokens"});
   header.insert(header.end(), engine_columns().begin(), engine_columns().end());
-  if (served) header.insert(header.end(), {"ttft_low_ms", "ttft_high_ms", "ttft_burst_ms", "users_waiting"});
+  if (served)
+    header.insert(header.end(),
+                  {"ttft_low_ms", "ttft_high_ms", "ttft_burst_ms", "users_waiting", "memory_capped"});
   header.emplace_back("engines");
   std::string out = csv_line(header);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
@@ -166,6 +168,7 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
         row.push_back(range ? number_text(p.ttft.value * (1 + (high ? range->high : range->low)) * 1e3) : "");
       row.push_back(number_text(p.burst.value * 1e3));
       row.push_back(std::to_string(p.all_waiting()));
+      row.emplace_back(point_preempts(study, p) ? "1" : "0");
     }
     row.push_back(engine_names_of(strategy(p.plan.strategy)));
     out += csv_line(row);
@@ -277,6 +280,10 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
   print_budgets(study, answer);
   if (const std::string host = unmeasured_host_text(study.study, plans_of(answer.rated)); !host.empty())
     fmt::print("{}\n", wrapped_lines("  " + host + "\n", output_width()));
+  if (workload_of(study) != nullptr) {
+    if (const std::string capped = capped_plans_text(study, answer.rated.points); !capped.empty())
+      fmt::print("{}\n", wrapped_lines("  " + capped + "\n", output_width()));
+  }
   if (on_default_axes(answer.found) && answer.gain) print_gain(answer, study.sweep().compare);
   print_pools(study, answer);
   if (!o.out.empty()) write_results(study, answer, asked, o, made_by);

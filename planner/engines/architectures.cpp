@@ -70,7 +70,11 @@ constexpr std::array kVllmLacks{
 
 // EntryClass of each module, which models/registry.py gathers; read near the tag of 26 June 2026. Where a
 // pull request or a table is named, it was there before: issue 18458 is the registry of 9 February 2026, and
-// DeepSeek-V4 came with 0.5.12.
+// DeepSeek-V4 came with 0.5.12. Of all of these the EntryClass itself was read, too, in copies of the modules
+// whose commits are not recorded (Phi-3 is an empty subclass of Llama's, GLM-5 of DeepSeek-V2's, both in the
+// list of their module). What their attention backends and quantisation refuse was read of DeepSeek, Llama,
+// Qwen3, Gemma, gpt-oss, Mixtral and Step-3.5 alone: rules of the others are those of their kind of
+// attention.
 constexpr std::array kSglangHas{
     ReadArchitecture{"DeciLMForCausalLM", "nemotron_nas.py, pull request 9067"},
     ReadArchitecture{"DeepseekV2ForCausalLM", "deepseek_v2.py"},

@@ -92,6 +92,24 @@ std::string offers(const LaunchRules& rules, const Case& c, const std::vector<Dt
   return fmt::format("{}", fmt::join(out, ", or "));
 }
 
+Case with_cache(const Case& c, Dtype type) {
+  Case out = c;
+  out.precision.kv = type;
+  return out;
+}
+
+// Types of the cache in place of one that is refused, each tried by all rules: none is offered that the next
+// rule refuses. Empty: nothing of it passes.
+std::string offered_caches(const LaunchRules& rules, const Case& c) {
+  std::vector<std::string> types;
+  for (const Dtype t : {Dtype::fp8, Dtype::bf16, Dtype::fp4}) {
+    if (t != c.precision.kv && runs(rules, with_cache(c, t))) types.emplace_back(to_string(t));
+  }
+  if (types.empty()) return "";
+  return fmt::format("{}, as --set precision.kv={} on the command line", fmt::join(types, " or "),
+                     types.front());
+}
+
 bool of_weights(const CaseRule& rule) {
   return std::string_view(rule.id) == "weight_type" || std::string_view(rule.id) == "weight_kernels";
 }
@@ -104,6 +122,14 @@ std::optional<CaseRefusal> refused_case(const LaunchRules& rules, std::span<cons
     if (rule.id != refusal->rule || !of_weights(rule)) continue;
     refusal->weights = weights_that_run(rules, c);
     refusal->instead = offers(rules, c, refusal->weights);
+  }
+  if (refusal->key == "precision.kv") {
+    refusal->instead = offered_caches(rules, c);
+    if (refusal->instead.empty()) {
+      refusal->weights = weights_that_run(rules, c);
+      refusal->instead = offers(rules, c, refusal->weights);
+    }
+    if (refusal->instead.empty()) refusal->instead = "another model or engine";
   }
   if (refusal->rule == std::string_view("weight_kernels"))
     refusal->instead +=

@@ -115,7 +115,7 @@ Cuts cuts_of(const Case& c, const Plan& p) {
 }
 
 // FlashAttention 3 and FlashInfer, its own choices before Blackwell, are none of the backends that it reads
-// such caches with.
+// such caches with. Of weights it asks nothing there (server_args.py:4727-4800).
 std::optional<CaseComplaint> cache_type(const Case& c) {
   if (auto out = fp32_cache(c)) return out;
   if (kernel_type(c.precision.kv) != Dtype::fp4 ||

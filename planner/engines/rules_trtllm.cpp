@@ -128,6 +128,14 @@ std::optional<CaseComplaint> checkpoints_cache(const Case& c) {
                      own == Dtype::fp4 ? "fp4" : "fp8");
 }
 
+// Scales of a cache in NVFP4 are those of the product that makes queries, keys and values, which has them in
+// static FP8 and in NVFP4 alone (FP8QDQLinearMethod and NVFP4LinearMethod of _torch/modules/linear.py;
+// Attention.forward of modules/attention.py reads qkv_proj.kv_scales of any).
+bool has_kv_scales(const Case& c) {
+  const Dtype t = c.precision.of(Module::attention).weights;
+  return t == Dtype::fp8 || kernel_type(t) == Dtype::fp4;
+}
+
 // After 1.3.0rc20 it takes NVFP4 under MLA, too, with a residual in FP8 (dsv3RopeOp.cpp@09d521c522f2).
 std::optional<CaseComplaint> cache_type(const Case& c) {
   if (auto out = fp32_cache(c)) return out;
@@ -138,6 +146,11 @@ std::optional<CaseComplaint> cache_type(const Case& c) {
     if (has_latents(c.model))
       return other_cache(fmt::format("{} has MLA, whose cache it does not keep in NVFP4", c.model.name),
                          "fp8 or bf16");
+    if (!has_kv_scales(c))
+      return other_cache(
+          fmt::format("a cache in fp4 of {} beside attention projections in {}, which bring no scales for it",
+                      c.model.name, to_string(c.precision.of(Module::attention).weights)),
+          "fp8 or bf16");
   }
   return checkpoints_cache(c);
 }
@@ -278,11 +291,12 @@ constexpr CaseRule kCases[]{
      "collector/trtllm/collect_attn.py:108-125@095f58a51",
      gemma_device},
     {"kv_type",
-     "caches are in 16 bits or FP8; in NVFP4 on Blackwell, not under MLA; in the checkpoint's type where it "
-     "names one",
+     "caches are in 16 bits or FP8; in NVFP4 on Blackwell, not under MLA and beside attention projections in "
+     "static FP8 or NVFP4; in the checkpoint's type where it names one",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_loader.py:29-34,47,67-81@004b733e0ed7; "
      "docs/source/features/quantization.md:96-102@09d4c79ba941; cpp/tensorrt_llm/thop/dsv3RopeOp.cpp, "
-     "MLARopeGeneration, before 09d521c522f2",
+     "MLARopeGeneration, before 09d521c522f2; tensorrt_llm/_torch/modules/linear.py, FP8QDQLinearMethod and "
+     "NVFP4LinearMethod, and modules/attention.py, Attention.forward, near v1.3.0rc20",
      cache_type},
     {"weight_type",
      "NVFP4 on Blackwell, MXFP4 there and of experts on Hopper, FP8 from Hopper on, INT4 before "

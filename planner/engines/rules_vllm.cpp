@@ -71,6 +71,9 @@ Complaint dcp_queries(const Case&, const Plan& p) {
   return std::string("queries=replicated");
 }
 
+// Of weights it asks nothing: queries are quantised to FP8 in the attention layer itself, and scales are 1
+// where a checkpoint has none (model_executor/layers/attention/attention.py, query_quant, where
+// kv_cache_dtype is nvfp4).
 std::optional<CaseComplaint> cache_type(const Case& c) {
   if (auto out = fp32_cache(c)) return out;
   if (kernel_type(c.precision.kv) != Dtype::fp4) return std::nullopt;

@@ -67,8 +67,6 @@ std::string settings_that_help(const Reader& root, const CaseRefusal& r) {
            set_math(root, arithmetic_of(type));
   }
   if (r.rule == "weight_math") return set_math(root, Dtype::bf16);
-  if (r.key == "precision.kv" && r.instead.find("--set") == std::string::npos)
-    return " --set precision.kv=" + r.instead.substr(0, r.instead.find(' '));
   return "";
 }
 

@@ -51,6 +51,7 @@ inline void cached_in_fp4(Case& c) { c.precision.kv = Dtype::fp4; }
 inline void cached_in_fp32(Case& c) { c.precision.kv = Dtype::fp32; }
 inline void weights_in_fp4(Case& c) { c.precision.weights = Dtype::fp4; }
 inline void all_in_fp4(Case& c) { c.precision.weights = c.precision.math = Dtype::fp4; }
+inline void all_in_fp4_cached_in_fp4(Case& c) { all_in_fp4(c), cached_in_fp4(c); }
 inline void all_in_fp8(Case& c) { c.precision.weights = c.precision.math = Dtype::fp8; }
 inline void fp8_in_bf16(Case& c) { c.precision.weights = Dtype::fp8; }
 inline void experts_in_int4(Case& c) { c.precision.expert_weights = Dtype::int4; }
