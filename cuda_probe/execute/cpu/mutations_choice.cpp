@@ -96,12 +96,13 @@ bool candidates_of_one_rank(Schedule& s, Random& random) {
     std::vector<Region> regions(old.begin(), old.end());
     if (regions.back().rows < kRows) return false;
     const std::size_t ranks = regions.size() / 2 - 1, one = random() % ranks, other = (one + 1) % ranks;
-    // Of blocks most are chosen whatever their scores: there it takes the place of all.
-    const bool blocks = has(flow, a.rank, Function::block_scores);
-    for (std::size_t part = 0; part < ranks; ++part) {
-      if (part != one && !blocks) continue;
-      regions[2 * part] = regions[2 * other];
-      regions[2 * part + 1] = regions[2 * other + 1];
+    // Of blocks most are chosen whatever their scores: there the others' are left out.
+    if (has(flow, a.rank, Function::block_scores)) {
+      regions = {regions[2 * other], regions[2 * other + 1], regions[2 * ranks], regions[2 * ranks + 1]};
+      a.regions = static_cast<std::uint32_t>(regions.size());
+    } else {
+      regions[2 * one] = regions[2 * other];
+      regions[2 * one + 1] = regions[2 * other + 1];
     }
     a.first_region = static_cast<std::uint32_t>(flow.regions.size());
     flow.regions.insert(flow.regions.end(), regions.begin(), regions.end());
