@@ -4,9 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/plan_notes.hpp"
+#include "planner/cli/sweep_parts.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/titles.hpp"
 #include "reports/table.hpp"
@@ -107,6 +110,12 @@ std::string too_few_text(const PlanAnswer& a) {
                            three_digits(a.wider->best.most_per_s));
 }
 
+// "429,000" of 428,856.3.
+std::string three_digits_grouped(double value) {
+  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
+  return count(static_cast<std::uint64_t>(std::llround(value / unit) * std::llround(unit)));
+}
+
 // Why there is none, or by how much the nearest misses, and what more GPUs give.
 std::string miss_text(const PlanAnswer& a) {
   const std::string exact = a.question.prefill() ? "exact " : "";
@@ -120,7 +129,7 @@ std::string miss_text(const PlanAnswer& a) {
     out = fmt::format("no {}plan meets {}; the nearest: {} {} ({})", exact, target_text(a.question),
                       miss.what, to_string(miss.time, kDigits),
                       miss.part < 100 ? signed_percent(miss.part)
-                                      : fmt::format("{} times as much", three_digits(1 + miss.part)));
+                                      : fmt::format("{} times as much", three_digits_grouped(1 + miss.part)));
   }
   if (!a.wider) return out;
   const PlannedPoint& p = a.wider->best;

@@ -78,7 +78,29 @@ std::vector<std::string> advice_on_words(const ProgramText& text, std::span<cons
   return details;
 }
 
+// Two names of commands: which of them is meant is not known.
+std::vector<std::string> second_command(const ProgramText& text, std::span<const std::string> words) {
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (command_of(text, words.subspan(i)) == nullptr) continue;
+    return {fmt::format("{} and {} are both commands: name one, {} {} ...", words[0], words[i], text.name,
+                        words[0])};
+  }
+  return {};
+}
+
 // A value with a space leaves its second word as an argument of its own.
+std::vector<std::string> quoted_with_option(std::span<const std::string> words, const std::string& word) {
+  for (std::size_t i = 2; i < words.size(); ++i) {
+    const std::string &option = words[i - 2], &value = words[i - 1];
+    if (words[i] != word || !option.starts_with("--") || option.find('=') != std::string::npos ||
+        value.starts_with("-"))
+      continue;
+    return {fmt::format("if it belongs to {}: a value with a space needs quotes, {} {}", option, option,
+                        shell_word(value + " " + word))};
+  }
+  return {};
+}
+
 UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<const std::string> words,
                      Advice advice) {
   const CommandText* const command = command_of(text, words);
@@ -86,17 +108,9 @@ UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<con
   std::vector<Diagnostic> faults;
   for (const std::string& word : app.remaining(true)) {
     std::vector<std::string> details;
-    const auto at = std::find(words.begin(), words.end(), word);
-    const auto index = static_cast<std::size_t>(at - words.begin());
-    if (index >= 2 && index < words.size() && words[index - 2].starts_with("--") &&
-        words[index - 2].find('=') == std::string::npos && !words[index - 1].starts_with("-")) {
-      details.push_back(fmt::format("if it belongs to {}: a value with a space needs quotes, {} {}",
-                                    words[index - 2], words[index - 2],
-                                    shell_word(words[index - 1] + " " + word)));
-    }
-    if (advice != nullptr) {
-      for (std::string& line : advice(of, word)) details.push_back(std::move(line));
-    }
+    if (advice != nullptr) details = advice(of, word);
+    if (details.empty()) details = second_command(text, words);
+    if (details.empty()) details = quoted_with_option(words, word);
     if (command != nullptr && details.empty()) details.push_back("for instance " + command->example);
     faults.push_back({{}, fmt::format("unexpected argument {} of {}", word, of), std::move(details)});
   }
