@@ -226,7 +226,10 @@ std::vector<const TimedRow*> pointers_to(const std::vector<TimedRow>& rows) {
 
 ServedBands bands_of(const std::vector<LeftOutModel>& models, const std::vector<TimedRow>& rows) {
   std::vector<TtftBand> by_users;
-  for (CoveringBand& b : ttft_bands(models)) by_users.push_back(std::move(b.band));
+  for (CoveringBand& b : ttft_bands(models)) {
+    b.band.tested = b.counted;
+    by_users.push_back(std::move(b.band));
+  }
   HeldOut tpot, drawn, equal;  // TTFT by lengths
   for (std::size_t m = 0; m < models.size(); ++m) {
     for (std::size_t i = 0; i < models[m].rows.size(); ++i) {

@@ -61,6 +61,7 @@ void set_decode(const Study& study, const Point& p, const Numbers& numbers, Plan
 void set_first_token(const Study& study, const Point& p, const ErrorTerms* errors, PlanPoint& out) {
   out.ttft_s = Estimate{p.ttft.value};
   out.ttft_burst_s = p.burst.value;
+  out.memory_capped = point_preempts(study, p);
   if (errors == nullptr) return;
   const auto range = ttft_error(study, p, *errors);
   if (range) out.ttft_s = estimate(p.ttft.value, *range);

@@ -9,8 +9,11 @@ namespace shardline::api {
 namespace {
 
 // Of a TTFT, by loops of about as many users as wait for the same server.
-Estimate first_token(const Study& study, Seconds ttft, double users, const ErrorTerms& errors) {
-  const auto range = served_ttft_error(*study.study.engine, false, std::round(users), errors);
+Estimate first_token(const Study& study, const shardline::PoolPair& p, Seconds ttft, double users,
+                     const ErrorTerms& errors) {
+  const auto range = point_preempts(study, p.decode)
+                         ? std::nullopt
+                         : served_ttft_error(*study.study.engine, false, std::round(users), errors);
   if (range) return estimate(ttft.value, *range);
   Estimate out;
   out.value = ttft.value;
@@ -24,7 +27,7 @@ WholePools whole_of(const Study& study, const SweepAnswer& answer, const shardli
   out.decode_replicas = w.decode;
   out.gpus = w.gpus;
   out.users = w.decode * (p.decode.plan.users() + p.decode.all_waiting());
-  out.ttft_s = first_token(study, p.whole_loop.ttft, p.whole_users(), first_token_errors(answer, p));
+  out.ttft_s = first_token(study, p, p.whole_loop.ttft, p.whole_users(), first_token_errors(answer, p));
   out.ttft_burst_s = p.whole_loop.burst.value;
   out.tokens_per_s_gpu = estimate(p.whole_output_per_s_gpu, plan_rate_error(study, whole_errors(answer, p)));
   out.prompts_together = p.whole_loop.together;
@@ -43,8 +46,9 @@ PoolPair pair_of(const Study& study, const SweepAnswer& answer, const shardline:
   out.prefill_gpus = p.prefill.plan.gpus();
   out.what = what_of(study) + ", prompts and answers on separate pools";
   out.tpot_s = estimate(p.decode.time.value, plan_time_error(study, decode));
-  out.ttft_s = first_token(study, p.loop.ttft, p.users, first_token_errors(answer, p));
+  out.ttft_s = first_token(study, p, p.loop.ttft, p.users, first_token_errors(answer, p));
   out.ttft_burst_s = p.loop.burst.value;
+  out.memory_capped = point_preempts(study, p.decode);
   out.tokens_per_s_user = estimate(1 / p.decode.time.value, plan_rate_error(study, decode));
   out.tokens_per_s_gpu = estimate(p.output_per_s_gpu, plan_rate_error(study, pair_errors(answer, p)));
   out.prefill_users = p.users;

@@ -69,8 +69,9 @@ Served served_of(const Study& study, const SimulatedPlan& s) {
   out.tpot_s = estimate(got.tpot.value, served_time_error(engine, s.breakdown.errors));
   ServedWorkload all = *workload_of(study);
   all.users = s.served->users;
+  out.memory_capped = preempts(study.study, s.plan, all);
   const auto first =
-      preempts(study.study, s.plan, all)
+      *out.memory_capped
           ? std::nullopt
           : served_ttft_error(engine, all.equal_lengths, static_cast<double>(s.served->users), s.ttft_errors);
   out.ttft_s = first ? estimate(got.ttft.value, *first) : Estimate{got.ttft.value};

@@ -56,6 +56,7 @@ struct PlanPoint {
   std::optional<Estimate> tpot_s;
   std::optional<Estimate> ttft_s;
   std::optional<double> ttft_burst_s;
+  std::optional<bool> memory_capped;
   std::optional<Estimate> tokens_per_s_user;
   std::optional<Estimate> tokens_per_s_gpu;
   std::optional<Estimate> prompt_tokens_per_s_gpu;
@@ -91,6 +92,10 @@ struct Fields<PlanPoint> {
     field("ttft_s", &P::ttft_s,
           "time to first token: of a prefill all of it; of served users the mean; null: steps that decode");
     field("ttft_burst_s", &P::ttft_burst_s, "served: mean TTFT if all users come at once");
+    field(
+        "memory_capped", &P::memory_capped,
+        "served: memory does not hold the caches of all users with whole answers: the engine preempts some, "
+        "which no price has; null: not served");
     field("tokens_per_s_user", &P::tokens_per_s_user, "tokens of its answer that a user gets per second");
     field("tokens_per_s_gpu", &P::tokens_per_s_gpu, "tokens of answers per second and GPU");
     field("prompt_tokens_per_s_gpu", &P::prompt_tokens_per_s_gpu,

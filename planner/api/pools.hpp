@@ -52,6 +52,7 @@ struct PoolPair {
   Estimate tpot_s;
   Estimate ttft_s;
   double ttft_burst_s = 0;
+  bool memory_capped = false;
   Estimate tokens_per_s_user;
   Estimate tokens_per_s_gpu;
   double prefill_users = 0;
@@ -81,6 +82,10 @@ struct Fields<PoolPair> {
     field("tpot_s", &P::tpot_s, "of a user: a step that decodes alone");
     field("ttft_s", &P::ttft_s, "of a user: request path, queue, prompt, hand-off and the first step");
     field("ttft_burst_s", &P::ttft_burst_s, "if all users come at once");
+    field(
+        "memory_capped", &P::memory_capped,
+        "memory does not hold the caches of all users with whole answers: the engine preempts some, which no "
+        "price has");
     field("tokens_per_s_user", &P::tokens_per_s_user, "tokens of its answer that a user gets per second");
     field("tokens_per_s_gpu", &P::tokens_per_s_gpu,
           "tokens of answers over the GPUs of both pools, in the ratio that answers most");

@@ -189,6 +189,7 @@ struct Served {
   std::optional<Estimate> tpot_s;
   std::optional<Estimate> ttft_s;
   std::optional<double> ttft_burst_s;
+  std::optional<bool> memory_capped;
   double prefill_share = 0;
   double host_share = 0;
   double tokens_per_s_gpu = 0;
@@ -210,6 +211,10 @@ struct Fields<Served> {
     field("tpot_s", &S::tpot_s, "time per output token");
     field("ttft_s", &S::ttft_s, "mean time to first token");
     field("ttft_burst_s", &S::ttft_burst_s, "the same if all users come at once");
+    field(
+        "memory_capped", &S::memory_capped,
+        "memory does not hold the caches of all users with whole answers: the engine preempts some, which no "
+        "price has");
     field("prefill_share", &S::prefill_share, "part of TPOT that prompts of others add");
     field("host_share", &S::host_share, "part of TPOT that the engine's host takes");
     field("tokens_per_s_gpu", &S::tokens_per_s_gpu, "tokens of answers per second and GPU");

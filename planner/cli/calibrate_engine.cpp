@@ -65,9 +65,10 @@ std::string band_yaml(const ServedBand& b) {
 std::string bands_yaml(const std::vector<TtftBand>& bands) {
   std::string out;
   for (const TtftBand& b : bands)
-    out += fmt::format("\n        - {{lengths: {}, from: {}, to: {}, rows: {}, models: [{}], band: {}}}",
-                       b.lengths, b.from, b.to, b.measured.rows, fmt::join(b.models, ", "),
-                       band_yaml(b.measured.band));
+    out += fmt::format(
+        "\n        - {{lengths: {}, from: {}, to: {}, rows: {}, tested: {}, models: [{}], band: {}}}",
+        b.lengths, b.from, b.to, b.measured.rows, b.tested, fmt::join(b.models, ", "),
+        band_yaml(b.measured.band));
   return out.empty() ? " []" : out;
 }
 

@@ -154,8 +154,13 @@ std::string ttft_points(const Study& study) {
   const int rows = e.error.ttft(equal).rows;
   const char* lengths = equal ? "equal" : "drawn";
   if (rows == 0) return fmt::format("which no point of {} with {} lengths was measured of", e.title, lengths);
-  return fmt::format("its interval by those of {} points of {} with {} lengths that have about as many users",
-                     rows, e.title, lengths);
+  int tested = 0;
+  for (const TtftBand& b : e.error.ttft_by_users)
+    tested += b.lengths == lengths || b.lengths == "any" ? b.tested : 0;
+  return fmt::format(
+      "its interval by those of {} points of {} with {} lengths that have about as many users, tested on {} "
+      "points of models left out",
+      rows, e.title, lengths, tested == 0 ? "no" : std::to_string(tested));
 }
 
 // Of attention data parallelism.
@@ -236,7 +241,8 @@ std::string ttft_evidence(const Study& study, const Point& point) {
                                            : fmt::format("{} to {}", band->from, band->to);
   return fmt::format("by {} point{} of {} users with {} lengths, {}of {}", band->measured.rows,
                      band->measured.rows == 1 ? "" : "s", of, band->lengths,
-                     band->models.size() == 1 ? "all " : "", fmt::join(band->models, ", "));
+                     band->models.size() == 1 ? "all " : "", fmt::join(band->models, ", ")) +
+         (band->tested == 0 ? "; tested on no other model" : "");
 }
 
 std::string assumed_text(const Case& c) {

@@ -112,7 +112,7 @@ void print_gain(const SweepAnswer& answer, const Comparison& compare) {
   print_notes("{}\n", open_gain_text(answer));
 }
 
-std::string points_csv(const Study& study, const RatedPoints& rated, const BestPoints& best) {
+std::vector<std::string> points_header(const Study& study) {
   const bool served = workload_of(study) != nullptr;
   const std::string time_column = served ? "tpot" : "ttl";
   std::vector<std::string> header{"strategy",
@@ -135,7 +135,12 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
     header.insert(header.end(),
                   {"ttft_low_ms", "ttft_high_ms", "ttft_burst_ms", "users_waiting", "memory_capped"});
   header.emplace_back("engines");
-  std::string out = csv_line(header);
+  return header;
+}
+
+std::string points_csv(const Study& study, const RatedPoints& rated, const BestPoints& best) {
+  const bool served = workload_of(study) != nullptr;
+  std::string out = csv_line(points_header(study));
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
     const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan, p.decoding);

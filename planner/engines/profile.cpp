@@ -53,6 +53,7 @@ TtftBand read_ttft_band(const Reader& r) {
   out.measured.rows = static_cast<int>(r.at("rows").integer(1, 1'000'000));
   out.measured.band = read_band(r.at("band"));
   for (const Reader& model : r.at("models").items()) out.models.push_back(model.text());
+  if (const auto tested = r.find("tested")) out.tested = static_cast<int>(tested->integer(0, 1'000'000));
   r.no_other_keys();
   return out;
 }
@@ -196,6 +197,13 @@ void read_exchange(const Reader& r, EngineProfile& p) {
   e.as_dispatched = r.at("sent").one_of({"dispatched", "activations"}) == 0;
   e.sums_prompts = r.at("prompts").one_of({"gathered", "summed"}) == 1;
   e.of_server = r.at("kernels_of").one_of({"step", "server"}) == 1;
+  if (const auto v = r.find("beside")) {
+    constexpr std::array kBeside{TokenExchange::Beside::group, TokenExchange::Beside::part,
+                                 TokenExchange::Beside::all};
+    e.beside_gathered = kBeside[v->at("gathered").one_of({"group", "part", "all"})];
+    e.beside_dispatched = kBeside[v->at("dispatched").one_of({"group", "part"})];
+    v->no_other_keys();
+  }
   if (const auto v = r.find("room")) read_room(*v, e.room);
   static_cast<void>(r.at("why").text());
   r.no_other_keys();

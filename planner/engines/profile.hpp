@@ -41,7 +41,7 @@ struct PromptGraphs {
 /// before the other's experts, as of prompts; or one half two stages behind the other.
 enum class TwoBatches : std::uint8_t { none, swapped, lagging };
 
-/// Fitted to measured serving by `shardline calibrate --engine` [F10]: the four numbers of a profile.
+/// Fitted to measured serving by `shardline calibrate --engine` [F10]: the numbers of a profile.
 struct HostTimes {
   Seconds step;          // of a step, beside its kernels
   Seconds request;       // of a step, for each request that decodes in it
@@ -70,6 +70,7 @@ struct TtftBand {
   long long from = 1, to = 0;
   ServedBand measured;
   std::vector<std::string> models = {};  // that the rows are of
+  int tested = 0;                        // of the rows: those that other models make a band for
 };
 
 /// Least and most of what was measured.
@@ -118,6 +119,11 @@ struct TokenExchange {
   /// where the ranks lie in several NVLink domains, and there alone.
   enum class Gathers : std::uint8_t { never, untold, across };
   Gathers gathers = Gathers::never;
+  /// Which tokens the router and shared experts of a rank see between attention groups: all of its group,
+  /// with shared experts cut over the group; its part of the group's, with whole shared experts; those of all
+  /// groups, with shared experts cut over all ranks.
+  enum class Beside : std::uint8_t { group, part, all };
+  Beside beside_gathered = Beside::group, beside_dispatched = Beside::group;
   bool as_dispatched = true;  // gathered in the type that experts take, else in that of activations
   bool sums_prompts = false;  // of steps with prompts: by all-reduces, as groups have unequal numbers of them
   bool of_server = false;     // it has one kind of dispatch kernels, for all steps
@@ -155,7 +161,7 @@ struct EngineProfile {
   KeptMemory kept;                      // context, graphs, workspace, the largest step's activations
   HostTimes host;
   ServedBands error;
-  std::string source;                // of the four numbers
+  std::string source;                // of the fitted numbers
   std::vector<std::string> assumes;  // what a profile takes for granted, a line each
 
   /// Whether kernels wait for the host in a version of the engine as it is started where nobody asks for

@@ -109,9 +109,11 @@ Complaint two_batch_step(const Case& c, const Plan& p) {
 
 Cuts cuts_of(const Case& c, const Plan& p) {
   const EngineLayout e = layout(c, p);
-  // Shared experts are whole on every rank where tokens are sent to experts (models/deepseek_v2.py).
+  // Shared experts are whole on every rank where tokens are sent to experts, and shared by all ranks of the
+  // stage where these are gathered (models/deepseek_v2.py).
   const bool sends = p.dp > 1 || p.cp > 1;
-  return {e.tpa, e.dense, e.tpf, sends ? 1 : e.tpa};
+  const bool gathers = p.dp > 1 && p[kExpertTokens] == ExpertTokens::gather;
+  return {e.tpa, e.dense, e.tpf, gathers ? p.ranks_per_stage() : sends ? 1 : e.tpa};
 }
 
 // FlashAttention 3 and FlashInfer, its own choices before Blackwell, are none of the backends that it reads

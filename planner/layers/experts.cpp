@@ -35,7 +35,7 @@ class Experts {
   void run() {
     const Passes& passes = c_.system.runtime.passes;
     const double row = static_cast<double>(width_) * act_;
-    ops_.gemm("router", Part::ffn, Module::router, h_, f_.experts);
+    beside("router", Module::router, h_, f_.experts);
     ops_.elementwise("top-k", Part::ffn, f_.experts, f_.experts * act_, Within::experts);
     if (f_.latent > 0) of_latents("latent down", h_, width_);
     of_pairs("permute", width_, 2 * row);
@@ -45,16 +45,15 @@ class Experts {
       send("dispatch", OpKind::dispatch, c_.precision.dispatch);
     // Shared experts of the same types run as further groups of the same grouped GEMM: no launch of their
     // own.
-    const Count shared = rank_share(f_.shared_width(), shared_expert_ranks(p_));
+    const Count shared = rank_share(f_.shared_width(), shared_expert_ranks(c_, p_));
     const ModuleType shared_type = c_.precision.of(Module::shared_experts);
     const bool grouped_too = shared_type.weights == type_.weights && shared_type.math == type_.math;
     const double launches = c_.batch.prefills() || !grouped_too ? 1 : 0;
     grouped("experts up", width_, up_ * inner_);
-    if (shared > 0)
-      ops_.gemm("shared experts up", Part::ffn, Module::shared_experts, h_, up_ * shared, launches);
+    if (shared > 0) beside("shared experts up", Module::shared_experts, h_, up_ * shared, launches);
     of_pairs("expert activation", inner_, static_cast<double>((up_ + 1) * inner_) * act_ * passes.activation);
     grouped("experts down", inner_, width_);
-    if (shared > 0) ops_.gemm("shared experts down", Part::ffn, Module::shared_experts, shared, h_, launches);
+    if (shared > 0) beside("shared experts down", Module::shared_experts, shared, h_, launches);
     if (f_.shared_gate) gate_shared();
     of_pairs("unpermute", width_, 2 * row);
     join();
@@ -71,6 +70,24 @@ class Experts {
 
   // Whether ranks that have the same tokens take a part of them each to the experts.
   bool divides() const { return travels_ && !(gathers_ && sums()); }
+
+  // A product of the tokens that stand beside the routed experts (TokenExchange::Beside). vLLM divides a
+  // group's tokens among its TP ranks before the router (sequence_parallel_chunk in models/deepseek_v2.py,
+  // DeepseekV2MoE.forward, where ParallelConfig.use_sequence_parallel_moe of config/parallel.py holds);
+  // SGLang gathers tokens before the router (layers/communicator.py; models/deepseek_v2.py, DeepseekV2MoE:
+  // shared experts have tp_size 1 behind DeepEP alone).
+  void beside(const char* name, Module of, Count k, Count n, double launches = 1) {
+    const TokenExchange::Beside which = beside_experts(c_, p_);
+    const ModuleType t = c_.precision.of(of);
+    ops_.each(
+        [&](Count rows) {
+          const Count seen = which == TokenExchange::Beside::all    ? routed(rows)
+                             : which == TokenExchange::Beside::part ? rank_share(rows, alike_)
+                                                                    : rows;
+          return GemmShape{seen, k, n};
+        },
+        [&](const GemmShape& s) { return b_.gemm(name, Part::ffn, t.weights, t.math, s, launches); });
+  }
 
   // Projections of a rank's own tokens to the channels that routed experts work on, and back. Each rank has
   // the whole matrices (vllm-project/vllm 00b08dc44519, model_executor/models/nemotron_h.py:
@@ -96,7 +113,7 @@ class Experts {
   // models/qwen2_moe/modeling_qwen2_moe.py, shared_expert_gate). Named as the shared experts, by which halves
   // of a batch know what waits for no message (two_batches.cpp).
   void gate_shared() {
-    ops_.gemm("shared experts gate", Part::ffn, Module::router, h_, 1);
+    beside("shared experts gate", Module::router, h_, 1);
     ops_.elementwise("shared experts gated", Part::ffn, h_, 2 * static_cast<double>(h_) * act_);
   }
 

@@ -222,7 +222,23 @@ Count gate_width(const Attention& a, Count heads) {
   return 0;
 }
 
-int shared_expert_ranks(const Plan& p) { return p.dp > 1 ? p.group() : p.cp > 1 ? p.tpa : p.ep * p.tpf; }
+TokenExchange::Beside beside_experts(const Case& c, const Plan& p) {
+  if (!c.engine || p.dp <= 1) return TokenExchange::Beside::group;
+  const TokenExchange& e = c.engine->tokens_to_experts;
+  return p[kExpertTokens] == ExpertTokens::gather ? e.beside_gathered : e.beside_dispatched;
+}
+
+int shared_expert_ranks(const Case& c, const Plan& p) {
+  switch (beside_experts(c, p)) {
+    case TokenExchange::Beside::part:
+      return 1;
+    case TokenExchange::Beside::all:
+      return p.ranks_per_stage();
+    case TokenExchange::Beside::group:
+      break;
+  }
+  return p.dp > 1 ? p.group() : p.cp > 1 ? p.tpa : p.ep * p.tpf;
+}
 
 std::vector<ExpertTokens> expert_tokens_of(const Case& c, const Plan& p) {
   using Gathers = TokenExchange::Gathers;
@@ -289,7 +305,7 @@ FfnWeights ffn_weights(const Case& c, const FeedForward& f, const Plan& p) {
   const auto width = static_cast<double>(expert_width(m, f));
   w.experts =
       matrices * width * static_cast<double>(rank_share(f.experts, p.ep) * rank_share(f.inner, p.tpf));
-  w.shared = matrices * h * static_cast<double>(rank_share(f.shared_width(), shared_expert_ranks(p)));
+  w.shared = matrices * h * static_cast<double>(rank_share(f.shared_width(), shared_expert_ranks(c, p)));
   if (f.latent > 0) w.shared += 2 * h * width;  // every rank has the projections to latents and back
   if (f.shared_gate) w.shared += h;
   w.router = h * f.experts;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/ir/schedule.hpp"
+#include "planner/engines/profile.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/plan/plan.hpp"
 
@@ -145,8 +146,11 @@ int dense_ffn_ranks(const Plan& plan);
 Count out_proj_width(const Attention& a, const Plan& plan);
 /// Columns that the input's projections have for the output gate of `heads` query heads; 0: there is none.
 Count gate_width(const Attention& a, Count heads);
-/// Ranks that share the shared experts: those that have the same tokens.
-int shared_expert_ranks(const Plan& plan);
+/// Which tokens the router and shared experts of a rank see, by the engine's profile; of bare kernels and
+/// without several groups all tokens of its group.
+TokenExchange::Beside beside_experts(const Case& c, const Plan& plan);
+/// Ranks that share the shared experts: those that have the same tokens and divide no tokens.
+int shared_expert_ranks(const Case& c, const Plan& plan);
 /// Channels that routed experts work on: those of latents, where the layer has some, or of the hidden state.
 inline Count expert_width(const Model& m, const FeedForward& f) { return f.latent > 0 ? f.latent : m.hidden; }
 /// Whether context-parallel ranks share the experts too, so that tokens travel between them.

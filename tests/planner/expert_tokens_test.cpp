@@ -1,5 +1,6 @@
 // How tokens of several attention groups reach experts: dispatch and combine, or all-gather and
 // reduce-scatter, as engines are told (moe_a2a).
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -96,6 +97,50 @@ TEST(ExpertTokens, RanksOfAGroupDivideItsTokens) {
   EXPECT_NEAR(bytes(m[1]), 4 * 16 * 7168 * 2.0, 1e-6);
   EXPECT_EQ(m[2].kind, OpKind::all_gather);
   EXPECT_EQ(m[2].group.size, 2);
+}
+
+// Rows of the router and columns of the shared experts of one layer.
+std::pair<Count, Count> beside(const Case& c, const std::string& plan) {
+  Evaluator e(c);
+  e.simulate(parse_plan(plan));
+  const Schedule& s = e.schedule();
+  std::pair<Count, Count> out;
+  for (const Block& b : s.blocks) {
+    if (std::strcmp(b.name, "expert FFN") != 0) continue;
+    for (OpIndex i = b.first; i < b.last; ++i) {
+      if (std::strcmp(s.ops[i].name, "router") == 0) out.first = std::get<GemmShape>(s.ops[i].shape).rows;
+      if (std::strcmp(s.ops[i].name, "shared experts down") == 0)
+        out.second = std::get<GemmShape>(s.ops[i].shape).k;
+    }
+    break;
+  }
+  return out;
+}
+
+// Of a group of two ranks with 16 requests each rank of vLLM routes half of them, beside whole shared experts
+// (2,048 wide); SGLang routes those of all four groups on every rank where it gathers them, with shared
+// experts over all ranks, and its part behind DeepEP. Bare kernels share them in the group.
+TEST(ExpertTokens, WhatStandsBesideExpertsIsTheEngines) {
+  const std::string gathers = "dp_ep:dp=4,tpa=2,ep=8,batch=16,moe_a2a=gather",
+                    sends = "dp_ep:dp=4,tpa=2,ep=8,batch=16";
+  const auto of = [&](const char* engine, const std::string& plan) {
+    return beside(r1(engine, decode_batch(8192)), plan);
+  };
+  EXPECT_EQ(of("vllm", gathers), std::pair(Count{8}, Count{2048}));
+  EXPECT_EQ(of("vllm", sends), std::pair(Count{8}, Count{2048}));
+  EXPECT_EQ(of("sglang", gathers), std::pair(Count{64}, Count{256}));
+  EXPECT_EQ(of("sglang", sends), std::pair(Count{8}, Count{2048}));
+  EXPECT_EQ(of("", sends), std::pair(Count{16}, Count{1024}));
+  // Memory holds what a rank computes with.
+  const auto shared = [&](const char* engine, const std::string& plan) {
+    const Case c = r1(engine, decode_batch(8192));
+    return shared_expert_ranks(c, parse_plan(plan));
+  };
+  EXPECT_EQ(shared("vllm", gathers), 1);
+  EXPECT_EQ(shared("sglang", gathers), 8);
+  EXPECT_EQ(shared("sglang", sends), 1);
+  EXPECT_EQ(shared("", sends), 2);
+  EXPECT_EQ(shared("vllm", "tensor:tpa=8,ep=8,batch=16"), 8) << "one group";
 }
 
 TEST(ExpertTokens, AllTokensOfTheStageAreInMemoryOnce) {
