@@ -137,11 +137,12 @@ class CalibratedCost {
   std::optional<FittedPrice> indexed_alike(const PricedOp& op);  // requests of one length
   // Kernels of linear attention, found when first asked for.
   struct RecurrentUse {
-    bool convolves = false, per_channel = false, prompts = false;
-    bool other_rule = false;  // measured of the other kind of decay
+    StateDecay decay = StateDecay::per_head;
+    bool convolves = false, prompts = false;
+    bool other_rule = false;  // measured of another rule
     std::vector<Use> all;
   };
-  RecurrentUse& recurrent_use(bool convolves, bool per_channel, bool prompts);
+  RecurrentUse& recurrent_use(bool convolves, StateDecay decay, bool prompts);
   std::optional<FittedPrice> recurrent(const PricedOp& op);
   std::optional<FittedPrice> recurrent_alike(const PricedOp& op, double requests, double tokens);
   double products_of(const ModuleRestShape& s, const Use& use);

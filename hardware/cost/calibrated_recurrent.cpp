@@ -1,6 +1,7 @@
-// Prices of linear attention by the delta rule: the short convolution, the scan of prompts, the update of
-// states by decoding requests. hardware/README.md [H76].
+// Prices of layers that keep a state (the delta rule, Mamba-2): the short convolution, the scan of prompts,
+// the update of states by decoding requests. hardware/README.md [H76].
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
 
@@ -23,18 +24,24 @@ bool of_kimi(const KernelFit& f) {
 }  // namespace
 
 // By the framework's list; where none of its kernels was measured with this decay, one of the other.
-CalibratedCost::RecurrentUse& CalibratedCost::recurrent_use(bool convolution, bool per_channel,
+CalibratedCost::RecurrentUse& CalibratedCost::recurrent_use(bool convolution, StateDecay decay,
                                                             bool prompts) {
   for (RecurrentUse& u : recurrent_) {
-    if (u.convolves == convolution && u.per_channel == per_channel && u.prompts == prompts) return u;
+    if (u.convolves == convolution && u.decay == decay && u.prompts == prompts) return u;
   }
-  RecurrentUse out{convolution, per_channel, prompts, false, {}};
+  RecurrentUse out{decay, convolution, prompts, false, {}};
+  // Of Mamba-2 the convolution alone was measured; its state is priced as gated DeltaNet's of as many bytes.
+  const bool added = decay == StateDecay::added, per_channel = decay == StateDecay::per_channel;
+  if (added && convolution) {
+    out.all = uses("mamba2", {prompts ? "prefill" : "decode", "*"}, [](const KernelFit&) { return true; });
+    if (!out.all.empty()) return recurrent_.emplace_back(std::move(out));
+  }
   for (const bool own : {true, false}) {
     const auto is = [&](const KernelFit& f) {
       return shardline::convolves(f) == convolution && (of_kimi(f) == per_channel) == own;
     };
     out.all = uses("linear_attention", {prompts ? "prefill" : "decode", "*"}, is);
-    out.other_rule = !own;
+    out.other_rule = !own || added;
     if (!out.all.empty()) break;
   }
   return recurrent_.emplace_back(std::move(out));
@@ -45,19 +52,23 @@ CalibratedCost::RecurrentUse& CalibratedCost::recurrent_use(bool convolution, bo
 std::optional<FittedPrice> CalibratedCost::recurrent_alike(const PricedOp& op, double requests,
                                                            double tokens) {
   const RecurrentShape& s = shape<RecurrentShape>(op);
-  const bool per_channel = s.decay == StateDecay::per_channel, convolution = op.kind == OpKind::convolve;
-  RecurrentUse& found = recurrent_use(convolution, per_channel, s.prompts);
+  const bool convolution = op.kind == OpKind::convolve;
+  RecurrentUse& found = recurrent_use(convolution, s.decay, s.prompts);
   if (found.all.empty()) return std::nullopt;
   const double dim = std::sqrt(static_cast<double>(s.key_dim) * static_cast<double>(s.value_dim));
-  const double x[] = {requests, tokens, static_cast<double>(s.key_heads), static_cast<double>(s.value_heads),
-                      dim};
+  const auto groups = static_cast<double>(s.key_heads), heads = static_cast<double>(s.value_heads);
+  std::array<double, 6> x{requests, tokens, groups, heads, dim, 0};
+  const bool own_mamba = s.decay == StateDecay::added && !found.other_rule;
+  if (own_mamba)
+    x = {requests, tokens, heads, static_cast<double>(s.value_dim), static_cast<double>(s.key_dim), groups};
+  const std::span<const double> numbers = std::span<const double>(x).first(own_mamba ? 6 : 5);
   Use* use = nullptr;
   double at[kMostAxes];
   std::span<const double> axes;
   bool outside = true;
   const auto take = [&](Use& u) {
     use = &u;
-    u.fit->form->coordinates(std::span<const double>(x), u.context, at);
+    u.fit->form->coordinates(numbers, u.context, at);
     axes = std::span<const double>(at).first(u.fit->form->axes.size());
     outside = u.fit->outside(axes);
   };
@@ -65,10 +76,10 @@ std::optional<FittedPrice> CalibratedCost::recurrent_alike(const PricedOp& op, d
     if (u.rule == found.all.front().rule && outside) take(u);
   }
   if (outside) take(found.all.front());
-  const double seconds = use->fit->form->seconds(std::span<const double>(x), use->context, use->parameters) *
-                         std::exp(use->correction.at(axes));
+  const double seconds =
+      use->fit->form->seconds(numbers, use->context, use->parameters) * std::exp(use->correction.at(axes));
   FittedPrice p = at_place(Seconds(std::max(seconds, least(op, use->context))), *use, outside, axes);
-  if (found.other_rule || s.key_dim != s.value_dim || s.taps != kMeasuredTaps ||
+  if (found.other_rule || (!own_mamba && s.key_dim != s.value_dim) || s.taps != kMeasuredTaps ||
       (!convolution && s.number_bytes != kMeasuredBytes))
     p.alter();
   return p;

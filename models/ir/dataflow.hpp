@@ -57,6 +57,7 @@ enum class Whole : std::uint8_t {
   retaining_down_weight,
   sinks,
   conv_weight,   // of linear attention, taps x channels: the last row is that of the token itself
+  skip,          // Mamba-2: D, 1 x value heads
   index_query,   // of the whole index, [head][dim]; of blocks one head for each KV head
   index_weight,  // one number per index head
   index_key,     // one per token
@@ -144,6 +145,12 @@ enum class Function : std::uint8_t {
   // by sqrt(qk_dim), too; each token: S = decay S, S += beta k (v - S^T k)^T, output S^T q. In chunks of
   // Action::chunk tokens (1: token by token).
   delta_rule,
+  // Mamba-2, the heads of one group; as delta_rule, but a ninth region between the state before and the state
+  // after holds the heads' skip [1, heads]. Queries C and keys B are as they come; each token: S = decay S +
+  // beta k v^T, output S^T q + skip v (arXiv 2405.21060, section 6).
+  state_space,
+  // With Action::gate_first outputs times silu(gate), then each v_dim numbers over their root mean square;
+  // else
   // outputs, gates -> each head over its root mean square, times silu(gate), or the gate's logistic function.
   gated_norm,
 };
@@ -159,9 +166,9 @@ struct Action {
   CacheRows cache = CacheRows::heads;  // attend: what a row of keys is
   bool chosen = false;  // attend: the last region holds what each query sees [rows, KV heads * k]:
   int block = 1;        // the numbers of blocks of so many tokens. block_scores: tokens of a block
-  int init_blocks = 0, local_blocks = 0;  // block_scores
-  int chunk = 1;                          // delta_rule
-  bool logistic = false;                  // gated_norm
+  int init_blocks = 0, local_blocks = 0;      // block_scores
+  int chunk = 1;                              // delta_rule
+  bool logistic = false, gate_first = false;  // gated_norm
   bool rectangle = false;  // attend: all pairs of a request are multiplied, and masked afterwards
   Reach reach = {};        // attend: which of the earlier keys a query sees
 };

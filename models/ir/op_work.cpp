@@ -17,6 +17,13 @@ double product(Count a, Count b, Count c) {
 }
 // Decay, correction (two products with the key) and reading; a scan has the products of its chunks beside it.
 double state_flops(const RecurrentShape& s) {
+  if (s.decay == StateDecay::added) {
+    // Decay, what is added, and reading; products C B are those of a group, what they weigh of each head.
+    const double chunk = s.prompts ? product(2 * kMambaChunk, s.key_heads, s.key_dim) +
+                                         product(2 * kMambaChunk, s.value_heads, s.value_dim)
+                                   : 0;
+    return static_cast<double>(s.rows) * (6 * static_cast<double>(s.state()) + chunk);
+  }
   const double chunk = s.prompts ? product(2 * kScanChunk, s.value_heads, s.key_dim + s.value_dim) : 0;
   return static_cast<double>(s.rows) * (8 * static_cast<double>(s.state()) + chunk);
 }

@@ -23,7 +23,9 @@ std::string_view to_string(LatentProduct p) {
   return p == LatentProduct::expand_values ? "expand_values" : "absorb_query";
 }
 
-std::string_view to_string(StateDecay d) { return d == StateDecay::per_channel ? "per_channel" : "per_head"; }
+std::string_view to_string(StateDecay d) {
+  return d == StateDecay::added ? "added" : d == StateDecay::per_channel ? "per_channel" : "per_head";
+}
 
 std::string_view to_string(Carrier c) { return c == Carrier::engine ? "engine" : "library"; }
 

@@ -22,9 +22,10 @@ enum class AttentionFamily : std::uint8_t { gqa, mla };
 /// MLA's up-projections where they are absorbed, one matrix per head. absorb_query: W_UK, queries to the
 /// width of latent rows. expand_values: W_UV, averaged latents to values.
 enum class LatentProduct : std::uint8_t { absorb_query, expand_values };
-/// What decays the state of linear attention by the delta rule: a number per head and token (gated DeltaNet),
-/// or one per channel of the key (Kimi Delta Attention).
-enum class StateDecay : std::uint8_t { per_head, per_channel };
+/// How a new token changes a state. per_head, per_channel: the delta rule, which corrects it at the token's
+/// key, after a decay by a number per head (gated DeltaNet) or one per channel of the key (Kimi Delta
+/// Attention). added: Mamba-2, which decays it per head and adds to it.
+enum class StateDecay : std::uint8_t { per_head, per_channel, added };
 /// Whose kernels carry a message. library: a library's collectives alone (NCCL). engine: also an engine's
 /// own, which handle tokens as rows.
 enum class Carrier : std::uint8_t { library, engine };
@@ -149,7 +150,8 @@ struct AttendDecodeShape {
 
 /// Linear attention by the delta rule, the heads of one rank: the short convolution over queries, keys and
 /// values, or the state, value_heads matrices of key_dim x value_dim per request, which every new token
-/// decays, corrects at its key and reads.
+/// decays, corrects at its key and reads. Of Mamba-2: groups are key heads, their output and input matrices C
+/// and B queries and keys as wide as the state, inputs x the values; nothing is corrected.
 struct RecurrentShape {
   StateDecay decay = StateDecay::per_head;
   Count key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
@@ -249,6 +251,8 @@ constexpr Count matrices_of_expert(const GroupedGemmShape& s) { return s.gated ?
 /// Tokens that a scan of a prompt multiplies at once: of flash-linear-attention's kernels, which vLLM and
 /// SGLang run (fla/ops/chunk_delta_h.py, chunk_size 64).
 inline constexpr Count kScanChunk = 64;
+/// The same of Mamba-2: chunk_size of Nemotron-H's and Nemotron 3's config.json.
+inline constexpr Count kMambaChunk = 128;
 
 /// Elements read per row of keys: 2 * KV heads * width, or a latent row.
 constexpr Count kv_elements(const AttendPrefillShape& s) { return s.kv_heads * (s.qk_dim + s.v_dim); }

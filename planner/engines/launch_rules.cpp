@@ -103,6 +103,8 @@ Complaint uneven_heads(const Case& c, int ranks) {
     // (_torch/models/modeling_qwen3_next.py).
     if (a.delta && a.delta->key_heads % ranks != 0)
       return fmt::format("{} key heads of linear attention over {}", a.delta->key_heads, ranks_text(ranks));
+    if (a.mamba && a.mamba->groups % ranks != 0)
+      return fmt::format("{} groups of Mamba-2 over {}", a.mamba->groups, ranks_text(ranks));
   }
   return std::nullopt;
 }

@@ -15,10 +15,11 @@ namespace {
 constexpr Count kConvBytes = 2;  // BF16, whatever the state's type [M14]
 
 RecurrentShape shape_of(const Attention& a, const Plan& p) {
-  const DeltaRule& d = *a.delta;
+  const DeltaRule d = state_rule(a);
   const RecurrentHeads h = recurrent_heads(a, p);
   RecurrentShape s;
   s.decay = d.channel_decay ? StateDecay::per_channel : StateDecay::per_head;
+  if (a.mamba) s.decay = StateDecay::added;
   s.key_heads = h.key;
   s.value_heads = h.value;
   s.key_dim = d.key_dim;
@@ -61,8 +62,15 @@ std::vector<Segment> prompt_segments(const Case& c, const Plan& p, const Context
 // as the outputs (vllm models/qwen3_next.py, in_proj_qkvz and in_proj_ba); what is made through a narrow
 // width takes two products, of which every rank has the first whole (layers/kda.py, f_a_proj, g_a_proj).
 void add_projections(const RowOps& ops, const Case& c, const Attention& a, const Plan& p) {
-  const DeltaRule& d = *a.delta;
+  const DeltaRule d = state_rule(a);
   const Count h = c.model.hidden, heads = recurrent_heads(a, p).value, values = recurrent_values(a, p);
+  if (a.mamba) {  // all in one product: transformers models/nemotron_h/modeling_nemotron_h.py, in_proj
+    ops.gemm("gate, inputs, B, C and steps", Part::qkv, Module::attention, h,
+             values + recurrent_channels(a, p) + heads);
+    if (c.batch.prefills())
+      ops.elementwise("steps", Part::qkv, heads, 2 * static_cast<double>(heads) * activation_size(c));
+    return;
+  }
   const bool narrow = a.gate == OutputGate::narrow;
   ops.gemm("queries, keys, values", Part::qkv, Module::attention, h,
            recurrent_channels(a, p) + (narrow ? 0 : values));
@@ -80,8 +88,20 @@ void add_projections(const RowOps& ops, const Case& c, const Attention& a, const
 
 }  // namespace
 
+DeltaRule state_rule(const Attention& a) {
+  if (a.delta) return *a.delta;
+  const Mamba& m = *a.mamba;
+  return {.key_heads = m.groups,
+          .value_heads = m.heads,
+          .key_dim = m.state,
+          .value_dim = m.head_dim,
+          .conv = m.conv,
+          .channel_decay = false,
+          .state = m.state_type};
+}
+
 RecurrentHeads recurrent_heads(const Attention& a, const Plan& p) {
-  const DeltaRule& d = *a.delta;
+  const DeltaRule d = state_rule(a);
   const int ranks = out_proj_ranks(p), each = d.value_heads / d.key_heads;
   const Count values = rank_share(d.value_heads, ranks);
   if (values % each == 0) return {values / each, values};
@@ -95,7 +115,7 @@ RecurrentHeads recurrent_heads(const Attention& a, const Plan& p) {
 }
 
 std::pair<Count, Count> value_heads(const Attention& a, const Plan& p, int t) {
-  const Count all = a.delta->value_heads, own = rank_share(all, out_proj_ranks(p));
+  const Count all = state_rule(a).value_heads, own = rank_share(all, out_proj_ranks(p));
   return {std::min(all, own * t), std::min(all, own * (t + 1))};
 }
 
@@ -108,12 +128,12 @@ std::pair<Count, Count> key_heads_of(const DeltaRule& d, std::pair<Count, Count>
 Count recurrent_channels(const Attention& a, const Plan& p) { return shape_of(a, p).channels(); }
 
 Count recurrent_values(const Attention& a, const Plan& p) {
-  return recurrent_heads(a, p).value * a.delta->value_dim;
+  return recurrent_heads(a, p).value * state_rule(a).value_dim;
 }
 
 Bytes rank_state_bytes(const Attention& a, const Plan& p) {
   const RecurrentShape s = shape_of(a, p);
-  return Bytes(static_cast<double>(s.state()) * bytes_per_element(a.delta->state) +
+  return Bytes(static_cast<double>(s.state()) * bytes_per_element(state_rule(a).state) +
                static_cast<double>(s.channels() * (s.taps - 1) * kConvBytes));
 }
 
@@ -123,13 +143,17 @@ Bytes recurrent_cache_bytes(const Case& c, const Attention& a, const Plan& p) {
 }
 
 AttentionWeights recurrent_weights(const Case& c, const Attention& a, const Plan& p) {
-  const DeltaRule& d = *a.delta;
+  const DeltaRule d = state_rule(a);
   const double h = c.model.hidden;
   const auto heads = static_cast<double>(recurrent_heads(a, p).value),
              values = static_cast<double>(recurrent_values(a, p));
   AttentionWeights w;
   w.out_proj = values * h;
   w.projections = h * (static_cast<double>(recurrent_channels(a, p)) + heads);
+  if (a.mamba) {
+    w.projections += h * values;
+    return w;
+  }
   w.projections += a.gate == OutputGate::narrow ? d.value_dim * (h + values) : h * values;
   w.projections += d.channel_decay ? d.key_dim * (h + heads * d.key_dim) : h * heads;
   return w;
@@ -143,6 +167,11 @@ double recurrent_activations(const Attention& a, const Plan& p) {
 
 std::optional<std::string> too_many_for_states(const Model& m, const Plan& p) {
   for (const Attention& a : m.attentions) {
+    // The outputs of a group are normed together, on one rank.
+    if (a.mamba && a.mamba->groups % out_proj_ranks(p) != 0)
+      return fmt::format(
+          "{} ranks share the layers with a state, whose {} groups (Mamba-2) they do not divide",
+          out_proj_ranks(p), a.mamba->groups);
     if (!a.delta || out_proj_ranks(p) <= a.delta->value_heads) continue;
     return fmt::format("{} ranks share the layers with a state, which have {} heads of values",
                        out_proj_ranks(p), a.delta->value_heads);

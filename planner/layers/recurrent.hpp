@@ -1,6 +1,6 @@
-// Linear attention by the delta rule (gated DeltaNet, Kimi Delta Attention): projections, the short
-// convolution, and a state per request that every new token updates, decoding or of a prompt. Heads are
-// sharded over the ranks that share the output projection, whatever shards the caches of other layers; a
+// Layers that keep a state, by the delta rule (gated DeltaNet, Kimi Delta Attention) or Mamba-2: projections,
+// the short convolution, and a state per request that every new token updates, decoding or of a prompt. Heads
+// are sharded over the ranks that share the output projection, whatever shards the caches of other layers; a
 // state is never split by context. planner/README.md [P30].
 #pragma once
 
@@ -9,6 +9,10 @@
 namespace shardline {
 
 class ContextStep;
+
+/// The layer's heads as the delta rule names them. Of Mamba-2: groups are key heads, C and B queries and keys
+/// of the state's width, inputs values.
+DeltaRule state_rule(const Attention& a);
 
 /// Heads of keys and of values on the rank with most. Beyond the key heads, ranks have copies of them.
 struct RecurrentHeads {

@@ -22,7 +22,7 @@ RecurrentFlow::RecurrentFlow(ScheduleBuilder& b, const Case& c, const Attention&
   const auto add = [&](std::int32_t request, std::int64_t first, std::int64_t end) {
     One one{request, first, end, rows_, kept_rows_, state_rows_};
     rows_ += end - first;
-    kept_rows_ += one.kept(a.delta->conv);
+    kept_rows_ += one.kept(state_rule(a).conv);
     state_rows_ += first > 0 ? 1 : 0;
     requests_.push_back(one);
   };
@@ -47,7 +47,7 @@ void RecurrentFlow::for_each_rank(F f) const {
   const int sharers = out_proj_ranks(p_);
   for (int r = 0; r < p_.dp * p_.group(); ++r) {
     const std::pair<Count, Count> values = value_heads(a_, p_, r % sharers);
-    f(r, r / p_.group(), Own{values, key_heads_of(*a_.delta, values)});
+    f(r, r / p_.group(), Own{values, key_heads_of(state_rule(a_), values)});
   }
 }
 
@@ -67,8 +67,8 @@ Tokens RecurrentFlow::fresh(int group) const {
   return each(group, [](const One& one) { return std::pair(one.first, one.end); });
 }
 Tokens RecurrentFlow::kept(int group) const {
-  return each(group,
-              [&](const One& one) { return std::pair(one.first - one.kept(a_.delta->conv), one.first); });
+  return each(
+      group, [&](const One& one) { return std::pair(one.first - one.kept(state_rule(a_).conv), one.first); });
 }
 Tokens RecurrentFlow::before(int group) const {
   return each(group,
@@ -80,7 +80,7 @@ Tokens RecurrentFlow::last(int group) const {
 
 // Its heads' queries, keys and values among those of all.
 TokensId RecurrentFlow::channel_columns(const Own& own) const {
-  const DeltaRule& d = *a_.delta;
+  const DeltaRule d = state_rule(a_);
   const Count keys = Count{d.key_heads} * d.key_dim;
   const auto part = [](Count first, Count begin, Count end, Count dim) {
     return Interval{0, first + begin * dim, first + end * dim};
@@ -92,7 +92,7 @@ TokensId RecurrentFlow::channel_columns(const Own& own) const {
 }
 
 Count RecurrentFlow::width(const Own& own) const {
-  const DeltaRule& d = *a_.delta;
+  const DeltaRule d = state_rule(a_);
   return 2 * (own.keys.second - own.keys.first) * d.key_dim +
          (own.values.second - own.values.first) * d.value_dim;
 }
@@ -101,7 +101,7 @@ void RecurrentFlow::convolve() {
   if (!on()) return;
   Dataflow& f = *b_.flow();
   const double act = bytes_per_element(c_.precision.activations);
-  const int kind = attention_index(c_.model, a_), taps = a_.delta->conv;
+  const int kind = attention_index(c_.model, a_), taps = state_rule(a_).conv;
   const SlotId kept_rows = slot("kept channels", act), rows = slot("channels", act),
                weight = slot("W convolution", act);
   convolved_ = slot("convolved channels", act);
@@ -131,16 +131,16 @@ void RecurrentFlow::convolve() {
 void RecurrentFlow::recur() {
   if (!on()) return;
   Dataflow& f = *b_.flow();
-  const DeltaRule& d = *a_.delta;
+  const DeltaRule d = state_rule(a_);
   const double act = bytes_per_element(c_.precision.activations), number = bytes_per_element(d.state);
   const int kind = attention_index(c_.model, a_);
   const SlotId decays = slot("decays", 4), betas = slot("betas", act), old = slot("states before", number),
-               states = slot("states", number);
+               states = slot("states", number), skip = a_.mamba ? slot("W skip", 4) : SlotId(0);
   outputs_ = slot("outputs of states", act);
   const Count matrix = Count{d.key_dim} * d.value_dim, each = d.value_heads / d.key_heads;
   const Count decay = d.channel_decay ? d.key_dim : 1;
   Action action;
-  action.function = Function::delta_rule;
+  action.function = a_.mamba ? Function::state_space : Function::delta_rule;
   action.qk_dim = d.key_dim;
   action.v_dim = d.value_dim;
   action.chunk = asked_ == Asked::prefill ? kFlowChunk : 1;
@@ -156,6 +156,7 @@ void RecurrentFlow::recur() {
     input(decays, Whole::decay, rows, rows_, decay);
     input(betas, Whole::beta, rows, rows_, 1);
     input(old, Whole::state, f.tokens(before(group)), state_rows_, matrix);
+    if (a_.mamba) input(skip, Whole::skip, f.range(0, 1), 1, 1);
     f.size(states, r, all, heads * matrix);
     f.outputs.push_back(
         {states, r, Whole::state, f.tokens(last(group)), f.range(first * matrix, end * matrix), kind});
@@ -169,16 +170,17 @@ void RecurrentFlow::recur() {
       std::int64_t index = 0;
       for (const One& one : requests_) {
         const std::int64_t count = one.end - one.first;
-        f.act(b_.previous(), action,
-              std::array{Region{convolved_, one.row, count, at, d.key_dim},
-                         Region{convolved_, one.row, count, keys * d.key_dim + at, d.key_dim},
-                         Region{convolved_, one.row, count, 2 * keys * d.key_dim + from * d.value_dim,
-                                n * d.value_dim},
-                         Region{decays, one.row, count, from * decay, n * decay},
-                         Region{betas, one.row, count, from, n},
-                         Region{old, one.state_row, one.first > 0 ? 1 : 0, from * matrix, n * matrix},
-                         Region{states, index++, 1, from * matrix, n * matrix},
-                         Region{outputs_, one.row, count, from * d.value_dim, n * d.value_dim}});
+        std::vector<Region> regions{
+            {convolved_, one.row, count, at, d.key_dim},
+            {convolved_, one.row, count, keys * d.key_dim + at, d.key_dim},
+            {convolved_, one.row, count, 2 * keys * d.key_dim + from * d.value_dim, n * d.value_dim},
+            {decays, one.row, count, from * decay, n * decay},
+            {betas, one.row, count, from, n},
+            {old, one.state_row, one.first > 0 ? 1 : 0, from * matrix, n * matrix}};
+        if (a_.mamba) regions.push_back({skip, 0, 1, from, n});
+        regions.push_back({states, index++, 1, from * matrix, n * matrix});
+        regions.push_back({outputs_, one.row, count, from * d.value_dim, n * d.value_dim});
+        f.act(b_.previous(), action, regions);
       }
     }
   });
@@ -187,13 +189,15 @@ void RecurrentFlow::recur() {
 void RecurrentFlow::gate() {
   if (!on()) return;
   Dataflow& f = *b_.flow();
-  const DeltaRule& d = *a_.delta;
+  const DeltaRule d = state_rule(a_);
   const double act = bytes_per_element(c_.precision.activations);
   const int kind = attention_index(c_.model, a_);
   const SlotId gates = slot("gates", act), result = slot("gated outputs", act);
   Action action;
   action.function = Function::gated_norm;
-  action.v_dim = d.value_dim;
+  // Mamba-2 norms the heads of a group together, gated before.
+  action.gate_first = a_.mamba.has_value();
+  action.v_dim = d.value_dim * (a_.mamba ? d.value_heads / d.key_heads : 1);
   action.logistic = d.channel_decay;
   for_each_rank([&](int r, int group, const Own& own) {
     const Count columns = (own.values.second - own.values.first) * d.value_dim;

@@ -29,18 +29,14 @@ std::string untimed_part(const Attention& a) {
     case AttentionKind::gqa:
       return untimed_index(a);
     case AttentionKind::compressed:
-    case AttentionKind::mamba:
       return name_of(a);
+    case AttentionKind::mamba:
     case AttentionKind::delta:
       break;
     case AttentionKind::none:
       break;
   }
   return "";
-}
-
-std::string untimed_part(const FeedForward& f) {
-  return f.hashed ? "experts that are looked up by token (hash routing)" : "";
 }
 
 /// "layers 0-2, 6, 10-12"; of many ranges the first ones and how many layers there are.
@@ -71,12 +67,6 @@ std::vector<std::string> untimed(const Model& m) {
     if (!part.empty())
       out.push_back(fmt::format("{}: {} {}", layers_text(m, &LayerRun::attention, static_cast<int>(i)), part,
                                 kVerdict));
-  }
-  for (std::size_t i = 0; i < m.ffns.size(); ++i) {
-    const std::string part = untimed_part(m.ffns[i]);
-    if (!part.empty())
-      out.push_back(
-          fmt::format("{}: {} {}", layers_text(m, &LayerRun::ffn, static_cast<int>(i)), part, kVerdict));
   }
   if (m.residual.streams > 1)
     out.push_back(fmt::format("all layers: {} residual streams, mixed by matrices (mHC), {}",

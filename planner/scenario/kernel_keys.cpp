@@ -107,7 +107,12 @@ bool plain_attention(const Model& m) {
                      [](const Attention& a) { return !a.recurrent() && !has_latents(a); });
 }
 bool linear_attention(const Model& m) {
-  return std::any_of(m.attentions.begin(), m.attentions.end(), [](const Attention& a) { return a.delta; });
+  return std::any_of(m.attentions.begin(), m.attentions.end(),
+                     [](const Attention& a) { return a.recurrent(); });
+}
+bool state_space(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(),
+                     [](const Attention& a) { return a.mamba.has_value(); });
 }
 bool latent_attention(const Model& m) { return has_latents(m); }
 constexpr const char* kNoLatents = "no listed model has MLA";
@@ -121,12 +126,12 @@ constexpr Runs kRuns[] = {
     {"mla_decode", false, true, latent_attention, kNoLatents},
     {"mla_bmm", false, true, latent_attention, kNoLatents},
     {"moe", true, true, has_experts, "no listed model has experts"},
-    // Measured, but of layers that no plan has ops for yet (planner/plan/timed.hpp).
-    {"sparse_kernel", true, true, no_model, kNotTimed},
-    {"sparse_decode", false, true, no_model, kNotTimed},
-    {"sparse_prefill", true, false, no_model, kNotTimed},
+    {"sparse_decode", false, true, has_index, "no listed model has sparse attention"},
+    {"sparse_prefill", true, false, has_index, "no listed model has sparse attention"},
     {"linear_attention", true, true, linear_attention, "no listed model has linear attention"},
-    {"mamba2", true, true, no_model, kNotTimed},
+    {"mamba2", true, true, state_space, "no listed model has Mamba-2"},
+    // Measured, but of layers that no plan has ops for yet (planner/plan/timed.hpp), or of parts of blocks.
+    {"sparse_kernel", true, true, no_model, kNotTimed},
     {"mhc", true, true, no_model, kNotTimed},
 };
 

@@ -60,6 +60,9 @@ std::vector<MadeOfKinds> all_of_kinds() {
   add_states("tensor", [](const cli::VerifyCase& c) {
     return c.study.batch.prefills() && c.study.batch.prefill.front().cached == 36 && c.plan.tpa == 1;
   });
+  add_states("tensor", [](const cli::VerifyCase& c) {
+    return c.what.find("Mamba-2") != std::string::npos && c.plan.tpa == 2 && c.plan.batch == 4;
+  });
   add_states("helix", [](const cli::VerifyCase& c) { return c.plan.kvp == 2 && c.plan.batch == 4; });
   return all;
 }

@@ -263,8 +263,8 @@ void Executor<Scalar>::act(OpIndex op, const Action& a, const RunOptions& option
   } else if (a.function == Function::convolve) {
     convolve<Scalar>(views);
     c.query_rows += static_cast<double>(views.back().rows());
-  } else if (a.function == Function::delta_rule) {
-    delta_rule<Scalar>(a, views);
+  } else if (a.function == Function::delta_rule || a.function == Function::state_space) {
+    a.function == Function::delta_rule ? delta_rule<Scalar>(a, views) : state_space<Scalar>(a, views);
     c.query_rows += a.heads * static_cast<double>(views.back().rows());
     c.kv_elements += static_cast<double>(views[views.size() - 2].size());
   } else if (a.function == Function::gated_norm) {

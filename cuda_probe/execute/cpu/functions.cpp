@@ -202,6 +202,7 @@ std::string wrong_shape(const Action& a, TokenView queries, TokenView keys, std:
       return wrong_choice(a, queries, keys, v);
     case Function::convolve:
     case Function::delta_rule:
+    case Function::state_space:
     case Function::gated_norm:
       return wrong_recurrence(a, v);
   }

@@ -11,7 +11,7 @@ namespace shardline {
 /// How many regions a function writes.
 constexpr std::size_t results(Function f) {
   return f == Function::attend || f == Function::merge || f == Function::choose ||
-                 f == Function::choose_among || f == Function::delta_rule
+                 f == Function::choose_among || f == Function::delta_rule || f == Function::state_space
              ? 2
              : 1;
 }
@@ -21,7 +21,9 @@ constexpr bool is_result(Function f, std::size_t i, std::size_t regions) {
   return f == Function::attend ? i == 2 || i == 3 : i < regions && i + results(f) >= regions;
 }
 /// Of layers that keep a state: rows of a request follow from one another.
-constexpr bool is_recurrent(Function f) { return f == Function::convolve || f == Function::delta_rule; }
+constexpr bool is_recurrent(Function f) {
+  return f == Function::convolve || f == Function::delta_rule || f == Function::state_space;
+}
 /// The region of an attend that holds its sinks, where it has one.
 inline constexpr std::size_t kSinks = 4;
 inline bool has_sinks(const Action& a) {
@@ -77,9 +79,13 @@ void convolve(std::span<View<Scalar>> views);
 /// decays by channel arXiv 2510.26692). Equal to token by token up to rounding.
 template <class Scalar>
 void delta_rule(const Action& action, std::span<View<Scalar>> views);
+/// The heads of one group of Mamba-2. In chunks: products of C and B weighed with what is left between their
+/// tokens, and the state read and written once a chunk (arXiv 2405.21060, section 6).
+template <class Scalar>
+void state_space(const Action& action, std::span<View<Scalar>> views);
 template <class Scalar>
 void gated_norm(const Action& action, std::span<View<Scalar>> views);
-/// wrong_shape() of these three.
+/// wrong_shape() of these four.
 template <class Scalar>
 std::string wrong_recurrence(const Action& action, std::span<const View<Scalar>> views);
 

@@ -10,6 +10,7 @@ namespace shardline {
 namespace {
 
 constexpr std::size_t kConvolveRegions = 4, kDeltaRegions = 8, kGateRegions = 3;
+constexpr std::size_t kSkip = 6;  // of state_space, which has one region more
 
 std::string wanted(std::size_t count, const char* what) {
   return "has " + std::to_string(count) + " regions, but it takes " + what;
@@ -27,20 +28,26 @@ std::string wrong_convolution(std::span<const View<Scalar>> v) {
 
 template <class Scalar>
 std::string wrong_delta(const Action& a, std::span<const View<Scalar>> v) {
-  if (v.size() != kDeltaRegions)
-    return wanted(v.size(), "queries, keys, values, decays, betas, state before, state behind, outputs");
+  const bool space = a.function == Function::state_space;
+  if (v.size() != kDeltaRegions + (space ? 1 : 0))
+    return wanted(v.size(),
+                  space ? "C, B, inputs, decays, steps, state before, skip, state behind, outputs"
+                        : "queries, keys, values, decays, betas, state before, state behind, outputs");
   if (a.heads < 1 || a.qk_dim < 1 || a.v_dim < 1 || a.chunk < 1)
     return "has a head count, width or chunk below 1";
   const Eigen::Index n = v[0].rows(), heads = a.heads, matrix = heads * a.qk_dim * a.v_dim;
   if (v[0].cols() != a.qk_dim || v[1].cols() != a.qk_dim || v[1].rows() != n)
     return "has queries and keys of other widths than one head's";
-  if (v[2].rows() != n || v[2].cols() != heads * a.v_dim || v[7].rows() != n || v[7].cols() != v[2].cols())
+  const View<Scalar>&after = v[v.size() - 2], &outputs = v.back();
+  if (v[2].rows() != n || v[2].cols() != heads * a.v_dim || outputs.rows() != n ||
+      outputs.cols() != v[2].cols())
     return "has values or outputs that do not fit its heads";
-  if (v[3].rows() != n || (v[3].cols() != heads && v[3].cols() != heads * a.qk_dim))
+  if (v[3].rows() != n || (v[3].cols() != heads && (space || v[3].cols() != heads * a.qk_dim)))
     return "has decays of neither heads nor channels";
   if (v[4].rows() != n || v[4].cols() != heads) return "has betas of other heads";
-  if (v[5].cols() != matrix || v[6].cols() != matrix || v[5].rows() > 1 || v[6].rows() != 1)
+  if (v[5].cols() != matrix || after.cols() != matrix || v[5].rows() > 1 || after.rows() != 1)
     return "has states that do not fit its heads";
+  if (space && (v[kSkip].rows() != 1 || v[kSkip].cols() != heads)) return "has a skip of other heads";
   return {};
 }
 
@@ -108,7 +115,7 @@ Matrix<Scalar> pass(const Chunk<Scalar>& c, Matrix<Scalar>& state) {
 template <class Scalar>
 std::string wrong_recurrence(const Action& a, std::span<const View<Scalar>> v) {
   if (a.function == Function::convolve) return wrong_convolution<Scalar>(v);
-  if (a.function == Function::delta_rule) return wrong_delta<Scalar>(a, v);
+  if (is_recurrent(a.function)) return wrong_delta<Scalar>(a, v);
   if (v.size() != kGateRegions) return wanted(v.size(), "outputs, gates, gated outputs");
   for (const View<Scalar>& one : v) {
     if (one.rows() != v[0].rows() || one.cols() != v[0].cols()) return "needs equal shapes";
@@ -166,15 +173,54 @@ void delta_rule(const Action& a, std::span<View<Scalar>> v) {
 }
 
 template <class Scalar>
+void state_space(const Action& a, std::span<View<Scalar>> v) {
+  const Eigen::Index n = v[0].rows(), k = a.qk_dim, w = a.v_dim;
+  View<Scalar>&after = v[v.size() - 2], &outputs = v.back();
+  Matrix<Scalar> states(1, after.cols()), out(n, outputs.cols());
+  for (Eigen::Index h = 0; h < a.heads; ++h) {
+    Matrix<Scalar> state = Matrix<Scalar>::Zero(k, w);
+    for (Eigen::Index x = 0; x < k && v[5].rows() > 0; ++x)
+      state.row(x) = v[5].row(0).segment((h * k + x) * w, w);
+    for (Eigen::Index first = 0; first < n; first += a.chunk) {
+      const Eigen::Index count = std::min<Eigen::Index>(a.chunk, n - first);
+      const Matrix<Scalar> q = v[0].middleRows(first, count), keys = v[1].middleRows(first, count),
+                           values = v[2].block(first, h * w, count, w);
+      Vector<Scalar> left(count);  // logarithm of what is left of the state before the chunk
+      for (Eigen::Index i = 0; i < count; ++i)
+        left(i) = v[3](first + i, h) + (i > 0 ? left(i - 1) : Scalar(0));
+      for (Eigen::Index i = 0; i < count; ++i) {
+        Matrix<Scalar> row = std::exp(left(i)) * q.row(i).lazyProduct(state);
+        for (Eigen::Index j = 0; j <= i; ++j)
+          row += q.row(i).dot(keys.row(j)) * std::exp(left(i) - left(j)) * v[4](first + j, h) * values.row(j);
+        out.row(first + i).segment(h * w, w) = row + v[kSkip](0, h) * values.row(i);
+      }
+      state *= std::exp(left(count - 1));
+      for (Eigen::Index j = 0; j < count; ++j) {
+        const Scalar weight = std::exp(left(count - 1) - left(j)) * v[4](first + j, h);
+        for (Eigen::Index x = 0; x < k; ++x) state.row(x) += weight * keys(j, x) * values.row(j);
+      }
+    }
+    for (Eigen::Index x = 0; x < k; ++x) states.row(0).segment((h * k + x) * w, w) = state.row(x);
+  }
+  after = states;
+  outputs = out;
+}
+
+template <class Scalar>
 void gated_norm(const Action& a, std::span<View<Scalar>> v) {
   Matrix<Scalar> out = v[0];
+  const Matrix<Scalar> logistic = Scalar(1) / (Scalar(1) + (-v[1].array()).exp());
+  if (a.gate_first) out.array() *= v[1].array() * logistic.array();
   for (Eigen::Index i = 0; i < out.rows(); ++i) {
     for (Eigen::Index at = 0; at < out.cols(); at += a.v_dim) {
       auto head = out.row(i).segment(at, a.v_dim);
       head /= std::sqrt(head.squaredNorm() / static_cast<Scalar>(a.v_dim) + Scalar(1e-6));
     }
   }
-  const Matrix<Scalar> logistic = Scalar(1) / (Scalar(1) + (-v[1].array()).exp());
+  if (a.gate_first) {
+    v[2] = out;
+    return;
+  }
   if (!a.logistic) out.array() *= v[1].array();
   v[2] = (out.array() * logistic.array()).matrix();
 }
@@ -182,10 +228,12 @@ void gated_norm(const Action& a, std::span<View<Scalar>> v) {
 template std::string wrong_recurrence<double>(const Action&, std::span<const View<double>>);
 template void convolve<double>(std::span<View<double>>);
 template void delta_rule<double>(const Action&, std::span<View<double>>);
+template void state_space<double>(const Action&, std::span<View<double>>);
 template void gated_norm<double>(const Action&, std::span<View<double>>);
 template std::string wrong_recurrence<float>(const Action&, std::span<const View<float>>);
 template void convolve<float>(std::span<View<float>>);
 template void delta_rule<float>(const Action&, std::span<View<float>>);
+template void state_space<float>(const Action&, std::span<View<float>>);
 template void gated_norm<float>(const Action&, std::span<View<float>>);
 
 }  // namespace shardline

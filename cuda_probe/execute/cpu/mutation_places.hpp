@@ -99,6 +99,7 @@ bool state_of_earlier_token(Schedule& s, Random& random);
 bool decay_twice(Schedule& s, Random& random);
 bool decay_of_wrong_token(Schedule& s, Random& random);
 bool convolution_rows_lost(Schedule& s, Random& random);
+bool skip_lost(Schedule& s, Random& random);
 bool queries_as_keys(Schedule& s, Random& random);
 bool key_head_of_another(Schedule& s, Random& random);
 bool betas_of_wrong_head(Schedule& s, Random& random);

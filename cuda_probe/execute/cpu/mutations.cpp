@@ -242,6 +242,7 @@ constexpr std::array kMutations{
              mutation::decay_of_wrong_token},
     Mutation{"convolution_rows_lost", "a convolution lacks the oldest row that it keeps",
              mutation::convolution_rows_lost},
+    Mutation{"skip_lost", "outputs of a state have others than its inputs' share", mutation::skip_lost},
     Mutation{"queries_as_keys", "a state takes queries for keys", mutation::queries_as_keys},
     Mutation{"key_head_of_another", "a state has the keys of another head", mutation::key_head_of_another},
     Mutation{"betas_of_wrong_head", "heads have each other's betas", mutation::betas_of_wrong_head},

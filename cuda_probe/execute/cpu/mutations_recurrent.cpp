@@ -9,7 +9,7 @@ namespace shardline::mutation {
 namespace {
 
 // Regions of Function::delta_rule and Function::convolve.
-enum : std::size_t { kQueries, kKeys, kValues, kDecays, kBetas, kBefore };
+enum : std::size_t { kQueries, kKeys, kValues, kDecays, kBetas, kBefore, kSkip };
 enum : std::size_t { kKept, kNew, kWeight };
 
 template <class Change>
@@ -17,7 +17,10 @@ bool change_regions(Schedule& s, Random& random, Function function, Change chang
   Dataflow& flow = *s.flow;
   return at_random(flow.actions.size(), random, [&](std::size_t i) {
     const Action& a = flow.actions[i];
-    return a.function == function && change(a, std::span(flow.regions).subspan(a.first_region, a.regions));
+    // Regions up to the state before are those of both rules.
+    const bool rule = function == Function::delta_rule && a.function == Function::state_space;
+    return (rule || a.function == function) &&
+           change(a, std::span(flow.regions).subspan(a.first_region, a.regions));
   });
 }
 
@@ -83,6 +86,15 @@ bool decay_twice(Schedule& s, Random& random) {
     flow.ops[op].actions = part.actions + 1;
     flow.actions.push_back(twice);
     flow.actions.insert(flow.actions.end(), actions.begin(), actions.end());
+    return true;
+  });
+}
+
+bool skip_lost(Schedule& s, Random& random) {
+  return change_regions(s, random, Function::state_space, [](const Action&, std::span<Region> r) {
+    // Another row of numbers in its place: the first token's steps.
+    if (r[kBetas].rows == 0) return false;
+    r[kSkip] = {r[kBetas].slot, r[kBetas].row, 1, r[kBetas].column, r[kBetas].columns};
     return true;
   });
 }

@@ -65,7 +65,8 @@ struct Head {
     return out;
   }
   void write(const Numbers& key, const Numbers& value, double beta) {
-    const Numbers old = read(key);
+    Numbers old = read(key);
+    if (d.added) old.assign(old.size(), 0);
     for (std::size_t x = 0; x < state.size(); ++x) {
       for (std::size_t y = 0; y < old.size(); ++y) state[x][y] += beta * key[x] * (value[y] - old[y]);
     }
@@ -81,9 +82,13 @@ void run_head(const RecurrenceDefinition& d, int head, std::size_t request, Tens
                               Numbers(static_cast<std::size_t>(d.value_dim), 0))};
   for (Eigen::Index row = first; row < end; ++row) {
     const Eigen::Index at = Eigen::Index{key_head} * d.key_dim;
-    const Numbers query = normed(convolved(d, t, first, row, at, d.key_dim), 1 / std::sqrt(1.0 * d.key_dim)),
-                  key = normed(convolved(d, t, first, row, keys + at, d.key_dim), 1),
-                  value = convolved(d, t, first, row, 2 * keys + own, d.value_dim);
+    Numbers query = convolved(d, t, first, row, at, d.key_dim),
+            key = convolved(d, t, first, row, keys + at, d.key_dim);
+    if (!d.added) {
+      query = normed(query, 1 / std::sqrt(1.0 * d.key_dim));
+      key = normed(key, 1);
+    }
+    const Numbers value = convolved(d, t, first, row, 2 * keys + own, d.value_dim);
     h.decay(t, row);
     h.write(key, value, t[Whole::beta](row, head));
     const Numbers out = h.read(query);
@@ -92,6 +97,14 @@ void run_head(const RecurrenceDefinition& d, int head, std::size_t request, Tens
         t[Whole::state](row, own * d.key_dim + Eigen::Index{x} * d.value_dim + y) =
             h.state[static_cast<std::size_t>(x)][static_cast<std::size_t>(y)];
     }
+    if (d.added) {  // normed behind all heads
+      for (int y = 0; y < d.value_dim; ++y)
+        t[Whole::attention_output](row, own + y) =
+            (out[static_cast<std::size_t>(y)] +
+             t[Whole::skip](0, head) * value[static_cast<std::size_t>(y)]) *
+            silu(t[Whole::gate](row, own + y));
+      continue;
+    }
     double squares = 0;
     for (const double one : out) squares += one * one;
     const double size = std::sqrt(squares / d.value_dim + 1e-6);
@@ -99,6 +112,19 @@ void run_head(const RecurrenceDefinition& d, int head, std::size_t request, Tens
       const double gate = t[Whole::gate](row, own + y);
       const double factor = d.channel_decay ? 1 / (1 + std::exp(-gate)) : silu(gate);
       t[Whole::attention_output](row, own + y) = out[static_cast<std::size_t>(y)] / size * factor;
+    }
+  }
+}
+
+/// Each group's outputs of a token over their root mean square.
+void norm_groups(const RecurrenceDefinition& d, Matrix<double>& out) {
+  const Eigen::Index width = Eigen::Index{d.value_heads} / d.key_heads * d.value_dim;
+  for (Eigen::Index row = 0; row < out.rows(); ++row) {
+    for (Eigen::Index first = 0; first < out.cols(); first += width) {
+      double squares = 0;
+      for (Eigen::Index i = first; i < first + width; ++i) squares += out(row, i) * out(row, i);
+      for (Eigen::Index i = first; i < first + width; ++i)
+        out(row, i) /= std::sqrt(squares / static_cast<double>(width) + 1e-6);
     }
   }
 }
@@ -114,11 +140,13 @@ void set_recurrence(const RecurrenceDefinition& d, std::uint64_t seed, Tensors<d
   t[Whole::decay] = uniform(random, tokens, d.value_heads * (d.channel_decay ? d.key_dim : 1), -0.5, -0.01);
   t[Whole::beta] = uniform(random, tokens, d.value_heads, 0.1, 1);
   t[Whole::gate] = uniform(random, tokens, values, -2, 2);
+  if (d.added) t[Whole::skip] = uniform(random, 1, d.value_heads, -1, 1);
   t[Whole::state].setZero(tokens, values * d.key_dim);
   t[Whole::attention_output].setZero(tokens, values);
   for (std::size_t r = 0; r + 1 < t.first_row.size(); ++r) {
     for (int head = 0; head < d.value_heads; ++head) run_head(d, head, r, t);
   }
+  if (d.added) norm_groups(d, t[Whole::attention_output]);
 }
 
 }  // namespace shardline

@@ -58,6 +58,7 @@ class Roundings {
       case Function::choose_among:
       case Function::convolve:
       case Function::delta_rule:
+      case Function::state_space:
       case Function::gated_norm:
         return;  // no device runs these: kernel_limits.cpp
     }

@@ -62,6 +62,7 @@ std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<con
     case Function::choose_among:
     case Function::convolve:
     case Function::delta_rule:
+    case Function::state_space:
     case Function::gated_norm:
       break;
   }

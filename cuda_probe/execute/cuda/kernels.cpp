@@ -206,6 +206,7 @@ Launch plan_action(const Dataflow& flow, const Layout& layout, const Action& a, 
     case Function::choose_among:
     case Function::convolve:
     case Function::delta_rule:
+    case Function::state_space:
     case Function::gated_norm:
       break;
   }

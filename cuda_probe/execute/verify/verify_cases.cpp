@@ -33,6 +33,10 @@ Problem problem_of(const Attention& a, const std::vector<long long>& lengths) {
     const DeltaRule& d = *a.delta;
     p.recurrence = {d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv, d.channel_decay};
   }
+  if (a.mamba) {
+    const Mamba& m = *a.mamba;
+    p.recurrence = {m.groups, m.heads, m.state, m.head_dim, m.conv, false, true};
+  }
   p.lengths.assign(lengths.begin(), lengths.end());
   p.seed = 7;
   return p;

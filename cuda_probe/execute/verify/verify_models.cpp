@@ -66,6 +66,14 @@ Attention delta(const CaseSizes& z, bool channel_decay) {
   return a;
 }
 
+// Two heads per group, of which ranks have whole ones.
+Attention mamba(const CaseSizes& z) {
+  Attention a;
+  a.kind = AttentionKind::mamba;
+  a.mamba = Mamba{.heads = 8, .head_dim = z.value_dim, .state = z.key_dim, .groups = 4, .conv = 4};
+  return a;
+}
+
 // Layers of which every third has full attention, the others windows, sinks, and keys wider than values.
 std::vector<Attention> two_kinds(const CaseSizes& z) {
   Attention local = gqa(z, 2, {ReachKind::window, 7}, true);
@@ -90,6 +98,10 @@ const Layers kLayers[] = {
     {"gated DeltaNet 4/8 heads and GQA 8/2",
      [](const CaseSizes& z) {
        return std::vector{delta(z, false), gqa(z, 2)};
+     }},
+    {"Mamba-2 8 heads in 4 groups and GQA 8/2",
+     [](const CaseSizes& z) {
+       return std::vector{mamba(z), gqa(z, 2)};
      }},
     {"KDA 8 heads and MLA 8",
      [](const CaseSizes& z) {

@@ -1,0 +1,188 @@
+// Mamba-2, lowered: [P30] against the model's own counts, and against itself on other ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "hardware/cost/kernel_cost.hpp"
+#include "hardware/cost/kernel_list.hpp"
+#include "models/model/cache.hpp"
+#include "models/model/catalog.hpp"
+#include "planner/layers/recurrent.hpp"
+#include "planner/search/memory.hpp"
+#include "planner/search/search.hpp"
+#include "planner/strategies/strategy.hpp"
+#include "tests/planner/support.hpp"
+
+namespace shardline {
+namespace {
+
+using namespace testing;
+
+constexpr const char* kNemotron = "nemotron-3-super-120b-a12b";
+
+Case case_of(long long context = 100'000, const char* system = "h200-hgx", int nodes = 4) {
+  Precision precision;
+  precision.weights = precision.math = precision.dispatch = Dtype::bf16;
+  precision.kv = Dtype::bf16;
+  System on = catalog_system(system);
+  on.fabric.nodes = nodes;
+  return make_case(load_model(kNemotron, source_path("models/catalog")), std::move(on), precision, context, 1,
+                   Routing{});
+}
+
+Plan plan_of(const Case& c, const std::string& text) { return shardline::plan_of(c, SearchSpace{}, text); }
+
+struct Sums {
+  double mixer_flops = 0, kv = 0, weights = 0, state_flops = 0, state_bytes = 0, recurrences = 0;
+};
+
+// Over all layers of a step, as often as each block runs on one rank.
+Sums sums_of(const Case& c, const Plan& p) {
+  Schedule s;
+  lower(s, c, p);
+  const std::vector<double> times = executions(s);
+  Sums out;
+  for (std::size_t b = 0; b < s.blocks.size(); ++b) {
+    const Block& block = s.blocks[BlockIndex(static_cast<std::uint32_t>(b))];
+    if (std::string_view(block.name) != "attention") continue;
+    for (OpIndex i = block.first; i < block.last; ++i) {
+      const Op& op = s.ops[i];
+      const double n = times[b];
+      out.kv += n * kv_bytes(op).value;
+      if (op.kind == OpKind::gemm)
+        out.weights += n * weight_bytes(op).value / bytes_per_element(op.dtype);
+      else
+        out.mixer_flops += n * flops(op).value;
+      if (!is_recurrent(op.kind)) continue;
+      out.state_flops += n * flops(op).value;
+      out.state_bytes += n * kv_bytes(op).value;
+      out.recurrences += op.kind == OpKind::recur ? n : 0;
+    }
+  }
+  return out;
+}
+
+bool near(double x, double y) { return std::abs(x - y) <= 1e-12 * std::abs(y); }
+
+// The oracle: what the model says of itself, without a plan.
+TEST(StateSpace, P30OneRankReadsAndComputesWhatTheModelSays) {
+  for (const long long context : {1LL, 1000LL, 1'000'000LL}) {
+    SCOPED_TRACE(context);
+    Case c = case_of(1000);
+    c.batch = decode_batch(context);
+    const Plan p = plan_of(c, "tensor:tpa=1,ep=1");
+    const Sums s = sums_of(c, p);
+    double mixers = 0, matrices = 0;
+    for (const LayerRun& run : c.model.runs) {
+      const Attention& a = c.model.attentions[static_cast<std::size_t>(run.attention)];
+      mixers += run.count * mixer_flops(a, static_cast<double>(context)).value;
+      matrices += run.count * attention_matrices(c.model, a);
+    }
+    EXPECT_PRED2(near, s.mixer_flops, mixers);
+    EXPECT_PRED2(near, s.weights, matrices);
+    EXPECT_PRED2(near, s.kv, decode_read_bytes(c.model, context, Dtype::bf16).value);
+    EXPECT_PRED2(near, s.state_bytes, 2 * state_bytes(c.model).value);
+    EXPECT_PRED2(near, memory_use(c, p).kv.value,
+                 cache_bytes(c.model, context, Dtype::bf16).value + state_bytes(c.model).value);
+    EXPECT_EQ(s.recurrences, 40);
+  }
+}
+
+// By hand: 128 heads of 64 x 128 numbers in float32, and three rows of 8192 + 2 x 8 x 128 channels.
+TEST(StateSpace, P30StateOfARank) {
+  const Case c = case_of();
+  for (const Attention& a : c.model.attentions) {
+    if (!a.mamba) continue;
+    EXPECT_EQ(rank_state_bytes(a, plan_of(c, "tensor:tpa=1,ep=1")).value,
+              128.0 * 64 * 128 * 4 + 3 * 2 * (8192.0 + 2048));
+    EXPECT_EQ(rank_state_bytes(a, plan_of(c, "tensor:tpa=8,ep=8")).value,
+              16.0 * 64 * 128 * 4 + 3 * 2 * (1024.0 + 256));
+  }
+}
+
+// Whole groups on each of the ranks that share the output projection.
+TEST(StateSpace, P30RanksShareTheGroups) {
+  const Case c = case_of();
+  const Sums one = sums_of(c, plan_of(c, "tensor:tpa=1,ep=1"));
+  for (const char* text : {"tensor:tpa=8,ep=8", "pipeline:pp=1,tpa=8,ep=8,in_flight=1",
+                           "helix:kvp=4,tpa=2,ep=8", "dcp:tpa=8,dcp=4,ep=8"}) {
+    SCOPED_TRACE(text);
+    const Sums part = sums_of(c, plan_of(c, text));
+    EXPECT_PRED2(near, 8 * part.state_flops, one.state_flops);
+    EXPECT_PRED2(near, 8 * part.state_bytes, one.state_bytes);
+  }
+  const Sums copies = sums_of(c, plan_of(c, "kv_shard:kvp=4,tpa=2,ep=2,tpf=1"));
+  EXPECT_PRED2(near, 2 * copies.state_flops, one.state_flops);
+}
+
+// The outputs of a group are normed together.
+TEST(StateSpace, P30RanksThatDoNotDivideTheGroupsAreRefused) {
+  const Case c = case_of();
+  for (const char* text : {"tensor:tpa=16,ep=16", "helix:kvp=8,tpa=2,ep=16"}) {
+    const auto reason = check_plan(c, plan_of(c, text));
+    ASSERT_TRUE(reason) << text;
+    EXPECT_EQ(*reason, "16 ranks share the layers with a state, whose 8 groups (Mamba-2) they do not divide");
+  }
+  EXPECT_FALSE(check_plan(c, plan_of(c, "tensor:tpa=8,ep=8")));
+}
+
+// A prompt in chunks updates its state by as many tokens.
+TEST(StateSpace, P30ChunksOfAPromptSumToIt) {
+  Case c = case_of();
+  c.batch = prefill_batch({{0, 10'000}});
+  const std::string plan = "pipeline:pp=1,tpa=8,ep=8,in_flight=1";
+  const double whole = sums_of(c, plan_of(c, plan)).state_flops;
+  EXPECT_PRED2(near, sums_of(c, plan_of(c, plan + ",prefill_chunk=4096")).state_flops, whole);
+  EXPECT_GT(whole, 10'000 * 40 * 6.0 * 16 * 64 * 128);  // products of chunks beside the definition's
+}
+
+TEST(StateSpace, P30ContextParallelStrategiesRefuse) {
+  Case c = case_of();
+  c.batch = prefill_batch({{0, 4096}});
+  for (const Strategy* s : strategies()) {
+    if (s->states || !s->prefills) continue;
+    Plan p;
+    p.strategy = id_of(*s);
+    p.cp = s->context_parallel() ? 8 : 1;
+    const auto reason = check_plan(c, p);
+    ASSERT_TRUE(reason) << s->name;
+    EXPECT_THAT(*reason, ::testing::HasSubstr("keep a state")) << s->name;
+  }
+}
+
+// Prices: the state is argued from gated DeltaNet's rows and never below its bytes; the band says so, and is
+// wider than that of what was measured.
+TEST(StateSpace, H76StatesArePricedAsGatedDeltaNetsAndMarked) {
+  for (const char* system : {"h100-hgx", "h200-hgx", "gb200-nvl72"}) {
+    for (const char* framework : {"trtllm", "vllm", "sglang"}) {
+      SCOPED_TRACE(std::string(system) + " " + framework);
+      Case c = case_of(65'536, system, 1);
+      use_framework(c.system, framework, source_path("hardware/catalog"));
+      for (const bool prompts : {false, true}) {
+        if (prompts) c.batch = prefill_batch({{0, 8192}});
+        Schedule s;
+        lower(s, c, plan_of(c, prompts ? "tensor:tpa=4,ep=4" : "tensor:tpa=4,ep=4,batch=64"));
+        CostModel cost(c.system);
+        int seen = 0;
+        for (const Op& op : s.ops) {
+          if (!is_recurrent(op.kind)) continue;
+          ++seen;
+          EXPECT_GE(cost.time(op), kv_bytes(op) / c.system.device.memory_bandwidth * (1 - 1e-12))
+              << describe(op);
+          EXPECT_LE(cost.floor(op), cost.time(op)) << describe(op);
+          EXPECT_NE(cost.price(op).basis, Basis::none) << describe(op);
+          if (op.kind == OpKind::recur) {
+            EXPECT_NE(cost.price(op).basis, Basis::measured) << describe(op);
+          }
+        }
+        EXPECT_GT(seen, 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardline
