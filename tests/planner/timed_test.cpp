@@ -22,7 +22,8 @@ std::string said(const std::string& name) {
 TEST(Timed, EveryNewKindIsNamedWithItsLayers) {
   for (const char* part : {"(CSA)", "(HCA)", "4 residual streams"})
     EXPECT_THAT(said("deepseek-v4-pro"), ::testing::HasSubstr(part));
-  EXPECT_THAT(said("deepseek-v4-pro"), ::testing::Not(::testing::HasSubstr("looked up")));  // lowered as routed ones
+  EXPECT_THAT(said("deepseek-v4-pro"),
+              ::testing::Not(::testing::HasSubstr("looked up")));  // lowered as routed ones
   EXPECT_THAT(said("kimi-k3"), ::testing::HasSubstr("sums of earlier layers"));
   // Its linear attention, output gates and experts on latents are timed.
   for (const char* part : {"(KDA)", "gate", "latent"})
