@@ -153,7 +153,7 @@ class Service {
       q_.requests = trace_         ? trace_->requests
                     : q_.users > 0 ? 10 * static_cast<std::uint64_t>(q_.users)
                                    : kDefaultRequests;
-    require_memory(need_of_requests(q_.requests, q_.users, q_.replicas, knobs_.num_gpu_blocks));
+    require_memory(need_of_requests(q_.requests, q_.users, q_.replicas, knobs_.blocks()));
   }
 
   ServiceAnswer answer() {
