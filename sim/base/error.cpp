@@ -275,7 +275,8 @@ std::vector<std::string> expected_one_of(std::string_view found, std::span<const
   if (const std::string near = nearest_name(found, names); !near.empty())
     out.push_back(fmt::format("did you mean {}?", near));
   else if (const std::string begun = names_begun_by(found, names); !begun.empty())
-    out.push_back(fmt::format("did you mean one of {}?", begun));
+    out.push_back(
+        fmt::format("did you mean {}{}?", begun.find(", ") == std::string::npos ? "" : "one of ", begun));
   return out;
 }
 

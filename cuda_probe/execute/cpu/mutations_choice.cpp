@@ -1,6 +1,9 @@
 // Mutations of what an index chooses. Those of attention pass over attends to chosen keys: whether a key that
 // they change was chosen, lists do not say.
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
 
 #include "cuda_probe/execute/cpu/functions.hpp"
 #include "cuda_probe/execute/cpu/mutation_places.hpp"
@@ -41,14 +44,26 @@ bool choice_lost(Schedule& s, Random& random) {
   });
 }
 
+// Blocks of the request that has most of them: where there are few, any head chooses all.
+std::int64_t most_blocks(const Dataflow& flow, const Action& a) {
+  std::map<std::int32_t, std::set<std::int64_t>> blocks;
+  for (const Interval& k : flow.token_list(a.keys))
+    for (std::int64_t at = k.begin; at < k.end; at += k.stride) blocks[k.request].insert(at / a.block);
+  std::size_t most = 0;
+  for (const auto& [request, numbers] : blocks) most = std::max(most, numbers.size());
+  return static_cast<std::int64_t>(most);
+}
+
 bool choice_by_another_head(Schedule& s, Random& random) {
+  // The first, a query's own and one by its score are chosen: of fewer, two heads may well choose alike.
+  constexpr std::int64_t kFewBlocks = 6;
   Dataflow& flow = *s.flow;
   return at_random(flow.actions.size(), random, [&](std::size_t i) {
     Action& a = flow.actions[i];
     if (a.function != Function::block_scores) return false;
     Region& queries = flow.regions[a.first_region];
     const std::int64_t column = queries.column > 0 ? 0 : queries.columns;
-    if (queries.rows < kRows ||
+    if (queries.rows < kRows || most_blocks(flow, a) < kFewBlocks ||
         !fits(flow, a.rank, {queries.slot, queries.row, queries.rows, column, queries.columns}))
       return false;
     queries.column = column;

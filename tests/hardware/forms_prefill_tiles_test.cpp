@@ -1,0 +1,106 @@
+// FlashAttention-3's tiles [H30], and what vLLM takes to write new keys and values [H31].
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/forms/prefill_kernels.hpp"
+#include "hardware/machine/system.hpp"
+#include "tests/hardware/support.hpp"
+#include "tests/support/files.hpp"
+
+namespace shardline {
+namespace {
+
+using testing::catalog_system;
+using testing::prefill_shape;
+
+TEST(FormsPrefill, H30FlashAttention3HasItsOwnTiles) {
+  using enum PrefillKernel;
+  struct Row {
+    double dim, bytes;
+    bool window;
+    double rows, keys;
+  };
+  // hopper/tile_size.h, causal, pages that TMA cannot fetch.
+  for (const Row& r : {Row{64, 2, false, 192, 128},
+                       {64, 2, true, 192, 160},
+                       {64, 1, false, 192, 160},
+                       {96, 2, false, 192, 128},
+                       {128, 2, false, 128, 128},
+                       {128, 1, true, 128, 160},
+                       {192, 2, false, 128, 96},
+                       {192, 1, false, 128, 160},
+                       {192, 1, true, 128, 128},
+                       {256, 2, false, 128, 80},
+                       {256, 2, true, 128, 64},
+                       {256, 1, false, 128, 128}}) {
+    const PrefillTile t = prefill_tile(flash_attention_3, r.dim, r.bytes, r.window);
+    EXPECT_EQ(t.rows, r.rows) << r.dim << " " << r.bytes << " " << r.window;
+    EXPECT_EQ(t.keys, r.keys) << r.dim << " " << r.bytes << " " << r.window;
+    for (const PrefillKernel other : {with_rope, plain, packed}) {
+      EXPECT_EQ(prefill_tile(other, r.dim, r.bytes, r.window).rows, 128);
+      EXPECT_EQ(prefill_tile(other, r.dim, r.bytes, r.window).keys, 128);
+    }
+  }
+}
+
+// Tile by tile, each rounded up by itself. Ends of tiles come to lie everywhere in a block, so that the mean
+// is exact over whole periods of both; in between it is off by less than a block.
+TEST(FormsPrefill, H30TilesOfOtherSizesAreCountedWhole) {
+  FormContext c;
+  for (const double bytes : {1., 2.}) {
+    c.a_bytes = bytes;
+    for (const double dim : {64., 128., 192., 256.}) {
+      for (const double group : {1., 2., 8.}) {
+        const PrefillTile tile = prefill_tile(PrefillKernel::flash_attention_3, dim, bytes, false);
+        const double tokens = tile.rows / group, rows = tokens * 60;
+        double blocks = 0;
+        for (int i = 1; i <= 60; ++i) blocks += std::ceil(tokens * i / tile.keys);
+        PrefillShape s = prefill_shape(1, rows, 0, group, 1);
+        s.qk_dim = s.v_dim = dim;
+        const PrefillWork w = prefill_work(s, PrefillKernel::flash_attention_3, c);
+        EXPECT_NEAR(w.blocks, blocks, 1) << dim << " " << bytes << " " << group;
+        EXPECT_EQ(w.tiles, 60);
+        EXPECT_EQ(w.tile.rows * w.tile.keys, tile.rows * tile.keys);
+      }
+    }
+  }
+}
+
+TEST(FormsPrefill, H31VllmWritesATokenByABlockOfThreads) {
+  EXPECT_DOUBLE_EQ(write_share(1, 128), 0.25);
+  EXPECT_DOUBLE_EQ(write_share(4, 128), 1);
+  EXPECT_DOUBLE_EQ(write_share(8, 64), 1);
+  EXPECT_DOUBLE_EQ(write_share(48, 128), 1);  // a block has no more threads
+  for (const char* name :
+       {"flash_attn_fa3", "flash_attn_fa4", "triton_attn", "flashinfer_trtllmprefill", "vllm_flash_attn"}) {
+    EXPECT_TRUE(writes_by_token(name)) << name;
+  }
+  for (const char* name : {"fa3", "flash_attention", "triton", "trtllm_mha", "flashinfer", "torch_flow"}) {
+    EXPECT_FALSE(writes_by_token(name)) << name;
+  }
+  // Twice the heads cost twice the time per token up to a whole block; a kernel that leaves the cache alone
+  // has no such step.
+  const System hopper = catalog_system("h100-hgx");
+  const std::vector<double> p{10, 0.7, 0.6, 2, 1, 0.3, 5, 5, 1, 0.001};
+  const auto cost = [&](const char* kernel, double heads_kv) {
+    FormContext c;
+    EXPECT_TRUE(kAttentionPrefillForm.context(std::vector<std::string>{"bf16", "bf16", kernel}, hopper, c));
+    const std::vector<double> x{64, 128, 0, 8, heads_kv, 128, 0};
+    std::vector<double> none = p;
+    none[8] = 0;
+    return kAttentionPrefillForm.seconds(x, c, p) - kAttentionPrefillForm.seconds(x, c, none);
+  };
+  const double whole = 8192 * 1e-6 / 132;
+  EXPECT_NEAR(cost("flash_attn_fa3", 1), 0.25 * whole, 1e-3 * whole);
+  EXPECT_NEAR(cost("flash_attn_fa3", 2), 0.5 * whole, 1e-3 * whole);
+  EXPECT_NEAR(cost("flash_attn_fa3", 8), whole, 1e-3 * whole);
+  EXPECT_NEAR(cost("fa3", 1), whole, 1e-3 * whole);
+  EXPECT_NEAR(cost("fa3", 8), whole, 1e-3 * whole);
+}
+
+}  // namespace
+}  // namespace shardline
