@@ -29,8 +29,8 @@ struct ChainText {
 /// Appends hashes of blocks to a chain until it has so many.
 void extend_chain(std::vector<BlockHash>& chain, std::size_t blocks, const ChainText& of);
 
-/// Which block is found by a hash: open addressing, at most half full. Hashes are mixed already, so that their
-/// low bits are a place.
+/// Which block is found by a hash: open addressing, at most half full. Hashes are mixed already, so that
+/// their low bits are a place.
 class BlockTable {
  public:
   /// For so many entries at most.

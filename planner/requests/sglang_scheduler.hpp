@@ -45,9 +45,10 @@ struct SglangKnobs {
 /// With the overlap schedule two steps are decided at a time, without knowledge of what the one under way
 /// gives: who has its last token is a row of one more step, and who is retracted loses the token under way.
 ///
-/// Rules, read at commits near 0.5.14, none of which is its tag, and in annotated copies of unknown commits beside
-/// them: sgl-project/sglang, python/sglang/srt: managers/schedule_policy.py, `PrefillAdder` (add_one_req,
-/// add_chunked_req, _update_prefill_budget, budget_state) at 00550cd11b35; managers/scheduler.py, `event_loop_overlap`, `get_next_batch_to_run`,
+/// Rules, read at commits near 0.5.14, none of which is its tag, and in annotated copies of unknown commits
+/// beside them: sgl-project/sglang, python/sglang/srt: managers/schedule_policy.py, `PrefillAdder`
+/// (add_one_req, add_chunked_req, _update_prefill_budget, budget_state) at 00550cd11b35;
+/// managers/scheduler.py, `event_loop_overlap`, `get_next_batch_to_run`,
 /// `_get_new_batch_prefill_raw` and `update_running_batch` at 0003215cf146; managers/schedule_batch.py,
 /// `retract_decode`, `check_decode_mem` and `release_req`; mem_cache/radix_cache.py, `cache_finished_req` and
 /// `cache_unfinished_req` at 006b0e3d317f.
