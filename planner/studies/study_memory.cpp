@@ -30,7 +30,7 @@ constexpr double kTurn = 6e3;
 // A request that was played: four latencies in the order of arrival and of size.
 constexpr double kRequest = 400;
 // A user of a closed loop; a block of a replica's pool, in its queue and its table of prefixes.
-constexpr double kUser = 150, kBlock = 60;
+constexpr double kUser = 150, kBlock = 80;
 
 double workers(int threads) { return static_cast<double>(thread_count(threads)); }
 
