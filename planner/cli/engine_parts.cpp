@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/cli/interval_parts.hpp"
+#include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launch_files.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/layers/host_work.hpp"
