@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "planner/api/convert_explain.hpp"
+#include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/question_parts.hpp"
 #include "planner/cli/simulate_parts.hpp"

@@ -5,6 +5,7 @@
 
 #include "planner/api/convert_studies.hpp"
 #include "planner/cli/commands.hpp"
+#include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/studies/study_memory.hpp"

@@ -1,4 +1,5 @@
-// What an answer says of the engine that it is of.
+#include "planner/cli/engine_parts.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "planner/api/convert_explain.hpp"
+#include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/question_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"

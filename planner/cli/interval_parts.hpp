@@ -54,18 +54,9 @@ bool was_measured_on(const EngineProfile& engine, const System& system);
 /// In which it is unlike all of these points, with what they were: "131,072 tokens of a prompt (922 to
 /// 8,192), 72 GPUs (1 to 8)". Empty: in nothing.
 std::string beyond_loops(const EngineProfile& engine, const ServedWorkload& load, double users, int gpus);
-/// "CUDA graphs to 512 requests, 8192 tokens a step, no speculative decoding": what the profile of a case's
-/// engine takes for granted.
-std::string assumed_text(const Case& c);
-/// "steps of helix wait for the host, ...: none of the 443 measured points has such steps", of plans whose
-/// steps that decode wait for an engine's host that works beside those of the measured ones; else empty.
-std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans);
 /// interval_note() of a case that an engine may run, and of a study.
 std::string interval_note(const Case& c);
 std::string interval_note(const Study& study);
-/// "engine: vLLM 0.24.0, ..." with what its profile takes for granted, a line; without one "engine: ideal,
-/// ...".
-std::string engine_text(const Case& c);
 /// What throughputs of a study are of: ", served by vLLM 0.24.0", ", decode only under ...", ", ideal (bare
 /// kernels".
 std::string throughput_text(const Study& study);

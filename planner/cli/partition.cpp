@@ -6,6 +6,7 @@
 #include <map>
 
 #include "planner/api/convert_studies.hpp"
+#include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/studies/partition_errors.hpp"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/plan_notes.hpp"
 #include "planner/cli/sweep_parts.hpp"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/json.hpp"

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "planner/api/convert.hpp"
+#include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
 #include "planner/cli/noise_parts.hpp"

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "planner/api/convert.hpp"
+#include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_journal.hpp"
 #include "planner/cli/sweep_parts.hpp"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
 #include "planner/cli/sweep_page.hpp"

@@ -197,13 +197,12 @@ void read_exchange(const Reader& r, EngineProfile& p) {
   e.as_dispatched = r.at("sent").one_of({"dispatched", "activations"}) == 0;
   e.sums_prompts = r.at("prompts").one_of({"gathered", "summed"}) == 1;
   e.of_server = r.at("kernels_of").one_of({"step", "server"}) == 1;
-  if (const auto v = r.find("beside")) {
-    constexpr std::array kBeside{TokenExchange::Beside::group, TokenExchange::Beside::part,
-                                 TokenExchange::Beside::all};
-    e.beside_gathered = kBeside[v->at("gathered").one_of({"group", "part", "all"})];
-    e.beside_dispatched = kBeside[v->at("dispatched").one_of({"group", "part"})];
-    v->no_other_keys();
-  }
+  constexpr std::array kBeside{TokenExchange::Beside::group, TokenExchange::Beside::part,
+                               TokenExchange::Beside::all};
+  const Reader beside = r.at("beside");
+  e.beside_gathered = kBeside[beside.at("gathered").one_of({"group", "part", "all"})];
+  e.beside_dispatched = kBeside[beside.at("dispatched").one_of({"group", "part"})];
+  beside.no_other_keys();
   if (const auto v = r.find("room")) read_room(*v, e.room);
   static_cast<void>(r.at("why").text());
   r.no_other_keys();

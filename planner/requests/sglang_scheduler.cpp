@@ -68,14 +68,7 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
   r.answer = answer;
   r.text = request.blocks;
   r.number = added_++;
-  auto id = static_cast<Id>(requests_.size());
-  if (unused_.empty()) {
-    requests_.push_back(std::move(r));
-  } else {
-    id = unused_.back();
-    unused_.pop_back();
-    requests_[id] = std::move(r);
-  }
+  const Id id = requests_.add(std::move(r));
   waiting_.push_back(id);
   ++live_;
   return id;
@@ -83,8 +76,7 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
 
 void SglangScheduler::forget(Id id) {
   SL_CHECK(requests_[id].done, "only requests that are done are forgotten");
-  requests_[id] = {};
-  unused_.push_back(id);
+  requests_.forget(id);
 }
 
 // Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them.

@@ -9,6 +9,7 @@
 
 #include "planner/requests/decided_step.hpp"
 #include "planner/requests/radix_tree.hpp"
+#include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/serving/trace.hpp"
 
@@ -129,8 +130,8 @@ class SglangScheduler : public Scheduler {
   SglangKnobs knobs_;
   RadixTree tree_;
   std::uint64_t free_;  // pages
-  std::vector<Request> requests_;
-  std::vector<Id> unused_, ended_, retracted_;
+  RequestSlots<Request> requests_;
+  std::vector<Id> ended_, retracted_;
   std::deque<Id> waiting_;
   std::vector<Id> running_;     // the running batch
   std::uint32_t finished_ = 0;  // beside them, done since a step that decodes was decided

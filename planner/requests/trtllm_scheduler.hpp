@@ -11,6 +11,7 @@
 
 #include "planner/requests/block_pool.hpp"
 #include "planner/requests/decided_step.hpp"
+#include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/serving/trace.hpp"
 
@@ -131,9 +132,9 @@ class TrtllmScheduler : public Scheduler {
 
   TrtllmKnobs knobs_;
   BlockPool pool_;
-  std::vector<Request> requests_;
-  std::vector<Id> active_, unused_, ended_;  // active: in the order in which they came
-  std::deque<Id> queue_;                     // beyond max_batch_size
+  RequestSlots<Request> requests_;
+  std::vector<Id> active_, ended_;  // active: in the order in which they came
+  std::deque<Id> queue_;            // beyond max_batch_size
   std::deque<DecidedStep> steps_;
   // Of the step that is being decided.
   std::vector<Id> fitting_, pausing_, generating_;

@@ -41,22 +41,14 @@ std::optional<VllmScheduler::Id> VllmScheduler::add(const TraceRequest& request,
       std::min<std::int64_t>(request.output, knobs_.max_model_len - request.input));
   r.text = request.blocks;
   r.number = added_++;
-  auto id = static_cast<Id>(requests_.size());
-  if (unused_.empty()) {
-    requests_.push_back(std::move(r));
-  } else {
-    id = unused_.back();
-    unused_.pop_back();
-    requests_[id] = std::move(r);
-  }
+  const Id id = requests_.add(std::move(r));
   waiting_.push_back(id);
   return id;
 }
 
 void VllmScheduler::forget(Id id) {
   SL_CHECK(requests_[id].done, "only requests that are done are forgotten");
-  requests_[id] = {};
-  unused_.push_back(id);
+  requests_.forget(id);
 }
 
 void VllmScheduler::extend(Id id, std::size_t blocks) {

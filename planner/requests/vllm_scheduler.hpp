@@ -9,6 +9,7 @@
 
 #include "planner/requests/block_pool.hpp"
 #include "planner/requests/decided_step.hpp"
+#include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/step_times.hpp"
 #include "planner/serving/trace.hpp"
@@ -107,8 +108,8 @@ class VllmScheduler : public Scheduler {
 
   VllmKnobs knobs_;
   BlockPool pool_;
-  std::vector<Request> requests_;
-  std::vector<Id> running_, ended_, unused_;
+  RequestSlots<Request> requests_;
+  std::vector<Id> running_, ended_;
   std::deque<Id> waiting_;
   std::deque<DecidedStep> steps_;  // decided, not ended
   std::uint32_t text_block_ = kTraceBlock;

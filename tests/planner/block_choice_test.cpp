@@ -17,6 +17,7 @@
 #include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "tests/planner/attention_ops.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -34,21 +35,6 @@ Case case_of(long long context = kContext, Dtype kv = Dtype::fp8) {
   on.fabric.nodes = 4;
   return make_case(load_model("minimax-m3", source_path("models/catalog")), std::move(on), precision, context,
                    16, Routing{});
-}
-
-Plan plan_of(const Case& c, const std::string& text) { return shardline::plan_of(c, SearchSpace{}, text); }
-
-// f(op, how often it runs on one rank) of all attention blocks.
-template <class F>
-void over_attention(const Case& c, const Plan& p, F f) {
-  Schedule s;
-  lower(s, c, p);
-  const std::vector<double> times = executions(s);
-  for (std::size_t b = 0; b < s.blocks.size(); ++b) {
-    const Block& block = s.blocks[BlockIndex(static_cast<std::uint32_t>(b))];
-    if (std::string_view(block.name) != "attention") continue;
-    for (OpIndex i = block.first; i < block.last; ++i) f(s.ops[i], times[b]);
-  }
 }
 
 struct Sums {
@@ -75,8 +61,6 @@ Sums sums_of(const Case& c, const Plan& p) {
   return out;
 }
 
-bool near(double x, double y) { return std::abs(x - y) <= 1e-12 * std::abs(y); }
-
 // The oracle: what the model says of itself, without a plan.
 TEST(BlockChoice, P27OneRankReadsAndComputesWhatTheModelSays) {
   for (const long long context : {1000LL, 2048LL, 2049LL, kContext, 1'000'000LL}) {
@@ -85,12 +69,7 @@ TEST(BlockChoice, P27OneRankReadsAndComputesWhatTheModelSays) {
     c.batch = decode_batch(context);
     const Plan p = plan_of(c, "tensor:tpa=1,ep=1");
     const Sums s = sums_of(c, p);
-    double mixers = 0, matrices = 0;
-    for (const LayerRun& run : c.model.runs) {
-      const Attention& a = c.model.attentions[static_cast<std::size_t>(run.attention)];
-      mixers += run.count * mixer_flops(a, static_cast<double>(context)).value;
-      matrices += run.count * attention_matrices(c.model, a);
-    }
+    const auto [mixers, matrices] = mixers_of(c.model, context);
     EXPECT_PRED2(near, s.flops, mixers);
     EXPECT_PRED2(near, s.weights, matrices);
     EXPECT_PRED2(near, s.kv, decode_read_bytes(c.model, context, Dtype::fp8).value);

@@ -12,10 +12,13 @@
 #include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "planner/serving/acceptance.hpp"
+#include "tests/planner/attention_ops.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
 namespace {
+
+using testing::plan_of;
 
 constexpr long long kContext = 10'000;
 
@@ -37,8 +40,6 @@ Case r1_case() {
   c.acceptance = accepted(0.8, 0.9);
   return c;
 }
-
-Plan plan_of(const Case& c, const std::string& text) { return shardline::plan_of(c, SearchSpace{}, text); }
 
 struct Sums {
   double products = 0, attention = 0, kv = 0;

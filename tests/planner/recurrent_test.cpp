@@ -17,6 +17,7 @@
 #include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "tests/planner/attention_ops.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -71,39 +72,26 @@ Case case_of(const std::string& model, long long context = kContext, const char*
   return make_case(model_of(model), std::move(on), precision, context, 1, Routing{});
 }
 
-Plan plan_of(const Case& c, const std::string& text) { return shardline::plan_of(c, SearchSpace{}, text); }
-
 struct Sums {
   double mixer_flops = 0, kv = 0, weights = 0, state_flops = 0, state_bytes = 0, recurrences = 0;
 };
 
 // Over all layers of a step, as often as each block runs on one rank.
 Sums sums_of(const Case& c, const Plan& p) {
-  Schedule s;
-  lower(s, c, p);
-  const std::vector<double> times = executions(s);
   Sums out;
-  for (std::size_t b = 0; b < s.blocks.size(); ++b) {
-    const Block& block = s.blocks[BlockIndex(static_cast<std::uint32_t>(b))];
-    if (std::string_view(block.name) != "attention") continue;
-    for (OpIndex i = block.first; i < block.last; ++i) {
-      const Op& op = s.ops[i];
-      const double n = times[b];
-      out.kv += n * kv_bytes(op).value;
-      if (op.kind == OpKind::gemm || op.kind == OpKind::batched_gemm)
-        out.weights += n * weight_bytes(op).value / bytes_per_element(op.dtype);
-      else
-        out.mixer_flops += n * flops(op).value;
-      if (!is_recurrent(op.kind)) continue;
-      out.state_flops += n * flops(op).value;
-      out.state_bytes += n * kv_bytes(op).value;
-      out.recurrences += op.kind == OpKind::recur ? n : 0;
-    }
-  }
+  over_attention(c, p, [&](const Op& op, double n) {
+    out.kv += n * kv_bytes(op).value;
+    if (op.kind == OpKind::gemm || op.kind == OpKind::batched_gemm)
+      out.weights += n * weight_bytes(op).value / bytes_per_element(op.dtype);
+    else
+      out.mixer_flops += n * flops(op).value;
+    if (!is_recurrent(op.kind)) return;
+    out.state_flops += n * flops(op).value;
+    out.state_bytes += n * kv_bytes(op).value;
+    out.recurrences += op.kind == OpKind::recur ? n : 0;
+  });
   return out;
 }
-
-bool near(double x, double y) { return std::abs(x - y) <= 1e-12 * std::abs(y); }
 
 // The oracle: what the model says of itself, without a plan.
 TEST(Recurrent, P30OneRankReadsAndComputesWhatTheModelSays) {
@@ -114,12 +102,7 @@ TEST(Recurrent, P30OneRankReadsAndComputesWhatTheModelSays) {
       c.batch = decode_batch(context);
       const Plan p = plan_of(c, "tensor:tpa=1,ep=1");
       const Sums s = sums_of(c, p);
-      double mixers = 0, matrices = 0;
-      for (const LayerRun& run : c.model.runs) {
-        const Attention& a = c.model.attentions[static_cast<std::size_t>(run.attention)];
-        mixers += run.count * mixer_flops(a, static_cast<double>(context)).value;
-        matrices += run.count * attention_matrices(c.model, a);
-      }
+      const auto [mixers, matrices] = mixers_of(c.model, context);
       EXPECT_PRED2(near, s.mixer_flops, mixers);
       EXPECT_PRED2(near, s.weights, matrices);
       EXPECT_PRED2(near, s.kv, decode_read_bytes(c.model, context, Dtype::bf16).value);

@@ -15,6 +15,7 @@
 #include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "tests/planner/attention_ops.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -35,38 +36,27 @@ Case case_of(const std::string& model, long long context = kContext, const char*
                    Routing{});
 }
 
-Plan plan_of(const Case& c, const std::string& text) { return shardline::plan_of(c, SearchSpace{}, text); }
-
 struct Sums {
   double flops = 0, attention_flops = 0, kv = 0, weights = 0, index_pairs = 0, chosen_pairs = 0;
 };
 
 // Over all layers of a step, as often as each block runs on one rank.
 Sums sums_of(const Case& c, const Plan& p) {
-  Schedule s;
-  lower(s, c, p);
-  const std::vector<double> times = executions(s);
   Sums out;
-  for (std::size_t b = 0; b < s.blocks.size(); ++b) {
-    const Block& block = s.blocks[BlockIndex(static_cast<std::uint32_t>(b))];
-    for (OpIndex i = block.first; i < block.last; ++i) {
-      const Op& op = s.ops[i];
-      const double n = times[b];
-      if (std::string_view(block.name) != "attention") continue;
-      out.flops += n * flops(op).value;
-      out.kv += n * kv_bytes(op).value;
-      if (is_gemm(op.kind)) {
-        const double elements = weight_bytes(op).value / bytes_per_element(op.dtype);
-        out.weights += n * elements;
-      } else {
-        out.attention_flops += n * flops(op).value;
-      }
-      if (op.kind == OpKind::index_logits)
-        out.index_pairs += n * static_cast<double>(shape<IndexLogitsShape>(op).pairs);
-      if (op.kind == OpKind::attend_sparse)
-        out.chosen_pairs += n * static_cast<double>(shape<AttendSparseShape>(op).pairs);
+  over_attention(c, p, [&](const Op& op, double n) {
+    out.flops += n * flops(op).value;
+    out.kv += n * kv_bytes(op).value;
+    if (is_gemm(op.kind)) {
+      const double elements = weight_bytes(op).value / bytes_per_element(op.dtype);
+      out.weights += n * elements;
+    } else {
+      out.attention_flops += n * flops(op).value;
     }
-  }
+    if (op.kind == OpKind::index_logits)
+      out.index_pairs += n * static_cast<double>(shape<IndexLogitsShape>(op).pairs);
+    if (op.kind == OpKind::attend_sparse)
+      out.chosen_pairs += n * static_cast<double>(shape<AttendSparseShape>(op).pairs);
+  });
   return out;
 }
 
@@ -78,12 +68,7 @@ TEST(SparseAttention, P27OneRankReadsAndComputesWhatTheModelSays) {
       Case c = case_of(name, 1000);
       c.batch = decode_batch(context);
       const Sums s = sums_of(c, plan_of(c, "tensor:tpa=1,ep=1"));
-      double mixers = 0, matrices = 0;
-      for (const LayerRun& run : c.model.runs) {
-        const Attention& a = c.model.attentions[static_cast<std::size_t>(run.attention)];
-        mixers += run.count * mixer_flops(a, static_cast<double>(context)).value;
-        matrices += run.count * attention_matrices(c.model, a);
-      }
+      const auto [mixers, matrices] = mixers_of(c.model, context);
       const auto near = [](double x, double y) { return std::abs(x - y) <= 1e-12 * std::abs(y); };
       EXPECT_PRED2(near, s.attention_flops, mixers);
       EXPECT_PRED2(near, s.weights, matrices);

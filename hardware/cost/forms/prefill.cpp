@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "hardware/cost/forms/forms.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -125,6 +126,8 @@ PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const Form
     if (packs_heads(kernel)) {
       blocks_from_window(s, tile.keys, t);
     } else {
+      SL_CHECK(tile.rows == kBlock && tile.keys == kBlock,
+               "windows of unpacked heads are counted in tiles of 128");
       whole_blocks_of_window(s, t);
     }
   }

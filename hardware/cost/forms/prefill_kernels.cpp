@@ -1,8 +1,5 @@
 #include "hardware/cost/forms/prefill_kernels.hpp"
 
-#include <algorithm>
-#include <iterator>
-
 namespace shardline {
 
 namespace {
@@ -11,6 +8,7 @@ using enum PrefillKernel;
 struct Named {
   std::string_view name;
   PrefillKernel kernel;
+  bool writes = false;  // see writes_by_token()
 };
 // FlashAttention-3 packs wherever a KV head has several query heads: before Hopper and for pages that TMA
 // cannot fetch always (get_pack_gqa, hopper/flash_api.cpp:446 of vllm-project/flash-attention@803020a8), for
@@ -22,31 +20,35 @@ struct Named {
 constexpr Named kNamed[] = {
     {"torch_flow", with_rope},
     {"torch_flow_flashinfer", with_rope},
-    {"vllm_flash_attn", plain},
+    {"vllm_flash_attn", plain, true},
     {"trtllm_mha", plain},
-    {"flashinfer_trtllmprefill", plain},
+    {"flashinfer_trtllmprefill", plain, true},
     {"flashinfer", plain},
     {"triton", plain},
     {"fa3", PrefillKernel::flash_attention_3},
     {"flash_attention", packed},  // SGLang's on Ampere: FlashAttention-3's
-    {"flash_attn_fa3", PrefillKernel::flash_attention_3},
-    {"flash_attn_fa4", packed},
-    {"triton_attn", packed},
+    {"flash_attn_fa3", PrefillKernel::flash_attention_3, true},
+    {"flash_attn_fa4", packed, true},
+    {"triton_attn", packed, true},
 };
+
+const Named* named(std::string_view name) {
+  for (const Named& k : kNamed) {
+    if (k.name == name) return &k;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
 std::optional<PrefillKernel> prefill_kernel(std::string_view name) {
-  for (const Named& k : kNamed) {
-    if (k.name == name) return k.kernel;
-  }
-  return std::nullopt;
+  const Named* k = named(name);
+  return k != nullptr ? std::optional(k->kernel) : std::nullopt;
 }
 
 bool writes_by_token(std::string_view name) {
-  constexpr std::string_view kWriting[] = {"flash_attn_fa3", "flash_attn_fa4", "triton_attn",
-                                           "flashinfer_trtllmprefill", "vllm_flash_attn"};
-  return std::find(std::begin(kWriting), std::end(kWriting), name) != std::end(kWriting);
+  const Named* k = named(name);
+  return k != nullptr && k->writes;
 }
 
 }  // namespace shardline

@@ -1,0 +1,22 @@
+// What an answer says of the engine that it is of.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "planner/plan/case.hpp"
+#include "planner/plan/plan.hpp"
+
+namespace shardline::cli {
+
+/// "CUDA graphs to 512 requests, 8192 tokens a step, no speculative decoding": what the profile of a case's
+/// engine takes for granted.
+std::string assumed_text(const Case& c);
+/// "steps of helix wait for the host, ...: none of the 443 measured points has such steps", of plans whose
+/// steps that decode wait for an engine's host that works beside those of the measured ones; else empty.
+std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans);
+/// "engine: vLLM 0.24.0, ..." with what its profile takes for granted, a line; without one "engine: ideal,
+/// ...".
+std::string engine_text(const Case& c);
+
+}  // namespace shardline::cli
