@@ -13,7 +13,7 @@ namespace shardline {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kRoots{"device", "fabric", "runtime", "calibration"};
+constexpr std::array<std::string_view, 5> kRoots{"device", "fabric", "runtime", "power", "calibration"};
 
 std::string_view key_of(std::string_view setting) {
   return setting.substr(0, std::min(setting.find('='), setting.size()));

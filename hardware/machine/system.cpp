@@ -143,6 +143,8 @@ System read_system(Document& document, const std::filesystem::path& folder,
   s.device = read_device(r.at("device"));
   s.fabric = read_fabric(r.at("fabric"));
   if (const auto runtime = r.find("runtime")) s.runtime = read_runtime(*runtime);
+  if (const auto power = r.find("power"))
+    s.power = read_board_power(*power, s.device.power_limit, catalog_dir);
   std::vector<KernelRule> prefer;
   if (const auto calibration = r.find("calibration"))
     s.calibration = calibration_of(*calibration, folder, catalog_dir, prefer);

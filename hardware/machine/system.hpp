@@ -9,6 +9,7 @@
 
 #include "hardware/cost/calibration.hpp"
 #include "hardware/cost/kernel_list.hpp"
+#include "hardware/machine/board_power.hpp"
 #include "hardware/machine/device.hpp"
 #include "hardware/machine/topology.hpp"
 
@@ -36,6 +37,7 @@ struct System {
   Device device;
   FabricSpec fabric;
   Runtime runtime;
+  BoardPower power;              // of a GPU's board; empty: nothing is known of it
   StepHost host;                 // of the engine that runs on it
   Calibration calibration;       // empty: costs follow from the parameters above alone
   KernelList kernels;            // which of the calibration's kernels are run

@@ -141,6 +141,11 @@ Setting setting_of(const Study& study) {
   return out;
 }
 
+std::optional<Estimate> estimate_of(const std::optional<CostNumber>& number) {
+  if (!number) return std::nullopt;
+  return estimate(number->value, number->error);
+}
+
 Estimate estimate(double value, const ErrorRange& error) {
   return {value, value * (1 + error.low), value * (1 + error.high)};
 }

@@ -8,6 +8,7 @@
 #include "planner/api/run.hpp"
 #include "planner/api/simulate.hpp"
 #include "planner/api/sweep.hpp"
+#include "planner/studies/plan_cost.hpp"
 #include "planner/studies/simulated_plan.hpp"
 #include "planner/studies/sweep.hpp"
 
@@ -30,6 +31,7 @@ Costs costs_of(const System& system);
 Precision precision_of(const Case& c);
 
 Estimate estimate(double value, const ErrorRange& error);
+std::optional<Estimate> estimate_of(const std::optional<CostNumber>& number);
 Shares shares_of(const shardline::Shares& shares);
 
 /// A point of a study. `rating` and `ttft`, what errors do to its TTFT, may be null: ends of intervals are

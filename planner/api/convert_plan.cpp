@@ -49,6 +49,14 @@ double rate_of(std::optional<double> value) {
   return *value;
 }
 
+double price_of(std::optional<double> value) {
+  constexpr double kLeast = 1e-6, kMost = 1e6;
+  if (!value) return 0;
+  if (!(*value >= kLeast && *value <= kMost))
+    throw UserError(fmt::format("--gpu-hour {}: expected a price from {} to {}", *value, kLeast, kMost));
+  return *value;
+}
+
 // Targets that would silently mean nothing.
 void require_meaning(const shardline::PlanQuestion& q) {
   if (q.output == 1) throw UserError("--output 1: a prefill gives the first token: leave --output out");
@@ -111,6 +119,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   q.output = asked.output_tokens.value_or(0);
   q.users = asked.users.value_or(0);
   q.rate = rate_of(asked.requests_per_s);
+  q.gpu_hour = price_of(asked.gpu_hour_price);
   q.ttl = target("--ttl", asked.most_ttl_s);
   q.ttft = target("--ttft", asked.most_ttft_s);
   q.engine = same_engine(o.engine, kIdealEngine) ? kIdealEngine : o.engine;

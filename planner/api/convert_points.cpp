@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "planner/api/convert.hpp"
+#include "planner/studies/plan_cost.hpp"
 #include "planner/studies/plan_intervals.hpp"
 
 namespace shardline::api {
@@ -57,6 +58,13 @@ void set_decode(const Study& study, const Point& p, const Numbers& numbers, Plan
   if (study.study.batch.prefills()) out.prompt_tokens_per_s_gpu = numbers.rate(m.prefilled_per_s_gpu);
 }
 
+void set_cost(const Study& study, const Point& p, const Rating& rating, PlanPoint& out) {
+  const PlanCost cost = cost_of(study, p, rating);
+  out.board_w = estimate_of(cost.watts);
+  out.joules_per_token = estimate_of(cost.joules);
+  out.cost_per_million_tokens = estimate_of(cost.per_million);
+}
+
 // Mean TTFT of served users, whose interval is known where their engine was measured.
 void set_first_token(const Study& study, const Point& p, const ErrorTerms* errors, PlanPoint& out) {
   out.ttft_s = Estimate{p.ttft.value};
@@ -80,7 +88,10 @@ PlanPoint plan_point(const Study& study, const Point& p, const Rating* rating, c
   out.batch = p.plan.batch;
   out.what = what_of(study);
   out.memory_bytes_per_gpu = p.memory.value;
-  if (rating != nullptr) out.shares = shares_of(rating->shares);
+  if (rating != nullptr) {
+    out.shares = shares_of(rating->shares);
+    set_cost(study, p, *rating, out);
+  }
   const Numbers numbers(study, rating);
   if (study.study.batch.kind() == StepKind::prefill) {
     set_prefill(study, p, numbers, out);

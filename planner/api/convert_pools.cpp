@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "planner/api/convert.hpp"
+#include "planner/studies/plan_cost.hpp"
 #include "planner/studies/plan_intervals.hpp"
 
 namespace shardline::api {
@@ -20,6 +21,13 @@ Estimate first_token(const Study& study, const shardline::PoolPair& p, Seconds t
   return out;
 }
 
+template <class Out>
+void set_cost(const PlanCost& cost, Out& out) {
+  out.board_w = estimate_of(cost.watts);
+  out.joules_per_token = estimate_of(cost.joules);
+  out.cost_per_million_tokens = estimate_of(cost.per_million);
+}
+
 WholePools whole_of(const Study& study, const SweepAnswer& answer, const shardline::PoolPair& p) {
   const shardline::WholePools& w = p.whole;
   WholePools out;
@@ -33,6 +41,7 @@ WholePools whole_of(const Study& study, const SweepAnswer& answer, const shardli
   out.prompts_together = p.whole_loop.together;
   out.prefill_busy = p.whole_loop.prefill_busy;
   out.decode_busy = p.whole_loop.decode_busy;
+  set_cost(whole_cost(study, answer, p), out);
   return out;
 }
 
@@ -59,6 +68,7 @@ PoolPair pair_of(const Study& study, const SweepAnswer& answer, const shardline:
   out.prefill_requests_per_s_gpu = p.prefill_requests_per_s_gpu();
   out.handoff_s = p.handoff.value;
   out.prefill_gpus_per_decode_gpu = p.prefill_gpus;
+  set_cost(pair_cost(study, answer, p), out);
   if (p.whole.gpus > 0) out.whole = whole_of(study, answer, p);
   return out;
 }

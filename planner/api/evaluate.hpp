@@ -200,6 +200,7 @@ struct Fields<AccuracyResult> {
 
 std::string to_json(const CalibrateResult& result);
 std::string to_json(const CalibrateEngineResult& result);
+std::string to_json(const CalibratePowerResult& result);
 std::string to_json(const EvaluateResult& result);
 std::string to_json(const AccuracyResult& result);
 

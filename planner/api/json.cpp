@@ -18,6 +18,7 @@ std::string to_json(const PartitionResult& r) { return document_of(r); }
 std::string to_json(const ConversationResult& r) { return document_of(r); }
 std::string to_json(const CalibrateResult& r) { return document_of(r); }
 std::string to_json(const CalibrateEngineResult& r) { return document_of(r); }
+std::string to_json(const CalibratePowerResult& r) { return document_of(r); }
 std::string to_json(const EvaluateResult& r) { return document_of(r); }
 std::string to_json(const AccuracyResult& r) { return document_of(r); }
 std::string to_json(const VerifyResult& r) { return document_of(r); }

@@ -143,6 +143,73 @@ struct Fields<CalibrateResult> {
   }
 };
 
+struct FittedPower {
+  std::string operation;
+  std::size_t rows = 0;
+  double base_w = 0;
+  double tensor_w = 0;
+  double memory_w = 0;
+  double median = 0;
+  double p90 = 0;
+  double low = 0;
+  double high = 0;
+  double covered = 0;
+};
+template <>
+struct Fields<FittedPower> {
+  static constexpr const char* name = "FittedPower";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about =
+      "Mean power of a board while kernels of one kind run: base + tensor x (part of the arithmetic's peak) "
+      "+ "
+      "memory x (part of HBM's).";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using P = FittedPower;
+    field("operation", &P::operation, "key of a system file's `power`: `gemm`, `attention_prefill`, ...");
+    field("rows", &P::rows, "that were measured");
+    field("base_w", &P::base_w, "in W");
+    field("tensor_w", &P::tensor_w, "in W");
+    field("memory_w", &P::memory_w, "in W");
+    field("median", &P::median, "of |predicted / measured - 1| of shapes that were withheld; 0.01 is 1 %");
+    field("p90", &P::p90, "90th percentile of the same");
+    field("low", &P::low, "nominal 90 % of ln(measured / predicted) of withheld shapes, from");
+    field("high", &P::high, "to");
+    field("covered", &P::covered, "part of the rows inside the interval of the other folds, 0 to 1");
+  }
+};
+
+struct CalibratePowerResult {
+  std::string version;
+  std::string command;
+  std::string system;
+  int folds = 0;
+  std::string source;
+  double idle_w = 0;
+  double most_w = 0;
+  std::vector<FittedPower> laws;
+  std::vector<std::string> notes;
+};
+template <>
+struct Fields<CalibratePowerResult> {
+  static constexpr const char* name = "CalibratePowerResult";
+  static constexpr const char* schema = "shardline.calibrate_power/1";
+  static constexpr const char* about = "What `shardline calibrate --power` answers.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using R = CalibratePowerResult;
+    field("version", &R::version, "of shardline");
+    field("command", &R::command, "that gives the same, quoted for the shell");
+    field("system", &R::system, "whose boards were measured");
+    field("folds", &R::folds, "parts of the shapes that were withheld in turn");
+    field("source", &R::source, "of the measurements");
+    field("idle_w", &R::idle_w, "least that was read, in W: taken for a board whose kernels wait");
+    field("most_w", &R::most_w, "most that any kernel draws for long, in W");
+    field("laws", &R::laws, "of three kinds of kernels");
+    field("notes", &R::notes, "what was left out, and why");
+  }
+};
+
 struct HostTimes {
   std::string without_model;
   double step_s = 0;

@@ -22,6 +22,7 @@ struct PlanQuestion {
   std::optional<double> most_ttl_s;
   std::optional<double> most_ttft_s;
   std::optional<std::string> read_as;
+  std::optional<double> gpu_hour_price;
 };
 template <>
 struct Fields<PlanQuestion> {
@@ -45,6 +46,8 @@ struct Fields<PlanQuestion> {
           "target for TPOT of served users, for TTL of bare kernels; null: none");
     field("most_ttft_s", &Q::most_ttft_s, "target for TTFT; null: none");
     field("read_as", &Q::read_as, "model_type to read the model's config.json as; null: its own");
+    field("gpu_hour_price", &Q::gpu_hour_price,
+          "of a GPU for an hour, in the user's money: plans then have a cost; null: not given");
   }
 };
 

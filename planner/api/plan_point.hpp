@@ -61,6 +61,9 @@ struct PlanPoint {
   std::optional<Estimate> tokens_per_s_gpu;
   std::optional<Estimate> prompt_tokens_per_s_gpu;
   std::optional<Estimate> gpu_seconds_per_request;
+  std::optional<Estimate> board_w;
+  std::optional<Estimate> joules_per_token;
+  std::optional<Estimate> cost_per_million_tokens;
   double memory_bytes_per_gpu = 0;
   std::optional<Shares> shares;
   std::optional<bool> on_frontier;
@@ -101,6 +104,12 @@ struct Fields<PlanPoint> {
     field("prompt_tokens_per_s_gpu", &P::prompt_tokens_per_s_gpu,
           "new tokens of prompts per second and GPU: of prefills, of mixed steps while they run");
     field("gpu_seconds_per_request", &P::gpu_seconds_per_request, "prefills: TTFT x GPUs / requests");
+    field("board_w", &P::board_w,
+          "mean power of a GPU's board, in W; null: not rated, or nothing is known of the system's boards");
+    field("joules_per_token", &P::joules_per_token,
+          "of the boards of all its GPUs, per token of answers, of a prefill per new token; null likewise");
+    field("cost_per_million_tokens", &P::cost_per_million_tokens,
+          "likewise, of the GPUs' price by the hour that the question gives, in its money; null: none given");
     field("memory_bytes_per_gpu", &P::memory_bytes_per_gpu, "weights, KV cache, activations, buffers");
     field("shares", &P::shares, "what its time rests on; null where that was not worked out");
     field(

@@ -19,6 +19,9 @@ struct WholePools {
   double prompts_together = 0;
   double prefill_busy = 0;
   double decode_busy = 0;
+  std::optional<Estimate> board_w;
+  std::optional<Estimate> joules_per_token;
+  std::optional<Estimate> cost_per_million_tokens;
 };
 template <>
 struct Fields<WholePools> {
@@ -39,6 +42,10 @@ struct Fields<WholePools> {
     field("prompts_together", &W::prompts_together, "prompts of a step of a replica that prefills, mean");
     field("prefill_busy", &W::prefill_busy, "part of the time in which that pool computes");
     field("decode_busy", &W::decode_busy, "part of that pool's users who decode");
+    field("board_w", &W::board_w, "mean power of a GPU's board of both, in W; null: not known");
+    field("joules_per_token", &W::joules_per_token, "of all boards, per token of answers; null likewise");
+    field("cost_per_million_tokens", &W::cost_per_million_tokens,
+          "of answers, of the GPUs' price by the hour; null: none given");
   }
 };
 
@@ -63,6 +70,9 @@ struct PoolPair {
   double prefill_requests_per_s_gpu = 0;
   double handoff_s = 0;
   double prefill_gpus_per_decode_gpu = 0;
+  std::optional<Estimate> board_w;
+  std::optional<Estimate> joules_per_token;
+  std::optional<Estimate> cost_per_million_tokens;
   std::optional<WholePools> whole;
 };
 template <>
@@ -97,6 +107,10 @@ struct Fields<PoolPair> {
     field("prefill_requests_per_s_gpu", &P::prefill_requests_per_s_gpu, "of the pool that prefills");
     field("handoff_s", &P::handoff_s, "of a request's KV from one pool to the other");
     field("prefill_gpus_per_decode_gpu", &P::prefill_gpus_per_decode_gpu, "the ratio that answers most");
+    field("board_w", &P::board_w, "mean power of a GPU's board of both, in W; null: not known");
+    field("joules_per_token", &P::joules_per_token, "of all boards, per token of answers; null likewise");
+    field("cost_per_million_tokens", &P::cost_per_million_tokens,
+          "of answers, of the GPUs' price by the hour; null: none given");
     field("whole", &P::whole, "in whole replicas; null: the system holds none of both");
   }
 };

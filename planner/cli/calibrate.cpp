@@ -16,6 +16,7 @@
 
 #include "calibrate/rows.hpp"
 #include "planner/cli/calibrate_engine.hpp"
+#include "planner/cli/calibrate_power.hpp"
 #include "planner/cli/commands.hpp"
 #include "planner/cli/measured_documents.hpp"
 #include "reports/atomic_file.hpp"
@@ -33,6 +34,7 @@ struct CalibrateArguments {
   int folds = 4, threads = 0;
   bool parameters = false;  // also print them
   bool part = false;        // write the calibration alone
+  bool power = false;       // watts in place of times
 };
 
 struct EvaluateArguments {
@@ -143,6 +145,10 @@ void declare(Arguments& a, CalibrateArguments& o) {
         "Whose kernels these are, \"sglang 0.5.14\": rows that name another engine are left out");
   a.add("--folds", o.folds, "Parts of the shapes that are withheld in turn (default: 4)").range(2, 100);
   a.flag("--parameters", o.parameters, "Also print every parameter with its confidence interval");
+  a.flag(
+      "--power", o.power,
+      "In place of times: watts of a board, from tables with columns power_w and power_limit_w; --out writes "
+      "the system file's `power` alone");
   a.flag("--part", o.part, "Write what was fitted alone, for `calibration: FILE` in a system file");
   add_threads(a, o.threads);
 }
@@ -221,6 +227,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   if (!a.engine.empty())
     return calibrate_engine({a.measurements, a.engine, a.source, a.out, a.csv, today()}, made_by);
   if (a.system.empty()) throw UserError("expected --system, whose kernels were measured, or --engine");
+  if (a.power) return calibrate_power({a.measurements, a.system, a.source, a.out, a.folds}, made_by);
   const std::filesystem::path file = system_file(a.system, shipped_catalogs().systems);
   const System system = load_system(a.system, shipped_catalogs().systems);
   require_memory(need_of_fit(a.measurements));

@@ -13,6 +13,7 @@
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/titles.hpp"
+#include "planner/studies/plan_cost.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
 #include "sim/base/shell_word.hpp"
@@ -376,6 +377,9 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (!a.plans.empty()) {
     out += table_text(a, width) + "\n" + wrapped(bounds_text(a), width, "  ");
     out += wrapped(certainty_text(a), width, "  ");
+    const PlanCost cost = cost_of(a.study, a.plans.front().rating, a.tokens_per_s_gpu(a.plans.front()));
+    if (const std::string text = cost_text(a.study, cost); !text.empty())
+      out += wrapped("costs: " + text, width, "  ");
     if (const std::string capped = served(a) ? capped_text(a.study, points_of(a)) : ""; !capped.empty())
       out += wrapped(capped, width, "  ");
     out += beside_text(a, width);

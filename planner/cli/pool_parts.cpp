@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "planner/cli/cost_parts.hpp"
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -184,7 +185,10 @@ std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer
        {number_text(p.loop.burst.value * 1e3), number_text(p.users), number_text(p.loop.together),
         std::to_string(p.prefill.step.prompts), std::to_string(p.prefill.step.tokens())},
        {std::to_string(load.input), std::to_string(load.output), engine.name, engine.version,
-        point_preempts(study, p.decode) ? "1" : "0"}});
+        point_preempts(study, p.decode) ? "1" : "0"},
+       cost_cells(pair_cost(study, answer, p)),
+       w.gpus > 0 ? cost_cells(whole_cost(study, answer, p))
+                  : std::vector<std::string>(cost_columns().size())});
 }
 
 }  // namespace
@@ -221,46 +225,49 @@ void print_pools(const Study& study, const SweepAnswer& answer) {
 }
 
 std::string pools_csv(const Study& study, const SweepAnswer& answer) {
-  std::string out = csv_line({"decode_plan",
-                              "decode_gpus",
-                              "decode_users",
-                              "tpot_ms",
-                              "tpot_low_ms",
-                              "tpot_high_ms",
-                              "ttft_ms",
-                              "ttft_low_ms",
-                              "ttft_high_ms",
-                              "tokens_per_s_user",
-                              "matched_tokens_per_s_gpu",
-                              "matched_tokens_per_s_gpu_low",
-                              "matched_tokens_per_s_gpu_high",
-                              "prefill_plan",
-                              "prefill_gpus",
-                              "prompt_ms",
-                              "prefill_requests_per_s_gpu",
-                              "handoff_ms",
-                              "prefill_gpus_per_decode_gpu",
-                              "prefill_replicas",
-                              "decode_replicas",
-                              "whole_gpus",
-                              "whole_users",
-                              "whole_tokens_per_s_gpu",
-                              "whole_tokens_per_s_gpu_low",
-                              "whole_tokens_per_s_gpu_high",
-                              "prefill_busy",
-                              "decode_busy",
-                              "whole_ttft_ms",
-                              "whole_ttft_burst_ms",
-                              "ttft_burst_ms",
-                              "prefill_users",
-                              "prompts_together",
-                              "most_prompts_a_step",
-                              "tokens_a_step",
-                              "input_tokens",
-                              "output_tokens",
-                              "engine",
-                              "engine_version",
-                              "memory_capped"});
+  std::vector<std::string> header({"decode_plan",
+                                   "decode_gpus",
+                                   "decode_users",
+                                   "tpot_ms",
+                                   "tpot_low_ms",
+                                   "tpot_high_ms",
+                                   "ttft_ms",
+                                   "ttft_low_ms",
+                                   "ttft_high_ms",
+                                   "tokens_per_s_user",
+                                   "matched_tokens_per_s_gpu",
+                                   "matched_tokens_per_s_gpu_low",
+                                   "matched_tokens_per_s_gpu_high",
+                                   "prefill_plan",
+                                   "prefill_gpus",
+                                   "prompt_ms",
+                                   "prefill_requests_per_s_gpu",
+                                   "handoff_ms",
+                                   "prefill_gpus_per_decode_gpu",
+                                   "prefill_replicas",
+                                   "decode_replicas",
+                                   "whole_gpus",
+                                   "whole_users",
+                                   "whole_tokens_per_s_gpu",
+                                   "whole_tokens_per_s_gpu_low",
+                                   "whole_tokens_per_s_gpu_high",
+                                   "prefill_busy",
+                                   "decode_busy",
+                                   "whole_ttft_ms",
+                                   "whole_ttft_burst_ms",
+                                   "ttft_burst_ms",
+                                   "prefill_users",
+                                   "prompts_together",
+                                   "most_prompts_a_step",
+                                   "tokens_a_step",
+                                   "input_tokens",
+                                   "output_tokens",
+                                   "engine",
+                                   "engine_version",
+                                   "memory_capped"});
+  header.insert(header.end(), cost_columns().begin(), cost_columns().end());
+  for (const std::string& column : cost_columns()) header.push_back("whole_" + column);
+  std::string out = csv_line(header);
   for (const PoolPair& p : answer.pools) out += csv_line(csv_cells(study, answer, p));
   return out;
 }

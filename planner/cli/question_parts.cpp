@@ -92,6 +92,9 @@ void add_question(Arguments& a, QuestionOptions& o, bool required) {
   a.add("--tokens-per-user", o.tokens_per_user, "Least tokens/s of a user, in place of --ttl").positive();
   a.add("--rate", o.rate,
         "Requests by time, for instance 5/s or 300/min: on how many copies they are served");
+  if (required)  // of others no answer is a cost
+    a.add("--gpu-hour", o.gpu_hour, "Price of a GPU for an hour, in your money: what a million tokens cost")
+        .positive();
 }
 
 api::PlanQuestion asked_of(const std::string& model, const QuestionOptions& o) {
@@ -104,6 +107,7 @@ api::PlanQuestion asked_of(const std::string& model, const QuestionOptions& o) {
   q.gpus = o.gpus;
   q.nodes = o.nodes;
   q.users = o.users;
+  q.gpu_hour_price = o.gpu_hour;
   if (o.rate) q.requests_per_s = asked_rate("--rate", *o.rate);
   if (o.ttl) q.most_ttl_s = asked_time("--ttl", *o.ttl).value;
   if (o.ttft) q.most_ttft_s = asked_time("--ttft", *o.ttft).value;

@@ -16,7 +16,7 @@ namespace shardline::cli {
 struct QuestionOptions {
   std::string system, input, output;
   std::optional<std::string> ttl, ttft, rate, as;
-  std::optional<double> tokens_per_user;
+  std::optional<double> tokens_per_user, gpu_hour;
   std::optional<long long> users, gpus, nodes;
   /// Whether a line is asked at all; where it need not be, any of its options says so.
   bool given() const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/cli/cost_parts.hpp"
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
@@ -50,11 +51,24 @@ PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* f
                         {"users", "GPUs", "memory/GPU"}})};
 }
 
+// What tokens of the plans above cost, from the first to the last.
+std::string budgets_cost(const Study& study, const SweepAnswer& answer) {
+  if (answer.budgets.empty()) return "";
+  const auto of = [&](const BudgetPlan& b) {
+    return cost_text(study, cost_of(study, b.best, answer.rated.of(b.best.plan)));
+  };
+  const std::string first = of(answer.budgets.front()), last = of(answer.budgets.back());
+  if (first.empty()) return "";
+  return fmt::format("  costs of the first: {}\n{}", first,
+                     first == last ? "" : fmt::format("  of the last: {}\n", last));
+}
+
 void print_budgets(const Study& study, const SweepAnswer& answer) {
   PlanTable t = plan_table(study, answer.rated, (time_name(study) + " budget").c_str());
   for (const BudgetPlan& b : answer.budgets)
     t.add(plan_row(study, answer.rated, to_string(b.budget), b.best), b.best.plan);
   fmt::print("  Best plan per {} budget\n{}{}", time_name(study), t.text(), interval_note(study));
+  print_notes("{}", budgets_cost(study, answer));
   print_notes("{}\n", open_budgets_text(answer));
 }
 
@@ -136,6 +150,7 @@ std::vector<std::string> points_header(const Study& study) {
     header.insert(header.end(),
                   {"ttft_low_ms", "ttft_high_ms", "ttft_burst_ms", "users_waiting", "memory_capped"});
   header.emplace_back("engines");
+  header.insert(header.end(), cost_columns().begin(), cost_columns().end());
   return header;
 }
 
@@ -177,6 +192,7 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
       row.emplace_back(point_preempts(study, p) ? "1" : "0");
     }
     row.push_back(engine_names_of(strategy(p.plan.strategy)));
+    for (std::string& cell : cost_cells(cost_of(study, p, rated.ratings[i]))) row.push_back(std::move(cell));
     out += csv_line(row);
   }
   return out;

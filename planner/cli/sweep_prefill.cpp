@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/cli/cost_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
 #include "planner/cli/noise_parts.hpp"
@@ -144,6 +145,7 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
   if (approximate) header.insert(header.end(), {"exact", "attention_computed"});
   header.insert(header.end(), engine_columns().begin(), engine_columns().end());
   header.emplace_back("engines");
+  header.insert(header.end(), cost_columns().begin(), cost_columns().end());
   std::string out = csv_line(header);
   const BestPoints best(study, r);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
@@ -173,6 +175,8 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
     const auto engine = engine_cells(study.study);
     cells.insert(cells.end(), engine.begin(), engine.end());
     cells.push_back(engine_names_of(strategy(p.plan.strategy)));
+    for (std::string& cell : cost_cells(cost_of(study, p, rated.ratings[i])))
+      cells.push_back(std::move(cell));
     out += csv_line(cells);
   }
   return out;

@@ -268,6 +268,14 @@ std::optional<System> read_system_of(const Reader& root, const Catalogs& catalog
   });
 }
 
+// What the user pays for a GPU; of sweeps, whose answers have a cost.
+double read_gpu_hour(const Reader& root, bool sweep) {
+  const auto v = root.find("gpu_hour_price");
+  if (!v) return 0;
+  if (!sweep) v->fault("gpu_hour_price is for sweeps: conversations, thresholds and partitions have no cost");
+  return v->number(1e-6, 1e6);
+}
+
 // A workload's users wait where memory is full.
 void constrain(SearchOptions& o, const scenario_parts::Constraints& limits, const ServedWorkload* load) {
   o.most_time = limits.time;
@@ -308,6 +316,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   refuse_idle_keys(root, models, steps_asked(asked, kind, load.has_value()));
   const auto acceptance = scenario_parts::read_speculative(document, root, kind, models, engine != nullptr);
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
+  const double gpu_hour = read_gpu_hour(root, sweep != nullptr);
   const auto constraints_at = root.find("constraints");
   const auto constraints = constraints_at
                                ? scenario_parts::read_constraints(*constraints_at, kind, load.has_value())
@@ -333,6 +342,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     served.any_gpus = lifted.any_gpus;
     served.any_context = lifted.any_context;
     s.studies.push_back(study_for(asked, std::move(served), workload, constraints));
+    s.studies.back().gpu_hour = gpu_hour;
     if (sweep != nullptr) scenario_parts::check_case(root, s.studies.back().study);
   }
   document.finish();

@@ -60,6 +60,7 @@ struct Study {
   Case study;
   std::string title;  // "DeepSeek-R1 on gb200-nvl72, 1,000,000 tokens"
   Question question;
+  double gpu_hour = 0;  // price of a GPU for an hour, in whatever money; of sweeps, 0: not given
 
   // Of a study that asks for it.
   const Sweep& sweep() const { return std::get<Sweep>(question); }

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "planner/engines/checkpoints.hpp"
+#include "planner/layers/drafts.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/serving/acceptance.hpp"
 #include "sim/base/parallel.hpp"
@@ -36,6 +37,8 @@ Shares Shares::operator*(double w) const { return {measured * w, fitted * w, ext
 Rating& Rating::operator+=(const Rating& other) {
   shares += other.shares;
   errors += other.errors;
+  watts += other.watts;
+  time += other.time;
   return *this;
 }
 
@@ -43,9 +46,10 @@ Rating& Rating::operator+=(const Rating& other) {
 // engine's host.
 Rating rating_of(Evaluator& evaluator, const Plan& plan) {
   if (evaluator.study().system.calibration.empty() && !evaluator.study().engine)
-    return {{0, 0, 0, 1}, ErrorTerms(kAssumedSource, kAssumedBand)};
+    return {{0, 0, 0, 1}, ErrorTerms(kAssumedSource, kAssumedBand), {}, {}};
   const Breakdown b = break_down(evaluator, plan);
-  return {shares(b), b.errors};
+  const Seconds step = b.time * tokens_per_step(evaluator.study(), plan);
+  return {shares(b), b.errors, board_watts(evaluator, step), b.time};
 }
 
 namespace {

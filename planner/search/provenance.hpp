@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/search/evaluate.hpp"
+#include "planner/search/step_power.hpp"
 
 namespace shardline {
 
@@ -21,13 +21,17 @@ struct Shares {
 
 Shares shares(const Breakdown& breakdown);
 
-/// What a time rests on, and by how much of it the prices may be off [P12].
+/// What a time rests on, by how much of it the prices may be off [P12], and what a board draws over it [P32].
 struct Rating {
   Shares shares;
   ErrorTerms errors;
-  /// Of a time that consists of several, as Shares.
+  BoardWatts watts;  // all 0: nothing is known of the system's boards
+  Seconds time;      // of the step: a TTL or TTFT of bare steps, whatever a point's own time is of
+  /// Of a time that consists of several, as Shares; `time` is then the mean of theirs.
   Rating& operator+=(const Rating& other);
-  Rating operator*(double weight) const { return {shares * weight, errors * weight}; }
+  Rating operator*(double weight) const {
+    return {shares * weight, errors * weight, watts * weight, time * weight};
+  }
 };
 /// Of one plan that passes check.
 Rating rating_of(Evaluator& evaluator, const Plan& plan);

@@ -363,7 +363,11 @@ void fit_whole(const Study& study, PoolPair& pair) {
 void rate_prefills(const Study& study, std::vector<PoolPair>& pairs) {
   const SearchOptions& o = study.sweep().search;
   ServedEvaluator evaluator(prompts_of(study), o.all_reduce);
-  for (PoolPair& p : pairs) p.prefill.errors = evaluator.prompt_errors(p.prefill.plan, o.workload->input);
+  for (PoolPair& p : pairs) {
+    const Rating rating = evaluator.prompt_rating(p.prefill.plan, o.workload->input);
+    p.prefill.errors = rating.errors;
+    p.prefill.watts = rating.watts;
+  }
 }
 
 }  // namespace shardline

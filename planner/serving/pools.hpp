@@ -18,8 +18,9 @@ struct PrefillPool {
   Plan plan;
   PromptStep step;      // of a group, at most: what its launch files say
   PromptServer server;  // of so many prompts and fewer
-  ErrorTerms errors =
-      {};  // of the prompt's steps, in parts of them [P12]; of pairs that rate_prefills() has seen
+  // Of pairs that rate_prefills() has seen, of the prompt's steps:
+  ErrorTerms errors = {};  // in parts of them [P12]
+  BoardWatts watts = {};   // while they take [P32]
 };
 
 /// Both pools in whole replicas of their plans.
@@ -82,7 +83,7 @@ std::vector<PoolPair> pool_pairs(const Study& study, int threads);
 /// The pair in whole replicas, whose TTFT meets the study's target, too.
 void fit_whole(const Study& study, PoolPair& pair);
 
-/// The errors of the pairs' prefill pools.
+/// The errors and watts of the pairs' prefill pools.
 void rate_prefills(const Study& study, std::vector<PoolPair>& pairs);
 
 }  // namespace shardline

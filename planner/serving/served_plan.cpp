@@ -86,11 +86,12 @@ Seconds ServedEvaluator::least_ttft(Plan plan, long long input) {
          });
 }
 
-ErrorTerms ServedEvaluator::prompt_errors(const Plan& plan, long long input) {
-  if (case_.system.calibration.empty()) return ErrorTerms(kAssumedSource, kAssumedBand);
+Rating ServedEvaluator::prompt_rating(const Plan& plan, long long input) {
+  if (case_.system.calibration.empty())
+    return {{0, 0, 0, 1}, ErrorTerms(kAssumedSource, kAssumedBand), {}, {}};
   case_.batch = prefill_batch({{0, chunks_of(input, budget(plan, 0)).size}});
   if (!strategy(plan.strategy).prefills) case_.batch.decode = decode_batch(input).decode;
-  return break_down(evaluator_, plan).errors;
+  return rating_of(evaluator_, plan);
 }
 
 Breakdown ServedEvaluator::decode_breakdown(Plan plan, const ServedPlan& served) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "planner/search/pareto.hpp"
+#include "planner/search/provenance.hpp"
 #include "planner/serving/served.hpp"
 
 namespace shardline {
@@ -51,8 +52,9 @@ class ServedEvaluator {
   long long prompts_of_step(const Plan& plan, long long input) const;
   /// Of the step that decodes between prompts.
   Breakdown decode_breakdown(Plan plan, const ServedPlan& served);
-  /// What errors of prices do to the first step of a prompt, with nobody beside it [P12].
-  ErrorTerms prompt_errors(const Plan& plan, long long input);
+  /// Of the first step of a prompt, with nobody beside it: what errors of prices do to it [P12], and what
+  /// boards draw [P32].
+  Rating prompt_rating(const Plan& plan, long long input);
 
  private:
   Seconds step(const Plan& plan, const Batch& batch);

@@ -231,7 +231,7 @@ PlanTimes times_of(const Study& study, const Plan& plan, double times) {
   out.tpot = got.served.tpot * times;
   out.ttft = got.served.ttft * times;
   out.tokens_per_s_gpu = got.output_per_s_gpu / times;
-  out.ttft_errors = evaluator.prompt_errors(plan, study.sweep().search.workload->input) *
+  out.ttft_errors = evaluator.prompt_rating(plan, study.sweep().search.workload->input).errors *
                     std::max(0.0, 1 - c.engine->host.path / got.served.ttft);
   return out;
 }

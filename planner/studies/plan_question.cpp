@@ -230,6 +230,7 @@ std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
   if (d.engine && !q.prefill())
     out += fmt::format("constraints: {{pool_gpus: {}}}  # prompts and answers on GPUs of their own\n",
                        d.most_gpus);
+  if (q.gpu_hour > 0) out += fmt::format("gpu_hour_price: {}\n", q.gpu_hour);
   return out;
 }
 

@@ -19,6 +19,7 @@ struct PlanQuestion {
   int gpus = 0;                     // at most; 0: those of a node, eight at most
   long long input = 0, output = 0;  // tokens of a request and of its answer; no output: the prefill alone
   long long users = 0;              // at once, over all copies; 0: any
+  double gpu_hour = 0;              // price of a GPU for an hour; 0: not given
   double rate = 0;                  // requests/s, over all copies; 0: no matter
   Seconds ttl{0}, ttft{0};          // at most; 0: any
   std::string engine;               // "vllm", "vllm 0.24.0", "ideal"; empty: best_measured()

@@ -16,11 +16,11 @@ std::size_t place_of(const std::vector<Point>& points, const Plan& plan) {
   return static_cast<std::size_t>(at - points.begin());
 }
 
-// Of the prompts' steps alone, in the part of TTFT that is not the request path: that is no price.
-std::vector<ErrorTerms> ttft_errors(const Study& study, const std::vector<Point>& points, int threads) {
+// Of the first steps of prompts, of points that are served; else none.
+std::vector<Rating> prompt_ratings(const Study& study, const std::vector<Point>& points, int threads) {
   const auto& workload = study.sweep().search.workload;
   const auto served = [](const Point& p) { return p.ttft > Seconds(0); };
-  std::vector<ErrorTerms> out;
+  std::vector<Rating> out;
   if (!workload || !std::all_of(points.begin(), points.end(), served)) return out;
   out.resize(points.size());
   const std::size_t count = thread_count(threads);
@@ -28,9 +28,21 @@ std::vector<ErrorTerms> ttft_errors(const Study& study, const std::vector<Point>
   parallel_for(0, points.size(), count, [&](std::size_t i, std::size_t slot) {
     if (!evaluators[slot])
       evaluators[slot] = std::make_unique<ServedEvaluator>(study.study, study.sweep().search.all_reduce);
-    const double part = std::max(0.0, 1 - study.study.engine->host.path / points[i].ttft);
-    out[i] = evaluators[slot]->prompt_errors(points[i].plan, workload->input) * part;
+    out[i] = evaluators[slot]->prompt_rating(points[i].plan, workload->input);
   });
+  return out;
+}
+
+// Of TTFT: prompts' steps are the part of it that is not the request path, for that is no price.
+ErrorTerms ttft_errors(const Study& study, const Point& p, const Rating& prompt) {
+  return prompt.errors * std::max(0.0, 1 - study.study.engine->host.path / p.ttft);
+}
+
+// Boards of GPUs that serve: what is not the step that decodes of a token's time is of prompts.
+BoardWatts served_watts(const Point& p, const Rating& decode, const Rating& prompt) {
+  const double prompts = std::clamp(1 - decode.time / p.time, 0.0, 1.0);
+  BoardWatts out = decode.watts * (1 - prompts);
+  out += prompt.watts * prompts;
   return out;
 }
 
@@ -43,9 +55,14 @@ const ErrorTerms& RatedPoints::ttft_of(const Plan& plan) const { return ttft.at(
 RatedPoints rate(const Study& study, std::vector<Point> points, int threads) {
   std::vector<Plan> plans;
   for (const Point& p : points) plans.push_back(p.plan);
-  std::vector<ErrorTerms> ttft = ttft_errors(study, points, threads);
-  return {std::move(points), ratings_of(study.study, study.sweep().search.all_reduce, plans, threads),
-          std::move(ttft)};
+  const std::vector<Rating> prompts = prompt_ratings(study, points, threads);
+  RatedPoints out{
+      std::move(points), ratings_of(study.study, study.sweep().search.all_reduce, plans, threads), {}};
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    out.ttft.push_back(ttft_errors(study, out.points[i], prompts[i]));
+    out.ratings[i].watts = served_watts(out.points[i], out.ratings[i], prompts[i]);
+  }
+  return out;
 }
 
 RatedPoints rate_frontiers(const Study& study, const SearchResult& r, int threads) {

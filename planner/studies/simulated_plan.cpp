@@ -97,7 +97,7 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
     out.served = evaluator.of(plan, load);
     const Seconds path = study.study.engine->host.path, ttft = out.served->served.ttft;
     if (out.served->serves())
-      out.ttft_errors = evaluator.prompt_errors(plan, load.input) * std::max(0.0, 1 - path / ttft);
+      out.ttft_errors = evaluator.prompt_rating(plan, load.input).errors * std::max(0.0, 1 - path / ttft);
   }
   return out;
 }

@@ -163,6 +163,26 @@ ErrorTerms whole_errors(const SweepAnswer& answer, const PoolPair& p) {
   return decodes ? answer.pool_decoders.of(p.decode.plan).errors : p.prefill.errors;
 }
 
+BoardWatts pair_watts(const SweepAnswer& answer, const PoolPair& p) {
+  BoardWatts out = answer.pool_decoders.of(p.decode.plan).watts * (1 / (1 + p.prefill_gpus));
+  out += p.prefill.watts * (p.prefill_gpus / (1 + p.prefill_gpus));
+  return out;
+}
+
+BoardWatts whole_watts(const SweepAnswer& answer, const PoolPair& p, const BoardPower& power) {
+  BoardWatts out;
+  const auto add = [&](const BoardWatts& busy, double part, int replicas, int gpus) {
+    const double boards = static_cast<double>(replicas) * gpus / p.whole.gpus;
+    out += busy * (part * boards);
+    if (busy.total() > 0) out.idle += power.idle * (1 - part) * boards;
+  };
+  // Users who do not decode leave a step its weights to read: the pool's boards are taken to be busy.
+  add(answer.pool_decoders.of(p.decode.plan).watts, 1, p.whole.decode, p.decode.plan.gpus());
+  add(p.prefill.watts, std::clamp(p.whole_loop.prefill_busy, 0.0, 1.0), p.whole.prefill,
+      p.prefill.plan.gpus());
+  return out;
+}
+
 ErrorTerms first_token_errors(const SweepAnswer& answer, const PoolPair& p) {
   const double decode = std::min(1.0, (p.decode.time + p.loop.room) / p.loop.ttft);
   const double prompts = std::max(0.0, 1 - decode - (p.path + p.handoff) / p.loop.ttft);

@@ -57,6 +57,10 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& question,
 /// GPUs of each; in whole replicas of the slower pool.
 ErrorTerms pair_errors(const SweepAnswer& answer, const PoolPair& pair);
 ErrorTerms whole_errors(const SweepAnswer& answer, const PoolPair& pair);
+/// [P32] What boards of both pools draw on average, in the ratio that answers most and in whole replicas,
+/// where the GPUs of the faster pool wait.
+BoardWatts pair_watts(const SweepAnswer& answer, const PoolPair& pair);
+BoardWatts whole_watts(const SweepAnswer& answer, const PoolPair& pair, const BoardPower& power);
 /// Of a pair's TTFT: of steps of prompts, those that are waited for among them, and of steps that decode, the
 /// first and those that make room, in the parts of it that they are.
 ErrorTerms first_token_errors(const SweepAnswer& answer, const PoolPair& pair);

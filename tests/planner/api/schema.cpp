@@ -22,6 +22,7 @@ const std::vector<StructText>& all_structs() {
     s.add<ValidateResult>();
     s.add<CalibrateResult>();
     s.add<CalibrateEngineResult>();
+    s.add<CalibratePowerResult>();
     s.add<EvaluateResult>();
     s.add<AccuracyResult>();
     return s.structs();

@@ -129,6 +129,7 @@ def plan(
     ttft: Optional[Time] = None,
     tokens_per_user: Optional[float] = None,
     read_as: Optional[str] = None,
+    gpu_hour: Optional[float] = None,
     threads: int = 0,
     engine: str = "",
     costs: str = "",
@@ -154,6 +155,7 @@ def plan(
         ttft: most time to the first token.
         tokens_per_user: least tokens/s of a user, in place of ``ttl``.
         read_as: model_type to read a config.json as whose own is unknown (--as of the program).
+        gpu_hour: price of a GPU for an hour, in your money: plans then have a cost.
 
     The other arguments are those of ``help(shardline)``; without ``engine`` the one is taken that has most
     measured points of the model on the system (``PlanResult.engine_why``).
@@ -173,6 +175,7 @@ def plan(
         most_ttl_s=_time_per_token(ttl, tokens_per_user),
         most_ttft_s=_seconds("ttft", ttft),
         read_as=read_as,
+        gpu_hour_price=gpu_hour,
     )
     return _shardline.plan(
         question,

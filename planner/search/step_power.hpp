@@ -1,0 +1,33 @@
+// Mean power of a GPU's board over a step, and the energy of what it computes. planner/README.md [P32].
+#pragma once
+
+#include <array>
+
+#include "hardware/cost/error_terms.hpp"
+#include "planner/search/evaluate.hpp"
+
+namespace shardline {
+
+/// Watts of one board, averaged over the time of a step and over the plan's ranks: of its kernels by the law
+/// that they have [H78], and of the rest, in which it waits. Where kernels of two lanes overlap, `idle` is
+/// less by what both have of it, and below 0 if they always do.
+struct BoardWatts {
+  std::array<double, kPowerClasses> kernels{};
+  double idle = 0;
+
+  double total() const;
+  /// Of a time that consists of several, as Shares: each times its part of the whole.
+  BoardWatts& operator+=(const BoardWatts& other);
+  BoardWatts operator*(double part) const;
+};
+
+/// Of the schedule that `evaluator` has simulated last, in a step that takes `step`. All 0 where nothing is
+/// known of the power of the system's boards.
+BoardWatts board_watts(Evaluator& evaluator, Seconds step);
+
+/// In parts of total(): the kernels of one law are off together, those of several apart, by squares.
+ErrorRange watts_error(const BoardPower& power, const BoardWatts& watts);
+/// [P32] Of watts / rate, in parts of it, where both may be off: by squares.
+ErrorRange energy_error(const ErrorRange& watts, const ErrorRange& rate);
+
+}  // namespace shardline

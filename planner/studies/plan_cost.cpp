@@ -1,0 +1,82 @@
+#include "planner/studies/plan_cost.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/search/evaluate.hpp"
+#include "planner/studies/plan_intervals.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr double kHour = 3600, kMillion = 1e6;
+
+// Two digits of what is no better known than that, never with an exponent.
+std::string digits(double value) {
+  constexpr double kWhole = 10;
+  return value >= kWhole ? fmt::format("{:.0f}", value) : fmt::format("{:.2g}", value);
+}
+
+double tokens_per_s_gpu(const Study& study, const Point& p) {
+  const Case& c = study.study;
+  if (c.batch.kind() == StepKind::prefill) return prefill_metrics(c, p.time, p.plan).new_tokens_per_s_gpu;
+  return decode_metrics(c, p.time, p.plan, p.decoding).tokens_per_s_gpu;
+}
+
+}  // namespace
+
+PlanCost cost_of(const Study& study, const Rating& rating, double rate) {
+  PlanCost out;
+  if (!(rate > 0)) return out;
+  const ErrorRange of_rate = plan_rate_error(study, rating.errors);
+  if (const double watts = rating.watts.total(); watts > 0) {
+    const ErrorRange error = watts_error(study.study.system.power, rating.watts);
+    out.watts = CostNumber{watts, error};
+    out.joules = CostNumber{watts / rate, energy_error(error, of_rate)};
+  }
+  if (study.gpu_hour > 0)
+    out.per_million = CostNumber{study.gpu_hour / kHour / rate * kMillion, energy_error({}, of_rate)};
+  return out;
+}
+
+PlanCost cost_of(const Study& study, const Point& p, const Rating& rating) {
+  return cost_of(study, rating, tokens_per_s_gpu(study, p));
+}
+
+PlanCost pair_cost(const Study& study, const SweepAnswer& answer, const PoolPair& p) {
+  Rating rating;
+  rating.errors = pair_errors(answer, p);
+  rating.watts = pair_watts(answer, p);
+  return cost_of(study, rating, p.output_per_s_gpu);
+}
+
+PlanCost whole_cost(const Study& study, const SweepAnswer& answer, const PoolPair& p) {
+  Rating rating;
+  rating.errors = whole_errors(answer, p);
+  rating.watts = whole_watts(answer, p, study.study.system.power);
+  return cost_of(study, rating, p.whole_output_per_s_gpu);
+}
+
+std::string cost_text(const Study& study, const PlanCost& cost) {
+  const auto range = [](const CostNumber& n) {
+    return digits(n.value * (1 + n.error.low)) + " to " + digits(n.value * (1 + n.error.high));
+  };
+  const bool prefill = study.study.batch.kind() == StepKind::prefill;
+  std::string out;
+  if (cost.joules)
+    out = fmt::format("{} J per token of {} by GPU boards (90 %: {}; {:.0f} W a board, {})",
+                      digits(cost.joules->value), prefill ? "prompts" : "answers", range(*cost.joules),
+                      cost.watts->value, power_text(study.study.system));
+  if (cost.per_million)
+    out += fmt::format("{}{} per million tokens at {:g} per GPU-hour (90 %: {})", out.empty() ? "" : "; ",
+                       digits(cost.per_million->value), study.gpu_hour, range(*cost.per_million));
+  return out;
+}
+
+std::string power_text(const System& s) {
+  if (!s.power.known()) return "";
+  if (s.power.like.empty()) return "power of boards as measured";
+  return fmt::format("power as measured of boards of {}, in the ratio of the limits", s.power.like);
+}
+
+}  // namespace shardline
