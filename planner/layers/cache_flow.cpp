@@ -28,12 +28,11 @@ Tokens CacheFlow::queries(int d, int first, int count) const {
 Tokens CacheFlow::keys(int d, int k, int first, int count) const {
   const auto all = static_cast<std::int32_t>(requests_.size());
   Tokens list;
-  const auto add = [&](const One& one, std::int64_t end, int member, int members, int block) {
-    const std::int64_t round = std::int64_t{block} * members;
-    for (std::int64_t at = one.seen / round * round + std::int64_t{member} * block; at < end; at += round) {
-      const Interval part{d * all + one.request, std::max(at, one.seen), std::min(at + block, end)};
-      if (part.begin < part.end) list.push_back(part);
-    }
+  CacheShare gathered = share_;
+  gathered.sharers.size = members_;
+  gathered.block = block_;
+  const auto add = [&](const One& one, std::int64_t end, const CacheShare& share, int member) {
+    append_tokens(list, d * all + one.request, sharer_tokens(share, member, one.seen, end));
   };
   const int members = keys_ == Keys::gathered ? members_ : 1;
   for (int m = 0; m < members; ++m) {
@@ -42,9 +41,9 @@ Tokens CacheFlow::keys(int d, int k, int first, int count) const {
       if (keys_ == Keys::fresh)
         list.push_back({d * all + one.request, one.first, one.end});
       else if (keys_ == Keys::gathered)
-        add(one, one.first, m, members_, block_);
+        add(one, one.first, gathered, m);
       else
-        add(one, keys_ == Keys::all ? one.end : one.first, k, shards(), share_.block);
+        add(one, keys_ == Keys::all ? one.end : one.first, share_, k);
     }
   }
   return list;
@@ -174,7 +173,7 @@ void CacheFlow::bind() {
     f.size(kv_, r, held_rows, kv_width_);
     if (h.latent > 0) f.size(held_, r, held_rows, h.latent);
     const std::int64_t head = static_cast<std::int64_t>(t) * heads_;
-    const std::int64_t g = latent ? 0 : head * a.kv_heads / a.q_heads * (h.qk + h.v);
+    const std::int64_t g = latent ? 0 : std::int64_t{kv_head_of(a, head)} * (h.qk + h.v);
     // Of members that project each a part of the heads, member k has the k-th.
     const bool part = share_.projected < heads_;
     const std::int64_t own = head + (part ? std::int64_t{k} * share_.projected : 0);

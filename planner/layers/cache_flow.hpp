@@ -3,7 +3,7 @@
 // shards follow the rules that costs charge for the fullest rank.
 #pragma once
 
-#include "planner/layers/share.hpp"
+#include "planner/layers/places.hpp"
 
 namespace shardline {
 
@@ -68,10 +68,7 @@ class CacheFlow {
   template <class F>
   void for_each_rank(F f) const;  // f(rank, attention group, KV shard, TP rank)
   int shards() const { return share_.sharers.size; }
-  int rank(int dp, int shard, int tp) const {
-    const Group& g = share_.sharers;
-    return dp * p_.group() + (tp / g.stride * g.size + shard) * g.stride + tp % g.stride;
-  }
+  int rank(int dp, int shard, int tp) const { return sharer_rank(share_, p_, dp, shard, tp); }
   // Heads [first, second) of a rank's own that KV shard k merges.
   std::pair<int, int> slice(int k) const;
   std::int64_t row(int request) const;  // of the first query of a request, or behind those of all
@@ -127,7 +124,7 @@ template <class F>
 void CacheFlow::for_each_rank(F f) const {
   for (int d = 0; d < p_.dp; ++d) {
     for (int k = 0; k < shards(); ++k) {
-      for (int t = 0; t < p_.group() / shards(); ++t) f(rank(d, k, t), d, k, t);
+      for (int t = 0; t < share_lanes(share_, p_); ++t) f(rank(d, k, t), d, k, t);
     }
   }
 }

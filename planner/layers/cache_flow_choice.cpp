@@ -44,7 +44,7 @@ void CacheFlow::score_blocks() {
   for_each_rank([&](int r, int d, int k, int t) {
     const std::int64_t held = key_rows_[static_cast<std::size_t>(k)], scored = rows(blocks(d, k));
     // The KV head of the rank's first query head.
-    const std::int64_t first = std::int64_t{t} * heads_ * a_.kv_heads / a_.q_heads * index.dim;
+    const std::int64_t first = std::int64_t{kv_head_of(a_, std::int64_t{t} * heads_)} * index.dim;
     f.size(keys_in, r, held, index.dim);
     f.size(scores_, r, all_rows(), heads * scored);
     action.rank = r;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "planner/layers/places.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
@@ -41,10 +42,7 @@ Tokens ContextStep::of_group(const Tokens& tokens, int t) const {
   return list;
 }
 
-int ContextStep::first_kv(int t) const {
-  const int kv_heads = has_latents(a) ? a.q_heads : a.kv_heads;
-  return first_q(t) * kv_heads / a.q_heads;
-}
+int ContextStep::first_kv(int t) const { return has_latents(a) ? first_q(t) : kv_head_of(a, first_q(t)); }
 
 std::vector<RequestRows> ContextStep::request_rows(int k) const {
   std::vector<RequestRows> list;

@@ -10,6 +10,10 @@ LocalHeads split_heads(const LocalHeads& h, int ranks) {
   return {h.q / ranks, std::max(1, h.kv / ranks), h.qk, h.v, h.family};
 }
 
+int first_split_kv(const LocalHeads& h, int ranks, int k) {
+  return k % ranks * split_heads(h, ranks).q * h.kv / h.q;
+}
+
 HeadExchange::HeadExchange(ContextStep& step, int size)
     : inner(step, grouped_layout(step.layout, size), split_heads(step.heads, size), {step.p.cp / size, size}),
       step_(step),
@@ -34,8 +38,6 @@ std::vector<HeadExchange::GroupRows> HeadExchange::rows_in_group(int k) const {
   }
   return list;
 }
-
-int HeadExchange::first_kv(int k) const { return k % size_ * inner.heads.q * step_.heads.kv / step_.heads.q; }
 
 void HeadExchange::to_heads() {
   const double q_width = inner.heads.q * inner.heads.qk, kv_width = inner.heads.kv_width();

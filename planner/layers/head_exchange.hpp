@@ -10,6 +10,9 @@ namespace shardline {
 /// KV head goes to several of them.
 LocalHeads split_heads(const LocalHeads& heads, int ranks);
 
+/// First of the KV heads of context-parallel rank k, among those `heads` of its TP rank.
+int first_split_kv(const LocalHeads& heads, int ranks, int k);
+
 /// Two exchanges within groups of `size` consecutive context-parallel ranks. Between them every rank attends,
 /// by `inner`, with its heads over the tokens of its group; the ranks of equal heads are a ring of cp / size.
 /// The cache is kept as `inner` has it, so cached tokens are not sent. Queries, keys and values travel in one
@@ -32,8 +35,7 @@ class HeadExchange {
   };
   /// First row of each request's new tokens of rank k, in the slots of `inner`.
   std::vector<GroupRows> rows_in_group(int k) const;
-  /// First of the KV heads of rank k, among those of its TP rank.
-  int first_kv(int k) const;
+  int first_kv(int k) const { return first_split_kv(step_.heads, size_, k); }
   void bind_cached(OpIndex op);
   void send(OpIndex op, int k);
 

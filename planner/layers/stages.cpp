@@ -41,6 +41,11 @@ class Front {
 
 }  // namespace
 
+std::pair<int, int> layers_of_stage(int layers, int stages, int stage) {
+  const auto first = [&](int s) { return layers / stages * s + std::min(s, layers % stages); };
+  return {first(stage), first(stage + 1)};
+}
+
 void stage_layers(const Model& model, int stages, std::vector<StageLayers>& out) {
   const int layers = model.layers();
   SL_CHECK(stages >= 1 && stages <= layers, "every stage holds a layer");
@@ -48,7 +53,8 @@ void stage_layers(const Model& model, int stages, std::vector<StageLayers>& out)
   Front front(model);
   thread_local std::vector<LayerRun> kinds;
   for (int s = 0; s < stages; ++s) {
-    front.take(layers / stages + (s < layers % stages ? 1 : 0), kinds);
+    const auto [first_layer, end_layer] = layers_of_stage(layers, stages, s);
+    front.take(end_layer - first_layer, kinds);
     const bool first = s == 0, last = s == stages - 1;
     if (used > 0 && !last && !out[used - 1].first && out[used - 1].kinds == kinds) {
       ++out[used - 1].copies;

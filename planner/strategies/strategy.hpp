@@ -123,6 +123,9 @@ struct Strategy {
   Bytes (*decode_buffers)(const Case& c, const Attention& a, const Plan& plan) = nullptr;
   /// Context-parallel ranks over which the cache of one KV head is spread; by default all.
   double (*cache_shards)(const Attention& a, const Plan& plan) = nullptr;
+  /// Consecutive context-parallel ranks that exchange tokens for heads, so that each keeps its heads of all
+  /// their tokens; by default each keeps its own tokens.
+  int (*head_ranks)(const Plan& plan) = nullptr;
   /// [P5] Send and receive buffers of a prefill, of the layer that needs most.
   Bytes (*prefill_buffers)(const Case& c, const Attention& a, const Plan& plan) = nullptr;
   /// Rows that a rank computes beside its share of the tokens of a request.

@@ -9,9 +9,11 @@ namespace shardline {
 
 namespace {
 
+int all_ranks(const Plan& p) { return p.cp; }
+
 void attention(ContextStep& s) {
   s.expand_own();
-  HeadExchange heads(s, s.p.cp);
+  HeadExchange heads(s, all_ranks(s.p));
   heads.to_heads();
   ContextStep& x = heads.inner;
   const auto own = [](int k) { return k; };
@@ -53,6 +55,7 @@ const Strategy kUlysses{
     .check = check,
     .prefill_attention = attention,
     .cache_shards = heads_cache_shards,
+    .head_ranks = all_ranks,
     .prefill_buffers = head_exchange_buffers,
 };
 

@@ -26,9 +26,11 @@ constexpr OptionOf<int> kInner({
     .decodes = false,
 });
 
+int inner_ranks(const Plan& p) { return p[kInner]; }
+
 void attention(ContextStep& s) {
   s.expand_own();
-  HeadExchange heads(s, s.p[kInner]);
+  HeadExchange heads(s, inner_ranks(s.p));
   heads.to_heads();
   attend_pass_kv(heads.inner);
   heads.to_tokens();
@@ -94,6 +96,7 @@ const Strategy kUsp{
     .check = check,
     .prefill_attention = attention,
     .cache_shards = cache_spread,
+    .head_ranks = inner_ranks,
     .prefill_buffers = buffers,
     .verify = verify,
 };
