@@ -1,0 +1,207 @@
+// Requests served one by one: a recorded conversation trace, long answers, and many requests in little
+// memory. The trace is not the project's: SHARDLINE_TRACES names the folder of mooncake_conversation.csv.gz.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "planner/requests/play_requests.hpp"
+#include "planner/requests/vllm_scheduler.hpp"
+#include "planner/scenario/shipped.hpp"
+#include "planner/serving/plan_steps.hpp"
+#include "planner/serving/synthetic.hpp"
+#include "planner/studies/plan_answer.hpp"
+#include "planner/studies/service_knobs.hpp"
+#include "planner/studies/simulated_plan.hpp"
+#include "tests/bench/goals.hpp"
+#include "tests/planner/requests/traces.hpp"
+
+namespace shardline {
+namespace {
+
+// Llama-3.1-70B on 8 H200 under vLLM, as `shardline serve` asks for it.
+struct Server {
+  PlanAnswer answer;
+  Plan plan;
+  VllmKnobs knobs;
+
+  std::unique_ptr<PlanStepTimes> times() const {
+    return std::make_unique<PlanStepTimes>(answer.study.study, plan, answer.study.sweep().search.all_reduce);
+  }
+};
+
+const Server& server() {
+  static const Server one = [] {
+    PlanQuestion q;
+    q.model = "llama-3.1-70b";
+    q.system = "h200-hgx";
+    q.gpus = 8;
+    q.input = 12'000;
+    q.output = 343;  // the means of the trace
+    q.engine = "vllm";
+    PlanAnswer a = asked_plan(q, shipped_catalogs());
+    const Plan plan = possible_plan(a.study, "tensor:tpa=8,tpf=8");
+    const VllmKnobs knobs = vllm_knobs(a.study.study, plan, {"max_model_len=131072"}, q.input + q.output);
+    return Server{std::move(a), plan, knobs};
+  }();
+  return one;
+}
+
+// The few numbers that agree with lowerings of the plan: of one request and of 64, of short and long caches,
+// of one prompt of 1,024 and of 8,192 tokens, and of the latter behind 32,768.
+const LinearStepTimes& linear_times() {
+  static const LinearStepTimes one = [] {
+    const auto plan = server().times();
+    const auto decodes = [&](std::uint32_t requests, std::uint32_t each) {
+      return plan->of({requests, std::uint64_t{requests} * each, each, {}});
+    };
+    const auto prompt = [&](std::uint32_t tokens, std::uint32_t past) {
+      return plan->of({0, 0, 0, {{tokens, past}}});
+    };
+    LinearStepTimes::Rates r;
+    r.cached = (decodes(64, 32'768) - decodes(64, 1024)) / (64 * 31'744.0);
+    r.request = (decodes(64, 1024) - decodes(1, 1024)) / 63 - r.cached * 1024.0;
+    r.request = std::max(r.request, Seconds(0));
+    r.step = decodes(1, 1024) - r.request - r.cached * 1024.0;
+    r.prompt_pair = (prompt(8192, 32'768) - prompt(8192, 0)) / (8192 * 32'768.0);
+    r.prompt_token =
+        (prompt(8192, 0) - prompt(1024, 0) - r.prompt_pair * (8192 * 4096.5 - 1024 * 512.5)) / 7168.0;
+    return LinearStepTimes(r);
+  }();
+  return one;
+}
+
+// Nothing where the environment names no folder.
+const std::vector<TraceRequest>& conversation() {
+  static const std::vector<TraceRequest> all = [] {
+    std::vector<TraceRequest> none;
+    auto text = testing::recorded("mooncake_conversation.csv");
+    if (!text) return none;
+    text->replace(0, text->find('\n'), "arrival_ms,input_tokens,output_tokens,block_ids");
+    return testing::read_all("mooncake_conversation.csv", *text);
+  }();
+  return all;
+}
+
+// KiB, of the process up to now.
+double peak_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss);
+}
+
+std::string told(const ServedRequests& s) {
+  return fmt::format("{:.1f} run, {:.1f} % found, {:.1f} events and {:.0f} steps a request",
+                     s.running / s.busy.value,
+                     100.0 * static_cast<double>(s.found_tokens) / static_cast<double>(s.prompt_tokens),
+                     static_cast<double>(s.events) / static_cast<double>(s.answered),
+                     static_cast<double>(s.steps) / static_cast<double>(s.answered));
+}
+
+ServedRequests play(const std::vector<TraceRequest>& requests, double pace, const VllmKnobs& knobs,
+                    const StepTimes& times) {
+  VllmScheduler scheduler(knobs);
+  std::size_t next = 0;
+  return play_requests(
+      [&](TraceRequest& r) {
+        if (next == requests.size()) return false;
+        r = requests[next++];
+        r.arrival = r.arrival / pace;
+        return true;
+      },
+      scheduler, times);
+}
+
+void serve_conversation(benchmark::State& state, const StepTimes& times) {
+  const std::vector<TraceRequest>& requests = conversation();
+  if (requests.empty()) {
+    state.SkipWithError("SHARDLINE_TRACES names no folder with mooncake_conversation.csv.gz");
+    return;
+  }
+  const double pace = static_cast<double>(state.range(0)) / 100;
+  const auto count = static_cast<double>(requests.size());
+  std::string label;
+  Goal goal = Goal::rate(state, 0.5e6, count);
+  for (auto _ : state) label = told(play(requests, pace, server().knobs, times));
+  goal.label(label);
+  state.counters["requests"] =
+      benchmark::Counter(count * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+// At so many hundredths of its own rate, with calibrated times of steps.
+void BM_Conversation(benchmark::State& state) { serve_conversation(state, linear_times()); }
+BENCHMARK(BM_Conversation)->Arg(100)->Arg(25)->Unit(benchmark::kMillisecond);
+
+// Likewise with steps of the plan, lowered when they are asked for first.
+void BM_ConversationOfAPlan(benchmark::State& state) {
+  const auto times = server().times();
+  serve_conversation(state, *times);
+}
+BENCHMARK(BM_ConversationOfAPlan)->Arg(100)->Arg(25)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+// What is left when the steps were asked for before.
+void BM_ConversationOfAKnownPlan(benchmark::State& state) {
+  static const auto times = server().times();
+  if (!conversation().empty())
+    play(conversation(), static_cast<double>(state.range(0)) / 100, server().knobs, *times);
+  serve_conversation(state, *times);
+}
+BENCHMARK(BM_ConversationOfAKnownPlan)->Arg(100)->Arg(25)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+// So many requests at a time, all there from the beginning, with answers of 4,000 to 8,000 tokens.
+void BM_LongAnswers(benchmark::State& state) {
+  VllmKnobs knobs = server().knobs;
+  knobs.max_num_seqs = static_cast<std::uint32_t>(state.range(0));
+  std::vector<TraceRequest> requests;
+  for (std::int64_t i = 0; i < 20 * state.range(0); ++i)
+    requests.push_back({Seconds(0), 64 + i * 37 % 64, 4000 + i * 2477 % 4001, {}});
+  std::uint64_t steps = play(requests, 1, knobs, linear_times()).steps;
+  std::string label;
+  Goal goal = Goal::rate(state, 50e6, static_cast<double>(steps));
+  for (auto _ : state) label = told(play(requests, 1, knobs, linear_times()));
+  goal.label(label);
+  state.counters["steps"] = benchmark::Counter(
+      static_cast<double>(steps) * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_LongAnswers)->Arg(8)->Arg(64)->Arg(512)->Unit(benchmark::kMillisecond);
+
+// Made-up requests as they come, so many millions; what they add to the memory of the process.
+void BM_ManyRequests(benchmark::State& state) {
+  const std::uint64_t count = static_cast<std::uint64_t>(state.range(0)) * 1'000'000;
+  SyntheticLaw law{Variate::uniform(100, 4000), Variate::uniform(10, 400)};
+  law.shared = 0.5;
+  law.prefixes = 1000;
+  law.prefix = Variate::uniform(512, 4096);
+  const SyntheticRequests made(law, 1);
+  const double before = peak_memory();
+  std::string label;
+  for (auto _ : state) {
+    VllmScheduler scheduler(server().knobs);
+    std::uint64_t next = 0;
+    const ServedRequests served = play_requests(
+        [&](TraceRequest& r) {
+          if (next == count) return false;
+          r = made.make(next, Seconds(0.1 * static_cast<double>(next)));
+          ++next;
+          return true;
+        },
+        scheduler, linear_times());
+    label = told(served);
+  }
+  const double mib = (peak_memory() - before) / 1024;
+  state.SetLabel(label + fmt::format("; goal 1,024 MiB for 10 M: {}",
+                                     mib <= 1024.0 * static_cast<double>(count) / 1e7 ? "met" : "MISSED"));
+  state.counters["MiB"] = mib;
+  state.counters["requests"] = benchmark::Counter(
+      static_cast<double>(count) * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_ManyRequests)->Arg(1)->Arg(10)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace shardline
+
+BENCHMARK_MAIN();
