@@ -48,12 +48,20 @@ std::size_t BlockTable::place(BlockHash hash) const {
 std::uint32_t BlockTable::find(BlockHash hash) const { return slots_[place(hash)].block; }
 
 std::uint32_t BlockTable::try_insert(BlockHash hash, std::uint32_t block) {
-  Slot& slot = slots_[place(hash)];
-  if (slot.block == 0) {
-    slot = {hash, block};
-    return 0;
+  const std::size_t at = place(hash);
+  if (slots_[at].block != 0) return slots_[at].block;
+  slots_[at] = {hash, block};
+  if (2 * ++entries_ > slots_.size()) grow();
+  return 0;
+}
+
+void BlockTable::grow() {
+  std::vector<Slot> before(2 * slots_.size());
+  before.swap(slots_);
+  mask_ = slots_.size() - 1;
+  for (const Slot& slot : before) {
+    if (slot.block != 0) slots_[place(slot.hash)] = slot;
   }
-  return slot.block;
 }
 
 void BlockTable::replace(BlockHash hash, std::uint32_t block) {
@@ -73,6 +81,7 @@ void BlockTable::erase(BlockHash hash) {
     hole = at;
   }
   slots_[hole] = {};
+  --entries_;
 }
 
 BlockPool::BlockPool(std::uint32_t blocks, bool prefixes)

@@ -33,7 +33,7 @@ void extend_chain(std::vector<BlockHash>& chain, std::size_t blocks, const Chain
 /// their low bits are a place.
 class BlockTable {
  public:
-  /// For so many entries at most.
+  /// With room for so many entries; more make it grow.
   explicit BlockTable(std::uint32_t blocks);
   /// The block, or 0: that one is nobody's.
   std::uint32_t find(BlockHash hash) const;
@@ -51,9 +51,10 @@ class BlockTable {
   };
   /// Where the hash is, or the empty slot where it would be.
   std::size_t place(BlockHash hash) const;
+  void grow();
 
   std::vector<Slot> slots_;
-  std::size_t mask_;
+  std::size_t mask_, entries_ = 0;
 };
 
 /// The blocks of one engine [R1]. A block is held by so many requests; one that nobody holds waits in the

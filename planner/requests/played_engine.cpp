@@ -90,10 +90,10 @@ void PlayedEngine::step(const StepBatch& batch, Seconds until) {
   out_.series.add(from, now_, {running, static_cast<double>(scheduler_.waiting()), held, prompts});
   out_.steps += steps;
   ++out_.events;
-  std::uint32_t steady = 0;  // requests whose last token came at the end of the step before
-  for (const Scheduler::Id id : scheduler_.finish_steps(steps)) {
-    steady += token(id, from, stretch, steps) ? 1 : 0;
-  }
+  const Scheduler::Ended ended = scheduler_.finish_steps(steps);
+  for (const Scheduler::Id id : ended.before) requests_[id].last = from;
+  std::uint32_t steady = ended.others;  // requests whose last token came at the end of the step before
+  for (const Scheduler::Id id : ended.named) steady += token(id, from, stretch, steps) ? 1 : 0;
   add(out_.itl, stretch.start, stretch.slope, steps, steady);
 }
 

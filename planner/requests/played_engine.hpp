@@ -58,7 +58,7 @@ class PlayedEngine {
 
  private:
   struct Times {
-    Seconds came, first, last;
+    Seconds came, first, last;  // its last token, unless the scheduler counts it among others
     bool any = false;
   };
 

@@ -27,6 +27,15 @@ class Scheduler {
     std::uint64_t number = 0;  // in the order of adding
   };
 
+  /// Who has one more token for each of some steps that have ended.
+  struct Ended {
+    std::span<const Id> named;  // some of them, all that are done among these
+    /// How many others: each of these had a token in the step before, too.
+    std::uint32_t others = 0;
+    /// Who was one of the others up to the step before and is not any more; named now or without a token.
+    std::span<const Id> before = {};
+  };
+
   virtual ~Scheduler() = default;
 
   /// A request that came; nothing where the engine refuses it. Its text are the ids of blocks of `text_block`
@@ -45,8 +54,8 @@ class Scheduler {
   /// How many steps, from front() on, are sure to be alike if nobody comes; at least 1.
   virtual std::uint64_t steps_alike() const = 0;
   /// front() and steps like it have ended, at most steps_alike(): who has one more token for each of them,
-  /// done if it was the last.
-  virtual std::span<const Id> finish_steps(std::uint64_t steps = 1) = 0;
+  /// `request(id).done` if it was the last. Valid until the next call.
+  virtual Ended finish_steps(std::uint64_t steps = 1) = 0;
 
   virtual const Request& request(Id id) const = 0;
   virtual std::size_t running() const = 0;

@@ -306,7 +306,7 @@ const StepBatch& SglangScheduler::front() const {
   return steps_.front().batch;
 }
 
-std::span<const SglangScheduler::Id> SglangScheduler::finish_steps(std::uint64_t steps) {
+SglangScheduler::Ended SglangScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
   if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
   ended_.clear();
@@ -329,7 +329,7 @@ std::span<const SglangScheduler::Id> SglangScheduler::finish_steps(std::uint64_t
     finished_ += static_cast<std::uint32_t>(std::erase_if(running_, done));
     if (last_prompts_ && std::erase_if(last_, done) > 0) last_fewer_ = true;
   }
-  return ended_;
+  return {ended_};
 }
 
 }  // namespace shardline

@@ -83,7 +83,7 @@ class SglangScheduler : public Scheduler {
   bool schedule() override;
   const StepBatch& front() const override;
   std::uint64_t steps_alike() const override;
-  std::span<const Id> finish_steps(std::uint64_t steps = 1) override;
+  Ended finish_steps(std::uint64_t steps = 1) override;
   const Request& request(Id id) const override { return requests_[id]; }
   std::size_t running() const override { return live_ - waiting_.size(); }
   std::size_t waiting() const override { return waiting_.size(); }

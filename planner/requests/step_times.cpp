@@ -23,7 +23,8 @@ double StepBatch::prompt_pairs() const {
   return sum;
 }
 
-LinearStepTimes::LinearStepTimes(const Rates& rates) : rates_(rates) {
+LinearStepTimes::LinearStepTimes(const Rates& rates)
+    : rates_(rates), log_missed_(rates.missed > 0 ? natural_log(rates.missed) : 0) {
   for (const Seconds rate :
        {rates.step, rates.request, rates.cached, rates.prompt_token, rates.prompt_pair, rates.experts}) {
     SL_CHECK(std::isfinite(rate.value) && rate >= Seconds(0), "times are finite and not negative");
@@ -33,7 +34,8 @@ LinearStepTimes::LinearStepTimes(const Rates& rates) : rates_(rates) {
 }
 
 Seconds LinearStepTimes::experts(double tokens) const {
-  return rates_.experts * (1 - natural_exp(tokens * natural_log(rates_.missed)));
+  if (rates_.experts == Seconds(0)) return Seconds(0);
+  return rates_.experts * (1 - natural_exp(tokens * log_missed_));
 }
 
 Seconds LinearStepTimes::of(const StepBatch& batch) const {

@@ -60,6 +60,7 @@ class LinearStepTimes : public StepTimes {
  private:
   Seconds experts(double tokens) const;
   Rates rates_;
+  double log_missed_;
 };
 
 }  // namespace shardline

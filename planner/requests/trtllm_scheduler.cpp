@@ -292,7 +292,7 @@ void TrtllmScheduler::more_alike(std::uint32_t steps) {
   last.advance(steps);
 }
 
-std::span<const TrtllmScheduler::Id> TrtllmScheduler::finish_steps(std::uint64_t steps) {
+TrtllmScheduler::Ended TrtllmScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
   if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
   ended_.clear();
@@ -308,13 +308,13 @@ std::span<const TrtllmScheduler::Id> TrtllmScheduler::finish_steps(std::uint64_t
     r.stored = true;
   }
   steps_.pop_front();
-  if (!any) return ended_;
+  if (!any) return {ended_};
   // In the order of the active ones.
   for (const Id id : active_) {
     if (requests_[id].done) leave(id);
   }
   std::erase_if(active_, [&](Id id) { return requests_[id].done; });
-  return ended_;
+  return {ended_};
 }
 
 void TrtllmScheduler::leave(Id id) {

@@ -9,7 +9,7 @@
 namespace shardline {
 
 VllmScheduler::VllmScheduler(const VllmKnobs& knobs)
-    : knobs_(knobs), pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching) {
+    : knobs_(knobs), pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching), steady_(knobs.block_size) {
   SL_CHECK(knobs.block_size > 0 && knobs.max_num_batched_tokens > 0 && knobs.max_num_seqs > 0,
            "a step has room for a token of a request");
   SL_CHECK(knobs.watermark >= 0 && knobs.watermark < 1, "a watermark is a part");
@@ -34,13 +34,13 @@ std::optional<VllmScheduler::Id> VllmScheduler::add(const TraceRequest& request,
   SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
   SL_CHECK(text_block > 0 && text_block % knobs_.block_size == 0, "blocks of text are whole blocks");
   if (request.input >= knobs_.max_model_len) return std::nullopt;
-  text_block_ = text_block;
   Request r;
   r.prompt = static_cast<std::uint32_t>(request.input);
   r.answer = static_cast<std::uint32_t>(
       std::min<std::int64_t>(request.output, knobs_.max_model_len - request.input));
-  r.text = request.blocks;
   r.number = added_++;
+  if (knobs_.enable_prefix_caching)
+    r.share.text = pool_.add_text({request.blocks, text_block, knobs_.block_size, r.prompt, r.number});
   const Id id = requests_.add(std::move(r));
   waiting_.push_back(id);
   return id;
@@ -51,216 +51,293 @@ void VllmScheduler::forget(Id id) {
   requests_.forget(id);
 }
 
-void VllmScheduler::extend(Id id, std::size_t blocks) {
-  Request& r = requests_[id];
-  extend_chain(r.chain, blocks, {r.text, text_block_, knobs_.block_size, r.prompt, r.number});
-}
-
 // Blocks of tokens that are computed and known: not those that steps in flight will say.
-void VllmScheduler::fill(Id id) {
+void VllmScheduler::fill(Request& r) {
   if (!knobs_.enable_prefix_caching) return;
-  Request& r = requests_[id];
-  const std::uint32_t full = std::min(r.computed, r.tokens() - r.in_flight) / knobs_.block_size;
-  if (full <= r.filled) return;
-  extend(id, full);
-  for (; r.filled < full; ++r.filled) pool_.fill(r.blocks[r.filled], r.chain[r.filled]);
+  pool_.fill(r.share, std::min(r.computed, r.tokens() - in_flight(r)) / knobs_.block_size);
 }
 
 // Room for so many tokens in all, `computed` of which have some.
-bool VllmScheduler::grow(Id id, std::uint32_t tokens) {
-  Request& r = requests_[id];
-  const auto has = static_cast<std::uint32_t>(r.blocks.size());
+bool VllmScheduler::grow(Request& r, std::uint32_t tokens) {
+  const std::uint32_t has = r.share.blocks;
   const std::uint32_t more = std::max(blocks_of(tokens), has) - has;
   if (more > pool_.available()) return false;
-  pool_.take(more, r.blocks);
+  pool_.take(r.share, more);
   return true;
 }
 
-// Into the step that is being decided.
-void VllmScheduler::count(Id id, std::uint32_t tokens) {
+// Counts tokens of a request to the step that is being decided.
+void VllmScheduler::count(Step& step, Id id, std::uint32_t tokens) {
   Request& r = requests_[id];
-  DecidedStep& step = steps_.back();
   if (tokens == 1 && r.generated > 0 && r.computed + 1 == r.tokens()) {
-    step.add_decode(r.computed);
+    ++step.batch.decodes;
+    step.batch.cached += r.computed;
+    step.batch.longest = std::max(step.batch.longest, r.computed);
   } else {
     step.batch.prompts.push_back({tokens, r.computed});
   }
   r.computed += tokens;
-  fill(id);
+  fill(r);
   const bool token = r.computed == r.tokens();
   if (token) {
     ++r.generated;
-    ++r.in_flight;
+    r.before = r.last;
+    r.last = decided_ + 1;
   }
-  step.parts.push_back({id, token});
+  step.parts.push_back({id, token, r.generated == r.answer});
 }
 
 void VllmScheduler::preempt(Id id) {
   Request& r = requests_[id];
-  pool_.release(r.blocks);
-  r.blocks.clear();
-  r.computed = r.filled = 0;
+  fill(r);
+  pool_.release(r.share);
+  r.computed = 0;
+  r.state = Request::State::waiting;
   ++r.preempted;
   ++preemptions_;
+  --running_;
   waiting_.push_front(id);
 }
 
+// What one that was steady is after so many steps.
+void VllmScheduler::settle(Request& r, std::uint64_t decided) const {
+  const auto steps = static_cast<std::uint32_t>(decided - r.since);
+  if (steps == 0) return;
+  r.computed += steps;
+  r.generated += steps;
+  r.before = steps > 1 ? decided - 1 : r.last;
+  r.last = decided;
+  r.share.blocks = blocks_of(r.computed);
+}
+
+// Those whose last token is that of the step are named in it; `decided` with this step.
+void VllmScheduler::end_steady(Step& step, std::uint64_t decided) {
+  if (steady_.count() == 0 || steady_.next_end() >= decided) return;
+  const auto first = static_cast<std::ptrdiff_t>(ending_.size());
+  const auto named = static_cast<std::ptrdiff_t>(step.parts.size());
+  steady_.end(ending_);
+  std::sort(ending_.begin() + first, ending_.end(),
+            [&](Id a, Id b) { return requests_[a].place < requests_[b].place; });
+  for (auto i = ending_.begin() + first; i != ending_.end(); ++i) {
+    Request& r = requests_[*i];
+    settle(r, decided);
+    r.state = Request::State::ending;
+    // One that was looked at alone when the step was decided first is named already.
+    const auto end = step.parts.begin() + named;
+    const auto known = std::find_if(step.parts.begin(), end, [&](const Part& p) { return p.id == *i; });
+    if (known != end) {
+      known->last = true;
+      continue;
+    }
+    --step.others;
+    step.before.push_back(*i);
+    step.parts.push_back({*i, true, true});
+  }
+}
+
+void VllmScheduler::decode_steady(Step& step) {
+  if (steady_.count() == 0) return;
+  pool_.take(steady_.begin_blocks(decided_));
+  step.batch.decodes = step.others = steady_.count();
+  step.batch.cached = steady_.cached(decided_);
+  step.batch.longest = steady_.longest(decided_);
+  end_steady(step, decided_ + 1);
+}
+
+// Each is looked at from now on.
+void VllmScheduler::part_steady(Step& step) {
+  some_.clear();
+  steady_.clear(some_);
+  for (const Id id : some_) {
+    settle(requests_[id], decided_);
+    step.before.push_back(id);
+  }
+  some_.insert(some_.end(), ending_.begin(), ending_.end());
+  ending_.clear();
+  std::sort(some_.begin(), some_.end(), [&](Id a, Id b) { return requests_[a].place < requests_[b].place; });
+  for (const Id id : some_) requests_[id].state = Request::State::alone;
+  alone_.insert(alone_.begin(), some_.begin(), some_.end());
+}
+
+// Of those that are looked at, the first ones that had a token in the step decided last and only decode.
+void VllmScheduler::join_steady() {
+  auto i = alone_.begin();
+  for (; i != alone_.end(); ++i) {
+    Request& r = requests_[*i];
+    if (r.generated == r.answer) {
+      r.state = Request::State::ending;
+      ending_.push_back(*i);
+      continue;
+    }
+    if (r.generated == 0 || r.computed + 1 != r.tokens() || r.last != decided_) break;
+    r.state = Request::State::steady;
+    r.since = decided_;
+    steady_.add(*i, decided_, r.computed, decided_ + (r.answer - r.generated) - 1);
+  }
+  alone_.erase(alone_.begin(), i);
+}
+
 // Whether nobody lost its blocks.
-bool VllmScheduler::schedule_running(std::uint32_t& budget) {
+bool VllmScheduler::schedule_alone(Step& step, std::uint32_t& budget) {
   bool kept = true;
-  for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
-    const Id id = running_[i];
-    const Request& r = requests_[id];
+  for (std::size_t i = 0; i < alone_.size() && budget > 0; ++i) {
+    const Id id = alone_[i];
+    Request& r = requests_[id];
     if (r.generated == r.answer) continue;  // its last token is in a step that has not ended
     std::uint32_t tokens = r.tokens() - r.computed;
     const std::uint32_t part = knobs_.long_prefill_token_threshold;
     if (part > 0 && part < tokens) tokens = part;
     tokens = std::min({tokens, budget, knobs_.max_model_len - 1 - r.computed});
     if (tokens == 0) continue;
-    bool fits = grow(id, r.computed + tokens);
+    bool fits = grow(r, r.computed + tokens);
     while (!fits) {
-      const Id last = running_.back();
-      running_.pop_back();
+      const Id last = alone_.back();
+      alone_.pop_back();
       preempt(last);
       kept = false;
       if (last == id) break;
-      fits = grow(id, r.computed + tokens);
+      fits = grow(r, r.computed + tokens);
     }
     if (!fits) break;
     budget -= tokens;
-    count(id, tokens);
+    count(step, id, tokens);
   }
   return kept;
 }
 
-bool VllmScheduler::admit(Id id, std::uint32_t& budget) {
+bool VllmScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
   Request& r = requests_[id];
   // The last token is computed in any case: its logits are asked for.
-  const std::size_t whole = (r.tokens() - 1) / knobs_.block_size;
-  std::vector<KvBlock> found;
-  if (knobs_.enable_prefix_caching) {
-    extend(id, whole);
-    pool_.find(std::span(r.chain).first(whole), found);
-  }
-  const auto hits = static_cast<std::uint32_t>(found.size());
-  const std::uint32_t cached = hits * knobs_.block_size;
+  const std::uint32_t whole = (r.tokens() - 1) / knobs_.block_size;
+  const RunPool::Found found = pool_.find(r.share, whole);
+  const std::uint32_t cached = found.blocks * knobs_.block_size;
   std::uint32_t tokens = r.tokens() - cached;
   const std::uint32_t part = knobs_.long_prefill_token_threshold;
   if (part > 0 && part < tokens) tokens = part;
   if (!knobs_.enable_chunked_prefill && tokens > budget) return false;
   tokens = std::min(tokens, budget);
   const std::uint32_t asked = knobs_.scheduler_reserve_full_isl ? r.tokens() : cached + tokens;
-  const auto kept = running_.empty() ? 0 : static_cast<std::uint32_t>(knobs_.watermark * pool_.size());
+  const auto kept = running_ == 0 ? 0 : static_cast<std::uint32_t>(knobs_.watermark * pool_.size());
   // Blocks that are found and idle are in the free queue, too.
-  if (std::uint64_t{blocks_of(asked)} - hits + pool_.idle(found) + kept > pool_.available()) return false;
-  pool_.hold(found);
-  r.blocks = std::move(found);
+  if (std::uint64_t{blocks_of(asked)} - found.blocks + found.idle + kept > pool_.available()) return false;
+  pool_.hold_found(r.share);
   r.computed = cached;
-  r.filled = hits;
   if (!r.began) r.found = cached;
   r.began = true;
-  const bool fits = grow(id, cached + tokens);
+  const bool fits = grow(r, cached + tokens);
   SL_CHECK(fits, "what fits as a whole fits in parts");
-  running_.push_back(id);
+  r.state = Request::State::alone;
+  r.place = ++places_;
+  alone_.push_back(id);
+  ++running_;
   budget -= tokens;
-  count(id, tokens);
+  count(step, id, tokens);
   return true;
 }
 
+VllmScheduler::Step& VllmScheduler::add_step() {
+  Step& s = step_at(count_++);
+  s.batch.decodes = s.batch.longest = s.others = 0;
+  s.batch.cached = 0;
+  s.batch.prompts.clear();
+  s.parts.clear();
+  s.before = unsettled_;
+  unsettled_.clear();
+  return s;
+}
+
 bool VllmScheduler::schedule() {
-  SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
-  steps_.emplace_back();
+  SL_CHECK(count_ < depth(), "few enough steps are decided");
+  Step& now = add_step();
   std::uint32_t budget = knobs_.max_num_batched_tokens;
-  kept_ = schedule_running(budget);
-  while (kept_ && !waiting_.empty() && budget > 0 && running_.size() < knobs_.max_num_seqs) {
-    if (!admit(waiting_.front(), budget)) break;
+  if (steady_.count() > budget ||
+      (steady_.count() > 0 && steady_.begin_blocks(decided_) > pool_.available())) {
+    part_steady(now);
+  }
+  budget -= steady_.count();
+  decode_steady(now);
+  kept_ = schedule_alone(now, budget);
+  while (kept_ && !waiting_.empty() && budget > 0 && running_ < knobs_.max_num_seqs) {
+    if (!admit(now, waiting_.front(), budget)) break;
     waiting_.pop_front();
   }
-  if (!steps_.back().parts.empty()) return true;
-  steps_.pop_back();
-  return false;
+  if (now.batch.empty()) {
+    unsettled_ = now.before;
+    --count_;
+    return false;
+  }
+  ++decided_;
+  join_steady();
+  return true;
 }
 
 const StepBatch& VllmScheduler::front() const {
-  SL_CHECK(!steps_.empty(), "a step is decided");
-  return steps_.front().batch;
-}
-
-std::uint64_t VllmScheduler::blocks_for(std::uint64_t steps) const {
-  std::uint64_t sum = 0;
-  for (const DecidedStep::Part& p : steps_.back().parts) {
-    sum += blocks_of(requests_[p.id].computed + steps) - requests_[p.id].blocks.size();
-  }
-  return sum;
+  SL_CHECK(count_ > 0, "a step is decided");
+  return step_at(0).batch;
 }
 
 std::uint64_t VllmScheduler::steps_alike() const {
-  if (steps_.size() < depth()) return 1;
-  const DecidedStep &first = steps_.front(), &last = steps_.back();
+  if (count_ < depth()) return 1;
+  const Step &first = step_at(0), &last = step_at(count_ - 1);
   // After a preemption others may begin in the next step, and who runs but is not in this one had no budget.
   // Else whoever waits goes on to: as long as nobody is done there are ever fewer blocks, and no more places.
-  if (!kept_ || !first.batch.prompts.empty() || !last.batch.prompts.empty() || first.parts != last.parts ||
-      last.parts.size() != running_.size()) {
-    return 1;
-  }
-  std::uint64_t most = std::numeric_limits<std::uint64_t>::max();  // more that can be decided
-  for (const DecidedStep::Part& p : last.parts) {
-    most = std::min<std::uint64_t>(most, requests_[p.id].answer - requests_[p.id].generated);
-  }
-  if (blocks_for(most) <= pool_.available()) return most + 1;
+  // Both steps have as many requests as are steady now, none of them for the last time: the same.
+  const auto goes_on = [](const Part& p) { return p.token && !p.last; };
+  const auto all_in = [&](const Step& s) {
+    return s.batch.prompts.empty() && s.others + s.parts.size() == steady_.count() &&
+           std::all_of(s.parts.begin(), s.parts.end(), goes_on);
+  };
+  if (!kept_ || running_ != steady_.count() || !all_in(first) || !all_in(last)) return 1;
+  std::uint64_t most = steady_.next_end() + 1 - decided_;  // more that can be decided
+  if (steady_.begin_blocks(decided_, most) <= pool_.available()) return most + 1;
   std::uint64_t fits = 0;
   while (most - fits > 1) {
     const std::uint64_t middle = fits + (most - fits) / 2;
-    (blocks_for(middle) <= pool_.available() ? fits : most) = middle;
+    (steady_.begin_blocks(decided_, middle) <= pool_.available() ? fits : most) = middle;
   }
   return fits + 1;
 }
 
 // Decides so many steps like the last one, whose place they take.
 void VllmScheduler::more_alike(std::uint32_t steps) {
-  DecidedStep& last = steps_.back();
-  for (const DecidedStep::Part& p : last.parts) {
-    Request& r = requests_[p.id];
-    const bool fits = grow(p.id, r.computed + steps);
-    SL_CHECK(fits, "steps that are alike have their blocks");
-    r.computed += steps;
-    r.generated += steps;
-  }
-  last.advance(steps);
+  Step& last = step_at(count_ - 1);
+  pool_.take(static_cast<std::uint32_t>(steady_.begin_blocks(decided_, steps)));
+  last.batch.cached += std::uint64_t{steps} * last.batch.decodes;
+  last.batch.longest += steps;
+  decided_ += steps;
+  end_steady(last, decided_);
 }
 
-std::span<const VllmScheduler::Id> VllmScheduler::finish_steps(std::uint64_t steps) {
-  SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
+Scheduler::Ended VllmScheduler::finish_steps(std::uint64_t steps) {
+  SL_CHECK(steps > 0 && count_ > 0, "a step that ends was decided");
   if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
+  const Step& ended = step_at(0);
+  finished_ += steps;
+  first_ = (first_ + 1) % steps_.size();
+  --count_;
   ended_.clear();
-  for (const DecidedStep::Part& p : steps_.front().parts) {
+  for (const Part& p : ended.parts) {
     if (!p.token) continue;
-    Request& r = requests_[p.id];
-    --r.in_flight;
-    if (!r.blocks.empty()) fill(p.id);
     ended_.push_back(p.id);
-    r.done = r.generated == r.answer && r.in_flight == 0;
+    // Blocks of those that are done are given back in the order in which they ran.
+    if (p.last) leave(p.id);
   }
-  steps_.pop_front();
-  // Blocks of those that are done are given back in the order in which they ran.
-  bool any = false;
-  for (const Id id : ended_) {
-    if (!requests_[id].done) continue;
-    leave(id);
-    any = true;
-  }
-  if (any) std::erase_if(running_, [&](Id id) { return requests_[id].done; });
-  return ended_;
+  return {ended_, ended.others, ended.before};
 }
 
 void VllmScheduler::leave(Id id) {
   Request& r = requests_[id];
   // Its blocks may be lost already: then it waited while its last token was in flight.
-  if (r.blocks.empty()) std::erase(waiting_, id);
-  pool_.release(r.blocks);
-  r.blocks = {};
-  r.chain = {};
-  r.text = {};
+  if (r.state == Request::State::waiting) {
+    std::erase(waiting_, id);
+  } else {
+    std::erase(r.state == Request::State::ending ? ending_ : alone_, id);
+    --running_;
+    fill(r);
+  }
+  pool_.release(r.share);
+  if (knobs_.enable_prefix_caching) pool_.drop_text(r.share.text);
+  r.done = true;
 }
 
 }  // namespace shardline

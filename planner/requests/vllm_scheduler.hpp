@@ -1,16 +1,17 @@
 // Which requests each step of vLLM computes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "planner/requests/block_pool.hpp"
-#include "planner/requests/decided_step.hpp"
 #include "planner/requests/request_slots.hpp"
+#include "planner/requests/run_pool.hpp"
 #include "planner/requests/scheduler.hpp"
+#include "planner/requests/steady_requests.hpp"
 #include "planner/requests/step_times.hpp"
 #include "planner/serving/trace.hpp"
 
@@ -38,6 +39,9 @@ struct VllmKnobs {
 /// With async scheduling two steps are decided at a time: a request whose last token is in a step that has
 /// not ended is in no further one, but keeps its place and its blocks; whoever comes waits for a step more.
 ///
+/// Of those that run, the first ones that only decode are looked at together: a step costs nothing for each
+/// of them as long as all have room. Where they have not, and behind the first prompt, each is looked at.
+///
 /// Rules: vllm-project/vllm, vllm/v1/core/sched/scheduler.py, `schedule`, `_preempt_request` and
 /// `_update_after_schedule` at 00024d314514; vllm/v1/core/kv_cache_manager.py, `get_computed_blocks`,
 /// `allocate_slots` and `free` at 003df2961dd8, whose caller passes scheduler_reserve_full_isl and
@@ -46,14 +50,17 @@ struct VllmKnobs {
 class VllmScheduler : public Scheduler {
  public:
   struct Request : Scheduler::Request {
-    std::uint32_t in_flight = 0;                // of `generated`, in steps that have not ended
-    std::uint32_t filled = 0;                   // blocks whose text can be found
-    std::uint32_t computed = 0, generated = 0;  // tokens, up to the step that was decided last
+    /// alone: runs, and is looked at in every step. steady: decodes in every step. ending: its last token is
+    /// decided, and it was steady.
+    enum class State : std::uint8_t { waiting, alone, steady, ending };
+    State state = State::waiting;
     bool began = false;
+    std::uint32_t computed = 0, generated = 0;  // tokens, up to the step that was decided last, or `since`
+    std::uint64_t since = 0;                    // steps that were decided before it was steady
+    std::uint64_t last = 0, before = 0;         // the steps of its last token and of the one before it
+    std::uint64_t place = 0;                    // among those that run
+    RunPool::Share share;                       // its blocks, or more where it is steady
     std::uint32_t tokens() const { return prompt + generated; }
-    std::vector<KvBlock> blocks;
-    std::vector<BlockHash> chain;
-    std::vector<std::uint64_t> text;  // of the trace's blocks
   };
 
   /// Throws UserError where the engine would not start: a request of max_model_len must fit in all blocks
@@ -70,7 +77,7 @@ class VllmScheduler : public Scheduler {
 
   /// How many steps may be decided at once, and how many are and have not ended.
   std::size_t depth() const override { return knobs_.async_scheduling ? 2 : 1; }
-  std::size_t decided() const override { return steps_.size(); }
+  std::size_t decided() const override { return count_; }
   /// Decides the next step, fewer than depth() being decided (checked); false if there is nothing to do.
   bool schedule() override;
   /// The first step that is decided and has not ended. There is one (checked).
@@ -81,39 +88,68 @@ class VllmScheduler : public Scheduler {
   /// among them. 1 where prompts are in it, or fewer than depth() steps are decided.
   std::uint64_t steps_alike() const override;
   /// front() and steps like it have ended, at most steps_alike(): every request that is computed up to its
-  /// end has one more token for each. Returns those; they are `request(id).done` if it was their last.
-  std::span<const Id> finish_steps(std::uint64_t steps = 1) override;
+  /// end has one more token for each.
+  Ended finish_steps(std::uint64_t steps = 1) override;
 
   const Request& request(Id id) const override { return requests_[id]; }
-  std::size_t running() const override { return running_.size(); }
+  std::size_t running() const override { return running_; }
   std::size_t waiting() const override { return waiting_.size(); }
   std::uint64_t preemptions() const override { return preemptions_; }
   double kv_held() const override {
     return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
   }
-  const BlockPool& pool() const { return pool_; }
+  const RunPool& pool() const { return pool_; }
 
  private:
+  struct Part {
+    Id id;
+    bool token;  // not a part of a prompt before its last
+    bool last;   // of its answer
+  };
+  // That is decided and has not ended.
+  struct Step {
+    StepBatch batch;
+    std::vector<Part> parts;  // named; of requests that decode, those that are not among the others
+    std::uint32_t others = 0;
+    std::vector<Id> before;
+  };
+
   std::uint32_t blocks_of(std::uint64_t tokens) const;
-  bool grow(Id id, std::uint32_t tokens);
-  void fill(Id id);
-  void extend(Id id, std::size_t blocks);
-  bool schedule_running(std::uint32_t& budget);
-  bool admit(Id id, std::uint32_t& budget);
+  std::uint32_t in_flight(const Request& r) const {
+    return (r.last > finished_ ? 1 : 0) + (r.before > finished_ ? 1 : 0);
+  }
+  Step& step_at(std::size_t i) { return steps_[(first_ + i) % steps_.size()]; }
+  const Step& step_at(std::size_t i) const { return steps_[(first_ + i) % steps_.size()]; }
+  bool grow(Request& r, std::uint32_t tokens);
+  void fill(Request& r);
+  Step& add_step();
+  void decode_steady(Step& step);
+  void end_steady(Step& step, std::uint64_t decided);
+  void settle(Request& r, std::uint64_t decided) const;
+  void part_steady(Step& step);
+  void join_steady();
+  bool schedule_alone(Step& step, std::uint32_t& budget);
+  bool admit(Step& step, Id id, std::uint32_t& budget);
   void preempt(Id id);
-  void count(Id id, std::uint32_t tokens);
+  void count(Step& step, Id id, std::uint32_t tokens);
   void more_alike(std::uint32_t steps);
   void leave(Id id);
-  std::uint64_t blocks_for(std::uint64_t steps) const;
 
   VllmKnobs knobs_;
-  BlockPool pool_;
+  RunPool pool_;
   RequestSlots<Request> requests_;
-  std::vector<Id> running_, ended_;
+  SteadyRequests steady_;      // those that run are these,
+  std::vector<Id> ending_;     // these, among them,
+  std::vector<Id> alone_;      // and behind them these, in the order in which they began
+  std::size_t running_ = 0;    // all of them
+  std::vector<Id> ended_;      // named
+  std::vector<Id> some_;       // for a moment
+  std::vector<Id> unsettled_;  // `before` of the next step
   std::deque<Id> waiting_;
-  std::deque<DecidedStep> steps_;  // decided, not ended
-  std::uint32_t text_block_ = kTraceBlock;
-  std::uint64_t preemptions_ = 0, added_ = 0;
+  std::array<Step, 2> steps_;  // decided, not ended; a ring
+  std::size_t first_ = 0, count_ = 0;
+  std::uint64_t decided_ = 0, finished_ = 0;  // steps, ever
+  std::uint64_t preemptions_ = 0, added_ = 0, places_ = 0;
   bool kept_ = true;  // nobody lost its blocks in the step decided last
 };
 

@@ -1,0 +1,139 @@
+// vLLM's scheduler in runs of blocks and with requests that are counted together, against the plain one.
+#include "tests/planner/requests/blockwise_vllm.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/requests/vllm_scheduler.hpp"
+#include "sim/base/random.hpp"
+#include "tests/planner/requests/random_play.hpp"
+#include "tests/planner/requests/schedule_text.hpp"
+#include "tests/planner/requests/traces.hpp"
+
+namespace shardline {
+namespace {
+
+VllmKnobs knobs_of(RandomStream& random) {
+  VllmKnobs k;
+  k.async_scheduling = random.below(2) == 0;
+  k.max_num_batched_tokens = 16U << random.below(8);
+  k.max_num_seqs = 1U << random.below(7);
+  k.long_prefill_token_threshold = random.below(3) == 0 ? 100 : 0;
+  k.scheduler_reserve_full_isl = random.below(2) == 0;
+  k.watermark = random.below(3) == 0 ? 0.1 : 0;
+  k.enable_prefix_caching = random.below(4) > 0;
+  k.block_size = 4U << random.below(5);
+  k.max_model_len = 2048;
+  k.num_gpu_blocks = 2048 / k.block_size + static_cast<std::uint32_t>(random.below(300));
+  return k;
+}
+
+// Texts of few words, so that many are alike for a while, of requests that come in bursts.
+std::vector<TraceRequest> texts(RandomStream& random) {
+  std::vector<TraceRequest> out;
+  Seconds time;
+  const std::uint64_t longest = random.below(2) == 0 ? 300 : 1900, answer = 2 + random.below(150);
+  for (int i = 0; i < 80; ++i) {
+    if (random.below(4) == 0) time += Seconds(random.exponential());
+    TraceRequest r{time,
+                   1 + static_cast<std::int64_t>(random.below(longest)),
+                   1 + static_cast<std::int64_t>(random.below(answer)),
+                   {}};
+    const std::uint64_t words = random.below(4);
+    for (std::int64_t b = 0; words > 0 && b * kTraceBlock < r.input; ++b)
+      r.blocks.push_back(random.below(words));
+    out.push_back(std::move(r));
+  }
+  return out;
+}
+
+struct Totals {
+  std::uint64_t preemptions = 0, found = 0, steps = 0, events = 0;
+};
+
+// All that was served is the same: in which step each request is done, and what was held over time.
+void expect_equal(const Played& a, const Played& b) {
+  expect_same(a, b);
+  EXPECT_EQ(a.served.most_held, b.served.most_held);
+  EXPECT_NEAR(a.served.held, b.served.held, 1e-12 * b.served.held);
+  EXPECT_NEAR(a.served.running, b.served.running, 1e-12 * b.served.running);
+  EXPECT_EQ(a.served.end, b.served.end);
+  EXPECT_EQ(a.served.itl.count(), b.served.itl.count());
+  EXPECT_NEAR(a.served.itl.mean(), b.served.itl.mean(), 1e-12);
+}
+
+TEST(BlockwiseVllm, R4RunsOfBlocksAreBlocks) {
+  Totals all;
+  const BentStepTimes times;
+  for (std::uint64_t seed = 0; seed < 500 && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    RandomStream random(seed, "blockwise");
+    const VllmKnobs knobs = knobs_of(random);
+    const auto requests = texts(random);
+    VllmScheduler runs(knobs);
+    BlockwiseVllm blocks(knobs);
+    const bool jump = random.below(2) == 0;
+    const Played a = play(requests, runs, times, jump), b = play(requests, blocks, times, jump);
+    expect_equal(a, b);
+    EXPECT_EQ(runs.pool().available(), knobs.num_gpu_blocks);
+    EXPECT_EQ(runs.pool().filled(), blocks.pool().filled());
+    all.preemptions += b.served.preemptions;
+    all.found += b.served.found_tokens;
+    all.steps += b.served.steps;
+    all.events += b.served.events;
+  }
+  EXPECT_GT(all.preemptions, 1000U);
+  EXPECT_GT(all.found, 500'000U);
+  EXPECT_GT(all.steps, all.events + all.events / 4);
+}
+
+// Step by step, what each computes; requests come between.
+TEST(BlockwiseVllm, R4EachStepIsTheSame) {
+  for (std::uint64_t seed = 0; seed < 300 && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    RandomStream random(seed, "each step");
+    const VllmKnobs knobs = knobs_of(random);
+    VllmScheduler runs(knobs);
+    BlockwiseVllm blocks(knobs);
+    for (const TraceRequest& r : texts(random)) {
+      ASSERT_EQ(runs.add(r), blocks.add(r));
+      const auto steps = static_cast<int>(random.below(random.below(3) == 0 ? 60 : 3));
+      ASSERT_EQ(steps_of(runs, steps), steps_of(blocks, steps));
+      ASSERT_EQ(runs.pool().available(), blocks.pool().available());
+      ASSERT_EQ(runs.running(), blocks.running());
+      ASSERT_EQ(runs.waiting(), blocks.waiting());
+      ASSERT_EQ(runs.steps_alike() > 1, blocks.steps_alike() > 1);
+    }
+    ASSERT_EQ(steps_of(runs, 100'000), steps_of(blocks, 100'000));
+    EXPECT_EQ(runs.preemptions(), blocks.preemptions());
+  }
+}
+
+// A part of the recorded trace in caches in which little, some and all of it has room.
+TEST(BlockwiseVllm, R4TheConversationTraceIsServedAlike) {
+  std::optional<std::string> text = testing::recorded("mooncake_conversation.csv");
+  if (!text) GTEST_SKIP() << "SHARDLINE_TRACES names no folder with mooncake_conversation.csv.gz";
+  text->replace(0, text->find('\n'), "arrival_ms,input_tokens,output_tokens,block_ids");
+  auto requests = testing::read_all("mooncake_conversation.csv", *text);
+  requests.resize(1500);
+  const LinearStepTimes times(
+      {Seconds(0.012), Seconds(2e-5), Seconds(1.2e-8), Seconds(2e-5), Seconds(4e-10)});
+  for (const std::uint32_t blocks : {10'000U, 40'000U, 400'000U}) {
+    SCOPED_TRACE(blocks);
+    VllmKnobs knobs;
+    knobs.max_model_len = 131'072;
+    knobs.num_gpu_blocks = blocks;
+    VllmScheduler fast(knobs);
+    BlockwiseVllm slow(knobs);
+    const Played a = play(requests, fast, times, true), b = play(requests, slow, times, true);
+    expect_equal(a, b);
+    EXPECT_EQ(fast.pool().filled(), slow.pool().filled());
+    EXPECT_GT(b.served.found_tokens, 100'000U);
+  }
+}
+
+}  // namespace
+}  // namespace shardline
