@@ -33,15 +33,6 @@ EngineProfile with(EngineProfile engine, const HostTimes& host) {
 
 bool has_ttft(const TimedRow* r) { return r->row.ttft > 0 && r->row.users <= kFewUsers; }
 
-std::string scenario_text(const ServedRow& r, const Catalogs& catalogs) {
-  // Ranks wait for the one with most of the experts' rows.
-  const bool routes = has_experts(load_model(r.model, catalogs.models));
-  return fmt::format(
-      "name: served\nsystem: {}\nmodels: [{}]\ncontext: 1024 tokens\nprecision: {}\nengine: {}\n{}"
-      "strategies: [tensor, dp_ep, pipeline]\ngpus: [1]\nbatch: [1]\n",
-      r.system, r.model, r.precision, r.engine, routes ? "routing: {kind: uniform, load: busiest}\n" : "");
-}
-
 // The rows' engines with other host times: there are few that differ.
 class Tried {
  public:
@@ -140,6 +131,15 @@ ServedError served_error(std::string of, const std::vector<double>& ratios) {
   return e;
 }
 
+std::string served_scenario(const ServedRow& r, const Catalogs& catalogs) {
+  // Ranks wait for the one with most of the experts' rows.
+  const bool routes = has_experts(load_model(r.model, catalogs.models));
+  return fmt::format(
+      "name: served\nsystem: {}\nmodels: [{}]\ncontext: 1024 tokens\nprecision: {}\nengine: {}\n{}"
+      "strategies: [tensor, dp_ep, pipeline]\ngpus: [1]\nbatch: [1]\n",
+      r.system, r.model, r.precision, r.engine, routes ? "routing: {kind: uniform, load: busiest}\n" : "");
+}
+
 ServedTimes with_host(const TimedRow& r, const EngineProfile& engine) {
   ServedTimes t = r.kernels;
   const HostTimes& host = engine.host;
@@ -184,7 +184,7 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
   for (const ServedRow& r : rows) {
     auto& bare = started[{r.version, r.mixes_prompts, r.step_tokens, r.memory}];
     if (!bare) bare = std::make_shared<const EngineProfile>(as_started(with(engine, HostTimes{}), r));
-    const std::string text = scenario_text(r, catalogs);
+    const std::string text = served_scenario(r, catalogs);
     if (!cases.contains(text)) {
       Case c = parse_scenario("served", text, catalogs).studies[0].study;
       c.system.host = {Seconds(0), Seconds(0), Seconds(0), c.system.host.launch};  // not fitted
@@ -197,7 +197,7 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
     const Plan plan = parse_plan(r.plan);
     ServedEvaluator evaluator(cases.at(text), AllReduceRule::fastest);
     const ServedWorkload load{static_cast<long long>(r.input), static_cast<long long>(r.output),
-                              static_cast<long long>(r.users), r.equal_lengths, kMeasuredRounds};
+                              static_cast<long long>(r.users), r.equal_lengths, r.rounds};
     const ServedPlan s = evaluator.of(plan, load);
     const auto groups = static_cast<double>(plan.users());
     t.load = {r.input, r.output, std::max(1.0, std::floor(r.users / groups)), load.equal_lengths,

@@ -58,6 +58,9 @@ struct ServedFit {
   std::vector<ServedCoverage> ttft_covered;
 };
 
+/// The scenario of a row's server, for plans of any strategy that rows have.
+std::string served_scenario(const ServedRow& row, const Catalogs& catalogs);
+
 /// Times of the rows of an engine by its kernels, its host times left out; of those that its profile has room
 /// for.
 std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const EngineProfile& engine,
@@ -81,6 +84,9 @@ Served served_by(const HostTimes& host, const TimedRow& row);
 HostTimes fit_host(const std::vector<const TimedRow*>& rows);
 /// With every model left out in turn.
 ServedFit fit_engine(const std::vector<TimedRow>& rows);
+
+/// Errors of TPOT by model and system and by users, of TTFT by lengths and users.
+std::vector<ServedError> served_errors(const std::vector<LeftOutModel>& models);
 
 inline constexpr double kFewUsers = 4;  // whose TTFT is that of a prompt, not of a queue
 

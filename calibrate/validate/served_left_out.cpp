@@ -49,35 +49,6 @@ void add_by_users(const std::string& what, const std::vector<std::pair<double, d
   if (!all.empty()) out.push_back(served_error(what + kOfAll, all));
 }
 
-// TPOT by model and system and by users; TTFT by lengths and users.
-std::vector<ServedError> tables_of(const std::vector<LeftOutModel>& models) {
-  std::map<std::string, std::vector<double>> by_model;
-  std::vector<std::pair<double, double>> tpot, drawn, equal;  // users, predicted / measured
-  std::vector<double> capped_tpot, capped_ttft;
-  for (const LeftOutModel& m : models) {
-    for (std::size_t i = 0; i < m.rows.size(); ++i) {
-      const ServedRow& r = m.rows[i]->row;
-      by_model[m.label + " on " + r.system].push_back(m.tpot[i]);
-      tpot.emplace_back(r.users, m.tpot[i]);
-      if (m.rows[i]->preempts) {
-        capped_tpot.push_back(m.tpot[i]);
-        if (m.ttft[i] > 0) capped_ttft.push_back(m.ttft[i]);
-      } else if (m.ttft[i] > 0) {
-        (r.equal_lengths ? equal : drawn).emplace_back(r.users, m.ttft[i]);
-      }
-    }
-  }
-  std::vector<ServedError> out;
-  for (const auto& [label, ratios] : by_model) out.push_back(served_error("TPOT of " + label, ratios));
-  add_by_users("TPOT", tpot, out);
-  add_by_users("TTFT (drawn lengths)", drawn, out);
-  add_by_users("TTFT (equal lengths)", equal, out);
-  // Their TPOT is among the rows above, their TTFT is not.
-  if (!capped_tpot.empty()) out.push_back(served_error("TPOT of memory-capped rows", capped_tpot));
-  if (!capped_ttft.empty()) out.push_back(served_error("TTFT of memory-capped rows", capped_ttft));
-  return out;
-}
-
 // Bands of TTFT by lengths and users. Among a few users lengths make no difference.
 struct CoveringBand {
   TtftBand band;
@@ -248,12 +219,40 @@ ServedBands bands_of(const std::vector<LeftOutModel>& models, const std::vector<
           band(drawn),
           band(equal),
           std::max(0.0, by_tpot.covered),
-          tables_of(models),
+          served_errors(models),
           std::move(by_users),
           loops_of(rows)};
 }
 
 }  // namespace
+
+std::vector<ServedError> served_errors(const std::vector<LeftOutModel>& models) {
+  std::map<std::string, std::vector<double>> by_model;
+  std::vector<std::pair<double, double>> tpot, drawn, equal;  // users, predicted / measured
+  std::vector<double> capped_tpot, capped_ttft;
+  for (const LeftOutModel& m : models) {
+    for (std::size_t i = 0; i < m.rows.size(); ++i) {
+      const ServedRow& r = m.rows[i]->row;
+      by_model[m.label + " on " + r.system].push_back(m.tpot[i]);
+      tpot.emplace_back(r.users, m.tpot[i]);
+      if (m.rows[i]->preempts) {
+        capped_tpot.push_back(m.tpot[i]);
+        if (m.ttft[i] > 0) capped_ttft.push_back(m.ttft[i]);
+      } else if (m.ttft[i] > 0) {
+        (r.equal_lengths ? equal : drawn).emplace_back(r.users, m.ttft[i]);
+      }
+    }
+  }
+  std::vector<ServedError> out;
+  for (const auto& [label, ratios] : by_model) out.push_back(served_error("TPOT of " + label, ratios));
+  add_by_users("TPOT", tpot, out);
+  add_by_users("TTFT (drawn lengths)", drawn, out);
+  add_by_users("TTFT (equal lengths)", equal, out);
+  // Their TPOT is among the rows above, their TTFT is not.
+  if (!capped_tpot.empty()) out.push_back(served_error("TPOT of memory-capped rows", capped_tpot));
+  if (!capped_ttft.empty()) out.push_back(served_error("TTFT of memory-capped rows", capped_ttft));
+  return out;
+}
 
 ServedFit fit_engine(const std::vector<TimedRow>& rows) {
   const std::vector<const TimedRow*> all = pointers_to(rows);

@@ -10,6 +10,7 @@
 
 #include "calibrate/csv.hpp"
 #include "planner/engines/profile.hpp"
+#include "planner/serving/served.hpp"
 #include "sim/base/read_text.hpp"
 
 namespace shardline {
@@ -101,32 +102,56 @@ std::string plan_of(const Cells& c, const Served& s) {
   return out + (out.back() == ':' ? "batch=1" : ",batch=1");
 }
 
+// A step with room for one prompt beside the users who decode, as NVIDIA's scripts for InferenceX have it
+// (e06929c70, dsr1_fp8_h200_trt_slurm.sh: MAX_NUM_TOKENS).
+long long one_prompt(const ServedRow& r, double nominal_input) {
+  constexpr double kWhole = 64;
+  return static_cast<long long>(std::ceil((r.users + nominal_input + kWhole) / kWhole) * kWhole);
+}
+
+// Requests of a user. InferenceX's clients send ten (25506e87c, gptoss_fp4_h100_docker.sh). What those of
+// AIConfigurator sent follows from their means: silicon_sample.csv (095f58a51) has them with all their
+// digits, sums of whole nanoseconds over the number of requests. Times ten of each user they are whole in
+// vLLM's rows of 0.12.0, which is what its runner asks for (37f267b5a,
+// src/aiconfigurator/eval/benchmarks/genai_perf_runner.py:222); under TensorRT-LLM 1.0.0rc3, SGLang
+// 0.5.1.post1 and 0.5.8.post1 times twenty, but 2,000 in all where there are 128 users (or one or two less,
+// of which requests must have failed: Llama-3.1-8B, 1K). Other rows are rounded.
+double rounds_of(const ServedRow& r) {
+  const bool twenty = (r.engine == "trtllm" && r.version == "1.0.0rc3") ||
+                      (r.engine == "sglang" && (r.version == "0.5.1.post1" || r.version == "0.5.8.post1"));
+  return r.equal_lengths && twenty ? std::min(20.0, 2000 / r.users) : kMeasuredRounds;
+}
+
 // How a row's engine was started, where that is not what its profile says.
 // Whether its host works beside kernels follows from its version (EngineProfile::waits_in_version); rows
 // without one ran as the profile's version does: InferenceX's scripts asked vLLM for async scheduling before
 // it was the default (9596d23d7, 70b_fp8_h200_slurm.sh; e06929c70, gptoss_fp4_h100_slurm.sh).
 // AIConfigurator's generator starts SGLang with --enable-mixed-chunk since 07a377923 (19 January 2026;
 // before, it wrote an option that SGLang does not have), its template for 0.5.6.post2 is of c46a56b02 (22
-// January). It starts vLLM and TensorRT-LLM with a budget of batch + input + 1500 tokens (37f267b5a,
-// src/aiconfigurator/generator/backends/trtllm.py:140; 2cecd6596 and generator/rule_plugin/vllm.rule:20), of
-// which the batch is taken to be the users. Budgets and parts of memory: InferenceX 9596d23d7,
-// 70b_fp8_h200_slurm.sh, 70b_fp8_h200_trt_slurm.sh; e06929c70, dsr1_fp8_h200_trt_slurm.sh (a budget of one
-// prompt); 626932a11, dsr1_fp8_h200.sh; cec542a9a, gptoss_fp4_h100.sh.
+// January). It leaves chunked prefill of TensorRT-LLM off (961028348, src/aiconfigurator/cli:
+// templates/trtllm/dynamo/extra_engine_args.1.0.0rc3.yaml.j2 and backends/trtllm.py:105; c0c44d911^,
+// extra_engine_args.1.3.0rc1.yaml.j2).
+// With which budget of tokens these servers of vLLM and TensorRT-LLM ran nothing says. Its generator would
+// have written batch + input + 1500 tokens (37f267b5a, src/aiconfigurator/generator/backends/trtllm.py:140;
+// 2cecd6596, generator/rule_plugin/vllm.rule:20), which are one whole prompt of 2K or 4K, but two of 1K. Its
+// estimates, which these rows were gathered to be held against, take one prompt a step
+// (docs/cli_user_guide.md at 095f58a51: --ctx-tokens, "Default: same as ISL"). One prompt is assumed: played
+// either way, rows of each engine and model say so (planner/requests/README.md, "Measured loops"). Budgets
+// and parts of memory: InferenceX 9596d23d7, 70b_fp8_h200_slurm.sh, 70b_fp8_h200_trt_slurm.sh; e06929c70,
+// dsr1_fp8_h200_trt_slurm.sh (a budget of one prompt); 626932a11, dsr1_fp8_h200.sh; cec542a9a,
+// gptoss_fp4_h100.sh.
 void add_start(ServedRow& r, double nominal_input) {
-  const bool of_nvidia = r.source.find("gap-analysis") != std::string::npos;
   const bool trtllm = r.engine == "trtllm", sglang = r.engine == "sglang", vllm = r.engine == "vllm";
-  r.mixes_prompts = sglang && of_nvidia && !earlier_version(r.version, "0.5.6");
-  if (of_nvidia) {
-    if (vllm || trtllm) r.step_tokens = static_cast<long long>(r.users + nominal_input) + 1500;
+  r.rounds = rounds_of(r);
+  r.mixes_prompts = sglang && r.equal_lengths && !earlier_version(r.version, "0.5.6");
+  if (r.equal_lengths) {
+    r.whole_prompts = trtllm;
+    if (vllm || trtllm) r.step_tokens = one_prompt(r, nominal_input);
     return;
   }
   if (vllm && (r.model == "llama-3.1-70b" || r.model == "gpt-oss-120b")) r.memory = 0.9;
   if (trtllm && r.model == "llama-3.1-70b") r.step_tokens = 16384;
-  if (trtllm && r.model == "deepseek-r1") {
-    constexpr double kWhole = 64;
-    r.step_tokens = static_cast<long long>(std::ceil((r.users + nominal_input + 64) / kWhole) * kWhole);
-    r.memory = 0.75;
-  }
+  if (trtllm && r.model == "deepseek-r1") r.step_tokens = one_prompt(r, nominal_input), r.memory = 0.75;
   if (sglang && r.model == "deepseek-r1") r.step_tokens = 32768, r.memory = 0.82;
 }
 

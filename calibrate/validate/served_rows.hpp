@@ -21,6 +21,9 @@ struct ServedRow {
   int gpus = 0;
   bool equal_lengths = false;  // else drawn from 80 to 100 % of the nominal ones
   bool mixes_prompts = false;  // ran with prompts on the steps of others, whatever the profile does
+  bool whole_prompts =
+      false;           // its engine cuts no prompt: one that is longer than what a step has left waits
+  double rounds = 10;  // requests of a user, who all send the first one at once
   // Budget of a step and part of memory that it was started with; 0: not known, the profile's.
   long long step_tokens = 0;
   double memory = 0;

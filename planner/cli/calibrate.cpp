@@ -35,6 +35,7 @@ struct CalibrateArguments {
   bool parameters = false;  // also print them
   bool part = false;        // write the calibration alone
   bool power = false;       // watts in place of times
+  bool play = false;        // rows of engines, request by request
 };
 
 struct EvaluateArguments {
@@ -138,6 +139,7 @@ void declare(Arguments& a, CalibrateArguments& o) {
         "In place of a system's kernels: an engine profile's host times, from measured serving")
       .offers(offered_engines);
   a.add("--csv", o.csv, "With --engine: file for every row, measured and predicted").files();
+  a.flag("--play", o.play, "With --engine: also play the rows request by request (minutes)");
   a.add("-o,--out", o.out, "System file (with --engine: profile) to write, with what was fitted").files();
   a.add("--plots", o.plots, "Folder for predicted against measured").output_folder();
   a.add("--source", o.source, "Where the measurements come from (default: the files' names)");
@@ -224,8 +226,12 @@ Calibrated fitted(const System& system, const Tables& tables, CalibrateOptions o
 int run(const CalibrateArguments& a, const Provenance& made_by) {
   if (!a.engine.empty() && !a.system.empty())
     throw UserError("--system is for kernels, --engine for serving: expected one of them");
+  if (a.power && a.system.empty())
+    throw UserError("--power is of a system's boards: expected --system beside it");
+  if (a.play && a.engine.empty())
+    throw UserError("--play is for measured serving: expected --engine beside it");
   if (!a.engine.empty())
-    return calibrate_engine({a.measurements, a.engine, a.source, a.out, a.csv, today()}, made_by);
+    return calibrate_engine({a.measurements, a.engine, a.source, a.out, a.csv, today(), a.play}, made_by);
   if (a.system.empty()) throw UserError("expected --system, whose kernels were measured, or --engine");
   if (a.power) return calibrate_power({a.measurements, a.system, a.source, a.out, a.folds}, made_by);
   const std::filesystem::path file = system_file(a.system, shipped_catalogs().systems);

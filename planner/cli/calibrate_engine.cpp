@@ -10,6 +10,7 @@
 #include <map>
 
 #include "calibrate/validate/served_fit.hpp"
+#include "calibrate/validate/served_play.hpp"
 #include "calibrate/validate/served_tables.hpp"
 #include "planner/cli/measured_documents.hpp"
 #include "planner/scenario/shipped.hpp"
@@ -53,6 +54,26 @@ void print_errors(const ServedFit& fit, const ServedDetails& details) {
                            : fmt::format(": 90 % interval {:+.0f} to {:+.0f} %", 100 * std::expm1(b.band.low),
                                          100 * std::expm1(b.band.high)));
   }
+}
+
+// Of requests played one by one, with the host times that are fitted to other models.
+void print_played(const PlayedFit& played) {
+  Table t({"models left out, played", "rows", "median, %", "p90, %", "bias, %"});
+  std::vector<ServedError> errors = served_errors(played.models);
+  for (const LeftOutModel& m : played.models) {
+    std::vector<double> ttft;
+    for (const double ratio : m.ttft) {
+      if (ratio > 0) ttft.push_back(ratio);
+    }
+    if (!ttft.empty()) errors.push_back(served_error("TTFT of " + m.label, ttft));
+  }
+  for (const ServedError& e : errors)
+    t.add({e.of, fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
+           fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)});
+  fmt::print("{}", t.text());
+  if (played.left_out > 0)
+    fmt::print("  {} rows are not played: their plans' requests are not, or their servers would not start\n",
+               played.left_out);
 }
 
 std::string band_yaml(const ErrorBand& b) { return fmt::format("[{:.4f}, {:.4f}]", b.low, b.high); }
@@ -208,6 +229,7 @@ int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
   fmt::print("  fitted to all: {}\n", host_text(fit.host));
   for (const LeftOutModel& m : fit.models) fmt::print("  without {}: {}\n", m.label, host_text(m.host));
   print_errors(fit, details);
+  if (asked.play) print_played(play_left_out(fit, engine, catalogs));
   if (!asked.csv.empty()) {
     write_file(asked.csv, rows_csv(fit));
     fmt::print("  wrote {}\n", asked.csv);

@@ -12,6 +12,7 @@ struct CalibrateEngine {
   std::vector<std::string> measurements;
   std::string engine, source, out, csv;
   std::string date;
+  bool play = false;  // rows are played request by request, too
 };
 int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by);
 

@@ -91,8 +91,12 @@ TEST(ServedRows, AreOfEnginesAsTheyWereStarted) {
   EXPECT_EQ(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").step_tokens, 32768);
   EXPECT_EQ(of("trtllm", "", "deepseek-ai/DeepSeek-R1", "a.csv").step_tokens, 1152);  // 16 + 1024 + 64
   EXPECT_EQ(of("trtllm", "", llama, "a.csv").step_tokens, 16384);
-  EXPECT_EQ(of("trtllm", "1.0.0rc3", llama, gap).step_tokens, 2540);  // 16 + 1024 + 1500
-  EXPECT_EQ(of("vllm", "0.12.0", llama, gap).step_tokens, 2540);
+  // One prompt beside all users; TensorRT-LLM without chunks.
+  EXPECT_EQ(of("trtllm", "1.0.0rc3", llama, gap).step_tokens, 1152);
+  EXPECT_EQ(of("vllm", "0.12.0", llama, gap).step_tokens, 1152);
+  EXPECT_TRUE(of("trtllm", "1.0.0rc3", llama, gap).whole_prompts);
+  EXPECT_FALSE(of("trtllm", "", llama, "a.csv").whole_prompts);
+  EXPECT_FALSE(of("vllm", "0.12.0", llama, gap).whole_prompts);
   EXPECT_EQ(of("sglang", "0.5.8", llama, gap).step_tokens, 0);
   EXPECT_EQ(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").memory, 0.82);
   EXPECT_EQ(of("trtllm", "", "deepseek-ai/DeepSeek-R1", "a.csv").memory, 0.75);
@@ -107,6 +111,26 @@ TEST(ServedRows, AreOfEnginesAsTheyWereStarted) {
   const EngineProfile started = as_started(load_engine("sglang", "", shipped_catalogs().engines), row);
   EXPECT_EQ(started.prefill, PrefillPolicy::mixed);
   EXPECT_EQ(started.step_tokens.at(Architecture::hopper), 4096);
+}
+
+// Requests of a user: what the digits of AIConfigurator's means say, and ten by InferenceX's scripts.
+TEST(ServedRows, HaveAsManyRequestsAsTheirMeansAreOf) {
+  const auto rounds = [](const char* engine, const char* version, int users, const char* source) {
+    return parse_served_rows(
+               "x.csv", std::string(kHeader) + fmt::format("h200_sxm,meta-llama/"
+                                                           "Llama-3.1-70B,fp8,{},{},1024,1024,{},8,8,1,1,8,1,"
+                                                           "90,9,2025-10-29,{}\n",
+                                                           engine, version, users, source))
+        .rows.at(0)
+        .rounds;
+  };
+  const char* const gap = "gap-analysis/x.csv";
+  EXPECT_EQ(rounds("vllm", "0.12.0", 128, gap), 10);
+  EXPECT_EQ(rounds("trtllm", "1.0.0rc3", 64, gap), 20);
+  EXPECT_EQ(rounds("trtllm", "1.0.0rc3", 128, gap) * 128, 2000);
+  EXPECT_EQ(rounds("sglang", "0.5.1.post1", 128, gap) * 128, 2000);
+  EXPECT_EQ(rounds("sglang", "0.5.6.post2", 128, gap), 10) << "rounded: nothing is known";
+  EXPECT_EQ(rounds("trtllm", "1.0.0rc3", 64, "a.csv"), 10);
 }
 
 // DeepSeek-R1 on 8 H200 with 0.82 of their memory: SGLang had room for 509,000 tokens
