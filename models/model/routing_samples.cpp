@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 namespace {
@@ -88,12 +90,17 @@ RoutingSamples::RoutingSamples(const std::vector<double>& weights, int draws,
     : experts_(weights.size()), draws_(static_cast<std::size_t>(draws)) {
   Sampler sampler(weights, draws_);
   std::mt19937_64 rng(kSeed);
+  CancelCheck check;
   for (int token = 0; token < kHitTokens; ++token) {
+    check();
     const std::vector<Expert>& drawn = sampler.next(rng);
     tokens_.insert(tokens_.end(), drawn.begin(), drawn.end());
   }
   if (!paths) return;
-  for (int path = 0; path < kPaths; ++path) draw_path(sampler, path, inclusion);
+  for (int path = 0; path < kPaths; ++path) {
+    check_cancelled();
+    draw_path(sampler, path, inclusion);
+  }
 }
 
 void RoutingSamples::draw_path(Sampler& sampler, int path, const std::vector<double>& inclusion) {
@@ -174,6 +181,7 @@ RoutingSamples::Loads RoutingSamples::largest_loads(int groups) const {
   std::vector<Group> count(static_cast<std::size_t>(groups));
   const Expert* drawn = paths_.data();
   for (int path = 0; path < kPaths; ++path) {
+    check_cancelled();
     std::ranges::fill(count, Group{});
     int most_pairs = 0, most_received = 0;
     for (long long token = 1; token <= path_length(path); ++token, drawn += draws_) {

@@ -195,9 +195,8 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
   std::vector<Placed> rounds;
   std::vector<StepBlock> blocks;
   step_blocks(c, p, blocks);
-  CancelCheck check;  // a prompt may have a million chunks
   for (PrefillLayout& layout : chunk_layouts(c, p)) {
-    check();
+    check_cancelled();  // a prompt may have a million chunks, and lowering one takes as long as a step
     Round round(b, c, p, std::move(layout));
     Placed& at = rounds.emplace_back(c.model);
     for (const StepBlock block : blocks) {
@@ -209,6 +208,7 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
   const BlockIndex head = next_block(schedule);
   add_head(b, c, p);
   for (const StageLayers& s : stages) {
+    CancelCheck check;
     for (std::size_t r = 0; r < rounds.size(); ++r) {
       check();
       b.round(static_cast<int>(r));

@@ -4,6 +4,7 @@
 
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/host_work.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -99,6 +100,7 @@ void BlockTimes::block_times(Kind kind, const Part& part, std::size_t first, std
   CostModel& cost = evaluator_.cost();
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (out[i] >= 0) continue;
+    check_cancelled();
     const Block& block = lower_view(part, known_->batches()[first + i]);
     out[i] = kind == Kind::bound ? bound_block(block_, block, cost, scratch_)
                                  : simulate_block(block_, block, cost, scratch_);

@@ -11,6 +11,7 @@
 
 #include "planner/search/memory.hpp"
 #include "planner/studies/searched_partition.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -151,13 +152,16 @@ class Enumeration {
     bool any = false, asked = false, any_batch = false;
     int smallest = std::numeric_limits<int>::max();  // batch that a plan in the space can have
     std::vector<Plan> plans, of_size;
+    CancelCheck check;
     for (const int gpus : o_.gpus) {
+      check_cancelled();
       if (gpus > c_.system.gpus()) continue;
       of_size.clear();
       enumerate_plans(c_, strategy(id), gpus, o_.space, of_size);
       with_even_parts(c_, of_size);
       any = any || !of_size.empty();
       for (const Plan& p : of_size) {
+        check();
         if (!within(p, o_.space)) continue;
         asked = true;
         if (starts(p)) plans.push_back(p);
@@ -167,6 +171,7 @@ class Enumeration {
     parallel_for(0, plans.size(), thread_count(o_.threads),
                  [&](std::size_t i, std::size_t) { fits[i] = fit_of(roomy_, o_, plans[i]); });
     for (std::size_t i = 0; i < plans.size(); ++i) {
+      check();
       smallest = std::min(smallest, least_batch(c_, plans[i]));
       if (!o_.users.empty()) {
         const auto found = candidates_of_users(c_, o_, plans[i], fits[i], result_);

@@ -6,6 +6,7 @@
 #include "planner/layers/host_work.hpp"
 #include "planner/search/memory_need.hpp"
 #include "planner/search/plan_errors.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -37,6 +38,7 @@ Evaluator::Evaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCa
     : case_(&c), rule_(rule), cost_(c.system, rule, std::move(cache)), scratch_(cost_) {}
 
 void Evaluator::lower_step(const Plan& plan) {
+  check_cancelled();
   constexpr long long kManyRounds = 1000;  // with fewer no step needs memory that a machine lacks
   if (rounds_of(*case_, plan) > kManyRounds) require_memory(need_of_step(*case_, plan));
   lower(schedule_, *case_, plan);

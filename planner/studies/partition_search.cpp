@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "planner/studies/partition_proof.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -84,6 +85,7 @@ class Chain {
   // A trial that a bound of `exact` rules out is not played: the bound stands for its time.
   Seconds measured(const Ends& ends, const std::vector<ChainStep>& steps) {
     ++evaluations_;
+    check_cancelled();
     if (!by_.exact) return closed(steps);
     if (started_ && by_.least) {
       const Seconds least = closed(steps) * (1 - kRounding);

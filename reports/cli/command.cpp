@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "reports/atomic_file.hpp"
+#include "reports/cli/ask_gaps.hpp"
 #include "reports/staged_folder.hpp"
 #include "reports/standard_output.hpp"
 #include "reports/terminal.hpp"
@@ -214,6 +215,8 @@ std::vector<FolderClaim> claims_of(const CLI::App& command, const CommandText& t
   for (const ArgumentText& a : text.arguments) {
     if (!a.output) continue;
     for (const std::string& folder : command.get_option(a.names.front())->results()) {
+      if (folder == "-")
+        throw UserError(a.names.front() + " -: expected a folder, standard output is one file");
       if (!folder.empty()) out.emplace_back(folder);
     }
   }
@@ -228,6 +231,7 @@ int parse_and_run(const Program& program, int argc, char** argv) {
     return 0;
   }
   refuse_harmful_words(argc, argv);
+  refuse_empty_words(std::vector<std::string>(argv + 1, argv + argc));
   refuse_unknown_command(program, argc, argv);
   refuse_unknown_options(program, declared.text, argc, argv);
   refuse_unquoted_units(argc, argv);
@@ -241,8 +245,8 @@ int parse_and_run(const Program& program, int argc, char** argv) {
     return 0;
   }
   catch_interrupts(!program.patient);
-  const CancelQuestion question = interrupted;
-  const CancelScope scope(&question);
+  const AskGaps gaps(interrupted);
+  const CancelScope scope(&gaps.question());
   limit_memory_to(declared.memory);
   Provenance made_by{program.name, program.version};
   for (int i = 1; i < argc; ++i) made_by.command += " " + shell_word(argv[i]);

@@ -156,6 +156,20 @@ CLI::Validator member(const std::vector<std::string>& names) {
           fmt::format("{{{}}}", fmt::join(names, ","))};
 }
 
+void refuse_empty_words(std::span<const std::string> words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool valueless = word.starts_with("--") && word.size() > 2 && word.find('=') + 1 == word.size();
+    if (!word.empty() && !valueless) continue;
+    const bool behind_option = word.empty() && i > 0 && words[i - 1].starts_with("-");
+    throw UserError({Diagnostic{{},
+                                valueless       ? word.substr(0, word.size() - 1) + ": its value is empty"
+                                : behind_option ? words[i - 1] + ": its value is empty"
+                                                : fmt::format("argument {} is empty", i + 1),
+                                {"leave out what is not wanted"}}});
+  }
+}
+
 void refuse(const CLI::App& app, const CLI::ParseError& fault, const ProgramText& text,
             std::span<const std::string> words, Advice advice) {
   const std::string said = fault.what();

@@ -23,6 +23,10 @@ CLI::Validator number(double least, double most);
 CLI::Validator positive_number();
 CLI::Validator member(const std::vector<std::string>& names);
 
+/// Throws UserError where a word of the command line is empty, or an option's value behind its `=`: what a
+/// script gives whose variable is not set. No option takes an empty value as one.
+void refuse_empty_words(std::span<const std::string> words);
+
 /// Further lines on a word that a command does not take, or that is no command (`command` empty).
 using Advice = std::vector<std::string> (*)(const std::string& command, const std::string& word);
 

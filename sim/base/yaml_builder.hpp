@@ -16,6 +16,7 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/folded.hpp"
 #include "sim/base/yaml_text.hpp"
@@ -54,6 +55,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
+    check_();  // a calibration has a hundred thousand of them
     check_tag(mark, tag);
     if (value.find('\0') != std::string::npos) refuse(mark, "a text with a NUL character");
     if (tag == "!" && after_quotes(text_.source.at(place(mark))) == std::string_view::npos)
@@ -283,6 +285,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   YamlText& text_;
+  CancelCheck check_;
   FoldedBlocks* folded_;
   bool started_ = false;
   std::vector<Frame> stack_;

@@ -27,6 +27,11 @@ def questions():
     rows = "".join(f"{64 * m},{128 * n},{1024 * k},bf16,nvjet,{rng.uniform(5, 900):.3f}\n" for m, n, k in shapes)
     write("gemm.csv", "m,n,k,dtype,kernel,latency_us\n" + rows)
     write("trace.csv", "arrival_s,input_tokens,output_tokens\n" + "".join(f"{i / 100},1000,10\n" for i in range(2_000_000)))
+    head = "system,model,precision,backend,backend_version,isl_tokens,osl_tokens,concurrency,gpus,tp,pp,attn_dp,moe_tp,moe_ep,ttft_ms,tpot_ms,measured,source\n"
+    loops = "".join(f"h100_sxm,{model},fp8,vllm,0.24.0,{tokens},256,{users},1,1,1,,1,1,{60 + 20 * users},{9 + 0.2 * users},,x.csv\n"
+                    for model in ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B") for tokens in range(512, 2048, 64)
+                    for users in (1, 2, 4, 8, 16, 32, 64))
+    write("served.csv", head + loops)
     chunks = "pipeline:pp=8,prefill_chunk=1"
     return {
         "plan": ["plan", "deepseek-r1", "--system", "gb200-nvl72", "--gpus", "72", "--input", "32K", "--output", "1K",
@@ -46,6 +51,8 @@ def questions():
         "validate": ["validate", "all", "--threads", "1", "-o", "out"],
         "verify": ["verify", "all", "--threads", "1"],
         "calibrate": ["calibrate", "gemm.csv", "--system", "h200-hgx", "-o", "fitted.yaml"],
+        "calibrate an engine": ["calibrate", "served.csv", "--engine", "vllm", "-o", "profile.yaml"],
+        "list": ["list", "scenarios"],
         "evaluate": ["evaluate", "gemm.csv", "--system", "h200-hgx", "--csv", "rows.csv"],
         "accuracy": ["accuracy", "--measurements", "h200-hgx=measured", "-o", "accuracy.md"],
     }
@@ -98,13 +105,19 @@ def check(name, arguments, number):
     return None
 
 
+def commands():
+    """Of the program's help."""
+    said = subprocess.run([BINARY, "--help"], capture_output=True, text=True).stdout.split("Subcommands:")[1].split("Example:")[0]
+    return {line.split()[0] for line in said.splitlines() if line.startswith("  ") and line[2] != " "}
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         cases = questions()
         os.mkdir("measured")
         os.link("gemm.csv", "measured/gemm.csv")
-        faults = []
+        faults = [f"no long question of {name}" for name in sorted(commands() - {words[0] for words in cases.values()})]
         for i, (name, arguments) in enumerate(cases.items()):
             faults.append(check(name, arguments, (signal.SIGINT, signal.SIGTERM)[i % 2]))
         faults = [f for f in faults if f]

@@ -1,0 +1,84 @@
+#include "reports/cli/ask_gaps.hpp"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr int kMostFrames = 24;
+
+struct Longest {
+  std::atomic<double> seconds{0};
+  std::mutex mutex;  // of the frames
+  std::array<void*, kMostFrames> frames{};
+  int depth = 0;
+};
+Longest g_longest;
+
+double processor_time() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+thread_local double g_asked_at = 0;  // a thread's processor time begins at 0
+
+void note_question() {
+  const double now = processor_time(), gap = now - g_asked_at;
+  if (gap > g_longest.seconds.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(g_longest.mutex);
+    if (gap > g_longest.seconds.load()) {
+      g_longest.seconds = gap;
+      g_longest.depth = backtrace(g_longest.frames.data(), kMostFrames);
+    }
+  }
+  g_asked_at = processor_time();  // what was noted took time, too
+}
+
+const char* file_of_gaps() { return std::getenv("SHARDLINE_ASK_GAPS"); }
+
+void write_gaps(const char* name) {
+  std::FILE* const file = std::fopen(name, "w");
+  if (file == nullptr) return;
+  std::fprintf(file, "%.6f", g_longest.seconds.load());
+  for (int i = 0; i < g_longest.depth; ++i) {
+    Dl_info found{};
+    void* const frame = g_longest.frames[static_cast<std::size_t>(i)];
+    if (dladdr(frame, &found) == 0) continue;
+    const auto at =
+        reinterpret_cast<std::uintptr_t>(frame) - reinterpret_cast<std::uintptr_t>(found.dli_fbase);
+    std::fprintf(file, " %#lx", static_cast<unsigned long>(at));
+  }
+  std::fprintf(file, "\n");
+  std::fclose(file);
+}
+
+}  // namespace
+
+AskGaps::AskGaps(CancelQuestion interrupted) : question_(std::move(interrupted)) {
+  if (file_of_gaps() == nullptr) return;
+  question_ = [ask = std::move(question_)] {
+    note_question();
+    return ask();
+  };
+}
+
+AskGaps::~AskGaps() {
+  if (file_of_gaps() == nullptr) return;
+  note_question();
+  write_gaps(file_of_gaps());
+}
+
+}  // namespace shardline::cli

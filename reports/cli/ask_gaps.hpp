@@ -1,0 +1,27 @@
+// How long a command works between two questions whether to stop: for the test that no loop goes on for
+// longer than 50 ms without asking (tests/golden/asks.py).
+#pragma once
+
+#include "sim/base/cancel.hpp"
+
+namespace shardline::cli {
+
+/// Asks by `interrupted`. Where SHARDLINE_ASK_GAPS names a file, the longest work of a thread between two
+/// questions, in seconds of its processor, is written to it when the object ends, with where the second one
+/// was asked: addresses in the program, for addr2line. Work before a thread's first question and behind the
+/// main thread's last one counts, too. Processor time is what a signal would wait for on an idle machine,
+/// whatever else runs. One at a time.
+class AskGaps {
+ public:
+  explicit AskGaps(CancelQuestion interrupted);
+  ~AskGaps();
+  AskGaps(const AskGaps&) = delete;
+  AskGaps& operator=(const AskGaps&) = delete;
+
+  const CancelQuestion& question() const { return question_; }
+
+ private:
+  CancelQuestion question_;
+};
+
+}  // namespace shardline::cli

@@ -1,0 +1,83 @@
+#!/bin/bash
+# What commands are told to write to: special files, links, folders, nothing, and a folder that another run writes to or
+# was killed in. Usage: special_files.sh BINARY
+set -euo pipefail
+export LC_ALL=C
+binary=$(realpath "$1")
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+cd "$work"
+
+line=(llama-3.1-8b --system h100-hgx --gpus 2 --input 1K --output 16)
+fixed=("${line[@]}" --plan tensor:tpa=2,tpf=2)
+fail() { echo "FAILED: $*"; cat stderr; exit 1; }
+run() { "$binary" "$@" > stdout 2> stderr < /dev/null; }
+refused() {  # words of the message, arguments
+  local code=0 words=$1
+  shift
+  run "$@" || code=$?
+  [ "$code" -eq 2 ] || fail "exit $code: $*"
+  grep -q -- "$words" stderr || fail "no '$words': $*"
+}
+
+# plan --save: one file, or standard output.
+run plan "${line[@]}" --save question.yaml
+cp question.yaml whole.yaml
+ln -s question.yaml link.yaml
+run plan "${line[@]}" --save link.yaml
+[ -L link.yaml ] || fail "a link was replaced"
+cmp -s question.yaml whole.yaml || fail "the link's file is another"
+run plan "${line[@]}" --save -
+grep -q '^name: plan' stdout || fail "--save - writes to standard output"
+[ ! -e ./- ] || fail "a file called -"
+run plan "${line[@]}" --save /dev/null
+[ -c /dev/null ] || fail "/dev/null was replaced"
+refused 'No space left' plan "${line[@]}" --save /dev/full
+refused 'Is a directory' plan "${line[@]}" --save "$work"
+refused 'No such file' plan "${line[@]}" --save nowhere/question.yaml
+ln -s loop loop
+refused 'symbolic links' plan "${line[@]}" --save loop
+refused '--save: its value is empty' plan "${line[@]}" --save ''
+refused '--save: its value is empty' plan "${line[@]}" --save=
+refused '-o: its value is empty' serve "${fixed[@]}" --rate 5/s --requests 50 -o ''
+refused 'argument 2 is empty' plan '' --system h100-hgx --input 1K
+
+# A question that was saved is the question that was asked.
+run sweep question.yaml -o swept
+[ -s swept/llama-3.1-8b/manifest.json ] || fail "a saved question cannot be swept"
+
+# serve, explain: a folder, which is there whole or not at all.
+for out in - /dev/full question.yaml link.yaml /proc/nowhere; do
+  refused . serve "${fixed[@]}" --rate 5/s --requests 50 -o "$out"
+  refused . explain "${fixed[@]}" -o "$out"
+done
+[ ! -e ./- ] || fail "a folder called -"
+long=("${fixed[@]}" --rate 5/s --requests 100000000 --memory "1000 TB" -o shared)
+"$binary" serve "${long[@]}" > first 2>&1 < /dev/null &
+first=$!
+for _ in $(seq 100); do [ -e shared ] || ls -d .[a-z]* > /dev/null 2>&1 && break; sleep 0.1; done
+sleep 0.5
+refused 'another run writes to shared' serve "${fixed[@]}" --rate 5/s --requests 50 -o shared
+kill -9 "$first"
+wait "$first" 2> /dev/null || true
+run serve "${fixed[@]}" --rate 5/s --requests 50 -o shared
+[ "$(ls shared | tr '\n' ' ')" = "latencies.csv manifest.json series.csv " ] || fail "what a killed run left: $(ls shared)"
+
+# From a folder that nobody may write to, its data readable only, in a path with a blank, and by a user who is not root.
+mkdir "a place" "a place/out"
+chmod 777 "$work" "a place/out"
+chmod 555 "a place"
+as_nobody=()
+if [ "$(id -u)" -eq 0 ]; then
+  as_nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+  "${as_nobody[@]}" test -x "$binary" -a -r "$SHARDLINE_DATA/planner" || as_nobody=()
+fi
+(cd "a place" && "${as_nobody[@]}" "$binary" serve "${fixed[@]}" --rate 5/s --requests 50 -o out/served) > stdout 2> stderr < /dev/null || fail "read-only folder"
+[ -s "a place/out/served/series.csv" ] || fail "nothing was served"
+if ((${#as_nobody[@]})); then
+  code=0
+  (cd "a place" && "${as_nobody[@]}" "$binary" serve "${fixed[@]}" --rate 5/s --requests 50 -o served) > stdout 2> stderr < /dev/null || code=$?
+  [ "$code" -eq 2 ] || fail "exit $code in a folder that cannot be written to"
+fi
+! find . -name '*.shardline-*' | grep . || fail "left behind"
+echo "special files are followed, written through or refused"
