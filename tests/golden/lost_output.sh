@@ -34,6 +34,13 @@ else
   lost sweep "$small" --threads 1
   lost simulate "$small" --model llama-3.1-405b --plan helix:kvp=4,tpa=4,tpf=16,batch=4
   lost list models --json
+  line=(llama-3.1-8b --system h100-hgx --gpus 2 --input 1K --output 16)
+  lost plan "${line[@]}"
+  lost plan "${line[@]}" --save question.yaml
+  lost serve "${line[@]}" --plan tensor:tpa=2,tpf=2 --rate 5/s --requests 100
+  lost explain "${line[@]}"
+  lost compare "${line[@]}"
+  lost plan "${line[@]}" --json
   lost sweep "$small" --threads 1 --json -o out
   code=0
   "$binary" sweep "$small" --threads 1 > printed 2> /dev/full < /dev/null || code=$?
