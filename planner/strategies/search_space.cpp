@@ -14,8 +14,10 @@ namespace shardline {
 // Drafts that a search looks at by itself: published curves end at 8, and the best lies below.
 constexpr int kDraftsTried = 8;
 
-void enumerate_plans(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
-                     std::vector<Plan>& out) {
+namespace {
+
+void with_drafts_tried(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
+                       std::vector<Plan>& out) {
   if (!c.acceptance || !s.reads(kDrafts) || !means(kDrafts, c) || !draft_layer(c.model))
     return s.enumerate(c, gpus, space, out);
   std::vector<int> own(kDraftsTried + 1);
@@ -29,6 +31,21 @@ void enumerate_plans(const Case& c, const Strategy& s, int gpus, const SearchSpa
       drafted.set(kDrafts, k);
       if (!no_drafts(c, drafted)) out.push_back(drafted);
     }
+  }
+}
+
+}  // namespace
+
+// A strategy knows which degrees it may have, not every rule of the layers that they meet: heads of a state,
+// or eager attention. What a user may not ask for is no answer either.
+void enumerate_plans(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
+                     std::vector<Plan>& out) {
+  std::vector<Plan> plans;
+  with_drafts_tried(c, s, gpus, space, plans);
+  for (const Plan& p : plans) {
+    Plan least = p;
+    least.batch = std::max(p.batch, least_batch(c, p));
+    if (!check_plan(c, least)) out.push_back(p);
   }
 }
 

@@ -113,6 +113,27 @@ TEST(StateSpace, P30RanksThatDoNotDivideTheGroupsAreRefused) {
 }
 
 // A prompt in chunks updates its state by as many tokens.
+// A sweep on 3 GPUs answered with three tensor-parallel ranks, which nobody may ask for.
+TEST(StateSpace, P30WhatASweepTriesIsNotRefused) {
+  const Case c = case_of();
+  SearchSpace space;
+  space.duplicate_kv = true;
+  std::size_t tried = 0;
+  for (const Strategy* s : strategies()) {
+    if (!s->takes(c)) continue;
+    for (const int gpus : {3, 6, 8, 12}) {
+      std::vector<Plan> plans;
+      enumerate_plans(c, *s, gpus, space, plans);
+      for (Plan p : plans) {
+        p.batch = std::max(p.batch, least_batch(c, p));
+        EXPECT_EQ(check_plan(c, p).value_or(""), "") << to_string(p);
+        ++tried;
+      }
+    }
+  }
+  EXPECT_GT(tried, 20U);
+}
+
 TEST(StateSpace, P30ChunksOfAPromptSumToIt) {
   Case c = case_of();
   c.batch = prefill_batch({{0, 10'000}});
