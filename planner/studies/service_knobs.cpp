@@ -213,6 +213,9 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
   if (plan.dp > 1)
     return "its attention groups are engines of their own behind one barrier, which is not played yet";
   if (plan.pp > 1) return "its pipeline has several steps on their way at once, which is not played yet";
+  if (plan.in_flight > 1)
+    return fmt::format("its {} microbatches are as many steps on their way at once, which is not played yet",
+                       plan.in_flight);
   if (!serves_prompts(c, plan.strategy)) return "it needs a pool of its own for prompts";
   for (const Attention& a : c.model.attentions) {
     if (a.reach.local() && !a.reach.slides())
