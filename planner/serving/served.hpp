@@ -24,10 +24,9 @@ struct ServedLoad {
   double rounds = 0;
 };
 
-/// Requests of a user in the loops that engines' TTFTs were measured of, who all begin at once: ten where
-/// lengths are drawn (InferenceX 25506e87c, benchmarks/gptoss_fp4_h100_docker.sh: --num-prompts of ten times
-/// the users), and ten of equal lengths (ai-dynamo/aiconfigurator 37f267b5a,
-/// src/aiconfigurator/eval/benchmarks/genai_perf_runner.py:222; twenty since f90534bc2 of February 2026).
+/// Requests of a user in most of the loops that engines' TTFTs were measured of, who all begin at once: ten
+/// where lengths are drawn (InferenceX 25506e87c, benchmarks/gptoss_fp4_h100_docker.sh: --num-prompts of ten
+/// times the users), and ten or twenty of equal lengths (calibrate/validate/served_rows.cpp, rounds_of).
 inline constexpr double kMeasuredRounds = 10;
 
 /// What is served: tokens of a request, and users of the whole deployment.
