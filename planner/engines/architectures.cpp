@@ -13,13 +13,10 @@ namespace shardline {
 
 namespace {
 
-// The keys of _TEXT_GENERATION_MODELS and _MULTIMODAL_MODELS in models/registry.py, with the module of each.
-// Read between 0.21 and 0.24; _PREVIOUSLY_SUPPORTED_MODELS, where vLLM keeps what it has dropped and when,
-// names none of the older ones up to 0.26.0. DeciLM, DeepSeek-V3.2 and V4, Ernie, GLM, Kimi, MiMo,
-// MiniMax-M2, Nemotron-H, Phi-3, Qwen2-MoE, Qwen3-Next, -VL and 3.5, Seed-OSS and Step-3.5: from a copy of
-// both tables in another repository, of a version that has DeepSeek-V4 (0.22.0, says the release of 0.23.0)
-// and not yet MiniMax-M3, which 0.24.0 adds (its release notes, #45381); that 0.24.0 dropped one of them was
-// not seen.
+// The keys of _TEXT_GENERATION_MODELS and _MULTIMODAL_MODELS in models/registry.py, with the module of each,
+// at 80e511772f3e, main of 23 June 2026, from which the branch of the release was cut: its option table has
+// the lines of tag v0.24.0 (engine/arg_utils.py:817, 1153). All of these classes run in stages (SupportsPP,
+// by their bases).
 constexpr std::array kVllmHas{
     ReadArchitecture{"DeciLMForCausalLM", "nemotron_nas.py"},
     ReadArchitecture{"DeepseekV2ForCausalLM", "deepseek_v2.py"},
@@ -68,46 +65,48 @@ constexpr std::array kVllmLacks{
     ReadArchitecture{"KimiK2ForCausalLM", "in neither table of registry.py"},
 };
 
-// EntryClass of each module, which models/registry.py gathers; read near the tag of 26 June 2026. Where a
-// pull request or a table is named, it was there before: issue 18458 is the registry of 9 February 2026, and
-// DeepSeek-V4 came with 0.5.12. Of all of these the EntryClass itself was read, too, in copies of the modules
-// whose commits are not recorded (Phi-3 is an empty subclass of Llama's, GLM-5 of DeepSeek-V2's, both in the
-// list of their module). What their attention backends and quantisation refuse was read of DeepSeek, Llama,
-// Qwen3, Gemma, gpt-oss, Mixtral and Step-3.5 alone: rules of the others are those of their kind of
-// attention.
+// EntryClass of each module, which models/registry.py gathers, with its line at the tag, 49e384ce9d. What the
+// modules refuse is in rules_sglang.cpp: stages (`stages`), dispatch of tokens (`expert_exchange`), heads
+// that attention TP does not divide, which all of them assert alike (uneven_heads, uneven_kv_heads); and what
+// server_args.py asks of a model before it is loaded (_handle_model_specific_adjustments, 3479-4336).
 constexpr std::array kSglangHas{
-    ReadArchitecture{"DeciLMForCausalLM", "nemotron_nas.py, pull request 9067"},
-    ReadArchitecture{"DeepseekV2ForCausalLM", "deepseek_v2.py"},
-    ReadArchitecture{"DeepseekV32ForCausalLM", "deepseek_v2.py"},
-    ReadArchitecture{"DeepseekV3ForCausalLM", "deepseek_v2.py"},
-    ReadArchitecture{"DeepseekV4ForCausalLM", "deepseek_v4.py, pull request 23600 and notes of 0.5.12"},
-    ReadArchitecture{"Gemma3ForCausalLM", "gemma3_causal.py"},
-    ReadArchitecture{"Gemma3ForConditionalGeneration", "gemma3_mm.py"},
-    ReadArchitecture{"Gemma4ForCausalLM", "gemma4_causal.py"},
-    ReadArchitecture{"Gemma4ForConditionalGeneration", "gemma4_mm.py"},
-    ReadArchitecture{"Glm4MoeForCausalLM", "glm4_moe.py, pull request 11706"},
-    ReadArchitecture{"Glm4MoeLiteForCausalLM", "glm4_moe_lite.py, pull requests 21851 and 26673"},
-    ReadArchitecture{"GlmMoeDsaForCausalLM", "glm4_moe.py, pull request 18804"},
-    ReadArchitecture{"GptOssForCausalLM", "gpt_oss.py"},
-    ReadArchitecture{"KimiK25ForConditionalGeneration", "kimi_k25.py, pull request 17789"},
-    ReadArchitecture{"KimiLinearForCausalLM", "kimi_linear.py, pull requests 12469 and 14337"},
-    ReadArchitecture{"Llama4ForCausalLM", "llama4.py"},
-    ReadArchitecture{"Llama4ForConditionalGeneration", "mllama4.py"},
-    ReadArchitecture{"LlamaForCausalLM", "llama.py"},
-    ReadArchitecture{"MiMoV2FlashForCausalLM", "mimo_v2.py"},
-    ReadArchitecture{"MiniMaxM2ForCausalLM", "minimax_m2.py, pull request 12129"},
-    ReadArchitecture{"MistralForCausalLM", "mistral.py"},
-    ReadArchitecture{"MixtralForCausalLM", "mixtral.py"},
-    ReadArchitecture{"NemotronHForCausalLM", "nemotron_h.py, issue 18458"},
-    ReadArchitecture{"Phi3ForCausalLM", "llama.py, issue 1331"},
-    ReadArchitecture{"Qwen2ForCausalLM", "qwen2.py"},
-    ReadArchitecture{"Qwen2MoeForCausalLM", "qwen2_moe.py, issue 1331"},
-    ReadArchitecture{"Qwen3ForCausalLM", "qwen3.py"},
-    ReadArchitecture{"Qwen3MoeForCausalLM", "qwen3_moe.py"},
-    ReadArchitecture{"Qwen3NextForCausalLM", "qwen3_next.py, pull request 10233"},
-    ReadArchitecture{"Qwen3_5ForConditionalGeneration", "qwen3_5.py, pull request 18489"},
-    ReadArchitecture{"Qwen3_5MoeForConditionalGeneration", "qwen3_5.py, pull request 18489"},
-    ReadArchitecture{"Step3p5ForCausalLM", "step3p5.py@49e384ce9d30"},
+    ReadArchitecture{"DeciLMForCausalLM", "nemotron_nas.py:438"},
+    ReadArchitecture{"DeepseekV2ForCausalLM", "deepseek_v2.py:2855"},
+    ReadArchitecture{"DeepseekV32ForCausalLM", "deepseek_v2.py:2855"},
+    ReadArchitecture{"DeepseekV3ForCausalLM", "deepseek_v2.py:2855"},
+    ReadArchitecture{"DeepseekV4ForCausalLM", "deepseek_v4.py:2446"},
+    ReadArchitecture{"Ernie4_5_MoeForCausalLM", "ernie4.py:433"},
+    ReadArchitecture{"Gemma3ForCausalLM", "gemma3_causal.py:937"},
+    ReadArchitecture{"Gemma3ForConditionalGeneration", "gemma3_mm.py:503"},
+    ReadArchitecture{"Gemma4ForCausalLM", "gemma4_causal.py:1421"},
+    ReadArchitecture{"Gemma4ForConditionalGeneration", "gemma4_mm.py:1117"},
+    ReadArchitecture{"Glm4MoeForCausalLM", "glm4_moe.py:1482"},
+    ReadArchitecture{"Glm4MoeLiteForCausalLM", "glm4_moe_lite.py:1302"},
+    ReadArchitecture{"GlmMoeDsaForCausalLM", "glm4_moe.py:1482"},
+    ReadArchitecture{"GptOssForCausalLM", "gpt_oss.py:1366"},
+    ReadArchitecture{"KimiK25ForConditionalGeneration", "kimi_k25.py:894"},
+    ReadArchitecture{"KimiLinearForCausalLM", "kimi_linear.py:797"},
+    ReadArchitecture{"Llama4ForCausalLM", "llama4.py:588"},
+    ReadArchitecture{"Llama4ForConditionalGeneration", "mllama4.py:1008"},
+    ReadArchitecture{"LlamaForCausalLM", "llama.py:851"},
+    ReadArchitecture{"MiMoForCausalLM", "mimo.py:160"},
+    ReadArchitecture{"MiMoV2FlashForCausalLM", "mimo_v2.py:1481"},
+    ReadArchitecture{"MiMoV2ForCausalLM", "mimo_v2.py:1481"},
+    ReadArchitecture{"MiniMaxM2ForCausalLM", "minimax_m2.py:1438"},
+    ReadArchitecture{"MistralForCausalLM", "mistral.py:195"},
+    ReadArchitecture{"MixtralForCausalLM", "mixtral.py:480"},
+    ReadArchitecture{"NemotronHForCausalLM", "nemotron_h.py:1162"},
+    ReadArchitecture{"Phi3ForCausalLM", "llama.py:851"},
+    ReadArchitecture{"Qwen2ForCausalLM", "qwen2.py:668"},
+    ReadArchitecture{"Qwen2MoeForCausalLM", "qwen2_moe.py:1201"},
+    ReadArchitecture{"Qwen3ForCausalLM", "qwen3.py:722"},
+    ReadArchitecture{"Qwen3MoeForCausalLM", "qwen3_moe.py:1246"},
+    ReadArchitecture{"Qwen3NextForCausalLM", "qwen3_next.py:1294"},
+    ReadArchitecture{"Qwen3VLForConditionalGeneration", "qwen3_vl.py:1413"},
+    ReadArchitecture{"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe.py:388"},
+    ReadArchitecture{"Qwen3_5ForConditionalGeneration", "qwen3_5.py:2120"},
+    ReadArchitecture{"Qwen3_5MoeForConditionalGeneration", "qwen3_5.py:2120"},
+    ReadArchitecture{"Step3p5ForCausalLM", "step3p5.py:1049"},
 };
 // Without a module of its own a model runs by the Transformers library's, if that leaves attention to others
 // (_supports_attention_backend): Falcon's (modeling_falcon.py) does not, and the other names are no classes

@@ -206,7 +206,7 @@ Launch launch_pair(const ServedHalf& context, const ServedHalf& generation, cons
     if (const std::string why = find_deployment(s->study, s->plan, profile, s->deployment); !why.empty())
       return refused(std::move(out), why);
   }
-  if (const auto why = does_not_pair(profile, context.plan, generation.plan))
+  if (const auto why = does_not_pair(profile, context.study, context.plan, generation.plan))
     return refused(std::move(out), fmt::format("{}: {} ({})", why->says, why->text, why->source));
   return write_pair(std::move(out), *engine, std::move(prompts), std::move(answers), stem);
 }

@@ -95,6 +95,11 @@ Complaint other_dense(const Case& c, const Plan& p, const EngineLayout& e) {
   return fmt::format("dense layers over {} run over {}", ranks_text(own), e.dense);
 }
 
+Complaint uneven_halves(const Plan& prefill, const Plan& decode) {
+  if (prefill.tpa % decode.tpa == 0 || decode.tpa % prefill.tpa == 0) return std::nullopt;
+  return fmt::format("prompts over {} ranks, answers over {}", prefill.tpa, decode.tpa);
+}
+
 Complaint uneven_heads(const Case& c, int ranks) {
   for (const Attention& a : c.model.attentions) {
     if (a.q_heads % ranks != 0) return fmt::format("{} query heads over {}", a.q_heads, ranks_text(ranks));
@@ -262,6 +267,22 @@ std::vector<KeptModule> kept_modules(const Model& m) {
     out.push_back(
         {Module::shared_experts, "precision.shared_weights", "precision.shared_math", "shared experts"});
   return out;
+}
+
+bool has_sparse_latents(const Model& m) { return has_latents(m) && has_index(m); }
+
+bool shares_index(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(),
+                     [](const Attention& a) { return a.index && a.index->shared; });
+}
+
+std::optional<CaseComplaint> index_device(const Case& c) {
+  if (!has_sparse_latents(c.model) || architecture_of(c.system.device) != Architecture::ampere)
+    return std::nullopt;
+  return CaseComplaint{
+      "models",
+      fmt::format("{} has sparse attention, {} is older than Hopper", c.model.name, c.system.device.name),
+      "a system of Hopper or Blackwell"};
 }
 
 std::optional<CaseComplaint> fp32_cache(const Case& c) {

@@ -40,7 +40,7 @@ struct PairRule {
   const char* id;
   const char* says;
   const char* source;
-  Complaint (*refuses)(const Plan& prefill, const Plan& decode);
+  Complaint (*refuses)(const Case& c, const Plan& prefill, const Plan& decode);
 };
 
 /// How the ranks of a stage share attention and feed-forward networks, once an engine has started.
@@ -88,6 +88,9 @@ bool launched_as(const Plan& plan, LaunchedAs feature);
 /// An option as in the plan's text; empty: its strategy does not have it.
 std::string option_text(const Plan& plan, std::string_view key);
 
+/// Two servers of which neither's attention TP divides the other's.
+Complaint uneven_halves(const Plan& prefill, const Plan& decode);
+
 /// Query heads that `ranks` do not share evenly; KV heads that they neither share nor copy evenly.
 Complaint uneven_heads(const Case& c, int ranks);
 Complaint uneven_kv_heads(const Case& c, int ranks);
@@ -121,6 +124,11 @@ std::optional<CaseComplaint> missing_model(const Case& c, const LaunchRules& rul
 std::optional<CaseComplaint> too_long(const Case& c, const LaunchRules& rules);
 /// A cache in FP32, for which no engine has kernels.
 std::optional<CaseComplaint> fp32_cache(const Case& c);
+/// Sparse attention with an index under MLA (DeepSeek-V3.2's DSA), whose kernels engines have from Hopper on;
+/// and whether some of its layers take the choice of an earlier one.
+bool has_sparse_latents(const Model& m);
+bool shares_index(const Model& m);
+std::optional<CaseComplaint> index_device(const Case& c);
 
 /// Classes of a model's matrices whose types engines have rules for, and their keys.
 struct KeptModule {

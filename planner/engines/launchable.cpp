@@ -187,9 +187,10 @@ bool answers_alone(const EngineProfile& engine, const Strategy& s) {
   return std::find(features.begin(), features.end(), s.launched_as) != features.end();
 }
 
-std::optional<Refusal> does_not_pair(const EngineProfile& engine, const Plan& prefill, const Plan& decode) {
+std::optional<Refusal> does_not_pair(const EngineProfile& engine, const Case& c, const Plan& prefill,
+                                     const Plan& decode) {
   for (const PairRule& rule : rules_of(engine).pairs) {
-    if (auto complaint = rule.refuses(prefill, decode))
+    if (auto complaint = rule.refuses(c, prefill, decode))
       return Refusal{rule.id, rule.says, std::move(*complaint), rule.source};
   }
   return std::nullopt;

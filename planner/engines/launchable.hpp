@@ -35,7 +35,8 @@ std::optional<CaseRefusal> does_not_start(const Case& c);
 std::optional<CaseRefusal> has_no_price(const Case& c);
 
 /// Nothing where the engine hands caches from servers of one plan to those of the other. Throws likewise.
-std::optional<Refusal> does_not_pair(const EngineProfile& engine, const Plan& prefill, const Plan& decode);
+std::optional<Refusal> does_not_pair(const EngineProfile& engine, const Case& c, const Plan& prefill,
+                                     const Plan& decode);
 
 /// "vLLM 0.24.0".
 std::string title_of(const EngineProfile& engine);

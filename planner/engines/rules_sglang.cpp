@@ -75,6 +75,43 @@ Complaint cp_model(const Case& c, const Plan& p) {
   return c.model.name + " is neither of MLA nor a Qwen model with experts";
 }
 
+// Classes whose forward() takes nothing from a stage before it (pp_proxy_tensors), read of every class that
+// architectures.cpp lists.
+constexpr std::array kOfOneStage{
+    ReadArchitecture{"Ernie4_5_MoeForCausalLM", "models/ernie4.py:331"},
+    ReadArchitecture{"Gemma3ForCausalLM", "models/gemma3_causal.py:757"},
+    ReadArchitecture{"Gemma3ForConditionalGeneration", "models/gemma3_mm.py:343"},
+    ReadArchitecture{"Llama4ForConditionalGeneration", "models/mllama4.py:565"},
+    ReadArchitecture{"MiMoForCausalLM", "models/mimo.py:83"},
+    ReadArchitecture{"Qwen3NextForCausalLM", "models/qwen3_next.py:1067"},
+};
+
+Complaint stages(const Case& c, const Plan& p) {
+  if (p.pp == 1) return std::nullopt;
+  const auto at = std::find_if(kOfOneStage.begin(), kOfOneStage.end(),
+                               [&](const ReadArchitecture& a) { return c.model.architecture == a.name; });
+  if (at == kOfOneStage.end()) return std::nullopt;
+  return fmt::format("{} stages of {} ({}, {}): pp=1", p.pp, c.model.name, at->name, at->place);
+}
+
+// gpt-oss takes its tokens gathered alone.
+Complaint expert_exchange(const Case& c, const Plan& p) {
+  if (c.model.architecture != "GptOssForCausalLM" || !groups_share_experts(c, p) ||
+      p[kExpertTokens] == ExpertTokens::gather)
+    return std::nullopt;
+  return fmt::format("dispatch and combine of {}, whose class has none: moe_a2a=gather", c.model.name);
+}
+
+// FlashInfer's CUTLASS runs the experts of Nemotron-H in 16 bits or FP8 before Blackwell; in FP4 Marlin does.
+Complaint expert_runner(const Case& c, const Plan& p) {
+  const int tp = p.ranks_per_stage();
+  if (c.model.architecture != "NemotronHForCausalLM" || !has_experts(c.model) || p.ep == 1 || p.ep == tp ||
+      architecture_of(c.system.device) == Architecture::blackwell ||
+      element_bits(c.precision.of(Module::experts).weights) < 8)
+    return std::nullopt;
+  return fmt::format("ep={} of {} ranks of {}: ep=1 or ep={}", p.ep, tp, c.model.name, tp);
+}
+
 Complaint cp_device(const Case& c, const Plan& p) {
   if (!prefill_cp(p) || !has_latents(c.model) || architecture_of(c.system.device) == Architecture::hopper)
     return std::nullopt;
@@ -92,8 +129,11 @@ Complaint nodes(const Case& c, const Plan& p) {
   return fmt::format("{} stages of {} ranks on {} nodes of {}", p.pp, tp, nodes, tray);
 }
 
-// The layers that it can interleave are those of DeepSeek's, Qwen3's and MiMo-V2's classes.
+// The layers that it can interleave are those of DeepSeek's, Qwen3's and MiMo-V2's classes; they hand no
+// choice of tokens from one layer to the next.
 Complaint two_batch_model(const Case& c, const Plan& p) {
+  if (p[kOverlap] == Overlap::none) return std::nullopt;
+  if (shares_index(c.model)) return c.model.name + " has layers that take the index of an earlier one";
   const auto shares = [](const FeedForward& f) { return f.shared_experts > 0; };
   const bool qwen3 = of_qwen_moe(c.model) && c.model.qk_norm &&
                      std::none_of(c.model.ffns.begin(), c.model.ffns.end(), shares);
@@ -117,16 +157,20 @@ Cuts cuts_of(const Case& c, const Plan& p) {
 }
 
 // FlashAttention 3 and FlashInfer, its own choices before Blackwell, are none of the backends that it reads
-// such caches with. Of weights it asks nothing there (server_args.py:4727-4800).
+// such caches with. Of weights it asks nothing there (server_args.py:4727-4800). Sparse attention (DSA) and
+// Nemotron-H, for which it takes FlashInfer on Blackwell, too, read none anywhere.
 std::optional<CaseComplaint> cache_type(const Case& c) {
   if (auto out = fp32_cache(c)) return out;
-  if (kernel_type(c.precision.kv) != Dtype::fp4 ||
-      architecture_of(c.system.device) == Architecture::blackwell)
-    return std::nullopt;
-  return CaseComplaint{
-      "precision.kv",
-      fmt::format("{} is no Blackwell, whose attention reads caches in fp4", c.system.device.name),
-      "fp8 or bf16"};
+  if (kernel_type(c.precision.kv) != Dtype::fp4) return std::nullopt;
+  const auto no = [](std::string text) {
+    return CaseComplaint{"precision.kv", std::move(text), "fp8 or bf16"};
+  };
+  if (has_sparse_latents(c.model))
+    return no(c.model.name + " has sparse attention, whose cache it does not keep in fp4");
+  if (c.model.architecture == "NemotronHForCausalLM")
+    return no(c.model.name + " is attended to by FlashInfer, which reads no cache in fp4");
+  if (architecture_of(c.system.device) == Architecture::blackwell) return std::nullopt;
+  return no(fmt::format("{} is no Blackwell, whose attention reads caches in fp4", c.system.device.name));
 }
 
 // Triton's kernel of experts, the only one of FP8 there, does not compile before compute capability 8.9.
@@ -153,9 +197,17 @@ constexpr CaseRule kCases[]{
     {"context", "a request fits into the model's maximum length, prompt and output together",
      "sgl-project/sglang python/sglang/srt: configs/model_config.py:667-694@49e384ce9d",
      [](const Case& c) { return too_long(c, kSglangRules); }},
-    {"kv_type", "caches are in 16 bits or FP8; in FP4 with the attention that is its default on Blackwell",
-     "sgl-project/sglang python/sglang/srt: server_args.py:591-601,4407-4446,4727-4800@49e384ce9d",
+    {"kv_type",
+     "caches are in 16 bits or FP8; in FP4 with the attention that is its default on Blackwell, not of "
+     "sparse "
+     "attention nor of Nemotron-H",
+     "sgl-project/sglang python/sglang/srt: server_args.py:591-601,3426-3429,4407-4446,4727-4800, "
+     "arg_groups/nemotron_h_hook.py:60-61@49e384ce9d",
      cache_type},
+    {"index_device", "the index of sparse attention is computed by DeepGEMM, from Hopper on",
+     "sgl-project/sglang python/sglang/srt: layers/attention/dsa/dsa_indexer.py:704-716,892, "
+     "layers/attention/dsa_backend.py:858, layers/deep_gemm_wrapper/configurer.py@49e384ce9d",
+     index_device},
     {"weight_type", "experts in FP8 need a device that computes in FP8",
      "sgl-project/sglang python/sglang/srt: layers/quantization/fp8.py, Fp8MoEMethod, near v0.5.14; pull "
      "request 30681, which adds Marlin's kernels later",
@@ -196,6 +248,8 @@ constexpr LaunchRule kPlans[]{
     {"cp_device", "prefill context parallelism under MLA: FlashAttention 3, on Hopper",
      "sgl-project/sglang python/sglang/srt: server_args.py:3652-3681, layers/cp/base.py:72-78@49e384ce9d",
      cp_device},
+    {"stages", "models run in stages whose class hands its hidden states on",
+     "sgl-project/sglang python/sglang/srt: model_executor/model_runner.py:591-599@49e384ce9d", stages},
     {"attention_layout",
      "TP is all ranks of a stage, data and context parallelism are parts of it; under MLA context "
      "parallelism "
@@ -208,6 +262,13 @@ constexpr LaunchRule kPlans[]{
      "sgl-project/sglang python/sglang/srt: server_args.py:5017-5039,5274-5360, "
      "distributed/parallel_state.py:2034-2036@49e384ce9d",
      expert_groups},
+    {"expert_exchange", "gpt-oss has no dispatch of tokens to its experts",
+     "sgl-project/sglang python/sglang/srt: models/gpt_oss.py:260-263@49e384ce9d", expert_exchange},
+    {"expert_runner",
+     "before Blackwell the experts of Nemotron-H are whole on EP = TP ranks or cut by all of them",
+     "sgl-project/sglang python/sglang/srt: arg_groups/nemotron_h_hook.py:36-58, "
+     "server_args.py:5107-5117@49e384ce9d",
+     expert_runner},
     {"expert_width",
      "DeepEP's kernels of few tokens, which steps that decode take, are compiled for hidden sizes",
      "deepseek-ai/DeepEP csrc/kernels/legacy/launch.cuh:113-133@dd758caf4518; sgl-project/sglang "
@@ -244,8 +305,11 @@ constexpr LaunchRule kPlans[]{
      "sgl-project/sglang python/sglang/srt: layers/quantization/fp8.py:390-407,929-952, "
      "layers/quantization/fp8_utils.py:1809-1825@49e384ce9d",
      [](const Case& c, const Plan& p) { return cut_blocks(c, cuts_of(c, p)); }},
-    {"two_batch_model", "two halves of a batch overlap in DeepSeek's MLA and in Qwen3 models with experts",
-     "sgl-project/sglang python/sglang/srt: batch_overlap/operations_strategy.py:36-69@49e384ce9d",
+    {"two_batch_model",
+     "two halves of a batch overlap in DeepSeek's MLA, each layer with an index of its own, and in Qwen3 "
+     "models with experts",
+     "sgl-project/sglang python/sglang/srt: batch_overlap/operations_strategy.py:36-69, "
+     "server_args.py:3547-3558@49e384ce9d",
      two_batch_model},
     {"two_batch_step", "two halves of a batch overlap in steps that decode alone or prefill alone",
      "sgl-project/sglang python/sglang/srt: batch_overlap/operations_strategy.py:87-101@49e384ce9d",
@@ -255,9 +319,12 @@ constexpr LaunchRule kPlans[]{
 };
 
 constexpr PairRule kPairs[] = {
+    {"pair_ranks", "the attention TP of one half divides the other's",
+     "sgl-project/sglang python/sglang/srt: disaggregation/common/conn.py:281-313@49e384ce9d",
+     [](const Case&, const Plan& prefill, const Plan& decode) { return uneven_halves(prefill, decode); }},
     {"pair_stages", "who decodes has as many stages as who prefills, or one",
      "sgl-project/sglang python/sglang/srt: disaggregation/common/conn.py:342-345@49e384ce9d",
-     [](const Plan& prefill, const Plan& decode) -> Complaint {
+     [](const Case&, const Plan& prefill, const Plan& decode) -> Complaint {
        if (decode.pp == 1 || decode.pp == prefill.pp) return std::nullopt;
        return fmt::format("{} stages decode, {} prefill", decode.pp, prefill.pp);
      }},

@@ -127,7 +127,8 @@ std::optional<CaseComplaint> gemma_device(const Case& c) {
 }
 
 /// What it has kernels for, by the documented matrix; beside it Triton's for experts in MXFP4 on Hopper.
-/// Experts in INT4 are multiplied in FP8 (W4A8), with a scale per 128 weights, or not at all.
+/// Experts in INT4 are multiplied in FP8 (W4A8), with a scale per 128 weights, or not at all. Experts in FP8
+/// need the scales of their inputs in the checkpoint, which one of dynamic ones does not have.
 bool runs(ModuleType t, Module m, Architecture a) {
   const bool ampere = a == Architecture::ampere, blackwell = a == Architecture::blackwell;
   const bool experts = m == Module::experts;
@@ -139,8 +140,9 @@ bool runs(ModuleType t, Module m, Architecture a) {
       return blackwell || (a == Architecture::hopper && experts);
     case Dtype::fp8:
     case Dtype::fp8_block:
-    case Dtype::fp8_dynamic:
       return !ampere;
+    case Dtype::fp8_dynamic:
+      return !ampere && !experts;
     case Dtype::int4:
       return experts ? a == Architecture::hopper && t.math == Dtype::fp8 : !blackwell;
     case Dtype::int4_group32:
@@ -200,6 +202,33 @@ Complaint expert_parts(const Case& c, const Plan& p) {
   return std::nullopt;
 }
 
+// Weights in INT4 that have a scale per so many inputs; 0: none have.
+int inputs_per_scale(ModuleType t) {
+  return t.weights == Dtype::int4 ? 128 : t.weights == Dtype::int4_group32 ? 32 : 0;
+}
+
+// What reads rows that ranks share (the output projection, the last of a dense network) has whole groups of
+// its inputs on each.
+Complaint int4_groups(const Case& c, const Plan& p) {
+  const EngineLayout e = layout(p);
+  const auto cut = [](const char* what, Count inputs, int ranks, int group) -> Complaint {
+    if (group == 0 || inputs % (Count{ranks} * group) == 0) return std::nullopt;
+    return fmt::format("{} of {} inputs over {} ranks, no multiples of {}", what, inputs, ranks, group);
+  };
+  const int of_output = inputs_per_scale(c.precision.of(Module::out_proj));
+  for (const Attention& a : c.model.attentions) {
+    if (a.none() || a.recurrent()) continue;
+    const Count inputs = Count{a.q_heads} * value_width(a);
+    if (auto out = cut("an output projection", inputs, e.tpa * e.kvp, of_output)) return out;
+  }
+  const int of_dense = inputs_per_scale(c.precision.of(Module::dense_ffn));
+  for (const FeedForward& f : c.model.ffns) {
+    if (!f.dense()) continue;
+    if (auto out = cut("a dense network", f.inner, e.dense, of_dense)) return out;
+  }
+  return std::nullopt;
+}
+
 Complaint two_batches(const Case&, const Plan& p) {
   return p[kOverlap] == Overlap::none ? Complaint() : "overlap=two_batch";
 }
@@ -237,10 +266,11 @@ constexpr CaseRule kCases[]{
      "NVFP4LinearMethod, and modules/attention.py, Attention.forward, near v1.3.0rc20",
      trtllm_cache_type},
     {"weight_type",
-     "NVFP4 on Blackwell, MXFP4 there and of experts on Hopper, FP8 from Hopper on, INT4 before "
-     "Blackwell, of experts as W4A8 on Hopper alone",
+     "NVFP4 on Blackwell, MXFP4 there and of experts on Hopper, FP8 from Hopper on, of experts with static "
+     "scales or in blocks, INT4 before Blackwell, of experts as W4A8 on Hopper alone",
      "NVIDIA/TensorRT-LLM docs/source/features/quantization.md:94-102@09d4c79ba941, "
-     "tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, near v1.3.0rc20; "
+     "tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, quantization.py, "
+     "load_activation_scales_fp8_qdq, near v1.3.0rc20; "
      "model_config.py:329-345 of v1.3.0rc20, as quoted by ai-dynamo/aiconfigurator "
      "collector/trtllm/collect_moe.py:433-476@095f58a51",
      weight_type},
@@ -286,6 +316,10 @@ constexpr LaunchRule kPlans[]{
     {"experts", "EP divides the experts",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_wide_ep.py:145@99bca8929698",
      [](const Case& c, const Plan& p) { return uneven_experts(c, p.ep); }},
+    {"int4_groups", "a rank's inputs of a matrix in INT4 are whole groups, of 128 or 32, that share a scale",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/linear.py, W4A16_AWQ_LinearMethod.create_weights and "
+     "W4A8_AWQ_LinearMethod.create_weights, near v1.3.0rc20",
+     int4_groups},
     {"expert_parts", "parts of an expert are multiples of 128 wide in block FP8 and INT4, else of 256 bits",
      "NVIDIA/TensorRT-LLM's checks near v1.3.0rc20, as quoted by ai-dynamo/aiconfigurator "
      "collector/trtllm/collect_moe.py:380-426@095f58a51",
@@ -325,7 +359,7 @@ constexpr PairRule kPairs[]{
     {"pair_helix", "servers for prompts hand their caches on whole: Helix is of answers alone",
      "NVIDIA/TensorRT-LLM cpp/tensorrt_llm/batch_manager/cacheFormatter.cpp, CacheFormatter::inquireSupport, "
      "near v1.3.0rc20; docs/source/features/helix.md:22@04c8822cc42f",
-     [](const Plan& prefill, const Plan&) {
+     [](const Case&, const Plan& prefill, const Plan&) {
        return with_helix(prefill) ? Complaint(fmt::format("prompts under kvp={}", prefill.kvp)) : Complaint();
      }},
 };

@@ -3,7 +3,9 @@
 // `--enable-expert-parallel`, `--decode-context-parallel-size` inside t.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <string>
 
 #include "planner/engines/dispatch_room.hpp"
 
@@ -66,6 +68,16 @@ Complaint dcp_cache(const Case& c, const Plan& p) {
   return fmt::format("MLA with a cache in {}", to_string(c.precision.kv));
 }
 
+// Of launch files, which name no --block-size: CUTLASS's MLA on Blackwell has blocks of 128 tokens, the
+// default of others, 16, is a size that they have.
+Complaint dcp_interleave(const Case& c, const Plan& p) {
+  if (!with_dcp(p)) return std::nullopt;
+  const bool cutlass = has_latents(c.model) && architecture_of(c.system.device) == Architecture::blackwell;
+  const int block = cutlass ? 128 : 16, own = std::stoi(option_text(p, "interleave"));
+  if (block % own == 0) return std::nullopt;
+  return fmt::format("interleave={} of blocks of {} tokens", own, block);
+}
+
 Complaint dcp_queries(const Case&, const Plan& p) {
   if (!with_dcp(p) || option_text(p, "queries") != "replicated") return std::nullopt;
   return std::string("queries=replicated");
@@ -103,6 +115,11 @@ constexpr CaseRule kCases[]{
      "vllm-project/vllm vllm/v1/attention/backends/flashinfer.py:651-658, "
      "vllm/config/vllm.py:2160@ee0da84ab9",
      cache_type},
+    {"index_device", "sparse attention under MLA has backends from Hopper on",
+     "vllm-project/vllm vllm/v1/attention/backends/mla/flashmla_sparse.py:129-130, "
+     "flashinfer_mla_sparse.py:89-90, vllm/platforms/cuda.py:93-142@80e511772f3e, of 23 June 2026, near "
+     "v0.24.0",
+     index_device},
     {"weight_math", "before Blackwell weights in FP4 are computed in 16 bits, by Marlin or Triton's kernels",
      "vllm-project/vllm vllm/model_executor/kernels/linear/nvfp4/marlin.py:18-40, "
      "vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:329@ee0da84ab9",
@@ -190,16 +207,40 @@ constexpr LaunchRule kPlans[]{
     {"dcp_cache", "DCP under MLA needs a cache in 16 bits",
      "vllm-project/vllm vllm/model_executor/layers/attention/mla_attention.py:682,802-803@ee0da84ab9",
      dcp_cache},
+    {"dcp_interleave", "tokens in a row on one rank divide a block of the cache",
+     "vllm-project/vllm vllm/config/vllm.py:2131-2138, vllm/config/cache.py:46, "
+     "vllm/v1/attention/backend.py:194-202, "
+     "vllm/v1/attention/backends/mla/cutlass_mla.py:49-50@80e511772f3e, "
+     "of 23 June 2026, near v0.24.0",
+     dcp_interleave},
     {"dcp_queries", "DCP gathers queries: a later version can replicate their projection",
      "vllm-project/vllm vllm/envs.py@ee0da84ab9, without VLLM_DCP_Q_REPLICATE", dcp_queries},
 };
 
+// Copies of KV heads that more ranks have for prompts than for answers are not told apart by who reads them.
+// Latents need no heads, and models with states have descriptors of their own.
+Complaint copied_heads(const Case& c, const Plan& prefill, const Plan& decode) {
+  if (auto out = uneven_halves(prefill, decode)) return out;
+  const int kv = first_attention(c.model).kv_heads;
+  if (has_latents(c.model) || has_recurrence(c.model) || prefill.tpa <= decode.tpa || prefill.tpa <= kv)
+    return std::nullopt;
+  return fmt::format(
+      "prompts over {} ranks copy {} KV heads, answers are over {}: tpa={} at most for prompts, or "
+      "as many for answers",
+      prefill.tpa, kv, decode.tpa, std::max(kv, decode.tpa));
+}
+
 constexpr PairRule kPairs[] = {
+    {"pair_ranks",
+     "the TP of one half divides the other's, and who prefills by more ranks copies no KV heads",
+     "vllm-project/vllm vllm/distributed/kv_transfer/kv_connector/utils.py:521-557, "
+     "kv_connector/v1/nixl/base_worker.py:1613-1619@80e511772f3e, of 23 June 2026, near v0.24.0",
+     copied_heads},
     {"pair_stages", "caches are handed over between servers of one stage each",
      "vllm-project/vllm vllm/distributed/kv_transfer/kv_connector/v1/base.py:659-671, which NIXL's connector "
      "does "
      "not override, vllm/v1/engine/core.py:190@ee0da84ab9",
-     [](const Plan& prefill, const Plan& decode) -> Complaint {
+     [](const Case&, const Plan& prefill, const Plan& decode) -> Complaint {
        if (prefill.pp == 1 && decode.pp == 1) return std::nullopt;
        return fmt::format("these have {} and {} stages", prefill.pp, decode.pp);
      }},
@@ -209,7 +250,7 @@ constexpr PairRule kPairs[] = {
      "vllm-project/vllm vllm/distributed/kv_transfer/kv_connector/v1/nixl/worker.py and "
      "docs/features/nixl_connector_compatibility.md, near v0.24.0; pull request 50611, which adds it for MLA "
      "later",
-     [](const Plan& prefill, const Plan& decode) -> Complaint {
+     [](const Case&, const Plan& prefill, const Plan& decode) -> Complaint {
        for (const Plan* p : {&prefill, &decode}) {
          if (with_dcp(*p))
            return fmt::format("{} {}: tensor or attention data parallelism there, or one server for both",

@@ -269,7 +269,7 @@ std::optional<PoolPair> best_pair(const Study& study, const std::vector<PrefillP
   std::vector<std::pair<double, const PrefillPool*>> order;
   for (const PrefillPool& prefill : pools) {
     if (prefill.plan.gpus() + decode.plan.gpus() > most_pool_gpus(study)) continue;
-    if (does_not_pair(*study.study.engine, prefill.plan, decode.plan)) continue;
+    if (does_not_pair(*study.study.engine, study.study, prefill.plan, decode.plan)) continue;
     const Pairing pairing(study, prefill, decode);
     if (most_ttft > Seconds(0) && pairing.least_ttft() > most_ttft) continue;
     order.emplace_back(pairing.most_requests_per_s_gpu(), &prefill);

@@ -42,8 +42,9 @@ inline Case case_of(const std::string& engine, const Try& t) {
 
 inline constexpr const char *kR1 = "deepseek-r1", *kL70 = "llama-3.1-70b", *kL405 = "llama-3.1-405b",
                             *kQwen = "qwen3-235b-a22b", *kQwen14 = "qwen-2.5-14b", *kYi = "yi-34b-200k",
-                            *kOss = "gpt-oss-120b", *kGb = "gb200-nvl72", *kH100 = "h100-hgx",
-                            *kA100 = "a100-sxm";
+                            *kOss = "gpt-oss-120b", *kV32 = "deepseek-v3.2", *kQwen35 = "qwen3.5-397b-a17b",
+                            *kNemotron = "nemotron-3-super-120b-a12b", *kGb = "gb200-nvl72",
+                            *kH100 = "h100-hgx", *kA100 = "a100-sxm";
 
 inline void in_blocks(Case& c) { c.precision.weights = Dtype::fp8_block; }
 inline void cached_in_fp8(Case& c) { c.precision.kv = Dtype::fp8; }
@@ -55,6 +56,7 @@ inline void all_in_fp4_cached_in_fp4(Case& c) { all_in_fp4(c), cached_in_fp4(c);
 inline void all_in_fp8(Case& c) { c.precision.weights = c.precision.math = Dtype::fp8; }
 inline void fp8_in_bf16(Case& c) { c.precision.weights = Dtype::fp8; }
 inline void experts_in_int4(Case& c) { c.precision.expert_weights = Dtype::int4; }
+inline void in_int4(Case& c) { c.precision.weights = Dtype::int4; }
 inline void experts_in_w4a8(Case& c) { experts_in_int4(c), c.precision.expert_math = Dtype::fp8; }
 inline void in_fp8_all_through(Case& c) { all_in_fp8(c), cached_in_fp8(c); }
 inline void checkpoint_caches_in_fp8(Case& c) {

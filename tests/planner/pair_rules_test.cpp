@@ -16,13 +16,19 @@ namespace {
 using namespace testing;
 
 struct PairTry {
-  const char *engine, *rule, *prompts, *answers, *paired_prompts, *paired_answers;
+  const char *engine, *rule, *prompts, *answers, *paired_prompts, *paired_answers, *model = kR1;
 };
 
 // Servers that an engine hands no caches between, and the nearest that it does.
 const std::vector<PairTry> kPairTries{
     {"vllm", "pair_stages", "pipeline:pp=2,batch=1", "tensor:tpa=8,batch=1", "tensor:tpa=2,batch=1",
      "tensor:tpa=8,batch=1"},
+    {"vllm", "pair_ranks", "tensor:tpa=8,ep=8,batch=1", "tensor:tpa=4,ep=4,batch=4",
+     "tensor:tpa=4,ep=4,batch=1", "tensor:tpa=8,ep=8,batch=4", kQwen},  // 4 KV heads
+    {"vllm", "pair_ranks", "dp_ep:dp=2,tpa=6,ep=12,batch=1", "tensor:tpa=4,ep=4,batch=4",
+     "tensor:tpa=8,ep=8,batch=1", "tensor:tpa=4,ep=4,batch=4"},  // latents
+    {"sglang", "pair_ranks", "dp_ep:dp=2,tpa=6,ep=12,batch=1", "dp_ep:dp=4,tpa=4,ep=16,batch=4",
+     "dp_ep:dp=2,tpa=8,ep=16,batch=1", "dp_ep:dp=4,tpa=4,ep=16,batch=4"},
     {"vllm", "pair_dcp", "tensor:tpa=8,ep=8,batch=1", "dcp:tpa=8,ep=8,dcp=8,batch=4",
      "tensor:tpa=8,ep=8,batch=1", "tensor:tpa=8,ep=8,batch=4"},
     {"vllm", "pair_dcp", "tensor:tpa=8,ep=8,batch=1", "dcp:tpa=8,ep=8,dcp=2,exchange=a2a,batch=4",
@@ -37,7 +43,8 @@ TEST(Launchable, EveryRuleOfPairsRefusesOneAndLetsTheNearestPass) {
   for (const PairTry& t : kPairTries) {
     SCOPED_TRACE(fmt::format("{} {}: {} and {}", t.engine, t.rule, t.prompts, t.answers));
     const auto tried = [&](const char* prompts, const char* answers) {
-      return does_not_pair(*profile(t.engine), parse_plan(prompts), parse_plan(answers));
+      const Case c = case_of(t.engine, {t.model, kGb, prompts});
+      return does_not_pair(*profile(t.engine), c, parse_plan(prompts), parse_plan(answers));
     };
     const auto refusal = tried(t.prompts, t.answers);
     ASSERT_TRUE(refusal);

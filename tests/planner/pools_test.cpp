@@ -70,7 +70,7 @@ TEST(Pools, OnlyPlansThatTheEngineHandsCachesBetweenArePaired) {
   const Plan staged = parse_plan("pipeline:pp=4,batch=1"), other = parse_plan("pipeline:pp=2,batch=1"),
              whole = parse_plan("tensor:batch=1");
   const auto refused = [](const Study& s, const Plan& prefill, const Plan& decode) {
-    return does_not_pair(*s.study.engine, prefill, decode).has_value();
+    return does_not_pair(*s.study.engine, s.study, prefill, decode).has_value();
   };
   EXPECT_TRUE(refused(vllm, staged, whole) && refused(vllm, whole, staged) && !refused(vllm, whole, whole));
   EXPECT_TRUE(!refused(sglang, staged, whole) && !refused(sglang, staged, staged) &&

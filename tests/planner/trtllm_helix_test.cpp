@@ -128,12 +128,13 @@ TEST(TrtllmHelix, P20BothHalvesAreStartedAsTheEnginesTestStartsThem) {
 }
 
 TEST(TrtllmHelix, P20PromptsAreNotUnderHelix) {
+  const Case c = decode_case("deepseek-r1", "gb200-nvl72", 32'768);
   const Plan helix = parse_plan(kHelixPlan), tensor = parse_plan(kTensorPlan);
-  const auto no = does_not_pair(*profile("trtllm"), helix, tensor);
+  const auto no = does_not_pair(*profile("trtllm"), c, helix, tensor);
   ASSERT_TRUE(no);
   EXPECT_EQ(no->rule, "pair_helix");
-  EXPECT_FALSE(does_not_pair(*profile("trtllm"), tensor, helix));
-  EXPECT_FALSE(does_not_pair(*profile("trtllm"), tensor, tensor));
+  EXPECT_FALSE(does_not_pair(*profile("trtllm"), c, tensor, helix));
+  EXPECT_FALSE(does_not_pair(*profile("trtllm"), c, tensor, tensor));
 }
 
 long long number_behind(const std::string& text, const std::string& key) {
