@@ -181,6 +181,22 @@ void put_sglang_exchange(Deployment& d, const Case& c, const Plan& p) {
   put_queue_pairs(d, most);
 }
 
+// Tokens of a page of the cache, of which the budget of a group's step is a multiple (srt/server_args.py:6689
+// at v0.5.14): 64 of sparse attention (3622-3628) and of its kernels from TensorRT-LLM, the default on
+// Blackwell (4430-4446, 4546-4664); of others 1, but under Step-3.5, which takes FlashAttention 4 there
+// (3990).
+long long sglang_page(const Case& c) {
+  const bool blackwell = architecture_of(c.system.device) == Architecture::blackwell;
+  if (blackwell && c.model.architecture == "Step3p5ForCausalLM") return 128;
+  return blackwell || has_sparse_latents(c.model) ? 64 : 1;
+}
+
+// Whole pages, so that the engine starts: up to a page more than the plan's own tokens.
+long long whole_pages(const Case& c, long long tokens) {
+  const long long page = sglang_page(c);
+  return (tokens + page - 1) / page * page;
+}
+
 }  // namespace
 
 int tensorrt_llm_block(const Case& c) { return block_of("trtllm", c).value_or(c.kv_block); }
@@ -235,7 +251,8 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   if (p.ep > 1) put(o, "--ep-size", p.ep);
   if (c.batch.decodes()) put(o, "--max-running-requests", sequences(c, p) * p.dp);
   // Without chunks a prompt passes whole.
-  if (c.batch.prefills()) put(o, "--chunked-prefill-size", in_chunks(c, p) ? chunk_tokens(c, p) * p.dp : -1);
+  if (c.batch.prefills())
+    put(o, "--chunked-prefill-size", in_chunks(c, p) ? whole_pages(c, chunk_tokens(c, p)) * p.dp : -1);
   // It prefills first and lets decoding requests wait, unless told to mix (srt/server_args.py,
   // enable_mixed_chunk).
   if (c.batch.kind() == StepKind::mixed) put(o, "--enable-mixed-chunk");

@@ -55,7 +55,7 @@ std::string refusal(const Server& s) {
   if (beyond_model(s.study) && !s.study.any_context)
     return fmt::format("{} tokens are beyond the {} that {} is for; any_context: true lifts that",
                        served_length(s.study), s.study.model.max_context, s.study.model.name);
-  return "";
+  return s.engine.name == "sglang" ? sglang_refusal(s) : "";
 }
 
 namespace {

@@ -77,6 +77,8 @@ std::vector<LaunchFile> sglang_front(const Server& generation, const std::string
 std::vector<LaunchFile> tensorrt_llm_server(const Server& s);
 std::vector<LaunchFile> tensorrt_llm_front(const Server& generation, const std::string& stem);
 std::string vllm_kv(Dtype kv);
+/// Why SGLang's options leave no memory for weights and a cache, or nothing.
+std::string sglang_refusal(const Server& s);
 std::string sglang_kv(Dtype kv);
 std::string tensorrt_llm_kv(Dtype kv);
 

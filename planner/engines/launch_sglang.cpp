@@ -97,9 +97,12 @@ double beside_kv_mib(const Server& s, long long chunk) {
 // prompt that passes whole has its activations in the plan's memory.
 double memory_part(const Server& s, const LaunchOptions& o) {
   const LaunchOption* cut = find(o, "--chunked-prefill-size");
-  const long long asked =
-      cut == nullptr ? s.engine.tokens_of_step(s.study.system.device) : std::stoll(cut->value);
-  const long long chunk = asked < 0 ? kMostPrefillTokens : asked;  // prompts that pass whole
+  const long long usual = s.engine.tokens_of_step(s.study.system.device);
+  const long long asked = cut == nullptr ? usual : std::stoll(cut->value);
+  // Of prompts that pass whole; else the engine counts the budget of all groups, of which each rank has its
+  // group's alone: more than the usual one is not set aside for others.
+  const long long chunk =
+      asked < 0 ? kMostPrefillTokens : std::max(std::min(asked, usual), asked / s.plan.dp);
   const double all = s.study.system.device.memory.value / (1 << 20);
   const double own = std::floor(1000 * (all - beside_kv_mib(s, chunk)) / all) / 1000;
   return std::min(s.engine.memory, own);
@@ -142,6 +145,18 @@ LaunchOptions sglang_options(const Server& s) {
   if (s.role != Role::context) put(o, "--cuda-graph-max-bs-decode", sequences_of_step(c, s.plan));
   if (s.role != Role::whole) put_half(s, o);
   return o;
+}
+
+// What it sets aside for a step grows with the step's tokens (server_args.py:3276-3315).
+std::string sglang_refusal(const Server& s) {
+  const LaunchOptions o = sglang_options(s);
+  if (std::stod(find(o, "--mem-fraction-static")->value) > 0) return "";
+  const LaunchOption* cut = find(o, "--chunked-prefill-size");
+  return fmt::format(
+      "{} sets aside more than the {} of a GPU for steps with {} tokens of prompts: fewer requests or "
+      "shorter "
+      "chunks",
+      s.engine.title, to_string(s.study.system.device.memory), cut == nullptr ? "so many" : cut->value);
 }
 
 std::vector<std::string> sglang_lines(const Server& s) {

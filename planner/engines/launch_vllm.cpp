@@ -69,6 +69,12 @@ std::string of_machine(const Server& s) {
       all, others);
 }
 
+// NIXL's connector hands states of layers over in one layout, which is not the default's
+// (distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py:289-298@80e511772f3e, near v0.24.0).
+std::string layout_of_states(const Server& s) {
+  return has_recurrence(s.study.model) ? "export VLLM_SSM_CONV_STATE_LAYOUT=DS\n" : "";
+}
+
 std::vector<std::string> says(const Server& s) {
   std::vector<std::string> out;
   if (machines(s) > 1) out.push_back(run_on_each(s));
@@ -106,8 +112,10 @@ std::vector<LaunchFile> vllm_server(const Server& s) {
   std::vector<Variable> variables = variables_of_machine(s, port_of(s.role));
   if (s.role != Role::whole) variables.push_back({"THIS_ADDR", "", "the address of this machine"});
   std::string text = script_head(s, says(s), variables) + exports(s);
-  if (s.role != Role::whole)
-    text += "export VLLM_NIXL_SIDE_CHANNEL_HOST=\"$THIS_ADDR\" VLLM_NIXL_SIDE_CHANNEL_PORT=5600\n";
+  if (s.role != Role::whole) {
+    text += "export VLLM_NIXL_SIDE_CHANNEL_HOST=\"$THIS_ADDR\" VLLM_NIXL_SIDE_CHANNEL_PORT=5600\n" +
+            layout_of_states(s);
+  }
   if (many) text += of_machine(s);
   text += continued("exec vllm serve \"$MODEL\"", with_address(s),
                     many ? std::vector<std::string>{"\"${NODE[@]}\""} : std::vector<std::string>{});

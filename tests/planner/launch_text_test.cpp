@@ -212,6 +212,33 @@ TEST(LaunchText, P20PairsOfPools) {
   }
 }
 
+// States of layers are handed over in one layout alone, which a variable says.
+TEST(LaunchText, P20StatesOfPairsHaveALayout) {
+  for (const auto& [model, states] : {std::pair{"qwen3.5-397b-a17b", true}, {"qwen3-235b-a22b", false}}) {
+    const Case decode = typed(model, "h200-hgx", Dtype::bf16, Dtype::bf16, 8192);
+    Case prefill = decode;
+    prefill.batch = prefill_batch({{0, 8192}});
+    const Plan context = parse_plan("tensor:tpa=8,ep=8,batch=1,prefill_chunk=8192"),
+               generation = parse_plan("tensor:tpa=8,ep=8,batch=64");
+    const Launch pair = launch_pair({prefill, context}, {decode, generation}, profile_of("vllm"), "p");
+    for (const char* half : {"p_context.sh", "p_generation.sh"})
+      EXPECT_EQ(text_of(pair, half).find("export VLLM_SSM_CONV_STATE_LAYOUT=DS\n") != std::string::npos,
+                states)
+          << model << " " << half;
+  }
+}
+
+// SGLang refuses budgets of prompts that are no whole pages (server_args.py:6689-6692 at v0.5.14), of 64
+// tokens on Blackwell.
+TEST(LaunchText, P20ChunksAreWholePages) {
+  for (const auto& [system, budget] : {std::pair{"h200-hgx", "1000"}, {"b200-hgx", "1024"}}) {
+    Case c = typed("llama-3.1-70b", system, Dtype::bf16, Dtype::bf16, 8192);
+    c.batch.prefill = {{0, 1'000}};
+    EXPECT_THAT(text_of(of(c, "tensor:tpa=8,tpf=8,batch=1", "sglang"), "serve.sh"),
+                HasSubstr(std::string("--chunked-prefill-size ") + budget + " "));
+  }
+}
+
 // Without a checkpoint that is stored so, the shell asks for one; what follows the script's name is the
 // engine's.
 TEST(LaunchText, P20TheModelIsAVariable) {
