@@ -81,7 +81,6 @@ void VllmScheduler::count(Step& step, Id id, std::uint32_t tokens) {
   const bool token = r.computed == r.tokens();
   if (token) {
     ++r.generated;
-    r.before = r.last;
     r.last = decided_ + 1;
   }
   step.parts.push_back({id, token, r.generated == r.answer});
@@ -105,7 +104,6 @@ void VllmScheduler::settle(Request& r, std::uint64_t decided) const {
   if (steps == 0) return;
   r.computed += steps;
   r.generated += steps;
-  r.before = steps > 1 ? decided - 1 : r.last;
   r.last = decided;
   r.share.blocks = blocks_of(r.computed);
 }

@@ -57,7 +57,7 @@ class VllmScheduler : public Scheduler {
     bool began = false;
     std::uint32_t computed = 0, generated = 0;  // tokens, up to the step that was decided last, or `since`
     std::uint64_t since = 0;                    // steps that were decided before it was steady
-    std::uint64_t last = 0, before = 0;         // the steps of its last token and of the one before it
+    std::uint64_t last = 0;                     // the step of its last token, from 1 on
     std::uint64_t place = 0;                    // among those that run
     RunPool::Share share;                       // its blocks, or more where it is steady
     std::uint32_t tokens() const { return prompt + generated; }
@@ -115,9 +115,8 @@ class VllmScheduler : public Scheduler {
   };
 
   std::uint32_t blocks_of(std::uint64_t tokens) const;
-  std::uint32_t in_flight(const Request& r) const {
-    return (r.last > finished_ ? 1 : 0) + (r.before > finished_ ? 1 : 0);
-  }
+  // When a step is decided at most one has not ended.
+  std::uint32_t in_flight(const Request& r) const { return r.last > finished_ ? 1 : 0; }
   Step& step_at(std::size_t i) { return steps_[(first_ + i) % steps_.size()]; }
   const Step& step_at(std::size_t i) const { return steps_[(first_ + i) % steps_.size()]; }
   bool grow(Request& r, std::uint32_t tokens);

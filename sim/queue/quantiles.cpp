@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include "sim/base/error.hpp"
@@ -52,25 +51,6 @@ std::uint32_t up_to(const ValueRun& run, double x) {
   }
 }
 
-using Blocks = std::vector<std::vector<ValueRun>>;
-
-std::uint64_t count_up_to(const Blocks& blocks, double x) {
-  std::uint64_t sum = 0;
-  for (const auto& block : blocks) {
-    for (const ValueRun& run : block) sum += std::uint64_t{up_to(run, x)} * run.weight;
-  }
-  return sum;
-}
-
-template <class Predicate>
-std::size_t count_of(const Blocks& blocks, const Predicate& predicate) {
-  std::size_t sum = 0;
-  for (const auto& block : blocks) {
-    sum += static_cast<std::size_t>(std::count_if(block.begin(), block.end(), predicate));
-  }
-  return sum;
-}
-
 double first_of(const ValueRun& run) { return ascending(run, 0); }
 double last_of(const ValueRun& run) { return ascending(run, run.count - 1); }
 
@@ -82,11 +62,13 @@ void RunQuantiles::add(const ValueRun& run) {
   SL_CHECK(
       std::isfinite(run.start) && std::isfinite(run.slope) && std::isfinite(first) && std::isfinite(last),
       "values of a run are finite");
-  if (blocks_.empty() || (blocks_.back().size() == kBlock && !condense(blocks_.back()))) {
+  if (blocks_.empty()) blocks_.emplace_back();
+  if (blocks_.back().runs.size() == kBlock && !blocks_.back().condense()) {
+    blocks_.back().pack();
     blocks_.emplace_back();
-    if (blocks_.size() > 1) blocks_.back().reserve(kBlock);
+    blocks_.back().runs.reserve(kBlock);
   }
-  blocks_.back().push_back(run);
+  blocks_.back().runs.push_back(run);
   const double values = static_cast<double>(run.count);
   sum_ += run.weight * (values * run.start + run.slope * (values * (values - 1) / 2));
   least_ = count_ == 0 ? first : std::min(least_, first);
@@ -94,23 +76,62 @@ void RunQuantiles::add(const ValueRun& run) {
   count_ += std::uint64_t{run.count} * run.weight;
 }
 
-bool RunQuantiles::condense(std::vector<ValueRun>& block) {
-  std::sort(block.begin(), block.end(), [](const ValueRun& a, const ValueRun& b) {
-    return std::tie(a.start, a.slope, a.count) < std::tie(b.start, b.slope, b.count);
-  });
+// The first of equal runs is found by a hash of all but its weight: open addressing, at most half full.
+bool RunQuantiles::Block::condense() {
+  constexpr std::size_t kPlaces = 2 * kBlock;
+  constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::vector<std::uint32_t> places(kPlaces, kNone);
   std::size_t kept = 0;
-  for (std::size_t i = 1; i < block.size(); ++i) {
-    ValueRun& last = block[kept];
-    const ValueRun& run = block[i];
-    const bool equal = last.start == run.start && last.slope == run.slope && last.count == run.count;
-    if (equal && run.weight <= std::numeric_limits<std::uint32_t>::max() - last.weight) {
-      last.weight += run.weight;
+  for (const ValueRun run : runs) {
+    std::uint64_t hash = (order_of(run.start) ^ run.count) * 0x9e3779b97f4a7c15ULL;
+    hash = (hash ^ (hash >> 32) ^ order_of(run.slope)) * 0xbf58476d1ce4e5b9ULL;
+    std::size_t at = (hash >> 32) % kPlaces;
+    const auto differs = [&](const ValueRun& other) {
+      return other.start != run.start || other.slope != run.slope || other.count != run.count;
+    };
+    while (places[at] != kNone && differs(runs[places[at]])) at = (at + 1) % kPlaces;
+    if (places[at] != kNone &&
+        run.weight <= std::numeric_limits<std::uint32_t>::max() - runs[places[at]].weight) {
+      runs[places[at]].weight += run.weight;
     } else {
-      block[++kept] = run;
+      places[at] = static_cast<std::uint32_t>(kept);
+      runs[kept++] = run;
     }
   }
-  block.resize(kept + 1);
-  return block.size() <= kBlock / 2;
+  runs.resize(kept);
+  return kept <= kBlock / 2;
+}
+
+void RunQuantiles::Block::pack() {
+  const auto single = [](const ValueRun& run) { return run.count == 1; };
+  const auto singles = static_cast<std::size_t>(std::count_if(runs.begin(), runs.end(), single));
+  const bool light = std::none_of(runs.begin(), runs.end(),
+                                  [&](const ValueRun& run) { return single(run) && run.weight > 1; });
+  std::vector<ValueRun> others;
+  others.reserve(runs.size() - singles);
+  values.reserve(singles);
+  if (!light) weights.reserve(singles);
+  for (const ValueRun& run : runs) {
+    if (!single(run)) {
+      others.push_back(run);
+      continue;
+    }
+    values.push_back(run.start);
+    if (!light) weights.push_back(run.weight);
+  }
+  runs = std::move(others);
+}
+
+std::uint64_t RunQuantiles::Block::count_up_to(double x) const {
+  std::uint64_t sum = 0;
+  each([&](const ValueRun& run) { sum += std::uint64_t{up_to(run, x)} * run.weight; });
+  return sum;
+}
+
+std::uint64_t RunQuantiles::count_up_to(double x) const {
+  std::uint64_t sum = 0;
+  for (const Block& block : blocks_) sum += block.count_up_to(x);
+  return sum;
 }
 
 void RunQuantiles::merge(const RunQuantiles& other) {
@@ -118,14 +139,12 @@ void RunQuantiles::merge(const RunQuantiles& other) {
     merge(RunQuantiles(other));
     return;
   }
-  for (const auto& block : other.blocks_) {
-    for (const ValueRun& run : block) add(run);
-  }
+  for (const Block& block : other.blocks_) block.each([&](const ValueRun& run) { add(run); });
 }
 
 std::size_t RunQuantiles::runs() const {
   std::size_t sum = 0;
-  for (const auto& block : blocks_) sum += block.size();
+  for (const Block& block : blocks_) sum += block.size();
   return sum;
 }
 
@@ -136,7 +155,7 @@ double RunQuantiles::mean() const {
 
 double RunQuantiles::part_up_to(double value) const {
   SL_CHECK(count_ > 0, "a part is one of values");
-  return static_cast<double>(count_up_to(blocks_, value)) / static_cast<double>(count_);
+  return static_cast<double>(count_up_to(value)) / static_cast<double>(count_);
 }
 
 double RunQuantiles::quantile(double q) const {
@@ -146,28 +165,37 @@ double RunQuantiles::quantile(double q) const {
   const auto rank = static_cast<std::uint64_t>(std::clamp(std::ceil(q * total), 1.0, total));
   std::uint64_t low = order_of(least_), high = order_of(most_);  // the value is between, both included
   std::uint64_t below = 0;                                       // values of runs left out that lie below
-  Blocks near;                                                   // runs not left out, once they are few
-  const Blocks* runs = &blocks_;
+  Block near;                                                    // runs not left out, once they are few
+  bool few = false;
   while (low < high) {
     const std::uint64_t middle = low + (high - low) / 2;
-    const std::uint64_t sum = below + count_up_to(*runs, at_order(middle));
+    const double at = at_order(middle);
+    const std::uint64_t sum = below + (few ? near.count_up_to(at) : count_up_to(at));
     (sum < rank ? low : high) = sum < rank ? middle + 1 : middle;
     // A run with no value between is settled; what is left becomes less about as fast as the interval.
     const double from = at_order(low), to = at_order(high);
     const auto open = [&](const ValueRun& run) { return first_of(run) <= to && last_of(run) >= from; };
-    if (runs == &blocks_ && count_of(*runs, open) > this->runs() / 8) continue;
-    std::vector<ValueRun> left;
-    for (const auto& block : *runs) {
-      for (const ValueRun& run : block) {
-        if (open(run)) {
-          left.push_back(run);
-        } else if (last_of(run) < from) {
-          below += std::uint64_t{run.count} * run.weight;
-        }
-      }
+    std::size_t count = 0;
+    if (!few) {
+      for (const Block& block : blocks_) block.each([&](const ValueRun& run) { count += open(run) ? 1 : 0; });
+      if (count > runs() / 8) continue;
     }
-    near.assign(1, std::move(left));
-    runs = &near;
+    std::vector<ValueRun> left;
+    left.reserve(count);
+    const auto keep = [&](const ValueRun& run) {
+      if (open(run)) {
+        left.push_back(run);
+      } else if (last_of(run) < from) {
+        below += std::uint64_t{run.count} * run.weight;
+      }
+    };
+    if (few) {
+      near.each(keep);
+    } else {
+      for (const Block& block : blocks_) block.each(keep);
+    }
+    near.runs = std::move(left);
+    few = true;
   }
   return at_order(low);
 }

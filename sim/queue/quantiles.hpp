@@ -17,7 +17,8 @@ struct ValueRun {
 };
 
 /// A multiset of values in runs, and its quantiles, exact to the bit, without any of the values: 24 B per
-/// run, however long and heavy [S16]. Equal runs become one where few are different: of at most 8,192
+/// run, however long and heavy [S16], and of many different ones 12 B of a run of one value, 8 B where all of
+/// those have weight 1. Equal runs become one where few are different: of at most 8,192
 /// different runs never more than 16,384 are kept, however many are added. Merging sets in any order gives
 /// the same quantiles.
 class RunQuantiles {
@@ -42,10 +43,30 @@ class RunQuantiles {
  private:
   // Blocks: growing copies nothing, so that memory is what the runs take.
   static constexpr std::size_t kBlock = std::size_t{1} << 14;
-  /// Makes equal runs of a full block one; whether half of it is free then.
-  static bool condense(std::vector<ValueRun>& block);
+  // Runs of one value are apart in blocks that are full.
+  struct Block {
+    std::vector<ValueRun> runs;
+    std::vector<double> values;
+    std::vector<std::uint32_t> weights;  // of the values; empty: all 1
 
-  std::vector<std::vector<ValueRun>> blocks_;
+    std::size_t size() const { return runs.size() + values.size(); }
+    template <class Visit>
+    void each(const Visit& visit) const {
+      for (const ValueRun& run : runs) visit(run);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        visit(ValueRun{values[i], 0, 1, weights.empty() ? 1 : weights[i]});
+    }
+    /// Makes equal runs one; whether at most half of kBlock is left.
+    bool condense();
+    /// Takes no more memory than it must; nothing is added afterwards.
+    void pack();
+    /// How many values are at most x.
+    std::uint64_t count_up_to(double x) const;
+  };
+
+  std::uint64_t count_up_to(double x) const;
+
+  std::vector<Block> blocks_;
   std::uint64_t count_ = 0;
   double sum_ = 0, least_ = 0, most_ = 0;
 };
