@@ -11,6 +11,7 @@ std::string to_json(const RunRecord& r) { return document_of(r); }
 std::string to_json(const SimulateResult& r) { return document_of(r); }
 std::string to_json(const ExplainResult& r) { return document_of(r); }
 std::string to_json(const CompareResult& r) { return document_of(r); }
+std::string to_json(const HandoffResult& r) { return document_of(r); }
 std::string to_json(const ListResult& r) { return document_of(r); }
 
 std::string to_json(const ThresholdsResult& r) { return document_of(r); }

@@ -9,6 +9,7 @@
 #include "planner/api/error.hpp"
 #include "planner/api/evaluate.hpp"
 #include "planner/api/explain.hpp"
+#include "planner/api/handoff.hpp"
 #include "planner/api/list.hpp"
 #include "planner/api/options.hpp"
 #include "planner/api/partition.hpp"

@@ -12,7 +12,7 @@
 namespace shardline::cli {
 
 extern const Command kPlanCommand, kServeCommand, kSweepCommand, kSimulateCommand, kExplainCommand,
-    kCompareCommand, kListCommand, kValidateCommand, kThresholdsCommand, kPartitionCommand,
+    kCompareCommand, kHandoffCommand, kListCommand, kValidateCommand, kThresholdsCommand, kPartitionCommand,
     kConversationCommand, kVerifyCommand, kCalibrateCommand, kEvaluateCommand, kAccuracyCommand;
 
 /// What completions offer: names of the catalogues, strategies, and those that have a meaning beside them.

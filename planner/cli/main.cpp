@@ -15,9 +15,10 @@ namespace {
 using namespace shardline::cli;
 
 constexpr std::array kCommands{
-    &kPlanCommand,         &kServeCommand,  &kSweepCommand,     &kSimulateCommand,   &kExplainCommand,
-    &kCompareCommand,      &kListCommand,   &kValidateCommand,  &kThresholdsCommand, &kPartitionCommand,
-    &kConversationCommand, &kVerifyCommand, &kCalibrateCommand, &kEvaluateCommand,   &kAccuracyCommand};
+    &kPlanCommand,     &kServeCommand,      &kSweepCommand,     &kSimulateCommand,
+    &kExplainCommand,  &kCompareCommand,    &kHandoffCommand,   &kListCommand,
+    &kValidateCommand, &kThresholdsCommand, &kPartitionCommand, &kConversationCommand,
+    &kVerifyCommand,   &kCalibrateCommand,  &kEvaluateCommand,  &kAccuracyCommand};
 
 constexpr Meaning kExitCodes[] = {
     {"0", "fine; pictures that could not be made are warnings of the summary"},

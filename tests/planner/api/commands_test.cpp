@@ -25,6 +25,10 @@ const std::map<std::string, std::string>& inputs() {
       {"compare",
        "small.yaml --model llama-3.1-405b --plan helix:kvp=2,tpa=4,tpf=8,batch=4 --plan "
        "tensor:tpa=8,tpf=8,batch=4"},
+      {"handoff",
+       "small.yaml --model llama-3.1-405b --tokens 8K --at-once 2 --prefill "
+       "ring_pass_kv:cp=2,tpa=2,tpf=2,batch=1 "
+       "--decode helix:kvp=2,tpa=4,tpf=8,batch=4"},
       {"validate", "helix --no-sensitivity"},
       {"thresholds", "rings.yaml"},
       {"partition", "parts.yaml"},

@@ -14,6 +14,7 @@ const std::vector<StructText>& all_structs() {
     s.add<SimulateResult>();
     s.add<ExplainResult>();
     s.add<CompareResult>();
+    s.add<HandoffResult>();
     s.add<ListResult>();
     s.add<ThresholdsResult>();
     s.add<PartitionResult>();
