@@ -76,8 +76,8 @@ std::vector<PrefillLayout> chunk_layouts(const Case& c, const Plan& p) {
   Placement held = known ? *known : Placement(p.cp, count);
   for (int i = 0; !known && p.cp > 1 && i < count; ++i)
     deal(p, held, i, left[static_cast<std::size_t>(i)].cached);
-  for (CancelCheck check;;) {
-    check();
+  while (true) {
+    check_cancelled();
     PrefillLayout round;
     std::vector<Segment>& now = round.requests;
     std::vector<std::int32_t>& names = round.names;  // of the requests of this round, among all

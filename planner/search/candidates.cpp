@@ -152,7 +152,6 @@ class Enumeration {
     bool any = false, asked = false, any_batch = false;
     int smallest = std::numeric_limits<int>::max();  // batch that a plan in the space can have
     std::vector<Plan> plans, of_size;
-    CancelCheck check;
     for (const int gpus : o_.gpus) {
       check_cancelled();
       if (gpus > c_.system.gpus()) continue;
@@ -161,7 +160,7 @@ class Enumeration {
       with_even_parts(c_, of_size);
       any = any || !of_size.empty();
       for (const Plan& p : of_size) {
-        check();
+        check_cancelled();
         if (!within(p, o_.space)) continue;
         asked = true;
         if (starts(p)) plans.push_back(p);
@@ -171,7 +170,7 @@ class Enumeration {
     parallel_for(0, plans.size(), thread_count(o_.threads),
                  [&](std::size_t i, std::size_t) { fits[i] = fit_of(roomy_, o_, plans[i]); });
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      check();
+      check_cancelled();
       smallest = std::min(smallest, least_batch(c_, plans[i]));
       if (!o_.users.empty()) {
         const auto found = candidates_of_users(c_, o_, plans[i], fits[i], result_);

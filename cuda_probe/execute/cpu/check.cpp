@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "cuda_probe/execute/cpu/hazards.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -328,6 +329,7 @@ RunResult<Scalar> run_all(const Schedule& s, std::span<const Problem> kinds,
   RunResult<Scalar> first;
   double error = 0;
   for (const RunOptions& options : orders) {
+    check_cancelled();
     RunResult<Scalar> run = executor.run(options);
     const std::size_t before = check.faults.size();
     Comparison comparison(s, kinds, want);
@@ -363,7 +365,10 @@ Check check(const Schedule& s, std::span<const Problem> kinds, const CheckOption
   Check check;
   try {
     std::vector<Tensors<double>> want;
-    for (const Problem& p : kinds) want.push_back(reference(p));
+    for (const Problem& p : kinds) {
+      check_cancelled();
+      want.push_back(reference(p));
+    }
     const std::vector<RunOptions> orders = all_orders(kinds.front().scale);
     const RunResult<double> run = run_all<double>(s, kinds, want, orders, check, check.max_error_double);
     if (options.charges != Charges::none) check_charges(check, s, run, options.charges);
@@ -379,6 +384,7 @@ Check check(const Schedule& s, std::span<const Problem> kinds, const CheckOption
       if (!described(s, op)) ++check.timed_only;
     }
     if (options.hazards) {
+      check_cancelled();
       for (const Hazard& h : hazards(s)) check.faults.push_back(to_string(s, h));
     }
     Check single;
