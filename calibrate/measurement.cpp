@@ -8,6 +8,7 @@
 
 #include "calibrate/aiconfigurator.hpp"
 #include "calibrate/csv.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/read_text.hpp"
 
 namespace shardline {
@@ -37,7 +38,9 @@ class Parser {
   MeasurementTable run(std::size_t header) {
     read_header(header);
     text_.finish();  // without its columns no row means anything
+    CancelCheck check;  // tables have ten thousands of rows
     for (std::size_t i = header + 1; i < text_.lines().size() && !text_.hopeless(); ++i) {
+      check();
       if (!text_.lines()[i].empty()) read_row(i);
     }
     if (table_.size() == 0 && text_.faults() == 0) throw UserError(text_.file() + " has no rows");

@@ -22,7 +22,7 @@ def questions():
     line = ["llama-3.1-70b", "--system", "h200-hgx", "--gpus", "8", "--input", "32K", "--output", "1K"]
     cases["list"] = ["list", "systems"]
     cases["plan of a rate"] = ["plan", *line, "--rate", "4/s"]
-    cases["explain of a line"] = ["explain", *line, "-o", "explained"]
+    cases["explain of a line"] = ["explain", *line]
     cases["compare of a line"] = ["compare", *line]
     cases["serve to a target"] = ["serve", *line, "--slo", "ttft p99 2 s, tpot p99 40 ms"]
     cases["serve users"] = ["serve", *line, "--users", "200", "--requests", "20000", "--think", "5 s", "-o", "served"]
@@ -31,7 +31,7 @@ def questions():
         stem = name.removesuffix(".yaml")
         if name.endswith(".yaml") and stem not in {"README"}:
             command = next((c for c in ("thresholds", "partition", "conversation") if stem.startswith(c)), "sweep")
-            cases[f"{command} {stem}"] = [command, stem, "--threads", "1"]
+            cases[f"{command} {stem}"] = [command, stem, *([] if command == "conversation" else ["--threads", "1"])]
     return cases
 
 

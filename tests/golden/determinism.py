@@ -21,7 +21,6 @@ QUESTIONS = [
     ["conversation", "talk.yaml"],
     ["serve", "served.yaml", "--plan", "tensor:tpa=4,tpf=4,batch=1", "--rate", "2/s", "--requests", "400", "--lengths", "drawn"],
     ["serve", "served.yaml", "--plan", "tensor:tpa=4,tpf=4,batch=1", "--users", "8", "--think", "3 s", "--requests", "200"],
-    ["explain", "small.yaml", "--model", "deepseek-r1", "--plan", "helix:kvp=2,tpa=4,tpf=8,batch=4,value_up=after"],
 ]
 
 
@@ -70,7 +69,7 @@ def answer(binary, question, work, threads=None, environment=None, elsewhere=Fal
     place = os.path.join(work, "another place") if elsewhere else GOLDEN
     if elsewhere:
         shutil.copytree(GOLDEN, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.txt"))
-    more = ["--threads", str(threads)] if threads and question[0] not in ("simulate", "conversation", "serve", "explain") else []
+    more = ["--threads", str(threads)] if threads and question[0] not in ("simulate", "conversation", "serve") else []
     ran = subprocess.run([binary, *question, *more, "-o", out], cwd=place, stdin=subprocess.DEVNULL, capture_output=True,
                          text=True, env={**os.environ, **(environment or {})})
     if ran.returncode not in (0, 3):

@@ -21,7 +21,7 @@ RUNS = [
     ["serve", *LINE, "--plan", "tensor:tpa=2,tpf=2", "--users", "4", "--think", "1 s", "--requests", "20", "-o", "out"],
     ["serve", *LINE, "--plan", "tensor:tpa=2,tpf=2", "--slo", "ttft p99 2 s", "--requests", "50", "--json"],
     ["plan", *LINE, "--save", "out/question.yaml"],
-    ["explain", *LINE, "--plan", "tensor:tpa=2,tpf=2", "-o", "out"],
+    ["explain", *LINE, "--plan", "tensor:tpa=2,tpf=2"],
     ["compare", *LINE, "--plan", "tensor:tpa=2,tpf=2", "--plan", "tensor:tpa=1,tpf=1"],
     # Not `sweep NO-SUCH-NAME`: it lists a folder, and libstdc++ allocates within a noexcept step of that.
 ]

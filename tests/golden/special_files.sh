@@ -46,10 +46,10 @@ refused 'argument 2 is empty' plan '' --system h100-hgx --input 1K
 run sweep question.yaml -o swept
 [ -s swept/llama-3.1-8b/manifest.json ] || fail "a saved question cannot be swept"
 
-# serve, explain: a folder, which is there whole or not at all.
+# serve, simulate: a folder, which is there whole or not at all.
 for out in - /dev/full question.yaml link.yaml /proc/nowhere; do
   refused . serve "${fixed[@]}" --rate 5/s --requests 50 -o "$out"
-  refused . explain "${fixed[@]}" -o "$out"
+  refused . simulate question.yaml --plan tensor:tpa=2,tpf=2,batch=1 -o "$out"
 done
 [ ! -e ./- ] || fail "a folder called -"
 long=("${fixed[@]}" --rate 5/s --requests 100000000 --memory "1000 TB" -o shared)
