@@ -11,10 +11,14 @@
 
 namespace shardline::fuzz {
 
+/// Says what an input that broke a law is in words, where a target has some.
+inline void (*g_report)() = nullptr;
+
 /// Ends the process, which libFuzzer reports with the input.
 inline void require(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", what);
+  if (g_report != nullptr) g_report();
   std::abort();
 }
 

@@ -15,6 +15,7 @@ targets=("$@")
 longest() {
   case $1 in
     units | plan_text) echo 256 ;;
+    step) echo 128 ;;
     aiconfigurator | measurements | trace | served_rows) echo 512 ;;
     *) echo 2048 ;;
   esac

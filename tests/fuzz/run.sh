@@ -28,6 +28,7 @@ seeds() {
     aiconfigurator) echo "$bad/measurement" "$sources/tests/fuzz/corpus/aiconfigurator" ;;
     plan_text) echo "$bad/plan" ;;
     truth) echo "$bad/truth" "$bad/chain_truth" ;;
+    step) echo "$sources/tests/fuzz/corpus/step" ;;
     trace) echo "$sources/tests/planner/traces" "$bad/trace" ;;
   esac
 }

@@ -121,6 +121,18 @@ void list_requests(const std::vector<Segment>& segments, const Plan& p, std::vec
   }
 }
 
+// Ranks that share caches have as many keys where lengths divide, but not as many pairs of new tokens.
+Charges charges_of(const Case& c, const Plan& p) {
+  if (c.batch.kind() == StepKind::prefill || strategy(p.strategy).context_parallel())
+    return Charges::every_rank;
+  const CacheShare share = cache_share(c, first_attention(c.model), p);
+  const long long round = static_cast<long long>(share.block) * share.sharers.size;
+  bool even = share.sharers.size == 1 ||
+              (c.batch.kind() == StepKind::decode && p[kDrafts] == 0 && !has_local_attention(c.model));
+  for (const Segment& d : c.batch.decode) even = even && d.length() % round == 0;
+  return even ? Charges::every_rank : Charges::fullest_rank;
+}
+
 void add_prefill(const Strategy& s, const Layers& layers, const CaseSizes& z, const Workload& w, Plan p,
                  std::vector<VerifyCase>& out, AttentionKernel kernel = AttentionKernel::flash) {
   VerifyCase v;
@@ -133,17 +145,8 @@ void add_prefill(const Strategy& s, const Layers& layers, const CaseSizes& z, co
   else
     p.tpf = p.tpa;
   p.in_flight = p[kPrefillChunk] > 0 ? 1 : p.pp;
-  v.plan = p;
   if (check_plan(v.study, p)) return;
-  std::vector<long long> lengths;
-  Tokens expected;
-  list_requests(w.requests, p, lengths, expected);
-  v.kinds = problems_of(v.study, lengths, expected);
-  if (describes_layer(v.study, p)) {
-    v.kinds.front().hidden = z.hidden;
-    v.kinds.front().ffn_inner = z.inner;
-  }
-  if (!s.exact) define_blocks(v);
+  v = verify_case_of(std::move(v.study), p);
   const char* eager = kernel == AttentionKernel::eager ? ", eager" : "";
   v.what = fmt::format("{}, {}{}, {}", layers.name, w.name, eager, to_string(p));
   out.push_back(std::move(v));
@@ -158,22 +161,8 @@ void add_step(const Strategy& s, const Layers& layers, const CaseSizes& z, const
   p.in_flight = p.pp;
   if (p.ep == 1) p.tpf = s.weights == WeightSharing::attention_tp ? p.tpa : p.ranks_per_stage();
   if (p.ep > 1) give_experts(v.study);
-  v.plan = p;
   if (check_plan(v.study, p)) return;
-  std::vector<long long> lengths;
-  Tokens expected;
-  std::vector<Segment> decoding = batch.decode;
-  for (Segment& d : decoding) d = with_drafts(d, p);
-  list_requests(decoding, p, lengths, expected);
-  list_requests(batch.prefill, p, lengths, expected);
-  v.kinds = problems_of(v.study, lengths, expected);
-  const CacheShare share = cache_share(v.study, first_attention(v.study.model), p);
-  const long long round = static_cast<long long>(share.block) * share.sharers.size;
-  // Ranks that share caches have as many keys where lengths divide, but not as many pairs of new tokens.
-  bool even = share.sharers.size == 1 ||
-              (batch.kind() == StepKind::decode && p[kDrafts] == 0 && !has_local_attention(v.study.model));
-  for (const Segment& d : batch.decode) even = even && d.length() % round == 0;
-  if (!s.context_parallel() && !even) v.charges = Charges::fullest_rank;
+  v = verify_case_of(std::move(v.study), p);
   v.what = fmt::format("{}, {}, {}", layers.name, what, to_string(p));
   out.push_back(std::move(v));
 }
@@ -297,6 +286,26 @@ void add_mixed_steps(const Strategy& s, const Layers& layers, const CaseSizes& z
 }
 
 }  // namespace
+
+VerifyCase verify_case_of(Case study, const Plan& plan) {
+  VerifyCase v;
+  v.study = std::move(study);
+  v.plan = plan;
+  std::vector<long long> lengths;
+  Tokens expected;
+  std::vector<Segment> decoding = v.study.batch.decode;
+  for (Segment& d : decoding) d = with_drafts(d, plan);
+  list_requests(decoding, plan, lengths, expected);
+  list_requests(v.study.batch.prefill, plan, lengths, expected);
+  v.kinds = problems_of(v.study, lengths, expected);
+  if (describes_layer(v.study, plan)) {
+    v.kinds.front().hidden = v.study.model.hidden;
+    v.kinds.front().ffn_inner = one_ffn(v.study.model)->inner;
+  }
+  if (!strategy(plan.strategy).exact) define_blocks(v);
+  v.charges = charges_of(v.study, plan);
+  return v;
+}
 
 std::vector<VerifyCase> verify_cases(const Strategy& s, const CaseSizes& z) {
   std::vector<VerifyCase> out;

@@ -30,6 +30,10 @@ struct VerifyCase {
 /// turns, as far as the strategy takes them. Fixed order.
 std::vector<VerifyCase> verify_cases(const Strategy& strategy, const CaseSizes& sizes = {});
 
+/// One step of a plan that check_plan() takes, with a problem for each kind of attention of its model. Heads
+/// divide by the ranks that share them. `what` is empty.
+VerifyCase verify_case_of(Case study, const Plan& plan);
+
 /// The schedule of a case with its data flow.
 Schedule verify_schedule(const VerifyCase& c);
 Check run_case(const VerifyCase& c);
