@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "planner/engines/launchable.hpp"
-#include "planner/layers/recurrent.hpp"
-#include "planner/layers/share.hpp"
+#include "planner/handoff/transfer.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -16,22 +15,6 @@
 namespace shardline {
 
 namespace {
-
-// Bytes that a prompt leaves in the caches of all layers, each once however many ranks have copies.
-Bytes cache_of(const Case& c, long long tokens) {
-  Plan whole;
-  double bytes = 0;
-  for (const LayerRun& run : c.model.runs) {
-    const Attention& a = c.model.attentions[static_cast<std::size_t>(run.attention)];
-    if (a.recurrent()) {
-      bytes += static_cast<double>(run.count) * rank_state_bytes(a, whole).value;
-      continue;
-    }
-    bytes += static_cast<double>(run.count) * kv_bytes_per_token(c, a, whole) *
-             static_cast<double>(kept_tokens(a.reach, {0, tokens}));
-  }
-  return Bytes(bytes);
-}
 
 std::vector<Plan> prefill_plans(const Case& c, const SearchOptions& o) {
   std::vector<Plan> out, all;
@@ -54,16 +37,6 @@ std::vector<Plan> prefill_plans(const Case& c, const SearchOptions& o) {
 }
 
 }  // namespace
-
-Seconds handoff_time(const Case& c, const Plan& prefill, const Plan& decode, long long tokens) {
-  const FabricSpec& f = c.system.fabric;
-  const double ranks = std::min(prefill.gpus(), decode.gpus());
-  const Bytes bytes = cache_of(c, tokens);
-  const bool inside = !f.network.present || prefill.gpus() + decode.gpus() <= f.gpus_per_node;
-  if (inside) return f.nvlink.latency + bytes / (f.nvlink.bandwidth * (f.nvlink.efficiency * ranks));
-  const double share = f.network.efficiency * f.network.send_recv_share / f.network.gpus_per_nic;
-  return f.network.latency + f.network.send_recv_extra + bytes / (f.network.bandwidth * (share * ranks));
-}
 
 namespace {
 
@@ -151,10 +124,10 @@ Case prompts_of(const Study& study) {
 // All that follows for a pair from how many users share a replica that prefills.
 class Pairing {
  public:
-  Pairing(const Study& study, const PrefillPool& prefill, const Point& decode)
+  Pairing(const Study& study, const PrefillPool& prefill, const Point& decode, Seconds handoff)
       : load_(*study.sweep().search.workload),
         path_(study.study.engine->host.path),
-        handoff_(handoff_time(study.study, prefill.plan, decode.plan, load_.input)),
+        handoff_(handoff),
         prefill_(prefill),
         decode_(decode) {
     answers_.room = static_cast<double>(decode.plan.users());
@@ -245,8 +218,9 @@ std::optional<double> users_in_time(const Pairing& pairing, double users, Second
   return low;
 }
 
-std::optional<PoolPair> pair_of(const Study& study, const PrefillPool& prefill, const Point& decode) {
-  const Pairing pairing(study, prefill, decode);
+std::optional<PoolPair> pair_of(const Study& study, const PrefillPool& prefill, const Point& decode,
+                                Seconds handoff) {
+  const Pairing pairing(study, prefill, decode, handoff);
   const auto users = users_in_time(pairing, best_users(pairing), study.sweep().search.most_ttft);
   if (!users) return std::nullopt;
   PoolPair pair;
@@ -264,13 +238,13 @@ std::optional<PoolPair> pair_of(const Study& study, const PrefillPool& prefill, 
 
 // Of all pools that the engine pairs with a plan that decodes, those first that may answer most.
 std::optional<PoolPair> best_pair(const Study& study, const std::vector<PrefillPool>& pools,
-                                  const Point& decode) {
+                                  const Point& decode, HandoffTimes& handoffs) {
   const Seconds most_ttft = study.sweep().search.most_ttft;
   std::vector<std::pair<double, const PrefillPool*>> order;
   for (const PrefillPool& prefill : pools) {
     if (prefill.plan.gpus() + decode.plan.gpus() > most_pool_gpus(study)) continue;
     if (does_not_pair(*study.study.engine, study.study, prefill.plan, decode.plan)) continue;
-    const Pairing pairing(study, prefill, decode);
+    const Pairing pairing(study, prefill, decode, handoffs.of(prefill.plan, decode.plan));
     if (most_ttft > Seconds(0) && pairing.least_ttft() > most_ttft) continue;
     order.emplace_back(pairing.most_requests_per_s_gpu(), &prefill);
   }
@@ -280,7 +254,7 @@ std::optional<PoolPair> best_pair(const Study& study, const std::vector<PrefillP
   std::optional<PoolPair> best;
   for (const auto& [bound, prefill] : order) {
     if (best && best->output_per_s_gpu >= bound * output) break;
-    std::optional<PoolPair> pair = pair_of(study, *prefill, decode);
+    std::optional<PoolPair> pair = pair_of(study, *prefill, decode, handoffs.of(prefill->plan, decode.plan));
     if (pair && (!best || pair->output_per_s_gpu > best->output_per_s_gpu)) best = std::move(pair);
   }
   return best;
@@ -335,8 +309,9 @@ std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
   if (o.gpus.empty()) return out;
   Case answers = study.study;
   answers.disaggregated = true;
+  HandoffTimes handoffs(answers, most_pool_gpus(study), study.sweep().search.workload->input);
   for (const Point& decode : search(answers, o).overall().points()) {
-    if (auto pair = best_pair(study, pools, decode)) out.push_back(std::move(*pair));
+    if (auto pair = best_pair(study, pools, decode, handoffs)) out.push_back(std::move(*pair));
   }
   std::sort(out.begin(), out.end(),
             [](const PoolPair& a, const PoolPair& b) { return a.decode.time < b.decode.time; });
@@ -344,7 +319,7 @@ std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
 }
 
 void fit_whole(const Study& study, PoolPair& pair) {
-  const Pairing pairing(study, pair.prefill, pair.decode);
+  const Pairing pairing(study, pair.prefill, pair.decode, pair.handoff);
   const Seconds most_ttft = study.sweep().search.most_ttft;
   const auto output = static_cast<double>(study.sweep().search.workload->output);
   // A user has one replica of each: fewer users than replicas leave some of these idle.

@@ -65,11 +65,6 @@ struct PoolPair {
 /// GPUs that both pools of a pair may have together: those that were asked for, of those of the system.
 int most_pool_gpus(const Study& study);
 
-/// Time in which the KV of a request's prompt goes from the ranks of one plan to those of another, each byte
-/// once: over NVLink where one domain holds both, else over the network; at the rate of the side with fewer
-/// GPUs.
-Seconds handoff_time(const Case& c, const Plan& prefill, const Plan& decode, long long tokens);
-
 /// A pool of each plan that prefills, of the study's strategies and of which the engine starts it: the most
 /// requests per second of a GPU first, of equal ones the shortest prompt.
 std::vector<PrefillPool> prefill_pools(const Study& study, int threads);

@@ -199,20 +199,6 @@ TEST(Pools, UsersBeyondTheRoomWait) {
   }
 }
 
-TEST(Pools, TheHandOffMovesTheCacheOnceOverTheNarrowerSide) {
-  const Case c = study("tensor").study;
-  const Plan one = parse_plan("tensor:batch=1"), four = parse_plan("tensor:tpa=4,tpf=4,batch=1"),
-             eight = parse_plan("tensor:tpa=8,tpf=8,batch=1");
-  const double bytes = 8192.0 * 32 * 2 * 8 * 128 * 2;
-  const NvlinkSpec& nvlink = c.system.fabric.nvlink;
-  EXPECT_NEAR((handoff_time(c, one, four, 8192) - nvlink.latency).value,
-              bytes / (nvlink.bandwidth.value * nvlink.efficiency), 1e-9);
-  EXPECT_NEAR((handoff_time(c, four, four, 8192) - nvlink.latency).value,
-              bytes / (4 * nvlink.bandwidth.value * nvlink.efficiency), 1e-9);
-  // Two nodes: the network, by four NICs.
-  EXPECT_GT(handoff_time(c, eight, four, 8192), handoff_time(c, four, four, 8192) * 4);
-}
-
 TEST(Pools, ASweepHasThemBesideWhatOnePoolServes) {
   const SweepAnswer answer = answer_sweep(
       study("tensor, pipeline"), {}, [](auto, auto) {}, [] { return true; });
