@@ -46,7 +46,7 @@ Transfer transfer_of(const HandoffStudy& s, int target_gpu, Seconds prefill) {
 void time_transfers(const Study& study, const Breakdown& step, HandoffStudy& s) {
   const FabricSpec& spec = study.study.system.fabric;
   const int first = gpu_beside(spec, s.prefill.gpus(), s.decode.gpus());
-  if (first + s.decode.gpus() > study.study.system.gpus())
+  if (s.prefill.gpus() + s.decode.gpus() > study.study.system.gpus())
     throw UserError(fmt::format("{} and {} GPUs for both plans: {} has {}", s.prefill.gpus(), s.decode.gpus(),
                                 study.study.system.name, study.study.system.gpus()));
   const TransferFabric fabric(spec, first + s.decode.gpus());
