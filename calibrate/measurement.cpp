@@ -37,7 +37,7 @@ class Parser {
 
   MeasurementTable run(std::size_t header) {
     read_header(header);
-    text_.finish();  // without its columns no row means anything
+    text_.finish();     // without its columns no row means anything
     CancelCheck check;  // tables have ten thousands of rows
     for (std::size_t i = header + 1; i < text_.lines().size() && !text_.hopeless(); ++i) {
       check();

@@ -223,13 +223,18 @@ Calibrated fitted(const System& system, const Tables& tables, CalibrateOptions o
   return shardline::calibrate(system, tables.tables, options);
 }
 
-int run(const CalibrateArguments& a, const Provenance& made_by) {
+// Options that say nothing beside one another.
+void check(const CalibrateArguments& a) {
   if (!a.engine.empty() && !a.system.empty())
     throw UserError("--system is for kernels, --engine for serving: expected one of them");
   if (a.power && a.system.empty())
     throw UserError("--power is of a system's boards: expected --system beside it");
   if (a.play && a.engine.empty())
     throw UserError("--play is for measured serving: expected --engine beside it");
+}
+
+int run(const CalibrateArguments& a, const Provenance& made_by) {
+  check(a);
   if (!a.engine.empty())
     return calibrate_engine({a.measurements, a.engine, a.source, a.out, a.csv, today(), a.play}, made_by);
   if (a.system.empty()) throw UserError("expected --system, whose kernels were measured, or --engine");

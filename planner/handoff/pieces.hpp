@@ -1,4 +1,5 @@
-// What ranks send to one another when a request's cache goes from one layout to another. README.md [D3], [D4].
+// What ranks send to one another when a request's cache goes from one layout to another. README.md [D3],
+// [D4].
 #pragma once
 
 #include "planner/handoff/cache_layout.hpp"

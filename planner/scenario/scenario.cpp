@@ -268,6 +268,13 @@ std::optional<System> read_system_of(const Reader& root, const Catalogs& catalog
   });
 }
 
+// Those of the command line go before the file's.
+std::optional<Costs> read_costs(const Reader& root, std::optional<Costs> overriding) {
+  const auto v = root.find("costs");
+  const auto i = v ? choice(*v, {"calibrated", "parameters"}) : std::nullopt;
+  return i && !overriding ? static_cast<Costs>(*i) : overriding;
+}
+
 // What the user pays for a GPU; of sweeps, whose answers have a cost.
 double read_gpu_hour(const Reader& root, bool sweep) {
   const auto v = root.find("gpu_hour_price");
@@ -288,16 +295,12 @@ void constrain(SearchOptions& o, const scenario_parts::Constraints& limits, cons
 
 Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overrides& overrides) {
   Scenario s;
-  std::optional<Costs> costs = overrides.costs;
   std::vector<Diagnostic> faults;
   const Reader root = document.root();
   s.name = root.at("name").text();
   if (const auto v = root.find("summary")) s.summary = v->text();
   auto system = read_system_of(root, catalogs, overrides, faults);
-  if (const auto v = root.find("costs")) {
-    const auto i = choice(*v, {"calibrated", "parameters"});
-    if (i && !costs) costs = static_cast<Costs>(*i);
-  }
+  const std::optional<Costs> costs = read_costs(root, overrides.costs);
   const auto engine = scenario_parts::read_engine(root, catalogs, overrides.engine);
   const scenario_parts::LiftedRules lifted = scenario_parts::read_lifted_rules(root, overrides);
   if (system) give_kernels(root, catalogs, engine.get(), *system);

@@ -1,6 +1,5 @@
 #include "tests/fuzz/step_case.hpp"
 
-
 #include "planner/layers/share.hpp"
 #include "planner/plan/timed.hpp"
 #include "planner/serving/acceptance.hpp"
