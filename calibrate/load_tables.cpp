@@ -10,15 +10,14 @@
 
 #include "calibrate/calibrate.hpp"
 #include "calibrate/left_out.hpp"
+#include "sim/base/folder.hpp"
 
 namespace shardline {
 
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder) {
   std::error_code error;
-  std::vector<std::filesystem::path> out;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) out.push_back(entry.path());
+  std::vector<std::filesystem::path> out = folder_entries(folder, error);
   if (error) throw UserError("cannot read the folder " + folder.string() + ": " + error.message());
-  std::sort(out.begin(), out.end());
   return out;
 }
 

@@ -215,23 +215,24 @@ double loss(const Numbers& n, const std::vector<PowerRow>& rows, double most) {
   return sum;
 }
 
-// A search along each number in turn, in steps that halve: the loss has corners, but one valley.
+// A search along each number and all diagonals, in steps that halve: the loss has corners, at which it falls
+// only where several numbers change at once, but one valley.
 Numbers least_loss(const std::vector<PowerRow>& rows, double idle, double most) {
   constexpr double kLastStep = 0.25;  // W
+  constexpr int kDirections = 125;    // {-2 ... 2} of each number
   Numbers best{idle * 1.5, most, most / 2};
   double least = loss(best, rows, most);
-  for (double step = most / 2; step > kLastStep;) {
+  for (double step = most / 4; step > kLastStep;) {
     bool better = false;
-    for (std::size_t i = 0; i < best.size(); ++i) {
-      for (const double sign : {1.0, -1.0}) {
-        Numbers n = best;
-        n[i] = std::clamp(n[i] + sign * step, i == 0 ? idle : 0.0, 4 * most);
-        const double l = loss(n, rows, most);
-        if (l >= least) continue;
-        best = n;
-        least = l;
-        better = true;
-      }
+    for (int d = 0; d < kDirections; ++d) {
+      const Numbers n{std::clamp(best[0] + (d % 5 - 2) * step, idle, 4 * most),
+                      std::clamp(best[1] + (d / 5 % 5 - 2) * step, 0.0, 4 * most),
+                      std::clamp(best[2] + (d / 25 - 2) * step, 0.0, 4 * most)};
+      const double l = loss(n, rows, most);
+      if (l >= least) continue;
+      best = n;
+      least = l;
+      better = true;
     }
     if (!better) step /= 2;
   }

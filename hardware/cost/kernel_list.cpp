@@ -7,6 +7,7 @@
 #include <array>
 #include <set>
 
+#include "sim/base/folder.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -283,9 +284,8 @@ KernelList parse_kernel_list(const std::string& file_name, const std::string& te
 std::vector<std::string> kernel_list_names(const std::filesystem::path& catalog_dir) {
   std::vector<std::string> out;
   std::error_code error;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(catalog_dir.parent_path() / "kernels", error)) {
-    if (entry.path().extension() == ".yaml") out.push_back(entry.path().stem().string());
+  for (const std::filesystem::path& entry : folder_entries(catalog_dir.parent_path() / "kernels", error)) {
+    if (entry.extension() == ".yaml") out.push_back(entry.stem().string());
   }
   std::sort(out.begin(), out.end());
   return out;

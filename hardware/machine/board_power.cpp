@@ -25,7 +25,8 @@ PowerLaw read_law(const Reader& r) {
   if (ends.size() == 2) {
     law.band = {ends[0].number(-3, 0), ends[1].number(0, 3)};
   } else {
-    r.at("band").fault("band is [low, high], ln(measured / predicted)");
+    r.at("band").fault(
+        fmt::format("band: expected [low, high], ln(measured / predicted), found {} numbers", ends.size()));
   }
   r.no_other_keys();
   return law;

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "sim/base/file_name.hpp"
+#include "sim/base/folder.hpp"
 #include "sim/base/harmless.hpp"
 
 namespace shardline {
@@ -384,8 +385,8 @@ System load_system(const std::string& name_or_path, const std::filesystem::path&
 std::vector<std::string> system_names(const std::filesystem::path& catalog_dir) {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(catalog_dir, error)) {
-    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+  for (const std::filesystem::path& entry : folder_entries(catalog_dir, error)) {
+    if (entry.extension() == ".yaml") names.push_back(entry.stem().string());
   }
   if (error) throw UserError("cannot read the folder " + catalog_dir.string() + ": " + error.message());
   std::sort(names.begin(), names.end());

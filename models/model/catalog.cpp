@@ -10,6 +10,7 @@
 #include "models/model/hf_config.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/file_name.hpp"
+#include "sim/base/folder.hpp"
 #include "sim/base/harmless.hpp"
 #include "sim/base/reader.hpp"
 
@@ -98,15 +99,14 @@ bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.
 
 std::vector<std::string> catalog_names(const fs::path& catalog_dir) {
   std::error_code error;
-  fs::directory_iterator entries(catalog_dir, error);
+  const std::vector<fs::path> entries = folder_entries(catalog_dir, error);
   if (error) {
     throw UserError(
         fmt::format("cannot read the model catalogue {}: {}", catalog_dir.string(), error.message()));
   }
   std::vector<std::string> names;
-  for (; entries != fs::directory_iterator(); entries.increment(error)) {
-    if (entries->path().extension() == ".yaml") names.push_back(entries->path().stem().string());
-    if (error) break;
+  for (const fs::path& entry : entries) {
+    if (entry.extension() == ".yaml") names.push_back(entry.stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/folder.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -247,10 +248,9 @@ EngineProfile read_engine(Document& document) {
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> out;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".yaml") out.push_back(entry.path());
+  for (const std::filesystem::path& entry : folder_entries(folder, error)) {
+    if (entry.extension() == ".yaml") out.push_back(entry);
   }
-  std::sort(out.begin(), out.end());
   return out;
 }
 

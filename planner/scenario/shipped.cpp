@@ -12,6 +12,7 @@
 #include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/data_folder.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/folder.hpp"
 #include "sim/base/shell_word.hpp"
 
 namespace shardline {
@@ -24,8 +25,8 @@ Catalogs shipped_catalogs() {
 std::vector<std::string> scenario_names() {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(shipped_catalogs().scenarios, error)) {
-    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
+  for (const std::filesystem::path& entry : folder_entries(shipped_catalogs().scenarios, error)) {
+    if (entry.extension() == ".yaml") names.push_back(entry.stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -62,8 +63,8 @@ void refuse_other_things(const std::string& name, const Catalogs& catalogs) {
       std::filesystem::status(path, error).type() == std::filesystem::file_type::not_found) {
     std::vector<std::string> names;
     const std::filesystem::path beside = path.has_parent_path() ? path.parent_path() : ".";
-    for (const auto& entry : std::filesystem::directory_iterator(beside, error)) {
-      if (entry.path().extension() == path.extension()) names.push_back(entry.path().filename().string());
+    for (const std::filesystem::path& entry : folder_entries(beside, error)) {
+      if (entry.extension() == path.extension()) names.push_back(entry.filename().string());
     }
     std::sort(names.begin(), names.end());
     std::vector<std::string> details;

@@ -26,7 +26,8 @@ std::vector<PowerRow> rows(double spread, int each = 600) {
   for (int i = 0; i < each * static_cast<int>(kPowerClasses); ++i) {
     PowerRow r;
     r.of = static_cast<PowerClass>(i % static_cast<int>(kPowerClasses));
-    r.use = {part(random), part(random)};
+    // Some kernels are so small that a board only waits for them.
+    r.use = i % 50 < 3 ? DeviceUse{} : DeviceUse{part(random), part(random)};
     const auto& law = kLaws[static_cast<std::size_t>(r.of)];
     r.watts = std::min(690.0, law[0] + law[1] * r.use.tensor + law[2] * r.use.memory) * std::exp(off(random));
     r.shape = fmt::format("{}", i);
@@ -47,7 +48,7 @@ TEST(Power, F14FindsTheLawsOfRowsWithoutError) {
 }
 
 TEST(Power, F14BandsHoldNineRowsOfTen) {
-  const PowerFit fit = fit_power(rows(0.2), 4);
+  const PowerFit fit = fit_power(rows(0.2, 3000), 4);
   for (std::size_t k = 0; k < kPowerClasses; ++k) {
     EXPECT_NEAR(fit.power.laws[k].band.low, -1.645 * 0.2, 0.06) << k;
     EXPECT_NEAR(fit.power.laws[k].band.high, 1.645 * 0.2, 0.06) << k;
@@ -111,7 +112,7 @@ TEST(Power, F14FaultsHavePlaces) {
     FAIL();
   } catch (const UserError& e) {
     for (const char* text :
-         {"g.csv:2:7", "bf17", "g.csv:3:5", "g.csv:4:12", "g.csv:5", "expected 7 cells", "g.csv:7:16"})
+         {"g.csv:2:7", "bf17", "g.csv:3:5", "g.csv:4:12", "g.csv:5", "expected 7 cells", "g.csv:6:16"})
       EXPECT_THAT(e.what(), HasSubstr(text));
   }
   EXPECT_THROW(parse_power("e.csv", "", device()), UserError);
@@ -122,7 +123,7 @@ TEST(Power, F14WhatIsWrittenIsRead) {
   PowerFit fit = fit_power(rows(0.1), 4);
   fit.power.source = "made up";
   Document document = Document::parse("p.yaml", power_yaml(fit.power));
-  const BoardPower read = read_board_power(document.root().at("power"), 700, {});
+  const BoardPower read = read_board_power(document.root().at("power"), 0, {});
   document.finish();
   EXPECT_EQ(read.most, fit.power.most);
   for (std::size_t k = 0; k < kPowerClasses; ++k) {

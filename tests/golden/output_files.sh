@@ -26,9 +26,9 @@ for model in deepseek-r1 llama-3.1-405b; do
   [ "$(ls one/$model | sort | tr '\n' ' ')" = "$(echo $wanted | tr ' ' '\n' | sort | tr '\n' ' ')" ] || fail "files of $model: $(ls one/$model)"
   for file in $wanted; do [ -s "one/$model/$file" ] || fail "$file is empty"; done
 done
-head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,cp,tpa,ep,tpf,dense_tp,in_flight,drafts,overlap,moe_a2a,chunks,value_up,dcp,exchange,queries,interleave,on_frontier,ttl_low_ms,ttl_high_ms,tokens_per_s_gpu_low,tokens_per_s_gpu_high,measured_share,fitted_share,extrapolated_share,assumed_share,engine,engine_version,engines' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
+head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,cp,tpa,ep,tpf,dense_tp,in_flight,drafts,overlap,moe_a2a,chunks,value_up,dcp,exchange,queries,interleave,on_frontier,ttl_low_ms,ttl_high_ms,tokens_per_s_gpu_low,tokens_per_s_gpu_high,measured_share,fitted_share,extrapolated_share,assumed_share,engine,engine_version,engines,board_w,joules_per_token,joules_per_token_low,joules_per_token_high,cost_per_million_tokens,cost_per_million_tokens_low,cost_per_million_tokens_high' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
 sed 1d one/deepseek-r1/frontier.csv | grep -qvE ',ideal,,(none|[a-z ]+)$' && fail "rows of bare kernels without the word ideal"
-grep -q '^helix,.*,ideal,,trtllm$' one/deepseek-r1/all.csv || fail "all.csv does not say which engines have Helix"
+grep -q '^helix,.*,ideal,,trtllm,' one/deepseek-r1/all.csv || fail "all.csv does not say which engines have Helix"
 tr -d ' \n' < one/deepseek-r1/run.json | grep -q '"engine":{"name":"ideal","version":null,' || fail "run.json does not say ideal"
 grep -q '"command": "shardline sweep ' one/deepseek-r1/run.json || fail "run.json lacks the command"
 for threads in 2 3; do

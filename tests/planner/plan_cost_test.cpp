@@ -67,9 +67,10 @@ TEST(PlanCost, P32WattsAreThoseOfAllOpsOfARank) {
   for (const char* text : {"tensor:tpa=8,tpf=8,batch=8", "pipeline:pp=2,tpa=8,tpf=8,batch=8",
                            "helix:kvp=8,tpa=1,tpf=8,batch=8,chunks=4"})
     expect_sum(decode, text);
-  const Study prefill = study("llama-3.1-70b", "h200-hgx",
-                              "phase: prefill\ncontext: 64Ki tokens\nstrategies: [tensor, ring_pass_kv, "
-                              "kv_runahead]\ngpus: [8]\nbatch: [1]\n");
+  const Study prefill =
+      study("llama-3.1-70b", "h200-hgx",
+            "phase: prefill\nrequests: [{new: 64Ki tokens}]\nstrategies: [tensor, ring_pass_kv, "
+            "kv_runahead]\ngpus: [8]\nbatch: [1]\n");
   for (const char* text : {"tensor:tpa=8,tpf=8,batch=1", "ring_pass_kv:cp=2,tpa=4,tpf=4,batch=1"})
     expect_sum(prefill, text);
 }

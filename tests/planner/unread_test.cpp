@@ -62,8 +62,8 @@ TEST(Unread, WhatSomePriceReadsIsNotNamed) {
   std::string text = replaced(text_of("h100-hgx"), "kernel_cost: 2.5 us", "kernel_cost: 25 us");
   text = replaced(text, "latency: 10 us", "latency: 30 us");
   EXPECT_THAT(warnings(text, "tensor:tpa=16,tpf=16,batch=4"), testing::IsEmpty());
-  EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:12: device.kernel_cost",
-                                                            "home-made.yaml:17: fabric.network.latency"));
+  EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:13: device.kernel_cost",
+                                                            "home-made.yaml:18: fabric.network.latency"));
 }
 
 // Attention and the exchange beside it share no resource, so that it makes no difference which part of
@@ -92,8 +92,8 @@ TEST(Unread, SwitchesMulticastAndTheHostsCostsAreNamedToo) {
   text += "runtime: {ring_step: 5 us, passes: {norm: 2}}\n";
   EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:18: fabric.nvlink.switches",
                                                             "home-made.yaml:18: fabric.nvlink.multicast",
-                                                            "home-made.yaml:20: runtime.ring_step",
-                                                            "home-made.yaml:20: runtime.passes.norm"));
+                                                            "home-made.yaml:27: runtime.ring_step",
+                                                            "home-made.yaml:27: runtime.passes.norm"));
   const std::vector<Diagnostic> found = diagnostics(text, "tensor:tpa=64,tpf=64,batch=16");
   EXPECT_THAT(found.at(1).details, testing::ElementsAre(testing::HasSubstr("it counts")));
 }
@@ -102,10 +102,10 @@ TEST(Unread, RailsAndHostLinksAreNamedWhereNoPriceReadsThem) {
   std::string text = replaced(text_of("h100-hgx"), "rail_optimised: true", "rail_optimised: false");
   text = replaced(text, "host_link: 64 GB/s", "host_link: 16 GB/s");
   EXPECT_THAT(warnings(text, kInside),
-              testing::ElementsAre("home-made.yaml:17: fabric.network.host_link",
-                                   "home-made.yaml:17: fabric.network.rail_optimised"));
+              testing::ElementsAre("home-made.yaml:18: fabric.network.host_link",
+                                   "home-made.yaml:18: fabric.network.rail_optimised"));
   EXPECT_THAT(warnings(text, "tensor:tpa=16,tpf=16,batch=4"),
-              testing::Not(testing::Contains("home-made.yaml:17: fabric.network.host_link")));
+              testing::Not(testing::Contains("home-made.yaml:18: fabric.network.host_link")));
 }
 
 // Of each key, what a price reads with it set is what a file that gives it would say.
@@ -129,17 +129,17 @@ TEST(Unread, EveryParameterCanBeSetToWhatWasMeasured) {
   }
 }
 
-// But names, the shape of the machine and the size of its memory, which no fit stands in for.
+// But names, the shape of the machine, the size of its memory and watts, which no fit stands in for.
 TEST(Unread, EveryNumberOfASystemFileIsKnown) {
   std::ifstream in(source_path("hardware/machine/system.cpp"));
   std::ostringstream text;
   text << in.rdbuf();
   const std::string source = text.str();
   const std::regex key("(?:at|find|seconds|times)\\(\"([a-z_0-9]+)\"");
-  const std::set<std::string> other{"name",   "summary",     "source",        "capacity",      "usable",
-                                    "nodes",  "device",      "memory",        "compute",       "fabric",
-                                    "nvlink", "network",     "passes",        "runtime",       "like",
-                                    "prefer", "calibration", "gpus_per_node", "power_limit_w", "tray"};
+  const std::set<std::string> other{
+      "name",   "summary", "source",      "capacity",      "usable",        "nodes",  "device",
+      "memory", "compute", "fabric",      "nvlink",        "network",       "passes", "runtime",
+      "like",   "prefer",  "calibration", "gpus_per_node", "power_limit_w", "tray",   "power"};
   int known = 0;
   for (std::sregex_iterator at(source.begin(), source.end(), key), end; at != end; ++at) {
     const std::string name = (*at)[1];

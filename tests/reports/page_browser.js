@@ -151,9 +151,12 @@ async function target(browser) {
     probe.style.color = 'var(--accent)';
     const [r, g, b] = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
     probe.remove();
+    const paper = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
+    // A line between two pixels is half of its colour in both.
+    const near = Math.max(60, .6 * (Math.abs(paper[0] - r) + Math.abs(paper[1] - g) + Math.abs(paper[2] - b)));
     let many = 0;
     for (let i = 0; i < strip.data.length; i += 4)
-      if (Math.abs(strip.data[i] - r) + Math.abs(strip.data[i + 1] - g) + Math.abs(strip.data[i + 2] - b) < 60) ++many;
+      if (Math.abs(strip.data[i] - r) + Math.abs(strip.data[i + 1] - g) + Math.abs(strip.data[i + 2] - b) < near) ++many;
     const met = p => raw.target.every(t => t.most ? p[6][t.column] <= t.value : p[6][t.column] >= t.value);
     const wrong = points.filter(p => (p.meets !== 'misses') !== met(raw.points[p.index])).map(p => p.plan);
     const select = document.getElementById('target');

@@ -1,0 +1,36 @@
+#include "sim/base/folder.hpp"
+
+#include <dirent.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string_view>
+
+namespace shardline {
+
+std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder,
+                                                  std::error_code& error) {
+  error.clear();
+  std::vector<std::filesystem::path> out;
+  const auto close = [](DIR* d) { ::closedir(d); };
+  const std::unique_ptr<DIR, decltype(close)> open(::opendir(folder.c_str()), close);
+  if (open == nullptr) {
+    error.assign(errno, std::generic_category());
+    return out;
+  }
+  errno = 0;
+  while (const dirent* entry = ::readdir(open.get())) {
+    const std::string_view name(entry->d_name);
+    if (name != "." && name != "..") out.push_back(folder / name);
+    errno = 0;  // which the line above may have set, and readdir() sets where it fails
+  }
+  if (errno != 0) {
+    error.assign(errno, std::generic_category());
+    out.clear();
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace shardline

@@ -1,0 +1,17 @@
+// The entries of a folder.
+#pragma once
+
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+namespace shardline {
+
+/// Paths of a folder's entries, without "." and "..", sorted. Nothing, and `error` set, where it cannot be
+/// read. Unlike std::filesystem::directory_iterator, whose step in libstdc++ 12 allocates where it may not
+/// throw (std::filesystem::_Dir::advance), a failure to allocate is thrown as bad_alloc and does not end the
+/// process.
+std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder,
+                                                  std::error_code& error);
+
+}  // namespace shardline
