@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <string_view>
 
 #include "planner/api/convert.hpp"
@@ -195,6 +196,8 @@ std::string PlanTable::text() const {
 }
 
 void print_warnings(const std::vector<Diagnostic>& warnings) {
+  // Where both go to one file no warning stands inside a line of the answer. A failure is found at exit.
+  if (!warnings.empty()) std::fflush(stdout);
   for (Diagnostic d : warnings) {
     d.what = "warning: " + d.what;
     fmt::print(stderr, "{}", wrapped_messages(to_string(d), error_width()));
