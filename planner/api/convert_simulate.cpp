@@ -90,7 +90,9 @@ Served served_of(const Study& study, const SimulatedPlan& s) {
 PlanPoint outcome_of(const Study& study, const SimulatedPlan& s) {
   Study alone = study;
   alone.sweep().search.workload.reset();
-  const Rating rating{shares(s.breakdown), s.breakdown.errors};
+  Rating rating;  // watts are of points that a sweep has rated
+  rating.shares = shares(s.breakdown);
+  rating.errors = s.breakdown.errors;
   return plan_point(alone, {s.plan, s.breakdown.time, s.memory.total()}, &rating, nullptr);
 }
 

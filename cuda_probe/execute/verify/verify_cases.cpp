@@ -133,7 +133,7 @@ Charges charges_of(const Case& c, const Plan& p) {
   return even ? Charges::every_rank : Charges::fullest_rank;
 }
 
-void add_prefill(const Strategy& s, const Layers& layers, const CaseSizes& z, const Workload& w, Plan p,
+void add_prefill(const Layers& layers, const CaseSizes& z, const Workload& w, Plan p,
                  std::vector<VerifyCase>& out, AttentionKernel kernel = AttentionKernel::flash) {
   VerifyCase v;
   v.study = small_case(layers, z);
@@ -198,9 +198,9 @@ void add_prefills(const Strategy& s, const Layers& layers, const CaseSizes& z, i
       std::vector<Plan> plans;
       trial(s, {study, base, z.retaining}, plans);
       for (const Plan& p : plans) {
-        add_prefill(s, layers, z, w, p, out);
+        add_prefill(layers, z, w, p, out);
         if (s.eager && (cp == 3 || !listed_parts(p).empty()))
-          add_prefill(s, layers, z, w, p, out, AttentionKernel::eager);
+          add_prefill(layers, z, w, p, out, AttentionKernel::eager);
       }
     }
   }
