@@ -113,7 +113,7 @@ int run(const HandoffOptions& o, const Provenance& made_by) {
 
 const Command kHandoffCommand{"handoff", "A request's cache, from a plan that prefills to one that decodes",
                               "shardline handoff helix_gb200_1m --model llama-3.1-405b --tokens 128K "
-                              "--prefill ring_pass_kv:cp=8,tpa=8,tpf=8,batch=1 --decode "
+                              "--prefill tensor:tpa=8,tpf=8,batch=1 --decode "
                               "helix:kvp=8,tpa=8,tpf=64,batch=4",
                               prepare<HandoffOptions, declare, run>};
 

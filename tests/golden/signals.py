@@ -45,6 +45,8 @@ def questions():
         "simulate": ["simulate", "prefill_llama8b_1m", "--plan", chunks, "-o", "simulated"],
         "explain": ["explain", "prefill_llama8b_1m", "--plan", chunks],
         "compare": ["compare", "prefill_llama8b_1m", "--plan", chunks, "--plan", "pipeline:pp=8,prefill_chunk=2"],
+        "handoff": ["handoff", "helix_gb200_1m", "--model", "llama-3.1-405b", "--tokens", "128K", "--prefill", "tensor:tpa=8,tpf=8,batch=1",
+                    "--decode", "helix:kvp=8,tpa=8,tpf=64,batch=4", "--at-once", "1000"],
         "thresholds": ["thresholds", "thresholds_405b_gtt", "--threads", "1", "-o", "out"],
         "partition": ["partition", "partition_llama7b_a100", "--threads", "1", "-o", "out"],
         "conversation": ["conversation", "talk.yaml", "-o", "out"],
