@@ -153,7 +153,7 @@ class Service {
       q_.requests = trace_         ? trace_->requests
                     : q_.users > 0 ? 10 * static_cast<std::uint64_t>(q_.users)
                                    : kDefaultRequests;
-    require_memory(need_of_requests(q_.requests, q_.users, q_.replicas, knobs_.blocks()));
+    require_memory(need_of_requests(q_.requests, q_.users, q_.replicas, blocks_kept()));
   }
 
   ServiceAnswer answer() {
@@ -171,6 +171,15 @@ class Service {
   }
 
  private:
+  // Blocks of a replica's cache that memory holds something of: all, where a pool is made whole; where it
+  // grows (RunPool), those of all requests at most, the text of answered ones being kept.
+  double blocks_kept() const {
+    const double all = knobs_.blocks();
+    if (!std::holds_alternative<VllmKnobs>(knobs_.of)) return all;
+    const double each = static_cast<double>(mean_) / knobs_.block() + 1;
+    return std::min(all, static_cast<double>(q_.requests) * each / q_.replicas);
+  }
+
   // Rates of a trace are told as such; it is played faster or slower to have them.
   double pace(double rate) const {
     if (!trace_ || rate <= 0) return rate;
