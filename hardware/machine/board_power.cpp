@@ -86,8 +86,34 @@ BoardPower borrowed(const Reader& named, double limit, const std::filesystem::pa
 }  // namespace
 
 PowerClass power_class(OpKind kind) {
-  if (is_gemm(kind)) return PowerClass::product;
-  return kind == OpKind::attend_prefill ? PowerClass::prefill : PowerClass::stream;
+  switch (kind) {  // without a default: a new kind is a warning here, not a stream
+    case OpKind::gemm:
+    case OpKind::batched_gemm:
+    case OpKind::grouped_gemm:
+      return PowerClass::product;
+    case OpKind::attend_prefill:
+      return PowerClass::prefill;
+    case OpKind::attend_decode:
+    case OpKind::merge:
+    case OpKind::elementwise:
+    case OpKind::compress:
+    case OpKind::launch:
+    case OpKind::index_logits:
+    case OpKind::top_k:
+    case OpKind::attend_sparse:
+    case OpKind::module_rest:
+    case OpKind::convolve:
+    case OpKind::recur:
+    case OpKind::send_recv:
+    case OpKind::all_reduce:
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter:
+    case OpKind::all_to_all:
+    case OpKind::dispatch:
+    case OpKind::combine:
+      break;
+  }
+  return PowerClass::stream;
 }
 
 const char* power_key(PowerClass of) {

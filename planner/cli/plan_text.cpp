@@ -377,7 +377,10 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (!a.plans.empty()) {
     out += table_text(a, width) + "\n" + wrapped(bounds_text(a), width, "  ");
     out += wrapped(certainty_text(a), width, "  ");
-    const PlanCost cost = cost_of(a.study, a.plans.front().rating, a.tokens_per_s_gpu(a.plans.front()));
+    // Money is for all GPUs, idle ones too; watts are of those that work, at the plan's own rate.
+    const PlannedPoint& first = a.plans.front();
+    PlanCost cost = cost_of(a.study, first.point, first.rating);
+    cost.per_million = cost_of(a.study, first.rating, a.tokens_per_s_gpu(first)).per_million;
     if (const std::string text = cost_text(a.study, cost); !text.empty())
       out += wrapped("costs: " + text, width, "  ");
     if (const std::string capped = served(a) ? capped_text(a.study, points_of(a)) : ""; !capped.empty())

@@ -61,15 +61,19 @@ std::string cost_text(const Study& study, const PlanCost& cost) {
   const auto range = [](const CostNumber& n) {
     return digits(n.value * (1 + n.error.low)) + " to " + digits(n.value * (1 + n.error.high));
   };
-  const bool prefill = study.study.batch.kind() == StepKind::prefill;
+  // Steps that decode alone have no prompts in their costs, as a deployment has.
+  const char* const of = study.study.batch.kind() == StepKind::prefill ? "prompts"
+                         : workload_of(study) != nullptr               ? "answers"
+                                                                       : "answers in these steps alone";
   std::string out;
   if (cost.joules)
     out = fmt::format("{} J per token of {} by GPU boards (90 %: {}; {:.0f} W a board, {})",
-                      digits(cost.joules->value), prefill ? "prompts" : "answers", range(*cost.joules),
-                      cost.watts->value, power_text(study.study.system));
+                      digits(cost.joules->value), of, range(*cost.joules), cost.watts->value,
+                      power_text(study.study.system));
   if (cost.per_million)
-    out += fmt::format("{}{} per million tokens at {:g} per GPU-hour (90 %: {})", out.empty() ? "" : "; ",
-                       digits(cost.per_million->value), study.gpu_hour, range(*cost.per_million));
+    out +=
+        fmt::format("{}{} per million tokens of {} at {:g} per GPU-hour (90 %: {})", out.empty() ? "" : "; ",
+                    digits(cost.per_million->value), of, study.gpu_hour, range(*cost.per_million));
   return out;
 }
 
