@@ -28,7 +28,8 @@ PassTime play_whole(const Schedule& schedule, CostModel& cost, PassScratch& scra
 
 // Plays blocks one at a time. A block ends in a barrier on each player alone, so all that one block tells the
 // next is when each player and its detached lanes are free. Once a layer leaves those times as far apart as
-// it found them, so will all that follow [H19].
+// it found them, so will all that follow; and so will they once no kernel of a layer waits for a host, whose
+// lead over the others only grows [H19].
 class BlockPlay {
  public:
   BlockPlay(const Schedule& schedule, CostModel& cost, PassScratch& scratch)
@@ -64,6 +65,7 @@ class BlockPlay {
     for (int t = 0; t < repeat.times; ++t) {
       rebase();
       before_ = now_;
+      host_waited_for_ = false;
       const double begun = base_;
       for (const BlockIndex b : schedule_.blocks_of(repeat)) {
         play(schedule_.blocks[b]);
@@ -71,12 +73,51 @@ class BlockPlay {
       }
       rebase();
       const double period = base_ - begun;
-      if (!repeats(period)) continue;
-      const double rest = period * (repeat.times - 1 - t);
-      base_ += rest;
-      end_ += rest;
-      return;
+      const double others = repeat.times - 1 - t;
+      if (repeats(period)) {
+        base_ += period * others;
+        end_ += period * others;
+        return;
+      }
+      if (others > 0 && hosts_lead(period)) return lead(period, others);
     }
+  }
+
+  // Kernels waited for no host and left their times as far apart as they found them, and no host took longer
+  // than they did: then the next layer finds each host further ahead, waits for it even less, and takes the
+  // same time. A host waits for itself alone, so it takes as long as in this layer, too.
+  bool hosts_lead(double period) const {
+    if (host_waited_for_) return false;
+    const double kernels = now_.at[0] - before_.at[0] + period;
+    const auto moved = [&](double now, double before) {
+      return std::abs((now - now_.at[0]) - (before - before_.at[0])) <= 1e-14 * kernels;
+    };
+    if (!std::equal(now_.at.begin(), now_.at.end(), before_.at.begin(), moved)) return false;
+    for (std::size_t p = 0; p < now_.tails.size(); ++p) {
+      for (std::size_t l = 0; l < kLanes; ++l) {
+        const double now = now_.tails[p][l], before = before_.tails[p][l];
+        if (now < 0 && before < 0) continue;
+        if (now < 0 || before < 0) return false;  // begun in this layer
+        const bool host = static_cast<Lane>(l) == Lane::host;
+        if (host ? now - before + period > kernels : !moved(now, before)) return false;
+      }
+    }
+    return true;
+  }
+
+  // So many more layers.
+  void lead(double period, double layers) {
+    const double kernels = (now_.at[0] - before_.at[0] + period) * layers;
+    for (double& t : now_.at) t += kernels;
+    for (std::size_t p = 0; p < now_.tails.size(); ++p) {
+      for (std::size_t l = 0; l < kLanes; ++l) {
+        double& t = now_.tails[p][l];
+        if (t < 0) continue;
+        const double of_host = (t - before_.tails[p][l] + period) * layers;
+        t += static_cast<Lane>(l) == Lane::host ? of_host : kernels;
+      }
+    }
+    end_ += kernels;
   }
 
   void play(const Block& block) {
@@ -84,6 +125,7 @@ class BlockPlay {
     unfolder_.release(now_);
     unfolder_.block(block);
     scratch_.engine.run(scratch_.graph, scratch_.wide, scratch_.timeline);
+    host_waited_for_ = host_waited_for_ || unfolder_.waits_for_host(scratch_.timeline);
     unfolder_.ends(scratch_.timeline, now_);
   }
 
@@ -117,6 +159,7 @@ class BlockPlay {
   Unfolder::State now_, before_;  // before_: as the repetition being played found it
   double base_ = 0;               // of the state: times stay small, so that rounding does
   double end_ = 0;                // of the stage's work so far
+  bool host_waited_for_ = false;  // by a kernel of the repetition being played
 };
 
 }  // namespace

@@ -102,6 +102,21 @@ void Unfolder::ends(const Timeline& timeline, State& state) const {
   }
 }
 
+bool Unfolder::waits_for_host(const Timeline& timeline) const {
+  const auto of_host = [&](TaskId t) {
+    return graph_.tag(t) != kJoinTag && s_.ops[graph_.tag(t) % s_.ops.size()].lane == Lane::host;
+  };
+  for (TaskId t = 0; t < graph_.size(); ++t) {
+    double launched = -1, others = 0;
+    for (const TaskId d : graph_.dependencies(t)) {
+      double& last = of_host(d) ? launched : others;
+      last = std::max(last, timeline.spans[d].end.value);
+    }
+    if (launched > others && !of_host(t)) return true;
+  }
+  return false;
+}
+
 std::vector<TaskId> Unfolder::barriers() const {
   std::vector<TaskId> all;
   for (const auto& of_player : barrier_) all.insert(all.end(), of_player.begin(), of_player.end());

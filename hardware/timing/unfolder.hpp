@@ -36,6 +36,9 @@ class Unfolder {
   void release(const State& state);
   /// When each player has ended the last block.
   void ends(const Timeline& timeline, State& state) const;
+  /// Whether a task of the graph, which is of one block, started later because a host had not launched it
+  /// yet.
+  bool waits_for_host(const Timeline& timeline) const;
   /// The tasks that the next block waits for, on all players.
   std::vector<TaskId> barriers() const;
 

@@ -86,6 +86,48 @@ TEST(EagerLaunch, AStepLastsAsLongAsTheSlowerOfHostAndGpu) {
   }
 }
 
+// [H19] Layers are played until kernels wait for no host or every layer waits alike; the rest follows. All
+// layers of all classes in one graph say the same, for hosts that lead, that keep up in some layers, and that
+// lag.
+TEST(EagerLaunch, H19LayersLeftOutAreThoseOfTheWholeGraph) {
+  int led = 0, lagged = 0;
+  for (const auto& [model, system, plan, decodes] :
+       {std::tuple{"llama-3.1-8b", "h100-hgx", "tensor:tpa=2,tpf=2,batch=3", true},
+        std::tuple{"llama-3.1-8b", "h100-hgx", "pipeline:pp=4,batch=2", true},
+        std::tuple{"gpt-oss-120b", "h100-hgx", "tensor:tpa=4,ep=2,tpf=2,batch=3", true},
+        std::tuple{"deepseek-r1", "h200-hgx", "tensor:tpa=8,ep=8,batch=2", true},
+        std::tuple{"llama-3.1-405b", "h200-hgx", "ring_pass_kv:cp=4,tpa=2,tpf=2,batch=1", false}}) {
+    Case c = study("trtllm", model, system);
+    c.batch = prefill_batch({{700, 900}, {0, 77}});
+    const Plan p = parse_plan(plan);
+    // Long first layers give a host a lead that it loses in layers which its kernels pass faster.
+    if (std::string(model) == "deepseek-r1") {
+      for (FeedForward& f : c.model.ffns) f.inner *= f.dense() ? 64 : 1;
+    }
+    if (decodes) c.batch.decode = decode_batch(5000).decode;
+    SCOPED_TRACE(std::string(model) + " " + plan);
+    const Seconds gpu = timed(c, p, Seconds(0));
+    const double kernels = started(c, p);
+    for (const double factor : {0.02, 0.3, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.2, 3.0}) {
+      c.system.host.launch = Seconds(gpu.value * factor / kernels);
+      CostModel cost(c.system);
+      PassScratch scratch(cost);
+      Schedule s;
+      lower(s, c, p);
+      ASSERT_TRUE(s.detached);
+      ASSERT_FALSE(plays_all_layers(s));
+      const PassTime pass = simulate_pass(s, cost, scratch);
+      TaskGraph graph;
+      lower_unfolded(s, cost, graph, Players::classes);
+      const Timeline whole = simulate(graph, cost.machine(p.pp * s.classes));
+      EXPECT_NEAR(whole.makespan() / pass.latency, 1, 1e-12) << factor;
+      (pass.latency.value > gpu.value * 1.1 ? lagged : led) += 1;
+    }
+  }
+  EXPECT_GT(led, 20);
+  EXPECT_GT(lagged, 5);
+}
+
 TEST(EagerLaunch, PiecesStartAttentionAndAGraphInEachLayer) {
   Case c = study("vllm");
   c.batch = prefill_batch({{0, 512}});
