@@ -97,6 +97,13 @@ Complaint other_dispatch_ranks(const Case& c, const Plan& p) {
     return fmt::format("{} ranks, neither below {} nor a multiple of it: moe_a2a=gather", ranks,
                        kNvlinkPeers);
   if (auto uneven = uneven_experts(c, ranks)) return *uneven + ": moe_a2a=gather";
+  // setup.py, DISABLE_SM90_FEATURES: before Hopper there are neither kernels of few tokens nor NVSHMEM, which
+  // carries tokens to other machines.
+  if (architecture_of(c.system.device) == Architecture::ampere &&
+      (sends_few_tokens(c, p) || on_several(c, p)))
+    return fmt::format("{} of {}: moe_a2a=gather",
+                       sends_few_tokens(c, p) ? "kernels of few tokens" : "tokens to other machines",
+                       c.system.device.name);
   // vLLM's kernels of many tokens open no memory of another machine; SGLang's do, of 8 ranks in all.
   const int most = c.engine->tokens_to_experts.room.opens_fabric ? kNvlinkPeers : machine;
   if (sends_many_tokens(c, p) && machine < kNvlinkPeers && ranks > most)

@@ -51,7 +51,7 @@ Complaint cut_mla(const Attention& a, int ranks) {
                    cut("attention outputs", heads * a.v_dim, ranks)});
 }
 
-bool in_blocks(const Case& c, Module m) { return c.precision.of(m).weights == Dtype::fp8_block; }
+bool in_blocks(ModuleType t) { return t.weights == Dtype::fp8_block; }
 
 std::string layout_text(int dp, int cache, int cp, int tpa) {
   return fmt::format("{} attention group{} of {}{}{}", dp, dp == 1 ? "" : "s", ranks_text(tpa),
@@ -146,8 +146,9 @@ Complaint uneven_experts(const Case& c, int ep) {
   return std::nullopt;
 }
 
-Complaint cut_blocks(const Case& c, const Cuts& cuts) {
-  if (in_blocks(c, Module::attention)) {
+Complaint cut_blocks(const Case& c, const Cuts& cuts, bool (*whole)(ModuleType)) {
+  const auto asked = [&](Module m) { return (whole ? whole : in_blocks)(c.precision.of(m)); };
+  if (asked(Module::attention)) {
     for (const Attention& a : c.model.attentions) {
       if (a.none() || a.recurrent()) continue;
       if (auto out = has_latents(a) ? cut_mla(a, cuts.attention) : cut_gqa(a, cuts.attention)) return out;
@@ -156,18 +157,26 @@ Complaint cut_blocks(const Case& c, const Cuts& cuts) {
   for (const FeedForward& f : c.model.ffns) {
     if (f.none()) continue;
     if (f.dense()) {
-      if (!in_blocks(c, Module::dense_ffn)) continue;
+      if (!asked(Module::dense_ffn)) continue;
       if (auto out = cut("a dense network", f.inner, cuts.dense)) return out;
       continue;
     }
-    if (in_blocks(c, Module::experts)) {
+    if (asked(Module::experts)) {
       if (auto out = cut("experts", f.inner, cuts.experts)) return out;
     }
-    if (f.shared_experts > 0 && in_blocks(c, Module::shared_experts)) {
+    if (f.shared_experts > 0 && asked(Module::shared_experts)) {
       if (auto out = cut("shared experts", f.shared_width(), cuts.shared)) return out;
     }
   }
   return std::nullopt;
+}
+
+Complaint more_stages(const Case& c, const Plan& p, std::span<const ReadArchitecture> of_one) {
+  if (p.pp == 1) return std::nullopt;
+  const auto at = std::find_if(of_one.begin(), of_one.end(),
+                               [&](const ReadArchitecture& a) { return c.model.architecture == a.name; });
+  if (at == of_one.end()) return std::nullopt;
+  return fmt::format("{} stages of {} ({}, {}): pp=1", p.pp, c.model.name, at->name, at->place);
 }
 
 Complaint part_of_tray(const Case& c, const Plan& p) {

@@ -100,12 +100,21 @@ Complaint uneven_widths(const Case& c, int dense, int tpf);
 Complaint uneven_vocabulary(const Case& c, int ranks);
 Complaint uneven_experts(const Case& c, int ep);
 
+/// Several stages of a model whose class runs in one alone, by a list of such classes and where that is said.
+Complaint more_stages(const Case& c, const Plan& plan, std::span<const ReadArchitecture> of_one);
+
 /// Ranks over which matrices are cut.
 struct Cuts {
   int attention = 1, dense = 1, experts = 1, shared = 1;
 };
-/// Block FP8 has a scale per 128 x 128 elements: blocks that a cut goes through.
-Complaint cut_blocks(const Case& c, const Cuts& cuts);
+/// Block FP8 has a scale per 128 x 128 elements: blocks that a cut goes through. Of other types, too, whose
+/// kernels take whole multiples of 128 rows and columns.
+Complaint cut_blocks(const Case& c, const Cuts& cuts, bool (*whole)(ModuleType) = nullptr);
+
+/// Weights in INT4 under activations in FP8 (W4A8).
+inline bool in_int4_of_fp8(ModuleType t) {
+  return (t.weights == Dtype::int4 || t.weights == Dtype::int4_group32) && t.math == Dtype::fp8;
+}
 
 /// Tokens that the engine carries to experts in the other way (ExpertTokens), by its profile.
 Complaint other_expert_tokens(const Case& c, const Plan& plan);

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "planner/engines/dispatch_room.hpp"
+#include "planner/engines/sglang_experts.hpp"
 #include "planner/layers/share.hpp"
 
 namespace shardline {
@@ -86,21 +87,7 @@ constexpr std::array kOfOneStage{
     ReadArchitecture{"Qwen3NextForCausalLM", "models/qwen3_next.py:1067"},
 };
 
-Complaint stages(const Case& c, const Plan& p) {
-  if (p.pp == 1) return std::nullopt;
-  const auto at = std::find_if(kOfOneStage.begin(), kOfOneStage.end(),
-                               [&](const ReadArchitecture& a) { return c.model.architecture == a.name; });
-  if (at == kOfOneStage.end()) return std::nullopt;
-  return fmt::format("{} stages of {} ({}, {}): pp=1", p.pp, c.model.name, at->name, at->place);
-}
-
-// gpt-oss takes its tokens gathered alone.
-Complaint expert_exchange(const Case& c, const Plan& p) {
-  if (c.model.architecture != "GptOssForCausalLM" || !groups_share_experts(c, p) ||
-      p[kExpertTokens] == ExpertTokens::gather)
-    return std::nullopt;
-  return fmt::format("dispatch and combine of {}, whose class has none: moe_a2a=gather", c.model.name);
-}
+Complaint stages(const Case& c, const Plan& p) { return more_stages(c, p, kOfOneStage); }
 
 // FlashInfer's CUTLASS runs the experts of Nemotron-H in 16 bits or FP8 before Blackwell; in FP4 Marlin does.
 Complaint expert_runner(const Case& c, const Plan& p) {
@@ -173,6 +160,29 @@ std::optional<CaseComplaint> cache_type(const Case& c) {
   return no(fmt::format("{} is no Blackwell, whose attention reads caches in fp4", c.system.device.name));
 }
 
+std::optional<CaseComplaint> unpriced_cache(const Case& c) {
+  if (kernel_type(c.precision.kv) != Dtype::fp4) return std::nullopt;
+  return CaseComplaint{
+      "precision.kv",
+      "a cache in fp4, whose whole pool it widens to 16 bits in every layer of every step: a "
+      "time that grows with the pool and that nobody here has measured",
+      "fp8 or bf16"};
+}
+
+// INT4 with activations in FP8 is of experts alone: dense matrices of such checkpoints are in block FP8
+// (layers/quantization/w4afp8.py:93-105), and compressed-tensors has no such pair.
+std::optional<CaseComplaint> int4_math(const Case& c) {
+  for (const KeptModule& k : kept_modules(c.model)) {
+    const ModuleType t = c.precision.of(k.module);
+    if (k.module == Module::experts || !in_int4_of_fp8(t)) continue;
+    return CaseComplaint{
+        k.math_key,
+        fmt::format("{} of {} in {}, computed in fp8", k.name, c.model.name, to_string(t.weights)),
+        fmt::format("bf16: precision.math, or {} of {} alone", k.math_key, k.name)};
+  }
+  return std::nullopt;
+}
+
 // Triton's kernel of experts, the only one of FP8 there, does not compile before compute capability 8.9.
 std::optional<CaseComplaint> fp8_experts(const Case& c) {
   if (!has_experts(c.model) || architecture_of(c.system.device) != Architecture::ampere) return std::nullopt;
@@ -216,9 +226,17 @@ constexpr CaseRule kCases[]{
      "sgl-project/sglang python/sglang/srt: layers/quantization/fp4_utils.py:157, "
      "layers/quantization/modelopt_quant.py:1771, layers/quantization/mxfp4.py:336-345@49e384ce9d",
      widened_weights},
+    {"int4_math", "INT4 is computed in FP8 in experts alone",
+     "sgl-project/sglang python/sglang/srt: layers/quantization/w4afp8.py:93-105, "
+     "layers/quantization/compressed_tensors/compressed_tensors.py:550-565@49e384ce9d",
+     int4_math},
 };
 
 constexpr CaseRule kUnpriced[]{
+    {"cache_kernels",
+     "a cache in FP4 is dequantised as a whole, to 16 bits, by each layer that attends to it",
+     "sgl-project/sglang python/sglang/srt: mem_cache/memory_pool.py:1781-1815,2390-2408@49e384ce9d",
+     unpriced_cache},
     {"weight_kernels",
      "weights in a type that the device does not compute in are widened to 16 bits by Marlin's kernels; "
      "ModelOpt's FP8 needs compute capability 8.9",
@@ -262,8 +280,15 @@ constexpr LaunchRule kPlans[]{
      "sgl-project/sglang python/sglang/srt: server_args.py:5017-5039,5274-5360, "
      "distributed/parallel_state.py:2034-2036@49e384ce9d",
      expert_groups},
-    {"expert_exchange", "gpt-oss has no dispatch of tokens to its experts",
-     "sgl-project/sglang python/sglang/srt: models/gpt_oss.py:260-263@49e384ce9d", expert_exchange},
+    {"expert_exchange",
+     "tokens are dispatched to experts in block FP8, or in INT4 computed in FP8, by classes that expect it",
+     "sgl-project/sglang python/sglang/srt: layers/moe/ep_moe/layer.py:79-140,188-206, "
+     "layers/quantization/fp8.py:890-905, models/gpt_oss.py:260-263@49e384ce9d; pull request 16462",
+     sglang_undispatched},
+    {"mxfp4_ranks", "before Blackwell experts in MXFP4 have kernels without EP alone",
+     "sgl-project/sglang python/sglang/srt: server_args.py:3914-3931@49e384ce9d; "
+     "layers/quantization/mxfp4.py, process_weights_after_loading, near v0.5.14",
+     sglang_widened_experts},
     {"expert_runner",
      "before Blackwell the experts of Nemotron-H are whole on EP = TP ranks or cut by all of them",
      "sgl-project/sglang python/sglang/srt: arg_groups/nemotron_h_hook.py:36-58, "
@@ -275,9 +300,10 @@ constexpr LaunchRule kPlans[]{
      "python/sglang/srt: layers/moe/utils.py, DeepEPMode.resolve, near v0.5.14",
      [](const Case& c, const Plan& p) { return unheld_width(c, p, false); }},
     {"expert_ranks",
-     "DeepEP takes fewer than 8 ranks or a multiple of 8, which divide the experts; its kernels of many "
+     "DeepEP takes fewer than 8 ranks or a multiple of 8, which divide the experts; before Hopper it has no "
+     "kernels of few tokens and reaches no other machine; its kernels of many "
      "tokens reach more than 8 ranks by machines of 8 GPUs alone",
-     "deepseek-ai/DeepEP csrc/legacy/buffer.hpp:114,1483@dd758caf4518, issues 392 and 579; "
+     "deepseek-ai/DeepEP csrc/legacy/buffer.hpp:114,1483@dd758caf4518, setup.py, issues 392 and 579; "
      "sgl-project/sglang python/sglang/srt: layers/moe/token_dispatcher/deepep.py, near v0.5.14",
      other_dispatch_ranks},
     {"expert_room", "DeepEP's kernels of few tokens count less than 1024 of a rank",

@@ -144,9 +144,10 @@ bool runs(ModuleType t, Module m, Architecture a) {
     case Dtype::fp8_dynamic:
       return !ampere && !experts;
     case Dtype::int4:
-      return experts ? a == Architecture::hopper && t.math == Dtype::fp8 : !blackwell;
+      if (experts) return a == Architecture::hopper && t.math == Dtype::fp8;
+      return !blackwell && (!ampere || t.math != Dtype::fp8);
     case Dtype::int4_group32:
-      return !experts && !blackwell;
+      return !experts && !blackwell && t.math != Dtype::fp8;
     case Dtype::bf16:
     case Dtype::fp32:
       return true;
@@ -228,6 +229,17 @@ Complaint int4_groups(const Case& c, const Plan& p) {
   }
   return std::nullopt;
 }
+
+// Classes that assert that there is one stage. DecoderModel.__pp_init__ of models/modeling_utils.py cuts the
+// others, as stages.cpp does; its own tests run stages of DeepSeek's, Llama's, Llama 4's, Qwen3's with
+// experts and Nemotron-H's (tests/integration/test_lists/qa/llm_function_core.txt@00333caf9083).
+constexpr std::array kOfOneStage{
+    ReadArchitecture{"GptOssForCausalLM", "models/modeling_gpt_oss.py@050b6cb92871"},
+    ReadArchitecture{"Gemma4ForCausalLM", "models/modeling_gemma4.py@00e7d1037d24"},
+    ReadArchitecture{"Gemma4ForConditionalGeneration", "models/modeling_gemma4mm.py@001a6a01bdef"},
+};
+
+Complaint stages(const Case& c, const Plan& p) { return more_stages(c, p, kOfOneStage); }
 
 Complaint two_batches(const Case&, const Plan& p) {
   return p[kOverlap] == Overlap::none ? Complaint() : "overlap=two_batch";
@@ -316,6 +328,8 @@ constexpr LaunchRule kPlans[]{
     {"experts", "EP divides the experts",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_wide_ep.py:145@99bca8929698",
      [](const Case& c, const Plan& p) { return uneven_experts(c, p.ep); }},
+    {"stages", "classes of models whose layers hand nothing on run in one stage",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models: as named; pull request 7911", stages},
     {"int4_groups", "a rank's inputs of a matrix in INT4 are whole groups, of 128 or 32, that share a scale",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/linear.py, W4A16_AWQ_LinearMethod.create_weights and "
      "W4A8_AWQ_LinearMethod.create_weights, near v1.3.0rc20",

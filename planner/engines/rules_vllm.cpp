@@ -100,6 +100,22 @@ std::optional<CaseComplaint> cache_type(const Case& c) {
   return std::nullopt;
 }
 
+// CUTLASS's kernels of compressed-tensors; ModelOpt's INT4 it does not read (modelopt.py:104-119).
+std::optional<CaseComplaint> int4_math(const Case& c) {
+  for (const KeptModule& k : kept_modules(c.model)) {
+    const ModuleType t = c.precision.of(k.module);
+    if (!in_int4_of_fp8(t)) continue;
+    const bool hopper = architecture_of(c.system.device) == Architecture::hopper;
+    if (hopper && t.weights == Dtype::int4) continue;
+    return CaseComplaint{k.math_key,
+                         fmt::format("{} of {} in {}, computed in fp8, on {}", k.name, c.model.name,
+                                     to_string(t.weights), c.system.device.name),
+                         fmt::format("bf16: precision.math, or {} of {} alone{}", k.math_key, k.name,
+                                     hopper ? "; or a scale per 128 weights" : "; or a system of Hopper")};
+  }
+  return std::nullopt;
+}
+
 constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
                                LaunchedAs::dcp};
 
@@ -124,6 +140,11 @@ constexpr CaseRule kCases[]{
      "vllm-project/vllm vllm/model_executor/kernels/linear/nvfp4/marlin.py:18-40, "
      "vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:329@ee0da84ab9",
      widened_weights},
+    {"int4_math", "INT4 is computed in FP8 on Hopper, with a scale per 128 weights",
+     "vllm-project/vllm vllm/model_executor: kernels/linear/mixed_precision/cutlass.py:31-71, "
+     "layers/quantization/compressed_tensors/compressed_tensors.py:561-590,721-755@80e511772f3e, of 23 June "
+     "2026, near v0.24.0",
+     int4_math},
 };
 
 constexpr CaseRule kUnpriced[]{
@@ -169,9 +190,11 @@ constexpr LaunchRule kPlans[]{
      "csrc/kernels/legacy/launch.cuh:113-133@dd758caf4518",
      [](const Case& c, const Plan& p) { return unheld_width(c, p, true); }},
     {"expert_ranks",
-     "DeepEP takes fewer than 8 ranks or a multiple of 8, which divide the experts; its kernels of many "
+     "DeepEP takes fewer than 8 ranks or a multiple of 8, which divide the experts; before Hopper it has no "
+     "kernels of few tokens and reaches no other machine; its kernels of many "
      "tokens reach other machines by those of 8 GPUs alone",
-     "deepseek-ai/DeepEP csrc/legacy/buffer.hpp:114,1483@dd758caf4518, issues 392 and 579; vllm-project/vllm "
+     "deepseek-ai/DeepEP csrc/legacy/buffer.hpp:114,1483@dd758caf4518, setup.py, issues 392 and 579; "
+     "vllm-project/vllm "
      "vllm/distributed/device_communicators/all2all.py, DeepEPHTAll2AllManager, near v0.24.0",
      other_dispatch_ranks},
     {"expert_room", "DeepEP's kernels of few tokens count less than 1024 of a rank",
@@ -195,6 +218,13 @@ constexpr LaunchRule kPlans[]{
      [](const Case& c, const Plan& p) {
        const EngineLayout e = layout(c, p);
        return cut_blocks(c, {e.tpa, e.dense, e.tpf, e.tpa});
+     }},
+    {"int4_parts", "a rank has multiples of 128 rows and columns of a matrix in INT4 that is computed in FP8",
+     "vllm-project/vllm vllm/model_executor/kernels/linear/mixed_precision/cutlass.py:60-66@80e511772f3e, of "
+     "23 June 2026, near v0.24.0",
+     [](const Case& c, const Plan& p) {
+       const EngineLayout e = layout(c, p);
+       return cut_blocks(c, {e.tpa, e.dense, e.tpf, e.tpa}, in_int4_of_fp8);
      }},
     {"dcp_heads",
      "DCP divides TP and, without MLA, lies inside the copies of a KV head and divides its queries",

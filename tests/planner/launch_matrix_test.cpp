@@ -73,6 +73,8 @@ struct Engine {
     return (p.gpus() + launch::gpus_per_machine(c.system) - 1) / launch::gpus_per_machine(c.system);
   }
   bool of(const std::string& architecture) const { return c.model.architecture == architecture; }
+  bool ampere() const { return architecture_of(c.system.device) == Architecture::ampere; }
+  ModuleType experts() const { return c.precision.of(Module::experts); }
 };
 
 // QKVParallelLinear of both: whole query heads on each rank, KV heads shared or copied evenly.
@@ -114,6 +116,11 @@ void vllm_asserts(Engine& e) {
   e.wants(!e.is("--kv-cache-dtype", "nvfp4") || !latents, "nvfp4 of MLA");
   e.wants(e.number("--max-num-batched-tokens", 0) >= e.number("--max-num-seqs"), "budget >= requests");
   e.wants(e.number("--max-model-len") <= e.c.model.max_context, "longer than the model");
+  // DeepEP's setup.py, DISABLE_SM90_FEATURES.
+  e.wants(!e.ampere() || !e.is("--all2all-backend", "deepep_low_latency"),
+          "DeepEP, few tokens before Hopper");
+  e.wants(!e.ampere() || !e.is("--all2all-backend", "deepep_high_throughput") || e.machines() == 1,
+          "DeepEP, other machines before Hopper");
   // No sparse MLA backend below 9 (v1/attention/backends/mla/flashmla_sparse.py:129).
   e.wants(!latents || !has_index(e.c.model) || architecture_of(e.c.system.device) != Architecture::ampere,
           "no backend of sparse MLA");
@@ -156,7 +163,17 @@ void sglang_asserts(Engine& e) {
   const std::set<std::string> of_one_stage{"Llama4ForConditionalGeneration",
                                            "Gemma3ForConditionalGeneration"};
   e.wants(pp == 1 || !of_one_stage.contains(e.c.model.architecture), "stages");
-  e.wants(!sends || !e.of("GptOssForCausalLM"), "forward_deepep branch not implemented yet");
+  // layers/moe/ep_moe/layer.py, run_moe_core: what neither DeepGEMM nor W4AFP8 takes ends there; models that
+  // sum over ranks what each has whole are wrong by their number.
+  const ModuleType t = e.experts();
+  e.wants(!sends || t.weights == Dtype::fp8_block || (t.weights == Dtype::int4 && t.math == Dtype::fp8),
+          "run_moe_core of " + std::string(to_string(t.weights)));
+  const std::set<std::string> gathers{"GptOssForCausalLM", "NemotronHForCausalLM",
+                                      "Llama4ForConditionalGeneration", "MixtralForCausalLM"};
+  e.wants(!sends || !gathers.contains(e.c.model.architecture), "a class without dispatch");
+  e.wants(!sends || !e.ampere(), "DeepEP before Hopper");
+  // server_args.py:3914-3931: triton_kernel with ep_size 1 alone; mxfp4.py widens what another runner takes.
+  e.wants(t.weights != Dtype::mxfp4 || e.blackwell() || ep == 1, "mxfp4 with ep");
   e.wants(!e.of("NemotronHForCausalLM") || e.blackwell() || ep == 1 || ep == tp, "flashinfer_cutlass, ep");
   for (const FeedForward& f : e.c.model.ffns) e.wants(!f.routed() || f.experts % ep == 0, "experts % ep");
 }
@@ -174,6 +191,9 @@ void trtllm_asserts(Engine& e) {
     e.wants(a.none() || a.recurrent() || a.q_heads % ((groups ? 1 : tp) * cp) == 0, "heads % (tp x cp)");
   e.wants(e.number("max_num_tokens") >= e.number("max_batch_size"), "max_num_tokens >= max_batch_size");
   e.wants(cp == 1 || (e.blackwell() && e.is("cp_config.cp_type", "HELIX")), "Helix");
+  e.wants(e.number("pipeline_parallel_size") == 1 ||
+              (!e.of("GptOssForCausalLM") && !e.of("Gemma4ForConditionalGeneration")),
+          "assert mapping.pp_size == 1");
   for (const FeedForward& f : e.c.model.ffns) {
     e.wants(!f.routed() || f.experts % e.number("moe_expert_parallel_size") == 0, "experts % ep");
     e.wants(has_experts(e.c.model) || !f.dense() || f.inner % (tp * cp) == 0, "width % tp");
@@ -189,6 +209,9 @@ void hold(Engine& e, const std::string& engine) {
   if (engine == "trtllm") trtllm_asserts(e);
 }
 
+// Experts as checkpoints store them.
+void in_bf16(Case&) {}
+
 // Types that the device computes in, and a cache in each.
 std::vector<Case> cases_of(const std::string& model, const char* system, const std::string& engine) {
   std::vector<Case> out;
@@ -196,10 +219,13 @@ std::vector<Case> cases_of(const std::string& model, const char* system, const s
       decode_batch(20'000), prefill_batch({{0, 5'000}}), {{{20'000, 1, 3}}, {{1'000, 1'000}}}};
   for (const Dtype kv : {Dtype::bf16, Dtype::fp8, Dtype::fp4}) {
     for (const Batch& batch : batches) {
-      Case c = case_of(engine, {model.c_str(), system, ""});
-      c.precision.kv = kv;
-      c.batch = batch;
-      if (!does_not_start(c)) out.push_back(std::move(c));
+      for (void (*const experts)(Case&) : {in_bf16, experts_in_blocks, experts_in_mxfp4}) {
+        Case c = case_of(engine, {model.c_str(), system, "", experts});
+        if (experts != in_bf16 && (!has_experts(c.model) || kv == Dtype::fp4)) continue;
+        c.precision.kv = kv;
+        c.batch = batch;
+        if (!does_not_start(c)) out.push_back(std::move(c));
+      }
     }
   }
   return out;

@@ -76,6 +76,20 @@ const std::vector<RuleCase> kVllm{
     {"expert_ranks",
      {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1", prefills},
      {kQwen, kH100, "dp_ep:dp=8,ep=8,batch=1", prefills}},
+    {"expert_ranks",
+     {kQwen, kA100, "dp_ep:dp=8,ep=8,batch=2"},
+     {kQwen, kA100, "dp_ep:dp=8,ep=8,batch=2,moe_a2a=gather"}},
+    {"expert_ranks",
+     {kQwen, kA100, "dp_ep:dp=16,ep=16,batch=1", prefills},
+     {kQwen, kA100, "dp_ep:dp=8,ep=8,batch=1", prefills}},
+    {"int4_math", {kL70, kA100, "tensor:tpa=8,tpf=8", in_w4a8}, {kL70, kH100, "tensor:tpa=8,tpf=8", in_w4a8}},
+    {"int4_math",
+     {kL70, kH100, "tensor:tpa=8,tpf=8",
+      [](Case& c) { in_w4a8(c), c.precision.weights = Dtype::int4_group32; }},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", [](Case& c) { c.precision.weights = Dtype::int4_group32; }}},
+    {"int4_parts",  // 13824 over 8: 13.5 times 128
+     {kQwen14, kH100, "tensor:tpa=8,tpf=8", in_w4a8},
+     {kQwen14, kH100, "tensor:tpa=4,tpf=4", in_w4a8}},
     {"expert_room", {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1024"}, {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1023"}},
     {"expert_room",
      {kQwen, kGb, "dp_ep:dp=8,ep=8,batch=1024"},
@@ -161,6 +175,17 @@ TEST(Launchable, WhatNoKernelWasMeasuredOfHasNoPrice) {
       EXPECT_FALSE(has_no_price(ideal));
     }
   }
+}
+
+// SGLang reads caches in FP4 by widening all of them, which is no kernel of fewer bytes.
+TEST(Launchable, ACacheThatIsWidenedWholeHasNoPrice) {
+  const Case refusing = case_of("sglang", {kL70, kGb, "", cached_in_fp4});
+  EXPECT_FALSE(does_not_start(refusing));
+  const auto unpriced = has_no_price(refusing);
+  ASSERT_TRUE(unpriced);
+  EXPECT_EQ(unpriced->rule, "cache_kernels");
+  EXPECT_FALSE(has_no_price(case_of("sglang", {kL70, kGb, "", cached_in_fp8})));
+  EXPECT_FALSE(has_no_price(case_of("vllm", {kL70, kGb, "", cached_in_fp4})));
 }
 
 // Types of weights and devices that a refusal offers, as a user would take them up.

@@ -57,6 +57,7 @@ inline void all_in_fp8(Case& c) { c.precision.weights = c.precision.math = Dtype
 inline void fp8_in_bf16(Case& c) { c.precision.weights = Dtype::fp8; }
 inline void experts_in_int4(Case& c) { c.precision.expert_weights = Dtype::int4; }
 inline void in_int4(Case& c) { c.precision.weights = Dtype::int4; }
+inline void in_w4a8(Case& c) { in_int4(c), c.precision.math = Dtype::fp8; }
 inline void experts_in_w4a8(Case& c) { experts_in_int4(c), c.precision.expert_math = Dtype::fp8; }
 inline void in_fp8_all_through(Case& c) { all_in_fp8(c), cached_in_fp8(c); }
 inline void checkpoint_caches_in_fp8(Case& c) {

@@ -81,6 +81,11 @@ inline const std::vector<RuleCase> kTrtllm{
     {"experts",
      {kR1, kGb, "tensor:tpa=8,ep=8", ragged_experts},
      {kR1, kGb, "tensor:tpa=8,ep=4,tpf=2", ragged_experts}},
+    {"stages", {kOss, kH100, "pipeline:pp=2,tpa=4,tpf=4"}, {kQwen, kH100, "pipeline:pp=2,tpa=4,tpf=4"}},
+    {"stages", {"gemma-4-31b", kGb, "pipeline:pp=2"}, {"gemma-3-27b", kGb, "pipeline:pp=2"}},
+    {"weight_type",
+     {kL70, kA100, "tensor:tpa=8,tpf=8", in_w4a8},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", in_w4a8}},
     {"int4_groups",
      {kQwen14, kH100, "tensor:tpa=8,tpf=8", in_int4},  // 13824 over 8: 13.5 groups
      {kQwen14, kH100, "tensor:tpa=4,tpf=4", in_int4}},

@@ -277,10 +277,12 @@ TEST(TwoBatches, EnginesThatStartThem) {
   EXPECT_EQ(refused("vllm", kQwen, plan), "");
   EXPECT_EQ(refused("trtllm", kR1, "dp_ep:dp=8,ep=8,batch=64,dense_tp=1"), "");
   EXPECT_EQ(refused("trtllm", kR1, "dp_ep:dp=8,ep=8,batch=64,dense_tp=1,overlap=two_batch"), "two_batches");
-  EXPECT_EQ(refused("sglang", kR1, plan + ",dense_tp=1"), "");
-  EXPECT_EQ(refused("sglang", kQwen, plan), "");
-  EXPECT_EQ(refused("sglang", kQwen, plan, [](Case& c) { c.model.qk_norm = false; }), "two_batch_model");
-  EXPECT_EQ(refused("sglang", kQwen, plan, mixes), "two_batch_step");
+  EXPECT_EQ(refused("sglang", kR1, plan + ",dense_tp=1", experts_in_blocks), "");
+  EXPECT_EQ(refused("sglang", kQwen, plan, experts_in_blocks), "");
+  EXPECT_EQ(refused("sglang", kQwen, plan, [](Case& c) { experts_in_blocks(c), c.model.qk_norm = false; }),
+            "two_batch_model");
+  EXPECT_EQ(refused("sglang", kQwen, plan, [](Case& c) { experts_in_blocks(c), mixes(c); }),
+            "two_batch_step");
   EXPECT_EQ(refused("vllm", kQwen, plan, mixes), "expert_tokens");
 }
 
