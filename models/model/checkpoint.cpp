@@ -156,6 +156,13 @@ bool read_int4(const Reader& r, const std::string& method, Rules& rules) {
   return true;
 }
 
+// ModelOpt's own file has its algorithm and no method.
+std::string method_of(const Reader& r) {
+  if (const auto method = set(r, "quant_method")) return method->text();
+  if (set(r, "quant_algo")) return "modelopt";
+  return set(r, "config_groups") ? "compressed-tensors" : "";
+}
+
 // False: not read, and Rules::why says what.
 bool read_rules(const Reader& r, Rules& rules) {
   read_kv(r, rules);
@@ -342,7 +349,11 @@ std::optional<Checkpoint> read_checkpoint(const Reader& reader, const Model& m,
   Rules rules;
   const bool read = read_rules(inner ? *inner : reader, rules);
   notes.insert(notes.end(), rules.notes.begin(), rules.notes.end());
-  if (read) return classes(rules, m, notes);
+  if (read) {
+    Checkpoint out = classes(rules, m, notes);
+    out.method = method_of(inner ? *inner : reader);
+    return out;
+  }
   notes.push_back(fmt::format(
       "the checkpoint's quantisation is not read ({}): say in the scenario's precision what it is",
       rules.why));

@@ -30,6 +30,7 @@ struct Checkpoint {
   Dtype router = Dtype::bf16;  // computed as it is stored
   MatrixType head;             // the LM head; the embedding counts as it
   std::optional<Dtype> kv;     // nothing: the engine's choice
+  std::string method = {};     // that wrote the files: gptq, awq, compressed-tensors, modelopt, fp8 ...
   std::string assumed = {};    // nobody named it: "deepseek-ai/DeepSeek-R1" or why none; else empty
   bool operator==(const Checkpoint&) const = default;
 };

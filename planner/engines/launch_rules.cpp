@@ -265,6 +265,21 @@ std::optional<CaseComplaint> widened_unmeasured(const Case& c, const char* kerne
   return std::nullopt;
 }
 
+std::optional<CaseComplaint> unread_int4(const Case& c, std::span<const std::string_view> methods) {
+  if (!c.model.checkpoint || c.model.checkpoint->method.empty()) return std::nullopt;
+  const std::string& own = c.model.checkpoint->method;
+  if (std::find(methods.begin(), methods.end(), own) != methods.end()) return std::nullopt;
+  for (const KeptModule& k : kept_modules(c.model)) {
+    const Dtype t = c.precision.of(k.module).weights;
+    if (t != Dtype::int4 && t != Dtype::int4_group32) continue;
+    return CaseComplaint{
+        k.weights_key,
+        fmt::format("{} of {} in {}, as files of {} have them", k.name, c.model.name, to_string(t), own),
+        fmt::format("a checkpoint in INT4 of {}, or one in another type", fmt::join(methods, " or "))};
+  }
+  return std::nullopt;
+}
+
 std::vector<KeptModule> kept_modules(const Model& m) {
   std::vector<KeptModule> out{
       {Module::attention, "precision.attention_weights", "precision.attention_math", "projections"}};

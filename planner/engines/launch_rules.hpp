@@ -111,6 +111,10 @@ struct Cuts {
 /// kernels take whole multiples of 128 rows and columns.
 Complaint cut_blocks(const Case& c, const Cuts& cuts, bool (*whole)(ModuleType) = nullptr);
 
+/// A checkpoint with matrices in INT4 whose files, by their method, an engine of these methods does not read.
+/// Of one whose method nobody named nothing is said.
+std::optional<CaseComplaint> unread_int4(const Case& c, std::span<const std::string_view> methods);
+
 /// Weights in INT4 under activations in FP8 (W4A8).
 inline bool in_int4_of_fp8(ModuleType t) {
   return (t.weights == Dtype::int4 || t.weights == Dtype::int4_group32) && t.math == Dtype::fp8;

@@ -223,6 +223,11 @@ EngineProfile read_engine(Document& document) {
     p.sums_take_norms = false;
     for (const Reader& name : sums->items()) p.sums_take_norms_of.push_back(name.text());
   }
+  if (const auto above = fuses.find("norms_in_sums_above")) {
+    p.sums_take_norms = false;
+    for (const std::string& name : above->keys())
+      p.sums_take_norms_above.emplace_back(name, static_cast<int>(above->at(name).integer(1, 1 << 20)));
+  }
   static_cast<void>(fuses.at("why").text());
   fuses.no_other_keys();
   read_steps(root.at("steps"), p);
@@ -273,9 +278,13 @@ bool EngineProfile::waits_in_version(const std::string& other) const {
   return host_waited_for || earlier_version(other, overlaps_since);
 }
 
-bool EngineProfile::takes_norms(const std::string& model_architecture) const {
-  return sums_take_norms || std::find(sums_take_norms_of.begin(), sums_take_norms_of.end(),
-                                      model_architecture) != sums_take_norms_of.end();
+bool EngineProfile::takes_norms(const std::string& model_architecture, int hidden) const {
+  if (sums_take_norms || std::find(sums_take_norms_of.begin(), sums_take_norms_of.end(),
+                                   model_architecture) != sums_take_norms_of.end())
+    return true;
+  return std::any_of(sums_take_norms_above.begin(), sums_take_norms_above.end(), [&](const auto& above) {
+    return above.first == model_architecture && hidden > above.second;
+  });
 }
 
 long long EngineProfile::padded(long long requests) const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hardware/cost/fit_intervals.hpp"
@@ -136,9 +137,10 @@ struct EngineProfile {
   bool fuses_elementwise = true;     // norms, residual additions and quantization lie in other kernels
   bool fuses_split_merge = false;    // the decode kernel merges its KV splits itself
   // Whether the residual addition and the norm behind an all-reduce are a part of it: of all models, or of
-  // those with these names under `architectures` alone.
+  // those with these names under `architectures` alone, of some only above a hidden size.
   bool sums_take_norms = true;
   std::vector<std::string> sums_take_norms_of;
+  std::vector<std::pair<std::string, int>> sums_take_norms_above;
   PrefillPolicy prefill = PrefillPolicy::mixed;
   Admission admission = Admission::used;
   bool host_waited_for = true;  // its host works between steps, else beside the kernels of one
@@ -168,7 +170,7 @@ struct EngineProfile {
   /// another scheduler: by the source that the profile names, no matter what was measured.
   bool waits_in_version(const std::string& other) const;
   /// Whether an all-reduce of such a model takes the residual addition and the norm behind it along.
-  bool takes_norms(const std::string& model_architecture) const;
+  bool takes_norms(const std::string& model_architecture, int hidden) const;
   /// Requests of the step that a graph is replayed for: `requests` themselves beyond the largest one.
   long long padded(long long requests) const;
   /// Host time of a kernel that is in no graph.

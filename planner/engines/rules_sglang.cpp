@@ -197,6 +197,8 @@ std::optional<CaseComplaint> fp8_experts(const Case& c) {
 constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
                                LaunchedAs::prefill_cp};
 
+constexpr std::array<std::string_view, 4> kInt4Methods{"gptq", "awq", "compressed-tensors", "w4afp8"};
+
 constexpr CaseRule kCases[]{
     {"model",
      "it has a class for each architecture that it starts, or takes that of the Transformers library where "
@@ -226,6 +228,9 @@ constexpr CaseRule kCases[]{
      "sgl-project/sglang python/sglang/srt: layers/quantization/fp4_utils.py:157, "
      "layers/quantization/modelopt_quant.py:1771, layers/quantization/mxfp4.py:336-345@49e384ce9d",
      widened_weights},
+    {"int4_files", "it reads matrices in INT4 from files of some tools alone",
+     "sgl-project/sglang python/sglang/srt: configs/model_config.py:1145-1157@49e384ce9d",
+     [](const Case& c) { return unread_int4(c, kInt4Methods); }},
     {"int4_math", "INT4 is computed in FP8 in experts alone",
      "sgl-project/sglang python/sglang/srt: layers/quantization/w4afp8.py:93-105, "
      "layers/quantization/compressed_tensors/compressed_tensors.py:550-565@49e384ce9d",

@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "planner/engines/launch_rules.hpp"
 #include "planner/engines/trtllm_caches.hpp"
+#include "planner/engines/trtllm_weights.hpp"
 #include "planner/layers/share.hpp"
 
 namespace shardline {
@@ -126,68 +126,6 @@ std::optional<CaseComplaint> gemma_device(const Case& c) {
                        "a system of Blackwell"};
 }
 
-/// What it has kernels for, by the documented matrix; beside it Triton's for experts in MXFP4 on Hopper.
-/// Experts in INT4 are multiplied in FP8 (W4A8), with a scale per 128 weights, or not at all. Experts in FP8
-/// need the scales of their inputs in the checkpoint, which one of dynamic ones does not have.
-bool runs(ModuleType t, Module m, Architecture a) {
-  const bool ampere = a == Architecture::ampere, blackwell = a == Architecture::blackwell;
-  const bool experts = m == Module::experts;
-  switch (t.weights) {
-    case Dtype::fp4:
-    case Dtype::fp4_unscaled:
-      return blackwell;
-    case Dtype::mxfp4:
-      return blackwell || (a == Architecture::hopper && experts);
-    case Dtype::fp8:
-    case Dtype::fp8_block:
-      return !ampere;
-    case Dtype::fp8_dynamic:
-      return !ampere && !experts;
-    case Dtype::int4:
-      if (experts) return a == Architecture::hopper && t.math == Dtype::fp8;
-      return !blackwell && (!ampere || t.math != Dtype::fp8);
-    case Dtype::int4_group32:
-      return !experts && !blackwell && t.math != Dtype::fp8;
-    case Dtype::bf16:
-    case Dtype::fp32:
-      return true;
-  }
-  return true;
-}
-
-// The types that it has kernels for on the device, or the devices that it has kernels of this type for.
-std::string runnable(ModuleType asked, Module m, Architecture a) {
-  std::string types, devices;
-  for (const Dtype t : {Dtype::fp4, Dtype::mxfp4, Dtype::fp8, Dtype::int4, Dtype::bf16}) {
-    if (runs({t, arithmetic_of(t)}, m, a))
-      types += fmt::format("{}{}", types.empty() ? "" : ", ", to_string(t));
-  }
-  if (m == Module::experts && runs({Dtype::int4, Dtype::fp8}, m, a)) types += ", int4 computed in fp8";
-  for (const Architecture other : {Architecture::ampere, Architecture::hopper, Architecture::blackwell}) {
-    if (!runs(asked, m, other)) continue;
-    std::string name(to_string(other));
-    name.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(name.front())));
-    devices += (devices.empty() ? "" : " or ") + name;
-  }
-  return fmt::format("one of: {}{}", types, devices.empty() ? "" : "; or a system of " + devices);
-}
-
-std::optional<CaseComplaint> weight_type(const Case& c) {
-  const Architecture a = architecture_of(c.system.device);
-  for (const KeptModule& k : kept_modules(c.model)) {
-    const ModuleType t = c.precision.of(k.module);
-    if (runs(t, k.module, a)) continue;
-    const bool four_bits = k.module == Module::experts && element_bits(t.weights) == 4 &&
-                           arithmetic_of(t.weights) == Dtype::bf16;
-    return CaseComplaint{k.weights_key,
-                         fmt::format("{} of {} in {}{} on {}", k.name, c.model.name, to_string(t.weights),
-                                     four_bits ? fmt::format(", computed in {},", to_string(t.math)) : "",
-                                     c.system.device.name),
-                         runnable(t, k.module, a)};
-  }
-  return std::nullopt;
-}
-
 // Kernels of grouped experts take parts of such widths; those in MXFP4 are padded (fused_moe_cutlass.py,
 // __init__).
 Complaint expert_parts(const Case& c, const Plan& p) {
@@ -251,6 +189,8 @@ constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, Launche
 // helix_step, below.
 constexpr std::array kAnswersAlone{LaunchedAs::helix};
 
+constexpr std::array<std::string_view, 1> kInt4Methods{"modelopt"};
+
 constexpr CaseRule kCases[]{
     {"model", "its PyTorch backend has a class for each architecture that it starts",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/_arch_index.py:36-121@065ff9e93780; "
@@ -285,7 +225,7 @@ constexpr CaseRule kCases[]{
      "load_activation_scales_fp8_qdq, near v1.3.0rc20; "
      "model_config.py:329-345 of v1.3.0rc20, as quoted by ai-dynamo/aiconfigurator "
      "collector/trtllm/collect_moe.py:433-476@095f58a51",
-     weight_type},
+     trtllm_weight_type},
     {"cache_scale",
      "on Hopper prompts of GQA over a cache in FP8 need output projections in FP8, whose scale they are "
      "written by",
@@ -298,6 +238,10 @@ constexpr CaseRule kCases[]{
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, "
      "near v1.3.0rc20",
      widened_weights},
+    {"int4_files", "it reads matrices in INT4 from files of some tools alone",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/linear.py, get_quant_method@00bbf71e7964; "
+     "tensorrt_llm/llmapi/llm_utils.py, Unsupported quantization_config, near v1.3.0rc20",
+     [](const Case& c) { return unread_int4(c, kInt4Methods); }},
     {"kv_block", "MLA has kernels for blocks of 32 tokens on Blackwell, and of 64 on Hopper",
      "NVIDIA/TensorRT-LLM docs/source/features/helix.md:44-45@04c8822cc42f; of MLA's pages pull request "
      "10261, as quoted by ai-dynamo/aiconfigurator collector/trtllm/collect_mla.py:38-51@095f58a51",

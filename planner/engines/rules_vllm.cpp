@@ -119,6 +119,8 @@ std::optional<CaseComplaint> int4_math(const Case& c) {
 constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
                                LaunchedAs::dcp};
 
+constexpr std::array<std::string_view, 3> kInt4Methods{"gptq", "awq", "compressed-tensors"};
+
 constexpr CaseRule kCases[]{
     {"model", "it has a class for each architecture that it starts",
      "vllm-project/vllm vllm/model_executor/models/registry.py, _TEXT_GENERATION_MODELS and "
@@ -140,6 +142,10 @@ constexpr CaseRule kCases[]{
      "vllm-project/vllm vllm/model_executor/kernels/linear/nvfp4/marlin.py:18-40, "
      "vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:329@ee0da84ab9",
      widened_weights},
+    {"int4_files", "it reads matrices in INT4 from files of some tools alone",
+     "vllm-project/vllm vllm/model_executor/layers/quantization/modelopt.py:104-119,353-359@80e511772f3e, of "
+     "23 June 2026, near v0.24.0",
+     [](const Case& c) { return unread_int4(c, kInt4Methods); }},
     {"int4_math", "INT4 is computed in FP8 on Hopper, with a scale per 128 weights",
      "vllm-project/vllm vllm/model_executor: kernels/linear/mixed_precision/cutlass.py:31-71, "
      "layers/quantization/compressed_tensors/compressed_tensors.py:561-590,721-755@80e511772f3e, of 23 June "

@@ -141,7 +141,7 @@ void Layer::residual(Part part, bool rides) {
     ops_.elementwise("norm behind", part, h_, 2 * row * passes().norm);
     rides = false;
   }
-  if (c_.engine && !c_.engine->takes_norms(c_.model.architecture)) rides = false;
+  if (c_.engine && !c_.engine->takes_norms(c_.model.architecture, c_.model.hidden)) rides = false;
   if (ops_.separate()) {
     const OpIndex both[2] = {b_.previous(), launch_};
     if (host_launches()) b_.after(both);

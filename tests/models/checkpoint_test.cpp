@@ -30,7 +30,8 @@ Model experts() {
 }
 
 struct Read {
-  std::optional<Checkpoint> checkpoint;
+  std::optional<Checkpoint> checkpoint;  // but for its method
+  std::string method;
   std::vector<std::string> notes;
 };
 
@@ -39,6 +40,7 @@ Read read(const Model& m, const std::string& text) {
   Document document = Document::parse("config.json", text);
   out.checkpoint = read_checkpoint(document.root(), m, out.notes);
   document.finish();
+  if (out.checkpoint) out.method = std::exchange(out.checkpoint->method, "");
   return out;
 }
 
@@ -51,6 +53,16 @@ TEST(Checkpoint, BlocksOfFp8AsDeepSeekWritesThem) {
       read(experts(), R"({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]})");
   EXPECT_EQ(r.checkpoint, (Checkpoint{kBlock, kBlock, kBlock, kBlock, kBlock, kBf16, kBf16, {}}));
   EXPECT_TRUE(r.notes.empty());
+}
+
+TEST(Checkpoint, NamesTheToolThatWroteIt) {
+  const auto method = [](const char* text) { return read(dense(), text).method; };
+  EXPECT_EQ(method(R"({"quant_method": "awq", "bits": 4, "group_size": 128})"), "awq");
+  EXPECT_EQ(method(R"({"quant_method": "gptq", "bits": 4, "group_size": 128})"), "gptq");
+  EXPECT_EQ(method(R"({"quantization": {"quant_algo": "W4A16_AWQ"}})"), "modelopt");
+  EXPECT_EQ(method(R"({"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 8,
+      "type": "float"}}}})"),
+            "compressed-tensors");
 }
 
 // vLLM quantization/fp8.py: without blocks there is a scale per tensor, found while serving unless the scheme
@@ -338,7 +350,7 @@ TEST(Checkpoint, AConfigWithoutQuantisationIsBf16) {
   EXPECT_EQ(parse_hf_config("t.json", head + "}").checkpoint, Checkpoint{});
   EXPECT_EQ(
       parse_hf_config("t.json", head + R"(, "quantization_config": {"quant_method": "fp8"}})").checkpoint,
-      (Checkpoint{kDynamic, kDynamic, kDynamic, kBf16, kBf16, kBf16, kBf16, {}}));
+      (Checkpoint{kDynamic, kDynamic, kDynamic, kBf16, kBf16, kBf16, kBf16, {}, "fp8"}));
 }
 
 }  // namespace

@@ -164,10 +164,15 @@ TEST(HfConfig, LayersOfGptOssAlternateByDefault) {
   EXPECT_EQ(none.notes.front(), "sliding_window is null: all layers have full attention");
   // Only routed experts are of four bits.
   const Checkpoint c = import("gpt-oss-120b").checkpoint.value();
-  EXPECT_EQ(
-      c,
-      (Checkpoint{
-          Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::mxfp4, Dtype::bf16, Dtype::bf16, Dtype::bf16, {}}));
+  EXPECT_EQ(c, (Checkpoint{Dtype::bf16,
+                           Dtype::bf16,
+                           Dtype::bf16,
+                           Dtype::mxfp4,
+                           Dtype::bf16,
+                           Dtype::bf16,
+                           Dtype::bf16,
+                           {},
+                           "mxfp4"}));
 }
 
 TEST(HfConfig, LayersOfGemma3) {

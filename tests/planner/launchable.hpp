@@ -1,6 +1,7 @@
 // Cases for the tests of what engines start [P21].
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -57,6 +58,18 @@ inline void all_in_fp8(Case& c) { c.precision.weights = c.precision.math = Dtype
 inline void fp8_in_bf16(Case& c) { c.precision.weights = Dtype::fp8; }
 inline void experts_in_int4(Case& c) { c.precision.expert_weights = Dtype::int4; }
 inline void in_int4(Case& c) { c.precision.weights = Dtype::int4; }
+template <std::size_t N>
+struct Word {
+  constexpr Word(const char (&text)[N]) { std::copy_n(text, N, letters); }
+  char letters[N];
+};
+// A checkpoint in INT4 that a tool of this name wrote.
+template <Word method>
+void int4_of(Case& c) {
+  in_int4(c);
+  c.model.checkpoint = Checkpoint{};
+  c.model.checkpoint->method = method.letters;
+}
 inline void in_w4a8(Case& c) { in_int4(c), c.precision.math = Dtype::fp8; }
 inline void experts_in_w4a8(Case& c) { experts_in_int4(c), c.precision.expert_math = Dtype::fp8; }
 inline void in_fp8_all_through(Case& c) { all_in_fp8(c), cached_in_fp8(c); }

@@ -9,6 +9,9 @@ namespace shardline::testing {
 
 inline const std::vector<RuleCase> kTrtllm{
     {"model", {kL70, kGb, "tensor:tpa=4,tpf=4", as_falcon}, {kL70, kGb, "tensor:tpa=4,tpf=4"}},
+    {"int4_files",
+     {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"awq">},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"modelopt">}},
     {"context",
      {kL70, kH100, "tensor:tpa=8,tpf=8", beyond_the_model},
      {kL70, kH100, "tensor:tpa=8,tpf=8", at_the_most}},
