@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sim/base/harmless.hpp"
+#include "sim/base/nearest.hpp"
 
 namespace shardline {
 namespace {
@@ -157,6 +158,8 @@ std::string with_all_parts(std::string_view found, std::span<const std::string> 
   return best;
 }
 
+constexpr std::size_t kLongestName = 200;  // nobody mistypes a longer one, and the distance is quadratic
+
 }  // namespace
 
 std::string harmless(std::string_view text) {
@@ -229,27 +232,34 @@ UserError::UserError(std::vector<Diagnostic> diagnostics)
 
 UserError::UserError(std::string message) : UserError(placeless(std::move(message))) {}
 
+std::string nearest_within(std::string_view found, std::span<const std::string> names, std::size_t limit) {
+  if (found.size() > kLongestName) return {};
+  const std::string name = lower(found);
+  std::size_t least = limit + 1;
+  std::string best;
+  for (const std::string& candidate : names) {
+    const std::size_t d = distance(name, lower(candidate), limit);
+    if (d >= least) continue;
+    least = d;
+    best = candidate;
+  }
+  return best;
+}
+
 std::string nearest_name(std::string_view found, std::span<const std::string> names) {
-  constexpr std::size_t kLongest = 200;  // nobody mistypes a longer name, and the distance is quadratic
-  if (found.size() > kLongest) return {};
+  if (found.size() > kLongestName) return {};
   if (const std::string whole = with_all_parts(found, names); !whole.empty()) return whole;
   const std::string name = lower(found);
-  const std::size_t limit = name.size() / 3;
-  std::size_t least = limit + 1;
-  std::string best, within;
+  if (const std::string best = nearest_within(found, names, name.size() / 3); !best.empty()) return best;
+  std::string within;
   for (const std::string& candidate : names) {
     const std::string other = lower(candidate);
-    const std::size_t d = distance(name, other, limit);
-    if (d < least) {
-      least = d;
-      best = candidate;
-    }
     // A name with a few letters around it: nvfp4.
     if (2 * other.size() >= name.size() && other.size() > within.size() &&
         name.find(other) != std::string::npos)
       within = candidate;
   }
-  return best.empty() ? within : best;
+  return within;
 }
 
 namespace {

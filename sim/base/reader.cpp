@@ -308,21 +308,6 @@ std::size_t Reader::one_of(const std::vector<std::string>& names) const {
   return 0;
 }
 
-void Reader::no_other_keys() const {
-  no_other_keys([](std::string_view) { return std::vector<std::string>{}; });
-}
-
-void Reader::no_other_keys(Instead instead) const {
-  if (node_->all_allowed || !is_map()) return;
-  for (const YamlNode* child : node_->children) {
-    if (child->read) continue;
-    std::vector<std::string> details = instead(child->key);
-    if (details.empty()) details = expected_one_of(child->key, node_->asked);
-    const std::string path = detail::path_of(*child);
-    text_->add_fault(child->key_place, path, "unknown key " + path, std::move(details));
-  }
-}
-
 void Reader::allow_other_keys() const { node_->all_allowed = true; }
 
 void Reader::fault(std::string what, std::vector<std::string> details) const {

@@ -360,8 +360,8 @@ inline bool build_folded(YamlText& text) {
   return folded.all_taken() && text.root != nullptr && text.faults.empty();
 }
 
-/// Reads `parsed`, whose places are those of `text`, into its tree; throws UserError for syntax errors and
-/// for an empty document.
+/// Reads `parsed`, whose places are those of `text`, into its tree; throws UserError for syntax errors. An
+/// empty document is a fault.
 inline void build_tree(YamlText& text, const std::string& parsed) {
   std::istringstream input(parsed);
   TreeBuilder builder(text);
@@ -372,8 +372,12 @@ inline void build_tree(YamlText& text, const std::string& parsed) {
   } catch (const YAML::Exception& error) {
     syntax_error(text, error);
   }
-  if (text.root == nullptr || text.root->kind == Kind::null)
-    throw UserError({Diagnostic{text.source.location({0, 0}), "empty document", {}}});
+  if (text.root != nullptr && text.root->kind != Kind::null) return;
+  // A mapping without keys, so that who reads it says which ones it needs.
+  YamlNode& empty = text.nodes.emplace_back();
+  empty.kind = Kind::map;
+  text.root = &empty;
+  text.add_fault({0, 0}, {}, "empty document", {});
 }
 
 }  // namespace shardline::detail

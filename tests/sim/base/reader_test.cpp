@@ -242,6 +242,31 @@ TEST(Reader, AllFaultsInOrderOfPositionAndOnce) {
             "t.yaml:3:1: unknown key c\n  c: 3\n  ^\nexpected one of: b, a\n");
 }
 
+// Two edits of four letters: far, but a key that is missing was meant.
+TEST(Reader, UnknownKeysAreTakenForMissingOnes) {
+  const auto message = [](const std::string& text) -> std::string {
+    const Document d = Document::parse("t.yaml", text);
+    const Reader r = d.root();
+    r.at("models");
+    r.find("mode");
+    r.no_other_keys();
+    try {
+      d.finish();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message("modle: x\n"),
+            "t.yaml:1:1: missing key models\n  modle: x\n  ^\n"
+            "t.yaml:1:1: unknown key modle\n  modle: x\n  ^\n"
+            "expected one of: models, mode\ndid you mean mode?\n");
+  EXPECT_EQ(message("mdls: x\n"),
+            "t.yaml:1:1: missing key models\n  mdls: x\n  ^\n"
+            "t.yaml:1:1: unknown key mdls\n  mdls: x\n  ^\n"
+            "expected one of: models, mode\ndid you mean models?\n");
+}
+
 TEST(Reader, ManyFaultsAreCounted) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += fmt::format("k{}: 1\n", i);
