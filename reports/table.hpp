@@ -20,15 +20,15 @@ class Table {
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   /// Every line starts with `indent` and ends with a newline; no trailing spaces.
   std::string text(const std::string& indent = "  ") const;
-  /// The same in at most `width` columns, if leaving out columns of these names makes it so: the first of
-  /// `least` first, all of a name together. A line below says which are missing. A last column of words then
-  /// goes on in further lines. 0: any width.
+  /// The same in at most `width` columns; 0: any width. In this order, as far as needed: headers and cells
+  /// of words go on in further lines; columns of the names in `least` are left out, the first of
+  /// `least` first, all of a name together, and a line below says which; the last column stands below its
+  /// rows (before anything is left out, where its words, such as a plan's, take more than half of the width);
+  /// the table is cut into tables one below the other that have all columns. Only a word that is longer than
+  /// the line is wider.
   std::string text_within(std::size_t width, std::span<const std::string_view> least) const;
 
  private:
-  /// `width`: of the table, which a last column of words keeps by further lines, if it has room for some; 0:
-  /// any.
-  std::string lines(const std::string& indent, std::size_t width) const;
   std::vector<std::vector<std::string>> rows_;
 };
 

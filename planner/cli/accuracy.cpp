@@ -9,9 +9,11 @@
 #include "planner/cli/commands.hpp"
 #include "planner/cli/measured_documents.hpp"
 #include "reports/atomic_file.hpp"
+#include "reports/markdown.hpp"
 #include "reports/output_folder.hpp"
 #include "reports/plot.hpp"
 #include "reports/table.hpp"
+#include "reports/terminal.hpp"
 #include "sim/base/file_name.hpp"
 
 namespace shardline::cli {
@@ -83,7 +85,7 @@ int run(const AccuracyArguments& a, const Provenance& made_by) {
   }
   for (const std::string& note : study.notes) fmt::print(stderr, "  {}\n", note);
   if (a.out.empty()) {
-    fmt::print("{}", text);
+    fmt::print("{}", markdown_within(text, output_width()));
   } else {
     make_folder_of(a.out);
     write_file(a.out, text);

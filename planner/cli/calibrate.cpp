@@ -19,6 +19,7 @@
 #include "planner/cli/calibrate_power.hpp"
 #include "planner/cli/commands.hpp"
 #include "planner/cli/measured_documents.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/output_folder.hpp"
 #include "reports/table.hpp"
@@ -104,7 +105,7 @@ void write_plots(const std::filesystem::path& folder, const Calibration& c,
       }
     }
   }
-  fmt::print("{}", files.publish());
+  print_notes("{}", files.publish());
 }
 
 // The system's own text without its calibration, which stands last or is followed by another top-level key.
@@ -126,8 +127,8 @@ std::string without_calibration(const std::string& text) {
   return out;
 }
 
-void print_notes(const std::vector<std::string>& notes) {
-  for (const std::string& n : notes) fmt::print("  {}\n", n);
+void print_each(const std::vector<std::string>& notes) {
+  for (const std::string& n : notes) print_notes("  {}\n", n);
 }
 
 void declare(Arguments& a, CalibrateArguments& o) {
@@ -175,8 +176,8 @@ void name_framework(const std::string& text, CalibrateOptions& o) {
 
 // How far each fit is off.
 void print_errors(const Calibration& c, const System& system, std::size_t tables, int folds) {
-  fmt::print("{}: cost forms fitted to {} tables\n", system.name, tables);
-  fmt::print(
+  print_notes("{}: cost forms fitted to {} tables\n", system.name, tables);
+  print_notes(
       "  error on shapes that the fit has not seen ({} folds), and with correction on models that it\n"
       "  has not seen (each withheld in turn): median / 90th percentile, %\n",
       folds);
@@ -188,7 +189,7 @@ void print_errors(const Calibration& c, const System& system, std::size_t tables
            fmt::format("{:.0f}", 100 * f.corrected.worst), fmt::format("{}", f.correction.values.size()),
            band_cell(f.intervals.inside.band),
            f.intervals.inside.covered < 0 ? "-" : fmt::format("{:.1f}", 100 * f.intervals.inside.covered)});
-  fmt::print("{}", t.text());
+  print_notes("{}", fitted(t));
 }
 
 void set_document(const std::string& system, const Tables& tables, const Calibrated& result, int folds,
@@ -213,7 +214,7 @@ void set_document(const std::string& system, const Tables& tables, const Calibra
   made_by.document->set(api::to_json(out));
 }
 
-Calibrated fitted(const System& system, const Tables& tables, CalibrateOptions options) {
+Calibrated calibrated_system(const System& system, const Tables& tables, CalibrateOptions options) {
   StepProgress progress("calibrate", Progress::terminal(), "variants");
   std::once_flag counted;
   options.step = [&](std::uint64_t of) {
@@ -247,7 +248,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   options.folds = a.folds;
   options.threads = a.threads;
   name_framework(a.framework, options);
-  Calibrated result = fitted(system, tables, options);
+  Calibrated result = calibrated_system(system, tables, options);
   Calibration& c = result.calibration;
   std::string names;
   for (const std::string& n : tables.names) names += (names.empty() ? "" : ", ") + n;
@@ -266,11 +267,11 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
                fmt::format("{:.4g}", f.low[i]), fmt::format("{:.4g}", f.high[i]),
                f.form->parameters[i].unit});
     }
-    fmt::print("\n{}", p.text());
+    print_notes("\n{}", fitted(p));
   }
-  print_notes(tables.notes);
-  for (const MeasurementTable& read : tables.tables) print_notes(read.notes);
-  print_notes(result.notes);
+  print_each(tables.notes);
+  for (const MeasurementTable& read : tables.tables) print_each(read.notes);
+  print_each(result.notes);
   if (!a.out.empty()) {
     std::ifstream in(file, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -282,7 +283,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
                : whole;
     make_folder_of(a.out);
     write_file(a.out, all);
-    fmt::print("  wrote {}\n", a.out);
+    print_notes("  wrote {}\n", a.out);
   }
   if (!a.plots.empty()) {
     write_plots(a.plots, c, evaluate(system, c, tables.tables).rows);
@@ -302,8 +303,8 @@ int run(const EvaluateArguments& a, const Provenance& made_by) {
     out.command = made_by.command;
     made_by.document->set(api::to_json(out));
   }
-  fmt::print("{}: calibrated on {} ({}, {})\n", system.name, system.calibration.source,
-             system.calibration.hash, system.calibration.date);
+  print_notes("{}: calibrated on {} ({}, {})\n", system.name, system.calibration.source,
+              system.calibration.hash, system.calibration.date);
   Table t({"operation", "rows", "median error, %", "90th percentile, %", "worst, %", "bias, %",
            "extrapolated rows", "in 90 % interval, %"});
   for (const auto& [fit, e, outside, covered] : errors_by_variant(system.calibration, result)) {
@@ -313,10 +314,10 @@ int run(const EvaluateArguments& a, const Provenance& made_by) {
            fmt::format("{}", outside),
            fmt::format("{:.1f}", 100 * static_cast<double>(covered) / static_cast<double>(e.rows))});
   }
-  fmt::print("{}", t.text());
-  print_notes(tables.notes);
-  for (const MeasurementTable& read : tables.tables) print_notes(read.notes);
-  print_notes(result.notes);
+  print_notes("{}", fitted(t));
+  print_each(tables.notes);
+  for (const MeasurementTable& read : tables.tables) print_each(read.notes);
+  print_each(result.notes);
   if (a.csv.empty()) return 0;
   std::string csv = "file,row,operation,measured_us,predicted_us,error_percent,extrapolated\n";
   for (const PredictedRow& r : result.rows)
@@ -324,7 +325,7 @@ int run(const EvaluateArguments& a, const Provenance& made_by) {
                        display(system.calibration.fits[r.fit]), r.measured * 1e6, r.predicted * 1e6,
                        100 * (r.predicted / r.measured - 1), r.extrapolated ? "yes" : "no");
   write_file(a.csv, csv);
-  fmt::print("  wrote {}\n", a.csv);
+  print_notes("  wrote {}\n", a.csv);
   return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "calibrate/validate/served_play.hpp"
 #include "calibrate/validate/served_tables.hpp"
 #include "planner/cli/measured_documents.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
@@ -37,22 +38,22 @@ void print_errors(const ServedFit& fit, const ServedDetails& details) {
     t.add({e.of + ", the other kind of host", fmt::format("{}", e.rows),
            fmt::format("{:.1f}", 100 * e.median), fmt::format("{:.1f}", 100 * e.p90),
            fmt::format("{:+.1f}", 100 * e.bias)});
-  fmt::print("{}", t.text());
+  print_notes("{}", fitted(t));
   for (const ServedCoverage& c : details.ttft_covered) {
     if (c.covered >= 0)
-      fmt::print("  {}: {:.0f} % of {} rows inside the band of the other models\n", c.of, 100 * c.covered,
-                 c.counted);
+      print_notes("  {}: {:.0f} % of {} rows inside the band of the other models\n", c.of, 100 * c.covered,
+                  c.counted);
   }
-  fmt::print(
+  print_notes(
       "  90 % interval of TPOT {:+.0f} to {:+.0f} % of the prediction; by the other models' it covers {:.0f} "
       "%\n",
       100 * std::expm1(fit.bands.tpot.low), 100 * std::expm1(fit.bands.tpot.high), 100 * fit.bands.covered);
   for (const bool equal : {false, true}) {
     const ServedBand& b = fit.bands.ttft(equal);
-    fmt::print("  {} points of TTFT with {} lengths{}\n", b.rows, equal ? "equal" : "drawn",
-               b.rows == 0 ? ": nothing is known of its error"
-                           : fmt::format(": 90 % interval {:+.0f} to {:+.0f} %", 100 * std::expm1(b.band.low),
-                                         100 * std::expm1(b.band.high)));
+    print_notes("  {} points of TTFT with {} lengths{}\n", b.rows, equal ? "equal" : "drawn",
+                b.rows == 0 ? ": nothing is known of its error"
+                            : fmt::format(": 90 % interval {:+.0f} to {:+.0f} %",
+                                          100 * std::expm1(b.band.low), 100 * std::expm1(b.band.high)));
   }
 }
 
@@ -70,10 +71,10 @@ void print_played(const PlayedFit& played) {
   for (const ServedError& e : errors)
     t.add({e.of, fmt::format("{}", e.rows), fmt::format("{:.1f}", 100 * e.median),
            fmt::format("{:.1f}", 100 * e.p90), fmt::format("{:+.1f}", 100 * e.bias)});
-  fmt::print("{}", t.text());
+  print_notes("{}", fitted(t));
   if (played.left_out > 0)
-    fmt::print("  {} rows are not played: their plans' requests are not, or their servers would not start\n",
-               played.left_out);
+    print_notes("  {} rows are not played: their plans' requests are not, or their servers would not start\n",
+                played.left_out);
 }
 
 std::string band_yaml(const ErrorBand& b) { return fmt::format("[{:.4f}, {:.4f}]", b.low, b.high); }
@@ -222,17 +223,17 @@ int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
   price_left_out(read, engine, fit.host, catalogs, details.left_out);
   if (const auto without_room = static_cast<int>(read.rows.size() - timed.size()); without_room > 0)
     details.left_out.push_back({"their caches do not fit by the profile", without_room});
-  for (const std::string& note : notes_of(details)) fmt::print("  {}\n", note);
+  for (const std::string& note : notes_of(details)) print_notes("  {}\n", note);
   set_document(engine, timed.size(), fit, notes_of(details), made_by);
-  fmt::print("{} {}: {} rows of measured serving, {} models\n", engine.title, engine.version, timed.size(),
-             fit.models.size());
-  fmt::print("  fitted to all: {}\n", host_text(fit.host));
-  for (const LeftOutModel& m : fit.models) fmt::print("  without {}: {}\n", m.label, host_text(m.host));
+  print_notes("{} {}: {} rows of measured serving, {} models\n", engine.title, engine.version, timed.size(),
+              fit.models.size());
+  print_notes("  fitted to all: {}\n", host_text(fit.host));
+  for (const LeftOutModel& m : fit.models) print_notes("  without {}: {}\n", m.label, host_text(m.host));
   print_errors(fit, details);
   if (asked.play) print_played(play_left_out(fit, engine, catalogs));
   if (!asked.csv.empty()) {
     write_file(asked.csv, rows_csv(fit));
-    fmt::print("  wrote {}\n", asked.csv);
+    print_notes("  wrote {}\n", asked.csv);
   }
   if (!asked.out.empty()) {
     const std::filesystem::path file = catalogs.engines / (engine.name + ".yaml");
@@ -245,7 +246,7 @@ int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
     parse_engine(asked.out, whole);  // what is written can be read
     make_folder_of(asked.out);
     write_file(asked.out, whole);
-    fmt::print("  wrote {}\n", asked.out);
+    print_notes("  wrote {}\n", asked.out);
   }
   return 0;
 }

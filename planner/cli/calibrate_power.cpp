@@ -8,6 +8,7 @@
 #include "calibrate/calibrate.hpp"
 #include "calibrate/power.hpp"
 #include "planner/api/evaluate.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
@@ -32,8 +33,8 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& path
 }
 
 void print(const System& system, const PowerFit& fit) {
-  fmt::print("{}: watts of a board; waiting {:.0f}, at most {:.0f}\n", system.name, fit.power.idle,
-             fit.power.most);
+  print_notes("{}: watts of a board; waiting {:.0f}, at most {:.0f}\n", system.name, fit.power.idle,
+              fit.power.most);
   Table t({"kernels", "rows", "base, W", "arithmetic, W", "memory, W", "unseen shapes, %", "90 % interval, %",
            "covered, %"});
   for (std::size_t k = 0; k < kPowerClasses; ++k) {
@@ -45,7 +46,7 @@ void print(const System& system, const PowerFit& fit) {
            fmt::format("{:+.0f} / {:+.0f}", 100 * std::expm1(law.band.low), 100 * std::expm1(law.band.high)),
            fmt::format("{:.1f}", 100 * c.covered)});
   }
-  fmt::print("{}", t.text());
+  print_notes("{}", fitted(t));
 }
 
 void set_document(const CalibratePower& asked, const PowerFit& fit, const std::vector<std::string>& notes,
@@ -90,12 +91,12 @@ int calibrate_power(const CalibratePower& asked, const Provenance& made_by) {
   PowerFit fit = fit_power(rows, asked.folds);
   fit.power.source = asked.source.empty() ? names : asked.source;
   print(system, fit);
-  for (const std::string& note : notes) fmt::print("  {}\n", note);
+  for (const std::string& note : notes) print_notes("  {}\n", note);
   set_document(asked, fit, notes, made_by);
   if (!asked.out.empty()) {
     make_folder_of(asked.out);
     write_file(asked.out, power_yaml(fit.power));
-    fmt::print("  wrote {}\n", asked.out);
+    print_notes("  wrote {}\n", asked.out);
   }
   return 0;
 }

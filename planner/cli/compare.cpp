@@ -57,7 +57,7 @@ void print_rows(const PlanComparison& c, ComparedAs as, const std::string& title
     t.add({r.name, value_text(as, r.first), value_text(as, r.second), difference_text(as, r.first, r.second),
            change(r.first, r.second)});
   }
-  if (any) fmt::print("{}\n", t.text());
+  if (any) fmt::print("{}\n", fitted(t));
 }
 
 void print_plan(const Study& study, const char* which, const SimulatedPlan& s, const PlanTimes& t) {
@@ -98,7 +98,7 @@ void print_collectives(const PlanComparison& c) {
   add("B", c.second.collectives);
   if (known.empty()) return;
   for (const std::string& fit : known) fits += (fits.empty() ? "" : "; ") + fit;
-  fmt::print("{}", t.text());
+  fmt::print("{}", fitted(t));
   fmt::print("  {}", wrapped("priced by: " + fits, kWidth - 2, "    "));
   fmt::print("\n");
 }

@@ -25,9 +25,9 @@ struct ConversationOptions {
 
 void print(const Study& study, const std::vector<TurnTime>& turns) {
   const Conversation& talk = study.conversation();
-  fmt::print("{}: conversation on CP{} x TP{}, {} GPUs, one user\n", study.title, talk.cp, talk.tpa,
-             talk.cp * talk.tpa);
-  fmt::print("{}", engine_text(study.study));
+  print_notes("{}: conversation on CP{} x TP{}, {} GPUs, one user\n", study.title, talk.cp, talk.tpa,
+              talk.cp * talk.tpa);
+  print_notes("{}", engine_text(study.study));
   const ShareColumns shown(study.study.system, turns, [](const TurnTime& t) { return t.shares; });
   const System& system = study.study.system;
   const std::vector<std::string> interval = interval_header(system);
@@ -58,13 +58,13 @@ void print(const Study& study, const std::vector<TurnTime>& turns) {
         turn.shares));
     if (!system.calibration.empty() && !turn.variants_told_apart()) open.push_back(std::to_string(i + 1));
   }
-  fmt::print("{}{}{}", fitted(t), costs_line(system), interval_note(system));
+  print_notes("{}{}{}", fitted(t), costs_line(system), interval_note(system));
   if (!open.empty())
-    fmt::print("  the other variant may be the faster one, as prices may be off: turn {}\n",
-               fmt::join(open, ", "));
+    print_notes("  the other variant may be the faster one, as prices may be off: turn {}\n",
+                fmt::join(open, ", "));
   const TtftTotals all = ttft_totals(turns);
-  fmt::print("  all TTFTs: {} with the variant chosen per turn, {} always pass-KV, {} always pass-Q\n\n",
-             to_string(all.chosen), to_string(all.pass_kv), to_string(all.pass_q));
+  print_notes("  all TTFTs: {} with the variant chosen per turn, {} always pass-KV, {} always pass-Q\n\n",
+              to_string(all.chosen), to_string(all.pass_kv), to_string(all.pass_q));
 }
 
 std::string csv(const std::vector<TurnTime>& turns) {
@@ -172,7 +172,7 @@ int run(const ConversationOptions& o, const Provenance& made_by) {
     OutputFolder files(folder_of(study, o.out));
     files.write("turns.csv", csv(turns));
     files.draw(plot(study, turns, made_by), "ttft");
-    fmt::print("{}\n", files.publish());
+    print_notes("{}\n", files.publish());
   }
   if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
   return 0;

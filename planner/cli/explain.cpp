@@ -94,7 +94,7 @@ void print_elasticities(const Explanation& e, const std::string& time) {
     row.push_back(served ? signed_number(x.rate.value) : text_of(x.rate));
     t.add(std::move(row));
   }
-  fmt::print("{}", t.text());
+  fmt::print("{}", fitted(t));
   for (const NoElasticity& n : e.without) print_lines(2, fmt::format("{}: {}", to_string(n.knob), n.why));
 }
 
@@ -156,7 +156,7 @@ void print_purchases(const Study& study, const Explanation& e, const std::string
   for (const Purchase& p : e.purchases) {
     if (p.times) add(p.what, *p.times, &p);
   }
-  fmt::print("{}", t.text());
+  fmt::print("{}", fitted(t));
   for (const Purchase& p : e.purchases) {
     if (!p.times) print_lines(2, fmt::format("{}: {}", p.what, p.why));
   }

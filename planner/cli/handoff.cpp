@@ -39,7 +39,7 @@ void print_ranks(const char* what, const char* peers, const std::vector<RankPair
            to_string(r.bytes)});
     i = end;
   }
-  fmt::print("{}\n", t.text());
+  print_notes("{}\n", fitted(t));
 }
 
 void print_pairs(const HandoffStudy& s) {
@@ -49,10 +49,10 @@ void print_pairs(const HandoffStudy& s) {
     t.add({std::to_string(p.from), std::to_string(p.to), std::to_string(p.pieces),
            std::to_string(p.descriptors), to_string(p.bytes)});
   }
-  fmt::print("{}", t.text());
+  print_notes("{}", fitted(t));
   if (s.pairs.size() > kRows)
     print_notes("  {} of {} pairs of ranks; --json has all\n", kRows, s.pairs.size());
-  fmt::print("\n");
+  print_notes("\n");
 }
 
 void print_times(const HandoffStudy& s) {
@@ -62,7 +62,7 @@ void print_times(const HandoffStudy& s) {
   t.add({"beside steps of the plan that decodes", to_string(s.beside_steps)});
   t.add({"layer by layer behind the prefill", to_string(s.by_layer)});
   t.add({"bytes over the links alone", to_string(s.by_links)});
-  fmt::print("{}", t.text());
+  print_notes("{}", fitted(t));
   print_notes("  prefill {}, step of the plan that decodes {}\n", to_string(s.prefill_time),
               to_string(s.step_time));
 }

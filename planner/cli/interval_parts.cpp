@@ -14,7 +14,6 @@
 #include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/told_apart.hpp"
-#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
@@ -176,8 +175,7 @@ std::string dp_note(const Study& study) {
 std::string interval_note(const Study& study) {
   if (workload_of(study) == nullptr) {
     if (!study.study.engine) return interval_note(study.study.system);
-    return wrapped_lines(fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(study.study)),
-                         output_width());
+    return fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(study.study));
   }
   const EngineProfile& e = *study.study.engine;
   const System& system = study.study.system;
@@ -202,7 +200,7 @@ std::string interval_note(const Study& study) {
       "  served: prompts of others are in it; all of it on the same GPUs\n"
       "  TTFT: the mean of {}{}; burst: if all users come at once\n{}",
       loop, ttft, dp_note(study));
-  return wrapped_lines(out, output_width());
+  return out;
 }
 
 std::string capped_text(const Study& study, const std::vector<Point>& rows) {
@@ -260,7 +258,7 @@ ErrorRange shown_error(const System& system, const ErrorTerms& errors) {
 
 std::string interval_note(const Case& c) {
   if (c.engine && !c.system.calibration.empty())
-    return wrapped_lines(fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(c)), output_width());
+    return fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(c));
   return interval_note(c.system);
 }
 
@@ -269,7 +267,7 @@ std::string interval_note(const System& system) {
       system.calibration.empty()
           ? "every time " + range_text(time_error(ErrorTerms(kAssumedSource, kAssumedBand)))
           : std::string(kIntervalColumn);
-  return wrapped_lines(fmt::format("  {}: {}\n", of, kWhatIntervalsAre), output_width());
+  return fmt::format("  {}: {}\n", of, kWhatIntervalsAre);
 }
 
 std::string sources_text(const System& system, const ErrorTerms& errors) {
@@ -346,8 +344,6 @@ std::string open_gain_text(const SweepAnswer& answer) {
                      told_apart(ratio, *answer.interactivity) ? "" : "; the two are not told apart");
 }
 
-std::string costs_line(const System& system) {
-  return wrapped_lines(fmt::format("  costs: {}\n", costs_text(system)), output_width());
-}
+std::string costs_line(const System& system) { return fmt::format("  costs: {}\n", costs_text(system)); }
 
 }  // namespace shardline::cli

@@ -34,6 +34,16 @@ std::string note_text(const std::string& note, std::size_t width) {
   return out;
 }
 
+// An engine's command, or a line of the file that it reads.
+std::string line_text(const std::string& line, std::size_t width) {
+  constexpr std::string_view kBefore = "    ", kFile = ", with FILE:";
+  if (width == 0 || kBefore.size() + line.size() <= width || line.starts_with(' '))
+    return std::string(kBefore) + line + "\n";
+  if (!line.ends_with(kFile)) return wrapped_command(line, width, kBefore);
+  return wrapped_command(line.substr(0, line.size() - kFile.size()), width, kBefore) + std::string(kBefore) +
+         std::string(kFile.substr(2)) + "\n";
+}
+
 }  // namespace
 
 std::string launch_text(const Plan& plan, const std::vector<Launch>& launches, std::size_t width) {
@@ -46,8 +56,8 @@ std::string launch_text(const Plan& plan, const std::vector<Launch>& launches, s
     if (!l.refused.empty())
       out += wrapped_lines(fmt::format("  {}, no launch files: {}\n", l.engine, l.refused), width);
     for (const LaunchedServer& server : l.servers) {
-      out += fmt::format("  {}, {}\n", l.engine, server.title);
-      for (const std::string& line : server.lines) out += "    " + line + "\n";
+      out += wrapped_lines(fmt::format("  {}, {}\n", l.engine, server.title), width);
+      for (const std::string& line : server.lines) out += line_text(line, width);
       for (const std::string& note : server.notes) out += note_text(note, width);
     }
   }

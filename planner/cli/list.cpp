@@ -94,7 +94,7 @@ int run(const ListOptions& o, const Provenance& made_by) {
   }
   for (const Kind& kind : kKinds) {
     if (o.what != kind.name) continue;
-    fmt::print("{}", kind.text());
+    print_notes("{}", kind.text());
     return 0;
   }
   throw UserError(

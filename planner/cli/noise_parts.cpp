@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/cli/terminal_parts.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
 
@@ -34,7 +35,7 @@ void print_noise(const NoiseSpec& noise, const NoiseEffect& e) {
   t.add({"standard deviation", to_string(e.deviation), percent(e.spread()).substr(1)});
   t.add({"least", to_string(e.least), percent(e.loss_of(e.least))});
   t.add({"most", to_string(e.most), percent(e.loss_of(e.most))});
-  fmt::print("{}  {}\n\n", t.text(), noise_text(noise));
+  print_notes("{}  {}\n\n", fitted(t), noise_text(noise));
 }
 
 void print_noisy_plans(const NoiseSpec& noise, const std::vector<NoisyPlan>& plans) {
@@ -43,8 +44,8 @@ void print_noisy_plans(const NoiseSpec& noise, const std::vector<NoisyPlan>& pla
     t.add({std::to_string(plan.gpus()), to_string(e.quiet), to_string(e.mean), to_string(e.deviation),
            to_string(e.least), to_string(e.most), percent(e.loss()), to_string(plan)});
   }
-  fmt::print("  Beside background traffic, each strategy's own frontier\n{}  {}\n\n", t.text(),
-             noise_text(noise));
+  print_notes("  Beside background traffic, each strategy's own frontier\n{}  {}\n\n", fitted(t),
+              noise_text(noise));
 }
 
 std::string noise_csv(const NoiseSpec& noise, const std::vector<NoisyPlan>& plans) {

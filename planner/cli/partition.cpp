@@ -51,7 +51,7 @@ void print(const Study& study, const PartitionStudy& s, const ErrorsByContext& e
   const int p = s.table.ranks();
   const System& system = study.study.system;
   const std::optional<double> max_loss = study.partition().max_loss;
-  fmt::print("  {} ranks\n", p);
+  print_notes("  {} ranks\n", p);
   Table t(joined_cells({{"context", "TTFT"},
                         interval_header(system),
                         {"speedup", "even", "loss", "interpolated: loss", "grid search: loss", "over bound",
@@ -72,12 +72,12 @@ void print(const Study& study, const PartitionStudy& s, const ErrorsByContext& e
           best.proven ? "proven" : "found", shortened(partition_text(best.tokens), p),
           shortened(ratios_text(best.tokens), p)}}));
   }
-  fmt::print("{}{}", fitted(t), interval_note(system));
+  print_notes("{}{}", fitted(t), interval_note(system));
   if (!open.empty())
-    fmt::print("  equal parts may be as fast, as prices may be off: {} tokens\n", fmt::join(open, ", "));
+    print_notes("  equal parts may be as fast, as prices may be off: {} tokens\n", fmt::join(open, ", "));
   const PartitionStudy::Loss loss = s.loss();
   if (loss.lengths > 0)
-    fmt::print(
+    print_notes(
         "  interpolated between {} rows, {} lengths: slower than searched by {} on average, by {} at most "
         "({} tokens){}\n",
         s.table.rows().size(), loss.lengths, percent(loss.mean), percent(loss.worst), loss.worst_at,
@@ -85,7 +85,7 @@ void print(const Study& study, const PartitionStudy& s, const ErrorsByContext& e
             ? fmt::format("; above {}, with rows at every multiple of the granularity there",
                           percent(*max_loss))
             : "");
-  fmt::print("\n");
+  print_notes("\n");
 }
 
 void add_rows(const PartitionStudy& s, const ErrorsByContext& errors, std::vector<PartitionRow>& rows) {
@@ -159,7 +159,7 @@ void write(const Study& study, const std::vector<PartitionStudy>& all,
   files.write("partition.csv", partition_csv(provenance, rows));
   files.write("partition.json", partition_json(provenance, rows));
   files.draw(plot_of(study, all, made_by), "ttft");
-  fmt::print("{}\n", files.publish());
+  print_notes("{}\n", files.publish());
 }
 
 long long spacing_of(const std::string& text, const PartitionGrid& grid) {
@@ -227,7 +227,7 @@ void warn_of_idle(const Study& study, const PartitionOptions& o, const std::vect
 
 api::ModelPartitions answer(const Study& study, const PartitionOptions& o, const Provenance& made_by) {
   const PartitionGrid& grid = study.partition();
-  fmt::print(
+  print_notes(
       "{}: partitions of a KV-Runahead chain, ranks of {} GPU{}, boundaries at multiples of {} tokens\n{}\n",
       study.title, grid.tpa, grid.tpa == 1 ? "" : "s", grid.granularity, engine_text(study.study));
   const EvaluatorFactory events = simulated_chains(study.study, grid.tpa);

@@ -12,7 +12,6 @@
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
-#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
@@ -99,10 +98,9 @@ std::string prefills_text(const Study& study, const SweepAnswer& answer) {
   for (const PoolPair& p : answer.pools) decoders.push_back(p.decode.plan);
   std::vector<Point> decode;
   for (const PoolPair& p : answer.pools) decode.push_back(p.decode);
-  if (const std::string capped = capped_text(study, decode); !capped.empty())
-    out += wrapped_lines("  " + capped + "\n", output_width());
+  if (const std::string capped = capped_text(study, decode); !capped.empty()) out += "  " + capped + "\n";
   if (const std::string host = unmeasured_host_text(study.study, decoders); !host.empty())
-    out += wrapped_lines("  " + host + "\n", output_width());
+    out += "  " + host + "\n";
   if (workload_of(study)->equal_lengths)
     out += "  lengths: equal: pools are priced with arrivals spread, as of drawn lengths\n";
   return groups ? out + fmt::format("  {}\n", kPromptsTogether) : out;
@@ -196,12 +194,12 @@ std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer
 void print_pools(const Study& study, const SweepAnswer& answer) {
   if (workload_of(study) == nullptr) return;
   if (answer.pools.empty()) {
-    fmt::print(
+    print_notes(
         "  On separate pools: no pair of plans that the engine starts fits {} GPUs and meets the targets\n\n",
         most_pool_gpus(study));
     return;
   }
-  fmt::print(
+  print_notes(
       "  On separate pools, in the ratio of GPUs that answers most: tokens/s/GPU are answers over the GPUs "
       "of "
       "both;\n  no prompt disturbs a step that decodes; TTFT has the queue of all users who share a server "
@@ -212,12 +210,12 @@ void print_pools(const Study& study, const SweepAnswer& answer) {
       pairs_text(study, answer), prefills_text(study, answer));
   const int most = most_pool_gpus(study);
   if (!any_whole(answer)) {
-    fmt::print("  {} GPUs hold no replicas of both that meet what is asked for\n\n", most);
+    print_notes("  {} GPUs hold no replicas of both that meet what is asked for\n\n", most);
     return;
   }
   if (const std::string rows = rows_without_whole(answer); !rows.empty())
-    fmt::print("  {}: {} GPUs hold no replicas of both that meet what is asked for\n", rows, most);
-  fmt::print(
+    print_notes("  {}: {} GPUs hold no replicas of both that meet what is asked for\n", rows, most);
+  print_notes(
       "\n  The same in whole replicas on at most {} GPUs ({}): the fewest GPUs that answer\n  95 % of the "
       "above per GPU, else the most that there is; busy: of the time, and of the users who decode\n{}\n",
       most, most < study.study.system.gpus() ? "pool_gpus" : study.study.system.name,

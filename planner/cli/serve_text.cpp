@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "planner/serving/served.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "reports/json.hpp"
@@ -90,7 +91,7 @@ std::string latencies_text(const ServedLoadAnswer& load) {
     t.add(row);
     if (any) t.add(off);
   }
-  return t.text();
+  return fitted(t);
 }
 
 std::string targets_text(const ServedLoadAnswer& load) {

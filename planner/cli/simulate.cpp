@@ -54,7 +54,7 @@ void print_bases(const System& system, const Breakdown& b, const std::string& sh
              percent(b.bases[i].value, b.time.value), parts_of(b.basis_parts[i])});
     }
   }
-  fmt::print("{}{}\n", fitted(t), costs_line(system));
+  print_notes("{}{}\n", fitted(t), costs_line(system));
 }
 
 // What the line above may be in truth, and whose errors make most of that.
@@ -112,8 +112,8 @@ void print_served(const Study& study, const SimulatedPlan& s) {
   const auto first = takes_back ? std::nullopt
                                 : served_ttft_error(engine, load.equal_lengths,
                                                     static_cast<double>(s.served->users), s.ttft_errors);
-  fmt::print("  TTFT {} ({}); {} if all users come at once\n", to_string(got.ttft),
-             first ? ttft_range_text(first) : "its error was not measured", to_string(got.burst));
+  print_notes("  TTFT {} ({}); {} if all users come at once\n", to_string(got.ttft),
+              first ? ttft_range_text(first) : "its error was not measured", to_string(got.burst));
   if (takes_back) print_notes("  {}\n", kPreempts);
   print_notes(
       "  {:.2f} tokens/s/GPU of answers, {:.1f} of prompts; {:.0f} users decode on average in a group\n",
@@ -168,7 +168,7 @@ void print_times(const Study& study, const Breakdown& b) {
   }
   if (b.waiting > Seconds(1e-12))
     time.add({"waiting for a stage", to_string(b.waiting), percent(b.waiting.value, b.time.value)});
-  fmt::print("{}\n", time.text());
+  print_notes("{}\n", fitted(time));
   Table kinds({"op kind on the critical path", "time", share});
   for (std::size_t k = 0; k < b.kinds.size(); ++k) {
     if (b.kinds[k] > Seconds(0)) {
@@ -176,13 +176,13 @@ void print_times(const Study& study, const Breakdown& b) {
                  percent(b.kinds[k].value, b.time.value)});
     }
   }
-  fmt::print("{}\n", kinds.text());
+  print_notes("{}\n", fitted(kinds));
   Table communication({"communication", "time", share});
   communication.add(
       {"exposed", to_string(b.exposed_communication), percent(b.exposed_communication.value, b.time.value)});
   communication.add(
       {"hidden", to_string(b.hidden_communication), percent(b.hidden_communication.value, b.time.value)});
-  fmt::print("{}\n", communication.text());
+  print_notes("{}\n", fitted(communication));
   print_bases(study.study.system, b, share);
 }
 
@@ -194,7 +194,7 @@ void print_memory(const Bytes capacity, const MemoryUse& use) {
         std::pair{"total", use.total()}}) {
     memory.add({name, to_string(bytes), percent(bytes.value, capacity.value)});
   }
-  fmt::print("{}\n", memory.text());
+  print_notes("{}\n", fitted(memory));
 }
 
 // What the messages of a table are: "the whole buffer (all_reduce), ...", for the kinds in it.
@@ -225,7 +225,7 @@ void print_collectives(const std::vector<PricedCollective>& collectives) {
            std::string(to_string(cost.basis)),
            cost.fit != nullptr ? cost.fit->name() : "none: the system file's parameters"});
   }
-  if (!shown.empty()) fmt::print("{}  message: {}\n\n", fitted(t), message_legend(shown));
+  if (!shown.empty()) print_notes("{}  message: {}\n\n", fitted(t), message_legend(shown));
 }
 
 // A plan that the engine refuses is priced all the same.
@@ -258,10 +258,12 @@ void print(const Study& study, const SimulatedPlan& s) {
   const std::vector<Launch> launches = launches_of(study.study, s.plan, "1");
   const bool any =
       std::any_of(launches.begin(), launches.end(), [](const Launch& l) { return l.files.size() > 0; });
-  fmt::print(
-      "  How to start it{}\n{}",
-      any ? ": the engine's options; -o FOLDER writes scripts that have them and machines' addresses" : "",
-      launch_text(s.plan, launches, output_width()));
+  print_notes("  How to start it{}\n",
+              any ? ": the engine's options; -o FOLDER writes scripts that have them and "
+                    "machines' addresses"
+                  : "");
+  // Commands, whose quoted words no line may break.
+  fmt::print("{}", launch_text(s.plan, launches, output_width()));
 }
 
 void declare(Arguments& a, SimulateOptions& o) {
@@ -284,8 +286,8 @@ void write(const Study& study, Evaluator& e, const Plan& plan, const std::string
   OutputFolder files(out);
   const std::string left_out = write_timeline(study, e, plan, files);
   const std::string launches = write_launches(files, study, {{to_string(plan), plan}});
-  fmt::print("\n{}{}  trace.json: open it in ui.perfetto.dev{}{}\n", files.publish(), launches,
-             left_out.empty() ? "" : "; it has ", left_out);
+  print_notes("\n{}{}  trace.json: open it in ui.perfetto.dev{}{}\n", files.publish(), launches,
+              left_out.empty() ? "" : "; it has ", left_out);
 }
 
 void set_document(const SimulateOptions& o, const Scenario& scenario, const Study& study,

@@ -57,7 +57,7 @@ SweepAnswer answer_of(const Study& study, const SweepQuestion& question) {
 void report(const Study& study, const SweepAnswer& answer, const SweepQuestion& question,
             const SweepOptions& o, const Provenance& made_by) {
   const std::size_t width = output_width();
-  fmt::print(
+  print_notes(
       "{}{}{}", emphasised(wrapped(study.title, width, "  "), Emphasis::strong, output_colours()),
       wrapped_lines(engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
                         chunk_text(study.study) + drafts_text(study.study),

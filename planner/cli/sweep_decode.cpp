@@ -12,7 +12,6 @@
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/strategies/columns.hpp"
 #include "reports/json.hpp"
-#include "reports/terminal.hpp"
 
 namespace shardline::cli {
 
@@ -67,7 +66,7 @@ void print_budgets(const Study& study, const SweepAnswer& answer) {
   PlanTable t = plan_table(study, answer.rated, (time_name(study) + " budget").c_str());
   for (const BudgetPlan& b : answer.budgets)
     t.add(plan_row(study, answer.rated, to_string(b.budget), b.best), b.best.plan);
-  fmt::print("  Best plan per {} budget\n{}{}", time_name(study), t.text(), interval_note(study));
+  print_notes("  Best plan per {} budget\n{}{}", time_name(study), t.text(), interval_note(study));
   print_notes("{}", budgets_cost(study, answer));
   print_notes("{}\n", open_budgets_text(answer));
 }
@@ -89,7 +88,7 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
   PlanTable t = plan_table(study, answer.rated, "rank");
   for (std::size_t i = 0; i < answer.meeting.size(); ++i)
     t.add(plan_row(study, answer.rated, std::to_string(i + 1), answer.meeting[i]), answer.meeting[i].plan);
-  fmt::print("{}", t.text());
+  print_notes("{}", t.text());
   print_notes("{}\n", open_target_text(study, answer, asked));
 }
 
@@ -97,10 +96,11 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
 void print_nearest(const Study& study, const Point& p, const SweepQuestion& asked) {
   const Seconds most = study.sweep().search.most_time;
   const std::string users = users_text(study.study, p);
-  fmt::print("  Your target: TTFT at most {}{}\n", to_string(asked.most_ttft),
-             most > Seconds(0) ? fmt::format(", TPOT at most {}", to_string(most)) : "");
-  fmt::print("  no plan meets it{}; the nearest: TTFT {}, TPOT {}, {} user{}, {}\n\n", of_engine(study.study),
-             to_string(p.ttft), to_string(p.time), users, users == "1" ? "" : "s", to_string(p.plan));
+  print_notes("  Your target: TTFT at most {}{}\n", to_string(asked.most_ttft),
+              most > Seconds(0) ? fmt::format(", TPOT at most {}", to_string(most)) : "");
+  print_notes("  no plan meets it{}; the nearest: TTFT {}, TPOT {}, {} user{}, {}\n\n",
+              of_engine(study.study), to_string(p.ttft), to_string(p.time), users, users == "1" ? "" : "s",
+              to_string(p.plan));
 }
 
 std::string names(const std::vector<StrategyId>& ids) {
@@ -123,7 +123,7 @@ void print_gain(const SweepAnswer& answer, const Comparison& compare) {
     }
   }
   t.add({"geometric mean of +0 to +100 %", fmt::format("{:.2f}x", g.geometric_mean)});
-  fmt::print("{}", t.text());
+  print_notes("{}", fitted(t));
   print_notes("{}\n", open_gain_text(answer));
 }
 
@@ -263,7 +263,7 @@ void write_results(const Study& study, const SweepAnswer& answer, const SweepQue
         "gain", fmt::format("no plan of the {} of compare fits", no_candidate ? "candidate" : "baseline"));
   }
   files.write("run.json", run_json(study, asked, answer, o, made_by, files.names()));
-  fmt::print("{}{}\n", files.publish(), launches);
+  print_notes("{}{}\n", files.publish(), launches);
 }
 
 // Where no plan serves prompts beside its answers, pools may.
@@ -275,7 +275,7 @@ void write_pools(const Study& study, const SweepAnswer& answer, const SweepQuest
   add_pools(study, answer, pairs);
   const std::string launches = write_launches(files, study, pairs);
   files.write("run.json", run_json(study, asked, answer, o, made_by, files.names()));
-  fmt::print("{}{}\n", files.publish(), launches);
+  print_notes("{}{}\n", files.publish(), launches);
 }
 
 bool on_default_axes(const SearchResult& r) { return r.x == Metric::speed && r.y == Metric::throughput; }
@@ -301,10 +301,10 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
   if (asked.has_target()) print_target(study, answer, asked);
   print_budgets(study, answer);
   if (const std::string host = unmeasured_host_text(study.study, plans_of(answer.rated)); !host.empty())
-    fmt::print("{}\n", wrapped_lines("  " + host + "\n", output_width()));
+    print_notes("  {}\n\n", host);
   if (workload_of(study) != nullptr) {
     if (const std::string capped = capped_plans_text(study, answer.rated.points); !capped.empty())
-      fmt::print("{}\n", wrapped_lines("  " + capped + "\n", output_width()));
+      print_notes("  {}\n\n", capped);
   }
   if (on_default_axes(answer.found) && answer.gain) print_gain(answer, study.sweep().compare);
   print_pools(study, answer);

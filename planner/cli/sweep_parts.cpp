@@ -63,25 +63,24 @@ std::uint64_t plans_not_started(const SearchResult& r) {
 void print_statistics(const SearchResult& r) {
   const SearchCounts& c = r.counts;
   const std::uint64_t covered = c.configurations - c.infeasible - c.full;
-  fmt::print("  {} configurations ({} plans x batches): {} do not fit", count(c.configurations),
-             count(c.plans), count(c.infeasible));
-  std::string separator = " (";
+  std::string rejected, separator = " (";
   for (const auto& [reason, n] : r.rejected) {
-    fmt::print("{}{}: {}", separator, reason, count(n));
+    rejected += fmt::format("{}{}: {}", separator, reason, count(n));
     separator = ", ";
   }
+  if (!r.rejected.empty()) rejected += ")";
   if (c.full > 0)
-    fmt::print("{}; {} more only with longer waits behind a full memory", r.rejected.empty() ? "" : ")",
-               count(c.full));
-  fmt::print(
-      "{}\n  {} evaluated: {} simulated by events, {} ruled out by {} bounds; {:.2f} s, {:.0f} "
-      "configurations/s\n",
-      r.rejected.empty() || c.full > 0 ? "" : ")", count(covered), count(c.simulated), count(c.pruned),
-      count(c.bounds), c.seconds, static_cast<double>(covered) / c.seconds);
-  if (c.partitions > 0) fmt::print("  {} chains priced in search of partitions\n", count(c.partitions));
+    rejected += fmt::format("; {} more only with longer waits behind a full memory", count(c.full));
+  print_notes(
+      "  {} configurations ({} plans x batches): {} do not fit{}\n  {} evaluated: {} simulated by events, {} "
+      "ruled out by {} bounds; {:.2f} s, {:.0f} configurations/s\n",
+      count(c.configurations), count(c.plans), count(c.infeasible), rejected, count(covered),
+      count(c.simulated), count(c.pruned), count(c.bounds), c.seconds,
+      static_cast<double>(covered) / c.seconds);
+  if (c.partitions > 0) print_notes("  {} chains priced in search of partitions\n", count(c.partitions));
   if (c.simulations_per_second > 0 && c.bounds_per_second > 0) {
-    fmt::print("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second,
-               c.bounds_per_second);
+    print_notes("  per core: {:.0f} event simulations/s, {:.0f} bounds/s\n", c.simulations_per_second,
+                c.bounds_per_second);
   }
 }
 
@@ -89,34 +88,9 @@ void print_statistics(const SearchResult& r) {
 
 void print_counts(const SearchResult& r, bool statistics) {
   if (statistics) print_statistics(r);
-  for (const std::string& value : r.unused_values) fmt::print("  {}: no plan has it\n", value);
-  for (const auto& [id, reason] : r.without_plans) fmt::print("  {}: no plan {}\n", to_string(id), reason);
-  fmt::print("\n");
-}
-
-std::string fitted(const Table& table) {
-  // What follows from other columns, or is in the plan's text, goes first.
-  static constexpr std::array<std::string_view, 20> kLeast{"source",
-                                                           "windows, chunks",
-                                                           "KV hit rate",
-                                                           "memory/GPU",
-                                                           "extrapolated",
-                                                           "assumed",
-                                                           "burst",
-                                                           "TPOT budget",
-                                                           "TTL budget",
-                                                           "tokens/s/user",
-                                                           "GPU-seconds/request",
-                                                           "prefill busy",
-                                                           "decode busy",
-                                                           "prefill GPUs per decode GPU",
-                                                           "TTFT budget",
-                                                           kIntervalColumn,
-                                                           "fit",
-                                                           "stride",
-                                                           "HBM bandwidth",
-                                                           "GPUs"};
-  return table.text_within(output_width(), kLeast);
+  for (const std::string& value : r.unused_values) print_notes("  {}: no plan has it\n", value);
+  for (const auto& [id, reason] : r.without_plans) print_notes("  {}: no plan {}\n", to_string(id), reason);
+  print_notes("\n");
 }
 
 std::string not_started_text(const Case& c, const SearchResult& r) {
@@ -145,15 +119,12 @@ std::string not_started_text(const Case& c, const SearchResult& r) {
 
 void print_not_started(const Case& c, const SearchResult& r, bool by_rule) {
   if (c.engine == nullptr) return;
-  const std::size_t width = output_width();
-  if (const auto note = longer_than_model(c)) fmt::print("{}", wrapped_lines("  " + *note + "\n", width));
+  if (const auto note = longer_than_model(c)) print_notes("  {}\n", *note);
   const std::uint64_t all = plans_not_started(r);
   if (all == 0) return;
-  fmt::print("{}\n", wrapped_lines(by_rule ? not_started_text(c, r)
-                                           : fmt::format("  {} plans that {} does not start (-v: by which "
-                                                         "rules)\n",
-                                                         count(all), title_of(*c.engine)),
-                                   width));
+  print_notes("{}\n", by_rule ? not_started_text(c, r)
+                              : fmt::format("  {} plans that {} does not start (-v: by which rules)\n",
+                                            count(all), title_of(*c.engine)));
 }
 
 std::string of_engine(const Case& c) {

@@ -9,6 +9,7 @@
 
 #include "planner/api/sweep.hpp"
 #include "planner/cli/commands.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "planner/studies/sweep.hpp"
 #include "reports/output_folder.hpp"
 #include "reports/plot.hpp"
@@ -50,13 +51,6 @@ std::string label(const Plan& plan);
 std::string computed_text(const Study& study, const Plan& plan);
 /// Statistics of the search where they are asked for or nothing fits, and what it left out.
 void print_counts(const SearchResult& r, bool statistics);
-/// Lines of text as fmt::print prints them, each wrapped where standard output has a width (not in pipes).
-template <class... Values>
-void print_notes(fmt::format_string<Values...> format, Values&&... values) {
-  fmt::print("{}", wrapped_lines(fmt::format(format, std::forward<Values>(values)...), output_width()));
-}
-/// A table as wide as standard output, without its least important columns.
-std::string fitted(const Table& table);
 /// The best pairs of a prefill and a decode pool, of studies with a workload.
 void print_pools(const Study& study, const SweepAnswer& answer);
 std::string pools_csv(const Study& study, const SweepAnswer& answer);

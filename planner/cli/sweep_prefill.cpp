@@ -48,13 +48,13 @@ void print_frontier(const Study& study, const RatedPoints& rated, const std::vec
                     const char* of) {
   PlanTable t = table(study, rated);
   for (const Point& p : frontier) t.add(row(study, rated, p), p.plan);
-  fmt::print("  {}{}\n{}\n",
-             study.sweep().search.x == Metric::gpus && study.sweep().search.y == Metric::time
-                 ? "Lowest TTFT by GPUs, where more GPUs lower it"
-             : study.sweep().search.x == Metric::gpu_seconds && study.sweep().search.y == Metric::time
-                 ? "Pareto frontier of TTFT and GPU-seconds per request"
-                 : "Pareto frontier",
-             of, t.text());
+  print_notes("  {}{}\n{}\n",
+              study.sweep().search.x == Metric::gpus && study.sweep().search.y == Metric::time
+                  ? "Lowest TTFT by GPUs, where more GPUs lower it"
+              : study.sweep().search.x == Metric::gpu_seconds && study.sweep().search.y == Metric::time
+                  ? "Pareto frontier of TTFT and GPU-seconds per request"
+                  : "Pareto frontier",
+              of, t.text());
 }
 
 // An approximate plan answers another question than an exact one: it is shown beside them, not in their
@@ -83,7 +83,7 @@ void print_bests(const Study& study, const SearchResult& r) {
   };
   for (const StrategyId id : study.sweep().search.strategies) add(label(id), r.frontiers.at(id).points());
   if (!r.even.points().empty()) add("kv_runahead, even parts", r.even.points());
-  fmt::print("  Each strategy by itself\n{}\n", t.text());
+  print_notes("  Each strategy by itself\n{}\n", fitted(t));
 }
 
 // One strategy per column: which ring variant or baseline wins at which size.
@@ -111,8 +111,8 @@ void print_strategies(const Study& study, const SearchResult& r) {
     }
     if (any) t.add(cells);
   }
-  fmt::print("  Lowest TTFT of each strategy (blank: does not fit, or no better than with fewer GPUs)\n{}\n",
-             t.text());
+  print_notes("  Lowest TTFT of each strategy (blank: does not fit, or no better than with fewer GPUs)\n{}\n",
+              fitted(t));
 }
 
 void print_target(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked) {
@@ -123,7 +123,7 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
   }
   PlanTable t = table(study, answer.rated);
   for (const Point& p : answer.meeting) t.add(row(study, answer.rated, p), p.plan);
-  fmt::print("{}", t.text());
+  print_notes("{}", t.text());
   print_notes("{}\n", open_target_text(study, answer, asked));
 }
 
@@ -222,7 +222,7 @@ void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQu
   files.write("frontier.html", page_html(sweep_page(study, answer, asked, o, made_by)));
   files.draw(frontier_plot(study, r, answer.rated, made_by), "frontier");
   files.write("run.json", run_json(study, asked, answer, o, made_by, files.names()));
-  fmt::print("{}{}\n", files.publish(), launches);
+  print_notes("{}{}\n", files.publish(), launches);
 }
 
 }  // namespace shardline::cli

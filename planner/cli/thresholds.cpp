@@ -86,7 +86,7 @@ void print_ring(const Study& study, const ThresholdStudy& d, const RingThreshold
            r.worst > 0 ? std::to_string(r.worst_at.fresh) : "",
            r.worst > 0 ? std::to_string(r.worst_at.cached) : ""});
   }
-  fmt::print("{}\n", t.text());
+  print_notes("{}\n", fitted(t));
 }
 
 void print(const Study& study, const ThresholdStudy& d) {
@@ -202,7 +202,7 @@ void write(const Study& study, const ThresholdStudy& d, const ThresholdsOptions&
   files.write("thresholds.json", threshold_json(rules, regrets));
   files.write("thresholds.csv", threshold_csv(rules.provenance, names, rows));
   files.draw(ratio_plot(study, study_ratios(study, o.threads), made_by), "ratio");
-  fmt::print("{}\n", files.publish());
+  print_notes("{}\n", files.publish());
 }
 
 // All times that the answer is made of, to the last digit.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/validate/apb_paper.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "planner/cli/validate_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/staged_folder.hpp"
@@ -63,7 +64,7 @@ PaperReport shown(const char* paper, Make make) {
 }
 
 int report(const PaperReport& paper, const Provenance& made_by) {
-  fmt::print("{}", terminal_text(paper));
+  print_notes("{}", terminal_text(paper));
   set_document({&paper, 1}, made_by);
   return 0;
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "planner/cli/terminal_parts.hpp"
 #include "planner/cli/validate_parts.hpp"
 #include "reports/json.hpp"
 #include "reports/output_folder.hpp"
@@ -25,9 +26,9 @@ int validate_all(PaperOptions options, const std::filesystem::path& folder, cons
   const auto rows = summary_rows(reports, false);
   Table t(rows.front());
   for (std::size_t i = 1; i < rows.size(); ++i) t.add(rows[i]);
-  fmt::print(
+  print_notes(
       "Predicted against published; median and largest error of the values that were not fitted\n{}{}\n",
-      t.text(), goals_line(reports));
+      fitted(t), goals_line(reports));
 
   std::vector<std::string> drawn;
   for (const PaperReport& r : reports) {
@@ -40,7 +41,7 @@ int validate_all(PaperOptions options, const std::filesystem::path& folder, cons
   files.write(fmt::format("{}/values.csv", kPictures), values_csv(reports));
   files.write("validation.md", validation_markdown(reports, made_by.version, kPictures, drawn));
   const std::string wrote = files.publish("");
-  fmt::print("{}  {}: {} files\n", wrote, (folder / kPictures).string(), files.files(kPictures));
+  print_notes("{}  {}: {} files\n", wrote, (folder / kPictures).string(), files.files(kPictures));
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/validate/kv_runahead_paper.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "planner/cli/validate_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/output_folder.hpp"
@@ -14,13 +15,13 @@ int validate_chain(const std::string& truth_file, const std::string& out, const 
     StepProgress progress("kv_runahead", Progress::terminal(), "steps");
     return chain_paper(truth, shipped_catalogs(), shown_on(progress));
   }();
-  fmt::print("{}", terminal_text(paper));
+  print_notes("{}", terminal_text(paper));
   set_document({&paper, 1}, made_by);
   if (out.empty()) return 0;
   OutputFolder files(out);
   files.write("kv_runahead.csv", values_csv({&paper, 1}));
   files.draw(scatter_plot(paper, "shardline " + made_by.version + ": " + made_by.command), "kv_runahead");
-  fmt::print("{}", files.publish(""));
+  print_notes("{}", files.publish(""));
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/validate/context_paper.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "planner/cli/validate_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
@@ -39,14 +40,14 @@ int validate_context(const std::string& truth_file, const std::string& out, cons
     return context_report(truth, simulated_times(shipped_catalogs()), shown_on(progress));
   }();
   const PaperReport paper = context_paper(truth, report, truth_file);
-  fmt::print("{}", terminal_text(paper));
+  print_notes("{}", terminal_text(paper));
   set_document({&paper, 1}, made_by);
   if (out.empty()) return 0;
   OutputFolder files(out);
   files.write("context_parallel.csv", csv(truth, report));
   files.draw(scatter_plot(paper, "shardline " + made_by.version + ": " + made_by.command),
              "context_parallel");
-  fmt::print("{}", files.publish(""));
+  print_notes("{}", files.publish(""));
   return 0;
 }
 

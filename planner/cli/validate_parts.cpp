@@ -6,6 +6,7 @@
 #include <map>
 
 #include "planner/api/checks.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
@@ -18,7 +19,7 @@ std::string item_text(const PaperItem& item) {
   if (!item.rows.empty()) {
     Table t(item.rows.front());
     for (std::size_t i = 1; i < item.rows.size(); ++i) t.add(item.rows[i]);
-    return t.text();
+    return fitted(t);
   }
   const std::string indent(item.indent, ' ');
   std::string out = indent;

@@ -6,6 +6,7 @@
 
 #include "planner/api/checks.hpp"
 #include "planner/cli/commands.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
 #include "sim/base/cancel.hpp"
@@ -48,26 +49,27 @@ void print_strategies(const VerifyReport& report) {
       row.push_back(v.distance ? fmt::format("{:.2f} to {:.2f}", v.distance->least, v.distance->most) : "");
     t.add(row);
   }
-  fmt::print("{}", t.text());
-  fmt::print("  limits: {:.0e} in double, {:.0e} in float; FLOPs, KV reads and bytes equal those charged\n\n",
-             kDoubleLimit, kFloatLimit);
+  print_notes("{}", fitted(t));
+  print_notes(
+      "  limits: {:.0e} in double, {:.0e} in float; FLOPs, KV reads and bytes equal those charged\n\n",
+      kDoubleLimit, kFloatLimit);
   if (approximate) {
-    fmt::print(
+    print_notes(
         "  distance to exact: |output - exact attention| / |exact attention|, root mean squares over random "
         "tokens\n\n");
   }
   const std::vector<std::string>& faults = report.faults;
   constexpr std::size_t kShown = 40;
-  for (std::size_t i = 0; i < std::min(faults.size(), kShown); ++i) fmt::print("  {}\n", faults[i]);
-  if (faults.size() > kShown) fmt::print("  ... and {} more lines\n", faults.size() - kShown);
+  for (std::size_t i = 0; i < std::min(faults.size(), kShown); ++i) print_notes("  {}\n", faults[i]);
+  if (faults.size() > kShown) print_notes("  ... and {} more lines\n", faults.size() - kShown);
 }
 
 void print_mutations(const std::vector<TriedMutation>& mutations, bool all_found) {
   Table t({"mutation", "what is broken", "tried", "found"});
   for (const TriedMutation& m : mutations)
     t.add({m.name, m.what, std::to_string(m.tried), std::to_string(m.found)});
-  fmt::print("{}\n", t.text());
-  if (!all_found) fmt::print("  a broken schedule was taken for a right one\n");
+  print_notes("{}\n", fitted(t));
+  if (!all_found) print_notes("  a broken schedule was taken for a right one\n");
 }
 
 bool found_all(const std::vector<TriedMutation>& mutations) {
@@ -127,7 +129,7 @@ int run(const VerifyOptions& o, const Provenance& made_by) {
   } else {
     chosen.push_back(&strategy(o.strategy));
   }
-  fmt::print("Strategies run on real tensors, over in-process ranks, against attention on one device\n");
+  print_notes("Strategies run on real tensors, over in-process ranks, against attention on one device\n");
   VerifyReport report;
   {
     Progress progress("cases", Progress::terminal());

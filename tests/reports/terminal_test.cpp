@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
 
+#include "reports/markdown.hpp"
 #include "reports/table.hpp"
 #include "sim/base/shell_word.hpp"
 
@@ -84,9 +89,96 @@ TEST(Terminal, TablesLeaveOutTheirLeastImportantColumns) {
   EXPECT_EQ(some.find("memory  "), std::string::npos);
   EXPECT_NE(some.find("90 %"), std::string::npos);
   EXPECT_NE(some.find("left out, for 50 columns: memory;"), std::string::npos);
-  const std::string least = t.text_within(10, kLeast);
+  const std::string least = t.text_within(26, kLeast);
   EXPECT_EQ(least.substr(0, least.find('\n')), "  time  rate  plan");
-  EXPECT_NE(least.find("left out, for 10 columns: memory, 90 %;"), std::string::npos);
+  EXPECT_NE(least.find("memory, 90 %;"), std::string::npos) << least;
+}
+
+std::size_t widest_line(const std::string& text) {
+  std::size_t most = 0, at = 0;
+  for (std::size_t end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+    most = std::max(most, end - at);
+  return most;
+}
+
+TEST(Table, HeadersWiderThanTheirCellsGoOnInFurtherLines) {
+  Table t({"users per replica", "n", "what it is"});
+  t.add({"3", "1", "a"});
+  EXPECT_EQ(t.text_within(24, {}),
+            "    users     what\n"
+            "      per     it\n"
+            "  replica  n  is\n"
+            "        3  1  a\n");
+}
+
+TEST(Table, WideLastWordsStandBelowTheirRows) {
+  Table t({"rank", "time", "90 %", "plan"});
+  t.add({"1", "19.75 ms", "-12/+27 %", "helix:kvp=20,ep=20"});
+  static constexpr std::array<std::string_view, 1> kLeast{"90 %"};
+  EXPECT_EQ(t.text_within(32, kLeast),
+            "  rank      time       90 %\n"
+            "      plan\n"
+            "     1  19.75 ms  -12/+27 %\n"
+            "      helix:kvp=20,ep=20\n");
+}
+
+TEST(Table, WhatIsStillTooWideIsCutAndKeepsEveryCell) {
+  Table t({"strategy", "kind", "8", "16", "32"});
+  t.add({"ring", "exact", "41.00 s", "42.00 s", "43.00 s"});
+  t.add({"star", "not", "44.00 s", "45.00 s", "46.00 s"});
+  EXPECT_EQ(t.text_within(28, {}),
+            "  strategy  kind         8\n"
+            "  ring      exact  41.00 s\n"
+            "  star      not    44.00 s\n"
+            "\n"
+            "  strategy  kind        16\n"
+            "  ring      exact  42.00 s\n"
+            "  star      not    45.00 s\n"
+            "\n"
+            "  strategy  kind        32\n"
+            "  ring      exact  43.00 s\n"
+            "  star      not    46.00 s\n");
+}
+
+// Whatever the table, no line is wider than asked for unless one word with its blanks is; nothing is lost.
+TEST(Table, NoLineIsWiderThanAskedFor) {
+  std::mt19937_64 rng(17);
+  const auto upto = [&](std::size_t most) { return rng() % most + 1; };
+  for (int round = 0; round < 500; ++round) {
+    SCOPED_TRACE(round);
+    const std::size_t columns = upto(9), rows = upto(5), width = 44 + upto(60);
+    std::vector<std::vector<std::string>> cells(rows + 1);
+    for (auto& row : cells) {
+      for (std::size_t c = 0; c < columns; ++c) {
+        std::string cell;
+        for (std::size_t words = upto(6), w = 0; w < words; ++w)
+          cell += (w > 0 ? " " : "") + std::string(upto(9), static_cast<char>('a' + rng() % 26));
+        row.push_back(rng() % 2 == 0 ? cell : std::to_string(rng() % 100000));
+      }
+    }
+    Table t(cells.front());
+    for (std::size_t r = 1; r < cells.size(); ++r) t.add(cells[r]);
+    const std::string text = t.text_within(width, {});
+    EXPECT_LE(widest_line(text), width) << text;
+    for (const auto& row : cells) {
+      for (const std::string& cell : row) {
+        for (std::size_t at = 0, end = 0; at < cell.size(); at = end + 1) {
+          end = std::min(cell.find(' ', at), cell.size());
+          EXPECT_NE(text.find(cell.substr(at, end - at)), std::string::npos) << cell << "\n" << text;
+        }
+      }
+    }
+  }
+}
+
+TEST(Markdown, ParagraphsAreWrappedAnewAndTablesDrawn) {
+  const std::string text =
+      "# Title\n\nA paragraph of\ntwo lines.\n- an item that is\n  longer\n\n| what | n |\n|------|--:|\n"
+      "| GEMM | 3 |\n\n```\n$ as it is, however long that may be\n```\n";
+  EXPECT_EQ(markdown_within(text, 0), text);
+  EXPECT_EQ(markdown_within(text, 20),
+            "# Title\n\nA paragraph of two\nlines.\n- an item that is\n  longer\n\n  what  n\n  GEMM  3\n\n"
+            "```\n$ as it is, however long that may be\n```\n");
 }
 
 TEST(Table, WordsOfTheLastColumnGoOnInFurtherLines) {
@@ -98,7 +190,16 @@ TEST(Table, WordsOfTheLastColumnGoOnInFurtherLines) {
             "  a     one two three four five six\n"
             "        seven eight nine ten\n"
             "  bb    eleven\n");
-  EXPECT_EQ(t.text_within(20, {}), t.text());  // no room to read them in
+  EXPECT_EQ(t.text_within(22, {}),  // no room to read them in beside the names
+            "  name\n"
+            "      what it is\n"
+            "  a\n"
+            "      one two three\n"
+            "      four five six\n"
+            "      seven eight nine\n"
+            "      ten\n"
+            "  bb\n"
+            "      eleven\n");
   EXPECT_EQ(t.text_within(0, {}), t.text());
   Table numbers({"name", "n"});
   numbers.add({"a", "1"});

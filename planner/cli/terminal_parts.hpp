@@ -1,0 +1,24 @@
+// What commands print: in pipes as it is, at terminals no wider than they are.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "reports/table.hpp"
+#include "reports/terminal.hpp"
+
+namespace shardline::cli {
+
+/// Whole lines of text as fmt::print prints them, each wrapped where standard output has a width (not in
+/// pipes). Tables of fitted() among them stay as they are.
+template <class... Values>
+void print_notes(fmt::format_string<Values...> format, Values&&... values) {
+  fmt::print("{}", wrapped_lines(fmt::format(format, std::forward<Values>(values)...), output_width()));
+}
+
+/// A table no wider than standard output, if need be without its least important columns.
+std::string fitted(const Table& table);
+
+}  // namespace shardline::cli
