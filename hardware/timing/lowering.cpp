@@ -7,6 +7,7 @@
 #include "hardware/timing/unfolder.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/work_progress.hpp"
 #include "sim/engine/fold.hpp"
 
 namespace shardline {
@@ -118,7 +119,10 @@ double simulate_block(const Schedule& schedule, const Block& block, CostModel& c
 PassTime simulate_pass(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
   if (schedule.classes > 1 || schedule.detached) return play_classes(schedule, cost, scratch);
   scratch.makespans.clear();
+  constexpr std::size_t kLasts = 1000;  // blocks; sweeps simulate millions of passes that have fewer
+  const bool lasts = schedule.blocks.size() > kLasts;
   for (const Block& block : schedule.blocks) {
+    if (lasts) tell_work("blocks", scratch.makespans.size(), schedule.blocks.size());
     scratch.makespans.push_back(simulate_block(schedule, block, cost, scratch));
   }
   return add_up(schedule, scratch.makespans);

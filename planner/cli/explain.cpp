@@ -207,9 +207,13 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
   const Plan plan = possible_plan(study, asked.plans[0]);
   Explanation e;
   {
+    WorkBar first(study.study.model.name);  // simulation, which may last
     Progress progress(study.study.model.name, Progress::terminal(), "simulations");
     e = explain(study, plan, o.engine.settings, shipped_catalogs().systems, asked.with,
-                [&](std::uint64_t done, std::uint64_t total) { progress.show(done, total); });
+                [&](std::uint64_t done, std::uint64_t total) {
+                  first.end();
+                  progress.show(done, total);
+                });
   }
   if (!e.simulated.misfit)
     add_idle_settings(e.simulated.unread, idle_settings(study, std::span(&e.simulated.plan, 1),

@@ -312,7 +312,9 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
   const Plan plan = possible_plan(study, o.plan);
   require_memory(o.out.empty() ? need_of_step(study.study, plan) : need_of_trace(study.study, plan));
   Evaluator e(study.study, study.sweep().search.all_reduce);
+  WorkBar bar(study.study.model.name);
   SimulatedPlan simulated = simulate_plan(study, e, plan);
+  bar.end();
   if (!simulated.misfit)
     add_idle_settings(
         simulated.unread,

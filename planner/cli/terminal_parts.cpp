@@ -32,4 +32,24 @@ std::string fitted(const Table& table) {
   return table.text_within(output_width(), kLeast);
 }
 
+WorkBar::WorkBar(std::string of)
+    : of_(std::move(of)), listener_([this](const char* what, std::uint64_t done, std::uint64_t total) {
+        show(what, done, total);
+      }) {
+  if (Progress::terminal()) scope_.emplace(&listener_);
+}
+
+void WorkBar::end() {
+  scope_.reset();
+  progress_.reset();
+}
+
+void WorkBar::show(const char* what, std::uint64_t done, std::uint64_t total) {
+  if (done == 0 || what_ != what) {
+    what_ = what;
+    progress_.emplace(of_, true, what_);
+  }
+  progress_->show(done, total);
+}
+
 }  // namespace shardline::cli

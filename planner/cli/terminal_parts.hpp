@@ -3,11 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
+#include "sim/base/work_progress.hpp"
 
 namespace shardline::cli {
 
@@ -20,5 +23,21 @@ void print_notes(fmt::format_string<Values...> format, Values&&... values) {
 
 /// A table no wider than standard output, if need be without its least important columns.
 std::string fitted(const Table& table);
+
+/// Shows on standard error, where that is a terminal, how far one long work of this thread is, until it is
+/// ended.
+class WorkBar {
+ public:
+  explicit WorkBar(std::string of);
+  /// From now on something else is shown.
+  void end();
+
+ private:
+  void show(const char* what, std::uint64_t done, std::uint64_t total);
+  std::string of_, what_;
+  std::optional<Progress> progress_;
+  WorkListener listener_;
+  std::optional<WorkScope> scope_;
+};
 
 }  // namespace shardline::cli

@@ -15,6 +15,7 @@
 #include "planner/layers/two_batches.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/cancel.hpp"
+#include "sim/base/work_progress.hpp"
 
 namespace shardline {
 
@@ -195,7 +196,9 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
   std::vector<Placed> rounds;
   std::vector<StepBlock> blocks;
   step_blocks(c, p, blocks);
-  for (PrefillLayout& layout : chunk_layouts(c, p)) {
+  std::vector<PrefillLayout> layouts = chunk_layouts(c, p);
+  for (PrefillLayout& layout : layouts) {
+    tell_work("chunks", rounds.size(), layouts.size());
     check_cancelled();  // a prompt may have a million chunks, and lowering one takes as long as a step
     Round round(b, c, p, std::move(layout));
     Placed& at = rounds.emplace_back(c.model);

@@ -7,6 +7,7 @@
 #include "planner/search/memory_need.hpp"
 #include "planner/search/plan_errors.hpp"
 #include "sim/base/cancel.hpp"
+#include "sim/base/work_progress.hpp"
 
 namespace shardline {
 
@@ -147,6 +148,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   for (double& r : runs) r /= tokens_per_step(evaluator.study(), plan);
   for (BlockIndex i = 0; i < s.blocks.size(); ++i) {
     const Block& block = s.blocks[i];
+    tell_work("blocks", i, s.blocks.size());
     lower_block(s, block, evaluator.cost(), scratch.graph);
     scratch.engine.run(scratch.graph, scratch.machine, scratch.timeline);
     errors.add(i, scratch.graph, scratch.timeline);

@@ -15,6 +15,8 @@ PLAN = ["plan", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "8", "--input"
 # Above a second on any machine: every configuration is simulated, on one thread.
 LONG = ["sweep", "helix_gb200_1m", "--exhaustive", "--threads", "1"]
 BAR = re.compile(rb"\r\x1b\[K\S+ \[[#.]{24}\] [0-9]+/[0-9]+ plans, [0-9]+ plans/s, [0-9]+ s left")
+MANY_CHUNKS = "pipeline:pp=8,prefill_chunk=4,batch=1"
+CHUNKS = re.compile(rb"\r\x1b\[K\S+ \[[#.]{24}\] [0-9]+/262144 chunks, [0-9]+ chunks/s, [0-9]+ s left")
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 
 
@@ -100,6 +102,10 @@ def progress():
         require(b"s left" not in text and b"\r" not in text, f"progress in a piped standard {name}: {text[:200]}")
     on_output = on_terminal(["sweep", "prefill_405b_gb200_1m", "--threads", "1"], ["stdout"])
     require(b"s left" not in on_output, "progress on standard output")
+    # One step of 262,144 chunks is one simulation, which lasts.
+    for command in ("simulate", "explain"):
+        shown = on_terminal([command, "prefill_llama8b_1m", "--plan", MANY_CHUNKS], ["stderr"], until=CHUNKS)
+        require(CHUNKS.search(shown), f"{command}: no progress within one simulation: {shown[:200]}")
 
 
 if __name__ == "__main__":
