@@ -17,6 +17,7 @@ struct PlanOptions {
   std::string model, costs, save;
   QuestionOptions question;
   EngineOptions engine;
+  bool verbose = false;  // also statistics of the search
   int threads = 0;
 };
 
@@ -26,6 +27,7 @@ void declare(Arguments& a, PlanOptions& o) {
       .required();
   add_question(a, o.question, true);
   a.add("--save", o.save, "Write the question as a scenario, for sweep, simulate and changes of yours");
+  a.flag("-v,--verbose", o.verbose, "Also what the search looked at, and rules of the engine by plans");
   add_threads(a, o.threads);
   add_costs(a, o.costs);
   add_engine(a, o.engine);
@@ -49,6 +51,11 @@ int run(const PlanOptions& o, const Provenance& made_by) {
   constexpr std::size_t kWidth = 80;  // also of what is piped
   const std::size_t width = output_width();
   fmt::print("{}", plan_text(answer, o.save, width > 0 ? width : kWidth, output_colours()));
+  if (o.verbose) {
+    print_notes("searched:\n");
+    print_counts(answer.sweep.found, true);
+    print_not_started(answer.study.study, answer.sweep.found, true);
+  }
   if (made_by.document != nullptr) {
     api::PlanResult result = api::plan_result(answer);
     result.version = made_by.version;

@@ -90,6 +90,7 @@ std::vector<std::string> second_command(const ProgramText& text, std::span<const
 
 // A value with a space leaves its second word as an argument of its own.
 std::vector<std::string> quoted_with_option(std::span<const std::string> words, const std::string& word) {
+  if (word.starts_with('-')) return {};
   for (std::size_t i = 2; i < words.size(); ++i) {
     const std::string &option = words[i - 2], &value = words[i - 1];
     if (words[i] != word || !option.starts_with("--") || option.find('=') != std::string::npos ||
@@ -111,6 +112,8 @@ UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<con
     if (advice != nullptr) details = advice(of, word);
     if (details.empty()) details = second_command(text, words);
     if (details.empty()) details = quoted_with_option(words, word);
+    if (command != nullptr && details.empty() && word.starts_with('-') && !word.starts_with("--"))
+      details.push_back(fmt::format("{} {} --help lists its options", text.name, of));
     if (command != nullptr && details.empty()) details.push_back("for instance " + command->example);
     faults.push_back({{}, fmt::format("unexpected argument {} of {}", word, of), std::move(details)});
   }
