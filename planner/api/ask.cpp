@@ -1,9 +1,12 @@
 // The functions of the library.
+#include <fmt/format.h>
+
 #include <functional>
 #include <optional>
 
 #include "planner/api/convert.hpp"
 #include "planner/api/convert_explain.hpp"
+#include "planner/api/convert_handoff.hpp"
 #include "planner/api/convert_list.hpp"
 #include "planner/api/convert_plan.hpp"
 #include "planner/api/convert_serve.hpp"
@@ -174,6 +177,26 @@ ExplainResult explain(const ExplainQuestion& question, const RunOptions& o) {
     if (!found.simulated.misfit)
       add_idle_settings(found.simulated.unread, idle(study, {found.simulated.plan}, question, o, false));
     ExplainResult out = explain_result(study, found);
+    out.version = version();
+    out.scenario = scenario.name;
+    out.question = question;
+    return out;
+  });
+}
+
+HandoffResult handoff(const HandoffQuestion& question, const RunOptions& o) {
+  return translated([&] {
+    constexpr long long kMostAtOnce = 1000;  // as of --at-once
+    const RunScope scope(o);
+    if (question.tokens < 0) throw UserError("tokens: expected 0 or more");
+    if (question.at_once < 1 || question.at_once > kMostAtOnce)
+      throw UserError(fmt::format("at_once {}: expected 1 to {}", question.at_once, kMostAtOnce));
+    const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
+    const Study study = study_of(scenario, question.model);
+    require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
+    const HandoffStudy found = study_handoff(
+        study, {question.prefill, question.decode, question.tokens, static_cast<int>(question.at_once)});
+    HandoffResult out = handoff_result(study, found);
     out.version = version();
     out.scenario = scenario.name;
     out.question = question;

@@ -70,6 +70,7 @@ struct Fields<HandoffPiece> {
 
 struct HandoffQuestion {
   std::string scenario;
+  std::string scenario_text;
   std::string model;
   std::string prefill;
   std::string decode;
@@ -85,6 +86,7 @@ struct Fields<HandoffQuestion> {
   static constexpr void visit(Visit&& field) {
     using T = HandoffQuestion;
     field("scenario", &T::scenario, "name of a shipped scenario, or a file");
+    field("scenario_text", &T::scenario_text, "the scenario itself, in YAML, in place of a file");
     field("model", &T::model, "which one of the scenario; empty: the first");
     field("prefill", &T::prefill, "text of the plan that prefills");
     field("decode", &T::decode, "text of the plan that decodes");

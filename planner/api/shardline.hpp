@@ -36,6 +36,9 @@ SimulateResult simulate(const SimulateQuestion& question, const RunOptions& opti
 /// Why a plan takes as long as it does, and what would change that. Throws Error.
 ExplainResult explain(const ExplainQuestion& question, const RunOptions& options = {});
 
+/// A request's cache, from a plan that prefills to one that decodes. Throws Error.
+HandoffResult handoff(const HandoffQuestion& question, const RunOptions& options = {});
+
 /// Requests one by one on a plan, and what their users see. Without an engine vLLM runs a model on a system.
 /// Throws Error.
 ServeResult serve(const ServeQuestion& question, const RunOptions& options = {});

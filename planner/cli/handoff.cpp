@@ -102,7 +102,7 @@ int run(const HandoffOptions& o, const Provenance& made_by) {
     result.version = made_by.version;
     result.command = made_by.command;
     result.scenario = scenario.name;
-    result.question = {o.scenario, o.model, o.prefill, o.decode, tokens, o.at_once};
+    result.question = {o.scenario, "", o.model, o.prefill, o.decode, tokens, o.at_once};
     made_by.document->set(api::to_json(result));
   }
   print(study, found);

@@ -31,6 +31,9 @@ def test_bad_input_has_places_and_the_text_of_the_program(folder, program):
     assert ran.returncode == 2 and str(error) in ran.stderr and f"bad.yaml:{line}:1" in str(error)
 
 
+ONE = "tensor:tpa=4,tpf=4,batch=1"
+
+
 @pytest.mark.parametrize(
     "ask, text",
     [
@@ -57,6 +60,9 @@ def test_bad_input_has_places_and_the_text_of_the_program(folder, program):
         (lambda: shardline.serve("small.yaml", system="h100-hgx", rate=1), "no system beside it"),
         (lambda: shardline.serve("small.yaml", plan="tensor:tpa=8,tpf=8", rate=1, router="least"), "least_kv"),
         (lambda: shardline.serve("small.yaml", plan="tensor:tpa=8,tpf=8", users=0), "users 0"),
+        (lambda: shardline.handoff("served.yaml", prefill=ONE, decode=ONE, at_once=0), "at_once 0: expected 1 to 1000"),
+        (lambda: shardline.handoff("served.yaml", prefill=ONE, decode=ONE, tokens=-1), "tokens: expected 0 or more"),
+        (lambda: shardline.handoff("served.yaml", prefill="ring", decode=ONE), "ring_pass_kv"),
         (lambda: shardline.sweep("small.yaml", memory="2 MB"), 'allow it: memory "'),
         (lambda: shardline.sweep("small.yaml", memory=2e6), "may use 2 MB"),
         (lambda: shardline.sweep("small.yaml", memory="16"), "found a number without a unit"),

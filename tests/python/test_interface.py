@@ -15,7 +15,7 @@ import pytest
 import shardline
 from shardline import _results, _shardline
 
-FUNCTIONS = ["plan", "sweep", "simulate", "explain", "compare", "serve", "thresholds", "partition", "conversation"]
+FUNCTIONS = ["plan", "sweep", "simulate", "explain", "compare", "handoff", "serve", "thresholds", "partition", "conversation"]
 PACKAGE = pathlib.Path(shardline.__file__).parent
 
 # What a program has and a function has not: where output goes and what it looks like; of explain and compare

@@ -19,7 +19,8 @@ def plain(value):
         return [plain(v) for v in value]
     if dataclasses.is_dataclass(value):
         out = {"schema": value.SCHEMA} if hasattr(value, "SCHEMA") else {}
-        out.update((f.name, plain(getattr(value, f.name))) for f in dataclasses.fields(value))
+        # `from` is a keyword of Python.
+        out.update((f.name.removesuffix("_"), plain(getattr(value, f.name))) for f in dataclasses.fields(value))
         return out
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -36,6 +37,7 @@ def but_for_who_was_asked(document):
 PARAMETERS = ["--costs", "parameters"]
 LISTS = ("models", "systems", "strategies", "options", "scenarios")
 PLAN = "tensor:tpa=8,tpf=8,batch=1"
+TWO = "tensor:tpa=2,tpf=2,batch=1"
 FOUR, EIGHT = "tensor:tpa=4,tpf=4,batch=16", "tensor:tpa=8,tpf=8,batch=16"
 SMALL = dict(system="h100-hgx", gpus=2, input="8K", output=512)
 ON_TWO_GPUS = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "8K", "--output", "512"]
@@ -53,6 +55,10 @@ ON_TWO_GPUS = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input",
         (
             lambda: shardline.compare("served.yaml", plan=[FOUR, EIGHT]),
             ["compare", "served.yaml", "--plan", FOUR, "--plan", EIGHT],
+        ),
+        (
+            lambda: shardline.handoff("served.yaml", prefill=TWO, decode=EIGHT, tokens="8K", at_once=3),
+            ["handoff", "served.yaml", "--prefill", TWO, "--decode", EIGHT, "--tokens", "8K", "--at-once", "3"],
         ),
         (
             lambda: shardline.serve(model="llama-3.1-8b", **SMALL, rate="2/s", requests=50, slo="ttft p99 2 s"),

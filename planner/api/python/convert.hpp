@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +31,12 @@ class Table {
   /// alive; texts are Python strings.
   virtual py::dict columns() const = 0;
 };
+
+/// A field's name as an attribute of Python, where it may be a keyword: the only one that results have is
+/// `from` (make_results.cpp refuses others).
+inline const char* attribute_name(const char* field) {
+  return std::strcmp(field, "from") == 0 ? "from_" : field;
+}
 
 /// The same object at every call, as its class is: `name` of module shardline.`module`.
 py::object python_class(const char* module, const char* name);
@@ -84,7 +91,7 @@ struct ToPython {
     if constexpr (api::detail::is_described<T>) {
       const py::object out = new_instance(class_of<T>());
       api::Fields<T>::visit([&]<class M>(const char* name, M T::*member, const char*) {
-        set_field(out, name, to_python(std::shared_ptr<const M>(value, &((*value).*member))));
+        set_field(out, attribute_name(name), to_python(std::shared_ptr<const M>(value, &((*value).*member))));
       });
       return out;
     } else if constexpr (std::is_same_v<T, std::string>) {
@@ -154,7 +161,7 @@ template <class T>
 T question_of(const py::object& asked) {
   T out;
   api::Fields<T>::visit([&]<class M>(const char* name, M T::*member, const char*) {
-    detail::read(name, asked.attr(name), out.*member);
+    detail::read(name, asked.attr(attribute_name(name)), out.*member);
   });
   return out;
 }

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 
 #include "planner/api/shardline.hpp"
@@ -35,6 +36,17 @@ std::string wrapped(const std::string& text, std::size_t column, const std::stri
   return out;
 }
 
+// A keyword of Python 3.11 is no attribute.
+std::string attribute(const std::string& field) {
+  static const std::set<std::string> kKeywords{
+      "False",  "None",     "True",   "and", "as",    "assert", "async",    "await",   "break",
+      "class",  "continue", "def",    "del", "elif",  "else",   "except",   "finally", "for",
+      "global", "if",       "import", "in",  "is",    "lambda", "nonlocal", "not",     "or",
+      "pass",   "raise",    "return", "try", "while", "with",   "yield"};
+  if (kKeywords.contains(field)) throw std::runtime_error("a field is a keyword of Python: " + field);
+  return field == "from" ? "from_" : field;
+}
+
 // As part of a docstring.
 std::string escaped(const std::string& text) {
   std::string out;
@@ -50,9 +62,10 @@ class Writer {
   void add(const std::string& base = "") {
     if (!seen_.insert(api::Fields<T>::name).second) return;
     std::string fields, meanings;
-    api::Fields<T>::visit([&]<class M>(const char* name, M T::*, const char* meaning) {
-      const std::string head = std::string("        ") + name + ": ";
-      fields += std::string("    ") + name + ": " + type_of<M>() + "\n";
+    api::Fields<T>::visit([&]<class M>(const char* field, M T::*, const char* meaning) {
+      const std::string name = attribute(field);
+      const std::string head = "        " + name + ": ";
+      fields += "    " + name + ": " + type_of<M>() + "\n";
       meanings += head + wrapped(escaped(meaning), head.size(), "            ") + "\n";
     });
     const char* const schema = api::Fields<T>::schema;
@@ -128,6 +141,7 @@ std::string results() {
   w.add<api::SimulateResult>();
   w.add<api::ExplainResult>();
   w.add<api::CompareResult>();
+  w.add<api::HandoffResult>();
   w.add<api::ServeResult>();
   w.add<api::ThresholdsResult>();
   w.add<api::PartitionResult>();

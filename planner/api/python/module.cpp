@@ -71,6 +71,7 @@ PYBIND11_MODULE(_shardline, m) {
   add<api::SimulateQuestion>(m, "simulate", &api::simulate);
   add<api::ExplainQuestion>(m, "explain", &api::explain);
   add<api::CompareQuestion>(m, "compare", &api::compare);
+  add<api::HandoffQuestion>(m, "handoff", &api::handoff);
   add<api::ServeQuestion>(m, "serve", &api::serve);
   add<api::ScenarioQuestion>(m, "thresholds", &api::thresholds);
   add<api::PartitionQuestion>(m, "partition", &api::partition);

@@ -41,6 +41,8 @@ from ._results import (
     ConversationResult,
     ExplainQuestion,
     ExplainResult,
+    HandoffQuestion,
+    HandoffResult,
     ListResult,
     PartitionQuestion,
     PartitionResult,
@@ -71,6 +73,7 @@ __all__ = [
     "conversation",
     "data_folder",
     "explain",
+    "handoff",
     "partition",
     "plan",
     "serve",
@@ -329,6 +332,59 @@ def explain(
         scenario=os.fspath(scenario), scenario_text=scenario_text, model=model, plan=plan
     )
     return _shardline.explain(
+        question,
+        engine=engine,
+        costs=costs,
+        any_gpus=any_gpus,
+        any_context=any_context,
+        set=tuple(set),
+        memory=_bytes(memory),
+        progress=progress,
+        cancelled=cancelled,
+    )
+
+
+def handoff(
+    scenario: Path = "",
+    *,
+    prefill: str,
+    decode: str,
+    tokens: Optional[Tokens] = None,
+    at_once: int = 1,
+    scenario_text: str = "",
+    model: str = "",
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = (),
+    memory: Optional[Size] = None,
+    progress: Progress = None,
+    cancelled: Cancelled = None,
+) -> HandoffResult:
+    """A request's cache, from a plan that prefills to one that decodes: who sends what, and how long it takes.
+
+    Args:
+        prefill: text of the plan that prefills.
+        decode: text of the plan that decodes.
+        tokens: of the prompt; None: the workload's, or the scenario's longest.
+        at_once: requests that are handed over together.
+
+    The other arguments are those of ``simulate``.
+
+    Raises:
+        BadInput: of an argument, of the scenario, or of plans between which nothing can be handed over.
+    """
+    question = HandoffQuestion(
+        scenario=os.fspath(scenario),
+        scenario_text=scenario_text,
+        model=model,
+        prefill=prefill,
+        decode=decode,
+        tokens=_tokens("tokens", tokens) or 0,
+        at_once=at_once,
+    )
+    return _shardline.handoff(
         question,
         engine=engine,
         costs=costs,

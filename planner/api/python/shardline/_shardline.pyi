@@ -7,6 +7,8 @@ from ._results import (
     ConversationResult,
     ExplainQuestion,
     ExplainResult,
+    HandoffQuestion,
+    HandoffResult,
     ListResult,
     PartitionQuestion,
     PartitionResult,
@@ -94,6 +96,19 @@ def compare(
     progress: Optional[Callable[[int, int], object]] = None,
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> CompareResult: ...
+def handoff(
+    question: HandoffQuestion,
+    *,
+    threads: int = 0,
+    engine: str = "",
+    costs: str = "",
+    any_gpus: bool = False,
+    any_context: bool = False,
+    set: Sequence[str] = ...,
+    memory: float = 0,
+    progress: Optional[Callable[[int, int], object]] = None,
+    cancelled: Optional[Callable[[], bool]] = None,
+) -> HandoffResult: ...
 def serve(
     question: ServeQuestion,
     *,
