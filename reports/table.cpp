@@ -103,7 +103,8 @@ std::optional<TableColumns> columns_within(const TableRows& rows, std::size_t in
                                            TableForm form) {
   TableColumns columns = columns_of(rows, form.header_words);
   const std::size_t count = columns.widths.size(), beside = count - (form.last_below ? 1 : 0);
-  if (form.last_below && (count < 2 || kBelow + last_word(rows, count) > most)) return std::nullopt;
+  if (form.last_below && (count < 2 || columns.right.back() || kBelow + last_word(rows, count) > most))
+    return std::nullopt;
   const std::vector<std::size_t> least = form.words ? least_widths(rows, columns) : columns.widths;
   // The widest column gives way first.
   while (width_with(columns, beside, indent) > most) {

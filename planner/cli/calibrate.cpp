@@ -176,7 +176,7 @@ void name_framework(const std::string& text, CalibrateOptions& o) {
 
 // How far each fit is off.
 void print_errors(const Calibration& c, const System& system, std::size_t tables, int folds) {
-  print_notes("{}: cost forms fitted to {} tables\n", system.name, tables);
+  print_notes("{}: cost forms fitted to {} table{}\n", system.name, tables, tables == 1 ? "" : "s");
   print_notes(
       "  error on shapes that the fit has not seen ({} folds), and with correction on models that it\n"
       "  has not seen (each withheld in turn): median / 90th percentile, %\n",

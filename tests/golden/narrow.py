@@ -37,7 +37,7 @@ def questions():
     cases["partition"] = ["partition", "parts.yaml", "-o", "w/parts"]
     cases["partition of experts"] = ["partition", "partition_llama7b_a100"]
     cases["conversation"] = ["conversation", "talk.yaml", "-o", "w/talk"]
-    cases["verify"] = ["verify", "all", "--mutations"]
+    cases["verify"] = ["verify", "apb", "--mutations"]
     cases["calibrate"] = ["calibrate", "gemm.csv", "--system", "h100-hgx", "-o", "w/mine.yaml"]
     cases["evaluate"] = ["evaluate", "gemm.csv", "--system", "h100-hgx", "--csv", "w/rows.csv"]
     cases["accuracy"] = ["accuracy"]
@@ -64,8 +64,9 @@ def said(arguments, columns):
 
 
 def wider(text):
-    """Lines of several words that are wider, but for lines of a source that a message shows."""
-    return [line for line in text.splitlines() if len(line) > COLUMNS and len(line.split()) > 1]
+    """Lines of several words that are wider, but for a command in a document, which stays in one line."""
+    lines = [line for line in text.splitlines() if len(line) > COLUMNS and len(line.split()) > 1]
+    return [line for line in lines if not line.startswith("shardline ")]
 
 
 def words(text):
