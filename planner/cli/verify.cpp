@@ -132,7 +132,7 @@ int run(const VerifyOptions& o, const Provenance& made_by) {
   print_notes("Strategies run on real tensors, over in-process ranks, against attention on one device\n");
   VerifyReport report;
   {
-    Progress progress("cases", Progress::terminal());
+    Progress progress("verify", Progress::terminal(), "cases");
     report = verify_strategies(
         chosen,
         [&](std::size_t done, std::size_t total) {
@@ -146,12 +146,17 @@ int run(const VerifyOptions& o, const Provenance& made_by) {
     set_document(report, nullptr, made_by);
     return report.passed() ? 0 : 1;
   }
-  const std::vector<TriedMutation> mutations = try_mutations(
-      chosen,
-      [](std::size_t, std::size_t) {
-        if (interrupted()) throw Cancelled{};
-      },
-      o.threads);
+  std::vector<TriedMutation> mutations;
+  {
+    Progress progress("mutations", Progress::terminal(), "cases");
+    mutations = try_mutations(
+        chosen,
+        [&](std::size_t done, std::size_t total) {
+          if (interrupted()) throw Cancelled{};
+          progress.show(done, total);
+        },
+        o.threads);
+  }
   const bool all_found = found_all(mutations);
   set_document(report, &mutations, made_by);
   print_mutations(mutations, all_found);
