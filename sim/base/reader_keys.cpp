@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,12 +39,13 @@ void Reader::no_other_keys() const {
 
 void Reader::no_other_keys(Instead instead) const {
   if (node_->all_allowed || !is_map()) return;
-  const std::vector<std::string> missing = missing_of(*text_, *node_);
+  std::optional<std::vector<std::string>> missing;
   for (const detail::YamlNode* child : node_->children) {
     if (child->read) continue;
+    if (!missing) missing = missing_of(*text_, *node_);
     std::vector<std::string> details = instead(child->key);
     // That a key is missing makes a farther one likely: half of its letters.
-    const std::string meant = nearest_within(child->key, missing, child->key.size() / 2);
+    const std::string meant = nearest_within(child->key, *missing, child->key.size() / 2);
     if (details.empty()) details = expected_one_of(child->key, node_->asked);
     if (details.size() == 1 && !meant.empty()) details.push_back(fmt::format("did you mean {}?", meant));
     const std::string path = detail::path_of(*child);
