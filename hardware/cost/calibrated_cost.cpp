@@ -125,6 +125,8 @@ std::optional<FittedPrice> CalibratedCost::price(const PricedOp& op, const Group
     case OpKind::convolve:
     case OpKind::recur:
       return recurrent(op);
+    case OpKind::mix_streams:
+      return mixed(op);
     case OpKind::merge:
     case OpKind::elementwise:
     case OpKind::compress:

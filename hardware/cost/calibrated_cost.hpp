@@ -146,6 +146,8 @@ class CalibratedCost {
   std::optional<FittedPrice> recurrent(const PricedOp& op);
   std::optional<FittedPrice> recurrent_alike(const PricedOp& op, double requests, double tokens);
   double products_of(const ModuleRestShape& s, const Use& use);
+  double compressed_products_of(const ModuleRestShape& s, const Use& use);
+  std::optional<FittedPrice> mixed(const PricedOp& op);
   std::optional<FittedPrice> collective(const PricedOp& op, const GroupFabric& group);
   std::optional<FittedPrice> exchange(const PricedOp& op, const GroupFabric& group);
   bool absorbed(Within within) const;
@@ -166,6 +168,7 @@ class CalibratedCost {
   std::vector<Use> engine_all_reduce_;
   std::vector<IndexedUse> indexed_;
   std::vector<RecurrentUse> recurrent_;
+  std::array<std::vector<Use>, 2> mixed_;  // hyper-connections behind a sublayer, and before it
   Use all_reduce_, all_gather_, reduce_scatter_, all_to_all_, send_recv_;
   std::array<std::vector<Exchange>, kDtypes> exchanges_, across_;  // inside a domain, between nodes
   Seconds kernel_{0};                                              // floor of a kernel; zero: unknown

@@ -1,5 +1,5 @@
-// Prices of sparse attention with an index (DSA, MSA) by the parts of the block that was measured whole.
-// hardware/README.md [H73].
+// Prices of sparse attention (DSA, MSA, CSA, HCA) by the parts of the block that was measured whole, and of
+// the hyper-connections around it. hardware/README.md [H73], [H79].
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,7 +17,21 @@ struct MeasuredBlock {
   const char *model, *layer;
   bool own;  // it is the layer, not another kind or model in its place
 };
+// Of DeepSeek-V4, of the model as wide first. A layer with a window alone is one of HCA without its rows.
+std::vector<MeasuredBlock> compressed_blocks(const IndexedBlock& b) {
+  constexpr double kPro = 7168, kFlash = 4096;
+  constexpr Count kSparse = 4, kHeavy = 128;
+  const bool sparse = b.index_heads > 0;
+  const char* const layer = sparse ? "csa" : "hca";
+  const auto hidden = static_cast<double>(b.hidden);
+  const bool ratio = b.ratio == (sparse ? kSparse : kHeavy), wide = hidden * hidden > kPro * kFlash;
+  const MeasuredBlock pro{"deepseek-v4-pro", layer, ratio && hidden == kPro},
+      flash{"deepseek-v4-flash", layer, ratio && hidden == kFlash};
+  return wide ? std::vector{pro, flash} : std::vector{flash, pro};
+}
+
 std::vector<MeasuredBlock> measured_blocks(const IndexedBlock& b) {
+  if (b.ratio > 0) return compressed_blocks(b);
   constexpr Count kOfDeepSeek = 64, kOfGlm = 32, kOfMiniMax = 128;
   if (b.block > 1) return {{"MiniMax-M3", "msa", b.block == kOfMiniMax}};
   const bool glm = b.index_heads == kOfGlm, deepseek = b.index_heads == kOfDeepSeek;
@@ -81,17 +95,22 @@ auto of_shape(const PricedOp& op, F f) {
   }
 }
 
+/// Tokens that a row of the cache stands for.
+double tokens_of_row(Count ratio) { return static_cast<double>(std::max<Count>(1, ratio)); }
+
 /// Scores that a row has of each key, or block.
 double choices(const TopKShape& s) { return s.block > 1 ? static_cast<double>(s.index_heads) : 1; }
 
 Rows rows_of(const IndexLogitsShape& s) {
-  return {static_cast<double>(s.q_rows), static_cast<double>(s.requests), static_cast<double>(s.pairs)};
+  return {static_cast<double>(s.q_rows), static_cast<double>(s.requests),
+          static_cast<double>(s.pairs) * tokens_of_row(s.ratio)};
 }
 // Of rows that choose; those that do not are over before them. The measured choice among blocks is that of
 // all the rank's heads, by tokens.
 Rows rows_of(const TopKShape& s) {
   const auto choosing = static_cast<double>(s.choosing);
-  const double tokens = static_cast<double>(s.scores) * static_cast<double>(s.block) / choices(s);
+  const double tokens =
+      static_cast<double>(s.scores) * static_cast<double>(s.block) * tokens_of_row(s.ratio) / choices(s);
   return {choosing, std::min(static_cast<double>(s.requests), choosing), tokens};
 }
 Rows rows_of(const AttendSparseShape& s) {
@@ -155,6 +174,7 @@ CalibratedCost::Use* CalibratedCost::indexed_use(const IndexedBlock& block, bool
 
 // The products of the block by fits of their own, in the types that it was measured in.
 double CalibratedCost::products_of(const ModuleRestShape& s, const Use& u) {
+  if (s.ratio > 0) return compressed_products_of(s, u);
   PricedOp op;
   op.dtype = type_named(u.fit->words[3]);
   op.math = arithmetic_of(op.dtype);
@@ -184,6 +204,62 @@ double CalibratedCost::products_of(const ModuleRestShape& s, const Use& u) {
   add(OpKind::batched_gemm,
       BatchedGemmShape{LatentProduct::expand_values, s.rows, s.rank, s.v_dim, s.q_heads, 1});
   return sum;
+}
+
+// Compressors are in BF16 whatever the block's type. Of a layer with a window alone those of the block that
+// it was taken for.
+double CalibratedCost::compressed_products_of(const ModuleRestShape& s, const Use& u) {
+  double sum = 0;
+  const auto product = [&](Dtype type, Count k, Count n) {
+    PricedOp op;
+    op.dtype = type;
+    op.math = arithmetic_of(type);
+    op.shape = GemmShape{s.rows, k, n};
+    if (const std::optional<FittedPrice> p = gemm(op)) sum += p->time.value;
+  };
+  const Dtype type = type_named(u.fit->words[3]);
+  const bool index = s.index_heads > 0;
+  product(type, s.hidden, s.q_rank + s.v_dim);
+  product(type, s.q_rank, s.q_heads * s.v_dim);
+  product(Dtype::bf16, s.hidden, 2 * (index ? 2 : 1) * (s.v_dim + (index ? s.index_dim : 0)));
+  if (index) {
+    product(type, s.q_rank, s.index_heads * s.index_dim);
+    product(type, s.hidden, s.index_heads);
+  }
+  product(type, s.q_heads * s.v_dim / s.groups, s.groups * s.rank);
+  product(type, s.groups * s.rank, s.hidden);
+  return sum;
+}
+
+// [H79] One of the two sites of a layer, of which tables have the time of both.
+std::optional<FittedPrice> CalibratedCost::mixed(const PricedOp& op) {
+  const MixShape& m = shape<MixShape>(op);
+  if (m.rows == 0) return FittedPrice{Seconds(0), Basis::none};
+  std::vector<Use>& all = mixed_[m.before ? 1 : 0];
+  if (all.empty()) all = uses("mhc", {m.before ? "pre" : "post", "*"});
+  if (all.empty()) return std::nullopt;
+  const std::array<double, 4> x{static_cast<double>(m.rows), static_cast<double>(m.hidden),
+                                static_cast<double>(m.streams), 1};
+  double at[kMostAxes];
+  const Use* use = nullptr;
+  bool outside = true;
+  for (const Use& u : all) {
+    if (u.rule != all.front().rule || !outside) continue;
+    use = &u;
+    u.fit->form->coordinates(x, u.context, at);
+    outside = u.fit->outside(std::span(at).first(u.fit->form->axes.size()));
+  }
+  if (outside) {
+    use = &all.front();
+    use->fit->form->coordinates(x, use->context, at);
+  }
+  const std::span<const double> axes = std::span<const double>(at).first(use->fit->form->axes.size());
+  const double seconds =
+      use->fit->form->seconds(x, use->context, use->parameters) * std::exp(use->correction.at(axes));
+  constexpr Count kMeasuredStreams = 4;
+  FittedPrice p = at_place(Seconds(std::max(seconds, least(op, use->context))), *use, outside, axes);
+  if (m.streams != kMeasuredStreams) p.alter();
+  return p;
 }
 
 std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {

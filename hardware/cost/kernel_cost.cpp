@@ -232,10 +232,10 @@ OpCost CostModel::by_parameters(const PricedOp& op) {
     const bool inside = last_group_->whole.one_node;
     c.port_resource = inside ? RankResource::nvlink : RankResource::network;
     c.port = t.wire * ((inside ? nvlink_rate_ : network_rate_) / t.rate);
-  } else if (is_of_index(op.kind) || is_recurrent(op.kind)) {
+  } else if (is_of_index(op.kind) || is_recurrent(op.kind) || op.kind == OpKind::mix_streams) {
     // Scores are narrow products of index keys; what was chosen is attended to in the op's own arithmetic.
     c.tensor = flops(op) * (tensor_rate_ / d.achieved(op.math)) / op.sms;
-    c.memory = kv_bytes(op) + score_bytes(op) + token_bytes(op);
+    c.memory = kv_bytes(op) + score_bytes(op) + token_bytes(op) + weight_bytes(op);
     c.exponentials = exponentials(op);
   } else {
     c.memory = shape<ElementwiseShape>(op).bytes;

@@ -12,6 +12,7 @@ Bytes traffic(const PricedOp& op) {
   if (is_gemm(op.kind)) return weight_bytes(op);
   if (is_attention(op.kind)) return kv_bytes(op);
   if (is_of_index(op.kind) || is_recurrent(op.kind)) return kv_bytes(op) + score_bytes(op) + token_bytes(op);
+  if (op.kind == OpKind::mix_streams) return token_bytes(op) + weight_bytes(op);
   if (const auto* e = std::get_if<ElementwiseShape>(&op.shape)) return e->bytes;
   return Bytes(0);
 }

@@ -122,6 +122,8 @@ bool of_another_model(const PricedOp& op, const Families& measured) {
     case OpKind::attend_sparse:
     case OpKind::module_rest:
       return !among(measured, {static_cast<double>(indexed_heads(op))});
+    case OpKind::mix_streams:
+      return !among(measured, {static_cast<double>(shape<MixShape>(op).hidden)});
     case OpKind::convolve:
     case OpKind::recur: {
       const RecurrentShape& s = shape<RecurrentShape>(op);

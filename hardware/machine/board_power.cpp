@@ -104,6 +104,7 @@ PowerClass power_class(OpKind kind) {
     case OpKind::module_rest:
     case OpKind::convolve:
     case OpKind::recur:
+    case OpKind::mix_streams:
     case OpKind::send_recv:
     case OpKind::all_reduce:
     case OpKind::all_gather:

@@ -67,6 +67,16 @@ enum class Whole : std::uint8_t {
   beta,      // how far a token corrects the state at its key, one per value head
   gate,      // [value head][value_dim]
   state,     // behind each token: [value head][key_dim][value_dim]
+  // Compressed attention. As projected of each token: the parts of rows that it becomes part of, and its
+  // gates in them; what is added to the gates of a row's tokens, [ratio, columns]; rows, of which row j of a
+  // request stands where the request's token j does. The same of an index's keys, whose rows are index_key.
+  row_value,
+  row_gate,
+  row_bias,
+  row,
+  index_row_value,
+  index_row_gate,
+  index_row_bias,
   count
 };
 
@@ -133,6 +143,15 @@ enum class Function : std::uint8_t {
   block_scores,
   // pairs of (scores, positions), k columns each -> the k highest of all, by the same rule.
   choose_among,
+  // One request: rows made before [m, width], values and gates of tokens [n, parts * width], what is added to
+  // gates [ratio, parts * width] -> rows [Action::keys, width]: those made before, then the others, each of
+  // the
+  // Action::ratio tokens that it stands for, with two parts of as many before them, too, whose first part
+  // they
+  // give: values weighed by a softmax of gates over the tokens, channel by channel, over their root mean
+  // square
+  // (DeepSeek-V4's compressors). Action::queries lists the tokens.
+  make_rows,
   // rows before [up to taps - 1, channels], rows [n, channels], weight [taps, channels] -> [n, channels]:
   // silu
   // of the sum over taps; what is before a request's first token is 0.
@@ -171,7 +190,13 @@ struct Action {
   bool logistic = false, gate_first = false;  // gated_norm
   bool rectangle = false;  // attend: all pairs of a request are multiplied, and masked afterwards
   Reach reach = {};        // attend: which of the earlier keys a query sees
+  // attend, index_scores: above 1, a key is a row of so many tokens, which a query sees that is not before
+  // the last of them. make_rows: tokens of a row.
+  int ratio = 1;
 };
+
+/// Keys before this number are not behind a query at `position`: tokens up to its own, or whole rows of them.
+constexpr std::int64_t keys_upto(const Action& a, std::int64_t position) { return (position + 1) / a.ratio; }
 
 /// Columns of a row of keys and values that the attend `a` reads.
 constexpr std::int64_t kv_columns(const Action& a) {

@@ -1,4 +1,5 @@
-// What the ops of sparse attention with an index work on (DSA, MSA): parts of one measured block.
+// What the ops of sparse attention work on, over keys that an index chose (DSA, MSA) or compressed rows (CSA,
+// HCA): parts of one measured block.
 #pragma once
 
 #include "models/ir/count.hpp"
@@ -7,8 +8,10 @@
 
 namespace shardline {
 
-/// What prices of sparse attention with an index (DSA, MSA) follow from beside the counts of an op: which
-/// measured block it is a part of. hardware/cost/forms/README.md [H71].
+/// What prices of sparse attention (DSA, MSA, CSA, HCA) follow from beside the counts of an op: which
+/// measured block it is a part of. hardware/cost/forms/README.md [H71]. `ratio`: tokens that a row of
+/// compressed attention stands for; 1: a layer of its kind that has a window alone; 0: rows are tokens.
+/// `hidden`: width of the model, which tells blocks of compressed attention apart; 0 of others.
 struct IndexedBlock {
   Count q_heads = 0;                // that attend on this rank
   Count index_heads = 0;            // of the index on this rank: DSA's is whole on each
@@ -16,11 +19,12 @@ struct IndexedBlock {
   Dtype projections = Dtype::bf16;  // of the block's weights
   bool prompts = false;             // rows are new tokens of prompts, not those of decoding requests
   Count block = 1;                  // tokens that are chosen together (MSA); 1: each by itself (DSA)
+  Count ratio = 0, hidden = 0;
   bool operator==(const IndexedBlock&) const = default;
 };
 
 /// Index queries of `heads` x `dim` against one key per cached row, of a rank: weighed over the heads; of
-/// blocks the highest of each, per head.
+/// blocks the highest of each, per head. Rows of CSA stand for several tokens; all counts are of rows.
 struct IndexLogitsShape {
   Count q_heads = 0, heads = 0, dim = 0;
   Count pairs = 0;      // (query, index key) pairs of one head, causal
@@ -31,7 +35,10 @@ struct IndexLogitsShape {
   Dtype projections = Dtype::bf16;
   bool prompts = false;
   Count block = 1;
-  IndexedBlock measured() const { return {q_heads, heads, false, projections, prompts, block}; }
+  Count ratio = 0, hidden = 0;
+  IndexedBlock measured() const {
+    return {q_heads, heads, false, projections, prompts, block, ratio, hidden};
+  }
   static constexpr void visit(auto& s, auto&& f) {
     f("q_heads", s.q_heads);
     f("heads", s.heads);
@@ -45,6 +52,8 @@ struct IndexLogitsShape {
     f("projections", s.projections);
     f("prompts", s.prompts);
     f("block", s.block);
+    f("ratio", s.ratio);
+    f("hidden", s.hidden);
   }
 };
 
@@ -61,7 +70,10 @@ struct TopKShape {
   Dtype projections = Dtype::bf16;
   bool prompts = false;
   Count block = 1;
-  IndexedBlock measured() const { return {q_heads, index_heads, false, projections, prompts, block}; }
+  Count ratio = 0, hidden = 0;
+  IndexedBlock measured() const {
+    return {q_heads, index_heads, false, projections, prompts, block, ratio, hidden};
+  }
   static constexpr void visit(auto& s, auto&& f) {
     f("q_heads", s.q_heads);
     f("index_heads", s.index_heads);
@@ -75,11 +87,14 @@ struct TopKShape {
     f("projections", s.projections);
     f("prompts", s.prompts);
     f("block", s.block);
+    f("ratio", s.ratio);
+    f("hidden", s.hidden);
   }
 };
 
 /// Attention of query rows to rows that were chosen for each of them: latents (MLA, absorbed), or keys and
-/// values of the rank's KV heads, each with a choice of its own.
+/// values of the rank's KV heads, each with a choice of its own. Of compressed attention those of a window of
+/// tokens and, where `ratio` is above 1, compressed ones: all, or what an index chose.
 struct AttendSparseShape {
   Count q_heads = 0, qk_dim = 0, v_dim = 0;
   Count pairs = 0;      // (query, chosen row) pairs of one head
@@ -95,7 +110,10 @@ struct AttendSparseShape {
   Dtype projections = Dtype::bf16;
   bool prompts = false;
   Count block = 1;
-  IndexedBlock measured() const { return {q_heads, index_heads, shared, projections, prompts, block}; }
+  Count ratio = 0, hidden = 0;
+  IndexedBlock measured() const {
+    return {q_heads, index_heads, shared, projections, prompts, block, ratio, hidden};
+  }
   static constexpr void visit(auto& s, auto&& f) {
     f("q_heads", s.q_heads);
     f("qk_dim", s.qk_dim);
@@ -113,12 +131,15 @@ struct AttendSparseShape {
     f("projections", s.projections);
     f("prompts", s.prompts);
     f("block", s.block);
+    f("ratio", s.ratio);
+    f("hidden", s.hidden);
   }
 };
 
 /// What a measured block of sparse attention has beside products, scores, choice and attention: norms,
-/// rotation, quantisation, cache writes; and what its products take otherwise than by their own fits. Widths
-/// are those of its projections.
+/// rotation, quantisation, cache writes, of compressed attention the making of rows; and what its products
+/// take otherwise than by their own fits. Widths are those of its projections; `rank` is that of latents, or
+/// of each of the rank's `groups` of outputs.
 struct ModuleRestShape {
   Count q_heads = 0, index_heads = 0;
   Count rows = 0, requests = 0;
@@ -129,7 +150,10 @@ struct ModuleRestShape {
   Dtype projections = Dtype::bf16;
   bool prompts = false;
   Count block = 1;
-  IndexedBlock measured() const { return {q_heads, index_heads, shared, projections, prompts, block}; }
+  Count ratio = 0, groups = 0;
+  IndexedBlock measured() const {
+    return {q_heads, index_heads, shared, projections, prompts, block, ratio, ratio > 0 ? hidden : 0};
+  }
   static constexpr void visit(auto& s, auto&& f) {
     f("q_heads", s.q_heads);
     f("index_heads", s.index_heads);
@@ -148,6 +172,8 @@ struct ModuleRestShape {
     f("projections", s.projections);
     f("prompts", s.prompts);
     f("block", s.block);
+    f("ratio", s.ratio);
+    f("groups", s.groups);
   }
 };
 

@@ -27,6 +27,12 @@ double state_flops(const RecurrentShape& s) {
   const double chunk = s.prompts ? product(2 * kScanChunk, s.value_heads, s.key_dim + s.value_dim) : 0;
   return static_cast<double>(s.rows) * (8 * static_cast<double>(s.state()) + chunk);
 }
+// Numbers of a row's mixture before a sublayer: a weight of each stream, one of its output, a square matrix.
+Count mixtures(const MixShape& m) { return m.streams * (m.streams + 2); }
+double mix_flops(const MixShape& m) {
+  // Their product and the mean of the streams; behind a sublayer the square matrix and the output's weights.
+  return product(2 * m.rows, m.streams * m.hidden, m.before ? mixtures(m) + 1 : m.streams + 1);
+}
 double attention_flops(const auto& a) { return product(2 * a.pairs, a.q_heads, a.qk_dim + a.v_dim); }
 
 }  // namespace
@@ -41,7 +47,7 @@ Flops flops(const PricedOp& op) {
                  [](const AttendDecodeShape& a) { return attention_flops(a); },
                  [](const AttendSparseShape& a) { return attention_flops(a); },
                  [](const IndexLogitsShape& i) { return 2 * product(i.pairs, i.heads, i.dim); },
-                 [](const auto&) { return 0.0; }},
+                 [](const MixShape& m) { return mix_flops(m); }, [](const auto&) { return 0.0; }},
       op.shape));
 }
 
@@ -56,14 +62,16 @@ Flops exponentials(const PricedOp& op) {
 
 Bytes weight_bytes(const PricedOp& op) {
   return bytes_per_element(op.dtype) *
-         Bytes(
-             std::visit(Overloaded{[](const GemmShape& g) { return product(1, g.k, g.n); },
-                                   [](const BatchedGemmShape& g) {
-                                     return product(g.matrices, g.k, g.n) / static_cast<double>(g.parts);
-                                   },
-                                   [](const GroupedGemmShape& g) { return g.active * product(1, g.k, g.n); },
-                                   [](const auto&) { return 0.0; }},
-                        op.shape));
+         Bytes(std::visit(
+             Overloaded{
+                 [](const GemmShape& g) { return product(1, g.k, g.n); },
+                 [](const BatchedGemmShape& g) {
+                   return product(g.matrices, g.k, g.n) / static_cast<double>(g.parts);
+                 },
+                 [](const GroupedGemmShape& g) { return g.active * product(1, g.k, g.n); },
+                 [](const MixShape& m) { return m.before ? product(mixtures(m), m.streams, m.hidden) : 0.0; },
+                 [](const auto&) { return 0.0; }},
+             op.shape));
 }
 
 Bytes score_bytes(const PricedOp& op) {
@@ -81,6 +89,10 @@ Bytes score_bytes(const PricedOp& op) {
 
 Bytes token_bytes(const PricedOp& op) {
   constexpr Count kNumber = 2;
+  if (op.kind == OpKind::mix_streams) {  // all streams are read; one is written, or read and all are written
+    const auto& m = std::get<MixShape>(op.shape);
+    return Bytes(product(kNumber * m.rows, m.hidden, (m.before ? m.streams : 2 * m.streams) + 1));
+  }
   if (!is_recurrent(op.kind)) return Bytes(0);
   const auto& s = std::get<RecurrentShape>(op.shape);
   const Count out = op.kind == OpKind::convolve ? s.channels() : s.value_heads * s.value_dim;

@@ -31,10 +31,10 @@ std::string_view to_string(Carrier c) { return c == Carrier::engine ? "engine" :
 
 std::string_view to_string(OpKind k) {
   constexpr std::array<std::string_view, kOpKinds> names{
-      "gemm",           "batched_gemm", "grouped_gemm", "attend_prefill", "attend_decode", "merge",
-      "elementwise",    "compress",     "launch",       "index_logits",   "top_k",         "attend_sparse",
-      "module_rest",    "convolve",     "recur",        "send_recv",      "all_reduce",    "all_gather",
-      "reduce_scatter", "all_to_all",   "dispatch",     "combine"};
+      "gemm",        "batched_gemm",   "grouped_gemm", "attend_prefill", "attend_decode", "merge",
+      "elementwise", "compress",       "launch",       "index_logits",   "top_k",         "attend_sparse",
+      "module_rest", "convolve",       "recur",        "mix_streams",    "send_recv",     "all_reduce",
+      "all_gather",  "reduce_scatter", "all_to_all",   "dispatch",       "combine"};
   return names[static_cast<std::size_t>(k)];
 }
 
@@ -276,6 +276,10 @@ OpIndex ScheduleBuilder::indexed(const char* name, Part part, Dtype kv, Dtype ma
 
 OpIndex ScheduleBuilder::recurrent(const char* name, OpKind kind, Dtype math, const RecurrentShape& shape) {
   return matrices(kind, name, Part::attention, math, math, shape, 1);
+}
+
+OpIndex ScheduleBuilder::mix(const char* name, Part part, Dtype math, const MixShape& shape) {
+  return matrices(OpKind::mix_streams, name, part, Dtype::fp32, math, shape, 1);
 }
 
 OpIndex ScheduleBuilder::elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape,

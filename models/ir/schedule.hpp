@@ -37,6 +37,7 @@ enum class OpKind : std::uint8_t {
   module_rest,    // small kernels of a block of sparse attention
   convolve,       // the short convolution of linear attention
   recur,          // its state: decayed, corrected and read
+  mix_streams,    // residual streams, to what a sublayer reads or by what it gives
   send_recv,
   all_reduce,
   all_gather,
@@ -45,7 +46,7 @@ enum class OpKind : std::uint8_t {
   dispatch,  // tokens to the ranks of their experts
   combine    // their results back
 };
-inline constexpr std::size_t kOpKinds = 22;
+inline constexpr std::size_t kOpKinds = 23;
 std::string_view to_string(OpKind kind);
 constexpr bool is_communication(OpKind k) { return k >= OpKind::send_recv; }
 constexpr bool is_attention(OpKind k) { return k == OpKind::attend_prefill || k == OpKind::attend_decode; }
@@ -85,6 +86,8 @@ constexpr std::size_t shape_of(OpKind k) {
     case OpKind::convolve:
     case OpKind::recur:
       return 12;
+    case OpKind::mix_streams:
+      return 13;
     case OpKind::send_recv:
     case OpKind::all_reduce:
     case OpKind::all_gather:
@@ -347,6 +350,8 @@ class ScheduleBuilder {
                   double launches = 1);
   OpIndex indexed(const char* name, Part part, Dtype kv, Dtype math, const ModuleRestShape& shape,
                   double launches);
+  /// Weights in float32, as hyper-connections have them.
+  OpIndex mix(const char* name, Part part, Dtype math, const MixShape& shape);
   /// convolve or recur.
   OpIndex recurrent(const char* name, OpKind kind, Dtype math, const RecurrentShape& shape);
   OpIndex elementwise(const char* name, Part part, OpKind kind, ElementwiseShape shape, double launches = 1,

@@ -178,6 +178,20 @@ struct RecurrentShape {
   }
 };
 
+/// Manifold-constrained hyper-connections (DeepSeek-V4): `streams` residual streams of `hidden` numbers per
+/// row. before: mixed to what a sublayer reads, by weights that a product of all of them with a matrix gives.
+/// Else its output joins all of them, which are mixed among themselves.
+struct MixShape {
+  Count rows = 0, hidden = 0, streams = 1;
+  bool before = false;
+  static constexpr void visit(auto& s, auto&& f) {
+    f("rows", s.rows);
+    f("hidden", s.hidden);
+    f("streams", s.streams);
+    f("before", s.before);
+  }
+};
+
 /// `rows` x `width` elements; `bytes` is what the kernel reads and writes in HBM (0: not charged).
 struct ElementwiseShape {
   Count rows = 0, width = 0;
@@ -226,7 +240,7 @@ struct RoutedShape {
 /// Order as in shape_of(OpKind).
 using Shape = std::variant<GemmShape, BatchedGemmShape, GroupedGemmShape, AttendPrefillShape,
                            AttendDecodeShape, ElementwiseShape, ExchangeShape, RoutedShape, IndexLogitsShape,
-                           TopKShape, AttendSparseShape, ModuleRestShape, RecurrentShape>;
+                           TopKShape, AttendSparseShape, ModuleRestShape, RecurrentShape, MixShape>;
 
 template <class... S>
 constexpr bool all_complete(const std::variant<S...>*) {

@@ -107,6 +107,8 @@ struct Attention {
   /// Whether a request has a state here whose size its length does not change, and no cache.
   bool recurrent() const { return delta.has_value() || mamba.has_value(); }
   bool none() const { return kind == AttentionKind::none; }
+  /// Whether a token sees rows that an index chose, or that several tokens were compressed to.
+  bool sparse() const { return index.has_value() || compression.has_value(); }
   bool operator==(const Attention&) const = default;
 };
 

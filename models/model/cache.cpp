@@ -129,6 +129,14 @@ Bytes cache_bytes_per_token(const Model& m, Dtype kv) {
   }));
 }
 
+Bytes compressor_bytes(const Attention& a) {
+  if (!a.compression || a.compression->ratio == 0) return Bytes(0);
+  constexpr double kNumber = 4;
+  const double parts = a.index ? 2 : 1, width = a.head_dim + (a.index ? a.index->dim : 0);
+  return Bytes(kNumber * parts * a.compression->ratio * 2 * parts *
+               width);  // as many tokens; values and gates
+}
+
 Bytes state_bytes(const Attention& a) {
   if (a.delta) {
     const DeltaRule& d = *a.delta;

@@ -27,6 +27,11 @@ Bytes cache_bytes_per_token(const Model& model, Dtype kv);
 Bytes state_bytes(const Attention& attention);
 Bytes state_bytes(const Model& model);
 
+/// [M14] What a layer of compressed attention keeps of one request beside rows and window: values and gates
+/// of the tokens that rows to come are made of, in float32 (vllm models/deepseek_v4/compressor.py,
+/// CompressorStateCache). 0 of others.
+Bytes compressor_bytes(const Attention& attention);
+
 /// [M14] What one decode step reads of one request's cache behind `length` tokens, and of its states, which
 /// it writes back whole (counted twice).
 Bytes decode_read_bytes(const Model& model, std::int64_t length, Dtype kv);

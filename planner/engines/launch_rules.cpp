@@ -293,7 +293,7 @@ std::vector<KeptModule> kept_modules(const Model& m) {
   return out;
 }
 
-bool has_sparse_latents(const Model& m) { return has_latents(m) && has_index(m); }
+bool has_sparse_latents(const Model& m) { return has_latents(m) && has_sparse(m); }
 
 bool shares_index(const Model& m) {
   return std::any_of(m.attentions.begin(), m.attentions.end(),

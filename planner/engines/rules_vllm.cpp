@@ -58,7 +58,7 @@ Complaint dcp_heads(const Case& c, const Plan& p) {
 
 Complaint dcp_windows(const Case& c, const Plan& p) {
   // Pull requests 46145 and 46178 would have brought it, and were closed.
-  if (with_dcp(p) && has_index(c.model)) return c.model.name + " has sparse attention with an index";
+  if (with_dcp(p) && has_sparse(c.model)) return c.model.name + " has sparse attention with an index";
   if (!with_dcp(p) || (!has_local_attention(c.model) && c.model.attentions.size() == 1)) return std::nullopt;
   return c.model.name + " has windows, chunks, sinks or several kinds of attention";
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "models/model/cache.hpp"
 #include "planner/engines/deploy.hpp"
 #include "planner/engines/profile.hpp"
 #include "planner/layers/share.hpp"
@@ -39,7 +40,11 @@ Bytes transfer_buffers(const Case& c, const Plan& p) {
   std::vector<double> of_layer;
   for (const Attention& a : c.model.attentions) {
     const long long kept = in_blocks(kept_tokens(a.reach, prompt(c)), block);
-    of_layer.push_back(static_cast<double>(std::min(tokens, kept) + block) * kv_bytes_per_token(c, a, p));
+    double bytes = static_cast<double>(std::min(tokens, kept) + block) * kv_bytes_per_token(c, a, p);
+    if (a.compression && a.compression->ratio > 0)  // rows, in blocks of as many tokens
+      bytes += static_cast<double>(tokens + block) / a.compression->ratio *
+               (row_bytes(a, c.precision.kv) + index_row_bytes(a, c.precision.kv));
+    of_layer.push_back(bytes);
   }
   thread_local std::vector<StageLayers> stages;
   stage_layers(c.model, p.pp, stages);

@@ -1,5 +1,7 @@
 #include "planner/handoff/cache_layout.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "models/model/cache.hpp"
@@ -8,6 +10,7 @@
 #include "planner/layers/recurrent.hpp"
 #include "planner/layers/stages.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -193,6 +196,11 @@ std::vector<PartShape> part_shapes(const Case& c) {
 
 CacheLayout cache_layout(const Case& c, const Plan& plan, CacheSide side, long long tokens, int group) {
   SL_CHECK(group >= 0 && group < plan.dp && tokens > 0, "a request of some tokens in a group of the plan");
+  if (has_compression(c.model))
+    throw UserError(
+        fmt::format("model {}: caches of compressed attention, with rows of several tokens and what "
+                    "rows to come are made of, cannot be handed over yet",
+                    c.model.name));
   CacheLayout out;
   out.ranks = plan.gpus();
   out.parts = part_shapes(c);

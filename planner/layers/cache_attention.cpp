@@ -123,6 +123,14 @@ double partial_output_bytes(const Case& c, const Attention& a, const Plan& p) {
   return width * activation_size(c) + 8;
 }
 
+void merge_window_and_rows(ScheduleBuilder& b, const Attention& a, Count rows, Count heads, CacheFlow& flow,
+                           int first, int count) {
+  if (!a.compression || a.compression->ratio == 0) return;
+  b.elementwise("merge window and rows", Part::attention, OpKind::merge,
+                {rows, heads * value_width(a), Bytes(0)}, 0);
+  flow.merge_rows(first, count);
+}
+
 void add_decode_attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p) {
   const Strategy& s = strategy(p.strategy);
   if (s.decode_attention) return s.decode_attention(b, c, a, p);
@@ -165,7 +173,7 @@ class KvpAttention {
         flow_(b, c, a, p, share_, 8, Asked::decode) {}
 
   void run() {
-    if (a_.index) choose();
+    if (a_.sparse()) choose();
     for (Count i = 0, first = 0, count = 0; i < chunks_; ++i, first += count) {
       count = requests_ / chunks_ + (i < requests_ % chunks_ ? 1 : 0);
       attend(i == 0, first, count);
@@ -224,10 +232,14 @@ class KvpAttention {
     shape.longest = all_.longest;
     const double launches = is_first ? 1 : 0;
     if (!is_first) b_.after(std::span(&last_compute_, 1));
-    last_compute_ = a_.index ? attend_chosen(first, count, launches)
-                             : b_.attend("attend", c_.precision.kv, c_.precision.math, shape, launches);
+    last_compute_ = a_.sparse() ? attend_chosen(first, count, launches)
+                                : b_.attend("attend", c_.precision.kv, c_.precision.math, shape, launches);
     flow_.attend(static_cast<int>(first), static_cast<int>(count));
-    if (a_.index && !has_latents(a_)) return;  // splits are merged in the measured block
+    if (a_.sparse() && !has_latents(a_)) {  // splits are merged in the measured block
+      merge_window_and_rows(b_, a_, rows, heads_, flow_, static_cast<int>(first), static_cast<int>(count));
+      last_compute_ = b_.previous();
+      return;
+    }
     if (!has_latents(a_)) {
       last_compute_ = b_.elementwise("merge splits", Part::attention, OpKind::merge,
                                      {rows, heads_ * all_.v_dim, Bytes(0)},
@@ -289,6 +301,7 @@ void add_sparse_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, c
   b.indexed("attend chosen", Part::attention, c.precision.kv, c.precision.math,
             sparse_attend_shape(c, a, p, share, all, Asked::prefill));
   flow.attend(0, requests);
+  merge_window_and_rows(b, a, rows, share.attended, flow, 0, requests);
   const bool latents = has_latents(a), before = share.value_up == ValueUp::before;
   if (latents && before) {
     add_value_up(b, c, a, rows, share.attended);
@@ -313,7 +326,7 @@ void add_sparse_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, c
 }
 
 void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, OpKind exchange) {
-  if (a.index) return add_sparse_prefill(b, c, a, p, exchange);
+  if (a.sparse()) return add_sparse_prefill(b, c, a, p, exchange);
   const LocalHeads h = prefill_heads(a, p);
   CacheFlow flow(b, c, a, p, cache_share(c, a, p), 8, Asked::prefill);
   const AttendPrefillShape shape = shared_prefill_shape(c, a, p);
@@ -340,7 +353,7 @@ Bytes kvp_prefill_buffers(const Case& c, const Attention& a, const Plan& p) {
   const auto rows = static_cast<double>(prefill_tokens(c, p));
   const double tokens = p.dp * c.model.hidden * activation_size(c);  // of all attention groups
   const LocalHeads h = prefill_heads(a, p);
-  if (a.index) {
+  if (a.sparse()) {
     const double partial = cache_share(c, a, p).attended * partial_output_bytes(c, a, p);
     return Bytes(2 * rows * std::max(tokens, partial)) + 2 * candidate_buffers(c, a, p, Asked::prefill);
   }

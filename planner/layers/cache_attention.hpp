@@ -6,6 +6,8 @@
 
 namespace shardline {
 
+class CacheFlow;
+
 /// What a rank attends for decoding requests [first, first + count) of its group, over the tokens that the
 /// fullest sharer holds.
 AttendDecodeShape decode_attend_shape(const Case& c, const Attention& a, const Plan& p, Count first,
@@ -47,6 +49,10 @@ void add_kvp_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, cons
 /// step's prefills.
 void add_sparse_prefill(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& plan,
                         OpKind exchange, TokenView rows = {});
+/// [P34] Compressed attention: the outputs of a window and of rows, behind an op that attends to both: one
+/// kernel writes them as one. Nothing where there are no rows.
+void merge_window_and_rows(ScheduleBuilder& b, const Attention& a, Count rows, Count heads, CacheFlow& flow,
+                           int first, int count);
 /// [P5] The largest message of add_kvp_prefill(), and what latents expand to.
 Bytes kvp_prefill_buffers(const Case& c, const Attention& a, const Plan& plan);
 

@@ -71,7 +71,7 @@ CacheFlow::CacheFlow(ScheduleBuilder& builder, const Case& c, const Attention& a
       asked_(asked),
       keys_(keys),
       own_rows_(rows_of_requests),
-      local_(asked == Asked::decode || a.index ? decode_heads(a, p) : prefill_heads(a, p)),
+      local_(asked == Asked::decode || a.sparse() ? decode_heads(a, p) : prefill_heads(a, p)),
       heads_(share.attended) {
   if (!on() || keys == Keys::gathered) return;  // gather_latents() binds
   list_requests();

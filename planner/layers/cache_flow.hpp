@@ -3,6 +3,8 @@
 // shards follow the rules that costs charge for the fullest rank.
 #pragma once
 
+#include <utility>
+
 #include "planner/layers/places.hpp"
 
 namespace shardline {
@@ -35,6 +37,8 @@ class CacheFlow {
   void gather_candidates();
   void choose_among(int kept);
   void bind_choice();
+  /// Compressed attention: the window's partial outputs and those of rows, which attend() gives, as one.
+  void merge_rows(int first, int count);
   /// Attention of requests [first, first + count) of every attention group over the caches, new tokens in
   /// them.
   void attend(int first, int count);
@@ -81,6 +85,19 @@ class CacheFlow {
   Tokens queries(int d, int first, int count) const;
   Tokens keys(int d, int k, int first, int count) const;
   SlotId row_slot(const char* name, std::int64_t columns);
+  // Rows of compressed attention, of an index or those that are attended to: what there was, what new ones
+  // are made of, and all.
+  struct RowSlots {
+    SlotId old = 0, values = 0, gates = 0, bias = 0, rows = 0;
+    std::int64_t width = 0;
+  };
+  bool has_rows() const { return a_.compression && a_.compression->ratio > 0; }
+  Tokens row_numbers(int d, int k, int first, int count) const;
+  std::pair<std::int64_t, std::int64_t> made_of(const One& one, int k) const;
+  RowSlots bind_rows(bool of_index);
+  void make_rows(const RowSlots& slots, int first, int count);
+  void score_rows();
+  void attend_rows(int first, int count);
   bool in_blocks() const { return a_.index->block > 1; }
   // Choices of a row: one, or of blocks one for each KV head of the rank.
   int choices() const;
@@ -115,6 +132,8 @@ class CacheFlow {
   SlotId q_ = 0, projected_ = 0, kv_ = 0, held_ = 0, out_ = 0, lse_ = 0, result_ = 0, weight_ = 0;
   SlotId all_lse_ = 0, corrected_ = 0, sinks_ = 0;
   SlotId scores_ = 0, best_ = 0, chosen_ = 0;
+  RowSlots made_;
+  SlotId rows_out_ = 0, rows_lse_ = 0, window_out_ = 0, window_lse_ = 0;
   int kept_ = 0;                         // columns of chosen_
   int width_ = 0;                        // of a head in result_
   std::vector<SlotId> from_, from_lse_;  // partial outputs received, by KV shard of the sender

@@ -63,6 +63,7 @@ void CacheFlow::score_blocks() {
 
 void CacheFlow::score() {
   if (!on()) return;
+  if (has_rows()) return score_rows();
   if (in_blocks()) return score_blocks();
   Dataflow& f = *b_.flow();
   const SparseIndex& index = *a_.index;
@@ -106,7 +107,9 @@ void CacheFlow::choose(int kept) {
   for_each_rank([&](int r, int d, int k, int) {
     action.rank = r;
     action.queries = f.tokens(queries(d, 0, all));
-    const Tokens scored = in_blocks() ? blocks(d, k) : keys(d, k, 0, all);
+    const Tokens scored = has_rows()    ? row_numbers(d, k, 0, all)
+                          : in_blocks() ? blocks(d, k)
+                                        : keys(d, k, 0, all);
     const std::int64_t columns = rows(scored);
     action.keys = f.tokens(scored);
     for (int h = 0; h < heads; ++h) {

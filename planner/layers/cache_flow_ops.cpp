@@ -22,8 +22,11 @@ void CacheFlow::attend(int first, int count) {
   if (!on()) return;
   Dataflow& f = *b_.flow();
   Action action = attend_action(local_, heads_);
-  action.chosen = a_.index.has_value();
-  if (a_.index) action.block = a_.index->block;
+  const bool chosen = a_.index && !has_rows();
+  action.chosen = chosen;
+  if (chosen) action.block = a_.index->block;
+  const SlotId out = has_rows() && first > 0 ? window_out_ : out_,
+               lse = has_rows() && first > 0 ? window_lse_ : lse_;
   const std::int64_t from = row(first), n = row(first + count) - from;
   for_each_rank([&](int r, int d, int k, int) {
     action.rank = r;
@@ -33,11 +36,12 @@ void CacheFlow::attend(int first, int count) {
     const std::int64_t key = requests_[static_cast<std::size_t>(first)].key_row[static_cast<std::size_t>(k)];
     const std::array regions{Region{q_, from, n, 0, heads_ * local_.qk},
                              Region{kv_, key, rows(list), 0, kv_width_},
-                             Region{out_, from, n, 0, heads_ * local_.v}, Region{lse_, from, n, 0, heads_},
-                             a_.index ? Region{chosen_, from, n, 0, std::int64_t{kept_} * choices()}
-                                      : Region{sinks_, 0, 1, 0, heads_}};
-    f.act(b_.previous(), action, std::span(regions).first(adds_sinks(k) || a_.index ? 5 : 4));
+                             Region{out, from, n, 0, heads_ * local_.v}, Region{lse, from, n, 0, heads_},
+                             chosen ? Region{chosen_, from, n, 0, std::int64_t{kept_} * choices()}
+                                    : Region{sinks_, 0, 1, 0, heads_}};
+    f.act(b_.previous(), action, std::span(regions).first(adds_sinks(k) || chosen ? 5 : 4));
   });
+  if (has_rows()) attend_rows(first, count);
 }
 
 void CacheFlow::value_up_before(int first, int count) {

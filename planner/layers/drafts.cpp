@@ -29,6 +29,9 @@ std::optional<std::string> no_drafts(const Case& c, const Plan& p) {
                        c.model.name);
   if (has_recurrence(c.model))
     return "drafts are not for recurrent layers, whose states engines roll back where a draft is rejected";
+  if (has_compression(c.model) || !c.model.residual.plain())
+    return fmt::format("drafts are not for {}, whose module works on all of its residual streams",
+                       c.model.name);
   if (!c.acceptance) return "drafts need an acceptance: how many of them a step keeps (key speculative)";
   if (c.engine)
     return fmt::format("drafts are of bare kernels so far: what {} does around them is not modelled",

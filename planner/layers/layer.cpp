@@ -2,8 +2,10 @@
 
 #include "planner/engines/profile.hpp"
 #include "planner/layers/cache_attention.hpp"
+#include "planner/layers/compressed.hpp"
 #include "planner/layers/recurrent.hpp"
 #include "planner/layers/sparse_attention.hpp"
+#include "planner/layers/streams.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
@@ -22,11 +24,15 @@ void Layer::begin(const char* name) {
 
 void Layer::attention(const Attention& a, ContextStep* step) {
   begin("attention");
-  if (ops_.separate())
+  add_residual_in(b_, c_, ops_, Part::qkv);
+  if (separate_norm())
     ops_.elementwise("norm", Part::qkv, h_, 2 * static_cast<double>(h_) * act_ * passes().norm);
   flow_.act(Function::rms_norm, {flow_.x, flow_.normed});
   a.recurrent() ? add_recurrent(b_, c_, a, p_, ops_, step) : attend(a, step);
-  ops_.gemm("out projection", Part::out_proj, Module::out_proj, out_proj_width(a, p_), h_);
+  if (a.compression)
+    add_grouped_outputs(c_, a, p_, ops_);
+  else
+    ops_.gemm("out projection", Part::out_proj, Module::out_proj, out_proj_width(a, p_), h_);
   flow_.out_projection();
   ops_.all_reduce("attention all-reduce", Part::attention_sum, out_proj_ranks(p_));
   flow_.sum(flow_.projected);
@@ -37,7 +43,12 @@ void Layer::attention(const Attention& a, ContextStep* step) {
 
 // Of layers with caches: projections, attention, and the gate of its outputs.
 void Layer::attend(const Attention& a, ContextStep* step) {
-  has_latents(a) ? project_latents(a, step) : project(a, step);
+  if (a.compression) {
+    add_compressed_projections(b_, c_, a, p_, ops_);
+    module_rest(a, step);
+  } else {
+    has_latents(a) ? project_latents(a, step) : project(a, step);
+  }
   if (step && c_.persistent_kv) {
     b_.drive(Drive::persistent_kv);
     ops_.elementwise("join persistent KV", Part::attention, h_, 0);
@@ -137,6 +148,7 @@ void Layer::quantize(const RowOps& ops, Module of, Count width) const {
 // rows read, two written.
 void Layer::residual(Part part, bool rides) {
   const double row = static_cast<double>(h_) * act_;
+  if (add_residual_out(b_, c_, ops_, part)) return;
   if (c_.model.sandwich_norms) {  // between the sum and the residual addition, which then no sum takes along
     ops_.elementwise("norm behind", part, h_, 2 * row * passes().norm);
     rides = false;
@@ -166,7 +178,8 @@ void Layer::dense_ffn(const FeedForward& f) {
   // Tokens are rows: an engine's own kernels handle them one by one.
   const auto sent = [&](double rows) { return ExchangeShape{ffn.activations(rows), Carrier::engine, rows}; };
   begin("dense FFN");
-  if (ops_.separate())
+  add_residual_in(b_, c_, ops_, Part::ffn);
+  if (separate_norm())
     ffn.elementwise("norm", Part::ffn, h_, 2 * static_cast<double>(h_) * act_ * passes().norm);
   flow_.act(Function::rms_norm, {flow_.middle, flow_.normed});
   quantize(ffn, Module::dense_ffn, h_);
@@ -204,7 +217,8 @@ void Layer::dense_ffn(const FeedForward& f) {
 
 void Layer::expert_ffn(const FeedForward& f) {
   begin("expert FFN");
-  if (ops_.separate())
+  add_residual_in(b_, c_, ops_, Part::ffn);
+  if (separate_norm())
     ops_.elementwise("norm", Part::ffn, h_, 2 * static_cast<double>(h_) * act_ * passes().norm);
   quantize(ops_, Module::experts, h_);
   const bool other = c_.precision.of(Module::shared_experts).math != c_.precision.of(Module::experts).math;

@@ -35,6 +35,8 @@ class Layer {
   bool prefills() const { return c_.batch.prefills(); }
   // A host that launches kernel by kernel.
   bool host_launches() const { return prefills() && c_.system.runtime.host_layer > Seconds(0); }
+  // A norm of its own before a sublayer; of several streams it is what mixes them that has one.
+  bool separate_norm() const { return ops_.separate() && c_.model.residual.plain(); }
   const Passes& passes() const { return c_.system.runtime.passes; }
   Within attention_kernel() const {
     return prefills() ? Within::prefill_attention : Within::decode_attention;

@@ -13,14 +13,16 @@ bool describes_layer(const Case& c, const Plan& p) {
   for (const Segment& s : c.batch.prefill) {
     if (s.cached > 0) return false;
   }
-  return attention && !has_latents(*attention) && !attention->recurrent() && !attention->index &&
-         attention->gate == OutputGate::none && !attention->k_eq_v && ffn && ffn->dense() &&
-         c.model.ffn_kind == FfnKind::gated && !c.model.sandwich_norms && !strategy(p.strategy).binds_prefill;
+  return attention && !has_latents(*attention) && !attention->recurrent() && !attention->sparse() &&
+         c.model.residual.plain() && attention->gate == OutputGate::none && !attention->k_eq_v && ffn &&
+         ffn->dense() && c.model.ffn_kind == FfnKind::gated && !c.model.sandwich_norms &&
+         !strategy(p.strategy).binds_prefill;
 }
 
 LayerFlow::LayerFlow(ContextStep& step) {
   // An index's attention and a state's update declare what they work on by themselves.
-  if (!step.flow() || strategy(step.p.strategy).binds_prefill || step.a.index || step.a.recurrent()) return;
+  if (!step.flow() || strategy(step.p.strategy).binds_prefill || step.a.sparse() || step.a.recurrent())
+    return;
   step.declare_slots();
   if (!describes_layer(step.c, step.p)) {
     step.bind_attention();

@@ -6,6 +6,7 @@
 #include "planner/layers/cache_attention.hpp"
 #include "planner/layers/recurrent.hpp"
 #include "planner/layers/sparse_attention.hpp"
+#include "planner/layers/streams.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/cancel.hpp"
 
@@ -102,7 +103,7 @@ double attention_activations(const Case& c, const Attention& a, const Plan& p, d
   const double of_decode =
       has_latents(a) ? q * (2.0 * a.kv_lora_rank + a.rope_dim) : q * (key_width(a) + value_width(a));
   // Prompts attend absorbed where an index chooses their keys.
-  const double of_prefill = a.index ? of_decode : h.q * (h.qk + h.v) + h.kv_width();
+  const double of_prefill = a.sparse() ? of_decode : h.q * (h.qk + h.v) + h.kv_width();
   return decoding * of_decode + prefilling * of_prefill;
 }
 
@@ -136,7 +137,9 @@ Bytes activation_bytes(const Case& c, const Plan& p) {
   // Logits of decoding tokens; beside them, of the last token of each prefill.
   const double logits = c.batch.decodes() ? decoding + static_cast<double>(prefill_sequences(c, p)) : 0;
   const double head = logits * p.dp * static_cast<double>(rank_share(m.vocab, p.ranks_per_stage()));
-  return Bytes(act * (2 * all * m.hidden + std::max(widest, head)) + scores);
+  // Tokens on their way in, and what goes on beside a sublayer.
+  const double rows_of_token = 1 + static_cast<double>(residual_rows(m));
+  return Bytes(act * (rows_of_token * all * m.hidden + std::max(widest, head)) + scores);
 }
 
 Bytes buffer_bytes(const Case& c, const Plan& p) {
@@ -189,7 +192,7 @@ Bytes token_buffers(const Case& c, const Attention&, const Plan& p) {
 // Under MLA the keys and values of all tokens, cached and new, are expanded before attention.
 Bytes unsharded_buffers(const Case& c, const Attention& a, const Plan& p) {
   const LocalHeads h = prefill_heads(a, p);
-  if (h.latent == 0 || a.index) return token_buffers(c, a, p);
+  if (h.latent == 0 || a.sparse()) return token_buffers(c, a, p);
   double keys = 0;
   for (const Segment& r : c.batch.prefill)
     keys += std::ceil(static_cast<double>(r.length()) / p.cp) * r.count * p.batch;

@@ -5,6 +5,7 @@
 
 #include "models/model/cache.hpp"
 #include "planner/engines/profile.hpp"
+#include "planner/layers/compressed.hpp"
 #include "planner/layers/recurrent.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -32,7 +33,10 @@ LocalHeads prefill_heads(const Attention& a, const Plan& p) {
   LocalHeads h{q, q, key_width(a), value_width(a)};
   h.reach = a.reach;
   h.sinks = a.sinks;
-  if (has_latents(a)) {
+  if (a.compression) {  // one key, which is the value too
+    h.kv = 1;
+    h.cache = CacheRows::latent;
+  } else if (has_latents(a)) {
     h.family = AttentionFamily::mla;
     h.latent = a.kv_lora_rank + a.rope_dim;
   } else {
@@ -57,6 +61,7 @@ int local_q_heads(const Attention& a, const Plan& p) { return (a.q_heads + p.tpa
 int local_kv_heads(const Attention& a, const Plan& p) { return (a.kv_heads + p.tpa - 1) / p.tpa; }
 
 double kv_bytes_per_token(const Case& c, const Attention& a, const Plan& p) {
+  if (a.compression) return row_bytes(a, c.precision.kv);  // of the window: compressed_cache_bytes() has rows
   if (a.index && has_latents(a)) return row_bytes(a, c.precision.kv) + index_row_bytes(a, c.precision.kv);
   const double heads = static_cast<double>(kv_elements_per_token(a, p)) * bytes_per_element(c.precision.kv);
   return heads + index_row_bytes(a, c.precision.kv);
@@ -67,7 +72,7 @@ Count rank_index_heads(const Attention& a, const Plan& p) {
 }
 
 Count index_columns(const Attention& a, const Plan& p) {
-  return a.index && !has_latents(a) ? (rank_index_heads(a, p) + 1) * a.index->dim : 0;
+  return a.index && a.kind == AttentionKind::gqa ? (rank_index_heads(a, p) + 1) * a.index->dim : 0;
 }
 
 Count kv_elements_per_token(const Attention& a, const Plan& p) {
@@ -146,6 +151,21 @@ Count missed_on_member(const CacheShare& s, int member, const Reach& reach, long
 Count pairs_on_member(const CacheShare& s, int member, const Reach& reach, const Segment& r) {
   return sum_on_member(s, r.length(), member) - sum_on_member(s, r.cached, member) -
          missed_on_member(s, member, reach, r.cached, r.length());
+}
+
+long long first_with_more(const CacheShare& share, long long tokens) {
+  const long long round = static_cast<long long>(share.block) * share.sharers.size;
+  long long low = tokens, high = (tokens / share.block + 1) * round + 1;
+  while (high - low > 1) {
+    const long long middle = low + (high - low) / 2;
+    (tokens_on_fullest(share, middle) > tokens ? high : low) = middle;
+  }
+  return high;
+}
+
+Segment from_length(const Segment& s, long long length) {
+  const long long cached = std::clamp(length - 1, s.cached, s.length());
+  return {cached, s.length() - cached, s.count};
 }
 
 long long kept_tokens(const Reach& reach, const Segment& s) {
@@ -267,6 +287,7 @@ Count ffn_rows(const Plan& p, Count rows) {
 
 AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan& p) {
   if (a.recurrent()) return recurrent_weights(c, a, p);
+  if (a.compression) return compressed_weights(c, a, p);
   const double h = c.model.hidden;
   const CacheShare heads = cache_share(c, a, p);
   const double q = heads.projected;

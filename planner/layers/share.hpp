@@ -112,6 +112,10 @@ inline long long tokens_on_fullest(const CacheShare& share, long long tokens) {
 /// (query, key) pairs of the `fresh` tokens behind `cached` ones with the keys on a sharer: causal and within
 /// reach, one head. [P1] summed over the queries.
 Count pairs_on_member(const CacheShare& share, int member, const Reach& reach, const Segment& segment);
+/// The shortest length of which the fullest sharer has more than `tokens`.
+long long first_with_more(const CacheShare& share, long long tokens);
+/// Of the new tokens of a segment those that are at least the `length`-th of their request.
+Segment from_length(const Segment& segment, long long length);
 /// First of a segment's tokens that any of its new ones sees.
 inline long long first_seen(const Reach& reach, const Segment& s) { return reach.first(s.cached); }
 /// [P3] Tokens of a segment that a layer has to keep: what its new ones see, and themselves, at least what a
@@ -172,6 +176,7 @@ Count ffn_rows(const Plan& plan, Count rows);
 /// Elements of one layer's attention that one rank holds: of the output projection, and of all others.
 struct AttentionWeights {
   double projections = 0, out_proj = 0;
+  double compressors = 0;  // in the activations' type whatever the others are
 };
 AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan& plan);
 /// The same of a layer's feed-forward network.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/model/cache.hpp"
+#include "planner/layers/compressed.hpp"
 #include "planner/layers/memory.hpp"
 
 namespace shardline {
@@ -16,10 +17,12 @@ constexpr double kMostScores = 512.0 * (1 << 20);
 
 // Kernels beside products, scores, choice and attention: norms of both latents, rotation, KV append; of an
 // index the norm of its key, rotation, quantisation and append (vllm models/deepseek_v2.py, class Indexer).
-constexpr double kSmallKernels = 3, kIndexKernels = 3;
+// Of compressed attention also the norm of queries and the rotation of outputs back; what rows are made of is
+// kept, and rows are made, of an index, too (vllm models/deepseek_v4, common/ops).
+constexpr double kSmallKernels = 3, kIndexKernels = 3, kCompressedKernels = 2, kRowKernels = 2;
 
-bool scores(const Attention& a) { return !a.index->shared; }
-bool in_blocks(const Attention& a) { return a.index->block > 1; }
+bool scores(const Attention& a) { return a.index && !a.index->shared; }
+bool in_blocks(const Attention& a) { return a.index && a.index->block > 1; }
 
 // Index keys of DSA are FP8 whatever the cache is; without such a unit they are widened. Those of blocks are
 // of the cache's type, and multiplied in BF16 (sglang and vllm, minimax sparse kernels).
@@ -44,23 +47,6 @@ IndexedBlock block_of(const Case& c, const Attention& a, const Plan& p, Count q_
 double rank_row_bytes(const Case& c, const Attention& a, const Plan& p) {
   if (has_latents(a)) return row_bytes(a, c.precision.kv);
   return static_cast<double>(kv_elements_per_token(a, p)) * bytes_per_element(c.precision.kv);
-}
-
-// The shortest length of which the fullest sharer has more than `tokens`.
-long long first_with_more(const CacheShare& share, long long tokens) {
-  const long long round = static_cast<long long>(share.block) * share.sharers.size;
-  long long low = tokens, high = (tokens / share.block + 1) * round + 1;
-  while (high - low > 1) {
-    const long long middle = low + (high - low) / 2;
-    (tokens_on_fullest(share, middle) > tokens ? high : low) = middle;
-  }
-  return high;
-}
-
-// Of the new tokens of a segment those that are at least the `length`-th of their request.
-Segment from_length(const Segment& s, long long length) {
-  const long long cached = std::clamp(length - 1, s.cached, s.length());
-  return {cached, s.length() - cached, s.count};
 }
 
 template <class F>
@@ -102,6 +88,8 @@ Count longest_on_rank(const CacheShare& share, std::span<const Segment> segments
 const CacheShare kWhole{1, 1, {1, 1}, 1, ValueUp::before};
 
 Count candidates(const Attention& a, const CacheShare& share, std::span<const Segment> segments) {
+  if (a.compression)  // a request may have no row yet: the choice is of none
+    return std::clamp<Count>(longest_rows(a, share, segments), 1, a.index->top_k);
   return std::min<Count>(a.index->top_k, rank_share(longest_on_rank(share, segments), a.index->block));
 }
 
@@ -128,14 +116,12 @@ TopKShape choice_of(const IndexedBlock& block, const Attention& a, const CacheSh
   return s;
 }
 
-// Every rank's candidates, of which the best are those of the whole cache: a row has `each` of each rank.
-TopKShape choice_among(const IndexedBlock& block, const Attention& a, int ranks, Count each,
-                       std::span<const Segment> segments) {
-  TopKShape s = choice_of(block, a, kWhole, segments);
+// Every rank's candidates, of which the best are those of the whole cache: a row has `each` of them.
+TopKShape among(TopKShape s, Count choices_of_row, Count each) {
   s.candidates = true;
-  s.longest = each * ranks;
+  s.longest = each;
   s.choosing = s.longest > s.kept ? s.rows : 0;
-  s.scores = choices(block) * s.choosing * s.longest;
+  s.scores = choices_of_row * s.choosing * s.longest;
   return s;
 }
 
@@ -173,6 +159,7 @@ Count chosen_pairs(const SparseIndex& index, const Segment& s) {
 AttendSparseShape sparse_attend_shape(const Case& c, const Attention& a, const Plan& p,
                                       const CacheShare& share, std::span<const Segment> segments,
                                       Asked asked) {
+  if (a.compression) return compressed_attend_shape(c, a, p, share, segments, asked);
   const LocalHeads h = decode_heads(a, p);
   AttendSparseShape s;
   s.q_heads = share.attended;
@@ -213,41 +200,65 @@ void add_index_projections(const RowOps& ops, const Case& c, const Attention& a)
   ops.gemm("index keys and weights", Part::qkv, Module::attention, c.model.hidden, index.dim + index.heads);
 }
 
+namespace {
+
+double small_kernels(const Attention& a) {
+  double count = kSmallKernels + (scores(a) ? kIndexKernels : 0);
+  if (a.compression) count += kCompressedKernels;
+  if (a.compression && a.compression->ratio > 0) count += kRowKernels * (a.index ? 2 : 1);
+  return count;
+}
+
+// Widths of the block's projections.
+void set_widths(const Case& c, const Attention& a, const Plan& p, ModuleRestShape& s) {
+  s.hidden = c.model.hidden;
+  s.q_rank = a.q_lora_rank;
+  s.rope = a.rope_dim;
+  s.v_dim = value_width(a);
+  s.index_dim = a.index ? a.index->dim : 0;
+  if (a.compression) {
+    const OutputGroups out = output_groups(a, p);
+    s.ratio = std::max(1, a.compression->ratio);
+    s.rank = a.compression->o_rank;
+    s.nope = a.head_dim - a.rope_dim;
+    s.groups = out.groups;
+    s.row_bytes = count_of(row_bytes(a, c.precision.kv));
+    return;
+  }
+  s.rank = a.kv_lora_rank;
+  s.nope = has_latents(a) ? a.nope_dim : key_width(a);
+  s.row_bytes = count_of(rank_row_bytes(c, a, p));
+}
+
+}  // namespace
+
 void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows,
                      std::span<const Segment> chunk) {
   const Asked asked = c.batch.prefills() ? Asked::prefill : Asked::decode;
-  const IndexedBlock block = block_of(c, a, p, cache_share(c, a, p).projected, asked);
   std::vector<Segment> all = asked_segments(c, p, asked);
   if (!chunk.empty()) all.assign(chunk.begin(), chunk.end());
   ModuleRestShape s;
-  s.q_heads = block.q_heads;
-  s.index_heads = block.index_heads;
-  s.shared = block.shared;
-  s.projections = block.projections;
-  s.prompts = block.prompts;
+  s.q_heads = cache_share(c, a, p).projected;
+  s.index_heads = a.index ? rank_index_heads(a, p) : 0;
+  s.shared = a.index && a.index->shared;
+  s.projections = c.precision.of(Module::attention).weights;
+  s.prompts = asked == Asked::prefill;
   s.rows = rows;
   s.requests = requests_of(all);
   if (asked == Asked::prefill)
     for (const Segment& d : asked_segments(c, p, Asked::decode)) all.push_back({0, d.fresh, d.count});
   s.candidates = over(all, [](const Segment& r) { return pairs_of(Reach{}, r); });
-  s.hidden = c.model.hidden;
-  s.q_rank = a.q_lora_rank;
-  s.rank = a.kv_lora_rank;
-  s.rope = a.rope_dim;
-  s.nope = has_latents(a) ? a.nope_dim : key_width(a);
-  s.v_dim = value_width(a);
-  s.index_dim = a.index->dim;
-  s.row_bytes = count_of(rank_row_bytes(c, a, p));
-  s.block = a.index->block;
-  b.indexed("norms, rope and appends", Part::qkv, c.precision.kv, c.precision.math, s,
-            kSmallKernels + (scores(a) ? kIndexKernels : 0));
+  s.block = a.index ? a.index->block : 1;
+  set_widths(c, a, p, s);
+  b.indexed("norms, rope and appends", Part::qkv, c.precision.kv, c.precision.math, s, small_kernels(a));
 }
 
-void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const CacheShare& share,
-                std::span<const Segment> segments, Asked asked, CacheFlow& flow) {
-  if (!scores(a)) return flow.bind_choice();
+namespace {
+
+IndexLogitsShape logits_shape(const Case& c, const Attention& a, const Plan& p, const CacheShare& share,
+                              std::span<const Segment> segments, Asked asked) {
+  if (a.compression) return row_logits_shape(c, a, share, segments, asked);
   const IndexedBlock block = block_of(c, a, p, share.attended, asked);
-  const Dtype math = index_math(c, a);
   IndexLogitsShape s;
   s.q_heads = block.q_heads;
   s.heads = block.index_heads;
@@ -261,30 +272,47 @@ void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Pla
   s.q_rows = rows_of(segments);
   s.requests = requests_of(segments);
   s.longest = longest_on_rank(share, segments);
+  return s;
+}
+
+}  // namespace
+
+void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const CacheShare& share,
+                std::span<const Segment> segments, Asked asked, CacheFlow& flow) {
+  if (!a.index) return;  // all rows are attended to
+  if (!scores(a)) return flow.bind_choice();
+  const Dtype math = index_math(c, a);
+  const IndexLogitsShape s = logits_shape(c, a, p, share, segments, asked);
   b.indexed("score keys", Part::attention, c.precision.kv, math, s);
   flow.score();
+  const IndexedBlock block = block_of(c, a, p, share.attended, asked);
+  const auto choice = [&](const CacheShare& of) {
+    return a.compression ? row_choice_shape(c, a, of, segments, asked) : choice_of(block, a, of, segments);
+  };
   const Count each = candidates(a, share, segments), ranks = share.sharers.size;
-  b.indexed("choose keys", Part::attention, c.precision.kv, math, choice_of(block, a, share, segments));
+  b.indexed("choose keys", Part::attention, c.precision.kv, math, choice(share));
   flow.choose(static_cast<int>(each));
   if (ranks == 1) return;
   b.exchange("gather candidates", Part::exchange, OpKind::all_gather, share.sharers,
              Bytes(static_cast<double>(s.q_rows * each * choices(block)) * kCandidateBytes));
   flow.gather_candidates();
+  CacheShare whole = kWhole;
+  whole.attended = share.attended;
   b.indexed("choose among candidates", Part::attention, c.precision.kv, math,
-            choice_among(block, a, share.sharers.size, each, segments));
+            among(choice(whole), choices(block), each * ranks));
   flow.choose_among(static_cast<int>(candidates(a, kWhole, segments)));
 }
 
 Bytes candidate_buffers(const Case& c, const Attention& a, const Plan& p, Asked asked) {
   const CacheShare share = cache_share(c, a, p);
-  if (!a.index || !scores(a) || share.sharers.size == 1) return Bytes(0);
+  if (!scores(a) || share.sharers.size == 1) return Bytes(0);
   const std::vector<Segment> all = asked_segments(c, p, asked);
   const Count each = candidates(a, share, all) * (in_blocks(a) ? rank_index_heads(a, p) : 1);
   return Bytes(static_cast<double>(rows_of(all) * each * share.sharers.size) * kCandidateBytes);
 }
 
 Bytes choice_activations(const Case& c, const Attention& a, const Plan& p) {
-  if (!a.index || !scores(a)) return Bytes(0);
+  if (!scores(a)) return Bytes(0);
   const CacheShare share = cache_share(c, a, p);
   const auto heads = static_cast<double>(rank_index_heads(a, p));
   const double choices_of_row = in_blocks(a) ? heads : 1;
@@ -292,7 +320,8 @@ Bytes choice_activations(const Case& c, const Attention& a, const Plan& p) {
   for (const Asked asked : {Asked::decode, Asked::prefill}) {
     const std::vector<Segment> all = asked_segments(c, p, asked);
     const double pairs = 4 * choices_of_row * static_cast<double>(over(all, [&](const Segment& r) {
-                           return scores_on_fullest(*a.index, share, r);
+                           return a.compression ? row_pairs(a, row_share(a, share), 0, r)
+                                                : scores_on_fullest(*a.index, share, r);
                          }));
     bytes += asked == Asked::decode ? pairs : std::min(pairs, kMostScores);
     // Queries of the index and the rows' choices.

@@ -12,6 +12,7 @@
 #include "planner/layers/layer.hpp"
 #include "planner/layers/prefill_layout.hpp"
 #include "planner/layers/stages.hpp"
+#include "planner/layers/streams.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/cancel.hpp"
@@ -23,7 +24,8 @@ namespace {
 
 // Every rank of the stage hands on its slice of the activations of all attention groups' tokens.
 Bytes slice_of(const Case& c, const Plan& p, Count rows) {
-  return Bytes(static_cast<double>(rows * p.dp * c.model.hidden) * activation_size(c) / stage_ranks(p));
+  return Bytes(static_cast<double>(rows * p.dp * c.model.hidden * residual_rows(c.model)) *
+               activation_size(c) / stage_ranks(p));
 }
 
 // A stage takes its next microbatch while it sends the one before.
@@ -57,6 +59,7 @@ void add_head(ScheduleBuilder& b, const Case& c, const Plan& p, const char* name
   const Count tokens = decode_rows(c, p) * p.dp, all = tokens + prefill_sequences(c, p) * p.dp;
   const int ranks = stage_ranks(p);
   b.begin_block(name);
+  add_residual_end(b, c, all);
   const ModuleType t = c.precision.of(Module::head);
   b.gemm("lm head", Part::head, t.weights, t.math,
          GemmShape{all, c.model.hidden, rank_share(c.model.vocab, ranks)});

@@ -72,7 +72,7 @@ inline bool serves_both(const Case& c) {
 inline bool has_latents(const Attention& a) {
   switch (a.kind) {
     case AttentionKind::gqa:
-    case AttentionKind::compressed:  // the rest is refused before a case is made: planner/plan/timed.hpp
+    case AttentionKind::compressed:
     case AttentionKind::delta:
     case AttentionKind::mamba:
     case AttentionKind::none:
@@ -87,10 +87,13 @@ inline bool has_latents(const Model& m) {
                      [](const Attention& a) { return has_latents(a); });
 }
 
-/// Whether an index chooses the keys of some layer (DSA).
-inline bool has_index(const Model& m) {
+/// Whether an index chooses the keys of some layer (DSA, MSA, CSA), or some layer compresses them (CSA, HCA).
+inline bool has_sparse(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(), [](const Attention& a) { return a.sparse(); });
+}
+inline bool has_compression(const Model& m) {
   return std::any_of(m.attentions.begin(), m.attentions.end(),
-                     [](const Attention& a) { return a.index.has_value(); });
+                     [](const Attention& a) { return a.compression.has_value(); });
 }
 
 /// The routing tables of a model, one where kinds of layers have as many experts of each.

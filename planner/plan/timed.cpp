@@ -29,7 +29,6 @@ std::string untimed_part(const Attention& a) {
     case AttentionKind::gqa:
       return untimed_index(a);
     case AttentionKind::compressed:
-      return name_of(a);
     case AttentionKind::mamba:
     case AttentionKind::delta:
       break;
@@ -68,12 +67,6 @@ std::vector<std::string> untimed(const Model& m) {
       out.push_back(fmt::format("{}: {} {}", layers_text(m, &LayerRun::attention, static_cast<int>(i)), part,
                                 kVerdict));
   }
-  if (m.residual.streams > 1)
-    out.push_back(fmt::format("all layers: {} residual streams, mixed by matrices (mHC), {}",
-                              m.residual.streams, "are read, but no plan of them can be timed yet"));
-  if (m.residual.block > 0)
-    out.push_back(fmt::format("all layers: attention over the sums of earlier layers (every {} of them) {}",
-                              m.residual.block, kVerdict));
   return out;
 }
 

@@ -117,6 +117,7 @@ bool state_space(const Model& m) {
 bool latent_attention(const Model& m) { return has_latents(m); }
 constexpr const char* kNoLatents = "no listed model has MLA";
 constexpr const char* kOnlyLatents = "every listed model has MLA";
+bool mixes_streams(const Model& m) { return m.residual.streams > 1; }
 bool no_model(const Model&) { return false; }
 constexpr const char* kNotTimed = "no plan has layers that run it yet";
 constexpr Runs kRuns[] = {
@@ -126,13 +127,13 @@ constexpr Runs kRuns[] = {
     {"mla_decode", false, true, latent_attention, kNoLatents},
     {"mla_bmm", false, true, latent_attention, kNoLatents},
     {"moe", true, true, has_experts, "no listed model has experts"},
-    {"sparse_decode", false, true, has_index, "no listed model has sparse attention"},
-    {"sparse_prefill", true, false, has_index, "no listed model has sparse attention"},
+    {"sparse_decode", false, true, has_sparse, "no listed model has sparse attention"},
+    {"sparse_prefill", true, false, has_sparse, "no listed model has sparse attention"},
     {"linear_attention", true, true, linear_attention, "no listed model has linear attention"},
     {"mamba2", true, true, state_space, "no listed model has Mamba-2"},
-    // Measured, but of layers that no plan has ops for yet (planner/plan/timed.hpp), or of parts of blocks.
+    // Measured, but of parts of blocks.
     {"sparse_kernel", true, true, no_model, kNotTimed},
-    {"mhc", true, true, no_model, kNotTimed},
+    {"mhc", true, true, mixes_streams, "no listed model has hyper-connections"},
 };
 
 // Why a family prices nothing; empty where it may.

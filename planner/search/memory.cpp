@@ -7,11 +7,13 @@
 #include "planner/engines/deploy.hpp"
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/transfer_buffers.hpp"
+#include "planner/layers/compressed.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/memory.hpp"
 #include "planner/layers/recurrent.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/stages.hpp"
+#include "planner/layers/streams.hpp"
 #include "planner/plan/timed.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -79,16 +81,20 @@ Bytes stored(const Case& c, Module m, double elements) {
 
 AttentionBytes attention_bytes(const Case& c, const Attention& a, const Plan& p) {
   const AttentionWeights w = attention_weights(c, a, p);
-  const Bytes weights = stored(c, Module::attention, w.projections) + stored(c, Module::out_proj, w.out_proj);
+  const Bytes weights = stored(c, Module::attention, w.projections) +
+                        stored(c, Module::out_proj, w.out_proj) + Bytes(w.compressors * activation_size(c)) +
+                        (a.none() ? Bytes(0) : residual_weights(c));
   if (a.recurrent()) return {weights, recurrent_cache_bytes(c, a, p)};
+  if (a.compression) return {weights, compressed_cache_bytes(c, a, p)};
   const double kv = static_cast<double>(p.in_flight) * cached_rows(c, a, p) * kv_bytes_per_token(c, a, p);
   return {weights, Bytes(kv)};
 }
 
 Bytes ffn_bytes(const Case& c, const FeedForward& f, const Plan& p) {
   const FfnWeights w = ffn_weights(c, f, p);
-  return stored(c, Module::dense_ffn, w.dense) + stored(c, Module::experts, w.experts) +
-         stored(c, Module::shared_experts, w.shared) + stored(c, Module::router, w.router);
+  return (f.none() ? Bytes(0) : residual_weights(c)) + stored(c, Module::dense_ffn, w.dense) +
+         stored(c, Module::experts, w.experts) + stored(c, Module::shared_experts, w.shared) +
+         stored(c, Module::router, w.router);
 }
 
 }  // namespace

@@ -103,6 +103,7 @@ void attention_to_chosen(ScheduleBuilder& b, const Case& c, const Attention& a, 
   if (!replicates(p)) gather_queries(b, c, share, rows, s.qk_dim, flow);
   b.indexed("attend chosen", Part::attention, c.precision.kv, c.precision.math, s);
   flow.attend(0, requests);
+  merge_window_and_rows(b, a, rows, s.q_heads, flow, 0, requests);
   bring_together(b, c, {rows, s.q_heads, s.v_dim, requests, asked == Asked::prefill}, share.sharers,
                  p[kExchange], flow);
   if (has_latents(a)) {
@@ -113,7 +114,7 @@ void attention_to_chosen(ScheduleBuilder& b, const Case& c, const Attention& a, 
 }
 
 void attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p) {
-  if (a.index) return attention_to_chosen(b, c, a, p, Asked::decode);
+  if (a.sparse()) return attention_to_chosen(b, c, a, p, Asked::decode);
   const CacheShare share = cache_share(c, a, p);
   const Count rows = decode_tokens(c, p);
   const auto requests = static_cast<int>(decode_requests(c, p));
@@ -135,7 +136,7 @@ void attention(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan
 }
 
 void prefill_attention(ContextStep& s) {
-  if (s.a.index) return attention_to_chosen(s.b, s.c, s.a, s.p, Asked::prefill);
+  if (s.a.sparse()) return attention_to_chosen(s.b, s.c, s.a, s.p, Asked::prefill);
   add_group_prefill(s.b, s.c, s.a, s.p, s.p[kExchange], !replicates(s.p));
 }
 
@@ -144,7 +145,7 @@ void prefill_attention(ContextStep& s) {
 Bytes prefill_buffers(const Case& c, const Attention& a, const Plan& p) {
   const LocalHeads h = prefill_heads(a, p);
   const double act = activation_size(c), rows = prefill_rows(c, p);
-  if (a.index) {  // queries on both sides of their gather, or partial outputs and corrected ones
+  if (a.sparse()) {  // queries on both sides of their gather, or partial outputs and corrected ones
     const LocalHeads absorbed = decode_heads(a, p);
     return token_buffers(c, a, p) + 2 * candidate_buffers(c, a, p, Asked::prefill) +
            Bytes(rows * h.q * p[kRanks] * (2 * absorbed.qk * act + p[kRanks] * kGroupLseBytes));
@@ -295,7 +296,7 @@ void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   }
   if (has_latents(c.model) && element_bits(c.precision.kv) < 16)
     d.unsaid = "DCP of vLLM 0.24.0 needs latents in 16 bits (mla_attention.py:682)";
-  if (has_index(c.model))
+  if (has_sparse(c.model))
     d.unsaid = "no release of vLLM has DCP for sparse attention (pull requests 46145, 46178)";
   d.notes.emplace_back("needs an attention backend whose decode kernel returns the log-sum-exp");
   out.push_back(std::move(d));
@@ -305,7 +306,7 @@ void launch_vllm(const Case& c, const Plan& p, std::vector<Deployment>& out) {
 void launch_sglang(const Case& c, const Plan& p, std::vector<Deployment>& out) {
   const bool a2a = p[kExchange] == PartialExchange::a2a;
   if (p[kInterleave] > 1 || (replicates(p) && !a2a) || (a2a && !has_latents(c.model))) return;
-  if (has_index(c.model)) return;  // pull request 31821, open: every rank keeps all keys of the index
+  if (has_sparse(c.model)) return;  // pull request 31821, open: every rank keeps all keys of the index
   Deployment d = sglang_deployment(c, p);
   d.unsaid = "SGLang 0.5.14 has no decode context parallelism: --dcp-size came with 0.5.15";
   put(d.options, "--dcp-size", p[kRanks]);

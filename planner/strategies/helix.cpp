@@ -128,7 +128,7 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
         "Helix is documented for MLA on Blackwell, and was added for Qwen3 without experts: other GQA models "
         "need an extension of TensorRT-LLM");
   if (p.dp > 1) d.notes.emplace_back("its feature matrix has known issues with attention DP under Helix");
-  if (has_index(c.model)) d.notes.emplace_back("its Helix is documented for no sparse attention");
+  if (has_sparse(c.model)) d.notes.emplace_back("its Helix is documented for no sparse attention");
   if (has_recurrence(c.model)) d.notes.emplace_back("its Helix is documented for no layers with a state");
   if (has_local_attention(c.model))  // its feature combination matrix: Helix with sliding windows is untested
     d.notes.emplace_back("its Helix is untested with windows and sinks");

@@ -135,9 +135,10 @@ long long longest_fresh(const Case& c) {
 std::optional<std::string> unrun_layers(const Strategy& s, const Model& m) {
   if (has_local_attention(m) && !s.local_attention)
     return fmt::format("{} does not run layers with windows, chunks or sinks, which {} has", s.name, m.name);
-  if (has_index(m) && !s.chosen_keys)
-    return fmt::format("{} does not run sparse attention, whose keys an index chooses, which {} has", s.name,
-                       m.name);
+  if (has_sparse(m) && !s.chosen_keys)
+    return fmt::format(
+        "{} does not run sparse attention, whose keys an index chooses or layers compress, which {} has",
+        s.name, m.name);
   if (has_recurrence(m) && !s.states)
     return fmt::format("{} does not run layers that keep a state, which {} has{}", s.name, m.name,
                        s.context_parallel() ? ": ranks would pass it from one to the next" : "");

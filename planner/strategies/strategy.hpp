@@ -157,7 +157,7 @@ struct Strategy {
   bool takes(const Case& c) const {
     return runs(c.batch.kind()) &&
            (local_attention || (!has_local_attention(c.model) && !has_partial_layers(c.model))) &&
-           (chosen_keys || !has_index(c.model)) && (states || !has_recurrence(c.model));
+           (chosen_keys || !has_sparse(c.model)) && (states || !has_recurrence(c.model));
   }
 };
 

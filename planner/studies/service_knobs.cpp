@@ -218,6 +218,8 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
                        plan.in_flight);
   if (!serves_prompts(c, plan.strategy)) return "it needs a pool of its own for prompts";
   for (const Attention& a : c.model.attentions) {
+    if (a.compression)
+      return "its layers keep rows of several tokens in pools of their own, which are not played yet";
     if (a.reach.local() && !a.reach.slides())
       return "its layers attend to chunks, so that a step depends on where in its chunk each request is";
   }

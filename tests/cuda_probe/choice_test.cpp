@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
@@ -107,6 +108,58 @@ TEST(Choice, ScoresAreWeighedPositiveProducts) {
   EXPECT_EQ(index_scores<double>(a, queries, keys, views), 2 * 4);  // the third key is behind the query
   EXPECT_EQ(s(0, 0), 0.5 * 3 + 3 * 0);
   EXPECT_EQ(s(0, 1), 0);
+  EXPECT_EQ(s(0, 2), kNone);
+}
+
+// By hand: row 1 of two tokens of two numbers each, then the same with the two tokens before them, whose
+// first part it takes, too. Row 0 was there before.
+TEST(Choice, RowsAreWeighedMeansOverTheirRootMeanSquare) {
+  Matrix<double> old(1, 2), values(2, 2), gates(2, 2), bias(2, 2), rows(2, 2);
+  old << 7, 8;
+  values << 1, 2, 3, 6;
+  gates << 0, 0, 0, std::log(3.0);
+  bias << 0, 0, std::log(3.0), 0;
+  Action a;
+  a.function = Function::make_rows;
+  a.ratio = 2;
+  const Interval tokens[] = {{0, 2, 4}}, numbers[] = {{0, 0, 2}};
+  std::vector<View<double>> views{all_of(old), all_of(values), all_of(gates), all_of(bias), all_of(rows)};
+  EXPECT_EQ(wrong_shape<double>(a, tokens, numbers, views), "");
+  make_rows<double>(a, tokens, numbers, views);
+  EXPECT_EQ(rows(0, 0), 7);
+  EXPECT_EQ(rows(0, 1), 8);
+  // Weights 1 and 3 of both channels: 2.5 and 5, whose mean square is 15.625.
+  EXPECT_NEAR(rows(1, 0), 2.5 / std::sqrt(15.625 + 1e-6), 1e-15);
+  EXPECT_NEAR(rows(1, 1), 5 / std::sqrt(15.625 + 1e-6), 1e-15);
+  Matrix<double> wide(4, 4), flat = Matrix<double>::Zero(4, 4), no_bias = Matrix<double>::Zero(2, 4);
+  wide << 2, 4, 9, 9, 2, 4, 9, 9, 9, 9, 4, 8, 9, 9, 4, 8;  // 9: parts that the row does not take
+  const Interval four[] = {{0, 0, 4}};
+  views = {all_of(old), all_of(wide), all_of(flat), all_of(no_bias), all_of(rows)};
+  EXPECT_EQ(wrong_shape<double>(a, four, numbers, views), "");
+  make_rows<double>(a, four, numbers, views);
+  EXPECT_NEAR(rows(1, 0), 3 / std::sqrt(22.5 + 1e-6), 1e-15);
+  EXPECT_NEAR(rows(1, 1), 6 / std::sqrt(22.5 + 1e-6), 1e-15);
+  const Interval few[] = {{0, 1, 4}};
+  Matrix<double> three = wide.bottomRows(3), of_three = flat.bottomRows(3);
+  views = {all_of(old), all_of(three), all_of(of_three), all_of(no_bias), all_of(rows)};
+  EXPECT_EQ(wrong_shape<double>(a, few, numbers, views), "makes a row of tokens that it lacks");
+}
+
+// A query at position 4 sees rows 0 and 1 of two tokens, and not row 2, whose last token is behind it.
+TEST(Choice, ScoresAreOfWholeRowsBehindAQuery) {
+  Matrix<double> q(1, 2), w(1, 1), k(3, 2), s(1, 3);
+  q << 1, 1;
+  w << 2;
+  k << 1, 1, 2, 3, 4, 4;
+  Action a;
+  a.function = Function::index_scores;
+  a.qk_dim = 2;
+  a.ratio = 2;
+  const Interval queries[] = {{0, 4, 5}}, numbers[] = {{0, 0, 3}};
+  std::vector<View<double>> views{all_of(q), all_of(w), all_of(k), all_of(s)};
+  EXPECT_EQ(index_scores<double>(a, queries, numbers, views), 2 * 2);
+  EXPECT_EQ(s(0, 0), 4);
+  EXPECT_EQ(s(0, 1), 10);
   EXPECT_EQ(s(0, 2), kNone);
 }
 

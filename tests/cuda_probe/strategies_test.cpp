@@ -154,7 +154,7 @@ TEST(Strategies, EveryMutationOfTheirSchedulesIsFound) {
     for (std::size_t n = 0; n < std::min<std::size_t>(8, cases.size()); ++n)
       sampled.push_back(n * step % cases.size());
     // Only these have what some mutations of a choice take away.
-    for (const char* layers : {"index", "chosen blocks", "Mamba-2"}) {
+    for (const char* layers : {"index", "chosen blocks", "rows of 2", "Mamba-2"}) {
       const auto found = std::find_if(cases.begin(), cases.end(), [&](const cli::VerifyCase& c) {
         return c.what.find(layers) != std::string::npos && c.plan.batch >= 4 && c.plan.tpa == 1 &&
                c.charges == Charges::every_rank;

@@ -29,7 +29,8 @@ const std::tuple kShapes{
     TopKShape{16, 3, 8, 20, 12, 250, 2, 30, true, Dtype::fp8, true, 4},
     AttendSparseShape{8, 12, 10, 150, 40, 656, 20, 2, 8, 300, true, 3, true, Dtype::fp8, true, 4},
     ModuleRestShape{8, 3, 20, 2, 300, 64, 24, 10, 2, 6, 7, 5, 656, true, Dtype::fp8, true, 4},
-    RecurrentShape{StateDecay::per_channel, 2, 4, 3, 5, 4, 4, 20, 2, 11, true}};
+    RecurrentShape{StateDecay::per_channel, 2, 4, 3, 5, 4, 4, 20, 2, 11, true},
+    MixShape{3, 10, 4, true}};
 
 /// f(shape) for a shape of each type.
 template <class F>
@@ -190,7 +191,7 @@ TEST(Ops, KindsHaveTheShapesThatTheirNamesSay) {
     EXPECT_EQ(is_of_index(kind), of_index) << to_string(kind);
     const bool recurrent = shape == index(RecurrentShape{});
     EXPECT_EQ(is_recurrent(kind), recurrent) << to_string(kind);
-    EXPECT_EQ(!product && !attention && !message && !of_index && !recurrent,
+    EXPECT_EQ(!product && !attention && !message && !of_index && !recurrent && kind != OpKind::mix_streams,
               shape == index(ElementwiseShape{}))
         << to_string(kind);
   }
@@ -204,6 +205,7 @@ TEST(Ops, KindsHaveTheShapesThatTheirNamesSay) {
   EXPECT_EQ(shape_of(OpKind::top_k), index(TopKShape{}));
   EXPECT_EQ(shape_of(OpKind::attend_sparse), index(AttendSparseShape{}));
   EXPECT_EQ(shape_of(OpKind::module_rest), index(ModuleRestShape{}));
+  EXPECT_EQ(shape_of(OpKind::mix_streams), index(MixShape{}));
   for (const OpKind kind : {OpKind::merge, OpKind::elementwise, OpKind::compress, OpKind::launch})
     EXPECT_EQ(shape_of(kind), index(ElementwiseShape{}));
   for (const OpKind kind : {OpKind::send_recv, OpKind::all_reduce, OpKind::all_gather, OpKind::reduce_scatter,
@@ -263,6 +265,9 @@ TEST(Ops, TheBuilderGivesEveryKindItsShapeAndTakesNoOther) {
   EXPECT_EQ(s.ops.back().kind, OpKind::attend_sparse);
   b.indexed("op", Part::qkv, type, type, ModuleRestShape{}, 3);
   EXPECT_EQ(s.ops.back().kind, OpKind::module_rest);
+  b.mix("op", Part::qkv, type, MixShape{});
+  EXPECT_EQ(s.ops.back().kind, OpKind::mix_streams);
+  EXPECT_EQ(s.ops.back().dtype, Dtype::fp32);
   b.launch("op", 0.5);
   EXPECT_EQ(s.ops.back().kind, OpKind::launch);
   b.hop("op", Part::hop, group, 0);
@@ -310,6 +315,21 @@ TEST(Ops, G9StatesAreReadAndWrittenOnce) {
   std::get<RecurrentShape>(op.shape).prompts = false;
   EXPECT_EQ(flops(op).value, 20 * 8 * 60);
   EXPECT_EQ(token_bytes(op_of(std::get<ElementwiseShape>(kShapes))).value, 0);
+}
+
+// By hand: 3 rows of 4 streams of 10 numbers. Before a sublayer 24 numbers of the mixture follow from all 40,
+// by a matrix in float32, and one stream is written; behind it all are read and written beside its output.
+TEST(Ops, G10StreamsAreReadAndMixed) {
+  PricedOp op = op_of(MixShape{3, 10, 4, true});
+  op.dtype = Dtype::fp32;
+  EXPECT_EQ(flops(op).value, 2 * 3 * 40 * (24 + 1));
+  EXPECT_EQ(weight_bytes(op).value, 4 * 24 * 40);
+  EXPECT_EQ(token_bytes(op).value, 2 * 3 * 10 * 5);
+  std::get<MixShape>(op.shape).before = false;
+  EXPECT_EQ(flops(op).value, 2 * 3 * 40 * (4 + 1));
+  EXPECT_EQ(weight_bytes(op).value, 0);
+  EXPECT_EQ(token_bytes(op).value, 2 * 3 * 10 * 9);
+  EXPECT_EQ(kv_bytes(op).value, 0);
 }
 
 // Numbers computed by hand from the shapes above.

@@ -122,7 +122,7 @@ void vllm_asserts(Engine& e) {
   e.wants(!e.ampere() || !e.is("--all2all-backend", "deepep_high_throughput") || e.machines() == 1,
           "DeepEP, other machines before Hopper");
   // No sparse MLA backend below 9 (v1/attention/backends/mla/flashmla_sparse.py:129).
-  e.wants(!latents || !has_index(e.c.model) || architecture_of(e.c.system.device) != Architecture::ampere,
+  e.wants(!latents || !has_sparse(e.c.model) || architecture_of(e.c.system.device) != Architecture::ampere,
           "no backend of sparse MLA");
 }
 
@@ -130,7 +130,7 @@ void vllm_asserts(Engine& e) {
 long long page_of(const Engine& e) {
   if (e.has("--page-size")) return e.number("--page-size");
   if (e.blackwell() && e.of("Step3p5ForCausalLM")) return 128;
-  return e.blackwell() || (has_latents(e.c.model) && has_index(e.c.model)) ? 64 : 1;
+  return e.blackwell() || (has_latents(e.c.model) && has_sparse(e.c.model)) ? 64 : 1;
 }
 
 // SGLang 0.5.14: server_args.py, _handle_data_parallelism (5040), _handle_context_parallelism (4973),
@@ -157,7 +157,7 @@ void sglang_asserts(Engine& e) {
   e.wants(part > 0.1 && part < 1, fmt::format("mem_fraction_static {}", part));
   e.wants(e.number("--context-length") <= e.c.model.max_context, "longer than the model");
   const std::string cache = e.words.at("--kv-cache-dtype");
-  const bool sparse = has_latents(e.c.model) && has_index(e.c.model);
+  const bool sparse = has_latents(e.c.model) && has_sparse(e.c.model);
   e.wants(!sparse || cache == "bfloat16" || cache == "fp8_e4m3", "cache of DSA in " + cache);
   e.wants(cache != "fp4_e2m1" || (e.blackwell() && !e.of("NemotronHForCausalLM")), "fp4 cache");
   const std::set<std::string> of_one_stage{"Llama4ForConditionalGeneration",

@@ -36,6 +36,9 @@ struct Tensors {
 };
 
 /// Whether rows of this matrix are tokens (and not rows of a weight).
-constexpr bool rows_are_tokens(Whole w) { return w <= Whole::layer_output || w >= Whole::index_query; }
+constexpr bool rows_are_tokens(Whole w) {
+  if (w == Whole::row_bias || w == Whole::index_row_bias) return false;
+  return w <= Whole::layer_output || w >= Whole::index_query;
+}
 
 }  // namespace shardline

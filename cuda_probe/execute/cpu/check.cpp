@@ -52,7 +52,8 @@ AttendCharge sparse_charge(const AttendSparseShape& a, const Done& done) {
   AttendCharge c;
   c.heads = static_cast<double>(a.q_heads);
   c.pairs = a.spread ? done.pairs / c.heads : static_cast<double>(a.pairs);
-  c.q_rows = static_cast<double>(a.q_rows);
+  // Of compressed attention once over the window, and once over rows.
+  c.q_rows = static_cast<double>(a.q_rows) * (a.ratio > 1 ? 2 : 1);
   c.kv_rows = done.kv_elements;
   return c;
 }

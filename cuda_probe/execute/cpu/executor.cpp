@@ -258,6 +258,8 @@ void Executor<Scalar>::act(OpIndex op, const Action& a, const RunOptions& option
     c.multiply_adds += index_scores<Scalar>(a, queries, keys, views);
   } else if (a.function == Function::block_scores) {
     c.multiply_adds += block_scores<Scalar>(a, queries, keys, views);
+  } else if (a.function == Function::make_rows) {
+    make_rows<Scalar>(a, queries, keys, views);
   } else if (a.function == Function::choose) {
     choose<Scalar>(keys, views);
   } else if (a.function == Function::convolve) {

@@ -53,7 +53,7 @@ std::vector<Place> taken(std::vector<Place> keys, TokenView queries, std::int32_
 /// One tile of queries of one head; the mask is applied, and its pairs counted, here. sink: of this head, or
 /// -infinity.
 template <class Scalar>
-double attend_tile(std::span<const Place> queries, std::span<const Place> keys, const Reach& reach,
+double attend_tile(std::span<const Place> queries, std::span<const Place> keys, const Action& a,
                    const Choice<Scalar>& chosen, const Matrix<Scalar>& q, const Matrix<Scalar>& k,
                    const Matrix<Scalar>& v, Scalar scale, Scalar sink, Matrix<Scalar>& out,
                    Eigen::Matrix<Scalar, Eigen::Dynamic, 1>& lse) {
@@ -65,11 +65,12 @@ double attend_tile(std::span<const Place> queries, std::span<const Place> keys, 
   double pairs = 0;
   for (Eigen::Index i = 0; i < scores.rows(); ++i) {
     Scalar high = sink;
-    const std::int64_t last = queries[static_cast<std::size_t>(i)].position, first = reach.first(last);
+    const std::int64_t at = queries[static_cast<std::size_t>(i)].position, first = a.reach.first(at),
+                       end = keys_upto(a, at);
     const auto row = queries[static_cast<std::size_t>(i)].row;
     for (Eigen::Index j = 0; j < scores.cols(); ++j) {
       const std::int64_t key = keys[static_cast<std::size_t>(j)].position;
-      if (key > last || key < first || chosen.leaves_out(row, key)) {
+      if (key >= end || key < first || chosen.leaves_out(row, key)) {
         scores(i, j) = none;
       } else {
         ++pairs;
@@ -118,6 +119,7 @@ std::string wrong_attend(const Action& a, TokenView queries, TokenView keys,
   if (a.heads % a.kv_heads != 0) return "has KV heads that do not divide its query heads";
   if (a.cache == CacheRows::latent && a.v_dim > a.qk_dim)
     return "has latent values wider than the keys they are part of";
+  if (a.ratio < 1) return "has rows of no tokens";
   if (a.reach.sized() && a.reach.tokens < 1) return "has a window or chunk of no tokens";
   if (v[0].cols() != a.heads * a.qk_dim) return "has a query region of the wrong width";
   if (v[1].cols() != kv_columns(a)) return "has a kv region of the wrong width";
@@ -199,6 +201,7 @@ std::string wrong_shape(const Action& a, TokenView queries, TokenView keys, std:
     case Function::block_scores:
     case Function::choose:
     case Function::choose_among:
+    case Function::make_rows:
       return wrong_choice(a, queries, keys, v);
     case Function::convolve:
     case Function::delta_rule:
@@ -237,7 +240,7 @@ Attended attend(const Action& a, TokenView query_list, TokenView key_list, doubl
         const Matrix<Scalar> q = gather(v[0], tile, head * a.qk_dim, a.qk_dim);
         Matrix<Scalar> out(q.rows(), a.v_dim);
         Eigen::Matrix<Scalar, Eigen::Dynamic, 1> tile_lse(q.rows());
-        const double seen = attend_tile(tile, std::span(keys), a.reach, chosen, q, k, values,
+        const double seen = attend_tile(tile, std::span(keys), a, chosen, q, k, values,
                                         static_cast<Scalar>(scale), sink, out, tile_lse);
         if (head == 0) done.pairs += seen;
         for (std::size_t i = 0; i < tile.size(); ++i) {

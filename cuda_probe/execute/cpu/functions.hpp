@@ -66,7 +66,10 @@ void choose(TokenView keys, std::span<View<Scalar>> views);
 /// The same of pairs of scores and positions that were chosen before.
 template <class Scalar>
 void choose_among(std::span<View<Scalar>> views);
-/// wrong_shape() of these four.
+/// Of one request: rows of compressed attention.
+template <class Scalar>
+void make_rows(const Action& action, TokenView tokens, TokenView numbers, std::span<View<Scalar>> views);
+/// wrong_shape() of these five.
 template <class Scalar>
 std::string wrong_choice(const Action& action, TokenView queries, TokenView keys,
                          std::span<const View<Scalar>> views);

@@ -33,6 +33,34 @@ std::vector<Block> blocks_of(TokenView keys, std::int64_t block) {
   return out;
 }
 
+/// Tokens that a row of this number is made of: those that it stands for, of `parts` parts those before, too.
+std::pair<std::int64_t, std::int64_t> tokens_of(std::int64_t number, int ratio, Eigen::Index parts) {
+  return {std::max<std::int64_t>(0, (number + 1 - parts) * ratio), (number + 1) * ratio};
+}
+
+template <class Scalar>
+std::string wrong_rows(const Action& a, TokenView tokens, TokenView numbers,
+                       std::span<const View<Scalar>> v) {
+  if (v.size() != 5) return wanted(v.size(), "rows before, values, gates, what is added to these, rows");
+  const Eigen::Index width = v[4].cols();
+  if (a.ratio < 1 || width < 1 || v[0].cols() != width || v[1].cols() % width != 0 ||
+      v[2].cols() != v[1].cols() || v[3].cols() != v[1].cols() || v[3].rows() != a.ratio)
+    return "makes rows of values and gates that do not fit";
+  if (v[1].rows() != rows(tokens) || v[2].rows() != v[1].rows()) return "has other values than tokens";
+  if (v[4].rows() != rows(numbers) || v[0].rows() > v[4].rows()) return "makes other rows than it lists";
+  const std::vector<std::int32_t> requests = requests_of(numbers);
+  if (requests.size() != 1) return "makes rows of other requests than one";
+  const std::vector<Place> made = places(numbers, requests.front()), of = places(tokens, requests.front());
+  for (std::size_t i = static_cast<std::size_t>(v[0].rows()); i < made.size(); ++i) {
+    const auto [first, end] = tokens_of(made[i].position, a.ratio, v[1].cols() / width);
+    for (std::int64_t t = first; t < end; ++t) {
+      if (std::none_of(of.begin(), of.end(), [&](const Place& p) { return p.position == t; }))
+        return "makes a row of tokens that it lacks";
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 template <class Scalar>
@@ -57,6 +85,7 @@ std::string wrong_choice(const Action& a, TokenView queries, TokenView keys,
       return "scores other rows or blocks than it has tokens of";
     return {};
   }
+  if (a.function == Function::make_rows) return wrong_rows(a, queries, keys, v);
   const bool among = a.function == Function::choose_among;
   if (among ? v.size() < 4 || v.size() % 2 != 0 : v.size() != 3)
     return wanted(v.size(), among ? "pairs of scores and positions" : "scores, best ones, positions");
@@ -119,7 +148,7 @@ double index_scores(const Action& a, TokenView query_list, TokenView key_list, s
   for (const std::int32_t request : requests_of(query_list)) {
     for (const Place& query : places(query_list, request)) {
       for (const Place& key : places(key_list, request)) {
-        if (key.position > query.position) continue;
+        if (key.position >= keys_upto(a, query.position)) continue;
         ++pairs;
         Scalar sum = 0;
         for (Eigen::Index h = 0; h < a.heads; ++h) {
@@ -165,6 +194,43 @@ double block_scores(const Action& a, TokenView query_list, TokenView key_list, s
 }
 
 template <class Scalar>
+void make_rows(const Action& a, TokenView tokens, TokenView numbers, std::span<View<Scalar>> v) {
+  const Eigen::Index width = v[4].cols(), parts = v[1].cols() / width, before = v[0].rows();
+  Matrix<Scalar> out(v[4].rows(), width);
+  out.topRows(before) = v[0];
+  const std::int32_t request = requests_of(numbers).front();
+  const std::vector<Place> made = places(numbers, request), of = places(tokens, request);
+  for (std::size_t i = static_cast<std::size_t>(before); i < made.size(); ++i) {
+    const std::int64_t number = made[i].position;
+    const auto [first, end] = tokens_of(number, a.ratio, parts);
+    Matrix<Scalar> weights = Matrix<Scalar>::Zero(1, width), sum = weights;
+    const auto each = [&](auto f) {
+      for (const Place& token : of) {
+        if (token.position < first || token.position >= end) continue;
+        // Tokens of the row itself have its last part, those before it the first.
+        const Eigen::Index part = token.position / a.ratio == number ? parts - 1 : 0;
+        f(token.row, part * width, static_cast<Eigen::Index>(token.position % a.ratio));
+      }
+    };
+    Matrix<Scalar> most = Matrix<Scalar>::Constant(1, width, -std::numeric_limits<Scalar>::infinity());
+    each([&](Eigen::Index row, Eigen::Index column, Eigen::Index place) {
+      most = most.cwiseMax(v[2].row(row).segment(column, width) + v[3].row(place).segment(column, width));
+    });
+    each([&](Eigen::Index row, Eigen::Index column, Eigen::Index place) {
+      const Matrix<Scalar> gate =
+          v[2].row(row).segment(column, width) + v[3].row(place).segment(column, width) - most;
+      const Matrix<Scalar> weight = gate.array().exp();
+      weights += weight;
+      sum += weight.cwiseProduct(v[1].row(row).segment(column, width));
+    });
+    sum = sum.cwiseQuotient(weights);
+    out.row(made[i].row) =
+        sum / std::sqrt(sum.squaredNorm() / static_cast<Scalar>(width) + static_cast<Scalar>(1e-6));
+  }
+  v[4] = out;
+}
+
+template <class Scalar>
 void choose(TokenView key_list, std::span<View<Scalar>> v) {
   std::vector<std::int64_t> positions;
   for (const Interval& i : key_list) {
@@ -185,11 +251,13 @@ template std::string wrong_choice<double>(const Action&, TokenView, TokenView, s
 template double index_scores<double>(const Action&, TokenView, TokenView, std::span<View<double>>);
 template double block_scores<double>(const Action&, TokenView, TokenView, std::span<View<double>>);
 template void choose<double>(TokenView, std::span<View<double>>);
+template void make_rows<double>(const Action&, TokenView, TokenView, std::span<View<double>>);
 template void choose_among<double>(std::span<View<double>>);
 template std::string wrong_choice<float>(const Action&, TokenView, TokenView, std::span<const View<float>>);
 template double index_scores<float>(const Action&, TokenView, TokenView, std::span<View<float>>);
 template double block_scores<float>(const Action&, TokenView, TokenView, std::span<View<float>>);
 template void choose<float>(TokenView, std::span<View<float>>);
+template void make_rows<float>(const Action&, TokenView, TokenView, std::span<View<float>>);
 template void choose_among<float>(std::span<View<float>>);
 
 }  // namespace shardline

@@ -78,8 +78,9 @@ class Liveness {
     const bool multiplies = a.function == Function::gemm || a.function == Function::gemm_per_head ||
                             a.function == Function::expand;
     const bool sinks = has_sinks(a) && i == kSinks;
-    const bool weight = a.function == Function::compress || is_recurrent(a.function) ||
-                        (i == 1 && multiplies) || sinks || (a.function == Function::index_scores && i == 2) ||
+    const bool weight = a.function == Function::compress || a.function == Function::make_rows ||
+                        is_recurrent(a.function) || (i == 1 && multiplies) || sinks ||
+                        (a.function == Function::index_scores && i == 2) ||
                         (a.function == Function::block_scores && i == 1);
     const bool keys = i == 1 && a.function == Function::attend;
     const bool attend = a.function == Function::attend;

@@ -32,30 +32,31 @@ Tokens slice(TokenView tokens, std::int64_t begin, std::int64_t end) {
   return out;
 }
 
-std::vector<bool> mask(TokenView queries, TokenView keys, const Reach& reach) {
+std::vector<bool> mask(TokenView queries, TokenView keys, const Reach& reach, int ratio) {
   std::vector<bool> out;
   for (const Interval& q : queries) {
     for (std::int64_t i = q.begin; i < q.end; i += q.stride) {
       for (const Interval& k : keys) {
         for (std::int64_t j = k.begin; j < k.end; j += k.stride)
-          out.push_back(q.request != kPadding && q.request == k.request && j <= i && j >= reach.first(i));
+          out.push_back(q.request != kPadding && q.request == k.request && j < (i + 1) / ratio &&
+                        j >= reach.first(i));
       }
     }
   }
   return out;
 }
 
-bool sees_nothing(TokenView queries, TokenView keys, const Reach& reach) {
-  const std::vector<bool> seen = mask(queries, keys, reach);
+bool sees_nothing(TokenView queries, TokenView keys, const Reach& reach, int ratio) {
+  const std::vector<bool> seen = mask(queries, keys, reach, ratio);
   return std::find(seen.begin(), seen.end(), true) == seen.end();
 }
 
 std::vector<bool> mask(const Dataflow& flow, const Action& a) {
-  return mask(flow.token_list(a.queries), flow.token_list(a.keys), a.reach);
+  return mask(flow.token_list(a.queries), flow.token_list(a.keys), a.reach, a.ratio);
 }
 
 bool sees_nothing(const Dataflow& flow, const Action& a) {
-  return sees_nothing(flow.token_list(a.queries), flow.token_list(a.keys), a.reach);
+  return sees_nothing(flow.token_list(a.queries), flow.token_list(a.keys), a.reach, a.ratio);
 }
 
 OpIndex op_of_action(const Dataflow& flow, std::size_t action) {
@@ -91,7 +92,7 @@ bool sees_some(const Dataflow& flow, OpIndex op, const Action& a, std::size_t r,
   if (a.chosen) return false;
   if (a.function == Function::attend)
     return !sees_nothing(slice(flow.token_list(a.queries), row, row + row_count), flow.token_list(a.keys),
-                         a.reach);
+                         a.reach, a.ratio);
   if (a.function != Function::merge) return true;
   const auto regions = flow.regions_of(a);
   for (std::size_t i = 0; i + 2 < regions.size(); i += 2) {

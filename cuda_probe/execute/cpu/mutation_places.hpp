@@ -34,8 +34,8 @@ inline Tokens copy(const Dataflow& flow, TokensId id) {
 Tokens slice(TokenView tokens, std::int64_t begin, std::int64_t end);
 
 /// For each row of the queries and each of the keys, whether the one may see the other.
-std::vector<bool> mask(TokenView queries, TokenView keys, const Reach& reach);
-bool sees_nothing(TokenView queries, TokenView keys, const Reach& reach);
+std::vector<bool> mask(TokenView queries, TokenView keys, const Reach& reach, int ratio = 1);
+bool sees_nothing(TokenView queries, TokenView keys, const Reach& reach, int ratio = 1);
 /// Of an attend of the flow.
 std::vector<bool> mask(const Dataflow& flow, const Action& attend);
 bool sees_nothing(const Dataflow& flow, const Action& attend);
@@ -94,6 +94,9 @@ bool chosen_positions_shifted(Schedule& s, Random& random);
 bool choice_by_another_head(Schedule& s, Random& random);
 bool own_block_left_to_chance(Schedule& s, Random& random);
 bool candidates_of_one_rank(Schedule& s, Random& random);
+bool rows_seen_early(Schedule& s, Random& random);
+bool rows_of_later_tokens(Schedule& s, Random& random);
+bool gates_as_values(Schedule& s, Random& random);
 bool state_dropped(Schedule& s, Random& random);
 bool state_of_earlier_token(Schedule& s, Random& random);
 bool decay_twice(Schedule& s, Random& random);

@@ -24,8 +24,10 @@ bool input_exchanged(Schedule& s, Random& random) {
     return at_random(flow.inputs.size(), random, [&](std::size_t j) {
       Binding &a = flow.inputs[i], &b = flow.inputs[j];
       // Attention does not care where keys are that all queries see.
+      // Of rows of several tokens those that the step makes may not be among the chosen ones.
+      const bool of_rows = a.whole >= Whole::row_value && a.whole <= Whole::index_row_bias;
       if (a.slot != b.slot || a.whole != b.whole || a.whole == Whole::kv || a.whole == Whole::latent ||
-          a.kind != b.kind)
+          of_rows || a.kind != b.kind)
         return false;
       if (rows(flow.token_list(a.rows)) != rows(flow.token_list(b.rows)) ||
           rows(flow.token_list(a.columns)) != rows(flow.token_list(b.columns)) ||
@@ -232,6 +234,10 @@ constexpr std::array kMutations{
              mutation::own_block_left_to_chance},
     Mutation{"chosen_positions_shifted", "chosen keys are taken for the next ones",
              mutation::chosen_positions_shifted},
+    Mutation{"rows_seen_early", "queries see rows of tokens that are behind them", mutation::rows_seen_early},
+    Mutation{"rows_of_later_tokens", "rows are made of the tokens behind theirs",
+             mutation::rows_of_later_tokens},
+    Mutation{"gates_as_values", "rows are made of gates, weighed by values", mutation::gates_as_values},
     Mutation{"candidates_of_one_rank", "the candidates of one rank are taken twice, in place of another's",
              mutation::candidates_of_one_rank},
     Mutation{"state_dropped", "a request's state is forgotten", mutation::state_dropped},

@@ -7,6 +7,10 @@ namespace shardline::mutation {
 
 namespace {
 
+/// Whether lists do not say what an attend sees, key by key: an index chose, or keys are rows of several
+/// tokens.
+bool of_rows(const Action& a) { return a.chosen || a.ratio > 1; }
+
 /// Changes the lists of one attend; change(queries, keys) keeps the number of rows, or returns false. What
 /// leaves the mask as it was is no mutation.
 template <class Change>
@@ -14,7 +18,7 @@ bool change_lists(Schedule& s, Random& random, Change change) {
   Dataflow& flow = *s.flow;
   return at_random(flow.actions.size(), random, [&](std::size_t i) {
     Action& a = flow.actions[i];
-    if (a.function != Function::attend || a.chosen) return false;
+    if (a.function != Function::attend || of_rows(a)) return false;
     Tokens queries = copy(flow, a.queries), keys = copy(flow, a.keys);
     const std::vector<bool> before = mask(queries, keys, a.reach);
     if (!change(queries, keys) || mask(queries, keys, a.reach) == before) return false;
@@ -45,7 +49,7 @@ bool change_regions(Schedule& s, Random& random, Function function, Change chang
   Dataflow& flow = *s.flow;
   return at_random(flow.actions.size(), random, [&](std::size_t i) {
     Action& a = flow.actions[i];
-    if (a.function != function || a.chosen) return false;
+    if (a.function != function || of_rows(a)) return false;
     const auto old = flow.regions_of(a);
     std::vector<Region> regions(old.begin(), old.end());
     if (!change(i, a, regions)) return false;
@@ -149,7 +153,7 @@ bool kv_owners_swapped(Schedule& s, Random& random) {
   return at_random(flow.actions.size(), random, [&](std::size_t i) {
     return at_random(flow.actions.size(), random, [&](std::size_t j) {
       Action &a = flow.actions[i], &b = flow.actions[j];
-      if (a.function != Function::attend || b.function != Function::attend || a.chosen || b.chosen)
+      if (a.function != Function::attend || b.function != Function::attend || of_rows(a) || of_rows(b))
         return false;
       const TokenView mine = flow.token_list(a.keys), theirs = flow.token_list(b.keys);
       const TokenView queries = flow.token_list(a.queries);
@@ -255,7 +259,8 @@ bool other_buffer(Schedule& s, Random& random) {
                           if (sees_nothing(flow, a)) return false;
                           return at_random(flow.actions.size(), random, [&](std::size_t j) {
                             const Action& b = flow.actions[j];
-                            if (j == i || b.function != Function::attend || b.rank != a.rank) return false;
+                            if (j == i || b.function != Function::attend || b.rank != a.rank || of_rows(b))
+                              return false;
                             const bool chunk = flow.regions_of(b)[1].slot != regions[1].slot;
                             if (chunk && holds_what_is_seen(flow, a, flow.token_list(b.keys))) return false;
                             Region other = flow.regions_of(b)[1];

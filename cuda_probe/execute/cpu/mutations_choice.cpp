@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "cuda_probe/execute/cpu/functions.hpp"
 #include "cuda_probe/execute/cpu/mutation_places.hpp"
@@ -98,6 +100,63 @@ bool chosen_positions_shifted(Schedule& s, Random& random) {
       ++k.end;
     }
     a.keys = flow.tokens(keys);
+    return true;
+  });
+}
+
+namespace {
+
+/// Whether all queries behind them attend to the rows that an action makes, and it makes some.
+bool attended(const Dataflow& flow, const Action& made) {
+  const auto regions = flow.regions_of(made);
+  const Region& rows = regions.back();
+  if (regions[1].rows == 0 || rows.rows == regions.front().rows) return false;
+  return std::any_of(flow.actions.begin(), flow.actions.end(), [&](const Action& a) {
+    return a.function == Function::attend && a.rank == made.rank && !a.chosen &&
+           flow.regions_of(a)[1].slot == rows.slot;
+  });
+}
+
+}  // namespace
+
+bool rows_seen_early(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    Action& a = flow.actions[i];
+    if (a.function != Function::attend || a.chosen || a.ratio == 1) return false;
+    Action changed = a;
+    changed.ratio = 1;
+    if (mask(flow, changed) == mask(flow, a)) return false;
+    a = changed;
+    return true;
+  });
+}
+
+bool rows_of_later_tokens(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    Action& a = flow.actions[i];
+    if (a.function != Function::make_rows || !attended(flow, a)) return false;
+    Tokens numbers = copy(flow, a.keys);
+    for (Interval& n : numbers) {
+      ++n.begin;
+      ++n.end;
+    }
+    a.keys = flow.tokens(numbers);
+    return true;
+  });
+}
+
+bool gates_as_values(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    Action& a = flow.actions[i];
+    if (a.function != Function::make_rows || !attended(flow, a)) return false;
+    const auto old = flow.regions_of(a);
+    std::vector<Region> regions(old.begin(), old.end());
+    std::swap(regions[1], regions[2]);
+    a.first_region = static_cast<std::uint32_t>(flow.regions.size());
+    flow.regions.insert(flow.regions.end(), regions.begin(), regions.end());
     return true;
   });
 }

@@ -103,10 +103,10 @@ Answer answer_in(const Dataflow& flow, OpIndex before, int rank, const Region& w
 /// padding does; or, of outputs, they see one key, which then has all weight.
 bool same_row(TokenView one, TokenView other, TokenView keys, const Action& attend, bool output) {
   if (std::ranges::equal(one, other)) return true;
-  const std::vector<bool> seen = mask(one, keys, attend.reach);
+  const std::vector<bool> seen = mask(one, keys, attend.reach, attend.ratio);
   const auto count = std::count(seen.begin(), seen.end(), true);
   return !has_sinks(attend) && (count == 0 || (output && count == 1)) &&
-         seen == mask(other, keys, attend.reach);
+         seen == mask(other, keys, attend.reach, attend.ratio);
 }
 
 /// Whether two messages of a rank bring the same numbers.

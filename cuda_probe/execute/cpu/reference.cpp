@@ -272,16 +272,20 @@ Tensors<double> rows_of_requests(const Problem& p) {
   return t;
 }
 
-Tensors<double> states_of(const Problem& p) {
+/// Of layers with states, or with rows of several tokens: definitions of their own.
+Tensors<double> of_own_definition(const Problem& p) {
   Tensors<double> t = rows_of_requests(p);
-  set_recurrence(p.recurrence, p.seed, t);
+  if (p.rows.compressed)
+    set_compressed(p, t);
+  else
+    set_recurrence(p.recurrence, p.seed, t);
   return t;
 }
 
 }  // namespace
 
 Tensors<double> reference(const Problem& p) {
-  if (p.recurrence.key_heads > 0) return states_of(p);
+  if (p.recurrence.key_heads > 0 || p.rows.compressed) return of_own_definition(p);
   const bool absorbed = p.cache == CacheRows::latent;
   SL_CHECK(p.kv_heads > 0 && p.q_heads % p.kv_heads == 0, "KV heads divide query heads");
   SL_CHECK(!p.reach.sized() || p.reach.tokens > 0, "a query sees itself");

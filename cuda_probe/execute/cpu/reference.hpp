@@ -6,6 +6,7 @@
 
 #include "cuda_probe/execute/core/tensors.hpp"
 #include "cuda_probe/execute/cpu/block_reference.hpp"
+#include "cuda_probe/execute/cpu/compressed_reference.hpp"
 #include "cuda_probe/execute/cpu/recurrent_reference.hpp"
 
 namespace shardline {
@@ -37,6 +38,7 @@ struct Problem {
   // `index_init` and the `index_local` last ones always.
   int index_block = 1, index_init = 0, index_local = 0;
   RecurrenceDefinition recurrence = {};  // linear attention, in place of attention
+  RowDefinition rows = {};               // compressed attention, in place of the above
   bool sinks = false;                    // random ones, 1 x q_heads: each head's softmax has one more score
 };
 

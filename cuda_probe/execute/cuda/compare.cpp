@@ -56,6 +56,7 @@ class Roundings {
       case Function::block_scores:
       case Function::choose:
       case Function::choose_among:
+      case Function::make_rows:
       case Function::convolve:
       case Function::delta_rule:
       case Function::state_space:

@@ -60,6 +60,7 @@ std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<con
     case Function::block_scores:
     case Function::choose:
     case Function::choose_among:
+    case Function::make_rows:
     case Function::convolve:
     case Function::delta_rule:
     case Function::state_space:
@@ -182,6 +183,8 @@ std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a)
   if (a.chosen || a.function == Function::index_scores || a.function == Function::block_scores ||
       a.function == Function::choose || a.function == Function::choose_among)
     return "attends to keys that an index chooses, which this executor does not do";
+  if (a.ratio > 1 || a.function == Function::make_rows)
+    return "attends to rows of several tokens, which this executor does not do";
   if (is_recurrent(a.function) || a.function == Function::gated_norm)
     return "is of linear attention, which this executor does not do";
   const auto r = flow.regions_of(a);

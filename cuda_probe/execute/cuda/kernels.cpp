@@ -204,6 +204,7 @@ Launch plan_action(const Dataflow& flow, const Layout& layout, const Action& a, 
     case Function::block_scores:
     case Function::choose:
     case Function::choose_among:
+    case Function::make_rows:
     case Function::convolve:
     case Function::delta_rule:
     case Function::state_space:

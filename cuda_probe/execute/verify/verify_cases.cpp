@@ -29,6 +29,7 @@ Problem problem_of(const Attention& a, const std::vector<long long>& lengths) {
     p.index_init = a.index->init_blocks;
     p.index_local = a.index->local_blocks;
   }
+  if (a.compression) p.rows = {a.compression->ratio, a.index ? 2 : 1, true};
   if (a.delta) {
     const DeltaRule& d = *a.delta;
     p.recurrence = {d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv, d.channel_decay};

@@ -74,6 +74,26 @@ Attention mamba(const CaseSizes& z) {
   return a;
 }
 
+// A window of 7 tokens and sinks; rows of 2 tokens that are made of 4, of which an index chooses 3; rows of 5
+// tokens; and the window alone.
+std::vector<Attention> compressed(const CaseSizes& z) {
+  Attention window;
+  window.kind = AttentionKind::compressed;
+  window.q_heads = 8;
+  window.kv_heads = 1;
+  window.head_dim = z.head_dim;
+  window.rope_dim = z.rope;
+  window.q_lora_rank = 12;
+  window.reach = {ReachKind::window, 7};
+  window.sinks = true;
+  window.compression = Compression{.ratio = 0, .o_groups = 4, .o_rank = 4};
+  Attention sparse = window, heavy = window;
+  sparse.compression->ratio = 2;
+  sparse.index = SparseIndex{.heads = 3, .dim = 4, .top_k = 3};
+  heavy.compression->ratio = 5;
+  return {sparse, heavy, window};
+}
+
 // Layers of which every third has full attention, the others windows, sinks, and keys wider than values.
 std::vector<Attention> two_kinds(const CaseSizes& z) {
   Attention local = gqa(z, 2, {ReachKind::window, 7}, true);
@@ -95,6 +115,7 @@ const Layers kLayers[] = {
      [](const CaseSizes& z) {
        return std::vector{gqa(z, 2), in_blocks(z)};
      }},
+    {"8 heads, window 7 with sinks, rows of 2 by an index, of 5, none", compressed},
     {"gated DeltaNet 4/8 heads and GQA 8/2",
      [](const CaseSizes& z) {
        return std::vector{delta(z, false), gqa(z, 2)};

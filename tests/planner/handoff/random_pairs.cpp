@@ -55,7 +55,7 @@ bool may(const Case& c, const Plan& p, CacheSide side) {
   const Strategy& s = strategy(p.strategy);
   if (no_handoff(p, side) || p.pp > c.model.layers()) return false;
   if (!s.local_attention && has_local_attention(c.model)) return false;
-  if (!s.chosen_keys && has_index(c.model)) return false;
+  if (!s.chosen_keys && has_sparse(c.model)) return false;
   if (!s.states && has_recurrence(c.model)) return false;
   // Rules of heads and parts; not those of experts, which a cache knows nothing of.
   if (s.check == nullptr || std::string_view(s.name) == "dp_ep" || p.dp > 1) {
