@@ -20,7 +20,9 @@ Case study(const char* model) {
 }
 
 const char* name_of(int model) {
-  constexpr const char* kNames[] = {"llama-3.1-405b", "deepseek-r1", "qwen3.5-397b-a17b", "minimax-m3"};
+  constexpr const char* kNames[] = {
+      "llama-3.1-405b", "deepseek-r1", "qwen3.5-397b-a17b", "minimax-m3", "nemotron-3-super-120b-a12b",
+      "deepseek-v4-pro"};
   return kNames[model];
 }
 
@@ -67,7 +69,7 @@ void BM_EventSimulation(benchmark::State& state) {
   rounds(state, state.range(0) < 2 ? 500e3 : 300e3,  // of layers with states, or an index
          [](BlockTimes& b, std::size_t first, std::size_t last) { return b.simulate(first, last).back(); });
 }
-BENCHMARK(BM_EventSimulation)->DenseRange(0, 3)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_EventSimulation)->DenseRange(0, 5)->Unit(benchmark::kMillisecond);
 
 void BM_Bound(benchmark::State& state) {
   rounds(state, 1e6,
