@@ -15,20 +15,21 @@ namespace {
 using ::testing::HasSubstr;
 
 Case case_with(const std::string& kernels, const std::string& system = "h200-hgx",
-               const std::string& kv = "bf16") {
+               const std::string& kv = "bf16", const std::string& model = "llama-3.1-8b") {
   const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
                           source_path("scenarios")};
-  const std::string text = "name: t\nsystem: " + system + "\nmodels: [llama-3.1-8b]\ncontext: 32Ki tokens\n" +
-                           "precision: {weights: bf16, kv: " + kv + ", math: bf16}\n" +
-                           (kernels.empty() ? "" : "kernels: " + kernels + "\n") +
+  const std::string text = "name: t\nsystem: " + system + "\nmodels: [" + model +
+                           "]\ncontext: 32Ki tokens\n" + "precision: {weights: bf16, kv: " + kv +
+                           ", math: bf16}\n" + (kernels.empty() ? "" : "kernels: " + kernels + "\n") +
                            "strategies: [tensor]\ngpus: [1]\nbatch: [1]\n";
   return parse_scenario("t.yaml", text, catalogs).studies.at(0).study;
 }
 
 /// Kernels of the fits that price a decode step's ops, by family; with the framework in front.
-std::map<std::string, std::string> kernels_of(const Case& c) {
+std::map<std::string, std::string> kernels_of(const Case& c,
+                                              const char* plan = "tensor:tpa=2,tpf=2,batch=4") {
   Evaluator e(c);
-  e.simulate(parse_plan("tensor:tpa=2,tpf=2,batch=4"));
+  e.simulate(parse_plan(plan));
   std::map<std::string, std::string> out;
   for (const Op& op : e.schedule().ops) {
     const KernelFit* f = e.cost().price(op).fit;
@@ -75,6 +76,50 @@ TEST(Kernels, AreThoseThatTheScenarioNames) {
   EXPECT_THAT(costs_text(case_with("{attention_decode: torch_flow}").system),
               HasSubstr("; kernels of trtllm 1.3.0rc20; attention_decode torch_flow"));
   EXPECT_THAT(costs_text(case_with("{framework: vllm}").system), HasSubstr("; kernels of vllm 0.24.0"));
+}
+
+// Blocks of sparse attention, of DSA, MSA and DeepSeek-V4, and hyper-connections: by the framework, or by
+// name.
+TEST(Kernels, OfSparseAttentionAreThoseOfTheFrameworkOrNamed) {
+  const char* const kPlan = "tensor:tpa=8,ep=8,batch=4";
+  const auto on = [&](const char* system, const char* model, const std::string& kernels, const char* kv) {
+    return kernels_of(case_with(kernels, system, kv, model), kPlan);
+  };
+  const auto m3 = [&](const char* system, const char* framework) {
+    return on(system, "minimax-m3", std::string("{framework: ") + framework + "}", "fp8").at("sparse_decode");
+  };
+  EXPECT_EQ(m3("h200-hgx", "sglang"), "sglang/minimax_decode_triton_sparse_topk_split");
+  EXPECT_EQ(m3("h200-hgx", "vllm"), "vllm/MiniMaxM3SparseTritonImpl");
+  EXPECT_EQ(m3("gb200-nvl72", "vllm"), "vllm/MiniMaxM3SparseMSAImpl");
+  const auto v4 = [&](const char* framework) {
+    return on("h200-hgx", "deepseek-v4-pro", std::string("{framework: ") + framework + "}", "fp8");
+  };
+  EXPECT_EQ(v4("sglang").at("sparse_decode"), "sglang/compressed_flashmla");
+  EXPECT_EQ(v4("vllm").at("sparse_decode"), "vllm/FLASHMLA_SPARSE_DSV4");
+  EXPECT_THAT(v4("sglang").at("mhc"), HasSubstr("sglang/tilelang_mhc_"));
+  EXPECT_THAT(v4("vllm").at("mhc"), HasSubstr("vllm/mhc_"));
+  for (const std::string named : {"FLASHMLA_SPARSE", "FLASHINFER_MLA_SPARSE"}) {
+    EXPECT_EQ(on("gb200-nvl72", "deepseek-v3.2", "{framework: vllm, sparse_decode: " + named + "}", "bf16")
+                  .at("sparse_decode"),
+              "vllm/" + named);
+  }
+  // Of names that were not measured, and in steps that nothing of the family runs in.
+  const auto refused = [&](const std::string& kernels, const char* model) {
+    try {
+      case_with(kernels, "h200-hgx", "bf16", model);
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_THAT(refused("{framework: vllm, sparse_decode: FLASHMLA_SPARS}", "deepseek-v3.2"),
+              HasSubstr("did you mean FLASHMLA_SPARSE?"));
+  EXPECT_THAT(refused("{framework: vllm, sparse_decode: FLASHMLA_SPARSE}", "llama-3.1-8b"),
+              HasSubstr("kernels.sparse_decode prices nothing: no listed model has sparse attention"));
+  EXPECT_THAT(refused("{framework: vllm, sparse_prefill: FLASHMLA_SPARSE}", "deepseek-v3.2"),
+              HasSubstr("kernels.sparse_prefill prices nothing: it is of prefill"));
+  EXPECT_THAT(refused("{framework: sglang, mhc: tilelang_mhc_pre}", "deepseek-v3.2"),
+              HasSubstr("no listed model has hyper-connections"));
 }
 
 // Another framework's kernel is not the engine's own, whatever was measured of it.
