@@ -276,7 +276,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
     std::ifstream in(file, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     const std::string whole = without_calibration(text) + calibration_yaml(c);
-    parse_system(a.out, whole);  // what is written can be read
+    parse_system(a.out, whole, shipped_catalogs().systems);  // what is written can be read
     const std::string all =
         a.part ? "# Written by shardline calibrate; fitted to measurements, not edited by hand.\n" +
                      calibration_yaml(c)
