@@ -25,6 +25,11 @@ std::string family_goals_text(const AccuracyGoal& family);
 /// The section with the errors of all systems and frameworks.
 std::string glance(std::span<const System> systems);
 
+/// Errors of the withheld rows of several fits together, by what each keeps of its own (reported_error()): a
+/// Weibull distribution through their median and 90th percentile, up to the worst. Exact for one fit; signs
+/// are not kept, `bias` is 0.
+FitError pooled_error(std::span<const KernelFit* const> fits);
+
 /// The section with what is reached of the goals, by operation and framework. Empty without fits.
 std::string reached(std::span<const System> systems);
 

@@ -295,7 +295,7 @@ std::string accuracy_report(std::span<const System> systems, std::span<const Bor
 How far predicted times of single kernels and collectives are from measured ones, for every system
 of the catalogue that has a calibration of its own. Written by `shardline accuracy`, not edited by
 hand; a test compares it with the calibrations.)");
-  out += glance(systems) + reached(systems) + unseen_models(systems) + slow_tactics(systems) +
+  out += reached(systems) + glance(systems) + unseen_models(systems) + slow_tactics(systems) +
          intervals(systems) + provenance(systems, borrowed) + method() + axes(systems);
   for (const System& s : systems) out += details(s);
   return out;

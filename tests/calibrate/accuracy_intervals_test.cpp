@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <numeric>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "calibrate/calibrate.hpp"
+#include "calibrate/validate/accuracy_parts.hpp"
 #include "tests/calibrate/accuracy_support.hpp"
 
 namespace shardline::cli {
@@ -49,7 +51,8 @@ TEST(AccuracyIntervals, ArePooledByRows) {
   EXPECT_EQ(accuracy_report(older, {}).find("## Intervals"), std::string::npos);
 }
 
-// By operation and framework: who meets the goal, the mean error by rows, coverage and where it is not right.
+// By operation and framework: the error of all rows, by how much it misses the goal, which variants meet it,
+// coverage and where it is not right.
 TEST(AccuracyIntervals, GoalsAndWhatIsReachedAreByFramework) {
   KernelFit good = made("nccl", {"all_reduce"}, error(0.01, 0.02));
   KernelFit bad = made("nccl", {"all_gather"}, error(0.07, 0.30));
@@ -64,11 +67,53 @@ TEST(AccuracyIntervals, GoalsAndWhatIsReachedAreByFramework) {
   const std::string text = accuracy_report(std::vector<System>{own, other}, {});
   const std::size_t at = text.find("## Goals and what is reached");
   ASSERT_NE(at, std::string::npos);
+  EXPECT_LT(at, text.find("## At a glance"));
   const std::string section = text.substr(at, text.find("\n## ", at + 1) - at);
-  EXPECT_THAT(
-      rows_with(section, "NCCL collectives"),
-      ElementsAre(ElementsAre("NCCL collectives", "own", "1 of 2", "4.0/16.0", "5/18", "75 !", "-", "100 !"),
-                  ElementsAre("NCCL collectives", "vllm", "1 of 1", "1.0/2.0", "5/18", "90", "-", "-")));
+  EXPECT_THAT(rows_with(section, "NCCL collectives"),
+              ElementsAre(ElementsAre("NCCL collectives", "own", "200", "1.7/19.4", "5/18", "misses, -/+1.4",
+                                      "1 of 2", "75 !", "-", "100 !"),
+                          ElementsAre("NCCL collectives", "vllm", "100", "1.0/2.0", "5/18", "holds", "1 of 1",
+                                      "90", "-", "-")));
+  EXPECT_THAT(section, HasSubstr("1 of 2 goals hold."));
+}
+
+// Types with a goal of their own have a row of their own.
+TEST(AccuracyIntervals, NarrowProductsHaveARowOfTheirOwn) {
+  const std::vector<System> systems{made_system(
+      {made("gemm", {"bf16", "k"}, error(0.029, 0.09)), made("gemm", {"fp8", "k"}, error(0.029, 0.09))})};
+  const std::string text = accuracy_report(systems, {});
+  const auto row = [&](const char* title) { return rows_with(text, title).at(0); };
+  EXPECT_EQ(row("GEMM").at(5), "holds");
+  EXPECT_EQ(row("GEMM of fp8, fp8_static, fp8_block, nvfp4").at(5), "misses, +0.4/+1.0");
+}
+
+// Of one fit its own numbers; of two the number that as many of their rows stay below, which the means of
+// their numbers are not.
+TEST(AccuracyIntervals, PooledErrorsAreQuantilesOfAllRows) {
+  using accuracy_parts::pooled_error;
+  const KernelFit good = made("nccl", {"all_reduce"}, error(0.01, 0.02));
+  const KernelFit bad = made("nccl", {"all_gather"}, error(0.07, 0.30));
+  const FitError alone = pooled_error(std::vector<const KernelFit*>{&bad});
+  EXPECT_NEAR(alone.median, 0.07, 1e-9);
+  EXPECT_NEAR(alone.p90, 0.30, 1e-9);
+  // Of two with the same shape of errors, the second's twice the first's: as many rows below the pooled
+  // number as counted one by one over the quantiles of both.
+  KernelFit wide = made("nccl", {"all_gather"}, error(0.02, 0.04));
+  wide.corrected.rows = 300;
+  const std::vector<const KernelFit*> both{&good, &wide};
+  const FitError e = pooled_error(both);
+  EXPECT_EQ(e.rows, 400u);
+  EXPECT_EQ(e.worst, 0.08);
+  std::vector<double> errors;
+  const double power = std::log2(std::log(10.) / std::log(2.));  // p90 is twice the median
+  for (int i = 0; i < 40'000; ++i) {
+    const double quantile = std::pow(-std::log2(1 - (i % 10'000 + 0.5) / 10'000), 1 / power);
+    errors.push_back(std::min(quantile, 4.) * (i < 10'000 ? 0.01 : 0.02));
+  }
+  std::sort(errors.begin(), errors.end());
+  EXPECT_NEAR(e.median, errors[20'000], 2e-5);
+  EXPECT_NEAR(e.p90, errors[36'000], 2e-5);
+  EXPECT_EQ(pooled_error({}).rows, 0u);
 }
 
 // Every shipped fit says how far it may be off, on rows that it has not seen, and says so rightly.
