@@ -92,7 +92,8 @@ struct DecodeKernel {
   bool known() const { return rule != SplitRule::saturating; }
   // Inside vLLM's CUDA graphs, where one sequence has 32 parts at most: F9 counts them apart.
   bool in_graph() const {
-    return rule == SplitRule::flash_attention_3_graph || rule == SplitRule::flash_attention_3_latent_graph;
+    return rule == SplitRule::flash_attention_3_graph || rule == SplitRule::flash_attention_3_latent_graph ||
+           rule == SplitRule::flash_attention_4_graph;
   }
 };
 

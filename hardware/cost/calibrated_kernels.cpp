@@ -1,5 +1,6 @@
 // Which fitted kernel prices what. hardware/README.md [H50]-[H55].
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -76,10 +77,11 @@ CalibratedCost::Use CalibratedCost::made_of(const KernelFit& f) const {
       u.parameters[p] =
           throttle_at(f.parameters[p], system_->calibration.power_limit, system_->device.power_limit);
     if (name == "l2") u.parameters[p] = std::min(u.parameters[p], kColdCache);
-    // Padding falls where tokens fill it, and merging where more sequences leave each fewer parts: all else
-    // rises with them.
-    if (pricing_ == Pricing::floor &&
-        (name == "pad" || name == "empty" || name == "reduce" || name == "reduce_mha"))
+    // Padding falls where tokens fill it, merging where more sequences leave each fewer parts, and what parts
+    // without keys take where a graph ends: all else rises with them.
+    constexpr std::array<std::string_view, 7> kFalling{"pad",   "empty",  "reduce", "reduce_mha",
+                                                       "piece", "search", "idle"};
+    if (pricing_ == Pricing::floor && std::find(kFalling.begin(), kFalling.end(), name) != kFalling.end())
       u.parameters[p] = 0;
   }
   return u;

@@ -70,11 +70,47 @@ TEST(FormsDecodeFit, H23ParametersAreFoundAgain) {
       shapes.push_back({batch, kv, 32, 4, 128, 256});
     }
   }
-  // What the other way of splitting has stays where it starts: 0.1 us, or 800 tokens.
-  expect_recovery(kAttentionDecodeForm, device(), shapes, {4,   4.5, 25, 300, 0.1, 16,  9, 6.5, 1.5, 15, 1500,
-                                                           0.1, 12,  15, 0.9, 35,  300, 5, 0.6, 20,  5});
-  expect_recovery(kAttentionDecodeForm, split_by(SplitRule::trtllm_gen), shapes,
-                  {4, 4.5, 25, 800, 0.4, 16, 9, 6.5, 1.5, 15, 800, 0.6, 12, 15, 0.9, 35, 300, 5, 0.6, 20, 5});
+  // What other kernels have stays where it starts: 0.1 us or 800 tokens of the other way of splitting, and
+  // what waiting for memory and parts without keys take.
+  const auto with = [](std::vector<double> p, std::vector<double> waiting = {0.3, 8, 0.3, 0.5}) {
+    p.insert(p.end(), waiting.begin(), waiting.end());
+    return p;
+  };
+  expect_recovery(
+      kAttentionDecodeForm, device(), shapes,
+      with({4, 4.5, 25, 300, 0.1, 16, 9, 6.5, 1.5, 15, 1500, 0.1, 12, 15, 0.9, 35, 300, 5, 0.6, 20, 5}));
+  expect_recovery(
+      kAttentionDecodeForm, split_by(SplitRule::trtllm_gen), shapes,
+      with({4, 4.5, 25, 800, 0.4, 16, 9, 6.5, 1.5, 15, 800, 0.6, 12, 15, 0.9, 35, 300, 5, 0.6, 20, 5}));
+}
+
+// What waiting for memory and parts without keys take; rows of heads of 512 say little of the rest, of which
+// each sequence has 32 parts.
+TEST(FormsDecodeFit, H23PartsWithoutKeysAreFoundAgain) {
+  FormContext c = split_by(SplitRule::flash_attention_4_graph);
+  c.variant[2] = 1;
+  const std::vector<double> truth{4,  4.5, 40, 800, 0.1, 16,  9,  6.5, 1.5, 45, 800, 0.1, 12,
+                                  15, 0.9, 35, 300, 5,   0.6, 20, 5,   0.9, 6,  0.7, 0.8};
+  ASSERT_EQ(truth.size(), kAttentionDecodeForm.parameters.size());
+  FitRows rows;
+  rows.width = kAttentionDecodeForm.numbers.size();
+  std::mt19937_64 rng(3);
+  for (double batch = 1; batch <= 2048; batch *= 2) {
+    for (double kv = 2; kv <= 131072; kv *= 2) {
+      for (const double heads_kv : {1., 2., 4.}) {
+        for (const double group : {1., 4., 8.}) {
+          if (batch * kv * heads_kv > 0x1p22) continue;
+          const std::vector<double> x{batch, kv, heads_kv * group, heads_kv, 512, 0};
+          const double noise = static_cast<double>(rng() >> 11) * 0x1p-53 - 0.5;
+          rows.numbers.insert(rows.numbers.end(), x.begin(), x.end());
+          rows.seconds.push_back(kAttentionDecodeForm.seconds(x, c, truth) * std::exp(0.02 * noise));
+        }
+      }
+    }
+  }
+  const FitResult found = fit(kAttentionDecodeForm, c, rows);
+  for (std::size_t i = 21; i < truth.size(); ++i)
+    EXPECT_NEAR(found.parameters[i] / truth[i], 1, 0.1) << kAttentionDecodeForm.parameters[i].name;
 }
 
 TEST(FormsDecodeFit, H25ParametersAreFoundAgain) {

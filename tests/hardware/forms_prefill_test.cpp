@@ -149,11 +149,12 @@ TEST(FormsPrefill, H30EveryShippedKernelIsKnown) {
     }
   }
   EXPECT_GE(names.size(), 10u);
-  for (const std::string& name : names) EXPECT_TRUE(prefill_kernel(name)) << name;
-  EXPECT_EQ(prefill_kernel("flash_attn_fa3"), PrefillKernel::flash_attention_3);
-  EXPECT_EQ(prefill_kernel("flash_attn_fa4"), PrefillKernel::packed);
-  EXPECT_EQ(prefill_kernel("torch_flow"), PrefillKernel::with_rope);
-  EXPECT_FALSE(prefill_kernel("fa5"));
+  const System hopper = testing::catalog_system("h100-hgx");
+  for (const std::string& name : names) EXPECT_TRUE(prefill_kernel(name, hopper)) << name;
+  EXPECT_EQ(prefill_kernel("flash_attn_fa3", hopper), PrefillKernel::flash_attention_3);
+  EXPECT_EQ(prefill_kernel("flash_attn_fa4", hopper), PrefillKernel::packed);
+  EXPECT_EQ(prefill_kernel("torch_flow", hopper), PrefillKernel::with_rope);
+  EXPECT_FALSE(prefill_kernel("fa5", hopper));
 }
 
 TEST(FormsPrefill, H30BytesOfKernelsWithAndWithoutRope) {

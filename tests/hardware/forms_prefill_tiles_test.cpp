@@ -70,6 +70,65 @@ TEST(FormsPrefill, H30TilesOfOtherSizesAreCountedWhole) {
   }
 }
 
+// Block by block, as extend_attention.py goes through them: which of the new keys' a tile computes and which
+// it looks at only.
+TEST(FormsPrefill, H30TritonLooksAtBlocksBeforeTheWindow) {
+  using enum PrefillKernel;
+  FormContext c;
+  for (const PrefillKernel kernel : {triton_hopper, triton_blackwell}) {
+    for (const double dim : {128., 256., 512.}) {
+      const PrefillTile tile = prefill_tile(kernel, dim, 2, true);
+      for (const double window : {0., 1024.}) {
+        for (const double rows : {64., 1024., 2048., 8192.}) {
+          double computed = 0, skipped = 0;
+          for (double first = 0; first < rows; first += tile.rows) {
+            for (double key = 0; key < first + tile.rows; key += tile.keys) {
+              const bool seen = window == 0 || key + tile.keys - 1 > first - window;
+              (seen ? computed : skipped) += 1;
+            }
+          }
+          PrefillShape s = prefill_shape(3, rows, 0, 8, 2, window);
+          s.qk_dim = s.v_dim = dim;
+          const PrefillWork w = prefill_work(s, kernel, c);
+          EXPECT_EQ(w.tiles, 3 * 8 * rows / tile.rows);
+          // Where several tiles end in one block, blocks are counted at their mean.
+          EXPECT_NEAR(w.blocks, 3 * 8 * computed, 3 * 8 * (computed * 0.02 + 0.5))
+              << dim << " " << window << " " << rows;
+          EXPECT_NEAR(w.skipped, 3 * 8 * skipped, 3 * 8 * (skipped * 0.02 + 1)) << dim << " " << rows;
+        }
+      }
+    }
+  }
+  // Cached keys before the window are never looked at.
+  const PrefillWork cached = prefill_work(prefill_shape(1, 512, 8192, 8, 2, 1024), triton_hopper, c);
+  EXPECT_EQ(cached.skipped, 0);
+}
+
+TEST(FormsPrefill, H30TritonsTilesAreOfTheDevice) {
+  const System hopper = catalog_system("h100-hgx"), blackwell = catalog_system("gb200-nvl72");
+  const auto tile = [](const System& s, double dim) {
+    return prefill_tile(prefill_kernel("triton", s).value(), dim, 2, false).rows;
+  };
+  EXPECT_EQ(tile(hopper, 128), 128);
+  EXPECT_EQ(tile(hopper, 256), 64);
+  EXPECT_EQ(tile(hopper, 512), 32);
+  EXPECT_EQ(tile(blackwell, 128), 64);
+  EXPECT_EQ(tile(blackwell, 512), 16);
+}
+
+TEST(FormsPrefill, H31BlocksThatAreLookedAtTakePartOfABlock) {
+  const System hopper = catalog_system("h100-hgx");
+  FormContext c;
+  ASSERT_TRUE(kAttentionPrefillForm.context(std::vector<std::string>{"bf16", "bf16", "triton"}, hopper, c));
+  const std::vector<double> window{8, 16384, 0, 16, 8, 256, 1024}, whole{8, 16384, 0, 16, 8, 256, 0};
+  std::vector<double> p{10, 0.7, 0.6, 0.01, 1, 0.001, 5, 5, 0.001, 0.001, 1};
+  // As long as the others: the window saves nothing.
+  EXPECT_NEAR(kAttentionPrefillForm.seconds(window, c, p) / kAttentionPrefillForm.seconds(whole, c, p), 1,
+              0.01);
+  p[10] = 0.01;
+  EXPECT_LT(kAttentionPrefillForm.seconds(window, c, p), 0.2 * kAttentionPrefillForm.seconds(whole, c, p));
+}
+
 TEST(FormsPrefill, H31VllmWritesATokenByABlockOfThreads) {
   EXPECT_DOUBLE_EQ(write_share(1, 128), 0.25);
   EXPECT_DOUBLE_EQ(write_share(4, 128), 1);

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "hardware/cost/forms/forms.hpp"
 #include "tests/hardware/ops.hpp"
@@ -58,6 +60,8 @@ const std::map<SplitRule, Most> kMost{
      [](double n, double u, double sms) { return searched(n, u, sms, 64, 4, 128); }},
     {SplitRule::flash_attention_3_latent_graph,
      [](double n, double u, double sms) { return searched(n, u, sms, 64, 4, 32); }},
+    {SplitRule::flash_attention_4_graph,
+     [](double n, double u, double) { return u > 512 ? 1.0 : std::min(std::ceil(n / 64), 32.0); }},
     {SplitRule::flash_mla,
      [](double n, double u, double sms) { return std::min(std::ceil(n / 64), std::max(1.0, sms / u)); }},
     {SplitRule::flashinfer,
@@ -138,6 +142,17 @@ TEST(SplitRules, H47OneWaveEndsTheSplitting) {
   EXPECT_LT(blackwell.parts(512 * 151, 1, 1), 152);
 }
 
+// vLLM's graphs end at 512 requests, and with them the parts that are started whatever the keys.
+TEST(SplitRules, H47FlashAttention4StartsAllPartsInsideGraphs) {
+  const KeySplit& rule = key_split(SplitRule::flash_attention_4_graph, 132);
+  EXPECT_EQ(rule.parts(1 << 17, 512, 512), 32);
+  EXPECT_EQ(rule.parts(1 << 17, 513, 513), 1);
+  EXPECT_EQ(rule.parts(640, 1, 1), 10);
+  EXPECT_EQ(started_parts(SplitRule::flash_attention_4_graph, 512), 32);
+  EXPECT_EQ(started_parts(SplitRule::flash_attention_4_graph, 513), 1);
+  EXPECT_EQ(started_parts(SplitRule::flash_attention_3_graph, 1), 1);
+}
+
 TEST(SplitRules, H47TheNameOfTheKernelAndTheDeviceChoose) {
   const System ampere = testing::catalog_system("a100-sxm"), hopper = testing::catalog_system("h200-hgx"),
                blackwell = testing::catalog_system("gb200-nvl72");
@@ -150,6 +165,10 @@ TEST(SplitRules, H47TheNameOfTheKernelAndTheDeviceChoose) {
   EXPECT_EQ(of("torch_flow", "bf16", hopper)->groups, SplitRule::saturating);
   EXPECT_EQ(of("torch_flow", "bf16", blackwell)->groups, SplitRule::trtllm_gen);
   EXPECT_EQ(of("vllm_flash_attn", "bf16", ampere)->single, SplitRule::whole);
+  EXPECT_EQ(of("flash_attn_fa4", "bf16", hopper)->groups, SplitRule::flash_attention_4_graph);
+  EXPECT_TRUE(of("flash_attn_fa4", "bf16", hopper)->waits);
+  EXPECT_TRUE(of("triton", "fp8", blackwell)->waits);
+  EXPECT_FALSE(of("fa3", "bf16", hopper)->waits);
   EXPECT_FALSE(of("torch_flow", "bf16", ampere));
   EXPECT_FALSE(of("torch_flaw", "bf16", blackwell));
   const auto mla = [](const char* scope, const char* kernel, const System& s) {
@@ -230,6 +249,64 @@ TEST(SplitRules, H47ARuleIsMadeOnceAndNeedsOne) {
   EXPECT_EQ(&key_split(SplitRule::xqa, 1000), &key_split(SplitRule::xqa, 1000));
   EXPECT_THROW(key_split(SplitRule::saturating, 132), std::logic_error);
   EXPECT_THROW(key_split(SplitRule::xqa, 0), std::logic_error);
+}
+
+FormContext parts_context(const char* kernel) {
+  FormContext c;
+  EXPECT_TRUE(kAttentionDecodeForm.context(std::vector<std::string>{"bf16", "bf16", kernel},
+                                           testing::catalog_system("h200-hgx"), c));
+  return c;
+}
+std::vector<double> parts_start() {
+  std::vector<double> out;
+  for (const FormParameter& p : kAttentionDecodeForm.parameters) out.push_back(p.start);
+  return out;
+}
+std::size_t parts_index(const std::string& name) {
+  const auto found =
+      std::find_if(kAttentionDecodeForm.parameters.begin(), kAttentionDecodeForm.parameters.end(),
+                   [&](const FormParameter& p) { return p.name == name; });
+  EXPECT_NE(found, kAttentionDecodeForm.parameters.end()) << name;
+  return static_cast<std::size_t>(found - kAttentionDecodeForm.parameters.begin());
+}
+
+// The blocks of FlashAttention-4, counted one by one: of `batch` sequences with 8 query heads of 512 columns.
+TEST(FormsDecode, H23PartsWithoutKeysAreStartedInsideGraphs) {
+  const FormContext c = parts_context("flash_attn_fa4");
+  auto p = parts_start();
+  const auto set = [&](const char* name, double v) { p[parts_index(name)] = v; };
+  const auto seconds = [&](double batch) {
+    return kAttentionDecodeForm.seconds(std::vector<double>{batch, 2, 8, 1, 512, 0}, c, p);
+  };
+  for (const char* name : {"start", "token", "reduce", "serial", "compute"}) set(name, 1e-9);
+  for (const char* name : {"piece", "search", "idle"}) set(name, 0);
+  const double none = seconds(264), beyond = seconds(513);
+  set("piece", 10);  // 64 waves of parts
+  EXPECT_NEAR(seconds(264) - none, 10e-6 * (std::hypot(1, 64) - std::hypot(1, 2)), 1e-9);
+  EXPECT_EQ(seconds(513), beyond);  // no part without keys beyond the graphs
+  set("piece", 0);
+  set("idle", 1);  // 264 sequences x 264 groups of 8 rows x 4 groups of 128 columns
+  EXPECT_NEAR(seconds(264) - none, 264 * 264 * 4 * 1e-9, 1e-12);
+  EXPECT_EQ(seconds(513), beyond);
+  set("idle", 0);
+  set("search", 1);  // each of 64 waves looks through half of the batch, 31 at a time
+  EXPECT_NEAR(seconds(264) - none, 264 / 62. * std::hypot(1, 64) * 1e-6, 1e-8);
+}
+
+// Of a kernel with few parts a token takes longer out of memory than out of L2.
+TEST(FormsDecode, H23FewPartsWaitForMemory) {
+  auto p = parts_start();
+  p[parts_index("token")] = 300;
+  const auto ratio = [&](const FormContext& c, double keys) {
+    auto q = p;
+    q[parts_index("cold")] *= 2;
+    const std::vector<double> x{1, keys, 8, 1, 128, 0};
+    return kAttentionDecodeForm.seconds(x, c, q) / kAttentionDecodeForm.seconds(x, c, p);
+  };
+  const FormContext few = parts_context("flash_attn_fa4"), filling = parts_context("fa3");
+  EXPECT_NEAR(ratio(few, 1 << 20), 1.6 / 1.3, 0.02);
+  EXPECT_NEAR(ratio(few, 4096), 1, 1e-3);
+  EXPECT_EQ(ratio(filling, 1 << 20), 1);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   out = form_context(system, fp8 ? Dtype::fp8 : Dtype::bf16);
   out.a_bytes = fp8 ? 1 : 2;
   out.b_bytes = words[1] == "fp8" ? 1 : 2;
-  const PrefillKernel kernel = prefill_kernel(words[2]).value_or(PrefillKernel::with_rope);
+  const PrefillKernel kernel = prefill_kernel(words[2], system).value_or(PrefillKernel::with_rope);
   const TileSplit split = tile_split(words, system).value_or(TileSplit{});
   out.variant[0] = static_cast<double>(kernel);
   out.variant[1] = static_cast<double>(split.few);

@@ -89,18 +89,48 @@ void add_bytes(PrefillWork& w, PrefillKernel kernel, const FormContext& c, const
   w.prefix_bytes = element * (cache_rows - fresh) * c.b_bytes;
 }
 
-}  // namespace
-
 // {kBlockM, kBlockN} of tile_size_fwd_sm90, causal, with pages that TMA cannot fetch: SGLang's hold a token,
 // vLLM's 16 (hopper/tile_size.h of vllm-project/flash-attention@803020a8).
-PrefillTile prefill_tile(PrefillKernel kernel, double qk_dim, double bytes, bool window) {
-  if (kernel != PrefillKernel::flash_attention_3) return {};
-  const bool fp8 = bytes < 2;
+PrefillTile flash_attention_3_tile(double qk_dim, bool fp8, bool window) {
   if (qk_dim <= 64) return {192, fp8 || window ? 160.0 : 128.0};
   if (qk_dim <= 96) return {192, 128};
   if (qk_dim <= 128) return {128, fp8 ? 160.0 : 128.0};
   if (qk_dim <= 192) return {128, fp8 ? (window ? 128.0 : 160.0) : 96.0};
   return {128, window ? 64.0 : fp8 ? 128.0 : 80.0};
+}
+
+// {BLOCK_M, BLOCK_N} of _get_block_sizes_for_extend_attention, whatever the type
+// (sgl-project/sglang@9a0bd24be, kernels/ops/attention/extend_attention.py).
+PrefillTile triton_tile(PrefillKernel kernel, double qk_dim) {
+  constexpr double kKeys = 64;
+  if (qk_dim > 256) return {kernel == PrefillKernel::triton_hopper ? 32.0 : 16.0, kKeys};
+  if (qk_dim > 128 || kernel == PrefillKernel::triton_blackwell) return {64, kKeys};
+  return {128, kKeys};
+}
+
+// SGLang's Triton goes through all new keys before a tile's end, in and out of its window, and leaves a block
+// out once it has made the mask and found it empty (extend_attention.py, SKIP_TILE). Of a cached prefix it is
+// given those inside the window alone.
+void blocks_looked_at(const PrefillShape& s, const PrefillTile& tile, double full, double heads,
+                      PrefillWork& w) {
+  PrefillShape fresh = s;
+  fresh.cached = 0;
+  const double slack = mean_slack(tile.rows, tile.keys);
+  Tiles all{tile.rows, full, slack};
+  all.sum = full * slack / tile.keys + tile.rows / tile.keys * full * (full + 1) / 2;
+  all.last = whole_blocks(s.rows, tile.keys);
+  Tiles inside = all;
+  blocks_from_window(fresh, tile.keys, inside);
+  w.skipped = s.batch * heads * std::max(0.0, all.sum + all.last - inside.sum - inside.last);
+  w.longest_skip = std::max(0.0, all.last - inside.last);
+}
+
+}  // namespace
+
+PrefillTile prefill_tile(PrefillKernel kernel, double qk_dim, double bytes, bool window) {
+  if (kernel == PrefillKernel::flash_attention_3) return flash_attention_3_tile(qk_dim, bytes < 2, window);
+  if (is_triton(kernel)) return triton_tile(kernel, qk_dim);
+  return {};
 }
 
 PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const FormContext& c) {
@@ -112,8 +142,8 @@ PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const Form
   const double tokens = tile.rows / group;  // per tile
   const double tiles = std::ceil(rows / tile.rows), full = tiles - 1;
   // Of the last tile: one of two warp groups has nothing to do, but FlashAttention-3's computes it all the
-  // same.
-  const bool half = !packs_heads(kernel) && rows - full * tile.rows <= kHalf;
+  // same, and Triton's tiles are one piece.
+  const bool half = !packs_heads(kernel) && !is_triton(kernel) && rows - full * tile.rows <= kHalf;
   const double height = half ? 0.5 : 1;
 
   // Cached tokens are not rounded to blocks, which is exact where they end with one: a token more in the
@@ -123,7 +153,7 @@ PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const Form
   t.last = whole_blocks(s.cached + s.rows, tile.keys);
   t.before = full > 0 ? (s.cached + t.slack + tokens * full) / tile.keys : 0;
   if (s.window > 0) {
-    if (packs_heads(kernel)) {
+    if (packs_heads(kernel) || is_triton(kernel)) {
       blocks_from_window(s, tile.keys, t);
     } else {
       SL_CHECK(tile.rows == kBlock && tile.keys == kBlock,
@@ -136,6 +166,7 @@ PrefillWork prefill_work(const PrefillShape& s, PrefillKernel kernel, const Form
   w.blocks = s.batch * heads * (t.sum + height * t.last);
   w.tiles = s.batch * heads * tiles;
   w.longest = std::max(height * t.last, t.before);
+  if (s.window > 0 && is_triton(kernel)) blocks_looked_at(s, tile, full, heads, w);
   w.block_dims = s.qk_dim + s.v_dim;
   const double cached = s.window > 0 ? std::min(s.cached, s.window - 1) : s.cached;  // that are read
   add_bytes(w, kernel, c, s, s.batch * s.rows, s.batch * (cached + s.rows));
@@ -188,6 +219,8 @@ PrefillWork prefill_work(const AttendPrefillShape& a, PrefillKernel kernel, cons
   if (std::abs(pairs - 1) > 1e-6) {
     w.blocks *= pairs;
     w.longest *= pairs;
+    w.skipped *= pairs;
+    w.longest_skip *= pairs;
   }
   // A schedule counts its tiles in rows of 128.
   w.tiles *= static_cast<double>(a.tiles) / (s.batch * std::ceil(s.rows / kBlock));
@@ -220,9 +253,9 @@ double prefill_seconds(const PrefillWork& w, const FormContext& c, std::span<con
   const double mma = 2 * pairs * w.block_dims * c.sms / (p[1] * c.flops);
   const double exponentials = pairs * c.sms / (p[2] * c.exponentials);
   const double block = norm4(mma, exponentials);
-  const double start = p[3] * 1e-6;
-  const double mean = (w.tiles * start + w.blocks * block) / c.sms;
-  const double alone = start + w.longest * block * p[4];
+  const double start = p[3] * 1e-6, skip = w.skipped > 0 ? p[10] : 0;
+  const double mean = (w.tiles * start + (w.blocks + skip * w.skipped) * block) / c.sms;
+  const double alone = start + (w.longest + skip * w.longest_skip) * block * p[4];
   const double work = std::max(mean, alone) + p[5] * std::min(mean, alone);
   // No row has a cached prefix: read while tiles are computed, as fast as a decode kernel reads one.
   const double prefix = w.prefix_bytes / (kDecodeMemoryShare * c.bandwidth);

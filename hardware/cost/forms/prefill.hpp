@@ -30,6 +30,8 @@ struct PrefillWork {
   double blocks = 0;
   double tiles = 0;
   double longest = 0;       // blocks of the longest tile, or of its longest part
+  double skipped = 0;       // blocks before a window that a kernel looks at and leaves out, ...
+  double longest_skip = 0;  // ... and of them those of the longest tile
   double block_dims = 0;    // qk + v
   double tokens = 0;        // new ones
   double token_share = 1;   // of t_token that one costs
@@ -45,7 +47,13 @@ enum class PrefillKernel {
   plain,      // attends only; a single new token's heads share a tile (FlashAttention-2)
   packed,     // attends only; the query heads of a KV head share tiles (FlashAttention-4, vLLM's Triton)
   flash_attention_3,  // the same on Hopper, in tiles of its own sizes
+  triton_hopper,      // attends only, a head per tile, in tiles of its own sizes (SGLang's Triton) ...
+  triton_blackwell,   // ... and there
 };
+/// SGLang's Triton, wherever it runs.
+inline bool is_triton(PrefillKernel k) {
+  return k == PrefillKernel::triton_hopper || k == PrefillKernel::triton_blackwell;
+}
 /// Do the query heads of a KV head share tiles?
 inline bool packs_heads(PrefillKernel k) {
   return k == PrefillKernel::packed || k == PrefillKernel::flash_attention_3;
@@ -86,6 +94,8 @@ inline constexpr FormParameter kPrefillParameters[] = {
     {"e_cache", "1", 0.02, 0.6, 5},     // ... keys and values
     {"t_token", "us", 0.001, 0.1, 10},  // an SM's, for a new token whatever its heads: pages, positions
     {"throttle", "1", 0.001, 0.1, 1},   // slowdown of long kernels, where power limits the clock
+    {"skipped", "1", 0.01, 0.4,
+     2},  // of a block's time, one before the window that is looked at and left out
 };
 
 /// Widths of MLA that its kernels were measured with, DeepSeek-V3's: latent rank, rotary part, a head of keys
@@ -95,7 +105,8 @@ struct MlaWidths {
 };
 inline constexpr MlaWidths kMlaMeasured;
 
-/// [H31] p as kPrefillParameters; the rest of p is not looked at.
+/// [H31] p as kPrefillParameters; the rest of p is not looked at, nor `skipped` where `work` has no such
+/// blocks.
 double prefill_seconds(const PrefillWork& work, const FormContext& context, std::span<const double> p);
 
 /// [H31] The attention of a schedule; p as kPrefillParameters, `context` of kAttentionPrefillForm.

@@ -1,5 +1,9 @@
 #include "hardware/cost/forms/prefill_kernels.hpp"
 
+#include <cstddef>
+
+#include "hardware/machine/system.hpp"
+
 namespace shardline {
 
 namespace {
@@ -24,7 +28,7 @@ constexpr Named kNamed[] = {
     {"trtllm_mha", plain},
     {"flashinfer_trtllmprefill", plain, true},
     {"flashinfer", plain},
-    {"triton", plain},
+    {"triton", triton_hopper},
     {"fa3", PrefillKernel::flash_attention_3},
     {"flash_attention", packed},  // SGLang's on Ampere: FlashAttention-3's
     {"flash_attn_fa3", PrefillKernel::flash_attention_3, true},
@@ -41,9 +45,11 @@ const Named* named(std::string_view name) {
 
 }  // namespace
 
-std::optional<PrefillKernel> prefill_kernel(std::string_view name) {
+std::optional<PrefillKernel> prefill_kernel(std::string_view name, const System& system) {
   const Named* k = named(name);
-  return k != nullptr ? std::optional(k->kernel) : std::nullopt;
+  if (k == nullptr) return std::nullopt;
+  const bool blackwell = system.device.peak[static_cast<std::size_t>(Dtype::fp4)].value > 0;
+  return k->kernel == triton_hopper && blackwell ? triton_blackwell : k->kernel;
 }
 
 bool writes_by_token(std::string_view name) {

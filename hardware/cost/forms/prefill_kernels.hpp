@@ -8,8 +8,10 @@
 
 namespace shardline {
 
-/// Nothing for a kernel that no one has looked at.
-std::optional<PrefillKernel> prefill_kernel(std::string_view name);
+struct System;
+
+/// On a device as `system` has. Nothing for a kernel that no one has looked at.
+std::optional<PrefillKernel> prefill_kernel(std::string_view name, const System& system);
 
 /// Does a kernel of its own write the new keys and values first, a thread block per token (vLLM's)?
 bool writes_by_token(std::string_view name);

@@ -53,6 +53,15 @@ constexpr double kFlashMlaKeys = 64;
 // (p90 15.9 against 17.3 %). MLAPlan: equal shares to all, in steps of 256 keys.
 constexpr double kFlashInferKeys = 256, kFlashInferBlocks = 2;
 
+// FlashAttention-4 on Hopper (heads wider than 256): vLLM gives it the 32 parts of its graphs as the number
+// of parts, not as the most (vllm-project/vllm 697c34b97, v1/attention/backends/flash_attn.py:
+// max_num_splits, for at most max_cudagraph_capture_size tokens, 512 by default), and all 32 thread blocks of
+// a row are started (vllm-project/flash-attention 617264c1c, flash_attn/cute/tile_scheduler.py,
+// SingleTileVarlenScheduler: grid y is num_splits). Blocks of 64 keys (interface.py, _tile_size_fwd_sm90).
+// Above 512 tokens its own search gives one part to more rows than there are multiprocessors
+// (num_splits_heuristic: num_SMs // total_mblocks).
+constexpr double kFlash4Keys = 64, kFlash4Parts = 32, kGraphRequests = 512;
+
 enum class Generation : std::uint8_t { ampere, hopper, blackwell };
 Generation generation_of(const System& s) {
   const auto has = [&](Dtype t) { return s.device.peak[static_cast<std::size_t>(t)].value > 0; };
@@ -69,24 +78,29 @@ struct KernelRules {
 };
 using enum SplitRule;
 constexpr SplitRules both(SplitRule r) { return {r, r}; }
+constexpr SplitRules waiting(SplitRule r) { return {r, r, true}; }
 
 // Every kernel of every decode table that calibrate reads. The first that fits counts. `saturating` are those
 // whose rule is not known, or whose long rows the rule predicts worse than a chain that saturates; README.md
-// [H47] has the numbers.
+// [H47] has the numbers. `waiting`: SGLang's Triton has at most 8 parts (triton_attention_num_kv_splits;
+// sgl-project/sglang 9a0bd24be, kernels/ops/attention/metadata.py, get_num_kv_splits_triton),
+// FlashAttention-4
+// 32. vLLM's Triton has 16 (v1/attention/backends/triton_attn.py, NUM_PAR_SOFTMAX_SEGMENTS), but rows left
+// out are predicted no better with it.
 constexpr KernelRules kKernels[] = {
     {"attention_decode", "torch_flow", Generation::blackwell, both(trtllm_gen)},
     {"attention_decode", "torch_flow_flashinfer", Generation::blackwell, both(flashinfer)},
     {"attention_decode", "trtllm_mha", Generation::blackwell, both(trtllm_gen)},
     {"attention_decode", "flashinfer_trtllmdecode", Generation::blackwell, both(trtllm_gen)},
     {"attention_decode", "flashinfer", Generation::blackwell, both(flashinfer)},
-    {"attention_decode", "triton", Generation::blackwell, both(saturating)},
+    {"attention_decode", "triton", Generation::blackwell, waiting(saturating)},
     {"attention_decode", "triton_attn", Generation::blackwell, both(saturating)},
     {"attention_decode", "torch_flow", Generation::hopper, {xqa, saturating}, "", "fp8"},
     {"attention_decode", "torch_flow", Generation::hopper, both(saturating), "", "bf16"},
     {"attention_decode", "fa3", Generation::hopper, both(flash_attention_3)},
-    {"attention_decode", "triton", Generation::hopper, both(saturating)},
+    {"attention_decode", "triton", Generation::hopper, waiting(saturating)},
     {"attention_decode", "flash_attn_fa3", Generation::hopper, both(flash_attention_3_graph)},
-    {"attention_decode", "flash_attn_fa4", Generation::hopper, both(saturating)},
+    {"attention_decode", "flash_attn_fa4", Generation::hopper, waiting(flash_attention_4_graph)},
     {"attention_decode", "vllm_flash_attn", Generation::ampere, {flash_attention_2, whole}},
     {"attention_decode", "flash_attention", Generation::ampere, both(saturating)},
     {"mla_decode", "trtllm_mla", Generation::blackwell, both(saturating), "module_wideep"},
@@ -160,6 +174,7 @@ const Search& search_of(SplitRule rule) {
     case whole:
     case trtllm_gen:
     case xqa:
+    case flash_attention_4_graph:
     case flash_mla:
     case flashinfer:
     case flashinfer_latent:
@@ -209,6 +224,10 @@ std::optional<TileSplit> tile_split(std::span<const std::string> words, const Sy
     if (words.back() == k.kernel && device == k.device) return k.split;
   }
   return std::nullopt;
+}
+
+double started_parts(SplitRule rule, double batch) {
+  return rule == flash_attention_4_graph && batch <= kGraphRequests ? kFlash4Parts : 1;
 }
 
 double tile_parts(SplitRule rule, double sms, double keys, double tiles, double own) {
@@ -279,6 +298,8 @@ double KeySplit::parts(double keys, double rows, double batch) const {
       return std::min(alone, std::max(1.0, std::min(std::floor(kXqaWaves * sms_ / rows),
                                                     std::floor(kXqaMost / std::max(1.0, batch)))));
     }
+    case flash_attention_4_graph:
+      return batch > kGraphRequests ? 1 : between(keys, kFlash4Keys, kFlash4Parts);
     case flash_mla:
       return between(keys, kFlashMlaKeys, sms_ / rows);
     case flashinfer:

@@ -26,6 +26,7 @@ enum class SplitRule : std::uint8_t {
   flash_attention_3_graph,  // the same inside vLLM's CUDA graphs
   flash_attention_3_latent,
   flash_attention_3_latent_graph,
+  flash_attention_4_graph,  // 32 inside vLLM's CUDA graphs, whatever the keys
   flash_mla,
   flashinfer,  // FlashInfer's own decode kernels
   flashinfer_latent,
@@ -36,6 +37,9 @@ inline constexpr std::size_t kSplitRules = static_cast<std::size_t>(SplitRule::f
 /// another kernel in some libraries. Both are the same for MLA.
 struct SplitRules {
   SplitRule groups = SplitRule::saturating, single = SplitRule::saturating;
+  /// Whether a thread block waits for each of its tokens, longer for those in memory than for those in L2: so
+  /// few parts that one sequence leaves most of the device idle, however long it is.
+  bool waits = false;
 };
 
 /// Of the kernel that the words of a variant name (in the order of Form::words), on a device as `system` has:
@@ -55,6 +59,10 @@ std::optional<TileSplit> tile_split(std::span<const std::string> words, const Sy
 /// Parts of one tile of a kernel that goes through `keys` keys: one of `tiles`, of which `own` are its
 /// sequence's. At least 1; keys / parts never falls as blocks of 128 keys are added.
 double tile_parts(SplitRule rule, double sms, double keys, double tiles, double own);
+
+/// Thread blocks that are started for each row, with keys or without; 1 where a rule starts as many as find
+/// keys.
+double started_parts(SplitRule rule, double batch);
 
 /// What merging grows with: 0 of one part. The exponent is set, not fitted: 0.5 and 1 predict long rows
 /// worse.
