@@ -28,7 +28,7 @@ seeds() {
     aiconfigurator) echo "$bad/measurement" "$sources/tests/fuzz/corpus/aiconfigurator" ;;
     plan_text) echo "$bad/plan" ;;
     truth) echo "$bad/truth" "$bad/chain_truth" ;;
-    step) echo "$sources/tests/fuzz/corpus/step" ;;
+    power | journal | step) echo "$sources/tests/fuzz/corpus/$1" ;;
     trace) echo "$sources/tests/planner/traces" "$bad/trace" ;;
   esac
 }
