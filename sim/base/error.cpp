@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -16,9 +15,9 @@ namespace {
 
 constexpr int kWidest = 100;  // terminal cells of source shown
 
-/// One character of a source line, ready to print.
+/// One character of a source line, ready to print: a part of that line, or a literal.
 struct Glyph {
-  std::string text;
+  std::string_view text;
   int cells = 1;
 };
 
@@ -38,8 +37,15 @@ int cells_of(char32_t c) {
   return wide ? 2 : 1;
 }
 
+bool is_plain(char c) { return c >= 0x20 && c < 0x7f; }
+
 /// Decodes one UTF-8 character at the front of `text` and removes it; a bad byte becomes '?'.
 Glyph take(std::string_view& text) {
+  if (is_plain(text.front())) {
+    const std::string_view one = text.substr(0, 1);
+    text.remove_prefix(1);
+    return {one, 1};
+  }
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
   const std::size_t length = first < 0x80 ? 1 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
@@ -53,12 +59,13 @@ Glyph take(std::string_view& text) {
   text.remove_prefix(bytes.size());
   if (c == '\t' && good) return {" ", 1};
   if (!good || harmful(c)) return {"?", 1};
-  return {std::string(bytes), cells_of(c)};
+  return {bytes, cells_of(c)};
 }
 
 /// The source line, cut around the caret where it is too wide, and the caret below it.
 std::string source_and_caret(const Location& where) {
   std::vector<Glyph> line;
+  line.reserve(where.source_line.size());
   for (std::string_view rest = where.source_line; !rest.empty();) line.push_back(take(rest));
   const int first = std::max(where.source_column, 1);
   const int caret = std::clamp(where.column - first, 0, static_cast<int>(line.size()));
@@ -70,10 +77,12 @@ std::string source_and_caret(const Location& where) {
   int begin = 0;
   int end = static_cast<int>(line.size());
   if (width(begin, end) > kWidest) {
+    const auto cells = [&](int i) { return line[static_cast<std::size_t>(i)].cells; };
     begin = caret;
-    while (begin > 0 && width(begin - 1, caret) <= kWidest / 2) --begin;
-    end = begin;
-    while (end < static_cast<int>(line.size()) && width(begin, end + 1) <= kWidest) ++end;
+    int shown = 0;
+    while (begin > 0 && shown + cells(begin - 1) <= kWidest / 2) shown += cells(--begin);
+    end = caret;
+    while (end < static_cast<int>(line.size()) && shown + cells(end) <= kWidest) shown += cells(end++);
   }
   std::string source = begin > 0 || first > 1 ? "..." : "";
   const std::size_t pad = source.size() + static_cast<std::size_t>(width(begin, caret));
@@ -95,10 +104,15 @@ std::vector<Diagnostic> placeless(std::string message) {
   return out;
 }
 
+// Of ASCII alone, whatever the locale is: names are of ASCII.
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_small(char c) { return c >= 'a' && c <= 'z'; }
+
 std::string lower(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
   return out;
 }
 
@@ -125,9 +139,8 @@ std::vector<std::string> parts_of(std::string_view name) {
   std::vector<std::string> out;
   char before = '-';
   for (const char c : lower(name)) {
-    const auto is = [](int (*kind)(int), char of) { return kind(static_cast<unsigned char>(of)) != 0; };
-    if (is(std::isalnum, c)) {
-      if (!is(std::isalnum, before) || (is(std::isalpha, before) && is(std::isdigit, c))) out.emplace_back();
+    if (is_digit(c) || is_small(c)) {
+      if (!(is_digit(before) || is_small(before)) || (is_small(before) && is_digit(c))) out.emplace_back();
       out.back() += c;
     }
     before = c;
@@ -164,12 +177,19 @@ constexpr std::size_t kLongestName = 200;  // nobody mistypes a longer one, and 
 
 std::string harmless(std::string_view text) {
   std::string out;
-  while (!text.empty()) out += take(text).text;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t plain =
+        static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_plain) - text.begin());
+    out += text.substr(0, plain);
+    text.remove_prefix(plain);
+    if (!text.empty()) out += take(text).text;
+  }
   return out;
 }
 
 bool is_harmful(std::string_view text) {
-  const auto plain = [](char c) { return (c >= 0x20 && c < 0x7f) || c == '\t' || c == '\n'; };
+  const auto plain = [](char c) { return is_plain(c) || c == '\t' || c == '\n'; };
   if (std::all_of(text.begin(), text.end(), plain)) return false;
   std::string tabs_as_spaces(text);
   std::replace(tabs_as_spaces.begin(), tabs_as_spaces.end(), '\t', ' ');
