@@ -100,24 +100,41 @@ bool requests_ascend(TokenView tokens) {
   return true;
 }
 
-// Sum of one(query interval, key interval) over those of equal request.
+// Sum of one(query interval, key interval) over those of equal request, where requests ascend in both lists.
 template <class One>
-std::int64_t sum_of_requests(TokenView queries, TokenView keys, One one) {
+std::int64_t sum_of_ascending(TokenView queries, TokenView keys, One one) {
   std::int64_t pairs = 0;
-  const bool grouped = requests_ascend(queries) && requests_ascend(keys);
   std::size_t first = 0;  // keys before it are of earlier requests, or padding
   for (const Interval& q : queries) {
     if (q.request == kPadding) continue;
-    if (grouped) {
-      while (first < keys.size() && keys[first].request < q.request) ++first;
-    }
+    while (first < keys.size() && keys[first].request < q.request) ++first;
     for (std::size_t i = first; i < keys.size(); ++i) {
       const Interval& k = keys[i];
-      if (grouped && k.request > q.request) break;
+      if (k.request > q.request) break;
       if (k.request == q.request) pairs += one(q, k);
     }
   }
   return pairs;
+}
+
+// The list, or in `room` its intervals with their requests ascending: of many requests that several ranks
+// hold every pair of intervals would take minutes to look at.
+TokenView ascending(TokenView tokens, Tokens& room) {
+  if (requests_ascend(tokens)) return tokens;
+  room.clear();
+  for (const Interval& i : tokens) {
+    if (i.request != kPadding) room.push_back(i);
+  }
+  std::stable_sort(room.begin(), room.end(),
+                   [](const Interval& a, const Interval& b) { return a.request < b.request; });
+  return room;
+}
+
+// The same sum of any lists.
+template <class One>
+std::int64_t sum_of_requests(TokenView queries, TokenView keys, One one) {
+  thread_local Tokens of_queries, of_keys;
+  return sum_of_ascending(ascending(queries, of_queries), ascending(keys, of_keys), one);
 }
 
 // Keys of the requests that are asked about.
@@ -201,14 +218,8 @@ std::int64_t rows_in_reach(TokenView queries, TokenView keys, const Reach& reach
 }
 
 std::int64_t all_pairs(TokenView queries, TokenView keys) {
-  std::int64_t pairs = 0;
-  for (const Interval& q : queries) {
-    if (q.request == kPadding) continue;
-    for (const Interval& k : keys) {
-      if (k.request == q.request) pairs += q.size() * k.size();
-    }
-  }
-  return pairs;
+  return sum_of_requests(queries, keys,
+                         [](const Interval& q, const Interval& k) { return q.size() * k.size(); });
 }
 
 std::int64_t own_pairs(TokenView queries) {

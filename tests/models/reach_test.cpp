@@ -49,6 +49,19 @@ TEST(Tokens, T4PairsInReachAgreeWithCounting) {
   EXPECT_GT(fewer, 500);
 }
 
+// To hold every interval against every other would take minutes.
+TEST(Tokens, T4ManyRequestsOnManyRanksAreTakenByRequest) {
+  constexpr int kRanks = 64, kRequests = 4096, kRows = 8;
+  constexpr std::int64_t kTokens = kRanks * kRows;
+  Tokens held;  // rank by rank, as they are gathered
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (std::int32_t request = 0; request < kRequests; ++request)
+      held.push_back({request, rank * kRows, (rank + 1) * kRows});
+  }
+  EXPECT_EQ(causal_pairs(held, held), kRequests * (kTokens * (kTokens + 1) / 2));
+  EXPECT_EQ(all_pairs(held, held), kRequests * kTokens * kTokens);
+}
+
 TEST(Tokens, T4RowsInReachAgreeWithCounting) {
   std::mt19937_64 random(15);
   long long fewer = 0;
