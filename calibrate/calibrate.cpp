@@ -18,6 +18,7 @@
 #include "hardware/cost/forms/forms.hpp"
 #include "hardware/cost/forms/split_rules.hpp"
 #include "hardware/cost/price_interval.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/parallel.hpp"
 #include "sim/base/read_text.hpp"
 
@@ -42,7 +43,9 @@ struct Work {
            const std::string& framework) {
     rows.width = r.width;
     if (rows.seconds.empty()) engine = framework.empty() ? engines.at(0) : framework;
+    CancelCheck check;
     for (std::size_t i = 0; i < r.size(); ++i) {
+      check();
       const auto x = r.x(i);
       if (engines[i] != engine && (framework.empty() || !engines[i].empty())) {
         ++others[engines[i]];

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "calibrate/fit.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -201,6 +202,29 @@ std::vector<Triplet> smoothness(const Correction& correction, int knots, const C
   return smooth;
 }
 
+// Eigen's loops ask whether to stop where they call something of ours: its solver applies the preconditioner
+// once in each of its thousands of turns, and a matrix is made of millions of entries.
+class AskingPreconditioner : public Eigen::DiagonalPreconditioner<double> {
+ public:
+  template <class Right>
+  auto solve(const Eigen::MatrixBase<Right>& b) const {
+    check_cancelled();
+    return Eigen::DiagonalPreconditioner<double>::solve(b);
+  }
+};
+
+struct AskingEntry {
+  const Triplet* entry;
+  CancelCheck* check;
+  const Triplet* operator->() const { return entry; }
+  AskingEntry& operator++() {
+    (*check)();
+    ++entry;
+    return *this;
+  }
+  bool operator!=(const AskingEntry& other) const { return entry != other.entry; }
+};
+
 // Values of the knots by least squares of the rows' residuals; `entries` of the normal equations come with
 // those of the smoothness. `values` are where the search begins.
 Eigen::VectorXd solve_knots(const Eigen::VectorXd& values, std::vector<Triplet> entries,
@@ -208,7 +232,9 @@ Eigen::VectorXd solve_knots(const Eigen::VectorXd& values, std::vector<Triplet> 
                             std::span<const double> weight, double tolerance) {
   const Eigen::Index knots = values.size();
   Eigen::VectorXd right = Eigen::VectorXd::Zero(knots);
+  CancelCheck of_rows;
   for (std::size_t i = 0; i < corners.size(); ++i) {
+    of_rows();
     const CorrectionCorners& c = corners[i];
     for (int k = 0; k < c.count; ++k) {
       const auto at_k = static_cast<std::size_t>(k);
@@ -220,9 +246,12 @@ Eigen::VectorXd solve_knots(const Eigen::VectorXd& values, std::vector<Triplet> 
     }
   }
   Eigen::SparseMatrix<double> matrix(knots, knots);
-  matrix.setFromTriplets(entries.begin(), entries.end());
+  CancelCheck check;
+  matrix.setFromTriplets(AskingEntry{entries.data(), &check},
+                         AskingEntry{entries.data() + entries.size(), &check});
   // A grid of four axes fills most of a factor.
-  Eigen::ConjugateGradient<Eigen::SparseMatrix<double>, Eigen::Lower | Eigen::Upper> solver;
+  Eigen::ConjugateGradient<Eigen::SparseMatrix<double>, Eigen::Lower | Eigen::Upper, AskingPreconditioner>
+      solver;
   solver.setTolerance(tolerance);
   return solver.compute(matrix).solveWithGuess(right, values);
 }
@@ -250,7 +279,9 @@ Correction fit_correction(const Form& form, const FormContext& context, const Fi
 
   std::vector<CorrectionCorners> corners(rows.size());
   std::vector<double> residual(rows.size());
+  CancelCheck check;
   for (std::size_t i = 0; i < rows.size(); ++i) {
+    check();
     corners[i] = correction_corners(out, places[i]);
     residual[i] = std::log(rows.seconds[i] / form.seconds(rows.x(i), context, parameters));
   }
@@ -265,6 +296,7 @@ Correction fit_correction(const Form& form, const FormContext& context, const Fi
     values = solve_knots(values, smooth, corners, residual, weight, grid.own ? 1e-5 : 1e-7);
     out.values.assign(values.data(), values.data() + values.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
+      check();
       const double left = std::abs(residual[i] - out.at(places[i]));
       weight[i] = left <= options.outlier ? 1 : options.outlier / left;
     }

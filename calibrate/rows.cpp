@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 VariantRows rows_of(const Form& form, const System& system, const MeasurementTable& table) {
@@ -13,7 +15,9 @@ VariantRows rows_of(const Form& form, const System& system, const MeasurementTab
   std::vector<double> x(numbers.size());
   std::vector<std::string> variant(words.size());
   std::map<std::vector<std::string>, bool> known;
+  CancelCheck check;
   for (std::size_t row = 0; row < table.size(); ++row) {
+    check();
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = (*numbers[i])[row];
     for (std::size_t i = 0; i < variant.size(); ++i) variant[i] = (*words[i])[row];
     const auto [found, fresh] = known.try_emplace(variant, false);

@@ -13,6 +13,7 @@
 #include "models/model/catalog.hpp"
 #include "planner/layers/host_work.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -66,6 +67,7 @@ struct Residuals {
     Tried tried(host_of(numbers));
     std::vector<double> out;
     for (const TimedRow* r : rows) {
+      check_cancelled();
       const Served s = tried.served(*r, has_ttft(r));
       out.push_back(std::log(s.tpot.value / r->row.tpot));
       if (has_ttft(r)) out.push_back(std::log(s.ttft.value / r->row.ttft));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 namespace {
@@ -31,6 +33,7 @@ class PartPieces {
       // Units that come from the same boxes, in the same layers, are one piece.
       std::map<std::size_t, CachePiece> open;
       for (int u = target(to).units.first; u < target(to).units.end; ++u) {
+        check_cancelled();
         std::int64_t found = 0;
         for (const std::size_t from : senders(to, u)) {
           const auto known = open.find(from);

@@ -6,6 +6,7 @@
 #include "hardware/machine/routes.hpp"
 #include "planner/engines/deploy.hpp"
 #include "planner/engines/prompt_step.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/engine/engine.hpp"
 
 namespace shardline {
@@ -24,7 +25,9 @@ struct Flow {
 // Of a gathered hand-off one message per pair of ranks, whatever it is made of.
 std::vector<Flow> flows_of(const Handoff& h, bool by_layer) {
   std::map<std::tuple<int, int, int>, Flow> flows;  // by layer first: they are sent in this order
+  CancelCheck check;
   for (const CachePiece& p : h.pieces) {
+    check();
     for (int layer = p.layers.first; layer < p.layers.end; ++layer) {
       if (h.source.kind_of[static_cast<std::size_t>(layer)] != p.kind) continue;
       const int key = by_layer ? layer : 0;
@@ -57,7 +60,9 @@ class Play {
     const auto layers = static_cast<double>(h.source.kind_of.size());
     std::map<int, TaskId> posted;  // the last descriptors that a rank has submitted
     std::vector<TaskId> ends;
+    CancelCheck check;
     for (const Flow& f : flows_of(h, costs_.by_layer)) {
+      check();
       const double done = costs_.by_layer ? (f.layer + 1) / layers : 1;
       const Seconds ready = std::max(t.begin + t.prefill * done, t.room);
       const int from = t.source_gpu + f.from, to = t.target_gpu + f.to;
@@ -78,6 +83,7 @@ class Play {
   void add(const OwnMessages& m, int times) {
     const int ranks = m.group.size;
     for (int member = 0; member < ranks && ranks > 1; ++member) {
+      check_cancelled();
       const int gpu = m.first_gpu + member * m.group.stride;
       std::vector<double> load(routes_.edges().size(), 0);
       for (int other = 0; other < ranks; ++other) {
@@ -87,7 +93,9 @@ class Play {
       }
       const std::vector<Demand> sent = demands(load);
       TaskId last = graph_.add(Seconds(0), {}, {});
+      CancelCheck check;
       for (int step = 0; step < times; ++step) {
+        check();
         const TaskId computed = graph_.add(m.pause, {}, {last});
         last = graph_.add(Seconds(0), sent, {computed}, Sharing::equal_rate);
       }
@@ -143,7 +151,10 @@ std::vector<TransferTime> TransferFabric::play(const std::vector<Transfer>& tran
   for (int steps = messages.empty() ? 0 : 4;; steps *= 2) {
     Play play(spec_, *routes_, costs);
     std::vector<std::vector<TaskId>> ends;
-    for (const Transfer& t : transfers) ends.push_back(play.add(t));
+    for (const Transfer& t : transfers) {
+      check_cancelled();
+      ends.push_back(play.add(t));
+    }
     for (const OwnMessages& m : messages) play.add(m, steps);
     const Timeline& timeline = play.play();
     std::vector<TransferTime> out;

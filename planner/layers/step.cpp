@@ -193,6 +193,34 @@ void run_layers(ScheduleBuilder& b, const Case& c, const Plan& p, const StageLay
   }
 }
 
+// Of a million chunks no vector may grow by being moved, which takes longer than a signal waits for: there is
+// room for as many as follow the second one, which has all ops that a chunk has.
+class RoundRoom {
+ public:
+  explicit RoundRoom(Schedule& s) : s_(s) {}
+
+  void before(std::size_t round, std::size_t rounds) {
+    if (round == 1) first_ = sizes();
+    if (round != 2) return;
+    const std::array<std::size_t, 4> both = sizes();
+    const auto all = [&](std::size_t i) {
+      return both[i] + (both[i] - first_[i] + 1) * (rounds - round + 1);
+    };
+    s_.ops.reserve(all(0));
+    s_.dependencies.reserve(all(1));
+    s_.blocks.reserve(all(2));
+    s_.variants.reserve(all(3));
+  }
+
+ private:
+  std::array<std::size_t, 4> sizes() const {
+    return {s_.ops.size(), s_.dependencies.size(), s_.blocks.size(), s_.variants.size()};
+  }
+
+  Schedule& s_;
+  std::array<std::size_t, 4> first_{};
+};
+
 // Chunks of a prefill, one round each; the last tokens of all requests are known after the last.
 void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Plan& p,
                   const std::vector<StageLayers>& stages) {
@@ -200,9 +228,12 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
   std::vector<StepBlock> blocks;
   step_blocks(c, p, blocks);
   std::vector<PrefillLayout> layouts = chunk_layouts(c, p);
+  rounds.reserve(layouts.size());
+  RoundRoom room(schedule);
   for (PrefillLayout& layout : layouts) {
     tell_work("chunks", rounds.size(), layouts.size());
     check_cancelled();  // a prompt may have a million chunks, and lowering one takes as long as a step
+    room.before(rounds.size(), layouts.size());
     Round round(b, c, p, std::move(layout));
     Placed& at = rounds.emplace_back(c.model);
     for (const StepBlock block : blocks) {

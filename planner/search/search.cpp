@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "planner/search/block_times.hpp"
 #include "planner/search/candidates.hpp"
@@ -10,6 +12,7 @@
 #include "planner/search/wave.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/studies/searched_partition.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -59,6 +62,7 @@ class CandidateSearch {
 
  private:
   Point point_at(std::size_t i, Seconds time) {
+    check_cancelled();
     plan_.batch = options_.batches[i];
     Point p{plan_, time, memory_use(case_, plan_).total()};
     if (options_.workload) own_.serving->serve(*options_.workload, p);
@@ -296,15 +300,18 @@ std::size_t wave_end(const Turns& turn, std::size_t begin) {
   return std::min(turn.searched, begin + std::clamp<std::size_t>(begin / 8, 16, 512));
 }
 
+// How many points are kept at most beside the frontiers.
+std::uint64_t points_kept(const SearchOptions& o, const std::vector<Candidate>& candidates) {
+  std::uint64_t points = 0;
+  for (const Candidate& u : candidates) points += o.keep_all ? u.last - u.first : 0;
+  return points;
+}
+
 MemoryNeed need_of(const Case& c, const SearchOptions& o, const std::vector<Candidate>& candidates,
                    std::size_t threads) {
   std::vector<Plan> plans;
-  std::uint64_t points = 0;
-  for (const Candidate& u : candidates) {
-    plans.push_back(u.plan);
-    points += o.keep_all ? u.last - u.first : 0;
-  }
-  return need_of_search(c, plans, threads, points);
+  for (const Candidate& u : candidates) plans.push_back(u.plan);
+  return need_of_search(c, plans, threads, points_kept(o, candidates));
 }
 
 }  // namespace
@@ -331,8 +338,7 @@ SearchResult search(const Case& c, const SearchOptions& given,
   if (o.keep_all) o.prune = false;
   SearchResult result;
   if (o.workload) leave_out_decoders(c, o, result);
-  result.x = o.x;
-  result.y = o.y;
+  std::tie(result.x, result.y) = std::pair(o.x, o.y);
   const std::vector<Candidate> candidates = enumerate_candidates(c, o, result);
   for (const StrategyId id : o.strategies) result.frontiers.emplace(id, Frontier(o.x, o.y));
   result.even = Frontier(o.x, o.y);
@@ -342,6 +348,7 @@ SearchResult search(const Case& c, const SearchOptions& given,
 
   const std::size_t threads = thread_count(o.threads);
   require_memory(need_of(c, o, candidates, threads));
+  result.all.reserve(points_kept(o, candidates));  // to move a million takes longer than a signal waits for
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   const std::vector<std::unique_ptr<Worker>> workers = make_workers(c, o, threads, cache);
 

@@ -10,6 +10,7 @@
 #include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -21,10 +22,12 @@ std::vector<Plan> prefill_plans(const Case& c, const SearchOptions& o) {
   for (const StrategyId id : o.strategies) {
     if (!strategy(id).prefills || !strategy(id).takes(c) || !strategy(id).exact) continue;
     for (const int gpus : o.gpus) {
+      check_cancelled();
       if (gpus <= c.system.gpus()) strategy(id).enumerate(c, gpus, o.space, all);
     }
   }
   for (Plan& p : all) {
+    check_cancelled();
     p.batch = 1;
     // The budget of the engine's steps cuts prompts. A prompt of one token has no two halves.
     if (p[kPrefillChunk] > 0 || least_batch(c, p) > 1 || !within(p, o.space) || does_not_start(c, p))

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <memory>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 namespace {
@@ -41,6 +43,7 @@ std::optional<RingCrossing> crossing_of(const Study& study, int ranks, const Loo
     RingCrossing::Open o{ratio_band(errors.pass_q, errors.pass_kv, by), out.miss, out.miss};
     bool any = false;
     for (double miss = low; miss <= high; miss *= kStep) {
+      check_cancelled();
       if (told_apart(std::exp(ratio(miss)), o.ratio)) continue;
       if (!any) o.lowest = miss;
       o.most = miss;
@@ -137,7 +140,10 @@ ThresholdStudy study_thresholds(const Study& study, int threads,
   }
   out.rules = rules_of(study, out.rings);
   for (RingThresholds& ring : out.rings) {
-    for (const ThresholdRule& rule : out.rules) ring.regrets.push_back(regret(ring.tests, rule.choice));
+    for (const ThresholdRule& rule : out.rules) {
+      check_cancelled();
+      ring.regrets.push_back(regret(ring.tests, rule.choice));
+    }
   }
   return out;
 }

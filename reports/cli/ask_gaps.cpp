@@ -19,11 +19,18 @@ namespace {
 
 constexpr int kMostFrames = 24;
 
-struct Longest {
-  std::atomic<double> seconds{0};
-  std::mutex mutex;  // of the frames
+// Where a question was asked.
+struct Place {
   std::array<void*, kMostFrames> frames{};
   int depth = 0;
+
+  void note() { depth = backtrace(frames.data(), kMostFrames); }
+};
+
+struct Longest {
+  std::atomic<double> seconds{0};
+  std::mutex mutex;  // of the places
+  Place first, second;
 };
 Longest g_longest;
 
@@ -34,6 +41,7 @@ double processor_time() {
 }
 
 thread_local double g_asked_at = 0;  // a thread's processor time begins at 0
+thread_local Place g_asked_in;
 
 void note_question() {
   const double now = processor_time(), gap = now - g_asked_at;
@@ -41,27 +49,34 @@ void note_question() {
     const std::lock_guard lock(g_longest.mutex);
     if (gap > g_longest.seconds.load()) {
       g_longest.seconds = gap;
-      g_longest.depth = backtrace(g_longest.frames.data(), kMostFrames);
+      g_longest.first = g_asked_in;
+      g_longest.second.note();
     }
   }
+  g_asked_in.note();
   g_asked_at = processor_time();  // what was noted took time, too
 }
 
 const char* file_of_gaps() { return std::getenv("SHARDLINE_ASK_GAPS"); }
 
-void write_gaps(const char* name) {
-  std::FILE* const file = std::fopen(name, "w");
-  if (file == nullptr) return;
-  std::fprintf(file, "%.6f", g_longest.seconds.load());
-  for (int i = 0; i < g_longest.depth; ++i) {
+void write_place(const Place& place, std::FILE* file) {
+  for (int i = 0; i < place.depth; ++i) {
     Dl_info found{};
-    void* const frame = g_longest.frames[static_cast<std::size_t>(i)];
+    void* const frame = place.frames[static_cast<std::size_t>(i)];
     if (dladdr(frame, &found) == 0) continue;
     const auto at =
         reinterpret_cast<std::uintptr_t>(frame) - reinterpret_cast<std::uintptr_t>(found.dli_fbase);
     std::fprintf(file, " %#lx", static_cast<unsigned long>(at));
   }
   std::fprintf(file, "\n");
+}
+
+void write_gaps(const char* name) {
+  std::FILE* const file = std::fopen(name, "w");
+  if (file == nullptr) return;
+  std::fprintf(file, "%.6f\n", g_longest.seconds.load());
+  write_place(g_longest.first, file);
+  write_place(g_longest.second, file);
   std::fclose(file);
 }
 

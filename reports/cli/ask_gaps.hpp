@@ -7,10 +7,10 @@
 namespace shardline::cli {
 
 /// Asks by `interrupted`. Where SHARDLINE_ASK_GAPS names a file, the longest work of a thread between two
-/// questions, in seconds of its processor, is written to it when the object ends, with where the second one
-/// was asked: addresses in the program, for addr2line. Work before a thread's first question and behind the
-/// main thread's last one counts, too. Processor time is what a signal would wait for on an idle machine,
-/// whatever else runs. One at a time.
+/// questions, in seconds of its processor, is written to it when the object ends, with where the first and
+/// the second one were asked: addresses in the program, for addr2line. Work before a thread's first question
+/// and behind the main thread's last one counts, too. Processor time is what a signal would wait for on an
+/// idle machine, whatever else runs. One at a time.
 class AskGaps {
  public:
   explicit AskGaps(CancelQuestion interrupted);

@@ -78,6 +78,7 @@ double Engine::weight(TaskId task, double alone_time) const {
 bool Engine::replay(Timeline& out) {
   const auto count = static_cast<TaskId>(graph_->size());
   for (TaskId task = 0; task < count; ++task) {
+    if (task % (1U << 16) == 0) check_cancelled();
     Seconds ready;
     for (const TaskId d : graph_->dependencies(task)) ready = std::max(ready, out.spans[d].end);
     const double drain = ready.value + graph_->latency(task).value;
@@ -96,13 +97,16 @@ bool Engine::replay(Timeline& out) {
   return true;
 }
 
+// Graphs of millions of tasks are asked about even here.
 void Engine::prepare() {
+  CancelCheck check;
   const std::size_t count = graph_->size();
   flows_.assign(count, Flow{});
   claims_.resize(graph_->demand_count());
   successors_.resize(graph_->dependency_count());
   successors_begin_.assign(count + 1, 0);
   for (TaskId task = 0; task < count; ++task) {
+    check();
     const auto dependencies = graph_->dependencies(task);
     flows_[task].pending = static_cast<std::uint32_t>(dependencies.size());
     for (const TaskId d : dependencies) ++successors_begin_[d];
@@ -111,6 +115,7 @@ void Engine::prepare() {
   std::uint32_t sum = 0;
   for (std::uint32_t& begin : successors_begin_) begin = sum += begin;
   for (auto task = static_cast<TaskId>(count); task-- > 0;) {
+    check();
     for (const TaskId d : graph_->dependencies(task)) successors_[--successors_begin_[d]] = task;
   }
   events_.clear();
@@ -171,6 +176,7 @@ void Engine::play(Timeline& out) {
   while (true) {
     check();
     while (!ready_.empty()) {
+      check();
       const TaskId task = ready_.back();
       ready_.pop_back();
       start(task, out);
@@ -189,6 +195,7 @@ void Engine::play(Timeline& out) {
     }
     now_ = events_.top().time;
     while (!events_.empty() && events_.top().time == now_) {
+      check();
       const HeapEvent event = events_.top();
       events_.pop();
       Flow& flow = flows_[event.task];

@@ -36,7 +36,7 @@ def questions():
 
 
 def gap_of(arguments):
-    """Seconds, and the addresses of where the second of the two questions was asked; what the run said."""
+    """Seconds, and the addresses of where both questions were asked; what the run said."""
     if os.path.exists("gaps"):
         os.remove("gaps")
     process = subprocess.Popen([BINARY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -48,13 +48,13 @@ def gap_of(arguments):
         _, said = process.communicate()
     if not os.path.exists("gaps"):
         return None, [], said
-    seconds, *frames = open("gaps").read().split()
-    return float(seconds), frames, said
+    seconds, first, second = open("gaps").read().split("\n")[:3]
+    return float(seconds), (first.split(), second.split()), said
 
 
 def places(frames):
-    out = subprocess.run(["addr2line", "-Cfse", BINARY, *frames[:14]], capture_output=True, text=True).stdout.splitlines()
-    return [f"      {function[:110]}" for function in out[::2] if function != "??"]
+    out = subprocess.run(["addr2line", "-Cfse", BINARY, *frames[3:12]], capture_output=True, text=True).stdout.splitlines()
+    return "\n".join(f"      {function[:110]}" for function in out[::2] if function != "??")
 
 
 def main():
@@ -74,7 +74,7 @@ def main():
             longest.append((seconds, name))
             print(f"  {name}: {seconds * 1000:.0f} ms", flush=True)
             if seconds > LIMIT:
-                faults.append(f"{name}: {seconds * 1000:.0f} ms without a question, which ended in\n" + "\n".join(places(frames)))
+                faults.append(f"{name}: {seconds * 1000:.0f} ms without a question, from\n{places(frames[0])}\n    to\n{places(frames[1])}")
     if not longest:
         faults.append("nothing was asked")
     for fault in faults:

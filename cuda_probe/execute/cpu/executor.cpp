@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cuda_probe/execute/cpu/functions.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -319,6 +320,7 @@ void Executor<Scalar>::run_block(const Block& block, const RunOptions& options) 
     if (nodes[i].waits_for == 0) ready.push_back(static_cast<std::uint32_t>(i));
   }
   while (!ready.empty()) {
+    check_cancelled();  // an op of the longest sequence takes milliseconds
     const std::size_t at = choose(schedule_, nodes, ready, options.order, random);
     const Node& node = nodes[ready[at]];
     ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
