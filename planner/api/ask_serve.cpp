@@ -9,6 +9,7 @@
 #include "planner/api/convert_plan.hpp"
 #include "planner/api/convert_serve.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/serving/trace.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/simulated_plan.hpp"
 #include "sim/base/error.hpp"
@@ -98,6 +99,7 @@ void require_in(const std::string& name, long long value, long long least, long 
 
 // What is of requests, whatever they are served on.
 ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
+  constexpr double kMostThink = 1e7;  // s: four months
   constexpr long long kMostRequests = 100'000'000, kMostUsers = 1'000'000, kMostReplicas = 1024;
   constexpr std::array<std::string_view, 2> kLaws{"equal", "drawn"};
   constexpr std::array<std::string_view, 3> kRouters{"round_robin", "least_kv", "prefix"};
@@ -107,9 +109,9 @@ ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
   q.router = kRouterOf[choice(option("router"), asked.router, kRouters)];
   q.targets = parse_targets(option("slo"), asked.slo);
   if (asked.users) require_in(option("users"), *asked.users, 1, kMostUsers);
-  if (asked.requests_per_s && !(*asked.requests_per_s > 0 && std::isfinite(*asked.requests_per_s)))
-    throw UserError(fmt::format("{} {}: expected a positive number of requests a second", option("rate"),
-                                *asked.requests_per_s));
+  if (asked.requests_per_s && !(*asked.requests_per_s >= kLeastRate && *asked.requests_per_s <= kMostRate))
+    throw UserError(fmt::format("{} {}: expected {} to {} requests a second", option("rate"),
+                                *asked.requests_per_s, kLeastRate, kMostRate));
   require_in(option("requests"), asked.requests, 0, kMostRequests);
   require_in(option("replicas"), asked.replicas, 1, kMostReplicas);
   require_in(option("seed"), asked.seed, 0, 1'000'000'000'000'000);
@@ -117,8 +119,9 @@ ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
   q.rate = asked.requests_per_s.value_or(0);
   q.users = asked.users.value_or(0);
   if (asked.think_s) {
-    if (!(*asked.think_s >= 0 && std::isfinite(*asked.think_s)))
-      throw UserError(fmt::format("{} {}: expected a time", option("think"), *asked.think_s));
+    if (!(*asked.think_s >= 0 && *asked.think_s <= kMostThink))
+      throw UserError(fmt::format("{} {}: expected a time of at most {:.0f} s", option("think"),
+                                  *asked.think_s, kMostThink));
     q.think = Seconds(*asked.think_s);
   }
   q.requests = static_cast<std::uint64_t>(asked.requests);
@@ -129,7 +132,20 @@ ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
   return q;
 }
 
+// Arrivals are seconds since the first one: so late that doubles no longer tell milliseconds apart, all
+// latencies would be 0.
+void require_told_apart(const ServiceQuestion& q, const OptionName& option) {
+  const auto requests = static_cast<double>(q.requests);
+  const double lasts = q.rate > 0 ? requests / q.rate : q.users > 0 ? requests / q.users * q.think.value : 0;
+  if (lasts > kLatestArrival)
+    throw UserError(
+        fmt::format("{} {} come over {:.3g} s, at most {:.0f} s are played: ask for fewer, or for a "
+                    "higher rate",
+                    option("requests"), q.requests, lasts, kLatestArrival));
+}
+
 void require_consistent(const ServiceQuestion& q, bool asked_think, const OptionName& option) {
+  require_told_apart(q, option);
   if (q.users > 0 && (q.rate > 0 || !q.trace.empty()))
     throw UserError(fmt::format("{} is of a closed loop: no {} and no {} beside it", option("users"),
                                 option("rate"), option("trace")));

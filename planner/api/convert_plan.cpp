@@ -44,8 +44,9 @@ Seconds target(const char* option, std::optional<double> value) {
 
 double rate_of(std::optional<double> value) {
   if (!value) return 0;
-  if (!(*value > 0) || !std::isfinite(*value))
-    throw UserError(fmt::format("--rate {}: expected a positive number of requests a second", *value));
+  if (!(*value >= kLeastRate && *value <= kMostRate))
+    throw UserError(
+        fmt::format("--rate {}: expected {} to {} requests a second", *value, kLeastRate, kMostRate));
   return *value;
 }
 

@@ -7,6 +7,9 @@
 
 namespace shardline::api {
 
+/// Requests a second that may be asked for: one in eleven days, and more than any service has.
+inline constexpr double kLeastRate = 1e-6, kMostRate = 1e9;
+
 /// With threads, engine, costs, any_gpus and any_context of the options. Throws UserError that names options
 /// of the command line: numbers out of range, more GPUs than the system has, targets that mean nothing here.
 shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOptions& options,

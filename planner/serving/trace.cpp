@@ -135,6 +135,11 @@ void TraceReader::check(const TraceRequest& row, std::size_t arrival_column) {
                                       row.arrival.value, last_line_, last_->value));
     return;
   }
+  if (row.arrival.value > kLatestArrival)
+    fault(arrival_column,
+          fmt::format("arrives at {} s: expected at most {:.0f} s, beyond which no time between two "
+                      "requests is told",
+                      row.arrival.value, kLatestArrival));
   last_ = row.arrival;
   last_line_ = lines_.number();
 }

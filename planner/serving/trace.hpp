@@ -15,6 +15,9 @@ namespace shardline {
 
 /// Tokens of a block of a recorded prefix: Mooncake's, and ours.
 inline constexpr std::int64_t kTraceBlock = 512;
+/// The latest arrival, in seconds: three centuries since 1970, at which a double still tells microseconds
+/// apart.
+inline constexpr double kLatestArrival = 1e10;
 
 struct TraceRequest {
   Seconds arrival;          // since the beginning of the trace, not before the request above

@@ -136,6 +136,10 @@ CASES = [
                                                           spacing="1Mi tokens"), 256, None),
     ("users of a closed loop", "serve", lambda n: SERVED, 1_000_000, lambda n: [*SERVE, "--users", str(n), "--requests", "2000"]),
     ("replicas", "serve", lambda n: SERVED, 1024, lambda n: [*SERVE, "--rate", "5/s", "--requests", "2000", "--replicas", str(n)]),
+    ("requests a second", "serve", lambda n: SERVED, 10**9, lambda n: [*SERVE, "--rate", f"{n}/s", "--requests", "100"]),
+    ("seconds between requests", "serve", lambda n: SERVED, 10**6, lambda n: [*SERVE, "--rate", f"{1 / n!r}/s", "--requests", "100"]),
+    ("seconds of all requests", "serve", lambda n: SERVED, 10**4, lambda n: [*SERVE, "--rate", "1e-6/s", "--requests", str(n)]),
+    ("seconds of thought", "serve", lambda n: SERVED, 10**7, lambda n: [*SERVE, "--users", "2", "--think", f"{n} s", "--requests", "100"]),
     ("seed of arrivals", "serve", lambda n: SERVED, 10**15, lambda n: [*SERVE, "--rate", "5/s", "--requests", "100", "--seed", str(n)]),
     ("threads", "sweep", lambda n: decode(), 1024, lambda n: ["--threads", str(n)]),
 ]
