@@ -200,6 +200,14 @@ void leave_out(ServedTable& t, const ServedRow& r, const std::string& reason, bo
     ++at->rows;
 }
 
+// "0.24.0", "1.3.0rc10", "v0.5.14.post1+cu130", or nothing: profiles say it, and launch files may.
+bool is_version(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '+' || c == '-' || c == '_';
+  });
+}
+
 void add_row(ServedTable& out, const Cells& c, int line) {
   ServedRow r;
   const auto system = std::find_if(kSystems.begin(), kSystems.end(),
@@ -219,6 +227,10 @@ void add_row(ServedTable& out, const Cells& c, int line) {
   const bool named = *s->precision != '\0';  // else one checkpoint, whatever a table calls it
   r.label = r.model + (named ? std::string(" ") + s->precision : "");
   r.version = c.text.at("backend_version");
+  if (!is_version(r.version)) {
+    leave_out(out, r, "backend_version is no version, for instance 0.24.0", false);
+    return;
+  }
   r.date = c.text.at("measured");
   r.source = c.text.at("source");
   r.plan = plan_of(c, *s);

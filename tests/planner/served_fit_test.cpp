@@ -50,12 +50,15 @@ TEST(ServedRows, ThatSayNothingAreLeftOutWithAReason) {
           "h200_sxm,deepseek-ai/"
           "DeepSeek-R1,fp8,trtllm,1.1.0rc2.post2,1024,1024,4,8,8,1,1,1,8,494,8.6,2026-01-14,a.csv\n"
           "h100_sxm,openai/gpt-oss-120b,fp4,vllm,,1024,1024,512,8,8,1,1,8,1,22295,5.3,2025-12-05,a.csv\n"
-          "h100_sxm,someone/Unknown-7B,,vllm,,1024,1024,512,8,8,1,1,8,1,22295,5.3,2025-12-05,a.csv\n");
+          "h100_sxm,someone/Unknown-7B,,vllm,,1024,1024,512,8,8,1,1,8,1,22295,5.3,2025-12-05,a.csv\n"
+          "h100_sxm,openai/gpt-oss-120b,fp4,vllm,$(touch "
+          "ran),1024,1024,16,8,8,1,1,8,1,222,5.3,2025-12-05,a.csv\n");
   EXPECT_TRUE(t.rows.empty());
-  ASSERT_EQ(t.left_out.size(), 3u);
+  ASSERT_EQ(t.left_out.size(), 4u);
   EXPECT_THAT(t.left_out[0].reason, HasSubstr("multi-token prediction"));
   EXPECT_THAT(t.left_out[1].reason, HasSubstr("wrong number of users"));
   EXPECT_THAT(t.left_out[2].reason, HasSubstr("someone/Unknown-7B"));
+  EXPECT_THAT(t.left_out[3].reason, HasSubstr("is no version"));
   EXPECT_EQ(t.left_out[0].engine, "trtllm");
   EXPECT_EQ(t.left_out[2].engine, "vllm");
 }
