@@ -174,9 +174,10 @@ StagedFolder::StagedFolder(const fs::path& folder) {
 }
 
 StagedFolder::~StagedFolder() {
+  // Closed first: to look into a folder takes a descriptor, and the process may have no other left.
+  if (descriptor_ >= 0) close(descriptor_);
   std::error_code error;
   if (!stage_.empty()) fs::remove_all(stage_, error);
-  if (descriptor_ >= 0) close(descriptor_);
 }
 
 void StagedFolder::publish(Manifest written, const std::set<std::string>& left_out) {

@@ -63,6 +63,16 @@ wait "$first" 2> /dev/null || true
 run serve "${fixed[@]}" --rate 5/s --requests 50 -o shared
 [ "$(ls shared | tr '\n' ' ')" = "latencies.csv manifest.json series.csv " ] || fail "what a killed run left: $(ls shared)"
 
+# With so few files open at once that the output cannot be written, or just can, nothing is left beside it.
+for most in 4 5 6 7 8; do
+  code=0
+  (ulimit -n "$most"; run serve "${fixed[@]}" --rate 5/s --requests 50 -o few) || code=$?
+  [ "$code" -eq 0 ] || [ "$code" -eq 2 ] || fail "exit $code with $most files"
+  [ "$code" -eq 0 ] || [ ! -e few ] || fail "a part of a folder with $most files"
+  ! find . -name '*.shardline-*' | grep . || fail "left behind with $most files"
+  rm -rf few
+done
+
 # From a folder that nobody may write to, its data readable only, in a path with a blank, and by a user who is not root.
 mkdir "a place" "a place/out"
 chmod 777 "$work" "a place/out"
