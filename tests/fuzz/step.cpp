@@ -73,6 +73,8 @@ bool computable(const fuzz::StepCase& step) {
   const Case& c = *step.study;
   const Plan& p = step.plan;
   if (!step.small || p.gpus() > 8 || p[kOverlap] != Overlap::none) return false;
+  const Strategy& row = strategy(p.strategy);
+  if (!row.exact && row.blocks == nullptr) return false;  // it is timed only
   for (const Attention& a : c.model.attentions) {
     if (a.none()) return false;
     if (a.delta && (a.delta->key_heads % (p.tpa * p.kvp) != 0)) return false;

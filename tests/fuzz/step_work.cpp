@@ -106,8 +106,10 @@ void check_products(const StepCase& step, const Schedule& schedule, const Work& 
   const Plan& p = step.plan;
   static Schedule of_one;
   const Plan one = alone(p);
-  if (check_plan(c, one)) return;
-  lower(of_one, c, one);
+  Case of_device = c;
+  of_device.placement = nullptr;  // of the plan's ranks; a device has all cached tokens
+  if (check_plan(of_device, one)) return;
+  lower(of_one, of_device, one);
   const Work single = work_of(of_one);
   const double groups = p.dp;
   if (!strategy(p.strategy).exact) return;

@@ -82,6 +82,7 @@ std::shared_ptr<const Placement> turns(const std::vector<Segment>& requests, int
 void define_blocks(VerifyCase& v) {
   const Plan& plan = v.plan;
   Problem& p = v.kinds.front();
+  SL_CHECK(strategy(plan.strategy).blocks != nullptr, "what is timed only is compared with nothing");
   const HostBlocks blocks = strategy(plan.strategy).blocks(plan);
   p.blocks = {plan.cp, blocks.anchor, blocks.passing, blocks.query, blocks.retaining};
   p.expected_queries.clear();
