@@ -293,7 +293,9 @@ PowerFit fit_power(const std::vector<PowerRow>& rows, int folds) {
   PowerFit out;
   std::vector<double> readings;
   for (const PowerRow& r : rows) readings.push_back(r.watts);
-  if (rows.size() < kLeastRows) throw UserError("too few rows of power to fit a law to");
+  if (rows.size() < kLeastRows)
+    throw UserError(fmt::format("{} rows of power are too few for a law: {} of each of {} kinds are needed",
+                                rows.size(), kLeastRows, kPowerClasses));
   out.power.idle = std::round(quantile(readings, kIdleQuantile));
   out.power.most = std::round(quantile(readings, kMostQuantile));
   for (std::size_t k = 0; k < kPowerClasses; ++k) {

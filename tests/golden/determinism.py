@@ -3,6 +3,7 @@ directories: `determinism.py BINARY`. With a second program, of another compiler
 nothing else: `determinism.py BINARY OTHER`. What may differ is the recorded command line and the version's date."""
 import hashlib
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import tempfile
 
 BINARIES = [os.path.abspath(path) for path in sys.argv[1:]]
 GOLDEN = os.path.dirname(os.path.abspath(__file__))
+PLANS = ["helix:kvp=4,tpa=4,tpf=16,batch=4", "helix:kvp=2,tpa=8,tpf=16,batch=4"]
 QUESTIONS = [
     ["sweep", "small.yaml", "--all"],
     ["sweep", "prefill.yaml", "--all"],
@@ -21,7 +23,31 @@ QUESTIONS = [
     ["conversation", "talk.yaml"],
     ["serve", "served.yaml", "--plan", "tensor:tpa=4,tpf=4,batch=1", "--rate", "2/s", "--requests", "400", "--lengths", "drawn"],
     ["serve", "served.yaml", "--plan", "tensor:tpa=4,tpf=4,batch=1", "--users", "8", "--think", "3 s", "--requests", "200"],
+    ["plan", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "4", "--input", "8K", "--output", "256", "--ttl", "30 ms", "--gpu-hour", "2"],
+    ["handoff", "small.yaml", "--model", "llama-3.1-405b", "--tokens", "16K", "--prefill", "tensor:tpa=8,tpf=8,batch=1", "--decode", PLANS[0]],
+    ["explain", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "16", "--plan", "tensor:tpa=2,tpf=2"],
+    ["compare", "small.yaml", "--model", "llama-3.1-405b", "--plan", PLANS[0], "--plan", PLANS[1]],
+    ["calibrate", "{work}/gemm.csv", "--system", "h200-hgx", "-o", "{out}/fitted.yaml", "--csv", "{out}/rows.csv", "--parameters"],
+    ["calibrate", "{work}/served.csv", "--engine", "vllm", "-o", "{out}/profile.yaml", "--csv", "{out}/rows.csv"],
+    ["evaluate", "{work}/gemm.csv", "--system", "h200-hgx", "--csv", "{out}/rows.csv"],
 ]
+ON_SCREEN = {"plan", "handoff", "explain", "compare"}  # have no folder: as JSON
+ONE_THREAD = {"simulate", "conversation", "serve", "handoff", "explain", "compare", "evaluate"}
+
+
+def tables(work):
+    """Measurements to fit to: of kernels, and of an engine."""
+    rng = random.Random(1)
+    shapes = sorted({(rng.randint(1, 64), rng.randint(1, 32), rng.randint(1, 8)) for _ in range(60)})
+    rows = "".join(f"{64 * m},{128 * n},{1024 * k},bf16,nvjet,{5 + m * n * k * rng.uniform(0.02, 0.03):.3f}\n" for m, n, k in shapes)
+    with open(f"{work}/gemm.csv", "w") as file:
+        file.write("m,n,k,dtype,kernel,latency_us\n" + rows)
+    head = ("system,model,precision,backend,backend_version,isl_tokens,osl_tokens,concurrency,gpus,tp,pp,attn_dp,moe_tp,moe_ep,"
+            "ttft_ms,tpot_ms,measured,source\n")
+    loops = "".join(f"h100_sxm,{model},fp8,vllm,0.24.0,{tokens},256,{users},1,1,1,,1,1,{60 + 20 * users},{9 + 0.2 * users},,x.csv\n"
+                    for model in ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B") for tokens in (1024, 2048) for users in (1, 4, 16))
+    with open(f"{work}/served.csv", "w") as file:
+        file.write(head + loops)
 
 
 def comma_locales(folder):
@@ -69,17 +95,27 @@ def answer(binary, question, work, threads=None, environment=None, elsewhere=Fal
     place = os.path.join(work, "another place") if elsewhere else GOLDEN
     if elsewhere:
         shutil.copytree(GOLDEN, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.txt"))
-    more = ["--threads", str(threads)] if threads and question[0] not in ("simulate", "conversation", "serve") else []
-    ran = subprocess.run([binary, *question, *more, "-o", out], cwd=place, stdin=subprocess.DEVNULL, capture_output=True,
+    more = ["--threads", str(threads)] if threads and question[0] not in ONE_THREAD else []
+    asked = [part.format(out=out, work=work) for part in question]
+    if asked != question:
+        os.makedirs(out, exist_ok=True)
+    elif question[0] in ON_SCREEN:
+        more.append("--json")
+    else:
+        more += ["-o", out]
+    ran = subprocess.run([binary, *asked, *more], cwd=place, stdin=subprocess.DEVNULL, capture_output=True,
                          text=True, env={**os.environ, **(environment or {})})
     if ran.returncode not in (0, 3):
         print(f"FAILED: {question}: exit {ran.returncode}: {ran.stderr}")
         sys.exit(1)
-    return {**hashes(out, question[0]), "standard output": hashlib.sha256(ran.stdout.encode()).hexdigest()}
+    # The recorded command line, and how long the search took.
+    shown = re.sub(r'"command": "[^\n]*|(?<="counts": \{)[^{}]*"seconds": [^\n]*', "", ran.stdout)
+    return {**hashes(out, question[0]), "standard output": hashlib.sha256(shown.encode()).hexdigest()}
 
 
 def main():
     with tempfile.TemporaryDirectory() as work:
+        tables(work)
         variants = [(f"{n} threads", {"threads": n}) for n in (2, 8)]
         locales = [] if BINARIES[1:] else comma_locales(work)
         if len(locales) < 2 and not BINARIES[1:]:

@@ -58,6 +58,12 @@ def named_files(text):
     write("h.yaml", f"name: {json.dumps(text)}\nsummary: {json.dumps(text)}\n{system}")
     word = text.replace("\n", " ").replace("\r", " ").replace(",", " ").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     write("t.csv", f"# gpu: {word}\n# {word}: {word}\nm,n,k,dtype,kernel,latency_us\n64,128,1024,bf16,{word},5.5\n128,128,1024,bf16,{word},6.5\n")
+    write("p.csv", f"m,n,k,dtype,kernel,power_w,power_limit_w,latency_us\n4096,4096,4096,bf16,{word},500,700,300\n4096,4096,4096,{word},x,500,700,300\n")
+    loops = "".join(f"h100_sxm,{model},fp8,vllm,{version},{tokens},256,{users},1,1,1,,1,1,{60 + 20 * users},{9 + 0.2 * users},{word},{word}\n"
+                    for model, version in (("Qwen/Qwen3-32B", "0.24.0"), ("Qwen/Qwen3-32B", word), (word, "0.24.0"))
+                    for tokens in (1024, 2048) for users in (1, 4, 16))
+    write("l.csv", "system,model,precision,backend,backend_version,isl_tokens,osl_tokens,concurrency,gpus,tp,pp,attn_dp,moe_tp,moe_ep,ttft_ms,tpot_ms,"
+          "measured,source\n" + loops)
     write("u.csv", f"m,n,{word},dtype,kernel,latency_us\n64,128,1024,bf16,nvjet,{word}\n")
 
 
@@ -87,12 +93,17 @@ WITH_FILES = [
     (DECODE, ["list", "models", "./m.yaml"]), (DECODE, ["list", "systems", "./h.yaml"]),
     (DECODE, ["calibrate", "t.csv", "--system", "./h.yaml", "-o", "fitted.yaml", "--csv", "rows.csv"]),
     (DECODE, ["calibrate", "u.csv", "--system", "./h.yaml", "-o", "fitted.yaml"]),
+    (DECODE, ["calibrate", "p.csv", "--system", "./h.yaml", "--power", "-o", "fitted.yaml"]),
+    (DECODE, ["calibrate", "l.csv", "--engine", "vllm", "-o", "fitted.yaml", "--csv", "rows.csv"]),
+    (DECODE, ["plan", "./m.yaml", "--system", "./h.yaml", "--input", "8K", "--output", "1K", "--gpu-hour", "2", "--json"]),
+    (DECODE, ["handoff", "s.yaml", "--prefill", "tensor:tpa=4,tpf=4,batch=1", "--decode", "tensor:tpa=4,tpf=4,batch=1"]),
+    (DECODE, ["serve", "s.yaml", "--plan", "tensor:tpa=4,tpf=4,batch=1", "--rate", "5/s", "--requests", "50", "--input", "1K", "--output", "4", "-o", "out"]),
     (DECODE, ["evaluate", "t.csv", "--system", "h200-hgx", "--csv", "rows.csv"]),
     (DECODE, ["accuracy", "--measurements", "h200-hgx=tables", "-o", "accuracy.md"]),
     (DECODE, ["validate", "./m.yaml"]), (DECODE, ["verify", "./m.yaml"]),
 ]
 WRITTEN = ("saved.yaml", "fitted.yaml", "rows.csv", "accuracy.md")
-MADE = ("m.yaml", "h.yaml", "t.csv", "u.csv", "tables", "s.yaml", "x")
+MADE = ("m.yaml", "h.yaml", "t.csv", "u.csv", "p.csv", "l.csv", "tables", "s.yaml", "x")
 
 
 def check_files(faults):
