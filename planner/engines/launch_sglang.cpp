@@ -12,6 +12,7 @@
 #include "planner/engines/launch_server.hpp"
 #include "planner/engines/prompt_step.hpp"
 #include "planner/layers/memory.hpp"
+#include "planner/search/cache_sizes.hpp"
 
 namespace shardline::launch {
 
@@ -32,11 +33,6 @@ long long paged_tokens(const Server& s) {
   return sequences_of_step(s.study, s.plan) * paged;
 }
 
-// Requests that it has at once: those of a step, of the one behind it, which is scheduled meanwhile, and
-// those whose caches are being handed over, whose places in the pool of requests are not free before
-// (managers/scheduler.py, get_new_batch_prefill: req_to_token_pool.available_size()).
-constexpr long long kBatchesUnderWay = 3;
-
 void put_prompts(const Server& s, LaunchOptions& o) {
   if (s.role == Role::context && in_chunks(s.study, s.plan)) {
     put(o, "--chunked-prefill-size", paged_tokens(s) * s.plan.dp);
@@ -55,12 +51,20 @@ long long default_chunk(const Server& s) {
   return std::max(1LL, s.engine.tokens_of_step(s.study.system.device) / pages) * pages;
 }
 
+// Without buffers for states prefixes are found by pages of one token alone (server_args.py:4355,
+// _validate_mamba_no_buffer).
+long long page_of_pair(const Server& s) {
+  const bool unbuffered =
+      has_recurrence(s.study.model) && !s.engine.pools.buffers_states(s.study.model.architecture);
+  return unbuffered ? 1 : kPromptPage;
+}
+
 void put_half(const Server& s, LaunchOptions& o) {
   put(o, "--disaggregation-mode", s.role == Role::context ? "prefill" : "decode");
   put(o, "--disaggregation-transfer-backend", "nixl");
   if (s.role == Role::context) put(o, "--disaggregation-bootstrap-port", kBootstrapPort);
   // Of equal size in both halves (disaggregation/common/conn.py:258).
-  put(o, "--page-size", kPromptPage);
+  put(o, "--page-size", page_of_pair(s));
 }
 
 void put_prefill(const Server& s, LaunchOptions& o) {
@@ -68,6 +72,16 @@ void put_prefill(const Server& s, LaunchOptions& o) {
   if (s.role == Role::generation) return;
   if (!c.batch.prefills()) put(o, "--chunked-prefill-size", default_chunk(s));
   if (c.batch.prefills() && token_budget(s) > kPrefillTokens) put(o, "--max-prefill-tokens", token_budget(s));
+}
+
+// Pools of layers that hold no tokens of their requests, or not all: of the sizes that the plan's memory was
+// reckoned with. Attention DP divides places for states among its groups, the other is a part
+// (model_executor/model_runner_kv_cache_mixin.py, handle_max_mamba_cache; pool_configurator.py).
+void put_pools(const Server& s, LaunchOptions& o) {
+  if (const int part = window_thousandths(s.study, s.plan); part > 0)
+    put(o, "--swa-full-tokens-ratio", fmt::format("{:.3f}", part / 1000.0));
+  if (const long long places = state_places(s.study, s.plan); places > 0)
+    put(o, "--max-mamba-cache-size", places * s.plan.dp);
 }
 
 // MiB that the engine would keep from weights and cache for prompts cut to `chunk` tokens: what its own
@@ -142,6 +156,7 @@ LaunchOptions sglang_options(const Server& s) {
   put_prefill(s, o);
   put_prompts(s, o);
   put(o, "--mem-fraction-static", fmt::format("{:.3f}", memory_part(s, o)));
+  put_pools(s, o);
   if (s.role != Role::context) put(o, "--cuda-graph-max-bs-decode", sequences_of_step(c, s.plan));
   if (s.role != Role::whole) put_half(s, o);
   return o;

@@ -119,10 +119,13 @@ void read_between(const Reader& r, EngineProfile& p) {
       p.waits_in_context_servers = true;
     } else if (name == "stages") {
       p.waits_in_stages = true;
+    } else if (name == "unbuffered_states") {
+      p.waits_without_buffers = true;
     } else if (find_strategy(name)) {
       p.waits_in_strategies.push_back(name);
     } else {
-      item.fault("unknown servers " + name, {"expected context_servers, stages or the name of a strategy"});
+      item.fault("unknown servers " + name,
+                 {"expected context_servers, stages, unbuffered_states or the name of a strategy"});
     }
   }
 }
@@ -241,6 +244,9 @@ EngineProfile read_engine(Document& document) {
   if (const auto shared = memory.find("part_of_shared_context"))
     p.memory_of_shared_context = shared->number(0.1, 1);
   p.kept = read_kept(memory.at("kept"));
+  p.pools = read_cache_pools(memory);
+  if (p.waits_without_buffers && !p.pools.states.told)
+    memory.fault("steps.between has unbuffered_states: expected memory.states, which says what has buffers");
   static_cast<void>(memory.at("why").text());
   memory.no_other_keys();
   read_host(root.at("host"), p);

@@ -14,6 +14,7 @@
 #include "hardware/cost/fit_intervals.hpp"
 #include "hardware/cost/kernel_list.hpp"
 #include "hardware/machine/system.hpp"
+#include "planner/engines/cache_pools.hpp"
 #include "planner/engines/kept_memory.hpp"
 #include "sim/base/units.hpp"
 
@@ -146,10 +147,12 @@ struct EngineProfile {
   bool host_waited_for = true;  // its host works between steps, else beside the kernels of one
   std::string overlaps_since;   // the first version whose host works beside kernels where nobody asks it to
   // Where it does not overlap them, though it does elsewhere: in servers of plans of these strategies
-  // ("helix"), in those of several stages, and in those that compute prompts for others.
+  // ("helix"), in those of several stages, in those that compute prompts for others, and in those that find
+  // states behind prefixes without buffers for them.
   std::vector<std::string> waits_in_strategies;
   bool waits_in_stages = false;
   bool waits_in_context_servers = false;
+  bool waits_without_buffers = false;
   std::map<Architecture, long long> step_tokens;  // of a step, by default; prompts are cut to fit
   bool shared_budget = false;                     // attention groups share it (SGLang), else each has one
   std::vector<int> graphs;  // batches that have a CUDA graph, ascending: others are padded to the next one
@@ -161,6 +164,7 @@ struct EngineProfile {
   double memory = 1;                    // that part
   double memory_of_shared_context = 1;  // at most, of servers whose ranks share sequences
   KeptMemory kept;                      // context, graphs, workspace, the largest step's activations
+  CachePools pools;                     // of models whose layers are of several kinds
   HostTimes host;
   ServedBands error;
   std::string source;                // of the fitted numbers

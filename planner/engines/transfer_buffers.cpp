@@ -39,7 +39,8 @@ Bytes transfer_buffers(const Case& c, const Plan& p) {
   const long long block = tensorrt_llm_block(c), tokens = transfer_tokens(c, p);
   std::vector<double> of_layer;
   for (const Attention& a : c.model.attentions) {
-    const long long kept = in_blocks(kept_tokens(a.reach, prompt(c)), block);
+    const Reach reach = c.engine->pools.keeps_windows_whole(c.model.architecture) ? Reach{} : a.reach;
+    const long long kept = in_blocks(kept_tokens(reach, prompt(c)), block);
     double bytes = static_cast<double>(std::min(tokens, kept) + block) * kv_bytes_per_token(c, a, p);
     if (a.compression && a.compression->ratio > 0)  // rows, in blocks of as many tokens
       bytes += static_cast<double>(tokens + block) / a.compression->ratio *

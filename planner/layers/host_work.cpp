@@ -15,6 +15,11 @@ bool waits_for_host(const Case& c, const Plan& plan) {
   if (e.host_waited_for) return true;
   if (e.waits_in_stages && plan.pp > 1) return true;
   if (e.waits_in_context_servers && c.disaggregated && c.batch.kind() == StepKind::prefill) return true;
+  // Servers that answer alone find no prefixes.
+  const bool finds = !c.disaggregated || c.batch.prefills();
+  if (e.waits_without_buffers && finds && has_recurrence(c.model) &&
+      !e.pools.buffers_states(c.model.architecture))
+    return true;
   const std::vector<std::string>& in = e.waits_in_strategies;
   return !in.empty() && std::find(in.begin(), in.end(), strategy(plan.strategy).name) != in.end();
 }

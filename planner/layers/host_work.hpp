@@ -7,8 +7,8 @@
 namespace shardline {
 
 /// Whether the kernels of a plan's steps wait for the host: as the engine's profile says of all its servers,
-/// or of such (Helix under TensorRT-LLM, stages under SGLang, servers that compute prompts for others). Not
-/// without an engine.
+/// or of such (Helix under TensorRT-LLM, stages under SGLang and its models with states that have no buffers,
+/// servers that compute prompts for others). Not without an engine.
 bool waits_for_host(const Case& c, const Plan& plan);
 
 /// Of the plan's step. Zero without an engine, and where the host works between steps: there it is an op of

@@ -10,11 +10,11 @@
 #include "planner/layers/compressed.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/memory.hpp"
-#include "planner/layers/recurrent.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/stages.hpp"
 #include "planner/layers/streams.hpp"
 #include "planner/plan/timed.hpp"
+#include "planner/search/cache_sizes.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
@@ -70,24 +70,15 @@ long long kv_tokens_on_shard(long long tokens, int shards, int block, int shard)
 
 namespace {
 
-// Bytes of one layer's attention weights and cache on one rank, and of one layer's feed-forward network.
-struct AttentionBytes {
-  Bytes weights, kv;
-};
-
+// Bytes of one layer's attention weights on one rank, and of one layer's feed-forward network.
 Bytes stored(const Case& c, Module m, double elements) {
   return Bytes(elements * bytes_per_element(c.precision.of(m).weights));
 }
 
-AttentionBytes attention_bytes(const Case& c, const Attention& a, const Plan& p) {
+Bytes attention_bytes(const Case& c, const Attention& a, const Plan& p) {
   const AttentionWeights w = attention_weights(c, a, p);
-  const Bytes weights = stored(c, Module::attention, w.projections) +
-                        stored(c, Module::out_proj, w.out_proj) + Bytes(w.compressors * activation_size(c)) +
-                        (a.none() ? Bytes(0) : residual_weights(c));
-  if (a.recurrent()) return {weights, recurrent_cache_bytes(c, a, p)};
-  if (a.compression) return {weights, compressed_cache_bytes(c, a, p)};
-  const double kv = static_cast<double>(p.in_flight) * cached_rows(c, a, p) * kv_bytes_per_token(c, a, p);
-  return {weights, Bytes(kv)};
+  return stored(c, Module::attention, w.projections) + stored(c, Module::out_proj, w.out_proj) +
+         Bytes(w.compressors * activation_size(c)) + (a.none() ? Bytes(0) : residual_weights(c));
 }
 
 Bytes ffn_bytes(const Case& c, const FeedForward& f, const Plan& p) {
@@ -101,8 +92,8 @@ Bytes ffn_bytes(const Case& c, const FeedForward& f, const Plan& p) {
 
 MemoryUse memory_use(const Case& c, const Plan& plan) {
   thread_local std::vector<StageLayers> stages;
-  thread_local std::vector<AttentionBytes> attention;
-  thread_local std::vector<Bytes> ffn;
+  thread_local std::vector<Bytes> attention, ffn;
+  thread_local std::vector<KindLayers> caches;
   stage_layers(c.model, plan.pp, stages);
   attention.clear();
   ffn.clear();
@@ -113,22 +104,24 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
   MemoryUse use;
   for (const StageLayers& s : stages) {
     const bool head = s.last && !(s.first && c.model.tied_embeddings);
-    Bytes weights = stored(c, Module::head, vocab * ((s.first ? 1 : 0) + (head ? 1 : 0))), kv;
+    Bytes weights = stored(c, Module::head, vocab * ((s.first ? 1 : 0) + (head ? 1 : 0)));
+    caches.clear();
     for (const LayerRun& run : s.kinds) {
-      const AttentionBytes& a = attention[static_cast<std::size_t>(run.attention)];
-      weights += (a.weights + ffn[static_cast<std::size_t>(run.ffn)]) * run.count;
-      kv += a.kv * run.count;
+      const Bytes a = attention[static_cast<std::size_t>(run.attention)];
+      weights += (a + ffn[static_cast<std::size_t>(run.ffn)]) * run.count;
+      caches.push_back({run.attention, run.count});
     }
     if (s.last && plan[kDrafts] > 0) {  // modules, with caches of their own, and the embedding that they read
       const DraftLayer layer = *draft_layer(c.model);
-      const AttentionBytes& a = attention[static_cast<std::size_t>(layer.attention)];
+      const Bytes a = attention[static_cast<std::size_t>(layer.attention)];
       const double modules = c.model.drafts->count;
-      weights += (a.weights + ffn[static_cast<std::size_t>(layer.ffn)] +
+      weights += (a + ffn[static_cast<std::size_t>(layer.ffn)] +
                   Bytes(draft_input_weights(c.model) * bytes_per_element(c.precision.activations))) *
                  modules;
       if (!s.first && !c.model.tied_embeddings) weights += stored(c, Module::head, vocab);
-      kv += a.kv * modules;
+      caches.push_back({layer.attention, c.model.drafts->count});
     }
+    const Bytes kv = cache_pools(c, plan, caches);
     if (weights + kv > use.weights + use.kv) {
       use.weights = weights;
       use.kv = kv;

@@ -97,16 +97,22 @@ void set_knobs(Knobs& knobs, const std::vector<std::string>& overrides) {
 }
 
 // Blocks of so many tokens for requests of `mean` tokens each. What a layer keeps whatever a request's length
-// (a window's) is set aside for as many requests as fit.
+// (a window's, a state) is set aside for as many requests as fit, and what it keeps of steps under way once.
 std::uint32_t blocks_of(const Case& c, const Plan& plan, std::uint32_t block, long long mean) {
   const long long far = std::max<long long>(1 << 20, 4LL * block);
-  const double token = (cache_bytes(c, plan, 2 * far) - cache_bytes(c, plan, far)) / static_cast<double>(far);
-  const double fixed = std::max(0.0, cache_bytes(c, plan, far) - token * static_cast<double>(far));
+  const double one_far = cache_bytes(c, plan, far);
+  const double token = (cache_bytes(c, plan, 2 * far) - one_far) / static_cast<double>(far);
+  Plan two = plan;
+  two.batch = 2 * plan.batch;
+  const double each_far = cache_bytes(c, two, far) - one_far;
+  const double fixed = std::max(0.0, each_far - token * static_cast<double>(far)),
+               once = std::max(0.0, one_far - each_far);
   Case one = c;
   one.batch = decode_batch(mean);
   const MemoryUse use = memory_use(one, plan);
   const double room =
-      c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, use.server).value;
+      c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, use.server).value -
+      once;
   const double each = token * static_cast<double>(mean) + fixed;
   if (room < each) return 0;
   const double left = room - std::floor(room / each) * fixed;
@@ -196,7 +202,7 @@ std::optional<std::string> several_caches(const Case& c) {
     if (a.recurrent())
       return fmt::format("{} keeps states of requests in a pool of their own, which is not played yet",
                          c.engine->title);
-    if (a.reach.local())
+    if (a.reach.local() && !c.engine->pools.keeps_windows_whole(c.model.architecture))
       return fmt::format("{} keeps windows in a pool of their own, which is not played yet", c.engine->title);
   }
   return std::nullopt;
@@ -244,6 +250,9 @@ VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::st
   knobs.max_num_seqs = small ? 256 : 1024;
   knobs.num_gpu_blocks = 0;
   knobs.max_model_len = 0;
+  // vllm/config/model.py:1832, is_prefix_caching_supported, which engine/arg_utils.py:2492 takes where nobody
+  // says another (@68afd7889723): not of hybrid models.
+  knobs.enable_prefix_caching = !has_recurrence(c.model);
   set_knobs(knobs, overrides);
   knobs.block_size = on_sharers(knobs.block_size, sharers_of(c, plan));
   if (knobs.num_gpu_blocks == 0)
