@@ -196,11 +196,8 @@ std::vector<PartShape> part_shapes(const Case& c) {
 
 CacheLayout cache_layout(const Case& c, const Plan& plan, CacheSide side, long long tokens, int group) {
   SL_CHECK(group >= 0 && group < plan.dp && tokens > 0, "a request of some tokens in a group of the plan");
-  if (has_compression(c.model))
-    throw UserError(
-        fmt::format("model {}: caches of compressed attention, with rows of several tokens and what "
-                    "rows to come are made of, cannot be handed over yet",
-                    c.model.name));
+  if (const auto reason = no_handoff(c.model))
+    throw UserError(fmt::format("model {}: {}", c.model.name, *reason));
   CacheLayout out;
   out.ranks = plan.gpus();
   out.parts = part_shapes(c);
@@ -225,6 +222,13 @@ CacheLayout cache_layout(const Case& c, const Plan& plan, CacheSide side, long l
     return std::tuple(a.kind, a.part, a.rank) < std::tuple(b.kind, b.part, b.rank);
   });
   return out;
+}
+
+std::optional<std::string> no_handoff(const Model& m) {
+  if (!has_compression(m)) return std::nullopt;
+  return "caches of compressed attention, with rows of several tokens and what rows to come are made of, "
+         "cannot "
+         "be handed over yet";
 }
 
 std::optional<std::string> no_handoff(const Plan& plan, CacheSide side) {

@@ -71,9 +71,12 @@ struct CacheLayout {
 std::vector<PartShape> part_shapes(const Case& c);
 
 /// Of a request of `tokens` tokens, all computed by this plan from an empty cache (or to be), in attention
-/// group `group`. The plan passes check_plan(); of the case the model, its types and blocks count.
+/// group `group`. The plan passes check_plan(); of the case the model, its types and blocks count. UserError
+/// where no_handoff() of the model says why.
 CacheLayout cache_layout(const Case& c, const Plan& plan, CacheSide side, long long tokens, int group = 0);
 
+/// Why caches of the model cannot be handed over, whatever the plans; nothing where they can.
+std::optional<std::string> no_handoff(const Model& model);
 /// Why the plan's cache cannot be handed over or taken over; nothing where it can.
 std::optional<std::string> no_handoff(const Plan& plan, CacheSide side);
 

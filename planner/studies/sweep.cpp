@@ -1,9 +1,12 @@
 #include "planner/studies/sweep.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
 #include "planner/engines/architectures.hpp"
+#include "planner/handoff/cache_layout.hpp"
 #include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
 #include "planner/search/unread.hpp"
@@ -125,7 +128,8 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
     return true;
   });
   out.frontier = frontier_of(study, out.found.overall());
-  if (study.sweep().search.workload) find_pools(study, q, out);
+  const auto no_pools = no_handoff(study.study.model);
+  if (study.sweep().search.workload && !no_pools) find_pools(study, q, out);
   if (!out.any()) return out;
   if (any_approximate(study)) out.exact_frontier = frontier_of(study, out.found.of(exact_ones(study)));
   out.rated = rate_frontiers(study, out.found, q.threads);
@@ -133,6 +137,9 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   out.unread = unread_parameters(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   if (auto unchecked = unchecked_model(study.study))
     out.unread.push_back(Diagnostic{{}, std::move(*unchecked), {}});
+  if (study.sweep().search.workload && no_pools)
+    out.unread.push_back(Diagnostic{
+        {}, fmt::format("no pools of {} were looked at: {}", study.study.model.name, *no_pools), {}});
   out.narrow = narrow_warnings(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   for (Diagnostic& d : unused_kernels(study.study, plans_of(out.rated), study.sweep().search.all_reduce))
     out.narrow.push_back(std::move(d));

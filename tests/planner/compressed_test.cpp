@@ -14,10 +14,13 @@
 #include "hardware/cost/kernel_list.hpp"
 #include "models/model/cache.hpp"
 #include "models/model/catalog.hpp"
+#include "planner/handoff/cache_layout.hpp"
 #include "planner/layers/compressed.hpp"
+#include "planner/layers/drafts.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/error.hpp"
 #include "tests/planner/attention_ops.hpp"
 #include "tests/planner/support.hpp"
 
@@ -202,6 +205,19 @@ TEST(Compressed, P34OtherStrategiesRefuse) {
     p.cp = s->context_parallel() ? 8 : 1;
     EXPECT_TRUE(check_plan(c, p)) << s->name;
   }
+}
+
+TEST(Compressed, P34WhatIsNotModelledIsRefusedByName) {
+  const Case c = case_of("deepseek-v4-flash");
+  Plan p = plan_of(c, "tensor:tpa=8,ep=8");
+  try {
+    cache_layout(c, p, CacheSide::to_decode, 1000, 0);
+    ADD_FAILURE() << "its rows have no layout";
+  } catch (const UserError& e) {
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("cannot be handed over yet"));
+  }
+  p.set(kDrafts, 1);
+  EXPECT_THAT(check_plan(c, p).value_or(""), ::testing::HasSubstr("drafts are not for deepseek-v4-flash"));
 }
 
 // Four streams are mixed before and behind every sublayer, and before the head; hand-offs carry all of them,

@@ -196,7 +196,8 @@ TEST(Handoff, D1BoxesToDecodeAreWhatLoweringBinds) {
     // It deals the whole context out anew at each step, the new token among it.
     if (!s->decodes || s->context_parallel()) continue;
     for (const cli::VerifyCase& v : cli::verify_cases(*s)) {
-      if (v.study.batch.kind() != StepKind::decode || v.plan[kDrafts] > 0) continue;
+      if (v.study.batch.kind() != StepKind::decode || v.plan[kDrafts] > 0 || no_handoff(v.study.model))
+        continue;
       const long long tokens = v.study.batch.decode.front().cached;
       const Schedule schedule = cli::verify_schedule(v);
       Bound got, want = of_layout(v.study, v.plan, CacheSide::to_decode, tokens);
@@ -223,7 +224,7 @@ TEST(Handoff, D1BoxesOfPrefillsAreWhatLoweringBinds) {
     for (const cli::VerifyCase& v : cli::verify_cases(*s)) {
       const auto& prompts = v.study.batch.prefill;
       if (v.study.batch.kind() != StepKind::prefill || prompts.size() != 1 || prompts.front().cached > 0 ||
-          v.plan.batch > 1 || v.plan[kPrefillChunk] > 0)
+          v.plan.batch > 1 || v.plan[kPrefillChunk] > 0 || no_handoff(v.study.model))
         continue;
       const long long tokens = prompts.front().length();
       const Schedule schedule = cli::verify_schedule(v);

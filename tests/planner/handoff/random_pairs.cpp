@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <vector>
 
 #include "cuda_probe/execute/verify/verify_models.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -92,8 +93,11 @@ CachePages draw_pages(std::mt19937& random) {
 
 RandomPair random_pair(std::mt19937& random, int most_tokens) {
   RandomPair out;
-  const auto layers = cli::verify_layers();
-  const auto& chosen = layers[random() % layers.size()];
+  std::vector<const cli::Layers*> layers;  // of which caches can be handed over
+  for (const cli::Layers& l : cli::verify_layers()) {
+    if (!no_handoff(cli::small_case(l, {}).model)) layers.push_back(&l);
+  }
+  const cli::Layers& chosen = *layers[random() % layers.size()];
   out.study = cli::small_case(chosen, {});
   for (LayerRun& run : out.study.model.runs) run.count = pick(random, {1, 2, 3});
   out.study.kv_block = pick(random, {1, 2, 4, 8});
