@@ -226,8 +226,9 @@ double CalibratedCost::compressed_products_of(const ModuleRestShape& s, const Us
     product(type, s.q_rank, s.index_heads * s.index_dim);
     product(type, s.hidden, s.index_heads);
   }
-  product(type, s.q_heads * s.v_dim / s.groups, s.groups * s.rank);
-  product(type, s.groups * s.rank, s.hidden);
+  const Count groups = std::max<Count>(1, s.groups);
+  product(type, s.q_heads * s.v_dim / groups, groups * s.rank);
+  product(type, groups * s.rank, s.hidden);
   return sum;
 }
 

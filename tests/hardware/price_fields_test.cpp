@@ -80,7 +80,7 @@ std::vector<Subject> subjects() {
        {}},
       {"hyper-connections",
        indexed_op(OpKind::mix_streams, MixShape{64, 7168, 4, true}),
-       {"kind", "rows", "hidden", "before"}},
+       {"rows", "hidden", "before"}},
       {"states of linear attention",
        indexed_op(OpKind::convolve,
                   RecurrentShape{StateDecay::per_head, 4, 16, 128, 128, 4, 4, 64, 64, 1, false}),
