@@ -134,15 +134,16 @@ TEST(Choice, RowsAreWeighedMeansOverTheirRootMeanSquare) {
   Matrix<double> wide(4, 4), flat = Matrix<double>::Zero(4, 4), no_bias = Matrix<double>::Zero(2, 4);
   wide << 2, 4, 9, 9, 2, 4, 9, 9, 9, 9, 4, 8, 9, 9, 4, 8;  // 9: parts that the row does not take
   const Interval four[] = {{0, 0, 4}};
-  views = {all_of(old), all_of(wide), all_of(flat), all_of(no_bias), all_of(rows)};
-  EXPECT_EQ(wrong_shape<double>(a, four, numbers, views), "");
-  make_rows<double>(a, four, numbers, views);
+  std::vector<View<double>> doubled{all_of(old), all_of(wide), all_of(flat), all_of(no_bias), all_of(rows)};
+  EXPECT_EQ(wrong_shape<double>(a, four, numbers, doubled), "");
+  make_rows<double>(a, four, numbers, doubled);
   EXPECT_NEAR(rows(1, 0), 3 / std::sqrt(22.5 + 1e-6), 1e-15);
   EXPECT_NEAR(rows(1, 1), 6 / std::sqrt(22.5 + 1e-6), 1e-15);
   const Interval few[] = {{0, 1, 4}};
   Matrix<double> three = wide.bottomRows(3), of_three = flat.bottomRows(3);
-  views = {all_of(old), all_of(three), all_of(of_three), all_of(no_bias), all_of(rows)};
-  EXPECT_EQ(wrong_shape<double>(a, few, numbers, views), "makes a row of tokens that it lacks");
+  std::vector<View<double>> lacking{all_of(old), all_of(three), all_of(of_three), all_of(no_bias),
+                                    all_of(rows)};
+  EXPECT_EQ(wrong_shape<double>(a, few, numbers, lacking), "makes a row of tokens that it lacks");
 }
 
 // A query at position 4 sees rows 0 and 1 of two tokens, and not row 2, whose last token is behind it.

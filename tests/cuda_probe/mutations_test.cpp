@@ -47,6 +47,15 @@ std::vector<MadeOfKinds> all_of_kinds() {
       break;
     }
   }
+  // Rows of several tokens, beside a window, all of them and those that an index chooses: a prompt behind
+  // cached tokens makes some.
+  for (const cli::VerifyCase& c : cli::verify_cases(strategy("tensor"))) {
+    if (c.what.find("rows of 2") == std::string::npos || c.what.find("12 new") == std::string::npos ||
+        c.plan.tpa > 1 || c.charges != Charges::every_rank)
+      continue;
+    all.push_back({c.what, cli::verify_schedule(c), c.kinds});
+    break;
+  }
   // Linear attention: decoding requests, a prompt behind cached tokens, heads over ranks that share caches.
   const auto add_states = [&](const char* name, auto wanted) {
     for (const cli::VerifyCase& c : cli::verify_cases(strategy(name))) {

@@ -88,6 +88,8 @@ bool sinks_of_wrong_head(Schedule& s, Random& random);
 bool sinks_counted_again(Schedule& s, Random& random);
 bool kind_exchanged(Schedule& s, Random& random);
 
+/// Whether some query of an attend to chosen keys has more keys than it may choose.
+bool chooses(const Dataflow& flow, const Action& a);
 // What an index chooses.
 bool choice_lost(Schedule& s, Random& random);
 bool chosen_positions_shifted(Schedule& s, Random& random);

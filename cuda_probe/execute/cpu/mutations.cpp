@@ -1,5 +1,6 @@
 #include "cuda_probe/execute/cpu/mutations.hpp"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -18,6 +19,12 @@ bool same_list(const Dataflow& flow, TokensId a, TokensId b) {
   return mutation::copy(flow, a) == mutation::copy(flow, b);
 }
 
+bool chosen_of_more(const Dataflow& flow, int rank) {
+  return std::any_of(flow.actions.begin(), flow.actions.end(), [&](const Action& a) {
+    return a.rank == rank && a.chosen && mutation::chooses(flow, a);
+  });
+}
+
 bool input_exchanged(Schedule& s, Random& random) {
   Dataflow& flow = *s.flow;
   return at_random(flow.inputs.size(), random, [&](std::size_t i) {
@@ -26,6 +33,9 @@ bool input_exchanged(Schedule& s, Random& random) {
       // Attention does not care where keys are that all queries see.
       // Of rows of several tokens those that the step makes may not be among the chosen ones.
       const bool of_rows = a.whole >= Whole::row_value && a.whole <= Whole::index_row_bias;
+      // Where all keys are chosen, it is all the same by what.
+      if (a.whole >= Whole::index_query && a.whole <= Whole::chosen && !chosen_of_more(flow, a.rank))
+        return false;
       if (a.slot != b.slot || a.whole != b.whole || a.whole == Whole::kv || a.whole == Whole::latent ||
           of_rows || a.kind != b.kind)
         return false;

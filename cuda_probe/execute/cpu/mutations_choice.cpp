@@ -17,7 +17,13 @@ namespace {
 /// Rows below which all that a rank's candidates are may not be among the chosen.
 constexpr std::int64_t kRows = 4;
 
-/// Whether some query of an attend has more keys than it may choose.
+bool has(const Dataflow& flow, int rank, Function function) {
+  return std::any_of(flow.actions.begin(), flow.actions.end(),
+                     [&](const Action& a) { return a.rank == rank && a.function == function; });
+}
+
+}  // namespace
+
 bool chooses(const Dataflow& flow, const Action& a) {
   const std::vector<bool> seen = mask(flow, a);
   const auto keys = static_cast<std::ptrdiff_t>(rows(flow.token_list(a.keys)));
@@ -27,13 +33,6 @@ bool chooses(const Dataflow& flow, const Action& a) {
   }
   return false;
 }
-
-bool has(const Dataflow& flow, int rank, Function function) {
-  return std::any_of(flow.actions.begin(), flow.actions.end(),
-                     [&](const Action& a) { return a.rank == rank && a.function == function; });
-}
-
-}  // namespace
 
 bool choice_lost(Schedule& s, Random& random) {
   Dataflow& flow = *s.flow;
