@@ -64,7 +64,8 @@ def ask(program, command, system, model, context, *more, framework=None):
     framework = framework or own
     run = [program, command, f"sharding_{system}", "--json", "--set", f"models=[{model}]", "--set",
            f"context={CONTEXTS[context]}", "--set", f"precision={h200 if system == 'h200' else gb200}", "--set",
-           f"kernels.framework={framework}", *more]
+           f"kernels.framework={framework}", "--set",
+           f"compare={{candidate: [{', '.join(SHARED)}], baseline: [{', '.join(BASE)}]}}", *more]
     out = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
     if out.returncode not in (0, 3) or not out.stdout:
         sys.exit(f"{' '.join(run)}\n{out.stderr}")
