@@ -20,7 +20,8 @@ Launch pair_of(const Case& c, const NamedPlan& p, const std::string& stem) {
   const ContextServer prompts = context_server(c, engine, *p.prompts, c.served.input);
   Case answers = c;
   answers.disaggregated = true;
-  return launch_pair({prompts.study, prompts.plan}, {answers, p.plan}, engine, stem + "." + engine.name);
+  return launch_pair({prompts.study, prompts.plan, p.prompt_servers}, {answers, p.plan, p.servers}, engine,
+                     stem + "." + engine.name);
 }
 
 // "    # a note", each of its lines a comment of the shell.
@@ -80,7 +81,7 @@ std::string write_launches(OutputFolder& files, const Study& study, const std::v
   for (const NamedPlan& p : plans) {
     const std::string stem = std::to_string(++number);
     const std::vector<Launch> launches = p.prompts ? std::vector<Launch>{pair_of(study.study, p, stem)}
-                                                   : launches_of(study.study, p.plan, stem);
+                                                   : launches_of(study.study, p.plan, stem, p.servers);
     text += fmt::format("\n{}\n{}{}", p.heading, launch_text(p.plan, launches), launch_summary(launches));
     for (const Launch& l : launches) {
       for (const LaunchFile& f : l.files) files.write("launch/" + f.name, f.text, f.executable);

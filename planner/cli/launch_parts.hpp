@@ -24,6 +24,8 @@ struct NamedPlan {
   std::string heading;
   Plan plan;
   std::optional<Plan> prompts = {};  // of the pool that prefills for it, where there is one
+  int servers = 1;                   // of `plan`
+  int prompt_servers = 1;            // of `prompts`
 };
 /// `launch.txt` in `files`, and the files of each plan, numbered in their order, in the folder `launch`
 /// there. Returns what was written there: "  wrote out/launch: 12 files, named in launch.txt".

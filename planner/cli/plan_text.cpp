@@ -358,7 +358,9 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
   add(fmt::format("shardline sweep {}{}{}", shell_word(file), options_text(a, true), set));
   if (!a.plans.empty()) {
     const std::string plan = shell_word(to_string(a.plans.front().point.plan));
-    add(fmt::format("shardline simulate {} --plan {}{} -o out", shell_word(file), plan, set));
+    const long long copies = a.plans.front().copies;
+    add(fmt::format("shardline simulate {} --plan {}{}{} -o out", shell_word(file), plan, set,
+                    copies > 1 ? fmt::format(" --copies {}", copies) : ""));
     add(fmt::format("shardline explain {} --plan {}{}", shell_word(file), plan, set));
   }
   return out;

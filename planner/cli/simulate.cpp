@@ -28,6 +28,7 @@ struct SimulateOptions {
   std::string scenario, costs, plan, model, out;
   EngineOptions engine;
   std::optional<long long> noise_seed;  // the first, in place of the scenario's
+  int copies = 1;                       // of the plan, in launch files
 };
 
 std::string percent(double part, double whole) {
@@ -242,7 +243,7 @@ void print_launchable(const Case& c, const SimulatedPlan& s) {
                 s.refusal->text, s.refusal->says, s.refusal->source);
 }
 
-void print(const Study& study, const SimulatedPlan& s) {
+void print(const Study& study, const SimulatedPlan& s, int copies) {
   print_notes("{}\n{}\n{}\n", study.title, to_string(s.plan),
               engine_text(study.study) + checkpoint_text(study.study) + precision_text(study.study) +
                   chunk_text(study.study) + drafts_text(study.study));
@@ -255,7 +256,7 @@ void print(const Study& study, const SimulatedPlan& s) {
   print_memory(study.study.system.device.memory, s.memory);
   print_collectives(s.collectives);
   if (s.noise) print_noise(*study.sweep().noise, *s.noise);
-  const std::vector<Launch> launches = launches_of(study.study, s.plan, "1");
+  const std::vector<Launch> launches = launches_of(study.study, s.plan, "1", copies);
   const bool any =
       std::any_of(launches.begin(), launches.end(), [](const Launch& l) { return l.files.size() > 0; });
   print_notes("  How to start it{}\n",
@@ -278,14 +279,17 @@ void declare(Arguments& a, SimulateOptions& o) {
   a.add("--noise-seed", o.noise_seed,
         "First seed of the scenario's background traffic, and the one that the trace shows")
       .range(0, 1'000'000'000'000'000);
+  a.add("--copies", o.copies,
+        "Servers of this plan in launch files: one script starts any of them, one stands in front")
+      .range(1, 1024);
   a.add("-o,--out", o.out, "Folder for the Perfetto trace, the timeline picture and launch files")
       .output_folder();
 }
 
-void write(const Study& study, Evaluator& e, const Plan& plan, const std::string& out) {
+void write(const Study& study, Evaluator& e, const Plan& plan, int copies, const std::string& out) {
   OutputFolder files(out);
   const std::string left_out = write_timeline(study, e, plan, files);
-  const std::string launches = write_launches(files, study, {{to_string(plan), plan}});
+  const std::string launches = write_launches(files, study, {{to_string(plan), plan, {}, copies}});
   print_notes("\n{}{}  trace.json: open it in ui.perfetto.dev{}{}\n", files.publish(), launches,
               left_out.empty() ? "" : "; it has ", left_out);
 }
@@ -328,8 +332,8 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
   }
   print_warnings(simulated.unread);
   print_warnings(simulated.narrow);
-  print(study, simulated);
-  if (!o.out.empty()) write(study, e, simulated.plan, o.out);
+  print(study, simulated, o.copies);
+  if (!o.out.empty()) write(study, e, simulated.plan, o.copies, o.out);
   return 0;
 }
 

@@ -208,7 +208,7 @@ void add_pools(const Study& study, const SweepAnswer& answer, std::vector<NamedP
         {fmt::format("{}   TPOT {}, {} users on {} GPUs\nprompts on {}   {} GPUs{}", to_string(p.decode.plan),
                      to_string(p.decode.time), users_text(study.study, p.decode), p.decode.plan.gpus(),
                      to_string(p.prefill.plan), p.prefill.plan.gpus(), whole),
-         p.decode.plan, p.prefill.plan});
+         p.decode.plan, p.prefill.plan, std::max(1, p.whole.decode), std::max(1, p.whole.prefill)});
   }
 }
 

@@ -23,15 +23,18 @@ struct Engine {
   const char* profile;
   std::vector<std::string> (*lines)(const Server&);
   std::vector<LaunchFile> (*server)(const Server&);
-  std::vector<LaunchFile> (*front)(const Server&, const std::string& stem);
+  std::vector<LaunchFile> (*front)(const Server& context, const Server& generation, const std::string& stem);
+  std::vector<LaunchFile> (*router)(const Server&, const std::string& stem);
   const char* cache;  // the option of its type
 };
 
 constexpr std::array kEngines{
-    Engine{"vllm", launch::vllm_lines, launch::vllm_server, launch::vllm_front, "--kv-cache-dtype"},
-    Engine{"sglang", launch::sglang_lines, launch::sglang_server, launch::sglang_front, "--kv-cache-dtype"},
+    Engine{"vllm", launch::vllm_lines, launch::vllm_server, launch::vllm_front, launch::vllm_router,
+           "--kv-cache-dtype"},
+    Engine{"sglang", launch::sglang_lines, launch::sglang_server, launch::sglang_front, launch::sglang_router,
+           "--kv-cache-dtype"},
     Engine{"trtllm", launch::tensorrt_llm_lines, launch::tensorrt_llm_server, launch::tensorrt_llm_front,
-           "kv_cache_config.dtype"},
+           launch::tensorrt_llm_router, "kv_cache_config.dtype"},
 };
 
 const Engine* engine_of(const EngineProfile& profile) {
@@ -66,9 +69,10 @@ std::string title_of(const Server& s) {
   const char* role = s.role == Role::context      ? "for prompts, "
                      : s.role == Role::generation ? "for answers, "
                                                   : "";
-  const int n = launch::machines(s), gpus = s.plan.gpus();
-  if (n > 1) return fmt::format("{}{} GPUs on {} machines", role, gpus, n);
-  return fmt::format("{}{} GPU{} of one machine", role, gpus, gpus == 1 ? "" : "s");
+  const int n = launch::machines(s), gpus = s.plan.gpus(), servers = s.replicas.count;
+  const std::string each = servers > 1 ? fmt::format("{}{} servers, each ", role, servers) : role;
+  if (n > 1) return fmt::format("{}{} GPUs on {} machines", each, gpus, n);
+  return fmt::format("{}{} GPU{} of one machine", each, gpus, gpus == 1 ? "" : "s");
 }
 
 LaunchedServer typed(const Engine& engine, const Server& s) {
@@ -118,11 +122,12 @@ Launch write_pair(Launch out, const Engine& engine, Server context, Server gener
   generation.stem = stem + "_generation";
   context.with_helix = generation.with_helix =
       strategy(generation.plan.strategy).launched_as == LaunchedAs::helix;
+  launch::place({&context, &generation});
   for (const Server* s : {&generation, &context}) {
     if (const std::string why = write_server(out, engine, *s); !why.empty())
       return refused(std::move(out), why);
   }
-  append(out.files, engine.front(generation, stem + "_front"));
+  append(out.files, engine.front(context, generation, stem + "_front"));
   return out;
 }
 
@@ -160,18 +165,21 @@ Plan context_plan(const Plan& generation) {
 
 }  // namespace
 
-Launch launch_files(const Case& study, const Plan& p, const EngineProfile& profile, const std::string& stem) {
+Launch launch_files(const Case& study, const Plan& p, const EngineProfile& profile, const std::string& stem,
+                    int copies) {
   Launch out{profile.title + " " + profile.version, {}, {}, {}};
   const Engine* engine = engine_of(profile);
   if (engine == nullptr) return refused(std::move(out), "no launch files are known of it");
   const Case c = started_by(profile, study);
   Server server{c, p, profile, Role::whole, {}, stem};
+  server.replicas.count = copies;
   if (const std::string why = find_deployment(c, p, profile, server.deployment); !why.empty())
     return refused(std::move(out), why);
   if (server.deployment.generation_only) {
     const long long input = c.served.total() > 0 ? c.served.input : c.longest();
     const ContextServer prompts = context_server(c, profile, context_plan(p), input);
     Server context{prompts.study, prompts.plan, profile, Role::context, {}, stem};
+    context.replicas.count = copies;
     if (const std::string why = find_deployment(prompts.study, prompts.plan, profile, context.deployment);
         !why.empty())
       return refused(std::move(out), why);
@@ -182,8 +190,10 @@ Launch launch_files(const Case& study, const Plan& p, const EngineProfile& profi
         "Its own sharding is no part of the answer: a sweep with phase: prefill finds the best.");
     return write_pair(std::move(out), *engine, std::move(context), std::move(server), stem);
   }
+  launch::place({&server});
   if (const std::string why = write_server(out, *engine, server); !why.empty())
     return refused(std::move(out), why);
+  if (copies > 1) append(out.files, engine->router(server, stem + "_front"));
   return out;
 }
 
@@ -202,6 +212,8 @@ Launch launch_pair(const ServedHalf& context, const ServedHalf& generation, cons
   of_prompts.disaggregated = of_answers.disaggregated = true;
   Server prompts{of_prompts, context.plan, profile, Role::context, {}, stem};
   Server answers{of_answers, generation.plan, profile, Role::generation, {}, stem};
+  prompts.replicas.count = context.servers;
+  answers.replicas.count = generation.servers;
   for (Server* s : {&prompts, &answers}) {
     if (const std::string why = find_deployment(s->study, s->plan, profile, s->deployment); !why.empty())
       return refused(std::move(out), why);

@@ -30,8 +30,10 @@ struct Launch {
 };
 
 /// [P20] The files of a plan; names begin with `stem`. A plan whose engine runs it in generation servers
-/// alone has those of a disaggregated pair.
-Launch launch_files(const Case& c, const Plan& plan, const EngineProfile& engine, const std::string& stem);
+/// alone has those of a disaggregated pair. Of several `copies` one script starts any of them, and another
+/// one stands in front of them.
+Launch launch_files(const Case& c, const Plan& plan, const EngineProfile& engine, const std::string& stem,
+                    int copies = 1);
 
 /// How an engine is told the type of a cache: "--kv-cache-dtype fp8"; empty: it has no name for the type.
 std::string cache_option(const EngineProfile& engine, Dtype kv);
@@ -40,9 +42,10 @@ std::string cache_option(const EngineProfile& engine, Dtype kv);
 struct ServedHalf {
   const Case& study;
   const Plan& plan;
+  int servers = 1;  // replicas of it that were priced
 };
 
-/// [P20] A server for prompts, one for answers, and what stands in front of both.
+/// [P20] Servers for prompts, servers for answers, a script of each kind, and what stands in front of all.
 Launch launch_pair(const ServedHalf& context, const ServedHalf& generation, const EngineProfile& engine,
                    const std::string& stem);
 

@@ -76,6 +76,7 @@ std::string script_head(const Server& s, const std::vector<std::string>& says,
   out += fmt::format("# Its times are of {}; {}.\n", stored_types(c),
                      unread.empty() ? "a published checkpoint may keep some of them wider" : unread);
   for (const std::string& line : says) out += "# " + line + "\n";
+  for (const std::string& line : says_of_replicas(s)) out += "# " + line + "\n";
   for (const std::string& note : s.deployment.notes) out += "# " + note + "\n";
   out += "# Further options of the engine may follow this script's name.\nset -euo pipefail\n";
   const std::string checkpoint = checkpoint_of(c);
@@ -84,7 +85,7 @@ std::string script_head(const Server& s, const std::vector<std::string>& says,
     all.front().required = fmt::format("a checkpoint of {} with {}", c.model.name, stored_types(c));
   all.insert(all.end(), variables.begin(), variables.end());
   for (const Variable& v : all) out += assignment(v);
-  return out;
+  return out + replica_lines(s);
 }
 
 std::string exports(const Server& s) {
@@ -107,8 +108,8 @@ std::string run_on_each(const Server& s) {
                      gpus_on_each(s), machines(s) - 1);
 }
 
-std::vector<Variable> variables_of_machine(const Server& s, int port) {
-  std::vector<Variable> out{{"PORT", std::to_string(port), ""}};
+std::vector<Variable> variables_of_machine(const Server& s, const Ports& ports) {
+  std::vector<Variable> out = replica_variables(s, ports);
   if (machines(s) == 1) return out;
   out.push_back({"NODE_RANK", "", "the number of this machine, from 0"});
   out.push_back({"HEAD_ADDR", "", "the address of machine 0"});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/engines/launch_files.hpp"
+#include "planner/engines/launch_replicas.hpp"
 
 namespace shardline::launch {
 
@@ -20,6 +21,7 @@ struct Server {
   Deployment deployment;
   std::string stem;         // of its files' names
   bool with_helix = false;  // a half of a pair whose answers are computed under Helix
+  Replicas replicas = {};   // as many servers of the same plan
 };
 
 /// Machines that run one operating system each: those of the fabric, or where an NVLink domain has more than
@@ -42,10 +44,6 @@ std::string kv_name(const Server& s);
 
 /// The script's first lines: what it is, for which model and plan, what holds of it; then the variables MODEL
 /// and, where given, others with their defaults.
-struct Variable {
-  std::string name, value;  // of an empty one the message below
-  std::string required;     // what it is, where it has no default
-};
 std::string script_head(const Server& s, const std::vector<std::string>& says,
                         const std::vector<Variable>& variables);
 /// The plan's environment, a line each.
@@ -53,7 +51,7 @@ std::string exports(const Server& s);
 /// Of engines whose script runs on every machine: what its first lines say of several, and PORT, of several
 /// machines NODE_RANK and HEAD_ADDR too.
 std::string run_on_each(const Server& s);
-std::vector<Variable> variables_of_machine(const Server& s, int port);
+std::vector<Variable> variables_of_machine(const Server& s, const Ports& ports);
 /// Ends of command lines: an option per line, then what the caller of the script adds.
 std::string continued(const std::string& command, const LaunchOptions& options,
                       const std::vector<std::string>& last = {});
@@ -63,7 +61,8 @@ std::string continued(const std::string& command, const LaunchOptions& options,
 std::string typed_command(const Server& s, const std::string& command, const LaunchOptions& options);
 
 // One of each per engine. `options`: all that a server is told but for addresses of machines, which its files
-// and `lines`, what one would type, are both written from. `front` is of a pair.
+// and `lines`, what one would type, are both written from. `front` is of a pair, `router` of several servers
+// that do both.
 LaunchOptions vllm_options(const Server& s);
 LaunchOptions sglang_options(const Server& s);
 LaunchOptions tensorrt_llm_options(const Server& s);
@@ -71,11 +70,16 @@ std::vector<std::string> vllm_lines(const Server& s);
 std::vector<std::string> sglang_lines(const Server& s);
 std::vector<std::string> tensorrt_llm_lines(const Server& s);
 std::vector<LaunchFile> vllm_server(const Server& s);
-std::vector<LaunchFile> vllm_front(const Server& generation, const std::string& stem);
+std::vector<LaunchFile> vllm_front(const Server& context, const Server& generation, const std::string& stem);
+std::vector<LaunchFile> vllm_router(const Server& s, const std::string& stem);
 std::vector<LaunchFile> sglang_server(const Server& s);
-std::vector<LaunchFile> sglang_front(const Server& generation, const std::string& stem);
+std::vector<LaunchFile> sglang_front(const Server& context, const Server& generation,
+                                     const std::string& stem);
+std::vector<LaunchFile> sglang_router(const Server& s, const std::string& stem);
 std::vector<LaunchFile> tensorrt_llm_server(const Server& s);
-std::vector<LaunchFile> tensorrt_llm_front(const Server& generation, const std::string& stem);
+std::vector<LaunchFile> tensorrt_llm_front(const Server& context, const Server& generation,
+                                           const std::string& stem);
+std::vector<LaunchFile> tensorrt_llm_router(const Server& s, const std::string& stem);
 std::string vllm_kv(Dtype kv);
 /// Why SGLang's options leave no memory for weights and a cache, or nothing.
 std::string sglang_refusal(const Server& s);

@@ -4,6 +4,7 @@
 // --node-rank (entrypoints/engine.py:823, 1376-1404). Attention DP divides running requests and chunks among
 // its groups, graphs and memory are of each (server_args.py:5050-5056).
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +23,11 @@ constexpr int kDistributedPort = 20000, kBootstrapPort = 8998;
 constexpr long long kLargestPage = 128;      // of any backend (server_args.py:4523-4659)
 constexpr long long kPrefillTokens = 16384;  // default of --max-prefill-tokens
 
-int port_of(Role role) { return role == Role::generation ? 30001 : 30000; }
+// With attention DP a server of one machine takes ports 233 to 240 behind its own, too (server_args.py,
+// ZMQ_TCP_PORT_DELTA and PortArgs.init_new): ten apart the eight servers of a machine have different ones.
+constexpr Ports kPorts{30000, 10};
+// One for each server for prompts of a machine.
+constexpr Ports kBootstrapPorts{kBootstrapPort, 1};
 
 // Tokens of a step of a group of a half's server for prompts. Each of them counts with whole pages
 // (managers/schedule_policy.py, PrefillAdder.ceil_paged_tokens), and the budget is a multiple of one
@@ -62,6 +67,7 @@ long long page_of_pair(const Server& s) {
 void put_half(const Server& s, LaunchOptions& o) {
   put(o, "--disaggregation-mode", s.role == Role::context ? "prefill" : "decode");
   put(o, "--disaggregation-transfer-backend", "nixl");
+  // Of several a variable of their script (with_addresses).
   if (s.role == Role::context) put(o, "--disaggregation-bootstrap-port", kBootstrapPort);
   // Of equal size in both halves (disaggregation/common/conn.py:258).
   put(o, "--page-size", page_of_pair(s));
@@ -127,6 +133,8 @@ LaunchOptions with_addresses(const Server& s) {
   put(o, "--host", "0.0.0.0");
   put_variable(o, "--port", "PORT");
   for (const LaunchOption& of_server : sglang_options(s)) o.push_back(of_server);
+  if (s.role == Role::context && s.replicas.count > 1)
+    put_variable(o, "--disaggregation-bootstrap-port", "BOOTSTRAP_PORT");
   if (machines(s) > 1) {
     put_variable(o, "--dist-init-addr", fmt::format("HEAD_ADDR:{}", kDistributedPort));
     put(o, "--nnodes", machines(s));
@@ -179,24 +187,53 @@ std::vector<std::string> sglang_lines(const Server& s) {
 }
 
 std::vector<LaunchFile> sglang_server(const Server& s) {
-  std::string text = script_head(s, says(s), variables_of_machine(s, port_of(s.role))) + exports(s);
+  std::vector<Variable> variables = variables_of_machine(s, kPorts);
+  if (s.role == Role::context && s.replicas.count > 1)
+    variables.push_back({"BOOTSTRAP_PORT", by_replica(s, kBootstrapPort, kBootstrapPorts.apart), ""});
+  std::string text = script_head(s, says(s), variables) + exports(s);
   text += continued("exec python3 -m sglang.launch_server --model-path \"$MODEL\"", with_addresses(s));
   return {{s.stem + ".sh", text, true}};
 }
 
-// docs/advanced_features/pd_disaggregation.md:52.
-std::vector<LaunchFile> sglang_front(const Server&, const std::string& stem) {
+// docs/advanced_features/pd_disaggregation.md:52; several servers, and the bootstrap port behind the address
+// of one for prompts: sgl-model-gateway/bindings/python/src/sglang_router/router_args.py@05e589ad6f75
+// (--prefill URL [BOOTSTRAP_PORT], which like --decode may stand more than once). Without that port a server
+// for answers would ask at its own default. Its policy is cache_aware unless another is named, which sends
+// equal beginnings of prompts to one server: pairs were priced with equal shares.
+std::vector<LaunchFile> sglang_front(const Server& context, const Server& generation,
+                                     const std::string& stem) {
   LaunchOptions o;
   put(o, "--pd-disaggregation");
-  put_variable(o, "--prefill", "CONTEXT_URL");
-  put_variable(o, "--decode", "GENERATION_URL");
   put(o, "--host", "0.0.0.0");
   put_variable(o, "--port", "PORT");
+  if (context.replicas.count + generation.replicas.count > 2) put(o, "--policy", "round_robin");
   std::string text =
-      "#!/bin/bash\n# In front of the two servers beside it; package sglang-router.\nset -euo pipefail\n"
-      "PORT=${PORT:-8000}\nCONTEXT_URL=${CONTEXT_URL:?http://ADDRESS:30000 of the server for prompts}\n"
-      "GENERATION_URL=${GENERATION_URL:?http://ADDRESS:30001 of the server for answers}\n";
-  text += continued("exec python3 -m sglang_router.launch_router", o);
+      "#!/bin/bash\n# In front of the servers beside it; package sglang-router.\nset -euo pipefail\n"
+      "PORT=${PORT:-8000}\n";
+  text += address_lines("CONTEXT", context, kPorts, " for prompts") +
+          address_lines("GENERATION", generation, kPorts, " for answers");
+  std::vector<int> bootstrap;
+  for (int i = 0; i < context.replicas.count; ++i)
+    bootstrap.push_back(kBootstrapPorts.of(context.replicas, i));
+  text += fmt::format("BOOTSTRAP_PORTS=(${{BOOTSTRAP_PORTS:-{}}})\nSERVERS=()\n", fmt::join(bootstrap, " "));
+  text += each_address("CONTEXT", "SERVERS+=(--prefill \"http://$ADDR:$AT\" \"${BOOTSTRAP_PORTS[I]}\")") +
+          each_address("GENERATION", "SERVERS+=(--decode \"http://$ADDR:$AT\")");
+  text += continued("exec python3 -m sglang_router.launch_router", o, {"\"${SERVERS[@]}\""});
+  return {{stem + ".sh", text, true}};
+}
+
+// docs/advanced_features/router.md@046ed665927f, "Separate Launch (HTTP)".
+std::vector<LaunchFile> sglang_router(const Server& s, const std::string& stem) {
+  LaunchOptions o;
+  put(o, "--host", "0.0.0.0");
+  put_variable(o, "--port", "PORT");
+  put(o, "--policy", "round_robin");
+  std::string text =
+      "#!/bin/bash\n# In front of the servers beside it; package sglang-router.\nset -euo pipefail\n"
+      "PORT=${PORT:-8000}\n" +
+      address_lines("SERVER", s, kPorts, "") + "URLS=()\n" +
+      each_address("SERVER", "URLS+=(\"http://$ADDR:$AT\")");
+  text += continued("exec python3 -m sglang_router.launch_router", o, {"--worker-urls \"${URLS[@]}\""});
   return {{stem + ".sh", text, true}};
 }
 

@@ -15,7 +15,8 @@ namespace shardline::launch {
 
 namespace {
 
-int port_of(Role role) { return role == Role::whole ? 8000 : role == Role::context ? 8001 : 8002; }
+// 8000 is of what stands in front of several.
+Ports ports_of(const Server& s) { return {s.role == Role::whole && s.replicas.count == 1 ? 8000 : 8001, 1}; }
 
 // Kernels of trtllm-gen on Blackwell; DeepGEMM within CUTLASS on Hopper, which dies elsewhere
 // (_torch/modules/fused_moe, can_implement of each backend). Of others the engine's own choice.
@@ -55,6 +56,17 @@ void put_memory(const Server& s, LaunchOptions& o) {
   put(o, "kv_cache_config.free_gpu_memory_fraction", fmt::format("{}", cache_part(s)));
 }
 
+// States of layers without a cache of tokens move by NIXL through the transceiver in Python alone, and that
+// one has its own pool of them (MixedMambaHybridCacheManager), which keeps no blocks for reuse
+// (_torch/pyexecutor/_util.py, get_kv_cache_manager_cls, and kv_cache_transceiver.py,
+// create_kv_cache_transceiver, near v1.3.0rc20; pull requests 12150, 14060 and 16428). So the engine's own
+// test has it (test_disaggregated_serving.py, TestNemotron3Super120B).
+void put_states(const Server& s, LaunchOptions& o) {
+  if (!has_recurrence(s.study.model) || s.with_helix) return;
+  put(o, "cache_transceiver_config.transceiver_runtime", "PYTHON");
+  put(o, "kv_cache_config.enable_block_reuse", "false");
+}
+
 // A half's caches move by the transceiver, whose buffer holds the longest prompt. Both have blocks of one
 // size (batch_manager/cacheFormatter.cpp, inquireSupport). Helix as the engine's own test starts it, on both
 // sides (tests/integration/defs/accuracy/test_disaggregated_serving.py,
@@ -62,6 +74,9 @@ void put_memory(const Server& s, LaunchOptions& o) {
 // pull request 17811.
 void put_half(const Server& s, LaunchOptions& o) {
   if (s.role == Role::context || s.with_helix) put(o, "disable_overlap_scheduler", "true");
+  // Blocks as the hand-off was priced with. Servers that do both say none: nothing of theirs depends on it,
+  // and the engine takes what it was measured with, 32 (llmapi/llm_args.py, KvCacheConfig.tokens_per_block),
+  // or under MLA what it has kernels for.
   put(o, "kv_cache_config.tokens_per_block", tensorrt_llm_block(s.study));
   if (s.with_helix) {
     put(o, "kv_cache_config.enable_block_reuse", "false");
@@ -69,6 +84,7 @@ void put_half(const Server& s, LaunchOptions& o) {
   }
   put(o, "cache_transceiver_config.backend", s.with_helix ? "UCX" : "NIXL");
   put(o, "cache_transceiver_config.max_tokens_in_buffer", transfer_tokens(s.study, s.plan));
+  put_states(s, o);
 }
 
 std::string yaml_of(const Server& s) {
@@ -141,7 +157,7 @@ std::vector<std::string> tensorrt_llm_lines(const Server& s) {
 std::vector<LaunchFile> tensorrt_llm_server(const Server& s) {
   const bool many = machines(s) > 1;
   const std::string yaml = s.stem + ".yaml";
-  std::string text = script_head(s, says(s), {{"PORT", std::to_string(port_of(s.role)), ""}});
+  std::string text = script_head(s, says(s), replica_variables(s, ports_of(s)));
   text += exports(s) + "HERE=$(cd \"$(dirname \"$0\")\" && pwd)\n";
   if (many) text += launcher(s);
   LaunchOptions o;
@@ -155,18 +171,30 @@ std::vector<LaunchFile> tensorrt_llm_server(const Server& s) {
   return {{s.stem + ".sh", text, true}, {yaml, yaml_of(s), false}};
 }
 
-// llmapi/disagg_utils.py, extract_disagg_cfg: as many addresses as instances.
-std::vector<LaunchFile> tensorrt_llm_front(const Server&, const std::string& stem) {
-  const std::string text =
-      "#!/bin/bash\n# In front of the two servers beside it.\nset -euo pipefail\nPORT=${PORT:-8000}\n"
-      "CONTEXT_URL=${CONTEXT_URL:?ADDRESS:8001 of the server for prompts}\n"
-      "GENERATION_URL=${GENERATION_URL:?ADDRESS:8002 of the server for answers}\n"
+// llmapi/disagg_utils.py, extract_disagg_cfg: as many addresses as instances; requests go to them in turn
+// (RouterConfig).
+std::vector<LaunchFile> tensorrt_llm_front(const Server& context, const Server& generation,
+                                           const std::string& stem) {
+  std::string text =
+      "#!/bin/bash\n# In front of the servers beside it.\nset -euo pipefail\nPORT=${PORT:-8000}\n";
+  text += address_lines("CONTEXT", context, ports_of(context), " for prompts") +
+          address_lines("GENERATION", generation, ports_of(generation), " for answers");
+  text += "CONTEXT_URLS= GENERATION_URLS=\n" +
+          each_address("CONTEXT", "CONTEXT_URLS+=\"${CONTEXT_URLS:+, }\\\"$ADDR:$AT\\\"\"") +
+          each_address("GENERATION", "GENERATION_URLS+=\"${GENERATION_URLS:+, }\\\"$ADDR:$AT\\\"\"");
+  text += fmt::format(
       "CONFIG=$(mktemp --suffix=.yaml)\ncat > \"$CONFIG\" <<END\n"
       "hostname: 0.0.0.0\nport: $PORT\n"
-      "context_servers:\n  num_instances: 1\n  urls: [\"$CONTEXT_URL\"]\n"
-      "generation_servers:\n  num_instances: 1\n  urls: [\"$GENERATION_URL\"]\nEND\n"
-      "exec trtllm-serve disaggregated -c \"$CONFIG\" \"$@\"\n";
+      "context_servers:\n  num_instances: {}\n  urls: [$CONTEXT_URLS]\n"
+      "generation_servers:\n  num_instances: {}\n  urls: [$GENERATION_URLS]\nEND\n"
+      "exec trtllm-serve disaggregated -c \"$CONFIG\" \"$@\"\n",
+      context.replicas.count, generation.replicas.count);
   return {{stem + ".sh", text, true}};
+}
+
+// Its documentation names none for servers that do both; each has the same interface as vLLM's.
+std::vector<LaunchFile> tensorrt_llm_router(const Server& s, const std::string& stem) {
+  return {nginx_router(s, ports_of(s), stem)};
 }
 
 }  // namespace shardline::launch

@@ -36,7 +36,23 @@ std::string transfer_config(Role role) {
                      role == Role::context ? "kv_producer" : "kv_consumer");
 }
 
-int port_of(Role role) { return role == Role::whole ? 8000 : role == Role::context ? 8100 : 8200; }
+// Several servers that do both leave 8000 to what stands in front of them.
+Ports ports_of(const Server& s) {
+  const int whole = s.replicas.count > 1 ? 8001 : 8000;
+  return {s.role == Role::whole ? whole : s.role == Role::context ? 8100 : 8200, 1};
+}
+
+// Each attention group of a server listens at a port of its own behind the server's: that of the group's
+// number (distributed/kv_transfer/kv_connector/v1/nixl/base_scheduler.py, NixlBaseConnectorScheduler:
+// data_parallel_index).
+constexpr int kSideChannel = 5600;  // VLLM_NIXL_SIDE_CHANNEL_PORT (envs.py:199)
+
+std::string side_channel(const Server& s) {
+  return fmt::format(
+      "export VLLM_NIXL_SIDE_CHANNEL_HOST=\"$THIS_ADDR\"\n"
+      "export VLLM_NIXL_SIDE_CHANNEL_PORT=${{VLLM_NIXL_SIDE_CHANNEL_PORT:-{}}}\n",
+      by_replica(s, kSideChannel + s.replicas.groups_ahead, s.plan.dp));
+}
 
 // Of one machine; those of several are in NODE.
 LaunchOptions with_address(const Server& s) {
@@ -109,41 +125,44 @@ std::vector<std::string> vllm_lines(const Server& s) {
 
 std::vector<LaunchFile> vllm_server(const Server& s) {
   const bool many = machines(s) > 1;
-  std::vector<Variable> variables = variables_of_machine(s, port_of(s.role));
+  std::vector<Variable> variables = variables_of_machine(s, ports_of(s));
   if (s.role != Role::whole) variables.push_back({"THIS_ADDR", "", "the address of this machine"});
   std::string text = script_head(s, says(s), variables) + exports(s);
-  if (s.role != Role::whole) {
-    text += "export VLLM_NIXL_SIDE_CHANNEL_HOST=\"$THIS_ADDR\" VLLM_NIXL_SIDE_CHANNEL_PORT=5600\n" +
-            layout_of_states(s);
-  }
+  if (s.role != Role::whole) text += side_channel(s) + layout_of_states(s);
   if (many) text += of_machine(s);
   text += continued("exec vllm serve \"$MODEL\"", with_address(s),
                     many ? std::vector<std::string>{"\"${NODE[@]}\""} : std::vector<std::string>{});
   return {{s.stem + ".sh", text, true}};
 }
 
-// docs/features/nixl_connector_usage.md:107.
-std::vector<LaunchFile> vllm_front(const Server& s, const std::string& stem) {
+// docs/features/nixl_connector_usage.md:107, of several servers 160 there; it takes them in turn
+// (toy_proxy_server.py, get_next_client).
+std::vector<LaunchFile> vllm_front(const Server& context, const Server& generation, const std::string& stem) {
   LaunchOptions o;
   put(o, "--host", "0.0.0.0");
   put_variable(o, "--port", "PORT");
-  put_variable(o, "--prefiller-hosts", "CONTEXT_ADDR");
-  put(o, "--prefiller-ports", port_of(Role::context));
-  put_variable(o, "--decoder-hosts", "GENERATION_ADDR");
-  put(o, "--decoder-ports", port_of(Role::generation));
   std::string text = fmt::format(
-      "#!/bin/bash\n# In front of the two servers beside it: an example among the engine's tests, which its "
+      "#!/bin/bash\n# In front of the servers beside it: an example among the engine's tests, which its "
       "package does not install.\n"
       "# VLLM_SOURCE: a source tree, git clone --branch v{} --depth 1 "
       "https://github.com/vllm-project/vllm.\n"
       "set -euo pipefail\nPORT=${{PORT:-8000}}\n"
-      "VLLM_SOURCE=${{VLLM_SOURCE:?a source tree of vLLM, whose tests hold the proxy}}\n"
-      "CONTEXT_ADDR=${{CONTEXT_ADDR:?the address of the server for prompts}}\n"
-      "GENERATION_ADDR=${{GENERATION_ADDR:?the address of the server for answers}}\n",
-      s.engine.version);
-  text += continued(
-      "exec python3 \"$VLLM_SOURCE/tests/v1/kv_connector/nixl_integration/toy_proxy_server.py\"", o);
+      "VLLM_SOURCE=${{VLLM_SOURCE:?a source tree of vLLM, whose tests hold the proxy}}\n",
+      generation.engine.version);
+  text += address_lines("CONTEXT", context, ports_of(context), " for prompts") +
+          address_lines("GENERATION", generation, ports_of(generation), " for answers");
+  text += "PREFILLERS=() DECODERS=()\n" + each_address("CONTEXT", "PREFILLERS+=(\"$ADDR\")") +
+          each_address("GENERATION", "DECODERS+=(\"$ADDR\")");
+  text +=
+      continued("exec python3 \"$VLLM_SOURCE/tests/v1/kv_connector/nixl_integration/toy_proxy_server.py\"", o,
+                {"--prefiller-hosts \"${PREFILLERS[@]}\"", "--prefiller-ports \"${CONTEXT_PORTS[@]}\"",
+                 "--decoder-hosts \"${DECODERS[@]}\"", "--decoder-ports \"${GENERATION_PORTS[@]}\""});
   return {{stem + ".sh", text, true}};
+}
+
+// docs/deployment/nginx.md: a server's share is what others have not taken (least_conn).
+std::vector<LaunchFile> vllm_router(const Server& s, const std::string& stem) {
+  return {nginx_router(s, ports_of(s), stem)};
 }
 
 }  // namespace shardline::launch

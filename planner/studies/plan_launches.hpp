@@ -12,6 +12,6 @@ namespace shardline {
 std::vector<EngineProfile> engines_of(const Case& c);
 
 /// One per engine that documents a way to run the plan, and one of the case's own engine.
-std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem);
+std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem, int copies = 1);
 
 }  // namespace shardline

@@ -94,6 +94,7 @@ bool is_of_type(const std::string& value, const std::string& type) {
     return d.root().is_map();
   }
   const std::string rest = type.substr(type.find(':') + 1);
+  if (type.starts_with("each:")) return is_of_type(value, rest);
   if (type.starts_with("enum:")) {
     const std::vector<std::string> names = words_of(rest, '|');
     return std::find(names.begin(), names.end(), value) != names.end();
@@ -145,8 +146,16 @@ std::vector<std::string> OptionTable::faults(const std::string& kind, const std:
     const Row* row = find(kind, name);
     std::string value;
     if (row != nullptr && row->type != "flag" && i + 1 < arguments.size()) value = arguments[++i];
+    const bool many = row != nullptr && row->type.find("list:") != std::string::npos;
+    while (many && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
+      value += "," + arguments[++i];
     check(kind, version, name, value, out);
-    if (!values.emplace(name, value).second) out.push_back(name + " stands twice");
+    const auto [at, first] = values.emplace(name, value);
+    if (!first && row != nullptr && row->type.starts_with("each:")) {
+      at->second += " " + value;
+    } else if (!first) {
+      out.push_back(name + " stands twice");
+    }
   }
   return out;
 }
@@ -175,10 +184,12 @@ ScriptRunner::ScriptRunner() {
   if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
   folder_ = name;
   std::filesystem::create_directories(folder_ / "bin");
-  for (const char* program : {"vllm", "python3", "trtllm-serve", "srun", "mpirun"}) {
+  for (const char* program : {"vllm", "python3", "trtllm-serve", "srun", "mpirun", "nginx"}) {
     const auto file = folder_ / "bin" / program;
-    std::ofstream(file) << "#!/bin/bash\nprintf '%s\\n' " << program << " \"$@\" > \"$NOTES\"\n"
-                        << "[ \"${2:-}\" != -c ] || cat \"$3\" > \"$NOTES.config\"\n";
+    std::ofstream(file) << "#!/bin/bash\nprintf '%s\\n' " << program
+                        << " \"$@\" > \"$NOTES\"\nenv > \"$NOTES.env\"\n"
+                        << "[ \"${2:-}\" != -c ] || cat \"$3\" > \"$NOTES.config\"\n"
+                        << "[ \"${1:-}\" != -c ] || cat \"$2\" > \"$NOTES.config\"\n";
     std::filesystem::permissions(file, std::filesystem::perms::owner_all);
   }
 }
@@ -197,6 +208,7 @@ Called ScriptRunner::run(const std::string& script,
   const auto notes = folder_ / "notes";
   std::filesystem::remove(notes);
   std::filesystem::remove(notes.string() + ".config");
+  std::filesystem::remove(notes.string() + ".env");
   const std::string file = shell_word((folder_ / script).string());
   std::string command = "bash -n " + file + " && env -i NOTES=" + shell_word(notes.string()) +
                         " PATH=" + shell_word((folder_ / "bin").string() + ":/usr/bin:/bin") +
@@ -206,6 +218,8 @@ Called ScriptRunner::run(const std::string& script,
   out.code = std::system((command + " bash " + file + " 2> /dev/null").c_str());
   out.words = words_of(text_of(notes), '\n');
   out.config = text_of(notes.string() + ".config");
+  for (const std::string& line : words_of(text_of(notes.string() + ".env"), '\n'))
+    out.environment.emplace(line.substr(0, line.find('=')), line.substr(line.find('=') + 1));
   return out;
 }
 

@@ -42,16 +42,17 @@ class OptionTable {
 };
 
 /// Whether a value is of a type of the tables: int, float, bool, str, json, enum:a|b, list:int, list:str,
-/// flag.
+/// flag; each:TYPE is TYPE.
 bool is_of_type(const std::string& value, const std::string& type);
 /// "0.10.2" against "0.24.0", "<= 1.3.0rc20" against "1.3.0rc20": by the three numbers.
 bool is_in(const std::string& since, const std::string& version);
 
-/// What a script called: its words, and the text of the file after -c.
+/// What a script called: its words, the text of the file after -c, and the variables it was called with.
 struct Called {
   int code = 0;
   std::vector<std::string> words;
   std::string config;
+  std::map<std::string, std::string> environment;
 };
 /// Runs a script with these variables; programs of engines are stand-ins that note how they are called.
 class ScriptRunner {

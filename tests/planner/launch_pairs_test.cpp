@@ -64,10 +64,8 @@ void expect_valid(const std::string& engine, const Launch& launch, const ScriptR
                                               {"HEAD_ADDR", "head"},
                                               {"THIS_ADDR", "this"},
                                               {"HOSTS", "hosts"},
-                                              {"CONTEXT_ADDR", "a"},
-                                              {"GENERATION_ADDR", "b"},
-                                              {"CONTEXT_URL", "http://a:1"},
-                                              {"GENERATION_URL", "http://b:2"},
+                                              {"CONTEXT_ADDRS", "a"},
+                                              {"GENERATION_ADDRS", "b"},
                                               {"VLLM_SOURCE", "/source"}});
     ASSERT_EQ(called.code, 0) << f.text;
     if (f.name.ends_with("_front.sh")) {

@@ -148,8 +148,7 @@ TEST(LaunchText, P20HelixIsAGenerationServer) {
                              HasSubstr("max_num_tokens: 8192\n"), HasSubstr("cuda_graph_config: null\n")));
   const ScriptRunner runner;
   runner.write(launch.files);
-  const Called front =
-      runner.run("serve_front.sh", {{"CONTEXT_URL", "a:8001"}, {"GENERATION_URL", "b:8002"}});
+  const Called front = runner.run("serve_front.sh", {{"CONTEXT_ADDRS", "a"}, {"GENERATION_ADDRS", "b"}});
   ASSERT_EQ(front.code, 0);
   ASSERT_GE(front.words.size(), 3u);
   EXPECT_EQ(front.words[1], "disaggregated");
@@ -158,6 +157,7 @@ TEST(LaunchText, P20HelixIsAGenerationServer) {
   EXPECT_NE(table.find("front", front.words[2]), nullptr);
   EXPECT_THAT(table.yaml_faults("front_yaml", "1.3.0rc20", front.config, v), IsEmpty());
   EXPECT_EQ(v["context_servers.urls"], "a:8001");
+  EXPECT_EQ(v["generation_servers.urls"], "b:8002");
   for (const char* engine : {"vllm", "sglang"})
     EXPECT_THAT(of(c, "helix:kvp=4,tpa=2,ep=8,batch=8,value_up=before", engine).refused, Not(IsEmpty()));
 }
@@ -185,11 +185,8 @@ TEST(LaunchText, P20PairsOfPools) {
   for (const auto& [launch, engine, kind, skip] :
        {std::tuple{&vllm, "vllm", "proxy", 2}, std::tuple{&sglang, "sglang", "router", 3}}) {
     runner.write(launch->files);
-    const Called front = runner.run("p_front.sh", {{"CONTEXT_ADDR", "a"},
-                                                   {"GENERATION_ADDR", "b"},
-                                                   {"CONTEXT_URL", "http://a:30000"},
-                                                   {"GENERATION_URL", "http://b:30001"},
-                                                   {"VLLM_SOURCE", "/source of it"}});
+    const Called front = runner.run(
+        "p_front.sh", {{"CONTEXT_ADDRS", "a"}, {"GENERATION_ADDRS", "b"}, {"VLLM_SOURCE", "/source of it"}});
     ASSERT_EQ(front.code, 0) << engine;
     std::map<std::string, std::string> v;
     const OptionTable table(engine);
