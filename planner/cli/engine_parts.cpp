@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,21 @@ std::string assumed_text(const Case& c) {
   assumed.insert(assumed.begin(),
                  fmt::format("CUDA graphs to {} requests", e.graphs.empty() ? 0 : e.graphs.back()));
   return fmt::format("{}", fmt::join(assumed, ", "));
+}
+
+std::string stored_text(const Case& c) {
+  const std::string cache = std::string(to_string(c.precision.kv)), checkpoint = checkpoint_of(c);
+  const std::optional<Dtype> named = checkpoint_cache(c);
+  const bool own = kernel_type(c.precision.kv) == kernel_type(named.value_or(c.precision.activations));
+  const std::string asked =
+      named ? fmt::format("as asked, where the checkpoint's files say {}", to_string(*named)) : "as asked";
+  if (checkpoint.empty()) return fmt::format(", KV cache {}{}", cache, own ? "" : " " + asked);
+  const std::string other = stored_otherwise(c), unread = types_not_read(c);
+  const std::string from = !unread.empty() ? "; " + unread
+                           : other.empty() ? " as in " + checkpoint
+                                           : fmt::format(" ({} has {})", checkpoint, other);
+  if (own) return fmt::format(", KV cache {}{}", cache, from);
+  return fmt::format("{}{} KV cache {} {}", from, unread.empty() ? "," : ";", cache, asked);
 }
 
 std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans) {

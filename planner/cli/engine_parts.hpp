@@ -9,6 +9,10 @@
 
 namespace shardline::cli {
 
+/// ", KV cache bf16 as in meta-llama/Llama-3.1-70B-Instruct": where types are from. A cache of another type
+/// than the checkpoint's files say, or than the engine takes where they say none, is the user's.
+std::string stored_text(const Case& c);
+
 /// "CUDA graphs to 512 requests, 8192 tokens a step, no speculative decoding": what the profile of a case's
 /// engine takes for granted.
 std::string assumed_text(const Case& c);

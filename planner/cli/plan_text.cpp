@@ -71,13 +71,7 @@ std::string basis_text(const PlanAnswer& a) {
   out += main == attention ? fmt::format("; weights {}", to_string(main))
                            : fmt::format("; attention {}, {} {}", to_string(attention),
                                          experts ? "experts" : "FFN", to_string(main));
-  out += fmt::format(", KV cache {}", to_string(c.precision.kv));
-  if (const std::string checkpoint = checkpoint_of(c); !checkpoint.empty()) {
-    const std::string other = stored_otherwise(c), unread = types_not_read(c);
-    out += !unread.empty() ? "; " + unread
-           : other.empty() ? " as in " + checkpoint
-                           : fmt::format(" ({} has {})", checkpoint, other);
-  }
+  out += stored_text(c);
   if (c.engine) out += "; assumed: " + assumed_text(c);
   if (c.engine && a.question.prefill())
     out +=

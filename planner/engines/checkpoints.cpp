@@ -226,6 +226,24 @@ std::string checkpoint_of(const Case& c) {
   return !known && main_type(c) == Dtype::bf16 ? named_in(c.model.source) : "";
 }
 
+std::optional<Dtype> checkpoint_cache(const Case& c) {
+  const std::string repository = checkpoint_of(c);
+  const auto* const at = std::find_if(kPublished.begin(), kPublished.end(),
+                                      [&](const Published& p) { return p.repository == repository; });
+  return at == kPublished.end() ? std::nullopt : at->kv;
+}
+
+std::vector<PublishedCheckpoint> published_checkpoints(const Model& model) {
+  std::vector<PublishedCheckpoint> out;
+  for (const Published& p : kPublished) {
+    if (p.model != model.name || p.matrices == Stored::unknown) continue;
+    const bool whole =
+        p.matrices == Stored::all_layers || (p.matrices == Stored::own && p.stored != Dtype::mxfp4);
+    out.push_back({std::string(p.repository), p.stored, whole, types_of(p)});
+  }
+  return out;
+}
+
 std::string types_not_read(const Case& c) {
   const std::string repository = checkpoint_of(c);
   const bool read = std::any_of(kPublished.begin(), kPublished.end(), [&](const Published& p) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "models/model/checkpoint.hpp"
 #include "planner/plan/case.hpp"
@@ -20,6 +22,20 @@ std::string types_not_read(const Case& c);
 /// Which matrices the published checkpoint of the case (checkpoint_of) stores in another type than the case
 /// has them: "attention bf16, output projection bf16"; empty: none, or no such checkpoint is known.
 std::string stored_otherwise(const Case& c);
+
+/// The type that files of checkpoint_of() name for the cache; nothing: they leave it to the engine, nobody
+/// here has read it, or no checkpoint is known.
+std::optional<Dtype> checkpoint_cache(const Case& c);
+
+/// A repository on Hugging Face with a checkpoint of a model whose types are known here.
+struct PublishedCheckpoint {
+  std::string repository;
+  Dtype type = Dtype::bf16;  // that it is named by
+  bool whole = true;         // of all its quantised matrices
+  Checkpoint types = {};
+};
+/// Those of a model of the catalogue, its maker's first.
+std::vector<PublishedCheckpoint> published_checkpoints(const Model& model);
 
 /// What an engine loads where nobody names a checkpoint: that of the model's maker, BF16 where nobody here
 /// has read its types. Its `assumed` names it or, of the latter, says so ("types of OWNER/NAME not read: BF16

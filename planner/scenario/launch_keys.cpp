@@ -7,6 +7,9 @@
 #include <initializer_list>
 #include <set>
 
+#include "planner/engines/checkpoints.hpp"
+#include "planner/scenario/precision_keys.hpp"
+
 namespace shardline::scenario_parts {
 
 namespace {
@@ -70,6 +73,34 @@ std::string settings_that_help(const Reader& root, const CaseRefusal& r) {
   return "";
 }
 
+// The published checkpoint of the model that its engine starts here as it is stored: one of the nearest type
+// that the refusal offers, else any. Empty: there is none, or types of weights are not what is refused.
+std::string published_that_starts(const Case& c, const CaseRefusal& r) {
+  if (r.weights.empty()) return "";
+  std::vector<PublishedCheckpoint> all = published_checkpoints(c.model);
+  const auto place = [&](const PublishedCheckpoint& p) {
+    return std::find(r.weights.begin(), r.weights.end(), p.type) - r.weights.begin();
+  };
+  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  for (const PublishedCheckpoint& p : all) {
+    Case other = c;
+    other.model.checkpoint = p.types;
+    other.precision = precision_of(PrecisionKeys{}, other.model, c.system);
+    if (!does_not_start(other) && !has_no_price(other)) return p.repository;
+  }
+  return "";
+}
+
+// Whether somebody publishes weights as settings_that_help() sets them.
+std::string whose_types(const Case& c, const CaseRefusal& r) {
+  if (r.weights.empty()) return "";
+  for (const PublishedCheckpoint& p : published_checkpoints(c.model)) {
+    if (p.whole && p.type == r.weights.front()) return fmt::format(", as {} is stored", p.repository);
+  }
+  return fmt::format(": hypothetical, no checkpoint of {} with all its weights so is known here",
+                     c.model.name);
+}
+
 bool names(const KernelName& use, const KernelName& asked, const std::string& framework) {
   const std::string& of = use.framework.empty() ? framework : use.framework;
   return use.kernel == asked.kernel && (asked.framework.empty() || asked.framework == of);
@@ -122,8 +153,12 @@ void check_strategies(const Reader& root, const EngineProfile& engine, const Ove
 bool check_case(const Reader& root, const Case& c) {
   const auto fault = [&](const CaseRefusal& r, const char* what) {
     std::vector<std::string> details{"expected " + r.instead};
+    if (const std::string published = published_that_starts(c, r); !published.empty())
+      details.push_back(
+          fmt::format("for instance models: [{}], as it is published{}", published,
+                      root.has("precision") ? ", and no types of weights under precision" : ""));
     if (const std::string set = settings_that_help(root, r); !set.empty())
-      details.push_back(fmt::format("for instance{} on the command line", set));
+      details.push_back(fmt::format("for instance{} on the command line{}", set, whose_types(c, r)));
     details.push_back(fmt::format("{} ({})", r.says, r.source));
     place_of(root, r.key).fault(fmt::format("{} {}: {}", title_of(*c.engine), what, r.text), details);
     return true;

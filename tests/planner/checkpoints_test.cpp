@@ -121,6 +121,59 @@ TEST(Checkpoints, P20OneThatIsNamedIsNotReadEither) {
   EXPECT_THAT(published_model("MiniMaxAI/MiniMax-M3", kCatalog).checkpoint->assumed, IsEmpty());
 }
 
+// Those that a refusal may offer: none whose types nobody read, the maker's first.
+TEST(Checkpoints, P20ThoseOfAModel) {
+  const auto of = [](const char* model) { return published_checkpoints(load_model(model, kCatalog)); };
+  const auto r1 = of("deepseek-r1"), llama = of("llama-3.1-70b");
+  ASSERT_EQ(r1.size(), 2u);
+  EXPECT_EQ(r1[0].repository, "deepseek-ai/DeepSeek-R1");
+  EXPECT_TRUE(r1[0].whole);
+  EXPECT_EQ(r1[1].repository, "nvidia/DeepSeek-R1-FP4");
+  EXPECT_FALSE(r1[1].whole) << "its attention is in BF16";
+  EXPECT_EQ(r1[1].types.attention.weights, Dtype::bf16);
+  EXPECT_EQ(r1[1].types.experts.weights, Dtype::fp4);
+  ASSERT_EQ(llama.size(), 3u);
+  EXPECT_EQ(llama[2].type, Dtype::fp8);
+  EXPECT_EQ(llama[2].types.kv, Dtype::fp8);
+  for (const PublishedCheckpoint& p : of("qwen3-235b-a22b")) EXPECT_NE(p.type, Dtype::fp4);
+  EXPECT_THAT(of("gemma-3-27b"), IsEmpty());
+}
+
+// A refusal of DeepSeek's types names what its maker publishes, and says of others that nobody does.
+TEST(Checkpoints, P21RefusalsOfferWhatIsPublished) {
+  const auto refusal = [](const char* model, const char* system, const char* precision) {
+    try {
+      parse_scenario("q.yaml",
+                     fmt::format("name: q\nsystem: {}\nengine: trtllm\nmodels: [{}]\ncontext: 4Ki tokens\n"
+                                 "strategies: [tensor]\ngpus: [8]\nbatch: 1\n{}",
+                                 system, model, precision),
+                     shipped_catalogs());
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const std::string r1 = refusal("nvidia/DeepSeek-R1-FP4", "h100-hgx", "");
+  EXPECT_THAT(r1, HasSubstr("models: [deepseek-ai/DeepSeek-R1], as it is published\n"));
+  EXPECT_THAT(r1,
+              HasSubstr("hypothetical, no checkpoint of deepseek-r1 with all its weights so is known here"));
+  EXPECT_THAT(refusal("deepseek-ai/DeepSeek-R1", "h100-hgx", ""), IsEmpty()) << "what is offered starts";
+  const std::string llama = refusal("llama-3.1-70b", "h100-hgx", "precision: {weights: fp4, kv: bf16}\n");
+  EXPECT_THAT(llama,
+              HasSubstr("models: [nvidia/Llama-3.1-70B-Instruct-FP8], as it is published, and no types"));
+  EXPECT_THAT(llama, HasSubstr(" on the command line, as nvidia/Llama-3.1-70B-Instruct-FP8 is stored"));
+}
+
+TEST(Checkpoints, P20CachesThatFilesName) {
+  Case c = by_default("llama-3.1-70b");
+  EXPECT_FALSE(checkpoint_cache(c));
+  c.precision = all_bf16();
+  c.precision.weights = Dtype::fp8;
+  EXPECT_EQ(checkpoint_cache(c), Dtype::fp8);
+  c.model.name = "mine";
+  EXPECT_FALSE(checkpoint_cache(c));
+}
+
 // "Hugging Face configuration config.json (model_type llama)" names no repository.
 TEST(Checkpoints, P20FilesOfTheUsersAreOfNoRepository) {
   Case c = by_default("llama-3.1-8b");
