@@ -62,9 +62,9 @@ std::string cancelling_text(const std::vector<ServedError>& tables) {
   }
   if (std::abs(all) > kAimed || !(low < -kAimed && high > kAimed)) return "";
   return fmt::format(
-      "\nThe bias of all rows, {:+.1f} %, is small by cancellation: by model it is {} %. A model that was "
+      "\nThe bias of all rows, {:+.1f} %, is small by cancellation: by model it is {} %.\nA model that was "
       "not "
-      "measured\nmay be off either way by as much.\n",
+      "measured may be off either way by as much.\n",
       100 * all, models);
 }
 

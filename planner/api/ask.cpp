@@ -144,6 +144,7 @@ SimulateResult simulate(const SimulateQuestion& question, const RunOptions& o) {
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     Study study = study_of(scenario, question.model);
     require<Sweep>(study, scenario.name, "expected a scenario that sweeps");
+    if (question.copies < 1 || question.copies > 1024) throw UserError("copies: expected 1 to 1024");
     if (question.noise_seed) {
       if (!study.sweep().noise) throw UserError("noise_seed: scenario " + scenario.name + " has no noise");
       if (*question.noise_seed < 0) throw UserError("noise_seed: expected 0 or more");
@@ -153,7 +154,7 @@ SimulateResult simulate(const SimulateQuestion& question, const RunOptions& o) {
     SimulatedPlan simulated = simulate_plan(study, evaluator, possible_plan(study, question.plan));
     if (!simulated.misfit)
       add_idle_settings(simulated.unread, idle(study, {simulated.plan}, question, o, false));
-    SimulateResult out = simulate_result(study, simulated);
+    SimulateResult out = simulate_result(study, simulated, question.copies);
     out.version = version();
     out.scenario = scenario.name;
     out.question = question;

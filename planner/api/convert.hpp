@@ -70,7 +70,7 @@ MemoryUse memory_of(const System& system, const shardline::MemoryUse& memory);
 Breakdown breakdown_of(const System& system, const shardline::Breakdown& breakdown);
 /// Everything but `version`, `command`, `scenario` and `question`. `evaluator` is where simulate_plan() left
 /// it.
-SimulateResult simulate_result(const Study& study, const SimulatedPlan& simulated);
+SimulateResult simulate_result(const Study& study, const SimulatedPlan& simulated, int copies);
 
 /// Parts of it, for answers that have them.
 PlanPoint outcome_of(const Study& study, const SimulatedPlan& simulated);

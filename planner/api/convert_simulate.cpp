@@ -107,9 +107,9 @@ std::vector<FrameworkTime> frameworks_of(const Study& study, const Plan& plan) {
   return out;
 }
 
-std::vector<Deployment> deployments_of(const Study& study, const Plan& plan) {
+std::vector<Deployment> deployments_of(const Study& study, const Plan& plan, int copies) {
   std::vector<Deployment> out;
-  for (const Launch& launch : launches_of(study.study, plan, "1")) {
+  for (const Launch& launch : launches_of(study.study, plan, "1", copies)) {
     if (!launch.refused.empty()) out.push_back({launch.engine, "", {}, {}, launch.refused});
     for (const LaunchedServer& server : launch.servers)
       out.push_back({launch.engine, server.title, server.lines, server.notes, ""});
@@ -141,7 +141,7 @@ MemoryUse memory_of(const System& system, const shardline::MemoryUse& m) {
           m.buffers.value, m.total().value, system.device.memory.value};
 }
 
-SimulateResult simulate_result(const Study& study, const SimulatedPlan& s) {
+SimulateResult simulate_result(const Study& study, const SimulatedPlan& s, int copies) {
   SimulateResult out;
   out.setting = setting_of(study);
   out.plan = to_string(s.plan);
@@ -159,7 +159,7 @@ SimulateResult simulate_result(const Study& study, const SimulatedPlan& s) {
     out.noise = noise_of(*study.sweep().noise);
     out.noisy = noisy_plan(s.plan, *s.noise);
   }
-  out.deployments = deployments_of(study, s.plan);
+  out.deployments = deployments_of(study, s.plan, copies);
   out.warnings = warnings_of(s.unread, s.narrow);
   return out;
 }

@@ -17,6 +17,7 @@ struct SimulateQuestion {
   std::string model;
   std::string plan;
   std::optional<long long> noise_seed;
+  int copies = 1;
 };
 template <>
 struct Fields<SimulateQuestion> {
@@ -31,6 +32,7 @@ struct Fields<SimulateQuestion> {
     field("model", &Q::model, "which one of the scenario; empty: the first");
     field("plan", &Q::plan, "its text");
     field("noise_seed", &Q::noise_seed, "first seed of the traffic of others; null: the scenario's");
+    field("copies", &Q::copies, "servers of the plan that launch files start");
   }
 };
 

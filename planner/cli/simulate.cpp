@@ -297,11 +297,11 @@ void write(const Study& study, Evaluator& e, const Plan& plan, int copies, const
 void set_document(const SimulateOptions& o, const Scenario& scenario, const Study& study,
                   const SimulatedPlan& simulated, const Provenance& made_by) {
   if (made_by.document == nullptr) return;
-  api::SimulateResult result = api::simulate_result(study, simulated);
+  api::SimulateResult result = api::simulate_result(study, simulated, o.copies);
   result.version = made_by.version;
   result.command = made_by.command;
   result.scenario = scenario.name;
-  result.question = {o.scenario, "", o.model, o.plan, o.noise_seed};
+  result.question = {o.scenario, "", o.model, o.plan, o.noise_seed, o.copies};
   made_by.document->set(api::to_json(result));
 }
 

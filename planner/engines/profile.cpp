@@ -222,12 +222,11 @@ EngineProfile read_engine(Document& document) {
   const Reader fuses = root.at("fuses");
   p.fuses_elementwise = fuses.at("elementwise").boolean();
   p.fuses_split_merge = fuses.at("split_merge").boolean();
-  if (const auto sums = fuses.find("norms_in_sums_of")) {
-    p.sums_take_norms = false;
-    for (const Reader& name : sums->items()) p.sums_take_norms_of.push_back(name.text());
-  }
-  if (const auto above = fuses.find("norms_in_sums_above")) {
-    p.sums_take_norms = false;
+  const auto sums = fuses.find("norms_in_sums_of"), above = fuses.find("norms_in_sums_above");
+  p.sums_take_norms = !sums && !above;
+  for (const Reader& name : sums ? sums->items() : std::vector<Reader>{})
+    p.sums_take_norms_of.push_back(name.text());
+  if (above) {
     for (const std::string& name : above->keys())
       p.sums_take_norms_above.emplace_back(name, static_cast<int>(above->at(name).integer(1, 1 << 20)));
   }

@@ -214,7 +214,7 @@ std::vector<FolderClaim> claims_of(const CLI::App& command, const CommandText& t
   std::vector<FolderClaim> out;
   for (const ArgumentText& a : text.arguments) {
     if (!a.output) continue;
-    for (const std::string& folder : command.get_option(a.names.front())->results()) {
+    for (const std::string& folder : option_of(command, a.names.front()).results()) {
       if (folder == "-")
         throw UserError(a.names.front() + " -: expected a folder, standard output is one file");
       if (!folder.empty()) out.emplace_back(folder);

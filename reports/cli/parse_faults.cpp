@@ -192,4 +192,16 @@ void refuse(const CLI::App& app, const CLI::ParseError& fault, const ProgramText
   throw UserError({Diagnostic{{}, first, std::move(lines)}});
 }
 
+const CLI::Option& option_of(const CLI::App& command, const std::string& name) {
+  const std::vector<const CLI::Option*> all = command.get_options();
+  const bool is_long = name.starts_with("--");
+  const std::string bare = name.substr(is_long ? 2 : 1);
+  const auto at = std::find_if(all.begin(), all.end(), [&](const CLI::Option* o) {
+    const std::vector<std::string>& names = is_long ? o->get_lnames() : o->get_snames();
+    return std::find(names.begin(), names.end(), bare) != names.end();
+  });
+  SL_CHECK(at != all.end(), "a command has the options that its text names");
+  return **at;
+}
+
 }  // namespace shardline::cli

@@ -9,6 +9,7 @@
 
 namespace CLI {
 class App;
+class Option;
 class ParseError;
 class Validator;
 }  // namespace CLI
@@ -33,5 +34,9 @@ using Advice = std::vector<std::string> (*)(const std::string& command, const st
 /// Throws UserError for what `app` refused with `fault`; `words`: the command line after the program's name.
 [[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& fault, const ProgramText& text,
                          std::span<const std::string> words, Advice advice);
+
+/// An option by one of its names, "-o" or "--out" (checked). CLI11's own search is noexcept and copies names:
+/// it ends the process where it cannot allocate.
+const CLI::Option& option_of(const CLI::App& command, const std::string& name);
 
 }  // namespace shardline::cli

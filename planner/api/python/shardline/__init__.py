@@ -262,6 +262,7 @@ def simulate(
     scenario_text: str = "",
     model: str = "",
     noise_seed: Optional[int] = None,
+    copies: int = 1,
     engine: str = "",
     costs: str = "",
     any_gpus: bool = False,
@@ -279,6 +280,7 @@ def simulate(
         scenario_text: as of ``sweep``; that of a PlanResult is one.
         model: which one of the scenario; "": the first.
         noise_seed: first seed of the traffic of others; None: the scenario's.
+        copies: servers of the plan in launch files, which one script starts.
 
     The other arguments are those of ``help(shardline)``.
 
@@ -291,6 +293,7 @@ def simulate(
         model=model,
         plan=plan,
         noise_seed=noise_seed,
+        copies=copies,
     )
     return _shardline.simulate(
         question,
