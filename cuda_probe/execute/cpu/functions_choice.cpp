@@ -202,11 +202,11 @@ void make_rows(const Action& a, TokenView tokens, TokenView numbers, std::span<V
   const std::vector<Place> made = places(numbers, request), of = places(tokens, request);
   for (std::size_t i = static_cast<std::size_t>(before); i < made.size(); ++i) {
     const std::int64_t number = made[i].position;
-    const auto [first, end] = tokens_of(number, a.ratio, parts);
+    const auto seen = tokens_of(number, a.ratio, parts);  // clang 14 captures no part of a pair
     Matrix<Scalar> weights = Matrix<Scalar>::Zero(1, width), sum = weights;
     const auto each = [&](auto f) {
       for (const Place& token : of) {
-        if (token.position < first || token.position >= end) continue;
+        if (token.position < seen.first || token.position >= seen.second) continue;
         // Tokens of the row itself have its last part, those before it the first.
         const Eigen::Index part = token.position / a.ratio == number ? parts - 1 : 0;
         f(token.row, part * width, static_cast<Eigen::Index>(token.position % a.ratio));
