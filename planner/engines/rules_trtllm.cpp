@@ -273,7 +273,9 @@ constexpr LaunchRule kPlans[]{
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_wide_ep.py:145@99bca8929698",
      [](const Case& c, const Plan& p) { return uneven_experts(c, p.ep); }},
     {"stages", "classes of models whose layers hand nothing on run in one stage",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models: as named; pull request 7911", stages},
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_gpt_oss.py@050b6cb92871, "
+     "modeling_gemma4.py@00e7d1037d24; pull request 7911",
+     stages},
     {"int4_groups", "a rank's inputs of a matrix in INT4 are whole groups, of 128 or 32, that share a scale",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/linear.py, W4A16_AWQ_LinearMethod.create_weights and "
      "W4A8_AWQ_LinearMethod.create_weights, near v1.3.0rc20",

@@ -31,7 +31,10 @@ const std::map<std::string, std::vector<RuleCase>> kUnpriced{
        {kQwen, kA100, "tensor:tpa=8,tpf=8", experts_in_blocks},
        {kOss, kA100, "tensor:tpa=8,tpf=8", experts_in_mxfp4}}}},
     {"sglang",
-     {{"weight_kernels",
+     {{"cache_kernels",
+       {kL70, kGb, "tensor:tpa=8,tpf=8", cached_in_fp4},
+       {kL70, kGb, "tensor:tpa=8,tpf=8", cached_in_fp8}},
+      {"weight_kernels",
        {kR1, kH100, "tensor:tpa=8,tpf=8", all_in_fp4},
        {kR1, kGb, "tensor:tpa=8,tpf=8", all_in_fp4}},
       {"weight_kernels",
@@ -168,7 +171,8 @@ TEST(Launchable, WhatNoKernelWasMeasuredOfHasNoPrice) {
       const auto unpriced = has_no_price(refusing);
       ASSERT_TRUE(unpriced);
       EXPECT_EQ(unpriced->rule, r.rule);
-      EXPECT_NE(unpriced->text.find("Marlin"), std::string::npos) << unpriced->text;
+      const char* const by = unpriced->rule == "cache_kernels" ? "widens" : "Marlin";
+      EXPECT_NE(unpriced->text.find(by), std::string::npos) << unpriced->text;
       EXPECT_NE(unpriced->instead.find("bf16"), std::string::npos) << unpriced->instead;
       const Case priced = case_of(engine, r.starts);
       EXPECT_FALSE(does_not_start(priced)) << does_not_start(priced)->text;
